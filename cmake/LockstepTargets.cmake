@@ -1,0 +1,62 @@
+# The three kinds of target that the folders declare: libraries, programs and tests.
+
+add_library(lockstep_options INTERFACE)
+target_compile_features(lockstep_options INTERFACE cxx_std_20)
+target_compile_options(lockstep_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor>
+  $<$<AND:$<BOOL:${LOCKSTEP_WERROR}>,$<COMPILE_LANGUAGE:CXX>>:-Werror>)
+if(LOCKSTEP_SANITIZE STREQUAL "address")
+  set(sanitizer_flags -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+elseif(LOCKSTEP_SANITIZE STREQUAL "thread")
+  set(sanitizer_flags -fsanitize=thread -fno-omit-frame-pointer)
+elseif(LOCKSTEP_SANITIZE)
+  message(FATAL_ERROR "LOCKSTEP_SANITIZE is '${LOCKSTEP_SANITIZE}'; use address or thread, or leave it empty")
+endif()
+target_compile_options(lockstep_options INTERFACE ${sanitizer_flags})
+target_link_options(lockstep_options INTERFACE ${sanitizer_flags})
+
+# lockstep_library(plan SOURCES a.cpp b.cpp DEPENDS core [PRIVATE_DEPENDS Eigen3::Eigen])
+# makes lockstep_plan with the alias lockstep::plan. DEPENDS names other lockstep libraries or targets.
+function(lockstep_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  set(target lockstep_${name})
+  add_library(${target} STATIC ${arg_SOURCES})
+  add_library(lockstep::${name} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(${target} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/lockstep>)
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_options>)
+  foreach(dependency ${arg_DEPENDS})
+    if(dependency MATCHES "::")
+      target_link_libraries(${target} PUBLIC ${dependency})
+    else()
+      target_link_libraries(${target} PUBLIC lockstep_${dependency})
+    endif()
+  endforeach()
+  foreach(dependency ${arg_PRIVATE_DEPENDS})
+    target_link_libraries(${target} PRIVATE ${dependency})
+  endforeach()
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LIBRARIES ${target})
+endfunction()
+
+# lockstep_program(01_name SOURCES 01_name.cpp DEPENDS nn optim) makes <build>/bin/01_name.
+function(lockstep_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  list(TRANSFORM arg_DEPENDS REPLACE "^([^:]+)$" "lockstep_\\1")
+  target_link_libraries(${name} PRIVATE lockstep_options ${arg_DEPENDS})
+endfunction()
+
+# lockstep_test(core SOURCES a_test.cpp DEPENDS core [LABELS slow]) makes core_tests, one CTest per TEST.
+function(lockstep_test name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  set(target ${name}_tests)
+  add_executable(${target} ${arg_SOURCES})
+  list(TRANSFORM arg_DEPENDS REPLACE "^([^:]+)$" "lockstep_\\1")
+  target_link_libraries(${target} PRIVATE lockstep_options ${arg_DEPENDS} GTest::gmock GTest::gtest_main)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  set(labels cpu ${arg_LABELS})
+  gtest_discover_tests(${target} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
+    PROPERTIES LABELS "${labels}" TIMEOUT 300)
+endfunction()

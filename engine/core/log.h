@@ -1,0 +1,40 @@
+// Log lines on stderr, each written at once, prefixed with the rank where there is more than one:
+// "[rank 2/4] warning: ...".
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+namespace lockstep {
+
+enum class LogLevel { debug, info, warning, error };
+
+// Lines below this level are dropped. Default: info; LOCKSTEP_LOG=debug|info|warning|error sets it.
+void set_log_level(LogLevel level);
+LogLevel log_level();
+
+// Writes one line. The rank comes from the calling thread's ThreadContext.
+void log_line(LogLevel level, std::string_view message);
+
+template <typename... Args>
+void log_debug(fmt::format_string<Args...> format, Args&&... args) {
+  if (log_level() <= LogLevel::debug) {
+    log_line(LogLevel::debug, fmt::format(format, std::forward<Args>(args)...));
+  }
+}
+template <typename... Args>
+void log_info(fmt::format_string<Args...> format, Args&&... args) {
+  if (log_level() <= LogLevel::info) {
+    log_line(LogLevel::info, fmt::format(format, std::forward<Args>(args)...));
+  }
+}
+template <typename... Args>
+void log_warning(fmt::format_string<Args...> format, Args&&... args) {
+  if (log_level() <= LogLevel::warning) {
+    log_line(LogLevel::warning, fmt::format(format, std::forward<Args>(args)...));
+  }
+}
+
+}  // namespace lockstep

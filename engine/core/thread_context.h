@@ -1,0 +1,36 @@
+// What belongs to a line of work rather than to an OS thread: its rank, and whether
+// gradients are recorded.
+//
+// A stage that hands work to another thread copies the caller's context there by hand
+// (ThreadContextScope); nothing is inherited silently.
+#pragma once
+
+namespace lockstep {
+
+struct ThreadContext {
+  int rank = 0;              // of this line of work, in its world
+  int world_size = 1;        //
+  bool grad_enabled = true;  // see autograd/grad_mode.h
+};
+
+// The calling thread's context.
+inline ThreadContext& thread_context() {
+  thread_local ThreadContext context;
+  return context;
+}
+
+// Installs a context for a scope, then puts back the one before.
+class ThreadContextScope {
+ public:
+  explicit ThreadContextScope(const ThreadContext& context) : saved_(thread_context()) {
+    thread_context() = context;
+  }
+  ~ThreadContextScope() { thread_context() = saved_; }
+  ThreadContextScope(const ThreadContextScope&) = delete;
+  ThreadContextScope& operator=(const ThreadContextScope&) = delete;
+
+ private:
+  ThreadContext saved_;
+};
+
+}  // namespace lockstep
