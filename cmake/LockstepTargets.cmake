@@ -12,8 +12,25 @@ elseif(LOCKSTEP_SANITIZE STREQUAL "thread")
 elseif(LOCKSTEP_SANITIZE)
   message(FATAL_ERROR "LOCKSTEP_SANITIZE is '${LOCKSTEP_SANITIZE}'; use address or thread, or leave it empty")
 endif()
-target_compile_options(lockstep_options INTERFACE ${sanitizer_flags})
+target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${sanitizer_flags}>")
 target_link_options(lockstep_options INTERFACE ${sanitizer_flags})
+
+# GCC 12 and 13's thread sanitizer cannot start where the kernel randomises more than 28 address bits, as
+# Ubuntu 24.04 does: programs that the build and CTest start then run without address randomisation.
+if(LOCKSTEP_SANITIZE STREQUAL "thread" AND EXISTS /proc/sys/vm/mmap_rnd_bits)
+  file(READ /proc/sys/vm/mmap_rnd_bits address_bits)
+  execute_process(COMMAND setarch -R true RESULT_VARIABLE setarch_result OUTPUT_QUIET ERROR_QUIET)
+  if(address_bits GREATER 28 AND setarch_result EQUAL 0)
+    set(CMAKE_CROSSCOMPILING_EMULATOR setarch -R)
+  endif()
+endif()
+
+# ccache makes the second build of the same sources, in whatever folder, a matter of seconds.
+find_program(LOCKSTEP_CCACHE ccache)
+mark_as_advanced(LOCKSTEP_CCACHE)
+if(LOCKSTEP_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${LOCKSTEP_CCACHE})
+endif()
 
 # lockstep_library(plan SOURCES a.cpp b.cpp DEPENDS core [PRIVATE_DEPENDS Eigen3::Eigen])
 # makes lockstep_plan with the alias lockstep::plan. DEPENDS names other lockstep libraries or targets.

@@ -1,0 +1,64 @@
+# Decides whether this build has CUDA: sets LOCKSTEP_HAVE_CUDA to ON or OFF.
+#
+# LOCKSTEP_CUDA=OFF never looks; AUTO takes CUDA where a usable compiler is found; ON stops without one.
+# Usable means nvcc 12.0 or newer, the first that understands C++20, with a host compiler it accepts.
+
+set(LOCKSTEP_HAVE_CUDA OFF)
+if(NOT LOCKSTEP_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "LOCKSTEP_CUDA is '${LOCKSTEP_CUDA}'; use AUTO, ON or OFF")
+endif()
+if(LOCKSTEP_CUDA STREQUAL "OFF")
+  return()
+endif()
+
+# A toolkit may have been installed since the last configuration, and its usual folder is often not in PATH.
+if(NOT CMAKE_CUDA_COMPILER)
+  unset(CMAKE_CUDA_COMPILER CACHE)
+  find_program(LOCKSTEP_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  mark_as_advanced(LOCKSTEP_NVCC)
+  if(LOCKSTEP_NVCC AND NOT DEFINED ENV{CUDACXX})
+    set(ENV{CUDACXX} ${LOCKSTEP_NVCC})
+  endif()
+endif()
+include(CheckLanguage)
+check_language(CUDA)
+
+set(cuda_problem "")
+if(NOT CMAKE_CUDA_COMPILER)
+  set(cuda_problem "no working CUDA compiler was found (looked for nvcc in CUDACXX, PATH and /usr/local/cuda/bin)")
+else()
+  execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --version OUTPUT_VARIABLE nvcc_version ERROR_QUIET)
+  if(NOT nvcc_version MATCHES "release ([0-9]+\\.[0-9]+)")
+    set(cuda_problem "${CMAKE_CUDA_COMPILER} does not run as an nvcc")
+  elseif(CMAKE_MATCH_1 VERSION_LESS 12.0)
+    set(cuda_problem "${CMAKE_CUDA_COMPILER} is version ${CMAKE_MATCH_1}, and C++20 needs 12.0 or newer")
+  endif()
+endif()
+if(cuda_problem)
+  if(LOCKSTEP_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "LOCKSTEP_CUDA=ON, but ${cuda_problem}. "
+      "Install the CUDA toolkit or set CUDACXX, or use the preset release or cpu.")
+  endif()
+  message(STATUS "CUDA: off, ${cuda_problem}")
+  return()
+endif()
+
+# Native code for every GPU generation from Turing to Hopper that the toolkit knows; newer GPUs compile
+# the PTX of the last one when a program starts.
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-arch OUTPUT_VARIABLE known_architectures)
+  set(architectures "")
+  foreach(architecture 75 80 86 89 90)
+    if(known_architectures MATCHES "compute_${architecture}\n")
+      list(APPEND architectures ${architecture}-real)
+    endif()
+  endforeach()
+  list(TRANSFORM architectures REPLACE "-real$" "" AT -1)
+  set(CMAKE_CUDA_ARCHITECTURES "${architectures}" CACHE STRING "GPU architectures to compile for")
+endif()
+
+enable_language(CUDA)
+# CMake 3.25 silently ignores CMAKE_CUDA_STANDARD 20, so the flag goes to nvcc directly.
+target_compile_options(lockstep_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
+set(LOCKSTEP_HAVE_CUDA ON)
+message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER} ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")

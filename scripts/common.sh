@@ -1,0 +1,48 @@
+# What the scripts share; to be sourced. Leaves the shell in the project's root.
+# shellcheck shell=bash
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+
+# usage: prints the opening comment of the script that was started.
+usage() {
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+}
+
+# usage_error MESSAGE: exits 2, as every usage error does.
+usage_error() {
+  echo "$(basename "$0"): $1 (see --help)" >&2
+  exit 2
+}
+
+# quietly WHAT COMMAND...: runs a command and shows its output only if it fails.
+quietly() {
+  local what=$1 log
+  shift
+  log=$(mktemp)
+  if ! "$@" >"$log" 2>&1 </dev/null; then
+    cat "$log" >&2
+    rm -f "$log"
+    echo "lockstep: $what failed (its output is above)" >&2
+    return 1
+  fi
+  rm -f "$log"
+}
+
+# build PRESET [TARGET...]: configures where that is due, then builds; does nothing when all is fresh.
+# On a terminal Ninja's one-line status is the progress; elsewhere each phase is one line.
+build() {
+  local preset=$1 folder=build/$1 targets=("${@:2}")
+  if [[ ! -f $folder/build.ninja || CMakePresets.json -nt $folder/build.ninja ]]; then
+    echo "lockstep: configuring $folder" >&2
+    quietly "configuring $folder" cmake --preset "$preset" || return 1
+  fi
+  if ninja -C "$folder" -n "${targets[@]}" 2>/dev/null | grep -q 'no work to do'; then
+    return 0
+  fi
+  echo "lockstep: building $folder" >&2
+  if [[ -t 1 ]]; then
+    ninja -C "$folder" "${targets[@]}"
+  else
+    quietly "building $folder" ninja -C "$folder" "${targets[@]}"
+  fi
+}

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Builds Lockstep and runs its test suite.
+#
+#   scripts/test.sh [--slow] [--preset NAME] [-- CTEST_ARGUMENT...]
+#
+#   --slow           also the tests with the label slow
+#   --preset NAME    release (default), cpu, cuda, debug, asan or tsan
+#   --               what follows goes to ctest, e.g. -- -R ring
+#
+# Prints the output of failing tests only, then the totals and how many tests were skipped because
+# this machine lacks what they need. Exits 0 when no test failed.
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+preset=release
+selection=(-LE '^slow$')
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --slow) selection=() ;;
+    --preset)
+      [[ $# -ge 2 ]] || usage_error "--preset needs a name"
+      preset=$2
+      shift
+      ;;
+    --preset=*) preset=${1#*=} ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    --)
+      shift
+      break
+      ;;
+    *) usage_error "unknown argument '$1'" ;;
+  esac
+  shift
+done
+case $preset in
+  release | cpu | cuda | debug | asan | tsan) ;;
+  *) usage_error "unknown preset '$preset'" ;;
+esac
+
+# Reads ctest's output: passes on the blocks of failing tests and the totals, counts the rest.
+show_failures_and_totals() {
+  local terminal=no
+  if [[ -t 1 ]]; then terminal=yes; fi
+  awk -v terminal=$terminal '
+    function clear_progress() { if (terminal == "yes") printf "\r\033[K" }
+    /^ *[0-9]+\/[0-9]+ +Test +#[0-9]+: / {
+      failing = 0
+      if (/\*\*\*Skipped/) skipped[++num_skipped] = $4
+      else if (/\*\*\*/) { failing = 1; clear_progress() }
+      else if (terminal == "yes") { printf "\r\033[K%s tests", $1; fflush() }
+    }
+    /^ *Start +[0-9]+: / { failing = 0 }
+    /^[0-9]+% tests passed/ { totals = 1; clear_progress() }
+    /^The following tests did not run/ { listing_skipped = 1 }
+    /^The following tests FAILED/ { listing_skipped = 0 }
+    /^No tests were found/ { print }
+    failing || (totals && !listing_skipped && NF && !/ \(Skipped\)$/) { print; fflush() }
+    END {
+      clear_progress()
+      printf "%d tests skipped", num_skipped
+      for (i = 1; i <= num_skipped && i <= 10; i++) printf "%s %s", i == 1 ? ":" : ",", skipped[i]
+      print num_skipped > 10 ? ", ..." : ""
+    }'
+}
+
+scripts/setup.sh
+build "$preset"
+echo "lockstep: testing build/$preset" >&2
+ctest --preset "$preset" -j "$(nproc)" "${selection[@]}" "$@" 2>&1 | show_failures_and_totals
