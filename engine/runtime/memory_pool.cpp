@@ -1,0 +1,101 @@
+#include "engine/runtime/memory_pool.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "engine/core/error.h"
+
+namespace lockstep::runtime {
+namespace {
+
+// Block sizes: multiples of 64 up to 512 bytes, then eight sizes between one power of two and the
+// next, so at most 1/8 of a block is unused.
+std::size_t block_size(std::size_t num_bytes) {
+  const std::size_t rounded = std::max<std::size_t>(num_bytes, 1);
+  const std::size_t granule =
+      rounded <= 512 ? 64 : std::max<std::size_t>(64, std::bit_floor(rounded - 1) / 8);
+  return (rounded + granule - 1) / granule * granule;
+}
+
+}  // namespace
+
+MemoryPool::~MemoryPool() = default;
+
+MemoryPool::Block MemoryPool::allocate(std::size_t num_bytes) {
+  // Beyond this, rounding up would overflow; no machine has it.
+  constexpr std::size_t kLargest = std::size_t{1} << 60;
+  const std::size_t size = num_bytes <= kLargest ? block_size(num_bytes) : num_bytes;
+  std::lock_guard lock(mutex_);
+  if (!pending_.empty()) reclaim_passed();
+  void* data = nullptr;
+  const auto bin = free_.find(size);
+  if (bin != free_.end() && !bin->second.empty()) {
+    data = bin->second.back();
+    bin->second.pop_back();
+    statistics_.cached_bytes -= size;
+  } else if (num_bytes <= kLargest) {
+    data = system_allocate(size);
+    if (!data) {
+      release_cached_locked();
+      data = system_allocate(size);
+    }
+    ++statistics_.num_system_allocations;
+  }
+  if (!data) {
+    fail(ErrorCode::Device, "allocate",
+         "out of memory on {}: asked for {} bytes while tensors hold {} (peak {}); "
+         "use a smaller batch or model",
+         description(), num_bytes, statistics_.current_bytes, statistics_.peak_bytes);
+  }
+  ++statistics_.num_allocations;
+  statistics_.current_bytes += size;
+  statistics_.peak_bytes = std::max(statistics_.peak_bytes, statistics_.current_bytes);
+  return {data, size};
+}
+
+void MemoryPool::release(Block block, std::vector<std::shared_ptr<Event>> uses) {
+  std::lock_guard lock(mutex_);
+  statistics_.current_bytes -= block.num_bytes;
+  statistics_.cached_bytes += block.num_bytes;
+  std::erase_if(uses, [](const auto& event) { return event->has_passed(); });
+  if (uses.empty()) {
+    free_[block.num_bytes].push_back(block.data);
+  } else {
+    pending_.push_back({block, std::move(uses)});
+  }
+}
+
+void MemoryPool::reclaim_passed() {
+  std::erase_if(pending_, [this](Pending& pending) {
+    std::erase_if(pending.uses, [](const auto& event) { return event->has_passed(); });
+    if (!pending.uses.empty()) return false;
+    free_[pending.block.num_bytes].push_back(pending.block.data);
+    return true;
+  });
+}
+
+MemoryStatistics MemoryPool::statistics() const {
+  std::lock_guard lock(mutex_);
+  return statistics_;
+}
+
+void MemoryPool::reset_peak() {
+  std::lock_guard lock(mutex_);
+  statistics_.peak_bytes = statistics_.current_bytes;
+}
+
+void MemoryPool::release_cached() {
+  std::lock_guard lock(mutex_);
+  release_cached_locked();
+}
+
+void MemoryPool::release_cached_locked() {
+  reclaim_passed();
+  for (auto& [size, blocks] : free_) {
+    for (void* data : blocks) system_release(data, size);
+    statistics_.cached_bytes -= size * blocks.size();
+    blocks.clear();
+  }
+}
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,73 @@
+// Memory of one logical device, kept for reuse.
+//
+// Freed blocks stay in the pool, so a training step that looks like the last one allocates nothing.
+// Counts what tensors hold (current) and the most they ever held (peak), per logical device, also
+// where several share one physical device.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "engine/runtime/stream.h"
+
+namespace lockstep::runtime {
+
+struct MemoryStatistics {
+  std::size_t current_bytes = 0;           // held by live blocks
+  std::size_t peak_bytes = 0;              // most of current_bytes since the last reset_peak()
+  std::size_t cached_bytes = 0;            // free, kept for reuse
+  std::size_t num_allocations = 0;         // blocks given out
+  std::size_t num_system_allocations = 0;  // of these, how many the pool could not serve
+};
+
+class MemoryPool {
+ public:
+  struct Block {
+    void* data = nullptr;
+    std::size_t num_bytes = 0;  // of the block; at least what was asked for
+  };
+
+  virtual ~MemoryPool();
+
+  // At least num_bytes, aligned to 64 bytes, uninitialised.
+  // Throws Error{Device} when there is no memory: asked, free, peak and device are named, and
+  // nothing is lost.
+  Block allocate(std::size_t num_bytes);
+
+  // Gives a block back. It is handed out again only when all of `uses` have passed.
+  void release(Block block, std::vector<std::shared_ptr<Event>> uses = {});
+
+  MemoryStatistics statistics() const;
+  void reset_peak();
+
+  // Returns free blocks to the system.
+  void release_cached();
+
+ protected:
+  // nullptr when the system has no memory left. num_bytes is a multiple of 64.
+  virtual void* system_allocate(std::size_t num_bytes) = 0;
+  virtual void system_release(void* data, std::size_t num_bytes) = 0;
+  virtual std::string description() const = 0;
+
+ private:
+  struct Pending {
+    Block block;
+    std::vector<std::shared_ptr<Event>> uses;
+  };
+
+  void reclaim_passed();         // REQUIRES: mutex_ held
+  void release_cached_locked();  // REQUIRES: mutex_ held
+
+  mutable std::mutex mutex_;
+  std::map<std::size_t, std::vector<void*>> free_;  // by block size
+  std::vector<Pending> pending_;
+  MemoryStatistics statistics_;
+};
+
+// Host memory; blocks of 2 MiB and more ask for huge pages.
+std::unique_ptr<MemoryPool> make_host_memory_pool(std::string description);
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,36 @@
+// A block of one device's memory, shared by the tensors that view it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "engine/runtime/logical_device.h"
+
+namespace lockstep::runtime {
+
+class Storage {
+ public:
+  // Uninitialised memory of the device's pool.
+  Storage(LogicalDevice& device, std::size_t num_bytes)
+      : device_(device), block_(device.memory().allocate(num_bytes)) {}
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  void* data() const { return block_.data; }
+  LogicalDevice& device() const { return device_; }
+
+  // Says that work submitted to `stream` so far uses this memory: after the last owner is gone it
+  // is not handed out again until that work is done. The device's own compute stream needs no call.
+  void record_use(Stream& stream);
+
+ private:
+  LogicalDevice& device_;
+  MemoryPool::Block block_;
+  std::mutex mutex_;
+  std::vector<Stream*> used_by_;
+};
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,54 @@
+// Streams and events: the order in which a device does its work.
+//
+// Work submitted to one stream runs in that order; two streams meet only at events. Every device
+// has a compute and a communication stream. On the CPU the compute stream is the calling thread
+// itself and the communication stream is one worker thread; on CUDA they are CUDA streams.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "engine/core/device.h"
+#include "engine/runtime/wait.h"
+
+namespace lockstep::runtime {
+
+class LogicalDevice;
+
+// A point in a stream: it has passed when all work submitted before it is done.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual bool has_passed() const = 0;
+  // Blocks the calling thread; false if the deadline came first.
+  virtual bool wait(Deadline deadline = {}) const = 0;
+};
+
+class Stream {
+ public:
+  explicit Stream(LogicalDevice& device) : device_(device) {}
+  virtual ~Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  LogicalDevice& device() const { return device_; }
+
+  // Runs issue() so that the work in it follows all work submitted before. issue() may run now (CPU
+  // compute stream; CUDA, where it launches kernels) or later on another thread (CPU communication
+  // stream). It must not throw.
+  virtual void submit(std::function<void()> issue) = 0;
+
+  // An event that passes when all work submitted so far is done.
+  virtual std::shared_ptr<Event> record() = 0;
+
+  // Work submitted from now on runs after the event has passed.
+  virtual void wait(std::shared_ptr<Event> event) = 0;
+
+  // Blocks until all work submitted so far is done.
+  void synchronize() { record()->wait(); }
+
+ private:
+  LogicalDevice& device_;
+};
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,70 @@
+// The CPU threads of one logical device.
+//
+// One persistent pool per device, so that a kernel pays a hand-over (well under a microsecond while
+// the workers spin), not a thread start. The caller is one of the threads: a pool of one has no
+// workers and costs nothing.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "engine/runtime/wait.h"
+
+namespace lockstep::runtime {
+
+class ThreadPool {
+ public:
+  // num_threads counts the calling thread; at least 1.
+  explicit ThreadPool(std::size_t num_threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  std::size_t num_threads() const { return workers_.size() + 1; }
+
+  // Calls task(i) once for every i in 0 ... num_tasks - 1, on any of the threads, and returns when
+  // all are done. The first exception of a task is rethrown here.
+  // Runs all of them on the caller if the pool is busy: inside a task, or used by another thread.
+  template <typename Task>
+  void parallel_for(std::size_t num_tasks, Task&& task) {
+    if (workers_.empty() || num_tasks <= 1) {
+      for (std::size_t i = 0; i < num_tasks; ++i) task(i);
+      return;
+    }
+    using Plain = std::remove_reference_t<Task>;
+    run(
+        num_tasks, [](void* context, std::size_t i) { (*static_cast<Plain*>(context))(i); },
+        const_cast<void*>(static_cast<const void*>(&task)));
+  }
+
+ private:
+  using TaskFunction = void (*)(void* context, std::size_t index);
+
+  void run(std::size_t num_tasks, TaskFunction function, void* context);
+  void work();  // takes tasks of the open job until none is left
+  void worker_main();
+  bool try_enter();  // joins the open job, if there is one
+
+  // The job; written only while no worker is inside.
+  TaskFunction function_ = nullptr;
+  void* context_ = nullptr;
+  std::size_t num_tasks_ = 0;
+  std::exception_ptr error_;
+  std::mutex error_mutex_;
+  alignas(64) std::atomic<std::size_t> next_task_{0};
+
+  // Bit 31: a job is open. Lower bits: how many workers are inside it.
+  alignas(64) WaitWord gate_{0};
+  alignas(64) WaitWord generation_{0};  // changes with every job and at shutdown
+  std::atomic<bool> stopping_{false};
+  std::mutex owner_;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace lockstep::runtime

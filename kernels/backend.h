@@ -1,0 +1,228 @@
+// The one seam between the engine and a device: every kernel that a device must provide.
+//
+// Kernels see views (core) and streams (runtime), never tensors. A new device implements this class
+// and nothing else. Rules that hold for every method:
+//   Memory:  views are contiguous unless a MatrixView says otherwise; outputs do not alias inputs
+//            unless the method says so; outputs are overwritten unless the method says "adds".
+//   Order:   work follows all earlier work of `stream`; on the CPU it runs in the calling thread,
+//            spread over the threads of stream.device().
+//   Types:   floating inputs and outputs of one call share one dtype, float32 or float64.
+//   Empty:   zero rows or elements are valid everywhere.
+//   Throws:  Error{DType} for a dtype the device has no kernel for, Error{Shape} for sizes that do
+//            not fit. Callers (tensor, autograd) have checked shapes already and name the
+//            operation.
+// kernels/cpu is the reference that every other backend is tested against.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/core/views.h"
+#include "engine/runtime/stream.h"
+
+namespace lockstep::kernels {
+
+using runtime::Stream;
+
+// Functions of one element that layers may fuse into a matrix product.
+enum class Activation { none, relu, gelu_erf, gelu_tanh, tanh, sigmoid };
+
+// Whether a result replaces what was there or is added to it.
+enum class Write { overwrite, accumulate };
+
+enum class Transpose { no, yes };
+enum class Reduction { mean, sum };
+
+// True if the gradient needs the value before the activation (GELU), false if the value after it is
+// enough (ReLU, tanh, sigmoid).
+bool needs_preactivation(Activation activation);
+
+struct LinearForward {
+  ConstMatrixView x;       // [batch, in]
+  ConstMatrixView weight;  // [out, in]
+  ConstTensorView bias;    // [out], or data == nullptr: none
+  MatrixView y;            // [batch, out]: activation(x * weight^T + bias)
+  Activation activation = Activation::none;
+  MatrixView preactivation;  // [batch, out], written if data != nullptr
+};
+
+struct LinearBackward {
+  ConstMatrixView x;              // [batch, in]
+  ConstMatrixView weight;         // [out, in]
+  ConstMatrixView y;              // [batch, out], after the activation; unused for none and GELU
+  ConstMatrixView preactivation;  // [batch, out]; only for GELU
+  ConstMatrixView grad_y;         // [batch, out]
+  Activation activation = Activation::none;
+  MatrixView scratch;      // [batch, out]: receives grad_y * activation'; unused for none
+  MatrixView grad_x;       // [batch, in], or data == nullptr: not wanted
+  MatrixView grad_weight;  // [out, in], or data == nullptr: not wanted
+  TensorView grad_bias;    // [out], or data == nullptr: not wanted
+  Write write_parameters = Write::overwrite;  // of grad_weight and grad_bias
+};
+
+// Which values of which row a dropout call draws: Philox keyed by (seed, step, layer, global row),
+// so that any sharding of a batch draws the same mask.
+struct DropoutMask {
+  double probability = 0.5;  // of dropping an element; kept ones are multiplied by 1/(1-p)
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+  std::uint32_t layer = 0;
+  std::uint64_t first_row = 0;  // global number of row 0 of this shard
+};
+
+struct BatchNormForward {
+  ConstMatrixView x;        // [batch, features]
+  ConstTensorView weight;   // [features], or nullptr: ones
+  ConstTensorView bias;     // [features], or nullptr: zeros
+  MatrixView y;             // [batch, features]
+  TensorView mean;          // [features]: of this batch (training) or given (evaluation)
+  TensorView inverse_std;   // [features]: 1/sqrt(biased variance + epsilon), written
+  TensorView running_mean;  // [features], or nullptr; updated with momentum when training
+  TensorView running_var;   // [features], or nullptr; unbiased variance is what enters it
+  double momentum = 0.1;
+  double epsilon = 1e-5;
+  enum class Statistics { batch, running } statistics = Statistics::batch;
+};
+
+struct BatchNormBackward {
+  ConstMatrixView x;       // [batch, features]
+  ConstTensorView weight;  // [features], or nullptr: ones
+  ConstTensorView mean;    // as the forward pass used them
+  ConstTensorView inverse_std;
+  ConstMatrixView grad_y;
+  MatrixView grad_x;       // or nullptr
+  TensorView grad_weight;  // or nullptr; overwritten
+  TensorView grad_bias;    // or nullptr; overwritten
+  BatchNormForward::Statistics statistics = BatchNormForward::Statistics::batch;
+};
+
+// What changes from step to step lives in device memory, so that a captured graph stays true.
+struct StepScalars {
+  ConstTensorView learning_rate;  // float64 [1]
+  ConstTensorView step;           // int64 [1]: 0 in the first step
+};
+
+struct SgdParameter {
+  TensorView weight;
+  ConstTensorView grad;
+  TensorView momentum;  // same size, or nullptr when momentum == 0
+};
+struct SgdOptions {  // PyTorch torch.optim.SGD
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  enum class Kind { plain, nesterov } kind = Kind::plain;
+};
+
+struct AdamWParameter {
+  TensorView weight;
+  ConstTensorView grad;
+  TensorView first_moment;
+  TensorView second_moment;
+};
+struct AdamWOptions {  // PyTorch torch.optim.AdamW
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 1e-2;
+};
+
+// A piece of a bucket: a gradient and where it stands in the bucket, in elements.
+struct PackItem {
+  TensorView tensor;
+  std::size_t offset = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // --- moving and filling ---
+  virtual void copy(Stream& stream, ConstTensorView from,
+                    TensorView to) = 0;  // same dtype and size
+  virtual void copy_matrix(Stream& stream, ConstMatrixView from, MatrixView to) = 0;
+  virtual void convert(Stream& stream, ConstTensorView from, TensorView to) = 0;  // between dtypes
+  virtual void fill(Stream& stream, TensorView to, double value) = 0;
+  // to[i] = scale * source[indices[i]]; source uint8, float32 or float64; indices int64 [rows].
+  // Throws Error{Shape} for an index outside the source.
+  virtual void gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
+                           MatrixView to, double scale) = 0;
+
+  // --- element by element; y may alias an input ---
+  virtual void add(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) = 0;
+  virtual void multiply(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) = 0;
+  virtual void scale(Stream& stream, ConstTensorView x, double factor, TensorView y) = 0;
+  // y = y + factor * x
+  virtual void axpy(Stream& stream, double factor, ConstTensorView x, TensorView y) = 0;
+  // y = factor * (sources[0] + sources[1] + ...), added from the left, so that every caller gets
+  // the same bits; each source is multiplied by the factor before it is added. y may alias any
+  // source. Also int32 and int64 (factor 1).
+  virtual void ordered_sum(Stream& stream, std::span<const ConstTensorView> sources, double factor,
+                           TensorView y) = 0;
+  virtual void activation_forward(Stream& stream, Activation activation, ConstTensorView x,
+                                  TensorView y) = 0;
+  // grad_x = grad_y * activation'. `saved` is x where needs_preactivation(activation), else y.
+  virtual void activation_backward(Stream& stream, Activation activation, ConstTensorView saved,
+                                   ConstTensorView grad_y, TensorView grad_x) = 0;
+  // Forward and backward alike: y = x * mask / (1 - p). rows x cols, row r is global row
+  // mask.first_row + r.
+  virtual void dropout(Stream& stream, const DropoutMask& mask, ConstMatrixView x,
+                       MatrixView y) = 0;
+
+  // --- reductions; y has one element unless stated ---
+  virtual void sum(Stream& stream, ConstTensorView x, TensorView y) = 0;
+  virtual void sum_rows(Stream& stream, ConstMatrixView x, TensorView y,
+                        Write write) = 0;                                         // [cols]
+  virtual void argmax_rows(Stream& stream, ConstMatrixView x, TensorView y) = 0;  // int64 [rows]
+  // y = sqrt(sum of all squares), accumulated in double.
+  virtual void norm(Stream& stream, std::span<const ConstTensorView> x, TensorView y) = 0;
+
+  // --- matrix products ---
+  // c = op(a) * op(b), or adds it to c. batch sizes are equal, or 1 (broadcast) for a and b.
+  virtual void matmul(Stream& stream, ConstMatrixView a, Transpose transpose_a, ConstMatrixView b,
+                      Transpose transpose_b, MatrixView c, Write write) = 0;
+  virtual void linear_forward(Stream& stream, const LinearForward& call) = 0;
+  virtual void linear_backward(Stream& stream, const LinearBackward& call) = 0;
+
+  // --- losses ---
+  // loss[0] = mean or sum over rows of -log softmax(logits)[label]; labels int64 [rows];
+  // probabilities [rows, classes] receives softmax(logits), for the backward pass. The mean of no
+  // rows is NaN, as in PyTorch. Throws Error{Shape} for a label outside 0 ... classes - 1.
+  virtual void softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits,
+                                             ConstTensorView labels, Reduction reduction,
+                                             MatrixView probabilities, TensorView loss) = 0;
+  // grad_logits = (probabilities - onehot(labels)) * grad_loss[0] (/ rows for mean). May alias
+  // probabilities.
+  virtual void softmax_cross_entropy_backward(Stream& stream, ConstMatrixView probabilities,
+                                              ConstTensorView labels, Reduction reduction,
+                                              ConstTensorView grad_loss,
+                                              MatrixView grad_logits) = 0;
+  // loss[0] = mean or sum of (x - target)^2.
+  virtual void mse_forward(Stream& stream, ConstTensorView x, ConstTensorView target,
+                           Reduction reduction, TensorView loss) = 0;
+  // grad_x = 2 (x - target) * grad_loss[0] (/ elements for mean).
+  virtual void mse_backward(Stream& stream, ConstTensorView x, ConstTensorView target,
+                            Reduction reduction, ConstTensorView grad_loss, TensorView grad_x) = 0;
+
+  // --- normalisation ---
+  virtual void batch_norm_forward(Stream& stream, const BatchNormForward& call) = 0;
+  virtual void batch_norm_backward(Stream& stream, const BatchNormBackward& call) = 0;
+
+  // --- many tensors in one call ---
+  virtual void sgd(Stream& stream, std::span<const SgdParameter> parameters,
+                   const StepScalars& scalars, const SgdOptions& options) = 0;
+  virtual void adamw(Stream& stream, std::span<const AdamWParameter> parameters,
+                     const StepScalars& scalars, const AdamWOptions& options) = 0;
+  virtual void multi_zero(Stream& stream, std::span<const TensorView> tensors) = 0;
+  virtual void multi_scale(Stream& stream, std::span<const TensorView> tensors, double factor) = 0;
+  // bucket[offset ...] = factor * tensor, for every item.
+  virtual void pack(Stream& stream, std::span<const PackItem> items, double factor,
+                    TensorView bucket) = 0;
+  // tensor = bucket[offset ...], for every item.
+  virtual void unpack(Stream& stream, ConstTensorView bucket, std::span<const PackItem> items) = 0;
+};
+
+// The backend of a device type. Throws Error{Device} where this build has none.
+Backend& backend(DeviceType type);
+
+}  // namespace lockstep::kernels
