@@ -1,0 +1,122 @@
+#include "engine/trace/recorder.h"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <unordered_set>
+#include <utility>
+
+#include "engine/trace/thread_log.h"
+
+namespace lockstep::trace {
+
+namespace {
+
+// All logs of the current recording. Never freed, so that threads may record until the very end.
+struct Registry {
+  std::mutex mutex;
+  std::uint32_t recording = 0;  // number of the current or last recording
+  std::shared_ptr<detail::ChunkBudget> budget;
+  std::vector<std::shared_ptr<detail::ThreadLog>> logs;
+};
+
+Registry& registry() {
+  static auto& instance = *new Registry;
+  return instance;
+}
+
+// A thread shares its log with the registry: neither the thread's end nor a new recording frees a
+// log that the other still uses.
+struct LocalLog {
+  std::uint32_t recording = 0;
+  std::shared_ptr<detail::ThreadLog> log;
+};
+thread_local LocalLog local_log;
+
+}  // namespace
+
+namespace detail {
+
+ThreadLog* thread_log(std::uint32_t recording) {
+  if (local_log.recording == recording) [[likely]] {
+    return local_log.log.get();
+  }
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  if (all.recording != recording) {
+    return nullptr;
+  }
+  auto log = std::make_shared<ThreadLog>(static_cast<std::uint32_t>(all.logs.size()), all.budget);
+  all.logs.push_back(log);
+  local_log = {recording, std::move(log)};
+  return local_log.log.get();
+}
+
+}  // namespace detail
+
+void start(const RecordOptions& options) {
+  const std::size_t num_chunks = (options.max_entries + kChunkEntries - 1) / kChunkEntries;
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  ++all.recording;
+  all.logs.clear();
+  all.budget = std::make_shared<detail::ChunkBudget>(num_chunks);
+  detail::active_recording.store(all.recording, std::memory_order_relaxed);
+}
+
+void stop() {
+  detail::active_recording.store(0, std::memory_order_relaxed);
+}
+
+Recording collect() {
+  std::vector<std::shared_ptr<detail::ThreadLog>> logs;
+  {
+    Registry& all = registry();
+    const std::lock_guard lock(all.mutex);
+    logs = all.logs;
+  }
+  Recording recording;
+  for (const auto& log : logs) {
+    log->spans().for_each([&](const Span& span) { recording.spans.push_back(span); });
+    log->flows().for_each([&](const FlowPoint& point) { recording.flows.push_back(point); });
+    recording.num_dropped += log->num_dropped();
+  }
+  std::sort(recording.spans.begin(), recording.spans.end(), [](const Span& a, const Span& b) {
+    return std::tuple(a.begin_ns, -a.end_ns, a.id) < std::tuple(b.begin_ns, -b.end_ns, b.id);
+  });
+  std::sort(recording.flows.begin(), recording.flows.end(),
+            [](const FlowPoint& a, const FlowPoint& b) {
+              return std::tuple(a.time_ns, a.flow) < std::tuple(b.time_ns, b.flow);
+            });
+  return recording;
+}
+
+std::uint64_t record(Span span) {
+  const std::uint32_t active = detail::active_recording.load(std::memory_order_relaxed);
+  detail::ThreadLog* log = active == 0 ? nullptr : detail::thread_log(active);
+  if (log == nullptr) {
+    return 0;
+  }
+  span.id = log->next_id();
+  span.thread = log->thread();
+  return log->append(span) ? span.id : 0;
+}
+
+Recording of_rank(const Recording& recording, int rank) {
+  Recording part;
+  std::unordered_set<std::uint64_t> ids;
+  for (const Span& span : recording.spans) {
+    if (span.rank == rank) {
+      part.spans.push_back(span);
+      ids.insert(span.id);
+    }
+  }
+  std::copy_if(recording.flows.begin(), recording.flows.end(), std::back_inserter(part.flows),
+               [&](const FlowPoint& point) { return ids.count(point.span) != 0; });
+  part.num_dropped = recording.num_dropped;
+  return part;
+}
+
+}  // namespace lockstep::trace

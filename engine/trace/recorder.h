@@ -1,0 +1,50 @@
+// Turning recording on and off, and getting the spans out.
+//
+//   trace::start();
+//   ... training steps ...
+//   trace::stop();
+//   const trace::Recording recording = trace::collect();
+//
+// Threads: every function may be called from any thread at any time, also while others record.
+// A thread writes its spans into a buffer of its own, without a lock; buffers outlive their thread.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "engine/trace/span.h"
+
+namespace lockstep::trace {
+
+struct RecordOptions {
+  // Spans and flow points kept, over all threads (one takes at most 72 bytes). Rounded up to whole
+  // chunks of kChunkEntries; a recording thread holds one chunk of each kind it uses. What does not
+  // fit is counted as dropped: the first ones stay, so that the recording has a clean beginning.
+  std::size_t max_entries = std::size_t{1} << 20;
+};
+
+inline constexpr std::size_t kChunkEntries = 1024;
+
+struct Recording {
+  std::vector<Span> spans;  // by begin, then longest first: a parent stands before its children
+  std::vector<FlowPoint> flows;  // by time
+  std::size_t num_dropped = 0;   // spans and flow points that did not fit
+};
+
+// Begins a new recording and forgets the one before. A span that is open now belongs to neither.
+void start(const RecordOptions& options = {});
+
+// No span begins to be recorded after this. One that is open is recorded when it ends.
+void stop();
+
+// A copy of what the current or last recording holds so far.
+Recording collect();
+
+// Adds a span that was timed elsewhere (a device's events, say). Gives it an id, which is returned:
+// 0 while nothing records, or when it did not fit. REQUIRES: its times are on now_ns()'s clock.
+std::uint64_t record(Span span);
+
+// The spans and flow points of one rank (or device).
+Recording of_rank(const Recording& recording, int rank);
+
+}  // namespace lockstep::trace

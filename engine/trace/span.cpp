@@ -1,0 +1,93 @@
+#include "engine/trace/span.h"
+
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "engine/trace/thread_log.h"
+
+namespace lockstep::trace {
+
+std::string_view to_string(Lane lane) {
+  switch (lane) {
+    case Lane::compute:
+      return "compute";
+    case Lane::comm:
+      return "comm";
+    case Lane::copy:
+      return "copy";
+    case Lane::host:
+      return "host";
+  }
+  return "?";
+}
+
+std::string_view to_string(Category category) {
+  switch (category) {
+    case Category::data:
+      return "data";
+    case Category::copy:
+      return "copy";
+    case Category::forward:
+      return "forward";
+    case Category::backward:
+      return "backward";
+    case Category::communication:
+      return "communication";
+    case Category::optimizer:
+      return "optimizer";
+    case Category::wait:
+      return "wait";
+    case Category::host:
+      return "host";
+    case Category::step:
+      return "step";
+    case Category::op:
+      return "op";
+  }
+  return "?";
+}
+
+const char* intern(std::string_view text) {
+  static std::mutex mutex;
+  static auto& texts = *new std::set<std::string, std::less<>>;  // never freed: spans point into it
+  const std::lock_guard lock(mutex);
+  auto found = texts.find(text);
+  if (found == texts.end()) {
+    found = texts.emplace(text).first;
+  }
+  return found->c_str();
+}
+
+void ScopedSpan::open(Lane lane, Category category, const char* name, std::size_t num_bytes,
+                      int track) {
+  detail::ThreadLog* log = detail::thread_log(recording_);
+  if (log == nullptr) {
+    recording_ = 0;
+    return;
+  }
+  rank_ = track;
+  name_ = name;
+  num_bytes_ = num_bytes;
+  sequence_ = kNoSequence;
+  id_ = log->next_id();
+  lane_ = lane;
+  category_ = category;
+  begin_ns_ = now_ns();
+}
+
+void ScopedSpan::close() noexcept {
+  const std::int64_t end_ns = now_ns();
+  if (detail::ThreadLog* log = detail::thread_log(recording_)) {
+    log->append(Span{name_, begin_ns_, end_ns, num_bytes_, sequence_, id_, rank_, log->thread(),
+                     lane_, category_});
+  }
+}
+
+void ScopedSpan::add_flow_point(std::uint64_t flow) {
+  if (detail::ThreadLog* log = detail::thread_log(recording_)) {
+    log->append(FlowPoint{flow, id_, now_ns()});
+  }
+}
+
+}  // namespace lockstep::trace

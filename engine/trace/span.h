@@ -1,0 +1,181 @@
+// Spans: what happened, on which rank and lane, from when to when. Instrument code with ScopedSpan:
+//
+//   trace::ScopedSpan span(trace::Lane::compute, trace::Category::forward, "linear", num_bytes);
+//
+// While nothing records (the default), a ScopedSpan costs one branch on a relaxed atomic: no
+// function call and no clock read. engine/trace/recorder.h turns recording on and hands the spans
+// out; breakdown.h, chrome_trace.h and kineto_trace.h read them.
+//
+// Which category to use, so that breakdowns come out right:
+//   step           one training step, around everything else; set_sequence(step index)
+//   data           waiting for the loader, or making the batch
+//   copy           moving data between devices (scatter, replicate and gather move their bytes
+//   here) forward, backward, optimizer   the phases of the step communication  a collective; on
+//   Lane::comm where it runs. A thread that waits for an
+//                  asynchronous collective records communication on Lane::host
+//   wait           waiting for anything else: another replica, an event, a barrier
+//   host           book-keeping that is none of the above (logging, hooks, checkpoints)
+//   op             one operation inside a phase; belongs to the phase around it
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+
+#include "engine/core/thread_context.h"
+
+namespace lockstep::trace {
+
+enum class Lane : std::uint8_t { compute, comm, copy, host };
+
+enum class Category : std::uint8_t {
+  data,
+  copy,
+  forward,
+  backward,
+  communication,
+  optimizer,
+  wait,
+  host,
+  step,
+  op
+};
+
+// "compute", "forward", ... as written above.
+std::string_view to_string(Lane lane);
+std::string_view to_string(Category category);
+
+inline constexpr std::int64_t kNoSequence = -1;
+
+// One interval [begin_ns, end_ns) of the steady clock.
+struct Span {
+  const char* name = "";                // lives as long as the program: a literal, or intern()
+  std::int64_t begin_ns = 0;            //
+  std::int64_t end_ns = 0;              //
+  std::size_t num_bytes = 0;            // moved or read, where that has a meaning
+  std::int64_t sequence = kNoSequence;  // of a step or a collective, as its caller counts them
+  std::uint64_t id = 0;                 // unique in a recording; grows within one thread
+  int rank = 0;                         // the process in the picture: a rank, or a device's index
+  std::uint32_t thread = 0;             // the OS thread that recorded it, numbered from 0
+  Lane lane = Lane::compute;
+  Category category = Category::op;
+};
+
+// "Flow `flow` passes through span `span` at time_ns." The points of one flow, in order of time,
+// are the arrows of the picture: gradient ready -> bucket -> all-reduce -> optimizer.
+struct FlowPoint {
+  std::uint64_t flow = 0;
+  std::uint64_t span = 0;  // Span::id
+  std::int64_t time_ns = 0;
+};
+
+// The steady clock, in nanoseconds. Ranks that are processes of one host share it.
+inline std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// A flow's number, the same wherever it is computed: of parameter `index` in step `step` of a rank.
+// Unique for ranks below 2^12, 2^32 steps and 2^20 indices.
+constexpr std::uint64_t flow_id(int rank, std::size_t step, std::size_t index) {
+  return (static_cast<std::uint64_t>(rank) & 0xfff) << 52 |
+         (static_cast<std::uint64_t>(step) & 0xffffffff) << 20 |
+         (static_cast<std::uint64_t>(index) & 0xfffff);
+}
+
+// A copy of text that is never freed, one per distinct text. Takes a lock: call it when something
+// is set up (a module gets its name), or behind recording().
+const char* intern(std::string_view text);
+
+namespace detail {
+// 0: off. Else the number of the recording in progress.
+inline std::atomic<std::uint32_t> active_recording{0};
+
+inline constexpr int kNoTrack = std::numeric_limits<int>::min();
+inline int& thread_track() {
+  thread_local int track = kNoTrack;
+  return track;
+}
+}  // namespace detail
+
+inline bool recording() {
+  return detail::active_recording.load(std::memory_order_relaxed) != 0;
+}
+
+// Spans of this thread that name no track go to `track`, not to thread_context().rank, for a scope.
+// The replicas of DataParallel share one rank: each sets its device's index.
+class TrackScope {
+ public:
+  explicit TrackScope(int track) : saved_(detail::thread_track()) {
+    detail::thread_track() = track;
+  }
+  ~TrackScope() { detail::thread_track() = saved_; }
+  TrackScope(const TrackScope&) = delete;
+  TrackScope& operator=(const TrackScope&) = delete;
+
+ private:
+  int saved_;
+};
+
+// The track of this thread's spans: that of the innermost TrackScope, else thread_context().rank.
+inline int current_track() {
+  const int track = detail::thread_track();
+  return track == detail::kNoTrack ? thread_context().rank : track;
+}
+
+// Records the time from construction to destruction, on the constructing thread.
+class ScopedSpan {
+ public:
+  ScopedSpan(Lane lane, Category category, const char* name, std::size_t num_bytes = 0)
+      : recording_(detail::active_recording.load(std::memory_order_relaxed)) {
+    if (recording_ != 0) [[unlikely]] {
+      open(lane, category, name, num_bytes, current_track());
+    }
+  }
+  ScopedSpan(Lane lane, Category category, const char* name, std::size_t num_bytes, int track)
+      : recording_(detail::active_recording.load(std::memory_order_relaxed)) {
+    if (recording_ != 0) [[unlikely]] {
+      open(lane, category, name, num_bytes, track);
+    }
+  }
+  ~ScopedSpan() {
+    if (recording_ != 0) [[unlikely]] {
+      close();
+    }
+  }
+  ScopedSpan(const ScopedSpan&) = delete;
+  ScopedSpan& operator=(const ScopedSpan&) = delete;
+
+  // What is known only after the span has begun.
+  void set_bytes(std::size_t num_bytes) { num_bytes_ = num_bytes; }
+  void set_sequence(std::int64_t sequence) { sequence_ = sequence; }
+
+  // A flow passes through this span now.
+  void pass_flow(std::uint64_t flow) {
+    if (recording_ != 0) [[unlikely]] {
+      add_flow_point(flow);
+    }
+  }
+
+ private:
+  void open(Lane lane, Category category, const char* name, std::size_t num_bytes, int track);
+  void close() noexcept;
+  void add_flow_point(std::uint64_t flow);
+
+  // All but recording_ are set by open(), so that a span costs no stores while nothing records.
+  std::uint32_t recording_;
+  int rank_;
+  const char* name_;
+  std::int64_t begin_ns_;
+  std::size_t num_bytes_;
+  std::int64_t sequence_;
+  std::uint64_t id_;
+  Lane lane_;
+  Category category_;
+};
+
+}  // namespace lockstep::trace

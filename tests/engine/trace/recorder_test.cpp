@@ -1,0 +1,188 @@
+#include "engine/trace/recorder.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace lockstep::trace {
+namespace {
+
+void record_spans(std::size_t num_spans) {
+  for (std::size_t i = 0; i < num_spans; ++i) {
+    ScopedSpan span(Lane::compute, Category::op, "op", i);
+    span.pass_flow(i);
+  }
+}
+
+TEST(Recorder, ParentsStandBeforeTheirChildren) {
+  start();
+  {
+    ScopedSpan parent(Lane::compute, Category::forward, "parent");
+    ScopedSpan child(Lane::compute, Category::op, "child");
+  }
+  stop();
+  const Recording recorded = collect();
+  ASSERT_EQ(recorded.spans.size(), 2u);
+  EXPECT_STREQ(recorded.spans[0].name, "parent");
+  EXPECT_STREQ(recorded.spans[1].name, "child");
+  EXPECT_LT(recorded.spans[0].id, recorded.spans[1].id);
+}
+
+TEST(Recorder, SpansSurviveTheirThread) {
+  start();
+  std::thread([] { record_spans(3); }).join();
+  std::thread([] { record_spans(4); }).join();
+  stop();
+  EXPECT_EQ(collect().spans.size(), 7u);
+  EXPECT_EQ(collect().spans.size(), 7u) << "collecting does not consume";
+}
+
+TEST(Recorder, CountsWhatDoesNotFitAndKeepsTheFirst) {
+  start({.max_entries = 2 * kChunkEntries});  // one chunk of spans and one of flow points
+  record_spans(kChunkEntries + 10);
+  stop();
+  const Recording recorded = collect();
+  EXPECT_EQ(recorded.spans.size(), kChunkEntries);
+  EXPECT_EQ(recorded.flows.size(), kChunkEntries);
+  EXPECT_EQ(recorded.num_dropped, 20u);
+  EXPECT_EQ(recorded.spans.front().num_bytes, 0u);
+  EXPECT_EQ(recorded.spans.back().num_bytes, kChunkEntries - 1);
+}
+
+TEST(Recorder, ANewRecordingForgetsTheOneBefore) {
+  start();
+  record_spans(5);
+  start();
+  record_spans(2);
+  stop();
+  EXPECT_EQ(collect().spans.size(), 2u);
+  EXPECT_EQ(collect().num_dropped, 0u);
+}
+
+TEST(Recorder, ASpanOpenAcrossStartBelongsToNeitherRecording) {
+  start();
+  {
+    ScopedSpan outer(Lane::host, Category::host, "outer");
+    start();
+    ScopedSpan inner(Lane::host, Category::host, "inner");
+    outer.pass_flow(1);
+  }
+  stop();
+  const Recording recorded = collect();
+  ASSERT_EQ(recorded.spans.size(), 1u);
+  EXPECT_STREQ(recorded.spans[0].name, "inner");
+  EXPECT_TRUE(recorded.flows.empty());
+}
+
+TEST(Recorder, ASpanOpenAtStopIsRecordedWhenItEnds) {
+  start();
+  {
+    ScopedSpan span(Lane::host, Category::host, "late");
+    stop();
+    EXPECT_TRUE(collect().spans.empty());
+  }
+  EXPECT_EQ(collect().spans.size(), 1u);
+}
+
+TEST(Recorder, TakesSpansThatWereTimedElsewhere) {
+  EXPECT_EQ(record({.name = "off"}), 0u);
+  start();
+  const std::uint64_t id =
+      record({.name = "kernel", .begin_ns = 10, .end_ns = 20, .rank = 2, .lane = Lane::compute});
+  stop();
+  const Recording recorded = collect();
+  ASSERT_EQ(recorded.spans.size(), 1u);
+  EXPECT_NE(id, 0u);
+  EXPECT_EQ(recorded.spans[0].id, id);
+  EXPECT_EQ(recorded.spans[0].rank, 2);
+  EXPECT_EQ(recorded.spans[0].begin_ns, 10);
+}
+
+TEST(Recorder, GivesTheSpansAndFlowsOfOneRank) {
+  start();
+  for (int rank : {0, 1}) {
+    ScopedSpan span(Lane::host, Category::host, "span", 0, rank);
+    span.pass_flow(static_cast<std::uint64_t>(rank));
+  }
+  stop();
+  const Recording part = of_rank(collect(), 1);
+  ASSERT_EQ(part.spans.size(), 1u);
+  ASSERT_EQ(part.flows.size(), 1u);
+  EXPECT_EQ(part.spans[0].rank, 1);
+  EXPECT_EQ(part.flows[0].flow, 1u);
+}
+
+// Several threads record, through the ends of chunks, while another collects; nothing is lost.
+TEST(Recorder, ManyThreadsRecordWhileAnotherCollects) {
+  constexpr std::size_t kNumThreads = 4;
+  constexpr std::size_t kNumSpans = 5 * kChunkEntries / 2;
+  std::atomic<std::size_t> num_running{kNumThreads};
+  start();
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < kNumThreads; ++i) {
+    threads.emplace_back([&] {
+      record_spans(kNumSpans);
+      num_running.fetch_sub(1);
+    });
+  }
+  std::thread reader([&] {
+    std::size_t num_seen = 0;
+    while (num_running.load() != 0) {
+      const Recording recorded = collect();
+      EXPECT_GE(recorded.spans.size(), num_seen) << "spans never vanish";
+      num_seen = recorded.spans.size();
+      for (const Span& span : recorded.spans) {
+        ASSERT_STREQ(span.name, "op");
+      }
+    }
+  });
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  reader.join();
+  const Recording recorded = collect();
+  ASSERT_EQ(recorded.spans.size(), kNumThreads * kNumSpans);
+  EXPECT_EQ(recorded.flows.size(), kNumThreads * kNumSpans);
+  std::set<std::uint64_t> ids;
+  std::map<std::uint32_t, std::uint64_t> last_id_of_thread;
+  for (const Span& span : recorded.spans) {
+    ids.insert(span.id);
+    EXPECT_LT(last_id_of_thread[span.thread], span.id) << "ids grow within a thread";
+    last_id_of_thread[span.thread] = span.id;
+  }
+  EXPECT_EQ(ids.size(), recorded.spans.size());
+  EXPECT_EQ(last_id_of_thread.size(), kNumThreads);
+  stop();
+}
+
+TEST(Recorder, MayStartAnewWhileOthersRecord) {
+  std::atomic<bool> done{false};
+  start();
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      while (!done.load()) {
+        record_spans(10);
+      }
+    });
+  }
+  for (std::size_t i = 0; i < 50; ++i) {
+    start({.max_entries = 8 * kChunkEntries});
+    for (const Span& span : collect().spans) {
+      ASSERT_STREQ(span.name, "op");
+    }
+  }
+  done.store(true);
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  stop();
+}
+
+}  // namespace
+}  // namespace lockstep::trace

@@ -1,0 +1,115 @@
+#include "engine/trace/span.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "engine/trace/recorder.h"
+
+namespace lockstep::trace {
+namespace {
+
+TEST(Span, IsNotRecordedWhileNothingRecords) {
+  start();
+  stop();
+  {
+    ScopedSpan span(Lane::compute, Category::forward, "forward");
+    span.pass_flow(1);
+  }
+  EXPECT_TRUE(collect().spans.empty());
+  EXPECT_TRUE(collect().flows.empty());
+  EXPECT_FALSE(recording());
+}
+
+TEST(Span, KeepsWhatItWasToldAndItsTimes) {
+  start();
+  const std::int64_t before = now_ns();
+  {
+    ScopedSpan span(Lane::comm, Category::communication, "all_reduce", 4096);
+    span.set_sequence(7);
+  }
+  const std::int64_t after = now_ns();
+  stop();
+  const Recording recorded = collect();
+  ASSERT_EQ(recorded.spans.size(), 1u);
+  const Span& span = recorded.spans[0];
+  EXPECT_STREQ(span.name, "all_reduce");
+  EXPECT_EQ(span.lane, Lane::comm);
+  EXPECT_EQ(span.category, Category::communication);
+  EXPECT_EQ(span.num_bytes, 4096u);
+  EXPECT_EQ(span.sequence, 7);
+  EXPECT_LE(before, span.begin_ns);
+  EXPECT_LE(span.begin_ns, span.end_ns);
+  EXPECT_LE(span.end_ns, after);
+}
+
+TEST(Span, TakesTheRankOfTheContextUnlessATrackIsGiven) {
+  start();
+  {
+    const ThreadContextScope context({.rank = 3, .world_size = 4});
+    ScopedSpan by_rank(Lane::host, Category::host, "by rank");
+    {
+      const TrackScope track(5);
+      ScopedSpan by_scope(Lane::host, Category::host, "by scope");
+      ScopedSpan by_argument(Lane::host, Category::host, "by argument", 0, 6);
+    }
+    ScopedSpan by_rank_again(Lane::host, Category::host, "by rank again");
+  }
+  stop();
+  const Recording recorded = collect();
+  ASSERT_EQ(recorded.spans.size(), 4u);
+  for (const Span& span : recorded.spans) {
+    const std::string name = span.name;
+    EXPECT_EQ(span.rank, name == "by scope" ? 5 : name == "by argument" ? 6 : 3) << name;
+  }
+}
+
+TEST(Span, FlowPointsLieInsideTheirSpan) {
+  start();
+  {
+    ScopedSpan span(Lane::compute, Category::backward, "backward");
+    span.pass_flow(flow_id(0, 1, 2));
+    span.pass_flow(flow_id(0, 1, 3));
+  }
+  stop();
+  const Recording recorded = collect();
+  ASSERT_EQ(recorded.spans.size(), 1u);
+  ASSERT_EQ(recorded.flows.size(), 2u);
+  for (const FlowPoint& point : recorded.flows) {
+    EXPECT_EQ(point.span, recorded.spans[0].id);
+    EXPECT_LE(recorded.spans[0].begin_ns, point.time_ns);
+    EXPECT_LE(point.time_ns, recorded.spans[0].end_ns);
+  }
+}
+
+TEST(Span, FlowIdsDiffer) {
+  std::set<std::uint64_t> ids;
+  for (int rank : {0, 1, 4095}) {
+    for (std::size_t step : {0u, 1u, 100000u}) {
+      for (std::size_t index : {0u, 1u, 1000000u}) {
+        ids.insert(flow_id(rank, step, index));
+      }
+    }
+  }
+  EXPECT_EQ(ids.size(), 27u);
+}
+
+TEST(Span, InternedTextsAreOnePerText) {
+  const std::string text = "layer 0";
+  const char* name = intern(text);
+  EXPECT_EQ(name, intern("layer 0"));
+  EXPECT_NE(static_cast<const void*>(name), static_cast<const void*>(text.c_str()));
+  EXPECT_STREQ(name, "layer 0");
+}
+
+TEST(Span, NamesOfLanesAndCategoriesAreThoseOfTheDocuments) {
+  EXPECT_EQ(to_string(Lane::compute), "compute");
+  EXPECT_EQ(to_string(Lane::host), "host");
+  EXPECT_EQ(to_string(Category::data), "data");
+  EXPECT_EQ(to_string(Category::communication), "communication");
+  EXPECT_EQ(to_string(Category::op), "op");
+}
+
+}  // namespace
+}  // namespace lockstep::trace
