@@ -41,7 +41,7 @@ build() {
   fi
   echo "lockstep: building $folder" >&2
   if [[ -t 1 ]]; then
-    ninja -C "$folder" "${targets[@]}"
+    (cd "$folder" && ninja "${targets[@]}")
   else
     quietly "building $folder" ninja -C "$folder" "${targets[@]}"
   fi

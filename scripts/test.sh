@@ -56,17 +56,21 @@ show_failures_and_totals() {
     /^[0-9]+% tests passed/ { totals = 1; clear_progress() }
     /^The following tests did not run/ { listing_skipped = 1 }
     /^The following tests FAILED/ { listing_skipped = 0 }
+    /^Label Time Summary/ { in_labels = 1 }
+    /^Total Test time/ { in_labels = 0 }
     /^No tests were found/ { print }
-    failing || (totals && !listing_skipped && NF && !/ \(Skipped\)$/) { print; fflush() }
+    failing || (totals && !in_labels && !listing_skipped && NF) { print; fflush() }
     END {
       clear_progress()
-      printf "%d tests skipped", num_skipped
-      for (i = 1; i <= num_skipped && i <= 10; i++) printf "%s %s", i == 1 ? ":" : ",", skipped[i]
-      print num_skipped > 10 ? ", ..." : ""
+      printf "Skipped, though among the passed above: %d", num_skipped
+      for (i = 1; i <= num_skipped && i <= 10; i++) printf "%s%s", i == 1 ? " (" : ", ", skipped[i]
+      if (num_skipped) printf "%s", (num_skipped > 10 ? ", ...)" : ")")
+      print ""
     }'
 }
 
 scripts/setup.sh
 build "$preset"
 echo "lockstep: testing build/$preset" >&2
-ctest --preset "$preset" -j "$(nproc)" "${selection[@]}" "$@" 2>&1 | show_failures_and_totals
+ctest --preset "$preset" -j "$(nproc)" "${selection[@]}" "$@" 2>&1 | show_failures_and_totals ||
+  exit 1
