@@ -1,0 +1,67 @@
+// Arrays in a file: the safetensors format.
+//
+//   8 bytes   N, the header's length, little-endian
+//   N bytes   JSON: {"name": {"dtype": "F32", "shape": [10, 3], "data_offsets": [0, 120]}, ...,
+//             "__metadata__": {"key": "text", ...}}
+//   the rest  the arrays' bytes, little-endian, row-major, one after another without a gap
+//
+// Offsets count from the first byte after the header. Python reads and writes the same files with
+// the package `safetensors`.
+// Source: https://github.com/huggingface/safetensors, "Format".
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/dtype.h"
+#include "engine/core/shape.h"
+
+namespace lockstep::checkpoint {
+
+// An array that owns its bytes: bytes.size() = shape.num_elements() * size_of(dtype).
+struct NamedArray {
+  std::string name;
+  DType dtype = DType::float32;
+  Shape shape;
+  std::vector<std::byte> bytes;
+};
+
+// The same, looking at somebody else's bytes.
+struct NamedArrayView {
+  std::string_view name;
+  DType dtype = DType::float32;
+  Shape shape;
+  std::span<const std::byte> bytes;
+};
+
+using Metadata = std::map<std::string, std::string>;
+
+struct ArrayFile {
+  std::vector<NamedArray> arrays;  // in the order of their bytes in the file
+  Metadata metadata;
+
+  // The array by that name, or nullptr.
+  const NamedArray* find(std::string_view name) const;
+};
+
+// Writes the arrays, widest elements first so that all are aligned, else in the given order.
+// Files:  atomic (atomic_file.h): path holds the old content or the new, whatever happens.
+// Throws: Error{Io} when path cannot be written; Error{Usage} for a name that stands twice, is
+//         "__metadata__" or is not UTF-8; Error{Shape} when bytes and shape do not fit.
+void write_safetensors(const std::filesystem::path& path, std::span<const NamedArrayView> arrays,
+                       const Metadata& metadata = {});
+void write_safetensors(const std::filesystem::path& path, std::span<const NamedArray> arrays,
+                       const Metadata& metadata = {});
+
+// Reads all arrays. The whole header is checked against the file's size before memory is taken.
+// Throws: Error{Io} that names the file and what is wrong with it: missing, truncated, no valid
+//         header, an element type that Lockstep lacks, sizes and offsets that do not fit each other
+//         or the file.
+ArrayFile read_safetensors(const std::filesystem::path& path);
+
+}  // namespace lockstep::checkpoint
