@@ -61,6 +61,9 @@ check_versions() {
   at_least "$found" 3.22 || fail "cmake is version $found, but 3.22 or newer is needed"
 }
 
+if [[ -n ${CXX:-} ]] && ! command -v "$CXX" >/dev/null; then
+  fail "CXX is '$CXX', which is not a command here"
+fi
 missing=()
 for package in "${packages[@]}"; do
   is_installed "$package" || missing+=("$package")
