@@ -34,7 +34,7 @@ is_installed() {
   case $1 in
     g++) command -v "${CXX:-g++}" ;;
     ninja-build) command -v ninja ;;
-    cmake | clang-format*) command -v "$1" ;;
+    cmake | git | clang-format*) command -v "$1" ;;
     *)
       if command -v dpkg-query; then
         [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>&1) == installed ]]
