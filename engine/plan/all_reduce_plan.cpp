@@ -1,0 +1,70 @@
+#include "engine/plan/all_reduce_plan.h"
+
+#include <array>
+
+#include "engine/core/error.h"
+#include "engine/plan/halving_doubling.h"
+#include "engine/plan/one_shot.h"
+#include "engine/plan/reduce_broadcast.h"
+#include "engine/plan/ring.h"
+#include "engine/plan/tree.h"
+#include "engine/plan/two_shot.h"
+
+namespace lockstep::plan {
+namespace {
+
+struct NamedPlan {
+  AllReducePlan plan;
+  std::string_view name;
+  CollectivePlan (*make)(int world_size, std::size_t num_elements);
+};
+
+CollectivePlan make_automatic(int world_size, std::size_t num_elements) {
+  return all_reduce_plan(choose_all_reduce_plan(world_size, num_elements), world_size,
+                         num_elements);
+}
+
+// In the order of the enum.
+constexpr std::array<NamedPlan, 7> kPlans{{
+    {AllReducePlan::automatic, "auto", make_automatic},
+    {AllReducePlan::ring, "ring", ring_all_reduce},
+    {AllReducePlan::tree, "tree", tree_all_reduce},
+    {AllReducePlan::halving_doubling, "halving-doubling", halving_doubling_all_reduce},
+    {AllReducePlan::one_shot, "one-shot", one_shot_all_reduce},
+    {AllReducePlan::two_shot, "two-shot", two_shot_all_reduce},
+    {AllReducePlan::reduce_broadcast, "reduce-broadcast", reduce_broadcast_all_reduce},
+}};
+
+constexpr int kMaxDirectRanks = 8;
+constexpr std::size_t kMaxOneShotElements = 4096;
+constexpr std::size_t kMaxHalvingDoublingElements = 65536;
+
+}  // namespace
+
+std::string_view to_string(AllReducePlan plan) {
+  return kPlans[static_cast<std::size_t>(plan)].name;
+}
+
+AllReducePlan parse_all_reduce_plan(std::string_view name) {
+  std::string allowed;
+  for (const NamedPlan& named : kPlans) {
+    if (named.name == name) return named.plan;
+    allowed += allowed.empty() ? "" : ", ";
+    allowed += named.name;
+  }
+  fail(ErrorCode::Usage, "plan", "unknown all-reduce plan '{}'; use one of: {}", name, allowed);
+}
+
+AllReducePlan choose_all_reduce_plan(int world_size, std::size_t num_elements) {
+  if (world_size <= kMaxDirectRanks) {
+    return num_elements <= kMaxOneShotElements ? AllReducePlan::one_shot : AllReducePlan::two_shot;
+  }
+  return num_elements <= kMaxHalvingDoublingElements ? AllReducePlan::halving_doubling
+                                                     : AllReducePlan::ring;
+}
+
+CollectivePlan all_reduce_plan(AllReducePlan plan, int world_size, std::size_t num_elements) {
+  return kPlans[static_cast<std::size_t>(plan)].make(world_size, num_elements);
+}
+
+}  // namespace lockstep::plan

@@ -1,0 +1,47 @@
+// The choice of an all-reduce algorithm: the values of the flag --plan.
+//
+// For n ranks (p the largest power of two <= n, D = floor(log2 n), K pieces):
+//   plan              steps         most elements sent by a rank   header
+//   ring              2(n-1)        2(n-1)/n buffers               ring.h
+//   tree              2D+K-1        3 buffers                      tree.h
+//   halving-doubling  2 log2 p (+2) 2(p-1)/p (+1) buffers          halving_doubling.h
+//   one-shot          1             n-1 buffers                    one_shot.h
+//   two-shot          2             2(n-1)/n buffers               two_shot.h
+//   reduce-broadcast  2             n-1 buffers (rank 0)           reduce_broadcast.h
+#pragma once
+
+#include <string_view>
+
+#include "engine/plan/collective_plan.h"
+
+namespace lockstep::plan {
+
+enum class AllReducePlan {
+  automatic,
+  ring,
+  tree,
+  halving_doubling,
+  one_shot,
+  two_shot,
+  reduce_broadcast,
+};
+
+// "auto", "ring", "tree", "halving-doubling", "one-shot", "two-shot", "reduce-broadcast".
+std::string_view to_string(AllReducePlan plan);
+
+// The reverse. Throws Error{Usage} that lists the names.
+AllReducePlan parse_all_reduce_plan(std::string_view name);
+
+// What `automatic` stands for; never `automatic` itself.
+//   up to 8 ranks (one host): one_shot up to 4096 elements, two_shot above;
+//   more ranks: halving_doubling up to 65536 elements, ring above.
+// Why: small buffers are bound by the number of steps, large ones by the bytes. Within a host all
+// ranks reach each other directly, so two steps are enough; across hosts a rank should have few
+// partners, and a long ring hides its many steps only behind large chunks.
+AllReducePlan choose_all_reduce_plan(int world_size, std::size_t num_elements);
+
+// Every rank ends with the sum of all buffers, the same bits on all ranks.
+// Throws Error{Usage} when world_size < 1.
+CollectivePlan all_reduce_plan(AllReducePlan plan, int world_size, std::size_t num_elements);
+
+}  // namespace lockstep::plan

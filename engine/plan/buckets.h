@@ -1,0 +1,86 @@
+// The bucket plan: which gradients are all-reduced together.
+//
+// One all-reduce per parameter pays its latency many times over; a single one for all of them can
+// only start when backward is done. Buckets lie between: parameters enter in the order in which
+// their gradients become ready, and a bucket is all-reduced while backward goes on.
+//
+// Rules: a bucket holds one (dtype, device); parameters are appended; a bucket closes when it holds
+// at least its limit of bytes. The first bucket of each (dtype, device) has the first limit, the
+// next one the second, and so on; the last limit stays. What is still open at the end closes too.
+//
+// Source: compute_bucket_assignment_by_size in PyTorch's torch/csrc/distributed/c10d/reducer.cpp.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/core/device.h"
+#include "engine/core/dtype.h"
+
+namespace lockstep::plan {
+
+// What the plan has to know about a parameter.
+struct BucketParameter {
+  std::size_t num_elements = 0;
+  DType dtype = DType::float32;
+  Device device;
+};
+
+// Where one parameter's gradient lies inside its bucket, in elements.
+struct BucketSlot {
+  std::size_t parameter = 0;  // index into the list of parameters
+  std::size_t offset = 0;
+  std::size_t num_elements = 0;
+
+  bool operator==(const BucketSlot&) const = default;
+};
+
+struct Bucket {
+  DType dtype = DType::float32;
+  Device device;
+  std::vector<BucketSlot> slots;  // in the order in which they were appended
+  std::size_t num_elements = 0;   // of the bucket's buffer, gaps for alignment included
+
+  std::size_t num_bytes() const { return num_elements * size_of(dtype); }
+  std::vector<std::size_t> parameters() const;
+  bool operator==(const Bucket&) const = default;
+};
+
+// In the order in which the buckets are launched.
+struct BucketPlan {
+  std::vector<Bucket> buckets;
+
+  bool operator==(const BucketPlan&) const = default;
+};
+
+// The order of buckets when several (dtype, device) pairs are filled at the same time. "First" and
+// "last" mean places in the order in which parameters entered. With one pair both are the same.
+enum class BucketOrder {
+  by_first_parameter,  // the bucket that was opened first
+  by_last_parameter,   // the bucket that is complete first: none waits for a later gradient
+};
+
+struct BucketOptions {
+  std::vector<std::size_t> byte_limits = {std::size_t{1} << 20, std::size_t{25} << 20};
+  // Every slot begins at a multiple of this many bytes; a power of two. 1: packed. The gaps count
+  // in num_elements and are all-reduced too (fill them with zeros once), but not for the limits.
+  std::size_t alignment_bytes = 1;
+  BucketOrder order = BucketOrder::by_first_parameter;
+};
+
+// num_parameters-1, ..., 1, 0: gradients become ready roughly in reverse order of registration.
+std::vector<std::size_t> reverse_order(std::size_t num_parameters);
+
+// order holds every index into parameters once, in the order in which they enter.
+// Throws Error{Usage} when it does not, when byte_limits is empty, or when alignment_bytes is no
+// power of two.
+BucketPlan bucket_plan(std::span<const BucketParameter> parameters,
+                       std::span<const std::size_t> order, const BucketOptions& options = {});
+
+// A line per bucket with dtype, device and bytes, then a line per slot:
+// "  parameter 3: elements [0, 100), 400 B".
+std::string to_string(const BucketPlan& plan);
+
+}  // namespace lockstep::plan

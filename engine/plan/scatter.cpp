@@ -1,0 +1,65 @@
+#include "engine/plan/scatter.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+
+#include "engine/core/error.h"
+
+namespace lockstep::plan {
+
+ScatterPlan scatter_plan(std::size_t num_rows, std::size_t num_devices) {
+  require(num_devices > 0, ErrorCode::Usage, "scatter", "needs at least one device, found none");
+  ScatterPlan plan{num_rows, num_devices, {}};
+  const std::size_t chunk = num_rows / num_devices + (num_rows % num_devices != 0 ? 1 : 0);
+  const std::size_t num_parts =
+      chunk == 0 ? num_devices : num_rows / chunk + (num_rows % chunk != 0 ? 1 : 0);
+  for (std::size_t index = 0; index < num_parts; ++index) {
+    const std::size_t offset = index * chunk;
+    plan.parts.push_back({index, offset, std::min(chunk, num_rows - offset)});
+  }
+  return plan;
+}
+
+ScatterPlan scatter_plan(const Shape& shape, std::size_t dim, std::size_t num_devices) {
+  require(dim < shape.num_dims(), ErrorCode::Shape, "scatter",
+          "cannot split {}-D input along dim {}; its shape is {}", shape.num_dims(), dim,
+          to_string(shape));
+  return scatter_plan(shape[dim], num_devices);
+}
+
+ScatterPlan scatter_plan_with_sizes(std::size_t num_rows,
+                                    std::span<const std::size_t> chunk_sizes) {
+  require(!chunk_sizes.empty(), ErrorCode::Shape, "scatter",
+          "needs at least one chunk size, found none");
+  ScatterPlan plan{num_rows, chunk_sizes.size(), {}};
+  std::size_t offset = 0;
+  for (std::size_t index = 0; index < chunk_sizes.size(); ++index) {
+    require(chunk_sizes[index] > 0, ErrorCode::Shape, "scatter",
+            "chunk sizes must be positive, found 0 at position {} of [{}]", index,
+            fmt::join(chunk_sizes, ", "));
+    plan.parts.push_back({index, offset, chunk_sizes[index]});
+    offset += chunk_sizes[index];
+  }
+  require(offset == num_rows, ErrorCode::Shape, "scatter",
+          "chunk sizes must sum to the input's size {}, found [{}] with the sum {}", num_rows,
+          fmt::join(chunk_sizes, ", "), offset);
+  return plan;
+}
+
+std::string to_string(const ScatterPlan& plan) {
+  std::string text = fmt::format("{} rows on {} devices\n", plan.num_rows, plan.num_devices);
+  for (const ScatterPart& part : plan.parts) {
+    fmt::format_to(std::back_inserter(text), "  device {}: rows [{}, {}), {} rows\n", part.index,
+                   part.offset, part.offset + part.size, part.size);
+  }
+  for (std::size_t idle = plan.parts.size(); idle < plan.num_devices; ++idle) {
+    fmt::format_to(std::back_inserter(text), "  device {}: idle\n", idle);
+  }
+  return text;
+}
+
+}  // namespace lockstep::plan
