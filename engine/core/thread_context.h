@@ -5,12 +5,16 @@
 // (ThreadContextScope); nothing is inherited silently.
 #pragma once
 
+#include <cstdint>
+
 namespace lockstep {
 
 struct ThreadContext {
   int rank = 0;              // of this line of work, in its world
-  int world_size = 1;        //
+  int world_size = 1;        // ranks in that world
   bool grad_enabled = true;  // see autograd/grad_mode.h
+  std::uint64_t step = 0;    // training step, and the row of the global batch that is row 0 here:
+  std::uint64_t first_row = 0;  // dropout masks are drawn by them, so any sharding draws the same
 };
 
 // The calling thread's context.

@@ -1,0 +1,281 @@
+#include "engine/autograd/backward_pass.h"
+
+#include <algorithm>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <unordered_map>
+
+#include "engine/autograd/variable_impl.h"
+#include "engine/core/error.h"
+#include "engine/trace/span.h"
+
+namespace lockstep {
+namespace {
+
+// A node with its gradients, or a gradient for a leaf that another device computed.
+struct Task {
+  std::shared_ptr<Node> node;
+  Gradients grads;
+  Variable leaf;
+
+  // Leaves first: their hooks start communication.
+  std::uint64_t priority() const { return node ? node->sequence() : ~std::uint64_t{0}; }
+  bool operator<(const Task& other) const { return priority() < other.priority(); }
+};
+
+// The ready tasks of one device. At most one thread works on a device at a time.
+struct DeviceQueue {
+  Device device;
+  std::vector<Task> ready;  // a heap
+  bool busy = false;
+};
+
+// What is still to arrive at a node.
+struct Arrivals {
+  std::size_t missing = 0;
+  Gradients grads;
+};
+
+}  // namespace
+
+struct BackwardPass::State {
+  Graph graph = Graph::release;
+  ThreadContext context;
+
+  std::mutex mutex;  // guards all below
+  std::deque<DeviceQueue> queues;
+  std::unordered_map<const Node*, Arrivals> arrivals;
+  std::size_t outstanding = 0;  // nodes and leaf tasks not yet done
+  std::size_t running = 0;      // tasks that a thread is working on
+  std::exception_ptr error;
+  std::vector<std::function<void()>> at_end;
+  runtime::WaitWord changed;  // counts pushes, ends and errors
+
+  bool finished() const { return outstanding == 0 || error; }
+
+  DeviceQueue& queue(Device device) {
+    for (DeviceQueue& queue : queues) {
+      if (queue.device == device) return queue;
+    }
+    queues.push_back({device, {}, false});
+    return queues.back();
+  }
+
+  void discover(const std::shared_ptr<Node>& root);
+  void push(Device device, Task task);
+  bool run_one(DeviceQueue& queue);
+  void execute(Task& task);
+  void deliver(const Edge& edge, Tensor grad, Device here);
+  void work(Device device);
+  bool help_another_device();
+};
+
+namespace {
+thread_local BackwardPass::State* running_pass = nullptr;
+}
+
+// Counts, for every node that backward will reach, the gradients that will arrive there.
+void BackwardPass::State::discover(const std::shared_ptr<Node>& root) {
+  std::vector<const Node*> pending{root.get()};
+  arrivals[root.get()];
+  while (!pending.empty()) {
+    const Node* node = pending.back();
+    pending.pop_back();
+    require(!node->released_, ErrorCode::State, "backward",
+            "the graph was released by an earlier backward (at {}); "
+            "pass Graph::retain to the first call to go through it twice",
+            node->name());
+    ++outstanding;
+    queue(node->device());
+    for (const Edge& edge : node->edges_) {
+      if (edge.leaf.defined()) queue(edge.device);
+      if (!edge.node) continue;
+      const auto [entry, is_new] = arrivals.try_emplace(edge.node.get());
+      ++entry->second.missing;
+      if (is_new) pending.push_back(edge.node.get());
+    }
+  }
+}
+
+// REQUIRES: mutex held.
+void BackwardPass::State::push(Device device, Task task) {
+  DeviceQueue& target = queue(device);
+  target.ready.push_back(std::move(task));
+  std::push_heap(target.ready.begin(), target.ready.end());
+}
+
+// Runs the most urgent ready task of a device; false if there is none or another thread is at it.
+bool BackwardPass::State::run_one(DeviceQueue& queue) {
+  Task task;
+  {
+    std::lock_guard lock(mutex);
+    if (finished() || queue.busy || queue.ready.empty()) return false;
+    std::pop_heap(queue.ready.begin(), queue.ready.end());
+    task = std::move(queue.ready.back());
+    queue.ready.pop_back();
+    queue.busy = true;
+    ++running;
+  }
+  std::exception_ptr failure;
+  try {
+    execute(task);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  task = {};
+  std::lock_guard lock(mutex);
+  queue.busy = false;
+  --running;
+  --outstanding;
+  if (failure && !error) error = failure;
+  if (queues.size() > 1) changed.add(1);
+  return true;
+}
+
+void BackwardPass::State::execute(Task& task) {
+  if (task.leaf.defined()) {
+    accumulate_leaf_gradient(task.leaf, std::move(task.grads[0]));
+    return;
+  }
+  Node& node = *task.node;
+  const bool any = std::any_of(task.grads.begin(), task.grads.end(),
+                               [](const Tensor& grad) { return grad.defined(); });
+  Gradients grads(node.num_inputs());
+  if (any) {
+    trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, node.name());
+    grads = node.backward(task.grads);
+  }
+  task.grads.clear();
+  if (graph == Graph::release) {
+    node.release_saved();
+    node.released_ = true;
+  }
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    if (node.edges_[i].is_wanted()) deliver(node.edges_[i], std::move(grads[i]), node.device());
+  }
+}
+
+// Hands the gradient of an input on: to a leaf, or to the node that made the input.
+void BackwardPass::State::deliver(const Edge& edge, Tensor grad, Device here) {
+  if (edge.leaf.defined()) {
+    if (!grad.defined()) return;
+    if (edge.device == here) {
+      accumulate_leaf_gradient(edge.leaf, std::move(grad));
+      return;
+    }
+    std::lock_guard lock(mutex);
+    ++outstanding;
+    push(edge.device, {nullptr, {std::move(grad)}, edge.leaf});
+    changed.add(1);
+    return;
+  }
+  std::lock_guard lock(mutex);
+  Arrivals& arrived = arrivals[edge.node.get()];
+  arrived.grads.resize(edge.node->num_outputs());
+  Tensor& sum = arrived.grads[edge.output_index];
+  if (!sum.defined()) {
+    sum = std::move(grad);
+  } else if (grad.defined()) {
+    // The first gradient may be shared with somebody, so the sum gets memory of its own.
+    Tensor total = Tensor::empty(sum.shape(), sum.dtype(), sum.device());
+    total.backend().add(total.stream(), sum.view(), grad.view(), total.view());
+    sum = std::move(total);
+  }
+  if (--arrived.missing == 0) push(edge.node->device(), {edge.node, std::move(arrived.grads), {}});
+}
+
+// A device's line of work: runs its tasks until the pass is over.
+void BackwardPass::State::work(Device device) {
+  ThreadContextScope scope(context);
+  BackwardPass::State* outer = std::exchange(running_pass, this);
+  DeviceQueue& own = [&]() -> DeviceQueue& {
+    std::lock_guard lock(mutex);
+    return queue(device);
+  }();
+  while (true) {
+    const std::uint32_t seen = changed.load();
+    if (run_one(own)) continue;
+    {
+      std::lock_guard lock(mutex);
+      if (finished()) break;
+    }
+    if (runtime::spin_until([&] { return changed.load() != seen; })) continue;
+    if (help_another_device()) continue;
+    changed.wait_while_equal(seen);
+  }
+  running_pass = outer;
+}
+
+// Takes one task of a device whose own worker is not at it: it may be busy with somebody else's
+// work, which in turn may be waiting for this pass.
+bool BackwardPass::State::help_another_device() {
+  DeviceQueue* found = nullptr;
+  {
+    std::lock_guard lock(mutex);
+    for (DeviceQueue& queue : queues) {
+      if (!queue.busy && !queue.ready.empty()) found = &queue;
+    }
+  }
+  return found && run_one(*found);
+}
+
+BackwardPass::BackwardPass(const Variable& root, Tensor grad, Graph graph)
+    : root_(root), grad_(std::move(grad)), state_(std::make_shared<State>()) {
+  require(root.requires_grad(), ErrorCode::State, "backward",
+          "this variable does not depend on anything that requires a gradient");
+  if (!grad_.defined()) {
+    require(root.value().num_elements() == 1, ErrorCode::Shape, "backward",
+            "a gradient is needed for shape {}; only a single element has the default 1",
+            to_string(root.shape()));
+    grad_ = Tensor::full(root.shape(), 1.0, root.dtype(), root.device());
+  }
+  require_same_shape("backward", root.value(), grad_);
+  require_same_device("backward", {&root.value(), &grad_});
+  require_same_dtype("backward", {&root.value(), &grad_});
+  state_->graph = graph;
+  state_->context = thread_context();
+  state_->context.grad_enabled = false;
+}
+
+void BackwardPass::run() {
+  if (root_.is_leaf()) {
+    accumulate_leaf_gradient(root_, grad_.clone());
+    return;
+  }
+  State& state = *state_;
+  const std::shared_ptr<Node>& root = root_.node();
+  state.discover(root);
+  Gradients grads(root->num_outputs());
+  grads[root_.output_index()] = grad_;
+  const Device home = root->device();
+  {
+    std::lock_guard lock(state.mutex);
+    state.push(home, {root, std::move(grads), {}});
+  }
+  for (const DeviceQueue& queue : state.queues) {
+    if (queue.device == home) continue;
+    runtime::logical_device(queue.device).worker().post([shared = state_, device = queue.device] {
+      shared->work(device);
+    });
+  }
+  state.work(home);
+  while (true) {  // after an error other devices may still be inside a task
+    const std::uint32_t seen = state.changed.load();
+    {
+      std::lock_guard lock(state.mutex);
+      if (state.running == 0) break;
+    }
+    state.changed.wait_while_equal(seen);
+  }
+  if (state.error) std::rethrow_exception(state.error);
+  for (const auto& finish : state.at_end) finish();
+}
+
+void on_backward_end(std::function<void()> finish) {
+  require(running_pass, ErrorCode::State, "on_backward_end", "no backward pass is running here");
+  std::lock_guard lock(running_pass->mutex);
+  running_pass->at_end.push_back(std::move(finish));
+}
+
+}  // namespace lockstep

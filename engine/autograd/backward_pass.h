@@ -1,0 +1,36 @@
+// One call of backward(): walks the graph from a result to the leaves.
+//
+// All state belongs to the call, so any number of them may run at once. A node runs when all
+// gradients of its outputs have arrived, later nodes first. Nodes of the caller's device run on the
+// caller's thread; those of other devices on the workers of these devices, so replicas run
+// backward at the same time. The caller's ThreadContext goes with the work.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "engine/autograd/node.h"
+
+namespace lockstep {
+
+class BackwardPass {
+ public:
+  // See Variable::backward.
+  BackwardPass(const Variable& root, Tensor grad, Graph graph);
+
+  // Returns when every gradient is in place; rethrows the first error of a node or a hook.
+  void run();
+
+  struct State;
+
+ private:
+  Variable root_;
+  Tensor grad_;
+  std::shared_ptr<State> state_;  // shared with workers, which may look at it after run() returned
+};
+
+// From a hook: has `finish` called once, on the thread that called backward(), when all gradients
+// of the running pass are in place. Throws Error{State} outside a backward pass.
+void on_backward_end(std::function<void()> finish);
+
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+#include "engine/autograd/node.h"
+
+#include <atomic>
+
+#include "engine/autograd/variable_impl.h"
+
+namespace lockstep {
+
+void Node::connect(std::span<const Variable> inputs, std::size_t num_outputs, Device device) {
+  static std::atomic<std::uint64_t> next_sequence{1};
+  edges_.reserve(inputs.size());
+  for (const Variable& input : inputs) {
+    Edge edge;
+    if (input.requires_grad()) {
+      edge = {input.node(),  input.output_index(), input.is_leaf() ? input : Variable(),
+              input.shape(), input.dtype(),        input.device()};
+    }
+    edges_.push_back(std::move(edge));
+  }
+  num_outputs_ = num_outputs;
+  device_ = device;
+  sequence_ = next_sequence.fetch_add(1, std::memory_order_relaxed);
+}
+
+Node::~Node() {
+  // A graph is as deep as the program is long; free it without recursion.
+  std::vector<std::shared_ptr<Node>> pending;
+  const auto take = [&pending](Node& node) {
+    for (Edge& edge : node.edges_) {
+      if (edge.node) pending.push_back(std::move(edge.node));
+    }
+  };
+  take(*this);
+  while (!pending.empty()) {
+    const std::shared_ptr<Node> node = std::move(pending.back());
+    pending.pop_back();
+    if (node.use_count() == 1) take(*node);
+  }
+}
+
+Tensor Node::gradient_buffer(std::size_t input) const {
+  const Edge& edge = edges_[input];
+  if (edge.leaf.defined() && edge.device == device_) {
+    VariableImpl& impl = GraphAccess::impl(edge.leaf);
+    if (impl.grad_slot.defined() && !impl.grad.defined() && !impl.slot_is_taken) {
+      impl.slot_is_taken = true;
+      return impl.grad_slot;
+    }
+  }
+  return Tensor::empty(edge.shape, edge.dtype, edge.device);
+}
+
+bool needs_node(std::span<const Variable> inputs) {
+  if (!grad_enabled()) return false;
+  for (const Variable& input : inputs) {
+    if (input.requires_grad()) return true;
+  }
+  return false;
+}
+
+Variable make_result(Tensor value, std::shared_ptr<Node> node, std::size_t output_index) {
+  return GraphAccess::make_result(std::move(value), std::move(node), output_index);
+}
+
+}  // namespace lockstep

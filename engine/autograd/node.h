@@ -1,0 +1,111 @@
+// Node: one operation in the graph, with its backward function.
+//
+// Every operation is one named class with forward and backward in one file (ops/). To add one:
+//   1. derive from Node, keep what backward needs as Tensor members, list them in release_saved();
+//   2. compute the forward result, then `return record<MyNode>({x, y}, result, saved...)`.
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/autograd/grad_mode.h"
+#include "engine/autograd/variable.h"
+
+namespace lockstep {
+
+using Gradients = std::vector<Tensor>;
+
+// Where the gradient of one input goes: to the node that made the input, or to a leaf. Holds what
+// the input was, not its values, so that only tensors which a backward function needs stay alive.
+struct Edge {
+  std::shared_ptr<Node> node;    // nullptr for a leaf
+  std::size_t output_index = 0;  // of node
+  Variable leaf;                 // undefined unless the input is a leaf
+  Shape shape;
+  DType dtype = DType::float32;
+  Device device;
+
+  bool is_wanted() const { return node || leaf.defined(); }
+};
+
+class Node {
+ public:
+  Node() = default;
+  virtual ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  // "Linear", "Add": for traces, errors and printed graphs.
+  virtual const char* name() const = 0;
+
+  // grad_outputs has one tensor per output; one is undefined where no gradient arrived. Returns one
+  // per input, undefined where !wants_gradient(input). Gradients are overwritten, never added: the
+  // backward pass adds. A returned tensor may be one of grad_outputs.
+  virtual Gradients backward(const Gradients& grad_outputs) = 0;
+
+  // Drops what forward kept.
+  virtual void release_saved() = 0;
+
+  // The device whose line of work runs backward(): where the outputs are, unless said otherwise.
+  Device device() const { return device_; }
+  std::size_t num_inputs() const { return edges_.size(); }
+  std::size_t num_outputs() const { return num_outputs_; }
+  const Edge& edge(std::size_t input) const { return edges_[input]; }
+  // Grows with creation: later nodes run backward first.
+  std::uint64_t sequence() const { return sequence_; }
+
+  // Called by record().
+  void connect(std::span<const Variable> inputs, std::size_t num_outputs, Device device);
+
+ protected:
+  bool wants_gradient(std::size_t input) const { return edges_[input].is_wanted(); }
+
+  // Uninitialised memory for the gradient of an input: the leaf's slot if it has one that is free
+  // (see Variable::set_grad_slot), else new memory.
+  Tensor gradient_buffer(std::size_t input) const;
+
+ private:
+  friend class BackwardPass;
+
+  std::vector<Edge> edges_;
+  std::size_t num_outputs_ = 1;
+  Device device_;
+  std::uint64_t sequence_ = 0;
+  bool released_ = false;
+};
+
+// True if an operation on these inputs has to be recorded.
+bool needs_node(std::span<const Variable> inputs);
+
+Variable make_result(Tensor value, std::shared_ptr<Node> node, std::size_t output_index);
+
+// Wraps a result; makes a node of type NodeType(saved...) only if one is needed.
+template <typename NodeType, typename... Saved>
+Variable record(std::initializer_list<Variable> inputs, Tensor result, Saved&&... saved) {
+  const std::span<const Variable> all(inputs.begin(), inputs.size());
+  if (!needs_node(all)) return Variable(std::move(result));
+  auto node = std::make_shared<NodeType>(std::forward<Saved>(saved)...);
+  node->connect(all, 1, result.device());
+  return make_result(std::move(result), std::move(node), 0);
+}
+
+// The same for several results, whose backward runs on `device`.
+template <typename NodeType, typename... Saved>
+std::vector<Variable> record_many(std::span<const Variable> inputs, std::vector<Tensor> results,
+                                  Device device, Saved&&... saved) {
+  std::vector<Variable> outputs;
+  std::shared_ptr<Node> node;
+  if (needs_node(inputs)) {
+    node = std::make_shared<NodeType>(std::forward<Saved>(saved)...);
+    node->connect(inputs, results.size(), device);
+  }
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    outputs.push_back(node ? make_result(std::move(results[i]), node, i)
+                           : Variable(std::move(results[i])));
+  }
+  return outputs;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,98 @@
+#include "engine/autograd/node.h"
+#include "engine/autograd/ops/ops.h"
+#include "engine/core/error.h"
+#include "engine/trace/span.h"
+
+namespace lockstep {
+namespace {
+
+using Statistics = kernels::BatchNormForward::Statistics;
+
+TensorView view_or_none(const Tensor& tensor) {
+  return tensor.defined() ? tensor.view() : TensorView{};
+}
+
+// With x^ = (x - mean) * inverse_std, y = weight * x^ + bias, sums over the batch:
+//   grad_bias = sum grad_y;  grad_weight = sum grad_y * x^
+//   grad_x = weight * inverse_std * (grad_y - mean(grad_y) - x^ * mean(grad_y * x^))  in training;
+//   grad_x = weight * inverse_std * grad_y  in evaluation, where the statistics are constants.
+class BatchNormNode final : public Node {
+ public:
+  BatchNormNode(Tensor x, Tensor weight, Tensor mean, Tensor inverse_std, Statistics statistics)
+      : x_(std::move(x)),
+        weight_(std::move(weight)),
+        mean_(std::move(mean)),
+        inverse_std_(std::move(inverse_std)),
+        statistics_(statistics) {}
+  const char* name() const override { return "BatchNorm"; }
+  Gradients backward(const Gradients& grad_outputs) override {
+    Gradients grads(3);
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (wants_gradient(i)) grads[i] = gradient_buffer(i);
+    }
+    kernels::BatchNormBackward call;
+    call.x = x_.matrix();
+    call.weight = view_or_none(weight_);
+    call.mean = mean_.view();
+    call.inverse_std = inverse_std_.view();
+    call.grad_y = grad_outputs[0].matrix();
+    if (grads[0].defined()) call.grad_x = grads[0].matrix();
+    call.grad_weight = view_or_none(grads[1]);
+    call.grad_bias = view_or_none(grads[2]);
+    call.statistics = statistics_;
+    x_.backend().batch_norm_backward(x_.stream(), call);
+    return grads;
+  }
+  void release_saved() override { x_ = weight_ = mean_ = inverse_std_ = {}; }
+
+ private:
+  Tensor x_;
+  Tensor weight_;
+  Tensor mean_;
+  Tensor inverse_std_;
+  Statistics statistics_;
+};
+
+}  // namespace
+
+Variable batch_norm(const Variable& x, const BatchNormArguments& arguments) {
+  trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "BatchNorm");
+  const Tensor& input = x.value();
+  require(input.num_dims() == 2, ErrorCode::Shape, "batch_norm",
+          "expected input [batch, features], found {}", to_string(input.shape()));
+  const bool trains = arguments.statistics == Statistics::batch;
+  require(!trains || input.size(0) > 1, ErrorCode::Shape, "batch_norm",
+          "expected more than 1 value per channel when training, got input size {}",
+          to_string(input.shape()));
+  const Tensor weight = arguments.weight.defined() ? arguments.weight.value() : Tensor();
+  const Tensor bias = arguments.bias.defined() ? arguments.bias.value() : Tensor();
+  require_same_device("batch_norm",
+                      {&input, &weight, &bias, &arguments.running_mean, &arguments.running_var});
+  const Shape features{input.size(1)};
+  for (const Tensor* tensor : {&weight, &bias, &arguments.running_mean, &arguments.running_var}) {
+    require(!tensor->defined() || tensor->shape() == features, ErrorCode::Shape, "batch_norm",
+            "input {} does not fit features {}", to_string(input.shape()),
+            tensor->defined() ? to_string(tensor->shape()) : "");
+  }
+  Tensor y = Tensor::empty(input.shape(), input.dtype(), input.device());
+  Tensor mean = trains ? Tensor::empty(features, input.dtype(), input.device())
+                       : arguments.running_mean.clone();
+  Tensor inverse_std = Tensor::empty(features, input.dtype(), input.device());
+  kernels::BatchNormForward call;
+  call.x = input.matrix();
+  call.weight = view_or_none(weight);
+  call.bias = view_or_none(bias);
+  call.y = y.matrix();
+  call.mean = mean.view();
+  call.inverse_std = inverse_std.view();
+  call.running_mean = view_or_none(arguments.running_mean);
+  call.running_var = view_or_none(arguments.running_var);
+  call.momentum = arguments.momentum;
+  call.epsilon = arguments.epsilon;
+  call.statistics = arguments.statistics;
+  y.backend().batch_norm_forward(y.stream(), call);
+  return record<BatchNormNode>({x, arguments.weight, arguments.bias}, std::move(y), input, weight,
+                               std::move(mean), std::move(inverse_std), arguments.statistics);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,83 @@
+#include "engine/autograd/node.h"
+#include "engine/autograd/ops/ops.h"
+#include "engine/core/error.h"
+#include "engine/trace/span.h"
+
+namespace lockstep {
+namespace {
+
+using kernels::Write;
+
+Transpose flipped(Transpose transpose) {
+  return transpose == Transpose::no ? Transpose::yes : Transpose::no;
+}
+
+// c = op(a) * op(b). With A = op(a), B = op(b): grad_A = grad_c * B^T and grad_B = A^T * grad_c;
+// where an operand was transposed, so is its gradient: grad_a = B * grad_c^T.
+class MatmulNode final : public Node {
+ public:
+  MatmulNode(Tensor a, Transpose transpose_a, Tensor b, Transpose transpose_b)
+      : a_(std::move(a)), b_(std::move(b)), transpose_a_(transpose_a), transpose_b_(transpose_b) {}
+  const char* name() const override { return "Matmul"; }
+
+  Gradients backward(const Gradients& grad_outputs) override {
+    const Tensor& grad_c = grad_outputs[0];
+    Tensor grad_a;
+    Tensor grad_b;
+    if (wants_gradient(0)) {
+      grad_a = gradient_buffer(0);
+      if (transpose_a_ == Transpose::no) {
+        product(grad_c, Transpose::no, b_, flipped(transpose_b_), grad_a);
+      } else {
+        product(b_, transpose_b_, grad_c, Transpose::yes, grad_a);
+      }
+    }
+    if (wants_gradient(1)) {
+      grad_b = gradient_buffer(1);
+      if (transpose_b_ == Transpose::no) {
+        product(a_, flipped(transpose_a_), grad_c, Transpose::no, grad_b);
+      } else {
+        product(grad_c, Transpose::yes, a_, transpose_a_, grad_b);
+      }
+    }
+    return {grad_a, grad_b};
+  }
+  void release_saved() override { a_ = b_ = {}; }
+
+ private:
+  static void product(const Tensor& a, Transpose transpose_a, const Tensor& b,
+                      Transpose transpose_b, const Tensor& c) {
+    c.backend().matmul(c.stream(), a.matrix(), transpose_a, b.matrix(), transpose_b, c.matrix(),
+                       Write::overwrite);
+  }
+
+  Tensor a_;
+  Tensor b_;
+  Transpose transpose_a_;
+  Transpose transpose_b_;
+};
+
+}  // namespace
+
+Variable matmul(const Variable& a, const Variable& b, Transpose transpose_a,
+                Transpose transpose_b) {
+  trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Matmul");
+  require_same_device("matmul", {&a.value(), &b.value()});
+  require_same_dtype("matmul", {&a.value(), &b.value()});
+  require(a.value().num_dims() == 2 && b.value().num_dims() == 2, ErrorCode::Shape, "matmul",
+          "needs two matrices, found shapes {} and {}", to_string(a.shape()), to_string(b.shape()));
+  const bool flip_a = transpose_a == Transpose::yes;
+  const bool flip_b = transpose_b == Transpose::yes;
+  const std::size_t m = a.shape()[flip_a ? 1 : 0];
+  const std::size_t k = a.shape()[flip_a ? 0 : 1];
+  const std::size_t n = b.shape()[flip_b ? 0 : 1];
+  require(b.shape()[flip_b ? 1 : 0] == k, ErrorCode::Shape, "matmul",
+          "inner sizes differ: {}{} times {}{}", to_string(a.shape()), flip_a ? "^T" : "",
+          to_string(b.shape()), flip_b ? "^T" : "");
+  Tensor c = Tensor::empty({m, n}, a.dtype(), a.device());
+  c.backend().matmul(c.stream(), a.value().matrix(), transpose_a, b.value().matrix(), transpose_b,
+                     c.matrix(), Write::overwrite);
+  return record<MatmulNode>({a, b}, std::move(c), a.value(), transpose_a, b.value(), transpose_b);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,41 @@
+#include "engine/autograd/node.h"
+#include "engine/autograd/ops/ops.h"
+#include "engine/trace/span.h"
+
+namespace lockstep {
+namespace {
+
+// loss = mean or sum of (x - target)^2: grad_x = 2 (x - target) * grad_loss (/ elements for mean).
+class MseLossNode final : public Node {
+ public:
+  MseLossNode(Tensor x, Tensor target, Reduction reduction)
+      : x_(std::move(x)), target_(std::move(target)), reduction_(reduction) {}
+  const char* name() const override { return "MseLoss"; }
+  Gradients backward(const Gradients& grad_outputs) override {
+    Tensor grad_x = gradient_buffer(0);
+    grad_x.backend().mse_backward(grad_x.stream(), x_.view(), target_.view(), reduction_,
+                                  grad_outputs[0].view(), grad_x.view());
+    return {grad_x};
+  }
+  void release_saved() override { x_ = target_ = {}; }
+
+ private:
+  Tensor x_;
+  Tensor target_;
+  Reduction reduction_;
+};
+
+}  // namespace
+
+Variable mse_loss(const Variable& x, const Tensor& target, Reduction reduction) {
+  trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "MseLoss");
+  require_same_device("mse_loss", {&x.value(), &target});
+  require_same_dtype("mse_loss", {&x.value(), &target});
+  require_same_shape("mse_loss", x.value(), target);
+  Tensor loss = Tensor::empty({}, x.dtype(), x.device());
+  loss.backend().mse_forward(loss.stream(), x.value().view(), target.view(), reduction,
+                             loss.view());
+  return record<MseLossNode>({x}, std::move(loss), x.value(), target, reduction);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+// The differentiable operations. Each has its own file in this folder: a named Node with forward
+// and backward together. All inputs of a call are on one device and share one floating dtype; else
+// Error{Device} or Error{DType} names both.
+#pragma once
+
+#include "engine/autograd/variable.h"
+#include "kernels/backend.h"
+
+namespace lockstep {
+
+using kernels::Activation;
+using kernels::Reduction;
+using kernels::Transpose;
+
+// --- element by element: shapes must be equal ---
+Variable add(const Variable& a, const Variable& b);
+Variable subtract(const Variable& a, const Variable& b);
+Variable multiply(const Variable& a, const Variable& b);
+Variable scale(const Variable& x, double factor);
+
+Variable activate(const Variable& x, Activation activation);
+Variable relu(const Variable& x);
+Variable tanh(const Variable& x);
+Variable sigmoid(const Variable& x);
+// GELU: x * Phi(x) with erf (PyTorch's default), or its tanh approximation.
+Variable gelu(const Variable& x, Activation form = Activation::gelu_erf);
+
+// --- reductions to a scalar (shape []) ---
+Variable sum(const Variable& x);
+Variable mean(const Variable& x);
+
+// --- matrix products ---
+// a [m, k] * b [k, n] -> [m, n], either operand transposed on request.
+Variable matmul(const Variable& a, const Variable& b, Transpose transpose_a = Transpose::no,
+                Transpose transpose_b = Transpose::no);
+// y = activation(x * W^T + b). x [batch, in], W [out, in], b [out] or undefined -> y [batch, out].
+// The bias, the activation and their gradients run inside the products' calls.
+// Source: PyTorch nn.Linear keeps W as [out, in] too.
+Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
+                Activation activation = Activation::none);
+
+// --- shape and place ---
+Variable reshape(const Variable& x, const Shape& shape);
+// The same values on another device; the gradient comes back to x's device.
+Variable to(const Variable& x, Device device);
+
+// --- losses ---
+// logits [batch, classes], labels int64 [batch] -> scalar. The mean of no rows is NaN.
+// Throws Error{Shape} for a label outside the classes.
+Variable cross_entropy(const Variable& logits, const Tensor& labels,
+                       Reduction reduction = Reduction::mean);
+// Mean (or sum) of squared differences; target has x's shape.
+Variable mse_loss(const Variable& x, const Tensor& target, Reduction reduction = Reduction::mean);
+
+// --- regularisation ---
+// Zeroes elements of x [batch, ...] with probability p and scales the others by 1/(1-p). The mask
+// is drawn by (seed, step, layer, global row): step and the global number of row 0 come from the
+// calling thread's ThreadContext.
+Variable dropout(const Variable& x, double probability, std::uint64_t seed, std::uint32_t layer);
+
+// Normalises each feature of x [batch, features] over the batch, then weight * x + bias (both
+// [features], or both undefined). In training the batch's own statistics are used and enter the
+// running ones (when defined) with `momentum`; in evaluation the running ones are used.
+// Source: PyTorch nn.BatchNorm1d.
+struct BatchNormArguments {
+  Variable weight;
+  Variable bias;
+  Tensor running_mean;
+  Tensor running_var;
+  double momentum = 0.1;
+  double epsilon = 1e-5;
+  kernels::BatchNormForward::Statistics statistics = kernels::BatchNormForward::Statistics::batch;
+};
+Variable batch_norm(const Variable& x, const BatchNormArguments& arguments);
+
+}  // namespace lockstep

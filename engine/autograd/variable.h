@@ -1,0 +1,83 @@
+// Variable: a Tensor, its gradient, and the Node that computed it.
+//
+// A leaf (a parameter, an input) was made by the user; backward() leaves its gradient in grad(),
+// adding to what is there. Any other variable remembers the node that made it, and through it the
+// whole graph. Copying a Variable copies the handle.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "engine/tensor/tensor.h"
+
+namespace lockstep {
+
+class Node;
+class Variable;
+struct VariableImpl;
+
+enum class RequiresGrad { no, yes };
+enum class Graph { release, retain };
+
+// Called when a leaf's gradient of this backward pass has been added to grad(). Runs on the line of
+// work of the leaf's device.
+using GradHook = std::function<void(const Variable& leaf)>;
+
+class Variable {
+ public:
+  Variable() = default;  // undefined
+  explicit Variable(Tensor value, RequiresGrad requires_grad = RequiresGrad::no);
+
+  bool defined() const { return impl_ != nullptr; }
+  const Tensor& value() const;
+  const Shape& shape() const { return value().shape(); }
+  Device device() const { return value().device(); }
+  DType dtype() const { return value().dtype(); }
+
+  // Puts another tensor in a leaf's place (moving a module to a device, loading weights).
+  void set_value(Tensor value);
+
+  // Whether backward() would reach this variable.
+  bool requires_grad() const;
+  // REQUIRES: a leaf with a floating dtype; else throws Error{State} or Error{DType}.
+  void set_requires_grad(RequiresGrad requires_grad);
+  bool is_leaf() const;
+  const std::shared_ptr<Node>& node() const;  // nullptr for a leaf
+  std::size_t output_index() const;           // which output of node() this is
+
+  // The gradient of a leaf; undefined before the first backward() and after clear_grad().
+  const Tensor& grad() const;
+  void set_grad(Tensor grad);
+  // Forgets the gradient (PyTorch's zero_grad(set_to_none=True)).
+  void clear_grad();
+
+  // Memory where a leaf's gradient shall be written, such as its place in a bucket: nodes that can
+  // write it there directly save a copy. An undefined tensor takes the wish back.
+  // Throws Error{Shape} unless slot has the value's shape, dtype and device.
+  void set_grad_slot(Tensor slot);
+  const Tensor& grad_slot() const;
+
+  // Registers a hook on a leaf; the number names it in remove_grad_hook.
+  std::uint64_t on_grad_ready(GradHook hook);
+  void remove_grad_hook(std::uint64_t id);
+
+  // d(this) / d(leaf) for every leaf that requires it, added to their gradients. `grad` is the
+  // gradient with respect to this variable; it may be left out for one element (then it is 1).
+  // Throws Error{State} if this needs no gradient, or if an earlier backward() released the graph.
+  void backward(Tensor grad = {}, Graph graph = Graph::release) const;
+
+  // The same tensor, cut from the graph.
+  Variable detach() const;
+
+  bool is_same(const Variable& other) const { return impl_ == other.impl_; }
+  // An address that identifies this variable among all handles to it.
+  const void* identity() const { return impl_.get(); }
+
+ private:
+  friend struct GraphAccess;
+
+  std::shared_ptr<VariableImpl> impl_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,187 @@
+#include "engine/tensor/tensor.h"
+
+#include <cstring>
+
+#include "engine/core/error.h"
+
+namespace lockstep {
+
+Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
+  Tensor tensor;
+  tensor.shape_ = shape;
+  tensor.num_elements_ = shape.num_elements();
+  tensor.dtype_ = dtype;
+  tensor.storage_ = std::make_shared<runtime::Storage>(runtime::logical_device(device),
+                                                       tensor.num_elements_ * size_of(dtype));
+  return tensor;
+}
+
+Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
+  return full(shape, 0.0, dtype, device);
+}
+
+Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device) {
+  Tensor tensor = empty(shape, dtype, device);
+  tensor.fill(value);
+  return tensor;
+}
+
+template <typename T>
+Tensor Tensor::from(std::span<const T> values, const Shape& shape, Device device) {
+  require(values.size() == shape.num_elements(), ErrorCode::Shape, "tensor",
+          "shape {} needs {} values, found {}", to_string(shape), shape.num_elements(),
+          values.size());
+  Tensor host = empty(shape, dtype_of<T>, Device{});
+  if (!values.empty()) std::memcpy(host.raw(), values.data(), values.size_bytes());
+  return host.to(device);
+}
+
+Tensor Tensor::uniform(const Shape& shape, double low, double high, Rng& rng, DType dtype,
+                       Device device) {
+  std::vector<double> values(shape.num_elements());
+  for (double& value : values) value = rng.uniform(low, high);
+  return from(values, shape).to(dtype).to(device);
+}
+
+Tensor Tensor::normal(const Shape& shape, double mean, double standard_deviation, Rng& rng,
+                      DType dtype, Device device) {
+  std::vector<double> values(shape.num_elements());
+  for (double& value : values) value = mean + standard_deviation * rng.normal();
+  return from(values, shape).to(dtype).to(device);
+}
+
+bool Tensor::shares_memory_with(const Tensor& other) const {
+  return defined() && other.defined() && raw() == other.raw() && num_bytes() == other.num_bytes();
+}
+
+MatrixView Tensor::matrix() const {
+  if (num_dims() == 0) return matrix_view(raw(), dtype_, 1, 1);
+  return matrix_view(raw(), dtype_, shape_[0], shape_.row_elements());
+}
+
+template <typename T>
+std::span<T> Tensor::host() const {
+  require(device().type == DeviceType::cpu, ErrorCode::Device, "host",
+          "the tensor is on {}; copy it with to(Device{{}}) first", to_string(device()));
+  require(dtype_ == dtype_of<T>, ErrorCode::DType, "host", "the tensor has dtype {}, asked for {}",
+          to_string(dtype_), to_string(dtype_of<T>));
+  return {static_cast<T*>(raw()), num_elements_};
+}
+
+Tensor Tensor::rows(std::size_t begin, std::size_t end) const {
+  require(num_dims() >= 1 && begin <= end && end <= shape_[0], ErrorCode::Shape, "rows",
+          "rows {} to {} are not inside a tensor of shape {}", begin, end, to_string(shape_));
+  return slice(begin * shape_.row_elements(), shape_.with(0, end - begin));
+}
+
+Tensor Tensor::reshape(const Shape& shape) const {
+  require(shape.num_elements() == num_elements_, ErrorCode::Shape, "reshape",
+          "a tensor of shape {} has {} elements; shape {} has {}", to_string(shape_), num_elements_,
+          to_string(shape), shape.num_elements());
+  return slice(0, shape);
+}
+
+Tensor Tensor::slice(std::size_t begin, const Shape& shape) const {
+  const std::size_t count = shape.num_elements();
+  require(begin <= num_elements_ && count <= num_elements_ - begin, ErrorCode::Shape, "slice",
+          "{} elements from {} are not inside a tensor of {}", count, begin, num_elements_);
+  Tensor result = *this;
+  result.shape_ = shape;
+  result.num_elements_ = count;
+  result.byte_offset_ += begin * size_of(dtype_);
+  return result;
+}
+
+Tensor Tensor::clone() const {
+  Tensor copy = empty(shape_, dtype_, device());
+  copy.copy_from(*this);
+  return copy;
+}
+
+Tensor Tensor::to(Device device) const {
+  if (device == this->device()) return *this;
+  Tensor copy = empty(shape_, dtype_, device);
+  copy.copy_from(*this);
+  return copy;
+}
+
+Tensor Tensor::to(DType dtype) const {
+  if (dtype == dtype_) return *this;
+  Tensor result = empty(shape_, dtype, device());
+  backend().convert(stream(), view(), result.view());
+  return result;
+}
+
+void Tensor::copy_from(const Tensor& source) const {
+  require_same_shape("copy", *this, source);
+  require_same_dtype("copy", {this, &source});
+  // Memory of every CPU device is addressable by every other: the reader's backend copies.
+  backend().copy(stream(), source.view(), view());
+}
+
+void Tensor::fill(double value) const {
+  backend().fill(stream(), view(), value);
+}
+
+double Tensor::item() const {
+  require(num_elements_ == 1, ErrorCode::Shape, "item", "needs exactly 1 element, found shape {}",
+          to_string(shape_));
+  return to_vector<double>()[0];
+}
+
+template <typename T>
+std::vector<T> Tensor::to_vector() const {
+  stream().synchronize();
+  const Tensor host = to(dtype_of<T>).to(Device{});
+  host.stream().synchronize();
+  const T* data = static_cast<const T*>(host.raw());
+  return std::vector<T>(data, data + num_elements_);
+}
+
+std::string describe(const Tensor& tensor) {
+  if (!tensor.defined()) return "undefined Tensor";
+  return fmt::format("Tensor{} {} on {}", to_string(tensor.shape()), to_string(tensor.dtype()),
+                     to_string(tensor.device()));
+}
+
+void require_same_device(std::string_view operation, std::initializer_list<const Tensor*> tensors) {
+  const Tensor* first = nullptr;
+  for (const Tensor* tensor : tensors) {
+    if (!tensor->defined()) continue;
+    if (!first) first = tensor;
+    if (&tensor->logical_device() == &first->logical_device()) continue;
+    fail(ErrorCode::Device, operation,
+         "all tensors must be on one device, found {} and {}; move one with to(device)",
+         to_string(first->device()), to_string(tensor->device()));
+  }
+}
+
+void require_same_dtype(std::string_view operation, std::initializer_list<const Tensor*> tensors) {
+  const Tensor* first = nullptr;
+  for (const Tensor* tensor : tensors) {
+    if (!tensor->defined()) continue;
+    if (!first) first = tensor;
+    if (tensor->dtype() == first->dtype()) continue;
+    fail(ErrorCode::DType, operation, "all tensors must have one dtype, found {} and {}",
+         to_string(first->dtype()), to_string(tensor->dtype()));
+  }
+}
+
+void require_same_shape(std::string_view operation, const Tensor& a, const Tensor& b) {
+  if (a.shape() == b.shape()) return;
+  fail(ErrorCode::Shape, operation, "shapes {} and {} differ", to_string(a.shape()),
+       to_string(b.shape()));
+}
+
+#define LOCKSTEP_INSTANTIATE(T)                                              \
+  template Tensor Tensor::from<T>(std::span<const T>, const Shape&, Device); \
+  template std::span<T> Tensor::host<T>() const;                             \
+  template std::vector<T> Tensor::to_vector<T>() const;
+LOCKSTEP_INSTANTIATE(float)
+LOCKSTEP_INSTANTIATE(double)
+LOCKSTEP_INSTANTIATE(std::int64_t)
+LOCKSTEP_INSTANTIATE(std::int32_t)
+LOCKSTEP_INSTANTIATE(std::uint8_t)
+#undef LOCKSTEP_INSTANTIATE
+
+}  // namespace lockstep

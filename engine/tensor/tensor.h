@@ -1,0 +1,111 @@
+// Tensor: a contiguous row-major block of one device's memory, with a dtype and a shape.
+//
+// Copying a Tensor copies the handle, not the data. Views exist where they stay contiguous: row
+// ranges (shards of a batch) and reshapes share storage; anything else copies. Work on a tensor is
+// enqueued on its device's compute stream. No gradients here: see autograd/variable.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/core/device.h"
+#include "engine/core/dtype.h"
+#include "engine/core/rng.h"
+#include "engine/core/shape.h"
+#include "engine/core/views.h"
+#include "engine/runtime/storage.h"
+#include "kernels/backend.h"
+
+namespace lockstep {
+
+class Tensor {
+ public:
+  Tensor() = default;  // undefined: no storage
+
+  // --- making tensors ---
+  static Tensor empty(const Shape& shape, DType dtype = DType::float32, Device device = {});
+  static Tensor zeros(const Shape& shape, DType dtype = DType::float32, Device device = {});
+  static Tensor full(const Shape& shape, double value, DType dtype = DType::float32,
+                     Device device = {});
+  // Copies host values. Throws Error{Shape} when their number is not the shape's.
+  template <typename T>
+  static Tensor from(std::span<const T> values, const Shape& shape, Device device = {});
+  template <typename T>
+  static Tensor from(const std::vector<T>& values, const Shape& shape, Device device = {}) {
+    return from(std::span<const T>(values), shape, device);
+  }
+  // Values drawn on the host in double, so the same on every device and thread count.
+  static Tensor uniform(const Shape& shape, double low, double high, Rng& rng,
+                        DType dtype = DType::float32, Device device = {});
+  static Tensor normal(const Shape& shape, double mean, double standard_deviation, Rng& rng,
+                       DType dtype = DType::float32, Device device = {});
+
+  // --- what it is ---
+  bool defined() const { return storage_ != nullptr; }
+  const Shape& shape() const { return shape_; }
+  std::size_t num_dims() const { return shape_.num_dims(); }
+  std::size_t size(std::size_t dim) const { return shape_[dim]; }
+  std::size_t num_elements() const { return num_elements_; }
+  std::size_t num_bytes() const { return num_elements_ * size_of(dtype_); }
+  DType dtype() const { return dtype_; }
+  Device device() const { return storage_->device().device(); }
+  runtime::LogicalDevice& logical_device() const { return storage_->device(); }
+  runtime::Stream& stream() const { return storage_->device().compute_stream(); }
+  kernels::Backend& backend() const { return kernels::backend(device().type); }
+  const std::shared_ptr<runtime::Storage>& storage() const { return storage_; }
+  bool shares_memory_with(const Tensor& other) const;  // same first byte and number of bytes
+
+  // --- its memory ---
+  void* raw() const { return static_cast<std::byte*>(storage_->data()) + byte_offset_; }
+  TensorView view() const { return {raw(), dtype_, num_elements_}; }
+  // Two dimensions: dim 0 by everything else. [n] is n x 1; a scalar is 1 x 1.
+  MatrixView matrix() const;
+  // Host elements. Throws Error{Device} unless on the CPU, Error{DType} for another type.
+  template <typename T>
+  std::span<T> host() const;
+
+  // --- views (share storage) ---
+  // Rows begin ... end - 1 along dim 0.
+  Tensor rows(std::size_t begin, std::size_t end) const;
+  // The same elements in another shape. Throws Error{Shape} when their number differs.
+  Tensor reshape(const Shape& shape) const;
+  // num elements from `begin` of the flattened tensor, in a shape.
+  Tensor slice(std::size_t begin, const Shape& shape) const;
+
+  // --- copies ---
+  Tensor clone() const;
+  Tensor to(Device device) const;              // this very tensor when it is there already
+  Tensor to(DType dtype) const;                // this very tensor when it has the type already
+  void copy_from(const Tensor& source) const;  // same shape and dtype, any device
+  void fill(double value) const;
+
+  // --- reading values (waits for the device) ---
+  // The one element. Throws Error{Shape} when there is not exactly one.
+  double item() const;
+  // All elements, converted to T.
+  template <typename T>
+  std::vector<T> to_vector() const;
+
+ private:
+  std::shared_ptr<runtime::Storage> storage_;
+  Shape shape_;
+  std::size_t num_elements_ = 0;
+  std::size_t byte_offset_ = 0;
+  DType dtype_ = DType::float32;
+};
+
+// "Tensor[30, 5] float32 on cpu:0"
+std::string describe(const Tensor& tensor);
+
+// Throws Error{Device} naming both devices unless all defined tensors share one;
+// Error{DType} likewise for dtypes.
+void require_same_device(std::string_view operation, std::initializer_list<const Tensor*> tensors);
+void require_same_dtype(std::string_view operation, std::initializer_list<const Tensor*> tensors);
+void require_same_shape(std::string_view operation, const Tensor& a, const Tensor& b);
+
+}  // namespace lockstep
