@@ -1,6 +1,7 @@
 #include "engine/plan/all_reduce_plan.h"
 
 #include <array>
+#include <string>
 
 #include "engine/core/error.h"
 #include "engine/plan/halving_doubling.h"

@@ -6,6 +6,7 @@
 #include <bit>
 #include <iterator>
 #include <numeric>
+#include <utility>
 
 #include "engine/core/error.h"
 

@@ -1,6 +1,7 @@
 #include "engine/plan/collective_plan.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "engine/core/error.h"
 

@@ -10,7 +10,7 @@ namespace lockstep::plan {
 std::string to_string(const CollectivePlan& plan, std::size_t element_size) {
   std::string text;
   const auto out = std::back_inserter(text);
-  fmt::format_to(out, "{}: {} ranks, {} elements ({} B each buffer), {} steps\n", plan.name,
+  fmt::format_to(out, "{}: {} ranks, {} elements ({} B) each, {} steps\n", plan.name,
                  plan.world_size, plan.num_elements, plan.num_elements * element_size,
                  num_steps(plan));
   std::size_t number = 0;

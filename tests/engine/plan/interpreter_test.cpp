@@ -1,0 +1,46 @@
+#include "engine/plan/interpreter.h"
+
+#include "tests/engine/plan/plan_test_data.h"
+
+namespace lockstep::plan {
+namespace {
+
+TEST(Interpreter, CopiesOnlyTheChunk) {
+  RankBuffers buffers{{1, 2, 3}, {4, 5, 6}};
+  interpret({"copy", 2, 3, {{"", {{0, 1, {1, 1}, Combine::copy}}}}}, buffers);
+  EXPECT_EQ(buffers, (RankBuffers{{1, 2, 3}, {4, 2, 6}}));
+}
+
+TEST(Interpreter, AddsToTheReceiver) {
+  RankBuffers buffers{{1, 2}, {4, 5}};
+  interpret({"add", 2, 2, {{"", {{0, 1, {0, 2}, Combine::add}}}}}, buffers);
+  EXPECT_EQ(buffers, (RankBuffers{{1, 2}, {5, 7}}));
+}
+
+TEST(Interpreter, ReadsTheValuesFromBeforeTheStep) {
+  RankBuffers buffers{{1}, {2}, {3}};
+  const std::vector<Transfer> rotate{
+      {0, 1, {0, 1}, Combine::copy}, {1, 2, {0, 1}, Combine::copy}, {2, 0, {0, 1}, Combine::copy}};
+  interpret({"rotate", 3, 1, {{"", rotate}}}, buffers);
+  EXPECT_EQ(buffers, (RankBuffers{{3}, {1}, {2}}));
+}
+
+TEST(Interpreter, AddsSeveralSendersInTheOrderOfRanks) {
+  // (1e20 + 1) - 1e20 is 0, any order that adds the large values first gives 1.
+  RankBuffers buffers{{1e20}, {1}, {-1e20}};
+  interpret({"sum", 3, 1, {{"", {{2, 1, {0, 1}, Combine::add}, {0, 1, {0, 1}, Combine::add}}}}},
+            buffers);
+  EXPECT_EQ(buffers[1][0], 0.0);
+}
+
+TEST(Interpreter, RefusesBuffersThatDoNotFitThePlan) {
+  const CollectivePlan plan{"copy", 2, 3, {}};
+  RankBuffers too_few{{1, 2, 3}};
+  EXPECT_ERROR(interpret(plan, too_few), ErrorCode::Usage, "needs 2 buffers, found 1");
+  RankBuffers too_short{{1, 2, 3}, {1, 2}};
+  EXPECT_ERROR(interpret(plan, too_short), ErrorCode::Usage,
+               "needs buffers of 3 elements, found 2");
+}
+
+}  // namespace
+}  // namespace lockstep::plan

@@ -1,0 +1,109 @@
+#include "engine/plan/micro_shards.h"
+
+#include "engine/plan/halving_doubling.h"
+#include "tests/engine/plan/plan_test_data.h"
+
+namespace lockstep::plan {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::vector<std::size_t> sizes(const MicroShardPlan& plan) {
+  std::vector<std::size_t> result;
+  for (const ScatterPart& shard : plan.shards) result.push_back(shard.size);
+  return result;
+}
+
+void do_additions(const std::vector<MicroShardAddition>& additions, RankBuffers& buffers,
+                  std::size_t first) {
+  for (const MicroShardAddition& addition : additions) {
+    for (std::size_t i = 0; i < buffers.front().size(); ++i) {
+      buffers[first + addition.into][i] += buffers[first + addition.from][i];
+    }
+  }
+}
+
+TEST(MicroShards, AreEightAndTheLastOnesMayBeEmpty) {
+  EXPECT_THAT(sizes(micro_shard_plan(64, 1)), ElementsAre(8, 8, 8, 8, 8, 8, 8, 8));
+  EXPECT_THAT(sizes(micro_shard_plan(10, 1)), ElementsAre(2, 2, 2, 2, 2, 0, 0, 0));
+  EXPECT_THAT(sizes(micro_shard_plan(3, 1)), ElementsAre(1, 1, 1, 0, 0, 0, 0, 0));
+  EXPECT_THAT(sizes(micro_shard_plan(0, 1)), ElementsAre(0, 0, 0, 0, 0, 0, 0, 0));
+}
+
+TEST(MicroShards, DoNotDependOnTheNumberOfDevices) {
+  for (const std::size_t devices : {2, 4, 8}) {
+    EXPECT_EQ(micro_shard_plan(101, devices).shards, micro_shard_plan(101, 1).shards);
+  }
+}
+
+TEST(MicroShards, BelongToDevicesInNeighbouringGroups) {
+  EXPECT_EQ(micro_shard_plan(64, 1).device_of(7), 0u);
+  EXPECT_EQ(micro_shard_plan(64, 2).device_of(3), 0u);
+  EXPECT_EQ(micro_shard_plan(64, 2).device_of(4), 1u);
+  EXPECT_EQ(micro_shard_plan(64, 4).device_of(5), 2u);
+  EXPECT_EQ(micro_shard_plan(64, 8).device_of(5), 5u);
+}
+
+TEST(MicroShards, RowsOfTheDevicesCoverTheBatch) {
+  for (const std::size_t devices : {1, 2, 4, 8}) {
+    for (const std::size_t rows : {0, 1, 7, 10, 64, 101}) {
+      const MicroShardPlan plan = micro_shard_plan(rows, devices);
+      std::size_t end = 0;
+      for (std::size_t device = 0; device < devices; ++device) {
+        const ScatterPart part = plan.rows_of_device(device);
+        EXPECT_EQ(part.index, device);
+        EXPECT_EQ(part.offset, end);
+        end += part.size;
+      }
+      EXPECT_EQ(end, rows);
+    }
+  }
+  EXPECT_EQ(micro_shard_plan(10, 2).rows_of_device(1), (ScatterPart{1, 8, 2}));
+}
+
+TEST(MicroShards, RefuseOtherNumbersOfDevices) {
+  for (const std::size_t devices : {0, 3, 5, 6, 7, 16}) {
+    EXPECT_ERROR(micro_shard_plan(64, devices), ErrorCode::Usage,
+                 "the bitwise mode needs 1, 2, 4 or 8 devices, found " + std::to_string(devices));
+  }
+  EXPECT_ERROR(micro_shard_additions_inside(3), ErrorCode::Usage, "found 3");
+}
+
+TEST(MicroShards, AreAddedInOneFixedBinaryTree) {
+  using Add = MicroShardAddition;
+  EXPECT_THAT(micro_shard_additions(),
+              ElementsAre(Add{0, 0, 1}, Add{0, 2, 3}, Add{0, 4, 5}, Add{0, 6, 7}, Add{1, 0, 2},
+                          Add{1, 4, 6}, Add{2, 0, 4}));
+  EXPECT_THAT(micro_shard_additions_inside(4),
+              ElementsAre(Add{0, 0, 1}, Add{0, 2, 3}, Add{1, 0, 2}));
+  EXPECT_THAT(micro_shard_additions_inside(1), ElementsAre());
+}
+
+TEST(MicroShards, InsideThenBetweenDevicesGivesTheBitsOfOneDevice) {
+  const RankBuffers gradients = rounding_buffers(8, 101);
+  RankBuffers one_device = gradients;
+  do_additions(micro_shard_additions(), one_device, 0);
+  for (const std::size_t devices : {2, 4, 8}) {
+    RankBuffers shards = gradients;
+    RankBuffers ranks;
+    const std::size_t per_device = micro_shard_plan(64, devices).shards_per_device();
+    for (std::size_t device = 0; device < devices; ++device) {
+      do_additions(micro_shard_additions_inside(per_device), shards, device * per_device);
+      ranks.push_back(shards[device * per_device]);
+    }
+    interpret(halving_doubling_all_reduce(static_cast<int>(devices), 101), ranks);
+    for (const std::vector<double>& rank : ranks) EXPECT_EQ(rank, one_device.front());
+  }
+  EXPECT_NE(sum_in_rank_order(gradients), one_device.front()) << "the data do not show rounding";
+}
+
+TEST(MicroShards, PrintOwnersAndAdditions) {
+  const std::string text = to_string(micro_shard_plan(10, 2));
+  EXPECT_THAT(text, ::testing::HasSubstr("10 rows in 8 micro-shards on 2 devices\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("  micro-shard 4 on device 1: rows [8, 10)\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("  level 1: 4 += 6  inside device 1\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("  level 2: 0 += 4  from device 1 to device 0\n"));
+}
+
+}  // namespace
+}  // namespace lockstep::plan

@@ -1,0 +1,158 @@
+// The steps and bytes that the headers promise.
+#include <bit>
+
+#include "engine/plan/all_reduce_plan.h"
+#include "engine/plan/halving_doubling.h"
+#include "engine/plan/one_shot.h"
+#include "engine/plan/reduce_broadcast.h"
+#include "engine/plan/ring.h"
+#include "engine/plan/step_writes.h"
+#include "engine/plan/tree.h"
+#include "engine/plan/two_shot.h"
+#include "tests/engine/plan/plan_test_data.h"
+
+namespace lockstep::plan {
+namespace {
+
+// Divisible by all world sizes of the tests: 16 * 9 * 5 * 7.
+constexpr std::size_t kDivisible = 5040;
+
+TEST(PlanCost, RingSendsTwiceNMinusOneNthsOfTheBufferPerRankInTwiceNMinusOneSteps) {
+  for (const int n : kWorldSizes) {
+    const CollectivePlan plan = ring_all_reduce(n, kDivisible);
+    EXPECT_EQ(num_steps(plan), static_cast<std::size_t>(2 * (n - 1)));
+    const std::size_t chunk = kDivisible / static_cast<std::size_t>(n);
+    for (int rank = 0; rank < n; ++rank) {
+      EXPECT_EQ(elements_sent(plan, rank), 2 * (kDivisible - chunk));
+      EXPECT_EQ(elements_received(plan, rank), 2 * (kDivisible - chunk));
+    }
+  }
+}
+
+TEST(PlanCost, RingRanksTalkOnlyToTheirNeighbours) {
+  for (const Step& step : ring_all_reduce(5, 101).steps) {
+    EXPECT_EQ(step.transfers.size(), 5u);
+    for (const Transfer& transfer : step.transfers) {
+      EXPECT_EQ(transfer.to_rank, (transfer.from_rank + 1) % 5);
+    }
+  }
+}
+
+TEST(PlanCost, RingHalvesTakeHalfTheStepsEach) {
+  EXPECT_EQ(num_steps(ring_reduce_scatter(7, 101)), 6u);
+  EXPECT_EQ(num_steps(ring_all_gather(7, 101)), 6u);
+  EXPECT_EQ(max_elements_sent(ring_all_gather(5, kDivisible)), kDivisible / 5 * 4);
+}
+
+TEST(PlanCost, TwoShotSendsTheRingsBytesInTwoSteps) {
+  for (const int n : {2, 3, 8, 16}) {
+    const CollectivePlan plan = two_shot_all_reduce(n, kDivisible);
+    EXPECT_EQ(num_steps(plan), 2u);
+    for (int rank = 0; rank < n; ++rank) {
+      EXPECT_EQ(elements_sent(plan, rank), elements_sent(ring_all_reduce(n, kDivisible), rank));
+    }
+  }
+}
+
+TEST(PlanCost, OneShotSendsTheWholeBufferToEverybodyInOneStep) {
+  const CollectivePlan plan = one_shot_all_reduce(8, 101);
+  EXPECT_EQ(num_steps(plan), 1u);
+  for (int rank = 0; rank < 8; ++rank) EXPECT_EQ(elements_sent(plan, rank), 7 * 101u);
+}
+
+TEST(PlanCost, ReduceBroadcastLoadsRankZeroWithAllOtherBuffers) {
+  const CollectivePlan plan = reduce_broadcast_all_reduce(8, 101);
+  EXPECT_EQ(num_steps(plan), 2u);
+  EXPECT_EQ(elements_sent(plan, 0), 7 * 101u);
+  EXPECT_EQ(elements_received(plan, 0), 7 * 101u);
+  for (int rank = 1; rank < 8; ++rank) EXPECT_EQ(elements_sent(plan, rank), 101u);
+}
+
+TEST(PlanCost, HalvingDoublingTakesTwiceLogStepsAndTheRingsBytesForPowersOfTwo) {
+  for (const int n : {2, 4, 8, 16}) {
+    const CollectivePlan plan = halving_doubling_all_reduce(n, kDivisible);
+    EXPECT_EQ(num_steps(plan), 2u * static_cast<std::size_t>(std::countr_zero(unsigned(n))));
+    EXPECT_EQ(max_elements_sent(plan), max_elements_sent(ring_all_reduce(n, kDivisible)));
+  }
+}
+
+TEST(PlanCost, HalvingDoublingFoldsExtraRanksInWithTwoMoreSteps) {
+  const CollectivePlan plan = halving_doubling_all_reduce(6, kDivisible);  // p = 4, e = 2
+  EXPECT_EQ(num_steps(plan), 2u * 2 + 2);
+  EXPECT_EQ(elements_sent(plan, 0), kDivisible);
+  EXPECT_EQ(elements_sent(plan, 1), kDivisible / 4 * 6 + kDivisible);
+  EXPECT_EQ(elements_sent(plan, 5), kDivisible / 4 * 6);
+  EXPECT_EQ(num_steps(halving_doubling_all_reduce(9, 64)), 2u * 3 + 2);
+  EXPECT_EQ(num_steps(halving_doubling_all_reduce(3, 64)), 2u * 1 + 2);
+}
+
+TEST(PlanCost, TreeDepthIsTheFloorOfLog2) {
+  EXPECT_EQ(tree_depth(1), 0);
+  EXPECT_EQ(tree_depth(2), 1);
+  EXPECT_EQ(tree_depth(3), 1);
+  EXPECT_EQ(tree_depth(7), 2);
+  EXPECT_EQ(tree_depth(8), 3);
+  EXPECT_EQ(tree_depth(16), 4);
+}
+
+TEST(PlanCost, TreePipelinesOnlyBuffersForWhichItPays) {
+  EXPECT_EQ(tree_pipeline_pieces(5, 4096), 1u);
+  EXPECT_EQ(tree_pipeline_pieces(5, 1 << 20), 18u);  // sqrt(5 * 64) = 17.9
+  EXPECT_EQ(tree_pipeline_pieces(5, std::size_t{1} << 40), 64u);
+  EXPECT_EQ(tree_pipeline_pieces(0, 1 << 20), 1u);
+  EXPECT_EQ(tree_pipeline_pieces(5, 0), 1u);
+}
+
+TEST(PlanCost, TreeTakesTwiceTheDepthPlusTheExtraPieces) {
+  for (const int n : {2, 3, 7, 8, 9, 16}) {
+    for (const std::size_t length : {std::size_t{64}, std::size_t{1} << 18}) {
+      const int depth = tree_depth(n);
+      const std::size_t pieces = tree_pipeline_pieces(2 * depth - 1, length);
+      const CollectivePlan plan = tree_all_reduce(n, length);
+      EXPECT_EQ(num_steps(plan), static_cast<std::size_t>(2 * depth) + pieces - 1);
+      EXPECT_LE(max_elements_sent(plan), 3 * length);
+    }
+  }
+  const CollectivePlan plan = tree_all_reduce(7, 64);
+  EXPECT_EQ(elements_sent(plan, 0), 2 * 64u);
+  EXPECT_EQ(elements_sent(plan, 1), 3 * 64u);
+  EXPECT_EQ(elements_sent(plan, 6), 64u);
+}
+
+TEST(PlanCost, TreeOneWayTakesTheDepthPlusTheExtraPieces) {
+  const std::size_t length = std::size_t{1} << 18;
+  const std::size_t pieces = tree_pipeline_pieces(2, length);
+  EXPECT_GT(pieces, 1u);
+  EXPECT_EQ(num_steps(tree_reduce(8, length, 3)), 3 + pieces - 1);
+  EXPECT_EQ(num_steps(tree_broadcast(8, length, 3)), 3 + pieces - 1);
+  EXPECT_EQ(elements_sent(tree_reduce(8, length, 3), 3), 0u);
+  EXPECT_EQ(elements_sent(tree_broadcast(8, length, 3), 3), 2 * length);
+}
+
+TEST(PlanCost, PipelinedTreeGivesTheSameSums) {
+  const std::size_t length = 70001;
+  RankBuffers buffers = integer_buffers(7, length);
+  const std::vector<double> sum = sum_in_rank_order(buffers);
+  const CollectivePlan plan = tree_all_reduce(7, length);
+  EXPECT_GT(num_steps(plan), 4u);
+  interpret(plan, buffers);
+  for (const std::vector<double>& buffer : buffers) EXPECT_TRUE(buffer == sum);
+}
+
+TEST(PlanCost, OnlyOneShotNeedsASnapshot) {
+  for (const AllReducePlan choice :
+       {AllReducePlan::ring, AllReducePlan::tree, AllReducePlan::halving_doubling,
+        AllReducePlan::two_shot, AllReducePlan::reduce_broadcast}) {
+    for (const int n : kWorldSizes) {
+      for (const std::size_t length : {std::size_t{101}, std::size_t{1} << 18}) {
+        for (const Step& step : all_reduce_plan(choice, n, length).steps) {
+          EXPECT_FALSE(needs_snapshot(step)) << to_string(choice) << ", " << n << " ranks";
+        }
+      }
+    }
+  }
+  EXPECT_TRUE(needs_snapshot(one_shot_all_reduce(2, 1).steps.front()));
+}
+
+}  // namespace
+}  // namespace lockstep::plan
