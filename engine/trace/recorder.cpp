@@ -100,7 +100,7 @@ std::uint64_t record(Span span) {
     return 0;
   }
   span.id = log->next_id();
-  span.thread = log->thread();
+  span.thread = kDeviceThread;
   return log->append(span) ? span.id : 0;
 }
 

@@ -40,8 +40,9 @@ void stop();
 // A copy of what the current or last recording holds so far.
 Recording collect();
 
-// Adds a span that was timed elsewhere (a device's events, say). Gives it an id, which is returned:
-// 0 while nothing records, or when it did not fit. REQUIRES: its times are on now_ns()'s clock.
+// Adds a span that a device timed (by its events, say) and not this thread: it gets an id, which is
+// returned, and thread kDeviceThread. Returns 0 while nothing records, or when it did not fit.
+// REQUIRES: its times are on now_ns()'s clock.
 std::uint64_t record(Span span);
 
 // The spans and flow points of one rank (or device).

@@ -50,6 +50,9 @@ std::string_view to_string(Category category);
 
 inline constexpr std::int64_t kNoSequence = -1;
 
+// Span::thread of work that no OS thread did: a device's stream, timed by its events.
+inline constexpr std::uint32_t kDeviceThread = std::numeric_limits<std::uint32_t>::max();
+
 // One interval [begin_ns, end_ns) of the steady clock.
 struct Span {
   const char* name = "";                // lives as long as the program: a literal, or intern()
@@ -59,7 +62,7 @@ struct Span {
   std::int64_t sequence = kNoSequence;  // of a step or a collective, as its caller counts them
   std::uint64_t id = 0;                 // unique in a recording; grows within one thread
   int rank = 0;                         // the process in the picture: a rank, or a device's index
-  std::uint32_t thread = 0;             // the OS thread that recorded it, numbered from 0
+  std::uint32_t thread = 0;             // the OS thread that did it, numbered from 0
   Lane lane = Lane::compute;
   Category category = Category::op;
 };

@@ -1,0 +1,57 @@
+// Where the time of one training step went, from the spans of that step.
+//
+// The step is the span of category step. Its nine parts come from the spans of the thread that
+// recorded the step: each instant belongs to the innermost span around it, leaving out op spans
+// (they belong to the phase around them). So a wait inside backward is a wait, and backward is what
+// remains of it; and the parts add up to the step's wall time, to the nanosecond.
+//
+//   exposed_comm      the thread is inside a span of category communication: it runs a blocking
+//                     collective, or waits for an asynchronous one, and computes nothing
+//   unattributed      the thread is inside no span at all: what nobody instrumented
+//   overlapped_comm   beside the nine: communication on this rank's comm lane, by whatever thread,
+//                     at times that are not exposed. It cost no time of its own
+//
+// Times of a device's streams (thread kDeviceThread) do not count here, only in overlapped_comm.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "engine/trace/span.h"
+
+namespace lockstep::trace {
+
+// All in seconds. Names and order are those of `breakdown_seconds` in the run file.
+struct StepBreakdown {
+  double data = 0;
+  double copy = 0;
+  double forward = 0;
+  double backward = 0;
+  double exposed_comm = 0;
+  double optimizer = 0;
+  double wait = 0;
+  double host = 0;
+  double unattributed = 0;
+
+  double overlapped_comm = 0;
+  double step = 0;  // the step's wall time; the nine parts above add up to it
+};
+
+// The breakdown of one step. REQUIRES: step.category is Category::step.
+StepBreakdown step_breakdown(std::span<const Span> spans, const Span& step);
+
+// The step of this rank whose wall time is the median of its steps (of an even number, the shorter
+// of the middle two): a real step, so its parts add up. Null when the rank has none.
+const Span* median_step_span(std::span<const Span> spans, int rank);
+
+// The breakdown of that step. Empty when the rank has no step.
+std::optional<StepBreakdown> median_step(std::span<const Span> spans, int rank);
+
+// "412 ns", "12.3 us", "4.56 ms", "1.23 s".
+std::string format_seconds(double seconds);
+
+// A small table, one line per part with its share of the step, for people.
+std::string to_string(const StepBreakdown& breakdown);
+
+}  // namespace lockstep::trace

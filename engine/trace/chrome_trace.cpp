@@ -1,0 +1,123 @@
+#include "engine/trace/chrome_trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/trace/json_events.h"
+#include "engine/trace/timeline.h"
+
+namespace lockstep::trace {
+
+namespace {
+
+// Threads are numbered from 1 over all processes: viewers need not know that a thread's number
+// counts within its process only.
+struct Place {
+  int process = 0;
+  std::size_t thread = 0;
+};
+
+std::string span_event(const Span& span, Place place, std::int64_t origin_ns) {
+  std::string args;
+  if (span.num_bytes != 0) {
+    args += fmt::format(R"("bytes":{})", span.num_bytes);
+  }
+  if (span.sequence != kNoSequence) {
+    args += fmt::format(R"({}"sequence":{})", args.empty() ? "" : ",", span.sequence);
+  }
+  return fmt::format(
+      R"({{"ph":"X","cat":"{}","name":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{{}}}}})",
+      to_string(span.category), json_string(span.name), place.process, place.thread,
+      json_microseconds(span.begin_ns - origin_ns), json_microseconds(span.end_ns - span.begin_ns),
+      args);
+}
+
+using Places = std::unordered_map<std::uint64_t, Place>;  // by Span::id
+
+void add_flows(EventList& events, const Recording& recording, const Places& places,
+               std::int64_t origin_ns) {
+  std::vector<FlowPoint> points;
+  for (const FlowPoint& point : recording.flows) {
+    if (places.count(point.span) != 0) {
+      points.push_back(point);
+    }
+  }
+  std::stable_sort(points.begin(), points.end(),
+                   [](const FlowPoint& a, const FlowPoint& b) { return a.time_ns < b.time_ns; });
+  std::vector<std::vector<FlowPoint>> flows;  // by their first time
+  std::unordered_map<std::uint64_t, std::size_t> index_of;
+  for (const FlowPoint& point : points) {
+    const auto [found, is_new] = index_of.try_emplace(point.flow, flows.size());
+    if (is_new) {
+      flows.emplace_back();
+    }
+    flows[found->second].push_back(point);
+  }
+  std::size_t id = 0;
+  for (const std::vector<FlowPoint>& flow : flows) {
+    if (flow.size() < 2) {
+      continue;
+    }
+    ++id;
+    for (std::size_t i = 0; i < flow.size(); ++i) {
+      const char phase = i == 0 ? 's' : i + 1 == flow.size() ? 'f' : 't';
+      const Place place = places.at(flow[i].span);
+      events.add(fmt::format(
+          R"({{"ph":"{}","cat":"flow","name":"flow","id":{},"pid":{},"tid":{},"ts":{},"bp":"e"}})",
+          phase, id, place.process, place.thread, json_microseconds(flow[i].time_ns - origin_ns)));
+    }
+  }
+}
+
+void name_process(EventList& events, int rank, std::size_t thread,
+                  const ChromeTraceOptions& options) {
+  const auto named = options.process_names.find(rank);
+  const std::string name =
+      named == options.process_names.end() ? fmt::format("rank {}", rank) : named->second;
+  events.add(metadata_event("process_name", rank, thread, "name", json_string(name)));
+  events.add(
+      metadata_event("process_sort_index", rank, thread, "sort_index", fmt::to_string(rank)));
+}
+
+}  // namespace
+
+void write_chrome_trace(std::ostream& out, const Recording& recording,
+                        const ChromeTraceOptions& options) {
+  const std::int64_t origin_ns = options.origin_ns.value_or(earliest_ns(recording.spans));
+  out << "{\"displayTimeUnit\":\"ms\",\n";
+  if (recording.num_dropped != 0) {
+    out << "\"droppedEvents\":" << recording.num_dropped << ",\n";
+  }
+  out << "\"traceEvents\":[";
+  EventList events(out);
+  Places places;
+  std::set<int> named_processes;
+  std::size_t thread = 0;
+  for (const TimelineRow& row : timeline_of(recording.spans)) {
+    ++thread;
+    if (named_processes.insert(row.rank).second) {
+      name_process(events, row.rank, thread, options);
+    }
+    events.add(metadata_event("thread_name", row.rank, thread, "name", json_string(row.name)));
+    events.add(metadata_event("thread_sort_index", row.rank, thread, "sort_index",
+                              fmt::to_string(thread)));
+    for (const Span& span : row.spans) {
+      const Place place{row.rank, thread};
+      places[span.id] = place;
+      events.add(span_event(span, place, origin_ns));
+    }
+  }
+  add_flows(events, recording, places, origin_ns);
+  out << "\n]}\n";
+}
+
+void save_chrome_trace(const std::filesystem::path& path, const Recording& recording,
+                       const ChromeTraceOptions& options) {
+  save_file(path, [&](std::ostream& out) { write_chrome_trace(out, recording, options); });
+}
+
+}  // namespace lockstep::trace

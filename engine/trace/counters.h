@@ -1,0 +1,35 @@
+// Counts of collectives: how often each was called, and how many bytes each rank sent for it.
+//
+// They count always, whether spans are recorded or not: a call costs an uncontended lock (some tens
+// of nanoseconds), and collectives take microseconds. Ranks that are threads count apart.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::trace {
+
+struct CollectiveCount {
+  int rank = 0;
+  std::string operation;
+  std::size_t num_calls = 0;
+  std::size_t num_bytes = 0;
+
+  bool operator==(const CollectiveCount&) const = default;
+};
+
+// Adds one call of operation ("all_reduce") by rank, for which it put num_bytes on its links: for a
+// ring all-reduce 2(n-1)/n of the buffer. The communicator that runs the collective calls this.
+void count_collective(int rank, std::string_view operation, std::size_t num_bytes);
+
+// All counts since the last reset, by rank, then operation. Any thread, any time.
+std::vector<CollectiveCount> collective_counts();
+
+// Bytes that rank sent for all operations since the last reset.
+std::size_t collective_bytes_of(int rank);
+
+void reset_collective_counts();
+
+}  // namespace lockstep::trace

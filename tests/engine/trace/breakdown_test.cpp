@@ -1,0 +1,184 @@
+#include "engine/trace/breakdown.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "engine/core/error.h"
+
+namespace lockstep::trace {
+namespace {
+
+constexpr double kNanosecond = 1e-9;
+constexpr double kRounding = 1e-15;  // far below a nanosecond
+
+Span span_of(Category category, std::int64_t begin_ns, std::int64_t end_ns,
+             Lane lane = Lane::compute, std::uint32_t thread = 0) {
+  return {.name = "span",
+          .begin_ns = begin_ns,
+          .end_ns = end_ns,
+          .rank = 0,
+          .thread = thread,
+          .lane = lane,
+          .category = category};
+}
+
+double sum_of_parts(const StepBreakdown& parts) {
+  return parts.data + parts.copy + parts.forward + parts.backward + parts.exposed_comm +
+         parts.optimizer + parts.wait + parts.host + parts.unattributed;
+}
+
+StepBreakdown only_step(const std::vector<Span>& spans) {
+  const auto breakdown = median_step(spans, 0);
+  EXPECT_TRUE(breakdown.has_value());
+  EXPECT_NEAR(sum_of_parts(*breakdown), breakdown->step, kRounding) << "the parts add up";
+  return *breakdown;
+}
+
+TEST(Breakdown, GivesEachPhaseItsTimeAndTheGapsToUnattributed) {
+  const StepBreakdown parts = only_step(
+      {span_of(Category::step, 100, 1100, Lane::host),
+       span_of(Category::data, 110, 150, Lane::host), span_of(Category::copy, 150, 160, Lane::copy),
+       span_of(Category::forward, 160, 400), span_of(Category::backward, 400, 900),
+       span_of(Category::communication, 900, 1000, Lane::comm),
+       span_of(Category::optimizer, 1000, 1050), span_of(Category::wait, 1050, 1070, Lane::host),
+       span_of(Category::host, 1075, 1100, Lane::host)});
+  EXPECT_NEAR(parts.data, 40 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.copy, 10 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.forward, 240 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.backward, 500 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.exposed_comm, 100 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.optimizer, 50 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.wait, 20 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.host, 25 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.unattributed, 15 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.step, 1000 * kNanosecond, kRounding);
+  EXPECT_EQ(parts.overlapped_comm, 0) << "a blocking collective is exposed";
+}
+
+TEST(Breakdown, AWaitInsideBackwardIsTakenFromBackward) {
+  const StepBreakdown parts =
+      only_step({span_of(Category::step, 0, 100), span_of(Category::backward, 0, 100),
+                 span_of(Category::communication, 60, 90, Lane::host),
+                 span_of(Category::host, 70, 75, Lane::host)});
+  EXPECT_NEAR(parts.backward, 70 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.exposed_comm, 25 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.host, 5 * kNanosecond, kRounding);
+  EXPECT_EQ(parts.unattributed, 0);
+}
+
+TEST(Breakdown, OpsBelongToThePhaseAroundThemAndToNoneOutside) {
+  const StepBreakdown parts =
+      only_step({span_of(Category::step, 0, 100), span_of(Category::forward, 0, 50),
+                 span_of(Category::op, 10, 40), span_of(Category::op, 60, 80)});
+  EXPECT_NEAR(parts.forward, 50 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.unattributed, 50 * kNanosecond, kRounding);
+}
+
+TEST(Breakdown, CommunicationOnAnotherThreadIsOverlappedOnlyWhileNobodyWaitsForIt) {
+  const StepBreakdown parts = only_step({
+      span_of(Category::step, 0, 100), span_of(Category::backward, 0, 60),
+      span_of(Category::communication, 60, 80, Lane::host),      // the wait
+      span_of(Category::communication, 20, 40, Lane::comm, 1),   // hidden
+      span_of(Category::communication, 30, 78, Lane::comm, 2),   // two at once; exposed from 60
+      span_of(Category::communication, 95, 130, Lane::comm, 1),  // beyond the step's end
+  });
+  EXPECT_NEAR(parts.backward, 60 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.exposed_comm, 20 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.overlapped_comm, (40 + 5) * kNanosecond, kRounding);
+}
+
+TEST(Breakdown, SpansOfOtherThreadsDoNotCoverTheStep) {
+  const StepBreakdown parts = only_step(
+      {span_of(Category::step, 0, 100), span_of(Category::data, 0, 100, Lane::host, 1),
+       span_of(Category::forward, 0, 30, Lane::compute, 2), span_of(Category::forward, 0, 20)});
+  EXPECT_EQ(parts.data, 0);
+  EXPECT_NEAR(parts.forward, 20 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.unattributed, 80 * kNanosecond, kRounding);
+}
+
+TEST(Breakdown, SpansThatReachOverTheStepsEdgesCountInsideOnly) {
+  const StepBreakdown parts =
+      only_step({span_of(Category::data, 50, 110), span_of(Category::step, 100, 200),
+                 span_of(Category::host, 190, 300)});
+  EXPECT_NEAR(parts.data, 10 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.host, 10 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.unattributed, 80 * kNanosecond, kRounding);
+}
+
+TEST(Breakdown, SpansThatOverlapWithoutNestingAreCountedOnce) {
+  const StepBreakdown parts =
+      only_step({span_of(Category::step, 0, 100), span_of(Category::forward, 0, 60),
+                 span_of(Category::backward, 40, 90)});
+  EXPECT_NEAR(parts.forward, 40 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.backward, 50 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.unattributed, 10 * kNanosecond, kRounding);
+}
+
+TEST(Breakdown, AStepWithoutSpansIsUnattributed) {
+  const StepBreakdown parts = only_step({span_of(Category::step, 0, 100)});
+  EXPECT_NEAR(parts.unattributed, 100 * kNanosecond, kRounding);
+}
+
+TEST(Breakdown, OfNoStepsIsEmpty) {
+  EXPECT_FALSE(median_step({}, 0).has_value());
+  const std::vector<Span> spans = {span_of(Category::forward, 0, 10),
+                                   span_of(Category::step, 0, 10)};
+  EXPECT_FALSE(median_step(spans, 1).has_value());
+  EXPECT_TRUE(median_step(spans, 0).has_value());
+}
+
+TEST(Breakdown, MedianIsARealStepOfTheRank) {
+  std::vector<Span> spans = {span_of(Category::step, 0, 900), span_of(Category::step, 1000, 1010),
+                             span_of(Category::step, 2000, 2050),
+                             span_of(Category::step, 3000, 3040)};
+  Span other_rank = span_of(Category::step, 0, 41);
+  other_rank.rank = 1;
+  spans.push_back(other_rank);
+  spans.push_back(span_of(Category::forward, 3000, 3030));
+  const Span* step = median_step_span(spans, 0);
+  ASSERT_NE(step, nullptr);
+  EXPECT_EQ(step->begin_ns, 3000) << "of 10, 40, 50, 900 the shorter of the middle two";
+  EXPECT_NEAR(median_step(spans, 0)->forward, 30 * kNanosecond, kRounding);
+}
+
+TEST(Breakdown, RefusesASpanThatIsNoStep) {
+  const Span forward = span_of(Category::forward, 0, 1);
+  EXPECT_THROW(step_breakdown({}, forward), Error);
+}
+
+TEST(Breakdown, IsPrintedAsATableWithShares) {
+  StepBreakdown parts;
+  parts.forward = 0.25e-3;
+  parts.backward = 0.75e-3;
+  parts.step = 1e-3;
+  parts.overlapped_comm = 12.3e-6;
+  EXPECT_EQ(to_string(parts),
+            "data                0 ns    0.0 %\n"
+            "copy                0 ns    0.0 %\n"
+            "forward           250 us   25.0 %\n"
+            "backward          750 us   75.0 %\n"
+            "exposed comm        0 ns    0.0 %\n"
+            "optimizer           0 ns    0.0 %\n"
+            "wait                0 ns    0.0 %\n"
+            "host                0 ns    0.0 %\n"
+            "unattributed        0 ns    0.0 %\n"
+            "step                1 ms  100.0 %\n"
+            "overlapped       12.3 us  (hidden behind the above)\n");
+}
+
+TEST(Breakdown, SecondsAreWrittenInTheirUnit) {
+  EXPECT_EQ(format_seconds(0), "0 ns");
+  EXPECT_EQ(format_seconds(412e-9), "412 ns");
+  EXPECT_EQ(format_seconds(999.9e-9), "1 us");
+  EXPECT_EQ(format_seconds(12.34e-6), "12.3 us");
+  EXPECT_EQ(format_seconds(999.6e-6), "1 ms");
+  EXPECT_EQ(format_seconds(4.56e-3), "4.56 ms");
+  EXPECT_EQ(format_seconds(1.234), "1.23 s");
+  EXPECT_EQ(format_seconds(4321.4), "4321 s");
+}
+
+}  // namespace
+}  // namespace lockstep::trace
