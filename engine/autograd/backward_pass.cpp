@@ -37,6 +37,12 @@ struct Arrivals {
   Gradients grads;
 };
 
+// The same for a leaf, which adds up what arrives by itself.
+struct LeafArrivals {
+  std::size_t missing = 0;
+  bool any = false;
+};
+
 }  // namespace
 
 struct BackwardPass::State {
@@ -46,8 +52,9 @@ struct BackwardPass::State {
   std::mutex mutex;  // guards all below
   std::deque<DeviceQueue> queues;
   std::unordered_map<const Node*, Arrivals> arrivals;
-  std::size_t outstanding = 0;  // nodes and leaf tasks not yet done
-  std::size_t running = 0;      // tasks that a thread is working on
+  std::unordered_map<const void*, LeafArrivals> leaf_arrivals;  // by Variable::identity()
+  std::size_t outstanding = 0;                                  // nodes and leaf tasks not yet done
+  std::size_t running = 0;                                      // tasks that a thread is working on
   std::exception_ptr error;
   std::vector<std::function<void()>> at_end;
   runtime::WaitWord changed;  // counts pushes, ends and errors
@@ -67,6 +74,7 @@ struct BackwardPass::State {
   bool run_one(DeviceQueue& queue);
   void execute(Task& task);
   void deliver(const Edge& edge, Tensor grad, Device here);
+  void deliver_to_leaf(const Variable& leaf, Tensor grad);
   void work(Device device);
   bool help_another_device();
 };
@@ -89,7 +97,10 @@ void BackwardPass::State::discover(const std::shared_ptr<Node>& root) {
     ++outstanding;
     queue(node->device());
     for (const Edge& edge : node->edges_) {
-      if (edge.leaf.defined()) queue(edge.device);
+      if (edge.leaf.defined()) {
+        queue(edge.device);
+        ++leaf_arrivals[edge.leaf.identity()].missing;
+      }
       if (!edge.node) continue;
       const auto [entry, is_new] = arrivals.try_emplace(edge.node.get());
       ++entry->second.missing;
@@ -135,7 +146,7 @@ bool BackwardPass::State::run_one(DeviceQueue& queue) {
 
 void BackwardPass::State::execute(Task& task) {
   if (task.leaf.defined()) {
-    accumulate_leaf_gradient(task.leaf, std::move(task.grads[0]));
+    deliver_to_leaf(task.leaf, std::move(task.grads[0]));
     return;
   }
   Node& node = *task.node;
@@ -159,9 +170,8 @@ void BackwardPass::State::execute(Task& task) {
 // Hands the gradient of an input on: to a leaf, or to the node that made the input.
 void BackwardPass::State::deliver(const Edge& edge, Tensor grad, Device here) {
   if (edge.leaf.defined()) {
-    if (!grad.defined()) return;
     if (edge.device == here) {
-      accumulate_leaf_gradient(edge.leaf, std::move(grad));
+      deliver_to_leaf(edge.leaf, std::move(grad));
       return;
     }
     std::lock_guard lock(mutex);
@@ -183,6 +193,20 @@ void BackwardPass::State::deliver(const Edge& edge, Tensor grad, Device here) {
     sum = std::move(total);
   }
   if (--arrived.missing == 0) push(edge.node->device(), {edge.node, std::move(arrived.grads), {}});
+}
+
+// On the line of work of the leaf's device. An undefined gradient counts as arrived.
+void BackwardPass::State::deliver_to_leaf(const Variable& leaf, Tensor grad) {
+  const bool is_defined = grad.defined();
+  if (is_defined) add_leaf_gradient(leaf, std::move(grad));
+  bool is_last = false;
+  {
+    std::lock_guard lock(mutex);
+    LeafArrivals& arrived = leaf_arrivals[leaf.identity()];
+    arrived.any |= is_defined;
+    is_last = --arrived.missing == 0 && arrived.any;
+  }
+  if (is_last) call_leaf_hooks(leaf);
 }
 
 // A device's line of work: runs its tasks until the pass is over.
@@ -240,7 +264,8 @@ BackwardPass::BackwardPass(const Variable& root, Tensor grad, Graph graph)
 
 void BackwardPass::run() {
   if (root_.is_leaf()) {
-    accumulate_leaf_gradient(root_, grad_.clone());
+    add_leaf_gradient(root_, grad_.clone());
+    call_leaf_hooks(root_);
     return;
   }
   State& state = *state_;

@@ -101,7 +101,7 @@ Variable GraphAccess::make_result(Tensor value, std::shared_ptr<Node> node,
   return result;
 }
 
-void accumulate_leaf_gradient(const Variable& leaf, Tensor gradient) {
+void add_leaf_gradient(const Variable& leaf, Tensor gradient) {
   VariableImpl& impl = GraphAccess::impl(leaf);
   if (impl.grad.defined()) {
     impl.grad.backend().axpy(impl.grad.stream(), 1.0, gradient.view(), impl.grad.view());
@@ -114,8 +114,11 @@ void accumulate_leaf_gradient(const Variable& leaf, Tensor gradient) {
     impl.grad = gradient.clone();
   }
   impl.slot_is_taken = false;
+}
+
+void call_leaf_hooks(const Variable& leaf) {
   // A hook may remove itself; the list it runs from must not move under it.
-  const auto hooks = impl.hooks;
+  const auto hooks = GraphAccess::impl(leaf).hooks;
   for (const auto& [id, hook] : hooks) hook(leaf);
 }
 

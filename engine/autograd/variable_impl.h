@@ -23,9 +23,12 @@ struct VariableImpl {
   std::uint64_t next_hook_id = 1;
 };
 
-// Adds a gradient of this backward pass to a leaf, then calls its hooks.
-// The gradient is taken over where nobody else holds it, else copied.
-void accumulate_leaf_gradient(const Variable& leaf, Tensor gradient);
+// Adds a gradient of this backward pass to a leaf. It is taken over where nobody else holds it,
+// else copied.
+void add_leaf_gradient(const Variable& leaf, Tensor gradient);
+
+// Calls the leaf's hooks; once per backward pass, when its last gradient has been added.
+void call_leaf_hooks(const Variable& leaf);
 
 // Gives Node and the backward pass access to a variable's insides.
 struct GraphAccess {

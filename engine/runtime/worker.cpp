@@ -26,6 +26,7 @@ void Worker::post(std::function<void()> task) {
 }
 
 void Worker::main() {
+  thread_id_.store(std::this_thread::get_id());
   while (true) {
     const std::uint32_t seen = posted_.load();
     std::function<void()> task;

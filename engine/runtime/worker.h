@@ -4,6 +4,7 @@
 // device contributes to parallel_apply and to backward.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -27,6 +28,8 @@ class Worker {
   // A task must not throw: whoever posts it carries errors back itself.
   void post(std::function<void()> task);
 
+  bool is_current_thread() const { return thread_id_.load() == std::this_thread::get_id(); }
+
   // Tasks given so far, and tasks finished; both only grow (modulo 2^32).
   std::uint32_t num_posted() const { return posted_.load(); }
   const WaitWord& num_finished() const { return finished_; }
@@ -40,6 +43,7 @@ class Worker {
   bool stopping_ = false;
   WaitWord posted_{0};
   WaitWord finished_{0};
+  std::atomic<std::thread::id> thread_id_{};
   std::thread thread_;
 };
 
