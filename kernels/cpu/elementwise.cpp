@@ -1,0 +1,51 @@
+#include "kernels/cpu/checks.h"
+#include "kernels/cpu/eigen_backend.h"
+#include "kernels/cpu/parallel.h"
+
+namespace lockstep::kernels {
+namespace {
+
+// y[i] = function(a[i], b[i]).
+template <typename Function>
+void binary(Stream& stream, std::string_view operation, const ConstTensorView& a,
+            const ConstTensorView& b, const TensorView& y, Function function) {
+  require_vector(operation, "b", b, a.dtype, a.num_elements);
+  require_vector(operation, "y", y, a.dtype, a.num_elements);
+  for_floating(a.dtype, operation, [&]<typename T>() {
+    parallel_elements(stream, a.num_elements, [&](std::size_t begin, std::size_t end) {
+      const T* left = data_of<T>(a);
+      const T* right = data_of<T>(b);
+      T* out = data_of<T>(y);
+      for (std::size_t i = begin; i < end; ++i) out[i] = function(left[i], right[i]);
+    });
+  });
+}
+
+}  // namespace
+
+void EigenBackend::add(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {
+  binary(stream, "add", a, b, y, [](auto left, auto right) { return left + right; });
+}
+
+void EigenBackend::multiply(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {
+  binary(stream, "multiply", a, b, y, [](auto left, auto right) { return left * right; });
+}
+
+void EigenBackend::scale(Stream& stream, ConstTensorView x, double factor, TensorView y) {
+  require_vector("scale", "y", y, x.dtype, x.num_elements);
+  for_floating(x.dtype, "scale", [&]<typename T>() {
+    parallel_elements(stream, x.num_elements, [&](std::size_t begin, std::size_t end) {
+      const T* in = data_of<T>(x);
+      T* out = data_of<T>(y);
+      const T s = static_cast<T>(factor);
+      for (std::size_t i = begin; i < end; ++i) out[i] = s * in[i];
+    });
+  });
+}
+
+void EigenBackend::axpy(Stream& stream, double factor, ConstTensorView x, TensorView y) {
+  binary(stream, "axpy", x, y, y,
+         [factor](auto in, auto out) { return out + static_cast<decltype(in)>(factor) * in; });
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,143 @@
+// Losses: values are summed in double, in fixed blocks of rows.
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/cpu/checks.h"
+#include "kernels/cpu/eigen_backend.h"
+#include "kernels/cpu/math.h"
+#include "kernels/cpu/parallel.h"
+
+namespace lockstep::kernels {
+namespace {
+
+constexpr std::size_t kRowsPerBlock = 256;
+constexpr std::size_t kElementsPerBlock = 8192;
+
+void require_labels(std::string_view operation, const std::int64_t* labels, std::size_t rows,
+                    std::size_t classes) {
+  for (std::size_t i = 0; i < rows; ++i) {
+    require(labels[i] >= 0 && static_cast<std::size_t>(labels[i]) < classes, ErrorCode::Shape,
+            operation, "label {} of row {} is outside 0 ... {}", labels[i], i,
+            static_cast<std::int64_t>(classes) - 1);
+  }
+}
+
+// p = softmax(logits) of one row; returns -log p[label].
+template <typename T>
+double softmax_row(const T* logits, std::size_t classes, std::size_t label, T* p) {
+  // A NaN need not be the maximum: it turns up in the sum.
+  T largest = logits[0];
+  for (std::size_t j = 1; j < classes; ++j) largest = logits[j] > largest ? logits[j] : largest;
+  const T label_logit = logits[label];
+  for (std::size_t j = 0; j < classes; ++j) p[j] = exp_of(logits[j] - largest);
+  T sum = 0;
+  for (std::size_t j = 0; j < classes; ++j) sum += p[j];
+  const T inverse = T(1) / sum;
+  for (std::size_t j = 0; j < classes; ++j) p[j] *= inverse;
+  return std::log(static_cast<double>(sum)) - static_cast<double>(label_logit - largest);
+}
+
+// What a loss is divided by: rows or elements for the mean.
+double divisor(Reduction reduction, std::size_t count) {
+  return reduction == Reduction::mean ? static_cast<double>(count) : 1.0;
+}
+
+double sum_in_order(const std::vector<double>& partials) {
+  double total = 0;
+  for (double partial : partials) total += partial;
+  return total;
+}
+
+}  // namespace
+
+void EigenBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits,
+                                                 ConstTensorView labels, Reduction reduction,
+                                                 MatrixView probabilities, TensorView loss) {
+  const auto* name = "cross_entropy";
+  require_vector(name, "labels", labels, DType::int64, logits.rows);
+  require_matrix(name, "probabilities", probabilities, logits.dtype, logits.rows, logits.cols);
+  require_vector(name, "loss", loss, logits.dtype, 1);
+  const auto* label = data_of<std::int64_t>(labels);
+  require_labels(name, label, logits.rows, logits.cols);
+  for_floating(logits.dtype, name, [&]<typename T>() {
+    std::vector<double> partials((logits.rows + kRowsPerBlock - 1) / kRowsPerBlock);
+    parallel_blocks(stream, logits.rows, kRowsPerBlock, 4 * logits.cols,
+                    [&](std::size_t block, std::size_t begin, std::size_t end) {
+                      for (std::size_t i = begin; i < end; ++i) {
+                        partials[block] += softmax_row(row_of<T>(logits, i), logits.cols,
+                                                       static_cast<std::size_t>(label[i]),
+                                                       row_of<T>(probabilities, i));
+                      }
+                    });
+    *data_of<T>(loss) = static_cast<T>(sum_in_order(partials) / divisor(reduction, logits.rows));
+  });
+}
+
+void EigenBackend::softmax_cross_entropy_backward(Stream& stream, ConstMatrixView probabilities,
+                                                  ConstTensorView labels, Reduction reduction,
+                                                  ConstTensorView grad_loss,
+                                                  MatrixView grad_logits) {
+  const auto* name = "cross_entropy backward";
+  const std::size_t rows = probabilities.rows;
+  const std::size_t classes = probabilities.cols;
+  require_vector(name, "labels", labels, DType::int64, rows);
+  require_vector(name, "grad_loss", grad_loss, probabilities.dtype, 1);
+  require_matrix(name, "grad_logits", grad_logits, probabilities.dtype, rows, classes);
+  const auto* label = data_of<std::int64_t>(labels);
+  require_labels(name, label, rows, classes);
+  for_floating(probabilities.dtype, name, [&]<typename T>() {
+    const T factor = static_cast<T>(*data_of<T>(grad_loss) / divisor(reduction, rows));
+    parallel_rows(stream, rows, classes, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) {
+        const T* p = row_of<T>(probabilities, i);
+        T* grad = row_of<T>(grad_logits, i);
+        const auto hit = static_cast<std::size_t>(label[i]);
+        const T at_label = (p[hit] - T(1)) * factor;
+        for (std::size_t j = 0; j < classes; ++j) grad[j] = p[j] * factor;
+        grad[hit] = at_label;
+      }
+    });
+  });
+}
+
+void EigenBackend::mse_forward(Stream& stream, ConstTensorView x, ConstTensorView target,
+                               Reduction reduction, TensorView loss) {
+  require_vector("mse", "target", target, x.dtype, x.num_elements);
+  require_vector("mse", "loss", loss, x.dtype, 1);
+  for_floating(x.dtype, "mse", [&]<typename T>() {
+    std::vector<double> partials((x.num_elements + kElementsPerBlock - 1) / kElementsPerBlock);
+    const T* a = data_of<T>(x);
+    const T* b = data_of<T>(target);
+    parallel_blocks(stream, x.num_elements, kElementsPerBlock, 1,
+                    [&](std::size_t block, std::size_t begin, std::size_t end) {
+                      double sum = 0;
+                      for (std::size_t i = begin; i < end; ++i) {
+                        const double difference =
+                            static_cast<double>(a[i]) - static_cast<double>(b[i]);
+                        sum += difference * difference;
+                      }
+                      partials[block] = sum;
+                    });
+    *data_of<T>(loss) = static_cast<T>(sum_in_order(partials) / divisor(reduction, x.num_elements));
+  });
+}
+
+void EigenBackend::mse_backward(Stream& stream, ConstTensorView x, ConstTensorView target,
+                                Reduction reduction, ConstTensorView grad_loss, TensorView grad_x) {
+  require_vector("mse backward", "target", target, x.dtype, x.num_elements);
+  require_vector("mse backward", "grad_loss", grad_loss, x.dtype, 1);
+  require_vector("mse backward", "grad_x", grad_x, x.dtype, x.num_elements);
+  for_floating(x.dtype, "mse backward", [&]<typename T>() {
+    const T factor =
+        static_cast<T>(2 * *data_of<T>(grad_loss) / divisor(reduction, x.num_elements));
+    parallel_elements(stream, x.num_elements, [&](std::size_t begin, std::size_t end) {
+      const T* a = data_of<T>(x);
+      const T* b = data_of<T>(target);
+      T* grad = data_of<T>(grad_x);
+      for (std::size_t i = begin; i < end; ++i) grad[i] = factor * (a[i] - b[i]);
+    });
+  });
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,96 @@
+// Copies, fills and gathers.
+#include <cstring>
+
+#include "kernels/cpu/checks.h"
+#include "kernels/cpu/eigen_backend.h"
+#include "kernels/cpu/parallel.h"
+
+namespace lockstep::kernels {
+namespace {
+
+// Bytes that repay a hand-over to another thread.
+constexpr std::size_t kCopyGrain = 256 * 1024;
+
+template <typename From>
+void gather(Stream& stream, const ConstMatrixView& source, const std::int64_t* indices,
+            const MatrixView& to, double scale) {
+  for_floating(to.dtype, "gather_rows", [&]<typename T>() {
+    parallel_rows(stream, to.rows, to.cols, [&](std::size_t begin, std::size_t end) {
+      const T factor = static_cast<T>(scale);
+      for (std::size_t i = begin; i < end; ++i) {
+        const From* in = row_of<From>(source, static_cast<std::size_t>(indices[i]));
+        T* out = row_of<T>(to, i);
+        for (std::size_t j = 0; j < to.cols; ++j) out[j] = factor * static_cast<T>(in[j]);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void EigenBackend::copy(Stream& stream, ConstTensorView from, TensorView to) {
+  require_vector("copy", "to", to, from.dtype, from.num_elements);
+  parallel_ranges(stream, from.num_bytes(), kCopyGrain, [&](std::size_t begin, std::size_t end) {
+    std::memcpy(static_cast<std::byte*>(to.data) + begin,
+                static_cast<const std::byte*>(from.data) + begin, end - begin);
+  });
+}
+
+void EigenBackend::copy_matrix(Stream& stream, ConstMatrixView from, MatrixView to) {
+  require_dtype("copy_matrix", "to", to.dtype, from.dtype);
+  require(from.batch == to.batch && from.rows == to.rows && from.cols == to.cols, ErrorCode::Shape,
+          "copy_matrix", "cannot copy [{}, {}, {}] to [{}, {}, {}]", from.batch, from.rows,
+          from.cols, to.batch, to.rows, to.cols);
+  if (from.num_elements() == 0) return;
+  const std::size_t size = size_of(from.dtype);
+  parallel_rows(stream, from.batch * from.rows, from.cols * size / sizeof(float),
+                [&](std::size_t begin, std::size_t end) {
+                  for (std::size_t i = begin; i < end; ++i) {
+                    const std::size_t batch = i / from.rows;
+                    const std::size_t row = i % from.rows;
+                    const std::size_t at = batch * from.batch_stride + row * from.leading_dimension;
+                    const std::size_t put = batch * to.batch_stride + row * to.leading_dimension;
+                    std::memcpy(static_cast<std::byte*>(to.data) + put * size,
+                                static_cast<const std::byte*>(from.data) + at * size,
+                                from.cols * size);
+                  }
+                });
+}
+
+void EigenBackend::convert(Stream& stream, ConstTensorView from, TensorView to) {
+  require_size("convert", "to", to.num_elements, from.num_elements);
+  for_number(from.dtype, "convert", [&]<typename From>() {
+    for_number(to.dtype, "convert", [&]<typename To>() {
+      parallel_elements(stream, from.num_elements, [&](std::size_t begin, std::size_t end) {
+        const From* in = data_of<From>(from);
+        To* out = data_of<To>(to);
+        for (std::size_t i = begin; i < end; ++i) out[i] = static_cast<To>(in[i]);
+      });
+    });
+  });
+}
+
+void EigenBackend::fill(Stream& stream, TensorView to, double value) {
+  for_number(to.dtype, "fill", [&]<typename T>() {
+    parallel_elements(stream, to.num_elements, [&](std::size_t begin, std::size_t end) {
+      std::fill(data_of<T>(to) + begin, data_of<T>(to) + end, static_cast<T>(value));
+    });
+  });
+}
+
+void EigenBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
+                               MatrixView to, double scale) {
+  require_vector("gather_rows", "indices", indices, DType::int64, to.rows);
+  require_size("gather_rows", "a row of the source", source.cols, to.cols);
+  const auto* index = data_of<std::int64_t>(indices);
+  for (std::size_t i = 0; i < to.rows; ++i) {
+    require(index[i] >= 0 && static_cast<std::size_t>(index[i]) < source.rows, ErrorCode::Shape,
+            "gather_rows", "index {} (at {}) is outside the source's {} rows", index[i], i,
+            source.rows);
+  }
+  if (source.dtype == DType::uint8) return gather<std::uint8_t>(stream, source, index, to, scale);
+  for_floating(source.dtype, "gather_rows",
+               [&]<typename From>() { gather<From>(stream, source, index, to, scale); });
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,192 @@
+// SGD and AdamW: one pass over each parameter, all parameters of a step in one call.
+// Source: torch/optim/sgd.py and adamw.py, the single-tensor forms.
+#include <cmath>
+
+#include "kernels/cpu/checks.h"
+#include "kernels/cpu/eigen_backend.h"
+#include "kernels/cpu/parallel.h"
+
+namespace lockstep::kernels {
+namespace {
+
+// Calls body(parameter, begin, end) for all elements of all parameters, cut over the threads as if
+// the parameters were one long vector.
+template <typename Parameter, typename Body>
+void for_parameters(Stream& stream, std::span<const Parameter> parameters, const Body& body) {
+  std::size_t total = 0;
+  for (const Parameter& parameter : parameters) total += parameter.weight.num_elements;
+  parallel_elements(stream, total, [&](std::size_t begin, std::size_t end) {
+    std::size_t offset = 0;
+    for (const Parameter& parameter : parameters) {
+      const std::size_t size = parameter.weight.num_elements;
+      const std::size_t from = std::max(begin, offset);
+      const std::size_t to = std::min(end, offset + size);
+      if (from < to) body(parameter, from - offset, to - offset);
+      offset += size;
+    }
+  });
+}
+
+template <typename T>
+struct SgdNumbers {
+  T learning_rate;
+  T weight_decay;
+  T momentum;
+  T fresh;  // what the gradient is multiplied by before it enters the momentum
+};
+
+struct PlainStep {
+  template <typename T>
+  static void run(const SgdNumbers<T>& n, T* w, const T* grad, T*, std::size_t begin,
+                  std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      w[i] -= n.learning_rate * (grad[i] + n.weight_decay * w[i]);
+    }
+  }
+};
+
+struct MomentumStep {
+  template <typename T>
+  static void run(const SgdNumbers<T>& n, T* __restrict w, const T* __restrict grad,
+                  T* __restrict buffer, std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const T d = grad[i] + n.weight_decay * w[i];
+      buffer[i] = n.momentum * buffer[i] + n.fresh * d;
+      w[i] -= n.learning_rate * buffer[i];
+    }
+  }
+};
+
+struct NesterovStep {
+  template <typename T>
+  static void run(const SgdNumbers<T>& n, T* __restrict w, const T* __restrict grad,
+                  T* __restrict buffer, std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const T d = grad[i] + n.weight_decay * w[i];
+      buffer[i] = n.momentum * buffer[i] + n.fresh * d;
+      w[i] -= n.learning_rate * (d + n.momentum * buffer[i]);
+    }
+  }
+};
+
+// In the first step the momentum, whatever it holds, becomes the gradient.
+template <typename T>
+void start_momentum(const SgdNumbers<T>& n, const T* w, const T* grad, T* buffer, std::size_t begin,
+                    std::size_t end) {
+  for (std::size_t i = begin; i < end; ++i) buffer[i] = grad[i] + n.weight_decay * w[i];
+}
+
+struct FirstMomentumStep {
+  template <typename T>
+  static void run(const SgdNumbers<T>& n, T* w, const T* grad, T* buffer, std::size_t begin,
+                  std::size_t end) {
+    start_momentum(n, w, grad, buffer, begin, end);
+    for (std::size_t i = begin; i < end; ++i) w[i] -= n.learning_rate * buffer[i];
+  }
+};
+
+struct FirstNesterovStep {
+  template <typename T>
+  static void run(const SgdNumbers<T>& n, T* w, const T* grad, T* buffer, std::size_t begin,
+                  std::size_t end) {
+    start_momentum(n, w, grad, buffer, begin, end);
+    for (std::size_t i = begin; i < end; ++i) {
+      w[i] -= n.learning_rate * (buffer[i] + n.momentum * buffer[i]);
+    }
+  }
+};
+
+template <typename Step>
+void run_sgd(Stream& stream, std::span<const SgdParameter> parameters, double learning_rate,
+             const SgdOptions& options) {
+  for_parameters(stream, parameters,
+                 [&](const SgdParameter& p, std::size_t begin, std::size_t end) {
+                   for_floating(p.weight.dtype, "sgd", [&]<typename T>() {
+                     const SgdNumbers<T> numbers{
+                         static_cast<T>(learning_rate), static_cast<T>(options.weight_decay),
+                         static_cast<T>(options.momentum), static_cast<T>(1 - options.dampening)};
+                     Step::run(numbers, data_of<T>(p.weight), data_of<T>(p.grad),
+                               data_of<T>(p.momentum), begin, end);
+                   });
+                 });
+}
+
+struct AdamWNumbers {
+  double shrink;     // 1 - lr * weight_decay
+  double step_size;  // lr / (1 - beta1^t)
+  double root;       // sqrt(1 - beta2^t)
+};
+
+template <typename T>
+void adamw_range(const AdamWOptions& options, const AdamWNumbers& numbers, T* __restrict w,
+                 const T* __restrict grad, T* __restrict first, T* __restrict second,
+                 std::size_t begin, std::size_t end) {
+  const T shrink = static_cast<T>(numbers.shrink);
+  const T step_size = static_cast<T>(numbers.step_size);
+  const T root = static_cast<T>(numbers.root);
+  const T fresh1 = static_cast<T>(1 - options.beta1);
+  const T beta2 = static_cast<T>(options.beta2);
+  const T fresh2 = static_cast<T>(1 - options.beta2);
+  const T epsilon = static_cast<T>(options.epsilon);
+  for (std::size_t i = begin; i < end; ++i) {
+    const T g = grad[i];
+    first[i] += fresh1 * (g - first[i]);
+    second[i] = beta2 * second[i] + fresh2 * g * g;
+    const T denominator = std::sqrt(second[i]) / root + epsilon;
+    w[i] = w[i] * shrink - step_size * (first[i] / denominator);
+  }
+}
+
+void require_scalars(std::string_view operation, const StepScalars& scalars) {
+  require_vector(operation, "learning_rate", scalars.learning_rate, DType::float64, 1);
+  require_vector(operation, "step", scalars.step, DType::int64, 1);
+}
+
+}  // namespace
+
+void EigenBackend::sgd(Stream& stream, std::span<const SgdParameter> parameters,
+                       const StepScalars& scalars, const SgdOptions& options) {
+  require_scalars("sgd", scalars);
+  for (const SgdParameter& p : parameters) {
+    require_vector("sgd", "grad", p.grad, p.weight.dtype, p.weight.num_elements);
+    if (options.momentum != 0) {
+      require_vector("sgd", "momentum", p.momentum, p.weight.dtype, p.weight.num_elements);
+    }
+  }
+  const double rate = *data_of<double>(scalars.learning_rate);
+  const bool first = *data_of<std::int64_t>(scalars.step) == 0;
+  if (options.momentum == 0) {
+    run_sgd<PlainStep>(stream, parameters, rate, options);
+  } else if (options.kind == SgdOptions::Kind::nesterov) {
+    first ? run_sgd<FirstNesterovStep>(stream, parameters, rate, options)
+          : run_sgd<NesterovStep>(stream, parameters, rate, options);
+  } else {
+    first ? run_sgd<FirstMomentumStep>(stream, parameters, rate, options)
+          : run_sgd<MomentumStep>(stream, parameters, rate, options);
+  }
+}
+
+void EigenBackend::adamw(Stream& stream, std::span<const AdamWParameter> parameters,
+                         const StepScalars& scalars, const AdamWOptions& options) {
+  require_scalars("adamw", scalars);
+  for (const AdamWParameter& p : parameters) {
+    const std::size_t size = p.weight.num_elements;
+    require_vector("adamw", "grad", p.grad, p.weight.dtype, size);
+    require_vector("adamw", "first_moment", p.first_moment, p.weight.dtype, size);
+    require_vector("adamw", "second_moment", p.second_moment, p.weight.dtype, size);
+  }
+  const double rate = *data_of<double>(scalars.learning_rate);
+  const auto t = static_cast<double>(*data_of<std::int64_t>(scalars.step) + 1);
+  const AdamWNumbers numbers{1 - rate * options.weight_decay,
+                             rate / (1 - std::pow(options.beta1, t)),
+                             std::sqrt(1 - std::pow(options.beta2, t))};
+  for_parameters(
+      stream, parameters, [&](const AdamWParameter& p, std::size_t begin, std::size_t end) {
+        for_floating(p.weight.dtype, "adamw", [&]<typename T>() {
+          adamw_range(options, numbers, data_of<T>(p.weight), data_of<T>(p.grad),
+                      data_of<T>(p.first_moment), data_of<T>(p.second_moment), begin, end);
+        });
+      });
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,79 @@
+// How the CPU kernels spread loops over the threads of a device.
+//
+// Work is cut by size alone where results meet (fixed blocks), so that sums have the same bits with
+// any number of threads.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "engine/runtime/logical_device.h"
+#include "engine/runtime/stream.h"
+
+namespace lockstep::kernels {
+
+// Elements (or operations of about that cost) that repay a hand-over to another thread.
+inline constexpr std::size_t kParallelGrain = 32 * 1024;
+
+// Calls body(begin, end) for ranges that cover 0 ... count - 1, at most one per thread. A range
+// holds at least `grain` items unless it is the only one, and starts at a multiple of 64.
+template <typename Body>
+void parallel_ranges(runtime::Stream& stream, std::size_t count, std::size_t grain,
+                     const Body& body) {
+  runtime::ThreadPool& threads = stream.device().threads();
+  const std::size_t wanted =
+      std::min(threads.num_threads(), count / std::max<std::size_t>(grain, 1));
+  if (wanted <= 1) {
+    if (count > 0) body(std::size_t{0}, count);
+    return;
+  }
+  const std::size_t length = ((count + wanted - 1) / wanted + 63) / 64 * 64;
+  threads.parallel_for((count + length - 1) / length,
+                       [&](std::size_t i) { body(i * length, std::min(count, (i + 1) * length)); });
+}
+
+// Elements by elements.
+template <typename Body>
+void parallel_elements(runtime::Stream& stream, std::size_t num_elements, const Body& body) {
+  parallel_ranges(stream, num_elements, kParallelGrain, body);
+}
+
+// The same for rows of a matrix: body(row_begin, row_end), cut anywhere.
+template <typename Body>
+void parallel_rows(runtime::Stream& stream, std::size_t rows, std::size_t cols, const Body& body) {
+  runtime::ThreadPool& threads = stream.device().threads();
+  const std::size_t wanted = std::min({threads.num_threads(), rows, rows * cols / kParallelGrain});
+  if (wanted <= 1) {
+    if (rows > 0) body(std::size_t{0}, rows);
+    return;
+  }
+  threads.parallel_for(wanted,
+                       [&](std::size_t i) { body(i * rows / wanted, (i + 1) * rows / wanted); });
+}
+
+// Calls body(block, begin, end) for blocks of exactly block_size items (the last may be shorter):
+// the cut does not depend on the threads. cost: of one item, in elements.
+template <typename Body>
+void parallel_blocks(runtime::Stream& stream, std::size_t count, std::size_t block_size,
+                     std::size_t cost, const Body& body) {
+  const std::size_t num_blocks = (count + block_size - 1) / block_size;
+  const auto one = [&](std::size_t block) {
+    body(block, block * block_size, std::min(count, (block + 1) * block_size));
+  };
+  if (count * cost < 2 * kParallelGrain) {
+    for (std::size_t block = 0; block < num_blocks; ++block) one(block);
+  } else {
+    stream.device().threads().parallel_for(num_blocks, one);
+  }
+}
+
+// Working memory of the calling thread, kept between calls; a second call ends the first's use.
+template <typename T>
+T* thread_scratch(std::size_t num_elements) {
+  thread_local std::vector<T> memory;
+  if (memory.size() < num_elements) memory.resize(num_elements);
+  return memory.data();
+}
+
+}  // namespace lockstep::kernels

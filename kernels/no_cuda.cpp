@@ -1,0 +1,9 @@
+#include "kernels/cuda_backend.h"
+
+namespace lockstep::kernels {
+
+Backend* cuda_backend() {
+  return nullptr;
+}
+
+}  // namespace lockstep::kernels
