@@ -1,0 +1,92 @@
+#include "engine/data/sampler.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/core/error.h"
+#include "engine/core/rng.h"
+#include "engine/plan/scatter.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::string_view kOperation = "sampler";
+
+void check_rank(std::size_t rank, std::size_t world_size) {
+  require(world_size >= 1, ErrorCode::Usage, kOperation, "expected at least 1 rank, found 0");
+  require(rank < world_size, ErrorCode::Usage, kOperation, "rank {} is outside [0, {}]", rank,
+          world_size - 1);
+}
+
+void check_options(const SamplerOptions& options) {
+  check_rank(options.rank, options.world_size);
+  require(options.batch_size >= 1, ErrorCode::Usage, kOperation,
+          "expected a batch of at least 1 row, found 0");
+}
+
+}  // namespace
+
+std::vector<std::size_t> epoch_order(std::size_t num_samples, std::uint64_t seed,
+                                     std::uint64_t epoch, Shuffle shuffle) {
+  if (shuffle == Shuffle::on) return random_permutation(num_samples, seed + epoch);
+  std::vector<std::size_t> order(num_samples);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  return order;
+}
+
+std::vector<std::size_t> distributed_sampler(std::size_t num_samples, std::size_t world_size,
+                                             std::size_t rank, std::uint64_t seed,
+                                             std::uint64_t epoch, Shuffle shuffle,
+                                             DropLast drop_last) {
+  check_rank(rank, world_size);
+  const std::vector<std::size_t> order = epoch_order(num_samples, seed, epoch, shuffle);
+  // Where R does not divide L, ceil((L - R) / R) = floor(L / R).
+  const std::size_t floor = num_samples / world_size;
+  const std::size_t ceiling = floor + (num_samples % world_size != 0 ? 1 : 0);
+  const std::size_t num_per_rank = drop_last == DropLast::on ? floor : ceiling;
+  std::vector<std::size_t> rows(num_per_rank);
+  for (std::size_t i = 0; i < num_per_rank; ++i) {
+    rows[i] = order[(rank + i * world_size) % num_samples];
+  }
+  return rows;
+}
+
+std::vector<BatchShard> exact_batches(const SamplerOptions& options, std::uint64_t epoch) {
+  check_options(options);
+  const auto order = epoch_order(options.num_samples, options.seed, epoch, options.shuffle);
+  std::vector<BatchShard> shards;
+  for (std::size_t begin = 0; begin < order.size(); begin += options.batch_size) {
+    BatchShard& shard = shards.emplace_back();
+    shard.num_global_rows = std::min(options.batch_size, order.size() - begin);
+    shard.global_offset = shard.num_global_rows;  // an idle rank stands behind the last row
+    const plan::ScatterPlan plan = plan::scatter_plan(shard.num_global_rows, options.world_size);
+    if (options.rank >= plan.parts.size()) continue;
+    const plan::ScatterPart& part = plan.parts[options.rank];
+    shard.global_offset = part.offset;
+    const auto first = order.begin() + static_cast<std::ptrdiff_t>(begin + part.offset);
+    shard.rows.assign(first, first + static_cast<std::ptrdiff_t>(part.size));
+  }
+  return shards;
+}
+
+std::vector<BatchShard> torch_batches(const SamplerOptions& options, std::uint64_t epoch) {
+  check_options(options);
+  require(options.batch_size % options.world_size == 0, ErrorCode::Usage, kOperation,
+          "a batch of {} rows cannot be shared evenly by {} ranks, as the torch sampler needs; use "
+          "a multiple, or --sampler exact",
+          options.batch_size, options.world_size);
+  const std::size_t rank_batch = options.batch_size / options.world_size;
+  const auto rows = distributed_sampler(options.num_samples, options.world_size, options.rank,
+                                        options.seed, epoch, options.shuffle, DropLast::off);
+  std::vector<BatchShard> shards;
+  for (std::size_t begin = 0; begin < rows.size(); begin += rank_batch) {
+    const std::size_t count = std::min(rank_batch, rows.size() - begin);
+    const auto first = rows.begin() + static_cast<std::ptrdiff_t>(begin);
+    shards.push_back({{first, first + static_cast<std::ptrdiff_t>(count)},
+                      count * options.world_size,
+                      count * options.rank});
+  }
+  return shards;
+}
+
+}  // namespace lockstep::data

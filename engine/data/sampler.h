@@ -1,0 +1,64 @@
+// Which rows each rank trains on, in which order: the two ways of --sampler.
+//
+//   torch   DistributedSampler deals the epoch's rows out like cards, and pads (or drops) until
+//           every rank has as many. Each rank then cuts its own batches. Padded rows count twice.
+//   exact   the epoch's rows are cut into global batches, and each global batch into one shard per
+//           rank by the scatter plan. No row is used twice or left out, so n ranks can compute
+//           what one device would; shards may differ in size, and a rank may get no rows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace lockstep::data {
+
+enum class Shuffle { off, on };
+enum class DropLast { off, on };
+
+// The rows that one rank uses in one step.
+struct BatchShard {
+  std::vector<std::size_t> rows;    // indices into the data set
+  std::size_t num_global_rows = 0;  // of this step's batch over all ranks
+  std::size_t global_offset = 0;    // of rows[0] in that batch
+
+  bool operator==(const BatchShard&) const = default;
+};
+
+// 0 ... num_samples - 1, shuffled by seed + epoch: (seed 0, epoch 1) equals (seed 1, epoch 0).
+std::vector<std::size_t> epoch_order(std::size_t num_samples, std::uint64_t seed,
+                                     std::uint64_t epoch, Shuffle shuffle);
+
+// The rows of one rank, as PyTorch's DistributedSampler: all ranks get ceil(L / R) of the L rows;
+// with DropLast::on and L % R != 0, ceil((L - R) / R). The order is padded by wrapping around to
+// its start, or cut; rank r takes places r, r + R, r + 2R, ... Ten rows on four ranks, unshuffled:
+// {0,4,8} {1,5,9} {2,6,0} {3,7,1}; with DropLast::on {0,4} {1,5} {2,6} {3,7}.
+// The shuffled order is Lockstep's own (core/rng.h), not PyTorch's.
+// Throws Error{Usage} when rank is not in 0 ... world_size - 1.
+// Source: torch/utils/data/distributed.py.
+std::vector<std::size_t> distributed_sampler(std::size_t num_samples, std::size_t world_size,
+                                             std::size_t rank, std::uint64_t seed,
+                                             std::uint64_t epoch, Shuffle shuffle,
+                                             DropLast drop_last);
+
+struct SamplerOptions {
+  std::size_t num_samples = 0;
+  std::size_t batch_size = 1;  // rows per step over all ranks; an epoch's last batch may have fewer
+  std::size_t world_size = 1;
+  std::size_t rank = 0;
+  std::uint64_t seed = 0;
+  Shuffle shuffle = Shuffle::on;
+};
+
+// The shards of one rank, one for each step of the epoch: ceil(num_samples / batch_size) steps, the
+// same number on every rank.
+// Throws Error{Usage} for a batch size or world size of 0 and a rank outside the world.
+std::vector<BatchShard> exact_batches(const SamplerOptions& options, std::uint64_t epoch);
+
+// The same for --sampler torch: distributed_sampler's rows (without dropping) in batches of
+// batch_size / world_size rows, the last one smaller. global_offset counts the ranks' batches as if
+// they lay one behind the other.
+// Throws Error{Usage} besides when world_size does not divide batch_size.
+std::vector<BatchShard> torch_batches(const SamplerOptions& options, std::uint64_t epoch);
+
+}  // namespace lockstep::data

@@ -1,0 +1,139 @@
+#include "engine/data/sampler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "tests/support/expect_error.h"
+
+namespace lockstep::data {
+namespace {
+
+using lockstep::testing::expect_error;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+std::vector<std::size_t> unshuffled(std::size_t num_samples, std::size_t world_size,
+                                    std::size_t rank, DropLast drop_last = DropLast::off) {
+  return distributed_sampler(num_samples, world_size, rank, 0, 0, Shuffle::off, drop_last);
+}
+
+std::vector<std::size_t> shuffled(std::uint64_t seed, std::uint64_t epoch) {
+  return distributed_sampler(100, 4, 1, seed, epoch, Shuffle::on, DropLast::off);
+}
+
+TEST(DistributedSampler, PadsTenRowsOnFourRanksByWrapping) {
+  EXPECT_THAT(unshuffled(10, 4, 0), ElementsAre(0, 4, 8));
+  EXPECT_THAT(unshuffled(10, 4, 1), ElementsAre(1, 5, 9));
+  EXPECT_THAT(unshuffled(10, 4, 2), ElementsAre(2, 6, 0));
+  EXPECT_THAT(unshuffled(10, 4, 3), ElementsAre(3, 7, 1));
+}
+
+TEST(DistributedSampler, DropsTheRestOfTenRowsOnFourRanks) {
+  EXPECT_THAT(unshuffled(10, 4, 0, DropLast::on), ElementsAre(0, 4));
+  EXPECT_THAT(unshuffled(10, 4, 1, DropLast::on), ElementsAre(1, 5));
+  EXPECT_THAT(unshuffled(10, 4, 2, DropLast::on), ElementsAre(2, 6));
+  EXPECT_THAT(unshuffled(10, 4, 3, DropLast::on), ElementsAre(3, 7));
+}
+
+TEST(DistributedSampler, NeitherPadsNorDropsWhereTheRanksDivideTheRows) {
+  EXPECT_THAT(unshuffled(6, 3, 2), ElementsAre(2, 5));
+  EXPECT_THAT(unshuffled(6, 3, 2, DropLast::on), ElementsAre(2, 5));
+}
+
+TEST(DistributedSampler, WrapsMoreThanOnceForFewerRowsThanHalfTheRanks) {
+  EXPECT_THAT(unshuffled(2, 5, 3), ElementsAre(1));
+  EXPECT_THAT(unshuffled(2, 5, 4), ElementsAre(0));
+  EXPECT_THAT(unshuffled(2, 5, 4, DropLast::on), IsEmpty());
+  EXPECT_THAT(unshuffled(0, 3, 1), IsEmpty());
+}
+
+TEST(DistributedSampler, RefusesARankOutsideTheWorld) {
+  expect_error(ErrorCode::Usage, "rank 4 is outside [0, 3]", [] { unshuffled(10, 4, 4); });
+  expect_error(ErrorCode::Usage, "at least 1 rank", [] { unshuffled(10, 0, 0); });
+}
+
+TEST(DistributedSampler, ShufflesBySeedPlusEpoch) {
+  EXPECT_EQ(shuffled(0, 1), shuffled(1, 0));
+  EXPECT_NE(shuffled(0, 0), shuffled(0, 1));
+}
+
+TEST(DistributedSampler, CoversAllRowsOverTheRanksWhenShuffled) {
+  std::vector<std::size_t> seen;
+  for (std::size_t rank = 0; rank < 7; ++rank) {
+    const auto rows = distributed_sampler(70, 7, rank, 3, 2, Shuffle::on, DropLast::off);
+    EXPECT_EQ(rows.size(), 10u);
+    seen.insert(seen.end(), rows.begin(), rows.end());
+  }
+  EXPECT_FALSE(std::ranges::is_sorted(seen));
+  std::ranges::sort(seen);
+  std::vector<std::size_t> all(70);
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  EXPECT_EQ(seen, all);
+}
+
+TEST(ExactBatches, CutsGlobalBatchesIntoTheScatterPlansShards) {
+  SamplerOptions options{.num_samples = 17, .batch_size = 10, .world_size = 4, .rank = 0};
+  options.shuffle = Shuffle::off;
+  EXPECT_THAT(exact_batches(options, 0),
+              ElementsAre(BatchShard{{0, 1, 2}, 10, 0}, BatchShard{{10, 11}, 7, 0}));
+  options.rank = 3;
+  EXPECT_THAT(exact_batches(options, 0),
+              ElementsAre(BatchShard{{9}, 10, 9}, BatchShard{{16}, 7, 6}));
+}
+
+TEST(ExactBatches, GivesEveryRankAShardInEveryStepEvenAnEmptyOne) {
+  SamplerOptions options{.num_samples = 12, .batch_size = 10, .world_size = 8, .rank = 7};
+  options.shuffle = Shuffle::off;
+  EXPECT_THAT(exact_batches(options, 0), ElementsAre(BatchShard{{}, 10, 10}, BatchShard{{}, 2, 2}));
+  options.rank = 1;
+  EXPECT_THAT(exact_batches(options, 0),
+              ElementsAre(BatchShard{{2, 3}, 10, 2}, BatchShard{{11}, 2, 1}));
+}
+
+TEST(ExactBatches, MakeUpOneDevicesBatchesForAnyNumberOfRanks) {
+  SamplerOptions single{.num_samples = 103, .batch_size = 16, .seed = 5};
+  const auto expected = exact_batches(single, 2);
+  ASSERT_EQ(expected.size(), 7u);
+  EXPECT_EQ(expected.back().rows.size(), 7u);
+  for (std::size_t world_size = 1; world_size <= 9; ++world_size) {
+    std::vector<std::vector<std::size_t>> joined(expected.size());
+    for (std::size_t rank = 0; rank < world_size; ++rank) {
+      SamplerOptions options = single;
+      options.world_size = world_size;
+      options.rank = rank;
+      const auto shards = exact_batches(options, 2);
+      ASSERT_EQ(shards.size(), expected.size());
+      for (std::size_t step = 0; step < shards.size(); ++step) {
+        EXPECT_EQ(shards[step].global_offset, joined[step].size());
+        EXPECT_EQ(shards[step].num_global_rows, expected[step].rows.size());
+        joined[step].insert(joined[step].end(), shards[step].rows.begin(), shards[step].rows.end());
+      }
+    }
+    for (std::size_t step = 0; step < expected.size(); ++step) {
+      EXPECT_EQ(joined[step], expected[step].rows) << world_size << " ranks, step " << step;
+    }
+  }
+}
+
+TEST(ExactBatches, RefuseAnEmptyBatch) {
+  expect_error(ErrorCode::Usage, "at least 1 row",
+               [] { exact_batches({.num_samples = 4, .batch_size = 0}, 0); });
+}
+
+TEST(TorchBatches, CutEachRanksOwnRows) {
+  SamplerOptions options{.num_samples = 10, .batch_size = 8, .world_size = 4, .rank = 2};
+  options.shuffle = Shuffle::off;
+  EXPECT_THAT(torch_batches(options, 0),
+              ElementsAre(BatchShard{{2, 6}, 8, 4}, BatchShard{{0}, 4, 2}));
+}
+
+TEST(TorchBatches, RefuseABatchThatTheRanksDoNotDivide) {
+  expect_error(ErrorCode::Usage, "10 rows cannot be shared evenly by 4 ranks",
+               [] { torch_batches({.num_samples = 20, .batch_size = 10, .world_size = 4}, 0); });
+}
+
+}  // namespace
+}  // namespace lockstep::data
