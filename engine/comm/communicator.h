@@ -1,0 +1,117 @@
+// Communicator: what the ranks of a group can do together. Read this header first.
+//
+// Every rank holds its own Communicator and calls the same operations in the same order, with the
+// same sizes, dtypes, ops and plans. Calls are numbered from 0 in call order (the sequence number
+// in errors and traces). Before any data moves, the ranks compare what each of them called:
+//   - a difference is Error{Comm} on every rank, naming the first rank that differs from rank 0 and
+//     both calls: "rank 1 called all_reduce #7 of 100 float32 (sum) while rank 0 called ...";
+//   - a rank that does not come within timeout_seconds() is Error{Timeout} on the ranks that wait,
+//     naming the missing ranks and what each rank called last;
+//   - a rank that leaves (its Communicator is destroyed) while others need it is Error{Comm} that
+//     names it.
+// After such an error the group is broken: every pending and later call of every rank fails with
+// that same error.
+//
+// Order:   calls of one communicator run in call order, also when blocking and asynchronous ones
+//          are mixed: a blocking call first waits for the asynchronous ones before it.
+// Memory:  tensors are contiguous and in place where the method says so. An asynchronous call keeps
+//          its tensors alive; nobody may read or write them before Work::wait() returned.
+// Results: bit-identical on all ranks and from run to run, for every plan.
+// Threads: one thread at a time calls a communicator (a Work may be used by any).
+// Types:   float32, float64, int32, int64; broadcast, all_gather, send and recv take every dtype.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/comm/work.h"
+#include "engine/plan/all_reduce_plan.h"
+#include "engine/tensor/tensor.h"
+
+namespace lockstep::comm {
+
+// average: every contribution is multiplied by 1/world_size as it enters, then summed. Floating
+// point only.
+enum class ReduceOp { sum, average, product, min, max };
+
+// blocking: the operation runs in the calling thread and is done when the call returns.
+// async: it runs on the communicator's own thread (on CUDA: the device's communication stream).
+enum class Launch { blocking, async };
+
+struct CollectiveOptions {
+  ReduceOp op = ReduceOp::sum;
+  Launch launch = Launch::blocking;
+  // Of all_reduce only. automatic: the communicator's default plan.
+  plan::AllReducePlan plan = plan::AllReducePlan::automatic;
+};
+
+struct CollectiveCall;
+
+// Argument errors are Error{Shape}, Error{DType}, Error{Device} or Error{Usage} on the rank that
+// made them, before the other ranks hear of the call. n = world_size below.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+  virtual std::string description() const = 0;  // "own: two-shot over thread"
+
+  // In place: every rank's buffer becomes the reduction of all ranks' buffers.
+  // Cost: that of the plan, see plan/all_reduce_plan.h; at least 2(n-1)/n * num_bytes sent by each
+  // rank.
+  Work all_reduce(const Tensor& buffer, const CollectiveOptions& options = {});
+
+  // Every rank's buffer becomes the root's. Cost: the root sends (n-1) * num_bytes (flat), or each
+  // rank at most 2 * num_bytes (tree, more than 8 ranks).
+  Work broadcast(const Tensor& buffer, int root, Launch launch = Launch::blocking);
+
+  // output = the inputs of ranks 0, 1, ... behind each other (along dim 0). The output has n times
+  // the input's elements; it must not overlap the input unless the input is this rank's part of it.
+  // Cost: each rank sends (n-1) * input bytes.
+  Work all_gather(const Tensor& input, const Tensor& output, Launch launch = Launch::blocking);
+
+  // output = part `rank` of the reduction of all inputs, cut into n equal parts along dim 0. The
+  // input has n times the output's elements and is not changed; the output must not overlap it.
+  // Cost: each rank sends (n-1)/n * input bytes.
+  Work reduce_scatter(const Tensor& input, const Tensor& output,
+                      const CollectiveOptions& options = {});
+
+  // Done when every rank has called it.
+  Work barrier(Launch launch = Launch::blocking);
+
+  // From one rank to another. Only these two take part, so these calls have no collective sequence
+  // number; the messages from one rank to another arrive in the order in which they were sent.
+  // send is done when the data has been copied out of the tensor, so two ranks may both send first;
+  // recv is done when it has arrived. Error{Comm} on both when sizes or dtypes differ.
+  // Cost: num_bytes.
+  Work send(const Tensor& tensor, int to, Launch launch = Launch::blocking);
+  Work recv(const Tensor& tensor, int from, Launch launch = Launch::blocking);
+
+  // All pending and later operations of every rank fail with Error{Comm} that says who and why.
+  // Any thread may call it, at any time. A group that is broken already stays as it is.
+  virtual void abort(const std::string& why) = 0;
+
+  // How long an operation waits for its peers. Default: 30. Holds for calls made afterwards.
+  double timeout_seconds() const { return timeout_seconds_; }
+  void set_timeout_seconds(double seconds);
+
+  // The plan of all_reduce calls that name none. automatic (the default): by world size and number
+  // of elements, see plan::choose_all_reduce_plan.
+  plan::AllReducePlan default_plan() const { return default_plan_; }
+  void set_default_plan(plan::AllReducePlan plan) { default_plan_ = plan; }
+
+ protected:
+  Communicator() = default;
+
+  // Carries out a call whose arguments have been checked.
+  virtual Work submit(CollectiveCall call, Launch launch) = 0;
+
+ private:
+  double timeout_seconds_ = 30;
+  plan::AllReducePlan default_plan_ = plan::AllReducePlan::automatic;
+};
+
+}  // namespace lockstep::comm

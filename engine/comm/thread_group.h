@@ -1,0 +1,22 @@
+// Communicators whose ranks are threads of this process.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/comm/communicator.h"
+
+namespace lockstep::comm {
+
+struct ThreadGroupOptions {
+  double timeout_seconds = 30;
+  plan::AllReducePlan default_plan = plan::AllReducePlan::automatic;
+};
+
+// Communicator r of the result belongs to rank r; give each to a thread of its own. They share the
+// group: it is gone with the last of them.
+// Throws Error{Usage} when world_size < 1.
+std::vector<std::unique_ptr<Communicator>> make_thread_group(
+    int world_size, const ThreadGroupOptions& options = {});
+
+}  // namespace lockstep::comm
