@@ -1,0 +1,134 @@
+#include "datasets/dataset.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+
+#include "datasets/digits.h"
+#include "datasets/idx.h"
+#include "engine/core/error.h"
+
+namespace lockstep::datasets {
+namespace {
+
+constexpr std::string_view kOperation = "dataset";
+constexpr std::string_view kSyntheticPrefix = "synthetic:";
+constexpr std::string_view kAllowed =
+    "digits, mnist, fashion-mnist or synthetic:ROWSxFEATURESxCLASSES, such as "
+    "synthetic:60000x784x10";
+constexpr std::size_t kMaxSyntheticNumber = std::size_t{1} << 31;
+constexpr std::size_t kMaxSyntheticBytes = std::size_t{1} << 34;
+
+constexpr std::array<std::pair<std::string_view, DatasetKind>, 3> kNames = {{
+    {"digits", DatasetKind::digits},
+    {"mnist", DatasetKind::mnist},
+    {"fashion-mnist", DatasetKind::fashion_mnist},
+}};
+
+std::string_view name_of(DatasetKind kind) {
+  for (const auto& [name, candidate] : kNames) {
+    if (candidate == kind) return name;
+  }
+  return "synthetic";
+}
+
+// "60000x784x10". Numbers that do not parse come back as 0, which no number may be.
+SyntheticSize parse_size(std::string_view text) {
+  std::array<std::size_t, 3> numbers{};
+  const char* position = text.data();
+  const char* const end = text.data() + text.size();
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (i > 0 && (position == end || *position++ != 'x')) return {};
+    const auto result = std::from_chars(position, end, numbers[i]);
+    if (result.ec != std::errc()) return {};
+    position = result.ptr;
+  }
+  if (position != end) return {};
+  return {numbers[0], numbers[1], numbers[2]};
+}
+
+void check_size(const SyntheticSize& size, std::string_view text) {
+  require(size.num_rows >= 1 && size.num_features >= 1 && size.num_classes >= 2, ErrorCode::Usage,
+          kOperation,
+          "expected synthetic:ROWSxFEATURESxCLASSES with at least 1 row, 1 feature and 2 classes, "
+          "such as synthetic:60000x784x10; found '{}'",
+          text);
+  const std::size_t largest = std::max({size.num_rows, size.num_features, size.num_classes});
+  require(largest <= kMaxSyntheticNumber &&
+              size.num_rows * (size.num_features + sizeof(std::int64_t)) <= kMaxSyntheticBytes &&
+              size.num_classes * size.num_features <= kMaxSyntheticBytes,
+          ErrorCode::Usage, kOperation, "'{}' would take more than {} GiB of memory", text,
+          kMaxSyntheticBytes >> 30);
+}
+
+Dataset make_synthetic(const SyntheticSize& size, std::uint64_t seed) {
+  SyntheticSize test_size = size;
+  test_size.num_rows = std::max<std::size_t>(1, size.num_rows / 5);
+  return {make_synthetic_rows(size, 0, seed), make_synthetic_rows(test_size, size.num_rows, seed)};
+}
+
+// The four files of MNIST or of its replacement Fashion-MNIST.
+class MnistFiles {
+ public:
+  MnistFiles(std::string_view name, const std::filesystem::path& data_dir)
+      : name_(name), data_dir_(data_dir) {}
+
+  data::LabelledRows load(std::string_view part) const {
+    const auto images = find(fmt::format("{}-images-idx3-ubyte", part));
+    const auto labels = find(fmt::format("{}-labels-idx1-ubyte", part));
+    return read_labelled_idx(images, labels, 10, std::string(name_));
+  }
+
+ private:
+  std::filesystem::path find(const std::string& file) const {
+    std::error_code ignored;
+    for (const auto& folder : {data_dir_ / name_, data_dir_}) {
+      for (const auto& path : {folder / file, folder / (file + ".gz")}) {
+        if (std::filesystem::exists(path, ignored)) return path;
+      }
+    }
+    fail(ErrorCode::Io, kOperation,
+         "no {0} or {0}.gz in '{1}' or '{2}'; fetch it with: {3} {4} {2}", file,
+         (data_dir_ / name_).string(), data_dir_.string(), "datasets/fetch.sh", name_);
+  }
+
+  std::string_view name_;
+  std::filesystem::path data_dir_;
+};
+
+}  // namespace
+
+DatasetSpec parse_dataset(std::string_view text) {
+  for (const auto& [name, kind] : kNames) {
+    if (text == name) return {kind, {}};
+  }
+  require(text.starts_with(kSyntheticPrefix), ErrorCode::Usage, kOperation,
+          "expected {}; found '{}'", kAllowed, text);
+  const SyntheticSize size = parse_size(text.substr(kSyntheticPrefix.size()));
+  check_size(size, text);
+  return {DatasetKind::synthetic, size};
+}
+
+std::string to_string(const DatasetSpec& spec) {
+  if (spec.kind != DatasetKind::synthetic) return std::string(name_of(spec.kind));
+  return fmt::format("{}{}x{}x{}", kSyntheticPrefix, spec.synthetic.num_rows,
+                     spec.synthetic.num_features, spec.synthetic.num_classes);
+}
+
+Dataset load_dataset(const DatasetSpec& spec, const std::filesystem::path& data_dir,
+                     std::uint64_t seed) {
+  switch (spec.kind) {
+    case DatasetKind::digits:
+      return {load_digits(0, kNumTrainDigits), load_digits(kNumTrainDigits, kNumDigits)};
+    case DatasetKind::synthetic:
+      return make_synthetic(spec.synthetic, seed);
+    case DatasetKind::mnist:
+    case DatasetKind::fashion_mnist:
+      break;
+  }
+  const MnistFiles files(name_of(spec.kind), data_dir);
+  return {files.load("train"), files.load("t10k")};
+}
+
+}  // namespace lockstep::datasets

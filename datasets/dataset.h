@@ -1,0 +1,44 @@
+// The data sets that --dataset names, in memory.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "datasets/synthetic.h"
+#include "engine/data/labelled_rows.h"
+
+namespace lockstep::datasets {
+
+enum class DatasetKind { digits, mnist, fashion_mnist, synthetic };
+
+struct DatasetSpec {
+  DatasetKind kind = DatasetKind::digits;
+  SyntheticSize synthetic;  // synthetic only: its size; num_rows counts the training rows
+
+  bool operator==(const DatasetSpec&) const = default;
+};
+
+// Parses "digits", "mnist", "fashion-mnist" or "synthetic:ROWSxFEATURESxCLASSES".
+// Throws Error{Usage} that says what is allowed.
+DatasetSpec parse_dataset(std::string_view text);
+
+// What parse_dataset reads.
+std::string to_string(const DatasetSpec& spec);
+
+struct Dataset {
+  data::LabelledRows train;
+  data::LabelledRows test;
+};
+
+// Loads the training and the test rows, in their files' order.
+// Files:  mnist and fashion-mnist: train-images-idx3-ubyte, train-labels-idx1-ubyte and the same
+//         with t10k, each plain or with .gz, in data_dir/mnist (data_dir/fashion-mnist), or in
+//         data_dir itself. digits and synthetic need none.
+// Seed:   synthetic only; its test set is a fifth as many rows (at least one) of the same kind.
+// Throws: Error{Io} when a file is missing (says how to fetch it) or broken (see idx.h).
+Dataset load_dataset(const DatasetSpec& spec, const std::filesystem::path& data_dir,
+                     std::uint64_t seed);
+
+}  // namespace lockstep::datasets

@@ -1,0 +1,29 @@
+#include "datasets/digits.h"
+
+#include "datasets/digits_rows.h"
+
+namespace lockstep::datasets {
+namespace {
+
+std::uint8_t pixel_value(char text) {
+  return static_cast<std::uint8_t>(text <= '9' ? text - '0' : text - 'a' + 10);
+}
+
+}  // namespace
+
+data::LabelledRows load_digits(std::size_t begin, std::size_t end) {
+  data::LabelledRows rows;
+  rows.name = "digits";
+  rows.num_features = 64;
+  rows.num_classes = 10;
+  rows.scale = 1.0f / 16.0f;
+  rows.row_shape = {8, 8};
+  for (std::size_t i = begin; i < end; ++i) {
+    const std::string_view text = kDigitRows[i];
+    rows.labels.push_back(text[0] - '0');
+    for (const char pixel : text.substr(1)) rows.features.push_back(pixel_value(pixel));
+  }
+  return rows;
+}
+
+}  // namespace lockstep::datasets

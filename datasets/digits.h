@@ -1,0 +1,27 @@
+// The 1,797 handwritten digits of UCI's "Optical Recognition of Handwritten Digits" (its test set),
+// part of the program: a real data set that needs no download.
+//
+// Each is an 8x8 image of values 0 ... 16: the dots of a 4x4 block of the scanned 32x32 bitmap.
+//
+// Source:  E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine
+//          Learning Repository, 1998, https://doi.org/10.24432/C50P49
+// Licence: Creative Commons Attribution 4.0 (CC BY 4.0),
+//          https://creativecommons.org/licenses/by/4.0/. The values are unchanged; digits_rows.cpp
+//          writes them as text.
+#pragma once
+
+#include <cstddef>
+
+#include "engine/data/labelled_rows.h"
+
+namespace lockstep::datasets {
+
+inline constexpr std::size_t kNumDigits = 1797;
+inline constexpr std::size_t kNumTrainDigits = 1500;
+
+// Rows begin ... end - 1 in the file's order, scaled by 1/16. The convention here: rows 0 to 1499
+// train, 1500 to 1796 test.
+// REQUIRES: begin <= end <= kNumDigits.
+data::LabelledRows load_digits(std::size_t begin, std::size_t end);
+
+}  // namespace lockstep::datasets
