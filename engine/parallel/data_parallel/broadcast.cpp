@@ -43,12 +43,14 @@ class BroadcastNode final : public Node {
   }
 };
 
-// Consecutive variables whose sizes add up to a piece.
+// Consecutive variables whose sizes add up to a piece; frozen ones are not mixed with trained ones.
 std::vector<std::vector<Variable>> pieces_of(const std::vector<Variable>& variables) {
   std::vector<std::vector<Variable>> pieces;
-  std::size_t num_bytes = kBroadcastPieceBytes;
+  std::size_t num_bytes = 0;
   for (const Variable& variable : variables) {
-    if (num_bytes >= kBroadcastPieceBytes) {
+    const bool fits = !pieces.empty() && num_bytes < kBroadcastPieceBytes &&
+                      pieces.back().back().requires_grad() == variable.requires_grad();
+    if (!fits) {
       pieces.emplace_back();
       num_bytes = 0;
     }

@@ -1,0 +1,102 @@
+#include "engine/parallel/data_parallel/data_parallel.h"
+
+#include <algorithm>
+
+#include "engine/autograd/ops/ops.h"
+#include "engine/core/error.h"
+#include "engine/core/log.h"
+#include "engine/parallel/data_parallel/gather.h"
+#include "engine/parallel/data_parallel/parallel_apply.h"
+#include "engine/parallel/data_parallel/replicate.h"
+#include "engine/parallel/data_parallel/scatter.h"
+
+namespace lockstep::parallel {
+namespace {
+
+std::vector<Device> visible_devices(const nn::Module& module) {
+  const std::vector<Variable> parameters = module.parameters();
+  const DeviceType type = parameters.empty() ? DeviceType::cpu : parameters[0].device().type;
+  const std::size_t count = type == DeviceType::cpu
+                                ? std::min<std::size_t>(runtime::num_cores(), 64)
+                                : static_cast<std::size_t>(runtime::num_devices(type));
+  std::vector<Device> devices;
+  for (std::size_t i = 0; i < count; ++i) devices.push_back({type, static_cast<int>(i)});
+  return devices;
+}
+
+void require_usable(const std::vector<Device>& devices) {
+  std::vector<int> ids;
+  for (const Device device : devices) {
+    require(device.type == devices[0].type, ErrorCode::Device, "data_parallel",
+            "all devices must be of one type, found {} and {}", to_string(devices[0]),
+            to_string(device));
+    runtime::logical_device(device);  // says what exists if this one does not
+    ids.push_back(device.index);
+  }
+  devices_of(devices[0].type, ids);  // rejects an id that stands twice
+}
+
+void warn_if_unbalanced(const std::vector<Device>& devices) {
+  std::size_t fewest = runtime::logical_device(devices[0]).threads().num_threads();
+  std::size_t most = fewest;
+  for (const Device device : devices) {
+    const std::size_t count = runtime::logical_device(device).threads().num_threads();
+    fewest = std::min(fewest, count);
+    most = std::max(most, count);
+  }
+  if (4 * fewest < 3 * most) {
+    log_warning(
+        "data_parallel: there is an imbalance between the devices: one has {} threads, another {}; "
+        "every step waits for the slowest, leave it out with device_ids",
+        most, fewest);
+  }
+}
+
+// The stages, with options that resolve() has checked.
+Variable run(nn::Module& module, const Variable& input, const DataParallelOptions& options) {
+  require_on_device(module, options.devices[0]);
+  if (options.devices.size() == 1) {
+    return to(module(to(input, options.devices[0])), *options.output_device);
+  }
+  const std::vector<Variable> shards = scatter(input, options.devices, options.dim);
+  const std::vector<Device> used(
+      options.devices.begin(),
+      options.devices.begin() + static_cast<std::ptrdiff_t>(shards.size()));
+  const auto replicas = replicate(module, used);
+  const std::vector<Variable> outputs = parallel_apply(replicas, shards);
+  return gather(outputs, *options.output_device, options.dim);
+}
+
+}  // namespace
+
+DataParallelOptions resolve(const DataParallelOptions& options, const nn::Module& module) {
+  DataParallelOptions resolved = options;
+  if (resolved.devices.empty()) resolved.devices = visible_devices(module);
+  require_usable(resolved.devices);
+  if (!resolved.output_device) resolved.output_device = resolved.devices[0];
+  warn_if_unbalanced(resolved.devices);
+  return resolved;
+}
+
+Variable data_parallel(const std::shared_ptr<nn::Module>& module, const Variable& input,
+                       const DataParallelOptions& options) {
+  if (const auto* wrapper = dynamic_cast<const DataParallel*>(module.get())) {
+    return data_parallel(wrapper->module(), input, options);
+  }
+  return run(*module, input, resolve(options, *module));
+}
+
+DataParallel::DataParallel(std::shared_ptr<nn::Module> module, const DataParallelOptions& options) {
+  require(module != nullptr, ErrorCode::Usage, "DataParallel", "there is no module to wrap");
+  require(module->type_name() != "DataParallel", ErrorCode::Usage, "DataParallel",
+          "the module is wrapped in DataParallel already; wrap wrapper.module() to choose other "
+          "devices");
+  options_ = resolve(options, *module);
+  register_child("module", std::move(module));
+}
+
+Variable DataParallel::forward(const Variable& input) {
+  return run(*module(), input, options_);
+}
+
+}  // namespace lockstep::parallel

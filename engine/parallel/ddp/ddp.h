@@ -1,0 +1,68 @@
+// DistributedDataParallel: every rank trains its own copy of the model on its shard of the batch;
+// gradients are averaged while backward runs, so all copies stay equal.
+//
+//   construction   ranks agree that the models match; parameters and buffers come from rank 0
+//   forward        plain; buffers (running statistics) follow rank 0
+//   backward       GradReducer averages gradients, bucket by bucket
+//   optimizer      every rank makes the same step
+//
+// A rank's loss is a mean over its own shard, so equal shards give the mean over the whole batch;
+// unequal ones do not: weight each rank's loss by rows * world_size / global rows (what the exact
+// sampler does).
+// Source: torch/nn/parallel/distributed.py.
+#pragma once
+
+#include <memory>
+
+#include "engine/nn/module.h"
+#include "engine/parallel/ddp/grad_reducer.h"
+
+namespace lockstep::parallel {
+
+struct DdpOptions {
+  GradReducerOptions reducer;
+  // Whether buffers are broadcast from rank 0 before each synchronised forward pass in training.
+  enum class Buffers { broadcast, keep } buffers = Buffers::broadcast;
+};
+
+class Ddp final : public nn::ModuleOf<Ddp> {
+ public:
+  // Throws Error{Usage} when no parameter requires a gradient, and Error{Comm}, with the same
+  // message on every rank, naming the first rank and parameter that differ from rank 0's.
+  // REQUIRES: the communicator outlives this.
+  Ddp(std::shared_ptr<nn::Module> module, comm::Communicator& communicator,
+      const DdpOptions& options = {});
+
+  Variable forward(const Variable& input) override;
+
+  // While one of these lives, gradients add up locally and nothing is all-reduced. Forward and
+  // backward both belong inside: a backward pass alone is Error{State}.
+  class NoSync {
+   public:
+    explicit NoSync(GradReducer& reducer) : reducer_(reducer), saved_(reducer.is_synchronizing()) {
+      reducer_.set_synchronizing(false);
+    }
+    ~NoSync() { reducer_.set_synchronizing(saved_); }
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    GradReducer& reducer_;
+    bool saved_;
+  };
+  [[nodiscard]] NoSync no_sync() { return NoSync(*reducer_); }
+
+  const std::shared_ptr<nn::Module>& module() const { return children()[0].second; }
+  const GradReducer& reducer() const { return *reducer_; }
+
+  std::string type_name() const override { return "DistributedDataParallel"; }
+
+ private:
+  bool is_training_pass() const;
+
+  comm::Communicator* communicator_;
+  DdpOptions options_;
+  std::shared_ptr<GradReducer> reducer_;
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,147 @@
+#include "engine/parallel/ddp/grad_reducer.h"
+
+#include <algorithm>
+
+#include "engine/autograd/backward_pass.h"
+#include "engine/core/error.h"
+#include "engine/trace/span.h"
+
+namespace lockstep::parallel {
+namespace {
+
+// Slots begin on cache lines, so that no two parameters share one.
+constexpr std::size_t kSlotAlignment = 64;
+
+}  // namespace
+
+GradReducer::GradReducer(std::vector<nn::NamedParameter> parameters,
+                         comm::Communicator& communicator, const GradReducerOptions& options)
+    : communicator_(communicator), options_(options) {
+  for (nn::NamedParameter& parameter : parameters) {
+    if (parameter.second.requires_grad()) parameters_.push_back(std::move(parameter));
+  }
+  require(!parameters_.empty(), ErrorCode::Usage, "ddp",
+          "DistributedDataParallel is not needed when a module doesn't have any parameters that "
+          "require a gradient");
+  build(plan::reverse_order(parameters_.size()));
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    hooks_.push_back(
+        parameters_[i].second.on_grad_ready([this, i](const Variable&) { on_ready(i); }));
+  }
+}
+
+GradReducer::~GradReducer() {
+  for (std::size_t i = 0; i < hooks_.size(); ++i) {
+    parameters_[i].second.remove_grad_hook(hooks_[i]);
+    parameters_[i].second.set_grad_slot({});
+  }
+}
+
+void GradReducer::build(const std::vector<std::size_t>& order) {
+  std::vector<plan::BucketParameter> sizes;
+  for (const nn::NamedParameter& parameter : parameters_) {
+    const Variable& variable = parameter.second;
+    sizes.push_back({variable.value().num_elements(), variable.dtype(), variable.device()});
+  }
+  plan::BucketOptions options;
+  options.byte_limits = options_.bucket_byte_limits;
+  options.alignment_bytes = kSlotAlignment;
+  options.order = plan::BucketOrder::by_last_parameter;
+  plan_ = plan::bucket_plan(sizes, order, options);
+
+  buckets_.clear();
+  std::vector<Place> places(parameters_.size());
+  for (const plan::Bucket& bucket : plan_.buckets) {
+    const Tensor memory = Tensor::zeros({bucket.num_elements}, bucket.dtype, bucket.device);
+    for (const plan::BucketSlot& slot : bucket.slots) {
+      Variable& variable = parameters_[slot.parameter].second;
+      Place& place = places[slot.parameter];
+      place = {buckets_.size(), memory.slice(slot.offset, variable.shape())};
+      if (variable.grad().defined()) {
+        place.slot.copy_from(variable.grad());
+        variable.set_grad(place.slot);
+      }
+      variable.set_grad_slot(place.slot);
+    }
+    buckets_.push_back({memory, 0, {}});
+  }
+  places_ = std::move(places);
+}
+
+void GradReducer::begin_backward() {
+  in_backward_ = true;
+  next_bucket_ = 0;
+  ready_order_.clear();
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    buckets_[i].num_pending = plan_.buckets[i].slots.size();
+    buckets_[i].work = {};
+  }
+  on_backward_end([this] { finish(); });
+}
+
+void GradReducer::on_ready(std::size_t index) {
+  if (!forward_was_synchronizing_) return;
+  require(synchronizing_, ErrorCode::State, "no_sync",
+          "the forward pass ran outside no_sync and this backward pass runs inside; put both "
+          "inside to add gradients up locally");
+  if (!in_backward_) begin_backward();
+  Place& place = places_[index];
+  Variable& variable = parameters_[index].second;
+  trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "gradient ready",
+                         place.slot.num_bytes());
+  if (!variable.grad().shares_memory_with(place.slot)) {
+    place.slot.copy_from(variable.grad());
+    variable.set_grad(place.slot);
+  }
+  ready_order_.push_back(index);
+  --buckets_[place.bucket].num_pending;
+  if (options_.overlap == Overlap::during_backward) launch_full_buckets();
+}
+
+void GradReducer::launch_full_buckets() {
+  while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].num_pending == 0) {
+    Bucket& bucket = buckets_[next_bucket_++];
+    comm::CollectiveOptions options;
+    options.op = options_.op;
+    options.launch =
+        options_.overlap == Overlap::during_backward ? comm::Launch::async : comm::Launch::blocking;
+    bucket.work = communicator_.all_reduce(bucket.memory, options);
+    ++num_all_reduces_;
+    num_reduced_bytes_ += bucket.memory.num_bytes();
+  }
+}
+
+void GradReducer::finish() {
+  in_backward_ = false;
+  if (ready_order_.size() < parameters_.size()) {
+    std::string names;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (std::find(ready_order_.begin(), ready_order_.end(), i) == ready_order_.end()) {
+        names += (names.empty() ? "" : ", ") + parameters_[i].first;
+      }
+    }
+    fail(ErrorCode::State, "ddp",
+         "rank {}: these parameters got no gradient in this backward pass: {}; every parameter "
+         "must take part in the loss",
+         communicator_.rank(), names);
+  }
+  launch_full_buckets();
+  {
+    trace::ScopedSpan span(trace::Lane::host, trace::Category::communication,
+                           "wait for all-reduce");
+    for (const Bucket& bucket : buckets_) bucket.work.wait();
+  }
+  if (options_.rebuild == Rebuild::once && !was_rebuilt_) rebuild_in_ready_order();
+}
+
+void GradReducer::rebuild_in_ready_order() {
+  // Rank 0's order is used by all: buckets must be the same everywhere.
+  std::vector<std::int64_t> order(ready_order_.begin(), ready_order_.end());
+  const Tensor shared = Tensor::from(order, {order.size()}, parameters_[0].second.device());
+  communicator_.broadcast(shared, 0).wait();
+  const std::vector<std::int64_t> agreed = shared.to_vector<std::int64_t>();
+  build(std::vector<std::size_t>(agreed.begin(), agreed.end()));
+  was_rebuilt_ = true;
+}
+
+}  // namespace lockstep::parallel
