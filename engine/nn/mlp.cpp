@@ -1,0 +1,80 @@
+#include "engine/nn/mlp.h"
+
+#include <charconv>
+
+#include "engine/core/error.h"
+#include "engine/nn/activation.h"
+#include "engine/nn/linear.h"
+
+namespace lockstep::nn {
+namespace {
+
+[[noreturn]] void fail_parse(std::string_view text, std::string_view why) {
+  fail(ErrorCode::Usage, "model",
+       "'{}': {}; allowed is mlp:IN-HIDDEN-...-OUT[:relu|gelu|tanh], such as mlp:784-256-10", text,
+       why);
+}
+
+std::size_t parse_size(std::string_view text, std::string_view word) {
+  std::size_t size = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), size);
+  if (error != std::errc{} || end != word.data() + word.size() || size == 0) {
+    fail_parse(text, fmt::format("'{}' is not a positive layer size", word));
+  }
+  return size;
+}
+
+Activation parse_activation(std::string_view text, std::string_view word) {
+  if (word == "relu") return Activation::relu;
+  if (word == "gelu") return Activation::gelu_erf;
+  if (word == "tanh") return Activation::tanh;
+  fail_parse(text, fmt::format("'{}' is not an activation", word));
+}
+
+std::shared_ptr<Module> make_activation(Activation activation) {
+  if (activation == Activation::relu) return std::make_shared<ReLU>();
+  if (activation == Activation::gelu_erf) return std::make_shared<GELU>();
+  if (activation == Activation::gelu_tanh) return std::make_shared<GELU>(GeluForm::tanh);
+  if (activation == Activation::tanh) return std::make_shared<Tanh>();
+  if (activation == Activation::sigmoid) return std::make_shared<Sigmoid>();
+  fail(ErrorCode::Usage, "model", "an mlp needs an activation between its layers");
+}
+
+}  // namespace
+
+MlpSpec parse_mlp(std::string_view text) {
+  constexpr std::string_view kPrefix = "mlp:";
+  if (!text.starts_with(kPrefix)) fail_parse(text, "unknown model");
+  MlpSpec spec;
+  std::string_view sizes = text.substr(kPrefix.size());
+  if (const std::size_t colon = sizes.find(':'); colon != std::string_view::npos) {
+    spec.activation = parse_activation(text, sizes.substr(colon + 1));
+    sizes = sizes.substr(0, colon);
+  }
+  while (true) {
+    const std::size_t dash = sizes.find('-');
+    spec.sizes.push_back(parse_size(text, sizes.substr(0, dash)));
+    if (dash == std::string_view::npos) break;
+    sizes = sizes.substr(dash + 1);
+  }
+  if (spec.sizes.size() < 2) fail_parse(text, "it needs at least an input and an output size");
+  return spec;
+}
+
+std::shared_ptr<Sequential> make_mlp(const MlpSpec& spec, std::uint64_t seed, DType dtype) {
+  Rng rng(seed);
+  LinearOptions options;
+  options.dtype = dtype;
+  std::vector<std::shared_ptr<Module>> modules;
+  for (std::size_t i = 0; i + 1 < spec.sizes.size(); ++i) {
+    if (i > 0) modules.push_back(make_activation(spec.activation));
+    modules.push_back(std::make_shared<Linear>(spec.sizes[i], spec.sizes[i + 1], rng, options));
+  }
+  return std::make_shared<Sequential>(std::move(modules));
+}
+
+std::shared_ptr<Sequential> make_mlp(std::string_view text, std::uint64_t seed, DType dtype) {
+  return make_mlp(parse_mlp(text), seed, dtype);
+}
+
+}  // namespace lockstep::nn

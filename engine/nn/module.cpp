@@ -1,0 +1,175 @@
+#include "engine/nn/module.h"
+
+#include <algorithm>
+
+#include "engine/core/error.h"
+
+namespace lockstep::nn {
+namespace {
+
+std::string joined(std::string_view prefix, std::string_view name) {
+  return prefix.empty() ? std::string(name) : fmt::format("{}.{}", prefix, name);
+}
+
+// Whether a variable's entry is the first with this identity; remembers it if so.
+bool is_first(std::vector<const void*>& seen, const Variable& variable) {
+  if (std::find(seen.begin(), seen.end(), variable.identity()) != seen.end()) return false;
+  seen.push_back(variable.identity());
+  return true;
+}
+
+}  // namespace
+
+template <typename Self, typename Visit>
+void Module::walk(Self& self, const std::string& prefix, const Visit& visit) {
+  visit(prefix, self);
+  for (const auto& [name, child] : self.children_) {
+    walk(static_cast<Self&>(*child), joined(prefix, name), visit);
+  }
+}
+
+std::vector<NamedParameter> Module::named_parameters(std::string_view prefix) const {
+  std::vector<NamedParameter> result;
+  std::vector<const void*> seen;
+  walk(*this, std::string(prefix), [&](const std::string& path, const Module& module) {
+    for (const auto& [name, parameter] : module.parameters_) {
+      if (is_first(seen, parameter)) result.emplace_back(joined(path, name), parameter);
+    }
+  });
+  return result;
+}
+
+std::vector<Variable> Module::parameters() const {
+  std::vector<Variable> result;
+  for (auto& [name, parameter] : named_parameters()) result.push_back(std::move(parameter));
+  return result;
+}
+
+std::size_t Module::num_parameters() const {
+  std::size_t total = 0;
+  for (const Variable& parameter : parameters()) total += parameter.value().num_elements();
+  return total;
+}
+
+void Module::set_parameters(const std::vector<Variable>& values) {
+  const std::vector<Variable> old = parameters();
+  require(values.size() == old.size(), ErrorCode::Usage, "set_parameters",
+          "{} has {} parameters, found {}", type_name(), old.size(), values.size());
+  walk(*this, {}, [&](const std::string&, Module& module) {
+    for (auto& [name, parameter] : module.parameters_) {
+      const auto same =
+          std::find_if(old.begin(), old.end(),
+                       [&parameter = parameter](const auto& v) { return v.is_same(parameter); });
+      parameter = values[static_cast<std::size_t>(same - old.begin())];
+    }
+  });
+}
+
+void Module::set_parameter(std::size_t index, const Variable& value) {
+  std::vector<Variable> values = parameters();
+  require(index < values.size(), ErrorCode::Usage, "set_parameter",
+          "{} has {} parameters, found index {}", type_name(), values.size(), index);
+  values[index] = value;
+  set_parameters(values);
+}
+
+void Module::zero_grad() {
+  for (Variable& parameter : parameters()) parameter.clear_grad();
+}
+
+std::vector<NamedBuffer> Module::named_buffers(std::string_view prefix) const {
+  std::vector<NamedBuffer> result;
+  walk(*this, std::string(prefix), [&](const std::string& path, const Module& module) {
+    for (const auto& [name, buffer] : module.buffers_) {
+      result.emplace_back(joined(path, name), buffer);
+    }
+  });
+  return result;
+}
+
+std::vector<Tensor> Module::buffers() const {
+  std::vector<Tensor> result;
+  for (auto& [name, buffer] : named_buffers()) result.push_back(std::move(buffer));
+  return result;
+}
+
+void Module::set_buffers(const std::vector<Tensor>& values) {
+  const std::size_t count = buffers().size();
+  require(values.size() == count, ErrorCode::Usage, "set_buffers", "{} has {} buffers, found {}",
+          type_name(), count, values.size());
+  auto next = values.begin();
+  walk(*this, {}, [&](const std::string&, Module& module) {
+    for (auto& [name, buffer] : module.buffers_) buffer = *next++;
+  });
+}
+
+void Module::set_buffer(std::size_t index, const Tensor& value) {
+  std::vector<Tensor> values = buffers();
+  require(index < values.size(), ErrorCode::Usage, "set_buffer",
+          "{} has {} buffers, found index {}", type_name(), values.size(), index);
+  values[index] = value;
+  set_buffers(values);
+}
+
+void Module::set_mode(Mode mode) {
+  walk(*this, {}, [mode](const std::string&, Module& module) { module.mode_ = mode; });
+}
+
+void Module::to(Device device) {
+  for (Variable& parameter : parameters()) {
+    parameter.set_value(parameter.value().to(device));
+    if (parameter.grad().defined()) parameter.set_grad(parameter.grad().to(device));
+  }
+  std::vector<Tensor> moved = buffers();
+  for (Tensor& buffer : moved) buffer = buffer.to(device);
+  set_buffers(moved);
+}
+
+void Module::to(DType dtype) {
+  require(is_floating_point(dtype), ErrorCode::DType, "to",
+          "a module only takes floating dtypes, found {}", lockstep::to_string(dtype));
+  for (Variable& parameter : parameters()) {
+    parameter.set_value(parameter.value().to(dtype));
+    if (parameter.grad().defined()) parameter.set_grad(parameter.grad().to(dtype));
+  }
+  std::vector<Tensor> converted = buffers();
+  for (Tensor& buffer : converted) {
+    if (is_floating_point(buffer.dtype())) buffer = buffer.to(dtype);
+  }
+  set_buffers(converted);
+}
+
+void Module::require_free_name(const std::string& name) const {
+  const auto is_taken = [&name](const auto& entry) { return entry.first == name; };
+  require(!name.empty() && name.find('.') == std::string::npos, ErrorCode::Usage, "module",
+          "a name must not be empty or have a dot, found '{}'", name);
+  require(std::none_of(parameters_.begin(), parameters_.end(), is_taken) &&
+              std::none_of(buffers_.begin(), buffers_.end(), is_taken) &&
+              std::none_of(children_.begin(), children_.end(), is_taken),
+          ErrorCode::Usage, "module", "the name '{}' is taken in this module", name);
+}
+
+std::size_t Module::register_parameter(std::string name, Tensor value) {
+  require_free_name(name);
+  parameters_.emplace_back(std::move(name), Variable(std::move(value), RequiresGrad::yes));
+  return parameters_.size() - 1;
+}
+
+std::size_t Module::register_buffer(std::string name, Tensor value) {
+  require_free_name(name);
+  buffers_.emplace_back(std::move(name), std::move(value));
+  return buffers_.size() - 1;
+}
+
+std::size_t Module::register_child(std::string name, std::shared_ptr<Module> child) {
+  require_free_name(name);
+  require(child != nullptr, ErrorCode::Usage, "module", "the child '{}' is a null pointer", name);
+  children_.emplace_back(std::move(name), std::move(child));
+  return children_.size() - 1;
+}
+
+void Module::copy_children() {
+  for (auto& [name, child] : children_) child = child->shallow_copy();
+}
+
+}  // namespace lockstep::nn

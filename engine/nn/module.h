@@ -1,0 +1,120 @@
+// Module: a piece of a model that owns parameters, buffers and other modules.
+//
+// All three are held by position in lists, never by pointers to members. So a copy of a module is a
+// module of its own, in which parameters can be replaced one by one: that is how replicate() makes
+// a replica whose parameters live on another device and remember where they were copied from.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/autograd/variable.h"
+
+namespace lockstep::nn {
+
+using NamedParameter = std::pair<std::string, Variable>;
+using NamedBuffer = std::pair<std::string, Tensor>;
+
+class Module {
+ public:
+  virtual ~Module() = default;
+
+  virtual Variable forward(const Variable& x) = 0;
+  Variable operator()(const Variable& x) { return forward(x); }
+
+  // --- parameters: trained by an optimizer ---
+  // Depth first, in the order of registration. One that is registered twice (shared by two layers)
+  // is listed once, under its first name.
+  std::vector<Variable> parameters() const;
+  // Names are joined by dots: "0.weight"; with a prefix "module", "module.0.weight".
+  std::vector<NamedParameter> named_parameters(std::string_view prefix = {}) const;
+  std::size_t num_parameters() const;  // elements of all of them
+
+  // Puts other variables in the place of the parameters, in the order of parameters(). They may be
+  // results of operations; then gradients flow through them.
+  // Throws Error{Usage} unless there are as many.
+  void set_parameters(const std::vector<Variable>& values);
+  void set_parameter(std::size_t index, const Variable& value);
+
+  // Forgets all gradients.
+  void zero_grad();
+
+  // --- buffers: state that is not trained (running statistics) ---
+  std::vector<Tensor> buffers() const;
+  std::vector<NamedBuffer> named_buffers(std::string_view prefix = {}) const;
+  void set_buffers(const std::vector<Tensor>& values);
+  void set_buffer(std::size_t index, const Tensor& value);
+
+  // --- children ---
+  const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& children() const {
+    return children_;
+  }
+  const std::vector<NamedParameter>& own_parameters() const { return parameters_; }
+  const std::vector<NamedBuffer>& own_buffers() const { return buffers_; }
+
+  // --- training or evaluation: what Dropout and BatchNorm do ---
+  void train() { set_mode(Mode::train); }
+  void eval() { set_mode(Mode::eval); }
+  bool is_training() const { return mode_ == Mode::train; }
+
+  // --- place and type ---
+  // Both replace the tensors inside the same variables, gradients included, so handles held
+  // elsewhere (by an optimizer) stay valid. A dtype applies to floating tensors only.
+  // Throws Error{DType} for a dtype that is not floating.
+  void to(Device device);
+  void to(DType dtype);
+
+  // --- copies ---
+  // A module of its own that shares all parameters and buffers with this one until they are
+  // replaced. Other members are copied.
+  virtual std::shared_ptr<Module> shallow_copy() const = 0;
+
+  // --- text, exactly as PyTorch prints it ---
+  virtual std::string type_name() const = 0;             // "Linear"
+  virtual std::string extra_text() const { return {}; }  // "in_features=10, out_features=1, ..."
+  std::string to_string() const;
+
+ protected:
+  Module() = default;
+  Module(const Module&) = default;
+  Module& operator=(const Module&) = delete;
+
+  // Each returns the position, which names the entry in own_parameters() and so on.
+  // Throws Error{Usage} for a name that is taken, empty, or has a dot.
+  std::size_t register_parameter(std::string name, Tensor value);
+  std::size_t register_buffer(std::string name, Tensor value);
+  std::size_t register_child(std::string name, std::shared_ptr<Module> child);
+
+  void copy_children();  // for shallow_copy(): each child becomes a shallow copy of itself
+
+ private:
+  enum class Mode { train, eval };
+
+  void set_mode(Mode mode);
+  void require_free_name(const std::string& name) const;
+  // Calls visit(prefix, module) for this module and all below, depth first.
+  template <typename Self, typename Visit>
+  static void walk(Self& self, const std::string& prefix, const Visit& visit);
+
+  std::vector<NamedParameter> parameters_;
+  std::vector<NamedBuffer> buffers_;
+  std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
+  Mode mode_ = Mode::train;
+};
+
+// Base of every concrete module: class Linear : public ModuleOf<Linear>.
+template <typename Derived>
+class ModuleOf : public Module {
+ public:
+  std::shared_ptr<Module> shallow_copy() const override {
+    auto copy = std::make_shared<Derived>(static_cast<const Derived&>(*this));
+    static_cast<ModuleOf&>(*copy).copy_children();
+    return copy;
+  }
+};
+
+}  // namespace lockstep::nn

@@ -1,0 +1,36 @@
+// A model's state by name: what is saved, sent and loaded.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/nn/module.h"
+
+namespace lockstep::nn {
+
+// Parameters and buffers, each module's own before its children's, as in PyTorch. The tensors share
+// memory with the module's.
+using StateDict = std::vector<std::pair<std::string, Tensor>>;
+
+StateDict state_dict(const Module& module, std::string_view prefix = {});
+
+// Whether names that are missing or unexpected are errors. Sizes that differ always are.
+enum class Strict { no, yes };
+
+struct LoadResult {
+  std::vector<std::string> missing_keys;     // of the module, not in the state
+  std::vector<std::string> unexpected_keys;  // of the state, not in the module
+};
+
+// Copies the state's values into the module's tensors, which stay where they are; other dtypes and
+// devices are converted.
+// Throws Error{State} with PyTorch's words: "Error(s) in loading state_dict for Linear: Missing
+// key(s) in state_dict: ...". If the names differ only by the prefix "module." it goes on to say
+// what to do. Error{Shape} if nothing but sizes is wrong. Nothing is changed then.
+LoadResult load_state_dict(Module& module, const StateDict& state, Strict strict = Strict::yes);
+
+// The same state with `prefix` taken off the names that have it.
+StateDict strip_prefix(const StateDict& state, std::string_view prefix);
+
+}  // namespace lockstep::nn
