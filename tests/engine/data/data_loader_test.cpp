@@ -1,0 +1,154 @@
+#include "engine/data/data_loader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/core/error.h"
+#include "tests/support/expect_error.h"
+
+namespace lockstep::data {
+namespace {
+
+using lockstep::testing::expect_error;
+using ::testing::ElementsAre;
+
+// Row i is {10 i, 10 i + 1, 10 i + 2}, its label i % 4; a byte counts a half.
+std::shared_ptr<const LabelledRows> make_rows(std::size_t num_rows) {
+  auto rows = std::make_shared<LabelledRows>();
+  rows->name = "numbers";
+  rows->num_features = 3;
+  rows->num_classes = 4;
+  rows->scale = 0.5f;
+  rows->row_shape = {3};
+  for (std::size_t i = 0; i < num_rows; ++i) {
+    for (std::size_t j = 0; j < 3; ++j) {
+      rows->features.push_back(static_cast<std::uint8_t>(10 * i + j));
+    }
+    rows->labels.push_back(static_cast<std::int64_t>(i % 4));
+  }
+  return rows;
+}
+
+EpochSampler exact(const SamplerOptions& options) {
+  return [options](std::uint64_t epoch) { return exact_batches(options, epoch); };
+}
+
+// The labels of one epoch, batch by batch.
+std::vector<std::vector<std::int64_t>> labels_of_epoch(DataLoader& loader, std::uint64_t epoch) {
+  loader.start_epoch(epoch);
+  std::vector<std::vector<std::int64_t>> all;
+  while (const auto batch = loader.next()) all.push_back(batch->labels.to_vector<std::int64_t>());
+  return all;
+}
+
+std::vector<std::vector<std::int64_t>> expected_labels(const LabelledRows& rows,
+                                                       const std::vector<BatchShard>& shards) {
+  std::vector<std::vector<std::int64_t>> all;
+  for (const BatchShard& shard : shards) {
+    auto& labels = all.emplace_back();
+    for (const std::size_t row : shard.rows) labels.push_back(rows.labels[row]);
+  }
+  return all;
+}
+
+class DataLoaderTypes : public ::testing::TestWithParam<DType> {};
+
+TEST_P(DataLoaderTypes, ScalesTheBytesOfTheRowsAndKeepsTheSmallerLastBatch) {
+  DataLoader loader(make_rows(5),
+                    exact({.num_samples = 5, .batch_size = 3, .shuffle = Shuffle::off}),
+                    {.dtype = GetParam()});
+  const auto first = loader.next();
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->x.dtype(), GetParam());
+  EXPECT_EQ(first->x.shape(), (Shape{3, 3}));
+  EXPECT_THAT(first->x.to_vector<double>(), ElementsAre(0, 0.5, 1, 5, 5.5, 6, 10, 10.5, 11));
+  EXPECT_EQ(first->labels.shape(), Shape{3});
+  EXPECT_THAT(first->labels.to_vector<std::int64_t>(), ElementsAre(0, 1, 2));
+  EXPECT_EQ(first->num_global_rows, 3u);
+  const auto second = loader.next();
+  ASSERT_TRUE(second.has_value());
+  EXPECT_THAT(second->x.to_vector<double>(), ElementsAre(15, 15.5, 16, 20, 20.5, 21));
+  EXPECT_EQ(second->num_global_rows, 2u);
+  EXPECT_FALSE(loader.next().has_value());
+  EXPECT_FALSE(loader.next().has_value());
+}
+
+INSTANTIATE_TEST_SUITE_P(Floating, DataLoaderTypes,
+                         ::testing::Values(DType::float32, DType::float64),
+                         [](const auto& test) { return std::string(to_string(test.param)); });
+
+TEST(DataLoader, PutsBatchesOnItsDevice) {
+  const Device device{DeviceType::cpu, 3};
+  DataLoader loader(make_rows(5), exact({.num_samples = 5, .batch_size = 5}), {.device = device});
+  const auto batch = loader.next();
+  ASSERT_TRUE(batch.has_value());
+  EXPECT_EQ(batch->x.device(), device);
+  EXPECT_EQ(batch->labels.device(), device);
+}
+
+TEST(DataLoader, GivesARankItsShardsAlsoEmptyOnes) {
+  const SamplerOptions options{
+      .num_samples = 12, .batch_size = 10, .world_size = 8, .rank = 4, .shuffle = Shuffle::off};
+  DataLoader loader(make_rows(12), exact(options), {});
+  const auto first = loader.next();
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->global_offset, 8u);
+  EXPECT_THAT(first->x.to_vector<float>(), ElementsAre(40, 40.5, 41, 45, 45.5, 46));
+  const auto second = loader.next();
+  ASSERT_TRUE(second.has_value());
+  EXPECT_EQ(second->x.shape(), (Shape{0, 3}));
+  EXPECT_EQ(second->labels.shape(), Shape{0});
+  EXPECT_EQ(second->num_global_rows, 2u);
+}
+
+TEST(DataLoader, ShufflesEveryEpochAsTheSamplerSays) {
+  const auto rows = make_rows(25);
+  const SamplerOptions options{.num_samples = 25, .batch_size = 4, .seed = 9};
+  DataLoader loader(rows, exact(options), {.num_prefetched = 3});
+  for (std::uint64_t epoch = 0; epoch < 4; ++epoch) {
+    EXPECT_EQ(labels_of_epoch(loader, epoch),
+              expected_labels(*rows, exact_batches(options, epoch)));
+  }
+  EXPECT_NE(exact_batches(options, 0), exact_batches(options, 1));
+}
+
+TEST(DataLoader, GoesToAnyEpochFromAnywhere) {
+  const auto rows = make_rows(25);
+  const SamplerOptions options{.num_samples = 25, .batch_size = 4, .seed = 9};
+  DataLoader loader(rows, exact(options), {.num_prefetched = 5});
+  for (const std::uint64_t epoch : {7u, 7u, 0u, 1u, 3u}) {
+    EXPECT_EQ(labels_of_epoch(loader, epoch), expected_labels(*rows, exact_batches(options, epoch)))
+        << epoch;
+  }
+  loader.start_epoch(4);
+  loader.next();  // and the rest of epoch 4 is given up
+  EXPECT_EQ(labels_of_epoch(loader, 4), expected_labels(*rows, exact_batches(options, 4)));
+  loader.start_epoch(5);
+  EXPECT_EQ(labels_of_epoch(loader, 6), expected_labels(*rows, exact_batches(options, 6)));
+}
+
+TEST(DataLoader, PassesOnWhatTheSamplerThrows) {
+  DataLoader loader(make_rows(4),
+                    [](std::uint64_t) -> std::vector<BatchShard> {
+                      fail(ErrorCode::Usage, "sampler", "no such rank");
+                    },
+                    {});
+  expect_error(ErrorCode::Usage, "no such rank", [&] { loader.next(); });
+}
+
+TEST(DataLoader, RefusesARowThatTheDataSetDoesNotHave) {
+  DataLoader loader(make_rows(4), exact({.num_samples = 5, .batch_size = 5}), {});
+  expect_error(ErrorCode::Usage, "row 4; 'numbers' has 4 rows", [&] { loader.next(); });
+}
+
+TEST(DataLoader, RefusesOptionsThatMakeNoSense) {
+  const auto make = [](const DataLoaderOptions& options) {
+    DataLoader(make_rows(4), exact({.num_samples = 4, .batch_size = 2}), options);
+  };
+  expect_error(ErrorCode::DType, "found int64", [&] { make({.dtype = DType::int64}); });
+  expect_error(ErrorCode::Usage, "at least 1 batch", [&] { make({.num_prefetched = 0}); });
+  expect_error(ErrorCode::Device, "cpu", [&] { make({.device = {DeviceType::cpu, 1000}}); });
+}
+
+}  // namespace
+}  // namespace lockstep::data
