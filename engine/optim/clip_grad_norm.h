@@ -1,0 +1,22 @@
+// Gradient clipping by the norm of all gradients together.
+#pragma once
+
+#include <vector>
+
+#include "engine/autograd/variable.h"
+
+namespace lockstep::optim {
+
+// What a norm that is infinite or not a number does: it scales the gradients like any other (to
+// zero or not-a-number), or it is an error.
+enum class NonFiniteNorm { scale, fail };
+
+// Multiplies every gradient by min(1, max_norm / (norm + 1e-6)), where norm is the Euclidean norm
+// of all gradients as one long vector, and returns norm. Parameters without a gradient are skipped;
+// they may be on several devices. Waits for the devices.
+// Throws Error{Numeric} with NonFiniteNorm::fail, and changes nothing then.
+// Source: PyTorch clip_grad_norm_ with norm_type 2.
+double clip_grad_norm(const std::vector<Variable>& parameters, double max_norm,
+                      NonFiniteNorm non_finite = NonFiniteNorm::scale);
+
+}  // namespace lockstep::optim

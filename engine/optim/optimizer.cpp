@@ -1,0 +1,139 @@
+#include "engine/optim/optimizer.h"
+
+#include <algorithm>
+#include <array>
+
+#include "engine/core/error.h"
+#include "engine/trace/span.h"
+
+namespace lockstep::optim {
+namespace {
+
+void require_learning_rate(const char* name, double learning_rate) {
+  require(learning_rate >= 0, ErrorCode::Usage, name, "Invalid learning rate: {}", learning_rate);
+}
+
+void add_one(const Tensor& counter) {
+  const Tensor one = Tensor::full(counter.shape(), 1, counter.dtype(), counter.device());
+  const std::array<ConstTensorView, 2> terms{counter.view(), one.view()};
+  counter.backend().ordered_sum(counter.stream(), terms, 1.0, counter.view());
+}
+
+}  // namespace
+
+Optimizer::Optimizer(const char* name, std::vector<Variable> parameters, double learning_rate,
+                     StateLayout layout)
+    : name_(name),
+      parameters_(std::move(parameters)),
+      learning_rate_(learning_rate),
+      layout_(layout),
+      states_(parameters_.size()),
+      num_steps_(parameters_.size()) {
+  require(!parameters_.empty(), ErrorCode::Usage, name, "optimizer got an empty parameter list");
+  require_learning_rate(name, learning_rate);
+  std::vector<const void*> identities;
+  for (const Variable& parameter : parameters_) {
+    require(parameter.is_leaf() && parameter.requires_grad(), ErrorCode::Usage, name,
+            "can't optimize a non-leaf Tensor, or one that does not require a gradient: {}",
+            describe(parameter.value()));
+    identities.push_back(parameter.identity());
+  }
+  std::sort(identities.begin(), identities.end());
+  require(std::adjacent_find(identities.begin(), identities.end()) == identities.end(),
+          ErrorCode::Usage, name, "some parameters appear more than once");
+}
+
+void Optimizer::zero_grad() {
+  for (Variable& parameter : parameters_) parameter.clear_grad();
+}
+
+void Optimizer::set_learning_rate(double learning_rate) {
+  require_learning_rate(name_, learning_rate);
+  learning_rate_ = learning_rate;
+}
+
+void Optimizer::step() {
+  trace::ScopedSpan span(trace::Lane::compute, trace::Category::optimizer, name_);
+  if (!groups_fit()) regroup();
+  for (Group& group : groups_) {
+    if (group.gradients == Group::Gradients::present) run(group);
+  }
+}
+
+// Whether every parameter is still what its group says.
+bool Optimizer::groups_fit() const {
+  if (groups_.empty()) return false;
+  for (const Group& group : groups_) {
+    const bool wants_gradients = group.gradients == Group::Gradients::present;
+    for (const std::size_t index : group.members) {
+      const Variable& parameter = parameters_[index];
+      const Tensor& value = parameter.value();
+      if (parameter.grad().defined() != wants_gradients || value.dtype() != group.dtype ||
+          value.device() != group.device) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+void Optimizer::regroup() {
+  groups_.clear();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor& value = parameters_[i].value();
+    const auto gradients =
+        parameters_[i].grad().defined() ? Group::Gradients::present : Group::Gradients::absent;
+    auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) {
+      return g.device == value.device() && g.dtype == value.dtype() &&
+             g.num_steps == num_steps_[i] && g.gradients == gradients;
+    });
+    if (group == groups_.end()) {
+      Group fresh;
+      fresh.device = value.device();
+      fresh.dtype = value.dtype();
+      fresh.num_steps = num_steps_[i];
+      fresh.gradients = gradients;
+      fresh.step =
+          Tensor::full({1}, static_cast<double>(num_steps_[i]), DType::int64, value.device());
+      fresh.learning_rate = Tensor::full({1}, learning_rate_, DType::float64, value.device());
+      fresh.rate_on_device = learning_rate_;
+      groups_.push_back(std::move(fresh));
+      group = groups_.end() - 1;
+    }
+    group->members.push_back(i);
+    if (gradients == Group::Gradients::absent) continue;
+    for (std::size_t s = 0; s < layout_.count; ++s) {
+      Tensor& state = states_[i][s];
+      if (state.defined()) {
+        state = state.to(value.device()).to(value.dtype());
+      } else if (layout_.initial == InitialState::zeros) {
+        state = Tensor::zeros(value.shape(), value.dtype(), value.device());
+      } else {
+        state = Tensor::empty(value.shape(), value.dtype(), value.device());
+      }
+    }
+  }
+}
+
+void Optimizer::run(Group& group) {
+  updates_.clear();
+  for (const std::size_t index : group.members) {
+    const Tensor& value = parameters_[index].value();
+    const Tensor& grad = parameters_[index].grad();
+    require_same_device(name_, {&value, &grad});
+    require_same_dtype(name_, {&value, &grad});
+    Update& update = updates_.emplace_back(Update{value.view(), grad.view(), {}});
+    for (std::size_t s = 0; s < layout_.count; ++s) update.state[s] = states_[index][s].view();
+    ++num_steps_[index];
+  }
+  if (group.rate_on_device != learning_rate_) {
+    group.learning_rate.fill(learning_rate_);
+    group.rate_on_device = learning_rate_;
+  }
+  update(group.step.backend(), group.step.stream(), updates_,
+         {group.learning_rate.view(), group.step.view()});
+  add_one(group.step);
+  ++group.num_steps;
+}
+
+}  // namespace lockstep::optim

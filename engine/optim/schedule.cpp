@@ -1,0 +1,77 @@
+#include "engine/optim/schedule.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numbers>
+
+#include "engine/core/error.h"
+
+namespace lockstep::optim {
+namespace {
+
+// Reads all of word; false if it is not a number of this kind.
+template <typename Number>
+bool parse(std::string_view word, Number& number) {
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  return error == std::errc{} && end == word.data() + word.size();
+}
+
+}  // namespace
+
+double step_learning_rate(double base, std::size_t step, std::size_t step_size, double gamma) {
+  return base * std::pow(gamma, static_cast<double>(step / step_size));
+}
+
+double cosine_learning_rate(double base, std::size_t step, std::size_t num_steps, double minimum) {
+  if (step >= num_steps) return minimum;
+  const double angle =
+      std::numbers::pi * static_cast<double>(step) / static_cast<double>(num_steps);
+  return minimum + (base - minimum) * (1 + std::cos(angle)) / 2;
+}
+
+double warmup_factor(std::size_t step, std::size_t num_steps) {
+  if (step >= num_steps) return 1.0;
+  return static_cast<double>(step + 1) / static_cast<double>(num_steps);
+}
+
+double Schedule::learning_rate(double base, std::size_t step) const {
+  if (step < warmup_steps) return base * warmup_factor(step, warmup_steps);
+  const std::size_t since = step - warmup_steps;
+  switch (kind) {
+    case Kind::constant:
+      return base;
+    case Kind::step:
+      return step_learning_rate(base, since, step_size, gamma);
+    case Kind::cosine:
+      return cosine_learning_rate(base, since, num_steps - std::min(num_steps, warmup_steps),
+                                  minimum);
+  }
+  return base;
+}
+
+Schedule parse_schedule(std::string_view text, std::size_t num_steps, std::size_t warmup_steps) {
+  Schedule schedule;
+  schedule.warmup_steps = warmup_steps;
+  schedule.num_steps = num_steps;
+  if (text == "constant") return schedule;
+  if (text == "cosine") {
+    schedule.kind = Schedule::Kind::cosine;
+    return schedule;
+  }
+  constexpr std::string_view kStep = "step:";
+  bool is_valid = text.starts_with(kStep);
+  if (is_valid) {
+    schedule.kind = Schedule::Kind::step;
+    const std::string_view numbers = text.substr(kStep.size());
+    const std::size_t colon = numbers.find(':');
+    is_valid = parse(numbers.substr(0, colon), schedule.step_size) && schedule.step_size > 0 &&
+               (colon == std::string_view::npos ||
+                (parse(numbers.substr(colon + 1), schedule.gamma) && schedule.gamma > 0));
+  }
+  require(is_valid, ErrorCode::Usage, "schedule",
+          "unknown schedule '{}'; allowed are constant, step:SIZE[:GAMMA] and cosine", text);
+  return schedule;
+}
+
+}  // namespace lockstep::optim
