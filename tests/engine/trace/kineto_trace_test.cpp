@@ -8,7 +8,6 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -47,8 +46,7 @@ TEST(KinetoTrace, HasTheTopLevelThatToolsLookFor) {
             (json{{"backend", "lockstep"}, {"rank", 1}, {"world_size", 2}}));
   EXPECT_EQ(trace.at("deviceProperties").at(0).at("name"), "cpu:1");
   EXPECT_TRUE(trace.contains("baseTimeNanoseconds"));
-  EXPECT_TRUE(std::regex_search(text, std::regex(R"("rank":\s+1\b)")))
-      << "HTA finds a file's rank by this text";
+  EXPECT_THAT(text, ::testing::HasSubstr(R"("rank": 1,)")) << "HTA looks for this, with the blank";
 }
 
 TEST(KinetoTrace, StepsPhasesAndOpsHaveKinetosCategories) {
