@@ -1,0 +1,100 @@
+// The innermost part of a matrix product: a few rows times a panel of b, summed in registers.
+#pragma once
+
+#define EIGEN_DONT_PARALLELIZE
+#include <Eigen/Core>
+#include <array>
+#include <cstddef>
+#include <utility>
+
+#include "kernels/backend.h"
+
+namespace lockstep::kernels {
+
+template <typename T>
+using Vector = typename Eigen::internal::packet_traits<T>::type;
+
+// Elements of one vector register.
+template <typename T>
+inline constexpr std::size_t kWidth = Eigen::internal::unpacket_traits<Vector<T>>::size;
+
+// A panel of b is two registers wide; the sums of up to kPanelRows rows fill the registers but for
+// four (the two of b, one of a, one spare).
+template <typename T>
+inline constexpr std::size_t kPanelCols = 2 * kWidth<T>;
+inline constexpr std::size_t kPanelRows = (EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS - 4) / 2;
+
+// Most inner steps between two visits to c.
+inline constexpr std::size_t kMaxDepth = 384;
+// Distance of two packed rows of a; not a multiple of 4096 bytes, so that equal columns of a panel
+// lie in different sets of the cache.
+inline constexpr std::size_t kPackedRow = kMaxDepth + 16;
+
+// How element (row i, step p) of a is found.
+enum class RowLayout {
+  packed,  // a[i * kPackedRow + p]
+  strided  // a[p * stride + i]: a transposed factor needs no packing
+};
+
+template <typename T>
+struct KernelCall {
+  const T* a = nullptr;
+  std::size_t stride = 0;  // of a, for RowLayout::strided
+  const T* b = nullptr;    // packed panel: depth steps of one or two vectors
+  std::size_t depth = 0;
+  T* c = nullptr;
+  std::size_t leading_dimension = 0;
+  Write write = Write::overwrite;
+};
+
+// c [Rows, Vectors * kWidth] = (or +=) a * b.
+template <typename T, RowLayout Layout, std::size_t Rows, std::size_t Vectors>
+void run_kernel(const KernelCall<T>& call) {
+  using Eigen::internal::pload;
+  using Eigen::internal::pmadd;
+  using Eigen::internal::pset1;
+  Vector<T> sums[Rows][Vectors];
+  for (auto& row : sums) {
+    for (auto& sum : row) sum = pset1<Vector<T>>(T(0));
+  }
+  const T* a = call.a;
+  const T* b = call.b;
+  for (std::size_t p = 0; p < call.depth; ++p) {
+    Vector<T> right[Vectors];
+#pragma GCC unroll 2
+    for (std::size_t v = 0; v < Vectors; ++v) right[v] = pload<Vector<T>>(b + v * kWidth<T>);
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < Rows; ++i) {
+      const T element = Layout == RowLayout::packed ? a[i * kPackedRow] : a[i];
+      const auto left = pset1<Vector<T>>(element);
+#pragma GCC unroll 2
+      for (std::size_t v = 0; v < Vectors; ++v) sums[i][v] = pmadd(left, right[v], sums[i][v]);
+    }
+    a += Layout == RowLayout::packed ? 1 : call.stride;
+    b += Vectors * kWidth<T>;
+  }
+  for (std::size_t i = 0; i < Rows; ++i) {
+    for (std::size_t v = 0; v < Vectors; ++v) {
+      T* to = call.c + i * call.leading_dimension + v * kWidth<T>;
+      Vector<T> value = sums[i][v];
+      if (call.write == Write::accumulate) {
+        value = Eigen::internal::padd(value, Eigen::internal::ploadu<Vector<T>>(to));
+      }
+      Eigen::internal::pstoreu(to, value);
+    }
+  }
+}
+
+template <typename T>
+using Kernel = void (*)(const KernelCall<T>&);
+
+// kernels[rows - 1] computes that many rows.
+template <typename T, RowLayout Layout, std::size_t Vectors, std::size_t... Row>
+constexpr std::array<Kernel<T>, sizeof...(Row)> make_kernels(std::index_sequence<Row...>) {
+  return {&run_kernel<T, Layout, Row + 1, Vectors>...};
+}
+template <typename T, RowLayout Layout, std::size_t Vectors>
+inline constexpr auto kKernels =
+    make_kernels<T, Layout, Vectors>(std::make_index_sequence<kPanelRows>());
+
+}  // namespace lockstep::kernels

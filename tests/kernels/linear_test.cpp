@@ -1,0 +1,206 @@
+#include "activation_reference.h"
+#include "reference.h"
+
+namespace lockstep::kernels {
+namespace {
+
+template <typename T>
+class Linear : public testing::Test {};
+TYPED_TEST_SUITE(Linear, Floating);
+
+struct Sizes {
+  std::size_t batch, in, out;
+};
+constexpr Sizes kLayers[] = {{0, 3, 4},   {1, 1, 1},     {3, 7, 31},      {31, 33, 7},
+                             {65, 5, 10}, {33, 1000, 3}, {200, 300, 290}, {400, 31, 129}};
+
+// x w^T + bias, in double.
+template <typename T>
+std::vector<double> product(const Grid<T>& x, const Grid<T>& w, const Array<T>* bias) {
+  std::vector<double> result;
+  for (std::size_t i = 0; i < x.rows; ++i) {
+    for (std::size_t j = 0; j < w.rows; ++j) {
+      double sum = bias ? double(bias->values[j]) : 0;
+      for (std::size_t k = 0; k < x.cols; ++k) sum += double(x(i, k)) * double(w(j, k));
+      result.push_back(sum);
+    }
+  }
+  return result;
+}
+
+TYPED_TEST(Linear, ForwardEqualsTheDefinitionForEveryActivation) {
+  using T = TypeParam;
+  for (const Sizes& s : kLayers) {
+    auto x = random_grid<T>(s.batch, s.in, 2, 1);
+    auto w = random_grid<T>(s.out, s.in, 1, 2);
+    for (T& value : w.values) value *= T(0.1);
+    auto bias = random_array<T>(s.out, 3);
+    const auto before = product(x, w, &bias);
+    for (const Activation activation : kActivations) {
+      SCOPED_TRACE(testing::Message()
+                   << s.batch << " x " << s.in << " x " << s.out << ", " << int(activation));
+      std::vector<double> after;
+      for (const double value : before) after.push_back(activate(activation, value));
+      for_thread_counts([&](Stream& stream) {
+        Grid<T> y(s.batch, s.out, 3), kept(s.batch, s.out, 1);
+        cpu().linear_forward(stream, {x.view(), w.view(), bias.view(), y.view(), activation, {}});
+        expect_close(y.content(), after, kTolerance<T>, 1 + double(s.in) / 10);
+        EXPECT_TRUE(y.margin_is_untouched());
+        Grid<T> again(s.batch, s.out);
+        cpu().linear_forward(
+            stream, {x.view(), w.view(), bias.view(), again.view(), activation, kept.view()});
+        EXPECT_EQ(again.content(), y.content());
+        expect_close(kept.content(), before, kTolerance<T>, 1 + double(s.in) / 10);
+        EXPECT_TRUE(kept.margin_is_untouched());
+      });
+    }
+  }
+}
+
+TYPED_TEST(Linear, ForwardWorksWithoutABias) {
+  using T = TypeParam;
+  auto x = random_grid<T>(9, 20, 0, 1);
+  auto w = random_grid<T>(5, 20, 0, 2);
+  Grid<T> y(9, 5), active(9, 5);
+  cpu().linear_forward(stream_with(1), {x.view(), w.view(), {}, y.view(), Activation::none, {}});
+  expect_close(y.content(), product<T>(x, w, nullptr), kTolerance<T>, 20);
+  cpu().linear_forward(stream_with(1),
+                       {x.view(), w.view(), {}, active.view(), Activation::relu, {}});
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    EXPECT_EQ(active.values[i], std::max(y.values[i], T(0)));
+  }
+}
+
+template <typename T>
+struct Gradients {
+  std::vector<double> x, weight, bias;
+};
+
+// The chain rule by plain loops; adds `start` to the gradients of the parameters.
+template <typename T>
+Gradients<T> reference_gradients(const Grid<T>& x, const Grid<T>& w, const std::vector<double>& z,
+                                 const Grid<T>& grad_y, Activation activation, double start) {
+  const std::size_t batch = x.rows, in = x.cols, out = w.rows;
+  Gradients<T> result{std::vector<double>(batch * in, 0.0), std::vector<double>(out * in, start),
+                      std::vector<double>(out, start)};
+  for (std::size_t i = 0; i < batch; ++i) {
+    for (std::size_t j = 0; j < out; ++j) {
+      const double g = double(grad_y(i, j)) * slope(activation, z[i * out + j]);
+      result.bias[j] += g;
+      for (std::size_t k = 0; k < in; ++k) {
+        result.x[i * in + k] += g * double(w(j, k));
+        result.weight[j * in + k] += g * double(x(i, k));
+      }
+    }
+  }
+  return result;
+}
+
+template <typename T>
+void expect_backward_matches(Write write) {
+  for (const Sizes& s : kLayers) {
+    auto x = random_grid<T>(s.batch, s.in, 2, 1);
+    auto w = random_grid<T>(s.out, s.in, 1, 2);
+    for (T& value : w.values) value *= T(0.1);
+    auto grad_y = random_grid<T>(s.batch, s.out, 4, 3);
+    for (const Activation activation : kActivations) {
+      SCOPED_TRACE(testing::Message()
+                   << s.batch << " x " << s.in << " x " << s.out << ", " << int(activation));
+      Grid<T> y(s.batch, s.out, 1), before(s.batch, s.out, 1);
+      cpu().linear_forward(stream_with(1),
+                           {x.view(), w.view(), {}, y.view(), activation, before.view()});
+      const auto kept = before.content();
+      const double start = write == Write::accumulate ? 1.5 : 0;
+      const auto expected =
+          reference_gradients<T>(x, w, {kept.begin(), kept.end()}, grad_y, activation, start);
+      for_thread_counts([&](Stream& stream) {
+        Grid<T> scratch(s.batch, s.out, 2), grad_x(s.batch, s.in, 1), grad_w(s.out, s.in, 3);
+        for (std::size_t j = 0; j < s.out; ++j) {
+          for (std::size_t k = 0; k < s.in; ++k) grad_w(j, k) = T(1.5);
+        }
+        Array<T> grad_b(s.out, T(1.5));
+        cpu().linear_backward(
+            stream, {x.view(), w.view(), y.view(), before.view(), grad_y.view(), activation,
+                     scratch.view(), grad_x.view(), grad_w.view(), grad_b.view(), write});
+        expect_close(grad_x.content(), expected.x, 4 * kTolerance<T>, 1 + double(s.out) / 10);
+        expect_close(grad_w.content(), expected.weight, 4 * kTolerance<T>, 1 + double(s.batch));
+        expect_close(grad_b.values, expected.bias, 4 * kTolerance<T>, 1 + double(s.batch));
+        EXPECT_TRUE(grad_x.margin_is_untouched() && grad_w.margin_is_untouched());
+        EXPECT_TRUE(scratch.margin_is_untouched());
+      });
+    }
+  }
+}
+
+TYPED_TEST(Linear, BackwardEqualsTheChainRuleForEveryActivation) {
+  expect_backward_matches<TypeParam>(Write::overwrite);
+}
+
+TYPED_TEST(Linear, BackwardAddsToTheGradientsOfTheParametersWhenAsked) {
+  expect_backward_matches<TypeParam>(Write::accumulate);
+}
+
+TYPED_TEST(Linear, BackwardLeavesOutWhatIsNotWanted) {
+  using T = TypeParam;
+  auto x = random_grid<T>(40, 12, 0, 1);
+  auto w = random_grid<T>(9, 12, 0, 2);
+  auto grad_y = random_grid<T>(40, 9, 0, 3);
+  auto y = random_grid<T>(40, 9, 0, 4);
+  const auto run = [&](MatrixView grad_x, MatrixView grad_w, TensorView grad_b) {
+    Grid<T> scratch(40, 9);
+    cpu().linear_backward(stream_with(2), {x.view(),
+                                           w.view(),
+                                           y.view(),
+                                           {},
+                                           grad_y.view(),
+                                           Activation::relu,
+                                           scratch.view(),
+                                           grad_x,
+                                           grad_w,
+                                           grad_b,
+                                           Write::overwrite});
+  };
+  Grid<T> grad_x(40, 12), grad_w(9, 12), only_x(40, 12), only_w(9, 12);
+  Array<T> grad_b(9), only_b(9);
+  run(grad_x.view(), grad_w.view(), grad_b.view());
+  run(only_x.view(), {}, {});
+  run({}, only_w.view(), {});
+  run({}, {}, only_b.view());
+  EXPECT_EQ(only_x.values, grad_x.values);
+  EXPECT_EQ(only_w.values, grad_w.values);
+  EXPECT_EQ(only_b.values, grad_b.values);
+}
+
+TYPED_TEST(Linear, HasTheSameBitsForAnyNumberOfThreads) {
+  using T = TypeParam;
+  auto x = random_grid<T>(500, 100, 0, 1);
+  auto w = random_grid<T>(70, 100, 0, 2);
+  auto grad_y = random_grid<T>(500, 70, 0, 3);
+  std::vector<std::vector<T>> results;
+  for_thread_counts([&](Stream& stream) {
+    Grid<T> y(500, 70), scratch(500, 70), grad_x(500, 100), grad_w(70, 100);
+    Array<T> grad_b(70);
+    cpu().linear_forward(stream, {x.view(), w.view(), {}, y.view(), Activation::tanh, {}});
+    cpu().linear_backward(stream, {x.view(),
+                                   w.view(),
+                                   y.view(),
+                                   {},
+                                   grad_y.view(),
+                                   Activation::tanh,
+                                   scratch.view(),
+                                   grad_x.view(),
+                                   grad_w.view(),
+                                   grad_b.view(),
+                                   Write::overwrite});
+    auto all = y.values;
+    for (auto* part : {&grad_x.values, &grad_w.values, &grad_b.values}) {
+      all.insert(all.end(), part->begin(), part->end());
+    }
+    results.push_back(all);
+  });
+  EXPECT_EQ(results[1], results[0]);
+  EXPECT_EQ(results[2], results[0]);
+}
+
+}  // namespace
+}  // namespace lockstep::kernels
