@@ -1,0 +1,31 @@
+#include "engine/comm/async_work.h"
+
+#include "engine/trace/span.h"
+
+namespace lockstep::comm {
+
+void AsyncWork::finish(std::exception_ptr error) {
+  error_ = std::move(error);
+  is_done_.store(1);
+}
+
+void AsyncWork::wait(std::optional<double> timeout_seconds) const {
+  if (!is_done()) {
+    trace::ScopedSpan span(trace::Lane::host, trace::Category::communication, "wait for collective",
+                           call_.num_elements * size_of(call_.dtype));
+    span.set_sequence(static_cast<std::int64_t>(call_.sequence));
+    const runtime::Deadline deadline =
+        timeout_seconds ? runtime::deadline_after(*timeout_seconds) : runtime::Deadline{};
+    if (!is_done_.wait_while_equal(0, deadline)) {
+      const std::shared_ptr<const Transport> transport = transport_.lock();
+      const std::string missing =
+          transport == nullptr ? "" : transport->describe_missing(call_.sequence);
+      fail(ErrorCode::Timeout, name_of(call_.operation), "{} was not done within {} s: {}",
+           to_string(call_), *timeout_seconds,
+           missing.empty() ? "all ranks have called it and are at work" : missing);
+    }
+  }
+  if (error_ != nullptr) std::rethrow_exception(error_);
+}
+
+}  // namespace lockstep::comm

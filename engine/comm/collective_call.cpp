@@ -1,0 +1,54 @@
+#include "engine/comm/collective_call.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace lockstep::comm {
+namespace {
+
+bool is_reduction(Operation operation) {
+  return operation == Operation::all_reduce || operation == Operation::reduce_scatter;
+}
+
+std::string with_plan(const CallHeader& header) {
+  return fmt::format("{} by the {} plan", to_string(header), plan::to_string(header.plan));
+}
+
+}  // namespace
+
+const char* name_of(Operation operation) {
+  constexpr std::array names{"nothing",        "all_reduce", "broadcast", "all_gather",
+                             "reduce_scatter", "barrier",    "send",      "recv"};
+  return names[static_cast<std::size_t>(operation)];
+}
+
+std::string_view to_string(ReduceOp op) {
+  constexpr std::array<std::string_view, 5> names{"sum", "average", "product", "min", "max"};
+  return names[static_cast<std::size_t>(op)];
+}
+
+bool same_call(const CallHeader& a, const CallHeader& b) {
+  return a.sequence == b.sequence && a.operation == b.operation &&
+         a.num_elements == b.num_elements && a.dtype == b.dtype && a.op == b.op &&
+         a.plan == b.plan && a.root == b.root;
+}
+
+std::string to_string(const CallHeader& header) {
+  if (header.operation == Operation::none) return "nothing";
+  std::string text = fmt::format("{} #{}", name_of(header.operation), header.sequence);
+  if (header.operation == Operation::barrier) return text;
+  text += fmt::format(" of {} {}", header.num_elements, lockstep::to_string(header.dtype));
+  if (is_reduction(header.operation)) text += fmt::format(" ({})", to_string(header.op));
+  if (header.root >= 0) text += fmt::format(" from rank {}", header.root);
+  return text;
+}
+
+std::string describe_difference(const CallHeader& first, int rank, const CallHeader& other) {
+  const bool same_text = to_string(first) == to_string(other);
+  return fmt::format("rank {} called {} while rank 0 called {}", rank,
+                     same_text ? with_plan(other) : to_string(other),
+                     same_text ? with_plan(first) : to_string(first));
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,61 @@
+// One call of a collective operation as a value: what the caller asked for, and the part of it that
+// the ranks compare before any data moves.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "engine/comm/communicator.h"
+
+namespace lockstep::comm {
+
+enum class Operation : std::uint8_t {
+  none,  // a rank that has not called anything yet
+  all_reduce,
+  broadcast,
+  all_gather,
+  reduce_scatter,
+  barrier,
+  send,
+  recv,
+};
+
+// "all_reduce", ...: the name of the method, of trace spans and of counters.
+const char* name_of(Operation operation);
+
+// "sum", "average", ...
+std::string_view to_string(ReduceOp op);
+
+// What the ranks compare. num_elements and dtype are those of the caller's buffer (of the input,
+// where there is one).
+struct CallHeader {
+  std::uint64_t sequence = 0;
+  std::uint64_t num_elements = 0;
+  void* memory = nullptr;  // the caller's buffer or input; means something within one process only
+  Operation operation = Operation::none;
+  DType dtype = DType::float32;
+  ReduceOp op = ReduceOp::sum;                                // of reductions
+  plan::AllReducePlan plan = plan::AllReducePlan::automatic;  // of all_reduce
+  std::int32_t root = -1;                                     // of broadcast; else -1
+};
+
+// Whether two ranks called the same; memory may differ.
+bool same_call(const CallHeader& a, const CallHeader& b);
+
+// "all_reduce #7 of 100 float32 (sum)", "broadcast #7 of 100 float32 from rank 2", "barrier #3".
+std::string to_string(const CallHeader& header);
+
+// "rank 1 called all_reduce #7 of 100 float32 (sum) while rank 0 called barrier #7". Plans are
+// shown when nothing else differs.
+std::string describe_difference(const CallHeader& first, int rank, const CallHeader& other);
+
+struct CollectiveCall {
+  CallHeader header;  // sequence and memory are filled in by the communicator that carries it out
+  Tensor input;       // the buffer, where there is only one
+  Tensor output;      // of all_gather and reduce_scatter
+  int peer = -1;      // of send and recv
+  double timeout_seconds = 0;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,51 @@
+// What one rank does to carry out a plan: the plan's steps seen from this rank, with everything
+// that can be worked out beforehand, so that running it decides nothing.
+#pragma once
+
+#include <vector>
+
+#include "engine/plan/collective_plan.h"
+#include "engine/plan/step_writes.h"
+
+namespace lockstep::comm {
+
+// A chunk that a step both sends and overwrites here: it is copied to the staging memory first, and
+// sent from there.
+struct StagedChunk {
+  plan::Chunk chunk;
+  std::size_t staging_offset = 0;  // in elements
+
+  bool operator==(const StagedChunk&) const = default;
+};
+
+struct ProgramSend {
+  int to_rank = 0;
+  plan::Chunk chunk;
+  enum class From { buffer, staging } from = From::buffer;
+  std::size_t staging_offset = 0;  // of From::staging
+};
+
+struct ProgramWrite {
+  plan::Write write;
+  // Sends of this program, by number, whose memory this write overwrites: they must have arrived.
+  std::vector<std::size_t> sends_before;
+};
+
+struct ProgramStep {
+  std::vector<StagedChunk> staged;
+  std::vector<ProgramSend> sends;    // by rising offset: so a pair of ranks agrees on the order
+  std::vector<ProgramWrite> writes;  // by rising offset
+};
+
+struct RankProgram {
+  std::vector<ProgramStep> steps;
+  std::size_t num_sends = 0;  // numbered through all steps
+  std::size_t num_staging_elements = 0;
+  std::size_t num_elements_sent = 0;
+};
+
+// The program of one rank of a valid plan.
+// Throws Error{Usage} when the plan is not valid or the rank is outside it.
+RankProgram rank_program(const plan::CollectivePlan& plan, int rank);
+
+}  // namespace lockstep::comm

@@ -1,0 +1,85 @@
+#include "engine/comm/reduce.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "engine/core/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+// Elements combined at once: a partial result stays in the first-level cache.
+constexpr std::size_t kBlock = 1024;
+
+struct Product {
+  template <typename T>
+  T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>) {
+      using Unsigned = std::make_unsigned_t<T>;
+      return static_cast<T>(static_cast<Unsigned>(a) * static_cast<Unsigned>(b));
+    } else {
+      return a * b;
+    }
+  }
+};
+struct Min {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return b < a || b != b ? b : a;
+  }
+};
+struct Max {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return b > a || b != b ? b : a;
+  }
+};
+
+template <typename T, typename Combine>
+void combine_all(std::span<const ConstTensorView> sources, TensorView y, Combine combine) {
+  T partial[kBlock];
+  for (std::size_t begin = 0; begin < y.num_elements; begin += kBlock) {
+    const std::size_t length = std::min(kBlock, y.num_elements - begin);
+    std::copy_n(static_cast<const T*>(sources[0].data) + begin, length, partial);
+    for (std::size_t s = 1; s < sources.size(); ++s) {
+      const T* next = static_cast<const T*>(sources[s].data) + begin;
+      for (std::size_t i = 0; i < length; ++i) partial[i] = combine(partial[i], next[i]);
+    }
+    std::copy_n(partial, length, static_cast<T*>(y.data) + begin);
+  }
+}
+
+template <typename Combine>
+void combine_any(std::span<const ConstTensorView> sources, TensorView y, Combine combine) {
+  switch (y.dtype) {
+    case DType::float32:
+      return combine_all<float>(sources, y, combine);
+    case DType::float64:
+      return combine_all<double>(sources, y, combine);
+    case DType::int32:
+      return combine_all<std::int32_t>(sources, y, combine);
+    case DType::int64:
+      return combine_all<std::int64_t>(sources, y, combine);
+    default:
+      fail(ErrorCode::DType, "reduce", "takes no {}", lockstep::to_string(y.dtype));
+  }
+}
+
+}  // namespace
+
+void reduce_in_order(runtime::Stream& stream, ReduceOp op, double factor,
+                     std::span<const ConstTensorView> sources, TensorView y) {
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::average:
+      return kernels::backend(DeviceType::cpu).ordered_sum(stream, sources, factor, y);
+    case ReduceOp::product:
+      return combine_any(sources, y, Product{});
+    case ReduceOp::min:
+      return combine_any(sources, y, Min{});
+    case ReduceOp::max:
+      return combine_any(sources, y, Max{});
+  }
+}
+
+}  // namespace lockstep::comm

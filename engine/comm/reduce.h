@@ -1,0 +1,19 @@
+// The arithmetic of a reduction: several ranks' values of the same elements become one.
+#pragma once
+
+#include <span>
+
+#include "engine/comm/communicator.h"
+
+namespace lockstep::comm {
+
+// y = sources[0] op sources[1] op ..., from the left, so that every caller gets the same bits. Each
+// source of a sum is multiplied by the factor before it is added; other ops take factor 1.
+// average is sum: the caller's factor makes the difference. min and max keep a NaN.
+// Memory:  y may be one of the sources.
+// Types:   float32, float64, int32, int64 (factor 1; sums and products wrap around).
+// REQUIRES: at least one source; all have y's dtype and number of elements.
+void reduce_in_order(runtime::Stream& stream, ReduceOp op, double factor,
+                     std::span<const ConstTensorView> sources, TensorView y);
+
+}  // namespace lockstep::comm

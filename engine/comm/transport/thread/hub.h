@@ -1,0 +1,133 @@
+// What the ranks of a thread group share: flags on cache lines of their own, mailboxes, and the
+// group's failure.
+//
+// Every flag has one writer. A waiting rank spins on the flag itself; before it sleeps it says so,
+// and whoever writes a flag rings the doorbell of those that said so. Both sides use sequentially
+// consistent operations, so that either the writer sees the sleeper or the sleeper sees the flag.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "engine/comm/transport/transport.h"
+#include "engine/runtime/wait.h"
+
+namespace lockstep::comm {
+
+inline constexpr std::size_t kCacheLine = 64;
+
+// A rank's call, published with its number (sequence + 1; 0: none yet) in one cache line. The words
+// are atomic so that an error message may read a call that is being replaced.
+class alignas(kCacheLine) Announcement {
+ public:
+  void publish(const CallHeader& call);
+  std::uint64_t number() const { return number_.load(std::memory_order_seq_cst); }
+  CallHeader call() const;
+
+ private:
+  std::atomic<std::uint64_t> number_{0};
+  std::atomic<std::uint64_t> num_elements_{0};
+  std::atomic<void*> memory_{nullptr};
+  std::atomic<std::uint64_t> kind_{0};  // root, plan, op, dtype, operation
+};
+
+template <typename T>
+struct alignas(kCacheLine) Flag {
+  std::atomic<T> value{0};
+};
+
+struct alignas(kCacheLine) MessageSlot {
+  std::atomic<Ticket> number{0};  // of the message in it, counted from 1
+  const std::byte* data = nullptr;
+  std::size_t num_bytes = 0;
+};
+
+// The messages from one rank to another.
+struct Channel {
+  std::array<MessageSlot, kMaxOpenMessages> slots;
+  Flag<Ticket> num_released;
+};
+
+// Copied messages from one rank to another (send and recv).
+struct Mailbox {
+  struct Letter {
+    CallHeader call;
+    std::vector<std::byte> data;
+  };
+  std::mutex mutex;
+  std::deque<Letter> letters;
+  std::atomic<std::uint64_t> num_posted{0};
+};
+
+// Memory that a rank posts from; kept here so that it outlives a rank that leaves early.
+struct Staging {
+  struct alignas(kCacheLine) Line {
+    std::byte bytes[kCacheLine];
+  };
+  std::vector<Line> memory;
+  std::vector<std::pair<int, Ticket>> posted;  // messages that are read from it
+};
+
+struct RankState {
+  // Two, used in turn: a rank may announce its next call while a slow one still reads this one.
+  std::array<Announcement, 2> announced;
+  Flag<std::uint64_t> finished_shared;  // number of the last call in which it was called
+  Flag<std::uint32_t> in_data;          // 1 between begin_data() and end_data()
+  Flag<std::uint32_t> has_left;
+  Flag<std::uint32_t> is_sleeping;
+  alignas(kCacheLine) runtime::WaitWord doorbell;
+  std::array<Staging, 2> staging;  // used in turn
+};
+
+class Hub {
+ public:
+  explicit Hub(int world_size);
+
+  int world_size() const { return world_size_; }
+  RankState& rank(int r) { return ranks_[static_cast<std::size_t>(r)]; }
+  const RankState& rank(int r) const { return ranks_[static_cast<std::size_t>(r)]; }
+  Channel& channel(int from, int to) { return channels_[index(from, to)]; }
+  Mailbox& mailbox(int from, int to) { return mailboxes_[index(from, to)]; }
+
+  // Wakes a rank if it sleeps; call it after a flag that it may wait for was written.
+  void ring(int r) {
+    if (rank(r).is_sleeping.value.load(std::memory_order_seq_cst) != 0) rank(r).doorbell.add(1);
+  }
+  void ring_all();
+
+  // Whether waiting ranks outnumber the cores, so that long spins only keep others from running.
+  bool is_oversubscribed() const { return is_oversubscribed_; }
+
+  void fail(const Error& error);
+  bool has_failed() const { return has_failed_.load(std::memory_order_seq_cst); }
+  void throw_if_failed() const {
+    if (has_failed()) throw_failure();
+  }
+
+  // See Transport::describe_missing.
+  std::string describe_missing(std::uint64_t sequence) const;
+
+ private:
+  std::size_t index(int from, int to) const {
+    return static_cast<std::size_t>(from) * static_cast<std::size_t>(world_size_) +
+           static_cast<std::size_t>(to);
+  }
+  [[noreturn]] void throw_failure() const;
+
+  int world_size_;
+  bool is_oversubscribed_;
+  std::vector<RankState> ranks_;
+  std::vector<Channel> channels_;
+  std::vector<Mailbox> mailboxes_;
+  std::atomic<bool> has_failed_{false};
+  mutable std::mutex failure_mutex_;
+  std::optional<Error> failure_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,207 @@
+#include "engine/comm/transport/thread/thread_transport.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+
+namespace lockstep::comm {
+namespace {
+
+// Spins of a rank that has a core of its own; of one that has not, since its peer may wait for the
+// core that it spins on.
+constexpr unsigned kSpins = runtime::kSpinRounds;
+constexpr unsigned kSpinsOversubscribed = 64;
+
+constexpr auto kOrder = std::memory_order_seq_cst;
+
+}  // namespace
+
+ThreadTransport::ThreadTransport(std::shared_ptr<Hub> hub, int rank)
+    : hub_(std::move(hub)),
+      rank_(rank),
+      num_spins_(hub_->is_oversubscribed() ? kSpinsOversubscribed : kSpins),
+      num_posted_(static_cast<std::size_t>(hub_->world_size())),
+      num_released_(num_posted_.size()),
+      num_letters_(num_posted_.size()) {}
+
+ThreadTransport::~ThreadTransport() {
+  mine().has_left.value.store(1, kOrder);
+  hub_->ring_all();
+}
+
+template <typename Done>
+void ThreadTransport::wait_for(int peer, const Done& done) {
+  for (unsigned round = 0; round < num_spins_; ++round) {
+    if (done()) return;
+    runtime::spin_pause(round);
+  }
+  sleep_until(peer, done);
+}
+
+template <typename Done>
+void ThreadTransport::sleep_until(int peer, const Done& done) {
+  const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds_);
+  while (true) {
+    mine().is_sleeping.value.store(1, kOrder);
+    const std::uint32_t seen = mine().doorbell.load();
+    const bool is_done = done();
+    if (!is_done && !hub_->has_failed() && hub_->rank(peer).has_left.value.load(kOrder) == 0) {
+      const bool in_time = mine().doorbell.wait_while_equal(seen, deadline);
+      mine().is_sleeping.value.store(0, kOrder);
+      if (!in_time && !done()) fail_and_throw(ErrorCode::Timeout, timeout_message(peer));
+      continue;
+    }
+    mine().is_sleeping.value.store(0, kOrder);
+    if (is_done || done()) return;
+    fail_and_throw(ErrorCode::Comm, fmt::format("rank {} left the group while rank {} waits for it "
+                                                "in {}",
+                                                peer, rank_, to_string(call_)));
+  }
+}
+
+std::string ThreadTransport::timeout_message(int peer) const {
+  const std::string start =
+      fmt::format("rank {} waited {} s in {}", rank_, timeout_seconds_, to_string(call_));
+  if (call_.operation == Operation::recv) {
+    return fmt::format("{} for a message that rank {} has not sent", start, peer);
+  }
+  const std::string missing = hub_->describe_missing(call_.sequence);
+  if (!missing.empty()) return start + ": " + missing;
+  return fmt::format("{} for rank {}, which has called it too but does not go on", start, peer);
+}
+
+void ThreadTransport::fail_and_throw(ErrorCode code, const std::string& message) {
+  hub_->fail(Error(code, name_of(call_.operation), message));
+  hub_->throw_if_failed();
+  std::abort();  // not reached: a group that failed throws
+}
+
+void ThreadTransport::announce(const CallHeader& call, double timeout_seconds) {
+  hub_->throw_if_failed();
+  call_ = call;
+  timeout_seconds_ = timeout_seconds;
+  mine().announced[call.sequence % 2].publish(call);
+  ring_others();
+}
+
+void ThreadTransport::ring_others() {
+  for (int peer = 0; peer < world_size(); ++peer) hub_->ring(peer);
+}
+
+CallHeader ThreadTransport::announced_by(int peer) {
+  const Announcement& theirs = hub_->rank(peer).announced[call_.sequence % 2];
+  wait_for(peer, [&] { return theirs.number() > call_.sequence; });
+  return theirs.call();
+}
+
+void ThreadTransport::begin_data() {
+  mine().in_data.value.store(1, kOrder);
+  if (!hub_->has_failed()) return;
+  mine().in_data.value.store(0, kOrder);
+  hub_->throw_if_failed();
+}
+
+void ThreadTransport::end_data() noexcept {
+  mine().in_data.value.store(0, std::memory_order_release);
+}
+
+void ThreadTransport::abandon_data(const Error& error) noexcept {
+  hub_->fail(error);
+  mine().in_data.value.store(0, kOrder);
+  // Peers that are inside see the failure at their next wait, or are done.
+  for (int peer = 0; peer < world_size(); ++peer) {
+    while (hub_->rank(peer).in_data.value.load(kOrder) != 0) sched_yield();
+  }
+}
+
+Ticket ThreadTransport::post(int to, Bytes data) {
+  const Ticket number = ++num_posted_[static_cast<std::size_t>(to)];
+  if (number > kMaxOpenMessages) wait_sent(to, number - kMaxOpenMessages);
+  MessageSlot& slot = hub_->channel(rank_, to).slots[(number - 1) % kMaxOpenMessages];
+  slot.data = data.data();
+  slot.num_bytes = data.size();
+  slot.number.store(number, kOrder);
+  hub_->ring(to);
+  return number;
+}
+
+void ThreadTransport::wait_sent(int to, Ticket ticket) {
+  const std::atomic<Ticket>& released = hub_->channel(rank_, to).num_released.value;
+  wait_for(to, [&] { return released.load(kOrder) >= ticket; });
+}
+
+const std::byte* ThreadTransport::take(int from, std::size_t num_bytes) {
+  const Ticket number = num_released_[static_cast<std::size_t>(from)] + 1;
+  const MessageSlot& slot = hub_->channel(from, rank_).slots[(number - 1) % kMaxOpenMessages];
+  wait_for(from, [&] { return slot.number.load(kOrder) == number; });
+  if (slot.num_bytes != num_bytes) {
+    fail_and_throw(ErrorCode::Comm, fmt::format("rank {} expected {} bytes from rank {}, found {}",
+                                                rank_, num_bytes, from, slot.num_bytes));
+  }
+  return slot.data;
+}
+
+void ThreadTransport::release(int from) {
+  const Ticket number = ++num_released_[static_cast<std::size_t>(from)];
+  hub_->channel(from, rank_).num_released.value.store(number, kOrder);
+  hub_->ring(from);
+}
+
+std::byte* ThreadTransport::staging(std::size_t num_bytes) {
+  staging_turn_ = 1 - staging_turn_;
+  Staging& staging = mine().staging[staging_turn_];
+  for (const auto& [to, ticket] : staging.posted) wait_sent(to, ticket);
+  staging.posted.clear();
+  const std::size_t num_lines = (num_bytes + kCacheLine - 1) / kCacheLine;
+  if (staging.memory.size() < num_lines) staging.memory.resize(num_lines);
+  return staging.memory.data()->bytes;
+}
+
+void ThreadTransport::posted_from_staging(int to, Ticket ticket) {
+  mine().staging[staging_turn_].posted.emplace_back(to, ticket);
+}
+
+void ThreadTransport::finish_shared() {
+  mine().finished_shared.value.store(call_.sequence + 1, kOrder);
+  ring_others();
+  for (int peer = 0; peer < world_size(); ++peer) {
+    const std::atomic<std::uint64_t>& theirs = hub_->rank(peer).finished_shared.value;
+    wait_for(peer, [&] { return theirs.load(kOrder) > call_.sequence; });
+  }
+}
+
+void ThreadTransport::send_message(int to, const CallHeader& call, Bytes data) {
+  hub_->throw_if_failed();
+  Mailbox& mailbox = hub_->mailbox(rank_, to);
+  {
+    const std::lock_guard lock(mailbox.mutex);
+    mailbox.letters.push_back({call, {data.begin(), data.end()}});
+  }
+  mailbox.num_posted.fetch_add(1, kOrder);
+  hub_->ring(to);
+}
+
+void ThreadTransport::receive_message(int from, const CallHeader& call, std::span<std::byte> data,
+                                      double timeout_seconds) {
+  hub_->throw_if_failed();
+  call_ = call;
+  timeout_seconds_ = timeout_seconds;
+  Mailbox& mailbox = hub_->mailbox(from, rank_);
+  std::uint64_t& num_letters = num_letters_[static_cast<std::size_t>(from)];
+  wait_for(from, [&] { return mailbox.num_posted.load(kOrder) > num_letters; });
+  ++num_letters;
+  Mailbox::Letter letter;
+  {
+    const std::lock_guard lock(mailbox.mutex);
+    letter = std::move(mailbox.letters.front());
+    mailbox.letters.pop_front();
+  }
+  if (letter.call.dtype != call.dtype || letter.data.size() != data.size()) {
+    fail_and_throw(ErrorCode::Comm, fmt::format("rank {} called {} while rank {} called {}", rank_,
+                                                to_string(call), from, to_string(letter.call)));
+  }
+  std::ranges::copy(letter.data, data.begin());
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,74 @@
+// The transport between threads of one process. Nothing is copied on the way: a message is a
+// pointer, and the receiver reads the sender's memory.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "engine/comm/transport/thread/hub.h"
+
+namespace lockstep::comm {
+
+class ThreadTransport final : public Transport {
+ public:
+  ThreadTransport(std::shared_ptr<Hub> hub, int rank);
+  // Leaves the group: whoever still needs this rank fails.
+  ~ThreadTransport() override;
+
+  int rank() const override { return rank_; }
+  int world_size() const override { return hub_->world_size(); }
+  std::string_view name() const override { return "thread"; }
+
+  void announce(const CallHeader& call, double timeout_seconds) override;
+  CallHeader announced_by(int peer) override;
+
+  void begin_data() override;
+  void end_data() noexcept override;
+  void abandon_data(const Error& error) noexcept override;
+
+  Ticket post(int to, Bytes data) override;
+  void wait_sent(int to, Ticket ticket) override;
+  const std::byte* take(int from, std::size_t num_bytes) override;
+  void release(int from) override;
+  std::byte* staging(std::size_t num_bytes) override;
+  void posted_from_staging(int to, Ticket ticket) override;
+
+  bool shares_memory() const override { return true; }
+  void finish_shared() override;
+
+  void send_message(int to, const CallHeader& call, Bytes data) override;
+  void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
+                       double timeout_seconds) override;
+
+  void fail(const Error& error) override { hub_->fail(error); }
+  void throw_if_failed() const override { hub_->throw_if_failed(); }
+  std::string describe_missing(std::uint64_t sequence) const override {
+    return hub_->describe_missing(sequence);
+  }
+
+ private:
+  // Returns when done() is true. Fails the group when the peer has left, or at the time limit.
+  template <typename Done>
+  void wait_for(int peer, const Done& done);
+  // Sleeps until done() is true or the group has failed.
+  template <typename Done>
+  void sleep_until(int peer, const Done& done);
+  std::string timeout_message(int peer) const;
+  void ring_others();
+  [[noreturn]] void fail_and_throw(ErrorCode code, const std::string& message);
+
+  RankState& mine() { return hub_->rank(rank_); }
+
+  std::shared_ptr<Hub> hub_;
+  int rank_;
+  unsigned num_spins_;
+  CallHeader call_;  // the current one
+  double timeout_seconds_ = 0;
+  std::vector<Ticket> num_posted_;          // to each rank
+  std::vector<Ticket> num_released_;        // of each rank's messages
+  std::vector<std::uint64_t> num_letters_;  // received from each rank
+  std::size_t staging_turn_ = 0;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,102 @@
+// Transport: one rank's links to all others, the half of a communicator that moves bytes. The other
+// half is a plan, which says what to move.
+//
+// A collective uses it in this order:
+//   announce(call)                  tell everybody what this rank was called with
+//   announced_by(peer) for all      compare; on a difference, fail()
+//   begin_data()                    from here on peers may read what this rank posts
+//   post / take / release / wait_sent, step by step
+//   end_data()                      (or abandon_data(), when an error left the collective)
+// A transport may hand out its peer's memory itself (threads), a copy in shared memory, or what a
+// socket brought: take() returns a pointer that is valid until release().
+//
+// Messages from one rank to another arrive in the order in which they were posted. All waits end
+// with Error{Timeout} after the time limit of the collective, and with the group's failure as soon
+// as there is one. A failure is for ever.
+// Threads: one thread at a time, but for fail() and missing_ranks().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/comm/collective_call.h"
+#include "engine/core/error.h"
+
+namespace lockstep::comm {
+
+// Most messages that may be posted to one rank and not yet released by it.
+inline constexpr std::size_t kMaxOpenMessages = 8;
+
+// Numbers the messages to one rank.
+using Ticket = std::uint64_t;
+
+using Bytes = std::span<const std::byte>;
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+  virtual std::string_view name() const = 0;  // "thread"
+
+  // --- agreeing on a call ---
+  // Tells all ranks, without waiting for them. Throws the group's failure if there is one.
+  virtual void announce(const CallHeader& call, double timeout_seconds) = 0;
+  // Waits for the peer's call with the sequence number of the last announce(), and returns it.
+  virtual CallHeader announced_by(int peer) = 0;
+
+  // --- moving data ---
+  virtual void begin_data() = 0;
+  virtual void end_data() noexcept = 0;
+  // After an error inside the data phase: fails the group if nobody has, and returns when no peer
+  // uses this rank's memory any more.
+  virtual void abandon_data(const Error& error) noexcept = 0;
+
+  // Offers data to a rank. It must stay as it is until wait_sent(to, ticket) has returned. Waits
+  // only while kMaxOpenMessages are on their way to this rank.
+  virtual Ticket post(int to, Bytes data) = 0;
+  virtual void wait_sent(int to, Ticket ticket) = 0;
+  // Waits for the next message from a rank. Several messages from different ranks, and one from
+  // each, may be held at a time.
+  // Throws Error{Comm} when it has another size.
+  virtual const std::byte* take(int from, std::size_t num_bytes) = 0;
+  virtual void release(int from) = 0;
+
+  // Memory of this transport that lives as long as the group, to post from. Its contents survive
+  // until the second next call, which waits for the messages that were posted from it.
+  virtual std::byte* staging(std::size_t num_bytes) = 0;
+  // Says that a message was posted from the staging memory last returned.
+  virtual void posted_from_staging(int to, Ticket ticket) = 0;
+
+  // --- one address space ---
+  // Whether CallHeader::memory of a peer may be read and written here, between begin_data() and
+  // finish_shared().
+  virtual bool shares_memory() const = 0;
+  // Waits until all ranks have called it in this collective: then nobody uses another one's memory.
+  virtual void finish_shared() = 0;
+
+  // --- point to point, beside the collectives ---
+  // Copies the data; does not wait for the receiver.
+  virtual void send_message(int to, const CallHeader& call, Bytes data) = 0;
+  // Waits for the next message of a rank. Throws Error{Comm}, and fails the group, when it differs
+  // from the call in size or dtype.
+  virtual void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
+                               double timeout_seconds) = 0;
+
+  // --- failing ---
+  // Breaks the group: every pending and later call of every rank throws this error. The first one
+  // stays.
+  virtual void fail(const Error& error) = 0;
+  // Throws the group's failure, if there is one.
+  virtual void throw_if_failed() const = 0;
+  // Ranks that have not announced a call with this sequence number, and what each rank called
+  // last, in words: "rank 2 is missing (its last call: barrier #6)". Empty if nobody is missing.
+  virtual std::string describe_missing(std::uint64_t sequence) const = 0;
+};
+
+}  // namespace lockstep::comm
