@@ -1,19 +1,28 @@
-// Uses the installed library as any other project would: headers under engine/, one umbrella
-// target.
+// Trains one Linear layer with the installed library, as any other project would.
 #include <iostream>
 
-#include "engine/core/device.h"
-#include "engine/core/error.h"
 #include "engine/core/rng.h"
+#include "engine/nn/linear.h"
+#include "engine/nn/loss.h"
+#include "engine/optim/sgd.h"
 
 int main() {
-  const auto devices = lockstep::devices_of(lockstep::DeviceType::cpu, {0, 3});
-  const auto order = lockstep::random_permutation(10, 7);
-  std::cout << lockstep::to_string(devices.back()) << ' ' << order.size() << '\n';
-  try {
-    lockstep::parse_device("tpu:0");
-  } catch (const lockstep::Error&) {
-    return 0;
+  lockstep::Rng rng(7);
+  const auto inputs =
+      lockstep::Variable(lockstep::Tensor::uniform(lockstep::Shape{32, 4}, -1, 1, rng));
+  const auto targets = lockstep::Tensor::full(lockstep::Shape{32, 1}, 2.5);
+
+  lockstep::nn::Linear model(4, 1, rng);
+  lockstep::optim::Sgd optimizer(model.parameters(), {.learning_rate = 0.1});
+  const lockstep::nn::MSELoss criterion;
+
+  const double first_loss = criterion(model(inputs), targets).value().item();
+  for (int step = 0; step < 100; ++step) {
+    optimizer.zero_grad();
+    criterion(model(inputs), targets).backward();
+    optimizer.step();
   }
-  return 1;
+  const double last_loss = criterion(model(inputs), targets).value().item();
+  std::cout << model.to_string() << ": loss " << first_loss << " -> " << last_loss << '\n';
+  return last_loss < 0.01 * first_loss ? 0 : 1;
 }
