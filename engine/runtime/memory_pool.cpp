@@ -39,7 +39,7 @@ MemoryPool::Block MemoryPool::allocate(std::size_t num_bytes) {
       release_cached_locked();
       data = system_allocate(size);
     }
-    ++statistics_.num_system_allocations;
+    if (data) ++statistics_.num_system_allocations;
   }
   if (!data) {
     fail(ErrorCode::Device, "allocate",

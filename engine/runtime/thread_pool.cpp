@@ -1,5 +1,7 @@
 #include "engine/runtime/thread_pool.h"
 
+#include <utility>
+
 #include "engine/core/error.h"
 
 namespace lockstep::runtime {
@@ -21,15 +23,13 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::run(std::size_t num_tasks, TaskFunction function, void* context) {
-  std::unique_lock owner(owner_, std::try_to_lock);
-  if (!owner.owns_lock()) {
+  if (busy_.exchange(true, std::memory_order_acquire)) {
     for (std::size_t i = 0; i < num_tasks; ++i) function(context, i);
     return;
   }
   function_ = function;
   context_ = context;
   num_tasks_ = num_tasks;
-  error_ = nullptr;
   next_task_.store(0, std::memory_order_relaxed);
   gate_.store(kOpen);
   generation_.add(1);
@@ -40,7 +40,9 @@ void ThreadPool::run(std::size_t num_tasks, TaskFunction function, void* context
     gate_.wait_while_equal(inside);
     inside = gate_.load();
   }
-  if (error_) std::rethrow_exception(error_);
+  const std::exception_ptr error = std::exchange(error_, nullptr);
+  busy_.store(false, std::memory_order_release);
+  if (error) std::rethrow_exception(error);
 }
 
 void ThreadPool::work() {

@@ -63,7 +63,7 @@ class ThreadPool {
   alignas(64) WaitWord gate_{0};
   alignas(64) WaitWord generation_{0};  // changes with every job and at shutdown
   std::atomic<bool> stopping_{false};
-  std::mutex owner_;
+  std::atomic<bool> busy_{false};  // a thread is inside run(), or in a task of it
   std::vector<std::thread> workers_;
 };
 

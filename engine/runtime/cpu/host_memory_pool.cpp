@@ -1,4 +1,5 @@
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <string>
@@ -10,6 +11,14 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
+// Bytes of the machine's memory. Linux promises more than it has and kills the process that then
+// uses it; a request that can never be met is refused at once instead.
+std::size_t physical_memory() {
+  static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
+                            static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
 class HostMemoryPool final : public MemoryPool {
  public:
   explicit HostMemoryPool(std::string description) : description_(std::move(description)) {}
@@ -17,6 +26,7 @@ class HostMemoryPool final : public MemoryPool {
 
  protected:
   void* system_allocate(std::size_t num_bytes) override {
+    if (num_bytes > physical_memory()) return nullptr;
     if (num_bytes < kHugePage) return std::aligned_alloc(64, num_bytes);
     const std::size_t rounded = (num_bytes + kHugePage - 1) / kHugePage * kHugePage;
     void* data = std::aligned_alloc(kHugePage, rounded);

@@ -1,0 +1,79 @@
+#include "engine/runtime/logical_device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "engine/core/error.h"
+
+namespace lockstep::runtime {
+namespace {
+
+TEST(LogicalDevices, SixtyFourCpuDevicesExistEachWithItsOwnParts) {
+  ASSERT_EQ(num_devices(DeviceType::cpu), 64);
+  std::set<void*> parts;
+  for (int i = 0; i < 64; ++i) {
+    LogicalDevice& device = logical_device({DeviceType::cpu, i});
+    EXPECT_EQ(device.device(), (Device{DeviceType::cpu, i}));
+    EXPECT_EQ(&device, &logical_device({DeviceType::cpu, i}));
+    for (void* part :
+         {static_cast<void*>(&device.memory()), static_cast<void*>(&device.threads()),
+          static_cast<void*>(&device.compute_stream()), static_cast<void*>(&device.comm_stream()),
+          static_cast<void*>(&device.worker())}) {
+      EXPECT_TRUE(parts.insert(part).second);
+    }
+  }
+}
+
+TEST(LogicalDevices, MemoryIsCountedPerDevice) {
+  auto& first = logical_device({DeviceType::cpu, 30}).memory();
+  auto& second = logical_device({DeviceType::cpu, 31}).memory();
+  const auto block = first.allocate(4096);
+  EXPECT_EQ(first.statistics().current_bytes, 4096u);
+  EXPECT_EQ(second.statistics().current_bytes, 0u);
+  first.release(block);
+}
+
+TEST(LogicalDevices, ANameBeyondTheLastSaysWhichExist) {
+  for (const int index : {64, 1000, -1}) {
+    try {
+      logical_device({DeviceType::cpu, index});
+      ADD_FAILURE() << index;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::Device);
+      EXPECT_THAT(error.what(), testing::HasSubstr("cpu:63"));
+    }
+  }
+}
+
+TEST(LogicalDevices, CudaIsAnErrorInABuildWithoutIt) {
+  if (num_devices(DeviceType::cuda) > 0) GTEST_SKIP() << "this build has CUDA";
+  EXPECT_THROW(logical_device({DeviceType::cuda, 0}), Error);
+}
+
+TEST(LogicalDevices, ThreadsPerDeviceReachesOldAndNewDevices) {
+  LogicalDevice& old = logical_device({DeviceType::cpu, 0});
+  const std::size_t before = threads_per_device();
+  set_threads_per_device(3);
+  EXPECT_EQ(threads_per_device(), 3u);
+  EXPECT_EQ(old.threads().num_threads(), 3u);
+  EXPECT_EQ(logical_device({DeviceType::cpu, 32}).threads().num_threads(), 3u);
+  set_threads_per_device(before);
+  EXPECT_EQ(old.threads().num_threads(), before);
+  EXPECT_THROW(set_threads_per_device(0), Error);
+  EXPECT_GE(num_cores(), 1u);
+}
+
+TEST(LogicalDevices, ManyThreadsMayNameTheSameDeviceFirst) {
+  std::vector<std::thread> threads;
+  std::array<LogicalDevice*, 8> found{};
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    threads.emplace_back([&, i] { found[i] = &logical_device({DeviceType::cpu, 33}); });
+  }
+  for (auto& thread : threads) thread.join();
+  for (const LogicalDevice* device : found) EXPECT_EQ(device, found[0]);
+}
+
+}  // namespace
+}  // namespace lockstep::runtime

@@ -1,0 +1,105 @@
+#include "engine/runtime/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <numeric>
+#include <set>
+#include <stdexcept>
+
+#include "engine/core/error.h"
+
+namespace lockstep::runtime {
+namespace {
+
+class ThreadPoolOf : public testing::TestWithParam<std::size_t> {};
+INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolOf, testing::Values(1, 2, 4, 9));
+
+TEST_P(ThreadPoolOf, EveryTaskRunsExactlyOnce) {
+  ThreadPool pool(GetParam());
+  EXPECT_EQ(pool.num_threads(), GetParam());
+  for (const std::size_t num_tasks : {0u, 1u, 2u, 3u, 1000u}) {
+    std::vector<int> runs(num_tasks, 0);
+    pool.parallel_for(num_tasks, [&](std::size_t i) { ++runs[i]; });
+    EXPECT_EQ(runs, std::vector<int>(num_tasks, 1));
+  }
+}
+
+TEST_P(ThreadPoolOf, WhatTasksWroteIsVisibleAfterwardsInThousandsOfJobs) {
+  ThreadPool pool(GetParam());
+  std::vector<std::size_t> values(7, 0);
+  for (std::size_t job = 1; job <= 5000; ++job) {
+    pool.parallel_for(values.size(), [&](std::size_t i) { values[i] += i; });
+    ASSERT_EQ(std::accumulate(values.begin(), values.end(), std::size_t{0}), 21 * job);
+  }
+}
+
+TEST_P(ThreadPoolOf, AnExceptionOfATaskReachesTheCallerAndTheOtherTasksStillRun) {
+  ThreadPool pool(GetParam());
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    std::atomic<int> runs{0};
+    const auto job = [&] {
+      pool.parallel_for(20, [&](std::size_t i) {
+        ++runs;
+        if (i == 13) throw std::runtime_error("task 13");
+      });
+    };
+    EXPECT_THROW(job(), std::runtime_error);
+    EXPECT_GE(runs.load(), 14);
+  }
+  int after = 0;
+  pool.parallel_for(1, [&](std::size_t) { ++after; });
+  EXPECT_EQ(after, 1);
+}
+
+TEST_P(ThreadPoolOf, AJobInsideATaskRunsOnItsThread) {
+  ThreadPool pool(GetParam());
+  std::vector<int> runs(6 * 5, 0);
+  pool.parallel_for(6, [&](std::size_t outer) {
+    const auto self = std::this_thread::get_id();
+    pool.parallel_for(5, [&](std::size_t inner) {
+      ++runs[outer * 5 + inner];
+      EXPECT_EQ(std::this_thread::get_id(), self);
+    });
+  });
+  EXPECT_EQ(runs, std::vector<int>(30, 1));
+}
+
+TEST_P(ThreadPoolOf, SeveralCallersMayUseItAtTheSameTime) {
+  ThreadPool pool(GetParam());
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 3; ++caller) {
+    callers.emplace_back([&] {
+      std::vector<std::size_t> runs(11, 0);
+      for (std::size_t job = 0; job < 500; ++job) {
+        pool.parallel_for(runs.size(), [&](std::size_t i) { ++runs[i]; });
+      }
+      EXPECT_EQ(runs, std::vector<std::size_t>(11, 500));
+    });
+  }
+  for (auto& caller : callers) caller.join();
+}
+
+TEST(ThreadPool, UsesItsThreadsAtTheSameTime) {
+  ThreadPool pool(3);
+  std::atomic<int> present{0};
+  std::array<std::thread::id, 3> ids;
+  // Each task waits until all three run: with fewer threads this would never end.
+  pool.parallel_for(3, [&](std::size_t i) {
+    ids[i] = std::this_thread::get_id();
+    ++present;
+    while (present.load() < 3) std::this_thread::yield();
+  });
+  EXPECT_EQ(std::set(ids.begin(), ids.end()).size(), 3u);
+}
+
+TEST(ThreadPool, CanBeMadeAndDestroyedAtOnce) {
+  for (int i = 0; i < 100; ++i) ThreadPool pool(3);
+}
+
+TEST(ThreadPool, NoThreadsIsAnError) {
+  EXPECT_THROW(ThreadPool(0), Error);
+}
+
+}  // namespace
+}  // namespace lockstep::runtime

@@ -1,0 +1,91 @@
+#include "engine/runtime/wait.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <thread>
+#include <vector>
+
+namespace lockstep::runtime {
+namespace {
+
+TEST(WaitWord, AWaitForAnotherValueReturnsAtOnce) {
+  WaitWord word(3);
+  EXPECT_TRUE(word.wait_while_equal(2));
+  EXPECT_EQ(word.load(), 3u);
+}
+
+TEST(WaitWord, AWaitEndsAtItsDeadlineAndSaysSo) {
+  WaitWord word(3);
+  const auto deadline = deadline_after(0.01);
+  EXPECT_FALSE(word.wait_while_equal(3, deadline));
+  EXPECT_GE(Clock::now(), *deadline);
+}
+
+TEST(WaitWord, ADeadlineInThePastStillSeesAChange) {
+  WaitWord word(3);
+  EXPECT_FALSE(word.wait_while_equal(3, deadline_after(-1)));
+  EXPECT_TRUE(word.wait_while_equal(4, deadline_after(-1)));
+}
+
+TEST(WaitWord, NoDeadlineMeansForEver) {
+  EXPECT_FALSE(deadline_after(std::numeric_limits<double>::infinity()).has_value());
+  EXPECT_TRUE(deadline_after(1).has_value());
+}
+
+TEST(WaitWord, EverySleeperWakesWhenTheWordChanges) {
+  WaitWord word(0), sleeping(0);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      sleeping.add(1);
+      EXPECT_TRUE(word.wait_while_equal(0));
+    });
+  }
+  for (auto seen = sleeping.load(); seen != 4; seen = sleeping.load()) {
+    sleeping.wait_while_equal(seen);
+  }
+  // Long past the bounded spin, so that the waiters sleep in the kernel.
+  EXPECT_FALSE(WaitWord(0).wait_while_equal(0, deadline_after(0.05)));
+  word.store(1);
+  for (auto& thread : threads) thread.join();
+}
+
+TEST(WaitWord, AddIfAtLeastRefusesBelowItsMinimum) {
+  WaitWord word(5);
+  EXPECT_FALSE(word.add_if_at_least(6, 1));
+  EXPECT_EQ(word.load(), 5u);
+  EXPECT_TRUE(word.add_if_at_least(5, 1));
+  EXPECT_EQ(word.load(), 6u);
+  EXPECT_EQ(word.add(static_cast<std::uint32_t>(-6)), 0u);
+}
+
+// Two threads hand a turn to each other; a lost wake-up would take a second each time.
+TEST(WaitWord, ThousandsOfHandOversLoseNoWakeUp) {
+  WaitWord turn(0);
+  constexpr std::uint32_t kTurns = 20'000;
+  int shared = 0;  // unprotected but for the turns
+  std::thread other([&] {
+    for (std::uint32_t i = 1; i < kTurns; i += 2) {
+      while (turn.load() != i) turn.wait_while_equal(i - 1);
+      ++shared;
+      turn.store(i + 1);
+    }
+  });
+  for (std::uint32_t i = 0; i < kTurns; i += 2) {
+    while (turn.load() != i) turn.wait_while_equal(i - 1);
+    ++shared;
+    turn.store(i + 1);
+  }
+  other.join();
+  EXPECT_EQ(shared, static_cast<int>(kTurns));
+}
+
+TEST(SpinUntil, GivesUpOnAConditionThatNeverHolds) {
+  EXPECT_FALSE(spin_until([] { return false; }));
+  int calls = 0;
+  EXPECT_TRUE(spin_until([&] { return ++calls == 10; }));
+}
+
+}  // namespace
+}  // namespace lockstep::runtime
