@@ -33,7 +33,7 @@ struct Batch {
 using EpochSampler = std::function<std::vector<BatchShard>(std::uint64_t epoch)>;
 
 struct DataLoaderOptions {
-  Device device;
+  Device device = {};
   DType dtype = DType::float32;     // of x: float32 or float64
   std::size_t num_prefetched = 32;  // batches that wait, at most; they hold no pixels
 };
