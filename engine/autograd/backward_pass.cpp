@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <exception>
+#include <memory_resource>
 #include <mutex>
 #include <unordered_map>
 
@@ -49,17 +50,25 @@ struct BackwardPass::State {
   Graph graph = Graph::release;
   ThreadContext context;
 
-  std::mutex mutex;  // guards all below
+  std::mutex mutex;  // guards all below; taken by guard()
   std::deque<DeviceQueue> queues;
-  std::unordered_map<const Node*, Arrivals> arrivals;
-  std::unordered_map<const void*, LeafArrivals> leaf_arrivals;  // by Variable::identity()
-  std::size_t outstanding = 0;                                  // nodes and leaf tasks not yet done
-  std::size_t running = 0;                                      // tasks that a thread is working on
+  std::pmr::monotonic_buffer_resource memory;  // of the two maps
+  std::pmr::unordered_map<const Node*, Arrivals> arrivals{&memory};
+  std::pmr::unordered_map<const void*, LeafArrivals> leaf_arrivals{&memory};  // by identity()
+  std::size_t outstanding = 0;  // nodes and leaf tasks not yet done
+  std::size_t running = 0;      // tasks that a thread is working on
   std::exception_ptr error;
   std::vector<std::function<void()>> at_end;
   runtime::WaitWord changed;  // counts pushes, ends and errors
 
   bool finished() const { return outstanding == 0 || error; }
+
+  // Several threads work on a pass over several devices; known once the graph is discovered.
+  bool has_several_devices() const { return queues.size() > 1; }
+  // Locks the mutex if anybody else could want it.
+  std::unique_lock<std::mutex> guard() {
+    return has_several_devices() ? std::unique_lock(mutex) : std::unique_lock<std::mutex>();
+  }
 
   DeviceQueue& queue(Device device) {
     for (DeviceQueue& queue : queues) {
@@ -69,6 +78,7 @@ struct BackwardPass::State {
     return queues.back();
   }
 
+  Device begin(const Variable& root, Tensor grad);
   void discover(const std::shared_ptr<Node>& root);
   void push(Device device, Task task);
   bool run_one(DeviceQueue& queue);
@@ -109,7 +119,7 @@ void BackwardPass::State::discover(const std::shared_ptr<Node>& root) {
   }
 }
 
-// REQUIRES: mutex held.
+// REQUIRES: guard() held.
 void BackwardPass::State::push(Device device, Task task) {
   DeviceQueue& target = queue(device);
   target.ready.push_back(std::move(task));
@@ -120,7 +130,7 @@ void BackwardPass::State::push(Device device, Task task) {
 bool BackwardPass::State::run_one(DeviceQueue& queue) {
   Task task;
   {
-    std::lock_guard lock(mutex);
+    const auto lock = guard();
     if (finished() || queue.busy || queue.ready.empty()) return false;
     std::pop_heap(queue.ready.begin(), queue.ready.end());
     task = std::move(queue.ready.back());
@@ -135,12 +145,12 @@ bool BackwardPass::State::run_one(DeviceQueue& queue) {
     failure = std::current_exception();
   }
   task = {};
-  std::lock_guard lock(mutex);
+  const auto lock = guard();
   queue.busy = false;
   --running;
   --outstanding;
   if (failure && !error) error = failure;
-  if (queues.size() > 1) changed.add(1);
+  if (has_several_devices()) changed.add(1);
   return true;
 }
 
@@ -152,10 +162,12 @@ void BackwardPass::State::execute(Task& task) {
   Node& node = *task.node;
   const bool any = std::any_of(task.grads.begin(), task.grads.end(),
                                [](const Tensor& grad) { return grad.defined(); });
-  Gradients grads(node.num_inputs());
+  Gradients grads;
   if (any) {
     trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, node.name());
     grads = node.backward(task.grads);
+  } else {
+    grads.resize(node.num_inputs());
   }
   task.grads.clear();
   if (graph == Graph::release) {
@@ -174,13 +186,13 @@ void BackwardPass::State::deliver(const Edge& edge, Tensor grad, Device here) {
       deliver_to_leaf(edge.leaf, std::move(grad));
       return;
     }
-    std::lock_guard lock(mutex);
+    const auto lock = guard();
     ++outstanding;
     push(edge.device, {nullptr, {std::move(grad)}, edge.leaf});
     changed.add(1);
     return;
   }
-  std::lock_guard lock(mutex);
+  const auto lock = guard();
   Arrivals& arrived = arrivals[edge.node.get()];
   arrived.grads.resize(edge.node->num_outputs());
   Tensor& sum = arrived.grads[edge.output_index];
@@ -201,7 +213,7 @@ void BackwardPass::State::deliver_to_leaf(const Variable& leaf, Tensor grad) {
   if (is_defined) add_leaf_gradient(leaf, std::move(grad));
   bool is_last = false;
   {
-    std::lock_guard lock(mutex);
+    const auto lock = guard();
     LeafArrivals& arrived = leaf_arrivals[leaf.identity()];
     arrived.any |= is_defined;
     is_last = --arrived.missing == 0 && arrived.any;
@@ -214,16 +226,17 @@ void BackwardPass::State::work(Device device) {
   ThreadContextScope scope(context);
   BackwardPass::State* outer = std::exchange(running_pass, this);
   DeviceQueue& own = [&]() -> DeviceQueue& {
-    std::lock_guard lock(mutex);
+    const auto lock = guard();
     return queue(device);
   }();
   while (true) {
     const std::uint32_t seen = changed.load();
     if (run_one(own)) continue;
     {
-      std::lock_guard lock(mutex);
+      const auto lock = guard();
       if (finished()) break;
     }
+    trace::ScopedSpan span(trace::Lane::host, trace::Category::wait, "wait for other devices");
     if (runtime::spin_until([&] { return changed.load() != seen; })) continue;
     if (help_another_device()) continue;
     changed.wait_while_equal(seen);
@@ -236,7 +249,7 @@ void BackwardPass::State::work(Device device) {
 bool BackwardPass::State::help_another_device() {
   DeviceQueue* found = nullptr;
   {
-    std::lock_guard lock(mutex);
+    const auto lock = guard();
     for (DeviceQueue& queue : queues) {
       if (!queue.busy && !queue.ready.empty()) found = &queue;
     }
@@ -249,9 +262,11 @@ BackwardPass::BackwardPass(const Variable& root, Tensor grad, Graph graph)
   require(root.requires_grad(), ErrorCode::State, "backward",
           "this variable does not depend on anything that requires a gradient");
   if (!grad_.defined()) {
-    require(root.value().num_elements() == 1, ErrorCode::Shape, "backward",
-            "a gradient is needed for shape {}; only a single element has the default 1",
-            to_string(root.shape()));
+    if (root.value().num_elements() != 1) {
+      fail(ErrorCode::Shape, "backward",
+           "a gradient is needed for shape {}; only a single element has the default 1",
+           to_string(root.shape()));
+    }
     grad_ = Tensor::full(root.shape(), 1.0, root.dtype(), root.device());
   }
   require_same_shape("backward", root.value(), grad_);
@@ -262,25 +277,29 @@ BackwardPass::BackwardPass(const Variable& root, Tensor grad, Graph graph)
   state_->context.grad_enabled = false;
 }
 
+// Prepares the first task and returns its device.
+Device BackwardPass::State::begin(const Variable& root, Tensor grad) {
+  if (root.is_leaf()) {
+    outstanding = 1;
+    leaf_arrivals[root.identity()].missing = 1;
+    push(root.device(), {nullptr, {std::move(grad)}, root});
+    return root.device();
+  }
+  const std::shared_ptr<Node>& node = root.node();
+  discover(node);
+  Gradients grads(node->num_outputs());
+  grads[root.output_index()] = std::move(grad);
+  push(node->device(), {node, std::move(grads), {}});
+  return node->device();
+}
+
 void BackwardPass::run() {
-  if (root_.is_leaf()) {
-    add_leaf_gradient(root_, grad_.clone());
-    call_leaf_hooks(root_);
-    return;
-  }
   State& state = *state_;
-  const std::shared_ptr<Node>& root = root_.node();
-  state.discover(root);
-  Gradients grads(root->num_outputs());
-  grads[root_.output_index()] = grad_;
-  const Device home = root->device();
-  {
-    std::lock_guard lock(state.mutex);
-    state.push(home, {root, std::move(grads), {}});
-  }
+  const Device home = state.begin(root_, grad_);
   for (const DeviceQueue& queue : state.queues) {
     if (queue.device == home) continue;
     runtime::logical_device(queue.device).worker().post([shared = state_, device = queue.device] {
+      trace::TrackScope track(device.index);
       shared->work(device);
     });
   }
@@ -288,7 +307,7 @@ void BackwardPass::run() {
   while (true) {  // after an error other devices may still be inside a task
     const std::uint32_t seen = state.changed.load();
     {
-      std::lock_guard lock(state.mutex);
+      const auto lock = state.guard();
       if (state.running == 0) break;
     }
     state.changed.wait_while_equal(seen);
@@ -299,7 +318,7 @@ void BackwardPass::run() {
 
 void on_backward_end(std::function<void()> finish) {
   require(running_pass, ErrorCode::State, "on_backward_end", "no backward pass is running here");
-  std::lock_guard lock(running_pass->mutex);
+  const auto lock = running_pass->guard();
   running_pass->at_end.push_back(std::move(finish));
 }
 

@@ -10,12 +10,14 @@ void Node::connect(std::span<const Variable> inputs, std::size_t num_outputs, De
   static std::atomic<std::uint64_t> next_sequence{1};
   edges_.reserve(inputs.size());
   for (const Variable& input : inputs) {
-    Edge edge;
-    if (input.requires_grad()) {
-      edge = {input.node(),  input.output_index(), input.is_leaf() ? input : Variable(),
-              input.shape(), input.dtype(),        input.device()};
-    }
-    edges_.push_back(std::move(edge));
+    Edge& edge = edges_.emplace_back();
+    if (!input.requires_grad()) continue;
+    edge.node = input.node();
+    edge.output_index = input.output_index();
+    if (input.is_leaf()) edge.leaf = input;
+    edge.shape = input.shape();
+    edge.dtype = input.dtype();
+    edge.device = input.device();
   }
   num_outputs_ = num_outputs;
   device_ = device;

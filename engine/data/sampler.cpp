@@ -5,6 +5,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/rng.h"
+#include "engine/plan/micro_shards.h"
 #include "engine/plan/scatter.h"
 
 namespace lockstep::data {
@@ -22,6 +23,25 @@ void check_options(const SamplerOptions& options) {
   check_rank(options.rank, options.world_size);
   require(options.batch_size >= 1, ErrorCode::Usage, kOperation,
           "expected a batch of at least 1 row, found 0");
+}
+
+// Cuts the epoch's rows into global batches; part_of(rows in a batch) says which of them are this
+// rank's (an empty part behind the last row: none).
+template <typename PartOf>
+std::vector<BatchShard> cut_batches(const SamplerOptions& options, std::uint64_t epoch,
+                                    const PartOf& part_of) {
+  check_options(options);
+  const auto order = epoch_order(options.num_samples, options.seed, epoch, options.shuffle);
+  std::vector<BatchShard> shards;
+  for (std::size_t begin = 0; begin < order.size(); begin += options.batch_size) {
+    BatchShard& shard = shards.emplace_back();
+    shard.num_global_rows = std::min(options.batch_size, order.size() - begin);
+    const plan::ScatterPart part = part_of(shard.num_global_rows);
+    shard.global_offset = part.offset;
+    const auto first = order.begin() + static_cast<std::ptrdiff_t>(begin + part.offset);
+    shard.rows.assign(first, first + static_cast<std::ptrdiff_t>(part.size));
+  }
+  return shards;
 }
 
 }  // namespace
@@ -52,21 +72,17 @@ std::vector<std::size_t> distributed_sampler(std::size_t num_samples, std::size_
 }
 
 std::vector<BatchShard> exact_batches(const SamplerOptions& options, std::uint64_t epoch) {
-  check_options(options);
-  const auto order = epoch_order(options.num_samples, options.seed, epoch, options.shuffle);
-  std::vector<BatchShard> shards;
-  for (std::size_t begin = 0; begin < order.size(); begin += options.batch_size) {
-    BatchShard& shard = shards.emplace_back();
-    shard.num_global_rows = std::min(options.batch_size, order.size() - begin);
-    shard.global_offset = shard.num_global_rows;  // an idle rank stands behind the last row
-    const plan::ScatterPlan plan = plan::scatter_plan(shard.num_global_rows, options.world_size);
-    if (options.rank >= plan.parts.size()) continue;
-    const plan::ScatterPart& part = plan.parts[options.rank];
-    shard.global_offset = part.offset;
-    const auto first = order.begin() + static_cast<std::ptrdiff_t>(begin + part.offset);
-    shard.rows.assign(first, first + static_cast<std::ptrdiff_t>(part.size));
-  }
-  return shards;
+  return cut_batches(options, epoch, [&options](std::size_t num_rows) {
+    const plan::ScatterPlan plan = plan::scatter_plan(num_rows, options.world_size);
+    return options.rank < plan.parts.size() ? plan.parts[options.rank]
+                                            : plan::ScatterPart{options.rank, num_rows, 0};
+  });
+}
+
+std::vector<BatchShard> micro_shard_batches(const SamplerOptions& options, std::uint64_t epoch) {
+  return cut_batches(options, epoch, [&options](std::size_t num_rows) {
+    return plan::micro_shard_plan(num_rows, options.world_size).rows_of_device(options.rank);
+  });
 }
 
 std::vector<BatchShard> torch_batches(const SamplerOptions& options, std::uint64_t epoch) {

@@ -55,6 +55,10 @@ struct SamplerOptions {
 // Throws Error{Usage} for a batch size or world size of 0 and a rank outside the world.
 std::vector<BatchShard> exact_batches(const SamplerOptions& options, std::uint64_t epoch);
 
+// The same for --bitwise: a rank's shard is its micro-shards (plan/micro_shards.h), which are cut
+// by 8 whatever the world size. Throws Error{Usage} besides unless world_size is 1, 2, 4 or 8.
+std::vector<BatchShard> micro_shard_batches(const SamplerOptions& options, std::uint64_t epoch);
+
 // The same for --sampler torch: distributed_sampler's rows (without dropping) in batches of
 // batch_size / world_size rows, the last one smaller. global_offset counts the ranks' batches as if
 // they lay one behind the other.

@@ -58,21 +58,30 @@ class BatchNormNode final : public Node {
 Variable batch_norm(const Variable& x, const BatchNormArguments& arguments) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "BatchNorm");
   const Tensor& input = x.value();
-  require(input.num_dims() == 2, ErrorCode::Shape, "batch_norm",
-          "expected input [batch, features], found {}", to_string(input.shape()));
+  if (input.num_dims() != 2) {
+    fail(ErrorCode::Shape, "batch_norm", "expected input [batch, features], found {}",
+         to_string(input.shape()));
+  }
   const bool trains = arguments.statistics == Statistics::batch;
-  require(!trains || input.size(0) > 1, ErrorCode::Shape, "batch_norm",
-          "expected more than 1 value per channel when training, got input size {}",
-          to_string(input.shape()));
+  if (trains && input.size(0) <= 1) {
+    fail(ErrorCode::Shape, "batch_norm",
+         "expected more than 1 value per channel when training, got input size {}",
+         to_string(input.shape()));
+  }
   const Tensor weight = arguments.weight.defined() ? arguments.weight.value() : Tensor();
   const Tensor bias = arguments.bias.defined() ? arguments.bias.value() : Tensor();
-  require_same_device("batch_norm",
-                      {&input, &weight, &bias, &arguments.running_mean, &arguments.running_var});
+  const std::initializer_list<const Tensor*> all{&input, &weight, &bias, &arguments.running_mean,
+                                                 &arguments.running_var};
+  require_same_device("batch_norm", all);
+  require_same_dtype("batch_norm", all);
+  require(trains || (arguments.running_mean.defined() && arguments.running_var.defined()),
+          ErrorCode::State, "batch_norm", "evaluation needs the running mean and variance");
   const Shape features{input.size(1)};
   for (const Tensor* tensor : {&weight, &bias, &arguments.running_mean, &arguments.running_var}) {
-    require(!tensor->defined() || tensor->shape() == features, ErrorCode::Shape, "batch_norm",
-            "input {} does not fit features {}", to_string(input.shape()),
-            tensor->defined() ? to_string(tensor->shape()) : "");
+    if (tensor->defined() && tensor->shape() != features) {
+      fail(ErrorCode::Shape, "batch_norm", "input {} does not fit features {}",
+           to_string(input.shape()), to_string(tensor->shape()));
+    }
   }
   Tensor y = Tensor::empty(input.shape(), input.dtype(), input.device());
   Tensor mean = trains ? Tensor::empty(features, input.dtype(), input.device())

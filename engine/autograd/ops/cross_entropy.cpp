@@ -36,9 +36,11 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction r
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "CrossEntropy");
   const Tensor& x = logits.value();
   require_same_device("cross_entropy", {&x, &labels});
-  require(x.num_dims() == 2 && labels.shape() == Shape{x.size(0)}, ErrorCode::Shape,
-          "cross_entropy", "expected logits [batch, classes] and labels [batch], found {} and {}",
-          to_string(x.shape()), to_string(labels.shape()));
+  if (x.num_dims() != 2 || labels.shape() != Shape{x.size(0)}) {
+    fail(ErrorCode::Shape, "cross_entropy",
+         "expected logits [batch, classes] and labels [batch], found {} and {}",
+         to_string(x.shape()), to_string(labels.shape()));
+  }
   require(labels.dtype() == DType::int64, ErrorCode::DType, "cross_entropy",
           "labels must be int64, found {}", to_string(labels.dtype()));
   Tensor probabilities = Tensor::empty(x.shape(), x.dtype(), x.device());

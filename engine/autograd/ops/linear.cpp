@@ -64,13 +64,15 @@ class LinearNode final : public Node {
 void check(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   require_same_device("linear", {&x, &weight, &bias});
   require_same_dtype("linear", {&x, &weight, &bias});
-  require(x.num_dims() == 2 && weight.num_dims() == 2 && x.size(1) == weight.size(1),
-          ErrorCode::Shape, "linear",
-          "input {} does not fit weight {}: expected [batch, in] and [out, in]",
-          to_string(x.shape()), to_string(weight.shape()));
-  require(!bias.defined() || bias.shape() == Shape{weight.size(0)}, ErrorCode::Shape, "linear",
-          "bias {} does not fit weight {}", bias.defined() ? to_string(bias.shape()) : "",
-          to_string(weight.shape()));
+  if (x.num_dims() != 2 || weight.num_dims() != 2 || x.size(1) != weight.size(1)) {
+    fail(ErrorCode::Shape, "linear",
+         "input {} does not fit weight {}: expected [batch, in] and [out, in]",
+         to_string(x.shape()), to_string(weight.shape()));
+  }
+  if (bias.defined() && bias.shape() != Shape{weight.size(0)}) {
+    fail(ErrorCode::Shape, "linear", "bias {} does not fit weight {}", to_string(bias.shape()),
+         to_string(weight.shape()));
+  }
 }
 
 }  // namespace

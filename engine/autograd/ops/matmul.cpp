@@ -64,16 +64,19 @@ Variable matmul(const Variable& a, const Variable& b, Transpose transpose_a,
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Matmul");
   require_same_device("matmul", {&a.value(), &b.value()});
   require_same_dtype("matmul", {&a.value(), &b.value()});
-  require(a.value().num_dims() == 2 && b.value().num_dims() == 2, ErrorCode::Shape, "matmul",
-          "needs two matrices, found shapes {} and {}", to_string(a.shape()), to_string(b.shape()));
+  if (a.value().num_dims() != 2 || b.value().num_dims() != 2) {
+    fail(ErrorCode::Shape, "matmul", "needs two matrices, found shapes {} and {}",
+         to_string(a.shape()), to_string(b.shape()));
+  }
   const bool flip_a = transpose_a == Transpose::yes;
   const bool flip_b = transpose_b == Transpose::yes;
   const std::size_t m = a.shape()[flip_a ? 1 : 0];
   const std::size_t k = a.shape()[flip_a ? 0 : 1];
   const std::size_t n = b.shape()[flip_b ? 0 : 1];
-  require(b.shape()[flip_b ? 1 : 0] == k, ErrorCode::Shape, "matmul",
-          "inner sizes differ: {}{} times {}{}", to_string(a.shape()), flip_a ? "^T" : "",
-          to_string(b.shape()), flip_b ? "^T" : "");
+  if (b.shape()[flip_b ? 1 : 0] != k) {
+    fail(ErrorCode::Shape, "matmul", "inner sizes differ: {}{} times {}{}", to_string(a.shape()),
+         flip_a ? "^T" : "", to_string(b.shape()), flip_b ? "^T" : "");
+  }
   Tensor c = Tensor::empty({m, n}, a.dtype(), a.device());
   c.backend().matmul(c.stream(), a.value().matrix(), transpose_a, b.value().matrix(), transpose_b,
                      c.matrix(), Write::overwrite);

@@ -4,6 +4,7 @@
 
 #include "engine/autograd/node.h"
 #include "engine/parallel/data_parallel/for_each_device.h"
+#include "engine/trace/counters.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::parallel {
@@ -26,6 +27,10 @@ class BroadcastNode final : public Node {
         if (!grad_outputs[k].defined()) continue;
         copies.push_back(grad_outputs[k].to(readable_on(grad_outputs[k].device())));
         views.push_back(copies.back().view());
+        if (k >= num_inputs()) {
+          trace::count_collective(grad_outputs[k].device().index, "reduce_gradients",
+                                  grad_outputs[k].num_bytes());
+        }
       }
       if (views.empty()) continue;  // no replica used this parameter
       sums[i] = gradient_buffer(i);
@@ -73,6 +78,7 @@ std::vector<std::vector<Variable>> broadcast_coalesced(const std::vector<Variabl
   }
   trace::ScopedSpan span(trace::Lane::copy, trace::Category::copy, "replicate",
                          num_bytes * (devices.size() - 1));
+  trace::count_collective(devices[0].index, "replicate", num_bytes * (devices.size() - 1));
   for_each_device(devices, [&](std::size_t d) {
     if (d == 0) return;
     for (const Variable& variable : variables) {

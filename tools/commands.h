@@ -1,0 +1,20 @@
+// The subcommands of the program `lockstep`. Each adds itself to the app, in a file of its own; its
+// callback runs when the command line was parsed and names it.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace lockstep::tools {
+
+// argv as the run file records it.
+using CommandLine = std::vector<std::string>;
+
+void add_devices_command(CLI::App& app);
+void add_train_command(CLI::App& app, const CommandLine& command);
+void add_compare_command(CLI::App& app, const CommandLine& command);
+void add_bench_command(CLI::App& app);
+void add_env_command(CLI::App& app);
+
+}  // namespace lockstep::tools

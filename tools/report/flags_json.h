@@ -1,0 +1,12 @@
+// Every training flag, resolved, as the run file's "config".
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "tools/training/task.h"
+
+namespace lockstep::tools {
+
+nlohmann::ordered_json flags_json(const TrainingFlags& flags, const TrainingTask& task);
+
+}  // namespace lockstep::tools

@@ -1,0 +1,51 @@
+#include "tools/report/host_info.h"
+
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+
+#include <fstream>
+#include <string>
+
+#include "engine/runtime/logical_device.h"
+#include "tools/report/version.h"
+
+namespace lockstep::tools {
+namespace {
+
+// The value of the first line that begins with `key`, after its separator and quotes.
+std::string value_in(const char* path, const std::string& key, char separator) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(key, 0) != 0) continue;
+    const std::size_t begin = line.find_first_not_of(" \t\"", line.find(separator) + 1);
+    if (begin == std::string::npos) return {};
+    const std::size_t end = line.find_last_not_of(" \t\"");
+    return line.substr(begin, end - begin + 1);
+  }
+  return {};
+}
+
+std::string operating_system() {
+  utsname names{};
+  uname(&names);
+  const std::string distribution = value_in("/etc/os-release", "PRETTY_NAME", '=');
+  const std::string kernel = std::string(names.sysname) + " " + names.release;
+  return distribution.empty() ? kernel : distribution + ", " + kernel;
+}
+
+}  // namespace
+
+nlohmann::ordered_json host_info() {
+  struct sysinfo memory {};
+  sysinfo(&memory);
+  const std::string cpu = value_in("/proc/cpuinfo", "model name", ':');
+  return {{"cpu", cpu.empty() ? "unknown" : cpu},
+          {"cores", runtime::num_cores()},
+          {"memory_bytes", static_cast<std::uint64_t>(memory.totalram) * memory.mem_unit},
+          {"os", operating_system()},
+          {"gpus", nlohmann::json::array()},
+          {"version", kVersion},
+          {"build", kBuild}};
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,119 @@
+#include "tools/report/run_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+
+#include "engine/checkpoint/atomic_file.h"
+#include "engine/core/error.h"
+#include "engine/runtime/logical_device.h"
+#include "tools/report/flags_json.h"
+#include "tools/report/host_info.h"
+
+namespace lockstep::tools {
+namespace {
+
+nlohmann::ordered_json breakdown_json(const trace::StepBreakdown& breakdown) {
+  return {{"data", breakdown.data},
+          {"copy", breakdown.copy},
+          {"forward", breakdown.forward},
+          {"backward", breakdown.backward},
+          {"exposed_comm", breakdown.exposed_comm},
+          {"optimizer", breakdown.optimizer},
+          {"wait", breakdown.wait},
+          {"host", breakdown.host},
+          {"unattributed", breakdown.unattributed}};
+}
+
+nlohmann::ordered_json row_json(const RunRow& row, const RunRow& single, std::size_t batch) {
+  const TrainingResult& result = row.result;
+  const std::size_t num_devices = row.placement.devices.size();
+  const bool is_cpu = row.placement.devices[0].type == DeviceType::cpu;
+  const Scaling against_single = scaling(row, single);
+  nlohmann::ordered_json json{
+      {"mode", to_string(row.placement.mode)},
+      {"devices", num_devices},
+      {"physical_devices", is_cpu ? 1 : num_devices},
+      {"virtual", is_cpu && num_devices > 1},
+      {"threads_per_device", row.threads_per_device},
+      {"contended", false},
+      {"kind", "measured"},
+      {"epoch_seconds", result.epoch_seconds},
+      {"median_epoch_seconds", row.median_epoch_seconds()},
+      {"step_seconds", row.step_seconds()},
+      {"samples_per_second", static_cast<double>(batch) / row.step_seconds()},
+      {"speedup", against_single.speedup},
+      {"efficiency", against_single.efficiency},
+      {"busy_fraction", result.busy_fraction}};
+  if (result.breakdown) {
+    json["breakdown_seconds"] = breakdown_json(*result.breakdown);
+    json["overlapped_comm_seconds"] = result.breakdown->overlapped_comm;
+  }
+  json["comm_bytes_per_device_per_step"] = result.comm_bytes_per_step;
+  json["peak_bytes"] = result.peak_bytes;
+  json["max_abs_weight_diff"] = row.max_abs_weight_diff;
+  json["weight_tolerance"] = row.weight_tolerance;
+  json["final_loss"] = result.final_loss;
+  json["test_accuracy"] = result.test_accuracy;
+  return json;
+}
+
+}  // namespace
+
+double RunRow::median_epoch_seconds() const {
+  std::vector<double> sorted = result.epoch_seconds;
+  std::sort(sorted.begin(), sorted.end());
+  const std::size_t middle = sorted.size() / 2;
+  return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+double RunRow::step_seconds() const {
+  double total = 0;
+  for (const double seconds : result.epoch_seconds) total += seconds;
+  return total / static_cast<double>(result.num_steps);
+}
+
+Scaling scaling(const RunRow& row, const RunRow& single) {
+  const double speedup = single.median_epoch_seconds() / row.median_epoch_seconds();
+  return {speedup, speedup / static_cast<double>(row.placement.devices.size())};
+}
+
+double max_abs_difference(const nn::StateDict& a, const nn::StateDict& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const std::vector<double> left = a[i].second.to_vector<double>();
+    const std::vector<double> right = b[i].second.to_vector<double>();
+    for (std::size_t k = 0; k < left.size(); ++k) {
+      const double difference = std::abs(left[k] - right[k]);
+      if (!(difference <= largest)) largest = difference;
+      if (std::isnan(largest)) return largest;
+    }
+  }
+  return largest;
+}
+
+nlohmann::ordered_json make_run_file(const std::vector<std::string>& command,
+                                     const TrainingFlags& flags, const TrainingTask& task,
+                                     const std::vector<RunRow>& rows,
+                                     const nlohmann::ordered_json& workload) {
+  nlohmann::ordered_json json{{"schema", "lockstep.run/1"},
+                              {"command", command},
+                              {"host", host_info()},
+                              {"config", flags_json(flags, task)},
+                              {"rows", nlohmann::ordered_json::array()}};
+  for (const RunRow& row : rows) json["rows"].push_back(row_json(row, rows[0], task.batch));
+  json["workload"] = workload;
+  return json;
+}
+
+void write_json(const std::string& path, const nlohmann::ordered_json& json) {
+  const std::string text = json.dump(2) + "\n";
+  if (path == "-") {
+    std::cout << text << std::flush;
+    require(std::cout.good(), ErrorCode::Io, "--json", "cannot write to standard output");
+    return;
+  }
+  checkpoint::write_file_atomically(path, text);
+}
+
+}  // namespace lockstep::tools

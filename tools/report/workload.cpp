@@ -1,0 +1,95 @@
+#include "tools/report/workload.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "engine/autograd/ops/ops.h"
+#include "engine/nn/mlp.h"
+
+namespace lockstep::tools {
+namespace {
+
+constexpr std::size_t kRuns = 9;
+
+template <typename Run>
+double median_seconds(const Run& run) {
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < kRuns; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    run();
+    seconds.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + kRuns / 2, seconds.end());
+  return seconds[kRuns / 2];
+}
+
+// What an operation costs beside its arithmetic: forward and backward of one multiplied number.
+double measure_seconds_per_op(Device device) {
+  constexpr int kOps = 1000;
+  const Variable x(Tensor::full({1}, 1.0, DType::float32, device), RequiresGrad::yes);
+  return median_seconds([&] {
+           Variable y = x;
+           for (int i = 0; i < kOps; ++i) y = scale(y, 1.0);
+           y.backward();
+         }) /
+         kOps;
+}
+
+nlohmann::ordered_json measure_layers(const nn::MlpSpec& spec, const nn::Module& model,
+                                      const TrainingTask& task, Device device) {
+  nlohmann::ordered_json layers = nlohmann::ordered_json::array();
+  const std::size_t num_layers = spec.sizes.size() - 1;
+  const std::vector<Variable> parameters = model.parameters();
+  Rng rng(task.seed);
+  for (std::size_t layer = 0; layer < num_layers; ++layer) {
+    const Variable& weight = parameters[2 * layer];
+    const Variable& bias = parameters[2 * layer + 1];
+    // The first layer's input needs no gradient, so its backward pass computes none.
+    const Variable x(
+        Tensor::uniform({task.batch, spec.sizes[layer]}, 0, 1, rng, task.dtype, device),
+        layer == 0 ? RequiresGrad::no : RequiresGrad::yes);
+    const Activation activation = layer + 1 < num_layers ? spec.activation : Activation::none;
+    Variable y;
+    const double forward = median_seconds([&] { y = linear(x, weight, bias, activation); });
+    const Tensor grad = Tensor::full(y.shape(), 1.0, task.dtype, device);
+    const double backward = median_seconds([&] { y.backward(grad, Graph::retain); });
+    layers.push_back({{"name", std::to_string(2 * layer)},
+                      {"forward_seconds", forward},
+                      {"backward_seconds", backward},
+                      {"parameter_bytes", weight.value().num_bytes() + bias.value().num_bytes()}});
+  }
+  return layers;
+}
+
+std::vector<std::string> measure_ready_order(nn::Module& model, const nn::MlpSpec& spec,
+                                             const TrainingTask& task, Device device) {
+  std::vector<std::string> order;
+  std::vector<std::pair<Variable, std::uint64_t>> hooks;
+  for (auto& [name, parameter] : model.named_parameters()) {
+    hooks.emplace_back(parameter, parameter.on_grad_ready([&order, name = name](const Variable&) {
+      order.push_back(name);
+    }));
+  }
+  const Variable x(Tensor::zeros({1, spec.sizes.front()}, task.dtype, device));
+  sum(model(x)).backward();
+  for (auto& [parameter, id] : hooks) parameter.remove_grad_hook(id);
+  return order;
+}
+
+}  // namespace
+
+nlohmann::ordered_json measure_workload(const TrainingTask& task, Device device,
+                                        double optimizer_seconds) {
+  const nn::MlpSpec spec = nn::parse_mlp(task.model);
+  const std::shared_ptr<nn::Module> model = nn::make_mlp(spec, task.seed, task.dtype);
+  model->to(device);
+  return {{"batch", task.batch},
+          {"input_bytes_per_row", spec.sizes.front() * size_of(task.dtype)},
+          {"host_seconds_per_op", measure_seconds_per_op(device)},
+          {"optimizer_seconds", optimizer_seconds},
+          {"layers", measure_layers(spec, *model, task, device)},
+          {"ready_order", measure_ready_order(*model, spec, task, device)}};
+}
+
+}  // namespace lockstep::tools

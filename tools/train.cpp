@@ -1,0 +1,79 @@
+// lockstep train: one training run, on one device or several.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "engine/core/error.h"
+#include "engine/nn/weights_file.h"
+#include "engine/runtime/logical_device.h"
+#include "engine/trace/recorder.h"
+#include "tools/commands.h"
+#include "tools/report/row_table.h"
+#include "tools/report/run_file.h"
+#include "tools/report/trace_file.h"
+#include "tools/report/weights_digest.h"
+#include "tools/training/trainer.h"
+
+namespace lockstep::tools {
+namespace {
+
+Mode parse_mode(const TrainingFlags& flags, std::size_t num_devices) {
+  if (flags.parallel == "dp") return Mode::data_parallel;
+  if (flags.parallel == "ddp") return Mode::ddp;
+  require(num_devices == 1, ErrorCode::Usage, "--parallel",
+          "{} devices were asked for; say how to use them: --parallel dp or --parallel ddp",
+          num_devices);
+  return Mode::single;
+}
+
+void run_train(const TrainingFlags& flags, const CommandLine& command) {
+  std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
+  const std::vector<Device> devices = resolve_devices(flags, resolve_device_type(flags));
+  DevicePlacement placement{parse_mode(flags, devices.size()), devices};
+  const TrainingTask task = make_task(flags, devices.size());
+  apply_threads_per_device(flags, devices.size());
+  fmt::print(out, "{}\n", describe_devices(devices));
+  fmt::print(out, "{} on {}: {} training rows, {} steps of {} rows\n", task.model, flags.dataset,
+             task.data->train.num_rows(), task.num_steps, task.batch);
+  const std::size_t idle = num_idle_devices(task, placement);
+  if (idle > 0) {
+    fmt::print(out, "{} of {} devices stay idle: a batch of {} rows has no rows for them\n", idle,
+               devices.size(), task.batch);
+  }
+
+  const bool records = !flags.trace_path.empty() || !flags.json_path.empty();
+  if (records) trace::start();
+  TrainingObserver observer;
+  observer.log_path = flags.log_path;
+  observer.on_epoch = [out](std::size_t epoch, double seconds, double loss) {
+    fmt::print(out, "epoch {}: {}, loss {:.4f}\n", epoch + 1, trace::format_seconds(seconds), loss);
+    std::fflush(out);
+  };
+  RunRow row;
+  row.placement = placement;
+  row.threads_per_device = runtime::threads_per_device();
+  row.result = train(task, placement, observer);
+  if (records) trace::stop();
+
+  fmt::print(out, "test accuracy: {:.2f} %\n", 100 * row.result.test_accuracy);
+  fmt::print(out, "weights sha256: {}\n", weights_digest(row.result.weights));
+  if (!flags.save_path.empty()) nn::save_weights(flags.save_path, row.result.weights);
+  if (!flags.trace_path.empty()) write_trace(flags, placement);
+  if (!flags.json_path.empty()) {
+    write_json(flags.json_path, make_run_file(command, flags, task, {row}, nullptr));
+  }
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, const CommandLine& command) {
+  auto flags = std::make_shared<TrainingFlags>();
+  CLI::App* train = app.add_subcommand("train", "Train a model on one device or several");
+  add_training_flags(*train, *flags);
+  add_placement_flags(*train, *flags);
+  train->callback([flags, command] { run_train(*flags, command); });
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,43 @@
+#include "tools/training/busy_fraction.h"
+
+#include <vector>
+
+#include "engine/trace/intervals.h"
+
+namespace lockstep::tools {
+namespace {
+
+using trace::Category;
+using trace::Interval;
+
+bool is_idle(Category category) {
+  return category == Category::wait || category == Category::communication;
+}
+
+}  // namespace
+
+double busy_fraction(const trace::Recording& recording, int track) {
+  std::vector<Interval> steps;
+  std::vector<Interval> computing;
+  std::vector<Interval> idle;
+  for (const trace::Span& span : recording.spans) {
+    const Interval interval{span.begin_ns, span.end_ns};
+    if (span.category == Category::step) {
+      steps.push_back(interval);  // of any rank: they step together
+    } else if (span.rank == track && is_idle(span.category)) {
+      if (span.lane == trace::Lane::host) idle.push_back(interval);
+    } else if (span.rank == track && span.lane == trace::Lane::compute) {
+      computing.push_back(interval);
+    }
+  }
+  const trace::IntervalSet stepping = trace::union_of(std::move(steps));
+  if (stepping.empty()) return 0;
+  const trace::IntervalSet busy =
+      trace::intersection_of(trace::union_of(std::move(computing)), stepping);
+  const std::int64_t waited =
+      trace::total_ns(trace::intersection_of(busy, trace::union_of(std::move(idle))));
+  return static_cast<double>(trace::total_ns(busy) - waited) /
+         static_cast<double>(trace::total_ns(stepping));
+}
+
+}  // namespace lockstep::tools

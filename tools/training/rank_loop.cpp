@@ -1,0 +1,180 @@
+#include "tools/training/rank_loop.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "engine/core/error.h"
+#include "engine/core/thread_context.h"
+#include "engine/optim/adamw.h"
+#include "engine/optim/clip_grad_norm.h"
+#include "engine/optim/sgd.h"
+#include "engine/trace/span.h"
+#include "tools/training/step_log.h"
+
+namespace lockstep::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerSettings& settings,
+                                                 const std::vector<Variable>& parameters) {
+  if (settings.kind == OptimizerKind::adamw) {
+    optim::AdamWOptions options;
+    options.learning_rate = settings.learning_rate;
+    options.weight_decay = settings.weight_decay;
+    return std::make_unique<optim::AdamW>(parameters, options);
+  }
+  optim::SgdOptions options;
+  options.learning_rate = settings.learning_rate;
+  options.momentum = settings.momentum;
+  options.weight_decay = settings.weight_decay;
+  if (settings.momentum_kind == OptimizerSettings::Momentum::nesterov) {
+    options.kind = optim::SgdOptions::Kind::nesterov;
+  }
+  return std::make_unique<optim::Sgd>(parameters, options);
+}
+
+// The rows of this rank, epoch by epoch.
+data::EpochSampler make_sampler(const TrainingTask& task, const comm::Communicator* communicator) {
+  data::SamplerOptions options;
+  options.num_samples = task.data->train.num_rows();
+  options.batch_size = task.batch;
+  options.seed = task.seed;
+  options.shuffle = task.shuffle;
+  if (communicator) {
+    options.world_size = static_cast<std::size_t>(communicator->world_size());
+    options.rank = static_cast<std::size_t>(communicator->rank());
+  }
+  if (task.sampler == Sampler::torch) {
+    return [options](std::uint64_t epoch) { return data::torch_batches(options, epoch); };
+  }
+  if (task.summation == Summation::bitwise) {
+    return [options](std::uint64_t epoch) { return data::micro_shard_batches(options, epoch); };
+  }
+  return [options](std::uint64_t epoch) { return data::exact_batches(options, epoch); };
+}
+
+// Sums a number over the ranks.
+double sum_over_ranks(double value, comm::Communicator* communicator) {
+  if (!communicator) return value;
+  const Tensor total = Tensor::from(std::vector<double>{value}, {1});
+  communicator->all_reduce(total).wait();
+  return total.item();
+}
+
+class RankLoop {
+ public:
+  RankLoop(const TrainingTask& task, const RankModel& model, const TrainingObserver& observer)
+      : task_(task),
+        model_(model),
+        observer_(observer),
+        parameters_(model.inner->parameters()),
+        optimizer_(make_optimizer(task.optimizer, parameters_)),
+        loader_(std::shared_ptr<const data::LabelledRows>(task.data, &task.data->train),
+                make_sampler(task, model.communicator), {model.devices[0], task.dtype, 32}) {
+    if (rank() == 0 && !observer.log_path.empty()) log_.emplace(observer.log_path);
+    has_log_ = !observer.log_path.empty();
+  }
+
+  RankReport run() {
+    RankReport report;
+    for (std::size_t epoch = 0; epoch < task_.num_epochs(); ++epoch) {
+      const Clock::time_point start = Clock::now();
+      double loss_sum = 0;
+      std::size_t num_rows = 0;
+      loader_.start_epoch(epoch);
+      while (step_ < task_.num_steps && run_step(epoch, loss_sum, num_rows)) ++step_;
+      report.epoch_seconds.push_back(seconds_since(start));
+      report.last_epoch_loss = mean_loss(loss_sum, num_rows);
+      if (rank() == 0 && observer_.on_epoch) {
+        observer_.on_epoch(epoch, report.epoch_seconds.back(), report.last_epoch_loss);
+      }
+    }
+    return report;
+  }
+
+ private:
+  int rank() const { return model_.communicator ? model_.communicator->rank() : 0; }
+
+  // False at the end of the epoch. Adds this rank's loss and the rows behind it.
+  bool run_step(std::size_t epoch, double& loss_sum, std::size_t& num_rows) {
+    const Clock::time_point start = Clock::now();
+    trace::ScopedSpan step_span(trace::Lane::host, trace::Category::step, "step");
+    step_span.set_sequence(static_cast<std::int64_t>(step_));
+    std::optional<data::Batch> batch;
+    {
+      trace::ScopedSpan span(trace::Lane::host, trace::Category::data, "next batch");
+      batch = loader_.next();
+    }
+    if (!batch) return false;
+    thread_context().step = step_;
+    thread_context().first_row = batch->global_offset;
+    optimizer_->zero_grad();
+    const double step_loss = compute_gradients(task_, model_, *batch);
+    require_finite(step_loss);
+    const double learning_rate =
+        task_.optimizer.schedule.learning_rate(task_.optimizer.learning_rate, step_);
+    optimizer_->set_learning_rate(learning_rate);
+    const double grad_norm = clip_or_measure_norm();
+    optimizer_->step();
+    // In bitwise mode the sum is over all ranks already.
+    const bool is_global = task_.summation == Summation::bitwise;
+    const std::size_t rows = is_global ? batch->num_global_rows : batch->labels.num_elements();
+    if (has_log_) {
+      trace::ScopedSpan span(trace::Lane::host, trace::Category::host, "log");
+      log_step({step_, epoch, 0, learning_rate, grad_norm, 0, 0}, step_loss, rows, start);
+    }
+    loss_sum += step_loss;
+    num_rows += rows;
+    return true;
+  }
+
+  void require_finite(double loss) const {
+    require(std::isfinite(loss), ErrorCode::Numeric, "train",
+            "the loss is {} at step {} on rank {}; training stopped, try a smaller --lr", loss,
+            step_, rank());
+  }
+
+  double clip_or_measure_norm() {
+    if (!task_.optimizer.clip_norm && !has_log_) return 0;
+    constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+    return optim::clip_grad_norm(parameters_, task_.optimizer.clip_norm.value_or(kNoLimit));
+  }
+
+  double mean_loss(double loss_sum, std::size_t num_rows) {
+    const bool is_global = task_.summation == Summation::bitwise;
+    comm::Communicator* communicator = is_global ? nullptr : model_.communicator;
+    const double rows = sum_over_ranks(static_cast<double>(num_rows), communicator);
+    return sum_over_ranks(loss_sum, communicator) / rows;
+  }
+
+  void log_step(StepRecord record, double loss_sum, std::size_t rows, Clock::time_point start) {
+    record.loss = mean_loss(loss_sum, rows);
+    record.step_seconds = seconds_since(start);
+    record.samples_per_second = static_cast<double>(task_.batch) / record.step_seconds;
+    if (log_) log_->write(record);
+  }
+
+  const TrainingTask& task_;
+  const RankModel& model_;
+  const TrainingObserver& observer_;
+  std::vector<Variable> parameters_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  data::DataLoader loader_;
+  std::optional<StepLog> log_;  // rank 0
+  bool has_log_ = false;        // all ranks: they take part in the mean
+  std::size_t step_ = 0;
+};
+
+}  // namespace
+
+RankReport run_rank(const TrainingTask& task, const RankModel& model,
+                    const TrainingObserver& observer) {
+  return RankLoop(task, model, observer).run();
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,243 @@
+#include "tools/training/task.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "engine/checkpoint/atomic_file.h"
+#include "engine/core/error.h"
+#include "engine/nn/mlp.h"
+#include "engine/nn/weights_file.h"
+#include "engine/plan/micro_shards.h"
+#include "engine/plan/scatter.h"
+#include "engine/runtime/logical_device.h"
+
+namespace lockstep::tools {
+namespace {
+
+constexpr std::size_t kDefaultBatch = 64;
+
+std::size_t positive(std::string_view flag, int value) {
+  require(value >= 1, ErrorCode::Usage, flag, "must be at least 1, found {}", value);
+  return static_cast<std::size_t>(value);
+}
+
+double not_negative(std::string_view flag, double value) {
+  require(std::isfinite(value) && value >= 0, ErrorCode::Usage, flag,
+          "must be a finite number of at least 0, found {}", value);
+  return value;
+}
+
+std::vector<int> parse_ids(std::string_view text) {
+  std::vector<int> ids;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    const std::string_view item = text.substr(0, comma);
+    int id = 0;
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), id);
+    require(!item.empty() && error == std::errc{} && end == item.data() + item.size(),
+            ErrorCode::Usage, "--device-ids", "expected numbers such as 0,3, found '{}'", item);
+    ids.push_back(id);
+    if (comma == std::string_view::npos) return ids;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+// What this build can do is checked before anything is loaded.
+void require_available(const TrainingFlags& flags) {
+  require(flags.ranks == "threads", ErrorCode::Usage, "--ranks",
+          "'{}' is not available in this version; ranks are threads", flags.ranks);
+  require(flags.comm == "own", ErrorCode::Usage, "--comm",
+          "'{}' is not available in this build; use own", flags.comm);
+  require(flags.transport == "auto" || flags.transport == "thread", ErrorCode::Usage, "--transport",
+          "'{}' is not available between threads; use auto or thread", flags.transport);
+}
+
+void require_writable_outputs(const TrainingFlags& flags) {
+  for (const std::string* path :
+       {&flags.save_path, &flags.log_path, &flags.json_path, &flags.trace_path}) {
+    if (!path->empty() && *path != "-") checkpoint::check_writable(*path);
+  }
+}
+
+OptimizerSettings make_optimizer_settings(const TrainingFlags& flags) {
+  OptimizerSettings settings;
+  const bool is_sgd = flags.optimizer == "sgd";
+  settings.kind = is_sgd ? OptimizerKind::sgd : OptimizerKind::adamw;
+  settings.learning_rate = not_negative("--lr", flags.learning_rate.value_or(is_sgd ? 0.1 : 1e-3));
+  settings.weight_decay =
+      not_negative("--weight-decay", flags.weight_decay.value_or(is_sgd ? 0.0 : 1e-2));
+  require(is_sgd || (!flags.momentum && !flags.nesterov), ErrorCode::Usage, "--momentum",
+          "adamw has no momentum; use --optimizer sgd");
+  settings.momentum = not_negative("--momentum", flags.momentum.value_or(0.9));
+  if (flags.nesterov) settings.momentum_kind = OptimizerSettings::Momentum::nesterov;
+  require(flags.warmup_steps >= 0, ErrorCode::Usage, "--warmup", "must be at least 0, found {}",
+          flags.warmup_steps);
+  if (flags.clip_norm) {
+    require(*flags.clip_norm > 0, ErrorCode::Usage, "--clip-norm", "must be positive, found {}",
+            *flags.clip_norm);
+    settings.clip_norm = flags.clip_norm;
+  }
+  return settings;
+}
+
+std::size_t mib_to_bytes(std::string_view flag, double mib) {
+  require(std::isfinite(mib) && mib > 0 && mib <= 1e6, ErrorCode::Usage, flag,
+          "must be a positive number of MiB, found {}", mib);
+  return std::max<std::size_t>(1, static_cast<std::size_t>(mib * (1 << 20)));
+}
+
+void require_fitting_model(const TrainingFlags& flags, const data::LabelledRows& rows) {
+  const nn::MlpSpec spec = nn::parse_mlp(flags.model);
+  require(spec.sizes.front() == rows.num_features && spec.sizes.back() >= rows.num_classes,
+          ErrorCode::Usage, "--model",
+          "'{}' takes {} inputs and gives {} outputs, but {} has {} features and {} classes; use "
+          "mlp:{}-...-{}",
+          flags.model, spec.sizes.front(), spec.sizes.back(), rows.name, rows.num_features,
+          rows.num_classes, rows.num_features, rows.num_classes);
+}
+
+void require_fitting_bitwise(const TrainingFlags& flags, std::size_t num_devices) {
+  require(num_devices == 1 || num_devices == 2 || num_devices == 4 || num_devices == 8,
+          ErrorCode::Usage, "--bitwise", "works with 1, 2, 4 or 8 devices, found {}", num_devices);
+  require(flags.plan == "auto", ErrorCode::Usage, "--bitwise",
+          "fixes the order of additions itself; leave out --plan");
+  require(flags.sampler == "exact", ErrorCode::Usage, "--bitwise", "needs --sampler exact");
+  require(flags.threads_per_device.value_or(1) == 1, ErrorCode::Usage, "--bitwise",
+          "needs one thread per device; leave out --threads-per-device");
+}
+
+}  // namespace
+
+std::string_view to_string(Mode mode) {
+  switch (mode) {
+    case Mode::single:
+      return "single";
+    case Mode::data_parallel:
+      return "dp";
+    case Mode::ddp:
+      return "ddp";
+  }
+  return "unknown";
+}
+
+std::size_t TrainingTask::steps_per_epoch() const {
+  return (data->train.num_rows() + batch - 1) / batch;
+}
+
+std::size_t TrainingTask::num_epochs() const {
+  return (num_steps + steps_per_epoch() - 1) / steps_per_epoch();
+}
+
+TrainingTask make_task(const TrainingFlags& flags, std::size_t num_devices) {
+  require_available(flags);
+  TrainingTask task;
+  task.model = flags.model;
+  nn::parse_mlp(flags.model);
+  task.dtype = parse_dtype(flags.dtype);
+  const datasets::DatasetSpec dataset = datasets::parse_dataset(flags.dataset);
+  task.batch = flags.per_device_batch
+                   ? positive("--per-device-batch", *flags.per_device_batch) * num_devices
+                   : positive("--batch", flags.batch.value_or(static_cast<int>(kDefaultBatch)));
+  const std::size_t epochs = positive("--epochs", flags.epochs.value_or(1));
+  if (flags.steps) task.num_steps = positive("--steps", *flags.steps);
+  task.seed = flags.seed;
+  task.shuffle = flags.no_shuffle ? data::Shuffle::off : data::Shuffle::on;
+  task.sampler = flags.sampler == "exact" ? Sampler::exact : Sampler::torch;
+  if (flags.bitwise) {
+    require_fitting_bitwise(flags, num_devices);
+    task.summation = Summation::bitwise;
+  }
+  task.optimizer = make_optimizer_settings(flags);
+  task.all_reduce_plan = plan::parse_all_reduce_plan(flags.plan);
+  require(flags.comm_timeout > 0, ErrorCode::Usage, "--comm-timeout",
+          "must be a positive number of seconds, found {}", flags.comm_timeout);
+  task.comm_timeout_seconds = flags.comm_timeout;
+  task.bucket_byte_limits = {mib_to_bytes("--first-bucket-mib", flags.first_bucket_mib),
+                             mib_to_bytes("--bucket-mib", flags.bucket_mib)};
+  require_writable_outputs(flags);
+  task.data = std::make_shared<datasets::Dataset>(
+      datasets::load_dataset(dataset, flags.data_dir, flags.seed));
+  require_fitting_model(flags, task.data->train);
+  if (!flags.init_path.empty()) task.initial_weights = nn::load_weights(flags.init_path);
+  if (!flags.steps) task.num_steps = epochs * task.steps_per_epoch();
+  task.optimizer.schedule = optim::parse_schedule(flags.schedule, task.num_steps,
+                                                  static_cast<std::size_t>(flags.warmup_steps));
+  return task;
+}
+
+DeviceType resolve_device_type(const TrainingFlags& flags) {
+  const bool has_cuda = runtime::num_devices(DeviceType::cuda) > 0;
+  require(flags.device != "cuda" || has_cuda, ErrorCode::Device, "--device",
+          "cuda was asked for, but this build has no CUDA; use --device cpu, or build the cuda "
+          "preset on a machine with a GPU");
+  require(flags.virtual_devices.empty(), ErrorCode::Usage, "--virtual-devices",
+          "shares a physical GPU, which this build does not have; CPU devices cpu:0 to cpu:{} are "
+          "virtual already, just name or count them",
+          runtime::kMaxCpuDevices - 1);
+  return flags.device == "cpu" || !has_cuda ? DeviceType::cpu : DeviceType::cuda;
+}
+
+std::string describe_devices(const std::vector<Device>& devices) {
+  std::string names;
+  for (const Device device : devices) {
+    names += (names.empty() ? "" : ", ") + lockstep::to_string(device);
+  }
+  const std::size_t cores = runtime::num_cores();
+  const std::size_t threads = runtime::threads_per_device();
+  std::string text = fmt::format("using device: {}", names);
+  if (devices[0].type == DeviceType::cpu) {
+    text += fmt::format(" ({} {} {}, {} {})", devices.size() == 1 ? "on" : "virtual, on", cores,
+                        cores == 1 ? "core" : "cores", threads,
+                        devices.size() == 1 ? (threads == 1 ? "thread" : "threads")
+                                            : (threads == 1 ? "thread each" : "threads each"));
+  }
+  return text;
+}
+
+std::vector<Device> resolve_devices(const TrainingFlags& flags, DeviceType type) {
+  std::vector<int> ids;
+  if (!flags.device_ids.empty()) {
+    ids = parse_ids(flags.device_ids);
+  } else {
+    const std::size_t count = positive("--devices", flags.devices.value_or(1));
+    require(count <= static_cast<std::size_t>(runtime::num_devices(type)), ErrorCode::Usage,
+            "--devices", "there are {} {} devices, asked for {}", runtime::num_devices(type),
+            lockstep::to_string(type), count);
+    for (std::size_t i = 0; i < count; ++i) ids.push_back(static_cast<int>(i));
+  }
+  const std::vector<Device> devices = devices_of(type, ids);
+  for (const Device device : devices) runtime::logical_device(device);  // says what exists
+  return devices;
+}
+
+void apply_threads_per_device(const TrainingFlags& flags, std::size_t num_devices) {
+  std::size_t threads = std::max<std::size_t>(1, runtime::num_cores() / num_devices);
+  if (flags.threads_per_device) {
+    threads = positive("--threads-per-device", *flags.threads_per_device);
+    require(threads <= 1024, ErrorCode::Usage, "--threads-per-device", "at most 1024, found {}",
+            threads);
+  }
+  if (flags.bitwise) threads = 1;
+  runtime::set_threads_per_device(threads);
+}
+
+std::size_t num_idle_devices(const TrainingTask& task, const DevicePlacement& placement) {
+  const std::size_t num_devices = placement.devices.size();
+  if (task.sampler == Sampler::torch && placement.mode == Mode::ddp) return 0;
+  if (task.summation == Summation::plain) {
+    return plan::scatter_plan(task.batch, num_devices).num_idle_devices();
+  }
+  const plan::MicroShardPlan plan = plan::micro_shard_plan(task.batch, num_devices);
+  std::size_t idle = 0;
+  for (std::size_t d = 0; d < num_devices; ++d) idle += plan.rows_of_device(d).size == 0;
+  return idle;
+}
+
+double weight_tolerance(DType dtype, std::size_t num_steps, Summation summation) {
+  if (summation == Summation::bitwise) return 0;
+  const double base = dtype == DType::float64 ? 1e-12 : 1e-5;
+  return base * std::pow(std::max(1.0, static_cast<double>(num_steps) / 20), 1.5);
+}
+
+}  // namespace lockstep::tools

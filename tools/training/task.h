@@ -1,0 +1,104 @@
+// What is trained, and where: the resolved meaning of the training flags.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "datasets/dataset.h"
+#include "engine/comm/thread_group.h"
+#include "engine/data/sampler.h"
+#include "engine/nn/state_dict.h"
+#include "engine/optim/schedule.h"
+#include "engine/trace/breakdown.h"
+#include "tools/cli/training_flags.h"
+
+namespace lockstep::tools {
+
+enum class Mode { single, data_parallel, ddp };
+
+// "single", "dp", "ddp", as in the run file.
+std::string_view to_string(Mode mode);
+
+enum class Sampler { exact, torch };
+enum class Summation { plain, bitwise };  // --bitwise
+enum class OptimizerKind { sgd, adamw };
+
+struct OptimizerSettings {
+  OptimizerKind kind = OptimizerKind::sgd;
+  double learning_rate = 0.1;
+  double momentum = 0.9;
+  double weight_decay = 0;
+  enum class Momentum { plain, nesterov } momentum_kind = Momentum::plain;
+  optim::Schedule schedule;
+  std::optional<double> clip_norm;
+};
+
+// Everything that decides the result, but the devices.
+struct TrainingTask {
+  std::string model;  // "mlp:64-256-10"
+  DType dtype = DType::float32;
+  std::shared_ptr<const datasets::Dataset> data;
+  std::size_t batch = 64;  // rows per step over all devices
+  std::size_t num_steps = 0;
+  std::uint64_t seed = 0;
+  data::Shuffle shuffle = data::Shuffle::on;
+  Sampler sampler = Sampler::exact;
+  Summation summation = Summation::plain;
+  OptimizerSettings optimizer;
+  std::optional<nn::StateDict> initial_weights;
+
+  plan::AllReducePlan all_reduce_plan = plan::AllReducePlan::automatic;
+  double comm_timeout_seconds = 30;
+  std::vector<std::size_t> bucket_byte_limits;
+
+  std::size_t steps_per_epoch() const;
+  std::size_t num_epochs() const;  // the last one may be cut short by num_steps
+};
+
+struct DevicePlacement {
+  Mode mode = Mode::single;
+  std::vector<Device> devices;
+};
+
+// What a run found out. Times are wall times of rank 0.
+struct TrainingResult {
+  nn::StateDict weights;
+  std::vector<double> epoch_seconds;
+  std::optional<trace::StepBreakdown> breakdown;  // of rank 0's median step
+  std::vector<double> busy_fraction;              // per device: share of the steps' time
+  std::vector<std::size_t> peak_bytes;            // per device
+  std::size_t comm_bytes_per_step = 0;  // sent by a device, mean over steps, largest device
+  std::size_t num_steps = 0;
+  double final_loss = 0;     // mean over the last epoch's rows
+  double test_accuracy = 0;  // fraction of the test rows
+};
+
+// Reads the flags' words. Throws Error{Usage} for contradictions and unknown names, Error{Io} for
+// data and weights that cannot be read, and for output paths that cannot be written: all before
+// training starts.
+TrainingTask make_task(const TrainingFlags& flags, std::size_t num_devices);
+
+// The device type that --device names, and the line "using device: ..." that says what it means.
+DeviceType resolve_device_type(const TrainingFlags& flags);
+std::string describe_devices(const std::vector<Device>& devices);
+
+// {cpu:0, ..., cpu:count-1}, or exactly --device-ids.
+std::vector<Device> resolve_devices(const TrainingFlags& flags, DeviceType type);
+
+// Sets the threads of every device: --threads-per-device, else cores / devices, at least 1; always
+// 1 under --bitwise.
+void apply_threads_per_device(const TrainingFlags& flags, std::size_t num_devices);
+
+// Devices that get no rows of a full batch, because it has too few.
+std::size_t num_idle_devices(const TrainingTask& task, const DevicePlacement& placement);
+
+// Largest difference of weights that float rounding may cause between ways of computing the same
+// steps: float32 1e-5 up to 20 steps, then growing with steps^1.5 / 20^1.5 (each step adds rounding
+// and amplifies what is there); float64 1e-12 likewise; 0 in bitwise mode.
+double weight_tolerance(DType dtype, std::size_t num_steps, Summation summation);
+
+}  // namespace lockstep::tools

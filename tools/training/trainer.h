@@ -1,0 +1,23 @@
+// Trains a task on devices and reports what happened.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "tools/training/task.h"
+
+namespace lockstep::tools {
+
+struct TrainingObserver {
+  // After every epoch, on rank 0: epoch from 0, its seconds and mean loss.
+  std::function<void(std::size_t epoch, double seconds, double loss)> on_epoch;
+  std::string log_path;  // a JSON line per step; empty: none
+};
+
+// Deterministic in everything but the times. Recording (engine/trace) may be on; if it is, the
+// result has a breakdown and busy fractions.
+// Throws: Error{Numeric} naming step and rank when the loss is not finite; what the engine throws.
+TrainingResult train(const TrainingTask& task, const DevicePlacement& placement,
+                     const TrainingObserver& observer = {});
+
+}  // namespace lockstep::tools
