@@ -41,11 +41,15 @@ void LogicalDevice::set_num_threads(std::size_t num_threads) {
 }
 
 LogicalDevice& logical_device(Device device) {
-  require(device.type == DeviceType::cpu, ErrorCode::Device, "device",
-          "{} does not exist: this build has no CUDA; use cpu, or build the cuda preset",
-          to_string(device));
-  require(device.index >= 0 && device.index < kMaxCpuDevices, ErrorCode::Device, "device",
-          "{} does not exist; cpu:0 to cpu:{} do", to_string(device), kMaxCpuDevices - 1);
+  if (device.type != DeviceType::cpu) {
+    fail(ErrorCode::Device, "device",
+         "{} does not exist: this build has no CUDA; use cpu, or build the cuda preset",
+         to_string(device));
+  }
+  if (device.index < 0 || device.index >= kMaxCpuDevices) {
+    fail(ErrorCode::Device, "device", "{} does not exist; cpu:0 to cpu:{} do", to_string(device),
+         kMaxCpuDevices - 1);
+  }
   Registry& all = registry();
   const auto index = static_cast<std::size_t>(device.index);
   if (LogicalDevice* found = all.cpu_lookup[index].load(std::memory_order_acquire)) return *found;

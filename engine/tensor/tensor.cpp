@@ -28,9 +28,10 @@ Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device
 
 template <typename T>
 Tensor Tensor::from(std::span<const T> values, const Shape& shape, Device device) {
-  require(values.size() == shape.num_elements(), ErrorCode::Shape, "tensor",
-          "shape {} needs {} values, found {}", to_string(shape), shape.num_elements(),
-          values.size());
+  if (values.size() != shape.num_elements()) {
+    fail(ErrorCode::Shape, "tensor", "shape {} needs {} values, found {}", to_string(shape),
+         shape.num_elements(), values.size());
+  }
   Tensor host = empty(shape, dtype_of<T>, Device{});
   if (!values.empty()) std::memcpy(host.raw(), values.data(), values.size_bytes());
   return host.to(device);
@@ -61,23 +62,28 @@ MatrixView Tensor::matrix() const {
 
 template <typename T>
 std::span<T> Tensor::host() const {
-  require(device().type == DeviceType::cpu, ErrorCode::Device, "host",
-          "the tensor is on {}; copy it with to(Device{{}}) first", to_string(device()));
+  if (device().type != DeviceType::cpu) {
+    fail(ErrorCode::Device, "host", "the tensor is on {}; copy it with to(Device{{}}) first",
+         to_string(device()));
+  }
   require(dtype_ == dtype_of<T>, ErrorCode::DType, "host", "the tensor has dtype {}, asked for {}",
           to_string(dtype_), to_string(dtype_of<T>));
   return {static_cast<T*>(raw()), num_elements_};
 }
 
 Tensor Tensor::rows(std::size_t begin, std::size_t end) const {
-  require(num_dims() >= 1 && begin <= end && end <= shape_[0], ErrorCode::Shape, "rows",
-          "rows {} to {} are not inside a tensor of shape {}", begin, end, to_string(shape_));
+  if (num_dims() == 0 || begin > end || end > shape_[0]) {
+    fail(ErrorCode::Shape, "rows", "rows {} to {} are not inside a tensor of shape {}", begin, end,
+         to_string(shape_));
+  }
   return slice(begin * shape_.row_elements(), shape_.with(0, end - begin));
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
-  require(shape.num_elements() == num_elements_, ErrorCode::Shape, "reshape",
-          "a tensor of shape {} has {} elements; shape {} has {}", to_string(shape_), num_elements_,
-          to_string(shape), shape.num_elements());
+  if (shape.num_elements() != num_elements_) {
+    fail(ErrorCode::Shape, "reshape", "a tensor of shape {} has {} elements; shape {} has {}",
+         to_string(shape_), num_elements_, to_string(shape), shape.num_elements());
+  }
   return slice(0, shape);
 }
 
@@ -124,8 +130,9 @@ void Tensor::fill(double value) const {
 }
 
 double Tensor::item() const {
-  require(num_elements_ == 1, ErrorCode::Shape, "item", "needs exactly 1 element, found shape {}",
-          to_string(shape_));
+  if (num_elements_ != 1) {
+    fail(ErrorCode::Shape, "item", "needs exactly 1 element, found shape {}", to_string(shape_));
+  }
   return to_vector<double>()[0];
 }
 

@@ -1,0 +1,57 @@
+// The checker itself: it has to see a gradient that is wrong.
+#include <gtest/gtest.h>
+
+#include "engine/autograd/gradient_check.h"
+#include "engine/autograd/node.h"
+#include "engine/autograd/ops/ops.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/expect_gradients_match.h"
+
+namespace lockstep::testing {
+namespace {
+
+// y = 2 x, whose backward says 2.001.
+class SlightlyWrongNode final : public Node {
+ public:
+  const char* name() const override { return "SlightlyWrong"; }
+  Gradients backward(const Gradients& grad_outputs) override {
+    Tensor grad = gradient_buffer(0);
+    grad.backend().scale(grad.stream(), grad_outputs[0].view(), 2.001, grad.view());
+    return {grad};
+  }
+  void release_saved() override {}
+};
+
+Variable slightly_wrong(const Variable& x) {
+  return record<SlightlyWrongNode>({x}, scale(x, 2.0).value());
+}
+
+TEST(GradientCheck, SeesAGradientThatIsOffByHalfAThousandth) {
+  const auto result =
+      check_gradients([](const auto& in) { return slightly_wrong(in[0]); }, {random_leaf({4}, 1)});
+  EXPECT_NEAR(result.largest(), 0.0005, 1e-5);
+}
+
+TEST(GradientCheck, SeesAGradientThatIsMissing) {
+  const auto result = check_gradients(
+      [](const auto& in) { return add(scale(in[0].detach(), 2.0), scale(in[0], 0.0)); },
+      {random_leaf({4}, 1)});
+  EXPECT_DOUBLE_EQ(result.largest(), 1.0);
+}
+
+TEST(GradientCheck, LeavesInputsAsTheyWere) {
+  Variable x = random_leaf({4}, 1);
+  const std::vector<double> before = x.value().to_vector<double>();
+  check_gradients([](const auto& in) { return tanh(in[0]); }, {x});
+  EXPECT_EQ(x.value().to_vector<double>(), before);
+  EXPECT_FALSE(x.grad().defined());
+}
+
+TEST(GradientCheck, NeedsFloat64) {
+  const Variable x(random_tensor({2}, 1, DType::float32), RequiresGrad::yes);
+  expect_error(ErrorCode::DType, "inputs must be float64, found float32",
+               [&] { check_gradients([](const auto& in) { return tanh(in[0]); }, {x}); });
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,166 @@
+// Leaf hooks: when they run, how often, in which order, and what they may do.
+#include <gtest/gtest.h>
+
+#include "engine/autograd/backward_pass.h"
+#include "engine/autograd/ops/ops.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/expect_gradients_match.h"
+
+namespace lockstep::testing {
+namespace {
+
+using Values = std::vector<double>;
+
+TEST(GradHook, SeesTheWholeGradientOfALeafThatIsUsedTwice) {
+  Variable x = random_leaf({2}, 1);
+  std::vector<Values> seen;
+  x.on_grad_ready([&](const Variable& leaf) {
+    EXPECT_TRUE(leaf.is_same(x));
+    seen.push_back(leaf.grad().to_vector<double>());
+  });
+  sum(add(add(x, scale(x, 2.0)), add(x, x))).backward();
+  EXPECT_EQ(seen, (std::vector<Values>{{5, 5}}));
+}
+
+TEST(GradHook, RunsOncePerBackwardAfterAddingToWhatWasThere) {
+  Variable x = random_leaf({2}, 1);
+  std::vector<Values> seen;
+  x.on_grad_ready([&](const Variable& leaf) { seen.push_back(leaf.grad().to_vector<double>()); });
+  sum(x).backward();
+  sum(x).backward();
+  EXPECT_EQ(seen, (std::vector<Values>{{1, 1}, {2, 2}}));
+}
+
+TEST(GradHook, RunsForALeafThatIsItselfTheRoot) {
+  Variable x = random_leaf({}, 1);
+  int calls = 0;
+  bool ended = false;
+  x.on_grad_ready([&](const Variable&) {
+    ++calls;
+    on_backward_end([&] { ended = true; });
+  });
+  x.backward();
+  EXPECT_EQ(calls, 1);
+  EXPECT_TRUE(ended);
+}
+
+TEST(GradHook, SeveralRunInTheOrderOfRegistrationUntilRemoved) {
+  Variable x = random_leaf({}, 1);
+  std::vector<int> order;
+  x.on_grad_ready([&](const Variable&) { order.push_back(1); });
+  const std::uint64_t second = x.on_grad_ready([&](const Variable&) { order.push_back(2); });
+  x.on_grad_ready([&](const Variable&) { order.push_back(3); });
+  scale(x, 2.0).backward();
+  x.remove_grad_hook(second);
+  scale(x, 2.0).backward();
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 3, 1, 3}));
+}
+
+TEST(GradHook, MayRemoveItself) {
+  Variable x = random_leaf({}, 1);
+  int calls = 0;
+  std::uint64_t id = 0;
+  id = x.on_grad_ready([&](const Variable&) {
+    ++calls;
+    x.remove_grad_hook(id);
+  });
+  scale(x, 2.0).backward();
+  scale(x, 2.0).backward();
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(GradHook, LaterLayersAreReadyFirst) {
+  std::vector<Variable> weights;
+  std::vector<int> order;
+  for (int i = 0; i < 4; ++i) {
+    weights.push_back(random_leaf({3, 3}, static_cast<std::uint64_t>(i)));
+    weights.back().on_grad_ready([&order, i](const Variable&) { order.push_back(i); });
+  }
+  Variable h(random_tensor({2, 3}, 9));
+  for (const Variable& weight : weights) h = linear(h, weight, {}, Activation::tanh);
+  sum(h).backward();
+  EXPECT_EQ(order, (std::vector<int>{3, 2, 1, 0}));
+}
+
+TEST(GradHook, RunsWhileEarlierLayersAreStillToCome) {
+  Variable first = random_leaf({3, 3}, 1);
+  Variable last = random_leaf({3, 3}, 2);
+  bool first_had_gradient = true;
+  last.on_grad_ready([&](const Variable&) { first_had_gradient = first.grad().defined(); });
+  sum(linear(linear(Variable(random_tensor({2, 3}, 3)), first, {}), last, {})).backward();
+  EXPECT_FALSE(first_had_gradient);
+  EXPECT_TRUE(first.grad().defined());
+}
+
+TEST(GradHook, AnErrorComesOutOfBackward) {
+  Variable x = random_leaf({}, 1);
+  x.on_grad_ready([](const Variable&) { fail(ErrorCode::Comm, "hook", "cannot send"); });
+  expect_error(ErrorCode::Comm, "[hook] cannot send", [&] { scale(x, 2.0).backward(); });
+}
+
+TEST(GradHook, MayRunABackwardOfItsOwn) {
+  Variable x = random_leaf({2}, 1);
+  const Variable other = random_leaf({2}, 2);
+  x.on_grad_ready([&](const Variable&) {
+    ThreadContext context = thread_context();
+    context.grad_enabled = true;
+    ThreadContextScope scope(context);
+    sum(multiply(other, other)).backward();
+  });
+  sum(x).backward();
+  EXPECT_EQ(x.grad().to_vector<double>(), (Values{1, 1}));
+  Values expected = other.value().to_vector<double>();
+  for (double& value : expected) value *= 2;
+  expect_close(other.grad(), expected, kExact);
+}
+
+TEST(GradHook, MayRunABackwardOverSeveralDevices) {
+  Variable x = random_leaf({2}, 1);
+  const Variable other = random_leaf({2}, 2);
+  const Device cpu1{DeviceType::cpu, 1};
+  x.on_grad_ready([&](const Variable&) {
+    ThreadContext context = thread_context();
+    context.grad_enabled = true;
+    ThreadContextScope scope(context);
+    sum(scale(to(scale(to(other, cpu1), 2.0), Device{}), 3.0)).backward();
+  });
+  // The outer pass uses cpu:1 too: its worker waits for this hook, whose pass needs cpu:1.
+  sum(scale(to(scale(to(x, cpu1), 2.0), Device{}), 3.0)).backward();
+  EXPECT_EQ(x.grad().to_vector<double>(), (Values{6, 6}));
+  EXPECT_EQ(other.grad().to_vector<double>(), (Values{6, 6}));
+}
+
+TEST(OnBackwardEnd, RunsOnceWhenAllGradientsAreInPlace) {
+  Variable first = random_leaf({2}, 1);
+  Variable second = random_leaf({2}, 2);
+  int calls = 0;
+  second.on_grad_ready([&](const Variable&) {
+    on_backward_end([&] {
+      ++calls;
+      EXPECT_TRUE(first.grad().defined());
+    });
+  });
+  sum(add(scale(first, 2.0), second)).backward();
+  EXPECT_EQ(calls, 1);
+  sum(first).backward();
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(OnBackwardEnd, DoesNotRunAfterAnError) {
+  Variable x = random_leaf({}, 1);
+  bool ended = false;
+  x.on_grad_ready([&](const Variable&) {
+    on_backward_end([&] { ended = true; });
+    fail(ErrorCode::Comm, "hook", "cannot send");
+  });
+  EXPECT_THROW(scale(x, 2.0).backward(), Error);
+  EXPECT_FALSE(ended);
+}
+
+TEST(OnBackwardEnd, OutsideABackwardIsAnError) {
+  expect_error(ErrorCode::State, "no backward pass is running here",
+               [] { on_backward_end([] {}); });
+}
+
+}  // namespace
+}  // namespace lockstep::testing

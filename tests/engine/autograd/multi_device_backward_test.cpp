@@ -1,0 +1,169 @@
+// Backward over graphs whose nodes live on several devices.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "engine/autograd/backward_pass.h"
+#include "engine/autograd/node.h"
+#include "engine/autograd/ops/ops.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/expect_gradients_match.h"
+
+namespace lockstep::testing {
+namespace {
+
+Device cpu(int index) {
+  return {DeviceType::cpu, index};
+}
+
+// Threads that can only get through together.
+class Meeting {
+ public:
+  explicit Meeting(int num_threads) : missing_(num_threads) {}
+
+  // False if the others did not come.
+  bool arrive() {
+    std::unique_lock lock(mutex_);
+    --missing_;
+    all_here_.notify_all();
+    return all_here_.wait_for(lock, std::chrono::seconds(20), [this] { return missing_ <= 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable all_here_;
+  int missing_;
+};
+
+// y = x; its backward runs `action` first.
+class ActionNode final : public Node {
+ public:
+  explicit ActionNode(std::function<void()> action) : action_(std::move(action)) {}
+  const char* name() const override { return "Action"; }
+  Gradients backward(const Gradients& grad_outputs) override {
+    action_();
+    return {grad_outputs[0]};
+  }
+  void release_saved() override {}
+
+ private:
+  std::function<void()> action_;
+};
+
+Variable with_action(const Variable& x, std::function<void()> action) {
+  return record<ActionNode>({x}, x.value(), std::move(action));
+}
+
+TEST(MultiDeviceBackward, GradientsCrossDevicesBothWays) {
+  const Variable x = random_leaf({3}, 1, cpu(1));
+  const Variable y = random_leaf({3}, 2, cpu(2));
+  const Variable product = multiply(to(x, cpu(0)), to(y, cpu(0)));
+  sum(scale(to(product, cpu(3)), 2.0)).backward();
+  EXPECT_EQ(x.grad().device(), cpu(1));
+  EXPECT_EQ(y.grad().device(), cpu(2));
+  std::vector<double> expected = y.value().to_vector<double>();
+  for (double& value : expected) value *= 2;
+  expect_close(x.grad(), expected, kExact);
+}
+
+TEST(MultiDeviceBackward, DevicesWorkAtTheSameTime) {
+  constexpr int kDevices = 3;
+  Meeting meeting(kDevices);
+  std::atomic<int> num_met{0};
+  const Variable x = random_leaf({3}, 1);
+  Variable total = scale(x, 0.0);
+  for (int i = 0; i < kDevices; ++i) {
+    const Variable there = with_action(to(x, cpu(i + 1)), [&] { num_met += meeting.arrive(); });
+    total = add(total, to(there, cpu(0)));
+  }
+  sum(total).backward();
+  EXPECT_EQ(num_met, kDevices);
+  EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{3, 3, 3}));
+}
+
+TEST(MultiDeviceBackward, HooksOfOneDeviceRunOneAtATimeWithTheCallersContext) {
+  ThreadContext context = thread_context();
+  context.rank = 3;
+  context.world_size = 5;
+  ThreadContextScope scope(context);
+  std::vector<Variable> leaves;
+  std::vector<int> ranks;  // unguarded: cpu:1's hooks must not overlap
+  for (int i = 0; i < 20; ++i) {
+    leaves.push_back(random_leaf({2}, static_cast<std::uint64_t>(i), cpu(1)));
+    leaves.back().on_grad_ready([&](const Variable&) { ranks.push_back(thread_context().rank); });
+  }
+  Variable total(Tensor::zeros({2}, DType::float64));
+  for (const Variable& leaf : leaves) total = add(total, to(leaf, cpu(0)));
+  sum(total).backward();
+  EXPECT_EQ(ranks, std::vector<int>(20, 3));
+}
+
+TEST(MultiDeviceBackward, AHookSeesTheSumFromAllDevicesOnce) {
+  Variable x = random_leaf({2}, 1);
+  std::vector<std::vector<double>> seen;
+  x.on_grad_ready([&](const Variable& leaf) { seen.push_back(leaf.grad().to_vector<double>()); });
+  Variable total = scale(x, 1.0);
+  for (int i = 1; i <= 4; ++i) total = add(total, to(scale(to(x, cpu(i)), 1.0), cpu(0)));
+  sum(total).backward();
+  EXPECT_EQ(seen, (std::vector<std::vector<double>>{{5, 5}}));
+}
+
+TEST(MultiDeviceBackward, OnBackwardEndRunsOnTheCallersThread) {
+  Variable x = random_leaf({2}, 1, cpu(1));
+  std::thread::id ended_on;
+  x.on_grad_ready(
+      [&](const Variable&) { on_backward_end([&] { ended_on = std::this_thread::get_id(); }); });
+  sum(to(scale(x, 2.0), cpu(0))).backward();
+  EXPECT_EQ(ended_on, std::this_thread::get_id());
+}
+
+TEST(MultiDeviceBackward, AnErrorOfAnotherDeviceEndsTheCallAndNothingHangs) {
+  for (int round = 0; round < 200; ++round) {
+    const Variable x = random_leaf({2}, 1);
+    const auto fails = [] { fail(ErrorCode::Numeric, "there", "this device failed"); };
+    const Variable bad = to(with_action(to(x, cpu(1)), fails), cpu(0));
+    const Variable good = to(scale(to(x, cpu(2)), 2.0), cpu(0));
+    expect_error(ErrorCode::Numeric, "[there] this device failed",
+                 [&] { sum(add(bad, good)).backward(); });
+  }
+}
+
+TEST(MultiDeviceBackward, ManyGraphsInARowGiveTheSameBits) {
+  const Variable w = random_leaf({4, 4}, 1);
+  const Tensor input = random_tensor({3, 4}, 2);
+  std::vector<double> first;
+  for (int round = 0; round < 1000; ++round) {
+    std::vector<Variable> parts;
+    for (int i = 0; i < 3; ++i) {
+      const Variable x(input.to(cpu(i)));
+      parts.push_back(to(linear(x, to(w, cpu(i)), {}, Activation::tanh), cpu(0)));
+    }
+    // The branches meet in different order, but each adds to the leaf by itself.
+    sum(multiply(parts[0], add(parts[1], parts[2]))).backward();
+    ASSERT_EQ(w.grad().shape(), (Shape{4, 4}));
+    const std::vector<double> grad = w.grad().to_vector<double>();
+    if (first.empty()) first = grad;
+    expect_close(grad, first, kFloat64);
+    ASSERT_FALSE(HasFailure()) << "round " << round;
+    Variable(w).clear_grad();
+  }
+}
+
+TEST(MultiDeviceBackward, FromAWorkersOwnTask) {
+  // As parallel_apply may do it: the device's worker runs a pass that needs its own device.
+  const Variable x = random_leaf({2}, 1, cpu(1));
+  std::atomic<bool> done{false};
+  runtime::logical_device(cpu(1)).worker().post([&] {
+    sum(to(scale(to(scale(x, 2.0), cpu(2)), 3.0), cpu(1))).backward();
+    done = true;
+  });
+  while (!done) std::this_thread::yield();
+  EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{6, 6}));
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,121 @@
+// What a Variable promises about values, leaves and grad mode.
+#include "engine/autograd/variable.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "engine/autograd/grad_mode.h"
+#include "engine/autograd/node.h"
+#include "engine/autograd/ops/ops.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/expect_gradients_match.h"
+
+namespace lockstep::testing {
+namespace {
+
+TEST(Variable, OneThatWasNeverSetSaysSo) {
+  expect_error(ErrorCode::State, "[variable] is undefined", [] { Variable().value(); });
+  expect_error(ErrorCode::State, "needs a defined tensor", [] { Variable{Tensor()}; });
+}
+
+TEST(Variable, ResultsRequireGradientsIfAnInputDoes) {
+  const Variable leaf = random_leaf({3}, 1);
+  const Variable constant(random_tensor({3}, 2));
+  EXPECT_TRUE(add(leaf, constant).requires_grad());
+  EXPECT_FALSE(add(constant, constant).requires_grad());
+  EXPECT_TRUE(add(constant, constant).is_leaf());
+}
+
+TEST(Variable, ConstantsGetNoGradient) {
+  const Variable leaf = random_leaf({3}, 1);
+  const Variable constant(random_tensor({3}, 2));
+  sum(multiply(leaf, constant)).backward();
+  EXPECT_FALSE(constant.grad().defined());
+  expect_close(leaf.grad(), constant.value(), kExact);
+}
+
+TEST(Variable, NoGradScopeRecordsNothingAndEnds) {
+  const Variable leaf = random_leaf({3}, 1);
+  {
+    NoGradScope no_grad;
+    EXPECT_FALSE(grad_enabled());
+    EXPECT_FALSE(scale(leaf, 2.0).requires_grad());
+    { NoGradScope inner; }
+    EXPECT_FALSE(grad_enabled());
+  }
+  EXPECT_TRUE(grad_enabled());
+  EXPECT_TRUE(scale(leaf, 2.0).requires_grad());
+}
+
+TEST(Variable, NoGradScopeIsThisThreadsAlone) {
+  NoGradScope no_grad;
+  bool is_enabled_there = false;
+  std::thread([&] { is_enabled_there = grad_enabled(); }).join();
+  EXPECT_TRUE(is_enabled_there);
+}
+
+TEST(Variable, DetachSharesTheValueAndCutsTheGraph) {
+  const Variable leaf = random_leaf({3}, 1);
+  const Variable y = scale(leaf, 2.0);
+  const Variable cut = y.detach();
+  EXPECT_TRUE(cut.value().shares_memory_with(y.value()));
+  EXPECT_FALSE(cut.requires_grad());
+  EXPECT_TRUE(cut.is_leaf());
+}
+
+TEST(Variable, IntegersCannotRequireGradients) {
+  const Tensor integers = Tensor::zeros({2}, DType::int64);
+  expect_error(ErrorCode::DType, "gradients need a floating dtype, found int64",
+               [&] { Variable(integers, RequiresGrad::yes); });
+}
+
+TEST(Variable, OnlyALeafsValueCanBeReplaced) {
+  Variable leaf = random_leaf({3}, 1);
+  leaf.set_value(Tensor::zeros({3}, DType::float64));
+  EXPECT_EQ(leaf.value().to_vector<double>(), (std::vector<double>{0, 0, 0}));
+  Variable y = scale(leaf, 2.0);
+  expect_error(ErrorCode::State,
+               "only a leaf's tensor can be replaced; this is the result of Scale",
+               [&] { y.set_value(Tensor::zeros({3}, DType::float64)); });
+  expect_error(ErrorCode::State, "only a leaf can change it",
+               [&] { y.set_requires_grad(RequiresGrad::no); });
+}
+
+TEST(Variable, FreezingALeafStopsItsGradient) {
+  Variable leaf = random_leaf({3}, 1);
+  const Variable other = random_leaf({3}, 2);
+  leaf.set_requires_grad(RequiresGrad::no);
+  sum(multiply(leaf, other)).backward();
+  EXPECT_FALSE(leaf.grad().defined());
+  EXPECT_TRUE(other.grad().defined());
+}
+
+TEST(Variable, AGradientMustHaveTheValuesShape) {
+  Variable leaf = random_leaf({3}, 1);
+  expect_error(ErrorCode::Shape, "[set_grad] shapes [3] and [2] differ",
+               [&] { leaf.set_grad(random_tensor({2}, 1)); });
+}
+
+TEST(Graph, NodesNameTheirOperationAndKnowTheirInputs) {
+  const Variable x = random_leaf({2, 3}, 1);
+  const Variable h = relu(x);
+  const Variable y = sum(h);
+  EXPECT_STREQ(y.node()->name(), "Sum");
+  EXPECT_STREQ(y.node()->edge(0).node->name(), "ReLU");
+  EXPECT_TRUE(h.node()->edge(0).leaf.is_same(x));
+  EXPECT_GT(y.node()->sequence(), h.node()->sequence());
+}
+
+TEST(Graph, OfAHundredThousandNodesRunsAndIsFreedWithoutDeepRecursion) {
+  const Variable x = random_leaf({1}, 1);
+  Variable y = x;
+  for (int i = 0; i < 100000; ++i) y = scale(y, 1.0);
+  y.backward();
+  EXPECT_EQ(x.grad().item(), 1.0);
+  y = {};
+  for (int i = 0; i < 100000; ++i) y = scale(i == 0 ? x : y, 1.0);
+}
+
+}  // namespace
+}  // namespace lockstep::testing
