@@ -1,0 +1,57 @@
+// What every tutorial shares and none is about: its flags, its headings, its checks.
+//
+// Everything else stands in the tutorial itself, on the engine's public headers.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstddef>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/device.h"
+#include "engine/nn/module.h"
+
+namespace lockstep::tutorial {
+
+// What --device and --fast say.
+struct Options {
+  DeviceType device_type = DeviceType::cpu;
+  bool fast = false;  // a short run, for tests
+
+  // A single device is index 0, also on a machine with more.
+  Device device() const { return {device_type, 0}; }
+  // Indices 0 ... count - 1. Throws Error{Device} when there are not so many.
+  std::vector<Device> devices(std::size_t count) const;
+};
+
+using Body = std::function<void(const Options&)>;
+using AddFlags = std::function<void(CLI::App&)>;
+
+// The whole of a tutorial's main(): reads the flags, prints "using device: ...", runs the body.
+// Returns the exit code: 0; 2 for a wrong command line; 1 for any other error, a failed check
+// included. Errors are one line on stderr. add_flags registers the tutorial's own flags, if any.
+int run_main(int argc, char** argv, std::string_view question, const Body& body,
+             const AddFlags& add_flags = {});
+
+// "── Step 3: sum the gradients ──" between two empty lines.
+void step(int number, std::string_view title);
+
+// Prints "check: claim ... ok". Throws Error{Numeric} if it does not hold.
+void check(std::string_view claim, bool holds);
+// "check: claim: largest difference 3e-08, tolerance 1e-05 ... ok". A NaN does not pass.
+void check_close(std::string_view claim, double largest_difference, double tolerance);
+
+// The largest |a - b| over all elements; the tensors may be on different devices.
+// Throws Error{Shape} when their shapes differ.
+double max_abs_difference(const Tensor& a, const Tensor& b);
+// The same over all parameters of two models with equal shapes.
+double max_abs_difference(const nn::Module& a, const nn::Module& b);
+
+// How far two float32 runs of the same num_steps steps may drift apart, because they add in another
+// order: 1e-5 up to 20 steps, then 1e-5 * (num_steps / 20)^1.5.
+double weight_tolerance(std::size_t num_steps);
+
+}  // namespace lockstep::tutorial
