@@ -98,8 +98,9 @@ class Communicator {
   double timeout_seconds() const { return timeout_seconds_; }
   void set_timeout_seconds(double seconds);
 
-  // The plan of all_reduce calls that name none. automatic (the default): by world size and number
-  // of elements, see plan::choose_all_reduce_plan.
+  // The plan of all_reduce calls that name none. automatic (the default): two_shot where the ranks
+  // share one address space (direct_all_reduce.h: it meets only twice, so it wins at every size),
+  // else by world size and number of elements (plan::choose_all_reduce_plan).
   plan::AllReducePlan default_plan() const { return default_plan_; }
   void set_default_plan(plan::AllReducePlan plan) { default_plan_ = plan; }
 

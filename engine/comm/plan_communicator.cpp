@@ -76,7 +76,9 @@ void PlanCommunicator::number(CallHeader& header, int peer) {
   }
   header.sequence = num_collectives_++;
   if (header.operation == Operation::all_reduce && header.plan == plan::AllReducePlan::automatic) {
-    header.plan = plan::choose_all_reduce_plan(world_size(), header.num_elements);
+    header.plan = transport_->shares_memory()
+                      ? plan::AllReducePlan::two_shot
+                      : plan::choose_all_reduce_plan(world_size(), header.num_elements);
   }
 }
 

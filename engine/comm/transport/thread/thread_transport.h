@@ -10,7 +10,7 @@
 
 namespace lockstep::comm {
 
-class ThreadTransport final : public Transport {
+class ThreadTransport : public Transport {
  public:
   ThreadTransport(std::shared_ptr<Hub> hub, int rank);
   // Leaves the group: whoever still needs this rank fails.

@@ -1,0 +1,207 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/comm/plan_communicator.h"
+#include "engine/comm/transport/thread/thread_transport.h"
+#include "tests/engine/comm/comm_test_data.h"
+#include "tests/support/run_ranks.h"
+
+namespace lockstep::comm {
+namespace {
+
+using ::lockstep::testing::run_ranks;
+
+std::string what_case(plan::AllReducePlan plan, int world_size, std::size_t num_elements) {
+  return fmt::format("{}, {} ranks, {} elements", plan::to_string(plan), world_size, num_elements);
+}
+
+// What the plan's own meaning gives; automatic is two_shot between threads.
+plan::RankBuffers interpreted(plan::AllReducePlan plan, plan::RankBuffers buffers) {
+  const auto named = plan == plan::AllReducePlan::automatic ? plan::AllReducePlan::two_shot : plan;
+  plan::interpret(
+      plan::all_reduce_plan(named, static_cast<int>(buffers.size()), buffers.front().size()),
+      buffers);
+  return buffers;
+}
+
+class AllReduce : public ::testing::TestWithParam<int> {};
+
+TEST_P(AllReduce, HasTheBitsOfTheSerialInterpreterOnEveryRankForEveryPlanAndLength) {
+  const int world_size = GetParam();
+  for (const std::size_t num_elements : kLengths) {
+    const plan::RankBuffers inputs = rounding_buffers(world_size, num_elements);
+    std::vector<plan::RankBuffers> expected;
+    for (const plan::AllReducePlan plan : kPlans) expected.push_back(interpreted(plan, inputs));
+    run_ranks(world_size, [&](Communicator& communicator) {
+      const auto rank = static_cast<std::size_t>(communicator.rank());
+      for (std::size_t p = 0; p < kPlans.size(); ++p) {
+        const Tensor buffer = tensor_of(inputs[rank], communicator.rank());
+        CollectiveOptions options;
+        options.plan = kPlans[p];
+        communicator.all_reduce(buffer, options);
+        EXPECT_EQ(buffer.to_vector<double>(), expected[p][rank])
+            << what_case(kPlans[p], world_size, num_elements);
+        EXPECT_EQ(expected[p][rank], expected[p][0]);
+      }
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(WorldSizes, AllReduce, ::testing::ValuesIn(kWorldSizes));
+
+TEST(AllReduceLarge, HasTheBitsOfTheSerialInterpreterForBuffersOfManyPieces) {
+  for (const int world_size : {2, 3}) {
+    const plan::RankBuffers inputs = rounding_buffers(world_size, kLargeLength);
+    std::vector<plan::RankBuffers> expected;
+    for (const plan::AllReducePlan plan : kPlans) expected.push_back(interpreted(plan, inputs));
+    run_ranks(world_size, [&](Communicator& communicator) {
+      const auto rank = static_cast<std::size_t>(communicator.rank());
+      for (std::size_t p = 0; p < kPlans.size(); ++p) {
+        const Tensor buffer = tensor_of(inputs[rank], communicator.rank());
+        CollectiveOptions options;
+        options.plan = kPlans[p];
+        communicator.all_reduce(buffer, options);
+        EXPECT_TRUE(buffer.to_vector<double>() == expected[p][rank])
+            << what_case(kPlans[p], world_size, kLargeLength);
+      }
+    });
+  }
+}
+
+double reduced(ReduceOp op, int world_size, std::size_t i) {
+  double result = small_value(0, i);
+  for (int rank = 1; rank < world_size; ++rank) {
+    const double value = small_value(rank, i);
+    switch (op) {
+      case ReduceOp::sum:
+      case ReduceOp::average:
+        result += value;
+        break;
+      case ReduceOp::product:
+        result *= value;
+        break;
+      case ReduceOp::min:
+        result = std::min(result, value);
+        break;
+      case ReduceOp::max:
+        result = std::max(result, value);
+        break;
+    }
+  }
+  return op == ReduceOp::average ? result / world_size : result;
+}
+
+TEST(AllReduceOps, EveryOpAndDTypeEqualsTheDirectResultForEveryPlan) {
+  constexpr std::size_t kNumElements = 77;
+  for (const int world_size : {1, 2, 4, 8}) {  // powers of two: an average is exact
+    run_ranks(world_size, [&](Communicator& communicator) {
+      for (const DType dtype : {DType::float32, DType::float64, DType::int32, DType::int64}) {
+        for (const ReduceOp op :
+             {ReduceOp::sum, ReduceOp::average, ReduceOp::product, ReduceOp::min, ReduceOp::max}) {
+          if (op == ReduceOp::average && !is_floating_point(dtype)) continue;
+          std::vector<double> expected;
+          for (std::size_t i = 0; i < kNumElements; ++i) {
+            expected.push_back(reduced(op, world_size, i));
+          }
+          for (const plan::AllReducePlan plan : kPlans) {
+            const Tensor buffer = small_values(communicator.rank(), kNumElements, dtype);
+            CollectiveOptions options;
+            options.op = op;
+            options.plan = plan;
+            communicator.all_reduce(buffer, options);
+            EXPECT_EQ(buffer.to_vector<double>(), expected)
+                << lockstep::to_string(dtype) << ", op " << static_cast<int>(op) << ", "
+                << what_case(plan, world_size, kNumElements);
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST(AllReduceOps, AverageMultipliesEveryContributionBeforeItIsAdded) {
+  constexpr std::size_t kNumElements = 1000;
+  const plan::RankBuffers inputs = rounding_buffers(3, kNumElements);
+  plan::RankBuffers expected = inputs;
+  for (std::vector<double>& buffer : expected) {
+    for (double& value : buffer) value *= 1.0 / 3;
+  }
+  for (const plan::AllReducePlan plan : kPlans) {
+    const plan::RankBuffers averaged = interpreted(plan, expected);
+    run_ranks(3, [&](Communicator& communicator) {
+      const auto rank = static_cast<std::size_t>(communicator.rank());
+      const Tensor buffer = tensor_of(inputs[rank], communicator.rank());
+      CollectiveOptions options;
+      options.op = ReduceOp::average;
+      options.plan = plan;
+      communicator.all_reduce(buffer, options);
+      EXPECT_EQ(buffer.to_vector<double>(), averaged[rank]) << plan::to_string(plan);
+    });
+  }
+}
+
+TEST(AllReduceOps, ANotANumberOfOneRankReachesAllRanks) {
+  run_ranks(3, [&](Communicator& communicator) {
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product}) {
+      for (const int nan_rank : {0, 1, 2}) {
+        const double value =
+            communicator.rank() == nan_rank ? std::numeric_limits<double>::quiet_NaN() : 1.0;
+        const Tensor buffer = tensor_of({value, 1.0, 2.0}, communicator.rank());
+        CollectiveOptions options;
+        options.op = op;
+        communicator.all_reduce(buffer, options);
+        EXPECT_TRUE(std::isnan(buffer.to_vector<double>()[0])) << static_cast<int>(op);
+        EXPECT_FALSE(std::isnan(buffer.to_vector<double>()[1]));
+      }
+    }
+  });
+}
+
+// Threads without the short cut through shared memory: what other transports will run.
+class MessagesOnly final : public ThreadTransport {
+ public:
+  using ThreadTransport::ThreadTransport;
+  bool shares_memory() const override { return false; }
+};
+
+TEST(AllReduceByMessages, TheTwoShotPlanGivesTheBitsOfItsSharedMemoryForm) {
+  for (const int world_size : {2, 3, 8}) {
+    const plan::RankBuffers inputs = rounding_buffers(world_size, 4096);
+    const plan::RankBuffers expected = interpreted(plan::AllReducePlan::two_shot, inputs);
+    const auto hub = std::make_shared<Hub>(world_size);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < world_size; ++rank) {
+      threads.emplace_back([&, rank] {
+        PlanCommunicator communicator(std::make_unique<MessagesOnly>(hub, rank));
+        const Tensor buffer = tensor_of(inputs[static_cast<std::size_t>(rank)], rank);
+        CollectiveOptions options;
+        options.plan = plan::AllReducePlan::two_shot;
+        communicator.all_reduce(buffer, options);
+        EXPECT_EQ(buffer.to_vector<double>(), expected[static_cast<std::size_t>(rank)]);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
+TEST(AllReduceStress, AThousandSmallOnesOfEightRanksAreAllRight) {
+  constexpr int kWorldSize = 8;
+  run_ranks(kWorldSize, [&](Communicator& communicator) {
+    const Tensor buffer = Tensor::empty({17}, DType::int64);
+    for (int call = 0; call < 1000; ++call) {
+      const std::span<std::int64_t> values = buffer.host<std::int64_t>();
+      std::ranges::fill(values, communicator.rank() + call);
+      CollectiveOptions options;
+      options.plan = kPlans[static_cast<std::size_t>(call) % kPlans.size()];
+      communicator.all_reduce(buffer, options);
+      ASSERT_THAT(values, ::testing::Each(kWorldSize * call + 28)) << "call " << call;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::comm

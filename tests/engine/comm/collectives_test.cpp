@@ -1,0 +1,143 @@
+#include <gmock/gmock.h>
+
+#include "tests/engine/comm/comm_test_data.h"
+#include "tests/support/run_ranks.h"
+
+namespace lockstep::comm {
+namespace {
+
+using ::lockstep::testing::run_ranks;
+
+class Collectives : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(WorldSizes, Collectives, ::testing::ValuesIn(kWorldSizes));
+
+TEST_P(Collectives, BroadcastGivesEveryRankTheRootsBuffer) {
+  const int world_size = GetParam();
+  run_ranks(world_size, [&](Communicator& communicator) {
+    for (const std::size_t num_elements : kLengths) {
+      for (const int root : {0, world_size / 2, world_size - 1}) {
+        const Tensor buffer = small_values(communicator.rank() + 3, num_elements, DType::float32);
+        communicator.broadcast(buffer, root);
+        EXPECT_EQ(buffer.to_vector<double>(),
+                  small_values(root + 3, num_elements, DType::float32).to_vector<double>());
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, AllGatherPutsTheInputsBehindEachOtherInRankOrder) {
+  const int world_size = GetParam();
+  run_ranks(world_size, [&](Communicator& communicator) {
+    for (const std::size_t num_elements : kLengths) {
+      const Tensor input = small_values(communicator.rank(), num_elements, DType::float64);
+      const Tensor output = Tensor::zeros({static_cast<std::size_t>(world_size), num_elements},
+                                          DType::float64, input.device());
+      communicator.all_gather(input, output);
+      const std::vector<double> gathered = output.to_vector<double>();
+      for (std::size_t i = 0; i < gathered.size(); ++i) {
+        ASSERT_EQ(gathered[i], small_value(static_cast<int>(i / num_elements), i % num_elements));
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, ReduceScatterGivesEachRankItsPartOfTheSumAndKeepsTheInput) {
+  const int world_size = GetParam();
+  run_ranks(world_size, [&](Communicator& communicator) {
+    const auto n = static_cast<std::size_t>(world_size);
+    const auto rank = static_cast<std::size_t>(communicator.rank());
+    for (const std::size_t num_elements : kLengths) {
+      const Tensor input = small_values(communicator.rank(), n * num_elements, DType::float64);
+      const std::vector<double> before = input.to_vector<double>();
+      const Tensor output = Tensor::zeros({num_elements}, DType::float64, input.device());
+      communicator.reduce_scatter(input, output);
+      EXPECT_EQ(input.to_vector<double>(), before);
+      const std::vector<double> part = output.to_vector<double>();
+      for (std::size_t i = 0; i < num_elements; ++i) {
+        double sum = 0;
+        for (int r = 0; r < world_size; ++r) sum += small_value(r, rank * num_elements + i);
+        ASSERT_EQ(part[i], sum);
+      }
+    }
+  });
+}
+
+TEST(ReduceScatter, AveragesAndTakesTheMaximumToo) {
+  run_ranks(2, [](Communicator& communicator) {
+    const double base = communicator.rank() == 0 ? 1.0 : 10.0;
+    const Tensor input = tensor_of({base, base + 1}, communicator.rank());
+    const Tensor output = Tensor::zeros({1}, DType::float64, input.device());
+    CollectiveOptions options;
+    options.op = ReduceOp::average;
+    communicator.reduce_scatter(input, output, options);
+    EXPECT_EQ(output.item(), communicator.rank() == 0 ? 5.5 : 6.5);
+    options.op = ReduceOp::max;
+    communicator.reduce_scatter(input, output, options);
+    EXPECT_EQ(output.item(), communicator.rank() == 0 ? 10.0 : 11.0);
+  });
+}
+
+TEST(Collectives, BroadcastAndAllGatherMoveEveryDType) {
+  run_ranks(3, [](Communicator& communicator) {
+    const Tensor bytes = Tensor::full({5}, 10 + communicator.rank(), DType::uint8);
+    const Tensor all = Tensor::zeros({15}, DType::uint8);
+    communicator.all_gather(bytes, all);
+    EXPECT_EQ(all.to_vector<int>(),
+              (std::vector<int>{10, 10, 10, 10, 10, 11, 11, 11, 11, 11, 12, 12, 12, 12, 12}));
+    communicator.broadcast(bytes, 2);
+    EXPECT_EQ(bytes.to_vector<int>(), std::vector<int>(5, 12));
+  });
+}
+
+TEST(Collectives, AllGatherTakesAnInputThatIsItsPartOfTheOutput) {
+  run_ranks(3, [](Communicator& communicator) {
+    const Tensor output = Tensor::zeros({3}, DType::int32);
+    const auto rank = static_cast<std::size_t>(communicator.rank());
+    const Tensor input = output.rows(rank, rank + 1);
+    input.fill(communicator.rank() + 1);
+    communicator.all_gather(input, output);
+    EXPECT_EQ(output.to_vector<int>(), (std::vector<int>{1, 2, 3}));
+  });
+}
+
+TEST(Collectives, NobodyPassesABarrierBeforeEverybodyHasReachedIt) {
+  std::atomic<int> num_arrived{0};
+  run_ranks(5, [&](Communicator& communicator) {
+    for (int round = 1; round <= 50; ++round) {
+      ++num_arrived;
+      communicator.barrier();
+      EXPECT_EQ(num_arrived.load(), 5 * round);
+      communicator.barrier();
+    }
+  });
+}
+
+TEST(SendRecv, MessagesArriveInTheOrderInWhichTheyWereSent) {
+  run_ranks(2, [](Communicator& communicator) {
+    const Tensor value = Tensor::zeros({1}, DType::int32);
+    for (int i = 0; i < 100; ++i) {
+      if (communicator.rank() == 0) {
+        value.fill(i);
+        communicator.send(value, 1);
+      } else {
+        communicator.recv(value, 0);
+        ASSERT_EQ(value.item(), i);
+      }
+    }
+  });
+}
+
+TEST(SendRecv, RanksThatAllSendFirstDoNotBlockEachOther) {
+  run_ranks(4, [](Communicator& communicator) {
+    const int n = communicator.world_size();
+    const Tensor mine = Tensor::full({1000}, communicator.rank());
+    const Tensor theirs = Tensor::zeros({1000});
+    communicator.send(mine, (communicator.rank() + 1) % n);
+    communicator.recv(theirs, (communicator.rank() + n - 1) % n);
+    EXPECT_EQ(theirs.to_vector<float>(),
+              std::vector<float>(1000, static_cast<float>((communicator.rank() + n - 1) % n)));
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::comm

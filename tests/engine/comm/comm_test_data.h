@@ -1,0 +1,57 @@
+// What the tests of communicators share: the sizes that every collective is checked with, and
+// values whose reductions are known.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "engine/core/rng.h"
+#include "engine/plan/all_reduce_plan.h"
+#include "engine/plan/interpreter.h"
+#include "engine/tensor/tensor.h"
+
+namespace lockstep::comm {
+
+inline constexpr std::array<int, 10> kWorldSizes{1, 2, 3, 4, 5, 6, 7, 8, 9, 16};
+inline constexpr std::array<std::size_t, 6> kLengths{0, 1, 5, 64, 101, 4096};
+inline constexpr std::size_t kLargeLength = 300'007;
+inline constexpr std::array kPlans{plan::AllReducePlan::automatic,
+                                   plan::AllReducePlan::ring,
+                                   plan::AllReducePlan::tree,
+                                   plan::AllReducePlan::halving_doubling,
+                                   plan::AllReducePlan::one_shot,
+                                   plan::AllReducePlan::two_shot,
+                                   plan::AllReducePlan::reduce_broadcast};
+
+// Values of very different sizes, so that the order of summation shows in the last bits.
+inline plan::RankBuffers rounding_buffers(int world_size, std::size_t num_elements) {
+  plan::RankBuffers buffers(static_cast<std::size_t>(world_size));
+  Rng rng(11);
+  for (std::vector<double>& buffer : buffers) {
+    for (std::size_t i = 0; i < num_elements; ++i) {
+      buffer.push_back(rng.normal() * (rng.uniform() < 0.5 ? 1.0 : 1e9));
+    }
+  }
+  return buffers;
+}
+
+inline Tensor tensor_of(const std::vector<double>& values, int rank) {
+  return Tensor::from(values, {values.size()}, Device{DeviceType::cpu, rank});
+}
+
+// Element i of a rank: small integers, never 0, so that every op is exact in every dtype.
+inline double small_value(int rank, std::size_t i) {
+  return static_cast<double>(1 + (static_cast<std::size_t>(rank) + i) % 2) *
+         ((static_cast<std::size_t>(rank) * 7 + i) % 5 == 0 ? -1.0 : 1.0);
+}
+
+inline Tensor small_values(int rank, std::size_t num_elements, DType dtype) {
+  std::vector<double> values;
+  for (std::size_t i = 0; i < num_elements; ++i) values.push_back(small_value(rank, i));
+  return tensor_of(values, rank).to(dtype);
+}
+
+}  // namespace lockstep::comm

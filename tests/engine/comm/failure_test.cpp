@@ -1,0 +1,293 @@
+#include <gmock/gmock.h>
+
+#include <latch>
+#include <thread>
+
+#include "engine/core/thread_context.h"
+
+#include "tests/engine/comm/comm_test_data.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/run_ranks.h"
+
+namespace lockstep::comm {
+namespace {
+
+using ::lockstep::testing::errors_of_ranks;
+using ::lockstep::testing::expect_error;
+using ::testing::HasSubstr;
+
+using Call = std::function<void(Communicator&)>;
+
+// Every rank calls a barrier first, so that the call in question has number 1.
+void expect_mismatch(const Call& call_of_others, const Call& call_of_rank_1,
+                     const std::string& words) {
+  const auto errors = errors_of_ranks(3, [&](Communicator& communicator) {
+    communicator.barrier();
+    (communicator.rank() == 1 ? call_of_rank_1 : call_of_others)(communicator);
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error) << words;
+    EXPECT_EQ(error->code(), ErrorCode::Comm);
+    EXPECT_THAT(error->what(), HasSubstr(words));
+  }
+}
+
+Call all_reduce_of(std::size_t num_elements, DType dtype = DType::float32,
+                   ReduceOp op = ReduceOp::sum,
+                   plan::AllReducePlan plan = plan::AllReducePlan::automatic) {
+  return [=](Communicator& communicator) {
+    CollectiveOptions options;
+    options.op = op;
+    options.plan = plan;
+    const Tensor buffer = Tensor::full({num_elements}, 1, dtype);
+    try {
+      communicator.all_reduce(buffer, options);
+    } catch (const Error&) {
+      EXPECT_EQ(buffer.to_vector<float>(), std::vector<float>(num_elements, 1)) << "data moved";
+      throw;
+    }
+  };
+}
+
+TEST(Mismatch, AnotherOperationIsNamedOnEveryRank) {
+  expect_mismatch([](Communicator& c) { c.broadcast(Tensor::zeros({100}), 2); }, all_reduce_of(100),
+                  "rank 1 called all_reduce #1 of 100 float32 (sum) while rank 0 called broadcast "
+                  "#1 of 100 float32 from rank 2");
+}
+TEST(Mismatch, AnotherSizeIsNamedOnEveryRank) {
+  expect_mismatch(all_reduce_of(100), all_reduce_of(99),
+                  "rank 1 called all_reduce #1 of 99 float32 (sum) while rank 0 called all_reduce "
+                  "#1 of 100 float32 (sum)");
+}
+TEST(Mismatch, AnotherDTypeIsNamedOnEveryRank) {
+  expect_mismatch(all_reduce_of(8), all_reduce_of(8, DType::float64),
+                  "rank 1 called all_reduce #1 of 8 float64 (sum) while rank 0 called all_reduce "
+                  "#1 of 8 float32 (sum)");
+}
+TEST(Mismatch, AnotherReduceOpIsNamedOnEveryRank) {
+  expect_mismatch(all_reduce_of(8), all_reduce_of(8, DType::float32, ReduceOp::max),
+                  "rank 1 called all_reduce #1 of 8 float32 (max) while rank 0 called all_reduce "
+                  "#1 of 8 float32 (sum)");
+}
+TEST(Mismatch, AnotherPlanIsNamedOnEveryRank) {
+  expect_mismatch(
+      all_reduce_of(8, DType::float32, ReduceOp::sum, plan::AllReducePlan::tree),
+      all_reduce_of(8, DType::float32, ReduceOp::sum, plan::AllReducePlan::ring),
+      "rank 1 called all_reduce #1 of 8 float32 (sum) by the ring plan while rank 0 called "
+      "all_reduce #1 of 8 float32 (sum) by the tree plan");
+}
+TEST(Mismatch, AnotherRootIsNamedOnEveryRank) {
+  expect_mismatch([](Communicator& c) { c.broadcast(Tensor::zeros({3}), 0); },
+                  [](Communicator& c) { c.broadcast(Tensor::zeros({3}), 1); },
+                  "rank 1 called broadcast #1 of 3 float32 from rank 1 while rank 0 called "
+                  "broadcast #1 of 3 float32 from rank 0");
+}
+TEST(Mismatch, ACallLeftOutIsNamedByTheNextOneThatDiffers) {
+  expect_mismatch(
+      [](Communicator& c) {
+        all_reduce_of(5)(c);
+        c.barrier();
+      },
+      [](Communicator& c) { c.barrier(); },
+      "rank 1 called barrier #1 while rank 0 called all_reduce #1 of 5 float32 (sum)");
+}
+
+TEST(Mismatch, BreaksTheGroupForGood) {
+  const auto errors = errors_of_ranks(2, [](Communicator& communicator) {
+    const auto length = static_cast<std::size_t>(1 + communicator.rank());
+    EXPECT_THROW(communicator.all_reduce(Tensor::zeros({length})), Error);
+    communicator.barrier();
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(), HasSubstr("rank 1 called all_reduce #0 of 2"));
+  }
+}
+
+TEST(Mismatch, ASentMessageOfAnotherSizeIsNamed) {
+  const auto errors = errors_of_ranks(2, [](Communicator& communicator) {
+    if (communicator.rank() == 0) {
+      communicator.send(Tensor::zeros({4}), 1);
+      communicator.barrier();
+    } else {
+      communicator.recv(Tensor::zeros({5}), 0);
+    }
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(),
+                HasSubstr("rank 1 called recv #0 of 5 float32 while rank 0 called send #0 of 4"));
+  }
+}
+
+ThreadGroupOptions short_timeout() {
+  ThreadGroupOptions options;
+  options.timeout_seconds = 0.05;
+  return options;
+}
+
+TEST(Timeouts, NameTheMissingRankItsLastCallAndTheCollectiveThatWaits) {
+  for (const plan::AllReducePlan plan : kPlans) {
+    std::latch have_failed(3);
+    const auto errors = errors_of_ranks(
+        4,
+        [&](Communicator& communicator) {
+          communicator.barrier();
+          if (communicator.rank() == 2) return have_failed.wait();
+          try {
+            all_reduce_of(100, DType::float32, ReduceOp::sum, plan)(communicator);
+          } catch (const Error&) {
+            have_failed.count_down();
+            throw;
+          }
+        },
+        short_timeout());
+    for (const int rank : {0, 1, 3}) {
+      const auto& error = errors[static_cast<std::size_t>(rank)];
+      ASSERT_TRUE(error);
+      EXPECT_EQ(error->code(), ErrorCode::Timeout);
+      EXPECT_THAT(error->what(), HasSubstr("waited 0.05 s in all_reduce #1 of 100 float32 (sum): "
+                                           "rank 2 is missing (its last call: barrier #0)"));
+    }
+    EXPECT_FALSE(errors[2]);
+  }
+}
+
+TEST(Timeouts, AMessageThatWasNotSentIsNamed) {
+  std::latch has_failed(1);
+  const auto errors = errors_of_ranks(
+      2,
+      [&](Communicator& communicator) {
+        if (communicator.rank() == 0) return has_failed.wait();
+        try {
+          communicator.recv(Tensor::zeros({5}), 0);
+        } catch (const Error&) {
+          has_failed.count_down();
+          throw;
+        }
+      },
+      short_timeout());
+  ASSERT_TRUE(errors[1]);
+  EXPECT_EQ(errors[1]->code(), ErrorCode::Timeout);
+  EXPECT_THAT(errors[1]->what(),
+              HasSubstr("rank 1 waited 0.05 s in recv #0 of 5 float32 for a message that rank 0 "
+                        "has not sent"));
+}
+
+TEST(Leaving, ARankThatLeavesFailsThoseThatNeedIt) {
+  const auto errors = errors_of_ranks(3, [](Communicator& communicator) {
+    communicator.barrier();
+    if (communicator.rank() != 1) communicator.barrier();
+  });
+  EXPECT_FALSE(errors[1]);
+  for (const int rank : {0, 2}) {
+    const auto& error = errors[static_cast<std::size_t>(rank)];
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), ErrorCode::Comm);
+    EXPECT_THAT(error->what(), HasSubstr("rank 1 left the group while rank"));
+    EXPECT_THAT(error->what(), HasSubstr("waits for it in barrier #1"));
+  }
+}
+
+TEST(Abort, EndsThePendingAndLaterCallsOfEveryRank) {
+  const auto errors = errors_of_ranks(4, [](Communicator& communicator) {
+    if (communicator.rank() == 3) communicator.abort("the loss is not finite");
+    communicator.all_reduce(Tensor::zeros({1000}));
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), ErrorCode::Comm);
+    EXPECT_THAT(error->what(), HasSubstr("rank 3 aborted the group: the loss is not finite"));
+  }
+}
+
+TEST(Abort, MayComeFromAnyThreadInTheMiddleOfTransfers) {
+  for (const plan::AllReducePlan plan : kPlans) {
+    const auto errors = errors_of_ranks(3, [&](Communicator& communicator) {
+      std::thread other;
+      CollectiveOptions options;
+      options.plan = plan;
+      for (int call = 0;; ++call) {
+        const Tensor buffer = Tensor::zeros({20'000});  // freed at once when the call fails
+        if (communicator.rank() == 0 && call == 20) {
+          other = std::thread([&communicator] { communicator.abort("enough"); });
+        }
+        try {
+          communicator.all_reduce(buffer, options);
+        } catch (const Error&) {
+          if (other.joinable()) other.join();
+          throw;
+        }
+      }
+    });
+    for (const auto& error : errors) {
+      ASSERT_TRUE(error);
+      EXPECT_THAT(error->what(), HasSubstr("rank 0 aborted the group: enough"));
+    }
+  }
+}
+
+TEST(RunRanks, TheFirstErrorAbortsTheOthersAndIsRethrownWithItsRank) {
+  std::atomic<int> num_aborted{0};
+  expect_error(ErrorCode::Numeric, "[rank 2] [train] the loss is NaN", [&] {
+    run_ranks(4, [&](Communicator& communicator) {
+      communicator.barrier();
+      if (communicator.rank() == 2) fail(ErrorCode::Numeric, "train", "the loss is NaN");
+      try {
+        communicator.barrier();
+      } catch (const Error& error) {
+        EXPECT_THAT(error.what(), HasSubstr("rank 2 aborted the group: [train] the loss is NaN"));
+        ++num_aborted;
+        throw;
+      }
+    });
+  });
+  EXPECT_EQ(num_aborted.load(), 3);
+}
+
+TEST(RunRanks, GivesEveryThreadItsRankAndWorldSize) {
+  std::atomic<int> ranks_seen{0};
+  run_ranks(5, [&](Communicator& communicator) {
+    EXPECT_EQ(thread_context().rank, communicator.rank());
+    EXPECT_EQ(thread_context().world_size, 5);
+    EXPECT_EQ(communicator.world_size(), 5);
+    ranks_seen.fetch_or(1 << communicator.rank());
+  });
+  EXPECT_EQ(ranks_seen.load(), 31);
+}
+
+TEST(RunRanks, AnExceptionThatIsNoErrorBecomesOne) {
+  expect_error(ErrorCode::State, "[rank 0] out of luck", [] {
+    run_ranks(2, [](Communicator& communicator) {
+      if (communicator.rank() == 0) throw std::runtime_error("out of luck");
+      communicator.barrier();
+    });
+  });
+}
+
+TEST(Arguments, AreCheckedBeforeAnybodyElseHearsOfTheCall) {
+  ::lockstep::testing::run_ranks(2, [](Communicator& communicator) {
+    const Tensor buffer = Tensor::zeros({4});
+    CollectiveOptions average;
+    average.op = ReduceOp::average;
+    expect_error(ErrorCode::Usage, "[broadcast] the root must be a rank in 0 ... 1, found 2",
+                 [&] { communicator.broadcast(buffer, 2); });
+    expect_error(ErrorCode::Usage, "[all_reduce] needs a tensor",
+                 [&] { communicator.all_reduce({}); });
+    expect_error(ErrorCode::DType, "[all_reduce] cannot average int32",
+                 [&] { communicator.all_reduce(Tensor::zeros({4}, DType::int32), average); });
+    expect_error(ErrorCode::DType, "[all_reduce] takes float32, float64, int32 and int64",
+                 [&] { communicator.all_reduce(Tensor::zeros({4}, DType::uint8)); });
+    expect_error(ErrorCode::Shape, "[all_gather] the larger tensor must hold 2 times",
+                 [&] { communicator.all_gather(buffer, Tensor::zeros({9})); });
+    expect_error(ErrorCode::DType, "all_gather",
+                 [&] { communicator.all_gather(buffer, Tensor::zeros({8}, DType::float64)); });
+    expect_error(ErrorCode::Usage, "needs a time above 0",
+                 [&] { communicator.set_timeout_seconds(0); });
+    communicator.all_reduce(buffer);  // the group is whole
+  });
+  expect_error(ErrorCode::Usage, "at least one rank", [] { make_thread_group(0); });
+}
+
+}  // namespace
+}  // namespace lockstep::comm

@@ -1,0 +1,58 @@
+#include "engine/comm/rank_program.h"
+
+#include <gmock/gmock.h>
+
+#include "engine/plan/one_shot.h"
+#include "engine/plan/ring.h"
+#include "engine/plan/two_shot.h"
+
+namespace lockstep::comm {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TEST(RankProgram, StagesWhatAStepBothSendsAndOverwritesOnce) {
+  const RankProgram program = rank_program(plan::one_shot_all_reduce(4, 10), 1);
+  ASSERT_EQ(program.steps.size(), 1u);
+  const ProgramStep& step = program.steps[0];
+  EXPECT_THAT(step.staged, ElementsAre(StagedChunk{{0, 10}, 0}));
+  ASSERT_EQ(step.sends.size(), 3u);
+  for (const ProgramSend& send : step.sends) EXPECT_EQ(send.from, ProgramSend::From::staging);
+  EXPECT_EQ(program.num_staging_elements, 10u);
+  EXPECT_EQ(program.num_elements_sent, 30u);
+}
+
+TEST(RankProgram, StagesNothingWhereAPlanRunsInPlace) {
+  for (const int rank : {0, 1, 2}) {
+    EXPECT_EQ(rank_program(plan::ring_all_reduce(3, 10), rank).num_staging_elements, 0u);
+    EXPECT_EQ(rank_program(plan::two_shot_all_reduce(3, 10), rank).num_staging_elements, 0u);
+  }
+}
+
+TEST(RankProgram, AWriteWaitsForTheEarlierSendsOfTheSameMemory) {
+  // Rank 0 of 3 sends chunk 0, then 2; its write of chunk 0 in the all-gather half must wait for
+  // the first send, that of chunk 2 for the second.
+  const RankProgram program = rank_program(plan::ring_all_reduce(3, 9), 0);
+  std::vector<std::vector<std::size_t>> waits;
+  for (const ProgramStep& step : program.steps) {
+    ASSERT_EQ(step.writes.size(), 1u);
+    waits.push_back(step.writes[0].sends_before);
+  }
+  std::vector<plan::Chunk> sent;
+  for (const ProgramStep& step : program.steps) sent.push_back(step.sends.at(0).chunk);
+  for (std::size_t s = 0; s < program.steps.size(); ++s) {
+    for (std::size_t earlier = 0; earlier < s; ++earlier) {
+      const bool overlaps = plan::overlaps(sent[earlier], program.steps[s].writes[0].write.chunk);
+      EXPECT_EQ(::testing::Value(waits[s], ::testing::Contains(earlier)), overlaps);
+    }
+  }
+}
+
+TEST(RankProgram, OfOneRankOrNoElementsIsEmpty) {
+  EXPECT_THAT(rank_program(plan::ring_all_reduce(1, 10), 0).steps, IsEmpty());
+  EXPECT_THAT(rank_program(plan::ring_all_reduce(4, 0), 2).steps, IsEmpty());
+}
+
+}  // namespace
+}  // namespace lockstep::comm
