@@ -60,18 +60,12 @@ struct Sigmoid {
 struct GeluErf {
   template <typename T>
   static T forward(T x) {
-    return x * distribution(x);
+    return x * normal_distribution_of(x);
   }
   template <typename T>
   static T backward(T x, T grad) {
     const T density = T(0.398942280401432677939946) * exp_of(T(-0.5) * x * x);
-    return grad * (distribution(x) + x * density);
-  }
-
- private:
-  template <typename T>
-  static T distribution(T x) {
-    return T(0.5) * (T(1) + erf_of(x * T(0.707106781186547524400844)));
+    return grad * (normal_distribution_of(x) + x * density);
   }
 };
 

@@ -16,6 +16,7 @@ void binary(Stream& stream, std::string_view operation, const ConstTensorView& a
       const T* left = data_of<T>(a);
       const T* right = data_of<T>(b);
       T* out = data_of<T>(y);
+#pragma GCC ivdep
       for (std::size_t i = begin; i < end; ++i) out[i] = function(left[i], right[i]);
     });
   });
@@ -38,6 +39,7 @@ void EigenBackend::scale(Stream& stream, ConstTensorView x, double factor, Tenso
       const T* in = data_of<T>(x);
       T* out = data_of<T>(y);
       const T s = static_cast<T>(factor);
+#pragma GCC ivdep
       for (std::size_t i = begin; i < end; ++i) out[i] = s * in[i];
     });
   });

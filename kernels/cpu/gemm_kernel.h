@@ -54,8 +54,10 @@ void run_kernel(const KernelCall<T>& call) {
   using Eigen::internal::pmadd;
   using Eigen::internal::pset1;
   Vector<T> sums[Rows][Vectors];
-  for (auto& row : sums) {
-    for (auto& sum : row) sum = pset1<Vector<T>>(T(0));
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < Rows; ++i) {
+#pragma GCC unroll 2
+    for (std::size_t v = 0; v < Vectors; ++v) sums[i][v] = pset1<Vector<T>>(T(0));
   }
   const T* a = call.a;
   const T* b = call.b;
@@ -73,7 +75,9 @@ void run_kernel(const KernelCall<T>& call) {
     a += Layout == RowLayout::packed ? 1 : call.stride;
     b += Vectors * kWidth<T>;
   }
+#pragma GCC unroll 16
   for (std::size_t i = 0; i < Rows; ++i) {
+#pragma GCC unroll 2
     for (std::size_t v = 0; v < Vectors; ++v) {
       T* to = call.c + i * call.leading_dimension + v * kWidth<T>;
       Vector<T> value = sums[i][v];

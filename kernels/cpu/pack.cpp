@@ -15,6 +15,7 @@ void scale_range(const T* from, double factor, T* to, std::size_t begin, std::si
     return;
   }
   const T s = static_cast<T>(factor);
+#pragma GCC ivdep
   for (std::size_t i = begin; i < end; ++i) to[i] = s * from[i];
 }
 

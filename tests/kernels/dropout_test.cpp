@@ -93,6 +93,8 @@ TYPED_TEST(Dropout, ProbabilityZeroKeepsAllAndOneDropsAll) {
   Grid<T> y(9, 31);
   cpu().dropout(stream_with(1), {.probability = 0}, x.view(), y.view());
   EXPECT_EQ(y.values, x.values);
+  cpu().dropout(stream_with(1), {.probability = 0}, x.view(), x.view());  // in place
+  EXPECT_EQ(y.values, x.values);
   cpu().dropout(stream_with(1), {.probability = 1}, x.view(), y.view());
   for (const T value : y.values) EXPECT_EQ(value, T(0));
   expect_error(ErrorCode::Usage,
