@@ -97,11 +97,10 @@ void train_ranks(const TrainingTask& task, const DevicePlacement& placement,
         model.communicator = &communicator;
         parallel::DdpOptions options;
         options.reducer.bucket_byte_limits = task.bucket_byte_limits;
-        const auto ddp = std::make_shared<parallel::Ddp>(model.inner, communicator, options);
-        model.wrapped = ddp;
-        // In bitwise mode gradients are reduced outside, in a fixed order.
-        std::optional<parallel::Ddp::NoSync> no_sync;
-        if (task.summation == Summation::bitwise) no_sync.emplace(ddp->reducer());
+        model.wrapped = std::make_shared<parallel::Ddp>(model.inner, communicator, options);
+        // Bitwise mode reduces gradients by itself, in a fixed order. Of Ddp it needs the agreement
+        // on the model, made by now; without the wrapper gradients stay where they are.
+        if (task.summation == Summation::bitwise) model.wrapped = model.inner;
         RankReport report = run_rank(task, model, observer);
         if (communicator.rank() == 0) take_results(task, model, std::move(report), result);
       },

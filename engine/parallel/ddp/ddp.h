@@ -53,7 +53,6 @@ class Ddp final : public nn::ModuleOf<Ddp> {
   [[nodiscard]] NoSync no_sync() { return NoSync(*reducer_); }
 
   const std::shared_ptr<nn::Module>& module() const { return children()[0].second; }
-  GradReducer& reducer() { return *reducer_; }
   const GradReducer& reducer() const { return *reducer_; }
 
   std::string type_name() const override { return "DistributedDataParallel"; }
