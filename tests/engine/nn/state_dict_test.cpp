@@ -1,0 +1,168 @@
+// State by name, and loading it with PyTorch's words.
+#include "engine/nn/state_dict.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/nn/batch_norm.h"
+#include "engine/nn/linear.h"
+#include "engine/nn/mlp.h"
+#include "tests/support/expect_close.h"
+#include "tests/support/expect_error.h"
+
+namespace lockstep::nn {
+namespace {
+
+using lockstep::testing::expect_close;
+using lockstep::testing::expect_error;
+using lockstep::testing::kExact;
+using lockstep::testing::random_tensor;
+
+const Device kOther{DeviceType::cpu, 1};
+
+Linear linear_layer(std::uint64_t seed = 1) {
+  Rng rng(seed);
+  return Linear(10, 1, rng);
+}
+
+// All values of a module, to see whether anything changed.
+std::vector<std::vector<double>> values(const Module& module) {
+  std::vector<std::vector<double>> all;
+  for (const auto& [name, tensor] : state_dict(module)) all.push_back(tensor.to_vector<double>());
+  return all;
+}
+
+std::string message_of(Module& module, const StateDict& state) {
+  try {
+    load_state_dict(module, state);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(StateDict, ListsParametersAndBuffersInPyTorchsOrder) {
+  Rng rng(1);
+  const Sequential model({std::make_shared<Linear>(3, 4, rng), std::make_shared<BatchNorm1d>(4)});
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : state_dict(model)) names.push_back(name);
+  // list(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).state_dict())
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean",
+                                      "1.running_var", "1.num_batches_tracked"}));
+  EXPECT_EQ(state_dict(model, "module.")[0].first, "module.0.weight");
+}
+
+TEST(StateDict, SharesMemoryWithTheModule) {
+  const Linear layer = linear_layer();
+  EXPECT_TRUE(state_dict(layer)[0].second.shares_memory_with(layer.weight().value()));
+}
+
+TEST(LoadStateDict, CopiesValuesIntoTheModulesOwnTensors) {
+  Linear layer = linear_layer(1);
+  const Linear other = linear_layer(2);
+  const Variable handle = layer.weight();
+  const LoadResult result = load_state_dict(layer, state_dict(other));
+  EXPECT_TRUE(result.missing_keys.empty());
+  EXPECT_TRUE(result.unexpected_keys.empty());
+  expect_close(handle.value(), other.weight().value(), kExact);
+  EXPECT_FALSE(handle.value().shares_memory_with(other.weight().value()));
+}
+
+TEST(LoadStateDict, ConvertsDevicesAndDtypes) {
+  Linear layer = linear_layer(1);
+  layer.to(kOther);
+  Linear wide = linear_layer(2);
+  wide.to(DType::float64);
+  load_state_dict(layer, state_dict(wide));
+  EXPECT_EQ(layer.weight().dtype(), DType::float32);
+  EXPECT_EQ(layer.weight().device(), kOther);
+  expect_close(layer.weight().value(), wide.weight().value().to_vector<double>(), kExact);
+}
+
+TEST(LoadStateDict, OfAWrappedModulesStateSaysPyTorchsWordsAndTheTwoWaysOut) {
+  Linear layer = linear_layer();
+  const std::string message = message_of(layer, state_dict(linear_layer(2), "module."));
+  EXPECT_THAT(message, ::testing::StartsWith(
+                           "[load_state_dict] Error(s) in loading state_dict for Linear: Missing "
+                           "key(s) in state_dict: \"weight\", \"bias\". Unexpected key(s) in "
+                           "state_dict: \"module.weight\", \"module.bias\"."));
+  EXPECT_THAT(message, ::testing::HasSubstr("save the inner module's state_dict, or wrap"));
+  EXPECT_THAT(message, ::testing::HasSubstr("strip_prefix(state, \"module.\")"));
+  EXPECT_THAT(message, ::testing::Not(::testing::HasSubstr("\n")));
+}
+
+TEST(LoadStateDict, AdvisesOnlyWhereThePrefixIsTheDifference) {
+  Linear layer = linear_layer();
+  EXPECT_EQ(message_of(layer, {{"weight", Tensor::zeros({1, 10})}}),
+            "[load_state_dict] Error(s) in loading state_dict for Linear: Missing key(s) in "
+            "state_dict: \"bias\".");
+  EXPECT_EQ(message_of(layer, {{"weight", Tensor::zeros({1, 10})},
+                               {"bias", Tensor::zeros({1})},
+                               {"module.scale", Tensor::zeros({1})}}),
+            "[load_state_dict] Error(s) in loading state_dict for Linear: Unexpected key(s) in "
+            "state_dict: \"module.scale\".");
+}
+
+TEST(LoadStateDict, SizeMismatchesAreListedInPyTorchsWords) {
+  Linear layer = linear_layer();
+  const StateDict state{{"weight", Tensor::zeros({10})}, {"bias", Tensor::zeros({})}};
+  EXPECT_EQ(message_of(layer, state),
+            "[load_state_dict] Error(s) in loading state_dict for Linear: size mismatch for "
+            "weight: copying a param with shape torch.Size([10]) from checkpoint, the shape in "
+            "current model is torch.Size([1, 10]). size mismatch for bias: copying a param with "
+            "shape torch.Size([]) from checkpoint, the shape in current model is torch.Size([1]).");
+  expect_error(ErrorCode::Shape, "size mismatch", [&] { load_state_dict(layer, state); });
+  expect_error(ErrorCode::Shape, "size mismatch",
+               [&] { load_state_dict(layer, state, Strict::no); });
+}
+
+TEST(LoadStateDict, ChangesNothingWhenItFails) {
+  Linear layer = linear_layer(1);
+  const auto before = values(layer);
+  const StateDict states[] = {
+      {{"weight", Tensor::zeros({1, 10})}},
+      {{"weight", Tensor::zeros({1, 10})}, {"bias", Tensor::zeros({2})}},
+      {{"weight", Tensor::zeros({1, 10})},
+       {"bias", Tensor::zeros({1})},
+       {"bias", Tensor::zeros({1})}},
+      {{"weight", Tensor::zeros({1, 10})},
+       {"bias", Tensor::zeros({1})},
+       {"other", Tensor::zeros({1})}},
+  };
+  for (const StateDict& state : states) {
+    EXPECT_THROW(load_state_dict(layer, state), Error);
+    EXPECT_EQ(values(layer), before);
+  }
+}
+
+TEST(LoadStateDict, NotStrictLoadsWhatFitsAndReportsTheRest) {
+  Linear layer = linear_layer(1);
+  const LoadResult result = load_state_dict(
+      layer, {{"weight", Tensor::zeros({1, 10})}, {"extra", Tensor::zeros({1})}}, Strict::no);
+  EXPECT_EQ(result.missing_keys, (std::vector<std::string>{"bias"}));
+  EXPECT_EQ(result.unexpected_keys, (std::vector<std::string>{"extra"}));
+  EXPECT_EQ(layer.weight().value().to_vector<float>(), std::vector<float>(10, 0.0f));
+}
+
+TEST(LoadStateDict, RestoresBuffers) {
+  BatchNorm1d trained(3);
+  trained(Variable(random_tensor({8, 3}, 1, DType::float32)));
+  BatchNorm1d fresh(3);
+  load_state_dict(fresh, state_dict(trained));
+  EXPECT_EQ(values(fresh), values(trained));
+  EXPECT_EQ(fresh.buffers()[2].item(), 1);
+}
+
+TEST(StripPrefix, TakesThePrefixOffTheNamesThatHaveIt) {
+  const StateDict state = strip_prefix(
+      {{"module.weight", Tensor::zeros({1})}, {"bias", Tensor::zeros({1})}}, "module.");
+  EXPECT_EQ(state[0].first, "weight");
+  EXPECT_EQ(state[1].first, "bias");
+  Linear layer = linear_layer(1);
+  load_state_dict(layer, strip_prefix(state_dict(linear_layer(2), "module."), "module."));
+  EXPECT_EQ(values(layer), values(linear_layer(2)));
+}
+
+}  // namespace
+}  // namespace lockstep::nn

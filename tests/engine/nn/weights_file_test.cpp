@@ -1,0 +1,60 @@
+// Weights in a file and back.
+#include "engine/nn/weights_file.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/nn/batch_norm.h"
+#include "engine/nn/linear.h"
+#include "engine/nn/mlp.h"
+#include "tests/support/expect_close.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temp_folder.h"
+
+namespace lockstep::nn {
+namespace {
+
+using lockstep::testing::expect_close;
+using lockstep::testing::expect_error;
+using lockstep::testing::kExact;
+using lockstep::testing::TempFolder;
+
+TEST(WeightsFile, RoundTripsParametersAndBuffersFromAnyDevice) {
+  const TempFolder folder;
+  Rng rng(1);
+  Sequential model({std::make_shared<Linear>(3, 4, rng), std::make_shared<BatchNorm1d>(4)});
+  model.to(Device{DeviceType::cpu, 2});
+  save_weights(folder / "w.safetensors", model);
+  const StateDict loaded = load_weights(folder / "w.safetensors");
+  EXPECT_EQ(loaded.size(), 7u);
+  for (const auto& [name, tensor] : loaded) EXPECT_EQ(tensor.device(), Device{}) << name;
+  Rng other(2);
+  Sequential fresh({std::make_shared<Linear>(3, 4, other), std::make_shared<BatchNorm1d>(4)});
+  load_state_dict(fresh, loaded);
+  const StateDict expected = state_dict(model);
+  const StateDict actual = state_dict(fresh);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    expect_close(actual[i].second, expected[i].second, kExact);
+    EXPECT_EQ(actual[i].second.dtype(), expected[i].second.dtype());
+  }
+}
+
+TEST(WeightsFile, OfAnotherModelFailsWithNamesAndSizes) {
+  const TempFolder folder;
+  save_weights(folder / "w.safetensors", *make_mlp("mlp:4-3-2", 1));
+  const StateDict loaded = load_weights(folder / "w.safetensors");
+  const auto wider = make_mlp("mlp:4-5-2", 1);
+  expect_error(ErrorCode::Shape,
+               "size mismatch for 0.weight: copying a param with shape "
+               "torch.Size([3, 4]) from checkpoint",
+               [&] { load_state_dict(*wider, loaded); });
+  const auto deeper = make_mlp("mlp:4-3-2-2", 1);
+  expect_error(ErrorCode::State, "Missing key(s) in state_dict: \"4.weight\", \"4.bias\".",
+               [&] { load_state_dict(*deeper, loaded); });
+}
+
+TEST(WeightsFile, ThatIsMissingIsNamed) {
+  expect_error(ErrorCode::Io, "/no/such/file", [] { load_weights("/no/such/file"); });
+}
+
+}  // namespace
+}  // namespace lockstep::nn

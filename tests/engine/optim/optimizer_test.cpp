@@ -1,0 +1,203 @@
+// What every optimizer does: errors, skipping, moving, cost.
+#include "engine/optim/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+
+#include "engine/autograd/ops/ops.h"
+#include "engine/optim/adamw.h"
+#include "engine/optim/sgd.h"
+#include "tests/support/expect_close.h"
+#include "tests/support/expect_error.h"
+
+namespace lockstep::optim {
+namespace {
+
+using lockstep::testing::expect_close;
+using lockstep::testing::expect_error;
+using lockstep::testing::kExact;
+using lockstep::testing::kFloat64;
+using lockstep::testing::random_tensor;
+
+constexpr auto kNesterov = SgdOptions::Kind::nesterov;
+const Device kOther{DeviceType::cpu, 1};
+
+Variable parameter(double value, DType dtype = DType::float64, Device device = {}) {
+  return Variable(Tensor::full({2}, value, dtype, device), RequiresGrad::yes);
+}
+
+void set_grad(Variable& variable, double value) {
+  variable.set_grad(Tensor::full({2}, value, variable.dtype(), variable.device()));
+}
+
+TEST(OptimizerErrors, ArgumentsAreCheckedInPyTorchsWords) {
+  const std::vector<Variable> one{parameter(1)};
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto sgd = [&](const std::string& words, const SgdOptions& options) {
+    expect_error(ErrorCode::Usage, "[SGD] " + words, [&] { Sgd(one, options); });
+  };
+  sgd("Invalid learning rate: -0.1", {-0.1});
+  sgd("Invalid learning rate: nan", {nan});
+  sgd("Invalid momentum value: -0.5", {0.1, -0.5});
+  sgd("Invalid weight_decay value: -1", {0.1, 0, 0, -1});
+  sgd("Nesterov momentum requires a momentum and zero dampening", {0.1, 0, 0, 0, kNesterov});
+  sgd("Nesterov momentum requires a momentum and zero dampening", {0.1, 0.9, 0.1, 0, kNesterov});
+  const auto adamw = [&](const std::string& words, const AdamWOptions& options) {
+    expect_error(ErrorCode::Usage, "[AdamW] " + words, [&] { AdamW(one, options); });
+  };
+  adamw("Invalid learning rate: -0.1", {-0.1});
+  adamw("Invalid beta parameter at index 0: 1", {0.1, 1.0});
+  adamw("Invalid beta parameter at index 1: -0.5", {0.1, 0.9, -0.5});
+  adamw("Invalid epsilon value: -1", {0.1, 0.9, 0.99, -1});
+  adamw("Invalid weight_decay value: -1", {0.1, 0.9, 0.99, 1e-8, -1});
+}
+
+TEST(OptimizerErrors, ParametersAreCheckedToo) {
+  expect_error(ErrorCode::Usage, "optimizer got an empty parameter list", [] { Sgd({}); });
+  const Variable twice = parameter(1);
+  expect_error(ErrorCode::Usage, "some parameters appear more than once", [&] {
+    Sgd({twice, parameter(2), twice});
+  });
+  expect_error(ErrorCode::Usage, "can't optimize a non-leaf Tensor",
+               [&] { Sgd({scale(twice, 2.0)}); });
+  expect_error(ErrorCode::Usage, "does not require a gradient",
+               [] { Sgd({Variable(Tensor::zeros({1}))}); });
+}
+
+TEST(OptimizerErrors, ANewLearningRateIsChecked) {
+  Sgd sgd({parameter(1)});
+  expect_error(ErrorCode::Usage, "Invalid learning rate: -1", [&] { sgd.set_learning_rate(-1); });
+  EXPECT_EQ(sgd.learning_rate(), 1e-3);
+}
+
+TEST(Optimizer, ChangesTheTensorThatTheModelHolds) {
+  Variable w = parameter(1);
+  const Tensor tensor = w.value();
+  Sgd sgd({w}, {0.5});
+  set_grad(w, 1);
+  sgd.step();
+  EXPECT_EQ(tensor.to_vector<double>(), (std::vector<double>{0.5, 0.5}));
+}
+
+TEST(Optimizer, WithoutAnyGradientDoesNothing) {
+  Variable w = parameter(1);
+  AdamW adamw({w});
+  adamw.step();
+  EXPECT_EQ(w.value().to_vector<double>(), (std::vector<double>{1, 1}));
+}
+
+TEST(Optimizer, ZeroGradForgetsGradients) {
+  Variable w = parameter(1);
+  Sgd sgd({w});
+  set_grad(w, 1);
+  sgd.zero_grad();
+  EXPECT_FALSE(w.grad().defined());
+}
+
+TEST(Optimizer, TakesANewLearningRateWithTheNextStep) {
+  Variable w = parameter(1);
+  Sgd sgd({w}, {0.5});
+  set_grad(w, 1);
+  sgd.step();
+  sgd.set_learning_rate(0.25);
+  sgd.step();
+  EXPECT_EQ(w.value().to_vector<double>(), (std::vector<double>{0.25, 0.25}));
+}
+
+TEST(Optimizer, UsesNewGradientTensorsInEveryStep) {
+  Variable w = parameter(1);
+  Sgd sgd({w}, {1.0});
+  for (const double grad : {0.5, 0.25, 0.125}) {
+    set_grad(w, grad);
+    sgd.step();
+  }
+  EXPECT_EQ(w.value().to_vector<double>(), (std::vector<double>{0.125, 0.125}));
+}
+
+TEST(Optimizer, HandlesParametersOnSeveralDevicesAndOfSeveralTypes) {
+  std::vector<Variable> parameters{parameter(1), parameter(2, DType::float32),
+                                   parameter(3, DType::float64, kOther),
+                                   parameter(4, DType::float32, kOther)};
+  Sgd sgd(parameters, {0.5, 0.5});
+  for (int step = 0; step < 2; ++step) {
+    for (Variable& variable : parameters) set_grad(variable, 1);
+    sgd.step();
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    // v = 1 then 1.5; w = w - 0.5 (1 + 1.5)
+    const double expected = static_cast<double>(i) + 1 - 1.25;
+    EXPECT_EQ(parameters[i].value().to_vector<double>(), (std::vector<double>{expected, expected}));
+  }
+}
+
+// A run of steps, with something done in the middle of it.
+std::vector<double> adamw_with(const std::function<void(Variable&)>& in_between) {
+  Variable w(random_tensor({3}, 1), RequiresGrad::yes);
+  AdamW adamw({w}, {0.1});
+  for (std::uint64_t step = 0; step < 6; ++step) {
+    w.set_grad(random_tensor({3}, 10 + step).to(w.dtype()).to(w.device()));
+    adamw.step();
+    if (step == 2) in_between(w);
+  }
+  return w.value().to_vector<double>();
+}
+
+TEST(Optimizer, StateFollowsAParameterToAnotherDevice) {
+  const std::vector<double> moved =
+      adamw_with([](Variable& w) { w.set_value(w.value().to(kOther)); });
+  EXPECT_EQ(moved, adamw_with([](Variable&) {}));
+}
+
+TEST(Optimizer, StateFollowsAParameterToAnotherType) {
+  const std::vector<double> there_and_back =
+      adamw_with([](Variable& w) { w.set_value(w.value().to(DType::float32)); });
+  expect_close(there_and_back, adamw_with([](Variable&) {}), {1e-5, 1e-6});
+}
+
+TEST(Optimizer, AGradientOnAnotherDeviceIsAnErrorThatNamesBoth) {
+  Variable w = parameter(1);
+  w.set_grad(Tensor::zeros({2}, DType::float64, kOther));
+  Sgd sgd({w});
+  expect_error(ErrorCode::Device, "[SGD] all tensors must be on one device, found cpu:0 and cpu:1",
+               [&] { sgd.step(); });
+}
+
+TEST(Optimizer, AllocatesNothingOnceItHasItsState) {
+  std::vector<Variable> parameters;
+  for (int i = 0; i < 10; ++i) parameters.push_back(parameter(1));
+  AdamW adamw(parameters);
+  for (Variable& variable : parameters) set_grad(variable, 1);
+  adamw.step();
+  adamw.step();
+  runtime::MemoryPool& pool = runtime::logical_device(Device{}).memory();
+  const auto before = pool.statistics();
+  for (int i = 0; i < 10; ++i) adamw.step();
+  EXPECT_EQ(pool.statistics().num_system_allocations, before.num_system_allocations);
+  EXPECT_EQ(pool.statistics().current_bytes, before.current_bytes);
+}
+
+TEST(Optimizer, MinimisesAQuadratic) {
+  const Tensor target = random_tensor({5}, 1);
+  for (const bool use_adamw : {false, true}) {
+    const Variable w(Tensor::zeros({5}, DType::float64), RequiresGrad::yes);
+    std::unique_ptr<Optimizer> optimizer;
+    if (use_adamw) {
+      optimizer = std::make_unique<AdamW>(std::vector{w}, AdamWOptions{0.05, 0.9, 0.999, 1e-8, 0});
+    } else {
+      optimizer = std::make_unique<Sgd>(std::vector{w}, SgdOptions{0.1, 0.9});
+    }
+    for (int step = 0; step < 500; ++step) {
+      optimizer->zero_grad();
+      mse_loss(w, target, Reduction::sum).backward();
+      optimizer->step();
+    }
+    expect_close(w.value(), target, {0, 1e-3});
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::optim

@@ -1,0 +1,160 @@
+// Tensors: how they are made, what they are, which views exist.
+#include "engine/tensor/tensor.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/expect_close.h"
+#include "tests/support/expect_error.h"
+
+namespace lockstep::testing {
+namespace {
+
+const Device kOther{DeviceType::cpu, 1};
+
+// 0, 1, 2, ... as [rows, cols].
+Tensor counting(std::size_t rows, std::size_t cols) {
+  std::vector<float> values(rows * cols);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  return Tensor::from(values, {rows, cols});
+}
+
+TEST(Tensor, UndefinedUntilMade) {
+  EXPECT_FALSE(Tensor().defined());
+  EXPECT_TRUE(Tensor::empty({2}).defined());
+  EXPECT_EQ(describe(Tensor()), "undefined Tensor");
+}
+
+TEST(Tensor, KnowsItsShapeTypeDeviceAndSize) {
+  const Tensor tensor = Tensor::zeros({30, 5}, DType::float64, kOther);
+  EXPECT_EQ(tensor.shape(), (Shape{30, 5}));
+  EXPECT_EQ(tensor.num_elements(), 150u);
+  EXPECT_EQ(tensor.num_bytes(), 1200u);
+  EXPECT_EQ(tensor.device(), kOther);
+  EXPECT_EQ(describe(tensor), "Tensor[30, 5] float64 on cpu:1");
+}
+
+TEST(Tensor, FillsWithAValueOfItsType) {
+  EXPECT_EQ(Tensor::full({3}, 2.5).to_vector<float>(), (std::vector<float>{2.5f, 2.5f, 2.5f}));
+  EXPECT_EQ(Tensor::full({2}, 7, DType::int64).to_vector<std::int64_t>(),
+            (std::vector<std::int64_t>{7, 7}));
+  EXPECT_EQ(Tensor::zeros({2}, DType::uint8).to_vector<std::int32_t>(),
+            (std::vector<std::int32_t>{0, 0}));
+}
+
+TEST(Tensor, AScalarHasNoDimensionsAndOneElement) {
+  const Tensor scalar = Tensor::full({}, 3.0);
+  EXPECT_EQ(scalar.num_dims(), 0u);
+  EXPECT_EQ(scalar.item(), 3.0);
+  EXPECT_EQ(scalar.matrix().rows, 1u);
+  EXPECT_EQ(scalar.matrix().cols, 1u);
+}
+
+TEST(Tensor, OfNoElementsIsValid) {
+  const Tensor none = Tensor::zeros({0, 5});
+  EXPECT_EQ(none.num_elements(), 0u);
+  EXPECT_TRUE(none.to_vector<float>().empty());
+  EXPECT_TRUE(none.clone().to(kOther).defined());
+}
+
+TEST(Tensor, FromValuesNeedsAsManyAsTheShapeHas) {
+  expect_error(ErrorCode::Shape, "[tensor] shape [2, 3] needs 6 values, found 5", [] {
+    Tensor::from(std::vector<float>(5), {2, 3});
+  });
+}
+
+TEST(Tensor, RandomValuesAreTheSameForEveryDeviceAndRoundedForEveryType) {
+  Rng first(5);
+  Rng second(5);
+  const Tensor wide = Tensor::uniform({100}, -2, 3, first, DType::float64);
+  const Tensor narrow = Tensor::uniform({100}, -2, 3, second, DType::float32, kOther);
+  const std::vector<double> values = wide.to_vector<double>();
+  const std::vector<float> rounded = narrow.to_vector<float>();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_GE(values[i], -2);
+    EXPECT_LT(values[i], 3);
+    EXPECT_EQ(static_cast<float>(values[i]), rounded[i]);
+  }
+}
+
+TEST(Tensor, NormalValuesHaveTheirMeanAndDeviation) {
+  Rng rng(6);
+  const std::vector<double> values =
+      Tensor::normal({10000}, 2.0, 3.0, rng, DType::float64).to_vector<double>();
+  double mean = 0;
+  for (const double value : values) mean += value / 10000;
+  double variance = 0;
+  for (const double value : values) variance += (value - mean) * (value - mean) / 10000;
+  EXPECT_NEAR(mean, 2.0, 0.1);
+  EXPECT_NEAR(variance, 9.0, 0.5);
+}
+
+TEST(TensorView, RowsShareMemory) {
+  const Tensor all = counting(4, 3);
+  const Tensor middle = all.rows(1, 3);
+  EXPECT_EQ(middle.shape(), (Shape{2, 3}));
+  EXPECT_EQ(middle.to_vector<std::int32_t>(), (std::vector<std::int32_t>{3, 4, 5, 6, 7, 8}));
+  middle.fill(-1);
+  EXPECT_EQ(all.to_vector<std::int32_t>(),
+            (std::vector<std::int32_t>{0, 1, 2, -1, -1, -1, -1, -1, -1, 9, 10, 11}));
+  EXPECT_EQ(all.storage(), middle.storage());
+  EXPECT_FALSE(all.shares_memory_with(middle));
+  EXPECT_TRUE(all.rows(1, 3).shares_memory_with(middle));
+}
+
+TEST(TensorView, KeepsTheMemoryAlive) {
+  Tensor view;
+  {
+    const Tensor all = counting(4, 3);
+    view = all.rows(2, 4);
+  }
+  EXPECT_EQ(view.to_vector<std::int32_t>(), (std::vector<std::int32_t>{6, 7, 8, 9, 10, 11}));
+}
+
+TEST(TensorView, OfNoRowsIsValid) {
+  EXPECT_EQ(counting(4, 3).rows(4, 4).shape(), (Shape{0, 3}));
+}
+
+TEST(TensorView, ReshapeSharesMemory) {
+  const Tensor all = counting(4, 3);
+  const Tensor other = all.reshape({2, 6});
+  EXPECT_TRUE(all.shares_memory_with(other));
+  EXPECT_EQ(other.rows(1, 2).to_vector<std::int32_t>(),
+            (std::vector<std::int32_t>{6, 7, 8, 9, 10, 11}));
+}
+
+TEST(TensorView, SliceCountsInElements) {
+  const Tensor slice = counting(4, 3).slice(5, {2, 2});
+  EXPECT_EQ(slice.to_vector<std::int32_t>(), (std::vector<std::int32_t>{5, 6, 7, 8}));
+}
+
+TEST(TensorView, OfAViewCountsFromTheView) {
+  const Tensor all = counting(6, 2);
+  EXPECT_EQ(all.rows(1, 5).rows(1, 3).slice(1, {2}).to_vector<std::int32_t>(),
+            (std::vector<std::int32_t>{5, 6}));
+}
+
+TEST(TensorView, OutsideTheTensorIsAnError) {
+  const Tensor all = counting(4, 3);
+  expect_error(ErrorCode::Shape, "[rows] rows 2 to 5 are not inside a tensor of shape [4, 3]",
+               [&] { all.rows(2, 5); });
+  expect_error(ErrorCode::Shape, "rows 3 to 2", [&] { all.rows(3, 2); });
+  expect_error(ErrorCode::Shape, "rows 0 to 1 are not inside a tensor of shape []",
+               [] { Tensor::zeros({}).rows(0, 1); });
+  expect_error(ErrorCode::Shape, "[reshape] a tensor of shape [4, 3] has 12 elements",
+               [&] { all.reshape({5}); });
+  expect_error(ErrorCode::Shape, "[slice] 4 elements from 9 are not inside a tensor of 12", [&] {
+    all.slice(9, {2, 2});
+  });
+  expect_error(ErrorCode::Shape, "[slice]", [&] { all.slice(1, {static_cast<std::size_t>(-1)}); });
+}
+
+TEST(TensorView, MatrixIsDimZeroByAllOthers) {
+  const MatrixView matrix = Tensor::zeros({5, 3, 4}).matrix();
+  EXPECT_EQ(matrix.rows, 5u);
+  EXPECT_EQ(matrix.cols, 12u);
+  EXPECT_EQ(Tensor::zeros({7}).matrix().rows, 7u);
+  EXPECT_EQ(Tensor::zeros({7}).matrix().cols, 1u);
+}
+
+}  // namespace
+}  // namespace lockstep::testing
