@@ -24,7 +24,7 @@ std::vector<std::shared_ptr<Module>> layers() {
           std::make_shared<Linear>(5, 4, rng, kWide),
           std::make_shared<Linear>(4, 2, rng, kWide),
           std::make_shared<Tanh>(),
-          std::make_shared<ReLU>()};
+          std::make_shared<Sigmoid>()};
 }
 
 // How many nodes lie between a result and its farthest leaf.
