@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what Lockstep needs to build: a C++20 compiler, CMake, Ninja and six libraries.
+# Installs what Lockstep needs to build: a C++20 compiler, CMake, Ninja and eight libraries.
 #
 #   scripts/setup.sh [PACKAGE...]      further Debian packages to have as well
 #
@@ -8,7 +8,7 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libeigen3-dev libgtest-dev libgmock-dev libcli11-dev
-          nlohmann-json3-dev libfmt-dev zlib1g-dev "$@")
+          nlohmann-json3-dev libfmt-dev zlib1g-dev libssl-dev "$@")
 
 fail() {
   echo "lockstep setup: $*" >&2
@@ -25,6 +25,7 @@ header_of() {
     nlohmann-json3-dev) echo nlohmann/json.hpp ;;
     libfmt-dev) echo fmt/core.h ;;
     zlib1g-dev) echo zlib.h ;;
+    libssl-dev) echo openssl/evp.h ;;
     *) return 1 ;;
   esac
 }

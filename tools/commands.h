@@ -17,4 +17,8 @@ void add_compare_command(CLI::App& app, const CommandLine& command);
 void add_bench_command(CLI::App& app);
 void add_env_command(CLI::App& app);
 
+// Below `bench`.
+void add_bench_step_command(CLI::App& bench);
+void add_bench_all_reduce_command(CLI::App& bench);
+
 }  // namespace lockstep::tools

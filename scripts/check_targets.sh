@@ -1,0 +1,168 @@
+#!/usr/bin/env bash
+# Measures Lockstep beside its peers, both sides in one run on this machine, and prints for each target
+# what it asks, the figure and the verdict. Exits 1 if one is missed.
+#
+#   scripts/check_targets.sh [--rounds N] [step|scaling|all-reduce|overhead ...]     default: all, 3 rounds
+#
+# Sides alternate, and each counts with its best round, so a disturbance has to hit every round of one
+# side to change a verdict. Needs nothing beyond the build; peers that are not there are skipped, in sight:
+#   PyTorch    the Python named by LOCKSTEP_TORCH_PYTHON (default python3), if it can import torch
+#   Open MPI   mpicc and mpirun (Debian: libopenmpi-dev openmpi-bin)
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+rounds=3
+parts=()
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --rounds) rounds=${2:?} && shift ;;
+    step | scaling | all-reduce | overhead) parts+=("$1") ;;
+    -h | --help) usage && exit 0 ;;
+    *) usage_error "unknown argument '$1'" ;;
+  esac
+  shift
+done
+[[ ${#parts[@]} -gt 0 ]] || parts=(step scaling all-reduce overhead)
+
+scripts/setup.sh
+build release lockstep eigen_floor overhead
+bin=build/release/bin
+python=${LOCKSTEP_TORCH_PYTHON:-python3}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+missed=0
+
+# calculate EXPRESSION: arithmetic on decimals.
+calculate() { awk "BEGIN { printf \"%.6g\", $1 }"; }
+
+# least A B: the smaller number; an empty A stands for none yet.
+least() { if [[ -z $1 ]]; then echo "$2"; else calculate "($1 < $2) ? $1 : $2"; fi; }
+
+# verdict NAME FIGURE RELATION LIMIT DETAIL: one line; counts misses.
+verdict() {
+  local result=ok
+  if ! awk "BEGIN { exit !($2 $3 $4) }"; then
+    result=MISSED
+    missed=$((missed + 1))
+  fi
+  printf '%-58s %9.3f  %s %-6s %-7s %s\n' "$1" "$2" "$3" "$4" "$result" "$5"
+}
+
+skip() { printf '%-58s %9s  %-9s %-7s %s\n' "$1" - "" skipped "$2"; }
+
+ours_step() { # THREADS BATCH SIZES... -> microseconds
+  local threads=$1 batch=$2 sizes
+  sizes=$(IFS=-; echo "${*:3}")
+  "$bin/lockstep" bench step --device cpu --model "mlp:$sizes" --batch "$batch" --threads-per-device "$threads" \
+    --json - 2>/dev/null | awk -F'[:,]' '/median_step_seconds/ { printf "%.2f", $2 * 1e6 }'
+}
+floor_step() { "$bin/eigen_floor" "$@" | awk '{ print $3 }'; }
+torch_step() { "$python" tests/bench/torch_step.py "$@"; }
+has_torch() { "$python" -c 'import torch' >/dev/null 2>&1; }
+
+check_step() {
+  local spec threads ours floor torch round batch need_torch need_floor
+  has_torch || skip "training step beside PyTorch" "$python cannot import torch"
+  for spec in "64 784 256 128 10" "256 784 256 128 10" "1024 784 256 128 10" "8192 784 256 128 10" \
+    "1024 784 2048 2048 10"; do
+    read -r -a sizes <<<"$spec"
+    batch=${sizes[0]}
+    need_torch=1.0 need_floor=1.05
+    if [[ $batch == 64 ]]; then need_torch=2 need_floor=1.15; fi
+    if [[ $batch == 256 ]]; then need_torch=1.2; fi
+    for threads in 1 2; do
+      ours='' floor='' torch=''
+      for ((round = 0; round < rounds; round++)); do
+        ours=$(least "$ours" "$(ours_step "$threads" "${sizes[@]}")")
+        floor=$(least "$floor" "$(floor_step "$threads" "${sizes[@]}")")
+        if has_torch; then torch=$(least "$torch" "$(torch_step "$threads" "${sizes[@]}")"); fi
+      done
+      local name="mlp ${spec#* } batch $batch, $threads thread(s)"
+      verdict "$name: ours / floor" "$(calculate "$ours / $floor")" "<=" "$need_floor" "$ours us / $floor us"
+      if [[ -n $torch ]]; then
+        verdict "$name: PyTorch / ours" "$(calculate "$torch / $ours")" ">=" "$need_torch" "$torch us / $ours us"
+      fi
+    done
+  done
+}
+
+# The step that two half-batch floors reach when they run at once: what two devices could do at best.
+ceiling_step() {
+  "$bin/eigen_floor" 1 512 784 2048 2048 10 >"$work/a" &
+  "$bin/eigen_floor" 1 512 784 2048 2048 10 >"$work/b"
+  wait
+  calculate "($(awk '{ print $3 }' "$work/a") + $(awk '{ print $3 }' "$work/b")) / 2"
+}
+
+# The median step of two devices, one thread each, from the run file's breakdown.
+two_device_step() { # dp|ddp -> microseconds
+  "$bin/lockstep" train --device cpu --parallel "$1" --devices 2 --threads-per-device 1 \
+    --model mlp:784-2048-2048-10 --dataset synthetic:4096x784x10 --batch 1024 --steps 24 --lr 0.01 \
+    --json "$work/run.json" >/dev/null
+  awk -F'[:,]' '/"breakdown_seconds"/ { inside = 1; next } inside && /}/ { exit } inside { total += $2 }
+    END { printf "%.1f", total * 1e6 }' "$work/run.json"
+}
+
+check_scaling() {
+  local mode ours ceiling round need
+  for mode in ddp dp; do
+    need=0.95
+    if [[ $mode == dp ]]; then need=0.90; fi
+    ours='' ceiling=''
+    for ((round = 0; round < rounds; round++)); do
+      ceiling=$(least "$ceiling" "$(ceiling_step)")
+      ours=$(least "$ours" "$(two_device_step "$mode")")
+    done
+    verdict "wide net, batch 1024, $mode on 2 devices: share of ceiling" "$(calculate "$ceiling / $ours")" \
+      ">=" "$need" "ceiling $ceiling us, ours $ours us"
+  done
+}
+
+check_all_reduce() {
+  local size round
+  if ! command -v mpicc >/dev/null || ! command -v mpirun >/dev/null; then
+    skip "all-reduce beside Open MPI" "no mpicc and mpirun here"
+    return
+  fi
+  mpicc -O3 -o "$work/mpi_all_reduce" tests/bench/mpi_all_reduce.c
+  local sizes=(16384 262144 4194304 67108864)
+  for ((round = 0; round < rounds; round++)); do
+    mpirun --allow-run-as-root --oversubscribe --mca btl self,vader -np 2 "$work/mpi_all_reduce" "${sizes[@]}" \
+      >>"$work/mpi" 2>"$work/mpi.log" || { cat "$work/mpi.log" >&2 && return 1; }
+    "$bin/lockstep" bench all-reduce --devices 2 -b 16K -e 64M -f 4 -n 50 -w 10 >>"$work/ours"
+  done
+  for size in "${sizes[@]}"; do
+    local peer ours
+    peer=$(awk -v s="$size" '$1 == s { print $2 }' "$work/mpi" | sort -g | head -n 1)
+    ours=$(awk -v s="$size" '$1 == s { print $6 }' "$work/ours" | sort -g | head -n 1)
+    verdict "all-reduce of $size bytes, 2 threads: busbw / Open MPI's" "$(calculate "$peer / $ours")" ">=" 1 \
+      "$ours us, Open MPI $peer us"
+  done
+}
+
+check_overhead() {
+  local op span spans step
+  "$bin/overhead" >"$work/overhead"
+  op=$(awk '$1 == "op" { print $2 }' "$work/overhead")
+  span=$(awk '$1 == "span_off" { print $2 }' "$work/overhead")
+  spans=$(awk '$1 == "spans" { print $2 }' "$work/overhead")
+  step=$(ours_step 1 64 784 256 128 10)
+  verdict "overhead of an operation, forward and backward (us)" "$(calculate "$op / 1000")" "<" 1 ""
+  verdict "tracing off, share of the small step at 64 (%)" "$(calculate "100 * $spans * $span / 1000 / $step")" \
+    "<" 1 "$spans spans of $span ns, step $step us"
+}
+
+printf '%-58s %9s  %-9s %-7s %s\n' target figure asked verdict detail
+for part in "${parts[@]}"; do
+  case $part in
+    step) check_step ;;
+    scaling) check_scaling ;;
+    all-reduce) check_all_reduce ;;
+    overhead) check_overhead ;;
+  esac
+done
+if [[ $missed -gt 0 ]]; then
+  echo "$missed targets missed"
+  exit 1
+fi
+echo "all targets met"

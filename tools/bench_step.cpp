@@ -1,0 +1,146 @@
+// lockstep bench step: the time of one training step (forward, cross-entropy, backward, SGD with
+// momentum) on one device, without data loading.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+
+#include "engine/autograd/ops/ops.h"
+#include "engine/core/error.h"
+#include "engine/nn/mlp.h"
+#include "engine/optim/sgd.h"
+#include "engine/runtime/logical_device.h"
+#include "engine/trace/breakdown.h"
+#include "tools/commands.h"
+#include "tools/report/host_info.h"
+#include "tools/report/run_file.h"
+
+namespace lockstep::tools {
+namespace {
+
+struct BenchStepFlags {
+  std::string device = "auto";
+  std::vector<std::string> models = {"mlp:784-256-128-10"};
+  std::vector<std::size_t> batches = {64, 256, 1024, 8192};
+  std::vector<std::size_t> threads;
+  double seconds = 0.8;
+  std::string json_path;
+};
+
+constexpr std::size_t kWarmUpSteps = 5;
+constexpr std::size_t kFewestSteps = 11;
+
+// Multiplications and additions of a step's matrix products: 2 per weight and row forward, 2 for
+// the weight's gradient, and 2 for the input's, which the first layer does not need.
+double floating_point_operations(const nn::MlpSpec& spec, std::size_t batch) {
+  double total = 0;
+  for (std::size_t i = 0; i + 1 < spec.sizes.size(); ++i) {
+    total += (i == 0 ? 4.0 : 6.0) * static_cast<double>(batch * spec.sizes[i] * spec.sizes[i + 1]);
+  }
+  return total;
+}
+
+double median_step_seconds(const nn::MlpSpec& spec, std::size_t batch, Device device,
+                           double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const std::shared_ptr<nn::Sequential> model = nn::make_mlp(spec, 0);
+  model->to(device);
+  optim::SgdOptions options;
+  options.learning_rate = 0.01;
+  options.momentum = 0.9;
+  optim::Sgd optimizer(model->parameters(), options);
+  Rng rng(1);
+  const Variable x(
+      Tensor::uniform({batch, spec.sizes.front()}, -1, 1, rng, DType::float32, device));
+  std::vector<std::int64_t> labels(batch);
+  for (std::size_t row = 0; row < batch; ++row) {
+    labels[row] = static_cast<std::int64_t>(row % spec.sizes.back());
+  }
+  const Tensor targets = Tensor::from(labels, {batch}, device);
+  const auto step = [&] {
+    optimizer.zero_grad();
+    cross_entropy((*model)(x), targets).backward();
+    optimizer.step();
+  };
+  for (std::size_t i = 0; i < kWarmUpSteps; ++i) step();
+  std::vector<double> times;
+  const Clock::time_point begin = Clock::now();
+  while (times.size() < kFewestSteps ||
+         std::chrono::duration<double>(Clock::now() - begin).count() < seconds) {
+    const Clock::time_point start = Clock::now();
+    step();
+    targets.stream().synchronize();
+    times.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
+                   times.end());
+  return times[times.size() / 2];
+}
+
+void run_bench_step(const BenchStepFlags& flags) {
+  std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
+  TrainingFlags device_flags;
+  device_flags.device = flags.device;
+  const Device device{resolve_device_type(device_flags), 0};
+  std::vector<std::size_t> threads = flags.threads;
+  if (threads.empty()) threads.push_back(runtime::num_cores());
+  nlohmann::ordered_json json{{"schema", "lockstep.bench/1"},
+                              {"host", host_info()},
+                              {"rows", nlohmann::ordered_json::array()}};
+  fmt::print(out, "{:<24}{:>8}{:>9}{:>9}{:>14}{:>16}{:>12}\n", "model", "batch", "device",
+             "threads", "median step", "samples/s", "GFLOP/s");
+  for (const std::string& model : flags.models) {
+    const nn::MlpSpec spec = nn::parse_mlp(model);
+    for (const std::size_t batch : flags.batches) {
+      require(batch >= 1, ErrorCode::Usage, "--batch", "must be at least 1, found 0");
+      for (const std::size_t count : threads) {
+        runtime::set_threads_per_device(count);
+        const double seconds = median_step_seconds(spec, batch, device, flags.seconds);
+        const double gflops = floating_point_operations(spec, batch) / seconds * 1e-9;
+        const double rate = static_cast<double>(batch) / seconds;
+        fmt::print(out, "{:<24}{:>8}{:>9}{:>9}{:>14}{:>16.0f}{:>12.1f}\n", model, batch,
+                   lockstep::to_string(device), count, trace::format_seconds(seconds), rate,
+                   gflops);
+        std::fflush(out);
+        json["rows"].push_back({{"model", model},
+                                {"batch", batch},
+                                {"device", lockstep::to_string(device)},
+                                {"threads", count},
+                                {"graph", false},
+                                {"median_step_seconds", seconds},
+                                {"samples_per_second", rate},
+                                {"gflops", gflops}});
+      }
+    }
+  }
+  if (!flags.json_path.empty()) write_json(flags.json_path, json);
+}
+
+}  // namespace
+
+void add_bench_step_command(CLI::App& bench) {
+  auto flags = std::make_shared<BenchStepFlags>();
+  CLI::App* step = bench.add_subcommand("step", "Time a training step on one device");
+  step->add_option("--device", flags->device, "auto, cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  step->add_option("--model", flags->models, "one or more, separated by commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  step->add_option("--batch", flags->batches, "rows per step, such as 64,1024")
+      ->delimiter(',')
+      ->capture_default_str();
+  step->add_option("--threads-per-device", flags->threads,
+                   "CPU threads, such as 1,2 (default: all)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024));
+  step->add_option("--seconds", flags->seconds, "how long to measure each row")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  step->add_option("--json", flags->json_path, "write the rows here (-: standard output)");
+  step->callback([flags] { run_bench_step(*flags); });
+}
+
+}  // namespace lockstep::tools
