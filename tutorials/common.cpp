@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <string>
 
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
@@ -96,9 +95,18 @@ void check(std::string_view claim, bool holds) {
 }
 
 void check_close(std::string_view claim, double largest_difference, double tolerance) {
-  check(fmt::format("{}: largest difference {:.1e}, tolerance {:.1e}", claim, largest_difference,
+  check(fmt::format("{}: largest difference {:.2g}, tolerance {:.2g}", claim, largest_difference,
                     tolerance),
         largest_difference <= tolerance);
+}
+
+std::string expect_error(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  fail(ErrorCode::Numeric, "check", "an operation that had to fail succeeded");
 }
 
 double max_abs_difference(const Tensor& a, const Tensor& b) {
@@ -114,18 +122,25 @@ double max_abs_difference(const Tensor& a, const Tensor& b) {
   return largest;
 }
 
-double max_abs_difference(const nn::Module& a, const nn::Module& b) {
-  const std::vector<Variable> left = a.parameters();
-  const std::vector<Variable> right = b.parameters();
-  require(left.size() == right.size(), ErrorCode::Shape, "max_abs_difference",
-          "expected as many parameters in both models, found {} and {}", left.size(), right.size());
+double max_abs_difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  require(a.size() == b.size(), ErrorCode::Shape, "max_abs_difference",
+          "expected equally many tensors, found {} and {}", a.size(), b.size());
   double largest = 0;
-  for (std::size_t i = 0; i < left.size(); ++i) {
-    const double difference = max_abs_difference(left[i].value(), right[i].value());
-    if (!(difference <= largest)) largest = difference;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double difference = max_abs_difference(a[i], b[i]);
+    if (!(difference <= largest)) largest = difference;  // also takes a NaN
     if (std::isnan(largest)) return largest;
   }
   return largest;
+}
+
+double max_abs_difference(const nn::Module& a, const nn::Module& b) {
+  const auto values = [](const nn::Module& module) {
+    std::vector<Tensor> tensors;
+    for (const Variable& parameter : module.parameters()) tensors.push_back(parameter.value());
+    return tensors;
+  };
+  return max_abs_difference(values(a), values(b));
 }
 
 double weight_tolerance(std::size_t num_steps) {

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <cstddef>
 #include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -44,10 +45,16 @@ void check(std::string_view claim, bool holds);
 // "check: claim: largest difference 3e-08, tolerance 1e-05 ... ok". A NaN does not pass.
 void check_close(std::string_view claim, double largest_difference, double tolerance);
 
+// Runs something that must fail, and returns the message of its Error, to be shown.
+// Throws Error{Numeric} if it does not fail.
+std::string expect_error(const std::function<void()>& action);
+
 // The largest |a - b| over all elements; the tensors may be on different devices.
 // Throws Error{Shape} when their shapes differ.
 double max_abs_difference(const Tensor& a, const Tensor& b);
-// The same over all parameters of two models with equal shapes.
+// The same over pairs of tensors. Throws Error{Shape} when there are not equally many.
+double max_abs_difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b);
+// The same over all parameters of two models.
 double max_abs_difference(const nn::Module& a, const nn::Module& b);
 
 // How far two float32 runs of the same num_steps steps may drift apart, because they add in another

@@ -1,0 +1,165 @@
+// 03: What does it take to train a model on one device?
+//
+// You will see: 1,500 handwritten digits (8x8 pixels) and a network of two layers; the loop of
+// forward, loss, backward and optimizer step; loss and test accuracy after every epoch; the
+// weights by name (PyTorch's state_dict), saved to a file and loaded into another model, which
+// then predicts the same. Every later tutorial splits this loop over devices and must end with
+// the same weights.
+//
+// Run:  03_train_model [--device auto|cpu|cuda] [--save FILE] [--fast]
+//
+// Expected output (abridged):
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "datasets/digits.h"
+#include "engine/autograd/grad_mode.h"
+#include "engine/data/data_loader.h"
+#include "engine/nn/loss.h"
+#include "engine/nn/mlp.h"
+#include "engine/nn/weights_file.h"
+#include "engine/optim/sgd.h"
+#include "tutorials/common.h"
+
+namespace {
+
+using namespace lockstep;
+
+constexpr const char* kModel = "mlp:64-128-10";  // Linear(64, 128), ReLU, Linear(128, 10)
+constexpr std::size_t kBatch = 64;
+constexpr std::uint64_t kSeed = 0;
+
+// The first 1,500 digits train, the other 297 test: a model is judged by rows it has not seen.
+std::shared_ptr<const data::LabelledRows> load_rows(std::size_t begin, std::size_t end) {
+  return std::make_shared<data::LabelledRows>(datasets::load_digits(begin, end));
+}
+
+// All rows of a data set as one batch on a device.
+data::Batch load_all(const std::shared_ptr<const data::LabelledRows>& rows, Device device) {
+  data::SamplerOptions options;
+  options.num_samples = options.batch_size = rows->num_rows();
+  options.shuffle = data::Shuffle::off;
+  data::DataLoader loader(
+      rows, [options](std::uint64_t epoch) { return data::exact_batches(options, epoch); },
+      {.device = device});
+  return *loader.next();
+}
+
+// The fraction of rows whose largest output is that of the right class.
+double measure_accuracy(nn::Module& model, const data::Batch& batch) {
+  const NoGradScope no_grad;  // nothing to learn from these rows
+  const std::vector<float> logits = model(Variable(batch.x)).value().to_vector<float>();
+  const std::vector<std::int64_t> labels = batch.labels.to_vector<std::int64_t>();
+  const std::size_t num_classes = logits.size() / labels.size();
+  std::size_t num_correct = 0;
+  for (std::size_t row = 0; row < labels.size(); ++row) {
+    const auto begin = logits.begin() + static_cast<std::ptrdiff_t>(row * num_classes);
+    const auto end = begin + static_cast<std::ptrdiff_t>(num_classes);
+    num_correct += std::max_element(begin, end) - begin == labels[row];
+  }
+  return static_cast<double>(num_correct) / static_cast<double>(labels.size());
+}
+
+// The training loop. Returns the mean loss of the first and of the last epoch.
+std::pair<double, double> train(nn::Module& model, std::size_t num_epochs, Device device,
+                                const data::Batch& test) {
+  const auto rows = load_rows(0, datasets::kNumTrainDigits);
+  data::SamplerOptions sampling;
+  sampling.num_samples = rows->num_rows();
+  sampling.batch_size = kBatch;
+  sampling.seed = kSeed;  // each epoch shuffles the rows by seed + epoch
+  data::DataLoader loader(
+      rows, [sampling](std::uint64_t epoch) { return data::exact_batches(sampling, epoch); },
+      {.device = device});
+  optim::Sgd optimizer(model.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+  const nn::CrossEntropyLoss criterion;
+
+  double first_loss = 0;
+  double mean_loss = 0;
+  for (std::size_t epoch = 0; epoch < num_epochs; ++epoch) {
+    double loss_sum = 0;
+    loader.start_epoch(epoch);
+    while (const std::optional<data::Batch> batch = loader.next()) {
+      optimizer.zero_grad();                                   // gradients add up: forget the last
+      const Variable logits = model(Variable(batch->x));       // forward: [64, 64] -> [64, 10]
+      const Variable loss = criterion(logits, batch->labels);  // mean over the batch's rows
+      loss.backward();                                         // a gradient for every parameter
+      optimizer.step();                                        // w = w - 0.1 * (momentum of) grad
+      loss_sum += loss.value().item() * static_cast<double>(batch->x.size(0));
+    }
+    mean_loss = loss_sum / static_cast<double>(rows->num_rows());
+    if (epoch == 0) first_loss = mean_loss;
+    fmt::print("epoch {:>2}  loss {:.4f}  test accuracy {:.1f} %\n", epoch + 1, mean_loss,
+               100 * measure_accuracy(model, test));
+  }
+  return {first_loss, mean_loss};
+}
+
+// Where the weights go: a temporary file unless the user named one.
+std::filesystem::path weights_path(const std::string& save_path) {
+  if (!save_path.empty()) return save_path;
+  return std::filesystem::temp_directory_path() /
+         fmt::format("03_train_model.{}.safetensors", ::getpid());
+}
+
+void run(const tutorial::Options& options, const std::string& save_path) {
+  const Device device = options.device();
+
+  tutorial::step(1, "the data and the model");
+  const data::Batch test =
+      load_all(load_rows(datasets::kNumTrainDigits, datasets::kNumDigits), device);
+  fmt::print("digits: {} rows to train on, {} to test; test batch {}\n", datasets::kNumTrainDigits,
+             test.x.size(0), describe(test.x));
+  const std::shared_ptr<nn::Sequential> model = nn::make_mlp(kModel, kSeed);
+  model->to(device);
+  fmt::print("{}\n{} parameters on {}\n", model->to_string(), model->num_parameters(),
+             to_string(model->parameters()[0].device()));
+  fmt::print("test accuracy before training: {:.1f} % (guessing: 10 %)\n",
+             100 * measure_accuracy(*model, test));
+
+  tutorial::step(2, "train");
+  const auto [first_loss, last_loss] = train(*model, options.fast ? 5 : 20, device, test);
+  tutorial::check("the last epoch's loss is less than a tenth of the first one's",
+                  last_loss < first_loss / 10);
+  tutorial::check("more than 85 % of the unseen digits are recognised",
+                  measure_accuracy(*model, test) > 0.85);
+
+  tutorial::step(3, "save the weights by name");
+  for (const auto& [name, tensor] : nn::state_dict(*model)) {
+    fmt::print("  {:<9} {}\n", name, describe(tensor));
+  }
+  const std::filesystem::path path = weights_path(save_path);
+  nn::save_weights(path, *model);
+  fmt::print("saved {} bytes in safetensors form, which Python reads too\n",
+             std::filesystem::file_size(path));
+
+  tutorial::step(4, "load them into another model");
+  const std::shared_ptr<nn::Sequential> loaded = nn::make_mlp(kModel, kSeed + 2);
+  loaded->to(device);
+  fmt::print("test accuracy of the new model:  {:.1f} %\n", 100 * measure_accuracy(*loaded, test));
+  nn::load_state_dict(*loaded, nn::load_weights(path));
+  if (save_path.empty()) std::filesystem::remove(path);
+  fmt::print("after loading the saved weights: {:.1f} %\n", 100 * measure_accuracy(*loaded, test));
+  const NoGradScope no_grad;
+  tutorial::check_close("both models give the same outputs for all test rows",
+                        tutorial::max_abs_difference((*model)(Variable(test.x)).value(),
+                                                     (*loaded)(Variable(test.x)).value()),
+                        0);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string save_path;
+  return lockstep::tutorial::run_main(
+      argc, argv, "What does it take to train a model on one device?",
+      [&](const lockstep::tutorial::Options& options) { run(options, save_path); },
+      [&](CLI::App& app) {
+        app.add_option("--save", save_path, "keep the weights in this file (safetensors)");
+      });
+}
