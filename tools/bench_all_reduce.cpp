@@ -24,7 +24,7 @@ struct BenchAllReduceFlags {
   std::size_t factor = 4;
   int iterations = 20;
   int warm_up = 5;
-  std::vector<int> check;  // given: check the result; "-c 0" does not
+  std::string check = "0";  // of -c: "" alone, else a number; 0 does not check
   int ranks = 2;
   std::string plan = "auto";
   std::string comm = "own";
@@ -33,8 +33,7 @@ struct BenchAllReduceFlags {
   double timeout = 30;
   std::string json_path;
 
-  bool checks() const { return check.empty() ? was_given : check[0] != 0; }
-  bool was_given = false;
+  bool checks() const { return check != "0"; }
 };
 
 struct Measurement {
@@ -198,7 +197,8 @@ void add_bench_all_reduce_command(CLI::App& bench) {
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
   all_reduce->add_option("-c,--check", flags->check, "check the result (-c 0: do not)")
-      ->expected(0, 1);
+      ->expected(0, 1)
+      ->check(CLI::IsMember({"", "0", "1"}));
   all_reduce->add_option("--devices", flags->ranks, "number of ranks, one device each")
       ->check(CLI::Range(1, runtime::kMaxCpuDevices))
       ->capture_default_str();
@@ -212,10 +212,7 @@ void add_bench_all_reduce_command(CLI::App& bench) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   all_reduce->add_option("--json", flags->json_path, "write the rows here (-: standard output)");
-  all_reduce->callback([flags, all_reduce] {
-    flags->was_given = all_reduce->count("-c") > 0;
-    run_bench_all_reduce(*flags);
-  });
+  all_reduce->callback([flags] { run_bench_all_reduce(*flags); });
 }
 
 }  // namespace lockstep::tools
