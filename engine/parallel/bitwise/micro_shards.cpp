@@ -18,6 +18,28 @@ void add_into(const std::vector<Tensor>& into, const std::vector<Tensor>& from) 
   }
 }
 
+// The parameters that are trained: frozen ones have no gradients to add up.
+std::vector<Variable> trained_parameters(const nn::Module& module) {
+  std::vector<Variable> parameters = module.parameters();
+  std::erase_if(parameters, [](const Variable& parameter) { return !parameter.requires_grad(); });
+  return parameters;
+}
+
+// A replica on another device: leaves of its own, and buffers of its own, whose changes are lost.
+std::shared_ptr<nn::Module> copy_to(const nn::Module& module, Device device) {
+  std::vector<Variable> parameters;
+  for (const Variable& original : module.parameters()) {
+    parameters.emplace_back(original.value().to(device),
+                            original.requires_grad() ? RequiresGrad::yes : RequiresGrad::no);
+  }
+  std::vector<Tensor> buffers;
+  for (const Tensor& buffer : module.buffers()) buffers.push_back(buffer.to(device));
+  const std::shared_ptr<nn::Module> replica = module.shallow_copy();
+  replica->set_parameters(parameters);
+  replica->set_buffers(buffers);
+  return replica;
+}
+
 // Gradients of one micro-shard, which the caller may keep: parameters forget them.
 std::vector<Tensor> take_gradients(const std::vector<Variable>& parameters) {
   std::vector<Tensor> gradients;
@@ -42,7 +64,7 @@ Tensor aligned_rows(const Tensor& rows, const plan::ScatterPart& part, std::size
 MicroShardResult run_micro_shards(nn::Module& module, const SumLoss& loss, const Tensor& x,
                                   const Tensor& labels, const plan::MicroShardPlan& plan,
                                   std::size_t device) {
-  const std::vector<Variable> parameters = module.parameters();
+  const std::vector<Variable> parameters = trained_parameters(module);
   const std::size_t first_row = plan.rows_of_device(device).offset;
   const std::size_t count = plan.shards_per_device();
   std::vector<std::vector<Tensor>> gradients;
@@ -72,16 +94,11 @@ double bitwise_data_parallel(nn::Module& module, const std::vector<Device>& devi
                              const SumLoss& loss, const Tensor& x, const Tensor& labels) {
   require_on_device(module, devices[0]);
   const plan::MicroShardPlan plan = plan::micro_shard_plan(x.size(0), devices.size());
-  const std::vector<Variable> originals = module.parameters();
+  const std::vector<Variable> originals = trained_parameters(module);
   std::vector<MicroShardResult> results(devices.size());
   for_each_device(devices, [&](std::size_t d) {
     const plan::ScatterPart rows = plan.rows_of_device(d);
-    std::vector<Variable> copies;
-    for (const Variable& original : originals) {
-      copies.emplace_back(original.value().to(devices[d]), RequiresGrad::yes);
-    }
-    const std::shared_ptr<nn::Module> replica = module.shallow_copy();
-    replica->set_parameters(copies);
+    const std::shared_ptr<nn::Module> replica = copy_to(module, devices[d]);
     results[d] = run_micro_shards(
         *replica, loss, x.rows(rows.offset, rows.offset + rows.size).to(devices[d]),
         labels.rows(rows.offset, rows.offset + rows.size).to(devices[d]), plan, d);
@@ -104,7 +121,7 @@ double bitwise_all_reduce(nn::Module& module, const MicroShardResult& mine,
                           comm::Communicator& communicator) {
   comm::CollectiveOptions options;
   options.plan = plan::AllReducePlan::halving_doubling;
-  std::vector<Variable> parameters = module.parameters();
+  std::vector<Variable> parameters = trained_parameters(module);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     communicator.all_reduce(mine.gradients[i], options).wait();
     parameters[i].set_grad(mine.gradients[i]);

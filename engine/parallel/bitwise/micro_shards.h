@@ -21,7 +21,8 @@ namespace lockstep::parallel {
 using SumLoss = std::function<Variable(const Variable& output, const Tensor& labels)>;
 
 struct MicroShardResult {
-  std::vector<Tensor> gradients;  // of module.parameters(), summed over the device's micro-shards
+  // Of the parameters that require them, in their order, summed over the device's micro-shards.
+  std::vector<Tensor> gradients;
   double loss_sum = 0;
 };
 
@@ -33,7 +34,8 @@ MicroShardResult run_micro_shards(nn::Module& module, const SumLoss& loss, const
                                   std::size_t device);
 
 // One process, 1, 2, 4 or 8 devices, parameters on devices[0]: leaves the sum of all gradients in
-// the parameters' grad() and returns the summed loss. x and labels hold the whole batch.
+// the parameters' grad() and returns the summed loss. x and labels hold the whole batch. What
+// devices other than the first write into buffers is lost, as in replicate().
 double bitwise_data_parallel(nn::Module& module, const std::vector<Device>& devices,
                              const SumLoss& loss, const Tensor& x, const Tensor& labels);
 

@@ -37,18 +37,15 @@ void require_usable(const std::vector<Device>& devices) {
 }
 
 void warn_if_unbalanced(const std::vector<Device>& devices) {
-  std::size_t fewest = runtime::logical_device(devices[0]).threads().num_threads();
-  std::size_t most = fewest;
-  for (const Device device : devices) {
-    const std::size_t count = runtime::logical_device(device).threads().num_threads();
-    fewest = std::min(fewest, count);
-    most = std::max(most, count);
-  }
-  if (4 * fewest < 3 * most) {
+  const auto num_threads = [](Device device) {
+    return runtime::logical_device(device).threads().num_threads();
+  };
+  const auto [slowest, fastest] = std::ranges::minmax(devices, {}, num_threads);
+  if (4 * num_threads(slowest) < 3 * num_threads(fastest)) {
     log_warning(
-        "data_parallel: there is an imbalance between the devices: one has {} threads, another {}; "
-        "every step waits for the slowest, leave it out with device_ids",
-        most, fewest);
+        "data_parallel: there is an imbalance between the devices: {} has {} threads, less than "
+        "75 % of the {} of {}; every step waits for the slowest, leave it out with device_ids",
+        to_string(slowest), num_threads(slowest), num_threads(fastest), to_string(fastest));
   }
 }
 
@@ -74,6 +71,7 @@ DataParallelOptions resolve(const DataParallelOptions& options, const nn::Module
   if (resolved.devices.empty()) resolved.devices = visible_devices(module);
   require_usable(resolved.devices);
   if (!resolved.output_device) resolved.output_device = resolved.devices[0];
+  runtime::logical_device(*resolved.output_device);  // says what exists if this one does not
   warn_if_unbalanced(resolved.devices);
   return resolved;
 }

@@ -19,7 +19,7 @@ struct DataParallelOptions {
   // Where replicas run, in this order; the first holds the parameters. Empty: all devices of the
   // parameters' type that are visible (for the CPU, which has devices on demand: one per core).
   std::vector<Device> devices;
-  std::optional<Device> output_device;  // default: devices[0]
+  std::optional<Device> output_device = {};  // default: devices[0]
   std::size_t dim = 0;                  // of the input that is cut, and of the output
 };
 

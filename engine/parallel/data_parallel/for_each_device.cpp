@@ -1,4 +1,6 @@
+#include <atomic>
 #include <exception>
+#include <memory>
 
 #include "engine/core/error.h"
 #include "engine/core/thread_context.h"
@@ -21,42 +23,50 @@ namespace {
   }
 }
 
+// One call: shared with the workers, which may come to a task after the caller has done it.
+struct Call {
+  explicit Call(std::size_t num_tasks) : is_taken(num_tasks), errors(num_tasks) {}
+
+  std::vector<std::atomic<bool>> is_taken;
+  std::vector<std::exception_ptr> errors;
+  runtime::WaitWord num_done{0};
+};
+
 }  // namespace
 
 void for_each_device(const std::vector<Device>& devices,
                      const std::function<void(std::size_t)>& task) {
-  std::vector<std::exception_ptr> errors(devices.size());
-  runtime::WaitWord num_running(0);
-  const auto run = [&](std::size_t i) {
+  const auto call = std::make_shared<Call>(devices.size());
+  // Runs task i unless another thread does or did. `task` is gone once all tasks are taken and
+  // done.
+  const auto run = [call = call.get(), &devices, &task](std::size_t i) {
+    if (call->is_taken[i].exchange(true)) return;
     trace::TrackScope track(devices[i].index);
     try {
       task(i);
     } catch (...) {
-      errors[i] = std::current_exception();
+      call->errors[i] = std::current_exception();
     }
+    call->num_done.add(1);
   };
-  const ThreadContext context = thread_context();
   for (std::size_t i = 1; i < devices.size(); ++i) {
-    runtime::Worker& worker = runtime::logical_device(devices[i]).worker();
-    if (worker.is_current_thread()) continue;  // it would wait for itself; its task runs below
-    num_running.add(1);
-    worker.post([&, i] {
-      ThreadContextScope scope(context);
+    runtime::logical_device(devices[i]).worker().post([call, run, i, context = thread_context()] {
+      const ThreadContextScope scope(context);
       run(i);
-      num_running.add(static_cast<std::uint32_t>(-1));
     });
   }
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    if (i == 0 || runtime::logical_device(devices[i]).worker().is_current_thread()) run(i);
-  }
+  // A worker may be busy, even waiting for this very thread: whatever has not begun when the
+  // caller's own task is done, the caller does.
+  for (std::size_t i = 0; i < devices.size(); ++i) run(i);
   {
     trace::ScopedSpan span(trace::Lane::host, trace::Category::wait, "wait for replicas");
-    for (std::uint32_t left = num_running.load(); left != 0; left = num_running.load()) {
-      num_running.wait_while_equal(left);
+    const auto all = static_cast<std::uint32_t>(devices.size());
+    for (std::uint32_t done = call->num_done.load(); done != all; done = call->num_done.load()) {
+      call->num_done.wait_while_equal(done);
     }
   }
   for (std::size_t i = 0; i < devices.size(); ++i) {
-    if (errors[i]) rethrow_with_place(errors[i], i, devices[i]);
+    if (call->errors[i]) rethrow_with_place(call->errors[i], i, devices[i]);
   }
 }
 

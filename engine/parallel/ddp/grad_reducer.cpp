@@ -68,6 +68,28 @@ void GradReducer::build(const std::vector<std::size_t>& order) {
   places_ = std::move(places);
 }
 
+void GradReducer::begin_forward() {
+  require_slots_fit();
+  forward_was_synchronizing_ = synchronizing_;
+  in_backward_ = false;  // an earlier backward pass may have ended in an error
+}
+
+// Whoever replaces a parameter's tensor takes its slot away.
+void GradReducer::require_slots_fit() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    auto& [name, variable] = parameters_[i];
+    const Tensor& slot = places_[i].slot;
+    if (variable.grad_slot().shares_memory_with(slot)) continue;
+    require(variable.device() == slot.device() && variable.dtype() == slot.dtype(),
+            ErrorCode::Device, "ddp",
+            "parameter {} was {} on {} when the module was wrapped and is {} on {} now; move the "
+            "module first, then wrap it again",
+            name, to_string(slot.dtype()), to_string(slot.device()), to_string(variable.dtype()),
+            to_string(variable.device()));
+    variable.set_grad_slot(slot);
+  }
+}
+
 void GradReducer::begin_backward() {
   in_backward_ = true;
   next_bucket_ = 0;
@@ -80,6 +102,7 @@ void GradReducer::begin_backward() {
 }
 
 void GradReducer::on_ready(std::size_t index) {
+  const std::lock_guard lock(mutex_);
   if (!forward_was_synchronizing_) return;
   require(synchronizing_, ErrorCode::State, "no_sync",
           "the forward pass ran outside no_sync and this backward pass runs inside; put both "

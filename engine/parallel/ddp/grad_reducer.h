@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -52,10 +53,8 @@ class GradReducer {
   bool is_synchronizing() const { return synchronizing_; }
 
   // A new forward pass: fixes, for its backward, whether gradients are synchronised.
-  void begin_forward() {
-    forward_was_synchronizing_ = synchronizing_;
-    in_backward_ = false;  // an earlier backward pass may have ended in an error
-  }
+  // Throws Error{Device} when a parameter has another device or dtype than at construction.
+  void begin_forward();
 
   const plan::BucketPlan& bucket_plan() const { return plan_; }
   bool was_rebuilt() const { return was_rebuilt_; }
@@ -77,6 +76,8 @@ class GradReducer {
 
   void build(const std::vector<std::size_t>& order);
   void rebuild_in_ready_order();
+  void require_slots_fit();
+  // Called by the line of work of the parameter's device; lines of several devices take turns.
   void on_ready(std::size_t parameter);
   void begin_backward();
   void launch_full_buckets();
@@ -91,6 +92,7 @@ class GradReducer {
   std::vector<Bucket> buckets_;
   std::vector<Place> places_;  // by parameter
 
+  std::mutex mutex_;  // guards what follows against other lines of work during backward
   bool synchronizing_ = true;
   bool forward_was_synchronizing_ = true;
   bool in_backward_ = false;

@@ -1,7 +1,9 @@
 #include "engine/parallel/ddp/verify_models.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "engine/core/error.h"
@@ -14,15 +16,13 @@ struct Signature {
   static constexpr std::size_t kLength = 3 + Shape::kMaxDims;
   std::array<std::int64_t, kLength> words{};
 
-  static Signature of(const Variable& parameter) {
-    Signature signature;
-    signature.words[0] = static_cast<std::int64_t>(parameter.dtype());
-    signature.words[1] = parameter.requires_grad();
-    signature.words[2] = static_cast<std::int64_t>(parameter.shape().num_dims());
-    for (std::size_t dim = 0; dim < parameter.shape().num_dims(); ++dim) {
-      signature.words[3 + dim] = static_cast<std::int64_t>(parameter.shape()[dim]);
+  Signature(const Tensor& tensor, RequiresGrad requires_grad) {
+    words[0] = static_cast<std::int64_t>(tensor.dtype());
+    words[1] = requires_grad == RequiresGrad::yes;
+    words[2] = static_cast<std::int64_t>(tensor.num_dims());
+    for (std::size_t dim = 0; dim < tensor.num_dims(); ++dim) {
+      words[3 + dim] = static_cast<std::int64_t>(tensor.size(dim));
     }
-    return signature;
   }
 
   static std::string describe(const std::int64_t* words) {
@@ -31,6 +31,32 @@ struct Signature {
                        words[1] ? "" : " without gradient");
   }
 };
+
+// One kind of thing that a model has, in order.
+struct Inventory {
+  const char* kind;  // "parameter"
+  std::vector<std::string> names;
+  std::vector<Signature> signatures;
+};
+
+Inventory parameters_of(const nn::Module& module) {
+  Inventory inventory{"parameter", {}, {}};
+  for (const auto& [name, parameter] : module.named_parameters()) {
+    inventory.names.push_back(name);
+    inventory.signatures.emplace_back(
+        parameter.value(), parameter.requires_grad() ? RequiresGrad::yes : RequiresGrad::no);
+  }
+  return inventory;
+}
+
+Inventory buffers_of(const nn::Module& module) {
+  Inventory inventory{"buffer", {}, {}};
+  for (const auto& [name, buffer] : module.named_buffers()) {
+    inventory.names.push_back(name);
+    inventory.signatures.emplace_back(buffer, RequiresGrad::no);
+  }
+  return inventory;
+}
 
 std::vector<std::int64_t> gather_from_all(const std::vector<std::int64_t>& mine,
                                           comm::Communicator& communicator) {
@@ -41,32 +67,49 @@ std::vector<std::int64_t> gather_from_all(const std::vector<std::int64_t>& mine,
   return output.to_vector<std::int64_t>();
 }
 
-}  // namespace
+// Ranks may know the same parameter under different names; the verdict uses rank 0's.
+std::string name_on_rank_0(const std::string& mine, comm::Communicator& communicator) {
+  const Tensor length =
+      Tensor::from(std::vector<std::int64_t>{static_cast<std::int64_t>(mine.size())}, {1});
+  communicator.broadcast(length, 0).wait();
+  std::vector<std::int64_t> letters(mine.begin(), mine.end());
+  letters.resize(static_cast<std::size_t>(length.item()));
+  const Tensor shared = Tensor::from(letters, {letters.size()});
+  communicator.broadcast(shared, 0).wait();
+  letters = shared.to_vector<std::int64_t>();
+  return std::string(letters.begin(), letters.end());
+}
 
-void verify_models_match(const nn::Module& module, comm::Communicator& communicator) {
-  const auto parameters = module.named_parameters();
-  const auto count = static_cast<std::int64_t>(parameters.size());
-  const std::vector<std::int64_t> counts = gather_from_all({count}, communicator);
+void verify(const Inventory& inventory, comm::Communicator& communicator) {
+  const std::size_t size = inventory.names.size();
+  const auto counts = gather_from_all({static_cast<std::int64_t>(size)}, communicator);
   for (std::size_t rank = 1; rank < counts.size(); ++rank) {
     require(counts[rank] == counts[0], ErrorCode::Comm, "ddp",
-            "models differ: rank {} has {} parameters, rank 0 has {}", rank, counts[rank],
+            "models differ: rank {} has {} {}s, rank 0 has {}", rank, counts[rank], inventory.kind,
             counts[0]);
   }
   std::vector<std::int64_t> mine;
-  for (const auto& [name, parameter] : parameters) {
-    const Signature signature = Signature::of(parameter);
+  for (const Signature& signature : inventory.signatures) {
     mine.insert(mine.end(), signature.words.begin(), signature.words.end());
   }
   const std::vector<std::int64_t> all = gather_from_all(mine, communicator);
   for (std::size_t rank = 1; rank < counts.size(); ++rank) {
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
+    for (std::size_t i = 0; i < size; ++i) {
       const std::int64_t* theirs = all.data() + rank * mine.size() + i * Signature::kLength;
       const std::int64_t* first = all.data() + i * Signature::kLength;
-      require(std::equal(theirs, theirs + Signature::kLength, first), ErrorCode::Comm, "ddp",
-              "models differ: parameter {} ({}) is {} on rank {}, but {} on rank 0", i,
-              parameters[i].first, Signature::describe(theirs), rank, Signature::describe(first));
+      if (std::equal(theirs, theirs + Signature::kLength, first)) continue;
+      fail(ErrorCode::Comm, "ddp", "models differ: {} {} ({}) is {} on rank {}, but {} on rank 0",
+           inventory.kind, i, name_on_rank_0(inventory.names[i], communicator),
+           Signature::describe(theirs), rank, Signature::describe(first));
     }
   }
+}
+
+}  // namespace
+
+void verify_models_match(const nn::Module& module, comm::Communicator& communicator) {
+  verify(parameters_of(module), communicator);
+  verify(buffers_of(module), communicator);
 }
 
 }  // namespace lockstep::parallel

@@ -1,0 +1,143 @@
+// Ranks that fail or disagree: a clear error on every rank, never a hang.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "engine/autograd/ops/ops.h"
+#include "engine/parallel/ddp/ddp.h"
+#include "tests/engine/parallel/function_module.h"
+#include "tests/support/expect_close.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/run_ranks.h"
+
+namespace lockstep::testing {
+namespace {
+
+using parallel::Ddp;
+using parallel::DdpOptions;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Variable make_input(std::uint64_t seed = 1) {
+  return Variable(random_tensor({4, 3}, seed));
+}
+
+// Child 1 takes part where `uses_all(rank)` says so.
+std::shared_ptr<nn::Module> make_branching(int rank, const std::function<bool(int)>& uses_all) {
+  const bool all = uses_all(rank);
+  return make_function_module({make_linear(3, 3, 1), make_linear(3, 3, 2), make_linear(3, 3, 3)},
+                              [all](nn::Module& self, const Variable& x) {
+                                const Variable y = call_child(self, 0, x);
+                                return call_child(self, 2, all ? call_child(self, 1, y) : y);
+                              });
+}
+
+TEST(DdpFailure, AParameterWithoutGradientOnAllRanksIsNamedWithTheRank) {
+  const auto errors = errors_of_ranks(3, [](comm::Communicator& communicator) {
+    Ddp ddp(make_branching(communicator.rank(), [](int) { return false; }), communicator);
+    sum(ddp(make_input())).backward();
+  });
+  for (std::size_t rank = 0; rank < errors.size(); ++rank) {
+    ASSERT_TRUE(errors[rank]);
+    EXPECT_EQ(errors[rank]->code(), ErrorCode::State);
+    EXPECT_THAT(errors[rank]->what(),
+                AllOf(HasSubstr("rank " + std::to_string(rank)), HasSubstr("1.weight, 1.bias"),
+                      Not(HasSubstr("0.weight")), Not(HasSubstr("2.weight"))));
+  }
+}
+
+TEST(DdpFailure, AParameterWithoutGradientOnOneRankEndsInAnErrorOnAll) {
+  for (const std::size_t limit : {std::size_t{1}, std::size_t{1} << 20}) {
+    DdpOptions options;
+    options.reducer.bucket_byte_limits = {limit};
+    const auto errors = errors_of_ranks(3, [&](comm::Communicator& communicator) {
+      Ddp ddp(make_branching(communicator.rank(), [](int rank) { return rank != 1; }), communicator,
+              options);
+      sum(ddp(make_input())).backward();
+    });
+    ASSERT_TRUE(errors[1]);
+    EXPECT_THAT(errors[1]->what(), AllOf(HasSubstr("rank 1"), HasSubstr("1.weight, 1.bias")));
+    for (const std::size_t rank : {0, 2}) {
+      ASSERT_TRUE(errors[rank]) << "rank " << rank << " must not go on alone";
+      EXPECT_THAT(errors[rank]->what(), HasSubstr("rank 1"));
+    }
+  }
+}
+
+TEST(DdpFailure, ARankThatThrowsInForwardAbortsTheOthers) {
+  try {
+    run_ranks(3, [](comm::Communicator& communicator) {
+      const int rank = communicator.rank();
+      const auto module = make_function_module(
+          {make_linear(3, 3, 1)}, [rank, step = 0](nn::Module& self, const Variable& x) mutable {
+            if (++step == 3 && rank == 2) throw std::runtime_error("the disk is full");
+            return call_child(self, 0, x);
+          });
+      Ddp ddp(module, communicator);
+      for (int step = 0; step < 10; ++step) {
+        module->zero_grad();
+        sum(ddp(make_input())).backward();
+      }
+      ADD_FAILURE() << "rank " << rank << " went on alone";
+    });
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("[rank 2]"), HasSubstr("the disk is full")));
+  }
+}
+
+TEST(DdpFailure, ARankThatStopsTrainingEarlyIsNamed) {
+  const auto errors = errors_of_ranks(2, [](comm::Communicator& communicator) {
+    const auto linear = make_linear(3, 3, 1);
+    Ddp ddp(linear, communicator);
+    const int num_steps = communicator.rank() == 0 ? 5 : 3;
+    for (int step = 0; step < num_steps; ++step) {
+      linear->zero_grad();
+      sum(ddp(make_input())).backward();
+    }
+  });
+  ASSERT_TRUE(errors[0]);
+  EXPECT_THAT(errors[0]->what(), AllOf(HasSubstr("rank 1"), HasSubstr("all_reduce")));
+  EXPECT_FALSE(errors[1]);
+}
+
+TEST(DdpFailure, AModuleThatMovedAfterWrappingIsAnErrorThatSaysSo) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const auto linear = make_linear(3, 3, 1);
+    Ddp ddp(linear, communicator);
+    const Device other{DeviceType::cpu, 4 + communicator.rank()};
+    ddp.to(other);
+    expect_error(ErrorCode::Device, "wrap it again", [&] {
+      ddp(Variable(random_tensor({4, 3}, 1, DType::float64, other)));
+    });
+  });
+}
+
+TEST(DdpFailure, TheSameModelTrainsAgainAfterAnErrorInForward) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const auto is_broken = std::make_shared<bool>(false);
+    const auto module =
+        make_function_module({make_linear(3, 3, 1), make_linear(3, 2, 2)},
+                             [is_broken](nn::Module& self, const Variable& x) {
+                               const Variable y = call_child(self, 0, x);
+                               require(!*is_broken, ErrorCode::Numeric, "layer", "no luck");
+                               return call_child(self, 1, y);
+                             });
+    Ddp ddp(module, communicator);
+    for (int step = 0; step < 6; ++step) {
+      module->zero_grad();
+      *is_broken = step % 2 == 1;  // on both ranks
+      if (*is_broken) {
+        expect_error(ErrorCode::Numeric, "no luck", [&] { ddp(make_input()); });
+      } else {
+        sum(ddp(make_input())).backward();
+        expect_close(module->parameters()[3].grad(), {4, 4}, kFloat64);
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,304 @@
+// What backward leaves in the gradients of a wrapped module, and where.
+#include <gtest/gtest.h>
+
+#include "engine/autograd/grad_mode.h"
+#include "engine/autograd/ops/ops.h"
+#include "engine/nn/activation.h"
+#include "engine/nn/batch_norm.h"
+#include "engine/nn/sequential.h"
+#include "engine/optim/sgd.h"
+#include "engine/parallel/ddp/ddp.h"
+#include "tests/engine/parallel/function_module.h"
+#include "tests/support/expect_close.h"
+#include "tests/support/run_ranks.h"
+
+namespace lockstep::testing {
+namespace {
+
+using parallel::Ddp;
+using parallel::DdpOptions;
+
+Variable input_of(int rank, std::size_t rows = 4, std::uint64_t step = 0) {
+  return Variable(random_tensor({rows, 3}, 100 * step + static_cast<std::uint64_t>(rank)));
+}
+
+std::shared_ptr<nn::Module> make_net() {
+  return std::make_shared<nn::Sequential>(std::vector<std::shared_ptr<nn::Module>>{
+      make_linear(3, 5, 1), std::make_shared<nn::Tanh>(), make_linear(5, 2, 2)});
+}
+
+// The mean over ranks of the gradients of mean(net(input_of(rank))), computed one by one.
+std::vector<Tensor> mean_of_local_gradients(int world_size) {
+  std::vector<Tensor> means;
+  for (int rank = 0; rank < world_size; ++rank) {
+    const auto net = make_net();
+    mean((*net)(input_of(rank))).backward();
+    const std::vector<Variable> parameters = net->parameters();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (rank == 0) means.push_back(Tensor::zeros(parameters[i].shape(), DType::float64));
+      means[i].backend().axpy(means[i].stream(), 1.0 / world_size, parameters[i].grad().view(),
+                              means[i].view());
+    }
+  }
+  return means;
+}
+
+void expect_gradients(const nn::Module& module, const std::vector<Tensor>& expected) {
+  const std::vector<Variable> parameters = module.parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    expect_close(parameters[i].grad(), expected[i], kFloat64);
+  }
+}
+
+class DdpAverage : public ::testing::TestWithParam<int> {};
+
+TEST_P(DdpAverage, IsTheMeanOfTheRanksLocalGradients) {
+  const std::vector<Tensor> expected = mean_of_local_gradients(GetParam());
+  run_ranks(GetParam(), [&](comm::Communicator& communicator) {
+    const auto net = make_net();
+    Ddp ddp(net, communicator);
+    for (int step = 0; step < 3; ++step) {  // before and after the rebuild
+      net->zero_grad();
+      mean(ddp(input_of(communicator.rank()))).backward();
+      expect_gradients(*net, expected);
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, DdpAverage, ::testing::Values(1, 2, 3, 5, 8));
+
+TEST(DdpGradients, EqualShardsGiveTheMeanOverTheBatchAndUnequalOnesDoNot) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const auto rank = static_cast<std::size_t>(communicator.rank());
+    const Tensor x = random_tensor({8, 3}, 5);
+    const auto alone = make_net();
+    mean((*alone)(Variable(x))).backward();
+    const auto net = make_net();
+    Ddp ddp(net, communicator);
+    mean(ddp(Variable(x.rows(4 * rank, 4 * rank + 4)))).backward();
+    expect_close(net->parameters()[0].grad(), alone->parameters()[0].grad(), kFloat64);
+
+    net->zero_grad();
+    mean(ddp(Variable(rank == 0 ? x.rows(0, 7) : x.rows(7, 8)))).backward();
+    const double got = net->parameters()[0].grad().to_vector<double>()[0];
+    EXPECT_GT(std::abs(got - alone->parameters()[0].grad().to_vector<double>()[0]), 1e-3);
+  });
+}
+
+TEST(DdpGradients, AreViewsOfTheirBuckets) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const auto net = make_net();
+    Ddp ddp(net, communicator);
+    for (int step = 0; step < 3; ++step) {
+      net->zero_grad();
+      mean(ddp(input_of(communicator.rank()))).backward();
+      for (const Variable& parameter : net->parameters()) {
+        EXPECT_TRUE(parameter.grad().shares_memory_with(parameter.grad_slot()));
+        EXPECT_EQ(parameter.grad().storage(), net->parameters()[0].grad().storage())
+            << "a small net has one bucket";
+      }
+    }
+  });
+}
+
+TEST(DdpGradients, WithoutZeroGradAddUpTheAveragesOfAllSteps) {
+  const std::vector<Tensor> expected = mean_of_local_gradients(3);
+  run_ranks(3, [&](comm::Communicator& communicator) {
+    const auto net = make_net();
+    Ddp ddp(net, communicator);
+    for (int step = 1; step <= 3; ++step) {
+      mean(ddp(input_of(communicator.rank()))).backward();
+      std::vector<Tensor> sums;
+      for (const Tensor& gradient : expected) {
+        sums.push_back(scale(Variable(gradient), step).value());
+      }
+      expect_gradients(*net, sums);
+    }
+  });
+}
+
+TEST(DdpGradients, GradientsThatTheUserPutInPlaceTakePart) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const auto linear = make_linear(3, 2, 1);
+    Ddp ddp(linear, communicator);
+    Variable bias = linear->bias();
+    for (int step = 0; step < 3; ++step) {
+      linear->zero_grad();
+      bias.set_grad(Tensor::full({2}, 10.0 * (communicator.rank() + 1), DType::float64));
+      sum(ddp(input_of(communicator.rank()))).backward();  // adds 4 rows
+      expect_close(bias.grad(), {19, 19}, kFloat64);
+      EXPECT_TRUE(bias.grad().shares_memory_with(bias.grad_slot()));
+    }
+  });
+}
+
+TEST(DdpGradients, ZerosInsteadOfNoGradientWorkToo) {
+  const std::vector<Tensor> expected = mean_of_local_gradients(2);
+  run_ranks(2, [&](comm::Communicator& communicator) {
+    const auto net = make_net();
+    Ddp ddp(net, communicator);
+    for (int step = 0; step < 3; ++step) {
+      mean(ddp(input_of(communicator.rank()))).backward();
+      expect_gradients(*net, expected);
+      for (const Variable& parameter : net->parameters()) parameter.grad().fill(0);
+    }
+  });
+}
+
+TEST(DdpGradients, AParameterUsedTwiceIsReducedOnceWithBothUses) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const Variable x(random_tensor({4, 3}, static_cast<std::uint64_t>(communicator.rank())));
+    const auto make = [] {
+      return make_function_module({make_linear(3, 3, 1)}, [](nn::Module& self, const Variable& in) {
+        return call_child(self, 0, tanh(call_child(self, 0, tanh(call_child(self, 0, in)))));
+      });
+    };
+    const auto alone = make();
+    sum((*alone)(x)).backward();
+    const Tensor local = alone->parameters()[0].grad();
+    communicator.all_reduce(local, {comm::ReduceOp::average, {}, {}}).wait();
+
+    const auto module = make();
+    Ddp ddp(module, communicator);
+    for (int step = 0; step < 2; ++step) {
+      module->zero_grad();
+      sum(ddp(x)).backward();
+      expect_close(module->parameters()[0].grad(), local, kFloat64);
+    }
+    EXPECT_EQ(ddp.reducer().num_all_reduces(), 2u);
+  });
+}
+
+TEST(DdpGradients, ARetainedGraphIsReducedBothTimes) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const auto linear = make_linear(3, 2, 1);
+    Ddp ddp(linear, communicator);
+    const Variable loss = sum(ddp(input_of(communicator.rank(), 2u * (communicator.rank() + 1u))));
+    loss.backward({}, Graph::retain);
+    expect_close(linear->bias().grad(), {3, 3}, kFloat64);
+    loss.backward();
+    expect_close(linear->bias().grad(), {6, 6}, kFloat64);
+  });
+}
+
+TEST(DdpGradients, FrozenParametersAreLeftAlone) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const auto net = make_net();
+    std::vector<Variable> parameters = net->parameters();
+    parameters[0].set_requires_grad(RequiresGrad::no);
+    Ddp ddp(net, communicator);
+    for (int step = 0; step < 2; ++step) {
+      net->zero_grad();
+      mean(ddp(input_of(communicator.rank()))).backward();
+      EXPECT_FALSE(parameters[0].grad().defined());
+      EXPECT_TRUE(parameters[3].grad().defined());
+    }
+    EXPECT_EQ(ddp.reducer().bucket_plan().buckets[0].slots.size(), 3u);
+  });
+}
+
+TEST(DdpGradients, OverlapAndAfterBackwardHaveEqualBits) {
+  const auto gradients_with = [](parallel::Overlap overlap) {
+    std::vector<std::vector<double>> result;
+    run_ranks(3, [&](comm::Communicator& communicator) {
+      DdpOptions options;
+      options.reducer.overlap = overlap;
+      options.reducer.bucket_byte_limits = {64};
+      const auto net = make_net();
+      Ddp ddp(net, communicator, options);
+      for (std::uint64_t step = 0; step < 3; ++step) {
+        net->zero_grad();
+        mean(ddp(input_of(communicator.rank(), 4, step))).backward();
+        if (communicator.rank() != 1) continue;
+        for (const Variable& parameter : net->parameters()) {
+          result.push_back(parameter.grad().to_vector<double>());
+        }
+      }
+    });
+    return result;
+  };
+  EXPECT_EQ(gradients_with(parallel::Overlap::during_backward),
+            gradients_with(parallel::Overlap::after_backward));
+}
+
+TEST(DdpGradients, ParametersOnSeveralDevicesAreReducedOnEach) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const Device first{DeviceType::cpu, 2 * communicator.rank()};
+    const Device second{DeviceType::cpu, 2 * communicator.rank() + 1};
+    const auto a = make_linear(3, 4, 1);
+    const auto b = make_linear(4, 2, 2);
+    const auto c = make_linear(3, 2, 3);
+    a->to(first);
+    b->to(second);
+    c->to(second);
+    const auto module =
+        make_function_module({a, b, c}, [first, second](nn::Module& self, const Variable& x) {
+          const Variable left = call_child(self, 1, to(call_child(self, 0, x), second));
+          return to(add(left, call_child(self, 2, to(x, second))), first);
+        });
+    Ddp ddp(module, communicator);
+    for (int step = 0; step < 10; ++step) {
+      module->zero_grad();
+      sum(ddp(Variable(random_tensor({4, 3}, 1, DType::float64, first)))).backward();
+      expect_close(b->bias().grad(), {4, 4}, kFloat64);
+      EXPECT_EQ(b->bias().grad().device(), second);
+      EXPECT_EQ(a->bias().grad().device(), first);
+    }
+  });
+}
+
+TEST(DdpGradients, BuffersFollowRank0) {
+  run_ranks(3, [](comm::Communicator& communicator) {
+    const auto make = [] { return std::make_shared<nn::BatchNorm1d>(3); };
+    const auto x = [](int rank) {
+      return Variable(random_tensor({6, 3}, static_cast<std::uint64_t>(rank), DType::float32));
+    };
+    const auto first = make();  // what rank 0's module sees
+    (*first)(x(0));
+    const auto norm = make();
+    Ddp ddp(norm, communicator);
+    sum(ddp(x(communicator.rank()))).backward();
+    norm->zero_grad();
+    // The next forward pass starts from rank 0's statistics on every rank.
+    (*first)(x(communicator.rank() + 10));
+    sum(ddp(x(communicator.rank() + 10))).backward();
+    for (std::size_t i = 0; i < 3; ++i) {
+      expect_close(norm->buffers()[i], first->buffers()[i], kExact);
+    }
+  });
+}
+
+TEST(DdpGradients, BuffersMayStayEachRanksOwn) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    DdpOptions options;
+    options.buffers = DdpOptions::Buffers::keep;
+    const auto norm = std::make_shared<nn::BatchNorm1d>(3);
+    Ddp ddp(norm, communicator, options);
+    norm->buffers()[0].fill(communicator.rank());
+    const Variable x(Tensor::full({4, 3}, 1.0, DType::float32));
+    sum(ddp(x)).backward();
+    expect_close(norm->buffers()[0], std::vector<double>(3, 0.9 * communicator.rank() + 0.1),
+                 kFloat32);
+  });
+}
+
+TEST(DdpGradients, EvaluationCommunicatesNothing) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const auto norm = std::make_shared<nn::BatchNorm1d>(3);
+    Ddp ddp(norm, communicator);
+    const Variable x(random_tensor({4, 3}, 1, DType::float32));
+    // Were there a collective in it, rank 0 would wait for rank 1.
+    if (communicator.rank() == 0) {
+      const NoGradScope no_grad;
+      ddp(x);
+      ddp.eval();
+      ddp(x);
+      ddp.train();
+    }
+    sum(ddp(x)).backward();
+    EXPECT_EQ(ddp.reducer().num_all_reduces(), 1u);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,147 @@
+#include <gtest/gtest.h>
+
+#include "engine/autograd/ops/ops.h"
+#include "engine/nn/activation.h"
+#include "engine/nn/batch_norm.h"
+#include "engine/nn/sequential.h"
+#include "engine/parallel/ddp/ddp.h"
+#include "tests/engine/parallel/function_module.h"
+#include "tests/support/expect_close.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/run_ranks.h"
+
+namespace lockstep::testing {
+namespace {
+
+using parallel::Ddp;
+
+Variable rows_of(int rank, std::size_t rows) {
+  return Variable(random_tensor({rows, 3}, static_cast<std::uint64_t>(rank)));
+}
+
+TEST(NoSync, GradientsAddUpLocallyAndNothingIsReduced) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const auto linear = make_linear(3, 2, 1);
+    Ddp ddp(linear, communicator);
+    const std::size_t rows = 1 + static_cast<std::size_t>(communicator.rank());
+    const auto no_sync = ddp.no_sync();
+    for (std::size_t pass = 1; pass <= 3; ++pass) {
+      sum(ddp(rows_of(communicator.rank(), rows))).backward();
+      expect_close(linear->bias().grad(), std::vector<double>(2, static_cast<double>(pass * rows)),
+                   kFloat64);
+    }
+    EXPECT_EQ(ddp.reducer().num_all_reduces(), 0u);
+    EXPECT_FALSE(ddp.reducer().was_rebuilt());
+  });
+}
+
+TEST(NoSync, TheNextSynchronisedBackwardReducesTheSum) {
+  run_ranks(3, [](comm::Communicator& communicator) {
+    const auto linear = make_linear(3, 2, 1);
+    Ddp ddp(linear, communicator);
+    const std::size_t rows = 1 + static_cast<std::size_t>(communicator.rank());
+    for (int round = 0; round < 3; ++round) {
+      linear->zero_grad();
+      {
+        const auto no_sync = ddp.no_sync();
+        for (int pass = 0; pass < 2; ++pass) {
+          sum(ddp(rows_of(communicator.rank(), rows))).backward();
+        }
+      }
+      sum(ddp(rows_of(communicator.rank(), 5))).backward();
+      // Ranks have 1, 2 and 3 rows twice, then 5 each: the mean of 7, 9 and 11.
+      expect_close(linear->bias().grad(), {9, 9}, kFloat64);
+    }
+    EXPECT_EQ(ddp.reducer().num_all_reduces(), 3u);
+  });
+}
+
+TEST(NoSync, AccumulationOverMicroBatchesEqualsOneBigBatch) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const auto make = [] {
+      return std::make_shared<nn::Sequential>(std::vector<std::shared_ptr<nn::Module>>{
+          make_linear(3, 8, 1), std::make_shared<nn::Tanh>(), make_linear(8, 2, 2)});
+    };
+    const Tensor batch =
+        random_tensor({12, 3}, 10 + static_cast<std::uint64_t>(communicator.rank()));
+    const auto big = make();
+    const auto small = make();
+    Ddp ddp_big(big, communicator);
+    Ddp ddp_small(small, communicator);
+    for (int step = 0; step < 2; ++step) {
+      big->zero_grad();
+      small->zero_grad();
+      mean(ddp_big(Variable(batch))).backward();
+      const auto micro_step = [&](std::size_t i) {
+        scale(mean(ddp_small(Variable(batch.rows(4 * i, 4 * i + 4)))), 1.0 / 3).backward();
+      };
+      {
+        const auto no_sync = ddp_small.no_sync();
+        micro_step(0);
+        micro_step(1);
+      }
+      micro_step(2);
+      for (std::size_t i = 0; i < 4; ++i) {
+        expect_close(small->parameters()[i].grad(), big->parameters()[i].grad(), kFloat64);
+      }
+    }
+  });
+}
+
+TEST(NoSync, BackwardAloneInsideIsAnError) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const auto linear = make_linear(3, 2, 1);
+    Ddp ddp(linear, communicator);
+    const Variable loss = sum(ddp(rows_of(communicator.rank(), 4)));
+    {
+      const auto no_sync = ddp.no_sync();
+      expect_error(ErrorCode::State, "the forward pass ran outside no_sync",
+                   [&] { loss.backward(); });
+    }
+    // The ranks are not out of step after it.
+    linear->zero_grad();
+    sum(ddp(rows_of(communicator.rank(), 4))).backward();
+    expect_close(linear->bias().grad(), {4, 4}, kFloat64);
+  });
+}
+
+TEST(NoSync, ForwardAloneInsideDecides) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const auto linear = make_linear(3, 2, 1);
+    Ddp ddp(linear, communicator);
+    const std::size_t rows = 1 + static_cast<std::size_t>(communicator.rank());
+    Variable loss;
+    {
+      const auto no_sync = ddp.no_sync();
+      loss = sum(ddp(rows_of(communicator.rank(), rows)));
+    }
+    loss.backward();
+    expect_close(linear->bias().grad(), std::vector<double>(2, static_cast<double>(rows)),
+                 kFloat64);
+    EXPECT_EQ(ddp.reducer().num_all_reduces(), 0u);
+  });
+}
+
+TEST(NoSync, ScopesNest) {
+  run_ranks(1, [](comm::Communicator& communicator) {
+    Ddp ddp(make_linear(3, 2, 1), communicator);
+    const auto outer = ddp.no_sync();
+    { const auto inner = ddp.no_sync(); }
+    EXPECT_FALSE(ddp.reducer().is_synchronizing());
+  });
+}
+
+TEST(NoSync, BuffersAreNotBroadcastInside) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const auto norm = std::make_shared<nn::BatchNorm1d>(3);
+    Ddp ddp(norm, communicator);
+    const auto no_sync = ddp.no_sync();
+    // Were there a collective in it, rank 0 would wait for rank 1.
+    if (communicator.rank() == 0) {
+      sum(ddp(Variable(random_tensor({4, 3}, 1, DType::float32)))).backward();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,93 @@
+// Whatever the number of devices and rows: the weights that one device would have got.
+#include <gtest/gtest.h>
+
+#include <tuple>
+
+#include "tests/engine/parallel/function_module.h"
+#include "tests/engine/parallel/training.h"
+
+namespace lockstep::testing {
+namespace {
+
+double tolerance_of(DType dtype) {
+  return dtype == DType::float64 ? 1e-12 : 1e-5;
+}
+
+double distance_moved(const TrainingCase& training, const Weights& trained) {
+  return largest_difference(weights_of(*make_model(training)), trained);
+}
+
+// Even for all counts; uneven, and smaller than most counts; all of these in one run.
+const std::vector<std::vector<std::size_t>> kBatches = {{840}, {23}, {3}, {24, 17, 1, 9}};
+
+class Equivalence : public ::testing::TestWithParam<std::tuple<int, DType>> {
+ protected:
+  int count() const { return std::get<0>(GetParam()); }
+
+  // Calls compare(training, weights of one device) for every kind of batch.
+  template <typename Compare>
+  void for_each_case(const Compare& compare) const {
+    for (const std::vector<std::size_t>& batches : kBatches) {
+      SCOPED_TRACE(::testing::PrintToString(batches) + " rows");
+      TrainingCase training;
+      training.dtype = std::get<1>(GetParam());
+      training.batches = batches;
+      const Weights reference = train_on_one_device(training);
+      EXPECT_GT(distance_moved(training, reference), 1e-2) << "nothing was trained";
+      compare(training, reference);
+    }
+  }
+};
+
+TEST_P(Equivalence, DataParallelEndsWithTheWeightsOfOneDevice) {
+  for_each_case([&](const TrainingCase& training, const Weights& reference) {
+    const Weights weights =
+        train_data_parallel(training, cpu_devices(static_cast<std::size_t>(count())));
+    EXPECT_LE(largest_difference(weights, reference), tolerance_of(training.dtype));
+  });
+}
+
+TEST_P(Equivalence, DdpEndsWithTheWeightsOfOneDevice) {
+  for_each_case([&](const TrainingCase& training, const Weights& reference) {
+    EXPECT_LE(largest_difference(train_ddp(training, count()), reference),
+              tolerance_of(training.dtype));
+  });
+}
+
+TEST_P(Equivalence, DropoutMasksDoNotDependOnTheSharding) {
+  TrainingCase training;
+  training.dtype = std::get<1>(GetParam());
+  training.batches = {23, 5};
+  training.dropout = 0.4;
+  const Weights reference = train_on_one_device(training);
+  EXPECT_GT(distance_moved(training, reference), 1e-2);
+  TrainingCase without = training;
+  without.dropout = 0;
+  EXPECT_GT(largest_difference(train_on_one_device(without), reference), 1e-3)
+      << "dropout changed nothing";
+  const auto devices = cpu_devices(static_cast<std::size_t>(count()));
+  EXPECT_LE(largest_difference(train_data_parallel(training, devices), reference),
+            tolerance_of(training.dtype));
+  EXPECT_LE(largest_difference(train_ddp(training, count()), reference),
+            tolerance_of(training.dtype));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Equivalence,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4, 5, 7, 8),
+                                            ::testing::Values(DType::float32, DType::float64)),
+                         [](const auto& tested) {
+                           return std::to_string(std::get<0>(tested.param)) + "_" +
+                                  std::string(to_string(std::get<1>(tested.param)));
+                         });
+
+TEST(Equivalence, RunsOfTheSameKindHaveTheSameBits) {
+  TrainingCase training;
+  training.dtype = DType::float32;
+  training.batches = {24, 17};
+  EXPECT_EQ(train_data_parallel(training, cpu_devices(3)),
+            train_data_parallel(training, cpu_devices(3)));
+  EXPECT_EQ(train_ddp(training, 3), train_ddp(training, 3));
+}
+
+}  // namespace
+}  // namespace lockstep::testing

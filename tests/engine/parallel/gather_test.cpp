@@ -1,0 +1,111 @@
+#include "engine/parallel/data_parallel/gather.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/autograd/ops/ops.h"
+#include "tests/engine/parallel/function_module.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/expect_gradients_match.h"
+
+namespace lockstep::testing {
+namespace {
+
+using parallel::gather;
+
+Variable leaf_on(const Shape& shape, std::uint64_t seed, int device) {
+  return random_leaf(shape, seed, {DeviceType::cpu, device});
+}
+
+TEST(Gather, ConcatenatesInOrderOntoTheOutputDevice) {
+  const std::vector<Variable> parts{leaf_on({2, 3}, 1, 0), leaf_on({1, 3}, 2, 1),
+                                    leaf_on({4, 3}, 3, 2)};
+  const Variable whole = gather(parts, {DeviceType::cpu, 5});
+  EXPECT_EQ(to_string(whole.device()), "cpu:5");
+  EXPECT_EQ(to_string(whole.shape()), "[7, 3]");
+  expect_close(whole.value().rows(0, 2), parts[0].value(), kExact);
+  expect_close(whole.value().rows(2, 3), parts[1].value(), kExact);
+  expect_close(whole.value().rows(3, 7), parts[2].value(), kExact);
+}
+
+TEST(Gather, ConcatenatesAlongOtherDimensions) {
+  const Variable a(Tensor::from(std::vector<double>{1, 2, 3, 4}, {2, 2}));
+  const Variable b(Tensor::from(std::vector<double>{5, 6}, {2, 1}, {DeviceType::cpu, 1}));
+  const Variable whole = gather({a, b}, {}, 1);
+  EXPECT_EQ(to_string(whole.shape()), "[2, 3]");
+  expect_close(whole.value(), {1, 2, 5, 3, 4, 6}, kExact);
+}
+
+TEST(Gather, ScalarsBecomeAVectorOfTheirNumber) {
+  std::vector<Variable> scalars;
+  for (int i = 0; i < 3; ++i) {
+    scalars.emplace_back(Tensor::full({}, i + 1, DType::float64, {DeviceType::cpu, i}),
+                         RequiresGrad::yes);
+  }
+  const Variable whole = gather(scalars, {});
+  EXPECT_EQ(to_string(whole.shape()), "[3]");
+  expect_close(whole.value(), {1, 2, 3}, kExact);
+  whole.backward(Tensor::from(std::vector<double>{10, 20, 30}, {3}));
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(to_string(scalars[i].grad().shape()), "[]");
+    EXPECT_EQ(scalars[i].grad().item(), 10.0 * (static_cast<double>(i) + 1));
+  }
+}
+
+TEST(Gather, BackwardScattersTheGradientToEachPartsDevice) {
+  for (const std::size_t dim : {0, 1, 2}) {
+    const Shape base{2, 3, 4};
+    const std::vector<Variable> parts{leaf_on(base.with(dim, 1), 1, 0),
+                                      leaf_on(base.with(dim, 3), 2, 1),
+                                      leaf_on(base.with(dim, 2), 3, 2)};
+    const Variable whole = gather(parts, {}, dim);
+    const Tensor grad = random_tensor(whole.shape(), 9);
+    whole.backward(grad);
+    std::vector<Variable> grads;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      ASSERT_TRUE(parts[i].grad().defined());
+      EXPECT_EQ(to_string(parts[i].grad().device()), to_string(parts[i].device()));
+      grads.emplace_back(parts[i].grad());
+    }
+    expect_close(gather(grads, {}, dim).value(), grad, kExact);
+  }
+}
+
+TEST(Gather, GradientMatchesCentralDifferences) {
+  for (const std::size_t dim : {0, 1}) {
+    expect_gradients_match(
+        [dim](const std::vector<Variable>& parts) { return gather(parts, {}, dim); },
+        {random_leaf({3, 3}, 1), random_leaf({3, 3}, 2)});
+  }
+}
+
+TEST(Gather, PartsWithoutRowsLeaveNoTrace) {
+  const Variable empty(Tensor::empty({0, 2}, DType::float64, {DeviceType::cpu, 1}));
+  const Variable rows(random_tensor({2, 2}, 1));
+  expect_close(gather({empty, rows, empty}, {}).value(), rows.value(), kExact);
+}
+
+TEST(Gather, RefusesSizesThatDifferOutsideDimAndShowsBothShapes) {
+  const Variable a = leaf_on({2, 3}, 1, 0);
+  const Variable b = leaf_on({2, 4}, 1, 1);
+  expect_error(ErrorCode::Shape, "shapes [2, 3] and [2, 4] differ outside dim 0", [&] {
+    gather({a, b}, {});
+  });
+  EXPECT_EQ(to_string(gather({a, b}, {}, 1).shape()), "[2, 7]");
+  expect_error(ErrorCode::Shape, "shapes [2, 3] and [2] differ", [&] {
+    gather({a, leaf_on({2}, 1, 1)}, {});
+  });
+}
+
+TEST(Gather, RefusesOtherMisuse) {
+  const Variable a = leaf_on({2, 3}, 1, 0);
+  expect_error(ErrorCode::Usage, "nothing to gather", [] { gather({}, {}); });
+  expect_error(ErrorCode::Shape, "cannot gather 2-D tensors along dim 2", [&] {
+    gather({a, a}, {}, 2);
+  });
+  expect_error(ErrorCode::DType, "float32", [&] {
+    gather({a, Variable(random_tensor({2, 3}, 1, DType::float32))}, {});
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,147 @@
+#include "engine/parallel/data_parallel/parallel_apply.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <barrier>
+#include <stdexcept>
+
+#include "engine/autograd/grad_mode.h"
+#include "engine/autograd/ops/ops.h"
+#include "engine/core/error.h"
+#include "tests/engine/parallel/function_module.h"
+#include "tests/support/expect_close.h"
+#include "tests/support/expect_error.h"
+
+namespace lockstep::testing {
+namespace {
+
+using parallel::parallel_apply;
+
+std::vector<Variable> inputs_on(const std::vector<Device>& devices) {
+  std::vector<Variable> inputs;
+  for (const Device device : devices) {
+    inputs.emplace_back(Tensor::full({2, 1}, device.index, DType::float64, device));
+  }
+  return inputs;
+}
+
+std::vector<std::shared_ptr<nn::Module>> same_module(std::size_t count,
+                                                     const FunctionModule::Forward& forward) {
+  return {count, make_function_module({}, forward)};
+}
+
+TEST(ParallelApply, RunsEachReplicaOnItsInput) {
+  const std::vector<Device> devices = devices_of(DeviceType::cpu, {0, 3, 5});
+  const auto outputs =
+      parallel_apply(same_module(3, [](nn::Module&, const Variable& x) { return scale(x, 2); }),
+                     inputs_on(devices));
+  ASSERT_EQ(outputs.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(to_string(outputs[i].device()), to_string(devices[i]));
+    expect_close(outputs[i].value(), std::vector<double>(2, 2.0 * devices[i].index), kExact);
+  }
+}
+
+TEST(ParallelApply, ReplicasRunAtTheSameTimeOnThreadsOfTheirOwn) {
+  std::barrier all_inside(4);  // passed only if all four are inside at once
+  const auto outputs = parallel_apply(same_module(4,
+                                                  [&](nn::Module&, const Variable& x) {
+                                                    all_inside.arrive_and_wait();
+                                                    return x;
+                                                  }),
+                                      inputs_on(cpu_devices(4)));
+  EXPECT_EQ(outputs.size(), 4u);
+}
+
+TEST(ParallelApply, RaisesTheErrorOfTheLowestReplicaWithItsIndexAndDevice) {
+  std::atomic<int> num_completed = 0;
+  const auto run = [&](nn::Module&, const Variable& x) -> Variable {
+    const int device = x.device().index;
+    if (device == 5 || device == 7) fail(ErrorCode::Shape, "layer", "cannot run on {}", device);
+    ++num_completed;
+    return x;
+  };
+  const auto inputs = inputs_on(devices_of(DeviceType::cpu, {0, 3, 7, 5, 1}));
+  expect_error(ErrorCode::Shape, "replica 2 on device cpu:7: [layer] cannot run on 7",
+               [&] { parallel_apply(same_module(5, run), inputs); });
+  EXPECT_EQ(num_completed, 3) << "the others run to their end";
+}
+
+TEST(ParallelApply, RaisesTheErrorOfReplica0OnTheCallersThreadToo) {
+  std::atomic<int> num_completed = 0;
+  const auto run = [&](nn::Module&, const Variable& x) -> Variable {
+    if (x.device().index == 0) throw std::runtime_error("first is bad");
+    ++num_completed;
+    return x;
+  };
+  expect_error(ErrorCode::State, "replica 0 on device cpu:0: first is bad",
+               [&] { parallel_apply(same_module(3, run), inputs_on(cpu_devices(3))); });
+  EXPECT_EQ(num_completed, 2);
+}
+
+TEST(ParallelApply, WorksAgainAfterAnError) {
+  for (int round = 0; round < 3; ++round) {
+    expect_error(ErrorCode::State, "replica 1", [&] {
+      parallel_apply(same_module(2,
+                                 [](nn::Module&, const Variable& x) -> Variable {
+                                   if (x.device().index == 1) throw std::logic_error("no");
+                                   return x;
+                                 }),
+                     inputs_on(cpu_devices(2)));
+    });
+    const auto outputs =
+        parallel_apply(same_module(2, [](nn::Module&, const Variable& x) { return x; }),
+                       inputs_on(cpu_devices(2)));
+    EXPECT_EQ(outputs.size(), 2u);
+  }
+}
+
+TEST(ParallelApply, GradModeCarriesOverToEveryReplica) {
+  const auto run = [](nn::Module&, const Variable& x) {
+    Variable weight(Tensor::full({1, 1}, 1.0, DType::float64, x.device()), RequiresGrad::yes);
+    return matmul(x, weight);
+  };
+  const auto inputs = inputs_on(cpu_devices(3));
+  for (const Variable& output : parallel_apply(same_module(3, run), inputs)) {
+    EXPECT_TRUE(output.requires_grad());
+  }
+  const NoGradScope no_grad;
+  for (const Variable& output : parallel_apply(same_module(3, run), inputs)) {
+    EXPECT_FALSE(output.requires_grad());
+  }
+}
+
+TEST(ParallelApply, RankStepAndFirstRowCarryOver) {
+  ThreadContext context;
+  context.rank = 1;
+  context.world_size = 2;
+  context.step = 17;
+  context.first_row = 100;
+  const ThreadContextScope scope(context);
+  std::array<std::uint64_t, 3> first_rows{};
+  std::atomic<int> num_right = 0;
+  parallel_apply(
+      same_module(3,
+                  [&](nn::Module&, const Variable& x) {
+                    const ThreadContext& here = thread_context();
+                    first_rows[static_cast<std::size_t>(x.device().index)] = here.first_row;
+                    num_right += here.rank == 1 && here.world_size == 2 && here.step == 17;
+                    return x;
+                  }),
+      inputs_on(cpu_devices(3)));
+  EXPECT_EQ(num_right, 3);
+  EXPECT_EQ(first_rows, (std::array<std::uint64_t, 3>{100, 102, 104}));
+  EXPECT_EQ(thread_context().first_row, 100u);
+}
+
+TEST(ParallelApply, RefusesNumbersThatDiffer) {
+  expect_error(ErrorCode::Usage, "1 replicas for 2 inputs", [] {
+    parallel_apply(same_module(1, [](nn::Module&, const Variable& x) { return x; }),
+                   inputs_on(cpu_devices(2)));
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::testing

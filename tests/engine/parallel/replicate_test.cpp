@@ -1,0 +1,151 @@
+#include "engine/parallel/data_parallel/replicate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/autograd/ops/ops.h"
+#include "engine/nn/batch_norm.h"
+#include "engine/nn/sequential.h"
+#include "engine/parallel/data_parallel/broadcast.h"
+#include "tests/engine/parallel/function_module.h"
+#include "tests/support/expect_close.h"
+#include "tests/support/expect_error.h"
+
+namespace lockstep::testing {
+namespace {
+
+using parallel::broadcast_coalesced;
+using parallel::replicate;
+
+TEST(Replicate, PutsEqualParametersOnEveryDevice) {
+  const auto module = make_linear(3, 2, 1);
+  const std::vector<Device> devices = devices_of(DeviceType::cpu, {0, 3, 1});
+  const auto replicas = replicate(*module, devices);
+  ASSERT_EQ(replicas.size(), 3u);
+  for (std::size_t d = 0; d < replicas.size(); ++d) {
+    const auto parameters = replicas[d]->named_parameters();
+    ASSERT_EQ(parameters.size(), 2u);
+    EXPECT_EQ(parameters[0].first, "weight");
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(to_string(parameters[i].second.device()), to_string(devices[d]));
+      expect_close(parameters[i].second.value(), module->parameters()[i].value(), kExact);
+    }
+  }
+}
+
+TEST(Replicate, Replica0SharesMemoryWithTheOriginalAndOthersDoNot) {
+  const auto module = make_linear(3, 2, 1);
+  const auto replicas = replicate(*module, cpu_devices(2));
+  const Tensor original = module->weight().value();
+  EXPECT_TRUE(replicas[0]->parameters()[0].value().shares_memory_with(original));
+  EXPECT_FALSE(replicas[1]->parameters()[0].value().shares_memory_with(original));
+}
+
+TEST(Replicate, LeavesTheOriginalAsItWas) {
+  const auto module = make_linear(3, 2, 1);
+  const Variable weight = module->weight();
+  replicate(*module, cpu_devices(3));
+  EXPECT_TRUE(module->weight().is_same(weight));
+  EXPECT_TRUE(module->weight().is_leaf());
+}
+
+// 1e16 + 1 - 1e16 is 0 in this order only; double keeps the 1 in the others.
+TEST(Replicate, BackwardSumsOntoDevice0InTheOrderOfTheDevices) {
+  const Variable w(Tensor::zeros({17}, DType::float64), RequiresGrad::yes);
+  const std::vector<Device> devices = cpu_devices(3);
+  const auto copies = broadcast_coalesced({w}, devices);
+  const double factors[] = {1e16, 1, -1e16};
+  Variable loss(Tensor::zeros({}, DType::float64));
+  for (std::size_t d = 0; d < 3; ++d) {
+    loss = add(loss, to(sum(scale(copies[d][0], factors[d])), devices[0]));
+  }
+  loss.backward();
+  EXPECT_EQ(to_string(w.grad().device()), "cpu:0");
+  expect_close(w.grad(), std::vector<double>(17, 0.0), kExact);
+}
+
+TEST(Replicate, ParametersThatNoReplicaUsedGetNoGradient) {
+  const Variable used = Variable(random_tensor({3}, 1), RequiresGrad::yes);
+  const Variable unused = Variable(random_tensor({3}, 2), RequiresGrad::yes);
+  const auto copies = broadcast_coalesced({used, unused}, cpu_devices(2));
+  sum(to(copies[1][0], {})).backward();
+  expect_close(used.grad(), {1, 1, 1}, kExact);
+  EXPECT_FALSE(unused.grad().defined());
+}
+
+TEST(Replicate, BroadcastsInPiecesOfTenMebibytes) {
+  EXPECT_EQ(parallel::kBroadcastPieceBytes, std::size_t{10} << 20);
+  std::vector<Variable> variables;
+  for (int i = 0; i < 5; ++i) {
+    variables.emplace_back(Tensor::zeros({(std::size_t{6} << 20) / 4}), RequiresGrad::yes);
+  }
+  const auto copies = broadcast_coalesced(variables, cpu_devices(2));
+  const auto node = [&](std::size_t i) { return copies[1][i].node(); };
+  EXPECT_EQ(node(0), node(1));
+  EXPECT_NE(node(1), node(2));
+  EXPECT_EQ(node(2), node(3));
+  EXPECT_NE(node(3), node(4));
+}
+
+TEST(Replicate, FrozenParametersStayFrozen) {
+  const auto module = make_linear(3, 2, 1);
+  std::vector<Variable> parameters = module->parameters();
+  parameters[0].set_requires_grad(RequiresGrad::no);
+  for (const auto& replica : replicate(*module, cpu_devices(2))) {
+    EXPECT_FALSE(replica->parameters()[0].requires_grad());
+    EXPECT_TRUE(replica->parameters()[1].requires_grad());
+  }
+}
+
+TEST(Replicate, BuffersAreCopiedWithoutGradient) {
+  nn::BatchNorm1d norm(4);
+  norm.buffers()[0].fill(3);
+  const auto replicas = replicate(norm, cpu_devices(2));
+  EXPECT_TRUE(replicas[0]->buffers()[0].shares_memory_with(norm.buffers()[0]));
+  EXPECT_FALSE(replicas[1]->buffers()[0].shares_memory_with(norm.buffers()[0]));
+  expect_close(replicas[1]->buffers()[0], {3, 3, 3, 3}, kExact);
+  EXPECT_EQ(to_string(replicas[1]->buffers()[0].device()), "cpu:1");
+}
+
+TEST(Replicate, WhatReplica0WritesIntoABufferStaysAndWhatOthersWriteIsLost) {
+  nn::BatchNorm1d norm(2);
+  const auto replicas = replicate(norm, cpu_devices(2));
+  replicas[0]->buffers()[0].fill(5);
+  replicas[1]->buffers()[0].fill(7);
+  expect_close(norm.buffers()[0], {5, 5}, kExact);
+  expect_close(replicate(norm, cpu_devices(2))[1]->buffers()[0], {5, 5}, kExact);
+}
+
+TEST(Replicate, KeepsTrainingOrEvaluation) {
+  nn::BatchNorm1d norm(2);
+  norm.eval();
+  EXPECT_FALSE(replicate(norm, cpu_devices(2))[1]->is_training());
+}
+
+TEST(Replicate, RefusesAParameterThatIsNotOnTheFirstDeviceInPyTorchsWords) {
+  const auto module = make_linear(3, 2, 1);
+  module->to({DeviceType::cpu, 1});
+  const auto call = [&] { replicate(*module, cpu_devices(2)); };
+  expect_error(ErrorCode::Device,
+               "module must have its parameters and buffers on device cpu:0 (device_ids[0]) but "
+               "found one of them on device cpu:1",
+               call);
+  expect_error(ErrorCode::Device, "all tensors must be on devices[0]", call);
+  expect_error(ErrorCode::Device, "weight", call);
+}
+
+TEST(Replicate, RefusesABufferThatIsNotOnTheFirstDevice) {
+  nn::BatchNorm1d norm(2);
+  norm.set_buffer(1, norm.buffers()[1].to(Device{DeviceType::cpu, 2}));
+  expect_error(ErrorCode::Device, "found one of them on device cpu:2: running_var",
+               [&] { replicate(norm, cpu_devices(2)); });
+}
+
+TEST(Replicate, NeedsADevice) {
+  expect_error(ErrorCode::Usage, "at least one device",
+               [] { replicate(*make_linear(1, 1, 1), {}); });
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,172 @@
+// Stage 1, run: rows and gradients that move. The numbers of the cut are tested with its plan.
+#include "engine/parallel/data_parallel/scatter.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/autograd/ops/ops.h"
+#include "engine/parallel/data_parallel/gather.h"
+#include "tests/engine/parallel/function_module.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/expect_gradients_match.h"
+
+namespace lockstep::testing {
+namespace {
+
+using parallel::gather;
+using parallel::scatter;
+using parallel::scatter_with_sizes;
+
+std::vector<std::size_t> sizes_along(const std::vector<Variable>& shards, std::size_t dim) {
+  std::vector<std::size_t> sizes;
+  for (const Variable& shard : shards) sizes.push_back(shard.shape()[dim]);
+  return sizes;
+}
+
+// Multiplies shard i by i + 2, so that each shard's gradient differs.
+std::vector<Variable> scale_each(const std::vector<Variable>& shards) {
+  std::vector<Variable> scaled;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    scaled.push_back(scale(shards[i], static_cast<double>(i) + 2));
+  }
+  return scaled;
+}
+
+TEST(Scatter, CutsABatchAsTorchChunkDoes) {
+  using Sizes = std::vector<std::size_t>;
+  const auto cut = [](std::size_t rows, std::size_t devices) {
+    return sizes_along(scatter(Variable(random_tensor({rows, 5}, 1)), cpu_devices(devices)), 0);
+  };
+  EXPECT_EQ(cut(30, 3), Sizes({10, 10, 10}));
+  EXPECT_EQ(cut(20, 3), Sizes({7, 7, 6}));
+  EXPECT_EQ(cut(10, 4), Sizes({3, 3, 3, 1}));
+  EXPECT_EQ(cut(10, 8), Sizes({2, 2, 2, 2, 2}));
+  EXPECT_EQ(cut(5, 4), Sizes({2, 2, 1}));
+  EXPECT_EQ(cut(3, 4), Sizes({1, 1, 1}));
+}
+
+TEST(Scatter, PutsShardIOnDeviceIWithTheRowsOfItsPlace) {
+  const Tensor x = random_tensor({7, 2}, 1);
+  const std::vector<Device> devices = devices_of(DeviceType::cpu, {0, 3, 5});
+  const std::vector<Variable> shards = scatter(Variable(x), devices);
+  ASSERT_EQ(shards.size(), 3u);
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    EXPECT_EQ(to_string(shards[i].device()), to_string(devices[i]));
+    expect_close(shards[i].value(), x.rows(3 * i, std::min<std::size_t>(3 * i + 3, 7)), kExact);
+  }
+}
+
+TEST(Scatter, CutsAlongAnyDimension) {
+  // x[i][j][k] = 100 i + 10 j + k.
+  std::vector<double> values;
+  for (int i = 0; i < 3; ++i) {
+    for (int j = 0; j < 4; ++j) {
+      for (int k = 0; k < 5; ++k) values.push_back(100 * i + 10 * j + k);
+    }
+  }
+  const Variable x(Tensor::from(values, {3, 4, 5}));
+  const auto shards1 = scatter(x, cpu_devices(3), 1);
+  EXPECT_EQ(sizes_along(shards1, 1), std::vector<std::size_t>({2, 2}));
+  EXPECT_EQ(shards1[1].value().to_vector<double>()[0], 20);
+  EXPECT_EQ(shards1[1].value().to_vector<double>()[10], 120);
+  const auto shards2 = scatter(x, cpu_devices(2), 2);
+  EXPECT_EQ(sizes_along(shards2, 2), std::vector<std::size_t>({3, 2}));
+  expect_close(shards2[1].value().reshape({12, 2}).rows(0, 2), {3, 4, 13, 14}, kExact);
+}
+
+TEST(Scatter, GatherIsItsReverseAlongEveryDimension) {
+  const Tensor x = random_tensor({5, 4, 7}, 1);
+  for (const std::size_t dim : {0, 1, 2}) {
+    for (const std::size_t count : {1, 2, 3, 8}) {
+      const auto shards = scatter(Variable(x), cpu_devices(count), dim);
+      expect_close(gather(shards, {}, dim).value(), x, kExact);
+    }
+  }
+}
+
+TEST(Scatter, BackwardGathersTheShardsGradientsAlongEveryDimension) {
+  for (const std::size_t dim : {0, 1, 2}) {
+    const Variable x = random_leaf({5, 4, 7}, 1);
+    const auto shards = scale_each(scatter(x, cpu_devices(3), dim));
+    std::vector<Tensor> expected;
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      expected.push_back(
+          Tensor::full(shards[i].shape(), static_cast<double>(i) + 2, DType::float64));
+    }
+    sum(gather(shards, {}, dim)).backward();
+    std::vector<Variable> parts(expected.begin(), expected.end());
+    expect_close(x.grad(), gather(parts, {}, dim).value(), kExact);
+    EXPECT_EQ(to_string(x.grad().device()), "cpu:0");
+  }
+}
+
+TEST(Scatter, GradientMatchesCentralDifferences) {
+  for (const std::size_t dim : {0, 1, 2}) {
+    expect_gradients_match(
+        [dim](const std::vector<Variable>& inputs) {
+          return gather(scale_each(scatter(inputs[0], cpu_devices(3), dim)), {}, dim);
+        },
+        {random_leaf({4, 5, 3}, 2)});
+  }
+}
+
+TEST(Scatter, AShardThatTheLossDoesNotUseGetsZeros) {
+  const Variable x = random_leaf({6}, 1);
+  const auto shards = scatter(x, cpu_devices(3));
+  sum(to(shards[1], {})).backward();
+  expect_close(x.grad(), {0, 0, 1, 1, 0, 0}, kExact);
+}
+
+TEST(Scatter, RowsThatStayOnTheirDeviceAreAView) {
+  const Tensor x = random_tensor({4, 3}, 1);
+  const auto shards = scatter(Variable(x), cpu_devices(2));
+  EXPECT_TRUE(shards[0].value().shares_memory_with(x.rows(0, 2)));
+  EXPECT_FALSE(shards[1].value().shares_memory_with(x.rows(2, 4)));
+}
+
+TEST(Scatter, TakesGivenChunkSizes) {
+  const Variable x = random_leaf({10, 2}, 1);
+  const auto shards = scatter_with_sizes(x, cpu_devices(3), {1, 6, 3});
+  EXPECT_EQ(sizes_along(shards, 0), std::vector<std::size_t>({1, 6, 3}));
+  expect_close(gather(shards, {}).value(), x.value(), kExact);
+  const auto columns = scatter_with_sizes(random_leaf({2, 5}, 1), cpu_devices(2), {4, 1}, 1);
+  EXPECT_EQ(sizes_along(columns, 1), std::vector<std::size_t>({4, 1}));
+}
+
+TEST(Scatter, RefusesChunkSizesThatDoNotFitAndShowsBothSums) {
+  const Variable x = random_leaf({10, 2}, 1);
+  const auto cut = [&x](const std::vector<std::size_t>& sizes) {
+    return [&x, sizes] { scatter_with_sizes(x, cpu_devices(sizes.size()), sizes); };
+  };
+  expect_error(ErrorCode::Shape, "input's size 10, found [4, 5] with the sum 9", cut({4, 5}));
+  expect_error(ErrorCode::Shape, "input's size 10, found [7, 7] with the sum 14", cut({7, 7}));
+  expect_error(ErrorCode::Shape, "must be positive, found 0 at position 1", cut({4, 0, 6}));
+  expect_error(ErrorCode::Usage, "2 chunk sizes for 3 devices", [&] {
+    scatter_with_sizes(x, cpu_devices(3), {5, 5});
+  });
+}
+
+TEST(Scatter, RefusesADimensionThatTheInputDoesNotHave) {
+  const Variable x(random_tensor({2, 2, 2, 2}, 1));
+  expect_error(ErrorCode::Shape, "[scatter] cannot split 4-D input along dim 5",
+               [&] { scatter(x, cpu_devices(2), 5); });
+  expect_error(ErrorCode::Shape, "[scatter] cannot split 4-D input along dim 5", [&] {
+    scatter_with_sizes(x, cpu_devices(2), {1, 1}, 5);
+  });
+  expect_error(ErrorCode::Shape, "cannot split 0-D input",
+               [&] { scatter(Variable(Tensor::full({}, 1.0)), cpu_devices(2)); });
+}
+
+TEST(Scatter, RefusesToCutForNoDevices) {
+  expect_error(ErrorCode::Usage, "at least one device", [] { scatter(random_leaf({4}, 1), {}); });
+}
+
+TEST(Scatter, CutsLabelsToo) {
+  const Tensor labels = Tensor::from(std::vector<std::int64_t>{4, 5, 6, 7, 8}, {5});
+  const std::vector<Tensor> shards = scatter(labels, cpu_devices(2));
+  ASSERT_EQ(shards.size(), 2u);
+  EXPECT_EQ(shards[1].to_vector<std::int64_t>(), std::vector<std::int64_t>({7, 8}));
+  EXPECT_EQ(to_string(shards[1].device()), "cpu:1");
+}
+
+}  // namespace
+}  // namespace lockstep::testing
