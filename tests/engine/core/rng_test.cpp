@@ -1,0 +1,165 @@
+#include "engine/core/rng.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+#include <thread>
+
+namespace lockstep {
+namespace {
+
+constexpr int kDraws = 200000;
+
+std::vector<double> draw_uniform(Rng rng, int count) {
+  std::vector<double> values(static_cast<std::size_t>(count));
+  for (double& value : values) value = rng.uniform();
+  return values;
+}
+
+// Philox4x32-10 of Random123's kat_vectors.
+TEST(Philox, GivesTheKnownAnswersOfRandom123) {
+  EXPECT_EQ(philox({0, 0, 0, 0}, 0), (PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, 0xffffffffffffffff),
+            (PhiloxBlock{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0x299f31d0a4093822),
+            (PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(Philox, WordsBecomeFractionsBelowOne) {
+  EXPECT_EQ(uniform_float(0), 0.0f);
+  EXPECT_LT(uniform_float(0xffffffff), 1.0f);
+  EXPECT_EQ(uniform_float(0x80000000), 0.5f);
+  EXPECT_EQ(uniform_double(0, 0), 0.0);
+  EXPECT_LT(uniform_double(0xffffffff, 0xffffffff), 1.0);
+  EXPECT_EQ(uniform_double(0x80000000, 0), 0.5);
+}
+
+TEST(Rng, ItsWordsAreThePhiloxBlocksOfSeedAndStreamInOrder) {
+  const std::uint64_t seed = 0x0123456789abcdef;
+  const std::uint64_t stream = 0xfedcba9876543210;
+  Rng rng(seed, stream);
+  for (std::uint32_t index = 0; index < 3; ++index) {
+    for (const std::uint32_t word : philox({index, 0, 0x76543210, 0xfedcba98}, seed)) {
+      EXPECT_EQ(rng.next_word(), word);
+    }
+  }
+}
+
+TEST(Rng, TheSameSeedGivesTheSameValuesOnEveryThread) {
+  const std::vector<double> expected = draw_uniform(Rng(7, 3), 1000);
+  std::vector<std::vector<double>> of_threads(4);
+  {
+    std::vector<std::jthread> threads;
+    for (std::vector<double>& values : of_threads) {
+      threads.emplace_back([&values] { values = draw_uniform(Rng(7, 3), 1000); });
+    }
+  }
+  for (const std::vector<double>& values : of_threads) EXPECT_EQ(values, expected);
+}
+
+TEST(Rng, SeedsAndStreamsGiveDifferentValues) {
+  std::set<std::uint32_t> first_words;
+  for (const std::uint64_t seed : {0ull, 1ull, 1ull << 32}) {
+    for (const std::uint64_t stream : {0ull, 1ull, 1ull << 32}) {
+      first_words.insert(Rng(seed, stream).next_word());
+    }
+  }
+  EXPECT_EQ(first_words.size(), 9u);
+}
+
+TEST(Rng, ACopyGoesOnFromTheSamePlace) {
+  Rng rng(5);
+  for (int i = 0; i < 6; ++i) rng.next_word();  // into the middle of a block
+  Rng copy = rng;
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(copy.next_word(), rng.next_word());
+}
+
+// Bounds are 5 standard errors: they hold for this seed, and would for nearly any other.
+TEST(Rng, UniformValuesFillTheirInterval) {
+  const std::vector<double> values = draw_uniform(Rng(11), kDraws);
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / kDraws;
+  EXPECT_NEAR(mean, 0.5, 5 * std::sqrt(1.0 / 12 / kDraws));
+  EXPECT_GE(*std::min_element(values.begin(), values.end()), 0.0);
+  EXPECT_LT(*std::max_element(values.begin(), values.end()), 1.0);
+  std::vector<double> bins(16);
+  for (const double value : values) bins[static_cast<std::size_t>(value * 16)] += 1;
+  for (const double count : bins) EXPECT_NEAR(count, kDraws / 16.0, 5 * std::sqrt(kDraws / 16.0));
+}
+
+TEST(Rng, UniformKeepsToTheGivenInterval) {
+  Rng rng(12);
+  for (int i = 0; i < 1000; ++i) {
+    const double value = rng.uniform(-3, -1);
+    EXPECT_GE(value, -3);
+    EXPECT_LT(value, -1);
+  }
+}
+
+TEST(Rng, NormalValuesHaveMeanZeroVarianceOneAndNormalTails) {
+  Rng rng(13);
+  double sum = 0;
+  double sum_of_squares = 0;
+  double sum_of_fourths = 0;
+  int beyond_two = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const double value = rng.normal();
+    ASSERT_TRUE(std::isfinite(value));
+    sum += value;
+    sum_of_squares += value * value;
+    sum_of_fourths += value * value * value * value;
+    beyond_two += std::abs(value) > 2;
+  }
+  EXPECT_NEAR(sum / kDraws, 0, 5 * std::sqrt(1.0 / kDraws));
+  EXPECT_NEAR(sum_of_squares / kDraws, 1, 5 * std::sqrt(2.0 / kDraws));
+  EXPECT_NEAR(sum_of_fourths / kDraws, 3, 5 * std::sqrt(96.0 / kDraws));
+  EXPECT_NEAR(beyond_two / double{kDraws}, 0.0455, 5 * std::sqrt(0.0455 / kDraws));
+}
+
+TEST(Rng, BelowIsUniformAlsoForABoundThatIsNoPowerOfTwo) {
+  Rng rng(14);
+  std::vector<int> counts(7);
+  for (int i = 0; i < 70000; ++i) ++counts.at(rng.below(7));
+  for (const int count : counts) EXPECT_NEAR(count, 10000, 5 * std::sqrt(10000.0));
+}
+
+TEST(Rng, BelowStaysBelowTinyAndHugeBounds) {
+  Rng rng(15);
+  const std::uint64_t huge = (std::uint64_t{1} << 63) + 1;  // half of all draws are rejected
+  bool upper_half = false;
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(rng.below(1), 0u);
+    const std::uint64_t value = rng.below(huge);
+    EXPECT_LT(value, huge);
+    upper_half = upper_half || value > huge / 2;
+  }
+  EXPECT_TRUE(upper_half);
+}
+
+TEST(RandomPermutation, HoldsEveryNumberOnce) {
+  for (const std::size_t size : {0u, 1u, 2u, 3u, 1000u}) {
+    std::vector<std::size_t> order = random_permutation(size, 21);
+    std::sort(order.begin(), order.end());
+    std::vector<std::size_t> expected(size);
+    std::iota(expected.begin(), expected.end(), std::size_t{0});
+    EXPECT_EQ(order, expected);
+  }
+}
+
+TEST(RandomPermutation, DependsOnTheSeedAlone) {
+  EXPECT_EQ(random_permutation(1000, 1), random_permutation(1000, 1));
+  EXPECT_NE(random_permutation(1000, 1), random_permutation(1000, 2));
+}
+
+TEST(RandomPermutation, EveryOrderIsEquallyLikely) {
+  std::map<std::vector<std::size_t>, int> counts;
+  for (std::uint64_t seed = 0; seed < 6000; ++seed) ++counts[random_permutation(3, seed)];
+  EXPECT_EQ(counts.size(), 6u);
+  for (const auto& [order, count] : counts) EXPECT_NEAR(count, 1000, 5 * std::sqrt(1000.0));
+}
+
+}  // namespace
+}  // namespace lockstep
