@@ -122,22 +122,19 @@ void PlanCommunicator::run(const CollectiveCall& call) {
     return;
   }
   transport_->announce(call.header, call.timeout_seconds);
-  compare_calls(call.header);
-  std::size_t num_bytes_sent = 0;
-  if (call.header.operation != Operation::barrier) {
+  try {
+    compare_calls(call.header);
     transport_->begin_data();
-    try {
-      num_bytes_sent = move_data(call);
-    } catch (const Error& error) {
-      transport_->abandon_data(error);
-      throw;
-    } catch (const std::exception& error) {
-      transport_->abandon_data(Error(ErrorCode::State, name, error.what()));
-      throw;
-    }
+    const std::size_t num_bytes_sent = world_size() == 1 ? copy_alone(call) : move_data(call);
     transport_->end_data();
+    trace::count_collective(rank(), name, num_bytes_sent);
+  } catch (const Error& error) {
+    transport_->abandon(error);
+    throw;
+  } catch (const std::exception& error) {
+    transport_->abandon(Error(ErrorCode::State, name, error.what()));
+    throw;
   }
-  trace::count_collective(rank(), name, num_bytes_sent);
 }
 
 void PlanCommunicator::compare_calls(const CallHeader& mine) {
@@ -153,6 +150,13 @@ void PlanCommunicator::compare_calls(const CallHeader& mine) {
   }
 }
 
+// In a group of one, every reduction and every gathering is a copy at most.
+std::size_t PlanCommunicator::copy_alone(const CollectiveCall& call) {
+  const bool has_output = call.output.defined() && !call.output.shares_memory_with(call.input);
+  if (has_output) call.output.copy_from(call.input.reshape(call.output.shape()));
+  return 0;
+}
+
 std::size_t PlanCommunicator::move_data(const CollectiveCall& call) {
   switch (call.header.operation) {
     case Operation::all_reduce:
@@ -161,6 +165,8 @@ std::size_t PlanCommunicator::move_data(const CollectiveCall& call) {
       return all_gather_data(call);
     case Operation::reduce_scatter:
       return reduce_scatter_data(call);
+    case Operation::barrier:
+      return 0;  // comparing the calls was one
     default:
       return run_plan(call.header, call.input.view(), {call.input.stream()});
   }

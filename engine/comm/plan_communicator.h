@@ -30,6 +30,7 @@ class PlanCommunicator final : public Communicator {
   void number(CallHeader& header, int peer);
   void run(const CollectiveCall& call);
   void compare_calls(const CallHeader& mine);
+  std::size_t copy_alone(const CollectiveCall& call);
   std::size_t move_data(const CollectiveCall& call);  // returns the bytes that this rank sent
   std::size_t all_reduce_data(const CollectiveCall& call);
   std::size_t all_gather_data(const CollectiveCall& call);

@@ -6,7 +6,8 @@
 //   announced_by(peer) for all      compare; on a difference, fail()
 //   begin_data()                    from here on peers may read what this rank posts
 //   post / take / release / wait_sent, step by step
-//   end_data()                      (or abandon_data(), when an error left the collective)
+//   end_data()
+// When an error leaves this sequence anywhere, abandon() takes the place of the rest.
 // A transport may hand out its peer's memory itself (threads), a copy in shared memory, or what a
 // socket brought: take() returns a pointer that is valid until release().
 //
@@ -53,9 +54,9 @@ class Transport {
   // --- moving data ---
   virtual void begin_data() = 0;
   virtual void end_data() noexcept = 0;
-  // After an error inside the data phase: fails the group if nobody has, and returns when no peer
-  // uses this rank's memory any more.
-  virtual void abandon_data(const Error& error) noexcept = 0;
+  // After an error: fails the group if nobody has, and returns when no peer uses this rank's memory
+  // any more (each of them is done with its current copy or sum, and sees the failure then).
+  virtual void abandon(const Error& error) noexcept = 0;
 
   // Offers data to a rank. It must stay as it is until wait_sent(to, ticket) has returned. Waits
   // only while kMaxOpenMessages are on their way to this rank.

@@ -106,7 +106,7 @@ void ThreadTransport::end_data() noexcept {
   mine().in_data.value.store(0, std::memory_order_release);
 }
 
-void ThreadTransport::abandon_data(const Error& error) noexcept {
+void ThreadTransport::abandon(const Error& error) noexcept {
   hub_->fail(error);
   mine().in_data.value.store(0, kOrder);
   // Peers that are inside see the failure at their next wait, or are done.

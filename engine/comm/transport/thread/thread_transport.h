@@ -25,7 +25,7 @@ class ThreadTransport : public Transport {
 
   void begin_data() override;
   void end_data() noexcept override;
-  void abandon_data(const Error& error) noexcept override;
+  void abandon(const Error& error) noexcept override;
 
   Ticket post(int to, Bytes data) override;
   void wait_sent(int to, Ticket ticket) override;
