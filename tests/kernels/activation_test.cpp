@@ -6,7 +6,7 @@ namespace lockstep::kernels {
 namespace {
 
 template <typename T>
-class ActivationKernel : public testing::Test {};
+class ActivationKernel : public ::testing::Test {};
 TYPED_TEST_SUITE(ActivationKernel, Floating);
 
 // Values of every magnitude from 1e-8 to 100, both signs, zero and the ends of what exp can give.

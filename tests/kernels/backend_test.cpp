@@ -9,7 +9,7 @@ TEST(BackendOf, TheCpuIsAlwaysTheSameObject) {
 
 TEST(BackendOf, CudaIsAnErrorInABuildWithoutIt) {
   if (runtime::num_devices(DeviceType::cuda) > 0) GTEST_SKIP() << "this build has CUDA";
-  expect_error(ErrorCode::Device, [] { backend(DeviceType::cuda); });
+  expect_error(ErrorCode::Device, "no CUDA", [] { backend(DeviceType::cuda); });
 }
 
 TEST(BackendOf, OnlyGeluNeedsTheValueBeforeTheActivation) {
@@ -24,10 +24,10 @@ TEST(BackendOf, OnlyGeluNeedsTheValueBeforeTheActivation) {
 TEST(BackendOf, ADtypeWithoutAKernelIsNamed) {
   std::uint16_t halves[4] = {};
   const TensorView view{halves, DType::bfloat16, 4};
-  expect_error(ErrorCode::DType, [&] { cpu().add(stream_with(1), view, view, view); });
+  expect_error(ErrorCode::DType, "[add]", [&] { cpu().add(stream_with(1), view, view, view); });
   Array<float> floats(4);
   Array<double> doubles(4);
-  expect_error(ErrorCode::DType,
+  expect_error(ErrorCode::DType, "[add]",
                [&] { cpu().add(stream_with(1), floats.view(), doubles.view(), floats.view()); });
 }
 

@@ -6,7 +6,7 @@ namespace {
 using Statistics = BatchNormForward::Statistics;
 
 template <typename T>
-class BatchNorm : public testing::Test {};
+class BatchNorm : public ::testing::Test {};
 TYPED_TEST_SUITE(BatchNorm, Floating);
 
 struct Sizes {
@@ -55,7 +55,7 @@ Reference reference(const Grid<T>& x, const Array<T>& weight, const Array<T>& bi
 TYPED_TEST(BatchNorm, TrainingForwardAndBackwardEqualTheDefinition) {
   using T = TypeParam;
   for (const Sizes& s : kBatches) {
-    SCOPED_TRACE(testing::Message() << s.rows << " x " << s.features);
+    SCOPED_TRACE(::testing::Message() << s.rows << " x " << s.features);
     auto x = random_grid<T>(s.rows, s.features, 1, 1);
     auto grad_y = random_grid<T>(s.rows, s.features, 2, 2);
     auto weight = random_array<T>(s.features, 3);
@@ -131,7 +131,7 @@ TYPED_TEST(BatchNorm, EvaluationUsesTheRunningStatisticsAndLeavesThem) {
 TYPED_TEST(BatchNorm, EvaluationWithoutRunningStatisticsIsAnError) {
   Grid<TypeParam> x(2, 2), y(2, 2);
   Array<TypeParam> mean(2), inverse_std(2);
-  expect_error(ErrorCode::Shape, [&] {
+  expect_error(ErrorCode::Shape, "[batch_norm]", [&] {
     cpu().batch_norm_forward(stream_with(1), {x.view(),
                                               {},
                                               {},

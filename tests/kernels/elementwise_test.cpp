@@ -4,14 +4,14 @@ namespace lockstep::kernels {
 namespace {
 
 template <typename T>
-class Elementwise : public testing::Test {};
+class Elementwise : public ::testing::Test {};
 TYPED_TEST_SUITE(Elementwise, Floating);
 
 // Compares run(stream, a, b, y) with expected(a, b) for all sizes and thread counts.
 template <typename T, typename Run, typename Expected>
 void expect_elementwise(const Run& run, const Expected& expected) {
   for (const std::size_t size : kSizes) {
-    SCOPED_TRACE(testing::Message() << size << " elements");
+    SCOPED_TRACE(::testing::Message() << size << " elements");
     auto a = random_array<T>(size, 1);
     auto b = random_array<T>(size, 2);
     std::vector<double> reference;
@@ -74,7 +74,7 @@ TYPED_TEST(Elementwise, NaNAndInfinityPassThrough) {
 
 TYPED_TEST(Elementwise, SizesMustAgree) {
   Array<TypeParam> three(3), four(4);
-  expect_error(ErrorCode::Shape,
+  expect_error(ErrorCode::Shape, "[add]",
                [&] { cpu().add(stream_with(1), three.view(), four.view(), three.view()); });
 }
 

@@ -5,7 +5,7 @@ namespace lockstep::kernels {
 namespace {
 
 template <typename T>
-class Linear : public testing::Test {};
+class Linear : public ::testing::Test {};
 TYPED_TEST_SUITE(Linear, Floating);
 
 struct Sizes {
@@ -37,7 +37,7 @@ TYPED_TEST(Linear, ForwardEqualsTheDefinitionForEveryActivation) {
     auto bias = random_array<T>(s.out, 3);
     const auto before = product(x, w, &bias);
     for (const Activation activation : kActivations) {
-      SCOPED_TRACE(testing::Message()
+      SCOPED_TRACE(::testing::Message()
                    << s.batch << " x " << s.in << " x " << s.out << ", " << int(activation));
       std::vector<double> after;
       for (const double value : before) after.push_back(activate(activation, value));
@@ -104,7 +104,7 @@ void expect_backward_matches(Write write) {
     for (T& value : w.values) value *= T(0.1);
     auto grad_y = random_grid<T>(s.batch, s.out, 4, 3);
     for (const Activation activation : kActivations) {
-      SCOPED_TRACE(testing::Message()
+      SCOPED_TRACE(::testing::Message()
                    << s.batch << " x " << s.in << " x " << s.out << ", " << int(activation));
       Grid<T> y(s.batch, s.out, 1), before(s.batch, s.out, 1);
       cpu().linear_forward(stream_with(1),

@@ -4,7 +4,7 @@ namespace lockstep::kernels {
 namespace {
 
 template <typename T>
-class Loss : public testing::Test {};
+class Loss : public ::testing::Test {};
 TYPED_TEST_SUITE(Loss, Floating);
 
 struct Sizes {
@@ -37,7 +37,7 @@ TYPED_TEST(Loss, CrossEntropyForwardAndBackwardEqualTheDefinition) {
   using T = TypeParam;
   for (const Sizes& s : kBatches) {
     for (const Reduction reduction : {Reduction::mean, Reduction::sum}) {
-      SCOPED_TRACE(testing::Message() << s.rows << " x " << s.classes);
+      SCOPED_TRACE(::testing::Message() << s.rows << " x " << s.classes);
       auto logits = random_grid<T>(s.rows, s.classes, 2, 1);
       auto labels = some_labels(s.rows, s.classes);
       const double divisor = reduction == Reduction::mean ? double(s.rows) : 1;
@@ -120,11 +120,11 @@ TYPED_TEST(Loss, CrossEntropyRejectsALabelOutsideTheClasses) {
   Array<TypeParam> loss(1), grad_loss(1);
   for (const std::int64_t wrong : {std::int64_t{3}, std::int64_t{-1}}) {
     Array<std::int64_t> labels(std::vector<std::int64_t>{0, wrong});
-    expect_error(ErrorCode::Shape, [&] {
+    expect_error(ErrorCode::Shape, "[cross_entropy] label", [&] {
       cpu().softmax_cross_entropy_forward(stream_with(1), logits.view(), labels.view(),
                                           Reduction::mean, p.view(), loss.view());
     });
-    expect_error(ErrorCode::Shape, [&] {
+    expect_error(ErrorCode::Shape, "[cross_entropy backward] label", [&] {
       cpu().softmax_cross_entropy_backward(stream_with(1), p.view(), labels.view(), Reduction::mean,
                                            grad_loss.view(), logits.view());
     });

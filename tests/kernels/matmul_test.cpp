@@ -4,7 +4,7 @@ namespace lockstep::kernels {
 namespace {
 
 template <typename T>
-class Matmul : public testing::Test {};
+class Matmul : public ::testing::Test {};
 TYPED_TEST_SUITE(Matmul, Floating);
 
 struct Sizes {
@@ -42,7 +42,7 @@ Grid<T> factor(std::size_t rows, std::size_t cols, Transpose transpose, std::uin
 template <typename T>
 void expect_matches(Transpose ta, Transpose tb, Write write) {
   for (const Sizes& s : kProducts) {
-    SCOPED_TRACE(testing::Message() << s.rows << " x " << s.cols << " x " << s.depth);
+    SCOPED_TRACE(::testing::Message() << s.rows << " x " << s.cols << " x " << s.depth);
     auto a = factor<T>(s.rows, s.depth, ta, 1);
     auto b = factor<T>(s.depth, s.cols, tb, 2);
     const auto expected = reference(a, ta, b, tb, s, write == Write::accumulate ? 3 : 0);
@@ -61,7 +61,7 @@ void expect_matches(Transpose ta, Transpose tb, Write write) {
 TYPED_TEST(Matmul, EqualsTheDefinitionForEveryTransposition) {
   for (const Transpose ta : {Transpose::no, Transpose::yes}) {
     for (const Transpose tb : {Transpose::no, Transpose::yes}) {
-      SCOPED_TRACE(testing::Message() << int(ta) << int(tb));
+      SCOPED_TRACE(::testing::Message() << int(ta) << int(tb));
       expect_matches<TypeParam>(ta, tb, Write::overwrite);
     }
   }
@@ -127,7 +127,7 @@ TYPED_TEST(Matmul, CarriesNaNAndInfinityThrough) {
 
 TYPED_TEST(Matmul, RejectsSizesThatDoNotFit) {
   Grid<TypeParam> a(2, 3), b(4, 5), c(2, 5);
-  expect_error(ErrorCode::Shape, [&] {
+  expect_error(ErrorCode::Shape, "inner dimension", [&] {
     cpu().matmul(stream_with(1), a.view(), Transpose::no, b.view(), Transpose::no, c.view(),
                  Write::overwrite);
   });

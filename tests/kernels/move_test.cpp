@@ -4,7 +4,7 @@ namespace lockstep::kernels {
 namespace {
 
 template <typename T>
-class Move : public testing::Test {};
+class Move : public ::testing::Test {};
 TYPED_TEST_SUITE(Move, Floating);
 
 TYPED_TEST(Move, CopyGivesTheSameBits) {
@@ -136,7 +136,7 @@ TYPED_TEST(Move, GatherRowsRejectsAnIndexOutsideTheSource) {
   for (const std::int64_t wrong : {std::int64_t{4}, std::int64_t{-1}}) {
     Grid<TypeParam> to(2, 3);
     Array<std::int64_t> indices(std::vector<std::int64_t>{0, wrong});
-    expect_error(ErrorCode::Shape, [&] {
+    expect_error(ErrorCode::Shape, "[gather_rows] index", [&] {
       cpu().gather_rows(stream_with(1), source.view(), indices.view(), to.view(), 1);
     });
   }

@@ -4,7 +4,7 @@ namespace lockstep::kernels {
 namespace {
 
 template <typename T>
-class Optimizer : public testing::Test {};
+class Optimizer : public ::testing::Test {};
 TYPED_TEST_SUITE(Optimizer, Floating);
 
 // torch.optim.SGD for one element, in double.
@@ -85,8 +85,8 @@ TYPED_TEST(Optimizer, SgdFollowsPyTorchsFormulas) {
        {SgdOptions{}, SgdOptions{.weight_decay = 0.1}, SgdOptions{.momentum = 0.9},
         SgdOptions{.momentum = 0.9, .dampening = 0.5, .weight_decay = 0.01},
         SgdOptions{.momentum = 0.9, .weight_decay = 0.01, .kind = Kind::nesterov}}) {
-    SCOPED_TRACE(testing::Message() << options.momentum << " " << options.dampening << " "
-                                    << options.weight_decay << " " << int(options.kind));
+    SCOPED_TRACE(::testing::Message() << options.momentum << " " << options.dampening << " "
+                                      << options.weight_decay << " " << int(options.kind));
     expect_sgd_matches<TypeParam>(options);
   }
 }
@@ -130,11 +130,11 @@ TYPED_TEST(Optimizer, AdamWFollowsPyTorchsFormulas) {
 TYPED_TEST(Optimizer, AGradientOfAnotherSizeIsAnError) {
   Array<TypeParam> weight(3), grad(4), moment(3);
   const Scalars scalars;
-  expect_error(ErrorCode::Shape, [&] {
+  expect_error(ErrorCode::Shape, "[sgd] grad", [&] {
     cpu().sgd(stream_with(1), std::vector<SgdParameter>{{weight.view(), grad.view(), {}}},
               scalars.view(), {});
   });
-  expect_error(ErrorCode::Shape, [&] {
+  expect_error(ErrorCode::Shape, "[adamw] grad", [&] {
     cpu().adamw(
         stream_with(1),
         std::vector<AdamWParameter>{{weight.view(), grad.view(), moment.view(), moment.view()}},

@@ -4,7 +4,7 @@ namespace lockstep::kernels {
 namespace {
 
 template <typename T>
-class Pack : public testing::Test {};
+class Pack : public ::testing::Test {};
 TYPED_TEST_SUITE(Pack, Floating);
 
 // The sum as the contract defines it: each source times the factor, added from the left.
@@ -80,7 +80,8 @@ TEST(PackIntegers, OrderedSumAddsThemWithFactorOne) {
   const std::vector<ConstTensorView> views{a.view(), b.view()};
   cpu().ordered_sum(stream_with(1), views, 1, y.view());
   EXPECT_EQ(y.values, (std::vector<std::int64_t>{11, 22}));
-  expect_error(ErrorCode::DType, [&] { cpu().ordered_sum(stream_with(1), views, 0.5, y.view()); });
+  expect_error(ErrorCode::DType, "int64",
+               [&] { cpu().ordered_sum(stream_with(1), views, 0.5, y.view()); });
 }
 
 TYPED_TEST(Pack, PackScalesEachItemToItsPlaceAndUnpackBringsItBack) {
@@ -113,8 +114,10 @@ TYPED_TEST(Pack, PackScalesEachItemToItsPlaceAndUnpackBringsItBack) {
 TYPED_TEST(Pack, AnItemThatReachesBeyondTheBucketIsAnError) {
   Array<TypeParam> tensor(4), bucket(6);
   const std::vector<PackItem> items{{tensor.view(), 3}};
-  expect_error(ErrorCode::Shape, [&] { cpu().pack(stream_with(1), items, 1, bucket.view()); });
-  expect_error(ErrorCode::Shape, [&] { cpu().unpack(stream_with(1), bucket.view(), items); });
+  expect_error(ErrorCode::Shape, "[pack]",
+               [&] { cpu().pack(stream_with(1), items, 1, bucket.view()); });
+  expect_error(ErrorCode::Shape, "[unpack]",
+               [&] { cpu().unpack(stream_with(1), bucket.view(), items); });
 }
 
 TYPED_TEST(Pack, MultiZeroAndMultiScaleReachEveryTensor) {

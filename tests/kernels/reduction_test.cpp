@@ -4,7 +4,7 @@ namespace lockstep::kernels {
 namespace {
 
 template <typename T>
-class ReductionKernel : public testing::Test {};
+class ReductionKernel : public ::testing::Test {};
 TYPED_TEST_SUITE(ReductionKernel, Floating);
 
 TYPED_TEST(ReductionKernel, SumEqualsAPlainLoopAndDoesNotDependOnThreads) {
@@ -99,7 +99,8 @@ TYPED_TEST(ReductionKernel, ArgmaxOfManyRowsOnManyThreads) {
 TYPED_TEST(ReductionKernel, ArgmaxOfRowsWithoutColumnsIsAnError) {
   Grid<TypeParam> x(2, 0);
   Array<std::int64_t> y(2);
-  expect_error(ErrorCode::Shape, [&] { cpu().argmax_rows(stream_with(1), x.view(), y.view()); });
+  expect_error(ErrorCode::Shape, "[argmax_rows]",
+               [&] { cpu().argmax_rows(stream_with(1), x.view(), y.view()); });
 }
 
 TYPED_TEST(ReductionKernel, NormTakesAllTensorsTogether) {

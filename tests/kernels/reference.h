@@ -9,10 +9,10 @@
 #include <limits>
 #include <vector>
 
-#include "engine/core/error.h"
 #include "engine/core/rng.h"
 #include "engine/runtime/logical_device.h"
 #include "kernels/backend.h"
+#include "tests/support/expect_error.h"
 
 namespace lockstep::kernels {
 
@@ -122,23 +122,14 @@ void expect_close(const std::vector<T>& actual, const std::vector<double>& expec
 template <typename Body>
 void for_thread_counts(const Body& body) {
   for (const std::size_t num_threads : kThreadCounts) {
-    SCOPED_TRACE(testing::Message() << num_threads << " threads");
+    SCOPED_TRACE(::testing::Message() << num_threads << " threads");
     body(stream_with(num_threads));
-    if (testing::Test::HasFatalFailure()) return;
+    if (::testing::Test::HasFatalFailure()) return;
   }
 }
 
-// The code of the Error that function() throws.
-template <typename Function>
-void expect_error(ErrorCode code, const Function& function) {
-  try {
-    function();
-    ADD_FAILURE() << "threw nothing";
-  } catch (const Error& error) {
-    EXPECT_EQ(to_string(error.code()), to_string(code)) << error.what();
-  }
-}
+using lockstep::testing::expect_error;
 
-using Floating = testing::Types<float, double>;
+using Floating = ::testing::Types<float, double>;
 
 }  // namespace lockstep::kernels
