@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <exception>
+#include <iterator>
 #include <memory_resource>
 #include <mutex>
 #include <unordered_map>
@@ -57,11 +58,12 @@ struct BackwardPass::State {
   std::pmr::unordered_map<const void*, LeafArrivals> leaf_arrivals{&memory};  // by identity()
   std::size_t outstanding = 0;  // nodes and leaf tasks not yet done
   std::size_t running = 0;      // tasks that a thread is working on
-  std::exception_ptr error;
+  bool has_failed = false;
+  std::exception_ptr error;  // the first one
   std::vector<std::function<void()>> at_end;
   runtime::WaitWord changed;  // counts pushes, ends and errors
 
-  bool finished() const { return outstanding == 0 || error; }
+  bool finished() const { return outstanding == 0 || has_failed; }
 
   // Several threads work on a pass over several devices; known once the graph is discovered.
   bool has_several_devices() const { return queues.size() > 1; }
@@ -87,6 +89,14 @@ struct BackwardPass::State {
   void deliver_to_leaf(const Variable& leaf, Tensor grad);
   void work(Device device);
   bool help_another_device();
+
+  // What outlives the pass: its end calls, its error, and after an error the tasks that never ran.
+  struct Remains {
+    std::exception_ptr error;
+    std::vector<std::function<void()>> at_end;
+    std::vector<Task> not_run;
+  };
+  Remains take_remains();
 };
 
 namespace {
@@ -149,7 +159,8 @@ bool BackwardPass::State::run_one(DeviceQueue& queue) {
   queue.busy = false;
   --running;
   --outstanding;
-  if (failure && !error) error = failure;
+  if (failure && !has_failed) error = std::move(failure);
+  has_failed = has_failed || error;
   if (has_several_devices()) changed.add(1);
   return true;
 }
@@ -257,6 +268,16 @@ bool BackwardPass::State::help_another_device() {
   return found && run_one(*found);
 }
 
+BackwardPass::State::Remains BackwardPass::State::take_remains() {
+  const auto lock = guard();
+  Remains remains{std::move(error), std::move(at_end), {}};
+  for (DeviceQueue& queue : queues) {
+    std::move(queue.ready.begin(), queue.ready.end(), std::back_inserter(remains.not_run));
+    queue.ready.clear();
+  }
+  return remains;
+}
+
 BackwardPass::BackwardPass(const Variable& root, Tensor grad, Graph graph)
     : root_(root), grad_(std::move(grad)), state_(std::make_shared<State>()) {
   require(root.requires_grad(), ErrorCode::State, "backward",
@@ -312,8 +333,10 @@ void BackwardPass::run() {
     }
     state.changed.wait_while_equal(seen);
   }
-  if (state.error) std::rethrow_exception(state.error);
-  for (const auto& finish : state.at_end) finish();
+  // A worker may let go of the state later; the caller's thread takes what is inside with it.
+  const State::Remains remains = state.take_remains();
+  if (remains.error) std::rethrow_exception(remains.error);
+  for (const auto& finish : remains.at_end) finish();
 }
 
 void on_backward_end(std::function<void()> finish) {
