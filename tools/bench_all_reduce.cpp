@@ -115,10 +115,9 @@ void require_valid(const BenchAllReduceFlags& flags) {
 void run_bench_all_reduce(const BenchAllReduceFlags& flags) {
   require_valid(flags);
   std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
-  const auto requested = plan::parse_all_reduce_plan(flags.plan);
   comm::ThreadGroupOptions options;
   options.timeout_seconds = flags.timeout;
-  options.default_plan = requested;
+  options.default_plan = plan::parse_all_reduce_plan(flags.plan);
   nlohmann::ordered_json json{{"schema", "lockstep.bench/1"},
                               {"host", host_info()},
                               {"rows", nlohmann::ordered_json::array()}};
@@ -142,9 +141,7 @@ void run_bench_all_reduce(const BenchAllReduceFlags& flags) {
           const std::size_t count = bytes / sizeof(float);
           const Measurement result = measure(flags, communicator, count);
           if (communicator.rank() != 0) continue;
-          const auto used = requested == plan::AllReducePlan::automatic
-                                ? plan::choose_all_reduce_plan(flags.ranks, count)
-                                : requested;
+          const plan::AllReducePlan used = communicator.plan_for(count);
           const double algbw = static_cast<double>(count * sizeof(float)) / result.seconds * 1e-9;
           const double busbw = algbw * 2 * (flags.ranks - 1) / flags.ranks;
           fmt::print(

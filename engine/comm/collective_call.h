@@ -55,6 +55,7 @@ struct CollectiveCall {
   Tensor input;       // the buffer, where there is only one
   Tensor output;      // of all_gather and reduce_scatter
   int peer = -1;      // of send and recv
+  std::uint64_t trace_flow = 0;  // CollectiveOptions::trace_flow
   double timeout_seconds = 0;
 };
 

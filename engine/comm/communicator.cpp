@@ -66,6 +66,7 @@ Work Communicator::all_reduce(const Tensor& buffer, const CollectiveOptions& opt
   call.header.op = options.op;
   const bool is_named = options.plan != plan::AllReducePlan::automatic;
   call.header.plan = is_named ? options.plan : default_plan_;
+  call.trace_flow = options.trace_flow;
   return submit(std::move(call), options.launch);
 }
 

@@ -43,6 +43,8 @@ struct CollectiveOptions {
   Launch launch = Launch::blocking;
   // Of all_reduce only. automatic: the communicator's default plan.
   plan::AllReducePlan plan = plan::AllReducePlan::automatic;
+  // Of all_reduce only: a flow (trace/span.h) that passes through the operation's span; 0: none.
+  std::uint64_t trace_flow = 0;
 };
 
 struct CollectiveCall;
@@ -103,6 +105,8 @@ class Communicator {
   // else by world size and number of elements (plan::choose_all_reduce_plan).
   plan::AllReducePlan default_plan() const { return default_plan_; }
   void set_default_plan(plan::AllReducePlan plan) { default_plan_ = plan; }
+  // The plan that an all_reduce of this size uses when it names none; never automatic.
+  virtual plan::AllReducePlan plan_for(std::size_t num_elements) const = 0;
 
  protected:
   Communicator() = default;

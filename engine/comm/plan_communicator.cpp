@@ -76,10 +76,19 @@ void PlanCommunicator::number(CallHeader& header, int peer) {
   }
   header.sequence = num_collectives_++;
   if (header.operation == Operation::all_reduce && header.plan == plan::AllReducePlan::automatic) {
-    header.plan = transport_->shares_memory()
-                      ? plan::AllReducePlan::two_shot
-                      : plan::choose_all_reduce_plan(world_size(), header.num_elements);
+    header.plan = automatic_plan(header.num_elements);
   }
+}
+
+plan::AllReducePlan PlanCommunicator::plan_for(std::size_t num_elements) const {
+  return default_plan() == plan::AllReducePlan::automatic ? automatic_plan(num_elements)
+                                                          : default_plan();
+}
+
+// Where ranks share memory, two-shot is one pass over it (direct_all_reduce.h) at every size.
+plan::AllReducePlan PlanCommunicator::automatic_plan(std::size_t num_elements) const {
+  return transport_->shares_memory() ? plan::AllReducePlan::two_shot
+                                     : plan::choose_all_reduce_plan(world_size(), num_elements);
 }
 
 Work PlanCommunicator::submit(CollectiveCall call, Launch launch) {
@@ -117,6 +126,7 @@ void PlanCommunicator::run(const CollectiveCall& call) {
   trace::ScopedSpan span(trace::Lane::comm, trace::Category::communication, name,
                          call.header.num_elements * size_of(call.header.dtype));
   span.set_sequence(static_cast<std::int64_t>(call.header.sequence));
+  if (call.trace_flow != 0) span.pass_flow(call.trace_flow);
   if (is_point_to_point(call.header.operation)) {
     trace::count_collective(rank(), name, run_point_to_point(call));
     return;

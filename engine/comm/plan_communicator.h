@@ -23,10 +23,12 @@ class PlanCommunicator final : public Communicator {
   int world_size() const override { return transport_->world_size(); }
   std::string description() const override;
   void abort(const std::string& why) override;
+  plan::AllReducePlan plan_for(std::size_t num_elements) const override;
 
  private:
   Work submit(CollectiveCall call, Launch launch) override;
 
+  plan::AllReducePlan automatic_plan(std::size_t num_elements) const;
   void number(CallHeader& header, int peer);
   void run(const CollectiveCall& call);
   void compare_calls(const CallHeader& mine);

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "engine/core/error.h"
+#include "engine/trace/deferred_flows.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::optim {
@@ -54,6 +55,7 @@ void Optimizer::set_learning_rate(double learning_rate) {
 
 void Optimizer::step() {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::optimizer, name_);
+  for (const std::uint64_t flow : trace::take_deferred_flows()) span.pass_flow(flow);
   if (!groups_fit()) regroup();
   for (Group& group : groups_) {
     if (group.gradients == Group::Gradients::present) run(group);

@@ -4,6 +4,7 @@
 
 #include "engine/autograd/backward_pass.h"
 #include "engine/core/error.h"
+#include "engine/trace/deferred_flows.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::parallel {
@@ -94,6 +95,7 @@ void GradReducer::begin_backward() {
   in_backward_ = true;
   next_bucket_ = 0;
   ready_order_.clear();
+  ++num_backward_passes_;
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     buckets_[i].num_pending = plan_.buckets[i].slots.size();
     buckets_[i].work = {};
@@ -116,6 +118,7 @@ void GradReducer::on_ready(std::size_t index) {
     place.slot.copy_from(variable.grad());
     variable.set_grad(place.slot);
   }
+  span.pass_flow(flow_of(place.bucket));
   ready_order_.push_back(index);
   --buckets_[place.bucket].num_pending;
   if (options_.overlap == Overlap::during_backward) launch_full_buckets();
@@ -123,15 +126,27 @@ void GradReducer::on_ready(std::size_t index) {
 
 void GradReducer::launch_full_buckets() {
   while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].num_pending == 0) {
+    const std::uint64_t flow = flow_of(next_bucket_);
     Bucket& bucket = buckets_[next_bucket_++];
+    trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "launch bucket",
+                           bucket.memory.num_bytes());
+    span.pass_flow(flow);
+    // Nothing is left to hide the last bucket behind, so the calling thread takes it itself.
+    const bool is_hidden =
+        options_.overlap == Overlap::during_backward && next_bucket_ < buckets_.size();
     comm::CollectiveOptions options;
     options.op = options_.op;
-    options.launch =
-        options_.overlap == Overlap::during_backward ? comm::Launch::async : comm::Launch::blocking;
+    options.launch = is_hidden ? comm::Launch::async : comm::Launch::blocking;
+    options.trace_flow = flow;
     bucket.work = communicator_.all_reduce(bucket.memory, options);
     ++num_all_reduces_;
     num_reduced_bytes_ += bucket.memory.num_bytes();
   }
+}
+
+// The arrow from a bucket's gradients over its all-reduce to the optimizer.
+std::uint64_t GradReducer::flow_of(std::size_t bucket) const {
+  return trace::flow_id(communicator_.rank(), num_backward_passes_, bucket);
 }
 
 void GradReducer::finish() {
@@ -154,6 +169,7 @@ void GradReducer::finish() {
                            "wait for all-reduce");
     for (const Bucket& bucket : buckets_) bucket.work.wait();
   }
+  for (std::size_t i = 0; i < buckets_.size(); ++i) trace::defer_flow(flow_of(i));
   if (options_.rebuild == Rebuild::once && !was_rebuilt_) rebuild_in_ready_order();
 }
 

@@ -81,6 +81,7 @@ class GradReducer {
   void on_ready(std::size_t parameter);
   void begin_backward();
   void launch_full_buckets();
+  std::uint64_t flow_of(std::size_t bucket) const;
   void finish();
 
   std::vector<nn::NamedParameter> parameters_;
@@ -99,6 +100,7 @@ class GradReducer {
   bool was_rebuilt_ = false;
   std::size_t next_bucket_ = 0;           // buckets are launched strictly in order
   std::vector<std::size_t> ready_order_;  // of this backward pass
+  std::size_t num_backward_passes_ = 0;
   std::size_t num_all_reduces_ = 0;
   std::size_t num_reduced_bytes_ = 0;
 };
