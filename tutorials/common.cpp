@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "engine/comm/run_ranks.h"
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
 
@@ -83,6 +84,20 @@ int run_main(int argc, char** argv, std::string_view question, const Body& body,
   } catch (const std::exception& error) {
     return report(program, error.what(), 1);
   }
+}
+
+void on_ranks(const std::vector<Device>& devices, const RankWork& work) {
+  comm::run_ranks(static_cast<int>(devices.size()), [&](comm::Communicator& communicator) {
+    const auto rank = static_cast<std::size_t>(communicator.rank());
+    work(communicator, rank, devices[rank]);
+  });
+}
+
+void note_shared_cores(DeviceType type, std::size_t num_threads) {
+  const std::size_t cores = runtime::num_cores();
+  if (type != DeviceType::cpu || num_threads <= cores) return;
+  fmt::print("note: {} threads share {} here, so times show overhead, not speed-up\n", num_threads,
+             cores == 1 ? "1 core" : fmt::format("{} cores", cores));
 }
 
 void step(int number, std::string_view title) {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/comm/communicator.h"
 #include "engine/core/device.h"
 #include "engine/nn/module.h"
 
@@ -36,6 +37,16 @@ using AddFlags = std::function<void(CLI::App&)>;
 // included. Errors are one line on stderr. add_flags registers the tutorial's own flags, if any.
 int run_main(int argc, char** argv, std::string_view question, const Body& body,
              const AddFlags& add_flags = {});
+
+// Runs work as every rank of a group, one rank per device. Each rank is a thread here; in PyTorch
+// it would be a process.
+using RankWork =
+    std::function<void(comm::Communicator& communicator, std::size_t rank, Device device)>;
+void on_ranks(const std::vector<Device>& devices, const RankWork& work);
+
+// Says so where num_threads busy threads share fewer CPU cores: then times show overhead, not
+// speed-up.
+void note_shared_cores(DeviceType type, std::size_t num_threads);
 
 // "── Step 3: sum the gradients ──" between two empty lines.
 void step(int number, std::string_view title);
