@@ -1,7 +1,7 @@
 // The CPU backend: float32 and float64, the reference that other backends are tested against.
 //
-// Matrix products are Eigen's (gemm.h says how they are cut over the device's threads); the rest is
-// plain loops written so that the compiler vectorises them. What a method does stands in
+// Matrix products are written in Eigen's vector instructions and cut over the device's threads
+// (gemm.h); the rest is plain loops that the compiler vectorises. What a method does stands in
 // kernels/backend.h; one source file per family. Results never depend on the number of threads or
 // on addresses, only on shapes and values.
 #pragma once
