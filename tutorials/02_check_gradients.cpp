@@ -1,13 +1,22 @@
 // 02: What does backward() compute, and how do you know that it is right?
 //
-// You will see: the gradient of mse(relu(x W^T + b), target) computed three times, by plain loops
-// from the chain rule, by the engine's backward(), and by central differences, which need no
-// calculus at all; the graph that backward() walks; that gradients add up until they are cleared
-// (which is what makes gradients of several devices easy to sum); and what no_grad is for.
+// You will see: the gradient of mse(relu(x W^T + b), target) computed by plain loops from the chain
+// rule, by the engine's backward(), and by central differences, which need no calculus; the graph
+// that backward() walks; that gradients add up until they are cleared (so gradients of several
+// devices are easy to sum); and what no_grad is for.
 //
 // Run:  02_check_gradients [--device auto|cpu|cuda] [--fast]
 //
 // Expected output (abridged):
+//   MseLoss
+//     ReLU
+//       Linear
+//   d loss / d        by hand        engine  differences
+//   W[0]         -0.002729416  -0.002729416  -0.002729416
+//   b[0]          0.055915123   0.055915123   0.055915123
+//   check: W: engine and by hand: largest difference 1.2e-17, tolerance 1e-15 ... ok
+//   check: W: engine and central differences: largest difference 8.5e-12, tolerance 1e-08 ... ok
+//   check: two backward passes leave the sum: largest difference 0, tolerance 1e-15 ... ok
 
 #include <algorithm>
 #include <string>
@@ -47,8 +56,6 @@ Layer make_layer() {
 // Forward and backward written out: what the engine does, in a dozen lines.
 struct ByHand {
   double loss = 0;
-  double smallest_z = 1e9;      // in magnitude: relu has a kink at z = 0
-  std::size_t num_stopped = 0;  // elements with z <= 0
   Values grad_weight = Values(kOut * kIn);
   Values grad_bias = Values(kOut);
 };
@@ -69,14 +76,12 @@ ByHand differentiate_by_hand(const Layer& layer) {
       for (std::size_t i = 0; i < kIn; ++i) {             // d z / d W = x
         result.grad_weight[o * kIn + i] += grad_z * layer.x[n * kIn + i];
       }
-      result.smallest_z = std::min(result.smallest_z, std::abs(z));
-      result.num_stopped += z <= 0;
     }
   }
   return result;
 }
 
-// The same with the engine. Leaves are what the user made; parameters ask for a gradient.
+// The same with the engine: leaves (made by the user), of which the parameters want a gradient.
 struct OnEngine {
   Variable x, weight, bias;
   Tensor target;
@@ -89,7 +94,7 @@ struct OnEngine {
 };
 
 // (loss(v + h) - loss(v - h)) / 2h for every value v of a parameter: slow, but it only needs the
-// loss, so it cannot repeat a mistake in backward().
+// loss, so it cannot repeat a mistake in backward(). Only a z within h of relu's kink misleads it.
 Values differentiate_by_differences(Layer layer, Values Layer::*parameter, Device device) {
   constexpr double kStep = 1e-6;
   const NoGradScope no_grad;  // only values are needed: no graph is built
@@ -155,10 +160,6 @@ void run(const tutorial::Options& options) {
           differentiate_by_differences(layer, &Layer::weight, options.device()));
   compare("b", by_hand.grad_bias, engine.bias.grad(),
           differentiate_by_differences(layer, &Layer::bias, options.device()));
-  fmt::print(
-      "relu stopped the gradient of {} of {} elements. None lies so near its kink at z = 0\n"
-      "(the nearest: {:.3f}) that differences would straddle it.\n",
-      by_hand.num_stopped, kBatch * kOut, by_hand.smallest_z);
 
   tutorial::step(3, "gradients add up");
   const Tensor once = engine.bias.grad().clone();
@@ -176,7 +177,7 @@ void run(const tutorial::Options& options) {
   tutorial::check_close("after clear_grad (PyTorch: zero_grad) it is the first one again",
                         tutorial::max_abs_difference(engine.bias.grad(), once), 0);
 
-  tutorial::step(4, "the same check for any function of any variables");
+  tutorial::step(4, "the same check for any function");
   const auto layer_output = [&engine](const std::vector<Variable>& inputs) {
     return relu(linear(engine.x, inputs[0], inputs[1]));
   };

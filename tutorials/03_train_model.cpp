@@ -9,6 +9,20 @@
 // Run:  03_train_model [--device auto|cpu|cuda] [--save FILE] [--fast]
 //
 // Expected output (abridged):
+//   Sequential(
+//     (0): Linear(in_features=64, out_features=128, bias=True)
+//     (1): ReLU()
+//     (2): Linear(in_features=128, out_features=10, bias=True)
+//   )
+//   9610 parameters on cpu:0
+//   epoch  1  loss 1.7055  test accuracy 81.5 %
+//   epoch  5  loss 0.0862  test accuracy 90.2 %
+//   check: more than 85 % of the unseen digits are recognised ... ok
+//   0.weight  Tensor[128, 64] float32 on cpu:0
+//   0.bias    Tensor[128] float32 on cpu:0
+//   test accuracy of the new model:  18.9 %
+//   after loading the saved weights: 92.6 %
+//   check: both models give the same outputs: largest difference 0, tolerance 0 ... ok
 
 #include <unistd.h>
 
@@ -146,7 +160,7 @@ void run(const tutorial::Options& options, const std::string& save_path) {
   if (save_path.empty()) std::filesystem::remove(path);
   fmt::print("after loading the saved weights: {:.1f} %\n", 100 * measure_accuracy(*loaded, test));
   const NoGradScope no_grad;
-  tutorial::check_close("both models give the same outputs for all test rows",
+  tutorial::check_close("both models give the same outputs",
                         tutorial::max_abs_difference((*model)(Variable(test.x)).value(),
                                                      (*loaded)(Variable(test.x)).value()),
                         0);

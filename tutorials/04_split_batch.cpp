@@ -8,7 +8,22 @@
 //
 // Run:  04_split_batch [--device auto|cpu|cuda] [--fast]
 //
-// Expected output (abridged; lines of one pass stand in the order in which the replicas ran):
+// Expected output (abridged; replicas run at the same time, so their lines may swap):
+//   shard 0: Tensor[10, 5] float32 on cpu:0, a view of the batch
+//   shard 1: Tensor[10, 5] float32 on cpu:1, a copy
+//   replica 1 weight Tensor[2, 5] float32 on cpu:1: a copy, node Broadcast
+//       In Model: input size [10, 5] output size [10, 2] on cpu:0
+//       In Model: input size [10, 5] output size [10, 2] on cpu:1
+//       In Model: input size [10, 5] output size [10, 2] on cpu:2
+//   Outside: input size [30, 5] output_size [30, 2] on cpu:0
+//   bias gradient from rows [0, 10)   -0.024547   0.009834
+//   bias gradient their sum           -0.065863   0.220707
+//   bias gradient after backward      -0.065863   0.220707
+//   ── Step 9: 8 devices ──
+//       In Model: input size [4, 5] output size [4, 2] on cpu:0
+//       In Model: input size [2, 5] output size [2, 2] on cpu:7
+//   Outside: input size [30, 5] output_size [30, 2]
+//   check: same output and gradients as one device: largest difference 6e-08, tolerance 1e-06 ...
 
 #include <memory>
 #include <vector>
@@ -85,7 +100,8 @@ void show_backward(const Model& model, const Variable& output, const Tensor& bat
                         tutorial::max_abs_difference(found, sum), 1e-6);
 }
 
-// The four stages, each with what it made.
+// The four stages, each with what it made. In PyTorch: nn.parallel.scatter, replicate,
+// parallel_apply and gather; nn.DataParallel calls them one after the other.
 void show_stages(const Tensor& batch, const std::vector<Device>& devices) {
   const std::shared_ptr<Model> model = make_model(devices[0]);
   const Variable input(batch);
@@ -156,7 +172,7 @@ void compare_counts(const Tensor& rows, const tutorial::Options& options) {
       const std::vector<Tensor> results = run_on(batches[i], options.devices(count));
       if (count == 1) single.push_back(results);
       if (count == 1) continue;
-      tutorial::check_close("output and gradients equal one device's",
+      tutorial::check_close("same output and gradients as one device",
                             tutorial::max_abs_difference(results, single[i]), 1e-6);
     }
   }

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Usage: check_output_test.sh
+#
+# A test of check_output.sh: it passes a program that prints what its comment promises, and fails
+# one that exits non-zero, leaves a line out, prints another word, or promises too little.
+set -euo pipefail
+check="$(cd "$(dirname "$0")" && pwd)/check_output.sh"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+cat >"$folder/source.cpp" <<'SOURCE'
+// Expected output (abridged):
+//   using device: cpu:0
+//   epoch 1  loss 0.5  on [2, 3]
+//   ...
+//   check: same: largest difference 0, tolerance 1e-05 ... ok
+//   a line with a long ...
+//   In Model
+#include <vector>
+SOURCE
+
+# try VERDICT EXIT_CODE SOURCE LINE...: a program that prints the lines.
+try() {
+  local verdict=$1 code=$2 source=$3 found=fails
+  shift 3
+  { echo '#!/usr/bin/env bash'; printf 'echo %q\n' "$@"; echo "exit $code"; } >"$folder/program"
+  chmod +x "$folder/program"
+  if "$check" "$folder/program" "$source" >"$folder/log"; then found=passes; fi
+  if [[ $found != "$verdict" ]]; then
+    cat "$folder/log"
+    echo "check_output.sh $found, expected that it $verdict: exit code $code, lines: $*"
+    exit 1
+  fi
+}
+
+lines=("using device: cuda:0 (index 0 of 8)" "epoch 1 loss 0.75 on [2, 3]"
+  "check: same: largest difference 3e-08, tolerance 1e-05 ... ok" "a line with a long end"
+  $'\tIn Model')
+try passes 0 "$folder/source.cpp" "${lines[@]}" "something else"
+try fails 1 "$folder/source.cpp" "${lines[@]}"
+try fails 0 "$folder/source.cpp" "${lines[@]:0:4}"
+try fails 0 "$folder/source.cpp" "${lines[@]/loss/gain}"
+try fails 0 "$folder/source.cpp" "${lines[@]/2, 3/2, 4}"
+try fails 0 "$folder/source.cpp" "${lines[@]/... ok/... FAILED}"
+head -4 "$folder/source.cpp" >"$folder/short.cpp"
+try fails 0 "$folder/short.cpp" "${lines[@]}"
+echo "check_output.sh tells right from wrong"
