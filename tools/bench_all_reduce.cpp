@@ -11,6 +11,8 @@
 #include "engine/comm/run_ranks.h"
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
+#include "tools/cli/numbers.h"
+#include "tools/cli/output_path.h"
 #include "tools/commands.h"
 #include "tools/report/host_info.h"
 #include "tools/report/run_file.h"
@@ -19,9 +21,9 @@ namespace lockstep::tools {
 namespace {
 
 struct BenchAllReduceFlags {
-  std::size_t first_bytes = std::size_t{16} << 10;
-  std::size_t last_bytes = std::size_t{64} << 20;
-  std::size_t factor = 4;
+  std::string first_bytes = "16K";
+  std::string last_bytes = "64M";
+  int factor = 4;
   int iterations = 20;
   int warm_up = 5;
   std::string check = "0";  // of -c: "" alone, else a number; 0 does not check
@@ -89,21 +91,26 @@ Measurement measure(const BenchAllReduceFlags& flags, comm::Communicator& commun
   return result;
 }
 
-std::vector<std::size_t> sizes(const BenchAllReduceFlags& flags) {
-  std::vector<std::size_t> all;
-  for (std::size_t bytes = flags.first_bytes; bytes <= flags.last_bytes; bytes *= flags.factor) {
-    all.push_back(bytes);
-    if (bytes > flags.last_bytes / flags.factor) break;
+// The sizes in bytes from -b to -e.
+std::vector<std::size_t> list_sizes(const BenchAllReduceFlags& flags) {
+  const std::size_t first = parse_bytes("-b", flags.first_bytes);
+  const std::size_t last = parse_bytes("-e", flags.last_bytes);
+  require(first >= sizeof(float) && first <= last, ErrorCode::Usage, "bench",
+          "sizes must satisfy 4 <= -b <= -e, found -b {} -e {}", first, last);
+  require(flags.factor >= 2, ErrorCode::Usage, "-f", "must be at least 2, found {}", flags.factor);
+  const auto factor = static_cast<std::size_t>(flags.factor);
+  std::vector<std::size_t> sizes;
+  for (std::size_t bytes = first;; bytes *= factor) {
+    sizes.push_back(bytes);
+    if (bytes > last / factor) break;
   }
-  return all;
+  require_memory("-e", static_cast<double>(sizes.back()) * flags.ranks);
+  return sizes;
 }
 
 void require_valid(const BenchAllReduceFlags& flags) {
-  require(flags.first_bytes >= 4 && flags.first_bytes <= flags.last_bytes, ErrorCode::Usage,
-          "bench", "sizes must satisfy 4 <= -b <= -e, found -b {} -e {}", flags.first_bytes,
-          flags.last_bytes);
-  require(flags.factor >= 2, ErrorCode::Usage, "bench", "-f must be at least 2, found {}",
-          flags.factor);
+  require_positive("--comm-timeout", flags.timeout);
+  require_writable("--json", flags.json_path);
   require(flags.comm == "own", ErrorCode::Usage, "--comm",
           "'{}' is not available in this build; use own", flags.comm);
   require(flags.ranks_are == "threads", ErrorCode::Usage, "--ranks",
@@ -114,6 +121,7 @@ void require_valid(const BenchAllReduceFlags& flags) {
 
 void run_bench_all_reduce(const BenchAllReduceFlags& flags) {
   require_valid(flags);
+  const std::vector<std::size_t> sizes = list_sizes(flags);
   std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
   comm::ThreadGroupOptions options;
   options.timeout_seconds = flags.timeout;
@@ -124,7 +132,7 @@ void run_bench_all_reduce(const BenchAllReduceFlags& flags) {
   fmt::print(out,
              "# nThread {} minBytes {} maxBytes {} step: {}(factor) warmup iters: {} iters: {} "
              "validation: {}\n",
-             flags.ranks, flags.first_bytes, flags.last_bytes, flags.factor, flags.warm_up,
+             flags.ranks, sizes.front(), sizes.back(), flags.factor, flags.warm_up,
              flags.iterations, flags.checks() ? 1 : 0);
   fmt::print(out, "# ranks are threads, comm own, transport thread, {} cores\n#\n",
              runtime::num_cores());
@@ -137,7 +145,7 @@ void run_bench_all_reduce(const BenchAllReduceFlags& flags) {
   comm::run_ranks(
       flags.ranks,
       [&](comm::Communicator& communicator) {
-        for (const std::size_t bytes : sizes(flags)) {
+        for (const std::size_t bytes : sizes) {
           const std::size_t count = bytes / sizeof(float);
           const Measurement result = measure(flags, communicator, count);
           if (communicator.rank() != 0) continue;
@@ -168,7 +176,7 @@ void run_bench_all_reduce(const BenchAllReduceFlags& flags) {
   fmt::print(out, "# Out of bounds values : {} {}\n", total_wrong,
              total_wrong == 0 ? "OK" : "FAILED");
   fmt::print(out, "# Avg bus bandwidth    : {:.4f}\n",
-             total_busbw / static_cast<double>(sizes(flags).size()));
+             total_busbw / static_cast<double>(sizes.size()));
   if (!flags.json_path.empty()) write_json(flags.json_path, json);
   require(total_wrong == 0, ErrorCode::Numeric, "bench", "{} values are wrong", total_wrong);
 }
@@ -178,12 +186,9 @@ void run_bench_all_reduce(const BenchAllReduceFlags& flags) {
 void add_bench_all_reduce_command(CLI::App& bench) {
   auto flags = std::make_shared<BenchAllReduceFlags>();
   CLI::App* all_reduce = bench.add_subcommand("all-reduce", "Time all-reduces, as nccl-tests does");
-  const CLI::AsSizeValue as_size(false);
   all_reduce->add_option("-b,--minbytes", flags->first_bytes, "smallest size, such as 16K")
-      ->transform(as_size)
       ->capture_default_str();
   all_reduce->add_option("-e,--maxbytes", flags->last_bytes, "largest size, such as 64M")
-      ->transform(as_size)
       ->capture_default_str();
   all_reduce->add_option("-f,--stepfactor", flags->factor, "between one size and the next")
       ->capture_default_str();
@@ -206,7 +211,6 @@ void add_bench_all_reduce_command(CLI::App& bench) {
   all_reduce->add_option("--ranks", flags->ranks_are, "who the ranks are: threads")
       ->capture_default_str();
   all_reduce->add_option("--comm-timeout", flags->timeout, "seconds to wait for other ranks")
-      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   all_reduce->add_option("--json", flags->json_path, "write the rows here (-: standard output)");
   all_reduce->callback([flags] { run_bench_all_reduce(*flags); });

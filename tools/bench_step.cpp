@@ -13,6 +13,8 @@
 #include "engine/optim/sgd.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/breakdown.h"
+#include "tools/cli/numbers.h"
+#include "tools/cli/output_path.h"
 #include "tools/commands.h"
 #include "tools/report/host_info.h"
 #include "tools/report/run_file.h"
@@ -23,8 +25,8 @@ namespace {
 struct BenchStepFlags {
   std::string device = "auto";
   std::vector<std::string> models = {"mlp:784-256-128-10"};
-  std::vector<std::size_t> batches = {64, 256, 1024, 8192};
-  std::vector<std::size_t> threads;
+  std::string batches = "64,256,1024,8192";
+  std::string threads;  // empty: all cores
   double seconds = 0.8;
   std::string json_path;
 };
@@ -79,26 +81,60 @@ double median_step_seconds(const nn::MlpSpec& spec, std::size_t batch, Device de
   return times[times.size() / 2];
 }
 
+// All rows of the table, checked before the first is measured.
+struct BenchStepRows {
+  std::vector<nn::MlpSpec> specs;
+  std::vector<std::size_t> batches;
+  std::vector<std::size_t> threads;
+};
+
+BenchStepRows list_rows(const BenchStepFlags& flags) {
+  BenchStepRows rows;
+  rows.batches = parse_list("--batch", flags.batches);
+  rows.threads = {runtime::num_cores()};
+  if (!flags.threads.empty()) rows.threads = parse_list("--threads-per-device", flags.threads);
+  for (const std::size_t count : rows.threads) {
+    require(count >= 1 && count <= 1024, ErrorCode::Usage, "--threads-per-device",
+            "must be from 1 to 1024, found {}", count);
+  }
+  require_positive("--seconds", flags.seconds);
+  require_writable("--json", flags.json_path);
+  for (const std::string& model : flags.models) {
+    rows.specs.push_back(nn::parse_mlp(model));
+    const std::vector<std::size_t>& sizes = rows.specs.back().sizes;
+    double width = 0;
+    double num_weights = 0;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      width += static_cast<double>(sizes[i]);
+      if (i > 0) num_weights += static_cast<double>(sizes[i - 1]) * static_cast<double>(sizes[i]);
+    }
+    require_memory("--model", 3 * sizeof(float) * num_weights);  // weights, gradients, momentum
+    for (const std::size_t batch : rows.batches) {
+      require(batch >= 1, ErrorCode::Usage, "--batch", "must be at least 1, found 0");
+      require_memory("--batch", 2 * sizeof(float) * width * static_cast<double>(batch));
+    }
+  }
+  return rows;
+}
+
 void run_bench_step(const BenchStepFlags& flags) {
   std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
   TrainingFlags device_flags;
   device_flags.device = flags.device;
   const Device device{resolve_device_type(device_flags), 0};
-  std::vector<std::size_t> threads = flags.threads;
-  if (threads.empty()) threads.push_back(runtime::num_cores());
+  const BenchStepRows rows = list_rows(flags);
   nlohmann::ordered_json json{{"schema", "lockstep.bench/1"},
                               {"host", host_info()},
                               {"rows", nlohmann::ordered_json::array()}};
   fmt::print(out, "{:<24}{:>8}{:>9}{:>9}{:>14}{:>16}{:>12}\n", "model", "batch", "device",
              "threads", "median step", "samples/s", "GFLOP/s");
-  for (const std::string& model : flags.models) {
-    const nn::MlpSpec spec = nn::parse_mlp(model);
-    for (const std::size_t batch : flags.batches) {
-      require(batch >= 1, ErrorCode::Usage, "--batch", "must be at least 1, found 0");
-      for (const std::size_t count : threads) {
+  for (std::size_t i = 0; i < flags.models.size(); ++i) {
+    const std::string& model = flags.models[i];
+    for (const std::size_t batch : rows.batches) {
+      for (const std::size_t count : rows.threads) {
         runtime::set_threads_per_device(count);
-        const double seconds = median_step_seconds(spec, batch, device, flags.seconds);
-        const double gflops = floating_point_operations(spec, batch) / seconds * 1e-9;
+        const double seconds = median_step_seconds(rows.specs[i], batch, device, flags.seconds);
+        const double gflops = floating_point_operations(rows.specs[i], batch) / seconds * 1e-9;
         const double rate = static_cast<double>(batch) / seconds;
         fmt::print(out, "{:<24}{:>8}{:>9}{:>9}{:>14}{:>16.0f}{:>12.1f}\n", model, batch,
                    lockstep::to_string(device), count, trace::format_seconds(seconds), rate,
@@ -130,14 +166,10 @@ void add_bench_step_command(CLI::App& bench) {
       ->delimiter(',')
       ->capture_default_str();
   step->add_option("--batch", flags->batches, "rows per step, such as 64,1024")
-      ->delimiter(',')
       ->capture_default_str();
   step->add_option("--threads-per-device", flags->threads,
-                   "CPU threads, such as 1,2 (default: all)")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1024));
+                   "CPU threads, such as 1,2 (default: all)");
   step->add_option("--seconds", flags->seconds, "how long to measure each row")
-      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   step->add_option("--json", flags->json_path, "write the rows here (-: standard output)");
   step->callback([flags] { run_bench_step(*flags); });

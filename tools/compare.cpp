@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <memory>
 
@@ -11,6 +10,7 @@
 #include "engine/nn/mlp.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/recorder.h"
+#include "tools/cli/numbers.h"
 #include "tools/commands.h"
 #include "tools/report/row_table.h"
 #include "tools/report/run_file.h"
@@ -23,27 +23,38 @@ namespace {
 
 struct CompareFlags {
   TrainingFlags training;
-  std::vector<std::string> modes = {"dp", "ddp"};
-  std::vector<std::size_t> device_counts = {1, 2, 4, 8};
+  std::string modes = "dp,ddp";
+  std::string device_counts = "1,2,4,8";
 };
 
-std::vector<Mode> parse_modes(const std::vector<std::string>& names) {
+std::vector<Mode> parse_modes(std::string_view text) {
   std::vector<Mode> modes;
-  for (const std::string& name : names) {
+  while (true) {
+    const std::size_t comma = text.find(',');
+    const std::string_view name = text.substr(0, comma);
     require(name == "dp" || name == "ddp", ErrorCode::Usage, "--modes",
             "unknown mode '{}'; use dp, ddp or dp,ddp", name);
     modes.push_back(name == "dp" ? Mode::data_parallel : Mode::ddp);
+    if (comma == std::string_view::npos) return modes;
+    text.remove_prefix(comma + 1);
   }
-  return modes;
 }
 
-std::vector<DevicePlacement> list_placements(const CompareFlags& flags, DeviceType type) {
+std::vector<std::size_t> parse_device_counts(const std::string& text) {
+  const std::vector<std::size_t> counts = parse_list("--devices", text);
+  for (const std::size_t count : counts) {
+    require(count >= 1 && count <= 4096, ErrorCode::Usage, "--devices",
+            "expected counts such as 1,2,4,8, found {}", count);
+  }
+  return counts;
+}
+
+std::vector<DevicePlacement> list_placements(const CompareFlags& flags, DeviceType type,
+                                             const std::vector<std::size_t>& device_counts) {
   std::vector<DevicePlacement> placements{{Mode::single, {Device{type, 0}}}};
   for (const Mode mode : parse_modes(flags.modes)) {
-    for (const std::size_t count : flags.device_counts) {
+    for (const std::size_t count : device_counts) {
       TrainingFlags training = flags.training;
-      require(count >= 1 && count <= 4096, ErrorCode::Usage, "--devices",
-              "expected counts such as 1,2,4,8, found {}", count);
       training.devices = static_cast<int>(count);
       placements.push_back({mode, resolve_devices(training, type)});
     }
@@ -75,13 +86,24 @@ std::vector<RunRow> run_rows(const TrainingTask& task, const TrainingFlags& flag
   return rows;
 }
 
+// What a reader of the table has to know: devices that share cores, and devices without rows.
+std::vector<std::string> notes(const TrainingTask& task, const std::vector<RunRow>& rows) {
+  std::vector<std::string> lines{sharing_note(rows)};
+  for (const RunRow& row : rows) lines.push_back(idle_note(task, row.placement));
+  std::vector<std::string> distinct;
+  for (const std::string& line : lines) {
+    if (!line.empty() && std::find(distinct.begin(), distinct.end(), line) == distinct.end()) {
+      distinct.push_back(line);
+    }
+  }
+  return distinct;
+}
+
 // Exact sampling must agree with one device; torch's padding and per-rank means cannot.
 void require_equal_weights(const TrainingTask& task, const std::vector<RunRow>& rows,
                            std::FILE* out) {
   if (task.sampler == Sampler::torch) {
-    fmt::print(out,
-               "weights: not compared; --sampler torch pads the rows and averages a mean per rank, "
-               "so it trains on other numbers than one device\n");
+    fmt::print(out, "weights: not compared; {}\n", torch_sampler_note(task));
     return;
   }
   std::vector<std::string> differing;
@@ -101,16 +123,15 @@ void require_equal_weights(const TrainingTask& task, const std::vector<RunRow>& 
 void run_compare(const CompareFlags& flags, const CommandLine& command) {
   const TrainingFlags& training = flags.training;
   std::FILE* const out = training.json_path == "-" ? stderr : stdout;
-  require(!flags.modes.empty() && !flags.device_counts.empty(), ErrorCode::Usage, "compare",
-          "--modes and --devices must name at least one each");
   const DeviceType type = resolve_device_type(training);
-  const std::vector<DevicePlacement> placements = list_placements(flags, type);
-  const std::size_t most =
-      *std::max_element(flags.device_counts.begin(), flags.device_counts.end());
+  const std::vector<std::size_t> counts = parse_device_counts(flags.device_counts);
+  const std::vector<DevicePlacement> placements = list_placements(flags, type, counts);
+  const std::size_t most = *std::max_element(counts.begin(), counts.end());
   if (training.bitwise) {
-    for (const std::size_t count : flags.device_counts) make_task(training, count);
+    for (const std::size_t count : counts) make_task(training, count);
   }
-  const TrainingTask task = make_task(training, training.bitwise ? 1 : most);
+  const TrainingTask task = make_task(training, most);
+  for (const DevicePlacement& placement : placements) require_fitting_sampler(task, placement);
   const std::size_t cores = runtime::num_cores();
   fmt::print(out, "using device: {} ({} {})\n", lockstep::to_string(type), cores,
              cores == 1 ? "core" : "cores");
@@ -118,16 +139,19 @@ void run_compare(const CompareFlags& flags, const CommandLine& command) {
              training.dataset, task.data->train.num_rows(), task.batch, task.num_epochs(),
              task.num_steps);
   const std::vector<RunRow> rows = run_rows(task, training, placements, out);
-  const std::string note = sharing_note(rows);
-  if (!note.empty()) fmt::print(out, "{}\n", note);
+  for (const std::string& note : notes(task, rows)) fmt::print(out, "{}\n", note);
   if (!training.trace_path.empty()) write_trace(training, placements.back());
   if (!training.json_path.empty()) {
     apply_threads_per_device(training, 1);
     const double optimizer_seconds =
         rows[0].result.breakdown ? rows[0].result.breakdown->optimizer : 0;
-    write_json(training.json_path,
-               make_run_file(command, training, task, rows,
-                             measure_workload(task, placements[0].devices[0], optimizer_seconds)));
+    nlohmann::ordered_json json =
+        make_run_file(command, training, task, rows,
+                      measure_workload(task, placements[0].devices[0], optimizer_seconds));
+    json["config"]["modes"] = flags.modes;
+    json["config"]["devices"] = counts;
+    json["config"].erase("parallel");  // compare has --modes instead
+    write_json(training.json_path, json);
   }
   require_equal_weights(task, rows, out);
 }
@@ -139,11 +163,8 @@ void add_compare_command(CLI::App& app, const CommandLine& command) {
   CLI::App* compare =
       app.add_subcommand("compare", "Compare epoch times of one device, dp and ddp");
   add_training_flags(*compare, flags->training);
-  compare->add_option("--modes", flags->modes, "dp, ddp or both")
-      ->delimiter(',')
-      ->capture_default_str();
+  compare->add_option("--modes", flags->modes, "dp, ddp or dp,ddp")->capture_default_str();
   compare->add_option("--devices", flags->device_counts, "numbers of devices, such as 1,2,4,8")
-      ->delimiter(',')
       ->capture_default_str();
   compare->callback([flags, command] { run_compare(*flags, command); });
 }

@@ -1,6 +1,12 @@
 // lockstep: data-parallel training, step by step. See --help.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <cstdio>
 #include <exception>
+#include <new>
+#include <string>
+#include <vector>
 
 #include "engine/core/error.h"
 #include "tools/commands.h"
@@ -17,6 +23,33 @@ int report(const char* message, int exit_code) {
   return exit_code;
 }
 
+// CLI11 takes an empty value for "not given"; here it is a mistake, usually an unset shell
+// variable.
+void require_no_empty_values(const lockstep::tools::CommandLine& command) {
+  for (std::size_t i = 1; i < command.size(); ++i) {
+    const std::string& word = command[i];
+    const bool ends_open = word.starts_with("--") && word.ends_with("=");
+    lockstep::require(!word.empty() && !ends_open, lockstep::ErrorCode::Usage,
+                      ends_open ? word.substr(0, word.size() - 1) : command[i - 1],
+                      "the value is empty; give one, or leave the flag out");
+  }
+}
+
+// CLI11's message, but for a subcommand that is missing or unknown: then which there are.
+std::string describe(const CLI::ParseError& error, const CLI::App& app) {
+  const CLI::App* parent = &app;
+  while (!parent->get_subcommands().empty()) parent = parent->get_subcommands().front();
+  const std::vector<const CLI::App*> commands = parent->get_subcommands({});
+  if (commands.empty()) return std::string(error.what()) + " (see lockstep --help)";
+  std::vector<std::string> names;
+  for (const CLI::App* command : commands) names.push_back(command->get_name());
+  const std::vector<std::string> unknown = parent->remaining();
+  return fmt::format("{}; use one of: {} (see lockstep --help)",
+                     unknown.empty() ? "a command is missing"
+                                     : fmt::format("unknown command '{}'", unknown.front()),
+                     fmt::join(names, ", "));
+}
+
 int run(int argc, char** argv) {
   const lockstep::tools::CommandLine command(argv, argv + argc);
   CLI::App app("Data-parallel training, step by step: scatter, replicate, all-reduce, measured.",
@@ -28,12 +61,13 @@ int run(int argc, char** argv) {
   lockstep::tools::add_bench_command(app);
   lockstep::tools::add_devices_command(app);
   lockstep::tools::add_env_command(app);
+  require_no_empty_values(command);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    return report((std::string(error.what()) + " (see lockstep --help)").c_str(), 2);
+    return report(describe(error, app).c_str(), 2);
   }
   return 0;
 }
@@ -45,6 +79,8 @@ int main(int argc, char** argv) {
     return run(argc, argv);
   } catch (const lockstep::Error& error) {
     return report(error.what(), lockstep::exit_code(error.code()));
+  } catch (const std::bad_alloc&) {
+    return report("out of memory; use a smaller --model, --batch or --dataset", 1);
   } catch (const std::exception& error) {
     return report(error.what(), 1);
   }

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <iostream>
 #include <memory>
 
 #include "engine/core/error.h"
@@ -14,6 +13,7 @@
 #include "tools/report/run_file.h"
 #include "tools/report/trace_file.h"
 #include "tools/report/weights_digest.h"
+#include "tools/report/workload.h"
 #include "tools/training/trainer.h"
 
 namespace lockstep::tools {
@@ -33,14 +33,13 @@ void run_train(const TrainingFlags& flags, const CommandLine& command) {
   const std::vector<Device> devices = resolve_devices(flags, resolve_device_type(flags));
   DevicePlacement placement{parse_mode(flags, devices.size()), devices};
   const TrainingTask task = make_task(flags, devices.size());
+  require_fitting_sampler(task, placement);
   apply_threads_per_device(flags, devices.size());
   fmt::print(out, "{}\n", describe_devices(devices));
   fmt::print(out, "{} on {}: {} training rows, {} steps of {} rows\n", task.model, flags.dataset,
              task.data->train.num_rows(), task.num_steps, task.batch);
-  const std::size_t idle = num_idle_devices(task, placement);
-  if (idle > 0) {
-    fmt::print(out, "{} of {} devices stay idle: a batch of {} rows has no rows for them\n", idle,
-               devices.size(), task.batch);
+  for (const std::string& note : {idle_note(task, placement), torch_sampler_note(task)}) {
+    if (!note.empty()) fmt::print(out, "{}\n", note);
   }
 
   const bool records = !flags.trace_path.empty() || !flags.json_path.empty();
@@ -54,6 +53,7 @@ void run_train(const TrainingFlags& flags, const CommandLine& command) {
   RunRow row;
   row.placement = placement;
   row.threads_per_device = runtime::threads_per_device();
+  row.weight_tolerance = weight_tolerance(task.dtype, task.num_steps, task.summation);
   row.result = train(task, placement, observer);
   if (records) trace::stop();
 
@@ -62,7 +62,10 @@ void run_train(const TrainingFlags& flags, const CommandLine& command) {
   if (!flags.save_path.empty()) nn::save_weights(flags.save_path, row.result.weights);
   if (!flags.trace_path.empty()) write_trace(flags, placement);
   if (!flags.json_path.empty()) {
-    write_json(flags.json_path, make_run_file(command, flags, task, {row}, nullptr));
+    const double optimizer_seconds = row.result.breakdown ? row.result.breakdown->optimizer : 0;
+    write_json(flags.json_path,
+               make_run_file(command, flags, task, {row},
+                             measure_workload(task, devices[0], optimizer_seconds)));
   }
 }
 

@@ -1,7 +1,20 @@
 #include "tools/cli/training_flags.h"
 
+#include <fmt/format.h>
+
+#include <charconv>
+
 namespace lockstep::tools {
 namespace {
+
+// CLI11 alone would take -1 and numbers of more than 64 bits for other seeds.
+std::string whole_number(const std::string& text) {
+  std::uint64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, number);
+  if (result.ec == std::errc{} && result.ptr == end) return {};
+  return fmt::format("expected a whole number from 0 to 2^64 - 1, found '{}'", text);
+}
 
 void add_device_flags(CLI::App& app, TrainingFlags& flags) {
   app.add_option("--device", flags.device, "auto, cpu or cuda")
@@ -46,7 +59,9 @@ void add_work_flags(CLI::App& app, TrainingFlags& flags) {
   app.add_option("--dtype", flags.dtype, "float32 or float64")
       ->check(CLI::IsMember({"float32", "float64"}))
       ->capture_default_str();
-  app.add_option("--seed", flags.seed, "of weights, row order and dropout")->capture_default_str();
+  app.add_option("--seed", flags.seed, "of weights, row order and dropout")
+      ->check(whole_number)
+      ->capture_default_str();
   app.add_flag("--no-shuffle", flags.no_shuffle, "keep the rows in the file's order");
   app.add_flag("--bitwise", flags.bitwise,
                "the same bits on 1, 2, 4 and 8 devices, at the price of speed");

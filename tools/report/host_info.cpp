@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 
+#include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/report/version.h"
 
@@ -33,19 +34,31 @@ std::string operating_system() {
   return distribution.empty() ? kernel : distribution + ", " + kernel;
 }
 
+std::uint64_t memory_bytes() {
+  struct sysinfo memory {};
+  sysinfo(&memory);
+  return static_cast<std::uint64_t>(memory.totalram) * memory.mem_unit;
+}
+
 }  // namespace
 
 nlohmann::ordered_json host_info() {
-  struct sysinfo memory {};
-  sysinfo(&memory);
   const std::string cpu = value_in("/proc/cpuinfo", "model name", ':');
   return {{"cpu", cpu.empty() ? "unknown" : cpu},
           {"cores", runtime::num_cores()},
-          {"memory_bytes", static_cast<std::uint64_t>(memory.totalram) * memory.mem_unit},
+          {"memory_bytes", memory_bytes()},
           {"os", operating_system()},
           {"gpus", nlohmann::json::array()},
           {"version", kVersion},
           {"build", kBuild}};
+}
+
+void require_memory(std::string_view flag, double num_bytes) {
+  constexpr double kGib = std::size_t{1} << 30;
+  const auto available = static_cast<double>(memory_bytes());
+  require(num_bytes <= available, ErrorCode::Usage, flag,
+          "asks for {:.1f} GiB of memory, and this machine has {:.1f}; use a smaller one",
+          num_bytes / kGib, available / kGib);
 }
 
 }  // namespace lockstep::tools

@@ -2,11 +2,16 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 namespace lockstep::tools {
 
 // {"cpu", "cores", "memory_bytes", "os", "gpus": [], "version", "build"}; "cores" are those that
 // this process may use.
 nlohmann::ordered_json host_info();
+
+// Throws Error{Usage} naming the flag that asks for more bytes than the machine has memory. Many
+// bytes may not fit an integer, so they are counted in double.
+void require_memory(std::string_view flag, double num_bytes);
 
 }  // namespace lockstep::tools

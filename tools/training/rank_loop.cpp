@@ -135,8 +135,8 @@ class RankLoop {
 
   void require_finite(double loss) const {
     require(std::isfinite(loss), ErrorCode::Numeric, "train",
-            "the loss is {} at step {} on rank {}; training stopped, try a smaller --lr", loss,
-            step_, rank());
+            "the loss is {} at step {} on rank {}; training stopped, try a smaller --lr",
+            std::isnan(loss) ? "nan" : "infinite", step_, rank());
   }
 
   double clip_or_measure_norm() {

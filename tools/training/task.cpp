@@ -1,47 +1,23 @@
 #include "tools/training/task.h"
 
 #include <algorithm>
-#include <charconv>
+#include <array>
 #include <cmath>
 
-#include "engine/checkpoint/atomic_file.h"
 #include "engine/core/error.h"
 #include "engine/nn/mlp.h"
 #include "engine/nn/weights_file.h"
 #include "engine/plan/micro_shards.h"
 #include "engine/plan/scatter.h"
 #include "engine/runtime/logical_device.h"
+#include "tools/cli/numbers.h"
+#include "tools/cli/output_path.h"
+#include "tools/report/host_info.h"
 
 namespace lockstep::tools {
 namespace {
 
 constexpr std::size_t kDefaultBatch = 64;
-
-std::size_t positive(std::string_view flag, int value) {
-  require(value >= 1, ErrorCode::Usage, flag, "must be at least 1, found {}", value);
-  return static_cast<std::size_t>(value);
-}
-
-double not_negative(std::string_view flag, double value) {
-  require(std::isfinite(value) && value >= 0, ErrorCode::Usage, flag,
-          "must be a finite number of at least 0, found {}", value);
-  return value;
-}
-
-std::vector<int> parse_ids(std::string_view text) {
-  std::vector<int> ids;
-  while (true) {
-    const std::size_t comma = text.find(',');
-    const std::string_view item = text.substr(0, comma);
-    int id = 0;
-    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), id);
-    require(!item.empty() && error == std::errc{} && end == item.data() + item.size(),
-            ErrorCode::Usage, "--device-ids", "expected numbers such as 0,3, found '{}'", item);
-    ids.push_back(id);
-    if (comma == std::string_view::npos) return ids;
-    text.remove_prefix(comma + 1);
-  }
-}
 
 // What this build can do is checked before anything is loaded.
 void require_available(const TrainingFlags& flags) {
@@ -54,9 +30,18 @@ void require_available(const TrainingFlags& flags) {
 }
 
 void require_writable_outputs(const TrainingFlags& flags) {
-  for (const std::string* path :
-       {&flags.save_path, &flags.log_path, &flags.json_path, &flags.trace_path}) {
-    if (!path->empty() && *path != "-") checkpoint::check_writable(*path);
+  const std::array<std::pair<std::string_view, const std::string*>, 4> outputs{
+      {{"--save", &flags.save_path},
+       {"--log", &flags.log_path},
+       {"--json", &flags.json_path},
+       {"--trace", &flags.trace_path}}};
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const auto& [flag, path] = outputs[i];
+    require_writable(flag, *path);
+    for (std::size_t k = 0; k < i && !path->empty(); ++k) {
+      require(*path != *outputs[k].second, ErrorCode::Usage, flag,
+              "'{}' is also the file of {}; name two files", *path, outputs[k].first);
+    }
   }
 }
 
@@ -64,19 +49,20 @@ OptimizerSettings make_optimizer_settings(const TrainingFlags& flags) {
   OptimizerSettings settings;
   const bool is_sgd = flags.optimizer == "sgd";
   settings.kind = is_sgd ? OptimizerKind::sgd : OptimizerKind::adamw;
-  settings.learning_rate = not_negative("--lr", flags.learning_rate.value_or(is_sgd ? 0.1 : 1e-3));
+  settings.learning_rate =
+      require_not_negative("--lr", flags.learning_rate.value_or(is_sgd ? 0.1 : 1e-3));
   settings.weight_decay =
-      not_negative("--weight-decay", flags.weight_decay.value_or(is_sgd ? 0.0 : 1e-2));
+      require_not_negative("--weight-decay", flags.weight_decay.value_or(is_sgd ? 0.0 : 1e-2));
   require(is_sgd || (!flags.momentum && !flags.nesterov), ErrorCode::Usage, "--momentum",
           "adamw has no momentum; use --optimizer sgd");
-  settings.momentum = not_negative("--momentum", flags.momentum.value_or(0.9));
+  settings.momentum = require_not_negative("--momentum", flags.momentum.value_or(0.9));
+  require(!flags.nesterov || settings.momentum > 0, ErrorCode::Usage, "--nesterov",
+          "needs a --momentum above 0, found 0");
   if (flags.nesterov) settings.momentum_kind = OptimizerSettings::Momentum::nesterov;
   require(flags.warmup_steps >= 0, ErrorCode::Usage, "--warmup", "must be at least 0, found {}",
           flags.warmup_steps);
   if (flags.clip_norm) {
-    require(*flags.clip_norm > 0, ErrorCode::Usage, "--clip-norm", "must be positive, found {}",
-            *flags.clip_norm);
-    settings.clip_norm = flags.clip_norm;
+    settings.clip_norm = require_positive("--clip-norm", *flags.clip_norm);
   }
   return settings;
 }
@@ -95,6 +81,29 @@ void require_fitting_model(const TrainingFlags& flags, const data::LabelledRows&
           "mlp:{}-...-{}",
           flags.model, spec.sizes.front(), spec.sizes.back(), rows.name, rows.num_features,
           rows.num_classes, rows.num_features, rows.num_classes);
+}
+
+// Weights, gradients, momentum and the weights that are kept as the result, on every device.
+void require_memory_for(const nn::MlpSpec& spec, DType dtype, std::size_t num_devices) {
+  double num_parameters = 0;
+  for (std::size_t i = 0; i + 1 < spec.sizes.size(); ++i) {
+    num_parameters +=
+        (static_cast<double>(spec.sizes[i]) + 1) * static_cast<double>(spec.sizes[i + 1]);
+  }
+  const double num_bytes =
+      4 * num_parameters * static_cast<double>(size_of(dtype)) * static_cast<double>(num_devices);
+  require_memory("--model", num_bytes);
+}
+
+// Found out here rather than by the first rank that looks.
+void require_loadable(const TrainingTask& task) {
+  if (!task.initial_weights) return;
+  const std::shared_ptr<nn::Module> model = nn::make_mlp(task.model, task.seed, task.dtype);
+  try {
+    nn::load_state_dict(*model, *task.initial_weights);
+  } catch (const Error& error) {
+    fail(error.code(), "--init", "does not fit --model {}: {}", task.model, error.what());
+  }
 }
 
 void require_fitting_bitwise(const TrainingFlags& flags, std::size_t num_devices) {
@@ -133,14 +142,15 @@ TrainingTask make_task(const TrainingFlags& flags, std::size_t num_devices) {
   require_available(flags);
   TrainingTask task;
   task.model = flags.model;
-  nn::parse_mlp(flags.model);
   task.dtype = parse_dtype(flags.dtype);
+  require_memory_for(nn::parse_mlp(flags.model), task.dtype, num_devices);
   const datasets::DatasetSpec dataset = datasets::parse_dataset(flags.dataset);
-  task.batch = flags.per_device_batch
-                   ? positive("--per-device-batch", *flags.per_device_batch) * num_devices
-                   : positive("--batch", flags.batch.value_or(static_cast<int>(kDefaultBatch)));
-  const std::size_t epochs = positive("--epochs", flags.epochs.value_or(1));
-  if (flags.steps) task.num_steps = positive("--steps", *flags.steps);
+  task.batch =
+      flags.per_device_batch
+          ? require_positive("--per-device-batch", *flags.per_device_batch) * num_devices
+          : require_positive("--batch", flags.batch.value_or(static_cast<int>(kDefaultBatch)));
+  const std::size_t epochs = require_positive("--epochs", flags.epochs.value_or(1));
+  if (flags.steps) task.num_steps = require_positive("--steps", *flags.steps);
   task.seed = flags.seed;
   task.shuffle = flags.no_shuffle ? data::Shuffle::off : data::Shuffle::on;
   task.sampler = flags.sampler == "exact" ? Sampler::exact : Sampler::torch;
@@ -150,9 +160,7 @@ TrainingTask make_task(const TrainingFlags& flags, std::size_t num_devices) {
   }
   task.optimizer = make_optimizer_settings(flags);
   task.all_reduce_plan = plan::parse_all_reduce_plan(flags.plan);
-  require(flags.comm_timeout > 0, ErrorCode::Usage, "--comm-timeout",
-          "must be a positive number of seconds, found {}", flags.comm_timeout);
-  task.comm_timeout_seconds = flags.comm_timeout;
+  task.comm_timeout_seconds = require_positive("--comm-timeout", flags.comm_timeout);
   task.bucket_byte_limits = {mib_to_bytes("--first-bucket-mib", flags.first_bucket_mib),
                              mib_to_bytes("--bucket-mib", flags.bucket_mib)};
   require_writable_outputs(flags);
@@ -160,6 +168,7 @@ TrainingTask make_task(const TrainingFlags& flags, std::size_t num_devices) {
       datasets::load_dataset(dataset, flags.data_dir, flags.seed));
   require_fitting_model(flags, task.data->train);
   if (!flags.init_path.empty()) task.initial_weights = nn::load_weights(flags.init_path);
+  require_loadable(task);
   if (!flags.steps) task.num_steps = epochs * task.steps_per_epoch();
   task.optimizer.schedule = optim::parse_schedule(flags.schedule, task.num_steps,
                                                   static_cast<std::size_t>(flags.warmup_steps));
@@ -196,25 +205,32 @@ std::string describe_devices(const std::vector<Device>& devices) {
 }
 
 std::vector<Device> resolve_devices(const TrainingFlags& flags, DeviceType type) {
+  const auto num_existing = static_cast<std::size_t>(runtime::num_devices(type));
   std::vector<int> ids;
   if (!flags.device_ids.empty()) {
-    ids = parse_ids(flags.device_ids);
+    for (const std::size_t id : parse_list("--device-ids", flags.device_ids)) {
+      require(id < num_existing, ErrorCode::Usage, "--device-ids",
+              "{}:{} does not exist; {}:0 to {}:{} do", lockstep::to_string(type), id,
+              lockstep::to_string(type), lockstep::to_string(type), num_existing - 1);
+      require(std::find(ids.begin(), ids.end(), static_cast<int>(id)) == ids.end(),
+              ErrorCode::Usage, "--device-ids", "{} stands twice in '{}'; name each device once",
+              id, flags.device_ids);
+      ids.push_back(static_cast<int>(id));
+    }
   } else {
-    const std::size_t count = positive("--devices", flags.devices.value_or(1));
-    require(count <= static_cast<std::size_t>(runtime::num_devices(type)), ErrorCode::Usage,
-            "--devices", "there are {} {} devices, asked for {}", runtime::num_devices(type),
-            lockstep::to_string(type), count);
+    const std::size_t count = require_positive("--devices", flags.devices.value_or(1));
+    require(count <= num_existing, ErrorCode::Usage, "--devices",
+            "there are {} {} devices, asked for {}", num_existing, lockstep::to_string(type),
+            count);
     for (std::size_t i = 0; i < count; ++i) ids.push_back(static_cast<int>(i));
   }
-  const std::vector<Device> devices = devices_of(type, ids);
-  for (const Device device : devices) runtime::logical_device(device);  // says what exists
-  return devices;
+  return devices_of(type, ids);
 }
 
 void apply_threads_per_device(const TrainingFlags& flags, std::size_t num_devices) {
   std::size_t threads = std::max<std::size_t>(1, runtime::num_cores() / num_devices);
   if (flags.threads_per_device) {
-    threads = positive("--threads-per-device", *flags.threads_per_device);
+    threads = require_positive("--threads-per-device", *flags.threads_per_device);
     require(threads <= 1024, ErrorCode::Usage, "--threads-per-device", "at most 1024, found {}",
             threads);
   }
@@ -225,13 +241,36 @@ void apply_threads_per_device(const TrainingFlags& flags, std::size_t num_device
 std::size_t num_idle_devices(const TrainingTask& task, const DevicePlacement& placement) {
   const std::size_t num_devices = placement.devices.size();
   if (task.sampler == Sampler::torch && placement.mode == Mode::ddp) return 0;
+  const std::size_t rows = std::min(task.batch, task.data->train.num_rows());
   if (task.summation == Summation::plain) {
-    return plan::scatter_plan(task.batch, num_devices).num_idle_devices();
+    return plan::scatter_plan(rows, num_devices).num_idle_devices();
   }
-  const plan::MicroShardPlan plan = plan::micro_shard_plan(task.batch, num_devices);
+  const plan::MicroShardPlan plan = plan::micro_shard_plan(rows, num_devices);
   std::size_t idle = 0;
   for (std::size_t d = 0; d < num_devices; ++d) idle += plan.rows_of_device(d).size == 0;
   return idle;
+}
+
+std::string idle_note(const TrainingTask& task, const DevicePlacement& placement) {
+  const std::size_t idle = num_idle_devices(task, placement);
+  if (idle == 0) return {};
+  return fmt::format("{} of {} devices stay idle: a batch of {} rows has no rows for them", idle,
+                     placement.devices.size(), std::min(task.batch, task.data->train.num_rows()));
+}
+
+void require_fitting_sampler(const TrainingTask& task, const DevicePlacement& placement) {
+  const std::size_t num_ranks = placement.devices.size();
+  if (task.sampler != Sampler::torch || placement.mode != Mode::ddp) return;
+  require(task.batch % num_ranks == 0, ErrorCode::Usage, "--sampler",
+          "torch gives every rank as many rows, and a batch of {} rows cannot be shared evenly by "
+          "{} ranks; use a multiple for --batch, or --sampler exact",
+          task.batch, num_ranks);
+}
+
+std::string torch_sampler_note(const TrainingTask& task) {
+  if (task.sampler != Sampler::torch) return {};
+  return "--sampler torch pads the rows and averages a mean per rank, so ddp trains on other "
+         "numbers than one device";
 }
 
 double weight_tolerance(DType dtype, std::size_t num_steps, Summation summation) {

@@ -93,8 +93,16 @@ std::vector<Device> resolve_devices(const TrainingFlags& flags, DeviceType type)
 // 1 under --bitwise.
 void apply_threads_per_device(const TrainingFlags& flags, std::size_t num_devices);
 
-// Devices that get no rows of a full batch, because it has too few.
+// Devices that get no rows of a full batch, because it has too few; and the line that says so,
+// empty where no device is idle.
 std::size_t num_idle_devices(const TrainingTask& task, const DevicePlacement& placement);
+std::string idle_note(const TrainingTask& task, const DevicePlacement& placement);
+
+// Throws Error{Usage} when --sampler torch cannot give every rank of ddp as many rows.
+void require_fitting_sampler(const TrainingTask& task, const DevicePlacement& placement);
+
+// Why weights under --sampler torch differ from those of one device; empty under exact.
+std::string torch_sampler_note(const TrainingTask& task);
 
 // Largest difference of weights that float rounding may cause between ways of computing the same
 // steps: float32 1e-5 up to 20 steps, then growing with steps^1.5 / 20^1.5 (each step adds rounding

@@ -1,0 +1,21 @@
+// Words of the command line as numbers. Each throws Error{Usage} that names the flag and the word.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::tools {
+
+// "0,3" as {0, 3}: whole numbers without a sign, separated by commas.
+std::vector<std::size_t> parse_list(std::string_view flag, std::string_view text);
+
+// "16K" as 16384. Units K, M, G and T, each also as in KB and KiB, are powers of 1024.
+std::size_t parse_bytes(std::string_view flag, std::string_view text);
+
+// Returns a value that is at least 1, or at least 0, or positive, and finite.
+std::size_t require_positive(std::string_view flag, int value);
+double require_not_negative(std::string_view flag, double value);
+double require_positive(std::string_view flag, double value);
+
+}  // namespace lockstep::tools
