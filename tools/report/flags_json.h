@@ -1,4 +1,4 @@
-// Every training flag, resolved, as the run file's "config".
+// Every training flag, resolved, as the run file's "config". A flag that is not in force is null.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -30,6 +30,9 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& single, std::si
   const std::size_t num_devices = row.placement.devices.size();
   const bool is_cpu = row.placement.devices[0].type == DeviceType::cpu;
   const Scaling against_single = scaling(row, single);
+  const auto or_null = [&](double value) {
+    return single.placement.mode == Mode::single ? nlohmann::json(value) : nlohmann::json();
+  };
   nlohmann::ordered_json json{
       {"mode", to_string(row.placement.mode)},
       {"devices", num_devices},
@@ -42,8 +45,8 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& single, std::si
       {"median_epoch_seconds", row.median_epoch_seconds()},
       {"step_seconds", row.step_seconds()},
       {"samples_per_second", static_cast<double>(batch) / row.step_seconds()},
-      {"speedup", against_single.speedup},
-      {"efficiency", against_single.efficiency},
+      {"speedup", or_null(against_single.speedup)},
+      {"efficiency", or_null(against_single.efficiency)},
       {"busy_fraction", result.busy_fraction}};
   if (result.breakdown) {
     json["breakdown_seconds"] = breakdown_json(*result.breakdown);
@@ -51,8 +54,8 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& single, std::si
   }
   json["comm_bytes_per_device_per_step"] = result.comm_bytes_per_step;
   json["peak_bytes"] = result.peak_bytes;
-  json["max_abs_weight_diff"] = row.max_abs_weight_diff;
-  json["weight_tolerance"] = row.weight_tolerance;
+  json["max_abs_weight_diff"] = or_null(row.max_abs_weight_diff);
+  json["weight_tolerance"] = or_null(row.weight_tolerance);
   json["final_loss"] = result.final_loss;
   json["test_accuracy"] = result.test_accuracy;
   return json;
@@ -68,6 +71,7 @@ double RunRow::median_epoch_seconds() const {
 }
 
 double RunRow::step_seconds() const {
+  if (result.breakdown) return result.breakdown->step;
   double total = 0;
   for (const double seconds : result.epoch_seconds) total += seconds;
   return total / static_cast<double>(result.num_steps);

@@ -14,11 +14,13 @@ struct RunRow {
   DevicePlacement placement;
   std::size_t threads_per_device = 1;
   TrainingResult result;
-  double max_abs_weight_diff = 0;  // against the row "single"
+  double max_abs_weight_diff = 0;  // against the row "single", if the run has one
   double weight_tolerance = 0;
 
   double median_epoch_seconds() const;
-  double step_seconds() const;  // mean over all steps
+  // Wall time of rank 0's median step, which the breakdown adds up to; the mean over all steps
+  // where none was recorded.
+  double step_seconds() const;
   bool weights_match() const { return max_abs_weight_diff <= weight_tolerance; }
 };
 
@@ -32,7 +34,8 @@ Scaling scaling(const RunRow& row, const RunRow& single);
 // Largest |a - b| over all weights; NaN if any is. REQUIRES: same names and shapes.
 double max_abs_difference(const nn::StateDict& a, const nn::StateDict& b);
 
-// rows[0] is the single-device row; workload is null where it was not measured.
+// Speed-up, efficiency and the weights' difference are against rows[0] if that is the single-device
+// row, else null: there is nothing to compare with.
 nlohmann::ordered_json make_run_file(const std::vector<std::string>& command,
                                      const TrainingFlags& flags, const TrainingTask& task,
                                      const std::vector<RunRow>& rows,
