@@ -20,7 +20,7 @@ struct DataParallelOptions {
   // parameters' type that are visible (for the CPU, which has devices on demand: one per core).
   std::vector<Device> devices;
   std::optional<Device> output_device = {};  // default: devices[0]
-  std::size_t dim = 0;                  // of the input that is cut, and of the output
+  std::size_t dim = 0;                       // of the input that is cut, and of the output
 };
 
 // Checks the options against a module: Error{Usage} for a module that is wrapped already,

@@ -22,17 +22,16 @@ Ddp::Ddp(std::shared_ptr<nn::Module> module, comm::Communicator& communicator,
 }
 
 Variable Ddp::forward(const Variable& input) {
-  const bool is_training = is_training_pass();
-  if (is_training) reducer_->begin_forward();
-  if (is_training && reducer_->is_synchronizing() &&
-      options_.buffers == DdpOptions::Buffers::broadcast) {
-    for (const Tensor& buffer : module()->buffers()) communicator_->broadcast(buffer, 0).wait();
+  if (grad_enabled()) {
+    reducer_->begin_forward();
+    if (is_training() && reducer_->is_synchronizing()) broadcast_buffers();
   }
   return (*module())(input);
 }
 
-bool Ddp::is_training_pass() const {
-  return is_training() && grad_enabled();
+void Ddp::broadcast_buffers() {
+  if (options_.buffers != DdpOptions::Buffers::broadcast) return;
+  for (const Tensor& buffer : module()->buffers()) communicator_->broadcast(buffer, 0).wait();
 }
 
 }  // namespace lockstep::parallel

@@ -58,7 +58,7 @@ class Ddp final : public nn::ModuleOf<Ddp> {
   std::string type_name() const override { return "DistributedDataParallel"; }
 
  private:
-  bool is_training_pass() const;
+  void broadcast_buffers();
 
   comm::Communicator* communicator_;
   DdpOptions options_;

@@ -70,9 +70,11 @@ void GradReducer::build(const std::vector<std::size_t>& order) {
 }
 
 void GradReducer::begin_forward() {
+  // A backward pass that ended in an error may have left all-reduces at work on the buckets.
+  for (const Bucket& bucket : buckets_) bucket.work.wait();
   require_slots_fit();
   forward_was_synchronizing_ = synchronizing_;
-  in_backward_ = false;  // an earlier backward pass may have ended in an error
+  in_backward_ = false;
 }
 
 // Whoever replaces a parameter's tensor takes its slot away.

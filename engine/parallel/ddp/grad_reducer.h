@@ -53,7 +53,8 @@ class GradReducer {
   bool is_synchronizing() const { return synchronizing_; }
 
   // A new forward pass: fixes, for its backward, whether gradients are synchronised.
-  // Throws Error{Device} when a parameter has another device or dtype than at construction.
+  // Throws Error{Device} when a parameter has another device or dtype than at construction, and
+  // the error of an all-reduce that a failed backward pass left behind.
   void begin_forward();
 
   const plan::BucketPlan& bucket_plan() const { return plan_; }

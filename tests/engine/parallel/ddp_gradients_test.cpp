@@ -6,7 +6,7 @@
 #include "engine/nn/activation.h"
 #include "engine/nn/batch_norm.h"
 #include "engine/nn/sequential.h"
-#include "engine/optim/sgd.h"
+#include "engine/nn/state_dict.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/support/expect_close.h"
@@ -237,6 +237,7 @@ TEST(DdpGradients, ParametersOnSeveralDevicesAreReducedOnEach) {
           return to(add(left, call_child(self, 2, to(x, second))), first);
         });
     Ddp ddp(module, communicator);
+    ASSERT_EQ(ddp.reducer().bucket_plan().buckets.size(), 2u) << "one for each device";
     for (int step = 0; step < 10; ++step) {
       module->zero_grad();
       sum(ddp(Variable(random_tensor({4, 3}, 1, DType::float64, first)))).backward();
@@ -279,6 +280,19 @@ TEST(DdpGradients, BuffersMayStayEachRanksOwn) {
     sum(ddp(x)).backward();
     expect_close(norm->buffers()[0], std::vector<double>(3, 0.9 * communicator.rank() + 0.1),
                  kFloat32);
+  });
+}
+
+TEST(DdpGradients, LoadingAStateAfterWrappingKeepsThemInTheirBuckets) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const auto linear = make_linear(3, 2, 1);
+    Ddp ddp(linear, communicator);
+    nn::load_state_dict(ddp, nn::state_dict(Ddp(make_linear(3, 2, 9), communicator)));
+    Variable bias = linear->bias();
+    bias.set_value(Tensor::full({2}, 1.0, DType::float64));  // takes the slot away
+    sum(ddp(input_of(communicator.rank()))).backward();
+    expect_close(bias.grad(), {4, 4}, kFloat64);
+    EXPECT_TRUE(bias.grad().shares_memory_with(bias.grad_slot()));
   });
 }
 

@@ -122,6 +122,23 @@ TEST(NoSync, ForwardAloneInsideDecides) {
   });
 }
 
+TEST(NoSync, WorksInEvaluationModeToo) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const auto linear = make_linear(3, 2, 1);
+    Ddp ddp(linear, communicator);
+    ddp.eval();
+    const std::size_t rows = 1 + static_cast<std::size_t>(communicator.rank());
+    {
+      const auto no_sync = ddp.no_sync();
+      sum(ddp(rows_of(communicator.rank(), rows))).backward();
+    }
+    expect_close(linear->bias().grad(), std::vector<double>(2, static_cast<double>(rows)),
+                 kFloat64);
+    sum(ddp(rows_of(communicator.rank(), rows))).backward();
+    expect_close(linear->bias().grad(), {3, 3}, kFloat64);
+  });
+}
+
 TEST(NoSync, ScopesNest) {
   run_ranks(1, [](comm::Communicator& communicator) {
     Ddp ddp(make_linear(3, 2, 1), communicator);

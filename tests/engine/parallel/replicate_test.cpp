@@ -117,6 +117,28 @@ TEST(Replicate, WhatReplica0WritesIntoABufferStaysAndWhatOthersWriteIsLost) {
   expect_close(replicate(norm, cpu_devices(2))[1]->buffers()[0], {5, 5}, kExact);
 }
 
+// Counts its calls in a plain member, as no module should.
+class Counting final : public nn::ModuleOf<Counting> {
+ public:
+  Variable forward(const Variable& x) override {
+    ++num_calls;
+    return x;
+  }
+  std::string type_name() const override { return "Counting"; }
+
+  int num_calls = 0;
+};
+
+TEST(Replicate, WhatForwardWritesIntoAPlainMemberIsLostWithTheReplica) {
+  Counting module;
+  module.num_calls = 5;
+  for (const auto& replica : replicate(module, cpu_devices(3))) {
+    (*replica)(Variable(Tensor::zeros({1})));
+    EXPECT_EQ(static_cast<const Counting&>(*replica).num_calls, 6) << "members are copied";
+  }
+  EXPECT_EQ(module.num_calls, 5);
+}
+
 TEST(Replicate, KeepsTrainingOrEvaluation) {
   nn::BatchNorm1d norm(2);
   norm.eval();
