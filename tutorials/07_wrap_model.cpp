@@ -1,0 +1,198 @@
+// 07: What does the DataParallel wrapper do for you, and what does it cost?
+//
+// You will see: a model wrapped in one line; the devices chosen with {0, 3}; the functional form;
+// the two errors that every user of DataParallel meets, word for word, and the ways out; and what
+// device 0 has to do more than the others, measured. PyTorch's names are the same:
+// nn.DataParallel(module, device_ids=[0, 3]), nn.parallel.data_parallel(module, inputs, ...).
+//
+// Run:  07_wrap_model [--device auto|cpu|cuda] [--fast]
+//
+// Expected output (abridged; shares differ):
+//     (module): Linear(in_features=10, out_features=1, bias=True)
+//   cpu:1 stayed idle
+//   check: the functional form against one device: largest difference 0, tolerance 1e-06 ... ok
+//   error: [load_state_dict] Error(s) in loading state_dict for Linear: Missing key(s) ...
+//             computing   copying   sent per step   peak memory
+//   cpu:0        62.5 %     6.9 %       13.52 MB      18.45 MB
+//   cpu:1        53.6 %     0.0 %        4.51 MB      11.35 MB
+
+#include "engine/autograd/ops/ops.h"
+#include "engine/core/error.h"
+#include "engine/nn/linear.h"
+#include "engine/nn/mlp.h"
+#include "engine/nn/state_dict.h"
+#include "engine/optim/sgd.h"
+#include "engine/parallel/data_parallel/data_parallel.h"
+#include "engine/runtime/logical_device.h"
+#include "engine/trace/counters.h"
+#include "engine/trace/intervals.h"
+#include "engine/trace/recorder.h"
+#include "tutorials/common.h"
+#include "tutorials/rows.h"
+
+namespace {
+
+using namespace lockstep;
+using parallel::DataParallel;
+using parallel::DataParallelOptions;
+
+std::shared_ptr<nn::Module> make_linear() {
+  Rng rng(/*seed=*/0);
+  return std::make_shared<nn::Linear>(10, 1, rng);
+}
+
+// Runs what must fail and prints the error; a learner's program would end here.
+void provoke(const std::function<void()>& mistake) {
+  try {
+    mistake();
+  } catch (const Error& error) {
+    fmt::print("error: {}\n", error.what());
+    return;
+  }
+  tutorial::check("this fails", false);
+}
+
+// Runs work and says on which devices it allocated memory.
+void watch(const std::vector<Device>& devices, const std::function<void()>& work) {
+  std::vector<std::size_t> before;
+  const auto count = [](Device device) {
+    return runtime::logical_device(device).memory().statistics().num_allocations;
+  };
+  for (const Device device : devices) before.push_back(count(device));
+  work();
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    const bool was_idle = count(devices[d]) == before[d];
+    fmt::print("  {} {}\n", to_string(devices[d]), was_idle ? "stayed idle" : "has worked");
+  }
+}
+
+void show_devices(const std::vector<Device>& devices) {
+  tutorial::step(1, "wrap a model");
+  const auto net = make_linear();
+  net->to(devices[0]);
+  fmt::print("{}\n", net->to_string());
+  const DataParallelOptions first_and_last = {.devices = {devices[0], devices[3]}};
+  DataParallel wrapped(net, first_and_last);
+  fmt::print("{}\n", wrapped.to_string());
+
+  Rng rng(1);
+  const Variable x(Tensor::uniform({30, 10}, -1, 1, rng, DType::float32, devices[0]));
+  const auto compare = [&](const char* claim, const Variable& y) {
+    const Tensor expected = (*net)(Variable(x.value().rows(0, y.shape()[0]))).value();
+    fmt::print("output {} on {}\n", to_string(y.shape()), to_string(y.device()));
+    tutorial::check_close(claim, tutorial::max_abs_difference(y.value(), expected), 1e-6);
+  };
+  tutorial::step(2, "30 rows on device_ids {0, 3}");
+  Variable y;
+  watch(devices, [&] { y = wrapped(x); });
+  compare("the wrapper against one device", y);
+  compare("the functional form against one device",
+          parallel::data_parallel(net, x, first_and_last));
+
+  tutorial::step(3, "3 rows on 4 devices");
+  const Variable few(x.value().rows(0, 3));
+  watch(devices, [&] { y = parallel::data_parallel(net, few, {.devices = devices}); });
+  compare("3 replicas against one device", y);
+}
+
+void show_errors(const std::vector<Device>& devices) {
+  tutorial::step(4, "all tensors must be on devices[0]");
+  const auto net = make_linear();
+  net->to(devices[1]);
+  const Variable x(Tensor::full({4, 10}, 1.0, DType::float32, devices[0]));
+  DataParallel wrapped(net, {.devices = devices});
+  provoke([&] { wrapped(x); });
+  fmt::print(
+      "Replicas are copied from the first device of the list, so the parameters must be there.\n"
+      "The input may be anywhere: scatter copies it. The way out:\n"
+      "  net->to(devices[0]);  then wrapped(x) gives ");
+  net->to(devices[0]);
+  fmt::print("{}\n", to_string(wrapped(x).shape()));
+
+  tutorial::step(5, "save the wrapped model, load a bare one");
+  const nn::StateDict saved = nn::state_dict(wrapped);
+  for (const auto& [name, tensor] : saved) fmt::print("  {} {}\n", name, describe(tensor));
+  Rng other_seed(7);
+  nn::Linear bare(10, 1, other_seed);
+  provoke([&] { nn::load_state_dict(bare, saved); });
+  fmt::print("Way out 1, recommended: save the inner module. The file then suits any model.\n");
+  nn::load_state_dict(bare, nn::state_dict(*wrapped.module()));
+  tutorial::check_close("weights of the bare model", tutorial::max_abs_difference(bare, *net), 0);
+  fmt::print("Way out 2: wrap the new model before loading.\n");
+  const auto fresh = std::make_shared<nn::Linear>(10, 1, other_seed);
+  DataParallel wrapped_again(fresh, {.devices = devices});
+  nn::load_state_dict(wrapped_again, saved);
+  tutorial::check_close("weights of the wrapped model", tutorial::max_abs_difference(*fresh, *net),
+                        0);
+}
+
+// Trains net's parameters on the first rows of the digits, always the same batch.
+void train(nn::Module& net, const tutorial::Rows& batch, std::size_t num_steps) {
+  optim::Sgd sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+  for (std::size_t step = 0; step < num_steps; ++step) {
+    const trace::ScopedSpan span(trace::Lane::host, trace::Category::step, "step");
+    sgd.zero_grad();
+    const Variable logits = net(Variable(batch.x));  // scatter, replicate, parallel apply, gather
+    const Variable loss = cross_entropy(logits, batch.labels);  // on device 0 only
+    loss.backward();  // sums the replicas' gradients on device 0
+    sgd.step();       // on device 0 only
+  }
+}
+
+void measure_imbalance(const std::vector<Device>& devices, std::size_t num_steps) {
+  const char* model = "mlp:64-1024-1024-10";
+  const tutorial::Rows batch = tutorial::load_digits(devices[0]).part(0, 512);
+
+  const auto one = nn::make_mlp(model, /*seed=*/0);
+  one->to(devices[0]);
+  train(*one, batch, num_steps);
+  one->to({DeviceType::cpu, 8});  // off the devices whose memory is measured now
+  const auto net = nn::make_mlp(model, /*seed=*/0);
+  net->to(devices[0]);
+  DataParallel wrapped(net, {.devices = devices});
+  for (const Device device : devices) runtime::logical_device(device).memory().reset_peak();
+  const trace::TrackScope track(devices[0].index);
+  trace::reset_collective_counts();
+  trace::start();
+  train(wrapped, batch, num_steps);
+  trace::stop();
+  tutorial::check_close(fmt::format("weights after {} steps against one device", num_steps),
+                        tutorial::max_abs_difference(*net, *one),
+                        tutorial::weight_tolerance(num_steps));
+
+  const trace::Recording recording = trace::collect();
+  const trace::Interval all{recording.spans.front().begin_ns, recording.spans.back().end_ns};
+  const double total = static_cast<double>(all.end_ns - all.begin_ns);
+  fmt::print("          computing   copying   sent per step   peak memory\n");
+  for (const Device device : devices) {
+    const auto share = [&](trace::Lane lane) {
+      const auto busy = trace::busy_time(recording.spans, device.index, lane, all);
+      return 100 * static_cast<double>(trace::total_ns(busy)) / total;
+    };
+    const auto memory = runtime::logical_device(device).memory().statistics();
+    const std::size_t sent = trace::collective_bytes_of(device.index) / num_steps;
+    fmt::print("{:<8} {:>8.1f} % {:>7.1f} % {:>11.2f} MB {:>10.2f} MB\n", to_string(device),
+               share(trace::Lane::compute), share(trace::Lane::copy),
+               1e-6 * static_cast<double>(sent), 1e-6 * static_cast<double>(memory.peak_bytes));
+  }
+  fmt::print(
+      "Device 0 also copies the parameters out, gathers the outputs, computes the loss, adds up\n"
+      "all gradients, updates, and holds the momentum. Meanwhile the others wait: one reason why\n"
+      "GPUs under DataParallel are often seen at 40 to 50 %.\n");
+  tutorial::note_shared_cores(devices[0].type, devices.size());
+}
+
+void run(const tutorial::Options& options) {
+  const std::vector<Device> devices = options.devices(4);
+  show_devices(devices);
+  show_errors(devices);
+  tutorial::step(6, "train on 4 devices: what device 0 does more than the others");
+  measure_imbalance(devices, options.fast ? 10 : 50);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::tutorial::run_main(
+      argc, argv, "What does the DataParallel wrapper do for you, and what does it cost?", run);
+}
