@@ -120,7 +120,8 @@ Outcome sum_gradients(const std::vector<Device>& devices,
   trace::reset_collective_counts();
   comm::run_ranks(world_size, [&](comm::Communicator& communicator) {
     const auto rank = static_cast<std::size_t>(communicator.rank());
-    const plan::ScatterPart part = shards.parts[rank];
+    plan::ScatterPart part;  // a rank for which no rows are left adds zeros
+    if (rank < shards.parts.size()) part = shards.parts[rank];
     const Tensor buffer =
         compute_gradients(batch.part(part.offset, part.offset + part.size, devices[rank]));
     all_reduce(communicator, buffer);
