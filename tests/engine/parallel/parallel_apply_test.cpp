@@ -99,7 +99,9 @@ TEST(ParallelApply, WorksAgainAfterAnError) {
 }
 
 TEST(ParallelApply, GradModeCarriesOverToEveryReplica) {
-  const auto run = [](nn::Module&, const Variable& x) {
+  std::barrier all_inside(3);  // none of them on the caller's thread but the first
+  const auto run = [&](nn::Module&, const Variable& x) {
+    all_inside.arrive_and_wait();
     Variable weight(Tensor::full({1, 1}, 1.0, DType::float64, x.device()), RequiresGrad::yes);
     return matmul(x, weight);
   };
@@ -120,19 +122,20 @@ TEST(ParallelApply, RankStepAndFirstRowCarryOver) {
   context.step = 17;
   context.first_row = 100;
   const ThreadContextScope scope(context);
-  std::array<std::uint64_t, 3> first_rows{};
-  std::atomic<int> num_right = 0;
-  parallel_apply(
-      same_module(3,
-                  [&](nn::Module&, const Variable& x) {
-                    const ThreadContext& here = thread_context();
-                    first_rows[static_cast<std::size_t>(x.device().index)] = here.first_row;
-                    num_right += here.rank == 1 && here.world_size == 2 && here.step == 17;
-                    return x;
-                  }),
-      inputs_on(cpu_devices(3)));
-  EXPECT_EQ(num_right, 3);
-  EXPECT_EQ(first_rows, (std::array<std::uint64_t, 3>{100, 102, 104}));
+  std::barrier all_inside(3);
+  std::array<ThreadContext, 3> seen;
+  const auto run = [&](nn::Module&, const Variable& x) {
+    all_inside.arrive_and_wait();
+    seen[static_cast<std::size_t>(x.device().index)] = thread_context();
+    return x;
+  };
+  parallel_apply(same_module(3, run), inputs_on(cpu_devices(3)));
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(seen[i].rank, 1);
+    EXPECT_EQ(seen[i].world_size, 2);
+    EXPECT_EQ(seen[i].step, 17u);
+    EXPECT_EQ(seen[i].first_row, 100 + 2 * i) << "two rows for each replica";
+  }
   EXPECT_EQ(thread_context().first_row, 100u);
 }
 

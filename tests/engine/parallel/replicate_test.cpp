@@ -50,19 +50,26 @@ TEST(Replicate, LeavesTheOriginalAsItWas) {
   EXPECT_TRUE(module->weight().is_leaf());
 }
 
-// 1e16 + 1 - 1e16 is 0 in this order only; double keeps the 1 in the others.
-TEST(Replicate, BackwardSumsOntoDevice0InTheOrderOfTheDevices) {
+// The gradient of w when replica d's loss is factors[d] * sum(w).
+Tensor summed_gradient(const std::vector<double>& factors) {
   const Variable w(Tensor::zeros({17}, DType::float64), RequiresGrad::yes);
-  const std::vector<Device> devices = cpu_devices(3);
+  const std::vector<Device> devices = cpu_devices(factors.size());
   const auto copies = broadcast_coalesced({w}, devices);
-  const double factors[] = {1e16, 1, -1e16};
   Variable loss(Tensor::zeros({}, DType::float64));
-  for (std::size_t d = 0; d < 3; ++d) {
+  for (std::size_t d = 0; d < factors.size(); ++d) {
     loss = add(loss, to(sum(scale(copies[d][0], factors[d])), devices[0]));
   }
   loss.backward();
   EXPECT_EQ(to_string(w.grad().device()), "cpu:0");
-  expect_close(w.grad(), std::vector<double>(17, 0.0), kExact);
+  return w.grad();
+}
+
+// A 1 that is added to 1e16 is rounded away, so the results tell which two were added first.
+TEST(Replicate, BackwardSumsOntoDevice0InTheOrderOfTheDevices) {
+  expect_close(summed_gradient({1, 1e16, -1e16}), std::vector<double>(17, 0.0), kExact);
+  expect_close(summed_gradient({1e16, -1e16, 1}), std::vector<double>(17, 1.0), kExact);
+  expect_close(summed_gradient({1e16, -1e16, 1, 1}), std::vector<double>(17, 2.0), kExact);
+  expect_close(summed_gradient({1, 1, 1e16, -1e16}), std::vector<double>(17, 2.0), kExact);
 }
 
 TEST(Replicate, ParametersThatNoReplicaUsedGetNoGradient) {
