@@ -15,6 +15,7 @@
 #include "tools/report/row_table.h"
 #include "tools/report/run_file.h"
 #include "tools/report/trace_file.h"
+#include "tools/report/weights_check.h"
 #include "tools/report/workload.h"
 #include "tools/training/trainer.h"
 
@@ -100,24 +101,14 @@ std::vector<std::string> notes(const TrainingTask& task, const std::vector<RunRo
 }
 
 // Exact sampling must agree with one device; torch's padding and per-rank means cannot.
-void require_equal_weights(const TrainingTask& task, const std::vector<RunRow>& rows,
-                           std::FILE* out) {
+void check_weights(const TrainingTask& task, const std::vector<RunRow>& rows, std::FILE* out) {
   if (task.sampler == Sampler::torch) {
     fmt::print(out, "weights: not compared; {}\n", torch_sampler_note(task));
     return;
   }
-  std::vector<std::string> differing;
-  for (const RunRow& row : rows) {
-    if (row.weights_match()) continue;
-    differing.push_back(fmt::format("{} on {} devices by {:.3g}", to_string(row.placement.mode),
-                                    row.placement.devices.size(), row.max_abs_weight_diff));
-  }
-  const double tolerance = rows[0].weight_tolerance;
-  require(differing.empty(), ErrorCode::Numeric, "compare",
-          "weights differ from the single-device run by more than {:.3g}: {}", tolerance,
-          fmt::join(differing, ", "));
+  require_equal_weights(rows);
   fmt::print(out, "weights: every row equals the single-device run within {:.3g} ({}, {} steps)\n",
-             tolerance, lockstep::to_string(task.dtype), task.num_steps);
+             rows[0].weight_tolerance, lockstep::to_string(task.dtype), task.num_steps);
 }
 
 void run_compare(const CompareFlags& flags, const CommandLine& command) {
@@ -153,7 +144,7 @@ void run_compare(const CompareFlags& flags, const CommandLine& command) {
     json["config"].erase("parallel");  // compare has --modes instead
     write_json(training.json_path, json);
   }
-  require_equal_weights(task, rows, out);
+  check_weights(task, rows, out);
 }
 
 }  // namespace
