@@ -1,0 +1,92 @@
+// lockstep bench: its tables and the file lockstep.bench/1.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/tools/run_lockstep.h"
+
+namespace lockstep::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+json bench(const std::string& arguments) {
+  const Outcome outcome = run_lockstep(words("bench " + arguments + " --json -"));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  json file = json::parse(outcome.out);
+  EXPECT_EQ(file["schema"], "lockstep.bench/1");
+  EXPECT_TRUE(file["host"].contains("cpu"));
+  return file;
+}
+
+TEST(BenchStep, HasARowPerModelBatchAndThreads) {
+  const json rows = bench(
+      "step --model mlp:16-8-4,mlp:8-2 --batch 4,9 --threads-per-device 1,2 "
+      "--seconds 0.001")["rows"];
+  ASSERT_EQ(rows.size(), 8u);
+  EXPECT_EQ(rows[0]["model"], "mlp:16-8-4");
+  EXPECT_EQ(rows[7]["model"], "mlp:8-2");
+  EXPECT_EQ(rows[7]["batch"], 9);
+  EXPECT_EQ(rows[7]["threads"], 2);
+  for (const json& row : rows) {
+    EXPECT_EQ(row["device"], "cpu:0");
+    EXPECT_EQ(row["graph"], false);
+    const double seconds = row["median_step_seconds"];
+    EXPECT_GT(seconds, 0);
+    EXPECT_NEAR(row["samples_per_second"].get<double>() * seconds, row["batch"], 1e-6);
+    EXPECT_GT(row["gflops"], 0);
+  }
+  // 2 operations per weight and row forward, 2 for weight gradients, 2 for the second layer's
+  // input.
+  const double flops = 4 * (4.0 * 16 * 8 + 6.0 * 8 * 4);
+  EXPECT_NEAR(rows[0]["gflops"].get<double>() * 1e9 * rows[0]["median_step_seconds"].get<double>(),
+              flops, 1e-6 * flops);
+}
+
+TEST(BenchAllReduce, HasARowPerSizeAndNcclTestsDefinitions) {
+  const json rows = bench("all-reduce -b 1K -e 16K -f 4 -n 3 -w 1 -c 1 --devices 3")["rows"];
+  ASSERT_EQ(rows.size(), 3u);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const json& row = rows[i];
+    EXPECT_EQ(row["bytes"], std::size_t{1024} << (2 * i));
+    EXPECT_EQ(row["ranks"], 3);
+    EXPECT_EQ(row["comm"], "own");
+    EXPECT_EQ(row["transport"], "thread");
+    EXPECT_EQ(row["wrong"], 0);
+    const double algbw = row["bytes"].get<double>() / row["time_us"].get<double>() * 1e-3;
+    EXPECT_NEAR(row["algbw_gbps"], algbw, 1e-6 * algbw);
+    EXPECT_NEAR(row["busbw_gbps"], algbw * 4 / 3, 1e-6 * algbw);
+  }
+}
+
+TEST(BenchAllReduce, ChecksEveryPlan) {
+  for (const char* plan :
+       {"ring", "tree", "halving-doubling", "one-shot", "two-shot", "reduce-broadcast"}) {
+    const json rows =
+        bench(std::string("all-reduce -b 20 -e 20 -n 1 -c 1 --devices 5 --plan ") + plan)["rows"];
+    ASSERT_EQ(rows.size(), 1u);
+    EXPECT_EQ(rows[0]["plan"], plan);
+    EXPECT_EQ(rows[0]["wrong"], 0);
+  }
+}
+
+TEST(BenchAllReduce, DoesNotClaimToHaveChecked) {
+  EXPECT_TRUE(bench("all-reduce -b 4 -e 4 -n 1 -c 0")["rows"][0]["wrong"].is_null());
+}
+
+TEST(BenchAllReduce, PrintsNcclTestsColumns) {
+  const Outcome outcome = run_lockstep(words("bench all-reduce -b 1M -e 1M -n 1 -c"));
+  expect_success(outcome);
+  for (const char* column : {"size", "count", "type", "redop", "time", "algbw", "busbw", "#wrong",
+                             "Avg bus bandwidth"}) {
+    EXPECT_THAT(outcome.out, HasSubstr(column));
+  }
+  EXPECT_THAT(outcome.out, HasSubstr("1048576"));
+}
+
+TEST(BenchAllReduce, OneRankMovesNothing) {
+  EXPECT_EQ(bench("all-reduce -b 4K -e 4K -n 2 --devices 1")["rows"][0]["busbw_gbps"], 0.0);
+}
+
+}  // namespace
+}  // namespace lockstep::testing

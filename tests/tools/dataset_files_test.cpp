@@ -1,0 +1,114 @@
+// Files of --dataset mnist, whole and broken, as a user meets them: exit code 1 and one line.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/datasets/idx_files.h"
+#include "tests/tools/run_lockstep.h"
+
+namespace lockstep::testing {
+namespace {
+
+using datasets::gzip_bytes;
+using datasets::idx_bytes;
+
+const std::string kTwentyPixels = "abcdefghijklmnopqrst";
+
+// Five training rows of 2x2 pixels and two test rows.
+class MnistFolder : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directory(folder_ / "mnist");
+    write("train-images-idx3-ubyte", idx_bytes({5, 2, 2}, kTwentyPixels));
+    write("train-labels-idx1-ubyte.gz", gzip_bytes(idx_bytes({5}, "\x01\x02\x03\x04\x09")));
+    write("t10k-images-idx3-ubyte", idx_bytes({2, 2, 2}, "abcdefgh"));
+    write("t10k-labels-idx1-ubyte", idx_bytes({2}, "\x01\x02"));
+  }
+
+  void write(const std::string& name, std::string_view bytes) {
+    write_text(folder_ / "mnist" / name, bytes);
+  }
+
+  Outcome train() {
+    return run_lockstep(words("train --dataset mnist --data-dir . --model mlp:4-8-10 --batch 2"),
+                        folder_.path());
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(MnistFolder, TrainsOnWholeFiles) {
+  const Outcome outcome = train();
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, ::testing::HasSubstr("5 training rows, 3 steps of 2 rows"));
+}
+
+TEST_F(MnistFolder, ATruncatedFileIsNamed) {
+  write("train-images-idx3-ubyte", idx_bytes({5, 2, 2}, kTwentyPixels.substr(1)));
+  expect_rejected(train(), 1, {"train-images-idx3-ubyte"});
+}
+
+TEST_F(MnistFolder, ATruncatedHeaderIsNamed) {
+  write("train-images-idx3-ubyte", std::string_view("\0\0\x08", 3));
+  expect_rejected(train(), 1, {"train-images-idx3-ubyte"});
+}
+
+TEST_F(MnistFolder, AnEmptyFileIsNamed) {
+  write("t10k-labels-idx1-ubyte", "");
+  expect_rejected(train(), 1, {"t10k-labels-idx1-ubyte"});
+}
+
+TEST_F(MnistFolder, AFileThatIsLongerThanItsSizesSayIsNamed) {
+  write("train-images-idx3-ubyte", idx_bytes({5, 2, 2}, kTwentyPixels + "u"));
+  expect_rejected(train(), 1, {"train-images-idx3-ubyte"});
+}
+
+TEST_F(MnistFolder, AWrongMagicNumberIsNamed) {
+  std::string bytes = idx_bytes({5, 2, 2}, kTwentyPixels);
+  bytes[2] = '\x0d';  // floats
+  write("train-images-idx3-ubyte", bytes);
+  expect_rejected(train(), 1, {"train-images-idx3-ubyte"});
+  write("train-images-idx3-ubyte", "<html>Not found</html>");
+  expect_rejected(train(), 1, {"train-images-idx3-ubyte"});
+}
+
+TEST_F(MnistFolder, SizesBeyondTheMemoryFailBeforeItIsTaken) {
+  write("train-images-idx3-ubyte", idx_bytes({0xffffffff, 0xffffffff, 0xffffffff}, kTwentyPixels));
+  expect_rejected(train(), 1, {"train-images-idx3-ubyte"});
+}
+
+TEST_F(MnistFolder, ATruncatedGzipFileIsNamed) {
+  const std::string whole = gzip_bytes(idx_bytes({5}, "\x01\x02\x03\x04\x09"));
+  write("train-labels-idx1-ubyte.gz", whole.substr(0, whole.size() - 6));
+  expect_rejected(train(), 1, {"train-labels-idx1-ubyte.gz"});
+}
+
+TEST_F(MnistFolder, ACorruptGzipFileIsNamed) {
+  std::string bytes = gzip_bytes(idx_bytes({5}, "\x01\x02\x03\x04\x09"));
+  bytes[bytes.size() - 8] ^= 0x55;  // its checksum
+  write("train-labels-idx1-ubyte.gz", bytes);
+  expect_rejected(train(), 1, {"train-labels-idx1-ubyte.gz"});
+}
+
+TEST_F(MnistFolder, CountsOfImagesAndLabelsThatDifferAreBothShown) {
+  write("train-labels-idx1-ubyte.gz", gzip_bytes(idx_bytes({4}, "\x01\x02\x03\x04")));
+  expect_rejected(train(), 1, {"5", "4", "train-"});
+}
+
+TEST_F(MnistFolder, ALabelOutsideTheClassesIsShown) {
+  write("t10k-labels-idx1-ubyte", idx_bytes({2}, "\x01\x0a"));
+  expect_rejected(train(), 1, {"10", "t10k-labels-idx1-ubyte"});
+}
+
+TEST_F(MnistFolder, AMissingFileSaysHowToFetchIt) {
+  std::filesystem::remove(folder_ / "mnist/t10k-images-idx3-ubyte");
+  expect_rejected(train(), 1, {"t10k-images-idx3-ubyte", "datasets/fetch.sh mnist"});
+}
+
+TEST(MissingDataFolder, SaysHowToFetch) {
+  expect_rejected(run_lockstep(words("train --dataset fashion-mnist --data-dir nowhere "
+                                     "--model mlp:784-10")),
+                  1, {"nowhere", "datasets/fetch.sh fashion-mnist nowhere"});
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,204 @@
+// The run file of train and compare: every field of the schema lockstep.run/1, with values that fit
+// each other.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/tools/run_lockstep.h"
+
+namespace lockstep::testing {
+namespace {
+
+using nlohmann::json;
+
+void expect_keys(const json& object, const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) EXPECT_TRUE(object.contains(key)) << key;
+}
+
+const std::vector<std::string> kParts = {"data",     "copy",         "forward",
+                                         "backward", "exposed_comm", "optimizer",
+                                         "wait",     "host",         "unattributed"};
+
+void expect_sane_breakdown(const json& row) {
+  expect_keys(row["breakdown_seconds"], kParts);
+  EXPECT_EQ(row["breakdown_seconds"].size(), kParts.size());
+  double total = 0;
+  for (const auto& [part, seconds] : row["breakdown_seconds"].items()) {
+    EXPECT_GE(seconds, 0) << part;
+    total += seconds.get<double>();
+  }
+  const double step = row["step_seconds"];
+  EXPECT_NEAR(total, step, 0.01 * step);
+  EXPECT_GT(row["breakdown_seconds"]["backward"], 0);
+  EXPECT_GE(row["overlapped_comm_seconds"], 0);
+}
+
+void expect_sane_row(const json& row, std::size_t batch, std::size_t num_epochs) {
+  expect_keys(row, {"mode",
+                    "devices",
+                    "physical_devices",
+                    "virtual",
+                    "contended",
+                    "kind",
+                    "epoch_seconds",
+                    "median_epoch_seconds",
+                    "step_seconds",
+                    "samples_per_second",
+                    "speedup",
+                    "efficiency",
+                    "busy_fraction",
+                    "breakdown_seconds",
+                    "overlapped_comm_seconds",
+                    "comm_bytes_per_device_per_step",
+                    "peak_bytes",
+                    "max_abs_weight_diff",
+                    "weight_tolerance",
+                    "final_loss",
+                    "test_accuracy"});
+  const std::size_t devices = row["devices"];
+  EXPECT_EQ(row["kind"], "measured");
+  EXPECT_EQ(row["physical_devices"], 1);
+  EXPECT_EQ(row["virtual"], devices > 1);
+  EXPECT_EQ(row["epoch_seconds"].size(), num_epochs);
+  EXPECT_GT(row["median_epoch_seconds"], 0);
+  EXPECT_NEAR(row["samples_per_second"].get<double>() * row["step_seconds"].get<double>(),
+              static_cast<double>(batch), 1e-6);
+  EXPECT_EQ(row["busy_fraction"].size(), devices);
+  for (const json& fraction : row["busy_fraction"]) {
+    EXPECT_GE(fraction, 0);
+    EXPECT_LE(fraction, 1);
+  }
+  EXPECT_EQ(row["peak_bytes"].size(), devices);
+  for (const json& bytes : row["peak_bytes"]) EXPECT_GT(bytes, 0);
+  EXPECT_EQ(row["comm_bytes_per_device_per_step"] > 0, devices > 1);
+  EXPECT_GT(row["final_loss"], 0);
+  EXPECT_GE(row["test_accuracy"], 0);
+  EXPECT_LE(row["test_accuracy"], 1);
+  expect_sane_breakdown(row);
+}
+
+void expect_sane_file(const json& run) {
+  EXPECT_EQ(run["schema"], "lockstep.run/1");
+  expect_keys(run["host"], {"cpu", "cores", "memory_bytes", "os", "gpus", "version", "build"});
+  EXPECT_GE(run["host"]["cores"], 1);
+  EXPECT_GT(run["host"]["memory_bytes"], 1 << 20);
+  expect_keys(run["config"], {"device",
+                              "devices",
+                              "device_ids",
+                              "virtual_devices",
+                              "ranks",
+                              "comm",
+                              "plan",
+                              "transport",
+                              "comm_timeout",
+                              "batch",
+                              "epochs",
+                              "steps",
+                              "dataset",
+                              "data_dir",
+                              "model",
+                              "optimizer",
+                              "lr",
+                              "momentum",
+                              "nesterov",
+                              "weight_decay",
+                              "schedule",
+                              "warmup",
+                              "clip_norm",
+                              "seed",
+                              "shuffle",
+                              "bitwise",
+                              "sampler",
+                              "bucket_mib",
+                              "first_bucket_mib",
+                              "init",
+                              "save",
+                              "log",
+                              "json",
+                              "trace",
+                              "trace_format",
+                              "threads_per_device",
+                              "per_device_batch",
+                              "dtype"});
+}
+
+void expect_sane_workload(const json& workload) {
+  EXPECT_EQ(workload["batch"], 60);
+  EXPECT_EQ(workload["input_bytes_per_row"], 64 * 4);
+  EXPECT_GT(workload["host_seconds_per_op"], 0);
+  EXPECT_GT(workload["optimizer_seconds"], 0);
+  ASSERT_EQ(workload["layers"].size(), 2u);
+  EXPECT_EQ(workload["layers"][1]["name"], "2");
+  EXPECT_EQ(workload["layers"][1]["parameter_bytes"], (32 * 10 + 10) * 4);
+  EXPECT_GT(workload["layers"][0]["forward_seconds"], 0);
+  EXPECT_GT(workload["layers"][0]["backward_seconds"], 0);
+  EXPECT_THAT(workload["ready_order"].get<std::vector<std::string>>(),
+              ::testing::UnorderedElementsAre("0.weight", "0.bias", "2.weight", "2.bias"));
+}
+
+class RunFile : public ::testing::Test {
+ protected:
+  json run(const std::string& arguments) {
+    expect_success(run_lockstep(
+        words(arguments + " --model mlp:64-32-10 --batch 60 --json run.json"), folder_.path()));
+    return read_json(folder_ / "run.json");
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(RunFile, OfCompareHasEveryField) {
+  const json file = run("compare --modes dp,ddp --devices 1,2,4 --epochs 2");
+  expect_sane_file(file);
+  EXPECT_EQ(file["command"][1], "compare");
+  EXPECT_EQ(file["config"]["modes"], "dp,ddp");
+  EXPECT_EQ(file["config"]["devices"], (std::vector<int>{1, 2, 4}));
+  EXPECT_EQ(file["config"]["epochs"], 2);
+  EXPECT_EQ(file["config"]["steps"], 50);
+  ASSERT_EQ(file["rows"].size(), 7u);
+  EXPECT_EQ(file["rows"][0]["mode"], "single");
+  for (const json& row : file["rows"]) {
+    expect_sane_row(row, 60, 2);
+    const double speedup = file["rows"][0]["median_epoch_seconds"].get<double>() /
+                           row["median_epoch_seconds"].get<double>();
+    EXPECT_NEAR(row["speedup"], speedup, 1e-9);
+    EXPECT_NEAR(row["efficiency"], speedup / row["devices"].get<double>(), 1e-9);
+  }
+  expect_sane_workload(file["workload"]);
+}
+
+TEST_F(RunFile, OfTrainOnOneDeviceIsItsOwnReference) {
+  const json file = run("train --epochs 1");
+  expect_sane_file(file);
+  ASSERT_EQ(file["rows"].size(), 1u);
+  EXPECT_EQ(file["rows"][0]["mode"], "single");
+  EXPECT_EQ(file["rows"][0]["speedup"], 1.0);
+  expect_sane_row(file["rows"][0], 60, 1);
+  expect_sane_workload(file["workload"]);
+}
+
+TEST_F(RunFile, OfTrainOnSeveralDevicesClaimsNoSpeedUp) {
+  const json file = run("train --epochs 1 --devices 2 --parallel ddp --seed 7 --lr 0.2");
+  expect_sane_file(file);
+  EXPECT_EQ(file["config"]["parallel"], "ddp");
+  EXPECT_EQ(file["config"]["devices"], 2);
+  EXPECT_EQ(file["config"]["seed"], 7);
+  EXPECT_EQ(file["config"]["lr"], 0.2);
+  const json& row = file["rows"][0];
+  EXPECT_EQ(row["mode"], "ddp");
+  for (const char* key : {"speedup", "efficiency", "max_abs_weight_diff", "weight_tolerance"}) {
+    EXPECT_TRUE(row[key].is_null()) << key;
+  }
+  expect_sane_row(row, 60, 1);
+}
+
+TEST_F(RunFile, DefaultsAreResolved) {
+  const json config = run("train --steps 1 --optimizer adamw")["config"];
+  EXPECT_EQ(config["device"], "cpu");
+  EXPECT_EQ(config["transport"], "thread");
+  EXPECT_EQ(config["lr"], 1e-3);
+  EXPECT_EQ(config["weight_decay"], 1e-2);
+  EXPECT_TRUE(config["momentum"].is_null());
+}
+
+}  // namespace
+}  // namespace lockstep::testing

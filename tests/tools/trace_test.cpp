@@ -1,0 +1,151 @@
+// --trace: timelines that Perfetto and PyTorch's tools load.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "tests/tools/run_lockstep.h"
+
+namespace lockstep::testing {
+namespace {
+
+using nlohmann::json;
+
+// Times in the file have three decimals; sums of two of them differ from a third by less than this.
+constexpr double kMicroseconds = 1e-3 / 2;
+
+struct Span {
+  double begin = 0;
+  double end = 0;
+  std::string name;
+};
+
+using Lane = std::pair<int, int>;  // process and thread
+
+std::map<Lane, std::vector<Span>> spans_of_lanes(const json& trace) {
+  std::map<Lane, std::vector<Span>> lanes;
+  for (const json& event : trace["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    const double begin = event["ts"];
+    lanes[{event["pid"], event["tid"]}].push_back(
+        {begin, begin + event["dur"].get<double>(), event["name"]});
+  }
+  return lanes;
+}
+
+void expect_no_overlap(std::vector<Span> spans, const Lane& lane) {
+  std::sort(spans.begin(), spans.end(),
+            [](const Span& a, const Span& b) { return a.begin < b.begin; });
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    ASSERT_LE(spans[i].begin, spans[i].end);
+    if (i == 0) continue;
+    ASSERT_GE(spans[i].begin, spans[i - 1].end - kMicroseconds)
+        << spans[i - 1].name << " and " << spans[i].name << " in process " << lane.first
+        << ", thread " << lane.second;
+  }
+}
+
+// Every flow begins and ends, and each of its points lies in a span of its lane.
+void expect_flows_inside_spans(const json& trace, const std::map<Lane, std::vector<Span>>& lanes) {
+  std::map<std::int64_t, std::string> phases;
+  for (const json& event : trace["traceEvents"]) {
+    const std::string phase = event["ph"];
+    if (phase != "s" && phase != "t" && phase != "f") continue;
+    phases[event["id"]] += phase;
+    const double time = event["ts"];
+    bool inside = false;
+    for (const Span& span : lanes.at({event["pid"], event["tid"]})) {
+      inside = inside || (span.begin - kMicroseconds <= time && time <= span.end + kMicroseconds);
+    }
+    EXPECT_TRUE(inside) << event;
+  }
+  EXPECT_FALSE(phases.empty());
+  for (const auto& [id, order] : phases) {
+    EXPECT_THAT(order, ::testing::MatchesRegex("st*f")) << "flow " << id;
+  }
+}
+
+std::vector<std::string> names_of(const json& trace, const std::string& kind) {
+  std::vector<std::string> names;
+  for (const json& event : trace["traceEvents"]) {
+    if (event["ph"] == "M" && event["name"] == kind) names.push_back(event["args"]["name"]);
+  }
+  return names;
+}
+
+class Trace : public ::testing::Test {
+ protected:
+  json trace_of(const std::string& flags) {
+    expect_success(
+        run_lockstep(words("train --steps 6 --trace trace.json " + flags), folder_.path()));
+    return read_json(folder_ / "trace.json");
+  }
+
+  std::size_t count(const json& trace, const std::string& category) {
+    std::size_t found = 0;
+    for (const json& event : trace["traceEvents"]) {
+      found += event["ph"] == "X" && event["cat"] == category;
+    }
+    return found;
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(Trace, SpansOfALaneNeverOverlap) {
+  for (const char* flags : {"", "--devices 3 --parallel dp", "--devices 3 --parallel ddp",
+                            "--devices 2 --parallel ddp --bitwise", "--log steps.jsonl"}) {
+    const json trace = trace_of(flags);
+    const auto lanes = spans_of_lanes(trace);
+    EXPECT_FALSE(lanes.empty());
+    for (const auto& [lane, spans] : lanes) expect_no_overlap(spans, lane);
+  }
+}
+
+TEST_F(Trace, OfDdpHasAProcessPerRankAndFlowsFromGradientsToTheOptimizer) {
+  const json trace = trace_of("--devices 3 --parallel ddp");
+  EXPECT_THAT(
+      names_of(trace, "process_name"),
+      ::testing::UnorderedElementsAre("rank 0 on cpu:0", "rank 1 on cpu:1", "rank 2 on cpu:2"));
+  EXPECT_EQ(count(trace, "step"), 18u);
+  EXPECT_GE(count(trace, "communication"), 18u);
+  expect_flows_inside_spans(trace, spans_of_lanes(trace));
+}
+
+TEST_F(Trace, OfDataParallelHasAProcessPerDevice) {
+  const json trace = trace_of("--device-ids 4,1 --parallel dp");
+  EXPECT_THAT(names_of(trace, "process_name"),
+              ::testing::UnorderedElementsAre("device cpu:4", "device cpu:1"));
+  EXPECT_EQ(count(trace, "step"), 6u);
+}
+
+TEST_F(Trace, HasSpansForEveryKindOfWork) {
+  const json trace = trace_of("");
+  for (const char* category : {"data", "forward", "backward", "optimizer", "step"}) {
+    EXPECT_GE(count(trace, category), 6u) << category;
+  }
+}
+
+TEST_F(Trace, InKinetosFormatIsAFilePerRank) {
+  expect_success(run_lockstep(words("train --steps 3 --trace t.json --trace-format kineto "
+                                    "--devices 2 --parallel ddp"),
+                              folder_.path()));
+  for (const int rank : {0, 1}) {
+    const json trace = read_json(folder_ / ("t.rank" + std::to_string(rank) + ".json"));
+    EXPECT_EQ(trace["distributedInfo"]["rank"], rank);
+    EXPECT_EQ(trace["distributedInfo"]["world_size"], 2);
+    std::size_t steps = 0;
+    std::size_t kernels = 0;
+    for (const json& event : trace["traceEvents"]) {
+      if (event["ph"] != "X") continue;
+      steps += event["name"].get<std::string>().rfind("ProfilerStep#", 0) == 0;
+      kernels += event["cat"] == "kernel";
+    }
+    EXPECT_EQ(steps, 3u);
+    EXPECT_GT(kernels, 0u);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,178 @@
+// lockstep train, with everything it offers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <sstream>
+
+#include "tests/tools/run_lockstep.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Runs `train` with these flags and expects it to succeed.
+Outcome train(const std::string& flags) {
+  Outcome outcome = run_lockstep(words("train " + flags));
+  expect_success(outcome);
+  return outcome;
+}
+
+std::string digest(const std::string& flags) {
+  return weights_digest(train(flags));
+}
+
+TEST(Train, PrintsDeviceWorkEpochsAccuracyAndDigest) {
+  const Outcome outcome = train("--epochs 2 --batch 100");
+  std::istringstream lines(outcome.out);
+  for (const char* beginning :
+       {"using device: cpu:0", "mlp:64-256-10 on digits: 1500 training rows, 30 steps of 100 rows",
+        "epoch 1: ", "epoch 2: ", "test accuracy: ", "weights sha256: "}) {
+    std::string line;
+    std::getline(lines, line);
+    EXPECT_THAT(line, ::testing::StartsWith(beginning));
+  }
+  EXPECT_THAT(weights_digest(outcome), ::testing::MatchesRegex("[0-9a-f]+"));
+}
+
+TEST(Train, LearnsTheDigits) {
+  const TempFolder folder;
+  expect_success(run_lockstep(words("train --epochs 8 --json run.json"), folder.path()));
+  EXPECT_GT(read_json(folder / "run.json")["rows"][0]["test_accuracy"], 0.9);
+}
+
+TEST(Train, IsTheSameFromRunToRunAndDependsOnTheSeed) {
+  const std::string flags = "--steps 5 --seed ";
+  EXPECT_EQ(digest(flags + "3"), digest(flags + "3"));
+  EXPECT_NE(digest(flags + "3"), digest(flags + "4"));
+}
+
+TEST(Train, BitwiseGivesOneDigestForEveryNumberOfDevicesAndWay) {
+  const std::string flags = "--bitwise --batch 61 --steps 26 ";  // the last batch has 36 rows
+  const std::string reference = digest(flags);
+  EXPECT_EQ(reference.size(), 64u);
+  for (const char* devices : {"1", "2", "4", "8"}) {
+    for (const char* parallel : {"dp", "ddp"}) {
+      EXPECT_EQ(digest(flags + "--devices " + devices + " --parallel " + parallel), reference)
+          << parallel << " on " << devices;
+    }
+  }
+}
+
+TEST(Train, EveryPlanSumsTheGradients) {
+  const std::string flags = "--steps 5 --devices 4 --parallel ddp --dtype float64 --json run.json ";
+  const TempFolder folder;
+  expect_success(
+      run_lockstep(words("train --steps 5 --dtype float64 --json one.json"), folder.path()));
+  const double expected = read_json(folder / "one.json")["rows"][0]["final_loss"];
+  for (const char* plan :
+       {"auto", "ring", "tree", "halving-doubling", "one-shot", "two-shot", "reduce-broadcast"}) {
+    const Outcome outcome = run_lockstep(words("train " + flags + "--plan " + plan), folder.path());
+    expect_success(outcome);
+    const nlohmann::json run = read_json(folder / "run.json");
+    EXPECT_EQ(run["config"]["plan"], plan);
+    EXPECT_NEAR(run["rows"][0]["final_loss"], expected, 1e-12) << plan;
+  }
+}
+
+TEST(Train, PerDeviceBatchIsMultipliedByTheDevices) {
+  EXPECT_EQ(digest("--bitwise --steps 4 --devices 4 --parallel ddp --per-device-batch 10"),
+            digest("--bitwise --steps 4 --batch 40"));
+}
+
+TEST(Train, DeviceIdsAreUsedExactly) {
+  const Outcome outcome = train("--steps 2 --device-ids 5,2 --parallel dp");
+  EXPECT_THAT(outcome.out, HasSubstr("using device: cpu:5, cpu:2 (virtual"));
+}
+
+TEST(Train, MoreDevicesThanRowsWorkAndIdleOnesAreCounted) {
+  for (const char* parallel : {"dp", "ddp"}) {
+    const Outcome outcome =
+        train(std::string("--batch 3 --steps 2 --devices 8 --parallel ") + parallel);
+    EXPECT_THAT(outcome.out, HasSubstr("5 of 8 devices stay idle: a batch of 3 rows"));
+  }
+  const Outcome outcome =
+      train("--dataset synthetic:5x4x2 --model mlp:4-2 --devices 8 --parallel dp");
+  EXPECT_THAT(outcome.out, HasSubstr("3 of 8 devices stay idle: a batch of 5 rows"));
+}
+
+TEST(Train, ABatchLargerThanTheDataIsOneStepOfAllRows) {
+  EXPECT_EQ(digest("--batch 2147483647 --no-shuffle"), digest("--batch 1500 --no-shuffle"));
+}
+
+TEST(Train, TheTorchSamplerSaysWhyWeightsDiffer) {
+  const Outcome outcome = train("--sampler torch --steps 2 --devices 2 --parallel ddp");
+  EXPECT_THAT(outcome.out, HasSubstr("--sampler torch pads the rows and averages a mean per rank"));
+}
+
+// Flags that change the numbers: each gives weights of its own.
+TEST(Train, EveryFlagThatShouldChangesTheWeights) {
+  std::set<std::string> digests;
+  const std::vector<std::string> variants = {"",
+                                             "--no-shuffle",
+                                             "--lr 0.05",
+                                             "--momentum 0.5",
+                                             "--nesterov",
+                                             "--weight-decay 0.1",
+                                             "--schedule cosine",
+                                             "--schedule step:2:0.5",
+                                             "--warmup 3",
+                                             "--clip-norm 0.01",
+                                             "--optimizer adamw",
+                                             "--optimizer adamw --weight-decay 0",
+                                             "--dtype float64",
+                                             "--batch 32",
+                                             "--seed 1",
+                                             "--model mlp:64-256-10:gelu",
+                                             "--model mlp:64-256-10:tanh",
+                                             "--model mlp:64-256-16-10"};
+  for (const std::string& variant : variants) digests.insert(digest("--steps 4 " + variant));
+  EXPECT_EQ(digests.size(), variants.size());
+}
+
+TEST(Train, SpellingOutADefaultChangesNothing) {
+  const std::string reference = digest("--steps 4");
+  for (const char* flags :
+       {"--lr 0.1 --momentum 0.9 --weight-decay 0", "--schedule constant --warmup 0",
+        "--clip-norm 1e30", "--device cpu --parallel none --devices 1", "--sampler exact"}) {
+    EXPECT_EQ(digest(std::string("--steps 4 ") + flags), reference) << flags;
+  }
+}
+
+TEST(Train, ThreadsPerDeviceDoNotChangeTheLoss) {
+  const Outcome one = train("--steps 4 --dtype float64 --threads-per-device 1");
+  const Outcome three = train("--steps 4 --dtype float64 --threads-per-device 3");
+  EXPECT_THAT(one.out, HasSubstr("1 thread)"));
+  EXPECT_THAT(three.out, HasSubstr("3 threads)"));
+  const auto loss = [](const Outcome& outcome) {
+    return outcome.out.substr(outcome.out.find("loss "), 11);
+  };
+  EXPECT_EQ(loss(one), loss(three));
+}
+
+TEST(Train, LogsALinePerStepWithEveryKey) {
+  for (const char* devices : {"", "--devices 2 --parallel dp", "--devices 3 --parallel ddp"}) {
+    const TempFolder folder;
+    expect_success(run_lockstep(words("train --batch 200 --epochs 2 --schedule step:8:0.5 "
+                                      "--log steps.jsonl " +
+                                      std::string(devices)),
+                                folder.path()));
+    std::istringstream lines(read_text(folder / "steps.jsonl"));
+    std::size_t step = 0;
+    for (std::string line; std::getline(lines, line); ++step) {
+      const nlohmann::json record = nlohmann::json::parse(line);
+      EXPECT_EQ(record.size(), 7u);
+      EXPECT_EQ(record["step"], step);
+      EXPECT_EQ(record["epoch"], step / 8);
+      EXPECT_EQ(record["lr"], step < 8 ? 0.1 : 0.05);
+      for (const char* key : {"loss", "grad_norm", "step_seconds", "samples_per_second"}) {
+        EXPECT_GT(record[key], 0) << key;
+      }
+    }
+    EXPECT_EQ(step, 16u);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::testing

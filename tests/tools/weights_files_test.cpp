@@ -1,0 +1,116 @@
+// --init and --save: weights that come from files and go to them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/checkpoint/safetensors.h"
+#include "engine/nn/mlp.h"
+#include "engine/nn/weights_file.h"
+#include "tests/tools/run_lockstep.h"
+
+namespace lockstep::testing {
+namespace {
+
+class WeightsFile : public ::testing::Test {
+ protected:
+  void SetUp() override { write_text(folder_ / "kept.safetensors", "old content"); }
+
+  // The mistake is found early: what stands at --save stays.
+  void expect_init_rejected(const std::vector<std::string>& phrases,
+                            const std::string& flags = "") {
+    expect_rejected(run_lockstep(words("train --init init.safetensors --save kept.safetensors "
+                                       "--log kept.jsonl --model mlp:64-8-10 --steps 2 " +
+                                       flags),
+                                 folder_.path()),
+                    1, phrases);
+    EXPECT_EQ(read_text(folder_ / "kept.safetensors"), "old content");
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "kept.jsonl"));
+  }
+
+  void save_init(const std::string& model) {
+    nn::save_weights(folder_ / "init.safetensors", *nn::make_mlp(model, 5));
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(WeightsFile, ThatIsMissingIsNamed) {
+  expect_init_rejected({"init.safetensors", "No such file"});
+}
+
+TEST_F(WeightsFile, WithABadHeaderIsNamed) {
+  write_text(folder_ / "init.safetensors", "no");
+  expect_init_rejected({"init.safetensors", "too short"});
+  write_text(folder_ / "init.safetensors", std::string(8, '\xff') + "{}");
+  expect_init_rejected({"init.safetensors"});
+  write_text(folder_ / "init.safetensors", std::string("\x02\0\0\0\0\0\0\0[]", 10));
+  expect_init_rejected({"init.safetensors"});
+}
+
+TEST_F(WeightsFile, ThatIsTruncatedIsNamed) {
+  save_init("mlp:64-8-10");
+  const std::string whole = read_text(folder_ / "init.safetensors");
+  write_text(folder_ / "init.safetensors", whole.substr(0, whole.size() - 1));
+  expect_init_rejected({"init.safetensors"});
+}
+
+TEST_F(WeightsFile, OfOtherShapesShowsBoth) {
+  save_init("mlp:64-9-10");
+  expect_init_rejected({"[--init]", "size mismatch for 0.weight", "[9, 64]", "[8, 64]"});
+  expect_init_rejected({"[--init]", "size mismatch for 0.weight"}, "--devices 2 --parallel ddp");
+}
+
+TEST_F(WeightsFile, OfOtherNamesListsThem) {
+  save_init("mlp:64-8-8-10");
+  expect_init_rejected({"[--init]", "Unexpected key(s) in state_dict: \"4.weight\", \"4.bias\""});
+  save_init("mlp:64-10");
+  expect_init_rejected({"[--init]", "Missing key(s) in state_dict: \"2.weight\", \"2.bias\""});
+}
+
+TEST_F(WeightsFile, OfAWrappedModelSaysWhatToDo) {
+  nn::StateDict wrapped;
+  for (const auto& [name, tensor] : nn::state_dict(*nn::make_mlp("mlp:64-8-10", 0))) {
+    wrapped.emplace_back("module." + name, tensor);
+  }
+  nn::save_weights(folder_ / "init.safetensors", wrapped);
+  expect_init_rejected({"\"module.0.weight\"", "strip_prefix"});
+}
+
+TEST_F(WeightsFile, IsReplacedByTheNewWeights) {
+  expect_success(run_lockstep(words("train --save kept.safetensors --steps 2 --dtype float64"),
+                              folder_.path()));
+  const checkpoint::ArrayFile file = checkpoint::read_safetensors(folder_ / "kept.safetensors");
+  ASSERT_EQ(file.arrays.size(), 4u);
+  ASSERT_NE(file.find("0.weight"), nullptr);
+  EXPECT_EQ(file.find("0.weight")->shape, (Shape{256, 64}));
+  EXPECT_EQ(file.find("2.bias")->dtype, DType::float64);
+  std::size_t files = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+    ++files;
+  }
+  EXPECT_EQ(files, 1u) << "no temporary file stays";
+}
+
+TEST_F(WeightsFile, ContinuesAsIfTrainingHadNotStopped) {
+  const std::string common = "train --no-shuffle --momentum 0 --batch 100 ";
+  const Outcome at_once = run_lockstep(words(common + "--epochs 2"), folder_.path());
+  const Outcome first = run_lockstep(words(common + "--epochs 1 --save half.st"), folder_.path());
+  const Outcome second = run_lockstep(words(common + "--epochs 1 --init half.st"), folder_.path());
+  expect_success(second);
+  EXPECT_NE(weights_digest(first), weights_digest(at_once));
+  EXPECT_EQ(weights_digest(second), weights_digest(at_once));
+}
+
+TEST_F(WeightsFile, GivesDdpTheSameStartOnAllRanks) {
+  save_init("mlp:64-8-10");
+  const std::string common =
+      "train --bitwise --model mlp:64-8-10 --steps 3 --init init.safetensors ";
+  const Outcome one = run_lockstep(words(common), folder_.path());
+  const Outcome two = run_lockstep(words(common + "--devices 2 --parallel ddp"), folder_.path());
+  expect_success(two);
+  EXPECT_EQ(weights_digest(one), weights_digest(two));
+  EXPECT_NE(weights_digest(one),
+            weights_digest(run_lockstep(words("train --bitwise --model mlp:64-8-10 --steps 3"))));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
