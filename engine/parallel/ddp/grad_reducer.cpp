@@ -133,9 +133,10 @@ void GradReducer::launch_full_buckets() {
     trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "launch bucket",
                            bucket.memory.num_bytes());
     span.pass_flow(flow);
-    // Nothing is left to hide the last bucket behind, so the calling thread takes it itself.
-    const bool is_hidden =
-        options_.overlap == Overlap::during_backward && next_bucket_ < buckets_.size();
+    // Nothing is left to hide the last bucket behind, so the calling thread takes it itself; and a
+    // rank alone has nothing to hide.
+    const bool is_hidden = options_.overlap == Overlap::during_backward &&
+                           next_bucket_ < buckets_.size() && communicator_.world_size() > 1;
     comm::CollectiveOptions options;
     options.op = options_.op;
     options.launch = is_hidden ? comm::Launch::async : comm::Launch::blocking;
