@@ -17,7 +17,9 @@
 //   ── Step 5: the same with a model that computes 119 times as much per step ──
 //   an epoch takes 101.7 ms, on one device 109.8 ms: speed-up 1.08
 
+#include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/mlp.h"
@@ -136,8 +138,9 @@ void compare(const Rows& digits, const char* name, std::size_t num_epochs,
   for (const std::size_t num_devices : {2u, 4u}) {
     const std::vector<Device> devices = options.devices(num_devices);
     std::vector<Parameters> replicas;
-    for (const Device device : devices)
+    for (const Device device : devices) {
       replicas.push_back(copy_parameters(*nn::make_mlp(name, kSeed), device));
+    }
     const double seconds = run_epochs(
         digits, num_epochs, [&](const Rows& batch) { train_batch(replicas, batch, devices); });
     for (std::size_t d : {std::size_t{0}, num_devices - 1}) {

@@ -17,6 +17,7 @@
 //   25.32 ms, algbw 2.65 GB/s, busbw 3.98 GB/s; the busiest rank sent 3.000 buffers
 //   12.79 ms, algbw 5.25 GB/s, busbw 7.87 GB/s; the busiest rank sent 1.500 buffers
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <string>

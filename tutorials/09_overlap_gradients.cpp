@@ -2,8 +2,8 @@
 //
 // You will see: gradients averaged over two ranks; why shards of different size need weights; three
 // ways to average, timed: an all-reduce per parameter, in buckets (bucket_cap_mb), in buckets while
-// backward still runs; and no_sync, which adds up gradients. PyTorch starts one process per GPU
-// (torchrun, init_process_group). Here ranks are threads of one process that make the same calls.
+// backward still runs; and no_sync. PyTorch starts one process per GPU (torchrun,
+// init_process_group). Here ranks are threads of one process that make the same calls.
 //
 // Run:  09_overlap_gradients [--device auto|cpu|cuda] [--fast]
 //
@@ -14,6 +14,7 @@
 //   in buckets         5 a step     3.03 ms         0.39 ms     0.00 ms
 //   overlapped         5 a step     3.01 ms         0.01 ms     0.32 ms
 
+#include <cmath>
 #include <optional>
 #include <string>
 
@@ -187,7 +188,6 @@ void run(const tutorial::Options& options) {
 
   tutorial::step(3, "three ways to average, the same weights");
   compare_ways(digits, options.fast ? 20 : 40, devices);
-
   tutorial::step(4, "no_sync: gradients of two batches, one all-reduce");
   accumulate(digits, devices);
 }
