@@ -1,6 +1,9 @@
 // What backward leaves in the gradients of a wrapped module, and where.
 #include <gtest/gtest.h>
 
+#include <barrier>
+#include <cmath>
+
 #include "engine/autograd/grad_mode.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/activation.h"
@@ -244,6 +247,35 @@ TEST(DdpGradients, ParametersOnSeveralDevicesAreReducedOnEach) {
       expect_close(b->bias().grad(), {4, 4}, kFloat64);
       EXPECT_EQ(b->bias().grad().device(), second);
       EXPECT_EQ(a->bias().grad().device(), first);
+    }
+  });
+}
+
+TEST(DdpGradients, OfTwoDevicesMayGetReadyAtTheSameTime) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const Device first{DeviceType::cpu, 2 * communicator.rank()};
+    const Device second{DeviceType::cpu, 2 * communicator.rank() + 1};
+    const auto a = make_linear(3, 2, 1);
+    const auto b = make_linear(3, 2, 2);
+    a->to(first);
+    b->to(second);
+    // Called before the wrapper's hooks, so that both devices enter those together.
+    std::barrier both_ready(2);
+    for (Variable bias : {a->bias(), b->bias()}) {
+      bias.on_grad_ready([&](const Variable&) { both_ready.arrive_and_wait(); });
+    }
+    const auto module =
+        make_function_module({a, b}, [first, second](nn::Module& self, const Variable& x) {
+          // Later operations run backward first: the way to `second` before this device waits.
+          const Variable left = call_child(self, 0, x);
+          return add(left, to(call_child(self, 1, to(x, second)), first));
+        });
+    Ddp ddp(module, communicator);
+    for (int step = 0; step < 20; ++step) {
+      module->zero_grad();
+      sum(ddp(Variable(random_tensor({4, 3}, 1, DType::float64, first)))).backward();
+      expect_close(a->bias().grad(), {4, 4}, kFloat64);
+      expect_close(b->bias().grad(), {4, 4}, kFloat64);
     }
   });
 }
