@@ -123,23 +123,22 @@ void GradReducer::on_ready(std::size_t index) {
   span.pass_flow(flow_of(place.bucket));
   ready_order_.push_back(index);
   --buckets_[place.bucket].num_pending;
-  if (options_.overlap == Overlap::during_backward) launch_full_buckets();
+  // Nothing is left to hide the last bucket behind: finish() takes it, in the calling thread.
+  if (options_.overlap == Overlap::during_backward && communicator_.world_size() > 1) {
+    launch_full_buckets(buckets_.size() - 1, comm::Launch::async);
+  }
 }
 
-void GradReducer::launch_full_buckets() {
-  while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].num_pending == 0) {
+void GradReducer::launch_full_buckets(std::size_t end, comm::Launch launch) {
+  while (next_bucket_ < end && buckets_[next_bucket_].num_pending == 0) {
     const std::uint64_t flow = flow_of(next_bucket_);
     Bucket& bucket = buckets_[next_bucket_++];
     trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "launch bucket",
                            bucket.memory.num_bytes());
     span.pass_flow(flow);
-    // Nothing is left to hide the last bucket behind, so the calling thread takes it itself; and a
-    // rank alone has nothing to hide.
-    const bool is_hidden = options_.overlap == Overlap::during_backward &&
-                           next_bucket_ < buckets_.size() && communicator_.world_size() > 1;
     comm::CollectiveOptions options;
     options.op = options_.op;
-    options.launch = is_hidden ? comm::Launch::async : comm::Launch::blocking;
+    options.launch = launch;
     options.trace_flow = flow;
     bucket.work = communicator_.all_reduce(bucket.memory, options);
     ++num_all_reduces_;
@@ -166,7 +165,7 @@ void GradReducer::finish() {
          "must take part in the loss",
          communicator_.rank(), names);
   }
-  launch_full_buckets();
+  launch_full_buckets(buckets_.size(), comm::Launch::blocking);
   {
     trace::ScopedSpan span(trace::Lane::host, trace::Category::communication,
                            "wait for all-reduce");

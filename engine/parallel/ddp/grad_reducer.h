@@ -81,7 +81,8 @@ class GradReducer {
   // Called by the line of work of the parameter's device; lines of several devices take turns.
   void on_ready(std::size_t parameter);
   void begin_backward();
-  void launch_full_buckets();
+  // In order, up to bucket `end`.
+  void launch_full_buckets(std::size_t end, comm::Launch launch);
   std::uint64_t flow_of(std::size_t bucket) const;
   void finish();
 
