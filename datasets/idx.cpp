@@ -1,5 +1,7 @@
 #include "datasets/idx.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>

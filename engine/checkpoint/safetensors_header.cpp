@@ -1,5 +1,7 @@
 #include "engine/checkpoint/safetensors_header.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>

@@ -4,7 +4,7 @@
 // catches: it prints what() as one line on stderr and exits with exit_code(code()).
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <stdexcept>
 #include <string>

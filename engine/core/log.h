@@ -2,7 +2,7 @@
 // "[rank 2/4] warning: ...".
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string_view>
 #include <utility>

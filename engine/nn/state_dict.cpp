@@ -1,5 +1,7 @@
 #include "engine/nn/state_dict.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <unordered_map>
 

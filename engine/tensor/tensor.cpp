@@ -145,6 +145,12 @@ std::vector<T> Tensor::to_vector() const {
   return std::vector<T>(data, data + num_elements_);
 }
 
+void Tensor::fail_undefined() {
+  fail(ErrorCode::State, "tensor",
+       "is undefined: it was never given a value; a gradient is undefined until backward() fills "
+       "it");
+}
+
 std::string describe(const Tensor& tensor) {
   if (!tensor.defined()) return "undefined Tensor";
   return fmt::format("Tensor{} {} on {}", to_string(tensor.shape()), to_string(tensor.dtype()),

@@ -53,15 +53,16 @@ class Tensor {
   std::size_t num_elements() const { return num_elements_; }
   std::size_t num_bytes() const { return num_elements_ * size_of(dtype_); }
   DType dtype() const { return dtype_; }
-  Device device() const { return storage_->device().device(); }
-  runtime::LogicalDevice& logical_device() const { return storage_->device(); }
-  runtime::Stream& stream() const { return storage_->device().compute_stream(); }
+  Device device() const { return logical_device().device(); }
+  // Throws Error{State} when undefined; so does everything else that needs the storage.
+  runtime::LogicalDevice& logical_device() const { return checked_storage().device(); }
+  runtime::Stream& stream() const { return logical_device().compute_stream(); }
   kernels::Backend& backend() const { return kernels::backend(device().type); }
   const std::shared_ptr<runtime::Storage>& storage() const { return storage_; }
   bool shares_memory_with(const Tensor& other) const;  // same first byte and number of bytes
 
   // --- its memory ---
-  void* raw() const { return static_cast<std::byte*>(storage_->data()) + byte_offset_; }
+  void* raw() const { return static_cast<std::byte*>(checked_storage().data()) + byte_offset_; }
   TensorView view() const { return {raw(), dtype_, num_elements_}; }
   // Two dimensions: dim 0 by everything else. [n] is n x 1; a scalar is 1 x 1.
   MatrixView matrix() const;
@@ -92,6 +93,13 @@ class Tensor {
   std::vector<T> to_vector() const;
 
  private:
+  runtime::Storage& checked_storage() const {
+    if (!storage_) [[unlikely]]
+      fail_undefined();
+    return *storage_;
+  }
+  [[noreturn]] static void fail_undefined();
+
   std::shared_ptr<runtime::Storage> storage_;
   Shape shape_;
   std::size_t num_elements_ = 0;

@@ -156,5 +156,12 @@ TEST(TensorView, MatrixIsDimZeroByAllOthers) {
   EXPECT_EQ(Tensor::zeros({7}).matrix().cols, 1u);
 }
 
+TEST(Tensor, ThatIsUndefinedSaysSoInsteadOfCrashing) {
+  const Tensor undefined;
+  expect_error(ErrorCode::State, "is undefined", [&] { undefined.clone(); });
+  expect_error(ErrorCode::State, "is undefined", [&] { undefined.fill(1); });
+  expect_error(ErrorCode::State, "is undefined", [&] { undefined.to_vector<float>(); });
+}
+
 }  // namespace
 }  // namespace lockstep::testing
