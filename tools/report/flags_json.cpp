@@ -17,46 +17,46 @@ nlohmann::json or_null(const std::string& text) {
 nlohmann::ordered_json flags_json(const TrainingFlags& flags, const TrainingTask& task) {
   const OptimizerSettings& optimizer = task.optimizer;
   const bool is_sgd = optimizer.kind == OptimizerKind::sgd;
-  nlohmann::ordered_json json{
-      {"device", lockstep::to_string(resolve_device_type(flags))},
-      {"parallel", flags.parallel},
-      {"devices", or_null(flags.devices)},
-      {"device_ids", or_null(flags.device_ids)},
-      {"virtual_devices", or_null(flags.virtual_devices)},
-      {"threads_per_device", or_null(flags.threads_per_device)},
-      {"ranks", flags.ranks},
-      {"comm", flags.comm},
-      {"plan", flags.plan},
-      {"transport", flags.transport == "auto" ? "thread" : flags.transport},
-      {"comm_timeout", flags.comm_timeout},
-      {"batch", task.batch},
-      {"per_device_batch", or_null(flags.per_device_batch)},
-      {"epochs", task.num_epochs()},
-      {"steps", task.num_steps},
-      {"dataset", flags.dataset},
-      {"data_dir", flags.data_dir},
-      {"model", flags.model},
-      {"dtype", flags.dtype},
-      {"optimizer", flags.optimizer},
-      {"lr", optimizer.learning_rate},
-      {"momentum", is_sgd ? nlohmann::json(optimizer.momentum) : nlohmann::json()},
-      {"nesterov", flags.nesterov},
-      {"weight_decay", optimizer.weight_decay},
-      {"schedule", flags.schedule},
-      {"warmup", flags.warmup_steps},
-      {"clip_norm", or_null(optimizer.clip_norm)},
-      {"seed", flags.seed},
-      {"shuffle", !flags.no_shuffle},
-      {"bitwise", flags.bitwise},
-      {"sampler", flags.sampler},
-      {"bucket_mib", flags.bucket_mib},
-      {"first_bucket_mib", flags.first_bucket_mib},
-      {"init", or_null(flags.init_path)},
-      {"save", or_null(flags.save_path)},
-      {"log", or_null(flags.log_path)},
-      {"json", or_null(flags.json_path)},
-      {"trace", or_null(flags.trace_path)},
-      {"trace_format", flags.trace_format}};
+  nlohmann::ordered_json json;
+  json["device"] = lockstep::to_string(resolve_device_type(flags));
+  json["parallel"] = flags.parallel;
+  json["devices"] = or_null(flags.devices);
+  json["device_ids"] = or_null(flags.device_ids);
+  json["virtual_devices"] = or_null(flags.virtual_devices);
+  json["threads_per_device"] = or_null(flags.threads_per_device);
+  json["ranks"] = flags.ranks;
+  json["comm"] = flags.comm;
+  json["plan"] = flags.plan;
+  json["transport"] = flags.transport == "auto" ? "thread" : flags.transport;
+  json["comm_timeout"] = flags.comm_timeout;
+  json["batch"] = task.batch;
+  json["per_device_batch"] = or_null(flags.per_device_batch);
+  json["epochs"] = task.num_epochs();
+  json["steps"] = task.num_steps;
+  json["dataset"] = flags.dataset;
+  json["data_dir"] = flags.data_dir;
+  json["model"] = flags.model;
+  json["dtype"] = flags.dtype;
+  json["optimizer"] = flags.optimizer;
+  json["lr"] = optimizer.learning_rate;
+  json["momentum"] = is_sgd ? nlohmann::json(optimizer.momentum) : nlohmann::json();
+  json["nesterov"] = flags.nesterov;
+  json["weight_decay"] = optimizer.weight_decay;
+  json["schedule"] = flags.schedule;
+  json["warmup"] = flags.warmup_steps;
+  json["clip_norm"] = or_null(optimizer.clip_norm);
+  json["seed"] = flags.seed;
+  json["shuffle"] = !flags.no_shuffle;
+  json["bitwise"] = flags.bitwise;
+  json["sampler"] = flags.sampler;
+  json["bucket_mib"] = flags.bucket_mib;
+  json["first_bucket_mib"] = flags.first_bucket_mib;
+  json["init"] = or_null(flags.init_path);
+  json["save"] = or_null(flags.save_path);
+  json["log"] = or_null(flags.log_path);
+  json["json"] = or_null(flags.json_path);
+  json["trace"] = or_null(flags.trace_path);
+  json["trace_format"] = flags.trace_format;
   return json;
 }
 

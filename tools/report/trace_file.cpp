@@ -1,5 +1,7 @@
 #include "tools/report/trace_file.h"
 
+#include <fmt/format.h>
+
 #include "engine/core/log.h"
 #include "engine/trace/chrome_trace.h"
 #include "engine/trace/kineto_trace.h"

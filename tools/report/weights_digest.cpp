@@ -1,5 +1,6 @@
 #include "tools/report/weights_digest.h"
 
+#include <fmt/format.h>
 #include <openssl/evp.h>
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 #include "tools/training/task.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
