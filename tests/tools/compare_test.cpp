@@ -35,7 +35,8 @@ TEST(Compare, Float64RowsAgreeTo1e12) {
   expect_success(
       run_lockstep(words("compare --devices 2,5 --dtype float64 --batch 61 --steps 20 --json r"),
                    folder.path()));
-  for (const nlohmann::json& row : read_json(folder / "r")["rows"]) {
+  const nlohmann::json rows = read_json(folder / "r")["rows"];
+  for (const nlohmann::json& row : rows) {
     EXPECT_LE(row["max_abs_weight_diff"], 1e-12);
     EXPECT_EQ(row["weight_tolerance"], 1e-12);
   }
@@ -45,7 +46,8 @@ TEST(Compare, BitwiseRowsDoNotDifferAtAll) {
   const TempFolder folder;
   expect_success(run_lockstep(words("compare --bitwise --devices 2,8 --steps 5 --json run.json"),
                               folder.path()));
-  for (const nlohmann::json& row : read_json(folder / "run.json")["rows"]) {
+  const nlohmann::json rows = read_json(folder / "run.json")["rows"];
+  for (const nlohmann::json& row : rows) {
     EXPECT_EQ(row["max_abs_weight_diff"], 0.0);
     EXPECT_EQ(row["weight_tolerance"], 0.0);
   }
