@@ -10,7 +10,7 @@
 namespace lockstep {
 
 struct GradientCheckOptions {
-  double step = 1e-6;      // h in (f(x + h) - f(x - h)) / 2h
+  double step = 1e-6;           // h in (f(x + h) - f(x - h)) / 2h
   std::uint64_t seed = 0x0d1f;  // of the random direction that turns the result into a scalar
 };
 
