@@ -123,6 +123,25 @@ TEST(ExactBatches, RefuseAnEmptyBatch) {
                [] { exact_batches({.num_samples = 4, .batch_size = 0}, 0); });
 }
 
+TEST(MicroShardBatches, AreCutByEightWhateverTheNumberOfRanks) {
+  // 20 rows make micro-shards of 3, the last of 2: four of them are 12 rows, where an exact shard
+  // would have 10.
+  SamplerOptions options{.num_samples = 20, .batch_size = 20, .world_size = 2, .rank = 0};
+  options.shuffle = Shuffle::off;
+  EXPECT_EQ(micro_shard_batches(options, 0)[0].rows.size(), 12u);
+  options.rank = 1;
+  const BatchShard second = micro_shard_batches(options, 0)[0];
+  EXPECT_THAT(second.rows, ElementsAre(12, 13, 14, 15, 16, 17, 18, 19));
+  EXPECT_EQ(second.global_offset, 12u);
+  EXPECT_EQ(second.num_global_rows, 20u);
+}
+
+TEST(MicroShardBatches, RefuseThreeRanks) {
+  expect_error(ErrorCode::Usage, "3", [] {
+    micro_shard_batches({.num_samples = 20, .batch_size = 10, .world_size = 3}, 0);
+  });
+}
+
 TEST(TorchBatches, CutEachRanksOwnRows) {
   SamplerOptions options{.num_samples = 10, .batch_size = 8, .world_size = 4, .rank = 2};
   options.shuffle = Shuffle::off;
