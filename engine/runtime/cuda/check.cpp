@@ -1,0 +1,18 @@
+#include "engine/runtime/cuda/check.h"
+
+#include <string_view>
+
+#include "engine/core/error.h"
+
+namespace lockstep::runtime::cuda {
+
+void fail_call(const char* call, cudaError_t error) {
+  // "cudaMalloc(&data, num_bytes)": the name is what a reader can look up.
+  const std::string_view text(call);
+  const std::string_view name = text.substr(0, text.find('('));
+  cudaGetLastError();  // an error that is not sticky is over with this exception
+  fail(ErrorCode::Cuda, name, "failed: {} ({})", cudaGetErrorString(error),
+       cudaGetErrorName(error));
+}
+
+}  // namespace lockstep::runtime::cuda

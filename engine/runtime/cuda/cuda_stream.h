@@ -1,0 +1,70 @@
+// Streams and events of a CUDA device.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "engine/runtime/stream.h"
+
+namespace lockstep::runtime::cuda {
+
+// Makes a physical GPU the calling thread's current one for a scope. Costs nothing where it is.
+class CurrentGpu {
+ public:
+  explicit CurrentGpu(int gpu);
+  ~CurrentGpu();
+  CurrentGpu(const CurrentGpu&) = delete;
+  CurrentGpu& operator=(const CurrentGpu&) = delete;
+
+ private:
+  int saved_;
+};
+
+// A cudaEvent_t that passes when the work before it is done.
+class CudaEvent final : public Event {
+ public:
+  enum class Timing { off, on };  // `on` events can be subtracted: seconds_since
+  CudaEvent(int gpu, Timing timing = Timing::off);
+  ~CudaEvent() override;
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+
+  // Throws the fault of a kernel that ran before it (device_fault.h), Error{Cuda} for others.
+  bool has_passed() const override;
+  bool wait(Deadline deadline = {}) const override;
+
+  cudaEvent_t handle() const { return event_; }
+  int gpu() const { return gpu_; }
+  // REQUIRES: both have passed and were made with Timing::on.
+  double seconds_since(const CudaEvent& earlier) const;
+
+ private:
+  int gpu_;
+  cudaEvent_t event_ = nullptr;
+};
+
+class CudaStream final : public Stream {
+ public:
+  // gpu: the physical GPU (its CUDA ordinal) that `device` stands for.
+  CudaStream(LogicalDevice& device, int gpu);
+  ~CudaStream() override;
+
+  // Runs issue() now, in this thread, with the stream's GPU current.
+  void submit(std::function<void()> issue) override;
+  std::shared_ptr<Event> record() override;
+  // A CUDA event is waited for by the stream, any other by the calling thread.
+  void wait(std::shared_ptr<Event> event) override;
+
+  cudaStream_t handle() const { return stream_; }
+  int gpu() const { return gpu_; }
+
+ private:
+  int gpu_;
+  cudaStream_t stream_ = nullptr;
+};
+
+// REQUIRES: the stream belongs to a CUDA device.
+inline CudaStream& cuda_stream(Stream& stream) {
+  return static_cast<CudaStream&>(stream);
+}
+
+}  // namespace lockstep::runtime::cuda

@@ -1,0 +1,22 @@
+// What a kernel found wrong with its input, told to the host without waiting for the device.
+//
+// Kernels run long after the call that launched them, so a bad index or label cannot throw there.
+// The kernel writes it into a word of host memory that belongs to the logical device; the next
+// event or copy back that the host waits for throws it, and then the device works as before.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::runtime::cuda {
+
+enum class FaultKind : std::int32_t { none, row_index, label };
+
+// In host memory that kernels of the device can write. The first fault stays until it is thrown.
+struct DeviceFault {
+  std::int32_t kind = 0;   // FaultKind
+  std::int32_t is_written = 0;
+  std::int64_t value = 0;  // the index or label
+  std::int64_t limit = 0;  // it should have been 0 ... limit - 1
+};
+
+}  // namespace lockstep::runtime::cuda

@@ -1,0 +1,52 @@
+#include "kernels/cuda/launch.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "engine/core/error.h"
+
+namespace lockstep::kernels::cuda {
+namespace {
+
+bool is_blocking() {
+  static const bool blocking = [] {
+    const char* value = std::getenv("LOCKSTEP_CUDA_BLOCKING");
+    return value != nullptr && std::string_view(value) == "1";
+  }();
+  return blocking;
+}
+
+bool is_capturing(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
+         status != cudaStreamCaptureStatusNone;
+}
+
+[[noreturn]] void fail_kernel(const char* operation, cudaError_t error) {
+  cudaGetLastError();
+  fail(ErrorCode::Cuda, operation, "its CUDA kernel failed: {} ({})", cudaGetErrorString(error),
+       cudaGetErrorName(error));
+}
+
+}  // namespace
+
+LaunchShape covering(std::size_t num_elements, unsigned threads, unsigned max_blocks) {
+  const std::size_t blocks = (num_elements + threads - 1) / threads;
+  return {dim3(static_cast<unsigned>(std::clamp<std::size_t>(blocks, 1, max_blocks))),
+          dim3(threads)};
+}
+
+LaunchScope::LaunchScope(runtime::Stream& stream, const char* operation)
+    : stream_(runtime::cuda::cuda_stream(stream)),
+      operation_(operation),
+      current_(stream_.gpu()) {}
+
+void LaunchScope::finish(cudaError_t launched) {
+  if (launched != cudaSuccess) fail_kernel(operation_, launched);
+  if (!is_blocking() || is_capturing(stream_.handle())) return;
+  const cudaError_t ran = cudaStreamSynchronize(stream_.handle());
+  if (ran != cudaSuccess) fail_kernel(operation_, ran);
+}
+
+}  // namespace lockstep::kernels::cuda
