@@ -1,13 +1,39 @@
-# Decides whether this build has CUDA: sets LOCKSTEP_HAVE_CUDA to ON or OFF.
+# Decides whether this build has CUDA: sets LOCKSTEP_HAVE_CUDA to ON or OFF, and makes the target
+# lockstep_cuda, which brings the CUDA runtime and cuBLASLt to the libraries that use them.
 #
 # LOCKSTEP_CUDA=OFF never looks; AUTO takes CUDA where a usable compiler is found; ON stops without one.
 # Usable means nvcc 12.0 or newer, the first that understands C++20, with a host compiler it accepts.
+# EMULATED compiles the same code, kernels too, as C++ for the GPU that tests/emulated_gpu imitates on the
+# CPU; it needs the toolkit's headers only.
+
+# lockstep_cuda_sources(lockstep_kernels a.cu b.cpp) adds sources that exist in builds with CUDA only.
+function(lockstep_cuda_sources target)
+  target_sources(${target} PRIVATE ${ARGN})
+  target_link_libraries(${target} PRIVATE lockstep_cuda)
+  if(LOCKSTEP_CUDA STREQUAL "EMULATED")
+    list(FILTER ARGN INCLUDE REGEX "[.]cu$")
+    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX
+      COMPILE_OPTIONS "-x;c++;-include;${PROJECT_SOURCE_DIR}/tests/emulated_gpu/simt.h")
+  endif()
+endfunction()
 
 set(LOCKSTEP_HAVE_CUDA OFF)
-if(NOT LOCKSTEP_CUDA MATCHES "^(AUTO|ON|OFF)$")
-  message(FATAL_ERROR "LOCKSTEP_CUDA is '${LOCKSTEP_CUDA}'; use AUTO, ON or OFF")
+if(NOT LOCKSTEP_CUDA MATCHES "^(AUTO|ON|OFF|EMULATED)$")
+  message(FATAL_ERROR "LOCKSTEP_CUDA is '${LOCKSTEP_CUDA}'; use AUTO, ON, OFF or EMULATED")
 endif()
 if(LOCKSTEP_CUDA STREQUAL "OFF")
+  return()
+endif()
+if(LOCKSTEP_CUDA STREQUAL "EMULATED")
+  find_path(LOCKSTEP_CUDA_INCLUDE cublasLt.h HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include REQUIRED)
+  mark_as_advanced(LOCKSTEP_CUDA_INCLUDE)
+  add_library(lockstep_cuda INTERFACE)
+  target_include_directories(lockstep_cuda BEFORE INTERFACE
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/tests/emulated_gpu/include>)
+  target_include_directories(lockstep_cuda SYSTEM INTERFACE $<BUILD_INTERFACE:${LOCKSTEP_CUDA_INCLUDE}>)
+  target_link_libraries(lockstep_cuda INTERFACE lockstep_emulated_gpu)
+  set(LOCKSTEP_HAVE_CUDA ON)
+  message(STATUS "CUDA: emulated on the CPU")
   return()
 endif()
 
@@ -60,5 +86,11 @@ endif()
 enable_language(CUDA)
 # CMake 3.25 silently ignores CMAKE_CUDA_STANDARD 20, so the flag goes to nvcc directly.
 target_compile_options(lockstep_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
+if(LOCKSTEP_CCACHE AND NOT DEFINED CMAKE_CUDA_COMPILER_LAUNCHER)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${LOCKSTEP_CCACHE})
+endif()
+find_package(CUDAToolkit REQUIRED)
+add_library(lockstep_cuda INTERFACE)
+target_link_libraries(lockstep_cuda INTERFACE CUDA::cudart_static CUDA::cublasLt)
 set(LOCKSTEP_HAVE_CUDA ON)
 message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER} ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")

@@ -2,20 +2,46 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 
 #include "engine/core/error.h"
 #include "engine/runtime/cpu/cpu_stream.h"
+#include "engine/runtime/cuda_device.h"
+#include "engine/runtime/physical_gpus.h"
+#include "engine/runtime/virtual_devices.h"
 
 namespace lockstep::runtime {
 namespace {
 
+// The devices of one type, made when first named.
+template <int max_devices>
+struct DeviceTable {
+  std::array<std::unique_ptr<LogicalDevice>, max_devices> devices;
+  std::array<std::atomic<LogicalDevice*>, max_devices> lookup{};  // read without the lock
+
+  LogicalDevice* find(int index) const {
+    if (index < 0 || index >= max_devices) return nullptr;
+    return lookup[static_cast<std::size_t>(index)].load(std::memory_order_acquire);
+  }
+  // REQUIRES: the registry's mutex is held, and 0 <= index < max_devices.
+  template <typename Make>
+  LogicalDevice& find_or(int index, Make make) {
+    const auto i = static_cast<std::size_t>(index);
+    if (!devices[i]) {
+      devices[i] = make();
+      lookup[i].store(devices[i].get(), std::memory_order_release);
+    }
+    return *devices[i];
+  }
+};
+
 struct Registry {
   std::mutex mutex;
   std::size_t threads_per_device = 1;
-  std::array<std::unique_ptr<LogicalDevice>, kMaxCpuDevices> cpu;
-  std::array<std::atomic<LogicalDevice*>, kMaxCpuDevices> cpu_lookup{};  // read without the lock
+  DeviceTable<kMaxCpuDevices> cpu;
+  DeviceTable<kMaxCudaDevices> cuda;
 };
 
 Registry& registry() {
@@ -24,15 +50,63 @@ Registry& registry() {
   return instance;
 }
 
+LogicalDevice& cpu_device(Device device) {
+  if (device.index < 0 || device.index >= kMaxCpuDevices) {
+    fail(ErrorCode::Device, "device", "{} does not exist; cpu:0 to cpu:{} do", to_string(device),
+         kMaxCpuDevices - 1);
+  }
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  return all.cpu.find_or(device.index, [&] {
+    return std::make_unique<LogicalDevice>(device, all.threads_per_device);
+  });
+}
+
+LogicalDevice& cuda_device(Device device) {
+  const std::vector<int> gpus = logical_gpus();
+  const int count = static_cast<int>(gpus.size());
+  require(count > 0, ErrorCode::Device, "device", "{} does not exist: {}", to_string(device),
+          no_gpu_reason());
+  if (device.index < 0 || device.index >= count) {
+    fail(ErrorCode::Device, "device",
+         "{} does not exist; {} (several logical devices on one GPU: --virtual-devices cuda:0*{})",
+         to_string(device),
+         count == 1 ? std::string("cuda:0 does") : fmt::format("cuda:0 to cuda:{} do", count - 1),
+         std::clamp(device.index + 1, 2, kMaxCudaDevices));
+  }
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  return all.cuda.find_or(device.index, [&] {
+    const LogicalDevice::OnGpu on{gpus[static_cast<std::size_t>(device.index)]};
+    return std::make_unique<LogicalDevice>(device, on);
+  });
+}
+
 }  // namespace
 
 LogicalDevice::LogicalDevice(Device device, std::size_t num_threads)
     : device_(device),
       memory_(make_host_memory_pool(to_string(device))),
+      current_memory_(memory_.get()),
       threads_(std::make_unique<ThreadPool>(num_threads)),
       compute_stream_(std::make_unique<CallerStream>(*this)),
       comm_stream_(std::make_unique<WorkerStream>(*this, to_string(device) + " comm")),
+      copy_stream_(std::make_unique<CallerStream>(*this)),
       worker_(to_string(device)) {}
+
+LogicalDevice::LogicalDevice(Device device, OnGpu on)
+    : device_(device),
+      gpu_(on.gpu),
+      current_memory_(nullptr),
+      threads_(std::make_unique<ThreadPool>(1)),
+      worker_(to_string(device)) {
+  DeviceParts parts = make_cuda_parts(*this, on.gpu);
+  memory_ = std::move(parts.memory);
+  current_memory_ = memory_.get();
+  compute_stream_ = std::move(parts.compute_stream);
+  comm_stream_ = std::move(parts.comm_stream);
+  copy_stream_ = std::move(parts.copy_stream);
+}
 
 LogicalDevice::~LogicalDevice() = default;
 
@@ -41,28 +115,22 @@ void LogicalDevice::set_num_threads(std::size_t num_threads) {
 }
 
 LogicalDevice& logical_device(Device device) {
-  if (device.type != DeviceType::cpu) {
-    fail(ErrorCode::Device, "device",
-         "{} does not exist: this build has no CUDA; use cpu, or build the cuda preset",
-         to_string(device));
-  }
-  if (device.index < 0 || device.index >= kMaxCpuDevices) {
-    fail(ErrorCode::Device, "device", "{} does not exist; cpu:0 to cpu:{} do", to_string(device),
-         kMaxCpuDevices - 1);
-  }
   Registry& all = registry();
-  const auto index = static_cast<std::size_t>(device.index);
-  if (LogicalDevice* found = all.cpu_lookup[index].load(std::memory_order_acquire)) return *found;
-  std::lock_guard lock(all.mutex);
-  if (!all.cpu[index]) {
-    all.cpu[index] = std::make_unique<LogicalDevice>(device, all.threads_per_device);
-    all.cpu_lookup[index].store(all.cpu[index].get(), std::memory_order_release);
-  }
-  return *all.cpu[index];
+  const bool is_cpu = device.type == DeviceType::cpu;
+  LogicalDevice* found = is_cpu ? all.cpu.find(device.index) : all.cuda.find(device.index);
+  if (found != nullptr) return *found;
+  return is_cpu ? cpu_device(device) : cuda_device(device);
+}
+
+bool has_cuda_devices_in_use() {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  return std::any_of(all.cuda.devices.begin(), all.cuda.devices.end(),
+                     [](const auto& device) { return device != nullptr; });
 }
 
 int num_devices(DeviceType type) {
-  return type == DeviceType::cpu ? kMaxCpuDevices : 0;
+  return type == DeviceType::cpu ? kMaxCpuDevices : static_cast<int>(logical_gpus().size());
 }
 
 void set_threads_per_device(std::size_t num_threads) {
@@ -70,7 +138,7 @@ void set_threads_per_device(std::size_t num_threads) {
   Registry& all = registry();
   std::lock_guard lock(all.mutex);
   all.threads_per_device = num_threads;
-  for (auto& device : all.cpu) {
+  for (auto& device : all.cpu.devices) {
     if (device) device->set_num_threads(num_threads);
   }
 }

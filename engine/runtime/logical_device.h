@@ -1,9 +1,10 @@
 // Logical devices: what a name such as cpu:3 stands for.
 //
-// Each has its own memory pool, threads, compute and communication stream, also where several share
-// one physical device. So a program written for eight devices runs, unchanged, on one.
+// Each has its own memory pool, threads, compute, communication and copy stream, also where several
+// share one physical device. So a program written for eight devices runs, unchanged, on one.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -16,18 +17,36 @@
 namespace lockstep::runtime {
 
 inline constexpr int kMaxCpuDevices = 64;
+inline constexpr int kNoGpu = -1;
 
 class LogicalDevice {
  public:
+  // A device of the CPU.
   LogicalDevice(Device device, std::size_t num_threads);
+  // A device of a physical GPU, by CUDA's ordinal.
+  struct OnGpu {
+    int gpu = 0;
+  };
+  LogicalDevice(Device device, OnGpu on);
   ~LogicalDevice();
   LogicalDevice(const LogicalDevice&) = delete;
   LogicalDevice& operator=(const LogicalDevice&) = delete;
 
   Device device() const { return device_; }
-  MemoryPool& memory() { return *memory_; }
+  // The pool that new tensors come from.
+  MemoryPool& memory() { return *current_memory_.load(std::memory_order_acquire); }
   Stream& compute_stream() { return *compute_stream_; }
   Stream& comm_stream() { return *comm_stream_; }
+  Stream& copy_stream() { return *copy_stream_; }
+
+  // The physical GPU that the device stands for (CUDA's ordinal), or kNoGpu.
+  int gpu() const { return gpu_; }
+
+  // Lets new tensors come from another pool, which outlives them; nullptr: from the device's own
+  // again. REQUIRES: no other thread allocates on this device meanwhile.
+  void set_memory(MemoryPool* pool) {
+    current_memory_.store(pool != nullptr ? pool : memory_.get(), std::memory_order_release);
+  }
 
   // Threads of the CPU kernels of this device.
   ThreadPool& threads() { return *threads_; }
@@ -39,18 +58,22 @@ class LogicalDevice {
 
  private:
   Device device_;
+  int gpu_ = kNoGpu;
   std::unique_ptr<MemoryPool> memory_;
+  std::atomic<MemoryPool*> current_memory_;
   std::unique_ptr<ThreadPool> threads_;
   std::unique_ptr<Stream> compute_stream_;
   std::unique_ptr<Stream> comm_stream_;
+  std::unique_ptr<Stream> copy_stream_;
   Worker worker_;
 };
 
-// The device behind a name; CPU devices are made when first named.
+// The device behind a name; it is made when it is first named.
 // Throws Error{Device} when there is none, and says which exist.
 LogicalDevice& logical_device(Device device);
 
-// How many logical devices a type offers: 64 for the CPU; 0 for cuda in a build without CUDA.
+// How many logical devices a type offers: 64 for the CPU; for cuda as many as there are GPUs, or as
+// were declared (virtual_devices.h).
 int num_devices(DeviceType type);
 
 // Threads of every CPU device made from now on, and of those that exist. Default: 1.

@@ -25,32 +25,42 @@ MemoryPool::Block MemoryPool::allocate(std::size_t num_bytes) {
   // Beyond this, rounding up would overflow; no machine has it.
   constexpr std::size_t kLargest = std::size_t{1} << 60;
   const std::size_t size = num_bytes <= kLargest ? block_size(num_bytes) : num_bytes;
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (!pending_.empty()) reclaim_passed();
-  void* data = nullptr;
-  const auto bin = free_.find(size);
-  if (bin != free_.end() && !bin->second.empty()) {
-    data = bin->second.back();
-    bin->second.pop_back();
-    statistics_.cached_bytes -= size;
-  } else if (num_bytes <= kLargest) {
+  void* data = take_free(size);
+  if (!data && num_bytes <= kLargest) {
     data = system_allocate(size);
     if (!data) {
       release_cached_locked();
+      data = system_allocate(size);
+    }
+    if (!data) {
+      lock.unlock();
+      release_others();
+      lock.lock();
       data = system_allocate(size);
     }
     if (data) ++statistics_.num_system_allocations;
   }
   if (!data) {
     fail(ErrorCode::Device, "allocate",
-         "out of memory on {}: asked for {} bytes while tensors hold {} (peak {}); "
+         "out of memory on {}: asked for {} bytes, {} are free, tensors hold {} (peak {}); "
          "use a smaller batch or model",
-         description(), num_bytes, statistics_.current_bytes, statistics_.peak_bytes);
+         description(), num_bytes, free_bytes(), statistics_.current_bytes, statistics_.peak_bytes);
   }
   ++statistics_.num_allocations;
   statistics_.current_bytes += size;
   statistics_.peak_bytes = std::max(statistics_.peak_bytes, statistics_.current_bytes);
   return {data, size};
+}
+
+void* MemoryPool::take_free(std::size_t size) {
+  const auto bin = free_.find(size);
+  if (bin == free_.end() || bin->second.empty()) return nullptr;
+  void* data = bin->second.back();
+  bin->second.pop_back();
+  statistics_.cached_bytes -= size;
+  return data;
 }
 
 void MemoryPool::release(Block block, std::vector<std::shared_ptr<Event>> uses) {

@@ -14,7 +14,10 @@ class Storage {
  public:
   // Uninitialised memory of the device's pool.
   Storage(LogicalDevice& device, std::size_t num_bytes)
-      : device_(device), block_(device.memory().allocate(num_bytes)) {}
+      : Storage(device, num_bytes, device.memory()) {}
+  // Of another pool, which outlives this: pinned host memory, say.
+  Storage(LogicalDevice& device, std::size_t num_bytes, MemoryPool& pool)
+      : device_(device), pool_(pool), block_(pool.allocate(num_bytes)) {}
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -28,6 +31,7 @@ class Storage {
 
  private:
   LogicalDevice& device_;
+  MemoryPool& pool_;
   MemoryPool::Block block_;
   std::mutex mutex_;
   std::vector<Stream*> used_by_;

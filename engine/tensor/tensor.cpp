@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "engine/core/error.h"
+#include "engine/runtime/transfer.h"
 
 namespace lockstep {
 
@@ -121,8 +122,14 @@ Tensor Tensor::to(DType dtype) const {
 void Tensor::copy_from(const Tensor& source) const {
   require_same_shape("copy", *this, source);
   require_same_dtype("copy", {this, &source});
-  // Memory of every CPU device is addressable by every other: the reader's backend copies.
-  backend().copy(stream(), source.view(), view());
+  runtime::LogicalDevice& to = logical_device();
+  runtime::LogicalDevice& from = source.logical_device();
+  if (to.gpu() == runtime::kNoGpu && from.gpu() == runtime::kNoGpu) {
+    // Memory of every CPU device is addressable by every other: the reader's backend copies.
+    backend().copy(stream(), source.view(), view());
+  } else {
+    runtime::copy_between({to, raw()}, {from, source.raw()}, num_bytes());
+  }
 }
 
 void Tensor::fill(double value) const {

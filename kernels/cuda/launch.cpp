@@ -17,12 +17,6 @@ bool is_blocking() {
   return blocking;
 }
 
-bool is_capturing(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  return cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
-         status != cudaStreamCaptureStatusNone;
-}
-
 [[noreturn]] void fail_kernel(const char* operation, cudaError_t error) {
   cudaGetLastError();
   fail(ErrorCode::Cuda, operation, "its CUDA kernel failed: {} ({})", cudaGetErrorString(error),
@@ -38,13 +32,11 @@ LaunchShape covering(std::size_t num_elements, unsigned threads, unsigned max_bl
 }
 
 LaunchScope::LaunchScope(runtime::Stream& stream, const char* operation)
-    : stream_(runtime::cuda::cuda_stream(stream)),
-      operation_(operation),
-      current_(stream_.gpu()) {}
+    : stream_(runtime::cuda::cuda_stream(stream)), operation_(operation), current_(stream_.gpu()) {}
 
 void LaunchScope::finish(cudaError_t launched) {
   if (launched != cudaSuccess) fail_kernel(operation_, launched);
-  if (!is_blocking() || is_capturing(stream_.handle())) return;
+  if (!is_blocking() || stream_.is_capturing()) return;
   const cudaError_t ran = cudaStreamSynchronize(stream_.handle());
   if (ran != cudaSuccess) fail_kernel(operation_, ran);
 }

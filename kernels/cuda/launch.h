@@ -13,8 +13,8 @@
 namespace lockstep::kernels::cuda {
 
 struct LaunchShape {
-  dim3 grid;   // blocks
-  dim3 block;  // threads of a block
+  dim3 grid;                     // blocks
+  dim3 block;                    // threads of a block
   std::size_t shared_bytes = 0;  // dynamic shared memory of a block, 48 KiB at most
 };
 

@@ -35,6 +35,10 @@ class HostMemoryPool final : public MemoryPool {
   }
   void system_release(void* data, std::size_t) override { std::free(data); }
   std::string description() const override { return description_; }
+  std::size_t free_bytes() const override {
+    return static_cast<std::size_t>(sysconf(_SC_AVPHYS_PAGES)) *
+           static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  }
 
  private:
   std::string description_;

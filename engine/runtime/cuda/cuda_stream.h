@@ -3,9 +3,12 @@
 
 #include <cuda_runtime_api.h>
 
+#include "engine/runtime/cuda/device_fault.h"
 #include "engine/runtime/stream.h"
 
 namespace lockstep::runtime::cuda {
+
+class CudaStream;
 
 // Makes a physical GPU the calling thread's current one for a scope. Costs nothing where it is.
 class CurrentGpu {
@@ -23,29 +26,36 @@ class CurrentGpu {
 class CudaEvent final : public Event {
  public:
   enum class Timing { off, on };  // `on` events can be subtracted: seconds_since
-  CudaEvent(int gpu, Timing timing = Timing::off);
+
+  // Records it on a stream.
+  explicit CudaEvent(const CudaStream& stream, Timing timing = Timing::off);
   ~CudaEvent() override;
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
-  // Throws the fault of a kernel that ran before it (device_fault.h), Error{Cuda} for others.
+  // Never true of an event that was recorded into a graph: it passes in every launch of the graph.
   bool has_passed() const override;
+  // Throws the fault of a kernel that ran before (device_fault.h); Error{Cuda} when the device
+  // failed; Error{State} for an event that was recorded into a graph.
   bool wait(Deadline deadline = {}) const override;
 
   cudaEvent_t handle() const { return event_; }
-  int gpu() const { return gpu_; }
   // REQUIRES: both have passed and were made with Timing::on.
   double seconds_since(const CudaEvent& earlier) const;
 
  private:
   int gpu_;
+  DeviceFault* fault_;
+  Timing timing_;
+  bool is_captured_ = false;
   cudaEvent_t event_ = nullptr;
 };
 
 class CudaStream final : public Stream {
  public:
-  // gpu: the physical GPU (its CUDA ordinal) that `device` stands for.
-  CudaStream(LogicalDevice& device, int gpu);
+  // gpu: the physical GPU (its CUDA ordinal) that `device` stands for. fault: of the device; lives
+  // as long as the stream.
+  CudaStream(LogicalDevice& device, int gpu, DeviceFault* fault);
   ~CudaStream() override;
 
   // Runs issue() now, in this thread, with the stream's GPU current.
@@ -56,9 +66,14 @@ class CudaStream final : public Stream {
 
   cudaStream_t handle() const { return stream_; }
   int gpu() const { return gpu_; }
+  // Where kernels say what is wrong with their input; they may write it.
+  DeviceFault* fault() const { return fault_; }
+  // Whether submitted work goes into a graph instead of running.
+  bool is_capturing() const;
 
  private:
   int gpu_;
+  DeviceFault* fault_;
   cudaStream_t stream_ = nullptr;
 };
 

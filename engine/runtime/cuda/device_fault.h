@@ -11,12 +11,20 @@ namespace lockstep::runtime::cuda {
 
 enum class FaultKind : std::int32_t { none, row_index, label };
 
-// In host memory that kernels of the device can write. The first fault stays until it is thrown.
+// In host memory that kernels of the device can write. The first fault stays until it is thrown: a
+// kernel claims `kind` by an atomic exchange against none, fills in the rest and sets is_written
+// last.
 struct DeviceFault {
-  std::int32_t kind = 0;   // FaultKind
+  std::int32_t kind = 0;  // FaultKind
   std::int32_t is_written = 0;
   std::int64_t value = 0;  // the index or label
   std::int64_t limit = 0;  // it should have been 0 ... limit - 1
 };
+
+// Memory for one; it lives as long as the process.
+DeviceFault* make_device_fault();
+
+// Throws Error{Shape} for a fault that is written, and makes room for the next one.
+void throw_if_written(DeviceFault& fault);
 
 }  // namespace lockstep::runtime::cuda

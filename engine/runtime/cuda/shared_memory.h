@@ -1,5 +1,5 @@
-// The shared memory whose size a launch decides. An emulated GPU (tests/emulated_gpu) puts a file of
-// this name before it.
+// The shared memory whose size a launch decides. An emulated GPU (tests/emulated_gpu) puts a file
+// of this name before it.
 #pragma once
 
 namespace lockstep::runtime::cuda {

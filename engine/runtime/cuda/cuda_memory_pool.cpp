@@ -1,0 +1,122 @@
+// Pools of device memory, and of the host memory that GPUs copy from and to by themselves.
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "engine/runtime/cuda/check.h"
+#include "engine/runtime/cuda/cuda_stream.h"
+#include "engine/runtime/cuda_device.h"
+
+namespace lockstep::runtime {
+namespace {
+
+using cuda::check;
+
+class CudaMemoryPool;
+
+// All pools of device memory: when a GPU is full, what its other pools keep free is given back.
+struct AllPools {
+  std::mutex mutex;
+  std::vector<CudaMemoryPool*> pools;
+};
+
+AllPools& all_pools() {
+  static AllPools& instance = *new AllPools;
+  return instance;
+}
+
+// cudaMalloc and cudaFree are refused while this thread captures a graph, unless it says that it
+// knows: memory taken now belongs to no node of the graph.
+class AllowDuringCapture {
+ public:
+  AllowDuringCapture() { CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+  ~AllowDuringCapture() { cuda::ignore(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+  AllowDuringCapture(const AllowDuringCapture&) = delete;
+  AllowDuringCapture& operator=(const AllowDuringCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+class CudaMemoryPool final : public MemoryPool {
+ public:
+  CudaMemoryPool(std::string description, int gpu)
+      : description_(std::move(description)), gpu_(gpu) {
+    const std::lock_guard lock(all_pools().mutex);
+    all_pools().pools.push_back(this);
+  }
+  ~CudaMemoryPool() override {
+    {
+      const std::lock_guard lock(all_pools().mutex);
+      std::erase(all_pools().pools, this);
+    }
+    release_cached();
+  }
+
+ protected:
+  void* system_allocate(std::size_t num_bytes) override {
+    const cuda::CurrentGpu current(gpu_);
+    const AllowDuringCapture allow;
+    void* data = nullptr;
+    const cudaError_t error = cudaMalloc(&data, num_bytes);
+    if (error == cudaErrorMemoryAllocation) {
+      cudaGetLastError();  // out of memory is an answer here, and leaves nothing broken
+      return nullptr;
+    }
+    check(error, "cudaMalloc");
+    return data;
+  }
+  void system_release(void* data, std::size_t) override {
+    const cuda::CurrentGpu current(gpu_);
+    cuda::ignore(cudaFree(data));
+  }
+  void release_others() override {
+    const std::lock_guard lock(all_pools().mutex);
+    for (CudaMemoryPool* pool : all_pools().pools) {
+      if (pool != this && pool->gpu_ == gpu_) pool->release_cached();
+    }
+  }
+  std::size_t free_bytes() const override {
+    const cuda::CurrentGpu current(gpu_);
+    std::size_t num_free = 0;
+    std::size_t num_total = 0;
+    CUDA_CHECK(cudaMemGetInfo(&num_free, &num_total));
+    return num_free;
+  }
+  std::string description() const override { return description_; }
+
+ private:
+  std::string description_;
+  int gpu_;
+};
+
+class PinnedMemoryPool final : public MemoryPool {
+ protected:
+  void* system_allocate(std::size_t num_bytes) override {
+    const AllowDuringCapture allow;
+    void* data = nullptr;
+    const cudaError_t error = cudaHostAlloc(&data, num_bytes, cudaHostAllocPortable);
+    if (error == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      return nullptr;
+    }
+    check(error, "cudaHostAlloc");
+    return data;
+  }
+  void system_release(void* data, std::size_t) override { cuda::ignore(cudaFreeHost(data)); }
+  std::size_t free_bytes() const override { return 0; }
+  std::string description() const override { return "the host's pinned memory"; }
+};
+
+}  // namespace
+
+std::unique_ptr<MemoryPool> make_cuda_memory_pool(std::string description, int gpu) {
+  return std::make_unique<CudaMemoryPool>(std::move(description), gpu);
+}
+
+MemoryPool& pinned_memory_pool() {
+  static MemoryPool& pool = *new PinnedMemoryPool;
+  return pool;
+}
+
+}  // namespace lockstep::runtime

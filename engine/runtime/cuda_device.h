@@ -1,0 +1,41 @@
+// The seam to engine/runtime/cuda: what a logical CUDA device is made of. A build without CUDA
+// links no_cuda.cpp in its place.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "engine/runtime/memory_pool.h"
+#include "engine/runtime/stream.h"
+
+namespace lockstep::runtime {
+
+struct DeviceParts {
+  std::unique_ptr<MemoryPool> memory;
+  std::unique_ptr<Stream> compute_stream;
+  std::unique_ptr<Stream> comm_stream;
+  std::unique_ptr<Stream> copy_stream;
+};
+
+// gpu: the physical GPU, by CUDA's ordinal. Throws Error{Cuda} when it cannot be used, and
+// Error{Device} in a build without CUDA.
+DeviceParts make_cuda_parts(LogicalDevice& device, int gpu);
+
+// A pool of the device's memory beside the one it has: what a captured graph works in stays out of
+// everybody else's hands.
+std::unique_ptr<MemoryPool> make_cuda_memory_pool(std::string description, int gpu);
+
+// Host memory that the GPUs copy from and to without help of the CPU. Never destroyed.
+// Without CUDA: plain host memory.
+MemoryPool& pinned_memory_pool();
+
+// Enqueues a copy on a stream of a CUDA device; either side is device memory of any GPU, or host
+// memory. Pageable host memory that is read has been read when the call returns; that is written
+// has been written then.
+void copy_on_cuda_stream(Stream& stream, void* to, const void* from, std::size_t num_bytes);
+
+// Whether some logical CUDA device has been made.
+bool has_cuda_devices_in_use();
+
+}  // namespace lockstep::runtime

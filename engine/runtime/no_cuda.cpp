@@ -1,0 +1,39 @@
+// What stands for engine/runtime/cuda in a build without CUDA.
+#include "engine/core/error.h"
+#include "engine/runtime/cuda_device.h"
+#include "engine/runtime/physical_gpus.h"
+
+namespace lockstep::runtime {
+
+const std::vector<PhysicalGpu>& physical_gpus() {
+  static const std::vector<PhysicalGpu> none;
+  return none;
+}
+
+const std::string& no_gpu_reason() {
+  static const std::string reason = "this build has no CUDA; use cpu, or build the cuda preset";
+  return reason;
+}
+
+bool has_peer_access(int, int) {
+  return false;
+}
+
+DeviceParts make_cuda_parts(LogicalDevice&, int) {
+  fail(ErrorCode::Device, "device", "{}", no_gpu_reason());
+}
+
+std::unique_ptr<MemoryPool> make_cuda_memory_pool(std::string, int) {
+  fail(ErrorCode::Device, "device", "{}", no_gpu_reason());
+}
+
+MemoryPool& pinned_memory_pool() {
+  static MemoryPool& pool = *make_host_memory_pool("host staging").release();
+  return pool;
+}
+
+void copy_on_cuda_stream(Stream&, void*, const void*, std::size_t) {
+  fail(ErrorCode::Device, "copy", "{}", no_gpu_reason());
+}
+
+}  // namespace lockstep::runtime
