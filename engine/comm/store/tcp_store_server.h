@@ -1,0 +1,53 @@
+// The server of a store: one thread that answers any number of clients over TCP.
+//
+// A client must prove that it holds the job's token before anything else is read from it
+// (token_handshake.h); a stranger gets no answer and is cut off after kHandshakeSeconds. What a
+// client sends is checked against bounds before memory is taken for it, and can at worst cost that
+// client its connection. The wire format is in store_protocol.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace lockstep::comm {
+
+// A connection that has not proved itself by then is closed.
+inline constexpr double kHandshakeSeconds = 5;
+// Connections that may be unproven at a time; one more closes the oldest of them.
+inline constexpr std::size_t kMaxStrangers = 128;
+
+struct TcpStoreServerOptions {
+  // What to listen on: "127.0.0.1" (this host only), "::1", "0.0.0.0", "::" (every address, of both
+  // families), a host name, or one address of this host.
+  std::string bind_address = "127.0.0.1";
+  std::uint16_t port = 0;  // 0: a free one
+  std::string token;       // 1 ... 256 bytes
+};
+
+class TcpStoreServer {
+ public:
+  // Listens and serves from here on.
+  // Throws Error{Comm}: a port in use is named, with what to do about it; an address that is not
+  // this host's. Error{Usage}: a token of a wrong size.
+  explicit TcpStoreServer(const TcpStoreServerOptions& options);
+  // Closes all connections: pending requests of clients fail with Error{Comm}.
+  ~TcpStoreServer();
+  TcpStoreServer(const TcpStoreServer&) = delete;
+  TcpStoreServer& operator=(const TcpStoreServer&) = delete;
+
+  std::uint16_t port() const;
+
+  // Connections that have proved the token and are open now.
+  std::size_t num_clients() const;
+
+  // Waits until no client is connected, or the deadline has passed (false): the rank that serves
+  // leaves last, so that no other one finds its store gone.
+  bool wait_until_unused(double seconds) const;
+
+ private:
+  class Loop;
+  std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace lockstep::comm

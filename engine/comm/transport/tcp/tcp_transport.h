@@ -1,0 +1,87 @@
+// The transport between processes over TCP sockets: on one host, or on several.
+//
+// Every pair of ranks shares one connection, made when the transport is constructed: each rank
+// listens on a free port, publishes its address in the store, connects to the lower ranks and
+// accepts the higher ones. Both ends of a connection prove the job's token first. The wire format
+// is in frame.h.
+//
+// Sockets are never blocking. The thread that waits (in take(), announced_by(), ...) moves all
+// bytes that can be moved, in both directions; when nobody waits, a thread of the transport sends
+// what is left over and watches for peers that fail. It sleeps while nothing happens.
+//
+// Failing: a connection that ends without a goodbye fails the group with Error{Comm} that names the
+// rank; whoever finds a failure sends it to all others, so that all ranks report the same.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/comm/store/store.h"
+#include "engine/comm/transport/transport.h"
+
+namespace lockstep::comm {
+
+struct TcpTransportOptions {
+  int rank = 0;
+  int world_size = 1;
+  // Of the job; ranks with another token are strangers.
+  std::string token;
+  // Tells groups of one job apart; part of the keys in the store.
+  std::string group = "0";
+  // Under which the other ranks reach this one, and on which it listens: an address of this host.
+  std::string address = "127.0.0.1";
+  // Ranks on this host, of which more than its cores wait without spinning; 0: all of them.
+  int num_local_ranks = 0;
+  // Ranks to connect to, beside this one; empty: all. Both ends of a pair must agree on it.
+  // Announcements and failures go to these ranks only.
+  std::vector<int> peers;
+  // For all connections to be made.
+  double timeout_seconds = 30;
+};
+
+class TcpTransport final : public Transport {
+ public:
+  // Meets the other ranks through the store and connects to them.
+  // Throws Error{Timeout} naming the ranks that did not come. Error{Comm} when two ranks have the
+  // same number (on every rank: the store is aborted), or another rank aborted the store.
+  TcpTransport(const TcpTransportOptions& options, Store& store);
+  // Leaves the group: whoever still needs this rank fails. What was sent is delivered first.
+  ~TcpTransport() override;
+
+  int rank() const override;
+  int world_size() const override;
+  std::string_view name() const override { return "tcp"; }
+
+  void announce(const CallHeader& call, double timeout_seconds) override;
+  CallHeader announced_by(int peer) override;
+
+  void begin_data() override;
+  void end_data() noexcept override;
+  void abandon(const Error& error) noexcept override;
+
+  // A message is sent once the kernel has its bytes: wait_sent() does not wait for the receiver.
+  Ticket post(int to, Bytes data) override;
+  void wait_sent(int to, Ticket ticket) override;
+  const std::byte* take(int from, std::size_t num_bytes) override;
+  void release(int from) override;
+  std::byte* staging(std::size_t num_bytes) override;
+  void posted_from_staging(int to, Ticket ticket) override;
+
+  bool shares_memory() const override { return false; }
+  void finish_shared() override;
+
+  void send_message(int to, const CallHeader& call, Bytes data) override;
+  void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
+                       double timeout_seconds) override;
+
+  void fail(const Error& error) override;
+  void throw_if_failed() const override;
+  std::string describe_missing(std::uint64_t sequence) const override;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::comm
