@@ -44,6 +44,9 @@ struct LinearForward {
   MatrixView y;            // [batch, out]: activation(x * weight^T + bias)
   Activation activation = Activation::none;
   MatrixView preactivation;  // [batch, out], written if data != nullptr
+  // linear_mask_bytes() bytes, written if data != nullptr: where the ReLU let values through, in
+  // the backend's own form, for the LinearBackward::input_mask of the layer after this one.
+  TensorView mask{};  // uint8
 };
 
 struct LinearBackward {
@@ -58,6 +61,12 @@ struct LinearBackward {
   MatrixView grad_weight;  // [out, in], or data == nullptr: not wanted
   TensorView grad_bias;    // [out], or data == nullptr: not wanted
   Write write_parameters = Write::overwrite;  // of grad_weight and grad_bias
+  // The activation of the layer that made x, when its gradient is to be taken here, on the way out
+  // of the product: grad_x = (grad_z * weight) * input_activation'. That layer's own backward is
+  // then called with Activation::none.
+  Activation input_activation = Activation::none;
+  ConstMatrixView input_preactivation{};  // [batch, in]; only for GELU, the others use x
+  ConstTensorView input_mask{};           // as that layer's forward wrote it, or nullptr
 };
 
 // Which values of which row a dropout call draws: Philox keyed by (seed, step, layer, global row),
@@ -181,6 +190,9 @@ class Backend {
   // c = op(a) * op(b), or adds it to c. batch sizes are equal, or 1 (broadcast) for a and b.
   virtual void matmul(Stream& stream, ConstMatrixView a, Transpose transpose_a, ConstMatrixView b,
                       Transpose transpose_b, MatrixView c, Write write) = 0;
+  // Bytes of LinearForward::mask with which the layer after this one can take the gradient of this
+  // one's activation faster than with y; 0 where it cannot. call.mask is not looked at.
+  virtual std::size_t linear_mask_bytes(Stream& stream, const LinearForward& call) = 0;
   virtual void linear_forward(Stream& stream, const LinearForward& call) = 0;
   virtual void linear_backward(Stream& stream, const LinearBackward& call) = 0;
 

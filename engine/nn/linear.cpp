@@ -20,8 +20,8 @@ Linear::Linear(std::size_t in_features, std::size_t out_features, Rng& rng,
   }
 }
 
-Variable Linear::forward(const Variable& x, Activation activation) {
-  return linear(x, weight(), bias(), activation);
+Variable Linear::forward(const Variable& x, Activation activation, ResultUse use) {
+  return linear(x, weight(), bias(), activation, use);
 }
 
 const Variable& Linear::bias() const {

@@ -26,8 +26,8 @@ class Linear final : public ModuleOf<Linear> {
          const LinearOptions& options = {});
 
   Variable forward(const Variable& x) override { return forward(x, Activation::none); }
-  // activation(x * W^T + b) in one operation.
-  Variable forward(const Variable& x, Activation activation);
+  // activation(x * W^T + b) in one operation; `use` as for lockstep::linear.
+  Variable forward(const Variable& x, Activation activation, ResultUse use = ResultUse::anything);
 
   std::size_t in_features() const { return in_features_; }
   std::size_t out_features() const { return out_features_; }

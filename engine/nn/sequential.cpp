@@ -9,16 +9,19 @@ Sequential::Sequential(std::vector<std::shared_ptr<Module>> modules) {
   for (std::size_t i = 0; i < modules.size(); ++i) {
     register_child(std::to_string(i), std::move(modules[i]));
   }
+  const auto is_linear = [this](std::size_t i) {
+    return i < size() && dynamic_cast<const Linear*>(&(*this)[i]) != nullptr;
+  };
   for (std::size_t i = 0; i < size(); ++i) {
-    const bool is_linear = dynamic_cast<const Linear*>(&(*this)[i]) != nullptr;
-    const auto* next = is_linear && i + 1 < size()
+    const auto* next = is_linear(i) && i + 1 < size()
                            ? dynamic_cast<const ActivationModule*>(&(*this)[i + 1])
                            : nullptr;
     if (next) {
-      steps_.push_back({i, Step::Kind::fused_linear, next->activation()});
+      const ResultUse use = is_linear(i + 2) ? ResultUse::next_linear : ResultUse::anything;
+      steps_.push_back({i, Step::Kind::fused_linear, next->activation(), use});
       ++i;
     } else {
-      steps_.push_back({i, Step::Kind::module, Activation::none});
+      steps_.push_back({i, Step::Kind::module, Activation::none, ResultUse::anything});
     }
   }
 }
@@ -28,7 +31,7 @@ Variable Sequential::forward(const Variable& x) {
   for (const Step& step : steps_) {
     Module& child = (*this)[step.child];
     y = step.kind == Step::Kind::fused_linear
-            ? static_cast<Linear&>(child).forward(y, step.activation)
+            ? static_cast<Linear&>(child).forward(y, step.activation, step.use)
             : child.forward(y);
   }
   return y;

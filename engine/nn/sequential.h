@@ -7,7 +7,9 @@
 namespace lockstep::nn {
 
 // Children are named "0", "1", "2", ... A Linear and the activation after it run as one operation
-// (and one node in the graph); names and results are the same as without.
+// (and one node in the graph); if the next child is a Linear again, that one's backward product
+// takes the activation's gradient too, since nobody else sees what passes between them. Names and
+// results are the same as without.
 class Sequential final : public ModuleOf<Sequential> {
  public:
   explicit Sequential(std::vector<std::shared_ptr<Module>> modules);
@@ -25,6 +27,7 @@ class Sequential final : public ModuleOf<Sequential> {
     std::size_t child = 0;
     enum class Kind { module, fused_linear } kind = Kind::module;
     Activation activation = Activation::none;
+    ResultUse use = ResultUse::anything;
   };
 
   std::vector<Step> steps_;

@@ -35,6 +35,7 @@ class EigenBackend final : public Backend {
   void norm(Stream& stream, std::span<const ConstTensorView> x, TensorView y) override;
   void matmul(Stream& stream, ConstMatrixView a, Transpose transpose_a, ConstMatrixView b,
               Transpose transpose_b, MatrixView c, Write write) override;
+  std::size_t linear_mask_bytes(Stream&, const LinearForward&) override { return 0; }
   void linear_forward(Stream& stream, const LinearForward& call) override;
   void linear_backward(Stream& stream, const LinearBackward& call) override;
   void softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits, ConstTensorView labels,

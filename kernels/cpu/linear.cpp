@@ -77,6 +77,34 @@ void activation_gradient(Stream& stream, const LinearBackward& call, Function f)
   }
 }
 
+// grad_x = grad * weight, times the derivative of the activation before this layer, if there is
+// one.
+template <typename T>
+void input_gradient(Stream& stream, const LinearBackward& call, const ConstMatrixView& grad) {
+  // grad_x [batch, in] = grad [batch, out] * weight [out, in]
+  const Product<T> product{.a = {row_of<T>(grad, 0), grad.leading_dimension},
+                           .b = {row_of<T>(call.weight, 0), call.weight.leading_dimension},
+                           .c = row_of<T>(call.grad_x, 0),
+                           .leading_dimension = call.grad_x.leading_dimension,
+                           .rows = call.x.rows,
+                           .cols = call.weight.cols,
+                           .depth = call.weight.rows};
+  if (call.input_activation == Activation::none) return gemm<T>(stream, product);
+  const ConstMatrixView& saved =
+      needs_preactivation(call.input_activation) ? call.input_preactivation : call.x;
+  for_activation(call.input_activation, [&](auto f) {
+    gemm<T>(stream, product, [&, f](const Tile& tile) {
+      for (std::size_t i = tile.row_begin; i < tile.row_end; ++i) {
+        const T* value = row_of<T>(saved, i);
+        T* g = row_of<T>(call.grad_x, i);
+        for (std::size_t j = tile.col_begin; j < tile.col_end; ++j) {
+          g[j] = f.backward(value[j], g[j]);
+        }
+      }
+    });
+  });
+}
+
 template <typename T>
 void backward(Stream& stream, const LinearBackward& call) {
   ConstMatrixView grad = call.grad_y;  // of the value before the activation
@@ -98,16 +126,7 @@ void backward(Stream& stream, const LinearBackward& call) {
                      .depth = call.x.rows,
                      .write = call.write_parameters});
   }
-  if (call.grad_x.data) {
-    // grad_x [batch, in] = grad [batch, out] * weight [out, in]
-    gemm<T>(stream, {.a = {row_of<T>(grad, 0), grad.leading_dimension},
-                     .b = {row_of<T>(call.weight, 0), call.weight.leading_dimension},
-                     .c = row_of<T>(call.grad_x, 0),
-                     .leading_dimension = call.grad_x.leading_dimension,
-                     .rows = call.x.rows,
-                     .cols = call.weight.cols,
-                     .depth = call.weight.rows});
-  }
+  if (call.grad_x.data) input_gradient<T>(stream, call, grad);
 }
 
 }  // namespace
@@ -142,7 +161,12 @@ void EigenBackend::linear_backward(Stream& stream, const LinearBackward& call) {
     require_matrix(name, before ? "preactivation" : "y", before ? call.preactivation : call.y,
                    dtype, batch, out);
   }
-  if (call.grad_x.data) require_matrix(name, "grad_x", call.grad_x, dtype, batch, in);
+  if (call.grad_x.data) {
+    require_matrix(name, "grad_x", call.grad_x, dtype, batch, in);
+    if (needs_preactivation(call.input_activation)) {
+      require_matrix(name, "input_preactivation", call.input_preactivation, dtype, batch, in);
+    }
+  }
   if (call.grad_weight.data) {
     require_matrix(name, "grad_weight", call.grad_weight, dtype, out, in);
   }

@@ -171,6 +171,42 @@ TYPED_TEST(Linear, BackwardLeavesOutWhatIsNotWanted) {
   EXPECT_EQ(only_b.values, grad_b.values);
 }
 
+TYPED_TEST(Linear, BackwardTakesTheGradientOfTheActivationBeforeOnTheWayOut) {
+  using T = TypeParam;
+  for (const Sizes& s : kLayers) {
+    auto before = random_grid<T>(s.batch, s.in, 1, 1);  // of the layer that made x
+    auto w = random_grid<T>(s.out, s.in, 0, 2);
+    auto grad_y = random_grid<T>(s.batch, s.out, 2, 3);
+    for (const Activation activation : kActivations) {
+      SCOPED_TRACE(::testing::Message()
+                   << s.batch << " x " << s.in << " x " << s.out << ", " << int(activation));
+      Grid<T> x(s.batch, s.in, 2);
+      std::vector<double> expected;
+      for (std::size_t i = 0; i < s.batch; ++i) {
+        for (std::size_t k = 0; k < s.in; ++k) {
+          x(i, k) = static_cast<T>(activate(activation, double(before(i, k))));
+          double sum = 0;
+          for (std::size_t j = 0; j < s.out; ++j) sum += double(grad_y(i, j)) * double(w(j, k));
+          expected.push_back(sum * slope(activation, double(before(i, k))));
+        }
+      }
+      for_thread_counts([&](Stream& stream) {
+        Grid<T> grad_x(s.batch, s.in, 3);
+        LinearBackward call;
+        call.x = x.view();
+        call.weight = w.view();
+        call.grad_y = grad_y.view();
+        call.grad_x = grad_x.view();
+        call.input_activation = activation;
+        if (needs_preactivation(activation)) call.input_preactivation = before.view();
+        cpu().linear_backward(stream, call);
+        expect_close(grad_x.content(), expected, 8 * kTolerance<T>, 1 + double(s.out) / 10);
+        EXPECT_TRUE(grad_x.margin_is_untouched());
+      });
+    }
+  }
+}
+
 TYPED_TEST(Linear, HasTheSameBitsForAnyNumberOfThreads) {
   using T = TypeParam;
   auto x = random_grid<T>(500, 100, 0, 1);

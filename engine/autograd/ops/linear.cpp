@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
@@ -6,20 +8,53 @@
 namespace lockstep {
 namespace {
 
+// An activation whose gradient is still to be taken, and what that needs besides its value.
+struct PendingActivation {
+  Activation kind = Activation::none;
+  Tensor preactivation;  // [batch, features rounded up]; only for GELU
+  Tensor mask;           // only where the backend asks for one
+};
+
+// GPUs want rows of a saved preactivation to begin at multiples of 8 elements.
+Tensor empty_preactivation(std::size_t batch, std::size_t features, const Tensor& like) {
+  return Tensor::empty({batch, (features + 7) / 8 * 8}, like.dtype(), like.device());
+}
+
+MatrixView preactivation_view(const Tensor& padded, std::size_t features) {
+  MatrixView view = padded.matrix();
+  view.cols = features;
+  return view;
+}
+
 // With z = x * W^T + b and y = f(z):
 //   grad_z = grad_y * f'     [batch, out]
 //   grad_x = grad_z * W      [batch, in]
 //   grad_W = grad_z^T * x    [out, in]
 //   grad_b = column sums of grad_z
+// Where x is the result of another of these nodes and of no use to anybody else, that node hands
+// its activation over: grad_x is then multiplied by that derivative here, and arrives there as its
+// grad_z.
 class LinearNode final : public Node {
  public:
-  LinearNode(Tensor x, Tensor weight, Tensor y, Tensor preactivation, Activation activation)
+  LinearNode(Tensor x, Tensor weight, Tensor y, PendingActivation own, PendingActivation input,
+             ResultUse use)
       : x_(std::move(x)),
         weight_(std::move(weight)),
         y_(std::move(y)),
-        preactivation_(std::move(preactivation)),
-        activation_(activation) {}
+        own_(std::move(own)),
+        input_(std::move(input)),
+        use_(use) {}
   const char* name() const override { return "Linear"; }
+
+  // Empty unless this node was promised to have one consumer only.
+  PendingActivation hand_over_activation() {
+    if (use_ == ResultUse::anything) return {};
+    require(!is_handed_over_, ErrorCode::State, "linear",
+            "a result made with ResultUse::next_linear was given to two layers");
+    is_handed_over_ = true;
+    y_ = {};
+    return std::exchange(own_, {});
+  }
 
   Gradients backward(const Gradients& grad_outputs) override {
     const Tensor& grad_y = grad_outputs[0];
@@ -28,17 +63,24 @@ class LinearNode final : public Node {
     call.x = x_.matrix();
     call.weight = weight_.matrix();
     call.grad_y = grad_y.matrix();
-    call.activation = activation_;
+    call.activation = own_.kind;
     Tensor scratch;
-    if (activation_ != Activation::none) {
+    if (own_.kind != Activation::none) {
       scratch = Tensor::empty(grad_y.shape(), grad_y.dtype(), grad_y.device());
       call.scratch = scratch.matrix();
       if (y_.defined()) call.y = y_.matrix();
-      if (preactivation_.defined()) call.preactivation = preactivation_.matrix();
+      if (own_.preactivation.defined()) {
+        call.preactivation = preactivation_view(own_.preactivation, grad_y.size(1));
+      }
     }
     if (wants_gradient(0)) {
       grads[0] = gradient_buffer(0);
       call.grad_x = grads[0].matrix();
+      call.input_activation = input_.kind;
+      if (input_.preactivation.defined()) {
+        call.input_preactivation = preactivation_view(input_.preactivation, x_.size(1));
+      }
+      if (input_.mask.defined()) call.input_mask = input_.mask.view();
     }
     if (wants_gradient(1)) {
       grads[1] = gradient_buffer(1);
@@ -51,14 +93,19 @@ class LinearNode final : public Node {
     grad_y.backend().linear_backward(grad_y.stream(), call);
     return grads;
   }
-  void release_saved() override { x_ = weight_ = y_ = preactivation_ = {}; }
+  void release_saved() override {
+    x_ = weight_ = y_ = {};
+    own_ = input_ = {};
+  }
 
  private:
   Tensor x_;
   Tensor weight_;
-  Tensor y_;              // unless the activation is none or needs the preactivation
-  Tensor preactivation_;  // only for GELU
-  Activation activation_;
+  Tensor y_;  // unless own_ is none, needs the preactivation or was handed over
+  PendingActivation own_;
+  PendingActivation input_;  // of the node that made x
+  ResultUse use_;
+  bool is_handed_over_ = false;
 };
 
 void check(const Tensor& x, const Tensor& weight, const Tensor& bias) {
@@ -78,30 +125,41 @@ void check(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 }  // namespace
 
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
-                Activation activation) {
+                Activation activation, ResultUse use) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Linear");
   const Tensor& input = x.value();
   const Tensor bias_value = bias.defined() ? bias.value() : Tensor();
   check(input, weight.value(), bias_value);
-  const Shape shape{input.size(0), weight.value().size(0)};
-  Tensor y = Tensor::empty(shape, input.dtype(), input.device());
-  Tensor preactivation;
-  const bool is_recorded = needs_node(std::initializer_list<Variable>{x, weight, bias});
+  const std::size_t out = weight.value().size(0);
+  Tensor y = Tensor::empty({input.size(0), out}, input.dtype(), input.device());
   kernels::LinearForward call;
   call.x = input.matrix();
   call.weight = weight.value().matrix();
   if (bias.defined()) call.bias = bias_value.view();
   call.y = y.matrix();
   call.activation = activation;
-  if (is_recorded && kernels::needs_preactivation(activation)) {
-    preactivation = Tensor::empty(shape, input.dtype(), input.device());
-    call.preactivation = preactivation.matrix();
+  PendingActivation own{activation, {}, {}};
+  PendingActivation before;
+  if (needs_node(std::initializer_list<Variable>{x, weight, bias})) {
+    if (kernels::needs_preactivation(activation)) {
+      own.preactivation = empty_preactivation(input.size(0), out, y);
+      call.preactivation = preactivation_view(own.preactivation, out);
+    }
+    if (use == ResultUse::next_linear) {
+      if (const std::size_t num_bytes = y.backend().linear_mask_bytes(y.stream(), call)) {
+        own.mask = Tensor::empty({num_bytes}, DType::uint8, input.device());
+        call.mask = own.mask.view();
+      }
+    }
+    if (auto* maker = dynamic_cast<LinearNode*>(x.node().get())) {
+      before = maker->hand_over_activation();
+    }
   }
   y.backend().linear_forward(y.stream(), call);
-  const bool keeps_y = activation != Activation::none && !preactivation.defined();
+  const bool keeps_y = activation != Activation::none && !own.preactivation.defined();
   Tensor saved_y = keeps_y ? y : Tensor();
   return record<LinearNode>({x, weight, bias}, std::move(y), input, weight.value(),
-                            std::move(saved_y), std::move(preactivation), activation);
+                            std::move(saved_y), std::move(own), std::move(before), use);
 }
 
 }  // namespace lockstep

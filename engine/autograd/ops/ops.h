@@ -36,8 +36,12 @@ Variable matmul(const Variable& a, const Variable& b, Transpose transpose_a = Tr
 // y = activation(x * W^T + b). x [batch, in], W [out, in], b [out] or undefined -> y [batch, out].
 // The bias, the activation and their gradients run inside the products' calls.
 // Source: PyTorch nn.Linear keeps W as [out, in] too.
+// REQUIRES for ResultUse::next_linear: the result becomes the x of exactly one other linear() and
+// is used for nothing else. Then the gradient of this activation is taken inside that one's
+// backward product, and no kernel runs for it.
+enum class ResultUse { anything, next_linear };
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
-                Activation activation = Activation::none);
+                Activation activation = Activation::none, ResultUse use = ResultUse::anything);
 
 // --- shape and place ---
 Variable reshape(const Variable& x, const Shape& shape);
