@@ -24,19 +24,27 @@ class PlanExecutor {
   void run(const RankProgram& program, TensorView buffer, const Reduction& reduction);
 
  private:
-  void do_sends(const ProgramStep& step, TensorView buffer, std::byte* staging);
-  void do_write(const ProgramWrite& write, TensorView buffer, const Reduction& reduction);
-  void wait_sent(std::size_t send);
-
   struct Sent {
-    int to_rank;
-    Ticket ticket;
-    ProgramSend::From from;
+    int to_rank = 0;
+    Ticket ticket = 0;  // of the last piece
+    ProgramSend::From from = ProgramSend::From::buffer;
   };
+
+  // How many rounds a step takes: the pieces of its longest transfer.
+  std::size_t pieces_of(const ProgramStep& step) const;
+  // Empty behind the last piece. REQUIRES: the chunk is not empty.
+  plan::Chunk piece_of(plan::Chunk chunk, std::size_t piece) const;
+  static void stage(const ProgramStep& step, TensorView buffer, std::byte* staging);
+  void do_send(const ProgramSend& send, std::size_t number, TensorView buffer,
+               const std::byte* staging, Sent& sent);
+  void do_write(const ProgramWrite& write, std::size_t number, TensorView buffer,
+                const Reduction& reduction);
+  void wait_sent(std::size_t send);
 
   Transport& transport_;
   std::vector<Sent> sent_;                // by number; kept between calls for its memory
   std::vector<ConstTensorView> sources_;  // likewise
+  std::size_t piece_elements_ = 1;        // of the largest message
 };
 
 }  // namespace lockstep::comm

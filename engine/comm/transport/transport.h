@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,6 +59,8 @@ class Transport {
   // any more (each of them is done with its current copy or sum, and sees the failure then).
   virtual void abandon(const Error& error) noexcept = 0;
 
+  // Bytes of the largest message; larger chunks travel in pieces of this size. Above 0.
+  virtual std::size_t max_message_bytes() const { return std::numeric_limits<std::size_t>::max(); }
   // Offers data to a rank. It must stay as it is until wait_sent(to, ticket) has returned. Waits
   // only while kMaxOpenMessages are on their way to this rank.
   virtual Ticket post(int to, Bytes data) = 0;

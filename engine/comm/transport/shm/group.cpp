@@ -1,0 +1,146 @@
+#include "engine/comm/transport/shm/group.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace lockstep::comm::shm {
+namespace {
+
+constexpr auto kOrder = std::memory_order_seq_cst;
+
+// Spins of a rank whose peer may wait for the core that it spins on.
+constexpr unsigned kSpinsOversubscribed = 64;
+
+// The parts of what() of an Error: "[operation] message".
+Error parse_error(ErrorCode code, const std::string& text) {
+  const std::size_t end = text.find("] ");
+  if (!text.starts_with('[') || end == std::string::npos) return Error(code, "collective", text);
+  return Error(code, text.substr(1, end - 1), text.substr(end + 2));
+}
+
+}  // namespace
+
+Group::Group(SharedSegment segment, int me, std::vector<int> ranks, double timeout_seconds)
+    : segment_(std::move(segment)),
+      layout_(static_cast<int>(ranks.size())),
+      me_(me),
+      ranks_(std::move(ranks)) {
+  attach(timeout_seconds);
+  num_spins_ = spins_worth_their_time();
+}
+
+Group::~Group() {
+  member(me_).has_left.value.store(1, kOrder);
+  ring_all();
+}
+
+void Group::attach(double timeout_seconds) {
+  require(segment_.hold(me_), ErrorCode::Comm, "shared memory",
+          "rank {} is taken by process {}: two processes have the same rank", name_of(me_),
+          member(me_).process);
+  Member& mine = member(me_);
+  mine.process = getpid();
+  sched_getaffinity(0, sizeof mine.cores, &mine.cores);
+  mine.has_attached.value.store(1, kOrder);
+  ring_all();
+  const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds);
+  const auto all_are_there = [&] {
+    for (int m = 0; m < size(); ++m) {
+      if (member(m).has_attached.value.load(kOrder) == 0) return false;
+    }
+    return true;
+  };
+  while (!all_are_there() && !has_failed()) {
+    doze([&] { return all_are_there() || has_failed(); }, deadline, std::chrono::milliseconds(64));
+    if (deadline && runtime::Clock::now() >= *deadline) require_all_attached(timeout_seconds);
+  }
+  throw_if_failed();
+}
+
+void Group::require_all_attached(double timeout_seconds) const {
+  std::string missing;
+  for (int m = 0; m < size(); ++m) {
+    if (member(m).has_attached.value.load(kOrder) != 0) continue;
+    missing += fmt::format("{}rank {}", missing.empty() ? "" : ", ", name_of(m));
+  }
+  if (missing.empty()) return;
+  fail(Error(
+      ErrorCode::Timeout, "shared memory",
+      fmt::format("rank {} waited {} s for {} to join", name_of(me_), timeout_seconds, missing)));
+}
+
+// Spinning pays where every rank can have a core. Each may be bound to some of them only, so the
+// cores that count are those of all ranks together.
+unsigned Group::spins_worth_their_time() const {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (int m = 0; m < size(); ++m) CPU_OR(&all, &all, &member(m).cores);
+  return CPU_COUNT(&all) < size() ? kSpinsOversubscribed : runtime::kSpinRounds;
+}
+
+void Group::ring_all() const {
+  for (int m = 0; m < size(); ++m) ring(m);
+}
+
+void Group::fail(const Error& error) const {
+  Failure& record = failure();
+  std::uint32_t expected = Failure::none;
+  if (!record.state.compare_exchange_strong(expected, Failure::being_written, kOrder)) return;
+  record.code = static_cast<std::int32_t>(error.code());
+  std::strncpy(record.text, error.what(), sizeof record.text - 1);
+  record.state.store(Failure::written, kOrder);
+  ring_all();
+}
+
+void Group::throw_failure() const {
+  // Written in a microsecond, unless its writer is stopped or killed in this very moment.
+  const runtime::Deadline deadline = runtime::deadline_after(0.2);
+  while (failure().state.load(kOrder) != Failure::written && runtime::Clock::now() < *deadline) {
+    sched_yield();
+  }
+  if (failure().state.load(kOrder) != Failure::written) {
+    throw Error(ErrorCode::Comm, "collective", "a rank died while it told why the group failed");
+  }
+  throw parse_error(static_cast<ErrorCode>(failure().code), failure().text);
+}
+
+Waited Group::look_at(int m, const runtime::Deadline& deadline) const {
+  if (has_failed()) return Waited::failed;
+  // In this order: a rank that leaves says so before its lock is gone.
+  const bool is_alive = segment_.is_held(m);
+  if (member(m).has_left.value.load(kOrder) != 0) return Waited::left;
+  if (!is_alive) return Waited::died;
+  if (deadline && runtime::Clock::now() >= *deadline) return Waited::timed_out;
+  return Waited::done;
+}
+
+std::string Group::died(int m) const {
+  return fmt::format("rank {} (process {}) died", name_of(m), member(m).process);
+}
+
+int Group::last_waited_for(int m) const {
+  for (int hop = 0; hop < size(); ++hop) {
+    const int next = member(m).waits_for.value.load(std::memory_order_relaxed) - 1;
+    if (next < 0 || next == me_) break;
+    m = next;
+  }
+  return m;
+}
+
+std::string Group::describe_missing(std::uint64_t sequence) const {
+  std::string text;
+  for (int m = 0; m < size(); ++m) {
+    const auto& announced = member(m).announced;
+    const Announcement& last = announced[announced[0].number() < announced[1].number() ? 1 : 0];
+    if (last.number() > sequence) continue;
+    const std::string call = last.number() == 0 ? "nothing" : to_string(last.call());
+    text += fmt::format("{}rank {} is missing (its last call: {})", text.empty() ? "" : ", ",
+                        name_of(m), call);
+  }
+  return text;
+}
+
+}  // namespace lockstep::comm::shm

@@ -1,0 +1,127 @@
+// One process's view of a group that shares a segment: who lives, who waits for whom, what failed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/comm/transport/shm/layout.h"
+#include "engine/comm/transport/shm/shared_segment.h"
+#include "engine/runtime/wait.h"
+
+namespace lockstep::comm::shm {
+
+// How a wait ended.
+enum class Waited { done, failed, left, died, timed_out };
+
+class Group {
+ public:
+  // ranks[i]: what member i is called in messages. Takes part as member `me`, and returns when all
+  // have attached. Throws Error{Timeout} that names those that have not, Error{Comm} when another
+  // process is this member already.
+  Group(SharedSegment segment, int me, std::vector<int> ranks, double timeout_seconds);
+  // Leaves the group.
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  int me() const { return me_; }
+  int size() const { return static_cast<int>(ranks_.size()); }
+  int name_of(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
+  const Layout& layout() const { return layout_; }
+
+  Member& member(int m) const { return layout_.member(segment_.data(), m); }
+  Channel& channel(Layout::Use use, int from, int to) const {
+    return layout_.channel(segment_.data(), use, from, to);
+  }
+  std::byte* slot(Layout::Use use, int from, int to, Ticket number) const {
+    return layout_.slot(segment_.data(), use, from, to, number);
+  }
+
+  // Call it after a flag that the member may wait for was written.
+  void ring(int m) const { member(m).doorbell.ring(); }
+  void ring_all() const;
+
+  void fail(const Error& error) const;
+  bool has_failed() const { return failure().state.load(std::memory_order_seq_cst) != 0; }
+  void throw_if_failed() const {
+    if (has_failed()) throw_failure();
+  }
+
+  // Waits until done() is true, which something that `member` writes will make it: spins for a
+  // bounded time, then sleeps. Any thread of this process.
+  template <typename Done>
+  Waited wait(int m, const runtime::Deadline& deadline, const Done& done) const {
+    for (unsigned round = 0; round < num_spins_; ++round) {
+      if (done()) return Waited::done;
+      runtime::spin_pause(round);
+    }
+    return sleep_until(m, deadline, done);
+  }
+
+  // "rank 2 (process 4711) died", ...: what to say about a wait for a member that ended so.
+  std::string died(int m) const;
+  // Who keeps everybody waiting: follows from `m` who waits for whom.
+  int last_waited_for(int m) const;
+  // See Transport::describe_missing.
+  std::string describe_missing(std::uint64_t sequence) const;
+
+ private:
+  Failure& failure() const { return layout_.failure(segment_.data()); }
+  [[noreturn]] void throw_failure() const;
+  void attach(double timeout_seconds);
+  void require_all_attached(double timeout_seconds) const;
+  unsigned spins_worth_their_time() const;
+
+  // Sleeps a while on this member's doorbell unless is_over() is true after it announced that.
+  template <typename IsOver>
+  void doze(const IsOver& is_over, const runtime::Deadline& deadline,
+            std::chrono::nanoseconds at_most) const;
+  template <typename Done>
+  Waited sleep_until(int m, const runtime::Deadline& deadline, const Done& done) const;
+  // What has become of the member that this one waits for; done: nothing, wait on.
+  Waited look_at(int m, const runtime::Deadline& deadline) const;
+
+  SharedSegment segment_;
+  Layout layout_;
+  int me_;
+  std::vector<int> ranks_;
+  unsigned num_spins_ = 0;
+};
+
+template <typename IsOver>
+void Group::doze(const IsOver& is_over, const runtime::Deadline& deadline,
+                 std::chrono::nanoseconds at_most) const {
+  Doorbell& doorbell = member(me_).doorbell;
+  doorbell.begin_sleep();
+  const std::uint32_t seen = doorbell.load();
+  if (!is_over()) {
+    if (deadline) {
+      const auto left = *deadline - runtime::Clock::now();
+      at_most = std::min(at_most, std::chrono::duration_cast<std::chrono::nanoseconds>(left));
+    }
+    if (at_most.count() > 0) doorbell.sleep(seen, at_most);
+  }
+  doorbell.end_sleep();
+}
+
+template <typename Done>
+Waited Group::sleep_until(int m, const runtime::Deadline& deadline, const Done& done) const {
+  // A death rings no bell: a sleeper wakes now and then to see whether its peer is alive.
+  constexpr auto kFirstLook = std::chrono::milliseconds(4);
+  constexpr auto kLongestSleep = std::chrono::milliseconds(64);
+  std::chrono::nanoseconds at_most = kFirstLook;
+  member(me_).waits_for.value.store(m + 1, std::memory_order_relaxed);
+  Waited waited = Waited::done;
+  while (waited == Waited::done && !done()) {
+    doze([&] { return done() || look_at(m, deadline) != Waited::done; }, deadline, at_most);
+    at_most = std::min<std::chrono::nanoseconds>(2 * at_most, kLongestSleep);
+    if (done()) break;
+    waited = look_at(m, deadline);
+    // What the peer wrote before it went still counts.
+    if (waited != Waited::done && done()) waited = Waited::done;
+  }
+  member(me_).waits_for.value.store(0, std::memory_order_relaxed);
+  return waited;
+}
+
+}  // namespace lockstep::comm::shm

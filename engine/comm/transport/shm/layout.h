@@ -1,0 +1,82 @@
+// What lies where in the segment of a group of n ranks. Every flag has one writer.
+//
+//   Failure            the group's failure
+//   Member[n]          what each rank tells all others
+//   Channel[n * n]     messages of collectives, by sender and receiver
+//   Channel[n * n]     letters: pieces of what send() sends
+//   slots              the memory of those messages, kMaxOpenMessages for each channel
+// Pages that nobody writes cost nothing, so the largest group shares this layout too.
+#pragma once
+
+#include <sched.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/comm/transport/announcement.h"
+#include "engine/comm/transport/shm/doorbell.h"
+#include "engine/comm/transport/transport.h"
+
+namespace lockstep::comm::shm {
+
+struct alignas(kCacheLine) Failure {
+  enum State : std::uint32_t { none, being_written, written };
+  std::atomic<std::uint32_t> state{none};
+  std::int32_t code = 0;
+  char text[1 << 11] = {};  // what Error::what() said, cut off if need be
+};
+
+struct Member {
+  // Two, used in turn: a rank may announce its next call while a slow one still reads this one.
+  std::array<Announcement, 2> announced;
+  Flag<std::uint32_t> has_attached;
+  Flag<std::uint32_t> has_left;
+  Flag<std::int32_t> waits_for;  // 1 + the rank that it sleeps for; 0: for nobody
+  std::int32_t process = 0;      // written before has_attached, as is:
+  cpu_set_t cores;               // that it may run on
+  alignas(kCacheLine) Doorbell doorbell;
+};
+
+struct alignas(kCacheLine) MessageSlot {
+  std::atomic<Ticket> number{0};  // of the message in it, counted from 1
+  std::size_t num_bytes = 0;
+};
+
+struct Channel {
+  std::array<MessageSlot, kMaxOpenMessages> slots;
+  Flag<Ticket> num_released;
+};
+
+// All zeros is the right initial state of everything in here.
+class Layout {
+ public:
+  explicit Layout(int world_size);
+
+  std::size_t num_bytes() const { return num_bytes_; }
+  // Of one message.
+  std::size_t slot_bytes() const { return slot_bytes_; }
+
+  enum class Use : std::size_t { collective, letter };
+  Failure& failure(std::byte* segment) const;
+  Member& member(std::byte* segment, int rank) const;
+  Channel& channel(std::byte* segment, Use use, int from, int to) const;
+  std::byte* slot(std::byte* segment, Use use, int from, int to, Ticket number) const;
+
+ private:
+  std::size_t index(Use use, int from, int to) const {
+    return (static_cast<std::size_t>(use) * num_ranks_ + static_cast<std::size_t>(from)) *
+               num_ranks_ +
+           static_cast<std::size_t>(to);
+  }
+
+  std::size_t num_ranks_;
+  std::size_t slot_bytes_;
+  std::size_t members_at_;
+  std::size_t channels_at_;
+  std::size_t slots_at_;
+  std::size_t num_bytes_;
+};
+
+}  // namespace lockstep::comm::shm

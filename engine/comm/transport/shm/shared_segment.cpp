@@ -1,0 +1,121 @@
+#include "engine/comm/transport/shm/shared_segment.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "engine/core/error.h"
+
+namespace lockstep::comm::shm {
+namespace {
+
+// The first page: the segment's secret number. Byte h of the file is also the lock of holder h.
+constexpr std::size_t kFirstPage = 4096;
+
+constexpr const char* kAdvice =
+    "processes of one user in one PID namespace can share memory; --transport tcp needs neither";
+
+[[noreturn]] void fail_system(const char* what) {
+  fail(ErrorCode::Comm, "shared memory", "{}: {}", what, std::strerror(errno));
+}
+
+// A description of the file of its own, so that locks of two ranks in one process do not merge.
+int reopen(const std::string& path) {
+  return ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+}
+
+flock lock_of(int holder) {
+  flock lock{};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = holder;
+  lock.l_len = 1;
+  return lock;
+}
+
+}  // namespace
+
+SharedSegment::SharedSegment(int file, std::size_t num_bytes, std::string address)
+    : file_(file), num_bytes_(num_bytes), address_(std::move(address)) {
+  void* const mapping = mmap(nullptr, kFirstPage + num_bytes, PROT_READ | PROT_WRITE,
+                             MAP_SHARED | MAP_NORESERVE, file, 0);
+  if (mapping == MAP_FAILED) {
+    const int reason = errno;
+    close(file);
+    errno = reason;
+    fail_system("cannot map the segment");
+  }
+  madvise(mapping, kFirstPage + num_bytes, MADV_HUGEPAGE);  // advice: a refusal changes nothing
+  mapping_ = static_cast<std::byte*>(mapping);
+  data_ = mapping_ + kFirstPage;
+}
+
+SharedSegment::SharedSegment(SharedSegment&& other) noexcept
+    : file_(std::exchange(other.file_, -1)),
+      num_bytes_(other.num_bytes_),
+      mapping_(std::exchange(other.mapping_, nullptr)),
+      data_(std::exchange(other.data_, nullptr)),
+      address_(std::move(other.address_)) {}
+
+SharedSegment::~SharedSegment() {
+  if (mapping_ != nullptr) munmap(mapping_, kFirstPage + num_bytes_);
+  if (file_ >= 0) close(file_);
+}
+
+SharedSegment SharedSegment::create(std::size_t num_bytes) {
+  const int first = memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (first < 0) fail_system("memfd_create");
+  // Nobody can cut off a piece that others have mapped.
+  const bool is_sized = ftruncate(first, static_cast<off_t>(kFirstPage + num_bytes)) == 0 &&
+                        fcntl(first, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
+  const int file = is_sized ? reopen(fmt::format("/proc/self/fd/{}", first)) : -1;
+  const int reason = errno;
+  close(first);
+  errno = reason;
+  if (file < 0) fail_system("cannot make a segment");
+  std::uint64_t number = 0;
+  if (getrandom(&number, sizeof number, 0) != sizeof number) fail_system("getrandom");
+  SharedSegment segment(file, num_bytes, fmt::format("{} {} {}", getpid(), file, number));
+  std::memcpy(segment.mapping_, &number, sizeof number);
+  return segment;
+}
+
+SharedSegment SharedSegment::open(const std::string& address, std::size_t num_bytes) {
+  int process = 0;
+  int number_of_file = 0;
+  unsigned long long number = 0;
+  require(std::sscanf(address.c_str(), "%d %d %llu", &process, &number_of_file, &number) == 3,
+          ErrorCode::Comm, "shared memory", "'{}' is not the address of a segment", address);
+  const int file = reopen(fmt::format("/proc/{}/fd/{}", process, number_of_file));
+  require(file >= 0, ErrorCode::Comm, "shared memory",
+          "cannot open the segment of process {}: {}; {}", process, std::strerror(errno), kAdvice);
+  struct stat status {};
+  const bool has_size =
+      fstat(file, &status) == 0 && status.st_size == static_cast<off_t>(kFirstPage + num_bytes);
+  std::uint64_t found = 0;
+  if (!has_size || pread(file, &found, sizeof found, 0) != sizeof found || found != number) {
+    close(file);
+    fail(ErrorCode::Comm, "shared memory",
+         "what process {} has open is not the segment that was announced; {}", process, kAdvice);
+  }
+  return SharedSegment(file, num_bytes, address);
+}
+
+bool SharedSegment::hold(int holder) {
+  flock lock = lock_of(holder);
+  return fcntl(file_, F_OFD_SETLK, &lock) == 0;
+}
+
+bool SharedSegment::is_held(int holder) const {
+  flock lock = lock_of(holder);
+  return fcntl(file_, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+}  // namespace lockstep::comm::shm

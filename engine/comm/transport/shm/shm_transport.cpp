@@ -1,0 +1,150 @@
+#include "engine/comm/transport/shm/shm_transport.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+
+namespace lockstep::comm {
+namespace {
+
+using shm::Layout;
+using shm::Waited;
+
+constexpr auto kOrder = std::memory_order_seq_cst;
+constexpr auto kUse = Layout::Use::collective;
+
+}  // namespace
+
+std::size_t ShmTransport::segment_bytes(int world_size) {
+  return Layout(world_size).num_bytes();
+}
+
+ShmTransport::ShmTransport(shm::SharedSegment segment, const ShmTransportOptions& options)
+    : group_(std::move(segment), options.index, options.ranks, options.timeout_seconds),
+      letters_(group_),
+      timeout_seconds_(options.timeout_seconds),
+      num_posted_(options.ranks.size()),
+      num_released_(options.ranks.size()) {}
+
+ShmTransport::~ShmTransport() = default;
+
+template <typename Done>
+void ShmTransport::wait_for(int peer, const Done& done) {
+  if (done()) return;
+  const Waited waited = group_.wait(peer, runtime::deadline_after(timeout_seconds_), done);
+  if (waited != Waited::done) fail_waiting(peer, waited);
+}
+
+void ShmTransport::fail_waiting(int peer, Waited waited) {
+  ErrorCode code = ErrorCode::Comm;
+  std::string message;
+  if (waited == Waited::timed_out) {
+    code = ErrorCode::Timeout;
+    message = timeout_message(peer);
+  } else {
+    message = fmt::format("{} while rank {} waits for it in {}",
+                          waited == Waited::died
+                              ? group_.died(peer)
+                              : fmt::format("rank {} left the group", group_.name_of(peer)),
+                          group_.name_of(rank()), to_string(call_));
+  }
+  group_.fail(Error(code, name_of(call_.operation), message));
+  group_.throw_if_failed();
+  std::abort();  // not reached: a group that failed throws
+}
+
+std::string ShmTransport::timeout_message(int peer) const {
+  const std::string start = fmt::format("rank {} waited {} s in {}", group_.name_of(rank()),
+                                        timeout_seconds_, to_string(call_));
+  if (call_.operation == Operation::recv) {
+    return fmt::format("{} for a message that rank {} has not sent", start, group_.name_of(peer));
+  }
+  const std::string missing = group_.describe_missing(call_.sequence);
+  if (!missing.empty()) return start + ": " + missing;
+  return fmt::format("{} for rank {}, which has called it too but does not go on", start,
+                     group_.name_of(group_.last_waited_for(peer)));
+}
+
+void ShmTransport::announce(const CallHeader& call, double timeout_seconds) {
+  group_.throw_if_failed();
+  call_ = call;
+  timeout_seconds_ = timeout_seconds;
+  group_.member(rank()).announced[call.sequence % 2].publish(call);
+  group_.ring_all();
+}
+
+CallHeader ShmTransport::announced_by(int peer) {
+  const Announcement& theirs = group_.member(peer).announced[call_.sequence % 2];
+  wait_for(peer, [&] { return theirs.number() > call_.sequence; });
+  return theirs.call();
+}
+
+Ticket ShmTransport::post(int to, Bytes data) {
+  const Ticket number = ++num_posted_[static_cast<std::size_t>(to)];
+  shm::Channel& channel = group_.channel(kUse, rank(), to);
+  const std::atomic<Ticket>& released = channel.num_released.value;
+  wait_for(to, [&] { return released.load(kOrder) + kMaxOpenMessages >= number; });
+  std::memcpy(group_.slot(kUse, rank(), to, number), data.data(), data.size());
+  shm::MessageSlot& slot = channel.slots[(number - 1) % kMaxOpenMessages];
+  slot.num_bytes = data.size();
+  slot.number.store(number, kOrder);
+  group_.ring(to);
+  return number;
+}
+
+const std::byte* ShmTransport::take(int from, std::size_t num_bytes) {
+  const Ticket number = num_released_[static_cast<std::size_t>(from)] + 1;
+  const shm::MessageSlot& slot =
+      group_.channel(kUse, from, rank()).slots[(number - 1) % kMaxOpenMessages];
+  wait_for(from, [&] { return slot.number.load(kOrder) == number; });
+  if (slot.num_bytes != num_bytes) {
+    group_.fail(Error(
+        ErrorCode::Comm, name_of(call_.operation),
+        fmt::format("rank {} expected {} bytes from rank {}, found {}", group_.name_of(rank()),
+                    num_bytes, group_.name_of(from), slot.num_bytes)));
+    group_.throw_if_failed();
+  }
+  return group_.slot(kUse, from, rank(), number);
+}
+
+void ShmTransport::release(int from) {
+  const Ticket number = ++num_released_[static_cast<std::size_t>(from)];
+  group_.channel(kUse, from, rank()).num_released.value.store(number, kOrder);
+  group_.ring(from);
+}
+
+std::byte* ShmTransport::staging(std::size_t num_bytes) {
+  if (staging_.size() < num_bytes) staging_.resize(num_bytes);
+  return staging_.data();
+}
+
+void ShmTransport::send_message(int to, const CallHeader& call, Bytes data) {
+  group_.throw_if_failed();
+  letters_.limit_closing(timeout_seconds_);
+  letters_.send(to, call, data);
+}
+
+void ShmTransport::receive_message(int from, const CallHeader& call, std::span<std::byte> data,
+                                   double timeout_seconds) {
+  group_.throw_if_failed();
+  call_ = call;
+  timeout_seconds_ = timeout_seconds;
+  const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds);
+  CallHeader sent;
+  Waited waited = letters_.read_head(from, deadline, sent);
+  if (waited == Waited::done) {
+    if (sent.dtype != call.dtype || sent.num_elements != call.num_elements) {
+      group_.fail(
+          Error(ErrorCode::Comm, name_of(call.operation),
+                fmt::format("rank {} called {} while rank {} called {}", group_.name_of(rank()),
+                            to_string(call), group_.name_of(from), to_string(sent))));
+      group_.throw_if_failed();
+    }
+    waited = letters_.read_body(from, deadline, data);
+  }
+  if (waited != Waited::done) fail_waiting(from, waited);
+}
+
+}  // namespace lockstep::comm
