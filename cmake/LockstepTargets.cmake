@@ -68,15 +68,34 @@ function(lockstep_program name)
   target_link_libraries(${name} PRIVATE lockstep_options ${arg_DEPENDS})
 endfunction()
 
-# lockstep_test(core SOURCES a_test.cpp DEPENDS core [LABELS slow]) makes core_tests, one CTest per TEST.
+# lockstep_test(core SOURCES a_test.cpp DEPENDS core [LABELS slow] [DEVICES])
+# makes core_tests, one CTest per TEST, with the label cpu. DEVICES: the tests name their devices through
+# tests/support/devices.h; where this build has CUDA they run again on one GPU (gpu.core..., label gpu) and
+# on two (multi_gpu.core..., label multi_gpu).
 function(lockstep_test name)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "DEVICES" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
   set(target ${name}_tests)
+  set(main GTest::gtest_main)
+  if(arg_DEVICES)
+    set(main "")
+    list(APPEND arg_SOURCES ${PROJECT_SOURCE_DIR}/tests/support/device_main.cpp)
+    list(APPEND arg_DEPENDS tensor)
+  endif()
   add_executable(${target} ${arg_SOURCES})
   list(TRANSFORM arg_DEPENDS REPLACE "^([^:]+)$" "lockstep_\\1")
-  target_link_libraries(${target} PRIVATE lockstep_options ${arg_DEPENDS} GTest::gmock GTest::gtest_main)
+  target_link_libraries(${target} PRIVATE lockstep_options ${arg_DEPENDS} GTest::gmock ${main})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
-  set(labels cpu ${arg_LABELS})
-  gtest_discover_tests(${target} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS "${labels}" TIMEOUT 300)
+  lockstep_discover(${target} "${name}." "cpu;${arg_LABELS}" "")
+  if(arg_DEVICES AND LOCKSTEP_HAVE_CUDA)
+    lockstep_discover(${target} "gpu.${name}." "gpu;${arg_LABELS}" "LOCKSTEP_TEST_DEVICE=cuda")
+    lockstep_discover(${target} "multi_gpu.${name}." "multi_gpu;${arg_LABELS}"
+      "LOCKSTEP_TEST_DEVICE=cuda;LOCKSTEP_TEST_GPUS=2")
+  endif()
+endfunction()
+
+# One CTest per TEST of a program, with a prefix, labels and environment.
+function(lockstep_discover target prefix labels environment)
+  string(REPLACE "." "_" list_name "${target}_${prefix}list")
+  gtest_discover_tests(${target} TEST_PREFIX "${prefix}" TEST_LIST ${list_name} DISCOVERY_TIMEOUT 60
+    PROPERTIES LABELS "${labels}" ENVIRONMENT "${environment}" TIMEOUT 300)
 endfunction()

@@ -28,7 +28,7 @@ void save_weights(const std::filesystem::path& path, const StateDict& state) {
 StateDict load_weights(const std::filesystem::path& path) {
   StateDict state;
   for (const checkpoint::NamedArray& array : checkpoint::read_safetensors(path).arrays) {
-    Tensor tensor = Tensor::empty(array.shape, array.dtype);
+    Tensor tensor = Tensor::empty(array.shape, array.dtype, Device{});
     if (!array.bytes.empty()) std::memcpy(tensor.raw(), array.bytes.data(), array.bytes.size());
     state.emplace_back(array.name, std::move(tensor));
   }

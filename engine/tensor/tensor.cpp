@@ -42,14 +42,14 @@ Tensor Tensor::uniform(const Shape& shape, double low, double high, Rng& rng, DT
                        Device device) {
   std::vector<double> values(shape.num_elements());
   for (double& value : values) value = rng.uniform(low, high);
-  return from(values, shape).to(dtype).to(device);
+  return from(values, shape, Device{}).to(dtype).to(device);
 }
 
 Tensor Tensor::normal(const Shape& shape, double mean, double standard_deviation, Rng& rng,
                       DType dtype, Device device) {
   std::vector<double> values(shape.num_elements());
   for (double& value : values) value = mean + standard_deviation * rng.normal();
-  return from(values, shape).to(dtype).to(device);
+  return from(values, shape, Device{}).to(dtype).to(device);
 }
 
 bool Tensor::shares_memory_with(const Tensor& other) const {

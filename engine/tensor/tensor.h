@@ -19,6 +19,7 @@
 #include "engine/core/shape.h"
 #include "engine/core/views.h"
 #include "engine/runtime/storage.h"
+#include "engine/tensor/default_device.h"
 #include "kernels/backend.h"
 
 namespace lockstep {
@@ -27,23 +28,27 @@ class Tensor {
  public:
   Tensor() = default;  // undefined: no storage
 
-  // --- making tensors ---
-  static Tensor empty(const Shape& shape, DType dtype = DType::float32, Device device = {});
-  static Tensor zeros(const Shape& shape, DType dtype = DType::float32, Device device = {});
+  // --- making tensors; without a device, on default_device() ---
+  static Tensor empty(const Shape& shape, DType dtype = DType::float32,
+                      Device device = default_device());
+  static Tensor zeros(const Shape& shape, DType dtype = DType::float32,
+                      Device device = default_device());
   static Tensor full(const Shape& shape, double value, DType dtype = DType::float32,
-                     Device device = {});
+                     Device device = default_device());
   // Copies host values. Throws Error{Shape} when their number is not the shape's.
   template <typename T>
-  static Tensor from(std::span<const T> values, const Shape& shape, Device device = {});
+  static Tensor from(std::span<const T> values, const Shape& shape,
+                     Device device = default_device());
   template <typename T>
-  static Tensor from(const std::vector<T>& values, const Shape& shape, Device device = {}) {
+  static Tensor from(const std::vector<T>& values, const Shape& shape,
+                     Device device = default_device()) {
     return from(std::span<const T>(values), shape, device);
   }
   // Values drawn on the host in double, so the same on every device and thread count.
   static Tensor uniform(const Shape& shape, double low, double high, Rng& rng,
-                        DType dtype = DType::float32, Device device = {});
+                        DType dtype = DType::float32, Device device = default_device());
   static Tensor normal(const Shape& shape, double mean, double standard_deviation, Rng& rng,
-                       DType dtype = DType::float32, Device device = {});
+                       DType dtype = DType::float32, Device device = default_device());
 
   // --- what it is ---
   bool defined() const { return storage_ != nullptr; }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/tensor/tensor.h"
+#include "tests/support/devices.h"
 
 namespace lockstep::testing {
 
@@ -53,7 +54,7 @@ inline void expect_close(const Tensor& actual, const std::vector<double>& refere
 
 // Uniform in [-1, 1), the same for the same seed on every machine.
 inline Tensor random_tensor(const Shape& shape, std::uint64_t seed, DType dtype = DType::float64,
-                            Device device = {}) {
+                            Device device = test_device()) {
   Rng rng(seed);
   return Tensor::uniform(shape, -1.0, 1.0, rng, dtype, device);
 }

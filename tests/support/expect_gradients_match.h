@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/autograd/gradient_check.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 
 namespace lockstep::testing {
@@ -26,7 +27,7 @@ inline void expect_gradients_match(const Operation& op, const std::vector<Variab
 }
 
 // A float64 leaf of random values that requires a gradient.
-inline Variable random_leaf(const Shape& shape, std::uint64_t seed, Device device = {}) {
+inline Variable random_leaf(const Shape& shape, std::uint64_t seed, Device device = test_device()) {
   return Variable(random_tensor(shape, seed, DType::float64, device), RequiresGrad::yes);
 }
 

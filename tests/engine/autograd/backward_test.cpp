@@ -6,6 +6,7 @@
 #include "engine/autograd/grad_mode.h"
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/expect_gradients_match.h"
 
@@ -163,8 +164,8 @@ TEST(Backward, FromEightThreadsOnGraphsOfTheirOwn) {
       for (int round = 0; round < 50; ++round) {
         const Variable x = random_leaf({3}, 1);
         // Half of the threads start on cpu:1; all use both devices.
-        const Device first{DeviceType::cpu, t % 2};
-        const Device second{DeviceType::cpu, 1 - t % 2};
+        const Device first = test_device(t % 2);
+        const Device second = test_device(1 - t % 2);
         const Variable h = to(scale(to(x, first), 2.0), second);
         sum(multiply(h, scale(h, 1.0 + t))).backward();
         results[static_cast<std::size_t>(t)] = x.grad().to_vector<double>();

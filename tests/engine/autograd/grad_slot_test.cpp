@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/autograd/ops/ops.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/expect_gradients_match.h"
 
@@ -117,9 +118,8 @@ TEST_F(GradSlot, MustFitTheValue) {
                [&] { bias_.set_grad_slot(bucket_.slice(0, {3})); });
   expect_error(ErrorCode::DType, "found float64 and float32",
                [&] { bias_.set_grad_slot(Tensor::zeros({2})); });
-  expect_error(ErrorCode::Device, "found cpu:0 and cpu:1", [&] {
-    bias_.set_grad_slot(Tensor::zeros({2}, DType::float64, Device{DeviceType::cpu, 1}));
-  });
+  expect_error(ErrorCode::Device, "found cpu:0 and cpu:1",
+               [&] { bias_.set_grad_slot(Tensor::zeros({2}, DType::float64, test_device(1))); });
 }
 
 }  // namespace

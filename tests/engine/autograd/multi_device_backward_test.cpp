@@ -10,6 +10,7 @@
 #include "engine/autograd/backward_pass.h"
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/expect_gradients_match.h"
 
@@ -17,7 +18,7 @@ namespace lockstep::testing {
 namespace {
 
 Device cpu(int index) {
-  return {DeviceType::cpu, index};
+  return test_device(index);
 }
 
 // Threads that can only get through together.

@@ -2,15 +2,16 @@
 #include <gtest/gtest.h>
 
 #include "engine/autograd/ops/ops.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/expect_gradients_match.h"
 
 namespace lockstep::testing {
 namespace {
 
-const Device kOther{DeviceType::cpu, 1};
+const Device kOther = test_device(1);
 
-Variable constant(const Shape& shape, DType dtype = DType::float64, Device device = {}) {
+Variable constant(const Shape& shape, DType dtype = DType::float64, Device device = test_device()) {
   return Variable(Tensor::zeros(shape, dtype, device));
 }
 
@@ -44,6 +45,15 @@ TEST(OpErrors, MixedDtypesNameTheOperationAndBoth) {
   expect_error(ErrorCode::DType, "[batch_norm] " + words, [&] {
     batch_norm(wide, {constant({2}, DType::float32), {}, {}, {}});
   });
+}
+
+TEST(OpErrors, AResultPromisedToOneLinearCannotGoToTwo) {
+  const Variable x(random_tensor({2, 3}, 1));
+  const Variable w(random_tensor({3, 3}, 2), RequiresGrad::yes);
+  const Variable h = linear(x, w, {}, Activation::relu, ResultUse::next_linear);
+  linear(h, w, {});
+  expect_error(ErrorCode::State, "[linear] a result made with ResultUse::next_linear",
+               [&] { linear(h, w, {}); });
 }
 
 TEST(OpErrors, ShapesThatDoNotFitAreShown) {

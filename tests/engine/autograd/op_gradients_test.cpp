@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/autograd/ops/ops.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_gradients_match.h"
 
 namespace lockstep::testing {
@@ -65,10 +66,8 @@ TEST(OpGradients, Reshape) {
 
 TEST(OpGradients, ToAnotherDevice) {
   expect_gradients_match(
-      [](const Variables& in) {
-        return multiply(to(in[0], Device{DeviceType::cpu, 1}), in[1]);
-      },
-      {random_leaf({3, 4}, 1), random_leaf({3, 4}, 2, Device{DeviceType::cpu, 1})});
+      [](const Variables& in) { return multiply(to(in[0], test_device(1)), in[1]); },
+      {random_leaf({3, 4}, 1), random_leaf({3, 4}, 2, test_device(1))});
 }
 
 TEST(OpGradients, MatmulWithEveryTranspose) {

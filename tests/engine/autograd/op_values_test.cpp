@@ -5,6 +5,7 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/thread_context.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_gradients_match.h"
 
 namespace lockstep::testing {
@@ -181,7 +182,7 @@ TEST(OpValues, DropoutOfEverythingIsZeroAndOfNothingTheInput) {
 
 TEST(OpValues, MovingToTheSameDeviceIsTheSameVariable) {
   const Variable x = matrix({1.0}, {1});
-  EXPECT_TRUE(to(x, Device{}).is_same(x));
+  EXPECT_TRUE(to(x, test_device()).is_same(x));
 }
 
 }  // namespace

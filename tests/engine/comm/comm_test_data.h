@@ -12,8 +12,11 @@
 #include "engine/plan/all_reduce_plan.h"
 #include "engine/plan/interpreter.h"
 #include "engine/tensor/tensor.h"
+#include "tests/support/devices.h"
 
 namespace lockstep::comm {
+
+using lockstep::testing::test_device;
 
 inline constexpr std::array<int, 10> kWorldSizes{1, 2, 3, 4, 5, 6, 7, 8, 9, 16};
 inline constexpr std::array<std::size_t, 6> kLengths{0, 1, 5, 64, 101, 4096};
@@ -39,7 +42,7 @@ inline plan::RankBuffers rounding_buffers(int world_size, std::size_t num_elemen
 }
 
 inline Tensor tensor_of(const std::vector<double>& values, int rank) {
-  return Tensor::from(values, {values.size()}, Device{DeviceType::cpu, rank});
+  return Tensor::from(values, {values.size()}, test_device(rank));
 }
 
 // Element i of a rank: small integers, never 0, so that every op is exact in every dtype.

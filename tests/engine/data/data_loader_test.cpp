@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include "engine/core/error.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_error.h"
 
 namespace lockstep::data {
 namespace {
 
 using lockstep::testing::expect_error;
+using lockstep::testing::test_device;
 using ::testing::ElementsAre;
 
 // Row i is {10 i, 10 i + 1, 10 i + 2}, its label i % 4; a byte counts a half.
@@ -78,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(Floating, DataLoaderTypes,
                          [](const auto& test) { return std::string(to_string(test.param)); });
 
 TEST(DataLoader, PutsBatchesOnItsDevice) {
-  const Device device{DeviceType::cpu, 3};
+  const Device device = test_device(3);
   DataLoader loader(make_rows(5), exact({.num_samples = 5, .batch_size = 5}), {.device = device});
   const auto batch = loader.next();
   ASSERT_TRUE(batch.has_value());
@@ -147,7 +149,7 @@ TEST(DataLoader, RefusesOptionsThatMakeNoSense) {
   };
   expect_error(ErrorCode::DType, "found int64", [&] { make({.dtype = DType::int64}); });
   expect_error(ErrorCode::Usage, "at least 1 batch", [&] { make({.num_prefetched = 0}); });
-  expect_error(ErrorCode::Device, "cpu", [&] { make({.device = {DeviceType::cpu, 1000}}); });
+  expect_error(ErrorCode::Device, "cpu", [&] { make({.device = test_device(1000)}); });
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "engine/nn/flatten.h"
 #include "engine/nn/linear.h"
 #include "engine/nn/sequential.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"
 
@@ -20,9 +21,10 @@ using lockstep::testing::expect_close;
 using lockstep::testing::expect_error;
 using lockstep::testing::kExact;
 using lockstep::testing::random_tensor;
+using lockstep::testing::test_device;
 using Strings = std::vector<std::string>;
 
-const Device kOther{DeviceType::cpu, 1};
+const Device kOther = test_device(1);
 
 // A module as a user writes one: two layers and a parameter of its own.
 class TwoLayers final : public ModuleOf<TwoLayers> {
@@ -132,7 +134,7 @@ TEST_F(ModuleTest, AShallowCopyRunsWithReplacedParametersAndBuffersAndPassesGrad
   EXPECT_EQ(there.device(), kOther);
   sum(there).backward();
   const Tensor grad = model_.parameters()[1].grad();
-  EXPECT_EQ(grad.device(), Device{});
+  EXPECT_EQ(grad.device(), test_device());
   // What the copy wrote into its buffers is its own.
   EXPECT_EQ(model_.buffers()[2].item(), 0);
   EXPECT_EQ(copy->buffers()[2].item(), 1);

@@ -7,6 +7,7 @@
 #include "engine/nn/batch_norm.h"
 #include "engine/nn/linear.h"
 #include "engine/nn/mlp.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"
 
@@ -17,8 +18,9 @@ using lockstep::testing::expect_close;
 using lockstep::testing::expect_error;
 using lockstep::testing::kExact;
 using lockstep::testing::random_tensor;
+using lockstep::testing::test_device;
 
-const Device kOther{DeviceType::cpu, 1};
+const Device kOther = test_device(1);
 
 Linear linear_layer(std::uint64_t seed = 1) {
   Rng rng(seed);

@@ -6,6 +6,7 @@
 #include "engine/nn/batch_norm.h"
 #include "engine/nn/linear.h"
 #include "engine/nn/mlp.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
@@ -17,16 +18,17 @@ using lockstep::testing::expect_close;
 using lockstep::testing::expect_error;
 using lockstep::testing::kExact;
 using lockstep::testing::TempFolder;
+using lockstep::testing::test_device;
 
 TEST(WeightsFile, RoundTripsParametersAndBuffersFromAnyDevice) {
   const TempFolder folder;
   Rng rng(1);
   Sequential model({std::make_shared<Linear>(3, 4, rng), std::make_shared<BatchNorm1d>(4)});
-  model.to(Device{DeviceType::cpu, 2});
+  model.to(test_device(2));
   save_weights(folder / "w.safetensors", model);
   const StateDict loaded = load_weights(folder / "w.safetensors");
   EXPECT_EQ(loaded.size(), 7u);
-  for (const auto& [name, tensor] : loaded) EXPECT_EQ(tensor.device(), Device{}) << name;
+  for (const auto& [name, tensor] : loaded) EXPECT_EQ(tensor.device(), test_device()) << name;
   Rng other(2);
   Sequential fresh({std::make_shared<Linear>(3, 4, other), std::make_shared<BatchNorm1d>(4)});
   load_state_dict(fresh, loaded);

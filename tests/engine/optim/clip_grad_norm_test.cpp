@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"
 
@@ -15,8 +16,9 @@ namespace {
 using lockstep::testing::expect_close;
 using lockstep::testing::expect_error;
 using lockstep::testing::kFloat64;
+using lockstep::testing::test_device;
 
-Variable with_grad(const std::vector<double>& grad, Device device = {}) {
+Variable with_grad(const std::vector<double>& grad, Device device = test_device()) {
   Variable variable(Tensor::zeros({grad.size()}, DType::float64, device), RequiresGrad::yes);
   variable.set_grad(Tensor::from(grad, {grad.size()}, device));
   return variable;
@@ -40,7 +42,7 @@ TEST(ClipGradNorm, LeavesSmallGradientsAlone) {
 TEST(ClipGradNorm, CountsAllDevicesAndSkipsParametersWithoutGradients) {
   const std::vector<Variable> parameters{with_grad({3, 0}),
                                          Variable(Tensor::zeros({2}), RequiresGrad::yes),
-                                         with_grad({-4}, Device{DeviceType::cpu, 1})};
+                                         with_grad({-4}, test_device(1))};
   EXPECT_DOUBLE_EQ(clip_grad_norm(parameters, 0.5), 5.0);
   EXPECT_NEAR(parameters[2].grad().item(), -0.4, 1e-6);
 }

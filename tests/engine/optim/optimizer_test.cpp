@@ -11,6 +11,7 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/optim/adamw.h"
 #include "engine/optim/sgd.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"
 
@@ -22,11 +23,12 @@ using lockstep::testing::expect_error;
 using lockstep::testing::kExact;
 using lockstep::testing::kFloat64;
 using lockstep::testing::random_tensor;
+using lockstep::testing::test_device;
 
 constexpr auto kNesterov = SgdOptions::Kind::nesterov;
-const Device kOther{DeviceType::cpu, 1};
+const Device kOther = test_device(1);
 
-Variable parameter(double value, DType dtype = DType::float64, Device device = {}) {
+Variable parameter(double value, DType dtype = DType::float64, Device device = test_device()) {
   return Variable(Tensor::full({2}, value, dtype, device), RequiresGrad::yes);
 }
 
@@ -173,7 +175,7 @@ TEST(Optimizer, AllocatesNothingOnceItHasItsState) {
   for (Variable& variable : parameters) set_grad(variable, 1);
   adamw.step();
   adamw.step();
-  runtime::MemoryPool& pool = runtime::logical_device(Device{}).memory();
+  runtime::MemoryPool& pool = runtime::logical_device(test_device()).memory();
   const auto before = pool.statistics();
   for (int i = 0; i < 10; ++i) adamw.step();
   EXPECT_EQ(pool.statistics().num_system_allocations, before.num_system_allocations);

@@ -14,6 +14,7 @@
 #include "engine/nn/state_dict.h"
 #include "engine/optim/sgd.h"
 #include "tests/engine/parallel/function_module.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"
 
@@ -54,7 +55,7 @@ TEST(DataParallel, OutputIsThatOfTheModuleOnTheFirstDevice) {
   const Variable x(random_tensor({7, 5}, 2));
   DataParallel wrapper(module, on_devices(cpu_devices(3)));
   const Variable y = wrapper(x);
-  EXPECT_EQ(to_string(y.device()), "cpu:0");
+  EXPECT_EQ(y.device(), test_device(0));
   expect_close(y.value(), (*module)(x).value(), kFloat64);
 }
 
@@ -83,7 +84,7 @@ TEST(DataParallel, TheInputsGradientIsGatheredToo) {
 
 TEST(DataParallel, UsesExactlyTheGivenDevices) {
   RowCounter counter;
-  DataParallel wrapper(counter.module(), on_devices(devices_of(DeviceType::cpu, {0, 3})));
+  DataParallel wrapper(counter.module(), on_devices(devices_of(test_device_type(), {0, 3})));
   wrapper(Variable(random_tensor({30, 5}, 1)));
   EXPECT_EQ(counter.rows(), (std::map<int, std::size_t>{{0, 15}, {3, 15}}));
 }
@@ -91,11 +92,11 @@ TEST(DataParallel, UsesExactlyTheGivenDevices) {
 TEST(DataParallel, TheOrderOfTheDevicesCounts) {
   RowCounter counter;
   const auto module = counter.module();
-  module->to({DeviceType::cpu, 2});
-  DataParallel wrapper(module, on_devices(devices_of(DeviceType::cpu, {2, 0})));
+  module->to(test_device(2));
+  DataParallel wrapper(module, on_devices(devices_of(test_device_type(), {2, 0})));
   const Variable y = wrapper(Variable(random_tensor({3, 5}, 1)));
   EXPECT_EQ(counter.rows(), (std::map<int, std::size_t>{{2, 2}, {0, 1}}));
-  EXPECT_EQ(to_string(y.device()), "cpu:2");
+  EXPECT_EQ(y.device(), test_device(2));
 }
 
 TEST(DataParallel, OnlyAsManyReplicasAsChunksRun) {
@@ -108,7 +109,7 @@ TEST(DataParallel, OnlyAsManyReplicasAsChunksRun) {
 TEST(DataParallel, DefaultsAreAllVisibleDevicesAndTheFirstForTheOutput) {
   DataParallel wrapper(make_linear(5, 2, 1));
   EXPECT_EQ(wrapper.options().devices, cpu_devices(runtime::num_cores()));
-  EXPECT_EQ(to_string(*wrapper.options().output_device), "cpu:0");
+  EXPECT_EQ(*wrapper.options().output_device, test_device());
   EXPECT_EQ(wrapper.options().dim, 0u);
 }
 
@@ -118,13 +119,13 @@ TEST(DataParallel, TheOutputDeviceMayBeAnother) {
   for (const int output : {1, 6}) {
     module->zero_grad();
     DataParallelOptions options = on_devices(cpu_devices(3));
-    options.output_device = Device{DeviceType::cpu, output};
+    options.output_device = test_device(output);
     DataParallel wrapper(module, options);
     const Variable y = wrapper(x);
     EXPECT_EQ(y.device().index, output);
     expect_close(y.value(), (*module)(x).value(), kFloat64);
     sum(y).backward();
-    EXPECT_EQ(to_string(module->bias().grad().device()), "cpu:0");
+    EXPECT_EQ(module->bias().grad().device(), test_device(0));
     expect_close(module->bias().grad(), {7, 7}, kFloat64);
   }
 }
@@ -137,10 +138,10 @@ TEST(DataParallel, OneDeviceIsAPlainCall) {
       });
   DataParallelOptions options = on_devices(cpu_devices(1));
   DataParallel wrapper(module, options);
-  EXPECT_EQ(to_string(wrapper(Variable(random_tensor({3, 5}, 1))).device()), "cpu:0");
-  options.output_device = Device{DeviceType::cpu, 4};
-  EXPECT_EQ(to_string(data_parallel(module, Variable(random_tensor({3, 5}, 1)), options).device()),
-            "cpu:4");
+  EXPECT_EQ(wrapper(Variable(random_tensor({3, 5}, 1))).device(), test_device(0));
+  options.output_device = test_device(4);
+  EXPECT_EQ(data_parallel(module, Variable(random_tensor({3, 5}, 1)), options).device(),
+            test_device(4));
 }
 
 TEST(DataParallel, CutsAlongTheGivenDimension) {
@@ -167,10 +168,10 @@ TEST(DataParallel, TheFunctionalFormEqualsTheWrapper) {
   const Variable x(random_tensor({7, 5}, 2));
   for (const std::size_t count : {1, 2, 5}) {
     DataParallelOptions options = on_devices(cpu_devices(count));
-    options.output_device = Device{DeviceType::cpu, 1};
+    options.output_device = test_device(1);
     const auto wrapper = std::make_shared<DataParallel>(module, options);
     const Variable y = data_parallel(module, x, options);
-    EXPECT_EQ(to_string(y.device()), "cpu:1");
+    EXPECT_EQ(y.device(), test_device(1));
     expect_close(y.value(), (*wrapper)(x).value(), kExact);
     // A wrapped module may be given too.
     expect_close(data_parallel(wrapper, x, options).value(), y.value(), kExact);
@@ -178,9 +179,9 @@ TEST(DataParallel, TheFunctionalFormEqualsTheWrapper) {
 }
 
 TEST(DataParallel, WrapThenMoveAndMoveThenWrapBothWork) {
-  const Device second{DeviceType::cpu, 1};
+  const Device second = test_device(1);
   const Variable x(random_tensor({6, 5}, 2));
-  const std::vector<Device> devices = devices_of(DeviceType::cpu, {1, 0, 2});
+  const std::vector<Device> devices = devices_of(test_device_type(), {1, 0, 2});
 
   const auto moved_first = make_linear(5, 2, 1);
   moved_first->to(second);
@@ -190,15 +191,15 @@ TEST(DataParallel, WrapThenMoveAndMoveThenWrapBothWork) {
   wrapped_first.to(second);
 
   const Variable y = wrapped_first(x);
-  EXPECT_EQ(to_string(y.device()), "cpu:1");
+  EXPECT_EQ(y.device(), test_device(1));
   expect_close(y.value(), wrapped_later(x).value(), kExact);
   sum(y).backward();
-  EXPECT_EQ(to_string(moved_later->bias().grad().device()), "cpu:1");
+  EXPECT_EQ(moved_later->bias().grad().device(), test_device(1));
 }
 
 TEST(DataParallel, ParametersElsewhereAreAnErrorInPyTorchsWords) {
   const auto module = make_linear(5, 2, 1);
-  module->to({DeviceType::cpu, 1});
+  module->to(test_device(1));
   for (const std::size_t count : {1, 2}) {
     DataParallel wrapper(module, on_devices(cpu_devices(count)));
     const auto call = [&] { wrapper(Variable(random_tensor({4, 5}, 1))); };
@@ -219,20 +220,24 @@ TEST(DataParallel, RefusesToWrapAWrappedModule) {
 
 TEST(DataParallel, RefusesADeviceThatStandsTwiceAtConstruction) {
   DataParallelOptions options;
-  options.devices = {{DeviceType::cpu, 0}, {DeviceType::cpu, 1}, {DeviceType::cpu, 0}};
+  options.devices = {test_device(0), test_device(1), test_device(0)};
   expect_error(ErrorCode::Device, "twice",
                [&] { DataParallel wrapper(make_linear(5, 2, 1), options); });
 }
 
-TEST(DataParallel, RefusesDevicesThatDoNotExist) {
-  expect_error(ErrorCode::Device, "cpu:64 does not exist", [] {
-    DataParallel wrapper(make_linear(5, 2, 1), on_devices({{}, {DeviceType::cpu, 64}}));
-  });
+TEST(DataParallel, RefusesDevicesOfTwoTypes) {
+  LOCKSTEP_CPU_ONLY("both types are named");
   expect_error(ErrorCode::Device, "of one type, found cpu:0 and cuda:0", [] {
     DataParallel wrapper(make_linear(5, 2, 1), on_devices({{}, {DeviceType::cuda, 0}}));
   });
+}
+
+TEST(DataParallel, RefusesDevicesThatDoNotExist) {
+  expect_error(ErrorCode::Device, "cpu:64 does not exist", [] {
+    DataParallel wrapper(make_linear(5, 2, 1), on_devices({test_device(), test_device(64)}));
+  });
   DataParallelOptions options = on_devices(cpu_devices(2));
-  options.output_device = Device{DeviceType::cpu, 99};
+  options.output_device = test_device(99);
   expect_error(ErrorCode::Device, "cpu:99 does not exist",
                [&] { DataParallel wrapper(make_linear(5, 2, 1), options); });
 }
@@ -374,15 +379,18 @@ class ThreadsOf {
 };
 
 TEST(DataParallel, WarnsWhenADeviceHasLessThan75PercentOfAnothersThreads) {
+  LOCKSTEP_CPU_ONLY("a device of the CPU has threads");
   const auto warnings = [](const std::vector<Device>& devices) {
     ::testing::internal::CaptureStderr();
     DataParallel wrapper(make_linear(5, 2, 1), on_devices(devices));
     return ::testing::internal::GetCapturedStderr();
   };
-  const ThreadsOf four({DeviceType::cpu, 40}, 4);
-  const ThreadsOf three({DeviceType::cpu, 41}, 3);
-  const ThreadsOf two({DeviceType::cpu, 42}, 2);
-  const auto devices = [](const std::vector<int>& ids) { return devices_of(DeviceType::cpu, ids); };
+  const ThreadsOf four(test_device(40), 4);
+  const ThreadsOf three(test_device(41), 3);
+  const ThreadsOf two(test_device(42), 2);
+  const auto devices = [](const std::vector<int>& ids) {
+    return devices_of(test_device_type(), ids);
+  };
   EXPECT_EQ(warnings(devices({40, 41})), "") << "exactly 75 %";
   EXPECT_THAT(warnings(devices({40, 42})), HasSubstr("imbalance"));
   EXPECT_THAT(warnings(devices({41, 40, 42})), HasSubstr("cpu:42")) << "which one to leave out";

@@ -6,6 +6,7 @@
 #include "engine/nn/state_dict.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tests/engine/parallel/function_module.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/run_ranks.h"
 
@@ -45,7 +46,7 @@ TEST(DdpConstruction, RanksThatStartDifferentlyGetTheParametersAndBuffersOfRank0
       return sequence_of({make_linear(4, 3, from, DType::float32), norm});
     };
     const auto module = make(seed);
-    module->to(Device{DeviceType::cpu, communicator.rank()});
+    module->to(test_device(communicator.rank()));
     Ddp ddp(module, communicator);
     const auto first = make(0);
     const nn::StateDict expected = nn::state_dict(*first);

@@ -7,6 +7,7 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tests/engine/parallel/function_module.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/run_ranks.h"
@@ -107,7 +108,7 @@ TEST(DdpFailure, AModuleThatMovedAfterWrappingIsAnErrorThatSaysSo) {
   run_ranks(2, [](comm::Communicator& communicator) {
     const auto linear = make_linear(3, 3, 1);
     Ddp ddp(linear, communicator);
-    const Device other{DeviceType::cpu, 4 + communicator.rank()};
+    const Device other = test_device(4 + communicator.rank());
     ddp.to(other);
     expect_error(ErrorCode::Device, "wrap it again", [&] {
       ddp(Variable(random_tensor({4, 3}, 1, DType::float64, other)));

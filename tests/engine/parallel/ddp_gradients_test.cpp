@@ -12,6 +12,7 @@
 #include "engine/nn/state_dict.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tests/engine/parallel/function_module.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/run_ranks.h"
 
@@ -226,8 +227,8 @@ TEST(DdpGradients, OverlapAndAfterBackwardHaveEqualBits) {
 
 TEST(DdpGradients, ParametersOnSeveralDevicesAreReducedOnEach) {
   run_ranks(2, [](comm::Communicator& communicator) {
-    const Device first{DeviceType::cpu, 2 * communicator.rank()};
-    const Device second{DeviceType::cpu, 2 * communicator.rank() + 1};
+    const Device first = test_device(2 * communicator.rank());
+    const Device second = test_device(2 * communicator.rank() + 1);
     const auto a = make_linear(3, 4, 1);
     const auto b = make_linear(4, 2, 2);
     const auto c = make_linear(3, 2, 3);
@@ -253,8 +254,8 @@ TEST(DdpGradients, ParametersOnSeveralDevicesAreReducedOnEach) {
 
 TEST(DdpGradients, OfTwoDevicesMayGetReadyAtTheSameTime) {
   run_ranks(2, [](comm::Communicator& communicator) {
-    const Device first{DeviceType::cpu, 2 * communicator.rank()};
-    const Device second{DeviceType::cpu, 2 * communicator.rank() + 1};
+    const Device first = test_device(2 * communicator.rank());
+    const Device second = test_device(2 * communicator.rank() + 1);
     const auto a = make_linear(3, 2, 1);
     const auto b = make_linear(3, 2, 2);
     a->to(first);

@@ -9,6 +9,7 @@
 
 #include "engine/nn/linear.h"
 #include "engine/nn/module.h"
+#include "tests/support/devices.h"
 
 namespace lockstep::testing {
 
@@ -50,7 +51,7 @@ inline std::shared_ptr<nn::Linear> make_linear(std::size_t in, std::size_t out, 
 
 inline std::vector<Device> cpu_devices(std::size_t count) {
   std::vector<Device> devices;
-  for (std::size_t i = 0; i < count; ++i) devices.push_back({DeviceType::cpu, static_cast<int>(i)});
+  for (std::size_t i = 0; i < count; ++i) devices.push_back(test_device(static_cast<int>(i)));
   return devices;
 }
 

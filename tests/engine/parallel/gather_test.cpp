@@ -4,6 +4,7 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "tests/engine/parallel/function_module.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/expect_gradients_match.h"
 
@@ -13,14 +14,14 @@ namespace {
 using parallel::gather;
 
 Variable leaf_on(const Shape& shape, std::uint64_t seed, int device) {
-  return random_leaf(shape, seed, {DeviceType::cpu, device});
+  return random_leaf(shape, seed, test_device(device));
 }
 
 TEST(Gather, ConcatenatesInOrderOntoTheOutputDevice) {
   const std::vector<Variable> parts{leaf_on({2, 3}, 1, 0), leaf_on({1, 3}, 2, 1),
                                     leaf_on({4, 3}, 3, 2)};
-  const Variable whole = gather(parts, {DeviceType::cpu, 5});
-  EXPECT_EQ(to_string(whole.device()), "cpu:5");
+  const Variable whole = gather(parts, test_device(5));
+  EXPECT_EQ(whole.device(), test_device(5));
   EXPECT_EQ(to_string(whole.shape()), "[7, 3]");
   expect_close(whole.value().rows(0, 2), parts[0].value(), kExact);
   expect_close(whole.value().rows(2, 3), parts[1].value(), kExact);
@@ -29,7 +30,7 @@ TEST(Gather, ConcatenatesInOrderOntoTheOutputDevice) {
 
 TEST(Gather, ConcatenatesAlongOtherDimensions) {
   const Variable a(Tensor::from(std::vector<double>{1, 2, 3, 4}, {2, 2}));
-  const Variable b(Tensor::from(std::vector<double>{5, 6}, {2, 1}, {DeviceType::cpu, 1}));
+  const Variable b(Tensor::from(std::vector<double>{5, 6}, {2, 1}, test_device(1)));
   const Variable whole = gather({a, b}, {}, 1);
   EXPECT_EQ(to_string(whole.shape()), "[2, 3]");
   expect_close(whole.value(), {1, 2, 5, 3, 4, 6}, kExact);
@@ -38,7 +39,7 @@ TEST(Gather, ConcatenatesAlongOtherDimensions) {
 TEST(Gather, ScalarsBecomeAVectorOfTheirNumber) {
   std::vector<Variable> scalars;
   for (int i = 0; i < 3; ++i) {
-    scalars.emplace_back(Tensor::full({}, i + 1, DType::float64, {DeviceType::cpu, i}),
+    scalars.emplace_back(Tensor::full({}, i + 1, DType::float64, test_device(i)),
                          RequiresGrad::yes);
   }
   const Variable whole = gather(scalars, {});
@@ -79,7 +80,7 @@ TEST(Gather, GradientMatchesCentralDifferences) {
 }
 
 TEST(Gather, PartsWithoutRowsLeaveNoTrace) {
-  const Variable empty(Tensor::empty({0, 2}, DType::float64, {DeviceType::cpu, 1}));
+  const Variable empty(Tensor::empty({0, 2}, DType::float64, test_device(1)));
   const Variable rows(random_tensor({2, 2}, 1));
   expect_close(gather({empty, rows, empty}, {}).value(), rows.value(), kExact);
 }

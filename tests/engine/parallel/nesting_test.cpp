@@ -9,6 +9,7 @@
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tests/engine/parallel/function_module.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/run_ranks.h"
 
@@ -21,7 +22,7 @@ using parallel::DataParallelOptions;
 
 DataParallelOptions on_devices(const std::vector<int>& ids) {
   DataParallelOptions options;
-  options.devices = devices_of(DeviceType::cpu, ids);
+  options.devices = devices_of(test_device_type(), ids);
   return options;
 }
 
@@ -86,7 +87,7 @@ TEST(Nesting, TwoThreadsUseTheSameDevicesAtTheSameTime) {
   for (int t = 0; t < 2; ++t) {
     threads.emplace_back([t] {
       const auto linear = make_linear(5, 3, static_cast<std::uint64_t>(t));
-      linear->to({DeviceType::cpu, t});
+      linear->to(test_device(t));
       DataParallel wrapper(linear, on_devices({t, 1 - t, 2}));
       for (int step = 0; step < 20; ++step) {
         sum(wrapper(Variable(random_tensor({6, 5}, 1)))).backward();
@@ -101,7 +102,7 @@ TEST(Nesting, RanksThatUseSeveralDevicesEach) {
   run_ranks(2, [](comm::Communicator& communicator) {
     const int first = 2 * communicator.rank();
     const auto linear = make_linear(5, 3, 1);
-    linear->to({DeviceType::cpu, first});
+    linear->to(test_device(first));
     const auto wrapper = std::make_shared<DataParallel>(linear, on_devices({first, first + 1}));
     parallel::Ddp ddp(wrapper, communicator);
     for (int step = 0; step < 5; ++step) {

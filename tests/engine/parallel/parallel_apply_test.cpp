@@ -11,6 +11,7 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
 #include "tests/engine/parallel/function_module.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"
 
@@ -33,7 +34,7 @@ std::vector<std::shared_ptr<nn::Module>> same_module(std::size_t count,
 }
 
 TEST(ParallelApply, RunsEachReplicaOnItsInput) {
-  const std::vector<Device> devices = devices_of(DeviceType::cpu, {0, 3, 5});
+  const std::vector<Device> devices = devices_of(test_device_type(), {0, 3, 5});
   const auto outputs =
       parallel_apply(same_module(3, [](nn::Module&, const Variable& x) { return scale(x, 2); }),
                      inputs_on(devices));
@@ -63,7 +64,7 @@ TEST(ParallelApply, RaisesTheErrorOfTheLowestReplicaWithItsIndexAndDevice) {
     ++num_completed;
     return x;
   };
-  const auto inputs = inputs_on(devices_of(DeviceType::cpu, {0, 3, 7, 5, 1}));
+  const auto inputs = inputs_on(devices_of(test_device_type(), {0, 3, 7, 5, 1}));
   expect_error(ErrorCode::Shape, "replica 2 on device cpu:7: [layer] cannot run on 7",
                [&] { parallel_apply(same_module(5, run), inputs); });
   EXPECT_EQ(num_completed, 3) << "the others run to their end";

@@ -9,6 +9,7 @@
 #include "engine/nn/sequential.h"
 #include "engine/parallel/data_parallel/broadcast.h"
 #include "tests/engine/parallel/function_module.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"
 
@@ -20,7 +21,7 @@ using parallel::replicate;
 
 TEST(Replicate, PutsEqualParametersOnEveryDevice) {
   const auto module = make_linear(3, 2, 1);
-  const std::vector<Device> devices = devices_of(DeviceType::cpu, {0, 3, 1});
+  const std::vector<Device> devices = devices_of(test_device_type(), {0, 3, 1});
   const auto replicas = replicate(*module, devices);
   ASSERT_EQ(replicas.size(), 3u);
   for (std::size_t d = 0; d < replicas.size(); ++d) {
@@ -60,7 +61,7 @@ Tensor summed_gradient(const std::vector<double>& factors) {
     loss = add(loss, to(sum(scale(copies[d][0], factors[d])), devices[0]));
   }
   loss.backward();
-  EXPECT_EQ(to_string(w.grad().device()), "cpu:0");
+  EXPECT_EQ(w.grad().device(), test_device(0));
   return w.grad();
 }
 
@@ -112,7 +113,7 @@ TEST(Replicate, BuffersAreCopiedWithoutGradient) {
   EXPECT_TRUE(replicas[0]->buffers()[0].shares_memory_with(norm.buffers()[0]));
   EXPECT_FALSE(replicas[1]->buffers()[0].shares_memory_with(norm.buffers()[0]));
   expect_close(replicas[1]->buffers()[0], {3, 3, 3, 3}, kExact);
-  EXPECT_EQ(to_string(replicas[1]->buffers()[0].device()), "cpu:1");
+  EXPECT_EQ(replicas[1]->buffers()[0].device(), test_device(1));
 }
 
 TEST(Replicate, WhatReplica0WritesIntoABufferStaysAndWhatOthersWriteIsLost) {
@@ -154,7 +155,7 @@ TEST(Replicate, KeepsTrainingOrEvaluation) {
 
 TEST(Replicate, RefusesAParameterThatIsNotOnTheFirstDeviceInPyTorchsWords) {
   const auto module = make_linear(3, 2, 1);
-  module->to({DeviceType::cpu, 1});
+  module->to(test_device(1));
   const auto call = [&] { replicate(*module, cpu_devices(2)); };
   expect_error(ErrorCode::Device,
                "module must have its parameters and buffers on device cpu:0 (device_ids[0]) but "
@@ -166,7 +167,7 @@ TEST(Replicate, RefusesAParameterThatIsNotOnTheFirstDeviceInPyTorchsWords) {
 
 TEST(Replicate, RefusesABufferThatIsNotOnTheFirstDevice) {
   nn::BatchNorm1d norm(2);
-  norm.set_buffer(1, norm.buffers()[1].to(Device{DeviceType::cpu, 2}));
+  norm.set_buffer(1, norm.buffers()[1].to(test_device(2)));
   expect_error(ErrorCode::Device, "found one of them on device cpu:2: running_var",
                [&] { replicate(norm, cpu_devices(2)); });
 }

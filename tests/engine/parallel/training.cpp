@@ -15,6 +15,7 @@
 #include "engine/parallel/bitwise/micro_shards.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "tests/engine/parallel/function_module.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/run_ranks.h"
 
@@ -71,7 +72,7 @@ plan::ScatterPart part_of_rank(std::size_t num_rows, int rank, int world_size) {
 }
 
 Device device_of_rank(const comm::Communicator& communicator) {
-  return {DeviceType::cpu, communicator.rank()};
+  return test_device(communicator.rank());
 }
 
 // Runs train(communicator) on every rank and compares what the ranks end with.

@@ -2,13 +2,14 @@
 #include <gtest/gtest.h>
 
 #include "engine/tensor/tensor.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"
 
 namespace lockstep::testing {
 namespace {
 
-const Device kOther{DeviceType::cpu, 1};
+const Device kOther = test_device(1);
 
 TEST(TensorCopy, CloneHasMemoryOfItsOwn) {
   const Tensor tensor = Tensor::full({3}, 1.0);
@@ -30,11 +31,11 @@ TEST(TensorCopy, ToAnotherDeviceCopiesAndToTheSameDoesNot) {
   EXPECT_EQ(there.device(), kOther);
   expect_close(there, tensor, kExact);
   EXPECT_FALSE(there.shares_memory_with(tensor));
-  EXPECT_TRUE(tensor.to(Device{}).shares_memory_with(tensor));
+  EXPECT_TRUE(tensor.to(test_device()).shares_memory_with(tensor));
 }
 
 TEST(TensorCopy, EveryDeviceCountsItsOwnMemory) {
-  const Device device{DeviceType::cpu, 7};
+  const Device device = test_device(7);
   runtime::MemoryPool& pool = runtime::logical_device(device).memory();
   const std::size_t before = pool.statistics().current_bytes;
   {
@@ -75,7 +76,7 @@ TEST(TensorRead, ItemNeedsExactlyOneElement) {
 }
 
 TEST(TensorRead, HostElementsNeedTheRightType) {
-  const Tensor tensor = Tensor::full({2}, 1.0);
+  const Tensor tensor = Tensor::full({2}, 1.0, DType::float32, Device{});
   tensor.host<float>()[1] = 9.0f;
   EXPECT_EQ(tensor.to_vector<std::int32_t>(), (std::vector<std::int32_t>{1, 9}));
   expect_error(ErrorCode::DType, "[host] the tensor has dtype float32, asked for float64",

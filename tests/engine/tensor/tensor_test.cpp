@@ -3,13 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"
 
 namespace lockstep::testing {
 namespace {
 
-const Device kOther{DeviceType::cpu, 1};
+const Device kOther = test_device(1);
 
 // 0, 1, 2, ... as [rows, cols].
 Tensor counting(std::size_t rows, std::size_t cols) {
@@ -30,7 +31,7 @@ TEST(Tensor, KnowsItsShapeTypeDeviceAndSize) {
   EXPECT_EQ(tensor.num_elements(), 150u);
   EXPECT_EQ(tensor.num_bytes(), 1200u);
   EXPECT_EQ(tensor.device(), kOther);
-  EXPECT_EQ(describe(tensor), "Tensor[30, 5] float64 on cpu:1");
+  EXPECT_EQ(describe(tensor), on_test_device("Tensor[30, 5] float64 on cpu:1"));
 }
 
 TEST(Tensor, FillsWithAValueOfItsType) {

@@ -1,0 +1,56 @@
+// main() of the test programs that run on the CPU and, with LOCKSTEP_TEST_DEVICE=cuda, on a GPU.
+//
+// On a GPU there are 64 logical devices: all on GPU 0, or with LOCKSTEP_TEST_GPUS=N in turn on the
+// first N. A machine with fewer GPUs skips every test, and says so.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "engine/runtime/physical_gpus.h"
+#include "engine/runtime/virtual_devices.h"
+#include "engine/tensor/default_device.h"
+#include "tests/support/devices.h"
+
+namespace {
+
+class SkipAll final : public ::testing::Environment {
+ public:
+  explicit SkipAll(std::string reason) : reason_(std::move(reason)) {}
+  void SetUp() override { GTEST_SKIP() << reason_; }
+
+ private:
+  std::string reason_;
+};
+
+std::string logical_devices(int num_gpus) {
+  std::string text = "cuda:0";
+  for (int i = 1; i < lockstep::runtime::kMaxCudaDevices; ++i) {
+    text += fmt::format(",cuda:{}", i % num_gpus);
+  }
+  return text;
+}
+
+// Why this machine cannot run the tests; empty if it can.
+std::string choose_devices() {
+  using namespace lockstep;
+  if (lockstep::testing::test_device_type() == DeviceType::cpu) return {};
+  const char* wanted = std::getenv("LOCKSTEP_TEST_GPUS");
+  const int num_gpus = wanted != nullptr ? std::atoi(wanted) : 1;
+  const int num_present = static_cast<int>(runtime::physical_gpus().size());
+  if (num_present == 0) return runtime::no_gpu_reason();
+  if (num_present < num_gpus) return fmt::format("needs {} GPUs, found {}", num_gpus, num_present);
+  runtime::set_virtual_devices(logical_devices(num_gpus));
+  set_default_device(lockstep::testing::test_device());
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleMock(&argc, argv);
+  const std::string problem = ::testing::GTEST_FLAG(list_tests) ? std::string() : choose_devices();
+  if (!problem.empty()) ::testing::AddGlobalTestEnvironment(new SkipAll(problem));
+  return RUN_ALL_TESTS();
+}
