@@ -1,0 +1,220 @@
+#include "engine/comm/store/socket.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include "engine/core/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+// Empty, with the reason, when the name is not known.
+AddressList resolve(const std::string& host, std::uint16_t port, std::string& why) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int status = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (status != 0) why = gai_strerror(status);
+  return {status == 0 ? found : nullptr, &freeaddrinfo};
+}
+
+Socket new_socket(const addrinfo& address) {
+  return Socket(socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+void set_option(const Socket& socket, int level, int option, int value) {
+  setsockopt(socket.descriptor(), level, option, &value, sizeof value);
+}
+
+sockaddr_storage own_address(const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  getsockname(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), &size);
+  return address;
+}
+
+// A connection to a free port of this host can meet itself.
+bool is_connected_to_itself(const Socket& socket) {
+  sockaddr_storage peer{};
+  socklen_t size = sizeof peer;
+  getpeername(socket.descriptor(), reinterpret_cast<sockaddr*>(&peer), &size);
+  const sockaddr_storage own = own_address(socket);
+  return std::memcmp(&peer, &own, size) == 0;
+}
+
+// 0, or the errno of one attempt.
+int try_to_connect(const addrinfo& address, Socket& socket, runtime::Deadline deadline) {
+  socket = new_socket(address);
+  if (!socket.is_open()) return errno;
+  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  if (connect(socket.descriptor(), address.ai_addr, address.ai_addrlen) != 0) {
+    if (errno != EINPROGRESS && errno != EINTR) return errno;
+    pollfd waiting{socket.descriptor(), POLLOUT, 0};
+    while (poll(&waiting, 1, poll_milliseconds(deadline)) < 0 && errno == EINTR) {
+    }
+    if (waiting.revents == 0) return ETIMEDOUT;
+    int error = 0;
+    socklen_t size = sizeof error;
+    getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error != 0) return error;
+  }
+  return is_connected_to_itself(socket) ? ECONNREFUSED : 0;
+}
+
+bool has_passed(runtime::Deadline deadline) {
+  return deadline && runtime::Clock::now() >= *deadline;
+}
+
+bool wait_for(const Socket& socket, short events, runtime::Deadline deadline) {
+  pollfd waiting{socket.descriptor(), events, 0};
+  while (true) {
+    const int ready = poll(&waiting, 1, poll_milliseconds(deadline));
+    if (ready > 0) return true;
+    if (ready == 0 && has_passed(deadline)) return false;
+  }
+}
+
+}  // namespace
+
+void Socket::close() noexcept {
+  if (is_open()) ::close(std::exchange(descriptor_, -1));
+}
+
+Socket listen_on(const std::string& address, std::uint16_t port) {
+  std::string why;
+  const AddressList list = resolve(address, port, why);
+  require(list != nullptr, ErrorCode::Comm, "listen", "cannot find the address \"{}\": {}", address,
+          why);
+  Socket socket = new_socket(*list);
+  set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
+  if (list->ai_family == AF_INET6) set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  if (bind(socket.descriptor(), list->ai_addr, list->ai_addrlen) != 0 ||
+      listen(socket.descriptor(), SOMAXCONN) != 0) {
+    const int error = errno;
+    require(error != EADDRINUSE, ErrorCode::Comm, "listen",
+            "port {} of {} is in use by another program; choose another --master-port, or "
+            "--standalone, which takes a free one",
+            port, address);
+    fail(ErrorCode::Comm, "listen", "cannot listen on port {} of {}: {}", port, address,
+         std::strerror(error));
+  }
+  return socket;
+}
+
+AcceptResult accept_from(const Socket& listener, Socket& connection) {
+  while (true) {
+    connection =
+        Socket(accept4(listener.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (connection.is_open()) break;
+    if (errno == EINTR || errno == ECONNABORTED) continue;
+    const bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+    return is_full ? AcceptResult::no_descriptors : AcceptResult::none;
+  }
+  set_option(connection, IPPROTO_TCP, TCP_NODELAY, 1);
+  return AcceptResult::accepted;
+}
+
+Socket connect_to(const std::string& host, std::uint16_t port, runtime::Deadline deadline) {
+  constexpr std::chrono::milliseconds kFirstPause{2};
+  constexpr std::chrono::milliseconds kLongestPause{100};
+  auto pause = kFirstPause;
+  while (true) {
+    std::string why;
+    const AddressList list = resolve(host, port, why);
+    for (const addrinfo* address = list.get(); address != nullptr; address = address->ai_next) {
+      Socket socket;
+      const int error = try_to_connect(*address, socket, deadline);
+      if (error == 0) return socket;
+      why = std::strerror(error);
+    }
+    if (has_passed(deadline)) {
+      fail(ErrorCode::Timeout, "connect", "nobody answered at {} port {} in time: {}", host, port,
+           why);
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, kLongestPause);
+  }
+}
+
+std::uint16_t port_of(const Socket& socket) {
+  const sockaddr_storage address = own_address(socket);
+  return ntohs(address.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                   : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+std::string local_address_of(const Socket& connection) {
+  const sockaddr_storage address = own_address(connection);
+  std::array<char, NI_MAXHOST> text{};
+  const int status = getnameinfo(reinterpret_cast<const sockaddr*>(&address), sizeof address,
+                                 text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
+  require(status == 0, ErrorCode::Comm, "connect", "cannot name this end of a connection: {}",
+          gai_strerror(status));
+  const std::string found = text.data();
+  // A connection over IPv4 to a socket of both families.
+  constexpr std::string_view kMapped = "::ffff:";
+  return found.starts_with(kMapped) ? found.substr(kMapped.size()) : found;
+}
+
+int poll_milliseconds(runtime::Deadline deadline) {
+  if (!deadline) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - runtime::Clock::now());
+  constexpr std::int64_t kLongest = 1'000'000'000;
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, kLongest));
+}
+
+std::optional<std::size_t> send_some(const Socket& connection, std::span<const std::byte> bytes) {
+  const ssize_t sent = send(connection.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  if (sent >= 0) return static_cast<std::size_t>(sent);
+  if (errno == EAGAIN || errno == EINTR) return 0;
+  return std::nullopt;
+}
+
+std::optional<std::size_t> receive_some(const Socket& connection, std::span<std::byte> bytes) {
+  const ssize_t received = recv(connection.descriptor(), bytes.data(), bytes.size(), 0);
+  if (received > 0) return static_cast<std::size_t>(received);
+  if (received < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
+  return std::nullopt;
+}
+
+IoResult send_all(const Socket& connection, std::span<const std::byte> bytes,
+                  runtime::Deadline deadline) {
+  while (!bytes.empty()) {
+    const auto sent = send_some(connection, bytes);
+    if (!sent) return IoResult::closed;
+    bytes = bytes.subspan(*sent);
+    if (*sent == 0 && !wait_for(connection, POLLOUT, deadline)) return IoResult::timeout;
+  }
+  return IoResult::done;
+}
+
+IoResult receive_all(const Socket& connection, std::span<std::byte> bytes,
+                     runtime::Deadline deadline) {
+  while (!bytes.empty()) {
+    const auto received = receive_some(connection, bytes);
+    if (!received) return IoResult::closed;
+    bytes = bytes.subspan(*received);
+    if (*received == 0 && !wait_for(connection, POLLIN, deadline)) return IoResult::timeout;
+  }
+  return IoResult::done;
+}
+
+}  // namespace lockstep::comm

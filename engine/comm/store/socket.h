@@ -1,0 +1,65 @@
+// TCP sockets, owned, for the store and for the TCP transport: listening, connecting, and moving
+// bytes until a deadline. All sockets are non-blocking and closed in child programs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "engine/runtime/wait.h"
+
+namespace lockstep::comm {
+
+// Owns a file descriptor.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int descriptor) : descriptor_(descriptor) {}
+  ~Socket() { close(); }
+  Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+
+  int descriptor() const { return descriptor_; }
+  bool is_open() const { return descriptor_ >= 0; }
+  void close() noexcept;
+
+ private:
+  int descriptor_ = -1;
+};
+
+// Listens on an address of this host ("127.0.0.1", "::", a name); port 0 takes a free one.
+// Throws Error{Comm}, which names the port when it is in use.
+Socket listen_on(const std::string& address, std::uint16_t port);
+
+// A waiting connection, if there is one and this process may have another descriptor.
+enum class AcceptResult { accepted, none, no_descriptors };
+AcceptResult accept_from(const Socket& listener, Socket& connection);
+
+// Connects; tries again until the deadline while nobody listens. Resolves names each time.
+// Throws Error{Timeout} that names host, port and the last obstacle.
+Socket connect_to(const std::string& host, std::uint16_t port, runtime::Deadline deadline);
+
+std::uint16_t port_of(const Socket& socket);
+// The address of this end of a connection, as text: "127.0.0.1", "fe80::1%eth0".
+std::string local_address_of(const Socket& connection);
+
+// Milliseconds for poll(): rounded up, -1 for no deadline.
+int poll_milliseconds(runtime::Deadline deadline);
+
+enum class IoResult { done, closed, timeout };
+IoResult send_all(const Socket& connection, std::span<const std::byte> bytes,
+                  runtime::Deadline deadline);
+IoResult receive_all(const Socket& connection, std::span<std::byte> bytes,
+                     runtime::Deadline deadline);
+
+// What one attempt moved; 0 when nothing can be moved now, none when the connection is over.
+std::optional<std::size_t> send_some(const Socket& connection, std::span<const std::byte> bytes);
+std::optional<std::size_t> receive_some(const Socket& connection, std::span<std::byte> bytes);
+
+}  // namespace lockstep::comm

@@ -1,0 +1,218 @@
+#include "engine/comm/store/store_session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/core/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+using Message = std::vector<std::byte>;
+
+Message ok() {
+  return StoreWriter(StoreStatus::ok).finish();
+}
+Message absent() {
+  return StoreWriter(StoreStatus::absent).finish();
+}
+Message ok(std::string_view value) {
+  return StoreWriter(StoreStatus::ok).text(value).finish();
+}
+
+runtime::Deadline deadline_in(std::int64_t milliseconds) {
+  constexpr std::int64_t kLongest = 1'000'000'000;
+  if (milliseconds < 0) return std::nullopt;
+  return runtime::Clock::now() + std::chrono::milliseconds(std::min(milliseconds, kLongest));
+}
+
+}  // namespace
+
+StoreSession::StoreSession(StoreState& state)
+    : state_(state), handshake_(state.token, kStorePurpose) {}
+
+std::size_t StoreSession::num_bytes_wanted() const {
+  if (is_over_ || waiting_ || !output_.empty()) return 0;
+  if (stage_ == Stage::hello) return kHelloBytes - input_.size();
+  if (stage_ == Stage::proof) return kProofBytes - input_.size();
+  if (input_.size() < kStoreHeaderBytes) return kStoreHeaderBytes - input_.size();
+  return kStoreHeaderBytes + read_store_header(input_).num_bytes - input_.size();
+}
+
+void StoreSession::receive(std::span<const std::byte> bytes) {
+  input_.insert(input_.end(), bytes.begin(), bytes.end());
+  if (stage_ == Stage::hello) return receive_hello();
+  if (stage_ == Stage::proof) return receive_proof();
+  receive_requests();
+}
+
+void StoreSession::receive_hello() {
+  if (input_.size() < kHelloBytes) return;
+  const auto answer = handshake_.answer(std::span(input_).first<kHelloBytes>());
+  input_.clear();
+  is_over_ = !answer;
+  if (!answer) return;
+  stage_ = Stage::proof;
+  send(*answer);
+}
+
+void StoreSession::receive_proof() {
+  if (input_.size() < kProofBytes) return;
+  is_over_ = !handshake_.is_proven(std::span(input_).first<kProofBytes>());
+  input_.clear();
+  if (!is_over_) stage_ = Stage::open;
+}
+
+void StoreSession::receive_requests() {
+  if (input_.size() < kStoreHeaderBytes) return;
+  const StoreHeader header = read_store_header(input_);
+  is_over_ = header.num_bytes > kMaxStoreMessageBytes ||
+             header.kind > static_cast<std::uint32_t>(StoreRequest::leave);
+  if (is_over_ || input_.size() < kStoreHeaderBytes + header.num_bytes) return;
+  const Message message = std::exchange(input_, {});
+  StoreReader reader{std::span(message).subspan(kStoreHeaderBytes)};
+  try {
+    const auto answered = answer(static_cast<StoreRequest>(header.kind), reader);
+    if (!is_over_ && answered) send(*answered);
+  } catch (const Error& error) {
+    send(StoreWriter(StoreStatus::refused).text(error.what()).finish());
+  }
+}
+
+std::optional<Message> StoreSession::answer(StoreRequest request, StoreReader& reader) {
+  switch (request) {
+    case StoreRequest::get:
+    case StoreRequest::wait:
+      return start_waiting(request, reader);
+    case StoreRequest::abort: {
+      std::string why = reader.text();
+      is_over_ = !reader.is_complete();
+      if (!is_over_) state_.abort(std::move(why));
+      return ok();
+    }
+    case StoreRequest::leave:
+      is_over_ = true;
+      if (rank_) state_.ranks.erase(*std::exchange(rank_, std::nullopt));
+      return std::nullopt;
+    case StoreRequest::register_rank: {
+      const std::int64_t rank = reader.number();
+      is_over_ = !reader.is_complete();
+      return is_over_ ? ok() : register_rank(rank);
+    }
+    default:
+      break;
+  }
+  if (state_.aborted) return StoreWriter(StoreStatus::aborted).text(*state_.aborted).finish();
+  if (request == StoreRequest::num_keys) {
+    return StoreWriter(StoreStatus::ok)
+        .number(static_cast<std::int64_t>(state_.table.num_keys()))
+        .finish();
+  }
+  return answer_one_key(request, reader);
+}
+
+std::optional<Message> StoreSession::answer_one_key(StoreRequest request, StoreReader& reader) {
+  const std::string key = reader.text();
+  std::string value;
+  std::int64_t difference = 0;
+  if (request == StoreRequest::add) difference = reader.number();
+  if (request == StoreRequest::set || request == StoreRequest::set_if_absent) value = reader.text();
+  is_over_ = !reader.is_complete();
+  if (is_over_) return std::nullopt;
+  StoreTable& table = state_.table;
+  switch (request) {
+    case StoreRequest::set:
+      table.set(key, value);
+      return ok();
+    case StoreRequest::set_if_absent:
+      return ok(table.set_if_absent(key, value));
+    case StoreRequest::add:
+      return StoreWriter(StoreStatus::ok).number(table.add(key, difference)).finish();
+    case StoreRequest::erase:
+      return table.erase(key) ? ok() : absent();
+    default: {
+      const std::string* found = table.find(key);
+      return found != nullptr ? ok(*found) : absent();
+    }
+  }
+}
+
+std::optional<Message> StoreSession::start_waiting(StoreRequest request, StoreReader& reader) {
+  Waiting waiting;
+  waiting.request = request;
+  waiting.deadline = deadline_in(reader.number());
+  const std::size_t num_keys = request == StoreRequest::wait ? reader.count() : 1;
+  is_over_ = num_keys > kMaxKeysPerWait;
+  for (std::size_t i = 0; i < num_keys && !is_over_ && reader.is_valid(); ++i) {
+    waiting.keys.push_back(reader.text());
+  }
+  is_over_ = is_over_ || !reader.is_complete();
+  if (is_over_) return std::nullopt;
+  waiting_ = std::move(waiting);
+  look_again(runtime::Clock::now());
+  return std::nullopt;
+}
+
+void StoreSession::look_again(runtime::Clock::time_point now) {
+  if (!waiting_) return;
+  Waiting& waiting = *waiting_;
+  const StoreTable& table = state_.table;
+  while (waiting.num_found < waiting.keys.size() &&
+         table.find(waiting.keys[waiting.num_found]) != nullptr) {
+    ++waiting.num_found;
+  }
+  Message message;
+  if (state_.aborted) {
+    message = StoreWriter(StoreStatus::aborted).text(*state_.aborted).finish();
+  } else if (waiting.num_found == waiting.keys.size()) {
+    message = waiting.request == StoreRequest::wait ? ok() : ok(*table.find(waiting.keys[0]));
+  } else if (waiting.deadline && now >= *waiting.deadline) {
+    message = StoreWriter(StoreStatus::timeout).text(waiting.keys[waiting.num_found]).finish();
+  } else {
+    return;
+  }
+  waiting_.reset();
+  send(message);
+}
+
+Message StoreSession::register_rank(std::int64_t rank) {
+  const int narrow = static_cast<int>(rank);
+  if (!state_.ranks.insert(narrow).second) {
+    state_.abort(
+        fmt::format("two processes have rank {}; every process needs a RANK of its own", narrow));
+  } else {
+    rank_ = narrow;
+  }
+  return ok();
+}
+
+void StoreSession::connection_ended() {
+  is_over_ = true;
+  if (!rank_) return;
+  state_.ranks.erase(*rank_);
+  state_.abort(
+      fmt::format("rank {} ended without leaving: it was killed, or its host was cut off", *rank_));
+  rank_.reset();
+}
+
+std::span<const std::byte> StoreSession::output() const {
+  return std::span(output_).subspan(num_sent_);
+}
+
+void StoreSession::was_sent(std::size_t num_bytes) {
+  num_sent_ += num_bytes;
+  if (num_sent_ < output_.size()) return;
+  output_.clear();
+  num_sent_ = 0;
+}
+
+runtime::Deadline StoreSession::deadline() const {
+  return waiting_ ? waiting_->deadline : std::nullopt;
+}
+
+void StoreSession::send(std::span<const std::byte> bytes) {
+  output_.insert(output_.end(), bytes.begin(), bytes.end());
+}
+
+}  // namespace lockstep::comm

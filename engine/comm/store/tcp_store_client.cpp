@@ -1,0 +1,202 @@
+#include "engine/comm/store/tcp_store_client.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "engine/comm/store/socket.h"
+#include "engine/comm/store/store_protocol.h"
+#include "engine/comm/store/token_handshake.h"
+#include "engine/core/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+// A server may have been busy with strangers when it closed a connection; it may also not know the
+// token, which further attempts will not change.
+constexpr int kMaxHandshakes = 3;
+// Beyond a request's own deadline, for the server's answer to arrive.
+constexpr std::chrono::seconds kAnswerGrace{5};
+
+std::int64_t milliseconds_until(runtime::Deadline deadline) {
+  if (!deadline) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - runtime::Clock::now());
+  return std::max<std::int64_t>(left.count(), 0);
+}
+
+}  // namespace
+
+class TcpStoreClient::Connection {
+ public:
+  explicit Connection(const TcpStoreClientOptions& options)
+      : where_(fmt::format("{} port {}", options.host, options.port)),
+        timeout_seconds_(options.timeout_seconds) {
+    require_token(options.token);
+    const runtime::Deadline deadline = runtime::deadline_after(options.timeout_seconds);
+    for (int attempt = 1; !try_handshake(options, deadline); ++attempt) {
+      require(attempt < kMaxHandshakes, ErrorCode::Comm, "store",
+              "{} closed the connection: it belongs to a job with another token, or is no Lockstep "
+              "store; give this job another --master-port, or both the same LOCKSTEP_TOKEN",
+              where_);
+    }
+    if (options.rank) ask(StoreWriter(StoreRequest::register_rank).number(*options.rank), {});
+  }
+
+  ~Connection() {
+    const auto message = StoreWriter(StoreRequest::leave).finish();
+    if (is_usable_) send_all(socket_, message, runtime::deadline_after(1));
+  }
+
+  struct Reply {
+    StoreStatus status;
+    std::vector<std::byte> body;
+    StoreReader reader() const { return StoreReader(body); }
+  };
+
+  // Sends a request and waits for its answer; deadline: of a request that waits for keys.
+  Reply ask(StoreWriter& request, std::optional<runtime::Deadline> deadline) {
+    require(is_usable_, ErrorCode::Comm, "store", "the connection to the store at {} is lost",
+            where_);
+    const std::vector<std::byte> message = request.finish();
+    require(message.size() <= kMaxStoreMessageBytes, ErrorCode::Usage, "store",
+            "a request has at most {} bytes, found {}", kMaxStoreMessageBytes, message.size());
+    runtime::Deadline answer_by = runtime::deadline_after(timeout_seconds_);
+    if (deadline) answer_by = *deadline;
+    if (deadline && answer_by) answer_by = *answer_by + kAnswerGrace;
+    check(send_all(socket_, message, runtime::deadline_after(timeout_seconds_)));
+    std::array<std::byte, kStoreHeaderBytes> bytes;
+    check(receive_all(socket_, bytes, answer_by));
+    const StoreHeader header = read_store_header(bytes);
+    if (header.num_bytes > kMaxStoreMessageBytes) check(IoResult::closed);
+    Reply reply{static_cast<StoreStatus>(header.kind), {}};
+    reply.body.resize(header.num_bytes);
+    check(receive_all(socket_, reply.body, answer_by));
+    throw_unless_answered(reply);
+    return reply;
+  }
+
+  std::string local_address() const { return local_address_of(socket_); }
+
+ private:
+  // False when the server closed the connection.
+  bool try_handshake(const TcpStoreClientOptions& options, runtime::Deadline deadline) {
+    socket_ = connect_to(options.host, options.port, deadline);
+    const ClientHandshake handshake(options.token, kStorePurpose);
+    Answer answer;
+    if (send_all(socket_, handshake.hello(), deadline) != IoResult::done) return false;
+    const IoResult result = receive_all(socket_, answer, deadline);
+    if (result == IoResult::closed) return false;
+    require(result == IoResult::done, ErrorCode::Timeout, "store",
+            "{} took the connection but does not answer", where_);
+    const auto proof = handshake.proof(answer);
+    require(proof.has_value(), ErrorCode::Comm, "store",
+            "the server at {} does not hold this job's token", where_);
+    return send_all(socket_, *proof, deadline) == IoResult::done;
+  }
+
+  void check(IoResult result) {
+    if (result == IoResult::done) return;
+    is_usable_ = false;
+    require(result != IoResult::closed, ErrorCode::Comm, "store",
+            "the store at {} is gone: the process that served it ended, or the job was ended",
+            where_);
+    fail(ErrorCode::Timeout, "store", "the store at {} does not answer", where_);
+  }
+
+  void throw_unless_answered(const Reply& reply) {
+    StoreReader reader = reply.reader();
+    switch (reply.status) {
+      case StoreStatus::ok:
+      case StoreStatus::absent:
+        return;
+      case StoreStatus::timeout:
+        fail(ErrorCode::Timeout, "store", "the key \"{}\" was not there at the deadline",
+             reader.text());
+      case StoreStatus::refused: {
+        std::string text = reader.text();
+        constexpr std::string_view kTag = "[store] ";
+        if (text.starts_with(kTag)) text.erase(0, kTag.size());
+        throw Error(ErrorCode::Usage, "store", text);
+      }
+      case StoreStatus::aborted:
+        throw Error(ErrorCode::Comm, "store", reader.text());
+    }
+    check(IoResult::closed);
+  }
+
+  std::string where_;
+  double timeout_seconds_;
+  Socket socket_;
+  bool is_usable_ = true;
+};
+
+TcpStoreClient::TcpStoreClient(const TcpStoreClientOptions& options)
+    : connection_(std::make_unique<Connection>(options)) {}
+
+TcpStoreClient::~TcpStoreClient() = default;
+
+void TcpStoreClient::set(std::string_view key, std::string_view value) {
+  const std::lock_guard lock(mutex_);
+  connection_->ask(StoreWriter(StoreRequest::set).text(key).text(value), {});
+}
+
+std::string TcpStoreClient::set_if_absent(std::string_view key, std::string_view value) {
+  const std::lock_guard lock(mutex_);
+  return connection_->ask(StoreWriter(StoreRequest::set_if_absent).text(key).text(value), {})
+      .reader()
+      .text();
+}
+
+std::string TcpStoreClient::get(std::string_view key, runtime::Deadline deadline) {
+  const std::lock_guard lock(mutex_);
+  StoreWriter request(StoreRequest::get);
+  request.number(milliseconds_until(deadline)).text(key);
+  return connection_->ask(request, deadline).reader().text();
+}
+
+std::optional<std::string> TcpStoreClient::try_get(std::string_view key) {
+  const std::lock_guard lock(mutex_);
+  const auto reply = connection_->ask(StoreWriter(StoreRequest::try_get).text(key), {});
+  if (reply.status == StoreStatus::absent) return std::nullopt;
+  return reply.reader().text();
+}
+
+std::int64_t TcpStoreClient::add(std::string_view key, std::int64_t difference) {
+  const std::lock_guard lock(mutex_);
+  return connection_->ask(StoreWriter(StoreRequest::add).text(key).number(difference), {})
+      .reader()
+      .number();
+}
+
+void TcpStoreClient::wait(std::span<const std::string> keys, runtime::Deadline deadline) {
+  require(keys.size() <= kMaxKeysPerWait, ErrorCode::Usage, "store",
+          "waits for at most {} keys at a time, found {}", kMaxKeysPerWait, keys.size());
+  const std::lock_guard lock(mutex_);
+  StoreWriter request(StoreRequest::wait);
+  request.number(milliseconds_until(deadline)).count(keys.size());
+  for (const std::string& key : keys) request.text(key);
+  connection_->ask(request, deadline);
+}
+
+bool TcpStoreClient::erase(std::string_view key) {
+  const std::lock_guard lock(mutex_);
+  return connection_->ask(StoreWriter(StoreRequest::erase).text(key), {}).status == StoreStatus::ok;
+}
+
+std::size_t TcpStoreClient::num_keys() {
+  const std::lock_guard lock(mutex_);
+  StoreWriter request(StoreRequest::num_keys);
+  return static_cast<std::size_t>(connection_->ask(request, {}).reader().number());
+}
+
+void TcpStoreClient::abort(std::string_view why) {
+  const std::lock_guard lock(mutex_);
+  connection_->ask(StoreWriter(StoreRequest::abort).text(why), {});
+}
+
+std::string TcpStoreClient::local_address() const {
+  return connection_->local_address();
+}
+
+}  // namespace lockstep::comm

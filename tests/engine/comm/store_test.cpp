@@ -1,0 +1,218 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "engine/comm/store/memory_store.h"
+#include "engine/comm/store/tcp_store_client.h"
+#include "engine/comm/store/tcp_store_server.h"
+#include "tests/support/expect_error.h"
+
+namespace lockstep::comm {
+namespace {
+
+using ::lockstep::testing::expect_error;
+using ::testing::HasSubstr;
+
+const std::string kToken = "a token of this test";
+
+runtime::Deadline in_seconds(double seconds) {
+  return runtime::deadline_after(seconds);
+}
+
+// Gives out stores that show the same table.
+class StoreSource {
+ public:
+  virtual ~StoreSource() = default;
+  virtual std::unique_ptr<Store> open() = 0;
+};
+
+class TcpSource final : public StoreSource {
+ public:
+  explicit TcpSource(std::string address) : address_(std::move(address)) {
+    server_ = std::make_unique<TcpStoreServer>(TcpStoreServerOptions{address_, 0, kToken});
+  }
+  std::unique_ptr<Store> open() override {
+    return std::make_unique<TcpStoreClient>(
+        TcpStoreClientOptions{address_, server_->port(), kToken, 30, {}});
+  }
+
+ private:
+  std::string address_;
+  std::unique_ptr<TcpStoreServer> server_;
+};
+
+class MemorySource final : public StoreSource {
+ public:
+  std::unique_ptr<Store> open() override { return std::make_unique<Shared>(store_); }
+
+ private:
+  class Shared final : public Store {
+   public:
+    explicit Shared(MemoryStore& store) : store_(store) {}
+    void set(std::string_view key, std::string_view value) override { store_.set(key, value); }
+    std::string set_if_absent(std::string_view key, std::string_view value) override {
+      return store_.set_if_absent(key, value);
+    }
+    std::string get(std::string_view key, runtime::Deadline deadline) override {
+      return store_.get(key, deadline);
+    }
+    std::optional<std::string> try_get(std::string_view key) override {
+      return store_.try_get(key);
+    }
+    std::int64_t add(std::string_view key, std::int64_t by) override { return store_.add(key, by); }
+    void wait(std::span<const std::string> keys, runtime::Deadline deadline) override {
+      store_.wait(keys, deadline);
+    }
+    bool erase(std::string_view key) override { return store_.erase(key); }
+    std::size_t num_keys() override { return store_.num_keys(); }
+    void abort(std::string_view why) override { store_.abort(why); }
+
+   private:
+    MemoryStore& store_;
+  };
+  MemoryStore store_;
+};
+
+class StoreOf : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const std::string kind = GetParam();
+    if (kind == "memory") source_ = std::make_unique<MemorySource>();
+    if (kind == "ipv4") source_ = std::make_unique<TcpSource>("127.0.0.1");
+    if (kind != "ipv6") return;
+    try {
+      source_ = std::make_unique<TcpSource>("::1");
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+  std::unique_ptr<StoreSource> source_;
+};
+
+TEST_P(StoreOf, KeepsAnyBytesUnderAnyKey) {
+  const auto writer = source_->open();
+  const auto reader = source_->open();
+  std::string all_bytes;
+  for (int value = 0; value < 256; ++value) all_bytes.push_back(static_cast<char>(value));
+  const std::string large(kMaxValueBytes, 'x');
+  writer->set("empty", "");
+  writer->set(all_bytes, all_bytes);
+  writer->set("large", large);
+  EXPECT_EQ(reader->get("empty", in_seconds(5)), "");
+  EXPECT_EQ(reader->get(all_bytes, in_seconds(5)), all_bytes);
+  EXPECT_EQ(reader->get("large", in_seconds(5)), large);
+  EXPECT_EQ(reader->try_get("none"), std::nullopt);
+  EXPECT_EQ(reader->num_keys(), 3U);
+  EXPECT_TRUE(writer->erase("large"));
+  EXPECT_FALSE(reader->erase("large"));
+  EXPECT_EQ(reader->num_keys(), 2U);
+}
+
+TEST_P(StoreOf, TheFirstWriterOfAKeyWinsAndAllLearnWho) {
+  const auto store = source_->open();
+  EXPECT_EQ(store->set_if_absent("k", "first"), "first");
+  EXPECT_EQ(source_->open()->set_if_absent("k", "second"), "first");
+  store->set("k", "third");
+  EXPECT_EQ(store->try_get("k"), "third");
+}
+
+TEST_P(StoreOf, AddCountsAcrossClientsAndRefusesWhatIsNoNumber) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      const auto store = source_->open();
+      for (int i = 0; i < 50; ++i) store->add("n", i % 2 == 0 ? 3 : -1);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const auto store = source_->open();
+  EXPECT_EQ(store->add("n", 0), 200);
+  EXPECT_EQ(store->try_get("n"), "200");
+  store->set("word", "12a");
+  expect_error(ErrorCode::Usage, "[store] cannot add to the key \"word\"",
+               [&] { store->add("word", 1); });
+  EXPECT_EQ(store->add("n", 1), 201) << "the connection is whole";
+}
+
+TEST_P(StoreOf, GetAndWaitReturnWhenTheLastKeyCame) {
+  const auto waiting = source_->open();
+  const auto setting = source_->open();
+  std::string found;
+  std::thread thread([&] {
+    waiting->wait(std::vector<std::string>{"a", "b", "c"}, in_seconds(30));
+    found = waiting->get("d", in_seconds(30));
+  });
+  for (const char* key : {"c", "a", "b", "d"}) setting->set(key, key);
+  thread.join();
+  EXPECT_EQ(found, "d");
+}
+
+TEST_P(StoreOf, ADeadlineNamesTheKeyThatDidNotCome) {
+  const auto store = source_->open();
+  store->set("here", "");
+  expect_error(ErrorCode::Timeout, "[store] the key \"address of rank 3\" was not there", [&] {
+    store->wait(std::vector<std::string>{"here", "address of rank 3"}, in_seconds(0.02));
+  });
+  expect_error(ErrorCode::Timeout, "the key \"x\"", [&] { store->get("x", in_seconds(0)); });
+  EXPECT_EQ(store->num_keys(), 1U);
+}
+
+TEST_P(StoreOf, LimitsAreErrorsThatSayWhatTheyAre) {
+  const auto store = source_->open();
+  expect_error(ErrorCode::Usage, "a key has 1 ... 512 bytes, found 0", [&] { store->set("", ""); });
+  expect_error(ErrorCode::Usage, "a key has 1 ... 512 bytes, found 513",
+               [&] { store->set(std::string(513, 'k'), ""); });
+  expect_error(ErrorCode::Usage, "at most 1048576 bytes, found 1048577",
+               [&] { store->set("k", std::string(kMaxValueBytes + 1, 'v')); });
+  expect_error(ErrorCode::Usage, "at most",
+               [&] { store->set("k", std::string(4 * kMaxValueBytes, 'v')); });
+  EXPECT_EQ(store->num_keys(), 0U);
+}
+
+TEST_P(StoreOf, AnAbortEndsPendingAndLaterCallsOfEverybody) {
+  const auto store = source_->open();
+  std::thread thread([&] {
+    const auto waiting = source_->open();
+    expect_error(ErrorCode::Comm, "[store] two processes have rank 1",
+                 [&] { waiting->get("never", in_seconds(60)); });
+  });
+  store->abort("two processes have rank 1");
+  store->abort("another reason");
+  thread.join();
+  expect_error(ErrorCode::Comm, "[store] two processes have rank 1", [&] { store->set("a", ""); });
+  expect_error(ErrorCode::Comm, "two processes", [&] { store->num_keys(); });
+}
+
+TEST_P(StoreOf, ABarrierHoldsEverybodyBackInEveryRound) {
+  constexpr int kWorldSize = 4;
+  constexpr int kRounds = 5;
+  std::atomic<int> num_arrived{0};
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kWorldSize; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto store = source_->open();
+      for (int round = 0; round < kRounds; ++round) {
+        ++num_arrived;
+        store->barrier("start", rank, kWorldSize, in_seconds(30));
+        EXPECT_GE(num_arrived.load(), (round + 1) * kWorldSize);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(source_->open()->num_keys(), 2U + 2U * kWorldSize) << "rounds clear up";
+}
+
+TEST_P(StoreOf, ABarrierNamesTheRanksThatDidNotCome) {
+  const auto store = source_->open();
+  expect_error(ErrorCode::Timeout,
+               "rank 1 waited in the barrier \"start\": 1 of 4 ranks came, "
+               "missing: rank 0, 2, 3",
+               [&] { store->barrier("start", 1, 4, in_seconds(0.02)); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, StoreOf, ::testing::Values("memory", "ipv4", "ipv6"),
+                         [](const auto& kind) { return std::string(kind.param); });
+
+}  // namespace
+}  // namespace lockstep::comm
