@@ -1,16 +1,21 @@
 #include "engine/data/data_loader.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/core/error.h"
+#include "engine/data/staging_ring.h"
 
 namespace lockstep::data {
 
 // What the thread makes: a batch without its pixels, or the end of an epoch.
 struct DataLoader::Prepared {
   bool is_end_of_epoch = false;
-  Tensor row_numbers;  // [rows] int64, in host memory
-  Tensor labels;       // likewise
+  std::size_t num_rows = 0;
+  Tensor row_numbers;                 // [rows] int64, in host memory; undefined on CUDA
+  Tensor labels;                      // likewise
+  std::shared_ptr<StagingRing> ring;  // CUDA only
+  StagingSlot* slot = nullptr;        // of the ring
   std::size_t num_global_rows = 0;
   std::size_t global_offset = 0;
 };
@@ -18,11 +23,6 @@ struct DataLoader::Prepared {
 namespace {
 
 constexpr std::string_view kOperation = "data_loader";
-
-// Where the host writes what the device reads: on a CPU device, its own memory.
-Device host_side_of(Device device) {
-  return device.type == DeviceType::cpu ? device : Device{};
-}
 
 // Runs through the steps of one epoch after the other, without end.
 class EpochCursor {
@@ -56,10 +56,6 @@ DataLoader::DataLoader(std::shared_ptr<const LabelledRows> rows, EpochSampler sa
   require(options.dtype == DType::float32 || options.dtype == DType::float64, ErrorCode::DType,
           kOperation, "expected float32 or float64, found {}", to_string(options.dtype));
   runtime::logical_device(options.device);  // fails here rather than on the thread
-  if (options.device.type != DeviceType::cpu) {
-    device_features_ = Tensor::from(std::span<const std::uint8_t>(rows_->features),
-                                    {rows_->num_rows(), rows_->num_features}, options.device);
-  }
   prefetcher_ = prefetch_from(0);
   at_start_of_epoch_ = true;
 }
@@ -75,53 +71,86 @@ void DataLoader::start_epoch(std::uint64_t epoch) {
   at_end_of_epoch_ = false;
 }
 
-std::optional<Batch> DataLoader::next() {
+std::optional<DataLoader::Prepared> DataLoader::take_prepared() {
   if (at_end_of_epoch_) return std::nullopt;
-  const Prepared prepared = prefetcher_->next().value();
+  Prepared prepared = prefetcher_->next().value();
   at_start_of_epoch_ = false;
   at_end_of_epoch_ = prepared.is_end_of_epoch;
   if (at_end_of_epoch_) return std::nullopt;
-  return Batch{gather(prepared.row_numbers), prepared.labels.to(options_.device),
-               prepared.num_global_rows, prepared.global_offset};
+  return prepared;
 }
 
-Tensor DataLoader::gather(const Tensor& row_numbers) const {
-  const Tensor numbers = row_numbers.to(options_.device);
+std::optional<Batch> DataLoader::next() {
+  const std::optional<Prepared> prepared = take_prepared();
+  if (!prepared) return std::nullopt;
   const Tensor x =
-      Tensor::empty({numbers.size(0), rows_->num_features}, options_.dtype, options_.device);
-  const ConstMatrixView source =
-      device_features_.defined()
-          ? ConstMatrixView(device_features_.matrix())
-          : matrix_view(static_cast<const void*>(rows_->features.data()), DType::uint8,
-                        rows_->num_rows(), rows_->num_features);
-  x.backend().gather_rows(x.stream(), source, numbers.view(), x.matrix(), rows_->scale);
-  return x;
+      Tensor::empty({prepared->num_rows, rows_->num_features}, options_.dtype, options_.device);
+  const Tensor labels = Tensor::empty({prepared->num_rows}, DType::int64, options_.device);
+  write(*prepared, x, labels);
+  return Batch{x, labels, prepared->num_global_rows, prepared->global_offset};
+}
+
+std::optional<Batch> DataLoader::next_into(const Tensor& x, const Tensor& labels) {
+  const std::optional<Prepared> prepared = take_prepared();
+  if (!prepared) return std::nullopt;
+  require(prepared->num_rows <= x.size(0) && prepared->num_rows <= labels.size(0), ErrorCode::Shape,
+          kOperation, "the batch has {} rows, and there is room for {}", prepared->num_rows,
+          std::min(x.size(0), labels.size(0)));
+  const Tensor x_rows = x.rows(0, prepared->num_rows);
+  const Tensor label_rows = labels.rows(0, prepared->num_rows);
+  write(*prepared, x_rows, label_rows);
+  return Batch{x_rows, label_rows, prepared->num_global_rows, prepared->global_offset};
+}
+
+void DataLoader::write(const Prepared& prepared, const Tensor& x, const Tensor& labels) const {
+  if (prepared.slot != nullptr) {
+    prepared.ring->take(*prepared.slot, x, labels);
+    return;
+  }
+  const ConstMatrixView source = matrix_view(static_cast<const void*>(rows_->features.data()),
+                                             DType::uint8, rows_->num_rows(), rows_->num_features);
+  x.backend().gather_rows(x.stream(), source, prepared.row_numbers.view(), x.matrix(),
+                          rows_->scale);
+  labels.copy_from(prepared.labels);
 }
 
 std::unique_ptr<Prefetcher<DataLoader::Prepared>> DataLoader::prefetch_from(
     std::uint64_t epoch) const {
-  const auto prepare = [rows = rows_, device = host_side_of(options_.device),
+  const bool is_staged = options_.device.type == DeviceType::cuda;
+  const std::size_t capacity =
+      is_staged ? std::min(options_.num_prefetched, kMaxStaged) : options_.num_prefetched;
+  // One slot is filled and one is taken while the others wait.
+  const auto ring = is_staged ? std::make_shared<StagingRing>(rows_, options_.device, capacity + 2)
+                              : std::shared_ptr<StagingRing>();
+  const auto prepare = [rows = rows_, device = options_.device, ring,
                         cursor = EpochCursor(sampler_, epoch)]() mutable {
     Prepared prepared;
     const BatchShard* shard = cursor.next();
     prepared.is_end_of_epoch = shard == nullptr;
     if (shard == nullptr) return std::optional(std::move(prepared));
+    for (const std::size_t row : shard->rows) {
+      require(row < rows->num_rows(), ErrorCode::Usage, kOperation,
+              "the sampler asks for row {}; '{}' has {} rows", row, rows->name, rows->num_rows());
+    }
+    prepared.num_rows = shard->rows.size();
     prepared.num_global_rows = shard->num_global_rows;
     prepared.global_offset = shard->global_offset;
+    if (ring) {
+      prepared.ring = ring;
+      prepared.slot = &ring->fill(shard->rows);
+      return std::optional(std::move(prepared));
+    }
     prepared.row_numbers = Tensor::empty({shard->rows.size()}, DType::int64, device);
     prepared.labels = Tensor::empty({shard->rows.size()}, DType::int64, device);
     const std::span<std::int64_t> row_numbers = prepared.row_numbers.host<std::int64_t>();
     const std::span<std::int64_t> labels = prepared.labels.host<std::int64_t>();
     for (std::size_t i = 0; i < shard->rows.size(); ++i) {
-      const std::size_t row = shard->rows[i];
-      require(row < rows->num_rows(), ErrorCode::Usage, kOperation,
-              "the sampler asks for row {}; '{}' has {} rows", row, rows->name, rows->num_rows());
-      row_numbers[i] = static_cast<std::int64_t>(row);
-      labels[i] = rows->labels[row];
+      row_numbers[i] = static_cast<std::int64_t>(shard->rows[i]);
+      labels[i] = rows->labels[shard->rows[i]];
     }
     return std::optional(std::move(prepared));
   };
-  return std::make_unique<Prefetcher<Prepared>>(prepare, options_.num_prefetched);
+  return std::make_unique<Prefetcher<Prepared>>(prepare, capacity);
 }
 
 }  // namespace lockstep::data

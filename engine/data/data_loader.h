@@ -1,8 +1,9 @@
 // Batches on a device, one step after another.
 //
-// The rows stay bytes: on the CPU the kernels read them where they lie, a CUDA device gets one copy
-// for good. A thread looks ahead through the epochs: it permutes, cuts, and writes each batch's row
-// numbers and labels; next() then lets the device gather those rows as numbers (byte * scale).
+// The rows stay bytes in host memory. A thread looks ahead through the epochs: it permutes, cuts,
+// and for the CPU writes each batch's row numbers and labels; next() then lets the kernels gather
+// those rows as numbers (byte * scale) from where they lie. For a CUDA device the thread gathers
+// the bytes itself and sends them ahead (staging_ring.h); next() converts what has arrived.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +36,11 @@ using EpochSampler = std::function<std::vector<BatchShard>(std::uint64_t epoch)>
 struct DataLoaderOptions {
   Device device = {};
   DType dtype = DType::float32;     // of x: float32 or float64
-  std::size_t num_prefetched = 32;  // batches that wait, at most; they hold no pixels
+  std::size_t num_prefetched = 32;  // batches that wait, at most; on CUDA kMaxStaged of them
 };
+
+// Of the batches that wait for a CUDA device, which hold pixels.
+inline constexpr std::size_t kMaxStaged = 8;
 
 class DataLoader {
  public:
@@ -57,16 +61,21 @@ class DataLoader {
   // Throws what the sampler threw, and Error{Usage} for a row that the data set does not have.
   std::optional<Batch> next();
 
+  // The same into the first rows of tensors that stay where they are, for a step that is captured
+  // as a graph: x [rows or more, num_features], labels [rows or more]. Throws Error{Shape} when the
+  // batch has more rows than they.
+  std::optional<Batch> next_into(const Tensor& x, const Tensor& labels);
+
  private:
   struct Prepared;
 
-  Tensor gather(const Tensor& row_numbers) const;
+  std::optional<Prepared> take_prepared();
+  void write(const Prepared& prepared, const Tensor& x, const Tensor& labels) const;
   std::unique_ptr<Prefetcher<Prepared>> prefetch_from(std::uint64_t epoch) const;
 
   std::shared_ptr<const LabelledRows> rows_;
   EpochSampler sampler_;
   DataLoaderOptions options_;
-  Tensor device_features_;  // undefined on the CPU
   std::uint64_t epoch_ = 0;
   bool at_start_of_epoch_ = false;  // the prefetcher's next item is the first of epoch_
   bool at_end_of_epoch_ = false;    // nothing is left of epoch_

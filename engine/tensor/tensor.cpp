@@ -3,17 +3,28 @@
 #include <cstring>
 
 #include "engine/core/error.h"
+#include "engine/runtime/cuda_device.h"
 #include "engine/runtime/transfer.h"
 
 namespace lockstep {
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
+  runtime::LogicalDevice& owner = runtime::logical_device(device);
+  return empty_in(owner.memory(), owner, shape, dtype);
+}
+
+Tensor Tensor::empty_pinned(const Shape& shape, DType dtype) {
+  return empty_in(runtime::pinned_memory_pool(), runtime::logical_device(Device{}), shape, dtype);
+}
+
+Tensor Tensor::empty_in(runtime::MemoryPool& pool, runtime::LogicalDevice& owner,
+                        const Shape& shape, DType dtype) {
   Tensor tensor;
   tensor.shape_ = shape;
   tensor.num_elements_ = shape.num_elements();
   tensor.dtype_ = dtype;
-  tensor.storage_ = std::make_shared<runtime::Storage>(runtime::logical_device(device),
-                                                       tensor.num_elements_ * size_of(dtype));
+  tensor.storage_ =
+      std::make_shared<runtime::Storage>(owner, tensor.num_elements_ * size_of(dtype), pool);
   return tensor;
 }
 

@@ -1,0 +1,57 @@
+// A whole training step as one CUDA graph: captured once, then launched by one call.
+//
+// A small step is a dozen kernels of a few microseconds each, and launching them one by one takes
+// the host longer than running them takes the GPU. A graph holds all of them, with what they depend
+// on:
+//
+//   StepGraph graph({Device{DeviceType::cuda, 0}});
+//   for (...) {
+//     ... write the batch into tensors that stay the same ...
+//     graph.run([&] { forward(); backward(); optimizer.step(); });
+//   }
+//
+// The first calls run the step for real, so that memory, kernels and the fastest products are
+// found; the next one captures it, and all later ones launch the graph and never call the step
+// again. So whatever changes from step to step must be read from device memory that does not move.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "engine/core/device.h"
+
+namespace lockstep::runtime {
+
+class StepGraph {
+ public:
+  static constexpr std::size_t kNumWarmUps = 3;
+
+  // devices: all that the step works on, the first one's compute stream leads.
+  // Throws Error{Usage} unless they are different CUDA devices.
+  explicit StepGraph(std::vector<Device> devices);
+  ~StepGraph();
+  StepGraph(const StepGraph&) = delete;
+  StepGraph& operator=(const StepGraph&) = delete;
+
+  // Runs the step; see above. It follows all work of the devices' compute streams, and comes before
+  // all later work of them. Tensors that the step makes come from memory that nobody else is given.
+  // REQUIRES: the step is issued by the calling thread alone, waits for nothing on the host, and
+  // reads no pageable memory. Throws what the step throws; Error{Cuda} when CUDA cannot capture it.
+  void run(const std::function<void()>& step);
+
+  bool is_captured() const;
+  // Kernels, copies and fills of one step. REQUIRES: is_captured().
+  std::size_t num_nodes() const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+// Whether the calling thread is inside the capturing call of some StepGraph::run. What cannot be
+// repeated by a graph asks, and refuses.
+bool is_capturing_step();
+
+}  // namespace lockstep::runtime
