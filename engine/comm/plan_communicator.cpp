@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "engine/comm/direct_all_reduce.h"
 #include "engine/plan/collectives.h"
 #include "engine/trace/counters.h"
@@ -17,11 +19,10 @@ bool is_point_to_point(Operation operation) {
   return operation == Operation::send || operation == Operation::recv;
 }
 
-void require_cpu(const CollectiveCall& call) {
-  if (!call.input.defined()) return;
-  require(call.input.device().type == DeviceType::cpu, ErrorCode::Device,
-          name_of(call.header.operation), "the thread transport moves CPU tensors, found {}",
-          lockstep::describe(call.input));
+void require_cpu(const CollectiveCall& call, std::string_view transport) {
+  if (!call.input.defined() || call.input.device().type == DeviceType::cpu) return;
+  fail(ErrorCode::Device, name_of(call.header.operation),
+       "the {} transport moves CPU tensors, found {}", transport, lockstep::describe(call.input));
 }
 
 Bytes bytes_of(const Tensor& tensor) {
@@ -92,7 +93,7 @@ plan::AllReducePlan PlanCommunicator::automatic_plan(std::size_t num_elements) c
 }
 
 Work PlanCommunicator::submit(CollectiveCall call, Launch launch) {
-  require_cpu(call);
+  require_cpu(call, transport_->name());
   number(call.header, call.peer);
   call.header.memory = call.input.defined() ? call.input.raw() : nullptr;
   if (launch == Launch::blocking) {
@@ -193,7 +194,18 @@ std::size_t PlanCommunicator::all_reduce_data(const CollectiveCall& call) {
            size_of(buffer.dtype);
   }
   if (factor != 1) call.input.backend().scale(reduction.stream, buffer, factor, buffer);
-  return run_plan(call.header, buffer, reduction);
+  const std::size_t pass_elements = transport_->pass_bytes() / size_of(buffer.dtype);
+  if (buffer.num_elements <= pass_elements || !plan::sums_in_rank_order(call.header.plan)) {
+    return run_plan(call.header, buffer, reduction);
+  }
+  std::size_t num_bytes_sent = 0;
+  for (std::size_t begin = 0; begin < buffer.num_elements; begin += pass_elements) {
+    const std::size_t count = std::min(pass_elements, buffer.num_elements - begin);
+    const TensorView pass{static_cast<std::byte*>(buffer.data) + begin * size_of(buffer.dtype),
+                          buffer.dtype, count};
+    num_bytes_sent += run_plan(call.header, pass, reduction);
+  }
+  return num_bytes_sent;
 }
 
 std::size_t PlanCommunicator::all_gather_data(const CollectiveCall& call) {

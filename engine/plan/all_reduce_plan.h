@@ -40,6 +40,10 @@ AllReducePlan parse_all_reduce_plan(std::string_view name);
 // partners, and a long ring hides its many steps only behind large chunks.
 AllReducePlan choose_all_reduce_plan(int world_size, std::size_t num_elements);
 
+// Whether the plan adds the values of every element in the order of ranks, wherever the element
+// lies: then a buffer may be all-reduced part by part, and has the same bits as in one go.
+bool sums_in_rank_order(AllReducePlan plan);
+
 // Every rank ends with the sum of all buffers, the same bits on all ranks.
 // Throws Error{Usage} when world_size < 1.
 CollectivePlan all_reduce_plan(AllReducePlan plan, int world_size, std::size_t num_elements);

@@ -1,6 +1,7 @@
 // The engine's all-reduce between processes of this host; the peer of mpi_all_reduce.c, whose
 // arguments, repetitions and output it shares.
 //   shm_all_reduce RANKS PLAN BYTES...     prints a line "bytes microseconds" per size
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 
 #include "engine/comm/plan_communicator.h"
 #include "engine/comm/transport/shm/shm_transport.h"
+#include "engine/runtime/logical_device.h"
 
 namespace lockstep::comm {
 namespace {
@@ -27,8 +29,23 @@ double seconds_of(Communicator& communicator, std::size_t num_bytes) {
   return std::chrono::duration<double>(Clock::now() - start).count() / repetitions;
 }
 
+// One core for each rank where there are enough, as mpirun does by itself.
+void bind_to_core(int rank, int world_size) {
+  if (static_cast<std::size_t>(world_size) > runtime::num_cores()) return;
+  cpu_set_t allowed;
+  sched_getaffinity(0, sizeof allowed, &allowed);
+  int core = 0;
+  for (int left = rank; !CPU_ISSET(core, &allowed) || left-- > 0; ++core) {
+  }
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  CPU_SET(core, &mine);
+  sched_setaffinity(0, sizeof mine, &mine);
+}
+
 void run_rank(int rank, int world_size, plan::AllReducePlan plan, const std::string& address,
               const std::vector<std::size_t>& sizes) {
+  bind_to_core(rank, world_size);
   ShmTransportOptions options;
   options.index = rank;
   options.ranks.resize(static_cast<std::size_t>(world_size));

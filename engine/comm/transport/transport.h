@@ -61,6 +61,9 @@ class Transport {
 
   // Bytes of the largest message; larger chunks travel in pieces of this size. Above 0.
   virtual std::size_t max_message_bytes() const { return std::numeric_limits<std::size_t>::max(); }
+  // Bytes of a buffer that best go through all steps of a plan before the next ones do, because
+  // what one step leaves in a cache the next one finds there.
+  virtual std::size_t pass_bytes() const { return std::numeric_limits<std::size_t>::max(); }
   // Offers data to a rank. It must stay as it is until wait_sent(to, ticket) has returned. Waits
   // only while kMaxOpenMessages are on their way to this rank.
   virtual Ticket post(int to, Bytes data) = 0;

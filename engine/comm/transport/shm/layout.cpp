@@ -6,9 +6,9 @@
 namespace lockstep::comm::shm {
 namespace {
 
-// Of one message between few ranks: all of a channel's slots and what they are copied to stay in
-// the second-level cache.
-constexpr std::size_t kLargestSlot = std::size_t{64} << 10;
+// Of one message between few ranks. Larger ones cost fewer meetings and more cache; measured for 2
+// ranks, 64 KiB are up to 1.6 times as slow and 256 KiB no faster.
+constexpr std::size_t kLargestSlot = std::size_t{128} << 10;
 constexpr std::size_t kSmallestSlot = std::size_t{4} << 10;
 // Of all slots of a large group, if it used every one of its channels.
 constexpr std::size_t kMostSlotBytes = std::size_t{256} << 20;

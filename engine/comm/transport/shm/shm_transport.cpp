@@ -81,6 +81,10 @@ CallHeader ShmTransport::announced_by(int peer) {
   return theirs.call();
 }
 
+std::size_t ShmTransport::pass_bytes() const {
+  return static_cast<std::size_t>(world_size()) * max_message_bytes();
+}
+
 Ticket ShmTransport::post(int to, Bytes data) {
   const Ticket number = ++num_posted_[static_cast<std::size_t>(to)];
   shm::Channel& channel = group_.channel(kUse, rank(), to);
