@@ -1,0 +1,39 @@
+// What a test can ask of the emulated GPUs beyond CUDA's API.
+//
+// Environment, read once: LOCKSTEP_EMULATED_GPUS (2), LOCKSTEP_EMULATED_MEMORY_MIB of each (4096),
+// LOCKSTEP_EMULATED_PEER_ACCESS=0 (GPUs cannot read each other's memory).
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+namespace emulated_gpu {
+
+// The next kernel launched on the stream does nothing but fail when its turn comes, as a kernel
+// that writes to a wrong address does: from then on its GPU answers every call with `error`.
+void fail_next_kernel(cudaStream_t stream, cudaError_t error = cudaErrorIllegalAddress);
+
+// GPUs that failed work again, the calling thread's last error is forgotten, and failures that were
+// asked for and have not come yet will not come.
+void clear_faults();
+
+// cudaMalloc answers cudaErrorMemoryAllocation for what goes beyond this many further bytes.
+void fail_allocations_after(std::size_t num_bytes);
+
+// Calls since the start or the last reset_counters(), of all threads and GPUs. Launches into a
+// capture do not count; a graph launch counts its kernels and copies when it runs them.
+struct Counters {
+  std::size_t num_kernels = 0;
+  std::size_t num_copies = 0;  // cudaMemcpy of every form
+  std::size_t num_graph_launches = 0;
+  std::size_t num_mallocs = 0;  // cudaMalloc
+  std::size_t num_frees = 0;    // cudaFree
+};
+Counters counters();
+void reset_counters();
+
+// Device memory that is allocated now, on all GPUs.
+std::size_t num_allocated_bytes();
+
+}  // namespace emulated_gpu

@@ -1,0 +1,54 @@
+// What device code asks of the executor. The CUDA names are in block.h and warp.h.
+#pragma once
+
+#include <vector_types.h>
+
+#include <array>
+#include <cstddef>
+
+// Set for the thread that runs.
+extern constinit thread_local uint3 threadIdx;
+extern constinit thread_local uint3 blockIdx;
+extern constinit thread_local dim3 blockDim;
+extern constinit thread_local dim3 gridDim;
+inline constexpr int warpSize = 32;
+
+namespace emulated_gpu::device {
+
+struct SourceLine {
+  const char* file;
+  int line;
+};
+
+// What the threads of a block brought to a barrier.
+struct BarrierResult {
+  int num_threads = 0;
+  int num_true = 0;  // those whose predicate was not 0
+};
+
+BarrierResult wait_for_block(int predicate, SourceLine where);
+
+// What the lanes of a warp brought to an intrinsic.
+struct WarpValues {
+  static constexpr std::size_t kMaxBytes = 16;
+  struct alignas(16) Value {
+    std::array<std::byte, kMaxBytes> bytes;
+  };
+  unsigned lanes = 0;  // bit i: lane i took part
+  std::array<Value, 32> values;
+};
+
+// Waits until every living lane of the mask is here. The reference is good until the lane's next
+// warp intrinsic. intrinsic: its name; all the lanes must call the same one.
+const WarpValues& exchange_in_warp(const char* intrinsic, unsigned mask, const void* value,
+                                   std::size_t num_bytes, SourceLine where);
+
+unsigned lane_index();
+unsigned living_lanes();  // of the calling thread's warp
+
+void* dynamic_shared_memory_start();
+
+// Ends the program with the calling thread's name.
+[[noreturn]] void fail_thread(SourceLine where, const char* message);
+
+}  // namespace emulated_gpu::device

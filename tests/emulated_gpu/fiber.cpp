@@ -1,0 +1,183 @@
+#include "tests/emulated_gpu/fiber.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+// void emulated_gpu_switch(void** saved_stack_pointer, void* stack_pointer)
+// pushes what the calling convention lets a function keep, changes the stack, and pops it there.
+extern "C" void emulated_gpu_switch(void** saved_stack_pointer, void* stack_pointer);
+// Calls the function in the first popped register with the second as its argument.
+extern "C" void emulated_gpu_first_switch();
+
+#if defined(__x86_64__)
+asm(R"(
+.text
+.globl emulated_gpu_switch
+.type emulated_gpu_switch, @function
+emulated_gpu_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size emulated_gpu_switch, .-emulated_gpu_switch
+.globl emulated_gpu_first_switch
+.type emulated_gpu_first_switch, @function
+emulated_gpu_first_switch:
+  movq %r12, %rdi
+  callq *%rbx
+  ud2
+.size emulated_gpu_first_switch, .-emulated_gpu_first_switch
+)");
+#elif defined(__aarch64__)
+asm(R"(
+.text
+.globl emulated_gpu_switch
+.type emulated_gpu_switch, %function
+emulated_gpu_switch:
+  sub sp, sp, #160
+  stp x19, x20, [sp, #0]
+  stp x21, x22, [sp, #16]
+  stp x23, x24, [sp, #32]
+  stp x25, x26, [sp, #48]
+  stp x27, x28, [sp, #64]
+  stp x29, x30, [sp, #80]
+  stp d8, d9, [sp, #96]
+  stp d10, d11, [sp, #112]
+  stp d12, d13, [sp, #128]
+  stp d14, d15, [sp, #144]
+  mov x9, sp
+  str x9, [x0]
+  mov sp, x1
+  ldp x19, x20, [sp, #0]
+  ldp x21, x22, [sp, #16]
+  ldp x23, x24, [sp, #32]
+  ldp x25, x26, [sp, #48]
+  ldp x27, x28, [sp, #64]
+  ldp x29, x30, [sp, #80]
+  ldp d8, d9, [sp, #96]
+  ldp d10, d11, [sp, #112]
+  ldp d12, d13, [sp, #128]
+  ldp d14, d15, [sp, #144]
+  add sp, sp, #160
+  ret
+.size emulated_gpu_switch, .-emulated_gpu_switch
+.globl emulated_gpu_first_switch
+.type emulated_gpu_first_switch, %function
+emulated_gpu_first_switch:
+  mov x0, x20
+  blr x19
+  brk #1
+.size emulated_gpu_first_switch, .-emulated_gpu_first_switch
+)");
+#else
+#error "the emulated GPU switches stacks on x86-64 and AArch64 only"
+#endif
+
+namespace emulated_gpu {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
+constexpr std::size_t kStackBytes = 512 * 1024;
+#else
+constexpr std::size_t kStackBytes = 128 * 1024;
+#endif
+constexpr std::size_t kGuardBytes = 64 * 1024;  // at least a page on every system
+
+// The registers that the first emulated_gpu_switch to a new stack pops, and where it then goes.
+void* prepare_stack(void* top, void (*function)(Fiber*), Fiber* fiber) {
+  auto** words = static_cast<void**>(top);
+#if defined(__x86_64__)
+  words -= 8;  // r15 r14 r13 r12 rbx rbp, the return address, and a word that keeps the alignment
+  for (int i = 0; i < 8; ++i) words[i] = nullptr;
+  words[3] = fiber;
+  words[4] = reinterpret_cast<void*>(function);
+  words[6] = reinterpret_cast<void*>(&emulated_gpu_first_switch);
+#else
+  words -= 20;  // x19 ... x30, d8 ... d15
+  for (int i = 0; i < 20; ++i) words[i] = nullptr;
+  words[0] = reinterpret_cast<void*>(function);
+  words[1] = fiber;
+  words[11] = reinterpret_cast<void*>(&emulated_gpu_first_switch);
+#endif
+  return words;
+}
+
+}  // namespace
+
+Fiber::Fiber() {
+#if defined(__SANITIZE_THREAD__)
+  tsan_fiber_ = __tsan_get_current_fiber();
+#endif
+}
+
+Fiber::Fiber(void (*entry)(void*), void* argument)
+    : entry_(entry), argument_(argument), num_stack_bytes_(kStackBytes), owns_stack_(true) {
+  void* memory = mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED || mprotect(memory, kGuardBytes, PROT_NONE) != 0) {
+    std::fputs("emulated GPU: no memory for the stack of a thread\n", stderr);
+    std::abort();
+  }
+  stack_ = static_cast<char*>(memory) + kGuardBytes;
+  stack_pointer_ = prepare_stack(static_cast<char*>(stack_) + kStackBytes, &Fiber::start, this);
+#if defined(__SANITIZE_THREAD__)
+  tsan_fiber_ = __tsan_create_fiber(0);
+#endif
+}
+
+Fiber::~Fiber() {
+  if (!owns_stack_) return;
+#if defined(__SANITIZE_THREAD__)
+  __tsan_destroy_fiber(tsan_fiber_);
+#endif
+  munmap(static_cast<char*>(stack_) - kGuardBytes, kGuardBytes + num_stack_bytes_);
+}
+
+void Fiber::switch_from(Fiber& from) {
+  left_ = &from;
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(&from.fake_stack_, stack_, num_stack_bytes_);
+#endif
+#if defined(__SANITIZE_THREAD__)
+  __tsan_switch_to_fiber(tsan_fiber_, 0);
+#endif
+  emulated_gpu_switch(&from.stack_pointer_, stack_pointer_);
+#if defined(__SANITIZE_ADDRESS__)
+  const void* bottom = nullptr;
+  __sanitizer_finish_switch_fiber(from.fake_stack_, &bottom, &from.left_->num_stack_bytes_);
+  from.left_->stack_ = const_cast<void*>(bottom);
+#endif
+}
+
+void Fiber::start(Fiber* fiber) {
+#if defined(__SANITIZE_ADDRESS__)
+  const void* bottom = nullptr;
+  __sanitizer_finish_switch_fiber(nullptr, &bottom, &fiber->left_->num_stack_bytes_);
+  fiber->left_->stack_ = const_cast<void*>(bottom);
+#endif
+  fiber->entry_(fiber->argument_);
+  std::abort();
+}
+
+}  // namespace emulated_gpu

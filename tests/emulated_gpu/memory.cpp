@@ -1,0 +1,207 @@
+// Device memory and pinned host memory.
+//
+// Both are the process's own, one block of exactly the size that was asked for, so the address
+// sanitizer finds kernels that leave it. Device memory starts as 0xFF bytes, which are NaNs.
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/emulated_gpu/runtime.h"
+
+namespace emulated_gpu {
+
+std::optional<Found> find_allocation(const void* pointer) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  auto after = state().allocations.upper_bound(address);
+  if (after == state().allocations.begin()) return std::nullopt;
+  const auto& [start, allocation] = *std::prev(after);
+  if (address >= start + allocation.num_bytes) return std::nullopt;
+  return Found{start, allocation};
+}
+
+namespace {
+
+std::uintptr_t address_of(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+void* allocate(std::size_t num_bytes, std::size_t alignment) {
+  void* memory = nullptr;
+  if (posix_memalign(&memory, alignment, num_bytes) != 0) return nullptr;
+  const Visible visible;
+  std::memset(memory, 0xFF, num_bytes);
+  return memory;
+}
+
+// Takes an allocation that starts at the pointer out of the books.
+std::optional<Allocation> forget(void* pointer, Allocation::Kind kind) {
+  const auto found = state().allocations.find(address_of(pointer));
+  if (found == state().allocations.end() || found->second.kind != kind) return std::nullopt;
+  const Allocation allocation = found->second;
+  state().allocations.erase(found);
+  return allocation;
+}
+
+cudaError_t allocate_on_gpu(void** pointer, std::size_t num_bytes) {
+  const std::lock_guard lock(state().mutex);
+  if (const cudaError_t error = check_call_is_safe(); error != cudaSuccess) return error;
+  ++state().counters.num_mallocs;
+  *pointer = nullptr;
+  if (num_bytes == 0) return cudaSuccess;
+  Gpu& gpu = *state().gpus[static_cast<std::size_t>(current_gpu())];
+  auto& left = state().num_bytes_until_failure;
+  if (num_bytes > state().num_bytes_per_gpu - gpu.num_used_bytes || (left && num_bytes > *left)) {
+    return cudaErrorMemoryAllocation;
+  }
+  void* memory = allocate(num_bytes, 256);
+  if (memory == nullptr) return cudaErrorMemoryAllocation;
+  if (left) *left -= num_bytes;
+  gpu.num_used_bytes += num_bytes;
+  state().allocations[address_of(memory)] = {Allocation::Kind::device, current_gpu(), num_bytes, 0};
+  *pointer = memory;
+  return cudaSuccess;
+}
+
+cudaError_t allocate_on_host(void** pointer, std::size_t num_bytes, unsigned flags) {
+  const std::lock_guard lock(state().mutex);
+  if (const cudaError_t error = check_call_is_safe(); error != cudaSuccess) return error;
+  *pointer = nullptr;
+  if (num_bytes == 0) return cudaSuccess;
+  void* memory = allocate(num_bytes, 4096);
+  if (memory == nullptr) return cudaErrorMemoryAllocation;
+  state().allocations[address_of(memory)] = {Allocation::Kind::pinned, current_gpu(), num_bytes,
+                                             flags};
+  *pointer = memory;
+  return cudaSuccess;
+}
+
+}  // namespace
+}  // namespace emulated_gpu
+
+using namespace emulated_gpu;
+
+cudaError_t CUDARTAPI cudaMalloc(void** devPtr, std::size_t size) {
+  return api_on_gpu(
+      [&] { return devPtr == nullptr ? cudaErrorInvalidValue : allocate_on_gpu(devPtr, size); });
+}
+
+// "May perform implicit synchronization", and does: waits for the GPU that the memory is on.
+cudaError_t CUDARTAPI cudaFree(void* devPtr) {
+  return api_on_gpu([&] {
+    if (devPtr == nullptr) return cudaSuccess;
+    Allocation allocation;
+    {
+      const std::lock_guard lock(state().mutex);
+      if (const cudaError_t error = check_call_is_safe(); error != cudaSuccess) return error;
+      const auto forgotten = forget(devPtr, Allocation::Kind::device);
+      if (!forgotten) return cudaErrorInvalidValue;
+      allocation = *forgotten;
+      ++state().counters.num_frees;
+    }
+    wait_for_gpu(allocation.gpu);
+    {
+      const std::lock_guard lock(state().mutex);
+      state().gpus[static_cast<std::size_t>(allocation.gpu)]->num_used_bytes -=
+          allocation.num_bytes;
+    }
+    std::free(devPtr);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t CUDARTAPI cudaHostAlloc(void** pHost, std::size_t size, unsigned flags) {
+  return api_on_gpu([&] {
+    constexpr unsigned kKnown =
+        cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
+    if (pHost == nullptr || (flags & ~kKnown) != 0) return cudaErrorInvalidValue;
+    return allocate_on_host(pHost, size, flags);
+  });
+}
+
+cudaError_t CUDARTAPI cudaMallocHost(void** ptr, std::size_t size) {
+  return cudaHostAlloc(ptr, size, cudaHostAllocDefault);
+}
+
+cudaError_t CUDARTAPI cudaFreeHost(void* ptr) {
+  return api_on_gpu([&] {
+    if (ptr == nullptr) return cudaSuccess;
+    {
+      const std::lock_guard lock(state().mutex);
+      if (const cudaError_t error = check_call_is_safe(); error != cudaSuccess) return error;
+      if (!forget(ptr, Allocation::Kind::pinned)) return cudaErrorInvalidValue;
+    }
+    for (std::size_t gpu = 0; gpu < state().gpus.size(); ++gpu) wait_for_gpu(static_cast<int>(gpu));
+    std::free(ptr);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t CUDARTAPI cudaHostRegister(void* ptr, std::size_t size, unsigned flags) {
+  return api_on_gpu([&] {
+    if (ptr == nullptr || size == 0) return cudaErrorInvalidValue;
+    const std::lock_guard lock(state().mutex);
+    if (const cudaError_t error = check_call_is_safe(); error != cudaSuccess) return error;
+    if (find_allocation(ptr)) return cudaErrorHostMemoryAlreadyRegistered;
+    state().allocations[address_of(ptr)] = {Allocation::Kind::registered, current_gpu(), size,
+                                            flags};
+    return cudaSuccess;
+  });
+}
+
+cudaError_t CUDARTAPI cudaHostUnregister(void* ptr) {
+  return api_on_gpu([&] {
+    const std::lock_guard lock(state().mutex);
+    if (const cudaError_t error = check_call_is_safe(); error != cudaSuccess) return error;
+    return forget(ptr, Allocation::Kind::registered) ? cudaSuccess
+                                                     : cudaErrorHostMemoryNotRegistered;
+  });
+}
+
+// Addresses are unified: host memory has the same one on a GPU.
+cudaError_t CUDARTAPI cudaHostGetDevicePointer(void** pDevice, void* pHost, unsigned flags) {
+  return api_on_gpu([&] {
+    const std::lock_guard lock(state().mutex);
+    const auto found = find_allocation(pHost);
+    if (flags != 0 || !found || found->allocation.kind == Allocation::Kind::device) {
+      return cudaErrorInvalidValue;
+    }
+    *pDevice = pHost;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t CUDARTAPI cudaHostGetFlags(unsigned* pFlags, void* pHost) {
+  return api_on_gpu([&] {
+    const std::lock_guard lock(state().mutex);
+    const auto found = find_allocation(pHost);
+    if (!found || found->allocation.kind != Allocation::Kind::pinned) return cudaErrorInvalidValue;
+    *pFlags = found->allocation.flags;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t CUDARTAPI cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  return api_on_gpu([&] {
+    const std::lock_guard lock(state().mutex);
+    *total = state().num_bytes_per_gpu;
+    *free = *total - state().gpus[static_cast<std::size_t>(current_gpu())]->num_used_bytes;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t CUDARTAPI cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* ptr) {
+  return api_on_gpu([&] {
+    const std::lock_guard lock(state().mutex);
+    *attributes = {};
+    attributes->type = cudaMemoryTypeUnregistered;
+    attributes->device = -2;  // what CUDA answers for memory it does not know
+    if (const auto found = find_allocation(ptr)) {
+      auto* pointer = const_cast<void*>(ptr);
+      const bool on_gpu = found->allocation.kind == Allocation::Kind::device;
+      attributes->type = on_gpu ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
+      attributes->device = found->allocation.gpu;
+      attributes->devicePointer = pointer;
+      attributes->hostPointer = on_gpu ? nullptr : pointer;
+    }
+    return cudaSuccess;
+  });
+}

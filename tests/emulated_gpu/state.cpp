@@ -1,0 +1,112 @@
+#include <cstdlib>
+
+#include "tests/emulated_gpu/runtime.h"
+
+namespace emulated_gpu {
+namespace {
+
+std::size_t number_from_environment(const char* name, std::size_t value) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? value : std::strtoull(text, nullptr, 10);
+}
+
+thread_local cudaError_t the_last_error = cudaSuccess;
+
+}  // namespace
+
+State::State()
+    : num_bytes_per_gpu(number_from_environment("LOCKSTEP_EMULATED_MEMORY_MIB", 4096) << 20),
+      peers_are_possible(number_from_environment("LOCKSTEP_EMULATED_PEER_ACCESS", 1) != 0) {
+  gpus.resize(number_from_environment("LOCKSTEP_EMULATED_GPUS", 2));
+  for (auto& gpu : gpus) {
+    gpu = std::make_unique<Gpu>();
+    gpu->has_access_to.resize(gpus.size());
+  }
+}
+
+// Never destroyed: workers may run until the process ends.
+State& state() {
+  static State& instance = *new State;
+  return instance;
+}
+
+void count(std::size_t Counters::*counter) {
+  const Hidden hidden;
+  const std::lock_guard lock(state().mutex);
+  ++(state().counters.*counter);
+}
+
+cudaError_t& last_error() {
+  return the_last_error;
+}
+
+cudaError_t remember(cudaError_t error) {
+  if (error != cudaSuccess) the_last_error = error;
+  return error;
+}
+
+void fail_next_kernel(cudaStream_t handle, cudaError_t error) {
+  const Hidden hidden;
+  const std::lock_guard lock(state().mutex);
+  if (const auto stream = find_stream(handle)) stream->next_kernel_fails = error;
+}
+
+void clear_faults() {
+  const Hidden hidden;
+  const std::lock_guard lock(state().mutex);
+  for (auto& gpu : state().gpus) gpu->fault = cudaSuccess;
+  for (auto& [handle, stream] : state().streams) stream->next_kernel_fails = cudaSuccess;
+  state().num_bytes_until_failure.reset();
+  the_last_error = cudaSuccess;
+}
+
+void fail_allocations_after(std::size_t num_bytes) {
+  const Hidden hidden;
+  const std::lock_guard lock(state().mutex);
+  state().num_bytes_until_failure = num_bytes;
+}
+
+Counters counters() {
+  const Hidden hidden;
+  const std::lock_guard lock(state().mutex);
+  return state().counters;
+}
+
+void reset_counters() {
+  const Hidden hidden;
+  const std::lock_guard lock(state().mutex);
+  state().counters = {};
+}
+
+std::size_t num_allocated_bytes() {
+  const Hidden hidden;
+  const std::lock_guard lock(state().mutex);
+  std::size_t sum = 0;
+  for (const auto& gpu : state().gpus) sum += gpu->num_used_bytes;
+  return sum;
+}
+
+}  // namespace emulated_gpu
+
+using namespace emulated_gpu;
+
+namespace {
+
+bool is_fault_of_current_gpu(cudaError_t error) {
+  const auto gpu = static_cast<std::size_t>(current_gpu());
+  return error != cudaSuccess && gpu < state().gpus.size() && state().gpus[gpu]->fault == error;
+}
+
+}  // namespace
+
+cudaError_t CUDARTAPI cudaGetLastError() {
+  const Hidden hidden;
+  const cudaError_t error = last_error();
+  // What a kernel did to its GPU stays the last error.
+  if (!is_fault_of_current_gpu(error)) last_error() = cudaSuccess;
+  return error;
+}
+
+cudaError_t CUDARTAPI cudaPeekAtLastError() {
+  return last_error();
+}

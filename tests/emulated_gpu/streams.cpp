@@ -1,0 +1,268 @@
+// Streams: queues of work, each with a thread of its own.
+#include <algorithm>
+
+#include "tests/emulated_gpu/runtime.h"
+
+namespace emulated_gpu {
+namespace {
+
+thread_local bool the_thread_is_in_a_host_function = false;
+
+Gpu& gpu_of(const CUstream_st& stream) {
+  return *state().gpus[static_cast<std::size_t>(stream.gpu)];
+}
+
+bool is_blocking(const CUstream_st& stream) {
+  return (stream.flags & cudaStreamNonBlocking) == 0;
+}
+
+std::shared_ptr<CUstream_st> default_stream(int gpu) {
+  auto& stream = state().gpus[static_cast<std::size_t>(gpu)]->default_stream;
+  if (!stream) {
+    stream = std::make_shared<CUstream_st>();
+    stream->gpu = gpu;
+    stream->id = state().next_id++;
+  }
+  return stream;
+}
+
+// The default stream waits for the blocking streams of its GPU, and they for it.
+std::vector<std::shared_ptr<Mark>> marks_before(const CUstream_st& stream) {
+  std::vector<std::shared_ptr<Mark>> marks;
+  const auto& the_default = gpu_of(stream).default_stream;
+  if (!the_default || !is_blocking(stream)) return marks;
+  if (&stream != the_default.get()) {
+    if (the_default->tail) marks.push_back(the_default->tail);
+    return marks;
+  }
+  for (const auto& [handle, other] : state().streams) {
+    if (other->gpu == stream.gpu && is_blocking(*other) && other->tail) {
+      marks.push_back(other->tail);
+    }
+  }
+  return marks;
+}
+
+// The default stream may not be used while a stream that it would wait for captures.
+cudaError_t check_default_stream(const CUstream_st& stream) {
+  if (&stream != gpu_of(stream).default_stream.get()) return cudaSuccess;
+  for (const auto& [handle, other] : state().streams) {
+    if (other->gpu != stream.gpu || !is_blocking(*other) || !is_capturing(*other)) continue;
+    invalidate(*other->position.capture);
+    return cudaErrorStreamCaptureImplicit;
+  }
+  return cudaSuccess;
+}
+
+cudaError_t create(cudaStream_t* handle, unsigned flags, int priority) {
+  if (handle == nullptr || (flags & ~unsigned{cudaStreamNonBlocking}) != 0) {
+    return cudaErrorInvalidValue;
+  }
+  const std::lock_guard lock(state().mutex);
+  auto stream = std::make_shared<CUstream_st>();
+  stream->gpu = current_gpu();
+  stream->flags = flags;
+  stream->priority = std::clamp(priority, -5, 0);
+  stream->id = state().next_id++;
+  *handle = stream.get();
+  state().streams[*handle] = std::move(stream);
+  return cudaSuccess;
+}
+
+}  // namespace
+
+bool is_in_host_function() {
+  return the_thread_is_in_a_host_function;
+}
+
+std::shared_ptr<CUstream_st> find_stream(cudaStream_t handle) {
+  if (handle == nullptr || handle == cudaStreamLegacy) return default_stream(current_gpu());
+  const auto found = state().streams.find(handle);
+  return found == state().streams.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<Mark> enqueue(CUstream_st& stream, std::function<void()> task) {
+  auto mark = std::make_shared<Mark>();
+  auto before = marks_before(stream);
+  stream.worker.submit([task = std::move(task), mark, before = std::move(before)] {
+    for (const auto& earlier : before) earlier->wait();
+    task();
+    mark->pass();
+  });
+  stream.tail = mark;
+  return mark;
+}
+
+cudaError_t submit(CUstream_st& stream, cudaGraphNodeType type, std::function<void()> work) {
+  Gpu& gpu = gpu_of(stream);
+  auto unless_failed = [&gpu, work = std::move(work)] {
+    if (gpu.fault != cudaSuccess) return;
+    const Visible visible;
+    work();
+  };
+  if (const auto& capture = stream.position.capture) {
+    if (capture->is_invalid) return cudaErrorStreamCaptureInvalidated;
+    auto node = std::make_unique<CUgraphNode_st>();
+    node->type = type;
+    node->work = std::move(unless_failed);
+    node->dependencies = stream.position.frontier;
+    node->lane = lane_of(*capture, &stream);
+    stream.position.frontier = {capture->graph->nodes.size()};
+    capture->graph->nodes.push_back(std::move(node));
+    return cudaSuccess;
+  }
+  if (const cudaError_t error = check_default_stream(stream); error != cudaSuccess) return error;
+  enqueue(stream, std::move(unless_failed));
+  return cudaSuccess;
+}
+
+void wait_for_gpu(int gpu) {
+  std::vector<std::shared_ptr<Mark>> tails;
+  {
+    const std::lock_guard lock(state().mutex);
+    for (const auto& [handle, stream] : state().streams) {
+      if (stream->gpu == gpu && stream->tail) tails.push_back(stream->tail);
+    }
+    const auto& of = *state().gpus[static_cast<std::size_t>(gpu)];
+    if (of.default_stream && of.default_stream->tail) tails.push_back(of.default_stream->tail);
+    tails.insert(tails.end(), of.abandoned.begin(), of.abandoned.end());
+  }
+  for (const auto& tail : tails) tail->wait();
+}
+
+}  // namespace emulated_gpu
+
+using namespace emulated_gpu;
+
+cudaError_t CUDARTAPI cudaStreamCreate(cudaStream_t* pStream) {
+  return api_on_gpu([&] { return create(pStream, cudaStreamDefault, 0); });
+}
+
+cudaError_t CUDARTAPI cudaStreamCreateWithFlags(cudaStream_t* pStream, unsigned flags) {
+  return api_on_gpu([&] { return create(pStream, flags, 0); });
+}
+
+cudaError_t CUDARTAPI cudaStreamCreateWithPriority(cudaStream_t* pStream, unsigned flags,
+                                                   int priority) {
+  return api_on_gpu([&] { return create(pStream, flags, priority); });
+}
+
+// Returns at once; what is queued still runs.
+cudaError_t CUDARTAPI cudaStreamDestroy(cudaStream_t handle) {
+  return api_on_gpu([&] {
+    const std::lock_guard lock(state().mutex);
+    const auto found = state().streams.find(handle);
+    if (found == state().streams.end()) return cudaErrorInvalidResourceHandle;
+    CUstream_st& stream = *found->second;
+    if (is_capturing(stream)) {
+      invalidate(*stream.position.capture);
+      leave_capture(stream);
+    }
+    auto& abandoned = gpu_of(stream).abandoned;
+    std::erase_if(abandoned, [](const auto& tail) { return tail->has_passed(); });
+    if (stream.tail) abandoned.push_back(stream.tail);
+    state().streams.erase(found);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t CUDARTAPI cudaStreamSynchronize(cudaStream_t handle) {
+  return api_on_gpu([&] {
+    std::shared_ptr<Mark> tail;
+    std::shared_ptr<CUstream_st> stream;
+    {
+      const std::lock_guard lock(state().mutex);
+      stream = find_stream(handle);
+      if (!stream) return cudaErrorInvalidResourceHandle;
+      if (const cudaError_t error = check_not_capturing(*stream); error != cudaSuccess)
+        return error;
+      // The default stream is done when what it waits for is.
+      tail = marks_before(*stream).empty() ? stream->tail : enqueue(*stream, [] {});
+    }
+    if (tail) tail->wait();
+    return gpu_of(*stream).fault.load();
+  });
+}
+
+cudaError_t CUDARTAPI cudaStreamQuery(cudaStream_t handle) {
+  return api_on_gpu([&] {
+    const std::lock_guard lock(state().mutex);
+    const auto stream = find_stream(handle);
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    if (const cudaError_t error = check_not_capturing(*stream); error != cudaSuccess) return error;
+    if (stream->tail && !stream->tail->has_passed()) return cudaErrorNotReady;
+    return gpu_of(*stream).fault.load();
+  });
+}
+
+cudaError_t CUDARTAPI cudaDeviceSynchronize() {
+  return api_on_gpu([&] {
+    {
+      const std::lock_guard lock(state().mutex);
+      for (const auto& [handle, stream] : state().streams) {
+        if (stream->gpu != current_gpu() || !is_capturing(*stream)) continue;
+        invalidate(*stream->position.capture);
+        return cudaErrorStreamCaptureUnsupported;
+      }
+      if (const cudaError_t error = check_call_is_safe(); error != cudaSuccess) return error;
+    }
+    wait_for_gpu(current_gpu());
+    return cudaSuccess;
+  });
+}
+
+cudaError_t CUDARTAPI cudaStreamGetFlags(cudaStream_t handle, unsigned* flags) {
+  return api_on_gpu([&] {
+    const std::lock_guard lock(state().mutex);
+    const auto stream = find_stream(handle);
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    *flags = stream->flags;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t CUDARTAPI cudaStreamGetPriority(cudaStream_t handle, int* priority) {
+  return api_on_gpu([&] {
+    const std::lock_guard lock(state().mutex);
+    const auto stream = find_stream(handle);
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    *priority = stream->priority;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t CUDARTAPI cudaStreamGetId(cudaStream_t handle, unsigned long long* streamId) {
+  return api_on_gpu([&] {
+    const std::lock_guard lock(state().mutex);
+    const auto stream = find_stream(handle);
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    *streamId = stream->id;
+    return cudaSuccess;
+  });
+}
+
+#if CUDART_VERSION >= 12080
+cudaError_t CUDARTAPI cudaStreamGetDevice(cudaStream_t handle, int* device) {
+  return api_on_gpu([&] {
+    const std::lock_guard lock(state().mutex);
+    const auto stream = find_stream(handle);
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    *device = stream->gpu;
+    return cudaSuccess;
+  });
+}
+#endif
+
+// A host function may not call CUDA.
+cudaError_t CUDARTAPI cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t fn, void* userData) {
+  return api_on_gpu([&] {
+    const std::lock_guard lock(state().mutex);
+    const auto stream = find_stream(handle);
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    return submit(*stream, cudaGraphNodeTypeHost, [fn, userData] {
+      the_thread_is_in_a_host_function = true;
+      fn(userData);
+      the_thread_is_in_a_host_function = false;
+    });
+  });
+}
