@@ -1,0 +1,150 @@
+// The fused linear layer: one product forward, two backward, and where cuBLASLt has an epilogue for
+// it no other kernel (product.h).
+#include "kernels/cuda/checks.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/linear_finish.h"
+#include "kernels/cuda/tuner.h"
+
+namespace lockstep::kernels::cuda {
+namespace {
+
+void require_floating(const char* operation, DType dtype) {
+  if (dtype != DType::float32 && dtype != DType::float64) fail_dtype(operation, dtype);
+}
+
+// y [batch, out] = activation(x [batch, in] * (weight [out, in])^T + bias)
+Product forward_product(const LinearForward& call) {
+  Product product;
+  product.operation = "linear";
+  product.a = call.x;
+  product.b = call.weight;
+  product.transpose_b = Transpose::yes;
+  product.c = call.y;
+  product.finish = Product::Finish::forward;
+  product.activation = call.activation;
+  product.bias = call.bias;
+  product.preactivation = call.preactivation;
+  product.mask = call.mask;
+  if (call.mask.data != nullptr) product.mask_use = Product::Mask::written;
+  return product;
+}
+
+// grad_weight [out, in] = (grad [batch, out])^T * x [batch, in], and grad's column sums
+Product weight_product(const LinearBackward& call, const ConstMatrixView& grad) {
+  Product product;
+  product.operation = "linear backward";
+  product.a = grad;
+  product.transpose_a = Transpose::yes;
+  product.b = call.x;
+  product.c = call.grad_weight;
+  product.write = call.write_parameters;
+  if (call.grad_bias.data != nullptr) {
+    product.finish = Product::Finish::bias_gradient;
+    product.column_sums = call.grad_bias;
+  }
+  return product;
+}
+
+// grad_x [batch, in] = grad [batch, out] * weight [out, in], times input_activation'
+Product input_product(const LinearBackward& call, const ConstMatrixView& grad) {
+  Product product;
+  product.operation = "linear backward";
+  product.a = grad;
+  product.b = call.weight;
+  product.c = call.grad_x;
+  if (call.input_activation != Activation::none) {
+    product.finish = Product::Finish::gradient;
+    product.activation = call.input_activation;
+    product.saved = needs_preactivation(call.input_activation) ? call.input_preactivation : call.x;
+    product.saved_mask = call.input_mask;
+  }
+  return product;
+}
+
+void check(const LinearForward& call) {
+  const auto* name = "linear";
+  const DType dtype = call.x.dtype;
+  const std::size_t batch = call.x.rows;
+  const std::size_t out = call.weight.rows;
+  require_floating(name, dtype);
+  require_matrix(name, "weight", call.weight, dtype, out, call.x.cols);
+  require_matrix(name, "y", call.y, dtype, batch, out);
+  require_optional_vector(name, "bias", call.bias, dtype, out);
+  if (call.preactivation.data != nullptr) {
+    require_matrix(name, "preactivation", call.preactivation, dtype, batch, out);
+  }
+}
+
+void check(const LinearBackward& call) {
+  const auto* name = "linear backward";
+  const DType dtype = call.x.dtype;
+  const std::size_t batch = call.x.rows;
+  const std::size_t in = call.x.cols;
+  const std::size_t out = call.weight.rows;
+  require_floating(name, dtype);
+  require_matrix(name, "weight", call.weight, dtype, out, in);
+  require_matrix(name, "grad_y", call.grad_y, dtype, batch, out);
+  if (call.activation != Activation::none) {
+    require_matrix(name, "scratch", call.scratch, dtype, batch, out);
+    const bool before = needs_preactivation(call.activation);
+    require_matrix(name, before ? "preactivation" : "y", before ? call.preactivation : call.y,
+                   dtype, batch, out);
+  }
+  if (call.grad_x.data != nullptr) {
+    require_matrix(name, "grad_x", call.grad_x, dtype, batch, in);
+    if (needs_preactivation(call.input_activation)) {
+      require_matrix(name, "input_preactivation", call.input_preactivation, dtype, batch, in);
+    }
+  }
+  if (call.grad_weight.data != nullptr) {
+    require_matrix(name, "grad_weight", call.grad_weight, dtype, out, in);
+  }
+  require_optional_vector(name, "grad_bias", call.grad_bias, dtype, out);
+}
+
+}  // namespace
+
+std::size_t CudaBackend::linear_mask_bytes(Stream& stream, const LinearForward& call) {
+  check(call);
+  const bool is_candidate = call.activation == Activation::relu && call.x.dtype == DType::float32 &&
+                            call.preactivation.data == nullptr && call.y.num_elements() > 0 &&
+                            call.x.cols > 0;
+  if (!is_candidate) return 0;
+  Product product = forward_product(call);
+  product.mask = {};
+  product.mask_use = Product::Mask::wanted;
+  const cublasLtEpilogue_t epilogue = plan_for(stream, product).epilogue;
+  const bool has_mask =
+      epilogue == CUBLASLT_EPILOGUE_RELU_AUX || epilogue == CUBLASLT_EPILOGUE_RELU_AUX_BIAS;
+  return has_mask ? relu_mask_bytes(call.y.rows, call.y.cols) : 0;
+}
+
+void CudaBackend::linear_forward(Stream& stream, const LinearForward& call) {
+  check(call);
+  run(stream, forward_product(call));
+}
+
+void CudaBackend::linear_backward(Stream& stream, const LinearBackward& call) {
+  check(call);
+  ConstMatrixView grad = call.grad_y;  // of the value before the activation
+  if (call.activation != Activation::none) {
+    const bool before = needs_preactivation(call.activation);
+    finish_backward(stream, call.activation, before ? call.preactivation : call.y, call.grad_y,
+                    call.scratch);
+    grad = call.scratch;
+  }
+  const bool has_weight = call.grad_weight.data != nullptr;
+  // With no rows or no columns of x there is no product that could sum the bias gradient along.
+  const bool has_product = has_weight && call.x.num_elements() > 0;
+  if (has_weight) {
+    LinearBackward without_bias = call;
+    without_bias.grad_bias = {};
+    run(stream, weight_product(has_product ? call : without_bias, grad));
+  }
+  if (call.grad_bias.data != nullptr && !has_product) {
+    sum_rows(stream, grad, call.grad_bias, call.write_parameters);
+  }
+  if (call.grad_x.data != nullptr) run(stream, input_product(call, grad));
+}
+
+}  // namespace lockstep::kernels::cuda
