@@ -22,6 +22,10 @@ void fail_probability(const char* operation, double probability) {
   fail(ErrorCode::Usage, operation, "the probability must be in [0, 1], found {}", probability);
 }
 
+void require_floating(const char* operation, DType dtype) {
+  if (dtype != DType::float32 && dtype != DType::float64) fail_dtype(operation, dtype);
+}
+
 void require_size(const char* operation, const char* name, std::size_t found,
                   std::size_t expected) {
   require(found == expected, ErrorCode::Shape, operation, "{} has size {}, expected {}", name,

@@ -18,6 +18,7 @@ namespace lockstep::kernels::cuda {
 [[noreturn]] void fail_factor(const char* operation, DType dtype, double factor);
 [[noreturn]] void fail_probability(const char* operation, double probability);
 
+void require_floating(const char* operation, DType dtype);  // float32 or float64
 void require_size(const char* operation, const char* name, std::size_t found, std::size_t expected);
 void require_dtype(const char* operation, const char* name, DType found, DType expected);
 // A vector of num_elements elements of dtype.

@@ -1,0 +1,117 @@
+// Sums over the rows of a matrix, for each column, in one launch and in double.
+//
+// A block adds the rows of one chunk for a stripe of 32 columns: its 32 x 8 threads read 8 rows at
+// a time. Where a stripe has several chunks, the last of their blocks adds what they found.
+//
+// An operation is a functor for the device with
+//   kValues                                how many sums a column has (1 or 2);
+//   void add(row, column, sums) const      adds one element to double sums[kValues];
+//   void finish(column, totals) const      called once per column.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/cuda/block_sum.cuh"
+#include "kernels/cuda/launch.h"
+
+namespace lockstep::kernels::cuda {
+
+inline constexpr unsigned kStripe = 32;     // columns of a block
+inline constexpr unsigned kRowThreads = 8;  // rows that a block reads at a time
+
+struct ColumnShape {
+  std::size_t rows = 0;
+  std::size_t cols = 0;
+  std::size_t rows_per_chunk = 0;
+  unsigned num_stripes = 0;
+  unsigned num_chunks = 0;
+};
+
+// A chunk has 64 rows, or more where the blocks' sums would not fit the workspace.
+inline ColumnShape column_shape(std::size_t rows, std::size_t cols, std::size_t num_values) {
+  const std::size_t stripes = (cols + kStripe - 1) / kStripe;
+  const std::size_t max_blocks = std::min(kMaxPartials / (kStripe * num_values), kMaxTickets);
+  const std::size_t chunks = std::clamp<std::size_t>(
+      (rows + 63) / 64, 1,
+      std::max<std::size_t>(1, max_blocks / std::max<std::size_t>(1, stripes)));
+  const std::size_t rows_per_chunk = (rows + chunks - 1) / chunks;
+  return {rows, cols, rows_per_chunk, static_cast<unsigned>(stripes),
+          static_cast<unsigned>(chunks)};
+}
+
+// Adds the sums of the threads with the same threadIdx.x; the result is in those with threadIdx.y
+// == 0.
+template <int kValues>
+__device__ void add_over_row_threads(double (&sums)[kValues]) {
+  __shared__ double shared[kValues][kRowThreads][kStripe];
+#pragma unroll
+  for (int k = 0; k < kValues; ++k) shared[k][threadIdx.y][threadIdx.x] = sums[k];
+  __syncthreads();
+  if (threadIdx.y == 0) {
+#pragma unroll
+    for (int k = 0; k < kValues; ++k) {
+      for (unsigned y = 1; y < kRowThreads; ++y) sums[k] += shared[k][y][threadIdx.x];
+    }
+  }
+  __syncthreads();  // the next call may overwrite `shared`
+}
+
+// Leaves the block's sums in the workspace. In the last block of the stripe: true, and `sums` of
+// threads with threadIdx.y == 0 are those over all its chunks.
+template <int kValues>
+__device__ bool add_over_chunks(const ColumnShape& shape, const Workspace& workspace,
+                                unsigned stripe, double (&sums)[kValues]) {
+  if (threadIdx.y == 0) {
+#pragma unroll
+    for (int k = 0; k < kValues; ++k) {
+      workspace.partials[(blockIdx.x * kValues + k) * kStripe + threadIdx.x] = sums[k];
+    }
+  }
+  if (!is_last_block(workspace.tickets + stripe, shape.num_chunks)) return false;
+  const volatile double* partials = workspace.partials;
+#pragma unroll
+  for (int k = 0; k < kValues; ++k) sums[k] = 0;
+  for (unsigned chunk = threadIdx.y; chunk < shape.num_chunks; chunk += kRowThreads) {
+    const unsigned block = chunk * shape.num_stripes + stripe;
+#pragma unroll
+    for (int k = 0; k < kValues; ++k) {
+      sums[k] += partials[(block * kValues + k) * kStripe + threadIdx.x];
+    }
+  }
+  add_over_row_threads(sums);
+  return true;
+}
+
+template <typename Op>
+__global__ void column_reduce_kernel(ColumnShape shape, Op op, Workspace workspace) {
+  const unsigned stripe = blockIdx.x % shape.num_stripes;
+  const std::size_t chunk = blockIdx.x / shape.num_stripes;
+  const std::size_t column = std::size_t{stripe} * kStripe + threadIdx.x;
+  const std::size_t begin = chunk * shape.rows_per_chunk;
+  const std::size_t end =
+      begin + shape.rows_per_chunk < shape.rows ? begin + shape.rows_per_chunk : shape.rows;
+  double sums[Op::kValues] = {};
+  if (column < shape.cols) {
+#pragma unroll 8
+    for (std::size_t row = begin + threadIdx.y; row < end; row += kRowThreads) {
+      op.add(row, column, sums);
+    }
+  }
+  add_over_row_threads(sums);
+  if (shape.num_chunks > 1 && !add_over_chunks(shape, workspace, stripe, sums)) return;
+  if (threadIdx.y == 0 && column < shape.cols) op.finish(column, sums);
+}
+
+// One launch; none for no columns.
+template <typename Op>
+void launch_column_reduce(runtime::Stream& stream, const char* operation, std::size_t rows,
+                          std::size_t cols, Op op) {
+  if (cols == 0) return;
+  const ColumnShape shape = column_shape(rows, cols, Op::kValues);
+  launch(stream, operation,
+         {dim3(shape.num_stripes * shape.num_chunks), dim3(kStripe, kRowThreads)},
+         column_reduce_kernel<Op>, shape, op,
+         shape.num_chunks > 1 ? workspace_of(stream) : Workspace{});
+}
+
+}  // namespace lockstep::kernels::cuda

@@ -1,0 +1,31 @@
+// What the forward and the backward pass of the cross-entropy share: how rows are given to threads.
+#pragma once
+
+#include "kernels/cuda/fault.cuh"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/vector.cuh"
+
+namespace lockstep::kernels::cuda {
+
+// kLanes neighbouring threads of a warp work on one row, on every kLanes-th column each.
+template <unsigned kLanes>
+inline constexpr unsigned kRowsPerBlock = kThreads / kLanes;
+
+// Blocks for all rows, at least one; further rows are reached in strides.
+template <unsigned kLanes>
+LaunchShape row_groups(std::size_t rows) {
+  return covering(rows * kLanes, kThreads, 4096);
+}
+
+// Calls body(row, lane, whether the row exists) in all threads the same number of times, so that
+// warps stay together for shuffles.
+template <unsigned kLanes, typename Body>
+__device__ void for_row_groups(std::size_t rows, const Body& body) {
+  constexpr std::size_t kRows = kRowsPerBlock<kLanes>;
+  for (std::size_t first = blockIdx.x * kRows; first < rows; first += gridDim.x * kRows) {
+    const std::size_t row = first + threadIdx.x / kLanes;
+    body(row, threadIdx.x % kLanes, row < rows);
+  }
+}
+
+}  // namespace lockstep::kernels::cuda

@@ -1,0 +1,94 @@
+// y[i] = op(x0[i], x1[i], ...): the kernel behind every operation that treats elements alike.
+//
+// An operation is a functor `T operator()(const T (&x)[kInputs]) const` for the device. One with a
+// member load() reads there, once per thread, what stands in device memory.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/vector.cuh"
+
+namespace lockstep::kernels::cuda {
+
+template <typename T, int kInputs>
+struct Inputs {
+  const T* at[kInputs];
+};
+
+template <std::size_t kElements, typename T, int kInputs>
+struct InputVectors {
+  Vector<T, kElements> of[kInputs];
+
+  __device__ void load(const Inputs<T, kInputs>& x, std::size_t first) {
+#pragma unroll
+    for (int n = 0; n < kInputs; ++n) of[n] = load_vector<kElements>(x.at[n] + first);
+  }
+  // Calls function(element, values of all inputs) for every element.
+  template <typename Function>
+  __device__ void for_each(const Function& function) const {
+#pragma unroll
+    for (std::size_t k = 0; k < kElements; ++k) {
+      T values[kInputs];
+#pragma unroll
+      for (int n = 0; n < kInputs; ++n) values[n] = of[n].at[k];
+      function(k, values);
+    }
+  }
+};
+
+// Calls body(first, vectors) for every run of kElements elements in [begin, end) that is this
+// thread's. Several loads are under way before the first body is called.
+template <std::size_t kElements, int kUnroll, typename T, int kInputs, typename Body>
+__device__ void for_vectors(const Inputs<T, kInputs>& x, std::size_t begin, std::size_t end,
+                            const Body& body) {
+  const std::size_t step = num_global_threads() * kElements;
+  std::size_t i = begin + global_thread() * kElements;
+  for (; i + (kUnroll - 1) * step < end; i += kUnroll * step) {
+    InputVectors<kElements, T, kInputs> vectors[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) vectors[u].load(x, i + u * step);
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) body(i + u * step, vectors[u]);
+  }
+  for (; i < end; i += step) {
+    InputVectors<kElements, T, kInputs> vectors;
+    vectors.load(x, i);
+    body(i, vectors);
+  }
+}
+
+// Elements that are read and written in vectors: all but a tail, or none where a pointer is not
+// aligned.
+template <typename T, int kInputs>
+std::size_t vector_elements(const Inputs<T, kInputs>& x, std::size_t num_elements) {
+  const bool aligned = std::all_of(std::begin(x.at), std::end(x.at),
+                                   [](const T* pointer) { return is_aligned(pointer); });
+  return aligned ? num_elements / kWidth<T> * kWidth<T> : 0;
+}
+
+template <typename T, int kInputs, typename Op>
+__global__ void elementwise_kernel(Inputs<T, kInputs> x, T* y, std::size_t num_elements,
+                                   std::size_t in_vectors, Op op) {
+  if constexpr (requires { op.load(); }) op.load();
+  const auto apply = [&](std::size_t first, const auto& inputs) {
+    Vector<T, sizeof(inputs.of[0]) / sizeof(T)> results;
+    inputs.for_each([&](std::size_t k, const auto& values) { results.at[k] = op(values); });
+    store_vector(y + first, results);
+  };
+  for_vectors<kWidth<T>, 2>(x, 0, in_vectors, apply);
+  for_vectors<1, 4>(x, in_vectors, num_elements, apply);
+}
+
+// y may be one of the inputs. One launch; none for no elements.
+template <typename T, int kInputs, typename Op>
+void launch_elementwise(runtime::Stream& stream, const char* operation, Inputs<T, kInputs> x, T* y,
+                        std::size_t num_elements, Op op) {
+  if (num_elements == 0) return;
+  const std::size_t in_vectors = is_aligned(y) ? vector_elements(x, num_elements) : 0;
+  const std::size_t wanted = std::max(in_vectors / kWidth<T>, num_elements - in_vectors);
+  launch(stream, operation, covering(wanted, kThreads), elementwise_kernel<T, kInputs, Op>, x, y,
+         num_elements, in_vectors, op);
+}
+
+}  // namespace lockstep::kernels::cuda

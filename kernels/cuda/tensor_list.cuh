@@ -1,0 +1,124 @@
+// Many tensors in one launch.
+//
+// The pointers and sizes travel as the kernel's own parameter, at most 4 KiB of them, so that
+// nothing is copied to the device before and a CUDA graph keeps them. Blocks are handed out tensor
+// by tensor; a block finds its tensor by binary search. More tensors than fit take another launch.
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/cuda/vector.cuh"
+
+namespace lockstep::kernels::cuda {
+
+// One tensor: where it (and what belongs to it, of the same size) stands.
+template <int kPointers>
+struct TensorEntry {
+  void* data[kPointers] = {};
+  std::size_t num_elements = 0;  // 0: left out
+};
+
+template <int kPointersOf, int kCapacityOf>
+struct TensorList {
+  static constexpr int kPointers = kPointersOf;
+  static constexpr int kCapacity = kCapacityOf;
+  void* data[kPointers][kCapacity];
+  std::size_t num_elements[kCapacity];
+  unsigned first_block[kCapacity];  // of each tensor
+  unsigned count;
+};
+
+inline constexpr int kSmallList = 16;
+// What fits into 4 KiB beside 256 bytes of other parameters.
+template <int kPointers>
+inline constexpr int kLargeList = (4096 - 256) / (8 * kPointers + 12);
+
+// The part of a tensor that a block works on, in elements.
+struct Slice {
+  unsigned tensor;
+  std::size_t begin;
+  std::size_t end;
+};
+
+template <typename List>
+__device__ Slice slice_of_block(const List& list, std::size_t elements_per_block) {
+  unsigned low = 0;
+  unsigned high = list.count;
+  while (high - low > 1) {
+    const unsigned middle = (low + high) / 2;
+    (list.first_block[middle] <= blockIdx.x ? low : high) = middle;
+  }
+  const std::size_t begin = (blockIdx.x - list.first_block[low]) * elements_per_block;
+  const std::size_t size = list.num_elements[low];
+  return {low, begin, begin + elements_per_block < size ? begin + elements_per_block : size};
+}
+
+// The elements of a slice that one thread holds, a vector's worth: neighbours where all pointers
+// are aligned, else every kThreads-th, which a warp reads together as well.
+template <typename T>
+class ThreadPart {
+ public:
+  static constexpr std::size_t kElementsPerBlock = kThreads * kWidth<T>;
+
+  __device__ ThreadPart(const Slice& slice, bool aligned)
+      : end_(slice.end),
+        first_(slice.begin + threadIdx.x * (aligned ? kWidth<T> : 1)),
+        step_(aligned ? 1 : kThreads),
+        whole_(aligned && first_ + kWidth<T> <= end_) {}
+
+  __device__ Vector<T> load(const T* from) const {
+    if (whole_) return load_vector<kWidth<T>>(from + first_);
+    Vector<T> values = {};
+#pragma unroll
+    for (std::size_t k = 0; k < kWidth<T>; ++k) {
+      if (first_ + k * step_ < end_) values.at[k] = from[first_ + k * step_];
+    }
+    return values;
+  }
+  __device__ void store(T* to, const Vector<T>& values) const {
+    if (whole_) return store_vector(to + first_, values);
+#pragma unroll
+    for (std::size_t k = 0; k < kWidth<T>; ++k) {
+      if (first_ + k * step_ < end_) to[first_ + k * step_] = values.at[k];
+    }
+  }
+
+ private:
+  std::size_t end_;
+  std::size_t first_;
+  std::size_t step_;
+  bool whole_;
+};
+
+// Calls launch(list, num_blocks) with lists that hold entry(0) ... entry(count - 1): one small list
+// or as few large ones as it takes. None for no elements.
+template <int kPointers, typename Entry, typename Launch>
+void for_tensor_lists(std::size_t count, std::size_t elements_per_block, const Entry& entry,
+                      const Launch& launch) {
+  const auto run = [&]<int kCapacity>() {
+    TensorList<kPointers, kCapacity> list;
+    list.count = 0;
+    unsigned num_blocks = 0;
+    const auto flush = [&] {
+      if (list.count > 0) launch(list, num_blocks);
+      list.count = 0;
+      num_blocks = 0;
+    };
+    for (std::size_t i = 0; i < count; ++i) {
+      const TensorEntry<kPointers> next = entry(i);
+      if (next.num_elements == 0) continue;
+      if (list.count == kCapacity) flush();
+      for (int p = 0; p < kPointers; ++p) list.data[p][list.count] = next.data[p];
+      list.num_elements[list.count] = next.num_elements;
+      list.first_block[list.count] = num_blocks;
+      ++list.count;
+      num_blocks +=
+          static_cast<unsigned>((next.num_elements + elements_per_block - 1) / elements_per_block);
+    }
+    flush();
+  };
+  if (count <= kSmallList) return run.template operator()<kSmallList>();
+  run.template operator()<kLargeList<kPointers>>();
+}
+
+}  // namespace lockstep::kernels::cuda

@@ -1,0 +1,60 @@
+#include "kernels/cuda/workspace.h"
+
+#include <map>
+#include <mutex>
+
+#include "engine/core/error.h"
+#include "engine/runtime/cuda/check.h"
+#include "engine/runtime/cuda/cuda_stream.h"
+#include "engine/runtime/logical_device.h"
+
+namespace lockstep::kernels::cuda {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<const runtime::Stream*, Workspace> workspaces;
+};
+
+Registry& registry() {
+  // Never destroyed, like the devices.
+  static Registry& instance = *new Registry;
+  return instance;
+}
+
+Workspace reserve(runtime::Stream& stream) {
+  runtime::cuda::CudaStream& cuda = runtime::cuda::cuda_stream(stream);
+  require(!cuda.is_capturing(), ErrorCode::State, "reduction",
+          "the stream's first one cannot be captured; run the step once before capturing it");
+  constexpr std::size_t kDoubles = kMaxPartials + 2 * kMaxColumns + 1;
+  constexpr std::size_t kBytes = kDoubles * sizeof(double) + kMaxTickets * sizeof(unsigned);
+  auto* const memory = static_cast<double*>(stream.device().memory().allocate(kBytes).data);
+  Workspace result;
+  result.partials = memory;
+  result.column_sums = result.partials + kMaxPartials;
+  result.carry = result.column_sums + 2 * kMaxColumns;
+  result.tickets = reinterpret_cast<unsigned*>(result.carry + 1);
+  const runtime::cuda::CurrentGpu current(cuda.gpu());
+  CUDA_CHECK(cudaMemsetAsync(memory, 0, kBytes, cuda.handle()));
+  return result;
+}
+
+}  // namespace
+
+Workspace workspace_of(runtime::Stream& stream) {
+  // A thread mostly works on one stream.
+  thread_local const runtime::Stream* last_stream = nullptr;
+  thread_local Workspace last;
+  if (last_stream == &stream) return last;
+  Registry& all = registry();
+  std::lock_guard lock(all.mutex);
+  auto found = all.workspaces.find(&stream);
+  if (found == all.workspaces.end()) {
+    found = all.workspaces.emplace(&stream, reserve(stream)).first;
+  }
+  last_stream = &stream;
+  last = found->second;
+  return last;
+}
+
+}  // namespace lockstep::kernels::cuda
