@@ -102,7 +102,8 @@ class Communicator {
 
   // The plan of all_reduce calls that name none. automatic (the default): two_shot where the ranks
   // share one address space (direct_all_reduce.h: it meets only twice, so it wins at every size),
-  // else by world size and number of elements (plan::choose_all_reduce_plan).
+  // hierarchical between several hosts, else by world size and number of elements
+  // (plan::choose_all_reduce_plan).
   plan::AllReducePlan default_plan() const { return default_plan_; }
   void set_default_plan(plan::AllReducePlan plan) { default_plan_ = plan; }
   // The plan that an all_reduce of this size uses when it names none; never automatic.

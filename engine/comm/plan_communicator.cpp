@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/comm/device_calls.h"
 #include "engine/comm/direct_all_reduce.h"
 #include "engine/plan/collectives.h"
 #include "engine/trace/counters.h"
@@ -19,10 +20,11 @@ bool is_point_to_point(Operation operation) {
   return operation == Operation::send || operation == Operation::recv;
 }
 
-void require_cpu(const CollectiveCall& call, std::string_view transport) {
-  if (!call.input.defined() || call.input.device().type == DeviceType::cpu) return;
+void require_reachable(const CollectiveCall& call, Transport& transport) {
+  if (!is_on_cuda(call) || transport.device_meeting() != nullptr) return;
   fail(ErrorCode::Device, name_of(call.header.operation),
-       "the {} transport moves CPU tensors, found {}", transport, lockstep::describe(call.input));
+       "the {} transport moves CPU tensors, found {}", transport.name(),
+       lockstep::describe(call.input));
 }
 
 Bytes bytes_of(const Tensor& tensor) {
@@ -34,10 +36,14 @@ double factor_of(ReduceOp op, int world_size) {
   return op == ReduceOp::average ? 1.0 / world_size : 1.0;
 }
 
-plan::CollectivePlan plan_of(const CallHeader& header, int world_size, std::size_t num_elements) {
+plan::CollectivePlan plan_of(const CallHeader& header, const Transport& transport,
+                             std::size_t num_elements) {
+  const int world_size = transport.world_size();
   switch (header.operation) {
     case Operation::all_reduce:
-      return plan::all_reduce_plan(header.plan, world_size, num_elements);
+      return transport.hosts().empty()
+                 ? plan::all_reduce_plan(header.plan, world_size, num_elements)
+                 : plan::all_reduce_plan(header.plan, transport.hosts(), num_elements);
     case Operation::broadcast:
       return plan::broadcast_plan(world_size, num_elements, header.root);
     case Operation::all_gather:
@@ -88,22 +94,26 @@ plan::AllReducePlan PlanCommunicator::plan_for(std::size_t num_elements) const {
 
 // Where ranks share memory, two-shot is one pass over it (direct_all_reduce.h) at every size.
 plan::AllReducePlan PlanCommunicator::automatic_plan(std::size_t num_elements) const {
-  return transport_->shares_memory() ? plan::AllReducePlan::two_shot
-                                     : plan::choose_all_reduce_plan(world_size(), num_elements);
+  if (transport_->shares_memory()) return plan::AllReducePlan::two_shot;
+  if (!transport_->hosts().empty()) return plan::AllReducePlan::hierarchical;
+  return plan::choose_all_reduce_plan(world_size(), num_elements);
 }
 
 Work PlanCommunicator::submit(CollectiveCall call, Launch launch) {
-  require_cpu(call, transport_->name());
+  require_reachable(call, *transport_);
   number(call.header, call.peer);
   call.header.memory = call.input.defined() ? call.input.raw() : nullptr;
   if (launch == Launch::blocking) {
+    const auto follows_async = last_async_ == nullptr ? FollowsAsync::no : FollowsAsync::yes;
     if (last_async_ != nullptr) {
-      last_async_->wait_until_done();
+      last_async_->wait_until_issued();
       last_async_ = nullptr;
     }
+    put_on_stream(call, launch, follows_async);
     run(call);
     return {};
   }
+  put_on_stream(call, launch, FollowsAsync::yes);
   auto work = std::make_shared<AsyncWork>(call.header, transport_);
   last_async_ = work;
   worker_.post([this, work, call = std::move(call), context = thread_context(),
@@ -111,13 +121,15 @@ Work PlanCommunicator::submit(CollectiveCall call, Launch launch) {
     const ThreadContextScope context_scope(context);
     const trace::TrackScope track_scope(track);
     std::exception_ptr error;
+    StreamPoint on_device;
     try {
       run(call);
+      if (is_on_cuda(call)) on_device = {call.stream->record(), &call.input.stream()};
     } catch (...) {
       error = std::current_exception();
     }
     call = {};  // lets go of the tensors before anybody hears that it is done
-    work->finish(std::move(error));
+    work->finish(std::move(error), std::move(on_device));
   });
   return Work(std::move(work));
 }
@@ -132,18 +144,23 @@ void PlanCommunicator::run(const CollectiveCall& call) {
     trace::count_collective(rank(), name, run_point_to_point(call));
     return;
   }
+  const MeetingPart part(*transport_, call);
   transport_->announce(call.header, call.timeout_seconds);
   try {
     compare_calls(call.header);
     transport_->begin_data();
-    const std::size_t num_bytes_sent = world_size() == 1 ? copy_alone(call) : move_data(call);
+    const std::size_t num_bytes_sent = is_on_cuda(call)    ? move_on_devices(call)
+                                       : world_size() == 1 ? copy_alone(call)
+                                                           : move_data(call);
     transport_->end_data();
     trace::count_collective(rank(), name, num_bytes_sent);
   } catch (const Error& error) {
     transport_->abandon(error);
+    drain(call);
     throw;
   } catch (const std::exception& error) {
     transport_->abandon(Error(ErrorCode::State, name, error.what()));
+    drain(call);
     throw;
   }
 }
@@ -166,6 +183,18 @@ std::size_t PlanCommunicator::copy_alone(const CollectiveCall& call) {
   const bool has_output = call.output.defined() && !call.output.shares_memory_with(call.input);
   if (has_output) call.output.copy_from(call.input.reshape(call.output.shape()));
   return 0;
+}
+
+std::size_t PlanCommunicator::move_on_devices(const CollectiveCall& call) {
+  enqueue_collective(*transport_, call.header);
+  const CallHeader& header = call.header;
+  const bool is_gather = header.operation == Operation::all_gather;
+  const std::size_t num_elements = is_gather ? call.output.num_elements() : header.num_elements;
+  const bool is_direct =
+      header.operation == Operation::all_reduce && header.plan == plan::AllReducePlan::two_shot;
+  return size_of(header.dtype) *
+         (is_direct ? direct_all_reduce_elements_sent(rank(), world_size(), num_elements)
+                    : program_of(header, num_elements).num_elements_sent);
 }
 
 std::size_t PlanCommunicator::move_data(const CollectiveCall& call) {
@@ -242,12 +271,17 @@ const RankProgram& PlanCommunicator::program_of(const CallHeader& header,
   const auto found = programs_.find(key);
   if (found != programs_.end()) return found->second;
   if (programs_.size() >= kMaxPrograms) programs_.clear();
-  const plan::CollectivePlan plan = plan_of(header, world_size(), num_elements);
+  const plan::CollectivePlan plan = plan_of(header, *transport_, num_elements);
   return programs_.emplace(key, rank_program(plan, rank())).first->second;
 }
 
 std::size_t PlanCommunicator::run_point_to_point(const CollectiveCall& call) {
-  if (call.header.operation == Operation::send) {
+  const bool is_send = call.header.operation == Operation::send;
+  if (is_on_cuda(call)) {
+    (is_send ? send_from_device : receive_on_device)(*transport_, call);
+    return is_send ? call.input.num_bytes() : 0;
+  }
+  if (is_send) {
     transport_->send_message(call.peer, call.header, bytes_of(call.input));
     return call.input.num_bytes();
   }

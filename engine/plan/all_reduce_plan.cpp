@@ -1,10 +1,13 @@
 #include "engine/plan/all_reduce_plan.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
+#include <vector>
 
 #include "engine/core/error.h"
 #include "engine/plan/halving_doubling.h"
+#include "engine/plan/hierarchical.h"
 #include "engine/plan/one_shot.h"
 #include "engine/plan/reduce_broadcast.h"
 #include "engine/plan/ring.h"
@@ -25,8 +28,13 @@ CollectivePlan make_automatic(int world_size, std::size_t num_elements) {
                          num_elements);
 }
 
+CollectivePlan make_hierarchical(int world_size, std::size_t num_elements) {
+  const std::vector<int> one_host(static_cast<std::size_t>(std::max(world_size, 0)));
+  return hierarchical_all_reduce(one_host, num_elements);
+}
+
 // In the order of the enum.
-constexpr std::array<NamedPlan, 7> kPlans{{
+constexpr std::array<NamedPlan, 8> kPlans{{
     {AllReducePlan::automatic, "auto", make_automatic},
     {AllReducePlan::ring, "ring", ring_all_reduce},
     {AllReducePlan::tree, "tree", tree_all_reduce},
@@ -34,6 +42,7 @@ constexpr std::array<NamedPlan, 7> kPlans{{
     {AllReducePlan::one_shot, "one-shot", one_shot_all_reduce},
     {AllReducePlan::two_shot, "two-shot", two_shot_all_reduce},
     {AllReducePlan::reduce_broadcast, "reduce-broadcast", reduce_broadcast_all_reduce},
+    {AllReducePlan::hierarchical, "hierarchical", make_hierarchical},
 }};
 
 constexpr int kMaxDirectRanks = 8;
@@ -71,6 +80,13 @@ bool sums_in_rank_order(AllReducePlan plan) {
 
 CollectivePlan all_reduce_plan(AllReducePlan plan, int world_size, std::size_t num_elements) {
   return kPlans[static_cast<std::size_t>(plan)].make(world_size, num_elements);
+}
+
+CollectivePlan all_reduce_plan(AllReducePlan plan, std::span<const int> host_of_rank,
+                               std::size_t num_elements) {
+  return plan == AllReducePlan::hierarchical
+             ? hierarchical_all_reduce(host_of_rank, num_elements)
+             : all_reduce_plan(plan, static_cast<int>(host_of_rank.size()), num_elements);
 }
 
 }  // namespace lockstep::plan

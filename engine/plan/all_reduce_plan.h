@@ -8,8 +8,10 @@
 //   one-shot          1             n-1 buffers                    one_shot.h
 //   two-shot          2             2(n-1)/n buffers               two_shot.h
 //   reduce-broadcast  2             n-1 buffers (rank 0)           reduce_broadcast.h
+//   hierarchical      see there     see there                      hierarchical.h
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "engine/plan/collective_plan.h"
@@ -24,9 +26,11 @@ enum class AllReducePlan {
   one_shot,
   two_shot,
   reduce_broadcast,
+  hierarchical,  // for ranks on several hosts
 };
 
-// "auto", "ring", "tree", "halving-doubling", "one-shot", "two-shot", "reduce-broadcast".
+// "auto", "ring", "tree", "halving-doubling", "one-shot", "two-shot", "reduce-broadcast",
+// "hierarchical".
 std::string_view to_string(AllReducePlan plan);
 
 // The reverse. Throws Error{Usage} that lists the names.
@@ -46,6 +50,11 @@ bool sums_in_rank_order(AllReducePlan plan);
 
 // Every rank ends with the sum of all buffers, the same bits on all ranks.
 // Throws Error{Usage} when world_size < 1.
+// All ranks are on one host here.
 CollectivePlan all_reduce_plan(AllReducePlan plan, int world_size, std::size_t num_elements);
+
+// The same for ranks on hosts (hierarchical.h); only the hierarchical plan asks where they are.
+CollectivePlan all_reduce_plan(AllReducePlan plan, std::span<const int> host_of_rank,
+                               std::size_t num_elements);
 
 }  // namespace lockstep::plan

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "engine/comm/collective_call.h"
+#include "engine/comm/transport/device_meeting.h"
 #include "engine/core/error.h"
 
 namespace lockstep::comm {
@@ -45,6 +46,9 @@ class Transport {
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
   virtual std::string_view name() const = 0;  // "thread"
+  // A number for the host of every rank, the same for ranks of one host. Empty: all ranks reach
+  // each other alike.
+  virtual std::span<const int> hosts() const { return {}; }
 
   // --- agreeing on a call ---
   // Tells all ranks, without waiting for them. Throws the group's failure if there is one.
@@ -86,6 +90,15 @@ class Transport {
   virtual bool shares_memory() const = 0;
   // Waits until all ranks have called it in this collective: then nobody uses another one's memory.
   virtual void finish_shared() = 0;
+
+  // --- devices ---
+  // Where ranks of one process meet to enqueue collectives on their devices; nullptr for other
+  // transports, which move CPU tensors only. Used between begin_data() and finish_shared().
+  virtual DeviceMeeting* device_meeting() { return nullptr; }
+  // Point to point, where there is a meeting. Error{Comm}, and the group's failure, for a message
+  // that differs in size, dtype or type of device.
+  virtual void send_on_device(int to, const CallHeader& call, DeviceLetter letter);
+  virtual DeviceLetter receive_on_device(int from, const CallHeader& call, double timeout_seconds);
 
   // --- point to point, beside the collectives ---
   // Copies the data; does not wait for the receiver.

@@ -9,10 +9,10 @@
 namespace lockstep::plan {
 namespace {
 
-constexpr std::array<AllReducePlan, 7> kAllPlans{
-    AllReducePlan::automatic,        AllReducePlan::ring,     AllReducePlan::tree,
-    AllReducePlan::halving_doubling, AllReducePlan::one_shot, AllReducePlan::two_shot,
-    AllReducePlan::reduce_broadcast};
+constexpr std::array<AllReducePlan, 8> kAllPlans{
+    AllReducePlan::automatic,        AllReducePlan::ring,        AllReducePlan::tree,
+    AllReducePlan::halving_doubling, AllReducePlan::one_shot,    AllReducePlan::two_shot,
+    AllReducePlan::reduce_broadcast, AllReducePlan::hierarchical};
 
 class EveryAllReducePlan : public ::testing::TestWithParam<AllReducePlan> {};
 
@@ -70,12 +70,13 @@ TEST(AllReducePlanNames, AreThoseOfTheCommandLine) {
   EXPECT_EQ(to_string(AllReducePlan::one_shot), "one-shot");
   EXPECT_EQ(to_string(AllReducePlan::two_shot), "two-shot");
   EXPECT_EQ(to_string(AllReducePlan::reduce_broadcast), "reduce-broadcast");
+  EXPECT_EQ(to_string(AllReducePlan::hierarchical), "hierarchical");
 }
 
 TEST(AllReducePlanNames, AnUnknownNameIsAnErrorThatListsThem) {
   EXPECT_ERROR(parse_all_reduce_plan("rng"), ErrorCode::Usage,
                "unknown all-reduce plan 'rng'; use one of: auto, ring, tree, halving-doubling, "
-               "one-shot, two-shot, reduce-broadcast");
+               "one-shot, two-shot, reduce-broadcast, hierarchical");
 }
 
 TEST(AutomaticPlan, PicksByWorldSizeAndLength) {
