@@ -9,8 +9,11 @@
 # lockstep_cuda_sources(lockstep_kernels a.cu b.cpp) adds sources that exist in builds with CUDA only.
 function(lockstep_cuda_sources target)
   target_sources(${target} PRIVATE ${ARGN})
-  target_link_libraries(${target} PRIVATE lockstep_cuda)
-  if(LOCKSTEP_CUDA STREQUAL "EMULATED")
+  # An installed library brings CUDA's own targets; the emulated GPU stays in the build folder.
+  if(NOT LOCKSTEP_CUDA STREQUAL "EMULATED")
+    target_link_libraries(${target} PRIVATE CUDA::cudart_static CUDA::cublasLt)
+  else()
+    target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_cuda>)
     list(FILTER ARGN INCLUDE REGEX "[.]cu$")
     set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX
       COMPILE_OPTIONS "-x;c++;-include;${PROJECT_SOURCE_DIR}/tests/emulated_gpu/simt.h")
