@@ -4,13 +4,14 @@
 
 namespace lockstep::comm {
 
-void AsyncWork::finish(std::exception_ptr error) {
+void AsyncWork::finish(std::exception_ptr error, StreamPoint on_device) {
   error_ = std::move(error);
+  on_device_ = std::move(on_device);
   is_done_.store(1);
 }
 
 void AsyncWork::wait(std::optional<double> timeout_seconds) const {
-  if (!is_done()) {
+  if (is_done_.load() == 0) {
     trace::ScopedSpan span(trace::Lane::host, trace::Category::communication, "wait for collective",
                            call_.num_elements * size_of(call_.dtype));
     span.set_sequence(static_cast<std::int64_t>(call_.sequence));
@@ -26,6 +27,7 @@ void AsyncWork::wait(std::optional<double> timeout_seconds) const {
     }
   }
   if (error_ != nullptr) std::rethrow_exception(error_);
+  if (on_device_.event != nullptr) on_device_.waiter->wait(on_device_.event);
 }
 
 }  // namespace lockstep::comm

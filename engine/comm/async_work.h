@@ -1,4 +1,5 @@
-// The state behind the Work of an asynchronous collective on the CPU.
+// The state behind the Work of an asynchronous collective that a communicator's thread carries out,
+// on the CPU, or enqueues, on CUDA.
 #pragma once
 
 #include <exception>
@@ -15,19 +16,23 @@ class AsyncWork final : public WorkState {
   AsyncWork(const CallHeader& call, std::weak_ptr<const Transport> transport)
       : call_(call), transport_(std::move(transport)) {}
 
-  // Says that the operation is done, with its error or with nullptr.
-  void finish(std::exception_ptr error);
+  // Says that the operation is done, with its error or with nullptr. on_device: it is enqueued and
+  // done when this event passes; wait() hands the event to the waiter.
+  void finish(std::exception_ptr error, StreamPoint on_device = {});
 
-  bool is_done() const override { return is_done_.load() != 0; }
+  bool is_done() const override {
+    return is_done_.load() != 0 && (on_device_.event == nullptr || on_device_.event->has_passed());
+  }
   void wait(std::optional<double> timeout_seconds) const override;
   // Without the error: for the next operation in line.
-  void wait_until_done() const { is_done_.wait_while_equal(0); }
+  void wait_until_issued() const { is_done_.wait_while_equal(0); }
 
  private:
   CallHeader call_;
   std::weak_ptr<const Transport> transport_;  // for error messages
   runtime::WaitWord is_done_{0};
   std::exception_ptr error_;
+  StreamPoint on_device_;
 };
 
 }  // namespace lockstep::comm

@@ -15,6 +15,10 @@ std::string with_plan(const CallHeader& header) {
   return fmt::format("{} by the {} plan", to_string(header), plan::to_string(header.plan));
 }
 
+std::string with_device(const CallHeader& header) {
+  return fmt::format("{} on {}", to_string(header), lockstep::to_string(header.device));
+}
+
 }  // namespace
 
 const char* name_of(Operation operation) {
@@ -30,8 +34,8 @@ std::string_view to_string(ReduceOp op) {
 
 bool same_call(const CallHeader& a, const CallHeader& b) {
   return a.sequence == b.sequence && a.operation == b.operation &&
-         a.num_elements == b.num_elements && a.dtype == b.dtype && a.op == b.op &&
-         a.plan == b.plan && a.root == b.root;
+         a.num_elements == b.num_elements && a.dtype == b.dtype && a.device == b.device &&
+         a.op == b.op && a.plan == b.plan && a.root == b.root;
 }
 
 std::string to_string(const CallHeader& header) {
@@ -45,10 +49,12 @@ std::string to_string(const CallHeader& header) {
 }
 
 std::string describe_difference(const CallHeader& first, int rank, const CallHeader& other) {
-  const bool same_text = to_string(first) == to_string(other);
-  return fmt::format("rank {} called {} while rank 0 called {}", rank,
-                     same_text ? with_plan(other) : to_string(other),
-                     same_text ? with_plan(first) : to_string(first));
+  std::string (*describe)(const CallHeader&) = to_string;
+  if (to_string(first) == to_string(other)) {
+    describe = first.plan != other.plan ? with_plan : with_device;
+  }
+  return fmt::format("rank {} called {} while rank 0 called {}", rank, describe(other),
+                     describe(first));
 }
 
 }  // namespace lockstep::comm

@@ -35,6 +35,7 @@ struct CallHeader {
   void* memory = nullptr;  // the caller's buffer or input; means something within one process only
   Operation operation = Operation::none;
   DType dtype = DType::float32;
+  DeviceType device = DeviceType::cpu;
   ReduceOp op = ReduceOp::sum;                                // of reductions
   plan::AllReducePlan plan = plan::AllReducePlan::automatic;  // of all_reduce
   std::int32_t root = -1;                                     // of broadcast; else -1
@@ -46,16 +47,20 @@ bool same_call(const CallHeader& a, const CallHeader& b);
 // "all_reduce #7 of 100 float32 (sum)", "broadcast #7 of 100 float32 from rank 2", "barrier #3".
 std::string to_string(const CallHeader& header);
 
-// "rank 1 called all_reduce #7 of 100 float32 (sum) while rank 0 called barrier #7". Plans are
-// shown when nothing else differs.
+// "rank 1 called all_reduce #7 of 100 float32 (sum) while rank 0 called barrier #7". Plans, or the
+// types of the devices, are shown when nothing else differs.
 std::string describe_difference(const CallHeader& first, int rank, const CallHeader& other);
+
+// Throws Error{DType} for elements that cannot be reduced with this op.
+void require_reducible(Operation operation, DType dtype, ReduceOp op);
 
 struct CollectiveCall {
   CallHeader header;  // sequence and memory are filled in by the communicator that carries it out
   Tensor input;       // the buffer, where there is only one
   Tensor output;      // of all_gather and reduce_scatter
   int peer = -1;      // of send and recv
-  std::uint64_t trace_flow = 0;  // CollectiveOptions::trace_flow
+  runtime::Stream* stream = nullptr;  // that a call on a CUDA device is put on
+  std::uint64_t trace_flow = 0;       // CollectiveOptions::trace_flow
   double timeout_seconds = 0;
 };
 

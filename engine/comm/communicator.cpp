@@ -18,15 +18,6 @@ void require_rank(Operation operation, std::string_view role, int rank, int worl
           "the {} must be a rank in 0 ... {}, found {}", role, world_size - 1, rank);
 }
 
-void require_reducible(Operation operation, DType dtype, ReduceOp op) {
-  const bool is_integer = dtype == DType::int32 || dtype == DType::int64;
-  require(is_integer || dtype == DType::float32 || dtype == DType::float64, ErrorCode::DType,
-          name_of(operation), "takes float32, float64, int32 and int64, found {}; convert it first",
-          lockstep::to_string(dtype));
-  require(!is_integer || op != ReduceOp::average, ErrorCode::DType, name_of(operation),
-          "cannot average {}; use sum, or convert to a floating type", lockstep::to_string(dtype));
-}
-
 // `whole` has n times the elements of `part`, and they share dtype and device.
 void require_parts(Operation operation, const Tensor& part, const Tensor& whole, int world_size) {
   require_defined(operation, part);
@@ -45,6 +36,7 @@ CollectiveCall make_call(Operation operation, const Tensor& input, double timeou
   if (input.defined()) {
     call.header.num_elements = input.num_elements();
     call.header.dtype = input.dtype();
+    call.header.device = input.device().type;
   }
   call.input = input;
   call.timeout_seconds = timeout_seconds;
@@ -52,6 +44,15 @@ CollectiveCall make_call(Operation operation, const Tensor& input, double timeou
 }
 
 }  // namespace
+
+void require_reducible(Operation operation, DType dtype, ReduceOp op) {
+  const bool is_integer = dtype == DType::int32 || dtype == DType::int64;
+  require(is_integer || dtype == DType::float32 || dtype == DType::float64, ErrorCode::DType,
+          name_of(operation), "takes float32, float64, int32 and int64, found {}; convert it first",
+          lockstep::to_string(dtype));
+  require(!is_integer || op != ReduceOp::average, ErrorCode::DType, name_of(operation),
+          "cannot average {}; use sum, or convert to a floating type", lockstep::to_string(dtype));
+}
 
 void Communicator::set_timeout_seconds(double seconds) {
   require(seconds > 0 && !std::isnan(seconds), ErrorCode::Usage, "set_timeout_seconds",

@@ -33,7 +33,9 @@ class PlanCommunicator final : public Communicator {
   void run(const CollectiveCall& call);
   void compare_calls(const CallHeader& mine);
   std::size_t copy_alone(const CollectiveCall& call);
-  std::size_t move_data(const CollectiveCall& call);  // returns the bytes that this rank sent
+  // These return the bytes that this rank sent.
+  std::size_t move_on_devices(const CollectiveCall& call);
+  std::size_t move_data(const CollectiveCall& call);
   std::size_t all_reduce_data(const CollectiveCall& call);
   std::size_t all_gather_data(const CollectiveCall& call);
   std::size_t reduce_scatter_data(const CollectiveCall& call);

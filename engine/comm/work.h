@@ -1,10 +1,22 @@
 // Work: the handle of a collective that may still be running.
+//
+// On CUDA the host need not wait for the device: wait() returns when the peers have enqueued the
+// operation, and everything that the compute stream of the tensor's device is given from then on
+// runs after it. Values are read safely with item() or to_vector(), as ever.
 #pragma once
 
 #include <memory>
 #include <optional>
 
+#include "engine/runtime/stream.h"
+
 namespace lockstep::comm {
+
+// An event that a stream has yet to wait for.
+struct StreamPoint {
+  std::shared_ptr<runtime::Event> event;
+  runtime::Stream* waiter = nullptr;
+};
 
 // What stands behind a Work; one class per kind of communicator. Its methods may be called from any
 // thread, at the same time.
@@ -26,8 +38,9 @@ class Work {
   // Done, also if it failed.
   bool is_done() const { return state_ == nullptr || state_->is_done(); }
 
-  // Blocks the calling thread until the operation is done, then rethrows its error if it has one.
-  // The communicator's timeout ends an operation whose peers are missing, and so this wait.
+  // Blocks the calling thread until the operation is done (on CUDA: is enqueued, and the compute
+  // stream waits for it), then rethrows its error if it has one. The communicator's timeout ends an
+  // operation whose peers are missing, and so this wait.
   void wait() const {
     if (state_ != nullptr) state_->wait({});
   }

@@ -6,7 +6,8 @@ namespace {
 std::uint64_t pack_kind(const CallHeader& call) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(call.root)) << 32 |
          static_cast<std::uint64_t>(call.plan) << 24 | static_cast<std::uint64_t>(call.op) << 16 |
-         static_cast<std::uint64_t>(call.dtype) << 8 | static_cast<std::uint64_t>(call.operation);
+         static_cast<std::uint64_t>(call.dtype) << 8 |
+         static_cast<std::uint64_t>(call.device) << 4 | static_cast<std::uint64_t>(call.operation);
 }
 
 void unpack_kind(std::uint64_t kind, CallHeader& call) {
@@ -14,7 +15,8 @@ void unpack_kind(std::uint64_t kind, CallHeader& call) {
   call.plan = static_cast<plan::AllReducePlan>(kind >> 24 & 0xff);
   call.op = static_cast<ReduceOp>(kind >> 16 & 0xff);
   call.dtype = static_cast<DType>(kind >> 8 & 0xff);
-  call.operation = static_cast<Operation>(kind & 0xff);
+  call.device = static_cast<DeviceType>(kind >> 4 & 0xf);
+  call.operation = static_cast<Operation>(kind & 0xf);
 }
 
 }  // namespace

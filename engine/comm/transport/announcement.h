@@ -24,7 +24,7 @@ class alignas(kCacheLine) Announcement {
   std::atomic<std::uint64_t> number_{0};
   std::atomic<std::uint64_t> num_elements_{0};
   std::atomic<void*> memory_{nullptr};
-  std::atomic<std::uint64_t> kind_{0};  // root, plan, op, dtype, operation
+  std::atomic<std::uint64_t> kind_{0};  // root, plan, op, dtype, device, operation
 };
 
 template <typename T>

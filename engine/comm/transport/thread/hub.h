@@ -38,6 +38,7 @@ struct Mailbox {
   struct Letter {
     CallHeader call;
     std::vector<std::byte> data;
+    DeviceLetter on_device;  // in place of data
   };
   std::mutex mutex;
   std::deque<Letter> letters;
@@ -73,6 +74,7 @@ class Hub {
   const RankState& rank(int r) const { return ranks_[static_cast<std::size_t>(r)]; }
   Channel& channel(int from, int to) { return channels_[index(from, to)]; }
   Mailbox& mailbox(int from, int to) { return mailboxes_[index(from, to)]; }
+  DeviceMeeting& device_meeting() { return device_meeting_; }
 
   // Wakes a rank if it sleeps; call it after a flag that it may wait for was written.
   void ring(int r) {
@@ -104,6 +106,7 @@ class Hub {
   std::vector<RankState> ranks_;
   std::vector<Channel> channels_;
   std::vector<Mailbox> mailboxes_;
+  DeviceMeeting device_meeting_;
   std::atomic<bool> has_failed_{false};
   mutable std::mutex failure_mutex_;
   std::optional<Error> failure_;

@@ -171,19 +171,19 @@ void ThreadTransport::finish_shared() {
   }
 }
 
-void ThreadTransport::send_message(int to, const CallHeader& call, Bytes data) {
+void ThreadTransport::put_letter(int to, Mailbox::Letter letter) {
   hub_->throw_if_failed();
   Mailbox& mailbox = hub_->mailbox(rank_, to);
   {
     const std::lock_guard lock(mailbox.mutex);
-    mailbox.letters.push_back({call, {data.begin(), data.end()}});
+    mailbox.letters.push_back(std::move(letter));
   }
   mailbox.num_posted.fetch_add(1, kOrder);
   hub_->ring(to);
 }
 
-void ThreadTransport::receive_message(int from, const CallHeader& call, std::span<std::byte> data,
-                                      double timeout_seconds) {
+Mailbox::Letter ThreadTransport::take_letter(int from, const CallHeader& call,
+                                             double timeout_seconds) {
   hub_->throw_if_failed();
   call_ = call;
   timeout_seconds_ = timeout_seconds;
@@ -191,17 +191,49 @@ void ThreadTransport::receive_message(int from, const CallHeader& call, std::spa
   std::uint64_t& num_letters = num_letters_[static_cast<std::size_t>(from)];
   wait_for(from, [&] { return mailbox.num_posted.load(kOrder) > num_letters; });
   ++num_letters;
-  Mailbox::Letter letter;
-  {
-    const std::lock_guard lock(mailbox.mutex);
-    letter = std::move(mailbox.letters.front());
-    mailbox.letters.pop_front();
-  }
-  if (letter.call.dtype != call.dtype || letter.data.size() != data.size()) {
-    fail_and_throw(ErrorCode::Comm, fmt::format("rank {} called {} while rank {} called {}", rank_,
-                                                to_string(call), from, to_string(letter.call)));
+  const std::lock_guard lock(mailbox.mutex);
+  Mailbox::Letter letter = std::move(mailbox.letters.front());
+  mailbox.letters.pop_front();
+  return letter;
+}
+
+void ThreadTransport::fail_on_letter(int from, const CallHeader& expected,
+                                     const CallHeader& found) {
+  const bool other_device = expected.device != found.device;
+  const auto text = [&](const CallHeader& call) {
+    return to_string(call) +
+           (other_device ? fmt::format(" on {}", lockstep::to_string(call.device)) : "");
+  };
+  fail_and_throw(ErrorCode::Comm, fmt::format("rank {} called {} while rank {} called {}", rank_,
+                                              text(expected), from, text(found)));
+}
+
+void ThreadTransport::send_message(int to, const CallHeader& call, Bytes data) {
+  put_letter(to, {call, {data.begin(), data.end()}, {}});
+}
+
+void ThreadTransport::receive_message(int from, const CallHeader& call, std::span<std::byte> data,
+                                      double timeout_seconds) {
+  const Mailbox::Letter letter = take_letter(from, call, timeout_seconds);
+  if (letter.call.dtype != call.dtype || letter.call.device != call.device ||
+      letter.data.size() != data.size()) {
+    fail_on_letter(from, call, letter.call);
   }
   std::ranges::copy(letter.data, data.begin());
+}
+
+void ThreadTransport::send_on_device(int to, const CallHeader& call, DeviceLetter letter) {
+  put_letter(to, {call, {}, std::move(letter)});
+}
+
+DeviceLetter ThreadTransport::receive_on_device(int from, const CallHeader& call,
+                                                double timeout_seconds) {
+  Mailbox::Letter letter = take_letter(from, call, timeout_seconds);
+  if (letter.call.dtype != call.dtype || letter.call.device != call.device ||
+      letter.call.num_elements != call.num_elements) {
+    fail_on_letter(from, call, letter.call);
+  }
+  return std::move(letter.on_device);
 }
 
 }  // namespace lockstep::comm

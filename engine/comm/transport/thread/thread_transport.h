@@ -37,6 +37,10 @@ class ThreadTransport : public Transport {
   bool shares_memory() const override { return true; }
   void finish_shared() override;
 
+  DeviceMeeting* device_meeting() override { return &hub_->device_meeting(); }
+  void send_on_device(int to, const CallHeader& call, DeviceLetter letter) override;
+  DeviceLetter receive_on_device(int from, const CallHeader& call, double timeout_seconds) override;
+
   void send_message(int to, const CallHeader& call, Bytes data) override;
   void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
                        double timeout_seconds) override;
@@ -55,6 +59,10 @@ class ThreadTransport : public Transport {
   template <typename Done>
   void sleep_until(int peer, const Done& done);
   std::string timeout_message(int peer) const;
+  void put_letter(int to, Mailbox::Letter letter);
+  // Waits for the next letter of a rank.
+  Mailbox::Letter take_letter(int from, const CallHeader& call, double timeout_seconds);
+  [[noreturn]] void fail_on_letter(int from, const CallHeader& expected, const CallHeader& found);
   void ring_others();
   [[noreturn]] void fail_and_throw(ErrorCode code, const std::string& message);
 

@@ -1,0 +1,70 @@
+#include "engine/comm/device_calls.h"
+
+namespace lockstep::comm {
+
+void put_on_stream(CollectiveCall& call, Launch launch, FollowsAsync follows_async) {
+  if (!is_on_cuda(call)) return;
+  runtime::LogicalDevice& device = call.input.logical_device();
+  runtime::Stream& compute = device.compute_stream();
+  runtime::Stream& comm = device.comm_stream();
+  if (launch == Launch::blocking) {
+    call.stream = &compute;
+    if (follows_async == FollowsAsync::yes) compute.wait(comm.record());
+    return;
+  }
+  call.stream = &comm;
+  comm.wait(compute.record());
+  for (const Tensor* tensor : {&call.input, &call.output}) {
+    if (tensor->defined()) tensor->storage()->record_use(comm);
+  }
+}
+
+MeetingPart::MeetingPart(Transport& transport, const CollectiveCall& call)
+    : transport_(transport), call_(call) {
+  if (call.stream == nullptr) return;
+  transport.device_meeting()->put_down(transport.rank(), call.header.sequence,
+                                       {call.stream, call.input, call.output});
+}
+
+MeetingPart::~MeetingPart() {
+  if (call_.stream == nullptr) return;
+  transport_.device_meeting()->take_back(transport_.rank(), call_.header.sequence);
+}
+
+void enqueue_collective(Transport& transport, const CallHeader& call) {
+  if (transport.rank() == 0) transport.device_meeting()->enqueue(call);
+  transport.finish_shared();
+}
+
+void drain(const CollectiveCall& call) noexcept {
+  if (call.stream == nullptr) return;
+  try {
+    call.stream->synchronize();
+  } catch (const Error&) {
+    // The device is broken; its memory is nobody's again.
+  }
+}
+
+void send_from_device(Transport& transport, const CollectiveCall& call) {
+  runtime::Stream& compute = call.input.stream();
+  DeviceLetter letter;
+  letter.data = Tensor::empty(call.input.shape(), call.input.dtype(), call.input.device());
+  if (call.stream != &compute) {
+    // The pool gives out what earlier work of the compute stream may still use.
+    call.stream->wait(compute.record());
+    letter.data.storage()->record_use(*call.stream);
+  }
+  copy_on_stream(*call.stream, call.input.view(), letter.data.view());
+  letter.written = call.stream->record();
+  transport.send_on_device(call.peer, call.header, std::move(letter));
+}
+
+void receive_on_device(Transport& transport, const CollectiveCall& call) {
+  const DeviceLetter letter =
+      transport.receive_on_device(call.peer, call.header, call.timeout_seconds);
+  call.stream->wait(letter.written);
+  letter.data.storage()->record_use(*call.stream);
+  copy_on_stream(*call.stream, letter.data.view(), call.input.view());
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,42 @@
+// What a communicator between threads does for tensors on CUDA devices: nothing is moved by the
+// calling thread, everything is put on streams.
+#pragma once
+
+#include "engine/comm/collective_call.h"
+#include "engine/comm/transport/transport.h"
+
+namespace lockstep::comm {
+
+inline bool is_on_cuda(const CollectiveCall& call) {
+  return call.header.device == DeviceType::cuda;
+}
+
+// Chooses the stream of a call: the compute stream for a blocking one, which follows what the
+// communicator put on the communication stream before (follows_async); the communication stream
+// for an asynchronous one, from where the compute stream is now.
+enum class FollowsAsync { no, yes };
+void put_on_stream(CollectiveCall& call, Launch launch, FollowsAsync follows_async);
+
+// Puts a rank's part in a collective down at the transport's meeting, and takes it back at the end.
+class MeetingPart {
+ public:
+  MeetingPart(Transport& transport, const CollectiveCall& call);
+  ~MeetingPart();
+  MeetingPart(const MeetingPart&) = delete;
+  MeetingPart& operator=(const MeetingPart&) = delete;
+
+ private:
+  Transport& transport_;
+  const CollectiveCall& call_;
+};
+
+// Inside the data phase: returns when the collective is enqueued for all ranks.
+void enqueue_collective(Transport& transport, const CallHeader& call);
+
+// After an error: returns when nothing on the call's stream uses its tensors any more.
+void drain(const CollectiveCall& call) noexcept;
+
+void send_from_device(Transport& transport, const CollectiveCall& call);
+void receive_on_device(Transport& transport, const CollectiveCall& call);
+
+}  // namespace lockstep::comm

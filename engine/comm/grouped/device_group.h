@@ -1,0 +1,63 @@
+// Collectives among devices as one thread enqueues them: for ranks that are threads, rank 0's does
+// it for all once they have met; for devices that a single thread drives, that thread
+// (grouped_communicator.h).
+//
+// How `automatic` and two-shot all-reduce: the first rank of every GPU owns a part of the elements;
+// in one kernel it reads its part from all ranks, adds the values up in the order of ranks, and
+// writes the sum to all ranks. Ranks that share a GPU are so served by one kernel. It has the bits
+// of the two-shot plan. Other plans, and GPUs that do not reach each other, go step by step.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "engine/comm/collective_call.h"
+#include "engine/comm/grouped/group_executor.h"
+
+namespace lockstep::comm {
+
+// One rank's part in a collective.
+struct GroupMember {
+  runtime::Stream* stream = nullptr;  // of the tensors' device
+  Tensor input;                       // the buffer, where there is only one
+  Tensor output;                      // of all_gather and reduce_scatter
+};
+
+class DeviceGroup {
+ public:
+  // Enqueues all_reduce, broadcast, all_gather or reduce_scatter. The work follows what each
+  // member's stream holds and precedes all that is given to it later.
+  // REQUIRES: one member per rank, in their order; tensors as Communicator wants them, on devices
+  // of one type. Calls come one after the other.
+  // Memory:   the caller keeps the tensors until their streams have passed.
+  void enqueue(const CallHeader& call, std::span<const GroupMember> members);
+
+ private:
+  // Memory on a rank's device that only the streams of this group's collectives use, so that they
+  // need not wait for the compute stream's other work. Grows; kept between calls.
+  class Scratch {
+   public:
+    std::byte* on(runtime::Stream& stream, std::size_t num_bytes);
+
+   private:
+    std::shared_ptr<runtime::Storage> memory_;
+    std::size_t num_bytes_ = 0;
+  };
+
+  void all_reduce(const CallHeader& call, std::span<const GroupMember> members);
+  void all_gather(const CallHeader& call, std::span<const GroupMember> members);
+  void reduce_scatter(const CallHeader& call, std::span<const GroupMember> members);
+  void all_reduce_directly(std::span<const GroupMember> members, ReduceOp op, double factor);
+  void run_plan(const CallHeader& call, std::span<const GroupRank> ranks);
+
+  using ProgramKey = std::tuple<Operation, plan::AllReducePlan, int, std::size_t, std::size_t>;
+  std::map<ProgramKey, GroupProgram> programs_;
+  GroupExecutor executor_;
+  std::vector<Scratch> staging_;  // by rank: of the executor
+  std::vector<Scratch> inputs_;   // by rank: of reduce_scatter
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,118 @@
+#include "engine/comm/grouped/grouped_communicator.h"
+
+#include "engine/comm/grouped/device_group.h"
+#include "engine/core/error.h"
+#include "engine/trace/span.h"
+
+namespace lockstep::comm {
+namespace {
+
+// What an asynchronous call left on the communication streams.
+class GroupedWork final : public WorkState {
+ public:
+  explicit GroupedWork(std::vector<StreamPoint> points) : points_(std::move(points)) {}
+
+  bool is_done() const override {
+    for (const StreamPoint& point : points_) {
+      if (!point.event->has_passed()) return false;
+    }
+    return true;
+  }
+  void wait(std::optional<double>) const override {
+    for (const StreamPoint& point : points_) point.waiter->wait(point.event);
+  }
+
+ private:
+  std::vector<StreamPoint> points_;
+};
+
+void require_buffers(const char* operation, std::span<const Tensor> buffers,
+                     const std::vector<Device>& devices) {
+  require(buffers.size() == devices.size(), ErrorCode::Usage, operation,
+          "{} tensors for {} devices; give one per device", buffers.size(), devices.size());
+  for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
+    require(buffers[rank].defined(), ErrorCode::Usage, operation,
+            "needs a tensor of every rank, found none of rank {}", rank);
+    require(buffers[rank].device() == devices[rank], ErrorCode::Device, operation,
+            "rank {} is {}, found its tensor on {}", rank, to_string(devices[rank]),
+            to_string(buffers[rank].device()));
+    require_same_dtype(operation, {&buffers[0], &buffers[rank]});
+    require(buffers[rank].num_elements() == buffers[0].num_elements(), ErrorCode::Shape, operation,
+            "all tensors must have the same number of elements, found {} and {}",
+            to_string(buffers[0].shape()), to_string(buffers[rank].shape()));
+  }
+}
+
+}  // namespace
+
+GroupedCommunicator::GroupedCommunicator(std::vector<Device> devices)
+    : devices_(std::move(devices)), group_(std::make_unique<DeviceGroup>()) {
+  require(!devices_.empty(), ErrorCode::Usage, "grouped communicator", "needs at least one device");
+  for (const Device device : devices_) {
+    require(device.type == devices_[0].type, ErrorCode::Device, "grouped communicator",
+            "all devices must be of one type, found {} and {}", to_string(devices_[0]),
+            to_string(device));
+    runtime::logical_device(device);  // says what exists if this one does not
+  }
+}
+
+GroupedCommunicator::~GroupedCommunicator() = default;
+
+Work GroupedCommunicator::all_reduce(std::span<const Tensor> buffers,
+                                     const CollectiveOptions& options, StartEvents start) {
+  const char* name = name_of(Operation::all_reduce);
+  require_buffers(name, buffers, devices_);
+  require_reducible(Operation::all_reduce, buffers[0].dtype(), options.op);
+  CallHeader call;
+  call.operation = Operation::all_reduce;
+  call.op = options.op;
+  call.plan = options.plan;
+  return submit(call, buffers, options.launch, start);
+}
+
+Work GroupedCommunicator::broadcast(std::span<const Tensor> buffers, int root, Launch launch) {
+  require_buffers(name_of(Operation::broadcast), buffers, devices_);
+  require(root >= 0 && root < world_size(), ErrorCode::Usage, "broadcast",
+          "the root must be a rank in 0 ... {}, found {}", world_size() - 1, root);
+  CallHeader call;
+  call.operation = Operation::broadcast;
+  call.root = root;
+  return submit(call, buffers, launch, {});
+}
+
+Work GroupedCommunicator::submit(const CallHeader& call, std::span<const Tensor> buffers,
+                                 Launch launch, StartEvents start) {
+  require(start.empty() || start.size() == buffers.size(), ErrorCode::Usage,
+          name_of(call.operation), "{} start events for {} devices; give one per device",
+          start.size(), devices_.size());
+  CallHeader header = call;
+  header.num_elements = buffers[0].num_elements();
+  header.dtype = buffers[0].dtype();
+  header.device = devices_[0].type;
+  trace::ScopedSpan span(trace::Lane::comm, trace::Category::communication, name_of(call.operation),
+                         buffers[0].num_bytes());
+  const bool on_comm_streams = launch == Launch::async && header.device == DeviceType::cuda;
+  std::vector<GroupMember> members;
+  for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
+    runtime::LogicalDevice& device = buffers[rank].logical_device();
+    runtime::Stream& compute = device.compute_stream();
+    runtime::Stream& comm = device.comm_stream();
+    if (on_comm_streams) {
+      comm.wait(start.empty() ? compute.record() : start[rank]);
+      buffers[rank].storage()->record_use(comm);
+    } else if (has_async_work_) {
+      compute.wait(comm.record());
+    }
+    members.push_back({on_comm_streams ? &comm : &compute, buffers[rank], {}});
+  }
+  has_async_work_ = on_comm_streams;
+  group_->enqueue(header, members);
+  if (!on_comm_streams) return {};
+  std::vector<StreamPoint> points;
+  for (const GroupMember& member : members) {
+    points.push_back({member.stream->record(), &member.stream->device().compute_stream()});
+  }
+  return Work(std::make_shared<GroupedWork>(std::move(points)));
+}
+
+}  // namespace lockstep::comm
