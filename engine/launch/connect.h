@@ -1,0 +1,48 @@
+// Joining a job: from the environment to a store that all ranks of the job share.
+//
+// Rank 0 serves the store; the others knock until it is there. Then every rank says its number, the
+// world size it was told and its host, and all wait for each other. Communication between ranks
+// (comm/process_group.h) is set up over the store afterwards.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/comm/store/store.h"
+#include "engine/launch/rank_environment.h"
+
+namespace lockstep::launch {
+
+struct JoinOptions {
+  double timeout_seconds = 30;         // for all ranks to come
+  std::string init_method = "env://";  // see init_method.h
+};
+
+// A rank's membership. Keep it as long as the store is used: rank 0's holds the server.
+class Job {
+ public:
+  // Rank 0 leaves last: it waits up to two seconds until the other ranks have left the store.
+  ~Job();
+  Job(Job&&) noexcept;
+  Job& operator=(Job&&) = delete;
+
+  // Complete: local world size and node rank have been counted where the environment did not say.
+  const RankEnvironment& rank() const;
+  // Rank 0 of 1 has a store of its own in memory.
+  const std::shared_ptr<comm::Store>& store() const;
+  const std::string& token() const;
+
+ private:
+  friend Job join_job(const Environment& environment, const JoinOptions& options);
+  struct State;
+  explicit Job(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// Throws Error{Usage} when the environment is contradictory (rank_environment.h), several hosts
+// have no token, or ranks were told different world sizes; Error{Timeout} on every rank that waits
+// when ranks are missing, naming them; Error{Comm} on every rank when two have the same number, or
+// one failed, naming it, and when the port is in use.
+Job join_job(const Environment& environment, const JoinOptions& options = {});
+
+}  // namespace lockstep::launch

@@ -1,0 +1,27 @@
+// The port where the ranks will meet, looked at before any rank starts.
+#pragma once
+
+namespace lockstep::launch {
+
+// Holds a port without listening: nobody gets it by asking for a free one, while a rank can still
+// listen there.
+class PortReservation {
+ public:
+  // Which addresses the port is for: this host's loopback or all of its addresses.
+  enum class Scope { loopback, everywhere };
+
+  // port 0: a free one.
+  // Throws Error{Comm} that names the port and --standalone when somebody listens there.
+  PortReservation(int port, Scope scope);
+  ~PortReservation();
+  PortReservation(const PortReservation&) = delete;
+  PortReservation& operator=(const PortReservation&) = delete;
+
+  int port() const { return port_; }
+
+ private:
+  int socket_ = -1;
+  int port_ = 0;
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,67 @@
+// Who is this process in its job, and where do the ranks meet? One pure function of the environment
+// decides, for every launcher.
+//
+// Families of variables, the first that is complete wins; rank and size come from the same one:
+//   RANK, WORLD_SIZE                              lockstep run, torchrun, or set by hand
+//   OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK      mpirun of Open MPI
+//   PMI_RANK, PMI_SIZE, MPI_LOCALRANKID           mpirun of MPICH and Intel MPI
+//   MV2_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK       mpirun of MVAPICH2
+//   SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID     srun: only inside a step (SLURM_STEP_ID), since a
+//                                                 shell in an allocation has SLURM_NTASKS too
+//   none of them                                  alone: rank 0 of 1
+// An empty variable counts as unset.
+//
+// Where the ranks meet: MASTER_ADDR and MASTER_PORT, whatever the family. Without them: 127.0.0.1
+// where all ranks are on one host, the first host of the step's node list under Slurm; port 29500,
+// under Slurm and mpirun a port made of the job's id, so that two jobs on one host do not meet.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/launch/environment.h"
+
+namespace lockstep::launch {
+
+inline constexpr int kDefaultMasterPort = 29500;
+inline constexpr int kMaxWorldSize = 4096;
+
+enum class Launcher { alone, by_hand, lockstep, torchrun, open_mpi, pmi, mvapich, slurm };
+
+// "alone", "by hand", "lockstep run", "torchrun", "mpirun (Open MPI)", ..., "srun".
+std::string_view to_string(Launcher launcher);
+
+// one: all ranks are on this host, so they meet on its loopback.
+enum class Hosts { one, several };
+
+// One decision and where it comes from: {"local rank", "1", "OMPI_COMM_WORLD_LOCAL_RANK"}.
+struct Origin {
+  std::string what;
+  std::string value;
+  std::string from;
+};
+
+struct RankEnvironment {
+  Launcher launcher = Launcher::alone;
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;
+  int local_world_size = 1;  // 0: the environment does not say; join_job counts
+  int node_rank = 0;         // -1: the environment does not say; join_job counts
+  Hosts hosts = Hosts::one;
+  std::string master_address = "127.0.0.1";
+  // Where rank 0 serves the store. Under a torchrun whose agent listens on MASTER_PORT itself
+  // (TORCHELASTIC_USE_AGENT_STORE=True): MASTER_PORT + 1 + TORCHELASTIC_RESTART_COUNT.
+  int master_port = kDefaultMasterPort;
+  std::vector<Origin> origins;  // in the order of the fields above
+};
+
+// Throws Error{Usage} that names the variable: one of a family is missing, a value is no number, or
+// two contradict each other (RANK >= WORLD_SIZE, LOCAL_RANK >= LOCAL_WORLD_SIZE, ...).
+RankEnvironment rank_environment(const Environment& environment);
+
+// Is this a name of the loopback: "localhost", "127.x.y.z", "::1"?
+bool is_loopback(std::string_view address);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,74 @@
+// A worker group: the ranks of one job on this host, as processes, from their start to the end of
+// the last of them. What `lockstep run` does.
+//
+//   caller (keeper) ── supervisor ─┬─ rank 0 ── whatever it starts
+//                                  ├─ rank 1
+//                                  └─ ...
+//
+// The supervisor starts the ranks, passes their output on, waits for the first failure and ends the
+// others. Keeper and supervisor look after each other: each adopts orphans (descendants.h), so
+// whichever dies, the other one kills every process below, also grandchildren that have left their
+// process group. And the ranks themselves ask the kernel to die with the supervisor.
+//
+// The end of a group. When a rank fails, the others have one second to find that out and to say so
+// in their own words; then SIGTERM (and SIGCONT, for stopped ones), after shutdown_seconds SIGKILL.
+// SIGINT, SIGTERM, SIGHUP and SIGQUIT to the caller are passed on to all ranks and end the group in
+// the same way; a second one, a second later or more, kills at once. SIGUSR1 and SIGUSR2 are only
+// passed on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/launch/environment.h"
+
+namespace lockstep::launch {
+
+// Output streams of a rank, as a set: torchrun's 0, 1, 2, 3.
+enum class Streams { none = 0, out = 1, err = 2, both = 3 };
+
+struct WorkerGroupOptions {
+  std::vector<std::string> command;  // program and arguments; the program is looked up in PATH
+  Environment environment;           // the ranks' environment, but for what says who they are
+  int num_workers = 1;               // ranks on this host
+  int num_nodes = 1;
+  int node_rank = 0;
+  std::string master_address = "127.0.0.1";
+  int master_port = 0;
+  std::string token;       // LOCKSTEP_TOKEN, unless empty
+  std::string token_file;  // LOCKSTEP_TOKEN_FILE, unless empty
+  std::string run_id = "none";
+  std::string role = "default";
+  int max_restarts = 0;
+  double shutdown_seconds = 10;
+
+  // By local rank. redirects: to log files instead of the console; tee: to both.
+  std::vector<Streams> redirects;
+  std::vector<Streams> tee;
+  std::string log_folder;           // where the streams above are logged; made when missing
+  std::vector<int> console_filter;  // local ranks whose output is shown; empty: all
+};
+
+// Runs the group. The lines of rank r reach the caller's stdout and stderr as "[r] line", each
+// whole; standard input of the ranks is /dev/null. The first failure is one line on stderr: rank,
+// exit code or signal, its last line on stderr, its log.
+// When a log cannot be written (disk full), one line says so, the ranks go on, and what would have
+// gone there goes to the console.
+// Returns the exit code of the first failure, 128 + signal when a signal ended that rank, or ended
+// the group; 0 when all ranks did their work.
+// REQUIRES: no other thread in this process.
+// Throws Error{Usage} when the program cannot be found; Error{Io} when the log folder or the
+// processes cannot be made.
+int run_worker_group(const WorkerGroupOptions& options);
+
+// The environment of one rank: torchrun's variables, LOCAL_WORLD_SIZE, the token, and
+// OMP_NUM_THREADS=1 where there are several ranks and it is unset.
+Environment worker_environment(const WorkerGroupOptions& options, int local_rank,
+                               int restart_count);
+
+// Where stream 1 (out) or 2 (err) of a local rank is logged:
+// <log_folder>/attempt_<restart_count>/<local_rank>/stdout.log.
+std::string log_path(const WorkerGroupOptions& options, int restart_count, int local_rank,
+                     int stream);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,126 @@
+#include "engine/launch/worker_process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "engine/core/error.h"
+
+namespace lockstep::launch {
+namespace {
+
+struct Pipe {
+  int read_end = -1;
+  int write_end = -1;
+
+  Pipe() {
+    int ends[2];
+    require(::pipe2(ends, O_CLOEXEC) == 0, ErrorCode::Io, "run", "cannot make a pipe: {}",
+            std::strerror(errno));
+    read_end = ends[0];
+    write_end = ends[1];
+  }
+  ~Pipe() {
+    if (read_end >= 0) ::close(read_end);
+    if (write_end >= 0) ::close(write_end);
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+  int take_read_end() { return std::exchange(read_end, -1); }
+  void close_write_end() { ::close(std::exchange(write_end, -1)); }
+};
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> result;
+  for (std::string& word : words) result.push_back(word.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+// In the child, between fork and exec. Returns only when exec failed.
+void become(const char* program, char* const* arguments, char* const* environment, int out, int err,
+            pid_t supervisor) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != supervisor) ::_exit(128 + SIGKILL);  // it died before the line above
+  ::setsid();
+  for (const int number : {SIGPIPE, SIGXFSZ, SIGTTOU}) ::signal(number, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int input = ::open("/dev/null", O_RDONLY);
+  ::dup2(input, STDIN_FILENO);
+  ::dup2(out, STDOUT_FILENO);
+  ::dup2(err, STDERR_FILENO);
+  if (input > STDERR_FILENO) ::close(input);
+  ::execve(program, arguments, environment);
+}
+
+bool is_program(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+         ::access(path.c_str(), X_OK) == 0;
+}
+
+}  // namespace
+
+StartedProcess start_process(const std::string& program, const std::vector<std::string>& command,
+                             const Environment& environment) {
+  std::vector<std::string> words = command;
+  std::vector<std::string> variables;
+  for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
+  const std::vector<char*> argv = pointers(words);
+  const std::vector<char*> envp = pointers(variables);
+  Pipe out;
+  Pipe err;
+  Pipe problem;  // closed by a successful exec, else brings its error number
+  const pid_t supervisor = ::getpid();
+  const pid_t process = ::fork();
+  require(process >= 0, ErrorCode::Io, "run", "cannot make a process: {}", std::strerror(errno));
+  if (process == 0) {
+    become(program.c_str(), argv.data(), envp.data(), out.write_end, err.write_end, supervisor);
+    const int number = errno;
+    (void)!::write(problem.write_end, &number, sizeof number);
+    ::_exit(127);
+  }
+  problem.close_write_end();
+  int number = 0;
+  ssize_t count = 0;
+  do {
+    count = ::read(problem.read_end, &number, sizeof number);
+  } while (count < 0 && errno == EINTR);
+  require(count <= 0, ErrorCode::Io, "run", "cannot start {}: {}{}", program, std::strerror(number),
+          number == ENOEXEC ? "; a script starts with #! and its interpreter" : "");
+  ::fcntl(out.read_end, F_SETFL, O_NONBLOCK);
+  ::fcntl(err.read_end, F_SETFL, O_NONBLOCK);
+  return {process, out.take_read_end(), err.take_read_end()};
+}
+
+std::string find_program(const std::string& name, const Environment& environment) {
+  if (name.find('/') != std::string::npos) {
+    if (is_program(name)) return name;
+    struct stat status {};
+    require(::stat(name.c_str(), &status) != 0, ErrorCode::Usage, "run",
+            "{} is not executable; name the program that runs it first, for example: -- python3 {}",
+            name, name);
+    fail(ErrorCode::Usage, "run", "there is no program {}", name);
+  }
+  const std::string path =
+      find_variable(environment, "PATH").value_or("/usr/local/bin:/usr/bin:/bin");
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find(':', begin), path.size());
+    const std::string folder = path.substr(begin, end - begin);
+    const std::string candidate = folder.empty() ? "./" + name : folder + "/" + name;
+    if (is_program(candidate)) return candidate;
+    begin = end + 1;
+  }
+  fail(ErrorCode::Usage, "run", "there is no program '{}' in PATH; for one in this folder say ./{}",
+       name, name);
+}
+
+}  // namespace lockstep::launch

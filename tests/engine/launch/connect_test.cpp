@@ -1,0 +1,236 @@
+// Ranks that meet, as threads with environments of their own; and those that do not.
+#include "engine/launch/connect.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "engine/comm/store/tcp_store_client.h"
+#include "engine/comm/store/tcp_store_server.h"
+#include "engine/core/error.h"
+#include "engine/launch/job_token.h"
+#include "engine/launch/port.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temp_folder.h"
+
+namespace lockstep::launch {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::TempFolder;
+
+int free_port() {
+  return PortReservation(0, PortReservation::Scope::loopback).port();
+}
+
+// Ranks by hand on this host; the token file is in `folder`.
+Environment rank_by_hand(int rank, int world_size, int port, const TempFolder& folder) {
+  return {{"RANK", std::to_string(rank)},
+          {"WORLD_SIZE", std::to_string(world_size)},
+          {"MASTER_PORT", std::to_string(port)},
+          {"XDG_RUNTIME_DIR", folder.path().string()}};
+}
+
+// Joins with all environments at once. Ranks that joined stay until all have tried.
+struct Result {
+  std::optional<RankEnvironment> rank;
+  std::string error;
+};
+std::vector<Result> join_all(const std::vector<Environment>& environments,
+                             const JoinOptions& options,
+                             const std::function<void(const Job&)>& work = {}) {
+  std::vector<Result> results(environments.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < environments.size(); ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        const Job job = join_job(environments[i], options);
+        results[i].rank = job.rank();
+        if (work) work(job);
+      } catch (const std::exception& error) {
+        results[i].error = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return results;
+}
+
+void expect_all_joined(const std::vector<Result>& results) {
+  for (const Result& result : results) EXPECT_EQ(result.error, "");
+}
+
+TEST(JoinJob, AloneNeedsNobody) {
+  const Job job = join_job({});
+  job.store()->set("key", "value");
+  EXPECT_EQ(job.store()->try_get("key"), "value");
+  EXPECT_EQ(job.rank().world_size, 1);
+}
+
+TEST(JoinJob, RanksByHandShareATokenThroughAPrivateFile) {
+  const TempFolder folder;
+  const int port = free_port();
+  std::vector<Environment> environments;
+  for (int rank = 0; rank < 4; ++rank) {
+    environments.push_back(rank_by_hand(rank, 4, port, folder));
+  }
+  std::mutex mutex;
+  std::vector<std::string> tokens;
+  expect_all_joined(join_all(environments, {}, [&](const Job& job) {
+    job.store()->add("sum", job.rank().rank);
+    job.store()->barrier("work", job.rank().rank, 4, runtime::deadline_after(30));
+    EXPECT_EQ(job.store()->try_get("sum"), "6");
+    const std::lock_guard lock(mutex);
+    tokens.push_back(job.token());
+  }));
+  EXPECT_EQ(tokens, std::vector<std::string>(4, tokens.at(0)));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "the file goes with the job";
+}
+
+TEST(JoinJob, AStaleTokenFileDoesNotKeepANewJobFromStarting) {
+  const TempFolder folder;
+  const int port = free_port();
+  const PrivateFile stale(default_token_file({{"XDG_RUNTIME_DIR", folder.path().string()}}, port),
+                          make_token());
+  expect_all_joined(
+      join_all({rank_by_hand(1, 2, port, folder), rank_by_hand(0, 2, port, folder)}, {}));
+}
+
+TEST(JoinJob, TokenFromTheEnvironmentAndTcpInitMethod) {
+  JoinOptions options;
+  options.init_method = "tcp://127.0.0.1:" + std::to_string(free_port());
+  Environment zero = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCKSTEP_TOKEN", "secret"}};
+  Environment one = zero;
+  one["RANK"] = "1";
+  expect_all_joined(join_all({zero, one}, options));
+}
+
+TEST(JoinJob, Ipv6Loopback) {
+  JoinOptions options;
+  options.init_method = "tcp://[::1]:" + std::to_string(free_port());
+  Environment zero = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCKSTEP_TOKEN", "secret"}};
+  Environment one = zero;
+  one["RANK"] = "1";
+  const std::vector<Result> results = join_all({zero, one}, options);
+  if (results[0].error.find("::1") != std::string::npos) GTEST_SKIP() << "no IPv6 here";
+  expect_all_joined(results);
+}
+
+TEST(JoinJob, FileInitMethodNeedsNoPort) {
+  const TempFolder folder;
+  JoinOptions options;
+  options.init_method = "file://" + (folder / "meet").string();
+  expect_all_joined(join_all({{{"RANK", "0"}, {"WORLD_SIZE", "3"}},
+                              {{"RANK", "1"}, {"WORLD_SIZE", "3"}},
+                              {{"RANK", "2"}, {"WORLD_SIZE", "3"}}},
+                             options));
+}
+
+TEST(JoinJob, CountsLocalRanksWhereTheEnvironmentDoesNotSay) {
+  const std::string port = std::to_string(free_port());
+  std::vector<Environment> environments;
+  for (const char* rank : {"0", "1"}) {
+    environments.push_back({{"RANK", rank},
+                            {"WORLD_SIZE", "2"},
+                            {"LOCAL_RANK", rank},
+                            {"MASTER_ADDR", "0.0.0.0"},  // this host, by a name that hides it
+                            {"MASTER_PORT", port},
+                            {"LOCKSTEP_TOKEN", "secret"}});
+  }
+  const std::vector<Result> results = join_all(environments, {});
+  expect_all_joined(results);
+  for (const Result& result : results) {
+    ASSERT_TRUE(result.rank);
+    EXPECT_EQ(result.rank->local_world_size, 2);
+    EXPECT_EQ(result.rank->node_rank, 0);
+  }
+}
+
+TEST(JoinJob, SeveralHostsWithoutATokenAreToldToSetOne) {
+  testing::expect_error(ErrorCode::Usage, "[LOCKSTEP_TOKEN]", [] {
+    join_job(
+        {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"MASTER_ADDR", "10.0.0.1"}});
+  });
+}
+
+TEST(JoinJob, MissingRanksAreNamedOnEveryRankThatCame) {
+  const TempFolder folder;
+  const int port = free_port();
+  JoinOptions options;
+  options.timeout_seconds = 0.3;
+  for (const Result& result :
+       join_all({rank_by_hand(0, 4, port, folder), rank_by_hand(2, 4, port, folder)}, options)) {
+    EXPECT_THAT(result.error, HasSubstr("2 of 4 ranks came within 0.3 s, missing: rank 1, 3"));
+  }
+}
+
+TEST(JoinJob, AMissingRankZeroIsNamed) {
+  const TempFolder folder;
+  JoinOptions options;
+  options.timeout_seconds = 0.1;
+  Environment environment = rank_by_hand(1, 2, free_port(), folder);
+  testing::expect_error(ErrorCode::Timeout, "rank 1 waited 0.1 s for rank 0",
+                        [&] { join_job(environment, options); });
+  environment["LOCKSTEP_TOKEN"] = "secret";
+  testing::expect_error(ErrorCode::Timeout, "rank 1 waited 0.1 s for rank 0",
+                        [&] { join_job(environment, options); });
+}
+
+TEST(JoinJob, TwoRanksWithTheSameNumberAreNamedOnEveryRank) {
+  const TempFolder folder;
+  const int port = free_port();
+  for (const Result& result :
+       join_all({rank_by_hand(0, 3, port, folder), rank_by_hand(1, 3, port, folder),
+                 rank_by_hand(1, 3, port, folder)},
+                {})) {
+    EXPECT_THAT(result.error, HasSubstr("two processes have rank 1"));
+  }
+}
+
+TEST(JoinJob, DifferentWorldSizesAreNamedOnEveryRank) {
+  const TempFolder folder;
+  const int port = free_port();
+  for (const Result& result :
+       join_all({rank_by_hand(0, 3, port, folder), rank_by_hand(1, 4, port, folder)}, {})) {
+    EXPECT_THAT(result.error, HasSubstr("different world sizes"));
+    EXPECT_THAT(result.error, HasSubstr("3 (rank 0)"));
+    EXPECT_THAT(result.error, HasSubstr("4 (rank 1)"));
+  }
+}
+
+TEST(JoinJob, AWrongTokenIsRefusedAndTheOthersGoOn) {
+  const std::string port = std::to_string(free_port());
+  const auto rank = [&](const char* number, const char* token) {
+    return Environment{
+        {"RANK", number}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", port}, {"LOCKSTEP_TOKEN", token}};
+  };
+  JoinOptions options;
+  options.timeout_seconds = 20;
+  std::thread stranger([&] { EXPECT_THROW(join_job(rank("1", "wrong"), options), Error); });
+  std::vector<Result> results;
+  std::thread zero([&] { results = join_all({rank("0", "right")}, options); });
+  stranger.join();
+  expect_all_joined(join_all({rank("1", "right")}, options));
+  zero.join();
+  expect_all_joined(results);
+}
+
+TEST(JoinJob, APortInUseIsNamedAndTheTokenFileOfItsOwnerIsLeftAlone) {
+  const TempFolder folder;
+  comm::TcpStoreServerOptions other;
+  other.token = "another job's";
+  const comm::TcpStoreServer server(other);
+  const auto path =
+      default_token_file({{"XDG_RUNTIME_DIR", folder.path().string()}}, server.port());
+  const PrivateFile file(path, other.token);
+  testing::expect_error(ErrorCode::Comm, std::to_string(server.port()),
+                        [&] { join_job(rank_by_hand(0, 2, server.port(), folder)); });
+  EXPECT_EQ(read_private_file(path), other.token);
+}
+
+}  // namespace
+}  // namespace lockstep::launch
