@@ -129,6 +129,23 @@ struct Description {
   }
 };
 
+// Algorithms that give wrong results. cuBLAS 12.6.3 to 13.7: those with the number 66, on Hopper
+// and newer GPUs, that split the inner dimension into parts which do not divide it; the release
+// notes of CUDA 13.4 say so. They are left out of every version: they are few, and others are as
+// fast.
+bool is_known_to_be_wrong(const cublasLtMatmulAlgo_t& algorithm, std::size_t depth) {
+  constexpr std::int32_t kAffected = 66;
+  std::int32_t id = 0;
+  std::int32_t num_splits = 0;
+  std::size_t num_written = 0;
+  CUBLAS_CHECK(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_ID, &id,
+                                                    sizeof(id), &num_written));
+  if (id != kAffected) return false;
+  CUBLAS_CHECK(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
+                                                    &num_splits, sizeof(num_splits), &num_written));
+  return num_splits > 1 && depth % static_cast<std::size_t>(num_splits) != 0;
+}
+
 // GELU's saved inputs lie as the library wants them.
 bool fits_gelu_epilogue(const ConstMatrixView& saved) {
   return saved.leading_dimension % kGeluAuxElements == 0 && alignment_of(saved.data) == 16;
@@ -167,6 +184,8 @@ std::size_t relu_mask_bytes(std::size_t rows, std::size_t cols) {
 
 std::vector<cublasLtEpilogue_t> epilogues_for(const Product& product) {
   std::vector<cublasLtEpilogue_t> result;
+  // cuBLASLt has no gradient epilogues for an inner size of 1.
+  const bool has_gradients = inner_size(product) > 1;
   const bool has_bias = product.bias.data != nullptr;
   const bool keeps = product.preactivation.data != nullptr;
   if (product.c.dtype == DType::float32) {
@@ -194,6 +213,7 @@ std::vector<cublasLtEpilogue_t> epilogues_for(const Product& product) {
         }
         break;
       case Product::Finish::gradient:
+        if (!has_gradients) break;
         if (product.activation == Activation::relu && product.saved_mask.data != nullptr) {
           result.push_back(CUBLASLT_EPILOGUE_DRELU);
         } else if (product.activation == Activation::gelu_tanh &&
@@ -203,7 +223,9 @@ std::vector<cublasLtEpilogue_t> epilogues_for(const Product& product) {
         break;
       case Product::Finish::bias_gradient:
         // It overwrites; a gradient that is added to is summed by a kernel of ours.
-        if (product.write == Write::overwrite) result.push_back(CUBLASLT_EPILOGUE_BGRADB);
+        if (product.write == Write::overwrite && has_gradients) {
+          result.push_back(CUBLASLT_EPILOGUE_BGRADB);
+        }
         break;
     }
   }
@@ -268,7 +290,8 @@ std::vector<ProductPlan> candidates(Stream& stream, const Product& product,
   std::vector<ProductPlan> result;
   for (int i = 0; i < num_found; ++i) {
     const cublasLtMatmulHeuristicResult_t& one = found[static_cast<std::size_t>(i)];
-    if (one.state == CUBLAS_STATUS_SUCCESS && one.workspaceSize <= kProductWorkspaceBytes) {
+    if (one.state == CUBLAS_STATUS_SUCCESS && one.workspaceSize <= kProductWorkspaceBytes &&
+        !is_known_to_be_wrong(one.algo, inner_size(product))) {
       result.push_back({epilogue, one.algo, one.workspaceSize, 0});
     }
   }
@@ -285,7 +308,9 @@ bool is_runnable(Stream& stream, const Product& product, const ProductPlan& plan
   const cublasStatus_t status = cublasLtMatmulAlgoCheck(
       cublas_lt(gpu), description.matmul.get(), description.first.get(), description.second.get(),
       description.result.get(), description.result.get(), &plan.algorithm, &result);
-  return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= plan.workspace_bytes;
+  return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= plan.workspace_bytes &&
+         plan.workspace_bytes <= kProductWorkspaceBytes &&
+         !is_known_to_be_wrong(plan.algorithm, inner_size(product));
 }
 
 Launched try_launch(Stream& stream, const Product& product, const ProductPlan& plan) {

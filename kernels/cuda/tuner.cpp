@@ -61,10 +61,10 @@ std::optional<ProductPlan> look_up(const CacheKey& key, Choice choice) {
   return found->second;
 }
 
-// The most of it that one call of the library does, by its first algorithm.
+// The epilogue that does most, by the library's first algorithm for it.
 ProductPlan first_guess(Stream& stream, const Product& product) {
   for (const cublasLtEpilogue_t epilogue : epilogues_for(product)) {
-    const auto found = candidates(stream, product, epilogue, 1);
+    const auto found = candidates(stream, product, epilogue, kMaxCandidates);
     if (!found.empty()) return found.front();
   }
   fail(ErrorCode::Cuda, product.operation,
