@@ -24,6 +24,10 @@
 #define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
 
+// Kernels say #pragma unroll; and what nvcc sees to be initialised this compiler sees not always.
+#pragma GCC diagnostic ignored "-Wunknown-pragmas"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+
 #include "tests/emulated_gpu/device/atomics.h"
 #include "tests/emulated_gpu/device/block.h"
 #include "tests/emulated_gpu/device/integers.h"

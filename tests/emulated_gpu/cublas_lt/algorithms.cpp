@@ -1,0 +1,105 @@
+// Which algorithms a problem has.
+#include <algorithm>
+#include <iterator>
+
+#include "tests/emulated_gpu/cublas_lt/problem.h"
+
+namespace emulated_gpu::cublas_lt {
+namespace {
+
+// The fastest first, so that the one which asks for most is what a caller gets when all is well.
+constexpr Algorithm kAlgorithms[] = {
+    {0, 16, 64 * 1024, 4},
+    {1, 1, 0, 1},
+    {2, 1, 0, 2},
+};
+constexpr std::uint64_t kMark = 0x454d554c41544544;  // in every algorithm that this library makes
+
+// Pointers count by their alignment: a heuristic does not read through them.
+bool is_aligned(const void* pointer, std::size_t alignment) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
+}
+
+bool fits(const Algorithm& algorithm, const Problem& problem) {
+  for (const Layout* layout : {&problem.a, &problem.b, &problem.c, &problem.d}) {
+    if (alignment_of(*layout) < std::min<std::size_t>(algorithm.alignment, 16)) return false;
+  }
+  const EpilogueParts parts = parts_of(problem.operation.epilogue);
+  return (!parts.uses_bias_pointer() || is_aligned(problem.operation.bias, algorithm.alignment)) &&
+         (!parts.has_aux || is_aligned(problem.operation.aux, algorithm.alignment));
+}
+
+bool fits(const Algorithm& algorithm, const Preference& preference) {
+  return algorithm.workspace_bytes <= preference.max_workspace_bytes &&
+         algorithm.alignment <= std::min({preference.alignment_a, preference.alignment_b,
+                                          preference.alignment_c, preference.alignment_d});
+}
+
+cublasLtMatmulHeuristicResult_t result_of(const Algorithm& algorithm) {
+  cublasLtMatmulHeuristicResult_t result{};
+  result.algo.data[0] = kMark;
+  result.algo.data[1] = static_cast<std::uint64_t>(algorithm.id);
+  result.workspaceSize = algorithm.workspace_bytes;
+  result.state = CUBLAS_STATUS_SUCCESS;
+  result.wavesCount = 1;
+  return result;
+}
+
+template <typename Object, typename Handle>
+const Object& object(Handle handle) {
+  return *reinterpret_cast<const Object*>(handle);
+}
+
+}  // namespace
+
+const Algorithm* find_algorithm(const cublasLtMatmulAlgo_t& handle) {
+  if (handle.data[0] != kMark || handle.data[1] >= std::size(kAlgorithms)) return nullptr;
+  return &kAlgorithms[handle.data[1]];
+}
+
+const Algorithm& default_algorithm() {
+  return kAlgorithms[1];
+}
+
+}  // namespace emulated_gpu::cublas_lt
+
+using namespace emulated_gpu::cublas_lt;
+
+cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoGetHeuristic(
+    cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t operationDesc, cublasLtMatrixLayout_t Adesc,
+    cublasLtMatrixLayout_t Bdesc, cublasLtMatrixLayout_t Cdesc, cublasLtMatrixLayout_t Ddesc,
+    cublasLtMatmulPreference_t preference, int requestedAlgoCount,
+    cublasLtMatmulHeuristicResult_t heuristicResultsArray[], int* returnAlgoCount) {
+  if (lightHandle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (returnAlgoCount == nullptr || heuristicResultsArray == nullptr || requestedAlgoCount < 1) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  *returnAlgoCount = 0;
+  const Problem problem{object<Operation>(operationDesc), object<Layout>(Adesc),
+                        object<Layout>(Bdesc), object<Layout>(Cdesc), object<Layout>(Ddesc)};
+  const cublasStatus_t status = check_problem(problem);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  for (const Algorithm& algorithm : kAlgorithms) {
+    if (*returnAlgoCount == requestedAlgoCount) break;
+    if (!fits(algorithm, problem) || !fits(algorithm, object<Preference>(preference))) continue;
+    heuristicResultsArray[(*returnAlgoCount)++] = result_of(algorithm);
+  }
+  return *returnAlgoCount > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoCheck(
+    cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t operationDesc, cublasLtMatrixLayout_t Adesc,
+    cublasLtMatrixLayout_t Bdesc, cublasLtMatrixLayout_t Cdesc, cublasLtMatrixLayout_t Ddesc,
+    const cublasLtMatmulAlgo_t* algo, cublasLtMatmulHeuristicResult_t* result) {
+  if (lightHandle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (algo == nullptr || result == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  const Problem problem{object<Operation>(operationDesc), object<Layout>(Adesc),
+                        object<Layout>(Bdesc), object<Layout>(Cdesc), object<Layout>(Ddesc)};
+  const cublasStatus_t status = check_problem(problem);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  const Algorithm* algorithm = find_algorithm(*algo);
+  if (algorithm == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!fits(*algorithm, problem)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  *result = result_of(*algorithm);
+  return CUBLAS_STATUS_SUCCESS;
+}

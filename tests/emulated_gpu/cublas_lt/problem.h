@@ -1,0 +1,102 @@
+// What a caller of cuBLASLt describes: D = epilogue(alpha * op(A) * op(B) + beta * C).
+//
+// All matrices are column-major: element (i, j) is at j * ld + i. op(A) is [m, k], op(B) [k, n],
+// C and D [m, n].
+#pragma once
+
+#include <cublasLt.h>
+
+#include <cstdint>
+
+namespace emulated_gpu::cublas_lt {
+
+// Behind cublasLtMatmulDesc_t.
+struct Operation {
+  std::int32_t compute_type = CUBLAS_COMPUTE_32F;
+  std::int32_t scale_type = CUDA_R_32F;
+  std::int32_t pointer_mode = CUBLASLT_POINTER_MODE_HOST;
+  std::int32_t transpose_a = CUBLAS_OP_N;
+  std::int32_t transpose_b = CUBLAS_OP_N;
+  std::int32_t transpose_c = CUBLAS_OP_N;
+  std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  std::int32_t sm_count_target = 0;
+  void* bias = nullptr;
+  std::int64_t bias_batch_stride = 0;
+  std::int32_t bias_type = -1;  // -1: as D
+  std::int32_t aux_type = -1;   // -1: as D
+  void* aux = nullptr;
+  std::int64_t aux_ld = 0;
+  std::int64_t aux_batch_stride = 0;
+};
+
+// Behind cublasLtMatrixLayout_t.
+struct Layout {
+  std::uint32_t type = CUDA_R_32F;
+  std::int32_t order = CUBLASLT_ORDER_COL;
+  std::uint64_t rows = 0;
+  std::uint64_t cols = 0;
+  std::int64_t ld = 0;
+  std::int32_t batch_count = 1;
+  std::int64_t batch_stride = 0;  // elements
+};
+
+// Behind cublasLtMatmulPreference_t.
+struct Preference {
+  std::uint32_t search_mode = CUBLASLT_SEARCH_BEST_FIT;
+  std::uint64_t max_workspace_bytes = 0;
+  std::uint32_t reduction_scheme_mask = CUBLASLT_REDUCTION_SCHEME_MASK;
+  std::uint32_t alignment_a = 256;
+  std::uint32_t alignment_b = 256;
+  std::uint32_t alignment_c = 256;
+  std::uint32_t alignment_d = 256;
+  float max_waves_count = 0;
+  std::uint64_t impl_mask = ~std::uint64_t{0};
+};
+
+struct Problem {
+  Operation operation;
+  Layout a, b, c, d;
+
+  std::size_t m() const { return d.rows; }
+  std::size_t n() const { return d.cols; }
+  std::size_t k() const { return operation.transpose_a == CUBLAS_OP_N ? a.cols : a.rows; }
+};
+
+// CUBLAS_STATUS_INVALID_VALUE: the descriptions contradict each other. CUBLAS_STATUS_NOT_SUPPORTED:
+// the documentation says, or does not say otherwise, that cuBLASLt has no algorithm for it.
+cublasStatus_t check_problem(const Problem& problem);
+
+// What an epilogue is made of.
+struct EpilogueParts {
+  bool adds_bias = false;
+  bool is_relu = false;
+  bool is_gelu = false;
+  bool is_relu_gradient = false;
+  bool is_gelu_gradient = false;
+  bool has_aux = false;               // reads or writes the auxiliary buffer
+  bool writes_bias_gradient = false;  // of D's columns summed
+  bool sums_a = false;                // BGRADA
+  bool sums_b = false;                // BGRADB
+  bool uses_bias_pointer() const { return adds_bias || writes_bias_gradient || sums_a || sums_b; }
+};
+EpilogueParts parts_of(std::uint32_t epilogue);
+
+// One of the ways to compute a product. They round differently, as cuBLASLt's do, and differ in
+// what they need.
+struct Algorithm {
+  int id;
+  std::size_t alignment;  // of every pointer, leading dimension and batch stride, bytes
+  std::size_t workspace_bytes;
+  std::size_t num_partial_sums;  // the inner dimension is cut into so many
+};
+// nullptr for one that this library did not make.
+const Algorithm* find_algorithm(const cublasLtMatmulAlgo_t& handle);
+const Algorithm& default_algorithm();  // asks for nothing
+
+// How a matrix lies in memory, without its address: the largest power of two, at most 16, that
+// divides the bytes from one column, and one matrix of a batch, to the next.
+std::size_t alignment_of(const Layout& layout);
+
+std::size_t size_of(std::uint32_t type);
+
+}  // namespace emulated_gpu::cublas_lt
