@@ -14,9 +14,11 @@ function(lockstep_cuda_sources target)
     target_link_libraries(${target} PRIVATE CUDA::cudart_static CUDA::cublasLt)
   else()
     target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_cuda>)
+    # Two headers there stand before those of the project, so the folder comes before the project's.
+    target_include_directories(${target} BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/emulated_gpu/include)
     list(FILTER ARGN INCLUDE REGEX "[.]cu$")
     set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX
-      COMPILE_OPTIONS "-x;c++;-include;${PROJECT_SOURCE_DIR}/tests/emulated_gpu/simt.h")
+      COMPILE_OPTIONS "-Wno-unknown-pragmas;-x;c++;-include;${PROJECT_SOURCE_DIR}/tests/emulated_gpu/simt.h")
   endif()
 endfunction()
 
@@ -31,8 +33,6 @@ if(LOCKSTEP_CUDA STREQUAL "EMULATED")
   find_path(LOCKSTEP_CUDA_INCLUDE cublasLt.h HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include REQUIRED)
   mark_as_advanced(LOCKSTEP_CUDA_INCLUDE)
   add_library(lockstep_cuda INTERFACE)
-  target_include_directories(lockstep_cuda BEFORE INTERFACE
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/tests/emulated_gpu/include>)
   target_include_directories(lockstep_cuda SYSTEM INTERFACE $<BUILD_INTERFACE:${LOCKSTEP_CUDA_INCLUDE}>)
   target_link_libraries(lockstep_cuda INTERFACE lockstep_emulated_gpu)
   set(LOCKSTEP_HAVE_CUDA ON)
