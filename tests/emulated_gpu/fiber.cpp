@@ -108,8 +108,8 @@ constexpr std::size_t kGuardBytes = 64 * 1024;  // at least a page on every syst
 void* prepare_stack(void* top, void (*function)(Fiber*), Fiber* fiber) {
   auto** words = static_cast<void**>(top);
 #if defined(__x86_64__)
-  words -= 8;  // r15 r14 r13 r12 rbx rbp, the return address, and a word that keeps the alignment
-  for (int i = 0; i < 8; ++i) words[i] = nullptr;
+  words -= 7;  // r15 r14 r13 r12 rbx rbp, the return address; calls then begin 8 below a multiple
+  for (int i = 0; i < 7; ++i) words[i] = nullptr;  // of 16, as the calling convention wants it
   words[3] = fiber;
   words[4] = reinterpret_cast<void*>(function);
   words[6] = reinterpret_cast<void*>(&emulated_gpu_first_switch);
