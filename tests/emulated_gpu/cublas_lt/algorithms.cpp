@@ -1,6 +1,8 @@
 // Which algorithms a problem has.
 #include <algorithm>
+#include <cstring>
 #include <iterator>
+#include <optional>
 
 #include "tests/emulated_gpu/cublas_lt/problem.h"
 
@@ -8,11 +10,15 @@ namespace emulated_gpu::cublas_lt {
 namespace {
 
 // The fastest first, so that the one which asks for most is what a caller gets when all is well.
+// Number 66 is wrong in the way that the real one is in some versions (kernels/cuda/product.cpp
+// says in which): a caller is to know and avoid it.
 constexpr Algorithm kAlgorithms[] = {
-    {0, 16, 64 * 1024, 4},
-    {1, 1, 0, 1},
-    {2, 1, 0, 2},
+    {10, 16, 64 * 1024, 4, Algorithm::Rest::summed},
+    {66, 16, 0, 3, Algorithm::Rest::lost},
+    {11, 1, 0, 1, Algorithm::Rest::summed},
+    {12, 1, 0, 2, Algorithm::Rest::summed},
 };
+constexpr std::size_t kDefault = 2;
 constexpr std::uint64_t kMark = 0x454d554c41544544;  // in every algorithm that this library makes
 
 // Pointers count by their alignment: a heuristic does not read through them.
@@ -38,7 +44,7 @@ bool fits(const Algorithm& algorithm, const Preference& preference) {
 cublasLtMatmulHeuristicResult_t result_of(const Algorithm& algorithm) {
   cublasLtMatmulHeuristicResult_t result{};
   result.algo.data[0] = kMark;
-  result.algo.data[1] = static_cast<std::uint64_t>(algorithm.id);
+  result.algo.data[1] = static_cast<std::uint64_t>(&algorithm - kAlgorithms);
   result.workspaceSize = algorithm.workspace_bytes;
   result.state = CUBLAS_STATUS_SUCCESS;
   result.wavesCount = 1;
@@ -50,6 +56,22 @@ const Object& object(Handle handle) {
   return *reinterpret_cast<const Object*>(handle);
 }
 
+// An attribute of every algorithm; nothing for one that is not here.
+std::optional<std::int32_t> configuration(const Algorithm& algorithm,
+                                          cublasLtMatmulAlgoConfigAttributes_t name) {
+  switch (name) {
+    case CUBLASLT_ALGO_CONFIG_ID:
+      return algorithm.id;
+    case CUBLASLT_ALGO_CONFIG_SPLITK_NUM:
+      return algorithm.num_splits;
+    case CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME:
+      return algorithm.num_splits > 1 ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+                                      : CUBLASLT_REDUCTION_SCHEME_NONE;
+    default:
+      return std::nullopt;
+  }
+}
+
 }  // namespace
 
 const Algorithm* find_algorithm(const cublasLtMatmulAlgo_t& handle) {
@@ -58,7 +80,7 @@ const Algorithm* find_algorithm(const cublasLtMatmulAlgo_t& handle) {
 }
 
 const Algorithm& default_algorithm() {
-  return kAlgorithms[1];
+  return kAlgorithms[kDefault];
 }
 
 }  // namespace emulated_gpu::cublas_lt
@@ -101,5 +123,17 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoCheck(
   if (algorithm == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   if (!fits(*algorithm, problem)) return CUBLAS_STATUS_NOT_SUPPORTED;
   *result = result_of(*algorithm);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoConfigGetAttribute(
+    const cublasLtMatmulAlgo_t* algo, cublasLtMatmulAlgoConfigAttributes_t attr, void* buf,
+    std::size_t sizeInBytes, std::size_t* sizeWritten) {
+  const Algorithm* algorithm = algo == nullptr ? nullptr : find_algorithm(*algo);
+  if (algorithm == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  const std::optional<std::int32_t> value = configuration(*algorithm, attr);
+  if (!value || buf == nullptr || sizeInBytes != sizeof(*value)) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(buf, &*value, sizeof(*value));
+  if (sizeWritten != nullptr) *sizeWritten = sizeof(*value);
   return CUBLAS_STATUS_SUCCESS;
 }

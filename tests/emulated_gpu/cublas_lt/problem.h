@@ -84,10 +84,11 @@ EpilogueParts parts_of(std::uint32_t epilogue);
 // One of the ways to compute a product. They round differently, as cuBLASLt's do, and differ in
 // what they need.
 struct Algorithm {
-  int id;
+  std::int32_t id;        // CUBLASLT_ALGO_CONFIG_ID
   std::size_t alignment;  // of every pointer, leading dimension and batch stride, bytes
   std::size_t workspace_bytes;
-  std::size_t num_partial_sums;  // the inner dimension is cut into so many
+  std::int32_t num_splits;                // of the inner dimension: CUBLASLT_ALGO_CONFIG_SPLITK_NUM
+  enum class Rest { summed, lost } rest;  // of an inner dimension that num_splits does not divide
 };
 // nullptr for one that this library did not make.
 const Algorithm* find_algorithm(const cublasLtMatmulAlgo_t& handle);

@@ -75,7 +75,9 @@ class Product {
           std::size_t batch)
       : problem_(problem),
         parts_(parts_of(problem.operation.epilogue)),
-        num_partial_sums_(algorithm.num_partial_sums),
+        num_splits_(static_cast<std::size_t>(algorithm.num_splits)),
+        depth_(algorithm.rest == Algorithm::Rest::lost ? problem.k() / num_splits_ * num_splits_
+                                                       : problem.k()),
         alpha_(*static_cast<const T*>(operands.alpha)),
         beta_(*static_cast<const T*>(operands.beta)),
         c_(matrix_of(problem.c, operands.c, batch)),
@@ -113,9 +115,9 @@ class Product {
   std::vector<T> column_of_product(std::size_t j) const {
     const std::size_t m = problem_.m(), k = problem_.k();
     std::vector<T> result(m), partial(m);
-    for (std::size_t part = 0; part < num_partial_sums_; ++part) {
+    for (std::size_t part = 0; part < num_splits_; ++part) {
       std::fill(partial.begin(), partial.end(), T(0));
-      for (std::size_t l = k * part / num_partial_sums_; l < k * (part + 1) / num_partial_sums_;
+      for (std::size_t l = depth_ * part / num_splits_; l < depth_ * (part + 1) / num_splits_;
            ++l) {
         const T factor = b_[j * k + l];
         const T* a = &a_[l * m];
@@ -185,7 +187,8 @@ class Product {
 
   const Problem& problem_;
   EpilogueParts parts_;
-  std::size_t num_partial_sums_;
+  std::size_t num_splits_;
+  std::size_t depth_;  // how much of k is summed
   T alpha_, beta_;
   std::vector<T> a_, b_;
   Matrix c_, d_;
