@@ -3,7 +3,8 @@
 // All state belongs to the call, so any number of them may run at once. A node runs when all
 // gradients of its outputs have arrived, later nodes first. Nodes of the caller's device run on the
 // caller's thread; those of other devices on the workers of these devices, so replicas run
-// backward at the same time. The caller's ThreadContext goes with the work.
+// backward at the same time; with Issue::by_caller (thread_context.h) the caller's thread runs them
+// all. The caller's ThreadContext goes with the work.
 #pragma once
 
 #include <functional>

@@ -9,11 +9,17 @@
 
 namespace lockstep {
 
+// Who issues the work of several devices. by_workers: every device's worker, at the same time.
+// by_caller: the calling thread, device after device. On CUDA issuing is short and the devices
+// compute at the same time all the same; and one thread can capture the step of all of them.
+enum class Issue : std::uint8_t { by_workers, by_caller };
+
 struct ThreadContext {
   int rank = 0;              // of this line of work, in its world
   int world_size = 1;        // ranks in that world
   bool grad_enabled = true;  // see autograd/grad_mode.h
-  std::uint64_t step = 0;    // training step, and the row of the global batch that is row 0 here:
+  Issue issue = Issue::by_workers;
+  std::uint64_t step = 0;  // training step, and the row of the global batch that is row 0 here:
   std::uint64_t first_row = 0;  // dropout masks are drawn by them, so any sharding draws the same
 };
 

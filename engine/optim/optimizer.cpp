@@ -14,12 +14,6 @@ void require_learning_rate(const char* name, double learning_rate) {
   require(learning_rate >= 0, ErrorCode::Usage, name, "Invalid learning rate: {}", learning_rate);
 }
 
-void add_one(const Tensor& counter) {
-  const Tensor one = Tensor::full(counter.shape(), 1, counter.dtype(), counter.device());
-  const std::array<ConstTensorView, 2> terms{counter.view(), one.view()};
-  counter.backend().ordered_sum(counter.stream(), terms, 1.0, counter.view());
-}
-
 }  // namespace
 
 Optimizer::Optimizer(const char* name, std::vector<Variable> parameters, double learning_rate,
@@ -97,6 +91,7 @@ void Optimizer::regroup() {
       fresh.gradients = gradients;
       fresh.step =
           Tensor::full({1}, static_cast<double>(num_steps_[i]), DType::int64, value.device());
+      fresh.one = Tensor::full({1}, 1, DType::int64, value.device());
       fresh.learning_rate = Tensor::full({1}, learning_rate_, DType::float64, value.device());
       fresh.rate_on_device = learning_rate_;
       groups_.push_back(std::move(fresh));
@@ -117,6 +112,24 @@ void Optimizer::regroup() {
   }
 }
 
+void Optimizer::write_learning_rate(Group& group) const {
+  if (group.rate_on_device == learning_rate_) return;
+  group.learning_rate.fill(learning_rate_);
+  group.rate_on_device = learning_rate_;
+}
+
+void Optimizer::write_learning_rate() {
+  for (Group& group : groups_) write_learning_rate(group);
+}
+
+void Optimizer::count_replayed_step() {
+  for (Group& group : groups_) {
+    if (group.gradients == Group::Gradients::absent) continue;
+    ++group.num_steps;
+    for (const std::size_t index : group.members) ++num_steps_[index];
+  }
+}
+
 void Optimizer::run(Group& group) {
   updates_.clear();
   for (const std::size_t index : group.members) {
@@ -128,13 +141,11 @@ void Optimizer::run(Group& group) {
     for (std::size_t s = 0; s < layout_.count; ++s) update.state[s] = states_[index][s].view();
     ++num_steps_[index];
   }
-  if (group.rate_on_device != learning_rate_) {
-    group.learning_rate.fill(learning_rate_);
-    group.rate_on_device = learning_rate_;
-  }
+  write_learning_rate(group);
   update(group.step.backend(), group.step.stream(), updates_,
          {group.learning_rate.view(), group.step.view()});
-  add_one(group.step);
+  const std::array<ConstTensorView, 2> terms{group.step.view(), group.one.view()};
+  group.step.backend().ordered_sum(group.step.stream(), terms, 1.0, group.step.view());
   ++group.num_steps;
 }
 

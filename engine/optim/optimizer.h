@@ -28,6 +28,12 @@ class Optimizer {
   // Takes effect with the next step(). Throws Error{Usage} if negative or not a number.
   void set_learning_rate(double learning_rate);
 
+  // For a step() that was captured in a graph. Before the graph is launched: writes a learning rate
+  // that changed into the devices' memory. After it: counts the step that the graph made, which
+  // nobody called here.
+  void write_learning_rate();
+  void count_replayed_step();
+
   const std::vector<Variable>& parameters() const { return parameters_; }
 
  protected:
@@ -65,6 +71,7 @@ class Optimizer {
     enum class Gradients { absent, present } gradients = Gradients::present;
     std::vector<std::size_t> members;
     Tensor step;            // int64 [1]
+    Tensor one;             // int64 [1]: what a step adds to `step`
     Tensor learning_rate;   // float64 [1]
     double rate_on_device;  // what learning_rate holds
   };
@@ -72,6 +79,7 @@ class Optimizer {
   bool groups_fit() const;
   void regroup();
   void run(Group& group);
+  void write_learning_rate(Group& group) const;
 
   const char* name_;
   std::vector<Variable> parameters_;

@@ -12,7 +12,17 @@ class SumNode final : public Node {
   const char* name() const override { return factor_ == 1.0 ? "Sum" : "Mean"; }
   Gradients backward(const Gradients& grad_outputs) override {
     Tensor grad_x = gradient_buffer(0);
-    grad_x.fill(factor_ * grad_outputs[0].item());
+    Tensor grad_y = grad_outputs[0];
+    if (factor_ != 1.0) {
+      grad_y = Tensor::empty(grad_y.shape(), grad_y.dtype(), grad_y.device());
+      grad_y.backend().scale(grad_y.stream(), grad_outputs[0].view(), factor_, grad_y.view());
+    }
+    // A column whose rows are all the one element.
+    ConstMatrixView repeated = matrix_view(grad_y.raw(), grad_y.dtype(), grad_x.num_elements(), 1);
+    repeated.leading_dimension = 0;
+    grad_x.backend().copy_matrix(
+        grad_x.stream(), repeated,
+        matrix_view(grad_x.raw(), grad_x.dtype(), grad_x.num_elements(), 1));
     return {grad_x};
   }
   void release_saved() override {}
