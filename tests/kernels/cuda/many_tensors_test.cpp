@@ -1,0 +1,170 @@
+#include <memory>
+
+#include "on_gpu.h"
+
+namespace lockstep::kernels {
+namespace {
+
+template <typename T>
+using GpuManyTensors = TypedGpuTest<T>;
+TYPED_TEST_SUITE(GpuManyTensors, Floating);
+
+// Tensors of many sizes on both sides; every third one on the GPU is not aligned.
+template <typename T>
+struct Tensors {
+  std::vector<Array<double>> reference;
+  std::vector<Array<T>> values;
+  std::vector<std::unique_ptr<OnGpu<T>>> on_gpu;
+
+  Tensors(std::size_t count, std::uint64_t seed, double low = -2) {
+    for (std::size_t n = 0; n < count; ++n) {
+      const std::size_t size = count == 7 ? kGpuSizes[n] : n * 53 % 3001;
+      values.push_back(random_array<T>(size, seed * 1000 + n));
+      for (T& value : values[n].values) value = std::max(value, static_cast<T>(low));
+      reference.push_back(in_double(values[n]));
+      on_gpu.push_back(std::make_unique<OnGpu<T>>(values[n], n % 3 == 2));
+    }
+  }
+  std::size_t size() const { return values.size(); }
+  void expect_equal(double tolerance) {
+    for (std::size_t n = 0; n < size(); ++n) {
+      expect_close(on_gpu[n]->values(), reference[n].values, tolerance);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+};
+
+// Few, as many as one launch takes, and more.
+constexpr std::size_t kCounts[] = {0, 1, 7, 16, 17, 100, 300};
+
+struct Scalars {
+  Array<double> rate{1};
+  Array<std::int64_t> step{1};
+  OnGpu<double> gpu_rate{std::size_t{1}};
+  OnGpu<std::int64_t> gpu_step{std::size_t{1}};
+  StepScalars on_cpu() { return {rate.view(), step.view()}; }
+  StepScalars on_gpu() { return {gpu_rate.view(), gpu_step.view()}; }
+  void set(double new_rate, std::int64_t new_step) {
+    rate[0] = new_rate;
+    step[0] = new_step;
+    gpu().fill(gpu_stream(), gpu_rate.view(), new_rate);
+    gpu().fill(gpu_stream(), gpu_step.view(), static_cast<double>(new_step));
+  }
+};
+
+TYPED_TEST(GpuManyTensors, SgdEqualsTheCpuOverSeveralSteps) {
+  using T = TypeParam;
+  using Kind = SgdOptions::Kind;
+  for (const std::size_t count : kCounts) {
+    for (const SgdOptions& options :
+         {SgdOptions{}, SgdOptions{.weight_decay = 0.1}, SgdOptions{.momentum = 0.9},
+          SgdOptions{.momentum = 0.9, .dampening = 0.2, .weight_decay = 0.01},
+          SgdOptions{.momentum = 0.9, .weight_decay = 0.01, .kind = Kind::nesterov}}) {
+      Tensors<T> weights(count, 1), grads(count, 2), momenta(count, 3);
+      std::vector<SgdParameter> on_cpu, on_gpu;
+      for (std::size_t n = 0; n < count; ++n) {
+        on_cpu.push_back(
+            {weights.reference[n].view(), grads.reference[n].view(), momenta.reference[n].view()});
+        on_gpu.push_back({weights.on_gpu[n]->view(), grads.on_gpu[n]->view(),
+                          options.momentum != 0 ? momenta.on_gpu[n]->view() : TensorView{}});
+      }
+      Scalars scalars;
+      for (int step = 0; step < 3; ++step) {
+        scalars.set(0.1 / (1 + step), step);
+        cpu().sgd(cpu_stream(), on_cpu, scalars.on_cpu(), options);
+        gpu().sgd(gpu_stream(), on_gpu, scalars.on_gpu(), options);
+      }
+      weights.expect_equal(4 * kTolerance<T>);
+      if (options.momentum != 0) momenta.expect_equal(4 * kTolerance<T>);
+      if (this->HasFatalFailure()) return;
+    }
+  }
+}
+
+TYPED_TEST(GpuManyTensors, AdamWEqualsTheCpuFromTheFirstStepToTheHundredThousandth) {
+  using T = TypeParam;
+  for (const std::size_t count : kCounts) {
+    Tensors<T> weights(count, 1), grads(count, 2), first(count, 3), second(count, 4, 0.01);
+    std::vector<AdamWParameter> on_cpu, on_gpu;
+    for (std::size_t n = 0; n < count; ++n) {
+      on_cpu.push_back({weights.reference[n].view(), grads.reference[n].view(),
+                        first.reference[n].view(), second.reference[n].view()});
+      on_gpu.push_back({weights.on_gpu[n]->view(), grads.on_gpu[n]->view(), first.on_gpu[n]->view(),
+                        second.on_gpu[n]->view()});
+    }
+    Scalars scalars;
+    for (const std::int64_t step : {0, 1, 2, 10, 999, 100'000}) {
+      scalars.set(0.01, step);
+      cpu().adamw(cpu_stream(), on_cpu, scalars.on_cpu(), {});
+      gpu().adamw(gpu_stream(), on_gpu, scalars.on_gpu(), {});
+    }
+    // A moment of 0.01 in the first step: the update is about 10 lr, its rounding 30 times that
+    // of 1.
+    const double tolerance = sizeof(T) == 4 ? 2e-5 : 1e-12;
+    weights.expect_equal(tolerance);
+    first.expect_equal(tolerance);
+    second.expect_equal(tolerance);
+    if (this->HasFatalFailure()) return;
+  }
+}
+
+TYPED_TEST(GpuManyTensors, MultiScaleAndMultiZeroReachEveryTensorAndNoOther) {
+  using T = TypeParam;
+  for (const std::size_t count : kCounts) {
+    Tensors<T> tensors(count, 1);
+    std::vector<TensorView> on_cpu, on_gpu;
+    for (std::size_t n = 0; n < count; ++n) {
+      on_cpu.push_back(tensors.reference[n].view());
+      on_gpu.push_back(tensors.on_gpu[n]->view());
+      if (n % 5 == 4) {  // leaves the last element alone
+        on_cpu.back().num_elements -= on_cpu.back().num_elements > 0;
+        on_gpu.back().num_elements = on_cpu.back().num_elements;
+      }
+    }
+    cpu().multi_scale(cpu_stream(), on_cpu, -0.5);
+    gpu().multi_scale(gpu_stream(), on_gpu, -0.5);
+    tensors.expect_equal(0);
+    cpu().multi_zero(cpu_stream(), on_cpu);
+    gpu().multi_zero(gpu_stream(), on_gpu);
+    tensors.expect_equal(0);
+    if (this->HasFatalFailure()) return;
+  }
+}
+
+TYPED_TEST(GpuManyTensors, PackScalesEachItemToItsPlaceAndUnpackBringsItBack) {
+  using T = TypeParam;
+  for (const std::size_t count : kCounts) {
+    for (const std::size_t gap : {0u, 1u}) {
+      Tensors<T> tensors(count, 1);
+      std::vector<PackItem> on_cpu, on_gpu;
+      std::size_t offset = gap;
+      for (std::size_t n = 0; n < count; ++n) {
+        on_cpu.push_back({tensors.values[n].view(), offset});
+        on_gpu.push_back({tensors.on_gpu[n]->view(), offset});
+        offset += tensors.values[n].size() + gap;
+      }
+      Array<T> expected(offset, T(9));
+      cpu().pack(cpu_stream(), on_cpu, 0.25, expected.view());
+      OnGpu<T> bucket(offset, T(9));
+      gpu().pack(gpu_stream(), on_gpu, 0.25, bucket.view());
+      ASSERT_EQ(bucket.values(), expected.values);
+      cpu().unpack(cpu_stream(), expected.view(), on_cpu);
+      gpu().unpack(gpu_stream(), bucket.view(), on_gpu);
+      for (std::size_t n = 0; n < count; ++n) {
+        ASSERT_EQ(tensors.on_gpu[n]->values(), tensors.values[n].values);
+      }
+    }
+  }
+}
+
+TYPED_TEST(GpuManyTensors, AnItemThatReachesBeyondTheBucketIsAnError) {
+  OnGpu<TypeParam> tensor(4), bucket(6);
+  const std::vector<PackItem> items{{tensor.view(), 3}};
+  expect_error(ErrorCode::Shape, "[pack]",
+               [&] { gpu().pack(gpu_stream(), items, 1, bucket.view()); });
+  expect_error(ErrorCode::Shape, "[unpack]",
+               [&] { gpu().unpack(gpu_stream(), bucket.view(), items); });
+}
+
+}  // namespace
+}  // namespace lockstep::kernels
