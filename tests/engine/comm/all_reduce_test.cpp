@@ -72,29 +72,6 @@ TEST(AllReduceLarge, HasTheBitsOfTheSerialInterpreterForBuffersOfManyPieces) {
   }
 }
 
-double reduced(ReduceOp op, int world_size, std::size_t i) {
-  double result = small_value(0, i);
-  for (int rank = 1; rank < world_size; ++rank) {
-    const double value = small_value(rank, i);
-    switch (op) {
-      case ReduceOp::sum:
-      case ReduceOp::average:
-        result += value;
-        break;
-      case ReduceOp::product:
-        result *= value;
-        break;
-      case ReduceOp::min:
-        result = std::min(result, value);
-        break;
-      case ReduceOp::max:
-        result = std::max(result, value);
-        break;
-    }
-  }
-  return op == ReduceOp::average ? result / world_size : result;
-}
-
 TEST(AllReduceOps, EveryOpAndDTypeEqualsTheDirectResultForEveryPlan) {
   constexpr std::size_t kNumElements = 77;
   for (const int world_size : {1, 2, 4, 8}) {  // powers of two: an average is exact
@@ -105,7 +82,7 @@ TEST(AllReduceOps, EveryOpAndDTypeEqualsTheDirectResultForEveryPlan) {
           if (op == ReduceOp::average && !is_floating_point(dtype)) continue;
           std::vector<double> expected;
           for (std::size_t i = 0; i < kNumElements; ++i) {
-            expected.push_back(reduced(op, world_size, i));
+            expected.push_back(reduced_small_value(op, world_size, i));
           }
           for (const plan::AllReducePlan plan : kPlans) {
             const Tensor buffer = small_values(communicator.rank(), kNumElements, dtype);

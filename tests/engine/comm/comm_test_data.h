@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <vector>
 
+#include "engine/comm/communicator.h"
 #include "engine/core/rng.h"
 #include "engine/plan/all_reduce_plan.h"
 #include "engine/plan/interpreter.h"
@@ -55,6 +57,30 @@ inline Tensor small_values(int rank, std::size_t num_elements, DType dtype) {
   std::vector<double> values;
   for (std::size_t i = 0; i < num_elements; ++i) values.push_back(small_value(rank, i));
   return tensor_of(values, rank).to(dtype);
+}
+
+// The reduction of element i over all ranks.
+inline double reduced_small_value(ReduceOp op, int world_size, std::size_t i) {
+  double result = small_value(0, i);
+  for (int rank = 1; rank < world_size; ++rank) {
+    const double value = small_value(rank, i);
+    switch (op) {
+      case ReduceOp::sum:
+      case ReduceOp::average:
+        result += value;
+        break;
+      case ReduceOp::product:
+        result *= value;
+        break;
+      case ReduceOp::min:
+        result = std::min(result, value);
+        break;
+      case ReduceOp::max:
+        result = std::max(result, value);
+        break;
+    }
+  }
+  return op == ReduceOp::average ? result / world_size : result;
 }
 
 }  // namespace lockstep::comm

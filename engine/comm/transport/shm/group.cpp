@@ -23,21 +23,11 @@ Error parse_error(ErrorCode code, const std::string& text) {
 
 }  // namespace
 
-Group::Group(SharedSegment segment, int me, std::vector<int> ranks, double timeout_seconds)
+Group::Group(SharedSegment segment, int me, std::vector<int> ranks)
     : segment_(std::move(segment)),
       layout_(static_cast<int>(ranks.size())),
       me_(me),
       ranks_(std::move(ranks)) {
-  attach(timeout_seconds);
-  num_spins_ = spins_worth_their_time();
-}
-
-Group::~Group() {
-  member(me_).has_left.value.store(1, kOrder);
-  ring_all();
-}
-
-void Group::attach(double timeout_seconds) {
   require(segment_.hold(me_), ErrorCode::Comm, "shared memory",
           "rank {} is taken by process {}: two processes have the same rank", name_of(me_),
           member(me_).process);
@@ -46,18 +36,30 @@ void Group::attach(double timeout_seconds) {
   sched_getaffinity(0, sizeof mine.cores, &mine.cores);
   mine.has_attached.value.store(1, kOrder);
   ring_all();
-  const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds);
-  const auto all_are_there = [&] {
-    for (int m = 0; m < size(); ++m) {
-      if (member(m).has_attached.value.load(kOrder) == 0) return false;
-    }
-    return true;
-  };
-  while (!all_are_there() && !has_failed()) {
-    doze([&] { return all_are_there() || has_failed(); }, deadline, std::chrono::milliseconds(64));
-    if (deadline && runtime::Clock::now() >= *deadline) require_all_attached(timeout_seconds);
+}
+
+Group::~Group() {
+  member(me_).has_left.value.store(1, kOrder);
+  ring_all();
+}
+
+bool Group::all_have_attached() const {
+  for (int m = 0; m < size(); ++m) {
+    if (member(m).has_attached.value.load(kOrder) == 0) return false;
   }
-  throw_if_failed();
+  return true;
+}
+
+void Group::meet(double timeout_seconds, const std::function<void()>& throw_if_hopeless) {
+  const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds);
+  while (!all_have_attached()) {
+    throw_if_failed();
+    throw_if_hopeless();
+    if (deadline && runtime::Clock::now() >= *deadline) require_all_attached(timeout_seconds);
+    doze([&] { return all_have_attached() || has_failed(); }, deadline,
+         std::chrono::milliseconds(64));
+  }
+  num_spins_ = spins_worth_their_time();
 }
 
 void Group::require_all_attached(double timeout_seconds) const {
@@ -67,9 +69,8 @@ void Group::require_all_attached(double timeout_seconds) const {
     missing += fmt::format("{}rank {}", missing.empty() ? "" : ", ", name_of(m));
   }
   if (missing.empty()) return;
-  fail(Error(
-      ErrorCode::Timeout, "shared memory",
-      fmt::format("rank {} waited {} s for {} to join", name_of(me_), timeout_seconds, missing)));
+  lockstep::fail(ErrorCode::Timeout, "shared memory", "rank {} waited {} s for {} to join",
+                 name_of(me_), timeout_seconds, missing);
 }
 
 // Spinning pays where every rank can have a core. Each may be bound to some of them only, so the
@@ -102,7 +103,8 @@ void Group::throw_failure() const {
     sched_yield();
   }
   if (failure().state.load(kOrder) != Failure::written) {
-    throw Error(ErrorCode::Comm, "collective", "a rank died while it told why the group failed");
+    lockstep::fail(ErrorCode::Comm, "collective",
+                   "a rank died while it told why the group failed");
   }
   throw parse_error(static_cast<ErrorCode>(failure().code), failure().text);
 }

@@ -1,6 +1,7 @@
 // One process's view of a group that shares a segment: who lives, who waits for whom, what failed.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,14 +16,17 @@ enum class Waited { done, failed, left, died, timed_out };
 
 class Group {
  public:
-  // ranks[i]: what member i is called in messages. Takes part as member `me`, and returns when all
-  // have attached. Throws Error{Timeout} that names those that have not, Error{Comm} when another
-  // process is this member already.
-  Group(SharedSegment segment, int me, std::vector<int> ranks, double timeout_seconds);
+  // ranks[i]: what member i is called in messages. Takes part as member `me`.
+  // Throws Error{Comm} when another process is this member already.
+  Group(SharedSegment segment, int me, std::vector<int> ranks);
   // Leaves the group.
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
+
+  // Returns when all members take part. throw_if_hopeless() is called now and then.
+  // Throws Error{Timeout} that names those that do not.
+  void meet(double timeout_seconds, const std::function<void()>& throw_if_hopeless);
 
   int me() const { return me_; }
   int size() const { return static_cast<int>(ranks_.size()); }
@@ -68,7 +72,7 @@ class Group {
  private:
   Failure& failure() const { return layout_.failure(segment_.data()); }
   [[noreturn]] void throw_failure() const;
-  void attach(double timeout_seconds);
+  bool all_have_attached() const;
   void require_all_attached(double timeout_seconds) const;
   unsigned spins_worth_their_time() const;
 
@@ -85,7 +89,7 @@ class Group {
   Layout layout_;
   int me_;
   std::vector<int> ranks_;
-  unsigned num_spins_ = 0;
+  unsigned num_spins_ = 0;  // set when all have met
 };
 
 template <typename IsOver>

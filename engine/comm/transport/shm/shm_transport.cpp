@@ -22,11 +22,13 @@ std::size_t ShmTransport::segment_bytes(int world_size) {
 }
 
 ShmTransport::ShmTransport(shm::SharedSegment segment, const ShmTransportOptions& options)
-    : group_(std::move(segment), options.index, options.ranks, options.timeout_seconds),
+    : group_(std::move(segment), options.index, options.ranks),
       letters_(group_),
       timeout_seconds_(options.timeout_seconds),
       num_posted_(options.ranks.size()),
-      num_released_(options.ranks.size()) {}
+      num_released_(options.ranks.size()) {
+  group_.meet(options.timeout_seconds, options.throw_if_hopeless);
+}
 
 ShmTransport::~ShmTransport() = default;
 

@@ -5,6 +5,7 @@
 // still in a cache when it is read.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct ShmTransportOptions {
   std::vector<int> ranks;  // what the ranks of the group are called in messages: 0, 1, ..., or
                            // their numbers in a larger group
   double timeout_seconds = 30;
+  // Called now and then while this rank waits for the others to attach; throws when it need not.
+  std::function<void()> throw_if_hopeless = [] {};
 };
 
 class ShmTransport final : public Transport {

@@ -1,0 +1,39 @@
+#include "engine/comm/host_identity.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+
+namespace lockstep::comm {
+namespace {
+
+// 0 where the system has no such namespace.
+unsigned long long inode_of(const char* path) {
+  struct stat status {};
+  return stat(path, &status) == 0 ? static_cast<unsigned long long>(status.st_ino) : 0;
+}
+
+std::string boot_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  return std::getline(file, id) ? id : "unknown";
+}
+
+}  // namespace
+
+std::string host_identity() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return fmt::format("{} {} user {} net {} pid {}", name.data(), boot_id(), geteuid(),
+                     inode_of("/proc/self/ns/net"), inode_of("/proc/self/ns/pid"));
+}
+
+std::string host_name_of(const std::string& identity) {
+  return identity.substr(0, identity.find(' '));
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,58 @@
+// Communicators whose ranks are processes, of one host or of many.
+//
+// How they meet, through a store that all of them reach (store/store.h):
+//   1. every rank writes a card: the protocol it speaks, the world size it believes in, its host,
+//      the transport it was asked for. Rank 0 reads all cards and writes the roster; a card that
+//      does not fit ends the rendezvous for all ranks, with the reason.
+//   2. ranks of one host attach to a segment of shared memory that the first of them makes;
+//   3. ranks of different hosts connect over TCP.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "engine/comm/communicator.h"
+#include "engine/comm/store/store.h"
+
+namespace lockstep::comm {
+
+enum class TransportChoice {
+  automatic,  // shared memory within a host, TCP between hosts
+  shm,        // shared memory, or an error
+  tcp,        // TCP between all ranks
+};
+
+// "auto", "shm", "tcp".
+std::string_view to_string(TransportChoice choice);
+// The reverse. Throws Error{Usage} that lists the names.
+TransportChoice parse_transport_choice(std::string_view name);
+
+struct ProcessGroupOptions {
+  int rank = 0;
+  int world_size = 1;
+  std::shared_ptr<Store> store;  // not needed by rank 0 of 1
+  std::string token;             // of the job: what TCP connections are admitted by
+  // Tells groups that use one store apart, also one after the other.
+  std::string group = "0";
+  // Of this host, under which the others reach it (TcpStoreClient::local_address).
+  std::string address = "127.0.0.1";
+  // What this rank says its host is; empty: host_identity(). For tests of several hosts on one.
+  std::string host;
+  TransportChoice transport = TransportChoice::automatic;
+  double timeout_seconds = 30;  // to meet, and of the communicator
+  plan::AllReducePlan default_plan = plan::AllReducePlan::automatic;
+};
+
+// Meets the other ranks. Its description() says how they talk: "own: auto over shm", "... over
+// tcp", "... over shm+tcp".
+// Throws on every rank alike
+//   Error{Timeout}  naming the ranks that did not come;
+//   Error{Comm}     when two processes have the same rank (both are named), world sizes or
+//                   transports differ between ranks, a rank speaks another protocol (another
+//                   version of the program, or another byte order), or shared memory was asked for
+//                   and the ranks are on several hosts or may not share it.
+// Throws Error{Usage} on this rank when rank and world size do not fit.
+std::unique_ptr<Communicator> make_process_group(const ProcessGroupOptions& options);
+
+}  // namespace lockstep::comm

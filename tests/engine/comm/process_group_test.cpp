@@ -1,0 +1,348 @@
+// What a process group does whatever it runs over: every plan, dtype and collective, over shared
+// memory, over TCP, and over both between hosts that are played by names.
+#include "engine/comm/process_group.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "engine/comm/plan_communicator.h"
+#include "engine/plan/hierarchical.h"
+#include "tests/engine/comm/comm_test_data.h"
+#include "tests/engine/comm/process_ranks.h"
+#include "tests/support/expect_error.h"
+
+namespace lockstep::comm {
+namespace {
+
+using ::lockstep::testing::expect_error;
+using ::testing::HasSubstr;
+
+struct Way {
+  const char* name;
+  TransportChoice transport;
+  int ranks_per_host;  // 0: all on one
+};
+
+std::ostream& operator<<(std::ostream& out, const Way& way) {
+  return out << way.name;
+}
+
+Adjust along(const Way& way) {
+  return [way](ProcessGroupOptions& options) {
+    options.transport = way.transport;
+    if (way.ranks_per_host > 0) {
+      options.host = fmt::format("host{} of a test", options.rank / way.ranks_per_host);
+    }
+  };
+}
+
+class ProcessGroup : public ::testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(Ways, ProcessGroup,
+                         ::testing::Values(Way{"shm", TransportChoice::automatic, 0},
+                                           Way{"tcp", TransportChoice::tcp, 0},
+                                           Way{"mixed", TransportChoice::automatic, 2}),
+                         [](const auto& param) { return std::string(param.param.name); });
+
+// Lengths around the size of a message of shared memory, beside the small ones.
+const std::vector<std::size_t> kGroupLengths{0, 1, 5, 101, 4096, 16'384, 16'385, 100'003};
+
+const std::vector<plan::AllReducePlan> kNamedPlans{kPlans.begin() + 1, kPlans.end()};
+
+TEST_P(ProcessGroup, AllReducesHaveTheBitsOfTheSerialInterpreterForEveryPlan) {
+  for (const int world_size : {2, 3, 4, 8}) {
+    for (const std::size_t num_elements : kGroupLengths) {
+      const plan::RankBuffers inputs = rounding_buffers(world_size, num_elements);
+      std::vector<std::vector<double>> expected;  // by plan; every rank has the same
+      for (const plan::AllReducePlan plan : kNamedPlans) {
+        plan::RankBuffers buffers = inputs;
+        plan::interpret(plan::all_reduce_plan(plan, world_size, num_elements), buffers);
+        expected.push_back(buffers.front());
+      }
+      run_group_threads(
+          world_size,
+          [&](Communicator& communicator) {
+            const auto rank = static_cast<std::size_t>(communicator.rank());
+            for (std::size_t p = 0; p < kNamedPlans.size(); ++p) {
+              const Tensor buffer = tensor_of(inputs[rank], communicator.rank());
+              CollectiveOptions options;
+              options.plan = kNamedPlans[p];
+              communicator.all_reduce(buffer, options);
+              EXPECT_TRUE(buffer.to_vector<double>() == expected[p])
+                  << plan::to_string(kNamedPlans[p]) << ", " << world_size << " ranks, "
+                  << num_elements;
+            }
+          },
+          along(GetParam()));
+    }
+  }
+}
+
+TEST_P(ProcessGroup, EveryOpAndDTypeEqualsTheDirectResult) {
+  constexpr std::size_t kNumElements = 77;
+  run_group_threads(
+      4,
+      [](Communicator& communicator) {
+        for (const DType dtype : {DType::float32, DType::float64, DType::int32, DType::int64}) {
+          for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::product,
+                                    ReduceOp::min, ReduceOp::max}) {
+            if (op == ReduceOp::average && !is_floating_point(dtype)) continue;
+            for (const plan::AllReducePlan plan : kPlans) {
+              const Tensor buffer = small_values(communicator.rank(), kNumElements, dtype);
+              CollectiveOptions options;
+              options.op = op;
+              options.plan = plan;
+              communicator.all_reduce(buffer, options);
+              std::vector<double> expected;
+              for (std::size_t i = 0; i < kNumElements; ++i) {
+                expected.push_back(reduced_small_value(op, 4, i));
+              }
+              EXPECT_EQ(buffer.to_vector<double>(), expected)
+                  << lockstep::to_string(dtype) << " " << plan::to_string(plan);
+            }
+          }
+        }
+      },
+      along(GetParam()));
+}
+
+TEST_P(ProcessGroup, TheOtherCollectivesEqualTheirDirectResults) {
+  for (const std::size_t length : {std::size_t{1}, std::size_t{1000}, std::size_t{70'000}}) {
+    run_group_threads(
+        5,
+        [&](Communicator& communicator) {
+          const int rank = communicator.rank();
+          const auto n = static_cast<std::size_t>(communicator.world_size());
+          const Tensor root = Tensor::full({length}, rank + 1);
+          communicator.broadcast(root, 3);
+          EXPECT_EQ(root.to_vector<float>(), std::vector<float>(length, 4));
+          const Tensor all = Tensor::zeros({n, length});
+          communicator.all_gather(Tensor::full({length}, rank + 1), all);
+          for (std::size_t r = 0; r < n; ++r) {
+            EXPECT_EQ(all.rows(r, r + 1).to_vector<float>(),
+                      std::vector<float>(length, static_cast<float>(r + 1)));
+          }
+          const Tensor part = Tensor::zeros({length});
+          communicator.reduce_scatter(all, part);
+          EXPECT_EQ(part.to_vector<float>(),
+                    std::vector<float>(length, static_cast<float>(5 * (rank + 1))));
+          communicator.barrier();
+        },
+        along(GetParam()));
+  }
+}
+
+TEST_P(ProcessGroup, LettersOfAnyLengthArriveInOrderAlsoWhenAllSendFirst) {
+  run_group_threads(
+      4,
+      [](Communicator& communicator) {
+        const int next = (communicator.rank() + 1) % 4;
+        const int previous = (communicator.rank() + 3) % 4;
+        for (const std::size_t length : {1, 1000, 2'000'000, 0, 7}) {
+          communicator.send(Tensor::full({length}, communicator.rank()), next);
+        }
+        for (const std::size_t length : {1, 1000, 2'000'000, 0, 7}) {
+          const Tensor received = Tensor::zeros({length});
+          communicator.recv(received, previous);
+          EXPECT_EQ(received.to_vector<float>(),
+                    std::vector<float>(length, static_cast<float>(previous)));
+        }
+      },
+      along(GetParam()));
+}
+
+TEST_P(ProcessGroup, AsynchronousCallsRunInCallOrder) {
+  run_group_threads(
+      3,
+      [](Communicator& communicator) {
+        const Tensor value = Tensor::full({10}, 1, DType::int64);
+        CollectiveOptions async;
+        async.launch = Launch::async;
+        for (int round = 0; round < 10; ++round) {
+          communicator.all_reduce(value, async);
+          communicator.all_reduce(value);
+        }
+        EXPECT_EQ(value.to_vector<double>(), std::vector<double>(10, 3486784401.0));
+      },
+      along(GetParam()));
+}
+
+TEST_P(ProcessGroup, RanksThatCallDifferentThingsAreNamedBeforeDataMoves) {
+  const auto errors = errors_of_group_threads(
+      4,
+      [](Communicator& communicator) {
+        communicator.barrier();
+        const std::size_t length = communicator.rank() == 2 ? 99 : 100;
+        const Tensor buffer = Tensor::full({length}, 1);
+        try {
+          communicator.all_reduce(buffer);
+        } catch (const Error&) {
+          EXPECT_EQ(buffer.to_vector<float>(), std::vector<float>(length, 1)) << "data moved";
+          throw;
+        }
+      },
+      along(GetParam()));
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), ErrorCode::Comm);
+    EXPECT_THAT(error->what(),
+                HasSubstr("rank 2 called all_reduce #1 of 99 float32 (sum) while rank 0 called "
+                          "all_reduce #1 of 100 float32 (sum)"));
+  }
+}
+
+TEST_P(ProcessGroup, AnAbortEndsTheCallsOfEveryRank) {
+  const auto errors = errors_of_group_threads(
+      4,
+      [](Communicator& communicator) {
+        if (communicator.rank() == 3) communicator.abort("the loss is not finite");
+        while (true) communicator.all_reduce(Tensor::zeros({1000}));
+      },
+      along(GetParam()));
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(), HasSubstr("rank 3 aborted the group: the loss is not finite"));
+  }
+}
+
+TEST_P(ProcessGroup, ARankThatDoesNotComeIsNamedAtTheTimeLimit) {
+  const auto errors = errors_of_group_threads(
+      4,
+      [](Communicator& communicator) {
+        communicator.barrier();
+        communicator.set_timeout_seconds(0.2);
+        if (communicator.rank() == 1) {
+          EXPECT_THROW(while (true) communicator.recv(Tensor::zeros({1}), 0), Error);
+          return;
+        }
+        communicator.all_reduce(Tensor::zeros({5}));
+      },
+      along(GetParam()));
+  for (const int rank : {0, 2, 3}) {
+    const auto& error = errors[static_cast<std::size_t>(rank)];
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(), HasSubstr("rank 1"));
+  }
+}
+
+TEST_P(ProcessGroup, TellsHowItsRanksTalk) {
+  const std::string way = GetParam().name;
+  run_group_threads(
+      4,
+      [&](Communicator& communicator) {
+        EXPECT_EQ(communicator.description(),
+                  "own: auto over " + (way == "mixed" ? std::string("shm+tcp") : way));
+        EXPECT_EQ(communicator.plan_for(1'000'000), way == "mixed"
+                                                        ? plan::AllReducePlan::hierarchical
+                                                        : plan::AllReducePlan::two_shot);
+      },
+      along(GetParam()));
+}
+
+TEST(ProcessGroupOfHosts, AllReducesHierarchicallyWithTheSameBitsOnAllRanks) {
+  const std::vector<int> hosts{0, 0, 1, 1, 1, 2};
+  for (const std::size_t num_elements : {1, 1000, 200'003}) {
+    const plan::RankBuffers inputs = rounding_buffers(6, num_elements);
+    plan::RankBuffers expected = inputs;
+    plan::interpret(plan::hierarchical_all_reduce(hosts, num_elements), expected);
+    run_group_threads(
+        6,
+        [&](Communicator& communicator) {
+          const auto rank = static_cast<std::size_t>(communicator.rank());
+          const Tensor buffer = tensor_of(inputs[rank], communicator.rank());
+          communicator.all_reduce(buffer);
+          EXPECT_TRUE(buffer.to_vector<double>() == expected[rank]);
+        },
+        on_hosts({"a 1", "a 1", "b 1", "b 1", "b 1", "c 1"}));
+  }
+}
+
+TEST(ProcessGroupMeeting, ARankAloneNeedsNoStore) {
+  ProcessGroupOptions options;
+  const auto communicator = make_process_group(options);
+  EXPECT_EQ(communicator->world_size(), 1);
+  communicator->all_reduce(Tensor::zeros({4}));
+}
+
+void expect_refused(int world_size, const Adjust& adjust, const std::string& words) {
+  const auto errors = errors_of_group_threads(
+      world_size, [](Communicator&) {}, adjust);
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), ErrorCode::Comm);
+    EXPECT_THAT(error->what(), HasSubstr(words));
+  }
+}
+
+TEST(ProcessGroupMeeting, TwoProcessesWithOneRankAreNamed) {
+  expect_refused(
+      3, [](ProcessGroupOptions& options) { options.rank = std::min(options.rank, 1); },
+      "two processes have rank 1: process");
+}
+
+TEST(ProcessGroupMeeting, DifferentWorldSizesAreNamed) {
+  expect_refused(
+      3, [](ProcessGroupOptions& options) { options.world_size += options.rank == 2 ? 1 : 0; },
+      "has world size 4 while rank 0 (process");
+}
+
+TEST(ProcessGroupMeeting, DifferentTransportsAreNamed) {
+  expect_refused(
+      2,
+      [](ProcessGroupOptions& options) {
+        options.transport = options.rank == 0 ? TransportChoice::tcp : TransportChoice::shm;
+      },
+      "has transport shm while rank 0 (process");
+}
+
+TEST(ProcessGroupMeeting, SharedMemoryBetweenHostsIsRefusedWithTheHosts) {
+  expect_refused(
+      2,
+      [](ProcessGroupOptions& options) {
+        options.transport = TransportChoice::shm;
+        options.host = options.rank == 0 ? "anna x" : "bert x";
+      },
+      "--transport shm needs all ranks on one host, found rank 0 on anna and rank 1 on bert; use "
+      "--transport auto or tcp");
+}
+
+TEST(ProcessGroupMeeting, RanksThatDoNotComeAreNamed) {
+  const auto errors = errors_of_group_threads(
+      2, [](Communicator&) {},
+      [](ProcessGroupOptions& options) {
+        options.world_size = 4;
+        options.timeout_seconds = 0.3;
+      });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), ErrorCode::Timeout);
+    EXPECT_THAT(error->what(), HasSubstr("for rank 2, rank 3 of 4 ranks to come"));
+  }
+}
+
+TEST(ProcessGroupMeeting, GroupsOfOneStoreAreToldApartByTheirNames) {
+  run_group_threads(
+      2, [](Communicator& communicator) { communicator.barrier(); },
+      [](ProcessGroupOptions& options) {
+        ProcessGroupOptions first = options;
+        first.group = "first";
+        make_process_group(first)->barrier();
+        options.group = "second";
+      });
+}
+
+TEST(ProcessGroupMeeting, ArgumentsAreChecked) {
+  ProcessGroupOptions options;
+  options.world_size = 2;
+  expect_error(ErrorCode::Usage, "2 ranks need a store to meet",
+               [&] { make_process_group(options); });
+  options.rank = 2;
+  expect_error(ErrorCode::Usage, "found rank 2 and world size 2",
+               [&] { make_process_group(options); });
+  expect_error(ErrorCode::Usage, "unknown transport 'carrier pigeon'; use one of: auto, shm, tcp",
+               [] { parse_transport_choice("carrier pigeon"); });
+}
+
+}  // namespace
+}  // namespace lockstep::comm

@@ -1,0 +1,99 @@
+// Process groups for tests: as threads of the test where many cases are to be run quickly, as
+// forked processes where processes are what is tested. Both go through make_process_group.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/comm/process_group.h"
+#include "engine/comm/store/memory_store.h"
+#include "engine/comm/store/tcp_store_client.h"
+#include "engine/comm/store/tcp_store_server.h"
+#include "engine/core/error.h"
+#include "tests/support/forked_ranks.h"
+
+namespace lockstep::comm {
+
+using RankFunction = std::function<void(Communicator&)>;
+// Changes the options of one rank.
+using Adjust = std::function<void(ProcessGroupOptions&)>;
+
+inline constexpr const char* kTestToken = "the token of this test";
+
+inline ProcessGroupOptions group_options(int rank, int world_size, std::shared_ptr<Store> store) {
+  ProcessGroupOptions options;
+  options.rank = rank;
+  options.world_size = world_size;
+  options.store = std::move(store);
+  options.token = kTestToken;
+  options.timeout_seconds = 60;
+  return options;
+}
+
+inline Adjust over(TransportChoice transport) {
+  return [transport](ProcessGroupOptions& options) { options.transport = transport; };
+}
+
+// As if every rank were on the host given for it.
+inline Adjust on_hosts(std::vector<std::string> hosts) {
+  return [hosts = std::move(hosts)](ProcessGroupOptions& options) {
+    options.host = hosts[static_cast<std::size_t>(options.rank)];
+  };
+}
+
+// What the ranks of a group of threads threw; empty where they returned.
+inline std::vector<std::optional<Error>> errors_of_group_threads(
+    int world_size, const RankFunction& fn, const Adjust& adjust = [](ProcessGroupOptions&) {}) {
+  const auto store = std::make_shared<MemoryStore>();
+  std::vector<std::optional<Error>> errors(static_cast<std::size_t>(world_size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world_size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        ProcessGroupOptions options = group_options(rank, world_size, store);
+        adjust(options);
+        fn(*make_process_group(options));
+      } catch (const Error& error) {
+        errors[static_cast<std::size_t>(rank)].emplace(error);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+inline void run_group_threads(
+    int world_size, const RankFunction& fn, const Adjust& adjust = [](ProcessGroupOptions&) {}) {
+  for (const auto& error : errors_of_group_threads(world_size, fn, adjust)) {
+    if (error) throw Error(*error);
+  }
+}
+
+// A job of forked processes, whose store this process serves.
+class ForkedGroup {
+ public:
+  ForkedGroup(
+      int world_size, const RankFunction& fn, const Adjust& adjust = [](ProcessGroupOptions&) {})
+      : server_({"127.0.0.1", 0, kTestToken}), ranks_(world_size, [&](int rank) {
+          TcpStoreClientOptions client;
+          client.port = server_.port();
+          client.token = kTestToken;
+          client.rank = rank;
+          ProcessGroupOptions options =
+              group_options(rank, world_size, std::make_shared<TcpStoreClient>(client));
+          adjust(options);
+          fn(*make_process_group(options));
+        }) {}
+
+  lockstep::testing::ForkedRanks& ranks() { return ranks_; }
+
+ private:
+  TcpStoreServer server_;
+  lockstep::testing::ForkedRanks ranks_;
+};
+
+}  // namespace lockstep::comm
