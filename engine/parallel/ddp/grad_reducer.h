@@ -3,21 +3,19 @@
 //   leaf's gradient is ready  ->  its bucket counts it  ->  the bucket is full: all-reduce starts
 //   on the communication stream while backward goes on  ->  end of backward: wait for all buckets
 //
-// Gradients are computed in place: each parameter's gradient slot is a view of its bucket, so
-// nothing is packed or unpacked. What somebody put elsewhere is copied in when it gets ready.
+// Where gradients stand, and when a bucket is full, is GradBuckets' business (grad_buckets.h). On
+// CUDA the host waits for nothing: buckets are all-reduced on the communication stream, and the
+// compute stream waits for them at the end.
 // Source: torch/csrc/distributed/c10d/reducer.cpp.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <string>
 #include <vector>
 
-#include "engine/autograd/variable.h"
 #include "engine/comm/communicator.h"
-#include "engine/nn/module.h"
-#include "engine/plan/buckets.h"
+#include "engine/parallel/ddp/grad_buckets.h"
 
 namespace lockstep::parallel {
 
@@ -44,7 +42,6 @@ class GradReducer {
   // Throws Error{Usage} unless at least one of them requires a gradient.
   GradReducer(std::vector<nn::NamedParameter> parameters, comm::Communicator& communicator,
               const GradReducerOptions& options = {});
-  ~GradReducer();
   GradReducer(const GradReducer&) = delete;
   GradReducer& operator=(const GradReducer&) = delete;
 
@@ -57,7 +54,7 @@ class GradReducer {
   // the error of an all-reduce that a failed backward pass left behind.
   void begin_forward();
 
-  const plan::BucketPlan& bucket_plan() const { return plan_; }
+  const plan::BucketPlan& bucket_plan() const { return buckets_.plan(); }
   bool was_rebuilt() const { return was_rebuilt_; }
 
   // All-reduces and bytes since construction.
@@ -65,19 +62,8 @@ class GradReducer {
   std::size_t num_reduced_bytes() const { return num_reduced_bytes_; }
 
  private:
-  struct Bucket {
-    Tensor memory;
-    std::size_t num_pending = 0;  // parameters without a gradient in this backward pass
-    comm::Work work;
-  };
-  struct Place {
-    std::size_t bucket = 0;
-    Tensor slot;  // view of the bucket's memory
-  };
-
-  void build(const std::vector<std::size_t>& order);
   void rebuild_in_ready_order();
-  void require_slots_fit();
+  void wait_for_all_reduces();
   // Called by the line of work of the parameter's device; lines of several devices take turns.
   void on_ready(std::size_t parameter);
   void begin_backward();
@@ -86,22 +72,17 @@ class GradReducer {
   std::uint64_t flow_of(std::size_t bucket) const;
   void finish();
 
-  std::vector<nn::NamedParameter> parameters_;
-  std::vector<std::uint64_t> hooks_;
   comm::Communicator& communicator_;
   GradReducerOptions options_;
-
-  plan::BucketPlan plan_;
-  std::vector<Bucket> buckets_;
-  std::vector<Place> places_;  // by parameter
+  GradBuckets buckets_;
+  std::vector<comm::Work> works_;  // of the buckets
 
   std::mutex mutex_;  // guards what follows against other lines of work during backward
   bool synchronizing_ = true;
   bool forward_was_synchronizing_ = true;
   bool in_backward_ = false;
   bool was_rebuilt_ = false;
-  std::size_t next_bucket_ = 0;           // buckets are launched strictly in order
-  std::vector<std::size_t> ready_order_;  // of this backward pass
+  std::size_t next_bucket_ = 0;  // buckets are launched strictly in order
   std::size_t num_backward_passes_ = 0;
   std::size_t num_all_reduces_ = 0;
   std::size_t num_reduced_bytes_ = 0;

@@ -61,20 +61,20 @@ Inventory buffers_of(const nn::Module& module) {
 std::vector<std::int64_t> gather_from_all(const std::vector<std::int64_t>& mine,
                                           comm::Communicator& communicator) {
   const auto world_size = static_cast<std::size_t>(communicator.world_size());
-  const Tensor input = Tensor::from(mine, {mine.size()});
-  const Tensor output = Tensor::empty({mine.size() * world_size}, DType::int64);
+  const Tensor input = Tensor::from(mine, {mine.size()}, Device{});
+  const Tensor output = Tensor::empty({mine.size() * world_size}, DType::int64, Device{});
   communicator.all_gather(input, output).wait();
   return output.to_vector<std::int64_t>();
 }
 
 // Ranks may know the same parameter under different names; the verdict uses rank 0's.
 std::string name_on_rank_0(const std::string& mine, comm::Communicator& communicator) {
-  const Tensor length =
-      Tensor::from(std::vector<std::int64_t>{static_cast<std::int64_t>(mine.size())}, {1});
+  const Tensor length = Tensor::from(
+      std::vector<std::int64_t>{static_cast<std::int64_t>(mine.size())}, {1}, Device{});
   communicator.broadcast(length, 0).wait();
   std::vector<std::int64_t> letters(mine.begin(), mine.end());
   letters.resize(static_cast<std::size_t>(length.item()));
-  const Tensor shared = Tensor::from(letters, {letters.size()});
+  const Tensor shared = Tensor::from(letters, {letters.size()}, Device{});
   communicator.broadcast(shared, 0).wait();
   letters = shared.to_vector<std::int64_t>();
   return std::string(letters.begin(), letters.end());

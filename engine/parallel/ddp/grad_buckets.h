@@ -1,0 +1,77 @@
+// One replica's gradients in buckets: where each gradient stands, and which buckets are full. Knows
+// nothing of other ranks.
+//
+// Gradients are computed in place: each parameter's gradient slot is a view of its bucket, so
+// nothing is packed or unpacked. What somebody put elsewhere is copied in when it gets ready.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "engine/autograd/variable.h"
+#include "engine/nn/module.h"
+#include "engine/plan/buckets.h"
+
+namespace lockstep::parallel {
+
+class GradBuckets {
+ public:
+  // Takes the parameters that require a gradient, and gives them slots in buckets of these sizes
+  // (plan::BucketOptions), the last parameter first. on_ready(i) is called when gradient i of a
+  // backward pass is in place, by the line of work of the parameter's device.
+  // Throws Error{Usage} unless at least one of them requires a gradient.
+  GradBuckets(std::vector<nn::NamedParameter> parameters,
+              std::vector<std::size_t> bucket_byte_limits,
+              const std::function<void(std::size_t parameter)>& on_ready);
+  // Takes hooks and slots away again.
+  ~GradBuckets();
+  GradBuckets(const GradBuckets&) = delete;
+  GradBuckets& operator=(const GradBuckets&) = delete;
+
+  // Makes the buckets again in another order of parameters; gradients move with them.
+  void build(const std::vector<std::size_t>& order);
+
+  // Gives slots back to parameters whose tensor was replaced. Throws Error{Device} when one has
+  // another device or dtype than at construction.
+  void require_slots_fit();
+
+  // --- a backward pass
+  void begin_backward();
+  // Puts a parameter's gradient into its slot if it is not there, and counts it. Returns its
+  // bucket.
+  std::size_t collect(std::size_t parameter);
+  bool is_full(std::size_t bucket) const { return buckets_[bucket].num_pending == 0; }
+  // Throws Error{State} naming rank and parameters unless all have been collected.
+  void require_complete(int rank) const;
+  // Parameters as they were collected in this backward pass.
+  const std::vector<std::size_t>& ready_order() const { return ready_order_; }
+
+  std::size_t num_buckets() const { return buckets_.size(); }
+  const Tensor& memory(std::size_t bucket) const { return buckets_[bucket].memory; }
+  const Tensor& slot(std::size_t parameter) const { return places_[parameter].slot; }
+  std::size_t bucket_of(std::size_t parameter) const { return places_[parameter].bucket; }
+  std::size_t num_parameters() const { return parameters_.size(); }
+  const plan::BucketPlan& plan() const { return plan_; }
+
+ private:
+  struct Bucket {
+    Tensor memory;
+    std::size_t num_pending = 0;  // parameters without a gradient in this backward pass
+  };
+  struct Place {
+    std::size_t bucket = 0;
+    Tensor slot;  // view of the bucket's memory
+  };
+
+  std::vector<nn::NamedParameter> parameters_;
+  std::vector<std::size_t> bucket_byte_limits_;
+  std::vector<std::uint64_t> hooks_;
+  plan::BucketPlan plan_;
+  std::vector<Bucket> buckets_;
+  std::vector<Place> places_;             // by parameter
+  std::vector<std::size_t> ready_order_;  // of this backward pass
+};
+
+}  // namespace lockstep::parallel
