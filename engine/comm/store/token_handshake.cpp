@@ -16,19 +16,6 @@ constexpr std::array<std::byte, 8> kMagic{std::byte{'L'}, std::byte{'O'}, std::b
                                           std::byte{'K'}, std::byte{'S'}, std::byte{'T'},
                                           std::byte{'E'}, std::byte{1}};
 
-Digest random_nonce() {
-  Digest nonce;
-  std::size_t num_bytes = 0;
-  while (num_bytes < nonce.size()) {
-    const ssize_t found = getrandom(nonce.data() + num_bytes, nonce.size() - num_bytes, 0);
-    if (found < 0 && errno == EINTR) continue;
-    require(found > 0, ErrorCode::Io, "handshake", "the system gives no random bytes: {}",
-            std::strerror(errno));
-    num_bytes += static_cast<std::size_t>(found);
-  }
-  return nonce;
-}
-
 Digest sign(std::string_view token, std::string_view purpose, std::string_view step,
             std::span<const std::byte> first, std::span<const std::byte> second) {
   std::vector<std::byte> text;
@@ -56,6 +43,19 @@ std::array<std::byte, kSize> joined(std::span<const std::byte> first,
 }
 
 }  // namespace
+
+Digest random_nonce() {
+  Digest nonce;
+  std::size_t num_bytes = 0;
+  while (num_bytes < nonce.size()) {
+    const ssize_t found = getrandom(nonce.data() + num_bytes, nonce.size() - num_bytes, 0);
+    if (found < 0 && errno == EINTR) continue;
+    require(found > 0, ErrorCode::Io, "handshake", "the system gives no random bytes: {}",
+            std::strerror(errno));
+    num_bytes += static_cast<std::size_t>(found);
+  }
+  return nonce;
+}
 
 void require_token(std::string_view token) {
   require(!token.empty() && token.size() <= kMaxTokenBytes, ErrorCode::Usage, "handshake",

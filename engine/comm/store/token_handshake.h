@@ -27,6 +27,9 @@ inline constexpr std::size_t kProofBytes = 32;
 using Hello = std::array<std::byte, kHelloBytes>;
 using Answer = std::array<std::byte, kAnswerBytes>;
 
+// 32 bytes that nobody can guess. Throws Error{Io} when the system has none.
+Digest random_nonce();
+
 // Throws Error{Usage} unless the token has 1 ... kMaxTokenBytes bytes.
 void require_token(std::string_view token);
 

@@ -56,6 +56,8 @@ class TcpTransport final : public Transport {
   void announce(const CallHeader& call, double timeout_seconds) override;
   CallHeader announced_by(int peer) override;
 
+  std::size_t max_message_bytes() const override;
+
   void begin_data() override;
   void end_data() noexcept override;
   void abandon(const Error& error) noexcept override;

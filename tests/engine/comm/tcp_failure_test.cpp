@@ -1,0 +1,376 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <csignal>
+
+#include "engine/comm/store/socket.h"
+#include "engine/comm/store/tcp_store_client.h"
+#include "engine/comm/store/tcp_store_server.h"
+#include "engine/core/rng.h"
+#include "tests/engine/comm/comm_test_data.h"
+#include "tests/engine/comm/tcp_ranks.h"
+#include "tests/support/expect_error.h"
+
+namespace lockstep::comm {
+namespace {
+
+using ::lockstep::testing::expect_error;
+using ::testing::HasSubstr;
+
+using Errors = std::vector<std::optional<Error>>;
+
+void expect_all(const Errors& errors, ErrorCode code, const std::string& words) {
+  for (std::size_t rank = 0; rank < errors.size(); ++rank) {
+    ASSERT_TRUE(errors[rank]) << "rank " << rank;
+    EXPECT_EQ(errors[rank]->code(), code) << errors[rank]->what();
+    EXPECT_THAT(errors[rank]->what(), HasSubstr(words)) << "rank " << rank;
+  }
+}
+
+TEST(TcpMismatch, IsNamedOnEveryRankBeforeDataMoves) {
+  const Errors errors = errors_of_tcp_ranks(3, [](Communicator& communicator) {
+    communicator.barrier();
+    const std::size_t length = communicator.rank() == 2 ? 101 : 100;
+    communicator.all_reduce(Tensor::zeros({length}));
+  });
+  expect_all(errors, ErrorCode::Comm,
+             "rank 2 called all_reduce #1 of 101 float32 (sum) while rank 0 called all_reduce #1 "
+             "of 100 float32 (sum)");
+}
+
+TEST(TcpMismatch, OfASendAndItsReceiveFailsBoth) {
+  const Errors errors = errors_of_tcp_ranks(2, [](Communicator& communicator) {
+    if (communicator.rank() == 0) communicator.send(Tensor::zeros({4}), 1);
+    if (communicator.rank() == 1) communicator.recv(Tensor::zeros({5}), 0);
+    communicator.barrier();
+  });
+  expect_all(errors, ErrorCode::Comm,
+             "rank 1 called recv #0 of 5 float32 while rank 0 called send");
+}
+
+TEST(TcpTimeout, NamesTheMissingRanksWithTheirLastCallsOnEveryRank) {
+  const Errors errors = errors_of_tcp_ranks(4, [](Communicator& communicator) {
+    communicator.barrier();
+    if (communicator.rank() == 2) communicator.recv(Tensor::zeros({1}), 0);
+    communicator.set_timeout_seconds(0.1);
+    communicator.all_reduce(Tensor::zeros({8}));
+  });
+  expect_all(errors, ErrorCode::Timeout,
+             "in all_reduce #1 of 8 float32 (sum): rank 2 is missing (its last call: barrier #0)");
+}
+
+TEST(TcpTimeout, OfAPeerThatCalledButDoesNotGoOnNamesIt) {
+  MemoryStore store;
+  std::atomic<bool> is_over{false};
+  std::thread stopped([&] {
+    TcpTransport transport(tcp_options(1, 2), store);
+    CallHeader call;
+    call.operation = Operation::all_reduce;
+    call.num_elements = 64;
+    call.plan = plan::AllReducePlan::ring;
+    transport.announce(call, 60);
+    while (!is_over) std::this_thread::yield();
+  });
+  {
+    PlanCommunicator communicator(std::make_unique<TcpTransport>(tcp_options(0, 2), store));
+    communicator.set_timeout_seconds(0.1);
+    CollectiveOptions options;
+    options.plan = plan::AllReducePlan::ring;
+    expect_error(ErrorCode::Timeout, "for rank 1, which has called it too but does not go on",
+                 [&] { communicator.all_reduce(Tensor::zeros({64}), options); });
+  }
+  is_over = true;
+  stopped.join();
+}
+
+TEST(TcpLeaving, ARankThatLeavesIsNamedByThoseThatNeedIt) {
+  const Errors errors = errors_of_tcp_ranks(3, [](Communicator& communicator) {
+    communicator.barrier();
+    if (communicator.rank() == 1) return;
+    communicator.barrier();
+  });
+  EXPECT_FALSE(errors[1]);
+  for (const int rank : {0, 2}) {
+    const auto& error = errors[static_cast<std::size_t>(rank)];
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(), HasSubstr("rank 1 left the group while rank"));
+    EXPECT_THAT(error->what(), HasSubstr("waits for it in barrier #1"));
+  }
+}
+
+TEST(TcpAbort, EndsEveryRankWithTheSameWords) {
+  for (const plan::AllReducePlan plan : kPlans) {
+    const Errors errors = errors_of_tcp_ranks(3, [&](Communicator& communicator) {
+      std::thread other;
+      CollectiveOptions options;
+      options.plan = plan;
+      for (int call = 0;; ++call) {
+        const Tensor buffer = Tensor::zeros({200'000});  // freed at once when the call fails
+        if (communicator.rank() == 0 && call == 10) {
+          other = std::thread([&communicator] { communicator.abort("enough"); });
+        }
+        try {
+          communicator.all_reduce(buffer, options);
+        } catch (const Error&) {
+          if (other.joinable()) other.join();
+          throw;
+        }
+      }
+    });
+    expect_all(errors, ErrorCode::Comm, "[abort] rank 0 aborted the group: enough");
+  }
+}
+
+TEST(TcpAbort, ReachesARankThatIsNotWaiting) {
+  std::atomic<bool> has_heard{false};
+  const Errors errors = errors_of_tcp_ranks(2, [&](Communicator& communicator) {
+    communicator.barrier();
+    if (communicator.rank() == 0) {
+      communicator.abort("the loss is not finite");
+      while (!has_heard) std::this_thread::yield();
+      return;
+    }
+    // Sends only: what says that the group has failed is its own thread.
+    try {
+      while (true) {
+        communicator.send(Tensor::zeros({0}), 0);
+        std::this_thread::yield();
+      }
+    } catch (const Error&) {
+      has_heard = true;
+      throw;
+    }
+  });
+  ASSERT_TRUE(errors[1]);
+  EXPECT_THAT(errors[1]->what(), HasSubstr("rank 0 aborted the group: the loss is not finite"));
+}
+
+class Pipe {
+ public:
+  Pipe() {
+    std::array<int, 2> ends{};
+    if (pipe(ends.data()) != 0) throw std::runtime_error("no pipe");
+    from = Socket(ends[0]);
+    to = Socket(ends[1]);
+  }
+  // All that was written, once the last writer has ended.
+  std::string read_all() {
+    to.close();
+    std::string text;
+    std::array<char, 256> buffer;
+    while (true) {
+      const ssize_t size = read(from.descriptor(), buffer.data(), buffer.size());
+      if (size <= 0) return text;
+      text.append(buffer.data(), static_cast<std::size_t>(size));
+    }
+  }
+  void write_all(std::string_view text) const {
+    const ssize_t size = write(to.descriptor(), text.data(), text.size());
+    EXPECT_EQ(size, static_cast<ssize_t>(text.size()));
+  }
+  Socket from, to;
+};
+
+// Ranks as processes that share a store over TCP. `words` are those of each rank's error; "done"
+// where there was none, "" where the rank was killed. awaited: ranks that end by themselves; the
+// others are killed when these have.
+std::vector<std::string> words_of_processes(int world_size, const std::vector<int>& awaited,
+                                            const TcpRank& fn, bool (*comes)(int) = nullptr) {
+  std::vector<Pipe> ports(static_cast<std::size_t>(world_size));
+  std::vector<Pipe> results(ports.size());
+  std::vector<pid_t> children;
+  for (std::size_t r = 0; r < ports.size(); ++r) {
+    children.push_back(fork());  // before this process has threads
+    if (children.back() != 0) continue;
+    for (Pipe& port : ports) port.to.close();
+    for (std::size_t other = 0; other < ports.size(); ++other) {
+      if (other != r) results[other].to.close();
+    }
+    const auto rank = static_cast<int>(r);
+    try {
+      const auto port = static_cast<std::uint16_t>(std::stoi(ports[r].read_all()));
+      TcpStoreClient store({"127.0.0.1", port, "token", 30, rank});
+      if (comes != nullptr && !comes(rank)) raise(SIGKILL);
+      PlanCommunicator communicator(
+          std::make_unique<TcpTransport>(tcp_options(rank, world_size), store));
+      fn(communicator);
+      results[r].write_all("done");
+    } catch (const Error& error) {
+      results[r].write_all(error.what());
+    }
+    _exit(0);
+  }
+  const TcpStoreServer server({"127.0.0.1", 0, "token"});
+  for (const Pipe& port : ports) {
+    port.write_all(std::to_string(server.port()));
+  }
+  for (Pipe& port : ports) port.to.close();
+  for (Pipe& result : results) result.to.close();
+  std::vector<std::string> words(ports.size());
+  for (const int rank : awaited) {
+    words[static_cast<std::size_t>(rank)] = results[static_cast<std::size_t>(rank)].read_all();
+  }
+  for (const pid_t child : children) {
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+  }
+  return words;
+}
+
+TEST(TcpProcesses, TrainTogetherAndEnd) {
+  const auto words = words_of_processes(3, {0, 1, 2}, [](Communicator& communicator) {
+    const Tensor buffer = Tensor::full({100'000}, communicator.rank());
+    for (int i = 0; i < 10; ++i) communicator.all_reduce(buffer);
+    require(buffer.host<float>()[99'999] == 3.0F * 19683, ErrorCode::Numeric, "test", "wrong sum");
+  });
+  EXPECT_THAT(words, ::testing::Each("done"));
+}
+
+TEST(TcpProcesses, AKilledRankIsNamedByAllOthersAtOnce) {
+  for (const plan::AllReducePlan plan : kPlans) {
+    const auto words = words_of_processes(4, {0, 1, 3}, [&](Communicator& communicator) {
+      CollectiveOptions options;
+      options.plan = plan;
+      for (int call = 0;; ++call) {
+        if (communicator.rank() == 2 && call == 7) raise(SIGKILL);
+        communicator.all_reduce(Tensor::zeros({100'000}), options);
+      }
+    });
+    for (const std::size_t rank : {0, 1, 3}) {
+      EXPECT_THAT(words[rank], HasSubstr("rank 2 is lost: its connection closed"));
+    }
+  }
+}
+
+TEST(TcpProcesses, AStoppedRankIsNamedByAllOthersAfterTheTimeLimit) {
+  const auto words = words_of_processes(3, {0, 1}, [](Communicator& communicator) {
+    communicator.set_timeout_seconds(0.2);
+    for (int call = 0;; ++call) {
+      if (communicator.rank() == 2 && call == 5) raise(SIGSTOP);
+      communicator.all_reduce(Tensor::zeros({100'000}));
+    }
+  });
+  for (const std::size_t rank : {0, 1}) {
+    EXPECT_THAT(words[rank],
+                HasSubstr("in all_reduce #5 of 100000 float32 (sum): rank 2 is missing "
+                          "(its last call: all_reduce #4 of 100000 float32 (sum))"));
+  }
+}
+
+TEST(TcpProcesses, ARankKilledBeforeItConnectedIsNamedAtOnce) {
+  const auto words = words_of_processes(
+      3, {0, 2}, [](Communicator& communicator) { communicator.barrier(); },
+      [](int rank) { return rank != 1; });
+  for (const std::size_t rank : {0, 2}) {
+    EXPECT_THAT(words[rank], HasSubstr("rank 1 ended without leaving: it was killed"));
+  }
+}
+
+TEST(TcpStrangers, AreTurnedAwayWhileRanksMeetAndAfterwards) {
+  MemoryStore store;
+  std::thread lower([&] {
+    PlanCommunicator communicator(std::make_unique<TcpTransport>(tcp_options(0, 2), store));
+    communicator.barrier();
+  });
+  // "port world_size nonce host"
+  const std::string entry = store.get("transport/tcp/0/0", runtime::deadline_after(30));
+  std::uint16_t port = 0;
+  std::from_chars(entry.data(), entry.data() + entry.size(), port);
+  std::vector<Socket> strangers;
+  Rng rng(4);
+  for (int i = 0; i < 300; ++i) {
+    strangers.push_back(connect_to("127.0.0.1", port, runtime::deadline_after(30)));
+    std::vector<std::byte> bytes(static_cast<std::size_t>(i));
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(rng.uniform() * 256);
+    send_all(strangers.back(), bytes, runtime::deadline_after(30));
+  }
+  {
+    PlanCommunicator communicator(std::make_unique<TcpTransport>(tcp_options(1, 2), store));
+    communicator.barrier();
+  }
+  lower.join();
+}
+
+TEST(TcpMeeting, TwoProcessesWithOneRankAreAnErrorOnAll) {
+  MemoryStore store;
+  Errors errors(4);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        TcpTransport transport(tcp_options(i == 3 ? 1 : static_cast<int>(i), 4), store);
+      } catch (const Error& error) {
+        errors[i] = error;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  expect_all(errors, ErrorCode::Comm, "two processes have rank 1");
+}
+
+TEST(TcpMeeting, DifferentWorldSizesAreAnErrorOnAll) {
+  MemoryStore store;
+  Errors errors(2);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        TcpTransport transport(tcp_options(rank, 2 + rank), store);
+      } catch (const Error& error) {
+        errors[static_cast<std::size_t>(rank)] = error;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  expect_all(errors, ErrorCode::Comm,
+             "rank 1 was started for 3 ranks, rank 0 for 2; all need the same WORLD_SIZE");
+}
+
+TEST(TcpMeeting, RanksThatDoNotComeAreNamed) {
+  MemoryStore store;
+  Errors errors(2);
+  std::vector<std::thread> threads;
+  for (const int rank : {0, 2}) {
+    threads.emplace_back([&, rank] {
+      TcpTransportOptions options = tcp_options(rank, 4);
+      options.timeout_seconds = 0.2;
+      try {
+        TcpTransport transport(options, store);
+      } catch (const Error& error) {
+        errors[static_cast<std::size_t>(rank / 2)] = error;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(), HasSubstr("waited 0.2 s for the others to come, missing: "));
+    EXPECT_THAT(error->what(), HasSubstr("rank 1"));
+    EXPECT_THAT(error->what(), HasSubstr("rank 3"));
+  }
+}
+
+TEST(TcpMeeting, AnotherTokenIsNoRankOfThisGroup) {
+  MemoryStore store;
+  Errors errors(2);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      TcpTransportOptions options = tcp_options(rank, 2);
+      if (rank == 1) options.token = "another";
+      try {
+        TcpTransport transport(options, store);
+      } catch (const Error& error) {
+        errors[static_cast<std::size_t>(rank)] = error;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  expect_all(errors, ErrorCode::Comm, "rank 0 closed its connection to rank 1 before they knew");
+}
+
+}  // namespace
+}  // namespace lockstep::comm
