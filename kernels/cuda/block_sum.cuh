@@ -36,16 +36,18 @@ __device__ inline double block_sum(double value) {
 
 // True in all threads of the block that comes last of num_blocks, and there what the others wrote
 // before can be read (through volatile pointers). Leaves the ticket at 0 for the next launch.
+// REQUIRES: all threads call it; those that wrote have called __threadfence() since.
 __device__ inline bool is_last_block(unsigned* ticket, unsigned num_blocks) {
   __shared__ bool is_last;
-  __threadfence();
   __syncthreads();
   if (threadIdx.x == 0 && threadIdx.y == 0) {
     is_last = atomicAdd(ticket, 1u) == num_blocks - 1;
-    if (is_last) *ticket = 0;
+    if (is_last) {
+      *ticket = 0;
+      __threadfence();
+    }
   }
   __syncthreads();
-  if (is_last) __threadfence();
   return is_last;
 }
 
@@ -55,7 +57,10 @@ template <typename Finish>
 __device__ void sum_over_launch(double value, const Workspace& workspace, const Finish& finish) {
   double total = block_sum(value);
   if (gridDim.x > 1) {
-    if (threadIdx.x == 0) workspace.partials[blockIdx.x] = total;
+    if (threadIdx.x == 0) {
+      workspace.partials[blockIdx.x] = total;
+      __threadfence();
+    }
     if (!is_last_block(workspace.tickets, gridDim.x)) return;
     const volatile double* partials = workspace.partials;
     double mine = 0;

@@ -66,6 +66,7 @@ __device__ bool add_over_chunks(const ColumnShape& shape, const Workspace& works
     for (int k = 0; k < kValues; ++k) {
       workspace.partials[(blockIdx.x * kValues + k) * kStripe + threadIdx.x] = sums[k];
     }
+    __threadfence();
   }
   if (!is_last_block(workspace.tickets + stripe, shape.num_chunks)) return false;
   const volatile double* partials = workspace.partials;

@@ -16,13 +16,24 @@ struct Inputs {
   const T* at[kInputs];
 };
 
+// How neighbouring elements are loaded: by one instruction, or one by one.
+enum class Access { vector, single };
+
 template <std::size_t kElements, typename T, int kInputs>
 struct InputVectors {
   Vector<T, kElements> of[kInputs];
 
+  template <Access kAccess>
   __device__ void load(const Inputs<T, kInputs>& x, std::size_t first) {
 #pragma unroll
-    for (int n = 0; n < kInputs; ++n) of[n] = load_vector<kElements>(x.at[n] + first);
+    for (int n = 0; n < kInputs; ++n) {
+      if constexpr (kAccess == Access::vector) {
+        of[n] = load_vector<kElements>(x.at[n] + first);
+      } else {
+#pragma unroll
+        for (std::size_t k = 0; k < kElements; ++k) of[n].at[k] = x.at[n][first + k];
+      }
+    }
   }
   // Calls function(element, values of all inputs) for every element.
   template <typename Function>
@@ -39,7 +50,8 @@ struct InputVectors {
 
 // Calls body(first, vectors) for every run of kElements elements in [begin, end) that is this
 // thread's. Several loads are under way before the first body is called.
-template <std::size_t kElements, int kUnroll, typename T, int kInputs, typename Body>
+template <std::size_t kElements, int kUnroll, Access kAccess = Access::vector, typename T,
+          int kInputs, typename Body>
 __device__ void for_vectors(const Inputs<T, kInputs>& x, std::size_t begin, std::size_t end,
                             const Body& body) {
   const std::size_t step = num_global_threads() * kElements;
@@ -47,25 +59,25 @@ __device__ void for_vectors(const Inputs<T, kInputs>& x, std::size_t begin, std:
   for (; i + (kUnroll - 1) * step < end; i += kUnroll * step) {
     InputVectors<kElements, T, kInputs> vectors[kUnroll];
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) vectors[u].load(x, i + u * step);
+    for (int u = 0; u < kUnroll; ++u) vectors[u].template load<kAccess>(x, i + u * step);
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) body(i + u * step, vectors[u]);
   }
   for (; i < end; i += step) {
     InputVectors<kElements, T, kInputs> vectors;
-    vectors.load(x, i);
+    vectors.template load<kAccess>(x, i);
     body(i, vectors);
   }
 }
 
-// Elements that are read and written in vectors: all but a tail, or none where a pointer is not
-// aligned.
 template <typename T, int kInputs>
-std::size_t vector_elements(const Inputs<T, kInputs>& x, std::size_t num_elements) {
-  const bool aligned = std::all_of(std::begin(x.at), std::end(x.at),
-                                   [](const T* pointer) { return is_aligned(pointer); });
-  return aligned ? num_elements / kWidth<T> * kWidth<T> : 0;
+bool are_aligned(const Inputs<T, kInputs>& x) {
+  return std::all_of(std::begin(x.at), std::end(x.at),
+                     [](const T* pointer) { return is_aligned(pointer); });
 }
+
+// in_vectors: elements that are read and written in vectors, all but a tail, or none where a
+// pointer is not aligned.
 
 template <typename T, int kInputs, typename Op>
 __global__ void elementwise_kernel(Inputs<T, kInputs> x, T* y, std::size_t num_elements,
@@ -85,7 +97,8 @@ template <typename T, int kInputs, typename Op>
 void launch_elementwise(runtime::Stream& stream, const char* operation, Inputs<T, kInputs> x, T* y,
                         std::size_t num_elements, Op op) {
   if (num_elements == 0) return;
-  const std::size_t in_vectors = is_aligned(y) ? vector_elements(x, num_elements) : 0;
+  const bool aligned = is_aligned(y) && are_aligned(x);
+  const std::size_t in_vectors = aligned ? num_elements / kWidth<T> * kWidth<T> : 0;
   const std::size_t wanted = std::max(in_vectors / kWidth<T>, num_elements - in_vectors);
   launch(stream, operation, covering(wanted, kThreads), elementwise_kernel<T, kInputs, Op>, x, y,
          num_elements, in_vectors, op);

@@ -1,6 +1,6 @@
 // The two 16-bit floating-point types, and conversions between all element types.
 //
-// Written out bit by bit, so that host and device convert alike and a reader sees how.
+// The device's twin of engine/core/half.h, which is for hosts only: the same rules, bit by bit.
 #pragma once
 
 #include <cstdint>
