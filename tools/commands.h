@@ -16,6 +16,10 @@ void add_train_command(CLI::App& app, const CommandLine& command);
 void add_compare_command(CLI::App& app, const CommandLine& command);
 void add_bench_command(CLI::App& app);
 void add_env_command(CLI::App& app);
+void add_with_devices_command(CLI::App& app, const CommandLine& command);
+
+// How many words of the command line are Lockstep's own: in `with-devices` those before "--".
+std::size_t num_own_words(const CommandLine& command);
 
 // Below `bench`.
 void add_bench_step_command(CLI::App& bench);

@@ -12,6 +12,7 @@
 #include "engine/trace/recorder.h"
 #include "tools/cli/numbers.h"
 #include "tools/commands.h"
+#include "tools/report/contention.h"
 #include "tools/report/row_table.h"
 #include "tools/report/run_file.h"
 #include "tools/report/trace_file.h"
@@ -73,9 +74,14 @@ std::vector<RunRow> run_rows(const TrainingTask& task, const TrainingFlags& flag
     RunRow row;
     row.placement = placement;
     row.threads_per_device = runtime::threads_per_device();
+    nvml::ContentionProbe probe = watch(placement.devices);
+    probe.sample();
+    TrainingObserver observer;
+    observer.on_epoch = [&probe](std::size_t, double, double) { probe.sample(); };
     trace::start();
-    row.result = train(task, placement);
+    row.result = train(task, placement, observer);
     trace::stop();
+    row.contended = probe.verdict();
     row.weight_tolerance = weight_tolerance(task.dtype, task.num_steps, task.summation);
     if (!rows.empty()) {
       row.max_abs_weight_diff = max_abs_difference(row.result.weights, rows[0].result.weights);
@@ -87,10 +93,12 @@ std::vector<RunRow> run_rows(const TrainingTask& task, const TrainingFlags& flag
   return rows;
 }
 
-// What a reader of the table has to know: devices that share cores, and devices without rows.
+// What a reader of the table has to know: devices that share cores, that have no rows, or that others
+// used too.
 std::vector<std::string> notes(const TrainingTask& task, const std::vector<RunRow>& rows) {
   std::vector<std::string> lines{sharing_note(rows)};
   for (const RunRow& row : rows) lines.push_back(idle_note(task, row.placement));
+  for (const std::string& note : contention_notes(rows)) lines.push_back(note);
   std::vector<std::string> distinct;
   for (const std::string& line : lines) {
     if (!line.empty() && std::find(distinct.begin(), distinct.end(), line) == distinct.end()) {

@@ -1,30 +1,109 @@
-// lockstep devices: what there is to train on.
+// lockstep devices: what there is to train on, and who uses it now.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <cstdio>
+#include <memory>
+
+#include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
+#include "tools/cli/numbers.h"
+#include "tools/cli/output_path.h"
 #include "tools/commands.h"
+#include "tools/devices/free_devices.h"
+#include "tools/devices/gpu_table.h"
 #include "tools/report/host_info.h"
+#include "tools/report/run_file.h"
 
 namespace lockstep::tools {
 namespace {
 
-void run_devices() {
+struct DevicesFlags {
+  std::string json_path;
+  int free = 0;
+  std::string by = "memory";
+};
+
+std::string count_text(std::size_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+// "2 devices, cuda:0 and on, on 1 GPU", or why none.
+std::string cuda_text(const GpuList& list) {
+  if (!list.cuda_problem.empty()) return "none: " + list.cuda_problem;
+  std::size_t num_gpus = 0;
+  for (const GpuRow& row : list.rows) num_gpus += row.logical_ids.empty() ? 0 : 1;
+  const std::size_t count = list.device_rows.size();
+  return fmt::format("{} on {}: cuda:0{}", count_text(count, "logical device"),
+                     count_text(num_gpus, "GPU"),
+                     count > 1 ? fmt::format(" to cuda:{}", count - 1) : "");
+}
+
+std::string driver_text(const GpuList& list) {
+  if (!list.nvml_problem.empty()) return list.nvml_problem;
+  const nvml::DriverVersions& versions = list.versions;
+  const auto or_dash = [](const std::string& text) { return text.empty() ? "-" : text; };
+  return fmt::format("{}, for CUDA up to {}; NVML {}", or_dash(versions.driver),
+                     or_dash(versions.newest_cuda), or_dash(versions.nvml));
+}
+
+void print_devices(const GpuList& list, std::FILE* out) {
   const nlohmann::ordered_json host = host_info();
   const std::size_t cores = runtime::num_cores();
-  fmt::print("cpu    {}, {} {}, {:.1f} GiB of memory\n", host["cpu"].get<std::string>(), cores,
-             cores == 1 ? "core" : "cores",
+  fmt::print(out, "cpu    {}, {}, {:.1f} GiB of memory\n", host["cpu"].get<std::string>(),
+             count_text(cores, "core"),
              host["memory_bytes"].get<double>() / (std::size_t{1} << 30));
-  fmt::print("       logical devices cpu:0 to cpu:{} exist on demand and share these cores\n",
+  fmt::print(out, "       logical devices cpu:0 to cpu:{} exist on demand and share these cores\n",
              runtime::kMaxCpuDevices - 1);
-  if (runtime::num_devices(DeviceType::cuda) == 0)
-    fmt::print("cuda   none: this build has no CUDA\n");
-  fmt::print("os     {}\n", host["os"].get<std::string>());
+  fmt::print(out, "os     {}\n", host["os"].get<std::string>());
+  fmt::print(out, "cuda   {}\n", cuda_text(list));
+  fmt::print(out, "driver {}\n", driver_text(list));
+  const std::string table = gpu_table(list);
+  if (!table.empty()) fmt::print(out, "\n{}", table);
+}
+
+// The ids alone on standard output, for $(...).
+void print_free(const GpuList& list, const DevicesFlags& flags) {
+  const std::size_t count = require_positive("--free", flags.free);
+  const FreeBy by = flags.by == "memory" ? FreeBy::memory : FreeBy::utilization;
+  const std::vector<std::size_t> ids = find_free_devices(list, count, by);
+  if (!list.cuda_problem.empty()) {
+    fmt::print(
+        stderr,
+        "lockstep: numbers are for programs with CUDA and CUDA_DEVICE_ORDER=PCI_BUS_ID: {}\n",
+        list.cuda_problem);
+  }
+  fmt::print("{}\n", fmt::join(ids, ","));
+}
+
+void run_devices(const DevicesFlags& flags, const CLI::App& app) {
+  require(flags.by == "memory" || flags.by == "utilization", ErrorCode::Usage, "--by",
+          "unknown '{}'; use memory or utilization", flags.by);
+  require_writable("--json", flags.json_path);
+  const nvml::Library library;
+  const GpuList list = list_gpus(library);
+  if (app.count("--free") > 0) return print_free(list, flags);
+  print_devices(list, flags.json_path == "-" ? stderr : stdout);
+  if (flags.json_path.empty()) return;
+  nlohmann::ordered_json json{{"schema", "lockstep.devices/1"}, {"host", host_info()}};
+  json.update(gpu_json(list));
+  write_json(flags.json_path, json);
 }
 
 }  // namespace
 
 void add_devices_command(CLI::App& app) {
-  app.add_subcommand("devices", "List the devices of this machine")->callback(run_devices);
+  auto flags = std::make_shared<DevicesFlags>();
+  CLI::App* devices = app.add_subcommand("devices", "List the devices of this machine");
+  CLI::Option* json =
+      devices->add_option("--json", flags->json_path, "write the list to a file, '-' is stdout");
+  CLI::Option* free = devices->add_option(
+      "--free", flags->free, "print the ids of N devices with the most free memory: 2,0");
+  free->excludes(json);
+  devices->add_option("--by", flags->by, "what --free looks at: memory or utilization")
+      ->capture_default_str()
+      ->needs(free);
+  devices->callback([flags, devices] { run_devices(*flags, *devices); });
 }
 
 }  // namespace lockstep::tools

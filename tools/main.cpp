@@ -26,7 +26,7 @@ int report(const char* message, int exit_code) {
 // CLI11 takes an empty value for "not given"; here it is a mistake, usually an unset shell
 // variable.
 void require_no_empty_values(const lockstep::tools::CommandLine& command) {
-  for (std::size_t i = 1; i < command.size(); ++i) {
+  for (std::size_t i = 1; i < lockstep::tools::num_own_words(command); ++i) {
     const std::string& word = command[i];
     const bool ends_open = word.starts_with("--") && word.ends_with("=");
     lockstep::require(!word.empty() && !ends_open, lockstep::ErrorCode::Usage,
@@ -61,9 +61,10 @@ int run(int argc, char** argv) {
   lockstep::tools::add_bench_command(app);
   lockstep::tools::add_devices_command(app);
   lockstep::tools::add_env_command(app);
+  lockstep::tools::add_with_devices_command(app, command);
   require_no_empty_values(command);
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(lockstep::tools::num_own_words(command)), argv);
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {

@@ -9,6 +9,7 @@
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/recorder.h"
 #include "tools/commands.h"
+#include "tools/report/contention.h"
 #include "tools/report/row_table.h"
 #include "tools/report/run_file.h"
 #include "tools/report/trace_file.h"
@@ -44,9 +45,12 @@ void run_train(const TrainingFlags& flags, const CommandLine& command) {
 
   const bool records = !flags.trace_path.empty() || !flags.json_path.empty();
   if (records) trace::start();
+  nvml::ContentionProbe probe = watch(devices);
+  probe.sample();
   TrainingObserver observer;
   observer.log_path = flags.log_path;
-  observer.on_epoch = [out](std::size_t epoch, double seconds, double loss) {
+  observer.on_epoch = [out, &probe](std::size_t epoch, double seconds, double loss) {
+    probe.sample();
     fmt::print(out, "epoch {}: {}, loss {:.4f}\n", epoch + 1, trace::format_seconds(seconds), loss);
     std::fflush(out);
   };
@@ -56,7 +60,9 @@ void run_train(const TrainingFlags& flags, const CommandLine& command) {
   row.weight_tolerance = weight_tolerance(task.dtype, task.num_steps, task.summation);
   row.result = train(task, placement, observer);
   if (records) trace::stop();
+  row.contended = probe.verdict();
 
+  for (const std::string& note : contention_notes({row})) fmt::print(out, "{}\n", note);
   fmt::print(out, "test accuracy: {:.2f} %\n", 100 * row.result.test_accuracy);
   fmt::print(out, "weights sha256: {}\n", weights_digest(row.result.weights));
   if (!flags.save_path.empty()) nn::save_weights(flags.save_path, row.result.weights);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/runtime/logical_device.h"
+#include "tools/report/contention.h"
 
 namespace lockstep::tools {
 namespace {
@@ -36,13 +37,14 @@ std::string table_line(const RunRow& row, const RunRow& single) {
   const Scaling against_single = scaling(row, single);
   const TrainingResult& result = row.result;
   return fmt::format(
-      "{:<7}{:>8}{:>9}{:>12}{:>11}{:>10.2f}x{:>9.0f} %{:>7}{:>12}{:>9.4f}{:>8.2f} %{:>12}",
+      "{:<7}{:>8}{:>9}{:>12}{:>11}{:>10.2f}x{:>9.0f} %{:>7}{:>12}{:>9.4f}{:>8.2f} %{:>12}{}",
       to_string(row.placement.mode), row.placement.devices.size(), row.threads_per_device,
       trace::format_seconds(row.median_epoch_seconds()), trace::format_seconds(row.step_seconds()),
       against_single.speedup, 100 * against_single.efficiency, format_busy(result.busy_fraction),
       format_bytes(result.comm_bytes_per_step), result.final_loss, 100 * result.test_accuracy,
       row.placement.mode == Mode::single ? "reference"
-                                         : fmt::format("{:.1e}", row.max_abs_weight_diff));
+                                         : fmt::format("{:.1e}", row.max_abs_weight_diff),
+      contention_mark(row));
 }
 
 std::string sharing_note(const std::vector<RunRow>& rows) {

@@ -39,7 +39,7 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& single, std::si
       {"physical_devices", is_cpu ? 1 : num_devices},
       {"virtual", is_cpu && num_devices > 1},
       {"threads_per_device", row.threads_per_device},
-      {"contended", false},
+      {"contended", row.contended ? nlohmann::json(*row.contended) : nlohmann::json()},
       {"kind", "measured"},
       {"epoch_seconds", result.epoch_seconds},
       {"median_epoch_seconds", row.median_epoch_seconds()},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct RunRow {
   TrainingResult result;
   double max_abs_weight_diff = 0;  // against the row "single", if the run has one
   double weight_tolerance = 0;
+  // Another process used the devices meanwhile; absent when nobody can tell.
+  std::optional<bool> contended = false;
 
   double median_epoch_seconds() const;
   // Wall time of rank 0's median step, which the breakdown adds up to; the mean over all steps

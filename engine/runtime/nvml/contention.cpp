@@ -44,16 +44,18 @@ void ContentionProbe::sample() {
 std::optional<bool> ContentionProbe::verdict() const {
   if (uuids_.empty()) return false;
   if (is_blind_ || seen_.size() < uuids_.size()) return std::nullopt;
-  std::optional<bool> verdict = false;
+  bool knows_numbers = false;  // this process is listed by the number that it knows
+  bool any_stranger = false;
+  bool alone = true;
   for (const auto& [uuid, seen] : seen_) {
-    if (seen.pids.contains(getpid())) {  // the numbers are those that this process knows
-      if (!seen.strangers.empty()) return true;
-    } else if (seen.pids.size() != 1 || seen.num_last != 1) {
-      // One process alone, while this one uses the GPU, is this one, by whatever number.
-      verdict = std::nullopt;
-    }
+    knows_numbers = knows_numbers || seen.pids.contains(getpid());
+    any_stranger = any_stranger || !seen.strangers.empty();
+    // One process alone on a GPU that this process uses is this process, by whatever number.
+    alone = alone && seen.pids.size() == 1 && seen.num_last == 1;
   }
-  return verdict;
+  if (knows_numbers) return any_stranger;
+  if (alone) return false;
+  return std::nullopt;
 }
 
 }  // namespace lockstep::nvml

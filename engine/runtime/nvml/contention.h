@@ -13,8 +13,8 @@
 namespace lockstep::nvml {
 
 // Watches GPUs during one measurement. Take a sample before it, one after it while this process
-// still holds its tensors there, and any number between, between timed parts: each costs some tens
-// of microseconds per GPU and does not touch the GPU's work.
+// still has its context there, and any number between, outside of what is timed: each asks the
+// driver once per GPU and gives the GPU nothing to do.
 //
 // A process that comes and goes between two samples is not seen.
 class ContentionProbe {

@@ -15,9 +15,9 @@ namespace lockstep::testing {
 // and to this machine; it starts without CUDA_VISIBLE_DEVICES, and with a lock folder of its own.
 class FakeMachine {
  public:
-  // GPUs "NVIDIA H200" with the UUIDs GPU-00000000-..., GPU-11111111-...: 1 % to n % utilised, 16 GiB in
-  // all of which i GiB are used, without processes; 18 links each to switches, PIX within pairs, NODE
-  // within fours, else SYS.
+  // GPUs "NVIDIA H200" with the UUIDs GPU-00000000-..., GPU-11111111-...: 1 % to n % utilised, 16
+  // GiB in all of which i GiB are used, without processes; 18 links each to switches, PIX within
+  // pairs, NODE within fours, else SYS.
   explicit FakeMachine(std::size_t num_gpus);
   ~FakeMachine();
   FakeMachine(const FakeMachine&) = delete;

@@ -1,9 +1,9 @@
-// A library that says what NVML would say on a machine described in a file: so that everything built on
-// NVML is tested without a GPU.
+// A library that says what NVML would say on a machine described in a file: so that everything
+// built on NVML is tested without a GPU.
 //
-// The JSON file is named by LOCKSTEP_FAKE_NVML and is read anew for every call; a test that replaces it
-// changes the machine under a running program. What a GPU of the file does not have is "Not
-// Supported". See fake_machine.h, which writes such files.
+// The JSON file is named by LOCKSTEP_FAKE_NVML and is read anew for every call; a test that
+// replaces it changes the machine under a running program. What a GPU of the file does not have is
+// "Not Supported". See fake_machine.h, which writes such files.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -64,18 +64,6 @@ Result copy_processes(DeviceHandle gpu, unsigned* count, ProcessInfo* infos) {
                            ~0u, ~0u};
   }
   return kSuccess;
-}
-
-// The entry of a square matrix such as "p2p".
-json between(const char* key, DeviceHandle a, DeviceHandle b) {
-  const json matrix = machine().value(key, json());
-  return matrix.is_array() ? matrix[index_of(a)][index_of(b)] : json();
-}
-
-// "nvlinks" of a GPU lists where each link ends: a PCI bus id, "switch", or "" for an inactive one.
-json nvlink(DeviceHandle gpu, unsigned link) {
-  const json links = value(gpu, "nvlinks");
-  return links.is_array() && link < links.size() ? links[link] : json();
 }
 
 }  // namespace
@@ -167,6 +155,26 @@ Result nvmlDeviceGetComputeRunningProcesses_v2(DeviceHandle gpu, unsigned* count
 
 // fake_old_nvml, a library of years ago, ends here.
 #ifndef FAKE_OLD_NVML
+
+}  // extern "C"
+
+namespace {
+
+// The entry of a square matrix such as "p2p".
+json between(const char* key, DeviceHandle a, DeviceHandle b) {
+  const json matrix = machine().value(key, json());
+  return matrix.is_array() ? matrix[index_of(a)][index_of(b)] : json();
+}
+
+// "nvlinks" of a GPU lists where each link ends: a PCI bus id, "switch", or "" for an inactive one.
+json nvlink(DeviceHandle gpu, unsigned link) {
+  const json links = value(gpu, "nvlinks");
+  return links.is_array() && link < links.size() ? links[link] : json();
+}
+
+}  // namespace
+
+extern "C" {
 
 Result nvmlSystemGetCudaDriverVersion_v2(int* version) {
   return copy_number(machine().value("cuda", json()), version);

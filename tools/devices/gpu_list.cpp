@@ -1,0 +1,147 @@
+#include "tools/devices/gpu_list.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "engine/runtime/virtual_devices.h"
+#include "tools/devices/visible_gpus.h"
+
+namespace lockstep::tools {
+namespace {
+
+constexpr std::size_t kNoRow = static_cast<std::size_t>(-1);
+
+// "00000000:3B:00.0" (NVML) and "0000:3b:00.0" (CUDA) alike as "3b:00.0" behind a domain number.
+std::string normal_bus_id(const std::string& id) {
+  const std::size_t colon = id.find(':');
+  if (colon == std::string::npos) return {};
+  const unsigned long domain = std::strtoul(id.c_str(), nullptr, 16);
+  std::string rest = id.substr(colon);
+  std::transform(rest.begin(), rest.end(), rest.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return fmt::format("{:x}{}", domain, rest);
+}
+
+std::size_t find_row(const std::vector<GpuRow>& rows, const runtime::PhysicalGpu& gpu) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const nvml::GpuStatus& status = rows[i].status;
+    const std::string bus_id = normal_bus_id(status.pci_bus_id);
+    if (!gpu.uuid.empty() && status.uuid == gpu.uuid) return i;
+    if (!bus_id.empty() && bus_id == normal_bus_id(gpu.pci_bus_id)) return i;
+  }
+  return kNoRow;
+}
+
+// What CUDA tells of a GPU that NVML does not list.
+GpuRow row_of(const runtime::PhysicalGpu& gpu, std::size_t index) {
+  GpuRow row;
+  row.status.index = index;
+  row.status.name = gpu.name;
+  row.status.uuid = gpu.uuid;
+  row.status.pci_bus_id = gpu.pci_bus_id;
+  row.status.compute_capability = nvml::ComputeCapability{gpu.major, gpu.minor};
+  return row;
+}
+
+// Puts CUDA's GPUs and logical devices to the rows; those that CUDA does not see are hidden.
+void add_cuda(const CudaView& cuda, GpuList& list) {
+  for (GpuRow& row : list.rows) row.visibility = GpuRow::Visibility::hidden;
+  std::vector<std::size_t> row_of_gpu;
+  for (const runtime::PhysicalGpu& gpu : cuda.gpus) {
+    std::size_t row = find_row(list.rows, gpu);
+    if (row == kNoRow) {
+      row = list.rows.size();
+      list.rows.push_back(row_of(gpu, row));
+    }
+    list.rows[row].visibility = GpuRow::Visibility::visible;
+    row_of_gpu.push_back(row);
+  }
+  for (std::size_t id = 0; id < cuda.logical_gpus.size(); ++id) {
+    const std::size_t row = row_of_gpu[static_cast<std::size_t>(cuda.logical_gpus[id])];
+    list.rows[row].logical_ids.push_back(static_cast<int>(id));
+    list.device_rows.push_back(row);
+  }
+  // Of GPUs that NVML does not know CUDA still tells who reaches whom.
+  list.links.resize(list.rows.size());
+  for (auto& line : list.links) line.resize(list.rows.size());
+  for (std::size_t a = 0; a < cuda.peer_access.size(); ++a) {
+    for (std::size_t b = 0; b < cuda.peer_access[a].size(); ++b) {
+      std::optional<bool>& access = list.links[row_of_gpu[a]][row_of_gpu[b]].peer_access;
+      if (!access) access = cuda.peer_access[a][b];
+    }
+  }
+}
+
+void add_hidden_note(GpuList& list) {
+  std::vector<std::string> hidden;
+  for (const GpuRow& row : list.rows) {
+    if (row.visibility == GpuRow::Visibility::visible) continue;
+    hidden.push_back(fmt::format("GPU {}", row.status.index));
+  }
+  if (hidden.empty()) return;
+  list.notes.push_back(list.visible_devices
+                           ? fmt::format("hidden by CUDA_VISIBLE_DEVICES={}: {}",
+                                         *list.visible_devices, fmt::join(hidden, ", "))
+                           : fmt::format("not seen by CUDA: {}", fmt::join(hidden, ", ")));
+}
+
+}  // namespace
+
+CudaView read_cuda() {
+  CudaView view;
+  view.gpus = runtime::physical_gpus();
+  view.problem = runtime::no_gpu_reason();
+  view.logical_gpus = runtime::logical_gpus();
+  for (const runtime::PhysicalGpu& from : view.gpus) {
+    std::vector<bool>& line = view.peer_access.emplace_back();
+    for (const runtime::PhysicalGpu& to : view.gpus) {
+      line.push_back(runtime::has_peer_access(from.ordinal, to.ordinal));
+    }
+  }
+  return view;
+}
+
+GpuList list_gpus(const nvml::Library& library, const CudaView& cuda,
+                  const std::optional<std::string>& visible_devices) {
+  GpuList list;
+  list.nvml_problem = library.problem();
+  list.cuda_problem = cuda.problem;
+  list.visible_devices = visible_devices;
+  std::vector<std::string> uuids;
+  if (library.available()) {
+    const std::vector<nvml::GpuStatus> gpus = nvml::read_gpus(library);
+    list.versions = nvml::read_versions(library);
+    list.links = nvml::read_links(library, gpus);
+    for (const nvml::GpuStatus& gpu : gpus) {
+      list.rows.push_back({gpu, {}, GpuRow::Visibility::hidden});
+      uuids.push_back(gpu.uuid);
+    }
+  }
+  const VisibleGpus visible = read_visible_devices(visible_devices, uuids);
+  if (cuda.gpus.empty()) {
+    for (const std::size_t row : visible.gpus) {
+      list.rows[row].visibility = GpuRow::Visibility::visible;
+    }
+    list.device_rows = visible.gpus;
+  } else {
+    add_cuda(cuda, list);
+  }
+  add_hidden_note(list);
+  if (library.available()) {
+    for (const std::string& problem : visible.problems) {
+      list.notes.push_back("CUDA_VISIBLE_DEVICES: " + problem);
+    }
+  }
+  return list;
+}
+
+GpuList list_gpus(const nvml::Library& library) {
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return list_gpus(library, read_cuda(),
+                   visible ? std::optional<std::string>(visible) : std::nullopt);
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,138 @@
+#include "tools/devices/gpu_table.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "engine/runtime/nvml/processes.h"
+#include "tools/devices/text_table.h"
+
+namespace lockstep::tools {
+namespace {
+
+using Align = TextTable::Align;
+
+constexpr std::size_t kMaxCommand = 64;  // so that a line stays within 110 columns
+
+std::string mib(std::optional<std::size_t> num_bytes) {
+  return num_bytes ? fmt::format("{}", *num_bytes >> 20) : "-";
+}
+
+std::string with_unit(std::optional<unsigned> value, const char* unit) {
+  return value ? fmt::format("{} {}", *value, unit) : "-";
+}
+
+std::string power(const nvml::GpuStatus& gpu) {
+  if (!gpu.power_watts) return "-";
+  if (!gpu.power_limit_watts) return fmt::format("{:.0f} W", *gpu.power_watts);
+  return fmt::format("{:.0f} / {:.0f} W", *gpu.power_watts, *gpu.power_limit_watts);
+}
+
+// "cuda:3", "cuda:0-7", "cuda:0,2"; "hidden" or, where this program uses no GPU, "-".
+std::string device_names(const GpuRow& row) {
+  const std::vector<int>& ids = row.logical_ids;
+  if (row.visibility == GpuRow::Visibility::hidden) return "hidden";
+  if (ids.empty()) return "-";
+  const bool is_range = ids.back() - ids.front() + 1 == static_cast<int>(ids.size());
+  if (ids.size() > 2 && is_range) return fmt::format("cuda:{}-{}", ids.front(), ids.back());
+  return fmt::format("cuda:{}", fmt::join(ids, ","));
+}
+
+std::string gpus_text(const GpuList& list) {
+  TextTable table({{"GPU", Align::right},
+                   {"device"},
+                   {"name"},
+                   {"compute", Align::right},
+                   {"used MiB", Align::right},
+                   {"free MiB", Align::right},
+                   {"total MiB", Align::right},
+                   {"util", Align::right},
+                   {"temp", Align::right},
+                   {"power", Align::right}});
+  for (const GpuRow& row : list.rows) {
+    const nvml::GpuStatus& gpu = row.status;
+    const auto bytes = [&](std::size_t nvml::GpuMemory::*member) {
+      return mib(gpu.memory ? std::optional(*gpu.memory.*member) : std::nullopt);
+    };
+    const auto& capability = gpu.compute_capability;
+    table.add_row({std::to_string(gpu.index), device_names(row), gpu.name.empty() ? "-" : gpu.name,
+                   capability ? fmt::format("{}.{}", capability->major, capability->minor) : "-",
+                   bytes(&nvml::GpuMemory::used_bytes), bytes(&nvml::GpuMemory::free_bytes),
+                   bytes(&nvml::GpuMemory::total_bytes), with_unit(gpu.utilization_percent, "%"),
+                   with_unit(gpu.temperature_celsius, "C"), power(gpu)});
+  }
+  return table.text();
+}
+
+std::string processes_text(const GpuList& list) {
+  TextTable table({{"GPU", Align::right},
+                   {"pid", Align::right},
+                   {"user"},
+                   {"used MiB", Align::right},
+                   {"process"}});
+  std::size_t num_processes = 0;
+  std::vector<std::size_t> silent;
+  for (const GpuRow& row : list.rows) {
+    if (!row.status.processes) silent.push_back(row.status.index);
+    for (const nvml::GpuProcess& process :
+         row.status.processes.value_or(std::vector<nvml::GpuProcess>())) {
+      const auto owner = nvml::find_owner(process.pid);
+      ++num_processes;
+      table.add_row({std::to_string(row.status.index), std::to_string(process.pid),
+                     owner ? owner->user : "-", mib(process.memory_bytes),
+                     owner ? owner->command.substr(0, kMaxCommand) : "(not seen from here)"});
+    }
+  }
+  std::string text;
+  if (num_processes > 0) text = table.text();
+  if (num_processes == 0 && silent.empty()) text = "no process has a compute context on a GPU\n";
+  if (!silent.empty()) text += fmt::format("processes not told: GPU {}\n", fmt::join(silent, ", "));
+  return text;
+}
+
+std::string link_text(const nvml::GpuLink& link) {
+  if (!link.peer_access) return link.path() + " ?";
+  return link.path() + (*link.peer_access ? " peer" : "");
+}
+
+std::string links_text(const GpuList& list) {
+  std::vector<TextTable::Column> columns{{""}};
+  for (const GpuRow& row : list.rows) columns.push_back({fmt::format("GPU {}", row.status.index)});
+  TextTable table(std::move(columns));
+  std::set<std::string> paths;
+  bool any_unknown = false;
+  for (std::size_t a = 0; a < list.rows.size(); ++a) {
+    std::vector<std::string> cells{fmt::format("GPU {}", list.rows[a].status.index)};
+    for (std::size_t b = 0; b < list.rows.size(); ++b) {
+      cells.push_back(a == b ? "X" : link_text(list.links[a][b]));
+      if (a == b) continue;
+      const nvml::GpuLink& link = list.links[a][b];
+      paths.insert(link.num_nvlinks > 0 ? "NV#" : link.path());
+      any_unknown = any_unknown || !link.peer_access;
+    }
+    table.add_row(std::move(cells));
+  }
+  std::string text = table.text();
+  for (const std::string& path : paths) {
+    const std::string meaning = nvml::explain_path(path);
+    if (!meaning.empty()) text += fmt::format("{:<5} {}\n", path, meaning);
+  }
+  text += "peer  the row's GPU reads the column's memory itself; without it copies pass the host\n";
+  if (any_unknown) text += "?     whether it does was not told\n";
+  return text;
+}
+
+}  // namespace
+
+std::string gpu_table(const GpuList& list) {
+  std::string text;
+  if (!list.rows.empty()) text = fmt::format("{}\n{}", gpus_text(list), processes_text(list));
+  if (list.rows.size() > 1) text += fmt::format("\n{}", links_text(list));
+  if (!list.notes.empty() && !text.empty()) text += '\n';
+  for (const std::string& note : list.notes) text += fmt::format("{}\n", note);
+  return text;
+}
+
+}  // namespace lockstep::tools

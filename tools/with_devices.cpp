@@ -1,0 +1,172 @@
+// lockstep with-devices N -- COMMAND: waits for N idle GPUs, locks them, and runs the command on
+// them.
+//
+// The command replaces this program: it has its process number, its terminal, every signal sent to
+// it and its exit code, and it keeps the locks for as long as it, or what it started, lives.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "engine/core/error.h"
+#include "tools/cli/numbers.h"
+#include "tools/commands.h"
+#include "tools/devices/idle_gpus.h"
+#include "tools/devices/visible_gpus.h"
+
+namespace lockstep::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+constexpr Seconds kBetweenAttempts{0.3};
+constexpr const char* kName = "with-devices";
+
+struct WithDevicesFlags {
+  int count = 0;
+  double timeout_seconds = std::numeric_limits<double>::infinity();
+  IdleLimits limits;
+};
+
+// Found before the waiting starts, not after it.
+void require_program(const CommandLine& job) {
+  require(!job.empty(), ErrorCode::Usage, kName,
+          "say what to run: lockstep with-devices 2 -- COMMAND ARGUMENTS");
+  const std::string& program = job[0];
+  std::string folders = program.find('/') == std::string::npos ? "" : "/";
+  if (const char* path = std::getenv("PATH"); folders.empty() && path) folders = path;
+  if (folders == "/") {
+    require(access(program.c_str(), X_OK) == 0, ErrorCode::Usage, kName, "cannot run {}: {}",
+            program, std::strerror(errno));
+    return;
+  }
+  for (std::size_t begin = 0; begin <= folders.size();) {
+    const std::size_t end = std::min(folders.find(':', begin), folders.size());
+    const std::string folder = folders.substr(begin, end - begin);
+    const std::string candidate = (folder.empty() ? "." : folder) + "/" + program;
+    if (access(candidate.c_str(), X_OK) == 0) return;
+    begin = end + 1;
+  }
+  fail(ErrorCode::Usage, kName, "there is no program '{}' in PATH", program);
+}
+
+// The GPUs that may be taken: those of NVML that CUDA_VISIBLE_DEVICES leaves, its numbers counting
+// as nvidia-smi does. CUDA itself is not asked: to start it costs seconds, and builds without it
+// may wait too.
+std::vector<std::size_t> candidates(const nvml::Library& library, std::size_t count) {
+  require(library.available(), ErrorCode::Device, kName, "cannot find out which GPUs are idle: {}",
+          library.problem());
+  std::vector<std::string> uuids;
+  for (const nvml::GpuStatus& gpu : nvml::read_gpus(library)) uuids.push_back(gpu.uuid);
+  const char* text = std::getenv("CUDA_VISIBLE_DEVICES");
+  const VisibleGpus visible =
+      read_visible_devices(text ? std::optional<std::string>(text) : std::nullopt, uuids);
+  std::string hidden;
+  if (text) hidden = fmt::format(" under CUDA_VISIBLE_DEVICES={} of {}", text, uuids.size());
+  for (const std::string& problem : visible.problems) hidden += "; " + problem;
+  require(count <= visible.gpus.size(), ErrorCode::Usage, kName,
+          "asks for {} {}, and there {} {}{}", count, count == 1 ? "GPU" : "GPUs",
+          visible.gpus.size() == 1 ? "is" : "are", visible.gpus.size(), hidden);
+  std::vector<std::size_t> indices = visible.gpus;
+  std::sort(indices.begin(), indices.end());
+  return indices;
+}
+
+std::vector<HeldGpu> wait_for_gpus(const nvml::Library& library, std::size_t count,
+                                   const WithDevicesFlags& flags) {
+  const std::vector<std::size_t> indices = candidates(library, count);
+  const std::filesystem::path folder = gpu_lock_folder();
+  const Clock::time_point start = Clock::now();
+  for (bool has_said = false;; has_said = true) {
+    Acquisition acquired = try_acquire(library, indices, count, flags.limits, folder);
+    const Seconds waited = Clock::now() - start;
+    if (!acquired.gpus.empty()) {
+      if (has_said) fmt::print(stderr, "lockstep: got them after {:.1f} s\n", waited.count());
+      return std::move(acquired.gpus);
+    }
+    const std::string busy = fmt::format("{}", fmt::join(acquired.busy, ", "));
+    require(waited.count() < flags.timeout_seconds, ErrorCode::Timeout, kName,
+            "{} idle {} not to be had within {:g} s: {}", count,
+            count == 1 ? "GPU was" : "GPUs were", flags.timeout_seconds, busy);
+    if (!has_said) {
+      fmt::print(stderr, "lockstep: waiting for {} idle {}: {}\n", count,
+                 count == 1 ? "GPU" : "GPUs", busy);
+    }
+    std::this_thread::sleep_for(
+        std::min(kBetweenAttempts, Seconds(flags.timeout_seconds) - waited));
+  }
+}
+
+[[noreturn]] void become(const CommandLine& job) {
+  std::vector<std::string> words = job;
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  std::fflush(nullptr);
+  execvp(argv[0], argv.data());
+  fail(ErrorCode::Io, kName, "cannot run {}: {}", job[0], std::strerror(errno));
+}
+
+void run_with_devices(const WithDevicesFlags& flags, const CommandLine& job) {
+  const std::size_t count = require_positive(kName, flags.count);
+  if (!std::isinf(flags.timeout_seconds)) require_not_negative("--timeout", flags.timeout_seconds);
+  require_not_negative("--max-used-mib", flags.limits.max_used_mib);
+  require_not_negative("--max-utilization", flags.limits.max_utilization_percent);
+  require_program(job);
+  std::vector<HeldGpu> gpus;
+  {
+    const nvml::Library library;
+    gpus = wait_for_gpus(library, count, flags);
+  }
+  std::vector<std::string> uuids;
+  for (HeldGpu& gpu : gpus) {
+    uuids.push_back(gpu.uuid);
+    gpu.lock.keep_over_exec();
+  }
+  setenv("CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(uuids, ",")).c_str(), 1);
+  become(job);
+}
+
+}  // namespace
+
+std::size_t num_own_words(const CommandLine& command) {
+  if (command.size() < 2 || command[1] != kName) return command.size();
+  const auto dashes = std::find(command.begin(), command.end(), "--");
+  return static_cast<std::size_t>(dashes - command.begin());
+}
+
+void add_with_devices_command(CLI::App& app, const CommandLine& command) {
+  auto flags = std::make_shared<WithDevicesFlags>();
+  CLI::App* with_devices =
+      app.add_subcommand(kName, "Wait for N idle GPUs and run a command on them, alone");
+  with_devices->add_option("N", flags->count, "how many GPUs")->required();
+  with_devices->add_option("--timeout", flags->timeout_seconds,
+                           "seconds to wait (default: forever)");
+  with_devices
+      ->add_option("--max-used-mib", flags->limits.max_used_mib,
+                   "an idle GPU has no more memory in use")
+      ->capture_default_str();
+  with_devices
+      ->add_option("--max-utilization", flags->limits.max_utilization_percent,
+                   "an idle GPU is no more utilised, in percent")
+      ->capture_default_str();
+  with_devices->footer(
+      "Then: -- COMMAND ARGUMENTS. Example: lockstep with-devices 2 -- python train.py");
+  const std::size_t own = std::min(num_own_words(command) + 1, command.size());
+  const CommandLine job(command.begin() + static_cast<std::ptrdiff_t>(own), command.end());
+  with_devices->callback([flags, job] { run_with_devices(*flags, job); });
+}
+
+}  // namespace lockstep::tools
