@@ -2,9 +2,30 @@
 
 #include "engine/autograd/backward_state.h"
 #include "engine/core/error.h"
+#include "engine/runtime/step_graph.h"
 #include "engine/trace/span.h"
 
 namespace lockstep {
+
+namespace {
+
+// 1 as the gradient of a scalar. Kept, so that a step need not write it again: nobody changes a
+// gradient that others hold too. Not while a step is captured, since what a graph writes is there
+// only after a launch.
+Tensor one_like(const Tensor& scalar) {
+  const auto make = [&] {
+    return Tensor::full(scalar.shape(), 1.0, scalar.dtype(), scalar.device());
+  };
+  static std::mutex& mutex = *new std::mutex;
+  static auto& ones = *new std::map<std::pair<Device, DType>, Tensor>;
+  const std::lock_guard lock(mutex);
+  const std::pair key(scalar.device(), scalar.dtype());
+  const auto found = ones.find(key);
+  if (found != ones.end()) return found->second.reshape(scalar.shape());
+  return runtime::is_capturing_step() ? make() : ones.emplace(key, make()).first->second;
+}
+
+}  // namespace
 
 BackwardPass::BackwardPass(const Variable& root, Tensor grad, Graph graph)
     : root_(root), grad_(std::move(grad)), state_(std::make_shared<State>()) {
@@ -16,7 +37,7 @@ BackwardPass::BackwardPass(const Variable& root, Tensor grad, Graph graph)
            "a gradient is needed for shape {}; only a single element has the default 1",
            to_string(root.shape()));
     }
-    grad_ = Tensor::full(root.shape(), 1.0, root.dtype(), root.device());
+    grad_ = one_like(root.value());
   }
   require_same_shape("backward", root.value(), grad_);
   require_same_device("backward", {&root.value(), &grad_});

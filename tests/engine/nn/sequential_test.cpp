@@ -6,6 +6,7 @@
 #include "engine/autograd/node.h"
 #include "engine/nn/activation.h"
 #include "engine/nn/linear.h"
+#include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 
 namespace lockstep::nn {
@@ -72,6 +73,84 @@ TEST(Sequential, EqualsItsLayersOneByOneInValuesAndGradients) {
   for (std::size_t i = 0; i < model.parameters().size(); ++i) {
     expect_close(grads[i + 1], model.parameters()[i].grad(), kFloat64);
   }
+}
+
+// A stack in which every activation but the last lies between two Linears.
+std::vector<std::shared_ptr<Module>> stack() {
+  Rng rng(7);
+  return {std::make_shared<Linear>(3, 5, rng, kWide), std::make_shared<ReLU>(),
+          std::make_shared<Linear>(5, 9, rng, kWide), std::make_shared<GELU>(GeluForm::tanh),
+          std::make_shared<Linear>(9, 4, rng, kWide), std::make_shared<Sigmoid>(),
+          std::make_shared<Linear>(4, 6, rng, kWide), std::make_shared<GELU>(),
+          std::make_shared<Linear>(6, 2, rng, kWide), std::make_shared<Tanh>()};
+}
+
+TEST(Sequential, TakesTheGradientsOfActivationsBetweenLinearsWithTheSameBits) {
+  LOCKSTEP_CPU_ONLY("a GPU's library sums in another order where it does more in one kernel");
+  Sequential model(stack());
+  const Variable x(random_tensor({4, 3}, 1), RequiresGrad::yes);
+  const Tensor direction = random_tensor({4, 2}, 2);
+  model(x).backward(direction);
+  std::vector<std::vector<double>> grads{x.grad().to_vector<double>()};
+  for (const Variable& parameter : model.parameters()) {
+    grads.push_back(parameter.grad().to_vector<double>());
+  }
+  model.zero_grad();
+  Variable(x).clear_grad();
+  Variable y = x;
+  for (std::size_t i = 0; i < model.size(); ++i) y = model[i](y);
+  y.backward(direction);
+  EXPECT_EQ(grads[0], x.grad().to_vector<double>());
+  for (std::size_t i = 0; i < model.parameters().size(); ++i) {
+    EXPECT_EQ(grads[i + 1], model.parameters()[i].grad().to_vector<double>()) << i;
+  }
+}
+
+TEST(Sequential, TakesTheGradientsOfActivationsBetweenLinears) {
+  Sequential model(stack());
+  const Variable x(random_tensor({4, 3}, 1), RequiresGrad::yes);
+  const Tensor direction = random_tensor({4, 2}, 2);
+  model(x).backward(direction);
+  std::vector<Tensor> grads{x.grad()};
+  for (const Variable& parameter : model.parameters()) grads.push_back(parameter.grad());
+  model.zero_grad();
+  Variable(x).clear_grad();
+  Variable y = x;
+  for (std::size_t i = 0; i < model.size(); ++i) y = model[i](y);
+  y.backward(direction);
+  expect_close(grads[0], x.grad(), kFloat64);
+  for (std::size_t i = 0; i < model.parameters().size(); ++i) {
+    expect_close(grads[i + 1], model.parameters()[i].grad(), kFloat64);
+  }
+}
+
+TEST(Sequential, AGraphThatIsRetainedGivesTheSameGradientsTwice) {
+  Sequential model(stack());
+  const Variable x(random_tensor({4, 3}, 1), RequiresGrad::yes);
+  const Tensor direction = random_tensor({4, 2}, 2);
+  const Variable y = model(x);
+  y.backward(direction, Graph::retain);
+  const auto once = x.grad().to_vector<double>();
+  Variable(x).clear_grad();
+  y.backward(direction);
+  EXPECT_EQ(x.grad().to_vector<double>(), once);
+}
+
+TEST(Sequential, AFrozenLayerInAStackStillPassesItsGradientOn) {
+  Sequential model(stack());
+  Sequential frozen(stack());
+  for (const char* name : {"2.weight", "2.bias", "6.weight"}) {
+    for (auto& [its_name, parameter] : frozen.named_parameters()) {
+      if (its_name == name) Variable(parameter).set_requires_grad(RequiresGrad::no);
+    }
+  }
+  const Variable x(random_tensor({4, 3}, 1));
+  const Tensor direction = random_tensor({4, 2}, 2);
+  model(x).backward(direction);
+  frozen(x).backward(direction);
+  EXPECT_EQ(frozen[0].parameters()[0].grad().to_vector<double>(),
+            model[0].parameters()[0].grad().to_vector<double>());
+  EXPECT_FALSE(frozen[2].parameters()[0].grad().defined());
 }
 
 TEST(Sequential, OfNothingIsTheIdentity) {
