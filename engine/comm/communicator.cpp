@@ -47,8 +47,8 @@ CollectiveCall make_call(Operation operation, const Tensor& input, double timeou
 
 void require_reducible(Operation operation, DType dtype, ReduceOp op) {
   const bool is_integer = dtype == DType::int32 || dtype == DType::int64;
-  require(is_integer || dtype == DType::float32 || dtype == DType::float64, ErrorCode::DType,
-          name_of(operation), "takes float32, float64, int32 and int64, found {}; convert it first",
+  require(is_integer || is_floating_point(dtype), ErrorCode::DType, name_of(operation),
+          "takes floating-point numbers, int32 and int64, found {}; convert it first",
           lockstep::to_string(dtype));
   require(!is_integer || op != ReduceOp::average, ErrorCode::DType, name_of(operation),
           "cannot average {}; use sum, or convert to a floating type", lockstep::to_string(dtype));

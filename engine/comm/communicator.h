@@ -18,7 +18,9 @@
 //          its tensors alive; nobody may read or write them before Work::wait() returned.
 // Results: bit-identical on all ranks and from run to run, for every plan.
 // Threads: one thread at a time calls a communicator (a Work may be used by any).
-// Types:   float32, float64, int32, int64; broadcast, all_gather, send and recv take every dtype.
+// Types:   float32, float64, int32, int64; bfloat16 and float16, whose values are combined in float
+//          and rounded once per step of the plan that reduces; broadcast, all_gather, send and recv
+//          take every dtype.
 #pragma once
 
 #include <memory>

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "engine/comm/device_calls.h"
 #include "engine/comm/direct_all_reduce.h"
+#include "engine/comm/reduce.h"
 #include "engine/plan/collectives.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
@@ -34,6 +36,12 @@ Bytes bytes_of(const Tensor& tensor) {
 // Of an average; other reductions take the values as they are.
 double factor_of(ReduceOp op, int world_size) {
   return op == ReduceOp::average ? 1.0 / world_size : 1.0;
+}
+
+// In place, for every dtype that can be reduced.
+void multiply(const Reduction& reduction, double factor, TensorView values) {
+  const std::array<ConstTensorView, 1> source{values};
+  if (factor != 1) reduce_in_order(reduction.stream, ReduceOp::sum, factor, source, values);
 }
 
 plan::CollectivePlan plan_of(const CallHeader& header, const Transport& transport,
@@ -222,16 +230,15 @@ std::size_t PlanCommunicator::all_reduce_data(const CollectiveCall& call) {
     return direct_all_reduce_elements_sent(rank(), world_size(), buffer.num_elements) *
            size_of(buffer.dtype);
   }
-  if (factor != 1) call.input.backend().scale(reduction.stream, buffer, factor, buffer);
-  const std::size_t pass_elements = transport_->pass_bytes() / size_of(buffer.dtype);
-  if (buffer.num_elements <= pass_elements || !plan::sums_in_rank_order(call.header.plan)) {
-    return run_plan(call.header, buffer, reduction);
-  }
+  const bool is_cut = plan::sums_in_rank_order(call.header.plan);
+  const std::size_t pass_elements =
+      is_cut ? transport_->pass_bytes() / size_of(buffer.dtype) : buffer.num_elements;
   std::size_t num_bytes_sent = 0;
   for (std::size_t begin = 0; begin < buffer.num_elements; begin += pass_elements) {
     const std::size_t count = std::min(pass_elements, buffer.num_elements - begin);
     const TensorView pass{static_cast<std::byte*>(buffer.data) + begin * size_of(buffer.dtype),
                           buffer.dtype, count};
+    multiply(reduction, factor, pass);
     num_bytes_sent += run_plan(call.header, pass, reduction);
   }
   return num_bytes_sent;
@@ -250,7 +257,7 @@ std::size_t PlanCommunicator::reduce_scatter_data(const CollectiveCall& call) {
   const double factor = factor_of(reduction.op, world_size());
   const Tensor whole = call.input.clone();
   const TensorView view = whole.view();
-  if (factor != 1) whole.backend().scale(reduction.stream, view, factor, view);
+  multiply(reduction, factor, view);
   const std::size_t num_bytes_sent = run_plan(call.header, view, reduction);
   const std::size_t num_elements = call.output.num_elements();
   call.output.copy_from(

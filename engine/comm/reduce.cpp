@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "engine/core/error.h"
+#include "engine/core/half.h"
 
 namespace lockstep::comm {
 namespace {
@@ -37,15 +38,20 @@ struct Max {
 
 template <typename T, typename Combine>
 void combine_all(std::span<const ConstTensorView> sources, TensorView y, Combine combine) {
-  T partial[kBlock];
+  using Value = ArithmeticOf<T>;
+  Value partial[kBlock];
   for (std::size_t begin = 0; begin < y.num_elements; begin += kBlock) {
     const std::size_t length = std::min(kBlock, y.num_elements - begin);
-    std::copy_n(static_cast<const T*>(sources[0].data) + begin, length, partial);
+    const T* first = static_cast<const T*>(sources[0].data) + begin;
+    for (std::size_t i = 0; i < length; ++i) partial[i] = static_cast<Value>(first[i]);
     for (std::size_t s = 1; s < sources.size(); ++s) {
       const T* next = static_cast<const T*>(sources[s].data) + begin;
-      for (std::size_t i = 0; i < length; ++i) partial[i] = combine(partial[i], next[i]);
+      for (std::size_t i = 0; i < length; ++i) {
+        partial[i] = combine(partial[i], static_cast<Value>(next[i]));
+      }
     }
-    std::copy_n(partial, length, static_cast<T*>(y.data) + begin);
+    T* out = static_cast<T*>(y.data) + begin;
+    for (std::size_t i = 0; i < length; ++i) out[i] = static_cast<T>(partial[i]);
   }
 }
 
@@ -56,6 +62,10 @@ void combine_any(std::span<const ConstTensorView> sources, TensorView y, Combine
       return combine_all<float>(sources, y, combine);
     case DType::float64:
       return combine_all<double>(sources, y, combine);
+    case DType::bfloat16:
+      return combine_all<Bfloat16>(sources, y, combine);
+    case DType::float16:
+      return combine_all<Float16>(sources, y, combine);
     case DType::int32:
       return combine_all<std::int32_t>(sources, y, combine);
     case DType::int64:

@@ -11,7 +11,8 @@ namespace lockstep::comm {
 // source of a sum is multiplied by the factor before it is added; other ops take factor 1.
 // average is sum: the caller's factor makes the difference. min and max keep a NaN.
 // Memory:  y may be one of the sources.
-// Types:   float32, float64, int32, int64 (factor 1; sums and products wrap around).
+// Types:   float32, float64; bfloat16, float16 (combined in float, rounded once); int32, int64
+//          (factor 1; sums and products wrap around).
 // REQUIRES: at least one source; all have y's dtype and number of elements.
 void reduce_in_order(runtime::Stream& stream, ReduceOp op, double factor,
                      std::span<const ConstTensorView> sources, TensorView y);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/core/error.h"
+#include "engine/core/half.h"
 #include "engine/core/views.h"
 
 namespace lockstep::kernels {
@@ -42,6 +43,14 @@ void for_number(DType dtype, std::string_view operation, Function&& function) {
     default:
       fail_dtype(operation, dtype);
   }
+}
+
+// Also the 16-bit types, which convert to and from float (core/half.h): every dtype.
+template <typename Function>
+void for_any(DType dtype, std::string_view operation, Function&& function) {
+  if (dtype == DType::bfloat16) return function.template operator()<Bfloat16>();
+  if (dtype == DType::float16) return function.template operator()<Float16>();
+  for_number(dtype, operation, std::forward<Function>(function));
 }
 
 inline void require_size(std::string_view operation, std::string_view name, std::size_t found,

@@ -59,19 +59,21 @@ void EigenBackend::copy_matrix(Stream& stream, ConstMatrixView from, MatrixView 
 
 void EigenBackend::convert(Stream& stream, ConstTensorView from, TensorView to) {
   require_size("convert", "to", to.num_elements, from.num_elements);
-  for_number(from.dtype, "convert", [&]<typename From>() {
-    for_number(to.dtype, "convert", [&]<typename To>() {
+  for_any(from.dtype, "convert", [&]<typename From>() {
+    for_any(to.dtype, "convert", [&]<typename To>() {
       parallel_elements(stream, from.num_elements, [&](std::size_t begin, std::size_t end) {
         const From* in = data_of<From>(from);
         To* out = data_of<To>(to);
-        for (std::size_t i = begin; i < end; ++i) out[i] = static_cast<To>(in[i]);
+        for (std::size_t i = begin; i < end; ++i) {
+          out[i] = static_cast<To>(static_cast<ArithmeticOf<From>>(in[i]));
+        }
       });
     });
   });
 }
 
 void EigenBackend::fill(Stream& stream, TensorView to, double value) {
-  for_number(to.dtype, "fill", [&]<typename T>() {
+  for_any(to.dtype, "fill", [&]<typename T>() {
     parallel_elements(stream, to.num_elements, [&](std::size_t begin, std::size_t end) {
       std::fill(data_of<T>(to) + begin, data_of<T>(to) + end, static_cast<T>(value));
     });

@@ -51,6 +51,25 @@ void sum_range(std::span<const ConstTensorView> sources, T factor, T* y, std::si
   }
 }
 
+// Added up in float and rounded once.
+template <typename Half>
+void sum_half_range(std::span<const ConstTensorView> sources, float factor, Half* y,
+                    std::size_t begin, std::size_t end) {
+  float partial[kBlock];
+  for (std::size_t block = begin; block < end; block += kBlock) {
+    const std::size_t length = std::min(kBlock, end - block);
+    const Half* first = data_of<Half>(sources[0]) + block;
+    for (std::size_t i = 0; i < length; ++i) partial[i] = factor * static_cast<float>(first[i]);
+    for (std::size_t s = 1; s < sources.size(); ++s) {
+      const Half* next = data_of<Half>(sources[s]) + block;
+      for (std::size_t i = 0; i < length; ++i) {
+        partial[i] = partial[i] + factor * static_cast<float>(next[i]);
+      }
+    }
+    for (std::size_t i = 0; i < length; ++i) y[block + i] = Half(partial[i]);
+  }
+}
+
 }  // namespace
 
 void EigenBackend::ordered_sum(Stream& stream, std::span<const ConstTensorView> sources,
@@ -61,9 +80,13 @@ void EigenBackend::ordered_sum(Stream& stream, std::span<const ConstTensorView> 
   }
   require(is_floating_point(y.dtype) || factor == 1, ErrorCode::DType, "ordered_sum",
           "{} can be summed with factor 1 only, found {}", to_string(y.dtype), factor);
-  for_number(y.dtype, "ordered_sum", [&]<typename T>() {
+  for_any(y.dtype, "ordered_sum", [&]<typename T>() {
     parallel_elements(stream, y.num_elements, [&](std::size_t begin, std::size_t end) {
-      sum_range(sources, static_cast<T>(factor), data_of<T>(y), begin, end);
+      if constexpr (is_half<T>) {
+        sum_half_range(sources, static_cast<float>(factor), data_of<T>(y), begin, end);
+      } else {
+        sum_range(sources, static_cast<T>(factor), data_of<T>(y), begin, end);
+      }
     });
   });
 }

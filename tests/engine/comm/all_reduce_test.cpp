@@ -76,7 +76,7 @@ TEST(AllReduceOps, EveryOpAndDTypeEqualsTheDirectResultForEveryPlan) {
   constexpr std::size_t kNumElements = 77;
   for (const int world_size : {1, 2, 4, 8}) {  // powers of two: an average is exact
     run_ranks(world_size, [&](Communicator& communicator) {
-      for (const DType dtype : {DType::float32, DType::float64, DType::int32, DType::int64}) {
+      for (const DType dtype : kReducibleTypes) {
         for (const ReduceOp op :
              {ReduceOp::sum, ReduceOp::average, ReduceOp::product, ReduceOp::min, ReduceOp::max}) {
           if (op == ReduceOp::average && !is_floating_point(dtype)) continue;
@@ -117,6 +117,19 @@ TEST(AllReduceOps, AverageMultipliesEveryContributionBeforeItIsAdded) {
       options.plan = plan;
       communicator.all_reduce(buffer, options);
       EXPECT_EQ(buffer.to_vector<double>(), averaged[rank]) << plan::to_string(plan);
+    });
+  }
+}
+
+// 256 + 7/4: with rounding after every addition, none of the quarters would count.
+TEST(AllReduceOps, HalvesAreAddedUpInFloatAndRoundedOnce) {
+  for (const DType dtype : {DType::bfloat16, DType::float16}) {
+    run_ranks(8, [&](Communicator& communicator) {
+      const double mine = communicator.rank() == 0 ? 256 : 0.25;
+      const Tensor buffer = tensor_of({mine, mine, mine}, communicator.rank()).to(dtype);
+      communicator.all_reduce(buffer);
+      const double sum = dtype == DType::bfloat16 ? 258 : 257.75;
+      EXPECT_EQ(buffer.to_vector<double>(), std::vector<double>(3, sum));
     });
   }
 }

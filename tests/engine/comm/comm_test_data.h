@@ -31,6 +31,9 @@ inline constexpr std::array kPlans{plan::AllReducePlan::automatic,
                                    plan::AllReducePlan::two_shot,
                                    plan::AllReducePlan::reduce_broadcast};
 
+inline constexpr std::array kReducibleTypes{DType::float32, DType::float64, DType::bfloat16,
+                                            DType::float16, DType::int32,   DType::int64};
+
 // Values of very different sizes, so that the order of summation shows in the last bits.
 inline plan::RankBuffers rounding_buffers(int world_size, std::size_t num_elements) {
   plan::RankBuffers buffers(static_cast<std::size_t>(world_size));

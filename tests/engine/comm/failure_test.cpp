@@ -263,7 +263,7 @@ TEST(Arguments, AreCheckedBeforeAnybodyElseHearsOfTheCall) {
                  [&] { communicator.all_reduce({}); });
     expect_error(ErrorCode::DType, "[all_reduce] cannot average int32",
                  [&] { communicator.all_reduce(Tensor::zeros({4}, DType::int32), average); });
-    expect_error(ErrorCode::DType, "[all_reduce] takes float32, float64, int32 and int64",
+    expect_error(ErrorCode::DType, "[all_reduce] takes floating-point numbers, int32 and int64",
                  [&] { communicator.all_reduce(Tensor::zeros({4}, DType::uint8)); });
     expect_error(ErrorCode::Shape, "[all_gather] the larger tensor must hold 2 times",
                  [&] { communicator.all_gather(buffer, Tensor::zeros({9})); });

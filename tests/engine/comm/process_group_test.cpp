@@ -84,7 +84,7 @@ TEST_P(ProcessGroup, EveryOpAndDTypeEqualsTheDirectResult) {
   run_group_threads(
       4,
       [](Communicator& communicator) {
-        for (const DType dtype : {DType::float32, DType::float64, DType::int32, DType::int64}) {
+        for (const DType dtype : kReducibleTypes) {
           for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::product,
                                     ReduceOp::min, ReduceOp::max}) {
             if (op == ReduceOp::average && !is_floating_point(dtype)) continue;

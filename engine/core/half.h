@@ -1,0 +1,85 @@
+// The two 16-bit floating-point types, as values that convert to float and back.
+//
+// They store; they do not compute: whoever adds them up does so in float and rounds once.
+// Rounding is to nearest, ties to even; a NaN stays a NaN. Written out bit by bit, so that every
+// host rounds alike.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#include "engine/core/dtype.h"
+
+namespace lockstep {
+
+// The upper half of a float: 8 bits of exponent, 7 of fraction.
+class Bfloat16 {
+ public:
+  Bfloat16() = default;
+  explicit Bfloat16(float value) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    bits_ = static_cast<std::uint16_t>(value != value ? bits >> 16 | 0x40u : rounded);
+  }
+  explicit operator float() const {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits_) << 16);
+  }
+
+ private:
+  std::uint16_t bits_;
+};
+
+// IEEE half: 5 bits of exponent, 10 of fraction. 65520 and more round to infinity, less than 2^-25
+// to zero.
+class Float16 {
+ public:
+  Float16() = default;
+  explicit Float16(float value) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t magnitude = bits & 0x7fffffffu;
+    // From 2^-14 on: the exponent is moved, 13 bits of fraction are rounded off.
+    std::uint32_t half = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+    // Below: adding 1/2 leaves the multiple of 2^-24, rounded, in the low bits.
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+    if (magnitude < 0x38800000u) half = std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u;
+    if (magnitude >= 0x477ff000u) half = 0x7c00u;
+    if (magnitude > 0x7f800000u) half = 0x7e00u;
+    bits_ = static_cast<std::uint16_t>((bits >> 16 & 0x8000u) | half);
+  }
+  explicit operator float() const {
+    const std::uint32_t sign = (bits_ & 0x8000u) << 16;
+    const std::uint32_t magnitude = bits_ & 0x7fffu;
+    std::uint32_t bits = (magnitude << 13) + 0x38000000u;
+    // Below 2^-14 the bits count multiples of 2^-24.
+    if (magnitude < 0x400u) {
+      bits = std::bit_cast<std::uint32_t>(static_cast<float>(magnitude) * 0x1p-24f);
+    }
+    if (magnitude >= 0x7c00u) bits = 0x7f800000u | (magnitude & 0x3ffu) << 13;
+    return std::bit_cast<float>(sign | bits);
+  }
+
+ private:
+  std::uint16_t bits_;
+};
+
+static_assert(sizeof(Bfloat16) == 2 && std::is_trivial_v<Bfloat16>);
+static_assert(sizeof(Float16) == 2 && std::is_trivial_v<Float16>);
+
+template <typename T>
+inline constexpr bool is_half = std::is_same_v<T, Bfloat16> || std::is_same_v<T, Float16>;
+
+// What sums of T are computed in.
+template <typename T>
+using ArithmeticOf = std::conditional_t<is_half<T>, float, T>;
+
+template <>
+struct DTypeOf<Bfloat16> {
+  static constexpr DType value = DType::bfloat16;
+};
+template <>
+struct DTypeOf<Float16> {
+  static constexpr DType value = DType::float16;
+};
+
+}  // namespace lockstep
