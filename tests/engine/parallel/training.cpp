@@ -134,22 +134,27 @@ Weights train_data_parallel(const TrainingCase& training, const std::vector<Devi
   return weights_of(*model);
 }
 
+Weights train_ddp_rank(const TrainingCase& training, comm::Communicator& communicator,
+                       Device device, const parallel::DdpOptions& options) {
+  const int world_size = communicator.world_size();
+  const auto model = make_model(training);
+  model->to(device);
+  parallel::Ddp ddp(model, communicator, options);
+  run_steps(training, *model, [&](const TrainingBatch& batch) {
+    const plan::ScatterPart part = part_of_rank(batch.x.size(0), communicator.rank(), world_size);
+    const TrainingBatch mine = shard_of(batch, part, device);
+    thread_context().first_row = part.offset;
+    const Variable loss = sum_loss(ddp(Variable(mine.x)), mine.labels);
+    const double weight = static_cast<double>(world_size) / static_cast<double>(batch.x.size(0));
+    loss.backward(Tensor::full({}, weight, loss.dtype(), loss.device()));
+  });
+  return weights_of(*model);
+}
+
 Weights train_ddp(const TrainingCase& training, int world_size,
                   const parallel::DdpOptions& options) {
   return train_ranks(world_size, [&](comm::Communicator& communicator) {
-    const Device device = device_of_rank(communicator);
-    const auto model = make_model(training);
-    model->to(device);
-    parallel::Ddp ddp(model, communicator, options);
-    run_steps(training, *model, [&](const TrainingBatch& batch) {
-      const plan::ScatterPart part = part_of_rank(batch.x.size(0), communicator.rank(), world_size);
-      const TrainingBatch mine = shard_of(batch, part, device);
-      thread_context().first_row = part.offset;
-      const Variable loss = sum_loss(ddp(Variable(mine.x)), mine.labels);
-      const double weight = static_cast<double>(world_size) / static_cast<double>(batch.x.size(0));
-      loss.backward(Tensor::full({}, weight, loss.dtype(), loss.device()));
-    });
-    return weights_of(*model);
+    return train_ddp_rank(training, communicator, device_of_rank(communicator), options);
   });
 }
 
@@ -163,22 +168,26 @@ Weights train_bitwise_data_parallel(const TrainingCase& training, std::size_t nu
   return weights_of(*model);
 }
 
+Weights train_bitwise_ddp_rank(const TrainingCase& training, comm::Communicator& communicator,
+                               Device device) {
+  const auto rank = static_cast<std::size_t>(communicator.rank());
+  const auto world_size = static_cast<std::size_t>(communicator.world_size());
+  const auto model = make_model(training);
+  model->to(device);
+  run_steps(training, *model, [&](const TrainingBatch& batch) {
+    const plan::MicroShardPlan plan = plan::micro_shard_plan(batch.x.size(0), world_size);
+    const TrainingBatch mine = shard_of(batch, plan.rows_of_device(rank), device);
+    const parallel::MicroShardResult result =
+        parallel::run_micro_shards(*model, sum_loss, mine.x, mine.labels, plan, rank);
+    parallel::bitwise_all_reduce(*model, result, communicator);
+    scale_gradients(*model, 1.0 / static_cast<double>(batch.x.size(0)));
+  });
+  return weights_of(*model);
+}
+
 Weights train_bitwise_ddp(const TrainingCase& training, int world_size) {
   return train_ranks(world_size, [&](comm::Communicator& communicator) {
-    const Device device = device_of_rank(communicator);
-    const auto rank = static_cast<std::size_t>(communicator.rank());
-    const auto model = make_model(training);
-    model->to(device);
-    run_steps(training, *model, [&](const TrainingBatch& batch) {
-      const plan::MicroShardPlan plan =
-          plan::micro_shard_plan(batch.x.size(0), static_cast<std::size_t>(world_size));
-      const TrainingBatch mine = shard_of(batch, plan.rows_of_device(rank), device);
-      const parallel::MicroShardResult result =
-          parallel::run_micro_shards(*model, sum_loss, mine.x, mine.labels, plan, rank);
-      parallel::bitwise_all_reduce(*model, result, communicator);
-      scale_gradients(*model, 1.0 / static_cast<double>(batch.x.size(0)));
-    });
-    return weights_of(*model);
+    return train_bitwise_ddp_rank(training, communicator, device_of_rank(communicator));
   });
 }
 

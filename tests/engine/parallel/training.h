@@ -41,9 +41,14 @@ Weights train_data_parallel(const TrainingCase& training, const std::vector<Devi
 // the same bits.
 Weights train_ddp(const TrainingCase& training, int world_size,
                   const parallel::DdpOptions& options = {});
+// One rank's part of it, on this device.
+Weights train_ddp_rank(const TrainingCase& training, comm::Communicator& communicator,
+                       Device device, const parallel::DdpOptions& options = {});
 // Fixed order of additions, 1, 2, 4 or 8 devices.
 Weights train_bitwise_data_parallel(const TrainingCase& training, std::size_t num_devices);
 Weights train_bitwise_ddp(const TrainingCase& training, int world_size);
+Weights train_bitwise_ddp_rank(const TrainingCase& training, comm::Communicator& communicator,
+                               Device device);
 
 double largest_difference(const Weights& a, const Weights& b);
 
