@@ -6,18 +6,21 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
 #include "engine/nn/mlp.h"
 #include "engine/optim/sgd.h"
 #include "engine/runtime/logical_device.h"
+#include "engine/runtime/step_graph.h"
 #include "engine/trace/breakdown.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
 #include "tools/report/host_info.h"
 #include "tools/report/run_file.h"
+#include "tools/training/devices.h"
 
 namespace lockstep::tools {
 namespace {
@@ -28,11 +31,15 @@ struct BenchStepFlags {
   std::string batches = "64,256,1024,8192";
   std::string threads;  // empty: all cores
   double seconds = 0.8;
+  bool graph = false;
+  std::string matmul_precision = "highest";
   std::string json_path;
 };
 
 constexpr std::size_t kWarmUpSteps = 5;
-constexpr std::size_t kFewestSteps = 11;
+constexpr std::size_t kFewestTimes = 11;
+// A GPU is given this many steps at a time, as in a training loop, where nobody waits for each one.
+constexpr std::size_t kStepsAtATime = 10;
 
 // Multiplications and additions of a step's matrix products: 2 per weight and row forward, 2 for
 // the weight's gradient, and 2 for the input's, which the first layer does not need.
@@ -45,7 +52,7 @@ double floating_point_operations(const nn::MlpSpec& spec, std::size_t batch) {
 }
 
 double median_step_seconds(const nn::MlpSpec& spec, std::size_t batch, Device device,
-                           double seconds) {
+                           const BenchStepFlags& flags) {
   using Clock = std::chrono::steady_clock;
   const std::shared_ptr<nn::Sequential> model = nn::make_mlp(spec, 0);
   model->to(device);
@@ -61,20 +68,26 @@ double median_step_seconds(const nn::MlpSpec& spec, std::size_t batch, Device de
     labels[row] = static_cast<std::int64_t>(row % spec.sizes.back());
   }
   const Tensor targets = Tensor::from(labels, {batch}, device);
-  const auto step = [&] {
+  const auto issue = [&] {
     optimizer.zero_grad();
     cross_entropy((*model)(x), targets).backward();
     optimizer.step();
   };
+  std::optional<runtime::StepGraph> graph;
+  if (flags.graph) graph.emplace(std::vector<Device>{device});
+  const auto step = [&] { graph ? graph->run(issue) : issue(); };
   for (std::size_t i = 0; i < kWarmUpSteps; ++i) step();
+  targets.stream().synchronize();
+  const std::size_t num_steps = device.type == DeviceType::cuda ? kStepsAtATime : 1;
   std::vector<double> times;
   const Clock::time_point begin = Clock::now();
-  while (times.size() < kFewestSteps ||
-         std::chrono::duration<double>(Clock::now() - begin).count() < seconds) {
+  while (times.size() < kFewestTimes ||
+         std::chrono::duration<double>(Clock::now() - begin).count() < flags.seconds) {
     const Clock::time_point start = Clock::now();
-    step();
+    for (std::size_t i = 0; i < num_steps; ++i) step();
     targets.stream().synchronize();
-    times.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    times.push_back(std::chrono::duration<double>(Clock::now() - start).count() /
+                    static_cast<double>(num_steps));
   }
   std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
                    times.end());
@@ -121,7 +134,10 @@ void run_bench_step(const BenchStepFlags& flags) {
   std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
   TrainingFlags device_flags;
   device_flags.device = flags.device;
+  device_flags.matmul_precision = flags.matmul_precision;
   const Device device{resolve_device_type(device_flags), 0};
+  require(!flags.graph || device.type == DeviceType::cuda, ErrorCode::Usage, "--graph",
+          "captures a step on a CUDA device; leave it out on the CPU");
   const BenchStepRows rows = list_rows(flags);
   nlohmann::ordered_json json{{"schema", "lockstep.bench/1"},
                               {"host", host_info()},
@@ -133,7 +149,7 @@ void run_bench_step(const BenchStepFlags& flags) {
     for (const std::size_t batch : rows.batches) {
       for (const std::size_t count : rows.threads) {
         runtime::set_threads_per_device(count);
-        const double seconds = median_step_seconds(rows.specs[i], batch, device, flags.seconds);
+        const double seconds = median_step_seconds(rows.specs[i], batch, device, flags);
         const double gflops = floating_point_operations(rows.specs[i], batch) / seconds * 1e-9;
         const double rate = static_cast<double>(batch) / seconds;
         fmt::print(out, "{:<24}{:>8}{:>9}{:>9}{:>14}{:>16.0f}{:>12.1f}\n", model, batch,
@@ -144,7 +160,8 @@ void run_bench_step(const BenchStepFlags& flags) {
                                 {"batch", batch},
                                 {"device", lockstep::to_string(device)},
                                 {"threads", count},
-                                {"graph", false},
+                                {"graph", flags.graph},
+                                {"matmul_precision", flags.matmul_precision},
                                 {"median_step_seconds", seconds},
                                 {"samples_per_second", rate},
                                 {"gflops", gflops}});
@@ -171,6 +188,8 @@ void add_bench_step_command(CLI::App& bench) {
                    "CPU threads, such as 1,2 (default: all)");
   step->add_option("--seconds", flags->seconds, "how long to measure each row")
       ->capture_default_str();
+  step->add_flag("--graph", flags->graph, "launch the step as one CUDA graph");
+  add_matmul_precision_flag(*step, flags->matmul_precision);
   step->add_option("--json", flags->json_path, "write the rows here (-: standard output)");
   step->callback([flags] { run_bench_step(*flags); });
 }

@@ -16,9 +16,17 @@ void add_train_command(CLI::App& app, const CommandLine& command);
 void add_compare_command(CLI::App& app, const CommandLine& command);
 void add_bench_command(CLI::App& app);
 void add_env_command(CLI::App& app);
+void add_check_gradients_command(CLI::App& app);
+// exit_code: what the ranks ended with.
+void add_run_command(CLI::App& app, const CommandLine& command, int& exit_code);
+
+// Where in `lockstep run ...` the program begins: at "--", else at the first word that is neither a
+// flag nor a flag's value. Behind the last word in every other command.
+std::size_t find_program_to_run(const CommandLine& command);
 void add_with_devices_command(CLI::App& app, const CommandLine& command);
 
-// How many words of the command line are Lockstep's own: in `with-devices` those before "--".
+// How many words of the command line are Lockstep's own: in `run` and
+// `with-devices` those before the program.
 std::size_t num_own_words(const CommandLine& command);
 
 // Below `bench`.

@@ -18,6 +18,7 @@
 #include "tools/report/trace_file.h"
 #include "tools/report/weights_check.h"
 #include "tools/report/workload.h"
+#include "tools/training/devices.h"
 #include "tools/training/trainer.h"
 
 namespace lockstep::tools {

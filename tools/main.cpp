@@ -61,7 +61,10 @@ int run(int argc, char** argv) {
   lockstep::tools::add_bench_command(app);
   lockstep::tools::add_devices_command(app);
   lockstep::tools::add_env_command(app);
+  lockstep::tools::add_check_gradients_command(app);
   lockstep::tools::add_with_devices_command(app, command);
+  int exit_code = 0;
+  lockstep::tools::add_run_command(app, command, exit_code);
   require_no_empty_values(command);
   try {
     app.parse(static_cast<int>(lockstep::tools::num_own_words(command)), argv);
@@ -70,7 +73,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return report(describe(error, app).c_str(), 2);
   }
-  return 0;
+  return exit_code;
 }
 
 }  // namespace

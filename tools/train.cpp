@@ -15,6 +15,7 @@
 #include "tools/report/trace_file.h"
 #include "tools/report/weights_digest.h"
 #include "tools/report/workload.h"
+#include "tools/training/devices.h"
 #include "tools/training/trainer.h"
 
 namespace lockstep::tools {

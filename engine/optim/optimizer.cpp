@@ -4,6 +4,7 @@
 #include <array>
 
 #include "engine/core/error.h"
+#include "engine/runtime/device_span.h"
 #include "engine/trace/deferred_flows.h"
 #include "engine/trace/span.h"
 
@@ -52,7 +53,10 @@ void Optimizer::step() {
   for (const std::uint64_t flow : trace::take_deferred_flows()) span.pass_flow(flow);
   if (!groups_fit()) regroup();
   for (Group& group : groups_) {
-    if (group.gradients == Group::Gradients::present) run(group);
+    if (group.gradients != Group::Gradients::present) continue;
+    runtime::DeviceSpan on_device(group.step.stream(), trace::Lane::compute,
+                                  trace::Category::optimizer, name_);
+    run(group);
   }
 }
 

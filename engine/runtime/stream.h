@@ -5,6 +5,7 @@
 // itself and the communication stream is one worker thread; on CUDA they are CUDA streams.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -22,6 +23,9 @@ class Event {
   virtual bool has_passed() const = 0;
   // Blocks the calling thread; false if the deadline came first.
   virtual bool wait(Deadline deadline = {}) const = 0;
+  // When it passed, on trace::now_ns()'s clock. REQUIRES: it has passed, and record_timed() made
+  // it.
+  virtual std::int64_t passed_at_ns() const { return 0; }
 };
 
 class Stream {
@@ -40,6 +44,10 @@ class Stream {
 
   // An event that passes when all work submitted so far is done.
   virtual std::shared_ptr<Event> record() = 0;
+
+  // The same, and the event knows when it passed. nullptr where work is timed by the thread that
+  // submits it (the CPU), and while work goes into a graph.
+  virtual std::shared_ptr<Event> record_timed() { return nullptr; }
 
   // Work submitted from now on runs after the event has passed.
   virtual void wait(std::shared_ptr<Event> event) = 0;

@@ -45,6 +45,10 @@ std::vector<Span> spans_of_step(std::span<const Span> spans, const Span& step) {
         span.category == Category::op) {
       continue;
     }
+    // All devices share one thread number.
+    if (step.thread == kDeviceThread && (span.rank != step.rank || span.lane == Lane::comm)) {
+      continue;
+    }
     const Interval part = clip({span.begin_ns, span.end_ns}, {step.begin_ns, step.end_ns});
     if (part.begin_ns < part.end_ns) {
       span.begin_ns = part.begin_ns;
@@ -138,6 +142,10 @@ const Span* median_step_span(std::span<const Span> spans, int rank) {
   if (steps.empty()) {
     return nullptr;
   }
+  // What a GPU's step took is what its own spans say; the host was done earlier.
+  const auto by_device = std::stable_partition(
+      steps.begin(), steps.end(), [](const Span* span) { return span->thread == kDeviceThread; });
+  if (by_device != steps.begin()) steps.erase(by_device, steps.end());
   const auto middle = steps.begin() + static_cast<std::ptrdiff_t>((steps.size() - 1) / 2);
   std::nth_element(steps.begin(), middle, steps.end(), [](const Span* a, const Span* b) {
     return std::pair(a->end_ns - a->begin_ns, a->begin_ns) <

@@ -11,7 +11,11 @@
 //   overlapped_comm   beside the nine: communication on this rank's comm lane, by whatever thread,
 //                     at times that are not exposed. It cost no time of its own
 //
-// Times of a device's streams (thread kDeviceThread) do not count here, only in overlapped_comm.
+// A GPU works long after the thread that gave it the work, so its steps are spans of its own
+// (thread kDeviceThread): where a rank has such steps, they are what is broken down, by the spans
+// of the same device but for its comm lane. Then exposed_comm is the time for which the compute
+// stream waits for communication, and unattributed the time for which it does nothing that has a
+// name.
 #pragma once
 
 #include <optional>

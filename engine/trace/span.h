@@ -157,6 +157,9 @@ class ScopedSpan {
   void set_bytes(std::size_t num_bytes) { num_bytes_ = num_bytes; }
   void set_sequence(std::int64_t sequence) { sequence_ = sequence; }
 
+  // Nothing is recorded of this span: it turned out not to be what it was opened for.
+  void cancel() { recording_ = 0; }
+
   // A flow passes through this span now.
   void pass_flow(std::uint64_t flow) {
     if (recording_ != 0) [[unlikely]] {

@@ -24,6 +24,8 @@ void add_device_flags(CLI::App& app, TrainingFlags& flags) {
                  "several logical devices on a physical one, such as cuda:0*4");
   app.add_option("--threads-per-device", flags.threads_per_device,
                  "CPU threads of each logical CPU device (default: cores / devices, at least 1)");
+  app.add_flag("--graph", flags.graph, "launch a whole step as one CUDA graph");
+  add_matmul_precision_flag(app, flags.matmul_precision);
 }
 
 void add_communication_flags(CLI::App& app, TrainingFlags& flags) {
@@ -95,6 +97,13 @@ void add_file_flags(CLI::App& app, TrainingFlags& flags) {
 }
 
 }  // namespace
+
+void add_matmul_precision_flag(CLI::App& app, std::string& precision) {
+  app.add_option("--matmul-precision", precision,
+                 "of float32 products on GPUs: highest (float32), high (TF32) or medium (bfloat16)")
+      ->check(CLI::IsMember({"highest", "high", "medium"}))
+      ->capture_default_str();
+}
 
 void add_training_flags(CLI::App& app, TrainingFlags& flags) {
   add_device_flags(app, flags);

@@ -17,6 +17,8 @@ struct TrainingFlags {
   std::string device_ids;
   std::string virtual_devices;
   std::optional<int> threads_per_device;
+  bool graph = false;
+  std::string matmul_precision = "highest";
   std::string parallel = "none";
   std::string ranks = "threads";
   std::string comm = "own";
@@ -55,6 +57,9 @@ struct TrainingFlags {
 
 // Adds all of them but the choice of devices.
 void add_training_flags(CLI::App& app, TrainingFlags& flags);
+
+// --matmul-precision, for commands that take no other training flag.
+void add_matmul_precision_flag(CLI::App& app, std::string& precision);
 
 // --devices N, --device-ids and --parallel: train; compare has its own lists.
 void add_placement_flags(CLI::App& app, TrainingFlags& flags);

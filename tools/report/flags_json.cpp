@@ -1,5 +1,7 @@
 #include "tools/report/flags_json.h"
 
+#include "tools/training/devices.h"
+
 namespace lockstep::tools {
 namespace {
 
@@ -24,6 +26,8 @@ nlohmann::ordered_json flags_json(const TrainingFlags& flags, const TrainingTask
   json["device_ids"] = or_null(flags.device_ids);
   json["virtual_devices"] = or_null(flags.virtual_devices);
   json["threads_per_device"] = or_null(flags.threads_per_device);
+  json["graph"] = flags.graph;
+  json["matmul_precision"] = flags.matmul_precision;
   json["ranks"] = flags.ranks;
   json["comm"] = flags.comm;
   json["plan"] = flags.plan;

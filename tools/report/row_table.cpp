@@ -6,6 +6,7 @@
 
 #include "engine/runtime/logical_device.h"
 #include "tools/report/contention.h"
+#include "tools/training/devices.h"
 
 namespace lockstep::tools {
 namespace {
@@ -23,6 +24,19 @@ std::string format_busy(const std::vector<double>& fractions) {
   double total = 0;
   for (const double fraction : fractions) total += fraction;
   return fmt::format("{:.0f} %", 100 * total / static_cast<double>(fractions.size()));
+}
+
+// Said of the row with the most devices.
+std::string gpu_sharing_note(const std::vector<RunRow>& rows) {
+  const auto has_fewer = [](const RunRow& a, const RunRow& b) {
+    return a.placement.devices.size() < b.placement.devices.size();
+  };
+  const RunRow& largest = *std::max_element(rows.begin(), rows.end(), has_fewer);
+  const std::size_t num_devices = largest.placement.devices.size();
+  const std::size_t num_gpus = num_physical_devices(largest.placement.devices);
+  if (num_devices == num_gpus) return {};
+  return fmt::format("{} virtual devices on {} {}: this shows overhead, not speed-up", num_devices,
+                     num_gpus, num_gpus == 1 ? "GPU" : "GPUs");
 }
 
 }  // namespace
@@ -51,7 +65,8 @@ std::string sharing_note(const std::vector<RunRow>& rows) {
   const std::size_t cores = runtime::num_cores();
   std::size_t most = 0;
   for (const RunRow& row : rows) most = std::max(most, row.placement.devices.size());
-  if (most <= cores || rows[0].placement.devices[0].type != DeviceType::cpu) return {};
+  if (rows[0].placement.devices[0].type == DeviceType::cuda) return gpu_sharing_note(rows);
+  if (most <= cores) return {};
   return fmt::format("{} virtual devices on {} {}: this shows overhead, not speed-up", most, cores,
                      cores == 1 ? "core" : "cores");
 }

@@ -9,6 +9,7 @@
 #include "engine/runtime/logical_device.h"
 #include "tools/report/flags_json.h"
 #include "tools/report/host_info.h"
+#include "tools/training/devices.h"
 
 namespace lockstep::tools {
 namespace {
@@ -28,7 +29,7 @@ nlohmann::ordered_json breakdown_json(const trace::StepBreakdown& breakdown) {
 nlohmann::ordered_json row_json(const RunRow& row, const RunRow& single, std::size_t batch) {
   const TrainingResult& result = row.result;
   const std::size_t num_devices = row.placement.devices.size();
-  const bool is_cpu = row.placement.devices[0].type == DeviceType::cpu;
+  const std::size_t num_physical = num_physical_devices(row.placement.devices);
   const Scaling against_single = scaling(row, single);
   const auto or_null = [&](double value) {
     return single.placement.mode == Mode::single ? nlohmann::json(value) : nlohmann::json();
@@ -36,8 +37,8 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& single, std::si
   nlohmann::ordered_json json{
       {"mode", to_string(row.placement.mode)},
       {"devices", num_devices},
-      {"physical_devices", is_cpu ? 1 : num_devices},
-      {"virtual", is_cpu && num_devices > 1},
+      {"physical_devices", num_physical},
+      {"virtual", num_physical < num_devices},
       {"threads_per_device", row.threads_per_device},
       {"contended", row.contended ? nlohmann::json(*row.contended) : nlohmann::json()},
       {"kind", "measured"},

@@ -1,5 +1,6 @@
 #include "tools/training/busy_fraction.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "engine/trace/intervals.h"
@@ -14,18 +15,27 @@ bool is_idle(Category category) {
   return category == Category::wait || category == Category::communication;
 }
 
+// Whether a GPU timed its work itself: then the host's spans only say when it was given the work.
+bool has_device_spans(const trace::Recording& recording, int track) {
+  return std::any_of(recording.spans.begin(), recording.spans.end(), [&](const trace::Span& span) {
+    return span.rank == track && span.thread == trace::kDeviceThread;
+  });
+}
+
 }  // namespace
 
 double busy_fraction(const trace::Recording& recording, int track) {
   std::vector<Interval> steps;
   std::vector<Interval> computing;
   std::vector<Interval> idle;
+  const bool is_timed_by_device = has_device_spans(recording, track);
   for (const trace::Span& span : recording.spans) {
     const Interval interval{span.begin_ns, span.end_ns};
+    if (is_timed_by_device && span.thread != trace::kDeviceThread) continue;
     if (span.category == Category::step) {
       steps.push_back(interval);  // of any rank: they step together
     } else if (span.rank == track && is_idle(span.category)) {
-      if (span.lane == trace::Lane::host) idle.push_back(interval);
+      if (is_timed_by_device || span.lane == trace::Lane::host) idle.push_back(interval);
     } else if (span.rank == track && span.lane == trace::Lane::compute) {
       computing.push_back(interval);
     }

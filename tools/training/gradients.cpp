@@ -2,6 +2,7 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/parallel/bitwise/micro_shards.h"
+#include "engine/runtime/device_span.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::tools {
@@ -11,10 +12,12 @@ Variable sum_loss(const Variable& logits, const Tensor& labels) {
   return cross_entropy(logits, labels, Reduction::sum);
 }
 
-double plain_gradients(const TrainingTask& task, const RankModel& model, const data::Batch& batch) {
+Tensor plain_gradients(const TrainingTask& task, const RankModel& model, const data::Batch& batch) {
   Variable loss;
   {
     trace::ScopedSpan span(trace::Lane::compute, trace::Category::forward, "forward");
+    runtime::DeviceSpan on_device(batch.x.stream(), trace::Lane::compute, trace::Category::forward,
+                                  "forward");
     loss = sum_loss((*model.wrapped)(Variable(batch.x)), batch.labels);
   }
   // Ranks average their gradients, so each rank's share of the global mean is scaled up by their
@@ -25,14 +28,18 @@ double plain_gradients(const TrainingTask& task, const RankModel& model, const d
                             : 1.0 / static_cast<double>(batch.labels.num_elements());
   {
     trace::ScopedSpan span(trace::Lane::compute, trace::Category::backward, "backward");
+    runtime::DeviceSpan on_device(batch.x.stream(), trace::Lane::compute, trace::Category::backward,
+                                  "backward");
     loss.backward(Tensor::full(loss.shape(), weight, loss.dtype(), loss.device()));
   }
-  return loss.value().item();
+  return loss.value();
 }
 
-double bitwise_gradients(const RankModel& model, const data::Batch& batch) {
+Tensor bitwise_gradients(const RankModel& model, const data::Batch& batch) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::backward,
                          "micro-shards forward and backward");
+  runtime::DeviceSpan on_device(batch.x.stream(), trace::Lane::compute, trace::Category::backward,
+                                "micro-shards forward and backward");
   double loss_sum = 0;
   if (model.communicator) {
     const auto world_size = static_cast<std::size_t>(model.communicator->world_size());
@@ -51,12 +58,12 @@ double bitwise_gradients(const RankModel& model, const data::Batch& batch) {
   }
   batch.x.backend().multi_scale(batch.x.stream(), gradients,
                                 1.0 / static_cast<double>(batch.num_global_rows));
-  return loss_sum;
+  return Tensor::from(std::vector<double>{loss_sum}, {1}, Device{});
 }
 
 }  // namespace
 
-double compute_gradients(const TrainingTask& task, const RankModel& model,
+Tensor compute_gradients(const TrainingTask& task, const RankModel& model,
                          const data::Batch& batch) {
   return task.summation == Summation::bitwise ? bitwise_gradients(model, batch)
                                               : plain_gradients(task, model, batch);

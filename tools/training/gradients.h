@@ -17,10 +17,11 @@ struct RankModel {
   comm::Communicator* communicator = nullptr;  // DDP only
 };
 
-// Returns the sum of the loss over this rank's rows (over all ranks' rows in bitwise mode).
-// Gradients are those of the mean loss over the global batch under --sampler exact; under torch
-// they are the average over ranks of the mean over each rank's rows.
-double compute_gradients(const TrainingTask& task, const RankModel& model,
+// Returns the sum of the loss over this rank's rows (over all ranks' rows in bitwise mode): one
+// element, on the device where the model's output is, or on the CPU. Gradients are those of the
+// mean loss over the global batch under --sampler exact; under torch they are the average over
+// ranks of the mean over each rank's rows.
+Tensor compute_gradients(const TrainingTask& task, const RankModel& model,
                          const data::Batch& batch);
 
 }  // namespace lockstep::tools

@@ -1,5 +1,6 @@
 #include "tools/training/rank_loop.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -8,7 +9,10 @@
 #include "engine/optim/adamw.h"
 #include "engine/optim/clip_grad_norm.h"
 #include "engine/optim/sgd.h"
+#include "engine/runtime/device_span.h"
+#include "engine/runtime/step_graph.h"
 #include "engine/trace/span.h"
+#include "tools/training/loss_log.h"
 #include "tools/training/step_log.h"
 
 namespace lockstep::tools {
@@ -66,6 +70,20 @@ double sum_over_ranks(double value, comm::Communicator* communicator) {
   return total.item();
 }
 
+// A step of full batches as a graph, and the tensors that it reads and writes.
+struct CapturedStep {
+  CapturedStep(const TrainingTask& task, const std::vector<Device>& devices) : graph(devices) {
+    const std::size_t rows = std::min(task.batch, task.data->train.num_rows());
+    x = Tensor::empty({rows, task.data->train.num_features}, task.dtype, devices[0]);
+    labels = Tensor::empty({rows}, DType::int64, devices[0]);
+  }
+
+  runtime::StepGraph graph;
+  Tensor x;
+  Tensor labels;
+  Tensor loss;
+};
+
 class RankLoop {
  public:
   RankLoop(const TrainingTask& task, const RankModel& model, const TrainingObserver& observer)
@@ -75,7 +93,9 @@ class RankLoop {
         parameters_(model.inner->parameters()),
         optimizer_(make_optimizer(task.optimizer, parameters_)),
         loader_(std::shared_ptr<const data::LabelledRows>(task.data, &task.data->train),
-                make_sampler(task, model.communicator), {model.devices[0], task.dtype, 32}) {
+                make_sampler(task, model.communicator), {model.devices[0], task.dtype, 32}),
+        losses_([this](const StepLoss& loss) { take(loss); }) {
+    if (task.launching == TrainingTask::Launching::graph) graph_.emplace(task, model.devices);
     if (rank() == 0 && !observer.log_path.empty()) log_.emplace(observer.log_path);
     has_log_ = !observer.log_path.empty();
   }
@@ -84,12 +104,13 @@ class RankLoop {
     RankReport report;
     for (std::size_t epoch = 0; epoch < task_.num_epochs(); ++epoch) {
       const Clock::time_point start = Clock::now();
-      double loss_sum = 0;
-      std::size_t num_rows = 0;
+      loss_sum_ = 0;
+      num_rows_ = 0;
       loader_.start_epoch(epoch);
-      while (step_ < task_.num_steps && run_step(epoch, loss_sum, num_rows)) ++step_;
+      while (step_ < task_.num_steps && run_step(epoch)) ++step_;
+      losses_.drain();
       report.epoch_seconds.push_back(seconds_since(start));
-      report.last_epoch_loss = mean_loss(loss_sum, num_rows);
+      report.last_epoch_loss = mean_loss(loss_sum_, num_rows_);
       if (rank() == 0 && observer_.on_epoch) {
         observer_.on_epoch(epoch, report.epoch_seconds.back(), report.last_epoch_loss);
       }
@@ -100,43 +121,77 @@ class RankLoop {
  private:
   int rank() const { return model_.communicator ? model_.communicator->rank() : 0; }
 
-  // False at the end of the epoch. Adds this rank's loss and the rows behind it.
-  bool run_step(std::size_t epoch, double& loss_sum, std::size_t& num_rows) {
+  // False at the end of the epoch.
+  bool run_step(std::size_t epoch) {
     const Clock::time_point start = Clock::now();
     trace::ScopedSpan step_span(trace::Lane::host, trace::Category::step, "step");
     step_span.set_sequence(static_cast<std::int64_t>(step_));
+    runtime::Stream& stream = runtime::logical_device(model_.devices[0]).compute_stream();
+    runtime::DeviceSpan step_on_device(stream, trace::Lane::host, trace::Category::step, "step");
+    step_on_device.set_sequence(static_cast<std::int64_t>(step_));
     std::optional<data::Batch> batch;
     {
       trace::ScopedSpan span(trace::Lane::host, trace::Category::data, "next batch");
-      batch = loader_.next();
+      runtime::DeviceSpan on_device(stream, trace::Lane::compute, trace::Category::data,
+                                    "take batch");
+      batch = graph_ ? loader_.next_into(graph_->x, graph_->labels) : loader_.next();
     }
-    if (!batch) return false;
+    if (!batch) {
+      step_span.cancel();
+      step_on_device.cancel();
+      return false;
+    }
     thread_context().step = step_;
     thread_context().first_row = batch->global_offset;
-    optimizer_->zero_grad();
-    const double step_loss = compute_gradients(task_, model_, *batch);
-    require_finite(step_loss);
     const double learning_rate =
         task_.optimizer.schedule.learning_rate(task_.optimizer.learning_rate, step_);
     optimizer_->set_learning_rate(learning_rate);
-    const double grad_norm = clip_or_measure_norm();
-    optimizer_->step();
+    double grad_norm = 0;
+    const Tensor loss = graph_ && batch->labels.num_elements() == graph_->labels.num_elements()
+                            ? run_captured(*batch)
+                            : run_now(*batch, grad_norm);
     // In bitwise mode the sum is over all ranks already.
     const bool is_global = task_.summation == Summation::bitwise;
     const std::size_t rows = is_global ? batch->num_global_rows : batch->labels.num_elements();
+    losses_.push(step_, rows, loss);
     if (has_log_) {
       trace::ScopedSpan span(trace::Lane::host, trace::Category::host, "log");
-      log_step({step_, epoch, 0, learning_rate, grad_norm, 0, 0}, step_loss, rows, start);
+      losses_.drain();
+      log_step({step_, epoch, 0, learning_rate, grad_norm, 0, 0}, last_loss_.sum, rows, start);
     }
-    loss_sum += step_loss;
-    num_rows += rows;
     return true;
   }
 
-  void require_finite(double loss) const {
-    require(std::isfinite(loss), ErrorCode::Numeric, "train",
+  Tensor run_now(const data::Batch& batch, double& grad_norm) {
+    optimizer_->zero_grad();
+    Tensor loss = compute_gradients(task_, model_, batch);
+    grad_norm = clip_or_measure_norm();
+    optimizer_->step();
+    return loss;
+  }
+
+  // The same by a graph: once it is captured, nothing here but the launch happens on the host.
+  Tensor run_captured(const data::Batch& batch) {
+    optimizer_->write_learning_rate();
+    const bool replays = graph_->graph.is_captured();
+    runtime::DeviceSpan on_device(batch.x.stream(), trace::Lane::compute, trace::Category::op,
+                                  "launch graph");
+    graph_->graph.run([&] {
+      optimizer_->zero_grad();
+      graph_->loss = compute_gradients(task_, model_, batch);
+      optimizer_->step();
+    });
+    if (replays) optimizer_->count_replayed_step();
+    return graph_->loss;
+  }
+
+  void take(const StepLoss& loss) {
+    require(std::isfinite(loss.sum), ErrorCode::Numeric, "train",
             "the loss is {} at step {} on rank {}; training stopped, try a smaller --lr",
-            std::isnan(loss) ? "nan" : "infinite", step_, rank());
+            std::isnan(loss.sum) ? "nan" : "infinite", loss.step, rank());
+    last_loss_ = loss;
+    loss_sum_ += loss.sum;
+    num_rows_ += loss.num_rows;
   }
 
   double clip_or_measure_norm() {
@@ -165,6 +220,11 @@ class RankLoop {
   std::vector<Variable> parameters_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   data::DataLoader loader_;
+  std::optional<CapturedStep> graph_;
+  LossLog losses_;
+  StepLoss last_loss_;
+  double loss_sum_ = 0;         // of this epoch, over this rank's rows
+  std::size_t num_rows_ = 0;    // behind loss_sum_
   std::optional<StepLog> log_;  // rank 0
   bool has_log_ = false;        // all ranks: they take part in the mean
   std::size_t step_ = 0;

@@ -15,6 +15,7 @@
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/report/host_info.h"
+#include "tools/training/devices.h"
 
 namespace lockstep::tools {
 namespace {
@@ -118,6 +119,20 @@ void require_fitting_bitwise(const TrainingFlags& flags, std::size_t num_devices
           "needs one thread per device; leave out --threads-per-device");
 }
 
+// A graph repeats what was captured, and the host has no part in it.
+void require_fitting_graph(const TrainingFlags& flags) {
+  require(resolve_device_type(flags) == DeviceType::cuda, ErrorCode::Usage, "--graph",
+          "captures a step on CUDA devices; leave it out on the CPU");
+  require(!flags.bitwise, ErrorCode::Usage, "--graph",
+          "cannot capture --bitwise, which adds gradients on the host's word; leave one out");
+  require(!flags.clip_norm, ErrorCode::Usage, "--graph",
+          "cannot capture --clip-norm, whose factor the host computes; leave one out");
+  require(flags.log_path.empty(), ErrorCode::Usage, "--graph",
+          "cannot capture --log, which waits for every step's norm; leave one out");
+  require(flags.comm != "nccl", ErrorCode::Usage, "--graph",
+          "is not tested with --comm nccl; use --comm own");
+}
+
 }  // namespace
 
 std::string_view to_string(Mode mode) {
@@ -161,6 +176,10 @@ TrainingTask make_task(const TrainingFlags& flags, std::size_t num_devices) {
     task.summation = Summation::bitwise;
   }
   task.optimizer = make_optimizer_settings(flags);
+  if (flags.graph) {
+    require_fitting_graph(flags);
+    task.launching = TrainingTask::Launching::graph;
+  }
   task.all_reduce_plan = plan::parse_all_reduce_plan(flags.plan);
   task.comm_timeout_seconds = require_positive("--comm-timeout", flags.comm_timeout);
   task.bucket_byte_limits = {mib_to_bytes("--first-bucket-mib", flags.first_bucket_mib),
@@ -175,69 +194,6 @@ TrainingTask make_task(const TrainingFlags& flags, std::size_t num_devices) {
   task.optimizer.schedule = optim::parse_schedule(flags.schedule, task.num_steps,
                                                   static_cast<std::size_t>(flags.warmup_steps));
   return task;
-}
-
-DeviceType resolve_device_type(const TrainingFlags& flags) {
-  const bool has_cuda = runtime::num_devices(DeviceType::cuda) > 0;
-  require(flags.device != "cuda" || has_cuda, ErrorCode::Device, "--device",
-          "cuda was asked for, but this build has no CUDA; use --device cpu, or build the cuda "
-          "preset on a machine with a GPU");
-  require(flags.virtual_devices.empty(), ErrorCode::Usage, "--virtual-devices",
-          "shares a physical GPU, which this build does not have; CPU devices cpu:0 to cpu:{} are "
-          "virtual already, just name or count them",
-          runtime::kMaxCpuDevices - 1);
-  return flags.device == "cpu" || !has_cuda ? DeviceType::cpu : DeviceType::cuda;
-}
-
-std::string describe_devices(const std::vector<Device>& devices) {
-  std::string names;
-  for (const Device device : devices) {
-    names += (names.empty() ? "" : ", ") + lockstep::to_string(device);
-  }
-  const std::size_t cores = runtime::num_cores();
-  const std::size_t threads = runtime::threads_per_device();
-  std::string text = fmt::format("using device: {}", names);
-  if (devices[0].type == DeviceType::cpu) {
-    text += fmt::format(" ({} {} {}, {} {})", devices.size() == 1 ? "on" : "virtual, on", cores,
-                        cores == 1 ? "core" : "cores", threads,
-                        devices.size() == 1 ? (threads == 1 ? "thread" : "threads")
-                                            : (threads == 1 ? "thread each" : "threads each"));
-  }
-  return text;
-}
-
-std::vector<Device> resolve_devices(const TrainingFlags& flags, DeviceType type) {
-  const auto num_existing = static_cast<std::size_t>(runtime::num_devices(type));
-  std::vector<int> ids;
-  if (!flags.device_ids.empty()) {
-    for (const std::size_t id : parse_list("--device-ids", flags.device_ids)) {
-      require(id < num_existing, ErrorCode::Usage, "--device-ids",
-              "{}:{} does not exist; {}:0 to {}:{} do", lockstep::to_string(type), id,
-              lockstep::to_string(type), lockstep::to_string(type), num_existing - 1);
-      require(std::find(ids.begin(), ids.end(), static_cast<int>(id)) == ids.end(),
-              ErrorCode::Usage, "--device-ids", "{} stands twice in '{}'; name each device once",
-              id, flags.device_ids);
-      ids.push_back(static_cast<int>(id));
-    }
-  } else {
-    const std::size_t count = require_positive("--devices", flags.devices.value_or(1));
-    require(count <= num_existing, ErrorCode::Usage, "--devices",
-            "there are {} {} devices, asked for {}", num_existing, lockstep::to_string(type),
-            count);
-    for (std::size_t i = 0; i < count; ++i) ids.push_back(static_cast<int>(i));
-  }
-  return devices_of(type, ids);
-}
-
-void apply_threads_per_device(const TrainingFlags& flags, std::size_t num_devices) {
-  std::size_t threads = std::max<std::size_t>(1, runtime::num_cores() / num_devices);
-  if (flags.threads_per_device) {
-    threads = require_positive("--threads-per-device", *flags.threads_per_device);
-    require(threads <= 1024, ErrorCode::Usage, "--threads-per-device", "at most 1024, found {}",
-            threads);
-  }
-  if (flags.bitwise) threads = 1;
-  runtime::set_threads_per_device(threads);
 }
 
 std::size_t num_idle_devices(const TrainingTask& task, const DevicePlacement& placement) {

@@ -51,6 +51,9 @@ struct TrainingTask {
   OptimizerSettings optimizer;
   std::optional<nn::StateDict> initial_weights;
 
+  // graph: a whole step is captured once and then launched by one call (CUDA).
+  enum class Launching { op_by_op, graph } launching = Launching::op_by_op;
+
   plan::AllReducePlan all_reduce_plan = plan::AllReducePlan::automatic;
   double comm_timeout_seconds = 30;
   std::vector<std::size_t> bucket_byte_limits;
@@ -81,17 +84,6 @@ struct TrainingResult {
 // data and weights that cannot be read, and for output paths that cannot be written: all before
 // training starts.
 TrainingTask make_task(const TrainingFlags& flags, std::size_t num_devices);
-
-// The device type that --device names, and the line "using device: ..." that says what it means.
-DeviceType resolve_device_type(const TrainingFlags& flags);
-std::string describe_devices(const std::vector<Device>& devices);
-
-// {cpu:0, ..., cpu:count-1}, or exactly --device-ids.
-std::vector<Device> resolve_devices(const TrainingFlags& flags, DeviceType type);
-
-// Sets the threads of every device: --threads-per-device, else cores / devices, at least 1; always
-// 1 under --bitwise.
-void apply_threads_per_device(const TrainingFlags& flags, std::size_t num_devices);
 
 // Devices that get no rows of a full batch, because it has too few; and the line that says so,
 // empty where no device is idle.

@@ -8,6 +8,7 @@
 #include "engine/nn/mlp.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "engine/parallel/ddp/ddp.h"
+#include "engine/runtime/device_span.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/recorder.h"
 #include "tools/training/busy_fraction.h"
@@ -124,6 +125,7 @@ TrainingResult train(const TrainingTask& task, const DevicePlacement& placement,
   } else {
     train_in_one_process(task, placement, observer, result);
   }
+  runtime::record_device_spans();
   const trace::Recording recording = trace::collect();
   for (std::size_t i = 0; i < placement.devices.size(); ++i) {
     const Device device = placement.devices[i];

@@ -1,4 +1,7 @@
 #include <array>
+#include <cmath>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -6,6 +9,7 @@
 #include "engine/runtime/cuda/check.h"
 #include "engine/runtime/cuda/cuda_stream.h"
 #include "engine/runtime/wait.h"
+#include "engine/trace/span.h"
 
 namespace lockstep::runtime::cuda {
 namespace {
@@ -52,6 +56,57 @@ SpareEvents& spare_events() {
   return events;
 }
 
+// A moment of a GPU and the same moment of the host: what an event's time is measured from. Taken
+// on a stream that has nothing else to do, so the two are a few microseconds apart.
+class ClockAnchor {
+ public:
+  explicit ClockAnchor(int gpu) : gpu_(gpu) {
+    const CurrentGpu current(gpu);
+    CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    CUDA_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDefault));
+    take();
+  }
+
+  std::int64_t host_ns_of(cudaEvent_t event) {
+    const std::lock_guard lock(mutex_);
+    double milliseconds = milliseconds_to(event);
+    // CUDA answers in float, which is exact to 60 ns within a second and to 8 us within 100.
+    if (std::abs(milliseconds) > 1000) {
+      take();
+      milliseconds = milliseconds_to(event);
+    }
+    return host_ns_ + static_cast<std::int64_t>(milliseconds * 1e6);
+  }
+
+ private:
+  void take() {
+    const CurrentGpu current(gpu_);
+    CUDA_CHECK(cudaEventRecord(event_, stream_));
+    CUDA_CHECK(cudaEventSynchronize(event_));
+    host_ns_ = trace::now_ns();
+  }
+  double milliseconds_to(cudaEvent_t event) const {
+    float milliseconds = 0;
+    CUDA_CHECK(cudaEventElapsedTime(&milliseconds, event_, event));
+    return milliseconds;
+  }
+
+  int gpu_;
+  std::mutex mutex_;
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t event_ = nullptr;
+  std::int64_t host_ns_ = 0;
+};
+
+ClockAnchor& clock_anchor(int gpu) {
+  static std::mutex mutex;
+  static auto& anchors = *new std::map<int, std::unique_ptr<ClockAnchor>>;  // never destroyed
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<ClockAnchor>& anchor = anchors[gpu];
+  if (!anchor) anchor = std::make_unique<ClockAnchor>(gpu);
+  return *anchor;
+}
+
 }  // namespace
 
 CudaEvent::CudaEvent(const CudaStream& stream, Timing timing)
@@ -91,6 +146,10 @@ bool CudaEvent::wait(Deadline deadline) const {
   }
   throw_if_written(*fault_);
   return true;
+}
+
+std::int64_t CudaEvent::passed_at_ns() const {
+  return clock_anchor(gpu_).host_ns_of(event_);
 }
 
 double CudaEvent::seconds_since(const CudaEvent& earlier) const {

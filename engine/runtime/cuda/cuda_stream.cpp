@@ -51,6 +51,11 @@ std::shared_ptr<Event> CudaStream::record() {
   return std::make_shared<CudaEvent>(*this);
 }
 
+std::shared_ptr<Event> CudaStream::record_timed() {
+  if (is_capturing()) return nullptr;
+  return std::make_shared<CudaEvent>(*this, CudaEvent::Timing::on);
+}
+
 void CudaStream::wait(std::shared_ptr<Event> event) {
   const auto* on_device = dynamic_cast<const CudaEvent*>(event.get());
   if (on_device == nullptr) {

@@ -40,6 +40,7 @@ class CudaEvent final : public Event {
   bool wait(Deadline deadline = {}) const override;
 
   cudaEvent_t handle() const { return event_; }
+  std::int64_t passed_at_ns() const override;
   // REQUIRES: both have passed and were made with Timing::on.
   double seconds_since(const CudaEvent& earlier) const;
 
@@ -61,6 +62,7 @@ class CudaStream final : public Stream {
   // Runs issue() now, in this thread, with the stream's GPU current.
   void submit(std::function<void()> issue) override;
   std::shared_ptr<Event> record() override;
+  std::shared_ptr<Event> record_timed() override;
   // A CUDA event is waited for by the stream, any other by the calling thread.
   void wait(std::shared_ptr<Event> event) override;
 

@@ -37,6 +37,32 @@ StepBreakdown only_step(const std::vector<Span>& spans) {
   return *breakdown;
 }
 
+TEST(Breakdown, OfAGpuIsThatOfItsOwnStepAndNotOfTheHostThatWasDoneEarlier) {
+  const auto on_device = [](Category category, std::int64_t begin_ns, std::int64_t end_ns,
+                            Lane lane = Lane::compute) {
+    return span_of(category, begin_ns, end_ns, lane, kDeviceThread);
+  };
+  std::vector<Span> spans{span_of(Category::step, 0, 50, Lane::host),
+                          span_of(Category::forward, 0, 20),
+                          on_device(Category::step, 100, 1100, Lane::host),
+                          on_device(Category::forward, 100, 400),
+                          on_device(Category::backward, 400, 800),
+                          on_device(Category::communication, 500, 900, Lane::comm),
+                          on_device(Category::communication, 800, 900),
+                          on_device(Category::optimizer, 900, 1050)};
+  Span other = on_device(Category::optimizer, 100, 1100);  // of another device
+  other.rank = 1;
+  spans.push_back(other);
+  const StepBreakdown parts = only_step(spans);
+  EXPECT_NEAR(parts.step, 1000 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.forward, 300 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.backward, 400 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.exposed_comm, 100 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.optimizer, 150 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.unattributed, 50 * kNanosecond, kRounding);
+  EXPECT_NEAR(parts.overlapped_comm, 300 * kNanosecond, kRounding);
+}
+
 TEST(Breakdown, GivesEachPhaseItsTimeAndTheGapsToUnattributed) {
   const StepBreakdown parts = only_step(
       {span_of(Category::step, 100, 1100, Lane::host),

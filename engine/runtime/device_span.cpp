@@ -1,0 +1,79 @@
+#include "engine/runtime/device_span.h"
+
+#include <deque>
+#include <mutex>
+
+#include "engine/core/error.h"
+#include "engine/trace/recorder.h"
+
+namespace lockstep::runtime {
+namespace {
+
+// Spans whose events may not have passed yet, in the order in which they ended.
+struct Pending {
+  trace::Span span;
+  std::shared_ptr<Event> begin;
+  std::shared_ptr<Event> end;
+};
+
+struct Queue {
+  std::mutex mutex;
+  std::deque<Pending> spans;
+};
+
+Queue& queue() {
+  static Queue& instance = *new Queue;
+  return instance;
+}
+
+// So many may be pending before a thread that adds one looks for those that have passed.
+constexpr std::size_t kLookAt = 64;
+
+void record(Pending pending) {
+  pending.span.begin_ns = pending.begin->passed_at_ns();
+  pending.span.end_ns = pending.end->passed_at_ns();
+  trace::record(pending.span);
+}
+
+}  // namespace
+
+void DeviceSpan::open(Stream& stream, trace::Lane lane, trace::Category category, const char* name,
+                      std::size_t num_bytes, int track) {
+  begin_ = stream.record_timed();
+  if (!begin_) return;
+  stream_ = &stream;
+  span_.name = name;
+  span_.num_bytes = num_bytes;
+  span_.rank = track;
+  span_.lane = lane;
+  span_.category = category;
+}
+
+void DeviceSpan::close() noexcept {
+  try {
+    std::shared_ptr<Event> end = stream_->record_timed();
+    if (!end) return;
+    Queue& all = queue();
+    const std::lock_guard lock(all.mutex);
+    all.spans.push_back({span_, std::move(begin_), std::move(end)});
+    if (all.spans.size() < kLookAt) return;
+    while (!all.spans.empty() && all.spans.front().end->has_passed()) {
+      record(std::move(all.spans.front()));
+      all.spans.pop_front();
+    }
+  } catch (const Error&) {
+    // The device failed; the operation that made it fail says so, and its time is nobody's concern.
+  }
+}
+
+void record_device_spans() {
+  Queue& all = queue();
+  const std::lock_guard lock(all.mutex);
+  while (!all.spans.empty()) {
+    all.spans.front().end->wait();
+    record(std::move(all.spans.front()));
+    all.spans.pop_front();
+  }
+}
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,55 @@
+// Spans of what a GPU's stream does, in one timeline with the host's spans.
+//
+// A ScopedSpan (trace/span.h) on a thread that enqueues kernels times the enqueueing. A DeviceSpan
+// beside it times the work: an event before it and one after, turned into a span of thread
+// kDeviceThread once both have passed. On the CPU, where the two are the same, it does nothing.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+
+#include "engine/runtime/stream.h"
+#include "engine/trace/span.h"
+
+namespace lockstep::runtime {
+
+class DeviceSpan {
+ public:
+  // Covers what is enqueued on the stream until the end of the scope. While nothing is recorded,
+  // and while the stream's work goes into a graph, it costs a branch.
+  DeviceSpan(Stream& stream, trace::Lane lane, trace::Category category, const char* name,
+             std::size_t num_bytes = 0)
+      : DeviceSpan(stream, lane, category, name, num_bytes, trace::current_track()) {}
+  DeviceSpan(Stream& stream, trace::Lane lane, trace::Category category, const char* name,
+             std::size_t num_bytes, int track) {
+    if (trace::recording()) [[unlikely]] {
+      open(stream, lane, category, name, num_bytes, track);
+    }
+  }
+  ~DeviceSpan() {
+    if (begin_) [[unlikely]] {
+      close();
+    }
+  }
+  DeviceSpan(const DeviceSpan&) = delete;
+  DeviceSpan& operator=(const DeviceSpan&) = delete;
+
+  void set_sequence(std::int64_t sequence) { span_.sequence = sequence; }
+  // Nothing is recorded of this span.
+  void cancel() { begin_.reset(); }
+
+ private:
+  void open(Stream& stream, trace::Lane lane, trace::Category category, const char* name,
+            std::size_t num_bytes, int track);
+  void close() noexcept;
+
+  trace::Span span_;
+  Stream* stream_ = nullptr;
+  std::shared_ptr<Event> begin_;
+};
+
+// Waits for all device spans that have ended and records them. Call it before trace::stop().
+void record_device_spans();
+
+}  // namespace lockstep::runtime

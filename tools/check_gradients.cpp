@@ -1,0 +1,177 @@
+// lockstep check-gradients: the gradients of a device, parameter by parameter, beside those that
+// Eigen computes in double on the CPU from the same weights and rows.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "engine/autograd/ops/ops.h"
+#include "engine/core/error.h"
+#include "engine/nn/mlp.h"
+#include "engine/nn/state_dict.h"
+#include "kernels/matmul_precision.h"
+#include "tools/cli/numbers.h"
+#include "tools/cli/output_path.h"
+#include "tools/commands.h"
+#include "tools/report/host_info.h"
+#include "tools/report/run_file.h"
+#include "tools/training/devices.h"
+
+namespace lockstep::tools {
+namespace {
+
+struct CheckGradientsFlags {
+  std::string device = "auto";
+  std::vector<std::string> models = {"mlp:784-256-128-10", "mlp:31-33-1-7:gelu",
+                                     "mlp:64-100-10:tanh"};
+  std::string batches = "1,33,256";
+  std::string matmul_precision = "highest";
+  std::string json_path;
+};
+
+// Errors of float32 gradients relative to double, as norms: what rounding of each kind may cause.
+double limit_of(kernels::MatmulPrecision precision) {
+  switch (precision) {
+    case kernels::MatmulPrecision::highest:
+      return 1e-5;
+    case kernels::MatmulPrecision::high:
+      return 2e-3;
+    case kernels::MatmulPrecision::medium:
+      return 1e-2;
+  }
+  return 0;
+}
+
+// The same numbers for both sides: drawn in double, rounded to float32.
+struct Problem {
+  nn::StateDict weights;             // float32 on the CPU
+  Tensor x;                          // float32 [batch, in]
+  std::vector<std::int64_t> labels;  // [batch]
+};
+
+Problem make_problem(const nn::MlpSpec& spec, std::size_t batch, std::uint64_t seed) {
+  Problem problem;
+  problem.weights = nn::state_dict(*nn::make_mlp(spec, seed));
+  Rng rng(seed + 1);
+  problem.x = Tensor::uniform({batch, spec.sizes.front()}, -1, 1, rng, DType::float32, Device{});
+  for (std::size_t row = 0; row < batch; ++row) {
+    problem.labels.push_back(static_cast<std::int64_t>(row * 7 % spec.sizes.back()));
+  }
+  return problem;
+}
+
+// Of the mean cross-entropy, by parameter.
+std::vector<std::vector<double>> gradients_on(const nn::MlpSpec& spec, const Problem& problem,
+                                              DType dtype, Device device) {
+  const std::shared_ptr<nn::Module> model = nn::make_mlp(spec, 0, dtype);
+  nn::StateDict weights;
+  for (const auto& [name, tensor] : problem.weights) weights.emplace_back(name, tensor.to(dtype));
+  nn::load_state_dict(*model, weights);
+  model->to(device);
+  const Tensor labels = Tensor::from(problem.labels, {problem.labels.size()}, device);
+  cross_entropy((*model)(Variable(problem.x.to(dtype).to(device))), labels).backward();
+  std::vector<std::vector<double>> gradients;
+  for (const Variable& parameter : model->parameters()) {
+    gradients.push_back(parameter.grad().to_vector<double>());
+  }
+  return gradients;
+}
+
+// |a - reference| / |reference|, as norms; |a| where the reference is zero.
+double relative_error(const std::vector<double>& a, const std::vector<double>& reference) {
+  double difference = 0;
+  double size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += (a[i] - reference[i]) * (a[i] - reference[i]);
+    size += reference[i] * reference[i];
+  }
+  return size > 0 ? std::sqrt(difference / size) : std::sqrt(difference);
+}
+
+struct CheckGradientsRows {
+  std::vector<nn::MlpSpec> specs;
+  std::vector<std::size_t> batches;
+};
+
+CheckGradientsRows list_rows(const CheckGradientsFlags& flags) {
+  CheckGradientsRows rows;
+  rows.batches = parse_list("--batch", flags.batches);
+  for (const std::size_t batch : rows.batches) {
+    require(batch >= 1, ErrorCode::Usage, "--batch", "must be at least 1, found 0");
+  }
+  for (const std::string& model : flags.models) rows.specs.push_back(nn::parse_mlp(model));
+  require_writable("--json", flags.json_path);
+  return rows;
+}
+
+void run_check_gradients(const CheckGradientsFlags& flags) {
+  std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
+  TrainingFlags device_flags;
+  device_flags.device = flags.device;
+  device_flags.matmul_precision = flags.matmul_precision;
+  const Device device{resolve_device_type(device_flags), 0};
+  const CheckGradientsRows rows = list_rows(flags);
+  const double limit = limit_of(kernels::matmul_precision());
+  fmt::print(out, "{}\n", describe_devices({device}));
+  fmt::print(out, "float32 gradients ({} precision) beside Eigen's in double; limit {:.0e}\n\n",
+             flags.matmul_precision, limit);
+  fmt::print(out, "{:<22}{:>7}  {:<10}{:>14}{:>16}\n", "model", "batch", "parameter", "shape",
+             "relative error");
+  nlohmann::ordered_json json{{"schema", "lockstep.gradients/1"},
+                              {"host", host_info()},
+                              {"rows", nlohmann::ordered_json::array()}};
+  std::size_t num_checked = 0;
+  std::size_t num_over = 0;
+  double largest = 0;
+  for (std::size_t i = 0; i < rows.specs.size(); ++i) {
+    for (const std::size_t batch : rows.batches) {
+      const Problem problem = make_problem(rows.specs[i], batch, num_checked + 1);
+      const auto reference = gradients_on(rows.specs[i], problem, DType::float64, Device{});
+      const auto found = gradients_on(rows.specs[i], problem, DType::float32, device);
+      for (std::size_t p = 0; p < found.size(); ++p) {
+        const auto& [name, tensor] = problem.weights[p];
+        const double error = relative_error(found[p], reference[p]);
+        const bool is_over = !(error <= limit);  // a NaN is over
+        fmt::print(out, "{:<22}{:>7}  {:<10}{:>14}{:>16.2e}{}\n", flags.models[i], batch, name,
+                   to_string(tensor.shape()), error, is_over ? "  over the limit" : "");
+        json["rows"].push_back({{"model", flags.models[i]},
+                                {"batch", batch},
+                                {"parameter", name},
+                                {"device", lockstep::to_string(device)},
+                                {"matmul_precision", flags.matmul_precision},
+                                {"relative_error", error},
+                                {"limit", limit}});
+        ++num_checked;
+        num_over += is_over;
+        largest = std::isnan(error) ? error : std::max(largest, error);
+      }
+    }
+  }
+  if (!flags.json_path.empty()) write_json(flags.json_path, json);
+  require(num_over == 0, ErrorCode::Numeric, "check-gradients",
+          "{} of {} gradients are over the limit of {:.0e} on {}", num_over, num_checked, limit,
+          lockstep::to_string(device));
+  fmt::print(out, "\nall {} gradients agree; the largest error is {:.2e}\n", num_checked, largest);
+}
+
+}  // namespace
+
+void add_check_gradients_command(CLI::App& app) {
+  auto flags = std::make_shared<CheckGradientsFlags>();
+  CLI::App* check = app.add_subcommand("check-gradients",
+                                       "Compare a device's gradients with the CPU's in double");
+  check->add_option("--device", flags->device, "auto, cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  check->add_option("--model", flags->models, "one or more, separated by commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  check->add_option("--batch", flags->batches, "rows, such as 1,33,256")->capture_default_str();
+  add_matmul_precision_flag(*check, flags->matmul_precision);
+  check->add_option("--json", flags->json_path, "write the rows here (-: standard output)");
+  check->callback([flags] { run_check_gradients(*flags); });
+}
+
+}  // namespace lockstep::tools

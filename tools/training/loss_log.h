@@ -1,0 +1,51 @@
+// The losses of the steps, read without making the device wait.
+//
+// Reading a loss at once would stop the host until the GPU has done the whole step. So each loss is
+// sent to pinned host memory behind its step and looked at when it has arrived, at most kMaxLate
+// steps later. On the CPU it is there already.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "engine/tensor/tensor.h"
+
+namespace lockstep::tools {
+
+// A step's loss on this rank: the sum over its rows.
+struct StepLoss {
+  std::size_t step = 0;
+  std::size_t num_rows = 0;
+  double sum = 0;
+};
+
+class LossLog {
+ public:
+  static constexpr std::size_t kMaxLate = 16;
+
+  // on_loss is called once per step, in order; what it throws, push() and drain() throw.
+  explicit LossLog(std::function<void(const StepLoss&)> on_loss) : on_loss_(std::move(on_loss)) {}
+
+  // sum: one element. Reports this step or earlier ones.
+  void push(std::size_t step, std::size_t num_rows, const Tensor& sum);
+  // Reports all steps pushed so far; waits for them.
+  void drain();
+
+ private:
+  struct Pending {
+    StepLoss loss;
+    Tensor pinned;
+    std::shared_ptr<runtime::Event> arrived;
+  };
+
+  void report_oldest();
+
+  std::function<void(const StepLoss&)> on_loss_;
+  std::array<Pending, kMaxLate> pending_;
+  std::size_t num_pushed_ = 0;
+  std::size_t num_reported_ = 0;
+};
+
+}  // namespace lockstep::tools
