@@ -1,15 +1,17 @@
 // The linear layer on the GPU, through every epilogue, against the CPU's in double.
-#include <optional>
-
 #include "activation_reference.h"
 #include "cuda_products.h"
 #include "kernels/matmul_precision.h"
+#include "kernels/matmul_tuning.h"
 
 namespace lockstep::kernels {
 namespace {
 
+// Untuned, so that an epilogue is used wherever there is one, whatever the clock says.
 template <typename T>
-class CudaLinear : public OnGpu {};
+class CudaLinear : public OnGpu {
+  UntunedScope untuned_;
+};
 TYPED_TEST_SUITE(CudaLinear, Floating);
 
 struct Sizes {
@@ -206,6 +208,27 @@ TYPED_TEST(CudaLinear, ALayerTakesTheGradientOfTheActivationBeforeIt) {
     for (const Activation activation : kActivations) {
       expect_stack<TypeParam>(s, activation, kRelativeError<TypeParam>);
     }
+  }
+}
+
+TYPED_TEST(CudaLinear, AReluBetweenLayersLeavesABitPerElement) {
+  using T = TypeParam;
+  const DeviceGrid<T> x(random_grid<T>(40, 24, 0, 1)), w(random_grid<T>(130, 24, 0, 2)),
+      y(Grid<T>(40, 130));
+  LinearForward call{x.view(), w.view(), {}, y.view(), Activation::relu, {}};
+  const std::size_t expected = sizeof(T) == 4 ? 40 * 256 / 8 : 0;  // float64 has no epilogues
+  EXPECT_EQ(cuda_kernels().linear_mask_bytes(gpu().compute_stream(), call), expected);
+  call.activation = Activation::tanh;
+  EXPECT_EQ(cuda_kernels().linear_mask_bytes(gpu().compute_stream(), call), 0u);
+}
+
+class CudaTunedLinear : public OnGpu {};
+
+TEST_F(CudaTunedLinear, IsRightWithWhateverWasFastest) {
+  for (const Activation activation : kActivations) {
+    expect_forward<float>({31, 33, 16}, activation, true, 0);
+    expect_backward<float>({31, 33, 16}, activation, Write::overwrite);
+    expect_stack<float>({31, 33, 16}, activation, kRelativeError<float>);
   }
 }
 

@@ -6,6 +6,7 @@
 #include "engine/parallel/data_parallel/for_each_device.h"
 #include "engine/parallel/data_parallel/replicate.h"
 #include "engine/trace/span.h"
+#include "kernels/matmul_tuning.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -23,21 +24,6 @@ std::vector<Variable> trained_parameters(const nn::Module& module) {
   std::vector<Variable> parameters = module.parameters();
   std::erase_if(parameters, [](const Variable& parameter) { return !parameter.requires_grad(); });
   return parameters;
-}
-
-// A replica on another device: leaves of its own, and buffers of its own, whose changes are lost.
-std::shared_ptr<nn::Module> copy_to(const nn::Module& module, Device device) {
-  std::vector<Variable> parameters;
-  for (const Variable& original : module.parameters()) {
-    parameters.emplace_back(original.value().to(device),
-                            original.requires_grad() ? RequiresGrad::yes : RequiresGrad::no);
-  }
-  std::vector<Tensor> buffers;
-  for (const Tensor& buffer : module.buffers()) buffers.push_back(buffer.to(device));
-  const std::shared_ptr<nn::Module> replica = module.shallow_copy();
-  replica->set_parameters(parameters);
-  replica->set_buffers(buffers);
-  return replica;
 }
 
 // Gradients of one micro-shard, which the caller may keep: parameters forget them.
@@ -64,6 +50,7 @@ Tensor aligned_rows(const Tensor& rows, const plan::ScatterPart& part, std::size
 MicroShardResult run_micro_shards(nn::Module& module, const SumLoss& loss, const Tensor& x,
                                   const Tensor& labels, const plan::MicroShardPlan& plan,
                                   std::size_t device) {
+  const kernels::UntunedScope untuned;
   const std::vector<Variable> parameters = trained_parameters(module);
   const std::size_t first_row = plan.rows_of_device(device).offset;
   const std::size_t count = plan.shards_per_device();
@@ -98,7 +85,7 @@ double bitwise_data_parallel(nn::Module& module, const std::vector<Device>& devi
   std::vector<MicroShardResult> results(devices.size());
   for_each_device(devices, [&](std::size_t d) {
     const plan::ScatterPart rows = plan.rows_of_device(d);
-    const std::shared_ptr<nn::Module> replica = copy_to(module, devices[d]);
+    const std::shared_ptr<nn::Module> replica = copy_module(module, devices[d]);
     results[d] = run_micro_shards(
         *replica, loss, x.rows(rows.offset, rows.offset + rows.size).to(devices[d]),
         labels.rows(rows.offset, rows.offset + rows.size).to(devices[d]), plan, d);
