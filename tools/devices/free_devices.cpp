@@ -23,7 +23,8 @@ std::optional<double> merit(const nvml::GpuStatus& gpu, FreeBy by) {
 std::vector<std::size_t> find_free_devices(const GpuList& list, std::size_t count, FreeBy by) {
   require(list.nvml_problem.empty(), ErrorCode::Device, "--free", "{}", list.nvml_problem);
   require(count <= list.device_rows.size(), ErrorCode::Usage, "--free",
-          "asks for {} devices, and there are {}{}", count, list.device_rows.size(),
+          "asks for {} devices, and there {} {}{}", count,
+          list.device_rows.size() == 1 ? "is" : "are", list.device_rows.size(),
           list.notes.empty() ? "" : "; " + list.notes.front());
   std::vector<double> merits;
   for (const std::size_t row : list.device_rows) {

@@ -1,0 +1,208 @@
+// `lockstep with-devices`: who gets which GPUs, when, and what becomes of the locks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "tests/support/fake_nvml/fake_machine.h"
+#include "tests/tools/running_program.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kStranger = 1 << 30;
+
+// with-devices with these flags, then a shell script.
+Arguments with_devices(const std::string& flags, const std::string& script) {
+  Arguments arguments = words("with-devices " + flags + " -- sh -c");
+  arguments.push_back(script);
+  return arguments;
+}
+
+const std::string kPrintGpus = "echo $CUDA_VISIBLE_DEVICES";
+const std::string kHold = "echo running; cat";  // until its input ends
+
+TEST(WithDevices, RunsTheCommandOnTheFirstIdleGpus) {
+  FakeMachine machine(4);
+  for (std::size_t i = 0; i < 4; ++i) machine.gpu(i)["memory"]["used"] = 0;
+  machine.set_processes(1, {kStranger});
+  const Outcome outcome = run_lockstep(with_devices("2", kPrintGpus));
+  expect_success(outcome);
+  EXPECT_EQ(outcome.out, fake_uuid(0) + "," + fake_uuid(2) + "\n");
+}
+
+TEST(WithDevices, PassesWordsOnAsTheyAreAndReturnsTheExitCode) {
+  const FakeMachine machine(1);
+  const Outcome outcome = run_lockstep({"with-devices", "1", "--", "sh", "-c",
+                                        "printf '<%s>' \"$@\"; exit 7", "name", "--lr=", "", "--"});
+  EXPECT_EQ(outcome.exit_code, 7);
+  EXPECT_EQ(outcome.out, "<--lr=><><-->");
+  EXPECT_EQ(outcome.err, "");
+}
+
+TEST(WithDevices, ChoosesAmongTheVisibleGpus) {
+  FakeMachine machine(3);
+  machine.gpu(2)["memory"]["used"] = 0;
+  machine.publish();
+  ::setenv("CUDA_VISIBLE_DEVICES", "2", 1);
+  EXPECT_EQ(run_lockstep(with_devices("1", kPrintGpus)).out, fake_uuid(2) + "\n");
+  expect_rejected(
+      run_lockstep(with_devices("2", kPrintGpus)), 2,
+      {"[with-devices] asks for 2 GPUs, and there is 1 under CUDA_VISIBLE_DEVICES=2 of 3"});
+}
+
+TEST(WithDevices, MoreThanTheMachineHasIsAnErrorAtOnce) {
+  FakeMachine machine(2);
+  machine.set_processes(0, {kStranger});
+  expect_rejected(run_lockstep(with_devices("3", "true")), 2, {"asks for 3 GPUs, and there are 2"});
+}
+
+TEST(WithDevices, WaitsUntilTheProcessLeavesAndSaysSoOnce) {
+  FakeMachine machine(1);
+  machine.set_processes(0, {kStranger});
+  RunningProgram program(with_devices("1", kPrintGpus));
+  EXPECT_EQ(program.read_error_line(),
+            "lockstep: waiting for 1 idle GPU: GPU 0 used by pid 1073741824");
+  machine.set_processes(0, {});
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out, fake_uuid(0) + "\n");
+  EXPECT_THAT(outcome.err, ::testing::MatchesRegex("lockstep: got them after .* s\n"));
+}
+
+TEST(WithDevices, LimitsDecideWhatIsIdle) {
+  FakeMachine machine(1);
+  machine.gpu(0)["memory"]["used"] = std::size_t{600} << 20;
+  machine.gpu(0)["utilization"] = 40;
+  machine.publish();
+  expect_rejected(
+      run_lockstep(with_devices("1 --timeout 0", "true")), 1,
+      {"[with-devices] 1 idle GPU was not to be had within 0 s", "GPU 0 has 600 MiB in use"});
+  expect_rejected(run_lockstep(with_devices("1 --timeout 0 --max-used-mib 700", "true")), 1,
+                  {"GPU 0 is 40 % utilised"});
+  const std::string flags = "1 --timeout 0 --max-used-mib 700 --max-utilization 50";
+  expect_success(run_lockstep(with_devices(flags, "true")));
+}
+
+TEST(WithDevices, WhatAGpuDoesNotTellIsNotHeldAgainstIt) {
+  FakeMachine machine(1);
+  for (const char* key : {"memory", "utilization", "processes"}) machine.gpu(0).erase(key);
+  machine.publish();
+  expect_success(run_lockstep(with_devices("1 --timeout 0", "true")));
+}
+
+TEST(WithDevices, TwoProgramsNeverShareAGpu) {
+  FakeMachine machine(2);
+  machine.gpu(1)["memory"]["used"] = 0;
+  machine.publish();
+  RunningProgram first(with_devices("1", kPrintGpus + "; cat"));
+  EXPECT_EQ(first.read_line(), fake_uuid(0));
+  RunningProgram second(with_devices("1", kPrintGpus + "; cat"));
+  EXPECT_EQ(second.read_line(), fake_uuid(1));
+  expect_rejected(run_lockstep(with_devices("1 --timeout 0", "true")), 1,
+                  {"GPU 0 locked by pid " + std::to_string(first.pid()),
+                   "GPU 1 locked by pid " + std::to_string(second.pid())});
+}
+
+TEST(WithDevices, TheLockLastsAsLongAsTheCommand) {
+  const FakeMachine machine(1);
+  RunningProgram first(with_devices("1", kHold));
+  EXPECT_EQ(first.read_line(), "running");
+  RunningProgram second(with_devices("1", "echo mine"));
+  EXPECT_THAT(second.read_error_line(),
+              HasSubstr("GPU 0 locked by pid " + std::to_string(first.pid())));
+  first.close_input();
+  EXPECT_EQ(first.wait().exit_code, 0);
+  EXPECT_EQ(second.wait().out, "mine\n");
+}
+
+TEST(WithDevices, AKilledHolderFreesItsLock) {
+  const FakeMachine machine(1);
+  RunningProgram first(with_devices("1", "echo running; exec cat"));
+  EXPECT_EQ(first.read_line(), "running");
+  RunningProgram second(with_devices("1", "echo mine"));
+  EXPECT_THAT(second.read_error_line(), HasSubstr("waiting"));
+  first.send(SIGKILL);
+  EXPECT_EQ(first.wait().exit_code, 128 + SIGKILL);
+  EXPECT_EQ(second.wait().out, "mine\n");
+}
+
+TEST(WithDevices, AWaiterHoldsNothingWhileItWaits) {
+  FakeMachine machine(2);
+  machine.gpu(1)["memory"]["used"] = 0;
+  machine.set_processes(1, {kStranger});
+  RunningProgram waiter(with_devices("2", kPrintGpus));
+  EXPECT_THAT(waiter.read_error_line(), HasSubstr("waiting for 2 idle GPUs: GPU 1 used by"));
+  RunningProgram other(with_devices("1", kPrintGpus));
+  EXPECT_EQ(other.read_line(), fake_uuid(0));
+  EXPECT_EQ(other.wait().exit_code, 0);
+  machine.set_processes(1, {});
+  EXPECT_EQ(waiter.wait().out, fake_uuid(0) + "," + fake_uuid(1) + "\n");
+}
+
+TEST(WithDevices, TwoWaitersForAllGpusBothGetThem) {
+  FakeMachine machine(2);
+  machine.gpu(1)["memory"]["used"] = 0;
+  machine.set_processes(0, {kStranger});
+  RunningProgram first(with_devices("2", "true"));
+  RunningProgram second(with_devices("2", "true"));
+  first.read_error_line();
+  second.read_error_line();
+  machine.set_processes(0, {});
+  EXPECT_EQ(first.wait().exit_code, 0);
+  EXPECT_EQ(second.wait().exit_code, 0);
+}
+
+TEST(WithDevices, SignalsReachTheCommand) {
+  const FakeMachine machine(1);
+  RunningProgram program(
+      with_devices("1", "trap 'echo told; exit 9' TERM; echo running; while :; do read x; done"));
+  EXPECT_EQ(program.read_line(), "running");
+  program.send(SIGTERM);
+  program.close_input();
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 9);
+  EXPECT_EQ(outcome.out, "told\n");
+}
+
+TEST(WithDevices, FilesAndFolderAreForAllUsers) {
+  const FakeMachine machine(1);
+  const mode_t before = ::umask(077);
+  expect_success(run_lockstep(with_devices("1", "true")));
+  ::umask(before);
+  struct stat found {};
+  ASSERT_EQ(::stat(machine.lock_folder().c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 07777, 01777u);
+  const std::filesystem::path file = machine.lock_folder() / (fake_uuid(0) + ".lock");
+  ASSERT_EQ(::stat(file.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 07777, 0666u);
+}
+
+TEST(WithDevices, ALockFolderThatIsNoneIsAnError) {
+  const FakeMachine machine(1);
+  write_text(machine.lock_folder(), "");
+  expect_rejected(run_lockstep(with_devices("1", "true")), 1, {"is not a folder"});
+}
+
+TEST(WithDevices, RejectsWhatItCannotDoBeforeItWaits) {
+  FakeMachine machine(1);
+  machine.set_processes(0, {kStranger});
+  expect_rejected(run_lockstep(words("with-devices 1")), 2, {"say what to run"});
+  expect_rejected(run_lockstep(words("with-devices 1 --")), 2, {"say what to run"});
+  expect_rejected(run_lockstep(words("with-devices 0 -- true")), 2, {"must be at least 1"});
+  expect_rejected(run_lockstep(words("with-devices many -- true")), 2, {"many"});
+  expect_rejected(run_lockstep(words("with-devices -- true")), 2, {"N is required"});
+  expect_rejected(run_lockstep(words("with-devices 1 --timeout -1 -- true")), 2, {"[--timeout]"});
+  expect_rejected(run_lockstep(words("with-devices 1 -- no-such-program")), 2,
+                  {"there is no program 'no-such-program' in PATH"});
+  expect_rejected(run_lockstep(words("with-devices 1 -- ./nowhere")), 2, {"./nowhere"});
+  FakeMachine::use_library("/nowhere.so");
+  expect_rejected(run_lockstep(words("with-devices 1 -- true")), 1,
+                  {"cannot find out which GPUs are idle", "/nowhere.so"});
+}
+
+}  // namespace
+}  // namespace lockstep::testing
