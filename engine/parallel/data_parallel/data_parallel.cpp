@@ -9,6 +9,7 @@
 #include "engine/parallel/data_parallel/parallel_apply.h"
 #include "engine/parallel/data_parallel/replicate.h"
 #include "engine/parallel/data_parallel/scatter.h"
+#include "engine/runtime/physical_gpus.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -36,16 +37,31 @@ void require_usable(const std::vector<Device>& devices) {
   devices_of(devices[0].type, ids);  // rejects an id that stands twice
 }
 
+// What a device has of what limits it, and the word for it.
+struct Capacity {
+  double amount = 0;
+  const char* unit = "threads";
+};
+
+Capacity capacity_of(Device device) {
+  const runtime::LogicalDevice& logical = runtime::logical_device(device);
+  if (logical.gpu() == runtime::kNoGpu) {
+    return {static_cast<double>(runtime::logical_device(device).threads().num_threads()),
+            "threads"};
+  }
+  const auto& gpu = runtime::physical_gpus()[static_cast<std::size_t>(logical.gpu())];
+  return {static_cast<double>(gpu.memory_bytes >> 20), "MiB of memory"};
+}
+
 void warn_if_unbalanced(const std::vector<Device>& devices) {
-  const auto num_threads = [](Device device) {
-    return runtime::logical_device(device).threads().num_threads();
-  };
-  const auto [slowest, fastest] = std::ranges::minmax(devices, {}, num_threads);
-  if (4 * num_threads(slowest) < 3 * num_threads(fastest)) {
+  const auto amount = [](Device device) { return capacity_of(device).amount; };
+  const auto [slowest, fastest] = std::ranges::minmax(devices, {}, amount);
+  if (4 * amount(slowest) < 3 * amount(fastest)) {
     log_warning(
-        "data_parallel: there is an imbalance between the devices: {} has {} threads, less than "
+        "data_parallel: there is an imbalance between the devices: {} has {} {}, less than "
         "75 % of the {} of {}; every step waits for the slowest, leave it out with device_ids",
-        to_string(slowest), num_threads(slowest), num_threads(fastest), to_string(fastest));
+        to_string(slowest), amount(slowest), capacity_of(slowest).unit, amount(fastest),
+        to_string(fastest));
   }
 }
 

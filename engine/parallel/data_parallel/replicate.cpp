@@ -38,4 +38,18 @@ std::vector<std::shared_ptr<nn::Module>> replicate(const nn::Module& module,
   return replicas;
 }
 
+std::shared_ptr<nn::Module> copy_module(const nn::Module& module, Device device) {
+  std::vector<Variable> parameters;
+  for (const Variable& original : module.parameters()) {
+    parameters.emplace_back(original.value().to(device),
+                            original.requires_grad() ? RequiresGrad::yes : RequiresGrad::no);
+  }
+  std::vector<Tensor> buffers;
+  for (const Tensor& buffer : module.buffers()) buffers.push_back(buffer.to(device));
+  const std::shared_ptr<nn::Module> replica = module.shallow_copy();
+  replica->set_parameters(parameters);
+  replica->set_buffers(buffers);
+  return replica;
+}
+
 }  // namespace lockstep::parallel

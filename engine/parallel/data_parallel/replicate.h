@@ -21,6 +21,10 @@ namespace lockstep::parallel {
 std::vector<std::shared_ptr<nn::Module>> replicate(const nn::Module& module,
                                                    const std::vector<Device>& devices);
 
+// A module of its own on a device: leaves with the values of the originals, and no gradients.
+// Memory:  on another device copies; on its own device values and buffers are shared.
+std::shared_ptr<nn::Module> copy_module(const nn::Module& module, Device device);
+
 // The check alone.
 void require_on_device(const nn::Module& module, Device device);
 

@@ -1,0 +1,110 @@
+#include "engine/parallel/ddp/replica_group.h"
+
+#include "engine/core/error.h"
+#include "engine/core/thread_context.h"
+#include "engine/parallel/data_parallel/replicate.h"
+#include "engine/trace/span.h"
+
+namespace lockstep::parallel {
+namespace {
+
+std::vector<Device> checked(const std::vector<Device>& devices) {
+  std::vector<int> ids;
+  for (const Device device : devices) ids.push_back(device.index);
+  devices_of(devices.empty() ? DeviceType::cpu : devices[0].type, ids);  // none stands twice
+  return devices;
+}
+
+}  // namespace
+
+ReplicaGroup::ReplicaGroup(const std::shared_ptr<nn::Module>& module,
+                           const std::vector<Device>& devices, const DdpOptions& options,
+                           plan::AllReducePlan plan)
+    : options_(options), plan_(plan), communicator_(checked(devices)) {
+  require(module != nullptr, ErrorCode::Usage, "replica group", "there is no module to copy");
+  require_on_device(*module, devices[0]);
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    modules_.push_back(rank == 0 ? module : copy_module(*module, devices[rank]));
+    buckets_.push_back(std::make_unique<GradBuckets>(
+        modules_[rank]->named_parameters(), options.reducer.bucket_byte_limits,
+        [this, rank](std::size_t parameter) { on_ready(rank, parameter); }));
+  }
+}
+
+void ReplicaGroup::run_backward(
+    const std::function<void(nn::Module& replica, std::size_t rank)>& backward) {
+  if (modules_[0]->is_training() && options_.buffers == DdpOptions::Buffers::broadcast) {
+    broadcast_buffers();
+  }
+  begin_step();
+  for (std::size_t rank = 0; rank < size(); ++rank) {
+    ThreadContext context = thread_context();
+    context.rank = static_cast<int>(rank);
+    context.world_size = static_cast<int>(size());
+    context.issue = Issue::by_caller;
+    const ThreadContextScope scope(context);
+    const trace::TrackScope track(devices()[rank].index);
+    backward(*modules_[rank], rank);
+    buckets_[rank]->require_complete(context.rank);
+  }
+  launch_full_buckets(progress_.size(), comm::Launch::blocking);
+  for (Progress& progress : progress_) std::exchange(progress.work, {}).wait();
+  if (options_.reducer.rebuild == Rebuild::once && !was_rebuilt_) rebuild_in_ready_order();
+}
+
+void ReplicaGroup::broadcast_buffers() {
+  std::vector<std::vector<Tensor>> of_ranks;
+  for (const auto& module : modules_) of_ranks.push_back(module->buffers());
+  for (std::size_t i = 0; i < of_ranks[0].size(); ++i) {
+    std::vector<Tensor> copies;
+    for (const std::vector<Tensor>& buffers : of_ranks) copies.push_back(buffers[i]);
+    communicator_.broadcast(copies, 0);
+  }
+}
+
+void ReplicaGroup::begin_step() {
+  for (const auto& buckets : buckets_) {
+    buckets->require_slots_fit();
+    buckets->begin_backward();
+  }
+  progress_.clear();
+  progress_.resize(buckets_[0]->num_buckets());
+  for (Progress& progress : progress_) progress.full.resize(size());
+  next_bucket_ = 0;
+}
+
+void ReplicaGroup::on_ready(std::size_t rank, std::size_t parameter) {
+  const std::size_t bucket = buckets_[rank]->collect(parameter);
+  if (!buckets_[rank]->is_full(bucket)) return;
+  Progress& progress = progress_[bucket];
+  progress.full[rank] = buckets_[rank]->memory(bucket).stream().record();
+  ++progress.num_full;
+  // Nothing is left to hide the last bucket behind.
+  if (options_.reducer.overlap == Overlap::during_backward && size() > 1) {
+    launch_full_buckets(progress_.size() - 1, comm::Launch::async);
+  }
+}
+
+void ReplicaGroup::launch_full_buckets(std::size_t end, comm::Launch launch) {
+  while (next_bucket_ < end && progress_[next_bucket_].num_full == size()) {
+    const std::size_t bucket = next_bucket_++;
+    std::vector<Tensor> memories;
+    for (const auto& buckets : buckets_) memories.push_back(buckets->memory(bucket));
+    comm::CollectiveOptions options;
+    options.op = options_.reducer.op;
+    options.launch = launch;
+    options.plan = plan_;
+    Progress& progress = progress_[bucket];
+    const bool starts_early = launch == comm::Launch::async;
+    progress.work = communicator_.all_reduce(
+        memories, options, starts_early ? comm::StartEvents(progress.full) : comm::StartEvents());
+  }
+}
+
+void ReplicaGroup::rebuild_in_ready_order() {
+  const std::vector<std::size_t> order = buckets_[0]->ready_order();
+  for (const auto& buckets : buckets_) buckets->build(order);
+  was_rebuilt_ = true;
+}
+
+}  // namespace lockstep::parallel
