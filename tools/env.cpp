@@ -1,9 +1,15 @@
-// lockstep env: what a bug report needs: versions, build, machine, and the variables that matter.
+// lockstep env: what a bug report needs: versions, build, machine, and who this process is in its
+// job, with the variable that each answer comes from.
 #include <fmt/format.h>
 
 #include <array>
-#include <cstdlib>
+#include <optional>
+#include <string>
 
+#include "engine/core/error.h"
+#include "engine/launch/job_token.h"
+#include "engine/launch/rank_device.h"
+#include "engine/launch/rank_environment.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/commands.h"
 #include "tools/report/host_info.h"
@@ -12,33 +18,88 @@ namespace lockstep::tools {
 namespace {
 
 // Variables that Lockstep reads, and those of launchers that say who this process is.
-constexpr std::array<const char*, 9> kVariables = {
-    "LOCKSTEP_LOG",        "RANK",        "LOCAL_RANK",  "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",    "MASTER_ADDR", "MASTER_PORT", "LOCKSTEP_VIRTUAL_DEVICES",
-    "CUDA_VISIBLE_DEVICES"};
+constexpr std::array<const char*, 18> kVariables = {"LOCKSTEP_LOG",
+                                                    "LOCKSTEP_VIRTUAL_DEVICES",
+                                                    "CUDA_VISIBLE_DEVICES",
+                                                    "OMP_NUM_THREADS",
+                                                    "RANK",
+                                                    "WORLD_SIZE",
+                                                    "LOCAL_RANK",
+                                                    "LOCAL_WORLD_SIZE",
+                                                    "GROUP_RANK",
+                                                    "MASTER_ADDR",
+                                                    "MASTER_PORT",
+                                                    "TORCHELASTIC_RUN_ID",
+                                                    "OMPI_COMM_WORLD_RANK",
+                                                    "PMI_RANK",
+                                                    "MV2_COMM_WORLD_RANK",
+                                                    "SLURM_JOB_ID",
+                                                    "SLURM_STEP_ID",
+                                                    "SLURM_PROCID"};
 
-void run_env() {
+void print_line(const std::string& what, const std::string& value) {
+  fmt::print("{:<26}{}\n", what, value);
+}
+
+void print_machine() {
   const nlohmann::ordered_json host = host_info();
   for (const char* key : {"version", "build", "os", "cpu"}) {
-    fmt::print("{:<26}{}\n", key, host[key].get<std::string>());
+    print_line(key, host[key].get<std::string>());
   }
-  fmt::print("{:<26}{}\n", "cores", runtime::num_cores());
-  fmt::print("{:<26}{:.1f} GiB\n", "memory",
-             host["memory_bytes"].get<double>() / (std::size_t{1} << 30));
-  fmt::print("{:<26}{}\n", "cuda",
-             runtime::num_devices(DeviceType::cuda) > 0 ? "yes" : "not built in");
-  fmt::print("{:<26}own (thread)\n", "communication");
+  print_line("cores", std::to_string(runtime::num_cores()));
+  print_line("memory", fmt::format("{:.1f} GiB",
+                                   host["memory_bytes"].get<double>() / (std::size_t{1} << 30)));
+  const int num_gpus = runtime::num_devices(DeviceType::cuda);
+  print_line("cuda", num_gpus > 0 ? fmt::format("{} devices", num_gpus) : "no device");
+}
+
+// Where the ranks would meet, and how they would know each other.
+void print_meeting(const launch::Environment& environment, const launch::RankEnvironment& rank) {
+  if (rank.world_size == 1) return print_line("meeting", "none: one rank");
+  const bool is_one_host = rank.hosts == launch::Hosts::one;
+  print_line("meeting", fmt::format("rank 0 listens on {}, port {}",
+                                    is_one_host ? "the loopback" : "all addresses of its host",
+                                    rank.master_port));
+  std::string token = "LOCKSTEP_TOKEN";
+  if (!launch::find_variable(environment, token)) {
+    const auto file = launch::find_variable(environment, "LOCKSTEP_TOKEN_FILE");
+    const auto usual = launch::default_token_file(environment, rank.master_port).string();
+    token = file ? *file + " (LOCKSTEP_TOKEN_FILE)" : is_one_host ? usual + ", made by rank 0" : "";
+  }
+  print_line("token", token.empty() ? "missing: set LOCKSTEP_TOKEN, the same on all hosts" : token);
+}
+
+void print_rank(const launch::Environment& environment, const launch::RankEnvironment& rank) {
+  print_line("launcher", std::string(to_string(rank.launcher)));
+  for (const launch::Origin& origin : rank.origins) {
+    print_line(origin.what, fmt::format("{:<24}{}", origin.value, origin.from));
+  }
+  print_meeting(environment, rank);
+  const int num_gpus = runtime::num_devices(DeviceType::cuda);
+  const DeviceType type = num_gpus > 0 ? DeviceType::cuda : DeviceType::cpu;
+  const int num_devices = num_gpus > 0 ? num_gpus : runtime::kMaxCpuDevices;
+  try {
+    print_line("device", to_string(launch::device_of_rank(rank, type, num_devices)));
+  } catch (const Error& error) {
+    print_line("device", error.what());
+  }
+}
+
+void run_env() {
+  print_machine();
+  const launch::Environment environment = launch::current_environment();
   for (const char* name : kVariables) {
-    const char* value = std::getenv(name);
-    const bool is_set = value && *value;  // empty counts as unset
-    fmt::print("{:<26}{}\n", name, is_set ? value : "(unset)");
+    print_line(name, launch::find_variable(environment, name).value_or("(unset)"));
   }
+  // Contradictory variables are this command's error too, after everything that can be said.
+  print_rank(environment, launch::rank_environment(environment));
 }
 
 }  // namespace
 
 void add_env_command(CLI::App& app) {
-  app.add_subcommand("env", "Print versions, build, machine and environment")->callback(run_env);
+  app.add_subcommand("env", "Print versions, build, machine and who this process is in its job")
+      ->callback(run_env);
 }
 
 }  // namespace lockstep::tools

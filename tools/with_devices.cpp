@@ -142,6 +142,7 @@ void run_with_devices(const WithDevicesFlags& flags, const CommandLine& job) {
 }  // namespace
 
 std::size_t num_own_words(const CommandLine& command) {
+  if (command.size() > 1 && command[1] == "run") return find_program_to_run(command);
   if (command.size() < 2 || command[1] != kName) return command.size();
   const auto dashes = std::find(command.begin(), command.end(), "--");
   return static_cast<std::size_t>(dashes - command.begin());

@@ -5,12 +5,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
-#include <map>
 #include <set>
 #include <sstream>
 #include <thread>
 
+#include "engine/comm/host_identity.h"
 #include "engine/comm/store/memory_store.h"
 #include "engine/comm/store/tcp_store_client.h"
 #include "engine/comm/store/tcp_store_server.h"
@@ -106,7 +105,8 @@ double seconds_until(Clock::time_point end) {
   return std::max(0.1, std::chrono::duration<double>(end - Clock::now()).count());
 }
 
-std::shared_ptr<comm::Store> connect_once(const Address& address, int rank, double seconds) {
+std::shared_ptr<comm::TcpStoreClient> connect_once(const Address& address, int rank,
+                                                   double seconds) {
   comm::TcpStoreClientOptions options;
   options.host = address.host;
   options.port = static_cast<std::uint16_t>(address.port);
@@ -117,8 +117,8 @@ std::shared_ptr<comm::Store> connect_once(const Address& address, int rank, doub
 }
 
 // Knocks until rank 0 opens. A file's token that is refused belongs to an older job.
-std::shared_ptr<comm::Store> connect(const Meeting& meeting, int rank, double timeout_seconds,
-                                     std::string& token) {
+std::shared_ptr<comm::TcpStoreClient> connect(const Meeting& meeting, int rank,
+                                              double timeout_seconds, std::string& token) {
   const auto end = *runtime::deadline_after(std::min(timeout_seconds, 1e8));
   const auto rank_zero_is_missing = [&](const std::string& why) {
     fail(ErrorCode::Timeout, "join", "rank {} waited {:g} s for rank 0, which has not come: {}",
@@ -143,16 +143,6 @@ std::shared_ptr<comm::Store> connect(const Meeting& meeting, int rank, double ti
   }
 }
 
-// The same text for all processes of one host (and network namespace), and for no others.
-std::string host_identity() {
-  std::string boot_id;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
-  char network[64] = {};
-  const ssize_t length = ::readlink("/proc/self/ns/net", network, sizeof network - 1);
-  return fmt::format("{} {} {}", host_name(), boot_id,
-                     std::string(network, length > 0 ? static_cast<std::size_t>(length) : 0));
-}
-
 std::string rank_key(int rank) {
   return fmt::format("join/rank/{}", rank);
 }
@@ -175,7 +165,7 @@ void register_rank(comm::Store& store, const RankEnvironment& rank) {
                             "WORLD_SIZE for all",
                             first, mine));
   }
-  store.set(fmt::format("join/host/{}", rank.rank), host_identity());
+  store.set(fmt::format("join/host/{}", rank.rank), comm::host_identity());
 }
 
 void wait_for_all(comm::Store& store, const RankEnvironment& rank, double timeout_seconds) {
@@ -203,7 +193,7 @@ void wait_for_all(comm::Store& store, const RankEnvironment& rank, double timeou
 // Local world size and node rank by who is on this host; nodes are numbered by their lowest rank.
 void count_hosts(comm::Store& store, RankEnvironment& rank) {
   if (rank.local_world_size != 0 && rank.node_rank >= 0) return;
-  const std::string mine = host_identity();
+  const std::string mine = comm::host_identity();
   std::set<std::string> hosts_before;
   int on_this_host = 0;
   int node_rank = -1;
@@ -228,6 +218,7 @@ void count_hosts(comm::Store& store, RankEnvironment& rank) {
 struct Job::State {
   RankEnvironment rank;
   std::string token;
+  std::string address = "127.0.0.1";
   std::unique_ptr<PrivateFile> file;
   std::unique_ptr<comm::TcpStoreServer> server;
   std::shared_ptr<comm::Store> store;
@@ -275,7 +266,9 @@ Job join_job(const Environment& environment, const JoinOptions& options) {
   }
   Meeting meeting = decide_meeting(used, rank, method);
   if (rank.rank == 0) serve(meeting, rank, "::", state->server, state->file);
-  state->store = connect(meeting, rank.rank, options.timeout_seconds, state->token);
+  const auto client = connect(meeting, rank.rank, options.timeout_seconds, state->token);
+  state->address = client->local_address();
+  state->store = client;
   register_rank(*state->store, rank);
   wait_for_all(*state->store, rank, options.timeout_seconds);
   count_hosts(*state->store, rank);
@@ -290,6 +283,9 @@ const RankEnvironment& Job::rank() const {
 }
 const std::shared_ptr<comm::Store>& Job::store() const {
   return state_->store;
+}
+const std::string& Job::address() const {
+  return state_->address;
 }
 const std::string& Job::token() const {
   return state_->token;

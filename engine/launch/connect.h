@@ -31,6 +31,8 @@ class Job {
   // Rank 0 of 1 has a store of its own in memory.
   const std::shared_ptr<comm::Store>& store() const;
   const std::string& token() const;
+  // Of this host, as the host that serves the store sees it: under which others can reach this one.
+  const std::string& address() const;
 
  private:
   friend Job join_job(const Environment& environment, const JoinOptions& options);

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -20,15 +21,26 @@ namespace {
 
 constexpr int kSupervisedSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
 
-// Blocks the signals that keeper and supervisor wait for, and puts the mask back.
+// Blocks the signals that keeper and supervisor wait for, and puts everything back.
 class BlockedSignals {
  public:
   BlockedSignals() {
     sigemptyset(&set_);
     for (const int number : kSupervisedSignals) sigaddset(&set_, number);
+    // nohup: this program outlives its terminal.
+    struct sigaction hang_up {};
+    ::sigaction(SIGHUP, nullptr, &hang_up);
+    if (hang_up.sa_handler == SIG_IGN) sigdelset(&set_, SIGHUP);
     ::sigprocmask(SIG_BLOCK, &set_, &before_);
+    // Where SIGCHLD is ignored, nobody learns how a child ended.
+    struct sigaction standard {};
+    standard.sa_handler = SIG_DFL;
+    ::sigaction(SIGCHLD, &standard, &child_before_);
   }
-  ~BlockedSignals() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  ~BlockedSignals() {
+    ::sigaction(SIGCHLD, &child_before_, nullptr);
+    ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
   BlockedSignals(const BlockedSignals&) = delete;
   BlockedSignals& operator=(const BlockedSignals&) = delete;
   const sigset_t* get() const { return &set_; }
@@ -36,6 +48,7 @@ class BlockedSignals {
  private:
   sigset_t set_;
   sigset_t before_;
+  struct sigaction child_before_ {};
 };
 
 // Two pipes' and two logs' descriptors for each rank.

@@ -12,9 +12,9 @@
 //
 // The end of a group. When a rank fails, the others have one second to find that out and to say so
 // in their own words; then SIGTERM (and SIGCONT, for stopped ones), after shutdown_seconds SIGKILL.
-// SIGINT, SIGTERM, SIGHUP and SIGQUIT to the caller are passed on to all ranks and end the group in
-// the same way; a second one, a second later or more, kills at once. SIGUSR1 and SIGUSR2 are only
-// passed on.
+// SIGINT, SIGTERM, SIGQUIT and (but not under nohup) SIGHUP to the caller are passed on to all ranks
+// and end the group in the same way; a second one, a second later or more, kills at once. SIGUSR1
+// and SIGUSR2 are only passed on.
 #pragma once
 
 #include <string>

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "engine/core/error.h"
 
@@ -49,7 +50,10 @@ void become(const char* program, char* const* arguments, char* const* environmen
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != supervisor) ::_exit(128 + SIGKILL);  // it died before the line above
   ::setsid();
-  for (const int number : {SIGPIPE, SIGXFSZ, SIGTTOU}) ::signal(number, SIG_DFL);
+  // Also SIGINT and SIGQUIT, which a shell has its background jobs ignore: we pass them on.
+  for (const int number : {SIGPIPE, SIGXFSZ, SIGTTOU, SIGINT, SIGQUIT, SIGCHLD}) {
+    ::signal(number, SIG_DFL);
+  }
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -1,0 +1,211 @@
+// lockstep run: how a group of ranks ends, and that nothing is left of it, whatever dies.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+
+#include "tests/tools/marked_program.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A rank with a child that has left its session, and one that also ignores every polite signal.
+constexpr const char* kRankWithChildren =
+    "setsid sleep 1000 & (trap '' TERM HUP INT QUIT; setsid sleep 1000 & ) ; echo ready; "
+    "exec sleep 1000";
+
+std::size_t count(const std::string& text, const std::string& word) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    ++found;
+  }
+  return found;
+}
+
+void wait_for_ready(const MarkedProgram& program, std::size_t num_ranks) {
+  EXPECT_TRUE(wait_until([&] { return count(program.out(), "ready") == num_ranks; }));
+}
+
+void expect_nothing_left(const MarkedProgram& program) {
+  EXPECT_TRUE(wait_until([&] { return program.num_alive() == 0; }))
+      << program.num_alive() << " processes are left";
+}
+
+// The supervisor: the launcher's only child.
+pid_t child_of(pid_t process) {
+  pid_t child = 0;
+  const std::string id = std::to_string(process);
+  std::ifstream("/proc/" + id + "/task/" + id + "/children") >> child;
+  return child;
+}
+
+TEST(RunEnd, TheFirstFailureIsReportedAndTheOthersAreEnded) {
+  MarkedProgram program(run_script("--standalone --nproc-per-node 3",
+                                   "if [ $RANK = 1 ]; then echo 'first line' >&2; "
+                                   "echo 'ValueError: loss is nan' >&2; exit 7; fi; " +
+                                       std::string(kRankWithChildren)));
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 7);
+  EXPECT_THAT(outcome.err, HasSubstr("lockstep: [run] rank 1 failed first: exit code 7; its last "
+                                     "error line: ValueError: loss is nan\n"));
+  expect_nothing_left(program);
+}
+
+TEST(RunEnd, ASignalIsNamedAndTheLogToo) {
+  const TempFolder logs;
+  MarkedProgram program(
+      run_script("--standalone --nproc-per-node 2 --log-dir " + logs.path().string(),
+                 "if [ $RANK = 1 ]; then echo dying >&2; kill -KILL $$; fi; exec sleep 1000"));
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 128 + SIGKILL);
+  EXPECT_THAT(outcome.err,
+              HasSubstr("rank 1 failed first: signal 9 (SIGKILL); its last error line: "
+                        "dying; its log: " +
+                        logs.path().string()));
+}
+
+TEST(RunEnd, OtherRanksMaySayThemselvesWhatHappened) {
+  MarkedProgram program(
+      run_script("--standalone --nproc-per-node 2",
+                 "if [ $RANK = 1 ]; then exit 3; fi; trap 'echo terminated; exit 9' TERM; "
+                 "i=0; while [ $i -lt 20 ]; do sleep 0.01; i=$((i+1)); done; echo 'rank 1 is gone' "
+                 ">&2; exit 1"));
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("[0] rank 1 is gone"));
+  EXPECT_THAT(outcome.out, ::testing::Not(HasSubstr("terminated")));
+}
+
+TEST(RunEnd, StoppedAndDeafRanksAreKilled) {
+  MarkedProgram program(run_script("--standalone --nproc-per-node 3 --shutdown-timeout 0.2",
+                                   "case $RANK in 0) kill -STOP $$;; 1) trap '' TERM; "
+                                   "while :; do sleep 1; done;; esac; exit 4"));
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 4);
+  EXPECT_THAT(outcome.err, HasSubstr("rank 2 failed first: exit code 4"));
+  expect_nothing_left(program);
+}
+
+TEST(RunEnd, WhatRanksLeaveBehindIsEndedAfterSuccessToo) {
+  MarkedProgram program(
+      run_script("--standalone --nproc-per-node 2", "setsid sleep 1000 & echo done"));
+  EXPECT_EQ(program.wait().exit_code, 0);
+  expect_nothing_left(program);
+}
+
+class SignalToLauncher : public ::testing::TestWithParam<int> {};
+
+TEST_P(SignalToLauncher, IsPassedOnAndEndsEverything) {
+  MarkedProgram program(run_script("--standalone --nproc-per-node 2", kRankWithChildren));
+  wait_for_ready(program, 2);
+  program.send(GetParam());
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 128 + GetParam());
+  EXPECT_THAT(outcome.err, HasSubstr("lockstep: [run] ended by SIG"));
+  expect_nothing_left(program);
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, SignalToLauncher, ::testing::Values(SIGINT, SIGTERM, SIGHUP),
+                         [](const auto& test) { return std::string(::sigabbrev_np(test.param)); });
+
+TEST(RunEnd, RanksMayFinishTheirWorkWhenASignalComes) {
+  MarkedProgram program(
+      run_script("--standalone --nproc-per-node 2",
+                 "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.01; done"));
+  wait_for_ready(program, 2);
+  program.send(SIGTERM);
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 128 + SIGTERM);
+  EXPECT_EQ(count(outcome.out, "saved"), 2u);
+}
+
+TEST(RunEnd, UserSignalsArePassedOnAndEndNothing) {
+  MarkedProgram program(
+      run_script("--standalone --nproc-per-node 2",
+                 "trap 'echo checkpoint; exit 0' USR1; echo ready; while :; do sleep 0.01; done"));
+  wait_for_ready(program, 2);
+  program.send(SIGUSR1);
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(count(outcome.out, "checkpoint"), 2u);
+}
+
+TEST(RunEnd, NohupOutlivesTheTerminal) {
+  const TempFolder folder;
+  const std::string gate = (folder / "gate").string();
+  const std::string command = "trap '' HUP; exec " + std::string(LOCKSTEP_PROGRAM) +
+                              " run --standalone --nproc-per-node 1 -- sh -c 'echo ready; "
+                              "while [ ! -e " +
+                              gate + " ]; do sleep 0.01; done; echo done'";
+  MarkedProgram program({"sh", "-c", command});
+  wait_for_ready(program, 1);
+  program.send(SIGHUP);
+  write_text(gate, "");
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.out, HasSubstr("[0] done"));
+}
+
+TEST(RunEnd, AKilledLauncherLeavesNothing) {
+  MarkedProgram program(run_script("--standalone --nproc-per-node 3", kRankWithChildren));
+  wait_for_ready(program, 3);
+  EXPECT_EQ(program.num_alive(), 11u);  // launcher, supervisor, three ranks, two children of each
+  program.send(SIGKILL);
+  EXPECT_EQ(program.wait().exit_code, 128 + SIGKILL);
+  expect_nothing_left(program);
+}
+
+TEST(RunEnd, AKilledSupervisorLeavesNothing) {
+  MarkedProgram program(run_script("--standalone --nproc-per-node 3", kRankWithChildren));
+  wait_for_ready(program, 3);
+  const pid_t supervisor = child_of(program.process());
+  if (supervisor == 0) GTEST_SKIP() << "this kernel does not list children in /proc";
+  ::kill(supervisor, SIGKILL);
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("was killed by signal 9"));
+  expect_nothing_left(program);
+}
+
+TEST(RunEnd, AllRanksStartAgainAsOftenAsAllowed) {
+  const std::string script = "[ $RANK = 0 ] || [ $TORCHELASTIC_RESTART_COUNT = 2 ] || exit 5";
+  const Outcome twice =
+      MarkedProgram(run_script("--standalone --nproc-per-node 2 --max-restarts 2", script)).wait();
+  EXPECT_EQ(twice.exit_code, 0);
+  EXPECT_THAT(twice.err, HasSubstr("exit code 5; starting all ranks again (restart 1 of 2)"));
+  EXPECT_THAT(twice.err, HasSubstr("(restart 2 of 2)"));
+  const Outcome once =
+      MarkedProgram(run_script("--standalone --nproc-per-node 2 --max-restarts 1", script)).wait();
+  EXPECT_EQ(once.exit_code, 5);
+  EXPECT_EQ(count(once.err, "starting all ranks again"), 1u);
+}
+
+TEST(RunEnd, AReaderThatLeavesEndsTheGroup) {
+  const std::string command = std::string(LOCKSTEP_PROGRAM) +
+                              " run --standalone --nproc-per-node 2 -- yes | head -2; exit "
+                              "${PIPESTATUS[0]}";
+  MarkedProgram program({"bash", "-c", command});
+  EXPECT_EQ(program.wait().exit_code, 128 + SIGPIPE);
+  expect_nothing_left(program);
+}
+
+TEST(RunEnd, ARankThatOnlyReadsSlowlyIsNotInTheWay) {
+  // The reader sleeps while 4 MiB wait for it: ranks wait too, and nothing is lost.
+  const std::string command = std::string(LOCKSTEP_PROGRAM) +
+                              " run --standalone --nproc-per-node 2 -- sh -c 'yes 12345678901 | "
+                              "head -100000' | (sleep 0.2; wc -l)";
+  EXPECT_EQ(MarkedProgram({"bash", "-c", command}).wait().out, "200000\n");
+}
+
+TEST(RunEnd, SixtyFourRanksComeAndGo) {
+  const Outcome outcome =
+      MarkedProgram({LOCKSTEP_PROGRAM, "run", "--standalone", "--nproc-per-node", "64", "true"})
+          .wait();
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+}
+
+}  // namespace
+}  // namespace lockstep::testing
