@@ -16,11 +16,14 @@
 #include "tools/commands.h"
 #include "tools/report/host_info.h"
 #include "tools/report/run_file.h"
+#include "tools/training/devices.h"
 
 namespace lockstep::tools {
 namespace {
 
 struct BenchAllReduceFlags {
+  std::string device = "auto";
+  std::string virtual_devices;
   std::string first_bytes = "16K";
   std::string last_bytes = "64M";
   int factor = 4;
@@ -50,7 +53,7 @@ float contribution(int rank, std::size_t i) {
 
 std::size_t count_wrong(const Tensor& buffer, int world_size) {
   std::size_t wrong = 0;
-  const std::span<float> values = buffer.host<float>();
+  const std::vector<float> values = buffer.to_vector<float>();
   for (std::size_t i = 0; i < values.size(); ++i) {
     float expected = 0;
     for (int rank = 0; rank < world_size; ++rank) expected += contribution(rank, i);
@@ -60,32 +63,31 @@ std::size_t count_wrong(const Tensor& buffer, int world_size) {
 }
 
 Measurement measure(const BenchAllReduceFlags& flags, comm::Communicator& communicator,
-                    std::size_t count) {
+                    DeviceType type, std::size_t count) {
   using Clock = std::chrono::steady_clock;
-  const Device device{DeviceType::cpu, communicator.rank()};
-  const Tensor buffer = Tensor::empty({count}, DType::float32, device);
-  const auto fill = [&] {
-    const std::span<float> values = buffer.host<float>();
-    for (std::size_t i = 0; i < count; ++i) values[i] = contribution(communicator.rank(), i);
-  };
+  const Device device{type, communicator.rank()};
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = contribution(communicator.rank(), i);
+  const Tensor buffer = Tensor::from(values, {count}, device);
   Measurement result;
-  fill();
   communicator.all_reduce(buffer).wait();
   if (flags.checks()) result.num_wrong = count_wrong(buffer, communicator.world_size());
   // Values double with every further sum; zeros stay zeros and are as fast as any number.
   buffer.fill(0);
   for (int i = 0; i < flags.warm_up; ++i) communicator.all_reduce(buffer).wait();
+  buffer.stream().synchronize();
   communicator.barrier().wait();
   const Clock::time_point start = Clock::now();
   for (int i = 0; i < flags.iterations; ++i) communicator.all_reduce(buffer).wait();
+  buffer.stream().synchronize();  // on CUDA the work has only been enqueued
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  const Tensor slowest = Tensor::from(std::vector<double>{seconds}, {1});
+  const Tensor slowest = Tensor::from(std::vector<double>{seconds}, {1}, Device{});
   comm::CollectiveOptions longest;
   longest.op = comm::ReduceOp::max;
   communicator.all_reduce(slowest, longest).wait();
   result.seconds = slowest.item() / flags.iterations;
-  const Tensor wrong =
-      Tensor::from(std::vector<std::int64_t>{static_cast<std::int64_t>(result.num_wrong)}, {1});
+  const Tensor wrong = Tensor::from(
+      std::vector<std::int64_t>{static_cast<std::int64_t>(result.num_wrong)}, {1}, Device{});
   communicator.all_reduce(wrong).wait();
   result.num_wrong = static_cast<std::size_t>(wrong.item());
   return result;
@@ -119,8 +121,20 @@ void require_valid(const BenchAllReduceFlags& flags) {
           "'{}' is not available between threads; use auto or thread", flags.transport);
 }
 
+// One device per rank.
+DeviceType resolve_devices(const BenchAllReduceFlags& flags) {
+  TrainingFlags devices;
+  devices.device = flags.device;
+  devices.virtual_devices = flags.virtual_devices;
+  devices.devices = flags.ranks;
+  const DeviceType type = resolve_device_type(devices);
+  resolve_devices(devices, type);  // fails where there are not so many
+  return type;
+}
+
 void run_bench_all_reduce(const BenchAllReduceFlags& flags) {
   require_valid(flags);
+  const DeviceType type = resolve_devices(flags);
   const std::vector<std::size_t> sizes = list_sizes(flags);
   std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
   comm::ThreadGroupOptions options;
@@ -134,8 +148,8 @@ void run_bench_all_reduce(const BenchAllReduceFlags& flags) {
              "validation: {}\n",
              flags.ranks, sizes.front(), sizes.back(), flags.factor, flags.warm_up,
              flags.iterations, flags.checks() ? 1 : 0);
-  fmt::print(out, "# ranks are threads, comm own, transport thread, {} cores\n#\n",
-             runtime::num_cores());
+  fmt::print(out, "# ranks are threads on {} devices, comm own, {} cores\n#\n",
+             lockstep::to_string(type), runtime::num_cores());
   fmt::print(out, "# {:>10}  {:>12}  {:>8}  {:>6}  {:>16}  {:>10}  {:>7}  {:>7}  {:>6}\n", "size",
              "count", "type", "redop", "plan", "time", "algbw", "busbw", "#wrong");
   fmt::print(out, "# {:>10}  {:>12}  {:>8}  {:>6}  {:>16}  {:>10}  {:>7}  {:>7}\n", "(B)",
@@ -147,7 +161,7 @@ void run_bench_all_reduce(const BenchAllReduceFlags& flags) {
       [&](comm::Communicator& communicator) {
         for (const std::size_t bytes : sizes) {
           const std::size_t count = bytes / sizeof(float);
-          const Measurement result = measure(flags, communicator, count);
+          const Measurement result = measure(flags, communicator, type, count);
           if (communicator.rank() != 0) continue;
           const plan::AllReducePlan used = communicator.plan_for(count);
           const double algbw = static_cast<double>(count * sizeof(float)) / result.seconds * 1e-9;
@@ -163,6 +177,7 @@ void run_bench_all_reduce(const BenchAllReduceFlags& flags) {
           json["rows"].push_back(
               {{"bytes", count * sizeof(float)},
                {"plan", plan::to_string(used)},
+               {"device", lockstep::to_string(type)},
                {"transport", "thread"},
                {"comm", "own"},
                {"ranks", flags.ranks},
@@ -201,6 +216,11 @@ void add_bench_all_reduce_command(CLI::App& bench) {
   all_reduce->add_option("-c,--check", flags->check, "check the result (-c 0: do not)")
       ->expected(0, 1)
       ->check(CLI::IsMember({"", "0", "1"}));
+  all_reduce->add_option("--device", flags->device, "auto, cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  all_reduce->add_option("--virtual-devices", flags->virtual_devices,
+                         "several logical devices on one GPU, such as cuda:0*4");
   all_reduce->add_option("--devices", flags->ranks, "number of ranks, one device each")
       ->check(CLI::Range(1, runtime::kMaxCpuDevices))
       ->capture_default_str();

@@ -51,8 +51,13 @@ double floating_point_operations(const nn::MlpSpec& spec, std::size_t batch) {
   return total;
 }
 
-double median_step_seconds(const nn::MlpSpec& spec, std::size_t batch, Device device,
-                           const BenchStepFlags& flags) {
+struct StepTime {
+  double median_seconds = 0;
+  std::size_t num_graph_nodes = 0;  // kernels, copies and fills; 0 without a graph
+};
+
+StepTime measure_step(const nn::MlpSpec& spec, std::size_t batch, Device device,
+                      const BenchStepFlags& flags) {
   using Clock = std::chrono::steady_clock;
   const std::shared_ptr<nn::Sequential> model = nn::make_mlp(spec, 0);
   model->to(device);
@@ -91,7 +96,7 @@ double median_step_seconds(const nn::MlpSpec& spec, std::size_t batch, Device de
   }
   std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
                    times.end());
-  return times[times.size() / 2];
+  return {times[times.size() / 2], graph ? graph->num_nodes() : 0};
 }
 
 // All rows of the table, checked before the first is measured.
@@ -149,7 +154,8 @@ void run_bench_step(const BenchStepFlags& flags) {
     for (const std::size_t batch : rows.batches) {
       for (const std::size_t count : rows.threads) {
         runtime::set_threads_per_device(count);
-        const double seconds = median_step_seconds(rows.specs[i], batch, device, flags);
+        const StepTime time = measure_step(rows.specs[i], batch, device, flags);
+        const double seconds = time.median_seconds;
         const double gflops = floating_point_operations(rows.specs[i], batch) / seconds * 1e-9;
         const double rate = static_cast<double>(batch) / seconds;
         fmt::print(out, "{:<24}{:>8}{:>9}{:>9}{:>14}{:>16.0f}{:>12.1f}\n", model, batch,
@@ -161,6 +167,7 @@ void run_bench_step(const BenchStepFlags& flags) {
                                 {"device", lockstep::to_string(device)},
                                 {"threads", count},
                                 {"graph", flags.graph},
+                                {"graph_nodes", time.num_graph_nodes},
                                 {"matmul_precision", flags.matmul_precision},
                                 {"median_step_seconds", seconds},
                                 {"samples_per_second", rate},
