@@ -57,6 +57,7 @@ class TcpStoreServer::Loop {
     Socket socket;
     StoreSession session;
     Clock::time_point since;
+    bool is_counted = false;
     bool is_gone = false;
   };
 
@@ -69,7 +70,7 @@ class TcpStoreServer::Loop {
   void write_to(Client& client);
   void look_after_all();
   void close_ended();
-  void count_clients();
+  void count(Client& client);
 
   Socket listener_, wake_;
   StoreState state_;
@@ -95,7 +96,6 @@ void TcpStoreServer::Loop::run() {
     if (descriptors_[1].revents != 0) accept_all();
     close_ended();
     look_after_all();
-    count_clients();
   }
 }
 
@@ -167,6 +167,7 @@ void TcpStoreServer::Loop::read_from(Client& client) {
     if (!received) client.is_gone = true;
     if (!received || *received == 0) return;
     client.session.receive(std::span(buffer).first(*received));
+    count(client);  // before it hears that it was let in
     write_to(client);
   }
 }
@@ -196,18 +197,24 @@ void TcpStoreServer::Loop::close_ended() {
   for (Client& client : clients_) {
     if (client.is_gone) client.session.connection_ended();
   }
-  clients_.remove_if([](const Client& client) {
-    return client.is_gone || (client.session.is_over() && client.session.output().empty());
+  std::size_t num_closed = 0;
+  clients_.remove_if([&](const Client& client) {
+    const bool is_over = client.session.is_over() && client.session.output().empty();
+    if (!client.is_gone && !is_over) return false;
+    if (client.is_counted) ++num_closed;
+    return true;
   });
+  if (num_closed == 0) return;
+  const std::lock_guard lock(mutex_);
+  num_clients_ -= num_closed;
+  changed_.notify_all();
 }
 
-void TcpStoreServer::Loop::count_clients() {
-  const auto count = static_cast<std::size_t>(std::ranges::count_if(
-      clients_, [](const Client& client) { return client.session.is_proven(); }));
+void TcpStoreServer::Loop::count(Client& client) {
+  if (client.is_counted || !client.session.is_proven()) return;
+  client.is_counted = true;
   const std::lock_guard lock(mutex_);
-  if (count == num_clients_) return;
-  num_clients_ = count;
-  changed_.notify_all();
+  ++num_clients_;
 }
 
 TcpStoreServer::TcpStoreServer(const TcpStoreServerOptions& options) {
