@@ -1,9 +1,10 @@
 // The CUDA backend: float32 and float64, with cuBLASLt's matrix products and hand-written kernels.
 //
 // What a method does stands in kernels/backend.h; one source file per family. Rules of this folder:
-//   Order:    a method only enqueues kernels on the stream; it never waits, reads back or allocates,
-//             so that every method can be captured in a CUDA graph (workspace.h says what must have
-//             been reserved before).
+//   Order:    a method only enqueues kernels on the stream; it does not wait, read back or
+//             allocate, so that every method can be captured in a CUDA graph (workspace.h says what
+//             must have been reserved before). The exception: a matrix product is timed when its
+//             sizes are first seen outside a capture (tuner.h).
 //   Results:  depend on shapes and values alone: sums are cut by size and meet in a fixed order,
 //             never by atomic additions.
 //   Faults:   an index or label outside its range is written to the stream's DeviceFault, and the

@@ -17,7 +17,8 @@
 //   GELU(tanh)          GELU_AUX: also writes the values before
 //   their gradients     DRELU, DGELU: read those back and multiply by the derivative
 //   bias gradient       BGRADB: sums the second factor over k, an entry per column of D
-// cuBLASLt has them for float32, not for float64.
+// cuBLASLt has them for float32, not for float64. Its ReLU makes 0 of a NaN, where kernels of ours
+// and the CPU keep it: a NaN in a layer with that epilogue shows in its weights, not in the loss.
 #pragma once
 
 #include <cublasLt.h>

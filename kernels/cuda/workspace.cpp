@@ -35,6 +35,9 @@ Workspace reserve(runtime::Stream& stream) {
   result.carry = result.column_sums + 2 * kMaxColumns;
   result.tickets = reinterpret_cast<unsigned*>(result.carry + 1);
   const runtime::cuda::CurrentGpu current(cuda.gpu());
+  // The pool may have handed out memory that enqueued work of the compute stream still uses.
+  runtime::Stream& compute = stream.device().compute_stream();
+  if (&stream != &compute) stream.wait(compute.record());
   CUDA_CHECK(cudaMemsetAsync(memory, 0, kBytes, cuda.handle()));
   return result;
 }

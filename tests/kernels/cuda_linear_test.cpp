@@ -1,6 +1,6 @@
 // The linear layer on the GPU, through every epilogue, against the CPU's in double.
 #include "activation_reference.h"
-#include "cuda_products.h"
+#include "gpu_products.h"
 #include "kernels/matmul_precision.h"
 #include "kernels/matmul_tuning.h"
 

@@ -1,5 +1,5 @@
 // Products on the GPU against the CPU's in double.
-#include "cuda_products.h"
+#include "gpu_products.h"
 #include "kernels/matmul_precision.h"
 
 namespace lockstep::kernels {

@@ -4,10 +4,10 @@
 #include <sstream>
 #include <thread>
 
-#include "cuda_products.h"
 #include "engine/core/log.h"
 #include "engine/runtime/step_graph.h"
 #include "engine/runtime/virtual_devices.h"
+#include "gpu_products.h"
 #include "kernels/cuda/tuner.h"
 #include "kernels/cuda/tuning_cache.h"
 #include "kernels/matmul_precision.h"
