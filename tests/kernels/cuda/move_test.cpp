@@ -75,7 +75,9 @@ TEST_F(GpuMoveAny, CopyMatrixFollowsTheBatchStride) {
         EXPECT_EQ(out[b * 10 + i * 3 + j], in[b * 12 + i * 4 + j]);
       }
     }
-    if (b < 2) EXPECT_EQ(out[b * 10 + 6], -1);
+    if (b < 2) {
+      EXPECT_EQ(out[b * 10 + 6], -1);
+    }
   }
 }
 
@@ -143,7 +145,9 @@ TEST_F(GpuMoveAny, HalvesSurviveTheWayToFloatAndBack) {
     std::memcpy(result.data(), bytes.data(), 2 * result.size());
     const auto wide = floats.values();
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (!std::isnan(wide[i])) ASSERT_EQ(result[i], all[i]);
+      if (!std::isnan(wide[i])) {
+        ASSERT_EQ(result[i], all[i]);
+      }
     }
   }
 }
