@@ -35,7 +35,7 @@ class Work {
   Work() = default;  // an operation that is done, without an error
   explicit Work(std::shared_ptr<const WorkState> state) : state_(std::move(state)) {}
 
-  // Done, also if it failed.
+  // Done, also if it failed; on CUDA: by the device.
   bool is_done() const { return state_ == nullptr || state_->is_done(); }
 
   // Blocks the calling thread until the operation is done (on CUDA: is enqueued, and the compute

@@ -108,7 +108,10 @@ TEST(DataParallel, OnlyAsManyReplicasAsChunksRun) {
 
 TEST(DataParallel, DefaultsAreAllVisibleDevicesAndTheFirstForTheOutput) {
   DataParallel wrapper(make_linear(5, 2, 1));
-  EXPECT_EQ(wrapper.options().devices, cpu_devices(runtime::num_cores()));
+  const bool on_cpu = test_device_type() == DeviceType::cpu;
+  EXPECT_EQ(wrapper.options().devices,
+            cpu_devices(on_cpu ? runtime::num_cores()
+                               : static_cast<std::size_t>(runtime::num_devices(DeviceType::cuda))));
   EXPECT_EQ(*wrapper.options().output_device, test_device());
   EXPECT_EQ(wrapper.options().dim, 0u);
 }

@@ -42,7 +42,7 @@ TEST(Gather, ScalarsBecomeAVectorOfTheirNumber) {
     scalars.emplace_back(Tensor::full({}, i + 1, DType::float64, test_device(i)),
                          RequiresGrad::yes);
   }
-  const Variable whole = gather(scalars, {});
+  const Variable whole = gather(scalars, test_device());
   EXPECT_EQ(to_string(whole.shape()), "[3]");
   expect_close(whole.value(), {1, 2, 3}, kExact);
   whole.backward(Tensor::from(std::vector<double>{10, 20, 30}, {3}));
@@ -58,7 +58,7 @@ TEST(Gather, BackwardScattersTheGradientToEachPartsDevice) {
     const std::vector<Variable> parts{leaf_on(base.with(dim, 1), 1, 0),
                                       leaf_on(base.with(dim, 3), 2, 1),
                                       leaf_on(base.with(dim, 2), 3, 2)};
-    const Variable whole = gather(parts, {}, dim);
+    const Variable whole = gather(parts, test_device(), dim);
     const Tensor grad = random_tensor(whole.shape(), 9);
     whole.backward(grad);
     std::vector<Variable> grads;

@@ -1,0 +1,173 @@
+// Collectives that one thread enqueues for all ranks.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "engine/comm/grouped/group_program.h"
+#include "engine/comm/grouped/grouped_communicator.h"
+#include "tests/engine/comm/comm_test_data.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/run_ranks.h"
+
+namespace lockstep::comm {
+namespace {
+
+using ::lockstep::testing::expect_error;
+using ::lockstep::testing::run_ranks;
+using ::lockstep::testing::test_device;
+
+std::vector<Device> test_devices(int count) {
+  std::vector<Device> devices;
+  for (int rank = 0; rank < count; ++rank) devices.push_back(test_device(rank));
+  return devices;
+}
+
+std::vector<Tensor> tensors_of(const plan::RankBuffers& values) {
+  std::vector<Tensor> tensors;
+  for (const std::vector<double>& of_rank : values) {
+    tensors.push_back(tensor_of(of_rank, static_cast<int>(tensors.size())));
+  }
+  return tensors;
+}
+
+// What ranks that are threads get.
+plan::RankBuffers reduced_by_threads(const plan::RankBuffers& inputs,
+                                     const CollectiveOptions& options) {
+  plan::RankBuffers results(inputs.size());
+  run_ranks(static_cast<int>(inputs.size()), [&](Communicator& communicator) {
+    const auto rank = static_cast<std::size_t>(communicator.rank());
+    const Tensor buffer = tensor_of(inputs[rank], communicator.rank());
+    communicator.all_reduce(buffer, options).wait();
+    results[rank] = buffer.to_vector<double>();
+  });
+  return results;
+}
+
+class Grouped : public ::testing::TestWithParam<int> {};
+
+TEST_P(Grouped, AllReduceHasTheBitsOfThreadRanksForEveryPlanLengthAndLaunch) {
+  GroupedCommunicator group(test_devices(GetParam()));
+  for (const std::size_t num_elements : {std::size_t{0}, std::size_t{1}, std::size_t{101}}) {
+    const plan::RankBuffers inputs = rounding_buffers(GetParam(), num_elements);
+    for (const plan::AllReducePlan plan : kPlans) {
+      for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::max}) {
+        CollectiveOptions options;
+        options.plan = plan;
+        options.op = op;
+        const plan::RankBuffers expected = reduced_by_threads(inputs, options);
+        for (const Launch launch : {Launch::blocking, Launch::async}) {
+          const std::vector<Tensor> buffers = tensors_of(inputs);
+          options.launch = launch;
+          group.all_reduce(buffers, options).wait();
+          for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
+            EXPECT_EQ(buffers[rank].to_vector<double>(), expected[rank]) << fmt::format(
+                "{}, {} elements, rank {}", plan::to_string(plan), num_elements, rank);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Grouped, BroadcastGivesEveryRankTheBufferOfTheRoot) {
+  GroupedCommunicator group(test_devices(GetParam()));
+  const plan::RankBuffers inputs = rounding_buffers(GetParam(), 33);
+  for (int root = 0; root < GetParam(); ++root) {
+    const std::vector<Tensor> buffers = tensors_of(inputs);
+    group.broadcast(buffers, root, Launch::async).wait();
+    for (const Tensor& buffer : buffers) {
+      EXPECT_EQ(buffer.to_vector<double>(), inputs[static_cast<std::size_t>(root)]);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(WorldSizes, Grouped, ::testing::Values(1, 2, 3, 4, 8));
+
+TEST(GroupedCalls, RunInCallOrderAlsoBetweenBlockingAndAsynchronousOnes) {
+  GroupedCommunicator group(test_devices(3));
+  std::vector<Tensor> values;
+  for (int rank = 0; rank < 3; ++rank) {
+    values.push_back(Tensor::full({1000}, 1, DType::int64, test_device(rank)));
+  }
+  CollectiveOptions async;
+  async.launch = Launch::async;
+  double expected = 1;
+  for (int round = 0; round < 5; ++round) {
+    group.all_reduce(values, async);
+    group.all_reduce(values, async);
+    group.all_reduce(values);
+    expected *= 27;
+    for (const Tensor& value : values) {
+      EXPECT_THAT(value.to_vector<double>(), ::testing::Each(expected));
+    }
+  }
+}
+
+TEST(GroupedCalls, StartWhereTheirEventsSay) {
+  GroupedCommunicator group(test_devices(2));
+  std::vector<Tensor> values;
+  std::vector<std::shared_ptr<runtime::Event>> start;
+  for (int rank = 0; rank < 2; ++rank) {
+    values.push_back(Tensor::full({4}, rank + 1, DType::float32, test_device(rank)));
+    start.push_back(values.back().stream().record());
+  }
+  CollectiveOptions async;
+  async.launch = Launch::async;
+  group.all_reduce(values, async, start).wait();
+  for (const Tensor& value : values) {
+    EXPECT_THAT(value.to_vector<float>(), ::testing::Each(3.0f));
+  }
+  expect_error(ErrorCode::Usage, "1 start events for 2 devices",
+               [&] { group.all_reduce(values, async, std::span(start).first(1)); });
+}
+
+TEST(GroupedCalls, RefuseTensorsThatDoNotFit) {
+  GroupedCommunicator group(test_devices(2));
+  const Tensor first = Tensor::zeros({4}, DType::float32, test_device(0));
+  const auto with = [&](const Tensor& second) {
+    return [&, second] { group.all_reduce(std::vector<Tensor>{first, second}); };
+  };
+  expect_error(ErrorCode::Usage, "1 tensors for 2 devices",
+               [&] { group.all_reduce(std::vector<Tensor>{first}); });
+  expect_error(ErrorCode::Usage, "found none of rank 1", with({}));
+  expect_error(ErrorCode::Device, "rank 1 is cpu:1, found its tensor on cpu:0", with(first));
+  expect_error(ErrorCode::DType, "float32 and float64",
+               with(Tensor::zeros({4}, DType::float64, test_device(1))));
+  expect_error(ErrorCode::Shape, "found [4] and [5]",
+               with(Tensor::zeros({5}, DType::float32, test_device(1))));
+  expect_error(ErrorCode::DType, "uint8", [&] {
+    group.all_reduce(std::vector<Tensor>{Tensor::zeros({4}, DType::uint8, test_device(0)),
+                                         Tensor::zeros({4}, DType::uint8, test_device(1))});
+  });
+  expect_error(ErrorCode::Usage, "the root must be a rank in 0 ... 1, found 2", [&] {
+    group.broadcast(std::vector<Tensor>{first, first.to(test_device(1))}, 2);
+  });
+  expect_error(ErrorCode::Usage, "at least one device", [] { GroupedCommunicator none({}); });
+}
+
+TEST(GroupProgram, StagesWhatAStepBothSendsAndOverwrites) {
+  const GroupProgram ring = group_program(plan::all_reduce_plan(plan::AllReducePlan::ring, 4, 16));
+  for (const GroupStep& step : ring.steps) {
+    EXPECT_TRUE(step.staged.empty()) << "a ring sends one chunk and receives another";
+    EXPECT_THAT(step.senders, ::testing::ElementsAre(0, 1, 2, 3));
+  }
+  const GroupProgram one_shot =
+      group_program(plan::all_reduce_plan(plan::AllReducePlan::one_shot, 4, 16));
+  ASSERT_EQ(one_shot.steps.size(), 1u);
+  EXPECT_EQ(one_shot.steps[0].staged.size(), 4u);
+  EXPECT_THAT(one_shot.num_staging_elements, ::testing::Each(16u));
+}
+
+TEST(GroupProgram, OverwritesAChunkOnlyWhenItsReadersAreDone) {
+  // Rank 1 takes rank 0's chunk in the first step, and rank 0 overwrites it in the second.
+  plan::CollectivePlan plan{"there and back", 2, 8, {}};
+  plan.steps.push_back({"there", {{0, 1, {0, 8}, plan::Combine::copy}}});
+  plan.steps.push_back({"back", {{1, 0, {4, 4}, plan::Combine::copy}}});
+  const GroupProgram program = group_program(plan);
+  ASSERT_EQ(program.num_receives, 2u);
+  EXPECT_THAT(program.steps[1].receives.at(0).after, ::testing::ElementsAre(0u));
+  EXPECT_THAT(program.at_end[0], ::testing::IsEmpty()) << "waited for already";
+  EXPECT_THAT(program.at_end[1], ::testing::ElementsAre(1u));
+}
+
+}  // namespace
+}  // namespace lockstep::comm

@@ -1,0 +1,145 @@
+// DDP that one thread drives.
+#include "engine/parallel/ddp/replica_group.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "engine/autograd/ops/ops.h"
+#include "engine/core/thread_context.h"
+#include "engine/nn/activation.h"
+#include "engine/nn/sequential.h"
+#include "engine/optim/sgd.h"
+#include "engine/parallel/data_parallel/data_parallel.h"
+#include "engine/plan/scatter.h"
+#include "tests/engine/parallel/function_module.h"
+#include "tests/engine/parallel/training.h"
+#include "tests/support/expect_close.h"
+#include "tests/support/expect_error.h"
+
+namespace lockstep::testing {
+namespace {
+
+// The shard of a rank, and the weight of its loss in the mean over the batch.
+struct Shard {
+  Tensor x;
+  Tensor labels;
+  double weight = 0;
+  std::size_t first_row = 0;
+};
+
+Shard shard_of(const TrainingBatch& batch, std::size_t rank, std::size_t world_size,
+               Device device) {
+  const std::size_t rows = batch.x.size(0);
+  const plan::ScatterPlan plan = plan::scatter_plan(rows, world_size);
+  const plan::ScatterPart part =
+      rank < plan.parts.size() ? plan.parts[rank] : plan::ScatterPart{rank, rows, 0};
+  return {batch.x.rows(part.offset, part.offset + part.size).to(device),
+          batch.labels.rows(part.offset, part.offset + part.size).to(device),
+          static_cast<double>(world_size) / static_cast<double>(rows), part.offset};
+}
+
+// The work of train_ddp (training.h), by one thread.
+Weights train_replica_group(const TrainingCase& training, std::size_t world_size,
+                            const parallel::DdpOptions& options) {
+  const auto model = make_model(training);
+  model->to(test_device(0));
+  const std::vector<Device> devices = cpu_devices(world_size);
+  parallel::ReplicaGroup group(model, devices, options);
+  std::vector<std::unique_ptr<optim::Sgd>> optimizers;
+  for (std::size_t rank = 0; rank < world_size; ++rank) {
+    optim::SgdOptions sgd;
+    sgd.learning_rate = training.learning_rate;
+    sgd.momentum = training.momentum;
+    optimizers.push_back(std::make_unique<optim::Sgd>(group.replica(rank).parameters(), sgd));
+  }
+  for (std::size_t step = 0; step < training.num_steps; ++step) {
+    const TrainingBatch batch = make_batch(training, step);
+    for (const auto& optimizer : optimizers) optimizer->zero_grad();
+    group.run_backward([&](nn::Module& replica, std::size_t rank) {
+      const Shard shard = shard_of(batch, rank, world_size, devices[rank]);
+      thread_context().step = step;
+      thread_context().first_row = shard.first_row;
+      const Variable loss = cross_entropy(replica(Variable(shard.x)), shard.labels, Reduction::sum);
+      loss.backward(Tensor::full({}, shard.weight, loss.dtype(), loss.device()));
+    });
+    for (const auto& optimizer : optimizers) optimizer->step();
+  }
+  const Weights first = weights_of(group.replica(0));
+  for (std::size_t rank = 1; rank < world_size; ++rank) {
+    EXPECT_EQ(weights_of(group.replica(rank)), first) << "rank " << rank << " drifted apart";
+  }
+  return first;
+}
+
+class ReplicaGroup : public ::testing::TestWithParam<int> {};
+
+TEST_P(ReplicaGroup, EndsWithTheBitsOfDdpBetweenThreads) {
+  for (const auto& limits : {std::vector<std::size_t>{1}, std::vector<std::size_t>{1 << 20}}) {
+    for (const parallel::Overlap overlap :
+         {parallel::Overlap::during_backward, parallel::Overlap::after_backward}) {
+      TrainingCase training;
+      training.batches = {24, 17, 1};
+      training.num_steps = 6;
+      training.dropout = 0.3;
+      parallel::DdpOptions options;
+      options.reducer.bucket_byte_limits = limits;
+      options.reducer.overlap = overlap;
+      EXPECT_EQ(train_replica_group(training, static_cast<std::size_t>(GetParam()), options),
+                train_ddp(training, GetParam(), options));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, ReplicaGroup, ::testing::Values(1, 2, 3, 4, 8));
+
+TEST(ReplicaGroupErrors, NameWhatIsWrong) {
+  const auto model = make_linear(4, 2, 1);
+  expect_error(ErrorCode::Device, "stands twice", [&] {
+    parallel::ReplicaGroup group(model, {test_device(0), test_device(0)});
+  });
+  expect_error(ErrorCode::Device, "module must have its parameters and buffers on device cpu:1",
+               [&] {
+                 parallel::ReplicaGroup group(model, {test_device(1), test_device(0)});
+               });
+  parallel::ReplicaGroup group(model, {test_device(0), test_device(1)});
+  expect_error(ErrorCode::State, "rank 1: these parameters got no gradient", [&] {
+    group.run_backward([&](nn::Module& replica, std::size_t rank) {
+      if (rank == 0) sum(replica(Variable(random_tensor({3, 4}, 1)))).backward();
+    });
+  });
+}
+
+TEST(IssueByCaller, DataParallelHasTheBitsOfItsWorkers) {
+  TrainingCase training;
+  training.batches = {24, 17};
+  training.num_steps = 6;
+  training.dropout = 0.3;
+  for (const std::size_t count : {2, 3, 4, 8}) {
+    const Weights expected = train_data_parallel(training, cpu_devices(count));
+    ThreadContext context = thread_context();
+    context.issue = Issue::by_caller;
+    const ThreadContextScope scope(context);
+    EXPECT_EQ(train_data_parallel(training, cpu_devices(count)), expected) << count << " devices";
+  }
+}
+
+TEST(IssueByCaller, NoOtherThreadRunsAReplica) {
+  ThreadContext context = thread_context();
+  context.issue = Issue::by_caller;
+  const ThreadContextScope scope(context);
+  const auto caller = std::this_thread::get_id();
+  const auto module =
+      make_function_module({make_linear(5, 2, 1)}, [&](nn::Module& self, const Variable& x) {
+        EXPECT_EQ(std::this_thread::get_id(), caller);
+        return call_child(self, 0, x);
+      });
+  parallel::DataParallelOptions options;
+  options.devices = cpu_devices(4);
+  parallel::DataParallel wrapper(module, options);
+  sum(wrapper(Variable(random_tensor({8, 5}, 1)))).backward();
+  EXPECT_TRUE(module->parameters()[0].grad().defined());
+}
+
+}  // namespace
+}  // namespace lockstep::testing
