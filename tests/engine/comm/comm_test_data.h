@@ -29,7 +29,8 @@ inline constexpr std::array kPlans{plan::AllReducePlan::automatic,
                                    plan::AllReducePlan::halving_doubling,
                                    plan::AllReducePlan::one_shot,
                                    plan::AllReducePlan::two_shot,
-                                   plan::AllReducePlan::reduce_broadcast};
+                                   plan::AllReducePlan::reduce_broadcast,
+                                   plan::AllReducePlan::hierarchical};
 
 inline constexpr std::array kReducibleTypes{DType::float32, DType::float64, DType::bfloat16,
                                             DType::float16, DType::int32,   DType::int64};

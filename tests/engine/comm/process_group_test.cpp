@@ -48,7 +48,8 @@ INSTANTIATE_TEST_SUITE_P(Ways, ProcessGroup,
 // Lengths around the size of a message of shared memory, beside the small ones.
 const std::vector<std::size_t> kGroupLengths{0, 1, 5, 101, 4096, 16'384, 16'385, 100'003};
 
-const std::vector<plan::AllReducePlan> kNamedPlans{kPlans.begin() + 1, kPlans.end()};
+// Without automatic, whose choice depends on the way, and hierarchical, which asks for the hosts.
+const std::vector<plan::AllReducePlan> kNamedPlans{kPlans.begin() + 1, kPlans.end() - 1};
 
 TEST_P(ProcessGroup, AllReducesHaveTheBitsOfTheSerialInterpreterForEveryPlan) {
   for (const int world_size : {2, 3, 4, 8}) {

@@ -164,8 +164,10 @@ class FatalStore final : public Store {
 
 TEST(ShmProcesses, ARankKilledAtAnyRequestOfTheMeetingEndsItForAll) {
   for (const int victim : {0, 1}) {
-    // Rank 0 asks for four things, rank 1 for three, before both wait for each other.
-    for (int request = 0; request < 3; ++request) {
+    // Before it waits for the others in the segment, rank 0 writes its card, waits for all three,
+    // reads them, writes the roster and the segment's address; rank 1 writes a card and reads two.
+    const int num_requests = victim == 0 ? 7 : 3;
+    for (int request = 0; request < num_requests; ++request) {
       ForkedGroup group(
           3, [](Communicator& communicator) { communicator.barrier(); },
           [&](ProcessGroupOptions& options) {

@@ -7,7 +7,8 @@
 //
 // Each process holds a lock on one byte of it. The kernel lets go of a lock when its process dies,
 // however it dies, so that asking for the lock tells whether a peer is alive: no connection, no
-// signal handler, no thread that watches.
+// signal handler, no thread that watches. (A child that it forked and that goes on without exec
+// holds the lock too, and hides the death while it lives.)
 #pragma once
 
 #include <cstddef>
