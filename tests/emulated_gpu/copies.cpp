@@ -83,11 +83,7 @@ cudaError_t copy(Rows rows, cudaMemcpyKind kind, cudaStream_t handle, Return req
     const auto from = place_of(rows.from, rows.from_extent());
     const auto to = place_of(rows.to, rows.to_extent());
     if (!from || !to || overlap(rows)) return cudaErrorInvalidValue;
-    if (!fits(kind, *from, *to)) {
-      return kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault
-                 ? cudaErrorInvalidMemcpyDirection
-                 : cudaErrorInvalidValue;
-    }
+    if (!fits(kind, *from, *to)) return cudaErrorInvalidValue;
     const bool is_pageable = *from == Place::pageable || *to == Place::pageable;
     // A replay would read or write host memory that may be gone by then, and the call cannot wait.
     if (is_capturing(*stream) && (is_pageable || requested == Return::when_done)) {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if defined(__SANITIZE_THREAD__)
@@ -140,6 +141,10 @@ Fiber::Fiber(void (*entry)(void*), void* argument)
     std::abort();
   }
   stack_ = static_cast<char*>(memory) + kGuardBytes;
+#if defined(__SANITIZE_ADDRESS__)
+  // An earlier stack may have been here, whose functions never returned.
+  __asan_unpoison_memory_region(stack_, kStackBytes);
+#endif
   stack_pointer_ = prepare_stack(static_cast<char*>(stack_) + kStackBytes, &Fiber::start, this);
 #if defined(__SANITIZE_THREAD__)
   tsan_fiber_ = __tsan_create_fiber(0);

@@ -116,7 +116,6 @@ void count(std::size_t Counters::*counter);
 int current_gpu();
 bool is_in_host_function();
 cudaError_t& last_error();
-cudaStreamCaptureMode& capture_mode();
 
 // --- entering the API
 cudaError_t remember(cudaError_t error);  // for cudaGetLastError
