@@ -103,8 +103,7 @@ void Group::throw_failure() const {
     sched_yield();
   }
   if (failure().state.load(kOrder) != Failure::written) {
-    lockstep::fail(ErrorCode::Comm, "collective",
-                   "a rank died while it told why the group failed");
+    lockstep::fail(ErrorCode::Comm, "collective", "a rank died while it told why the group failed");
   }
   throw parse_error(static_cast<ErrorCode>(failure().code), failure().text);
 }

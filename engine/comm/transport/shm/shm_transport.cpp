@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <cstring>
-#include <numeric>
+
+#include "engine/comm/transport/shm/streaming_copy.h"
 
 namespace lockstep::comm {
 namespace {
@@ -92,7 +92,7 @@ Ticket ShmTransport::post(int to, Bytes data) {
   shm::Channel& channel = group_.channel(kUse, rank(), to);
   const std::atomic<Ticket>& released = channel.num_released.value;
   wait_for(to, [&] { return released.load(kOrder) + kMaxOpenMessages >= number; });
-  std::memcpy(group_.slot(kUse, rank(), to, number), data.data(), data.size());
+  shm::streaming_copy(group_.slot(kUse, rank(), to, number), data);
   shm::MessageSlot& slot = channel.slots[(number - 1) % kMaxOpenMessages];
   slot.num_bytes = data.size();
   slot.number.store(number, kOrder);
