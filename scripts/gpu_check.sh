@@ -82,9 +82,9 @@ check_sanitizers() {
     return
   fi
   for tool in memcheck racecheck; do
-    passes "kernel tests under compute-sanitizer $tool" "$tool.log" \
-      timeout 100 compute-sanitizer --tool "$tool" --error-exitcode 1 --kernel-name-exclude regex:cutlass \
-      "$bin/kernels_cuda_tests" --gtest_filter="-*1000003*:*Large*:*Tun*"
+    # cuBLAS's own kernels are left out: memcheck reports reads in them that are none of ours.
+    passes "hand-written kernels under compute-sanitizer $tool" "$tool.log" \
+      timeout 100 compute-sanitizer --tool "$tool" --error-exitcode 1 "$bin/cuda_kernels_tests"
   done
 }
 

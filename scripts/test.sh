@@ -4,7 +4,7 @@
 #   scripts/test.sh [--slow] [--preset NAME] [-- CTEST_ARGUMENT...]
 #
 #   --slow           also the tests with the label slow
-#   --preset NAME    release (default), cpu, cuda, debug, asan or tsan
+#   --preset NAME    release (default), cpu, cuda, emulated, debug, asan or tsan
 #   --               what follows goes to ctest, e.g. -- -R ring
 #
 # Prints the output of failing tests only, then the totals and how many tests were skipped because
@@ -36,7 +36,7 @@ while [[ $# -gt 0 ]]; do
   shift
 done
 case $preset in
-  release | cpu | cuda | debug | asan | tsan) ;;
+  release | cpu | cuda | emulated | debug | asan | tsan) ;;
   *) usage_error "unknown preset '$preset'" ;;
 esac
 

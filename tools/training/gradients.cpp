@@ -22,7 +22,7 @@ Tensor plain_gradients(const TrainingTask& task, const RankModel& model, const d
   }
   // Ranks average their gradients, so each rank's share of the global mean is scaled up by their
   // number. A rank without rows contributes zeros.
-  const double world_size = model.communicator ? model.communicator->world_size() : 1;
+  const auto world_size = static_cast<double>(model.num_ranks);
   const double weight = task.sampler == Sampler::exact
                             ? world_size / static_cast<double>(batch.num_global_rows)
                             : 1.0 / static_cast<double>(batch.labels.num_elements());

@@ -14,7 +14,8 @@ struct RankModel {
   std::shared_ptr<nn::Module> inner;
   std::shared_ptr<nn::Module> wrapped;
   std::vector<Device> devices;                 // of this rank: several only under DataParallel
-  comm::Communicator* communicator = nullptr;  // DDP only
+  comm::Communicator* communicator = nullptr;  // DDP with a thread per rank only
+  std::size_t num_ranks = 1;
 };
 
 // Returns the sum of the loss over this rank's rows (over all ranks' rows in bitwise mode): one

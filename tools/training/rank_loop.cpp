@@ -2,18 +2,17 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
+#include <limits>
 
 #include "engine/core/error.h"
 #include "engine/core/thread_context.h"
-#include "engine/optim/adamw.h"
 #include "engine/optim/clip_grad_norm.h"
-#include "engine/optim/sgd.h"
 #include "engine/runtime/device_span.h"
 #include "engine/runtime/step_graph.h"
 #include "engine/trace/span.h"
 #include "tools/training/loss_log.h"
 #include "tools/training/step_log.h"
+#include "tools/training/training_parts.h"
 
 namespace lockstep::tools {
 namespace {
@@ -22,44 +21,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerSettings& settings,
-                                                 const std::vector<Variable>& parameters) {
-  if (settings.kind == OptimizerKind::adamw) {
-    optim::AdamWOptions options;
-    options.learning_rate = settings.learning_rate;
-    options.weight_decay = settings.weight_decay;
-    return std::make_unique<optim::AdamW>(parameters, options);
-  }
-  optim::SgdOptions options;
-  options.learning_rate = settings.learning_rate;
-  options.momentum = settings.momentum;
-  options.weight_decay = settings.weight_decay;
-  if (settings.momentum_kind == OptimizerSettings::Momentum::nesterov) {
-    options.kind = optim::SgdOptions::Kind::nesterov;
-  }
-  return std::make_unique<optim::Sgd>(parameters, options);
-}
-
-// The rows of this rank, epoch by epoch.
-data::EpochSampler make_sampler(const TrainingTask& task, const comm::Communicator* communicator) {
-  data::SamplerOptions options;
-  options.num_samples = task.data->train.num_rows();
-  options.batch_size = task.batch;
-  options.seed = task.seed;
-  options.shuffle = task.shuffle;
-  if (communicator) {
-    options.world_size = static_cast<std::size_t>(communicator->world_size());
-    options.rank = static_cast<std::size_t>(communicator->rank());
-  }
-  if (task.sampler == Sampler::torch) {
-    return [options](std::uint64_t epoch) { return data::torch_batches(options, epoch); };
-  }
-  if (task.summation == Summation::bitwise) {
-    return [options](std::uint64_t epoch) { return data::micro_shard_batches(options, epoch); };
-  }
-  return [options](std::uint64_t epoch) { return data::exact_batches(options, epoch); };
 }
 
 // Sums a number over the ranks.
@@ -72,15 +33,11 @@ double sum_over_ranks(double value, comm::Communicator* communicator) {
 
 // A step of full batches as a graph, and the tensors that it reads and writes.
 struct CapturedStep {
-  CapturedStep(const TrainingTask& task, const std::vector<Device>& devices) : graph(devices) {
-    const std::size_t rows = std::min(task.batch, task.data->train.num_rows());
-    x = Tensor::empty({rows, task.data->train.num_features}, task.dtype, devices[0]);
-    labels = Tensor::empty({rows}, DType::int64, devices[0]);
-  }
+  CapturedStep(const TrainingTask& task, const std::vector<Device>& devices)
+      : graph(devices), memory(task, rows_of_full_batch(task), devices[0]) {}
 
   runtime::StepGraph graph;
-  Tensor x;
-  Tensor labels;
+  BatchMemory memory;
   Tensor loss;
 };
 
@@ -92,8 +49,8 @@ class RankLoop {
         observer_(observer),
         parameters_(model.inner->parameters()),
         optimizer_(make_optimizer(task.optimizer, parameters_)),
-        loader_(std::shared_ptr<const data::LabelledRows>(task.data, &task.data->train),
-                make_sampler(task, model.communicator), {model.devices[0], task.dtype, 32}),
+        loader_(
+            make_loader(task, model.num_ranks, static_cast<std::size_t>(rank()), model.devices[0])),
         losses_([this](const StepLoss& loss) { take(loss); }) {
     if (task.launching == TrainingTask::Launching::graph) graph_.emplace(task, model.devices);
     if (rank() == 0 && !observer.log_path.empty()) log_.emplace(observer.log_path);
@@ -106,7 +63,7 @@ class RankLoop {
       const Clock::time_point start = Clock::now();
       loss_sum_ = 0;
       num_rows_ = 0;
-      loader_.start_epoch(epoch);
+      loader_->start_epoch(epoch);
       while (step_ < task_.num_steps && run_step(epoch)) ++step_;
       losses_.drain();
       report.epoch_seconds.push_back(seconds_since(start));
@@ -134,7 +91,8 @@ class RankLoop {
       trace::ScopedSpan span(trace::Lane::host, trace::Category::data, "next batch");
       runtime::DeviceSpan on_device(stream, trace::Lane::compute, trace::Category::data,
                                     "take batch");
-      batch = graph_ ? loader_.next_into(graph_->x, graph_->labels) : loader_.next();
+      batch =
+          graph_ ? loader_->next_into(graph_->memory.x, graph_->memory.labels) : loader_->next();
     }
     if (!batch) {
       step_span.cancel();
@@ -147,9 +105,8 @@ class RankLoop {
         task_.optimizer.schedule.learning_rate(task_.optimizer.learning_rate, step_);
     optimizer_->set_learning_rate(learning_rate);
     double grad_norm = 0;
-    const Tensor loss = graph_ && batch->labels.num_elements() == graph_->labels.num_elements()
-                            ? run_captured(*batch)
-                            : run_now(*batch, grad_norm);
+    const Tensor loss = graph_ && graph_->memory.is_filled_by(*batch) ? run_captured(*batch)
+                                                                      : run_now(*batch, grad_norm);
     // In bitwise mode the sum is over all ranks already.
     const bool is_global = task_.summation == Summation::bitwise;
     const std::size_t rows = is_global ? batch->num_global_rows : batch->labels.num_elements();
@@ -186,9 +143,7 @@ class RankLoop {
   }
 
   void take(const StepLoss& loss) {
-    require(std::isfinite(loss.sum), ErrorCode::Numeric, "train",
-            "the loss is {} at step {} on rank {}; training stopped, try a smaller --lr",
-            std::isnan(loss.sum) ? "nan" : "infinite", loss.step, rank());
+    require_finite(loss.sum, loss.step, rank());
     last_loss_ = loss;
     loss_sum_ += loss.sum;
     num_rows_ += loss.num_rows;
@@ -219,7 +174,7 @@ class RankLoop {
   const TrainingObserver& observer_;
   std::vector<Variable> parameters_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  data::DataLoader loader_;
+  std::unique_ptr<data::DataLoader> loader_;
   std::optional<CapturedStep> graph_;
   LossLog losses_;
   StepLoss last_loss_;
@@ -234,6 +189,9 @@ class RankLoop {
 
 RankReport run_rank(const TrainingTask& task, const RankModel& model,
                     const TrainingObserver& observer) {
+  ThreadContext context = thread_context();
+  if (task.launching == TrainingTask::Launching::graph) context.issue = Issue::by_caller;
+  const ThreadContextScope scope(context);
   return RankLoop(task, model, observer).run();
 }
 

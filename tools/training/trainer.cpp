@@ -12,6 +12,7 @@
 #include "engine/trace/counters.h"
 #include "engine/trace/recorder.h"
 #include "tools/training/busy_fraction.h"
+#include "tools/training/captured_ranks.h"
 #include "tools/training/rank_loop.h"
 
 namespace lockstep::tools {
@@ -83,6 +84,17 @@ void train_in_one_process(const TrainingTask& task, const DevicePlacement& place
   take_results(task, model, run_rank(task, model, observer), result);
 }
 
+// One thread for all ranks, so that their step can be one graph.
+void train_captured_ranks(const TrainingTask& task, const DevicePlacement& placement,
+                          const TrainingObserver& observer, TrainingResult& result) {
+  RankModel model;
+  model.devices = placement.devices;
+  model.inner = make_model(task, placement.devices[0]);
+  model.num_ranks = placement.devices.size();
+  take_results(task, model, run_captured_ranks(task, model.inner, placement.devices, observer),
+               result);
+}
+
 void train_ranks(const TrainingTask& task, const DevicePlacement& placement,
                  const TrainingObserver& observer, TrainingResult& result) {
   comm::ThreadGroupOptions group;
@@ -96,6 +108,7 @@ void train_ranks(const TrainingTask& task, const DevicePlacement& placement,
         model.devices = {device};
         model.inner = make_model(task, device);
         model.communicator = &communicator;
+        model.num_ranks = placement.devices.size();
         parallel::DdpOptions options;
         options.reducer.bucket_byte_limits = task.bucket_byte_limits;
         model.wrapped = std::make_shared<parallel::Ddp>(model.inner, communicator, options);
@@ -120,7 +133,9 @@ TrainingResult train(const TrainingTask& task, const DevicePlacement& placement,
   trace::reset_collective_counts();
   TrainingResult result;
   result.num_steps = task.num_steps;
-  if (placement.mode == Mode::ddp) {
+  if (placement.mode == Mode::ddp && task.launching == TrainingTask::Launching::graph) {
+    train_captured_ranks(task, placement, observer, result);
+  } else if (placement.mode == Mode::ddp) {
     train_ranks(task, placement, observer, result);
   } else {
     train_in_one_process(task, placement, observer, result);
