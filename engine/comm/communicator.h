@@ -16,6 +16,12 @@
 //          are mixed: a blocking call first waits for the asynchronous ones before it.
 // Memory:  tensors are contiguous and in place where the method says so. An asynchronous call keeps
 //          its tensors alive; nobody may read or write them before Work::wait() returned.
+// CUDA:    ranks that are threads may use tensors of CUDA devices, all or none of them in a call.
+//          They meet on the host as ever, and rank 0's thread enqueues the work for all devices
+//          (grouped/device_group.h). No call waits for a device: a blocking call returns when it is
+//          enqueued in the order of the compute stream, an asynchronous one runs on the
+//          communication stream behind what the compute stream held at the call, and Work::wait()
+//          lets the compute stream wait for it.
 // Results: bit-identical on all ranks and from run to run, for every plan.
 // Threads: one thread at a time calls a communicator (a Work may be used by any).
 // Types:   float32, float64, int32, int64; bfloat16 and float16, whose values are combined in float
@@ -36,7 +42,8 @@ namespace lockstep::comm {
 // point only.
 enum class ReduceOp { sum, average, product, min, max };
 
-// blocking: the operation runs in the calling thread and is done when the call returns.
+// blocking: the operation runs in the calling thread and is done when the call returns (on CUDA: is
+// enqueued on the compute stream).
 // async: it runs on the communicator's own thread (on CUDA: the device's communication stream).
 enum class Launch { blocking, async };
 

@@ -1,4 +1,5 @@
-// Communicators whose ranks are threads of this process.
+// Communicators whose ranks are threads of this process, each with tensors on the CPU or on a CUDA
+// device of its own.
 #pragma once
 
 #include <memory>

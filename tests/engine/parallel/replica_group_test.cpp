@@ -12,6 +12,7 @@
 #include "engine/optim/sgd.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "engine/plan/scatter.h"
+#include "engine/runtime/step_graph.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/engine/parallel/training.h"
 #include "tests/support/expect_close.h"
@@ -92,6 +93,61 @@ TEST_P(ReplicaGroup, EndsWithTheBitsOfDdpBetweenThreads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, ReplicaGroup, ::testing::Values(1, 2, 3, 4, 8));
+
+// Gradients of a fixed batch, changed by SGD; the same tensors in every step.
+class FixedStep {
+ public:
+  explicit FixedStep(std::size_t world_size) : devices_(cpu_devices(world_size)) {
+    TrainingCase training;
+    training.dtype = DType::float32;
+    const auto model = make_model(training);
+    model->to(devices_[0]);
+    parallel::DdpOptions options;
+    options.reducer.bucket_byte_limits = {64};  // several buckets, so that most are asynchronous
+    group_ = std::make_unique<parallel::ReplicaGroup>(model, devices_, options);
+    const TrainingBatch batch = make_batch(training, 0);
+    for (std::size_t rank = 0; rank < world_size; ++rank) {
+      shards_.push_back(shard_of(batch, rank, world_size, devices_[rank]));
+      optim::SgdOptions sgd;
+      sgd.learning_rate = 0.1;
+      sgd.momentum = 0.9;
+      optimizers_.push_back(std::make_unique<optim::Sgd>(group_->replica(rank).parameters(), sgd));
+    }
+  }
+  void run() {
+    for (const auto& optimizer : optimizers_) optimizer->zero_grad();
+    group_->run_backward([&](nn::Module& replica, std::size_t rank) {
+      cross_entropy(replica(Variable(shards_[rank].x)), shards_[rank].labels).backward();
+    });
+    for (const auto& optimizer : optimizers_) optimizer->step();
+  }
+  Weights weights(std::size_t rank) { return weights_of(group_->replica(rank)); }
+  const std::vector<Device>& devices() const { return devices_; }
+
+ private:
+  std::vector<Device> devices_;
+  std::unique_ptr<parallel::ReplicaGroup> group_;
+  std::vector<Shard> shards_;
+  std::vector<std::unique_ptr<optim::Sgd>> optimizers_;
+};
+
+TEST(ReplicaGroupGraph, ACapturedStepOfAllDevicesHasTheBitsOfTheStepsThatAreIssued) {
+  if (test_device_type() != DeviceType::cuda) GTEST_SKIP() << "a test of CUDA graphs";
+  constexpr std::size_t kNumSteps = 12;
+  for (const std::size_t world_size : {1, 2, 4}) {
+    FixedStep issued(world_size);
+    FixedStep captured(world_size);
+    runtime::StepGraph graph(captured.devices());
+    for (std::size_t step = 0; step < kNumSteps; ++step) {
+      issued.run();
+      graph.run([&] { captured.run(); });
+    }
+    EXPECT_TRUE(graph.is_captured());
+    for (std::size_t rank = 0; rank < world_size; ++rank) {
+      EXPECT_EQ(captured.weights(rank), issued.weights(0)) << world_size << " devices";
+    }
+  }
+}
 
 TEST(ReplicaGroupErrors, NameWhatIsWrong) {
   const auto model = make_linear(4, 2, 1);

@@ -114,7 +114,7 @@ __device__ void reduce_range(const Pointers& pointers, std::size_t begin, std::s
   using Values = on_gpu::Vector<T, kElements>;
   const std::size_t stride = on_gpu::num_global_threads() * kElements;
   for (std::size_t i = begin + on_gpu::global_thread() * kElements; i < end; i += stride) {
-    Arithmetic<T> total[kElements];
+    Arithmetic<T> total[kElements] = {};
 #pragma unroll 4
     for (int source = 0; source < pointers.num_sources; ++source) {
       const Values values =
