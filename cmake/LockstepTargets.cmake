@@ -87,18 +87,19 @@ function(lockstep_test name)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   lockstep_discover(${target} "${name}." "cpu;${arg_LABELS}" "")
   if(arg_DEVICES AND LOCKSTEP_HAVE_CUDA)
-    lockstep_discover(${target} "gpu.${name}." "gpu;${arg_LABELS}" "LOCKSTEP_TEST_DEVICE=cuda")
+    set(environment LOCKSTEP_TEST_DEVICE=cuda)
+    if(LOCKSTEP_CUDA STREQUAL "EMULATED")
+      list(APPEND environment LOCKSTEP_TUNING=off)  # an emulated GPU's times mean nothing
+    endif()
+    lockstep_discover(${target} "gpu.${name}." "gpu;${arg_LABELS}" "${environment}")
     lockstep_discover(${target} "multi_gpu.${name}." "multi_gpu;${arg_LABELS}"
-      "LOCKSTEP_TEST_DEVICE=cuda;LOCKSTEP_TEST_GPUS=2")
+      "${environment};LOCKSTEP_TEST_GPUS=2")
   endif()
 endfunction()
 
 # One CTest per TEST of a program, with a prefix, labels and environment.
 function(lockstep_discover target prefix labels environment)
   string(REPLACE "." "_" list_name "${target}_${prefix}list")
-  if(LOCKSTEP_CUDA STREQUAL "EMULATED")
-    list(APPEND environment LOCKSTEP_TUNING=off)  # an emulated GPU's times mean nothing
-  endif()
   gtest_discover_tests(${target} TEST_PREFIX "${prefix}" TEST_LIST ${list_name} DISCOVERY_TIMEOUT 60
     PROPERTIES LABELS "${labels}" ENVIRONMENT "${environment}" TIMEOUT 300)
 endfunction()
