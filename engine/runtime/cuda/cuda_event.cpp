@@ -128,8 +128,13 @@ CudaEvent::~CudaEvent() {
 
 bool CudaEvent::has_passed() const {
   if (is_captured_) return false;
+  // A thread that captures a graph may ask about events outside it only if it says that it knows.
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  ignore(cudaThreadExchangeStreamCaptureMode(&mode));
+  const cudaError_t found = cudaEventQuery(event_);
+  ignore(cudaThreadExchangeStreamCaptureMode(&mode));
   // After a failure of the device nothing runs any more, so nothing is waited for.
-  return cudaEventQuery(event_) != cudaErrorNotReady;
+  return found != cudaErrorNotReady;
 }
 
 bool CudaEvent::wait(Deadline deadline) const {
