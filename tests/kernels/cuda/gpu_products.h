@@ -7,7 +7,7 @@
 #include "engine/runtime/physical_gpus.h"
 #include "engine/runtime/storage.h"
 #include "engine/runtime/transfer.h"
-#include "reference.h"
+#include "tests/kernels/reference.h"
 
 namespace lockstep::kernels {
 

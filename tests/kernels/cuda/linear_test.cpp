@@ -1,8 +1,8 @@
 // The linear layer on the GPU, through every epilogue, against the CPU's in double.
-#include "activation_reference.h"
 #include "gpu_products.h"
 #include "kernels/matmul_precision.h"
 #include "kernels/matmul_tuning.h"
+#include "tests/kernels/activation_reference.h"
 
 namespace lockstep::kernels {
 namespace {
