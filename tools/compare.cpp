@@ -9,6 +9,7 @@
 #include "engine/core/error.h"
 #include "engine/nn/mlp.h"
 #include "engine/runtime/logical_device.h"
+#include "engine/runtime/physical_gpus.h"
 #include "engine/trace/recorder.h"
 #include "tools/cli/numbers.h"
 #include "tools/commands.h"
@@ -65,6 +66,13 @@ std::vector<DevicePlacement> list_placements(const CompareFlags& flags, DeviceTy
   return placements;
 }
 
+// A GPU's first steps load kernels and find the fastest products; no row's epochs should hold that.
+void warm_up(TrainingTask task, const DevicePlacement& placement) {
+  if (placement.devices[0].type != DeviceType::cuda) return;
+  task.num_steps = std::min<std::size_t>(task.num_steps, 5);
+  train(task, placement);
+}
+
 // Trains once in every way; prints a line as soon as it is known.
 std::vector<RunRow> run_rows(const TrainingTask& task, const TrainingFlags& flags,
                              const std::vector<DevicePlacement>& placements, std::FILE* out) {
@@ -72,6 +80,7 @@ std::vector<RunRow> run_rows(const TrainingTask& task, const TrainingFlags& flag
   fmt::print(out, "{}\n", table_header());
   for (const DevicePlacement& placement : placements) {
     apply_threads_per_device(flags, placement.devices.size());
+    warm_up(task, placement);
     RunRow row;
     row.placement = placement;
     row.threads_per_device = runtime::threads_per_device();
@@ -94,8 +103,8 @@ std::vector<RunRow> run_rows(const TrainingTask& task, const TrainingFlags& flag
   return rows;
 }
 
-// What a reader of the table has to know: devices that share cores, that have no rows, or that others
-// used too.
+// What a reader of the table has to know: devices that share cores, that have no rows, or that
+// others used too.
 std::vector<std::string> notes(const TrainingTask& task, const std::vector<RunRow>& rows) {
   std::vector<std::string> lines{sharing_note(rows)};
   for (const RunRow& row : rows) lines.push_back(idle_note(task, row.placement));
@@ -133,8 +142,14 @@ void run_compare(const CompareFlags& flags, const CommandLine& command) {
   const TrainingTask task = make_task(training, most);
   for (const DevicePlacement& placement : placements) require_fitting_sampler(task, placement);
   const std::size_t cores = runtime::num_cores();
-  fmt::print(out, "using device: {} ({} {})\n", lockstep::to_string(type), cores,
-             cores == 1 ? "core" : "cores");
+  const std::string where =
+      type == DeviceType::cpu
+          ? fmt::format("{} {}", cores, cores == 1 ? "core" : "cores")
+          : fmt::format("{} logical devices on {}", runtime::num_devices(type),
+                        runtime::physical_gpus().size() == 1
+                            ? runtime::physical_gpus()[0].name
+                            : fmt::format("{} GPUs", runtime::physical_gpus().size()));
+  fmt::print(out, "using device: {} ({})\n", lockstep::to_string(type), where);
   fmt::print(out, "{} on {}: {} training rows, batch {}, {} epochs, {} steps\n", task.model,
              training.dataset, task.data->train.num_rows(), task.batch, task.num_epochs(),
              task.num_steps);

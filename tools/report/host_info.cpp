@@ -8,6 +8,7 @@
 
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
+#include "engine/runtime/physical_gpus.h"
 #include "tools/report/version.h"
 
 namespace lockstep::tools {
@@ -40,6 +41,14 @@ std::uint64_t memory_bytes() {
   return static_cast<std::uint64_t>(memory.totalram) * memory.mem_unit;
 }
 
+nlohmann::ordered_json gpus() {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const runtime::PhysicalGpu& gpu : runtime::physical_gpus()) {
+    list.push_back({{"name", gpu.name}, {"memory_bytes", gpu.memory_bytes}, {"uuid", gpu.uuid}});
+  }
+  return list;
+}
+
 }  // namespace
 
 nlohmann::ordered_json host_info() {
@@ -48,7 +57,7 @@ nlohmann::ordered_json host_info() {
           {"cores", runtime::num_cores()},
           {"memory_bytes", memory_bytes()},
           {"os", operating_system()},
-          {"gpus", nlohmann::json::array()},
+          {"gpus", gpus()},
           {"version", kVersion},
           {"build", kBuild}};
 }
