@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "engine/autograd/variable_impl.h"
 #include "engine/core/error.h"
+#include "engine/runtime/device_span.h"
+#include "engine/runtime/logical_device.h"
 #include "engine/trace/span.h"
 
 namespace lockstep {
@@ -93,6 +96,14 @@ void BackwardPass::State::execute(Task& task) {
   Gradients grads;
   if (any) {
     trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, node.name());
+    // Of one device, whoever called backward() times the whole pass; of several, each times its
+    // own.
+    std::optional<runtime::DeviceSpan> on_device;
+    if (has_several_devices()) {
+      on_device.emplace(runtime::logical_device(node.device()).compute_stream(),
+                        trace::Lane::compute, trace::Category::op, node.name(), 0,
+                        node.device().index);
+    }
     grads = node.backward(task.grads);
   } else {
     grads.resize(node.num_inputs());

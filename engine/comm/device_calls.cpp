@@ -22,6 +22,14 @@ void put_on_stream(CollectiveCall& call, Launch launch, FollowsAsync follows_asy
 MeetingPart::MeetingPart(Transport& transport, const CollectiveCall& call)
     : transport_(transport), call_(call) {
   if (call.stream == nullptr) return;
+  const char* name = name_of(call.header.operation);
+  const std::size_t num_bytes = call.input.defined() ? call.input.num_bytes() : 0;
+  on_comm_lane_.emplace(*call.stream, trace::Lane::comm, trace::Category::communication, name,
+                        num_bytes);
+  if (call.input.defined() && call.stream == &call.input.stream()) {
+    exposed_.emplace(*call.stream, trace::Lane::compute, trace::Category::communication, name,
+                     num_bytes);
+  }
   transport.device_meeting()->put_down(transport.rank(), call.header.sequence,
                                        {call.stream, call.input, call.output});
 }

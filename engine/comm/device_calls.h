@@ -2,8 +2,11 @@
 // calling thread, everything is put on streams.
 #pragma once
 
+#include <optional>
+
 #include "engine/comm/collective_call.h"
 #include "engine/comm/transport/transport.h"
+#include "engine/runtime/device_span.h"
 
 namespace lockstep::comm {
 
@@ -18,6 +21,7 @@ enum class FollowsAsync { no, yes };
 void put_on_stream(CollectiveCall& call, Launch launch, FollowsAsync follows_async);
 
 // Puts a rank's part in a collective down at the transport's meeting, and takes it back at the end.
+// In traces, what the rank's stream does meanwhile is the collective.
 class MeetingPart {
  public:
   MeetingPart(Transport& transport, const CollectiveCall& call);
@@ -28,6 +32,8 @@ class MeetingPart {
  private:
   Transport& transport_;
   const CollectiveCall& call_;
+  std::optional<runtime::DeviceSpan> on_comm_lane_;
+  std::optional<runtime::DeviceSpan> exposed_;  // of a blocking call: nothing is computed meanwhile
 };
 
 // Inside the data phase: returns when the collective is enqueued for all ranks.

@@ -35,7 +35,10 @@ double busy_fraction(const trace::Recording& recording, int track) {
     if (span.category == Category::step) {
       steps.push_back(interval);  // of any rank: they step together
     } else if (span.rank == track && is_idle(span.category)) {
-      if (is_timed_by_device || span.lane == trace::Lane::host) idle.push_back(interval);
+      // What a GPU's comm lane does, it does beside computing.
+      const bool stalls =
+          is_timed_by_device ? span.lane != trace::Lane::comm : span.lane == trace::Lane::host;
+      if (stalls) idle.push_back(interval);
     } else if (span.rank == track && span.lane == trace::Lane::compute) {
       computing.push_back(interval);
     }

@@ -1,5 +1,6 @@
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
+#include "engine/runtime/device_span.h"
 #include "engine/trace/span.h"
 
 namespace lockstep {
@@ -21,6 +22,8 @@ Variable to(const Variable& x, Device device) {
   if (x.device() == device) return x;
   trace::ScopedSpan span(trace::Lane::copy, trace::Category::copy, "ToDevice",
                          x.value().num_bytes());
+  runtime::DeviceSpan on_device(x.value().stream(), trace::Lane::copy, trace::Category::copy,
+                                "ToDevice", x.value().num_bytes());
   return record<ToDeviceNode>({x}, x.value().to(device));
 }
 

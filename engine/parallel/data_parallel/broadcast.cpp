@@ -6,6 +6,7 @@
 #include "engine/autograd/node.h"
 #include "engine/comm/grouped/group_executor.h"
 #include "engine/parallel/data_parallel/for_each_device.h"
+#include "engine/runtime/device_span.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
 
@@ -157,6 +158,9 @@ std::vector<std::vector<Variable>> broadcast_coalesced(const std::vector<Variabl
   for (const Variable& variable : variables) num_bytes += variable.value().num_bytes();
   trace::ScopedSpan span(trace::Lane::copy, trace::Category::copy, "replicate",
                          num_bytes * (devices.size() - 1));
+  runtime::DeviceSpan on_device(runtime::logical_device(devices[0]).compute_stream(),
+                                trace::Lane::copy, trace::Category::copy, "replicate",
+                                num_bytes * (devices.size() - 1));
   trace::count_collective(devices[0].index, "replicate", num_bytes * (devices.size() - 1));
   const std::vector<std::vector<Variable>> pieces = pieces_of(variables);
   const bool on_cuda = devices[0].type == DeviceType::cuda && devices.size() > 1;

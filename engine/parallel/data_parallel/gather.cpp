@@ -3,6 +3,7 @@
 #include "engine/autograd/node.h"
 #include "engine/core/error.h"
 #include "engine/parallel/data_parallel/scatter.h"
+#include "engine/runtime/device_span.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::parallel {
@@ -56,6 +57,8 @@ Variable gather(const std::vector<Variable>& parts, Device output_device, std::s
     num_bytes += part.value().num_bytes();
   }
   trace::ScopedSpan span(trace::Lane::copy, trace::Category::copy, "gather", num_bytes);
+  runtime::DeviceSpan on_device(runtime::logical_device(output_device).compute_stream(),
+                                trace::Lane::copy, trace::Category::copy, "gather", num_bytes);
   Tensor whole = Tensor::empty(first.with(dim, total), parts[0].dtype(), output_device);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     put_part(parts[i].value().reshape(gathered_as(parts[i].value())), whole, dim, places[i]);

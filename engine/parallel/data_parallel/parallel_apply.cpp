@@ -2,6 +2,7 @@
 
 #include "engine/core/error.h"
 #include "engine/parallel/data_parallel/for_each_device.h"
+#include "engine/runtime/device_span.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::parallel {
@@ -28,6 +29,8 @@ std::vector<Variable> parallel_apply(const std::vector<std::shared_ptr<nn::Modul
   std::vector<Variable> outputs(inputs.size());
   for_each_device(devices, [&](std::size_t i) {
     trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "replica forward");
+    runtime::DeviceSpan on_device(inputs[i].value().stream(), trace::Lane::compute,
+                                  trace::Category::op, "replica forward", 0, devices[i].index);
     ThreadContext context = thread_context();
     context.first_row = first_rows[i];
     ThreadContextScope scope(context);

@@ -4,6 +4,7 @@
 
 #include "engine/autograd/backward_pass.h"
 #include "engine/core/error.h"
+#include "engine/runtime/device_span.h"
 #include "engine/trace/deferred_flows.h"
 #include "engine/trace/span.h"
 
@@ -86,6 +87,8 @@ void GradReducer::finish() {
   {
     trace::ScopedSpan span(trace::Lane::host, trace::Category::communication,
                            "wait for all-reduce");
+    runtime::DeviceSpan on_device(buckets_.memory(0).stream(), trace::Lane::compute,
+                                  trace::Category::communication, "wait for all-reduce");
     wait_for_all_reduces();
   }
   for (std::size_t i = 0; i < buckets_.num_buckets(); ++i) trace::defer_flow(flow_of(i));
