@@ -28,7 +28,7 @@ TEST(WeightsFile, RoundTripsParametersAndBuffersFromAnyDevice) {
   save_weights(folder / "w.safetensors", model);
   const StateDict loaded = load_weights(folder / "w.safetensors");
   EXPECT_EQ(loaded.size(), 7u);
-  for (const auto& [name, tensor] : loaded) EXPECT_EQ(tensor.device(), test_device()) << name;
+  for (const auto& [name, tensor] : loaded) EXPECT_EQ(tensor.device(), Device{}) << name;
   Rng other(2);
   Sequential fresh({std::make_shared<Linear>(3, 4, other), std::make_shared<BatchNorm1d>(4)});
   load_state_dict(fresh, loaded);
