@@ -14,6 +14,7 @@ void LossLog::push(std::size_t step, std::size_t num_rows, const Tensor& sum) {
   pending.loss = {step, num_rows, 0};
   if (!pending.pinned.defined() || pending.pinned.dtype() != sum.dtype()) {
     pending.pinned = Tensor::empty_pinned({}, sum.dtype());
+    pending.pinned.storage()->record_use(sum.stream());  // an error may leave copies on their way
   }
   runtime::copy_on_cuda_stream(sum.stream(), pending.pinned.raw(), sum.raw(), sum.num_bytes());
   pending.arrived = sum.stream().record();
