@@ -151,6 +151,12 @@ bool fits_gelu_epilogue(const ConstMatrixView& saved) {
   return saved.leading_dimension % kGeluAuxElements == 0 && alignment_of(saved.data) == 16;
 }
 
+// The library's kernels take a bias, or its gradient, 16 bytes at a time. Unlike a matrix's, its
+// alignment is nothing that the heuristics are told, and a misaligned access ends the GPU's context.
+bool fits_bias_epilogue(const ConstTensorView& vector) {
+  return alignment_of(vector.data) == 16;  // true where there is none
+}
+
 // What the library was not asked to do.
 void finish_rest(Stream& stream, const Product& product, cublasLtEpilogue_t epilogue) {
   if (epilogue != CUBLASLT_EPILOGUE_DEFAULT) return;
@@ -193,6 +199,7 @@ std::vector<cublasLtEpilogue_t> epilogues_for(const Product& product) {
       case Product::Finish::none:
         break;
       case Product::Finish::forward:
+        if (!fits_bias_epilogue(product.bias)) break;
         if (product.activation == Activation::none && has_bias && !keeps) {
           result.push_back(CUBLASLT_EPILOGUE_BIAS);
         } else if (product.activation == Activation::relu && !keeps) {
@@ -223,7 +230,8 @@ std::vector<cublasLtEpilogue_t> epilogues_for(const Product& product) {
         break;
       case Product::Finish::bias_gradient:
         // It overwrites; a gradient that is added to is summed by a kernel of ours.
-        if (product.write == Write::overwrite && has_gradients) {
+        if (product.write == Write::overwrite && has_gradients &&
+            fits_bias_epilogue(product.column_sums)) {
           result.push_back(CUBLASLT_EPILOGUE_BGRADB);
         }
         break;
