@@ -117,12 +117,13 @@ class GroupLoop {
 
   bool take_batches() {
     trace::ScopedSpan span(trace::Lane::host, trace::Category::data, "next batch");
-    for (RankState& rank : ranks_) {
+    bool is_there = true;
+    for (RankState& rank : ranks_) {  // also at the end of the epoch, which every loader must see
       const auto batch = rank.loader->next_into(rank.memory.x, rank.memory.labels);
-      if (!batch) return false;
-      rank.batch = *batch;
+      is_there = is_there && batch;
+      if (batch) rank.batch = *batch;
     }
-    return true;
+    return is_there;
   }
 
   void launch_captured() {
