@@ -1,5 +1,9 @@
 #include "engine/runtime/cuda_device.h"
 
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
 #include "engine/runtime/cuda/check.h"
 #include "engine/runtime/cuda/cuda_stream.h"
 #include "engine/runtime/logical_device.h"
@@ -8,24 +12,38 @@
 namespace lockstep::runtime {
 namespace {
 
-// Lets this GPU read and write the memory of all others that it can reach. Once per GPU.
-void enable_peer_access(int gpu) {
-  const cuda::CurrentGpu current(gpu);
-  for (const PhysicalGpu& other : physical_gpus()) {
-    if (other.ordinal == gpu || !has_peer_access(gpu, other.ordinal)) continue;
-    const cudaError_t error = cudaDeviceEnablePeerAccess(other.ordinal, 0);
-    if (error == cudaErrorPeerAccessAlreadyEnabled) {
-      cudaGetLastError();
-    } else {
-      cuda::check(error, "cudaDeviceEnablePeerAccess");
-    }
+// Lets GPU `from` read and write the memory of GPU `to`, where it can.
+void enable_peer_access(int from, int to) {
+  if (!has_peer_access(from, to)) return;
+  const cuda::CurrentGpu current(from);
+  const cudaError_t error = cudaDeviceEnablePeerAccess(to, 0);
+  if (error == cudaErrorPeerAccessAlreadyEnabled) {
+    cudaGetLastError();
+  } else {
+    cuda::check(error, "cudaDeviceEnablePeerAccess");
   }
+}
+
+// Lets this GPU and those in use already reach each other's memory. GPUs that nobody named are left
+// alone: access makes a context there, which takes some of their memory and fails where they are
+// full or another process has them to itself.
+void connect_to_gpus_in_use(int gpu) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& in_use = *new std::vector<int>;
+  const std::lock_guard lock(mutex);
+  if (std::ranges::find(in_use, gpu) != in_use.end()) return;
+  for (const int other : in_use) {
+    enable_peer_access(gpu, other);
+    enable_peer_access(other, gpu);
+  }
+  in_use.push_back(gpu);
 }
 
 }  // namespace
 
 DeviceParts make_cuda_parts(LogicalDevice& device, int gpu) {
-  enable_peer_access(gpu);
+  const cuda::CurrentGpu current(gpu);  // where pinned memory makes its context too
+  connect_to_gpus_in_use(gpu);
   cuda::DeviceFault* fault = cuda::make_device_fault();
   DeviceParts parts;
   parts.memory = make_cuda_memory_pool(to_string(device.device()), gpu);
