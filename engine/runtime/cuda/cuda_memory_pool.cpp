@@ -53,6 +53,8 @@ class CudaMemoryPool final : public MemoryPool {
     release_cached();
   }
 
+  int gpu() const { return gpu_; }
+
  protected:
   void* system_allocate(std::size_t num_bytes) override {
     const cuda::CurrentGpu current(gpu_);
@@ -90,9 +92,17 @@ class CudaMemoryPool final : public MemoryPool {
   int gpu_;
 };
 
+// A GPU that this process works on already; 0 where there is none yet.
+int gpu_in_use() {
+  const std::lock_guard lock(all_pools().mutex);
+  return all_pools().pools.empty() ? 0 : all_pools().pools.front()->gpu();
+}
+
 class PinnedMemoryPool final : public MemoryPool {
  protected:
   void* system_allocate(std::size_t num_bytes) override {
+    // On a thread that has named no GPU yet, CUDA would make a context on GPU 0.
+    const cuda::CurrentGpu current(gpu_in_use());
     const AllowDuringCapture allow;
     void* data = nullptr;
     const cudaError_t error = cudaHostAlloc(&data, num_bytes, cudaHostAllocPortable);
