@@ -5,6 +5,7 @@
 #include "engine/comm/transport/cuda_peer/cuda_peer.h"
 #include "engine/core/error.h"
 #include "engine/plan/collectives.h"
+#include "engine/runtime/step_graph.h"
 
 namespace lockstep::comm {
 namespace {
@@ -99,12 +100,15 @@ plan::CollectivePlan plan_of(const CallHeader& call, std::size_t num_ranks,
 std::byte* DeviceGroup::Scratch::on(runtime::Stream& stream, std::size_t num_bytes) {
   runtime::LogicalDevice& device = stream.device();
   if (memory_ == nullptr || &memory_->device() != &device || num_bytes_ < num_bytes) {
+    if (is_in_graph_) kept_.push_back(std::move(memory_));
+    is_in_graph_ = false;
     memory_ = std::make_shared<runtime::Storage>(device, num_bytes);
     num_bytes_ = num_bytes;
     memory_->record_use(device.comm_stream());
     // The pool gives out what earlier work of the compute stream may still use.
     if (&stream != &device.compute_stream()) stream.wait(device.compute_stream().record());
   }
+  is_in_graph_ = is_in_graph_ || runtime::is_capturing_step();
   return static_cast<std::byte*>(memory_->data());
 }
 

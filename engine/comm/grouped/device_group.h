@@ -37,7 +37,8 @@ class DeviceGroup {
 
  private:
   // Memory on a rank's device that only the streams of this group's collectives use, so that they
-  // need not wait for the compute stream's other work. Grows; kept between calls.
+  // need not wait for the compute stream's other work. Grows; kept between calls. What a captured
+  // graph uses is kept as long as the group, also after it has grown.
   class Scratch {
    public:
     std::byte* on(runtime::Stream& stream, std::size_t num_bytes);
@@ -45,6 +46,8 @@ class DeviceGroup {
    private:
     std::shared_ptr<runtime::Storage> memory_;
     std::size_t num_bytes_ = 0;
+    bool is_in_graph_ = false;  // memory_
+    std::vector<std::shared_ptr<runtime::Storage>> kept_;
   };
 
   void all_reduce(const CallHeader& call, std::span<const GroupMember> members);
