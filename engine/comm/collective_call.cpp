@@ -57,4 +57,23 @@ std::string describe_difference(const CallHeader& first, int rank, const CallHea
                      describe(first));
 }
 
+std::size_t least_bytes_sent(const CallHeader& header, int rank, int world_size) {
+  const std::size_t num_bytes = header.num_elements * size_of(header.dtype);
+  const auto others = static_cast<std::size_t>(world_size - 1);
+  switch (header.operation) {
+    case Operation::all_reduce:
+      return 2 * num_bytes / static_cast<std::size_t>(world_size) * others;
+    case Operation::reduce_scatter:
+      return num_bytes / static_cast<std::size_t>(world_size) * others;
+    case Operation::all_gather:
+      return num_bytes * others;
+    case Operation::broadcast:
+      return header.root == rank ? num_bytes : 0;
+    case Operation::send:
+      return num_bytes;
+    default:
+      return 0;
+  }
+}
+
 }  // namespace lockstep::comm

@@ -54,6 +54,10 @@ std::string describe_difference(const CallHeader& first, int rank, const CallHea
 // Throws Error{DType} for elements that cannot be reduced with this op.
 void require_reducible(Operation operation, DType dtype, ReduceOp op);
 
+// The bytes that a rank has to send at least for a call of num_bytes (of its buffer or input),
+// where a library does not say what it sends: 2(n-1)/n * num_bytes for all_reduce and so on.
+std::size_t least_bytes_sent(const CallHeader& header, int rank, int world_size);
+
 struct CollectiveCall {
   CallHeader header;  // sequence and memory are filled in by the communicator that carries it out
   Tensor input;       // the buffer, where there is only one

@@ -1,0 +1,23 @@
+# Decides whether this build has MPI: sets LOCKSTEP_HAVE_MPI to ON or OFF.
+#
+# LOCKSTEP_MPI=OFF never looks; AUTO takes MPI where CMake finds it; ON stops without it. AUTO means OFF in
+# builds with a sanitizer, which reports what MPI libraries do inside.
+
+set(LOCKSTEP_HAVE_MPI OFF)
+if(NOT LOCKSTEP_MPI MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "LOCKSTEP_MPI is '${LOCKSTEP_MPI}'; use AUTO, ON or OFF")
+endif()
+if(LOCKSTEP_MPI STREQUAL "OFF" OR (LOCKSTEP_MPI STREQUAL "AUTO" AND LOCKSTEP_SANITIZE))
+  return()
+endif()
+set(MPI_CXX_SKIP_MPICXX ON)  # the C interface, in a C++ program
+find_package(MPI COMPONENTS CXX QUIET)
+if(MPI_CXX_FOUND)
+  set(LOCKSTEP_HAVE_MPI ON)
+  message(STATUS "MPI: ${MPI_CXX_COMPILER}, standard ${MPI_CXX_VERSION}")
+elseif(LOCKSTEP_MPI STREQUAL "ON")
+  message(FATAL_ERROR "LOCKSTEP_MPI=ON, but CMake finds no MPI. Install its development package (Debian and "
+    "Ubuntu: libopenmpi-dev and openmpi-bin), or set MPI_HOME.")
+else()
+  message(STATUS "MPI: off, none was found")
+endif()

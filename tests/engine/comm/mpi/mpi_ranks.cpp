@@ -1,0 +1,192 @@
+// One rank of an MPI group: mpi_test.cpp starts it by mpirun with the name of what it shall do. It
+// prints "rank 1: <error>" for an error that it was to get, and exits 1 for one that it was not.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+
+#include "engine/comm/collective_call.h"
+#include "engine/comm/mpi/mpi_group.h"
+#include "engine/core/error.h"
+#include "tests/engine/comm/comm_test_data.h"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr std::array kOps{ReduceOp::sum, ReduceOp::average, ReduceOp::product, ReduceOp::min,
+                          ReduceOp::max};
+constexpr std::array kTypes{DType::float32, DType::float64, DType::int32, DType::int64};
+constexpr std::array kLaunches{Launch::blocking, Launch::async};
+
+void expect(bool condition, const std::string& what) {
+  require(condition, ErrorCode::Numeric, "test", "{}", what);
+}
+
+void all_reduce(Communicator& group) {
+  for (const DType dtype : kTypes) {
+    for (const ReduceOp op : kOps) {
+      if (op == ReduceOp::average && !is_floating_point(dtype)) continue;
+      for (const Launch launch : kLaunches) {
+        for (const std::size_t length : kLengths) {
+          const Tensor buffer = small_values(group.rank(), length, dtype);
+          CollectiveOptions options;
+          options.op = op;
+          options.launch = launch;
+          group.all_reduce(buffer, options).wait();
+          const std::vector<double> reduced = buffer.to(DType::float64).to_vector<double>();
+          for (std::size_t i = 0; i < length; ++i) {
+            expect(reduced[i] == reduced_small_value(op, group.world_size(), i),
+                   fmt::format("{} of element {} is {}", to_string(op), i, reduced[i]));
+          }
+        }
+      }
+    }
+  }
+}
+
+// Every dtype is moved, whether or not it can be reduced.
+void moves(Communicator& group) {
+  const auto n = static_cast<std::size_t>(group.world_size());
+  const auto rank = static_cast<std::size_t>(group.rank());
+  for (const DType dtype : {DType::uint8, DType::bfloat16, DType::float16, DType::int64}) {
+    const Tensor mine = Tensor::full({3}, group.rank() + 1, dtype);
+    const Tensor all = Tensor::zeros({3 * n}, dtype);
+    group.all_gather(mine, all);
+    group.all_gather(all.rows(3 * rank, 3 * rank + 3), all, Launch::async).wait();
+    for (std::size_t i = 0; i < 3 * n; ++i) {
+      expect(all.to(DType::float64).to_vector<double>()[i] == static_cast<double>(i / 3 + 1),
+             "all_gather");
+    }
+    group.broadcast(mine, group.world_size() - 1);
+    expect(mine.to(DType::float64).to_vector<double>()[2] == static_cast<double>(n), "broadcast");
+  }
+  const Tensor input = small_values(group.rank(), 5 * n, DType::float64);
+  const std::vector<double> before = input.to_vector<double>();
+  const Tensor output = Tensor::zeros({5}, DType::float64, input.device());
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::max}) {
+    CollectiveOptions options;
+    options.op = op;
+    group.reduce_scatter(input, output, options);
+    for (std::size_t i = 0; i < 5; ++i) {
+      expect(output.to_vector<double>()[i] ==
+                 reduced_small_value(op, group.world_size(), rank * 5 + i),
+             "reduce_scatter");
+    }
+    expect(input.to_vector<double>() == before, "reduce_scatter changed its input");
+  }
+  group.barrier();
+  group.barrier(Launch::async).wait();
+}
+
+// All send first, messages that are too large for MPI to keep, then receive; in order.
+void messages(Communicator& group) {
+  const int n = group.world_size();
+  const int next = (group.rank() + 1) % n;
+  const int previous = (group.rank() + n - 1) % n;
+  for (const std::size_t length : {std::size_t{0}, std::size_t{10}, kLargeLength}) {
+    for (int i = 0; i < 3; ++i) {
+      group.send(Tensor::full({length}, 10 * group.rank() + i, DType::int32), next);
+    }
+    const Tensor received = Tensor::zeros({length}, DType::int32);
+    for (int i = 0; i < 3; ++i) {
+      group.recv(received, previous, i == 1 ? Launch::async : Launch::blocking).wait();
+      expect(received.to_vector<int>() == std::vector<int>(length, 10 * previous + i), "message");
+    }
+  }
+}
+
+void different_calls(Communicator& group) {
+  const Tensor buffer = Tensor::zeros({group.rank() == 1 ? 7u : 8u});
+  group.all_reduce(buffer);
+}
+
+// A rank that stands still outside MPI; mpirun ends it with the others.
+void late_rank(Communicator& group) {
+  group.barrier();
+  if (group.rank() == 1) pause();
+  group.all_reduce(Tensor::zeros({8}));
+}
+
+void nobody_sends(Communicator& group) {
+  if (group.rank() == 0) group.recv(Tensor::zeros({8}), 1);
+  group.barrier();
+}
+
+void uneven_calls(Communicator& group) {
+  group.barrier();
+  if (group.rank() == 1) return;
+  group.all_reduce(Tensor::zeros({8}));
+}
+
+void aborted(Communicator& group) {
+  if (group.rank() == 1) group.abort("its data is gone");
+  group.all_reduce(Tensor::zeros({8}));
+}
+
+void different_messages(Communicator& group) {
+  if (group.rank() == 0) group.send(Tensor::zeros({8}), 1);
+  if (group.rank() == 1) group.recv(Tensor::zeros({9}), 0);
+  group.barrier();
+}
+
+void halves(Communicator& group) {
+  group.all_reduce(Tensor::zeros({8}, DType::bfloat16));
+}
+
+void named_plan(Communicator& group) {
+  CollectiveOptions options;
+  options.plan = plan::AllReducePlan::ring;
+  group.all_reduce(Tensor::zeros({8}), options);
+}
+
+void two_groups(Communicator& group) {
+  MpiGroupOptions options;
+  options.rank = group.rank();
+  options.world_size = group.world_size();
+  const auto second = make_mpi_communicator(options);
+  all_reduce(*second);
+  all_reduce(group);
+  expect(group.description().starts_with("mpi: "), group.description());
+}
+
+int run(const std::string& name) {
+  const std::map<std::string, void (*)(Communicator&)> all{
+      {"all_reduce", all_reduce},
+      {"moves", moves},
+      {"messages", messages},
+      {"different_calls", different_calls},
+      {"late_rank", late_rank},
+      {"nobody_sends", nobody_sends},
+      {"uneven_calls", uneven_calls},
+      {"aborted", aborted},
+      {"different_messages", different_messages},
+      {"halves", halves},
+      {"named_plan", named_plan},
+      {"two_groups", two_groups},
+  };
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
+  MpiGroupOptions options;
+  options.rank = name == "wrong_rank" ? 7 : rank == nullptr ? 0 : std::atoi(rank);
+  options.world_size = size == nullptr ? 1 : std::atoi(size);
+  options.timeout_seconds = name == "late_rank" || name == "nobody_sends" ? 1 : 60;
+  try {
+    const auto group = make_mpi_communicator(options);
+    all.at(name)(*group);
+  } catch (const Error& error) {
+    fmt::print("rank {}: {}: {}\n", options.rank, to_string(error.code()), error.what());
+    std::fflush(stdout);
+    return exit_code(error.code());
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep::comm
+
+int main(int, char** argv) {
+  return lockstep::comm::run(argv[1]);
+}
