@@ -35,11 +35,22 @@ struct LocalLog {
 };
 thread_local LocalLog local_log;
 
+// Whether spans are ranges too stays as it is.
+void set_active(std::uint32_t recording) {
+  std::uint32_t before = detail::active_recording.load(std::memory_order_relaxed);
+  while (!detail::active_recording.compare_exchange_weak(
+      before, recording | (before & detail::kHasRanges), std::memory_order_relaxed)) {
+  }
+}
+
 }  // namespace
 
 namespace detail {
 
 ThreadLog* thread_log(std::uint32_t recording) {
+  if (recording == 0) {
+    return nullptr;
+  }
   if (local_log.recording == recording) [[likely]] {
     return local_log.log.get();
   }
@@ -63,11 +74,11 @@ void start(const RecordOptions& options) {
   ++all.recording;
   all.logs.clear();
   all.budget = std::make_shared<detail::ChunkBudget>(num_chunks);
-  detail::active_recording.store(all.recording, std::memory_order_relaxed);
+  set_active(all.recording);
 }
 
 void stop() {
-  detail::active_recording.store(0, std::memory_order_relaxed);
+  set_active(0);
 }
 
 Recording collect() {
@@ -94,7 +105,8 @@ Recording collect() {
 }
 
 std::uint64_t record(Span span) {
-  const std::uint32_t active = detail::active_recording.load(std::memory_order_relaxed);
+  const std::uint32_t active =
+      detail::active_recording.load(std::memory_order_relaxed) & ~detail::kHasRanges;
   detail::ThreadLog* log = active == 0 ? nullptr : detail::thread_log(active);
   if (log == nullptr) {
     return 0;

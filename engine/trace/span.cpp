@@ -59,11 +59,27 @@ const char* intern(std::string_view text) {
   return found->c_str();
 }
 
+namespace {
+
+RangeHooks& range_hooks() {
+  static RangeHooks hooks;
+  return hooks;
+}
+
+}  // namespace
+
+void set_range_hooks(const RangeHooks& hooks) {
+  range_hooks() = hooks;
+  detail::active_recording.fetch_or(detail::kHasRanges, std::memory_order_release);
+}
+
 void ScopedSpan::open(Lane lane, Category category, const char* name, std::size_t num_bytes,
                       int track) {
-  detail::ThreadLog* log = detail::thread_log(recording_);
+  const std::uint32_t has_ranges = recording_ & detail::kHasRanges;
+  if (has_ranges != 0) range_hooks().push(name);
+  detail::ThreadLog* log = detail::thread_log(recording_ & ~detail::kHasRanges);
   if (log == nullptr) {
-    recording_ = 0;
+    recording_ = has_ranges;
     return;
   }
   rank_ = track;
@@ -78,14 +94,20 @@ void ScopedSpan::open(Lane lane, Category category, const char* name, std::size_
 
 void ScopedSpan::close() noexcept {
   const std::int64_t end_ns = now_ns();
-  if (detail::ThreadLog* log = detail::thread_log(recording_)) {
+  if (detail::ThreadLog* log = detail::thread_log(recording_ & ~detail::kHasRanges)) {
     log->append(Span{name_, begin_ns_, end_ns, num_bytes_, sequence_, id_, rank_, log->thread(),
                      lane_, category_});
   }
+  if ((recording_ & detail::kHasRanges) != 0) range_hooks().pop();
+}
+
+void ScopedSpan::discard() noexcept {
+  if ((recording_ & detail::kHasRanges) != 0) range_hooks().pop();
+  recording_ = 0;
 }
 
 void ScopedSpan::add_flow_point(std::uint64_t flow) {
-  if (detail::ThreadLog* log = detail::thread_log(recording_)) {
+  if (detail::ThreadLog* log = detail::thread_log(recording_ & ~detail::kHasRanges)) {
     log->append(FlowPoint{flow, id_, now_ns()});
   }
 }

@@ -94,9 +94,19 @@ constexpr std::uint64_t flow_id(int rank, std::size_t step, std::size_t index) {
 // is set up (a module gets its name), or behind recording().
 const char* intern(std::string_view text);
 
+// Somebody else who wants every ScopedSpan as a named range of its thread: a profiler.
+struct RangeHooks {
+  void (*push)(const char* name) = nullptr;
+  void (*pop)() = nullptr;
+};
+// From now on spans are ranges too, whether or not something records. Once per process.
+void set_range_hooks(const RangeHooks& hooks);
+
 namespace detail {
-// 0: off. Else the number of the recording in progress.
+// 0: spans cost nothing. Else the number of the recording in progress (0: none), and kHasRanges
+// where spans are ranges too.
 inline std::atomic<std::uint32_t> active_recording{0};
+inline constexpr std::uint32_t kHasRanges = std::uint32_t{1} << 31;
 
 inline constexpr int kNoTrack = std::numeric_limits<int>::min();
 inline int& thread_track() {
@@ -106,7 +116,7 @@ inline int& thread_track() {
 }  // namespace detail
 
 inline bool recording() {
-  return detail::active_recording.load(std::memory_order_relaxed) != 0;
+  return (detail::active_recording.load(std::memory_order_relaxed) & ~detail::kHasRanges) != 0;
 }
 
 // Spans of this thread that name no track go to `track`, not to thread_context().rank, for a scope.
@@ -158,7 +168,11 @@ class ScopedSpan {
   void set_sequence(std::int64_t sequence) { sequence_ = sequence; }
 
   // Nothing is recorded of this span: it turned out not to be what it was opened for.
-  void cancel() { recording_ = 0; }
+  void cancel() {
+    if (recording_ != 0) [[unlikely]] {
+      discard();
+    }
+  }
 
   // A flow passes through this span now.
   void pass_flow(std::uint64_t flow) {
@@ -170,6 +184,7 @@ class ScopedSpan {
  private:
   void open(Lane lane, Category category, const char* name, std::size_t num_bytes, int track);
   void close() noexcept;
+  void discard() noexcept;
   void add_flow_point(std::uint64_t flow);
 
   // All but recording_ are set by open(), so that a span costs no stores while nothing records.

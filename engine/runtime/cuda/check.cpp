@@ -11,8 +11,14 @@ void fail_call(const char* call, cudaError_t error) {
   const std::string_view text(call);
   const std::string_view name = text.substr(0, text.find('('));
   cudaGetLastError();  // an error that is not sticky is over with this exception
-  fail(ErrorCode::Cuda, name, "failed: {} ({})", cudaGetErrorString(error),
-       cudaGetErrorName(error));
+  const bool breaks_capture =
+      error >= cudaErrorStreamCaptureUnsupported && error <= cudaErrorStreamCaptureWrongThread;
+  fail(ErrorCode::Cuda, name, "failed: {} ({}){}", cudaGetErrorString(error),
+       cudaGetErrorName(error),
+       breaks_capture ? "; a step that is captured as a graph may not wait for the device or copy "
+                        "to or from plain host memory: do that outside of it, or train without "
+                        "--graph"
+                      : "");
 }
 
 }  // namespace lockstep::runtime::cuda

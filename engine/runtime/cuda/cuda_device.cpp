@@ -6,6 +6,7 @@
 
 #include "engine/runtime/cuda/check.h"
 #include "engine/runtime/cuda/cuda_stream.h"
+#include "engine/runtime/cuda/nvtx_ranges.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
 
@@ -42,11 +43,14 @@ void connect_to_gpus_in_use(int gpu) {
 }  // namespace
 
 DeviceParts make_cuda_parts(LogicalDevice& device, int gpu) {
+  cuda::enable_nvtx_ranges();
   const cuda::CurrentGpu current(gpu);  // where pinned memory makes its context too
   connect_to_gpus_in_use(gpu);
   cuda::DeviceFault* fault = cuda::make_device_fault();
   DeviceParts parts;
-  parts.memory = make_cuda_memory_pool(to_string(device.device()), gpu);
+  const std::string name = to_string(device.device());
+  parts.memory = make_cuda_memory_pool(name, gpu, nullptr);
+  parts.staging_memory = make_cuda_memory_pool(name + " (staging)", gpu, parts.memory.get());
   parts.compute_stream = std::make_unique<cuda::CudaStream>(device, gpu, fault);
   parts.comm_stream = std::make_unique<cuda::CudaStream>(device, gpu, fault);
   parts.copy_stream = std::make_unique<cuda::CudaStream>(device, gpu, fault);
@@ -58,6 +62,12 @@ void copy_on_cuda_stream(Stream& stream, void* to, const void* from, std::size_t
   const cuda::CudaStream& on = cuda::cuda_stream(stream);
   const cuda::CurrentGpu current(on.gpu());
   CUDA_CHECK(cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyDefault, on.handle()));
+}
+
+bool is_pinned(const void* memory) {
+  cudaPointerAttributes attributes{};
+  CUDA_CHECK(cudaPointerGetAttributes(&attributes, memory));
+  return attributes.type == cudaMemoryTypeHost;
 }
 
 }  // namespace lockstep::runtime

@@ -1,8 +1,11 @@
 // Pools of device memory, and of the host memory that GPUs copy from and to by themselves.
+#include <unistd.h>
+
 #include <algorithm>
 #include <mutex>
 #include <vector>
 
+#include "engine/core/error.h"
 #include "engine/runtime/cuda/check.h"
 #include "engine/runtime/cuda/cuda_stream.h"
 #include "engine/runtime/cuda_device.h"
@@ -29,7 +32,7 @@ AllPools& all_pools() {
 // knows: memory taken now belongs to no node of the graph.
 class AllowDuringCapture {
  public:
-  AllowDuringCapture() { CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+  AllowDuringCapture() { cuda::ignore(cudaThreadExchangeStreamCaptureMode(&mode_)); }
   ~AllowDuringCapture() { cuda::ignore(cudaThreadExchangeStreamCaptureMode(&mode_)); }
   AllowDuringCapture(const AllowDuringCapture&) = delete;
   AllowDuringCapture& operator=(const AllowDuringCapture&) = delete;
@@ -40,8 +43,8 @@ class AllowDuringCapture {
 
 class CudaMemoryPool final : public MemoryPool {
  public:
-  CudaMemoryPool(std::string description, int gpu)
-      : description_(std::move(description)), gpu_(gpu) {
+  CudaMemoryPool(std::string description, int gpu, MemoryPool* counted_in)
+      : MemoryPool(counted_in), description_(std::move(description)), gpu_(gpu) {
     const std::lock_guard lock(all_pools().mutex);
     all_pools().pools.push_back(this);
   }
@@ -69,8 +72,13 @@ class CudaMemoryPool final : public MemoryPool {
     return data;
   }
   void system_release(void* data, std::size_t) override {
-    const cuda::CurrentGpu current(gpu_);
-    cuda::ignore(cudaFree(data));
+    try {
+      const cuda::CurrentGpu current(gpu_);
+      const AllowDuringCapture allow;
+      cuda::ignore(cudaFree(data));
+    } catch (const Error&) {
+      // A GPU that has failed frees nothing; destructors come here too.
+    }
   }
   void release_others() override {
     const std::lock_guard lock(all_pools().mutex);
@@ -113,15 +121,22 @@ class PinnedMemoryPool final : public MemoryPool {
     check(error, "cudaHostAlloc");
     return data;
   }
-  void system_release(void* data, std::size_t) override { cuda::ignore(cudaFreeHost(data)); }
-  std::size_t free_bytes() const override { return 0; }
+  void system_release(void* data, std::size_t) override {
+    const AllowDuringCapture allow;
+    cuda::ignore(cudaFreeHost(data));
+  }
+  std::size_t free_bytes() const override {
+    return static_cast<std::size_t>(sysconf(_SC_AVPHYS_PAGES)) *
+           static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  }
   std::string description() const override { return "the host's pinned memory"; }
 };
 
 }  // namespace
 
-std::unique_ptr<MemoryPool> make_cuda_memory_pool(std::string description, int gpu) {
-  return std::make_unique<CudaMemoryPool>(std::move(description), gpu);
+std::unique_ptr<MemoryPool> make_cuda_memory_pool(std::string description, int gpu,
+                                                  MemoryPool* counted_in) {
+  return std::make_unique<CudaMemoryPool>(std::move(description), gpu, counted_in);
 }
 
 MemoryPool& pinned_memory_pool() {

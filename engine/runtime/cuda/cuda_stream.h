@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "engine/runtime/cuda/capture_life.h"
 #include "engine/runtime/cuda/device_fault.h"
 #include "engine/runtime/stream.h"
 
@@ -33,11 +34,13 @@ class CudaEvent final : public Event {
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
-  // Never true of an event that was recorded into a graph: it passes in every launch of the graph.
+  // Not true of an event that was recorded into a graph until the graph is gone: it passes in every
+  // launch of the graph.
   bool has_passed() const override;
   // Throws the fault of a kernel that ran before (device_fault.h); Error{Cuda} when the device
-  // failed; Error{State} for an event that was recorded into a graph.
+  // failed; Error{State} while a step is captured, and for an event that was recorded into a graph.
   bool wait(Deadline deadline = {}) const override;
+  void wait_quietly() const noexcept override;
 
   cudaEvent_t handle() const { return event_; }
   std::int64_t passed_at_ns() const override;
@@ -49,6 +52,7 @@ class CudaEvent final : public Event {
   DeviceFault* fault_;
   Timing timing_;
   bool is_captured_ = false;
+  std::weak_ptr<const CaptureLife> capture_;  // expired: the graph is gone
   cudaEvent_t event_ = nullptr;
 };
 

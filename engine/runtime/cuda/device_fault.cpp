@@ -17,18 +17,27 @@ DeviceFault* make_device_fault() {
 
 void throw_if_written(DeviceFault& fault) {
   std::atomic_ref<std::int32_t> is_written(fault.is_written);
-  if (is_written.load(std::memory_order_acquire) == 0) [[likely]] {
+  if (is_written.load(std::memory_order_relaxed) == 0) [[likely]] {
     return;
   }
-  const DeviceFault found = fault;
-  is_written.store(0, std::memory_order_relaxed);
-  std::atomic_ref<std::int32_t>(fault.kind).store(0, std::memory_order_release);
-  if (static_cast<FaultKind>(found.kind) == FaultKind::label) {
-    fail(ErrorCode::Shape, "cross_entropy", "label {} is outside 0 to {}", found.value,
-         found.limit - 1);
+  // Of several threads that wait, one throws it.
+  if (is_written.exchange(0, std::memory_order_acquire) == 0) return;
+  const std::int64_t value = fault.value;
+  const std::int64_t limit = fault.limit;
+  const auto kind = static_cast<FaultKind>(
+      std::atomic_ref<std::int32_t>(fault.kind).exchange(0, std::memory_order_acq_rel));
+  if (kind == FaultKind::label) {
+    fail(ErrorCode::Shape, "cross_entropy", "label {} is outside 0 to {}", value, limit - 1);
   }
-  fail(ErrorCode::Shape, "gather_rows", "row {} does not exist: the source has {} rows",
-       found.value, found.limit);
+  if (kind == FaultKind::peer_timeout) {
+    fail(ErrorCode::Timeout, "all_reduce",
+         "rank {} of {} did not meet the others on the GPU, or had given them up before; make a new "
+         "communicator, and set LOCKSTEP_FLAG_ALL_REDUCE=off where kernels run one at a time (a "
+         "debugger, a profiler)",
+         value, limit);
+  }
+  fail(ErrorCode::Shape, "gather_rows", "row {} does not exist: the source has {} rows", value,
+       limit);
 }
 
 }  // namespace lockstep::runtime::cuda

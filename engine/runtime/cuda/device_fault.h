@@ -9,7 +9,12 @@
 
 namespace lockstep::runtime::cuda {
 
-enum class FaultKind : std::int32_t { none, row_index, label };
+enum class FaultKind : std::int32_t {
+  none,
+  row_index,
+  label,
+  peer_timeout,  // value: the rank that did not come; limit: the number of ranks
+};
 
 // In host memory that kernels of the device can write. The first fault stays until it is thrown: a
 // kernel claims `kind` by an atomic exchange against none, fills in the rest and sets is_written
@@ -17,14 +22,14 @@ enum class FaultKind : std::int32_t { none, row_index, label };
 struct DeviceFault {
   std::int32_t kind = 0;  // FaultKind
   std::int32_t is_written = 0;
-  std::int64_t value = 0;  // the index or label
+  std::int64_t value = 0;  // the index or label, or the rank
   std::int64_t limit = 0;  // it should have been 0 ... limit - 1
 };
 
 // Memory for one; it lives as long as the process.
 DeviceFault* make_device_fault();
 
-// Throws Error{Shape} for a fault that is written, and makes room for the next one.
+// Throws Error{Shape}, or Error{Timeout} for a peer, for a fault that is written, and makes room for the next one.
 void throw_if_written(DeviceFault& fault);
 
 }  // namespace lockstep::runtime::cuda

@@ -4,43 +4,47 @@
 #include <mutex>
 
 #include "engine/core/error.h"
+#include "engine/runtime/cuda/capture_life.h"
 #include "engine/runtime/cuda/check.h"
 #include "engine/runtime/cuda/cuda_stream.h"
 #include "engine/runtime/cuda_device.h"
 #include "engine/runtime/logical_device.h"
 
 namespace lockstep::runtime {
+
+std::shared_ptr<const cuda::CaptureLife>& cuda::current_capture() {
+  thread_local std::shared_ptr<const CaptureLife> capture;
+  return capture;
+}
+
 namespace {
 
 using cuda::CudaStream;
-
-bool& is_capturing_here() {
-  thread_local bool capturing = false;
-  return capturing;
-}
 
 // Pools of graphs. A tensor that a step made may outlive the graph, so a pool is never destroyed;
 // the next graph of the device takes it.
 class GraphPools {
  public:
-  MemoryPool* take(const LogicalDevice& device) {
+  MemoryPool* take(LogicalDevice& device) {
     const std::lock_guard lock(mutex_);
     for (Entry& entry : entries_) {
       if (entry.device != device.device() || entry.is_taken) continue;
       entry.is_taken = true;
       return entry.pool.get();
     }
-    entries_.push_back(
-        {device.device(), true,
-         make_cuda_memory_pool(to_string(device.device()) + " (graph)", device.gpu())});
+    entries_.push_back({device.device(), true,
+                        make_cuda_memory_pool(to_string(device.device()) + " (graph)", device.gpu(),
+                                              &device.own_memory())});
     return entries_.back().pool.get();
   }
+  // REQUIRES: nothing runs any more that used the pool's blocks.
   void give_back(MemoryPool* pool) {
+    pool->let_blocks_go();
+    pool->release_cached();
     const std::lock_guard lock(mutex_);
     for (Entry& entry : entries_) {
       if (entry.pool.get() == pool) entry.is_taken = false;
     }
-    pool->release_cached();
   }
 
  private:
@@ -85,11 +89,11 @@ class Capture {
  public:
   explicit Capture(const CudaStream& stream) : stream_(stream), current_(stream.gpu()) {
     CUDA_CHECK(cudaStreamBeginCapture(stream_.handle(), cudaStreamCaptureModeThreadLocal));
-    is_capturing_here() = true;
+    cuda::current_capture() = std::make_shared<const cuda::CaptureLife>();
   }
   ~Capture() {
-    if (!is_capturing_here()) return;
-    is_capturing_here() = false;
+    if (!cuda::current_capture()) return;
+    cuda::current_capture().reset();
     cudaGraph_t graph = nullptr;
     cuda::ignore(cudaStreamEndCapture(stream_.handle(), &graph));
     if (graph != nullptr) cuda::ignore(cudaGraphDestroy(graph));
@@ -99,7 +103,7 @@ class Capture {
   Capture& operator=(const Capture&) = delete;
 
   cudaGraph_t end() {
-    is_capturing_here() = false;
+    cuda::current_capture().reset();
     cudaGraph_t graph = nullptr;
     CUDA_CHECK(cudaStreamEndCapture(stream_.handle(), &graph));
     return graph;
@@ -118,6 +122,7 @@ struct StepGraph::Parts {
   std::size_t num_nodes = 0;
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
+  std::shared_ptr<const cuda::CaptureLife> life;
 
   CudaStream& leader() const { return cuda::cuda_stream(members[0].device->compute_stream()); }
 
@@ -136,14 +141,40 @@ struct StepGraph::Parts {
     }
   }
 
-  void capture(const std::function<void()>& step) {
-    Capture capture(leader());
+  // As a launch of the graph would be ordered.
+  void warm_up(const std::function<void()>& step) const {
+    join();
     fork();
     step();
     join();
-    graph = capture.end();
-    CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &num_nodes));
-    CUDA_CHECK(cudaGraphInstantiate(&executable, graph, 0));
+    fork();
+  }
+
+  void capture(const std::function<void()>& step) {
+    for (const Member& member : members) member.pool->keep_blocks();
+    try {
+      Capture capture(leader());
+      life = cuda::current_capture();
+      fork();
+      step();
+      join();
+      graph = capture.end();
+      CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &num_nodes));
+      CUDA_CHECK(cudaGraphInstantiate(&executable, graph, 0));
+    } catch (...) {
+      forget();
+      throw;
+    }
+  }
+
+  // Lets go of the graph, if there is one, and of what only it used.
+  void forget() {
+    if (executable != nullptr) cuda::ignore(cudaGraphExecDestroy(executable));
+    if (graph != nullptr) cuda::ignore(cudaGraphDestroy(graph));
+    executable = nullptr;
+    graph = nullptr;
+    life.reset();
+    for (const Member& member : members) member.pool->let_blocks_go();
   }
 
   void launch() const {
@@ -171,8 +202,14 @@ StepGraph::StepGraph(std::vector<Device> devices) : parts_(std::make_unique<Part
 }
 
 StepGraph::~StepGraph() {
-  if (parts_->executable != nullptr) cuda::ignore(cudaGraphExecDestroy(parts_->executable));
-  if (parts_->graph != nullptr) cuda::ignore(cudaGraphDestroy(parts_->graph));
+  try {
+    for (const Member& member : parts_->members) {
+      member.device->compute_stream().record()->wait_quietly();
+    }
+  } catch (const Error&) {
+    // A device that has failed does nothing any more.
+  }
+  parts_->forget();
   for (const Member& member : parts_->members) graph_pools().give_back(member.pool);
 }
 
@@ -180,7 +217,7 @@ void StepGraph::run(const std::function<void()>& step) {
   if (!is_captured()) {
     const PoolScope pools(parts_->members);
     if (parts_->num_calls++ < kNumWarmUps) {
-      step();
+      parts_->warm_up(step);
       return;
     }
     parts_->capture(step);
@@ -197,7 +234,7 @@ std::size_t StepGraph::num_nodes() const {
 }
 
 bool is_capturing_step() {
-  return is_capturing_here();
+  return cuda::current_capture() != nullptr;
 }
 
 }  // namespace lockstep::runtime

@@ -4,6 +4,7 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 #include "engine/trace/recorder.h"
 
@@ -109,6 +110,35 @@ TEST(Span, NamesOfLanesAndCategoriesAreThoseOfTheDocuments) {
   EXPECT_EQ(to_string(Category::data), "data");
   EXPECT_EQ(to_string(Category::communication), "communication");
   EXPECT_EQ(to_string(Category::op), "op");
+}
+
+// What a profiler would be told. Hooks stay for the whole process, so this is one test.
+std::vector<std::string>& ranges() {
+  static std::vector<std::string> texts;
+  return texts;
+}
+
+TEST(RangeHooks, HearOfEverySpanWhetherOrNotItIsRecorded) {
+  set_range_hooks({[](const char* name) { ranges().push_back(std::string("push ") + name); },
+                   [] { ranges().push_back("pop"); }});
+  {
+    ScopedSpan outer(Lane::compute, Category::forward, "outer");
+    ScopedSpan inner(Lane::compute, Category::op, "inner");
+  }
+  EXPECT_FALSE(recording()) << "ranges alone record nothing";
+  start();
+  {
+    ScopedSpan kept(Lane::compute, Category::op, "kept");
+    ScopedSpan cancelled(Lane::compute, Category::op, "cancelled");
+    cancelled.cancel();
+  }
+  stop();
+  EXPECT_FALSE(recording());
+  EXPECT_EQ(ranges(), (std::vector<std::string>{"push outer", "push inner", "pop", "pop",
+                                                "push kept", "push cancelled", "pop", "pop"}));
+  const Recording recorded = collect();
+  ASSERT_EQ(recorded.spans.size(), 1u);
+  EXPECT_STREQ(recorded.spans[0].name, "kept");
 }
 
 }  // namespace
