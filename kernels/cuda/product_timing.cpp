@@ -7,6 +7,7 @@
 
 #include "engine/runtime/cuda/check.h"
 #include "engine/runtime/cuda/cuda_stream.h"
+#include "engine/runtime/cuda/device_wide_calls.h"
 #include "kernels/cuda/linear_finish.h"
 
 namespace lockstep::kernels::cuda {
@@ -103,6 +104,7 @@ ProductTimer::ProductTimer(Stream& stream, const Product& product)
   const std::size_t mask = aligned(num_mask_bytes(product));
   const std::size_t sums = aligned(product.column_sums.num_bytes());
   // Not from the pool: what that hands out may still be in use by work of the compute stream.
+  const auto alone = runtime::cuda::hold_device_wide_calls();
   if (cudaMalloc(&memory_, c + preactivation + mask + sums) != cudaSuccess) {
     cudaGetLastError();
     memory_ = nullptr;
@@ -121,6 +123,7 @@ ProductTimer::ProductTimer(Stream& stream, const Product& product)
 ProductTimer::~ProductTimer() {
   if (memory_ == nullptr) return;
   const CurrentGpu current(cuda_stream(stream_).gpu());
+  const auto alone = runtime::cuda::hold_device_wide_calls();
   runtime::cuda::ignore(cudaFree(memory_));
 }
 

@@ -8,6 +8,7 @@
 #include "engine/core/error.h"
 #include "engine/runtime/cuda/check.h"
 #include "engine/runtime/cuda/cuda_stream.h"
+#include "engine/runtime/cuda/device_wide_calls.h"
 #include "engine/runtime/cuda_device.h"
 
 namespace lockstep::runtime {
@@ -62,6 +63,7 @@ class CudaMemoryPool final : public MemoryPool {
   void* system_allocate(std::size_t num_bytes) override {
     const cuda::CurrentGpu current(gpu_);
     const AllowDuringCapture allow;
+    const auto alone = cuda::hold_device_wide_calls();
     void* data = nullptr;
     const cudaError_t error = cudaMalloc(&data, num_bytes);
     if (error == cudaErrorMemoryAllocation) {
@@ -75,6 +77,7 @@ class CudaMemoryPool final : public MemoryPool {
     try {
       const cuda::CurrentGpu current(gpu_);
       const AllowDuringCapture allow;
+      const auto alone = cuda::hold_device_wide_calls();
       cuda::ignore(cudaFree(data));
     } catch (const Error&) {
       // A GPU that has failed frees nothing; destructors come here too.
@@ -112,6 +115,7 @@ class PinnedMemoryPool final : public MemoryPool {
     // On a thread that has named no GPU yet, CUDA would make a context on GPU 0.
     const cuda::CurrentGpu current(gpu_in_use());
     const AllowDuringCapture allow;
+    const auto alone = cuda::hold_device_wide_calls();
     void* data = nullptr;
     const cudaError_t error = cudaHostAlloc(&data, num_bytes, cudaHostAllocPortable);
     if (error == cudaErrorMemoryAllocation) {
@@ -123,6 +127,7 @@ class PinnedMemoryPool final : public MemoryPool {
   }
   void system_release(void* data, std::size_t) override {
     const AllowDuringCapture allow;
+    const auto alone = cuda::hold_device_wide_calls();
     cuda::ignore(cudaFreeHost(data));
   }
   std::size_t free_bytes() const override {

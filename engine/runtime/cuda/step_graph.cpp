@@ -7,6 +7,7 @@
 #include "engine/runtime/cuda/capture_life.h"
 #include "engine/runtime/cuda/check.h"
 #include "engine/runtime/cuda/cuda_stream.h"
+#include "engine/runtime/cuda/device_wide_calls.h"
 #include "engine/runtime/cuda_device.h"
 #include "engine/runtime/logical_device.h"
 
@@ -180,7 +181,11 @@ struct StepGraph::Parts {
   void launch() const {
     join();
     const cuda::CurrentGpu current(leader().gpu());
-    CUDA_CHECK(cudaGraphLaunch(executable, leader().handle()));
+    {
+      // Its kernels may wait for each other, on all members.
+      const auto alone = cuda::hold_device_wide_calls();
+      CUDA_CHECK(cudaGraphLaunch(executable, leader().handle()));
+    }
     fork();
   }
 };
