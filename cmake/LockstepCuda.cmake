@@ -14,7 +14,7 @@ function(lockstep_cuda_sources target)
     target_link_libraries(${target} PRIVATE CUDA::cudart_static CUDA::cublasLt)
   else()
     target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_cuda>)
-    # Two headers there stand before those of the project, so the folder comes before the project's.
+    # Some headers there stand before those of the project, so the folder comes before the project's.
     target_include_directories(${target} BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/emulated_gpu/include)
     list(FILTER ARGN INCLUDE REGEX "[.]cu$")
     set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX

@@ -1,5 +1,7 @@
 #include "engine/comm/device_calls.h"
 
+#include "engine/comm/grouped/enqueue_order.h"
+
 namespace lockstep::comm {
 
 void put_on_stream(CollectiveCall& call, Launch launch, FollowsAsync follows_async) {
@@ -70,6 +72,7 @@ void send_from_device(Transport& transport, const CollectiveCall& call) {
 void receive_on_device(Transport& transport, const CollectiveCall& call) {
   const DeviceLetter letter =
       transport.receive_on_device(call.peer, call.header, call.timeout_seconds);
+  const auto order = hold_enqueue_order();
   call.stream->wait(letter.written);
   letter.data.storage()->record_use(*call.stream);
   copy_on_stream(*call.stream, letter.data.view(), call.input.view());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/comm/grouped/enqueue_order.h"
 #include "engine/comm/transport/cuda_peer/cuda_peer.h"
 #include "engine/core/error.h"
 #include "engine/plan/collectives.h"
@@ -118,6 +119,8 @@ void DeviceGroup::enqueue(const CallHeader& call, std::span<const GroupMember> m
           members.size());
   staging_.resize(members.size());
   inputs_.resize(members.size());
+  std::unique_lock<std::mutex> order;
+  if (call.device == DeviceType::cuda) order = hold_enqueue_order();
   switch (call.operation) {
     case Operation::all_reduce:
       return all_reduce(call, members);
@@ -133,6 +136,7 @@ void DeviceGroup::enqueue(const CallHeader& call, std::span<const GroupMember> m
 void DeviceGroup::all_reduce(const CallHeader& call, std::span<const GroupMember> members) {
   if (members.size() == 1) return;
   const double factor = factor_of(call.op, members.size());
+  if (all_reduce_by_flags(call, members, factor)) return;
   const bool is_direct =
       call.plan == plan::AllReducePlan::automatic || call.plan == plan::AllReducePlan::two_shot;
   if (is_direct && all_reach_each_other(members)) {
@@ -145,6 +149,23 @@ void DeviceGroup::all_reduce(const CallHeader& call, std::span<const GroupMember
   CallHeader settled = call;
   if (is_direct) settled.plan = plan::AllReducePlan::two_shot;
   run_plan(settled, ranks_of(members, &GroupMember::input));
+}
+
+bool DeviceGroup::all_reduce_by_flags(const CallHeader& call, std::span<const GroupMember> members,
+                                      double factor) {
+  const bool has_kernel = call.plan == plan::AllReducePlan::automatic ||
+                          call.plan == plan::AllReducePlan::one_shot ||
+                          call.plan == plan::AllReducePlan::two_shot;
+  if (!has_kernel || call.device != DeviceType::cuda) return false;
+  std::vector<runtime::Stream*> streams;
+  std::vector<TensorView> buffers;
+  for (const GroupMember& member : members) {
+    streams.push_back(member.stream);
+    buffers.push_back(member.input.view());
+  }
+  if (!flags_.serves(streams) || !all_reach_each_other(members)) return false;
+  flags_.enqueue(call.plan, call.op, factor, streams, buffers);
+  return true;
 }
 
 void DeviceGroup::all_reduce_directly(std::span<const GroupMember> members, ReduceOp op,

@@ -2,10 +2,14 @@
 // it for all once they have met; for devices that a single thread drives, that thread
 // (grouped_communicator.h).
 //
-// How `automatic` and two-shot all-reduce: the first rank of every GPU owns a part of the elements;
-// in one kernel it reads its part from all ranks, adds the values up in the order of ranks, and
-// writes the sum to all ranks. Ranks that share a GPU are so served by one kernel. It has the bits
-// of the two-shot plan. Other plans, and GPUs that do not reach each other, go step by step.
+// How `automatic`, one-shot and two-shot all-reduce where every rank has a GPU of its own: by one
+// kernel per rank (transport/cuda_peer/flag_all_reduce.h).
+//
+// How `automatic` and two-shot do it elsewhere: the first rank of every GPU owns a part of the
+// elements; in one kernel it reads its part from all ranks, adds the values up in the order of
+// ranks, and writes the sum to all ranks. Ranks that share a GPU are so served by one kernel. It
+// has the bits of the two-shot plan. Other plans, and GPUs that do not reach each other, go step by
+// step.
 #pragma once
 
 #include <map>
@@ -16,6 +20,7 @@
 
 #include "engine/comm/collective_call.h"
 #include "engine/comm/grouped/group_executor.h"
+#include "engine/comm/transport/cuda_peer/flag_all_reduce.h"
 
 namespace lockstep::comm {
 
@@ -51,6 +56,9 @@ class DeviceGroup {
   };
 
   void all_reduce(const CallHeader& call, std::span<const GroupMember> members);
+  // False, and nothing is enqueued, where the kernels that meet by themselves cannot do it.
+  bool all_reduce_by_flags(const CallHeader& call, std::span<const GroupMember> members,
+                           double factor);
   void all_gather(const CallHeader& call, std::span<const GroupMember> members);
   void reduce_scatter(const CallHeader& call, std::span<const GroupMember> members);
   void all_reduce_directly(std::span<const GroupMember> members, ReduceOp op, double factor);
@@ -59,6 +67,7 @@ class DeviceGroup {
   using ProgramKey = std::tuple<Operation, plan::AllReducePlan, int, std::size_t, std::size_t>;
   std::map<ProgramKey, GroupProgram> programs_;
   GroupExecutor executor_;
+  cuda_peer::FlagAllReduce flags_;
   std::vector<Scratch> staging_;  // by rank: of the executor
   std::vector<Scratch> inputs_;   // by rank: of reduce_scatter
 };

@@ -29,7 +29,8 @@ struct DeviceFault {
 // Memory for one; it lives as long as the process.
 DeviceFault* make_device_fault();
 
-// Throws Error{Shape}, or Error{Timeout} for a peer, for a fault that is written, and makes room for the next one.
+// Throws what is written, and makes room for the next one: Error{Timeout} for a peer that did not
+// come, Error{Shape} for the others.
 void throw_if_written(DeviceFault& fault);
 
 }  // namespace lockstep::runtime::cuda

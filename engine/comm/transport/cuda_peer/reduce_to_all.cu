@@ -2,103 +2,12 @@
 // writes the result to every rank.
 #include <algorithm>
 
+#include "engine/comm/transport/cuda_peer/arithmetic.cuh"
 #include "engine/comm/transport/cuda_peer/cuda_peer.h"
-#include "kernels/cuda/checks.h"
-#include "kernels/cuda/half.cuh"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/vector.cuh"
 
 namespace lockstep::comm::cuda_peer {
 namespace {
-
-namespace on_gpu = kernels::cuda;
-
-// What ranks are added up in: a half's sum is rounded once, at the end.
-template <typename T>
-struct ArithmeticType {
-  using Type = T;
-};
-template <>
-struct ArithmeticType<on_gpu::Bfloat16> {
-  using Type = float;
-};
-template <>
-struct ArithmeticType<on_gpu::Float16> {
-  using Type = float;
-};
-template <typename T>
-using Arithmetic = typename ArithmeticType<T>::Type;
-
-template <typename T>
-__device__ T from_arithmetic(Arithmetic<T> value) {
-  return value;
-}
-template <>
-__device__ on_gpu::Bfloat16 from_arithmetic(float value) {
-  return on_gpu::to_bfloat16(value);
-}
-template <>
-__device__ on_gpu::Float16 from_arithmetic(float value) {
-  return on_gpu::to_float16(value);
-}
-
-// Products and sums are rounded one after the other, as the CPU does it; a fused multiply-add would
-// have other bits.
-__device__ float multiply(float a, float b) {
-  return __fmul_rn(a, b);
-}
-__device__ double multiply(double a, double b) {
-  return __dmul_rn(a, b);
-}
-__device__ std::int32_t multiply(std::int32_t a, std::int32_t b) {
-  return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) * static_cast<std::uint32_t>(b));
-}
-__device__ std::int64_t multiply(std::int64_t a, std::int64_t b) {
-  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-}
-__device__ float add(float a, float b) {
-  return __fadd_rn(a, b);
-}
-__device__ double add(double a, double b) {
-  return __dadd_rn(a, b);
-}
-__device__ std::int32_t add(std::int32_t a, std::int32_t b) {
-  return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
-}
-__device__ std::int64_t add(std::int64_t a, std::int64_t b) {
-  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-}
-
-// kScales: whether the factor means something.
-struct Sum {
-  static constexpr bool kScales = true;
-  template <typename T>
-  __device__ T operator()(T a, T b) const {
-    return add(a, b);
-  }
-};
-struct Product {
-  static constexpr bool kScales = false;
-  template <typename T>
-  __device__ T operator()(T a, T b) const {
-    return multiply(a, b);
-  }
-};
-// min and max keep a NaN.
-struct Min {
-  static constexpr bool kScales = false;
-  template <typename T>
-  __device__ T operator()(T a, T b) const {
-    return b < a || b != b ? b : a;
-  }
-};
-struct Max {
-  static constexpr bool kScales = false;
-  template <typename T>
-  __device__ T operator()(T a, T b) const {
-    return b > a || b != b ? b : a;
-  }
-};
 
 struct Pointers {
   const void* sources[kMaxRanks];
@@ -111,24 +20,16 @@ struct Pointers {
 template <std::size_t kElements, typename T, typename Op>
 __device__ void reduce_range(const Pointers& pointers, std::size_t begin, std::size_t end,
                              Arithmetic<T> factor, Op op) {
-  using Values = on_gpu::Vector<T, kElements>;
   const std::size_t stride = on_gpu::num_global_threads() * kElements;
   for (std::size_t i = begin + on_gpu::global_thread() * kElements; i < end; i += stride) {
     Arithmetic<T> total[kElements] = {};
 #pragma unroll 4
     for (int source = 0; source < pointers.num_sources; ++source) {
-      const Values values =
+      const auto values =
           on_gpu::load_vector<kElements>(static_cast<const T*>(pointers.sources[source]) + i);
-#pragma unroll
-      for (std::size_t k = 0; k < kElements; ++k) {
-        auto value = on_gpu::element_cast<Arithmetic<T>>(values.at[k]);
-        if constexpr (Op::kScales) value = multiply(factor, value);
-        total[k] = source == 0 ? value : op(total[k], value);
-      }
+      combine<T>(total, values, source == 0 ? Place::first : Place::later, factor, op);
     }
-    Values result;
-#pragma unroll
-    for (std::size_t k = 0; k < kElements; ++k) result.at[k] = from_arithmetic<T>(total[k]);
+    const auto result = rounded<T>(total);
     for (int output = 0; output < pointers.num_outputs; ++output) {
       on_gpu::store_vector(static_cast<T*>(pointers.outputs[output]) + i, result);
     }
@@ -169,18 +70,6 @@ void launch_op(runtime::Stream& stream, const char* operation, const Pointers& p
       static_cast<Arithmetic<T>>(factor), op);
 }
 
-template <typename Op>
-void launch_dtype(runtime::Stream& stream, const char* operation, DType dtype,
-                  const Pointers& pointers, std::size_t num_elements, double factor, Op op) {
-  on_gpu::for_any(dtype, [&]<typename T>() {
-    if constexpr (std::is_same_v<T, std::uint8_t>) {
-      on_gpu::fail_dtype(operation, dtype);
-    } else {
-      launch_op<T>(stream, operation, pointers, num_elements, factor, op);
-    }
-  });
-}
-
 }  // namespace
 
 void reduce_to_all(runtime::Stream& stream, ReduceOp op, double factor,
@@ -193,17 +82,9 @@ void reduce_to_all(runtime::Stream& stream, ReduceOp op, double factor,
   pointers.num_outputs = static_cast<int>(outputs.size());
   std::ranges::transform(sources, pointers.sources, &ConstTensorView::data);
   std::ranges::transform(outputs, pointers.outputs, &TensorView::data);
-  switch (op) {
-    case ReduceOp::sum:
-    case ReduceOp::average:
-      return launch_dtype(stream, "reduce", dtype, pointers, num_elements, factor, Sum{});
-    case ReduceOp::product:
-      return launch_dtype(stream, "reduce", dtype, pointers, num_elements, factor, Product{});
-    case ReduceOp::min:
-      return launch_dtype(stream, "reduce", dtype, pointers, num_elements, factor, Min{});
-    case ReduceOp::max:
-      return launch_dtype(stream, "reduce", dtype, pointers, num_elements, factor, Max{});
-  }
+  for_reduction("reduce", dtype, op, [&]<typename T>(auto functor) {
+    launch_op<T>(stream, "reduce", pointers, num_elements, factor, functor);
+  });
 }
 
 }  // namespace lockstep::comm::cuda_peer
