@@ -39,22 +39,25 @@ StagingRing::~StagingRing() {
 void StagingRing::reserve(StagingSlot& slot, std::size_t num_rows) {
   for (Tensor* tensor :
        {&slot.pinned_features, &slot.pinned_labels, &slot.features, &slot.labels}) {
-    if (tensor->defined()) tensor->storage()->record_use(device_.copy_stream());
+    if (tensor->defined() && slot.uploaded) tensor->storage()->record_use(slot.uploaded);
+    if (tensor->defined() && slot.consumed) tensor->storage()->record_use(slot.consumed);
     *tensor = {};
   }
   if (num_rows == 0) return;
   const Shape pixels{num_rows, rows_->num_features};
   slot.pinned_features = Tensor::empty_pinned(pixels, DType::uint8);
   slot.pinned_labels = Tensor::empty_pinned({num_rows}, DType::int64);
-  slot.features = Tensor::empty(pixels, DType::uint8, device_.device());
-  slot.labels = Tensor::empty({num_rows}, DType::int64, device_.device());
-  // The pool's blocks are free in the order of the compute stream.
-  slot.consumed = device_.compute_stream().record();
+  // Not memory that is free in the order of the compute stream: this thread must not touch that
+  // stream, from which the consumer may be capturing a graph.
+  slot.features = Tensor::empty_in(device_.staging_memory(), device_, pixels, DType::uint8);
+  slot.labels = Tensor::empty_in(device_.staging_memory(), device_, {num_rows}, DType::int64);
+  slot.consumed = nullptr;
 }
 
 StagingSlot& StagingRing::fill(std::span<const std::size_t> rows) {
   StagingSlot& slot = slots_[next_slot_++ % slots_.size()];
-  if (slot.uploaded) slot.uploaded->wait();  // the pinned side is ours again
+  // The pinned side is ours again. A kernel's complaint is the consumer's to hear.
+  if (slot.uploaded) slot.uploaded->wait_quietly();
   if (!slot.features.defined() || slot.features.size(0) < rows.size()) {
     reserve(slot, std::max<std::size_t>(rows.size(), 1));
   }
@@ -72,7 +75,7 @@ StagingSlot& StagingRing::fill(std::span<const std::size_t> rows) {
   });
   slot.num_rows = rows.size();
   runtime::Stream& copies = device_.copy_stream();
-  copies.wait(slot.consumed);
+  if (slot.consumed) copies.wait(slot.consumed);
   runtime::copy_on_cuda_stream(copies, slot.features.raw(), features, rows.size() * row_bytes);
   runtime::copy_on_cuda_stream(copies, slot.labels.raw(), labels,
                                rows.size() * sizeof(std::int64_t));

@@ -27,7 +27,7 @@ struct StagingSlot {
   Tensor labels;
   std::size_t num_rows = 0;                  // filled in
   std::shared_ptr<runtime::Event> uploaded;  // on the copy stream
-  std::shared_ptr<runtime::Event> consumed;  // on the compute stream
+  std::shared_ptr<runtime::Event> consumed;  // on the compute stream; nullptr: not yet
 };
 
 class StagingRing {

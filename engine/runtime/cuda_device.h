@@ -13,6 +13,7 @@ namespace lockstep::runtime {
 
 struct DeviceParts {
   std::unique_ptr<MemoryPool> memory;
+  std::unique_ptr<MemoryPool> staging_memory;  // counted in memory
   std::unique_ptr<Stream> compute_stream;
   std::unique_ptr<Stream> comm_stream;
   std::unique_ptr<Stream> copy_stream;
@@ -22,9 +23,10 @@ struct DeviceParts {
 // Error{Device} in a build without CUDA.
 DeviceParts make_cuda_parts(LogicalDevice& device, int gpu);
 
-// A pool of the device's memory beside the one it has: what a captured graph works in stays out of
-// everybody else's hands.
-std::unique_ptr<MemoryPool> make_cuda_memory_pool(std::string description, int gpu);
+// A pool of a GPU's memory. counted_in: the pool that a device has already, when this one stands
+// beside it; nullptr: none.
+std::unique_ptr<MemoryPool> make_cuda_memory_pool(std::string description, int gpu,
+                                                  MemoryPool* counted_in);
 
 // Host memory that the GPUs copy from and to without help of the CPU. Never destroyed.
 // Without CUDA: plain host memory.
@@ -32,8 +34,11 @@ MemoryPool& pinned_memory_pool();
 
 // Enqueues a copy on a stream of a CUDA device; either side is device memory of any GPU, or host
 // memory. Pageable host memory that is read has been read when the call returns; that is written
-// has been written then.
+// has been written then. Pinned memory must stay as it is until the copy is done.
 void copy_on_cuda_stream(Stream& stream, void* to, const void* from, std::size_t num_bytes);
+
+// Whether copies from this host memory go on after the call that started them.
+bool is_pinned(const void* memory);
 
 // Whether some logical CUDA device has been made.
 bool has_cuda_devices_in_use();

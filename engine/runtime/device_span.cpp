@@ -14,6 +14,7 @@ struct Pending {
   trace::Span span;
   std::shared_ptr<Event> begin;
   std::shared_ptr<Event> end;
+  std::uint32_t recording;  // that was on when it began
 };
 
 struct Queue {
@@ -30,6 +31,7 @@ Queue& queue() {
 constexpr std::size_t kLookAt = 64;
 
 void record(Pending pending) {
+  if (pending.recording != trace::detail::active_recording.load()) return;
   pending.span.begin_ns = pending.begin->passed_at_ns();
   pending.span.end_ns = pending.end->passed_at_ns();
   trace::record(pending.span);
@@ -42,6 +44,7 @@ void DeviceSpan::open(Stream& stream, trace::Lane lane, trace::Category category
   begin_ = stream.record_timed();
   if (!begin_) return;
   stream_ = &stream;
+  recording_ = trace::detail::active_recording.load();
   span_.name = name;
   span_.num_bytes = num_bytes;
   span_.rank = track;
@@ -55,7 +58,7 @@ void DeviceSpan::close() noexcept {
     if (!end) return;
     Queue& all = queue();
     const std::lock_guard lock(all.mutex);
-    all.spans.push_back({span_, std::move(begin_), std::move(end)});
+    all.spans.push_back({span_, std::move(begin_), std::move(end), recording_});
     if (all.spans.size() < kLookAt) return;
     while (!all.spans.empty() && all.spans.front().end->has_passed()) {
       record(std::move(all.spans.front()));

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -46,10 +47,12 @@ class DeviceSpan {
 
   trace::Span span_;
   Stream* stream_ = nullptr;
+  std::uint32_t recording_ = 0;
   std::shared_ptr<Event> begin_;
 };
 
-// Waits for all device spans that have ended and records them. Call it before trace::stop().
+// Waits for all device spans that have ended and records them. Call it before trace::stop(): a span
+// of a recording that is over is forgotten.
 void record_device_spans();
 
 }  // namespace lockstep::runtime

@@ -35,6 +35,11 @@ class LogicalDevice {
   Device device() const { return device_; }
   // The pool that new tensors come from.
   MemoryPool& memory() { return *current_memory_.load(std::memory_order_acquire); }
+  // The device's own, which counts what the others of the device hold.
+  MemoryPool& own_memory() { return *memory_; }
+  // For blocks that any thread takes and that are ordered by events alone: its free blocks are free
+  // whatever the compute stream still does. It is never a graph's. On the CPU the device's own.
+  MemoryPool& staging_memory() { return staging_memory_ ? *staging_memory_ : *memory_; }
   Stream& compute_stream() { return *compute_stream_; }
   Stream& comm_stream() { return *comm_stream_; }
   Stream& copy_stream() { return *copy_stream_; }
@@ -60,6 +65,7 @@ class LogicalDevice {
   Device device_;
   int gpu_ = kNoGpu;
   std::unique_ptr<MemoryPool> memory_;
+  std::unique_ptr<MemoryPool> staging_memory_;  // nullptr on the CPU
   std::atomic<MemoryPool*> current_memory_;
   std::unique_ptr<ThreadPool> threads_;
   std::unique_ptr<Stream> compute_stream_;

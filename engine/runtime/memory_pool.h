@@ -16,7 +16,7 @@
 namespace lockstep::runtime {
 
 struct MemoryStatistics {
-  std::size_t current_bytes = 0;           // held by live blocks
+  std::size_t current_bytes = 0;           // held by live blocks, and by pools counted in this one
   std::size_t peak_bytes = 0;              // most of current_bytes since the last reset_peak()
   std::size_t cached_bytes = 0;            // free, kept for reuse
   std::size_t num_allocations = 0;         // blocks given out
@@ -30,7 +30,12 @@ class MemoryPool {
     std::size_t num_bytes = 0;  // of the block; at least what was asked for
   };
 
+  // counted_in: the pool whose current and peak bytes include this one's, and which outlives it; or
+  // nullptr.
+  explicit MemoryPool(MemoryPool* counted_in = nullptr) : counted_in_(counted_in) {}
   virtual ~MemoryPool();
+  MemoryPool(const MemoryPool&) = delete;
+  MemoryPool& operator=(const MemoryPool&) = delete;
 
   // At least num_bytes, aligned to 64 bytes, uninitialised.
   // Throws Error{Device} when there is no memory: asked, free, peak and device are named, and
@@ -45,6 +50,12 @@ class MemoryPool {
 
   // Returns free blocks to the system.
   void release_cached();
+
+  // From now on every block stays, also where memory runs out, and free blocks count as held: for a
+  // captured graph, whose launches use blocks that no tensor owns any more.
+  void keep_blocks();
+  // Ends keep_blocks().
+  void let_blocks_go();
 
  protected:
   // For the pools of devices that share the pool's physical memory: gives what they keep free back
@@ -66,11 +77,15 @@ class MemoryPool {
   void* take_free(std::size_t size);  // REQUIRES: mutex_ held; nullptr if there is none
   void reclaim_passed();              // REQUIRES: mutex_ held
   void release_cached_locked();       // REQUIRES: mutex_ held
+  void tell_counted_in();             // REQUIRES: mutex_ held; after every change of what is held
 
   mutable std::mutex mutex_;
   std::map<std::size_t, std::vector<void*>> free_;  // by block size
   std::vector<Pending> pending_;
   MemoryStatistics statistics_;
+  bool keeps_blocks_ = false;
+  MemoryPool* const counted_in_;    // its mutex is taken after this one's
+  std::size_t num_bytes_told_ = 0;  // of this pool in counted_in_'s current bytes
 };
 
 // Host memory; blocks of 2 MiB and more ask for huge pages.

@@ -23,7 +23,7 @@ DeviceParts make_cuda_parts(LogicalDevice&, int) {
   fail(ErrorCode::Device, "device", "{}", no_gpu_reason());
 }
 
-std::unique_ptr<MemoryPool> make_cuda_memory_pool(std::string, int) {
+std::unique_ptr<MemoryPool> make_cuda_memory_pool(std::string, int, MemoryPool*) {
   fail(ErrorCode::Device, "device", "{}", no_gpu_reason());
 }
 
@@ -34,6 +34,10 @@ MemoryPool& pinned_memory_pool() {
 
 void copy_on_cuda_stream(Stream&, void*, const void*, std::size_t) {
   fail(ErrorCode::Device, "copy", "{}", no_gpu_reason());
+}
+
+bool is_pinned(const void*) {
+  return false;
 }
 
 }  // namespace lockstep::runtime

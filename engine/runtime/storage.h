@@ -28,6 +28,9 @@ class Storage {
   // Says that work submitted to `stream` so far uses this memory: after the last owner is gone it
   // is not handed out again until that work is done. The device's own compute stream needs no call.
   void record_use(Stream& stream);
+  // The same until one event has passed, where the last owner must not touch the stream itself: it
+  // may be another thread's, which is capturing a graph from it.
+  void record_use(std::shared_ptr<Event> event);
 
  private:
   LogicalDevice& device_;
@@ -35,6 +38,7 @@ class Storage {
   MemoryPool::Block block_;
   std::mutex mutex_;
   std::vector<Stream*> used_by_;
+  std::vector<std::shared_ptr<Event>> used_until_;
 };
 
 }  // namespace lockstep::runtime

@@ -23,6 +23,9 @@ class Event {
   virtual bool has_passed() const = 0;
   // Blocks the calling thread; false if the deadline came first.
   virtual bool wait(Deadline deadline = {}) const = 0;
+  // Blocks until it has passed or can pass no more. Throws nothing, and leaves what went wrong to
+  // be thrown by a wait() of somebody who can handle it.
+  virtual void wait_quietly() const noexcept { wait(); }
   // When it passed, on trace::now_ns()'s clock. REQUIRES: it has passed, and record_timed() made
   // it.
   virtual std::int64_t passed_at_ns() const { return 0; }

@@ -77,8 +77,9 @@ std::vector<int> parse_virtual_devices(std::string_view text, int num_gpus) {
     }
     if (gpu >= num_gpus) {
       fail(ErrorCode::Usage, kOperation, "'{}' names GPU {}, and this machine has {}", word, gpu,
-           num_gpus == 1 ? std::string("only cuda:0")
-                         : fmt::format("cuda:0 to cuda:{}", num_gpus - 1));
+           num_gpus == 0   ? std::string("none")
+           : num_gpus == 1 ? std::string("only cuda:0")
+                           : fmt::format("cuda:0 to cuda:{}", num_gpus - 1));
     }
     require(count <= kMaxCudaDevices - static_cast<int>(gpus.size()), ErrorCode::Usage, kOperation,
             "'{}' makes more than {} logical devices", text, kMaxCudaDevices);
@@ -92,7 +93,7 @@ void set_virtual_devices(std::string_view text) {
           text, no_gpu_reason());
   Declaration& declared = declaration();
   const std::lock_guard lock(declared.mutex);
-  if (declared.is_read && declared.text == text) return;
+  if (declared.is_read && !text.empty() && declared.text == text) return;
   require(!has_cuda_devices_in_use(), ErrorCode::State, "virtual devices",
           "'{}' comes too late: a CUDA device is in use already", text);
   declared.gpus = parse_virtual_devices(text, static_cast<int>(physical_gpus().size()));

@@ -33,6 +33,9 @@ class Tensor {
                       Device device = default_device());
   // On cpu:0, in memory that GPUs copy from and to by themselves (plain memory without CUDA).
   static Tensor empty_pinned(const Shape& shape, DType dtype);
+  // In a pool of the device's that outlives it.
+  static Tensor empty_in(runtime::MemoryPool& pool, runtime::LogicalDevice& owner,
+                         const Shape& shape, DType dtype);
   static Tensor zeros(const Shape& shape, DType dtype = DType::float32,
                       Device device = default_device());
   static Tensor full(const Shape& shape, double value, DType dtype = DType::float32,
@@ -106,8 +109,6 @@ class Tensor {
     return *storage_;
   }
   [[noreturn]] static void fail_undefined();
-  static Tensor empty_in(runtime::MemoryPool& pool, runtime::LogicalDevice& owner,
-                         const Shape& shape, DType dtype);
 
   std::shared_ptr<runtime::Storage> storage_;
   Shape shape_;

@@ -45,7 +45,7 @@ std::shared_ptr<Event> WorkerStream::record() {
 
 void WorkerStream::wait(std::shared_ptr<Event> event) {
   if (event->has_passed()) return;
-  worker_.post([event = std::move(event)] { event->wait(); });
+  worker_.post([event = std::move(event)] { event->wait_quietly(); });
 }
 
 }  // namespace lockstep::runtime

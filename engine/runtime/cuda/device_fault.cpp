@@ -15,6 +15,14 @@ DeviceFault* make_device_fault() {
   return new (memory) DeviceFault;
 }
 
+void report_from_host(DeviceFault& fault, const Error& error) {
+  std::int32_t none = 0;
+  std::atomic_ref<std::int32_t> kind(fault.kind);
+  if (!kind.compare_exchange_strong(none, static_cast<std::int32_t>(FaultKind::host_error))) return;
+  fault.error = new Error(error);  // one for each group that breaks
+  std::atomic_ref<std::int32_t>(fault.is_written).store(1, std::memory_order_release);
+}
+
 void throw_if_written(DeviceFault& fault) {
   std::atomic_ref<std::int32_t> is_written(fault.is_written);
   if (is_written.load(std::memory_order_relaxed) == 0) [[likely]] {
@@ -24,17 +32,20 @@ void throw_if_written(DeviceFault& fault) {
   if (is_written.exchange(0, std::memory_order_acquire) == 0) return;
   const std::int64_t value = fault.value;
   const std::int64_t limit = fault.limit;
+  const Error* const error = fault.error;
   const auto kind = static_cast<FaultKind>(
       std::atomic_ref<std::int32_t>(fault.kind).exchange(0, std::memory_order_acq_rel));
+  if (kind == FaultKind::host_error) throw Error(*error);
   if (kind == FaultKind::label) {
     fail(ErrorCode::Shape, "cross_entropy", "label {} is outside 0 to {}", value, limit - 1);
   }
   if (kind == FaultKind::peer_timeout) {
-    fail(ErrorCode::Timeout, "all_reduce",
-         "rank {} of {} did not meet the others on the GPU, or had given them up before; make a new "
-         "communicator, and set LOCKSTEP_FLAG_ALL_REDUCE=off where kernels run one at a time (a "
-         "debugger, a profiler)",
-         value, limit);
+    fail(
+        ErrorCode::Timeout, "all_reduce",
+        "rank {} of {} did not meet the others on the GPU, or had given them up before; make a new "
+        "communicator, and set LOCKSTEP_FLAG_ALL_REDUCE=off where kernels run one at a time (a "
+        "debugger, a profiler)",
+        value, limit);
   }
   fail(ErrorCode::Shape, "gather_rows", "row {} does not exist: the source has {} rows", value,
        limit);

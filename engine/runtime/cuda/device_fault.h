@@ -7,12 +7,17 @@
 
 #include <cstdint>
 
+namespace lockstep {
+class Error;
+}
+
 namespace lockstep::runtime::cuda {
 
 enum class FaultKind : std::int32_t {
   none,
   row_index,
   label,
+  host_error,    // error
   peer_timeout,  // value: the rank that did not come; limit: the number of ranks
 };
 
@@ -22,8 +27,9 @@ enum class FaultKind : std::int32_t {
 struct DeviceFault {
   std::int32_t kind = 0;  // FaultKind
   std::int32_t is_written = 0;
-  std::int64_t value = 0;  // the index or label, or the rank
-  std::int64_t limit = 0;  // it should have been 0 ... limit - 1
+  std::int64_t value = 0;        // the index or label, or the rank
+  std::int64_t limit = 0;        // it should have been 0 ... limit - 1
+  const Error* error = nullptr;  // lives as long as the process
 };
 
 // Memory for one; it lives as long as the process.
