@@ -1,6 +1,7 @@
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
+#include "engine/runtime/step_graph.h"
 #include "engine/trace/span.h"
 
 namespace lockstep {
@@ -29,6 +30,9 @@ Variable dropout(const Variable& x, double probability, std::uint64_t seed, std:
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Dropout");
   require(probability >= 0 && probability <= 1, ErrorCode::Usage, "dropout",
           "dropout probability has to be between 0 and 1, but got {}", probability);
+  require(!runtime::is_capturing_step(), ErrorCode::State, "dropout",
+          "draws by the number of the step, which a captured graph would repeat; train without "
+          "--graph");
   const ThreadContext& context = thread_context();
   const kernels::DropoutMask mask{probability, seed, context.step, layer, context.first_row};
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
