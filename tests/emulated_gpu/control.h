@@ -1,7 +1,8 @@
 // What a test can ask of the emulated GPUs beyond CUDA's API.
 //
 // Environment, read once: LOCKSTEP_EMULATED_GPUS (2), LOCKSTEP_EMULATED_MEMORY_MIB of each (4096),
-// LOCKSTEP_EMULATED_PEER_ACCESS=0 (GPUs cannot read each other's memory).
+// LOCKSTEP_EMULATED_PEER_ACCESS=0 (GPUs cannot read each other's memory), LOCKSTEP_EMULATED_DRIVER:
+// the newest CUDA that the driver serves (12040 is 12.4; 0: no driver is installed).
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -149,6 +149,8 @@ using namespace emulated_gpu;
 
 cudaError_t CUDARTAPI cudaGetDeviceCount(int* count) {
   return api([&] {
+    *count = 0;
+    if (state().driver_version < CUDART_VERSION) return cudaErrorInsufficientDriver;
     *count = static_cast<int>(state().gpus.size());
     return *count == 0 ? cudaErrorNoDevice : cudaSuccess;
   });
@@ -201,13 +203,16 @@ cudaError_t CUDARTAPI cudaDeviceGetPCIBusId(char* pciBusId, int len, int device)
 // The version of the headers that the program was compiled with.
 cudaError_t CUDARTAPI cudaDriverGetVersion(int* driverVersion) {
   return api([&] {
-    *driverVersion = CUDART_VERSION;
+    *driverVersion = state().driver_version;
     return cudaSuccess;
   });
 }
 
 cudaError_t CUDARTAPI cudaRuntimeGetVersion(int* runtimeVersion) {
-  return cudaDriverGetVersion(runtimeVersion);
+  return api([&] {
+    *runtimeVersion = CUDART_VERSION;
+    return cudaSuccess;
+  });
 }
 
 cudaError_t CUDARTAPI cudaDeviceGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {

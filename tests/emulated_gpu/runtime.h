@@ -99,6 +99,7 @@ struct State {
   std::vector<std::unique_ptr<Gpu>> gpus;
   std::size_t num_bytes_per_gpu = 0;
   bool peers_are_possible = true;
+  int driver_version = CUDART_VERSION;
   std::map<std::uintptr_t, Allocation> allocations;
   std::optional<std::size_t> num_bytes_until_failure;  // of cudaMalloc
   std::unordered_map<cudaStream_t, std::shared_ptr<CUstream_st>> streams;

@@ -16,7 +16,9 @@ thread_local cudaError_t the_last_error = cudaSuccess;
 
 State::State()
     : num_bytes_per_gpu(number_from_environment("LOCKSTEP_EMULATED_MEMORY_MIB", 4096) << 20),
-      peers_are_possible(number_from_environment("LOCKSTEP_EMULATED_PEER_ACCESS", 1) != 0) {
+      peers_are_possible(number_from_environment("LOCKSTEP_EMULATED_PEER_ACCESS", 1) != 0),
+      driver_version(
+          static_cast<int>(number_from_environment("LOCKSTEP_EMULATED_DRIVER", CUDART_VERSION))) {
   gpus.resize(number_from_environment("LOCKSTEP_EMULATED_GPUS", 2));
   for (auto& gpu : gpus) {
     gpu = std::make_unique<Gpu>();
