@@ -1,0 +1,123 @@
+// What kernels find wrong with their input reaches the host at its next wait.
+#include "engine/runtime/cuda/device_fault.h"
+
+#include <thread>
+
+#include "tests/engine/runtime/cuda/cuda_test.h"
+
+namespace lockstep::runtime {
+namespace {
+
+class DeviceFaults : public CudaTest {
+ protected:
+  static void gather(std::int64_t row, Device device = kFirst) {
+    const Tensor source = Tensor::full({4, 3}, 1, DType::float32, device);
+    const Tensor rows = Tensor::from(std::vector<std::int64_t>{0, row, 3}, {3}, device);
+    const Tensor to = Tensor::empty({3, 3}, DType::float32, device);
+    source.backend().gather_rows(source.stream(), source.matrix(), rows.view(), to.matrix(), 1);
+  }
+  static void cross_entropy(std::int64_t label) {
+    const Tensor logits = Tensor::zeros({2, 10}, DType::float32, kFirst);
+    const Tensor labels = Tensor::from(std::vector<std::int64_t>{9, label}, {2}, kFirst);
+    const Tensor probabilities = Tensor::empty({2, 10}, DType::float32, kFirst);
+    const Tensor loss = Tensor::empty({}, DType::float32, kFirst);
+    logits.backend().softmax_cross_entropy_forward(compute(), logits.matrix(), labels.view(),
+                                                   kernels::Reduction::mean, probabilities.matrix(),
+                                                   loss.view());
+  }
+  static void synchronize() { compute().synchronize(); }
+  void TearDown() override {
+    if (!physical_gpus().empty()) synchronize();
+  }
+};
+
+TEST_F(DeviceFaults, ARowThatDoesNotExistIsNamedBesideHowManyThereAre) {
+  for (const std::int64_t row : {std::int64_t{4}, std::int64_t{-1}, std::int64_t{1} << 40}) {
+    gather(row);
+    expect_error(
+        ErrorCode::Shape,
+        "[gather_rows] row " + std::to_string(row) + " does not exist: the source has 4 rows",
+        synchronize);
+  }
+}
+
+TEST_F(DeviceFaults, ALabelOutsideTheClassesIsNamedBesideTheirRange) {
+  for (const std::int64_t label : {10, -1}) {
+    cross_entropy(label);
+    expect_error(ErrorCode::Shape,
+                 "[cross_entropy] label " + std::to_string(label) + " is outside 0 to 9",
+                 synchronize);
+  }
+}
+
+TEST_F(DeviceFaults, TheDeviceWorksAfterwards) {
+  gather(7);
+  expect_error(ErrorCode::Shape, "row 7", synchronize);
+  synchronize();
+  gather(2);
+  cross_entropy(0);
+  synchronize();
+  EXPECT_EQ(values_of(Tensor::full({5}, 3, DType::float32, kFirst)), std::vector<float>(5, 3));
+}
+
+TEST_F(DeviceFaults, TheFirstOneStays) {
+  gather(11);
+  cross_entropy(12);
+  gather(13);
+  expect_error(ErrorCode::Shape, "row 11", synchronize);
+  synchronize();
+}
+
+TEST_F(DeviceFaults, ACopyBackThrowsThem) {
+  const Tensor x = Tensor::zeros({2}, DType::float32, kFirst);
+  gather(5);
+  expect_error(ErrorCode::Shape, "row 5", [&] { x.to(kCpu); });
+  EXPECT_EQ(values_of(x), std::vector<float>(2, 0));
+  gather(6);
+  expect_error(ErrorCode::Shape, "row 6", [&] { values_of(x); });
+}
+
+TEST_F(DeviceFaults, AWaitWithADeadlineThrowsThem) {
+  Gate gate;
+  gate.block(compute());
+  gather(5);
+  const auto event = compute().record();
+  EXPECT_FALSE(event->wait(deadline_after(0.01)));
+  gate.open();
+  expect_error(ErrorCode::Shape, "row 5", [&] { event->wait(deadline_after(60)); });
+}
+
+TEST_F(DeviceFaults, BelongToTheirDeviceAndToNoSibling) {
+  gather(5, kSibling);
+  compute(kFirst).synchronize();
+  expect_error(ErrorCode::Shape, "row 5", [] { compute(kSibling).synchronize(); });
+}
+
+TEST_F(DeviceFaults, OfThreadsThatWaitExactlyOneThrows) {
+  for (int round = 0; round < 20; ++round) {
+    gather(5);
+    const auto event = compute().record();
+    std::atomic<int> num_thrown{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&] {
+        try {
+          event->wait();
+        } catch (const Error&) {
+          ++num_thrown;
+        }
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(num_thrown, 1);
+  }
+}
+
+TEST_F(DeviceFaults, AreLeftAloneByAQuietWait) {
+  gather(5);
+  compute().record()->wait_quietly();
+  expect_error(ErrorCode::Shape, "row 5", synchronize);
+}
+
+}  // namespace
+}  // namespace lockstep::runtime

@@ -1,0 +1,160 @@
+// Spans of a GPU's streams.
+#include "engine/runtime/device_span.h"
+
+#include <string_view>
+
+#include "engine/trace/recorder.h"
+#include "tests/engine/runtime/cuda/cuda_test.h"
+
+namespace lockstep::runtime {
+namespace {
+
+using trace::Category;
+using trace::Lane;
+
+class DeviceSpans : public CudaTest {
+ protected:
+  void TearDown() override {
+    trace::stop();
+    trace::start();  // forgets what this test recorded
+    trace::stop();
+  }
+  static std::vector<trace::Span> recorded() {
+    record_device_spans();
+    trace::stop();
+    return trace::collect().spans;
+  }
+  static void work(Device device = kFirst) { Tensor::full({100}, 1, DType::float32, device); }
+};
+
+const trace::Span* find(const std::vector<trace::Span>& spans, std::string_view name) {
+  for (const trace::Span& span : spans) {
+    if (span.name == name) return &span;
+  }
+  return nullptr;
+}
+
+TEST_F(DeviceSpans, KeepWhatTheyAreGivenAndBelongToNoThread) {
+  trace::start();
+  {
+    DeviceSpan span(compute(), Lane::comm, Category::communication, "all_reduce", 4096, 5);
+    span.set_sequence(17);
+    work();
+  }
+  const auto spans = recorded();
+  ASSERT_EQ(spans.size(), 1u);
+  EXPECT_STREQ(spans[0].name, "all_reduce");
+  EXPECT_EQ(spans[0].num_bytes, 4096u);
+  EXPECT_EQ(spans[0].rank, 5);
+  EXPECT_EQ(spans[0].sequence, 17);
+  EXPECT_EQ(spans[0].thread, trace::kDeviceThread);
+  EXPECT_EQ(spans[0].lane, Lane::comm);
+  EXPECT_EQ(spans[0].category, Category::communication);
+  EXPECT_GE(spans[0].end_ns, spans[0].begin_ns);
+}
+
+TEST_F(DeviceSpans, TimeTheWorkAndNotItsSubmission) {
+  trace::start();
+  Gate gate;
+  {
+    DeviceSpan span(compute(), Lane::compute, Category::forward, "held up");
+    gate.block(compute());
+  }
+  const auto other = compute(kSibling).record_timed();
+  other->wait();
+  gate.open();
+  const auto spans = recorded();
+  ASSERT_EQ(spans.size(), 1u);
+  EXPECT_GE(spans[0].end_ns, other->passed_at_ns()) << "it ended when the gate was opened";
+}
+
+TEST_F(DeviceSpans, LieInsideTheSpanAroundThem) {
+  trace::start();
+  {
+    DeviceSpan outer(compute(), Lane::compute, Category::step, "outer");
+    for (const char* name : {"first", "second"}) {
+      DeviceSpan inner(compute(), Lane::compute, Category::op, name);
+      work();
+    }
+  }
+  const auto spans = recorded();
+  ASSERT_EQ(spans.size(), 3u);
+  const auto* outer = find(spans, "outer");
+  const auto* first = find(spans, "first");
+  const auto* second = find(spans, "second");
+  ASSERT_TRUE(outer && first && second);
+  EXPECT_LE(outer->begin_ns, first->begin_ns);
+  EXPECT_LE(first->end_ns, second->begin_ns);
+  EXPECT_LE(second->end_ns, outer->end_ns);
+}
+
+TEST_F(DeviceSpans, OfManyStepsAndDevicesAreAllRecorded) {
+  constexpr std::size_t kNumSteps = 150;  // more than wait at any time
+  const Device devices[] = {kFirst, kSibling, kOther};
+  trace::start();
+  for (std::size_t step = 0; step < kNumSteps; ++step) {
+    for (const Device device : devices) {
+      DeviceSpan span(compute(device), Lane::compute, Category::step, "step", 0, device.index);
+      span.set_sequence(static_cast<std::int64_t>(step));
+      work(device);
+    }
+  }
+  const auto spans = recorded();
+  EXPECT_EQ(spans.size(), 3 * kNumSteps);
+  for (const Device device : devices) {
+    std::int64_t last_sequence = -1, last_end = 0;
+    for (const trace::Span& span : spans) {
+      if (span.rank != device.index) continue;
+      EXPECT_EQ(span.sequence, last_sequence + 1);
+      EXPECT_GE(span.begin_ns, last_end);
+      last_sequence = span.sequence;
+      last_end = span.end_ns;
+    }
+    EXPECT_EQ(last_sequence + 1, static_cast<std::int64_t>(kNumSteps)) << to_string(device);
+  }
+}
+
+TEST_F(DeviceSpans, AreNothingWhileNobodyRecordsAndWhenCancelled) {
+  {
+    DeviceSpan span(compute(), Lane::compute, Category::op, "before");
+    trace::start();
+  }
+  {
+    DeviceSpan span(compute(), Lane::compute, Category::op, "cancelled");
+    span.cancel();
+  }
+  EXPECT_TRUE(recorded().empty());
+}
+
+TEST_F(DeviceSpans, OfARecordingThatIsOverDoNotTurnUpInTheNext) {
+  trace::start();
+  { DeviceSpan span(compute(), Lane::compute, Category::op, "old"); }
+  trace::stop();
+  trace::start();
+  { DeviceSpan span(compute(), Lane::compute, Category::op, "new"); }
+  const auto spans = recorded();
+  ASSERT_EQ(spans.size(), 1u);
+  EXPECT_STREQ(spans[0].name, "new");
+}
+
+TEST_F(DeviceSpans, OfTheCpuAreLeftToItsThreads) {
+  trace::start();
+  { DeviceSpan span(compute(kCpu), Lane::compute, Category::op, "on the CPU"); }
+  EXPECT_TRUE(recorded().empty());
+}
+
+TEST_F(DeviceSpans, AKernelsFaultDoesNotLoseThoseAfterIt) {
+  const Tensor source = Tensor::zeros({4, 2}, DType::float32, kFirst);
+  const Tensor rows = Tensor::from(std::vector<std::int64_t>{4}, {1}, kFirst);
+  const Tensor to = Tensor::empty({1, 2}, DType::float32, kFirst);
+  trace::start();
+  {
+    DeviceSpan span(compute(), Lane::compute, Category::op, "gather");
+    source.backend().gather_rows(compute(), source.matrix(), rows.view(), to.matrix(), 1);
+  }
+  expect_error(ErrorCode::Shape, "row 4", [] { record_device_spans(); });
+  EXPECT_EQ(recorded().size(), 1u);
+}
+
+}  // namespace
+}  // namespace lockstep::runtime

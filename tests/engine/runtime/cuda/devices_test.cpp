@@ -1,0 +1,124 @@
+// Which logical devices there are, and what stands behind them.
+#include "engine/runtime/cuda_device.h"
+#include "tests/engine/runtime/cuda/cuda_test.h"
+
+namespace lockstep::runtime {
+namespace {
+
+class CudaDevices : public CudaTest {};
+
+TEST_F(CudaDevices, StandForTheGpusThatWereDeclared) {
+  const int other_gpu = physical_gpus().size() > 1 ? 1 : 0;
+  EXPECT_EQ(logical_gpus(), (std::vector<int>{0, 0, 0, other_gpu}));
+  EXPECT_EQ(num_devices(DeviceType::cuda), kNumDevices);
+  EXPECT_TRUE(has_virtual_devices());
+  EXPECT_EQ(logical_device(kSibling).gpu(), 0);
+  EXPECT_EQ(logical_device(kOther).gpu(), other_gpu);
+  EXPECT_EQ(logical_device(kCpu).gpu(), kNoGpu);
+}
+
+TEST_F(CudaDevices, AreMadeOnceWithPartsOfTheirOwn) {
+  LogicalDevice& first = logical_device(kFirst);
+  LogicalDevice& sibling = logical_device(kSibling);
+  EXPECT_EQ(&first, &logical_device(kFirst));
+  EXPECT_EQ(first.device(), kFirst);
+  EXPECT_NE(&first.compute_stream(), &sibling.compute_stream());
+  EXPECT_NE(&first.memory(), &sibling.memory());
+  EXPECT_NE(&first.memory(), &first.staging_memory());
+  EXPECT_EQ(&first.memory(), &first.own_memory());
+  EXPECT_EQ(&first.compute_stream().device(), &first);
+}
+
+TEST_F(CudaDevices, ANameBeyondTheLastSaysWhichExistAndHowToGetMore) {
+  for (const int index : {4, 9, 1000, -1}) {
+    expect_error(ErrorCode::Device,
+                 "cuda:" + std::to_string(index) + " does not exist; cuda:0 to cuda:3 do", [&] {
+                   logical_device({DeviceType::cuda, index});
+                 });
+  }
+  expect_error(ErrorCode::Device,
+               "several logical devices on one GPU: --virtual-devices cuda:0*10)", [] {
+                 logical_device({DeviceType::cuda, 9});
+               });
+}
+
+TEST_F(CudaDevices, CannotBeDeclaredAnewOnceOneIsInUse) {
+  logical_device(kFirst);
+  EXPECT_TRUE(has_cuda_devices_in_use());
+  set_virtual_devices(physical_gpus().size() > 1 ? "cuda:0*3,cuda:1" : "cuda:0*4");  // as they are
+  expect_error(ErrorCode::State, "'cuda:0*2' comes too late",
+               [] { set_virtual_devices("cuda:0*2"); });
+  EXPECT_EQ(num_devices(DeviceType::cuda), kNumDevices);
+}
+
+TEST_F(CudaDevices, MayBeDeclaredAnewUntilOneIsInUse) {
+  EXPECT_IN_NEW_PROCESS({
+    set_virtual_devices("cuda:0*2");
+    EXPECT_EQ(num_devices(DeviceType::cuda), 2);
+    set_virtual_devices("cuda:0*5");
+    EXPECT_EQ(num_devices(DeviceType::cuda), 5);
+    expect_error(ErrorCode::Usage, "'cuda'", [] { set_virtual_devices("cuda"); });
+    expect_error(ErrorCode::Usage, "''", [] { set_virtual_devices(""); });
+    EXPECT_EQ(num_devices(DeviceType::cuda), 5);
+  });
+}
+
+// In the process of a death test SetUp declares devices, so these tests need none of it.
+TEST(CudaDevicesOfTheEnvironment, AreThoseOfLockstepVirtualDevices) {
+  EXPECT_IN_NEW_PROCESS({
+    setenv("LOCKSTEP_VIRTUAL_DEVICES", "cuda:0*7", 1);
+    const bool is_there = !physical_gpus().empty();
+    EXPECT_EQ(num_devices(DeviceType::cuda), is_there ? 7 : 0);
+    EXPECT_EQ(has_virtual_devices(), is_there);
+    if (is_there) {
+      expect_error(ErrorCode::Device, "cuda:0 to cuda:6 do", [] {
+        logical_device({DeviceType::cuda, 7});
+      });
+      set_virtual_devices("cuda:0*3");  // the program's own words count more
+      EXPECT_EQ(num_devices(DeviceType::cuda), 3);
+    }
+  });
+}
+
+TEST(CudaDevicesOfTheEnvironment, AreAnErrorWhereTheWordsMeanNothing) {
+  EXPECT_IN_NEW_PROCESS({
+    setenv("LOCKSTEP_VIRTUAL_DEVICES", "two", 1);
+    if (!physical_gpus().empty()) {
+      for (int round = 0; round < 2; ++round) {
+        expect_error(ErrorCode::Usage, "'two' in 'two' is not understood",
+                     [] { logical_device(kFirst); });
+      }
+    }
+  });
+}
+
+TEST(CudaDevicesOfTheEnvironment, AreTheGpusThemselvesWhereNobodyDeclaredAny) {
+  EXPECT_IN_NEW_PROCESS({
+    setenv("LOCKSTEP_VIRTUAL_DEVICES", "", 1);
+    EXPECT_EQ(num_devices(DeviceType::cuda), static_cast<int>(physical_gpus().size()));
+    EXPECT_FALSE(has_virtual_devices());
+    for (std::size_t i = 0; i < physical_gpus().size(); ++i) {
+      EXPECT_EQ(logical_device({DeviceType::cuda, int(i)}).gpu(), int(i));
+    }
+  });
+}
+
+TEST_F(CudaDevices, TheirGpusAreDescribed) {
+  EXPECT_EQ(no_gpu_reason(), "");
+  int ordinal = 0;
+  for (const PhysicalGpu& gpu : physical_gpus()) {
+    EXPECT_EQ(gpu.ordinal, ordinal++);
+    EXPECT_NE(gpu.name, "");
+    EXPECT_GT(gpu.memory_bytes, std::size_t{1} << 20);
+    EXPECT_GT(gpu.num_multiprocessors, 0);
+    EXPECT_GE(gpu.major, 5);
+    EXPECT_THAT(gpu.uuid, ::testing::MatchesRegex("GPU-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-"
+                                                  "[0-9a-f]+"));
+    EXPECT_EQ(gpu.uuid.size(), 40u);
+    EXPECT_THAT(gpu.pci_bus_id, ::testing::HasSubstr(":"));
+    EXPECT_TRUE(has_peer_access(gpu.ordinal, gpu.ordinal));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::runtime

@@ -1,0 +1,172 @@
+// GPUs that run out of memory, and what is given back to them.
+#include "engine/runtime/cuda_device.h"
+#include "engine/runtime/step_graph.h"
+#include "engine/runtime/storage.h"
+#include "tests/emulated_gpu/control.h"
+#include "tests/engine/runtime/cuda/cuda_test.h"
+
+namespace lockstep::runtime {
+namespace {
+
+using emulated_gpu::num_allocated_bytes;
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+class FullGpu : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    for (int i = 0; i < kNumDevices; ++i) release(Device{DeviceType::cuda, i});
+  }
+  void TearDown() override { emulated_gpu::clear_faults(); }
+  static void release(Device device) {
+    logical_device(device).own_memory().release_cached();
+    logical_device(device).staging_memory().release_cached();
+  }
+  static Tensor make(std::size_t num_bytes, Device device = kFirst) {
+    return Tensor::empty({num_bytes}, DType::uint8, device);
+  }
+};
+
+TEST_F(FullGpu, SaysWhatWasAskedWhatIsFreeAndWhatTensorsHoldAndHeld) {
+  MemoryPool& pool = logical_device(kFirst).own_memory();
+  const Tensor held = make(kMiB);
+  pool.reset_peak();
+  make(2 * kMiB);
+  const auto before = pool.statistics();
+  const std::size_t num_allocated = num_allocated_bytes() - 2 * kMiB;  // it is given back first
+  emulated_gpu::fail_allocations_after(kMiB);
+  expect_error(
+      ErrorCode::Device,
+      "[allocate] out of memory on cuda:0: asked for " + std::to_string(8 * kMiB) + " bytes, ",
+      [] { make(8 * kMiB); });
+  expect_error(ErrorCode::Device,
+               " are free, tensors hold " + std::to_string(before.current_bytes) + " (peak " +
+                   std::to_string(before.peak_bytes) + "); use a smaller batch or model",
+               [] { make(8 * kMiB); });
+  EXPECT_EQ(num_allocated_bytes(), num_allocated);
+  EXPECT_EQ(pool.statistics().current_bytes, before.current_bytes);
+  EXPECT_EQ(pool.statistics().peak_bytes, before.peak_bytes);
+  make(kMiB / 2).fill(0);  // there is room for less
+  compute().synchronize();
+}
+
+TEST_F(FullGpu, NothingStaysBehindWhereTensorsAreGone) {
+  const std::size_t before = num_allocated_bytes();
+  for (int round = 0; round < 3; ++round) {
+    const Tensor a = make(3 * kMiB), b = make(kMiB, kSibling), c = make(kMiB, kOther);
+    b.storage()->record_use(comm());
+    EXPECT_GE(num_allocated_bytes(), before + 5 * kMiB);
+  }
+  comm().synchronize();
+  for (const Device device : {kFirst, kSibling, kOther}) release(device);
+  EXPECT_EQ(num_allocated_bytes(), before);
+}
+
+TEST_F(FullGpu, GetsBackWhatThePoolItselfKeepsFree) {
+  make(4 * kMiB);
+  emulated_gpu::fail_allocations_after(0);
+  expect_error(ErrorCode::Device, "out of memory", [] { make(kMiB); });
+  EXPECT_EQ(logical_device(kFirst).own_memory().statistics().cached_bytes, 0u);
+}
+
+TEST_F(FullGpu, TakesNoMemoryFromACapturedStep) {
+  const Tensor result = make(kMiB);
+  const auto step = [&] {
+    const Tensor a = Tensor::full({kMiB}, 7, DType::uint8, kFirst);
+    result.copy_from(a.clone());
+  };
+  StepGraph graph({kFirst});
+  while (!graph.is_captured()) graph.run(step);
+  const std::size_t held = num_allocated_bytes();
+  emulated_gpu::fail_allocations_after(0);
+  for (const Device device : {kFirst, kSibling}) {
+    expect_error(ErrorCode::Device, "out of memory", [&] { make(2 * kMiB, device); });
+  }
+  emulated_gpu::clear_faults();
+  EXPECT_EQ(num_allocated_bytes(), held);
+  result.fill(0);
+  graph.run(step);
+  EXPECT_EQ(result.to_vector<std::uint8_t>(), std::vector<std::uint8_t>(kMiB, 7));
+}
+
+TEST_F(FullGpu, IsAnErrorOfTheStepAlsoWhileItIsCaptured) {
+  make(3 * kMiB);            // these would be given back,
+  make(3 * kMiB, kSibling);  // which must not break the capture
+  const Tensor x = make(kMiB);
+  StepGraph graph({kFirst});
+  bool asks_for_more = false;
+  const auto step = [&] {
+    const Tensor a = Tensor::full({kMiB}, 5, DType::uint8, kFirst);
+    x.copy_from(a);
+    if (asks_for_more) make(2 * kMiB);
+  };
+  for (std::size_t i = 0; i < StepGraph::kNumWarmUps; ++i) graph.run(step);
+  asks_for_more = true;
+  emulated_gpu::fail_allocations_after(0);
+  expect_error(ErrorCode::Device, "out of memory on cuda:0 (graph): asked for",
+               [&] { graph.run(step); });
+  emulated_gpu::clear_faults();
+  EXPECT_EQ(logical_device(kSibling).own_memory().statistics().cached_bytes, 0u);
+  graph.run(step);
+  EXPECT_TRUE(graph.is_captured());
+  EXPECT_EQ(x.to_vector<std::uint8_t>(), std::vector<std::uint8_t>(kMiB, 5));
+}
+
+TEST_F(FullGpu, GetsBackTheMemoryOfGraphsThatAreGone) {
+  const std::size_t before = num_allocated_bytes();
+  {
+    const Tensor x = make(kMiB);
+    for (int round = 0; round < 3; ++round) {
+      StepGraph graph({kFirst, kSibling});
+      while (!graph.is_captured()) {
+        graph.run([&] {
+          const Tensor a = Tensor::full({kMiB}, round, DType::uint8, kFirst);
+          const Tensor b = a.to(kSibling);
+          b.storage()->record_use(compute(kFirst));
+          x.copy_from(b);
+        });
+      }
+    }
+    EXPECT_EQ(num_allocated_bytes(), before + kMiB);
+  }
+  release(kFirst);
+  EXPECT_EQ(num_allocated_bytes(), before);
+}
+
+TEST_F(FullGpu, MemoryThatIsReusedIsNotAskedForAgain) {
+  make(kMiB);
+  emulated_gpu::reset_counters();
+  for (int step = 0; step < 10; ++step) make(kMiB).fill(step);
+  EXPECT_EQ(emulated_gpu::counters().num_mallocs, 0u);
+  EXPECT_EQ(emulated_gpu::counters().num_frees, 0u);
+}
+
+// In a process whose GPUs are small: SetUp would come before that is said.
+TEST(SmallGpu, GetsBackWhatSiblingsOnItKeepFree) {
+  EXPECT_IN_NEW_PROCESS({
+    setenv("LOCKSTEP_EMULATED_MEMORY_MIB", "32", 1);
+    setenv("LOCKSTEP_EMULATED_GPUS", "2", 1);
+    set_virtual_devices("cuda:0*3,cuda:1");
+    const auto make = [](Device device) {
+      return Tensor::empty({24 * kMiB}, DType::uint8, device);
+    };
+    const auto cached = [](Device device) {
+      return logical_device(device).own_memory().statistics().cached_bytes;
+    };
+    make(kSibling);
+    make(kOther);
+    EXPECT_EQ(cached(kSibling), 24 * kMiB);
+    EXPECT_EQ(make(kFirst).num_bytes(), 24 * kMiB);
+    EXPECT_EQ(cached(kSibling), 0u);
+    EXPECT_EQ(cached(kFirst), 24 * kMiB);
+    EXPECT_EQ(cached(kOther), 24 * kMiB) << "another GPU's memory is of no use";
+    const Tensor held = make(kFirst);
+    expect_error(ErrorCode::Device,
+                 "out of memory on cuda:1: asked for 25165824 bytes, 8388608 are free",
+                 [&] { make(kSibling); });
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::runtime

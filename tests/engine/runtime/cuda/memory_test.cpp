@@ -1,0 +1,161 @@
+// Pools of device memory: when a block may be given out again, and who counts it.
+#include "engine/runtime/memory_pool.h"
+
+#include "engine/runtime/cuda_device.h"
+#include "engine/runtime/step_graph.h"
+#include "engine/runtime/storage.h"
+#include "tests/engine/runtime/cuda/cuda_test.h"
+
+namespace lockstep::runtime {
+namespace {
+
+class CudaMemory : public CudaTest {};
+
+constexpr std::size_t kSize = 1 << 20;
+
+MemoryStatistics statistics(Device device = kFirst) {
+  return logical_device(device).own_memory().statistics();
+}
+
+TEST_F(CudaMemory, IsGivenOutAgainAtOnceInTheOrderOfTheComputeStream) {
+  Gate gate;
+  gate.block(compute());
+  void* first = nullptr;
+  {
+    const Tensor x = Tensor::full({kSize}, 1, DType::uint8, kFirst);
+    first = x.raw();
+  }
+  const Tensor y = Tensor::full({kSize}, 2, DType::uint8, kFirst);
+  EXPECT_EQ(y.raw(), first);
+  gate.open();
+  EXPECT_EQ(y.to_vector<std::uint8_t>(), std::vector<std::uint8_t>(kSize, 2));
+}
+
+TEST_F(CudaMemory, ThatAnotherStreamUsesWaitsForIt) {
+  LogicalDevice& device = logical_device(kFirst);
+  for (Stream* user : {&device.comm_stream(), &device.copy_stream(), &compute(kSibling)}) {
+    Gate gate;
+    gate.block(*user);
+    void* used = nullptr;
+    {
+      Storage storage(device, kSize);
+      used = storage.data();
+      storage.record_use(*user);
+      storage.record_use(*user);
+    }
+    {
+      Storage other(device, kSize);
+      EXPECT_NE(other.data(), used);
+      gate.open();
+      user->synchronize();
+    }
+    device.own_memory().release_cached();  // the other one
+    Storage again(device, kSize);
+    (void)again;
+    EXPECT_EQ(statistics().cached_bytes, 0u) << "what was in use is not lost";
+  }
+}
+
+TEST_F(CudaMemory, WaitsForAnEventThatItWasGiven) {
+  LogicalDevice& device = logical_device(kFirst);
+  Gate gate;
+  gate.block(comm());
+  void* used = nullptr;
+  {
+    Storage storage(device, kSize);
+    used = storage.data();
+    storage.record_use(comm().record());
+  }
+  Storage other(device, kSize);
+  EXPECT_NE(other.data(), used);
+  gate.open();
+  comm().synchronize();
+  Storage again(device, kSize);
+  EXPECT_EQ(again.data(), used);
+}
+
+TEST_F(CudaMemory, IsCountedPerLogicalDeviceAlsoOnOneGpu) {
+  const auto first = statistics(kFirst), sibling = statistics(kSibling);
+  logical_device(kFirst).own_memory().reset_peak();
+  logical_device(kSibling).own_memory().reset_peak();
+  {
+    const Tensor x = Tensor::empty({kSize}, DType::uint8, kFirst);
+    const Tensor y = Tensor::empty({2 * kSize}, DType::uint8, kSibling);
+    EXPECT_EQ(statistics(kFirst).current_bytes, first.current_bytes + kSize);
+    EXPECT_EQ(statistics(kSibling).current_bytes, sibling.current_bytes + 2 * kSize);
+  }
+  EXPECT_EQ(statistics(kFirst).current_bytes, first.current_bytes);
+  EXPECT_EQ(statistics(kFirst).peak_bytes, first.current_bytes + kSize);
+  EXPECT_EQ(statistics(kSibling).peak_bytes, sibling.current_bytes + 2 * kSize);
+}
+
+TEST_F(CudaMemory, OfAPoolBesideTheDevicesIsCountedWithIt) {
+  LogicalDevice& device = logical_device(kFirst);
+  const std::size_t before = statistics().current_bytes;
+  device.own_memory().reset_peak();
+  const auto pool = make_cuda_memory_pool("beside", device.gpu(), &device.own_memory());
+  const auto block = pool->allocate(kSize);
+  EXPECT_EQ(statistics().current_bytes, before + kSize);
+  pool->release(block);
+  EXPECT_EQ(statistics().current_bytes, before);
+  EXPECT_EQ(statistics().peak_bytes, before + kSize);
+  pool->keep_blocks();
+  EXPECT_EQ(statistics().current_bytes, before + kSize) << "kept for a graph";
+  pool->release_cached();
+  EXPECT_EQ(pool->statistics().cached_bytes, kSize) << "kept for a graph";
+  pool->release(pool->allocate(kSize));
+  EXPECT_EQ(statistics().current_bytes, before + kSize);
+  pool->let_blocks_go();
+  EXPECT_EQ(statistics().current_bytes, before);
+  pool->release_cached();
+  EXPECT_EQ(pool->statistics().cached_bytes, 0u);
+}
+
+TEST_F(CudaMemory, ThatACapturedStepWorksInIsHeldAsLongAsTheGraph) {
+  const Tensor result = Tensor::zeros({kSize}, DType::uint8, kFirst);
+  const std::size_t before = statistics().current_bytes;
+  logical_device(kFirst).own_memory().reset_peak();
+  {
+    StepGraph graph({kFirst});
+    const auto step = [&] {
+      const Tensor a = Tensor::full({kSize}, 1, DType::uint8, kFirst);
+      const Tensor b = a.clone();
+      result.copy_from(b);
+    };
+    graph.run(step);
+    EXPECT_EQ(statistics().current_bytes, before) << "nothing lives on between warm-ups";
+    EXPECT_EQ(statistics().peak_bytes, before + 2 * kSize);
+    while (!graph.is_captured()) graph.run(step);
+    EXPECT_EQ(statistics().current_bytes, before + 2 * kSize);
+  }
+  EXPECT_EQ(statistics().current_bytes, before);
+}
+
+TEST_F(CudaMemory, PinnedIsReusedAndCopiedFromByTheGpu) {
+  void* first = nullptr;
+  {
+    const Tensor x = Tensor::empty_pinned({kSize}, DType::uint8);
+    first = x.raw();
+    EXPECT_TRUE(is_pinned(first));
+    EXPECT_EQ(x.device(), kCpu);
+  }
+  const Tensor y = Tensor::empty_pinned({kSize}, DType::uint8);
+  EXPECT_EQ(y.raw(), first);
+  EXPECT_FALSE(is_pinned(Tensor::empty({kSize}, DType::uint8, kCpu).raw()));
+  std::fill_n(y.host<std::uint8_t>().data(), kSize, std::uint8_t{9});
+  EXPECT_EQ(y.to(kFirst).to_vector<std::uint8_t>(), std::vector<std::uint8_t>(kSize, 9));
+}
+
+TEST_F(CudaMemory, MoreThanTheGpuHasIsAnErrorThatNamesTheDevice) {
+  const std::size_t too_much = physical_gpus()[0].memory_bytes * 2;
+  const auto before = statistics();
+  expect_error(
+      ErrorCode::Device,
+      "[allocate] out of memory on cuda:0: asked for " + std::to_string(too_much) + " bytes",
+      [&] { Tensor::empty({too_much}, DType::uint8, kFirst); });
+  EXPECT_EQ(statistics().current_bytes, before.current_bytes);
+  EXPECT_EQ(values_of(Tensor::full({100}, 1, DType::float32, kFirst)), std::vector<float>(100, 1));
+}
+
+}  // namespace
+}  // namespace lockstep::runtime
