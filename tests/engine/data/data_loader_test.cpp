@@ -149,7 +149,8 @@ TEST(DataLoader, RefusesOptionsThatMakeNoSense) {
   };
   expect_error(ErrorCode::DType, "found int64", [&] { make({.dtype = DType::int64}); });
   expect_error(ErrorCode::Usage, "at least 1 batch", [&] { make({.num_prefetched = 0}); });
-  expect_error(ErrorCode::Device, "cpu", [&] { make({.device = test_device(1000)}); });
+  expect_error(ErrorCode::Device, "cpu:1000 does not exist",
+               [&] { make({.device = test_device(1000)}); });
 }
 
 }  // namespace
