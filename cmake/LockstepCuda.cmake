@@ -89,6 +89,8 @@ endif()
 enable_language(CUDA)
 # CMake 3.25 silently ignores CMAKE_CUDA_STANDARD 20, so the flag goes to nvcc directly.
 target_compile_options(lockstep_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
+# 554: a view of mutable memory converts to one of constant memory, and a constant one not to itself.
+target_compile_options(lockstep_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-diag-suppress=554>)
 if(LOCKSTEP_CCACHE AND NOT DEFINED CMAKE_CUDA_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${LOCKSTEP_CCACHE})
 endif()
