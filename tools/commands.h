@@ -12,12 +12,12 @@ namespace lockstep::tools {
 using CommandLine = std::vector<std::string>;
 
 void add_devices_command(CLI::App& app);
-void add_train_command(CLI::App& app, const CommandLine& command);
+// exit_code: what the ranks ended with, where the command started some.
+void add_train_command(CLI::App& app, const CommandLine& command, int& exit_code);
 void add_compare_command(CLI::App& app, const CommandLine& command);
-void add_bench_command(CLI::App& app);
+void add_bench_command(CLI::App& app, const CommandLine& command, int& exit_code);
 void add_env_command(CLI::App& app);
 void add_check_gradients_command(CLI::App& app);
-// exit_code: what the ranks ended with.
 void add_run_command(CLI::App& app, const CommandLine& command, int& exit_code);
 
 // Where in `lockstep run ...` the program begins: at "--", else at the first word that is neither a
@@ -31,6 +31,6 @@ std::size_t num_own_words(const CommandLine& command);
 
 // Below `bench`.
 void add_bench_step_command(CLI::App& bench);
-void add_bench_all_reduce_command(CLI::App& bench);
+void add_bench_all_reduce_command(CLI::App& bench, const CommandLine& command, int& exit_code);
 
 }  // namespace lockstep::tools

@@ -7,12 +7,14 @@
 #include <memory>
 
 #include "engine/core/error.h"
+#include "engine/launch/rank_environment.h"
 #include "engine/nn/mlp.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
 #include "engine/trace/recorder.h"
 #include "tools/cli/numbers.h"
 #include "tools/commands.h"
+#include "tools/process_rows.h"
 #include "tools/report/contention.h"
 #include "tools/report/row_table.h"
 #include "tools/report/run_file.h"
@@ -29,6 +31,7 @@ struct CompareFlags {
   TrainingFlags training;
   std::string modes = "dp,ddp";
   std::string device_counts = "1,2,4,8";
+  std::vector<std::string> for_train;  // the same flags, for ranks that are processes
 };
 
 std::vector<Mode> parse_modes(std::string_view text) {
@@ -73,25 +76,41 @@ void warm_up(TrainingTask task, const DevicePlacement& placement) {
   train(task, placement);
 }
 
+// All devices of the row are this process's own.
+RunRow run_row_here(const TrainingTask& task, const TrainingFlags& flags,
+                    const DevicePlacement& placement) {
+  apply_threads_per_device(flags, placement.devices.size());
+  warm_up(task, placement);
+  RunRow row;
+  row.placement = placement;
+  row.threads_per_device = runtime::threads_per_device();
+  nvml::ContentionProbe probe = watch(placement.devices);
+  probe.sample();
+  TrainingObserver observer;
+  observer.on_epoch = [&probe](std::size_t, double, double) { probe.sample(); };
+  trace::start();
+  row.result = train(task, placement, observer);
+  trace::stop();
+  row.contended = probe.verdict();
+  return row;
+}
+
+bool has_processes(const TrainingFlags& flags, const DevicePlacement& placement) {
+  return flags.ranks == "processes" && placement.mode == Mode::ddp;
+}
+
 // Trains once in every way; prints a line as soon as it is known.
-std::vector<RunRow> run_rows(const TrainingTask& task, const TrainingFlags& flags,
+std::vector<RunRow> run_rows(const TrainingTask& task, const CompareFlags& flags,
                              const std::vector<DevicePlacement>& placements, std::FILE* out) {
   std::vector<RunRow> rows;
   fmt::print(out, "{}\n", table_header());
   for (const DevicePlacement& placement : placements) {
-    apply_threads_per_device(flags, placement.devices.size());
-    warm_up(task, placement);
-    RunRow row;
-    row.placement = placement;
-    row.threads_per_device = runtime::threads_per_device();
-    nvml::ContentionProbe probe = watch(placement.devices);
-    probe.sample();
-    TrainingObserver observer;
-    observer.on_epoch = [&probe](std::size_t, double, double) { probe.sample(); };
-    trace::start();
-    row.result = train(task, placement, observer);
-    trace::stop();
-    row.contended = probe.verdict();
+    // The timeline is that of the last row.
+    const bool is_last = &placement == &placements.back();
+    RunRow row =
+        has_processes(flags.training, placement)
+            ? run_process_row(flags.for_train, placement, is_last ? flags.training.trace_path : "")
+            : run_row_here(task, flags.training, placement);
     row.weight_tolerance = weight_tolerance(task.dtype, task.num_steps, task.summation);
     if (!rows.empty()) {
       row.max_abs_weight_diff = max_abs_difference(row.result.weights, rows[0].result.weights);
@@ -129,10 +148,22 @@ void check_weights(const TrainingTask& task, const std::vector<RunRow>& rows, st
              rows[0].weight_tolerance, lockstep::to_string(task.dtype), task.num_steps);
 }
 
-void run_compare(const CompareFlags& flags, const CommandLine& command) {
+// Who the ranks are, and on which devices.
+DeviceType resolve_ranks_and_type(TrainingFlags& flags) {
+  const launch::RankEnvironment environment =
+      launch::rank_environment(launch::current_environment());
+  require(environment.world_size == 1, ErrorCode::Usage, "compare",
+          "starts its ranks itself (--ranks processes); run it without a launcher, found {} ranks "
+          "of {}",
+          environment.world_size, to_string(environment.launcher));
+  resolve_ranks(flags, environment, std::nullopt);
+  return resolve_device_type(flags);
+}
+
+void run_compare(CompareFlags flags, const CommandLine& command) {
   const TrainingFlags& training = flags.training;
   std::FILE* const out = training.json_path == "-" ? stderr : stdout;
-  const DeviceType type = resolve_device_type(training);
+  const DeviceType type = resolve_ranks_and_type(flags.training);
   const std::vector<std::size_t> counts = parse_device_counts(flags.device_counts);
   const std::vector<DevicePlacement> placements = list_placements(flags, type, counts);
   const std::size_t most = *std::max_element(counts.begin(), counts.end());
@@ -153,9 +184,11 @@ void run_compare(const CompareFlags& flags, const CommandLine& command) {
   fmt::print(out, "{} on {}: {} training rows, batch {}, {} epochs, {} steps\n", task.model,
              training.dataset, task.data->train.num_rows(), task.batch, task.num_epochs(),
              task.num_steps);
-  const std::vector<RunRow> rows = run_rows(task, training, placements, out);
+  const std::vector<RunRow> rows = run_rows(task, flags, placements, out);
   for (const std::string& note : notes(task, rows)) fmt::print(out, "{}\n", note);
-  if (!training.trace_path.empty()) write_trace(training, placements.back());
+  if (!training.trace_path.empty() && !has_processes(training, placements.back())) {
+    write_trace(training, placements.back(), trace::collect());
+  }
   if (!training.json_path.empty()) {
     apply_threads_per_device(training, 1);
     const double optimizer_seconds =
@@ -181,7 +214,10 @@ void add_compare_command(CLI::App& app, const CommandLine& command) {
   compare->add_option("--modes", flags->modes, "dp, ddp or dp,ddp")->capture_default_str();
   compare->add_option("--devices", flags->device_counts, "numbers of devices, such as 1,2,4,8")
       ->capture_default_str();
-  compare->callback([flags, command] { run_compare(*flags, command); });
+  compare->callback([flags, compare, command] {
+    flags->for_train = flags_for_train(*compare);
+    run_compare(*flags, command);
+  });
 }
 
 }  // namespace lockstep::tools

@@ -56,14 +56,14 @@ int run(int argc, char** argv) {
                "lockstep");
   app.set_version_flag("--version", std::string("lockstep ") + lockstep::tools::kVersion);
   app.require_subcommand(1);
-  lockstep::tools::add_train_command(app, command);
+  int exit_code = 0;
+  lockstep::tools::add_train_command(app, command, exit_code);
   lockstep::tools::add_compare_command(app, command);
-  lockstep::tools::add_bench_command(app);
+  lockstep::tools::add_bench_command(app, command, exit_code);
   lockstep::tools::add_devices_command(app);
   lockstep::tools::add_env_command(app);
   lockstep::tools::add_check_gradients_command(app);
   lockstep::tools::add_with_devices_command(app, command);
-  int exit_code = 0;
   lockstep::tools::add_run_command(app, command, exit_code);
   require_no_empty_values(command);
   try {

@@ -48,6 +48,7 @@ struct RunFlags {
   std::string local_ranks_filter;
   std::string role = "default";
   bool no_python = false;
+  std::string bind_to = "core";
 };
 
 // Flags of `run` that stand alone; all others are followed by a value.
@@ -215,6 +216,8 @@ int run_group(const RunFlags& flags, const CommandLine& command) {
           "names a folder of logs, so it must not hold '/'");
   options.run_id = flags.rdzv_id;
   options.role = flags.role;
+  options.binding =
+      flags.bind_to == "core" ? launch::Binding::bind_to_cores : launch::Binding::none;
 
   // Held until the end, so that nobody else gets a port that was free.
   std::optional<launch::PortReservation> port;
@@ -271,6 +274,11 @@ void add_torchruns_flags(CLI::App& run, RunFlags& flags) {
   run.add_option("--local-ranks-filter,--local_ranks_filter", flags.local_ranks_filter,
                  "only these local ranks on the console: 0,2");
   run.add_option("--role", flags.role, "accepted for torchrun's sake: passed on as ROLE_NAME");
+  run.add_option(
+         "--bind-to,--bind_to", flags.bind_to,
+         "core: ranks have cores of their own, where there are enough; none: all share them")
+      ->check(CLI::IsMember({"core", "none"}))
+      ->capture_default_str();
   run.add_flag("--no-python,--no_python", flags.no_python,
                "accepted for torchrun's sake: the program is always started as it is");
 }

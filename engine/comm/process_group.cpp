@@ -85,7 +85,8 @@ std::unique_ptr<Transport> tcp_transport(const ProcessGroupOptions& options, std
   tcp_options.token = options.token;
   tcp_options.group = options.group;
   tcp_options.address = options.address;
-  tcp_options.num_local_ranks = static_cast<int>(num_local_ranks);
+  const bool has_own_cores = options.cores == ProcessGroupOptions::Cores::own;
+  tcp_options.num_local_ranks = has_own_cores ? 1 : static_cast<int>(num_local_ranks);
   tcp_options.peers = std::move(peers);
   tcp_options.timeout_seconds = options.timeout_seconds;
   return std::make_unique<TcpTransport>(tcp_options, *options.store);

@@ -40,6 +40,8 @@ struct ProcessGroupOptions {
   // What this rank says its host is; empty: host_identity(). For tests of several hosts on one.
   std::string host;
   TransportChoice transport = TransportChoice::automatic;
+  // own: no other rank runs on this rank's cores, so it may spin while it waits.
+  enum class Cores { shared, own } cores = Cores::shared;
   double timeout_seconds = 30;  // to meet, and of the communicator
   plan::AllReducePlan default_plan = plan::AllReducePlan::automatic;
 };

@@ -36,6 +36,12 @@ int shell_code(int wait_status) {
   return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
 }
 
+// By a signal that is no answer to another rank's end, as abort() or a broken pipe may be.
+bool was_killed(int wait_status) {
+  if (!WIFSIGNALED(wait_status)) return false;
+  return WTERMSIG(wait_status) != SIGABRT && WTERMSIG(wait_status) != SIGPIPE;
+}
+
 Streams streams_of(const std::vector<Streams>& by_local_rank, int local_rank) {
   const auto index = static_cast<std::size_t>(local_rank);
   return index < by_local_rank.size() ? by_local_rank[index] : Streams::none;
@@ -87,7 +93,8 @@ void Supervisor::start_all(int restart_count) {
     worker.rank = options_.node_rank * options_.num_workers + local_rank;
     open_logs(worker, restart_count);
     const StartedProcess started = start_process(
-        program_, options_.command, worker_environment(options_, local_rank, restart_count));
+        program_, options_.command, worker_environment(options_, local_rank, restart_count),
+        cores_of_worker(options_, local_rank));
     worker.process = started.id;
     worker.streams[1].descriptor = started.out;
     worker.streams[2].descriptor = started.err;
@@ -204,17 +211,18 @@ void Supervisor::reap() {
   note_failures(ended);
 }
 
-// Of several that were found dead at once, the one that a signal killed was the first: the others
-// most likely ended with an error because it was gone.
+// A rank that was killed was the first, also where others are found dead before it: the kernel
+// closes a dying process's connections, at which the others end with an error, before it reports
+// the death.
 void Supervisor::note_failures(const std::vector<Worker*>& ended) {
-  if (first_failure_ || phase_ != Phase::running) return;
+  if (phase_ != Phase::running && phase_ != Phase::settling) return;
   for (Worker* worker : ended) {
     if (!worker->has_failed()) continue;
-    const bool is_clearer = !first_failure_ || (WIFSIGNALED(*worker->wait_status) &&
-                                                !WIFSIGNALED(*first_failure_->wait_status));
+    const bool is_clearer = !first_failure_ || (was_killed(*worker->wait_status) &&
+                                                !was_killed(*first_failure_->wait_status));
     if (is_clearer) first_failure_ = worker;
   }
-  if (first_failure_) enter(Phase::settling, kSettleSeconds);
+  if (first_failure_ && phase_ == Phase::running) enter(Phase::settling, kSettleSeconds);
 }
 
 void Supervisor::enter(Phase phase, double seconds) {
@@ -272,7 +280,9 @@ void Supervisor::close_stream(Worker& worker, int number) {
 
 void Supervisor::print_line(Worker& worker, int number, std::string_view line) {
   const WorkerStream& stream = worker.streams[static_cast<std::size_t>(number)];
-  if (stream.on_console) console_.print(number, fmt::format("[{}] ", worker.rank), line);
+  const bool is_plain = options_.lines == Lines::plain;
+  const std::string prefix = is_plain ? "" : fmt::format("[{}] ", worker.rank);
+  if (stream.on_console) console_.print(number, prefix, line);
   const bool is_blank = line.find_first_not_of(" \t\r") == std::string_view::npos;
   if (number == 2 && !is_blank) worker.last_error_line = line.substr(0, kMaxQuotedBytes);
 }

@@ -29,10 +29,18 @@ Environment worker_environment(const WorkerGroupOptions& options, int local_rank
   set("LOCKSTEP_LAUNCHER", "run");
   if (!options.token.empty()) set("LOCKSTEP_TOKEN", options.token);
   if (!options.token_file.empty()) set("LOCKSTEP_TOKEN_FILE", options.token_file);
+  // An outer launcher's word about its own ranks does not hold for these.
+  environment.erase(kBindVariable);
+  if (!cores_of_worker(options, local_rank).empty()) set(kBindVariable, "core");
   if (options.num_workers > 1 && !find_variable(environment, "OMP_NUM_THREADS")) {
     set("OMP_NUM_THREADS", "1");
   }
   return environment;
+}
+
+std::vector<int> cores_of_worker(const WorkerGroupOptions& options, int local_rank) {
+  if (options.binding == Binding::none) return {};
+  return cores_of_worker(allowed_cores(), local_rank, options.num_workers);
 }
 
 std::string log_path(const WorkerGroupOptions& options, int restart_count, int local_rank,

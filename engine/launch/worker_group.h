@@ -12,20 +12,24 @@
 //
 // The end of a group. When a rank fails, the others have one second to find that out and to say so
 // in their own words; then SIGTERM (and SIGCONT, for stopped ones), after shutdown_seconds SIGKILL.
-// SIGINT, SIGTERM, SIGQUIT and (but not under nohup) SIGHUP to the caller are passed on to all ranks
-// and end the group in the same way; a second one, a second later or more, kills at once. SIGUSR1
-// and SIGUSR2 are only passed on.
+// SIGINT, SIGTERM, SIGQUIT and (but not under nohup) SIGHUP to the caller are passed on to all
+// ranks and end the group in the same way; a second one, a second later or more, kills at once.
+// SIGUSR1 and SIGUSR2 are only passed on.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "engine/launch/core_binding.h"
 #include "engine/launch/environment.h"
 
 namespace lockstep::launch {
 
 // Output streams of a rank, as a set: torchrun's 0, 1, 2, 3.
 enum class Streams { none = 0, out = 1, err = 2, both = 3 };
+
+// How a rank's lines look on the console: "[2] line", or as the rank wrote them.
+enum class Lines { with_rank, plain };
 
 struct WorkerGroupOptions {
   std::vector<std::string> command;  // program and arguments; the program is looked up in PATH
@@ -41,6 +45,8 @@ struct WorkerGroupOptions {
   std::string role = "default";
   int max_restarts = 0;
   double shutdown_seconds = 10;
+  Binding binding = Binding::bind_to_cores;
+  Lines lines = Lines::with_rank;
 
   // By local rank. redirects: to log files instead of the console; tee: to both.
   std::vector<Streams> redirects;
@@ -49,22 +55,24 @@ struct WorkerGroupOptions {
   std::vector<int> console_filter;  // local ranks whose output is shown; empty: all
 };
 
-// Runs the group. The lines of rank r reach the caller's stdout and stderr as "[r] line", each
-// whole; standard input of the ranks is /dev/null. The first failure is one line on stderr: rank,
-// exit code or signal, its last line on stderr, its log.
-// When a log cannot be written (disk full), one line says so, the ranks go on, and what would have
-// gone there goes to the console.
-// Returns the exit code of the first failure, 128 + signal when a signal ended that rank, or ended
-// the group; 0 when all ranks did their work.
-// REQUIRES: no other thread in this process.
+// Runs the group. The lines of rank r reach the caller's stdout and stderr as "[r] line" (or
+// plain), each whole; standard input of the ranks is /dev/null. The first failure is one line on
+// stderr: rank, exit code or signal, its last line on stderr, its log. When a log cannot be written
+// (disk full), one line says so, the ranks go on, and what would have gone there goes to the
+// console. Returns the exit code of the first failure, 128 + signal when a signal ended that rank,
+// or ended the group; 0 when all ranks did their work. REQUIRES: no other thread in this process.
 // Throws Error{Usage} when the program cannot be found; Error{Io} when the log folder or the
 // processes cannot be made.
 int run_worker_group(const WorkerGroupOptions& options);
 
-// The environment of one rank: torchrun's variables, LOCAL_WORLD_SIZE, the token, and
-// OMP_NUM_THREADS=1 where there are several ranks and it is unset.
+// The environment of one rank: torchrun's variables, LOCAL_WORLD_SIZE, the token,
+// OMP_NUM_THREADS=1 where there are several ranks and it is unset, and LOCKSTEP_BIND_TO=core where
+// the rank has cores to itself.
 Environment worker_environment(const WorkerGroupOptions& options, int local_rank,
                                int restart_count);
+
+// The cores that a rank is bound to; empty: it is not.
+std::vector<int> cores_of_worker(const WorkerGroupOptions& options, int local_rank);
 
 // Where stream 1 (out) or 2 (err) of a local rank is logged:
 // <log_folder>/attempt_<restart_count>/<local_rank>/stdout.log.

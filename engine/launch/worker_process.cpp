@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "engine/core/error.h"
+#include "engine/launch/core_binding.h"
 
 namespace lockstep::launch {
 namespace {
@@ -74,7 +75,7 @@ bool is_program(const std::string& path) {
 }  // namespace
 
 StartedProcess start_process(const std::string& program, const std::vector<std::string>& command,
-                             const Environment& environment) {
+                             const Environment& environment, const std::vector<int>& cores) {
   std::vector<std::string> words = command;
   std::vector<std::string> variables;
   for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
@@ -87,6 +88,7 @@ StartedProcess start_process(const std::string& program, const std::vector<std::
   const pid_t process = ::fork();
   require(process >= 0, ErrorCode::Io, "run", "cannot make a process: {}", std::strerror(errno));
   if (process == 0) {
+    bind_to(cores);
     become(program.c_str(), argv.data(), envp.data(), out.write_end, err.write_end, supervisor);
     const int number = errno;
     (void)!::write(problem.write_end, &number, sizeof number);

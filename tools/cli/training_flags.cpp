@@ -29,16 +29,7 @@ void add_device_flags(CLI::App& app, TrainingFlags& flags) {
 }
 
 void add_communication_flags(CLI::App& app, TrainingFlags& flags) {
-  app.add_option("--ranks", flags.ranks, "who the ranks are: threads")->capture_default_str();
-  app.add_option("--comm", flags.comm, "who does the collectives: own")->capture_default_str();
-  app.add_option("--plan", flags.plan,
-                 "all-reduce plan: auto, ring, tree, halving-doubling, one-shot, two-shot or "
-                 "reduce-broadcast")
-      ->capture_default_str();
-  app.add_option("--transport", flags.transport, "link of the own collectives: auto or thread")
-      ->capture_default_str();
-  app.add_option("--comm-timeout", flags.comm_timeout, "seconds to wait for other ranks")
-      ->capture_default_str();
+  add_rank_flags(app, flags);
   app.add_option("--bucket-mib", flags.bucket_mib, "size of a gradient bucket in MiB")
       ->capture_default_str();
   app.add_option("--first-bucket-mib", flags.first_bucket_mib, "size of the first bucket in MiB")

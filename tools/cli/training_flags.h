@@ -8,10 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "tools/ranks/rank_flags.h"
+
 namespace lockstep::tools {
 
 // As they stand on the command line; tools/training/task.h holds what they mean.
-struct TrainingFlags {
+struct TrainingFlags : RankFlags {
   std::string device = "auto";
   std::optional<int> devices;
   std::string device_ids;
@@ -20,11 +22,6 @@ struct TrainingFlags {
   bool graph = false;
   std::string matmul_precision = "highest";
   std::string parallel = "none";
-  std::string ranks = "threads";
-  std::string comm = "own";
-  std::string plan = "auto";
-  std::string transport = "auto";
-  double comm_timeout = 30;
   std::optional<int> batch;
   std::optional<int> per_device_batch;
   std::optional<int> epochs;
@@ -52,6 +49,7 @@ struct TrainingFlags {
   std::string log_path;
   std::string json_path;
   std::string trace_path;
+  std::string row_path;  // of `compare`
   std::string trace_format = "perfetto";
 };
 

@@ -31,7 +31,8 @@ nlohmann::ordered_json flags_json(const TrainingFlags& flags, const TrainingTask
   json["ranks"] = flags.ranks;
   json["comm"] = flags.comm;
   json["plan"] = flags.plan;
-  json["transport"] = flags.transport == "auto" ? "thread" : flags.transport;
+  json["transport"] =
+      flags.transport == "auto" && flags.ranks == "threads" ? "thread" : flags.transport;
   json["comm_timeout"] = flags.comm_timeout;
   json["batch"] = task.batch;
   json["per_device_batch"] = or_null(flags.per_device_batch);

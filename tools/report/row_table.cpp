@@ -33,7 +33,7 @@ std::string gpu_sharing_note(const std::vector<RunRow>& rows) {
   };
   const RunRow& largest = *std::max_element(rows.begin(), rows.end(), has_fewer);
   const std::size_t num_devices = largest.placement.devices.size();
-  const std::size_t num_gpus = num_physical_devices(largest.placement.devices);
+  const std::size_t num_gpus = num_physical_devices(largest.placement);
   if (num_devices == num_gpus) return {};
   return fmt::format("{} virtual devices on {} {}: this shows overhead, not speed-up", num_devices,
                      num_gpus, num_gpus == 1 ? "GPU" : "GPUs");

@@ -29,7 +29,7 @@ nlohmann::ordered_json breakdown_json(const trace::StepBreakdown& breakdown) {
 nlohmann::ordered_json row_json(const RunRow& row, const RunRow& single, std::size_t batch) {
   const TrainingResult& result = row.result;
   const std::size_t num_devices = row.placement.devices.size();
-  const std::size_t num_physical = num_physical_devices(row.placement.devices);
+  const std::size_t num_physical = num_physical_devices(row.placement);
   const Scaling against_single = scaling(row, single);
   const auto or_null = [&](double value) {
     return single.placement.mode == Mode::single ? nlohmann::json(value) : nlohmann::json();

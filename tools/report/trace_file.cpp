@@ -5,12 +5,11 @@
 #include "engine/core/log.h"
 #include "engine/trace/chrome_trace.h"
 #include "engine/trace/kineto_trace.h"
-#include "engine/trace/recorder.h"
 
 namespace lockstep::tools {
 
-void write_trace(const TrainingFlags& flags, const DevicePlacement& placement) {
-  const trace::Recording recording = trace::collect();
+void write_trace(const TrainingFlags& flags, const DevicePlacement& placement,
+                 const trace::Recording& recording) {
   if (recording.num_dropped > 0) {
     log_warning("the trace keeps the first {} spans; {} later ones did not fit",
                 recording.spans.size(), recording.num_dropped);

@@ -1,12 +1,15 @@
 // The file of --trace.
 #pragma once
 
+#include "engine/trace/recorder.h"
 #include "tools/training/task.h"
 
 namespace lockstep::tools {
 
-// Writes what was recorded in the format of --trace-format; says on stderr if the recording was too
-// long to be kept whole.
-void write_trace(const TrainingFlags& flags, const DevicePlacement& placement);
+// Writes a recording in the format of --trace-format; says on stderr if it was too long to be kept
+// whole. perfetto: one file with all ranks; kineto: one file per rank. Where ranks are processes,
+// rank 0 has brought their spans together, so it writes them all.
+void write_trace(const TrainingFlags& flags, const DevicePlacement& placement,
+                 const trace::Recording& recording);
 
 }  // namespace lockstep::tools

@@ -53,4 +53,11 @@ double busy_fraction(const trace::Recording& recording, int track) {
          static_cast<double>(trace::total_ns(stepping));
 }
 
+void take_times(const trace::Recording& recording, const std::vector<int>& tracks,
+                TrainingResult& result) {
+  if (recording.spans.empty()) return;
+  result.breakdown = trace::median_step(recording.spans, tracks.front());
+  for (const int track : tracks) result.busy_fraction.push_back(busy_fraction(recording, track));
+}
+
 }  // namespace lockstep::tools

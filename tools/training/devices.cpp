@@ -119,4 +119,8 @@ std::size_t num_physical_devices(const std::vector<Device>& devices) {
   return gpus.size();
 }
 
+std::size_t num_physical_devices(const DevicePlacement& placement) {
+  return placement.num_physical.value_or(num_physical_devices(placement.devices));
+}
+
 }  // namespace lockstep::tools

@@ -7,6 +7,7 @@
 
 #include "engine/core/device.h"
 #include "tools/cli/training_flags.h"
+#include "tools/training/task.h"
 
 namespace lockstep::tools {
 
@@ -20,7 +21,7 @@ DeviceType resolve_device_type(const TrainingFlags& flags);
 std::vector<Device> resolve_devices(const TrainingFlags& flags, DeviceType type);
 
 // Sets the threads of every CPU device: --threads-per-device, else cores / devices, at least 1;
-// always 1 under --bitwise.
+// always 1 under --bitwise. num_devices: those that share this process's cores.
 void apply_threads_per_device(const TrainingFlags& flags, std::size_t num_devices);
 
 // "using device: cuda:0, cuda:1 (virtual, on one NVIDIA H200)".
@@ -28,5 +29,6 @@ std::string describe_devices(const std::vector<Device>& devices);
 
 // How many physical devices these are: GPUs, or 1 for the CPU.
 std::size_t num_physical_devices(const std::vector<Device>& devices);
+std::size_t num_physical_devices(const DevicePlacement& placement);
 
 }  // namespace lockstep::tools

@@ -22,32 +22,6 @@ namespace {
 
 constexpr std::size_t kDefaultBatch = 64;
 
-// What this build can do is checked before anything is loaded.
-void require_available(const TrainingFlags& flags) {
-  require(flags.ranks == "threads", ErrorCode::Usage, "--ranks",
-          "'{}' is not available in this version; ranks are threads", flags.ranks);
-  require(flags.comm == "own", ErrorCode::Usage, "--comm",
-          "'{}' is not available in this build; use own", flags.comm);
-  require(flags.transport == "auto" || flags.transport == "thread", ErrorCode::Usage, "--transport",
-          "'{}' is not available between threads; use auto or thread", flags.transport);
-}
-
-void require_writable_outputs(const TrainingFlags& flags) {
-  const std::array<std::pair<std::string_view, const std::string*>, 4> outputs{
-      {{"--save", &flags.save_path},
-       {"--log", &flags.log_path},
-       {"--json", &flags.json_path},
-       {"--trace", &flags.trace_path}}};
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const auto& [flag, path] = outputs[i];
-    require_writable(flag, *path);
-    for (std::size_t k = 0; k < i && !path->empty(); ++k) {
-      require(*path != *outputs[k].second, ErrorCode::Usage, flag,
-              "'{}' is also the file of {}; name two files", *path, outputs[k].first);
-    }
-  }
-}
-
 OptimizerSettings make_optimizer_settings(const TrainingFlags& flags) {
   OptimizerSettings settings;
   const bool is_sgd = flags.optimizer == "sgd";
@@ -129,8 +103,8 @@ void require_fitting_graph(const TrainingFlags& flags) {
           "cannot capture --clip-norm, whose factor the host computes; leave one out");
   require(flags.log_path.empty(), ErrorCode::Usage, "--graph",
           "cannot capture --log, which waits for every step's norm; leave one out");
-  require(flags.comm != "nccl", ErrorCode::Usage, "--graph",
-          "is not tested with --comm nccl; use --comm own");
+  require(flags.ranks != "processes", ErrorCode::Usage, "--graph",
+          "captures the steps of all ranks from one thread; leave it out with --ranks processes");
 }
 
 }  // namespace
@@ -155,18 +129,33 @@ std::size_t TrainingTask::num_epochs() const {
   return (num_steps + steps_per_epoch() - 1) / steps_per_epoch();
 }
 
-TrainingTask make_task(const TrainingFlags& flags, std::size_t num_devices) {
-  require_available(flags);
+void require_writable_outputs(const TrainingFlags& flags) {
+  const std::array<std::pair<std::string_view, const std::string*>, 4> outputs{
+      {{"--save", &flags.save_path},
+       {"--log", &flags.log_path},
+       {"--json", &flags.json_path},
+       {"--trace", &flags.trace_path}}};
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const auto& [flag, path] = outputs[i];
+    require_writable(flag, *path);
+    for (std::size_t k = 0; k < i && !path->empty(); ++k) {
+      require(*path != *outputs[k].second, ErrorCode::Usage, flag,
+              "'{}' is also the file of {}; name two files", *path, outputs[k].first);
+    }
+  }
+}
+
+TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices) {
   TrainingTask task;
   task.model = flags.model;
   task.dtype = parse_dtype(flags.dtype);
   require_memory_for(nn::parse_mlp(flags.model), task.dtype, num_devices);
-  const datasets::DatasetSpec dataset = datasets::parse_dataset(flags.dataset);
+  datasets::parse_dataset(flags.dataset);
   task.batch =
       flags.per_device_batch
           ? require_positive("--per-device-batch", *flags.per_device_batch) * num_devices
           : require_positive("--batch", flags.batch.value_or(static_cast<int>(kDefaultBatch)));
-  const std::size_t epochs = require_positive("--epochs", flags.epochs.value_or(1));
+  require_positive("--epochs", flags.epochs.value_or(1));
   if (flags.steps) task.num_steps = require_positive("--steps", *flags.steps);
   task.seed = flags.seed;
   task.shuffle = flags.no_shuffle ? data::Shuffle::off : data::Shuffle::on;
@@ -184,15 +173,26 @@ TrainingTask make_task(const TrainingFlags& flags, std::size_t num_devices) {
   task.comm_timeout_seconds = require_positive("--comm-timeout", flags.comm_timeout);
   task.bucket_byte_limits = {mib_to_bytes("--first-bucket-mib", flags.first_bucket_mib),
                              mib_to_bytes("--bucket-mib", flags.bucket_mib)};
-  require_writable_outputs(flags);
+  return task;
+}
+
+void load_task(TrainingTask& task, const TrainingFlags& flags) {
+  const datasets::DatasetSpec dataset = datasets::parse_dataset(flags.dataset);
   task.data = std::make_shared<datasets::Dataset>(
       datasets::load_dataset(dataset, flags.data_dir, flags.seed));
   require_fitting_model(flags, task.data->train);
   if (!flags.init_path.empty()) task.initial_weights = nn::load_weights(flags.init_path);
   require_loadable(task);
+  const std::size_t epochs = require_positive("--epochs", flags.epochs.value_or(1));
   if (!flags.steps) task.num_steps = epochs * task.steps_per_epoch();
   task.optimizer.schedule = optim::parse_schedule(flags.schedule, task.num_steps,
                                                   static_cast<std::size_t>(flags.warmup_steps));
+}
+
+TrainingTask make_task(const TrainingFlags& flags, std::size_t num_devices) {
+  TrainingTask task = read_task(flags, num_devices);
+  require_writable_outputs(flags);
+  load_task(task, flags);
   return task;
 }
 

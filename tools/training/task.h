@@ -64,7 +64,9 @@ struct TrainingTask {
 
 struct DevicePlacement {
   Mode mode = Mode::single;
-  std::vector<Device> devices;
+  std::vector<Device> devices = {};
+  // Where the devices are those of other processes too, which alone know them.
+  std::optional<std::size_t> num_physical = std::nullopt;
 };
 
 // What a run found out. Times are wall times of rank 0.
@@ -84,6 +86,12 @@ struct TrainingResult {
 // data and weights that cannot be read, and for output paths that cannot be written: all before
 // training starts.
 TrainingTask make_task(const TrainingFlags& flags, std::size_t num_devices);
+
+// Its parts, for ranks that are processes. read_task looks at the words alone, and starts no
+// thread (but for --graph); load_task reads data and weights. Outputs are rank 0's.
+TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices);
+void load_task(TrainingTask& task, const TrainingFlags& flags);
+void require_writable_outputs(const TrainingFlags& flags);
 
 // Devices that get no rows of a full batch, because it has too few; and the line that says so,
 // empty where no device is idle.

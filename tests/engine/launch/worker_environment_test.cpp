@@ -17,6 +17,7 @@ WorkerGroupOptions second_node_of_two() {
   options.master_port = 29500;
   options.token = "secret";
   options.run_id = "job";
+  options.binding = Binding::none;
   options.max_restarts = 3;
   return options;
 }

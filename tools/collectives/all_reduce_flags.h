@@ -1,0 +1,35 @@
+// The flags of `bench all-reduce`, with the names that nccl-tests gives them.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/core/device.h"
+#include "tools/ranks/rank_flags.h"
+
+namespace lockstep::tools {
+
+struct AllReduceFlags : RankFlags {
+  std::string device = "auto";
+  std::string virtual_devices;
+  std::string first_bytes = "16K";
+  std::string last_bytes = "64M";
+  int factor = 4;
+  int iterations = 20;
+  int warm_up = 5;
+  std::string check = "0";  // of -c: "" alone, else a number; 0 does not check
+  int num_ranks = 2;
+  std::string json_path;
+
+  bool checks() const { return check != "0"; }
+};
+
+// --devices is not set unless it is said: inside a job, the launcher has decided.
+void add_all_reduce_flags(CLI::App& app, AllReduceFlags& flags);
+
+// The sizes in bytes from -b to -e. Throws Error{Usage} for sizes that make no sense, or that this
+// machine has no memory for.
+std::vector<std::size_t> list_sizes(const AllReduceFlags& flags);
+
+}  // namespace lockstep::tools

@@ -1,0 +1,87 @@
+#include "tools/ranks/rank_flags.h"
+
+#include "engine/core/error.h"
+#include "tools/ranks/communicators.h"
+
+namespace lockstep::tools {
+namespace {
+
+void require_transport(const RankFlags& flags) {
+  const std::string& name = flags.transport;
+  if (flags.ranks == "threads") {
+    require(name == "auto" || name == "thread", ErrorCode::Usage, "--transport",
+            "'{}' is not available between threads; use auto or thread, or --ranks processes",
+            name);
+  } else if (flags.comm == "own") {
+    require(name == "auto" || name == "shm" || name == "tcp", ErrorCode::Usage, "--transport",
+            "'{}' is not available between processes; use auto, shm or tcp, or --ranks threads",
+            name);
+  } else {
+    require(name == "auto", ErrorCode::Usage, "--transport",
+            "is for the project's own collectives, and --comm {} has links of its own; leave it "
+            "out, or use --comm own",
+            flags.comm);
+  }
+}
+
+void require_plan(const RankFlags& flags) {
+  require(flags.comm == "own" || flags.plan == "auto", ErrorCode::Usage, "--plan",
+          "is for the project's own collectives, and --comm {} chooses by itself; leave it out, or "
+          "use --comm own",
+          flags.comm);
+}
+
+Ranks decide(const RankFlags& flags, const launch::RankEnvironment& environment,
+             std::optional<int> num_devices) {
+  const int world_size = environment.world_size;
+  const bool is_alone = environment.launcher == launch::Launcher::alone;
+  if (world_size > 1) {
+    require(flags.ranks != "threads", ErrorCode::Usage, "--ranks",
+            "{} started {} processes, and each of them is a rank; leave out --ranks threads",
+            to_string(environment.launcher), world_size);
+  } else {
+    const bool needs_processes = flags.comm == "mpi" || flags.comm == "nccl";
+    if (flags.ranks == "threads" || (flags.ranks.empty() && !needs_processes)) {
+      return Ranks::threads;
+    }
+    if (is_alone && num_devices.value_or(1) != 1) return Ranks::start;
+  }
+  require(num_devices.value_or(world_size) == world_size, ErrorCode::Usage, "--devices",
+          "{} started {} {}, which are the devices; found {}, leave it out",
+          to_string(environment.launcher), world_size, world_size == 1 ? "process" : "processes",
+          *num_devices);
+  return Ranks::this_process;
+}
+
+}  // namespace
+
+void add_rank_flags(CLI::App& app, RankFlags& flags) {
+  app.add_option("--ranks", flags.ranks,
+                 "who the ranks are: threads (default) or processes (always, under a launcher)")
+      ->check(CLI::IsMember({"threads", "processes"}));
+  app.add_option("--comm", flags.comm, "who does the collectives: own, nccl or mpi")
+      ->check(CLI::IsMember({"own", "nccl", "mpi"}));
+  app.add_option("--plan", flags.plan,
+                 "all-reduce plan of own: auto, ring, tree, halving-doubling, one-shot, two-shot, "
+                 "reduce-broadcast or hierarchical")
+      ->capture_default_str();
+  app.add_option("--transport", flags.transport,
+                 "link of own: auto, thread (threads), shm or tcp (processes)")
+      ->check(CLI::IsMember({"auto", "thread", "shm", "tcp", "peer"}))
+      ->capture_default_str();
+  app.add_option("--comm-timeout", flags.comm_timeout, "seconds to wait for other ranks")
+      ->capture_default_str();
+}
+
+Ranks resolve_ranks(RankFlags& flags, const launch::RankEnvironment& environment,
+                    std::optional<int> num_devices) {
+  const Ranks ranks = decide(flags, environment, num_devices);
+  flags.ranks = ranks == Ranks::threads ? "threads" : "processes";
+  if (flags.comm.empty()) flags.comm = "own";
+  require_comm(flags);
+  require_transport(flags);
+  require_plan(flags);
+  return ranks;
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,105 @@
+#include "tools/ranks/rank_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/core/error.h"
+#include "engine/core/thread_context.h"
+#include "engine/launch/rank_device.h"
+#include "engine/runtime/logical_device.h"
+#include "tools/ranks/communicators.h"
+
+namespace lockstep::tools {
+namespace {
+
+// Tells the other ranks why this one goes. A store that is gone already has no one to tell.
+void end_job(launch::Job& job, comm::Communicator* communicator, const std::string& why) noexcept {
+  try {
+    const std::string words = fmt::format("rank {} failed: {}", job.rank().rank, why);
+    if (communicator) communicator->abort(words);
+    job.store()->abort(words);
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
+void join_and_work(const RankFlags& flags, const launch::Environment& environment, Device device,
+                   const std::function<void(RankJob&)>& work) {
+  launch::JoinOptions options;
+  options.timeout_seconds = flags.comm_timeout;
+  launch::Job job = launch::join_job(environment, options);
+  std::unique_ptr<comm::Communicator> communicator;
+  try {
+    communicator = make_communicator(flags, job);
+    RankJob mine{job.rank(), device, *job.store(), *communicator, flags.comm_timeout};
+    work(mine);
+  } catch (const std::exception& error) {
+    end_job(job, communicator.get(), error.what());
+    throw;
+  }
+}
+
+}  // namespace
+
+void run_as_rank(const RankFlags& flags, DeviceType type,
+                 const std::function<void(RankJob&)>& work) {
+  const launch::Environment environment = launch::current_environment();
+  const launch::RankEnvironment rank = launch::rank_environment(environment);
+  ThreadContext context;
+  context.rank = rank.rank;
+  context.world_size = rank.world_size;
+  const ThreadContextScope scope(context);
+  const std::string name = fmt::format("rank {}", rank.rank);
+  try {
+    const Device device = launch::device_of_rank(rank, type, runtime::num_devices(type));
+    join_and_work(flags, environment, device, work);
+  } catch (const Error& error) {
+    throw Error(error.code(), name, error.what());
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::State, name, "out of memory");
+  } catch (const std::exception& error) {
+    throw Error(ErrorCode::State, name, error.what());
+  }
+}
+
+std::vector<std::string> gather_at_rank_zero(RankJob& job, const std::string& name,
+                                             const std::string& bytes) {
+  const runtime::Deadline deadline = runtime::deadline_after(job.timeout_seconds);
+  const auto key = [&](int rank, const std::string& part) {
+    return fmt::format("gather/{}/{}/{}", name, rank, part);
+  };
+  if (!job.is_first()) {
+    std::size_t num_parts = 0;
+    for (std::size_t begin = 0; begin < bytes.size(); begin += comm::kMaxValueBytes) {
+      job.store.set(key(job.rank(), std::to_string(num_parts++)),
+                    std::string_view(bytes).substr(begin, comm::kMaxValueBytes));
+    }
+    job.store.set(key(job.rank(), "parts"), std::to_string(num_parts));
+    return {};
+  }
+  std::vector<std::string> gathered{bytes};
+  for (int rank = 1; rank < job.world_size(); ++rank) {
+    const std::size_t num_parts = std::stoul(job.store.get(key(rank, "parts"), deadline));
+    std::string all;
+    for (std::size_t part = 0; part < num_parts; ++part) {
+      all += job.store.get(key(rank, std::to_string(part)), deadline);
+      job.store.erase(key(rank, std::to_string(part)));
+    }
+    gathered.push_back(std::move(all));
+  }
+  return gathered;
+}
+
+void wait_for_all_ranks(RankJob& job, const std::string& name) {
+  if (job.world_size() == 1) return;
+  job.store.barrier(name, job.rank(), job.world_size(),
+                    runtime::deadline_after(job.timeout_seconds));
+}
+
+std::string describe_job(const RankJob& job) {
+  return fmt::format("rank {} of {} ({}), {}", job.rank(), job.world_size(),
+                     to_string(job.environment.launcher), job.communicator.description());
+}
+
+}  // namespace lockstep::tools

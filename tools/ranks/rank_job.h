@@ -1,0 +1,46 @@
+// This process as one rank of a job: what it does, from joining to leaving.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/comm/communicator.h"
+#include "engine/core/device.h"
+#include "engine/launch/connect.h"
+#include "tools/ranks/rank_flags.h"
+
+namespace lockstep::tools {
+
+// What a rank has for its work.
+struct RankJob {
+  const launch::RankEnvironment& environment;
+  Device device;  // cuda:LOCAL_RANK or cpu:LOCAL_RANK
+  comm::Store& store;
+  comm::Communicator& communicator;
+  double timeout_seconds;
+
+  int rank() const { return environment.rank; }
+  int world_size() const { return environment.world_size; }
+  bool is_first() const { return rank() == 0; }
+};
+
+// Takes the device of the local rank, joins the job, connects, and calls work.
+// An error of this rank ends the job for all: the others' calls fail with its words. It is rethrown
+// with its code as "[rank 2] ...".
+void run_as_rank(const RankFlags& flags, DeviceType type,
+                 const std::function<void(RankJob&)>& work);
+
+// What every rank wrote, by rank; empty on all ranks but 0. Every rank of the job calls it once
+// with a name. For what is said about the work, of any size; the work itself uses collectives.
+std::vector<std::string> gather_at_rank_zero(RankJob& job, const std::string& name,
+                                             const std::string& bytes);
+
+// Returns when every rank has called it with this name.
+void wait_for_all_ranks(RankJob& job, const std::string& name);
+
+// "rank 0 of 4 (lockstep run), own: auto over shm".
+std::string describe_job(const RankJob& job);
+
+}  // namespace lockstep::tools

@@ -1,0 +1,69 @@
+#include "tools/ranks/start_ranks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "engine/core/error.h"
+#include "engine/launch/job_token.h"
+#include "engine/launch/port.h"
+#include "engine/launch/worker_group.h"
+#include "engine/launch/worker_process.h"
+#include "engine/runtime/logical_device.h"
+
+namespace lockstep::tools {
+namespace {
+
+// The file of this program: "/proc/self/exe" would be mpirun, once mpirun starts it.
+std::string this_program() {
+  return std::filesystem::read_symlink("/proc/self/exe").string();
+}
+
+[[noreturn]] void become_mpirun(const std::vector<std::string>& arguments, int num_ranks) {
+  const launch::Environment environment = launch::current_environment();
+  std::string program;
+  try {
+    program = launch::find_program("mpirun", environment);
+  } catch (const Error&) {
+    fail(ErrorCode::Usage, "--comm",
+         "mpi: there is no mpirun in PATH; install Open MPI (Debian: openmpi-bin), or use --comm "
+         "own");
+  }
+  std::vector<std::string> words{program, "-np", std::to_string(num_ranks)};
+  if (geteuid() == 0) words.push_back("--allow-run-as-root");
+  if (static_cast<std::size_t>(num_ranks) > runtime::num_cores())
+    words.push_back("--oversubscribe");
+  words.push_back(this_program());
+  words.insert(words.end(), arguments.begin() + 1, arguments.end());
+  fmt::print(stderr, "lockstep: starting the ranks: {}\n", fmt::join(words, " "));
+  std::fflush(nullptr);
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  ::execv(program.c_str(), argv.data());
+  fail(ErrorCode::Io, "--comm", "cannot start {}: {}", program, std::strerror(errno));
+}
+
+}  // namespace
+
+int start_ranks(const RankFlags& flags, const std::vector<std::string>& arguments, int num_ranks) {
+  if (flags.comm == "mpi") become_mpirun(arguments, num_ranks);
+  launch::WorkerGroupOptions options;
+  options.command = {this_program()};
+  options.command.insert(options.command.end(), arguments.begin() + 1, arguments.end());
+  options.environment = launch::current_environment();
+  options.num_workers = num_ranks;
+  options.token = launch::make_token();
+  options.lines = launch::Lines::plain;
+  const launch::PortReservation port(0, launch::PortReservation::Scope::loopback);
+  options.master_port = port.port();
+  std::fflush(nullptr);
+  return launch::run_worker_group(options);
+}
+
+}  // namespace lockstep::tools

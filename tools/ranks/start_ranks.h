@@ -1,0 +1,19 @@
+// Starting this program once more, as the ranks of a job on this machine.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/ranks/rank_flags.h"
+
+namespace lockstep::tools {
+
+// Starts num_ranks processes with these arguments (argv as it was given to this program): under
+// --comm mpi by `mpirun -np N`, else as `lockstep run --standalone --nproc-per-node N` does, with
+// the ranks' lines as they wrote them. Returns the exit code that this program ends with; under
+// mpirun it does not return, since mpirun takes this process's place.
+// REQUIRES: no other thread in this process.
+// Throws Error{Usage} when --comm mpi finds no mpirun; else what launch::run_worker_group does.
+int start_ranks(const RankFlags& flags, const std::vector<std::string>& arguments, int num_ranks);
+
+}  // namespace lockstep::tools

@@ -1,0 +1,111 @@
+#include "tools/report/packed_recording.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <type_traits>
+
+#include "engine/core/error.h"
+
+namespace lockstep::tools {
+namespace {
+
+struct Header {
+  std::uint64_t num_name_bytes = 0;
+  std::uint64_t num_spans = 0;
+  std::uint64_t num_flows = 0;
+  std::uint64_t num_dropped = 0;
+};
+
+// A span whose name is an offset into the names, each of which ends with a zero.
+struct PackedSpan {
+  trace::Span span;
+  std::uint64_t name = 0;
+};
+static_assert(std::is_trivially_copyable_v<PackedSpan>);
+static_assert(std::is_trivially_copyable_v<trace::FlowPoint>);
+
+template <typename T>
+void append(std::string& bytes, const T& value) {
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+template <typename T>
+T take(std::string_view& bytes) {
+  require(bytes.size() >= sizeof(T), ErrorCode::Io, "trace", "the recording of a rank is cut off");
+  T value;
+  std::memcpy(&value, bytes.data(), sizeof value);
+  bytes.remove_prefix(sizeof value);
+  return value;
+}
+
+}  // namespace
+
+std::string pack_recording(const trace::Recording& recording) {
+  std::string names;
+  std::map<std::string_view, std::uint64_t> offsets;
+  std::string body;
+  for (const trace::Span& span : recording.spans) {
+    const auto [found, is_new] = offsets.try_emplace(span.name, names.size());
+    if (is_new) names.append(span.name).push_back('\0');
+    PackedSpan packed{span, found->second};
+    packed.span.name = nullptr;
+    append(body, packed);
+  }
+  for (const trace::FlowPoint& point : recording.flows) append(body, point);
+  std::string bytes;
+  append(bytes, Header{names.size(), recording.spans.size(), recording.flows.size(),
+                       recording.num_dropped});
+  return bytes + names + body;
+}
+
+trace::Recording unpack_recording(std::string_view bytes) {
+  const auto header = take<Header>(bytes);
+  require(header.num_name_bytes <= bytes.size(), ErrorCode::Io, "trace",
+          "the names in the recording of a rank are cut off");
+  const std::string names(bytes.substr(0, header.num_name_bytes));
+  bytes.remove_prefix(header.num_name_bytes);
+  trace::Recording recording;
+  recording.num_dropped = header.num_dropped;
+  for (std::uint64_t i = 0; i < header.num_spans; ++i) {
+    const auto packed = take<PackedSpan>(bytes);
+    require(packed.name < names.size(), ErrorCode::Io, "trace",
+            "a span in the recording of a rank has no name");
+    recording.spans.push_back(packed.span);
+    recording.spans.back().name = trace::intern(names.c_str() + packed.name);
+  }
+  for (std::uint64_t i = 0; i < header.num_flows; ++i) {
+    recording.flows.push_back(take<trace::FlowPoint>(bytes));
+  }
+  return recording;
+}
+
+trace::Recording merge_recordings(std::vector<trace::Recording> recordings) {
+  trace::Recording all;
+  std::uint64_t num_ids = 0;
+  for (const trace::Recording& recording : recordings) {
+    std::uint64_t largest = 0;
+    for (trace::Span span : recording.spans) {
+      largest = std::max(largest, span.id);
+      span.id += num_ids;
+      all.spans.push_back(span);
+    }
+    for (trace::FlowPoint point : recording.flows) {
+      largest = std::max(largest, point.span);
+      point.span += num_ids;
+      all.flows.push_back(point);
+    }
+    num_ids += largest + 1;
+    all.num_dropped += recording.num_dropped;
+  }
+  std::stable_sort(
+      all.spans.begin(), all.spans.end(), [](const trace::Span& a, const trace::Span& b) {
+        return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.end_ns > b.end_ns;
+      });
+  std::stable_sort(
+      all.flows.begin(), all.flows.end(),
+      [](const trace::FlowPoint& a, const trace::FlowPoint& b) { return a.time_ns < b.time_ns; });
+  return all;
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,97 @@
+#include "tools/report/row_file.h"
+
+#include <array>
+#include <fstream>
+
+#include "engine/checkpoint/atomic_file.h"
+#include "engine/core/error.h"
+#include "tools/training/devices.h"
+
+namespace lockstep::tools {
+namespace {
+
+// The parts of a breakdown, and beside them what makes it whole.
+constexpr std::array<std::pair<const char*, double trace::StepBreakdown::*>, 11> kBreakdown{
+    {{"data", &trace::StepBreakdown::data},
+     {"copy", &trace::StepBreakdown::copy},
+     {"forward", &trace::StepBreakdown::forward},
+     {"backward", &trace::StepBreakdown::backward},
+     {"exposed_comm", &trace::StepBreakdown::exposed_comm},
+     {"optimizer", &trace::StepBreakdown::optimizer},
+     {"wait", &trace::StepBreakdown::wait},
+     {"host", &trace::StepBreakdown::host},
+     {"unattributed", &trace::StepBreakdown::unattributed},
+     {"overlapped_comm", &trace::StepBreakdown::overlapped_comm},
+     {"step", &trace::StepBreakdown::step}}};
+
+nlohmann::json breakdown_json(const trace::StepBreakdown& breakdown) {
+  nlohmann::json json;
+  for (const auto& [name, part] : kBreakdown) json[name] = breakdown.*part;
+  return json;
+}
+
+trace::StepBreakdown read_breakdown(const nlohmann::json& json) {
+  trace::StepBreakdown breakdown;
+  for (const auto& [name, part] : kBreakdown) breakdown.*part = json.at(name);
+  return breakdown;
+}
+
+RunRow read_row(const nlohmann::json& json) {
+  RunRow row;
+  const bool is_cuda = json.at("device") == "cuda";
+  const DeviceType type = is_cuda ? DeviceType::cuda : DeviceType::cpu;
+  row.placement.mode = Mode::ddp;
+  for (const int index : json.at("devices")) row.placement.devices.push_back({type, index});
+  row.placement.num_physical = json.at("physical_devices");
+  row.threads_per_device = json.at("threads");
+  if (json.at("contended").is_null()) {
+    row.contended.reset();
+  } else {
+    row.contended = json.at("contended").get<bool>();
+  }
+  TrainingResult& result = row.result;
+  result.epoch_seconds = json.at("epoch_seconds").get<std::vector<double>>();
+  if (!json.at("breakdown").is_null()) result.breakdown = read_breakdown(json.at("breakdown"));
+  result.busy_fraction = json.at("busy_fraction").get<std::vector<double>>();
+  result.peak_bytes = json.at("peak_bytes").get<std::vector<std::size_t>>();
+  result.comm_bytes_per_step = json.at("comm_bytes_per_step");
+  result.num_steps = json.at("num_steps");
+  result.final_loss = json.at("final_loss");
+  result.test_accuracy = json.at("test_accuracy");
+  return row;
+}
+
+}  // namespace
+
+void write_row(const std::string& path, const RunRow& row) {
+  const TrainingResult& result = row.result;
+  nlohmann::json json{{"device", lockstep::to_string(row.placement.devices[0].type)},
+                      {"devices", nlohmann::json::array()},
+                      {"physical_devices", num_physical_devices(row.placement)},
+                      {"threads", row.threads_per_device},
+                      {"contended", nullptr},
+                      {"epoch_seconds", result.epoch_seconds},
+                      {"breakdown", nullptr},
+                      {"busy_fraction", result.busy_fraction},
+                      {"peak_bytes", result.peak_bytes},
+                      {"comm_bytes_per_step", result.comm_bytes_per_step},
+                      {"num_steps", result.num_steps},
+                      {"final_loss", result.final_loss},
+                      {"test_accuracy", result.test_accuracy}};
+  for (const Device device : row.placement.devices) json["devices"].push_back(device.index);
+  if (row.contended) json["contended"] = *row.contended;
+  if (result.breakdown) json["breakdown"] = breakdown_json(*result.breakdown);
+  checkpoint::write_file_atomically(path, json.dump());
+}
+
+RunRow read_row(const std::string& path) {
+  std::ifstream file(path);
+  require(file.good(), ErrorCode::Io, "compare", "there is no row in {}", path);
+  try {
+    return read_row(nlohmann::json::parse(file));
+  } catch (const nlohmann::json::exception& error) {
+    fail(ErrorCode::Io, "compare", "{} is not a row of the table: {}", path, error.what());
+  }
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,49 @@
+#include "tools/report/train_report.h"
+
+#include <fmt/format.h>
+
+#include "engine/nn/weights_file.h"
+#include "tools/report/contention.h"
+#include "tools/report/trace_file.h"
+#include "tools/report/weights_digest.h"
+#include "tools/report/workload.h"
+
+namespace lockstep::tools {
+
+std::FILE* progress_stream(const TrainingFlags& flags) {
+  return flags.json_path == "-" ? stderr : stdout;
+}
+
+void print_task(const TrainingFlags& flags, const TrainingTask& task,
+                const DevicePlacement& placement) {
+  std::FILE* const out = progress_stream(flags);
+  fmt::print(out, "{} on {}: {} training rows, {} steps of {} rows\n", task.model, flags.dataset,
+             task.data->train.num_rows(), task.num_steps, task.batch);
+  for (const std::string& note : {idle_note(task, placement), torch_sampler_note(task)}) {
+    if (!note.empty()) fmt::print(out, "{}\n", note);
+  }
+}
+
+void print_epoch(const TrainingFlags& flags, std::size_t epoch, double seconds, double loss) {
+  std::FILE* const out = progress_stream(flags);
+  fmt::print(out, "epoch {}: {}, loss {:.4f}\n", epoch + 1, trace::format_seconds(seconds), loss);
+  std::fflush(out);
+}
+
+void report_training(const TrainingFlags& flags, const std::vector<std::string>& command,
+                     const TrainingTask& task, const RunRow& row, const trace::Recording& recording,
+                     Device measured_on) {
+  std::FILE* const out = progress_stream(flags);
+  for (const std::string& note : contention_notes({row})) fmt::print(out, "{}\n", note);
+  fmt::print(out, "test accuracy: {:.2f} %\n", 100 * row.result.test_accuracy);
+  fmt::print(out, "weights sha256: {}\n", weights_digest(row.result.weights));
+  if (!flags.save_path.empty()) nn::save_weights(flags.save_path, row.result.weights);
+  if (!flags.trace_path.empty()) write_trace(flags, row.placement, recording);
+  if (flags.json_path.empty()) return;
+  const double optimizer_seconds = row.result.breakdown ? row.result.breakdown->optimizer : 0;
+  write_json(flags.json_path,
+             make_run_file(command, flags, task, {row},
+                           measure_workload(task, measured_on, optimizer_seconds)));
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,124 @@
+#include "tools/train_processes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/core/error.h"
+#include "engine/launch/core_binding.h"
+#include "engine/runtime/logical_device.h"
+#include "engine/trace/recorder.h"
+#include "tools/ranks/start_ranks.h"
+#include "tools/report/contention.h"
+#include "tools/report/row_file.h"
+#include "tools/report/train_report.h"
+#include "tools/training/ddp_rank.h"
+#include "tools/training/devices.h"
+#include "tools/training/process_ranks.h"
+
+namespace lockstep::tools {
+namespace {
+
+void require_fitting_processes(const TrainingFlags& flags, int num_ranks) {
+  require(
+      flags.parallel == "ddp", ErrorCode::Usage, "--parallel",
+      "ranks that are processes ({} here) train with --parallel ddp; found {}, which is for one "
+      "process with {}",
+      num_ranks, flags.parallel, flags.parallel == "dp" ? "several devices" : "one device");
+  require(flags.device_ids.empty(), ErrorCode::Usage, "--device-ids",
+          "is for ranks that are threads; a process takes the device of its local rank, and "
+          "CUDA_VISIBLE_DEVICES says which GPUs there are");
+}
+
+DevicePlacement placement_of(int num_ranks, DeviceType type) {
+  DevicePlacement placement{Mode::ddp, {}, std::nullopt};
+  for (int rank = 0; rank < num_ranks; ++rank) placement.devices.push_back({type, rank});
+  return placement;
+}
+
+// Cores of which a launcher gave this rank a part are its own; else the ranks of a host share them.
+void apply_threads(const TrainingFlags& flags, const launch::RankEnvironment& rank) {
+  const bool is_bound =
+      launch::find_variable(launch::current_environment(), launch::kBindVariable).has_value();
+  const int num_sharing = is_bound ? 1 : std::max(1, rank.local_world_size);
+  apply_threads_per_device(flags, static_cast<std::size_t>(num_sharing));
+}
+
+bool records(const TrainingFlags& flags) {
+  return !flags.trace_path.empty() || !flags.json_path.empty() || !flags.row_path.empty();
+}
+
+// As `compare` does for rows of this process.
+void warm_up(TrainingTask task, RankJob& rank) {
+  if (rank.device.type != DeviceType::cuda) return;
+  task.num_steps = std::min<std::size_t>(task.num_steps, 5);
+  TrainingResult unused;
+  train_ddp_rank(task, rank.device, rank.communicator, {}, unused);
+}
+
+// Ranks of one job that share a GPU are strangers to NVML, so it cannot tell who disturbs whom.
+std::optional<bool> contention(const JobResult& job, std::optional<bool> verdict) {
+  const bool is_sharing = job.num_physical_devices < job.devices.size();
+  const bool is_gpu = job.devices[0].type == DeviceType::cuda;
+  return is_gpu && is_sharing ? std::nullopt : verdict;
+}
+
+void work(const TrainingFlags& flags, const CommandLine& command, const TrainingTask& task,
+          RankJob& rank) {
+  const DevicePlacement expected = placement_of(rank.world_size(), rank.device.type);
+  apply_threads(flags, rank.environment);
+  if (rank.is_first()) {
+    require_writable_outputs(flags);
+    fmt::print(progress_stream(flags), "{}\n{}\n", describe_devices({rank.device}),
+               describe_job(rank));
+    print_task(flags, task, expected);
+    std::fflush(progress_stream(flags));
+  }
+  if (!flags.row_path.empty()) warm_up(task, rank);
+  if (records(flags)) trace::start();
+  nvml::ContentionProbe probe =
+      watch(rank.is_first() ? std::vector<Device>{rank.device} : std::vector<Device>{});
+  probe.sample();
+  TrainingObserver observer;
+  observer.log_path = flags.log_path;
+  observer.on_epoch = [&](std::size_t epoch, double seconds, double loss) {
+    probe.sample();
+    print_epoch(flags, epoch, seconds, loss);
+  };
+  JobResult job = train_in_job(task, rank, observer);
+  if (!rank.is_first()) return;
+  RunRow row;
+  row.placement = {Mode::ddp, job.devices, job.num_physical_devices};
+  row.threads_per_device = runtime::threads_per_device();
+  row.weight_tolerance = weight_tolerance(task.dtype, task.num_steps, task.summation);
+  row.contended = contention(job, probe.verdict());
+  row.result = std::move(job.result);
+  if (!flags.row_path.empty()) write_row(flags.row_path, row);
+  report_training(flags, command, task, row, job.recording, rank.device);
+}
+
+}  // namespace
+
+int start_training_ranks(const TrainingFlags& flags, const CommandLine& command) {
+  const int num_ranks = flags.devices.value_or(1);
+  require(num_ranks >= 1 && num_ranks <= launch::kMaxWorldSize, ErrorCode::Usage, "--devices",
+          "expected 1 to {} processes, found {}", launch::kMaxWorldSize, num_ranks);
+  require_fitting_processes(flags, num_ranks);
+  // Every rank would find these mistakes; so they are said once.
+  read_task(flags, static_cast<std::size_t>(num_ranks));
+  require_writable_outputs(flags);
+  return start_ranks(flags, command, num_ranks);
+}
+
+void train_as_rank(const TrainingFlags& flags, const launch::RankEnvironment& environment,
+                   const CommandLine& command) {
+  require_fitting_processes(flags, environment.world_size);
+  const DeviceType type = resolve_device_type(flags);
+  const auto num_ranks = static_cast<std::size_t>(environment.world_size);
+  TrainingTask task = read_task(flags, num_ranks);
+  load_task(task, flags);
+  require_fitting_sampler(task, placement_of(environment.world_size, type));
+  run_as_rank(flags, type, [&](RankJob& rank) { work(flags, command, task, rank); });
+}
+
+}  // namespace lockstep::tools
