@@ -112,6 +112,7 @@ std::shared_ptr<comm::TcpStoreClient> connect_once(const Address& address, int r
   options.port = static_cast<std::uint16_t>(address.port);
   options.token = address.token;
   options.timeout_seconds = seconds;
+  options.served_by = "rank 0";
   options.rank = rank;
   return std::make_shared<comm::TcpStoreClient>(options);
 }

@@ -5,7 +5,7 @@
 namespace lockstep::comm {
 
 void MemoryStore::throw_if_aborted() const {
-  if (aborted_) throw Error(ErrorCode::Comm, "store", *aborted_);
+  if (aborted_) throw abort_error(*aborted_);
 }
 
 void MemoryStore::set(std::string_view key, std::string_view value) {

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "engine/core/error.h"
-
 namespace lockstep::comm {
 
 // Rank r of round g says that it has come by "name/g/r"; the last one opens "name/g/open". The
@@ -35,6 +33,12 @@ void Store::barrier(std::string_view name, int rank, int world_size, runtime::De
          "missing: rank {}",
          rank, name, count - round * world_size, world_size, missing);
   }
+}
+
+Error abort_error(const std::string& why) {
+  const std::size_t end = why.find("] ");
+  if (!why.starts_with('[') || end == std::string::npos) return {ErrorCode::Comm, "store", why};
+  return {ErrorCode::Comm, why.substr(1, end - 1), why.substr(end + 2)};
 }
 
 }  // namespace lockstep::comm

@@ -22,6 +22,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/core/error.h"
 #include "engine/runtime/wait.h"
 
 namespace lockstep::comm {
@@ -62,5 +63,9 @@ class Store {
   // Cost: five requests of each rank.
   void barrier(std::string_view name, int rank, int world_size, runtime::Deadline deadline);
 };
+
+// What every rank throws after abort(why). Where `why` is the message of an Error, "[join] ...", it
+// is that operation's, so that all ranks say the same words.
+Error abort_error(const std::string& why);
 
 }  // namespace lockstep::comm

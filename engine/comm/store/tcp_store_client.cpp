@@ -16,8 +16,12 @@ namespace {
 // A server may have been busy with strangers when it closed a connection; it may also not know the
 // token, which further attempts will not change.
 constexpr int kMaxHandshakes = 3;
+
 // Beyond a request's own deadline, for the server's answer to arrive.
-constexpr std::chrono::seconds kAnswerGrace{5};
+std::chrono::milliseconds answer_grace(double timeout_seconds) {
+  return std::chrono::milliseconds(
+      static_cast<std::int64_t>(1e3 * std::clamp(timeout_seconds / 4, 0.5, 5.0)));
+}
 
 std::int64_t milliseconds_until(runtime::Deadline deadline) {
   if (!deadline) return -1;
@@ -31,6 +35,9 @@ class TcpStoreClient::Connection {
  public:
   explicit Connection(const TcpStoreClientOptions& options)
       : where_(fmt::format("{} port {}", options.host, options.port)),
+        server_(options.served_by.empty()
+                    ? fmt::format("the store at {}", where_)
+                    : fmt::format("{}, which serves the store at {},", options.served_by, where_)),
         timeout_seconds_(options.timeout_seconds) {
     require_token(options.token);
     const runtime::Deadline deadline = runtime::deadline_after(options.timeout_seconds);
@@ -45,7 +52,7 @@ class TcpStoreClient::Connection {
 
   ~Connection() {
     const auto message = StoreWriter(StoreRequest::leave).finish();
-    if (is_usable_) send_all(socket_, message, runtime::deadline_after(1));
+    if (!lost_) send_all(socket_, message, runtime::deadline_after(1));
   }
 
   struct Reply {
@@ -56,14 +63,13 @@ class TcpStoreClient::Connection {
 
   // Sends a request and waits for its answer; deadline: of a request that waits for keys.
   Reply ask(StoreWriter& request, std::optional<runtime::Deadline> deadline) {
-    require(is_usable_, ErrorCode::Comm, "store", "the connection to the store at {} is lost",
-            where_);
+    if (lost_) throw Error(*lost_);
     const std::vector<std::byte> message = request.finish();
     require(message.size() <= kMaxStoreMessageBytes, ErrorCode::Usage, "store",
             "a request has at most {} bytes, found {}", kMaxStoreMessageBytes, message.size());
     runtime::Deadline answer_by = runtime::deadline_after(timeout_seconds_);
     if (deadline) answer_by = *deadline;
-    if (deadline && answer_by) answer_by = *answer_by + kAnswerGrace;
+    if (deadline && answer_by) answer_by = *answer_by + answer_grace(timeout_seconds_);
     check(send_all(socket_, message, runtime::deadline_after(timeout_seconds_)));
     std::array<std::byte, kStoreHeaderBytes> bytes;
     check(receive_all(socket_, bytes, answer_by));
@@ -97,11 +103,14 @@ class TcpStoreClient::Connection {
 
   void check(IoResult result) {
     if (result == IoResult::done) return;
-    is_usable_ = false;
-    require(result != IoResult::closed, ErrorCode::Comm, "store",
-            "the store at {} is gone: the process that served it ended, or the job was ended",
-            where_);
-    fail(ErrorCode::Timeout, "store", "the store at {} does not answer", where_);
+    lost_ = result == IoResult::closed
+                ? Error(ErrorCode::Comm, "store",
+                        fmt::format("{} is gone: its process ended, or was killed", server_))
+                : Error(ErrorCode::Timeout, "store",
+                        fmt::format("{} does not answer: its process is stopped, or its host was "
+                                    "cut off",
+                                    server_));
+    throw Error(*lost_);
   }
 
   void throw_unless_answered(const Reply& reply) {
@@ -120,15 +129,16 @@ class TcpStoreClient::Connection {
         throw Error(ErrorCode::Usage, "store", text);
       }
       case StoreStatus::aborted:
-        throw Error(ErrorCode::Comm, "store", reader.text());
+        throw abort_error(reader.text());
     }
     check(IoResult::closed);
   }
 
   std::string where_;
+  std::string server_;
   double timeout_seconds_;
   Socket socket_;
-  bool is_usable_ = true;
+  std::optional<Error> lost_;
 };
 
 TcpStoreClient::TcpStoreClient(const TcpStoreClientOptions& options)

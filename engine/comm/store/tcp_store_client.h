@@ -12,13 +12,17 @@ struct TcpStoreClientOptions {
   std::string host = "127.0.0.1";  // a name or an address, IPv4 or IPv6
   std::uint16_t port = 0;
   std::string token;  // the server's
-  // How long to try to connect, and how long a request that does not wait may take.
+  // How long to try to connect, and how long a request that does not wait may take. The answer to
+  // one that waits may come a quarter of this (0.5 to 5 s) after its own deadline.
   double timeout_seconds = 30;
+  // Whose process the server is in, for errors: "rank 0". Empty: not known.
+  std::string served_by;
   // Set: when this client's connection ends without ~TcpStoreClient (its process was killed), the
   // server aborts the rendezvous with "rank 2 ended ...", so that nobody waits for it in vain.
   std::optional<int> rank;
 };
 
+// Once its connection is lost, every request throws what the first one threw.
 class TcpStoreClient final : public Store {
  public:
   // Connects; tries again while nobody listens, since ranks start in any order.

@@ -23,7 +23,7 @@ TcpStoreServerOptions server_options(std::uint16_t port = 0) {
 }
 
 TcpStoreClientOptions client_options(std::uint16_t port, const std::string& token = kToken) {
-  return {"127.0.0.1", port, token, 30, {}};
+  return {"127.0.0.1", port, token, 30, {}, {}};
 }
 
 runtime::Deadline soon() {
@@ -163,7 +163,35 @@ TEST(TcpStoreClient, AServerThatGoesEndsPendingAndLaterCalls) {
   client.set("a", "");
   server.reset();
   expect_error(ErrorCode::Comm, "is gone", [&] { client.get("b", soon()); });
-  expect_error(ErrorCode::Comm, "is lost", [&] { client.set("b", ""); });
+  expect_error(ErrorCode::Comm, "is gone", [&] { client.set("b", ""); });
+}
+
+TEST(TcpStoreClient, SaysWhoServesAndSaysItAgain) {
+  std::optional<TcpStoreServer> server;
+  server.emplace(server_options());
+  TcpStoreClientOptions options = client_options(server->port());
+  options.served_by = "rank 0";
+  TcpStoreClient client(options);
+  client.set("a", "");
+  server.reset();
+  const std::string words = fmt::format(
+      "[store] rank 0, which serves the store at 127.0.0.1 port {}, is gone: its process ended, or "
+      "was killed",
+      options.port);
+  expect_error(ErrorCode::Comm, words, [&] { client.get("b", soon()); });
+  expect_error(ErrorCode::Comm, words, [&] { client.try_get("b"); });
+}
+
+TEST(TcpStoreClient, AnAbortIsInTheWordsOfWhoAborted) {
+  const TcpStoreServer server(server_options());
+  TcpStoreClient client(client_options(server.port()));
+  client.abort("[join] 2 of 3 ranks came");
+  try {
+    client.set("a", "");
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "[join] 2 of 3 ranks came");
+  }
 }
 
 TEST(TcpStoreClient, ARankThatEndsWithoutLeavingAbortsTheRendezvous) {

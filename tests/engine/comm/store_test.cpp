@@ -34,7 +34,7 @@ class TcpSource final : public StoreSource {
   }
   std::unique_ptr<Store> open() override {
     return std::make_unique<TcpStoreClient>(
-        TcpStoreClientOptions{address_, server_->port(), kToken, 30, {}});
+        TcpStoreClientOptions{address_, server_->port(), kToken, 30, {}, {}});
   }
 
  private:
