@@ -1,0 +1,135 @@
+# Faults of a whole job: its launcher, its variables, its port, its logs. To be sourced by
+# run_faults.sh.
+# shellcheck shell=bash disable=SC2154
+
+# --- under the launcher: the first failure is named, and all others are ended ---
+
+fault_launcher_reports_a_killed_rank() {
+  launch -- --fault kill --place forward
+  ends launcher 137 $at_once
+  contains launcher '^lockstep: \[run\] rank 1 failed first: signal 9 \(SIGKILL\)'
+}
+fault_launcher_reports_a_killed_rank_0() {
+  launch -- --fault kill --rank 0 --place rendezvous
+  ends launcher 137 $at_once
+  contains launcher '^lockstep: \[run\] rank 0 failed first: signal 9 \(SIGKILL\)'
+}
+fault_launcher_ends_a_stopped_rank() {
+  launch -- --fault stop --place all-reduce
+  ends launcher 1 $((by_timeout + 2))
+  contains launcher '^lockstep: \[run\] rank [023] failed first: exit code 1; its last error line: .*rank 1, which has called it too but does not go on'
+}
+
+# The ranks wait for a stopped one when it happens, so they would go on for as long as they may.
+kill_when_training() {  # kill_when_training PROCESS_ID
+  wait_until 5 grep -q 'own: auto over' "$folder/launcher.out" || wrong "the ranks do not train"
+  fault_start=$(now)
+  kill -KILL "$1"
+  wait_until 2 no_process_is_left || wrong "left behind: $(processes | wc -l) processes"
+}
+child_of() { grep -lE "^PPid:[[:space:]]$1$" /proc/[0-9]*/status | tr -dc 0-9; }
+fault_launcher_killed() {
+  launch -- --steps 1000000
+  kill_when_training "$(cat "$folder/launcher.pid")"
+}
+fault_launchers_supervisor_killed() {
+  launch -- --steps 1000000
+  wait_until 5 grep -q 'own: auto over' "$folder/launcher.out"  # by then there is a supervisor
+  kill_when_training "$(child_of "$(cat "$folder/launcher.pid")")"
+  ends launcher 1 $at_once
+  contains launcher 'lockstep: \[run\] the process that looked after the ranks was killed by signal 9'
+}
+
+fault_disk_full_for_logs() {
+  [[ -n $is_isolated ]] || { skip_fault "needs a mount namespace"; return; }
+  mkdir "$folder/logs"
+  mount -t tmpfs -o size=64k none "$folder/logs"
+  start launcher -- "$bin/lockstep" run --standalone --nproc-per-node 2 --log-dir "$folder/logs" -r 3 -- \
+    sh -c 'head -c 200000 /dev/zero | tr "\0" "x"; echo; exec "$@"' - "$bin/faulty_rank" --comm-timeout $comm_timeout
+  ends launcher 0 $at_once
+  contains launcher '^lockstep: \[run\] cannot write the log .*stdout.log: No space left on device; rank [01] goes on'
+  grep -q "weights differ from one device's by" "$folder/launcher.out" || wrong "the ranks did not train"
+  umount "$folder/logs"
+}
+
+# --- started by hand, and wrongly ---
+
+fault_wrong_token() {
+  rank 0 2 LOCKSTEP_TOKEN=the-right-one --
+  rank 1 2 LOCKSTEP_TOKEN=another-one --
+  ends rank1 1 $at_once
+  says rank1 '\[store\] 127.0.0.1 port [0-9]+ closed the connection: it belongs to a job with another token'
+  ends rank0 1 $by_timeout
+  says rank0 '\[join\] 1 of 2 ranks came within 2 s, missing: rank 1'
+}
+
+# Another job's rank 0 waits for its rank 1 where ours want to meet.
+occupy_port() {
+  start other RANK=0 WORLD_SIZE=2 MASTER_PORT="$port" LOCKSTEP_TOKEN=of-another-job -- \
+    "$bin/faulty_rank" --comm-timeout 30
+  wait_until 5 eval 'awk "\$4 == \"0A\"" /proc/net/tcp | grep -q "$(printf ":%04X" "$port")"'
+}
+fault_port_in_use() {
+  occupy_port
+  rank 0 2 LOCKSTEP_TOKEN=ours --
+  rank 1 2 LOCKSTEP_TOKEN=ours --
+  ends rank0 1 $at_once
+  says rank0 "port $port of 127.0.0.1 is in use by another program; choose another --master-port, or --standalone"
+  ends rank1 1 $at_once
+  says rank1 "127.0.0.1 port $port closed the connection: it belongs to a job with another token"
+  end_all
+}
+fault_port_in_use_of_the_launcher() {
+  occupy_port
+  start launcher -- "$bin/lockstep" run --nproc-per-node 2 --master-port "$port" -- "$bin/faulty_rank"
+  ends launcher 1 $at_once
+  says launcher "lockstep: \[run\] .*port $port .*in use.*--standalone"
+  end_all
+}
+
+one_rank() { start rank0 "$@" MASTER_PORT="$port" -- "$bin/faulty_rank" --comm-timeout $comm_timeout; }
+is_usage_error() { ends rank0 2 $at_once; says rank0 "$1"; }
+fault_rank_without_world_size() {
+  one_rank RANK=0
+  is_usage_error '\[WORLD_SIZE\] this environment variable is missing, while RANK is set'
+}
+fault_world_size_without_rank() {
+  one_rank WORLD_SIZE=2
+  is_usage_error '\[RANK\] this environment variable is missing, while WORLD_SIZE is set'
+}
+fault_rank_that_is_no_number() {
+  one_rank RANK=first WORLD_SIZE=2
+  is_usage_error "\[RANK\] .*'first'"
+}
+fault_rank_beyond_world_size() {
+  one_rank RANK=4 WORLD_SIZE=4
+  is_usage_error '\[RANK\] expected a rank below WORLD_SIZE=4, found 4'
+}
+fault_local_rank_beyond_its_host() {
+  one_rank RANK=1 WORLD_SIZE=4 LOCAL_RANK=2 LOCAL_WORLD_SIZE=2
+  is_usage_error '\[LOCAL_RANK\] expected a local rank below .*found 2'
+}
+fault_different_world_sizes() {
+  rank 0 2 --
+  rank 1 3 --
+  local number
+  for number in 0 1; do
+    wait_until 20 has_ended rank$number || wrong "rank$number does not end"
+    says rank$number '\[join\] the ranks were told different world sizes: [23] and [23] \(rank [01]\)|\[join\] the ranks were told different world sizes'
+  done
+}
+fault_world_size_larger_than_the_ranks() {
+  local number
+  for number in 0 1 2; do rank $number 5 --; done
+  survivors_say 3 none '\[join\] 3 of 5 ranks came within 2 s, missing: rank 3, 4; start them too, or correct WORLD_SIZE' $by_timeout
+}
+fault_two_ranks_with_the_same_number() {
+  rank 0 3 --
+  rank 1 3 --
+  start twin RANK=1 WORLD_SIZE=3 MASTER_PORT="$port" -- "$bin/faulty_rank" --comm-timeout $comm_timeout
+  local name
+  for name in rank0 rank1 twin; do
+    ends $name 1 $at_once
+    says $name 'two processes have rank 1; every process needs a RANK of its own'
+  done
+}

@@ -1,0 +1,132 @@
+# Two hosts of two ranks each, and what can happen to the link between them. A host is a network
+# namespace; the link is a pair of virtual network cards. To be sourced by run_faults.sh.
+# shellcheck shell=bash disable=SC2154
+
+address_of=(10.77.0.1 10.77.0.2)
+keepers=()
+
+# make_hosts: sets keepers, two processes that hold the namespaces. Nothing of them is on disk, so
+# nothing is left when they end.
+make_hosts() {
+  [[ -n $is_isolated ]] || { skip_fault "needs iproute2, unshare, and root"; return 1; }
+  local host
+  for host in 0 1; do
+    unshare --net sleep 300 &
+    keepers[host]=$!
+    disown
+    wait_until 5 is_other_network "${keepers[host]}" || { wrong "no network namespace"; return 1; }
+  done
+  ip link add link0 netns "${keepers[0]}" type veth peer name link1 netns "${keepers[1]}" ||
+    { skip_fault "the kernel has no veth"; return 1; }
+  for host in 0 1; do
+    on_host $host ip link set lo up
+    on_host $host ip address add "${address_of[host]}/24" dev link$host
+    on_host $host ip link set link$host up
+  done
+}
+is_other_network() { [[ $(readlink "/proc/$1/ns/net") != "$(readlink /proc/self/ns/net)" ]]; }
+
+on_host() {
+  local host=$1
+  shift
+  nsenter --net="/proc/${keepers[host]}/ns/net" -- "$@"
+}
+
+remove_hosts() {
+  local keeper
+  for keeper in "${keepers[@]}"; do kill -KILL "$keeper" 2>/dev/null; done
+  keepers=()
+}
+
+# lose PERCENT: of the packets in both directions. By netem, or, where the kernel has none, by four
+# instructions of classic BPF at each card: a random word above the bound drops the packet.
+lose() {
+  local host bound=$((4294967295 / 100 * (100 - $1)))
+  for host in 0 1; do
+    on_host $host tc qdisc add dev link$host root netem loss "$1%" 2>/dev/null && continue
+    on_host $host tc qdisc add dev link$host clsact 2>/dev/null &&
+      on_host $host tc filter add dev link$host egress bpf da bytecode \
+        "4,32 0 0 4294963256,37 0 1 $bound,6 0 0 2,6 0 0 4294967295" 2>/dev/null ||
+      { skip_fault "the kernel can lose no packets (netem, cls_bpf)"; return 1; }
+  done
+}
+packets_dropped() { on_host 0 tc -s qdisc show dev link0 | grep -oE 'dropped [0-9]+' | awk '{ n += $2 } END { print n + 0 }'; }
+
+# hosts_run FLAGS...: lockstep run on each host, 2 ranks each.
+hosts_run() {
+  local host
+  for host in 0 1; do
+    start "host$host" LOCKSTEP_TOKEN=of-this-test -- \
+      nsenter --net="/proc/${keepers[host]}/ns/net" -- "$bin/lockstep" run --nnodes 2 \
+      --nproc-per-node 2 --node-rank $host --master-addr "${address_of[0]}" --master-port "$port" -- \
+      "$bin/faulty_rank" "$@"
+  done
+}
+
+# hosts_train BOUND FLAGS...: they must end with one device's weights.
+hosts_train() {
+  local bound=$1
+  shift
+  hosts_run "$@"
+  ends host0 0 "$bound"
+  ends host1 0 "$bound"
+  grep -q '\[0\] own: auto over shm+tcp' "$folder/host0.out" || wrong "not over both transports: $(cat "$folder/host0.out")"
+  grep -q "\[0\] weights differ from one device's by" "$folder/host0.out" ||
+    wrong "host 0 said: $(cat "$folder/host0.out" "$folder/host0.err")"
+}
+
+fault_hosts_train() {
+  make_hosts || return
+  hosts_train 5 --comm-timeout $comm_timeout
+}
+
+fault_hosts_with_a_slow_link() {
+  make_hosts || return
+  local host
+  for host in 0 1; do
+    on_host $host tc qdisc add dev link$host root tbf rate 200mbit burst 128k latency 50ms 2>/dev/null ||
+      { skip_fault "the kernel has no token bucket filter"; return; }
+  done
+  hosts_train 10 --comm-timeout $comm_timeout --steps 4 --large-mib 1
+}
+
+fault_hosts_far_apart() {
+  make_hosts || return
+  local host
+  for host in 0 1; do
+    on_host $host tc qdisc add dev link$host root netem delay 10ms rate 200mbit 2>/dev/null ||
+      { skip_fault "the kernel has no netem"; return; }
+  done
+  hosts_train 10 --comm-timeout $comm_timeout --steps 4 --large-mib 1
+}
+
+fault_hosts_that_lose_packets() {
+  make_hosts || return
+  lose 5 || return
+  hosts_train 20 --comm-timeout 10 --steps 8 --large-mib 4
+  [[ $(packets_dropped) -gt 20 ]] || wrong "only $(packets_dropped) packets were lost"
+}
+
+# By hand, so that every rank says what it saw. Each waits for those of the other host.
+fault_hosts_cut_off() {
+  make_hosts || return
+  local number host
+  for number in 0 1 2 3; do
+    host=$((number / 2))
+    start "rank$number" RANK=$number WORLD_SIZE=4 LOCAL_RANK=$((number % 2)) LOCAL_WORLD_SIZE=2 \
+      MASTER_ADDR="${address_of[0]}" MASTER_PORT="$port" LOCKSTEP_TOKEN=of-this-test -- \
+      nsenter --net="/proc/${keepers[host]}/ns/net" -- "$bin/faulty_rank" \
+      --comm-timeout $comm_timeout --steps 1000000 --large-mib 1
+  done
+  wait_until 5 grep -q 'shm+tcp' "$folder/rank0.out" || wrong "the ranks do not train: $(cat "$folder"/rank?.err)"
+  fault_start=$(now)
+  on_host 1 ip link set link1 down
+  for number in 0 1; do
+    ends rank$number 1 $by_timeout
+    says rank$number 'waited 2 s in .* rank [23]'
+  done
+  for number in 2 3; do
+    ends rank$number 1 $by_timeout
+    says rank$number 'waited 2 s in .* rank [01]'
+  done
+}
