@@ -25,6 +25,7 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/runtime/logical_device.h"
+#include "engine/runtime/physical_gpus.h"
 #include "tutorials/common.h"
 
 namespace {
@@ -54,6 +55,11 @@ void name_devices() {
              runtime::num_devices(DeviceType::cpu));
   fmt::print("cuda devices: {}   (PyTorch: torch.cuda.device_count())\n",
              runtime::num_devices(DeviceType::cuda));
+  for (const runtime::PhysicalGpu& gpu : runtime::physical_gpus()) {
+    fmt::print("  GPU {}: {}, {:.0f} GiB, compute capability {}.{}\n", gpu.ordinal, gpu.name,
+               static_cast<double>(gpu.memory_bytes) / (1 << 30), gpu.major, gpu.minor);
+  }
+  if (runtime::physical_gpus().empty()) fmt::print("  no GPU: {}\n", runtime::no_gpu_reason());
   for (const char* name : {"cpu", "cpu:3", "cuda", "cuda:1"}) {
     fmt::print("  \"{}\" means {}\n", name, to_string(parse_device(name)));
   }

@@ -188,6 +188,7 @@ void run(const tutorial::Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return lockstep::tutorial::run_main(
-      argc, argv, "What does DataParallel do between one batch and one output?", run);
+  return lockstep::tutorial::run_main(argc, argv,
+                                      "What does DataParallel do between one batch and one output?",
+                                      run, {.num_devices = 8});
 }

@@ -133,8 +133,9 @@ Outcome sum_gradients(const std::vector<Device>& devices,
   return outcome;
 }
 
-void run(const tutorial::Options& options, int world_size) {
-  const std::vector<Device> devices = options.devices(static_cast<std::size_t>(world_size));
+void run(const tutorial::Options& options) {
+  const std::vector<Device> devices = options.devices(options.num_devices);
+  const int world_size = static_cast<int>(devices.size());
   show_plan(world_size);
 
   tutorial::step(3, "the gradients of the digits model, by hand and by all_reduce");
@@ -181,12 +182,10 @@ void run(const tutorial::Options& options, int world_size) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  int num_devices = 4;
   return lockstep::tutorial::run_main(
-      argc, argv, "How do ranks add up their gradients, and what does the simplest way cost?",
-      [&](const lockstep::tutorial::Options& options) { run(options, num_devices); },
-      [&](CLI::App& app) {
-        app.add_option("--devices", num_devices, "how many, each with a rank (default 4)")
-            ->check(CLI::Range(2, 16));
-      });
+      argc, argv, "How do ranks add up their gradients, and what does the simplest way cost?", run,
+      {.num_devices = 4, .add_flags = [](CLI::App& app, lockstep::tutorial::Options& options) {
+         app.add_option("--devices", options.num_devices, "how many, each with a rank (default 4)")
+             ->check(CLI::Range(2, 16));
+       }});
 }

@@ -117,6 +117,7 @@ double run_epochs(const Rows& digits, std::size_t num_epochs,
     for (std::size_t step = 0; step < digits.steps_per_epoch(kBatch); ++step) {
       train(digits.batch(step, kBatch));
     }
+    digits.x.stream().synchronize();  // a GPU works on after it has been told what to do
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     fastest = std::min(fastest, elapsed.count());
   }
@@ -137,10 +138,9 @@ void compare(const Rows& digits, const char* name, std::size_t num_epochs,
   const std::size_t num_steps = num_epochs * digits.steps_per_epoch(kBatch);
   for (const std::size_t num_devices : {2u, 4u}) {
     const std::vector<Device> devices = options.devices(num_devices);
+    const auto model = nn::make_mlp(name, kSeed);
     std::vector<Parameters> replicas;
-    for (const Device device : devices) {
-      replicas.push_back(copy_parameters(*nn::make_mlp(name, kSeed), device));
-    }
+    for (const Device device : devices) replicas.push_back(copy_parameters(*model, device));
     const double seconds = run_epochs(
         digits, num_epochs, [&](const Rows& batch) { train_batch(replicas, batch, devices); });
     for (std::size_t d : {std::size_t{0}, num_devices - 1}) {
@@ -153,7 +153,7 @@ void compare(const Rows& digits, const char* name, std::size_t num_epochs,
     }
     fmt::print("an epoch takes {:.1f} ms, on one device {:.1f} ms: speed-up {:.2f}\n",
                1e3 * seconds, 1e3 * one_seconds, one_seconds / seconds);
-    tutorial::note_shared_cores(options.device_type, num_devices);
+    tutorial::note_sharing(devices);
   }
 }
 
@@ -186,15 +186,15 @@ void run(const tutorial::Options& options) {
   fmt::print("  {:+.6f}             one device with all 64 rows\n", shown(one));
 
   tutorial::step(4, "train: every device makes the same update, so the copies stay equal");
-  compare(digits, kModel, options.fast ? 4 : 20, options);
-  fmt::print("A step of this small model is about as short as waking the other threads.\n");
+  compare(digits, kModel, options.fast ? 2 : 20, options);
+  fmt::print("A step of this small model is about as short as telling the devices to begin.\n");
   tutorial::step(5, "the same with a model that computes 119 times as much per step");
-  compare(digits, kWideModel, options.fast ? 2 : 5, options);
+  compare(digits, kWideModel, options.fast ? 1 : 5, options);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return lockstep::tutorial::run_main(
-      argc, argv, "What must several devices do to train one model together?", run);
+  constexpr const char* kQuestion = "What must several devices do to train one model together?";
+  return lockstep::tutorial::run_main(argc, argv, kQuestion, run, {.num_devices = 4});
 }

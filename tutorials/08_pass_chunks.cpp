@@ -189,12 +189,12 @@ void run(const tutorial::Options& options) {
   compare_costs();
   tutorial::step(3, "on threads");
   run_on_threads(options);
-  tutorial::note_shared_cores(options.device_type, kRanks);
+  tutorial::note_sharing(options.devices(kRanks));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return lockstep::tutorial::run_main(
-      argc, argv, "How does the ring all-reduce add up gradients without a bottleneck?", run);
+  constexpr const char* kQuestion = "How does the ring all-reduce work without a bottleneck?";
+  return lockstep::tutorial::run_main(argc, argv, kQuestion, run, {.num_devices = kRanks});
 }

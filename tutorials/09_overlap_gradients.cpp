@@ -22,6 +22,7 @@
 #include "engine/nn/mlp.h"
 #include "engine/optim/sgd.h"
 #include "engine/parallel/ddp/ddp.h"
+#include "engine/runtime/device_span.h"
 #include "engine/trace/breakdown.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/recorder.h"
@@ -74,15 +75,13 @@ double average_over_ranks(const Rows& batch, const std::vector<double>& weights,
   const double single = single_gradient(batch);
   double average = 0;
   std::vector<double> own(kRanks);
-  tutorial::on_ranks(devices,
-                     [&](comm::Communicator& communicator, std::size_t rank, Device device) {
-                       const auto model = make_model(kModel, device);
-                       const Rows shard = batch.shard(rank, kRanks, device);
-                       scale(mean_loss(*model, shard), weights[rank]).backward();
-                       own[rank] = shown_gradient(*model);
-                       average_gradients(*model, communicator);
-                       if (rank == 0) average = shown_gradient(*model);
-                     });
+  tutorial::on_ranks(devices, [&](comm::Communicator& group, std::size_t rank, Device device) {
+    const auto model = make_model(kModel, device);
+    scale(mean_loss(*model, batch.shard(rank, kRanks, device)), weights[rank]).backward();
+    own[rank] = shown_gradient(*model);
+    average_gradients(*model, group);
+    if (rank == 0) average = shown_gradient(*model);
+  });
   fmt::print("  rank 0 {:+.6f}   rank 1 {:+.6f}   average {:+.6f}   one device {:+.6f}\n", own[0],
              own[1], average, single);
   return std::abs(average - single);
@@ -91,10 +90,12 @@ double average_over_ranks(const Rows& batch, const std::vector<double>& weights,
 // The loop of tutorial 03 on this rank's rows; after_backward may average gradients by hand.
 void train(nn::Module& net, const Rows& digits, std::size_t num_steps, std::size_t rank,
            std::size_t num_ranks, const std::function<void()>& after_backward) {
-  const Device device = net.parameters()[0].device();
+  runtime::Stream& stream = net.parameters()[0].value().stream();
+  const Device device = stream.device().device();
   optim::Sgd sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
   for (std::size_t step = 0; step < num_steps; ++step) {
     const trace::ScopedSpan span(trace::Lane::host, trace::Category::step, "step");
+    const runtime::DeviceSpan on_gpu(stream, trace::Lane::host, trace::Category::step, "step");
     sgd.zero_grad();
     mean_loss(net, digits.batch(step, kBatch).shard(rank, num_ranks, device)).backward();
     after_backward();
@@ -107,22 +108,20 @@ std::shared_ptr<nn::Module> train_ranks(std::optional<parallel::Overlap> overlap
                                         const Rows& digits, std::size_t num_steps,
                                         const std::vector<Device>& devices) {
   std::shared_ptr<nn::Module> trained;
-  tutorial::on_ranks(
-      devices, [&](comm::Communicator& communicator, std::size_t rank, Device device) {
-        const auto model = make_model(kDeepModel, device, /*seed=*/rank);  // the ranks differ
-        if (!overlap) {
-          for (const Variable& p : model->parameters()) communicator.broadcast(p.value(), 0);
-          train(*model, digits, num_steps, rank, kRanks,
-                [&] { average_gradients(*model, communicator); });
-        } else {
-          parallel::DdpOptions options;
-          options.reducer.bucket_byte_limits = {1 << 20};  // bucket_cap_mb=1; the default is 25
-          options.reducer.overlap = *overlap;
-          parallel::Ddp net(model, communicator, options);  // broadcasts rank 0's weights, too
-          train(net, digits, num_steps, rank, kRanks, [] {});
-        }
-        if (rank == 0) trained = model;
-      });
+  tutorial::on_ranks(devices, [&](comm::Communicator& group, std::size_t rank, Device device) {
+    const auto model = make_model(kDeepModel, device, /*seed=*/rank);  // the ranks differ
+    if (!overlap) {
+      for (const Variable& p : model->parameters()) group.broadcast(p.value(), 0);
+      train(*model, digits, num_steps, rank, kRanks, [&] { average_gradients(*model, group); });
+    } else {
+      parallel::DdpOptions options;
+      options.reducer.bucket_byte_limits = {1 << 20};  // bucket_cap_mb=1; the default is 25
+      options.reducer.overlap = *overlap;
+      parallel::Ddp net(model, group, options);  // broadcasts rank 0's weights, too
+      train(net, digits, num_steps, rank, kRanks, [] {});
+    }
+    if (rank == 0) trained = model;
+  });
   return trained;
 }
 
@@ -137,6 +136,7 @@ void compare_ways(const Rows& digits, std::size_t num_steps, const std::vector<D
     trace::reset_collective_counts();
     trace::start();
     const auto trained = train_ranks(overlap, digits, num_steps, devices);
+    runtime::record_device_spans();
     trace::stop();
     tutorial::check_close(
         fmt::format("{}: weights after {} steps against one device", name, num_steps),
@@ -153,14 +153,13 @@ void compare_ways(const Rows& digits, std::size_t num_steps, const std::vector<D
   fmt::print(
       "exposed: the rank computes nothing meanwhile. Buckets save calls; overlapping starts a\n"
       "bucket's all-reduce while backward computes the next gradients.\n");
-  tutorial::note_shared_cores(devices[0].type, 2 * kRanks);  // computing and communicating
+  tutorial::note_sharing(devices, 2);  // computing and communicating
 }
 
 void accumulate(const Rows& digits, const std::vector<Device>& devices) {
   const double single = single_gradient(digits.part(0, 2 * kBatch));
-  tutorial::on_ranks(devices, [&](comm::Communicator& communicator, std::size_t rank,
-                                  Device device) {
-    parallel::Ddp net(make_model(kModel, device), communicator);
+  tutorial::on_ranks(devices, [&](comm::Communicator& group, std::size_t rank, Device device) {
+    parallel::Ddp net(make_model(kModel, device), group);
     {
       const auto no_sync = net.no_sync();  // this gradient stays on this rank
       scale(mean_loss(net, digits.batch(0, kBatch).shard(rank, kRanks, device)), 0.5).backward();
@@ -196,5 +195,5 @@ void run(const tutorial::Options& options) {
 
 int main(int argc, char** argv) {
   return lockstep::tutorial::run_main(argc, argv, "How does DDP train one model on many ranks?",
-                                      run);
+                                      run, {.num_devices = kRanks});
 }

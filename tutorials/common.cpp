@@ -4,32 +4,83 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <set>
 
 #include "engine/comm/run_ranks.h"
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
+#include "engine/runtime/physical_gpus.h"
+#include "engine/runtime/virtual_devices.h"
 
 namespace lockstep::tutorial {
 namespace {
 
 DeviceType resolve_device_type(const std::string& device) {
-  const bool has_cuda = runtime::num_devices(DeviceType::cuda) > 0;
-  require(device != "cuda" || has_cuda, ErrorCode::Device, "--device",
-          "cuda was asked for, but there is no CUDA device; use --device cpu, or build the cuda "
-          "preset on a machine with a GPU");
-  return device == "cpu" || !has_cuda ? DeviceType::cpu : DeviceType::cuda;
+  const bool has_gpu = !runtime::physical_gpus().empty();
+  require(device != "cuda" || has_gpu, ErrorCode::Device, "--device", "cuda was asked for: {}",
+          runtime::no_gpu_reason());
+  return device == "cpu" || !has_gpu ? DeviceType::cpu : DeviceType::cuda;
 }
 
-void print_device(Device device) {
-  fmt::print("using device: {}", to_string(device));
-  if (device.type == DeviceType::cpu) {
-    const std::size_t cores = runtime::num_cores();
-    fmt::print(" (this process may use {} {})", cores, cores == 1 ? "core" : "cores");
-  } else if (runtime::num_devices(device.type) > 1) {
-    fmt::print(" (index 0 of {}; a single device is always index 0)",
-               runtime::num_devices(device.type));
+// "cuda:0*3,cuda:1*2": five logical devices on two GPUs.
+std::string spread_over_gpus(std::size_t num_devices, std::size_t num_gpus) {
+  std::string text;
+  for (std::size_t gpu = 0; gpu < num_gpus; ++gpu) {
+    const std::size_t count = num_devices / num_gpus + (gpu < num_devices % num_gpus ? 1 : 0);
+    text += fmt::format("{}cuda:{}*{}", gpu == 0 ? "" : ",", gpu, count);
   }
-  fmt::print("\n");
+  return text;
+}
+
+void declare_devices(const Options& options, const std::string& virtual_devices) {
+  if (!virtual_devices.empty()) {
+    require(options.device_type == DeviceType::cuda, ErrorCode::Usage, "--virtual-devices",
+            "'{}' shares a GPU, and the device is the CPU; its devices are virtual already",
+            virtual_devices);
+    runtime::set_virtual_devices(virtual_devices);
+  } else if (options.device_type == DeviceType::cuda && !runtime::has_virtual_devices()) {
+    const std::size_t num_gpus = runtime::physical_gpus().size();
+    if (num_gpus >= options.num_devices) return;
+    runtime::set_virtual_devices(spread_over_gpus(options.num_devices, num_gpus));
+  }
+}
+
+std::size_t num_gpus_of(const std::vector<Device>& devices) {
+  std::set<int> gpus;
+  for (const Device device : devices) gpus.insert(runtime::logical_device(device).gpu());
+  return gpus.size();
+}
+
+std::string count_cores() {
+  const std::size_t cores = runtime::num_cores();
+  return cores == 1 ? "1 core" : fmt::format("{} cores", cores);
+}
+
+void print_devices(const std::vector<Device>& devices) {
+  const Device first = devices[0];
+  const std::size_t count = devices.size();
+  const std::string names =
+      to_string(first) + (count > 1 ? fmt::format(" to {}", to_string(devices.back())) : "");
+  std::string hardware;
+  if (first.type == DeviceType::cpu) {
+    hardware =
+        fmt::format("{}this process may use {}", count > 1 ? "virtual; " : "", count_cores());
+  } else {
+    const int gpu = runtime::logical_device(first).gpu();
+    hardware = runtime::physical_gpus()[static_cast<std::size_t>(gpu)].name;
+    const std::size_t num_gpus = num_gpus_of(devices);
+    if (num_gpus < count) {
+      hardware =
+          fmt::format("{} logical devices on {}", count,
+                      num_gpus == 1 ? "one GPU, " + hardware : fmt::format("{} GPUs", num_gpus));
+    } else if (count > 1) {
+      hardware = fmt::format("{} GPUs, the first {}", count, hardware);
+    } else if (runtime::num_devices(first.type) > 1) {
+      hardware += fmt::format("; index 0 of {}, a single device is always index 0",
+                              runtime::num_devices(first.type));
+    }
+  }
+  fmt::print("using device: {} ({})\n", names, hardware);
 }
 
 int report(const std::string& program, const char* message, int exit_code) {
@@ -41,15 +92,19 @@ int report(const std::string& program, const char* message, int exit_code) {
 }
 
 int parse_and_run(const std::string& program, int argc, char** argv, std::string_view question,
-                  const Body& body, const AddFlags& add_flags) {
+                  const Body& body, const Setup& setup) {
   CLI::App app(std::string(question), program);
   Options options;
+  options.num_devices = setup.num_devices;
   std::string device = "auto";
+  std::string virtual_devices;
   app.add_option("--device", device, "auto, cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
+  app.add_option("--virtual-devices", virtual_devices,
+                 "logical devices that share GPUs, such as cuda:0*4 or cuda:0*2,cuda:1*2");
   app.add_flag("--fast", options.fast, "a short run, for tests");
-  if (add_flags) add_flags(app);
+  if (setup.add_flags) setup.add_flags(app, options);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {
@@ -58,7 +113,8 @@ int parse_and_run(const std::string& program, int argc, char** argv, std::string
     return report(program, fmt::format("{} (see {} --help)", error.what(), program).c_str(), 2);
   }
   options.device_type = resolve_device_type(device);
-  print_device(options.device());
+  declare_devices(options, virtual_devices);
+  print_devices(options.devices(options.num_devices));
   body(options);
   return 0;
 }
@@ -75,10 +131,10 @@ std::vector<Device> Options::devices(std::size_t count) const {
 }
 
 int run_main(int argc, char** argv, std::string_view question, const Body& body,
-             const AddFlags& add_flags) {
+             const Setup& setup) {
   const std::string program = std::filesystem::path(argc > 0 ? argv[0] : "tutorial").filename();
   try {
-    return parse_and_run(program, argc, argv, question, body, add_flags);
+    return parse_and_run(program, argc, argv, question, body, setup);
   } catch (const Error& error) {
     return report(program, error.what(), exit_code(error.code()));
   } catch (const std::exception& error) {
@@ -93,11 +149,16 @@ void on_ranks(const std::vector<Device>& devices, const RankWork& work) {
   });
 }
 
-void note_shared_cores(DeviceType type, std::size_t num_threads) {
-  const std::size_t cores = runtime::num_cores();
-  if (type != DeviceType::cpu || num_threads <= cores) return;
-  fmt::print("note: {} threads share {} here, so times show overhead, not speed-up\n", num_threads,
-             cores == 1 ? "1 core" : fmt::format("{} cores", cores));
+void note_sharing(const std::vector<Device>& devices, std::size_t threads_per_device) {
+  constexpr const char* kMeaning = "here, so times show overhead, not speed-up";
+  if (devices[0].type == DeviceType::cpu) {
+    const std::size_t num_threads = devices.size() * threads_per_device;
+    if (num_threads <= runtime::num_cores()) return;
+    fmt::print("note: {} threads share {} {}\n", num_threads, count_cores(), kMeaning);
+  } else if (const std::size_t num_gpus = num_gpus_of(devices); num_gpus < devices.size()) {
+    fmt::print("note: {} logical devices share {} {}\n", devices.size(),
+               num_gpus == 1 ? "one GPU" : fmt::format("{} GPUs", num_gpus), kMeaning);
+  }
 }
 
 void step(int number, std::string_view title) {

@@ -18,10 +18,11 @@
 
 namespace lockstep::tutorial {
 
-// What --device and --fast say.
+// What the flags say.
 struct Options {
   DeviceType device_type = DeviceType::cpu;
-  bool fast = false;  // a short run, for tests
+  bool fast = false;            // a short run, for tests
+  std::size_t num_devices = 1;  // the most that the tutorial uses
 
   // A single device is index 0, also on a machine with more.
   Device device() const { return {device_type, 0}; }
@@ -30,13 +31,22 @@ struct Options {
 };
 
 using Body = std::function<void(const Options&)>;
-using AddFlags = std::function<void(CLI::App&)>;
+
+// What a tutorial has beside its body.
+struct Setup {
+  std::size_t num_devices = 1;
+  // Registers flags of its own; one of them may say Options::num_devices.
+  std::function<void(CLI::App&, Options&)> add_flags = {};
+};
 
 // The whole of a tutorial's main(): reads the flags, prints "using device: ...", runs the body.
+// Where there are GPUs, but fewer than num_devices, each becomes several logical devices, and the
+// first line says so; --virtual-devices and LOCKSTEP_VIRTUAL_DEVICES (runtime/virtual_devices.h)
+// say which.
 // Returns the exit code: 0; 2 for a wrong command line; 1 for any other error, a failed check
-// included. Errors are one line on stderr. add_flags registers the tutorial's own flags, if any.
+// included. Errors are one line on stderr.
 int run_main(int argc, char** argv, std::string_view question, const Body& body,
-             const AddFlags& add_flags = {});
+             const Setup& setup = {});
 
 // Runs work as every rank of a group, one rank per device. Each rank is a thread here; in PyTorch
 // it would be a process.
@@ -44,9 +54,9 @@ using RankWork =
     std::function<void(comm::Communicator& communicator, std::size_t rank, Device device)>;
 void on_ranks(const std::vector<Device>& devices, const RankWork& work);
 
-// Says so where num_threads busy threads share fewer CPU cores: then times show overhead, not
-// speed-up.
-void note_shared_cores(DeviceType type, std::size_t num_threads);
+// Says so where devices share a GPU, or their threads (so many for each) share fewer CPU cores:
+// then times show overhead, not speed-up.
+void note_sharing(const std::vector<Device>& devices, std::size_t threads_per_device = 1);
 
 // "── Step 3: sum the gradients ──" between two empty lines.
 void step(int number, std::string_view title);

@@ -1,28 +1,34 @@
 #!/usr/bin/env bash
-# Usage: check_output.sh PROGRAM SOURCE
+# Usage: check_output.sh PROGRAM SOURCE [DEVICE]
 #
-# Runs a tutorial with --fast on the CPU. It must exit 0, and every line that the comment on top of
-# its source lists under "Expected output" must be among the lines it prints, so that the comment
-# stays true. Where values differ between machines (numbers with a point or an exponent, largest
-# differences, the device line) only the words are compared. In the comment a line "..." stands for
-# anything, and a line that ends with "..." for a line that begins so.
+# Runs a tutorial with --fast on the CPU, or on a DEVICE named cuda. It must exit 0, and every line
+# that the comment on top of its source lists under "Expected output" must be among the lines it
+# prints, so that the comment stays true. Where values differ between machines (numbers with a point
+# or an exponent, largest differences, the device line) only the words are compared; on cuda names of
+# devices are all the same, since the comments say cpu:1. In the comment a line "..." stands for
+# anything, and a line that ends with "..." for a line that begins so. Without a GPU, cuda exits 77.
 set -uo pipefail
 program=$1
 source=$2
+device=${3:-cpu}
 
-output=$("$program" --fast --device cpu 2>&1)
+output=$("$program" --fast --device "$device" 2>&1)
 code=$?
 if [[ $code -ne 0 ]]; then
   echo "$output"
-  echo "$program --fast exited with $code, expected 0"
+  if [[ $device == cuda && $output == *"[--device] cuda was asked for"* ]]; then exit 77; fi
+  echo "$program --fast --device $device exited with $code, expected 0"
   exit 1
 fi
+
+any_device='s/^$//'  # changes nothing
+if [[ $device == cuda ]]; then any_device='s/(cpu|cuda):[0-9]+/device:#/g'; fi
 
 # Values become #; spaces between words become one.
 normalise() {
   sed -E -e 's/^[[:space:]]+//' -e 's/^using device: .*/using device: #/' \
     -e 's/[0-9]+\.[0-9]+(e[-+]?[0-9]+)?|[0-9]+e[-+]?[0-9]+/#/g' \
-    -e 's/-#/#/g' -e 's/largest difference [0-9]+,/largest difference #,/' \
+    -e "$any_device" -e 's/-#/#/g' -e 's/largest difference [0-9]+,/largest difference #,/' \
     -e 's/[[:space:]]+/ /g' -e 's/ $//'
 }
 
