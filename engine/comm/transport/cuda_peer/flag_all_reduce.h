@@ -21,7 +21,8 @@
 //     they start (flag_barrier.cuh), so not all of them need to fit on the GPU at once.
 //   - Should a kernel still stay away (its GPU failed), the others stop waiting after
 //     patience_seconds and leave a fault: Error{Timeout} where the host next waits for the device.
-//     The ranks have then lost each other, and every later call is the same error.
+//     What is in the buffers then is undefined; the ranks have lost each other, and every later
+//     call is the same error.
 // A tool that runs kernels one at a time (a profiler that replays them, a debugger) breaks the
 // first rule; LOCKSTEP_FLAG_ALL_REDUCE=off is for that. CUDA_LAUNCH_BLOCKING=1 and
 // LOCKSTEP_CUDA_BLOCKING=1 switch it off, too.
