@@ -35,6 +35,10 @@ struct DeviceFault {
 // Memory for one; it lives as long as the process.
 DeviceFault* make_device_fault();
 
+// For what makes a device's values worthless and is found by the host, such as a collective that
+// was given up: the next wait throws this error.
+void report_from_host(DeviceFault& fault, const Error& error);
+
 // Throws what is written, and makes room for the next one: Error{Timeout} for a peer that did not
 // come, Error{Shape} for the others.
 void throw_if_written(DeviceFault& fault);
