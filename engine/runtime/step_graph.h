@@ -36,9 +36,12 @@ class StepGraph {
   StepGraph& operator=(const StepGraph&) = delete;
 
   // Runs the step; see above. It follows all work of the devices' compute streams, and comes before
-  // all later work of them. Tensors that the step makes come from memory that nobody else is given.
+  // all later work of them. Tensors that the step makes come from memory that nobody else is given;
+  // once it is captured, the device's statistics count all of it as held.
   // REQUIRES: the step is issued by the calling thread alone, waits for nothing on the host, and
-  // reads no pageable memory. Throws what the step throws; Error{Cuda} when CUDA cannot capture it.
+  // reads no pageable memory. Throws what the step throws; Error{State} or Error{Cuda} for a step
+  // that cannot be captured. After an error the streams work as before, and the next call of run()
+  // goes on where this one failed.
   void run(const std::function<void()>& step);
 
   bool is_captured() const;

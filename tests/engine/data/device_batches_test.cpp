@@ -2,6 +2,7 @@
 // sizes of the batches, and what is under way when a loader jumps or goes.
 #include <gtest/gtest.h>
 
+#include <future>
 #include <numeric>
 #include <optional>
 #include <thread>
@@ -294,6 +295,44 @@ TEST_F(GpuBatches, ComeWhileAStepIsCaptured) {
     }
     EXPECT_TRUE(graph.is_captured());
   }
+}
+
+// The same where larger slots are made in the very middle of the capture.
+TEST_F(GpuBatches, MayNeedNewMemoryInTheMiddleOfACapture) {
+  const auto rows = make_rows(256);
+  std::promise<void> captures, has_grown;
+  const std::size_t num_small = runtime::StepGraph::kNumWarmUps + 1;
+  const auto shards_of = [&](std::uint64_t epoch) {
+    std::vector<BatchShard> shards(epoch == 0 ? num_small : 3);
+    for (std::size_t step = 0; step < shards.size(); ++step) {
+      shards[step].rows.resize(epoch == 0 ? 2 : 60 + step);
+      std::iota(shards[step].rows.begin(), shards[step].rows.end(), step);
+    }
+    return shards;
+  };
+  const EpochSampler sampler = [&](std::uint64_t epoch) {
+    if (epoch == 1) captures.get_future().wait();
+    if (epoch == 2) has_grown.set_value();
+    return shards_of(epoch);
+  };
+  DataLoader loader(rows, sampler, {.device = test_device(), .num_prefetched = 8});
+  DataLoader cpu(rows, shards_of, {.device = Device{}});
+  const Tensor x = Tensor::zeros({64, kNumFeatures}, DType::float32, test_device());
+  const Tensor labels = Tensor::zeros({64}, DType::int64, test_device());
+  runtime::StepGraph graph({test_device()});
+  for (std::size_t step = 0; step < num_small; ++step) {
+    loader.next_into(x, labels);
+    graph.run([&] {
+      if (runtime::is_capturing_step()) {
+        captures.set_value();
+        has_grown.get_future().wait();
+      }
+      x.backend().scale(x.stream(), x.view(), 2, x.view());
+    });
+  }
+  EXPECT_TRUE(graph.is_captured());
+  EXPECT_FALSE(loader.next().has_value());
+  EXPECT_EQ(epoch_of(loader, 1), epoch_of(cpu, 1));
 }
 
 TEST_F(GpuBatches, LeaveTheFaultOfAKernelToTheConsumer) {
