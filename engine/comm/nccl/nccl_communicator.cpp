@@ -1,0 +1,258 @@
+#include "engine/comm/nccl/nccl_communicator.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "engine/comm/device_calls.h"
+#include "engine/comm/grouped/group_executor.h"
+#include "engine/comm/nccl/nccl_group.h"
+#include "engine/comm/nccl/nccl_library.h"
+#include "engine/comm/nccl/nccl_types.h"
+#include "engine/runtime/logical_device.h"
+#include "engine/runtime/physical_gpus.h"
+#include "engine/trace/counters.h"
+#include "engine/trace/span.h"
+
+namespace lockstep::comm {
+namespace nccl {
+namespace {
+
+// How long a rank that leaves lets NCCL take its leave.
+constexpr double kCloseSeconds = 5;
+
+bool is_point_to_point(Operation operation) {
+  return operation == Operation::send || operation == Operation::recv;
+}
+
+}  // namespace
+
+NcclCommunicator::NcclCommunicator(const NcclGroupOptions& options, const Meeting& meeting)
+    : options_(options),
+      description_(fmt::format("nccl {}{}", version_of(library()),
+                               meeting.shares_gpus ? ", ranks share a GPU: not for timing" : "")),
+      device_(runtime::logical_device(options.device)),
+      watch_(std::make_shared<Watch>(options,
+                                     runtime::cuda::cuda_stream(device_.comm_stream()).fault())),
+      comm_(std::make_shared<Comm>(device_.gpu(), options.world_size, meeting.id, options.rank)),
+      barrier_value_(Tensor::zeros({1}, DType::int32, options.device)),
+      num_sent_(static_cast<std::size_t>(options.world_size)),
+      num_received_(num_sent_.size()) {
+  set_timeout_seconds(options.timeout_seconds);
+  watch_->add(comm_);
+  comm_->wait_until_ready(watch_->check_of({}, options.timeout_seconds));
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  for (const auto& [to, link] : links_) link->finish();
+  const runtime::Deadline deadline = runtime::deadline_after(kCloseSeconds);
+  const Comm::Check check = [&] {
+    require(runtime::Clock::now() < *deadline, ErrorCode::Timeout, "nccl",
+            "did not finish its communicator");
+  };
+  try {
+    watch_->leave(num_collectives_);
+    if (watch_->has_failed()) return;
+    for (const auto& [to, link] : links_) link->close(check);
+    comm_->close(check);
+  } catch (const Error&) {
+    // Comm aborts what could not be closed.
+  }
+}
+
+void NcclCommunicator::abort(const std::string& why) {
+  watch_->break_group(
+      Error(ErrorCode::Comm, "abort", fmt::format("rank {} aborted the group: {}", rank(), why)));
+}
+
+void NcclCommunicator::require_here(const CollectiveCall& call) const {
+  const char* name = name_of(call.header.operation);
+  require(!call.input.defined() || call.input.device() == options_.device, ErrorCode::Device, name,
+          "this rank's NCCL communicator serves {}, found {}", to_string(options_.device),
+          lockstep::describe(call.input));
+  require(call.header.plan == plan::AllReducePlan::automatic, ErrorCode::Usage, name,
+          "NCCL chooses its own algorithm, found the plan {}; use --plan auto, or --comm own",
+          plan::to_string(call.header.plan));
+  require(call.peer != rank(), ErrorCode::Usage, name,
+          "NCCL takes no message from a rank to itself; copy the tensor");
+}
+
+Work NcclCommunicator::submit(CollectiveCall call, Launch launch) {
+  require_here(call);
+  const char* name = name_of(call.header.operation);
+  trace::ScopedSpan span(trace::Lane::comm, trace::Category::communication, name,
+                         call.header.num_elements * size_of(call.header.dtype));
+  if (call.trace_flow != 0) span.pass_flow(call.trace_flow);
+  watch_->throw_if_failed();
+  const bool is_message = is_point_to_point(call.header.operation);
+  if (is_message) {
+    auto& counts = call.header.operation == Operation::send ? num_sent_ : num_received_;
+    call.header.sequence = counts[static_cast<std::size_t>(call.peer)]++;
+  } else {
+    call.header.sequence = num_collectives_++;
+  }
+  span.set_sequence(static_cast<std::int64_t>(call.header.sequence));
+  watch_->begin(call.header);
+  trace::count_collective(rank(), name, least_bytes_sent(call.header, rank(), world_size()));
+  return is_message ? run_message(call, launch) : run_collective(call, launch);
+}
+
+Work NcclCommunicator::run_collective(CollectiveCall& call, Launch launch) {
+  if (call.header.operation == Operation::barrier) {
+    barrier(call);
+    return {};
+  }
+  put_on_stream(call, launch, has_async_work_ ? FollowsAsync::yes : FollowsAsync::no);
+  has_async_work_ = launch == Launch::async;
+  enqueue(call);
+  const std::shared_ptr<runtime::Event> done = call.stream->record();
+  // A graph's events pass in no run that could be watched.
+  if (!runtime::cuda::cuda_stream(*call.stream).is_capturing()) {
+    watch_->add(call.header, done, call.timeout_seconds);
+  }
+  if (launch == Launch::blocking) return {};
+  auto work = std::make_shared<NcclWork>(call.header, watch_);
+  work->finish(nullptr, {done, &device_.compute_stream()});
+  return Work(std::move(work));
+}
+
+void NcclCommunicator::enqueue(const CollectiveCall& call) {
+  if (call.header.num_elements == 0) return;
+  try {
+    call_nccl(call);
+  } catch (const Error& error) {
+    watch_->break_group(error);
+    throw;
+  }
+}
+
+void NcclCommunicator::call_nccl(const CollectiveCall& call) {
+  const CallHeader& header = call.header;
+  const ncclDataType_t type = nccl_type(header.dtype);
+  cudaStream_t stream = runtime::cuda::cuda_stream(*call.stream).handle();
+  const Comm::Check check = watch_->check_of(header, call.timeout_seconds);
+  void* input = call.input.raw();
+  void* output = call.output.defined() ? call.output.raw() : nullptr;
+  switch (header.operation) {
+    case Operation::all_reduce:
+      return comm_->call(
+          "ncclAllReduce",
+          [&](ncclComm_t comm) {
+            return library().all_reduce(input, input, header.num_elements, type, nccl_op(header.op),
+                                        comm, stream);
+          },
+          check);
+    case Operation::broadcast:
+      return comm_->call(
+          "ncclBroadcast",
+          [&](ncclComm_t comm) {
+            return library().broadcast(input, input, header.num_elements, type, header.root, comm,
+                                       stream);
+          },
+          check);
+    case Operation::all_gather:
+      return comm_->call(
+          "ncclAllGather",
+          [&](ncclComm_t comm) {
+            return library().all_gather(input, output, header.num_elements, type, comm, stream);
+          },
+          check);
+    case Operation::reduce_scatter:
+      return comm_->call(
+          "ncclReduceScatter",
+          [&](ncclComm_t comm) {
+            return library().reduce_scatter(input, output, call.output.num_elements(), type,
+                                            nccl_op(header.op), comm, stream);
+          },
+          check);
+    default:
+      fail(ErrorCode::State, name_of(header.operation), "is no collective that moves data");
+  }
+}
+
+// NCCL has no barrier: the sum of one number is known when every rank has come. The host waits.
+void NcclCommunicator::barrier(CollectiveCall& call) {
+  CollectiveCall sum = call;
+  sum.header.operation = Operation::all_reduce;
+  sum.header.num_elements = 1;
+  sum.header.dtype = DType::int32;
+  sum.header.device = DeviceType::cuda;
+  sum.input = barrier_value_;
+  put_on_stream(sum, Launch::async, FollowsAsync::yes);
+  enqueue(sum);
+  const std::shared_ptr<runtime::Event> done = sum.stream->record();
+  watch_->add(call.header, done, call.timeout_seconds);
+  // Not without end, since an event of a GPU that has failed may be waited for for ever.
+  while (!done->wait(runtime::deadline_after(1))) watch_->throw_if_failed();
+  watch_->throw_if_failed();
+}
+
+Work NcclCommunicator::run_message(CollectiveCall& call, Launch launch) {
+  put_on_stream(call, launch, has_async_work_ ? FollowsAsync::yes : FollowsAsync::no);
+  const bool is_send = call.header.operation == Operation::send;
+  Tensor memory = call.input;
+  if (is_send) {
+    // A copy, so that the call is done without its receiver.
+    memory = Tensor::empty(call.input.shape(), call.input.dtype(), call.input.device());
+    runtime::Stream& compute = call.input.stream();
+    if (call.stream != &compute) {
+      // The pool gives out what earlier work of the compute stream may still use.
+      call.stream->wait(compute.record());
+      memory.storage()->record_use(*call.stream);
+    }
+    copy_on_stream(*call.stream, call.input.view(), memory.view());
+  }
+  auto work = std::make_shared<NcclWork>(call.header, watch_);
+  const Link::End end = is_send ? Link::End::sender : Link::End::receiver;
+  link_to(call.peer, end).post(call, memory, call.stream->record(), work);
+  if (!is_send) {
+    if (launch == Launch::blocking) work->wait({});
+    return launch == Launch::blocking ? Work{} : Work(std::move(work));
+  }
+  if (launch == Launch::blocking) return {};
+  auto copied = std::make_shared<NcclWork>(call.header, watch_);
+  copied->finish(nullptr, {call.stream->record(), &device_.compute_stream()});
+  return Work(std::move(copied));
+}
+
+Link& NcclCommunicator::link_to(int peer, Link::End end) {
+  std::unique_ptr<Link>& link = links_[{peer, end}];
+  if (link == nullptr) {
+    const int from = end == Link::End::sender ? rank() : peer;
+    const int to = end == Link::End::sender ? peer : rank();
+    link = std::make_unique<Link>(end, key_of(options_, fmt::format("link/{}/{}", from, to)),
+                                  options_.store, device_, watch_);
+  }
+  return *link;
+}
+
+}  // namespace nccl
+
+bool has_nccl() {
+  return true;
+}
+
+const std::string& no_nccl_reason() {
+  static const std::string reason;
+  return reason;
+}
+
+std::unique_ptr<Communicator> make_nccl_communicator(const NcclGroupOptions& options) {
+  require(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size,
+          ErrorCode::Usage, "nccl",
+          "the rank must be in 0 ... world size - 1, found rank {} and world size {}", options.rank,
+          options.world_size);
+  require(options.store != nullptr, ErrorCode::Usage, "nccl", "ranks need a store to meet");
+  require(options.device.type == DeviceType::cuda, ErrorCode::Device, "nccl",
+          "NCCL serves CUDA devices, found {}; use --comm own", to_string(options.device));
+  const int gpu = runtime::logical_device(options.device).gpu();
+  const nccl::Meeting meeting =
+      nccl::meet(options, runtime::physical_gpus()[static_cast<std::size_t>(gpu)].uuid);
+  if (options.sharing == GpuSharing::allow) {
+    // NCCL reads it when its first communicator is made.
+    setenv("NCCL_HOSTID", fmt::format("lockstep-rank-{}", options.rank).c_str(), 1);
+  }
+  return std::make_unique<nccl::NcclCommunicator>(options, meeting);
+}
+
+}  // namespace lockstep::comm

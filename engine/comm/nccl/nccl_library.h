@@ -1,0 +1,51 @@
+// NCCL's functions, as found when they are first needed. A program so starts, and does all else, on
+// a machine without NCCL.
+#pragma once
+
+#include <nccl.h>
+
+#include <string>
+
+namespace lockstep::comm::nccl {
+
+static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0), "needs nccl.h of NCCL 2.18 or newer");
+
+struct Library {
+  decltype(&ncclGetVersion) get_version = nullptr;
+  decltype(&ncclGetUniqueId) get_unique_id = nullptr;
+  decltype(&ncclCommInitRankConfig) comm_init_rank_config = nullptr;
+  decltype(&ncclCommFinalize) comm_finalize = nullptr;
+  decltype(&ncclCommDestroy) comm_destroy = nullptr;
+  decltype(&ncclCommAbort) comm_abort = nullptr;
+  decltype(&ncclCommGetAsyncError) comm_get_async_error = nullptr;
+  decltype(&ncclGetErrorString) get_error_string = nullptr;
+  decltype(&ncclGetLastError) get_last_error = nullptr;
+  decltype(&ncclAllReduce) all_reduce = nullptr;
+  decltype(&ncclBroadcast) broadcast = nullptr;
+  decltype(&ncclAllGather) all_gather = nullptr;
+  decltype(&ncclReduceScatter) reduce_scatter = nullptr;
+  decltype(&ncclSend) send = nullptr;
+  decltype(&ncclRecv) recv = nullptr;
+};
+
+// The one that this process uses. Throws as load() does.
+const Library& library();
+
+// Loads a shared library by name or path. Throws Error{Comm} when there is none, it is not NCCL, or
+// it is older than 2.18; says how to get it, and that --comm own works without it.
+Library load(const std::string& path);
+
+// "2.28.9".
+std::string version_of(const Library& library);
+
+// Throws Error{Comm}: "[ncclAllReduce] failed: ..." in NCCL's own words. comm: may be null.
+[[noreturn]] void fail_call(const char* call, ncclResult_t result, ncclComm_t comm);
+
+// For calls without a communicator.
+inline void check(const char* call, ncclResult_t result) {
+  if (result != ncclSuccess) [[unlikely]] {
+    fail_call(call, result, nullptr);
+  }
+}
+
+}  // namespace lockstep::comm::nccl

@@ -1,0 +1,278 @@
+#include "engine/comm/nccl/nccl_watch.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+
+#include "engine/comm/nccl/nccl_library.h"
+#include "engine/comm/nccl/nccl_meeting.h"
+
+namespace lockstep::comm::nccl {
+namespace {
+
+// How often the thread looks; a rank that is alive answers within a few of these.
+constexpr std::chrono::milliseconds kInterval{100};
+constexpr std::chrono::microseconds kLeaveInterval{200};
+constexpr double kAnswerSeconds = 2;
+// Whoever does not ask waits for the one who does.
+constexpr double kVerdictSeconds = 2 * kAnswerSeconds;
+
+// An error as a value of the store: "Timeout [all_reduce] ...".
+std::string to_text(const Error& error) {
+  return fmt::format("{} {}", static_cast<int>(error.code()), error.what());
+}
+
+Error parse_error(const std::string& text) {
+  const std::size_t begin = text.find('[');
+  const std::size_t end = text.find("] ");
+  if (begin == std::string::npos || end == std::string::npos) {
+    return Error(ErrorCode::Comm, "nccl", text);
+  }
+  return Error(static_cast<ErrorCode>(std::atoi(text.c_str())),
+               text.substr(begin + 1, end - begin - 1), text.substr(end + 2));
+}
+
+// Connecting is a call without a name.
+std::string describe(const CallHeader& call) {
+  return call.operation == Operation::none ? "connecting the ranks" : to_string(call);
+}
+const char* tag_of(const CallHeader& call) {
+  return call.operation == Operation::none ? "nccl" : name_of(call.operation);
+}
+
+bool is_point_to_point(const CallHeader& call) {
+  return call.operation == Operation::send || call.operation == Operation::recv;
+}
+
+}  // namespace
+
+Watch::Watch(const NcclGroupOptions& options, runtime::cuda::DeviceFault* fault)
+    : rank_(options.rank),
+      world_size_(options.world_size),
+      store_(options.store),
+      key_prefix_(key_of(options, "")),
+      fault_(fault),
+      left_(static_cast<std::size_t>(options.world_size)),
+      thread_([this] { main(); }) {}
+
+Watch::~Watch() {
+  stop();
+}
+
+void Watch::stop() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  stops_.notify_all();
+  thread_.join();
+}
+
+void Watch::add(std::shared_ptr<Comm> comm) {
+  const std::lock_guard lock(mutex_);
+  if (failure_) comm->abort();
+  comms_.push_back(std::move(comm));
+}
+
+void Watch::begin(const CallHeader& call) {
+  const std::lock_guard lock(mutex_);
+  if (!is_point_to_point(call)) last_call_ = call;
+}
+
+void Watch::add(const CallHeader& call, std::shared_ptr<runtime::Event> done,
+                double timeout_seconds) {
+  const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds);
+  const std::lock_guard lock(mutex_);
+  under_way_.push_back({call, std::move(done), *deadline, timeout_seconds});
+}
+
+Comm::Check Watch::check_of(const CallHeader& call, double timeout_seconds) {
+  return [this, call, timeout_seconds, deadline = *runtime::deadline_after(timeout_seconds)] {
+    throw_if_failed();
+    if (runtime::Clock::now() < deadline) return;
+    raise_alarm(
+        call, ErrorCode::Timeout,
+        fmt::format("{} was not begun by all ranks within {} s", describe(call), timeout_seconds));
+    throw_if_failed();
+  };
+}
+
+void Watch::throw_if_failed() const {
+  const std::lock_guard lock(mutex_);
+  if (failure_) throw Error(*failure_);
+}
+
+bool Watch::has_failed() const {
+  const std::lock_guard lock(mutex_);
+  return failure_.has_value();
+}
+
+void Watch::main() {
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      if (stops_.wait_for(lock, kInterval, [&] { return is_stopping_; })) return;
+      if (failure_) continue;
+    }
+    tick();
+  }
+}
+
+void Watch::tick() {
+  const std::optional<UnderWay> waiting = oldest();
+  try {
+    if (!store_error_) hear_news();
+  } catch (const Error& error) {
+    // A rank that is done may outlive the store, one that waits for others may not.
+    store_error_.emplace(error);
+  }
+  if (!waiting || has_failed()) return;
+  if (store_error_) return fail_here(*store_error_);
+  check_departures(*waiting);
+  check_comms(*waiting);
+  if (runtime::Clock::now() < waiting->deadline || has_failed()) return;
+  raise_alarm(waiting->call, ErrorCode::Timeout,
+              fmt::format("{} was not done within {} s", to_string(waiting->call),
+                          waiting->timeout_seconds));
+}
+
+// Forgets what is done; returns the call that is to be done first.
+std::optional<Watch::UnderWay> Watch::oldest() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(under_way_, [](const UnderWay& call) { return call.done->has_passed(); });
+  if (under_way_.empty()) return {};
+  return under_way_.front();
+}
+
+void Watch::check_comms(const UnderWay& oldest) {
+  std::vector<std::shared_ptr<Comm>> comms;
+  {
+    const std::lock_guard lock(mutex_);
+    comms = comms_;
+  }
+  for (const auto& comm : comms) {
+    const ncclResult_t state = comm->async_error();
+    if (state == ncclSuccess || state == ncclInProgress) continue;
+    raise_alarm(oldest.call, ErrorCode::Comm,
+                fmt::format("{} failed in NCCL: {}", to_string(oldest.call),
+                            library().get_error_string(state)));
+  }
+}
+
+void Watch::check_departures(const UnderWay& oldest) {
+  for (std::size_t rank = 0; rank < left_.size(); ++rank) {
+    if (!left_[rank] || is_point_to_point(oldest.call)) continue;
+    if (oldest.call.sequence < *left_[rank]) continue;
+    break_group(Error(ErrorCode::Comm, name_of(oldest.call.operation),
+                      fmt::format("rank {} left the group after {} collectives, and {} needs it",
+                                  rank, *left_[rank], to_string(oldest.call))));
+  }
+}
+
+void Watch::hear_news() {
+  const std::optional<std::string> news = store_->try_get(key("news"));
+  if (!news || *news == news_) return;
+  news_ = *news;
+  for (int rank = 0; rank < world_size_; ++rank) {
+    if (const auto left = store_->try_get(key(fmt::format("left/{}", rank)))) {
+      left_[static_cast<std::size_t>(rank)] = std::strtoull(left->c_str(), nullptr, 10);
+    }
+  }
+  if (const auto verdict = store_->try_get(key("verdict"))) return fail_here(parse_error(*verdict));
+  if (!store_->try_get(key("alarm"))) return;
+  answer();
+  const runtime::Deadline deadline = runtime::deadline_after(kVerdictSeconds);
+  fail_here(parse_error(store_->get(key("verdict"), deadline)));
+}
+
+void Watch::say(std::string_view what, std::string_view value) {
+  store_->set_if_absent(key(what), value);
+  store_->add(key("news"), 1);
+}
+
+void Watch::answer() {
+  std::string text;
+  {
+    const std::lock_guard lock(mutex_);
+    text = to_string(last_call_);
+  }
+  store_->set(key(fmt::format("answer/{}", rank_)), text);
+}
+
+void Watch::raise_alarm(const CallHeader& call, ErrorCode code, const std::string& symptom) {
+  try {
+    const std::string me = std::to_string(rank_);
+    const std::string asking = store_->set_if_absent(key("alarm"), me);
+    store_->add(key("news"), 1);
+    answer();
+    if (asking == me) {
+      break_group(verdict_of_alarm(call, code, symptom));
+    } else {
+      const runtime::Deadline deadline = runtime::deadline_after(kVerdictSeconds);
+      fail_here(parse_error(store_->get(key("verdict"), deadline)));
+    }
+  } catch (const Error&) {
+    // The store is gone, or the rank that asks has ended: what this rank saw has to do.
+    fail_here(Error(code, tag_of(call), symptom));
+  }
+}
+
+Error Watch::verdict_of_alarm(const CallHeader& call, ErrorCode code, const std::string& symptom) {
+  const runtime::Deadline deadline = runtime::deadline_after(kAnswerSeconds);
+  std::string mine;
+  {
+    const std::lock_guard lock(mutex_);
+    mine = to_string(last_call_);
+  }
+  std::string silent;
+  std::string different;
+  for (int rank = 0; rank < world_size_; ++rank) {
+    if (rank == rank_) continue;
+    try {
+      const std::string last = store_->get(key(fmt::format("answer/{}", rank)), deadline);
+      if (last == mine) continue;
+      different +=
+          fmt::format("; rank {} last called {} while rank {} called {}", rank, last, rank_, mine);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::Timeout) throw;
+      silent += fmt::format("{}rank {}", silent.empty() ? "" : ", ", rank);
+    }
+  }
+  if (!silent.empty()) silent = fmt::format("; no answer from {} (ended or stopped)", silent);
+  const std::string found = silent + different;
+  return Error(code, tag_of(call),
+               symptom + (found.empty() ? "; all ranks are alive and called the same" : found));
+}
+
+void Watch::break_group(const Error& error) {
+  try {
+    say("verdict", to_text(error));
+    fail_here(parse_error(*store_->try_get(key("verdict"))));
+  } catch (const Error&) {
+    fail_here(error);  // nobody can be told any more
+  }
+}
+
+void Watch::fail_here(const Error& error) {
+  std::vector<std::shared_ptr<Comm>> comms;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return;
+    failure_.emplace(error);
+    comms = comms_;
+    // Before the device goes on with worthless values.
+    if (!under_way_.empty()) runtime::cuda::report_from_host(*fault_, error);
+  }
+  for (const auto& comm : comms) comm->abort();
+}
+
+void Watch::leave(std::uint64_t num_collectives) {
+  while (!has_failed() && oldest()) std::this_thread::sleep_for(kLeaveInterval);
+  stop();
+  if (!has_failed()) say(fmt::format("left/{}", rank_), std::to_string(num_collectives));
+}
+
+}  // namespace lockstep::comm::nccl

@@ -1,0 +1,202 @@
+// What NCCL cannot say by itself: who is missing, who called something else, who shares a GPU.
+#include "tests/engine/comm/comm_test_data.h"
+#include "tests/engine/comm/nccl/nccl_ranks.h"
+
+namespace lockstep::comm {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+Tensor buffer_of(const Communicator& group, std::size_t length = 8) {
+  return Tensor::zeros({length}, DType::float32, Device{DeviceType::cuda, group.rank()});
+}
+
+// A call that failed left its error with the device, for whoever waits next: the next test is not
+// to find it.
+class NcclFailure : public ::testing::Test {
+ protected:
+  void SetUp() override { LOCKSTEP_NEEDS_GPUS(3); }
+  void TearDown() override {
+    for (int gpu = 0; gpu < 3; ++gpu) {
+      try {
+        Tensor::zeros({1}, DType::float32, Device{DeviceType::cuda, gpu}).item();
+      } catch (const Error&) {
+      }
+    }
+  }
+};
+
+TEST_F(NcclFailure, TwoRanksOnOneGpuAreRefusedByAllWithTheChoices) {
+  NcclRanks ranks;
+  ranks.adjust = [](NcclGroupOptions& options) {
+    options.device.index = options.rank == 2 ? 0 : options.rank;
+  };
+  for (const auto& error : ranks.errors_of(3, [](Communicator&) {})) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), ErrorCode::Device);
+    EXPECT_THAT(error->what(), HasSubstr("[nccl] ranks 0 and 2 are both on the GPU GPU-"));
+    EXPECT_THAT(error->what(), HasSubstr("use --comm own"));
+  }
+}
+
+TEST_F(NcclFailure, ARankThatDoesNotComeIsNamed) {
+  NcclRanks ranks;
+  ranks.timeout_seconds = 0.2;
+  ranks.adjust = [](NcclGroupOptions& options) { options.world_size = 3; };
+  for (const auto& error : ranks.errors_of(2, [](Communicator&) {})) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), ErrorCode::Timeout);
+    EXPECT_THAT(error->what(), AnyOf(HasSubstr("s for rank 2 of 3 ranks to come to NCCL"),
+                                     HasSubstr("s for rank 0's answer")));
+  }
+}
+
+TEST_F(NcclFailure, RanksWithDifferentWorldSizesAreTold) {
+  NcclRanks ranks;
+  ranks.adjust = [](NcclGroupOptions& options) {
+    if (options.rank == 1) options.world_size = 3;
+  };
+  for (const auto& error : ranks.errors_of(2, [](Communicator&) {})) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), ErrorCode::Comm);
+    EXPECT_THAT(error->what(), HasSubstr("world size 3 while rank 0"));
+  }
+}
+
+TEST_F(NcclFailure, TwoProcessesWithOneRankAreTold) {
+  NcclRanks ranks;
+  ranks.adjust = [](NcclGroupOptions& options) {
+    if (options.rank == 2) options.rank = 1;
+  };
+  ranks.timeout_seconds = 5;
+  for (const auto& error : ranks.errors_of(3, [](Communicator&) {})) {
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(), HasSubstr("two processes have rank 1"));
+  }
+}
+
+// Both the one that is blocked and the one that had no need of the missing rank yet hear of it.
+TEST_F(NcclFailure, ACallThatOneRankDoesNotMakeNamesItOnAllRanks) {
+  NcclRanks ranks;
+  ranks.timeout_seconds = 0.5;
+  std::atomic<int> num_ended{0};
+  const auto errors = ranks.errors_of(3, [&](Communicator& group) {
+    group.barrier();
+    const Tensor buffer = buffer_of(group);
+    try {
+      if (group.rank() == 1) {
+        while (num_ended.load() < 2) std::this_thread::yield();
+      } else {
+        group.all_reduce(buffer);
+        buffer.to_vector<float>();
+      }
+    } catch (const Error&) {
+      ++num_ended;
+      throw;
+    }
+    group.all_reduce(buffer);
+    buffer.to_vector<float>();
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), ErrorCode::Timeout);
+    EXPECT_THAT(error->what(), HasSubstr("[all_reduce] all_reduce #1 of 8 float32 (sum) was not "
+                                         "done within 0.5 s"));
+    EXPECT_THAT(error->what(), HasSubstr("rank 1 last called barrier #0 while rank"));
+  }
+}
+
+TEST_F(NcclFailure, RanksThatCallDifferentThingsAreTold) {
+  NcclRanks ranks;
+  ranks.timeout_seconds = 0.5;
+  const auto errors = ranks.errors_of(3, [](Communicator& group) {
+    const Tensor buffer = buffer_of(group, group.rank() == 2 ? 7 : 8);
+    group.all_reduce(buffer);
+    buffer.to_vector<float>();
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(), HasSubstr("all_reduce #0 of 7 float32 (sum)"));
+    EXPECT_THAT(error->what(), HasSubstr("all_reduce #0 of 8 float32 (sum)"));
+  }
+}
+
+TEST_F(NcclFailure, AValueThatACallLeftUnfinishedIsNeverRead) {
+  NcclRanks ranks;
+  ranks.timeout_seconds = 0.3;
+  const auto errors = ranks.errors_of(2, [](Communicator& group) {
+    const Tensor buffer = buffer_of(group);
+    if (group.rank() == 1) {
+      group.recv(buffer, 0);
+      return;
+    }
+    group.all_reduce(buffer);
+    buffer.to_vector<float>();
+  });
+  for (const auto& error : errors) ASSERT_TRUE(error);
+  EXPECT_THAT(errors[0]->what(), HasSubstr("was not"));
+}
+
+TEST_F(NcclFailure, ARankThatLeftIsNamed) {
+  const auto errors = NcclRanks().errors_of(3, [](Communicator& group) {
+    group.barrier();
+    if (group.rank() == 1) return;
+    const Tensor buffer = buffer_of(group);
+    group.all_reduce(buffer);
+    buffer.to_vector<float>();
+  });
+  EXPECT_FALSE(errors[1]);
+  for (const int rank : {0, 2}) {
+    const auto& error = errors[static_cast<std::size_t>(rank)];
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), ErrorCode::Comm);
+    EXPECT_THAT(error->what(), HasSubstr("rank 1 left the group after 1 collectives, and "
+                                         "all_reduce #1 of 8 float32 (sum) needs it"));
+  }
+}
+
+TEST_F(NcclFailure, AnAbortReachesRanksThatWaitAndThoseThatCallLater) {
+  std::atomic<int> num_ended{0};
+  const auto errors = NcclRanks().errors_of(3, [&](Communicator& group) {
+    if (group.rank() == 1) {
+      group.abort("its data is gone");
+    } else if (group.rank() == 2) {
+      while (num_ended.load() == 0) std::this_thread::yield();
+    }
+    try {
+      group.barrier();
+    } catch (const Error&) {
+      ++num_ended;
+      throw;
+    }
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_STREQ(error->what(), "[abort] rank 1 aborted the group: its data is gone");
+  }
+}
+
+TEST_F(NcclFailure, AWaitWithATimeOfItsOwnEndsAndTheCallGoesOn) {
+  std::atomic<bool> has_waited{false};
+  NcclRanks().run(2, [&](Communicator& group) {
+    const Tensor buffer = buffer_of(group);
+    if (group.rank() == 1) {
+      while (!has_waited.load()) std::this_thread::yield();
+    }
+    CollectiveOptions options;
+    options.launch = Launch::async;
+    const Work work = group.all_reduce(buffer, options);
+    if (group.rank() == 0) {
+      EXPECT_THROW(work.wait(0.05), Error);
+      EXPECT_FALSE(work.is_done());
+      has_waited = true;
+    }
+    work.wait();
+    EXPECT_EQ(buffer.slice(0, {1}).item(), 0);
+    EXPECT_TRUE(work.is_done());
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::comm

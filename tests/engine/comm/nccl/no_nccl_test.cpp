@@ -1,0 +1,17 @@
+// What a build without NCCL says to who asks for it.
+#include "engine/comm/nccl/nccl_group.h"
+#include "tests/support/expect_error.h"
+
+namespace lockstep::comm {
+namespace {
+
+TEST(NoNccl, SaysHowToGetItAndWhatWorksWithoutIt) {
+  EXPECT_FALSE(has_nccl());
+  lockstep::testing::expect_error(ErrorCode::Comm, "built without NCCL",
+                                  [] { make_nccl_communicator({}); });
+  EXPECT_THAT(no_nccl_reason(), ::testing::HasSubstr("-DNCCL_ROOT="));
+  EXPECT_THAT(no_nccl_reason(), ::testing::HasSubstr("--comm own"));
+}
+
+}  // namespace
+}  // namespace lockstep::comm
