@@ -1,0 +1,193 @@
+// 11: How do you start the ranks of one training by hand, and how do they find each other?
+//
+// You will see: what RANK, LOCAL_RANK and WORLD_SIZE are, worked out for one machine and for two;
+// and four processes that are started as from four terminals, each with its own variables, meet,
+// and add up a number each. PyTorch reads the same variables in init_process_group("env://").
+//
+// Run:  11_start_ranks [--device auto|cpu|cuda] [--fast]
+// plays all four terminals itself. By hand: open four, and in number r (0 to 3) type
+//   export RANK=r LOCAL_RANK=r WORLD_SIZE=4
+//   11_start_ranks
+//
+// Expected output (abridged; process ids differ):
+//   machine 0    RANK=0 LOCAL_RANK=0    RANK=1 LOCAL_RANK=1
+//   machine 1    RANK=2 LOCAL_RANK=0    RANK=3 LOCAL_RANK=1
+//   terminal 4
+//     $ export RANK=3 LOCAL_RANK=3 WORLD_SIZE=4 ...
+//     rank 3 of 4, started by hand, takes cpu:3
+//     my own copy of `changed` is 30; the sum over all ranks is 60
+//   check: four terminals, four processes ... ok
+//   check: every rank holds the sum that one process computes, 0 + 10 + 20 + 30 ... ok
+//   check: without WORLD_SIZE, the error names the variable ... ok
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <map>
+#include <set>
+
+#include "engine/comm/process_group.h"
+#include "engine/core/error.h"
+#include "engine/launch/connect.h"
+#include "engine/launch/port.h"
+#include "engine/launch/rank_device.h"
+#include "tutorials/common.h"
+#include "tutorials/ranks.h"
+
+namespace {
+
+using namespace lockstep;
+
+constexpr int kRanks = 4;
+using Variables = std::map<std::string, std::string>;
+
+// Every process has its own copy of this. Were ranks threads, they would share it: global
+// variables, the allocator, the driver's context, one crash that ends them all. So a rank is a
+// process, and what it wants the others to know it sends.
+int changed = 0;
+
+// Ranks are counted from machine to machine, local ranks from 0 on each.
+void print_ranks(int num_machines, int ranks_per_machine) {
+  fmt::print("{} x {}: WORLD_SIZE={} for all\n", num_machines, ranks_per_machine,
+             num_machines * ranks_per_machine);
+  for (int machine = 0; machine < num_machines; ++machine) {
+    fmt::print("  machine {}", machine);
+    for (int local_rank = 0; local_rank < ranks_per_machine; ++local_rank) {
+      fmt::print("    RANK={} LOCAL_RANK={}", machine * ranks_per_machine + local_rank, local_rank);
+    }
+    fmt::print("\n");
+  }
+}
+
+// What each of the four processes does.
+void be_a_rank(const tutorial::Options& options) {
+  // 1. Who am I? One function reads the variables, whoever has set them.
+  const launch::Environment environment = launch::current_environment();
+  const launch::RankEnvironment me = launch::rank_environment(environment);
+  const Device device = launch::device_of_rank(me, options.device_type, kRanks);
+  fmt::print("rank {} of {}, started {}, takes {}\n", me.rank, me.world_size,
+             to_string(me.launcher), to_string(device));
+
+  // 2. Where are the others? Rank 0 listens at MASTER_ADDR:MASTER_PORT (127.0.0.1:29500 where they
+  //    are unset), the others come there. Order does not matter; whoever is early waits.
+  const launch::Job job = launch::join_job(environment);
+
+  // 3. Connect: shared memory between ranks of one machine, TCP between machines.
+  comm::ProcessGroupOptions group_options;
+  group_options.rank = me.rank;
+  group_options.world_size = me.world_size;
+  group_options.store = job.store();
+  group_options.token = job.token();
+  group_options.address = job.address();
+  const auto group = comm::make_process_group(group_options);
+
+  // 4. From here on it is as with threads.
+  changed += 10 * me.rank;
+  const Tensor sum = Tensor::from(std::vector<std::int64_t>{changed}, {1});
+  group->all_reduce(sum);
+  fmt::print("my own copy of `changed` is {}; the sum over all ranks is {}\n", changed,
+             sum.to_vector<std::int64_t>()[0]);
+}
+
+// A terminal: a process that is started with these variables and whose output is kept.
+struct Terminal {
+  pid_t process = 0;
+  int output = -1;
+};
+
+Terminal open_terminal(const Variables& variables) {
+  const std::vector<std::string> command = tutorial::own_command();
+  std::array<int, 2> pipe_ends{};
+  require(::pipe2(pipe_ends.data(), O_CLOEXEC) == 0, ErrorCode::Io, "terminal", "no pipe");
+  std::fflush(nullptr);
+  const pid_t process = ::fork();  // a copy of this process ...
+  require(process >= 0, ErrorCode::Io, "terminal", "cannot make a process");
+  if (process == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::dup2(pipe_ends[1], STDOUT_FILENO);
+    ::dup2(pipe_ends[1], STDERR_FILENO);
+    for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+    std::vector<char*> words;
+    for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+    words.push_back(nullptr);
+    ::execv(words[0], words.data());  // ... that becomes this program, from its beginning
+    ::_exit(127);
+  }
+  ::close(pipe_ends[1]);
+  return {process, pipe_ends[0]};
+}
+
+// Waits for its end. Returns what it wrote; exit_code is set.
+std::string close_terminal(const Terminal& terminal, int& exit_code) {
+  std::string text;
+  std::array<char, 4096> bytes;
+  for (ssize_t n = 0; (n = ::read(terminal.output, bytes.data(), bytes.size())) > 0;) {
+    text.append(bytes.data(), static_cast<std::size_t>(n));
+  }
+  ::close(terminal.output);
+  int status = 0;
+  ::waitpid(terminal.process, &status, 0);
+  exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return text;
+}
+
+void play_four_terminals() {
+  using launch::PortReservation;
+  const PortReservation port(0, PortReservation::Scope::loopback);  // a free one
+  std::vector<Terminal> terminals;
+  std::set<pid_t> processes;
+  for (int r = 0; r < kRanks; ++r) {
+    terminals.push_back(open_terminal({{"RANK", std::to_string(r)},
+                                       {"LOCAL_RANK", std::to_string(r)},
+                                       {"WORLD_SIZE", std::to_string(kRanks)},
+                                       {"MASTER_PORT", std::to_string(port.port())}}));
+    processes.insert(terminals.back().process);
+  }
+  bool all_have_the_sum = true;
+  for (int r = 0; r < kRanks; ++r) {
+    int exit_code = 0;
+    std::string text = close_terminal(terminals[static_cast<std::size_t>(r)], exit_code);
+    all_have_the_sum = all_have_the_sum && exit_code == 0 && text.ends_with("ranks is 60\n");
+    for (std::size_t at = 0; (at = text.find('\n', at)) + 1 < text.size();) text.insert(++at, "  ");
+    fmt::print("terminal {}\n  $ export RANK={} LOCAL_RANK={} WORLD_SIZE={} MASTER_PORT={}\n",
+               r + 1, r, r, kRanks, port.port());
+    fmt::print("  $ 11_start_ranks\n  {}", text);
+  }
+  tutorial::check("four terminals, four processes", processes.size() == kRanks);
+  tutorial::check("every rank holds the sum that one process computes, 0 + 10 + 20 + 30",
+                  all_have_the_sum);
+}
+
+void run(const tutorial::Options& options) {
+  if (tutorial::is_rank()) return be_a_rank(options);
+  tutorial::step(1, "who is who");
+  print_ranks(/*num_machines=*/2, /*ranks_per_machine=*/2);
+  print_ranks(/*num_machines=*/2, /*ranks_per_machine=*/4);
+  print_ranks(/*num_machines=*/1, /*ranks_per_machine=*/4);
+  fmt::print(
+      "RANK says which part of the data is mine; LOCAL_RANK says which of this machine's devices.\n"
+      "On one machine they are equal.\n");
+
+  tutorial::step(2, "four terminals");
+  play_four_terminals();
+
+  tutorial::step(3, "a variable is forgotten");
+  const std::string error = tutorial::expect_error([] {
+    launch::rank_environment({{"RANK", "0"}});
+  });
+  fmt::print("{}\n", error);
+  tutorial::check("without WORLD_SIZE, the error names the variable",
+                  error.find("[WORLD_SIZE]") != std::string::npos);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::tutorial::run_main(argc, argv, "How do you start ranks by hand?", run,
+                                      {.num_devices = kRanks});
+}

@@ -1,0 +1,166 @@
+// 12: What does a launcher do for you that four terminals do not?
+//
+// You will see: the four things that `lockstep run` does (and PyTorch's torchrun), each shown live
+// by running this program as four ranks: it sets the variables of every rank, puts the rank before
+// each line, names the first failure and its cause, and leaves no process behind.
+//
+// Run:  12_launch_ranks [--device auto|cpu|cuda] [--fast]
+// It calls the launcher as a function. From a shell that is
+//   lockstep run --standalone --nproc-per-node 4 -- 12_launch_ranks
+//   torchrun --no-python --standalone --nproc-per-node 4 12_launch_ranks
+// and then this program is a rank from its first line on, and only says who it is.
+//
+// Expected output (abridged; the order of the lines of different ranks differs):
+//   [0] RANK=0 LOCAL_RANK=0 WORLD_SIZE=4, started by lockstep run
+//   [3] RANK=3 LOCAL_RANK=3 WORLD_SIZE=4, started by lockstep run
+//   check: each rank found its variables and met the others: exit code 0 ... ok
+//   check: and rank 3's log holds its line, without the prefix ... ok
+//   lockstep: [run] rank 2 failed first: exit code 7; its last error line: ...
+//   check: the launcher returns the exit code of the first failure, 7 ... ok
+//   lockstep: [run] rank 1 failed first: signal 9 (SIGKILL)
+//   check: a rank that is killed counts as 128 + 9 ... ok
+//   check: its helper that had left the group is gone, too ... ok
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "engine/core/error.h"
+#include "engine/launch/descendants.h"
+#include "tutorials/common.h"
+#include "tutorials/ranks.h"
+
+namespace {
+
+using namespace lockstep;
+
+constexpr int kRanks = 4;
+
+// --- what this program does as a rank ---
+
+void say_who_i_am(tutorial::RankProcess& me) {
+  const auto variable = [](const char* name) {
+    return std::getenv(name) ? std::getenv(name) : "?";
+  };
+  fmt::print("RANK={} LOCAL_RANK={} WORLD_SIZE={}, started by {}\n", variable("RANK"),
+             variable("LOCAL_RANK"), variable("WORLD_SIZE"), to_string(me.environment().launcher));
+}
+
+// One rank ends with an error. The others wait for it in a collective, and hear of it there.
+void fail_on_rank_two(tutorial::RankProcess& me) {
+  if (me.rank() == 2) {
+    fmt::print(stderr, "rank 2: the loss is not finite\n");
+    ::_exit(7);
+  }
+  me.group().barrier();
+}
+
+// A helper process, as data loaders start them, which leaves its session so that no signal to the
+// group reaches it. Then its rank dies without a word.
+void die_with_a_helper(tutorial::RankProcess& me) {
+  if (me.rank() == 1) {
+    if (::fork() == 0) {
+      ::setsid();
+      for (;;) ::pause();
+    }
+    ::raise(SIGKILL);
+  }
+  me.group().barrier();
+}
+
+void be_a_rank(const std::string& role) {
+  tutorial::RankProcess me;
+  if (role == "fail") return fail_on_rank_two(me);
+  if (role == "die") return die_with_a_helper(me);
+  say_who_i_am(me);
+}
+
+// --- what it does when it was started alone ---
+
+std::string read_text(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// A folder that goes when this does.
+class LogFolder {
+ public:
+  LogFolder() {
+    std::string name = std::filesystem::temp_directory_path() / "lockstep-tutorial-XXXXXX";
+    require(::mkdtemp(name.data()) != nullptr, ErrorCode::Io, "logs", "cannot make {}", name);
+    path_ = name;
+  }
+  ~LogFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  LogFolder(const LogFolder&) = delete;
+  LogFolder& operator=(const LogFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// The variables, and the prefix.
+void show_variables_and_prefix() {
+  const LogFolder logs;
+  launch::WorkerGroupOptions options;
+  options.num_workers = kRanks;
+  options.command = tutorial::own_command();
+  options.log_folder = logs.path();
+  options.tee.assign(kRanks, launch::Streams::out);  // --tee 1: to the console and to a log
+  const int code = tutorial::run_as_ranks(options);
+  tutorial::check("each rank found its variables and met the others: exit code 0", code == 0);
+  const std::string log = read_text(launch::log_path(options, /*restart_count=*/0,
+                                                     /*local_rank=*/3, STDOUT_FILENO));
+  tutorial::check("and rank 3's log holds its line, without the prefix",
+                  log.find("\nRANK=3 LOCAL_RANK=3 WORLD_SIZE=4") != std::string::npos);
+}
+
+void show_first_failure() {
+  fmt::print(
+      "rank 2 fails while the others wait for it. All say something; which was the cause?\n");
+  const int code = tutorial::run_as_ranks(kRanks, tutorial::own_command({"--role", "fail"}));
+  tutorial::check("the launcher returns the exit code of the first failure, 7", code == 7);
+}
+
+void show_that_nobody_is_left() {
+  fmt::print("rank 1 starts a helper that leaves the group, and is killed\n");
+  const bool adopted_before = launch::adopt_orphans(true);  // what is left would be our child now
+  const int code = tutorial::run_as_ranks(kRanks, tutorial::own_command({"--role", "die"}));
+  tutorial::check("a rank that is killed counts as 128 + 9", code == 128 + SIGKILL);
+  tutorial::check("its helper that had left the group is gone, too",
+                  launch::find_descendants().empty());
+  launch::adopt_orphans(adopted_before);
+}
+
+void run(const std::string& role) {
+  if (tutorial::is_rank()) return be_a_rank(role);
+  tutorial::step(1, "variables for every rank, and a prefix for every line");
+  show_variables_and_prefix();
+  tutorial::step(2, "the first failure");
+  show_first_failure();
+  tutorial::step(3, "nobody left behind");
+  show_that_nobody_is_left();
+  fmt::print(
+      "\nFour terminals have none of this: there, whoever is left waits until its timeout, and\n"
+      "the helper until the machine is restarted.\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string role = "say";
+  return lockstep::tutorial::run_main(
+      argc, argv, "What does a launcher do for you?",
+      [&](const lockstep::tutorial::Options&) { run(role); },
+      {.num_devices = kRanks, .add_flags = [&](CLI::App& app, lockstep::tutorial::Options&) {
+         app.add_option("--role", role, "what the ranks do: say, fail or die")
+             ->check(CLI::IsMember({"say", "fail", "die"}));
+       }});
+}

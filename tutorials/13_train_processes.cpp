@@ -1,0 +1,179 @@
+// 13: What does a DDP program look like whose ranks are processes, and that runs on any hardware?
+//
+// You will see: who gets which rows; one gradient on each rank, and their average; the loss, logged
+// by rank 0 alone; and that the weights are those of one device. The program does not ask how many
+// ranks there are or who started it: alone it is rank 0 of 1, and with GPUs rank r takes cuda:r.
+//
+// Run:  13_train_processes [--device auto|cpu|cuda] [--fast]   starts itself as 4 ranks
+//       lockstep run --standalone --nproc-per-node 2 -- 13_train_processes
+//       torchrun --no-python --standalone --nproc-per-node 2 13_train_processes
+//       RANK=0 WORLD_SIZE=1 13_train_processes                 one rank
+//
+// Expected output (abridged):
+//   [0] 4 ranks, started by lockstep run, own: auto over shm
+//   [0] rank   rows of batch 0   rows of batch 1
+//   [0]    0          0 ... 15         64 ... 79
+//   [0]    3         48 ... 63       112 ... 127
+//   [0] rank 0 -0.024815   rank 1 -0.022384   rank 2 +0.041810   rank 3 -0.087295
+//   [0] average -0.023171   one device -0.023171
+//   [0] check: the average and one device's gradient: largest difference ...
+//   [0] epoch 1  loss 0.778
+//   [0] check: weights after 48 steps against one device: largest difference ...
+//   check: all ranks ended well ... ok
+
+#include <cmath>
+
+#include "engine/autograd/ops/ops.h"
+#include "engine/launch/rank_device.h"
+#include "engine/nn/mlp.h"
+#include "engine/optim/sgd.h"
+#include "engine/parallel/ddp/ddp.h"
+#include "engine/plan/chunk.h"
+#include "engine/runtime/logical_device.h"
+#include "tutorials/common.h"
+#include "tutorials/ranks.h"
+#include "tutorials/rows.h"
+
+namespace {
+
+using namespace lockstep;
+using tutorial::Rows;
+
+constexpr int kRanksAlone = 4;  // started without a launcher
+constexpr std::size_t kBatch = 64;
+constexpr const char* kModel = "mlp:64-128-10";
+
+std::shared_ptr<nn::Module> make_model(Device device) {
+  const auto model = nn::make_mlp(kModel, /*seed=*/0);
+  model->to(device);
+  return model;
+}
+
+// Everything that a rank is asked for in the loop.
+struct Place {
+  std::size_t rank = 0;
+  std::size_t num_ranks = 1;
+  Device device;
+};
+
+// The rank's part of a batch. Its loss is a mean over fewer rows than the others' where the batch
+// cannot be cut evenly (the last one of an epoch), so it is weighted by its share (tutorial 09).
+Variable weighted_loss(nn::Module& net, const Rows& batch, const Place& place) {
+  const Rows shard = batch.shard(place.rank, place.num_ranks, place.device);
+  const double share = static_cast<double>(shard.count()) / static_cast<double>(batch.count());
+  return scale(cross_entropy(net(Variable(shard.x)), shard.labels),
+               share * static_cast<double>(place.num_ranks));
+}
+
+// The loop of tutorial 03. It is the same on one device and on each rank of many: `net` averages
+// gradients in its backward pass, or does not need to. log(epoch, net) is called on every rank.
+void train(
+    nn::Module& net, const Rows& digits, std::size_t num_epochs, const Place& place,
+    const std::function<void(std::size_t)>& log = [](std::size_t) {}) {
+  optim::Sgd sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+  for (std::size_t epoch = 0; epoch < num_epochs; ++epoch) {
+    for (std::size_t step = 0; step < digits.steps_per_epoch(kBatch); ++step) {
+      sgd.zero_grad();
+      weighted_loss(net, digits.batch(step, kBatch), place).backward();
+      sgd.step();
+    }
+    log(epoch);
+  }
+}
+
+// One number of each rank, on all ranks.
+std::vector<double> gather(comm::Communicator& group, double value, Device device) {
+  const Tensor mine = Tensor::from(std::vector<float>{static_cast<float>(value)}, {1}, device);
+  const auto size = static_cast<std::size_t>(group.world_size());
+  const Tensor all = Tensor::empty({size}, DType::float32, device);
+  group.all_gather(mine, all);
+  return all.to_vector<double>();
+}
+
+// Each rank says which rows it takes; rank 0 prints what it has heard.
+void show_partition(comm::Communicator& group, const Place& place) {
+  const plan::Chunk rows = plan::even_chunk(kBatch, place.num_ranks, place.rank);
+  const auto first = gather(group, static_cast<double>(rows.offset), place.device);
+  const auto end = gather(group, static_cast<double>(rows.end()), place.device);
+  if (place.rank != 0) return;
+  fmt::print("rank   rows of batch 0   rows of batch 1\n");
+  for (std::size_t r = 0; r < place.num_ranks; ++r) {
+    const auto range = [&](double begin) {
+      return fmt::format("{} ... {}", begin + first[r], begin + end[r] - 1);
+    };
+    fmt::print("{:>4} {:>17} {:>17}\n", r, range(0), range(kBatch));
+  }
+}
+
+// One gradient stands for all: that of the output bias of digit 0.
+double shown_gradient(const nn::Module& model) {
+  return model.parameters().back().grad().to_vector<double>()[0];
+}
+
+void show_gradients(comm::Communicator& group, const Rows& digits, const Place& place) {
+  const Rows batch = digits.batch(0, kBatch);
+  const auto alone = make_model(place.device);  // without DDP: the gradient of this rank's rows
+  weighted_loss(*alone, batch, place).backward();
+  const auto own = gather(group, shown_gradient(*alone), place.device);
+  parallel::Ddp net(make_model(place.device), group);
+  weighted_loss(net, batch, place).backward();  // averaged when backward() returns
+  if (place.rank != 0) return;
+  std::string line;
+  for (std::size_t r = 0; r < own.size(); ++r) {
+    line += fmt::format("{}rank {} {:+.6f}", r == 0 ? "" : "   ", r, own[r]);
+  }
+  const auto single = make_model(place.device);
+  weighted_loss(*single, batch, {0, 1, place.device}).backward();
+  fmt::print("{}\naverage {:+.6f}   one device {:+.6f}\n", line, shown_gradient(net),
+             shown_gradient(*single));
+  tutorial::check_close("the average and one device's gradient",
+                        std::abs(shown_gradient(net) - shown_gradient(*single)), 1e-6);
+}
+
+void train_and_compare(comm::Communicator& group, const Rows& digits, std::size_t num_epochs,
+                       const Place& place) {
+  const auto model = make_model(place.device);
+  parallel::Ddp net(model, group);
+  const Rows shown = digits.part(0, kBatch);
+  train(net, digits, num_epochs, place, [&](std::size_t epoch) {
+    if (place.rank != 0) return;  // else every line would come once per rank
+    const Variable loss = cross_entropy((*model)(Variable(shown.x)), shown.labels);
+    fmt::print("epoch {}  loss {:.3f}\n", epoch + 1, loss.value().to_vector<double>()[0]);
+  });
+  if (place.rank != 0) return;
+  const auto single = make_model(place.device);
+  train(*single, digits, num_epochs, {0, 1, place.device});
+  const std::size_t num_steps = num_epochs * digits.steps_per_epoch(kBatch);
+  tutorial::check_close(fmt::format("weights after {} steps against one device", num_steps),
+                        tutorial::max_abs_difference(*model, *single),
+                        tutorial::weight_tolerance(num_steps));
+}
+
+void be_a_rank(const tutorial::Options& options) {
+  tutorial::RankProcess me;
+  const DeviceType type = options.device_type;
+  const int num_devices = type == DeviceType::cpu ? me.world_size() : runtime::num_devices(type);
+  const Place place{static_cast<std::size_t>(me.rank()), static_cast<std::size_t>(me.world_size()),
+                    launch::device_of_rank(me.environment(), type, num_devices)};
+  if (place.rank == 0) {
+    fmt::print("{} ranks, started by {}, {}\n", place.num_ranks,
+               to_string(me.environment().launcher), me.group().description());
+  }
+  const Rows digits = tutorial::load_digits(place.device);
+  show_partition(me.group(), place);
+  show_gradients(me.group(), digits, place);
+  train_and_compare(me.group(), digits, options.fast ? 2 : 5, place);
+}
+
+void run(const tutorial::Options& options) {
+  if (tutorial::is_rank()) return be_a_rank(options);
+  const int code = tutorial::run_as_ranks(kRanksAlone, tutorial::own_command());
+  tutorial::check("all ranks ended well", code == 0);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::tutorial::run_main(argc, argv, "What does a DDP program of processes look like?",
+                                      run, {.num_devices = kRanksAlone});
+}

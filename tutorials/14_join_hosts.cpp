@@ -1,0 +1,189 @@
+// 14: What changes when the ranks are on several hosts?
+//
+// You will see: the command of each machine; how the all-reduce for several hosts works, printed;
+// and how many bytes cross the network between hosts and how many stay inside, beside the ring that
+// knows nothing of hosts. Where every rank has a GPU, NCCL does this (--comm nccl of `lockstep
+// train`); here the ranks use shared memory inside a host and TCP between hosts.
+//
+// Run:  14_join_hosts [--device auto|cpu|cuda] [--fast]
+// plays two hosts of two ranks each on this machine: a rank says which host it is on, and ranks of
+// different hosts talk over TCP. On two real machines, or in two network namespaces, run the
+// commands that step 1 prints.
+//
+// Expected output (abridged; times differ):
+//   machine 0 $ lockstep run --nnodes 2 --node-rank 0 --nproc-per-node 2 ...
+//   machine 1 $ lockstep run --nnodes 2 --node-rank 1 --nproc-per-node 2 ...
+//   [0] 2 hosts: ranks 0 1 | 2 3; own: auto over shm+tcp
+//   [0] step 1: reduce inside each host
+//   [0]   rank 1 -> rank 0  add   [0, 4)  16 B
+//   [0]                  between hosts  inside hosts        time
+//   [0] hierarchical           8388608      16777216      7.2 ms
+//   [0] ring                  12582912      12582912     20.8 ms
+//   [0] halving-doubling       8388608      16777216      5.7 ms
+//   [0] check: of these, hierarchical sends the least between hosts ... ok
+//   [0] check: the ranks together sent what the plan says ... ok
+//   check: all ranks on both hosts hold the sum that one process computes ... ok
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "engine/core/error.h"
+#include "engine/plan/all_reduce_plan.h"
+#include "engine/plan/hierarchical.h"
+#include "engine/trace/counters.h"
+#include "tutorials/common.h"
+#include "tutorials/ranks.h"
+
+namespace {
+
+using namespace lockstep;
+
+constexpr int kHosts = 2;
+constexpr int kRanksPerHost = 2;
+
+// The host of every rank.
+using Hosts = std::vector<std::int32_t>;
+
+Hosts exchange_hosts(tutorial::RankProcess& me, std::int32_t host) {
+  const Tensor mine = Tensor::from(std::vector{host}, {1});
+  const Tensor all = Tensor::empty({static_cast<std::size_t>(me.world_size())}, DType::int32);
+  me.group().all_gather(mine, all);
+  return all.to_vector<std::int32_t>();
+}
+
+std::string describe(const Hosts& hosts) {
+  std::string text;
+  for (std::size_t r = 0; r < hosts.size(); ++r) {
+    text += fmt::format("{} {}", r > 0 && hosts[r] != hosts[r - 1] ? " |" : "", r);
+  }
+  return text;
+}
+
+struct Traffic {
+  std::size_t between_hosts = 0;
+  std::size_t inside_hosts = 0;
+};
+
+// What the plan will send, counted without sending anything.
+Traffic traffic_of(const plan::CollectivePlan& plan, const Hosts& hosts) {
+  Traffic traffic;
+  for (const plan::Step& step : plan.steps) {
+    for (const plan::Transfer& transfer : step.transfers) {
+      const bool stays = hosts[static_cast<std::size_t>(transfer.from_rank)] ==
+                         hosts[static_cast<std::size_t>(transfer.to_rank)];
+      (stays ? traffic.inside_hosts : traffic.between_hosts) +=
+          transfer.chunk.count * sizeof(float);
+    }
+  }
+  return traffic;
+}
+
+plan::CollectivePlan make_plan(plan::AllReducePlan name, const Hosts& hosts,
+                               std::size_t num_elements) {
+  if (name == plan::AllReducePlan::hierarchical) {
+    return plan::hierarchical_all_reduce(hosts, num_elements);
+  }
+  return plan::all_reduce_plan(name, static_cast<int>(hosts.size()), num_elements);
+}
+
+// Seconds of an all-reduce over the real links: the fastest of some. Checks the sum on this rank.
+double measure(tutorial::RankProcess& me, plan::AllReducePlan plan, const Tensor& buffer,
+               int num_repeats) {
+  double seconds = 1e9;
+  for (int repeat = 0; repeat < num_repeats; ++repeat) {
+    buffer.copy_from(
+        Tensor::from(std::vector<float>(buffer.num_elements(), static_cast<float>(me.rank() + 1)),
+                     buffer.shape()));
+    me.group().barrier();
+    const auto start = std::chrono::steady_clock::now();
+    me.group().all_reduce(buffer, {.plan = plan});
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    seconds = std::min(seconds, elapsed.count());
+  }
+  const auto expected = static_cast<float>(me.world_size() * (me.world_size() + 1) / 2);
+  const std::vector<float> sum = buffer.to_vector<float>();
+  require(std::ranges::all_of(sum, [&](float value) { return value == expected; }),
+          ErrorCode::Numeric, "check", "rank {} holds a wrong sum", me.rank());
+  return seconds;
+}
+
+// Bytes that all ranks sent for all-reduces, as their communicators counted them.
+std::int64_t bytes_of_all_ranks(tutorial::RankProcess& me) {
+  std::int64_t mine = 0;
+  for (const trace::CollectiveCount& count : trace::collective_counts()) {
+    if (count.operation == "all_reduce") mine += static_cast<std::int64_t>(count.num_bytes);
+  }
+  const Tensor total = Tensor::from(std::vector<std::int64_t>{mine}, {1});
+  me.group().all_reduce(total);
+  return total.to_vector<std::int64_t>()[0];
+}
+
+void compare_plans(tutorial::RankProcess& me, const Hosts& hosts, std::size_t num_elements) {
+  using enum plan::AllReducePlan;
+  const Tensor buffer = Tensor::empty({num_elements}, DType::float32);
+  std::string table =
+      fmt::format("{:<17}{:>13}{:>14}{:>12}\n", "", "between hosts", "inside hosts", "time");
+  std::vector<std::size_t> between;
+  for (const plan::AllReducePlan name : {hierarchical, ring, halving_doubling}) {
+    const Traffic traffic = traffic_of(make_plan(name, hosts, num_elements), hosts);
+    const double seconds = measure(me, name, buffer, 5);
+    table += fmt::format("{:<17}{:>13}{:>14}{:>9.1f} ms\n", to_string(name), traffic.between_hosts,
+                         traffic.inside_hosts, 1e3 * seconds);
+    between.push_back(traffic.between_hosts);
+  }
+  trace::reset_collective_counts();
+  me.group().all_reduce(buffer, {.plan = hierarchical});
+  const std::int64_t sent = bytes_of_all_ranks(me);
+  if (me.rank() != 0) return;
+  const Traffic plan = traffic_of(make_plan(hierarchical, hosts, num_elements), hosts);
+  fmt::print("{}", table);
+  tutorial::check("of these, hierarchical sends the least between hosts",
+                  *std::ranges::min_element(between) == between[0]);
+  tutorial::check("the ranks together sent what the plan says",
+                  sent == static_cast<std::int64_t>(plan.between_hosts + plan.inside_hosts));
+}
+
+void be_a_rank(const tutorial::Options& options) {
+  tutorial::RankProcess me;
+  const Hosts hosts = exchange_hosts(me, me.host());
+  if (me.rank() == 0) {
+    fmt::print("{} hosts: ranks{}; {}\n", hosts.back() + 1, describe(hosts),
+               me.group().description());
+    fmt::print("{}", plan::to_string(plan::hierarchical_all_reduce(hosts, 8), 4));
+  }
+  compare_plans(me, hosts, options.fast ? 1 << 20 : 1 << 22);
+}
+
+void print_commands() {
+  const auto command = [](int machine) {
+    return fmt::format(
+        "lockstep run --nnodes {} --node-rank {} --nproc-per-node {} --master-addr 10.0.0.1 -- "
+        "14_join_hosts",
+        kHosts, machine, kRanksPerHost);
+  };
+  fmt::print("on both, a secret by which the ranks know each other: export LOCKSTEP_TOKEN=...\n");
+  for (int m = 0; m < kHosts; ++m) fmt::print("machine {} $ {}\n", m, command(m));
+  fmt::print(
+      "as root, on one machine, two namespaces with a cable between them are two machines:\n"
+      "  # ip netns add m0; ip netns add m1; ip link add c0 netns m0 type veth peer c1 netns m1\n"
+      "  # for m in 0 1; do ip -n m$m link set lo up; ip -n m$m link set c$m up;\n"
+      "      ip -n m$m address add 10.0.0.$((m+1))/24 dev c$m; done\n"
+      "  then each command behind: ip netns exec m0 ..., ip netns exec m1 ...\n");
+}
+
+void run(const tutorial::Options& options) {
+  if (tutorial::is_rank()) return be_a_rank(options);
+  tutorial::step(1, "the command of each machine");
+  print_commands();
+  tutorial::step(2, "two hosts, played by two launchers here");
+  tutorial::check("all ranks on both hosts hold the sum that one process computes",
+                  tutorial::run_as_hosts(kHosts, kRanksPerHost));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::tutorial::run_main(argc, argv,
+                                      "What changes when the ranks are on several hosts?", run);
+}

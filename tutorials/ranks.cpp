@@ -1,0 +1,97 @@
+#include "tutorials/ranks.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "engine/launch/job_token.h"
+#include "engine/launch/port.h"
+
+namespace lockstep::tutorial {
+
+namespace {
+
+constexpr const char* kPlayedHost = "LOCKSTEP_TUTORIAL_HOST";  // the number of a played host
+
+}  // namespace
+
+bool is_rank() {
+  return launch::rank_environment(launch::current_environment()).launcher !=
+         launch::Launcher::alone;
+}
+
+RankProcess::RankProcess() : job_(launch::join_job(launch::current_environment())) {
+  comm::ProcessGroupOptions options;
+  options.rank = rank();
+  options.world_size = world_size();
+  options.store = job_.store();
+  options.token = job_.token();
+  options.address = job_.address();
+  options.host = launch::find_variable(launch::current_environment(), kPlayedHost).value_or("");
+  group_ = comm::make_process_group(options);
+}
+
+int RankProcess::host() const {
+  const auto played = launch::find_number(launch::current_environment(), kPlayedHost);
+  return played.value_or(environment().node_rank);
+}
+
+std::vector<std::string> own_command(const std::vector<std::string>& more) {
+  std::vector<std::string> command;
+  std::ifstream file("/proc/self/cmdline");
+  for (std::string word; std::getline(file, word, '\0');) command.push_back(word);
+  command.at(0) = std::filesystem::read_symlink("/proc/self/exe");
+  command.insert(command.end(), more.begin(), more.end());
+  return command;
+}
+
+int run_as_ranks(launch::WorkerGroupOptions options) {
+  const launch::PortReservation port(0, launch::PortReservation::Scope::loopback);
+  options.environment = launch::current_environment();
+  options.master_port = port.port();
+  options.token = launch::make_token();
+  std::fflush(nullptr);
+  return launch::run_worker_group(options);
+}
+
+int run_as_ranks(int num_ranks, const std::vector<std::string>& command) {
+  launch::WorkerGroupOptions options;
+  options.num_workers = num_ranks;
+  options.command = command;
+  return run_as_ranks(options);
+}
+
+bool run_as_hosts(int num_hosts, int ranks_per_host) {
+  const launch::PortReservation port(0, launch::PortReservation::Scope::loopback);
+  launch::WorkerGroupOptions options;
+  options.num_nodes = num_hosts;
+  options.num_workers = ranks_per_host;
+  options.command = own_command();
+  options.environment = launch::current_environment();
+  options.master_port = port.port();
+  options.token = launch::make_token();
+  options.binding = launch::Binding::none;  // the launchers do not know that they share the cores
+  std::vector<pid_t> launchers;
+  std::fflush(nullptr);
+  for (int host = 0; host < num_hosts; ++host) {
+    launchers.push_back(::fork());
+    if (launchers.back() != 0) continue;
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    options.node_rank = host;
+    options.environment[kPlayedHost] = std::to_string(host);
+    ::_exit(launch::run_worker_group(options));
+  }
+  bool all_ended_well = true;
+  for (const pid_t launcher : launchers) {
+    int status = 1;
+    all_ended_well = ::waitpid(launcher, &status, 0) == launcher && status == 0 && all_ended_well;
+  }
+  return all_ended_well;
+}
+
+}  // namespace lockstep::tutorial
