@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,9 +38,15 @@ int shell_code(int wait_status) {
 }
 
 // By a signal that is no answer to another rank's end, as abort() or a broken pipe may be.
-bool was_killed(int wait_status) {
-  if (!WIFSIGNALED(wait_status)) return false;
-  return WTERMSIG(wait_status) != SIGABRT && WTERMSIG(wait_status) != SIGPIPE;
+bool was_killed(const Worker& worker) {
+  const int status = *worker.wait_status;
+  return WIFSIGNALED(status) && WTERMSIG(status) != SIGABRT && WTERMSIG(status) != SIGPIPE;
+}
+
+// Which of two failed ranks failed first.
+bool is_before(const Worker& a, const Worker& b) {
+  if (was_killed(a) != was_killed(b)) return was_killed(a);
+  return a.end_number < b.end_number;
 }
 
 Streams streams_of(const std::vector<Streams>& by_local_rank, int local_rank) {
@@ -55,7 +62,17 @@ bool contains(Streams streams, int number) {
 
 Supervisor::Supervisor(const WorkerGroupOptions& options, std::string program, int keeper,
                        int signals)
-    : options_(options), program_(std::move(program)), keeper_(keeper), signals_(signals) {}
+    : options_(options),
+      program_(std::move(program)),
+      keeper_(keeper),
+      signals_(signals),
+      ends_(::epoll_create1(EPOLL_CLOEXEC)) {
+  require(ends_ >= 0, ErrorCode::Io, "run", "cannot watch the ranks: {}", std::strerror(errno));
+}
+
+Supervisor::~Supervisor() {
+  ::close(ends_);
+}
 
 int Supervisor::run() {
   for (int restart_count = 0;; ++restart_count) {
@@ -98,6 +115,10 @@ void Supervisor::start_all(int restart_count) {
     worker.process = started.id;
     worker.streams[1].descriptor = started.out;
     worker.streams[2].descriptor = started.err;
+    epoll_event end{};  // reports EPOLLHUP alone, once
+    end.events = EPOLLET;
+    end.data.u64 = static_cast<std::uint64_t>(local_rank);
+    ::epoll_ctl(ends_, EPOLL_CTL_ADD, started.err, &end);
   }
 }
 
@@ -163,6 +184,7 @@ void Supervisor::wait_for_events(Clock::time_point until) {
   }
   if (::poll(events.data(), events.size(), milliseconds) <= 0) return;
   if (events[0].revents) end_with_keeper();
+  note_ends();  // before a stream at its end is closed here and leaves ends_
   // What a rank said before it died is read before its death is noticed.
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (events[first_stream + i].revents) read_stream(*sources[i].first, sources[i].second);
@@ -211,16 +233,24 @@ void Supervisor::reap() {
   note_failures(ended);
 }
 
-// A rank that was killed was the first, also where others are found dead before it: the kernel
-// closes a dying process's connections, at which the others end with an error, before it reports
-// the death.
+// A rank's end is reported by the kernel after its connections were closed, so others that end
+// because of it may be found dead before it. But its stderr was closed before its connections were
+// (a process's files are closed in the order of their numbers), and epoll keeps the order of events
+// however late it is asked.
+void Supervisor::note_ends() {
+  std::array<epoll_event, 64> events;
+  for (int count = 0; (count = ::epoll_wait(ends_, events.data(), events.size(), 0)) > 0;) {
+    for (int i = 0; i < count; ++i) {
+      workers_[events[static_cast<std::size_t>(i)].data.u64].end_number = num_ends_++;
+    }
+  }
+}
+
 void Supervisor::note_failures(const std::vector<Worker*>& ended) {
   if (phase_ != Phase::running && phase_ != Phase::settling) return;
   for (Worker* worker : ended) {
     if (!worker->has_failed()) continue;
-    const bool is_clearer = !first_failure_ || (was_killed(*worker->wait_status) &&
-                                                !was_killed(*first_failure_->wait_status));
-    if (is_clearer) first_failure_ = worker;
+    if (!first_failure_ || is_before(*worker, *first_failure_)) first_failure_ = worker;
   }
   if (first_failure_ && phase_ == Phase::running) enter(Phase::settling, kSettleSeconds);
 }

@@ -18,6 +18,9 @@ class Supervisor {
   // holds, so it closes when the keeper dies. signals: a signalfd of kSupervisedSignals and
   // SIGCHLD, all of which this process blocks.
   Supervisor(const WorkerGroupOptions& options, std::string program, int keeper, int signals);
+  ~Supervisor();
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
 
   // Runs the group, with its restarts, until its output is written. Returns the exit code. Does not
   // return when the keeper died: then it kills everything below and exits.
@@ -37,6 +40,7 @@ class Supervisor {
   void read_signals();
   void pass_on(int signal);
   void reap();
+  void note_ends();
   void note_failures(const std::vector<Worker*>& ended);
   void act_on_deadline();
   void enter(Phase phase, double seconds);
@@ -56,6 +60,8 @@ class Supervisor {
   const std::string program_;
   const int keeper_;
   const int signals_;
+  const int ends_;  // an epoll descriptor: in which order the ranks' stderr is closed
+  std::size_t num_ends_ = 0;
   Console console_;
   std::vector<Worker> workers_;
   Phase phase_ = Phase::running;

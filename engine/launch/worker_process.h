@@ -4,6 +4,8 @@
 #include <sys/types.h>
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,7 +46,8 @@ struct Worker {
   int rank = 0;
   int local_rank = 0;
   pid_t process = 0;
-  std::optional<int> wait_status;       // set when it has ended
+  std::optional<int> wait_status;     // set when it has ended
+  std::size_t end_number = SIZE_MAX;  // in which order the ranks' stderr was closed; SIZE_MAX: not
   std::array<WorkerStream, 3> streams;  // [1] stdout, [2] stderr; [0] is not used
   std::string last_error_line;          // the last one on stderr that is not empty
 
