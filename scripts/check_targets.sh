@@ -2,7 +2,7 @@
 # Measures Lockstep beside its peers, both sides in one run on this machine, and prints for each target
 # what it asks, the figure and the verdict. Exits 1 if one is missed.
 #
-#   scripts/check_targets.sh [--rounds N] [step|scaling|all-reduce|overhead ...]     default: all, 3 rounds
+#   scripts/check_targets.sh [--rounds N] [step|scaling|all-reduce|processes|overhead ...]     default: all, 3 rounds
 #
 # Sides alternate, and each counts with its best round, so a disturbance has to hit every round of one
 # side to change a verdict. Needs nothing beyond the build; peers that are not there are skipped, in sight:
@@ -16,13 +16,13 @@ parts=()
 while [[ $# -gt 0 ]]; do
   case $1 in
     --rounds) rounds=${2:?} && shift ;;
-    step | scaling | all-reduce | overhead) parts+=("$1") ;;
+    step | scaling | all-reduce | processes | overhead) parts+=("$1") ;;
     -h | --help) usage && exit 0 ;;
     *) usage_error "unknown argument '$1'" ;;
   esac
   shift
 done
-[[ ${#parts[@]} -gt 0 ]] || parts=(step scaling all-reduce overhead)
+[[ ${#parts[@]} -gt 0 ]] || parts=(step scaling all-reduce processes overhead)
 
 scripts/setup.sh
 build release lockstep eigen_floor overhead
@@ -47,6 +47,9 @@ verdict() {
   fi
   printf '%-58s %9.3f  %s %-6s %-7s %s\n' "$1" "$2" "$3" "$4" "$result" "$5"
 }
+
+# report NAME FIGURE DETAIL: a line without a target.
+report() { printf '%-58s %9.3f  %-9s %-7s %s\n' "$1" "$2" "" shown "$3"; }
 
 skip() { printf '%-58s %9s  %-9s %-7s %s\n' "$1" - "" skipped "$2"; }
 
@@ -140,6 +143,121 @@ check_all_reduce() {
   done
 }
 
+# fastest FILE COLUMN SIZE: the smallest time in the lines of this size.
+fastest() { awk -v s="$3" -v c="$2" '$1 == s { print $c }' "$1" | sort -g | head -n 1; }
+
+# All rounds of one kind of all-reduce between processes, in files of "size ... time ..." lines.
+ours_between_processes() { # TRANSPORT RANKS FIRST -> appended to $work/own.TRANSPORT.RANKS
+  "$bin/lockstep" bench all-reduce --ranks processes --transport "$1" --devices "$2" -b "$3" -e 64M -f 4 \
+    -n 30 -w 5 >>"$work/own.$1.$2"
+}
+open_mpi() { # RANKS SIZES... -> appended to $work/mpi.RANKS
+  mpirun --allow-run-as-root --oversubscribe --mca btl self,vader -np "$1" "$work/mpi_all_reduce" "${@:2}" \
+    >>"$work/mpi.$1" 2>"$work/mpi.log" || { cat "$work/mpi.log" >&2 && return 1; }
+}
+torch_ranks() { # RANKS ARGUMENTS...
+  "$python" -m torch.distributed.run --standalone --nproc-per-node "$1" tests/bench/torch_ddp.py "${@:2}" \
+    2>"$work/torch.log" || { cat "$work/torch.log" >&2 && return 1; }
+}
+
+check_process_all_reduce() {
+  local sizes=(16384 65536 262144 1048576 4194304 16777216 67108864) size round ranks ours peer
+  local has_mpi=yes
+  if command -v mpicc >/dev/null && command -v mpirun >/dev/null; then
+    mpicc -O3 -o "$work/mpi_all_reduce" tests/bench/mpi_all_reduce.c
+  else
+    has_mpi=
+    skip "all-reduce between processes beside Open MPI" "no mpicc and mpirun here"
+  fi
+  has_torch || skip "all-reduce between processes beside gloo" "$python cannot import torch"
+  for ((round = 0; round < rounds; round++)); do
+    for ranks in 2 4 8; do
+      ours_between_processes shm "$ranks" 16K
+      if [[ $has_mpi ]]; then open_mpi "$ranks" "${sizes[@]}"; fi
+      if has_torch; then torch_ranks "$ranks" all-reduce "${sizes[@]}" >>"$work/gloo.$ranks"; fi
+    done
+    ours_between_processes tcp 2 4M
+  done
+  for size in "${sizes[@]}"; do
+    for ranks in 2 4 8; do
+      ours=$(fastest "$work/own.shm.$ranks" 6 "$size")
+      if [[ $has_mpi ]]; then
+        peer=$(fastest "$work/mpi.$ranks" 2 "$size")
+        local name="all-reduce of $size bytes, $ranks processes"
+        if [[ $ranks -gt 2 || $size == 65536 ]]; then
+          report "$name: Open MPI / ours" "$(calculate "$peer / $ours")" "$ours us, Open MPI $peer us"
+        elif [[ $size == 16384 ]]; then
+          verdict "$name: ours / Open MPI" "$(calculate "$ours / $peer")" "<=" 1.2 "$ours us, Open MPI $peer us"
+        else
+          verdict "$name: Open MPI / ours" "$(calculate "$peer / $ours")" ">=" 1 "$ours us, Open MPI $peer us"
+        fi
+      fi
+      if has_torch && [[ $size -ge 4194304 ]]; then
+        peer=$(fastest "$work/gloo.$ranks" 2 "$size")
+        name="all-reduce of $size bytes, $ranks processes: gloo / ours"
+        if [[ $ranks -gt 2 ]]; then
+          report "$name" "$(calculate "$peer / $ours")" "$ours us, gloo $peer us"
+          continue
+        fi
+        verdict "$name" "$(calculate "$peer / $ours")" ">=" 4 "$ours us, gloo $peer us"
+        ours=$(fastest "$work/own.tcp.2" 6 "$size")
+        verdict "$name over TCP" "$(calculate "$peer / $ours")" ">=" 1.5 "$ours us, gloo $peer us"
+      fi
+    done
+  done
+}
+
+# The median step of DDP between two processes, one thread each.
+two_process_step() { # MODEL -> microseconds
+  "$bin/lockstep" train --device cpu --parallel ddp --ranks processes --devices 2 --threads-per-device 1 \
+    --model "$1" --dataset synthetic:4096x784x10 --batch 1024 --steps 24 --lr 0.01 --json "$work/run.json" >/dev/null
+  awk -F'[:,]' '/"step_seconds"/ { printf "%.1f", $2 * 1e6; exit }' "$work/run.json"
+}
+
+check_process_ddp() {
+  local sizes ours ceiling torch round
+  for sizes in "784 256 128 10" "784 2048 2048 10"; do
+    ours='' ceiling='' torch=''
+    for ((round = 0; round < rounds; round++)); do
+      ours=$(least "$ours" "$(two_process_step "mlp:${sizes// /-}")")
+      if [[ $sizes == *2048* ]]; then ceiling=$(least "$ceiling" "$(ceiling_step)"); fi
+      # shellcheck disable=SC2086
+      if has_torch; then torch=$(least "$torch" "$(torch_ranks 2 step 1024 $sizes)"); fi
+    done
+    local name="mlp $sizes, batch 1024, ddp of 2 processes"
+    if [[ $ceiling ]]; then
+      verdict "$name: share of ceiling" "$(calculate "$ceiling / $ours")" ">=" 0.93 \
+        "ceiling $ceiling us, ours $ours us"
+    fi
+    if [[ $torch ]]; then
+      verdict "$name: PyTorch / ours" "$(calculate "$torch / $ours")" ">=" 1.1 "$torch us, ours $ours us"
+    else
+      skip "$name: PyTorch / ours" "$python cannot import torch"
+    fi
+  done
+}
+
+# seconds COMMAND...: its wall time.
+seconds() {
+  local start end
+  start=$(date +%s.%N)
+  "$@" >"$work/out" 2>&1 || { cat "$work/out" >&2 && return 1; }
+  end=$(date +%s.%N)
+  calculate "$end - $start"
+}
+
+check_process_starts() {
+  local round eight='' many=''
+  for ((round = 0; round < rounds; round++)); do
+    eight=$(least "$eight" "$(seconds "$bin/lockstep" bench all-reduce --device cpu --ranks processes --devices 8 \
+      -b 4 -e 4 -n 1 -w 0)")
+    many=$(least "$many" "$(seconds "$bin/lockstep" train --device cpu --ranks processes --parallel ddp \
+      --devices 64 --batch 64 --steps 1)")
+  done
+  verdict "8 processes: start, first all-reduce and stop (s)" "$eight" "<" 0.5 ""
+  verdict "64 processes: start, all-reduce, train a step and stop (s)" "$many" "<=" 30 ""
+}
+
 check_overhead() {
   local op span spans step
   "$bin/overhead" >"$work/overhead"
@@ -158,6 +276,11 @@ for part in "${parts[@]}"; do
     step) check_step ;;
     scaling) check_scaling ;;
     all-reduce) check_all_reduce ;;
+    processes)
+      check_process_all_reduce
+      check_process_ddp
+      check_process_starts
+      ;;
     overhead) check_overhead ;;
   esac
 done

@@ -63,9 +63,10 @@ void bench_threads(const AllReduceFlags& flags) {
   table.finish();
 }
 
-void bench_as_rank(const AllReduceFlags& flags) {
+void bench_as_rank(AllReduceFlags flags) {
   const DeviceType type = resolve_device_type(device_flags(flags));
   run_as_rank(flags, type, [&](RankJob& rank) {
+    flags.comm = rank.comm;
     std::optional<AllReduceTable> table;
     if (rank.is_first()) {
       table.emplace(flags, fmt::format("ranks are processes on {} devices, {}",
@@ -90,7 +91,7 @@ int run_bench_all_reduce(AllReduceFlags flags, std::optional<int> num_asked,
     case Ranks::start:
       return start_ranks(flags, command, flags.num_ranks);
     case Ranks::this_process:
-      bench_as_rank(flags);
+      name_rank_in_errors(environment, [&] { bench_as_rank(flags); });
       return 0;
   }
   return 0;

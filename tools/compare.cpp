@@ -107,10 +107,10 @@ std::vector<RunRow> run_rows(const TrainingTask& task, const CompareFlags& flags
   for (const DevicePlacement& placement : placements) {
     // The timeline is that of the last row.
     const bool is_last = &placement == &placements.back();
-    RunRow row =
-        has_processes(flags.training, placement)
-            ? run_process_row(flags.for_train, placement, is_last ? flags.training.trace_path : "")
-            : run_row_here(task, flags.training, placement);
+    RunRow row = has_processes(flags.training, placement)
+                     ? run_process_row(flags.for_train, placement, task.batch,
+                                       is_last ? flags.training.trace_path : "")
+                     : run_row_here(task, flags.training, placement);
     row.weight_tolerance = weight_tolerance(task.dtype, task.num_steps, task.summation);
     if (!rows.empty()) {
       row.max_abs_weight_diff = max_abs_difference(row.result.weights, rows[0].result.weights);
@@ -156,8 +156,12 @@ DeviceType resolve_ranks_and_type(TrainingFlags& flags) {
           "starts its ranks itself (--ranks processes); run it without a launcher, found {} ranks "
           "of {}",
           environment.world_size, to_string(environment.launcher));
+  if (flags.bitwise && flags.comm.empty()) flags.comm = "own";
   resolve_ranks(flags, environment, std::nullopt);
-  return resolve_device_type(flags);
+  const DeviceType type = resolve_device_type(flags);
+  // Which GPUs the ranks have, and so by what they talk, each group finds out by itself.
+  if (flags.comm.empty() && type == DeviceType::cpu) flags.comm = "own";
+  return type;
 }
 
 void run_compare(CompareFlags flags, const CommandLine& command) {

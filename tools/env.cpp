@@ -18,7 +18,7 @@ namespace lockstep::tools {
 namespace {
 
 // Variables that Lockstep reads, and those of launchers that say who this process is.
-constexpr std::array<const char*, 18> kVariables = {"LOCKSTEP_LOG",
+constexpr std::array<const char*, 19> kVariables = {"LOCKSTEP_LOG",
                                                     "LOCKSTEP_VIRTUAL_DEVICES",
                                                     "CUDA_VISIBLE_DEVICES",
                                                     "OMP_NUM_THREADS",
@@ -26,6 +26,7 @@ constexpr std::array<const char*, 18> kVariables = {"LOCKSTEP_LOG",
                                                     "WORLD_SIZE",
                                                     "LOCAL_RANK",
                                                     "LOCAL_WORLD_SIZE",
+                                                    "LOCKSTEP_BIND_TO",
                                                     "GROUP_RANK",
                                                     "MASTER_ADDR",
                                                     "MASTER_PORT",

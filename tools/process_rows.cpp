@@ -20,8 +20,9 @@ namespace lockstep::tools {
 namespace {
 
 // Words that `train` gets from here, or has no use for.
-constexpr std::array<std::string_view, 6> kOwnFlags = {"--modes", "--devices", "--json",
-                                                       "--trace", "--ranks",   "--help"};
+constexpr std::array<std::string_view, 8> kOwnFlags = {"--modes", "--devices",         "--json",
+                                                       "--trace", "--ranks",           "--help",
+                                                       "--batch", "--per-device-batch"};
 
 // A folder that is gone with this object.
 class TemporaryFolder {
@@ -106,7 +107,7 @@ std::vector<std::string> flags_for_train(const CLI::App& compare) {
 }
 
 RunRow run_process_row(const std::vector<std::string>& flags, const DevicePlacement& placement,
-                       const std::string& trace_path) {
+                       std::size_t batch, const std::string& trace_path) {
   const TemporaryFolder folder;
   const std::size_t num_ranks = placement.devices.size();
   std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(),
@@ -114,6 +115,7 @@ RunRow run_process_row(const std::vector<std::string>& flags, const DevicePlacem
                                    "--ranks=processes",
                                    "--parallel=ddp",
                                    fmt::format("--devices={}", num_ranks),
+                                   fmt::format("--batch={}", batch),
                                    "--row-file=" + folder.file("row.json"),
                                    "--save=" + folder.file("weights.safetensors")};
   if (!trace_path.empty()) command.push_back("--trace=" + trace_path);

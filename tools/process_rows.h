@@ -11,14 +11,15 @@
 namespace lockstep::tools {
 
 // The flags of `compare` that were said, as words for `train`: all but those that name files it
-// writes, --modes and --devices.
+// writes, --modes, --devices and the batch.
 std::vector<std::string> flags_for_train(const CLI::App& compare);
 
-// Trains placement.devices.size() ranks and returns the row, with its weights. trace_path: a file
+// Trains placement.devices.size() ranks with batches of `batch` rows over all of them, and returns
+// the row, with its weights. trace_path: a file
 // for this row's timeline; empty: none.
 // Throws Error that ends with the last words of the ranks, when they fail: Error{Usage} where they
 // exited with 2, else Error{Comm}.
 RunRow run_process_row(const std::vector<std::string>& flags, const DevicePlacement& placement,
-                       const std::string& trace_path);
+                       std::size_t batch, const std::string& trace_path);
 
 }  // namespace lockstep::tools

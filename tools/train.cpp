@@ -57,6 +57,8 @@ void train_here(const TrainingFlags& flags, const CommandLine& command) {
 int run_train(TrainingFlags flags, const CommandLine& command) {
   const launch::RankEnvironment environment =
       launch::rank_environment(launch::current_environment());
+  // Bitwise sums follow a plan of their own.
+  if (flags.bitwise && flags.comm.empty()) flags.comm = "own";
   switch (resolve_ranks(flags, environment, flags.devices)) {
     case Ranks::threads:
       train_here(flags, command);

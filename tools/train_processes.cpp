@@ -63,8 +63,9 @@ std::optional<bool> contention(const JobResult& job, std::optional<bool> verdict
   return is_gpu && is_sharing ? std::nullopt : verdict;
 }
 
-void work(const TrainingFlags& flags, const CommandLine& command, const TrainingTask& task,
+void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& task,
           RankJob& rank) {
+  flags.comm = rank.comm;
   const DevicePlacement expected = placement_of(rank.world_size(), rank.device.type);
   apply_threads(flags, rank.environment);
   if (rank.is_first()) {
@@ -112,13 +113,14 @@ int start_training_ranks(const TrainingFlags& flags, const CommandLine& command)
 
 void train_as_rank(const TrainingFlags& flags, const launch::RankEnvironment& environment,
                    const CommandLine& command) {
-  require_fitting_processes(flags, environment.world_size);
-  const DeviceType type = resolve_device_type(flags);
-  const auto num_ranks = static_cast<std::size_t>(environment.world_size);
-  TrainingTask task = read_task(flags, num_ranks);
-  load_task(task, flags);
-  require_fitting_sampler(task, placement_of(environment.world_size, type));
-  run_as_rank(flags, type, [&](RankJob& rank) { work(flags, command, task, rank); });
+  name_rank_in_errors(environment, [&] {
+    require_fitting_processes(flags, environment.world_size);
+    const DeviceType type = resolve_device_type(flags);
+    TrainingTask task = read_task(flags, static_cast<std::size_t>(environment.world_size));
+    load_task(task, flags);
+    require_fitting_sampler(task, placement_of(environment.world_size, type));
+    run_as_rank(flags, type, [&](RankJob& rank) { work(flags, command, task, rank); });
+  });
 }
 
 }  // namespace lockstep::tools

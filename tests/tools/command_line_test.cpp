@@ -126,7 +126,7 @@ constexpr Mistake kDevicesMistakes[] = {
     {"ThreadsTooMany", "train --threads-per-device 9999", {"[--threads-per-device] at most 1024"}},
     {"VirtualGpus", "train --virtual-devices cuda:0*4", {"[--virtual-devices]"}},
     {"Ranks", "train --ranks fibers", {"--ranks", "threads", "processes"}},
-    {"Nccl", "train --comm nccl", {"[--comm] 'nccl' is not available", "use own"}},
+    {"Nccl", "train --comm nccl --ranks threads", {"[--comm] nccl", "--comm own"}},
     {"Tcp", "train --transport tcp", {"[--transport]", "auto or thread", "--ranks processes"}},
     {"UnknownPlan",
      "train --plan star --devices 2 --parallel ddp",

@@ -1,18 +1,19 @@
 #include "tools/ranks/communicators.h"
 
+#include <set>
+
+#include "engine/comm/mpi/mpi_group.h"
+#include "engine/comm/nccl/nccl_group.h"
 #include "engine/comm/process_group.h"
+#include "engine/comm/staged_communicator.h"
 #include "engine/core/error.h"
 #include "engine/launch/core_binding.h"
+#include "engine/runtime/logical_device.h"
 
 namespace lockstep::tools {
+namespace {
 
-void require_comm(const RankFlags& flags) {
-  require(flags.comm == "own", ErrorCode::Usage, "--comm",
-          "'{}' is not available in this build; use own, which needs nothing else", flags.comm);
-}
-
-std::unique_ptr<comm::Communicator> make_communicator(const RankFlags& flags,
-                                                      const launch::Job& job) {
+std::unique_ptr<comm::Communicator> make_own(const RankFlags& flags, const launch::Job& job) {
   const launch::RankEnvironment& rank = job.rank();
   const auto bound = launch::find_variable(launch::current_environment(), launch::kBindVariable);
   comm::ProcessGroupOptions options;
@@ -26,6 +27,80 @@ std::unique_ptr<comm::Communicator> make_communicator(const RankFlags& flags,
   options.default_plan = plan::parse_all_reduce_plan(flags.plan);
   if (bound) options.cores = comm::ProcessGroupOptions::Cores::own;
   return comm::make_process_group(options);
+}
+
+std::unique_ptr<comm::Communicator> make_nccl(const RankFlags& flags, const launch::Job& job,
+                                              Device device) {
+  comm::NcclGroupOptions options;
+  options.rank = job.rank().rank;
+  options.world_size = job.rank().world_size;
+  options.store = job.store();
+  options.device = device;
+  options.timeout_seconds = flags.comm_timeout;
+  if (flags.nccl_share_gpu) options.sharing = comm::GpuSharing::allow;
+  return comm::make_nccl_communicator(options);
+}
+
+std::unique_ptr<comm::Communicator> make_mpi(const RankFlags& flags, const launch::Job& job) {
+  comm::MpiGroupOptions options;
+  options.rank = job.rank().rank;
+  options.world_size = job.rank().world_size;
+  options.timeout_seconds = flags.comm_timeout;
+  return comm::make_mpi_communicator(options);
+}
+
+// As far as this rank can see: the ranks of its host have different GPUs.
+bool has_own_gpu(const launch::Job& job, Device device) {
+  if (device.type != DeviceType::cuda) return false;
+  std::set<int> gpus;
+  for (int i = 0; i < job.rank().local_world_size; ++i) {
+    if (i >= runtime::num_devices(DeviceType::cuda)) return false;
+    gpus.insert(runtime::logical_device({DeviceType::cuda, i}).gpu());
+  }
+  return gpus.size() == static_cast<std::size_t>(job.rank().local_world_size);
+}
+
+// A rank that cannot use NCCL says so; then none does.
+std::string choose(const RankFlags& flags, const launch::Job& job, Device device) {
+  const bool wants_own = flags.plan != "auto" || flags.transport != "auto";
+  const bool is_alone = job.rank().world_size == 1;
+  if (!comm::has_nccl() || wants_own || is_alone || device.type == DeviceType::cpu) return "own";
+  if (!has_own_gpu(job, device)) job.store()->set("comm/own", "");
+  job.store()->barrier("comm/chosen", job.rank().rank, job.rank().world_size,
+                       runtime::deadline_after(flags.comm_timeout));
+  return job.store()->try_get("comm/own") ? "own" : "nccl";
+}
+
+}  // namespace
+
+void require_comm(const RankFlags& flags) {
+  if (flags.comm == "nccl") {
+    require(comm::has_nccl(), ErrorCode::Usage, "--comm", "nccl: {}", comm::no_nccl_reason());
+  }
+  if (flags.comm == "mpi") {
+    require(comm::has_mpi(), ErrorCode::Usage, "--comm", "mpi: {}", comm::no_mpi_reason());
+  }
+  const bool is_between_threads = flags.ranks == "threads";
+  require(!is_between_threads || flags.comm.empty() || flags.comm == "own", ErrorCode::Usage,
+          "--comm", "{} connects processes; leave out --ranks threads, or use --comm own",
+          flags.comm);
+  require(!flags.nccl_share_gpu || flags.comm == "nccl", ErrorCode::Usage, "--nccl-share-gpu",
+          "is about NCCL; say --comm nccl too");
+}
+
+RankCommunicator make_communicator(const RankFlags& flags, const launch::Job& job, Device device) {
+  const std::string name = flags.comm.empty() ? choose(flags, job, device) : flags.comm;
+  std::unique_ptr<comm::Communicator> communicator;
+  if (name == "nccl") {
+    communicator =
+        std::make_unique<comm::StagedCommunicator>(make_nccl(flags, job, device), device);
+  } else {
+    communicator = name == "mpi" ? make_mpi(flags, job) : make_own(flags, job);
+    if (device.type == DeviceType::cuda) {
+      communicator = std::make_unique<comm::StagedCommunicator>(std::move(communicator), Device{});
+    }
+  }
+  return {std::move(communicator), name};
 }
 
 }  // namespace lockstep::tools

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "engine/comm/communicator.h"
 #include "engine/launch/connect.h"
@@ -9,11 +10,20 @@
 
 namespace lockstep::tools {
 
-// Throws Error{Usage} when this build has no such communicator, or these ranks cannot use it.
+// Throws Error{Usage} when --comm names one that this build does not have, or that the ranks
+// cannot use.
 void require_comm(const RankFlags& flags);
 
-// The communicator of this rank. Throws what the ones it chooses from do.
-std::unique_ptr<comm::Communicator> make_communicator(const RankFlags& flags,
-                                                      const launch::Job& job);
+// A rank's communicator and its name: own, nccl or mpi.
+struct RankCommunicator {
+  std::unique_ptr<comm::Communicator> communicator;
+  std::string name;
+};
+
+// Where --comm says nothing: nccl if every rank of the job has a GPU of its own, this build has
+// NCCL, and neither a plan nor a transport of `own` is asked for; else own. All ranks choose alike.
+// Tensors that the communicator does not reach are staged (comm/staged_communicator.h).
+// Throws what the chosen one does.
+RankCommunicator make_communicator(const RankFlags& flags, const launch::Job& job, Device device);
 
 }  // namespace lockstep::tools

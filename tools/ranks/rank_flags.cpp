@@ -12,7 +12,7 @@ void require_transport(const RankFlags& flags) {
     require(name == "auto" || name == "thread", ErrorCode::Usage, "--transport",
             "'{}' is not available between threads; use auto or thread, or --ranks processes",
             name);
-  } else if (flags.comm == "own") {
+  } else if (flags.comm.empty() || flags.comm == "own") {
     require(name == "auto" || name == "shm" || name == "tcp", ErrorCode::Usage, "--transport",
             "'{}' is not available between processes; use auto, shm or tcp, or --ranks threads",
             name);
@@ -25,7 +25,8 @@ void require_transport(const RankFlags& flags) {
 }
 
 void require_plan(const RankFlags& flags) {
-  require(flags.comm == "own" || flags.plan == "auto", ErrorCode::Usage, "--plan",
+  const bool is_own = flags.comm.empty() || flags.comm == "own";
+  require(is_own || flags.plan == "auto", ErrorCode::Usage, "--plan",
           "is for the project's own collectives, and --comm {} chooses by itself; leave it out, or "
           "use --comm own",
           flags.comm);
@@ -61,6 +62,8 @@ void add_rank_flags(CLI::App& app, RankFlags& flags) {
       ->check(CLI::IsMember({"threads", "processes"}));
   app.add_option("--comm", flags.comm, "who does the collectives: own, nccl or mpi")
       ->check(CLI::IsMember({"own", "nccl", "mpi"}));
+  app.add_flag("--nccl-share-gpu", flags.nccl_share_gpu,
+               "let ranks on one GPU use NCCL all the same: to check results, not for timing");
   app.add_option("--plan", flags.plan,
                  "all-reduce plan of own: auto, ring, tree, halving-doubling, one-shot, two-shot, "
                  "reduce-broadcast or hierarchical")
@@ -77,7 +80,7 @@ Ranks resolve_ranks(RankFlags& flags, const launch::RankEnvironment& environment
                     std::optional<int> num_devices) {
   const Ranks ranks = decide(flags, environment, num_devices);
   flags.ranks = ranks == Ranks::threads ? "threads" : "processes";
-  if (flags.comm.empty()) flags.comm = "own";
+  if (flags.comm.empty() && ranks == Ranks::threads) flags.comm = "own";
   require_comm(flags);
   require_transport(flags);
   require_plan(flags);

@@ -17,6 +17,7 @@ struct RankFlags {
   std::string plan = "auto";
   std::string transport = "auto";
   double comm_timeout = 30;
+  bool nccl_share_gpu = false;
 };
 
 void add_rank_flags(CLI::App& app, RankFlags& flags);
@@ -28,8 +29,9 @@ enum class Ranks {
   this_process,  // this process is one of them: a launcher started it
 };
 
-// Decides, and writes what it decided into flags.ranks and flags.comm. Ranks are processes where a
-// launcher started more than one, where --ranks says so, or where --comm mpi does.
+// Decides, and writes what it decided into flags.ranks, and into flags.comm where ranks are threads
+// (for processes the ranks agree on it, see communicators.h). Ranks are processes where a launcher
+// started more than one, where --ranks says so, or where --comm nccl or mpi does.
 // num_devices: what --devices asks for.
 // Throws Error{Usage} when the environment is contradictory, when --ranks threads or another number
 // of devices is asked for inside a job, and for a --comm or --transport that these ranks do not

@@ -29,13 +29,14 @@ void join_and_work(const RankFlags& flags, const launch::Environment& environmen
   launch::JoinOptions options;
   options.timeout_seconds = flags.comm_timeout;
   launch::Job job = launch::join_job(environment, options);
-  std::unique_ptr<comm::Communicator> communicator;
+  RankCommunicator made;
   try {
-    communicator = make_communicator(flags, job);
-    RankJob mine{job.rank(), device, *job.store(), *communicator, flags.comm_timeout};
+    made = make_communicator(flags, job, device);
+    RankJob mine{job.rank(),         device,    *job.store(),
+                 *made.communicator, made.name, flags.comm_timeout};
     work(mine);
   } catch (const std::exception& error) {
-    end_job(job, communicator.get(), error.what());
+    end_job(job, made.communicator.get(), error.what());
     throw;
   }
 }
@@ -50,10 +51,14 @@ void run_as_rank(const RankFlags& flags, DeviceType type,
   context.rank = rank.rank;
   context.world_size = rank.world_size;
   const ThreadContextScope scope(context);
+  const Device device = launch::device_of_rank(rank, type, runtime::num_devices(type));
+  join_and_work(flags, environment, device, work);
+}
+
+void name_rank_in_errors(const launch::RankEnvironment& rank, const std::function<void()>& work) {
   const std::string name = fmt::format("rank {}", rank.rank);
   try {
-    const Device device = launch::device_of_rank(rank, type, runtime::num_devices(type));
-    join_and_work(flags, environment, device, work);
+    work();
   } catch (const Error& error) {
     throw Error(error.code(), name, error.what());
   } catch (const std::bad_alloc&) {

@@ -19,6 +19,7 @@ struct RankJob {
   Device device;  // cuda:LOCAL_RANK or cpu:LOCAL_RANK
   comm::Store& store;
   comm::Communicator& communicator;
+  std::string comm;  // own, nccl or mpi
   double timeout_seconds;
 
   int rank() const { return environment.rank; }
@@ -27,10 +28,12 @@ struct RankJob {
 };
 
 // Takes the device of the local rank, joins the job, connects, and calls work.
-// An error of this rank ends the job for all: the others' calls fail with its words. It is rethrown
-// with its code as "[rank 2] ...".
+// An error of this rank ends the job for all: the others' calls fail with its words.
 void run_as_rank(const RankFlags& flags, DeviceType type,
                  const std::function<void(RankJob&)>& work);
+
+// Calls work; its errors are rethrown with their code as "[rank 2] ...".
+void name_rank_in_errors(const launch::RankEnvironment& rank, const std::function<void()>& work);
 
 // What every rank wrote, by rank; empty on all ranks but 0. Every rank of the job calls it once
 // with a name. For what is said about the work, of any size; the work itself uses collectives.

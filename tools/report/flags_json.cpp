@@ -29,7 +29,7 @@ nlohmann::ordered_json flags_json(const TrainingFlags& flags, const TrainingTask
   json["graph"] = flags.graph;
   json["matmul_precision"] = flags.matmul_precision;
   json["ranks"] = flags.ranks;
-  json["comm"] = flags.comm;
+  json["comm"] = or_null(flags.comm);
   json["plan"] = flags.plan;
   json["transport"] =
       flags.transport == "auto" && flags.ranks == "threads" ? "thread" : flags.transport;

@@ -88,6 +88,8 @@ void require_fitting_bitwise(const TrainingFlags& flags, std::size_t num_devices
           ErrorCode::Usage, "--bitwise", "works with 1, 2, 4 or 8 devices, found {}", num_devices);
   require(flags.plan == "auto", ErrorCode::Usage, "--bitwise",
           "fixes the order of additions itself; leave out --plan");
+  require(flags.comm == "own", ErrorCode::Usage, "--bitwise",
+          "fixes the order of additions, and --comm {} has its own; use --comm own", flags.comm);
   require(flags.sampler == "exact", ErrorCode::Usage, "--bitwise", "needs --sampler exact");
   require(flags.threads_per_device.value_or(1) == 1, ErrorCode::Usage, "--bitwise",
           "needs one thread per device; leave out --threads-per-device");

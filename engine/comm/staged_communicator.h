@@ -1,0 +1,40 @@
+// A communicator for tensors that its links do not reach: they are carried over memory that the
+// links do reach. So ranks that are processes and share one GPU reduce over shared memory or TCP
+// (device -> host -> other ranks -> host -> device), and NCCL, which knows GPUs only, carries the
+// few host tensors that DDP sends around it.
+//
+//   tensors where the inner communicator is   passed on as they are
+//   all others                                copied there, blocking, and copied back
+//
+// A staged call is done when it returns, also an asynchronous one: it does not overlap with
+// anything. That is right for checking results, and for small tensors.
+#pragma once
+
+#include <memory>
+
+#include "engine/comm/collective_call.h"
+
+namespace lockstep::comm {
+
+class StagedCommunicator final : public Communicator {
+ public:
+  // reached: where inner's tensors are; every rank names a device of the same type.
+  StagedCommunicator(std::unique_ptr<Communicator> inner, Device reached);
+
+  int rank() const override { return inner_->rank(); }
+  int world_size() const override { return inner_->world_size(); }
+  std::string description() const override { return inner_->description(); }
+  void abort(const std::string& why) override { inner_->abort(why); }
+  plan::AllReducePlan plan_for(std::size_t num_elements) const override {
+    return inner_->plan_for(num_elements);
+  }
+
+ private:
+  Work submit(CollectiveCall call, Launch launch) override;
+  Work run(const CollectiveCall& call, const Tensor& input, const Tensor& output, Launch launch);
+
+  std::unique_ptr<Communicator> inner_;
+  Device reached_;
+};
+
+}  // namespace lockstep::comm

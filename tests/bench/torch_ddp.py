@@ -1,0 +1,69 @@
+"""PyTorch's times over gloo on the CPU, for ranks that are processes with one thread each.
+
+usage, under `python -m torch.distributed.run --standalone --nproc-per-node 2`:
+  torch_ddp.py step BATCH SIZE SIZE...    the median training step of DistributedDataParallel in
+                                          microseconds; BATCH rows over all ranks
+  torch_ddp.py all-reduce BYTES...        for each size "BYTES MICROSECONDS", the mean all-reduce
+Rank 0 prints; what it prints is the slowest rank's time.
+"""
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+import torch.nn.functional as F
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rank, world_size = dist.get_rank(), dist.get_world_size()
+
+
+def slowest(seconds):
+    value = torch.tensor([seconds], dtype=torch.float64)
+    dist.all_reduce(value, op=dist.ReduceOp.MAX)
+    return value.item()
+
+
+def measure_step(batch, sizes):
+    torch.manual_seed(0)
+    layers = []
+    for i in range(len(sizes) - 1):
+        layers.append(nn.Linear(sizes[i], sizes[i + 1]))
+        if i < len(sizes) - 2:
+            layers.append(nn.ReLU())
+    model = nn.parallel.DistributedDataParallel(nn.Sequential(*layers))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    rows = batch // world_size
+    x = torch.randn(rows, sizes[0])
+    y = torch.arange(rows) % sizes[-1]
+    times = []
+    for _ in range(29):
+        start = time.perf_counter()
+        optimizer.zero_grad(set_to_none=True)
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        times.append(time.perf_counter() - start)
+    return slowest(sorted(times[5:])[12])
+
+
+def measure_all_reduce(num_bytes):
+    buffer = torch.zeros(num_bytes // 4)
+    for _ in range(5):
+        dist.all_reduce(buffer)
+    dist.barrier()
+    rounds = 20
+    start = time.perf_counter()
+    for _ in range(rounds):
+        dist.all_reduce(buffer)
+    return slowest((time.perf_counter() - start) / rounds)
+
+
+numbers = [int(word) for word in sys.argv[2:]]
+if sys.argv[1] == "step":
+    lines = [f"{measure_step(numbers[0], numbers[1:]) * 1e6:.1f}"]
+else:
+    lines = [f"{size} {measure_all_reduce(size) * 1e6:.2f}" for size in numbers]
+if rank == 0:
+    print("\n".join(lines))
+dist.destroy_process_group()

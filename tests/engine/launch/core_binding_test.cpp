@@ -1,0 +1,36 @@
+// Which cores the ranks of a host get.
+#include "engine/launch/core_binding.h"
+
+#include <gmock/gmock.h>
+
+namespace lockstep::launch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TEST(CoreBinding, CutsTheAllowedCoresIntoAPartPerRank) {
+  const std::vector<int> cores = {0, 1, 2, 3, 8};
+  EXPECT_THAT(cores_of_worker(cores, 0, 2), ElementsAre(0, 1));
+  EXPECT_THAT(cores_of_worker(cores, 1, 2), ElementsAre(2, 3, 8));
+  EXPECT_THAT(cores_of_worker(cores, 0, 1), ElementsAre(0, 1, 2, 3, 8));
+  EXPECT_THAT(cores_of_worker(cores, 4, 5), ElementsAre(8));
+}
+
+TEST(CoreBinding, NobodyIsBoundWhereCoresAreFewerThanRanks) {
+  for (const int rank : {0, 1, 2}) EXPECT_THAT(cores_of_worker({4, 5}, rank, 3), IsEmpty());
+}
+
+TEST(CoreBinding, BindsAndReadsBack) {
+  const std::vector<int> before = allowed_cores();
+  ASSERT_FALSE(before.empty());
+  bind_to({before.back()});
+  EXPECT_THAT(allowed_cores(), ElementsAre(before.back()));
+  bind_to({});  // changes nothing
+  EXPECT_THAT(allowed_cores(), ElementsAre(before.back()));
+  bind_to(before);
+  EXPECT_EQ(allowed_cores(), before);
+}
+
+}  // namespace
+}  // namespace lockstep::launch

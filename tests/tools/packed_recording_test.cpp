@@ -1,0 +1,79 @@
+// Recordings of several processes as one.
+#include "tools/report/packed_recording.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tests/support/expect_error.h"
+
+namespace lockstep::tools {
+namespace {
+
+trace::Span span(const char* name, std::int64_t begin_ns, std::int64_t end_ns, std::uint64_t id,
+                 int rank) {
+  trace::Span result;
+  result.name = name;
+  result.begin_ns = begin_ns;
+  result.end_ns = end_ns;
+  result.id = id;
+  result.rank = rank;
+  return result;
+}
+
+trace::Recording recording_of(int rank) {
+  trace::Recording recording;
+  recording.spans = {span("step", 10 + rank, 90, 1, rank), span("linear", 20, 30, 2, rank),
+                     span("step", 95, 99, 3, rank)};
+  recording.flows = {{trace::flow_id(rank, 0, 0), 2, 25}};
+  recording.num_dropped = 4;
+  return recording;
+}
+
+TEST(PackedRecording, ComesBackAsItWas) {
+  const trace::Recording before = recording_of(1);
+  const trace::Recording after = unpack_recording(pack_recording(before));
+  ASSERT_EQ(after.spans.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_STREQ(after.spans[i].name, before.spans[i].name);
+    EXPECT_EQ(after.spans[i].begin_ns, before.spans[i].begin_ns);
+    EXPECT_EQ(after.spans[i].end_ns, before.spans[i].end_ns);
+    EXPECT_EQ(after.spans[i].id, before.spans[i].id);
+    EXPECT_EQ(after.spans[i].rank, 1);
+  }
+  ASSERT_EQ(after.flows.size(), 1u);
+  EXPECT_EQ(after.flows[0].flow, before.flows[0].flow);
+  EXPECT_EQ(after.flows[0].span, 2u);
+  EXPECT_EQ(after.num_dropped, 4u);
+}
+
+TEST(PackedRecording, EveryCutIsFound) {
+  const std::string bytes = pack_recording(recording_of(0));
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    lockstep::testing::expect_error(ErrorCode::Io, "recording of a rank", [&] {
+      unpack_recording(std::string_view(bytes).substr(0, size));
+    });
+  }
+}
+
+TEST(MergedRecording, KeepsIdsUniqueFlowsAtTheirSpansAndTheOrder) {
+  const trace::Recording all = merge_recordings({recording_of(0), recording_of(1)});
+  ASSERT_EQ(all.spans.size(), 6u);
+  EXPECT_EQ(all.num_dropped, 8u);
+  std::set<std::uint64_t> ids;
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_TRUE(ids.insert(all.spans[i].id).second);
+    if (i > 0) EXPECT_LE(all.spans[i - 1].begin_ns, all.spans[i].begin_ns);
+  }
+  for (const trace::FlowPoint& point : all.flows) {
+    const auto at = std::find_if(all.spans.begin(), all.spans.end(),
+                                 [&](const trace::Span& s) { return s.id == point.span; });
+    ASSERT_NE(at, all.spans.end());
+    EXPECT_STREQ(at->name, "linear");
+    EXPECT_EQ(trace::flow_id(at->rank, 0, 0), point.flow);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::tools

@@ -1,0 +1,258 @@
+// lockstep train where ranks are processes: the same weights as with threads, whoever started them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <set>
+#include <sstream>
+
+#include "engine/launch/core_binding.h"
+#include "engine/launch/port.h"
+#include "tests/tools/marked_program.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// The last of these batches has 36 rows.
+const std::string kWork = "train --parallel ddp --bitwise --batch 61 --steps 26 ";
+
+// What one device computes.
+const std::string& reference() {
+  static const std::string digest =
+      weights_digest(run_lockstep(words("train --bitwise --batch 61 --steps 26")));
+  return digest;
+}
+
+std::string free_port() {
+  using launch::PortReservation;
+  return std::to_string(PortReservation(0, PortReservation::Scope::loopback).port());
+}
+
+Outcome run(const std::string& launcher, const std::string& work, const Variables& variables = {}) {
+  return MarkedProgram(words(launcher + " " + LOCKSTEP_PROGRAM + " " + work), variables).wait();
+}
+
+std::string under_lockstep_run(int num_ranks) {
+  return std::string(LOCKSTEP_PROGRAM) + " run --standalone --nproc-per-node " +
+         std::to_string(num_ranks) + " --";
+}
+
+// Starts a process for each set of variables; returns what rank 0 did. The others print nothing.
+Outcome run_by_hand(const std::vector<Variables>& ranks, const std::string& work) {
+  std::vector<std::unique_ptr<MarkedProgram>> programs;
+  for (const Variables& rank : ranks) {
+    programs.push_back(
+        std::make_unique<MarkedProgram>(words(LOCKSTEP_PROGRAM + (" " + work)), rank));
+  }
+  Outcome first = programs[0]->wait();
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+    const Outcome outcome = programs[rank]->wait();
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+  }
+  return first;
+}
+
+TEST(ProcessRanks, StartedByTrainItselfComputeTheBitsOfOneDevice) {
+  for (const char* count : {"1", "2", "4"}) {
+    for (const char* transport : {"shm", "tcp"}) {
+      const Outcome outcome = run_lockstep(
+          words(kWork + "--ranks processes --devices " + count + " --transport " + transport));
+      expect_success(outcome);
+      EXPECT_EQ(weights_digest(outcome), reference()) << count << " over " << transport;
+    }
+  }
+}
+
+TEST(ProcessRanks, StartedByLockstepRunOnlyTheFirstOnePrints) {
+  const Outcome outcome = run(under_lockstep_run(4), kWork);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(weights_digest(outcome), reference());
+  EXPECT_THAT(outcome.out, HasSubstr("[0] using device: cpu:0"));
+  EXPECT_THAT(outcome.out, HasSubstr("[0] rank 0 of 4 (lockstep run), own: auto over shm"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("[1]")));
+}
+
+TEST(ProcessRanks, StartedAsTorchrunDoes) {
+  const std::string port = free_port();
+  std::vector<Variables> ranks;
+  for (const char* rank : {"0", "1"}) {
+    ranks.push_back({{"RANK", rank},
+                     {"LOCAL_RANK", rank},
+                     {"WORLD_SIZE", "2"},
+                     {"LOCAL_WORLD_SIZE", "2"},
+                     {"GROUP_RANK", "0"},
+                     {"MASTER_ADDR", "localhost"},
+                     {"MASTER_PORT", port},
+                     {"TORCHELASTIC_RUN_ID", "none"},
+                     {"TORCHELASTIC_RESTART_COUNT", "0"},
+                     {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+  }
+  const Outcome outcome = run_by_hand(ranks, kWork);
+  EXPECT_EQ(weights_digest(outcome), reference()) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("rank 0 of 2 (torchrun)"));
+}
+
+TEST(ProcessRanks, StartedInASlurmStep) {
+  const std::string job = free_port();  // a number that no other test has now
+  std::vector<Variables> ranks;
+  for (const char* rank : {"0", "1"}) {
+    ranks.push_back({{"SLURM_JOB_ID", job},
+                     {"SLURM_STEP_ID", "0"},
+                     {"SLURM_PROCID", rank},
+                     {"SLURM_NTASKS", "2"},
+                     {"SLURM_LOCALID", rank},
+                     {"SLURM_NODELIST", "node[1]"}});
+  }
+  const Outcome outcome = run_by_hand(ranks, kWork);
+  EXPECT_EQ(weights_digest(outcome), reference()) << outcome.err;
+}
+
+TEST(ProcessRanks, StartedByMpirun) {
+  if (std::system("command -v mpirun > /dev/null") != 0) GTEST_SKIP() << "no mpirun here";
+  const Outcome outcome = run("mpirun --allow-run-as-root --oversubscribe -np 4", kWork);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(weights_digest(outcome), reference());
+}
+
+TEST(ProcessRanks, EveryPlanComputesTheWeightsOfOneDevice) {
+  const TempFolder folder;
+  const std::string work = "train --steps 5 --dtype float64 --json ";
+  expect_success(run_lockstep(words(work + "one.json"), folder.path()));
+  const double expected = read_json(folder / "one.json")["rows"][0]["final_loss"];
+  for (const char* plan : {"ring", "tree", "halving-doubling", "one-shot", "two-shot",
+                           "reduce-broadcast", "hierarchical"}) {
+    expect_success(run_lockstep(
+        words(work + "run.json --parallel ddp --ranks processes --devices 3 --plan " + plan),
+        folder.path()));
+    const nlohmann::json run = read_json(folder / "run.json");
+    EXPECT_EQ(run["config"]["plan"], plan);
+    EXPECT_NEAR(run["rows"][0]["final_loss"].get<double>(), expected, 1e-12) << plan;
+  }
+}
+
+TEST(ProcessRanks, TheFirstOneWritesTheFilesForAll) {
+  const TempFolder folder;
+  expect_success(run_lockstep(
+      words("train --parallel ddp --ranks processes --devices 2 --steps 3 --json run.json --log "
+            "log.jsonl --save w.safetensors --trace trace.json"),
+      folder.path()));
+  const nlohmann::json run = read_json(folder / "run.json");
+  EXPECT_EQ(run["config"]["ranks"], "processes");
+  EXPECT_EQ(run["config"]["comm"], "own");
+  const nlohmann::json row = run["rows"][0];
+  EXPECT_EQ(row["mode"], "ddp");
+  EXPECT_EQ(row["devices"], 2);
+  EXPECT_EQ(row["physical_devices"], 1);
+  EXPECT_EQ(row["busy_fraction"].size(), 2u);
+  EXPECT_EQ(row["peak_bytes"].size(), 2u);
+  for (const nlohmann::json& bytes : row["peak_bytes"]) EXPECT_GT(bytes, 0);
+  EXPECT_GT(row["comm_bytes_per_device_per_step"], 0);
+  const std::string log = read_text(folder / "log.jsonl");
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 3);
+  EXPECT_TRUE(std::filesystem::exists(folder / "w.safetensors"));
+  std::set<int> processes;
+  const nlohmann::json trace = read_json(folder / "trace.json");
+  for (const nlohmann::json& event : trace["traceEvents"]) {
+    if (event["ph"] == "X") processes.insert(event["pid"].get<int>());
+  }
+  EXPECT_EQ(processes, (std::set<int>{0, 1}));
+}
+
+TEST(ProcessRanks, TheRunFileOnStandardOutputIsNothingElse) {
+  const Outcome outcome =
+      run_lockstep(words("train --parallel ddp --ranks processes --devices 2 --steps 2 --json -"));
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(nlohmann::json::parse(outcome.out)["schema"], "lockstep.run/1");
+  EXPECT_THAT(outcome.err, HasSubstr("weights sha256"));
+}
+
+TEST(ProcessRanks, AMistakeInTheFlagsIsSaidOnce) {
+  const std::string start = "train --ranks processes --devices 2 ";
+  expect_rejected(run_lockstep(words(start)), 2, {"[--parallel]", "(2 here)", "--parallel ddp"});
+  expect_rejected(run_lockstep(words(start + "--parallel dp")), 2, {"found dp"});
+  expect_rejected(run_lockstep(words(start + "--parallel ddp --lr nan")), 2, {"[--lr]"});
+  expect_rejected(run_lockstep(words(start + "--parallel ddp --transport thread")), 2,
+                  {"[--transport]", "auto, shm or tcp"});
+  expect_rejected(run_lockstep(words(start + "--parallel ddp --save /nowhere/w")), 1, {"[--save]"});
+  expect_rejected(run_lockstep(words("train --ranks processes --parallel ddp --device-ids 0,1")), 2,
+                  {"[--device-ids]"});
+}
+
+TEST(ProcessRanks, InsideAJobTheLauncherHasDecided) {
+  const Variables job = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", free_port()}};
+  const auto expect_refused = [&](const std::string& work, const std::string& phrase) {
+    const Outcome outcome =
+        MarkedProgram(words(std::string(LOCKSTEP_PROGRAM) + " " + work), job).wait();
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_THAT(outcome.err, HasSubstr(phrase));
+  };
+  expect_refused("train", "[--parallel] ranks that are processes (2 here)");
+  expect_refused("train --parallel dp", "found dp");
+  expect_refused("train --parallel ddp --ranks threads", "[--ranks] by hand started 2 processes");
+  expect_refused("train --parallel ddp --devices 3", "[--devices] by hand started 2 processes");
+  expect_refused("compare", "[compare] starts its ranks itself");
+}
+
+// What two ranks under `lockstep run` say of the cores that they may use, in order.
+std::vector<std::string> cores_of_two_ranks(const std::string& flags) {
+  const Outcome outcome =
+      MarkedProgram(run_script("--standalone --nproc-per-node 2 " + flags,
+                               "echo $(grep Cpus_allowed_list /proc/self/status)"))
+          .wait();
+  std::istringstream lines(outcome.out);
+  std::vector<std::string> cores;
+  for (std::string line; std::getline(lines, line);) cores.push_back(line.substr(4));
+  return cores;
+}
+
+TEST(ProcessRanks, HaveCoresOfTheirOwnUnlessTheyAreNotBound) {
+  if (launch::allowed_cores().size() < 2) GTEST_SKIP() << "two ranks need two cores";
+  const std::vector<std::string> bound = cores_of_two_ranks("");
+  const std::vector<std::string> free = cores_of_two_ranks("--bind-to none");
+  ASSERT_EQ(bound.size(), 2u);
+  ASSERT_EQ(free.size(), 2u);
+  EXPECT_NE(bound[0], bound[1]);
+  EXPECT_EQ(free[0], free[1]);
+}
+
+TEST(ProcessRanks, AMissingRankIsNamedWithinTheTimeout) {
+  const Variables alone = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", free_port()}};
+  const Outcome outcome = run("env", "train --parallel ddp --comm-timeout 0.3", alone);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("lockstep: [rank 0] [join]"));
+  EXPECT_THAT(outcome.err, HasSubstr("missing: rank 1"));
+}
+
+TEST(ProcessRanks, AFailureOfOneEndsAllAndIsNamed) {
+  MarkedProgram program(
+      words(std::string(LOCKSTEP_PROGRAM) +
+            " train --parallel ddp --ranks processes --devices 3 --lr 1e30 --batch 60"));
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("failed first: exit code 1"));
+  EXPECT_THAT(outcome.err, ::testing::ContainsRegex("lockstep: \\[rank [0-2]\\] \\[train\\] the "
+                                                    "loss is (nan|infinite)"));
+  EXPECT_EQ(program.num_alive(), 0u);
+}
+
+TEST(ProcessRanks, AKilledRankIsReportedByTheLauncher) {
+  // Rank 1 kills itself instead of training.
+  const Arguments arguments =
+      run_script("--standalone --nproc-per-node 2",
+                 std::string("[ $RANK = 1 ] && kill -KILL $$; exec ") + LOCKSTEP_PROGRAM +
+                     " train --parallel ddp --comm-timeout 20");
+  MarkedProgram program(arguments);
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 137);
+  EXPECT_THAT(outcome.err, HasSubstr("rank 1 failed first: signal 9 (SIGKILL)"));
+  EXPECT_TRUE(wait_until([&] { return program.num_alive() == 0; }));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
