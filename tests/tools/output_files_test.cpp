@@ -77,7 +77,7 @@ TEST(OutputFiles, CudaInABuildWithoutItSaysWhatToDo) {
   }
   for (const char* command : {"train", "compare", "bench step"}) {
     expect_rejected(run_lockstep(words(std::string(command) + " --device cuda")), 1,
-                    {"this build has no CUDA", "--device cpu"});
+                    {"this build has no CUDA", "use cpu"});
   }
 }
 

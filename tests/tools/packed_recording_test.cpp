@@ -64,7 +64,7 @@ TEST(MergedRecording, KeepsIdsUniqueFlowsAtTheirSpansAndTheOrder) {
   std::set<std::uint64_t> ids;
   for (std::size_t i = 0; i < 6; ++i) {
     EXPECT_TRUE(ids.insert(all.spans[i].id).second);
-    if (i > 0) EXPECT_LE(all.spans[i - 1].begin_ns, all.spans[i].begin_ns);
+    EXPECT_LE(all.spans[i == 0 ? 0 : i - 1].begin_ns, all.spans[i].begin_ns);
   }
   for (const trace::FlowPoint& point : all.flows) {
     const auto at = std::find_if(all.spans.begin(), all.spans.end(),

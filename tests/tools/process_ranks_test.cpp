@@ -47,7 +47,7 @@ Outcome run_by_hand(const std::vector<Variables>& ranks, const std::string& work
   std::vector<std::unique_ptr<MarkedProgram>> programs;
   for (const Variables& rank : ranks) {
     programs.push_back(
-        std::make_unique<MarkedProgram>(words(LOCKSTEP_PROGRAM + (" " + work)), rank));
+        std::make_unique<MarkedProgram>(words(std::string(LOCKSTEP_PROGRAM) + " " + work), rank));
   }
   Outcome first = programs[0]->wait();
   for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
