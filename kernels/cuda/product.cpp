@@ -152,7 +152,8 @@ bool fits_gelu_epilogue(const ConstMatrixView& saved) {
 }
 
 // The library's kernels take a bias, or its gradient, 16 bytes at a time. Unlike a matrix's, its
-// alignment is nothing that the heuristics are told, and a misaligned access ends the GPU's context.
+// alignment is nothing that the heuristics are told, and a misaligned access ends the GPU's
+// context.
 bool fits_bias_epilogue(const ConstTensorView& vector) {
   return alignment_of(vector.data) == 16;  // true where there is none
 }
