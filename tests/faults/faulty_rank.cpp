@@ -6,6 +6,7 @@
 // exits with 1 when that is too far.
 #include <fmt/format.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -38,7 +39,8 @@ struct Flags {
   std::string transport = "auto";
   std::size_t num_steps = 8;
   std::size_t large_mib = 16;
-  // kill, stop: SIGKILL or SIGSTOP to itself. collective, size: calls another one than the others.
+  // kill, stop: SIGKILL or SIGSTOP to itself. exit: with 7, without a word. collective, size: calls
+  // another one than the others.
   std::string fault = "none";
   std::string place = "forward";
   int faulty_rank = 1;
@@ -52,6 +54,7 @@ void break_at(const Flags& flags, int rank, std::string_view place) {
   if (!is_faulty(flags, rank) || flags.place != place) return;
   if (flags.fault == "kill") ::raise(SIGKILL);
   if (flags.fault == "stop") ::raise(SIGSTOP);
+  if (flags.fault == "exit") ::_exit(7);
 }
 
 // A layer that does nothing, but for running something in its forward.

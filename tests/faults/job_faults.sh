@@ -14,15 +14,21 @@ fault_launcher_reports_a_killed_rank_0() {
   ends launcher 137 $at_once
   contains launcher '^lockstep: \[run\] rank 0 failed first: signal 9 \(SIGKILL\)'
 }
+# The others are often reaped before it: they were done with dying earlier.
+fault_launcher_reports_a_rank_that_exits() {
+  launch -- --fault exit --place all-reduce
+  ends launcher 7 $at_once
+  contains launcher '^lockstep: \[run\] rank 1 failed first: exit code 7'
+}
 fault_launcher_ends_a_stopped_rank() {
   launch -- --fault stop --place all-reduce
   ends launcher 1 $((by_timeout + 2))
-  contains launcher '^lockstep: \[run\] rank [023] failed first: exit code 1; its last error line: .*rank 1, which has called it too but does not go on'
+  contains launcher '^lockstep: \[run\] rank [023] failed first: exit code 1; its last error line: .*rank 1( is missing|, which has called it too but does not go on)'
 }
 
 # The ranks wait for a stopped one when it happens, so they would go on for as long as they may.
 kill_when_training() {  # kill_when_training PROCESS_ID
-  wait_until 5 grep -q 'own: auto over' "$folder/launcher.out" || wrong "the ranks do not train"
+  wait_until 5 has_written launcher 'own: auto over' || wrong "the ranks do not train"
   fault_start=$(now)
   kill -KILL "$1"
   wait_until 2 no_process_is_left || wrong "left behind: $(processes | wc -l) processes"
@@ -30,12 +36,12 @@ kill_when_training() {  # kill_when_training PROCESS_ID
 child_of() { grep -lE "^PPid:[[:space:]]$1$" /proc/[0-9]*/status | tr -dc 0-9; }
 fault_launcher_killed() {
   launch -- --steps 1000000
-  kill_when_training "$(cat "$folder/launcher.pid")"
+  kill_when_training "$(process_of launcher)"
 }
 fault_launchers_supervisor_killed() {
   launch -- --steps 1000000
-  wait_until 5 grep -q 'own: auto over' "$folder/launcher.out"  # by then there is a supervisor
-  kill_when_training "$(child_of "$(cat "$folder/launcher.pid")")"
+  wait_until 5 has_written launcher 'own: auto over'  # by then there is a supervisor
+  kill_when_training "$(child_of "$(process_of launcher)")"
   ends launcher 1 $at_once
   contains launcher 'lockstep: \[run\] the process that looked after the ranks was killed by signal 9'
 }

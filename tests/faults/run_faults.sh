@@ -18,8 +18,9 @@
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 comm_timeout=2
-at_once=2          # seconds: a death is noticed by closed connections, not by the timeout
-by_timeout=5       # the timeout, the store's grace, and the start
+# Bounds in seconds, from the start of the program, wide enough for a machine that builds meanwhile.
+at_once=5          # what is noticed by closed connections; the words say that it was no timeout
+by_timeout=10      # the timeout, the store's grace, and rank 0's wait for others to leave
 repeat=1
 bin=
 names=()
@@ -95,12 +96,18 @@ launch() {
     "${flags[@]}" -- "$bin/faulty_rank" --comm-timeout $comm_timeout "$@"
 }
 
+has_started() { [[ -s $folder/$1.pid ]]; }
+has_written() { grep -qs "$2" "$folder/$1.out"; }
+process_of() {
+  wait_until 5 has_started "$1" || wrong "$1 does not start"
+  cat "$folder/$1.pid"
+}
 has_ended() { [[ -e $folder/$1.end ]]; }
 
 # ends NAME CODE BOUND: waits for its end.
 ends() {
   local code at
-  wait_until 20 has_ended "$1" || { wrong "$1 does not end"; return; }
+  wait_until 30 has_ended "$1" || { wrong "$1 does not end"; return; }
   read -r code at <"$folder/$1.end"
   [[ $code == "$2" ]] || wrong "$1 ended with code $code, expected $2"
   awk -v a="$fault_start" -v b="$at" -v bound="$3" 'BEGIN { exit !(b - a <= bound) }' ||
@@ -134,7 +141,7 @@ survivors_say() {
 
 # A stopped rank that is woken later finds out too, whatever was left for it.
 woken_ends() {
-  kill -CONT "$(cat "$folder/$1.pid")"
+  kill -CONT "$(process_of "$1")"
   wait_until 10 has_ended "$1" || wrong "$1, woken again, does not end"
   [[ $(wc -l <"$folder/$1.err") -eq 1 ]] ||
     wrong "$1, woken again, said: $(head -c 400 "$folder/$1.err")"
@@ -256,8 +263,8 @@ for name in "${names[@]}"; do
     WRONG*) num_wrong=$((num_wrong + 1)) ;;
   esac
   [[ $repeat -eq 1 || $verdict != right ]] || verdict="right, $repeat of $repeat"
-  table+=$(printf '%-40s %-28s %6s' "${name//_/ }" "$verdict" "$slowest")$'\n'
+  table+=$(printf '%-36s %-36s %6s' "${name//_/ }" "$verdict" "$slowest")$'\n'
 done
-printf '%-40s %-28s %6s\n%s' fault outcome seconds "$table"
+printf '%-36s %-36s %6s\n%s' fault outcome seconds "$table"
 [[ $num_wrong -eq 0 ]] || exit 1
 [[ $num_skipped -eq 0 || $num_skipped -lt ${#names[@]} ]] || exit 77

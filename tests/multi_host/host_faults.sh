@@ -53,13 +53,14 @@ lose() {
 packets_dropped() { on_host 0 tc -s qdisc show dev link0 | grep -oE 'dropped [0-9]+' | awk '{ n += $2 } END { print n + 0 }'; }
 
 # hosts_run FLAGS...: lockstep run on each host, 2 ranks each.
-hosts_run() {
+hosts_run() { hosts_run_program "$bin/faulty_rank" "$@"; }
+hosts_run_program() {
   local host
   for host in 0 1; do
     start "host$host" LOCKSTEP_TOKEN=of-this-test -- \
       nsenter --net="/proc/${keepers[host]}/ns/net" -- "$bin/lockstep" run --nnodes 2 \
       --nproc-per-node 2 --node-rank $host --master-addr "${address_of[0]}" --master-port "$port" -- \
-      "$bin/faulty_rank" "$@"
+      "$@"
   done
 }
 
@@ -78,6 +79,18 @@ hosts_train() {
 fault_hosts_train() {
   make_hosts || return
   hosts_train 5 --comm-timeout $comm_timeout
+}
+
+# The bitwise mode promises the same bits on 1 device and on 4 ranks of 2 hosts.
+fault_hosts_train_as_one_device() {
+  make_hosts || return
+  local train=("$bin/lockstep" train --dataset digits --model mlp:64-256-10 --epochs 1 --bitwise)
+  hosts_run_program "${train[@]}" --parallel ddp --comm-timeout $comm_timeout --save "$folder/hosts"
+  "${train[@]}" --save "$folder/one" >/dev/null || wrong "one device does not train"
+  ends host0 0 $by_timeout
+  ends host1 0 $by_timeout
+  cmp -s "$folder/hosts" "$folder/one" ||
+    wrong "the weights differ from one device's; host 0 said: $(cat "$folder/host0.out" "$folder/host0.err")"
 }
 
 fault_hosts_with_a_slow_link() {
@@ -118,7 +131,7 @@ fault_hosts_cut_off() {
       nsenter --net="/proc/${keepers[host]}/ns/net" -- "$bin/faulty_rank" \
       --comm-timeout $comm_timeout --steps 1000000 --large-mib 1
   done
-  wait_until 5 grep -q 'shm+tcp' "$folder/rank0.out" || wrong "the ranks do not train: $(cat "$folder"/rank?.err)"
+  wait_until 5 has_written rank0 'shm+tcp' || wrong "the ranks do not train: $(cat "$folder"/rank?.err)"
   fault_start=$(now)
   on_host 1 ip link set link1 down
   for number in 0 1; do

@@ -117,6 +117,12 @@ class Transport {
   // Ranks that have not announced a call with this sequence number, and what each rank called
   // last, in words: "rank 2 is missing (its last call: barrier #6)". Empty if nobody is missing.
   virtual std::string describe_missing(std::uint64_t sequence) const = 0;
+
+  // This rank now waits for one that it reaches by another transport (by its number in the whole
+  // group), so that a rank of this transport that waits for this one can say who is late. nobody:
+  // it got what it waited for.
+  static constexpr int nobody = -1;
+  virtual void note_wait_elsewhere(int) {}
 };
 
 }  // namespace lockstep::comm

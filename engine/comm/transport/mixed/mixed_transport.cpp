@@ -31,6 +31,18 @@ void MixedTransport::failing_both(const Use& use) {
   }
 }
 
+// Ranks of this host that wait for this one shall see whom it waits for. The note stays after an
+// error: that is when they look.
+template <typename Wait>
+auto MixedTransport::waiting_for(int peer, const Wait& wait) {
+  const Route& route = this->route(peer);
+  if (route.transport == to_host_.get()) return wait(*route.transport, route.number);
+  to_host_->note_wait_elsewhere(peer);
+  const auto result = wait(*route.transport, route.number);
+  to_host_->note_wait_elsewhere(nobody);
+  return result;
+}
+
 void MixedTransport::announce(const CallHeader& call, double timeout_seconds) {
   failing_both([&] {
     to_network_->announce(call, timeout_seconds);
@@ -39,7 +51,7 @@ void MixedTransport::announce(const CallHeader& call, double timeout_seconds) {
 }
 
 CallHeader MixedTransport::announced_by(int peer) {
-  return route(peer).transport->announced_by(route(peer).number);
+  return waiting_for(peer, [](Transport& to, int number) { return to.announced_by(number); });
 }
 
 void MixedTransport::begin_data() {
@@ -62,15 +74,18 @@ std::size_t MixedTransport::max_message_bytes() const {
 }
 
 Ticket MixedTransport::post(int to, Bytes data) {
-  return route(to).transport->post(route(to).number, data);
+  return waiting_for(to, [&](Transport& by, int number) { return by.post(number, data); });
 }
 
 void MixedTransport::wait_sent(int to, Ticket ticket) {
-  route(to).transport->wait_sent(route(to).number, ticket);
+  waiting_for(to, [&](Transport& by, int number) {
+    by.wait_sent(number, ticket);
+    return true;
+  });
 }
 
 const std::byte* MixedTransport::take(int from, std::size_t num_bytes) {
-  return route(from).transport->take(route(from).number, num_bytes);
+  return waiting_for(from, [&](Transport& by, int number) { return by.take(number, num_bytes); });
 }
 
 void MixedTransport::release(int from) {

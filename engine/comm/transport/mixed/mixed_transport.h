@@ -57,6 +57,8 @@ class MixedTransport final : public Transport {
     Transport* transport;
     int number;
   };
+  template <typename Wait>
+  auto waiting_for(int peer, const Wait& wait);
   template <typename Use>
   void failing_both(const Use& use);
   const Route& route(int rank) const { return routes_[static_cast<std::size_t>(rank)]; }

@@ -122,13 +122,14 @@ std::string Group::died(int m) const {
   return fmt::format("rank {} (process {}) died", name_of(m), member(m).process);
 }
 
-int Group::last_waited_for(int m) const {
+std::string Group::last_waited_for(int m) const {
   for (int hop = 0; hop < size(); ++hop) {
-    const int next = member(m).waits_for.value.load(std::memory_order_relaxed) - 1;
-    if (next < 0 || next == me_) break;
-    m = next;
+    const int next = member(m).waits_for.value.load(std::memory_order_relaxed);
+    if (next < 0) return fmt::format("rank {} on another host, which does not answer", -1 - next);
+    if (next == 0 || next == me_ + 1) break;
+    m = next - 1;
   }
-  return m;
+  return fmt::format("rank {}, which has called it too but does not go on", name_of(m));
 }
 
 std::string Group::describe_missing(std::uint64_t sequence) const {

@@ -33,9 +33,10 @@ struct Member {
   std::array<Announcement, 2> announced;
   Flag<std::uint32_t> has_attached;
   Flag<std::uint32_t> has_left;
-  Flag<std::int32_t> waits_for;  // 1 + the rank that it sleeps for; 0: for nobody
-  std::int32_t process = 0;      // written before has_attached, as is:
-  cpu_set_t cores;               // that it may run on
+  Flag<std::int32_t>
+      waits_for;  // 1 + the rank that it sleeps for; 0: for nobody; -1 - r: for rank r elsewhere
+  std::int32_t process = 0;  // written before has_attached, as is:
+  cpu_set_t cores;           // that it may run on
   alignas(kCacheLine) Doorbell doorbell;
 };
 

@@ -65,8 +65,7 @@ std::string ShmTransport::timeout_message(int peer) const {
   }
   const std::string missing = group_.describe_missing(call_.sequence);
   if (!missing.empty()) return start + ": " + missing;
-  return fmt::format("{} for rank {}, which has called it too but does not go on", start,
-                     group_.name_of(group_.last_waited_for(peer)));
+  return fmt::format("{} for {}", start, group_.last_waited_for(peer));
 }
 
 void ShmTransport::announce(const CallHeader& call, double timeout_seconds) {

@@ -69,6 +69,7 @@ class ShmTransport final : public Transport {
   std::string describe_missing(std::uint64_t sequence) const override {
     return group_.describe_missing(sequence);
   }
+  void note_wait_elsewhere(int other) override { group_.note_wait_elsewhere(other); }
 
  private:
   // Returns when done() is true; else fails the group.
