@@ -33,7 +33,7 @@ kill_when_training() {  # kill_when_training PROCESS_ID
   kill -KILL "$1"
   wait_until 2 no_process_is_left || wrong "left behind: $(processes | wc -l) processes"
 }
-child_of() { grep -lE "^PPid:[[:space:]]$1$" /proc/[0-9]*/status | tr -dc 0-9; }
+child_of() { grep -lsE "^PPid:[[:space:]]$1$" /proc/[0-9]*/status | tr -dc 0-9; }
 fault_launcher_killed() {
   launch -- --steps 1000000
   kill_when_training "$(process_of launcher)"

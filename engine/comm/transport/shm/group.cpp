@@ -122,14 +122,14 @@ std::string Group::died(int m) const {
   return fmt::format("rank {} (process {}) died", name_of(m), member(m).process);
 }
 
-std::string Group::last_waited_for(int m) const {
+Group::Last Group::last_waited_for(int m) const {
   for (int hop = 0; hop < size(); ++hop) {
     const int next = member(m).waits_for.value.load(std::memory_order_relaxed);
-    if (next < 0) return fmt::format("rank {} on another host, which does not answer", -1 - next);
+    if (next < 0) return {-1 - next, Last::Where::elsewhere};
     if (next == 0 || next == me_ + 1) break;
     m = next - 1;
   }
-  return fmt::format("rank {}, which has called it too but does not go on", name_of(m));
+  return {name_of(m), Last::Where::here};
 }
 
 std::string Group::describe_missing(std::uint64_t sequence) const {

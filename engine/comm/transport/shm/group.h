@@ -64,8 +64,12 @@ class Group {
 
   // "rank 2 (process 4711) died", ...: what to say about a wait for a member that ended so.
   std::string died(int m) const;
-  // Who keeps everybody waiting: follows from `m` who waits for whom. "rank 3, which ...".
-  std::string last_waited_for(int m) const;
+  // Who keeps everybody waiting: follows from `m` who waits for whom.
+  struct Last {
+    int rank = 0;  // its number in the whole group
+    enum class Where { here, elsewhere } where = Where::here;
+  };
+  Last last_waited_for(int m) const;
   // See Transport::note_wait_elsewhere.
   void note_wait_elsewhere(int other) const {
     member(me_).waits_for.value.store(-1 - other, std::memory_order_relaxed);

@@ -63,9 +63,14 @@ std::string ShmTransport::timeout_message(int peer) const {
   if (call_.operation == Operation::recv) {
     return fmt::format("{} for a message that rank {} has not sent", start, group_.name_of(peer));
   }
+  const shm::Group::Last last = group_.last_waited_for(peer);
+  if (last.where == shm::Group::Last::Where::elsewhere) {
+    return fmt::format("{} for rank {} on another host, which does not answer", start, last.rank);
+  }
   const std::string missing = group_.describe_missing(call_.sequence);
   if (!missing.empty()) return start + ": " + missing;
-  return fmt::format("{} for {}", start, group_.last_waited_for(peer));
+  return fmt::format("{} for rank {}, which has called it too but does not go on", start,
+                     last.rank);
 }
 
 void ShmTransport::announce(const CallHeader& call, double timeout_seconds) {
