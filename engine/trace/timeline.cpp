@@ -22,7 +22,10 @@ struct Group {
   }
 };
 
-Group group_of(const Span& span) {
+// The rows of a GPU stand below all rows of the host that gives it work.
+constexpr int kDevicePosition = 10;
+
+Group on_host(const Span& span) {
   if (span.category == Category::step) {
     return {span.rank, 0, "steps"};
   }
@@ -42,6 +45,15 @@ Group group_of(const Span& span) {
   const std::string lane(to_string(span.lane));
   return span.category == Category::op ? Group{span.rank, position_of(span.lane) + 1, lane + " ops"}
                                        : Group{span.rank, position_of(span.lane), lane};
+}
+
+Group group_of(const Span& span) {
+  Group group = on_host(span);
+  if (span.thread == kDeviceThread) {
+    group.position += kDevicePosition;
+    group.name = "GPU " + group.name;
+  }
+  return group;
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // The spans of a recording, laid out in rows for a picture: in one row no two spans overlap.
 //
 // A lane has a row for its phases and one for its ops ("compute", "compute ops"); steps have their
-// own row. A span that would overlap an earlier one of its row, because it is nested in it or
-// because two threads used the lane at once, goes one row further down ("compute ops, level 2").
+// own row. What a GPU timed itself (thread kDeviceThread) has rows of its own, "GPU compute". A
+// span that would overlap an earlier one of its row, because it is nested in it or because two
+// threads used the lane at once, goes one row further down ("compute ops, level 2").
 #pragma once
 
 #include <string>

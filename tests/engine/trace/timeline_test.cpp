@@ -74,5 +74,17 @@ TEST(Timeline, NoSpansOfARowOverlapWhateverTheInput) {
   EXPECT_EQ(num_spans, spans.size());
 }
 
+TEST(Timeline, GivesWhatAGpuTimedItselfRowsOfItsOwnBelowTheHosts) {
+  Span enqueued{.name = "forward", .begin_ns = 0, .end_ns = 10, .category = Category::forward};
+  Span computed{.name = "forward", .begin_ns = 5, .end_ns = 50, .category = Category::forward};
+  computed.thread = kDeviceThread;
+  Span step = computed;
+  step.lane = Lane::host;
+  step.category = Category::step;
+  std::vector<std::string> names;
+  for (const TimelineRow& row : timeline_of({computed, enqueued, step})) names.push_back(row.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"compute", "GPU steps", "GPU compute"}));
+}
+
 }  // namespace
 }  // namespace lockstep::trace
