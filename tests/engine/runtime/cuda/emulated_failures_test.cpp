@@ -75,6 +75,7 @@ TEST_F(KernelFailures, InsideAGraphEndItWithoutAnotherError) {
 
 TEST_F(KernelFailures, OfOneGpuAreNotAnothers) {
   if (logical_device(kOther).gpu() == 0) GTEST_SKIP() << "needs 2 GPUs, found 1";
+  logical_device(kFirst);  // in use before: a GPU that failed cannot be connected with any more
   launch_kernel_that_fails(Tensor::empty({10}, DType::float32, kOther));
   expect_error(ErrorCode::Cuda, kWords, [] { compute(kOther).synchronize(); });
   EXPECT_EQ(values_of(Tensor::full({10}, 1, DType::float32, kFirst)), std::vector<float>(10, 1));
