@@ -15,7 +15,7 @@
 
 namespace {
 
-// What CTest takes for "skipped".
+// CTest goes by the word SKIPPED; this is for people and scripts.
 constexpr int kSkipped = 77;
 
 std::string logical_devices(int num_gpus) {
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
   ::testing::InitGoogleMock(&argc, argv);
   const std::string problem = ::testing::GTEST_FLAG(list_tests) ? std::string() : choose_devices();
   if (!problem.empty()) {
-    fmt::print("skipped: {}\n", problem);
+    fmt::print("[  SKIPPED ] every test: {}\n", problem);
     return kSkipped;
   }
   return RUN_ALL_TESTS();
