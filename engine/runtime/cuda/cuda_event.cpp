@@ -164,6 +164,7 @@ bool CudaEvent::wait(Deadline deadline) const {
   require(!is_captured_ && !is_capturing_step(), ErrorCode::State, "event",
           "a step that is captured as a graph may not wait for the device: read losses and copy to "
           "the CPU outside of it, or train without --graph");
+  const CurrentGpu current(gpu_);
   if (!deadline) {
     check(cudaEventSynchronize(event_), "cudaEventSynchronize");
   } else {

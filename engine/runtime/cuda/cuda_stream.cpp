@@ -67,6 +67,7 @@ void CudaStream::wait(std::shared_ptr<Event> event) {
 }
 
 bool CudaStream::is_capturing() const {
+  const CurrentGpu current(gpu_);  // another GPU's failure is not this stream's
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   CUDA_CHECK(cudaStreamIsCapturing(stream_, &status));
   return status != cudaStreamCaptureStatusNone;
