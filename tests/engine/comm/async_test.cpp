@@ -43,12 +43,14 @@ TEST(AsyncCollectives, EveryOperationCanBeAsynchronous) {
     const Tensor both = Tensor::zeros({2}, DType::int32);
     const Tensor part = Tensor::zeros({1}, DType::int32);
     const Tensor received = Tensor::zeros({2}, DType::int32);
-    communicator.all_gather(one, both, Launch::async);
-    communicator.reduce_scatter(both, part, async_sum());
-    communicator.send(both, 1 - rank, Launch::async);
-    communicator.recv(received, 1 - rank, Launch::async);
-    communicator.broadcast(one, 1, Launch::async);
-    communicator.barrier(Launch::async).wait();
+    // Each is waited for: on a GPU that is what orders its results before what reads them.
+    const std::vector<Work> works{communicator.all_gather(one, both, Launch::async),
+                                  communicator.reduce_scatter(both, part, async_sum()),
+                                  communicator.send(both, 1 - rank, Launch::async),
+                                  communicator.recv(received, 1 - rank, Launch::async),
+                                  communicator.broadcast(one, 1, Launch::async),
+                                  communicator.barrier(Launch::async)};
+    for (const Work& work : works) work.wait();
     EXPECT_EQ(both.to_vector<int>(), (std::vector<int>{1, 2}));
     EXPECT_EQ(part.item(), rank == 0 ? 2 : 4);
     EXPECT_EQ(received.to_vector<int>(), (std::vector<int>{1, 2}));
