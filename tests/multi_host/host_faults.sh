@@ -1,28 +1,40 @@
 # Two hosts of two ranks each, and what can happen to the link between them. A host is a network
-# namespace; the link is a pair of virtual network cards. To be sourced by run_faults.sh.
+# namespace; the link is a pair of virtual network cards, link0 and link1, or distant_link, which
+# carries packets late. To be sourced by run_faults.sh.
 # shellcheck shell=bash disable=SC2154
 
 address_of=(10.77.0.1 10.77.0.2)
 keepers=()
 
-# make_hosts: sets keepers, two processes that hold the namespaces. Nothing of them is on disk, so
-# nothing is left when they end.
+# make_hosts [LINK...]: two hosts joined by LINK (default: join_by_cards). keepers holds the
+# processes that keep them alive. Nothing of them is on disk, so nothing is left when those end.
 make_hosts() {
   [[ -n $is_isolated ]] || { skip_fault "needs iproute2, unshare, and root"; return 1; }
-  local host
+  local host join=("$@")
+  [[ $# -gt 0 ]] || join=(join_by_cards)
   for host in 0 1; do
     unshare --net sleep 300 &
     keepers[host]=$!
     disown
     wait_until 5 is_other_network "${keepers[host]}" || { wrong "no network namespace"; return 1; }
   done
-  ip link add link0 netns "${keepers[0]}" type veth peer name link1 netns "${keepers[1]}" ||
-    { skip_fault "the kernel has no veth"; return 1; }
+  "${join[@]}" || return 1
   for host in 0 1; do
     on_host $host ip link set lo up
     on_host $host ip address add "${address_of[host]}/24" dev link$host
     on_host $host ip link set link$host up
   done
+}
+join_by_cards() {
+  ip link add link0 netns "${keepers[0]}" type veth peer name link1 netns "${keepers[1]}" ||
+    { skip_fault "the kernel has no veth"; return 1; }
+}
+join_at_distance() { # MILLISECONDS
+  [[ -c /dev/net/tun ]] || { skip_fault "the kernel has neither netem nor TUN devices"; return 1; }
+  "$bin/distant_link" "${keepers[@]:0:2}" "$1" >"$folder/distant_link" 2>&1 &
+  keepers[2]=$!
+  disown
+  wait_until 5 grep -q ready "$folder/distant_link" || { wrong "$(cat "$folder/distant_link")"; return 1; }
 }
 is_other_network() { [[ $(readlink "/proc/$1/ns/net") != "$(readlink /proc/self/ns/net)" ]]; }
 
@@ -93,24 +105,45 @@ fault_hosts_train_as_one_device() {
     wrong "the weights differ from one device's; host 0 said: $(cat "$folder/host0.out" "$folder/host0.err")"
 }
 
-fault_hosts_with_a_slow_link() {
-  make_hosts || return
+# limit RATE: of both cards, by a token bucket.
+limit() {
   local host
   for host in 0 1; do
-    on_host $host tc qdisc add dev link$host root tbf rate 200mbit burst 128k latency 50ms 2>/dev/null ||
-      { skip_fault "the kernel has no token bucket filter"; return; }
+    on_host $host tc qdisc add dev link$host root tbf rate "$1" burst 128k latency 50ms 2>/dev/null ||
+      { skip_fault "the kernel has no token bucket filter"; return 1; }
   done
+}
+
+fault_hosts_with_a_slow_link() {
+  make_hosts || return
+  limit 200mbit || return
   hosts_train 10 --comm-timeout $comm_timeout --steps 4 --large-mib 1
 }
 
-fault_hosts_far_apart() {
+# make_distant_hosts MILLISECONDS RATE: hosts whose packets take this long for each way.
+make_distant_hosts() {
   make_hosts || return
   local host
   for host in 0 1; do
-    on_host $host tc qdisc add dev link$host root netem delay 10ms rate 200mbit 2>/dev/null ||
-      { skip_fault "the kernel has no netem"; return; }
+    on_host $host tc qdisc add dev link$host root netem delay "$1ms" rate "$2" 2>/dev/null && continue
+    remove_hosts
+    make_hosts join_at_distance "$1" && limit "$2"
+    return
   done
-  hosts_train 10 --comm-timeout $comm_timeout --steps 4 --large-mib 1
+}
+
+# Nobody listens there: the other host's refusal is one packet each way.
+takes_there_and_back() { # SECONDS
+  local start
+  start=$(now)
+  on_host 0 bash -c "exec 3<>/dev/tcp/${address_of[1]}/9" 2>/dev/null
+  awk -v took="$(seconds_since "$start")" -v least="$1" 'BEGIN { exit !(took >= least) }'
+}
+
+fault_hosts_far_apart() {
+  make_distant_hosts 10 200mbit || return
+  takes_there_and_back 0.020 || wrong "a packet came back sooner than after 20 ms"
+  hosts_train 15 --comm-timeout 10 --steps 4 --large-mib 1
 }
 
 fault_hosts_that_lose_packets() {
