@@ -1,7 +1,8 @@
 // The fused linear layer: one product forward, two backward, and where cuBLASLt has an epilogue for
-// it no other kernel (product.h).
+// it no other kernel (epilogues.h).
 #include "kernels/cuda/checks.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/epilogues.h"
 #include "kernels/cuda/linear_finish.h"
 #include "kernels/cuda/tuner.h"
 

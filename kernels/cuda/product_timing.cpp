@@ -8,7 +8,9 @@
 #include "engine/runtime/cuda/check.h"
 #include "engine/runtime/cuda/cuda_stream.h"
 #include "engine/runtime/cuda/device_wide_calls.h"
+#include "kernels/cuda/epilogues.h"
 #include "kernels/cuda/linear_finish.h"
+#include "kernels/cuda/product_launch.h"
 
 namespace lockstep::kernels::cuda {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "kernels/cuda/product.h"
+#include "kernels/cuda/product_plan.h"
 
 namespace lockstep::kernels::cuda {
 

@@ -1,14 +1,13 @@
 // Chooses the algorithm of every matrix product.
 //
-// When a product (product.h, ProductKey) is first seen, the library's algorithms for it are timed
+// When a product (product_key.h) is first seen, the library's algorithms for it are timed
 // on this GPU, with and without an epilogue, and the fastest is remembered. Timing runs on a stream
 // and in memory of its own, so nothing that anybody sees is touched; a first training step takes
 // some tenths of a second longer.
 //   Sharing:      one table per GPU model in the process, so ranks as threads and logical devices
 //                 use the same algorithms; of threads that meet the same new product one times it.
 //   Captures:     nothing is timed while a stream is captured into a graph. A product that was
-//   never
-//                 seen before then takes the library's first guess.
+//                 never seen before then takes the library's first guess.
 //   Bits:         a chosen algorithm gives the same bits in every call. Another one may add in
 //                 another order, so runs that are tuned separately, in other processes or on other
 //                 GPU models, may differ in rounding. DDP does not mind: ranks share the
@@ -19,7 +18,7 @@
 
 #include <cstddef>
 
-#include "kernels/cuda/product.h"
+#include "kernels/cuda/product_plan.h"
 
 namespace lockstep::kernels::cuda {
 

@@ -1,0 +1,37 @@
+// Which of the library's epilogues can take part in a product.
+//
+// An epilogue is what the library does to a result while it is in registers. Each spares a pass
+// over memory and a launch. Which one serves which finish, in the library's words (D [m, n] is
+// c^T):
+//   bias                BIAS, RELU_BIAS, ...: an entry per row of D, so per column of c
+//   ReLU, for backward  RELU_AUX: also writes a bit per element, set where a value got through
+//   GELU(tanh)          GELU_AUX: also writes the values before
+//   their gradients     DRELU, DGELU: read those back and multiply by the derivative
+//   bias gradient       BGRADB: sums the second factor over k, an entry per column of D
+// cuBLASLt has them for float32, not for float64. Its ReLU makes 0 of a NaN, where kernels of ours
+// and the CPU keep it: a NaN in a layer with that epilogue shows in its weights, not in the loss.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/cuda/product.h"
+
+namespace lockstep::kernels::cuda {
+
+// The epilogues that can take part in a product, the one that does most first; the last is
+// CUBLASLT_EPILOGUE_DEFAULT, which leaves everything to kernels of our own.
+std::vector<cublasLtEpilogue_t> epilogues_for(const Product& product);
+
+// Whether an epilogue writes or reads the mask of a ReLU.
+bool has_relu_mask(cublasLtEpilogue_t epilogue);
+
+// The bits of a row of a mask for c [rows, cols]: rounded up to 128, as cuBLASLt requires.
+std::int64_t mask_leading_dimension(std::size_t cols);
+
+// The bytes of that mask.
+std::size_t relu_mask_bytes(std::size_t rows, std::size_t cols);
+
+}  // namespace lockstep::kernels::cuda
