@@ -8,7 +8,7 @@ namespace lockstep::kernels {
 
 void EigenBackend::activation_forward(Stream& stream, Activation activation, ConstTensorView x,
                                       TensorView y) {
-  require_vector("activation", "y", y, x.dtype, x.num_elements);
+  checks::activation_forward(x, y);
   for_floating(x.dtype, "activation", [&]<typename T>() {
     for_activation(activation, [&](auto f) {
       parallel_elements(stream, x.num_elements, [&](std::size_t begin, std::size_t end) {
@@ -23,8 +23,7 @@ void EigenBackend::activation_forward(Stream& stream, Activation activation, Con
 
 void EigenBackend::activation_backward(Stream& stream, Activation activation, ConstTensorView saved,
                                        ConstTensorView grad_y, TensorView grad_x) {
-  require_vector("activation backward", "grad_y", grad_y, saved.dtype, saved.num_elements);
-  require_vector("activation backward", "grad_x", grad_x, saved.dtype, saved.num_elements);
+  checks::activation_backward(saved, grad_y, grad_x);
   for_floating(saved.dtype, "activation backward", [&]<typename T>() {
     for_activation(activation, [&](auto f) {
       parallel_elements(stream, saved.num_elements, [&](std::size_t begin, std::size_t end) {

@@ -1,113 +1,32 @@
-// Activations and their derivatives of one element, as functors that loops inline.
-//
-// forward(x) is the value; backward(saved, grad) is grad times the derivative, where saved is x for
-// GELU and the value forward(x) for the others (needs_preactivation in kernels/backend.h).
+// The activations (kernels/activation_formulas.h) with the CPU's exp, tanh and normal distribution.
 #pragma once
 
-#include <string_view>
+#include <utility>
 
-#include "kernels/backend.h"
+#include "kernels/activation_formulas.h"
 #include "kernels/cpu/math.h"
 
 namespace lockstep::kernels {
 
-struct Identity {
+struct CpuMath {
   template <typename T>
-  static T forward(T x) {
-    return x;
+  static T exp(T x) {
+    return exp_of(x);
   }
   template <typename T>
-  static T backward(T, T grad) {
-    return grad;
-  }
-};
-
-struct Relu {
-  template <typename T>
-  static T forward(T x) {
-    return x <= T(0) ? T(0) : x;  // a NaN stays one, as in PyTorch
-  }
-  // 0 where the value is not positive, whatever the gradient; where it is NaN, the gradient.
-  template <typename T>
-  static T backward(T y, T grad) {
-    return y <= T(0) ? T(0) : grad;
-  }
-};
-
-struct Tanh {
-  template <typename T>
-  static T forward(T x) {
+  static T tanh(T x) {
     return tanh_of(x);
   }
   template <typename T>
-  static T backward(T y, T grad) {
-    return grad * (T(1) - y * y);
-  }
-};
-
-struct Sigmoid {
-  template <typename T>
-  static T forward(T x) {
-    return sigmoid_of(x);
-  }
-  template <typename T>
-  static T backward(T y, T grad) {
-    return grad * (y * (T(1) - y));
-  }
-};
-
-// x * Phi(x), Phi the distribution function of the normal distribution.
-struct GeluErf {
-  template <typename T>
-  static T forward(T x) {
-    return x * normal_distribution_of(x);
-  }
-  template <typename T>
-  static T backward(T x, T grad) {
-    const T density = T(0.398942280401432677939946) * exp_of(T(-0.5) * x * x);
-    return grad * (normal_distribution_of(x) + x * density);
-  }
-};
-
-// x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
-struct GeluTanh {
-  template <typename T>
-  static T forward(T x) {
-    return T(0.5) * x * (T(1) + tanh_of(inner(x)));
-  }
-  template <typename T>
-  static T backward(T x, T grad) {
-    const T t = tanh_of(inner(x));
-    const T slope = kFactor<T> * (T(1) + T(3 * 0.044715) * x * x);
-    return grad * (T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * slope);
-  }
-
- private:
-  template <typename T>
-  static constexpr T kFactor = T(0.797884560802865355879892);
-  template <typename T>
-  static T inner(T x) {
-    return kFactor<T> * (x + T(0.044715) * x * x * x);
+  static T normal_distribution(T x) {
+    return normal_distribution_of(x);
   }
 };
 
 // Calls function(functor) with the functor of an activation.
 template <typename Function>
 void for_activation(Activation activation, Function&& function) {
-  switch (activation) {
-    case Activation::none:
-      return function(Identity{});
-    case Activation::relu:
-      return function(Relu{});
-    case Activation::gelu_erf:
-      return function(GeluErf{});
-    case Activation::gelu_tanh:
-      return function(GeluTanh{});
-    case Activation::tanh:
-      return function(Tanh{});
-    case Activation::sigmoid:
-      return function(Sigmoid{});
-  }
+  for_activation_with<CpuMath>(activation, std::forward<Function>(function));
 }
 
 }  // namespace lockstep::kernels

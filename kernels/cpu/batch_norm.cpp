@@ -159,19 +159,8 @@ void backward_features(const BatchNormBackward& call, std::size_t begin, std::si
 }  // namespace
 
 void EigenBackend::batch_norm_forward(Stream& stream, const BatchNormForward& call) {
-  const auto* name = "batch_norm";
-  const DType dtype = call.x.dtype;
-  const std::size_t features = call.x.cols;
-  require_matrix(name, "y", call.y, dtype, call.x.rows, features);
-  require_vector(name, "mean", call.mean, dtype, features);
-  require_vector(name, "inverse_std", call.inverse_std, dtype, features);
-  require_optional_vector(name, "weight", call.weight, dtype, features);
-  require_optional_vector(name, "bias", call.bias, dtype, features);
-  require_optional_vector(name, "running_mean", call.running_mean, dtype, features);
-  require_optional_vector(name, "running_var", call.running_var, dtype, features);
-  require(call.statistics == Statistics::batch || (call.running_mean.data && call.running_var.data),
-          ErrorCode::Shape, name, "evaluation needs the running mean and variance");
-  for_floating(dtype, name, [&]<typename T>() {
+  checks::batch_norm_forward(call);
+  for_floating(call.x.dtype, "batch_norm", [&]<typename T>() {
     for_features(stream, call.x, [&](std::size_t begin, std::size_t end) {
       prepare_features<T>(call, begin, end);
       normalise<T>(call, begin, end);
@@ -180,17 +169,8 @@ void EigenBackend::batch_norm_forward(Stream& stream, const BatchNormForward& ca
 }
 
 void EigenBackend::batch_norm_backward(Stream& stream, const BatchNormBackward& call) {
-  const auto* name = "batch_norm backward";
-  const DType dtype = call.x.dtype;
-  const std::size_t features = call.x.cols;
-  require_matrix(name, "grad_y", call.grad_y, dtype, call.x.rows, features);
-  require_vector(name, "mean", call.mean, dtype, features);
-  require_vector(name, "inverse_std", call.inverse_std, dtype, features);
-  require_optional_vector(name, "weight", call.weight, dtype, features);
-  require_optional_vector(name, "grad_weight", call.grad_weight, dtype, features);
-  require_optional_vector(name, "grad_bias", call.grad_bias, dtype, features);
-  if (call.grad_x.data) require_matrix(name, "grad_x", call.grad_x, dtype, call.x.rows, features);
-  for_floating(dtype, name, [&]<typename T>() {
+  checks::batch_norm_backward(call);
+  for_floating(call.x.dtype, "batch_norm backward", [&]<typename T>() {
     for_features(stream, call.x, [&](std::size_t begin, std::size_t end) {
       backward_features<T>(call, begin, end);
     });

@@ -7,10 +7,8 @@ namespace {
 
 // y[i] = function(a[i], b[i]).
 template <typename Function>
-void binary(Stream& stream, std::string_view operation, const ConstTensorView& a,
+void binary(Stream& stream, const char* operation, const ConstTensorView& a,
             const ConstTensorView& b, const TensorView& y, Function function) {
-  require_vector(operation, "b", b, a.dtype, a.num_elements);
-  require_vector(operation, "y", y, a.dtype, a.num_elements);
   for_floating(a.dtype, operation, [&]<typename T>() {
     parallel_elements(stream, a.num_elements, [&](std::size_t begin, std::size_t end) {
       const T* left = data_of<T>(a);
@@ -25,15 +23,17 @@ void binary(Stream& stream, std::string_view operation, const ConstTensorView& a
 }  // namespace
 
 void EigenBackend::add(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {
+  checks::add(a, b, y);
   binary(stream, "add", a, b, y, [](auto left, auto right) { return left + right; });
 }
 
 void EigenBackend::multiply(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {
+  checks::multiply(a, b, y);
   binary(stream, "multiply", a, b, y, [](auto left, auto right) { return left * right; });
 }
 
 void EigenBackend::scale(Stream& stream, ConstTensorView x, double factor, TensorView y) {
-  require_vector("scale", "y", y, x.dtype, x.num_elements);
+  checks::scale(x, y);
   for_floating(x.dtype, "scale", [&]<typename T>() {
     parallel_elements(stream, x.num_elements, [&](std::size_t begin, std::size_t end) {
       const T* in = data_of<T>(x);
@@ -46,6 +46,7 @@ void EigenBackend::scale(Stream& stream, ConstTensorView x, double factor, Tenso
 }
 
 void EigenBackend::axpy(Stream& stream, double factor, ConstTensorView x, TensorView y) {
+  checks::axpy(x, y);
   binary(stream, "axpy", x, y, y,
          [factor](auto in, auto out) { return out + static_cast<decltype(in)>(factor) * in; });
 }

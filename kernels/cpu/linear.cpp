@@ -132,46 +132,15 @@ void backward(Stream& stream, const LinearBackward& call) {
 }  // namespace
 
 void EigenBackend::linear_forward(Stream& stream, const LinearForward& call) {
-  const auto* name = "linear";
-  const DType dtype = call.x.dtype;
-  const std::size_t batch = call.x.rows;
-  const std::size_t out = call.weight.rows;
-  require_matrix(name, "weight", call.weight, dtype, out, call.x.cols);
-  require_matrix(name, "y", call.y, dtype, batch, out);
-  require_optional_vector(name, "bias", call.bias, dtype, out);
-  if (call.preactivation.data) {
-    require_matrix(name, "preactivation", call.preactivation, dtype, batch, out);
-  }
-  for_floating(dtype, name, [&]<typename T>() {
+  checks::linear_forward(call);
+  for_floating(call.x.dtype, "linear", [&]<typename T>() {
     for_activation(call.activation, [&](auto f) { forward<T>(stream, call, f); });
   });
 }
 
 void EigenBackend::linear_backward(Stream& stream, const LinearBackward& call) {
-  const auto* name = "linear backward";
-  const DType dtype = call.x.dtype;
-  const std::size_t batch = call.x.rows;
-  const std::size_t in = call.x.cols;
-  const std::size_t out = call.weight.rows;
-  require_matrix(name, "weight", call.weight, dtype, out, in);
-  require_matrix(name, "grad_y", call.grad_y, dtype, batch, out);
-  if (call.activation != Activation::none) {
-    require_matrix(name, "scratch", call.scratch, dtype, batch, out);
-    const bool before = needs_preactivation(call.activation);
-    require_matrix(name, before ? "preactivation" : "y", before ? call.preactivation : call.y,
-                   dtype, batch, out);
-  }
-  if (call.grad_x.data) {
-    require_matrix(name, "grad_x", call.grad_x, dtype, batch, in);
-    if (needs_preactivation(call.input_activation)) {
-      require_matrix(name, "input_preactivation", call.input_preactivation, dtype, batch, in);
-    }
-  }
-  if (call.grad_weight.data) {
-    require_matrix(name, "grad_weight", call.grad_weight, dtype, out, in);
-  }
-  require_optional_vector(name, "grad_bias", call.grad_bias, dtype, out);
-  for_floating(dtype, name, [&]<typename T>() { backward<T>(stream, call); });
+  checks::linear_backward(call);
+  for_floating(call.x.dtype, "linear backward", [&]<typename T>() { backward<T>(stream, call); });
 }
 
 }  // namespace lockstep::kernels

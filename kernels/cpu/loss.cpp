@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "engine/core/error.h"
 #include "kernels/cpu/checks.h"
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/math.h"
@@ -14,7 +15,7 @@ namespace {
 constexpr std::size_t kRowsPerBlock = 256;
 constexpr std::size_t kElementsPerBlock = 8192;
 
-void require_labels(std::string_view operation, const std::int64_t* labels, std::size_t rows,
+void require_labels(const char* operation, const std::int64_t* labels, std::size_t rows,
                     std::size_t classes) {
   for (std::size_t i = 0; i < rows; ++i) {
     require(labels[i] >= 0 && static_cast<std::size_t>(labels[i]) < classes, ErrorCode::Shape,
@@ -55,9 +56,7 @@ void EigenBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView
                                                  ConstTensorView labels, Reduction reduction,
                                                  MatrixView probabilities, TensorView loss) {
   const auto* name = "cross_entropy";
-  require_vector(name, "labels", labels, DType::int64, logits.rows);
-  require_matrix(name, "probabilities", probabilities, logits.dtype, logits.rows, logits.cols);
-  require_vector(name, "loss", loss, logits.dtype, 1);
+  checks::softmax_cross_entropy_forward(logits, labels, probabilities, loss);
   const auto* label = data_of<std::int64_t>(labels);
   require_labels(name, label, logits.rows, logits.cols);
   for_floating(logits.dtype, name, [&]<typename T>() {
@@ -81,9 +80,7 @@ void EigenBackend::softmax_cross_entropy_backward(Stream& stream, ConstMatrixVie
   const auto* name = "cross_entropy backward";
   const std::size_t rows = probabilities.rows;
   const std::size_t classes = probabilities.cols;
-  require_vector(name, "labels", labels, DType::int64, rows);
-  require_vector(name, "grad_loss", grad_loss, probabilities.dtype, 1);
-  require_matrix(name, "grad_logits", grad_logits, probabilities.dtype, rows, classes);
+  checks::softmax_cross_entropy_backward(probabilities, labels, grad_loss, grad_logits);
   const auto* label = data_of<std::int64_t>(labels);
   require_labels(name, label, rows, classes);
   for_floating(probabilities.dtype, name, [&]<typename T>() {
@@ -103,8 +100,7 @@ void EigenBackend::softmax_cross_entropy_backward(Stream& stream, ConstMatrixVie
 
 void EigenBackend::mse_forward(Stream& stream, ConstTensorView x, ConstTensorView target,
                                Reduction reduction, TensorView loss) {
-  require_vector("mse", "target", target, x.dtype, x.num_elements);
-  require_vector("mse", "loss", loss, x.dtype, 1);
+  checks::mse_forward(x, target, loss);
   for_floating(x.dtype, "mse", [&]<typename T>() {
     std::vector<double> partials((x.num_elements + kElementsPerBlock - 1) / kElementsPerBlock);
     const T* a = data_of<T>(x);
@@ -125,9 +121,7 @@ void EigenBackend::mse_forward(Stream& stream, ConstTensorView x, ConstTensorVie
 
 void EigenBackend::mse_backward(Stream& stream, ConstTensorView x, ConstTensorView target,
                                 Reduction reduction, ConstTensorView grad_loss, TensorView grad_x) {
-  require_vector("mse backward", "target", target, x.dtype, x.num_elements);
-  require_vector("mse backward", "grad_loss", grad_loss, x.dtype, 1);
-  require_vector("mse backward", "grad_x", grad_x, x.dtype, x.num_elements);
+  checks::mse_backward(x, target, grad_loss, grad_x);
   for_floating(x.dtype, "mse backward", [&]<typename T>() {
     const T factor =
         static_cast<T>(2 * *data_of<T>(grad_loss) / divisor(reduction, x.num_elements));

@@ -94,9 +94,4 @@ inline float normal_distribution_of(float x) {
   return square < 1.0f ? middle : (x < 0.0f ? tail : 1.0f - tail);
 }
 
-template <typename T>
-T sigmoid_of(T x) {
-  return T(1) / (T(1) + exp_of(-x));
-}
-
 }  // namespace lockstep::kernels

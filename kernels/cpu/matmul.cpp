@@ -15,17 +15,7 @@ Factor<T> factor(const ConstMatrixView& view, Transpose transpose, std::size_t b
 
 void EigenBackend::matmul(Stream& stream, ConstMatrixView a, Transpose transpose_a,
                           ConstMatrixView b, Transpose transpose_b, MatrixView c, Write write) {
-  require_dtype("matmul", "b", b.dtype, a.dtype);
-  require_dtype("matmul", "c", c.dtype, a.dtype);
-  const bool a_turned = transpose_a == Transpose::yes;
-  const bool b_turned = transpose_b == Transpose::yes;
-  const std::size_t depth = a_turned ? a.rows : a.cols;
-  require_size("matmul", "the inner dimension of b", b_turned ? b.cols : b.rows, depth);
-  require_size("matmul", "the rows of c", c.rows, a_turned ? a.cols : a.rows);
-  require_size("matmul", "the columns of c", c.cols, b_turned ? b.rows : b.cols);
-  require((a.batch == 1 || a.batch == c.batch) && (b.batch == 1 || b.batch == c.batch),
-          ErrorCode::Shape, "matmul", "batch sizes {} and {} do not give {}", a.batch, b.batch,
-          c.batch);
+  checks::matmul(a, transpose_a, b, transpose_b, c);
   for_floating(a.dtype, "matmul", [&]<typename T>() {
     for (std::size_t i = 0; i < c.batch; ++i) {
       gemm<T>(stream, {.a = factor<T>(a, transpose_a, i),
@@ -34,7 +24,7 @@ void EigenBackend::matmul(Stream& stream, ConstMatrixView a, Transpose transpose
                        .leading_dimension = c.leading_dimension,
                        .rows = c.rows,
                        .cols = c.cols,
-                       .depth = depth,
+                       .depth = transpose_a == Transpose::yes ? a.rows : a.cols,
                        .write = write});
     }
   });

@@ -1,6 +1,7 @@
 // Copies, fills and gathers.
 #include <cstring>
 
+#include "engine/core/error.h"
 #include "kernels/cpu/checks.h"
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/parallel.h"
@@ -29,7 +30,7 @@ void gather(Stream& stream, const ConstMatrixView& source, const std::int64_t* i
 }  // namespace
 
 void EigenBackend::copy(Stream& stream, ConstTensorView from, TensorView to) {
-  require_vector("copy", "to", to, from.dtype, from.num_elements);
+  checks::copy(from, to);
   parallel_ranges(stream, from.num_bytes(), kCopyGrain, [&](std::size_t begin, std::size_t end) {
     std::memcpy(static_cast<std::byte*>(to.data) + begin,
                 static_cast<const std::byte*>(from.data) + begin, end - begin);
@@ -37,10 +38,7 @@ void EigenBackend::copy(Stream& stream, ConstTensorView from, TensorView to) {
 }
 
 void EigenBackend::copy_matrix(Stream& stream, ConstMatrixView from, MatrixView to) {
-  require_dtype("copy_matrix", "to", to.dtype, from.dtype);
-  require(from.batch == to.batch && from.rows == to.rows && from.cols == to.cols, ErrorCode::Shape,
-          "copy_matrix", "cannot copy [{}, {}, {}] to [{}, {}, {}]", from.batch, from.rows,
-          from.cols, to.batch, to.rows, to.cols);
+  checks::copy_matrix(from, to);
   if (from.num_elements() == 0) return;
   const std::size_t size = size_of(from.dtype);
   parallel_rows(stream, from.batch * from.rows, from.cols * size / sizeof(float),
@@ -58,9 +56,9 @@ void EigenBackend::copy_matrix(Stream& stream, ConstMatrixView from, MatrixView 
 }
 
 void EigenBackend::convert(Stream& stream, ConstTensorView from, TensorView to) {
-  require_size("convert", "to", to.num_elements, from.num_elements);
-  for_any(from.dtype, "convert", [&]<typename From>() {
-    for_any(to.dtype, "convert", [&]<typename To>() {
+  checks::convert(from, to);
+  for_any(from.dtype, [&]<typename From>() {
+    for_any(to.dtype, [&]<typename To>() {
       parallel_elements(stream, from.num_elements, [&](std::size_t begin, std::size_t end) {
         const From* in = data_of<From>(from);
         To* out = data_of<To>(to);
@@ -73,7 +71,7 @@ void EigenBackend::convert(Stream& stream, ConstTensorView from, TensorView to) 
 }
 
 void EigenBackend::fill(Stream& stream, TensorView to, double value) {
-  for_any(to.dtype, "fill", [&]<typename T>() {
+  for_any(to.dtype, [&]<typename T>() {
     parallel_elements(stream, to.num_elements, [&](std::size_t begin, std::size_t end) {
       std::fill(data_of<T>(to) + begin, data_of<T>(to) + end, static_cast<T>(value));
     });
@@ -82,8 +80,7 @@ void EigenBackend::fill(Stream& stream, TensorView to, double value) {
 
 void EigenBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
                                MatrixView to, double scale) {
-  require_vector("gather_rows", "indices", indices, DType::int64, to.rows);
-  require_size("gather_rows", "a row of the source", source.cols, to.cols);
+  checks::gather_rows(source, indices, to);
   const auto* index = data_of<std::int64_t>(indices);
   for (std::size_t i = 0; i < to.rows; ++i) {
     require(index[i] >= 0 && static_cast<std::size_t>(index[i]) < source.rows, ErrorCode::Shape,

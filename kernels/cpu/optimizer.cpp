@@ -137,22 +137,12 @@ void adamw_range(const AdamWOptions& options, const AdamWNumbers& numbers, T* __
   }
 }
 
-void require_scalars(std::string_view operation, const StepScalars& scalars) {
-  require_vector(operation, "learning_rate", scalars.learning_rate, DType::float64, 1);
-  require_vector(operation, "step", scalars.step, DType::int64, 1);
-}
-
 }  // namespace
 
 void EigenBackend::sgd(Stream& stream, std::span<const SgdParameter> parameters,
                        const StepScalars& scalars, const SgdOptions& options) {
-  require_scalars("sgd", scalars);
-  for (const SgdParameter& p : parameters) {
-    require_vector("sgd", "grad", p.grad, p.weight.dtype, p.weight.num_elements);
-    if (options.momentum != 0) {
-      require_vector("sgd", "momentum", p.momentum, p.weight.dtype, p.weight.num_elements);
-    }
-  }
+  checks::sgd(parameters, scalars, options);
+  for (const SgdParameter& p : parameters) require_floating("sgd", p.weight.dtype);
   const double rate = *data_of<double>(scalars.learning_rate);
   const bool first = *data_of<std::int64_t>(scalars.step) == 0;
   if (options.momentum == 0) {
@@ -168,13 +158,8 @@ void EigenBackend::sgd(Stream& stream, std::span<const SgdParameter> parameters,
 
 void EigenBackend::adamw(Stream& stream, std::span<const AdamWParameter> parameters,
                          const StepScalars& scalars, const AdamWOptions& options) {
-  require_scalars("adamw", scalars);
-  for (const AdamWParameter& p : parameters) {
-    const std::size_t size = p.weight.num_elements;
-    require_vector("adamw", "grad", p.grad, p.weight.dtype, size);
-    require_vector("adamw", "first_moment", p.first_moment, p.weight.dtype, size);
-    require_vector("adamw", "second_moment", p.second_moment, p.weight.dtype, size);
-  }
+  checks::adamw(parameters, scalars);
+  for (const AdamWParameter& p : parameters) require_floating("adamw", p.weight.dtype);
   const double rate = *data_of<double>(scalars.learning_rate);
   const auto t = static_cast<double>(*data_of<std::int64_t>(scalars.step) + 1);
   const AdamWNumbers numbers{1 - rate * options.weight_decay,

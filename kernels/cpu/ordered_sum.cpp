@@ -74,13 +74,8 @@ void sum_half_range(std::span<const ConstTensorView> sources, float factor, Half
 
 void EigenBackend::ordered_sum(Stream& stream, std::span<const ConstTensorView> sources,
                                double factor, TensorView y) {
-  require(!sources.empty(), ErrorCode::Shape, "ordered_sum", "needs at least one source");
-  for (const ConstTensorView& source : sources) {
-    require_vector("ordered_sum", "a source", source, y.dtype, y.num_elements);
-  }
-  require(is_floating_point(y.dtype) || factor == 1, ErrorCode::DType, "ordered_sum",
-          "{} can be summed with factor 1 only, found {}", to_string(y.dtype), factor);
-  for_any(y.dtype, "ordered_sum", [&]<typename T>() {
+  checks::ordered_sum(sources, factor, y);
+  for_any(y.dtype, [&]<typename T>() {
     parallel_elements(stream, y.num_elements, [&](std::size_t begin, std::size_t end) {
       if constexpr (is_half<T>) {
         sum_half_range(sources, static_cast<float>(factor), data_of<T>(y), begin, end);

@@ -19,15 +19,6 @@ void scale_range(const T* from, double factor, T* to, std::size_t begin, std::si
   for (std::size_t i = begin; i < end; ++i) to[i] = s * from[i];
 }
 
-void require_inside(std::string_view operation, const PackItem& item,
-                    const ConstTensorView& bucket) {
-  require_dtype(operation, "a tensor", item.tensor.dtype, bucket.dtype);
-  require(item.offset <= bucket.num_elements &&
-              item.tensor.num_elements <= bucket.num_elements - item.offset,
-          ErrorCode::Shape, operation, "{} elements at {} do not fit into a bucket of {}",
-          item.tensor.num_elements, item.offset, bucket.num_elements);
-}
-
 }  // namespace
 
 void EigenBackend::multi_zero(Stream& stream, std::span<const TensorView> tensors) {
@@ -40,14 +31,15 @@ void EigenBackend::multi_zero(Stream& stream, std::span<const TensorView> tensor
 }
 
 void EigenBackend::multi_scale(Stream& stream, std::span<const TensorView> tensors, double factor) {
+  for (const TensorView& tensor : tensors) require_floating("multi_scale", tensor.dtype);
   for (const TensorView& tensor : tensors) scale(stream, tensor, factor, tensor);
 }
 
 void EigenBackend::pack(Stream& stream, std::span<const PackItem> items, double factor,
                         TensorView bucket) {
+  checks::pack(items, bucket);
   for_floating(bucket.dtype, "pack", [&]<typename T>() {
     for (const PackItem& item : items) {
-      require_inside("pack", item, bucket);
       parallel_elements(stream, item.tensor.num_elements, [&](std::size_t begin, std::size_t end) {
         scale_range<T>(data_of<T>(item.tensor), factor, data_of<T>(bucket) + item.offset, begin,
                        end);
@@ -57,8 +49,8 @@ void EigenBackend::pack(Stream& stream, std::span<const PackItem> items, double 
 }
 
 void EigenBackend::unpack(Stream& stream, ConstTensorView bucket, std::span<const PackItem> items) {
+  checks::unpack(bucket, items);
   for (const PackItem& item : items) {
-    require_inside("unpack", item, bucket);
     const auto* from =
         static_cast<const std::byte*>(bucket.data) + item.offset * size_of(bucket.dtype);
     copy(stream, {from, bucket.dtype, item.tensor.num_elements}, item.tensor);

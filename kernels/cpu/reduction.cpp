@@ -49,7 +49,7 @@ std::size_t argmax(const T* x, std::size_t num_elements) {
 }  // namespace
 
 void EigenBackend::sum(Stream& stream, ConstTensorView x, TensorView y) {
-  require_vector("sum", "y", y, x.dtype, 1);
+  checks::sum(x, y);
   for_floating(x.dtype, "sum", [&]<typename T>() {
     const auto itself = [](double value) { return value; };
     *data_of<T>(y) = static_cast<T>(sum_of(stream, data_of<T>(x), x.num_elements, itself));
@@ -57,8 +57,7 @@ void EigenBackend::sum(Stream& stream, ConstTensorView x, TensorView y) {
 }
 
 void EigenBackend::sum_rows(Stream& stream, ConstMatrixView x, TensorView y, Write write) {
-  require_size("sum_rows", "the batch of x", x.batch, 1);
-  require_vector("sum_rows", "y", y, x.dtype, x.cols);
+  checks::sum_rows(x, y);
   for_floating(x.dtype, "sum_rows", [&]<typename T>() {
     column_sums<T>(stream, x.rows, x.cols, data_of<T>(y), write,
                    [&](std::size_t row) { return row_of<T>(x, row); });
@@ -66,9 +65,7 @@ void EigenBackend::sum_rows(Stream& stream, ConstMatrixView x, TensorView y, Wri
 }
 
 void EigenBackend::argmax_rows(Stream& stream, ConstMatrixView x, TensorView y) {
-  require_vector("argmax_rows", "y", y, DType::int64, x.rows);
-  require(x.cols > 0 || x.rows == 0, ErrorCode::Shape, "argmax_rows",
-          "a row without columns has no largest element");
+  checks::argmax_rows(x, y);
   for_floating(x.dtype, "argmax_rows", [&]<typename T>() {
     parallel_rows(stream, x.rows, x.cols, [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i) {
@@ -79,7 +76,7 @@ void EigenBackend::argmax_rows(Stream& stream, ConstMatrixView x, TensorView y) 
 }
 
 void EigenBackend::norm(Stream& stream, std::span<const ConstTensorView> x, TensorView y) {
-  require_size("norm", "y", y.num_elements, 1);
+  checks::norm(y);
   double total = 0;
   for (const ConstTensorView& tensor : x) {
     for_floating(tensor.dtype, "norm", [&]<typename T>() {

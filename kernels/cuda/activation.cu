@@ -22,7 +22,7 @@ struct Backward {
 
 void CudaBackend::activation_forward(Stream& stream, Activation activation, ConstTensorView x,
                                      TensorView y) {
-  require_vector("activation", "y", y, x.dtype, x.num_elements);
+  checks::activation_forward(x, y);
   for_floating(x.dtype, "activation", [&]<typename T>() {
     for_activation(activation, [&](auto function) {
       launch_elementwise(stream, "activation", Inputs<T, 1>{{data_of<T>(x)}}, data_of<T>(y),
@@ -34,8 +34,7 @@ void CudaBackend::activation_forward(Stream& stream, Activation activation, Cons
 void CudaBackend::activation_backward(Stream& stream, Activation activation, ConstTensorView saved,
                                       ConstTensorView grad_y, TensorView grad_x) {
   const auto* name = "activation backward";
-  require_vector(name, "grad_y", grad_y, saved.dtype, saved.num_elements);
-  require_vector(name, "grad_x", grad_x, saved.dtype, saved.num_elements);
+  checks::activation_backward(saved, grad_y, grad_x);
   for_floating(saved.dtype, name, [&]<typename T>() {
     for_activation(activation, [&](auto function) {
       launch_elementwise(stream, name, Inputs<T, 2>{{data_of<T>(saved), data_of<T>(grad_y)}},

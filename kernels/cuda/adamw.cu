@@ -102,15 +102,8 @@ void run_adamw(Stream& stream, std::span<const AdamWParameter> parameters,
 
 void CudaBackend::adamw(Stream& stream, std::span<const AdamWParameter> parameters,
                         const StepScalars& scalars, const AdamWOptions& options) {
-  require_vector("adamw", "learning_rate", scalars.learning_rate, DType::float64, 1);
-  require_vector("adamw", "step", scalars.step, DType::int64, 1);
-  for (const AdamWParameter& p : parameters) {
-    const std::size_t size = p.weight.num_elements;
-    require_floating("adamw", p.weight.dtype);
-    require_vector("adamw", "grad", p.grad, p.weight.dtype, size);
-    require_vector("adamw", "first_moment", p.first_moment, p.weight.dtype, size);
-    require_vector("adamw", "second_moment", p.second_moment, p.weight.dtype, size);
-  }
+  checks::adamw(parameters, scalars);
+  for (const AdamWParameter& p : parameters) require_floating("adamw", p.weight.dtype);
   run_adamw<float>(stream, parameters, scalars, options);
   run_adamw<double>(stream, parameters, scalars, options);
 }

@@ -52,10 +52,7 @@ __global__ void argmax_kernel(const T* x, std::size_t rows, std::size_t cols,
 }  // namespace
 
 void CudaBackend::argmax_rows(Stream& stream, ConstMatrixView x, TensorView y) {
-  require_vector("argmax_rows", "y", y, DType::int64, x.rows);
-  if (x.cols == 0 && x.rows > 0) {
-    fail_shape("argmax_rows", "a row without columns has no largest element");
-  }
+  checks::argmax_rows(x, y);
   if (x.rows == 0) return;
   for_floating(x.dtype, "argmax_rows", [&]<typename T>() {
     launch(stream, "argmax_rows", covering(x.rows * kWarp, kThreads), argmax_kernel<T>,

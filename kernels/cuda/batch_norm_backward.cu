@@ -10,28 +10,41 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
-// For each feature, the sums over the batch of grad_y and of grad_y * (x - mean) * inverse_std.
+// What both launches read.
 template <typename T>
-struct BackwardSums {
-  static constexpr int kValues = 2;
+struct BackwardInputs {
   const T* x;
   std::size_t x_leading_dimension;
   const T* grad_y;
   std::size_t grad_leading_dimension;
   const T* mean;
   const T* inverse_std;
+
+  __device__ T x_at(std::size_t row, std::size_t j) const {
+    return x[row * x_leading_dimension + j];
+  }
+  __device__ T grad_at(std::size_t row, std::size_t j) const {
+    return grad_y[row * grad_leading_dimension + j];
+  }
+};
+
+// For each feature, the sums over the batch of grad_y and of grad_y * (x - mean) * inverse_std.
+template <typename T>
+struct BackwardSums {
+  static constexpr int kValues = 2;
+  BackwardInputs<T> in;
   T* grad_weight;  // or nullptr
   T* grad_bias;    // or nullptr
   double* sums;    // [2 * features]: for the second launch
 
   __device__ void add(std::size_t row, std::size_t j, double (&total)[2]) const {
-    const double grad = static_cast<double>(grad_y[row * grad_leading_dimension + j]);
-    const double value = static_cast<double>(x[row * x_leading_dimension + j]);
+    const double grad = static_cast<double>(in.grad_at(row, j));
+    const double value = static_cast<double>(in.x_at(row, j));
     total[0] += grad;
-    total[1] += grad * (value - static_cast<double>(mean[j]));
+    total[1] += grad * (value - static_cast<double>(in.mean[j]));
   }
   __device__ void finish(std::size_t j, const double (&totals)[2]) const {
-    const double projection = totals[1] * static_cast<double>(inverse_std[j]);
+    const double projection = totals[1] * static_cast<double>(in.inverse_std[j]);
     if (grad_weight) grad_weight[j] = static_cast<T>(projection);
     if (grad_bias) grad_bias[j] = static_cast<T>(totals[0]);
     sums[2 * j] = totals[0];
@@ -43,12 +56,7 @@ struct BackwardSums {
 // through the mean and the variance, absent where those were given.
 template <typename T>
 struct InputGradient {
-  const T* x;
-  std::size_t x_leading_dimension;
-  const T* grad_y;
-  std::size_t grad_leading_dimension;
-  const T* mean;
-  const T* inverse_std;
+  BackwardInputs<T> in;
   const T* weight;     // or nullptr: ones
   const double* sums;  // of BackwardSums; nullptr where mean and variance were given
   double rows;
@@ -61,23 +69,24 @@ struct InputGradient {
     T offset;
     T slope;
   };
-  struct Inputs {
+  struct Values {
     T x;
     T grad;
   };
   __device__ Column column(std::size_t j) const {
-    const T s = inverse_std[j];
+    const T s = in.inverse_std[j];
     const T factor = s * (weight ? weight[j] : T(1));
-    if (!sums) return {mean[j], factor, T(0), T(0)};
-    return {mean[j], factor, static_cast<T>(sums[2 * j] / rows),
+    if (!sums) return {in.mean[j], factor, T(0), T(0)};
+    return {in.mean[j], factor, static_cast<T>(sums[2 * j] / rows),
             static_cast<T>(static_cast<double>(s) * sums[2 * j + 1] / rows)};
   }
-  __device__ Inputs read(std::size_t row, std::size_t j) const {
-    return {x[row * x_leading_dimension + j], grad_y[row * grad_leading_dimension + j]};
+  __device__ Values read(std::size_t row, std::size_t j) const {
+    return {in.x_at(row, j), in.grad_at(row, j)};
   }
-  __device__ void write(std::size_t row, std::size_t j, const Column& c, const Inputs& in) const {
+  __device__ void write(std::size_t row, std::size_t j, const Column& c,
+                        const Values& values) const {
     grad_x[row * grad_x_leading_dimension + j] =
-        c.factor * (in.grad - c.offset - (in.x - c.mean) * c.slope);
+        c.factor * (values.grad - c.offset - (values.x - c.mean) * c.slope);
   }
 };
 
@@ -90,36 +99,27 @@ void run_backward(Stream& stream, const char* name, const BatchNormBackward& cal
     return data ? data + first : data;
   };
   double* const sums = workspace_of(stream).column_sums;
-  launch_column_reduce(stream, name, call.x.rows, count,
-                       BackwardSums<T>{at_first(call.x), call.x.leading_dimension,
-                                       at_first(call.grad_y), call.grad_y.leading_dimension,
-                                       at_first(call.mean), at_first(call.inverse_std),
-                                       at_first(call.grad_weight), at_first(call.grad_bias), sums});
+  const BackwardInputs<T> in{at_first(call.x),      call.x.leading_dimension,
+                             at_first(call.grad_y), call.grad_y.leading_dimension,
+                             at_first(call.mean),   at_first(call.inverse_std)};
+  launch_column_reduce(
+      stream, name, call.x.rows, count,
+      BackwardSums<T>{in, at_first(call.grad_weight), at_first(call.grad_bias), sums});
   if (!call.grad_x.data) return;
   const bool through_batch = call.statistics == BatchNormForward::Statistics::batch;
-  launch_column_map(
-      stream, name, call.x.rows, count,
-      InputGradient<T>{at_first(call.x), call.x.leading_dimension, at_first(call.grad_y),
-                       call.grad_y.leading_dimension, at_first(call.mean),
-                       at_first(call.inverse_std), at_first(call.weight),
-                       through_batch ? sums : nullptr, static_cast<double>(call.x.rows),
-                       at_first(call.grad_x), call.grad_x.leading_dimension});
+  launch_column_map(stream, name, call.x.rows, count,
+                    InputGradient<T>{in, at_first(call.weight), through_batch ? sums : nullptr,
+                                     static_cast<double>(call.x.rows), at_first(call.grad_x),
+                                     call.grad_x.leading_dimension});
 }
 
 }  // namespace
 
 void CudaBackend::batch_norm_backward(Stream& stream, const BatchNormBackward& call) {
   const auto* name = "batch_norm backward";
-  const DType dtype = call.x.dtype;
+  checks::batch_norm_backward(call);
   const std::size_t features = call.x.cols;
-  require_matrix(name, "grad_y", call.grad_y, dtype, call.x.rows, features);
-  require_vector(name, "mean", call.mean, dtype, features);
-  require_vector(name, "inverse_std", call.inverse_std, dtype, features);
-  require_optional_vector(name, "weight", call.weight, dtype, features);
-  require_optional_vector(name, "grad_weight", call.grad_weight, dtype, features);
-  require_optional_vector(name, "grad_bias", call.grad_bias, dtype, features);
-  if (call.grad_x.data) require_matrix(name, "grad_x", call.grad_x, dtype, call.x.rows, features);
-  for_floating(dtype, name, [&]<typename T>() {
+  for_floating(call.x.dtype, name, [&]<typename T>() {
     for (std::size_t first = 0; first < features; first += kMaxColumns) {
       run_backward<T>(stream, name, call, first, std::min(kMaxColumns, features - first));
     }

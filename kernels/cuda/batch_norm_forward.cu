@@ -127,20 +127,8 @@ void run_forward(Stream& stream, const char* name, const BatchNormForward& call)
 
 void CudaBackend::batch_norm_forward(Stream& stream, const BatchNormForward& call) {
   const auto* name = "batch_norm";
-  const DType dtype = call.x.dtype;
-  const std::size_t features = call.x.cols;
-  require_matrix(name, "y", call.y, dtype, call.x.rows, features);
-  require_vector(name, "mean", call.mean, dtype, features);
-  require_vector(name, "inverse_std", call.inverse_std, dtype, features);
-  require_optional_vector(name, "weight", call.weight, dtype, features);
-  require_optional_vector(name, "bias", call.bias, dtype, features);
-  require_optional_vector(name, "running_mean", call.running_mean, dtype, features);
-  require_optional_vector(name, "running_var", call.running_var, dtype, features);
-  if (call.statistics == Statistics::running &&
-      !(call.running_mean.data && call.running_var.data)) {
-    fail_shape(name, "evaluation needs the running mean and variance");
-  }
-  for_floating(dtype, name, [&]<typename T>() { run_forward<T>(stream, name, call); });
+  checks::batch_norm_forward(call);
+  for_floating(call.x.dtype, name, [&]<typename T>() { run_forward<T>(stream, name, call); });
 }
 
 }  // namespace lockstep::kernels::cuda

@@ -39,7 +39,7 @@ void convert_elements(Stream& stream, const From* from, To* to, std::size_t num_
 }  // namespace
 
 void CudaBackend::convert(Stream& stream, ConstTensorView from, TensorView to) {
-  require_size("convert", "to", to.num_elements, from.num_elements);
+  checks::convert(from, to);
   if (from.num_elements == 0) return;
   for_any(from.dtype, [&]<typename From>() {
     for_any(to.dtype, [&]<typename To>() {

@@ -61,9 +61,7 @@ void CudaBackend::softmax_cross_entropy_backward(Stream& stream, ConstMatrixView
   const auto* name = "cross_entropy backward";
   const std::size_t rows = probabilities.rows;
   const std::size_t classes = probabilities.cols;
-  require_vector(name, "labels", labels, DType::int64, rows);
-  require_vector(name, "grad_loss", grad_loss, probabilities.dtype, 1);
-  require_matrix(name, "grad_logits", grad_logits, probabilities.dtype, rows, classes);
+  checks::softmax_cross_entropy_backward(probabilities, labels, grad_loss, grad_logits);
   if (rows == 0) return;
   for_floating(probabilities.dtype, name, [&]<typename T>() {
     const Gradient<T> call{

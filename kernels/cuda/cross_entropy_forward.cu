@@ -8,22 +8,10 @@
 #include "kernels/cuda/checks.h"
 #include "kernels/cuda/cross_entropy.cuh"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/math.cuh"
 
 namespace lockstep::kernels::cuda {
 namespace {
-
-__device__ float exp_of(float x) {
-  return expf(x);
-}
-__device__ double exp_of(double x) {
-  return exp(x);
-}
-__device__ float log_of(float x) {
-  return logf(x);
-}
-__device__ double log_of(double x) {
-  return log(x);
-}
 
 template <typename T>
 struct CrossEntropy {
@@ -159,9 +147,7 @@ void CudaBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView 
                                                 ConstTensorView labels, Reduction reduction,
                                                 MatrixView probabilities, TensorView loss) {
   const auto* name = "cross_entropy";
-  require_vector(name, "labels", labels, DType::int64, logits.rows);
-  require_matrix(name, "probabilities", probabilities, logits.dtype, logits.rows, logits.cols);
-  require_vector(name, "loss", loss, logits.dtype, 1);
+  checks::softmax_cross_entropy_forward(logits, labels, probabilities, loss);
   for_floating(logits.dtype, name, [&]<typename T>() {
     const CrossEntropy<T> call{
         .logits = data_of<T>(logits),

@@ -1,34 +1,26 @@
-// Dropout with the CPU's mask (kernels/cpu/dropout.cpp), bit for bit: a lane draws one Philox block
-// for four neighbouring columns. Moves every element in and out, one launch.
+// Dropout with the mask of kernels/dropout_draw.h: a lane draws one Philox block for four
+// neighbouring columns. Moves every element in and out, one launch.
 #include <cstdint>
 
-#include "engine/core/rng.h"
 #include "kernels/cuda/checks.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/row_tiles.cuh"
+#include "kernels/dropout_draw.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
 
-constexpr std::uint32_t kDropout = 0x64726f70u;  // "drop", as on the CPU
-constexpr std::size_t kGroup = 4;                // columns of a Philox block
-
-__host__ __device__ std::uint32_t low(std::uint64_t value) {
-  return static_cast<std::uint32_t>(value);
-}
-__host__ __device__ std::uint32_t high(std::uint64_t value) {
-  return static_cast<std::uint32_t>(value >> 32);
-}
+constexpr std::size_t kGroup = 4;  // columns of a Philox block
 
 // core's philox().
 __device__ Vector<std::uint32_t> draw(std::uint64_t row, std::uint32_t block, std::uint32_t layer,
                                       std::uint64_t key) {
-  std::uint32_t c0 = low(row);
-  std::uint32_t c1 = high(row);
+  std::uint32_t c0 = static_cast<std::uint32_t>(row);
+  std::uint32_t c1 = static_cast<std::uint32_t>(row >> 32);
   std::uint32_t c2 = block;
   std::uint32_t c3 = layer;
-  std::uint32_t key0 = low(key);
-  std::uint32_t key1 = high(key);
+  std::uint32_t key0 = static_cast<std::uint32_t>(key);
+  std::uint32_t key1 = static_cast<std::uint32_t>(key >> 32);
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
     const std::uint32_t high0 = __umulhi(0xD2511F53u, c0);
@@ -57,7 +49,7 @@ struct Dropout {
   std::uint64_t key;
   std::uint64_t first_row;
   std::uint32_t layer;
-  std::uint32_t last_dropped;  // the largest word that drops its element
+  std::uint32_t last_dropped;
   T factor;
 };
 
@@ -95,34 +87,20 @@ __global__ void dropout_kernel(Dropout<T> call) {
   });
 }
 
-// Whether groups of kGroup elements are aligned in every row.
-template <typename T>
-bool has_aligned_groups(const T* data, std::size_t leading_dimension) {
-  return is_aligned(data, kGroup * sizeof(T)) && leading_dimension % kGroup == 0;
-}
-
-std::uint64_t mask_key(const DropoutMask& mask) {
-  const PhiloxBlock block = philox({low(mask.step), high(mask.step), kDropout, 0}, mask.seed);
-  return static_cast<std::uint64_t>(block[1]) << 32 | block[0];
-}
-
 }  // namespace
 
 void CudaBackend::dropout(Stream& stream, const DropoutMask& mask, ConstMatrixView x,
                           MatrixView y) {
-  require_matrix("dropout", "y", y, x.dtype, x.rows, x.cols);
-  if (!(mask.probability >= 0 && mask.probability <= 1)) {
-    fail_probability("dropout", mask.probability);
-  }
-  const auto threshold = static_cast<std::uint64_t>(mask.probability * 0x1p32);
-  if (threshold == 0) {
+  checks::dropout(mask, x, y);
+  const std::optional<DropoutDraw> draw = dropout_draw(mask);
+  if (!draw) {
     if (x.data != y.data) copy_matrix(stream, x, y);
     return;
   }
   if (x.rows == 0 || x.cols == 0) return;
   for_floating(x.dtype, "dropout", [&]<typename T>() {
-    const bool in_groups = has_aligned_groups(data_of<T>(x), x.leading_dimension) &&
-                           has_aligned_groups(data_of<T>(y), y.leading_dimension);
+    const bool in_groups = has_aligned_groups<kGroup>(data_of<T>(x), x.leading_dimension) &&
+                           has_aligned_groups<kGroup>(data_of<T>(y), y.leading_dimension);
     launch(stream, "dropout", row_tiles(x.rows, x.cols), dropout_kernel<T>,
            {.x = data_of<T>(x),
             .x_leading_dimension = x.leading_dimension,
@@ -131,11 +109,11 @@ void CudaBackend::dropout(Stream& stream, const DropoutMask& mask, ConstMatrixVi
             .rows = x.rows,
             .cols = x.cols,
             .in_groups = in_groups ? x.cols / kGroup * kGroup : 0,
-            .key = mask_key(mask),
+            .key = draw->key,
             .first_row = mask.first_row,
             .layer = mask.layer,
-            .last_dropped = static_cast<std::uint32_t>(threshold - 1),
-            .factor = static_cast<T>(mask.probability < 1 ? 1 / (1 - mask.probability) : 0)});
+            .last_dropped = draw->last_dropped,
+            .factor = static_cast<T>(draw->factor)});
   });
 }
 

@@ -28,16 +28,10 @@ struct Axpy {
   __device__ T operator()(const T (&x)[2]) const { return x[1] + factor * x[0]; }
 };
 
-void require_alike(const char* operation, const ConstTensorView& a, const ConstTensorView& b,
-                   const ConstTensorView& y) {
-  require_vector(operation, "b", b, a.dtype, a.num_elements);
-  require_vector(operation, "y", y, a.dtype, a.num_elements);
-}
-
 }  // namespace
 
 void CudaBackend::add(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {
-  require_alike("add", a, b, y);
+  checks::add(a, b, y);
   for_floating(a.dtype, "add", [&]<typename T>() {
     launch_elementwise(stream, "add", Inputs<T, 2>{{data_of<T>(a), data_of<T>(b)}}, data_of<T>(y),
                        y.num_elements, Add<T>{});
@@ -45,7 +39,7 @@ void CudaBackend::add(Stream& stream, ConstTensorView a, ConstTensorView b, Tens
 }
 
 void CudaBackend::multiply(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {
-  require_alike("multiply", a, b, y);
+  checks::multiply(a, b, y);
   for_floating(a.dtype, "multiply", [&]<typename T>() {
     launch_elementwise(stream, "multiply", Inputs<T, 2>{{data_of<T>(a), data_of<T>(b)}},
                        data_of<T>(y), y.num_elements, Multiply<T>{});
@@ -53,7 +47,7 @@ void CudaBackend::multiply(Stream& stream, ConstTensorView a, ConstTensorView b,
 }
 
 void CudaBackend::scale(Stream& stream, ConstTensorView x, double factor, TensorView y) {
-  require_vector("scale", "y", y, x.dtype, x.num_elements);
+  checks::scale(x, y);
   for_floating(x.dtype, "scale", [&]<typename T>() {
     launch_elementwise(stream, "scale", Inputs<T, 1>{{data_of<T>(x)}}, data_of<T>(y),
                        y.num_elements, Scale<T>{static_cast<T>(factor)});
@@ -61,7 +55,7 @@ void CudaBackend::scale(Stream& stream, ConstTensorView x, double factor, Tensor
 }
 
 void CudaBackend::axpy(Stream& stream, double factor, ConstTensorView x, TensorView y) {
-  require_vector("axpy", "y", y, x.dtype, x.num_elements);
+  checks::axpy(x, y);
   for_floating(x.dtype, "axpy", [&]<typename T>() {
     launch_elementwise(stream, "axpy", Inputs<T, 2>{{data_of<T>(x), data_of<T>(y)}}, data_of<T>(y),
                        y.num_elements, Axpy<T>{static_cast<T>(factor)});

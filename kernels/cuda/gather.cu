@@ -49,27 +49,20 @@ __global__ void gather_kernel(Gather<From, To> call) {
   });
 }
 
-// Whether groups of kGroup elements are aligned in every row.
-template <typename T>
-bool has_aligned_groups(const T* data, std::size_t leading_dimension) {
-  return is_aligned(data, kGroup * sizeof(T)) && leading_dimension % kGroup == 0;
-}
-
 }  // namespace
 
 void CudaBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
                               MatrixView to, double scale) {
   const auto* name = "gather_rows";
-  require_vector(name, "indices", indices, DType::int64, to.rows);
-  require_size(name, "a row of the source", source.cols, to.cols);
+  checks::gather_rows(source, indices, to);
   if (source.dtype != DType::uint8) require_floating(name, source.dtype);
   require_floating(name, to.dtype);
   if (to.rows == 0 || to.cols == 0) return;
   const auto gather = [&]<typename From, typename To>() {
     const From* from = data_of<From>(source);
     To* into = data_of<To>(to);
-    const bool in_groups = has_aligned_groups(from, source.leading_dimension) &&
-                           has_aligned_groups(into, to.leading_dimension);
+    const bool in_groups = has_aligned_groups<kGroup>(from, source.leading_dimension) &&
+                           has_aligned_groups<kGroup>(into, to.leading_dimension);
     launch(stream, name, row_tiles(to.rows, to.cols), gather_kernel<From, To>,
            {.source = from,
             .source_rows = source.rows,

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "engine/core/dtype.h"
+#include "kernels/elements.h"
 
 namespace lockstep::kernels::cuda {
 
@@ -67,7 +67,7 @@ __host__ __device__ inline float to_float(Float16 value) {
   if (magnitude < 0x400u) {
     return float_of_bits(sign | bits_of_float(static_cast<float>(magnitude) * 0x1p-24f));
   }
-  return float_of_bits(sign | (magnitude << 13) + 0x38000000u);
+  return float_of_bits(sign | ((magnitude << 13) + 0x38000000u));
 }
 
 template <typename T>
@@ -90,22 +90,7 @@ __host__ __device__ To element_cast(From value) {
 // Calls function.operator()<T>() with the type of an element.
 template <typename Function>
 void for_any(DType dtype, Function&& function) {
-  switch (dtype) {
-    case DType::float64:
-      return function.template operator()<double>();
-    case DType::float32:
-      return function.template operator()<float>();
-    case DType::bfloat16:
-      return function.template operator()<Bfloat16>();
-    case DType::float16:
-      return function.template operator()<Float16>();
-    case DType::int64:
-      return function.template operator()<std::int64_t>();
-    case DType::int32:
-      return function.template operator()<std::int32_t>();
-    case DType::uint8:
-      return function.template operator()<std::uint8_t>();
-  }
+  for_any_of<Bfloat16, Float16>(dtype, function);
 }
 
 }  // namespace lockstep::kernels::cuda

@@ -9,10 +9,6 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
-void require_floating(const char* operation, DType dtype) {
-  if (dtype != DType::float32 && dtype != DType::float64) fail_dtype(operation, dtype);
-}
-
 // y [batch, out] = activation(x [batch, in] * (weight [out, in])^T + bias)
 Product forward_product(const LinearForward& call) {
   Product product;
@@ -62,51 +58,11 @@ Product input_product(const LinearBackward& call, const ConstMatrixView& grad) {
   return product;
 }
 
-void check(const LinearForward& call) {
-  const auto* name = "linear";
-  const DType dtype = call.x.dtype;
-  const std::size_t batch = call.x.rows;
-  const std::size_t out = call.weight.rows;
-  require_floating(name, dtype);
-  require_matrix(name, "weight", call.weight, dtype, out, call.x.cols);
-  require_matrix(name, "y", call.y, dtype, batch, out);
-  require_optional_vector(name, "bias", call.bias, dtype, out);
-  if (call.preactivation.data != nullptr) {
-    require_matrix(name, "preactivation", call.preactivation, dtype, batch, out);
-  }
-}
-
-void check(const LinearBackward& call) {
-  const auto* name = "linear backward";
-  const DType dtype = call.x.dtype;
-  const std::size_t batch = call.x.rows;
-  const std::size_t in = call.x.cols;
-  const std::size_t out = call.weight.rows;
-  require_floating(name, dtype);
-  require_matrix(name, "weight", call.weight, dtype, out, in);
-  require_matrix(name, "grad_y", call.grad_y, dtype, batch, out);
-  if (call.activation != Activation::none) {
-    require_matrix(name, "scratch", call.scratch, dtype, batch, out);
-    const bool before = needs_preactivation(call.activation);
-    require_matrix(name, before ? "preactivation" : "y", before ? call.preactivation : call.y,
-                   dtype, batch, out);
-  }
-  if (call.grad_x.data != nullptr) {
-    require_matrix(name, "grad_x", call.grad_x, dtype, batch, in);
-    if (needs_preactivation(call.input_activation)) {
-      require_matrix(name, "input_preactivation", call.input_preactivation, dtype, batch, in);
-    }
-  }
-  if (call.grad_weight.data != nullptr) {
-    require_matrix(name, "grad_weight", call.grad_weight, dtype, out, in);
-  }
-  require_optional_vector(name, "grad_bias", call.grad_bias, dtype, out);
-}
-
 }  // namespace
 
 std::size_t CudaBackend::linear_mask_bytes(Stream& stream, const LinearForward& call) {
-  check(call);
+  checks::linear_forward(call);
+  require_floating("linear", call.x.dtype);
   const bool is_candidate = call.activation == Activation::relu && call.x.dtype == DType::float32 &&
                             call.preactivation.data == nullptr && call.y.num_elements() > 0 &&
                             call.x.cols > 0;
@@ -121,12 +77,14 @@ std::size_t CudaBackend::linear_mask_bytes(Stream& stream, const LinearForward& 
 }
 
 void CudaBackend::linear_forward(Stream& stream, const LinearForward& call) {
-  check(call);
+  checks::linear_forward(call);
+  require_floating("linear", call.x.dtype);
   run(stream, forward_product(call));
 }
 
 void CudaBackend::linear_backward(Stream& stream, const LinearBackward& call) {
-  check(call);
+  checks::linear_backward(call);
+  require_floating("linear backward", call.x.dtype);
   ConstMatrixView grad = call.grad_y;  // of the value before the activation
   if (call.activation != Activation::none) {
     const bool before = needs_preactivation(call.activation);

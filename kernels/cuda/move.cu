@@ -80,7 +80,7 @@ std::uint64_t bits_of(DType dtype, double value) {
 }  // namespace
 
 void CudaBackend::copy(Stream& stream, ConstTensorView from, TensorView to) {
-  require_vector("copy", "to", to, from.dtype, from.num_elements);
+  checks::copy(from, to);
   for_width(from.dtype, [&]<typename Unit>() {
     launch_elementwise(stream, "copy", Inputs<Unit, 1>{{data_of<Unit>(from)}}, data_of<Unit>(to),
                        to.num_elements, Itself<Unit>{});
@@ -88,10 +88,7 @@ void CudaBackend::copy(Stream& stream, ConstTensorView from, TensorView to) {
 }
 
 void CudaBackend::copy_matrix(Stream& stream, ConstMatrixView from, MatrixView to) {
-  require_dtype("copy_matrix", "to", to.dtype, from.dtype);
-  require_size("copy_matrix", "the batch of to", to.batch, from.batch);
-  require_size("copy_matrix", "a column of to", to.rows, from.rows);
-  require_size("copy_matrix", "a row of to", to.cols, from.cols);
+  checks::copy_matrix(from, to);
   if (from.num_elements() == 0) return;
   if (from.is_contiguous() && to.is_contiguous()) {
     return copy(stream, {from.data, from.dtype, from.num_elements()},

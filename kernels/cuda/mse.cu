@@ -34,8 +34,7 @@ double divisor(Reduction reduction, std::size_t num_elements) {
 
 void CudaBackend::mse_forward(Stream& stream, ConstTensorView x, ConstTensorView target,
                               Reduction reduction, TensorView loss) {
-  require_vector("mse", "target", target, x.dtype, x.num_elements);
-  require_vector("mse", "loss", loss, x.dtype, 1);
+  checks::mse_forward(x, target, loss);
   for_floating(x.dtype, "mse", [&]<typename T>() {
     launch_reduce(stream, "mse", Inputs<T, 2>{{data_of<T>(x), data_of<T>(target)}}, x.num_elements,
                   SquaredDifference<T>{}, data_of<T>(loss), divisor(reduction, x.num_elements));
@@ -45,9 +44,7 @@ void CudaBackend::mse_forward(Stream& stream, ConstTensorView x, ConstTensorView
 void CudaBackend::mse_backward(Stream& stream, ConstTensorView x, ConstTensorView target,
                                Reduction reduction, ConstTensorView grad_loss, TensorView grad_x) {
   const auto* name = "mse backward";
-  require_vector(name, "target", target, x.dtype, x.num_elements);
-  require_vector(name, "grad_loss", grad_loss, x.dtype, 1);
-  require_vector(name, "grad_x", grad_x, x.dtype, x.num_elements);
+  checks::mse_backward(x, target, grad_loss, grad_x);
   for_floating(x.dtype, name, [&]<typename T>() {
     launch_elementwise(
         stream, name, Inputs<T, 2>{{data_of<T>(x), data_of<T>(target)}}, data_of<T>(grad_x),

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/checks.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/half.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/vector.cuh"
 
@@ -110,36 +111,18 @@ void launch_ordered_sum(Stream& stream, std::span<const ConstTensorView> views, 
          sources, data_of<T>(y), y.num_elements, in_vectors, factor);
 }
 
-// Calls function.operator()<T>() with a type that can be summed.
-template <typename Function>
-void for_number(DType dtype, const Function& function) {
-  switch (dtype) {
-    case DType::int64:
-      return function.template operator()<std::int64_t>();
-    case DType::int32:
-      return function.template operator()<std::int32_t>();
-    case DType::uint8:
-      return function.template operator()<std::uint8_t>();
-    default:
-      for_floating(dtype, "ordered_sum", function);
-  }
-}
-
 }  // namespace
 
 void CudaBackend::ordered_sum(Stream& stream, std::span<const ConstTensorView> sources,
                               double factor, TensorView y) {
-  if (sources.empty()) fail_shape("ordered_sum", "needs at least one source");
-  if (sources.size() > kManySources) {
-    fail_shape("ordered_sum", "takes at most 480 sources; sum groups of them first");
-  }
-  for (const ConstTensorView& source : sources) {
-    require_vector("ordered_sum", "a source", source, y.dtype, y.num_elements);
-  }
-  if (!is_floating_point(y.dtype) && factor != 1) fail_factor("ordered_sum", y.dtype, factor);
-  for_number(y.dtype, [&]<typename T>() {
-    if (y.num_elements == 0) return;
-    if (sources.size() <= kFewSources) {
+  checks::ordered_sum(sources, factor, y);
+  if (sources.size() > kManySources) fail_sources(sources.size(), kManySources);
+  for_any(y.dtype, [&]<typename T>() {
+    if constexpr (kIsHalf<T>) {
+      fail_dtype("ordered_sum", y.dtype);
+    } else if (y.num_elements == 0) {
+      return;
+    } else if (sources.size() <= kFewSources) {
       launch_ordered_sum<T, kFewSources>(stream, sources, static_cast<T>(factor), y);
     } else {
       launch_ordered_sum<T, kManySources>(stream, sources, static_cast<T>(factor), y);

@@ -33,19 +33,11 @@ void launch_pack(Stream& stream, const char* operation, std::size_t num_items, T
                       });
 }
 
-void require_items(const char* operation, std::span<const PackItem> items,
-                   const ConstTensorView& bucket) {
-  for (const PackItem& item : items) {
-    require_dtype(operation, "a tensor", item.tensor.dtype, bucket.dtype);
-    require_inside(operation, item.tensor.num_elements, item.offset, bucket.num_elements);
-  }
-}
-
 }  // namespace
 
 void CudaBackend::pack(Stream& stream, std::span<const PackItem> items, double factor,
                        TensorView bucket) {
-  require_items("pack", items, bucket);
+  checks::pack(items, bucket);
   for_floating(bucket.dtype, "pack", [&]<typename T>() {
     launch_pack(stream, "pack", items.size(), static_cast<T>(factor),
                 [&](std::size_t i) -> TensorEntry<2> {
@@ -56,7 +48,7 @@ void CudaBackend::pack(Stream& stream, std::span<const PackItem> items, double f
 }
 
 void CudaBackend::unpack(Stream& stream, ConstTensorView bucket, std::span<const PackItem> items) {
-  require_items("unpack", items, bucket);
+  checks::unpack(bucket, items);
   for_width(bucket.dtype, [&]<typename Unit>() {
     launch_pack(stream, "unpack", items.size(), Unit{1}, [&](std::size_t i) -> TensorEntry<2> {
       const Unit* const from = data_of<Unit>(bucket) + items[i].offset;

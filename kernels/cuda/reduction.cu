@@ -73,7 +73,7 @@ std::size_t norm_elements_per_block(std::span<const ConstTensorView> x) {
 }  // namespace
 
 void CudaBackend::sum(Stream& stream, ConstTensorView x, TensorView y) {
-  require_vector("sum", "y", y, x.dtype, 1);
+  checks::sum(x, y);
   for_floating(x.dtype, "sum", [&]<typename T>() {
     launch_reduce(stream, "sum", Inputs<T, 1>{{data_of<T>(x)}}, x.num_elements, Itself<T>{},
                   data_of<T>(y), 1.0);
@@ -81,8 +81,7 @@ void CudaBackend::sum(Stream& stream, ConstTensorView x, TensorView y) {
 }
 
 void CudaBackend::sum_rows(Stream& stream, ConstMatrixView x, TensorView y, Write write) {
-  require_size("sum_rows", "the batch of x", x.batch, 1);
-  require_vector("sum_rows", "y", y, x.dtype, x.cols);
+  checks::sum_rows(x, y);
   for_floating(x.dtype, "sum_rows", [&]<typename T>() {
     launch_column_reduce(stream, "sum_rows", x.rows, x.cols,
                          SumOfColumn<T>{data_of<T>(x), x.leading_dimension, data_of<T>(y), write});
@@ -90,7 +89,7 @@ void CudaBackend::sum_rows(Stream& stream, ConstMatrixView x, TensorView y, Writ
 }
 
 void CudaBackend::norm(Stream& stream, std::span<const ConstTensorView> x, TensorView y) {
-  require_size("norm", "y", y.num_elements, 1);
+  checks::norm(y);
   const std::size_t elements_per_block = norm_elements_per_block(x);
   const Workspace workspace = workspace_of(stream);
   Carry carry = Carry::starts;

@@ -28,6 +28,12 @@ __device__ void for_row_tiles(std::size_t rows, std::size_t cols, const Body& bo
   }
 }
 
+// Whether groups of kElements neighbours are aligned in every row.
+template <std::size_t kElements, typename T>
+bool has_aligned_groups(const T* data, std::size_t leading_dimension) {
+  return is_aligned(data, kElements * sizeof(T)) && leading_dimension % kElements == 0;
+}
+
 // to[j] = function(from[j]) for j in [begin, end), by the lanes of a warp, kElements neighbours at
 // a time with 8 loads under way. REQUIRES: end - begin is a multiple of kElements; the pointers are
 // aligned for them.

@@ -82,15 +82,8 @@ void run_sgd(Stream& stream, std::span<const SgdParameter> parameters, const Ste
 
 void CudaBackend::sgd(Stream& stream, std::span<const SgdParameter> parameters,
                       const StepScalars& scalars, const SgdOptions& options) {
-  require_vector("sgd", "learning_rate", scalars.learning_rate, DType::float64, 1);
-  require_vector("sgd", "step", scalars.step, DType::int64, 1);
-  for (const SgdParameter& p : parameters) {
-    require_floating("sgd", p.weight.dtype);
-    require_vector("sgd", "grad", p.grad, p.weight.dtype, p.weight.num_elements);
-    if (options.momentum != 0) {
-      require_vector("sgd", "momentum", p.momentum, p.weight.dtype, p.weight.num_elements);
-    }
-  }
+  checks::sgd(parameters, scalars, options);
+  for (const SgdParameter& p : parameters) require_floating("sgd", p.weight.dtype);
   const auto run = [&]<Rule kRule>() {
     run_sgd<kRule, float>(stream, parameters, scalars, options);
     run_sgd<kRule, double>(stream, parameters, scalars, options);

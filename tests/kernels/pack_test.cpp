@@ -120,6 +120,17 @@ TYPED_TEST(Pack, AnItemThatReachesBeyondTheBucketIsAnError) {
                [&] { cpu().unpack(stream_with(1), bucket.view(), items); });
 }
 
+TYPED_TEST(Pack, ABadItemIsFoundBeforeAnythingIsMoved) {
+  Array<TypeParam> good(2, TypeParam(1)), bad(4), bucket(6, TypeParam(9));
+  const std::vector<PackItem> items{{good.view(), 0}, {bad.view(), 3}};
+  expect_error(ErrorCode::Shape, "[pack]",
+               [&] { cpu().pack(stream_with(1), items, 1, bucket.view()); });
+  EXPECT_EQ(bucket.values, std::vector<TypeParam>(6, TypeParam(9)));
+  expect_error(ErrorCode::Shape, "[unpack]",
+               [&] { cpu().unpack(stream_with(1), bucket.view(), items); });
+  EXPECT_EQ(good.values, std::vector<TypeParam>(2, TypeParam(1)));
+}
+
 TYPED_TEST(Pack, MultiZeroAndMultiScaleReachEveryTensor) {
   using T = TypeParam;
   for_thread_counts([&](Stream& stream) {

@@ -1,0 +1,24 @@
+// Dropout's mask, which every backend draws alike; it depends only on seed, step, layer and the
+// element's place in the global batch:
+//   key     = words 0 and 1 (low, high) of philox({step low, step high, kDropout, 0}, seed)
+//   words   = philox({row low, row high, column / 4, layer}, key), row = first_row + r
+//   dropped = words[column % 4] < floor(probability * 2^32)
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "kernels/backend.h"
+
+namespace lockstep::kernels {
+
+struct DropoutDraw {
+  std::uint64_t key = 0;           // of the Philox blocks of this call
+  std::uint32_t last_dropped = 0;  // the largest word that drops its element
+  double factor = 0;               // of the elements that are kept
+};
+
+// Nothing where no element is dropped.
+std::optional<DropoutDraw> dropout_draw(const DropoutMask& mask);
+
+}  // namespace lockstep::kernels
