@@ -9,7 +9,7 @@ namespace {
 
 // Untuned, so that an epilogue is used wherever there is one, whatever the clock says.
 template <typename T>
-class CudaLinear : public OnGpu {
+class CudaLinear : public GpuTest {
   UntunedScope untuned_;
 };
 TYPED_TEST_SUITE(CudaLinear, Floating);
@@ -37,25 +37,25 @@ void expect_forward(const Sizes& s, Activation activation, bool has_bias, std::s
   const auto x = random_grid<T>(s.batch, s.in, margin, 1);
   const auto w = small_random_grid<T>(s.out, s.in, margin, 2);
   const auto bias = random_array<T>(s.out, 3);
-  auto wide_x = widened(x), wide_w = widened(w);
-  auto wide_bias = widened(bias);
+  auto wide_x = in_double(x), wide_w = in_double(w);
+  auto wide_bias = in_double(bias);
   Grid<double> expected(s.batch, s.out), before(s.batch, s.out);
   LinearForward wide{wide_x.view(), wide_w.view(), {}, expected.view(), activation, before.view()};
   if (has_bias) wide.bias = wide_bias.view();
   cpu().linear_forward(stream_with(1), wide);
-  const DeviceGrid<T> on_x(x), on_w(w), y(Grid<T>(s.batch, s.out, margin));
-  const DeviceArray<T> on_bias(bias);
+  const GridOnGpu<T> on_x(x), on_w(w), y(Grid<T>(s.batch, s.out, margin));
+  const OnGpu<T> on_bias(bias);
   LinearForward call{on_x.view(), on_w.view(), {}, y.view(), activation, {}};
   if (has_bias) call.bias = on_bias.view();
-  cuda_kernels().linear_forward(gpu().compute_stream(), call);
+  gpu().linear_forward(gpu_stream(), call);
   EXPECT_LE(relative_error(y.grid().content(), expected.values), kRelativeError<T>);
   EXPECT_TRUE(y.grid().margin_is_untouched());
   // Rows of what is kept begin where cuBLASLt wants them, and where it does not.
   for (const std::size_t kept_margin : {(8 - s.out % 8) % 8, s.out % 8 == 0 ? 1ul : 0ul}) {
-    const DeviceGrid<T> again(Grid<T>(s.batch, s.out)), kept(Grid<T>(s.batch, s.out, kept_margin));
+    const GridOnGpu<T> again(Grid<T>(s.batch, s.out)), kept(Grid<T>(s.batch, s.out, kept_margin));
     call.y = again.view();
     call.preactivation = kept.view();
-    cuda_kernels().linear_forward(gpu().compute_stream(), call);
+    gpu().linear_forward(gpu_stream(), call);
     EXPECT_LE(relative_error(again.grid().values, expected.values), kRelativeError<T>);
     EXPECT_LE(relative_error(kept.grid().content(), before.values), kRelativeError<T>);
   }
@@ -77,7 +77,7 @@ void expect_backward(const Sizes& s, Activation activation, Write write) {
   const auto x = random_grid<T>(s.batch, s.in, 2, 1);
   const auto w = small_random_grid<T>(s.out, s.in, 1, 2);
   const auto grad_y = random_grid<T>(s.batch, s.out, 0, 3);
-  auto wide_x = widened(x), wide_w = widened(w), wide_grad = widened(grad_y);
+  auto wide_x = in_double(x), wide_w = in_double(w), wide_grad = in_double(grad_y);
   Grid<double> y(s.batch, s.out), before(s.batch, s.out), scratch(s.batch, s.out),
       grad_x(s.batch, s.in), grad_w(s.out, s.in);
   Array<double> grad_b(s.out, 1.5);
@@ -87,17 +87,17 @@ void expect_backward(const Sizes& s, Activation activation, Write write) {
   cpu().linear_backward(stream_with(1), {wide_x.view(), wide_w.view(), y.view(), before.view(),
                                          wide_grad.view(), activation, scratch.view(),
                                          grad_x.view(), grad_w.view(), grad_b.view(), write});
-  const DeviceGrid<T> on_x(x), on_w(w), on_grad(grad_y), on_y(Grid<T>(s.batch, s.out, 1)),
+  const GridOnGpu<T> on_x(x), on_w(w), on_grad(grad_y), on_y(Grid<T>(s.batch, s.out, 1)),
       kept(Grid<T>(s.batch, s.out)), on_scratch(Grid<T>(s.batch, s.out)),
       result_x(Grid<T>(s.batch, s.in, 3));
   Grid<T> start(s.out, s.in, 0);
   std::fill(start.values.begin(), start.values.end(), T(1.5));
-  const DeviceGrid<T> result_w(start);
-  const DeviceArray<T> result_b(Array<T>(s.out, T(1.5)));
-  auto& stream = gpu().compute_stream();
-  cuda_kernels().linear_forward(
-      stream, {on_x.view(), on_w.view(), {}, on_y.view(), activation, kept.view()});
-  cuda_kernels().linear_backward(
+  const GridOnGpu<T> result_w(start);
+  const OnGpu<T> result_b(Array<T>(s.out, T(1.5)));
+  auto& stream = gpu_stream();
+  gpu().linear_forward(stream,
+                       {on_x.view(), on_w.view(), {}, on_y.view(), activation, kept.view()});
+  gpu().linear_backward(
       stream, {on_x.view(), on_w.view(), on_y.view(), kept.view(), on_grad.view(), activation,
                on_scratch.view(), result_x.view(), result_w.view(), result_b.view(), write});
   EXPECT_LE(relative_error(result_x.grid().content(), grad_x.values), kRelativeError<T>);
@@ -123,10 +123,10 @@ TYPED_TEST(CudaLinear, BackwardAddsToTheGradientsOfTheParametersWhenAsked) {
 
 TYPED_TEST(CudaLinear, BackwardLeavesOutWhatIsNotWanted) {
   using T = TypeParam;
-  const DeviceGrid<T> x(random_grid<T>(40, 12, 0, 1)), w(random_grid<T>(9, 12, 0, 2)),
+  const GridOnGpu<T> x(random_grid<T>(40, 12, 0, 1)), w(random_grid<T>(9, 12, 0, 2)),
       grad_y(random_grid<T>(40, 9, 0, 3)), grad_x(Grid<T>(40, 12)), grad_w(Grid<T>(9, 12)),
       only_x(Grid<T>(40, 12)), only_w(Grid<T>(9, 12));
-  const DeviceArray<T> grad_b(Array<T>(9)), only_b(Array<T>(9));
+  const OnGpu<T> grad_b(Array<T>(9)), only_b(Array<T>(9));
   const auto run = [&](MatrixView to_x, MatrixView to_w, TensorView to_b) {
     LinearBackward call;
     call.x = x.view();
@@ -135,7 +135,7 @@ TYPED_TEST(CudaLinear, BackwardLeavesOutWhatIsNotWanted) {
     call.grad_x = to_x;
     call.grad_weight = to_w;
     call.grad_bias = to_b;
-    cuda_kernels().linear_backward(gpu().compute_stream(), call);
+    gpu().linear_backward(gpu_stream(), call);
   };
   const auto as_double = [](const std::vector<T>& values) {
     return std::vector<double>(values.begin(), values.end());
@@ -161,8 +161,9 @@ void expect_stack(const Sizes& s, Activation activation, double tolerance) {
   const auto w = random_grid<T>(s.out, s.in, 0, 2), w2 = random_grid<T>(kClasses, s.out, 0, 4);
   const auto bias = random_array<T>(s.out, 3);
   const auto grad = random_grid<T>(s.batch, kClasses, 0, 5);
-  auto wide_x = widened(x), wide_w = widened(w), wide_w2 = widened(w2), wide_grad = widened(grad);
-  auto wide_bias = widened(bias);
+  auto wide_x = in_double(x), wide_w = in_double(w), wide_w2 = in_double(w2),
+       wide_grad = in_double(grad);
+  auto wide_bias = in_double(bias);
   Grid<double> h(s.batch, s.out), before(s.batch, s.out), grad_h(s.batch, s.out);
   cpu().linear_forward(stream_with(1), {wide_x.view(), wide_w.view(), wide_bias.view(), h.view(),
                                         activation, before.view()});
@@ -175,28 +176,28 @@ void expect_stack(const Sizes& s, Activation activation, double tolerance) {
   wide.input_preactivation = before.view();
   cpu().linear_backward(stream_with(1), wide);
 
-  auto& stream = gpu().compute_stream();
-  const DeviceGrid<T> on_x(x), on_w(w), on_w2(w2), on_grad(grad), on_h(Grid<T>(s.batch, s.out)),
+  auto& stream = gpu_stream();
+  const GridOnGpu<T> on_x(x), on_w(w), on_w2(w2), on_grad(grad), on_h(Grid<T>(s.batch, s.out)),
       kept(Grid<T>(s.batch, s.out, (8 - s.out % 8) % 8)), result(Grid<T>(s.batch, s.out, 1));
-  const DeviceArray<T> on_bias(bias);
+  const OnGpu<T> on_bias(bias);
   LinearForward forward{on_x.view(), on_w.view(), on_bias.view(), on_h.view(), activation, {}};
   if (needs_preactivation(activation)) forward.preactivation = kept.view();
-  const std::size_t num_bytes = cuda_kernels().linear_mask_bytes(stream, forward);
-  const DeviceArray<std::uint8_t> mask(Array<std::uint8_t>(num_bytes, 0xff));
+  const std::size_t num_bytes = gpu().linear_mask_bytes(stream, forward);
+  const OnGpu<std::uint8_t> mask(Array<std::uint8_t>(num_bytes, 0xff));
   LinearBackward backward;
   if (num_bytes > 0) {
     EXPECT_EQ(activation, Activation::relu);
     forward.mask = mask.view();
     backward.input_mask = mask.view();
   }
-  cuda_kernels().linear_forward(stream, forward);
+  gpu().linear_forward(stream, forward);
   backward.x = on_h.view();
   backward.weight = on_w2.view();
   backward.grad_y = on_grad.view();
   backward.grad_x = result.view();
   backward.input_activation = activation;
   if (needs_preactivation(activation)) backward.input_preactivation = kept.view();
-  cuda_kernels().linear_backward(stream, backward);
+  gpu().linear_backward(stream, backward);
   EXPECT_LE(relative_error(on_h.grid().values, h.values), tolerance);
   EXPECT_LE(relative_error(result.grid().content(), grad_h.values), tolerance);
   EXPECT_TRUE(result.grid().margin_is_untouched());
@@ -213,16 +214,16 @@ TYPED_TEST(CudaLinear, ALayerTakesTheGradientOfTheActivationBeforeIt) {
 
 TYPED_TEST(CudaLinear, AReluBetweenLayersLeavesABitPerElement) {
   using T = TypeParam;
-  const DeviceGrid<T> x(random_grid<T>(40, 24, 0, 1)), w(random_grid<T>(130, 24, 0, 2)),
+  const GridOnGpu<T> x(random_grid<T>(40, 24, 0, 1)), w(random_grid<T>(130, 24, 0, 2)),
       y(Grid<T>(40, 130));
   LinearForward call{x.view(), w.view(), {}, y.view(), Activation::relu, {}};
   const std::size_t expected = sizeof(T) == 4 ? 40 * 256 / 8 : 0;  // float64 has no epilogues
-  EXPECT_EQ(cuda_kernels().linear_mask_bytes(gpu().compute_stream(), call), expected);
+  EXPECT_EQ(gpu().linear_mask_bytes(gpu_stream(), call), expected);
   call.activation = Activation::tanh;
-  EXPECT_EQ(cuda_kernels().linear_mask_bytes(gpu().compute_stream(), call), 0u);
+  EXPECT_EQ(gpu().linear_mask_bytes(gpu_stream(), call), 0u);
 }
 
-class CudaTunedLinear : public OnGpu {};
+class CudaTunedLinear : public GpuTest {};
 
 TEST_F(CudaTunedLinear, IsRightWithWhateverWasFastest) {
   for (const Activation activation : kActivations) {
@@ -232,7 +233,7 @@ TEST_F(CudaTunedLinear, IsRightWithWhateverWasFastest) {
   }
 }
 
-class CudaLinearPrecision : public OnGpu {
+class CudaLinearPrecision : public GpuTest {
  protected:
   void TearDown() override { set_matmul_precision(MatmulPrecision::highest); }
 };

@@ -6,7 +6,7 @@ namespace lockstep::kernels {
 namespace {
 
 template <typename T>
-class CudaMatmul : public OnGpu {};
+class CudaMatmul : public GpuTest {};
 TYPED_TEST_SUITE(CudaMatmul, Floating);
 
 struct Sizes {
@@ -38,12 +38,11 @@ void expect_matches(Transpose ta, Transpose tb, Write write) {
     const auto a = factor<T>(s.rows, s.depth, ta, 1);
     const auto b = factor<T>(s.depth, s.cols, tb, 2);
     const T start = write == Write::accumulate ? T(3) : T(kNaN);
-    auto wide_a = widened(a), wide_b = widened(b);
+    auto wide_a = in_double(a), wide_b = in_double(b);
     auto expected = filled<double>(s.rows, s.cols, 0, double(start));
     cpu().matmul(stream_with(1), wide_a.view(), ta, wide_b.view(), tb, expected.view(), write);
-    const DeviceGrid<T> on_a(a), on_b(b), c(filled<T>(s.rows, s.cols, 2, start));
-    cuda_kernels().matmul(gpu().compute_stream(), on_a.view(), ta, on_b.view(), tb, c.view(),
-                          write);
+    const GridOnGpu<T> on_a(a), on_b(b), c(filled<T>(s.rows, s.cols, 2, start));
+    gpu().matmul(gpu_stream(), on_a.view(), ta, on_b.view(), tb, c.view(), write);
     const auto result = c.grid();
     EXPECT_LE(relative_error(result.content(), expected.values), kRelativeError<T>);
     EXPECT_TRUE(result.margin_is_untouched());
@@ -67,14 +66,14 @@ TYPED_TEST(CudaMatmul, AddsToTheResultWhenAsked) {
 TYPED_TEST(CudaMatmul, TakesFactorsThatBeginAnywhere) {
   using T = TypeParam;
   const auto a = random_grid<T>(9, 12, 0, 1), b = random_grid<T>(12, 5, 0, 2);
-  auto wide_a = widened(a), wide_b = widened(b);
+  auto wide_a = in_double(a), wide_b = in_double(b);
   Grid<double> expected(9, 5);
   cpu().matmul(stream_with(1), wide_a.view(), Transpose::no, wide_b.view(), Transpose::no,
                expected.view(), Write::overwrite);
   for (std::size_t offset = 0; offset < 4; ++offset) {
-    const DeviceGrid<T> on_a(a, offset), on_b(b, offset), c(Grid<T>(9, 5), offset);
-    cuda_kernels().matmul(gpu().compute_stream(), on_a.view(), Transpose::no, on_b.view(),
-                          Transpose::no, c.view(), Write::overwrite);
+    const GridOnGpu<T> on_a(a, offset), on_b(b, offset), c(Grid<T>(9, 5), offset);
+    gpu().matmul(gpu_stream(), on_a.view(), Transpose::no, on_b.view(), Transpose::no, c.view(),
+                 Write::overwrite);
     EXPECT_LE(relative_error(c.grid().values, expected.values), kRelativeError<T>) << offset;
   }
 }
@@ -93,12 +92,11 @@ void expect_batches(std::size_t batch_a, std::size_t batch_b, Write write) {
               {b_data, dtype, 3, 5, 5, batch_b, 15 + kGapB}, Transpose::no,
               {c_data, dtype, 4, 5, 5, kBatch, 20 + kGapC}, write);
   };
-  auto wide_a = widened(a), wide_b = widened(b), expected = widened(c);
+  auto wide_a = in_double(a), wide_b = in_double(b), expected = in_double(c);
   multiply(cpu(), stream_with(1), DType::float64, wide_a.values.data(), wide_b.values.data(),
            expected.values.data());
-  const DeviceArray<T> on_a(a), on_b(b), on_c(c);
-  multiply(cuda_kernels(), gpu().compute_stream(), dtype_of<T>, on_a.view().data, on_b.view().data,
-           on_c.view().data);
+  const OnGpu<T> on_a(a), on_b(b), on_c(c);
+  multiply(gpu(), gpu_stream(), dtype_of<T>, on_a.view().data, on_b.view().data, on_c.view().data);
   EXPECT_LE(relative_error(on_c.values(), expected.values), kRelativeError<T>);
 }
 
@@ -113,15 +111,13 @@ TYPED_TEST(CudaMatmul, MultipliesBatchesAndBroadcastsAFactor) {
 
 TYPED_TEST(CudaMatmul, AnInnerSizeOfZeroZeroesEveryMatrixOfABatch) {
   using T = TypeParam;
-  const DeviceArray<T> c(Array<T>(3 * 8, T(5)));
+  const OnGpu<T> c(Array<T>(3 * 8, T(5)));
   const auto dtype = dtype_of<T>;
   const MatrixView view{c.view().data, dtype, 2, 3, 4, 3, 8};
   const ConstMatrixView a{c.view().data, dtype, 2, 0, 1, 1, 0}, b{a.data, dtype, 0, 3, 3, 1, 0};
-  cuda_kernels().matmul(gpu().compute_stream(), a, Transpose::no, b, Transpose::no, view,
-                        Write::accumulate);
+  gpu().matmul(gpu_stream(), a, Transpose::no, b, Transpose::no, view, Write::accumulate);
   EXPECT_EQ(c.values(), std::vector<T>(24, T(5)));
-  cuda_kernels().matmul(gpu().compute_stream(), a, Transpose::no, b, Transpose::no, view,
-                        Write::overwrite);
+  gpu().matmul(gpu_stream(), a, Transpose::no, b, Transpose::no, view, Write::overwrite);
   const std::vector<T> one{0, 0, 0, 5, 0, 0, 0, 5};
   std::vector<T> expected;
   for (int i = 0; i < 3; ++i) expected.insert(expected.end(), one.begin(), one.end());
@@ -129,14 +125,14 @@ TYPED_TEST(CudaMatmul, AnInnerSizeOfZeroZeroesEveryMatrixOfABatch) {
 }
 
 TYPED_TEST(CudaMatmul, RejectsSizesThatDoNotFit) {
-  const DeviceGrid<TypeParam> a(Grid<TypeParam>(2, 3)), b(Grid<TypeParam>(4, 5));
+  const GridOnGpu<TypeParam> a(Grid<TypeParam>(2, 3)), b(Grid<TypeParam>(4, 5));
   expect_error(ErrorCode::Shape, "inner dimension", [&] {
-    cuda_kernels().matmul(gpu().compute_stream(), a.view(), Transpose::no, b.view(), Transpose::no,
-                          DeviceGrid<TypeParam>(Grid<TypeParam>(2, 5)).view(), Write::overwrite);
+    gpu().matmul(gpu_stream(), a.view(), Transpose::no, b.view(), Transpose::no,
+                 GridOnGpu<TypeParam>(Grid<TypeParam>(2, 5)).view(), Write::overwrite);
   });
 }
 
-class CudaMatmulPrecision : public OnGpu {
+class CudaMatmulPrecision : public GpuTest {
  protected:
   void TearDown() override { set_matmul_precision(MatmulPrecision::highest); }
 };
@@ -146,13 +142,13 @@ template <typename T>
 double error_with(MatmulPrecision precision) {
   set_matmul_precision(precision);
   const auto a = random_grid<T>(40, 300, 0, 1), b = random_grid<T>(300, 50, 0, 2);
-  auto wide_a = widened(a), wide_b = widened(b);
+  auto wide_a = in_double(a), wide_b = in_double(b);
   Grid<double> expected(40, 50);
   cpu().matmul(stream_with(1), wide_a.view(), Transpose::no, wide_b.view(), Transpose::no,
                expected.view(), Write::overwrite);
-  const DeviceGrid<T> on_a(a), on_b(b), c(Grid<T>(40, 50));
-  cuda_kernels().matmul(gpu().compute_stream(), on_a.view(), Transpose::no, on_b.view(),
-                        Transpose::no, c.view(), Write::overwrite);
+  const GridOnGpu<T> on_a(a), on_b(b), c(Grid<T>(40, 50));
+  gpu().matmul(gpu_stream(), on_a.view(), Transpose::no, on_b.view(), Transpose::no, c.view(),
+               Write::overwrite);
   return relative_error(c.grid().values, expected.values);
 }
 

@@ -58,11 +58,11 @@ class OnGpu {
   OnGpu(const OnGpu&) = delete;
   OnGpu& operator=(const OnGpu&) = delete;
 
-  TensorView view() { return {data_, dtype_of<T>, size_}; }
-  T* data() { return data_; }
+  TensorView view() const { return {data_, dtype_of<T>, size_}; }
+  T* data() const { return data_; }
 
   // After all work of the device; throws what a kernel found wrong.
-  std::vector<T> values() {
+  std::vector<T> values() const {
     std::vector<T> result(size_);
     if (size_ == 0) {
       gpu_stream().synchronize();
@@ -72,7 +72,7 @@ class OnGpu {
                           {gpu_device(), data_}, size_ * sizeof(T));
     return result;
   }
-  std::vector<double> as_double() {
+  std::vector<double> as_double() const {
     const std::vector<T> result = values();
     return {result.begin(), result.end()};
   }
@@ -90,14 +90,15 @@ class GridOnGpu {
   explicit GridOnGpu(const Grid<T>& grid, std::size_t skew = 0)
       : grid_(grid), memory_(grid.values, skew) {}
 
-  MatrixView view() {
-    MatrixView view = grid_.view();
-    view.data = memory_.data();
-    return view;
+  MatrixView view() const {
+    return {memory_.data(),          dtype_of<T>, grid_.rows,         grid_.cols,
+            grid_.leading_dimension, 1,           grid_.values.size()};
   }
-  Grid<T> grid() {
-    grid_.values = memory_.values();
-    return grid_;
+  // As it is now.
+  Grid<T> grid() const {
+    Grid<T> result = grid_;
+    result.values = memory_.values();
+    return result;
   }
 
  private:

@@ -17,10 +17,10 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
-class CudaTuning : public OnGpu {
+class CudaTuning : public GpuTest {
  protected:
   void SetUp() override {
-    OnGpu::SetUp();
+    GpuTest::SetUp();
     ::unsetenv("LOCKSTEP_TUNING_CACHE");
     forget_tuning();
   }
@@ -43,17 +43,16 @@ class SomeProduct {
         b_(random_grid<float>(depth, cols, 0, 2)),
         c_(Grid<float>(rows, cols)) {}
   void run(Stream& stream, Write write = Write::overwrite) const {
-    cuda_kernels().matmul(stream, a_.view(), Transpose::no, b_.view(), Transpose::no, c_.view(),
-                          write);
+    gpu().matmul(stream, a_.view(), Transpose::no, b_.view(), Transpose::no, c_.view(), write);
   }
   std::vector<float> result() const { return c_.grid().values; }
 
  private:
-  DeviceGrid<float> a_, b_, c_;
+  GridOnGpu<float> a_, b_, c_;
 };
 
 Stream& compute() {
-  return gpu().compute_stream();
+  return gpu_stream();
 }
 
 TEST_F(CudaTuning, TimesAProductWhenItIsFirstSeen) {
@@ -89,7 +88,7 @@ TEST_F(CudaTuning, TheRowAtWhichAShardBeginsMakesNoOtherProduct) {
 }
 
 TEST_F(CudaTuning, ThreadsThatMeetTheSameProductTimeItOnce) {
-  runtime::LogicalDevice& device = gpu();
+  runtime::LogicalDevice& device = gpu_device();
   const std::vector<SomeProduct*> products{new SomeProduct(24, 12, 8), new SomeProduct(24, 12, 8),
                                            new SomeProduct(24, 12, 8)};
   device.compute_stream().synchronize();
@@ -115,7 +114,7 @@ TEST_F(CudaTuning, NothingIsTimedWhereItIsOff) {
 
 TEST_F(CudaTuning, NothingIsTimedWhileAStepIsCaptured) {
   const SomeProduct seen(20, 12, 8), unseen(20, 8, 12);
-  runtime::StepGraph graph({gpu().device()});
+  runtime::StepGraph graph({gpu_device().device()});
   for (std::size_t i = 0; i < runtime::StepGraph::kNumWarmUps; ++i) {
     graph.run([&] { seen.run(compute()); });
   }
