@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
 #include "engine/comm/collective_call.h"
 #include "engine/comm/transport/transport.h"
@@ -19,6 +20,8 @@ inline bool is_on_cuda(const CollectiveCall& call) {
 // for an asynchronous one, from where the compute stream is now.
 enum class FollowsAsync { no, yes };
 void put_on_stream(CollectiveCall& call, Launch launch, FollowsAsync follows_async);
+// The same for several calls on one device, which follow nothing but what the first one does.
+void put_on_stream(std::span<CollectiveCall> calls, Launch launch, FollowsAsync follows_async);
 
 // Puts a rank's part in a collective down at the transport's meeting, and takes it back at the end.
 // In traces, what the rank's stream does meanwhile is the collective.

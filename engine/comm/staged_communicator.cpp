@@ -30,16 +30,48 @@ StagedCommunicator::StagedCommunicator(std::unique_ptr<Communicator> inner, Devi
   set_default_plan(inner_->default_plan());
 }
 
+std::string StagedCommunicator::description() const {
+  const bool is_on_host = reached_.type == DeviceType::cpu;
+  return inner_->description() + (is_on_host ? ", staged in host memory" : "");
+}
+
+bool StagedCommunicator::reaches(const CollectiveCall& call) const {
+  return !call.input.defined() || call.input.device().type == reached_.type;
+}
+
 Work StagedCommunicator::submit(CollectiveCall call, Launch launch) {
   inner_->set_timeout_seconds(call.timeout_seconds);
-  const bool is_reached = !call.input.defined() || call.input.device().type == reached_.type;
-  if (is_reached) return run(call, call.input, call.output, launch);
+  if (reaches(call)) return run(call, call.input, call.output, launch);
   const Tensor input = call.input.to(reached_);
   const Tensor output = call.output.defined() ? call.output.to(reached_) : Tensor();
   run(call, input, output, Launch::blocking).wait();
   if (changes_input(call.header.operation)) call.input.copy_from(input);
   if (call.output.defined()) call.output.copy_from(output);
   return Work();
+}
+
+Work StagedCommunicator::submit_together(std::vector<CollectiveCall> calls, Launch launch) {
+  inner_->set_timeout_seconds(calls[0].timeout_seconds);
+  std::vector<Tensor> buffers;
+  bool reaches_all = true;
+  for (const CollectiveCall& call : calls) {
+    reaches_all = reaches_all && reaches(call);
+    buffers.push_back(reaches(call) ? call.input : call.input.to(reached_));
+  }
+  if (reaches_all) return run_together(calls[0], buffers, launch);
+  run_together(calls[0], buffers, Launch::blocking).wait();
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    if (!reaches(calls[i])) calls[i].input.copy_from(buffers[i]);
+  }
+  return Work();
+}
+
+Work StagedCommunicator::run_together(const CollectiveCall& call, std::span<const Tensor> buffers,
+                                      Launch launch) {
+  if (call.header.operation == Operation::broadcast) {
+    return inner_->broadcast(buffers, call.header.root, launch);
+  }
+  return inner_->all_reduce(buffers, options_of(call, launch));
 }
 
 Work StagedCommunicator::run(const CollectiveCall& call, const Tensor& input, const Tensor& output,

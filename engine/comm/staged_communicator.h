@@ -23,7 +23,8 @@ class StagedCommunicator final : public Communicator {
 
   int rank() const override { return inner_->rank(); }
   int world_size() const override { return inner_->world_size(); }
-  std::string description() const override { return inner_->description(); }
+  // "own: auto over shm, staged in host memory"; of NCCL, which moves what matters itself, its own.
+  std::string description() const override;
   void abort(const std::string& why) override { inner_->abort(why); }
   plan::AllReducePlan plan_for(std::size_t num_elements) const override {
     return inner_->plan_for(num_elements);
@@ -31,7 +32,10 @@ class StagedCommunicator final : public Communicator {
 
  private:
   Work submit(CollectiveCall call, Launch launch) override;
+  Work submit_together(std::vector<CollectiveCall> calls, Launch launch) override;
+  bool reaches(const CollectiveCall& call) const;
   Work run(const CollectiveCall& call, const Tensor& input, const Tensor& output, Launch launch);
+  Work run_together(const CollectiveCall& call, std::span<const Tensor> buffers, Launch launch);
 
   std::unique_ptr<Communicator> inner_;
   Device reached_;

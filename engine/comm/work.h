@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "engine/runtime/stream.h"
 
@@ -53,5 +54,8 @@ class Work {
  private:
   std::shared_ptr<const WorkState> state_;
 };
+
+// One Work for several: done when all are; wait() waits for them in order.
+Work works_together(std::vector<Work> works);
 
 }  // namespace lockstep::comm

@@ -55,17 +55,46 @@ void Comm::poll(const char* name, const Check& check) {
   check();
 }
 
-void Comm::call(const char* name, const std::function<ncclResult_t(ncclComm_t)>& function,
-                const Check& check) {
+void Comm::call(const NamedCall& call, const Check& check) {
   {
     const std::lock_guard lock(mutex_);
     if (comm_ == nullptr) return;
     const runtime::cuda::CurrentGpu current(gpu_);
-    const ncclResult_t result = function(comm_);
+    const ncclResult_t result = call.function(comm_);
     if (result == ncclSuccess) return;
-    if (result != ncclInProgress) fail_call(name, result, comm_);
+    if (result != ncclInProgress) fail_call(call.name, result, comm_);
   }
-  poll(name, check);
+  poll(call.name, check);
+}
+
+void Comm::call_group(std::span<const NamedCall> calls, const Check& check) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (comm_ == nullptr) return;
+    const runtime::cuda::CurrentGpu current(gpu_);
+    if (enqueue_group(calls) == ncclSuccess) return;
+  }
+  poll("ncclGroupEnd", check);
+}
+
+// Returns ncclSuccess, or ncclInProgress where NCCL goes on by itself. A group that was started is
+// ended also after an error: it belongs to the thread, and would hold its later calls back.
+ncclResult_t Comm::enqueue_group(std::span<const NamedCall> calls) {
+  if (const ncclResult_t result = library().group_start(); result != ncclSuccess) {
+    fail_call("ncclGroupStart", result, comm_);
+  }
+  const char* failed = nullptr;
+  ncclResult_t result = ncclSuccess;
+  for (const NamedCall& call : calls) {
+    result = call.function(comm_);
+    if (is_well(result)) continue;
+    failed = call.name;
+    break;
+  }
+  const ncclResult_t ended = library().group_end();
+  if (failed != nullptr) fail_call(failed, result, comm_);
+  if (!is_well(ended)) fail_call("ncclGroupEnd", ended, comm_);
+  return ended;
 }
 
 ncclResult_t Comm::async_error() {
@@ -85,8 +114,7 @@ void Comm::abort() noexcept {
 }
 
 void Comm::close(const Check& check) {
-  call(
-      "ncclCommFinalize", [](ncclComm_t comm) { return library().comm_finalize(comm); }, check);
+  call({"ncclCommFinalize", [](ncclComm_t comm) { return library().comm_finalize(comm); }}, check);
   const std::lock_guard lock(mutex_);
   if (comm_ == nullptr) return;
   const runtime::cuda::CurrentGpu current(gpu_);

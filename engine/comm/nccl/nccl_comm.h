@@ -5,8 +5,15 @@
 
 #include <functional>
 #include <mutex>
+#include <span>
 
 namespace lockstep::comm::nccl {
+
+// One of NCCL's functions with its arguments, for errors by name: "ncclAllReduce".
+struct NamedCall {
+  const char* name;
+  std::function<ncclResult_t(ncclComm_t)> function;
+};
 
 // Threads: any thread may call it; calls of one wait for each other, and none of them lasts long.
 class Comm {
@@ -24,8 +31,10 @@ class Comm {
   void wait_until_ready(const Check& check);
   // Calls one of NCCL's functions and waits until it has enqueued its work. Nothing happens after
   // an abort.
-  void call(const char* name, const std::function<ncclResult_t(ncclComm_t)>& function,
-            const Check& check);
+  void call(const NamedCall& call, const Check& check);
+  // Calls several between ncclGroupStart and ncclGroupEnd, which NCCL enqueues as one. When one of
+  // them fails, none of them is enqueued.
+  void call_group(std::span<const NamedCall> calls, const Check& check);
 
   // ncclSuccess or ncclInProgress: all is well.
   ncclResult_t async_error();
@@ -36,6 +45,7 @@ class Comm {
 
  private:
   void poll(const char* name, const Check& check);
+  ncclResult_t enqueue_group(std::span<const NamedCall> calls);
 
   int gpu_;
   std::mutex mutex_;

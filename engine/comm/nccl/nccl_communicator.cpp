@@ -25,6 +25,40 @@ bool is_point_to_point(Operation operation) {
   return operation == Operation::send || operation == Operation::recv;
 }
 
+// A collective that moves data, as NCCL's call. The tensors must outlive it.
+NamedCall named_call(const CollectiveCall& call) {
+  const CallHeader& header = call.header;
+  const std::size_t count = header.num_elements;
+  const ncclDataType_t type = nccl_type(header.dtype);
+  const ncclRedOp_t op = nccl_op(header.op);
+  const int root = header.root;
+  cudaStream_t stream = runtime::cuda::cuda_stream(*call.stream).handle();
+  void* input = call.input.raw();
+  void* output = call.output.defined() ? call.output.raw() : nullptr;
+  switch (header.operation) {
+    case Operation::all_reduce:
+      return {"ncclAllReduce", [=](ncclComm_t comm) {
+                return library().all_reduce(input, input, count, type, op, comm, stream);
+              }};
+    case Operation::broadcast:
+      return {"ncclBroadcast", [=](ncclComm_t comm) {
+                return library().broadcast(input, input, count, type, root, comm, stream);
+              }};
+    case Operation::all_gather:
+      return {"ncclAllGather", [=](ncclComm_t comm) {
+                return library().all_gather(input, output, count, type, comm, stream);
+              }};
+    case Operation::reduce_scatter: {
+      const std::size_t part = call.output.num_elements();
+      return {"ncclReduceScatter", [=](ncclComm_t comm) {
+                return library().reduce_scatter(input, output, part, type, op, comm, stream);
+              }};
+    }
+    default:
+      fail(ErrorCode::State, name_of(header.operation), "is no collective that moves data");
+  }
+}
+
 }  // namespace
 
 NcclCommunicator::NcclCommunicator(const NcclGroupOptions& options, const Meeting& meeting)
@@ -92,81 +126,65 @@ Work NcclCommunicator::submit(CollectiveCall call, Launch launch) {
     call.header.sequence = num_collectives_++;
   }
   span.set_sequence(static_cast<std::int64_t>(call.header.sequence));
-  watch_->begin(call.header);
+  watch_->begin({&call, 1});
   trace::count_collective(rank(), name, least_bytes_sent(call.header, rank(), world_size()));
-  return is_message ? run_message(call, launch) : run_collective(call, launch);
+  if (is_message) return run_message(call, launch);
+  if (call.header.operation != Operation::barrier) return run_collectives({&call, 1}, launch);
+  barrier(call);
+  return {};
 }
 
-Work NcclCommunicator::run_collective(CollectiveCall& call, Launch launch) {
-  if (call.header.operation == Operation::barrier) {
-    barrier(call);
-    return {};
+Work NcclCommunicator::submit_together(std::vector<CollectiveCall> calls, Launch launch) {
+  std::size_t num_bytes = 0;
+  for (const CollectiveCall& call : calls) {
+    require_here(call);
+    num_bytes += call.input.num_bytes();
   }
-  put_on_stream(call, launch, has_async_work_ ? FollowsAsync::yes : FollowsAsync::no);
+  const char* name = name_of(calls[0].header.operation);
+  trace::ScopedSpan span(trace::Lane::comm, trace::Category::communication, name, num_bytes);
+  if (calls[0].trace_flow != 0) span.pass_flow(calls[0].trace_flow);
+  watch_->throw_if_failed();
+  span.set_sequence(static_cast<std::int64_t>(num_collectives_));
+  for (CollectiveCall& call : calls) {
+    call.header.sequence = num_collectives_++;
+    trace::count_collective(rank(), name, least_bytes_sent(call.header, rank(), world_size()));
+  }
+  watch_->begin(calls);
+  return run_collectives(calls, launch);
+}
+
+Work NcclCommunicator::run_collectives(std::span<CollectiveCall> calls, Launch launch) {
+  put_on_stream(calls, launch, has_async_work_ ? FollowsAsync::yes : FollowsAsync::no);
   has_async_work_ = launch == Launch::async;
-  enqueue(call);
-  const std::shared_ptr<runtime::Event> done = call.stream->record();
+  enqueue(calls);
+  const CollectiveCall& last = calls.back();
+  const std::shared_ptr<runtime::Event> done = last.stream->record();
   // A graph's events pass in no run that could be watched.
-  if (!runtime::cuda::cuda_stream(*call.stream).is_capturing()) {
-    watch_->add(call.header, done, call.timeout_seconds);
+  if (!runtime::cuda::cuda_stream(*last.stream).is_capturing()) {
+    watch_->add(last.header, done, last.timeout_seconds);
   }
   if (launch == Launch::blocking) return {};
-  auto work = std::make_shared<NcclWork>(call.header, watch_);
+  auto work = std::make_shared<NcclWork>(last.header, watch_);
   work->finish(nullptr, {done, &device_.compute_stream()});
   return Work(std::move(work));
 }
 
-void NcclCommunicator::enqueue(const CollectiveCall& call) {
-  if (call.header.num_elements == 0) return;
+void NcclCommunicator::enqueue(std::span<const CollectiveCall> calls) {
+  std::vector<NamedCall> named;
+  for (const CollectiveCall& call : calls) {
+    if (call.header.num_elements > 0) named.push_back(named_call(call));
+  }
+  if (named.empty()) return;
+  const Comm::Check check = watch_->check_of(calls.back().header, calls.back().timeout_seconds);
   try {
-    call_nccl(call);
+    if (named.size() == 1) {
+      comm_->call(named.front(), check);
+    } else {
+      comm_->call_group(named, check);
+    }
   } catch (const Error& error) {
     watch_->break_group(error);
     throw;
-  }
-}
-
-void NcclCommunicator::call_nccl(const CollectiveCall& call) {
-  const CallHeader& header = call.header;
-  const ncclDataType_t type = nccl_type(header.dtype);
-  cudaStream_t stream = runtime::cuda::cuda_stream(*call.stream).handle();
-  const Comm::Check check = watch_->check_of(header, call.timeout_seconds);
-  void* input = call.input.raw();
-  void* output = call.output.defined() ? call.output.raw() : nullptr;
-  switch (header.operation) {
-    case Operation::all_reduce:
-      return comm_->call(
-          "ncclAllReduce",
-          [&](ncclComm_t comm) {
-            return library().all_reduce(input, input, header.num_elements, type, nccl_op(header.op),
-                                        comm, stream);
-          },
-          check);
-    case Operation::broadcast:
-      return comm_->call(
-          "ncclBroadcast",
-          [&](ncclComm_t comm) {
-            return library().broadcast(input, input, header.num_elements, type, header.root, comm,
-                                       stream);
-          },
-          check);
-    case Operation::all_gather:
-      return comm_->call(
-          "ncclAllGather",
-          [&](ncclComm_t comm) {
-            return library().all_gather(input, output, header.num_elements, type, comm, stream);
-          },
-          check);
-    case Operation::reduce_scatter:
-      return comm_->call(
-          "ncclReduceScatter",
-          [&](ncclComm_t comm) {
-            return library().reduce_scatter(input, output, call.output.num_elements(), type,
-                                            nccl_op(header.op), comm, stream);
-          },
-          check);
-    default:
-      fail(ErrorCode::State, name_of(header.operation), "is no collective that moves data");
   }
 }
 
@@ -179,7 +197,7 @@ void NcclCommunicator::barrier(CollectiveCall& call) {
   sum.header.device = DeviceType::cuda;
   sum.input = barrier_value_;
   put_on_stream(sum, Launch::async, FollowsAsync::yes);
-  enqueue(sum);
+  enqueue({&sum, 1});
   const std::shared_ptr<runtime::Event> done = sum.stream->record();
   watch_->add(call.header, done, call.timeout_seconds);
   // Not without end, since an event of a GPU that has failed may be waited for for ever.

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,10 +32,10 @@ class NcclCommunicator final : public Communicator {
 
  private:
   Work submit(CollectiveCall call, Launch launch) override;
+  Work submit_together(std::vector<CollectiveCall> calls, Launch launch) override;
   void require_here(const CollectiveCall& call) const;
-  Work run_collective(CollectiveCall& call, Launch launch);
-  void enqueue(const CollectiveCall& call);
-  void call_nccl(const CollectiveCall& call);
+  Work run_collectives(std::span<CollectiveCall> calls, Launch launch);
+  void enqueue(std::span<const CollectiveCall> calls);
   void barrier(CollectiveCall& call);
   Work run_message(CollectiveCall& call, Launch launch);
   Link& link_to(int peer, Link::End end);

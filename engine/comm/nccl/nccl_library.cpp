@@ -51,6 +51,8 @@ Library load(const std::string& path) {
   look_up(handle, path, "ncclReduceScatter", found.reduce_scatter);
   look_up(handle, path, "ncclSend", found.send);
   look_up(handle, path, "ncclRecv", found.recv);
+  look_up(handle, path, "ncclGroupStart", found.group_start);
+  look_up(handle, path, "ncclGroupEnd", found.group_end);
   int version = 0;
   check("ncclGetVersion", found.get_version(&version));
   require(version >= kOldestVersion, ErrorCode::Comm, "nccl",

@@ -26,6 +26,8 @@ struct Library {
   decltype(&ncclReduceScatter) reduce_scatter = nullptr;
   decltype(&ncclSend) send = nullptr;
   decltype(&ncclRecv) recv = nullptr;
+  decltype(&ncclGroupStart) group_start = nullptr;
+  decltype(&ncclGroupEnd) group_end = nullptr;
 };
 
 // The one that this process uses. Throws as load() does.

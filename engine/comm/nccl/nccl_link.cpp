@@ -54,19 +54,15 @@ void Link::run(const CallHeader& call, double timeout_seconds, const Tensor& mem
   const Comm::Check check = watch_->check_of(call, timeout_seconds);
   const std::size_t count = memory.num_elements();
   if (end_ == End::sender) {
-    comm_->call(
-        "ncclSend",
-        [&](ncclComm_t comm) {
-          return library().send(memory.raw(), count, type, 1, comm, stream_.handle());
-        },
-        check);
+    const auto send = [&](ncclComm_t comm) {
+      return library().send(memory.raw(), count, type, 1, comm, stream_.handle());
+    };
+    comm_->call({"ncclSend", send}, check);
   } else {
-    comm_->call(
-        "ncclRecv",
-        [&](ncclComm_t comm) {
-          return library().recv(memory.raw(), count, type, 0, comm, stream_.handle());
-        },
-        check);
+    const auto receive = [&](ncclComm_t comm) {
+      return library().recv(memory.raw(), count, type, 0, comm, stream_.handle());
+    };
+    comm_->call({"ncclRecv", receive}, check);
   }
 }
 

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <sstream>
+#include <utility>
 
 #include "engine/comm/nccl/nccl_library.h"
 #include "engine/comm/nccl/nccl_meeting.h"
@@ -34,6 +36,11 @@ Error parse_error(const std::string& text) {
                text.substr(begin + 1, end - begin - 1), text.substr(end + 2));
 }
 
+// Of a time limit that is no limit: never.
+runtime::Clock::time_point time_after(double seconds) {
+  return runtime::deadline_after(seconds).value_or(runtime::Clock::time_point::max());
+}
+
 // Connecting is a call without a name.
 std::string describe(const CallHeader& call) {
   return call.operation == Operation::none ? "connecting the ranks" : to_string(call);
@@ -44,6 +51,23 @@ const char* tag_of(const CallHeader& call) {
 
 bool is_point_to_point(const CallHeader& call) {
   return call.operation == Operation::send || call.operation == Operation::recv;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// The calls in which two ranks' different answers differ; the last call of a rank whose list ends
+// before the other's.
+std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
+  const std::vector<std::string> lines_a = lines_of(a);
+  const std::vector<std::string> lines_b = lines_of(b);
+  const auto [at_a, at_b] = std::ranges::mismatch(lines_a, lines_b);
+  return {at_a == lines_a.end() ? lines_a.back() : *at_a,
+          at_b == lines_b.end() ? lines_b.back() : *at_b};
 }
 
 }  // namespace
@@ -77,20 +101,21 @@ void Watch::add(std::shared_ptr<Comm> comm) {
   comms_.push_back(std::move(comm));
 }
 
-void Watch::begin(const CallHeader& call) {
+void Watch::begin(std::span<const CollectiveCall> calls) {
+  if (is_point_to_point(calls[0].header)) return;
   const std::lock_guard lock(mutex_);
-  if (!is_point_to_point(call)) last_call_ = call;
+  last_calls_.clear();
+  for (const CollectiveCall& call : calls) last_calls_.push_back(call.header);
 }
 
 void Watch::add(const CallHeader& call, std::shared_ptr<runtime::Event> done,
                 double timeout_seconds) {
-  const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds);
   const std::lock_guard lock(mutex_);
-  under_way_.push_back({call, std::move(done), *deadline, timeout_seconds});
+  under_way_.push_back({call, std::move(done), time_after(timeout_seconds), timeout_seconds});
 }
 
 Comm::Check Watch::check_of(const CallHeader& call, double timeout_seconds) {
-  return [this, call, timeout_seconds, deadline = *runtime::deadline_after(timeout_seconds)] {
+  return [this, call, timeout_seconds, deadline = time_after(timeout_seconds)] {
     throw_if_failed();
     if (runtime::Clock::now() < deadline) return;
     raise_alarm(
@@ -193,13 +218,20 @@ void Watch::say(std::string_view what, std::string_view value) {
   store_->add(key("news"), 1);
 }
 
-void Watch::answer() {
+std::string Watch::last_calls_text() const {
+  const std::lock_guard lock(mutex_);
+  if (last_calls_.empty()) return to_string(CallHeader{});
   std::string text;
-  {
-    const std::lock_guard lock(mutex_);
-    text = to_string(last_call_);
+  for (const CallHeader& call : last_calls_) {
+    const std::string line = to_string(call);
+    if (text.size() + line.size() + 1 > kMaxValueBytes) break;
+    text += (text.empty() ? "" : "\n") + line;
   }
-  store_->set(key(fmt::format("answer/{}", rank_)), text);
+  return text;
+}
+
+void Watch::answer() {
+  store_->set(key(fmt::format("answer/{}", rank_)), last_calls_text());
 }
 
 void Watch::raise_alarm(const CallHeader& call, ErrorCode code, const std::string& symptom) {
@@ -222,11 +254,7 @@ void Watch::raise_alarm(const CallHeader& call, ErrorCode code, const std::strin
 
 Error Watch::verdict_of_alarm(const CallHeader& call, ErrorCode code, const std::string& symptom) {
   const runtime::Deadline deadline = runtime::deadline_after(kAnswerSeconds);
-  std::string mine;
-  {
-    const std::lock_guard lock(mutex_);
-    mine = to_string(last_call_);
-  }
+  const std::string mine = last_calls_text();
   std::string silent;
   std::string different;
   for (int rank = 0; rank < world_size_; ++rank) {
@@ -234,8 +262,9 @@ Error Watch::verdict_of_alarm(const CallHeader& call, ErrorCode code, const std:
     try {
       const std::string last = store_->get(key(fmt::format("answer/{}", rank)), deadline);
       if (last == mine) continue;
-      different +=
-          fmt::format("; rank {} last called {} while rank {} called {}", rank, last, rank_, mine);
+      const auto [theirs, ours] = first_difference(last, mine);
+      different += fmt::format("; rank {} last called {} while rank {} called {}", rank, theirs,
+                               rank_, ours);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::Timeout) throw;
       silent += fmt::format("{}rank {}", silent.empty() ? "" : ", ", rank);

@@ -4,7 +4,7 @@
 // In the store, under nccl/<group>/:
 //   news         a number that grows with every change of the others
 //   alarm        the rank that found something wrong first; it asks all others ...
-//   answer/R     ... which then say what they called last
+//   answer/R     ... which then say what they called last: a line for each call given at once
 //   verdict      what the asking rank made of the answers: the error of all ranks
 //   left/R       how many collectives rank R called before it left
 #pragma once
@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -39,8 +40,8 @@ class Watch {
   // Watches NCCL's own errors of a communicator, and aborts it with the group.
   void add(std::shared_ptr<Comm> comm);
 
-  // A call begins: what this rank says when it is asked.
-  void begin(const CallHeader& call);
+  // A call begins, or several that a caller gave at once: what this rank says when it is asked.
+  void begin(std::span<const CollectiveCall> calls);
   // It is enqueued, and done when the event passes.
   void add(const CallHeader& call, std::shared_ptr<runtime::Event> done, double timeout_seconds);
 
@@ -76,6 +77,7 @@ class Watch {
   void hear_news();
   void say(std::string_view what, std::string_view value);
   void answer();
+  std::string last_calls_text() const;
   Error verdict_of_alarm(const CallHeader& call, ErrorCode code, const std::string& symptom);
   void fail_here(const Error& error);
   std::string key(std::string_view what) const { return key_prefix_ + std::string(what); }
@@ -91,7 +93,7 @@ class Watch {
   bool is_stopping_ = false;
   std::optional<Error> failure_;
   std::optional<Error> store_error_;
-  CallHeader last_call_;
+  std::vector<CallHeader> last_calls_;  // given at once
   std::deque<UnderWay> under_way_;
   std::vector<std::shared_ptr<Comm>> comms_;
   // Of the watching thread.

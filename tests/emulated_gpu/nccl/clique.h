@@ -1,12 +1,14 @@
-// The ranks of one emulated NCCL communicator, as threads of one process, and where they meet.
+// One rank of an emulated NCCL communicator, and where it meets the others, which are threads or
+// processes of this machine: a folder.
 #pragma once
 
 #include <nccl.h>
 
-#include <condition_variable>
-#include <functional>
-#include <memory>
+#include <atomic>
+#include <cstddef>
+#include <filesystem>
 #include <mutex>
+#include <string>
 #include <vector>
 
 namespace emulated_nccl {
@@ -29,33 +31,58 @@ struct Part {
   }
 };
 
+// In the folder: joined.R and left.R say that rank R has come and gone, part.N.R is its part in
+// round N with the data that it gives. A part is taken away in the next round, when all have read
+// it; the folder by the rank that leaves last.
 class Clique {
  public:
-  explicit Clique(int num_ranks) : parts_(static_cast<std::size_t>(num_ranks)) {}
+  // Joins. name: of the communicator, the same on all ranks.
+  Clique(const std::string& name, int num_ranks, int rank);
+  ~Clique();
+  Clique(const Clique&) = delete;
+  Clique& operator=(const Clique&) = delete;
 
-  void join();
-  bool is_complete() const;
+  // Whether all ranks have joined.
+  bool is_complete();
 
-  // On a rank's stream: returns when all ranks' streams have come with parts that fit, and the data
-  // has moved; or when this rank has aborted. Parts that do not fit hang, as on a GPU they may.
-  void meet(int rank, const Part& part, const bool& is_aborted);
-  // Lets a rank's stream out of meet(): is_aborted becomes true.
-  void abort(bool& is_aborted);
+  // On this rank's stream: returns when all ranks' streams have come with parts that fit, and this
+  // rank's data is there; or when it has aborted. Parts that do not fit hang, as on a GPU they may.
+  void meet(const Part& part);
+  // Lets this rank's stream out of meet(), for good.
+  void abort() { is_aborted_ = true; }
 
  private:
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<const Part*> parts_;  // by rank, of the current round
-  std::size_t num_joined_ = 0;
-  std::size_t num_arrived_ = 0;
-  unsigned long round_ = 0;
+  std::filesystem::path file(const std::string& name, int rank) const;
+  void give(const Part& part) const;
+  bool wait_for(const std::filesystem::path& path) const;
+
+  const std::filesystem::path folder_;
+  const int num_ranks_;
+  const int rank_;
+  std::atomic<bool> is_complete_{false};
+  std::atomic<bool> is_aborted_{false};
+  std::mutex mutex_;  // one meeting at a time
+  std::size_t round_ = 0;
 };
 
-// Does what the call does, for all ranks.
-void move_data(const std::vector<const Part*>& parts);
+// The bytes of an input, where the rank gives one.
+std::size_t input_bytes(const Part& part, int rank, std::size_t num_ranks);
+
+// Does what the call does for one rank, given the inputs of all.
+void move_data(const std::vector<Part>& parts, std::size_t rank);
 
 // A test's wish: NCCL reports this about every communicator of the rank from now on; ncclSuccess
 // ends it.
 void set_async_error(int rank, ncclResult_t error);
+
+// A test's wish: the rank's next call after so many more is refused with ncclInvalidArgument.
+void refuse_call(int rank, std::size_t num_calls_before);
+
+// What has been called since the start, by all ranks.
+struct Counters {
+  std::size_t num_calls = 0;   // that move data
+  std::size_t num_groups = 0;  // that held at least one of them
+};
+Counters counters();
 
 }  // namespace emulated_nccl

@@ -35,11 +35,11 @@ Wide<T> combine(ncclRedOp_t op, Wide<T> a, Wide<T> b) {
 
 // Element i of all ranks' inputs.
 template <typename T>
-T reduced(const std::vector<const Part*>& parts, std::size_t i) {
-  const ncclRedOp_t op = parts[0]->op;
+T reduced(const std::vector<Part>& parts, std::size_t i) {
+  const ncclRedOp_t op = parts[0].op;
   Wide<T> total{};
   for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-    auto value = static_cast<Wide<T>>(static_cast<const T*>(parts[rank]->input)[i]);
+    auto value = static_cast<Wide<T>>(static_cast<const T*>(parts[rank].input)[i]);
     if (op == ncclAvg) value /= static_cast<Wide<T>>(parts.size());
     total = rank == 0 ? value : combine<T>(op, total, value);
   }
@@ -47,61 +47,69 @@ T reduced(const std::vector<const Part*>& parts, std::size_t i) {
 }
 
 template <typename T>
-void move(const std::vector<const Part*>& parts) {
-  const Part& first = *parts[0];
-  const auto copy = [&](const void* from, void* to) {
-    if (from != to) std::memmove(to, from, first.count * sizeof(T));
+void move(const std::vector<Part>& parts, std::size_t rank) {
+  const Part& mine = parts[rank];
+  auto* output = static_cast<T*>(mine.output);
+  const auto copy = [&](const Part& from, T* to) {
+    if (mine.count > 0) std::memcpy(to, from.input, mine.count * sizeof(T));
   };
-  switch (first.kind) {
+  switch (mine.kind) {
     case Kind::all_reduce:
-      for (std::size_t i = 0; i < first.count; ++i) {
-        const T value = reduced<T>(parts, i);
-        for (const Part* part : parts) static_cast<T*>(part->output)[i] = value;
-      }
+      for (std::size_t i = 0; i < mine.count; ++i) output[i] = reduced<T>(parts, i);
       return;
     case Kind::reduce_scatter:
-      for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-        for (std::size_t i = 0; i < first.count; ++i) {
-          static_cast<T*>(parts[rank]->output)[i] = reduced<T>(parts, rank * first.count + i);
-        }
+      for (std::size_t i = 0; i < mine.count; ++i) {
+        output[i] = reduced<T>(parts, rank * mine.count + i);
       }
       return;
     case Kind::all_gather:
       for (std::size_t from = 0; from < parts.size(); ++from) {
-        for (const Part* part : parts) {
-          copy(parts[from]->input, static_cast<T*>(part->output) + from * first.count);
-        }
+        copy(parts[from], output + from * mine.count);
       }
       return;
     case Kind::broadcast:
-      for (const Part* part : parts) {
-        copy(parts[static_cast<std::size_t>(first.root)]->input, part->output);
-      }
-      return;
+      return copy(parts[static_cast<std::size_t>(mine.root)], output);
     case Kind::message:
-      return copy(parts[0]->input, parts[1]->output);
+      if (rank == 1) copy(parts[0], output);
+      return;
+  }
+}
+
+// Calls function with a value of the type.
+template <typename Function>
+void with_type(ncclDataType_t type, const Function& function) {
+  switch (type) {
+    case ncclFloat64:
+      return function(double{});
+    case ncclFloat32:
+      return function(float{});
+    case ncclBfloat16:
+      return function(__nv_bfloat16{});
+    case ncclFloat16:
+      return function(__half{});
+    case ncclInt64:
+      return function(std::int64_t{});
+    case ncclInt32:
+      return function(std::int32_t{});
+    default:
+      return function(std::uint8_t{});
   }
 }
 
 }  // namespace
 
-void move_data(const std::vector<const Part*>& parts) {
-  switch (parts[0]->type) {
-    case ncclFloat64:
-      return move<double>(parts);
-    case ncclFloat32:
-      return move<float>(parts);
-    case ncclBfloat16:
-      return move<__nv_bfloat16>(parts);
-    case ncclFloat16:
-      return move<__half>(parts);
-    case ncclInt64:
-      return move<std::int64_t>(parts);
-    case ncclInt32:
-      return move<std::int32_t>(parts);
-    default:
-      return move<std::uint8_t>(parts);
-  }
+std::size_t input_bytes(const Part& part, int rank, std::size_t num_ranks) {
+  const bool gives = part.kind == Kind::broadcast ? rank == part.root
+                     : part.kind == Kind::message ? rank == 0
+                                                  : true;
+  if (!gives) return 0;
+  std::size_t element = 0;
+  with_type(part.type, [&](auto value) { element = sizeof value; });
+  return part.count * element * (part.kind == Kind::reduce_scatter ? num_ranks : 1);
+}
+
+void move_data(const std::vector<Part>& parts, std::size_t rank) {
+  with_type(parts[rank].type, [&](auto value) { move<decltype(value)>(parts, rank); });
 }
 
 }  // namespace emulated_nccl

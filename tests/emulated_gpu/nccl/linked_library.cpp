@@ -8,7 +8,8 @@ const Library& library() {
                               ncclCommFinalize,      ncclCommDestroy,    ncclCommAbort,
                               ncclCommGetAsyncError, ncclGetErrorString, ncclGetLastError,
                               ncclAllReduce,         ncclBroadcast,      ncclAllGather,
-                              ncclReduceScatter,     ncclSend,           ncclRecv};
+                              ncclReduceScatter,     ncclSend,           ncclRecv,
+                              ncclGroupStart,        ncclGroupEnd};
   return linked;
 }
 

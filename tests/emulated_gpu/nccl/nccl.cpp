@@ -1,51 +1,120 @@
 // NCCL's functions over emulated GPUs: a collective is a task of each rank's stream, and the tasks
 // meet (clique.h). Communicators are nonblocking. Only what engine/comm/nccl calls is here.
+//
+// Groups: what a thread calls between ncclGroupStart and the outermost ncclGroupEnd is put on its
+// streams later, as NCCL may do: ncclGroupEnd says ncclInProgress, and it has happened when
+// ncclCommGetAsyncError says ncclSuccess. After a call that was refused nothing of the group is.
 #include <nccl.h>
 
+#include <unistd.h>
+
 #include <atomic>
-#include <cstring>
+#include <chrono>
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "tests/emulated_gpu/nccl/clique.h"
+
+namespace emulated_nccl {
+
+struct GroupedCall {
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+  Part part;
+};
+
+}  // namespace emulated_nccl
 
 struct ncclComm {
   int rank = 0;
   int num_ranks = 0;
   int gpu = 0;
-  std::shared_ptr<emulated_nccl::Clique> clique;
   // Streams may still be in the clique when the communicator is gone.
-  std::shared_ptr<bool> is_aborted = std::make_shared<bool>(false);
+  std::shared_ptr<emulated_nccl::Clique> clique;
+  std::vector<emulated_nccl::GroupedCall> pending;  // of groups that have ended
 };
 
 namespace emulated_nccl {
 namespace {
 
 std::mutex the_mutex;
-std::map<long, std::shared_ptr<Clique>> the_cliques;  // by id
-std::map<int, ncclResult_t> the_async_errors;         // by rank
+std::map<int, ncclResult_t> the_async_errors;  // by rank
 
 struct Task {
   Part part;
-  int rank = 0;
   std::shared_ptr<Clique> clique;
-  std::shared_ptr<bool> is_aborted;
 };
 
-ncclResult_t enqueue(ncclComm_t comm, cudaStream_t stream, const Part& part) {
-  int gpu = 0;
-  cudaGetDevice(&gpu);
-  if (comm == nullptr || gpu != comm->gpu) return ncclInvalidArgument;
-  if (!comm->clique->is_complete()) return ncclInvalidUsage;
-  auto* task = new Task{part, comm->rank, comm->clique, comm->is_aborted};
+// Of a thread.
+struct Group {
+  int depth = 0;
+  ncclResult_t error = ncclSuccess;
+  std::vector<GroupedCall> calls;
+};
+thread_local Group the_group;
+
+std::map<int, std::size_t> the_refusals;  // by rank: calls until one is refused
+Counters the_counters;
+
+// Whether the rank's call is the one that a test wants to be refused.
+bool is_refused(int rank) {
+  const std::lock_guard lock(the_mutex);
+  const auto refusal = the_refusals.find(rank);
+  if (refusal == the_refusals.end() || refusal->second-- > 0) return false;
+  the_refusals.erase(refusal);
+  return true;
+}
+
+ncclResult_t put_on_stream(const GroupedCall& call) {
+  auto* task = new Task{call.part, call.comm->clique};
   const auto run = [](void* data) {
     const std::unique_ptr<Task> mine(static_cast<Task*>(data));
-    mine->clique->meet(mine->rank, mine->part, *mine->is_aborted);
+    mine->clique->meet(mine->part);
   };
-  if (cudaLaunchHostFunc(stream, run, task) == cudaSuccess) return ncclSuccess;
+  if (cudaLaunchHostFunc(call.stream, run, task) == cudaSuccess) return ncclSuccess;
   delete task;
   return ncclUnhandledCudaError;
+}
+
+// What a call outside a group does, and ncclCommGetAsyncError after one.
+ncclResult_t put_pending_on_streams(ncclComm& comm) {
+  int current = 0;
+  cudaGetDevice(&current);
+  cudaSetDevice(comm.gpu);
+  ncclResult_t result = ncclSuccess;
+  for (const GroupedCall& call : std::exchange(comm.pending, {})) {
+    if (result == ncclSuccess) result = put_on_stream(call);
+  }
+  cudaSetDevice(current);
+  return result;
+}
+
+ncclResult_t check_call(ncclComm_t comm) {
+  int gpu = 0;
+  cudaGetDevice(&gpu);
+  if (comm == nullptr || gpu != comm->gpu || is_refused(comm->rank)) return ncclInvalidArgument;
+  return comm->clique->is_complete() ? ncclSuccess : ncclInvalidUsage;
+}
+
+ncclResult_t enqueue(ncclComm_t comm, cudaStream_t stream, const Part& part) {
+  {
+    const std::lock_guard lock(the_mutex);
+    ++the_counters.num_calls;
+  }
+  const ncclResult_t checked = check_call(comm);
+  if (the_group.depth == 0) {
+    return checked == ncclSuccess ? put_on_stream({comm, stream, part}) : checked;
+  }
+  if (checked == ncclSuccess) {
+    the_group.calls.push_back({comm, stream, part});
+  } else {
+    the_group.error = checked;
+  }
+  return checked;
 }
 
 }  // namespace
@@ -53,6 +122,16 @@ ncclResult_t enqueue(ncclComm_t comm, cudaStream_t stream, const Part& part) {
 void set_async_error(int rank, ncclResult_t error) {
   const std::lock_guard lock(the_mutex);
   the_async_errors[rank] = error;
+}
+
+void refuse_call(int rank, std::size_t num_calls_before) {
+  const std::lock_guard lock(the_mutex);
+  the_refusals[rank] = num_calls_before;
+}
+
+Counters counters() {
+  const std::lock_guard lock(the_mutex);
+  return the_counters;
 }
 
 }  // namespace emulated_nccl
@@ -64,36 +143,33 @@ ncclResult_t ncclGetVersion(int* version) {
   return ncclSuccess;
 }
 
+// The name of a folder: no other process has had this one's number at this time.
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   static std::atomic<long> last{0};
-  const long number = ++last;
   *id = {};
-  std::memcpy(id->internal, &number, sizeof number);
+  std::snprintf(
+      id->internal, sizeof id->internal, "lockstep-nccl-%d-%ld-%lld", getpid(), ++last,
+      static_cast<long long>(std::chrono::system_clock::now().time_since_epoch().count()));
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
   if (config->blocking != 0 || rank < 0 || rank >= nranks) return ncclInvalidArgument;
-  long number = 0;
-  std::memcpy(&number, id.internal, sizeof number);
   auto made = std::make_unique<ncclComm>();
   made->rank = rank;
   made->num_ranks = nranks;
   cudaGetDevice(&made->gpu);
-  const std::lock_guard lock(the_mutex);
-  auto& clique = the_cliques[number];
-  if (!clique) clique = std::make_shared<Clique>(nranks);
-  clique->join();
-  made->clique = clique;
+  made->clique = std::make_shared<Clique>(id.internal, nranks, rank);
   *comm = made.release();
   return ncclInProgress;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  *state = put_pending_on_streams(*comm);
   const std::lock_guard lock(the_mutex);
   const auto error = the_async_errors.find(comm->rank);
-  *state = comm->clique->is_complete() ? ncclSuccess : ncclInProgress;
+  if (!comm->clique->is_complete()) *state = ncclInProgress;
   if (error != the_async_errors.end() && error->second != ncclSuccess) *state = error->second;
   return ncclSuccess;
 }
@@ -108,7 +184,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  comm->clique->abort(*comm->is_aborted);
+  comm->clique->abort();
   delete comm;
   return ncclSuccess;
 }
@@ -153,4 +229,21 @@ ncclResult_t ncclRecv(void* output, size_t count, ncclDataType_t type, int peer,
                       cudaStream_t stream) {
   if (comm->num_ranks != 2 || comm->rank != 1 || peer != 0) return ncclInvalidUsage;
   return enqueue(comm, stream, {Kind::message, nullptr, output, count, type, ncclSum, 0});
+}
+
+ncclResult_t ncclGroupStart() {
+  ++the_group.depth;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd() {
+  if (the_group.depth == 0) return ncclInvalidUsage;
+  if (--the_group.depth > 0) return ncclSuccess;
+  const Group group = std::exchange(the_group, {});
+  if (group.error != ncclSuccess) return group.error;
+  if (group.calls.empty()) return ncclSuccess;
+  const std::lock_guard lock(the_mutex);
+  ++the_counters.num_groups;
+  for (const GroupedCall& call : group.calls) call.comm->pending.push_back(call);
+  return ncclInProgress;
 }

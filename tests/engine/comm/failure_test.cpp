@@ -260,7 +260,7 @@ TEST(Arguments, AreCheckedBeforeAnybodyElseHearsOfTheCall) {
     expect_error(ErrorCode::Usage, "[broadcast] the root must be a rank in 0 ... 1, found 2",
                  [&] { communicator.broadcast(buffer, 2); });
     expect_error(ErrorCode::Usage, "[all_reduce] needs a tensor",
-                 [&] { communicator.all_reduce({}); });
+                 [&] { communicator.all_reduce(Tensor()); });
     expect_error(ErrorCode::DType, "[all_reduce] cannot average int32",
                  [&] { communicator.all_reduce(Tensor::zeros({4}, DType::int32), average); });
     expect_error(ErrorCode::DType, "[all_reduce] takes floating-point numbers, int32 and int64",

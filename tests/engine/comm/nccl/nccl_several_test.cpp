@@ -1,0 +1,119 @@
+// Lists of tensors, which NCCL gets as one group.
+#include "tests/engine/comm/comm_test_data.h"
+#include "tests/engine/comm/nccl/nccl_ranks.h"
+
+namespace lockstep::comm {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+Device gpu_of(const Communicator& group) {
+  return {DeviceType::cuda, group.rank()};
+}
+
+std::vector<Tensor> ones_of(const Communicator& group, const std::vector<std::size_t>& lengths) {
+  std::vector<Tensor> tensors;
+  for (const std::size_t length : lengths) {
+    tensors.push_back(Tensor::full({length}, 1, DType::float32, gpu_of(group)));
+  }
+  return tensors;
+}
+
+// A call that failed left its error with the device, for whoever waits next: the next test is not
+// to find it.
+class NcclSeveral : public ::testing::Test {
+ protected:
+  void SetUp() override { LOCKSTEP_NEEDS_GPUS(2); }
+  void TearDown() override {
+    for (int gpu = 0; gpu < 2; ++gpu) {
+      try {
+        Tensor::zeros({1}, DType::float32, Device{DeviceType::cuda, gpu}).item();
+      } catch (const Error&) {
+      }
+    }
+  }
+};
+
+TEST_F(NcclSeveral, TensorsOfEveryTypeAndSizeBlockingAndNot) {
+  for (const Launch launch : {Launch::blocking, Launch::async}) {
+    NcclRanks().run(2, [&](Communicator& group) {
+      std::vector<Tensor> sums;
+      std::vector<Tensor> copies;
+      for (std::size_t i = 0; i < 60; ++i) {
+        const DType dtype = kReducibleTypes[i % kReducibleTypes.size()];
+        sums.push_back(small_values(group.rank(), i % 7 * 50, dtype).to(gpu_of(group)));
+        copies.push_back(sums.back().clone());
+      }
+      CollectiveOptions options;
+      options.launch = launch;
+      const Work summed = group.all_reduce(sums, options);
+      const Work copied = group.broadcast(copies, 1, launch);
+      summed.wait();
+      copied.wait();
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        const std::vector<double> sum = sums[i].to(DType::float64).to_vector<double>();
+        const std::vector<double> copy = copies[i].to(DType::float64).to_vector<double>();
+        for (std::size_t k = 0; k < sum.size(); ++k) {
+          ASSERT_EQ(sum[k], reduced_small_value(ReduceOp::sum, 2, k));
+          ASSERT_EQ(copy[k], small_value(1, k));
+        }
+      }
+    });
+  }
+}
+
+TEST_F(NcclSeveral, NothingButEmptyTensorsIsNothingForNccl) {
+  NcclRanks().run(2, [](Communicator& group) {
+    group.all_reduce(ones_of(group, {0, 0})).wait();
+    group.broadcast(std::vector<Tensor>{}, 0).wait();
+    const std::vector<Tensor> one = ones_of(group, {3});
+    group.all_reduce(one).wait();
+    EXPECT_THAT(one[0].to_vector<float>(), Each(2));
+  });
+}
+
+TEST_F(NcclSeveral, AListThatDiffersIsToldByItsFirstCallThatDoes) {
+  NcclRanks ranks;
+  ranks.timeout_seconds = 0.5;
+  const auto errors = ranks.errors_of(2, [](Communicator& group) {
+    const auto tensors =
+        ones_of(group, {4, group.rank() == 1 ? std::size_t{7} : std::size_t{8}, 9});
+    group.all_reduce(tensors);
+    tensors[0].to_vector<float>();
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), ErrorCode::Timeout);
+    EXPECT_THAT(error->what(), HasSubstr("all_reduce #2 of 9 float32 (sum) was not done within"));
+    EXPECT_THAT(error->what(), HasSubstr("called all_reduce #1 of 7 float32 (sum)"));
+    EXPECT_THAT(error->what(), HasSubstr("called all_reduce #1 of 8 float32 (sum)"));
+  }
+}
+
+TEST_F(NcclSeveral, AListThatIsTooShortIsTold) {
+  NcclRanks ranks;
+  ranks.timeout_seconds = 0.5;
+  const auto errors = ranks.errors_of(2, [](Communicator& group) {
+    const auto tensors = ones_of(group, group.rank() == 1 ? std::vector<std::size_t>{4, 5}
+                                                          : std::vector<std::size_t>{4, 5, 6});
+    group.broadcast(tensors, 0);
+    tensors[0].to_vector<float>();
+    group.barrier();
+  });
+  for (const auto& error : errors) ASSERT_TRUE(error);
+  EXPECT_THAT(errors[0]->what(), HasSubstr("broadcast #2 of 6 float32 from rank 0"));
+}
+
+TEST_F(NcclSeveral, ATensorOfAnotherDeviceIsRefusedBeforeAnyIsMoved) {
+  const auto errors = NcclRanks().errors_of(2, [](Communicator& group) {
+    const std::vector<Tensor> mixed{ones_of(group, {4})[0], Tensor::zeros({2})};
+    EXPECT_THROW(group.all_reduce(mixed), Error);
+    EXPECT_THAT(mixed[0].to_vector<float>(), Each(1));
+    group.barrier();
+  });
+  for (const auto& error : errors) EXPECT_FALSE(error);
+}
+
+}  // namespace
+}  // namespace lockstep::comm
