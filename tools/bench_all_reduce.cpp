@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "engine/comm/run_ranks.h"
+#include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
@@ -21,6 +22,8 @@ namespace {
 void require_valid(const AllReduceFlags& flags) {
   require_positive("--comm-timeout", flags.comm_timeout);
   plan::parse_all_reduce_plan(flags.plan);
+  require(flags.op != "avg" || is_floating_point(flags.dtype()), ErrorCode::Usage, "-o",
+          "there is no average of {}; use sum, or a floating point type", flags.datatype);
   require_writable("--json", flags.json_path);
   list_sizes(flags);
 }
@@ -37,13 +40,13 @@ TrainingFlags device_flags(const AllReduceFlags& flags) {
 void measure_sizes(const AllReduceFlags& flags, comm::Communicator& communicator, Device device,
                    AllReduceTable* table) {
   for (const std::size_t bytes : list_sizes(flags)) {
-    const std::size_t count = bytes / sizeof(float);
+    const std::size_t element = size_of(flags.dtype());
+    const std::size_t count = bytes / element;
     const AllReduceTime time = measure_all_reduce(flags, communicator, device, count);
     if (!table) continue;
     const bool is_own = flags.comm == "own";
-    table->add(count * sizeof(float),
-               is_own ? plan::to_string(communicator.plan_for(count)) : flags.comm, device.type,
-               is_own ? transport_in(communicator.description()) : flags.comm, time);
+    table->add(count * element, is_own ? plan::to_string(communicator.plan_for(count)) : flags.comm,
+               device.type, is_own ? transport_in(communicator.description()) : flags.comm, time);
   }
 }
 

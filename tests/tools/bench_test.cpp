@@ -1,6 +1,9 @@
 // lockstep bench: its tables and the file lockstep.bench/1.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <string_view>
 
 #include "tests/tools/run_lockstep.h"
 
@@ -68,6 +71,26 @@ TEST(BenchAllReduce, ChecksEveryPlan) {
     EXPECT_EQ(rows[0]["plan"], plan);
     EXPECT_EQ(rows[0]["wrong"], 0);
   }
+}
+
+TEST(BenchAllReduce, ChecksEveryTypeAndOperation) {
+  for (const char* type : {"float", "double", "half", "bfloat16", "int32", "int64"}) {
+    for (const char* op : {"sum", "prod", "min", "max", "avg"}) {
+      if (std::string_view(type).starts_with("int") && std::string_view(op) == "avg") continue;
+      const json row = bench(fmt::format("all-reduce -b 4K -e 4K -n 1 -c --devices 3 -d {} -o {}",
+                                         type, op))["rows"][0];
+      EXPECT_EQ(row["type"], type);
+      EXPECT_EQ(row["redop"], op);
+      EXPECT_EQ(row["bytes"], 4096);
+      EXPECT_EQ(row["wrong"], 0) << type << " " << op;
+    }
+  }
+}
+
+TEST(BenchAllReduce, RefusesTheAverageOfIntegers) {
+  const Outcome outcome = run_lockstep(words("bench all-reduce -b 4K -e 4K -d int32 -o avg"));
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("no average of int32"));
 }
 
 TEST(BenchAllReduce, DoesNotClaimToHaveChecked) {

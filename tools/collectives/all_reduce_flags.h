@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/comm/communicator.h"
 #include "engine/core/device.h"
 #include "tools/ranks/rank_flags.h"
 
@@ -16,6 +17,8 @@ struct AllReduceFlags : RankFlags {
   std::string first_bytes = "16K";
   std::string last_bytes = "64M";
   int factor = 4;
+  std::string datatype = "float";
+  std::string op = "sum";
   int iterations = 20;
   int warm_up = 5;
   std::string check = "0";  // of -c: "" alone, else a number; 0 does not check
@@ -23,13 +26,15 @@ struct AllReduceFlags : RankFlags {
   std::string json_path;
 
   bool checks() const { return check != "0"; }
+  DType dtype() const;
+  comm::ReduceOp reduce_op() const;
 };
 
 // --devices is not set unless it is said: inside a job, the launcher has decided.
 void add_all_reduce_flags(CLI::App& app, AllReduceFlags& flags);
 
-// The sizes in bytes from -b to -e. Throws Error{Usage} for sizes that make no sense, or that this
-// machine has no memory for.
+// The sizes in bytes from -b to -e. Throws Error{Usage} for sizes that make no sense (below one
+// element too), or that this machine has no memory for.
 std::vector<std::size_t> list_sizes(const AllReduceFlags& flags);
 
 }  // namespace lockstep::tools

@@ -29,12 +29,15 @@ void AllReduceTable::add(std::size_t num_bytes, std::string_view plan, DeviceTyp
   const double algbw = static_cast<double>(num_bytes) / time.seconds * 1e-9;
   const double busbw = algbw * 2 * (flags_.num_ranks - 1) / flags_.num_ranks;
   fmt::print(out_, "  {:>10}  {:>12}  {:>8}  {:>6}  {:>16}  {:>10.2f}  {:>7.2f}  {:>7.2f}  {:>6}\n",
-             num_bytes, num_bytes / sizeof(float), "float", "sum", plan, time.seconds * 1e6, algbw,
-             busbw, flags_.checks() ? std::to_string(time.num_wrong) : "N/A");
+             num_bytes, num_bytes / size_of(flags_.dtype()), flags_.datatype, flags_.op, plan,
+             time.seconds * 1e6, algbw, busbw,
+             flags_.checks() ? std::to_string(time.num_wrong) : "N/A");
   std::fflush(out_);
   total_busbw_ += busbw;
   total_wrong_ += time.num_wrong;
   rows_.push_back({{"bytes", num_bytes},
+                   {"type", flags_.datatype},
+                   {"redop", flags_.op},
                    {"plan", plan},
                    {"device", lockstep::to_string(device)},
                    {"transport", transport},
@@ -61,7 +64,9 @@ void AllReduceTable::finish() {
 std::string transport_in(const std::string& description) {
   const std::string over = " over ";
   const std::size_t found = description.find(over);
-  return found == std::string::npos ? description : description.substr(found + over.size());
+  if (found == std::string::npos) return description;
+  const std::string name = description.substr(found + over.size());
+  return name.substr(0, name.find(','));
 }
 
 }  // namespace lockstep::tools

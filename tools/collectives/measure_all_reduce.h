@@ -11,7 +11,7 @@ struct AllReduceTime {
   std::size_t num_wrong = 0;  // values, over all ranks; 0 where nothing was checked
 };
 
-// Every rank calls it alike, with a device of its own. count: float32 elements.
+// Every rank calls it alike, with a device of its own. count: elements of flags.dtype().
 AllReduceTime measure_all_reduce(const AllReduceFlags& flags, comm::Communicator& communicator,
                                  Device device, std::size_t count);
 
