@@ -45,6 +45,15 @@ struct PlainStep {
   }
 };
 
+enum class Rule { momentum, nesterov };
+
+// Which way the weight goes, by the gradient d with weight decay and the momentum.
+template <Rule kRule, typename T>
+T direction(const SgdNumbers<T>& n, T d, T momentum) {
+  return kRule == Rule::nesterov ? d + n.momentum * momentum : momentum;
+}
+
+template <Rule kRule>
 struct MomentumStep {
   template <typename T>
   static void run(const SgdNumbers<T>& n, T* __restrict w, const T* __restrict grad,
@@ -52,46 +61,20 @@ struct MomentumStep {
     for (std::size_t i = begin; i < end; ++i) {
       const T d = grad[i] + n.weight_decay * w[i];
       buffer[i] = n.momentum * buffer[i] + n.fresh * d;
-      w[i] -= n.learning_rate * buffer[i];
-    }
-  }
-};
-
-struct NesterovStep {
-  template <typename T>
-  static void run(const SgdNumbers<T>& n, T* __restrict w, const T* __restrict grad,
-                  T* __restrict buffer, std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-      const T d = grad[i] + n.weight_decay * w[i];
-      buffer[i] = n.momentum * buffer[i] + n.fresh * d;
-      w[i] -= n.learning_rate * (d + n.momentum * buffer[i]);
+      w[i] -= n.learning_rate * direction<kRule>(n, d, buffer[i]);
     }
   }
 };
 
 // In the first step the momentum, whatever it holds, becomes the gradient.
-template <typename T>
-void start_momentum(const SgdNumbers<T>& n, const T* w, const T* grad, T* buffer, std::size_t begin,
-                    std::size_t end) {
-  for (std::size_t i = begin; i < end; ++i) buffer[i] = grad[i] + n.weight_decay * w[i];
-}
-
-struct FirstMomentumStep {
+template <Rule kRule>
+struct FirstStep {
   template <typename T>
-  static void run(const SgdNumbers<T>& n, T* w, const T* grad, T* buffer, std::size_t begin,
-                  std::size_t end) {
-    start_momentum(n, w, grad, buffer, begin, end);
-    for (std::size_t i = begin; i < end; ++i) w[i] -= n.learning_rate * buffer[i];
-  }
-};
-
-struct FirstNesterovStep {
-  template <typename T>
-  static void run(const SgdNumbers<T>& n, T* w, const T* grad, T* buffer, std::size_t begin,
-                  std::size_t end) {
-    start_momentum(n, w, grad, buffer, begin, end);
+  static void run(const SgdNumbers<T>& n, T* __restrict w, const T* __restrict grad,
+                  T* __restrict buffer, std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
-      w[i] -= n.learning_rate * (buffer[i] + n.momentum * buffer[i]);
+      buffer[i] = grad[i] + n.weight_decay * w[i];
+      w[i] -= n.learning_rate * direction<kRule>(n, buffer[i], buffer[i]);
     }
   }
 };
@@ -148,11 +131,11 @@ void EigenBackend::sgd(Stream& stream, std::span<const SgdParameter> parameters,
   if (options.momentum == 0) {
     run_sgd<PlainStep>(stream, parameters, rate, options);
   } else if (options.kind == SgdOptions::Kind::nesterov) {
-    first ? run_sgd<FirstNesterovStep>(stream, parameters, rate, options)
-          : run_sgd<NesterovStep>(stream, parameters, rate, options);
+    first ? run_sgd<FirstStep<Rule::nesterov>>(stream, parameters, rate, options)
+          : run_sgd<MomentumStep<Rule::nesterov>>(stream, parameters, rate, options);
   } else {
-    first ? run_sgd<FirstMomentumStep>(stream, parameters, rate, options)
-          : run_sgd<MomentumStep>(stream, parameters, rate, options);
+    first ? run_sgd<FirstStep<Rule::momentum>>(stream, parameters, rate, options)
+          : run_sgd<MomentumStep<Rule::momentum>>(stream, parameters, rate, options);
   }
 }
 
