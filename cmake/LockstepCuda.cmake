@@ -1,5 +1,6 @@
 # Decides whether this build has CUDA: sets LOCKSTEP_HAVE_CUDA to ON or OFF, and makes the target
-# lockstep_cuda, which brings the CUDA runtime and cuBLASLt to the libraries that use them.
+# lockstep_cuda, which brings the CUDA runtime to the libraries that use it. cuBLASLt and NCCL are loaded
+# when they are needed.
 #
 # LOCKSTEP_CUDA=OFF never looks; AUTO takes CUDA where a usable compiler is found; ON stops without one.
 # Usable means nvcc 12.0 or newer, the first that understands C++20, with a host compiler it accepts.
@@ -11,7 +12,7 @@ function(lockstep_cuda_sources target)
   target_sources(${target} PRIVATE ${ARGN})
   # An installed library brings CUDA's own targets; the emulated GPU stays in the build folder.
   if(NOT LOCKSTEP_CUDA STREQUAL "EMULATED")
-    target_link_libraries(${target} PRIVATE CUDA::cudart_static CUDA::cublasLt)
+    target_link_libraries(${target} PRIVATE CUDA::cudart_static)
   else()
     target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_cuda>)
     # Some headers there stand before those of the project, so the folder comes before the project's.
@@ -96,6 +97,6 @@ if(LOCKSTEP_CCACHE AND NOT DEFINED CMAKE_CUDA_COMPILER_LAUNCHER)
 endif()
 find_package(CUDAToolkit REQUIRED)
 add_library(lockstep_cuda INTERFACE)
-target_link_libraries(lockstep_cuda INTERFACE CUDA::cudart_static CUDA::cublasLt)
+target_link_libraries(lockstep_cuda INTERFACE CUDA::cudart_static)
 set(LOCKSTEP_HAVE_CUDA ON)
 message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER} ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
