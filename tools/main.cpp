@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/launch/standard_streams.h"
 #include "tools/commands.h"
 #include "tools/report/version.h"
 
@@ -79,6 +80,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  lockstep::launch::occupy_closed_standard_streams();
   try {
     return run(argc, argv);
   } catch (const lockstep::Error& error) {

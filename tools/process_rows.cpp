@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "engine/core/error.h"
+#include "engine/launch/console.h"
 #include "engine/launch/worker_process.h"
 #include "engine/nn/weights_file.h"
 #include "tools/report/row_file.h"

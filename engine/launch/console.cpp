@@ -67,6 +67,13 @@ int Console::write_some() {
   return 0;
 }
 
+void Console::give_up() {
+  for (bool& is_broken : is_broken_) is_broken = true;
+  lines_.clear();
+  num_written_ = 0;
+  num_bytes_ = 0;
+}
+
 void Console::drop_all_for(int descriptor) {
   is_broken_[descriptor] = true;
   num_written_ = 0;

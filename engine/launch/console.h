@@ -30,6 +30,7 @@ class Console {
   bool is_empty() const { return lines_.empty(); }
   // Somebody reads slowly; it is time to let the ranks wait.
   bool is_full() const { return num_bytes_ > kManyBytes; }
+  std::size_t num_bytes() const { return num_bytes_; }
   // The descriptor that must become writable next. REQUIRES: !is_empty().
   int waiting_for() const { return lines_.front().descriptor; }
 
@@ -37,6 +38,9 @@ class Console {
   // Returns the error number when its descriptor cannot be written any more, the first time; from
   // then on what is meant for it is dropped. Else 0.
   int write_some();
+
+  // Drops what waits, and all that comes later.
+  void give_up();
 
  private:
   struct Line {

@@ -14,48 +14,18 @@
 
 #include "engine/core/error.h"
 #include "engine/launch/descendants.h"
+#include "engine/launch/supervised_signals.h"
 #include "engine/launch/supervisor.h"
+#include "engine/launch/worker_process.h"
 
 namespace lockstep::launch {
 namespace {
 
-constexpr int kSupervisedSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
-
-// Blocks the signals that keeper and supervisor wait for, and puts everything back.
-class BlockedSignals {
- public:
-  BlockedSignals() {
-    sigemptyset(&set_);
-    for (const int number : kSupervisedSignals) sigaddset(&set_, number);
-    // nohup: this program outlives its terminal.
-    struct sigaction hang_up {};
-    ::sigaction(SIGHUP, nullptr, &hang_up);
-    if (hang_up.sa_handler == SIG_IGN) sigdelset(&set_, SIGHUP);
-    ::sigprocmask(SIG_BLOCK, &set_, &before_);
-    // Where SIGCHLD is ignored, nobody learns how a child ended.
-    struct sigaction standard {};
-    standard.sa_handler = SIG_DFL;
-    ::sigaction(SIGCHLD, &standard, &child_before_);
-  }
-  ~BlockedSignals() {
-    ::sigaction(SIGCHLD, &child_before_, nullptr);
-    ::sigprocmask(SIG_SETMASK, &before_, nullptr);
-  }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
-  const sigset_t* get() const { return &set_; }
-
- private:
-  sigset_t set_;
-  sigset_t before_;
-  struct sigaction child_before_ {};
-};
-
-// Two pipes' and two logs' descriptors for each rank.
+// Two pipes', two logs' and the process's descriptors for each rank.
 void allow_many_files(int num_workers) {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
-  const rlim_t wanted = 64 + 4 * static_cast<rlim_t>(num_workers);
+  const rlim_t wanted = 64 + 5 * static_cast<rlim_t>(num_workers);
   if (limit.rlim_cur >= wanted) return;
   limit.rlim_cur = std::min(wanted, limit.rlim_max);
   ::setrlimit(RLIMIT_NOFILE, &limit);
@@ -68,7 +38,7 @@ void write_error(std::string_view message) {
 
 // What the supervisor's process does. It uses no stdio: its buffers belong to the caller.
 [[noreturn]] void supervise(const WorkerGroupOptions& options, const std::string& program,
-                            int keeper, const BlockedSignals& signals) {
+                            int keeper, const SupervisedSignals& signals) {
   int code = 1;
   try {
     // Signals of the terminal reach the keeper alone, which passes them on once.
@@ -76,7 +46,9 @@ void write_error(std::string_view message) {
     for (const int number : {SIGPIPE, SIGXFSZ, SIGTTOU}) ::signal(number, SIG_IGN);
     adopt_orphans(true);
     allow_many_files(options.num_workers);
-    const int signal_descriptor = ::signalfd(-1, signals.get(), SFD_CLOEXEC | SFD_NONBLOCK);
+    const int signal_descriptor = ::signalfd(-1, &signals.set(), SFD_CLOEXEC | SFD_NONBLOCK);
+    require(signal_descriptor >= 0, ErrorCode::Io, "run", "cannot wait for signals: {}",
+            std::strerror(errno));
     code = Supervisor(options, program, keeper, signal_descriptor).run();
   } catch (const Error& error) {
     write_error(error.what());
@@ -89,11 +61,11 @@ void write_error(std::string_view message) {
 }
 
 // Passes signals on to the supervisor until it ends; returns its wait status.
-int keep(pid_t supervisor, const BlockedSignals& signals) {
+int keep(pid_t supervisor, const SupervisedSignals& signals) {
   for (;;) {
     int status = 0;
     if (::waitpid(supervisor, &status, WNOHANG) == supervisor) return status;
-    const int signal = ::sigwaitinfo(signals.get(), nullptr);
+    const int signal = ::sigwaitinfo(&signals.set(), nullptr);
     if (signal > 0 && signal != SIGCHLD) ::kill(supervisor, signal);
   }
 }
@@ -110,7 +82,7 @@ int run_worker_group(const WorkerGroupOptions& options) {
           std::strerror(errno));
   const std::vector<pid_t> own_children = find_descendants();
   const bool adopted_before = adopt_orphans(true);
-  const BlockedSignals signals;
+  const SupervisedSignals signals;
   const pid_t supervisor = ::fork();
   if (supervisor == 0) {
     ::close(ends[1]);

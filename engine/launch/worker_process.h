@@ -1,18 +1,12 @@
-// One rank as a process: how it is started, and what the supervisor knows of it.
+// Starting a rank as a process.
 #pragma once
 
 #include <sys/types.h>
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "engine/launch/console.h"
 #include "engine/launch/environment.h"
-#include "engine/launch/log_file.h"
 
 namespace lockstep::launch {
 
@@ -33,25 +27,5 @@ StartedProcess start_process(const std::string& program, const std::vector<std::
 // The file that execvp would start. Throws Error{Usage} when there is none, or it is not
 // executable.
 std::string find_program(const std::string& name, const Environment& environment);
-
-// One output stream of a rank.
-struct WorkerStream {
-  int descriptor = -1;  // -1: at its end
-  bool on_console = true;
-  LogFile log;
-  LineSplitter lines;
-};
-
-struct Worker {
-  int rank = 0;
-  int local_rank = 0;
-  pid_t process = 0;
-  std::optional<int> wait_status;     // set when it has ended
-  std::size_t end_number = SIZE_MAX;  // in which order the ranks' stderr was closed; SIZE_MAX: not
-  std::array<WorkerStream, 3> streams;  // [1] stdout, [2] stderr; [0] is not used
-  std::string last_error_line;          // the last one on stderr that is not empty
-
-  bool has_failed() const { return wait_status && *wait_status != 0; }
-};
 
 }  // namespace lockstep::launch

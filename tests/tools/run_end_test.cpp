@@ -67,6 +67,18 @@ TEST(RunEnd, ASignalIsNamedAndTheLogToo) {
                         logs.path().string()));
 }
 
+// As the workers of a data loader do. Rank 0 fails because rank 1 has ended.
+TEST(RunEnd, TheFirstFailureIsKnownAlsoWhereAChildOfItsRankHoldsStderrOpen) {
+  MarkedProgram program(
+      run_script("--standalone --nproc-per-node 2",
+                 "if [ $RANK = 1 ]; then sleep 1000 & echo $$ > new; mv new rank_1; exit 7; fi; "
+                 "while [ ! -e rank_1 ]; do :; done; read rank_1 < rank_1; "
+                 "while kill -0 $rank_1 2> /dev/null; do :; done; exit 1"));
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 7);
+  EXPECT_THAT(outcome.err, HasSubstr("rank 1 failed first: exit code 7"));
+}
+
 TEST(RunEnd, OtherRanksMaySayThemselvesWhatHappened) {
   MarkedProgram program(
       run_script("--standalone --nproc-per-node 2",
@@ -120,6 +132,21 @@ TEST(RunEnd, RanksMayFinishTheirWorkWhenASignalComes) {
   const Outcome outcome = program.wait();
   EXPECT_EQ(outcome.exit_code, 128 + SIGTERM);
   EXPECT_EQ(count(outcome.out, "saved"), 2u);
+}
+
+TEST(RunEnd, RanksMayTakeAsLongAsTheyNeedWhereTheTimeIsBeyondAllClocks) {
+  const TempFolder folder;
+  const std::string gate = (folder / "gate").string();
+  MarkedProgram program(
+      run_script("--standalone --nproc-per-node 2 --shutdown-timeout 1e30",
+                 "trap 'echo noticed; while [ ! -e " + gate +
+                     " ]; do sleep 0.01; done; echo saved; exit 0' TERM; echo ready; "
+                     "while :; do sleep 0.01; done"));
+  wait_for_ready(program, 2);
+  program.send(SIGTERM);
+  EXPECT_TRUE(wait_until([&] { return count(program.out(), "noticed") == 2; }));
+  write_text(gate, "");
+  EXPECT_EQ(count(program.wait().out, "saved"), 2u);
 }
 
 TEST(RunEnd, UserSignalsArePassedOnAndEndNothing) {
@@ -198,6 +225,22 @@ TEST(RunEnd, ARankThatOnlyReadsSlowlyIsNotInTheWay) {
                               " run --standalone --nproc-per-node 2 -- sh -c 'yes 12345678901 | "
                               "head -100000' | (sleep 0.2; wc -l)";
   EXPECT_EQ(MarkedProgram({"bash", "-c", command}).wait().out, "200000\n");
+}
+
+// Standard output is a pipe that nobody reads, and the launcher waits to write the rest.
+TEST(RunEnd, ASignalEndsTheWaitForAReaderThatNeverReads) {
+  const TempFolder folder;
+  const std::string done = (folder / "done").string();
+  const std::string command = "exec " + std::string(LOCKSTEP_PROGRAM) +
+                              " run --standalone --nproc-per-node 1 -- sh -c 'yes | head -c "
+                              "150000; touch " +
+                              done + "' > >(exec sleep 1000)";
+  MarkedProgram program({"bash", "-c", command});
+  EXPECT_TRUE(wait_until([&] { return std::filesystem::exists(done); }));
+  EXPECT_TRUE(wait_until([&] { return program.num_alive() == 3; }));  // the rank has gone
+  program.send(SIGTERM);
+  ASSERT_TRUE(wait_until([&] { return program.num_alive() == 1; }));
+  EXPECT_EQ(program.wait().exit_code, 128 + SIGTERM);
 }
 
 TEST(RunEnd, SixtyFourRanksComeAndGo) {

@@ -130,6 +130,17 @@ TEST(JoinJob, FileInitMethodNeedsNoPort) {
                              options));
 }
 
+// As a job leaves it whose rank 0 was killed: nobody listens at the port that it names.
+TEST(JoinJob, AStaleMeetingFileDoesNotKeepANewJobFromStarting) {
+  const TempFolder folder;
+  const PrivateFile stale(folder / "meet", "127.0.0.1 " + std::to_string(free_port()) + " old\n");
+  JoinOptions options;
+  options.timeout_seconds = 10;
+  options.init_method = "file://" + (folder / "meet").string();
+  expect_all_joined(join_all(
+      {{{"RANK", "1"}, {"WORLD_SIZE", "2"}}, {{"RANK", "0"}, {"WORLD_SIZE", "2"}}}, options));
+}
+
 TEST(JoinJob, CountsLocalRanksWhereTheEnvironmentDoesNotSay) {
   const std::string port = std::to_string(free_port());
   std::vector<Environment> environments;

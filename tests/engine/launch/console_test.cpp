@@ -37,6 +37,16 @@ TEST(LineSplitter, BoundsALineThatNeverEnds) {
   for (const std::string& line : lines) EXPECT_LE(line.size(), 65536u);
 }
 
+TEST(Console, DropsWhatNobodyWillRead) {
+  Console console;
+  console.print(1, "[0] ", "one");
+  EXPECT_EQ(console.num_bytes(), 8u);
+  console.give_up();
+  console.print(2, "[0] ", "two");
+  EXPECT_TRUE(console.is_empty());
+  EXPECT_EQ(console.num_bytes(), 0u);
+}
+
 TEST(LogFile, MakesItsFoldersAndKeepsWhatItGot) {
   const testing::TempFolder folder;
   LogFile log((folder / "attempt_0/3/stdout.log").string());
