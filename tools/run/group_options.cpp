@@ -1,0 +1,100 @@
+#include "tools/run/group_options.h"
+
+#include <vector>
+
+#include "engine/core/error.h"
+#include "engine/launch/init_method.h"
+#include "engine/launch/rank_environment.h"
+#include "engine/runtime/logical_device.h"
+#include "tools/cli/numbers.h"
+#include "tools/run/stream_flags.h"
+
+namespace lockstep::tools {
+namespace {
+
+// "1", or torchrun's "1:1". Ranks that come and go while a job runs are not offered.
+int parse_num_nodes(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  const std::string low = text.substr(0, colon);
+  const std::string high = colon == std::string::npos ? low : text.substr(colon + 1);
+  const std::vector<std::size_t> numbers = parse_list("--nnodes", low + "," + high);
+  require(numbers.size() == 2 && numbers[0] == numbers[1], ErrorCode::Usage, "--nnodes",
+          "expected one number of machines, found '{}'; a job keeps its size", text);
+  require(numbers[0] >= 1 && numbers[0] <= launch::kMaxWorldSize, ErrorCode::Usage, "--nnodes",
+          "expected 1 to {} machines, found {}", launch::kMaxWorldSize, numbers[0]);
+  return static_cast<int>(numbers[0]);
+}
+
+int parse_num_workers(const std::string& text) {
+  const int num_cores = static_cast<int>(runtime::num_cores());
+  if (text == "cpu") return num_cores;
+  if (text == "gpu" || text == "auto") {
+    const int num_gpus = runtime::num_devices(DeviceType::cuda);
+    require(num_gpus > 0 || text == "auto", ErrorCode::Device, "--nproc-per-node",
+            "'gpu' means one rank for each CUDA device, and this program sees none; say a number, "
+            "or cpu");
+    return num_gpus > 0 ? num_gpus : num_cores;
+  }
+  const std::vector<std::size_t> numbers = parse_list("--nproc-per-node", text);
+  require(numbers.size() == 1 && numbers[0] >= 1 && numbers[0] <= launch::kMaxWorldSize,
+          ErrorCode::Usage, "--nproc-per-node",
+          "expected 1 to {} ranks, gpu, cpu or auto, found '{}'", launch::kMaxWorldSize, text);
+  return static_cast<int>(numbers[0]);
+}
+
+void set_nodes(launch::WorkerGroupOptions& options, const RunFlags& flags) {
+  options.num_nodes = parse_num_nodes(flags.nnodes);
+  options.num_workers = parse_num_workers(flags.nproc_per_node);
+  require(options.num_nodes * options.num_workers <= launch::kMaxWorldSize, ErrorCode::Usage, "run",
+          "{} ranks on each of {} machines are more than {}", options.num_workers,
+          options.num_nodes, launch::kMaxWorldSize);
+  require(flags.node_rank || options.num_nodes == 1, ErrorCode::Usage, "--node-rank",
+          "with {} machines, say which one this is: --node-rank 0 to {}", options.num_nodes,
+          options.num_nodes - 1);
+  options.node_rank = flags.node_rank.value_or(0);
+  require(options.node_rank >= 0 && options.node_rank < options.num_nodes, ErrorCode::Usage,
+          "--node-rank", "expected 0 to {}, found {}", options.num_nodes - 1, options.node_rank);
+}
+
+void set_master(launch::WorkerGroupOptions& options, const RunFlags& flags) {
+  options.master_port = flags.master_port.value_or(launch::kDefaultMasterPort);
+  require(options.master_port >= 1 && options.master_port <= 65535, ErrorCode::Usage,
+          "--master-port", "expected a port from 1 to 65535, found {}", options.master_port);
+  if (!flags.master_address.empty()) options.master_address = flags.master_address;
+  if (!flags.rdzv_endpoint.empty()) {
+    const launch::Endpoint endpoint =
+        launch::parse_endpoint("--rdzv-endpoint", flags.rdzv_endpoint, launch::kDefaultMasterPort);
+    options.master_address = endpoint.host;
+    options.master_port = endpoint.port;
+  }
+  if (options.num_nodes == 1) return;
+  require(!flags.standalone, ErrorCode::Usage, "--standalone",
+          "is for one machine; {} machines meet at --master-addr", options.num_nodes);
+  require(!flags.master_address.empty() || !flags.rdzv_endpoint.empty(), ErrorCode::Usage,
+          "--master-addr", "with {} machines, name the one with --node-rank 0", options.num_nodes);
+}
+
+}  // namespace
+
+launch::WorkerGroupOptions group_options(const RunFlags& flags, const CommandLine& command) {
+  launch::WorkerGroupOptions options;
+  options.command = command;
+  options.environment = launch::current_environment();
+  set_nodes(options, flags);
+  set_master(options, flags);
+  set_streams(options, flags);
+  require(flags.max_restarts >= 0, ErrorCode::Usage, "--max-restarts",
+          "expected 0 or more, found {}", flags.max_restarts);
+  options.max_restarts = flags.max_restarts;
+  require_positive("--monitor-interval", flags.monitor_interval);
+  options.shutdown_seconds = require_not_negative("--shutdown-timeout", flags.shutdown_timeout);
+  require(flags.rdzv_id.find('/') == std::string::npos, ErrorCode::Usage, "--rdzv-id",
+          "names a folder of logs, so it must not hold '/'");
+  options.run_id = flags.rdzv_id;
+  options.role = flags.role;
+  options.binding =
+      flags.bind_to == "core" ? launch::Binding::bind_to_cores : launch::Binding::none;
+  return options;
+}
+
+}  // namespace lockstep::tools
