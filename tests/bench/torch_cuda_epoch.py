@@ -6,18 +6,11 @@ import sys
 import time
 
 import torch
-import torch.nn as nn
-import torch.nn.functional as F
+from torch_model import median, mlp, sgd, train_step
 
 rows, batch, *sizes = map(int, sys.argv[1:])
-torch.manual_seed(0)
-layers = []
-for i in range(len(sizes) - 1):
-    layers.append(nn.Linear(sizes[i], sizes[i + 1]))
-    if i < len(sizes) - 2:
-        layers.append(nn.ReLU())
-model = nn.Sequential(*layers).cuda()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, foreach=True)
+model = mlp(sizes).cuda()
+optimizer = sgd(model, foreach=True)
 features = torch.randint(0, 256, (rows, sizes[0]), dtype=torch.uint8)
 labels = torch.arange(rows) % sizes[-1]
 
@@ -28,9 +21,7 @@ def epoch():
         index = order[begin : begin + batch]
         x = features[index].cuda(non_blocking=True).float() / 255
         y = labels[index].cuda(non_blocking=True)
-        optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
+        train_step(model, optimizer, x, y)
     torch.cuda.synchronize()
 
 
@@ -40,4 +31,4 @@ for _ in range(7):
     start = time.perf_counter()
     epoch()
     times.append(time.perf_counter() - start)
-print(f"{sorted(times)[len(times) // 2] * 1e6:.1f}")
+print(f"{median(times) * 1e6:.1f}")

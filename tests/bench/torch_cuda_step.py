@@ -8,28 +8,19 @@ import sys
 import time
 
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
+from torch_model import median, mlp, random_batch, sgd, train_step
 
 precision, batch, *sizes = sys.argv[1:]
 batch, sizes = int(batch), list(map(int, sizes))
 torch.set_float32_matmul_precision(precision)
-torch.manual_seed(0)
-layers = []
-for i in range(len(sizes) - 1):
-    layers.append(nn.Linear(sizes[i], sizes[i + 1]))
-    if i < len(sizes) - 2:
-        layers.append(nn.ReLU())
-model = nn.Sequential(*layers).cuda()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, foreach=True)
-x = torch.randn(batch, sizes[0], device="cuda")
-y = (torch.arange(batch) % sizes[-1]).cuda()
+model = mlp(sizes).cuda()
+optimizer = sgd(model, foreach=True)
+x, y = (part.cuda() for part in random_batch(batch, sizes))
 
 
 def step():
-    optimizer.zero_grad(set_to_none=True)
-    F.cross_entropy(model(x), y).backward()
-    optimizer.step()
+    train_step(model, optimizer, x, y)
 
 
 def median_microseconds(run):
@@ -44,7 +35,7 @@ def median_microseconds(run):
             run()
         torch.cuda.synchronize()
         times.append((time.perf_counter() - start) / 10)
-    return sorted(times)[len(times) // 2] * 1e6
+    return median(times) * 1e6
 
 
 print(f"eager {median_microseconds(step):.1f}")

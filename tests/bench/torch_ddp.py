@@ -12,7 +12,7 @@ import time
 import torch
 import torch.distributed as dist
 import torch.nn as nn
-import torch.nn.functional as F
+from torch_model import mlp, random_batch, sgd, train_step
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
@@ -26,23 +26,13 @@ def slowest(seconds):
 
 
 def measure_step(batch, sizes):
-    torch.manual_seed(0)
-    layers = []
-    for i in range(len(sizes) - 1):
-        layers.append(nn.Linear(sizes[i], sizes[i + 1]))
-        if i < len(sizes) - 2:
-            layers.append(nn.ReLU())
-    model = nn.parallel.DistributedDataParallel(nn.Sequential(*layers))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    rows = batch // world_size
-    x = torch.randn(rows, sizes[0])
-    y = torch.arange(rows) % sizes[-1]
+    model = nn.parallel.DistributedDataParallel(mlp(sizes))
+    optimizer = sgd(model)
+    x, y = random_batch(batch // world_size, sizes)
     times = []
     for _ in range(29):
         start = time.perf_counter()
-        optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
+        train_step(model, optimizer, x, y)
         times.append(time.perf_counter() - start)
     return slowest(sorted(times[5:])[12])
 
