@@ -92,6 +92,7 @@ int run_bench_all_reduce(AllReduceFlags flags, std::optional<int> num_asked,
       bench_threads(flags);
       return 0;
     case Ranks::start:
+      require_startable(flags, device_flags(flags));
       return start_ranks(flags, command, flags.num_ranks);
     case Ranks::this_process:
       name_rank_in_errors(environment, [&] { bench_as_rank(flags); });

@@ -36,6 +36,16 @@ DevicePlacement placement_of(int num_ranks, DeviceType type) {
   return placement;
 }
 
+// The ranks' devices on this host, so that it shows which share a GPU; on the CPU the rank's own.
+std::vector<Device> devices_here(const RankJob& rank) {
+  if (rank.device.type == DeviceType::cpu) return {rank.device};
+  std::vector<Device> devices;
+  for (int i = 0; i < rank.environment.local_world_size; ++i) {
+    devices.push_back({DeviceType::cuda, i});
+  }
+  return devices;
+}
+
 // Cores of which a launcher gave this rank a part are its own; else the ranks of a host share them.
 void apply_threads(const TrainingFlags& flags, const launch::RankEnvironment& rank) {
   const bool is_bound =
@@ -70,7 +80,7 @@ void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& t
   apply_threads(flags, rank.environment);
   if (rank.is_first()) {
     require_writable_outputs(flags);
-    fmt::print(progress_stream(flags), "{}\n{}\n", describe_devices({rank.device}),
+    fmt::print(progress_stream(flags), "{}\n{}\n", describe_devices(devices_here(rank)),
                describe_job(rank));
     print_task(flags, task, expected);
     std::fflush(progress_stream(flags));
@@ -106,6 +116,7 @@ int start_training_ranks(const TrainingFlags& flags, const CommandLine& command)
           "expected 1 to {} processes, found {}", launch::kMaxWorldSize, num_ranks);
   require_fitting_processes(flags, num_ranks);
   // Every rank would find these mistakes; so they are said once.
+  require_startable(flags, flags);
   read_task(flags, static_cast<std::size_t>(num_ranks));
   require_writable_outputs(flags);
   return start_ranks(flags, command, num_ranks);

@@ -188,6 +188,6 @@ void run(const tutorial::Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return lockstep::tutorial::run_main(argc, argv, "How do you start ranks by hand?", run,
-                                      {.num_devices = kRanks});
+  return lockstep::tutorial::run_ranks_main(argc, argv, "How do you start ranks by hand?", run,
+                                            kRanks);
 }

@@ -46,8 +46,8 @@ void say_who_i_am(tutorial::RankProcess& me) {
   const auto variable = [](const char* name) {
     return std::getenv(name) ? std::getenv(name) : "?";
   };
-  fmt::print("RANK={} LOCAL_RANK={} WORLD_SIZE={}, started by {}\n", variable("RANK"),
-             variable("LOCAL_RANK"), variable("WORLD_SIZE"), to_string(me.environment().launcher));
+  fmt::print("RANK={} LOCAL_RANK={} WORLD_SIZE={}, {}\n", variable("RANK"), variable("LOCAL_RANK"),
+             variable("WORLD_SIZE"), me.start());
 }
 
 // One rank ends with an error. The others wait for it in a collective, and hear of it there.

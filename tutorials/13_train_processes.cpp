@@ -2,7 +2,10 @@
 //
 // You will see: who gets which rows; one gradient on each rank, and their average; the loss, logged
 // by rank 0 alone; and that the weights are those of one device. The program does not ask how many
-// ranks there are or who started it: alone it is rank 0 of 1, and with GPUs rank r takes cuda:r.
+// ranks there are or who started it: alone it is rank 0 of 1. With GPUs rank r takes cuda:r; where
+// there are fewer GPUs than ranks, the ranks share them, as the line "using device" says. Gradients
+// then travel through memory of the CPU, which is right but slow: with a GPU for each rank,
+// `lockstep train --ranks processes` sends them by NCCL.
 //
 // Run:  13_train_processes [--device auto|cpu|cuda] [--fast]   starts itself as 4 ranks
 //       lockstep run --standalone --nproc-per-node 2 -- 13_train_processes
@@ -10,7 +13,7 @@
 //       RANK=0 WORLD_SIZE=1 13_train_processes                 one rank
 //
 // Expected output (abridged):
-//   [0] 4 ranks, started by lockstep run, own: auto over shm
+//   [0] 4 ranks, started by lockstep run, own: auto over shm...
 //   [0] rank   rows of batch 0   rows of batch 1
 //   [0]    0          0 ... 15         64 ... 79
 //   [0]    3         48 ... 63       112 ... 127
@@ -150,14 +153,13 @@ void train_and_compare(comm::Communicator& group, const Rows& digits, std::size_
 }
 
 void be_a_rank(const tutorial::Options& options) {
-  tutorial::RankProcess me;
   const DeviceType type = options.device_type;
+  tutorial::RankProcess me(type);
   const int num_devices = type == DeviceType::cpu ? me.world_size() : runtime::num_devices(type);
   const Place place{static_cast<std::size_t>(me.rank()), static_cast<std::size_t>(me.world_size()),
                     launch::device_of_rank(me.environment(), type, num_devices)};
   if (place.rank == 0) {
-    fmt::print("{} ranks, started by {}, {}\n", place.num_ranks,
-               to_string(me.environment().launcher), me.group().description());
+    fmt::print("{} ranks, {}, {}\n", place.num_ranks, me.start(), me.group().description());
   }
   const Rows digits = tutorial::load_digits(place.device);
   show_partition(me.group(), place);
@@ -174,6 +176,6 @@ void run(const tutorial::Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return lockstep::tutorial::run_main(argc, argv, "What does a DDP program of processes look like?",
-                                      run, {.num_devices = kRanksAlone});
+  return lockstep::tutorial::run_ranks_main(
+      argc, argv, "What does a DDP program of processes look like?", run, kRanksAlone);
 }

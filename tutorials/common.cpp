@@ -45,9 +45,14 @@ void declare_devices(const Options& options, const std::string& virtual_devices)
   }
 }
 
+// Without a word to the GPU, which ranks may use that this program has yet to start.
+int gpu_of(Device device) {
+  return runtime::logical_gpus().at(static_cast<std::size_t>(device.index));
+}
+
 std::size_t num_gpus_of(const std::vector<Device>& devices) {
   std::set<int> gpus;
-  for (const Device device : devices) gpus.insert(runtime::logical_device(device).gpu());
+  for (const Device device : devices) gpus.insert(gpu_of(device));
   return gpus.size();
 }
 
@@ -66,8 +71,7 @@ void print_devices(const std::vector<Device>& devices) {
     hardware =
         fmt::format("{}this process may use {}", count > 1 ? "virtual; " : "", count_cores());
   } else {
-    const int gpu = runtime::logical_device(first).gpu();
-    hardware = runtime::physical_gpus()[static_cast<std::size_t>(gpu)].name;
+    hardware = runtime::physical_gpus().at(static_cast<std::size_t>(gpu_of(first))).name;
     const std::size_t num_gpus = num_gpus_of(devices);
     if (num_gpus < count) {
       hardware =
@@ -125,7 +129,8 @@ std::vector<Device> Options::devices(std::size_t count) const {
   std::vector<Device> result;
   for (std::size_t i = 0; i < count; ++i) {
     result.push_back({device_type, static_cast<int>(i)});
-    runtime::logical_device(result.back());  // throws, and says which exist
+    const bool exists = result.back().index < runtime::num_devices(device_type);
+    if (!exists) runtime::logical_device(result.back());  // throws, and says which do
   }
   return result;
 }

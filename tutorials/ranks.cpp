@@ -5,10 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 
+#include "engine/comm/staged_communicator.h"
 #include "engine/launch/job_token.h"
 #include "engine/launch/port.h"
 
@@ -25,7 +27,8 @@ bool is_rank() {
          launch::Launcher::alone;
 }
 
-RankProcess::RankProcess() : job_(launch::join_job(launch::current_environment())) {
+RankProcess::RankProcess(DeviceType tensors)
+    : job_(launch::join_job(launch::current_environment())) {
   comm::ProcessGroupOptions options;
   options.rank = rank();
   options.world_size = world_size();
@@ -34,11 +37,31 @@ RankProcess::RankProcess() : job_(launch::join_job(launch::current_environment()
   options.address = job_.address();
   options.host = launch::find_variable(launch::current_environment(), kPlayedHost).value_or("");
   group_ = comm::make_process_group(options);
+  if (tensors == DeviceType::cuda) {
+    group_ = std::make_unique<comm::StagedCommunicator>(std::move(group_), Device{});
+  }
+}
+
+std::string RankProcess::start() const {
+  const bool is_by_hand = environment().launcher == launch::Launcher::by_hand;
+  return fmt::format("started {}{}", is_by_hand ? "" : "by ", to_string(environment().launcher));
 }
 
 int RankProcess::host() const {
   const auto played = launch::find_number(launch::current_environment(), kPlayedHost);
   return played.value_or(environment().node_rank);
+}
+
+int run_ranks_main(int argc, char** argv, std::string_view question, const Body& body,
+                   int num_ranks) {
+  const auto count_devices = [](CLI::App&, Options& options) {
+    const launch::RankEnvironment me = launch::rank_environment(launch::current_environment());
+    const int num_here = me.local_world_size > 0 ? me.local_world_size : me.world_size;
+    options.num_devices = std::max(options.num_devices, static_cast<std::size_t>(num_here));
+  };
+  const auto num_devices = static_cast<std::size_t>(num_ranks);
+  return run_main(argc, argv, question, body,
+                  {.num_devices = num_devices, .add_flags = count_devices});
 }
 
 std::vector<std::string> own_command(const std::vector<std::string>& more) {

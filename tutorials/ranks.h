@@ -8,6 +8,7 @@
 #include "engine/comm/process_group.h"
 #include "engine/launch/connect.h"
 #include "engine/launch/worker_group.h"
+#include "tutorials/common.h"
 
 namespace lockstep::tutorial {
 
@@ -17,12 +18,17 @@ bool is_rank();
 // This process's membership in its job, and its connection to the other ranks.
 class RankProcess {
  public:
+  // tensors: where those of the rank are. Between processes only memory of the CPU moves, so CUDA
+  // tensors are carried through it, blocking (comm/staged_communicator.h): right on any GPU, shared
+  // or not. `lockstep train` uses NCCL where each rank has a GPU of its own.
   // Throws what join_job and make_process_group throw.
-  RankProcess();
+  explicit RankProcess(DeviceType tensors = DeviceType::cpu);
 
   const launch::RankEnvironment& environment() const { return job_.rank(); }
   int rank() const { return environment().rank; }
   int world_size() const { return environment().world_size; }
+  // "started by lockstep run", "started by hand".
+  std::string start() const;
   // Which host this rank is on, or plays that it is on (run_as_hosts).
   int host() const;
   comm::Communicator& group() { return *group_; }
@@ -31,6 +37,12 @@ class RankProcess {
   launch::Job job_;
   std::unique_ptr<comm::Communicator> group_;
 };
+
+// The main() of a tutorial whose ranks are processes, num_ranks of them when it starts them itself.
+// Where the ranks of this machine are more than its GPUs, these become several logical devices
+// each, as for ranks that are threads (tutorial::run_main).
+int run_ranks_main(int argc, char** argv, std::string_view question, const Body& body,
+                   int num_ranks);
 
 // This program with its arguments, as it was started, and more of them.
 std::vector<std::string> own_command(const std::vector<std::string>& more = {});

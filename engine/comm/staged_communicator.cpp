@@ -35,6 +35,11 @@ std::string StagedCommunicator::description() const {
   return inner_->description() + (is_on_host ? ", staged in host memory" : "");
 }
 
+plan::AllReducePlan StagedCommunicator::plan_for(std::size_t num_elements) const {
+  const bool is_named = default_plan() != plan::AllReducePlan::automatic;
+  return is_named ? default_plan() : inner_->plan_for(num_elements);
+}
+
 bool StagedCommunicator::reaches(const CollectiveCall& call) const {
   return !call.input.defined() || call.input.device().type == reached_.type;
 }

@@ -26,9 +26,7 @@ class StagedCommunicator final : public Communicator {
   // "own: auto over shm, staged in host memory"; of NCCL, which moves what matters itself, its own.
   std::string description() const override;
   void abort(const std::string& why) override { inner_->abort(why); }
-  plan::AllReducePlan plan_for(std::size_t num_elements) const override {
-    return inner_->plan_for(num_elements);
-  }
+  plan::AllReducePlan plan_for(std::size_t num_elements) const override;
 
  private:
   Work submit(CollectiveCall call, Launch launch) override;

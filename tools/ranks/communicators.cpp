@@ -1,6 +1,8 @@
 #include "tools/ranks/communicators.h"
 
+#include <algorithm>
 #include <set>
+#include <vector>
 
 #include "engine/comm/mpi/mpi_group.h"
 #include "engine/comm/nccl/nccl_group.h"
@@ -8,7 +10,7 @@
 #include "engine/comm/staged_communicator.h"
 #include "engine/core/error.h"
 #include "engine/launch/core_binding.h"
-#include "engine/runtime/logical_device.h"
+#include "engine/runtime/virtual_devices.h"
 
 namespace lockstep::tools {
 namespace {
@@ -49,15 +51,16 @@ std::unique_ptr<comm::Communicator> make_mpi(const RankFlags& flags, const launc
   return comm::make_mpi_communicator(options);
 }
 
+// Whether the first `count` devices of this process are GPUs of their own.
+bool have_own_gpus(int count) {
+  const std::vector<int> gpus = runtime::logical_gpus();
+  const auto first_after = gpus.begin() + std::min(static_cast<std::size_t>(count), gpus.size());
+  return std::set<int>(gpus.begin(), first_after).size() == static_cast<std::size_t>(count);
+}
+
 // As far as this rank can see: the ranks of its host have different GPUs.
 bool has_own_gpu(const launch::Job& job, Device device) {
-  if (device.type != DeviceType::cuda) return false;
-  std::set<int> gpus;
-  for (int i = 0; i < job.rank().local_world_size; ++i) {
-    if (i >= runtime::num_devices(DeviceType::cuda)) return false;
-    gpus.insert(runtime::logical_device({DeviceType::cuda, i}).gpu());
-  }
-  return gpus.size() == static_cast<std::size_t>(job.rank().local_world_size);
+  return device.type == DeviceType::cuda && have_own_gpus(job.rank().local_world_size);
 }
 
 // A rank that cannot use NCCL says so; then none does.
@@ -86,6 +89,16 @@ void require_comm(const RankFlags& flags) {
           flags.comm);
   require(!flags.nccl_share_gpu || flags.comm == "nccl", ErrorCode::Usage, "--nccl-share-gpu",
           "is about NCCL; say --comm nccl too");
+}
+
+void require_reachable_devices(const RankFlags& flags, DeviceType type, int num_ranks) {
+  if (flags.comm != "nccl" || num_ranks == 1) return;
+  require(type == DeviceType::cuda, ErrorCode::Usage, "--comm",
+          "nccl connects GPUs, and the device is the CPU; use --comm own");
+  require(flags.nccl_share_gpu || have_own_gpus(num_ranks), ErrorCode::Usage, "--comm",
+          "nccl wants a GPU for each rank, and {} ranks share them here; use --comm own, which "
+          "shares GPUs, or --nccl-share-gpu to check results (never for timing)",
+          num_ranks);
 }
 
 RankCommunicator make_communicator(const RankFlags& flags, const launch::Job& job, Device device) {

@@ -14,6 +14,12 @@ namespace lockstep::tools {
 // cannot use.
 void require_comm(const RankFlags& flags);
 
+// What every rank would find once it has been started, so that it is said once: throws Error{Usage}
+// when --comm nccl is to connect ranks on the CPU, or ranks of this machine that share a GPU
+// without
+// --nccl-share-gpu.
+void require_reachable_devices(const RankFlags& flags, DeviceType type, int num_ranks);
+
 // A rank's communicator and its name: own, nccl or mpi.
 struct RankCommunicator {
   std::unique_ptr<comm::Communicator> communicator;

@@ -30,6 +30,7 @@ nlohmann::ordered_json flags_json(const TrainingFlags& flags, const TrainingTask
   json["matmul_precision"] = flags.matmul_precision;
   json["ranks"] = flags.ranks;
   json["comm"] = or_null(flags.comm);
+  json["nccl_share_gpu"] = flags.nccl_share_gpu;
   json["plan"] = flags.plan;
   json["transport"] =
       flags.transport == "auto" && flags.ranks == "threads" ? "thread" : flags.transport;

@@ -1,6 +1,7 @@
 #include "tools/training/devices.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <set>
@@ -11,9 +12,26 @@
 #include "engine/runtime/virtual_devices.h"
 #include "kernels/matmul_precision.h"
 #include "tools/cli/numbers.h"
+#include "tools/ranks/communicators.h"
 
 namespace lockstep::tools {
 namespace {
+
+// For the calling thread, and for threads that are started meanwhile for good.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
 
 // "cpu:0 to cpu:63 do", "only cuda:0 does".
 std::string existing(DeviceType type) {
@@ -26,7 +44,9 @@ std::string existing(DeviceType type) {
 // What to do about a logical GPU that does not exist.
 std::string virtual_hint(DeviceType type, std::size_t count) {
   if (type == DeviceType::cpu) return {};
-  return fmt::format("; several logical devices on one GPU: --virtual-devices 'cuda:0*{}'", count);
+  return fmt::format(
+      "; use --device cpu, or several logical devices on one GPU: --virtual-devices 'cuda:0*{}'",
+      count);
 }
 
 std::vector<int> listed_ids(const TrainingFlags& flags, DeviceType type) {
@@ -42,6 +62,12 @@ std::vector<int> listed_ids(const TrainingFlags& flags, DeviceType type) {
   return ids;
 }
 
+// Without a word to the GPU: the device may be another process's.
+int gpu_of(Device device) {
+  if (device.type == DeviceType::cpu) return runtime::kNoGpu;
+  return runtime::logical_gpus().at(static_cast<std::size_t>(device.index));
+}
+
 std::string describe_cpu(std::size_t num_devices) {
   const std::size_t cores = runtime::num_cores();
   const std::size_t threads = runtime::threads_per_device();
@@ -52,8 +78,8 @@ std::string describe_cpu(std::size_t num_devices) {
 
 std::string describe_gpus(const std::vector<Device>& devices) {
   const std::size_t num_gpus = num_physical_devices(devices);
-  const int first = runtime::logical_device(devices[0]).gpu();
-  const std::string& name = runtime::physical_gpus()[static_cast<std::size_t>(first)].name;
+  const auto first = static_cast<std::size_t>(gpu_of(devices[0]));
+  const std::string& name = runtime::physical_gpus().at(first).name;
   if (num_gpus == devices.size()) return name;
   return num_gpus == 1 ? fmt::format("virtual, on one {}", name)
                        : fmt::format("virtual, on {} GPUs, the first a {}", num_gpus, name);
@@ -84,12 +110,19 @@ std::vector<Device> resolve_devices(const TrainingFlags& flags, DeviceType type)
   if (!flags.device_ids.empty()) return devices_of(type, listed_ids(flags, type));
   const auto num_existing = static_cast<std::size_t>(runtime::num_devices(type));
   const std::size_t count = require_positive("--devices", flags.devices.value_or(1));
-  require(count <= num_existing, ErrorCode::Usage, "--devices",
-          "there are {} {} devices, asked for {}{}", num_existing, lockstep::to_string(type), count,
-          virtual_hint(type, count));
+  require(count <= num_existing, ErrorCode::Usage, "--devices", "there {} {} {} {}, asked for {}{}",
+          num_existing == 1 ? "is" : "are", num_existing, lockstep::to_string(type),
+          num_existing == 1 ? "device" : "devices", count, virtual_hint(type, count));
   std::vector<int> ids;
   for (std::size_t i = 0; i < count; ++i) ids.push_back(static_cast<int>(i));
   return devices_of(type, ids);
+}
+
+void require_startable(const RankFlags& ranks, const TrainingFlags& devices) {
+  const SignalsBlocked scope;
+  const DeviceType type = resolve_device_type(devices);
+  const std::size_t num_ranks = resolve_devices(devices, type).size();
+  require_reachable_devices(ranks, type, static_cast<int>(num_ranks));
 }
 
 void apply_threads_per_device(const TrainingFlags& flags, std::size_t num_devices) {
@@ -115,12 +148,12 @@ std::string describe_devices(const std::vector<Device>& devices) {
 
 std::size_t num_physical_devices(const std::vector<Device>& devices) {
   std::set<int> gpus;
-  for (const Device device : devices) gpus.insert(runtime::logical_device(device).gpu());
+  for (const Device device : devices) gpus.insert(gpu_of(device));
   return gpus.size();
 }
 
 std::size_t num_physical_devices(const DevicePlacement& placement) {
-  return placement.num_physical.value_or(num_physical_devices(placement.devices));
+  return placement.num_physical ? *placement.num_physical : num_physical_devices(placement.devices);
 }
 
 }  // namespace lockstep::tools

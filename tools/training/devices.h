@@ -20,6 +20,12 @@ DeviceType resolve_device_type(const TrainingFlags& flags);
 // Throws Error{Usage} for devices that do not exist, and proposes --virtual-devices.
 std::vector<Device> resolve_devices(const TrainingFlags& flags, DeviceType type);
 
+// Throws what ranks that are processes of this machine, one per device, would throw once they have
+// been started, so that it is said once. No thread of a GPU's driver takes signals afterwards: the
+// launcher that this process becomes waits for them.
+// Throws as resolve_device_type, resolve_devices and require_reachable_devices do.
+void require_startable(const RankFlags& ranks, const TrainingFlags& devices);
+
 // Sets the threads of every CPU device: --threads-per-device, else cores / devices, at least 1;
 // always 1 under --bitwise. num_devices: those that share this process's cores.
 void apply_threads_per_device(const TrainingFlags& flags, std::size_t num_devices);

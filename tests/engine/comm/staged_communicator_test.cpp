@@ -4,10 +4,12 @@
 
 #include <gmock/gmock.h>
 
+#include <latch>
 #include <thread>
 
 #include "engine/comm/thread_group.h"
 #include "tests/support/devices.h"
+#include "tests/support/expect_error.h"
 
 namespace lockstep::comm {
 namespace {
@@ -90,10 +92,34 @@ TEST(StagedCommunicator, MovesListsOfTensorsAlsoWhereSomeAreReached) {
 
 TEST(StagedCommunicator, HandsTimeLimitPlanAndNameOn) {
   run_staged(2, [](Communicator& communicator) {
-    EXPECT_THAT(communicator.description(), ::testing::HasSubstr("over thread"));
+    EXPECT_THAT(communicator.description(),
+                ::testing::HasSubstr("over thread, staged in host memory"));
     EXPECT_NE(communicator.plan_for(1000), plan::AllReducePlan::automatic);
+    communicator.set_default_plan(plan::AllReducePlan::tree);
+    EXPECT_EQ(communicator.plan_for(1000), plan::AllReducePlan::tree);
     communicator.set_timeout_seconds(7);
     communicator.barrier().wait();
+  });
+}
+
+TEST(StagedCommunicator, EndsStagedCallsOfOthersWithTheReasonOfAnAbort) {
+  run_staged(2, [](Communicator& communicator) {
+    const Tensor buffer = Tensor::zeros({3}, DType::float32, test_device(communicator.rank()));
+    if (communicator.rank() == 1) communicator.abort("its data is gone");
+    lockstep::testing::expect_error(ErrorCode::Comm, "rank 1 aborted the group: its data is gone",
+                                    [&] { communicator.all_reduce(buffer); });
+  });
+}
+
+TEST(StagedCommunicator, NamesARankThatDoesNotComeInTime) {
+  std::latch has_ended(1);
+  run_staged(2, [&](Communicator& communicator) {
+    if (communicator.rank() == 1) return has_ended.wait();
+    communicator.set_timeout_seconds(0.1);
+    const Tensor buffer = Tensor::zeros({3}, DType::float32, test_device());
+    lockstep::testing::expect_error(ErrorCode::Timeout, "rank 1",
+                                    [&] { communicator.all_reduce(buffer); });
+    has_ended.count_down();
   });
 }
 

@@ -1,0 +1,218 @@
+// Ranks that are processes and compute on GPUs: on one that they share, over memory of the host,
+// and on one each, over NCCL.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/comm/nccl/nccl_group.h"
+#include "engine/runtime/physical_gpus.h"
+#include "tests/tools/marked_program.h"
+
+namespace lockstep::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kProgram = LOCKSTEP_PROGRAM;
+
+// Whatever the machine has, the programs see this many GPUs. Times of emulated ones mean nothing.
+Variables gpus(int count) {
+  return {{"CUDA_VISIBLE_DEVICES", count == 1 ? "0" : "0,1"},
+          {"LOCKSTEP_EMULATED_GPUS", std::to_string(count)},
+          {"LOCKSTEP_TUNING", "off"}};
+}
+
+Outcome run_on(int num_gpus, const std::string& arguments) {
+  return MarkedProgram(words(kProgram + (" " + arguments)), gpus(num_gpus)).wait();
+}
+
+const std::string kTrain = "train --device cuda --bitwise --batch 61 --steps 26 ";
+const std::string kRanks = "--parallel ddp --ranks processes ";
+
+// What one GPU computes.
+const std::string& reference() {
+  static const std::string digest = weights_digest(run_on(1, kTrain));
+  return digest;
+}
+
+std::string virtual_devices(int count) {
+  return "--devices " + std::to_string(count) + " --virtual-devices cuda:0*" +
+         std::to_string(count) + " ";
+}
+
+class ProcessGpus : public ::testing::Test {
+ protected:
+  void SetUp() override { need(1); }
+  static void need(std::size_t num_gpus) {
+    const std::size_t found = runtime::physical_gpus().size();
+    if (found < num_gpus) GTEST_SKIP() << "needs " << num_gpus << " GPUs, found " << found;
+  }
+};
+
+// Where NCCL is missing there is nothing to see.
+class ProcessNccl : public ProcessGpus {
+ protected:
+  void SetUp() override {
+    if (!comm::has_nccl()) GTEST_SKIP() << comm::no_nccl_reason();
+    ProcessGpus::SetUp();
+  }
+};
+
+void expect_the_weights_of_one_gpu(const Outcome& outcome, const std::string& description) {
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(reference(), "");
+  EXPECT_EQ(weights_digest(outcome), reference());
+  EXPECT_THAT(outcome.out, HasSubstr(description));
+}
+
+// Of compare: it checks the weights of its rows itself.
+void expect_equal_rows(const Outcome& outcome) {
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("weights: every row equals the single-device run within"));
+}
+
+TEST_F(ProcessGpus, ThatShareOneComputeTheBitsOfOneDevice) {
+  for (const int count : {2, 4}) {
+    for (const char* transport : {"shm", "tcp"}) {
+      expect_the_weights_of_one_gpu(
+          run_on(1, kTrain + kRanks + virtual_devices(count) + "--transport " + transport),
+          "own: auto over " + std::string(transport) + ", staged in host memory");
+    }
+  }
+}
+
+TEST_F(ProcessGpus, ThatShareOneSaySo) {
+  const Outcome outcome = run_on(1, "train --device cuda --steps 2 " + kRanks + virtual_devices(2));
+  EXPECT_THAT(outcome.out, HasSubstr("using device: cuda:0, cuda:1 (virtual, on one "));
+}
+
+TEST_F(ProcessGpus, ThatShareOneAreStartedByLockstepRun) {
+  const Outcome outcome =
+      run_on(1, std::string("run --standalone --nproc-per-node 4 -- ") + kProgram + " " + kTrain +
+                    "--parallel ddp --virtual-devices cuda:0*4");
+  expect_the_weights_of_one_gpu(outcome, "[0] rank 0 of 4 (lockstep run), own: auto over shm");
+}
+
+// Gradients are averaged by buckets while backward runs.
+TEST_F(ProcessGpus, ThatShareOneTrainTheWeightsOfOneDeviceInEveryRowOfCompare) {
+  const TempFolder folder;
+  const Outcome outcome = run_on(1,
+                                 "compare --device cuda --ranks processes --devices 1,2,4 "
+                                 "--virtual-devices cuda:0*4 --first-bucket-mib 0.01 "
+                                 "--bucket-mib 0.02 --steps 20 --json " +
+                                     (folder / "run.json").string());
+  expect_equal_rows(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("virtual devices on 1 GPU: this shows overhead"));
+  for (const json& row : read_json(folder / "run.json")["rows"]) {
+    EXPECT_EQ(row["physical_devices"], 1);
+    EXPECT_LE(row["max_abs_weight_diff"].is_null() ? 0 : row["max_abs_weight_diff"].get<double>(),
+              1e-5);
+  }
+}
+
+TEST_F(ProcessGpus, ThatShareOneSumRightInTheBenchmark) {
+  const Outcome outcome = run_on(1, "bench all-reduce --device cuda --ranks processes " +
+                                        virtual_devices(3) + "-b 4 -e 16K -n 2 -w 1 -c --json -");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const json rows = json::parse(outcome.out)["rows"];
+  EXPECT_GE(rows.size(), 6u);
+  for (const json& row : rows) {
+    EXPECT_EQ(row["wrong"], 0);
+    EXPECT_EQ(row["transport"], "shm");
+  }
+}
+
+TEST_F(ProcessGpus, ThatAreTooFewAreRefusedInOneLineWithTheChoices) {
+  for (const std::string command :
+       {"train --parallel ddp", "compare --modes ddp", "bench all-reduce"}) {
+    expect_rejected(run_on(1, command + " --device cuda --ranks processes --devices 2"), 2,
+                    {"[--devices] there is 1 cuda device, asked for 2", "--device cpu",
+                     "--virtual-devices 'cuda:0*2'"});
+  }
+}
+
+TEST_F(ProcessGpus, ThatAreTooFewAreRefusedByTheRankOfAnotherLauncher) {
+  const Outcome outcome = run_on(1, std::string("run --standalone --nproc-per-node 2 -- ") +
+                                        kProgram + " train --device cuda --parallel ddp");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("rank 1 has local rank 1 and should compute on cuda:1, but "
+                                     "this process sees 1 cuda device; start at most 1"));
+  EXPECT_THAT(outcome.err, HasSubstr("--virtual-devices cuda:0*N"));
+}
+
+TEST_F(ProcessGpus, AFailureOfOneEndsAllThatShareOne) {
+  MarkedProgram program(words(std::string(kProgram) + " train --device cuda --lr 1e30 --batch 60 " +
+                              kRanks + virtual_devices(3)),
+                        gpus(1));
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("failed first: exit code 1"));
+  EXPECT_THAT(outcome.err, HasSubstr("[train] the loss is "));
+  EXPECT_EQ(program.num_alive(), 0u);
+}
+
+TEST_F(ProcessNccl, RefusesRanksThatShareAGpuInOneLineWithTheChoices) {
+  for (const std::string command : {"train --parallel ddp", "bench all-reduce"}) {
+    expect_rejected(run_on(1, command + " --device cuda --comm nccl " + virtual_devices(2)), 2,
+                    {"[--comm] nccl wants a GPU for each rank, and 2 ranks share them here",
+                     "--comm own", "--nccl-share-gpu"});
+  }
+}
+
+TEST_F(ProcessNccl, IsRefusedForTheCpu) {
+  expect_rejected(run_on(1, "train --device cpu --comm nccl --parallel ddp --devices 2"), 2,
+                  {"[--comm] nccl connects GPUs, and the device is the CPU; use --comm own"});
+}
+
+// Under another launcher the ranks themselves find out.
+TEST_F(ProcessNccl, RefusesRanksThatShareAGpuAlsoUnderALauncher) {
+  const Outcome outcome =
+      run_on(1, std::string("run --standalone --nproc-per-node 2 -- ") + kProgram +
+                    " train --device cuda --parallel ddp --comm nccl --virtual-devices cuda:0*2");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("[nccl] ranks 0 and 1 are both on the GPU GPU-"));
+  EXPECT_THAT(outcome.err, HasSubstr("use --comm own, which shares GPUs, or --nccl-share-gpu"));
+}
+
+TEST_F(ProcessNccl, SharesAGpuWhenToldToAndSaysThatItIsNotForTiming) {
+  const TempFolder folder;
+  const std::string flags = "--comm nccl --nccl-share-gpu --steps 20 --device cuda --json " +
+                            (folder / "run.json").string() + " ";
+  const Outcome outcome = run_on(1, "train " + flags + kRanks + virtual_devices(2));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("rank 0 of 2 (lockstep run), nccl 2."));
+  EXPECT_THAT(outcome.out, HasSubstr(", ranks share a GPU: not for timing"));
+  const json run = read_json(folder / "run.json");
+  EXPECT_EQ(run["config"]["comm"], "nccl");
+  EXPECT_EQ(run["config"]["nccl_share_gpu"], true);
+  EXPECT_EQ(run["rows"][0]["physical_devices"], 1);
+  expect_equal_rows(run_on(1, "compare --modes ddp " + flags + virtual_devices(2)));
+}
+
+TEST_F(ProcessNccl, IsChosenWhereEveryRankHasAGpuOfItsOwn) {
+  need(2);
+  if (IsSkipped()) return;
+  const Outcome outcome = run_on(2, "train --device cuda --steps 20 --devices 2 " + kRanks);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("rank 0 of 2 (lockstep run), nccl 2."));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("not for timing")));
+  expect_equal_rows(
+      run_on(2, "compare --device cuda --ranks processes --modes ddp --devices 2 --steps 20"));
+}
+
+TEST_F(ProcessNccl, IsNotChosenWhereOnlySomeRanksHaveAGpuOfTheirOwn) {
+  need(2);
+  if (IsSkipped()) return;
+  expect_the_weights_of_one_gpu(
+      run_on(2, kTrain + kRanks + "--devices 4 --virtual-devices cuda:0*3,cuda:1"),
+      "own: auto over shm, staged in host memory");
+  expect_equal_rows(run_on(2,
+                           "compare --device cuda --ranks processes --modes ddp --devices 3 "
+                           "--steps 20 --virtual-devices cuda:0,cuda:1*2"));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
