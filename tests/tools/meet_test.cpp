@@ -3,21 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <memory>
 
-#include "engine/launch/port.h"
 #include "tests/tools/marked_program.h"
+#include "tests/tools/rank_variables.h"
 
 namespace lockstep::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string free_port() {
-  using launch::PortReservation;
-  return std::to_string(PortReservation(0, PortReservation::Scope::loopback).port());
-}
 
 Outcome run_meet(const std::string& flags, const std::string& arguments = "") {
   return MarkedProgram(words(std::string(LOCKSTEP_PROGRAM) + " run " + flags + " -- " + MEET_RANKS +
@@ -73,51 +67,21 @@ TEST(Meet, TwoLaunchersOfTwoNodes) {
 }
 
 TEST(Meet, ByHand) {
-  const std::string port = free_port();
-  expect_meeting(
-      {{{"RANK", "0"}, {"LOCAL_RANK", "0"}, {"WORLD_SIZE", "3"}, {"MASTER_PORT", port}},
-       {{"RANK", "1"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "3"}, {"MASTER_PORT", port}},
-       {{"RANK", "2"}, {"LOCAL_RANK", "2"}, {"WORLD_SIZE", "3"}, {"MASTER_PORT", port}}});
+  expect_meeting(ranks_by_hand(3));
 }
 
 TEST(Meet, AsTorchrunStartsThemWhileItsAgentHoldsThePort) {
-  using launch::PortReservation;
-  const std::string port = free_port();
-  std::vector<Variables> ranks;
-  for (const char* rank : {"0", "1"}) {
-    ranks.push_back({{"RANK", rank},
-                     {"LOCAL_RANK", rank},
-                     {"WORLD_SIZE", "2"},
-                     {"LOCAL_WORLD_SIZE", "2"},
-                     {"GROUP_RANK", "0"},
-                     {"MASTER_ADDR", "localhost"},
-                     {"MASTER_PORT", port},
-                     {"TORCHELASTIC_RUN_ID", "none"},
-                     {"TORCHELASTIC_RESTART_COUNT", "0"},
-                     {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
-  }
-  expect_meeting(ranks);
+  expect_meeting(ranks_of_torchrun(2));
 }
 
 TEST(Meet, InASlurmStep) {
-  std::vector<Variables> ranks;
-  for (const char* rank : {"0", "1"}) {
-    ranks.push_back({{"SLURM_JOB_ID", free_port()},  // a number that no other test has now
-                     {"SLURM_STEP_ID", "0"},
-                     {"SLURM_PROCID", rank},
-                     {"SLURM_NTASKS", "2"},
-                     {"SLURM_LOCALID", rank},
-                     {"SLURM_NODELIST", "node[1]"}});
-    ranks.back()["SLURM_JOB_ID"] = ranks.front()["SLURM_JOB_ID"];
-  }
-  expect_meeting(ranks);
+  expect_meeting(ranks_of_slurm_step(2));
 }
 
 TEST(Meet, UnderMpirun) {
-  if (std::system("command -v mpirun > /dev/null") != 0) GTEST_SKIP() << "no mpirun here";
-  MarkedProgram program(
-      words(std::string("mpirun --allow-run-as-root --oversubscribe -np 3 ") + MEET_RANKS));
-  const Outcome outcome = program.wait();
+  const std::string launcher = mpirun(3);
+  if (launcher.empty()) GTEST_SKIP() << "no mpirun here";
+  const Outcome outcome = MarkedProgram(words(launcher + MEET_RANKS)).wait();
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("rank 2 of 3, local rank 2 of 3, sum 3"));
 }

@@ -3,14 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <set>
 #include <sstream>
 
 #include "engine/launch/core_binding.h"
-#include "engine/launch/port.h"
 #include "tests/tools/marked_program.h"
+#include "tests/tools/rank_variables.h"
 
 namespace lockstep::testing {
 namespace {
@@ -26,11 +25,6 @@ const std::string& reference() {
   static const std::string digest =
       weights_digest(run_lockstep(words("train --bitwise --batch 61 --steps 26")));
   return digest;
-}
-
-std::string free_port() {
-  using launch::PortReservation;
-  return std::to_string(PortReservation(0, PortReservation::Scope::loopback).port());
 }
 
 Outcome run(const std::string& launcher, const std::string& work, const Variables& variables = {}) {
@@ -79,43 +73,20 @@ TEST(ProcessRanks, StartedByLockstepRunOnlyTheFirstOnePrints) {
 }
 
 TEST(ProcessRanks, StartedAsTorchrunDoes) {
-  const std::string port = free_port();
-  std::vector<Variables> ranks;
-  for (const char* rank : {"0", "1"}) {
-    ranks.push_back({{"RANK", rank},
-                     {"LOCAL_RANK", rank},
-                     {"WORLD_SIZE", "2"},
-                     {"LOCAL_WORLD_SIZE", "2"},
-                     {"GROUP_RANK", "0"},
-                     {"MASTER_ADDR", "localhost"},
-                     {"MASTER_PORT", port},
-                     {"TORCHELASTIC_RUN_ID", "none"},
-                     {"TORCHELASTIC_RESTART_COUNT", "0"},
-                     {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
-  }
-  const Outcome outcome = run_by_hand(ranks, kWork);
+  const Outcome outcome = run_by_hand(ranks_of_torchrun(2), kWork);
   EXPECT_EQ(weights_digest(outcome), reference()) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("rank 0 of 2 (torchrun)"));
 }
 
 TEST(ProcessRanks, StartedInASlurmStep) {
-  const std::string job = free_port();  // a number that no other test has now
-  std::vector<Variables> ranks;
-  for (const char* rank : {"0", "1"}) {
-    ranks.push_back({{"SLURM_JOB_ID", job},
-                     {"SLURM_STEP_ID", "0"},
-                     {"SLURM_PROCID", rank},
-                     {"SLURM_NTASKS", "2"},
-                     {"SLURM_LOCALID", rank},
-                     {"SLURM_NODELIST", "node[1]"}});
-  }
-  const Outcome outcome = run_by_hand(ranks, kWork);
+  const Outcome outcome = run_by_hand(ranks_of_slurm_step(2), kWork);
   EXPECT_EQ(weights_digest(outcome), reference()) << outcome.err;
 }
 
 TEST(ProcessRanks, StartedByMpirun) {
-  if (std::system("command -v mpirun > /dev/null") != 0) GTEST_SKIP() << "no mpirun here";
-  const Outcome outcome = run("mpirun --allow-run-as-root --oversubscribe -np 4", kWork);
+  const std::string launcher = mpirun(4);
+  if (launcher.empty()) GTEST_SKIP() << "no mpirun here";
+  const Outcome outcome = run(launcher, kWork);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(weights_digest(outcome), reference());
 }
