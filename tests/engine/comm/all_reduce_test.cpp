@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include "engine/comm/plan_communicator.h"
 #include "engine/comm/transport/thread/thread_transport.h"
 #include "tests/engine/comm/comm_test_data.h"
+#include "tests/engine/comm/plan_bits.h"
 #include "tests/support/run_ranks.h"
 
 namespace lockstep::comm {
@@ -15,61 +15,22 @@ namespace {
 
 using ::lockstep::testing::run_ranks;
 
-std::string what_case(plan::AllReducePlan plan, int world_size, std::size_t num_elements) {
-  return fmt::format("{}, {} ranks, {} elements", plan::to_string(plan), world_size, num_elements);
-}
-
-// What the plan's own meaning gives; automatic is two_shot between threads.
-plan::RankBuffers interpreted(plan::AllReducePlan plan, plan::RankBuffers buffers) {
-  const auto named = plan == plan::AllReducePlan::automatic ? plan::AllReducePlan::two_shot : plan;
-  plan::interpret(
-      plan::all_reduce_plan(named, static_cast<int>(buffers.size()), buffers.front().size()),
-      buffers);
-  return buffers;
-}
-
 class AllReduce : public ::testing::TestWithParam<int> {};
 
+// Between threads, automatic is two_shot.
+void expect_plan_bits(int world_size, std::size_t num_elements) {
+  const PlanBits bits(world_size, num_elements, kPlans, plan::AllReducePlan::two_shot);
+  run_ranks(world_size, [&](Communicator& communicator) { bits.expect_from(communicator); });
+}
+
 TEST_P(AllReduce, HasTheBitsOfTheSerialInterpreterOnEveryRankForEveryPlanAndLength) {
-  const int world_size = GetParam();
-  for (const std::size_t num_elements : kLengths) {
-    const plan::RankBuffers inputs = rounding_buffers(world_size, num_elements);
-    std::vector<plan::RankBuffers> expected;
-    for (const plan::AllReducePlan plan : kPlans) expected.push_back(interpreted(plan, inputs));
-    run_ranks(world_size, [&](Communicator& communicator) {
-      const auto rank = static_cast<std::size_t>(communicator.rank());
-      for (std::size_t p = 0; p < kPlans.size(); ++p) {
-        const Tensor buffer = tensor_of(inputs[rank], communicator.rank());
-        CollectiveOptions options;
-        options.plan = kPlans[p];
-        communicator.all_reduce(buffer, options);
-        EXPECT_EQ(buffer.to_vector<double>(), expected[p][rank])
-            << what_case(kPlans[p], world_size, num_elements);
-        EXPECT_EQ(expected[p][rank], expected[p][0]);
-      }
-    });
-  }
+  for (const std::size_t num_elements : kLengths) expect_plan_bits(GetParam(), num_elements);
 }
 
 INSTANTIATE_TEST_SUITE_P(WorldSizes, AllReduce, ::testing::ValuesIn(kWorldSizes));
 
 TEST(AllReduceLarge, HasTheBitsOfTheSerialInterpreterForBuffersOfManyPieces) {
-  for (const int world_size : {2, 3}) {
-    const plan::RankBuffers inputs = rounding_buffers(world_size, kLargeLength);
-    std::vector<plan::RankBuffers> expected;
-    for (const plan::AllReducePlan plan : kPlans) expected.push_back(interpreted(plan, inputs));
-    run_ranks(world_size, [&](Communicator& communicator) {
-      const auto rank = static_cast<std::size_t>(communicator.rank());
-      for (std::size_t p = 0; p < kPlans.size(); ++p) {
-        const Tensor buffer = tensor_of(inputs[rank], communicator.rank());
-        CollectiveOptions options;
-        options.plan = kPlans[p];
-        communicator.all_reduce(buffer, options);
-        EXPECT_TRUE(buffer.to_vector<double>() == expected[p][rank])
-            << what_case(kPlans[p], world_size, kLargeLength);
-      }
-    });
-  }
+  for (const int world_size : {2, 3}) expect_plan_bits(world_size, kLargeLength);
 }
 
 TEST(AllReduceOps, EveryOpAndDTypeEqualsTheDirectResultForEveryPlan) {
@@ -108,7 +69,9 @@ TEST(AllReduceOps, AverageMultipliesEveryContributionBeforeItIsAdded) {
     for (double& value : buffer) value *= 1.0 / 3;
   }
   for (const plan::AllReducePlan plan : kPlans) {
-    const plan::RankBuffers averaged = interpreted(plan, expected);
+    const bool is_named = plan != plan::AllReducePlan::automatic;
+    const plan::RankBuffers averaged =
+        interpreted(is_named ? plan : plan::AllReducePlan::two_shot, expected);
     run_ranks(3, [&](Communicator& communicator) {
       const auto rank = static_cast<std::size_t>(communicator.rank());
       const Tensor buffer = tensor_of(inputs[rank], communicator.rank());

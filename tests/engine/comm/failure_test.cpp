@@ -1,10 +1,10 @@
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <latch>
-#include <thread>
 
 #include "engine/core/thread_context.h"
-
+#include "tests/engine/comm/abort_in_transfers.h"
 #include "tests/engine/comm/comm_test_data.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/run_ranks.h"
@@ -192,21 +192,7 @@ TEST(Abort, EndsThePendingAndLaterCallsOfEveryRank) {
 TEST(Abort, MayComeFromAnyThreadInTheMiddleOfTransfers) {
   for (const plan::AllReducePlan plan : kPlans) {
     const auto errors = errors_of_ranks(3, [&](Communicator& communicator) {
-      std::thread other;
-      CollectiveOptions options;
-      options.plan = plan;
-      for (int call = 0;; ++call) {
-        const Tensor buffer = Tensor::zeros({20'000});  // freed at once when the call fails
-        if (communicator.rank() == 0 && call == 20) {
-          other = std::thread([&communicator] { communicator.abort("enough"); });
-        }
-        try {
-          communicator.all_reduce(buffer, options);
-        } catch (const Error&) {
-          if (other.joinable()) other.join();
-          throw;
-        }
-      }
+      all_reduce_until_rank_0_aborts(communicator, plan, 20'000, 20);
     });
     for (const auto& error : errors) {
       ASSERT_TRUE(error);

@@ -10,6 +10,7 @@
 #include "engine/comm/plan_communicator.h"
 #include "engine/plan/hierarchical.h"
 #include "tests/engine/comm/comm_test_data.h"
+#include "tests/engine/comm/plan_bits.h"
 #include "tests/engine/comm/process_ranks.h"
 #include "tests/support/expect_error.h"
 
@@ -54,27 +55,9 @@ const std::vector<plan::AllReducePlan> kNamedPlans{kPlans.begin() + 1, kPlans.en
 TEST_P(ProcessGroup, AllReducesHaveTheBitsOfTheSerialInterpreterForEveryPlan) {
   for (const int world_size : {2, 3, 4, 8}) {
     for (const std::size_t num_elements : kGroupLengths) {
-      const plan::RankBuffers inputs = rounding_buffers(world_size, num_elements);
-      std::vector<std::vector<double>> expected;  // by plan; every rank has the same
-      for (const plan::AllReducePlan plan : kNamedPlans) {
-        plan::RankBuffers buffers = inputs;
-        plan::interpret(plan::all_reduce_plan(plan, world_size, num_elements), buffers);
-        expected.push_back(buffers.front());
-      }
+      const PlanBits bits(world_size, num_elements, kNamedPlans);
       run_group_threads(
-          world_size,
-          [&](Communicator& communicator) {
-            const auto rank = static_cast<std::size_t>(communicator.rank());
-            for (std::size_t p = 0; p < kNamedPlans.size(); ++p) {
-              const Tensor buffer = tensor_of(inputs[rank], communicator.rank());
-              CollectiveOptions options;
-              options.plan = kNamedPlans[p];
-              communicator.all_reduce(buffer, options);
-              EXPECT_TRUE(buffer.to_vector<double>() == expected[p])
-                  << plan::to_string(kNamedPlans[p]) << ", " << world_size << " ranks, "
-                  << num_elements;
-            }
-          },
+          world_size, [&](Communicator& communicator) { bits.expect_from(communicator); },
           along(GetParam()));
     }
   }

@@ -10,6 +10,7 @@
 #include "engine/comm/store/tcp_store_client.h"
 #include "engine/comm/store/tcp_store_server.h"
 #include "engine/core/rng.h"
+#include "tests/engine/comm/abort_in_transfers.h"
 #include "tests/engine/comm/comm_test_data.h"
 #include "tests/engine/comm/tcp_ranks.h"
 #include "tests/support/expect_error.h"
@@ -104,21 +105,7 @@ TEST(TcpLeaving, ARankThatLeavesIsNamedByThoseThatNeedIt) {
 TEST(TcpAbort, EndsEveryRankWithTheSameWords) {
   for (const plan::AllReducePlan plan : kPlans) {
     const Errors errors = errors_of_tcp_ranks(3, [&](Communicator& communicator) {
-      std::thread other;
-      CollectiveOptions options;
-      options.plan = plan;
-      for (int call = 0;; ++call) {
-        const Tensor buffer = Tensor::zeros({200'000});  // freed at once when the call fails
-        if (communicator.rank() == 0 && call == 10) {
-          other = std::thread([&communicator] { communicator.abort("enough"); });
-        }
-        try {
-          communicator.all_reduce(buffer, options);
-        } catch (const Error&) {
-          if (other.joinable()) other.join();
-          throw;
-        }
-      }
+      all_reduce_until_rank_0_aborts(communicator, plan, 200'000, 10);
     });
     expect_all(errors, ErrorCode::Comm, "[abort] rank 0 aborted the group: enough");
   }

@@ -1,9 +1,9 @@
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <numeric>
 
 #include "tests/engine/comm/comm_test_data.h"
+#include "tests/engine/comm/plan_bits.h"
 #include "tests/engine/comm/tcp_ranks.h"
 
 namespace lockstep::comm {
@@ -11,35 +11,14 @@ namespace {
 
 constexpr std::array<DType, 4> kDTypes{DType::float32, DType::float64, DType::int32, DType::int64};
 
-std::string what_case(plan::AllReducePlan plan, int world_size, std::size_t num_elements) {
-  return fmt::format("{}, {} ranks, {} elements", plan::to_string(plan), world_size, num_elements);
-}
-
 class TcpAllReduce : public ::testing::TestWithParam<int> {};
 
 TEST_P(TcpAllReduce, HasTheBitsOfTheSerialInterpreterForEveryPlanAndLength) {
   const int world_size = GetParam();
   for (const std::size_t num_elements : {0UL, 1UL, 101UL, 4096UL, 131'072UL}) {
-    const plan::RankBuffers inputs = rounding_buffers(world_size, num_elements);
-    std::vector<plan::RankBuffers> expected;
-    for (const plan::AllReducePlan plan : kPlans) {
-      expected.push_back(inputs);
-      const auto named = plan == plan::AllReducePlan::automatic
-                             ? plan::choose_all_reduce_plan(world_size, num_elements)
-                             : plan;
-      plan::interpret(plan::all_reduce_plan(named, world_size, num_elements), expected.back());
-    }
-    run_tcp_ranks(world_size, [&](Communicator& communicator) {
-      const auto rank = static_cast<std::size_t>(communicator.rank());
-      for (std::size_t p = 0; p < kPlans.size(); ++p) {
-        const Tensor buffer = tensor_of(inputs[rank], communicator.rank());
-        CollectiveOptions options;
-        options.plan = kPlans[p];
-        communicator.all_reduce(buffer, options);
-        EXPECT_TRUE(buffer.to_vector<double>() == expected[p][rank])
-            << what_case(kPlans[p], world_size, num_elements);
-      }
-    });
+    const PlanBits bits(world_size, num_elements, kPlans,
+                        plan::choose_all_reduce_plan(world_size, num_elements));
+    run_tcp_ranks(world_size, [&](Communicator& communicator) { bits.expect_from(communicator); });
   }
 }
 
