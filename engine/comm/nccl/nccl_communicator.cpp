@@ -263,13 +263,13 @@ std::unique_ptr<Communicator> make_nccl_communicator(const NcclGroupOptions& opt
   require(options.store != nullptr, ErrorCode::Usage, "nccl", "ranks need a store to meet");
   require(options.device.type == DeviceType::cuda, ErrorCode::Device, "nccl",
           "NCCL serves CUDA devices, found {}; use --comm own", to_string(options.device));
+  if (options.sharing == GpuSharing::allow) {
+    // Before NCCL is called at all: it reads its environment once.
+    setenv("NCCL_HOSTID", fmt::format("lockstep-rank-{}", options.rank).c_str(), 1);
+  }
   const int gpu = runtime::logical_device(options.device).gpu();
   const nccl::Meeting meeting =
       nccl::meet(options, runtime::physical_gpus()[static_cast<std::size_t>(gpu)].uuid);
-  if (options.sharing == GpuSharing::allow) {
-    // NCCL reads it when its first communicator is made.
-    setenv("NCCL_HOSTID", fmt::format("lockstep-rank-{}", options.rank).c_str(), 1);
-  }
   return std::make_unique<nccl::NcclCommunicator>(options, meeting);
 }
 

@@ -19,8 +19,8 @@
 //          the error, and so does every later call. A failed call in a captured graph is found by
 //          NCCL's errors, not by a time limit.
 // Several: a list of tensors is one NCCL group (ncclGroupStart, ncclGroupEnd): all of it is
-//          enqueued or, when NCCL refuses one of its calls, nothing. Errors name the call in which the ranks'
-//          lists first differ; a time limit that is over, the last call of the list.
+//          enqueued or, when NCCL refuses one of its calls, nothing. Errors name the call in which
+//          the ranks' lists first differ; a time limit that is over, the last call of the list.
 // Messages: send and recv use a communicator of two ranks for each direction, made at the first
 //          message, so that ranks which all send first do not block each other. Sizes and dtypes
 //          that differ are not found.
