@@ -36,20 +36,13 @@ void train_here(const TrainingFlags& flags, const CommandLine& command) {
   fmt::print(progress_stream(flags), "{}\n", describe_devices(devices));
   print_task(flags, task, row.placement);
 
-  const bool records = !flags.trace_path.empty() || !flags.json_path.empty();
-  if (records) trace::start();
+  if (needs_recording(flags)) trace::start();
   nvml::ContentionProbe probe = watch(devices);
   probe.sample();
-  TrainingObserver observer;
-  observer.log_path = flags.log_path;
-  observer.on_epoch = [&](std::size_t epoch, double seconds, double loss) {
-    probe.sample();
-    print_epoch(flags, epoch, seconds, loss);
-  };
   row.threads_per_device = runtime::threads_per_device();
   row.weight_tolerance = weight_tolerance(task.dtype, task.num_steps, task.summation);
-  row.result = train(task, row.placement, observer);
-  if (records) trace::stop();
+  row.result = train(task, row.placement, report_progress(flags, probe));
+  if (needs_recording(flags)) trace::stop();
   row.contended = probe.verdict();
   report_training(flags, command, task, row, trace::collect(), devices[0]);
 }

@@ -54,10 +54,6 @@ void apply_threads(const TrainingFlags& flags, const launch::RankEnvironment& ra
   apply_threads_per_device(flags, static_cast<std::size_t>(num_sharing));
 }
 
-bool records(const TrainingFlags& flags) {
-  return !flags.trace_path.empty() || !flags.json_path.empty() || !flags.row_path.empty();
-}
-
 // As `compare` does for rows of this process.
 void warm_up(TrainingTask task, RankJob& rank) {
   if (rank.device.type != DeviceType::cuda) return;
@@ -86,17 +82,11 @@ void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& t
     std::fflush(progress_stream(flags));
   }
   if (!flags.row_path.empty()) warm_up(task, rank);
-  if (records(flags)) trace::start();
+  if (needs_recording(flags)) trace::start();
   nvml::ContentionProbe probe =
       watch(rank.is_first() ? std::vector<Device>{rank.device} : std::vector<Device>{});
   probe.sample();
-  TrainingObserver observer;
-  observer.log_path = flags.log_path;
-  observer.on_epoch = [&](std::size_t epoch, double seconds, double loss) {
-    probe.sample();
-    print_epoch(flags, epoch, seconds, loss);
-  };
-  JobResult job = train_in_job(task, rank, observer);
+  JobResult job = train_in_job(task, rank, report_progress(flags, probe));
   if (!rank.is_first()) return;
   RunRow row;
   row.placement = {Mode::ddp, job.devices, job.num_physical_devices};

@@ -24,10 +24,20 @@ void print_task(const TrainingFlags& flags, const TrainingTask& task,
   }
 }
 
-void print_epoch(const TrainingFlags& flags, std::size_t epoch, double seconds, double loss) {
-  std::FILE* const out = progress_stream(flags);
-  fmt::print(out, "epoch {}: {}, loss {:.4f}\n", epoch + 1, trace::format_seconds(seconds), loss);
-  std::fflush(out);
+bool needs_recording(const TrainingFlags& flags) {
+  return !flags.trace_path.empty() || !flags.json_path.empty() || !flags.row_path.empty();
+}
+
+TrainingObserver report_progress(const TrainingFlags& flags, nvml::ContentionProbe& probe) {
+  TrainingObserver observer;
+  observer.log_path = flags.log_path;
+  observer.on_epoch = [&flags, &probe](std::size_t epoch, double seconds, double loss) {
+    probe.sample();
+    std::FILE* const out = progress_stream(flags);
+    fmt::print(out, "epoch {}: {}, loss {:.4f}\n", epoch + 1, trace::format_seconds(seconds), loss);
+    std::fflush(out);
+  };
+  return observer;
 }
 
 void report_training(const TrainingFlags& flags, const std::vector<std::string>& command,
