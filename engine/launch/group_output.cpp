@@ -50,7 +50,7 @@ void GroupOutput::open(Worker& worker, int restart_count) {
 
 void GroupOutput::read(Worker& worker, int number) {
   WorkerStream& stream = stream_of(worker, number);
-  std::array<char, 64 * 1024> bytes;
+  std::array<char, kMaxReadBytes> bytes;
   const ssize_t count = ::read(stream.descriptor, bytes.data(), bytes.size());
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (count <= 0) return close(worker, number);

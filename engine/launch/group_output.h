@@ -12,6 +12,8 @@ namespace lockstep::launch {
 
 class GroupOutput {
  public:
+  static constexpr std::size_t kMaxReadBytes = 64 * 1024;
+
   explicit GroupOutput(const WorkerGroupOptions& options) : options_(options) {}
 
   // Decides where the streams of a worker go, and opens their logs. Throws Error{Io} when a log of
@@ -19,7 +21,8 @@ class GroupOutput {
   // and the console gets the output.
   void open(Worker& worker, int restart_count);
 
-  // Reads once from stream 1 (stdout) or 2 (stderr), which is readable; closes it at its end.
+  // Reads from stream 1 (stdout) or 2 (stderr), which is readable, once: as much as there is, up to
+  // kMaxReadBytes. Closes it at its end.
   void read(Worker& worker, int number);
   // Also without its end, where nobody is left who could say more.
   void close(Worker& worker, int number);

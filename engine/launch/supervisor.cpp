@@ -1,5 +1,6 @@
 #include "engine/launch/supervisor.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -17,6 +18,12 @@ namespace {
 bool is_readable(int descriptor) {
   pollfd event{descriptor, POLLIN, 0};
   return ::poll(&event, 1, 0) > 0;
+}
+
+// How many reads take all that a pipe can hold.
+std::size_t reads_to_empty(int pipe) {
+  const int num_bytes = pipe < 0 ? 0 : ::fcntl(pipe, F_GETPIPE_SZ);
+  return static_cast<std::size_t>(std::max(num_bytes, 0)) / GroupOutput::kMaxReadBytes + 1;
 }
 
 }  // namespace
@@ -68,7 +75,7 @@ void Supervisor::run_once(int restart_count) {
   }
   const auto is_running = [](const Worker& worker) { return !worker.wait_status; };
   while (std::ranges::any_of(workers_, is_running)) {
-    wait_for_events(ending_.deadline());
+    wait_for_events(ending_.deadline(), Reading::ranks);
     ending_.act_on_deadline();
   }
   kill_descendants();
@@ -97,21 +104,18 @@ void Supervisor::start_all(int restart_count) {
   }
 }
 
-// When all processes have ended, a pipe holds what it holds; one that is still open is held by a
-// process that could not be killed.
+// All processes have ended that could be reached, so what counts is what the pipes hold now. One
+// may still be held open, and written to, by a process that is not ours to kill.
 void Supervisor::read_what_is_left() {
   for (Worker& worker : workers_) {
     for (const int number : {1, 2}) {
       const WorkerStream& stream = worker.streams[static_cast<std::size_t>(number)];
-      while (stream.descriptor >= 0) {
-        if (output_.console().is_full()) {
-          flush_console();
-        } else if (is_readable(stream.descriptor)) {
-          output_.read(worker, number);
-        } else {
-          output_.close(worker, number);
-        }
+      for (std::size_t n = reads_to_empty(stream.descriptor); n > 0; --n) {
+        if (output_.console().is_full()) flush_console();
+        if (stream.descriptor < 0 || !is_readable(stream.descriptor)) break;
+        output_.read(worker, number);
       }
+      if (stream.descriptor >= 0) output_.close(worker, number);
     }
   }
 }
@@ -128,7 +132,7 @@ void Supervisor::flush_console() {
   auto until = ending_.ended_by() != 0 ? out_of_patience() : Clock::time_point::max();
   while (!output_.console().is_empty()) {
     const std::size_t num_bytes = output_.console().num_bytes();
-    wait_for_events(until);
+    wait_for_events(until, Reading::nothing);
     if (ending_.num_signals() != num_signals) return output_.give_up_console();
     if (until == Clock::time_point::max()) continue;
     if (output_.console().num_bytes() != num_bytes) {

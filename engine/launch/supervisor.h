@@ -33,7 +33,9 @@ class Supervisor {
   void flush_console();
   int exit_code() const;
 
-  void wait_for_events(Clock::time_point until);
+  // What to wait for beside signals and the console.
+  enum class Reading { ranks, nothing };
+  void wait_for_events(Clock::time_point until, Reading reading);
   void read_signals();
   void reap();
   void write_console();

@@ -28,7 +28,7 @@ int milliseconds_until(Clock::time_point end) {
 }  // namespace
 
 // Waits for output of the ranks, a signal, room on the console, or the time.
-void Supervisor::wait_for_events(Clock::time_point until) {
+void Supervisor::wait_for_events(Clock::time_point until, Reading reading) {
   const Console& console = output_.console();
   std::vector<pollfd> events{{keeper_, POLLIN, 0}, {signals_, POLLIN, 0}};
   const bool is_writing = !console.is_empty();
@@ -38,7 +38,7 @@ void Supervisor::wait_for_events(Clock::time_point until) {
   for (Worker& worker : workers_) {
     for (const int number : {1, 2}) {
       const int descriptor = worker.streams[static_cast<std::size_t>(number)].descriptor;
-      if (descriptor < 0 || console.is_full()) continue;
+      if (descriptor < 0 || console.is_full() || reading == Reading::nothing) continue;
       events.push_back({descriptor, POLLIN, 0});
       sources.emplace_back(&worker, number);
     }

@@ -243,6 +243,26 @@ TEST(RunEnd, ASignalEndsTheWaitForAReaderThatNeverReads) {
   EXPECT_EQ(program.wait().exit_code, 128 + SIGTERM);
 }
 
+// Processes of somebody else have the rank's stdout too, and write for ever: the launcher cannot
+// kill them.
+TEST(RunEnd, StrangersThatKeepARanksOutputOpenDoNotKeepTheLauncher) {
+  const TempFolder folder;
+  const std::string gate = (folder / "gate").string();
+  MarkedProgram program(
+      run_script("--standalone --nproc-per-node 1",
+                 "echo pid=$$=; while [ ! -e " + gate + " ]; do sleep 0.01; done"));
+  EXPECT_TRUE(wait_until([&] { return count(program.out(), "=") == 2; }));
+  const std::string out = program.out();
+  const std::size_t begin = out.find('=') + 1;
+  const std::string rank = out.substr(begin, out.find('=', begin) - begin);
+  const std::string script = "exec > /proc/$0/fd/1; yes & yes & yes & exec yes";
+  const MarkedProgram strangers({"sh", "-c", script, rank});
+  EXPECT_TRUE(wait_until([&] { return count(program.out(), "[0] y") > 0; }));
+  write_text(gate, "");
+  ASSERT_TRUE(wait_until([&] { return program.num_alive() == 0; }));
+  EXPECT_EQ(program.wait().exit_code, 0);
+}
+
 TEST(RunEnd, SixtyFourRanksComeAndGo) {
   const Outcome outcome =
       MarkedProgram({LOCKSTEP_PROGRAM, "run", "--standalone", "--nproc-per-node", "64", "true"})
