@@ -1,11 +1,19 @@
 #include "tests/tools/rank_variables.h"
 
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdlib>
 
+#include "engine/core/error.h"
 #include "engine/launch/port.h"
 
 namespace lockstep::testing {
 namespace {
+
+// Pairs of ports below those that the kernel gives to whoever asks for any.
+constexpr int kFirstPort = 25000;
+constexpr int kNumPairs = 3500;
 
 // What is the same for all, and the variables that hold a rank's number.
 std::vector<Variables> ranks_with(int num_ranks, const Variables& shared,
@@ -23,7 +31,17 @@ std::vector<Variables> ranks_with(int num_ranks, const Variables& shared,
 
 std::string free_port() {
   using launch::PortReservation;
-  return std::to_string(PortReservation(0, PortReservation::Scope::loopback).port());
+  static std::atomic<int> count{0};
+  for (;;) {
+    const int port = kFirstPort + 2 * ((::getpid() * 31 + ++count) % kNumPairs);
+    try {
+      const PortReservation here(port, PortReservation::Scope::loopback);
+      const PortReservation next(port + 1, PortReservation::Scope::loopback);
+      return std::to_string(port);
+    } catch (const Error&) {
+      continue;  // somebody listens there
+    }
+  }
 }
 
 std::vector<Variables> ranks_by_hand(int num_ranks) {
