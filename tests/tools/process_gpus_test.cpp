@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <cstdlib>
 
 #include "engine/comm/nccl/nccl_group.h"
 #include "engine/runtime/physical_gpus.h"
@@ -94,6 +94,17 @@ TEST_F(ProcessGpus, ThatShareOneAreStartedByLockstepRun) {
       run_on(1, std::string("run --standalone --nproc-per-node 4 -- ") + kProgram + " " + kTrain +
                     "--parallel ddp --virtual-devices cuda:0*4");
   expect_the_weights_of_one_gpu(outcome, "[0] rank 0 of 4 (lockstep run), own: auto over shm");
+}
+
+TEST_F(ProcessGpus, ThatShareOneReduceByMpi) {
+  if (std::system("command -v mpirun > /dev/null") != 0) GTEST_SKIP() << "no mpirun here";
+  const Outcome outcome =
+      run_on(1, "compare --device cuda --modes ddp --comm mpi --steps 20 " + virtual_devices(2));
+  if (outcome.err.find("built without MPI") != std::string::npos) GTEST_SKIP() << outcome.err;
+  expect_equal_rows(outcome);
+  const Outcome trained =
+      run_on(1, "train --device cuda --comm mpi --steps 2 " + kRanks + virtual_devices(2));
+  EXPECT_THAT(trained.out, ::testing::ContainsRegex("mpi: .*, staged in host memory"));
 }
 
 // Gradients are averaged by buckets while backward runs.
