@@ -35,10 +35,12 @@ int parse_num_workers(const std::string& text) {
             "or cpu");
     return num_gpus > 0 ? num_gpus : num_cores;
   }
-  const std::vector<std::size_t> numbers = parse_list("--nproc-per-node", text);
-  require(numbers.size() == 1 && numbers[0] >= 1 && numbers[0] <= launch::kMaxWorldSize,
-          ErrorCode::Usage, "--nproc-per-node",
-          "expected 1 to {} ranks, gpu, cpu or auto, found '{}'", launch::kMaxWorldSize, text);
+  const bool is_number = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  const std::vector<std::size_t> numbers =
+      is_number ? parse_list("--nproc-per-node", text) : std::vector<std::size_t>{0};
+  require(numbers[0] >= 1 && numbers[0] <= launch::kMaxWorldSize, ErrorCode::Usage,
+          "--nproc-per-node", "expected 1 to {} ranks, gpu, cpu or auto, found '{}'",
+          launch::kMaxWorldSize, text);
   return static_cast<int>(numbers[0]);
 }
 
