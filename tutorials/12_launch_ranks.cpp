@@ -159,7 +159,9 @@ int main(int argc, char** argv) {
   return lockstep::tutorial::run_main(
       argc, argv, "What does a launcher do for you?",
       [&](const lockstep::tutorial::Options&) { run(role); },
-      {.num_devices = kRanks, .add_flags = [&](CLI::App& app, lockstep::tutorial::Options&) {
+      {.num_devices = kRanks,
+       .add_flags = [&](CLI::App& app, lockstep::tutorial::Options& options) {
+         lockstep::tutorial::count_rank_devices(options);
          app.add_option("--role", role, "what the ranks do: say, fail or die")
              ->check(CLI::IsMember({"say", "fail", "die"}));
        }});

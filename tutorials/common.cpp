@@ -61,11 +61,12 @@ std::string count_cores() {
   return cores == 1 ? "1 core" : fmt::format("{} cores", cores);
 }
 
-void print_devices(const std::vector<Device>& devices) {
+void print_devices(const std::vector<Device>& devices, std::optional<std::size_t> own) {
   const Device first = devices[0];
   const std::size_t count = devices.size();
-  const std::string names =
+  std::string names =
       to_string(first) + (count > 1 ? fmt::format(" to {}", to_string(devices.back())) : "");
+  if (own && count > 1) names = fmt::format("{}:{} of {}", to_string(first.type), *own, names);
   std::string hardware;
   if (first.type == DeviceType::cpu) {
     hardware =
@@ -118,7 +119,7 @@ int parse_and_run(const std::string& program, int argc, char** argv, std::string
   }
   options.device_type = resolve_device_type(device);
   declare_devices(options, virtual_devices);
-  print_devices(options.devices(options.num_devices));
+  print_devices(options.devices(options.num_devices), options.own_device);
   body(options);
   return 0;
 }

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,8 @@ struct Options {
   DeviceType device_type = DeviceType::cpu;
   bool fast = false;            // a short run, for tests
   std::size_t num_devices = 1;  // the most that the tutorial uses
+  // Of a process that is one of several ranks: the index of the device that is its own.
+  std::optional<std::size_t> own_device = {};
 
   // A single device is index 0, also on a machine with more.
   Device device() const { return {device_type, 0}; }
@@ -39,7 +42,8 @@ struct Setup {
   std::function<void(CLI::App&, Options&)> add_flags = {};
 };
 
-// The whole of a tutorial's main(): reads the flags, prints "using device: ...", runs the body.
+// The whole of a tutorial's main(): reads the flags, prints "using device: ..." (a rank:
+// "using device: cpu:1 of cpu:0 to cpu:3 ..."), runs the body.
 // Where there are GPUs, but fewer than num_devices, each becomes several logical devices, and the
 // first line says so; --virtual-devices and LOCKSTEP_VIRTUAL_DEVICES (runtime/virtual_devices.h)
 // say which.

@@ -52,13 +52,16 @@ int RankProcess::host() const {
   return played.value_or(environment().node_rank);
 }
 
+void count_rank_devices(Options& options) {
+  const launch::RankEnvironment me = launch::rank_environment(launch::current_environment());
+  const int num_here = me.local_world_size > 0 ? me.local_world_size : me.world_size;
+  options.num_devices = std::max(options.num_devices, static_cast<std::size_t>(num_here));
+  if (num_here > 1) options.own_device = static_cast<std::size_t>(me.local_rank);
+}
+
 int run_ranks_main(int argc, char** argv, std::string_view question, const Body& body,
                    int num_ranks) {
-  const auto count_devices = [](CLI::App&, Options& options) {
-    const launch::RankEnvironment me = launch::rank_environment(launch::current_environment());
-    const int num_here = me.local_world_size > 0 ? me.local_world_size : me.world_size;
-    options.num_devices = std::max(options.num_devices, static_cast<std::size_t>(num_here));
-  };
+  const auto count_devices = [](CLI::App&, Options& options) { count_rank_devices(options); };
   const auto num_devices = static_cast<std::size_t>(num_ranks);
   return run_main(argc, argv, question, body,
                   {.num_devices = num_devices, .add_flags = count_devices});

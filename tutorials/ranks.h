@@ -38,6 +38,10 @@ class RankProcess {
   std::unique_ptr<comm::Communicator> group_;
 };
 
+// A device for each rank of this machine, of which one is this process's own. A process that was
+// started alone keeps the devices that it has.
+void count_rank_devices(Options& options);
+
 // The main() of a tutorial whose ranks are processes, num_ranks of them when it starts them itself.
 // Where the ranks of this machine are more than its GPUs, these become several logical devices
 // each, as for ranks that are threads (tutorial::run_main).
