@@ -147,6 +147,24 @@ TEST(Inbox, AnyMixtureOfFramesInAnyPiecesComesOutInOrder) {
   }
 }
 
+TEST(Inbox, AMessageTakenBeforeItsPaddingHasComeLeavesTheNextOneAligned) {
+  Rng rng(3);
+  Inbox inbox([](const FrameHeader&, const std::vector<std::byte>&) { FAIL(); });
+  for (std::size_t i = 0; i < 1000; ++i) {
+    Stream stream;
+    append_frame(stream, header_of(FrameKind::data, 100), static_cast<std::byte>(i));
+    const auto [message, padding] = std::pair(std::span(stream).first(kFrameHeaderBytes + 100),
+                                              std::span(stream).subspan(kFrameHeaderBytes + 100));
+    ASSERT_TRUE(feed(inbox, message, rng));
+    ASSERT_TRUE(inbox.is_complete());
+    const std::byte* const data = inbox.hold();
+    ASSERT_EQ(reinterpret_cast<std::uintptr_t>(data) % 64, 0U) << "message " << i;
+    ASSERT_TRUE(is_filled_with({data, 100}, i));
+    inbox.release();
+    ASSERT_TRUE(feed(inbox, padding, rng));
+  }
+}
+
 TEST(Inbox, RandomBytesAreNoFrames) {
   Rng rng(2);
   for (int round = 0; round < 200; ++round) {
@@ -163,7 +181,22 @@ TEST(Inbox, AHugePayloadThatNeverComesTakesNoMemory) {
   const HeaderBytes header = encode(header_of(FrameKind::letter, kMaxPayloadBytes));
   EXPECT_TRUE(feed(inbox, header, rng));
   EXPECT_LE(inbox.space().size(), 8U << 20);
-  EXPECT_FALSE(decode(encode(header_of(FrameKind::data, kMaxPayloadBytes + 1))));
+  EXPECT_FALSE(decode(encode(header_of(FrameKind::letter, kMaxPayloadBytes + 1))));
+}
+
+// For these a receiver takes memory at once.
+TEST(Frame, AMessageLargerThanAnyIsNoHeader) {
+  EXPECT_TRUE(decode(encode(header_of(FrameKind::data, kMaxMessageBytes))));
+  EXPECT_FALSE(decode(encode(header_of(FrameKind::data, kMaxMessageBytes + 1))));
+}
+
+TEST(Frame, ADtypeOrPlanThatDoesNotExistIsNoHeader) {
+  FrameHeader header = header_of(FrameKind::announce, 0);
+  header.call.dtype = static_cast<DType>(7);
+  EXPECT_FALSE(decode(encode(header)));
+  header = header_of(FrameKind::announce, 0);
+  header.call.plan = static_cast<plan::AllReducePlan>(8);
+  EXPECT_FALSE(decode(encode(header)));
 }
 
 TEST(Failure, TravelsWithItsCodeOperationAndWords) {

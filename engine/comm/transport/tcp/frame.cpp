@@ -43,7 +43,14 @@ bool has_known_names(const Layout& layout) {
   return layout.kind >= static_cast<std::uint8_t>(FrameKind::announce) &&
          layout.kind <= static_cast<std::uint8_t>(FrameKind::goodbye) &&
          layout.operation <= static_cast<std::uint8_t>(Operation::recv) &&
-         layout.op <= static_cast<std::uint8_t>(ReduceOp::max);
+         layout.dtype <= static_cast<std::uint8_t>(DType::uint8) &&
+         layout.op <= static_cast<std::uint8_t>(ReduceOp::max) &&
+         layout.plan <= static_cast<std::uint8_t>(plan::AllReducePlan::hierarchical);
+}
+
+std::uint64_t max_payload_bytes(FrameKind kind) {
+  if (kind == FrameKind::data) return kMaxMessageBytes;
+  return kind == FrameKind::failure ? kMaxFailureBytes : kMaxPayloadBytes;
 }
 
 }  // namespace
@@ -70,10 +77,10 @@ std::optional<FrameHeader> decode(std::span<const std::byte, kFrameHeaderBytes> 
   Layout layout;
   std::memcpy(&layout, bytes.data(), sizeof layout);
   if (layout.magic != kFrameMagic || layout.checksum != checksum_of(layout)) return std::nullopt;
-  if (!has_known_names(layout) || layout.num_bytes > kMaxPayloadBytes) return std::nullopt;
+  if (!has_known_names(layout)) return std::nullopt;
   FrameHeader header;
   header.kind = static_cast<FrameKind>(layout.kind);
-  if (header.kind == FrameKind::failure && layout.num_bytes > kMaxFailureBytes) return std::nullopt;
+  if (layout.num_bytes > max_payload_bytes(header.kind)) return std::nullopt;
   header.call.operation = static_cast<Operation>(layout.operation);
   header.call.dtype = static_cast<DType>(layout.dtype);
   header.call.op = static_cast<ReduceOp>(layout.op);

@@ -38,6 +38,10 @@ inline constexpr std::size_t kFrameHeaderBytes = 64;
 inline constexpr std::uint32_t kFrameMagic = 0x3153464c;
 // A header that says more is no header.
 inline constexpr std::uint64_t kMaxPayloadBytes = std::uint64_t{1} << 40;
+// Of a message of a plan, which a receiver takes memory for as soon as its header has come. Large
+// chunks travel in pieces, so that one is summed while the next is on its way, and is found in a
+// cache; large enough that their system calls do not count.
+inline constexpr std::size_t kMaxMessageBytes = 512 * 1024;
 inline constexpr std::size_t kMaxFailureBytes = 64 * 1024;
 
 struct FrameHeader {

@@ -36,7 +36,10 @@ void Inbox::make_room(std::size_t num_bytes) {
   const std::size_t capacity = buffer_.size() * sizeof(Line);
   const auto end = static_cast<std::size_t>(received_ - origin_);
   if (capacity - end >= num_bytes) return;
-  const std::uint64_t first = std::min(first_needed(), received_);
+  // The start of a line, also where only a part of what fills a payload up has come: what lies
+  // behind it has to stay aligned.
+  const std::uint64_t first =
+      std::min(first_needed(), received_) / kFrameHeaderBytes * kFrameHeaderBytes;
   const auto num_kept = static_cast<std::size_t>(received_ - first);
   const std::size_t needed = num_kept + std::max(num_bytes, window_);
   if (!is_held_ && capacity >= needed) {

@@ -54,7 +54,7 @@ class Inbox {
 
   Handler handler_;
   std::vector<Line> buffer_;
-  std::uint64_t origin_ = 0;    // the stream position of the buffer's first byte
+  std::uint64_t origin_ = 0;    // the stream position of the buffer's first byte, of a line's start
   std::uint64_t received_ = 0;  // stream positions: everything before it is here,
   std::uint64_t parsed_ = 0;    // and the next header begins here (it may be ahead of received_)
   std::size_t window_ = 0;      // bytes worth asking for at a time

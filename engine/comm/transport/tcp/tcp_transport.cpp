@@ -11,10 +11,6 @@
 namespace lockstep::comm {
 namespace {
 
-// Large chunks travel in pieces, so that one is summed while the next is on its way, and is found
-// in a cache; large enough that their system calls do not count.
-constexpr std::size_t kMaxMessageBytes = 512 * 1024;
-
 std::vector<int> peers_of(const TcpTransportOptions& options) {
   require(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size,
           ErrorCode::Usage, "tcp", "rank {} of {} does not exist", options.rank,
