@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -338,6 +339,75 @@ TEST(TcpMeeting, RanksThatDoNotComeAreNamed) {
     EXPECT_THAT(error->what(), HasSubstr("rank 1"));
     EXPECT_THAT(error->what(), HasSubstr("rank 3"));
   }
+}
+
+// A store in which something happens before or after a rank gets the address of another one.
+class WatchedStore final : public Store {
+ public:
+  MemoryStore inner;
+  std::function<void(std::string_view key)> before_get = [](std::string_view) {};
+  std::function<void(std::string_view key)> after_get = [](std::string_view) {};
+
+  std::string get(std::string_view key, runtime::Deadline deadline) override {
+    before_get(key);
+    std::string value = inner.get(key, deadline);
+    after_get(key);
+    return value;
+  }
+  void set(std::string_view key, std::string_view value) override { inner.set(key, value); }
+  std::string set_if_absent(std::string_view key, std::string_view value) override {
+    return inner.set_if_absent(key, value);
+  }
+  std::optional<std::string> try_get(std::string_view key) override { return inner.try_get(key); }
+  std::int64_t add(std::string_view key, std::int64_t difference) override {
+    return inner.add(key, difference);
+  }
+  void wait(std::span<const std::string> keys, runtime::Deadline deadline) override {
+    inner.wait(keys, deadline);
+  }
+  bool erase(std::string_view key) override { return inner.erase(key); }
+  std::size_t num_keys() override { return inner.num_keys(); }
+  void abort(std::string_view why) override { inner.abort(why); }
+};
+
+// What a rank that listens there says in the store.
+std::string address_entry(const Socket& socket, int world_size) {
+  return fmt::format("{} {} nonce 127.0.0.1", port_of(socket), world_size);
+}
+
+// Whoever accepts a connection waits a few seconds for its greeting, and a third rank may come
+// later than that.
+TEST(TcpMeeting, NobodyConnectsBeforeAllLowerRanksHaveCome) {
+  const Socket rank_0 = listen_on("127.0.0.1", 0);
+  WatchedStore store;
+  store.set("transport/tcp/0/0", address_entry(rank_0, 3));
+  store.before_get = [&](std::string_view key) {
+    if (key != "transport/tcp/0/1") return;
+    Socket connection;
+    EXPECT_EQ(accept_from(rank_0, connection), AcceptResult::none);
+    store.abort("that is all");
+  };
+  expect_error(ErrorCode::Comm, "that is all", [&] { TcpTransport(tcp_options(2, 3), store); });
+}
+
+TEST(TcpMeeting, ARankThatEndedAfterItCameIsNotCalledUntilTheTimeLimit) {
+  const Socket ended = listen_on("127.0.0.1", 0);
+  shutdown(ended.descriptor(), SHUT_RDWR);  // keeps the port, and refuses connections
+  WatchedStore store;
+  store.set("transport/tcp/0/0", address_entry(ended, 2));
+  store.after_get = [&](std::string_view) { store.abort("rank 0 ended"); };
+  expect_error(ErrorCode::Comm, "rank 0 ended", [&] { TcpTransport(tcp_options(1, 2), store); });
+}
+
+TEST(TcpMeeting, ARankThatDoesNotAnswerIsNamed) {
+  const Socket ended = listen_on("127.0.0.1", 0);
+  shutdown(ended.descriptor(), SHUT_RDWR);
+  MemoryStore store;
+  store.set("transport/tcp/0/0", address_entry(ended, 2));
+  TcpTransportOptions options = tcp_options(1, 2);
+  options.timeout_seconds = 0.2;
+  expect_error(ErrorCode::Timeout, "rank 1 does not reach rank 0, which came but does not answer",
+               [&] { TcpTransport(options, store); });
 }
 
 TEST(TcpMeeting, AnotherTokenIsNoRankOfThisGroup) {

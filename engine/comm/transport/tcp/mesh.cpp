@@ -7,6 +7,8 @@
 #include <array>
 #include <charconv>
 #include <list>
+#include <optional>
+#include <utility>
 
 #include "engine/comm/store/tcp_store_server.h"
 #include "engine/comm/transport/tcp/greeting.h"
@@ -19,6 +21,8 @@ using runtime::Clock;
 
 // How often a rank that waits for others looks whether the job was aborted.
 constexpr std::chrono::milliseconds kStoreInterval{100};
+// The same while it connects: an attempt has to last as long as the first packet may be on its way.
+constexpr std::chrono::milliseconds kConnectInterval{1000};
 
 std::string hex(const Digest& digest) {
   std::string text;
@@ -62,9 +66,13 @@ class Mesh {
 
   std::vector<Socket> connect() {
     publish();
+    // All addresses before the first connection: whoever accepts one gives it kHandshakeSeconds,
+    // and some rank may come much later.
+    std::vector<std::pair<int, Address>> lower;
     for (const int peer : peers_) {
-      if (peer < options_.rank) begin_to_connect(peer);
+      if (peer < options_.rank) lower.emplace_back(peer, address_of(peer));
     }
+    for (const auto& [peer, address] : lower) begin_to_connect(peer, address);
     while (num_connected_ < peers_.size()) wait_for_events();
     return std::move(connections_);
   }
@@ -87,7 +95,10 @@ class Mesh {
   }
 
   void publish();
-  void begin_to_connect(int peer);
+  Address address_of(int peer);
+  Socket reach(int peer, const Address& address);
+  void begin_to_connect(int peer, const Address& address);
+  void throw_if_aborted() { store_.try_get(key_of(options_.rank)); }
   void wait_for_events();
   void accept_all();
   void read_from(Pending& pending);
@@ -113,7 +124,7 @@ void Mesh::publish() {
           "two processes have rank {}; every process needs a RANK of its own", options_.rank);
 }
 
-void Mesh::begin_to_connect(int peer) {
+Address Mesh::address_of(int peer) {
   std::string entry;
   try {
     entry = store_.get(key_of(peer), deadline_);
@@ -126,7 +137,32 @@ void Mesh::begin_to_connect(int peer) {
   require(address.world_size == options_.world_size, ErrorCode::Comm, "connect",
           "rank {} was started for {} ranks, rank {} for {}; all need the same WORLD_SIZE",
           options_.rank, options_.world_size, peer, address.world_size);
-  pending_.push_back({connect_to(address.host, address.port, deadline_),
+  return address;
+}
+
+// It listens, or it has ended since it said where: then the job is aborted, as soon as the store
+// has noticed.
+Socket Mesh::reach(int peer, const Address& address) {
+  while (true) {
+    const auto next_look = Clock::now() + kConnectInterval;
+    try {
+      return connect_to(address.host, address.port,
+                        deadline_ ? std::min(*deadline_, next_look) : next_look);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::Timeout) throw;
+      throw_if_aborted();
+      if (!deadline_ || Clock::now() < *deadline_) continue;
+      fail(
+          ErrorCode::Timeout, "connect",
+          "rank {} does not reach rank {}, which came but does not answer at {} port {}: it ended, "
+          "or a firewall is between their hosts",
+          options_.rank, peer, address.host, address.port);
+    }
+  }
+}
+
+void Mesh::begin_to_connect(int peer, const Address& address) {
+  pending_.push_back({reach(peer, address),
                       Greeting(identity(), Greeting::Side::connects),
                       Clock::now(),
                       peer,
@@ -150,7 +186,7 @@ void Mesh::wait_for_events() {
   if (descriptors[0].revents != 0) accept_all();
   drop_old();
   if (Clock::now() >= next_look) {
-    store_.try_get(key_of(options_.rank));  // throws when the job was aborted
+    throw_if_aborted();
     last_look_ = Clock::now();
   }
   if (num_connected_ < peers_.size() && deadline_ && Clock::now() >= *deadline_) {
@@ -226,13 +262,14 @@ void Mesh::drop_old() {
   std::size_t num_strangers = 0;
   for (auto pending = pending_.rbegin(); pending != pending_.rend(); ++pending) {
     if (pending->expected >= 0) {
-      require(
-          !pending->is_gone || connections_[static_cast<std::size_t>(pending->expected)].is_open(),
-          ErrorCode::Comm, "connect",
-          "rank {} closed its connection to rank {} before they knew each other: it ended, or "
-          "it belongs to another group",
-          pending->expected, options_.rank);
-    } else if (pending->since <= oldest || ++num_strangers > kMaxStrangers) {
+      const bool is_kept = connections_[static_cast<std::size_t>(pending->expected)].is_open();
+      if (!pending->is_gone || is_kept) continue;
+      throw_if_aborted();  // the reason, where that rank had one
+      fail(ErrorCode::Comm, "connect",
+           "rank {} closed its connection to rank {} before they knew each other: it ended, or it "
+           "belongs to another group",
+           pending->expected, options_.rank);
+    } else if (pending->since <= oldest || ++num_strangers > kMaxStrangers + peers_.size()) {
       pending->is_gone = true;
     }
   }
@@ -255,8 +292,9 @@ std::string Mesh::missing_ranks() const {
 
 std::vector<Socket> connect_ranks(const TcpTransportOptions& options, const std::vector<int>& peers,
                                   Store& store) {
+  std::optional<Mesh> mesh;  // whose connections close after the store knows why
   try {
-    return Mesh(options, peers, store).connect();
+    return mesh.emplace(options, peers, store).connect();
   } catch (const Error& error) {
     try {
       store.abort(error.what());
