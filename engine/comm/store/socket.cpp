@@ -104,6 +104,13 @@ Socket listen_on(const std::string& address, std::uint16_t port) {
   require(list != nullptr, ErrorCode::Comm, "listen", "cannot find the address \"{}\": {}", address,
           why);
   Socket socket = new_socket(*list);
+  if (!socket.is_open()) {
+    const int error = errno;
+    // Every address of a host whose kernel does without IPv6.
+    if (error == EAFNOSUPPORT && address == "::") return listen_on("0.0.0.0", port);
+    fail(ErrorCode::Comm, "listen", "cannot make a socket for {}: {}", address,
+         std::strerror(error));
+  }
   set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
   if (list->ai_family == AF_INET6) set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
   if (bind(socket.descriptor(), list->ai_addr, list->ai_addrlen) != 0 ||
@@ -135,13 +142,18 @@ AcceptResult accept_from(const Socket& listener, Socket& connection) {
 Socket connect_to(const std::string& host, std::uint16_t port, runtime::Deadline deadline) {
   constexpr std::chrono::milliseconds kFirstPause{2};
   constexpr std::chrono::milliseconds kLongestPause{100};
+  // Of a name with several addresses, one that takes packets and never answers may be any.
+  constexpr std::chrono::seconds kTurn{3};
   auto pause = kFirstPause;
   while (true) {
     std::string why;
     const AddressList list = resolve(host, port, why);
+    const bool has_several = list != nullptr && list->ai_next != nullptr;
     for (const addrinfo* address = list.get(); address != nullptr; address = address->ai_next) {
       Socket socket;
-      const int error = try_to_connect(*address, socket, deadline);
+      const auto turn_ends = runtime::Clock::now() + kTurn;
+      const bool is_cut = has_several && (!deadline || turn_ends < *deadline);
+      const int error = try_to_connect(*address, socket, is_cut ? turn_ends : deadline);
       if (error == 0) return socket;
       why = std::strerror(error);
     }

@@ -180,13 +180,16 @@ std::int64_t TcpStoreClient::add(std::string_view key, std::int64_t difference) 
 }
 
 void TcpStoreClient::wait(std::span<const std::string> keys, runtime::Deadline deadline) {
-  require(keys.size() <= kMaxKeysPerWait, ErrorCode::Usage, "store",
-          "waits for at most {} keys at a time, found {}", kMaxKeysPerWait, keys.size());
   const std::lock_guard lock(mutex_);
-  StoreWriter request(StoreRequest::wait);
-  request.number(milliseconds_until(deadline)).count(keys.size());
-  for (const std::string& key : keys) request.text(key);
-  connection_->ask(request, deadline);
+  // A request asks for so many at most; a job may have more ranks.
+  do {
+    const auto some = keys.first(std::min(keys.size(), kMaxKeysPerWait));
+    keys = keys.subspan(some.size());
+    StoreWriter request(StoreRequest::wait);
+    request.number(milliseconds_until(deadline)).count(some.size());
+    for (const std::string& key : some) request.text(key);
+    connection_->ask(request, deadline);
+  } while (!keys.empty());
 }
 
 bool TcpStoreClient::erase(std::string_view key) {

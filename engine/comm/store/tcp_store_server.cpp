@@ -14,6 +14,7 @@
 
 #include "engine/comm/store/socket.h"
 #include "engine/comm/store/store_session.h"
+#include "engine/core/error.h"
 
 namespace lockstep::comm {
 
@@ -26,6 +27,8 @@ class TcpStoreServer::Loop {
   explicit Loop(const TcpStoreServerOptions& options)
       : listener_(listen_on(options.bind_address, options.port)),
         wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    require(wake_.is_open(), ErrorCode::Comm, "store",
+            "this process may not open more files; raise the limit (ulimit -n)");
     state_.token = options.token;
     thread_ = std::thread([this] { run(); });
   }

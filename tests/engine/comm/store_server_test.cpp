@@ -1,6 +1,12 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -118,6 +124,37 @@ TEST(TcpStoreServer, EveryAddressServesBothFamilies) {
   const TcpStoreServer server({"::", 0, kToken});
   TcpStoreClient client(client_options(server.port()));
   EXPECT_EQ(client.local_address(), "127.0.0.1");
+}
+
+// From now on this process is one whose kernel has no IPv6 (ipv6.disable=1). Says whether it is.
+bool lose_ipv6() {
+  std::array<sock_filter, 6> program{{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAFNOSUPPORT),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+TEST(TcpStoreServer, EveryAddressIsThatOfIPv4WhereThereIsNoIPv6) {
+  enum Code : int { served, not_served, cannot_lose_ipv6 };
+  const auto serve = [] {
+    if (!lose_ipv6()) _exit(cannot_lose_ipv6);
+    const TcpStoreServer server({"::", 0, kToken});
+    TcpStoreClient client(client_options(server.port()));
+    client.set("key", "value");
+    _exit(client.try_get("key") == "value" ? served : not_served);
+  };
+  const auto is_served_or_cannot_tell = [](int status) {
+    return WIFEXITED(status) &&
+           (WEXITSTATUS(status) == served || WEXITSTATUS(status) == cannot_lose_ipv6);
+  };
+  EXPECT_EXIT(serve(), is_served_or_cannot_tell, "");
 }
 
 TEST(TcpStoreClient, ComesBeforeTheServer) {

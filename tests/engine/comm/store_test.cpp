@@ -158,6 +158,19 @@ TEST_P(StoreOf, ADeadlineNamesTheKeyThatDidNotCome) {
   EXPECT_EQ(store->num_keys(), 1U);
 }
 
+// As many as a job has ranks.
+TEST_P(StoreOf, WaitsForAnyNumberOfKeys) {
+  const auto store = source_->open();
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; i <= 2 * kMaxKeysPerWait; ++i) keys.push_back(std::to_string(i));
+  for (const std::string& key : keys) store->set(key, "");
+  store->wait(keys, in_seconds(30));
+  store->erase(keys.back());
+  expect_error(ErrorCode::Timeout, "the key \"2048\" was not there at the deadline",
+               [&] { store->wait(keys, in_seconds(0.02)); });
+  store->wait({}, in_seconds(30));
+}
+
 TEST_P(StoreOf, LimitsAreErrorsThatSayWhatTheyAre) {
   const auto store = source_->open();
   expect_error(ErrorCode::Usage, "a key has 1 ... 512 bytes, found 0", [&] { store->set("", ""); });
