@@ -101,6 +101,20 @@ void serve(Meeting& meeting, const RankEnvironment& rank, const char* everywhere
   meeting.in_file = Meeting::InFile::nothing;
 }
 
+constexpr const char* kServerAddressKey = "join/server_address";
+
+// A rank on the host of rank 0 may have come by the loopback: many a host's own name is 127.0.1.1
+// to itself. There the others cannot reach it, but where they reached rank 0.
+void tell_server_address(comm::TcpStoreClient& store) {
+  if (is_loopback(store.local_address())) return;
+  store.set_if_absent(kServerAddressKey, store.server_address());
+}
+// REQUIRES: all ranks have called tell_server_address.
+std::string reachable_address(comm::TcpStoreClient& store) {
+  const std::string address = store.local_address();
+  return is_loopback(address) ? store.try_get(kServerAddressKey).value_or(address) : address;
+}
+
 }  // namespace
 
 // Members are destroyed from below: the client leaves before its server closes, the file last.
@@ -132,9 +146,11 @@ Job join_job(const Environment& environment, const JoinOptions& options) {
   Meeting meeting = decide_meeting(used, rank, method);
   if (rank.rank == 0) serve(meeting, rank, "::", state->server, state->file);
   const auto client = connect(meeting, rank.rank, options.timeout_seconds, state->token);
-  state->address = client->local_address();
   state->store = client;
-  call_roll(*state->store, rank, options.timeout_seconds);
+  if (rank.hosts == Hosts::several) tell_server_address(*client);
+  call_roll(*client, rank, options.timeout_seconds);
+  state->address =
+      rank.hosts == Hosts::several ? reachable_address(*client) : client->local_address();
   return Job(std::move(state));
 }
 

@@ -51,13 +51,30 @@ sockaddr_storage own_address(const Socket& socket) {
   return address;
 }
 
+sockaddr_storage peer_address(const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  getpeername(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), &size);
+  return address;
+}
+
+std::string text_of(const sockaddr_storage& address) {
+  std::array<char, NI_MAXHOST> text{};
+  const int status = getnameinfo(reinterpret_cast<const sockaddr*>(&address), sizeof address,
+                                 text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
+  require(status == 0, ErrorCode::Comm, "connect", "cannot name an end of a connection: {}",
+          gai_strerror(status));
+  const std::string found = text.data();
+  // A connection over IPv4 to a socket of both families.
+  constexpr std::string_view kMapped = "::ffff:";
+  return found.starts_with(kMapped) ? found.substr(kMapped.size()) : found;
+}
+
 // A connection to a free port of this host can meet itself.
 bool is_connected_to_itself(const Socket& socket) {
-  sockaddr_storage peer{};
-  socklen_t size = sizeof peer;
-  getpeername(socket.descriptor(), reinterpret_cast<sockaddr*>(&peer), &size);
+  const sockaddr_storage peer = peer_address(socket);
   const sockaddr_storage own = own_address(socket);
-  return std::memcmp(&peer, &own, size) == 0;
+  return std::memcmp(&peer, &own, sizeof peer) == 0;
 }
 
 // 0, or the errno of one attempt.
@@ -174,16 +191,11 @@ std::uint16_t port_of(const Socket& socket) {
 }
 
 std::string local_address_of(const Socket& connection) {
-  const sockaddr_storage address = own_address(connection);
-  std::array<char, NI_MAXHOST> text{};
-  const int status = getnameinfo(reinterpret_cast<const sockaddr*>(&address), sizeof address,
-                                 text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
-  require(status == 0, ErrorCode::Comm, "connect", "cannot name this end of a connection: {}",
-          gai_strerror(status));
-  const std::string found = text.data();
-  // A connection over IPv4 to a socket of both families.
-  constexpr std::string_view kMapped = "::ffff:";
-  return found.starts_with(kMapped) ? found.substr(kMapped.size()) : found;
+  return text_of(own_address(connection));
+}
+
+std::string remote_address_of(const Socket& connection) {
+  return text_of(peer_address(connection));
 }
 
 int poll_milliseconds(runtime::Deadline deadline) {

@@ -46,8 +46,9 @@ AcceptResult accept_from(const Socket& listener, Socket& connection);
 Socket connect_to(const std::string& host, std::uint16_t port, runtime::Deadline deadline);
 
 std::uint16_t port_of(const Socket& socket);
-// The address of this end of a connection, as text: "127.0.0.1", "fe80::1%eth0".
+// The addresses of this end of a connection and of the other, as text: "127.0.0.1", "fe80::1%eth0".
 std::string local_address_of(const Socket& connection);
+std::string remote_address_of(const Socket& connection);
 
 // Milliseconds for poll(): rounded up, -1 for no deadline.
 int poll_milliseconds(runtime::Deadline deadline);

@@ -82,7 +82,7 @@ class TcpStoreClient::Connection {
     return reply;
   }
 
-  std::string local_address() const { return local_address_of(socket_); }
+  const Socket& socket() const { return socket_; }
 
  private:
   // False when the server closed the connection.
@@ -209,7 +209,11 @@ void TcpStoreClient::abort(std::string_view why) {
 }
 
 std::string TcpStoreClient::local_address() const {
-  return connection_->local_address();
+  return local_address_of(connection_->socket());
+}
+
+std::string TcpStoreClient::server_address() const {
+  return remote_address_of(connection_->socket());
 }
 
 }  // namespace lockstep::comm

@@ -44,6 +44,8 @@ class TcpStoreClient final : public Store {
   // The address of this host on the way to the server, under which others that reach the server can
   // reach this rank: "127.0.0.1", "10.0.0.7", "fe80::1%eth0".
   std::string local_address() const;
+  // The address under which this rank reached the server.
+  std::string server_address() const;
 
  private:
   class Connection;

@@ -1,8 +1,11 @@
 // Ranks that meet, as threads with environments of their own; and those that do not.
 #include "engine/launch/connect.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
 
 #include <functional>
 #include <mutex>
@@ -159,6 +162,41 @@ TEST(JoinJob, CountsLocalRanksWhereTheEnvironmentDoesNotSay) {
     EXPECT_EQ(result.rank->local_world_size, 2);
     EXPECT_EQ(result.rank->node_rank, 0);
   }
+}
+
+// An IPv4 address of this host that is not the loopback's; empty where it has none.
+std::string address_on_a_network() {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return "";
+  std::string found;
+  for (const ifaddrs* one = all; one != nullptr && found.empty(); one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
+    char text[INET_ADDRSTRLEN] = {};
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr, text,
+              sizeof text);
+    if (!is_loopback(text)) found = text;
+  }
+  freeifaddrs(all);
+  return found;
+}
+
+// As where a host's own name is 127.0.1.1 to itself, as in Debian's /etc/hosts.
+TEST(JoinJob, RanksThatCameByTheLoopbackAreReachedWhereTheOthersReachedRankZero) {
+  const std::string address = address_on_a_network();
+  if (address.empty()) GTEST_SKIP() << "this host has no address but the loopback's";
+  const std::string port = std::to_string(free_port());
+  const auto environment = [&](const char* rank, const std::string& master) {
+    return Environment{{"RANK", rank},
+                       {"WORLD_SIZE", "2"},
+                       {"LOCAL_RANK", "0"},
+                       {"LOCAL_WORLD_SIZE", "1"},
+                       {"MASTER_ADDR", master},
+                       {"MASTER_PORT", port},
+                       {"LOCKSTEP_TOKEN", "secret"}};
+  };
+  const auto expect_reachable = [&](const Job& job) { EXPECT_EQ(job.address(), address); };
+  expect_all_joined(
+      join_all({environment("0", "127.0.1.1"), environment("1", address)}, {}, expect_reachable));
 }
 
 TEST(JoinJob, SeveralHostsWithoutATokenAreToldToSetOne) {
