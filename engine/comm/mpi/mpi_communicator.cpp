@@ -190,7 +190,8 @@ void MpiCommunicator::send_message(const CollectiveCall& call) {
   sends_.post([this, message, deadline = runtime::deadline_after(call.timeout_seconds)] {
     const auto is_sent = [&](MPI_Request& request) { return membership_.test(request); };
     for (unsigned round = 0; !std::ranges::all_of(message->requests, is_sent); ++round) {
-      if (membership_.has_failed() || runtime::Clock::now() >= *deadline) {
+      const bool is_late = deadline && runtime::Clock::now() >= *deadline;
+      if (membership_.has_failed() || is_late) {
         return MpiSession::keep(message);
       }
       runtime::spin_pause(round);

@@ -92,7 +92,7 @@ void MpiMembership::duplicate(MPI_Comm& communicator, double timeout_seconds) {
   const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds);
   for (unsigned round = 0; !test(request); ++round) {
     runtime::spin_pause(round);
-    if (runtime::Clock::now() < *deadline) continue;
+    if (!deadline || runtime::Clock::now() < *deadline) continue;
     session_.give_up();
     MpiSession::keep(result);
     fail(ErrorCode::Timeout, "mpi",
@@ -143,7 +143,7 @@ void MpiMembership::await(MPI_Request& request, const CallHeader& call, double t
   for (unsigned round = 0; !test(request); ++round) {
     if (round % kRoundsPerLook == kRoundsPerLook - 1) {
       throw_if_failed(call);
-      if (runtime::Clock::now() >= *deadline) conclude_late(call, timeout_seconds);
+      if (deadline && runtime::Clock::now() >= *deadline) conclude_late(call, timeout_seconds);
     }
     runtime::spin_pause(round);
   }
@@ -236,7 +236,8 @@ void MpiMembership::conclude_late(const CallHeader& call, double timeout_seconds
   late.kind = MpiNotice::Kind::late;
   std::vector<std::optional<MpiNotice>> received;
   const runtime::Deadline deadline = runtime::deadline_after(kInquirySeconds);
-  for (unsigned round = 0; runtime::Clock::now() < *deadline; ++round) {
+  // Once at least, also where this process was stopped in the line above.
+  for (unsigned round = 0; round == 0 || runtime::Clock::now() < *deadline; ++round) {
     {
       const std::lock_guard lock(session_.mutex());
       notices_->send(late, to_string(call));

@@ -32,7 +32,8 @@ MpiWatchdog::~MpiWatchdog() {
 void MpiWatchdog::main() {
   std::unique_lock lock(mutex_);
   while (!stops_.wait_for(lock, kInterval, [&] { return is_stopping_; })) {
-    if (!watched_ || runtime::Clock::now() < watched_->deadline) continue;
+    if (!watched_ || !watched_->deadline) continue;
+    if (runtime::Clock::now() < *watched_->deadline) continue;
     const Watched expired = *watched_;
     watched_.reset();
     lock.unlock();
@@ -44,7 +45,7 @@ void MpiWatchdog::main() {
 MpiWatchdog::Scope::Scope(MpiWatchdog& watchdog, const CallHeader& call, double timeout_seconds)
     : watchdog_(watchdog) {
   const std::lock_guard lock(watchdog_.mutex_);
-  watchdog_.watched_ = {call, timeout_seconds, *runtime::deadline_after(timeout_seconds)};
+  watchdog_.watched_ = {call, timeout_seconds, runtime::deadline_after(timeout_seconds)};
 }
 
 MpiWatchdog::Scope::~Scope() {

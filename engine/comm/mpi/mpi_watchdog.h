@@ -37,7 +37,7 @@ class MpiWatchdog {
   struct Watched {
     CallHeader call;
     double timeout_seconds = 0;
-    runtime::Clock::time_point deadline;
+    runtime::Deadline deadline;
   };
   void main();
 

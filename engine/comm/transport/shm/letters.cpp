@@ -54,8 +54,8 @@ bool Letters::wait_for_slot(int to, Ticket number) {
   const auto is_free = [&] { return released.load(kOrder) + kMaxOpenMessages >= number; };
   Waited waited = Waited::timed_out;
   while (waited == Waited::timed_out) {
-    const bool is_closing = is_closing_.load();
-    if (is_closing && runtime::Clock::now() >= *closing_deadline_) return false;
+    const bool has_limit = is_closing_.load() && closing_deadline_;
+    if (has_limit && runtime::Clock::now() >= *closing_deadline_) return false;
     waited = group_.wait(to, runtime::deadline_after(0.1), is_free);
   }
   return waited == Waited::done;

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <latch>
+#include <limits>
 #include <string>
 
 #include "engine/comm/mpi/mpi_watchdog.h"
@@ -150,6 +151,9 @@ TEST(MpiWatchdog, TellsOfACallThatIsNotDoneInTimeAndOfNoOther) {
   call.operation = Operation::barrier;
   call.sequence = 1;
   { const MpiWatchdog::Scope in_time(watchdog, call, 60); }
+  {
+    const MpiWatchdog::Scope without_limit(watchdog, call, std::numeric_limits<double>::infinity());
+  }
   call.sequence = 2;
   const MpiWatchdog::Scope too_long(watchdog, call, 1e-3);
   expired.wait();
