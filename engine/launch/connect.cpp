@@ -90,6 +90,7 @@ void serve(Meeting& meeting, const RankEnvironment& rank, const char* everywhere
   options.bind_address = rank.hosts == Hosts::one ? address.host : everywhere;
   options.port = static_cast<std::uint16_t>(address.port);
   options.token = address.token;
+  options.num_expected_clients = static_cast<std::size_t>(rank.world_size);
   server = std::make_unique<comm::TcpStoreServer>(options);
   address.port = server->port();
   if (meeting.in_file == Meeting::InFile::token) {

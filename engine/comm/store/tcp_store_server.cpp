@@ -26,7 +26,8 @@ class TcpStoreServer::Loop {
  public:
   explicit Loop(const TcpStoreServerOptions& options)
       : listener_(listen_on(options.bind_address, options.port)),
-        wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+        wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+        max_strangers_(kMaxStrangers + options.num_expected_clients) {
     require(wake_.is_open(), ErrorCode::Comm, "store",
             "this process may not open more files; raise the limit (ulimit -n)");
     state_.token = options.token;
@@ -76,6 +77,7 @@ class TcpStoreServer::Loop {
   void count(Client& client);
 
   Socket listener_, wake_;
+  const std::size_t max_strangers_;
   StoreState state_;
   std::list<Client> clients_;
   std::vector<pollfd> descriptors_;
@@ -142,7 +144,7 @@ void TcpStoreServer::Loop::accept_all() {
   }
   std::size_t num_strangers = 0;
   for (auto client = clients_.rbegin(); client != clients_.rend(); ++client) {
-    if (!client->session.is_proven() && ++num_strangers > kMaxStrangers) client->is_gone = true;
+    if (!client->session.is_proven() && ++num_strangers > max_strangers_) client->is_gone = true;
   }
 }
 

@@ -14,15 +14,17 @@ namespace lockstep::comm {
 
 // A connection that has not proved itself by then is closed.
 inline constexpr double kHandshakeSeconds = 5;
-// Connections that may be unproven at a time; one more closes the oldest of them.
+// Connections that may be unproven at a time, beside those of the clients that are expected; one
+// more closes the oldest of them.
 inline constexpr std::size_t kMaxStrangers = 128;
 
 struct TcpStoreServerOptions {
   // What to listen on: "127.0.0.1" (this host only), "::1", "0.0.0.0", "::" (every address, of both
   // families), a host name, or one address of this host.
   std::string bind_address = "127.0.0.1";
-  std::uint16_t port = 0;  // 0: a free one
-  std::string token;       // 1 ... 256 bytes
+  std::uint16_t port = 0;                // 0: a free one
+  std::string token;                     // 1 ... 256 bytes
+  std::size_t num_expected_clients = 0;  // that may come at once: the ranks of the job
 };
 
 class TcpStoreServer {

@@ -302,6 +302,21 @@ TEST(StoreUnderAttack, AThousandSilentStrangersKeepNobodyOut) {
   EXPECT_TRUE(is_closed_without_a_word(strangers.front())) << "the oldest make room";
 }
 
+// The ranks of a large job that all come at once are no strangers to make room for.
+TEST(TcpStoreServer, LetsAsManyClientsKnockAtOnceAsAreExpected) {
+  constexpr std::size_t kExpected = 100;
+  TcpStoreServerOptions options = server_options();
+  options.num_expected_clients = kExpected;
+  const TcpStoreServer server(options);
+  const Socket slow = stranger_of(server);
+  std::vector<Socket> others;
+  while (others.size() < kMaxStrangers + kExpected - 2) others.push_back(stranger_of(server));
+  expect_serving(server);  // so it has seen them all
+  ASSERT_EQ(send_all(slow, ClientHandshake(kToken, kStorePurpose).hello(), soon()), IoResult::done);
+  Answer answer;
+  EXPECT_EQ(receive_all(slow, answer, soon()), IoResult::done);
+}
+
 // Every message that a client can send.
 std::vector<std::vector<std::byte>> valid_requests() {
   using R = StoreRequest;
