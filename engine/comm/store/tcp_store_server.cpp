@@ -51,7 +51,7 @@ class TcpStoreServer::Loop {
   bool wait_until_unused(double seconds) const {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::duration<double>(seconds),
-                             [&] { return num_clients_ == 0; });
+                             [&] { return num_connections_ == 0; });
   }
 
  private:
@@ -86,6 +86,7 @@ class TcpStoreServer::Loop {
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::size_t num_clients_ = 0;
+  std::size_t num_connections_ = 0;  // beside the clients, those that have not proved themselves
   std::thread thread_;
 };
 
@@ -141,6 +142,8 @@ void TcpStoreServer::Loop::accept_all() {
     if (result == AcceptResult::no_descriptors) accept_again_ = Clock::now() + kPause;
     if (result != AcceptResult::accepted) break;
     clients_.emplace_back(std::move(connection), state_);
+    const std::lock_guard lock(mutex_);
+    ++num_connections_;
   }
   std::size_t num_strangers = 0;
   for (auto client = clients_.rbegin(); client != clients_.rend(); ++client) {
@@ -202,16 +205,17 @@ void TcpStoreServer::Loop::close_ended() {
   for (Client& client : clients_) {
     if (client.is_gone) client.session.connection_ended();
   }
-  std::size_t num_closed = 0;
-  clients_.remove_if([&](const Client& client) {
+  std::size_t num_clients_closed = 0;
+  const std::size_t num_closed = clients_.remove_if([&](const Client& client) {
     const bool is_over = client.session.is_over() && client.session.output().empty();
     if (!client.is_gone && !is_over) return false;
-    if (client.is_counted) ++num_closed;
+    if (client.is_counted) ++num_clients_closed;
     return true;
   });
   if (num_closed == 0) return;
   const std::lock_guard lock(mutex_);
-  num_clients_ -= num_closed;
+  num_clients_ -= num_clients_closed;
+  num_connections_ -= num_closed;
   changed_.notify_all();
 }
 

@@ -43,8 +43,9 @@ class TcpStoreServer {
   // Connections that have proved the token and are open now.
   std::size_t num_clients() const;
 
-  // Waits until no client is connected, or the deadline has passed (false): the rank that serves
-  // leaves last, so that no other one finds its store gone.
+  // Waits until nobody is connected, or the deadline has passed (false): the rank that serves
+  // leaves last, so that no other one finds its store gone. One that is just proving itself counts
+  // too: it shall hear why the job was aborted.
   bool wait_until_unused(double seconds) const;
 
  private:

@@ -277,6 +277,15 @@ TEST(TcpStoreServer, KnowsWhenTheLastClientHasLeft) {
   EXPECT_TRUE(server.wait_until_unused(30));
 }
 
+TEST(TcpStoreServer, IsInUseWhileSomebodyProvesItself) {
+  const TcpStoreServer server(server_options());
+  Socket newcomer = stranger_of(server);
+  expect_serving(server);  // so it has seen the newcomer
+  EXPECT_FALSE(server.wait_until_unused(0.05));
+  newcomer.close();
+  EXPECT_TRUE(server.wait_until_unused(30));
+}
+
 TEST(StoreUnderAttack, RandomBytesAreClosedWithoutAWord) {
   const TcpStoreServer server(server_options());
   Rng rng(3);
