@@ -4,6 +4,7 @@
 
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "engine/comm/host_identity.h"
 #include "engine/core/error.h"
@@ -48,6 +49,12 @@ void wait_for_all(comm::Store& store, const RankEnvironment& rank, double timeou
       ++num_missing;
       if (num_missing <= 8) missing += fmt::format("{}{}", num_missing > 1 ? ", " : "", r);
       if (num_missing == 9) missing += ", ...";
+    }
+    if (num_missing == 0) {
+      const std::string_view words = error.what();  // "[store] rank 0 waited ..., missing: rank 1"
+      end_for_all(
+          store, ErrorCode::Timeout,
+          fmt::format("all ranks came, but not all go on; {}", words.substr(words.find("] ") + 2)));
     }
     end_for_all(
         store, ErrorCode::Timeout,

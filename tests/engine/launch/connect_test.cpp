@@ -12,11 +12,13 @@
 #include <optional>
 #include <thread>
 
+#include "engine/comm/store/memory_store.h"
 #include "engine/comm/store/tcp_store_client.h"
 #include "engine/comm/store/tcp_store_server.h"
 #include "engine/core/error.h"
 #include "engine/launch/job_token.h"
 #include "engine/launch/port.h"
+#include "engine/launch/roll_call.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
 
@@ -215,6 +217,17 @@ TEST(JoinJob, MissingRanksAreNamedOnEveryRankThatCame) {
        join_all({rank_by_hand(0, 4, port, folder), rank_by_hand(2, 4, port, folder)}, options)) {
     EXPECT_THAT(result.error, HasSubstr("2 of 4 ranks came within 0.3 s, missing: rank 1, 3"));
   }
+}
+
+TEST(CallRoll, ARankThatCameAndStandsStillIsNamed) {
+  comm::MemoryStore store;
+  store.set("join/rank/1", "");
+  RankEnvironment rank;
+  rank.world_size = 2;
+  testing::expect_error(ErrorCode::Timeout,
+                        "[join] all ranks came, but not all go on; rank 0 waited in the barrier "
+                        "\"join/all\": 1 of 2 ranks came, missing: rank 1",
+                        [&] { call_roll(store, rank, 0.02); });
 }
 
 TEST(JoinJob, AMissingRankZeroIsNamed) {
