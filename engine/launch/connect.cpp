@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <thread>
 
 #include "engine/comm/store/memory_store.h"
@@ -23,6 +24,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kKnockAgainAfter = std::chrono::milliseconds(20);
 constexpr double kRankZeroLingersSeconds = 2;
+// Less than a launcher leaves the ranks to say what went wrong.
+constexpr double kRankZeroLingersSecondsAfterError = 0.5;
 constexpr double kProbeSeconds = 1;
 
 double seconds_until(Clock::time_point end) {
@@ -129,7 +132,11 @@ struct Job::State {
 
   ~State() {
     store.reset();
-    if (server) server->wait_until_unused(kRankZeroLingersSeconds);
+    // An error that is on its way to main() is not told before this is over.
+    const bool is_after_error = std::uncaught_exceptions() > 0;
+    if (!server) return;
+    server->wait_until_unused(is_after_error ? kRankZeroLingersSecondsAfterError
+                                             : kRankZeroLingersSeconds);
   }
 };
 

@@ -21,7 +21,8 @@ struct JoinOptions {
 // A rank's membership. Keep it as long as the store is used: rank 0's holds the server.
 class Job {
  public:
-  // Rank 0 leaves last: it waits up to two seconds until the other ranks have left the store.
+  // Rank 0 leaves last: it waits up to two seconds until the other ranks have left the store, or
+  // half a second where an error ends it.
   ~Job();
   Job(Job&&) noexcept;
   Job& operator=(Job&&) = delete;
