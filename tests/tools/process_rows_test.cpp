@@ -50,7 +50,8 @@ TEST(ProcessRows, BitwiseRowsDoNotDifferAtAll) {
   expect_success(run_lockstep(words("compare --ranks processes --modes ddp --bitwise --devices 2,4 "
                                     "--steps 5 --json run.json"),
                               folder.path()));
-  for (const json& row : read_json(folder / "run.json")["rows"]) {
+  const json run = read_json(folder / "run.json");
+  for (const json& row : run["rows"]) {
     EXPECT_EQ(row["max_abs_weight_diff"], 0.0);
   }
 }

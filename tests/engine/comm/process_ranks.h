@@ -73,26 +73,32 @@ inline void run_group_threads(
   }
 }
 
-// A job of forked processes, whose store this process serves.
+// A job of forked processes, whose store this process serves. The server has a thread, which may
+// hold a lock of the allocator or of a sanitizer at any moment, so it starts after the last fork.
 class ForkedGroup {
  public:
   ForkedGroup(
       int world_size, const RankFunction& fn, const Adjust& adjust = [](ProcessGroupOptions&) {})
-      : server_({"127.0.0.1", 0, kTestToken}), ranks_(world_size, [&](int rank) {
+      : ranks_(world_size, [&](int rank) {
+          port_.wait_until_at_least(1);
           TcpStoreClientOptions client;
-          client.port = server_.port();
+          client.port = static_cast<std::uint16_t>(port_.value());
           client.token = kTestToken;
           client.rank = rank;
           ProcessGroupOptions options =
               group_options(rank, world_size, std::make_shared<TcpStoreClient>(client));
           adjust(options);
           fn(*make_process_group(options));
-        }) {}
+        }) {
+    server_.emplace(TcpStoreServerOptions{"127.0.0.1", 0, kTestToken});
+    port_.add(server_->port());
+  }
 
   lockstep::testing::ForkedRanks& ranks() { return ranks_; }
 
  private:
-  TcpStoreServer server_;
+  lockstep::testing::SharedCounter port_;  // 0 until the server listens
+  std::optional<TcpStoreServer> server_;
   lockstep::testing::ForkedRanks ranks_;
 };
 
