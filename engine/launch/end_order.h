@@ -12,8 +12,8 @@ namespace lockstep::launch {
 // A rank that fails makes others fail, and the kernel reports all their deaths in any order, at
 // once when this process was late to ask. epoll, however, keeps the order of events. Two of them
 // tell of a rank's end, and the earlier one counts:
-//   - its stderr is closed. That comes before the end of its connections (a process's files are
-//     closed in the order of their numbers), so before any other rank can notice;
+//   - its stderr is closed, when its connections end too: before another rank has noticed, said so
+//     and ended (ranks that share memory wait for the end of a peer that died, shm/group.cpp);
 //   - it has ended (its pidfd says so), where a process that it started holds its stderr open.
 class EndOrder {
  public:

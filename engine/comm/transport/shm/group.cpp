@@ -1,6 +1,8 @@
 #include "engine/comm/transport/shm/group.h"
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +21,19 @@ Error parse_error(ErrorCode code, const std::string& text) {
   const std::size_t end = text.find("] ");
   if (!text.starts_with('[') || end == std::string::npos) return Error(code, "collective", text);
   return Error(code, text.substr(1, end - 1), text.substr(end + 2));
+}
+
+// The kernel lets go of a process's locks a moment before it tells anybody that the process has
+// ended. Whoever has found a peer dead waits for that, so that the launcher, which reports the rank
+// that ended first, cannot see this rank's own end sooner. Bounded, for a process that is not of
+// this PID namespace.
+void wait_until_over(pid_t process) {
+  constexpr int kMilliseconds = 500;
+  const auto pidfd = static_cast<int>(::syscall(SYS_pidfd_open, process, 0));
+  if (pidfd < 0) return;  // over, and its number is free; or a kernel before 5.3
+  pollfd end{pidfd, POLLIN, 0};
+  ::poll(&end, 1, kMilliseconds);
+  ::close(pidfd);
 }
 
 }  // namespace
@@ -113,7 +128,10 @@ Waited Group::look_at(int m, const runtime::Deadline& deadline) const {
   // In this order: a rank that leaves says so before its lock is gone.
   const bool is_alive = segment_.is_held(m);
   if (member(m).has_left.value.load(kOrder) != 0) return Waited::left;
-  if (!is_alive) return Waited::died;
+  if (!is_alive) {
+    wait_until_over(member(m).process);
+    return Waited::died;
+  }
   if (deadline && runtime::Clock::now() >= *deadline) return Waited::timed_out;
   return Waited::done;
 }

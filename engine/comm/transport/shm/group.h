@@ -132,7 +132,8 @@ Waited Group::sleep_until(int m, const runtime::Deadline& deadline, const Done& 
     // What the peer wrote before it went still counts.
     if (waited != Waited::done && done()) waited = Waited::done;
   }
-  member(me_).waits_for.value.store(0, std::memory_order_relaxed);
+  // Who waited in vain goes on saying for whom: others may be about to ask (last_waited_for).
+  if (waited == Waited::done) member(me_).waits_for.value.store(0, std::memory_order_relaxed);
   return waited;
 }
 
