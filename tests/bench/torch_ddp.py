@@ -56,4 +56,5 @@ else:
     lines = [f"{size} {measure_all_reduce(size) * 1e6:.2f}" for size in numbers]
 if rank == 0:
     print("\n".join(lines))
+dist.barrier()  # a rank that leaves while others still talk may abort them
 dist.destroy_process_group()
