@@ -179,6 +179,7 @@ int run(const std::string& name) {
   } catch (const Error& error) {
     fmt::print("rank {}: {}: {}\n", options.rank, to_string(error.code()), error.what());
     std::fflush(stdout);
+    ::sleep(1);  // mpirun ends all ranks when the first has failed: the others are to speak, too
     return exit_code(error.code());
   }
   return 0;
