@@ -112,45 +112,42 @@ void NcclCommunicator::require_here(const CollectiveCall& call) const {
 }
 
 Work NcclCommunicator::submit(CollectiveCall call, Launch launch) {
-  require_here(call);
-  const char* name = name_of(call.header.operation);
-  trace::ScopedSpan span(trace::Lane::comm, trace::Category::communication, name,
-                         call.header.num_elements * size_of(call.header.dtype));
-  if (call.trace_flow != 0) span.pass_flow(call.trace_flow);
-  watch_->throw_if_failed();
-  const bool is_message = is_point_to_point(call.header.operation);
-  if (is_message) {
-    auto& counts = call.header.operation == Operation::send ? num_sent_ : num_received_;
-    call.header.sequence = counts[static_cast<std::size_t>(call.peer)]++;
-  } else {
-    call.header.sequence = num_collectives_++;
-  }
-  span.set_sequence(static_cast<std::int64_t>(call.header.sequence));
-  watch_->begin({&call, 1});
-  trace::count_collective(rank(), name, least_bytes_sent(call.header, rank(), world_size()));
-  if (is_message) return run_message(call, launch);
-  if (call.header.operation != Operation::barrier) return run_collectives({&call, 1}, launch);
-  barrier(call);
-  return {};
+  return run({&call, 1}, launch);
 }
 
 Work NcclCommunicator::submit_together(std::vector<CollectiveCall> calls, Launch launch) {
+  return run(calls, launch);
+}
+
+// Calls of one operation that a caller gave at once; several only of collectives that move data.
+Work NcclCommunicator::run(std::span<CollectiveCall> calls, Launch launch) {
+  CollectiveCall& first = calls.front();
+  const char* name = name_of(first.header.operation);
   std::size_t num_bytes = 0;
   for (const CollectiveCall& call : calls) {
     require_here(call);
-    num_bytes += call.input.num_bytes();
+    num_bytes += call.header.num_elements * size_of(call.header.dtype);
   }
-  const char* name = name_of(calls[0].header.operation);
   trace::ScopedSpan span(trace::Lane::comm, trace::Category::communication, name, num_bytes);
-  if (calls[0].trace_flow != 0) span.pass_flow(calls[0].trace_flow);
+  if (first.trace_flow != 0) span.pass_flow(first.trace_flow);
   watch_->throw_if_failed();
-  span.set_sequence(static_cast<std::int64_t>(num_collectives_));
   for (CollectiveCall& call : calls) {
-    call.header.sequence = num_collectives_++;
+    call.header.sequence = next_number(call)++;
     trace::count_collective(rank(), name, least_bytes_sent(call.header, rank(), world_size()));
   }
+  span.set_sequence(static_cast<std::int64_t>(first.header.sequence));
   watch_->begin(calls);
-  return run_collectives(calls, launch);
+  if (is_point_to_point(first.header.operation)) return run_message(first, launch);
+  if (first.header.operation != Operation::barrier) return run_collectives(calls, launch);
+  barrier(first);
+  return {};
+}
+
+// Messages are counted for each pair of ranks, in each direction.
+std::uint64_t& NcclCommunicator::next_number(const CollectiveCall& call) {
+  if (!is_point_to_point(call.header.operation)) return num_collectives_;
+  auto& counts = call.header.operation == Operation::send ? num_sent_ : num_received_;
+  return counts[static_cast<std::size_t>(call.peer)];
 }
 
 Work NcclCommunicator::run_collectives(std::span<CollectiveCall> calls, Launch launch) {

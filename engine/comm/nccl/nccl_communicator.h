@@ -33,6 +33,8 @@ class NcclCommunicator final : public Communicator {
  private:
   Work submit(CollectiveCall call, Launch launch) override;
   Work submit_together(std::vector<CollectiveCall> calls, Launch launch) override;
+  Work run(std::span<CollectiveCall> calls, Launch launch);
+  std::uint64_t& next_number(const CollectiveCall& call);
   void require_here(const CollectiveCall& call) const;
   Work run_collectives(std::span<CollectiveCall> calls, Launch launch);
   void enqueue(std::span<const CollectiveCall> calls);

@@ -23,19 +23,6 @@ Error parse_error(ErrorCode code, const std::string& text) {
   return Error(code, text.substr(1, end - 1), text.substr(end + 2));
 }
 
-// The kernel lets go of a process's locks a moment before it tells anybody that the process has
-// ended. Whoever has found a peer dead waits for that, so that the launcher, which reports the rank
-// that ended first, cannot see this rank's own end sooner. Bounded, for a process that is not of
-// this PID namespace.
-void wait_until_over(pid_t process) {
-  constexpr int kMilliseconds = 500;
-  const auto pidfd = static_cast<int>(::syscall(SYS_pidfd_open, process, 0));
-  if (pidfd < 0) return;  // over, and its number is free; or a kernel before 5.3
-  pollfd end{pidfd, POLLIN, 0};
-  ::poll(&end, 1, kMilliseconds);
-  ::close(pidfd);
-}
-
 }  // namespace
 
 Group::Group(SharedSegment segment, int me, std::vector<int> ranks)
@@ -128,12 +115,18 @@ Waited Group::look_at(int m, const runtime::Deadline& deadline) const {
   // In this order: a rank that leaves says so before its lock is gone.
   const bool is_alive = segment_.is_held(m);
   if (member(m).has_left.value.load(kOrder) != 0) return Waited::left;
-  if (!is_alive) {
-    wait_until_over(member(m).process);
-    return Waited::died;
-  }
+  if (!is_alive) return Waited::died;
   if (deadline && runtime::Clock::now() >= *deadline) return Waited::timed_out;
   return Waited::done;
+}
+
+void Group::wait_until_over(int m) const {
+  constexpr int kMilliseconds = 500;  // for a process that is not of this PID namespace
+  const auto pidfd = static_cast<int>(::syscall(SYS_pidfd_open, member(m).process, 0));
+  if (pidfd < 0) return;  // over, and its number is free; or a kernel before 5.3
+  pollfd end{pidfd, POLLIN, 0};
+  ::poll(&end, 1, kMilliseconds);
+  ::close(pidfd);
 }
 
 std::string Group::died(int m) const {

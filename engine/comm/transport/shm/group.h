@@ -92,6 +92,10 @@ class Group {
   Waited sleep_until(int m, const runtime::Deadline& deadline, const Done& done) const;
   // What has become of the member that this one waits for; done: nothing, wait on.
   Waited look_at(int m, const runtime::Deadline& deadline) const;
+  // The kernel lets go of a process's locks a moment before it tells anybody that the process has
+  // ended. Whoever has found a peer dead waits for that, so that the launcher, which reports the
+  // rank that ended first, cannot see this rank's own end sooner. Bounded.
+  void wait_until_over(int m) const;
 
   SharedSegment segment_;
   Layout layout_;
@@ -132,6 +136,7 @@ Waited Group::sleep_until(int m, const runtime::Deadline& deadline, const Done& 
     // What the peer wrote before it went still counts.
     if (waited != Waited::done && done()) waited = Waited::done;
   }
+  if (waited == Waited::died) wait_until_over(m);
   // Who waited in vain goes on saying for whom: others may be about to ask (last_waited_for).
   if (waited == Waited::done) member(me_).waits_for.value.store(0, std::memory_order_relaxed);
   return waited;
