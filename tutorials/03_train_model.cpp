@@ -173,7 +173,7 @@ int main(int argc, char** argv) {
   return lockstep::tutorial::run_main(
       argc, argv, "What does it take to train a model on one device?",
       [&](const lockstep::tutorial::Options& options) { run(options, save_path); },
-      {.add_flags = [&](CLI::App& app, lockstep::tutorial::Options&) {
-        app.add_option("--save", save_path, "keep the weights in this file (safetensors)");
+      {.add_flags = [&](lockstep::tutorial::Flags& flags, lockstep::tutorial::Options&) {
+        flags.add_text("--save", save_path, "keep the weights in this file (safetensors)");
       }});
 }

@@ -184,8 +184,8 @@ void run(const tutorial::Options& options) {
 int main(int argc, char** argv) {
   return lockstep::tutorial::run_main(
       argc, argv, "How do ranks add up their gradients, and what does the simplest way cost?", run,
-      {.num_devices = 4, .add_flags = [](CLI::App& app, lockstep::tutorial::Options& options) {
-         app.add_option("--devices", options.num_devices, "how many, each with a rank (default 4)")
-             ->check(CLI::Range(2, 16));
+      {.num_devices = 4,
+       .add_flags = [](lockstep::tutorial::Flags& flags, lockstep::tutorial::Options& options) {
+         flags.add_number("--devices", options.num_devices, 2, 16, "how many, each with a rank");
        }});
 }

@@ -160,9 +160,8 @@ int main(int argc, char** argv) {
       argc, argv, "What does a launcher do for you?",
       [&](const lockstep::tutorial::Options&) { run(role); },
       {.num_devices = kRanks,
-       .add_flags = [&](CLI::App& app, lockstep::tutorial::Options& options) {
+       .add_flags = [&](lockstep::tutorial::Flags& flags, lockstep::tutorial::Options& options) {
          lockstep::tutorial::count_rank_devices(options);
-         app.add_option("--role", role, "what the ranks do: say, fail or die")
-             ->check(CLI::IsMember({"say", "fail", "die"}));
+         flags.add_choice("--role", role, {"say", "fail", "die"}, "what the ranks do");
        }});
 }

@@ -1,8 +1,10 @@
 #include "tutorials/common.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <set>
 
@@ -14,6 +16,42 @@
 
 namespace lockstep::tutorial {
 namespace {
+
+constexpr std::size_t kColumns = 100;
+constexpr const char* kAsked = "LOCKSTEP_TUTORIAL_ASKED";  // the question stands above already
+
+std::string command_line_name;  // of this program, as a reader types it
+
+std::size_t count_columns(std::string_view text) {  // UTF-8: bytes that begin a character
+  return static_cast<std::size_t>(
+      std::ranges::count_if(text, [](char byte) { return (byte & 0xC0) != 0x80; }));
+}
+
+// Lines of at most kColumns columns, broken at spaces; all but the first are indented.
+std::string wrap(std::string_view text, std::size_t indent) {
+  std::string lines;
+  for (std::size_t room = kColumns;; room = kColumns - indent) {
+    std::size_t end = std::min(text.find('\n'), text.size());
+    while (end > 0 && count_columns(text.substr(0, end)) > room) {
+      const std::size_t space = text.rfind(' ', end - 1);
+      if (space == std::string_view::npos) break;  // a word longer than a line
+      end = space;
+    }
+    lines += text.substr(0, end);
+    if (end == text.size()) return lines;
+    text.remove_prefix(end + 1);
+    lines += '\n' + std::string(indent, ' ');
+  }
+}
+
+// Not by a rank whose starter has asked it, and once for the ranks of a host.
+void ask(std::string_view question, const Options& options) {
+  const bool is_asked = std::getenv(kAsked) != nullptr || options.own_device.value_or(0) != 0;
+  ::setenv(kAsked, "yes", /*overwrite=*/1);
+  if (is_asked) return;
+  say(fmt::format("Question: {}", question), 10);
+  std::fflush(stdout);
+}
 
 DeviceType resolve_device_type(const std::string& device) {
   const bool has_gpu = !runtime::physical_gpus().empty();
@@ -85,7 +123,7 @@ void print_devices(const std::vector<Device>& devices, std::optional<std::size_t
                               runtime::num_devices(first.type));
     }
   }
-  fmt::print("using device: {} ({})\n", names, hardware);
+  say(fmt::format("using device: {} ({})", names, hardware), 14);
 }
 
 int report(const std::string& program, const char* message, int exit_code) {
@@ -109,7 +147,8 @@ int parse_and_run(const std::string& program, int argc, char** argv, std::string
   app.add_option("--virtual-devices", virtual_devices,
                  "logical devices that share GPUs, such as cuda:0*4 or cuda:0*2,cuda:1*2");
   app.add_flag("--fast", options.fast, "a short run, for tests");
-  if (setup.add_flags) setup.add_flags(app, options);
+  Flags flags(app);
+  if (setup.add_flags) setup.add_flags(flags, options);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {
@@ -118,6 +157,7 @@ int parse_and_run(const std::string& program, int argc, char** argv, std::string
     return report(program, fmt::format("{} (see {} --help)", error.what(), program).c_str(), 2);
   }
   options.device_type = resolve_device_type(device);
+  ask(question, options);
   declare_devices(options, virtual_devices);
   print_devices(options.devices(options.num_devices), options.own_device);
   body(options);
@@ -136,9 +176,34 @@ std::vector<Device> Options::devices(std::size_t count) const {
   return result;
 }
 
+void Flags::add_number(const std::string& name, std::size_t& value, std::size_t least,
+                       std::size_t most, const std::string& help) {
+  app_.add_option(name, value, help)->check(CLI::Range(least, most))->capture_default_str();
+}
+
+void Flags::add_number(const std::string& name, double& value, double least, double most,
+                       const std::string& help) {
+  app_.add_option(name, value, help)->check(CLI::Range(least, most))->capture_default_str();
+}
+
+void Flags::add_text(const std::string& name, std::string& value, const std::string& help) {
+  app_.add_option(name, value, help)->capture_default_str();
+}
+
+void Flags::add_choice(const std::string& name, std::string& value,
+                       const std::vector<std::string>& choices, const std::string& help) {
+  app_.add_option(name, value, help)->check(CLI::IsMember(choices))->capture_default_str();
+}
+
+void Flags::add_switch(const std::string& name, bool& value, const std::string& help) {
+  app_.add_flag(name, value, help);
+}
+
 int run_main(int argc, char** argv, std::string_view question, const Body& body,
              const Setup& setup) {
   const std::string program = std::filesystem::path(argc > 0 ? argv[0] : "tutorial").filename();
+  const bool is_short = argc > 0 && count_columns(argv[0]) <= 40;
+  command_line_name = is_short ? argv[0] : program;
   try {
     return parse_and_run(program, argc, argv, question, body, setup);
   } catch (const Error& error) {
@@ -146,6 +211,20 @@ int run_main(int argc, char** argv, std::string_view question, const Body& body,
   } catch (const std::exception& error) {
     return report(program, error.what(), 1);
   }
+}
+
+void answer(std::string_view text, const std::vector<Variation>& variations) {
+  fmt::print("\n");
+  say(fmt::format("Answer: {}", text), 8);
+  fmt::print("Now try:\n");
+  for (const Variation& variation : variations) {
+    fmt::print("  {} {}\n", command_line_name, variation.flags);
+    say("      " + variation.shows, 6);
+  }
+}
+
+void say(std::string_view text, std::size_t indent) {
+  fmt::print("{}\n", wrap(text, indent));
 }
 
 void on_ranks(const std::vector<Device>& devices, const RankWork& work) {
@@ -160,10 +239,10 @@ void note_sharing(const std::vector<Device>& devices, std::size_t threads_per_de
   if (devices[0].type == DeviceType::cpu) {
     const std::size_t num_threads = devices.size() * threads_per_device;
     if (num_threads <= runtime::num_cores()) return;
-    fmt::print("note: {} threads share {} {}\n", num_threads, count_cores(), kMeaning);
+    say(fmt::format("note: {} threads share {} {}", num_threads, count_cores(), kMeaning), 6);
   } else if (const std::size_t num_gpus = num_gpus_of(devices); num_gpus < devices.size()) {
-    fmt::print("note: {} logical devices share {} {}\n", devices.size(),
-               num_gpus == 1 ? "one GPU" : fmt::format("{} GPUs", num_gpus), kMeaning);
+    const std::string gpus = num_gpus == 1 ? "one GPU" : fmt::format("{} GPUs", num_gpus);
+    say(fmt::format("note: {} logical devices share {} {}", devices.size(), gpus, kMeaning), 6);
   }
 }
 
@@ -172,7 +251,7 @@ void step(int number, std::string_view title) {
 }
 
 void check(std::string_view claim, bool holds) {
-  fmt::print("check: {} ... {}\n", claim, holds ? "ok" : "FAILED");
+  say(fmt::format("check: {} ... {}", claim, holds ? "ok" : "FAILED"), 7);
   require(holds, ErrorCode::Numeric, "check", "this does not hold: {}", claim);
 }
 

@@ -1,11 +1,11 @@
-// What every tutorial shares and none is about: its flags, its headings, its checks.
+// What every tutorial shares and none is about: its flags, its question and its answer, its
+// headings, its checks. No printed line is longer than 100 columns.
 //
 // Everything else stands in the tutorial itself, on the engine's public headers.
 #pragma once
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstddef>
 #include <functional>
 #include <optional>
@@ -16,6 +16,10 @@
 #include "engine/comm/communicator.h"
 #include "engine/core/device.h"
 #include "engine/nn/module.h"
+
+namespace CLI {
+class App;  // its header is for common.cpp alone: it would double a tutorial's compile time
+}
 
 namespace lockstep::tutorial {
 
@@ -35,22 +39,54 @@ struct Options {
 
 using Body = std::function<void(const Options&)>;
 
+// Where a tutorial names flags of its own: name is such as "--batch". The value that is there stays
+// where the flag is not given, and --help states it; another one must be within the bounds.
+class Flags {
+ public:
+  explicit Flags(CLI::App& app) : app_(app) {}
+  void add_number(const std::string& name, std::size_t& value, std::size_t least, std::size_t most,
+                  const std::string& help);
+  void add_number(const std::string& name, double& value, double least, double most,
+                  const std::string& help);
+  void add_text(const std::string& name, std::string& value, const std::string& help);
+  void add_choice(const std::string& name, std::string& value,
+                  const std::vector<std::string>& choices, const std::string& help);
+  void add_switch(const std::string& name, bool& value, const std::string& help);
+
+ private:
+  CLI::App& app_;
+};
+
 // What a tutorial has beside its body.
 struct Setup {
   std::size_t num_devices = 1;
   // Registers flags of its own; one of them may say Options::num_devices.
-  std::function<void(CLI::App&, Options&)> add_flags = {};
+  std::function<void(Flags&, Options&)> add_flags = {};
 };
 
-// The whole of a tutorial's main(): reads the flags, prints "using device: ..." (a rank:
-// "using device: cpu:1 of cpu:0 to cpu:3 ..."), runs the body.
-// Where there are GPUs, but fewer than num_devices, each becomes several logical devices, and the
-// first line says so; --virtual-devices and LOCKSTEP_VIRTUAL_DEVICES (runtime/virtual_devices.h)
-// say which.
-// Returns the exit code: 0; 2 for a wrong command line; 1 for any other error, a failed check
-// included. Errors are one line on stderr.
+// The whole of a tutorial's main(): reads the flags, prints "Question: ...", then "using device:
+// ..." (a rank: "using device: cpu:1 of cpu:0 to cpu:3 ..."), runs the body. Of a job's ranks the
+// first on each host asks the question, and none does whose starter is a tutorial that has asked
+// it. Where there are GPUs, but fewer than num_devices, each becomes several logical devices, and
+// the device line says so; --virtual-devices and LOCKSTEP_VIRTUAL_DEVICES
+// (runtime/virtual_devices.h) say which. Returns the exit code: 0; 2 for a wrong command line; 1
+// for any other error, a failed check included. Errors are one line on stderr.
 int run_main(int argc, char** argv, std::string_view question, const Body& body,
              const Setup& setup = {});
+
+// Flags to give next to this program, such as "--devices 8", and what one will see.
+struct Variation {
+  std::string flags;
+  std::string shows;
+};
+
+// The end of a tutorial: "Answer: ..." in two or three lines, with figures just measured, and
+// "Now try:" with commands to run next.
+void answer(std::string_view text, const std::vector<Variation>& variations);
+
+// Prints a text as one paragraph, in lines of at most 100 columns; all but the first begin with
+// `indent` spaces. A "\n" begins a new line.
+void say(std::string_view text, std::size_t indent = 0);
 
 // Runs work as every rank of a group, one rank per device. Each rank is a thread here; in PyTorch
 // it would be a process.

@@ -61,7 +61,7 @@ void count_rank_devices(Options& options) {
 
 int run_ranks_main(int argc, char** argv, std::string_view question, const Body& body,
                    int num_ranks) {
-  const auto count_devices = [](CLI::App&, Options& options) { count_rank_devices(options); };
+  const auto count_devices = [](Flags&, Options& options) { count_rank_devices(options); };
   const auto num_devices = static_cast<std::size_t>(num_ranks);
   return run_main(argc, argv, question, body,
                   {.num_devices = num_devices, .add_flags = count_devices});
