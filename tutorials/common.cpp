@@ -157,9 +157,10 @@ int parse_and_run(const std::string& program, int argc, char** argv, std::string
     return report(program, fmt::format("{} (see {} --help)", error.what(), program).c_str(), 2);
   }
   options.device_type = resolve_device_type(device);
-  ask(question, options);
   declare_devices(options, virtual_devices);
-  print_devices(options.devices(options.num_devices), options.own_device);
+  const std::vector<Device> devices = options.devices(options.num_devices);
+  ask(question, options);
+  print_devices(devices, options.own_device);
   body(options);
   return 0;
 }
