@@ -107,8 +107,9 @@ void print_devices(const std::vector<Device>& devices, std::optional<std::size_t
   if (own && count > 1) names = fmt::format("{}:{} of {}", to_string(first.type), *own, names);
   std::string hardware;
   if (first.type == DeviceType::cpu) {
-    hardware =
-        fmt::format("{}this process may use {}", count > 1 ? "virtual; " : "", count_cores());
+    hardware = count > 1
+                   ? fmt::format("virtual: each has its own memory, all share {}", count_cores())
+                   : fmt::format("this process may use {}", count_cores());
   } else {
     hardware = runtime::physical_gpus().at(static_cast<std::size_t>(gpu_of(first))).name;
     const std::size_t num_gpus = num_gpus_of(devices);
@@ -269,6 +270,12 @@ std::string expect_error(const std::function<void()>& action) {
     return error.what();
   }
   fail(ErrorCode::Numeric, "check", "an operation that had to fail succeeded");
+}
+
+std::string show_error(const std::function<void()>& action) {
+  const std::string message = expect_error(action);
+  say("  " + message, 4);
+  return message;
 }
 
 double max_abs_difference(const Tensor& a, const Tensor& b) {

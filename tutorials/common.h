@@ -106,9 +106,11 @@ void check(std::string_view claim, bool holds);
 // "check: claim: largest difference 3e-08, tolerance 1e-05 ... ok". A NaN does not pass.
 void check_close(std::string_view claim, double largest_difference, double tolerance);
 
-// Runs something that must fail, and returns the message of its Error, to be shown.
+// Runs something that must fail, and returns the message of its Error.
 // Throws Error{Numeric} if it does not fail.
 std::string expect_error(const std::function<void()>& action);
+// The same, and prints the message, indented.
+std::string show_error(const std::function<void()>& action);
 
 // The largest |a - b| over all elements; the tensors may be on different devices.
 // Throws Error{Shape} when their shapes differ.

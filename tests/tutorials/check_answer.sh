@@ -2,7 +2,7 @@
 # Usage: check_answer.sh PROGRAM [MAX_COLUMNS]
 #
 # A tutorial, run with --fast on the CPU, asks and answers: its first line is its question, one
-# "Answer:" of at most four lines holds a figure, and "Now try:" names two commands or more, each of
+# "Answer:" of two or three lines holds a figure, and "Now try:" names two commands or more, each of
 # which runs (again with --fast) and exits 0. No line of any of these runs is longer than
 # MAX_COLUMNS (100).
 set -uo pipefail
@@ -34,8 +34,8 @@ run_tutorial() {
 run_tutorial
 answer=$(awk '/^Answer: / { found = 1 } /^Now try:/ { exit } found' "$folder/output")
 num_lines=$(grep -c . <<<"$answer")
-if [[ $num_lines -lt 1 || $num_lines -gt 4 ]]; then
-  complain "the answer has $num_lines lines, expected 1 to 4" --fast
+if [[ $num_lines -lt 2 || $num_lines -gt 3 ]]; then
+  complain "the answer has $num_lines lines, expected 2 or 3" --fast
 fi
 if ! grep -q '[0-9]' <<<"$answer"; then complain "the answer holds no figure" --fast; fi
 
