@@ -17,13 +17,13 @@ unsigned long long inode_of(const char* path) {
   return stat(path, &status) == 0 ? static_cast<unsigned long long>(status.st_ino) : 0;
 }
 
+}  // namespace
+
 std::string boot_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
   return std::getline(file, id) ? id : "unknown";
 }
-
-}  // namespace
 
 std::string host_identity() {
   std::array<char, 256> name{};

@@ -11,6 +11,10 @@ namespace lockstep::comm {
 // "node7 5d8c... user 1000 net 4026531840 pid 4026531836".
 std::string host_identity();
 
+// Of this kernel since it was started: the part of the line that processes in any container of one
+// machine share, as they share its monotonic clock. "unknown" where the system does not say.
+std::string boot_id();
+
 // The host name in such a line.
 std::string host_name_of(const std::string& identity);
 

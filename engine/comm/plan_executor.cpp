@@ -21,6 +21,7 @@ void PlanExecutor::run(const RankProgram& program, TensorView buffer, const Redu
   std::byte* staging = num_staging_bytes > 0 ? transport_.staging(num_staging_bytes) : nullptr;
   for (const ProgramStep& step : program.steps) {
     stage(step, buffer, staging);
+    transport_.begin_step();
     const std::size_t first_send = sent_.size();
     sent_.resize(first_send + step.sends.size());
     // Piece by piece, so that ranks that send to each other empty each other's slots on the way.

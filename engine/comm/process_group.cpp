@@ -9,6 +9,7 @@
 #include "engine/comm/plan_communicator.h"
 #include "engine/comm/roster.h"
 #include "engine/comm/thread_group.h"
+#include "engine/comm/transport/link/link_transport.h"
 #include "engine/comm/transport/mixed/mixed_transport.h"
 #include "engine/comm/transport/shm/shm_transport.h"
 #include "engine/comm/transport/tcp/tcp_transport.h"
@@ -140,11 +141,16 @@ std::unique_ptr<Communicator> make_process_group(const ProcessGroupOptions& opti
     ThreadGroupOptions alone;
     alone.timeout_seconds = options.timeout_seconds;
     alone.default_plan = options.default_plan;
+    alone.link = options.link;
     return std::move(make_thread_group(1, alone).front());
   }
   require(options.store != nullptr, ErrorCode::Usage, "process group",
           "{} ranks need a store to meet", options.world_size);
-  auto group = std::make_unique<PlanCommunicator>(connect(options));
+  std::unique_ptr<Transport> transport = connect(options);
+  if (options.link) {
+    transport = std::make_unique<LinkTransport>(std::move(transport), *options.link);
+  }
+  auto group = std::make_unique<PlanCommunicator>(std::move(transport));
   group->set_timeout_seconds(options.timeout_seconds);
   group->set_default_plan(options.default_plan);
   return group;

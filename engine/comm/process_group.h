@@ -9,11 +9,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "engine/comm/communicator.h"
 #include "engine/comm/store/store.h"
+#include "engine/comm/transport/link/link_spec.h"
 
 namespace lockstep::comm {
 
@@ -40,6 +42,9 @@ struct ProcessGroupOptions {
   // What this rank says its host is; empty: host_identity(). For tests of several hosts on one.
   std::string host;
   TransportChoice transport = TransportChoice::automatic;
+  // Modelled (transport/link/link_transport.h): between hosts where there are several, else between
+  // every two ranks. All ranks run on one machine, and give the same.
+  std::optional<LinkSpec> link;
   // own: no other rank runs on this rank's cores, so it may spin while it waits.
   enum class Cores { shared, own } cores = Cores::shared;
   double timeout_seconds = 30;  // to meet, and of the communicator
@@ -47,13 +52,14 @@ struct ProcessGroupOptions {
 };
 
 // Meets the other ranks. Its description() says how they talk: "own: auto over shm", "... over
-// tcp", "... over shm+tcp".
+// tcp", "... over shm+tcp", "... over shm behind a modelled link (50us,1GB/s)".
 // Throws on every rank alike
 //   Error{Timeout}  naming the ranks that did not come;
 //   Error{Comm}     when two processes have the same rank (both are named), world sizes or
-//                   transports differ between ranks, a rank speaks another protocol (another
-//                   version of the program, or another byte order), or shared memory was asked for
-//                   and the ranks are on several hosts or may not share it.
+//                   transports or links differ between ranks, a link is modelled between machines,
+//                   a rank speaks another protocol (another version of the program, or another byte
+//                   order), or shared memory was asked for and the ranks are on several hosts or
+//                   may not share it.
 // Throws Error{Usage} on this rank when rank and world size do not fit.
 std::unique_ptr<Communicator> make_process_group(const ProcessGroupOptions& options);
 

@@ -16,7 +16,9 @@ namespace {
 
 // Changes with everything that ranks of one group must agree on: the layout of shared memory, the
 // frames of TCP, CallHeader, these cards.
-constexpr int kProtocol = 1;
+constexpr int kProtocol = 2;
+
+constexpr const char* kNoLink = "none";
 
 std::string my_protocol() {
   return fmt::format("lockstep-{}-{}", kProtocol,
@@ -33,15 +35,15 @@ std::string card_key(const ProcessGroupOptions& options, int rank) {
 
 // One line; the host comes last since it holds spaces.
 std::string to_text(const RankCard& card) {
-  return fmt::format("{} {} {} {} {} {}\n", card.protocol, card.world_size, card.transport,
-                     card.process, card.number, card.host);
+  return fmt::format("{} {} {} {} {} {} {} {}\n", card.protocol, card.world_size, card.transport,
+                     card.link, card.clock, card.process, card.number, card.host);
 }
 
 RankCard parse_card(const std::string& line) {
   RankCard card;
   std::istringstream words(line);
-  words >> card.protocol >> card.world_size >> card.transport >> card.process >> card.number >>
-      std::ws;
+  words >> card.protocol >> card.world_size >> card.transport >> card.link >> card.clock >>
+      card.process >> card.number >> std::ws;
   std::getline(words, card.host);
   return card;
 }
@@ -103,6 +105,11 @@ void require_agreement(Store& store, const std::vector<RankCard>& cards) {
     differ("protocol", card.protocol, first.protocol);
     differ("world size", card.world_size, first.world_size);
     differ("transport", card.transport, first.transport);
+    differ("modelled link", card.link, first.link);
+    if (card.link == kNoLink || card.clock == first.clock) continue;
+    refuse(store, fmt::format("{} and {} are on two machines, and a modelled link needs the clock "
+                              "that processes of one machine share; leave the link out",
+                              describe(0, first), describe(static_cast<int>(r), card)));
   }
 }
 
@@ -115,6 +122,8 @@ std::vector<RankCard> exchange_cards(const ProcessGroupOptions& options) {
   mine.protocol = my_protocol();
   mine.world_size = options.world_size;
   mine.transport = to_string(options.transport);
+  mine.link = options.link ? to_string(*options.link) : kNoLink;
+  mine.clock = boot_id();
   mine.process = getpid();
   mine.number = random_number();
   mine.host = options.host.empty() ? host_identity() : options.host;

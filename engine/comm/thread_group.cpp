@@ -1,6 +1,7 @@
 #include "engine/comm/thread_group.h"
 
 #include "engine/comm/plan_communicator.h"
+#include "engine/comm/transport/link/link_transport.h"
 #include "engine/comm/transport/thread/thread_transport.h"
 
 namespace lockstep::comm {
@@ -12,8 +13,11 @@ std::vector<std::unique_ptr<Communicator>> make_thread_group(int world_size,
   const auto hub = std::make_shared<Hub>(world_size);
   std::vector<std::unique_ptr<Communicator>> group;
   for (int rank = 0; rank < world_size; ++rank) {
-    group.push_back(
-        std::make_unique<PlanCommunicator>(std::make_unique<ThreadTransport>(hub, rank)));
+    std::unique_ptr<Transport> transport = std::make_unique<ThreadTransport>(hub, rank);
+    if (options.link) {
+      transport = std::make_unique<LinkTransport>(std::move(transport), *options.link);
+    }
+    group.push_back(std::make_unique<PlanCommunicator>(std::move(transport)));
     group.back()->set_timeout_seconds(options.timeout_seconds);
     group.back()->set_default_plan(options.default_plan);
   }

@@ -3,15 +3,20 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/comm/communicator.h"
+#include "engine/comm/transport/link/link_spec.h"
 
 namespace lockstep::comm {
 
 struct ThreadGroupOptions {
   double timeout_seconds = 30;
   plan::AllReducePlan default_plan = plan::AllReducePlan::automatic;
+  // Between every two ranks, modelled (transport/link/link_transport.h); then tensors are on the
+  // CPU.
+  std::optional<LinkSpec> link;
 };
 
 // Communicator r of the result belongs to rank r; give each to a thread of its own. They share the

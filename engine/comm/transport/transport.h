@@ -5,7 +5,7 @@
 //   announce(call)                  tell everybody what this rank was called with
 //   announced_by(peer) for all      compare; on a difference, fail()
 //   begin_data()                    from here on peers may read what this rank posts
-//   post / take / release / wait_sent, step by step
+//   begin_step / post / take / release / wait_sent, step by step
 //   end_data()
 // When an error leaves this sequence anywhere, abandon() takes the place of the rest.
 // A transport may hand out its peer's memory itself (threads), a copy in shared memory, or what a
@@ -68,6 +68,9 @@ class Transport {
   // Bytes of a buffer that best go through all steps of a plan before the next ones do, because
   // what one step leaves in a cache the next one finds there.
   virtual std::size_t pass_bytes() const { return std::numeric_limits<std::size_t>::max(); }
+  // What is posted from here on, until the next call, could leave now: the messages of one step of
+  // a plan, and all pieces of them. For transports that model when a message arrives.
+  virtual void begin_step() {}
   // Offers data to a rank. It must stay as it is until wait_sent(to, ticket) has returned. Waits
   // only while kMaxOpenMessages are on their way to this rank.
   virtual Ticket post(int to, Bytes data) = 0;

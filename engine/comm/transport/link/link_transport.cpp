@@ -1,0 +1,195 @@
+#include "engine/comm/transport/link/link_transport.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+#include "engine/runtime/wait.h"
+
+namespace lockstep::comm {
+namespace {
+
+using Time = Port::Time;
+
+// A sleeper looks this often whether the group has failed.
+constexpr Time kLongestSleep = std::chrono::milliseconds(10);
+
+Time now() {
+  return std::chrono::duration_cast<Time>(runtime::Clock::now().time_since_epoch());
+}
+
+Time from_seconds(double seconds) {
+  constexpr double kLongest = 1e9;  // 30 years; more than this does not fit into a Time
+  return std::chrono::duration_cast<Time>(
+      std::chrono::duration<double>(std::min(seconds, kLongest)));
+}
+
+// The kernel may let a thread sleep 50 us longer than asked unless told that it may not.
+class ExactSleep {
+ public:
+  ExactSleep() : slack_(::prctl(PR_GET_TIMERSLACK)) { ::prctl(PR_SET_TIMERSLACK, 1UL); }
+  ~ExactSleep() {
+    if (slack_ > 0) ::prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(slack_));
+  }
+  ExactSleep(const ExactSleep&) = delete;
+  ExactSleep& operator=(const ExactSleep&) = delete;
+
+  // steady_clock is CLOCK_MONOTONIC.
+  static void until(Time moment) {
+    constexpr auto kSecond = Time(std::chrono::seconds(1)).count();
+    const timespec then{static_cast<time_t>(moment.count() / kSecond),
+                        static_cast<long>(moment.count() % kSecond)};
+    while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &then, nullptr) == EINTR) {
+    }
+  }
+
+ private:
+  int slack_;
+};
+
+}  // namespace
+
+LinkTransport::LinkTransport(std::unique_ptr<Transport> inner, const LinkSpec& link)
+    : stamps_(static_cast<std::size_t>(inner->world_size())),
+      inner_(std::move(inner)),
+      name_(fmt::format("{} behind a modelled link ({})", inner_->name(), to_string(link))),
+      link_(link),
+      latency_(from_seconds(link.latency_seconds)) {}
+
+bool LinkTransport::is_far(int peer) const {
+  if (peer == rank()) return false;
+  const std::span<const int> hosts = inner_->hosts();
+  return hosts.empty() ||
+         hosts[static_cast<std::size_t>(peer)] != hosts[static_cast<std::size_t>(rank())];
+}
+
+Time LinkTransport::time_of(std::size_t num_bytes) const {
+  return from_seconds(static_cast<double>(num_bytes) / link_.bytes_per_second);
+}
+
+Time LinkTransport::leave(Time ready, std::size_t num_bytes) {
+  return egress_.occupy(ready, time_of(num_bytes)) + latency_;
+}
+
+Time LinkTransport::arrive(Time arrival, std::size_t num_bytes) {
+  const Time length = time_of(num_bytes);
+  return ingress_.occupy(arrival - length, length);
+}
+
+void LinkTransport::sleep_until(Time moment, int from) {
+  if (now() >= moment) return;
+  const Time limit = now() + from_seconds(timeout_seconds_);
+  const ExactSleep sleep;
+  while (true) {
+    inner_->throw_if_failed();
+    const Time time = now();
+    if (time >= moment) return;
+    if (time >= limit) break;
+    sleep.until(std::min({moment, limit, time + kLongestSleep}));
+  }
+  inner_->fail(
+      Error(ErrorCode::Timeout, name_of(call_.operation),
+            fmt::format("rank {} waited {} s in {} for a message of rank {} that is still "
+                        "on its way over the modelled link ({})",
+                        rank(), timeout_seconds_, to_string(call_), from, to_string(link_))));
+  inner_->throw_if_failed();
+  std::abort();  // not reached: a group that failed throws
+}
+
+void LinkTransport::post_stamp(int to, Time time) {
+  std::deque<Stamp>& stamps = stamps_[static_cast<std::size_t>(to)];
+  // Of those that may still be read there are kMaxOpenMessages.
+  while (stamps.size() > kMaxOpenMessages) {
+    inner_->wait_sent(to, stamps.front().ticket);
+    stamps.pop_front();
+  }
+  Stamp& stamp = stamps.emplace_back();
+  stamp.time = time;
+  stamp.ticket = inner_->post(to, std::as_bytes(std::span(&stamp.time, 1)));
+}
+
+Time LinkTransport::take_stamp(int from) {
+  Time time;
+  std::memcpy(&time, inner_->take(from, sizeof(time)), sizeof(time));
+  inner_->release(from);
+  return time;
+}
+
+void LinkTransport::announce(const CallHeader& call, double timeout_seconds) {
+  call_ = call;
+  timeout_seconds_ = timeout_seconds;
+  announced_at_ = now();
+  inner_->announce(call, timeout_seconds);
+}
+
+// Everybody's announcement has been read by now; here it gets the time that it took.
+void LinkTransport::begin_data() {
+  inner_->begin_data();
+  for (int peer = 0; peer < world_size(); ++peer) {
+    if (is_far(peer)) post_stamp(peer, announced_at_ + latency_);
+  }
+  for (int peer = 0; peer < world_size(); ++peer) {
+    if (is_far(peer)) sleep_until(take_stamp(peer), peer);
+  }
+  begin_step();
+}
+
+// Peers may still read stamps of messages that nobody has waited for.
+void LinkTransport::end_data() noexcept {
+  try {
+    for (int peer = 0; peer < world_size(); ++peer) {
+      std::deque<Stamp>& stamps = stamps_[static_cast<std::size_t>(peer)];
+      if (!stamps.empty()) inner_->wait_sent(peer, stamps.back().ticket);
+      stamps.clear();
+    }
+    inner_->end_data();
+  } catch (const Error& error) {
+    inner_->abandon(error);  // the next call throws it
+  }
+}
+
+void LinkTransport::begin_step() {
+  step_begin_ = now();
+}
+
+Ticket LinkTransport::post(int to, Bytes data) {
+  if (is_far(to)) post_stamp(to, leave(step_begin_, data.size()));
+  return inner_->post(to, data);
+}
+
+const std::byte* LinkTransport::take(int from, std::size_t num_bytes) {
+  if (!is_far(from)) return inner_->take(from, num_bytes);
+  const Time arrival = arrive(take_stamp(from), num_bytes);
+  const std::byte* const data = inner_->take(from, num_bytes);
+  sleep_until(arrival, from);
+  return data;
+}
+
+void LinkTransport::send_message(int to, const CallHeader& call, Bytes data) {
+  if (!is_far(to)) return inner_->send_message(to, call, data);
+  const Time arrival = leave(now(), data.size());
+  const Bytes stamp = std::as_bytes(std::span(&arrival, 1));
+  std::vector<std::byte> letter(stamp.begin(), stamp.end());
+  letter.insert(letter.end(), data.begin(), data.end());
+  inner_->send_message(to, call, letter);
+}
+
+void LinkTransport::receive_message(int from, const CallHeader& call, std::span<std::byte> data,
+                                    double timeout_seconds) {
+  if (!is_far(from)) return inner_->receive_message(from, call, data, timeout_seconds);
+  call_ = call;
+  timeout_seconds_ = timeout_seconds;
+  Time arrival;
+  std::vector<std::byte> letter(sizeof(arrival) + data.size());
+  inner_->receive_message(from, call, letter, timeout_seconds);
+  std::memcpy(&arrival, letter.data(), sizeof(arrival));
+  std::copy(letter.begin() + sizeof(arrival), letter.end(), data.begin());
+  sleep_until(arrive(arrival, data.size()), from);
+}
+
+}  // namespace lockstep::comm

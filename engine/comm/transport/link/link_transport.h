@@ -1,0 +1,112 @@
+// A transport behind modelled links: messages move as another transport moves them, but arrive when
+// they would have arrived over a link of a stated latency and bandwidth. Who waits for one sleeps,
+// so its core is free: communication that overlaps with computation costs no time, as on a machine
+// whose network card does the work. Only CPU tensors.
+//
+// The model: every rank has a port, which sends and receives at once (full duplex), one message
+// after the other in each direction. A message of B bytes
+//   leaves    from the moment its plan step begins (begin_step), once the port has sent those
+//             before it; that takes B / bandwidth;
+//   arrives   a latency after its last byte has left, and no sooner than the receiver's port had
+//             B / bandwidth for it alone.
+// So a message that meets no other takes latency + B / bandwidth, and n messages to one rank take
+// n times the bandwidth's part: a rank that everybody talks to is a bottleneck. The announcement of
+// a call takes the latency too, since ranks compare their calls before data moves.
+// Source: R. Thakur, R. Rabenseifner, W. Gropp, Optimization of Collective Communication Operations
+// in MPICH, 2005, section 3: time alpha + n beta, one message per port and direction.
+//
+// Where ranks are on several hosts (Transport::hosts), the links are those between hosts, and ranks
+// of one host talk as without them. Each rank has a port of its own, also to other hosts.
+//
+// A modelled time is a lower bound: computation that holds up the real transport delays a message
+// further. When it arrives travels with each message, in nanoseconds of the clock that all
+// processes of one machine share, so ranks on different machines cannot use it.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/comm/transport/link/link_spec.h"
+#include "engine/comm/transport/link/port.h"
+#include "engine/comm/transport/transport.h"
+
+namespace lockstep::comm {
+
+class LinkTransport final : public Transport {
+ public:
+  // REQUIRES: all ranks of the group give the same link.
+  LinkTransport(std::unique_ptr<Transport> inner, const LinkSpec& link);
+
+  int rank() const override { return inner_->rank(); }
+  int world_size() const override { return inner_->world_size(); }
+  // "shm+tcp behind a modelled link (50us,1GB/s)".
+  std::string_view name() const override { return name_; }
+  std::span<const int> hosts() const override { return inner_->hosts(); }
+
+  void announce(const CallHeader& call, double timeout_seconds) override;
+  CallHeader announced_by(int peer) override { return inner_->announced_by(peer); }
+
+  void begin_data() override;
+  void end_data() noexcept override;
+  void abandon(const Error& error) noexcept override { inner_->abandon(error); }
+
+  std::size_t max_message_bytes() const override { return inner_->max_message_bytes(); }
+  void begin_step() override;
+  Ticket post(int to, Bytes data) override;
+  void wait_sent(int to, Ticket ticket) override { inner_->wait_sent(to, ticket); }
+  const std::byte* take(int from, std::size_t num_bytes) override;
+  void release(int from) override { inner_->release(from); }
+  std::byte* staging(std::size_t num_bytes) override { return inner_->staging(num_bytes); }
+  void posted_from_staging(int to, Ticket ticket) override {
+    inner_->posted_from_staging(to, ticket);
+  }
+
+  bool shares_memory() const override { return false; }
+  void finish_shared() override {}
+
+  void send_message(int to, const CallHeader& call, Bytes data) override;
+  void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
+                       double timeout_seconds) override;
+
+  void fail(const Error& error) override { inner_->fail(error); }
+  void throw_if_failed() const override { inner_->throw_if_failed(); }
+  std::string describe_missing(std::uint64_t sequence) const override {
+    return inner_->describe_missing(sequence);
+  }
+
+ private:
+  using Time = Port::Time;  // of the machine's monotonic clock
+
+  // A moment on its way to a peer. It goes ahead of the message that it is about.
+  struct Stamp {
+    Ticket ticket = 0;
+    Time time{};
+  };
+
+  bool is_far(int peer) const;
+  Time time_of(std::size_t num_bytes) const;
+  // When a message that may leave from `ready` on arrives, as far as this rank's port decides it.
+  Time leave(Time ready, std::size_t num_bytes);
+  // When it has gone through this rank's port.
+  Time arrive(Time arrival, std::size_t num_bytes);
+  void post_stamp(int to, Time time);
+  Time take_stamp(int from);
+  // Sleeps until then. Throws the group's failure meanwhile, and fails it at the time limit.
+  void sleep_until(Time moment, int from);
+
+  std::vector<std::deque<Stamp>> stamps_;  // to each rank; inner_ reads them, so it goes first
+  std::unique_ptr<Transport> inner_;
+  std::string name_;
+  LinkSpec link_;
+  Time latency_;
+  Port egress_;
+  Port ingress_;
+  Time step_begin_{};
+  CallHeader call_;  // the current one
+  Time announced_at_{};
+  double timeout_seconds_ = 0;
+};
+
+}  // namespace lockstep::comm
