@@ -7,6 +7,7 @@
 
 #include "engine/comm/host_identity.h"
 #include "engine/comm/plan_communicator.h"
+#include "engine/comm/rank_taken.h"
 #include "engine/comm/roster.h"
 #include "engine/comm/thread_group.h"
 #include "engine/comm/transport/link/link_transport.h"
@@ -70,6 +71,8 @@ std::unique_ptr<Transport> shm_transport(const ProcessGroupOptions& options,
   shm_options.throw_if_hopeless = [&] { options.store->try_get(segment_key(options, 0)); };
   try {
     return std::make_unique<ShmTransport>(meet_in_segment(options, ranks), shm_options);
+  } catch (const RankTaken&) {
+    throw;
   } catch (const Error& error) {
     // The others wait for this rank in the segment or in the store.
     options.store->abort(fmt::format("rank {}: {}", options.rank, error.what()));

@@ -55,12 +55,13 @@ struct ProcessGroupOptions {
 // tcp", "... over shm+tcp", "... over shm behind a modelled link (50us,1GB/s)".
 // Throws on every rank alike
 //   Error{Timeout}  naming the ranks that did not come;
-//   Error{Comm}     when two processes have the same rank (both are named), world sizes or
-//                   transports or links differ between ranks, a link is modelled between machines,
-//                   a rank speaks another protocol (another version of the program, or another byte
-//                   order), or shared memory was asked for and the ranks are on several hosts or
-//                   may not share it.
-// Throws Error{Usage} on this rank when rank and world size do not fit.
+//   Error{Comm}     when world sizes, transports or links differ between ranks, a link is modelled
+//                   between machines, a rank speaks another protocol (another version of the
+//                   program, or another byte order), or shared memory was asked for and the ranks
+//                   are on several hosts or may not share it.
+// Throws on this rank alone
+//   RankTaken       when another process has its rank (rank_taken.h): the group goes on without it;
+//   Error{Usage}    when rank and world size do not fit.
 std::unique_ptr<Communicator> make_process_group(const ProcessGroupOptions& options);
 
 }  // namespace lockstep::comm

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "engine/comm/host_identity.h"
+#include "engine/comm/rank_taken.h"
 #include "engine/core/error.h"
 
 namespace lockstep::comm {
@@ -54,7 +55,7 @@ std::uint64_t random_number() {
 }
 
 std::string describe(int rank, const RankCard& card) {
-  return fmt::format("rank {} (process {} on {})", rank, card.process, host_name_of(card.host));
+  return fmt::format("rank {} ({})", rank, name_of_process(card.process, host_name_of(card.host)));
 }
 
 // Ends the rendezvous of all ranks, and this call.
@@ -67,11 +68,9 @@ void show_card(const ProcessGroupOptions& options, const RankCard& mine) {
   const std::string text = to_text(mine);
   const std::string shown = options.store->set_if_absent(card_key(options, options.rank), text);
   if (shown == text) return;
-  refuse(*options.store,
-         fmt::format("two processes have rank {}: process {} on {} and process {} on {}; give each "
-                     "its own RANK",
-                     options.rank, parse_card(shown).process, host_name_of(parse_card(shown).host),
-                     mine.process, host_name_of(mine.host)));
+  const RankCard first = parse_card(shown);
+  throw rank_taken("process group", options.rank,
+                   name_of_process(first.process, host_name_of(first.host)));
 }
 
 void wait_for_cards(const ProcessGroupOptions& options, const runtime::Deadline& deadline) {

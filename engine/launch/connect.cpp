@@ -7,6 +7,7 @@
 #include <exception>
 #include <thread>
 
+#include "engine/comm/rank_taken.h"
 #include "engine/comm/store/memory_store.h"
 #include "engine/comm/store/socket.h"
 #include "engine/comm/store/tcp_store_client.h"
@@ -15,7 +16,6 @@
 #include "engine/launch/init_method.h"
 #include "engine/launch/job_token.h"
 #include "engine/launch/meeting.h"
-#include "engine/launch/roll_call.h"
 
 namespace lockstep::launch {
 namespace {
@@ -32,13 +32,20 @@ double seconds_until(Clock::time_point end) {
   return std::max(0.1, std::chrono::duration<double>(end - Clock::now()).count());
 }
 
+// How long to try to connect, and how long a request may take then.
+struct Patience {
+  double connect_seconds;
+  double request_seconds;
+};
+
 std::shared_ptr<comm::TcpStoreClient> connect_once(const Address& address, int rank,
-                                                   double seconds) {
+                                                   const Patience& patience) {
   comm::TcpStoreClientOptions options;
   options.host = address.host;
   options.port = static_cast<std::uint16_t>(address.port);
   options.token = address.token;
-  options.timeout_seconds = seconds;
+  options.timeout_seconds = patience.request_seconds;
+  options.connect_seconds = patience.connect_seconds;
   options.served_by = "rank 0";
   options.rank = rank;
   return std::make_shared<comm::TcpStoreClient>(options);
@@ -56,26 +63,36 @@ bool is_served(const Address& address) {
 }
 
 // Knocks until rank 0 opens. A file whose port is closed, or whose token is refused, belongs to an
-// older job: rank 0 will replace it.
+// older job: rank 0 will replace it. So does a job that this rank has left before.
 std::shared_ptr<comm::TcpStoreClient> connect(const Meeting& meeting, int rank,
-                                              double timeout_seconds, std::string& token) {
-  const auto end = *runtime::deadline_after(std::min(timeout_seconds, 1e8));
+                                              const JoinOptions& options, std::string& token) {
+  const auto end = *runtime::deadline_after(std::min(options.timeout_seconds, 1e8));
+  const auto tell_at = *runtime::deadline_after(options.waiting.after_seconds);
+  bool has_told = !options.waiting.tell;
   const auto rank_zero_is_missing = [&](const std::string& why) {
     fail(ErrorCode::Timeout, "join", "rank {} waited {:g} s for rank 0, which has not come: {}",
-         rank, timeout_seconds, why);
+         rank, options.timeout_seconds, why);
   };
   for (;;) {
+    if (!has_told && Clock::now() >= tell_at) {
+      has_told = true;
+      options.waiting.tell({0});
+    }
     const std::optional<Address> address = read_address(meeting);
     const bool is_late = Clock::now() >= end;
     try {
       const bool may_be_old = meeting.in_file == Meeting::InFile::everything;
       if (address && (!may_be_old || is_served(*address))) {
         token = address->token;
-        return connect_once(*address, rank, seconds_until(end));
+        const auto attempt_end = has_told ? end : std::min(end, tell_at);
+        return connect_once(*address, rank, {seconds_until(attempt_end), seconds_until(end)});
       }
+    } catch (const comm::RankTaken& error) {
+      if (error.holder() == comm::RankTaken::Holder::is_here || is_late) throw;
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::Timeout) rank_zero_is_missing(error.what());
-      if (meeting.in_file == Meeting::InFile::nothing || is_late) throw;
+      const bool is_timeout = error.code() == ErrorCode::Timeout;
+      if (is_timeout && Clock::now() >= end) rank_zero_is_missing(error.what());
+      if (!is_timeout && (meeting.in_file == Meeting::InFile::nothing || is_late)) throw;
     }
     if (is_late) {
       rank_zero_is_missing(fmt::format("there is no {} of its making", meeting.file.string()));
@@ -153,10 +170,10 @@ Job join_job(const Environment& environment, const JoinOptions& options) {
   }
   Meeting meeting = decide_meeting(used, rank, method);
   if (rank.rank == 0) serve(meeting, rank, "::", state->server, state->file);
-  const auto client = connect(meeting, rank.rank, options.timeout_seconds, state->token);
+  const auto client = connect(meeting, rank.rank, options, state->token);
   state->store = client;
   if (rank.hosts == Hosts::several) tell_server_address(*client);
-  call_roll(*client, rank, options.timeout_seconds);
+  call_roll(*client, rank, options.timeout_seconds, options.waiting);
   state->address =
       rank.hosts == Hosts::several ? reachable_address(*client) : client->local_address();
   return Job(std::move(state));

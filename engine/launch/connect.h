@@ -10,12 +10,14 @@
 
 #include "engine/comm/store/store.h"
 #include "engine/launch/rank_environment.h"
+#include "engine/launch/roll_call.h"
 
 namespace lockstep::launch {
 
 struct JoinOptions {
   double timeout_seconds = 30;         // for all ranks to come
   std::string init_method = "env://";  // see init_method.h
+  WaitingNotice waiting;               // on every rank that waits for others
 };
 
 // A rank's membership. Keep it as long as the store is used: rank 0's holds the server.
@@ -44,8 +46,9 @@ class Job {
 
 // Throws Error{Usage} when the environment is contradictory (rank_environment.h), several hosts
 // have no token, or ranks were told different world sizes; Error{Timeout} on every rank that waits
-// when ranks are missing, naming them; Error{Comm} on every rank when two have the same number, or
-// one failed, naming it, and when the port is in use.
+// when ranks are missing, naming them; Error{Comm} on every rank when one failed, naming it, and
+// when the port is in use. RankTaken (comm/rank_taken.h) on this rank alone when another process is
+// this rank of the job already, or the job is complete without it: the job goes on undisturbed.
 Job join_job(const Environment& environment, const JoinOptions& options = {});
 
 }  // namespace lockstep::launch

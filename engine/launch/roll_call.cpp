@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
+#include <span>
 #include <string>
-#include <string_view>
+#include <utility>
 
 #include "engine/comm/host_identity.h"
 #include "engine/core/error.h"
@@ -23,7 +25,7 @@ std::string rank_key(int rank) {
 }
 
 // Says who this rank is, and finds out whether that contradicts what another one said. (That two
-// have the same number was noticed when the second one connected.)
+// have the same number was noticed when the second one connected, and refused.)
 void register_rank(comm::Store& store, const RankEnvironment& rank) {
   store.set(rank_key(rank.rank), "");
   const std::string mine = fmt::format("{} (rank {})", rank.world_size, rank.rank);
@@ -37,32 +39,59 @@ void register_rank(comm::Store& store, const RankEnvironment& rank) {
   store.set(fmt::format("join/host/{}", rank.rank), comm::host_identity());
 }
 
-void wait_for_all(comm::Store& store, const RankEnvironment& rank, double timeout_seconds) {
-  try {
-    store.barrier("join/all", rank.rank, rank.world_size, runtime::deadline_after(timeout_seconds));
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::Timeout) throw;
-    std::string missing;
-    int num_missing = 0;
-    for (int r = 0; r < rank.world_size; ++r) {
-      if (store.try_get(rank_key(r))) continue;
-      ++num_missing;
-      if (num_missing <= 8) missing += fmt::format("{}{}", num_missing > 1 ? ", " : "", r);
-      if (num_missing == 9) missing += ", ...";
-    }
-    if (num_missing == 0) {
-      const std::string_view words = error.what();  // "[store] rank 0 waited ..., missing: rank 1"
-      end_for_all(
-          store, ErrorCode::Timeout,
-          fmt::format("all ranks came, but not all go on; {}", words.substr(words.find("] ") + 2)));
-    }
-    end_for_all(
-        store, ErrorCode::Timeout,
-        fmt::format("{} of {} ranks came within {:g} s, missing: rank {}; start them too, "
-                    "or correct WORLD_SIZE",
-                    rank.world_size - num_missing, rank.world_size, timeout_seconds, missing));
+std::vector<int> find_missing(comm::Store& store, const RankEnvironment& rank) {
+  std::vector<int> missing;
+  for (int r = 0; r < rank.world_size; ++r) {
+    if (!store.try_get(rank_key(r))) missing.push_back(r);
   }
-  store.set("join/complete", "");
+  return missing;
+}
+
+[[noreturn]] void fail_missing(comm::Store& store, const RankEnvironment& rank,
+                               double timeout_seconds, const std::vector<int>& missing) {
+  if (missing.empty()) {
+    end_for_all(store, ErrorCode::Timeout,
+                fmt::format("all {} ranks came within {:g} s, but one of them does not go on: its "
+                            "process is stopped",
+                            rank.world_size, timeout_seconds));
+  }
+  constexpr std::size_t kMostNamed = 8;
+  const auto named = std::span(missing).first(std::min(missing.size(), kMostNamed));
+  const auto refused = store.try_get(comm::kRefusedKey);
+  end_for_all(store, ErrorCode::Timeout,
+              fmt::format("{} of {} ranks came within {:g} s, missing: rank {}{}; start them too, "
+                          "or correct WORLD_SIZE{}",
+                          static_cast<std::size_t>(rank.world_size) - missing.size(),
+                          rank.world_size, timeout_seconds, fmt::join(named, ", "),
+                          missing.size() > kMostNamed ? ", ..." : "",
+                          refused ? fmt::format(" ({})", *refused) : ""));
+}
+
+// The last one that comes opens the door for all.
+void wait_for_all(comm::Store& store, const RankEnvironment& rank, double timeout_seconds,
+                  const WaitingNotice& notice) {
+  constexpr const char* kComplete = "join/complete";
+  if (store.add("join/num_ranks", 1) == rank.world_size) store.set(kComplete, "");
+  const runtime::Deadline end = runtime::deadline_after(timeout_seconds);
+  const auto deadline_of_look = [&](double seconds) {
+    const runtime::Deadline look = runtime::deadline_after(seconds);
+    return notice.tell && (!end || *look < *end) ? look : end;
+  };
+  runtime::Deadline look = deadline_of_look(notice.after_seconds);
+  std::vector<int> told;
+  for (;;) {
+    try {
+      store.get(kComplete, look);
+      return;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::Timeout) throw;
+    }
+    std::vector<int> missing = find_missing(store, rank);
+    if (look == end) fail_missing(store, rank, timeout_seconds, missing);
+    if (!missing.empty() && missing != told) notice.tell(missing);
+    told = std::move(missing);
+    look = deadline_of_look(notice.after_seconds / 2);
+  }
 }
 
 void count_hosts(comm::Store& store, RankEnvironment& rank) {
@@ -88,9 +117,10 @@ void count_hosts(comm::Store& store, RankEnvironment& rank) {
 
 }  // namespace
 
-void call_roll(comm::Store& store, RankEnvironment& rank, double timeout_seconds) {
+void call_roll(comm::Store& store, RankEnvironment& rank, double timeout_seconds,
+               const WaitingNotice& notice) {
   register_rank(store, rank);
-  wait_for_all(store, rank, timeout_seconds);
+  wait_for_all(store, rank, timeout_seconds, notice);
   count_hosts(store, rank);
 }
 

@@ -1,10 +1,21 @@
 // Ranks that share a store find out that all of them are there, and who is on which host.
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include "engine/comm/store/store.h"
 #include "engine/launch/rank_environment.h"
 
 namespace lockstep::launch {
+
+// Who wants to hear of a long wait for others.
+struct WaitingNotice {
+  // Called in the thread that waits, first after after_seconds, then whenever others are missing.
+  // missing: their ranks, rising, at least one.
+  std::function<void(const std::vector<int>& missing)> tell;
+  double after_seconds = 2;
+};
 
 // Says who this rank is and waits for all others, then counts what the environment did not say:
 // local world size, and node rank (nodes are numbered by their lowest rank).
@@ -12,6 +23,7 @@ namespace lockstep::launch {
 // the same words: Error{Usage} when ranks were told different world sizes, Error{Timeout} when some
 // have not come within the time, naming them.
 // Throws Error{Usage} on a rank whose local rank is not below the number of ranks on its host.
-void call_roll(comm::Store& store, RankEnvironment& rank, double timeout_seconds);
+void call_roll(comm::Store& store, RankEnvironment& rank, double timeout_seconds,
+               const WaitingNotice& notice = {});
 
 }  // namespace lockstep::launch

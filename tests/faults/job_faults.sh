@@ -129,13 +129,43 @@ fault_world_size_larger_than_the_ranks() {
   for number in 0 1 2; do rank $number 5 --; done
   survivors_say 3 none '\[join\] 3 of 5 ranks came within 2 s, missing: rank 3, 4; start them too, or correct WORLD_SIZE' $by_timeout
 }
-fault_two_ranks_with_the_same_number() {
+# First come stays, the late one alone is refused. Which of two that start at once comes first is open.
+fault_two_ranks_with_the_same_number_while_ranks_join() {
   rank 0 3 --
   rank 1 3 --
   start twin RANK=1 WORLD_SIZE=3 MASTER_PORT="$port" -- "$bin/faulty_rank" --comm-timeout $comm_timeout
-  local name
-  for name in rank0 rank1 twin; do
-    ends $name 1 $at_once
-    says $name 'two processes have rank 1; every process needs a RANK of its own'
-  done
+  wait_until 20 some_twin_has_ended || wrong "neither rank 1 nor its twin ends"
+  rank 2 3 --
+  local refused=twin stays=rank1
+  has_ended twin || { refused=rank1; stays=twin; }
+  ends $refused 1 $at_once
+  says $refused "\[join\] rank 1 of this job is taken by process [0-9]+ on .*, so process [0-9]+ on .* cannot join; is another job using port $port"
+  ends rank0 0 $by_timeout
+  ends $stays 0 $by_timeout
+  ends rank2 0 $by_timeout
 }
+some_twin_has_ended() { has_ended rank1 || has_ended twin; }
+
+# A job that trains is not disturbed by strays: a script started twice, ranks of another size, with
+# this job's token (the file's) and with another one.
+strays() {  # strays TRANSPORT
+  rank 0 2 -- --steps 300 --transport "$1"
+  rank 1 2 -- --steps 300 --transport "$1"
+  wait_until 10 has_written rank0 'own: auto over' || wrong "the ranks do not train"
+  local name fault_start=$fault_start
+  fault_start=$(now)
+  start stray0 RANK=0 WORLD_SIZE=2 MASTER_PORT="$port" -- "$bin/faulty_rank" --comm-timeout $comm_timeout
+  start stray1 RANK=1 WORLD_SIZE=2 MASTER_PORT="$port" -- "$bin/faulty_rank" --comm-timeout $comm_timeout
+  start stray3 RANK=3 WORLD_SIZE=4 MASTER_PORT="$port" -- "$bin/faulty_rank" --comm-timeout $comm_timeout
+  start stranger RANK=1 WORLD_SIZE=2 MASTER_PORT="$port" LOCKSTEP_TOKEN=another -- "$bin/faulty_rank" --comm-timeout $comm_timeout
+  for name in stray0 stray1 stray3 stranger; do ends $name 1 $at_once; done
+  says stray0 "port $port of 127.0.0.1 is in use by another program"
+  says stray1 '\[join\] rank 1 of this job is taken by process [0-9]+ on '
+  says stray3 '\[join\] all 2 ranks of this job have come, and rank 3 is none of them'
+  says stranger 'it belongs to a job with another token'
+  ! has_ended rank0 || wrong "rank 0 ended before the strays did: its steps are too few"
+  ends rank0 0 60
+  ends rank1 0 60
+}
+fault_strays_of_the_same_port_shm() { strays shm; }
+fault_strays_of_the_same_port_tcp() { strays tcp; }

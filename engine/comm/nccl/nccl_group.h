@@ -64,11 +64,12 @@ const std::string& no_nccl_reason();
 // Meets the other ranks. Its description() is "nccl 2.28.9", or "nccl 2.28.9, ranks share a GPU:
 // not for timing". Throws Error{Comm}    when this build has no NCCL, none is found at run time,
 // versions or world
-//                       sizes differ, or two processes have one rank;
+//                       sizes differ;
 //        Error{Device}  when two ranks have the same GPU;
 //        Error{Timeout} naming the ranks that did not come;
 //        Error{Usage}   when rank and world size do not fit, or there is no store.
-// All but the first and the last are the same on every rank.
+// All but the first and the last are the same on every rank. RankTaken, when another process has
+// this rank (rank_taken.h), is for this one alone.
 std::unique_ptr<Communicator> make_nccl_communicator(const NcclGroupOptions& options);
 
 }  // namespace lockstep::comm

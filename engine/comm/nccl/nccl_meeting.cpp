@@ -10,6 +10,7 @@
 
 #include "engine/comm/host_identity.h"
 #include "engine/comm/nccl/nccl_library.h"
+#include "engine/comm/rank_taken.h"
 #include "engine/core/error.h"
 
 namespace lockstep::comm::nccl {
@@ -92,12 +93,8 @@ void show_card(const NcclGroupOptions& options, const Card& mine) {
   const std::string text = to_text(mine);
   const std::string shown = options.store->set_if_absent(card_key(options, options.rank), text);
   if (shown == text) return;
-  const std::string why = fmt::format(
-      "two processes have rank {}: {} and {}; give each its own RANK, and groups that "
-      "use one store names of their own",
-      options.rank, parse_card(shown).process, mine.process);
-  options.store->abort("[nccl] " + why);
-  fail(ErrorCode::Comm, "nccl", "{}", why);
+  const Card first = parse_card(shown);
+  throw rank_taken("nccl", options.rank, name_of_process(first.process, first.host));
 }
 
 [[noreturn]] void fail_missing(const NcclGroupOptions& options) {

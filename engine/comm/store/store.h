@@ -32,6 +32,9 @@ inline constexpr std::size_t kMaxValueBytes = 1024 * 1024;
 inline constexpr std::size_t kMaxKeys = 65536;
 inline constexpr std::size_t kMaxKeysPerWait = 1024;
 
+// Where a server notes the first process that it refused as a rank, and why (rank_taken.h).
+inline constexpr const char* kRefusedKey = "store/refused";
+
 class Store {
  public:
   virtual ~Store() = default;

@@ -10,12 +10,13 @@
 //               erase                text key                  -> ok | absent
 //               num_keys                                       -> ok, i64
 //               abort                text why                  -> ok
-//               register_rank        i64 rank                  -> ok
-//               leave                                          -> ok; then the client closes
+//               register_rank        i64 rank, text process    -> ok | taken; then the server
+//               closes leave                                          -> ok; then the client closes
 //   answer    u32 size of the rest, u32 StoreStatus, then as above, or
 //               timeout              text key that was not there
 //               refused              text: the words of an Error{Usage}
 //               aborted              text: why
+//               taken                i64 1 when its holder has left, else 0; text: by whom
 //   text      u32 number of bytes, bytes
 //   milliseconds < 0: no deadline
 #pragma once
@@ -45,7 +46,7 @@ enum class StoreRequest : std::uint32_t {
   leave,
 };
 
-enum class StoreStatus : std::uint32_t { ok, absent, timeout, refused, aborted };
+enum class StoreStatus : std::uint32_t { ok, absent, timeout, refused, aborted, taken };
 
 inline constexpr const char* kStorePurpose = "store";  // of the token handshake
 inline constexpr std::size_t kStoreHeaderBytes = 8;

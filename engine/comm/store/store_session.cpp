@@ -11,6 +11,8 @@ namespace {
 
 using Message = std::vector<std::byte>;
 
+constexpr std::size_t kMaxProcessName = 256;
+
 Message ok() {
   return StoreWriter(StoreStatus::ok).finish();
 }
@@ -93,12 +95,14 @@ std::optional<Message> StoreSession::answer(StoreRequest request, StoreReader& r
     }
     case StoreRequest::leave:
       is_over_ = true;
-      if (rank_) state_.ranks.erase(*std::exchange(rank_, std::nullopt));
+      if (rank_) state_.ranks.at(*std::exchange(rank_, std::nullopt)).is_connected = false;
       return std::nullopt;
     case StoreRequest::register_rank: {
-      const std::int64_t rank = reader.number();
-      is_over_ = !reader.is_complete();
-      return is_over_ ? ok() : register_rank(rank);
+      const auto rank = static_cast<int>(reader.number());
+      const std::string process = reader.text();
+      is_over_ = !reader.is_complete() || rank_.has_value();
+      if (is_over_) return std::nullopt;
+      return register_rank(rank, process);
     }
     default:
       break;
@@ -176,21 +180,39 @@ void StoreSession::look_again(runtime::Clock::time_point now) {
   send(message);
 }
 
-Message StoreSession::register_rank(std::int64_t rank) {
-  const int narrow = static_cast<int>(rank);
-  if (!state_.ranks.insert(narrow).second) {
-    state_.abort(
-        fmt::format("two processes have rank {}; every process needs a RANK of its own", narrow));
-  } else {
-    rank_ = narrow;
+std::optional<Message> StoreSession::register_rank(int rank, const std::string& process) {
+  if (state_.aborted) return StoreWriter(StoreStatus::aborted).text(*state_.aborted).finish();
+  const bool is_complete = state_.world_size > 0 && state_.ranks.size() >= state_.world_size;
+  if (is_complete || state_.ranks.contains(rank)) {
+    refuse(rank, process);
+    return std::nullopt;
   }
+  state_.ranks[rank] = {process.substr(0, kMaxProcessName)};
+  rank_ = rank;
   return ok();
+}
+
+// The job goes on as if nobody had come, but can say so where it waits for others in vain.
+void StoreSession::refuse(int rank, const std::string& process) {
+  is_over_ = true;
+  const auto seat = state_.ranks.find(rank);
+  const bool is_taken = seat != state_.ranks.end();
+  const bool has_left = is_taken && !seat->second.is_connected;
+  const std::string by_whom =
+      is_taken ? fmt::format("rank {} of this job is taken by {}{}", rank, seat->second.process,
+                             has_left ? ", which has left" : "")
+               : fmt::format("all {} ranks of this job have come, and rank {} is none of them",
+                             state_.world_size, rank);
+  state_.table.set_if_absent(kRefusedKey,
+                             fmt::format("{} came as rank {} and was refused: {}",
+                                         process.substr(0, kMaxProcessName), rank, by_whom));
+  send(StoreWriter(StoreStatus::taken).number(has_left ? 1 : 0).text(by_whom).finish());
 }
 
 void StoreSession::connection_ended() {
   is_over_ = true;
   if (!rank_) return;
-  state_.ranks.erase(*rank_);
+  state_.ranks.at(*rank_).is_connected = false;
   state_.abort(
       fmt::format("rank {} ended without leaving: it was killed, or its host was cut off", *rank_));
   rank_.reset();

@@ -2,8 +2,8 @@
 // bytes whatever can do more than end it.
 #pragma once
 
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -15,10 +15,18 @@ namespace lockstep::comm {
 
 // What all sessions of a server share.
 struct StoreState {
+  // Who is a rank: for good, also when it has left. A process that comes as the same rank later is
+  // of another job.
+  struct Seat {
+    std::string process;  // "process 1234 on node7"
+    bool is_connected = true;
+  };
+
   std::string token;
   StoreTable table;
   std::optional<std::string> aborted;
-  std::set<int> ranks;  // that are connected
+  std::map<int, Seat> ranks;
+  std::size_t world_size = 0;  // once so many ranks have come, there is no other; 0: not known
 
   void abort(std::string why) {
     if (!aborted) aborted = std::move(why);
@@ -64,7 +72,8 @@ class StoreSession {
   std::optional<std::vector<std::byte>> answer(StoreRequest request, StoreReader& reader);
   std::optional<std::vector<std::byte>> answer_one_key(StoreRequest request, StoreReader& reader);
   std::optional<std::vector<std::byte>> start_waiting(StoreRequest request, StoreReader& reader);
-  std::vector<std::byte> register_rank(std::int64_t rank);
+  std::optional<std::vector<std::byte>> register_rank(int rank, const std::string& process);
+  void refuse(int rank, const std::string& process);
   void send(std::span<const std::byte> bytes);
 
   StoreState& state_;

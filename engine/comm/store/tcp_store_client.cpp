@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/comm/rank_taken.h"
 #include "engine/comm/store/socket.h"
 #include "engine/comm/store/store_protocol.h"
 #include "engine/comm/store/token_handshake.h"
@@ -34,20 +35,24 @@ std::int64_t milliseconds_until(runtime::Deadline deadline) {
 class TcpStoreClient::Connection {
  public:
   explicit Connection(const TcpStoreClientOptions& options)
-      : where_(fmt::format("{} port {}", options.host, options.port)),
+      : port_(options.port),
+        where_(fmt::format("{} port {}", options.host, options.port)),
         server_(options.served_by.empty()
                     ? fmt::format("the store at {}", where_)
                     : fmt::format("{}, which serves the store at {},", options.served_by, where_)),
         timeout_seconds_(options.timeout_seconds) {
     require_token(options.token);
-    const runtime::Deadline deadline = runtime::deadline_after(options.timeout_seconds);
+    const runtime::Deadline deadline =
+        runtime::deadline_after(options.connect_seconds.value_or(options.timeout_seconds));
     for (int attempt = 1; !try_handshake(options, deadline); ++attempt) {
       require(attempt < kMaxHandshakes, ErrorCode::Comm, "store",
               "{} closed the connection: it belongs to a job with another token, or is no Lockstep "
               "store; give this job another --master-port, or both the same LOCKSTEP_TOKEN",
               where_);
     }
-    if (options.rank) ask(StoreWriter(StoreRequest::register_rank).number(*options.rank), {});
+    if (!options.rank) return;
+    ask(StoreWriter(StoreRequest::register_rank).number(*options.rank).text(name_of_this_process()),
+        {});
   }
 
   ~Connection() {
@@ -130,10 +135,23 @@ class TcpStoreClient::Connection {
       }
       case StoreStatus::aborted:
         throw abort_error(reader.text());
+      case StoreStatus::taken: {
+        const auto holder =
+            reader.number() == 0 ? RankTaken::Holder::is_here : RankTaken::Holder::has_left;
+        throw RankTaken(
+            "join",
+            fmt::format(
+                "{}, so {} cannot join; is another job using port {}? give each job its own "
+                "MASTER_PORT (lockstep run --standalone takes a free one), and each process "
+                "of a job its own RANK",
+                reader.text(), name_of_this_process(), port_),
+            holder);
+      }
     }
     check(IoResult::closed);
   }
 
+  std::uint16_t port_;
   std::string where_;
   std::string server_;
   double timeout_seconds_;

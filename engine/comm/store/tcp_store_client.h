@@ -17,9 +17,11 @@ struct TcpStoreClientOptions {
   double timeout_seconds = 30;
   // Whose process the server is in, for errors: "rank 0". Empty: not known.
   std::string served_by;
-  // Set: when this client's connection ends without ~TcpStoreClient (its process was killed), the
-  // server aborts the rendezvous with "rank 2 ended ...", so that nobody waits for it in vain.
+  // Set: it comes as this rank, which nobody else may be from now on. When its connection ends
+  // without ~TcpStoreClient (its process was killed), the server aborts the rendezvous with "rank 2
+  // ended ...", so that nobody waits for it in vain.
   std::optional<int> rank;
+  std::optional<double> connect_seconds = {};  // how long to try to connect, where that is less
 };
 
 // Once its connection is lost, every request throws what the first one threw.
@@ -27,7 +29,8 @@ class TcpStoreClient final : public Store {
  public:
   // Connects; tries again while nobody listens, since ranks start in any order.
   // Throws Error{Timeout} naming host and port when nobody listens in time. Error{Comm} when the
-  // server does not know this token, or is not a Lockstep store.
+  // server does not know this token, or is not a Lockstep store; RankTaken, by whom, when somebody
+  // is this rank already, or all ranks have come: the job goes on undisturbed.
   explicit TcpStoreClient(const TcpStoreClientOptions& options);
   ~TcpStoreClient() override;
 

@@ -31,6 +31,7 @@ class TcpStoreServer::Loop {
     require(wake_.is_open(), ErrorCode::Comm, "store",
             "this process may not open more files; raise the limit (ulimit -n)");
     state_.token = options.token;
+    state_.world_size = options.num_expected_clients;
     thread_ = std::thread([this] { run(); });
   }
 

@@ -22,9 +22,11 @@ struct TcpStoreServerOptions {
   // What to listen on: "127.0.0.1" (this host only), "::1", "0.0.0.0", "::" (every address, of both
   // families), a host name, or one address of this host.
   std::string bind_address = "127.0.0.1";
-  std::uint16_t port = 0;                // 0: a free one
-  std::string token;                     // 1 ... 256 bytes
-  std::size_t num_expected_clients = 0;  // that may come at once: the ranks of the job
+  std::uint16_t port = 0;  // 0: a free one
+  std::string token;       // 1 ... 256 bytes
+  // That may come at once: the ranks of the job. Once so many have come as a rank, whoever comes as
+  // one is of another job. 0: not known.
+  std::size_t num_expected_clients = 0;
 };
 
 class TcpStoreServer {

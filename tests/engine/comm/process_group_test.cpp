@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "engine/comm/plan_communicator.h"
 #include "engine/plan/hierarchical.h"
@@ -259,10 +260,29 @@ void expect_refused(int world_size, const Adjust& adjust, const std::string& wor
   }
 }
 
-TEST(ProcessGroupMeeting, TwoProcessesWithOneRankAreNamed) {
-  expect_refused(
-      3, [](ProcessGroupOptions& options) { options.rank = std::min(options.rank, 1); },
-      "two processes have rank 1: process");
+// Of ranks 0, 1, 1 and 2 of a group of three: one of the twins is refused, and the others meet.
+TEST_P(ProcessGroup, ASecondProcessWithARankIsRefusedByNameAndTheGroupGoesOn) {
+  std::atomic<int> num_summed{0};
+  const auto errors = errors_of_group_threads(
+      4,
+      [&](Communicator& communicator) {
+        const Tensor ones = Tensor::full({100}, 1);
+        communicator.all_reduce(ones);
+        EXPECT_EQ(ones.to_vector<float>(), std::vector<float>(100, 3));
+        ++num_summed;
+      },
+      [&](ProcessGroupOptions& options) {
+        options.rank = std::min(options.rank, options.rank == 3 ? 1 : 2);
+        options.world_size = 3;
+        along(GetParam())(options);
+      });
+  EXPECT_EQ(num_summed, 3);
+  EXPECT_FALSE(errors[0]);
+  EXPECT_FALSE(errors[2]);
+  ASSERT_NE(errors[1].has_value(), errors[3].has_value());
+  const Error& refused = errors[1] ? *errors[1] : *errors[3];
+  EXPECT_EQ(refused.code(), ErrorCode::Comm);
+  EXPECT_THAT(refused.what(), HasSubstr("[process group] rank 1 is taken by process"));
 }
 
 TEST(ProcessGroupMeeting, DifferentWorldSizesAreNamed) {

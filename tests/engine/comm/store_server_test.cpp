@@ -10,6 +10,7 @@
 
 #include <thread>
 
+#include "engine/comm/rank_taken.h"
 #include "engine/comm/store/socket.h"
 #include "engine/comm/store/store_session.h"
 #include "engine/comm/store/tcp_store_client.h"
@@ -21,6 +22,7 @@ namespace lockstep::comm {
 namespace {
 
 using ::lockstep::testing::expect_error;
+using ::testing::HasSubstr;
 
 const std::string kToken = "a token of this test";
 
@@ -248,22 +250,75 @@ TEST(TcpStoreClient, ARankThatEndsWithoutLeavingAbortsTheRendezvous) {
   Answer answer;
   ASSERT_EQ(receive_all(raw, answer, soon()), IoResult::done);
   send_all(raw, *handshake.proof(answer), soon());
-  send_all(raw, StoreWriter(StoreRequest::register_rank).number(2).finish(), soon());
+  send_all(raw, StoreWriter(StoreRequest::register_rank).number(2).text("process 1 on a").finish(),
+           soon());
   raw.close();
   expect_error(ErrorCode::Comm, "[store] rank 2 ended without leaving",
                [&] { survivor.get("address of rank 2", soon()); });
 }
 
-TEST(TcpStoreClient, TwoProcessesWithOneRankAreToldSo) {
+// What a process hears that comes as this rank.
+RankTaken refusal(const TcpStoreServer& server, int rank) {
+  TcpStoreClientOptions options = client_options(server.port());
+  options.rank = rank;
+  try {
+    const TcpStoreClient client(options);
+  } catch (const RankTaken& taken) {
+    return taken;
+  }
+  ADD_FAILURE() << "rank " << rank << " was let in";
+  return {"", ""};
+}
+
+TEST(TcpStoreClient, ASecondProcessWithARankIsRefusedByNameAndTheFirstGoesOn) {
   const TcpStoreServer server(server_options());
   TcpStoreClientOptions options = client_options(server.port());
   options.rank = 1;
   TcpStoreClient first(options);
-  TcpStoreClient second(options);
-  for (TcpStoreClient* client : {&first, &second}) {
-    expect_error(ErrorCode::Comm, "[store] two processes have rank 1",
-                 [&] { client->get("never", soon()); });
+  for (int i = 0; i < 3; ++i) {
+    const RankTaken refused = refusal(server, 1);
+    EXPECT_EQ(refused.holder(), RankTaken::Holder::is_here);
+    EXPECT_THAT(refused.what(),
+                HasSubstr(fmt::format("[join] rank 1 of this job is taken by {}, so process",
+                                      name_of_this_process())));
+    EXPECT_THAT(refused.what(),
+                HasSubstr(fmt::format("another job using port {}?", server.port())));
   }
+  first.set("still", "here");
+  EXPECT_THAT(first.try_get(kRefusedKey).value_or(""), HasSubstr("came as rank 1 and was refused"));
+}
+
+// Its job has not ended yet, and must not take somebody else for it.
+TEST(TcpStoreClient, ARankThatHasLeftIsNotGivenToAnother) {
+  const TcpStoreServer server(server_options());
+  TcpStoreClientOptions options = client_options(server.port());
+  options.rank = 0;
+  TcpStoreClient stays(options);
+  {
+    options.rank = 1;
+    const TcpStoreClient leaves(options);
+  }
+  stays.set("still", "here");  // and the server has seen the other one leave
+  const RankTaken refused = refusal(server, 1);
+  EXPECT_EQ(refused.holder(), RankTaken::Holder::has_left);
+  EXPECT_THAT(refused.what(), HasSubstr("which has left"));
+  stays.set("still", "here");
+}
+
+TEST(TcpStoreServer, LetsNobodyInAsARankOnceAllRanksHaveCome) {
+  TcpStoreServerOptions of_two = server_options();
+  of_two.num_expected_clients = 2;
+  const TcpStoreServer server(of_two);
+  TcpStoreClientOptions options = client_options(server.port());
+  options.rank = 0;
+  TcpStoreClient zero(options);
+  options.rank = 1;
+  TcpStoreClient one(options);
+  EXPECT_THAT(refusal(server, 3).what(),
+              HasSubstr("all 2 ranks of this job have come, and rank 3 is none of them"));
+  EXPECT_THAT(refusal(server, 0).what(), HasSubstr("rank 0 of this job is taken"));
+  zero.set("still", "here");
+  one.set("still", "here");
 }
 
 TEST(TcpStoreServer, KnowsWhenTheLastClientHasLeft) {
@@ -337,7 +392,7 @@ std::vector<std::vector<std::byte>> valid_requests() {
           StoreWriter(R::wait).number(0).count(2).text("key").text("none").finish(),
           StoreWriter(R::erase).text("key").finish(),
           StoreWriter(R::num_keys).finish(),
-          StoreWriter(R::register_rank).number(7).finish()};
+          StoreWriter(R::register_rank).number(7).text("process 1 on a").finish()};
 }
 
 class ProvenSession {

@@ -225,9 +225,64 @@ TEST(CallRoll, ARankThatCameAndStandsStillIsNamed) {
   RankEnvironment rank;
   rank.world_size = 2;
   testing::expect_error(ErrorCode::Timeout,
-                        "[join] all ranks came, but not all go on; rank 0 waited in the barrier "
-                        "\"join/all\": 1 of 2 ranks came, missing: rank 1",
+                        "[join] all 2 ranks came within 0.02 s, but one of them does not go on",
                         [&] { call_roll(store, rank, 0.02); });
+}
+
+TEST(CallRoll, WhoWaitsLongIsToldForWhomAndAgainWhenFewerAreMissing) {
+  comm::MemoryStore store;
+  std::vector<std::vector<int>> told;
+  RankEnvironment rank;
+  rank.world_size = 3;
+  WaitingNotice notice;
+  notice.after_seconds = 0.01;
+  notice.tell = [&](const std::vector<int>& missing) {
+    told.push_back(missing);
+    store.set(told.size() == 1 ? "join/rank/1" : "join/complete", "");
+  };
+  call_roll(store, rank, 30, notice);
+  EXPECT_EQ(told, (std::vector<std::vector<int>>{{1, 2}, {2}}));
+}
+
+TEST(JoinJob, WhoIsMissingIsToldBeforeTheTimeIsOver) {
+  const TempFolder folder;
+  const int port = free_port();
+  std::vector<int> missing;
+  std::optional<std::thread> late;
+  JoinOptions options;
+  options.waiting.after_seconds = 0.01;
+  options.waiting.tell = [&](const std::vector<int>& ranks) {
+    missing = ranks;
+    if (!late) late.emplace([&] { join_job(rank_by_hand(1, 2, port, folder)); });
+  };
+  { const Job job = join_job(rank_by_hand(0, 2, port, folder), options); }
+  ASSERT_TRUE(late);
+  late->join();
+  EXPECT_EQ(missing, std::vector<int>{1});
+}
+
+TEST(JoinJob, WhoWaitsForRankZeroIsToldTooWhereverTheTokenIs) {
+  for (const char* token : {"", "secret"}) {
+    const TempFolder folder;
+    const int port = free_port();
+    const auto environment = [&](int rank) {
+      Environment by_hand = rank_by_hand(rank, 2, port, folder);
+      by_hand["LOCKSTEP_TOKEN"] = token;
+      return by_hand;
+    };
+    std::vector<int> missing;
+    std::optional<std::thread> late;
+    JoinOptions options;
+    options.waiting.after_seconds = 0.01;
+    options.waiting.tell = [&](const std::vector<int>& ranks) {
+      missing = ranks;
+      if (!late) late.emplace([&] { join_job(environment(0)); });
+    };
+    { const Job job = join_job(environment(1), options); }
+    ASSERT_TRUE(late);
+    late->join();
+    EXPECT_EQ(missing, std::vector<int>{0});
+  }
 }
 
 TEST(JoinJob, AMissingRankZeroIsNamed) {
@@ -242,14 +297,71 @@ TEST(JoinJob, AMissingRankZeroIsNamed) {
                         [&] { join_job(environment, options); });
 }
 
-TEST(JoinJob, TwoRanksWithTheSameNumberAreNamedOnEveryRank) {
+// Ranks 0, 1, 1 and 2 of a job of three, at once: one of the twins is refused.
+TEST(JoinJob, OfTwoRanksWithTheSameNumberTheLateOneAloneIsRefused) {
   const TempFolder folder;
   const int port = free_port();
-  for (const Result& result :
-       join_all({rank_by_hand(0, 3, port, folder), rank_by_hand(1, 3, port, folder),
-                 rank_by_hand(1, 3, port, folder)},
-                {})) {
-    EXPECT_THAT(result.error, HasSubstr("two processes have rank 1"));
+  const auto results = join_all(
+      {rank_by_hand(0, 3, port, folder), rank_by_hand(1, 3, port, folder),
+       rank_by_hand(2, 3, port, folder), rank_by_hand(1, 3, port, folder)},
+      {}, [](const Job& job) { job.store()->get(comm::kRefusedKey, runtime::deadline_after(30)); });
+  EXPECT_EQ(results[0].error, "");
+  EXPECT_EQ(results[2].error, "");
+  const std::string& refused = results[1].error.empty() ? results[3].error : results[1].error;
+  EXPECT_EQ(results[1].error + results[3].error, refused);
+  EXPECT_THAT(refused, HasSubstr("[join] rank 1 of this job is taken by process"));
+  EXPECT_THAT(refused, HasSubstr("is another job using port " + std::to_string(port)));
+}
+
+// A second job of the same user on the same port, of this size and of a larger one.
+TEST(JoinJob, AJobThatRunsGoesOnWhenAnotherOneOfItsUserComes) {
+  const TempFolder folder;
+  const int port = free_port();
+  const auto meet_twice = [&](const Job& job) {
+    const auto barrier = [&] {
+      job.store()->barrier("work", job.rank().rank, 2, runtime::deadline_after(30));
+    };
+    barrier();
+    if (job.rank().rank == 0) {
+      for (const int world_size : {2, 4}) {
+        std::vector<Environment> others;
+        for (int rank = 0; rank < world_size; ++rank) {
+          others.push_back(rank_by_hand(rank, world_size, port, folder));
+        }
+        const auto results = join_all(others, {});
+        EXPECT_THAT(results[0].error, HasSubstr("is in use by another program"));
+        EXPECT_THAT(results[1].error, HasSubstr("rank 1 of this job is taken by process"));
+        if (world_size == 2) continue;
+        EXPECT_THAT(results[3].error,
+                    HasSubstr("all 2 ranks of this job have come, and rank 3 is none of them"));
+      }
+    }
+    barrier();
+  };
+  expect_all_joined(join_all({rank_by_hand(0, 2, port, folder), rank_by_hand(1, 2, port, folder)},
+                             {}, meet_twice));
+}
+
+// RANK=1 for two of three: those that wait for rank 2 hear why it may be missing.
+TEST(JoinJob, AMissingRankIsNamedTogetherWithTheProcessThatWasRefused) {
+  const TempFolder folder;
+  const int port = free_port();
+  JoinOptions options;
+  options.timeout_seconds = 0.5;
+  const auto results = join_all({rank_by_hand(0, 3, port, folder), rank_by_hand(1, 3, port, folder),
+                                 rank_by_hand(1, 3, port, folder)},
+                                options);
+  EXPECT_THAT(results[0].error, HasSubstr("2 of 3 ranks came within 0.5 s, missing: rank 2"));
+  EXPECT_THAT(results[0].error, HasSubstr("came as rank 1 and was refused: rank 1 of this job"));
+}
+
+// A program that meets its others twice: the second job is not taken for what is left of the first.
+TEST(JoinJob, ARankThatComesAgainWaitsForTheNextJob) {
+  const TempFolder folder;
+  const int port = free_port();
+  for (int round = 0; round < 3; ++round) {
+    expect_all_joined(join_all({rank_by_hand(0, 2, port, folder), rank_by_hand(1, 2, port, folder)},
+                               {}, [&](const Job& job) { job.store()->add("round", 1); }));
   }
 }
 

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/comm/rank_taken.h"
+
 namespace lockstep::comm::shm {
 namespace {
 
@@ -30,9 +32,10 @@ Group::Group(SharedSegment segment, int me, std::vector<int> ranks)
       layout_(static_cast<int>(ranks.size())),
       me_(me),
       ranks_(std::move(ranks)) {
-  require(segment_.hold(me_), ErrorCode::Comm, "shared memory",
-          "rank {} is taken by process {}: two processes have the same rank", name_of(me_),
-          member(me_).process);
+  if (!segment_.hold(me_)) {
+    throw rank_taken("shared memory", name_of(me_),
+                     fmt::format("process {}", int{member(me_).process}));
+  }
   Member& mine = member(me_);
   mine.process = getpid();
   sched_getaffinity(0, sizeof mine.cores, &mine.cores);

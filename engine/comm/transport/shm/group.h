@@ -17,7 +17,7 @@ enum class Waited { done, failed, left, died, timed_out };
 class Group {
  public:
   // ranks[i]: what member i is called in messages. Takes part as member `me`.
-  // Throws Error{Comm} when another process is this member already.
+  // Throws RankTaken when another process is this member already.
   Group(SharedSegment segment, int me, std::vector<int> ranks);
   // Leaves the group.
   ~Group();

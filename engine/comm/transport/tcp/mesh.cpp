@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/comm/rank_taken.h"
 #include "engine/comm/store/tcp_store_server.h"
 #include "engine/comm/transport/tcp/greeting.h"
 #include "engine/core/error.h"
@@ -120,8 +121,11 @@ class Mesh {
 
 void Mesh::publish() {
   const std::string entry = entry_of({port_of(listener_), options_.world_size, options_.address});
-  require(store_.set_if_absent(key_of(options_.rank), entry) == entry, ErrorCode::Comm, "connect",
-          "two processes have rank {}; every process needs a RANK of its own", options_.rank);
+  const std::string first = store_.set_if_absent(key_of(options_.rank), entry);
+  if (first == entry) return;
+  const Address holder = address_in(first);
+  throw rank_taken("connect", options_.rank,
+                   fmt::format("a process at {} port {}", holder.host, holder.port));
 }
 
 Address Mesh::address_of(int peer) {
@@ -295,6 +299,8 @@ std::vector<Socket> connect_ranks(const TcpTransportOptions& options, const std:
   std::optional<Mesh> mesh;  // whose connections close after the store knows why
   try {
     return mesh.emplace(options, peers, store).connect();
+  } catch (const RankTaken&) {
+    throw;
   } catch (const Error& error) {
     try {
       store.abort(error.what());

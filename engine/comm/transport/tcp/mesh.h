@@ -14,7 +14,7 @@ namespace lockstep::comm {
 
 // The connections to the ranks `peers`, by rank; others are not open. Never blocking.
 // Throws what TcpTransport's constructor does; the store is aborted then, so that all ranks hear of
-// it.
+// it, but not for RankTaken.
 std::vector<Socket> connect_ranks(const TcpTransportOptions& options, const std::vector<int>& peers,
                                   Store& store);
 

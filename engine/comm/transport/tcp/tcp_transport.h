@@ -43,8 +43,8 @@ struct TcpTransportOptions {
 class TcpTransport final : public Transport {
  public:
   // Meets the other ranks through the store and connects to them.
-  // Throws Error{Timeout} naming the ranks that did not come. Error{Comm} when two ranks have the
-  // same number (on every rank: the store is aborted), or another rank aborted the store.
+  // Throws Error{Timeout} naming the ranks that did not come. Error{Comm} when another rank aborted
+  // the store; RankTaken, on this rank alone, when another process has its number.
   TcpTransport(const TcpTransportOptions& options, Store& store);
   // Leaves the group: whoever still needs this rank fails. What was sent is delivered first.
   ~TcpTransport() override;
