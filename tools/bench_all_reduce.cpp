@@ -103,15 +103,15 @@ int run_bench_all_reduce(AllReduceFlags flags, std::optional<int> num_asked,
 
 }  // namespace
 
-void add_bench_all_reduce_command(CLI::App& bench, const CommandLine& command, int& exit_code) {
+void add_bench_all_reduce_command(Command& bench, const CommandLine& command, int& exit_code) {
   auto flags = std::make_shared<AllReduceFlags>();
-  CLI::App* all_reduce = bench.add_subcommand("all-reduce", "Time all-reduces, as nccl-tests does");
-  add_all_reduce_flags(*all_reduce, *flags);
-  all_reduce->footer(
+  Command all_reduce = bench.add_command("all-reduce", "Time all-reduces, as nccl-tests does");
+  add_all_reduce_flags(all_reduce, *flags);
+  all_reduce.footer(
       "--comm mpi measures the MPI library's own all-reduce: the ranks are started by `mpirun -np "
       "N`, which takes this process's place, or this command is started by mpirun.");
-  all_reduce->callback([flags, command, all_reduce, &exit_code] {
-    const bool is_said = all_reduce->count("--devices") > 0;
+  all_reduce.on_run([flags, command, all_reduce, &exit_code] {
+    const bool is_said = all_reduce.was_said("--devices");
     const launch::RankEnvironment environment =
         launch::rank_environment(launch::current_environment());
     std::optional<int> num_asked;

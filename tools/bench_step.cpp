@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "engine/autograd/ops/ops.h"
@@ -180,25 +181,19 @@ void run_bench_step(const BenchStepFlags& flags) {
 
 }  // namespace
 
-void add_bench_step_command(CLI::App& bench) {
+void add_bench_step_command(Command& bench) {
   auto flags = std::make_shared<BenchStepFlags>();
-  CLI::App* step = bench.add_subcommand("step", "Time a training step on one device");
-  step->add_option("--device", flags->device, "auto, cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
-  step->add_option("--model", flags->models, "one or more, separated by commas")
-      ->delimiter(',')
-      ->capture_default_str();
-  step->add_option("--batch", flags->batches, "rows per step, such as 64,1024")
-      ->capture_default_str();
-  step->add_option("--threads-per-device", flags->threads,
-                   "CPU threads, such as 1,2 (default: all)");
-  step->add_option("--seconds", flags->seconds, "how long to measure each row")
-      ->capture_default_str();
-  step->add_flag("--graph", flags->graph, "launch the step as one CUDA graph");
-  add_matmul_precision_flag(*step, flags->matmul_precision);
-  step->add_option("--json", flags->json_path, "write the rows here (-: standard output)");
-  step->callback([flags] { run_bench_step(*flags); });
+  Command step = bench.add_command("step", "Time a training step on one device");
+  step.add_option("--device", flags->device, "auto, cpu or cuda").one_of({"auto", "cpu", "cuda"});
+  step.add_option("--model", flags->models, "one or more, separated by commas").separated_by(',');
+  step.add_option("--batch", flags->batches, "rows per step, such as 64,1024");
+  step.add_option("--threads-per-device", flags->threads,
+                  "CPU threads, such as 1,2 (default: all)");
+  step.add_option("--seconds", flags->seconds, "how long to measure each row");
+  step.add_flag("--graph", flags->graph, "launch the step as one CUDA graph");
+  add_matmul_precision_flag(step, flags->matmul_precision);
+  step.add_option("--json", flags->json_path, "write the rows here (-: standard output)");
+  step.on_run([flags] { run_bench_step(*flags); });
 }
 
 }  // namespace lockstep::tools

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
@@ -173,20 +174,16 @@ void run_check_gradients(const CheckGradientsFlags& flags) {
 
 }  // namespace
 
-void add_check_gradients_command(CLI::App& app) {
+void add_check_gradients_command(Command& program) {
   auto flags = std::make_shared<CheckGradientsFlags>();
-  CLI::App* check = app.add_subcommand("check-gradients",
-                                       "Compare a device's gradients with the CPU's in double");
-  check->add_option("--device", flags->device, "auto, cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
-  check->add_option("--model", flags->models, "one or more, separated by commas")
-      ->delimiter(',')
-      ->capture_default_str();
-  check->add_option("--batch", flags->batches, "rows, such as 1,33,256")->capture_default_str();
-  add_matmul_precision_flag(*check, flags->matmul_precision);
-  check->add_option("--json", flags->json_path, "write the rows here (-: standard output)");
-  check->callback([flags] { run_check_gradients(*flags); });
+  Command check = program.add_command("check-gradients",
+                                      "Compare a device's gradients with the CPU's in double");
+  check.add_option("--device", flags->device, "auto, cpu or cuda").one_of({"auto", "cpu", "cuda"});
+  check.add_option("--model", flags->models, "one or more, separated by commas").separated_by(',');
+  check.add_option("--batch", flags->batches, "rows, such as 1,33,256");
+  add_matmul_precision_flag(check, flags->matmul_precision);
+  check.add_option("--json", flags->json_path, "write the rows here (-: standard output)");
+  check.on_run([flags] { run_check_gradients(*flags); });
 }
 
 }  // namespace lockstep::tools

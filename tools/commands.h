@@ -2,35 +2,36 @@
 // callback runs when the command line was parsed and names it.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+#include "tools/cli/command.h"
 
 namespace lockstep::tools {
 
 // argv as the run file records it.
 using CommandLine = std::vector<std::string>;
 
-void add_devices_command(CLI::App& app);
+void add_devices_command(Command& program);
 // exit_code: what the ranks ended with, where the command started some.
-void add_train_command(CLI::App& app, const CommandLine& command, int& exit_code);
-void add_compare_command(CLI::App& app, const CommandLine& command);
-void add_bench_command(CLI::App& app, const CommandLine& command, int& exit_code);
-void add_env_command(CLI::App& app);
-void add_check_gradients_command(CLI::App& app);
-void add_run_command(CLI::App& app, const CommandLine& command, int& exit_code);
+void add_train_command(Command& program, const CommandLine& command, int& exit_code);
+void add_compare_command(Command& program, const CommandLine& command);
+void add_bench_command(Command& program, const CommandLine& command, int& exit_code);
+void add_env_command(Command& program);
+void add_check_gradients_command(Command& program);
+void add_run_command(Command& program, const CommandLine& command, int& exit_code);
 
 // Where in `lockstep run ...` the program begins: at "--", else at the first word that is neither a
 // flag nor a flag's value. Behind the last word in every other command.
 std::size_t find_program_to_run(const CommandLine& command);
-void add_with_devices_command(CLI::App& app, const CommandLine& command);
+void add_with_devices_command(Command& program, const CommandLine& command);
 
 // How many words of the command line are Lockstep's own: in `run` and
 // `with-devices` those before the program.
 std::size_t num_own_words(const CommandLine& command);
 
 // Below `bench`.
-void add_bench_step_command(CLI::App& bench);
-void add_bench_all_reduce_command(CLI::App& bench, const CommandLine& command, int& exit_code);
+void add_bench_step_command(Command& bench);
+void add_bench_all_reduce_command(Command& bench, const CommandLine& command, int& exit_code);
 
 }  // namespace lockstep::tools

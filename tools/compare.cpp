@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
 #include "engine/launch/rank_environment.h"
@@ -210,16 +211,14 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
 
 }  // namespace
 
-void add_compare_command(CLI::App& app, const CommandLine& command) {
+void add_compare_command(Command& program, const CommandLine& command) {
   auto flags = std::make_shared<CompareFlags>();
-  CLI::App* compare =
-      app.add_subcommand("compare", "Compare epoch times of one device, dp and ddp");
-  add_training_flags(*compare, flags->training);
-  compare->add_option("--modes", flags->modes, "dp, ddp or dp,ddp")->capture_default_str();
-  compare->add_option("--devices", flags->device_counts, "numbers of devices, such as 1,2,4,8")
-      ->capture_default_str();
-  compare->callback([flags, compare, command] {
-    flags->for_train = flags_for_train(*compare);
+  Command compare = program.add_command("compare", "Compare epoch times of one device, dp and ddp");
+  add_training_flags(compare, flags->training);
+  compare.add_option("--modes", flags->modes, "dp, ddp or dp,ddp");
+  compare.add_option("--devices", flags->device_counts, "numbers of devices, such as 1,2,4,8");
+  compare.on_run([flags, compare, command] {
+    flags->for_train = flags_for_train(compare.said_flags());
     run_compare(*flags, command);
   });
 }

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
@@ -76,13 +77,13 @@ void print_free(const GpuList& list, const DevicesFlags& flags) {
   fmt::print("{}\n", fmt::join(ids, ","));
 }
 
-void run_devices(const DevicesFlags& flags, const CLI::App& app) {
+void run_devices(const DevicesFlags& flags, const Command& command) {
   require(flags.by == "memory" || flags.by == "utilization", ErrorCode::Usage, "--by",
           "unknown '{}'; use memory or utilization", flags.by);
   require_writable("--json", flags.json_path);
   const nvml::Library library;
   const GpuList list = list_gpus(library);
-  if (app.count("--free") > 0) return print_free(list, flags);
+  if (command.was_said("--free")) return print_free(list, flags);
   print_devices(list, flags.json_path == "-" ? stderr : stdout);
   if (flags.json_path.empty()) return;
   nlohmann::ordered_json json{{"schema", "lockstep.devices/1"}, {"host", host_info()}};
@@ -92,18 +93,16 @@ void run_devices(const DevicesFlags& flags, const CLI::App& app) {
 
 }  // namespace
 
-void add_devices_command(CLI::App& app) {
+void add_devices_command(Command& program) {
   auto flags = std::make_shared<DevicesFlags>();
-  CLI::App* devices = app.add_subcommand("devices", "List the devices of this machine");
-  CLI::Option* json =
-      devices->add_option("--json", flags->json_path, "write the list to a file, '-' is stdout");
-  CLI::Option* free = devices->add_option(
-      "--free", flags->free, "print the ids of N devices with the most free memory: 2,0");
-  free->excludes(json);
-  devices->add_option("--by", flags->by, "what --free looks at: memory or utilization")
-      ->capture_default_str()
-      ->needs(free);
-  devices->callback([flags, devices] { run_devices(*flags, *devices); });
+  Command devices = program.add_command("devices", "List the devices of this machine");
+  const Flag json =
+      devices.add_option("--json", flags->json_path, "write the list to a file, '-' is stdout");
+  const Flag free = devices.add_option("--free", flags->free,
+                                       "print the ids of N devices with the most free memory: 2,0");
+  free.excludes(json);
+  devices.add_option("--by", flags->by, "what --free looks at: memory or utilization").needs(free);
+  devices.on_run([flags, devices] { run_devices(*flags, devices); });
 }
 
 }  // namespace lockstep::tools

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -98,9 +99,9 @@ void run_env() {
 
 }  // namespace
 
-void add_env_command(CLI::App& app) {
-  app.add_subcommand("env", "Print versions, build, machine and who this process is in its job")
-      ->callback(run_env);
+void add_env_command(Command& program) {
+  program.add_command("env", "Print versions, build, machine and who this process is in its job")
+      .on_run(run_env);
 }
 
 }  // namespace lockstep::tools

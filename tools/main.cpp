@@ -1,7 +1,4 @@
 // lockstep: data-parallel training, step by step. See --help.
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -24,7 +21,7 @@ int report(const char* message, int exit_code) {
   return exit_code;
 }
 
-// CLI11 takes an empty value for "not given"; here it is a mistake, usually an unset shell
+// The parser takes an empty value for "not given"; here it is a mistake, usually an unset shell
 // variable.
 void require_no_empty_values(const lockstep::tools::CommandLine& command) {
   for (std::size_t i = 1; i < lockstep::tools::num_own_words(command); ++i) {
@@ -36,44 +33,24 @@ void require_no_empty_values(const lockstep::tools::CommandLine& command) {
   }
 }
 
-// CLI11's message, but for a subcommand that is missing or unknown: then which there are.
-std::string describe(const CLI::ParseError& error, const CLI::App& app) {
-  const CLI::App* parent = &app;
-  while (!parent->get_subcommands().empty()) parent = parent->get_subcommands().front();
-  const std::vector<const CLI::App*> commands = parent->get_subcommands({});
-  if (commands.empty()) return std::string(error.what()) + " (see lockstep --help)";
-  std::vector<std::string> names;
-  for (const CLI::App* command : commands) names.push_back(command->get_name());
-  const std::vector<std::string> unknown = parent->remaining();
-  return fmt::format("{}; use one of: {} (see lockstep --help)",
-                     unknown.empty() ? "a command is missing"
-                                     : fmt::format("unknown command '{}'", unknown.front()),
-                     fmt::join(names, ", "));
-}
-
 int run(int argc, char** argv) {
   const lockstep::tools::CommandLine command(argv, argv + argc);
-  CLI::App app("Data-parallel training, step by step: scatter, replicate, all-reduce, measured.",
-               "lockstep");
-  app.set_version_flag("--version", std::string("lockstep ") + lockstep::tools::kVersion);
-  app.require_subcommand(1);
+  lockstep::tools::Program program(
+      "lockstep", lockstep::tools::kVersion,
+      "Data-parallel training, step by step: scatter, replicate, all-reduce, measured.");
   int exit_code = 0;
-  lockstep::tools::add_train_command(app, command, exit_code);
-  lockstep::tools::add_compare_command(app, command);
-  lockstep::tools::add_bench_command(app, command, exit_code);
-  lockstep::tools::add_devices_command(app);
-  lockstep::tools::add_env_command(app);
-  lockstep::tools::add_check_gradients_command(app);
-  lockstep::tools::add_with_devices_command(app, command);
-  lockstep::tools::add_run_command(app, command, exit_code);
+  lockstep::tools::add_train_command(program, command, exit_code);
+  lockstep::tools::add_compare_command(program, command);
+  lockstep::tools::add_bench_command(program, command, exit_code);
+  lockstep::tools::add_devices_command(program);
+  lockstep::tools::add_env_command(program);
+  lockstep::tools::add_check_gradients_command(program);
+  lockstep::tools::add_with_devices_command(program, command);
+  lockstep::tools::add_run_command(program, command, exit_code);
   require_no_empty_values(command);
-  try {
-    app.parse(static_cast<int>(lockstep::tools::num_own_words(command)), argv);
-  } catch (const CLI::Success& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& error) {
-    return report(describe(error, app).c_str(), 2);
-  }
+  const auto own = static_cast<std::ptrdiff_t>(lockstep::tools::num_own_words(command));
+  const std::string problem = program.parse({command.begin() + 1, command.begin() + own});
+  if (!problem.empty()) return report(problem.c_str(), 2);
   return exit_code;
 }
 

@@ -96,13 +96,11 @@ class StartedTraining {
 
 }  // namespace
 
-std::vector<std::string> flags_for_train(const CLI::App& compare) {
+std::vector<std::string> flags_for_train(const std::vector<SaidFlag>& said) {
   std::vector<std::string> words;
-  for (const CLI::Option* option : compare.get_options()) {
-    const std::string name = option->get_name();
-    if (option->count() == 0 || std::ranges::count(kOwnFlags, name) > 0) continue;
-    const bool has_value = option->get_items_expected_max() > 0;
-    words.push_back(has_value ? name + "=" + option->results().back() : name);
+  for (const SaidFlag& flag : said) {
+    if (std::ranges::count(kOwnFlags, flag.name) > 0) continue;
+    words.push_back(flag.value ? flag.name + "=" + *flag.value : flag.name);
   }
   return words;
 }

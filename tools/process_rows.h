@@ -2,17 +2,17 @@
 // of its own, which hands its row and its weights back in files.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
+#include "tools/cli/command.h"
 #include "tools/report/run_file.h"
 
 namespace lockstep::tools {
 
-// The flags of `compare` that were said, as words for `train`: all but those that name files it
+// The flags that were said to `compare`, as words for `train`: all but those that name files it
 // writes, --modes, --devices and the batch.
-std::vector<std::string> flags_for_train(const CLI::App& compare);
+std::vector<std::string> flags_for_train(const std::vector<SaidFlag>& said);
 
 // Trains placement.devices.size() ranks with batches of `batch` rows over all of them, and returns
 // the row, with its weights. trace_path: a file

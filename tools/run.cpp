@@ -60,18 +60,18 @@ int run_group(const RunFlags& flags, const CommandLine& command) {
 
 }  // namespace
 
-void add_run_command(CLI::App& app, const CommandLine& command, int& exit_code) {
+void add_run_command(Command& parent, const CommandLine& command, int& exit_code) {
   auto flags = std::make_shared<RunFlags>();
-  CLI::App* run = app.add_subcommand("run", "Start a program as the ranks of one job");
-  add_run_flags(*run, *flags);
-  run->footer(
+  Command run = parent.add_command("run", "Start a program as the ranks of one job");
+  add_run_flags(run, *flags);
+  run.footer(
       "Then: -- PROGRAM ARGUMENTS. Example: lockstep run --nproc-per-node 4 -- lockstep train "
       "--parallel ddp\nSeveral machines, on each: lockstep run --nnodes 2 --node-rank 0 "
       "--master-addr HOST --nproc-per-node 4 -- ...");
   std::size_t program = find_program_to_run(command);
   if (program < command.size() && command[program] == "--") ++program;
   const CommandLine job(command.begin() + static_cast<std::ptrdiff_t>(program), command.end());
-  run->callback([flags, job, &exit_code] { exit_code = run_group(*flags, job); });
+  run.on_run([flags, job, &exit_code] { exit_code = run_group(*flags, job); });
 }
 
 }  // namespace lockstep::tools

@@ -67,14 +67,14 @@ int run_train(TrainingFlags flags, const CommandLine& command) {
 
 }  // namespace
 
-void add_train_command(CLI::App& app, const CommandLine& command, int& exit_code) {
+void add_train_command(Command& program, const CommandLine& command, int& exit_code) {
   auto flags = std::make_shared<TrainingFlags>();
-  CLI::App* train = app.add_subcommand("train", "Train a model on one device or several");
-  add_training_flags(*train, *flags);
-  add_placement_flags(*train, *flags);
+  Command train = program.add_command("train", "Train a model on one device or several");
+  add_training_flags(train, *flags);
+  add_placement_flags(train, *flags);
   // Between `compare` and the ranks that it starts.
-  train->add_option("--row-file", flags->row_path)->group("");
-  train->callback([flags, command, &exit_code] { exit_code = run_train(*flags, command); });
+  train.add_option("--row-file", flags->row_path, "").hidden();
+  train.on_run([flags, command, &exit_code] { exit_code = run_train(*flags, command); });
 }
 
 }  // namespace lockstep::tools

@@ -148,26 +148,22 @@ std::size_t num_own_words(const CommandLine& command) {
   return static_cast<std::size_t>(dashes - command.begin());
 }
 
-void add_with_devices_command(CLI::App& app, const CommandLine& command) {
+void add_with_devices_command(Command& program, const CommandLine& command) {
   auto flags = std::make_shared<WithDevicesFlags>();
-  CLI::App* with_devices =
-      app.add_subcommand(kName, "Wait for N idle GPUs and run a command on them, alone");
-  with_devices->add_option("N", flags->count, "how many GPUs")->required();
-  with_devices->add_option("--timeout", flags->timeout_seconds,
-                           "seconds to wait (default: forever)");
-  with_devices
-      ->add_option("--max-used-mib", flags->limits.max_used_mib,
-                   "an idle GPU has no more memory in use")
-      ->capture_default_str();
-  with_devices
-      ->add_option("--max-utilization", flags->limits.max_utilization_percent,
-                   "an idle GPU is no more utilised, in percent")
-      ->capture_default_str();
-  with_devices->footer(
+  Command with_devices =
+      program.add_command(kName, "Wait for N idle GPUs and run a command on them, alone");
+  with_devices.add_option("N", flags->count, "how many GPUs").required();
+  with_devices.add_option("--timeout", flags->timeout_seconds,
+                          "seconds to wait; inf: forever");
+  with_devices.add_option("--max-used-mib", flags->limits.max_used_mib,
+                          "an idle GPU has no more memory in use");
+  with_devices.add_option("--max-utilization", flags->limits.max_utilization_percent,
+                          "an idle GPU is no more utilised, in percent");
+  with_devices.footer(
       "Then: -- COMMAND ARGUMENTS. Example: lockstep with-devices 2 -- python train.py");
   const std::size_t own = std::min(num_own_words(command) + 1, command.size());
   const CommandLine job(command.begin() + static_cast<std::ptrdiff_t>(own), command.end());
-  with_devices->callback([flags, job] { run_with_devices(*flags, job); });
+  with_devices.on_run([flags, job] { run_with_devices(*flags, job); });
 }
 
 }  // namespace lockstep::tools

@@ -2,7 +2,6 @@
 // that a flag means the same everywhere.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +10,8 @@
 #include "tools/ranks/rank_flags.h"
 
 namespace lockstep::tools {
+
+class Command;  // tools/cli/command.h
 
 // As they stand on the command line; tools/training/task.h holds what they mean.
 struct TrainingFlags : RankFlags {
@@ -54,12 +55,12 @@ struct TrainingFlags : RankFlags {
 };
 
 // Adds all of them but the choice of devices.
-void add_training_flags(CLI::App& app, TrainingFlags& flags);
+void add_training_flags(Command& command, TrainingFlags& flags);
 
 // --matmul-precision, for commands that take no other training flag.
-void add_matmul_precision_flag(CLI::App& app, std::string& precision);
+void add_matmul_precision_flag(Command& command, std::string& precision);
 
 // --devices N, --device-ids and --parallel: train; compare has its own lists.
-void add_placement_flags(CLI::App& app, TrainingFlags& flags);
+void add_placement_flags(Command& command, TrainingFlags& flags);
 
 }  // namespace lockstep::tools

@@ -5,6 +5,7 @@
 #include "engine/core/dtype.h"
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
+#include "tools/cli/command.h"
 #include "tools/cli/numbers.h"
 #include "tools/report/host_info.h"
 
@@ -21,6 +22,13 @@ const std::map<std::string, comm::ReduceOp> kOps = {{"sum", comm::ReduceOp::sum}
                                                     {"min", comm::ReduceOp::min},
                                                     {"max", comm::ReduceOp::max}};
 
+template <typename T>
+std::vector<std::string> names_in(const std::map<std::string, T>& map) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : map) names.push_back(name);
+  return names;
+}
+
 }  // namespace
 
 DType AllReduceFlags::dtype() const {
@@ -31,38 +39,29 @@ comm::ReduceOp AllReduceFlags::reduce_op() const {
   return kOps.at(op);
 }
 
-void add_all_reduce_flags(CLI::App& app, AllReduceFlags& flags) {
-  app.add_option("-b,--minbytes", flags.first_bytes, "smallest size, such as 16K")
-      ->capture_default_str();
-  app.add_option("-e,--maxbytes", flags.last_bytes, "largest size, such as 64M")
-      ->capture_default_str();
-  app.add_option("-f,--stepfactor", flags.factor, "between one size and the next")
-      ->capture_default_str();
-  app.add_option("-d,--datatype", flags.datatype, "float, double, half, bfloat16, int32 or int64")
-      ->check(CLI::IsMember(kDatatypes))
-      ->capture_default_str();
-  app.add_option("-o,--op", flags.op, "sum, prod, min, max or avg (floating point only)")
-      ->check(CLI::IsMember(kOps))
-      ->capture_default_str();
-  app.add_option("-n,--iters", flags.iterations, "all-reduces that are timed")
-      ->check(CLI::Range(1, 1000000))
-      ->capture_default_str();
-  app.add_option("-w,--warmup_iters", flags.warm_up, "all-reduces before that")
-      ->check(CLI::Range(0, 1000000))
-      ->capture_default_str();
-  app.add_option("-c,--check", flags.check, "check the result (-c 0: do not)")
-      ->expected(0, 1)
-      ->check(CLI::IsMember({"", "0", "1"}));
-  app.add_option("--device", flags.device, "auto, cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
-  app.add_option("--virtual-devices", flags.virtual_devices,
-                 "several logical devices on one GPU, such as cuda:0*4");
-  app.add_option("--devices", flags.num_ranks, "number of ranks, one device each")
-      ->check(CLI::Range(1, runtime::kMaxCpuDevices))
-      ->capture_default_str();
-  add_rank_flags(app, flags);
-  app.add_option("--json", flags.json_path, "write the rows here (-: standard output)");
+void add_all_reduce_flags(Command& command, AllReduceFlags& flags) {
+  command.add_option("-b,--minbytes", flags.first_bytes, "smallest size, such as 16K");
+  command.add_option("-e,--maxbytes", flags.last_bytes, "largest size, such as 64M");
+  command.add_option("-f,--stepfactor", flags.factor, "between one size and the next");
+  command
+      .add_option("-d,--datatype", flags.datatype, "float, double, half, bfloat16, int32 or int64")
+      .one_of(names_in(kDatatypes));
+  command.add_option("-o,--op", flags.op, "sum, prod, min, max or avg (floating point only)")
+      .one_of(names_in(kOps));
+  command.add_option("-n,--iters", flags.iterations, "all-reduces that are timed")
+      .in_range(1, 1000000);
+  command.add_option("-w,--warmup_iters", flags.warm_up, "all-reduces before that")
+      .in_range(0, 1000000);
+  command.add_option("-c,--check", flags.check, "check the result (-c 0: do not)")
+      .value_may_miss()
+      .one_of({"", "0", "1"});
+  command.add_option("--device", flags.device, "auto, cpu or cuda").one_of({"auto", "cpu", "cuda"});
+  command.add_option("--virtual-devices", flags.virtual_devices,
+                     "several logical devices on one GPU, such as cuda:0*4");
+  command.add_option("--devices", flags.num_ranks, "number of ranks, one device each")
+      .in_range(1, runtime::kMaxCpuDevices);
+  add_rank_flags(command, flags);
+  command.add_option("--json", flags.json_path, "write the rows here (-: standard output)");
 }
 
 std::vector<std::size_t> list_sizes(const AllReduceFlags& flags) {

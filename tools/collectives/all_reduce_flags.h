@@ -1,7 +1,6 @@
 // The flags of `bench all-reduce`, with the names that nccl-tests gives them.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
@@ -10,6 +9,8 @@
 #include "tools/ranks/rank_flags.h"
 
 namespace lockstep::tools {
+
+class Command;  // tools/cli/command.h
 
 struct AllReduceFlags : RankFlags {
   std::string device = "auto";
@@ -31,7 +32,7 @@ struct AllReduceFlags : RankFlags {
 };
 
 // --devices is not set unless it is said: inside a job, the launcher has decided.
-void add_all_reduce_flags(CLI::App& app, AllReduceFlags& flags);
+void add_all_reduce_flags(Command& command, AllReduceFlags& flags);
 
 // The sizes in bytes from -b to -e. Throws Error{Usage} for sizes that make no sense (below one
 // element too), or that this machine has no memory for.

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "engine/runtime/nvml/processes.h"
 #include "tools/devices/gpu_table.h"
 

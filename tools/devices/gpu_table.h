@@ -1,7 +1,7 @@
 // The list of GPUs for people, and the same as JSON.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "tools/devices/gpu_list.h"

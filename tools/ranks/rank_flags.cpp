@@ -1,6 +1,7 @@
 #include "tools/ranks/rank_flags.h"
 
 #include "engine/core/error.h"
+#include "tools/cli/command.h"
 #include "tools/ranks/communicators.h"
 
 namespace lockstep::tools {
@@ -56,24 +57,24 @@ Ranks decide(const RankFlags& flags, const launch::RankEnvironment& environment,
 
 }  // namespace
 
-void add_rank_flags(CLI::App& app, RankFlags& flags) {
-  app.add_option("--ranks", flags.ranks,
-                 "who the ranks are: threads (default) or processes (always, under a launcher)")
-      ->check(CLI::IsMember({"threads", "processes"}));
-  app.add_option("--comm", flags.comm, "who does the collectives: own, nccl or mpi")
-      ->check(CLI::IsMember({"own", "nccl", "mpi"}));
-  app.add_flag("--nccl-share-gpu", flags.nccl_share_gpu,
-               "let ranks on one GPU use NCCL all the same: to check results, not for timing");
-  app.add_option("--plan", flags.plan,
-                 "all-reduce plan of own: auto, ring, tree, halving-doubling, one-shot, two-shot, "
-                 "reduce-broadcast or hierarchical")
-      ->capture_default_str();
-  app.add_option("--transport", flags.transport,
-                 "link of own: auto, thread (threads), shm or tcp (processes)")
-      ->check(CLI::IsMember({"auto", "thread", "shm", "tcp", "peer"}))
-      ->capture_default_str();
-  app.add_option("--comm-timeout", flags.comm_timeout, "seconds to wait for other ranks")
-      ->capture_default_str();
+void add_rank_flags(Command& command, RankFlags& flags) {
+  command
+      .add_option("--ranks", flags.ranks,
+                  "who the ranks are: threads (default) or processes (always, under a launcher)")
+      .one_of({"threads", "processes"});
+  command.add_option("--comm", flags.comm, "who does the collectives: own, nccl or mpi")
+      .one_of({"own", "nccl", "mpi"});
+  command.add_flag("--nccl-share-gpu", flags.nccl_share_gpu,
+                   "let ranks on one GPU use NCCL all the same: to check results, not for timing");
+  command.add_option(
+      "--plan", flags.plan,
+      "all-reduce plan of own: auto, ring, tree, halving-doubling, one-shot, two-shot, "
+      "reduce-broadcast or hierarchical");
+  command
+      .add_option("--transport", flags.transport,
+                  "link of own: auto, thread (threads), shm or tcp (processes)")
+      .one_of({"auto", "thread", "shm", "tcp", "peer"});
+  command.add_option("--comm-timeout", flags.comm_timeout, "seconds to wait for other ranks");
 }
 
 Ranks resolve_ranks(RankFlags& flags, const launch::RankEnvironment& environment,

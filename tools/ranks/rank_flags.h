@@ -2,13 +2,14 @@
 // --comm-timeout, which train, compare and bench all-reduce share.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
 #include "engine/launch/rank_environment.h"
 
 namespace lockstep::tools {
+
+class Command;  // tools/cli/command.h
 
 // As they stand on the command line; empty: not said.
 struct RankFlags {
@@ -20,7 +21,7 @@ struct RankFlags {
   bool nccl_share_gpu = false;
 };
 
-void add_rank_flags(CLI::App& app, RankFlags& flags);
+void add_rank_flags(Command& command, RankFlags& flags);
 
 // Where the ranks of a command run.
 enum class Ranks {

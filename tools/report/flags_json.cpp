@@ -1,5 +1,7 @@
 #include "tools/report/flags_json.h"
 
+#include <nlohmann/json.hpp>
+
 #include "tools/training/devices.h"
 
 namespace lockstep::tools {

@@ -1,7 +1,7 @@
 // Every training flag, resolved, as the run file's "config". A flag that is not in force is null.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "tools/training/task.h"
 

@@ -1,7 +1,7 @@
 // The machine a figure was measured on, as the run file names it.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string_view>
 
 namespace lockstep::tools {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "engine/checkpoint/atomic_file.h"
 #include "engine/core/error.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "engine/checkpoint/atomic_file.h"
 #include "engine/core/error.h"

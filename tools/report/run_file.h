@@ -1,7 +1,7 @@
 // The run file: what train and compare measured, in the schema "lockstep.run/1".
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "engine/nn/weights_file.h"
 #include "tools/report/contention.h"
 #include "tools/report/trace_file.h"

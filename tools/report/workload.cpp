@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <nlohmann/json.hpp>
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/mlp.h"

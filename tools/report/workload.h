@@ -1,7 +1,7 @@
 // What one training step consists of: the part of the run file that the predictor starts from.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "tools/training/task.h"
 

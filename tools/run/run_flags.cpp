@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "tools/cli/command.h"
 #include "tools/commands.h"
 
 namespace lockstep::tools {
@@ -15,50 +16,49 @@ constexpr std::array<std::string_view, 5> kFlagsWithoutValue = {"--standalone", 
 
 }  // namespace
 
-void add_run_flags(CLI::App& run, RunFlags& flags) {
-  run.add_option("--nnodes", flags.nnodes, "machines; each starts its own `lockstep run`")
-      ->capture_default_str();
-  run.add_option("--nproc-per-node,--nproc_per_node", flags.nproc_per_node,
-                 "ranks on this machine: a number, gpu, cpu or auto")
-      ->capture_default_str();
-  run.add_option("--node-rank,--node_rank", flags.node_rank, "which of the machines this is");
-  auto* const address = run.add_option("--master-addr,--master_addr", flags.master_address,
-                                       "the machine with --node-rank 0 (default 127.0.0.1)");
-  auto* const port = run.add_option("--master-port,--master_port", flags.master_port,
-                                    "where the ranks meet there (default 29500)");
-  auto* const standalone =
-      run.add_flag("--standalone", flags.standalone, "one machine, and a free port");
-  auto* const endpoint = run.add_option("--rdzv-endpoint,--rdzv_endpoint", flags.rdzv_endpoint,
-                                        "HOST:PORT instead of --master-addr and --master-port");
-  endpoint->excludes(address)->excludes(port);
-  standalone->excludes(address)->excludes(port)->excludes(endpoint);
-  run.add_option("--rdzv-backend,--rdzv_backend", flags.rdzv_backend,
-                 "static or c10d; both mean the store of rank 0")
-      ->check(CLI::IsMember({"static", "c10d"}));
-  run.add_option("--rdzv-id,--rdzv_id", flags.rdzv_id, "name of the job, for its logs");
-  run.add_option("--max-restarts,--max_restarts", flags.max_restarts,
-                 "how often all ranks are started again after a failure")
-      ->capture_default_str();
-  run.add_option("--monitor-interval,--monitor_interval", flags.monitor_interval,
-                 "accepted for torchrun's sake: failures are noticed at once");
-  run.add_option("--shutdown-timeout,--shutdown_timeout", flags.shutdown_timeout,
-                 "seconds between SIGTERM and SIGKILL")
-      ->capture_default_str();
-  run.add_option("--log-dir,--log_dir", flags.log_dir,
-                 "folder for logs: DIR/ID_x/attempt_N/LOCAL_RANK/{stdout,stderr}.log");
-  run.add_option("-r,--redirects", flags.redirects,
-                 "streams that go to logs only: 0 none, 1 stdout, 2 stderr, 3 both, or 0:3,1:2");
-  run.add_option("-t,--tee", flags.tee, "streams that go to logs and console, in the same words");
-  run.add_option("--local-ranks-filter,--local_ranks_filter", flags.local_ranks_filter,
-                 "only these local ranks on the console: 0,2");
-  run.add_option("--role", flags.role, "accepted for torchrun's sake: passed on as ROLE_NAME");
-  run.add_option(
-         "--bind-to,--bind_to", flags.bind_to,
-         "core: ranks have cores of their own, where there are enough; none: all share them")
-      ->check(CLI::IsMember({"core", "none"}))
-      ->capture_default_str();
-  run.add_flag("--no-python,--no_python", flags.no_python,
-               "accepted for torchrun's sake: the program is always started as it is");
+void add_run_flags(Command& command, RunFlags& flags) {
+  command.add_option("--nnodes", flags.nnodes, "machines; each starts its own `lockstep run`");
+  command.add_option("--nproc-per-node,--nproc_per_node", flags.nproc_per_node,
+                     "ranks on this machine: a number, gpu, cpu or auto");
+  command.add_option("--node-rank,--node_rank", flags.node_rank, "which of the machines this is");
+  const Flag address = command.add_option("--master-addr,--master_addr", flags.master_address,
+                                          "the machine with --node-rank 0 (default 127.0.0.1)");
+  const Flag port = command.add_option("--master-port,--master_port", flags.master_port,
+                                       "where the ranks meet there (default 29500)");
+  const Flag standalone =
+      command.add_flag("--standalone", flags.standalone, "one machine, and a free port");
+  const Flag endpoint = command.add_option("--rdzv-endpoint,--rdzv_endpoint", flags.rdzv_endpoint,
+                                           "HOST:PORT instead of --master-addr and --master-port");
+  endpoint.excludes(address).excludes(port);
+  standalone.excludes(address).excludes(port).excludes(endpoint);
+  command
+      .add_option("--rdzv-backend,--rdzv_backend", flags.rdzv_backend,
+                  "static or c10d; both mean the store of rank 0")
+      .one_of({"static", "c10d"});
+  command.add_option("--rdzv-id,--rdzv_id", flags.rdzv_id, "name of the job, for its logs");
+  command.add_option("--max-restarts,--max_restarts", flags.max_restarts,
+                     "how often all ranks are started again after a failure");
+  command.add_option("--monitor-interval,--monitor_interval", flags.monitor_interval,
+                     "accepted for torchrun's sake: failures are noticed at once");
+  command.add_option("--shutdown-timeout,--shutdown_timeout", flags.shutdown_timeout,
+                     "seconds between SIGTERM and SIGKILL");
+  command.add_option("--log-dir,--log_dir", flags.log_dir,
+                     "folder for logs: DIR/ID_x/attempt_N/LOCAL_RANK/{stdout,stderr}.log");
+  command.add_option(
+      "-r,--redirects", flags.redirects,
+      "streams that go to logs only: 0 none, 1 stdout, 2 stderr, 3 both, or 0:3,1:2");
+  command.add_option("-t,--tee", flags.tee,
+                     "streams that go to logs and console, in the same words");
+  command.add_option("--local-ranks-filter,--local_ranks_filter", flags.local_ranks_filter,
+                     "only these local ranks on the console: 0,2");
+  command.add_option("--role", flags.role, "accepted for torchrun's sake: passed on as ROLE_NAME");
+  command
+      .add_option(
+          "--bind-to,--bind_to", flags.bind_to,
+          "core: ranks have cores of their own, where there are enough; none: all share them")
+      .one_of({"core", "none"});
+  command.add_flag("--no-python,--no_python", flags.no_python,
+                   "accepted for torchrun's sake: the program is always started as it is");
 }
 
 std::size_t find_program_to_run(const CommandLine& command) {

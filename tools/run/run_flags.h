@@ -1,11 +1,12 @@
 // The flags of `lockstep run`: torchrun's, each also with underscores, and --bind-to.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
 namespace lockstep::tools {
+
+class Command;  // tools/cli/command.h
 
 // As they stand on the command line.
 struct RunFlags {
@@ -31,6 +32,6 @@ struct RunFlags {
 };
 
 // Their names, help and defaults. flags must live as long as run.
-void add_run_flags(CLI::App& run, RunFlags& flags);
+void add_run_flags(Command& command, RunFlags& flags);
 
 }  // namespace lockstep::tools
