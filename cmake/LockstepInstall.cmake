@@ -15,24 +15,49 @@ foreach(library IN LISTS all_libraries)
   endif()
 endforeach()
 
-# lockstep::lockstep is all of the libraries at once.
+# MPI would be asked of everybody's machine, so it is a part that a consumer names:
+# find_package(lockstep REQUIRED COMPONENTS mpi), target lockstep::mpi.
+set(mpi_library "")
+if(LOCKSTEP_HAVE_MPI)
+  set(mpi_library lockstep_mpi)
+  list(REMOVE_ITEM libraries lockstep_mpi)
+endif()
+
+# lockstep::lockstep is all of the libraries at once, for programs that include lockstep.h.
 add_library(lockstep_all INTERFACE)
 add_library(lockstep::lockstep ALIAS lockstep_all)
 set_target_properties(lockstep_all PROPERTIES EXPORT_NAME lockstep)
 target_link_libraries(lockstep_all INTERFACE ${libraries})
 
-install(TARGETS ${libraries} lockstep_all EXPORT lockstepTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${package_folder})
-foreach(folder engine kernels datasets)
-  if(EXISTS ${PROJECT_SOURCE_DIR}/${folder})
-    # Eigen is private to kernels/cpu, so the headers there would not compile elsewhere.
-    install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep
-      FILES_MATCHING PATTERN "*.h" PATTERN kernels/cpu EXCLUDE)
-  endif()
-endforeach()
-if(TARGET lockstep)
-  install(TARGETS lockstep RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+# The component development: what a program of one's own is built with, and all that
+# `cmake --build <folder> --target lockstep_development` has to build.
+add_custom_target(lockstep_development DEPENDS ${libraries} ${mpi_library})
+install(TARGETS ${libraries} lockstep_all EXPORT lockstepTargets
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${package_folder} COMPONENT development)
+if(mpi_library)
+  install(TARGETS ${mpi_library} EXPORT lockstepMpiTargets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+  install(EXPORT lockstepMpiTargets NAMESPACE lockstep:: DESTINATION ${package_folder} COMPONENT development)
 endif()
+foreach(folder engine kernels datasets)
+  # Eigen is private to kernels/cpu, so the headers there would not compile elsewhere.
+  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep COMPONENT development
+    FILES_MATCHING PATTERN "*.h" PATTERN kernels/cpu EXCLUDE)
+endforeach()
+install(FILES lockstep.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep COMPONENT development)
+
+# The components program and tutorials. A package may bring libraries of its own in
+# lib/lockstep (LockstepPackage.cmake), so the programs look there first.
+set(private_folder ${CMAKE_INSTALL_LIBDIR}/lockstep)
+set_target_properties(lockstep PROPERTIES INSTALL_RPATH "$ORIGIN/../${private_folder}")
+install(TARGETS lockstep RUNTIME_DEPENDENCY_SET linked_libraries
+  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+get_property(tutorials DIRECTORY tutorials PROPERTY BUILDSYSTEM_TARGETS)
+list(FILTER tutorials INCLUDE REGEX "^[0-9][0-9]_")
+set_target_properties(${tutorials} PROPERTIES INSTALL_RPATH "$ORIGIN/..")
+install(TARGETS ${tutorials} RUNTIME_DEPENDENCY_SET linked_libraries
+  RUNTIME DESTINATION ${private_folder}/tutorials COMPONENT tutorials)
 
 # The packages that a consumer must find too, read off what the libraries link.
 set(linked "")
@@ -41,7 +66,7 @@ foreach(library IN LISTS libraries)
   list(APPEND linked ${its_links})
 endforeach()
 set(LOCKSTEP_FIND_DEPENDENCIES "")
-foreach(package Threads fmt ZLIB OpenSSL nlohmann_json CUDAToolkit MPI)
+foreach(package Threads fmt ZLIB OpenSSL CUDAToolkit)
   set(prefix ${package})
   if(package STREQUAL "CUDAToolkit")
     set(prefix CUDA)
@@ -55,4 +80,4 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/lockstepConfig.cmake.in
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake
-  DESTINATION ${package_folder})
+  DESTINATION ${package_folder} COMPONENT development)

@@ -26,4 +26,9 @@ data::LabelledRows load_digits(std::size_t begin, std::size_t end) {
   return rows;
 }
 
+Digits load_digits() {
+  return {data::to_tensors(load_digits(0, kNumTrainDigits)),
+          data::to_tensors(load_digits(kNumTrainDigits, kNumDigits))};
+}
+
 }  // namespace lockstep::datasets

@@ -13,6 +13,7 @@
 #include <cstddef>
 
 #include "engine/data/labelled_rows.h"
+#include "engine/data/labelled_tensors.h"
 
 namespace lockstep::datasets {
 
@@ -23,5 +24,13 @@ inline constexpr std::size_t kNumTrainDigits = 1500;
 // train, 1500 to 1796 test.
 // REQUIRES: begin <= end <= kNumDigits.
 data::LabelledRows load_digits(std::size_t begin, std::size_t end);
+
+struct Digits {
+  data::LabelledTensors train;  // 1,500 rows of 64 pixels from 0 to 1, and their labels
+  data::LabelledTensors test;   // 297
+};
+
+// All of them as float32 tensors on cpu:0.
+Digits load_digits();
 
 }  // namespace lockstep::datasets

@@ -35,7 +35,8 @@ is_installed() {
   case $1 in
     g++) command -v "${CXX:-g++}" ;;
     ninja-build) command -v ninja ;;
-    cmake | git | clang-format*) command -v "$1" ;;
+    clang-[0-9]*) command -v "clang++-${1#clang-}" ;;
+    cmake | git | clang-format* | file) command -v "$1" ;;
     *)
       if command -v dpkg-query; then
         [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>&1) == installed ]]
@@ -52,12 +53,17 @@ at_least() {
 }
 
 check_versions() {
-  local compiler=${CXX:-g++} found
-  if "$compiler" --version | grep -q 'Free Software Foundation'; then
-    found=$("$compiler" -dumpfullversion)
-    at_least "$found" 12 ||
-      fail "$compiler is version $found, but 12 or newer is needed; install one and set CXX, e.g. CXX=g++-12"
+  local compiler=${CXX:-g++} macros found kind=GCC oldest=12
+  macros=$("$compiler" -dM -E -x c++ /dev/null 2>/dev/null) || true
+  found=$(sed -n 's/^#define __GNUC__ //p' <<<"$macros")
+  [[ -n $found ]] || fail "CXX is '$compiler', which is neither GCC nor clang"
+  if grep -q '^#define __clang__ ' <<<"$macros"; then
+    kind=clang oldest=16
+    found=$(sed -n 's/^#define __clang_major__ //p' <<<"$macros")
   fi
+  at_least "$found" $oldest ||
+    fail "$compiler is $kind $found, and Lockstep needs GCC 12 or clang 16, or newer; install one and set CXX," \
+      "e.g. CXX=g++-12 or CXX=clang++-16"
   found=$(cmake --version | sed -n 's/^cmake version //p')
   at_least "$found" 3.22 || fail "cmake is version $found, but 3.22 or newer is needed"
 }

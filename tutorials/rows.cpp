@@ -1,7 +1,6 @@
 #include "tutorials/rows.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "datasets/digits.h"
 #include "engine/plan/chunk.h"
@@ -27,13 +26,8 @@ Rows Rows::batch(std::size_t step, std::size_t batch_size) const {
 }
 
 Rows load_digits(Device device) {
-  const data::LabelledRows digits = datasets::load_digits(0, datasets::kNumTrainDigits);
-  std::vector<float> pixels;
-  for (const std::uint8_t byte : digits.features) {
-    pixels.push_back(digits.scale * static_cast<float>(byte));
-  }
-  return {Tensor::from(pixels, {digits.num_rows(), digits.num_features}, device),
-          Tensor::from(digits.labels, {digits.num_rows()}, device)};
+  const data::LabelledTensors train = datasets::load_digits().train;
+  return {train.x.to(device), train.labels.to(device)};
 }
 
 }  // namespace lockstep::tutorial

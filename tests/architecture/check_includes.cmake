@@ -2,7 +2,7 @@
 #   cmake -DROOT=<project> -P check_includes.cmake
 # A file may include its own folder and folders of lower layers. Each breach is one line "file:line: why".
 
-# The layer table, lowest layer first; the folders of one entry don't include each other.
+# The layer table, lowest layer first; the folders (or the one file) of an entry don't include each other.
 set(layers
   "engine/core"
   "engine/trace"
@@ -13,6 +13,7 @@ set(layers
   "engine/autograd engine/comm engine/data engine/checkpoint"
   "engine/nn engine/optim engine/launch datasets"
   "engine/parallel"
+  "lockstep.h"
   "tools tutorials")
 
 # Where the headers of a device or a library may appear, as regular expressions over path and header.
@@ -30,7 +31,7 @@ function(find_layer path folder layer)
   foreach(entry IN LISTS layers)
     string(REPLACE " " ";" candidates "${entry}")
     foreach(candidate IN LISTS candidates)
-      string(FIND "${path}" "${candidate}/" position)
+      string(FIND "${path}/" "${candidate}/" position)
       if(position EQUAL 0)
         set(${folder} ${candidate} PARENT_SCOPE)
         set(${layer} ${index} PARENT_SCOPE)
@@ -48,7 +49,7 @@ function(check_include path header problem)
     set(${problem} "CUDA header <${header}> outside the CUDA folders" PARENT_SCOPE)
   elseif(header MATCHES "${eigen_headers}" AND NOT path MATCHES "${eigen_places}")
     set(${problem} "Eigen header <${header}> outside kernels/cpu" PARENT_SCOPE)
-  elseif(header MATCHES "^(engine|kernels|datasets|tools|tutorials|tests)/")
+  elseif(header MATCHES "^((engine|kernels|datasets|tools|tutorials|tests)/|lockstep[.]h$)")
     find_layer("${path}" own_folder own_layer)
     find_layer("${header}" its_folder its_layer)
     if(NOT own_folder)
@@ -73,6 +74,9 @@ foreach(folder engine kernels datasets tools tutorials tests)
   file(GLOB_RECURSE found RELATIVE ${ROOT} ${ROOT}/${folder}/*.h ${ROOT}/${folder}/*.cpp ${ROOT}/${folder}/*.cu)
   list(APPEND sources ${found})
 endforeach()
+if(EXISTS ${ROOT}/lockstep.h)
+  list(APPEND sources lockstep.h)
+endif()
 if(NOT sources)
   message(FATAL_ERROR "[architecture] expected sources under ROOT=${ROOT}, found none")
 endif()

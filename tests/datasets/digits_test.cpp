@@ -67,5 +67,14 @@ TEST(Digits, AreCutIntoRangesOfRows) {
   EXPECT_EQ(test.labels[0], all.labels[1500]);
 }
 
+TEST(Digits, AreTensorsToTrainAndToTestWith) {
+  const Digits digits = load_digits();
+  EXPECT_EQ(digits.train.x.shape(), (Shape{1500, 64}));
+  EXPECT_EQ(digits.test.labels.shape(), (Shape{297}));
+  const data::LabelledRows test = load_digits(kNumTrainDigits, kNumDigits);
+  EXPECT_EQ(digits.test.x.to_vector<float>()[2], 0.0625f * static_cast<float>(test.features[2]));
+  EXPECT_EQ(digits.test.labels.to_vector<std::int64_t>(), test.labels);
+}
+
 }  // namespace
 }  // namespace lockstep::datasets

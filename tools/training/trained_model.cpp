@@ -1,6 +1,7 @@
 #include "tools/training/trained_model.h"
 
 #include "engine/autograd/grad_mode.h"
+#include "engine/nn/count_correct.h"
 #include "engine/nn/mlp.h"
 
 namespace lockstep::tools {
@@ -31,11 +32,7 @@ double measure_test_accuracy(const TrainingTask& task, nn::Module& model, Device
   std::size_t num_correct = 0;
   while (const std::optional<data::Batch> batch = loader.next()) {
     const Tensor logits = model(Variable(batch->x)).value();
-    const Tensor predicted = Tensor::empty(batch->labels.shape(), DType::int64, device);
-    logits.backend().argmax_rows(logits.stream(), logits.matrix(), predicted.view());
-    const std::vector<std::int64_t> guess = predicted.to_vector<std::int64_t>();
-    const std::vector<std::int64_t> truth = batch->labels.to_vector<std::int64_t>();
-    for (std::size_t i = 0; i < guess.size(); ++i) num_correct += guess[i] == truth[i];
+    num_correct += nn::count_correct(logits, batch->labels);
   }
   model.train();
   return static_cast<double>(num_correct) / static_cast<double>(test.num_rows());

@@ -1,0 +1,46 @@
+#include "engine/data/labelled_tensors.h"
+
+#include <cstring>
+
+#include "engine/core/error.h"
+
+namespace lockstep::data {
+
+namespace {
+
+// Rows of a tensor in the CPU's memory, copied to a device.
+Tensor take_rows(const Tensor& from, const std::vector<std::size_t>& rows, Device device) {
+  const std::size_t num_bytes = from.shape().row_elements() * size_of(from.dtype());
+  const Device cpu = device.type == DeviceType::cpu ? device : Device{};
+  const Tensor taken = Tensor::empty(from.shape().with(0, rows.size()), from.dtype(), cpu);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    require(rows[i] < from.size(0), ErrorCode::Usage, "take", "there is no row {}, only {} rows",
+            rows[i], from.size(0));
+    std::memcpy(static_cast<std::byte*>(taken.raw()) + i * num_bytes,
+                static_cast<const std::byte*>(from.raw()) + rows[i] * num_bytes, num_bytes);
+  }
+  return taken.to(device);
+}
+
+}  // namespace
+
+LabelledTensors LabelledTensors::take(const std::vector<std::size_t>& rows, Device device) const {
+  for (const Tensor* tensor : {&x, &labels}) {
+    require(tensor->device().type == DeviceType::cpu, ErrorCode::Device, "take",
+            "the data set is on {}, and rows can be taken from the CPU's memory only",
+            to_string(tensor->device()));
+  }
+  return {take_rows(x, rows, device), take_rows(labels, rows, device)};
+}
+
+LabelledTensors to_tensors(const LabelledRows& rows) {
+  std::vector<float> values;
+  values.reserve(rows.features.size());
+  for (const std::uint8_t byte : rows.features) {
+    values.push_back(rows.scale * static_cast<float>(byte));
+  }
+  return {Tensor::from(values, {rows.num_rows(), rows.num_features}, Device{}),
+          Tensor::from(rows.labels, {rows.num_rows()}, Device{})};
+}
+
+}  // namespace lockstep::data

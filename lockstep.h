@@ -1,0 +1,67 @@
+// All of Lockstep that a program of one's own uses, in the order of its layers:
+//
+//   #include <lockstep.h>            target_link_libraries(... lockstep::lockstep)
+//
+// Every name is in namespace lockstep. The engine itself and its tests include single headers.
+#pragma once
+
+// Names, numbers and errors.
+#include "engine/core/device.h"
+#include "engine/core/dtype.h"
+#include "engine/core/error.h"
+#include "engine/core/log.h"
+#include "engine/core/rng.h"
+#include "engine/core/shape.h"
+
+// Where the time of a step goes.
+#include "engine/trace/breakdown.h"
+#include "engine/trace/chrome_trace.h"
+#include "engine/trace/recorder.h"
+
+// Devices, and memory on them.
+#include "engine/runtime/logical_device.h"
+#include "engine/runtime/virtual_devices.h"
+#include "engine/tensor/tensor.h"
+
+// Gradients.
+#include "engine/autograd/grad_mode.h"
+#include "engine/autograd/gradient_check.h"
+#include "engine/autograd/ops/ops.h"
+#include "engine/autograd/variable.h"
+
+// Ranks: as threads (run_ranks.h), or as processes (launch/connect.h, then process_group.h).
+#include "engine/comm/communicator.h"
+#include "engine/comm/process_group.h"
+#include "engine/comm/run_ranks.h"
+#include "engine/launch/connect.h"
+#include "engine/launch/rank_device.h"
+#include "engine/launch/rank_environment.h"
+
+// Data.
+#include "datasets/csv.h"
+#include "datasets/dataset.h"
+#include "datasets/digits.h"
+#include "engine/data/data_loader.h"
+#include "engine/data/labelled_tensors.h"
+#include "engine/data/sampler.h"
+
+// Models and what trains them.
+#include "engine/nn/activation.h"
+#include "engine/nn/batch_norm.h"
+#include "engine/nn/count_correct.h"
+#include "engine/nn/dropout.h"
+#include "engine/nn/flatten.h"
+#include "engine/nn/linear.h"
+#include "engine/nn/loss.h"
+#include "engine/nn/mlp.h"
+#include "engine/nn/sequential.h"
+#include "engine/nn/state_dict.h"
+#include "engine/nn/weights_file.h"
+#include "engine/optim/adamw.h"
+#include "engine/optim/clip_grad_norm.h"
+#include "engine/optim/schedule.h"
+#include "engine/optim/sgd.h"
+
+// Several devices.
+#include "engine/parallel/data_parallel/data_parallel.h"
+#include "engine/parallel/ddp/ddp.h"
