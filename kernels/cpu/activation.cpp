@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/checks.h"
 #include "kernels/cpu/eigen_backend.h"
+#include "kernels/cpu/independent.h"
 #include "kernels/cpu/parallel.h"
 
 namespace lockstep::kernels {
@@ -14,7 +15,7 @@ void EigenBackend::activation_forward(Stream& stream, Activation activation, Con
       parallel_elements(stream, x.num_elements, [&](std::size_t begin, std::size_t end) {
         const T* in = data_of<T>(x);
         T* out = data_of<T>(y);
-#pragma GCC ivdep
+        LOCKSTEP_INDEPENDENT
         for (std::size_t i = begin; i < end; ++i) out[i] = f.forward(in[i]);
       });
     });
@@ -30,7 +31,7 @@ void EigenBackend::activation_backward(Stream& stream, Activation activation, Co
         const T* value = data_of<T>(saved);
         const T* in = data_of<T>(grad_y);
         T* out = data_of<T>(grad_x);
-#pragma GCC ivdep
+        LOCKSTEP_INDEPENDENT
         for (std::size_t i = begin; i < end; ++i) out[i] = f.backward(value[i], in[i]);
       });
     });

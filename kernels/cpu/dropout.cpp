@@ -1,6 +1,7 @@
 // Dropout: the mask of kernels/dropout_draw.h, many Philox blocks at a time.
 #include "kernels/cpu/checks.h"
 #include "kernels/cpu/eigen_backend.h"
+#include "kernels/cpu/independent.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/dropout_draw.h"
 
@@ -60,7 +61,7 @@ void drop_row(const DropoutDraw& draw, std::uint32_t layer, std::uint64_t row, c
   for (std::size_t j = 0; j < cols; j += kWords) {
     draw_words(row, static_cast<std::uint32_t>(j / 4), layer, draw.key, words);
     const std::size_t count = std::min(kWords, cols - j);
-#pragma GCC ivdep
+    LOCKSTEP_INDEPENDENT
     for (std::size_t k = 0; k < count; ++k) {
       y[j + k] = x[j + k] * (words[k] <= last_dropped ? T(0) : factor);
     }

@@ -1,5 +1,6 @@
 #include "kernels/cpu/checks.h"
 #include "kernels/cpu/eigen_backend.h"
+#include "kernels/cpu/independent.h"
 #include "kernels/cpu/parallel.h"
 
 namespace lockstep::kernels {
@@ -14,7 +15,7 @@ void binary(Stream& stream, const char* operation, const ConstTensorView& a,
       const T* left = data_of<T>(a);
       const T* right = data_of<T>(b);
       T* out = data_of<T>(y);
-#pragma GCC ivdep
+      LOCKSTEP_INDEPENDENT
       for (std::size_t i = begin; i < end; ++i) out[i] = function(left[i], right[i]);
     });
   });
@@ -39,7 +40,7 @@ void EigenBackend::scale(Stream& stream, ConstTensorView x, double factor, Tenso
       const T* in = data_of<T>(x);
       T* out = data_of<T>(y);
       const T s = static_cast<T>(factor);
-#pragma GCC ivdep
+      LOCKSTEP_INDEPENDENT
       for (std::size_t i = begin; i < end; ++i) out[i] = s * in[i];
     });
   });

@@ -1,6 +1,7 @@
 // The hot loop of our all-reduce.
 #include "kernels/cpu/checks.h"
 #include "kernels/cpu/eigen_backend.h"
+#include "kernels/cpu/independent.h"
 #include "kernels/cpu/parallel.h"
 
 namespace lockstep::kernels {
@@ -15,15 +16,15 @@ void sum_block(std::span<const ConstTensorView> sources, T factor, T* y, std::si
                std::size_t length) {
   T partial[kBlock];
   const T* first = data_of<T>(sources[0]) + begin;
-#pragma GCC ivdep
+  LOCKSTEP_INDEPENDENT
   for (std::size_t i = 0; i < length; ++i) partial[i] = factor * first[i];
   for (std::size_t s = 1; s + 1 < sources.size(); ++s) {
     const T* next = data_of<T>(sources[s]) + begin;
-#pragma GCC ivdep
+    LOCKSTEP_INDEPENDENT
     for (std::size_t i = 0; i < length; ++i) partial[i] = partial[i] + factor * next[i];
   }
   const T* last = data_of<T>(sources.back()) + begin;
-#pragma GCC ivdep
+  LOCKSTEP_INDEPENDENT
   for (std::size_t i = 0; i < length; ++i) y[begin + i] = partial[i] + factor * last[i];
 }
 
@@ -32,16 +33,16 @@ void sum_range(std::span<const ConstTensorView> sources, T factor, T* y, std::si
                std::size_t end) {
   if (sources.size() == 1) {
     const T* only = data_of<T>(sources[0]);
-#pragma GCC ivdep
+    LOCKSTEP_INDEPENDENT
     for (std::size_t i = begin; i < end; ++i) y[i] = factor * only[i];
   } else if (sources.size() == 2) {
     const T* a = data_of<T>(sources[0]);
     const T* b = data_of<T>(sources[1]);
     if (factor == T(1)) {
-#pragma GCC ivdep
+      LOCKSTEP_INDEPENDENT
       for (std::size_t i = begin; i < end; ++i) y[i] = a[i] + b[i];
     } else {
-#pragma GCC ivdep
+      LOCKSTEP_INDEPENDENT
       for (std::size_t i = begin; i < end; ++i) y[i] = factor * a[i] + factor * b[i];
     }
   } else {

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/checks.h"
 #include "kernels/cpu/eigen_backend.h"
+#include "kernels/cpu/independent.h"
 #include "kernels/cpu/parallel.h"
 
 namespace lockstep::kernels {
@@ -15,7 +16,7 @@ void scale_range(const T* from, double factor, T* to, std::size_t begin, std::si
     return;
   }
   const T s = static_cast<T>(factor);
-#pragma GCC ivdep
+  LOCKSTEP_INDEPENDENT
   for (std::size_t i = begin; i < end; ++i) to[i] = s * from[i];
 }
 

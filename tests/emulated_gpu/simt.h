@@ -26,7 +26,9 @@
 
 // Kernels say #pragma unroll; and what nvcc sees to be initialised this compiler sees not always.
 #pragma GCC diagnostic ignored "-Wunknown-pragmas"
+#ifndef __clang__
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 
 #include "tests/emulated_gpu/device/atomics.h"
 #include "tests/emulated_gpu/device/block.h"
