@@ -6,7 +6,7 @@ namespace lockstep::tools {
 void add_bench_command(Command& program, const CommandLine& command, int& exit_code) {
   Command bench = program.add_command("bench", "Measure a training step or a collective");
   bench.require_command();
-  add_bench_step_command(bench);
+  add_bench_step_command(bench, command);
   add_bench_all_reduce_command(bench, command, exit_code);
 }
 

@@ -50,14 +50,15 @@ void measure_sizes(const AllReduceFlags& flags, comm::Communicator& communicator
   }
 }
 
-void bench_threads(const AllReduceFlags& flags) {
+void bench_threads(const AllReduceFlags& flags, const CommandLine& command) {
   const DeviceType type = resolve_device_type(device_flags(flags));
   resolve_devices(device_flags(flags), type);  // fails where there are not so many
   comm::ThreadGroupOptions options;
   options.timeout_seconds = flags.comm_timeout;
   options.default_plan = plan::parse_all_reduce_plan(flags.plan);
-  AllReduceTable table(flags, fmt::format("ranks are threads on {} devices, comm own, {} cores",
-                                          lockstep::to_string(type), runtime::num_cores()));
+  AllReduceTable table(flags, command,
+                       fmt::format("ranks are threads on {} devices, comm own, {} cores",
+                                   lockstep::to_string(type), runtime::num_cores()));
   const auto work = [&](comm::Communicator& communicator) {
     const int rank = communicator.rank();
     measure_sizes(flags, communicator, {type, rank}, rank == 0 ? &table : nullptr);
@@ -66,14 +67,15 @@ void bench_threads(const AllReduceFlags& flags) {
   table.finish();
 }
 
-void bench_as_rank(AllReduceFlags flags) {
+void bench_as_rank(AllReduceFlags flags, const CommandLine& command) {
   const DeviceType type = resolve_device_type(device_flags(flags));
   run_as_rank(flags, type, [&](RankJob& rank) {
     flags.comm = rank.comm;
     std::optional<AllReduceTable> table;
     if (rank.is_first()) {
-      table.emplace(flags, fmt::format("ranks are processes on {} devices, {}",
-                                       lockstep::to_string(type), describe_job(rank)));
+      table.emplace(flags, command,
+                    fmt::format("ranks are processes on {} devices, {}", lockstep::to_string(type),
+                                describe_job(rank)));
     }
     measure_sizes(flags, rank.communicator, rank.device, table ? &*table : nullptr);
     if (table) table->finish();
@@ -89,13 +91,13 @@ int run_bench_all_reduce(AllReduceFlags flags, std::optional<int> num_asked,
   require_valid(flags);
   switch (ranks) {
     case Ranks::threads:
-      bench_threads(flags);
+      bench_threads(flags, command);
       return 0;
     case Ranks::start:
       require_startable(flags, device_flags(flags));
       return start_ranks(flags, command, flags.num_ranks);
     case Ranks::this_process:
-      name_rank_in_errors(environment, [&] { bench_as_rank(flags); });
+      name_rank_in_errors(environment, [&] { bench_as_rank(flags, command); });
       return 0;
   }
   return 0;

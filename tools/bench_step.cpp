@@ -19,6 +19,7 @@
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
+#include "tools/report/file_head.h"
 #include "tools/report/host_info.h"
 #include "tools/report/run_file.h"
 #include "tools/training/devices.h"
@@ -54,6 +55,7 @@ double floating_point_operations(const nn::MlpSpec& spec, std::size_t batch) {
 
 struct StepTime {
   double median_seconds = 0;
+  std::size_t num_steps = 0;        // that were timed
   std::size_t num_graph_nodes = 0;  // kernels, copies and fills; 0 without a graph
 };
 
@@ -97,7 +99,7 @@ StepTime measure_step(const nn::MlpSpec& spec, std::size_t batch, Device device,
   }
   std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
                    times.end());
-  return {times[times.size() / 2], graph ? graph->num_nodes() : 0};
+  return {times[times.size() / 2], times.size() * num_steps, graph ? graph->num_nodes() : 0};
 }
 
 // All rows of the table, checked before the first is measured.
@@ -136,7 +138,7 @@ BenchStepRows list_rows(const BenchStepFlags& flags) {
   return rows;
 }
 
-void run_bench_step(const BenchStepFlags& flags) {
+void run_bench_step(const BenchStepFlags& flags, const CommandLine& command) {
   std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
   TrainingFlags device_flags;
   device_flags.device = flags.device;
@@ -145,9 +147,8 @@ void run_bench_step(const BenchStepFlags& flags) {
   require(!flags.graph || device.type == DeviceType::cuda, ErrorCode::Usage, "--graph",
           "captures a step on a CUDA device; leave it out on the CPU");
   const BenchStepRows rows = list_rows(flags);
-  nlohmann::ordered_json json{{"schema", "lockstep.bench/1"},
-                              {"host", host_info()},
-                              {"rows", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json = file_head("lockstep.bench-step/1", command);
+  json["rows"] = nlohmann::ordered_json::array();
   fmt::print(out, "{:<24}{:>8}{:>9}{:>9}{:>14}{:>16}{:>12}\n", "model", "batch", "device",
              "threads", "median step", "samples/s", "GFLOP/s");
   for (std::size_t i = 0; i < flags.models.size(); ++i) {
@@ -170,6 +171,8 @@ void run_bench_step(const BenchStepFlags& flags) {
                                 {"graph", flags.graph},
                                 {"graph_nodes", time.num_graph_nodes},
                                 {"matmul_precision", flags.matmul_precision},
+                                {"iterations", time.num_steps},
+                                {"warmup_iterations", kWarmUpSteps},
                                 {"median_step_seconds", seconds},
                                 {"samples_per_second", rate},
                                 {"gflops", gflops}});
@@ -181,7 +184,7 @@ void run_bench_step(const BenchStepFlags& flags) {
 
 }  // namespace
 
-void add_bench_step_command(Command& bench) {
+void add_bench_step_command(Command& bench, const CommandLine& command) {
   auto flags = std::make_shared<BenchStepFlags>();
   Command step = bench.add_command("step", "Time a training step on one device");
   step.add_option("--device", flags->device, "auto, cpu or cuda").one_of({"auto", "cpu", "cuda"});
@@ -193,7 +196,7 @@ void add_bench_step_command(Command& bench) {
   step.add_flag("--graph", flags->graph, "launch the step as one CUDA graph");
   add_matmul_precision_flag(step, flags->matmul_precision);
   step.add_option("--json", flags->json_path, "write the rows here (-: standard output)");
-  step.on_run([flags] { run_bench_step(*flags); });
+  step.on_run([flags, command] { run_bench_step(*flags, command); });
 }
 
 }  // namespace lockstep::tools

@@ -31,7 +31,7 @@ void add_with_devices_command(Command& program, const CommandLine& command);
 std::size_t num_own_words(const CommandLine& command);
 
 // Below `bench`.
-void add_bench_step_command(Command& bench);
+void add_bench_step_command(Command& bench, const CommandLine& command);
 void add_bench_all_reduce_command(Command& bench, const CommandLine& command, int& exit_code);
 
 }  // namespace lockstep::tools

@@ -191,8 +191,11 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
              task.num_steps);
   const std::vector<RunRow> rows = run_rows(task, flags, placements, out);
   for (const std::string& note : notes(task, rows)) fmt::print(out, "{}\n", note);
-  if (!training.trace_path.empty() && !has_processes(training, placements.back())) {
-    write_trace(training, placements.back(), trace::collect());
+  if (!training.trace_path.empty()) {
+    if (!has_processes(training, placements.back())) {
+      write_trace(training, placements.back(), trace::collect());
+    }
+    fmt::print(stderr, "{}", describe_trace(training, placements.back()));
   }
   if (!training.json_path.empty()) {
     apply_threads_per_device(training, 1);

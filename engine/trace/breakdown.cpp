@@ -7,13 +7,11 @@
 #include <cmath>
 #include <cstddef>
 #include <iterator>
-#include <set>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "engine/core/error.h"
-#include "engine/trace/intervals.h"
+#include "engine/trace/innermost.h"
 
 namespace lockstep::trace {
 
@@ -22,81 +20,81 @@ namespace {
 constexpr double kSecondsPerNanosecond = 1e-9;
 constexpr std::size_t kNumCategories = static_cast<std::size_t>(Category::op) + 1;
 
-// The nine parts, in the order in which they are written.
-struct Part {
-  std::string_view name;
-  double StepBreakdown::*seconds;
-};
-constexpr std::array<Part, 9> kParts = {{{"data", &StepBreakdown::data},
-                                         {"copy", &StepBreakdown::copy},
-                                         {"forward", &StepBreakdown::forward},
-                                         {"backward", &StepBreakdown::backward},
-                                         {"exposed comm", &StepBreakdown::exposed_comm},
-                                         {"optimizer", &StepBreakdown::optimizer},
-                                         {"wait", &StepBreakdown::wait},
-                                         {"host", &StepBreakdown::host},
-                                         {"unattributed", &StepBreakdown::unattributed}}};
-
-// The spans that share out the step's time, clipped to it; a parent before its children.
-std::vector<Span> spans_of_step(std::span<const Span> spans, const Span& step) {
-  std::vector<Span> inside;
-  for (Span span : spans) {
-    if (span.thread != step.thread || span.category == Category::step ||
-        span.category == Category::op) {
-      continue;
-    }
-    // All devices share one thread number.
-    if (step.thread == kDeviceThread && (span.rank != step.rank || span.lane == Lane::comm)) {
-      continue;
-    }
-    const Interval part = clip({span.begin_ns, span.end_ns}, {step.begin_ns, step.end_ns});
-    if (part.begin_ns < part.end_ns) {
-      span.begin_ns = part.begin_ns;
-      span.end_ns = part.end_ns;
-      inside.push_back(span);
-    }
+// The spans that share out the step's time, clipped to it.
+bool shares_time(const Span& span, const Span& step) {
+  if (span.thread != step.thread || span.category == Category::step ||
+      span.category == Category::op) {
+    return false;
   }
-  std::stable_sort(inside.begin(), inside.end(), [](const Span& a, const Span& b) {
-    return std::pair(a.begin_ns, -a.end_ns) < std::pair(b.begin_ns, -b.end_ns);
-  });
-  return inside;
+  // All devices share one thread number.
+  return step.thread != kDeviceThread || (span.rank == step.rank && span.lane != Lane::comm);
 }
 
-// The step's time, each instant given to the innermost span around it.
-struct Shares {
-  std::array<std::vector<Interval>, kNumCategories> of_category;
-  std::vector<Interval> uncovered;
+// When a rank communicated, and when its device computed meanwhile.
+struct CommTimes {
+  CommTimes(std::span<const Span> spans, int rank) {
+    const std::vector<Span> pieces = pieces_of_rank(spans, rank);
+    comm = times_of(pieces, [](const Span& piece) { return piece.lane == Lane::comm; });
+    overlapped = intersection_of(comm, times_of(pieces, is_computing));
+  }
+  IntervalSet comm;
+  IntervalSet overlapped;
 };
 
-Shares share_out(const std::vector<Span>& spans, const Span& step) {
-  // Walks over all begins and ends. Of the open spans the one that stands last began last.
-  std::vector<std::pair<std::int64_t, std::size_t>> edges;
-  for (std::size_t i = 0; i < spans.size(); ++i) {
-    edges.emplace_back(spans[i].begin_ns, i);
-    edges.emplace_back(spans[i].end_ns, i);
+double seconds_of(std::int64_t nanoseconds) {
+  return kSecondsPerNanosecond * static_cast<double>(nanoseconds);
+}
+
+// spans: those of the step's thread that share out time, and reach into it.
+StepBreakdown share_out(std::span<const Span> spans, const Span& step, const CommTimes& times) {
+  const Interval window{step.begin_ns, step.end_ns};
+  std::vector<Span> inside;
+  for (Span span : spans) {
+    const Interval part = clip({span.begin_ns, span.end_ns}, window);
+    if (part.begin_ns >= part.end_ns) continue;
+    span.begin_ns = part.begin_ns;
+    span.end_ns = part.end_ns;
+    inside.push_back(span);
   }
-  std::sort(edges.begin(), edges.end());
-  Shares shares;
-  std::set<std::size_t> open;
-  std::int64_t from_ns = step.begin_ns;
-  const auto give_until = [&](std::int64_t until_ns) {
-    if (from_ns < until_ns) {
-      auto& share =
-          open.empty()
-              ? shares.uncovered
-              : shares.of_category[static_cast<std::size_t>(spans[*open.rbegin()].category)];
-      share.push_back({from_ns, until_ns});
-      from_ns = until_ns;
-    }
+  std::array<std::int64_t, kNumCategories> nanoseconds{};
+  const std::vector<Span> pieces = innermost_pieces(std::move(inside));
+  for (const Span& piece : pieces) {
+    nanoseconds[static_cast<std::size_t>(piece.category)] += piece.end_ns - piece.begin_ns;
+  }
+  const auto of = [&](Category category) {
+    return seconds_of(nanoseconds[static_cast<std::size_t>(category)]);
   };
-  for (const auto& [time_ns, index] : edges) {
-    give_until(time_ns);
-    if (!open.insert(index).second) {
-      open.erase(index);  // its second edge: it ends
-    }
+  StepBreakdown breakdown;
+  breakdown.data = of(Category::data);
+  breakdown.copy = of(Category::copy);
+  breakdown.forward = of(Category::forward);
+  breakdown.backward = of(Category::backward);
+  breakdown.exposed_comm = of(Category::communication);
+  breakdown.optimizer = of(Category::optimizer);
+  breakdown.wait = of(Category::wait);
+  breakdown.host = of(Category::host);
+  const IntervalSet covered = times_of(pieces, [](const Span&) { return true; });
+  breakdown.unattributed = seconds_of(step.end_ns - step.begin_ns - total_ns(covered));
+  breakdown.step = seconds_of(step.end_ns - step.begin_ns);
+  breakdown.comm = seconds_of(total_ns(part_inside(times.comm, window)));
+  breakdown.overlapped_comm = seconds_of(total_ns(part_inside(times.overlapped, window)));
+  breakdown.sequence = step.sequence;
+  breakdown.rank = step.rank;
+  return breakdown;
+}
+
+// By begin. What a GPU's step took is what its own spans say; the host was done earlier.
+std::vector<const Span*> steps_of(std::span<const Span> spans, int rank) {
+  std::vector<const Span*> steps;
+  for (const Span& span : spans) {
+    if (span.category == Category::step && span.rank == rank) steps.push_back(&span);
   }
-  give_until(step.end_ns);
-  return shares;
+  const auto by_device = std::stable_partition(
+      steps.begin(), steps.end(), [](const Span* span) { return span->thread == kDeviceThread; });
+  if (by_device != steps.begin()) steps.erase(by_device, steps.end());
+  std::stable_sort(steps.begin(), steps.end(),
+                   [](const Span* a, const Span* b) { return a->begin_ns < b->begin_ns; });
+  return steps;
 }
 
 }  // namespace
@@ -106,46 +104,42 @@ StepBreakdown step_breakdown(std::span<const Span> spans, const Span& step) {
           "expected a span of category step, found \"{}\" of category {}; pass the span that "
           "surrounds the step",
           step.name, to_string(step.category));
-  const Shares shares = share_out(spans_of_step(spans, step), step);
-  const auto seconds_of = [&](Category category) {
-    const auto& share = shares.of_category[static_cast<std::size_t>(category)];
-    return kSecondsPerNanosecond * static_cast<double>(total_ns(share));
-  };
-  StepBreakdown breakdown;
-  breakdown.data = seconds_of(Category::data);
-  breakdown.copy = seconds_of(Category::copy);
-  breakdown.forward = seconds_of(Category::forward);
-  breakdown.backward = seconds_of(Category::backward);
-  breakdown.exposed_comm = seconds_of(Category::communication);
-  breakdown.optimizer = seconds_of(Category::optimizer);
-  breakdown.wait = seconds_of(Category::wait);
-  breakdown.host = seconds_of(Category::host);
-  breakdown.unattributed = kSecondsPerNanosecond * static_cast<double>(total_ns(shares.uncovered));
-  breakdown.step = kSecondsPerNanosecond * static_cast<double>(step.end_ns - step.begin_ns);
+  std::vector<Span> sharing;
+  std::copy_if(spans.begin(), spans.end(), std::back_inserter(sharing),
+               [&](const Span& span) { return shares_time(span, step); });
+  return share_out(sharing, step, CommTimes(spans, step.rank));
+}
 
-  const IntervalSet comm = busy_time(spans, step.rank, Lane::comm, {step.begin_ns, step.end_ns});
-  const IntervalSet exposed =
-      union_of(shares.of_category[static_cast<std::size_t>(Category::communication)]);
-  breakdown.overlapped_comm =
-      kSecondsPerNanosecond *
-      static_cast<double>(total_ns(comm) - total_ns(intersection_of(comm, exposed)));
-  return breakdown;
+std::vector<StepBreakdown> step_breakdowns(std::span<const Span> spans, int rank) {
+  std::vector<StepBreakdown> breakdowns;
+  const std::vector<const Span*> steps = steps_of(spans, rank);
+  const CommTimes times(spans, rank);
+  std::vector<Span> sharing;  // of the steps' thread, by begin
+  std::vector<Span> open;     // those that reach into the step
+  auto next = sharing.begin();
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const Span& step = *steps[i];
+    if (i == 0 || step.thread != steps[i - 1]->thread) {
+      sharing.clear();
+      std::copy_if(spans.begin(), spans.end(), std::back_inserter(sharing),
+                   [&](const Span& span) { return shares_time(span, step); });
+      std::stable_sort(sharing.begin(), sharing.end(),
+                       [](const Span& a, const Span& b) { return a.begin_ns < b.begin_ns; });
+      next = sharing.begin();
+      open.clear();
+    }
+    std::erase_if(open, [&](const Span& span) { return span.end_ns <= step.begin_ns; });
+    for (; next != sharing.end() && next->begin_ns < step.end_ns; ++next) open.push_back(*next);
+    breakdowns.push_back(share_out(open, step, times));
+  }
+  return breakdowns;
 }
 
 const Span* median_step_span(std::span<const Span> spans, int rank) {
-  std::vector<const Span*> steps;
-  for (const Span& span : spans) {
-    if (span.category == Category::step && span.rank == rank) {
-      steps.push_back(&span);
-    }
-  }
+  std::vector<const Span*> steps = steps_of(spans, rank);
   if (steps.empty()) {
     return nullptr;
   }
-  // What a GPU's step took is what its own spans say; the host was done earlier.
-  const auto by_device = std::stable_partition(
-      steps.begin(), steps.end(), [](const Span* span) { return span->thread == kDeviceThread; });
-  if (by_device != steps.begin()) steps.erase(by_device, steps.end());
   const auto middle = steps.begin() + static_cast<std::ptrdiff_t>((steps.size() - 1) / 2);
   std::nth_element(steps.begin(), middle, steps.end(), [](const Span* a, const Span* b) {
     return std::pair(a->end_ns - a->begin_ns, a->begin_ns) <
@@ -180,8 +174,10 @@ std::string to_string(const StepBreakdown& breakdown) {
     return fmt::format("{:<14}{:>10} {:>6.1f} %\n", name, format_seconds(seconds), percent);
   };
   std::string table;
-  for (const Part& part : kParts) {
-    table += line(part.name, breakdown.*part.seconds);
+  for (const BreakdownFigure& part : kBreakdownParts) {
+    std::string name(part.name);
+    std::replace(name.begin(), name.end(), '_', ' ');
+    table += line(name, breakdown.*part.seconds);
   }
   table += line("step", breakdown.step);
   table += fmt::format("{:<14}{:>10}  (hidden behind the above)\n", "overlapped",

@@ -8,8 +8,9 @@
 //   exposed_comm      the thread is inside a span of category communication: it runs a blocking
 //                     collective, or waits for an asynchronous one, and computes nothing
 //   unattributed      the thread is inside no span at all: what nobody instrumented
-//   overlapped_comm   beside the nine: communication on this rank's comm lane, by whatever thread,
-//                     at times that are not exposed. It cost no time of its own
+//   comm              beside the nine: this rank's comm lane is in use, by whatever thread
+//   overlapped_comm   the part of it during which the rank's device computes (innermost.h). It cost
+//                     no time of its own
 //
 // A GPU works long after the thread that gave it the work, so its steps are spans of its own
 // (thread kDeviceThread): where a rank has such steps, they are what is broken down, by the spans
@@ -18,9 +19,12 @@
 // name.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "engine/trace/span.h"
 
@@ -38,12 +42,39 @@ struct StepBreakdown {
   double host = 0;
   double unattributed = 0;
 
-  double overlapped_comm = 0;
   double step = 0;  // the step's wall time; the nine parts above add up to it
+  double comm = 0;
+  double overlapped_comm = 0;
+  std::int64_t sequence = kNoSequence;  // which step
+  int rank = 0;
 };
+
+// A figure of StepBreakdown under its name in the run file.
+struct BreakdownFigure {
+  std::string_view name;
+  double StepBreakdown::*seconds;
+};
+inline constexpr std::array<BreakdownFigure, 9> kBreakdownParts = {
+    {{"data", &StepBreakdown::data},
+     {"copy", &StepBreakdown::copy},
+     {"forward", &StepBreakdown::forward},
+     {"backward", &StepBreakdown::backward},
+     {"exposed_comm", &StepBreakdown::exposed_comm},
+     {"optimizer", &StepBreakdown::optimizer},
+     {"wait", &StepBreakdown::wait},
+     {"host", &StepBreakdown::host},
+     {"unattributed", &StepBreakdown::unattributed}}};
+inline constexpr std::array<BreakdownFigure, 3> kBreakdownTotals = {
+    {{"step", &StepBreakdown::step},
+     {"comm", &StepBreakdown::comm},
+     {"overlapped_comm", &StepBreakdown::overlapped_comm}}};
 
 // The breakdown of one step. REQUIRES: step.category is Category::step.
 StepBreakdown step_breakdown(std::span<const Span> spans, const Span& step);
+
+// The breakdowns of all steps of a rank, by time: of the steps that its GPU timed, where it has
+// such.
+std::vector<StepBreakdown> step_breakdowns(std::span<const Span> spans, int rank);
 
 // The step of this rank whose wall time is the median of its steps (of an even number, the shorter
 // of the middle two): a real step, so its parts add up. Null when the rank has none.

@@ -88,7 +88,7 @@ void name_process(EventList& events, int rank, std::size_t thread,
 void write_chrome_trace(std::ostream& out, const Recording& recording,
                         const ChromeTraceOptions& options) {
   const std::int64_t origin_ns = options.origin_ns.value_or(earliest_ns(recording.spans));
-  out << "{\"displayTimeUnit\":\"ms\",\n";
+  out << "{\"displayTimeUnit\":\"ns\",\n";
   if (recording.num_dropped != 0) {
     out << "\"droppedEvents\":" << recording.num_dropped << ",\n";
   }

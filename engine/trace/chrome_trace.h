@@ -8,6 +8,7 @@
 //   inside the span that it
 //             passes through ("bp":"e"). Flows are numbered from 1 by their first time. A flow with
 //             fewer than two points in the recording is left out
+// displayTimeUnit is "ns": with "ms", chrome://tracing drops most flows of spans this short.
 // The top level also has "droppedEvents" when the recording dropped any.
 //
 // Source: "Trace Event Format", Google, 2016.

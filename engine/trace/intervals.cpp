@@ -50,6 +50,17 @@ std::int64_t total_ns(const IntervalSet& set) {
   return total;
 }
 
+IntervalSet part_inside(const IntervalSet& set, Interval window) {
+  const auto first = std::partition_point(set.begin(), set.end(), [&](const Interval& interval) {
+    return interval.end_ns <= window.begin_ns;
+  });
+  IntervalSet part;
+  for (auto it = first; it != set.end() && it->begin_ns < window.end_ns; ++it) {
+    part.push_back(clip(*it, window));
+  }
+  return part;
+}
+
 IntervalSet busy_time(std::span<const Span> spans, int rank, Lane lane, Interval window) {
   std::vector<Interval> intervals;
   for (const Span& span : spans) {

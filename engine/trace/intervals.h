@@ -29,6 +29,9 @@ IntervalSet intersection_of(const IntervalSet& a, const IntervalSet& b);
 
 std::int64_t total_ns(const IntervalSet& set);
 
+// What the set covers inside window.
+IntervalSet part_inside(const IntervalSet& set, Interval window);
+
 // When a lane of a rank (or device) was in use inside window: the union of its spans of all
 // categories but step. busy fraction = total_ns(busy_time(...)) / (window.end_ns -
 // window.begin_ns).

@@ -1,4 +1,4 @@
-// lockstep bench: its tables and the file lockstep.bench/1.
+// lockstep bench: its tables and the files lockstep.bench-step/1 and lockstep.bench-all-reduce/1.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,9 @@ json bench(const std::string& arguments) {
   const Outcome outcome = run_lockstep(words("bench " + arguments + " --json -"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   json file = json::parse(outcome.out);
-  EXPECT_EQ(file["schema"], "lockstep.bench/1");
+  EXPECT_EQ(file["schema"], "lockstep.bench-" + arguments.substr(0, arguments.find(' ')) + "/1");
+  EXPECT_THAT(file["date"].get<std::string>(), ::testing::MatchesRegex("20..-..-..T..:..:..Z"));
+  EXPECT_EQ(file["command"][1], "bench");
   EXPECT_TRUE(file["host"].contains("cpu"));
   return file;
 }
@@ -36,6 +38,8 @@ TEST(BenchStep, HasARowPerModelBatchAndThreads) {
     EXPECT_EQ(row["graph"], false);
     const double seconds = row["median_step_seconds"];
     EXPECT_GT(seconds, 0);
+    EXPECT_GE(row["iterations"], 11);
+    EXPECT_EQ(row["warmup_iterations"], 5);
     EXPECT_NEAR(row["samples_per_second"].get<double>() * seconds, row["batch"], 1e-6);
     EXPECT_GT(row["gflops"], 0);
   }
@@ -56,9 +60,11 @@ TEST(BenchAllReduce, HasARowPerSizeAndNcclTestsDefinitions) {
     EXPECT_EQ(row["comm"], "own");
     EXPECT_EQ(row["transport"], "thread");
     EXPECT_EQ(row["wrong"], 0);
+    EXPECT_EQ(row["iterations"], 3);
+    EXPECT_EQ(row["warmup_iterations"], 1);
     const double algbw = row["bytes"].get<double>() / row["time_us"].get<double>() * 1e-3;
-    EXPECT_NEAR(row["algbw_gbps"], algbw, 1e-6 * algbw);
-    EXPECT_NEAR(row["busbw_gbps"], algbw * 4 / 3, 1e-6 * algbw);
+    EXPECT_NEAR(row["algbw_gb_per_s"], algbw, 1e-6 * algbw);
+    EXPECT_NEAR(row["busbw_gb_per_s"], algbw * 4 / 3, 1e-6 * algbw);
   }
 }
 
@@ -108,7 +114,7 @@ TEST(BenchAllReduce, PrintsNcclTestsColumns) {
 }
 
 TEST(BenchAllReduce, OneRankMovesNothing) {
-  EXPECT_EQ(bench("all-reduce -b 4K -e 4K -n 2 --devices 1")["rows"][0]["busbw_gbps"], 0.0);
+  EXPECT_EQ(bench("all-reduce -b 4K -e 4K -n 2 --devices 1")["rows"][0]["busbw_gb_per_s"], 0.0);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "tests/support/expect_error.h"
 #include "tests/support/fake_nvml/fake_machine.h"
+#include "tests/tools/formats_doc.h"
 #include "tests/tools/run_lockstep.h"
 #include "tools/devices/free_devices.h"
 #include "tools/devices/gpu_table.h"
@@ -217,6 +218,9 @@ TEST(Devices, ListsTheMachineAndWritesItAsJson) {
   EXPECT_EQ(gpu["processes"][0]["pid"], getpid());
   EXPECT_EQ(json["links"][0]["nvlinks"], 18);
   EXPECT_EQ(json["links"][0]["peer_access"], true);
+  lockstep::testing::Fields fields;
+  lockstep::testing::collect_fields(json, fields);
+  lockstep::testing::expect_documented("lockstep.devices/1", fields);
 }
 
 TEST(Devices, WithoutNvmlSaysSoAndSucceeds) {

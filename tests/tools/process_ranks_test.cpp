@@ -109,10 +109,11 @@ TEST(ProcessRanks, EveryPlanComputesTheWeightsOfOneDevice) {
 
 TEST(ProcessRanks, TheFirstOneWritesTheFilesForAll) {
   const TempFolder folder;
-  expect_success(run_lockstep(
+  const Outcome outcome = run_lockstep(
       words("train --parallel ddp --ranks processes --devices 2 --steps 3 --json run.json --log "
             "log.jsonl --save w.safetensors --trace trace.json"),
-      folder.path()));
+      folder.path());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   const nlohmann::json run = read_json(folder / "run.json");
   EXPECT_EQ(run["config"]["ranks"], "processes");
   EXPECT_EQ(run["config"]["comm"], "own");

@@ -19,7 +19,8 @@ TEST(ProcessRows, CompareHasTheSameRowsAndTheProof) {
       run_lockstep(words("compare --ranks processes --devices 1,2,3 --steps 20 --json run.json "
                          "--trace t.json --no-shuffle"),
                    folder.path());
-  expect_success(outcome);
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.err, "trace: t.json; open it in https://ui.perfetto.dev\n");
   const json run = read_json(folder / "run.json");
   EXPECT_EQ(run["config"]["ranks"], "processes");
   std::vector<std::string> found;
@@ -28,6 +29,9 @@ TEST(ProcessRows, CompareHasTheSameRowsAndTheProof) {
     EXPECT_LE(row["max_abs_weight_diff"], 1e-5) << found.back();
     EXPECT_EQ(row["busy_fraction"].size(), row["devices"].get<std::size_t>());
     EXPECT_TRUE(row.contains("breakdown_seconds")) << found.back();
+    EXPECT_EQ(row["step_statistics"]["num_steps"],
+              20 * (row["mode"] == "ddp" ? row["devices"].get<int>() : 1));
+    EXPECT_EQ(row["comm_overlap_fraction"].size(), row["devices"].get<std::size_t>());
     EXPECT_NEAR(row["final_loss"], run["rows"][0]["final_loss"], 1e-5);
   }
   EXPECT_EQ(found,
@@ -73,6 +77,11 @@ TEST(RowFile, ComesBackAsItWas) {
   row.result.breakdown.emplace();
   row.result.breakdown->exposed_comm = 0.125;
   row.result.breakdown->step = 1;
+  row.result.breakdown->sequence = 4;
+  row.result.step_statistics.num_steps = 18;
+  row.result.step_statistics.median.forward = 0.5;
+  row.result.step_statistics.p90.comm = 0.75;
+  row.result.comm_overlap = {0.25, std::nullopt};
   row.result.busy_fraction = {0.5, 1};
   row.result.peak_bytes = {7, 8};
   row.result.num_steps = 9;
@@ -86,6 +95,11 @@ TEST(RowFile, ComesBackAsItWas) {
   EXPECT_EQ(back.result.epoch_seconds, row.result.epoch_seconds);
   EXPECT_EQ(back.result.breakdown->exposed_comm, 0.125);
   EXPECT_EQ(back.result.breakdown->step, 1);
+  EXPECT_EQ(back.result.breakdown->sequence, 4);
+  EXPECT_EQ(back.result.step_statistics.num_steps, 18u);
+  EXPECT_EQ(back.result.step_statistics.median.forward, 0.5);
+  EXPECT_EQ(back.result.step_statistics.p90.comm, 0.75);
+  EXPECT_EQ(back.result.comm_overlap, row.result.comm_overlap);
   EXPECT_EQ(back.result.peak_bytes, row.result.peak_bytes);
   EXPECT_EQ(back.result.final_loss, 0.1);
 }

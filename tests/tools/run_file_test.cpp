@@ -30,6 +30,28 @@ void expect_sane_breakdown(const json& row) {
   EXPECT_NEAR(total, step, 0.01 * step);
   EXPECT_GT(row["breakdown_seconds"]["backward"], 0);
   EXPECT_GE(row["overlapped_comm_seconds"], 0);
+  EXPECT_GE(row["breakdown_of"]["step"], 0);
+  EXPECT_LT(row["breakdown_of"]["step"], row["iterations"]);
+  EXPECT_EQ(row["breakdown_of"]["rank"], 0);
+}
+
+void expect_sane_statistics(const json& row) {
+  const json& statistics = row["step_statistics"];
+  const std::size_t num_ranks = row["mode"] == "ddp" ? row["devices"].get<std::size_t>() : 1;
+  EXPECT_EQ(statistics["num_steps"], num_ranks * row["iterations"].get<std::size_t>());
+  for (const auto& [name, median] : statistics["median_seconds"].items()) {
+    EXPECT_GE(median, 0) << name;
+    EXPECT_LE(median, statistics["p90_seconds"][name]) << name;
+  }
+  expect_keys(statistics["p90_seconds"], kParts);
+  expect_keys(statistics["p90_seconds"], {"step", "comm", "overlapped_comm"});
+  ASSERT_EQ(row["comm_overlap_fraction"].size(), row["devices"].get<std::size_t>());
+  for (const json& fraction : row["comm_overlap_fraction"]) {
+    EXPECT_EQ(fraction.is_null(), row["mode"] != "ddp") << "only ranks communicate";
+    if (fraction.is_null()) continue;
+    EXPECT_GE(fraction, 0);
+    EXPECT_LE(fraction, 1);
+  }
 }
 
 void expect_sane_row(const json& row, std::size_t batch, std::size_t num_epochs) {
@@ -39,6 +61,7 @@ void expect_sane_row(const json& row, std::size_t batch, std::size_t num_epochs)
                     "virtual",
                     "contended",
                     "kind",
+                    "iterations",
                     "epoch_seconds",
                     "median_epoch_seconds",
                     "step_seconds",
@@ -74,10 +97,12 @@ void expect_sane_row(const json& row, std::size_t batch, std::size_t num_epochs)
   EXPECT_GE(row["test_accuracy"], 0);
   EXPECT_LE(row["test_accuracy"], 1);
   expect_sane_breakdown(row);
+  expect_sane_statistics(row);
 }
 
 void expect_sane_file(const json& run) {
   EXPECT_EQ(run["schema"], "lockstep.run/1");
+  EXPECT_THAT(run["date"].get<std::string>(), ::testing::MatchesRegex("20..-..-..T..:..:..Z"));
   expect_keys(run["host"], {"cpu", "cores", "memory_bytes", "os", "gpus", "version", "build"});
   EXPECT_GE(run["host"]["cores"], 1);
   EXPECT_GT(run["host"]["memory_bytes"], 1 << 20);

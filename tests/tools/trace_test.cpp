@@ -77,8 +77,10 @@ std::vector<std::string> names_of(const json& trace, const std::string& kind) {
 class Trace : public ::testing::Test {
  protected:
   json trace_of(const std::string& flags) {
-    expect_success(
-        run_lockstep(words("train --steps 6 --trace trace.json " + flags), folder_.path()));
+    const Outcome outcome =
+        run_lockstep(words("train --steps 6 --trace trace.json " + flags), folder_.path());
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "trace: trace.json; open it in https://ui.perfetto.dev\n");
     return read_json(folder_ / "trace.json");
   }
 
@@ -127,24 +129,47 @@ TEST_F(Trace, HasSpansForEveryKindOfWork) {
   }
 }
 
-TEST_F(Trace, InKinetosFormatIsAFilePerRank) {
-  expect_success(run_lockstep(words("train --steps 3 --trace t.json --trace-format kineto "
-                                    "--devices 2 --parallel ddp"),
-                              folder_.path()));
+TEST_F(Trace, CountsTimeInNanosecondsSoThatNoViewerDropsArrows) {
+  EXPECT_EQ(trace_of("")["displayTimeUnit"], "ns");
+}
+
+TEST_F(Trace, InKinetosFormatIsAFilePerRankAndSaysWhatOpensThem) {
+  const Outcome outcome = run_lockstep(words("train --steps 3 --trace t.json --trace-format kineto "
+                                             "--devices 2 --parallel ddp"),
+                                       folder_.path());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err,
+            "trace: t.rank_0.pt.trace.json and 1 more, one per rank\n"
+            "open it with: tensorboard --logdir . (torch-tb-profiler), HTA's "
+            "TraceAnalysis(trace_dir=\".\"), or https://ui.perfetto.dev\n");
   for (const int rank : {0, 1}) {
-    const json trace = read_json(folder_ / ("t.rank" + std::to_string(rank) + ".json"));
+    const json trace = read_json(folder_ / ("t.rank_" + std::to_string(rank) + ".pt.trace.json"));
+    EXPECT_EQ(trace["displayTimeUnit"], "ns");
+    EXPECT_EQ(trace["deviceProperties"][1]["name"], "cpu:1");
     EXPECT_EQ(trace["distributedInfo"]["rank"], rank);
     EXPECT_EQ(trace["distributedInfo"]["world_size"], 2);
     std::size_t steps = 0;
     std::size_t kernels = 0;
+    std::size_t collectives = 0;
     for (const json& event : trace["traceEvents"]) {
       if (event["ph"] != "X") continue;
       steps += event["name"].get<std::string>().rfind("ProfilerStep#", 0) == 0;
       kernels += event["cat"] == "kernel";
+      collectives += event["name"] == "nccl:all_reduce";
     }
+    EXPECT_EQ(collectives, 3u);
     EXPECT_EQ(steps, 3u);
     EXPECT_GT(kernels, 0u);
   }
+}
+
+TEST_F(Trace, OfCompareIsTheLastRowsAndIsAnnouncedToo) {
+  const Outcome outcome = run_lockstep(
+      words("compare --modes ddp --devices 2 --steps 3 --ranks processes --trace t.json"),
+      folder_.path());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, ::testing::HasSubstr("trace: t.json; open it in"));
+  EXPECT_EQ(count(read_json(folder_ / "t.json"), "step"), 6u);
 }
 
 }  // namespace

@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include "engine/core/error.h"
-#include "tools/report/host_info.h"
+#include "tools/report/file_head.h"
 #include "tools/report/run_file.h"
 
 namespace lockstep::tools {
 
-AllReduceTable::AllReduceTable(const AllReduceFlags& flags, const std::string& who)
-    : flags_(flags), out_(flags.json_path == "-" ? stderr : stdout) {
+AllReduceTable::AllReduceTable(const AllReduceFlags& flags, const std::vector<std::string>& command,
+                               const std::string& who)
+    : flags_(flags), command_(command), out_(flags.json_path == "-" ? stderr : stdout) {
   const std::vector<std::size_t> sizes = list_sizes(flags);
   fmt::print(out_,
              "# {} {} minBytes {} maxBytes {} step: {}(factor) warmup iters: {} iters: {} "
@@ -43,9 +44,11 @@ void AllReduceTable::add(std::size_t num_bytes, std::string_view plan, DeviceTyp
                    {"transport", transport},
                    {"comm", flags_.comm},
                    {"ranks", flags_.num_ranks},
+                   {"iterations", flags_.iterations},
+                   {"warmup_iterations", flags_.warm_up},
                    {"time_us", time.seconds * 1e6},
-                   {"algbw_gbps", algbw},
-                   {"busbw_gbps", busbw},
+                   {"algbw_gb_per_s", algbw},
+                   {"busbw_gb_per_s", busbw},
                    {"wrong", flags_.checks() ? nlohmann::json(time.num_wrong) : nlohmann::json()}});
 }
 
@@ -55,8 +58,9 @@ void AllReduceTable::finish() {
   fmt::print(out_, "# Avg bus bandwidth    : {:.4f}\n",
              total_busbw_ / static_cast<double>(rows_.size()));
   if (!flags_.json_path.empty()) {
-    write_json(flags_.json_path,
-               {{"schema", "lockstep.bench/1"}, {"host", host_info()}, {"rows", rows_}});
+    nlohmann::ordered_json json = file_head("lockstep.bench-all-reduce/1", command_);
+    json["rows"] = rows_;
+    write_json(flags_.json_path, json);
   }
   require(total_wrong_ == 0, ErrorCode::Numeric, "bench", "{} values are wrong", total_wrong_);
 }

@@ -4,6 +4,8 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "tools/collectives/measure_all_reduce.h"
 
@@ -11,8 +13,10 @@ namespace lockstep::tools {
 
 class AllReduceTable {
  public:
-  // Prints the head of the table. who: "ranks are threads on cpu devices, ...".
-  AllReduceTable(const AllReduceFlags& flags, const std::string& who);
+  // Prints the head of the table. command: for the file; flags and command must outlive the table.
+  // who: "ranks are threads on cpu devices, ...".
+  AllReduceTable(const AllReduceFlags& flags, const std::vector<std::string>& command,
+                 const std::string& who);
 
   // Prints a row and keeps it for the file. num_bytes: of the buffer. description: how the ranks
   // talk, as Communicator::description() says it.
@@ -25,6 +29,7 @@ class AllReduceTable {
 
  private:
   const AllReduceFlags& flags_;
+  const std::vector<std::string>& command_;
   std::FILE* out_;
   nlohmann::ordered_json rows_ = nlohmann::ordered_json::array();
   double total_busbw_ = 0;

@@ -1,6 +1,5 @@
 #include "tools/report/row_file.h"
 
-#include <array>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -11,30 +10,39 @@
 namespace lockstep::tools {
 namespace {
 
-// The parts of a breakdown, and beside them what makes it whole.
-constexpr std::array<std::pair<const char*, double trace::StepBreakdown::*>, 11> kBreakdown{
-    {{"data", &trace::StepBreakdown::data},
-     {"copy", &trace::StepBreakdown::copy},
-     {"forward", &trace::StepBreakdown::forward},
-     {"backward", &trace::StepBreakdown::backward},
-     {"exposed_comm", &trace::StepBreakdown::exposed_comm},
-     {"optimizer", &trace::StepBreakdown::optimizer},
-     {"wait", &trace::StepBreakdown::wait},
-     {"host", &trace::StepBreakdown::host},
-     {"unattributed", &trace::StepBreakdown::unattributed},
-     {"overlapped_comm", &trace::StepBreakdown::overlapped_comm},
-     {"step", &trace::StepBreakdown::step}}};
-
 nlohmann::json breakdown_json(const trace::StepBreakdown& breakdown) {
-  nlohmann::json json;
-  for (const auto& [name, part] : kBreakdown) json[name] = breakdown.*part;
+  nlohmann::json json{{"sequence", breakdown.sequence}, {"rank", breakdown.rank}};
+  for (const auto& [name, part] : trace::kBreakdownParts) json[name] = breakdown.*part;
+  for (const auto& [name, total] : trace::kBreakdownTotals) json[name] = breakdown.*total;
   return json;
 }
 
 trace::StepBreakdown read_breakdown(const nlohmann::json& json) {
   trace::StepBreakdown breakdown;
-  for (const auto& [name, part] : kBreakdown) breakdown.*part = json.at(name);
+  breakdown.sequence = json.at("sequence");
+  breakdown.rank = json.at("rank");
+  for (const auto& [name, part] : trace::kBreakdownParts) breakdown.*part = json.at(name);
+  for (const auto& [name, total] : trace::kBreakdownTotals) breakdown.*total = json.at(name);
   return breakdown;
+}
+
+// Of each rank, null where it did not communicate.
+nlohmann::json overlap_json(const TrainingResult& result) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const std::optional<double>& fraction : result.comm_overlap) {
+    json.push_back(fraction ? nlohmann::json(*fraction) : nullptr);
+  }
+  return json;
+}
+
+void read_statistics(const nlohmann::json& json, TrainingResult& result) {
+  result.step_statistics.num_steps = json.at("num_steps");
+  result.step_statistics.median = read_breakdown(json.at("median"));
+  result.step_statistics.p90 = read_breakdown(json.at("p90"));
+  for (const nlohmann::json& fraction : json.at("comm_overlap")) {
+    result.comm_overlap.push_back(fraction.is_null() ? std::nullopt
+                                                     : std::optional(fraction.get<double>()));
+  }
 }
 
 RunRow read_row(const nlohmann::json& json) {
@@ -52,7 +60,10 @@ RunRow read_row(const nlohmann::json& json) {
   }
   TrainingResult& result = row.result;
   result.epoch_seconds = json.at("epoch_seconds").get<std::vector<double>>();
-  if (!json.at("breakdown").is_null()) result.breakdown = read_breakdown(json.at("breakdown"));
+  if (!json.at("breakdown").is_null()) {
+    result.breakdown = read_breakdown(json.at("breakdown"));
+    read_statistics(json.at("statistics"), result);
+  }
   result.busy_fraction = json.at("busy_fraction").get<std::vector<double>>();
   result.peak_bytes = json.at("peak_bytes").get<std::vector<std::size_t>>();
   result.comm_bytes_per_step = json.at("comm_bytes_per_step");
@@ -81,7 +92,13 @@ void write_row(const std::string& path, const RunRow& row) {
                       {"test_accuracy", result.test_accuracy}};
   for (const Device device : row.placement.devices) json["devices"].push_back(device.index);
   if (row.contended) json["contended"] = *row.contended;
-  if (result.breakdown) json["breakdown"] = breakdown_json(*result.breakdown);
+  if (result.breakdown) {
+    json["breakdown"] = breakdown_json(*result.breakdown);
+    json["statistics"] = {{"num_steps", result.step_statistics.num_steps},
+                          {"median", breakdown_json(result.step_statistics.median)},
+                          {"p90", breakdown_json(result.step_statistics.p90)},
+                          {"comm_overlap", overlap_json(result)}};
+  }
   checkpoint::write_file_atomically(path, json.dump());
 }
 

@@ -8,23 +8,38 @@
 #include "engine/checkpoint/atomic_file.h"
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
+#include "tools/report/file_head.h"
 #include "tools/report/flags_json.h"
-#include "tools/report/host_info.h"
 #include "tools/training/devices.h"
 
 namespace lockstep::tools {
 namespace {
 
-nlohmann::ordered_json breakdown_json(const trace::StepBreakdown& breakdown) {
-  return {{"data", breakdown.data},
-          {"copy", breakdown.copy},
-          {"forward", breakdown.forward},
-          {"backward", breakdown.backward},
-          {"exposed_comm", breakdown.exposed_comm},
-          {"optimizer", breakdown.optimizer},
-          {"wait", breakdown.wait},
-          {"host", breakdown.host},
-          {"unattributed", breakdown.unattributed}};
+nlohmann::ordered_json parts_json(const trace::StepBreakdown& breakdown) {
+  nlohmann::ordered_json json;
+  for (const auto& [name, seconds] : trace::kBreakdownParts) json[name] = breakdown.*seconds;
+  return json;
+}
+
+// The step that is drawn, and what all steps have in common.
+void add_breakdown(nlohmann::ordered_json& json, const TrainingResult& result) {
+  const trace::StepBreakdown& drawn = *result.breakdown;
+  json["breakdown_seconds"] = parts_json(drawn);
+  json["breakdown_of"] = {{"step", drawn.sequence}, {"rank", drawn.rank}};
+  json["overlapped_comm_seconds"] = drawn.overlapped_comm;
+  const trace::StepStatistics& statistics = result.step_statistics;
+  nlohmann::ordered_json all{{"num_steps", statistics.num_steps}};
+  for (const auto& [name, step] : {std::pair("median_seconds", &statistics.median),
+                                   std::pair("p90_seconds", &statistics.p90)}) {
+    all[name] = parts_json(*step);
+    for (const auto& [total, seconds] : trace::kBreakdownTotals) all[name][total] = step->*seconds;
+  }
+  json["step_statistics"] = all;
+  json["comm_overlap_fraction"] = nlohmann::json::array();
+  for (const std::optional<double>& fraction : result.comm_overlap) {
+    json["comm_overlap_fraction"].push_back(fraction ? nlohmann::ordered_json(*fraction)
+                                                     : nlohmann::ordered_json());
+  }
 }
 
 nlohmann::ordered_json row_json(const RunRow& row, const RunRow& single, std::size_t batch) {
@@ -43,6 +58,7 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& single, std::si
       {"threads_per_device", row.threads_per_device},
       {"contended", row.contended ? nlohmann::json(*row.contended) : nlohmann::json()},
       {"kind", "measured"},
+      {"iterations", result.num_steps},
       {"epoch_seconds", result.epoch_seconds},
       {"median_epoch_seconds", row.median_epoch_seconds()},
       {"step_seconds", row.step_seconds()},
@@ -50,10 +66,7 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& single, std::si
       {"speedup", or_null(against_single.speedup)},
       {"efficiency", or_null(against_single.efficiency)},
       {"busy_fraction", result.busy_fraction}};
-  if (result.breakdown) {
-    json["breakdown_seconds"] = breakdown_json(*result.breakdown);
-    json["overlapped_comm_seconds"] = result.breakdown->overlapped_comm;
-  }
+  if (result.breakdown) add_breakdown(json, result);
   json["comm_bytes_per_device_per_step"] = result.comm_bytes_per_step;
   json["peak_bytes"] = result.peak_bytes;
   json["max_abs_weight_diff"] = or_null(row.max_abs_weight_diff);
@@ -102,11 +115,9 @@ nlohmann::ordered_json make_run_file(const std::vector<std::string>& command,
                                      const TrainingFlags& flags, const TrainingTask& task,
                                      const std::vector<RunRow>& rows,
                                      const nlohmann::ordered_json& workload) {
-  nlohmann::ordered_json json{{"schema", "lockstep.run/1"},
-                              {"command", command},
-                              {"host", host_info()},
-                              {"config", flags_json(flags, task)},
-                              {"rows", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json = file_head("lockstep.run/1", command);
+  json["config"] = flags_json(flags, task);
+  json["rows"] = nlohmann::ordered_json::array();
   for (const RunRow& row : rows) json["rows"].push_back(row_json(row, rows[0], task.batch));
   json["workload"] = workload;
   return json;

@@ -7,6 +7,37 @@
 #include "engine/trace/kineto_trace.h"
 
 namespace lockstep::tools {
+namespace {
+
+// Which Span::rank a device's spans have: ranks are numbered, the devices of one process are named.
+int track_of(const DevicePlacement& placement, std::size_t i) {
+  return placement.mode == Mode::ddp ? static_cast<int>(i) : placement.devices[i].index;
+}
+
+trace::KinetoOptions kineto_options(const TrainingFlags& flags, const DevicePlacement& placement) {
+  trace::KinetoOptions options;
+  options.world_size = placement.devices.size();
+  if (!flags.comm.empty() && flags.comm != "own") options.backend = flags.comm;
+  for (std::size_t i = 0; i < placement.devices.size(); ++i) {
+    const auto track = static_cast<std::size_t>(track_of(placement, i));
+    if (options.device_names.size() <= track) options.device_names.resize(track + 1);
+    options.device_names[track] = lockstep::to_string(placement.devices[i]);
+  }
+  return options;
+}
+
+trace::ChromeTraceOptions chrome_options(const DevicePlacement& placement) {
+  trace::ChromeTraceOptions options;
+  for (std::size_t i = 0; i < placement.devices.size(); ++i) {
+    const std::string device = lockstep::to_string(placement.devices[i]);
+    options.process_names[track_of(placement, i)] = placement.mode == Mode::ddp
+                                                        ? fmt::format("rank {} on {}", i, device)
+                                                        : fmt::format("device {}", device);
+  }
+  return options;
+}
+
+}  // namespace
 
 void write_trace(const TrainingFlags& flags, const DevicePlacement& placement,
                  const trace::Recording& recording) {
@@ -15,22 +46,24 @@ void write_trace(const TrainingFlags& flags, const DevicePlacement& placement,
                 recording.spans.size(), recording.num_dropped);
   }
   if (flags.trace_format == "kineto") {
-    trace::KinetoOptions options;
-    options.world_size = placement.devices.size();
-    trace::save_kineto_traces(flags.trace_path, recording, options);
-    return;
+    trace::save_kineto_traces(flags.trace_path, recording, kineto_options(flags, placement));
+  } else {
+    trace::save_chrome_trace(flags.trace_path, recording, chrome_options(placement));
   }
-  trace::ChromeTraceOptions options;
-  for (std::size_t i = 0; i < placement.devices.size(); ++i) {
-    const Device device = placement.devices[i];
-    if (placement.mode == Mode::ddp) {
-      options.process_names[static_cast<int>(i)] =
-          fmt::format("rank {} on {}", i, lockstep::to_string(device));
-    } else {
-      options.process_names[device.index] = fmt::format("device {}", lockstep::to_string(device));
-    }
+}
+
+std::string describe_trace(const TrainingFlags& flags, const DevicePlacement& placement) {
+  if (flags.trace_format != "kineto") {
+    return fmt::format("trace: {}; open it in https://ui.perfetto.dev\n", flags.trace_path);
   }
-  trace::save_chrome_trace(flags.trace_path, recording, options);
+  const std::filesystem::path first = trace::kineto_path(flags.trace_path, track_of(placement, 0));
+  const std::string folder = first.has_parent_path() ? first.parent_path().string() : ".";
+  const std::size_t num_others = placement.devices.size() - 1;
+  return fmt::format(
+      "trace: {}{}\nopen it with: tensorboard --logdir {} (torch-tb-profiler), HTA's "
+      "TraceAnalysis(trace_dir=\"{}\"), or https://ui.perfetto.dev\n",
+      first.string(), num_others == 0 ? "" : fmt::format(" and {} more, one per rank", num_others),
+      folder, folder);
 }
 
 }  // namespace lockstep::tools

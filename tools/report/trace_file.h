@@ -1,6 +1,8 @@
 // The file of --trace.
 #pragma once
 
+#include <string>
+
 #include "engine/trace/recorder.h"
 #include "tools/training/task.h"
 
@@ -11,5 +13,8 @@ namespace lockstep::tools {
 // rank 0 has brought their spans together, so it writes them all.
 void write_trace(const TrainingFlags& flags, const DevicePlacement& placement,
                  const trace::Recording& recording);
+
+// What write_trace() has written, and what opens it: one or two lines, for stderr.
+std::string describe_trace(const TrainingFlags& flags, const DevicePlacement& placement);
 
 }  // namespace lockstep::tools

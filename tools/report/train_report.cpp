@@ -50,7 +50,10 @@ void report_training(const TrainingFlags& flags, const std::vector<std::string>&
   fmt::print(out, "test accuracy: {:.2f} %\n", 100 * row.result.test_accuracy);
   fmt::print(out, "weights sha256: {}\n", weights_digest(row.result.weights));
   if (!flags.save_path.empty()) nn::save_weights(flags.save_path, row.result.weights);
-  if (!flags.trace_path.empty()) write_trace(flags, row.placement, recording);
+  if (!flags.trace_path.empty()) {
+    write_trace(flags, row.placement, recording);
+    fmt::print(stderr, "{}", describe_trace(flags, row.placement));
+  }
   if (flags.json_path.empty()) return;
   const double optimizer_seconds = row.result.breakdown ? row.result.breakdown->optimizer : 0;
   write_json(flags.json_path,

@@ -57,7 +57,14 @@ void take_times(const trace::Recording& recording, const std::vector<int>& track
                 TrainingResult& result) {
   if (recording.spans.empty()) return;
   result.breakdown = trace::median_step(recording.spans, tracks.front());
-  for (const int track : tracks) result.busy_fraction.push_back(busy_fraction(recording, track));
+  std::vector<trace::StepBreakdown> all_steps;
+  for (const int track : tracks) {
+    result.busy_fraction.push_back(busy_fraction(recording, track));
+    const auto steps = trace::step_breakdowns(recording.spans, track);
+    result.comm_overlap.push_back(trace::comm_overlap(steps));
+    all_steps.insert(all_steps.end(), steps.begin(), steps.end());
+  }
+  result.step_statistics = trace::step_statistics(all_steps);
 }
 
 }  // namespace lockstep::tools

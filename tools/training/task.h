@@ -13,7 +13,7 @@
 #include "engine/data/sampler.h"
 #include "engine/nn/state_dict.h"
 #include "engine/optim/schedule.h"
-#include "engine/trace/breakdown.h"
+#include "engine/trace/step_statistics.h"
 #include "tools/cli/training_flags.h"
 
 namespace lockstep::tools {
@@ -73,9 +73,11 @@ struct DevicePlacement {
 struct TrainingResult {
   nn::StateDict weights;
   std::vector<double> epoch_seconds;
-  std::optional<trace::StepBreakdown> breakdown;  // of rank 0's median step
-  std::vector<double> busy_fraction;              // per device: share of the steps' time
-  std::vector<std::size_t> peak_bytes;            // per device
+  std::optional<trace::StepBreakdown> breakdown;    // of rank 0's median step
+  trace::StepStatistics step_statistics;            // over the steps of all ranks
+  std::vector<std::optional<double>> comm_overlap;  // per device; see step_statistics.h
+  std::vector<double> busy_fraction;                // per device: share of the steps' time
+  std::vector<std::size_t> peak_bytes;              // per device
   std::size_t comm_bytes_per_step = 0;  // sent by a device, mean over steps, largest device
   std::size_t num_steps = 0;
   double final_loss = 0;     // mean over the last epoch's rows

@@ -55,5 +55,13 @@ TEST(Intervals, BusyTimeIsTheUnionOfOneLaneOfOneRankInsideTheWindow) {
               ElementsAre(Interval{2, 12}, Interval{90, 100}));
 }
 
+TEST(Intervals, PartInsideIsClippedToTheWindow) {
+  const IntervalSet set{{0, 10}, {20, 30}, {40, 50}};
+  EXPECT_EQ(part_inside(set, {5, 42}), (IntervalSet{{5, 10}, {20, 30}, {40, 42}}));
+  EXPECT_EQ(part_inside(set, {10, 20}), IntervalSet{});
+  EXPECT_EQ(part_inside(set, {25, 26}), (IntervalSet{{25, 26}}));
+  EXPECT_EQ(part_inside({}, {0, 5}), IntervalSet{});
+}
+
 }  // namespace
 }  // namespace lockstep::trace
