@@ -6,18 +6,21 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/launch/error_file.h"
 #include "engine/launch/standard_streams.h"
 #include "tools/commands.h"
 #include "tools/report/version.h"
 
 namespace {
 
-// One line on stderr, whatever went wrong.
+// One line on stderr, whatever went wrong; and for the launcher that started this process as a
+// rank.
 int report(const char* message, int exit_code) {
   std::fflush(stdout);
   std::string line;
   for (const char* c = message; *c; ++c) line += *c == '\n' ? ' ' : *c;
   std::fprintf(stderr, "lockstep: %s\n", line.c_str());
+  lockstep::launch::write_error_file(lockstep::launch::current_environment(), "lockstep: " + line);
   return exit_code;
 }
 

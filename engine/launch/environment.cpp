@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <utility>
 
 #include "engine/core/error.h"
+#include "engine/launch/hydra_job.h"
 
 namespace lockstep::launch {
 
@@ -15,6 +17,11 @@ Environment current_environment() {
     const std::size_t equals = text.find('=');
     if (equals == std::string_view::npos) continue;
     environment.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  if (!environment.contains(kHydraJobVariable)) {
+    if (auto job = find_hydra_job(environment, ::getpid())) {
+      environment.emplace(kHydraJobVariable, std::move(*job));
+    }
   }
   return environment;
 }

@@ -10,7 +10,7 @@ namespace lockstep::launch {
 
 using Environment = std::map<std::string, std::string, std::less<>>;
 
-// This process's own variables.
+// This process's own variables; and, under Hydra, which job it belongs to (hydra_job.h).
 Environment current_environment();
 
 // The value of a variable; none where it is unset or empty, which counts as unset.

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "engine/launch/error_file.h"
+
 namespace lockstep::launch {
 namespace {
 
@@ -38,6 +40,10 @@ std::string describe_failure(const Worker& worker) {
           : fmt::format("exit code {}", WEXITSTATUS(status)));
   if (!worker.last_error_line.empty()) {
     text += fmt::format("; its last error line: {}", worker.last_error_line);
+  }
+  const std::string message = read_error_file(worker.error_file);
+  if (!message.empty() && worker.last_error_line.find(message) == std::string::npos) {
+    text += fmt::format("; its error: {}", message);
   }
   const std::string& log = worker.streams[2].log.path();
   if (!log.empty()) text += fmt::format("; its log: {}", log);

@@ -18,7 +18,8 @@ int shell_code(int wait_status);
 // that ended first. REQUIRES: both have ended.
 bool failed_before(const Worker& a, const Worker& b);
 
-// "[run] rank 1 failed first: exit code 7; its last error line: ...; its log: ...".
+// "[run] rank 1 failed first: exit code 7; its last error line: ...; its log: ...". Where the
+// error file says something else, also "its error: ...".
 std::string describe_failure(const Worker& worker);
 
 }  // namespace lockstep::launch

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "engine/core/error.h"
+#include "engine/launch/hydra_job.h"
 
 namespace lockstep::launch {
 namespace {
@@ -22,16 +24,21 @@ int port_of_job(std::string_view job_id) {
   return kFirstJobPort + static_cast<int>(hash % kNumJobPorts);
 }
 
-// By a variable that its launcher sets to the name of the job; none when there is no such.
+// Variables that a launcher sets to the name of the job. MPIRUN_ID: MVAPICH2's mpirun_rsh.
+std::vector<const char*> names_of_job(Launcher launcher) {
+  if (launcher == Launcher::slurm) return {"SLURM_JOB_ID", "SLURM_JOBID"};
+  if (launcher == Launcher::mvapich) return {"PMI_JOBID", "MPIRUN_ID", kHydraJobVariable};
+  return {"PMIX_NAMESPACE", "PMI_JOBID", kHydraJobVariable};
+}
+
+// None when there is no such variable.
 std::optional<MasterPort> find_port_of_job(const Environment& environment, Launcher launcher) {
-  const bool is_slurm = launcher == Launcher::slurm;
-  const std::array<const char*, 2> names = is_slurm ? std::array{"SLURM_JOB_ID", "SLURM_JOBID"}
-                                                    : std::array{"PMIX_NAMESPACE", "PMI_JOBID"};
-  for (const char* name : names) {
+  for (const std::string_view name : names_of_job(launcher)) {
     auto id = find_variable(environment, name);
     if (!id) continue;
-    if (is_slurm) *id += "." + *find_variable(environment, "SLURM_STEP_ID");
-    return MasterPort{port_of_job(*id), fmt::format("made of {}", name)};
+    if (launcher == Launcher::slurm) *id += "." + *find_variable(environment, "SLURM_STEP_ID");
+    return MasterPort{port_of_job(*id),
+                      fmt::format("made of {}", name == kHydraJobVariable ? *id : name)};
   }
   return std::nullopt;
 }

@@ -9,6 +9,7 @@
 
 #include "engine/core/error.h"
 #include "engine/launch/descendants.h"
+#include "engine/launch/error_file.h"
 #include "engine/launch/failure.h"
 #include "engine/launch/worker_process.h"
 
@@ -42,11 +43,14 @@ int Supervisor::run() {
     run_once(restart_count);
     if (!first_failure_) break;
     const bool starts_again = restart_count < options_.max_restarts && ending_.ended_by() == 0;
-    output_.say(describe_failure(*first_failure_) +
-                (starts_again ? fmt::format("; starting all ranks again (restart {} of {})",
-                                            restart_count + 1, options_.max_restarts)
-                              : ""));
-    if (!starts_again) break;
+    const std::string failure = describe_failure(*first_failure_);
+    output_.say(failure + (starts_again
+                               ? fmt::format("; starting all ranks again (restart {} of {})",
+                                             restart_count + 1, options_.max_restarts)
+                               : ""));
+    if (starts_again) continue;
+    write_error_file(options_.environment, failure);  // for a launcher above this one
+    break;
   }
   const int signal = ending_.ended_by();
   if (signal != 0 && signal != SIGPIPE && !first_failure_) {
@@ -93,6 +97,7 @@ void Supervisor::start_all(int restart_count) {
     Worker& worker = workers_[index];
     worker.local_rank = local_rank;
     worker.rank = options_.node_rank * options_.num_workers + local_rank;
+    worker.error_file = error_file_path(options_, restart_count, local_rank);
     output_.open(worker, restart_count);
     const StartedProcess started = start_process(
         program_, options_.command, worker_environment(options_, local_rank, restart_count),

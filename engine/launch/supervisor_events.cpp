@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "engine/launch/descendants.h"
@@ -96,6 +98,8 @@ void Supervisor::write_console() {
 
 void Supervisor::end_with_keeper() {
   kill_descendants();
+  std::error_code ignored;
+  if (!options_.error_folder.empty()) std::filesystem::remove_all(options_.error_folder, ignored);
   ::_exit(128 + SIGKILL);
 }
 

@@ -30,6 +30,7 @@ struct Worker {
   std::size_t end_number = EndOrder::kNotEnded;  // of a failed one
   std::array<WorkerStream, 3> streams;           // [1] stdout, [2] stderr; [0] is not used
   std::string last_error_line;                   // the last one on stderr that is not empty
+  std::string error_file;                        // where it was asked to say why it ends; or ""
 
   bool has_failed() const { return wait_status && *wait_status != 0; }
 };

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "engine/launch/error_file.h"
 #include "engine/launch/worker_group.h"
 
 namespace lockstep::launch {
@@ -31,11 +32,21 @@ Environment worker_environment(const WorkerGroupOptions& options, int local_rank
   if (!options.token_file.empty()) set("LOCKSTEP_TOKEN_FILE", options.token_file);
   // An outer launcher's word about its own ranks does not hold for these.
   environment.erase(kBindVariable);
+  environment.erase(kErrorFileVariable);
+  if (const auto path = error_file_path(options, restart_count, local_rank); !path.empty()) {
+    set(kErrorFileVariable, path);
+  }
   if (!cores_of_worker(options, local_rank).empty()) set(kBindVariable, "core");
   if (options.num_workers > 1 && !find_variable(environment, "OMP_NUM_THREADS")) {
     set("OMP_NUM_THREADS", "1");
   }
   return environment;
+}
+
+std::string error_file_path(const WorkerGroupOptions& options, int restart_count, int local_rank) {
+  if (options.error_folder.empty()) return "";
+  return fmt::format("{}/attempt_{}_rank_{}_error.json", options.error_folder, restart_count,
+                     local_rank);
 }
 
 std::vector<int> cores_of_worker(const WorkerGroupOptions& options, int local_rank) {

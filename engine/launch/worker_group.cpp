@@ -14,6 +14,7 @@
 
 #include "engine/core/error.h"
 #include "engine/launch/descendants.h"
+#include "engine/launch/error_file.h"
 #include "engine/launch/supervised_signals.h"
 #include "engine/launch/supervisor.h"
 #include "engine/launch/worker_process.h"
@@ -72,7 +73,10 @@ int keep(pid_t supervisor, const SupervisedSignals& signals) {
 
 }  // namespace
 
-int run_worker_group(const WorkerGroupOptions& options) {
+int run_worker_group(const WorkerGroupOptions& asked) {
+  const ErrorFolder errors;
+  WorkerGroupOptions options = asked;
+  if (options.error_folder.empty()) options.error_folder = errors.path();
   require(!options.command.empty(), ErrorCode::Usage, "run", "there is no program to start");
   require(options.num_workers >= 1, ErrorCode::Usage, "run", "expected at least 1 rank, found {}",
           options.num_workers);

@@ -39,8 +39,9 @@ struct WorkerGroupOptions {
   int node_rank = 0;
   std::string master_address = "127.0.0.1";
   int master_port = 0;
-  std::string token;       // LOCKSTEP_TOKEN, unless empty
-  std::string token_file;  // LOCKSTEP_TOKEN_FILE, unless empty
+  std::string token;         // LOCKSTEP_TOKEN, unless empty
+  std::string token_file;    // LOCKSTEP_TOKEN_FILE, unless empty
+  std::string error_folder;  // where ranks write why they end (error_file.h), unless empty
   std::string run_id = "none";
   std::string role = "default";
   int max_restarts = 0;
@@ -57,13 +58,17 @@ struct WorkerGroupOptions {
 
 // Runs the group. The lines of rank r reach the caller's stdout and stderr as "[r] line" (or
 // plain), each whole; standard input of the ranks is /dev/null. The first failure is one line on
-// stderr: rank, exit code or signal, its last line on stderr, its log. When a log cannot be written
+// stderr: rank, exit code or signal, its last line on stderr, its error file's
+// message where that says something else, its log. When a log cannot be written
 // (disk full), one line says so, the ranks go on, and what would have gone there goes to the
 // console. Returns the exit code of the first failure, 128 + signal when a signal ended that rank,
 // or ended the group; 0 when all ranks did their work. REQUIRES: no other thread in this process.
 // Throws Error{Usage} when the program cannot be found; Error{Io} when the log folder or the
 // processes cannot be made.
 int run_worker_group(const WorkerGroupOptions& options);
+
+// Where a rank is asked to write why it ends; "": nowhere.
+std::string error_file_path(const WorkerGroupOptions& options, int restart_count, int local_rank);
 
 // The environment of one rank: torchrun's variables, LOCAL_WORLD_SIZE, the token,
 // OMP_NUM_THREADS=1 where there are several ranks and it is unset, and LOCKSTEP_BIND_TO=core where

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <filesystem>
 #include <fstream>
 
+#include "engine/launch/error_file.h"
 #include "tests/tools/marked_program.h"
 
 namespace lockstep::testing {
@@ -52,6 +54,27 @@ TEST(RunEnd, TheFirstFailureIsReportedAndTheOthersAreEnded) {
   EXPECT_THAT(outcome.err, HasSubstr("lockstep: [run] rank 1 failed first: exit code 7; its last "
                                      "error line: ValueError: loss is nan\n"));
   expect_nothing_left(program);
+}
+
+// As a script does whose main() has torch's @record: its last line on stderr says less.
+TEST(RunEnd, TheErrorThatARankWroteIsReportedHereAndToAnOuterLauncher) {
+  const TempFolder folder;
+  const std::string outer = (folder / "outer.json").string();
+  std::vector<std::string> command =
+      run_script("--standalone --nproc-per-node 1",
+                 "echo '{\"message\": {\"message\": \"ValueError: a\", \"extraInfo\": {}}}' > "
+                 "$TORCHELASTIC_ERROR_FILE; echo $TORCHELASTIC_ERROR_FILE; echo bye >&2; exit 3");
+  command.insert(command.begin(), {"/usr/bin/env", "TORCHELASTIC_ERROR_FILE=" + outer});
+  MarkedProgram program(command);
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("last error line: bye; its error: ValueError: a\n"));
+  EXPECT_THAT(launch::read_error_file(outer), HasSubstr("[run] rank 0 failed first: exit code 3;"));
+  const std::size_t begin = outcome.out.find('/');
+  ASSERT_NE(begin, std::string::npos);
+  const std::filesystem::path file(outcome.out.substr(begin, outcome.out.find('\n') - begin));
+  EXPECT_NE(file, outer);
+  EXPECT_FALSE(std::filesystem::exists(file.parent_path())) << "the launcher takes it away";
 }
 
 TEST(RunEnd, ASignalIsNamedAndTheLogToo) {

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include "engine/launch/error_file.h"
+#include "tests/support/temp_folder.h"
+
 namespace lockstep::launch {
 namespace {
 
@@ -51,6 +54,20 @@ TEST(Failure, IsDescribedWithItsLastErrorLine) {
   worker.last_error_line = "out of luck";
   EXPECT_EQ(describe_failure(worker),
             "[run] rank 2 failed first: signal 15 (SIGTERM); its last error line: out of luck");
+}
+
+TEST(Failure, IsDescribedWithItsErrorFileWhereThatSaysMore) {
+  const testing::TempFolder folder;
+  Worker worker = ended(2, exited_with(1), 0);
+  worker.error_file = (folder / "error.json").string();
+  write_error_file({{kErrorFileVariable, worker.error_file}}, "ValueError: loss is nan");
+  worker.last_error_line = "ValueError: loss is nan";
+  EXPECT_EQ(describe_failure(worker),
+            "[run] rank 2 failed first: exit code 1; its last error line: ValueError: loss is nan");
+  worker.last_error_line = "Exception ignored in atexit";
+  EXPECT_EQ(describe_failure(worker),
+            "[run] rank 2 failed first: exit code 1; its last error line: Exception ignored in "
+            "atexit; its error: ValueError: loss is nan");
 }
 
 TEST(Failure, SignalsWithoutANameAreNumbers) {

@@ -209,6 +209,10 @@ TEST(RankEnvironment, TwoJobsOfOneHostMeetAtPortsOfTheirOwn) {
   EXPECT_NE(rank_environment(with(kSlurm, {{"SLURM_STEP_ID", "1"}})).master_port, port);
   EXPECT_NE(rank_environment(with(kOpenMpi, {{"PMIX_NAMESPACE", "prterun-2"}})).master_port,
             rank_environment(kOpenMpi).master_port);
+  const Environment mvapich = {
+      {"MV2_COMM_WORLD_RANK", "1"}, {"MV2_COMM_WORLD_SIZE", "2"}, {"MPIRUN_ID", "4711"}};
+  EXPECT_NE(rank_environment(mvapich).master_port,
+            rank_environment(with(mvapich, {{"MPIRUN_ID", "4712"}})).master_port);
 }
 
 TEST(RankEnvironment, SaysWhereEachValueComesFrom) {

@@ -46,6 +46,15 @@ TEST(WorkerEnvironment, HoldsTorchrunsVariables) {
   EXPECT_EQ(environment, expected);
 }
 
+TEST(WorkerEnvironment, NamesAnErrorFileOfItsOwnAndNeverThatOfAnOuterLauncher) {
+  WorkerGroupOptions options = second_node_of_two();
+  options.environment["TORCHELASTIC_ERROR_FILE"] = "/outer/error.json";
+  EXPECT_FALSE(worker_environment(options, 2, 1).contains("TORCHELASTIC_ERROR_FILE"));
+  options.error_folder = "/errors";
+  EXPECT_EQ(worker_environment(options, 2, 1).at("TORCHELASTIC_ERROR_FILE"),
+            "/errors/attempt_1_rank_2_error.json");
+}
+
 TEST(WorkerEnvironment, IsReadBackAsItWasMeant) {
   const RankEnvironment found = rank_environment(worker_environment(second_node_of_two(), 2, 1));
   EXPECT_EQ(found.launcher, Launcher::lockstep);
