@@ -52,13 +52,16 @@ void measure_sizes(const AllReduceFlags& flags, comm::Communicator& communicator
 
 void bench_threads(const AllReduceFlags& flags, const CommandLine& command) {
   const DeviceType type = resolve_device_type(device_flags(flags));
+  require_linkable(flags, type);
   resolve_devices(device_flags(flags), type);  // fails where there are not so many
   comm::ThreadGroupOptions options;
   options.timeout_seconds = flags.comm_timeout;
   options.default_plan = plan::parse_all_reduce_plan(flags.plan);
-  AllReduceTable table(flags, command,
-                       fmt::format("ranks are threads on {} devices, comm own, {} cores",
-                                   lockstep::to_string(type), runtime::num_cores()));
+  options.link = modelled_link(flags);
+  std::string who = fmt::format("ranks are threads on {} devices, comm own, {} cores",
+                                lockstep::to_string(type), runtime::num_cores());
+  if (options.link) who += "\n# " + link_note(flags);
+  AllReduceTable table(flags, command, who);
   const auto work = [&](comm::Communicator& communicator) {
     const int rank = communicator.rank();
     measure_sizes(flags, communicator, {type, rank}, rank == 0 ? &table : nullptr);

@@ -96,8 +96,12 @@ RunRow run_row_here(const TrainingTask& task, const TrainingFlags& flags,
   return row;
 }
 
+bool is_ddp(const DevicePlacement& placement) {
+  return placement.mode == Mode::ddp;
+}
+
 bool has_processes(const TrainingFlags& flags, const DevicePlacement& placement) {
-  return flags.ranks == "processes" && placement.mode == Mode::ddp;
+  return flags.ranks == "processes" && is_ddp(placement);
 }
 
 // Trains once in every way; prints a line as soon as it is known.
@@ -160,6 +164,7 @@ DeviceType resolve_ranks_and_type(TrainingFlags& flags) {
   if (flags.bitwise && flags.comm.empty()) flags.comm = "own";
   resolve_ranks(flags, environment, std::nullopt);
   const DeviceType type = resolve_device_type(flags);
+  require_linkable(flags, type);
   // Which GPUs the ranks have, and so by what they talk, each group finds out by itself.
   if (flags.comm.empty() && type == DeviceType::cpu) flags.comm = "own";
   return type;
@@ -171,6 +176,8 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
   const DeviceType type = resolve_ranks_and_type(flags.training);
   const std::vector<std::size_t> counts = parse_device_counts(flags.device_counts);
   const std::vector<DevicePlacement> placements = list_placements(flags, type, counts);
+  require(training.link.empty() || std::ranges::any_of(placements, is_ddp), ErrorCode::Usage,
+          "--link", "is between the ranks of ddp, which --modes {} leaves out", flags.modes);
   const std::size_t most = *std::max_element(counts.begin(), counts.end());
   if (training.bitwise) {
     for (const std::size_t count : counts) make_task(training, count);
@@ -189,6 +196,7 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
   fmt::print(out, "{} on {}: {} training rows, batch {}, {} epochs, {} steps\n", task.model,
              training.dataset, task.data->train.num_rows(), task.batch, task.num_epochs(),
              task.num_steps);
+  if (!training.link.empty()) fmt::print(out, "{}\n", link_note(training));
   const std::vector<RunRow> rows = run_rows(task, flags, placements, out);
   for (const std::string& note : notes(task, rows)) fmt::print(out, "{}\n", note);
   if (!training.trace_path.empty()) {

@@ -27,7 +27,11 @@ Mode parse_mode(const TrainingFlags& flags, std::size_t num_devices) {
 
 // All devices are this process's own.
 void train_here(const TrainingFlags& flags, const CommandLine& command) {
-  const std::vector<Device> devices = resolve_devices(flags, resolve_device_type(flags));
+  require(flags.link.empty() || flags.parallel == "ddp", ErrorCode::Usage, "--link",
+          "is between the ranks of --parallel ddp; leave it out");
+  const DeviceType type = resolve_device_type(flags);
+  require_linkable(flags, type);
+  const std::vector<Device> devices = resolve_devices(flags, type);
   RunRow row;
   row.placement = {parse_mode(flags, devices.size()), devices, std::nullopt};
   const TrainingTask task = make_task(flags, devices.size());

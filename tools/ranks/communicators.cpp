@@ -25,6 +25,7 @@ std::unique_ptr<comm::Communicator> make_own(const RankFlags& flags, const launc
   options.token = job.token();
   options.address = job.address();
   options.transport = comm::parse_transport_choice(flags.transport);
+  options.link = modelled_link(flags);
   options.timeout_seconds = flags.comm_timeout;
   options.default_plan = plan::parse_all_reduce_plan(flags.plan);
   if (bound) options.cores = comm::ProcessGroupOptions::Cores::own;
@@ -65,7 +66,7 @@ bool has_own_gpu(const launch::Job& job, Device device) {
 
 // A rank that cannot use NCCL says so; then none does.
 std::string choose(const RankFlags& flags, const launch::Job& job, Device device) {
-  const bool wants_own = flags.plan != "auto" || flags.transport != "auto";
+  const bool wants_own = flags.plan != "auto" || flags.transport != "auto" || !flags.link.empty();
   const bool is_alone = job.rank().world_size == 1;
   if (!comm::has_nccl() || wants_own || is_alone || device.type == DeviceType::cpu) return "own";
   if (!has_own_gpu(job, device)) job.store()->set("comm/own", "");

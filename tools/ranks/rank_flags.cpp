@@ -1,5 +1,7 @@
 #include "tools/ranks/rank_flags.h"
 
+#include <fmt/format.h>
+
 #include "engine/core/error.h"
 #include "tools/cli/command.h"
 #include "tools/ranks/communicators.h"
@@ -30,6 +32,15 @@ void require_plan(const RankFlags& flags) {
   require(is_own || flags.plan == "auto", ErrorCode::Usage, "--plan",
           "is for the project's own collectives, and --comm {} chooses by itself; leave it out, or "
           "use --comm own",
+          flags.comm);
+}
+
+void require_link(const RankFlags& flags) {
+  if (!modelled_link(flags)) return;
+  const bool is_own = flags.comm.empty() || flags.comm == "own";
+  require(is_own, ErrorCode::Usage, "--link",
+          "is for the project's own collectives, and --comm {} has links of its own; leave it out, "
+          "or use --comm own",
           flags.comm);
 }
 
@@ -74,6 +85,9 @@ void add_rank_flags(Command& command, RankFlags& flags) {
       .add_option("--transport", flags.transport,
                   "link of own: auto, thread (threads), shm or tcp (processes)")
       .one_of({"auto", "thread", "shm", "tcp", "peer"});
+  command.add_option("--link", flags.link,
+                     "model a link between the ranks, LATENCY,BANDWIDTH such as 50us,1GB/s: "
+                     "messages of own arrive when they would over it, at no cost of CPU");
   command.add_option("--comm-timeout", flags.comm_timeout, "seconds to wait for other ranks");
 }
 
@@ -85,7 +99,28 @@ Ranks resolve_ranks(RankFlags& flags, const launch::RankEnvironment& environment
   require_comm(flags);
   require_transport(flags);
   require_plan(flags);
+  require_link(flags);
   return ranks;
+}
+
+std::optional<comm::LinkSpec> modelled_link(const RankFlags& flags) {
+  if (flags.link.empty()) return std::nullopt;
+  return comm::parse_link(flags.link);
+}
+
+void require_linkable(const RankFlags& flags, DeviceType type) {
+  require(flags.link.empty() || type == DeviceType::cpu || flags.ranks == "processes",
+          ErrorCode::Usage, "--link",
+          "delays what ranks send from host memory, and ranks that are threads do not send their "
+          "CUDA tensors from there; use --device cpu, or --ranks processes");
+}
+
+std::string link_note(const RankFlags& flags) {
+  const std::optional<comm::LinkSpec> link = modelled_link(flags);
+  if (!link) return {};
+  return fmt::format(
+      "modelled link between ranks: {} (times are of this link, not of the machine's)",
+      to_string(*link));
 }
 
 }  // namespace lockstep::tools

@@ -1,10 +1,12 @@
-// Who the ranks of a command are, and by what they talk: --ranks, --comm, --plan, --transport and
-// --comm-timeout, which train, compare and bench all-reduce share.
+// Who the ranks of a command are, and by what they talk: --ranks, --comm, --plan, --transport,
+// --link and --comm-timeout, which train, compare and bench all-reduce share.
 #pragma once
 
 #include <optional>
 #include <string>
 
+#include "engine/comm/transport/link/link_spec.h"
+#include "engine/core/device.h"
 #include "engine/launch/rank_environment.h"
 
 namespace lockstep::tools {
@@ -17,6 +19,7 @@ struct RankFlags {
   std::string comm;   // own, nccl or mpi
   std::string plan = "auto";
   std::string transport = "auto";
+  std::string link;  // such as 50us,1GB/s
   double comm_timeout = 30;
   bool nccl_share_gpu = false;
 };
@@ -35,9 +38,19 @@ enum class Ranks {
 // started more than one, where --ranks says so, or where --comm nccl or mpi does.
 // num_devices: what --devices asks for.
 // Throws Error{Usage} when the environment is contradictory, when --ranks threads or another number
-// of devices is asked for inside a job, and for a --comm or --transport that these ranks do not
-// have.
+// of devices is asked for inside a job, and for a --comm, --transport or --link that these ranks do
+// not have.
 Ranks resolve_ranks(RankFlags& flags, const launch::RankEnvironment& environment,
                     std::optional<int> num_devices);
+
+// What --link says, if it is given.
+std::optional<comm::LinkSpec> modelled_link(const RankFlags& flags);
+
+// Throws Error{Usage} when --link is given and ranks that are threads have devices of this type:
+// what the link delays is in host memory.
+void require_linkable(const RankFlags& flags, DeviceType type);
+
+// "modelled link: ...": what a reader of times has to know about --link; empty without it.
+std::string link_note(const RankFlags& flags);
 
 }  // namespace lockstep::tools

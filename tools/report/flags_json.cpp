@@ -36,6 +36,7 @@ nlohmann::ordered_json flags_json(const TrainingFlags& flags, const TrainingTask
   json["plan"] = flags.plan;
   json["transport"] =
       flags.transport == "auto" && flags.ranks == "threads" ? "thread" : flags.transport;
+  json["link"] = or_null(flags.link);
   json["comm_timeout"] = flags.comm_timeout;
   json["batch"] = task.batch;
   json["per_device_batch"] = or_null(flags.per_device_batch);

@@ -21,7 +21,8 @@ void print_task(const TrainingFlags& flags, const TrainingTask& task,
   std::FILE* const out = progress_stream(flags);
   fmt::print(out, "{} on {}: {} training rows, {} steps of {} rows\n", task.model, flags.dataset,
              task.data->train.num_rows(), task.num_steps, task.batch);
-  for (const std::string& note : {idle_note(task, placement), torch_sampler_note(task)}) {
+  for (const std::string& note :
+       {idle_note(task, placement), torch_sampler_note(task), link_note(flags)}) {
     if (!note.empty()) fmt::print(out, "{}\n", note);
   }
 }

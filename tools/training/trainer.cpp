@@ -48,6 +48,7 @@ void train_ranks(const TrainingTask& task, const DevicePlacement& placement,
   comm::ThreadGroupOptions group;
   group.timeout_seconds = task.comm_timeout_seconds;
   group.default_plan = task.all_reduce_plan;
+  group.link = task.link;
   comm::run_ranks(
       static_cast<int>(placement.devices.size()),
       [&](comm::Communicator& communicator) {

@@ -173,10 +173,10 @@ const std::byte* LinkTransport::take(int from, std::size_t num_bytes) {
 void LinkTransport::send_message(int to, const CallHeader& call, Bytes data) {
   if (!is_far(to)) return inner_->send_message(to, call, data);
   const Time arrival = leave(now(), data.size());
-  const Bytes stamp = std::as_bytes(std::span(&arrival, 1));
-  std::vector<std::byte> letter(stamp.begin(), stamp.end());
-  letter.insert(letter.end(), data.begin(), data.end());
-  inner_->send_message(to, call, letter);
+  letter_.resize(sizeof(arrival) + data.size());
+  std::memcpy(letter_.data(), &arrival, sizeof(arrival));
+  std::ranges::copy(data, letter_.begin() + sizeof(arrival));
+  inner_->send_message(to, call, letter_);
 }
 
 void LinkTransport::receive_message(int from, const CallHeader& call, std::span<std::byte> data,
@@ -185,10 +185,10 @@ void LinkTransport::receive_message(int from, const CallHeader& call, std::span<
   call_ = call;
   timeout_seconds_ = timeout_seconds;
   Time arrival;
-  std::vector<std::byte> letter(sizeof(arrival) + data.size());
-  inner_->receive_message(from, call, letter, timeout_seconds);
-  std::memcpy(&arrival, letter.data(), sizeof(arrival));
-  std::copy(letter.begin() + sizeof(arrival), letter.end(), data.begin());
+  letter_.resize(sizeof(arrival) + data.size());
+  inner_->receive_message(from, call, letter_, timeout_seconds);
+  std::memcpy(&arrival, letter_.data(), sizeof(arrival));
+  std::copy(letter_.begin() + sizeof(arrival), letter_.end(), data.begin());
   sleep_until(arrive(arrival, data.size()), from);
 }
 

@@ -104,7 +104,8 @@ class LinkTransport final : public Transport {
   Port egress_;
   Port ingress_;
   Time step_begin_{};
-  CallHeader call_;  // the current one
+  std::vector<std::byte> letter_;  // a stamp and a message; kept between calls for its memory
+  CallHeader call_;                // the current one
   Time announced_at_{};
   double timeout_seconds_ = 0;
 };
