@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "engine/core/error.h"
 #include "engine/launch/rank_environment.h"
@@ -20,7 +21,6 @@
 #include "tools/report/row_table.h"
 #include "tools/report/run_file.h"
 #include "tools/report/trace_file.h"
-#include "tools/report/weights_check.h"
 #include "tools/report/workload.h"
 #include "tools/training/devices.h"
 #include "tools/training/trainer.h"
@@ -32,6 +32,7 @@ struct CompareFlags {
   TrainingFlags training;
   std::string modes = "dp,ddp";
   std::string device_counts = "1,2,4,8";
+  bool explain_drift = false;
   std::vector<std::string> for_train;  // the same flags, for ranks that are processes
 };
 
@@ -89,6 +90,7 @@ RunRow run_row_here(const TrainingTask& task, const TrainingFlags& flags,
   probe.sample();
   TrainingObserver observer;
   observer.on_epoch = [&probe](std::size_t, double, double) { probe.sample(); };
+  observer.checks = Checks::on;
   trace::start();
   row.result = train(task, placement, observer);
   trace::stop();
@@ -104,6 +106,32 @@ bool has_processes(const TrainingFlags& flags, const DevicePlacement& placement)
   return flags.ranks == "processes" && is_ddp(placement);
 }
 
+// The same row in another dtype: its weights after so many steps.
+nn::StateDict weights_in(DType dtype, std::size_t num_steps, const TrainingTask& task,
+                         const CompareFlags& flags, const DevicePlacement& placement) {
+  if (has_processes(flags.training, placement)) {
+    std::vector<std::string> words = flags.for_train;
+    std::erase_if(words, [](const std::string& word) { return word.starts_with("--dtype"); });
+    words.push_back(fmt::format("--dtype={}", lockstep::to_string(dtype)));
+    const RunRow row = run_process_row(words, placement, task.batch, "");
+    return num_steps == task.num_steps ? row.result.weights
+                                       : to_state_dict(row.result.findings->first_weights);
+  }
+  apply_threads_per_device(flags.training, placement.devices.size());
+  TrainingTask repeated = task;
+  repeated.dtype = dtype;
+  repeated.num_steps = num_steps;
+  return train(repeated, placement).weights;
+}
+
+double difference_in(DType dtype, std::size_t num_steps, const TrainingTask& task,
+                     const CompareFlags& flags, const DevicePlacement& single,
+                     const DevicePlacement& placement) {
+  return largest_difference(keep(weights_in(dtype, num_steps, task, flags, single)),
+                            keep(weights_in(dtype, num_steps, task, flags, placement)))
+      .value;
+}
+
 // Trains once in every way; prints a line as soon as it is known.
 std::vector<RunRow> run_rows(const TrainingTask& task, const CompareFlags& flags,
                              const std::vector<DevicePlacement>& placements, std::FILE* out) {
@@ -116,10 +144,11 @@ std::vector<RunRow> run_rows(const TrainingTask& task, const CompareFlags& flags
                      ? run_process_row(flags.for_train, placement, task.batch,
                                        is_last ? flags.training.trace_path : "")
                      : run_row_here(task, flags.training, placement);
-    row.weight_tolerance = weight_tolerance(task.dtype, task.num_steps, task.summation);
-    if (!rows.empty()) {
-      row.max_abs_weight_diff = max_abs_difference(row.result.weights, rows[0].result.weights);
-    }
+    const RunRow& single = rows.empty() ? row : rows[0];
+    row.max_abs_weight_diff = max_abs_difference(row.result.weights, single.result.weights);
+    row.verdict = judge(task, single.result, row.result, [&](DType dtype, std::size_t num_steps) {
+      return difference_in(dtype, num_steps, task, flags, placements[0], placement);
+    });
     rows.push_back(std::move(row));
     fmt::print(out, "{}\n", table_line(rows.back(), rows[0]));
     std::fflush(out);
@@ -142,15 +171,52 @@ std::vector<std::string> notes(const TrainingTask& task, const std::vector<RunRo
   return distinct;
 }
 
-// Exact sampling must agree with one device; torch's padding and per-rank means cannot.
-void check_weights(const TrainingTask& task, const std::vector<RunRow>& rows, std::FILE* out) {
+// Throws Error{Numeric}, with which the program exits 1, when a check of a row failed.
+void require_right_rows(const std::vector<RunRow>& rows) {
+  std::size_t num_wrong = 0;
+  for (const RunRow& row : rows) num_wrong += row.verdict && !row.verdict->equal();
+  for (const RunRow& row : rows) {
+    if (!row.verdict || row.verdict->equal()) continue;
+    fail(ErrorCode::Numeric, "compare", "{} on {} {} does not train as one device does: {}{}",
+         to_string(row.placement.mode), row.placement.devices.size(),
+         row.placement.devices.size() == 1 ? "device" : "devices", row.verdict->failure->text(),
+         num_wrong == 1 ? "" : fmt::format("; {} rows are wrong", num_wrong));
+  }
+}
+
+void print_verdict(const TrainingTask& task, const std::vector<RunRow>& rows, std::FILE* out) {
   if (task.sampler == Sampler::torch) {
     fmt::print(out, "weights: not compared; {}\n", torch_sampler_note(task));
     return;
   }
-  require_equal_weights(rows);
-  fmt::print(out, "weights: every row equals the single-device run within {:.3g} ({}, {} steps)\n",
-             rows[0].weight_tolerance, lockstep::to_string(task.dtype), task.num_steps);
+  std::vector<Verdict> verdicts;
+  double drift = 0;
+  for (const RunRow& row : rows) {
+    verdicts.push_back(*row.verdict);
+    drift = std::max(drift, row.max_abs_weight_diff);
+  }
+  for (const std::string& line : verdict_lines(task, verdicts, drift)) {
+    fmt::print(out, "{}\n", line);
+  }
+}
+
+// --explain-drift: all rows once more in float64, beside the drift that was found.
+void explain_drift(const TrainingTask& task, const CompareFlags& flags,
+                   const std::vector<RunRow>& rows, std::FILE* out) {
+  fmt::print(out, "drift of the weights after {} steps, and what float64 gives:\n", task.num_steps);
+  fmt::print(out, "{:<7}{:>8}{:>11}{:>11}\n", "mode", "devices", "float32", "float64");
+  const KeptTensors single =
+      keep(weights_in(DType::float64, task.num_steps, task, flags, rows[0].placement));
+  std::vector<std::pair<double, double>> drifts;
+  for (const RunRow& row : std::span(rows).subspan(1)) {
+    const nn::StateDict weights =
+        weights_in(DType::float64, task.num_steps, task, flags, row.placement);
+    drifts.emplace_back(row.max_abs_weight_diff, largest_difference(single, keep(weights)).value);
+    fmt::print(out, "{:<7}{:>8}{:>11.1e}{:>11.1e}\n", to_string(row.placement.mode),
+               row.placement.devices.size(), drifts.back().first, drifts.back().second);
+    std::fflush(out);
+  }
+  fmt::print(out, "{}\n", drift_sentence(drifts));
 }
 
 // Who the ranks are, and on which devices.
@@ -170,9 +236,23 @@ DeviceType resolve_ranks_and_type(TrainingFlags& flags) {
   return type;
 }
 
+// --explain-drift repeats float32 training; nothing else drifts.
+void require_drift(const CompareFlags& flags) {
+  if (!flags.explain_drift) return;
+  const TrainingFlags& training = flags.training;
+  const char* const reason = training.dtype != "float32" ? "--dtype is float64 already"
+                             : training.bitwise          ? "under --bitwise nothing drifts"
+                             : training.sampler != "exact"
+                                 ? "under --sampler torch ddp trains on other numbers"
+                                 : nullptr;
+  require(reason == nullptr, ErrorCode::Usage, "--explain-drift",
+          "repeats float32 training in float64, and {}; leave one out", reason ? reason : "");
+}
+
 void run_compare(CompareFlags flags, const CommandLine& command) {
   const TrainingFlags& training = flags.training;
   std::FILE* const out = training.json_path == "-" ? stderr : stdout;
+  require_drift(flags);
   const DeviceType type = resolve_ranks_and_type(flags.training);
   const std::vector<std::size_t> counts = parse_device_counts(flags.device_counts);
   const std::vector<DevicePlacement> placements = list_placements(flags, type, counts);
@@ -217,7 +297,9 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
     json["config"].erase("parallel");  // compare has --modes instead
     write_json(training.json_path, json);
   }
-  check_weights(task, rows, out);
+  require_right_rows(rows);
+  print_verdict(task, rows, out);
+  if (flags.explain_drift) explain_drift(task, flags, rows, out);
 }
 
 }  // namespace
@@ -228,6 +310,8 @@ void add_compare_command(Command& program, const CommandLine& command) {
   add_training_flags(compare, flags->training);
   compare.add_option("--modes", flags->modes, "dp, ddp or dp,ddp");
   compare.add_option("--devices", flags->device_counts, "numbers of devices, such as 1,2,4,8");
+  compare.add_flag("--explain-drift", flags->explain_drift,
+                   "train once more in float64, to show that drift is rounding");
   compare.on_run([flags, compare, command] {
     flags->for_train = flags_for_train(compare.said_flags());
     run_compare(*flags, command);

@@ -21,9 +21,9 @@ namespace lockstep::tools {
 namespace {
 
 // Words that `train` gets from here, or has no use for.
-constexpr std::array<std::string_view, 8> kOwnFlags = {"--modes", "--devices",         "--json",
-                                                       "--trace", "--ranks",           "--help",
-                                                       "--batch", "--per-device-batch"};
+constexpr std::array<std::string_view, 9> kOwnFlags = {
+    "--modes", "--devices",          "--json",         "--trace", "--ranks", "--help",
+    "--batch", "--per-device-batch", "--explain-drift"};
 
 // A folder that is gone with this object.
 class TemporaryFolder {

@@ -44,7 +44,6 @@ void train_here(const TrainingFlags& flags, const CommandLine& command) {
   nvml::ContentionProbe probe = watch(devices);
   probe.sample();
   row.threads_per_device = runtime::threads_per_device();
-  row.weight_tolerance = weight_tolerance(task.dtype, task.num_steps, task.summation);
   row.result = train(task, row.placement, report_progress(flags, probe));
   if (needs_recording(flags)) trace::stop();
   row.contended = probe.verdict();

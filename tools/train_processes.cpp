@@ -86,12 +86,13 @@ void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& t
   nvml::ContentionProbe probe =
       watch(rank.is_first() ? std::vector<Device>{rank.device} : std::vector<Device>{});
   probe.sample();
-  JobResult job = train_in_job(task, rank, report_progress(flags, probe));
+  TrainingObserver observer = report_progress(flags, probe);
+  if (!flags.row_path.empty()) observer.checks = Checks::on;  // for `compare`
+  JobResult job = train_in_job(task, rank, observer);
   if (!rank.is_first()) return;
   RunRow row;
   row.placement = {Mode::ddp, job.devices, job.num_physical_devices};
   row.threads_per_device = runtime::threads_per_device();
-  row.weight_tolerance = weight_tolerance(task.dtype, task.num_steps, task.summation);
   row.contended = contention(job, probe.verdict());
   row.result = std::move(job.result);
   if (!flags.row_path.empty()) write_row(flags.row_path, row);

@@ -22,10 +22,14 @@ std::array<Shard, kNumShards>& shards() {
   return instance;
 }
 
+Shard& shard_of(int rank) {
+  return shards()[static_cast<std::size_t>(rank) % kNumShards];
+}
+
 }  // namespace
 
 void count_collective(int rank, std::string_view operation, std::size_t num_bytes) {
-  Shard& shard = shards()[static_cast<std::size_t>(rank) % kNumShards];
+  Shard& shard = shard_of(rank);
   const std::lock_guard lock(shard.mutex);
   auto found = std::find_if(shard.counts.begin(), shard.counts.end(), [&](const auto& count) {
     return count.rank == rank && count.operation == operation;
@@ -62,6 +66,23 @@ void reset_collective_counts() {
   for (Shard& shard : shards()) {
     const std::lock_guard lock(shard.mutex);
     shard.counts.clear();
+  }
+}
+
+UncountedScope::UncountedScope(std::vector<int> ranks) : ranks_(std::move(ranks)) {
+  for (CollectiveCount& count : collective_counts()) {
+    if (std::ranges::count(ranks_, count.rank) > 0) counts_.push_back(std::move(count));
+  }
+}
+
+UncountedScope::~UncountedScope() {
+  for (const int rank : ranks_) {
+    Shard& shard = shard_of(rank);
+    const std::lock_guard lock(shard.mutex);
+    std::erase_if(shard.counts, [rank](const auto& count) { return count.rank == rank; });
+    for (const CollectiveCount& count : counts_) {
+      if (count.rank == rank) shard.counts.push_back(count);
+    }
   }
 }
 

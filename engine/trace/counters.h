@@ -32,4 +32,19 @@ std::size_t collective_bytes_of(int rank);
 
 void reset_collective_counts();
 
+// What these ranks count while one of these lives is forgotten: collectives that belong to a check,
+// not to the training that is measured.
+// REQUIRES: meanwhile only the caller's line of work, and those it waits for, count for them.
+class UncountedScope {
+ public:
+  explicit UncountedScope(std::vector<int> ranks);
+  ~UncountedScope();
+  UncountedScope(const UncountedScope&) = delete;
+  UncountedScope& operator=(const UncountedScope&) = delete;
+
+ private:
+  std::vector<int> ranks_;
+  std::vector<CollectiveCount> counts_;  // of these ranks, as they were
+};
+
 }  // namespace lockstep::trace

@@ -26,7 +26,9 @@ TEST(ProcessRows, CompareHasTheSameRowsAndTheProof) {
   std::vector<std::string> found;
   for (const json& row : run["rows"]) {
     found.push_back(row["mode"].get<std::string>() + std::to_string(row["devices"].get<int>()));
-    EXPECT_LE(row["max_abs_weight_diff"], 1e-5) << found.back();
+    EXPECT_EQ(row["verdict"]["equal"], true) << found.back();
+    EXPECT_LE(row["verdict"]["first_steps_max_abs_diff"], 1e-5) << found.back();
+    EXPECT_EQ(row["verdict"]["gradient_checks"].size(), 2u) << found.back();
     EXPECT_EQ(row["busy_fraction"].size(), row["devices"].get<std::size_t>());
     EXPECT_TRUE(row.contains("breakdown_seconds")) << found.back();
     EXPECT_EQ(row["step_statistics"]["num_steps"],
@@ -36,9 +38,15 @@ TEST(ProcessRows, CompareHasTheSameRowsAndTheProof) {
   }
   EXPECT_EQ(found,
             (std::vector<std::string>{"single1", "dp1", "dp2", "dp3", "ddp1", "ddp2", "ddp3"}));
-  EXPECT_THAT(outcome.out,
-              HasSubstr("weights: every row equals the single-device run within 1e-05"));
+  EXPECT_THAT(outcome.out, HasSubstr("verdict: every row trains as one device does"));
   EXPECT_FALSE(read_json(folder / "t.json")["traceEvents"].empty());
+}
+
+TEST(ProcessRows, ExplainDriftByTrainingOnceMoreInFloat64) {
+  const Outcome outcome = run_lockstep(
+      words("compare --ranks processes --modes ddp --devices 2 --steps 30 --explain-drift"));
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("it is rounding, not the engine"));
 }
 
 // The batch is that of the largest number of devices, in every row.
@@ -86,6 +94,12 @@ TEST(RowFile, ComesBackAsItWas) {
   row.result.peak_bytes = {7, 8};
   row.result.num_steps = 9;
   row.result.final_loss = 0.1;
+  row.result.findings.emplace();
+  row.result.findings->num_first_steps = 7;
+  row.result.findings->first_weights = {{"0.weight", {0.1, -2}}, {"0.bias", {3}}};
+  row.result.findings->gradient_checks = {{0, 1e-7}, {24, 2e-7}};
+  row.result.findings->gradient_limit = 1e-5;
+  row.result.findings->failure = {"replicas", 24, 1, "0.bias", "differs"};
   tools::write_row(folder / "row", row);
   const tools::RunRow back = tools::read_row(folder / "row");
   EXPECT_EQ(back.placement.devices, row.placement.devices);
@@ -102,6 +116,15 @@ TEST(RowFile, ComesBackAsItWas) {
   EXPECT_EQ(back.result.comm_overlap, row.result.comm_overlap);
   EXPECT_EQ(back.result.peak_bytes, row.result.peak_bytes);
   EXPECT_EQ(back.result.final_loss, 0.1);
+  const tools::RunFindings& findings = *back.result.findings;
+  EXPECT_EQ(findings.num_first_steps, 7u);
+  EXPECT_EQ(
+      tools::largest_difference(findings.first_weights, row.result.findings->first_weights).value,
+      0);
+  EXPECT_EQ(findings.gradient_checks[1].step, 24u);
+  EXPECT_EQ(findings.gradient_checks[1].max_relative_error, 2e-7);
+  EXPECT_EQ(findings.gradient_limit, 1e-5);
+  EXPECT_EQ(findings.failure->text(), row.result.findings->failure->text());
 }
 
 json bench(const std::string& launcher, const std::string& flags) {

@@ -74,7 +74,7 @@ void expect_sane_row(const json& row, std::size_t batch, std::size_t num_epochs)
                     "comm_bytes_per_device_per_step",
                     "peak_bytes",
                     "max_abs_weight_diff",
-                    "weight_tolerance",
+                    "verdict",
                     "final_loss",
                     "test_accuracy"});
   const std::size_t devices = row["devices"];
@@ -210,7 +210,7 @@ TEST_F(RunFile, OfTrainOnSeveralDevicesClaimsNoSpeedUp) {
   EXPECT_EQ(file["config"]["lr"], 0.2);
   const json& row = file["rows"][0];
   EXPECT_EQ(row["mode"], "ddp");
-  for (const char* key : {"speedup", "efficiency", "max_abs_weight_diff", "weight_tolerance"}) {
+  for (const char* key : {"speedup", "efficiency", "max_abs_weight_diff", "verdict"}) {
     EXPECT_TRUE(row[key].is_null()) << key;
   }
   expect_sane_row(row, 60, 1);

@@ -5,10 +5,14 @@
 
 #include "engine/checkpoint/atomic_file.h"
 #include "engine/core/error.h"
+#include "engine/nn/weights_file.h"
 #include "tools/training/devices.h"
+#include "tools/verdict/findings_json.h"
 
 namespace lockstep::tools {
 namespace {
+
+constexpr std::string_view kFirstWeights = ".first_weights.safetensors";
 
 nlohmann::json breakdown_json(const trace::StepBreakdown& breakdown) {
   nlohmann::json json{{"sequence", breakdown.sequence}, {"rank", breakdown.rank}};
@@ -70,6 +74,7 @@ RunRow read_row(const nlohmann::json& json) {
   result.num_steps = json.at("num_steps");
   result.final_loss = json.at("final_loss");
   result.test_accuracy = json.at("test_accuracy");
+  if (!json.at("findings").is_null()) result.findings = read_findings(json.at("findings"));
   return row;
 }
 
@@ -89,7 +94,8 @@ void write_row(const std::string& path, const RunRow& row) {
                       {"comm_bytes_per_step", result.comm_bytes_per_step},
                       {"num_steps", result.num_steps},
                       {"final_loss", result.final_loss},
-                      {"test_accuracy", result.test_accuracy}};
+                      {"test_accuracy", result.test_accuracy},
+                      {"findings", nullptr}};
   for (const Device device : row.placement.devices) json["devices"].push_back(device.index);
   if (row.contended) json["contended"] = *row.contended;
   if (result.breakdown) {
@@ -99,6 +105,11 @@ void write_row(const std::string& path, const RunRow& row) {
                           {"p90", breakdown_json(result.step_statistics.p90)},
                           {"comm_overlap", overlap_json(result)}};
   }
+  if (result.findings) {
+    json["findings"] = findings_json(*result.findings);
+    nn::save_weights(path + std::string(kFirstWeights),
+                     to_state_dict(result.findings->first_weights));
+  }
   checkpoint::write_file_atomically(path, json.dump());
 }
 
@@ -106,7 +117,12 @@ RunRow read_row(const std::string& path) {
   std::ifstream file(path);
   require(file.good(), ErrorCode::Io, "compare", "there is no row in {}", path);
   try {
-    return read_row(nlohmann::json::parse(file));
+    RunRow row = read_row(nlohmann::json::parse(file));
+    if (row.result.findings) {
+      row.result.findings->first_weights =
+          keep(nn::load_weights(path + std::string(kFirstWeights)));
+    }
+    return row;
   } catch (const nlohmann::json::exception& error) {
     fail(ErrorCode::Io, "compare", "{} is not a row of the table: {}", path, error.what());
   }

@@ -42,6 +42,18 @@ void add_breakdown(nlohmann::ordered_json& json, const TrainingResult& result) {
   }
 }
 
+nlohmann::ordered_json verdict_json(const Verdict& verdict) {
+  nlohmann::ordered_json json{{"equal", verdict.equal()},
+                              {"first_steps_max_abs_diff", verdict.first_steps_max_abs_diff},
+                              {"first_steps_tolerance", verdict.first_steps_tolerance},
+                              {"gradient_checks", nlohmann::ordered_json::array()}};
+  for (const GradientCheck& check : verdict.gradient_checks) {
+    json["gradient_checks"].push_back(
+        {{"step", check.step}, {"max_relative_error", check.max_relative_error}});
+  }
+  return json;
+}
+
 nlohmann::ordered_json row_json(const RunRow& row, const RunRow& single, std::size_t batch) {
   const TrainingResult& result = row.result;
   const std::size_t num_devices = row.placement.devices.size();
@@ -70,7 +82,7 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& single, std::si
   json["comm_bytes_per_device_per_step"] = result.comm_bytes_per_step;
   json["peak_bytes"] = result.peak_bytes;
   json["max_abs_weight_diff"] = or_null(row.max_abs_weight_diff);
-  json["weight_tolerance"] = or_null(row.weight_tolerance);
+  json["verdict"] = row.verdict ? verdict_json(*row.verdict) : nlohmann::ordered_json();
   json["final_loss"] = result.final_loss;
   json["test_accuracy"] = result.test_accuracy;
   return json;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/training/task.h"
+#include "tools/verdict/verdict.h"
 
 namespace lockstep::tools {
 
@@ -15,8 +16,8 @@ struct RunRow {
   DevicePlacement placement;
   std::size_t threads_per_device = 1;
   TrainingResult result;
-  double max_abs_weight_diff = 0;  // against the row "single", if the run has one
-  double weight_tolerance = 0;
+  double max_abs_weight_diff = 0;  // of the final weights against the row "single", if there is one
+  std::optional<Verdict> verdict;  // where the row was judged
   // Another process used the devices meanwhile; absent when nobody can tell.
   std::optional<bool> contended = false;
 
@@ -24,7 +25,6 @@ struct RunRow {
   // Wall time of rank 0's median step, which the breakdown adds up to; the mean over all steps
   // where none was recorded.
   double step_seconds() const;
-  bool weights_match() const { return max_abs_weight_diff <= weight_tolerance; }
 };
 
 // A row beside the single-device row of the same run: speed-up and efficiency (speed-up / devices).

@@ -1,21 +1,21 @@
 #include "tools/training/captured_ranks.h"
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
+#include <optional>
 
 #include "engine/core/thread_context.h"
 #include "engine/parallel/ddp/replica_group.h"
 #include "engine/plan/scatter.h"
 #include "engine/runtime/device_span.h"
 #include "engine/runtime/step_graph.h"
+#include "tools/training/epoch_clock.h"
 #include "tools/training/loss_log.h"
 #include "tools/training/training_parts.h"
+#include "tools/verdict/rank_checks.h"
 
 namespace lockstep::tools {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 parallel::DdpOptions ddp_options(const TrainingTask& task) {
   parallel::DdpOptions options;
@@ -58,32 +58,82 @@ class GroupLoop {
                         {},
                         {}});
       losses_.emplace_back([this, rank](const StepLoss& loss) {
+        if (checks_) throw_failure(checks_->findings(), loss.sum);
         require_finite(loss.sum, loss.step, static_cast<int>(rank));
         loss_sum_ += loss.sum;
         num_rows_ += loss.num_rows;
       });
+    }
+    if (observer.checks == Checks::on) {
+      std::vector<CheckedRank> checked;
+      for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+        checked.push_back({static_cast<int>(rank), &group_.replica(rank)});
+      }
+      checks_.emplace(task, checked, devices, devices.size(), nullptr);
     }
   }
 
   RankReport run() {
     RankReport report;
     for (std::size_t epoch = 0; epoch < task_.num_epochs(); ++epoch) {
-      const Clock::time_point start = Clock::now();
+      clock_.start();
       loss_sum_ = 0;
       num_rows_ = 0;
       for (RankState& rank : ranks_) rank.loader->start_epoch(epoch);
-      while (step_ < task_.num_steps && run_step()) ++step_;
+      while (step_ < task_.num_steps && run_checked_step(epoch)) ++step_;
       for (LossLog& losses : losses_) losses.drain();
-      report.epoch_seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+      report.epoch_seconds.push_back(clock_.seconds());
       report.last_epoch_loss = loss_sum_ / static_cast<double>(num_rows_);
       if (observer_.on_epoch) {
         observer_.on_epoch(epoch, report.epoch_seconds.back(), report.last_epoch_loss);
       }
     }
+    if (checks_) {
+      check_at_end();
+      report.findings = checks_->findings();
+    }
     return report;
   }
 
  private:
+  // False at the end of the epoch.
+  bool run_checked_step(std::size_t epoch) {
+    const bool is_due = checks_ && checks_->is_due(epoch, step_);
+    if (is_due) pause([&] { checks_->before_step(step_); });
+    if (!run_step()) return false;
+    if (is_due) pause([&] { checks_->after_step(epoch, step_, batches()); });
+    if (checks_ && checks_->is_end_of_first_steps(step_ + 1)) {
+      pause([&] { checks_->keep_first_weights(step_ + 1); });
+    }
+    return true;
+  }
+
+  // What the devices still do belongs to the epoch.
+  template <typename Check>
+  void pause(const Check& check) {
+    for (const RankState& rank : ranks_) {
+      runtime::logical_device(rank.device).compute_stream().synchronize();
+    }
+    clock_.pause_for(check);
+  }
+
+  void check_at_end() {
+    checks_->at_end(task_.num_epochs(), [this] {
+      for (RankState& rank : ranks_) {
+        rank.loader->start_epoch(task_.num_epochs());
+        rank.batch = *rank.loader->next_into(rank.memory.x, rank.memory.labels);
+      }
+      issue_gradients();
+      return batches();
+    });
+  }
+
+  std::vector<data::Batch> batches() const {
+    std::vector<data::Batch> all;
+    for (const RankState& rank : ranks_) all.push_back(rank.batch);
+    return all;
+  }
+
   // False at the end of the epoch, which comes for all ranks at once.
   bool run_step() {
     trace::ScopedSpan step_span(trace::Lane::host, trace::Category::step, "step");
@@ -136,6 +186,11 @@ class GroupLoop {
 
   // The step of all ranks, enqueued by this thread.
   void issue() {
+    issue_gradients();
+    for (RankState& rank : ranks_) rank.optimizer->step();
+  }
+
+  void issue_gradients() {
     for (RankState& rank : ranks_) rank.optimizer->zero_grad();
     group_.run_backward([this](nn::Module& replica, std::size_t index) {
       RankState& rank = ranks_[index];
@@ -145,7 +200,6 @@ class GroupLoop {
       thread_context().first_row = rank.batch.global_offset;
       rank.loss = compute_gradients(task_, model, rank.batch);
     });
-    for (RankState& rank : ranks_) rank.optimizer->step();
   }
 
   const TrainingTask& task_;
@@ -154,7 +208,9 @@ class GroupLoop {
   runtime::StepGraph graph_;
   std::vector<RankState> ranks_;
   std::vector<LossLog> losses_;  // by rank
-  double loss_sum_ = 0;          // of this epoch, over all ranks' rows
+  EpochClock clock_;
+  std::optional<RankChecks> checks_;
+  double loss_sum_ = 0;  // of this epoch, over all ranks' rows
   std::size_t num_rows_ = 0;
   std::size_t step_ = 0;
 };

@@ -62,6 +62,10 @@ void take_summaries(const std::vector<nlohmann::json>& summaries, const Training
     job.result.comm_bytes_per_step = std::max(
         job.result.comm_bytes_per_step, summary["comm_bytes"].get<std::size_t>() / task.num_steps);
   }
+  if (job.result.findings) {
+    std::size_t& peak_bytes = job.result.peak_bytes[0];
+    peak_bytes = std::max(peak_bytes, job.result.findings->peak_bytes_before[0]);
+  }
   job.num_physical_devices = physical.size();
 }
 

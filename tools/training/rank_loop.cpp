@@ -10,9 +10,11 @@
 #include "engine/runtime/device_span.h"
 #include "engine/runtime/step_graph.h"
 #include "engine/trace/span.h"
+#include "tools/training/epoch_clock.h"
 #include "tools/training/loss_log.h"
 #include "tools/training/step_log.h"
 #include "tools/training/training_parts.h"
+#include "tools/verdict/rank_checks.h"
 
 namespace lockstep::tools {
 namespace {
@@ -55,28 +57,68 @@ class RankLoop {
     if (task.launching == TrainingTask::Launching::graph) graph_.emplace(task, model.devices);
     if (rank() == 0 && !observer.log_path.empty()) log_.emplace(observer.log_path);
     has_log_ = !observer.log_path.empty();
+    if (observer.checks == Checks::on) {
+      const std::size_t num_devices = std::max(model.num_ranks, model.devices.size());
+      checks_.emplace(task, std::vector<CheckedRank>{{rank(), model.inner.get()}}, model.devices,
+                      num_devices, model.communicator);
+    }
   }
 
   RankReport run() {
     RankReport report;
     for (std::size_t epoch = 0; epoch < task_.num_epochs(); ++epoch) {
-      const Clock::time_point start = Clock::now();
+      clock_.start();
       loss_sum_ = 0;
       num_rows_ = 0;
       loader_->start_epoch(epoch);
-      while (step_ < task_.num_steps && run_step(epoch)) ++step_;
+      while (step_ < task_.num_steps && run_checked_step(epoch)) ++step_;
       losses_.drain();
-      report.epoch_seconds.push_back(seconds_since(start));
+      report.epoch_seconds.push_back(clock_.seconds());
       report.last_epoch_loss = mean_loss(loss_sum_, num_rows_);
       if (rank() == 0 && observer_.on_epoch) {
         observer_.on_epoch(epoch, report.epoch_seconds.back(), report.last_epoch_loss);
       }
+    }
+    if (checks_) {
+      check_at_end();
+      report.findings = checks_->findings();
     }
     return report;
   }
 
  private:
   int rank() const { return model_.communicator ? model_.communicator->rank() : 0; }
+
+  // False at the end of the epoch.
+  bool run_checked_step(std::size_t epoch) {
+    const bool is_due = checks_ && checks_->is_due(epoch, step_);
+    if (is_due) pause([&] { checks_->before_step(step_); });
+    if (!run_step(epoch)) return false;
+    if (is_due) pause([&] { checks_->after_step(epoch, step_, {*batch_}); });
+    if (checks_ && checks_->is_end_of_first_steps(step_ + 1)) {
+      pause([&] { checks_->keep_first_weights(step_ + 1); });
+    }
+    return true;
+  }
+
+  // What the devices still do belongs to the epoch.
+  template <typename Check>
+  void pause(const Check& check) {
+    for (const Device device : model_.devices) {
+      runtime::logical_device(device).compute_stream().synchronize();
+    }
+    clock_.pause_for(check);
+  }
+
+  void check_at_end() {
+    checks_->at_end(task_.num_epochs(), [this] {
+      loader_->start_epoch(task_.num_epochs());
+      const std::optional<data::Batch> batch = loader_->next();
+      optimizer_->zero_grad();
+      compute_gradients(task_, model_, *batch);
+      return std::vector<data::Batch>{*batch};
+    });
+  }
 
   // False at the end of the epoch.
   bool run_step(std::size_t epoch) {
@@ -86,7 +128,8 @@ class RankLoop {
     runtime::Stream& stream = runtime::logical_device(model_.devices[0]).compute_stream();
     runtime::DeviceSpan step_on_device(stream, trace::Lane::host, trace::Category::step, "step");
     step_on_device.set_sequence(static_cast<std::int64_t>(step_));
-    std::optional<data::Batch> batch;
+    std::optional<data::Batch>& batch = batch_;
+    batch.reset();
     {
       trace::ScopedSpan span(trace::Lane::host, trace::Category::data, "next batch");
       runtime::DeviceSpan on_device(stream, trace::Lane::compute, trace::Category::data,
@@ -143,6 +186,7 @@ class RankLoop {
   }
 
   void take(const StepLoss& loss) {
+    if (checks_) throw_failure(checks_->findings(), loss.sum);
     require_finite(loss.sum, loss.step, rank());
     last_loss_ = loss;
     loss_sum_ += loss.sum;
@@ -178,8 +222,11 @@ class RankLoop {
   std::optional<CapturedStep> graph_;
   LossLog losses_;
   StepLoss last_loss_;
-  double loss_sum_ = 0;         // of this epoch, over this rank's rows
-  std::size_t num_rows_ = 0;    // behind loss_sum_
+  double loss_sum_ = 0;       // of this epoch, over this rank's rows
+  std::size_t num_rows_ = 0;  // behind loss_sum_
+  EpochClock clock_;
+  std::optional<data::Batch> batch_;  // of the last step
+  std::optional<RankChecks> checks_;
   std::optional<StepLog> log_;  // rank 0
   bool has_log_ = false;        // all ranks: they take part in the mean
   std::size_t step_ = 0;

@@ -10,6 +10,7 @@ namespace lockstep::tools {
 struct RankReport {
   std::vector<double> epoch_seconds;
   double last_epoch_loss = 0;  // mean over all ranks' rows
+  std::optional<RunFindings> findings;
 };
 
 // Trains model.inner in place. Only rank 0 logs and calls the observer.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "engine/core/error.h"
 #include "engine/nn/mlp.h"
@@ -232,12 +231,6 @@ std::string torch_sampler_note(const TrainingTask& task) {
   if (task.sampler != Sampler::torch) return {};
   return "--sampler torch pads the rows and averages a mean per rank, so ddp trains on other "
          "numbers than one device";
-}
-
-double weight_tolerance(DType dtype, std::size_t num_steps, Summation summation) {
-  if (summation == Summation::bitwise) return 0;
-  const double base = dtype == DType::float64 ? 1e-12 : 1e-5;
-  return base * std::pow(std::max(1.0, static_cast<double>(num_steps) / 20), 1.5);
 }
 
 }  // namespace lockstep::tools

@@ -15,6 +15,7 @@
 #include "engine/optim/schedule.h"
 #include "engine/trace/step_statistics.h"
 #include "tools/cli/training_flags.h"
+#include "tools/verdict/findings.h"
 
 namespace lockstep::tools {
 
@@ -81,8 +82,9 @@ struct TrainingResult {
   std::vector<std::size_t> peak_bytes;              // per device
   std::size_t comm_bytes_per_step = 0;  // sent by a device, mean over steps, largest device
   std::size_t num_steps = 0;
-  double final_loss = 0;     // mean over the last epoch's rows
-  double test_accuracy = 0;  // fraction of the test rows
+  double final_loss = 0;                // mean over the last epoch's rows
+  double test_accuracy = 0;             // fraction of the test rows
+  std::optional<RunFindings> findings;  // where checks were asked for
 };
 
 // Reads the flags' words. Throws Error{Usage} for contradictions and unknown names, Error{Io} for
@@ -106,10 +108,5 @@ void require_fitting_sampler(const TrainingTask& task, const DevicePlacement& pl
 
 // Why weights under --sampler torch differ from those of one device; empty under exact.
 std::string torch_sampler_note(const TrainingTask& task);
-
-// Largest difference of weights that float rounding may cause between ways of computing the same
-// steps: float32 1e-5 up to 20 steps, then growing with steps^1.5 / 20^1.5 (each step adds rounding
-// and amplifies what is there); float64 1e-12 likewise; 0 in bitwise mode.
-double weight_tolerance(DType dtype, std::size_t num_steps, Summation summation);
 
 }  // namespace lockstep::tools

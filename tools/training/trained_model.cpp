@@ -51,6 +51,7 @@ void take_results(const TrainingTask& task, const RankModel& model, RankReport r
                   TrainingResult& result) {
   result.epoch_seconds = std::move(report.epoch_seconds);
   result.final_loss = report.last_epoch_loss;
+  result.findings = std::move(report.findings);
   result.weights = copy_weights(*model.inner);
   result.test_accuracy = measure_test_accuracy(task, *model.inner, model.devices[0]);
 }

@@ -83,6 +83,9 @@ TrainingResult train(const TrainingTask& task, const DevicePlacement& placement,
     const Device device = placement.devices[i];
     tracks.push_back(placement.mode == Mode::ddp ? static_cast<int>(i) : device.index);
     result.peak_bytes.push_back(runtime::logical_device(device).memory().statistics().peak_bytes);
+    if (result.findings && i < result.findings->peak_bytes_before.size()) {
+      result.peak_bytes[i] = std::max(result.peak_bytes[i], result.findings->peak_bytes_before[i]);
+    }
     result.comm_bytes_per_step = std::max(
         result.comm_bytes_per_step, trace::collective_bytes_of(tracks.back()) / task.num_steps);
   }

@@ -12,6 +12,9 @@ struct TrainingObserver {
   // After every epoch, on rank 0: epoch from 0, its seconds and mean loss.
   std::function<void(std::size_t epoch, double seconds, double loss)> on_epoch;
   std::string log_path;  // a JSON line per step; empty: none
+  // Whether the run is compared with one device's while it goes on (tools/verdict/rank_checks.h);
+  // neither times nor breakdown contain it.
+  Checks checks = Checks::off;
 };
 
 // Deterministic in everything but the times. Recording (engine/trace) may be on; if it is, the

@@ -1,0 +1,11 @@
+# Copies SOURCE to OUTPUT with the text in FOLDER/replace.txt replaced by that in FOLDER/with.txt.
+file(READ ${SOURCE} text)
+file(READ ${FOLDER}/replace.txt replaced)
+file(READ ${FOLDER}/with.txt with)
+string(FIND "${text}" "${replaced}" first)
+string(FIND "${text}" "${replaced}" last REVERSE)
+if(first EQUAL -1 OR NOT first EQUAL last)
+  message(FATAL_ERROR "a mutant's text must stand in ${SOURCE} exactly once:\n${replaced}")
+endif()
+string(REPLACE "${replaced}" "${with}" text "${text}")
+file(WRITE ${OUTPUT} "${text}")

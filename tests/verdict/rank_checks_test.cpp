@@ -1,0 +1,196 @@
+// The checks inside a run: when they are made, what they find, and that they cost a run nothing.
+#include "tools/verdict/rank_checks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/comm/run_ranks.h"
+#include "engine/nn/mlp.h"
+#include "engine/trace/recorder.h"
+#include "tools/training/trainer.h"
+
+namespace lockstep::tools {
+namespace {
+
+using ::testing::HasSubstr;
+
+TrainingTask digits_task(std::size_t batch, std::size_t num_steps) {
+  TrainingFlags flags;
+  flags.model = "mlp:64-16-10";
+  flags.batch = static_cast<int>(batch);
+  flags.steps = static_cast<int>(num_steps);
+  return make_task(flags, 1);
+}
+
+DevicePlacement devices(Mode mode, int count) {
+  DevicePlacement placement{mode, {}, std::nullopt};
+  for (int i = 0; i < count; ++i) placement.devices.push_back({DeviceType::cpu, i});
+  return placement;
+}
+
+TrainingResult train_checked(const TrainingTask& task, const DevicePlacement& placement) {
+  TrainingObserver observer;
+  observer.checks = Checks::on;
+  return train(task, placement, observer);
+}
+
+std::vector<std::size_t> checked_steps(const TrainingResult& result) {
+  std::vector<std::size_t> steps;
+  for (const GradientCheck& check : result.findings->gradient_checks) steps.push_back(check.step);
+  return steps;
+}
+
+// 1500 rows in batches of 400: 4 steps an epoch, the last of 300 rows.
+TEST(RankChecks, AreMadeAtEveryEpochsStartAtItsSmallerLastBatchAndAtTheEnd) {
+  const TrainingResult result = train_checked(digits_task(400, 7), devices(Mode::ddp, 3));
+  EXPECT_EQ(checked_steps(result), (std::vector<std::size_t>{0, 3, 4, 7}));
+  EXPECT_EQ(checked_steps(train_checked(digits_task(500, 4), devices(Mode::data_parallel, 2))),
+            (std::vector<std::size_t>{0, 3, 4}));
+}
+
+TEST(RankChecks, AcceptTheEngine) {
+  for (const Mode mode : {Mode::data_parallel, Mode::ddp}) {
+    for (const int count : {1, 2, 3, 8}) {
+      const TrainingResult result = train_checked(digits_task(61, 30), devices(mode, count));
+      EXPECT_FALSE(result.findings->failure.has_value()) << result.findings->failure->text();
+      for (const GradientCheck& check : result.findings->gradient_checks) {
+        EXPECT_LE(check.max_relative_error, 1e-6);
+      }
+    }
+  }
+}
+
+TEST(RankChecks, AcceptRanksWithoutRows) {
+  const TrainingResult result = train_checked(digits_task(3, 5), devices(Mode::ddp, 5));
+  EXPECT_FALSE(result.findings->failure.has_value()) << result.findings->failure->text();
+}
+
+TEST(RankChecks, KeepTheWeightsOfTheFirstTwentySteps) {
+  const TrainingResult twenty = train_checked(digits_task(100, 20), devices(Mode::ddp, 2));
+  const TrainingResult thirty = train_checked(digits_task(100, 30), devices(Mode::ddp, 2));
+  EXPECT_EQ(thirty.findings->num_first_steps, 20u);
+  EXPECT_EQ(thirty.findings->first_weights, keep(twenty.weights));
+  const TrainingResult three = train_checked(digits_task(100, 3), devices(Mode::ddp, 2));
+  EXPECT_EQ(three.findings->num_first_steps, 3u);
+  EXPECT_EQ(three.findings->first_weights, keep(three.weights));
+}
+
+// What is trained, sent and held is what it is without checks.
+TEST(RankChecks, LeaveNoTraceInTheRun) {
+  for (const Mode mode : {Mode::data_parallel, Mode::ddp}) {
+    const TrainingTask task = digits_task(400, 7);
+    const TrainingResult plain = train(task, devices(mode, 4));
+    const TrainingResult checked = train_checked(task, devices(mode, 4));
+    EXPECT_EQ(keep(checked.weights), keep(plain.weights));
+    EXPECT_EQ(checked.comm_bytes_per_step, plain.comm_bytes_per_step);
+    EXPECT_FALSE(plain.findings.has_value());
+    for (std::size_t i = 0; i < 4; ++i) {
+      EXPECT_LE(checked.peak_bytes[i], plain.peak_bytes[i] + plain.peak_bytes[i] / 10) << i;
+    }
+  }
+}
+
+TEST(RankChecks, AreOutsideOfTheRecordedSteps) {
+  trace::start();
+  train_checked(digits_task(400, 5), devices(Mode::ddp, 2));
+  trace::stop();
+  const trace::Recording recording = trace::collect();
+  std::size_t num_checks = 0;
+  for (const trace::Span& check : recording.spans) {
+    if (std::string_view(check.name) != "check") continue;
+    ++num_checks;
+    for (const trace::Span& step : recording.spans) {
+      if (step.category != trace::Category::step || step.rank != check.rank) continue;
+      EXPECT_TRUE(step.end_ns <= check.begin_ns || check.end_ns <= step.begin_ns);
+    }
+  }
+  EXPECT_EQ(num_checks, 2u * 4);  // steps 0, 3, 4 and the end, on two ranks
+}
+
+// A batch as an engine would hand it to a rank.
+data::Batch batch_of(const TrainingTask& task, const std::vector<std::size_t>& rows,
+                     std::size_t offset, std::size_t num_global_rows) {
+  std::vector<double> x;
+  std::vector<std::int64_t> labels;
+  for (const std::size_t row : rows) {
+    for (const std::uint8_t byte : task.data->train.row(row)) {
+      x.push_back(byte * static_cast<double>(task.data->train.scale));
+    }
+    labels.push_back(task.data->train.labels[row]);
+  }
+  return {Tensor::from(x, {rows.size(), 64}, Device{}).to(DType::float32),
+          Tensor::from(labels, {rows.size()}, Device{}), num_global_rows, offset};
+}
+
+TEST(RowsReport, NamesTheFirstRowThatIsAnother) {
+  const TrainingTask task = digits_task(8, 1);
+  const std::vector<std::size_t> global = global_rows(task, 0, 0);
+  const std::vector<std::size_t> shard(global.begin() + 4, global.end());
+  EXPECT_EQ(report_rows(task, batch_of(task, shard, 4, 8), global).wrong_row,
+            RowsReport::kAllRight);
+  EXPECT_EQ(report_rows(task, batch_of(task, shard, 3, 8), global).wrong_row, 0);
+  std::vector<std::size_t> swapped = shard;
+  std::swap(swapped[1], swapped[2]);
+  EXPECT_EQ(report_rows(task, batch_of(task, swapped, 4, 8), global).wrong_row, 1);
+  data::Batch relabelled = batch_of(task, shard, 4, 8);
+  relabelled.labels.host<std::int64_t>()[3] += 1;
+  const RowsReport report = report_rows(task, relabelled, global);
+  EXPECT_EQ(report.wrong_row, 3);
+  EXPECT_EQ(report.wrong_label, 1);
+}
+
+TEST(GlobalRows, AreEveryRowOfAnEpochOnce) {
+  const TrainingTask task = digits_task(400, 4);
+  std::vector<std::size_t> rows;
+  for (std::size_t step = 0; step < 4; ++step) {
+    const std::vector<std::size_t> of_step = global_rows(task, 2, step);
+    rows.insert(rows.end(), of_step.begin(), of_step.end());
+  }
+  std::sort(rows.begin(), rows.end());
+  ASSERT_EQ(rows.size(), 1500u);
+  for (std::size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(rows[i], i);
+}
+
+// A buffer, such as a running mean, that one rank did not get from rank 0.
+class WithBuffer final : public nn::ModuleOf<WithBuffer> {
+ public:
+  explicit WithBuffer(double buffer) {
+    register_child("net", nn::make_mlp("mlp:64-16-10", 0));
+    register_buffer("running_mean", Tensor::full({4}, buffer));
+  }
+  Variable forward(const Variable& x) override { return (*children()[0].second)(x); }
+  std::string type_name() const override { return "WithBuffer"; }
+};
+
+TEST(RankChecks, NameTheBufferThatARankDidNotGet) {
+  TrainingTask task = digits_task(8, 1);
+  task.sampler = Sampler::torch;  // only the replicas are compared
+  comm::run_ranks(3, [&](comm::Communicator& communicator) {
+    WithBuffer module(communicator.rank() == 2 ? 0.5 : 0.25);
+    RankChecks checks(task, {{communicator.rank(), &module}}, {Device{}}, 3, &communicator);
+    checks.before_step(0);
+    checks.after_step(0, 0, {{}});
+    ASSERT_TRUE(checks.findings().failure.has_value());
+    EXPECT_THAT(checks.findings().failure->text(),
+                HasSubstr("replicas: step 0, rank 2, parameter running_mean: before the step it "
+                          "differs from rank 0's by 0.25"));
+  });
+}
+
+TEST(RankChecks, CompareReplicasAlsoUnderTheTorchSampler) {
+  TrainingTask task = digits_task(64, 3);
+  task.sampler = Sampler::torch;
+  const TrainingResult result = train_checked(task, devices(Mode::ddp, 2));
+  EXPECT_TRUE(result.findings->gradient_checks.empty());
+  EXPECT_FALSE(result.findings->failure.has_value());
+}
+
+TEST(RankChecks, KnowThatGradientsAreClipped) {
+  TrainingTask task = digits_task(64, 3);
+  task.optimizer.clip_norm = 1e-3;
+  const TrainingResult result = train_checked(task, devices(Mode::ddp, 3));
+  EXPECT_FALSE(result.findings->failure.has_value()) << result.findings->failure->text();
+}
+
+}  // namespace
+}  // namespace lockstep::tools
