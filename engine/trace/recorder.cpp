@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "engine/trace/muted_scope.h"
 #include "engine/trace/thread_log.h"
 
 namespace lockstep::trace {
@@ -34,6 +35,7 @@ struct LocalLog {
   std::shared_ptr<detail::ThreadLog> log;
 };
 thread_local LocalLog local_log;
+thread_local bool is_muted = false;
 
 // Whether spans are ranges too stays as it is.
 void set_active(std::uint32_t recording) {
@@ -48,7 +50,7 @@ void set_active(std::uint32_t recording) {
 namespace detail {
 
 ThreadLog* thread_log(std::uint32_t recording) {
-  if (recording == 0) {
+  if (recording == 0 || is_muted) {
     return nullptr;
   }
   if (local_log.recording == recording) [[likely]] {
@@ -114,6 +116,12 @@ std::uint64_t record(Span span) {
   span.id = log->next_id();
   span.thread = kDeviceThread;
   return log->append(span) ? span.id : 0;
+}
+
+MutedScope::MutedScope() : was_muted_(std::exchange(is_muted, true)) {}
+
+MutedScope::~MutedScope() {
+  is_muted = was_muted_;
 }
 
 Recording of_rank(const Recording& recording, int rank) {

@@ -7,6 +7,7 @@
 
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/counters.h"
+#include "engine/trace/muted_scope.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::tools {
@@ -18,7 +19,7 @@ constexpr double kTimeoutSeconds = 600;
 }  // namespace
 
 // While one lives, what happens is no part of the run: its bytes do not count, nor does the memory
-// that rank 0 takes for the reference, and the timeline shows it as a check, outside of any step.
+// that rank 0 takes for the reference; the timeline shows one span "check", outside of any step.
 class RankChecks::Window {
  public:
   explicit Window(RankChecks& checks)
@@ -60,6 +61,7 @@ class RankChecks::Window {
 
   RankChecks& checks_;
   trace::ScopedSpan span_;
+  trace::MutedScope muted_;
   trace::UncountedScope uncounted_;
   double timeout_seconds_ = 0;
 };

@@ -35,6 +35,19 @@ TEST(Counters, KeepApartRanksThatShareAShard) {
                                                CollectiveCount{67, "all_reduce", 1, 2}));
 }
 
+TEST(Counters, ForgetWhatIsCountedInsideAnUncountedScope) {
+  reset_collective_counts();
+  count_collective(0, "all_reduce", 5);
+  {
+    const UncountedScope scope({0, 2});
+    count_collective(0, "all_reduce", 7);
+    count_collective(2, "broadcast", 1);
+    count_collective(1, "broadcast", 3);  // not of these ranks
+  }
+  EXPECT_THAT(collective_counts(), ElementsAre(CollectiveCount{0, "all_reduce", 1, 5},
+                                               CollectiveCount{1, "broadcast", 1, 3}));
+}
+
 TEST(Counters, LoseNothingWhenRanksCountAtOnce) {
   reset_collective_counts();
   constexpr std::size_t kNumCalls = 1000;

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "engine/trace/muted_scope.h"
+
 namespace lockstep::trace {
 namespace {
 
@@ -52,6 +54,23 @@ TEST(Recorder, CountsWhatDoesNotFitAndKeepsTheFirst) {
   EXPECT_EQ(recorded.num_dropped, 20u);
   EXPECT_EQ(recorded.spans.front().num_bytes, 0u);
   EXPECT_EQ(recorded.spans.back().num_bytes, kChunkEntries - 1);
+}
+
+TEST(Recorder, NothingOfAMutedThreadIsRecorded) {
+  start();
+  {
+    ScopedSpan outer(Lane::host, Category::host, "outer");
+    const MutedScope muted;
+    ScopedSpan inner(Lane::compute, Category::op, "inner");
+    inner.pass_flow(1);
+    std::thread([] { ScopedSpan other(Lane::comm, Category::op, "other"); }).join();
+  }
+  stop();
+  const Recording recording = collect();
+  ASSERT_EQ(recording.spans.size(), 2u);
+  EXPECT_STREQ(recording.spans[0].name, "outer");
+  EXPECT_STREQ(recording.spans[1].name, "other");
+  EXPECT_TRUE(recording.flows.empty());
 }
 
 TEST(Recorder, ANewRecordingForgetsTheOneBefore) {
