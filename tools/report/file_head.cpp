@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 
 #include <ctime>
+#include <nlohmann/json.hpp>
 
 #include "tools/report/host_info.h"
 

@@ -1,7 +1,7 @@
 // How every JSON file begins that holds measurements.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
