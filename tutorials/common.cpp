@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -234,6 +235,17 @@ void on_ranks(const std::vector<Device>& devices, const RankWork& work) {
     const auto rank = static_cast<std::size_t>(communicator.rank());
     work(communicator, rank, devices[rank]);
   });
+}
+
+double fastest_seconds(int num_calls, const std::function<void()>& work) {
+  std::chrono::duration<double> fastest = std::chrono::hours(1);
+  for (int call = 0; call < num_calls; ++call) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    fastest =
+        std::min<std::chrono::duration<double>>(fastest, std::chrono::steady_clock::now() - start);
+  }
+  return fastest.count();
 }
 
 void note_sharing(const std::vector<Device>& devices, std::size_t threads_per_device) {

@@ -94,6 +94,9 @@ using RankWork =
     std::function<void(comm::Communicator& communicator, std::size_t rank, Device device)>;
 void on_ranks(const std::vector<Device>& devices, const RankWork& work);
 
+// Seconds of the fastest of several calls: the one that other programs disturbed least.
+double fastest_seconds(int num_calls, const std::function<void()>& work);
+
 // Says so where devices share a GPU, or their threads (so many for each) share fewer CPU cores:
 // then times show overhead, not speed-up.
 void note_sharing(const std::vector<Device>& devices, std::size_t threads_per_device = 1);
