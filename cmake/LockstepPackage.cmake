@@ -10,8 +10,8 @@ endif()
 set(doc_folder ${CMAKE_INSTALL_DATAROOTDIR}/doc/lockstep)
 install(FILES README.md DESTINATION ${doc_folder} COMPONENT program)
 install(FILES LICENSE DESTINATION ${doc_folder} RENAME copyright COMPONENT program)
-file(GLOB tutorial_sources CONFIGURE_DEPENDS tutorials/*.cpp tutorials/*.h)
-install(FILES ${tutorial_sources} DESTINATION ${doc_folder}/tutorials COMPONENT tutorials)
+install(DIRECTORY tutorials DESTINATION ${doc_folder} COMPONENT tutorials
+  FILES_MATCHING PATTERN "*.cpp" PATTERN "*.h")
 
 # The component bundle, for the .tar.gz only.
 install(RUNTIME_DEPENDENCY_SET linked_libraries
