@@ -61,7 +61,7 @@ void write_safetensors(const std::filesystem::path& path, std::span<const NamedA
 // Reads all arrays. The whole header is checked against the file's size before memory is taken.
 // Throws: Error{Io} that names the file and what is wrong with it: missing, truncated, no valid
 //         header, an element type that Lockstep lacks, sizes and offsets that do not fit each other
-//         or the file.
+//         or the file; a file of torch.save is recognised, and the error says how to convert it.
 ArrayFile read_safetensors(const std::filesystem::path& path);
 
 }  // namespace lockstep::checkpoint

@@ -1,9 +1,11 @@
+#include <array>
 #include <cerrno>
 #include <fstream>
 #include <system_error>
 
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/safetensors_header.h"
+#include "engine/checkpoint/torch_file.h"
 #include "engine/core/error.h"
 
 namespace lockstep::checkpoint {
@@ -38,6 +40,18 @@ class ExactReader {
   std::uint64_t num_bytes_ = 0;
 };
 
+// The commonest other file of weights: say how it becomes one of these.
+void require_no_torch_file(const std::filesystem::path& path) {
+  std::array<std::byte, kTorchFileBytes> start{};
+  std::ifstream stream(path, std::ios::binary);
+  stream.read(reinterpret_cast<char*>(start.data()), start.size());
+  const auto found = std::span(start).first(static_cast<std::size_t>(stream.gcount()));
+  require(!is_torch_file(found), ErrorCode::Io, kOperation,
+          "'{}' was written by PyTorch's torch.save, whose files only Python can read; convert it "
+          "once: {}",
+          path.string(), torch_file_conversion(path));
+}
+
 std::string read_header(ExactReader& reader) {
   require(reader.num_bytes() >= 8, ErrorCode::Io, kOperation,
           "'{}' has {} bytes: too short for a safetensors file", reader.name(), reader.num_bytes());
@@ -65,6 +79,7 @@ const NamedArray* ArrayFile::find(std::string_view name) const {
 
 ArrayFile read_safetensors(const std::filesystem::path& path) {
   ExactReader reader(path);
+  require_no_torch_file(path);
   const std::string json = read_header(reader);
   Header header = parse_header(json, reader.num_bytes() - 8 - json.size(), reader.name());
   ArrayFile result{{}, std::move(header.metadata)};

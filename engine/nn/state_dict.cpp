@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 
 #include "engine/core/error.h"
@@ -35,24 +36,29 @@ std::string torch_size(const Shape& shape) {
   return fmt::format("torch.Size({})", lockstep::to_string(shape));
 }
 
-// Whether `longer` is `shorter` with the wrapper's prefix before every name.
-bool differ_by_prefix(const std::vector<std::string>& shorter,
-                      const std::vector<std::string>& longer) {
-  return !shorter.empty() &&
-         std::equal(shorter.begin(), shorter.end(), longer.begin(), longer.end(),
-                    [](const std::string& a, const std::string& b) {
-                      return b == std::string(kWrapperPrefix) + a;
-                    });
-}
-
-// What to do when one side was wrapped (in DataParallel or Ddp) and the other was not.
-std::string prefix_advice(const LoadResult& result) {
-  if (differ_by_prefix(result.missing_keys, result.unexpected_keys)) {
+// What to do when one side was wrapped (in DataParallel or Ddp, by torch.compile, as a member) and
+// the other was not.
+std::string prefix_advice(const StateDict& state, const Module& module, const LoadResult& result) {
+  const std::string prefix = find_prefix(state, module);
+  if (prefix == kWrapperPrefix) {
     return " The state was saved from a wrapped module: save the inner module's state_dict, or "
-           "wrap this module before loading (strip_prefix(state, \"module.\") helps with files "
-           "that exist).";
+           "wrap this module before loading (strip_prefix(state, \"module.\"), on the command line "
+           "--strip-prefix, helps with files that exist).";
   }
-  if (differ_by_prefix(result.unexpected_keys, result.missing_keys)) {
+  if (!prefix.empty()) {
+    return fmt::format(
+        " Every name in the state begins with \"{0}\": save the state_dict of the module inside, "
+        "or "
+        "take it off (strip_prefix(state, \"{0}\"), on the command line --strip-prefix).",
+        prefix);
+  }
+  const auto is_wrapped = [](const std::string& name) { return name.starts_with(kWrapperPrefix); };
+  const StateDict targets = strip_prefix(state_dict(module), kWrapperPrefix);
+  const auto is_target = [&](const std::string& name) {
+    return std::ranges::any_of(targets, [&](const auto& target) { return target.first == name; });
+  };
+  if (!result.unexpected_keys.empty() && std::ranges::all_of(result.missing_keys, is_wrapped) &&
+      std::ranges::all_of(result.unexpected_keys, is_target)) {
     return " The state was saved from a module that was not wrapped: load it into the inner "
            "module, or save the wrapped module's state_dict.";
   }
@@ -109,13 +115,39 @@ LoadResult load_state_dict(Module& module, const StateDict& state, Strict strict
   const ErrorCode code = problems.empty() ? ErrorCode::Shape : ErrorCode::State;
   problems += mismatches;
   require(problems.empty(), code, "load_state_dict", "Error(s) in loading state_dict for {}:{}{}",
-          module.type_name(), problems, prefix_advice(result));
+          module.type_name(), problems, prefix_advice(state, module, result));
 
   // All conversions before the first copy: one that fails leaves the module as it was.
   std::vector<Tensor> converted;
   for (const auto& [target, source] : copies) converted.push_back(source->to(target.dtype()));
   for (std::size_t i = 0; i < copies.size(); ++i) copies[i].first.copy_from(converted[i]);
   return result;
+}
+
+std::string find_prefix(const StateDict& state, const Module& module) {
+  if (state.empty()) return {};
+  std::set<std::string_view> wanted;
+  const StateDict targets = state_dict(module);
+  for (const auto& [name, tensor] : targets) wanted.insert(name);
+  std::string_view best;
+  std::size_t most_fit = 0;
+  // "", "a.", "a.b." of "a.b.weight".
+  const std::string_view first = state.front().first;
+  for (std::size_t length = 0; length != std::string_view::npos;) {
+    const std::string_view prefix = first.substr(0, length);
+    std::size_t num_fit = 0;
+    for (const auto& [name, tensor] : state) {
+      if (!name.starts_with(prefix)) return std::string(best);
+      num_fit += wanted.count(std::string_view(name).substr(length));
+    }
+    if (num_fit > most_fit) {
+      most_fit = num_fit;
+      best = prefix;
+    }
+    const std::size_t dot = first.find('.', length);
+    length = dot == std::string_view::npos ? dot : dot + 1;
+  }
+  return std::string(best);
 }
 
 StateDict strip_prefix(const StateDict& state, std::string_view prefix) {

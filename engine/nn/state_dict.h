@@ -26,11 +26,16 @@ struct LoadResult {
 // Copies the state's values into the module's tensors, which stay where they are; other dtypes and
 // devices are converted.
 // Throws Error{State} with PyTorch's words: "Error(s) in loading state_dict for Linear: Missing
-// key(s) in state_dict: ...". If the names differ only by the prefix "module." it goes on to say
-// what to do. Error{Shape} if nothing but sizes is wrong. Nothing is changed then.
+// key(s) in state_dict: ...". If the names differ by a prefix, as that of a wrapper, it goes on to
+// say what to do. Error{Shape} if nothing but sizes is wrong. Nothing is changed then.
 LoadResult load_state_dict(Module& module, const StateDict& state, Strict strict = Strict::yes);
 
 // The same state with `prefix` taken off the names that have it.
 StateDict strip_prefix(const StateDict& state, std::string_view prefix);
+
+// What stands before every name of the state and must go so that the most of them are names of the
+// module: "module." (DataParallel, Ddp), "_orig_mod." (torch.compile), "net." (a member of the
+// module that was saved), "_orig_mod.module."; "" where that makes no more of them fit.
+std::string find_prefix(const StateDict& state, const Module& module);
 
 }  // namespace lockstep::nn

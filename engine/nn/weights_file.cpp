@@ -22,7 +22,7 @@ void save_weights(const std::filesystem::path& path, const StateDict& state) {
                       host.shape(),
                       {static_cast<const std::byte*>(host.raw()), host.num_bytes()}});
   }
-  checkpoint::write_safetensors(path, arrays);
+  checkpoint::write_safetensors(path, arrays, {{"format", "pt"}});
 }
 
 StateDict load_weights(const std::filesystem::path& path) {

@@ -94,6 +94,50 @@ TEST(LoadStateDict, OfAWrappedModulesStateSaysPyTorchsWordsAndTheTwoWaysOut) {
   EXPECT_THAT(message, ::testing::Not(::testing::HasSubstr("\n")));
 }
 
+StateDict reversed(StateDict state) {
+  std::ranges::reverse(state);
+  return state;
+}
+
+TEST(FindPrefix, IsWhatStandsBeforeAllNamesWhateverItIsAndHoweverDeep) {
+  const Linear layer = linear_layer();
+  for (const std::string prefix : {"", "module.", "net.", "_orig_mod.", "_orig_mod.module.net."}) {
+    const StateDict state = reversed(state_dict(linear_layer(2), prefix));
+    EXPECT_EQ(find_prefix(state, layer), prefix);
+    EXPECT_EQ(find_prefix(strip_prefix(state, prefix), layer), "");
+  }
+}
+
+// Of a part that is saved with its number: it is the module's own.
+TEST(FindPrefix, TakesNothingOffThatTheModuleHasItself) {
+  Rng rng(1);
+  const Sequential model({std::make_shared<Linear>(2, 2, rng)});
+  EXPECT_EQ(find_prefix(state_dict(model), model), "");
+  EXPECT_EQ(find_prefix(state_dict(model, "0."), model), "0.");
+}
+
+TEST(FindPrefix, IsNoneWhereNoPrefixMakesNamesFit) {
+  const Linear layer = linear_layer();
+  EXPECT_EQ(find_prefix({}, layer), "");
+  EXPECT_EQ(find_prefix({{"a.scale", Tensor::zeros({1})}}, layer), "");
+  EXPECT_EQ(find_prefix({{"a.weight", Tensor::zeros({1})}, {"b.bias", Tensor::zeros({1})}}, layer),
+            "");
+}
+
+TEST(LoadStateDict, OfAStateWithAnotherPrefixSaysWhatToDoAboutIt) {
+  Linear layer = linear_layer();
+  const std::string message =
+      message_of(layer, reversed(state_dict(linear_layer(2), "_orig_mod.")));
+  EXPECT_THAT(message,
+              ::testing::StartsWith(
+                  "[load_state_dict] Error(s) in loading state_dict for Linear: Missing "
+                  "key(s) in state_dict: \"weight\", \"bias\". Unexpected key(s) in "
+                  "state_dict: \"_orig_mod.bias\", \"_orig_mod.weight\". Every name in the "
+                  "state begins with \"_orig_mod.\":"));
+  EXPECT_THAT(message, ::testing::HasSubstr("strip_prefix(state, \"_orig_mod.\")"));
+  EXPECT_THAT(message, ::testing::HasSubstr("--strip-prefix"));
+}
+
 TEST(LoadStateDict, AdvisesOnlyWhereThePrefixIsTheDifference) {
   Linear layer = linear_layer();
   EXPECT_EQ(message_of(layer, {{"weight", Tensor::zeros({1, 10})}}),

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/checkpoint/safetensors.h"
 #include "engine/nn/batch_norm.h"
 #include "engine/nn/linear.h"
 #include "engine/nn/mlp.h"
@@ -52,6 +53,13 @@ TEST(WeightsFile, OfAnotherModelFailsWithNamesAndSizes) {
   const auto deeper = make_mlp("mlp:4-3-2-2", 1);
   expect_error(ErrorCode::State, "Missing key(s) in state_dict: \"4.weight\", \"4.bias\".",
                [&] { load_state_dict(*deeper, loaded); });
+}
+
+TEST(WeightsFile, SaysThatItsTensorsArePyTorchs) {
+  const TempFolder folder;
+  save_weights(folder / "w.safetensors", *make_mlp("mlp:4-3-2", 1));
+  EXPECT_EQ(checkpoint::read_safetensors(folder / "w.safetensors").metadata,
+            (checkpoint::Metadata{{"format", "pt"}}));
 }
 
 TEST(WeightsFile, ThatIsMissingIsNamed) {
