@@ -98,8 +98,8 @@ void on_ranks(const std::vector<Device>& devices, const RankWork& work);
 double fastest_seconds(int num_calls, const std::function<void()>& work);
 
 // Says so where devices share a GPU, or their threads (so many for each) share fewer CPU cores:
-// then times show overhead, not speed-up.
-void note_sharing(const std::vector<Device>& devices, std::size_t threads_per_device = 1);
+// then times show overhead, not speed-up. Returns whether they do.
+bool note_sharing(const std::vector<Device>& devices, std::size_t threads_per_device = 1);
 
 // "── Step 3: sum the gradients ──" between two empty lines.
 void step(int number, std::string_view title);
