@@ -21,12 +21,17 @@ std::vector<Span> innermost_pieces(std::vector<Span> spans) {
   std::sort(edges.begin(), edges.end());
   std::vector<Span> pieces;
   std::set<std::size_t> open;
+  std::size_t last = spans.size();  // whose piece stands last
   std::int64_t from_ns = 0;
   for (const auto& [time_ns, index] : edges) {
     if (!open.empty() && from_ns < time_ns) {
-      pieces.push_back(spans[*open.rbegin()]);
-      pieces.back().begin_ns = from_ns;
+      const std::size_t innermost = *open.rbegin();
+      if (innermost != last || pieces.back().end_ns != from_ns) {
+        pieces.push_back(spans[innermost]);
+        pieces.back().begin_ns = from_ns;
+      }
       pieces.back().end_ns = time_ns;
+      last = innermost;
     }
     from_ns = time_ns;
     if (!open.insert(index).second) open.erase(index);  // its second edge: it ends
