@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Builds Lockstep and runs its main job: train on the embedded digits with 1, 2, 4 and 8 devices, compare
-# the epoch times, and prove that the parallel runs computed the same thing as one device.
+# Builds Lockstep and runs its main job: train with one device and with several, compare the epoch times,
+# and prove that the parallel runs computed the same thing as one device. Two tables: a batch of 64 rows on
+# 1, 2, 4 and 8 devices; then 64, 256 and 1024 rows on each of 2 devices, where two devices pay.
 #
-#   scripts/demo.sh [OPTION...]        options of `lockstep compare`; they replace the demo's own
+#   scripts/demo.sh [OPTION...]        options of `lockstep compare`; they replace those of the first table,
+#                                      and leave out the second
 #
-# The run file is build/demo/out.json. A second run starts at once.
+# The run files are build/demo/out.json and build/demo/grown.json. A second run starts at once.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
@@ -30,4 +32,11 @@ done
 scripts/setup.sh
 build release lockstep
 mkdir -p build/demo
-exec build/release/bin/lockstep compare "${options[@]}" "$@"
+if [[ $# -gt 0 ]]; then exec build/release/bin/lockstep compare "${options[@]}" "$@"; fi
+
+echo "The same 64 rows a step, shared by more and more devices:"
+build/release/bin/lockstep compare "${options[@]}"
+echo
+echo "More and more rows a device, each device with one thread:"
+build/release/bin/lockstep compare --dataset synthetic:8192x64x10 --model mlp:64-1024-1024-10 --modes ddp \
+  --devices 2 --per-device-batch 64,256,1024 --threads-per-device 1 --epochs 3 --json build/demo/grown.json

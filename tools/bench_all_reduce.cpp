@@ -14,6 +14,7 @@
 #include "tools/commands.h"
 #include "tools/ranks/rank_job.h"
 #include "tools/ranks/start_ranks.h"
+#include "tools/report/status_line.h"
 #include "tools/training/devices.h"
 
 namespace lockstep::tools {
@@ -39,11 +40,14 @@ TrainingFlags device_flags(const AllReduceFlags& flags) {
 // All sizes, on one rank; the table is rank 0's.
 void measure_sizes(const AllReduceFlags& flags, comm::Communicator& communicator, Device device,
                    AllReduceTable* table) {
-  for (const std::size_t bytes : list_sizes(flags)) {
+  const std::vector<std::size_t> sizes = list_sizes(flags);
+  for (const std::size_t bytes : sizes) {
+    if (table) show_status(fmt::format("all-reduce of {} bytes, up to {}", bytes, sizes.back()));
     const std::size_t element = size_of(flags.dtype());
     const std::size_t count = bytes / element;
     const AllReduceTime time = measure_all_reduce(flags, communicator, device, count);
     if (!table) continue;
+    clear_status();
     const bool is_own = flags.comm == "own";
     table->add(count * element, is_own ? plan::to_string(communicator.plan_for(count)) : flags.comm,
                device.type, is_own ? transport_in(communicator.description()) : flags.comm, time);

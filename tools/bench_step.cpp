@@ -21,6 +21,7 @@
 #include "tools/commands.h"
 #include "tools/report/file_head.h"
 #include "tools/report/host_info.h"
+#include "tools/report/progress.h"
 #include "tools/report/run_file.h"
 #include "tools/training/devices.h"
 
@@ -138,6 +139,18 @@ BenchStepRows list_rows(const BenchStepFlags& flags) {
   return rows;
 }
 
+// Every row takes about the same time, flags.seconds.
+Progress make_progress(const BenchStepFlags& flags, const BenchStepRows& rows) {
+  std::vector<Progress::Row> all;
+  for (const std::string& model : flags.models) {
+    for (const std::size_t batch : rows.batches) {
+      const Progress::Row row{fmt::format("{}, batch {}", model, batch), 0, 1};
+      all.insert(all.end(), rows.threads.size(), row);
+    }
+  }
+  return Progress(std::move(all));
+}
+
 void run_bench_step(const BenchStepFlags& flags, const CommandLine& command) {
   std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
   TrainingFlags device_flags;
@@ -149,18 +162,21 @@ void run_bench_step(const BenchStepFlags& flags, const CommandLine& command) {
   const BenchStepRows rows = list_rows(flags);
   nlohmann::ordered_json json = file_head("lockstep.bench-step/1", command);
   json["rows"] = nlohmann::ordered_json::array();
-  fmt::print(out, "{:<24}{:>8}{:>9}{:>9}{:>14}{:>16}{:>12}\n", "model", "batch", "device",
-             "threads", "median step", "samples/s", "GFLOP/s");
+  fmt::print(out, "{:<24}{:>7}{:>8}{:>8}{:>12}{:>11}{:>9}\n", "model", "batch", "device", "threads",
+             "median step", "samples/s", "GFLOP/s");
+  Progress progress = make_progress(flags, rows);
   for (std::size_t i = 0; i < flags.models.size(); ++i) {
     const std::string& model = flags.models[i];
     for (const std::size_t batch : rows.batches) {
       for (const std::size_t count : rows.threads) {
         runtime::set_threads_per_device(count);
+        progress.begin_row();
         const StepTime time = measure_step(rows.specs[i], batch, device, flags);
         const double seconds = time.median_seconds;
         const double gflops = floating_point_operations(rows.specs[i], batch) / seconds * 1e-9;
         const double rate = static_cast<double>(batch) / seconds;
-        fmt::print(out, "{:<24}{:>8}{:>9}{:>9}{:>14}{:>16.0f}{:>12.1f}\n", model, batch,
+        progress.end_row();
+        fmt::print(out, "{:<24}{:>7}{:>8}{:>8}{:>12}{:>11.0f}{:>9.1f}\n", model, batch,
                    lockstep::to_string(device), count, trace::format_seconds(seconds), rate,
                    gflops);
         std::fflush(out);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -16,10 +17,14 @@
 #include "engine/trace/recorder.h"
 #include "tools/cli/numbers.h"
 #include "tools/commands.h"
+#include "tools/compare_rows.h"
 #include "tools/process_rows.h"
+#include "tools/report/bound.h"
 #include "tools/report/contention.h"
+#include "tools/report/progress.h"
 #include "tools/report/row_table.h"
 #include "tools/report/run_file.h"
+#include "tools/report/scaling.h"
 #include "tools/report/trace_file.h"
 #include "tools/report/workload.h"
 #include "tools/training/devices.h"
@@ -32,44 +37,10 @@ struct CompareFlags {
   TrainingFlags training;
   std::string modes = "dp,ddp";
   std::string device_counts = "1,2,4,8";
+  bool wide = false;
   bool explain_drift = false;
   std::vector<std::string> for_train;  // the same flags, for ranks that are processes
 };
-
-std::vector<Mode> parse_modes(std::string_view text) {
-  std::vector<Mode> modes;
-  while (true) {
-    const std::size_t comma = text.find(',');
-    const std::string_view name = text.substr(0, comma);
-    require(name == "dp" || name == "ddp", ErrorCode::Usage, "--modes",
-            "unknown mode '{}'; use dp, ddp or dp,ddp", name);
-    modes.push_back(name == "dp" ? Mode::data_parallel : Mode::ddp);
-    if (comma == std::string_view::npos) return modes;
-    text.remove_prefix(comma + 1);
-  }
-}
-
-std::vector<std::size_t> parse_device_counts(const std::string& text) {
-  const std::vector<std::size_t> counts = parse_list("--devices", text);
-  for (const std::size_t count : counts) {
-    require(count >= 1 && count <= 4096, ErrorCode::Usage, "--devices",
-            "expected counts such as 1,2,4,8, found {}", count);
-  }
-  return counts;
-}
-
-std::vector<DevicePlacement> list_placements(const CompareFlags& flags, DeviceType type,
-                                             const std::vector<std::size_t>& device_counts) {
-  std::vector<DevicePlacement> placements{{Mode::single, {Device{type, 0}}}};
-  for (const Mode mode : parse_modes(flags.modes)) {
-    for (const std::size_t count : device_counts) {
-      TrainingFlags training = flags.training;
-      training.devices = static_cast<int>(count);
-      placements.push_back({mode, resolve_devices(training, type)});
-    }
-  }
-  return placements;
-}
 
 // A GPU's first steps load kernels and find the fastest products; no row's epochs should hold that.
 void warm_up(TrainingTask task, const DevicePlacement& placement) {
@@ -79,27 +50,31 @@ void warm_up(TrainingTask task, const DevicePlacement& placement) {
 }
 
 // All devices of the row are this process's own.
-RunRow run_row_here(const TrainingTask& task, const TrainingFlags& flags,
-                    const DevicePlacement& placement) {
+RunRow run_row_here(const PlannedRow& planned, const TrainingFlags& flags, Progress& progress) {
+  const DevicePlacement& placement = planned.placement;
   apply_threads_per_device(flags, placement.devices.size());
-  warm_up(task, placement);
-  RunRow row;
-  row.placement = placement;
-  row.threads_per_device = runtime::threads_per_device();
-  nvml::ContentionProbe probe = watch(placement.devices);
+  warm_up(planned.task, placement);
+  RunRow row = planned_row(planned.task, placement);
+  ContentionProbe probe(placement.devices);
   probe.sample();
   TrainingObserver observer;
   observer.on_epoch = [&probe](std::size_t, double, double) { probe.sample(); };
+  observer.on_step = progress.observer();
   observer.checks = Checks::on;
   trace::start();
-  row.result = train(task, placement, observer);
+  row.result = train(planned.task, placement, observer);
   trace::stop();
-  row.contended = probe.verdict();
+  row.contended = probe.verdict(row.threads_per_device * placement.devices.size());
   return row;
 }
 
 bool is_ddp(const DevicePlacement& placement) {
   return placement.mode == Mode::ddp;
+}
+
+// One device of the kind that the row is on.
+DevicePlacement single_placement(const PlannedRow& planned) {
+  return {Mode::single, {Device{planned.placement.devices[0].type, 0}}};
 }
 
 bool has_processes(const TrainingFlags& flags, const DevicePlacement& placement) {
@@ -132,25 +107,86 @@ double difference_in(DType dtype, std::size_t num_steps, const TrainingTask& tas
       .value;
 }
 
+RunRow run_row(const PlannedRow& planned, const CompareFlags& flags, const std::string& trace_path,
+               Progress& progress) {
+  if (!has_processes(flags.training, planned.placement)) {
+    return run_row_here(planned, flags.training, progress);
+  }
+  const RunRow expected = planned_row(planned.task, planned.placement);
+  RunRow row = run_process_row(flags.for_train, planned.placement, planned.task.batch, trace_path);
+  row.batch = expected.batch;
+  row.epoch_rows = expected.epoch_rows;
+  return row;
+}
+
+// What one device makes of the batches of a row: its baseline where that has the same batch, else a
+// run that no row shows, with all cores, since its time does not count.
+class References {
+ public:
+  explicit References(const TrainingFlags& flags) : flags_(flags) {}
+
+  void add(const RunRow& single) { results_[single.batch] = single.result; }
+
+  const TrainingResult& result_for(const PlannedRow& planned) {
+    const auto [found, is_new] = results_.try_emplace(planned.task.batch);
+    if (is_new) {
+      TrainingFlags all_cores = flags_;
+      all_cores.threads_per_device.reset();
+      apply_threads_per_device(all_cores, 1);
+      TrainingObserver observer;
+      observer.checks = Checks::on;
+      found->second = train(planned.task, single_placement(planned), observer);
+    }
+    return found->second;
+  }
+
+ private:
+  const TrainingFlags& flags_;
+  std::map<std::size_t, TrainingResult> results_;  // by batch
+};
+
+Progress make_progress(const std::vector<PlannedRow>& plan, const TrainingFlags& flags) {
+  std::vector<Progress::Row> rows;
+  for (const PlannedRow& row : plan) {
+    const std::string mode(to_string(row.placement.mode));
+    const std::size_t num_devices = row.placement.devices.size();
+    const double work = static_cast<double>(row.task.num_steps * row.task.batch);
+    rows.push_back({num_devices == 1 ? mode : fmt::format("{} x{}", mode, num_devices),
+                    has_processes(flags, row.placement) ? 0 : row.task.num_steps, work});
+  }
+  return Progress(std::move(rows));
+}
+
+void judge_row(const PlannedRow& planned, const TrainingResult& single, const CompareFlags& flags,
+               RunRow& row) {
+  row.max_abs_weight_diff = max_abs_difference(row.result.weights, single.weights);
+  row.verdict = judge(planned.task, single, row.result, [&](DType dtype, std::size_t num_steps) {
+    return difference_in(dtype, num_steps, planned.task, flags, single_placement(planned),
+                         planned.placement);
+  });
+}
+
 // Trains once in every way; prints a line as soon as it is known.
-std::vector<RunRow> run_rows(const TrainingTask& task, const CompareFlags& flags,
-                             const std::vector<DevicePlacement>& placements, std::FILE* out) {
+std::vector<RunRow> run_rows(const std::vector<PlannedRow>& plan, const CompareFlags& flags,
+                             std::FILE* out) {
+  const TableWidth width = flags.wide ? TableWidth::wide : TableWidth::terminal;
+  References references(flags.training);
+  Progress progress = make_progress(plan, flags.training);
   std::vector<RunRow> rows;
-  fmt::print(out, "{}\n", table_header());
-  for (const DevicePlacement& placement : placements) {
+  fmt::print(out, "{}\n", table_header(width));
+  for (const PlannedRow& planned : plan) {
+    const bool is_single = planned.placement.mode == Mode::single;
     // The timeline is that of the last row.
-    const bool is_last = &placement == &placements.back();
-    RunRow row = has_processes(flags.training, placement)
-                     ? run_process_row(flags.for_train, placement, task.batch,
-                                       is_last ? flags.training.trace_path : "")
-                     : run_row_here(task, flags.training, placement);
-    const RunRow& single = rows.empty() ? row : rows[0];
-    row.max_abs_weight_diff = max_abs_difference(row.result.weights, single.result.weights);
-    row.verdict = judge(task, single.result, row.result, [&](DType dtype, std::size_t num_steps) {
-      return difference_in(dtype, num_steps, task, flags, placements[0], placement);
-    });
-    rows.push_back(std::move(row));
-    fmt::print(out, "{}\n", table_line(rows.back(), rows[0]));
+    const bool is_last = &planned == &plan.back();
+    if (is_single && planned.rows_per_device) {
+      fmt::print(out, "{} rows a device\n", *planned.rows_per_device);
+    }
+    progress.begin_row();
+    rows.push_back(run_row(planned, flags, is_last ? flags.training.trace_path : "", progress));
+    if (is_single) references.add(rows.back());
+    judge_row(planned, references.result_for(planned), flags, rows.back());
+    progress.end_row();
+    fmt::print(out, "{}\n", table_line(rows.back(), baseline_of(rows, rows.size() - 1), width));
     std::fflush(out);
   }
   return rows;
@@ -158,9 +194,10 @@ std::vector<RunRow> run_rows(const TrainingTask& task, const CompareFlags& flags
 
 // What a reader of the table has to know: devices that share cores, that have no rows, or that
 // others used too.
-std::vector<std::string> notes(const TrainingTask& task, const std::vector<RunRow>& rows) {
+std::vector<std::string> notes(const std::vector<PlannedRow>& plan,
+                               const std::vector<RunRow>& rows) {
   std::vector<std::string> lines{sharing_note(rows)};
-  for (const RunRow& row : rows) lines.push_back(idle_note(task, row.placement));
+  for (const PlannedRow& row : plan) lines.push_back(idle_note(row.task, row.placement));
   for (const std::string& note : contention_notes(rows)) lines.push_back(note);
   std::vector<std::string> distinct;
   for (const std::string& line : lines) {
@@ -169,6 +206,15 @@ std::vector<std::string> notes(const TrainingTask& task, const std::vector<RunRo
     }
   }
   return distinct;
+}
+
+// What bounds the run, the last thing that is said of it.
+void print_sentence(const std::vector<PlannedRow>& plan, const std::vector<RunRow>& rows,
+                    std::FILE* out) {
+  std::string sentence;
+  if (plan[0].rows_per_device) sentence = growth_sentence(rows, runtime::num_cores());
+  if (sentence.empty()) sentence = bound_sentence(rows, runtime::num_cores());
+  if (!sentence.empty()) fmt::print(out, "{}\n", wrap(sentence));
 }
 
 // Throws Error{Numeric}, with which the program exits 1, when a check of a row failed.
@@ -186,7 +232,7 @@ void require_right_rows(const std::vector<RunRow>& rows) {
 
 void print_verdict(const TrainingTask& task, const std::vector<RunRow>& rows, std::FILE* out) {
   if (task.sampler == Sampler::torch) {
-    fmt::print(out, "weights: not compared; {}\n", torch_sampler_note(task));
+    fmt::print(out, "{}\n", wrap("weights: not compared; " + torch_sampler_note(task)));
     return;
   }
   std::vector<Verdict> verdicts;
@@ -196,27 +242,33 @@ void print_verdict(const TrainingTask& task, const std::vector<RunRow>& rows, st
     drift = std::max(drift, row.max_abs_weight_diff);
   }
   for (const std::string& line : verdict_lines(task, verdicts, drift)) {
-    fmt::print(out, "{}\n", line);
+    fmt::print(out, "{}\n", wrap(line));
   }
 }
 
 // --explain-drift: all rows once more in float64, beside the drift that was found.
-void explain_drift(const TrainingTask& task, const CompareFlags& flags,
+void explain_drift(const std::vector<PlannedRow>& plan, const CompareFlags& flags,
                    const std::vector<RunRow>& rows, std::FILE* out) {
-  fmt::print(out, "drift of the weights after {} steps, and what float64 gives:\n", task.num_steps);
+  fmt::print(out, "drift of the weights after {} steps, and what float64 gives:\n",
+             plan[0].task.num_steps);
   fmt::print(out, "{:<7}{:>8}{:>11}{:>11}\n", "mode", "devices", "float32", "float64");
-  const KeptTensors single =
-      keep(weights_in(DType::float64, task.num_steps, task, flags, rows[0].placement));
+  std::map<std::size_t, KeptTensors> singles;  // by batch
   std::vector<std::pair<double, double>> drifts;
-  for (const RunRow& row : std::span(rows).subspan(1)) {
-    const nn::StateDict weights =
-        weights_in(DType::float64, task.num_steps, task, flags, row.placement);
-    drifts.emplace_back(row.max_abs_weight_diff, largest_difference(single, keep(weights)).value);
-    fmt::print(out, "{:<7}{:>8}{:>11.1e}{:>11.1e}\n", to_string(row.placement.mode),
-               row.placement.devices.size(), drifts.back().first, drifts.back().second);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto& [placement, task, rows_per_device] = plan[i];
+    if (placement.mode == Mode::single) continue;
+    const auto weights = [&](const DevicePlacement& on) {
+      return keep(weights_in(DType::float64, task.num_steps, task, flags, on));
+    };
+    const auto [single, is_new] = singles.try_emplace(task.batch);
+    if (is_new) single->second = weights(single_placement(plan[i]));
+    drifts.emplace_back(rows[i].max_abs_weight_diff,
+                        largest_difference(single->second, weights(placement)).value);
+    fmt::print(out, "{:<7}{:>8}{:>11.1e}{:>11.1e}\n", to_string(placement.mode),
+               placement.devices.size(), drifts.back().first, drifts.back().second);
     std::fflush(out);
   }
-  fmt::print(out, "{}\n", drift_sentence(drifts));
+  fmt::print(out, "{}\n", wrap(drift_sentence(drifts)));
 }
 
 // Who the ranks are, and on which devices.
@@ -249,21 +301,31 @@ void require_drift(const CompareFlags& flags) {
           "repeats float32 training in float64, and {}; leave one out", reason ? reason : "");
 }
 
+// "mlp:64-256-10 on digits: 1500 training rows, batch 64, 3 epochs, 72 steps".
+std::string describe_work(const TrainingFlags& flags, const std::vector<PlannedRow>& plan) {
+  const TrainingTask& task = plan[0].task;
+  const std::size_t epochs = task.num_epochs();
+  const std::string epochs_words = fmt::format("{} epoch{}", epochs, epochs == 1 ? "" : "s");
+  const std::string steps_words = fmt::format("{} steps", task.num_steps);
+  const std::string what = fmt::format("{} on {}: {} training rows", task.model, flags.dataset,
+                                       task.data->train.num_rows());
+  if (!plan[0].rows_per_device) {
+    return fmt::format("{}, batch {}, {}, {}", what, task.batch, epochs_words, steps_words);
+  }
+  return fmt::format("{}, {}", what, flags.steps ? steps_words : epochs_words);
+}
+
 void run_compare(CompareFlags flags, const CommandLine& command) {
   const TrainingFlags& training = flags.training;
   std::FILE* const out = training.json_path == "-" ? stderr : stdout;
   require_drift(flags);
   const DeviceType type = resolve_ranks_and_type(flags.training);
-  const std::vector<std::size_t> counts = parse_device_counts(flags.device_counts);
-  const std::vector<DevicePlacement> placements = list_placements(flags, type, counts);
-  require(training.link.empty() || std::ranges::any_of(placements, is_ddp), ErrorCode::Usage,
-          "--link", "is between the ranks of ddp, which --modes {} leaves out", flags.modes);
-  const std::size_t most = *std::max_element(counts.begin(), counts.end());
-  if (training.bitwise) {
-    for (const std::size_t count : counts) make_task(training, count);
-  }
-  const TrainingTask task = make_task(training, most);
-  for (const DevicePlacement& placement : placements) require_fitting_sampler(task, placement);
+  const std::vector<PlannedRow> plan = plan_rows(training, flags.modes, flags.device_counts, type);
+  const auto has_ranks = [](const PlannedRow& row) { return is_ddp(row.placement); };
+  require(training.link.empty() || std::ranges::any_of(plan, has_ranks), ErrorCode::Usage, "--link",
+          "is between the ranks of ddp, which --modes {} leaves out", flags.modes);
+  const TrainingTask& task = plan[0].task;
+  const DevicePlacement& last = plan.back().placement;
   const std::size_t cores = runtime::num_cores();
   const std::string where =
       type == DeviceType::cpu
@@ -273,17 +335,14 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
                             ? runtime::physical_gpus()[0].name
                             : fmt::format("{} GPUs", runtime::physical_gpus().size()));
   fmt::print(out, "using device: {} ({})\n", lockstep::to_string(type), where);
-  fmt::print(out, "{} on {}: {} training rows, batch {}, {} epochs, {} steps\n", task.model,
-             training.dataset, task.data->train.num_rows(), task.batch, task.num_epochs(),
-             task.num_steps);
-  if (!training.link.empty()) fmt::print(out, "{}\n", link_note(training));
-  const std::vector<RunRow> rows = run_rows(task, flags, placements, out);
-  for (const std::string& note : notes(task, rows)) fmt::print(out, "{}\n", note);
+  fmt::print(out, "{}\n", wrap(describe_work(training, plan)));
+  if (!training.link.empty()) fmt::print(out, "{}\n", wrap(link_note(training)));
+  const std::vector<RunRow> rows = run_rows(plan, flags, out);
+  fmt::print(out, "{}\n", table_legend(rows[0]));
+  for (const std::string& note : notes(plan, rows)) fmt::print(out, "{}\n", wrap(note));
   if (!training.trace_path.empty()) {
-    if (!has_processes(training, placements.back())) {
-      write_trace(training, placements.back(), trace::collect());
-    }
-    fmt::print(stderr, "{}", describe_trace(training, placements.back()));
+    if (!has_processes(training, last)) write_trace(training, last, trace::collect());
+    fmt::print(stderr, "{}", describe_trace(training, last));
   }
   if (!training.json_path.empty()) {
     apply_threads_per_device(training, 1);
@@ -291,15 +350,16 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
         rows[0].result.breakdown ? rows[0].result.breakdown->optimizer : 0;
     nlohmann::ordered_json json =
         make_run_file(command, training, task, rows,
-                      measure_workload(task, placements[0].devices[0], optimizer_seconds));
+                      measure_workload(task, rows[0].placement.devices[0], optimizer_seconds));
     json["config"]["modes"] = flags.modes;
-    json["config"]["devices"] = counts;
+    json["config"]["devices"] = parse_list("--devices", flags.device_counts);
     json["config"].erase("parallel");  // compare has --modes instead
     write_json(training.json_path, json);
   }
   require_right_rows(rows);
   print_verdict(task, rows, out);
-  if (flags.explain_drift) explain_drift(task, flags, rows, out);
+  if (flags.explain_drift) explain_drift(plan, flags, rows, out);
+  print_sentence(plan, rows, out);
 }
 
 }  // namespace
@@ -310,6 +370,7 @@ void add_compare_command(Command& program, const CommandLine& command) {
   add_training_flags(compare, flags->training);
   compare.add_option("--modes", flags->modes, "dp, ddp or dp,ddp");
   compare.add_option("--devices", flags->device_counts, "numbers of devices, such as 1,2,4,8");
+  compare.add_flag("--wide", flags->wide, "all columns, beyond the 80 of a terminal");
   compare.add_flag("--explain-drift", flags->explain_drift,
                    "train once more in float64, to show that drift is rounding");
   compare.on_run([flags, compare, command] {

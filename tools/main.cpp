@@ -9,6 +9,7 @@
 #include "engine/launch/error_file.h"
 #include "engine/launch/standard_streams.h"
 #include "tools/commands.h"
+#include "tools/report/status_line.h"
 #include "tools/report/version.h"
 
 namespace {
@@ -17,6 +18,7 @@ namespace {
 // rank.
 int report(const char* message, int exit_code) {
   std::fflush(stdout);
+  lockstep::tools::clear_status();
   std::string line;
   for (const char* c = message; *c; ++c) line += *c == '\n' ? ' ' : *c;
   std::fprintf(stderr, "lockstep: %s\n", line.c_str());

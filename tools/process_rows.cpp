@@ -21,9 +21,9 @@ namespace lockstep::tools {
 namespace {
 
 // Words that `train` gets from here, or has no use for.
-constexpr std::array<std::string_view, 9> kOwnFlags = {
-    "--modes", "--devices",          "--json",         "--trace", "--ranks", "--help",
-    "--batch", "--per-device-batch", "--explain-drift"};
+constexpr std::array<std::string_view, 10> kOwnFlags = {
+    "--modes", "--devices",          "--json",          "--trace", "--ranks", "--help",
+    "--batch", "--per-device-batch", "--explain-drift", "--wide"};
 
 // A folder that is gone with this object.
 class TemporaryFolder {

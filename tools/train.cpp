@@ -8,6 +8,7 @@
 #include "engine/trace/recorder.h"
 #include "tools/commands.h"
 #include "tools/report/contention.h"
+#include "tools/report/status_line.h"
 #include "tools/report/train_report.h"
 #include "tools/train_processes.h"
 #include "tools/training/devices.h"
@@ -32,21 +33,22 @@ void train_here(const TrainingFlags& flags, const CommandLine& command) {
   const DeviceType type = resolve_device_type(flags);
   require_linkable(flags, type);
   const std::vector<Device> devices = resolve_devices(flags, type);
-  RunRow row;
-  row.placement = {parse_mode(flags, devices.size()), devices, std::nullopt};
+  const DevicePlacement placement{parse_mode(flags, devices.size()), devices, std::nullopt};
   const TrainingTask task = make_task(flags, devices.size());
-  require_fitting_sampler(task, row.placement);
+  require_fitting_sampler(task, placement);
   apply_threads_per_device(flags, devices.size());
+  RunRow row = planned_row(task, placement);
   fmt::print(progress_stream(flags), "{}\n", describe_devices(devices));
   print_task(flags, task, row.placement);
 
   if (needs_recording(flags)) trace::start();
-  nvml::ContentionProbe probe = watch(devices);
+  ContentionProbe probe(devices);
   probe.sample();
-  row.threads_per_device = runtime::threads_per_device();
-  row.result = train(task, row.placement, report_progress(flags, probe));
+  Progress progress({{"training", task.num_steps}});
+  row.result = train(task, row.placement, report_progress(flags, probe, progress));
+  clear_status();
   if (needs_recording(flags)) trace::stop();
-  row.contended = probe.verdict();
+  row.contended = probe.verdict(devices.size() * row.threads_per_device);
   report_training(flags, command, task, row, trace::collect(), devices[0]);
 }
 

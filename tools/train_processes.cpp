@@ -11,6 +11,7 @@
 #include "tools/ranks/start_ranks.h"
 #include "tools/report/contention.h"
 #include "tools/report/row_file.h"
+#include "tools/report/status_line.h"
 #include "tools/report/train_report.h"
 #include "tools/training/ddp_rank.h"
 #include "tools/training/devices.h"
@@ -47,11 +48,10 @@ std::vector<Device> devices_here(const RankJob& rank) {
 }
 
 // Cores of which a launcher gave this rank a part are its own; else the ranks of a host share them.
-void apply_threads(const TrainingFlags& flags, const launch::RankEnvironment& rank) {
+std::size_t num_ranks_on_cores(const launch::RankEnvironment& rank) {
   const bool is_bound =
       launch::find_variable(launch::current_environment(), launch::kBindVariable).has_value();
-  const int num_sharing = is_bound ? 1 : std::max(1, rank.local_world_size);
-  apply_threads_per_device(flags, static_cast<std::size_t>(num_sharing));
+  return is_bound ? 1 : static_cast<std::size_t>(std::max(1, rank.local_world_size));
 }
 
 // As `compare` does for rows of this process.
@@ -73,7 +73,8 @@ void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& t
           RankJob& rank) {
   flags.comm = rank.comm;
   const DevicePlacement expected = placement_of(rank.world_size(), rank.device.type);
-  apply_threads(flags, rank.environment);
+  const std::size_t num_sharing = num_ranks_on_cores(rank.environment);
+  apply_threads_per_device(flags, num_sharing);
   if (rank.is_first()) {
     require_writable_outputs(flags);
     fmt::print(progress_stream(flags), "{}\n{}\n", describe_devices(devices_here(rank)),
@@ -83,17 +84,17 @@ void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& t
   }
   if (!flags.row_path.empty()) warm_up(task, rank);
   if (needs_recording(flags)) trace::start();
-  nvml::ContentionProbe probe =
-      watch(rank.is_first() ? std::vector<Device>{rank.device} : std::vector<Device>{});
+  ContentionProbe probe(rank.is_first() ? std::vector<Device>{rank.device} : std::vector<Device>{});
   probe.sample();
-  TrainingObserver observer = report_progress(flags, probe);
+  Progress progress({{"training", task.num_steps}});
+  TrainingObserver observer = report_progress(flags, probe, progress);
   if (!flags.row_path.empty()) observer.checks = Checks::on;  // for `compare`
   JobResult job = train_in_job(task, rank, observer);
+  clear_status();
   if (!rank.is_first()) return;
-  RunRow row;
-  row.placement = {Mode::ddp, job.devices, job.num_physical_devices};
-  row.threads_per_device = runtime::threads_per_device();
-  row.contended = contention(job, probe.verdict());
+  RunRow row = planned_row(task, {Mode::ddp, job.devices, job.num_physical_devices});
+  row.contended = contention(job, probe.verdict(row.threads_per_device * num_sharing,
+                                                num_sharing == 1 ? 0 : job.cpu_seconds_of_peers));
   row.result = std::move(job.result);
   if (!flags.row_path.empty()) write_row(flags.row_path, row);
   report_training(flags, command, task, row, job.recording, rank.device);

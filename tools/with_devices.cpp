@@ -153,8 +153,7 @@ void add_with_devices_command(Command& program, const CommandLine& command) {
   Command with_devices =
       program.add_command(kName, "Wait for N idle GPUs and run a command on them, alone");
   with_devices.add_option("N", flags->count, "how many GPUs").required();
-  with_devices.add_option("--timeout", flags->timeout_seconds,
-                          "seconds to wait; inf: forever");
+  with_devices.add_option("--timeout", flags->timeout_seconds, "seconds to wait; inf: forever");
   with_devices.add_option("--max-used-mib", flags->limits.max_used_mib,
                           "an idle GPU has no more memory in use");
   with_devices.add_option("--max-utilization", flags->limits.max_utilization_percent,

@@ -7,6 +7,7 @@
 
 #include "engine/comm/device_calls.h"
 #include "engine/comm/direct_all_reduce.h"
+#include "engine/comm/long_wait.h"
 #include "engine/comm/reduce.h"
 #include "engine/plan/collectives.h"
 #include "engine/trace/counters.h"
@@ -154,6 +155,7 @@ void PlanCommunicator::run(const CollectiveCall& call) {
   }
   const MeetingPart part(*transport_, call);
   transport_->announce(call.header, call.timeout_seconds);
+  const WatchedCall watched(*transport_, call.header);
   try {
     compare_calls(call.header);
     transport_->begin_data();

@@ -1,5 +1,6 @@
 #include "engine/trace/span.h"
 
+#include <ctime>
 #include <mutex>
 #include <set>
 #include <string>
@@ -66,6 +67,23 @@ RangeHooks& range_hooks() {
   return hooks;
 }
 
+// What this thread is inside of, of the spans whose CPU time counts.
+thread_local bool is_in_compute = false;
+thread_local bool is_in_wait = false;
+
+// The flag of the thread that a span of this kind sets while it is open, if its CPU time counts.
+bool* measured_as(Lane lane, Category category) {
+  const bool waits = category == Category::wait || category == Category::communication;
+  if (waits) return is_in_compute && !is_in_wait ? &is_in_wait : nullptr;
+  return lane == Lane::compute && !is_in_compute ? &is_in_compute : nullptr;
+}
+
+std::int64_t thread_cpu_ns() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
 }  // namespace
 
 void set_range_hooks(const RangeHooks& hooks) {
@@ -89,20 +107,41 @@ void ScopedSpan::open(Lane lane, Category category, const char* name, std::size_
   id_ = log->next_id();
   lane_ = lane;
   category_ = category;
+  cpu_begin_ns_ = kNotMeasured;
+  if (bool* const inside = measured_as(lane, category)) {
+    *inside = true;
+    cpu_begin_ns_ = thread_cpu_ns();
+  }
   begin_ns_ = now_ns();
 }
 
-void ScopedSpan::close() noexcept {
+// Of a span that was opened as one whose CPU time counts: it is over.
+void ScopedSpan::leave() const noexcept {
+  const bool waits = category_ == Category::wait || category_ == Category::communication;
+  (waits ? is_in_wait : is_in_compute) = false;
+}
+
+void ScopedSpan::append() noexcept {
   const std::int64_t end_ns = now_ns();
+  std::int64_t cpu_ns = kNotMeasured;
+  if (cpu_begin_ns_ != kNotMeasured) {
+    cpu_ns = thread_cpu_ns() - cpu_begin_ns_;
+    leave();
+  }
   if (detail::ThreadLog* log = detail::thread_log(recording_ & ~detail::kHasRanges)) {
     log->append(Span{name_, begin_ns_, end_ns, num_bytes_, sequence_, id_, rank_, log->thread(),
-                     lane_, category_});
+                     lane_, category_, cpu_ns});
   }
+}
+
+void ScopedSpan::close() noexcept {
+  if ((recording_ & ~detail::kHasRanges) != 0) append();
   if ((recording_ & detail::kHasRanges) != 0) range_hooks().pop();
 }
 
 void ScopedSpan::discard() noexcept {
   if ((recording_ & detail::kHasRanges) != 0) range_hooks().pop();
+  if ((recording_ & ~detail::kHasRanges) != 0 && cpu_begin_ns_ != kNotMeasured) leave();
   recording_ = 0;
 }
 

@@ -53,6 +53,9 @@ inline constexpr std::int64_t kNoSequence = -1;
 // Span::thread of work that no OS thread did: a device's stream, timed by its events.
 inline constexpr std::uint32_t kDeviceThread = std::numeric_limits<std::uint32_t>::max();
 
+// Span::cpu_ns of a span for which nobody read the thread's CPU clock.
+inline constexpr std::int64_t kNotMeasured = -1;
+
 // One interval [begin_ns, end_ns) of the steady clock.
 struct Span {
   const char* name = "";                // lives as long as the program: a literal, or intern()
@@ -65,6 +68,10 @@ struct Span {
   std::uint32_t thread = 0;             // the OS thread that did it, numbered from 0
   Lane lane = Lane::compute;
   Category category = Category::op;
+  // CPU time of the thread meanwhile: what it had of a core. Reading that clock costs more than a
+  // span does, so it is known only of a thread's outermost spans on the compute lane, and of the
+  // outermost waits and collectives inside those.
+  std::int64_t cpu_ns = kNotMeasured;
 };
 
 // "Flow `flow` passes through span `span` at time_ns." The points of one flow, in order of time,
@@ -184,6 +191,8 @@ class ScopedSpan {
  private:
   void open(Lane lane, Category category, const char* name, std::size_t num_bytes, int track);
   void close() noexcept;
+  void append() noexcept;
+  void leave() const noexcept;
   void discard() noexcept;
   void add_flow_point(std::uint64_t flow);
 
@@ -195,6 +204,7 @@ class ScopedSpan {
   std::size_t num_bytes_;
   std::int64_t sequence_;
   std::uint64_t id_;
+  std::int64_t cpu_begin_ns_;
   Lane lane_;
   Category category_;
 };

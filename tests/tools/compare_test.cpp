@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "tests/tools/run_lockstep.h"
 
 namespace lockstep::testing {
@@ -69,6 +71,64 @@ TEST(Compare, SaysThatDevicesShareCores) {
     EXPECT_THAT(outcome.out, HasSubstr("64 virtual devices on "));
     EXPECT_THAT(outcome.out, HasSubstr("this shows overhead, not speed-up"));
   }
+}
+
+// One device with as many rows as each of the others has is what a group is compared with.
+TEST(Compare, GrowsTheBatchWithTheDevices) {
+  const TempFolder folder;
+  const Outcome outcome = run_lockstep(
+      words("compare --device cpu --modes ddp --devices 1,2 --per-device-batch 8,32 --steps 10 "
+            "--threads-per-device 1 --json run.json"),
+      folder.path());
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("\n8 rows a device\nsingle "));
+  EXPECT_THAT(outcome.out, HasSubstr("\n32 rows a device\nsingle "));
+  EXPECT_THAT(outcome.out, HasSubstr("communication costs the same"));
+  const nlohmann::json run = read_json(folder / "run.json");
+  EXPECT_EQ(run["config"]["per_device_batch"], (std::vector<int>{8, 32}));
+  std::vector<int> batches;
+  for (const nlohmann::json& row : run["rows"]) {
+    batches.push_back(row["batch"]);
+    EXPECT_LE(row["max_abs_weight_diff"], 1e-5);
+    const bool is_single = row["mode"] == "single";
+    if (is_single) EXPECT_EQ(row["speedup"], 1.0);
+    EXPECT_EQ(row["efficiency"].get<double>(),
+              row["speedup"].get<double>() / row["ideal_speedup"].get<double>());
+  }
+  EXPECT_EQ(batches, (std::vector<int>{8, 8, 16, 32, 32, 64}));
+}
+
+TEST(Compare, RefusesMoreRowsPerStepThanThereAre) {
+  expect_rejected(run_lockstep(words("compare --devices 2 --per-device-batch 64,1024")), 2,
+                  {"[--per-device-batch] 1024 rows on each of 2 devices are more than the 1500"});
+  expect_rejected(run_lockstep(words("compare --per-device-batch 0")), 2,
+                  {"[--per-device-batch] must be at least 1"});
+}
+
+TEST(Compare, NoLineIsWiderThanATerminalUnlessAskedFor) {
+  const auto widest = [](const std::string& text) {
+    std::istringstream lines(text);
+    std::size_t columns = 0;
+    for (std::string line; std::getline(lines, line);) columns = std::max(columns, line.size());
+    return columns;
+  };
+  const std::string flags = "compare --model mlp:64-1024-1024-10 --steps 2 --devices 1,2,8 ";
+  EXPECT_LE(widest(run_lockstep(words(flags)).out), 80u);
+  EXPECT_LE(widest(run_lockstep(words(flags + "--batch 3 --sampler torch --modes dp")).out), 80u);
+  EXPECT_LE(widest(run_lockstep(words("train --parallel ddp --devices 8 --steps 2")).out), 80u);
+  EXPECT_LE(widest(run_lockstep(words("bench step --seconds 0.01 --batch 64")).out), 80u);
+  const Outcome wide = run_lockstep(words(flags + "--wide"));
+  EXPECT_GT(widest(wide.out), 80u);
+  EXPECT_THAT(wide.out, HasSubstr("accuracy"));
+}
+
+TEST(Compare, StatesItsBaselineAndEndsWithWhatBoundsTheRun) {
+  const Outcome outcome =
+      run_lockstep(words("compare --device cpu --devices 2 --threads-per-device 1 --steps 10"));
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("\nbaseline: single, 1 device with 1 thread\n"));
+  EXPECT_THAT(outcome.out.substr(outcome.out.find("verdict: ")), HasSubstr(" x2: "));
+  EXPECT_THAT(outcome.out, HasSubstr("bound by "));
 }
 
 TEST(Compare, SaysWhichDevicesAreIdle) {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "tools/report/run_file.h"
+#include "tools/report/scaling.h"
 #include "tools/report/weights_digest.h"
 
 namespace lockstep::tools {
@@ -42,8 +43,8 @@ TEST(RunRow, SpeedUpComparesMedianEpochs) {
   EXPECT_EQ(single.median_epoch_seconds(), 2);
   EXPECT_EQ(single.step_seconds(), 2);  // without a recording: the mean
   EXPECT_EQ(row.median_epoch_seconds(), 1);
-  EXPECT_EQ(scaling(row, single).speedup, 2);
-  EXPECT_EQ(scaling(row, single).efficiency, 0.5);
+  EXPECT_EQ(scaling(row, single, 4).speedup, 2);
+  EXPECT_EQ(scaling(row, single, 4).efficiency, 0.5);
 }
 
 TEST(WeightsDigest, DependsOnEveryBitAndNotOnTheOrderOfNames) {

@@ -24,7 +24,7 @@ struct TrainingFlags : RankFlags {
   std::string matmul_precision = "highest";
   std::string parallel = "none";
   std::optional<int> batch;
-  std::optional<int> per_device_batch;
+  std::string per_device_batch;  // one number; a list for compare
   std::optional<int> epochs;
   std::optional<int> steps;
   std::string dataset = "digits";

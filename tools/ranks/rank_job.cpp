@@ -9,6 +9,8 @@
 #include "engine/launch/rank_device.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/ranks/communicators.h"
+#include "tools/report/status_line.h"
+#include "tools/report/waiting_status.h"
 
 namespace lockstep::tools {
 namespace {
@@ -28,7 +30,10 @@ void join_and_work(const RankFlags& flags, const launch::Environment& environmen
                    const std::function<void(RankJob&)>& work) {
   launch::JoinOptions options;
   options.timeout_seconds = flags.comm_timeout;
+  options.waiting = show_who_joins_late(launch::rank_environment(environment).world_size);
   launch::Job job = launch::join_job(environment, options);
+  clear_status();
+  const ShowLateRanks watch;
   RankCommunicator made;
   try {
     made = make_communicator(flags, job, device);

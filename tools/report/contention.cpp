@@ -1,13 +1,18 @@
 #include "tools/report/contention.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
 #include "engine/runtime/virtual_devices.h"
 
 namespace lockstep::tools {
 
-nvml::ContentionProbe watch(const std::vector<Device>& devices) {
+namespace {
+
+std::vector<std::string> uuids_of(const std::vector<Device>& devices) {
   std::vector<std::string> uuids;
   for (const Device device : devices) {
     if (device.type != DeviceType::cuda) continue;
@@ -15,12 +20,31 @@ nvml::ContentionProbe watch(const std::vector<Device>& devices) {
     const std::string& uuid = runtime::physical_gpus().at(static_cast<std::size_t>(gpu)).uuid;
     if (std::find(uuids.begin(), uuids.end(), uuid) == uuids.end()) uuids.push_back(uuid);
   }
-  return nvml::ContentionProbe(uuids);
+  return uuids;
+}
+
+}  // namespace
+
+ContentionProbe::ContentionProbe(const std::vector<Device>& devices) : gpus_(uuids_of(devices)) {
+  if (!devices.empty() && devices[0].type == DeviceType::cpu) cores_.emplace();
+}
+
+void ContentionProbe::sample() {
+  gpus_.sample();
+  if (cores_) cores_->sample();
+}
+
+std::optional<bool> ContentionProbe::verdict(std::size_t num_threads,
+                                             double cpu_seconds_of_peers) const {
+  if (!cores_) return gpus_.verdict();
+  CoreUse use = cores_->use();
+  use.own_seconds += cpu_seconds_of_peers;
+  return is_disturbed(use, std::min(num_threads, runtime::num_cores()));
 }
 
 std::string contention_mark(const RunRow& row) {
-  if (!row.contended) return " contended?";
-  return *row.contended ? " contended" : "";
+  if (!row.contended) return "?";
+  return *row.contended ? "*" : "";
 }
 
 std::vector<std::string> contention_notes(const std::vector<RunRow>& rows) {
@@ -28,15 +52,20 @@ std::vector<std::string> contention_notes(const std::vector<RunRow>& rows) {
     return std::any_of(rows.begin(), rows.end(),
                        [&](const RunRow& row) { return row.contended == verdict; });
   };
+  const bool is_cpu = rows.empty() || rows[0].placement.devices.empty() ||
+                      rows[0].placement.devices[0].type == DeviceType::cpu;
   std::vector<std::string> notes;
   if (any(true)) {
     notes.push_back(
-        "contended: another process used the GPU meanwhile, so times may be too long; lockstep "
-        "devices shows who, lockstep with-devices waits for idle GPUs");
+        is_cpu ? "* contended: another process used the cores meanwhile, so times may be too long"
+               : "* contended: another process used the GPU meanwhile, so times may be too long; "
+                 "lockstep devices shows who, lockstep with-devices waits for idle GPUs");
   }
   if (any(std::nullopt)) {
     notes.push_back(
-        "contended?: NVML does not tell whether another process used the GPU meanwhile");
+        fmt::format("? contended: {} does not tell whether another process used the {} "
+                    "meanwhile",
+                    is_cpu ? "/proc/stat" : "NVML", is_cpu ? "cores" : "GPU"));
   }
   return notes;
 }

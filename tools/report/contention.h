@@ -1,21 +1,39 @@
 // Whether a row of the table was measured undisturbed.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/runtime/nvml/contention.h"
+#include "tools/report/core_use.h"
 #include "tools/report/run_file.h"
 
 namespace lockstep::tools {
 
-// Watches the GPUs behind these devices; nothing for CPU devices.
-nvml::ContentionProbe watch(const std::vector<Device>& devices);
+// Watches what a row is measured on: the GPUs behind its devices, or the cores of this process.
+// Take a sample before, one after each epoch and none while something is timed.
+class ContentionProbe {
+ public:
+  // No device: watches nothing.
+  explicit ContentionProbe(const std::vector<Device>& devices);
 
-// What follows the row in the table: " contended", " contended?" where nobody can tell, or nothing.
+  void sample();
+
+  // Whether another process used them too, and so made times longer; absent where nobody can tell.
+  // num_threads: of all devices of the row. cpu_seconds_of_peers: of ranks of the same job that are
+  // processes on this host.
+  std::optional<bool> verdict(std::size_t num_threads, double cpu_seconds_of_peers = 0) const;
+
+ private:
+  nvml::ContentionProbe gpus_;
+  std::optional<CoreProbe> cores_;
+};
+
+// What follows the row's mode in the table: "*" contended, "?" where nobody can tell, or nothing.
 std::string contention_mark(const RunRow& row);
 
-// What the marks mean, a line each; empty without one.
+// What the marks mean, a note each; empty without one.
 std::vector<std::string> contention_notes(const std::vector<RunRow>& rows);
 
 }  // namespace lockstep::tools

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tools/cli/numbers.h"
 #include "tools/training/devices.h"
 
 namespace lockstep::tools {
@@ -39,7 +40,10 @@ nlohmann::ordered_json flags_json(const TrainingFlags& flags, const TrainingTask
   json["link"] = or_null(flags.link);
   json["comm_timeout"] = flags.comm_timeout;
   json["batch"] = task.batch;
-  json["per_device_batch"] = or_null(flags.per_device_batch);
+  json["per_device_batch"] =
+      flags.per_device_batch.empty()
+          ? nlohmann::json()
+          : nlohmann::json(parse_list("--per-device-batch", flags.per_device_batch));
   json["epochs"] = task.num_epochs();
   json["steps"] = task.num_steps;
   json["dataset"] = flags.dataset;

@@ -6,6 +6,7 @@
 
 #include "engine/runtime/logical_device.h"
 #include "tools/report/contention.h"
+#include "tools/report/scaling.h"
 #include "tools/training/devices.h"
 
 namespace lockstep::tools {
@@ -13,9 +14,16 @@ namespace {
 
 std::string format_bytes(std::size_t num_bytes) {
   const double bytes = static_cast<double>(num_bytes);
-  if (num_bytes < 1024) return fmt::format("{} B", num_bytes);
-  if (num_bytes < std::size_t{1} << 20) return fmt::format("{:.1f} KiB", bytes / 1024);
-  return fmt::format("{:.1f} MiB", bytes / (1 << 20));
+  if (num_bytes < 1000) return fmt::format("{} B", num_bytes);
+  if (bytes < 999.95 * (1 << 10)) return fmt::format("{:.1f} KiB", bytes / (1 << 10));
+  if (bytes < 999.95 * (1 << 20)) return fmt::format("{:.1f} MiB", bytes / (1 << 20));
+  return fmt::format("{:.1f} GiB", bytes / (1 << 30));
+}
+
+// "1.98x", "15.7x", "128x".
+std::string format_factor(double factor) {
+  const int decimals = factor < 9.995 ? 2 : factor < 99.95 ? 1 : 0;
+  return fmt::format("{:.{}f}x", factor, decimals);
 }
 
 // The mean over devices, in percent.
@@ -41,24 +49,44 @@ std::string gpu_sharing_note(const std::vector<RunRow>& rows) {
 
 }  // namespace
 
-std::string table_header() {
-  return fmt::format("{:<7}{:>8}{:>9}{:>12}{:>11}{:>11}{:>11}{:>7}{:>12}{:>9}{:>10}{:>12}", "mode",
-                     "devices", "threads", "epoch time", "step", "speed-up", "efficiency", "busy",
-                     "comm/step", "loss", "accuracy", "max |dw|");
+std::string table_header(TableWidth width) {
+  const std::string narrow =
+      fmt::format("{:<6}{:>8}{:>8}{:>8}{:>9}{:>6}{:>11}{:>6}{:>10}{:>8}", "mode", "devices",
+                  "epoch", "step", "speed-up", "ideal", "efficiency", "busy", "comm/step", "drift");
+  if (width == TableWidth::terminal) return narrow;
+  return narrow + fmt::format("{:>9}{:>8}{:>12}{:>12}{:>9}{:>10}", "threads", "batch", "samples/s",
+                              "exposed", "loss", "accuracy");
 }
 
-std::string table_line(const RunRow& row, const RunRow& single) {
-  const Scaling against_single = scaling(row, single);
+std::string table_line(const RunRow& row, const RunRow& baseline, TableWidth width) {
+  const Scaling against = scaling(row, baseline, runtime::num_cores());
   const TrainingResult& result = row.result;
+  const bool is_reference = row.placement.mode == Mode::single;
+  const std::string mode = fmt::format("{}{}", to_string(row.placement.mode), contention_mark(row));
+  // The mark of "single" takes the space before a count, which has seven columns more.
+  const std::string narrow =
+      fmt::format("{:<7}{:>7}{:>8}{:>8}{:>9}{:>6}{:>9.0f} %{:>6}{:>10}{:>8}", mode,
+                  row.placement.devices.size(), trace::format_seconds(row.median_epoch_seconds()),
+                  trace::format_seconds(row.step_seconds()), format_factor(against.speedup),
+                  format_factor(against.ideal), 100 * against.efficiency,
+                  format_busy(result.busy_fraction), format_bytes(result.comm_bytes_per_step),
+                  is_reference ? "-" : fmt::format("{:.1e}", row.max_abs_weight_diff));
+  if (width == TableWidth::terminal) return narrow;
+  const std::string exposed =
+      result.breakdown ? trace::format_seconds(result.breakdown->exposed_comm) : "-";
+  return narrow + fmt::format("{:>9}{:>8}{:>12.0f}{:>12}{:>9.4f}{:>8.2f} %", row.threads_per_device,
+                              row.batch, static_cast<double>(row.batch) / row.step_seconds(),
+                              exposed, result.final_loss, 100 * result.test_accuracy);
+}
+
+std::string table_legend(const RunRow& baseline) {
+  const bool is_cpu = baseline.placement.devices[0].type == DeviceType::cpu;
   return fmt::format(
-      "{:<7}{:>8}{:>9}{:>12}{:>11}{:>10.2f}x{:>9.0f} %{:>7}{:>12}{:>9.4f}{:>8.2f} %{:>12}{}",
-      to_string(row.placement.mode), row.placement.devices.size(), row.threads_per_device,
-      trace::format_seconds(row.median_epoch_seconds()), trace::format_seconds(row.step_seconds()),
-      against_single.speedup, 100 * against_single.efficiency, format_busy(result.busy_fraction),
-      format_bytes(result.comm_bytes_per_step), result.final_loss, 100 * result.test_accuracy,
-      row.placement.mode == Mode::single ? "reference"
-                                         : fmt::format("{:.1e}", row.max_abs_weight_diff),
-      contention_mark(row));
+      "{}\n"
+      "ideal: {} it can use / the baseline's; efficiency: speed-up / ideal\n"
+      "busy: share of the steps' time in which a device {}",
+      describe_baseline(baseline), is_cpu ? "cores that" : "GPUs that",
+      is_cpu ? "had a core and computed" : "computed");
 }
 
 std::string sharing_note(const std::vector<RunRow>& rows) {
@@ -69,6 +97,18 @@ std::string sharing_note(const std::vector<RunRow>& rows) {
   if (most <= cores) return {};
   return fmt::format("{} virtual devices on {} {}: this shows overhead, not speed-up", most, cores,
                      cores == 1 ? "core" : "cores");
+}
+
+std::string wrap(std::string_view text, std::size_t columns) {
+  std::string lines;
+  while (text.size() > columns) {
+    std::size_t end = text.rfind(' ', columns);
+    if (end == std::string_view::npos) end = text.find(' ');  // a word that is wider
+    if (end == std::string_view::npos) break;
+    lines.append(text.substr(0, end)).push_back('\n');
+    text.remove_prefix(end + 1);
+  }
+  return lines.append(text);
 }
 
 }  // namespace lockstep::tools

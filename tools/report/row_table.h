@@ -1,19 +1,32 @@
-// The epoch-time table for people.
+// The epoch-time table for people: 80 columns, or --wide for all there is to know of a row.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/report/run_file.h"
 
 namespace lockstep::tools {
 
-// A header line and a line per row; rows[0] is the single-device row.
-std::string table_header();
-std::string table_line(const RunRow& row, const RunRow& single);
+// No line that a command prints is wider.
+inline constexpr std::size_t kTerminalColumns = 80;
+
+enum class TableWidth { terminal, wide };
+
+// A header line, and a line per row. A row that was not measured undisturbed has a mark behind its
+// mode (contention.h).
+std::string table_header(TableWidth width);
+std::string table_line(const RunRow& row, const RunRow& baseline, TableWidth width);
+
+// What the columns mean and against what they are measured, two lines.
+std::string table_legend(const RunRow& baseline);
 
 // "8 virtual devices on 2 cores: this shows overhead, not speed-up" for the largest such row; empty
 // where every device has a core of its own.
 std::string sharing_note(const std::vector<RunRow>& rows);
+
+// The text with its spaces turned into line ends where a line would be wider than `columns`.
+std::string wrap(std::string_view text, std::size_t columns = kTerminalColumns);
 
 }  // namespace lockstep::tools

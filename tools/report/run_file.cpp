@@ -10,6 +10,7 @@
 #include "engine/runtime/logical_device.h"
 #include "tools/report/file_head.h"
 #include "tools/report/flags_json.h"
+#include "tools/report/scaling.h"
 #include "tools/training/devices.h"
 
 namespace lockstep::tools {
@@ -54,13 +55,13 @@ nlohmann::ordered_json verdict_json(const Verdict& verdict) {
   return json;
 }
 
-nlohmann::ordered_json row_json(const RunRow& row, const RunRow& single, std::size_t batch) {
+nlohmann::ordered_json row_json(const RunRow& row, const RunRow& baseline) {
   const TrainingResult& result = row.result;
   const std::size_t num_devices = row.placement.devices.size();
   const std::size_t num_physical = num_physical_devices(row.placement);
-  const Scaling against_single = scaling(row, single);
+  const Scaling against_baseline = scaling(row, baseline, runtime::num_cores());
   const auto or_null = [&](double value) {
-    return single.placement.mode == Mode::single ? nlohmann::json(value) : nlohmann::json();
+    return baseline.placement.mode == Mode::single ? nlohmann::json(value) : nlohmann::json();
   };
   nlohmann::ordered_json json{
       {"mode", to_string(row.placement.mode)},
@@ -68,15 +69,17 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& single, std::si
       {"physical_devices", num_physical},
       {"virtual", num_physical < num_devices},
       {"threads_per_device", row.threads_per_device},
+      {"batch", row.batch},
       {"contended", row.contended ? nlohmann::json(*row.contended) : nlohmann::json()},
       {"kind", "measured"},
       {"iterations", result.num_steps},
       {"epoch_seconds", result.epoch_seconds},
       {"median_epoch_seconds", row.median_epoch_seconds()},
       {"step_seconds", row.step_seconds()},
-      {"samples_per_second", static_cast<double>(batch) / row.step_seconds()},
-      {"speedup", or_null(against_single.speedup)},
-      {"efficiency", or_null(against_single.efficiency)},
+      {"samples_per_second", static_cast<double>(row.batch) / row.step_seconds()},
+      {"speedup", or_null(against_baseline.speedup)},
+      {"ideal_speedup", or_null(against_baseline.ideal)},
+      {"efficiency", or_null(against_baseline.efficiency)},
       {"busy_fraction", result.busy_fraction}};
   if (result.breakdown) add_breakdown(json, result);
   json["comm_bytes_per_device_per_step"] = result.comm_bytes_per_step;
@@ -104,9 +107,13 @@ double RunRow::step_seconds() const {
   return total / static_cast<double>(result.num_steps);
 }
 
-Scaling scaling(const RunRow& row, const RunRow& single) {
-  const double speedup = single.median_epoch_seconds() / row.median_epoch_seconds();
-  return {speedup, speedup / static_cast<double>(row.placement.devices.size())};
+RunRow planned_row(const TrainingTask& task, DevicePlacement placement) {
+  RunRow row;
+  row.placement = std::move(placement);
+  row.threads_per_device = runtime::threads_per_device();
+  row.batch = task.batch;
+  row.epoch_rows = std::min(task.data->train.num_rows(), task.num_steps * task.batch);
+  return row;
 }
 
 double max_abs_difference(const nn::StateDict& a, const nn::StateDict& b) {
@@ -130,7 +137,9 @@ nlohmann::ordered_json make_run_file(const std::vector<std::string>& command,
   nlohmann::ordered_json json = file_head("lockstep.run/1", command);
   json["config"] = flags_json(flags, task);
   json["rows"] = nlohmann::ordered_json::array();
-  for (const RunRow& row : rows) json["rows"].push_back(row_json(row, rows[0], task.batch));
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    json["rows"].push_back(row_json(rows[i], baseline_of(rows, i)));
+  }
   json["workload"] = workload;
   return json;
 }

@@ -16,7 +16,9 @@ struct RunRow {
   DevicePlacement placement;
   std::size_t threads_per_device = 1;
   TrainingResult result;
-  double max_abs_weight_diff = 0;  // of the final weights against the row "single", if there is one
+  std::size_t batch = 1;           // rows per step over all devices
+  std::size_t epoch_rows = 1;      // rows of an epoch
+  double max_abs_weight_diff = 0;  // of the final weights against one device with the same batches
   std::optional<Verdict> verdict;  // where the row was judged
   // Another process used the devices meanwhile; absent when nobody can tell.
   std::optional<bool> contended = false;
@@ -27,18 +29,15 @@ struct RunRow {
   double step_seconds() const;
 };
 
-// A row beside the single-device row of the same run: speed-up and efficiency (speed-up / devices).
-struct Scaling {
-  double speedup = 1;
-  double efficiency = 1;
-};
-Scaling scaling(const RunRow& row, const RunRow& single);
+// A row that has yet to be trained: what is known of it before. threads_per_device is the current
+// one.
+RunRow planned_row(const TrainingTask& task, DevicePlacement placement);
 
 // Largest |a - b| over all weights; NaN if any is. REQUIRES: same names and shapes.
 double max_abs_difference(const nn::StateDict& a, const nn::StateDict& b);
 
-// Speed-up, efficiency and the weights' difference are against rows[0] if that is the single-device
-// row, else null: there is nothing to compare with.
+// Speed-up, ideal, efficiency and the weights' difference are against the row's baseline
+// (scaling.h) if rows[0] is a single-device row, else null: there is nothing to compare with.
 nlohmann::ordered_json make_run_file(const std::vector<std::string>& command,
                                      const TrainingFlags& flags, const TrainingTask& task,
                                      const std::vector<RunRow>& rows,

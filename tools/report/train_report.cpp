@@ -5,7 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/nn/weights_file.h"
-#include "tools/report/contention.h"
+#include "tools/report/row_table.h"
+#include "tools/report/status_line.h"
 #include "tools/report/trace_file.h"
 #include "tools/report/weights_digest.h"
 #include "tools/report/workload.h"
@@ -23,7 +24,7 @@ void print_task(const TrainingFlags& flags, const TrainingTask& task,
              task.data->train.num_rows(), task.num_steps, task.batch);
   for (const std::string& note :
        {idle_note(task, placement), torch_sampler_note(task), link_note(flags)}) {
-    if (!note.empty()) fmt::print(out, "{}\n", note);
+    if (!note.empty()) fmt::print(out, "{}\n", wrap(note));
   }
 }
 
@@ -31,11 +32,14 @@ bool needs_recording(const TrainingFlags& flags) {
   return !flags.trace_path.empty() || !flags.json_path.empty() || !flags.row_path.empty();
 }
 
-TrainingObserver report_progress(const TrainingFlags& flags, nvml::ContentionProbe& probe) {
+TrainingObserver report_progress(const TrainingFlags& flags, ContentionProbe& probe,
+                                 Progress& progress) {
   TrainingObserver observer;
   observer.log_path = flags.log_path;
+  observer.on_step = progress.observer();
   observer.on_epoch = [&flags, &probe](std::size_t epoch, double seconds, double loss) {
     probe.sample();
+    clear_status();
     std::FILE* const out = progress_stream(flags);
     fmt::print(out, "epoch {}: {}, loss {:.4f}\n", epoch + 1, trace::format_seconds(seconds), loss);
     std::fflush(out);
@@ -47,7 +51,7 @@ void report_training(const TrainingFlags& flags, const std::vector<std::string>&
                      const TrainingTask& task, const RunRow& row, const trace::Recording& recording,
                      Device measured_on) {
   std::FILE* const out = progress_stream(flags);
-  for (const std::string& note : contention_notes({row})) fmt::print(out, "{}\n", note);
+  for (const std::string& note : contention_notes({row})) fmt::print(out, "{}\n", wrap(note));
   fmt::print(out, "test accuracy: {:.2f} %\n", 100 * row.result.test_accuracy);
   fmt::print(out, "weights sha256: {}\n", weights_digest(row.result.weights));
   if (!flags.save_path.empty()) nn::save_weights(flags.save_path, row.result.weights);

@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/runtime/nvml/contention.h"
 #include "engine/trace/recorder.h"
+#include "tools/report/contention.h"
+#include "tools/report/progress.h"
 #include "tools/report/run_file.h"
 #include "tools/training/trainer.h"
 
@@ -22,9 +23,10 @@ void print_task(const TrainingFlags& flags, const TrainingTask& task,
 // Whether the steps are to be recorded (engine/trace): for a timeline, or the run file's breakdown.
 bool needs_recording(const TrainingFlags& flags);
 
-// Prints "epoch 3: 12.1 ms, loss 0.0123" and looks at the devices after each epoch, and writes
-// --log. flags and probe must live as long as the observer.
-TrainingObserver report_progress(const TrainingFlags& flags, nvml::ContentionProbe& probe);
+// Prints "epoch 3: 12.1 ms, loss 0.0123" and looks at the devices after each epoch, shows the
+// progress in between, and writes --log. All three must live as long as the observer.
+TrainingObserver report_progress(const TrainingFlags& flags, ContentionProbe& probe,
+                                 Progress& progress);
 
 // Prints accuracy and the weights' digest; writes --save, --trace and --json. `measured_on`: the
 // device of this process on which the run file's workload is measured.

@@ -80,7 +80,10 @@ class GroupLoop {
       loss_sum_ = 0;
       num_rows_ = 0;
       for (RankState& rank : ranks_) rank.loader->start_epoch(epoch);
-      while (step_ < task_.num_steps && run_checked_step(epoch)) ++step_;
+      while (step_ < task_.num_steps && run_checked_step(epoch)) {
+        ++step_;
+        if (observer_.on_step) observer_.on_step(step_);
+      }
       for (LossLog& losses : losses_) losses.drain();
       report.epoch_seconds.push_back(clock_.seconds());
       report.last_epoch_loss = loss_sum_ / static_cast<double>(num_rows_);

@@ -10,6 +10,7 @@
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
 #include "engine/trace/counters.h"
+#include "tools/report/core_use.h"
 #include "tools/report/packed_recording.h"
 #include "tools/training/busy_fraction.h"
 #include "tools/training/ddp_rank.h"
@@ -18,7 +19,7 @@ namespace lockstep::tools {
 namespace {
 
 // What one rank says of itself at the end.
-nlohmann::json summarize(const RankJob& job) {
+nlohmann::json summarize(const RankJob& job, double cpu_seconds) {
   runtime::LogicalDevice& device = runtime::logical_device(job.device);
   const std::string host = comm::host_identity();
   const auto gpu = static_cast<std::size_t>(std::max(0, device.gpu()));
@@ -28,6 +29,7 @@ nlohmann::json summarize(const RankJob& job) {
           {"device_index", job.device.index},
           {"peak_bytes", device.memory().statistics().peak_bytes},
           {"comm_bytes", trace::collective_bytes_of(job.rank())},
+          {"cpu_seconds", cpu_seconds},
           {"common_moment_ns", trace::now_ns()}};
 }
 
@@ -59,6 +61,8 @@ void take_summaries(const std::vector<nlohmann::json>& summaries, const Training
     physical.insert(summary["physical_device"].get<std::string>());
     job.devices.push_back({type, summary["device_index"].get<int>()});
     job.result.peak_bytes.push_back(summary["peak_bytes"]);
+    const bool is_peer_here = &summary != &summaries[0] && summary["host"] == summaries[0]["host"];
+    if (is_peer_here) job.cpu_seconds_of_peers += summary["cpu_seconds"].get<double>();
     job.result.comm_bytes_per_step = std::max(
         job.result.comm_bytes_per_step, summary["comm_bytes"].get<std::size_t>() / task.num_steps);
   }
@@ -74,13 +78,14 @@ void take_summaries(const std::vector<nlohmann::json>& summaries, const Training
 JobResult train_in_job(const TrainingTask& task, RankJob& job, const TrainingObserver& observer) {
   runtime::logical_device(job.device).memory().reset_peak();
   trace::reset_collective_counts();
+  const double cpu_seconds_before = own_use().cpu_seconds;
   JobResult result;
   result.result.num_steps = task.num_steps;
   train_ddp_rank(task, job.device, job.communicator, observer, result.result);
   runtime::record_device_spans();
   trace::stop();
   wait_for_all_ranks(job, "trained");
-  const std::string mine = summarize(job).dump();
+  const std::string mine = summarize(job, own_use().cpu_seconds - cpu_seconds_before).dump();
   const trace::Recording recorded = trace::collect();
   const auto texts = gather_at_rank_zero(job, "summary", mine);
   const auto packed = gather_at_rank_zero(job, "recording", pack_recording(recorded));

@@ -13,6 +13,7 @@ struct JobResult {
   trace::Recording recording;            // of all ranks, where recording was on
   std::vector<Device> devices;           // by rank
   std::size_t num_physical_devices = 0;  // GPUs, or hosts
+  double cpu_seconds_of_peers = 0;       // of the other ranks on rank 0's host, while training
 };
 
 // Trains this rank's share with the job's communicator, and brings together on rank 0 what the

@@ -71,7 +71,7 @@ class RankLoop {
       loss_sum_ = 0;
       num_rows_ = 0;
       loader_->start_epoch(epoch);
-      while (step_ < task_.num_steps && run_checked_step(epoch)) ++step_;
+      while (step_ < task_.num_steps && run_checked_step(epoch)) count_step();
       losses_.drain();
       report.epoch_seconds.push_back(clock_.seconds());
       report.last_epoch_loss = mean_loss(loss_sum_, num_rows_);
@@ -87,6 +87,11 @@ class RankLoop {
   }
 
  private:
+  void count_step() {
+    ++step_;
+    if (observer_.on_step && rank() == 0) observer_.on_step(step_);
+  }
+
   int rank() const { return model_.communicator ? model_.communicator->rank() : 0; }
 
   // False at the end of the epoch.

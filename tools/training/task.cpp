@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "engine/core/error.h"
 #include "engine/nn/mlp.h"
@@ -20,6 +21,7 @@ namespace lockstep::tools {
 namespace {
 
 constexpr std::size_t kDefaultBatch = 64;
+constexpr std::size_t kLargestBatch = std::numeric_limits<int>::max();
 
 OptimizerSettings make_optimizer_settings(const TrainingFlags& flags) {
   OptimizerSettings settings;
@@ -47,6 +49,18 @@ std::size_t mib_to_bytes(std::string_view flag, double mib) {
   require(std::isfinite(mib) && mib > 0 && mib <= 1e6, ErrorCode::Usage, flag,
           "must be a positive number of MiB, found {}", mib);
   return std::max<std::size_t>(1, static_cast<std::size_t>(mib * (1 << 20)));
+}
+
+std::size_t batch_of(const TrainingFlags& flags, std::size_t num_devices) {
+  if (flags.per_device_batch.empty()) {
+    return require_positive("--batch", flags.batch.value_or(static_cast<int>(kDefaultBatch)));
+  }
+  const std::vector<std::size_t> rows = parse_list("--per-device-batch", flags.per_device_batch);
+  require(rows.size() == 1, ErrorCode::Usage, "--per-device-batch",
+          "expected one number, found '{}'; compare takes several", flags.per_device_batch);
+  require(rows[0] >= 1 && rows[0] <= kLargestBatch, ErrorCode::Usage, "--per-device-batch",
+          "must be at least 1 and at most {}, found {}", kLargestBatch, rows[0]);
+  return rows[0] * num_devices;
 }
 
 void require_fitting_model(const TrainingFlags& flags, const data::LabelledRows& rows) {
@@ -152,10 +166,7 @@ TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices) {
   task.dtype = parse_dtype(flags.dtype);
   require_memory_for(nn::parse_mlp(flags.model), task.dtype, num_devices);
   datasets::parse_dataset(flags.dataset);
-  task.batch =
-      flags.per_device_batch
-          ? require_positive("--per-device-batch", *flags.per_device_batch) * num_devices
-          : require_positive("--batch", flags.batch.value_or(static_cast<int>(kDefaultBatch)));
+  task.batch = batch_of(flags, num_devices);
   require_positive("--epochs", flags.epochs.value_or(1));
   if (flags.steps) task.num_steps = require_positive("--steps", *flags.steps);
   task.seed = flags.seed;
@@ -185,10 +196,16 @@ void load_task(TrainingTask& task, const TrainingFlags& flags) {
   require_fitting_model(flags, task.data->train);
   if (!flags.init_path.empty()) task.initial_weights = nn::load_weights(flags.init_path);
   require_loadable(task);
+  task = with_batch(std::move(task), flags, task.batch);
+}
+
+TrainingTask with_batch(TrainingTask task, const TrainingFlags& flags, std::size_t batch) {
+  task.batch = batch;
   const std::size_t epochs = require_positive("--epochs", flags.epochs.value_or(1));
   if (!flags.steps) task.num_steps = epochs * task.steps_per_epoch();
   task.optimizer.schedule = optim::parse_schedule(flags.schedule, task.num_steps,
                                                   static_cast<std::size_t>(flags.warmup_steps));
+  return task;
 }
 
 TrainingTask make_task(const TrainingFlags& flags, std::size_t num_devices) {

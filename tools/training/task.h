@@ -98,6 +98,10 @@ TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices);
 void load_task(TrainingTask& task, const TrainingFlags& flags);
 void require_writable_outputs(const TrainingFlags& flags);
 
+// The same task with another batch, and as many steps as the flags ask for with that. REQUIRES: its
+// data was loaded.
+TrainingTask with_batch(TrainingTask task, const TrainingFlags& flags, std::size_t batch);
+
 // Devices that get no rows of a full batch, because it has too few; and the line that says so,
 // empty where no device is idle.
 std::size_t num_idle_devices(const TrainingTask& task, const DevicePlacement& placement);

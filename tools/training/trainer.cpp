@@ -8,6 +8,7 @@
 #include "engine/runtime/device_span.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/recorder.h"
+#include "tools/report/waiting_status.h"
 #include "tools/training/busy_fraction.h"
 #include "tools/training/captured_ranks.h"
 #include "tools/training/ddp_rank.h"
@@ -49,6 +50,7 @@ void train_ranks(const TrainingTask& task, const DevicePlacement& placement,
   group.timeout_seconds = task.comm_timeout_seconds;
   group.default_plan = task.all_reduce_plan;
   group.link = task.link;
+  const ShowLateRanks watch;
   comm::run_ranks(
       static_cast<int>(placement.devices.size()),
       [&](comm::Communicator& communicator) {

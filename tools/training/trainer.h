@@ -11,6 +11,8 @@ namespace lockstep::tools {
 struct TrainingObserver {
   // After every epoch, on rank 0: epoch from 0, its seconds and mean loss.
   std::function<void(std::size_t epoch, double seconds, double loss)> on_epoch;
+  // After every step, on rank 0, in time that counts: number of steps done.
+  std::function<void(std::size_t num_done)> on_step;
   std::string log_path;  // a JSON line per step; empty: none
   // Whether the run is compared with one device's while it goes on (tools/verdict/rank_checks.h);
   // neither times nor breakdown contain it.

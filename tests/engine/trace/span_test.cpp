@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -43,6 +44,44 @@ TEST(Span, KeepsWhatItWasToldAndItsTimes) {
   EXPECT_LE(before, span.begin_ns);
   EXPECT_LE(span.begin_ns, span.end_ns);
   EXPECT_LE(span.end_ns, after);
+}
+
+// Of all others it would cost more than it tells.
+TEST(Span, HasTheCpuTimeOfComputationAndOfWaitsInsideIt) {
+  start();
+  const auto spin = [] {
+    for (volatile int rounds = 0; rounds < 20000; rounds = rounds + 1) {
+    }
+  };
+  {
+    ScopedSpan step(Lane::host, Category::step, "step");
+    ScopedSpan alone(Lane::host, Category::wait, "alone");
+    spin();
+  }
+  {
+    ScopedSpan outer(Lane::compute, Category::backward, "outer");
+    ScopedSpan inner(Lane::compute, Category::op, "inner");
+    {
+      ScopedSpan wait(Lane::host, Category::communication, "wait");
+      ScopedSpan nested(Lane::comm, Category::communication, "nested");
+      spin();
+    }
+    spin();
+  }
+  {
+    ScopedSpan unused(Lane::compute, Category::forward, "unused");
+    unused.cancel();
+  }
+  { ScopedSpan after(Lane::compute, Category::op, "after"); }
+  stop();
+  std::map<std::string, std::int64_t> cpu_ns;
+  for (const Span& span : collect().spans) cpu_ns[span.name] = span.cpu_ns;
+  for (const char* name : {"step", "alone", "inner", "nested"}) {
+    EXPECT_EQ(cpu_ns.at(name), kNotMeasured) << name;
+  }
+  EXPECT_GT(cpu_ns.at("wait"), 0);
+  EXPECT_GT(cpu_ns.at("outer"), cpu_ns.at("wait"));
+  EXPECT_GE(cpu_ns.at("after"), 0);
 }
 
 TEST(Span, TakesTheRankOfTheContextUnlessATrackIsGiven) {

@@ -1,0 +1,69 @@
+#include "engine/comm/long_wait.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace lockstep::comm {
+namespace {
+
+constexpr double kLookAgainSeconds = 0.25;
+
+struct Call {
+  const Transport* transport = nullptr;
+  CallHeader header;
+  runtime::Clock::time_point begin;
+};
+
+// Held while a call is described, so that its transport lives.
+std::mutex mutex;
+std::map<const WatchedCall*, Call> calls;
+
+// Of the first call that is old enough and that others are missing from.
+std::string describe_long_wait(double after_seconds) {
+  const std::lock_guard lock(mutex);
+  const auto now = runtime::Clock::now();
+  for (const auto& [key, call] : calls) {
+    if (std::chrono::duration<double>(now - call.begin).count() < after_seconds) continue;
+    const std::string missing = call.transport->describe_missing(call.header.sequence);
+    if (!missing.empty()) return fmt::format("{}: {}", to_string(call.header), missing);
+  }
+  return {};
+}
+
+}  // namespace
+
+LongWaitWatch::LongWaitWatch(std::function<void(const std::string&)> tell, double after_seconds)
+    : tell_(std::move(tell)), after_seconds_(after_seconds), thread_([this] { watch(); }) {
+  detail::num_watches.fetch_add(1);
+}
+
+LongWaitWatch::~LongWaitWatch() {
+  detail::num_watches.fetch_sub(1);
+  is_over_.store(1);
+  thread_.join();
+}
+
+void LongWaitWatch::watch() {
+  std::string told;
+  while (!is_over_.wait_while_equal(0, runtime::deadline_after(kLookAgainSeconds))) {
+    std::string words = describe_long_wait(after_seconds_);
+    if (words == told) continue;
+    tell_(words);
+    told = std::move(words);
+  }
+}
+
+void WatchedCall::begin(const Transport& transport, const CallHeader& call) {
+  const std::lock_guard lock(mutex);
+  calls[this] = {&transport, call, runtime::Clock::now()};
+}
+
+void WatchedCall::end() {
+  const std::lock_guard lock(mutex);
+  calls.erase(this);
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,47 @@
+#include "engine/comm/long_wait.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <mutex>
+#include <vector>
+
+#include "engine/comm/run_ranks.h"
+
+namespace lockstep::comm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Rank 1 comes when it has been missed, so the wait is as long as it takes to be told.
+TEST(LongWaitWatch, TellsWhoIsMissingFromACollectiveAndWhenTheyHaveCome) {
+  std::promise<std::string> missed;
+  std::promise<std::string> over;
+  int num_told = 0;
+  const LongWaitWatch watch(
+      [&](const std::string& words) {
+        ++num_told;
+        if (num_told == 1) missed.set_value(words);
+        if (num_told == 2) over.set_value(words);
+      },
+      0);
+  run_ranks(2, [&](Communicator& communicator) {
+    if (communicator.rank() == 1) {
+      EXPECT_THAT(missed.get_future().get(),
+                  AllOf(HasSubstr("all_reduce #0"), HasSubstr("rank 1 is missing")));
+    }
+    communicator.all_reduce(Tensor::from(std::vector<float>{1, 2}, {2})).wait();
+  });
+  EXPECT_THAT(over.get_future().get(), IsEmpty());
+}
+
+TEST(LongWaitWatch, SaysNothingOfShortWaits) {
+  const LongWaitWatch watch([](const std::string& words) { ADD_FAILURE() << words; }, 1e6);
+  run_ranks(4, [](Communicator& communicator) { communicator.barrier().wait(); });
+}
+
+}  // namespace
+}  // namespace lockstep::comm

@@ -1,0 +1,127 @@
+// The sentence on what bounds a run, on rows made by hand.
+#include "tools/report/bound.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::tools {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+// A row whose steps hold these parts, in seconds; what is left of them is nobody's.
+RunRow row_of(Mode mode, std::size_t num_devices, std::size_t num_threads,
+              const trace::StepBreakdown& parts) {
+  RunRow row;
+  row.placement.mode = mode;
+  row.placement.devices.resize(num_devices);
+  row.threads_per_device = num_threads;
+  trace::StepBreakdown step = parts;
+  step.step = step.data + step.copy + step.forward + step.backward + step.exposed_comm +
+              step.optimizer + step.wait + step.host + step.unattributed;
+  row.result.breakdown = step;
+  row.result.epoch_seconds = {10 * step.step};
+  row.result.num_steps = 10;
+  row.batch = 64;
+  row.epoch_rows = 640;
+  return row;
+}
+
+RunRow single(std::size_t num_threads) {
+  return row_of(Mode::single, 1, num_threads, {.forward = 30, .backward = 60, .optimizer = 10});
+}
+
+constexpr std::size_t kCores = 2;
+
+TEST(BoundSentence, NeedsARowWithSeveralDevicesAndABreakdown) {
+  EXPECT_THAT(bound_sentence({}, kCores), IsEmpty());
+  EXPECT_THAT(bound_sentence({single(2)}, kCores), IsEmpty());
+  RunRow unrecorded = row_of(Mode::ddp, 2, 1, {.forward = 1});
+  unrecorded.result.breakdown.reset();
+  EXPECT_THAT(bound_sentence({single(2), unrecorded}, kCores), IsEmpty());
+}
+
+TEST(BoundSentence, ByCommunication) {
+  const RunRow row =
+      row_of(Mode::ddp, 2, 1, {.forward = 20, .backward = 32, .exposed_comm = 38, .optimizer = 10});
+  EXPECT_THAT(bound_sentence({single(1), row}, kCores),
+              AllOf(StartsWith("ddp x2: 62 % of the step is computation, 38 % exposed "
+                               "communication: bound by exposed communication; a larger batch"),
+                    EndsWith(".")));
+}
+
+TEST(BoundSentence, ByComputationAsItShouldBe) {
+  const RunRow row =
+      row_of(Mode::ddp, 2, 1, {.forward = 15, .backward = 30, .exposed_comm = 2, .optimizer = 7});
+  EXPECT_THAT(bound_sentence({single(1), row}, kCores),
+              AllOf(HasSubstr("96 % of the step is computation, 4 % exposed communication"),
+                    HasSubstr("bound by computation, as it should be")));
+}
+
+// Both devices update all weights, and half the rows take more than half the time.
+TEST(BoundSentence, ByComputationThatIsNotShared) {
+  const RunRow row =
+      row_of(Mode::ddp, 2, 1, {.forward = 25, .backward = 45, .exposed_comm = 10, .optimizer = 20});
+  EXPECT_THAT(bound_sentence({single(1), row}, kCores),
+              HasSubstr("bound by computation that the devices do not share (1.8 times its part"));
+}
+
+TEST(BoundSentence, ByTheCoresThatDevicesShare) {
+  const RunRow row = row_of(Mode::ddp, 8, 1, {.forward = 90, .exposed_comm = 10});
+  EXPECT_THAT(bound_sentence({single(2), row}, kCores),
+              HasSubstr("bound by the 2 cores that the devices share"));
+  EXPECT_THAT(bound_sentence({single(1), row}, 1), HasSubstr("the 1 core that the"));
+}
+
+TEST(BoundSentence, ByWaitingCopyingDataOrTheHost) {
+  const auto sentence = [](const trace::StepBreakdown& parts) {
+    return bound_sentence({single(1), row_of(Mode::data_parallel, 2, 1, parts)}, kCores);
+  };
+  EXPECT_THAT(sentence({.forward = 50, .wait = 30}),
+              AllOf(StartsWith("dp x2: "), HasSubstr("bound by waiting for other devices")));
+  EXPECT_THAT(sentence({.copy = 30, .forward = 50}), HasSubstr("bound by copies between devices"));
+  EXPECT_THAT(sentence({.data = 30, .forward = 50}), HasSubstr("bound by waiting for data"));
+  EXPECT_THAT(sentence({.forward = 50, .host = 15, .unattributed = 15}),
+              HasSubstr("bound by work of the host"));
+}
+
+TEST(BoundSentence, IsAboutTheFastestRowThatHasCoresOfItsOwn) {
+  const RunRow dp = row_of(Mode::data_parallel, 2, 1, {.forward = 60, .wait = 30});
+  const RunRow ddp = row_of(Mode::ddp, 2, 1, {.forward = 60, .exposed_comm = 20});
+  const RunRow shared = row_of(Mode::ddp, 4, 1, {.forward = 40});
+  EXPECT_THAT(bound_sentence({single(1), dp, ddp, shared}, kCores), StartsWith("ddp x2: "));
+}
+
+RunRow growing(Mode mode, std::size_t num_devices, std::size_t rows_per_device, double comm) {
+  const double computation = static_cast<double>(rows_per_device);
+  RunRow row = row_of(mode, num_devices, 1, {.forward = computation, .exposed_comm = comm});
+  row.batch = rows_per_device * num_devices;
+  row.epoch_rows = 10 * row.batch;
+  row.result.comm_bytes_per_step = num_devices == 1 ? 0 : std::size_t{4} << 20;
+  return row;
+}
+
+TEST(GrowthSentence, SaysWhatStaysWhatGrowsAndHowFarItComes) {
+  const std::vector<RunRow> rows{growing(Mode::single, 1, 64, 0), growing(Mode::ddp, 2, 64, 64),
+                                 growing(Mode::single, 1, 256, 0), growing(Mode::ddp, 2, 256, 64)};
+  EXPECT_EQ(growth_sentence(rows, kCores),
+            "ddp x2: communication costs the same (4.0 MiB a step), computation grows with the "
+            "batch (64 s to 256 s a step): 64 rows a device reach 50 % of the ideal, 256 rows 80 "
+            "%.");
+}
+
+TEST(GrowthSentence, NeedsTwoSizes) {
+  EXPECT_THAT(
+      growth_sentence({growing(Mode::single, 1, 64, 0), growing(Mode::ddp, 2, 64, 64)}, kCores),
+      IsEmpty());
+  EXPECT_THAT(
+      growth_sentence({growing(Mode::single, 1, 64, 0), growing(Mode::ddp, 1, 64, 0)}, kCores),
+      IsEmpty());
+}
+
+}  // namespace
+}  // namespace lockstep::tools

@@ -1,0 +1,98 @@
+// What a terminal shows while a command works, and that nobody else sees it.
+#include "tools/report/progress.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "tests/tools/run_lockstep.h"
+
+namespace lockstep::tools {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(Progress, SaysRowStepAndSecondsLeft) {
+  EXPECT_EQ(to_string({.row = 2,
+                       .num_rows = 9,
+                       .what = "ddp x2",
+                       .step = 40,
+                       .num_steps = 72,
+                       .seconds_left = 2.4}),
+            "row 3 of 9: ddp x2, step 40 of 72, 2 s left");
+  EXPECT_EQ(to_string({.what = "training", .step = 1, .num_steps = 72}), "training, step 1 of 72");
+  EXPECT_EQ(to_string({.row = 0, .num_rows = 2, .what = "ddp x4"}), "row 1 of 2: ddp x4");
+}
+
+TEST(Progress, WhatIsLeftFollowsFromWhatIsDone) {
+  EXPECT_EQ(seconds_left(10, 25, 100), 30);
+  EXPECT_EQ(seconds_left(10, 100, 100), 0);
+  EXPECT_EQ(seconds_left(0.1, 25, 100), std::nullopt);  // too early to say
+  EXPECT_EQ(seconds_left(10, 0, 100), std::nullopt);
+}
+
+// All that a program writes to a terminal.
+std::string on_a_terminal(const std::vector<std::string>& arguments) {
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+  if (terminal < 0 || ::grantpt(terminal) != 0 || ::unlockpt(terminal) != 0) return "no terminal";
+  const std::string name = ::ptsname(terminal);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int other_end = ::open(name.c_str(), O_RDWR | O_NOCTTY);
+    ::dup2(other_end, STDOUT_FILENO);
+    ::dup2(other_end, STDERR_FILENO);
+    std::vector<char*> words{const_cast<char*>(LOCKSTEP_PROGRAM)};
+    for (const std::string& word : arguments) words.push_back(const_cast<char*>(word.c_str()));
+    words.push_back(nullptr);
+    ::execv(LOCKSTEP_PROGRAM, words.data());
+    ::_exit(127);
+  }
+  std::string text;
+  char bytes[4096];
+  while (true) {  // EIO: the other end was closed
+    const ssize_t count = ::read(terminal, bytes, sizeof bytes);
+    if (count > 0) text.append(bytes, static_cast<std::size_t>(count));
+    if (count == 0 || (count < 0 && errno == EIO)) break;
+  }
+  ::close(terminal);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0) << text;
+  return text;
+}
+
+constexpr const char* kCleared = "\r\033[K";
+
+TEST(Progress, ATerminalShowsTheRowAndClearsItBeforeTheLineOfTheTable) {
+  const std::string text = on_a_terminal(
+      lockstep::testing::words("compare --modes ddp --devices 2 --steps 3 --device cpu"));
+  EXPECT_THAT(text, HasSubstr("\rrow 1 of 2: single, step 0 of 3"));
+  EXPECT_THAT(text, HasSubstr("\rrow 2 of 2: ddp x2, step 0 of 3"));
+  EXPECT_THAT(text, HasSubstr(std::string(kCleared) + "single "));
+  EXPECT_THAT(text, HasSubstr(std::string(kCleared) + "ddp "));
+  EXPECT_THAT(text, EndsWith(".\r\n"));
+}
+
+TEST(Progress, BenchShowsWhichRowIsMeasured) {
+  EXPECT_THAT(on_a_terminal(
+                  lockstep::testing::words("bench step --device cpu --seconds 0.01 --batch 8,16")),
+              HasSubstr("\rrow 2 of 2: mlp:784-256-128-10, batch 16"));
+}
+
+TEST(Progress, WhereStderrIsNoTerminalNothingIsWritten) {
+  const lockstep::testing::Outcome outcome = lockstep::testing::run_lockstep(
+      lockstep::testing::words("compare --modes ddp --devices 2 --steps 3"));
+  lockstep::testing::expect_success(outcome);
+  EXPECT_THAT(outcome.out, Not(HasSubstr("\r")));
+  EXPECT_EQ(outcome.err, "");
+}
+
+}  // namespace
+}  // namespace lockstep::tools

@@ -1,0 +1,151 @@
+// The table for people: what its columns say, and that it fits a terminal.
+#include "tools/report/row_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tools/report/scaling.h"
+
+namespace lockstep::tools {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+RunRow row_of(Mode mode, std::size_t num_devices, std::size_t num_threads, double epoch_seconds) {
+  RunRow row;
+  row.placement.mode = mode;
+  row.placement.devices.resize(num_devices);
+  row.threads_per_device = num_threads;
+  row.result.epoch_seconds = {epoch_seconds};
+  row.result.num_steps = 10;
+  row.result.busy_fraction = std::vector<double>(num_devices, 0.5);
+  return row;
+}
+
+std::size_t widest_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::size_t widest = 0;
+  for (std::string line; std::getline(lines, line);) widest = std::max(widest, line.size());
+  return widest;
+}
+
+TEST(Scaling, IdealIsTheUsableCoresAgainstTheBaselines) {
+  const RunRow one_thread = row_of(Mode::single, 1, 1, 8);
+  const RunRow all_threads = row_of(Mode::single, 1, 4, 8);
+  const auto ideal = [](const RunRow& row, const RunRow& baseline) {
+    return scaling(row, baseline, 4).ideal;
+  };
+  EXPECT_EQ(ideal(row_of(Mode::ddp, 2, 1, 8), one_thread), 2);
+  EXPECT_EQ(ideal(row_of(Mode::ddp, 2, 2, 8), one_thread), 4);
+  EXPECT_EQ(ideal(row_of(Mode::ddp, 8, 1, 8), one_thread), 4);  // as many as there are
+  EXPECT_EQ(ideal(row_of(Mode::ddp, 2, 2, 8), all_threads), 1);
+  EXPECT_EQ(ideal(row_of(Mode::ddp, 2, 1, 8), all_threads), 0.5);  // half of the cores
+  EXPECT_EQ(scaling(row_of(Mode::ddp, 8, 1, 8), row_of(Mode::single, 1, 64, 8), 4).ideal, 1);
+}
+
+TEST(Scaling, PerfectScalingIsAnEfficiencyOfOne) {
+  const Scaling perfect = scaling(row_of(Mode::ddp, 2, 1, 4), row_of(Mode::single, 1, 1, 8), 2);
+  EXPECT_EQ(perfect.speedup, 2);
+  EXPECT_EQ(perfect.efficiency, 1);
+  const Scaling same_cores = scaling(row_of(Mode::ddp, 2, 1, 8), row_of(Mode::single, 1, 2, 8), 2);
+  EXPECT_EQ(same_cores.speedup, 1);
+  EXPECT_EQ(same_cores.efficiency, 1);
+}
+
+// Steps of 64 rows a device, as many on each number of devices: twice the rows in the same time.
+TEST(Scaling, SpeedUpComparesRowsASecond) {
+  RunRow baseline = row_of(Mode::single, 1, 1, 8);
+  baseline.epoch_rows = 640;
+  RunRow row = row_of(Mode::ddp, 2, 1, 8);
+  row.epoch_rows = 1280;
+  EXPECT_EQ(scaling(row, baseline, 2).speedup, 2);
+}
+
+TEST(Scaling, OnGpusIdealCountsPhysicalDevices) {
+  RunRow baseline = row_of(Mode::single, 1, 1, 8);
+  RunRow row = row_of(Mode::ddp, 4, 1, 8);
+  for (RunRow* each : {&baseline, &row}) {
+    for (Device& device : each->placement.devices) device.type = DeviceType::cuda;
+  }
+  baseline.placement.num_physical = 1;
+  row.placement.num_physical = 2;
+  EXPECT_EQ(scaling(row, baseline, 64).ideal, 2);
+}
+
+TEST(Scaling, TheBaselineIsTheLastSingleRow) {
+  const std::vector<RunRow> rows{row_of(Mode::single, 1, 1, 1), row_of(Mode::ddp, 2, 1, 2),
+                                 row_of(Mode::single, 1, 1, 3), row_of(Mode::ddp, 2, 1, 4)};
+  EXPECT_EQ(&baseline_of(rows, 0), &rows[0]);
+  EXPECT_EQ(&baseline_of(rows, 1), &rows[0]);
+  EXPECT_EQ(&baseline_of(rows, 2), &rows[2]);
+  EXPECT_EQ(&baseline_of(rows, 3), &rows[2]);
+  EXPECT_EQ(describe_baseline(row_of(Mode::single, 1, 2, 1)),
+            "baseline: single, 1 device with 2 threads");
+  EXPECT_EQ(describe_baseline(row_of(Mode::single, 1, 1, 1)),
+            "baseline: single, 1 device with 1 thread");
+}
+
+TEST(RowTable, HasEightyColumnsWhateverItHolds) {
+  EXPECT_EQ(table_header(TableWidth::terminal).size(), kTerminalColumns);
+  RunRow longest = row_of(Mode::single, 4096, 1024, 12345678);
+  longest.contended = true;
+  longest.result.num_steps = 1;
+  longest.result.busy_fraction = {1};
+  longest.max_abs_weight_diff = 1.5e-100;
+  for (const std::size_t bytes : {0UL, 999UL, 1000UL, 1023998UL, 1048574488UL, 999999999999UL}) {
+    longest.result.comm_bytes_per_step = bytes;
+    for (const double seconds : {1e-9, 999.4e-9, 1e-3, 0.9994, 99.94, 999.4, 1e6}) {
+      longest.result.epoch_seconds = {seconds};
+      const std::string line = table_line(longest, longest, TableWidth::terminal);
+      EXPECT_EQ(line.size(), kTerminalColumns) << line;
+      EXPECT_GT(table_line(longest, longest, TableWidth::wide).size(), kTerminalColumns);
+    }
+  }
+  EXPECT_EQ(table_header(TableWidth::wide).size(),
+            table_line(longest, longest, TableWidth::wide).size());
+}
+
+TEST(RowTable, WordsDoNotTouch) {
+  RunRow row = row_of(Mode::ddp, 64, 1, 0.1234);
+  row.result.comm_bytes_per_step = 1023 * 1024;
+  row.max_abs_weight_diff = 3.4e-7;
+  std::istringstream words(
+      table_line(row, row_of(Mode::single, 1, 1, 123.4), TableWidth::terminal));
+  std::vector<std::string> found;
+  for (std::string word; words >> word;) found.push_back(word);
+  EXPECT_EQ(found.size(), 14u);  // mode, devices, 2 times with units, 3 factors, 2 percent, ...
+  EXPECT_EQ(found.front(), "ddp");
+  EXPECT_EQ(found.back(), "3.4e-07");
+}
+
+TEST(RowTable, ADisturbedRowIsMarkedBehindItsMode) {
+  RunRow row = row_of(Mode::single, 1, 1, 1);
+  EXPECT_THAT(table_line(row, row, TableWidth::terminal), StartsWith("single  "));
+  row.contended = true;
+  EXPECT_THAT(table_line(row, row, TableWidth::terminal), StartsWith("single* "));
+  row.contended.reset();
+  EXPECT_THAT(table_line(row, row, TableWidth::terminal), StartsWith("single? "));
+}
+
+TEST(RowTable, LegendDefinesIdealEfficiencyAndBusy) {
+  const std::string legend = table_legend(row_of(Mode::single, 1, 2, 1));
+  EXPECT_THAT(legend, StartsWith("baseline: single, 1 device with 2 threads\nideal: cores "));
+  EXPECT_THAT(legend, HasSubstr("efficiency: speed-up / ideal"));
+  EXPECT_THAT(legend, HasSubstr("busy: share of the steps' time in which a device had a core"));
+  EXPECT_LE(widest_line(legend), kTerminalColumns);
+}
+
+TEST(Wrap, BreaksAtSpacesAndLeavesShortLinesAlone) {
+  EXPECT_EQ(wrap("short"), "short");
+  EXPECT_EQ(wrap("one two three", 7), "one two\nthree");
+  EXPECT_EQ(wrap("one two three", 8), "one two\nthree");
+  EXPECT_EQ(wrap("incomprehensibilities are long", 10), "incomprehensibilities\nare long");
+  EXPECT_THAT(wrap(std::string(200, 'x')), Not(HasSubstr("\n")));
+}
+
+}  // namespace
+}  // namespace lockstep::tools

@@ -1,0 +1,167 @@
+#include "tools/report/bound.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "tools/report/scaling.h"
+#include "tools/training/devices.h"
+
+namespace lockstep::tools {
+namespace {
+
+// From here on a share of the step is worth a remedy.
+constexpr double kNotable = 0.2;
+// So much more than its share of the baseline's computation is not bad luck.
+constexpr double kNotShared = 1.2;
+
+double computation(const trace::StepBreakdown& step) {
+  return step.forward + step.backward + step.optimizer;
+}
+
+struct Part {
+  double seconds;
+  const char* name;
+  const char* remedy;
+};
+
+// What a step holds beside computation, the largest first.
+std::array<Part, 5> overheads(const trace::StepBreakdown& step) {
+  std::array<Part, 5> parts{
+      {{step.exposed_comm, "exposed communication",
+        "a larger batch per device gives the same messages more computation to hide behind"},
+       {step.wait, "waiting for other devices",
+        "a larger batch per device makes each of them wait less often"},
+       {step.copy, "copies between devices",
+        "a larger batch per device spreads them over more rows, and ddp has none"},
+       {step.data, "waiting for data", "batches are made too slowly, by one thread"},
+       {step.host + step.unattributed, "work of the host",
+        "a larger batch per device spreads it over more rows"}}};
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const Part& a, const Part& b) { return a.seconds > b.seconds; });
+  return parts;
+}
+
+bool is_on_cpu(const RunRow& row) {
+  return row.placement.devices[0].type == DeviceType::cpu;
+}
+
+std::size_t num_hardware_units(const RunRow& row, std::size_t num_cores) {
+  return is_on_cpu(row) ? num_cores : num_physical_devices(row.placement);
+}
+
+bool is_oversubscribed(const RunRow& row, std::size_t num_cores) {
+  const std::size_t per_device = is_on_cpu(row) ? row.threads_per_device : 1;
+  return row.placement.devices.size() * per_device > num_hardware_units(row, num_cores);
+}
+
+double speedup(const std::vector<RunRow>& rows, std::size_t index, std::size_t num_cores) {
+  return scaling(rows[index], baseline_of(rows, index), num_cores).speedup;
+}
+
+// The fastest row with several devices; of those that share hardware only where there is no other.
+std::size_t row_to_explain(const std::vector<RunRow>& rows, std::size_t num_cores) {
+  std::size_t found = 0;
+  const auto rank = [&](std::size_t i) {
+    return std::pair(!is_oversubscribed(rows[i], num_cores), speedup(rows, i, num_cores));
+  };
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    if (rows[i].placement.devices.size() < 2 || !rows[i].result.breakdown) continue;
+    if (found == 0 || rank(i) > rank(found)) found = i;
+  }
+  return found;
+}
+
+std::string name_of(const RunRow& row) {
+  return fmt::format("{} x{}", to_string(row.placement.mode), row.placement.devices.size());
+}
+
+// How many times longer the row computes than its part of the baseline's computation would take.
+double unshared_factor(const RunRow& row, const RunRow& baseline, double ideal) {
+  if (!baseline.result.breakdown) return 1;
+  const double work = static_cast<double>(row.batch) / static_cast<double>(baseline.batch);
+  return computation(*row.result.breakdown) /
+         (work * computation(*baseline.result.breakdown) / ideal);
+}
+
+std::string cause(const RunRow& row, const RunRow& baseline, const Part& largest,
+                  std::size_t num_cores) {
+  if (is_oversubscribed(row, num_cores)) {
+    const char* unit = is_on_cpu(row) ? "core" : "GPU";
+    const std::size_t count = num_hardware_units(row, num_cores);
+    return fmt::format("bound by the {} {}{} that the devices share", count, unit,
+                       count == 1 ? "" : "s");
+  }
+  const trace::StepBreakdown& step = *row.result.breakdown;
+  const bool is_notable = largest.seconds >= kNotable * step.step;
+  const double ideal = scaling(row, baseline, num_cores).ideal;
+  const double factor = unshared_factor(row, baseline, ideal);
+  const double excess = computation(step) * (1 - 1 / factor);
+  if (factor >= kNotShared && (!is_notable || excess > largest.seconds)) {
+    return fmt::format(
+        "bound by computation that the devices do not share ({:.1f} times its part of one "
+        "device's): every device updates all weights, and products of few rows are slow; a larger "
+        "batch per device helps",
+        factor);
+  }
+  if (is_notable) return fmt::format("bound by {}; {}", largest.name, largest.remedy);
+  return "bound by computation, as it should be: more devices with cores of their own would help";
+}
+
+// In the mode that is fastest at the end: its row of every size, in order, with its most devices.
+std::vector<std::size_t> growing_rows(const std::vector<RunRow>& rows, std::size_t num_cores) {
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const bool has_several = rows[i].placement.devices.size() > 1 && rows[i].result.breakdown;
+    const bool is_of_last_size = &baseline_of(rows, i) == &baseline_of(rows, rows.size() - 1);
+    if (!has_several || !is_of_last_size) continue;
+    if (last == 0 || speedup(rows, i, num_cores) > speedup(rows, last, num_cores)) last = i;
+  }
+  std::vector<std::size_t> found;
+  for (std::size_t i = 1; i <= last; ++i) {
+    const DevicePlacement& placement = rows[i].placement;
+    if (placement.mode == rows[last].placement.mode &&
+        placement.devices.size() == rows[last].placement.devices.size()) {
+      found.push_back(i);
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::string bound_sentence(const std::vector<RunRow>& rows, std::size_t num_cores) {
+  const std::size_t index = rows.empty() ? 0 : row_to_explain(rows, num_cores);
+  if (index == 0) return {};
+  const RunRow& row = rows[index];
+  const trace::StepBreakdown& step = *row.result.breakdown;
+  const Part largest = overheads(step)[0];
+  const auto percent = [&](double seconds) { return 100 * seconds / step.step; };
+  return fmt::format("{}: {:.0f} % of the step is computation, {:.0f} % {}: {}.", name_of(row),
+                     percent(computation(step)), percent(largest.seconds), largest.name,
+                     cause(row, baseline_of(rows, index), largest, num_cores));
+}
+
+std::string growth_sentence(const std::vector<RunRow>& rows, std::size_t num_cores) {
+  const std::vector<std::size_t> found = growing_rows(rows, num_cores);
+  if (found.size() < 2) return {};
+  const RunRow& first = rows[found.front()];
+  const RunRow& last = rows[found.back()];
+  const auto efficiency = [&](std::size_t index) {
+    return 100 * scaling(rows[index], baseline_of(rows, index), num_cores).efficiency;
+  };
+  const bool is_same = first.result.comm_bytes_per_step == last.result.comm_bytes_per_step;
+  return fmt::format(
+      "{}: communication {} the same ({:.1f} MiB a step), computation grows with the batch ({} to "
+      "{} a step): {} rows a device reach {:.0f} % of the ideal, {} rows {:.0f} %.",
+      name_of(last), is_same ? "costs" : "costs about",
+      static_cast<double>(last.result.comm_bytes_per_step) / (1 << 20),
+      trace::format_seconds(computation(*first.result.breakdown)),
+      trace::format_seconds(computation(*last.result.breakdown)),
+      first.batch / first.placement.devices.size(), efficiency(found.front()),
+      last.batch / last.placement.devices.size(), efficiency(found.back()));
+}
+
+}  // namespace lockstep::tools

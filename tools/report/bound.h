@@ -1,0 +1,22 @@
+// What bounds a run: one sentence from the breakdowns of its rows.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/report/run_file.h"
+
+namespace lockstep::tools {
+
+// About the fastest row with several devices: which parts of its step are the largest, which of
+// them keeps it from the ideal, and what would help. "ddp x2: 62 % of the step is computation, 31 %
+// exposed communication: bound by communication; ...". Empty where no such row has a breakdown.
+// num_cores: those of this machine.
+std::string bound_sentence(const std::vector<RunRow>& rows, std::size_t num_cores);
+
+// About rows with more and more rows per device (compare --per-device-batch 64,256): what of the
+// fastest mode's step stays, what grows, and how far the efficiency comes by it. Empty with fewer
+// than two sizes, or without breakdowns.
+std::string growth_sentence(const std::vector<RunRow>& rows, std::size_t num_cores);
+
+}  // namespace lockstep::tools

@@ -1,0 +1,46 @@
+#include "tools/report/scaling.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tools/training/devices.h"
+
+namespace lockstep::tools {
+namespace {
+
+bool is_on_cpu(const RunRow& row) {
+  return row.placement.devices.empty() || row.placement.devices[0].type == DeviceType::cpu;
+}
+
+// What its devices can use at once: a core for each of their threads, and no more than there are.
+double usable_units(const RunRow& row, std::size_t num_cores) {
+  const std::size_t num_threads = row.placement.devices.size() * row.threads_per_device;
+  return static_cast<double>(is_on_cpu(row) ? std::clamp<std::size_t>(num_threads, 1, num_cores)
+                                            : num_physical_devices(row.placement));
+}
+
+}  // namespace
+
+Scaling scaling(const RunRow& row, const RunRow& baseline, std::size_t num_cores) {
+  const double ideal = usable_units(row, num_cores) / usable_units(baseline, num_cores);
+  const double work =
+      static_cast<double>(row.epoch_rows) / static_cast<double>(baseline.epoch_rows);
+  const double speedup = work * baseline.median_epoch_seconds() / row.median_epoch_seconds();
+  return {speedup, ideal, speedup / ideal};
+}
+
+const RunRow& baseline_of(const std::vector<RunRow>& rows, std::size_t index) {
+  while (index > 0 && rows[index].placement.mode != Mode::single) --index;
+  return rows[index];
+}
+
+std::string describe_baseline(const RunRow& baseline) {
+  const std::size_t threads = baseline.threads_per_device;
+  const std::string what = is_on_cpu(baseline) ? fmt::format("1 device with {} {}", threads,
+                                                             threads == 1 ? "thread" : "threads")
+                                               : "1 GPU";
+  return fmt::format("baseline: {}, {}", to_string(baseline.placement.mode), what);
+}
+
+}  // namespace lockstep::tools
