@@ -13,7 +13,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 TEST(GradientErrors, AreRelativeToWhatWasAddedUp) {
-  const ReferenceGradient reference{{{3, 4}}, {10}};  // two halves of norm 5 that agree: 10
+  const ReferenceGradient reference{{{3, 4}}, {10}};  // two pieces of norm 5 that agree
   EXPECT_EQ(gradient_errors({{3, 4}}, reference), (std::vector<double>{0}));
   EXPECT_DOUBLE_EQ(gradient_errors({{3, 4.1}}, reference)[0], (4.1 - 4) / 10);
 }
@@ -25,7 +25,7 @@ TEST(GradientErrors, OfASmallBiasDoNotHideBehindALargeMatrix) {
   EXPECT_DOUBLE_EQ(errors[1], 1);
 }
 
-// Halves that cancel: what is left over is rounding, and is not taken for an error.
+// Pieces that cancel: what is left over is rounding, and is not taken for an error.
 TEST(GradientErrors, OfRowsThatCancelAreSmall) {
   const ReferenceGradient reference{{{1e-8}}, {2}};
   EXPECT_LT(gradient_errors({{-3e-8}}, reference)[0], 1e-7);

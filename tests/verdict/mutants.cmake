@@ -14,15 +14,11 @@ mutant(sum_for_mean
   REPLACE [=[return op == ReduceOp::average ? 1.0 / world_size : 1.0;]=]
   WITH [=[return op == ReduceOp::average ? 1.0 : 1.0 + 0 * world_size;]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 3"
-  EXPECT "ddp on 2 devices" "gradients: step 0" "rank [01]" "parameter [02]\\.(weight|bias)" "relative error 1")
+  EXPECT "ddp on 2 devices" "gradients: step 0" "rank [01]" "parameter [02]\\.(weight|bias)" "relative error")
 
 mutant(sum_for_mean_between_processes
   RUN "--ranks processes --modes ddp --devices 2 --model mlp:64-32-10 --steps 3"
-  EXPECT "ddp on 2 devices" "gradients: step 0" "rank [01]" "parameter [02]\\.(weight|bias)" "relative error 1")
-
-mutant(sum_for_mean_until_the_loss_explodes
-  RUN "--modes ddp --devices 8 --model mlp:64-32-10 --lr 1e18"
-  EXPECT "gradients: step 0" "rank [0-7]" "parameter [02]\\.(weight|bias)" "the loss was no longer finite")
+  EXPECT "ddp on 2 devices" "gradients: step 0" "rank [01]" "parameter [02]\\.(weight|bias)" "relative error")
 
 mutant(tail_not_reduced
   SOURCE engine/comm/direct_all_reduce.cpp
@@ -46,7 +42,7 @@ mutant(bucket_not_waited_for
   {]=]
   WITH [=[  launch_full_buckets(buckets_.num_buckets(), comm::Launch::async);
   if (buckets_.num_buckets() > 100) {]=]
-  RUN "--modes ddp --devices 2 --model mlp:64-1024-1024-10 --steps 25"
+  RUN "--modes ddp --devices 2 --model mlp:64-512-512-10 --steps 25"
   EXPECT "ddp on 2 devices" "(replicas|first steps|gradients): step [0-9]+" "rank [01]" "parameter [024]\\.(weight|bias)")
 
 mutant(last_bucket_skipped
@@ -63,13 +59,11 @@ mutant(bucket_launched_too_early
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 3"
   EXPECT "ddp on 2 devices" "gradients: step 0" "rank [01]" "parameter [02]\\.(weight|bias)" "relative error")
 
-mutant(momentum_differs_on_a_rank
-  SOURCE engine/optim/sgd.cpp
-  REPLACE [=[  backend.sgd(stream, call_, scalars, options_);]=]
-  WITH [=[  kernels::SgdOptions mine = options_;
-  if (thread_context().rank == 1) mine.momentum *= 0.5;
-  backend.sgd(stream, call_, scalars, mine);]=]
-  RUN "--modes ddp --devices 3 --model mlp:64-32-10 --epochs 1"
+mutant(learning_rate_falls_late_on_a_rank
+  SOURCE engine/optim/optimizer.cpp
+  REPLACE [=[  group.learning_rate.fill(learning_rate_);]=]
+  WITH [=[  if (thread_context().rank != 1) group.learning_rate.fill(learning_rate_);]=]
+  RUN "--modes ddp --devices 3 --model mlp:64-32-10 --schedule step:10:0.5 --epochs 1"
   EXPECT "ddp on 3 devices" "replicas: step 23" "rank 1" "parameter 0\\.weight" "before the step")
 
 mutant(bitwise_adds_in_another_order
@@ -98,8 +92,8 @@ mutant(last_devices_gradient_dropped
 mutant(replica_keeps_old_weights
   SOURCE engine/parallel/data_parallel/broadcast.cpp
   REPLACE [=[tensors[d].push_back(variable.value().to(devices[d]));]=]
-  WITH [=[thread_local std::map<const void*, Tensor> kept;
-        Tensor& copy = kept[variable.value().raw()];
+  WITH [=[thread_local std::map<std::pair<const void*, std::size_t>, Tensor> kept;
+        Tensor& copy = kept[{variable.value().raw(), d}];
         if (d == 0 || !copy.defined() || copy.shape() != variable.shape()) copy = variable.value().to(devices[d]);
         tensors[d].push_back(copy);]=]
   RUN "--modes dp --devices 2 --model mlp:64-32-10 --steps 24"

@@ -13,6 +13,8 @@ namespace {
 
 using Values = std::vector<std::vector<double>>;  // by parameter
 
+constexpr std::size_t kNumPieces = 8;
+
 std::shared_ptr<nn::Module> model_with(const TrainingTask& task, Device device,
                                        const KeptTensors& weights) {
   const std::shared_ptr<nn::Module> model = make_model(task, device);
@@ -25,9 +27,9 @@ std::shared_ptr<nn::Module> model_with(const TrainingTask& task, Device device,
   return model;
 }
 
-// Adds the gradient of the summed loss over these rows.
-void add_gradient(const TrainingTask& task, nn::Module& model, Device device,
-                  std::span<const std::size_t> rows, Values& sum) {
+// Of the summed loss over these rows.
+Values gradient_of(const TrainingTask& task, nn::Module& model, Device device,
+                   std::span<const std::size_t> rows) {
   const data::LabelledRows& data = task.data->train;
   std::vector<double> features;  // rounded to the task's dtype, as the kernels round products
   std::vector<std::int64_t> labels;
@@ -42,18 +44,34 @@ void add_gradient(const TrainingTask& task, nn::Module& model, Device device,
   cross_entropy(model(Variable(x.to(task.dtype).to(device))),
                 Tensor::from(labels, {labels.size()}, device), Reduction::sum)
       .backward();
-  const std::vector<Variable> parameters = model.parameters();
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    const std::vector<double> part = parameters[p].grad().to_vector<double>();
-    sum[p].resize(part.size());
-    for (std::size_t i = 0; i < part.size(); ++i) sum[p][i] += part[i];
+  Values gradient;
+  for (const Variable& parameter : model.parameters()) {
+    gradient.push_back(parameter.grad().to_vector<double>());
   }
+  return gradient;
 }
 
 double norm(const std::vector<double>& values) {
   double squares = 0;
   for (const double value : values) squares += value * value;
   return std::sqrt(squares);
+}
+
+ReferenceGradient sum_of_pieces(const TrainingTask& task, nn::Module& model, Device device,
+                                std::span<const std::size_t> rows, std::size_t rows_of_piece) {
+  ReferenceGradient sum;
+  for (std::size_t begin = 0; begin < rows.size(); begin += rows_of_piece) {
+    const std::size_t num_rows = std::min(rows_of_piece, rows.size() - begin);
+    const Values piece = gradient_of(task, model, device, rows.subspan(begin, num_rows));
+    sum.sizes.resize(piece.size());
+    sum.values.resize(piece.size());
+    for (std::size_t p = 0; p < piece.size(); ++p) {
+      sum.sizes[p] += norm(piece[p]);
+      sum.values[p].resize(piece[p].size());
+      for (std::size_t i = 0; i < piece[p].size(); ++i) sum.values[p][i] += piece[p][i];
+    }
+  }
+  return sum;
 }
 
 void multiply(ReferenceGradient& gradient, double factor) {
@@ -87,28 +105,16 @@ std::vector<std::size_t> global_rows(const TrainingTask& task, std::size_t epoch
 ReferenceGradient reference_gradient(const TrainingTask& task, Device device,
                                      const KeptTensors& weights,
                                      const std::vector<std::size_t>& rows,
-                                     std::size_t max_piece_rows, Clipping clipping) {
+                                     std::size_t rows_of_device, Clipping clipping) {
   const std::shared_ptr<nn::Module> model = model_with(task, device, weights);
   std::vector<std::size_t> mixed;
   for (const std::size_t place : random_permutation(rows.size(), task.seed)) {
     mixed.push_back(rows[place]);
   }
-  const std::span<const std::size_t> all(mixed);
-  const std::size_t middle = (rows.size() + 1) / 2;
-  ReferenceGradient reference;
-  reference.values.resize(model->parameters().size());
-  reference.sizes.resize(reference.values.size());
-  for (const auto half : {all.subspan(0, middle), all.subspan(middle)}) {
-    Values sum(reference.values.size());
-    for (std::size_t begin = 0; begin < half.size(); begin += max_piece_rows) {
-      add_gradient(task, *model, device,
-                   half.subspan(begin, std::min(max_piece_rows, half.size() - begin)), sum);
-    }
-    for (std::size_t p = 0; p < sum.size(); ++p) {
-      reference.sizes[p] += norm(sum[p]);
-      reference.values[p].resize(std::max(reference.values[p].size(), sum[p].size()));
-      for (std::size_t i = 0; i < sum[p].size(); ++i) reference.values[p][i] += sum[p][i];
-    }
+  const std::size_t rows_of_piece = (rows.size() + kNumPieces - 1) / kNumPieces;
+  ReferenceGradient reference = sum_of_pieces(task, *model, device, mixed, rows_of_piece);
+  if (device.type == DeviceType::cuda) {
+    reference.values = sum_of_pieces(task, *model, device, mixed, rows_of_device).values;
   }
   multiply(reference, 1.0 / static_cast<double>(rows.size()));
   if (clipping == Clipping::on && task.optimizer.clip_norm) {

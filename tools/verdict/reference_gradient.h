@@ -14,13 +14,13 @@ std::vector<std::size_t> global_rows(const TrainingTask& task, std::size_t epoch
                                      std::size_t step_of_epoch);
 
 // Of the mean loss over these rows, at these weights, in the task's dtype on `device`; clipped, if
-// the task says so. The rows are cut in halves at random (gradient_error.h says why), and these in
-// pieces of at most max_piece_rows: as many as one of the parallel run's devices gets, since on a
-// GPU the bits of a row depend on the number of rows.
+// the task says so. The rows are cut into pieces at random (gradient_error.h says why). On a GPU,
+// where the bits of a row depend on the number of rows, the gradient itself is that of pieces of
+// rows_of_device rows: as many as one of the parallel run's devices gets.
 enum class Clipping { off, on };
 ReferenceGradient reference_gradient(const TrainingTask& task, Device device,
                                      const KeptTensors& weights,
                                      const std::vector<std::size_t>& rows,
-                                     std::size_t max_piece_rows, Clipping clipping);
+                                     std::size_t rows_of_device, Clipping clipping);
 
 }  // namespace lockstep::tools
