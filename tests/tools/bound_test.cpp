@@ -77,6 +77,16 @@ TEST(BoundSentence, ByTheCoresThatDevicesShare) {
   EXPECT_THAT(bound_sentence({single(1), row}, 1), HasSubstr("the 1 core that the"));
 }
 
+TEST(BoundSentence, ByOthersWhoTookTheCores) {
+  RunRow row = row_of(Mode::ddp, 2, 1, {.forward = 500, .exposed_comm = 10});
+  row.contended = true;
+  EXPECT_THAT(bound_sentence({single(1), row}, kCores), HasSubstr("bound by other processes"));
+  row.contended = false;
+  RunRow disturbed = single(1);
+  disturbed.contended = true;
+  EXPECT_THAT(bound_sentence({disturbed, row}, kCores), HasSubstr("bound by other processes"));
+}
+
 TEST(BoundSentence, ByWaitingCopyingDataOrTheHost) {
   const auto sentence = [](const trace::StepBreakdown& parts) {
     return bound_sentence({single(1), row_of(Mode::data_parallel, 2, 1, parts)}, kCores);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "tools/report/scaling.h"
@@ -94,6 +95,9 @@ std::string cause(const RunRow& row, const RunRow& baseline, const Part& largest
     return fmt::format("bound by the {} {}{} that the devices share", count, unit,
                        count == 1 ? "" : "s");
   }
+  if (row.contended == true || baseline.contended == true) {
+    return "bound by other processes, which took the cores meanwhile; repeat it when they are idle";
+  }
   const trace::StepBreakdown& step = *row.result.breakdown;
   const bool is_notable = largest.seconds >= kNotable * step.step;
   const double ideal = scaling(row, baseline, num_cores).ideal;
@@ -130,6 +134,16 @@ std::vector<std::size_t> growing_rows(const std::vector<RunRow>& rows, std::size
   return found;
 }
 
+// But for what is said once an epoch.
+bool send_the_same(const std::vector<RunRow>& rows, const std::vector<std::size_t>& indices) {
+  const auto bytes = [&](std::size_t index) {
+    return static_cast<double>(rows[index].result.comm_bytes_per_step);
+  };
+  return std::ranges::all_of(indices, [&](std::size_t index) {
+    return std::abs(bytes(index) - bytes(indices[0])) <= 0.01 * bytes(indices[0]);
+  });
+}
+
 }  // namespace
 
 std::string bound_sentence(const std::vector<RunRow>& rows, std::size_t num_cores) {
@@ -146,18 +160,17 @@ std::string bound_sentence(const std::vector<RunRow>& rows, std::size_t num_core
 
 std::string growth_sentence(const std::vector<RunRow>& rows, std::size_t num_cores) {
   const std::vector<std::size_t> found = growing_rows(rows, num_cores);
-  if (found.size() < 2) return {};
+  if (found.size() < 2 || !send_the_same(rows, found)) return {};
   const RunRow& first = rows[found.front()];
   const RunRow& last = rows[found.back()];
   const auto efficiency = [&](std::size_t index) {
     return 100 * scaling(rows[index], baseline_of(rows, index), num_cores).efficiency;
   };
-  const bool is_same = first.result.comm_bytes_per_step == last.result.comm_bytes_per_step;
   return fmt::format(
-      "{}: communication {} the same ({:.1f} MiB a step), computation grows with the batch ({} to "
+      "{}: communication costs the same ({:.1f} MiB a step), computation grows with the batch ({} "
+      "to "
       "{} a step): {} rows a device reach {:.0f} % of the ideal, {} rows {:.0f} %.",
-      name_of(last), is_same ? "costs" : "costs about",
-      static_cast<double>(last.result.comm_bytes_per_step) / (1 << 20),
+      name_of(last), static_cast<double>(last.result.comm_bytes_per_step) / (1 << 20),
       trace::format_seconds(computation(*first.result.breakdown)),
       trace::format_seconds(computation(*last.result.breakdown)),
       first.batch / first.placement.devices.size(), efficiency(found.front()),

@@ -16,7 +16,7 @@ std::string bound_sentence(const std::vector<RunRow>& rows, std::size_t num_core
 
 // About rows with more and more rows per device (compare --per-device-batch 64,256): what of the
 // fastest mode's step stays, what grows, and how far the efficiency comes by it. Empty with fewer
-// than two sizes, or without breakdowns.
+// than two sizes, without breakdowns, and where messages differ with the batch.
 std::string growth_sentence(const std::vector<RunRow>& rows, std::size_t num_cores);
 
 }  // namespace lockstep::tools

@@ -17,6 +17,11 @@ nlohmann::json or_null(const std::string& text) {
   return text.empty() ? nlohmann::json() : nlohmann::json(text);
 }
 
+// The first of them: `train` takes but one.
+nlohmann::json per_device_batch_json(const std::string& text) {
+  return text.empty() ? nlohmann::json() : parse_list("--per-device-batch", text).front();
+}
+
 }  // namespace
 
 nlohmann::ordered_json flags_json(const TrainingFlags& flags, const TrainingTask& task) {
@@ -40,10 +45,7 @@ nlohmann::ordered_json flags_json(const TrainingFlags& flags, const TrainingTask
   json["link"] = or_null(flags.link);
   json["comm_timeout"] = flags.comm_timeout;
   json["batch"] = task.batch;
-  json["per_device_batch"] =
-      flags.per_device_batch.empty()
-          ? nlohmann::json()
-          : nlohmann::json(parse_list("--per-device-batch", flags.per_device_batch));
+  json["per_device_batch"] = per_device_batch_json(flags.per_device_batch);
   json["epochs"] = task.num_epochs();
   json["steps"] = task.num_steps;
   json["dataset"] = flags.dataset;

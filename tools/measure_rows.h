@@ -1,0 +1,34 @@
+// Measures and judges the rows of `compare`.
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "tools/compare_rows.h"
+#include "tools/report/run_file.h"
+
+namespace lockstep::tools {
+
+struct CompareFlags {
+  TrainingFlags training;
+  std::string modes = "dp,ddp";
+  std::string device_counts = "1,2,4,8";
+  bool wide = false;
+  bool explain_drift = false;
+  std::vector<std::string> for_train;  // the same flags, for ranks that are processes
+};
+
+// Whether the ranks of the row are processes, which leave their own timeline.
+bool has_processes(const TrainingFlags& flags, const DevicePlacement& placement);
+
+// Trains once in every way, and compares with one device; prints a table, each line as soon as it
+// is known. The last row of this process is still recorded (engine/trace).
+std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const CompareFlags& flags,
+                                 std::FILE* out);
+
+// --explain-drift: all rows once more in float64, beside the drift that was found.
+void explain_drift(const std::vector<PlannedRow>& plan, const CompareFlags& flags,
+                   const std::vector<RunRow>& rows, std::FILE* out);
+
+}  // namespace lockstep::tools
