@@ -96,7 +96,10 @@ std::string cause(const RunRow& row, const RunRow& baseline, const Part& largest
                        count == 1 ? "" : "s");
   }
   if (row.contended == true || baseline.contended == true) {
-    return "bound by other processes, which took the cores meanwhile; repeat it when they are idle";
+    return fmt::format(
+        "bound by other processes, which took the {} meanwhile; repeat it when they "
+        "are idle",
+        is_on_cpu(row) ? "cores" : "GPU");
   }
   const trace::StepBreakdown& step = *row.result.breakdown;
   const bool is_notable = largest.seconds >= kNotable * step.step;

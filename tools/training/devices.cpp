@@ -68,6 +68,11 @@ int gpu_of(Device device) {
   return runtime::logical_gpus().at(static_cast<std::size_t>(device.index));
 }
 
+bool are_consecutive(const std::vector<Device>& devices) {
+  return std::ranges::adjacent_find(
+             devices, [](Device a, Device b) { return b.index != a.index + 1; }) == devices.end();
+}
+
 std::string describe_cpu(std::size_t num_devices) {
   const std::size_t cores = runtime::num_cores();
   const std::size_t threads = runtime::threads_per_device();
@@ -140,6 +145,10 @@ std::string describe_devices(const std::vector<Device>& devices) {
   std::string names;
   for (const Device device : devices) {
     names += (names.empty() ? "" : ", ") + lockstep::to_string(device);
+  }
+  if (devices.size() > 3 && are_consecutive(devices)) {
+    names = fmt::format("{} to {}", lockstep::to_string(devices.front()),
+                        lockstep::to_string(devices.back()));
   }
   const bool is_cpu = devices[0].type == DeviceType::cpu;
   return fmt::format("using device: {} ({})", names,

@@ -30,7 +30,7 @@ void require_startable(const RankFlags& ranks, const TrainingFlags& devices);
 // always 1 under --bitwise. num_devices: those that share this process's cores.
 void apply_threads_per_device(const TrainingFlags& flags, std::size_t num_devices);
 
-// "using device: cuda:0, cuda:1 (virtual, on one NVIDIA H200)".
+// "using device: cuda:0, cuda:1 (virtual, on one NVIDIA H200)"; of many, "cpu:0 to cpu:7".
 std::string describe_devices(const std::vector<Device>& devices);
 
 // How many physical devices these are: GPUs, or 1 for the CPU.
