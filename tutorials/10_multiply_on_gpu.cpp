@@ -1,32 +1,30 @@
 // 10: How does a Linear layer run on cuBLAS?
 //
 // You will see: how a library for column-major matrices multiplies row-major ones without a copy,
-// by a gemm of plain loops beside the engine; what an epilogue saves (bias and ReLU inside the
-// product); how the threads of a warp share a row of softmax; and how far float32 gradients are
-// from Eigen's in double. Without a GPU, Eigen computes the engine's side.
+// by a gemm (general matrix multiply) of plain loops beside the engine; what an epilogue saves
+// (bias and ReLU inside the product); and what the formats of tensor cores, TF32 and bfloat16, cost
+// in precision: their rounding is emulated here, and a GPU's own stands beside it where there is
+// one.
 //
-// Run:  10_multiply_on_gpu [--device auto|cpu|cuda] [--fast]
+// Run:  10_multiply_on_gpu [--in 256] [--bits 3] [--device auto|cpu|cuda] [--fast]
 //
 // Expected output (abridged; times and errors differ):
 //   y = x W^T            gemm(T, N, m=4, n=6, k=5, W, lda=5, x, ldb=5, y, ldc=4)
 //   check: y, loops and engine: largest difference 1.1e-16, tolerance 1e-14 ... ok
 //   linear with ReLU           1       34.3 MiB     25.11 ms
 //   linear, then relu          2       98.3 MiB     32.96 ms
-//   distance 1:   9 9 9 9 9 9 9 9
-//   check: softmax beside Eigen in double: largest difference 3.1e-07, tolerance 1e-06 ... ok
-//   check: highest: largest difference 1.8e-07, tolerance 1e-05 ... ok
+//   TF32           10  0.09997559   3.0e-04   2.7e-04   2.6e-04
+//   bfloat16        7  0.10009766   2.5e-03   2.2e-03   2.2e-03
+//   check: bfloat16's 3 bits less make errors about 2^3 times as large ... ok
 
-#include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "engine/autograd/grad_mode.h"
 #include "engine/autograd/ops/ops.h"
-#include "engine/nn/mlp.h"
-#include "engine/nn/state_dict.h"
 #include "engine/trace/recorder.h"
 #include "kernels/matmul_precision.h"
 #include "tutorials/common.h"
-#include "tutorials/rows.h"
 
 namespace {
 
@@ -65,6 +63,14 @@ void multiply(const char* name, const Matrix& a, char op_a, const Matrix& b, cha
   gemm(op_b, op_a, c.cols, c.rows, inner, b, b.cols, a, a.cols, c, c.cols);
 }
 
+// The three products of a Linear layer: y = x W^T, and backward grad_y W and grad_y^T x.
+std::vector<Tensor> run_layer(const std::vector<Tensor>& factors) {
+  const Variable x(factors[0], RequiresGrad::yes), w(factors[1], RequiresGrad::yes);
+  const Variable y = linear(x, w, Variable());
+  y.backward(factors[2]);
+  return {y.value(), x.grad(), w.grad()};
+}
+
 void multiply_row_major(Device device) {
   Rng rng(0);
   Matrix x{"x", 6, 5}, weight{"W", 4, 5}, y{"y", 6, 4};
@@ -74,127 +80,149 @@ void multiply_row_major(Device device) {
   }
   fmt::print(
       "  memory 1 2 3 4 5 6, row-major [2, 3]: its rows are 1 2 3 | 4 5 6\n"
-      "  column-major [3, 2]: its columns are 1 2 3 | 4 5 6: its transpose, and no byte moved\n");
+      "  column-major [3, 2]: its columns are 1 2 3 | 4 5 6: its transpose, and no byte moved\n"
+      "  gemm: C [m, n] = op(A) op(B), k products in each sum; N: as it is, T: transposed;\n"
+      "  lda, ldb, ldc: leading dimensions, the elements from one column to the next\n");
   multiply("y = x W^T", x, 'N', weight, 'T', y);
   multiply("grad_x = grad_y W", grad_y, 'N', weight, 'N', grad_x);
   multiply("grad_W = grad_y^T x", grad_y, 'T', x, 'N', grad_weight);
-  const Variable input(x.on(device), RequiresGrad::yes), w(weight.on(device), RequiresGrad::yes);
-  const Variable output = linear(input, w, Variable());
-  output.backward(grad_y.on(device));
+  const auto engine = run_layer({x.on(device), weight.on(device), grad_y.on(device)});
   fmt::print("The engine: {}\n", device.type == DeviceType::cuda ? "cuBLASLt" : "Eigen (no GPU)");
-  for (const auto& [loops, engine] :
-       {std::pair{y, output.value()}, {grad_x, input.grad()}, {grad_weight, w.grad()}}) {
-    tutorial::check_close(fmt::format("{}, loops and engine", loops.name),
-                          tutorial::max_abs_difference(loops.on(device), engine), 1e-14);
+  for (std::size_t i = 0; const Matrix* loops : {&y, &grad_x, &grad_weight}) {
+    tutorial::check_close(fmt::format("{}, loops and engine", loops->name),
+                          tutorial::max_abs_difference(loops->on(device), engine[i++]), 1e-14);
   }
 }
 
 // Prints how many calls of the backend work() makes (the recorder counts them), and its time.
-Tensor measure(const char* name, std::size_t num_bytes, const std::function<Tensor()>& work) {
+Tensor measure(const char* name, double mib, const std::function<Tensor()>& work) {
   trace::start();
   Tensor result = work();  // also warms up: a GPU's algorithm is chosen here
   trace::stop();
-  std::int64_t fastest_ns = INT64_MAX;
-  for (int repeat = 0; repeat < 10; ++repeat) {
-    result.stream().synchronize();
-    const std::int64_t begin_ns = trace::now_ns();
+  const double seconds = tutorial::fastest_seconds(10, [&] {
     result = work();
     result.stream().synchronize();  // a GPU works on after it has been told what to do
-    fastest_ns = std::min(fastest_ns, trace::now_ns() - begin_ns);
-  }
-  fmt::print("  {:<18} {:>9} {:>10.1f} MiB {:>9.2f} ms\n", name, trace::collect().spans.size(),
-             static_cast<double>(num_bytes) / (1 << 20), 1e-6 * static_cast<double>(fastest_ns));
+  });
+  fmt::print("  {:<18} {:>9} {:>10.1f} MiB {:>9.2f} ms\n", name, trace::collect().spans.size(), mib,
+             1e3 * seconds);
   return result;
 }
 
-void save_a_pass(Device device, std::size_t batch, std::size_t in, std::size_t out) {
+void save_a_pass(Device device, std::size_t batch, std::size_t out) {
   Rng rng(1);
-  const Variable x(Tensor::uniform({batch, in}, -1, 1, rng, DType::float32, device));
-  const Variable w(Tensor::uniform({out, in}, -1, 1, rng, DType::float32, device));
+  const Variable x(Tensor::uniform({batch, 64}, -1, 1, rng, DType::float32, device));
+  const Variable w(Tensor::uniform({out, 64}, -1, 1, rng, DType::float32, device));
   const Variable b(Tensor::uniform({out}, -1, 1, rng, DType::float32, device));
-  const std::size_t y_bytes = batch * out * sizeof(float);
-  const std::size_t all_bytes = (batch * in + out * in + out) * sizeof(float) + y_bytes;
+  const double y_mib = double(4 * batch * out) / (1 << 20);
+  const double all_mib = y_mib + double(4 * (batch * 64 + out * 64 + out)) / (1 << 20);
   const NoGradScope no_grad;
-  fmt::print("  batch {}, in {}, out {}: calls, bytes moved, time\n", batch, in, out);
-  const auto fuse = [&] { return linear(x, w, b, Activation::relu).value(); };
-  const auto split = [&] { return relu(linear(x, w, b)).value(); };
-  const Tensor fused = measure("linear with ReLU", all_bytes, fuse);
-  const Tensor apart = measure("linear, then relu", all_bytes + 2 * y_bytes, split);
+  fmt::print("  batch {}, in 64, out {}: calls, bytes moved, time\n", batch, out);
+  const Tensor fused = measure("linear with ReLU", all_mib,
+                               [&] { return linear(x, w, b, Activation::relu).value(); });
+  const Tensor apart = measure("linear, then relu", all_mib + 2 * y_mib,
+                               [&] { return relu(linear(x, w, b)).value(); });
   tutorial::check_close("the same y", tutorial::max_abs_difference(fused, apart), 1e-4);
   fmt::print("y is in registers before it is written: an epilogue (RELU_BIAS) ends it there.\n");
 }
 
-// Threads of a warp run the same instruction and may read each other's registers: a shuffle.
-void share_a_row(Device device) {
-  std::vector<int> lanes = {3, 1, 4, 1, 5, 9, 2, 6};
-  fmt::print("  each lane's largest of the row: {} (a warp has 32)\n", fmt::join(lanes, " "));
-  for (std::size_t distance = 4; distance > 0; distance /= 2) {
-    const std::vector<int> before = lanes;  // all lanes read at the same time
-    for (std::size_t l = 0; l < 8; ++l) lanes[l] = std::max(before[l], before[l ^ distance]);
-    fmt::print("  distance {}:   {}\n", distance, fmt::join(lanes, " "));
+// Rounds to so many bits after the point, to the nearest, halves to even: what a tensor core makes
+// of its factors before it multiplies. All these formats have the 8 bits of float32's exponent.
+Tensor round_to(int bits, const Tensor& x) {
+  std::vector<float> values = x.to_vector<float>();
+  const std::uint32_t unit = 1u << (23 - bits);  // of the bits that are kept
+  for (float& value : values) {
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t is_odd = word / unit % 2;
+    if (bits < 23) value = std::bit_cast<float>((word + unit / 2 - 1 + is_odd) / unit * unit);
   }
-  fmt::print("All know it after log2(8) shuffles, without memory; then the sum of exp likewise.\n");
+  return Tensor::from(values, x.shape());
+}
+
+// Prints a format, 0.1 in it, and the largest error of each product as a share of its largest
+// value.
+double show_errors(const std::string& name, int bits, const std::vector<Tensor>& found,
+                   const std::vector<Tensor>& exact) {
+  fmt::print("  {:<13} {:>3}  {:.8f}", name, bits, round_to(bits, Tensor::full({1}, 0.1)).item());
+  double largest = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    const Tensor zero = Tensor::zeros(exact[i].shape(), exact[i].dtype());
+    const double error = tutorial::max_abs_difference(found[i], exact[i]) /
+                         tutorial::max_abs_difference(exact[i], zero);
+    if (!(error <= largest)) largest = error;  // also takes a NaN
+    fmt::print("  {:>8.1e}", error);
+  }
+  fmt::print("\n");
+  return largest;
+}
+
+std::vector<double> compare_precisions(Device device, std::size_t in, int own_bits) {
   Rng rng(2);
-  const Tensor logits = Tensor::normal({64, 100}, 0, 3, rng, DType::float32, Device{});
-  const auto softmax_on = [&](Device where, DType dtype) {
-    const Tensor x = logits.to(dtype).to(where), y = Tensor::empty(x.shape(), dtype, where);
-    const Tensor labels = Tensor::zeros({64}, DType::int64, where), loss = y.slice(0, {1}).clone();
-    x.backend().softmax_cross_entropy_forward(  // kernels/backend.h: one call for every device
-        x.stream(), x.matrix(), labels.view(), Reduction::mean, y.matrix(), loss.view());
-    return std::vector<Tensor>{y, loss};
-  };
-  const auto found = softmax_on(device, DType::float32), exact = softmax_on({}, DType::float64);
-  const double difference = tutorial::max_abs_difference(found, exact);
-  tutorial::check_close("softmax beside Eigen in double", difference, 1e-6);
-}
-
-// Parameters with the gradients of 64 digits' loss; their values are the same for both types.
-// tanh, since it has no kink: at ReLU's, rounding can switch a value on, with its whole gradient.
-std::vector<Variable> differentiate(Device device, DType dtype) {
-  const auto model = nn::make_mlp("mlp:64-128-10:tanh", /*seed=*/0, dtype);
-  nn::load_state_dict(*model, nn::state_dict(*nn::make_mlp("mlp:64-128-10:tanh", /*seed=*/0)));
-  model->to(device);
-  const tutorial::Rows rows = tutorial::load_digits(device).part(0, 64);
-  cross_entropy((*model)(Variable(rows.x.to(dtype))), rows.labels).backward();
-  return model->parameters();
-}
-
-// Tensor cores are many times faster than float32 arithmetic, but round the factors first: "high"
-// to 10 bits after the point (TF32), "medium" to 7. PyTorch: torch.set_float32_matmul_precision.
-void compare_precisions(Device device) {
-  const std::vector<Variable> exact = differentiate({}, DType::float64);
-  fmt::print("  relative error    0.weight    0.bias  2.weight    2.bias\n");
-  for (const auto& [word, limit] : {std::pair{"highest", 1e-5}, {"high", 2e-3}, {"medium", 1e-2}}) {
-    kernels::set_matmul_precision(kernels::parse_matmul_precision(word));
-    const std::vector<Variable> found = differentiate(device, DType::float32);
-    fmt::print("  {:<14}", word);
-    double largest = 0;
-    for (std::size_t p = 0; p < exact.size(); ++p) {
-      const Tensor reference = exact[p].grad(), zero = Tensor::zeros(reference.shape());
-      const double error = tutorial::max_abs_difference(found[p].grad(), reference) /
-                           tutorial::max_abs_difference(reference, zero);
-      if (!(error <= largest)) largest = error;  // also takes a NaN
-      fmt::print("  {:>8.1e}", error);
-    }
-    fmt::print("\n");
-    tutorial::check_close(word, largest, limit);
+  std::vector<Tensor> factors, doubles;
+  for (const Shape& shape : {Shape{64, in}, Shape{128, in}, Shape{64, 128}}) {
+    factors.push_back(Tensor::normal(shape, 0, 1, rng, DType::float32, Device{}));
+    doubles.push_back(factors.back().to(DType::float64));
   }
-  if (device.type == DeviceType::cpu) fmt::print("The CPU always multiplies in full.\n");
+  const std::vector<Tensor> exact = run_layer(doubles);
+  fmt::print("x [64, {0}], W [128, {0}]; errors beside float64, as a share of the largest value\n",
+             in);
+  fmt::print("  factors      bits  0.1 becomes       y    grad_x    grad_W\n");
+  const auto emulate = [&](const char* name, int bits) {
+    std::vector<Tensor> rounded;
+    for (const Tensor& factor : factors) rounded.push_back(round_to(bits, factor));
+    return show_errors(name, bits, run_layer(rounded), exact);
+  };
+  const double full = emulate("float32", 23), tf32 = emulate("TF32", 10),
+               half = emulate("bfloat16", 7);
+  emulate("--bits", own_bits);
+  const auto on_gpu = [&](const char* word, int bits, double limit) {
+    kernels::set_matmul_precision(kernels::parse_matmul_precision(word));
+    std::vector<Tensor> there;
+    for (const Tensor& factor : factors) there.push_back(factor.to(device));
+    const double error = show_errors(fmt::format("GPU, {}", word), bits, run_layer(there), exact);
+    tutorial::check_close(word, error, limit);
+  };
+  if (device.type == DeviceType::cuda) {
+    on_gpu("highest", 23, 1e-5);
+    on_gpu("high", 10, 2 * tf32);
+    on_gpu("medium", 7, 2 * half);
+  }
+  tutorial::say(
+      "Products of two such factors are exact in float32, and are added in float32. A GPU's tensor "
+      "cores do the same, but add in another order, so that the last digits differ. PyTorch's "
+      "switch is torch.set_float32_matmul_precision: highest, high (TF32), medium (bfloat16).");
+  tutorial::check_close("float32", full, 1e-5);
+  tutorial::check_close("TF32, whose factors err by 2^-11 at most", tf32, 1e-3);
+  tutorial::check("bfloat16's 3 bits less make errors about 2^3 times as large",
+                  half > 4 * tf32 && half < 16 * tf32);
+  return {full, tf32, half};
 }
 
-void run(const tutorial::Options& options) {
+void run(const tutorial::Options& options, std::size_t in, std::size_t bits) {
   tutorial::step(1, "row-major matrices through a column-major library");
   multiply_row_major(options.device());
   tutorial::step(2, "an epilogue: bias and ReLU inside the product");
-  save_a_pass(options.device(), options.fast ? 256 : 8192, 64, options.fast ? 256 : 1024);
-  tutorial::step(3, "a kernel of our own: a warp shares a row");
-  share_a_row(options.device());
-  tutorial::step(4, "what precision costs");
-  compare_precisions(options.device());
+  save_a_pass(options.device(), options.fast ? 256 : 8192, options.fast ? 256 : 1024);
+  tutorial::step(3, "what precision costs: rounding as tensor cores do");
+  const auto errors = compare_precisions(options.device(), in, static_cast<int>(bits));
+  tutorial::answer(
+      fmt::format("As one column-major gemm per product: the factors swap places, and no byte is "
+                  "copied. Tensor cores are faster because they round the factors: float32 errs by "
+                  "{:.0e} of the largest value, TF32 by {:.0e}, bfloat16 by {:.0e}.",
+                  errors[0], errors[1], errors[2]),
+      {{"--bits 3", "The mantissa of FP8 (E4M3), 4 bits shorter: errors are 16 times as large."},
+       {"--in 16384", "64 times as many products in each sum: the errors keep their share."}});
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return lockstep::tutorial::run_main(argc, argv, "How does a Linear layer run on cuBLAS?", run);
+  using namespace lockstep::tutorial;
+  std::size_t in = 256, bits = 5;
+  const auto add_flags = [&](Flags& flags, Options&) {
+    flags.add_number("--in", in, 16, 65536, "input features in step 3");
+    flags.add_number("--bits", bits, 1, 22, "bits after the point of a format of yours");
+  };
+  return run_main(argc, argv,
+                  "How does a Linear layer run on cuBLAS, and what does precision cost?",
+                  [&](const Options& options) { run(options, in, bits); }, {1, add_flags});
 }
