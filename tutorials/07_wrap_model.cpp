@@ -14,8 +14,6 @@
 //             computing   copying   sent per step   peak memory
 //   cpu:0        62.5 %     6.9 %       13.52 MB      18.45 MB
 //   cpu:1        53.6 %     0.0 %        4.51 MB      11.35 MB
-//   Answer: In one line it splits every batch, copies the model, gathers the outputs and sums the
-//   ...
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/linear.h"
@@ -72,11 +70,9 @@ void show_devices(const std::vector<Device>& devices) {
   Variable y;
   watch(devices, [&] { y = wrapped(x); });
   fmt::print("output {} on {}\n", to_string(y.shape()), to_string(y.device()));
-  tutorial::check_close("the wrapper against one device",
-                        tutorial::max_abs_difference(y.value(), expected), 1e-6);
+  tutorial::check_close("the wrapper against one device", y.value(), expected, 1e-6);
   y = parallel::data_parallel(net, x, first_and_last);
-  tutorial::check_close("the functional form against one device",
-                        tutorial::max_abs_difference(y.value(), expected), 1e-6);
+  tutorial::check_close("the functional form against one device", y.value(), expected, 1e-6);
 }
 
 void show_errors(const std::vector<Device>& devices) {
@@ -92,14 +88,12 @@ void show_errors(const std::vector<Device>& devices) {
       "  net->to(devices[0]);  then wrapped(x) gives ");
   net->to(devices[0]);
   fmt::print("{}\n", to_string(wrapped(x).shape()));
-
   tutorial::step(4, "save the wrapped model, load a bare one");
   const nn::StateDict saved = nn::state_dict(wrapped);
   for (const auto& [name, tensor] : saved) fmt::print("  {} {}\n", name, describe(tensor));
   Rng other_seed(7);
   nn::Linear bare(10, 1, other_seed);
-  const auto load = [&] { nn::load_state_dict(bare, saved); };
-  tutorial::say("error: " + tutorial::expect_error(load), 7);
+  tutorial::say("error: " + tutorial::expect_error([&] { load_state_dict(bare, saved); }), 7);
   fmt::print("Way out 1, recommended: save the inner module. The file then suits any model.\n");
   nn::load_state_dict(bare, nn::state_dict(*wrapped.module()));
   tutorial::check_close("weights of the bare model", tutorial::max_abs_difference(bare, *net), 0);
@@ -107,8 +101,8 @@ void show_errors(const std::vector<Device>& devices) {
   const auto fresh = std::make_shared<nn::Linear>(10, 1, other_seed);
   DataParallel wrapped_again(fresh, {.devices = devices});
   nn::load_state_dict(wrapped_again, saved);
-  tutorial::check_close("weights of the wrapped model", tutorial::max_abs_difference(*fresh, *net),
-                        0);
+  const double difference = tutorial::max_abs_difference(*fresh, *net);
+  tutorial::check_close("weights of the wrapped model", difference, 0);
 }
 
 // Trains net's parameters on the first rows of the digits, always the same batch.
@@ -125,8 +119,8 @@ void train(nn::Module& net, const tutorial::Rows& batch, std::size_t num_steps) 
 }
 
 // What DataParallel costs, device by device. Returns what a learner takes home.
-std::string measure_imbalance(const std::vector<Device>& devices, std::size_t num_rows,
-                              std::size_t num_steps) {
+std::string measure(const std::vector<Device>& devices, std::size_t num_rows,
+                    std::size_t num_steps) {
   const tutorial::Rows batch = tutorial::load_digits(devices[0]).part(0, num_rows);
   const auto one = nn::make_mlp(kModel, /*seed=*/0), net = nn::make_mlp(kModel, /*seed=*/0);
   one->to(devices[0]);
@@ -149,8 +143,7 @@ std::string measure_imbalance(const std::vector<Device>& devices, std::size_t nu
   const double total = static_cast<double>(all.end_ns - all.begin_ns);
   fmt::print(
       "computing: the share of the time in which a device computes\n"
-      "copying: the share in which it copies rows, parameters, outputs (device 0 fetches "
-      "gradients)\n"
+      "copying: the share in which it copies to others (device 0 also fetches their gradients)\n"
       "sent per step: the bytes that go from it to other devices in a step\n"
       "peak memory: the most bytes of its memory in use at once\n"
       "          computing   copying   sent per step   peak memory\n");
@@ -161,9 +154,8 @@ std::string measure_imbalance(const std::vector<Device>& devices, std::size_t nu
       return 100 * static_cast<double>(trace::total_ns(busy)) / total;
     };
     const auto memory = runtime::logical_device(device).memory().statistics();
-    const std::size_t all_sent = trace::collective_bytes_of(device.index);
     computing.push_back(share(trace::Lane::compute));
-    sent.push_back(1e-6 * static_cast<double>(all_sent / num_steps));
+    sent.push_back(1e-6 * double(trace::collective_bytes_of(device.index) / num_steps));
     held.push_back(1e-6 * static_cast<double>(memory.peak_bytes));
     fmt::print("{:<8} {:>8.1f} % {:>7.1f} % {:>11.2f} MB {:>10.2f} MB\n", to_string(device),
                computing.back(), share(trace::Lane::copy), sent.back(), held.back());
@@ -174,16 +166,16 @@ std::string measure_imbalance(const std::vector<Device>& devices, std::size_t nu
         "computing: here the thread that launches the GPU's kernels, which run later.\n"
         "peak memory: with 32 MiB in which cuBLASLt works.\n");
   }
-  fmt::print(
-      "Device 0 also copies the parameters out, gathers the outputs, computes the loss, adds up\n"
-      "all gradients and updates. Meanwhile the others wait: one reason why GPUs under "
-      "DataParallel\n"
-      "are often seen at 40 to 50 %.\n");
+  tutorial::say(
+      "Device 0 also copies the parameters out, gathers the outputs, computes the loss, adds up "
+      "all "
+      "gradients and updates. Meanwhile the others wait: one reason why GPUs under DataParallel "
+      "are "
+      "often seen at 40 to 50 %.");
   tutorial::note_sharing(devices);
   return fmt::format(
       "In one line it splits every batch, copies the model, gathers the outputs and sums the "
-      "gradients. Device 0 pays: it sent {:.1f} MB per step (another device {:.1f}), held {:.1f} "
-      "MB "
+      "gradients. Device 0 pays: it sent {:.1f} MB per step (device 1: {:.1f}), held {:.1f} MB "
       "({:.1f}), and works alone at times: device 1 was computing {:.0f} % of the time.",
       sent[0], sent[1], held[0], held[1], computing[1]);
 }
@@ -192,10 +184,9 @@ void run(const tutorial::Options& options, std::size_t num_rows) {
   const std::vector<Device> devices = options.devices(options.num_devices);
   show_devices(options.devices(4));
   show_errors(options.devices(4));
-  tutorial::step(5, fmt::format("train on {} devices: what device 0 does more than the others",
-                                devices.size()));
+  tutorial::step(5, "train: what device 0 does more than the others");
   tutorial::answer(
-      measure_imbalance(devices, num_rows, options.fast ? 10 : 50),
+      measure(devices, num_rows, options.fast ? 10 : 50),
       {{"--devices 8", "Device 0 has twice as many to serve: it sends 7 copies of the model."},
        {"--batch 1500", "More rows to compute for the same parameters: the others wait less."}});
 }

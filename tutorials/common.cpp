@@ -327,6 +327,10 @@ double max_abs_difference(const nn::Module& a, const nn::Module& b) {
   return max_abs_difference(values(a), values(b));
 }
 
+void check_close(std::string_view claim, const Tensor& a, const Tensor& b, double tolerance) {
+  check_close(claim, max_abs_difference(a, b), tolerance);
+}
+
 double weight_tolerance(std::size_t num_steps) {
   return 1e-5 * std::pow(std::max(1.0, static_cast<double>(num_steps) / 20), 1.5);
 }

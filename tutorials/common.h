@@ -123,6 +123,9 @@ double max_abs_difference(const std::vector<Tensor>& a, const std::vector<Tensor
 // The same over all parameters of two models.
 double max_abs_difference(const nn::Module& a, const nn::Module& b);
 
+// check_close() with the largest difference of two tensors.
+void check_close(std::string_view claim, const Tensor& a, const Tensor& b, double tolerance);
+
 // How far two float32 runs of the same num_steps steps may drift apart, because they add in another
 // order: 1e-5 up to 20 steps, then 1e-5 * (num_steps / 20)^1.5.
 double weight_tolerance(std::size_t num_steps);
