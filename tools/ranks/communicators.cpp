@@ -49,6 +49,7 @@ std::unique_ptr<comm::Communicator> make_mpi(const RankFlags& flags, const launc
   options.rank = job.rank().rank;
   options.world_size = job.rank().world_size;
   options.timeout_seconds = flags.comm_timeout;
+  options.started_by = to_string(job.rank().launcher);
   return comm::make_mpi_communicator(options);
 }
 

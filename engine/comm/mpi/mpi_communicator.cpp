@@ -249,11 +249,14 @@ const std::string& no_mpi_reason() {
 
 std::unique_ptr<Communicator> make_mpi_communicator(const MpiGroupOptions& options) {
   MpiSession& session = MpiSession::get();
-  require(session.rank() == options.rank && session.world_size() == options.world_size,
-          ErrorCode::Usage, "mpi",
-          "this process is rank {} of {}, but MPI says rank {} of {}; start the program by mpirun "
-          "or srun, or use --comm own",
-          options.rank, options.world_size, session.rank(), session.world_size());
+  require(
+      session.rank() == options.rank && session.world_size() == options.world_size,
+      ErrorCode::Usage, "mpi",
+      "this process is rank {} of {}{}, but MPI says rank {} of {} (the library: {}); start the "
+      "program by the mpirun of that library or by srun, or use --comm own",
+      options.rank, options.world_size,
+      options.started_by.empty() ? "" : fmt::format(" (started by: {})", options.started_by),
+      session.rank(), session.world_size(), session.library());
   return std::make_unique<MpiCommunicator>(session, options.timeout_seconds);
 }
 

@@ -29,6 +29,7 @@ struct MpiGroupOptions {
   int rank = 0;
   int world_size = 1;
   double timeout_seconds = 30;  // to meet, and of the communicator
+  std::string started_by;       // who gave this process its rank, for errors: "mpirun (Open MPI)"
 };
 
 // Whether this build has MPI, and if not, why and what to do.
@@ -38,8 +39,8 @@ const std::string& no_mpi_reason();
 // Starts MPI, which this process finishes when it exits, and meets the other ranks. All ranks of
 // MPI_COMM_WORLD must call it, equally often. Its description() is "mpi: Open MPI v4.1.4".
 // Throws Error{Comm} when this build has no MPI, or MPI does not start;
-//        Error{Usage} when rank and world size are not MPI's: the program was not started by mpirun
-//        or srun;
+//        Error{Usage} when rank and world size are not MPI's, naming who started this process and
+//        the library: another library's mpirun did, or none;
 //        Error{Timeout} when not all ranks came.
 std::unique_ptr<Communicator> make_mpi_communicator(const MpiGroupOptions& options);
 

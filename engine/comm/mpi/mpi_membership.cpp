@@ -265,8 +265,8 @@ void MpiMembership::conclude_late(const CallHeader& call, double timeout_seconds
   else
     silent += " did not come";
   set_failure(Error(ErrorCode::Timeout, name_of(call.operation),
-                    fmt::format("{} was not done within {} s: {}{}", to_string(call),
-                                timeout_seconds, silent, elsewhere)));
+                    fmt::format("rank {}'s {} was not done within {} s: {}{}", session_.rank(),
+                                to_string(call), timeout_seconds, silent, elsewhere)));
   const std::lock_guard lock(failure_mutex_);
   throw Error(*failure_);
 }

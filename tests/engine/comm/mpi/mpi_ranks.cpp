@@ -103,6 +103,19 @@ void different_calls(Communicator& group) {
   group.all_reduce(buffer);
 }
 
+void different_operations(Communicator& group) {
+  CollectiveOptions options;
+  options.op = ReduceOp::max;
+  if (group.rank() == 2) group.broadcast(Tensor::zeros({5}, DType::float64), 1);
+  group.all_reduce(Tensor::zeros({8}), options);
+}
+
+void different_types(Communicator& group) {
+  group.barrier();
+  const DType dtype = group.rank() == 1 ? DType::int64 : DType::float32;
+  group.all_gather(Tensor::zeros({8}, dtype), Tensor::zeros({16}, dtype));
+}
+
 // A rank that stands still outside MPI; mpirun ends it with the others.
 void late_rank(Communicator& group) {
   group.barrier();
@@ -158,6 +171,8 @@ int run(const std::string& name) {
       {"moves", moves},
       {"messages", messages},
       {"different_calls", different_calls},
+      {"different_operations", different_operations},
+      {"different_types", different_types},
       {"late_rank", late_rank},
       {"nobody_sends", nobody_sends},
       {"uneven_calls", uneven_calls},
@@ -172,6 +187,7 @@ int run(const std::string& name) {
   MpiGroupOptions options;
   options.rank = name == "wrong_rank" ? 7 : rank == nullptr ? 0 : std::atoi(rank);
   options.world_size = size == nullptr ? 1 : std::atoi(size);
+  options.started_by = "a test";
   options.timeout_seconds = name == "late_rank" || name == "nobody_sends" ? 1 : 60;
   try {
     const auto group = make_mpi_communicator(options);

@@ -79,23 +79,40 @@ TEST_F(MpiGroup, RanksThatCallDifferentThingsAreNamedByAll) {
   }
 }
 
+TEST_F(MpiGroup, BothSidesOfADifferenceAreNamedWithOperationSizeTypeAndRoot) {
+  for (const int rank : {0, 1, 2}) {
+    EXPECT_THAT(mpirun(3, "different_operations").output,
+                HasSubstr(fmt::format("rank {}: Comm: [collective] rank 2 called broadcast #0 of 5 "
+                                      "float64 from rank 1 while rank 0 called all_reduce #0 of 8 "
+                                      "float32 (max)",
+                                      rank)));
+  }
+  EXPECT_THAT(
+      mpirun(2, "different_types").output,
+      HasSubstr("rank 1 called all_gather #1 of 8 int64 while rank 0 called all_gather #1 of "
+                "8 float32"));
+}
+
 TEST_F(MpiGroup, ARankThatStandsStillIsNamedWhenTheTimeIsOver) {
   const Outcome outcome = mpirun(3, "late_rank");
   EXPECT_NE(outcome.exit_code, 0);
   EXPECT_NE(outcome.exit_code, 124) << "the job did not end";
   for (const int rank : {0, 2}) {
-    EXPECT_THAT(outcome.output,
-                HasSubstr(fmt::format("rank {}: Timeout: [all_reduce] all_reduce #1 of 8 float32 "
-                                      "(sum) was not done within 1 s: rank 1 did not come",
-                                      rank)));
+    EXPECT_THAT(outcome.output, HasSubstr(fmt::format(
+                                    "rank {0}: Timeout: [all_reduce] rank {0}'s all_reduce #1 of 8 "
+                                    "float32 (sum) was not done within 1 s: rank 1 did not come",
+                                    rank)));
   }
 }
 
 TEST_F(MpiGroup, ARankThatWaitsForAMessageIsNamedByThoseThatWaitForIt) {
   const Outcome outcome = mpirun(2, "nobody_sends");
   EXPECT_NE(outcome.exit_code, 0);
-  EXPECT_THAT(outcome.output, HasSubstr("rank 1 is in barrier #0"));
-  EXPECT_THAT(outcome.output, HasSubstr("rank 0 is in recv #0 of 8 float32"));
+  EXPECT_THAT(outcome.output,
+              HasSubstr("rank 0's recv #0 of 8 float32 was not done within 1 s: all "
+                        "ranks answer; rank 1 is in barrier #0"));
+  EXPECT_THAT(outcome.output, HasSubstr("rank 1's barrier #0 was not done within 1 s: all ranks "
+                                        "answer; rank 0 is in recv #0 of 8 float32"));
 }
 
 TEST_F(MpiGroup, ARankThatLeftIsNamed) {
@@ -137,7 +154,8 @@ TEST_F(MpiGroup, RefusesWhatMpiCannotDo) {
 TEST_F(MpiGroup, AProcessWithAnotherRankThanMpiGaveItIsAnError) {
   const Outcome outcome = mpirun(1, "wrong_rank");
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_THAT(outcome.output, HasSubstr("this process is rank 7 of 1, but MPI says rank 0 of 1"));
+  EXPECT_THAT(outcome.output, HasSubstr("this process is rank 7 of 1 (started by: a test), but MPI "
+                                        "says rank 0 of 1 (the library: "));
 }
 
 TEST(MpiWatchdog, TellsOfACallThatIsNotDoneInTimeAndOfNoOther) {
