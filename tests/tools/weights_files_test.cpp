@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "engine/checkpoint/safetensors.h"
 #include "engine/nn/mlp.h"
 #include "engine/nn/weights_file.h"
@@ -35,6 +37,38 @@ class WeightsFile : public ::testing::Test {
 
 TEST_F(WeightsFile, ThatIsMissingIsNamed) {
   expect_init_rejected({"init.safetensors", "No such file"});
+}
+
+TEST_F(WeightsFile, OfAWrappedModuleIsExplainedAndReadOnRequest) {
+  const auto model = nn::make_mlp("mlp:64-8-10", 5);
+  nn::save_weights(folder_ / "init.safetensors", nn::state_dict(*model, "_orig_mod.module."));
+  expect_init_rejected({"[--init]", "Missing key(s) in state_dict: \"0.weight\"",
+                        "Every name in the state begins with \"_orig_mod.module.\"",
+                        "--strip-prefix"});
+  const std::string flags =
+      "train --model mlp:64-8-10 --init init.safetensors --strip-prefix --lr 0 --steps 1 --save ";
+  const Outcome outcome = run_lockstep(words(flags + "a.safetensors"), folder_.path());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err,
+            "lockstep: [--strip-prefix] took \"_orig_mod.module.\" off the names in "
+            "init.safetensors\n");
+  const nn::StateDict expected = nn::state_dict(*model);
+  for (const auto& [name, tensor] : nn::load_weights(folder_ / "a.safetensors")) {
+    const auto same =
+        std::ranges::find(expected, name, [](const auto& entry) { return entry.first; });
+    ASSERT_NE(same, expected.end()) << name;
+    EXPECT_EQ(tensor.to_vector<float>(), same->second.to_vector<float>()) << name;
+  }
+  nn::save_weights(folder_ / "init.safetensors", *model);
+  const Outcome unchanged = run_lockstep(words(flags + "b.safetensors"), folder_.path());
+  EXPECT_EQ(unchanged.exit_code, 0);
+  EXPECT_EQ(unchanged.err, "") << "the names fit as they are";
+}
+
+TEST_F(WeightsFile, ThatTorchSaveWroteIsNamedWithItsConversion) {
+  write_text(folder_ / "init.safetensors",
+             std::string("\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.", 22));
+  expect_init_rejected({"init.safetensors' was written by PyTorch's torch.save", "python3 -c"});
 }
 
 TEST_F(WeightsFile, WithABadHeaderIsNamed) {

@@ -58,7 +58,12 @@ void add_optimizer_flags(Command& command, TrainingFlags& flags) {
 }
 
 void add_file_flags(Command& command, TrainingFlags& flags) {
-  command.add_option("--init", flags.init_path, "start from these weights (safetensors)");
+  const Flag init =
+      command.add_option("--init", flags.init_path, "start from these weights (safetensors)");
+  command
+      .add_flag("--strip-prefix", flags.strip_prefix,
+                "take off what a wrapper put before all their names, such as module. or _orig_mod.")
+      .needs(init);
   command.add_option("--json", flags.json_path, "write the run file here (-: standard output)");
   command.add_option("--trace", flags.trace_path, "write a timeline here");
   command.add_option("--trace-format", flags.trace_format, "perfetto or kineto")

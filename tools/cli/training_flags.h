@@ -46,6 +46,7 @@ struct TrainingFlags : RankFlags {
   double bucket_mib = 25;
   double first_bucket_mib = 1;
   std::string init_path;
+  bool strip_prefix = false;
   std::string save_path;
   std::string log_path;
   std::string json_path;

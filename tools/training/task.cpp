@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "engine/core/error.h"
+#include "engine/launch/rank_environment.h"
 #include "engine/nn/mlp.h"
 #include "engine/nn/weights_file.h"
 #include "engine/plan/micro_shards.h"
@@ -83,6 +84,16 @@ void require_memory_for(const nn::MlpSpec& spec, DType dtype, std::size_t num_de
   const double num_bytes =
       4 * num_parameters * static_cast<double>(size_of(dtype)) * static_cast<double>(num_devices);
   require_memory("--model", num_bytes);
+}
+
+// Says, once for a job, what it took off; nothing where the names fit as they are.
+void strip_prefix_of_weights(TrainingTask& task, const std::string& path) {
+  const std::shared_ptr<nn::Module> model = nn::make_mlp(task.model, task.seed, task.dtype);
+  const std::string prefix = nn::find_prefix(*task.initial_weights, *model);
+  if (prefix.empty()) return;
+  task.initial_weights = nn::strip_prefix(*task.initial_weights, prefix);
+  if (launch::rank_environment(launch::current_environment()).rank != 0) return;
+  fmt::print(stderr, "lockstep: [--strip-prefix] took \"{}\" off the names in {}\n", prefix, path);
 }
 
 // Found out here rather than by the first rank that looks.
@@ -195,6 +206,7 @@ void load_task(TrainingTask& task, const TrainingFlags& flags) {
       datasets::load_dataset(dataset, flags.data_dir, flags.seed));
   require_fitting_model(flags, task.data->train);
   if (!flags.init_path.empty()) task.initial_weights = nn::load_weights(flags.init_path);
+  if (flags.strip_prefix) strip_prefix_of_weights(task, flags.init_path);
   require_loadable(task);
   task = with_batch(std::move(task), flags, task.batch);
 }
