@@ -1,16 +1,21 @@
 // lockstep bench all-reduce: time and bandwidth of all-reduces between ranks, which are threads or
 // processes, with the columns, flags and definitions of nccl-tests.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <memory>
 #include <optional>
+#include <sstream>
+#include <utility>
+#include <vector>
 
+#include "engine/comm/host_identity.h"
 #include "engine/comm/run_ranks.h"
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
-#include "tools/collectives/all_reduce_table.h"
+#include "tools/collectives/all_reduce_report.h"
 #include "tools/commands.h"
 #include "tools/ranks/rank_job.h"
 #include "tools/ranks/start_ranks.h"
@@ -26,6 +31,7 @@ void require_valid(const AllReduceFlags& flags) {
   require(flags.op != "avg" || is_floating_point(flags.dtype()), ErrorCode::Usage, "-o",
           "there is no average of {}; use sum, or a floating point type", flags.datatype);
   require_writable("--json", flags.json_path);
+  require_writable("-J", flags.output_file);
   list_sizes(flags);
 }
 
@@ -37,21 +43,53 @@ TrainingFlags device_flags(const AllReduceFlags& flags) {
   return devices;
 }
 
-// All sizes, on one rank; the table is rank 0's.
+using Reports = std::vector<std::unique_ptr<AllReduceReport>>;
+
+// All sizes, on one rank; the reports are rank 0's.
 void measure_sizes(const AllReduceFlags& flags, comm::Communicator& communicator, Device device,
-                   AllReduceTable* table) {
+                   const Reports& reports) {
+  std::size_t num_wrong = 0;
+  const bool is_own = flags.comm == "own";
   const std::vector<std::size_t> sizes = list_sizes(flags);
   for (const std::size_t bytes : sizes) {
-    if (table) show_status(fmt::format("all-reduce of {} bytes, up to {}", bytes, sizes.back()));
+    if (!reports.empty()) {
+      show_status(fmt::format("all-reduce of {} bytes, up to {}", bytes, sizes.back()));
+    }
     const std::size_t element = size_of(flags.dtype());
     const std::size_t count = bytes / element;
-    const AllReduceTime time = measure_all_reduce(flags, communicator, device, count);
-    if (!table) continue;
-    clear_status();
-    const bool is_own = flags.comm == "own";
-    table->add(count * element, is_own ? plan::to_string(communicator.plan_for(count)) : flags.comm,
-               device.type, is_own ? transport_in(communicator.description()) : flags.comm, time);
+    AllReduceRow row;
+    row.num_bytes = count * element;
+    row.plan = is_own ? plan::to_string(communicator.plan_for(count)) : flags.comm;
+    row.device = device.type;
+    row.transport = is_own ? transport_in(communicator.description()) : flags.comm;
+    if (flags.measures_out_of_place()) {
+      row.out_of_place =
+          measure_all_reduce(flags, communicator, device, count, Placement::out_of_place);
+    }
+    row.in_place = measure_all_reduce(flags, communicator, device, count, Placement::in_place);
+    num_wrong += row.out_of_place.num_wrong + row.in_place.num_wrong;
+    if (!reports.empty()) clear_status();
+    for (const auto& report : reports) report->add(row);
   }
+  for (const auto& report : reports) report->finish();
+  require(num_wrong == 0 || reports.empty(), ErrorCode::Numeric, "bench", "{} values are wrong",
+          num_wrong);
+}
+
+std::string host_name() {
+  return comm::host_name_of(comm::host_identity());
+}
+
+// "4711 1 node7" from every rank.
+std::vector<RankPlace> gather_places(RankJob& rank) {
+  const std::string mine = fmt::format("{} {} {}", getpid(), rank.device.index, host_name());
+  std::vector<RankPlace> places;
+  for (const std::string& text : gather_at_rank_zero(rank, "places", mine)) {
+    RankPlace place{0, "", rank.device};
+    std::istringstream(text) >> place.process >> place.device.index >> place.host;
+    places.push_back(std::move(place));
+  }
+  return places;
 }
 
 void bench_threads(const AllReduceFlags& flags, const CommandLine& command) {
@@ -65,27 +103,27 @@ void bench_threads(const AllReduceFlags& flags, const CommandLine& command) {
   std::string who = fmt::format("ranks are threads on {} devices, comm own, {} cores",
                                 lockstep::to_string(type), runtime::num_cores());
   if (options.link) who += "\n# " + link_note(flags);
-  AllReduceTable table(flags, command, who);
+  AllReduceBench bench{flags, command, who, {}};
+  for (int r = 0; r < flags.num_ranks; ++r)
+    bench.places.push_back({getpid(), host_name(), {type, r}});
+  const Reports reports = make_reports(bench);
   const auto work = [&](comm::Communicator& communicator) {
     const int rank = communicator.rank();
-    measure_sizes(flags, communicator, {type, rank}, rank == 0 ? &table : nullptr);
+    measure_sizes(flags, communicator, {type, rank}, rank == 0 ? reports : Reports{});
   };
   comm::run_ranks(flags.num_ranks, work, options);
-  table.finish();
 }
 
 void bench_as_rank(AllReduceFlags flags, const CommandLine& command) {
   const DeviceType type = resolve_device_type(device_flags(flags));
   run_as_rank(flags, type, [&](RankJob& rank) {
     flags.comm = rank.comm;
-    std::optional<AllReduceTable> table;
-    if (rank.is_first()) {
-      table.emplace(flags, command,
-                    fmt::format("ranks are processes on {} devices, {}", lockstep::to_string(type),
-                                describe_job(rank)));
-    }
-    measure_sizes(flags, rank.communicator, rank.device, table ? &*table : nullptr);
-    if (table) table->finish();
+    const AllReduceBench bench{flags, command,
+                               fmt::format("ranks are processes on {} devices, {}",
+                                           lockstep::to_string(type), describe_job(rank)),
+                               gather_places(rank)};
+    const Reports reports = rank.is_first() ? make_reports(bench) : Reports{};
+    measure_sizes(flags, rank.communicator, rank.device, reports);
   });
 }
 
@@ -120,9 +158,18 @@ void add_bench_all_reduce_command(Command& bench, const CommandLine& command, in
       "--comm mpi measures the MPI library's own all-reduce: the ranks are started by `mpirun -np "
       "N`, which takes this process's place, or this command is started by mpirun.");
   all_reduce.on_run([flags, command, all_reduce, &exit_code] {
-    const bool is_said = all_reduce.was_said("--devices");
+    bool is_said = all_reduce.was_said("--devices");
     const launch::RankEnvironment environment =
         launch::rank_environment(launch::current_environment());
+    if (flags->num_gpus && environment.world_size > 1) {
+      require(
+          *flags->num_gpus == 1, ErrorCode::Usage, "-g",
+          "each of the {} processes is one rank with one device, found {}; start more processes",
+          environment.world_size, *flags->num_gpus);
+    } else if (flags->num_gpus) {
+      flags->num_ranks = *flags->num_gpus;
+      is_said = true;
+    }
     std::optional<int> num_asked;
     if (is_said || environment.world_size == 1) num_asked = flags->num_ranks;
     exit_code = run_bench_all_reduce(*flags, num_asked, command);

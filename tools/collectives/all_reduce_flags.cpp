@@ -1,5 +1,7 @@
 #include "tools/collectives/all_reduce_flags.h"
 
+#include <fmt/format.h>
+
 #include <map>
 
 #include "engine/core/dtype.h"
@@ -42,7 +44,11 @@ comm::ReduceOp AllReduceFlags::reduce_op() const {
 void add_all_reduce_flags(Command& command, AllReduceFlags& flags) {
   command.add_option("-b,--minbytes", flags.first_bytes, "smallest size, such as 16K");
   command.add_option("-e,--maxbytes", flags.last_bytes, "largest size, such as 64M");
-  command.add_option("-f,--stepfactor", flags.factor, "between one size and the next");
+  const Flag factor =
+      command.add_option("-f,--stepfactor", flags.factor, "between one size and the next");
+  command
+      .add_option("-i,--stepbytes", flags.step_bytes, "between one size and the next, such as 1M")
+      .excludes(factor);
   command
       .add_option("-d,--datatype", flags.datatype, "float, double, half, bfloat16, int32 or int64")
       .one_of(names_in(kDatatypes));
@@ -58,10 +64,27 @@ void add_all_reduce_flags(Command& command, AllReduceFlags& flags) {
   command.add_option("--device", flags.device, "auto, cpu or cuda").one_of({"auto", "cpu", "cuda"});
   command.add_option("--virtual-devices", flags.virtual_devices,
                      "several logical devices on one GPU, such as cuda:0*4");
-  command.add_option("--devices", flags.num_ranks, "number of ranks, one device each")
-      .in_range(1, runtime::kMaxCpuDevices);
+  const Flag devices =
+      command.add_option("--devices", flags.num_ranks, "number of ranks, one device each")
+          .in_range(1, runtime::kMaxCpuDevices);
+  command
+      .add_option("-g,--ngpus", flags.num_gpus, "the same, as nccl-tests says it: of each process")
+      .in_range(1, runtime::kMaxCpuDevices)
+      .excludes(devices);
   add_rank_flags(command, flags);
+  command
+      .add_option("--format", flags.format,
+                  "the table: lockstep, or nccl-tests, with out-of-place and in-place columns")
+      .one_of({"lockstep", "nccl-tests"});
   command.add_option("--json", flags.json_path, "write the rows here (-: standard output)");
+  command.add_option("-J,--output_file", flags.output_file,
+                     "write the rows as nccl-tests' JSON; a file that is there stays, and FILE.0, "
+                     "FILE.1, ... is taken");
+}
+
+std::string describe_step(const AllReduceFlags& flags) {
+  return flags.step_bytes.empty() ? fmt::format("{}(factor)", flags.factor)
+                                  : fmt::format("{}(bytes)", parse_bytes("-i", flags.step_bytes));
 }
 
 std::vector<std::size_t> list_sizes(const AllReduceFlags& flags) {
@@ -71,13 +94,22 @@ std::vector<std::size_t> list_sizes(const AllReduceFlags& flags) {
   require(first >= least && first <= last, ErrorCode::Usage, "bench",
           "sizes must satisfy {} <= -b <= -e, found -b {} -e {}", least, first, last);
   require(flags.factor >= 2, ErrorCode::Usage, "-f", "must be at least 2, found {}", flags.factor);
-  const auto factor = static_cast<std::size_t>(flags.factor);
   std::vector<std::size_t> sizes;
-  for (std::size_t bytes = first;; bytes *= factor) {
-    sizes.push_back(bytes);
-    if (bytes > last / factor) break;
+  if (!flags.step_bytes.empty()) {
+    constexpr std::size_t kMostSizes = 10000;
+    const std::size_t step = parse_bytes("-i", flags.step_bytes);
+    require(step >= least && (last - first) / step < kMostSizes, ErrorCode::Usage, "-i",
+            "expected at least {} bytes, and at most {} sizes, found {}", least, kMostSizes, step);
+    for (std::size_t bytes = first; bytes <= last; bytes += step) sizes.push_back(bytes);
+  } else {
+    const auto factor = static_cast<std::size_t>(flags.factor);
+    for (std::size_t bytes = first;; bytes *= factor) {
+      sizes.push_back(bytes);
+      if (bytes > last / factor) break;
+    }
   }
-  require_memory("-e", static_cast<double>(sizes.back()) * flags.num_ranks);
+  const int num_buffers = flags.measures_out_of_place() ? 2 : 1;
+  require_memory("-e", static_cast<double>(sizes.back()) * flags.num_ranks * num_buffers);
   return sizes;
 }
 

@@ -1,6 +1,7 @@
 // The flags of `bench all-reduce`, with the names that nccl-tests gives them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,18 +19,29 @@ struct AllReduceFlags : RankFlags {
   std::string first_bytes = "16K";
   std::string last_bytes = "64M";
   int factor = 4;
+  std::string step_bytes;  // of -i: between one size and the next, instead of the factor
   std::string datatype = "float";
   std::string op = "sum";
   int iterations = 20;
   int warm_up = 5;
   std::string check = "0";  // of -c: "" alone, else a number; 0 does not check
   int num_ranks = 2;
+  std::optional<int> num_gpus;  // of -g: devices of this process
+  std::string format = "lockstep";
   std::string json_path;
+  std::string output_file;  // of -J: nccl-tests' own JSON
 
   bool checks() const { return check != "0"; }
+  bool is_nccl_tests() const { return format == "nccl-tests"; }
+  // nccl-tests reports it too.
+  bool measures_out_of_place() const { return is_nccl_tests() || !output_file.empty(); }
+  int gpus_per_process() const { return ranks == "threads" ? num_ranks : 1; }
   DType dtype() const;
   comm::ReduceOp reduce_op() const;
 };
+
+// "4(factor)" or "1048576(bytes)", as nccl-tests writes the step between sizes.
+std::string describe_step(const AllReduceFlags& flags);
 
 // --devices is not set unless it is said: inside a job, the launcher has decided.
 void add_all_reduce_flags(Command& command, AllReduceFlags& flags);

@@ -95,25 +95,34 @@ double reduce_number(double value, comm::ReduceOp op, comm::Communicator& commun
 }  // namespace
 
 AllReduceTime measure_all_reduce(const AllReduceFlags& flags, comm::Communicator& communicator,
-                                 Device device, std::size_t count) {
+                                 Device device, std::size_t count, Placement placement) {
   using Clock = std::chrono::steady_clock;
   std::vector<double> values(count);
   for (std::size_t i = 0; i < count; ++i) values[i] = contribution(communicator.rank(), i);
   const Tensor buffer = Tensor::from(values, {count}).to(flags.dtype()).to(device);
   comm::CollectiveOptions options;
   options.op = flags.reduce_op();
-  communicator.all_reduce(buffer, options).wait();
+  const bool is_out_of_place = placement == Placement::out_of_place;
+  const Tensor input =
+      is_out_of_place ? Tensor::from(values, {count}).to(flags.dtype()).to(device) : Tensor();
+  if (is_out_of_place) buffer.fill(0);
+  const auto all_reduce = [&] {
+    if (is_out_of_place) buffer.copy_from(input);
+    communicator.all_reduce(buffer, options).wait();
+  };
+  all_reduce();
   std::size_t num_wrong = 0;
   if (flags.checks()) {
     num_wrong = count_wrong(buffer.to(Device{}), options.op, communicator.world_size());
   }
   // Values double with every further sum; zeros stay zeros and are as fast as any number.
   buffer.fill(0);
-  for (int i = 0; i < flags.warm_up; ++i) communicator.all_reduce(buffer, options).wait();
+  if (is_out_of_place) input.fill(0);
+  for (int i = 0; i < flags.warm_up; ++i) all_reduce();
   buffer.stream().synchronize();
   communicator.barrier().wait();
   const Clock::time_point start = Clock::now();
-  for (int i = 0; i < flags.iterations; ++i) communicator.all_reduce(buffer, options).wait();
+  for (int i = 0; i < flags.iterations; ++i) all_reduce();
   buffer.stream().synchronize();  // on CUDA the work has only been enqueued
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   const double slowest = reduce_number(seconds, comm::ReduceOp::max, communicator, device);

@@ -11,8 +11,13 @@ struct AllReduceTime {
   std::size_t num_wrong = 0;  // values, over all ranks; 0 where nothing was checked
 };
 
+// out_of_place: the sum goes into a buffer beside the input. All-reduces work in place here, so it
+// is a copy and an all-reduce of that.
+enum class Placement { in_place, out_of_place };
+
 // Every rank calls it alike, with a device of its own. count: elements of flags.dtype().
 AllReduceTime measure_all_reduce(const AllReduceFlags& flags, comm::Communicator& communicator,
-                                 Device device, std::size_t count);
+                                 Device device, std::size_t count,
+                                 Placement placement = Placement::in_place);
 
 }  // namespace lockstep::tools
