@@ -13,7 +13,6 @@
 //   error: [load_state_dict] Error(s) in loading state_dict for Linear: Missing key(s) ...
 //             computing   copying   sent per step   peak memory
 //   cpu:0        62.5 %     6.9 %       13.52 MB      18.45 MB
-//   cpu:1        53.6 %     0.0 %        4.51 MB      11.35 MB
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/linear.h"
@@ -29,11 +28,9 @@
 #include "tutorials/rows.h"
 
 namespace {
-
 using namespace lockstep;
 using parallel::DataParallel;
 using parallel::DataParallelOptions;
-
 constexpr const char* kModel = "mlp:64-1024-1024-10";
 
 std::shared_ptr<nn::Module> make_linear() {
@@ -101,8 +98,8 @@ void show_errors(const std::vector<Device>& devices) {
   const auto fresh = std::make_shared<nn::Linear>(10, 1, other_seed);
   DataParallel wrapped_again(fresh, {.devices = devices});
   nn::load_state_dict(wrapped_again, saved);
-  const double difference = tutorial::max_abs_difference(*fresh, *net);
-  tutorial::check_close("weights of the wrapped model", difference, 0);
+  tutorial::check_close("weights of the wrapped one", tutorial::max_abs_difference(*fresh, *net),
+                        0);
 }
 
 // Trains net's parameters on the first rows of the digits, always the same batch.
@@ -119,9 +116,8 @@ void train(nn::Module& net, const tutorial::Rows& batch, std::size_t num_steps) 
 }
 
 // What DataParallel costs, device by device. Returns what a learner takes home.
-std::string measure(const std::vector<Device>& devices, std::size_t num_rows,
-                    std::size_t num_steps) {
-  const tutorial::Rows batch = tutorial::load_digits(devices[0]).part(0, num_rows);
+std::string measure(const std::vector<Device>& devices, std::size_t rows, std::size_t num_steps) {
+  const tutorial::Rows batch = tutorial::load_digits(devices[0]).part(0, rows);
   const auto one = nn::make_mlp(kModel, /*seed=*/0), net = nn::make_mlp(kModel, /*seed=*/0);
   one->to(devices[0]);
   train(*one, batch, num_steps);
