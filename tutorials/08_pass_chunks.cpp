@@ -28,7 +28,7 @@
 #include "engine/plan/interpreter.h"
 #include "engine/plan/ring.h"
 #include "tutorials/common.h"
-#include "tutorials/timed_all_reduce.h"
+#include "tutorials/over_link.h"
 
 namespace {
 

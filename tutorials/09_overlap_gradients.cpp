@@ -1,19 +1,20 @@
-// 09: How does DistributedDataParallel (DDP) train one model on many ranks?
+// 09: How does DDP train one model on many ranks, and why not all-reduce gradient by gradient?
 //
-// You will see: gradients averaged over two ranks; why shards of different size need weights; three
-// ways to average, timed: an all-reduce per parameter, in buckets (bucket_cap_mb), in buckets while
-// backward still runs; and no_sync. PyTorch starts one process per GPU (torchrun,
-// init_process_group). Here ranks are threads of one process that make the same calls.
-//
-// Run:  09_overlap_gradients [--device auto|cpu|cuda] [--fast]
+// You will see: gradients averaged over two ranks, whose shards need weights when they differ in
+// size; no_sync; three ways to average over a link, timed: an all-reduce per parameter, in buckets
+// (bucket_cap_mb), in buckets while backward still runs. PyTorch's ranks are processes (torchrun);
+// here they are threads of one process that make the same calls.
+// Run:  09_overlap_gradients [--link 50us,1GB/s] [--device auto|cpu|cuda] [--fast]
 //
 // Expected output (abridged; times differ):
 //   rank 0 -0.533930   rank 1 +0.062968   average -0.235481   one device -0.235481
-//                    all-reduces       step   exposed comm.  overlapped
-//   per parameter     12 a step     3.03 ms         0.44 ms     0.00 ms
-//   in buckets         5 a step     3.03 ms         0.39 ms     0.00 ms
-//   overlapped         5 a step     3.01 ms         0.01 ms     0.32 ms
+//                  all-reduces         step   exposed comm.   overlapped
+//   per parameter    26 a step     18.83 ms        10.33 ms      0.00 ms
+//   overlapped        6 a step      9.77 ms         0.60 ms      5.21 ms
+//   check: overlap is at least 1.3 times as fast as waiting after backward ... ok
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -22,11 +23,9 @@
 #include "engine/nn/mlp.h"
 #include "engine/optim/sgd.h"
 #include "engine/parallel/ddp/ddp.h"
-#include "engine/runtime/device_span.h"
-#include "engine/trace/breakdown.h"
-#include "engine/trace/counters.h"
-#include "engine/trace/recorder.h"
+#include "engine/trace/span.h"
 #include "tutorials/common.h"
+#include "tutorials/over_link.h"
 #include "tutorials/rows.h"
 
 namespace {
@@ -37,7 +36,11 @@ using tutorial::Rows;
 constexpr int kRanks = 2;
 constexpr std::size_t kBatch = 64;
 constexpr const char* kModel = "mlp:64-128-10";
-constexpr const char* kDeepModel = "mlp:64-512-512-512-512-512-10";  // 12 parameters, 4.3 MB
+constexpr const char* kDeepModel =
+    "mlp:64-256-256-256-256-256-256-256-256-256-256-256-256-10:tanh";  // smooth: rounding stays
+                                                                       // small
+constexpr int kSteps = 15;
+std::string link_spec = "50us,1GB/s";  // --link
 
 std::shared_ptr<nn::Module> make_model(const char* name, Device device, std::uint64_t seed = 0) {
   const auto model = nn::make_mlp(name, seed);
@@ -49,9 +52,8 @@ Variable mean_loss(nn::Module& net, const Rows& rows) {
   return cross_entropy(net(Variable(rows.x)), rows.labels);
 }
 
-// One gradient stands for all in the output: that of the output bias of digit 0.
 double shown_gradient(const nn::Module& model) {
-  return model.parameters().back().grad().to_vector<double>()[0];
+  return model.parameters().back().grad().to_vector<double>()[0];  // stands for all
 }
 
 // What one device computes: the gradient of the mean over all rows.
@@ -68,13 +70,12 @@ void average_gradients(const nn::Module& model, comm::Communicator& communicator
   }
 }
 
-// Averages the gradients of two ranks, whose losses have these weights; prints them, and returns
-// how far the average is from one device's.
+// The gradients of two ranks whose losses have these weights. How far is the average from one
+// device's?
 double average_over_ranks(const Rows& batch, const std::vector<double>& weights,
                           const std::vector<Device>& devices) {
   const double single = single_gradient(batch);
-  double average = 0;
-  std::vector<double> own(kRanks);
+  double average = 0, own[kRanks];
   tutorial::on_ranks(devices, [&](comm::Communicator& group, std::size_t rank, Device device) {
     const auto model = make_model(kModel, device);
     scale(mean_loss(*model, batch.shard(rank, kRanks, device)), weights[rank]).backward();
@@ -87,73 +88,74 @@ double average_over_ranks(const Rows& batch, const std::vector<double>& weights,
   return std::abs(average - single);
 }
 
-// The loop of tutorial 03 on this rank's rows; after_backward may average gradients by hand.
-void train(nn::Module& net, const Rows& digits, std::size_t num_steps, std::size_t rank,
-           std::size_t num_ranks, const std::function<void()>& after_backward) {
-  runtime::Stream& stream = net.parameters()[0].value().stream();
-  const Device device = stream.device().device();
+// The loop of tutorial 03, on one batch again and again; after_backward may average gradients.
+void train(nn::Module& net, const Rows& rows, const std::function<void()>& after_backward) {
   optim::Sgd sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
-  for (std::size_t step = 0; step < num_steps; ++step) {
+  for (int step = 0; step < kSteps; ++step) {
     const trace::ScopedSpan span(trace::Lane::host, trace::Category::step, "step");
-    const runtime::DeviceSpan on_gpu(stream, trace::Lane::host, trace::Category::step, "step");
     sgd.zero_grad();
-    mean_loss(net, digits.batch(step, kBatch).shard(rank, num_ranks, device)).backward();
+    mean_loss(net, rows).backward();
     after_backward();
     sgd.step();
   }
 }
 
-// Rank 0's model after training on two ranks: with Ddp, or by hand when overlap is not given.
-std::shared_ptr<nn::Module> train_ranks(std::optional<parallel::Overlap> overlap,
-                                        const Rows& digits, std::size_t num_steps,
-                                        const std::vector<Device>& devices) {
-  std::shared_ptr<nn::Module> trained;
-  tutorial::on_ranks(devices, [&](comm::Communicator& group, std::size_t rank, Device device) {
-    const auto model = make_model(kDeepModel, device, /*seed=*/rank);  // the ranks differ
-    if (!overlap) {
-      for (const Variable& p : model->parameters()) group.broadcast(p.value(), 0);
-      train(*model, digits, num_steps, rank, kRanks, [&] { average_gradients(*model, group); });
-    } else {
-      parallel::DdpOptions options;
-      options.reducer.bucket_byte_limits = {1 << 20};  // bucket_cap_mb=1; the default is 25
-      options.reducer.overlap = *overlap;
-      parallel::Ddp net(model, group, options);  // broadcasts rank 0's weights, too
-      train(net, digits, num_steps, rank, kRanks, [] {});
-    }
-    if (rank == 0) trained = model;
-  });
-  return trained;
+// What a rank does: Ddp, or without an overlap by hand. Rank 0's model stays in trained.
+void train_rank(comm::Communicator& group, std::optional<parallel::Overlap> overlap,
+                const Rows& batch, std::shared_ptr<nn::Module>& trained) {
+  const auto rank = static_cast<std::size_t>(group.rank());
+  const auto model = make_model(kDeepModel, Device{}, /*seed=*/rank);  // the ranks differ
+  const Rows rows = batch.shard(rank, kRanks, Device{});
+  if (rank == 0) trained = model;
+  if (!overlap) {
+    for (const Variable& p : model->parameters()) group.broadcast(p.value(), 0);
+    return train(*model, rows, [&] { average_gradients(*model, group); });
+  }
+  parallel::DdpOptions options;
+  options.reducer.bucket_byte_limits = {512 << 10};  // bucket_cap_mb=0.5; the default is 25
+  options.reducer.overlap = *overlap;
+  parallel::Ddp net(model, group, options);  // broadcasts rank 0's weights, too
+  train(net, rows, [] {});
 }
 
-void compare_ways(const Rows& digits, std::size_t num_steps, const std::vector<Device>& devices) {
-  const auto one = make_model(kDeepModel, devices[0]);
-  train(*one, digits, num_steps, /*rank=*/0, /*num_ranks=*/1, [] {});
-  std::string table = "                 all-reduces       step   exposed comm.  overlapped\n";
-  using Way = std::pair<std::optional<parallel::Overlap>, const char*>;
-  for (const auto& [overlap, name] :
-       {Way{std::nullopt, "per parameter"}, Way{parallel::Overlap::after_backward, "in buckets"},
-        Way{parallel::Overlap::during_backward, "overlapped"}}) {
-    trace::reset_collective_counts();
-    trace::start();
-    const auto trained = train_ranks(overlap, digits, num_steps, devices);
-    runtime::record_device_spans();
-    trace::stop();
-    tutorial::check_close(
-        fmt::format("{}: weights after {} steps against one device", name, num_steps),
-        tutorial::max_abs_difference(*trained, *one), tutorial::weight_tolerance(num_steps));
-    const auto step = *trace::median_step(trace::collect().spans, /*rank=*/0);
-    for (const trace::CollectiveCount& count : trace::collective_counts()) {
-      if (count.rank != 0 || count.operation != "all_reduce") continue;
-      table += fmt::format("{:<14} {:>5} a step {:>8.2f} ms {:>12.2f} ms {:>8.2f} ms\n", name,
-                           count.num_calls / num_steps, 1e3 * step.step, 1e3 * step.exposed_comm,
-                           1e3 * step.overlapped_comm);
-    }
-  }
-  fmt::print("{}", table);
-  fmt::print(
-      "exposed: the rank computes nothing meanwhile. Buckets save calls; overlapping starts a\n"
-      "bucket's all-reduce while backward computes the next gradients.\n");
-  tutorial::note_sharing(devices, 2);  // computing and communicating
+void compare_ways() {
+  using enum parallel::Overlap;
+  const Rows digits = tutorial::load_digits(Device{});  // the link is between ranks on the CPU
+  Rows batch = digits.part(0, 256);
+  std::array<std::shared_ptr<nn::Module>, 3> models;
+  const auto way = [&](std::size_t number, std::optional<parallel::Overlap> overlap) {
+    return [&, number, overlap](auto& group) { train_rank(group, overlap, batch, models[number]); };
+  };
+  // So many rows that backward, two thirds of the computing, is as long as the all-reduces.
+  const auto probe = tutorial::time_steps(link_spec, kRanks, {way(1, after_backward)})[0];
+  const double ratio = (probe.step.step - probe.step.exposed_comm) / probe.link_seconds;
+  batch = digits.part(0, 2 * static_cast<std::size_t>(std::clamp(218 / ratio, 8.0, 750.0)));
+  const auto one = make_model(kDeepModel, Device{});
+  train(*one, batch, [] {});
+  fmt::print("{} rows a batch, {} gradients; each rank's port: {} (modelled)\n", batch.count(),
+             one->parameters().size(), link_spec);
+  const auto times = tutorial::time_steps(
+      link_spec, kRanks, {way(0, std::nullopt), way(1, after_backward), way(2, during_backward)},
+      [](const auto& t) { return gain(t[0], t[1]) > 1 && gain(t[1], t[2]) >= 1.3; });
+  tutorial::print_times({"per parameter", "in buckets", "overlapped"}, times);
+  double difference = 0;
+  for (const auto& m : models)
+    difference = std::max(difference, tutorial::max_abs_difference(*m, *one));
+  tutorial::check_close(fmt::format("weights after {} steps against one device", kSteps),
+                        difference, tutorial::weight_tolerance(kSteps));
+  tutorial::check("buckets are faster than an all-reduce per parameter",
+                  gain(times[0], times[1]) > 1);
+  tutorial::check("overlap is at least 1.3 times as fast as waiting after backward",
+                  gain(times[1], times[2]) >= 1.3);
+  tutorial::answer(
+      fmt::format(
+          "An all-reduce per gradient pays the latency {} times; {} buckets are {:.1f} times as "
+          "fast, and {:.1f} times more where they travel while backward computes: {:.1f} ms a "
+          "step. The average is one device's gradient, so the ranks stay one model.",
+          times[0].num_all_reduces, times[1].num_all_reduces, gain(times[0], times[1]),
+          gain(times[1], times[2]), 1e3 * times[2].step.step),
+      {{"--link 1ms,1GB/s", "a latency that hurts: buckets gain more"},
+       {"--link 50us,200MB/s", "a bandwidth that hurts: overlap gains more than buckets"}});
 }
 
 void accumulate(const Rows& digits, const std::vector<Device>& devices) {
@@ -175,25 +177,25 @@ void accumulate(const Rows& digits, const std::vector<Device>& devices) {
 void run(const tutorial::Options& options) {
   const std::vector<Device> devices = options.devices(kRanks);
   const Rows digits = tutorial::load_digits(devices[0]);
-  tutorial::step(1, "32 rows on each of two ranks: the mean of their means is the mean");
-  tutorial::check_close("average and one device",
-                        average_over_ranks(digits.part(0, 64), {1, 1}, devices), 1e-6);
-
-  tutorial::step(2, "2 rows on rank 0, 1 row on rank 1: now it is not");
+  tutorial::step(1, "2 rows on rank 0, 1 row on rank 1: the mean of their means is not the mean");
   average_over_ranks(digits.part(0, 3), {1, 1}, devices);
   fmt::print("weigh each rank's loss by its rows * 2 ranks / 3 rows, so by 4/3 and 2/3:\n");
   tutorial::check_close("average and one device",
                         average_over_ranks(digits.part(0, 3), {4.0 / 3, 2.0 / 3}, devices), 1e-6);
-
-  tutorial::step(3, "three ways to average, the same weights");
-  compare_ways(digits, options.fast ? 20 : 40, devices);
-  tutorial::step(4, "no_sync: gradients of two batches, one all-reduce");
+  tutorial::step(2, "no_sync: gradients of two batches, one all-reduce");
   accumulate(digits, devices);
+  tutorial::step(3, "three ways to average over a link, the same weights");
+  compare_ways();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return lockstep::tutorial::run_main(argc, argv, "How does DDP train one model on many ranks?",
-                                      run, {.num_devices = kRanks});
+  using namespace lockstep::tutorial;
+  const auto add_flags = [](Flags& flags, Options&) {
+    flags.add_text("--link", link_spec, "LATENCY,BANDWIDTH of each rank's port");
+  };
+  constexpr const char* kQuestion =
+      "How does DDP train one model on many ranks, and why not all-reduce gradient by gradient?";
+  return run_main(argc, argv, kQuestion, run, {kRanks, add_flags});
 }
