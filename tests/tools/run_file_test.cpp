@@ -114,6 +114,7 @@ void expect_sane_file(const json& run) {
                               "comm",
                               "plan",
                               "transport",
+                              "link",
                               "comm_timeout",
                               "batch",
                               "epochs",
