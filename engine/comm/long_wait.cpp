@@ -21,16 +21,18 @@ struct Call {
 std::mutex mutex;
 std::map<const WatchedCall*, Call> calls;
 
-// Of the first call that is old enough and that others are missing from.
+// Of the first call that is old enough, and rather of one that others are missing from.
 std::string describe_long_wait(double after_seconds) {
   const std::lock_guard lock(mutex);
   const auto now = runtime::Clock::now();
+  std::string words;
   for (const auto& [key, call] : calls) {
     if (std::chrono::duration<double>(now - call.begin).count() < after_seconds) continue;
     const std::string missing = call.transport->describe_missing(call.header.sequence);
     if (!missing.empty()) return fmt::format("{}: {}", to_string(call.header), missing);
+    words = fmt::format("{}: all ranks have come to it, and not all go on", to_string(call.header));
   }
-  return {};
+  return words;
 }
 
 }  // namespace

@@ -16,8 +16,8 @@
 namespace lockstep::comm {
 
 // While it lives, tell is called, in its thread, with words such as "all_reduce #7 ...: rank 3 is
-// missing (its last call: ...)" when a rank of this process has waited so long for ranks that have
-// not come to its collective, whenever the words change, and with no words when they have come.
+// missing (its last call: ...)" when a collective of this process has taken so long, whenever the
+// words change, and with no words when it is over.
 class LongWaitWatch {
  public:
   explicit LongWaitWatch(std::function<void(const std::string& words)> tell,

@@ -81,8 +81,8 @@ TEST(Compare, GrowsTheBatchWithTheDevices) {
             "--threads-per-device 1 --json run.json"),
       folder.path());
   expect_success(outcome);
-  EXPECT_THAT(outcome.out, HasSubstr("\n8 rows a device\nsingle "));
-  EXPECT_THAT(outcome.out, HasSubstr("\n32 rows a device\nsingle "));
+  EXPECT_THAT(outcome.out, HasSubstr("\n8 rows a device\nsingle"));
+  EXPECT_THAT(outcome.out, HasSubstr("\n32 rows a device\nsingle"));
   EXPECT_THAT(outcome.out, HasSubstr("communication costs the same"));
   const nlohmann::json run = read_json(folder / "run.json");
   EXPECT_EQ(run["config"]["per_device_batch"], (std::vector<int>{8, 32}));

@@ -100,7 +100,7 @@ TEST(Contention, ARowBesideBusyProcessesIsMarked) {
   EXPECT_THAT(outcome.out, HasSubstr("\n* contended: another process used the cores"));
 }
 
-TEST(Contention, RanksOfOneJobAreNotStrangersButOthersAre) {
+TEST(Contention, ARowOfProcessesIsMarkedToo) {
   const lockstep::testing::TempFolder folder;
   const BusyCores others;
   lockstep::testing::expect_success(lockstep::testing::run_lockstep(

@@ -19,7 +19,8 @@ nlohmann::json or_null(const std::string& text) {
 
 // The first of them: `train` takes but one.
 nlohmann::json per_device_batch_json(const std::string& text) {
-  return text.empty() ? nlohmann::json() : parse_list("--per-device-batch", text).front();
+  if (text.empty()) return {};
+  return parse_list("--per-device-batch", text).front();
 }
 
 }  // namespace
