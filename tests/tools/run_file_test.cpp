@@ -66,7 +66,9 @@ void expect_sane_row(const json& row, std::size_t batch, std::size_t num_epochs)
                     "median_epoch_seconds",
                     "step_seconds",
                     "samples_per_second",
+                    "batch",
                     "speedup",
+                    "ideal_speedup",
                     "efficiency",
                     "busy_fraction",
                     "breakdown_seconds",
@@ -187,7 +189,7 @@ TEST_F(RunFile, OfCompareHasEveryField) {
     const double speedup = file["rows"][0]["median_epoch_seconds"].get<double>() /
                            row["median_epoch_seconds"].get<double>();
     EXPECT_NEAR(row["speedup"], speedup, 1e-9);
-    EXPECT_NEAR(row["efficiency"], speedup / row["devices"].get<double>(), 1e-9);
+    EXPECT_NEAR(row["efficiency"], speedup / row["ideal_speedup"].get<double>(), 1e-9);
   }
   expect_sane_workload(file["workload"]);
 }
