@@ -107,9 +107,10 @@ void bench_threads(const AllReduceFlags& flags, const CommandLine& command) {
   for (int r = 0; r < flags.num_ranks; ++r)
     bench.places.push_back({getpid(), host_name(), {type, r}});
   const Reports reports = make_reports(bench);
+  const Reports none;
   const auto work = [&](comm::Communicator& communicator) {
     const int rank = communicator.rank();
-    measure_sizes(flags, communicator, {type, rank}, rank == 0 ? reports : Reports{});
+    measure_sizes(flags, communicator, {type, rank}, rank == 0 ? reports : none);
   };
   comm::run_ranks(flags.num_ranks, work, options);
 }
