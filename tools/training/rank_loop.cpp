@@ -117,11 +117,12 @@ class RankLoop {
 
   void check_at_end() {
     checks_->at_end(task_.num_epochs(), [this] {
+      batch_.reset();
       loader_->start_epoch(task_.num_epochs());
-      const std::optional<data::Batch> batch = loader_->next();
+      batch_ = loader_->next();
       optimizer_->zero_grad();
-      compute_gradients(task_, model_, *batch);
-      return std::vector<data::Batch>{*batch};
+      compute_gradients(task_, model_, *batch_);
+      return std::vector<data::Batch>{*batch_};
     });
   }
 
