@@ -128,6 +128,20 @@ void bench_as_rank(AllReduceFlags flags, const CommandLine& command) {
   });
 }
 
+// For the ranks that this process starts: -g says how many there are, and means one device each.
+CommandLine with_devices_for_gpus(CommandLine command) {
+  for (std::string& word : command) {
+    if (word == "-g" || word == "--ngpus") {
+      word = "--devices";
+    } else if (word.starts_with("--ngpus=")) {
+      word = "--devices=" + word.substr(word.find('=') + 1);
+    } else if (word.starts_with("-g")) {
+      word = "--devices=" + word.substr(2);
+    }
+  }
+  return command;
+}
+
 int run_bench_all_reduce(AllReduceFlags flags, std::optional<int> num_asked,
                          const CommandLine& command) {
   const launch::RankEnvironment environment =
@@ -141,7 +155,7 @@ int run_bench_all_reduce(AllReduceFlags flags, std::optional<int> num_asked,
       return 0;
     case Ranks::start:
       require_startable(flags, device_flags(flags));
-      return start_ranks(flags, command, flags.num_ranks);
+      return start_ranks(flags, with_devices_for_gpus(command), flags.num_ranks);
     case Ranks::this_process:
       name_rank_in_errors(environment, [&] { bench_as_rank(flags, command); });
       return 0;

@@ -13,7 +13,7 @@ fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 if "$python" -m torch.distributed.run --standalone --no-python --nproc-per-node 2 \
-  "$lockstep" train --dataset digits --epochs 1 --init "$folder/none.safetensors" >"$folder/out" 2>&1; then
+  "$lockstep" train --parallel ddp --dataset digits --epochs 1 --init "$folder/none.safetensors" >"$folder/out" 2>&1; then
   echo "the job did not fail:"
   cat "$folder/out"
   exit 1
