@@ -130,7 +130,7 @@ fault_world_size_larger_than_the_ranks() {
   survivors_say 3 none '\[join\] 3 of 5 ranks came within 2 s, missing: rank 3, 4; start them too, or correct WORLD_SIZE' $by_timeout
 }
 # First come stays, the late one alone is refused. Which of two that start at once comes first is open.
-fault_two_ranks_with_the_same_number_while_ranks_join() {
+fault_same_rank_twice_while_joining() {
   rank 0 3 --
   rank 1 3 --
   start twin RANK=1 WORLD_SIZE=3 MASTER_PORT="$port" -- "$bin/faulty_rank" --comm-timeout $comm_timeout
