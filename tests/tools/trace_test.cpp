@@ -138,10 +138,10 @@ TEST_F(Trace, InKinetosFormatIsAFilePerRankAndSaysWhatOpensThem) {
                                              "--devices 2 --parallel ddp"),
                                        folder_.path());
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_EQ(outcome.err,
-            "trace: t.rank_0.pt.trace.json and 1 more, one per rank\n"
-            "open it with: tensorboard --logdir . (torch-tb-profiler), HTA's "
-            "TraceAnalysis(trace_dir=\".\"), or https://ui.perfetto.dev\n");
+  EXPECT_EQ(
+      outcome.err,
+      "trace: t.rank_0.pt.trace.json and 1 more, one per rank; for https://ui.perfetto.dev,\n"
+      "tensorboard --logdir . (torch-tb-profiler) and HTA's TraceAnalysis(trace_dir=\".\")\n");
   for (const int rank : {0, 1}) {
     const json trace = read_json(folder_ / ("t.rank_" + std::to_string(rank) + ".pt.trace.json"));
     EXPECT_EQ(trace["displayTimeUnit"], "ns");

@@ -60,8 +60,8 @@ std::string describe_trace(const TrainingFlags& flags, const DevicePlacement& pl
   const std::string folder = first.has_parent_path() ? first.parent_path().string() : ".";
   const std::size_t num_others = placement.devices.size() - 1;
   return fmt::format(
-      "trace: {}{}\nopen it with: tensorboard --logdir {} (torch-tb-profiler), HTA's "
-      "TraceAnalysis(trace_dir=\"{}\"), or https://ui.perfetto.dev\n",
+      "trace: {}{}; for https://ui.perfetto.dev,\n"
+      "tensorboard --logdir {} (torch-tb-profiler) and HTA's TraceAnalysis(trace_dir=\"{}\")\n",
       first.string(), num_others == 0 ? "" : fmt::format(" and {} more, one per rank", num_others),
       folder, folder);
 }
