@@ -1,24 +1,23 @@
 // 11: How do you start the ranks of one training by hand, and how do they find each other?
 //
-// You will see: what RANK, LOCAL_RANK and WORLD_SIZE are, worked out for one machine and for two;
-// and four processes that are started as from four terminals, each with its own variables, meet,
-// and add up a number each. PyTorch reads the same variables in init_process_group("env://").
+// You will see: what RANK, LOCAL_RANK and WORLD_SIZE are on one machine and on two; and processes
+// that are started as from terminals, each with its own variables, meet, and add up a number each.
+// PyTorch reads the same variables in init_process_group("env://").
 //
-// Run:  11_start_ranks [--device auto|cpu|cuda] [--fast]
+// Run:  11_start_ranks [--ranks 4] [--forget WORLD_SIZE] [--device auto|cpu|cuda] [--fast]
 // plays all four terminals itself. By hand: open four, and in number r (0 to 3) type
 //   export RANK=r LOCAL_RANK=r WORLD_SIZE=4
 //   11_start_ranks
 //
 // Expected output (abridged; process ids differ):
-//   machine 0    RANK=0 LOCAL_RANK=0    RANK=1 LOCAL_RANK=1
 //   machine 1    RANK=2 LOCAL_RANK=0    RANK=3 LOCAL_RANK=1
 //   terminal 4
 //     $ export RANK=3 LOCAL_RANK=3 WORLD_SIZE=4 ...
 //     rank 3 of 4, started by hand, takes cpu:3
 //     my own copy of `changed` is 30; the sum over all ranks is 60
-//   check: four terminals, four processes ... ok
-//   check: every rank holds the sum that one process computes, 0 + 10 + 20 + 30 ... ok
-//   check: without WORLD_SIZE, the error names the variable ... ok
+//   check: as many processes as terminals ... ok
+//   check: every rank holds the sum that one process computes, 60 ... ok
+//   check: without WORLD_SIZE, the error names it ... ok
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -43,12 +42,10 @@ namespace {
 
 using namespace lockstep;
 
-constexpr int kRanks = 4;
+std::string forgotten = "WORLD_SIZE";  // --forget
 using Variables = std::map<std::string, std::string>;
 
-// Every process has its own copy of this. Were ranks threads, they would share it: global
-// variables, the allocator, the driver's context, one crash that ends them all. So a rank is a
-// process, and what it wants the others to know it sends.
+// Every process has its own copy of this; threads would share it. What others shall know is sent.
 int changed = 0;
 
 // Ranks are counted from machine to machine, local ranks from 0 on each.
@@ -69,12 +66,11 @@ void be_a_rank(const tutorial::Options& options) {
   // 1. Who am I? One function reads the variables, whoever has set them.
   const launch::Environment environment = launch::current_environment();
   const launch::RankEnvironment me = launch::rank_environment(environment);
-  const Device device = launch::device_of_rank(me, options.device_type, kRanks);
+  const Device device = launch::device_of_rank(me, options.device_type, me.world_size);
   fmt::print("rank {} of {}, started {}, takes {}\n", me.rank, me.world_size,
              to_string(me.launcher), to_string(device));
 
-  // 2. Where are the others? Rank 0 listens at MASTER_ADDR:MASTER_PORT (127.0.0.1:29500 where they
-  //    are unset), the others come there. Order does not matter; whoever is early waits.
+  // 2. Where are the others? Rank 0 listens at MASTER_ADDR:MASTER_PORT, the others come there.
   const launch::Job job = launch::join_job(environment);
 
   // 3. Connect: shared memory between ranks of one machine, TCP between machines.
@@ -122,7 +118,7 @@ Terminal open_terminal(const Variables& variables) {
   return {process, pipe_ends[0]};
 }
 
-// Waits for its end. Returns what it wrote; exit_code is set.
+// Returns what it wrote until its end; exit_code is set.
 std::string close_terminal(const Terminal& terminal, int& exit_code) {
   std::string text;
   std::array<char, 4096> bytes;
@@ -136,58 +132,73 @@ std::string close_terminal(const Terminal& terminal, int& exit_code) {
   return text;
 }
 
-void play_four_terminals() {
+// Returns the sum that the ranks should have.
+int play_terminals(int num_ranks) {
   using launch::PortReservation;
   const PortReservation port(0, PortReservation::Scope::loopback);  // a free one
   std::vector<Terminal> terminals;
   std::set<pid_t> processes;
-  for (int r = 0; r < kRanks; ++r) {
+  for (int r = 0; r < num_ranks; ++r) {
     terminals.push_back(open_terminal({{"RANK", std::to_string(r)},
                                        {"LOCAL_RANK", std::to_string(r)},
-                                       {"WORLD_SIZE", std::to_string(kRanks)},
+                                       {"WORLD_SIZE", std::to_string(num_ranks)},
                                        {"MASTER_PORT", std::to_string(port.port())}}));
     processes.insert(terminals.back().process);
   }
+  const int sum = 10 * num_ranks * (num_ranks - 1) / 2;
   bool all_have_the_sum = true;
-  for (int r = 0; r < kRanks; ++r) {
+  for (int r = 0; r < num_ranks; ++r) {
     int exit_code = 0;
     std::string text = close_terminal(terminals[static_cast<std::size_t>(r)], exit_code);
-    all_have_the_sum = all_have_the_sum && exit_code == 0 && text.ends_with("ranks is 60\n");
+    all_have_the_sum =
+        all_have_the_sum && exit_code == 0 && text.ends_with(fmt::format("ranks is {}\n", sum));
     for (std::size_t at = 0; (at = text.find('\n', at)) + 1 < text.size();) text.insert(++at, "  ");
     fmt::print("terminal {}\n  $ export RANK={} LOCAL_RANK={} WORLD_SIZE={} MASTER_PORT={}\n",
-               r + 1, r, r, kRanks, port.port());
+               r + 1, r, r, num_ranks, port.port());
     fmt::print("  $ 11_start_ranks\n  {}", text);
   }
-  tutorial::check("four terminals, four processes", processes.size() == kRanks);
-  tutorial::check("every rank holds the sum that one process computes, 0 + 10 + 20 + 30",
+  tutorial::check("as many processes as terminals", processes.size() == terminals.size());
+  tutorial::check(fmt::format("every rank holds the sum that one process computes, {}", sum),
                   all_have_the_sum);
+  return sum;
 }
 
 void run(const tutorial::Options& options) {
   if (tutorial::is_rank()) return be_a_rank(options);
   tutorial::step(1, "who is who");
   print_ranks(/*num_machines=*/2, /*ranks_per_machine=*/2);
-  print_ranks(/*num_machines=*/2, /*ranks_per_machine=*/4);
   print_ranks(/*num_machines=*/1, /*ranks_per_machine=*/4);
   fmt::print(
-      "RANK says which part of the data is mine; LOCAL_RANK says which of this machine's devices.\n"
-      "On one machine they are equal.\n");
-
-  tutorial::step(2, "four terminals");
-  play_four_terminals();
+      "RANK: which part of the data is mine; LOCAL_RANK: which of this machine's devices.\n");
+  const auto num_ranks = static_cast<int>(options.num_devices);
+  tutorial::step(2, fmt::format("{} terminals", num_ranks));
+  const int sum = play_terminals(num_ranks);
 
   tutorial::step(3, "a variable is forgotten");
-  const std::string error = tutorial::expect_error([] {
-    launch::rank_environment({{"RANK", "0"}});
-  });
-  fmt::print("{}\n", error);
-  tutorial::check("without WORLD_SIZE, the error names the variable",
-                  error.find("[WORLD_SIZE]") != std::string::npos);
+  launch::Environment environment{{"RANK", "0"}, {"WORLD_SIZE", "4"}};
+  environment.erase(forgotten);
+  const std::string error = tutorial::expect_error([&] { launch::rank_environment(environment); });
+  tutorial::say(error, 2);
+  tutorial::check(fmt::format("without {}, the error names it", forgotten),
+                  error.find(forgotten) != std::string::npos);
+  tutorial::answer(
+      fmt::format(
+          "Each rank is a process that reads from its variables who it is (RANK), which device it "
+          "takes (LOCAL_RANK) and how many there are ({}). Rank 0 listens at "
+          "MASTER_ADDR:MASTER_PORT, "
+          "the others come there; then their sum of {} separate copies is {} on all.",
+          num_ranks, num_ranks, sum),
+      {{"--ranks 6", "six terminals, the sum 0 + 10 + ... + 50"},
+       {"--forget RANK", "another variable is forgotten, and the error names that one"}});
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return lockstep::tutorial::run_ranks_main(argc, argv, "How do you start ranks by hand?", run,
-                                            kRanks);
+  constexpr const char* kQuestion =
+      "How do you start the ranks of one training by hand, and how do they find each other?";
+  return lockstep::tutorial::run_ranks_main(
+      argc, argv, kQuestion, run, /*num_ranks=*/4, [](lockstep::tutorial::Flags& flags) {
+        flags.add_choice("--forget", forgotten, {"RANK", "WORLD_SIZE"}, "the variable of step 3");
+      });
 }

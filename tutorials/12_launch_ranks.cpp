@@ -4,7 +4,7 @@
 // by running this program as four ranks: it sets the variables of every rank, puts the rank before
 // each line, names the first failure and its cause, and leaves no process behind.
 //
-// Run:  12_launch_ranks [--device auto|cpu|cuda] [--fast]
+// Run:  12_launch_ranks [--ranks 4] [--failing-rank 2] [--device auto|cpu|cuda] [--fast]
 // It calls the launcher as a function. From a shell that is
 //   lockstep run --standalone --nproc-per-node 4 -- 12_launch_ranks
 //   torchrun --no-python --standalone --nproc-per-node 4 12_launch_ranks
@@ -14,11 +14,12 @@
 //   [0] RANK=0 LOCAL_RANK=0 WORLD_SIZE=4, started by lockstep run
 //   [3] RANK=3 LOCAL_RANK=3 WORLD_SIZE=4, started by lockstep run
 //   check: each rank found its variables and met the others: exit code 0 ... ok
-//   check: and rank 3's log holds its line, without the prefix ... ok
-//   lockstep: [run] rank 2 failed first: exit code 7; its last error line: ...
+//   check: and the last rank's log holds its line, without the prefix ... ok
+//   [0] rank 0 waits in a barrier, and hears from the rank that noticed first:
+//   [3] rank 3 waits in a barrier, and hears from the rank that noticed first:
+//   lockstep: [run] rank 2 failed first: exit code 7; its last error line: the loss is not finite
 //   check: the launcher returns the exit code of the first failure, 7 ... ok
 //   lockstep: [run] rank 1 failed first: signal 9 (SIGKILL)
-//   check: a rank that is killed counts as 128 + 9 ... ok
 //   check: its helper that had left the group is gone, too ... ok
 
 #include <signal.h>
@@ -38,7 +39,9 @@ namespace {
 
 using namespace lockstep;
 
-constexpr int kRanks = 4;
+std::size_t num_ranks = 4;     // --ranks
+std::size_t failing_rank = 2;  // --failing-rank
+std::string role = "say";      // --role
 
 // --- what this program does as a rank ---
 
@@ -50,13 +53,18 @@ void say_who_i_am(tutorial::RankProcess& me) {
              variable("WORLD_SIZE"), me.start());
 }
 
-// One rank ends with an error. The others wait for it in a collective, and hear of it there.
-void fail_on_rank_two(tutorial::RankProcess& me) {
-  if (me.rank() == 2) {
-    fmt::print(stderr, "rank 2: the loss is not finite\n");
+// One rank ends with an error. The others wait for it in a collective. One of them notices first
+// and tells the rest, so all of them hear the same words.
+void fail_on_one_rank(tutorial::RankProcess& me) {
+  if (static_cast<std::size_t>(me.rank()) == failing_rank) {
+    fmt::print(stderr, "the loss is not finite\n");
     ::_exit(7);
   }
-  me.group().barrier();
+  const std::string heard = tutorial::expect_error([&] { me.group().barrier(); });
+  fmt::print(stderr,
+             "rank {} waits in a barrier, and hears from the rank that noticed first:\n  {}\n",
+             me.rank(), heard);
+  ::_exit(1);
 }
 
 // A helper process, as data loaders start them, which leaves its session so that no signal to the
@@ -72,9 +80,9 @@ void die_with_a_helper(tutorial::RankProcess& me) {
   me.group().barrier();
 }
 
-void be_a_rank(const std::string& role) {
+void be_a_rank() {
   tutorial::RankProcess me;
-  if (role == "fail") return fail_on_rank_two(me);
+  if (role == "fail") return fail_on_one_rank(me);
   if (role == "die") return die_with_a_helper(me);
   say_who_i_am(me);
 }
@@ -110,58 +118,74 @@ class LogFolder {
 void show_variables_and_prefix() {
   const LogFolder logs;
   launch::WorkerGroupOptions options;
-  options.num_workers = kRanks;
+  options.num_workers = static_cast<int>(num_ranks);
   options.command = tutorial::own_command();
   options.log_folder = logs.path();
-  options.tee.assign(kRanks, launch::Streams::out);  // --tee 1: to the console and to a log
+  options.tee.assign(num_ranks, launch::Streams::out);  // --tee 1: to the console and to a log
   const int code = tutorial::run_as_ranks(options);
   tutorial::check("each rank found its variables and met the others: exit code 0", code == 0);
-  const std::string log = read_text(launch::log_path(options, /*restart_count=*/0,
-                                                     /*local_rank=*/3, STDOUT_FILENO));
-  tutorial::check("and rank 3's log holds its line, without the prefix",
-                  log.find("\nRANK=3 LOCAL_RANK=3 WORLD_SIZE=4") != std::string::npos);
+  const std::string log = read_text(
+      launch::log_path(options, /*restart_count=*/0, options.num_workers - 1, STDOUT_FILENO));
+  tutorial::check("and the last rank's log holds its line, without the prefix",
+                  log.find(fmt::format("\nRANK={0} LOCAL_RANK={0} WORLD_SIZE={1}", num_ranks - 1,
+                                       num_ranks)) != std::string::npos);
 }
 
-void show_first_failure() {
+int run_in_role(const std::string& name) {
+  return tutorial::run_as_ranks(static_cast<int>(num_ranks),
+                                tutorial::own_command({"--role", name}));
+}
+
+int show_first_failure() {
   fmt::print(
-      "rank 2 fails while the others wait for it. All say something; which was the cause?\n");
-  const int code = tutorial::run_as_ranks(kRanks, tutorial::own_command({"--role", "fail"}));
+      "rank {} fails while the others wait for it. All say something; which was the cause?\n",
+      failing_rank);
+  const int code = run_in_role("fail");
   tutorial::check("the launcher returns the exit code of the first failure, 7", code == 7);
+  return code;
 }
 
-void show_that_nobody_is_left() {
+int show_that_nobody_is_left() {
   fmt::print("rank 1 starts a helper that leaves the group, and is killed\n");
   const bool adopted_before = launch::adopt_orphans(true);  // what is left would be our child now
-  const int code = tutorial::run_as_ranks(kRanks, tutorial::own_command({"--role", "die"}));
+  const int code = run_in_role("die");
   tutorial::check("a rank that is killed counts as 128 + 9", code == 128 + SIGKILL);
   tutorial::check("its helper that had left the group is gone, too",
                   launch::find_descendants().empty());
   launch::adopt_orphans(adopted_before);
+  return code;
 }
 
-void run(const std::string& role) {
-  if (tutorial::is_rank()) return be_a_rank(role);
+void run(const tutorial::Options& options) {
+  num_ranks = options.num_devices;
+  if (tutorial::is_rank()) return be_a_rank();
+  require(failing_rank < num_ranks, ErrorCode::Usage, "--failing-rank", "{} ranks are 0 to {}",
+          num_ranks, num_ranks - 1);
   tutorial::step(1, "variables for every rank, and a prefix for every line");
   show_variables_and_prefix();
   tutorial::step(2, "the first failure");
-  show_first_failure();
+  const int failed = show_first_failure();
   tutorial::step(3, "nobody left behind");
-  show_that_nobody_is_left();
-  fmt::print(
-      "\nFour terminals have none of this: there, whoever is left waits until its timeout, and\n"
-      "the helper until the machine is restarted.\n");
+  const int killed = show_that_nobody_is_left();
+  tutorial::answer(
+      fmt::format(
+          "Four things: variables for {} ranks, a prefix for their lines, the first failure (rank "
+          "{}, "
+          "exit code {}, not one of the {} that waited for it), and no process left, not even the "
+          "helper of a killed rank (exit code {}). In terminals each of these is yours to do.",
+          num_ranks, failing_rank, failed, num_ranks - 1, killed),
+      {{"--failing-rank 0", "who notices first differs; who failed first is named all the same"},
+       {"--ranks 6", "more ranks, the same four things"}});
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string role = "say";
-  return lockstep::tutorial::run_main(
-      argc, argv, "What does a launcher do for you?",
-      [&](const lockstep::tutorial::Options&) { run(role); },
-      {.num_devices = kRanks,
-       .add_flags = [&](lockstep::tutorial::Flags& flags, lockstep::tutorial::Options& options) {
-         lockstep::tutorial::count_rank_devices(options);
-         flags.add_choice("--role", role, {"say", "fail", "die"}, "what the ranks do");
-       }});
+  return lockstep::tutorial::run_ranks_main(
+      argc, argv, "What does a launcher do for you that four terminals do not?", run, num_ranks,
+      [](lockstep::tutorial::Flags& flags) {
+        flags.add_number("--failing-rank", failing_rank, 0, 15, "which rank fails in step 2");
+        flags.add_choice("--role", role, {"say", "fail", "die"},
+                         "what a rank does: set by the steps");
+      });
 }

@@ -42,10 +42,6 @@ StepTime record_steps(const std::string& link, int num_ranks, const Way& train) 
   for (const trace::CollectiveCount& count : trace::collective_counts()) {
     if (count.rank != 0 || count.operation != "all_reduce") continue;
     result.num_all_reduces = count.num_calls / num_steps;
-    // A latency for comparing the calls, and one for each of two steps.
-    result.link_seconds =
-        static_cast<double>(count.num_bytes / num_steps) / options.link->bytes_per_second +
-        3 * static_cast<double>(result.num_all_reduces) * options.link->latency_seconds;
   }
   return result;
 }
@@ -95,6 +91,11 @@ Times time_steps(const std::string& link, int num_ranks, const std::vector<Way>&
     }
   }
   return fastest;
+}
+
+double link_seconds(const std::string& link, double num_bytes, int num_calls) {
+  const comm::LinkSpec spec = comm::parse_link(link);
+  return num_bytes / spec.bytes_per_second + 3 * num_calls * spec.latency_seconds;
 }
 
 double gain(const StepTime& slow, const StepTime& fast) {

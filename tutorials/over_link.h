@@ -27,7 +27,6 @@ AllReduceTime time_all_reduce(
 struct StepTime {
   trace::StepBreakdown step;        // the fastest one of rank 0
   std::size_t num_all_reduces = 0;  // of rank 0, in one step
-  double link_seconds = 0;          // that the link alone takes for them
 };
 
 // Several ways to train, as every rank does it; each records a span of category step for each of
@@ -39,6 +38,10 @@ using Times = std::vector<StepTime>;
 Times time_steps(
     const std::string& link, int num_ranks, const std::vector<Way>& ways,
     const std::function<bool(const Times&)>& is_settled = [](const Times&) { return true; });
+
+// What the link alone takes for all-reduces of so many bytes together between two ranks: for each
+// call a latency to compare what was called, and one for each of two steps.
+double link_seconds(const std::string& link, double num_bytes, int num_calls);
 
 // How many times as fast the second way's step is.
 double gain(const StepTime& slow, const StepTime& fast);

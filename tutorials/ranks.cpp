@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "engine/comm/staged_communicator.h"
+#include "engine/core/error.h"
 #include "engine/launch/job_token.h"
 #include "engine/launch/port.h"
 
@@ -19,6 +21,7 @@ namespace lockstep::tutorial {
 namespace {
 
 constexpr const char* kPlayedHost = "LOCKSTEP_TUTORIAL_HOST";  // the number of a played host
+constexpr const char* kFigures = "LOCKSTEP_TUTORIAL_FIGURES";  // the file of FiguresOfRanks
 
 }  // namespace
 
@@ -27,7 +30,7 @@ bool is_rank() {
          launch::Launcher::alone;
 }
 
-RankProcess::RankProcess(DeviceType tensors)
+RankProcess::RankProcess(DeviceType tensors, std::optional<comm::LinkSpec> link)
     : job_(launch::join_job(launch::current_environment())) {
   comm::ProcessGroupOptions options;
   options.rank = rank();
@@ -35,6 +38,7 @@ RankProcess::RankProcess(DeviceType tensors)
   options.store = job_.store();
   options.token = job_.token();
   options.address = job_.address();
+  options.link = link;
   options.host = launch::find_variable(launch::current_environment(), kPlayedHost).value_or("");
   group_ = comm::make_process_group(options);
   if (tensors == DeviceType::cuda) {
@@ -60,11 +64,42 @@ void count_rank_devices(Options& options) {
 }
 
 int run_ranks_main(int argc, char** argv, std::string_view question, const Body& body,
-                   int num_ranks) {
-  const auto count_devices = [](Flags&, Options& options) { count_rank_devices(options); };
-  const auto num_devices = static_cast<std::size_t>(num_ranks);
+                   std::size_t num_ranks, const std::function<void(Flags&)>& add_flags) {
+  const auto add_all_flags = [&](Flags& flags, Options& options) {
+    count_rank_devices(options);
+    flags.add_number("--ranks", options.num_devices, 1, 16, "how many, if it starts them itself");
+    add_flags(flags);
+  };
   return run_main(argc, argv, question, body,
-                  {.num_devices = num_devices, .add_flags = count_devices});
+                  {.num_devices = num_ranks, .add_flags = add_all_flags});
+}
+
+FiguresOfRanks::FiguresOfRanks()
+    : path_(std::filesystem::temp_directory_path() / "lockstep-figures-XXXXXX") {
+  const int file = ::mkstemp(path_.data());
+  require(file >= 0, ErrorCode::Io, "figures", "cannot make {}", path_);
+  ::close(file);
+  ::setenv(kFigures, path_.c_str(), /*overwrite=*/1);
+}
+
+FiguresOfRanks::~FiguresOfRanks() {
+  ::unlink(path_.c_str());
+}
+
+void FiguresOfRanks::tell(const std::vector<double>& figures) {
+  const char* const path = std::getenv(kFigures);
+  if (path == nullptr) return;
+  std::ofstream file(path);
+  for (const double figure : figures) file << fmt::format("{}\n", figure);
+}
+
+std::vector<double> FiguresOfRanks::heard(std::size_t count) const {
+  std::ifstream file(path_);
+  std::vector<double> figures;
+  for (double figure = 0; file >> figure;) figures.push_back(figure);
+  require(figures.size() == count, ErrorCode::State, "figures",
+          "expected {} of the ranks, found {}", count, figures.size());
+  return figures;
 }
 
 std::vector<std::string> own_command(const std::vector<std::string>& more) {

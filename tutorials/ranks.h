@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,10 @@ class RankProcess {
   // tensors: where those of the rank are. Between processes only memory of the CPU moves, so CUDA
   // tensors are carried through it, blocking (comm/staged_communicator.h): right on any GPU, shared
   // or not. `lockstep train` uses NCCL where each rank has a GPU of its own.
+  // link: modelled, between hosts where there are several (comm/transport/link/link_transport.h).
   // Throws what join_job and make_process_group throw.
-  explicit RankProcess(DeviceType tensors = DeviceType::cpu);
+  explicit RankProcess(DeviceType tensors = DeviceType::cpu,
+                       std::optional<comm::LinkSpec> link = {});
 
   const launch::RankEnvironment& environment() const { return job_.rank(); }
   int rank() const { return environment().rank; }
@@ -42,11 +45,30 @@ class RankProcess {
 // started alone keeps the devices that it has.
 void count_rank_devices(Options& options);
 
-// The main() of a tutorial whose ranks are processes, num_ranks of them when it starts them itself.
-// Where the ranks of this machine are more than its GPUs, these become several logical devices
-// each, as for ranks that are threads (tutorial::run_main).
-int run_ranks_main(int argc, char** argv, std::string_view question, const Body& body,
-                   int num_ranks);
+// The main() of a tutorial whose ranks are processes, as many as --ranks says (num_ranks) when it
+// starts them itself: Options::num_devices. Where the ranks of this machine are more than its GPUs,
+// these become several logical devices each, as for ranks that are threads (tutorial::run_main).
+int run_ranks_main(
+    int argc, char** argv, std::string_view question, const Body& body, std::size_t num_ranks,
+    const std::function<void(Flags&)>& add_flags = [](Flags&) {});
+
+// Figures that ranks measure and their starter, which prints the answer, wants to know. The starter
+// makes one of these before it starts them; a rank that was started otherwise tells nobody.
+class FiguresOfRanks {
+ public:
+  FiguresOfRanks();
+  ~FiguresOfRanks();
+  FiguresOfRanks(const FiguresOfRanks&) = delete;
+  FiguresOfRanks& operator=(const FiguresOfRanks&) = delete;
+
+  // By one rank, once.
+  static void tell(const std::vector<double>& figures);
+  // Throws Error{State} when no rank told so many.
+  std::vector<double> heard(std::size_t count) const;
+
+ private:
+  std::string path_;
+};
 
 // This program with its arguments, as it was started, and more of them.
 std::vector<std::string> own_command(const std::vector<std::string>& more = {});
