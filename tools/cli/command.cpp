@@ -8,6 +8,8 @@
 #include <charconv>
 #include <cstdint>
 
+#include "tools/cli/suggestion.h"
+
 namespace lockstep::tools {
 namespace {
 
@@ -20,25 +22,67 @@ std::string whole_number(const std::string& text) {
   return fmt::format("expected a whole number from 0 to 2^64 - 1, found '{}'", text);
 }
 
-// CLI11's message, but for a command that is missing or unknown: then which there are.
-std::string describe(const CLI::ParseError& error, const CLI::App& program) {
-  const CLI::App* parent = &program;
-  while (!parent->get_subcommands().empty()) parent = parent->get_subcommands().front();
-  const std::vector<const CLI::App*> commands = parent->get_subcommands({});
-  if (commands.empty()) return std::string(error.what()) + " (see lockstep --help)";
+// The command that the words name, as far as they name one.
+const CLI::App& named_command(const CLI::App& program) {
+  const CLI::App* command = &program;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  return *command;
+}
+
+std::vector<std::string> names_of_commands(const CLI::App& parent) {
   std::vector<std::string> names;
-  for (const CLI::App* command : commands) names.push_back(command->get_name());
-  const std::vector<std::string> unknown = parent->remaining();
-  return fmt::format("{}; use one of: {} (see lockstep --help)",
-                     unknown.empty() ? "a command is missing"
-                                     : fmt::format("unknown command '{}'", unknown.front()),
-                     fmt::join(names, ", "));
+  for (const CLI::App* command : parent.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
+std::vector<std::string> names_of_flags(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_group().empty()) continue;
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// "unknown flag '--devces'; did you mean '--devices'?", of the first word that nobody takes.
+std::string describe_unknown(const std::vector<std::string>& unknown, const CLI::App& command) {
+  const std::string& first = unknown.front();
+  const std::vector<std::string> commands = names_of_commands(command);
+  if (first.starts_with("-")) {
+    const std::string flag = first.substr(0, first.find('='));
+    return fmt::format("unknown flag '{}'{}", flag, did_you_mean(flag, names_of_flags(command)));
+  }
+  if (!commands.empty()) {
+    return fmt::format("unknown command '{}'; use one of: {}{}", first, fmt::join(commands, ", "),
+                       did_you_mean(first, commands));
+  }
+  return fmt::format("unexpected argument{} '{}'", unknown.size() > 1 ? "s" : "",
+                     fmt::join(unknown, " "));
+}
+
+// What is wrong with the words: the problem that CLI11 names, but for commands that are missing and
+// words that nobody takes.
+std::string describe(std::string problem, const CLI::App& program) {
+  const CLI::App& command = named_command(program);
+  const std::vector<std::string> unknown = program.remaining(true);
+  const std::vector<std::string> commands = names_of_commands(command);
+  if (!unknown.empty()) {
+    problem = describe_unknown(unknown, command);
+  } else if (!commands.empty()) {
+    problem = fmt::format("a command is missing; use one of: {}", fmt::join(commands, ", "));
+  }
+  return problem + " (see lockstep --help)";
 }
 
 }  // namespace
 
 Flag Flag::one_of(const std::vector<std::string>& words) const {
-  option_->check(CLI::IsMember(words));
+  const auto check = [words](const std::string& word) -> std::string {
+    if (std::ranges::count(words, word) > 0) return {};
+    return fmt::format("'{}' is none of {}{}", word, fmt::join(words, ", "),
+                       did_you_mean(word, words));
+  };
+  option_->check(check, fmt::format("{{{}}}", fmt::join(words, ",")));
   return *this;
 }
 
@@ -148,9 +192,11 @@ std::string Program::parse(std::vector<std::string> words) {
   try {
     app_->parse(std::move(words));
   } catch (const CLI::Success& help) {
+    // `lockstep tarin --help` is a mistake, and the help of the whole program no answer to it.
+    if (!app_->remaining(true).empty()) return describe("", *app_);
     app_->exit(help);
   } catch (const CLI::ParseError& error) {
-    return describe(error, *app_);
+    return describe(error.what(), *app_);
   }
   return {};
 }

@@ -26,7 +26,9 @@ void add_communication_flags(Command& command, TrainingFlags& flags) {
 void add_work_flags(Command& command, TrainingFlags& flags) {
   const Flag batch =
       command.add_option("--batch", flags.batch, "rows per step over all devices (default 64)");
-  command.add_option("--per-device-batch", flags.per_device_batch, "rows per step and device; compare takes a list")
+  command
+      .add_option("--per-device-batch", flags.per_device_batch,
+                  "rows per step and device; compare takes a list")
       .excludes(batch);
   const Flag epochs =
       command.add_option("--epochs", flags.epochs, "passes over the data (default 1)");

@@ -77,10 +77,9 @@ void add_rank_flags(Command& command, RankFlags& flags) {
       .one_of({"own", "nccl", "mpi"});
   command.add_flag("--nccl-share-gpu", flags.nccl_share_gpu,
                    "let ranks on one GPU use NCCL all the same: to check results, not for timing");
-  command.add_option(
-      "--plan", flags.plan,
-      "all-reduce plan of own: auto, ring, tree, halving-doubling, one-shot, two-shot, "
-      "reduce-broadcast or hierarchical");
+  command.add_option("--plan", flags.plan, "all-reduce plan of own")
+      .one_of({"auto", "ring", "tree", "halving-doubling", "one-shot", "two-shot",
+               "reduce-broadcast", "hierarchical"});
   command
       .add_option("--transport", flags.transport,
                   "link of own: auto, thread (threads), shm or tcp (processes)")
