@@ -2,7 +2,8 @@
 # lockstep_cuda, which brings the CUDA runtime to the libraries that use it. cuBLASLt and NCCL are loaded
 # when they are needed.
 #
-# LOCKSTEP_CUDA=OFF never looks; AUTO takes CUDA where a usable compiler is found; ON stops without one.
+# LOCKSTEP_CUDA=OFF never looks; AUTO takes CUDA where there are an NVIDIA GPU and a usable compiler; ON needs no
+# GPU, and stops without a compiler. LOCKSTEP_GPU_ARCHITECTURES=RELEASE compiles for all GPUs, not this machine's.
 # Usable means nvcc 12.0 or newer, the first that understands C++20, with a host compiler it accepts.
 # EMULATED compiles the same code, kernels too, as C++ for the GPU that tests/emulated_gpu imitates on the
 # CPU; it needs the toolkit's headers only.
@@ -12,7 +13,7 @@ function(lockstep_cuda_sources target)
   target_sources(${target} PRIVATE ${ARGN})
   # An installed library brings CUDA's own targets; the emulated GPU stays in the build folder.
   if(NOT LOCKSTEP_CUDA STREQUAL "EMULATED")
-    target_link_libraries(${target} PRIVATE CUDA::cudart_static)
+    target_link_libraries(${target} PRIVATE ${LOCKSTEP_CUDART})
   else()
     target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_cuda>)
     # Some headers there stand before those of the project, so the folder comes before the project's.
@@ -38,6 +39,20 @@ if(LOCKSTEP_CUDA STREQUAL "EMULATED")
   target_link_libraries(lockstep_cuda INTERFACE lockstep_emulated_gpu)
   set(LOCKSTEP_HAVE_CUDA ON)
   message(STATUS "CUDA: emulated on the CPU")
+  return()
+endif()
+
+# GPU code is compiled for the GPU that is there; a compiler alone is no reason to wait for it.
+include(LockstepGpus)
+if(NOT LOCKSTEP_GPU_ARCHITECTURES MATCHES "^(AUTO|RELEASE)$")
+  message(FATAL_ERROR "LOCKSTEP_GPU_ARCHITECTURES is '${LOCKSTEP_GPU_ARCHITECTURES}'; use AUTO or RELEASE, or "
+    "name architectures in CMAKE_CUDA_ARCHITECTURES")
+endif()
+lockstep_find_gpus(gpus)
+if(LOCKSTEP_CUDA STREQUAL "AUTO" AND NOT gpus AND LOCKSTEP_GPU_ARCHITECTURES STREQUAL "AUTO"
+    AND NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  message(STATUS "CUDA: off, this machine has no NVIDIA GPU; the preset cuda, or -DLOCKSTEP_CUDA=ON, compiles "
+    "the GPU code all the same")
   return()
 endif()
 
@@ -73,18 +88,19 @@ if(cuda_problem)
   return()
 endif()
 
-# Native code for every GPU generation from Turing to Hopper that the toolkit knows; newer GPUs compile
-# the PTX of the last one when a program starts.
-if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+# CMAKE_CUDA_ARCHITECTURES, said by the user, stands.
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
   execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-arch OUTPUT_VARIABLE known_architectures)
-  set(architectures "")
-  foreach(architecture 75 80 86 89 90)
-    if(known_architectures MATCHES "compute_${architecture}\n")
-      list(APPEND architectures ${architecture}-real)
-    endif()
-  endforeach()
-  list(TRANSFORM architectures REPLACE "-real$" "" AT -1)
-  set(CMAKE_CUDA_ARCHITECTURES "${architectures}" CACHE STRING "GPU architectures to compile for")
+  string(REGEX MATCHALL "[0-9]+" known_architectures "${known_architectures}")
+  if(LOCKSTEP_GPU_ARCHITECTURES STREQUAL "RELEASE")
+    set(gpus release)
+  endif()
+  lockstep_choose_architectures(CMAKE_CUDA_ARCHITECTURES "${known_architectures}" "${gpus}")
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    message(STATUS "CUDA: off, this machine's GPUs (compute capability ${gpus}, without the dot) are older than "
+      "what ${CMAKE_CUDA_COMPILER} compiles for; -DCMAKE_CUDA_ARCHITECTURES=... names others")
+    return()
+  endif()
 endif()
 
 enable_language(CUDA)
@@ -96,7 +112,14 @@ if(LOCKSTEP_CCACHE AND NOT DEFINED CMAKE_CUDA_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${LOCKSTEP_CCACHE})
 endif()
 find_package(CUDAToolkit REQUIRED)
+# GPU code is in a shared library of its folder once, not in each of the programs. Those libraries share one CUDA
+# runtime, too.
+option(BUILD_SHARED_LIBS "Make shared libraries of the engine" ON)
+set(LOCKSTEP_CUDART CUDA::cudart_static)
+if(BUILD_SHARED_LIBS)
+  set(LOCKSTEP_CUDART CUDA::cudart)
+endif()
 add_library(lockstep_cuda INTERFACE)
-target_link_libraries(lockstep_cuda INTERFACE CUDA::cudart_static)
+target_link_libraries(lockstep_cuda INTERFACE ${LOCKSTEP_CUDART})
 set(LOCKSTEP_HAVE_CUDA ON)
 message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER} ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")

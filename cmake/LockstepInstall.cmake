@@ -3,6 +3,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
+set(private_folder ${CMAKE_INSTALL_LIBDIR}/lockstep)  # shared libraries, tutorials
 
 # What tools and tutorials share among themselves stays here.
 get_property(all_libraries GLOBAL PROPERTY LOCKSTEP_LIBRARIES)
@@ -29,15 +30,21 @@ add_library(lockstep::lockstep ALIAS lockstep_all)
 set_target_properties(lockstep_all PROPERTIES EXPORT_NAME lockstep)
 target_link_libraries(lockstep_all INTERFACE ${libraries})
 
+# Shared libraries, in builds that make them, find each other and CUDA's runtime.
+set_target_properties(${libraries} ${mpi_library} PROPERTIES
+  INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON)
+
 # The component development: what a program of one's own is built with, and all that
 # `cmake --build <folder> --target lockstep_development` has to build.
 add_custom_target(lockstep_development DEPENDS ${libraries} ${mpi_library})
 install(TARGETS ${libraries} lockstep_all EXPORT lockstepTargets
-  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
+  LIBRARY DESTINATION ${private_folder} COMPONENT program)
 install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${package_folder} COMPONENT development)
 if(mpi_library)
   install(TARGETS ${mpi_library} EXPORT lockstepMpiTargets
-    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
+    LIBRARY DESTINATION ${private_folder} COMPONENT program)
   install(EXPORT lockstepMpiTargets NAMESPACE lockstep:: DESTINATION ${package_folder} COMPONENT development)
 endif()
 foreach(folder engine kernels datasets)
@@ -49,7 +56,6 @@ install(FILES lockstep.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep COMPON
 
 # The components program and tutorials. A package may bring libraries of its own in
 # lib/lockstep (LockstepPackage.cmake), so the programs look there first.
-set(private_folder ${CMAKE_INSTALL_LIBDIR}/lockstep)
 set_target_properties(lockstep PROPERTIES INSTALL_RPATH "$ORIGIN/../${private_folder}")
 install(TARGETS lockstep RUNTIME_DEPENDENCY_SET linked_libraries
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)

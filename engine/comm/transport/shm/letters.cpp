@@ -7,8 +7,7 @@
 namespace lockstep::comm::shm {
 namespace {
 
-constexpr auto kOrder = std::memory_order_seq_cst;
-constexpr auto kUse = Layout::Use::letter;
+constexpr auto kLetterUse = Layout::Use::letter;
 
 // The first piece of a letter begins with its call.
 constexpr std::size_t kHeadBytes = sizeof(CallHeader);
@@ -34,8 +33,9 @@ std::size_t Letters::num_pieces(std::size_t num_bytes) const {
 
 bool Letters::fits_now(int to, std::size_t pieces) const {
   const Outbox& outbox = outboxes_[static_cast<std::size_t>(to)];
-  const Channel& channel = group_.channel(kUse, group_.me(), to);
-  const Ticket num_open = outbox.num_posted - channel.num_released.value.load(kOrder);
+  const Channel& channel = group_.channel(kLetterUse, group_.me(), to);
+  const Ticket num_open =
+      outbox.num_posted - channel.num_released.value.load(std::memory_order_seq_cst);
   return num_open + pieces <= kMaxOpenMessages;
 }
 
@@ -50,8 +50,11 @@ void Letters::send(int to, const CallHeader& call, Bytes data) {
 
 bool Letters::wait_for_slot(int to, Ticket number) {
   if (number <= kMaxOpenMessages) return true;
-  const std::atomic<Ticket>& released = group_.channel(kUse, group_.me(), to).num_released.value;
-  const auto is_free = [&] { return released.load(kOrder) + kMaxOpenMessages >= number; };
+  const std::atomic<Ticket>& released =
+      group_.channel(kLetterUse, group_.me(), to).num_released.value;
+  const auto is_free = [&] {
+    return released.load(std::memory_order_seq_cst) + kMaxOpenMessages >= number;
+  };
   Waited waited = Waited::timed_out;
   while (waited == Waited::timed_out) {
     const bool has_limit = is_closing_.load() && closing_deadline_;
@@ -67,14 +70,14 @@ void Letters::push(int to, const CallHeader& call, Bytes data) {
   do {
     const Ticket number = ++outboxes_[static_cast<std::size_t>(to)].num_posted;
     if (!wait_for_slot(to, number)) return;
-    std::byte* const memory = group_.slot(kUse, group_.me(), to, number);
+    std::byte* const memory = group_.slot(kLetterUse, group_.me(), to, number);
     const std::size_t count = std::min(data.size(), slot_bytes - head_bytes);
     if (head_bytes > 0) std::memcpy(memory, &call, head_bytes);
     if (count > 0) std::memcpy(memory + head_bytes, data.data(), count);
     MessageSlot& slot =
-        group_.channel(kUse, group_.me(), to).slots[(number - 1) % kMaxOpenMessages];
+        group_.channel(kLetterUse, group_.me(), to).slots[(number - 1) % kMaxOpenMessages];
     slot.num_bytes = head_bytes + count;
-    slot.number.store(number, kOrder);
+    slot.number.store(number, std::memory_order_seq_cst);
     group_.ring(to);
     data = data.subspan(count);
     head_bytes = 0;
@@ -84,32 +87,32 @@ void Letters::push(int to, const CallHeader& call, Bytes data) {
 Waited Letters::read_head(int from, const runtime::Deadline& deadline, CallHeader& sent) {
   const Ticket number = num_released_[static_cast<std::size_t>(from)] + 1;
   const MessageSlot& slot =
-      group_.channel(kUse, from, group_.me()).slots[(number - 1) % kMaxOpenMessages];
-  const Waited waited =
-      group_.wait(from, deadline, [&] { return slot.number.load(kOrder) == number; });
+      group_.channel(kLetterUse, from, group_.me()).slots[(number - 1) % kMaxOpenMessages];
+  const Waited waited = group_.wait(
+      from, deadline, [&] { return slot.number.load(std::memory_order_seq_cst) == number; });
   if (waited == Waited::done) {
-    std::memcpy(&sent, group_.slot(kUse, from, group_.me(), number), kHeadBytes);
+    std::memcpy(&sent, group_.slot(kLetterUse, from, group_.me(), number), kHeadBytes);
   }
   return waited;
 }
 
 Waited Letters::read_body(int from, const runtime::Deadline& deadline, std::span<std::byte> data) {
-  Channel& channel = group_.channel(kUse, from, group_.me());
+  Channel& channel = group_.channel(kLetterUse, from, group_.me());
   Ticket& num_released = num_released_[static_cast<std::size_t>(from)];
   std::size_t head_bytes = kHeadBytes;
   do {
     const Ticket number = num_released + 1;
     const MessageSlot& slot = channel.slots[(number - 1) % kMaxOpenMessages];
-    const Waited waited =
-        group_.wait(from, deadline, [&] { return slot.number.load(kOrder) == number; });
+    const Waited waited = group_.wait(
+        from, deadline, [&] { return slot.number.load(std::memory_order_seq_cst) == number; });
     if (waited != Waited::done) return waited;
     const std::size_t count = std::min(slot.num_bytes - head_bytes, data.size());
-    const std::byte* const memory = group_.slot(kUse, from, group_.me(), number);
+    const std::byte* const memory = group_.slot(kLetterUse, from, group_.me(), number);
     if (count > 0) std::memcpy(data.data(), memory + head_bytes, count);
     data = data.subspan(count);
     head_bytes = 0;
     num_released = number;
-    channel.num_released.value.store(number, kOrder);
+    channel.num_released.value.store(number, std::memory_order_seq_cst);
     group_.ring(from);
   } while (!data.empty());
   return Waited::done;

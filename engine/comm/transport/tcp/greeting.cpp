@@ -9,14 +9,14 @@ namespace {
 constexpr std::size_t kGreetingBytes = 64;
 constexpr const char* kPurpose = "tcp";
 
-struct Layout {
+struct GreetingLayout {
   std::uint32_t magic = 0x3147534c;
   std::int32_t rank = 0;
   std::int32_t world_size = 0;
   std::uint32_t zeros[5] = {};
   Digest group{};
 };
-static_assert(sizeof(Layout) == kGreetingBytes);
+static_assert(sizeof(GreetingLayout) == kGreetingBytes);
 
 }  // namespace
 
@@ -70,7 +70,7 @@ void Greeting::receive(std::span<const std::byte> bytes) {
 }
 
 std::vector<std::byte> Greeting::greeting() const {
-  Layout layout;
+  GreetingLayout layout;
   layout.rank = mine_.rank;
   layout.world_size = mine_.world_size;
   layout.group = sha256(std::as_bytes(std::span(mine_.group)));
@@ -80,9 +80,10 @@ std::vector<std::byte> Greeting::greeting() const {
 }
 
 void Greeting::read_greeting(std::span<const std::byte> bytes) {
-  Layout layout;
+  GreetingLayout layout;
   std::memcpy(&layout, bytes.data(), sizeof layout);
-  const bool is_ours = layout.magic == Layout{}.magic && layout.world_size == mine_.world_size &&
+  const bool is_ours = layout.magic == GreetingLayout{}.magic &&
+                       layout.world_size == mine_.world_size &&
                        layout.group == sha256(std::as_bytes(std::span(mine_.group))) &&
                        layout.rank >= 0 && layout.rank < mine_.world_size;
   if (!is_ours) return;
