@@ -2,7 +2,12 @@
 # Measures Lockstep beside its peers, both sides in one run on this machine, and prints for each target
 # what it asks, the figure and the verdict. Exits 1 if one is missed.
 #
-#   scripts/check_targets.sh [--rounds N] [step|scaling|all-reduce|processes|overhead ...]     default: all, 3 rounds
+#   scripts/check_targets.sh [--rounds N] [step|scaling|all-reduce|processes|overhead|build ...]
+#                                             default: all but build, 3 rounds
+#
+# build measures, in a clean clone of what is committed and without a compiler cache, how long the demo, a
+# tutorial and the test suite take from nothing, how long a program takes after an edit, and the size of the
+# build folders. It takes a quarter of an hour, so it runs only where it is named.
 #
 # Sides alternate, and each counts with its best round, so a disturbance has to hit every round of one
 # side to change a verdict. Needs nothing beyond the build; peers that are not there are skipped, in sight:
@@ -16,7 +21,7 @@ parts=()
 while [[ $# -gt 0 ]]; do
   case $1 in
     --rounds) rounds=${2:?} && shift ;;
-    step | scaling | all-reduce | processes | overhead) parts+=("$1") ;;
+    step | scaling | all-reduce | processes | overhead | build) parts+=("$1") ;;
     -h | --help) usage && exit 0 ;;
     *) usage_error "unknown argument '$1'" ;;
   esac
@@ -25,7 +30,7 @@ done
 [[ ${#parts[@]} -gt 0 ]] || parts=(step scaling all-reduce processes overhead)
 
 scripts/setup.sh
-build release lockstep eigen_floor overhead
+if [[ ${parts[*]} != build ]]; then build release lockstep eigen_floor overhead; fi
 bin=build/release/bin
 python=${LOCKSTEP_TORCH_PYTHON:-python3}
 work=$(mktemp -d)
@@ -51,7 +56,36 @@ verdict() {
 # report NAME FIGURE DETAIL: a line without a target.
 report() { printf '%-58s %9.3f  %-9s %-7s %s\n' "$1" "$2" "" shown "$3"; }
 
-skip() { printf '%-58s %9s  %-9s %-7s %s\n' "$1" - "" skipped "$2"; }
+skip() { # after_edit TARGET FILE: seconds from a change of FILE to the linked TARGET.
+after_edit() {
+  echo "// edited" >>"$2"
+  seconds ninja -C build/release "$1"
+}
+
+megabytes() { du -sm build/release | cut -f 1; }
+
+check_build() {
+  local origin=$PWD limit=120
+  git -c safe.directory="$PWD" clone -q "$origin" "$work/clone"
+  cd "$work/clone"
+  export CCACHE_DISABLE=1
+  verdict "scripts/tutorial.sh 04 --fast from nothing (s)" "$(seconds scripts/tutorial.sh 04 --fast)" "<=" 90 ""
+  rm -rf build
+  seconds scripts/demo.sh >"$work/demo"
+  if grep -qs '^CMAKE_CUDA_COMPILER:[^=]*=/' build/release/CMakeCache.txt; then limit=180; fi
+  verdict "scripts/demo.sh from nothing (s)" "$(cat "$work/demo")" "<=" $limit ""
+  verdict "build folder of the demo (MB)" "$(megabytes)" "<=" 200 ""
+  verdict "scripts/test.sh after it (s)" "$(seconds scripts/test.sh)" "<=" 300 ""
+  verdict "build folder of everything (MB)" "$(megabytes)" "<=" 500 ""
+  verdict "after an edit: 04_split_batch.cpp, its program (s)" \
+    "$(after_edit 04_split_batch tutorials/04_split_batch.cpp)" "<=" 6 ""
+  verdict "after an edit: tools/train.cpp, lockstep (s)" "$(after_edit lockstep tools/train.cpp)" "<=" 10 ""
+  verdict "after an edit: engine/plan/ring.cpp, lockstep (s)" "$(after_edit lockstep engine/plan/ring.cpp)" "<=" 8 ""
+  verdict "after an edit: engine/tensor/tensor.h, lockstep (s)" "$(after_edit lockstep engine/tensor/tensor.h)" "<=" 45 ""
+  cd "$origin"
+}
+
+printf '%-58s %9s  %-9s %-7s %s\n' "$1" - "" skipped "$2"; }
 
 ours_step() { # THREADS BATCH SIZES... -> microseconds
   local threads=$1 batch=$2 sizes
@@ -288,6 +322,7 @@ for part in "${parts[@]}"; do
       check_process_starts
       ;;
     overhead) check_overhead ;;
+    build) check_build ;;
   esac
 done
 if [[ $missed -gt 0 ]]; then

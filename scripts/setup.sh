@@ -96,6 +96,11 @@ apt() {
     apt-get -o DPkg::Lock::Timeout=300 "$@" </dev/null >>"$log" 2>&1
 }
 
+# A compiler cache makes second builds quick; a machine that has none to offer builds all the same.
+install_ccache() {
+  command -v ccache >/dev/null || apt install -y --no-install-recommends ccache || true
+}
+
 install_missing() {
   apt install -y --no-install-recommends "${missing[@]}"
 }
@@ -106,4 +111,5 @@ if ! install_missing && ! { apt update && install_missing; }; then
   cat "$log" >&2
   fail "apt-get could not install ${missing[*]} (its messages are above)"
 fi
+install_ccache
 check_versions

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Builds and runs one of the numbered programs of tutorials/.
+#
+#   scripts/tutorial.sh                  lists them, each with its question
+#   scripts/tutorial.sh 04 [FLAG...]     by number or by name; the flags are the program's (--help lists them)
+set -euo pipefail
+here=$PWD
+source "$(dirname "$0")/common.sh"
+
+# The first "..." or question of a tutorial's opening comment is what it answers.
+list_tutorials() {
+  local file
+  for file in tutorials/[0-9][0-9]_*.cpp; do
+    printf '  %-22s %s\n' "$(basename "$file" .cpp)" \
+      "$(awk '/^\/\// { sub(/^\/\/ ?/, ""); text = text " " $0; next } { exit }
+              END { if (match(text, /[^.:]*\?/)) { found = substr(text, RSTART, RLENGTH); sub(/^ +/, "", found); print found } }' "$file")"
+  done
+}
+
+case ${1:-} in
+  '' | -h | --help)
+    usage
+    list_tutorials
+    exit 0
+    ;;
+esac
+
+wanted=$(basename "$1" .cpp)
+shift
+if [[ $wanted =~ ^[0-9]$ ]]; then wanted=0$wanted; fi
+found=()
+for file in tutorials/[0-9][0-9]_*.cpp; do
+  name=$(basename "$file" .cpp)
+  if [[ $name == "$wanted" || ${name%%_*} == "$wanted" || ${name#*_} == "$wanted" ]]; then found+=("$name"); fi
+done
+[[ ${#found[@]} -eq 1 ]] || usage_error "there is no tutorial '$wanted'"
+
+scripts/setup.sh
+build release "${found[0]}"
+program=$PWD/build/release/bin/${found[0]}
+cd "$here"
+exec "$program" "$@"
