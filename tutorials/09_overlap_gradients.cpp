@@ -37,8 +37,7 @@ constexpr int kRanks = 2;
 constexpr std::size_t kBatch = 64;
 constexpr const char* kModel = "mlp:64-128-10";
 constexpr const char* kDeepModel =
-    "mlp:64-256-256-256-256-256-256-256-256-256-256-256-256-10:tanh";  // smooth: rounding stays
-                                                                       // small
+    "mlp:64-256-256-256-256-256-256-256-256-256-256-256-256-10:tanh";  // smooth, no kinks
 constexpr int kSteps = 15;
 std::string link_spec = "50us,1GB/s";  // --link
 

@@ -42,8 +42,8 @@ namespace {
 
 using namespace lockstep;
 
-std::string forgotten = "WORLD_SIZE";  // --forget
 using Variables = std::map<std::string, std::string>;
+std::string forgotten = "WORLD_SIZE";  // --forget
 
 // Every process has its own copy of this; threads would share it. What others shall know is sent.
 int changed = 0;
@@ -55,13 +55,13 @@ void print_ranks(int num_machines, int ranks_per_machine) {
   for (int machine = 0; machine < num_machines; ++machine) {
     fmt::print("  machine {}", machine);
     for (int local_rank = 0; local_rank < ranks_per_machine; ++local_rank) {
-      fmt::print("    RANK={} LOCAL_RANK={}", machine * ranks_per_machine + local_rank, local_rank);
+      fmt::print("  RANK={} LOCAL_RANK={}", machine * ranks_per_machine + local_rank, local_rank);
     }
     fmt::print("\n");
   }
 }
 
-// What each of the four processes does.
+// What each of the processes does.
 void be_a_rank(const tutorial::Options& options) {
   // 1. Who am I? One function reads the variables, whoever has set them.
   const launch::Environment environment = launch::current_environment();
@@ -73,7 +73,7 @@ void be_a_rank(const tutorial::Options& options) {
   // 2. Where are the others? Rank 0 listens at MASTER_ADDR:MASTER_PORT, the others come there.
   const launch::Job job = launch::join_job(environment);
 
-  // 3. Connect: shared memory between ranks of one machine, TCP between machines.
+  // 3. Connect: shared memory inside a machine, TCP between machines.
   comm::ProcessGroupOptions group_options;
   group_options.rank = me.rank;
   group_options.world_size = me.world_size;
@@ -90,7 +90,7 @@ void be_a_rank(const tutorial::Options& options) {
              sum.to_vector<std::int64_t>()[0]);
 }
 
-// A terminal: a process that is started with these variables and whose output is kept.
+// A process that is started with variables of its own and whose output is kept.
 struct Terminal {
   pid_t process = 0;
   int output = -1;
@@ -132,7 +132,6 @@ std::string close_terminal(const Terminal& terminal, int& exit_code) {
   return text;
 }
 
-// Returns the sum that the ranks should have.
 int play_terminals(int num_ranks) {
   using launch::PortReservation;
   const PortReservation port(0, PortReservation::Scope::loopback);  // a free one
@@ -168,12 +167,10 @@ void run(const tutorial::Options& options) {
   tutorial::step(1, "who is who");
   print_ranks(/*num_machines=*/2, /*ranks_per_machine=*/2);
   print_ranks(/*num_machines=*/1, /*ranks_per_machine=*/4);
-  fmt::print(
-      "RANK: which part of the data is mine; LOCAL_RANK: which of this machine's devices.\n");
+  fmt::print("RANK says which part of the data is mine, LOCAL_RANK which of the devices here.\n");
   const auto num_ranks = static_cast<int>(options.num_devices);
   tutorial::step(2, fmt::format("{} terminals", num_ranks));
   const int sum = play_terminals(num_ranks);
-
   tutorial::step(3, "a variable is forgotten");
   launch::Environment environment{{"RANK", "0"}, {"WORLD_SIZE", "4"}};
   environment.erase(forgotten);
@@ -184,9 +181,8 @@ void run(const tutorial::Options& options) {
   tutorial::answer(
       fmt::format(
           "Each rank is a process that reads from its variables who it is (RANK), which device it "
-          "takes (LOCAL_RANK) and how many there are ({}). Rank 0 listens at "
-          "MASTER_ADDR:MASTER_PORT, "
-          "the others come there; then their sum of {} separate copies is {} on all.",
+          "takes (LOCAL_RANK) and how many there are ({}). Rank 0 listens at MASTER_ADDR, the "
+          "others come there; then their sum of {} separate copies is {} on all.",
           num_ranks, num_ranks, sum),
       {{"--ranks 6", "six terminals, the sum 0 + 10 + ... + 50"},
        {"--forget RANK", "another variable is forgotten, and the error names that one"}});

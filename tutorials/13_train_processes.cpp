@@ -43,7 +43,6 @@ using tutorial::Rows;
 constexpr std::size_t kBatch = 64;
 constexpr const char* kModel = "mlp:64-128-10";
 constexpr std::size_t kMostEpochs = 50;
-
 double target_loss = 0.2;  // --until
 
 std::shared_ptr<nn::Module> make_model(Device device) {
@@ -140,7 +139,6 @@ void train_and_compare(comm::Communicator& group, const Rows& digits, const Plac
   train(net, digits, place, [&](std::size_t epoch) {
     num_epochs = epoch;
     loss = cross_entropy((*model)(Variable(shown.x)), shown.labels).value().item();
-    // One rank logs, else every line would come once per rank.
     if (place.rank == 0) fmt::print("epoch {}  loss {:.3f}\n", epoch, loss);
     return loss < target_loss || epoch == kMostEpochs;
   });

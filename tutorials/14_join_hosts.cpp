@@ -1,9 +1,8 @@
 // 14: What changes when the ranks are on several hosts?
 //
-// You will see: the command of each machine; how the all-reduce for several hosts works, printed;
-// and how many bytes cross the network between hosts and how many stay inside, beside the ring that
-// knows nothing of hosts. Where every rank has a GPU, NCCL does this (--comm nccl of `lockstep
-// train`); here the ranks use shared memory inside a host and TCP between hosts.
+// You will see: the command of each machine; the all-reduce for several hosts, printed; how many
+// bytes cross between hosts and how many stay inside, beside the ring that knows nothing of hosts.
+// Where every rank has a GPU, NCCL does this (--comm nccl of `lockstep train`).
 //
 // Run:  14_join_hosts [--link 1ms,1GB/s] [--device auto|cpu|cuda] [--fast]
 // plays two hosts of two ranks each on this machine: a rank says which host it is on, ranks of
@@ -15,7 +14,6 @@
 //   machine 1 $ lockstep run --nnodes 2 --node-rank 1 --nproc-per-node 2 ...
 //   [0] 2 hosts: ranks 0 1 | 2 3; own: auto over shm+tcp behind a modelled link (1ms,1GB/s)
 //   [0] step 1: reduce inside each host
-//   [0]   rank 1 -> rank 0  add   [0, 4)  16 B
 //   [0]                  between hosts  inside hosts        time
 //   [0] hierarchical           2097152       4194304      4.7 ms
 //   [0] ring                   3145728       3145728      9.1 ms
@@ -43,6 +41,7 @@ using namespace lockstep;
 constexpr int kHosts = 2;
 constexpr int kRanksPerHost = 2;
 constexpr int kRepeats = 10;
+constexpr std::size_t kNumBytes = 1 << 20;
 
 std::string link_spec = "1ms,1GB/s";  // --link
 
@@ -151,7 +150,7 @@ void be_a_rank() {
                me.group().description());
     fmt::print("{}", plan::to_string(plan::hierarchical_all_reduce(hosts, 8), 4));
   }
-  compare_plans(me, hosts, 1 << 18);
+  compare_plans(me, hosts, kNumBytes / sizeof(float));
 }
 
 void print_commands() {
@@ -162,8 +161,7 @@ void print_commands() {
         "              --master-addr 10.0.0.1 -- 14_join_hosts\n",
         machine, kHosts, machine, kRanksPerHost);
   }
-  fmt::print(
-      "as root, two network namespaces with a cable between them are two machines: man ip-netns\n");
+  fmt::print("as root: two network namespaces with a cable between them do, too (man ip-netns)\n");
 }
 
 void run(const tutorial::Options&) {
@@ -176,19 +174,15 @@ void run(const tutorial::Options&) {
   tutorial::check("all ranks on both hosts hold the sum that one process computes",
                   tutorial::run_as_hosts(kHosts, kRanksPerHost));
   const std::vector<double> ms = figures.heard(3);
-  // Six steps of a quarter of the buffer, one after the other; hierarchical crosses twice, by
-  // halves.
-  const double ring_alone =
-      1e3 * (6 * link.latency_seconds + 1.5 * (4 << 18) / link.bytes_per_second);
-  if (ring_alone >= 5) {  // else what this machine computes takes longer than what the link carries
+  // The ring takes six steps of a quarter of the buffer. If they are short, computing counts more.
+  if (6 * link.latency_seconds + 1.5 * kNumBytes / link.bytes_per_second >= 5e-3) {
     tutorial::check("hierarchical is at least 1.3 times as fast as the ring", ms[1] >= 1.3 * ms[0]);
   }
   tutorial::answer(
       fmt::format(
-          "Between hosts the link is slow ({}), so an all-reduce should cross it seldom and with "
-          "little. The ring crosses it in each of 6 steps: {:.1f} ms. The hierarchical plan "
-          "reduces "
-          "inside each host first and crosses it twice: {:.1f} ms, {:.1f} times as fast.",
+          "Between hosts the link is slow ({}), so an all-reduce should cross it seldom. The ring "
+          "crosses it in each of 6 steps: {:.1f} ms. The hierarchical plan reduces inside each "
+          "host first and crosses it twice: {:.1f} ms, {:.1f} times as fast.",
           link_spec, ms[1], ms[0], ms[1] / ms[0]),
       {{"--link 10ms,1GB/s", "hosts that are far apart: the steps that cross decide"},
        {"--link 100us,100MB/s", "a narrow link: the bytes that cross decide"}});
@@ -200,7 +194,6 @@ int main(int argc, char** argv) {
   const auto add_flags = [](lockstep::tutorial::Flags& flags, lockstep::tutorial::Options&) {
     flags.add_text("--link", link_spec, "LATENCY,BANDWIDTH between the played hosts");
   };
-  return lockstep::tutorial::run_main(argc, argv,
-                                      "What changes when the ranks are on several hosts?", run,
-                                      {.add_flags = add_flags});
+  constexpr const char* kQuestion = "What changes when the ranks are on several hosts?";
+  return lockstep::tutorial::run_main(argc, argv, kQuestion, run, {.add_flags = add_flags});
 }
