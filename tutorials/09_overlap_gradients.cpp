@@ -38,7 +38,7 @@ constexpr std::size_t kBatch = 64;
 constexpr const char* kModel = "mlp:64-128-10";
 constexpr const char* kDeepModel =
     "mlp:64-256-256-256-256-256-256-256-256-256-256-256-256-10:tanh";  // smooth, no kinks
-constexpr int kSteps = 15;
+constexpr int kSteps = 10;
 std::string link_spec = "50us,1GB/s";  // --link
 
 std::shared_ptr<nn::Module> make_model(const char* name, Device device, std::uint64_t seed = 0) {

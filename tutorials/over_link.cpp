@@ -14,7 +14,7 @@ namespace lockstep::tutorial {
 namespace {
 
 constexpr int kRepeats = 10;
-constexpr int kRounds = 6;
+constexpr int kRounds = 5;
 constexpr int kMostRounds = 30;
 
 std::int64_t duration(const trace::Span& span) {
