@@ -102,8 +102,9 @@ void train(nn::Module& net, const Rows& rows, const std::function<void()>& after
 void train_rank(comm::Communicator& group, std::optional<parallel::Overlap> overlap,
                 const Rows& batch, std::shared_ptr<nn::Module>& trained) {
   const auto rank = static_cast<std::size_t>(group.rank());
-  const auto model = make_model(kDeepModel, Device{}, /*seed=*/rank);  // the ranks differ
-  const Rows rows = batch.shard(rank, kRanks, Device{});
+  const Device device{DeviceType::cpu, static_cast<int>(rank)};  // where a modelled link is
+  const auto model = make_model(kDeepModel, device, /*seed=*/rank);  // the ranks differ
+  const Rows rows = batch.shard(rank, kRanks, device);
   if (rank == 0) trained = model;
   if (!overlap) {
     for (const Variable& p : model->parameters()) group.broadcast(p.value(), 0);
@@ -129,7 +130,7 @@ void compare_ways() {
   train(*make_model(kDeepModel, Device{}), digits.part(0, 128), [] {});
   const double ratio = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC / kSteps /
                        tutorial::link_seconds(link_spec, 3.2e6, /*num_calls=*/6);
-  batch = digits.part(0, 2 * static_cast<std::size_t>(std::clamp(166 / ratio, 8.0, 750.0)));
+  batch = digits.part(0, 2 * static_cast<std::size_t>(std::clamp(300 / ratio, 8.0, 750.0)));
   const auto one = make_model(kDeepModel, Device{});
   train(*one, batch, [] {});
   fmt::print("{} rows a batch, {} gradients; each rank's port: {} (modelled)\n", batch.count(),

@@ -10,21 +10,24 @@ void AsyncWork::finish(std::exception_ptr error, StreamPoint on_device) {
   is_done_.store(1);
 }
 
+bool AsyncWork::wait_until_done(runtime::Deadline deadline) const {
+  if (is_done_.load() != 0) return true;
+  trace::ScopedSpan span(trace::Lane::host, trace::Category::communication, "wait for collective",
+                         call_.num_elements * size_of(call_.dtype));
+  span.set_sequence(static_cast<std::int64_t>(call_.sequence));
+  return is_done_.wait_while_equal(0, deadline);
+}
+
 void AsyncWork::wait(std::optional<double> timeout_seconds) const {
-  if (is_done_.load() == 0) {
-    trace::ScopedSpan span(trace::Lane::host, trace::Category::communication, "wait for collective",
-                           call_.num_elements * size_of(call_.dtype));
-    span.set_sequence(static_cast<std::int64_t>(call_.sequence));
-    const runtime::Deadline deadline =
-        timeout_seconds ? runtime::deadline_after(*timeout_seconds) : runtime::Deadline{};
-    if (!is_done_.wait_while_equal(0, deadline)) {
-      const std::shared_ptr<const Transport> transport = transport_.lock();
-      const std::string missing =
-          transport == nullptr ? "" : transport->describe_missing(call_.sequence);
-      fail(ErrorCode::Timeout, name_of(call_.operation), "{} was not done within {} s: {}",
-           to_string(call_), *timeout_seconds,
-           missing.empty() ? "all ranks have called it and are at work" : missing);
-    }
+  const runtime::Deadline deadline =
+      timeout_seconds ? runtime::deadline_after(*timeout_seconds) : runtime::Deadline{};
+  if (!wait_until_done(deadline)) {
+    const std::shared_ptr<const Transport> transport = transport_.lock();
+    const std::string missing =
+        transport == nullptr ? "" : transport->describe_missing(call_.sequence);
+    fail(ErrorCode::Timeout, name_of(call_.operation), "{} was not done within {} s: {}",
+         to_string(call_), *timeout_seconds,
+         missing.empty() ? "all ranks have called it and are at work" : missing);
   }
   if (error_ != nullptr) std::rethrow_exception(error_);
   if (on_device_.event != nullptr) on_device_.waiter->wait(on_device_.event);

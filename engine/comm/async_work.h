@@ -25,9 +25,12 @@ class AsyncWork final : public WorkState {
   }
   void wait(std::optional<double> timeout_seconds) const override;
   // Without the error: for the next operation in line.
-  void wait_until_issued() const { is_done_.wait_while_equal(0); }
+  void wait_until_issued() const { wait_until_done({}); }
 
  private:
+  // Recorded as exposed communication. False when the deadline has passed.
+  bool wait_until_done(runtime::Deadline deadline) const;
+
   CallHeader call_;
   std::weak_ptr<const Transport> transport_;  // for error messages
   runtime::WaitWord is_done_{0};

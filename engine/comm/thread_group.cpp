@@ -10,7 +10,8 @@ std::vector<std::unique_ptr<Communicator>> make_thread_group(int world_size,
                                                              const ThreadGroupOptions& options) {
   require(world_size >= 1, ErrorCode::Usage, "make_thread_group",
           "a group has at least one rank, found {}", world_size);
-  const auto hub = std::make_shared<Hub>(world_size);
+  const auto hub = std::make_shared<Hub>(
+      world_size, options.link ? Hub::Cores::shared : Hub::Cores::own);  // waiting costs no CPU
   std::vector<std::unique_ptr<Communicator>> group;
   for (int rank = 0; rank < world_size; ++rank) {
     std::unique_ptr<Transport> transport = std::make_unique<ThreadTransport>(hub, rank);

@@ -6,9 +6,10 @@
 
 namespace lockstep::comm {
 
-Hub::Hub(int world_size)
+Hub::Hub(int world_size, Cores cores)
     : world_size_(world_size),
-      is_oversubscribed_(static_cast<std::size_t>(world_size) > runtime::num_cores()),
+      is_oversubscribed_(cores == Cores::shared ||
+                         static_cast<std::size_t>(world_size) > runtime::num_cores()),
       ranks_(static_cast<std::size_t>(world_size)),
       channels_(ranks_.size() * ranks_.size()),
       mailboxes_(ranks_.size() * ranks_.size()),

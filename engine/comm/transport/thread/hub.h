@@ -67,7 +67,9 @@ struct RankState {
 
 class Hub {
  public:
-  explicit Hub(int world_size);
+  // shared: somebody else computes on the ranks' cores while they wait.
+  enum class Cores { own, shared };
+  explicit Hub(int world_size, Cores cores = Cores::own);
 
   int world_size() const { return world_size_; }
   RankState& rank(int r) { return ranks_[static_cast<std::size_t>(r)]; }
@@ -82,7 +84,7 @@ class Hub {
   }
   void ring_all();
 
-  // Whether waiting ranks outnumber the cores, so that long spins only keep others from running.
+  // Whether a waiting rank has no core of its own, so that long spins only keep others from running.
   bool is_oversubscribed() const { return is_oversubscribed_; }
 
   void fail(const Error& error);
