@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <string>
 #include <utility>
 
 #include "datasets/digits.h"
 #include "datasets/idx.h"
 #include "engine/core/error.h"
+#include "engine/core/suggestion.h"
 
 namespace lockstep::datasets {
 namespace {
@@ -103,8 +105,14 @@ DatasetSpec parse_dataset(std::string_view text) {
   for (const auto& [name, kind] : kNames) {
     if (text == name) return {kind, {}};
   }
-  require(text.starts_with(kSyntheticPrefix), ErrorCode::Usage, kOperation,
-          "expected {}; found '{}'", kAllowed, text);
+  if (!text.starts_with(kSyntheticPrefix)) {
+    const std::array<std::string, 4> words = {"digits", "mnist", "fashion-mnist",
+                                              std::string(kSyntheticPrefix)};
+    const std::size_t colon = text.find(':');
+    const std::string_view word = text.substr(0, colon == text.npos ? colon : colon + 1);
+    fail(ErrorCode::Usage, kOperation, "expected {}; found '{}'{}", kAllowed, text,
+         did_you_mean(word, words));
+  }
   const SyntheticSize size = parse_size(text.substr(kSyntheticPrefix.size()));
   check_size(size, text);
   return {DatasetKind::synthetic, size};

@@ -1,14 +1,18 @@
 #include "tools/compare_rows.h"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "engine/core/error.h"
+#include "engine/core/suggestion.h"
 #include "tools/cli/numbers.h"
 #include "tools/training/devices.h"
 
 namespace lockstep::tools {
 namespace {
+
+const std::array<std::string, 2> kModes = {"dp", "ddp"};
 
 std::vector<Mode> parse_modes(std::string_view text) {
   std::vector<Mode> modes;
@@ -16,7 +20,7 @@ std::vector<Mode> parse_modes(std::string_view text) {
     const std::size_t comma = text.find(',');
     const std::string_view name = text.substr(0, comma);
     require(name == "dp" || name == "ddp", ErrorCode::Usage, "--modes",
-            "unknown mode '{}'; use dp, ddp or dp,ddp", name);
+            "unknown mode '{}'; use dp, ddp or dp,ddp{}", name, did_you_mean(name, kModes));
     modes.push_back(name == "dp" ? Mode::data_parallel : Mode::ddp);
     if (comma == std::string_view::npos) return modes;
     text.remove_prefix(comma + 1);

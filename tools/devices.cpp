@@ -78,8 +78,6 @@ void print_free(const GpuList& list, const DevicesFlags& flags) {
 }
 
 void run_devices(const DevicesFlags& flags, const Command& command) {
-  require(flags.by == "memory" || flags.by == "utilization", ErrorCode::Usage, "--by",
-          "unknown '{}'; use memory or utilization", flags.by);
   require_writable("--json", flags.json_path);
   const nvml::Library library;
   const GpuList list = list_gpus(library);
@@ -101,7 +99,9 @@ void add_devices_command(Command& program) {
   const Flag free = devices.add_option("--free", flags->free,
                                        "print the ids of N devices with the most free memory: 2,0");
   free.excludes(json);
-  devices.add_option("--by", flags->by, "what --free looks at: memory or utilization").needs(free);
+  devices.add_option("--by", flags->by, "what --free looks at: memory or utilization")
+      .one_of({"memory", "utilization"})
+      .needs(free);
   devices.on_run([flags, devices] { run_devices(*flags, devices); });
 }
 

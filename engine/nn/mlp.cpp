@@ -1,18 +1,23 @@
 #include "engine/nn/mlp.h"
 
+#include <array>
 #include <charconv>
+#include <string>
 
 #include "engine/core/error.h"
+#include "engine/core/suggestion.h"
 #include "engine/nn/activation.h"
 #include "engine/nn/linear.h"
 
 namespace lockstep::nn {
 namespace {
 
-[[noreturn]] void fail_parse(std::string_view text, std::string_view why) {
+// hint: of the word that was perhaps meant.
+[[noreturn]] void fail_parse(std::string_view text, std::string_view why,
+                             std::string_view hint = "") {
   fail(ErrorCode::Usage, "model",
-       "'{}': {}; allowed is mlp:IN-HIDDEN-...-OUT[:relu|gelu|tanh], such as mlp:784-256-10", text,
-       why);
+       "'{}': {}; allowed is mlp:IN-HIDDEN-...-OUT[:relu|gelu|tanh], such as mlp:784-256-10{}",
+       text, why, hint);
 }
 
 std::size_t parse_size(std::string_view text, std::string_view word) {
@@ -28,7 +33,8 @@ Activation parse_activation(std::string_view text, std::string_view word) {
   if (word == "relu") return Activation::relu;
   if (word == "gelu") return Activation::gelu_erf;
   if (word == "tanh") return Activation::tanh;
-  fail_parse(text, fmt::format("'{}' is not an activation", word));
+  const std::array<std::string, 3> words = {"relu", "gelu", "tanh"};
+  fail_parse(text, fmt::format("'{}' is not an activation", word), did_you_mean(word, words));
 }
 
 std::shared_ptr<Module> make_activation(Activation activation) {
@@ -44,7 +50,12 @@ std::shared_ptr<Module> make_activation(Activation activation) {
 
 MlpSpec parse_mlp(std::string_view text) {
   constexpr std::string_view kPrefix = "mlp:";
-  if (!text.starts_with(kPrefix)) fail_parse(text, "unknown model");
+  if (!text.starts_with(kPrefix)) {
+    const std::array<std::string, 1> words = {std::string(kPrefix)};
+    const std::size_t end = text.find_first_of(":-");
+    const std::string_view word = text.substr(0, end == std::string_view::npos ? end : end + 1);
+    fail_parse(text, "unknown model", did_you_mean(word, words));
+  }
   MlpSpec spec;
   std::string_view sizes = text.substr(kPrefix.size());
   if (const std::size_t colon = sizes.find(':'); colon != std::string_view::npos) {

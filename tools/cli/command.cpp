@@ -8,7 +8,7 @@
 #include <charconv>
 #include <cstdint>
 
-#include "tools/cli/suggestion.h"
+#include "engine/core/suggestion.h"
 
 namespace lockstep::tools {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::tools {
+namespace lockstep {
 
 // How many letters must be inserted, removed, replaced or swapped with the next to make a of b.
 std::size_t edit_distance(std::string_view a, std::string_view b);
@@ -14,4 +14,4 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 // than one letter in three is wrong, and the word doesn't begin any of them.
 std::string did_you_mean(std::string_view word, std::span<const std::string> words);
 
-}  // namespace lockstep::tools
+}  // namespace lockstep

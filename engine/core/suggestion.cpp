@@ -1,11 +1,11 @@
-#include "tools/cli/suggestion.h"
+#include "engine/core/suggestion.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <vector>
 
-namespace lockstep::tools {
+namespace lockstep {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   // Rows of the usual table: distances of the first i, i - 1 and i - 2 letters of a to each
@@ -43,4 +43,4 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> wor
   return nearest ? fmt::format("; did you mean '{}'?", *nearest) : "";
 }
 
-}  // namespace lockstep::tools
+}  // namespace lockstep

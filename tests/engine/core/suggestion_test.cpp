@@ -1,11 +1,11 @@
-#include "tools/cli/suggestion.h"
+#include "engine/core/suggestion.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <string>
 
-namespace lockstep::tools {
+namespace lockstep {
 namespace {
 
 const std::array<std::string, 5> kPlans = {"auto", "ring", "tree", "one-shot", "two-shot"};
@@ -37,4 +37,4 @@ TEST(DidYouMean, SaysNothingWhereNoWordIsNear) {
 }
 
 }  // namespace
-}  // namespace lockstep::tools
+}  // namespace lockstep
