@@ -22,6 +22,7 @@
 #include "tools/report/row_table.h"
 #include "tools/report/run_file.h"
 #include "tools/report/trace_file.h"
+#include "tools/report/work_line.h"
 #include "tools/report/workload.h"
 #include "tools/training/devices.h"
 
@@ -59,9 +60,9 @@ void require_right_rows(const std::vector<RunRow>& rows) {
   for (const RunRow& row : rows) num_wrong += row.verdict && !row.verdict->equal();
   for (const RunRow& row : rows) {
     if (!row.verdict || row.verdict->equal()) continue;
-    fail(ErrorCode::Numeric, "compare", "{} on {} {} does not train as one device does: {}{}",
-         to_string(row.placement.mode), row.placement.devices.size(),
-         row.placement.devices.size() == 1 ? "device" : "devices", row.verdict->failure->text(),
+    fail(ErrorCode::Numeric, "compare", "{} on {} does not train as one device does: {}{}",
+         to_string(row.placement.mode), count_text(row.placement.devices.size(), "device"),
+         row.verdict->failure->text(),
          num_wrong == 1 ? "" : fmt::format("; {} rows are wrong", num_wrong));
   }
 }
@@ -115,15 +116,14 @@ void require_drift(const CompareFlags& flags) {
 // "mlp:64-256-10 on digits: 1500 training rows, batch 64, 3 epochs, 72 steps".
 std::string describe_work(const TrainingFlags& flags, const std::vector<PlannedRow>& plan) {
   const TrainingTask& task = plan[0].task;
-  const std::size_t epochs = task.num_epochs();
-  const std::string epochs_words = fmt::format("{} epoch{}", epochs, epochs == 1 ? "" : "s");
-  const std::string steps_words = fmt::format("{} steps", task.num_steps);
-  const std::string what = fmt::format("{} on {}: {} training rows", task.model, flags.dataset,
-                                       task.data->train.num_rows());
+  const std::string epochs = count_text(task.num_epochs(), "epoch");
+  const std::string steps = count_text(task.num_steps, "step");
+  const std::string what = fmt::format("{} on {}: {}", task.model, flags.dataset,
+                                       count_text(task.data->train.num_rows(), "training row"));
   if (!plan[0].rows_per_device) {
-    return fmt::format("{}, batch {}, {}, {}", what, task.batch, epochs_words, steps_words);
+    return fmt::format("{}, {}, {}, {}", what, batch_text(task), epochs, steps);
   }
-  return fmt::format("{}, {}", what, flags.steps ? steps_words : epochs_words);
+  return fmt::format("{}, {}", what, flags.steps ? steps : epochs);
 }
 
 void run_compare(CompareFlags flags, const CommandLine& command) {
@@ -140,11 +140,13 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
   const std::size_t cores = runtime::num_cores();
   const std::string where =
       type == DeviceType::cpu
-          ? fmt::format("{} {}", cores, cores == 1 ? "core" : "cores")
-          : fmt::format("{} logical devices on {}", runtime::num_devices(type),
-                        runtime::physical_gpus().size() == 1
-                            ? runtime::physical_gpus()[0].name
-                            : fmt::format("{} GPUs", runtime::physical_gpus().size()));
+          ? count_text(cores, "core")
+          : fmt::format(
+                "{} on {}",
+                count_text(static_cast<std::size_t>(runtime::num_devices(type)), "logical device"),
+                runtime::physical_gpus().size() == 1
+                    ? runtime::physical_gpus()[0].name
+                    : count_text(runtime::physical_gpus().size(), "GPU"));
   fmt::print(out, "using device: {} ({})\n", lockstep::to_string(type), where);
   fmt::print(out, "{}\n", wrap(describe_work(training, plan)));
   if (!training.link.empty()) fmt::print(out, "{}\n", wrap(link_note(training)));

@@ -15,6 +15,7 @@
 #include "tools/devices/gpu_table.h"
 #include "tools/report/host_info.h"
 #include "tools/report/run_file.h"
+#include "tools/report/work_line.h"
 
 namespace lockstep::tools {
 namespace {
@@ -24,10 +25,6 @@ struct DevicesFlags {
   int free = 0;
   std::string by = "memory";
 };
-
-std::string count_text(std::size_t count, const char* noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
 
 // "2 devices, cuda:0 and on, on 1 GPU", or why none.
 std::string cuda_text(const GpuList& list) {

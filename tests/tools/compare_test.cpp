@@ -134,7 +134,15 @@ TEST(Compare, StatesItsBaselineAndEndsWithWhatBoundsTheRun) {
 TEST(Compare, SaysWhichDevicesAreIdle) {
   const Outcome outcome = run_lockstep(words("compare --devices 1,4 --batch 3 --steps 2"));
   expect_success(outcome);
-  EXPECT_THAT(outcome.out, HasSubstr("1 of 4 devices stay idle: a batch of 3 rows"));
+  EXPECT_THAT(outcome.out, HasSubstr("1 of 4 devices stays idle: a batch of 3 rows"));
+}
+
+TEST(Compare, SaysHowManyRowsABatchLargerThanTheDataHas) {
+  const Outcome outcome = run_lockstep(words("compare --modes dp --devices 2 --batch 100000"));
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr(": 1500 training rows, batch 1500 (100000 asked)"));
+  EXPECT_THAT(outcome.out, HasSubstr("1 epoch,"));
+  EXPECT_THAT(outcome.out, HasSubstr("1 step\n"));
 }
 
 TEST(Compare, DoesNotCompareWeightsOfTheTorchSampler) {

@@ -92,6 +92,8 @@ TEST(Train, MoreDevicesThanRowsWorkAndIdleOnesAreCounted) {
         train(std::string("--batch 3 --steps 2 --devices 8 --parallel ") + parallel);
     EXPECT_THAT(outcome.out, HasSubstr("5 of 8 devices stay idle: a batch of 3 rows"));
   }
+  EXPECT_THAT(train("--batch 1 --steps 2 --devices 2 --parallel dp").out,
+              HasSubstr("1 of 2 devices stays idle: a batch of 1 row has no rows for it"));
   const Outcome outcome =
       train("--dataset synthetic:5x4x2 --model mlp:4-2 --devices 8 --parallel dp");
   EXPECT_THAT(outcome.out, HasSubstr("3 of 8 devices stay idle: a batch of 5 rows"));
@@ -99,6 +101,11 @@ TEST(Train, MoreDevicesThanRowsWorkAndIdleOnesAreCounted) {
 
 TEST(Train, ABatchLargerThanTheDataIsOneStepOfAllRows) {
   EXPECT_EQ(digest("--batch 2147483647 --no-shuffle"), digest("--batch 1500 --no-shuffle"));
+}
+
+TEST(Train, SaysHowManyRowsABatchLargerThanTheDataHas) {
+  EXPECT_THAT(train("--batch 100000").out,
+              HasSubstr("1500 training rows, 1 step of 1500 rows (batch 100000 asked)\n"));
 }
 
 TEST(Train, TheTorchSamplerSaysWhyWeightsDiffer) {

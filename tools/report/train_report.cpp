@@ -9,6 +9,7 @@
 #include "tools/report/status_line.h"
 #include "tools/report/trace_file.h"
 #include "tools/report/weights_digest.h"
+#include "tools/report/work_line.h"
 #include "tools/report/workload.h"
 
 namespace lockstep::tools {
@@ -20,8 +21,8 @@ std::FILE* progress_stream(const TrainingFlags& flags) {
 void print_task(const TrainingFlags& flags, const TrainingTask& task,
                 const DevicePlacement& placement) {
   std::FILE* const out = progress_stream(flags);
-  fmt::print(out, "{} on {}: {} training rows, {} steps of {} rows\n", task.model, flags.dataset,
-             task.data->train.num_rows(), task.num_steps, task.batch);
+  fmt::print(out, "{} on {}: {}, {}\n", task.model, flags.dataset,
+             count_text(task.data->train.num_rows(), "training row"), steps_text(task));
   for (const std::string& note :
        {idle_note(task, placement), torch_sampler_note(task), link_note(flags)}) {
     if (!note.empty()) fmt::print(out, "{}\n", wrap(note));

@@ -16,7 +16,9 @@
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/report/host_info.h"
+#include "tools/report/work_line.h"
 #include "tools/training/devices.h"
+#include "tools/training/training_parts.h"
 
 namespace lockstep::tools {
 namespace {
@@ -243,8 +245,9 @@ std::size_t num_idle_devices(const TrainingTask& task, const DevicePlacement& pl
 std::string idle_note(const TrainingTask& task, const DevicePlacement& placement) {
   const std::size_t idle = num_idle_devices(task, placement);
   if (idle == 0) return {};
-  return fmt::format("{} of {} devices stay idle: a batch of {} rows has no rows for them", idle,
-                     placement.devices.size(), std::min(task.batch, task.data->train.num_rows()));
+  return fmt::format("{} of {} devices {} idle: a batch of {} has no rows for {}", idle,
+                     placement.devices.size(), idle == 1 ? "stays" : "stay",
+                     count_text(rows_of_full_batch(task), "row"), idle == 1 ? "it" : "them");
 }
 
 void require_fitting_sampler(const TrainingTask& task, const DevicePlacement& placement) {

@@ -1,0 +1,31 @@
+#include "tools/report/work_line.h"
+
+#include <fmt/format.h>
+
+#include "tools/training/training_parts.h"
+
+namespace lockstep::tools {
+namespace {
+
+// `format` has a place for the batch that was asked for.
+std::string asked_text(const TrainingTask& task, fmt::format_string<const std::size_t&> format) {
+  return rows_of_full_batch(task) < task.batch ? fmt::format(format, task.batch) : "";
+}
+
+}  // namespace
+
+std::string count_text(std::size_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string steps_text(const TrainingTask& task) {
+  return fmt::format("{} of {}{}", count_text(task.num_steps, "step"),
+                     count_text(rows_of_full_batch(task), "row"),
+                     asked_text(task, " (batch {} asked)"));
+}
+
+std::string batch_text(const TrainingTask& task) {
+  return fmt::format("batch {}{}", rows_of_full_batch(task), asked_text(task, " ({} asked)"));
+}
+
+}  // namespace lockstep::tools
