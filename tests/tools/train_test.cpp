@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <sstream>
 
@@ -21,6 +22,12 @@ Outcome train(const std::string& flags) {
 
 std::string digest(const std::string& flags) {
   return weights_digest(train(flags));
+}
+
+// What was wrapped at the width of a terminal, as it was before.
+std::string one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return text;
 }
 
 TEST(Train, PrintsDeviceWorkEpochsAccuracyAndDigest) {
@@ -109,8 +116,15 @@ TEST(Train, SaysHowManyRowsABatchLargerThanTheDataHas) {
 }
 
 TEST(Train, TheTorchSamplerSaysWhyWeightsDiffer) {
-  const Outcome outcome = train("--sampler torch --steps 2 --devices 2 --parallel ddp");
-  EXPECT_THAT(outcome.out, HasSubstr("--sampler torch pads the rows and averages a mean per rank"));
+  const std::string flags = "--sampler torch --steps 2 --devices 2 --parallel ddp";
+  const std::string padding = "--sampler torch pads the rows and averages a mean per rank";
+  const std::string shuffling = "only with --no-shuffle are the rows PyTorch's";
+  const std::string shuffled = one_line(train(flags).out);
+  EXPECT_THAT(shuffled, HasSubstr(padding));
+  EXPECT_THAT(shuffled, HasSubstr(shuffling));
+  const std::string in_order = one_line(train(flags + " --no-shuffle").out);
+  EXPECT_THAT(in_order, HasSubstr(padding));
+  EXPECT_THAT(in_order, ::testing::Not(HasSubstr(shuffling)));
 }
 
 // Flags that change the numbers: each gives weights of its own.

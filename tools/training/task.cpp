@@ -261,8 +261,13 @@ void require_fitting_sampler(const TrainingTask& task, const DevicePlacement& pl
 
 std::string torch_sampler_note(const TrainingTask& task) {
   if (task.sampler != Sampler::torch) return {};
-  return "--sampler torch pads the rows and averages a mean per rank, so ddp trains on other "
-         "numbers than one device";
+  return fmt::format(
+      "--sampler torch pads the rows and averages a mean per rank, so ddp trains on other numbers "
+      "than one device{}",
+      task.shuffle == data::Shuffle::off
+          ? ""
+          : "; only with --no-shuffle are the rows PyTorch's, whose permutation comes from its own "
+            "generator");
 }
 
 }  // namespace lockstep::tools

@@ -110,7 +110,8 @@ std::string idle_note(const TrainingTask& task, const DevicePlacement& placement
 // Throws Error{Usage} when --sampler torch cannot give every rank of ddp as many rows.
 void require_fitting_sampler(const TrainingTask& task, const DevicePlacement& placement);
 
-// Why weights under --sampler torch differ from those of one device; empty under exact.
+// Why weights under --sampler torch differ from those of one device, and, unless rows keep the
+// file's order, from PyTorch's; empty under exact.
 std::string torch_sampler_note(const TrainingTask& task);
 
 }  // namespace lockstep::tools
