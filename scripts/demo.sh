@@ -39,5 +39,5 @@ build/release/bin/lockstep compare "${options[@]}"
 echo
 echo "More and more rows a device, each device with one thread:"
 build/release/bin/lockstep compare --dataset synthetic:8192x64x10 --model mlp:64-1024-1024-10 --modes ddp \
-  --devices 2 --per-device-batch 64,256,1024 --threads-per-device 1 --epochs 3 --lr 0.01 \
+  --device cpu --devices 2 --per-device-batch 64,256,1024 --threads-per-device 1 --epochs 3 --lr 0.01 \
   --json build/demo/grown.json

@@ -25,6 +25,7 @@
 #include "tools/report/work_line.h"
 #include "tools/report/workload.h"
 #include "tools/training/devices.h"
+#include "tools/training/idle_flags.h"
 
 namespace lockstep::tools {
 namespace {
@@ -132,9 +133,9 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
   require_drift(flags);
   const DeviceType type = resolve_ranks_and_type(flags.training);
   const std::vector<PlannedRow> plan = plan_rows(training, flags.modes, flags.device_counts, type);
-  const auto has_ranks = [](const PlannedRow& row) { return row.placement.mode == Mode::ddp; };
-  require(training.link.empty() || std::ranges::any_of(plan, has_ranks), ErrorCode::Usage, "--link",
-          "is between the ranks of ddp, which --modes {} leaves out", flags.modes);
+  std::vector<Mode> modes;
+  for (const PlannedRow& row : plan) modes.push_back(row.placement.mode);
+  require_effects({training, modes, type});
   const TrainingTask& task = plan[0].task;
   const DevicePlacement& last = plan.back().placement;
   const std::size_t cores = runtime::num_cores();
@@ -191,6 +192,7 @@ void add_compare_command(Command& program, const CommandLine& command) {
   compare.add_flag("--explain-drift", flags->explain_drift,
                    "train once more in float64, to show that drift is rounding");
   compare.on_run([flags, compare, command] {
+    flags->training.said = names_of(compare.said_flags());
     flags->for_train = flags_for_train(compare.said_flags());
     run_compare(*flags, command);
   });

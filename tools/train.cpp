@@ -12,6 +12,7 @@
 #include "tools/report/train_report.h"
 #include "tools/train_processes.h"
 #include "tools/training/devices.h"
+#include "tools/training/idle_flags.h"
 #include "tools/training/trainer.h"
 
 namespace lockstep::tools {
@@ -28,12 +29,11 @@ Mode parse_mode(const TrainingFlags& flags, std::size_t num_devices) {
 
 // All devices are this process's own.
 void train_here(const TrainingFlags& flags, const CommandLine& command) {
-  require(flags.link.empty() || flags.parallel == "ddp", ErrorCode::Usage, "--link",
-          "is between the ranks of --parallel ddp; leave it out");
   const DeviceType type = resolve_device_type(flags);
   require_linkable(flags, type);
   const std::vector<Device> devices = resolve_devices(flags, type);
   const DevicePlacement placement{parse_mode(flags, devices.size()), devices, std::nullopt};
+  require_effects({flags, {placement.mode}, type});
   const TrainingTask task = make_task(flags, devices.size());
   require_fitting_sampler(task, placement);
   apply_threads_per_device(flags, devices.size());
@@ -79,7 +79,11 @@ void add_train_command(Command& program, const CommandLine& command, int& exit_c
   add_placement_flags(train, *flags);
   // Between `compare` and the ranks that it starts.
   train.add_option("--row-file", flags->row_path, "").hidden();
-  train.on_run([flags, command, &exit_code] { exit_code = run_train(*flags, command); });
+  train.on_run([flags, train, command, &exit_code] {
+    // `compare` has judged its flags, of which a row's training need not use each.
+    if (flags->row_path.empty()) flags->said = names_of(train.said_flags());
+    exit_code = run_train(*flags, command);
+  });
 }
 
 }  // namespace lockstep::tools

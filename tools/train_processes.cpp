@@ -15,6 +15,7 @@
 #include "tools/report/train_report.h"
 #include "tools/training/ddp_rank.h"
 #include "tools/training/devices.h"
+#include "tools/training/idle_flags.h"
 #include "tools/training/process_ranks.h"
 
 namespace lockstep::tools {
@@ -109,6 +110,7 @@ int start_training_ranks(const TrainingFlags& flags, const CommandLine& command)
   require_fitting_processes(flags, num_ranks);
   // Every rank would find these mistakes; so they are said once.
   require_startable(flags, flags);
+  require_effects({flags, {Mode::ddp}, resolve_device_type(flags)});
   read_task(flags, static_cast<std::size_t>(num_ranks));
   require_writable_outputs(flags);
   return start_ranks(flags, command, num_ranks);
@@ -119,6 +121,7 @@ void train_as_rank(const TrainingFlags& flags, const launch::RankEnvironment& en
   name_rank_in_errors(environment, [&] {
     require_fitting_processes(flags, environment.world_size);
     const DeviceType type = resolve_device_type(flags);
+    require_effects({flags, {Mode::ddp}, type});
     TrainingTask task = read_task(flags, static_cast<std::size_t>(environment.world_size));
     load_task(task, flags);
     require_fitting_sampler(task, placement_of(environment.world_size, type));

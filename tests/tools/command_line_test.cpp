@@ -137,15 +137,15 @@ constexpr Mistake kDevicesMistakes[] = {
      {"[--link] expected LATENCY,BANDWIDTH such as 50us,1GB/s, found '50us'"}},
     {"LinkOfOneDevice",
      "train --link 50us,1GB/s",
-     {"[--link] is between the ranks of --parallel ddp"}},
+     {"[--link] has no effect here", "--parallel ddp"}},
     {"LinkOfDataParallel",
      "train --parallel dp --devices 2 --link 50us,1GB/s",
-     {"[--link] is between the ranks of --parallel ddp"}},
+     {"[--link] has no effect here", "--parallel ddp"}},
     {"UnknownPlan",
      "train --plan star --devices 2 --parallel ddp",
      {"'star'", "ring, tree, halving-doubling, one-shot, two-shot, reduce-broadcast"}},
-    {"TimeoutZero", "train --comm-timeout 0", {"[--comm-timeout]", "above 0"}},
-    {"BucketZero", "train --bucket-mib 0", {"[--bucket-mib]"}},
+    {"TimeoutZero", "train --parallel ddp --comm-timeout 0", {"[--comm-timeout]", "above 0"}},
+    {"BucketZero", "train --parallel ddp --bucket-mib 0", {"[--bucket-mib]"}},
 };
 INSTANTIATE_TEST_SUITE_P(Devices, UsageMistake, ::testing::ValuesIn(kDevicesMistakes), name_of);
 
@@ -208,7 +208,7 @@ constexpr Mistake kCompareAndBenchMistakes[] = {
     {"RanksZero", "bench all-reduce --devices 0", {"--devices", "1 to 64"}},
     {"LinkWithoutDdp",
      "compare --modes dp --link 50us,1GB/s",
-     {"[--link] is between the ranks of ddp, which --modes dp leaves out"}},
+     {"[--link] has no effect here", "--modes ddp"}},
     {"BenchLink", "bench all-reduce --link fast,1GB/s", {"[--link]", "'fast' is no latency"}},
     {"BenchPlan", "bench all-reduce --plan star", {"'star'", "ring"}},
     {"BenchTimeout", "bench all-reduce --comm-timeout nan", {"[--comm-timeout]"}},

@@ -31,7 +31,7 @@ TEST_F(Formats, OfRunFiles) {
   run("compare --modes ddp --devices 2 --per-device-batch 8,16 --steps 3 --json run.json");
   collect("run.json");
   run("train --device-ids 1,0 --parallel dp --threads-per-device 1 --per-device-batch 32 "
-      "--clip-norm 1 --steps 3 --save w.safetensors --log l.jsonl --trace t.json --comm own "
+      "--clip-norm 1 --steps 3 --save w.safetensors --log l.jsonl --trace t.json "
       "--json run.json");
   collect("run.json");
   run("train --optimizer adamw --init w.safetensors --steps 3 --json run.json");

@@ -177,6 +177,12 @@ std::vector<SaidFlag> Command::said_flags() const {
   return said;
 }
 
+std::vector<std::string> names_of(const std::vector<SaidFlag>& said) {
+  std::vector<std::string> names;
+  for (const SaidFlag& flag : said) names.push_back(flag.name);
+  return names;
+}
+
 Program::Program(const std::string& name, const std::string& version,
                  const std::string& description)
     : Command(nullptr), owned_app_(std::make_unique<CLI::App>(description, name)) {

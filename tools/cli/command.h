@@ -40,6 +40,9 @@ struct SaidFlag {
   std::optional<std::string> value;
 };
 
+// "--plan" of each.
+std::vector<std::string> names_of(const std::vector<SaidFlag>& said);
+
 // A command, or the program: flags, and commands below it. A handle, like Flag.
 class Command {
  public:

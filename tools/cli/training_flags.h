@@ -53,6 +53,7 @@ struct TrainingFlags : RankFlags {
   std::string trace_path;
   std::string row_path;  // of `compare`
   std::string trace_format = "perfetto";
+  std::vector<std::string> said;  // names of the flags that the user gave
 };
 
 // Adds all of them but the choice of devices.

@@ -34,8 +34,6 @@ OptimizerSettings make_optimizer_settings(const TrainingFlags& flags) {
       require_not_negative("--lr", flags.learning_rate.value_or(is_sgd ? 0.1 : 1e-3));
   settings.weight_decay =
       require_not_negative("--weight-decay", flags.weight_decay.value_or(is_sgd ? 0.0 : 1e-2));
-  require(is_sgd || (!flags.momentum && !flags.nesterov), ErrorCode::Usage, "--momentum",
-          "adamw has no momentum; use --optimizer sgd");
   settings.momentum = require_not_negative("--momentum", flags.momentum.value_or(0.9));
   require(!flags.nesterov || settings.momentum > 0, ErrorCode::Usage, "--nesterov",
           "needs a --momentum above 0, found 0");

@@ -1,0 +1,125 @@
+#include "tools/training/idle_flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/core/error.h"
+#include "tests/tools/run_lockstep.h"
+#include "tools/cli/command.h"
+
+namespace lockstep::tools {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::words;
+
+// Words of a command, and where they stand.
+struct Situation {
+  const char* flags;
+  std::vector<Mode> modes = {Mode::ddp};
+  DeviceType device = DeviceType::cpu;
+};
+
+// What require_effects says of them; empty: nothing.
+std::string refusal(const Situation& situation) {
+  TrainingFlags flags;
+  Program program("lockstep", "0", "");
+  Command train = program.add_command("train", "");
+  add_training_flags(train, flags);
+  train.on_run([&] { flags.said = names_of(train.said_flags()); });
+  EXPECT_EQ(program.parse(words(std::string("train ") + situation.flags)), "");
+  try {
+    require_effects({flags, situation.modes, situation.device});
+  } catch (const Error& error) {
+    EXPECT_EQ(exit_code(error.code()), 2);
+    return error.what();
+  }
+  return {};
+}
+
+// A line of the table: words that it refuses, why, and words that it lets pass.
+struct Row {
+  const char* flag;
+  Situation idle;
+  const char* reason;
+  Situation used;
+};
+
+const std::vector<Mode> kNoRanks = {Mode::single, Mode::data_parallel};
+const std::vector<Mode> kOneRowWithRanks = {Mode::single, Mode::data_parallel, Mode::ddp};
+constexpr DeviceType kGpu = DeviceType::cuda;
+
+// In the order of the table.
+const std::vector<Row> kRows = {
+    {"--ranks", {"--ranks threads", kNoRanks}, "ranks of ddp", {"--ranks threads"}},
+    {"--comm", {"--comm own", kNoRanks}, "ranks of ddp", {"--comm own", kOneRowWithRanks}},
+    {"--nccl-share-gpu",
+     {"--nccl-share-gpu", kNoRanks, kGpu},
+     "ranks of ddp",
+     {"--nccl-share-gpu --comm nccl", kOneRowWithRanks, kGpu}},
+    {"--plan", {"--plan auto", {Mode::single}}, "ranks of ddp", {"--plan ring", kOneRowWithRanks}},
+    {"--transport", {"--transport thread", kNoRanks}, "ranks of ddp", {"--transport thread"}},
+    {"--link", {"--link 1ms,1GB/s", kNoRanks}, "ranks of ddp", {"--link 1ms,1GB/s"}},
+    {"--comm-timeout", {"--comm-timeout 9", kNoRanks}, "ranks of ddp", {"--comm-timeout 9"}},
+    {"--bucket-mib", {"--bucket-mib 1", kNoRanks}, "ranks of ddp", {"--bucket-mib 1"}},
+    {"--bucket-mib", {"--bucket-mib 1 --bitwise"}, "--bitwise sums", {"--bucket-mib 1"}},
+    {"--first-bucket-mib", {"--first-bucket-mib 1", kNoRanks}, "ddp", {"--first-bucket-mib 1"}},
+    {"--first-bucket-mib",
+     {"--first-bucket-mib 1 --bitwise"},
+     "--bitwise sums",
+     {"--first-bucket-mib 1"}},
+    {"--momentum", {"--momentum 0.9 --optimizer adamw"}, "adamw has no", {"--momentum 0.9"}},
+    {"--nesterov", {"--nesterov --optimizer adamw"}, "adamw has no momentum", {"--nesterov"}},
+    {"--data-dir",
+     {"--data-dir data --dataset synthetic:9x4x2"},
+     "needs no files",
+     {"--data-dir data --dataset fashion-mnist"}},
+    {"--threads-per-device",
+     {"--threads-per-device 1", {Mode::single}, kGpu},
+     "these are GPUs",
+     {"--threads-per-device 1"}},
+    {"--matmul-precision",
+     {"--matmul-precision high"},
+     "the device is the CPU",
+     {"--matmul-precision high", {Mode::single}, kGpu}},
+    {"--matmul-precision",
+     {"--matmul-precision high --dtype float64", {Mode::single}, kGpu},
+     "--dtype is float64",
+     {"--matmul-precision high --dtype float32", {Mode::single}, kGpu}},
+    {"--trace-format",
+     {"--trace-format kineto"},
+     "add --trace FILE",
+     {"--trace-format kineto --trace t.json"}},
+};
+
+TEST(IdleFlags, EachIsRefusedWhereItHasNoEffectAndTakenWhereItHasOne) {
+  ASSERT_EQ(kRows.size(), idle_flags().size());
+  for (std::size_t i = 0; i < kRows.size(); ++i) {
+    const Row& row = kRows[i];
+    EXPECT_EQ(row.flag, idle_flags()[i].flag);
+    EXPECT_THAT(refusal(row.idle),
+                ::testing::StartsWith(std::string("[") + row.flag + "] has no effect here: it "))
+        << row.idle.flags;
+    EXPECT_THAT(refusal(row.idle), HasSubstr(row.reason)) << row.idle.flags;
+    EXPECT_EQ(refusal(row.used), "") << row.used.flags;
+  }
+}
+
+TEST(IdleFlags, DefaultsThatNobodySaidAreNotRefused) {
+  EXPECT_EQ(refusal({"--optimizer adamw --bitwise --dtype float64", {Mode::single}}), "");
+  EXPECT_EQ(refusal({"", {Mode::single}, kGpu}), "");
+}
+
+TEST(IdleFlags, AreRefusedByTrainAndCompare) {
+  testing::expect_rejected(testing::run_lockstep(words("train --parallel dp --plan ring")), 2,
+                           {"[--plan] has no effect here", "--parallel ddp"});
+  testing::expect_rejected(testing::run_lockstep(words("compare --modes dp --comm own")), 2,
+                           {"[--comm] has no effect here", "--modes ddp"});
+  testing::expect_rejected(
+      testing::run_lockstep(
+          words("train --ranks processes --devices 2 --parallel ddp --device cpu --data-dir data")),
+      2, {"[--data-dir] has no effect here"});
+}
+
+}  // namespace
+}  // namespace lockstep::tools
