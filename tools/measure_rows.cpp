@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "tools/report/row_table.h"
 #include "tools/report/scaling.h"
 #include "tools/training/devices.h"
+#include "tools/training/loss_watch.h"
 #include "tools/training/trainer.h"
 
 namespace lockstep::tools {
@@ -31,17 +33,15 @@ void warm_up(TrainingTask task, const DevicePlacement& placement) {
 }
 
 // All devices of the row are this process's own.
-RunRow run_row_here(const PlannedRow& planned, const TrainingFlags& flags, Progress& progress) {
+RunRow run_row_here(const PlannedRow& planned, const TrainingFlags& flags,
+                    TrainingObserver observer) {
   const DevicePlacement& placement = planned.placement;
   apply_threads_per_device(flags, placement.devices.size());
   warm_up(planned.task, placement);
   RunRow row = planned_row(planned.task, placement);
   ContentionProbe probe(placement.devices);
   probe.sample();
-  TrainingObserver observer;
   observer.on_epoch = [&probe](std::size_t, double, double) { probe.sample(); };
-  observer.on_step = progress.observer();
-  observer.checks = Checks::on;
   trace::start();
   row.result = train(planned.task, placement, observer);
   trace::stop();
@@ -81,9 +81,9 @@ double difference_in(DType dtype, std::size_t num_steps, const TrainingTask& tas
 }
 
 RunRow run_row(const PlannedRow& planned, const CompareFlags& flags, const std::string& trace_path,
-               Progress& progress) {
+               const TrainingObserver& observer) {
   if (!has_processes(flags.training, planned.placement)) {
-    return run_row_here(planned, flags.training, progress);
+    return run_row_here(planned, flags.training, observer);
   }
   const RunRow expected = planned_row(planned.task, planned.placement);
   RunRow row = run_process_row(flags.for_train, planned.placement, planned.task.batch, trace_path);
@@ -96,7 +96,8 @@ RunRow run_row(const PlannedRow& planned, const CompareFlags& flags, const std::
 // run that no row shows, with all cores, since its time does not count.
 class References {
  public:
-  explicit References(const TrainingFlags& flags) : flags_(flags) {}
+  References(const TrainingFlags& flags, TrainingObserver observer)
+      : flags_(flags), observer_(std::move(observer)) {}
 
   void add(const RunRow& single) { results_[single.batch] = single.result; }
 
@@ -106,15 +107,14 @@ class References {
       TrainingFlags all_cores = flags_;
       all_cores.threads_per_device.reset();
       apply_threads_per_device(all_cores, 1);
-      TrainingObserver observer;
-      observer.checks = Checks::on;
-      found->second = train(planned.task, single_placement(planned), observer);
+      found->second = train(planned.task, single_placement(planned), observer_);
     }
     return found->second;
   }
 
  private:
   const TrainingFlags& flags_;
+  TrainingObserver observer_;
   std::map<std::size_t, TrainingResult> results_;  // by batch
 };
 
@@ -144,8 +144,13 @@ void judge_row(const PlannedRow& planned, const TrainingResult& single, const Co
 std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const CompareFlags& flags,
                                  std::FILE* out) {
   const TableWidth width = flags.wide ? TableWidth::wide : TableWidth::terminal;
-  References references(flags.training);
+  auto warn = warn_of_explosion(plan[0].task.data->train.num_classes);  // once for all rows
+  TrainingObserver observer;
+  observer.on_loss = std::ref(warn);
+  observer.checks = Checks::on;
+  References references(flags.training, observer);
   Progress progress = make_progress(plan, flags.training);
+  observer.on_step = progress.observer();
   std::vector<RunRow> rows;
   fmt::print(out, "{}\n", table_header(width));
   for (const PlannedRow& planned : plan) {
@@ -156,7 +161,7 @@ std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const Comp
       fmt::print(out, "{} rows a device\n", *planned.rows_per_device);
     }
     progress.begin_row();
-    rows.push_back(run_row(planned, flags, is_last ? flags.training.trace_path : "", progress));
+    rows.push_back(run_row(planned, flags, is_last ? flags.training.trace_path : "", observer));
     if (is_single) references.add(rows.back());
     judge_row(planned, references.result_for(planned), flags, rows.back());
     progress.end_row();

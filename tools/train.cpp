@@ -45,7 +45,7 @@ void train_here(const TrainingFlags& flags, const CommandLine& command) {
   ContentionProbe probe(devices);
   probe.sample();
   Progress progress({{"training", task.num_steps}});
-  row.result = train(task, row.placement, report_progress(flags, probe, progress));
+  row.result = train(task, row.placement, report_progress(flags, task, probe, progress));
   clear_status();
   if (needs_recording(flags)) trace::stop();
   row.contended = probe.verdict(devices.size() * row.threads_per_device);

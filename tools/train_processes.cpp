@@ -88,7 +88,7 @@ void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& t
   ContentionProbe probe(rank.is_first() ? std::vector<Device>{rank.device} : std::vector<Device>{});
   probe.sample();
   Progress progress({{"training", task.num_steps}});
-  TrainingObserver observer = report_progress(flags, probe, progress);
+  TrainingObserver observer = report_progress(flags, task, probe, progress);
   if (!flags.row_path.empty()) observer.checks = Checks::on;  // for `compare`
   JobResult job = train_in_job(task, rank, observer);
   clear_status();

@@ -11,6 +11,7 @@
 #include "tools/report/weights_digest.h"
 #include "tools/report/work_line.h"
 #include "tools/report/workload.h"
+#include "tools/training/loss_watch.h"
 
 namespace lockstep::tools {
 
@@ -33,11 +34,12 @@ bool needs_recording(const TrainingFlags& flags) {
   return !flags.trace_path.empty() || !flags.json_path.empty() || !flags.row_path.empty();
 }
 
-TrainingObserver report_progress(const TrainingFlags& flags, ContentionProbe& probe,
-                                 Progress& progress) {
+TrainingObserver report_progress(const TrainingFlags& flags, const TrainingTask& task,
+                                 ContentionProbe& probe, Progress& progress) {
   TrainingObserver observer;
   observer.log_path = flags.log_path;
   observer.on_step = progress.observer();
+  observer.on_loss = warn_of_explosion(task.data->train.num_classes);
   observer.on_epoch = [&flags, &probe](std::size_t epoch, double seconds, double loss) {
     probe.sample();
     clear_status();

@@ -24,9 +24,10 @@ void print_task(const TrainingFlags& flags, const TrainingTask& task,
 bool needs_recording(const TrainingFlags& flags);
 
 // Prints "epoch 3: 12.1 ms, loss 0.0123" and looks at the devices after each epoch, shows the
-// progress in between, and writes --log. All three must live as long as the observer.
-TrainingObserver report_progress(const TrainingFlags& flags, ContentionProbe& probe,
-                                 Progress& progress);
+// progress in between, warns of a loss that explodes, and writes --log. flags, probe and progress
+// must live as long as the observer.
+TrainingObserver report_progress(const TrainingFlags& flags, const TrainingTask& task,
+                                 ContentionProbe& probe, Progress& progress);
 
 // Prints accuracy and the weights' digest; writes --save, --trace and --json. `measured_on`: the
 // device of this process on which the run file's workload is measured.

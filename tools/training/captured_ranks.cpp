@@ -60,6 +60,7 @@ class GroupLoop {
       losses_.emplace_back([this, rank](const StepLoss& loss) {
         if (checks_) throw_failure(checks_->findings(), loss.sum);
         require_finite(loss.sum, loss.step, static_cast<int>(rank));
+        if (observer_.on_loss && rank == 0) observer_.on_loss(loss.step, mean_of(loss));
         loss_sum_ += loss.sum;
         num_rows_ += loss.num_rows;
       });

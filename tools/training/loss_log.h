@@ -21,6 +21,10 @@ struct StepLoss {
   double sum = 0;
 };
 
+inline double mean_of(const StepLoss& loss) {
+  return loss.sum / static_cast<double>(loss.num_rows);
+}
+
 class LossLog {
  public:
   static constexpr std::size_t kMaxLate = 16;

@@ -194,6 +194,7 @@ class RankLoop {
   void take(const StepLoss& loss) {
     if (checks_) throw_failure(checks_->findings(), loss.sum);
     require_finite(loss.sum, loss.step, rank());
+    if (observer_.on_loss && rank() == 0) observer_.on_loss(loss.step, mean_of(loss));
     last_loss_ = loss;
     loss_sum_ += loss.sum;
     num_rows_ += loss.num_rows;

@@ -13,6 +13,9 @@ struct TrainingObserver {
   std::function<void(std::size_t epoch, double seconds, double loss)> on_epoch;
   // After every step, on rank 0, in time that counts: number of steps done.
   std::function<void(std::size_t num_done)> on_step;
+  // Once for every step, in order, on rank 0, when its loss has arrived: the mean over rank 0's
+  // rows.
+  std::function<void(std::size_t step, double loss)> on_loss;
   std::string log_path;  // a JSON line per step; empty: none
   // Whether the run is compared with one device's while it goes on (tools/verdict/rank_checks.h);
   // neither times nor breakdown contain it.
