@@ -72,7 +72,7 @@ PlanCommunicator::PlanCommunicator(std::unique_ptr<Transport> transport)
       num_sent_(static_cast<std::size_t>(transport_->world_size())),
       num_received_(num_sent_.size()),
       memory_(num_sent_.size()),
-      worker_(fmt::format("comm {}", transport_->rank())) {}
+      worker_(fmt::format("comm {}", transport_->rank()), runtime::Worker::Slices::prompt) {}
 
 std::string PlanCommunicator::description() const {
   return fmt::format("own: {} over {}", plan::to_string(default_plan()), transport_->name());

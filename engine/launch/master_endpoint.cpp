@@ -36,7 +36,8 @@ std::optional<MasterPort> find_port_of_job(const Environment& environment, Launc
   for (const std::string_view name : names_of_job(launcher)) {
     auto id = find_variable(environment, name);
     if (!id) continue;
-    if (launcher == Launcher::slurm) id->append(".").append(*find_variable(environment, "SLURM_STEP_ID"));
+    if (launcher == Launcher::slurm)
+      id->append(".").append(*find_variable(environment, "SLURM_STEP_ID"));
     return MasterPort{port_of_job(*id),
                       fmt::format("made of {}", name == kHydraJobVariable ? *id : name)};
   }

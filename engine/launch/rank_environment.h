@@ -13,7 +13,8 @@
 //
 // Where the ranks meet: MASTER_ADDR and MASTER_PORT, whatever the family. Without them: 127.0.0.1
 // where all ranks are on one host, the first host of the step's node list under Slurm; port 29500,
-// under Slurm and mpirun a port of the job's own, so that two of one host do not meet (hydra_job.h).
+// under Slurm and mpirun a port of the job's own, so that two of one host do not meet
+// (hydra_job.h).
 #pragma once
 
 #include <string>

@@ -49,8 +49,7 @@ CollectivePlan hierarchical_all_reduce(std::span<const int> host_of_rank,
   }
 
   // The first chunk is the longest, and its plan has the most steps.
-  const bool is_short =
-      even_chunk(num_elements, num_owners, 0).count <= kMaxShortElements;
+  const bool is_short = even_chunk(num_elements, num_owners, 0).count <= kMaxShortElements;
   std::vector<CollectivePlan> between;
   for (std::size_t l = 0; l < num_owners; ++l) {
     const std::size_t count = even_chunk(num_elements, num_owners, l).count;

@@ -18,8 +18,12 @@ namespace lockstep::runtime {
 
 class Worker {
  public:
+  // prompt: short tasks that others wait for. When one comes, it takes a core from a thread that
+  // computes, instead of waiting until that thread's slice of time has passed.
+  enum class Slices { ordinary, prompt };
   // The thread starts with the first task. name is shown by debuggers (15 characters at most).
-  explicit Worker(std::string name) : name_(std::move(name)) {}
+  explicit Worker(std::string name, Slices slices = Slices::ordinary)
+      : name_(std::move(name)), slices_(slices) {}
   // Finishes the tasks already given.
   ~Worker();
   Worker(const Worker&) = delete;
@@ -38,6 +42,7 @@ class Worker {
   void main();
 
   std::string name_;
+  Slices slices_;
   std::mutex mutex_;
   std::deque<std::function<void()>> queue_;
   bool stopping_ = false;

@@ -84,7 +84,8 @@ class Hub {
   }
   void ring_all();
 
-  // Whether a waiting rank has no core of its own, so that long spins only keep others from running.
+  // Whether a waiting rank has no core of its own, so that long spins only keep others from
+  // running.
   bool is_oversubscribed() const { return is_oversubscribed_; }
 
   void fail(const Error& error);
