@@ -56,7 +56,9 @@ verdict() {
 # report NAME FIGURE DETAIL: a line without a target.
 report() { printf '%-58s %9.3f  %-9s %-7s %s\n' "$1" "$2" "" shown "$3"; }
 
-skip() { # after_edit TARGET FILE: seconds from a change of FILE to the linked TARGET.
+skip() { printf '%-58s %9s  %-9s %-7s %s\n' "$1" - "" skipped "$2"; }
+
+# after_edit TARGET FILE: seconds from a change of FILE to the linked TARGET.
 after_edit() {
   echo "// edited" >>"$2"
   seconds ninja -C build/release "$1"
@@ -85,7 +87,6 @@ check_build() {
   cd "$origin"
 }
 
-printf '%-58s %9s  %-9s %-7s %s\n' "$1" - "" skipped "$2"; }
 
 ours_step() { # THREADS BATCH SIZES... -> microseconds
   local threads=$1 batch=$2 sizes
