@@ -66,13 +66,14 @@ plan::CollectivePlan plan_of(const CallHeader& header, const Transport& transpor
 
 }  // namespace
 
-PlanCommunicator::PlanCommunicator(std::unique_ptr<Transport> transport)
+PlanCommunicator::PlanCommunicator(std::unique_ptr<Transport> transport,
+                                   runtime::Worker::Slices slices)
     : transport_(std::move(transport)),
       executor_(*transport_),
       num_sent_(static_cast<std::size_t>(transport_->world_size())),
       num_received_(num_sent_.size()),
       memory_(num_sent_.size()),
-      worker_(fmt::format("comm {}", transport_->rank()), runtime::Worker::Slices::prompt) {}
+      worker_(fmt::format("comm {}", transport_->rank()), slices) {}
 
 std::string PlanCommunicator::description() const {
   return fmt::format("own: {} over {}", plan::to_string(default_plan()), transport_->name());

@@ -15,7 +15,10 @@ namespace lockstep::comm {
 
 class PlanCommunicator final : public Communicator {
  public:
-  explicit PlanCommunicator(std::unique_ptr<Transport> transport);
+  // slices: of the thread that runs asynchronous calls; prompt where waiting for messages costs no
+  // CPU (transport/link), since a thread that spins would take the cores that compute.
+  explicit PlanCommunicator(std::unique_ptr<Transport> transport,
+                            runtime::Worker::Slices slices = runtime::Worker::Slices::ordinary);
   // Finishes asynchronous calls, then leaves the group.
   ~PlanCommunicator() override = default;
 

@@ -150,10 +150,12 @@ std::unique_ptr<Communicator> make_process_group(const ProcessGroupOptions& opti
   require(options.store != nullptr, ErrorCode::Usage, "process group",
           "{} ranks need a store to meet", options.world_size);
   std::unique_ptr<Transport> transport = connect(options);
+  auto slices = runtime::Worker::Slices::ordinary;
   if (options.link) {
     transport = std::make_unique<LinkTransport>(std::move(transport), *options.link);
+    slices = runtime::Worker::Slices::prompt;
   }
-  auto group = std::make_unique<PlanCommunicator>(std::move(transport));
+  auto group = std::make_unique<PlanCommunicator>(std::move(transport), slices);
   group->set_timeout_seconds(options.timeout_seconds);
   group->set_default_plan(options.default_plan);
   return group;

@@ -15,10 +15,12 @@ std::vector<std::unique_ptr<Communicator>> make_thread_group(int world_size,
   std::vector<std::unique_ptr<Communicator>> group;
   for (int rank = 0; rank < world_size; ++rank) {
     std::unique_ptr<Transport> transport = std::make_unique<ThreadTransport>(hub, rank);
+    auto slices = runtime::Worker::Slices::ordinary;
     if (options.link) {
       transport = std::make_unique<LinkTransport>(std::move(transport), *options.link);
+      slices = runtime::Worker::Slices::prompt;
     }
-    group.push_back(std::make_unique<PlanCommunicator>(std::move(transport)));
+    group.push_back(std::make_unique<PlanCommunicator>(std::move(transport), slices));
     group.back()->set_timeout_seconds(options.timeout_seconds);
     group.back()->set_default_plan(options.default_plan);
   }
