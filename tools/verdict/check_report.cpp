@@ -4,18 +4,10 @@
 #include <bit>
 #include <cmath>
 
+#include "engine/comm/gather_numbers.h"
+
 namespace lockstep::tools {
 namespace {
-
-// Every rank's numbers behind each other.
-std::vector<std::int64_t> gather(const std::vector<std::int64_t>& mine,
-                                 comm::Communicator& communicator) {
-  const auto world_size = static_cast<std::size_t>(communicator.world_size());
-  const Tensor input = Tensor::from(mine, {mine.size()}, Device{});
-  const Tensor output = Tensor::empty({mine.size() * world_size}, DType::int64, Device{});
-  communicator.all_gather(input, output).wait();
-  return output.to_vector<std::int64_t>();
-}
 
 std::vector<std::int64_t> to_words(const CheckReport& report) {
   const RowsReport& rows = report.rows;
@@ -93,7 +85,7 @@ std::vector<CheckReport> exchange_reports(const std::vector<CheckReport>& mine,
                                           comm::Communicator* communicator) {
   if (!communicator) return mine;
   const std::vector<std::int64_t> words = to_words(mine[0]);
-  const std::vector<std::int64_t> all = gather(words, *communicator);
+  const std::vector<std::int64_t> all = comm::gather_numbers(words, *communicator);
   std::vector<CheckReport> reports;
   for (std::size_t begin = 0; begin < all.size(); begin += words.size()) {
     reports.push_back(from_words(&all[begin], mine[0]));
@@ -132,7 +124,7 @@ std::vector<double> differences_from_rank_0(const std::vector<std::vector<double
     }
     words.push_back(std::bit_cast<std::int64_t>(largest));
   }
-  if (communicator) words = gather(words, *communicator);
+  if (communicator) words = comm::gather_numbers(words, *communicator);
   std::vector<double> differences;
   for (const std::int64_t word : words) differences.push_back(std::bit_cast<double>(word));
   return differences;

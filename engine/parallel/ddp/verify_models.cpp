@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/comm/gather_numbers.h"
 #include "engine/core/error.h"
 
 namespace lockstep::parallel {
@@ -58,15 +59,6 @@ Inventory buffers_of(const nn::Module& module) {
   return inventory;
 }
 
-std::vector<std::int64_t> gather_from_all(const std::vector<std::int64_t>& mine,
-                                          comm::Communicator& communicator) {
-  const auto world_size = static_cast<std::size_t>(communicator.world_size());
-  const Tensor input = Tensor::from(mine, {mine.size()}, Device{});
-  const Tensor output = Tensor::empty({mine.size() * world_size}, DType::int64, Device{});
-  communicator.all_gather(input, output).wait();
-  return output.to_vector<std::int64_t>();
-}
-
 // Ranks may know the same parameter under different names; the verdict uses rank 0's.
 std::string name_on_rank_0(const std::string& mine, comm::Communicator& communicator) {
   const Tensor length = Tensor::from(
@@ -82,7 +74,7 @@ std::string name_on_rank_0(const std::string& mine, comm::Communicator& communic
 
 void verify(const Inventory& inventory, comm::Communicator& communicator) {
   const std::size_t size = inventory.names.size();
-  const auto counts = gather_from_all({static_cast<std::int64_t>(size)}, communicator);
+  const auto counts = comm::gather_numbers({static_cast<std::int64_t>(size)}, communicator);
   for (std::size_t rank = 1; rank < counts.size(); ++rank) {
     require(counts[rank] == counts[0], ErrorCode::Comm, "ddp",
             "models differ: rank {} has {} {}s, rank 0 has {}", rank, counts[rank], inventory.kind,
@@ -92,7 +84,7 @@ void verify(const Inventory& inventory, comm::Communicator& communicator) {
   for (const Signature& signature : inventory.signatures) {
     mine.insert(mine.end(), signature.words.begin(), signature.words.end());
   }
-  const std::vector<std::int64_t> all = gather_from_all(mine, communicator);
+  const std::vector<std::int64_t> all = comm::gather_numbers(mine, communicator);
   for (std::size_t rank = 1; rank < counts.size(); ++rank) {
     for (std::size_t i = 0; i < size; ++i) {
       const std::int64_t* theirs = all.data() + rank * mine.size() + i * Signature::kLength;

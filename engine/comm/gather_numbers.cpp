@@ -1,0 +1,14 @@
+#include "engine/comm/gather_numbers.h"
+
+namespace lockstep::comm {
+
+std::vector<std::int64_t> gather_numbers(const std::vector<std::int64_t>& mine,
+                                         Communicator& communicator) {
+  const auto world_size = static_cast<std::size_t>(communicator.world_size());
+  const Tensor input = Tensor::from(mine, {mine.size()}, Device{});
+  const Tensor output = Tensor::empty({mine.size() * world_size}, DType::int64, Device{});
+  communicator.all_gather(input, output).wait();
+  return output.to_vector<std::int64_t>();
+}
+
+}  // namespace lockstep::comm
