@@ -9,6 +9,7 @@
 #include "engine/comm/direct_all_reduce.h"
 #include "engine/comm/long_wait.h"
 #include "engine/comm/reduce.h"
+#include "engine/comm/transport/link/link_transport.h"
 #include "engine/plan/collectives.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
@@ -299,6 +300,14 @@ std::size_t PlanCommunicator::run_point_to_point(const CollectiveCall& call) {
                               {static_cast<std::byte*>(call.input.raw()), call.input.num_bytes()},
                               call.timeout_seconds);
   return 0;
+}
+
+std::unique_ptr<PlanCommunicator> make_plan_communicator(std::unique_ptr<Transport> transport,
+                                                         const std::optional<LinkSpec>& link) {
+  if (!link) return std::make_unique<PlanCommunicator>(std::move(transport));
+  return std::make_unique<PlanCommunicator>(
+      std::make_unique<LinkTransport>(std::move(transport), *link),
+      runtime::Worker::Slices::prompt);
 }
 
 }  // namespace lockstep::comm

@@ -3,12 +3,14 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <vector>
 
 #include "engine/comm/async_work.h"
 #include "engine/comm/collective_call.h"
 #include "engine/comm/plan_executor.h"
+#include "engine/comm/transport/link/link_spec.h"
 #include "engine/runtime/worker.h"
 
 namespace lockstep::comm {
@@ -57,5 +59,9 @@ class PlanCommunicator final : public Communicator {
   std::shared_ptr<AsyncWork> last_async_;
   runtime::Worker worker_;  // runs asynchronous calls; the last member, so that it ends first
 };
+
+// Over the transport, or where a link is named over the transport behind that link.
+std::unique_ptr<PlanCommunicator> make_plan_communicator(std::unique_ptr<Transport> transport,
+                                                         const std::optional<LinkSpec>& link);
 
 }  // namespace lockstep::comm

@@ -10,7 +10,6 @@
 #include "engine/comm/rank_taken.h"
 #include "engine/comm/roster.h"
 #include "engine/comm/thread_group.h"
-#include "engine/comm/transport/link/link_transport.h"
 #include "engine/comm/transport/mixed/mixed_transport.h"
 #include "engine/comm/transport/shm/shm_transport.h"
 #include "engine/comm/transport/tcp/tcp_transport.h"
@@ -149,13 +148,7 @@ std::unique_ptr<Communicator> make_process_group(const ProcessGroupOptions& opti
   }
   require(options.store != nullptr, ErrorCode::Usage, "process group",
           "{} ranks need a store to meet", options.world_size);
-  std::unique_ptr<Transport> transport = connect(options);
-  auto slices = runtime::Worker::Slices::ordinary;
-  if (options.link) {
-    transport = std::make_unique<LinkTransport>(std::move(transport), *options.link);
-    slices = runtime::Worker::Slices::prompt;
-  }
-  auto group = std::make_unique<PlanCommunicator>(std::move(transport), slices);
+  std::unique_ptr<PlanCommunicator> group = make_plan_communicator(connect(options), options.link);
   group->set_timeout_seconds(options.timeout_seconds);
   group->set_default_plan(options.default_plan);
   return group;

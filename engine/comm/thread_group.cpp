@@ -1,7 +1,6 @@
 #include "engine/comm/thread_group.h"
 
 #include "engine/comm/plan_communicator.h"
-#include "engine/comm/transport/link/link_transport.h"
 #include "engine/comm/transport/thread/thread_transport.h"
 
 namespace lockstep::comm {
@@ -14,13 +13,8 @@ std::vector<std::unique_ptr<Communicator>> make_thread_group(int world_size,
       world_size, options.link ? Hub::Cores::shared : Hub::Cores::own);  // waiting costs no CPU
   std::vector<std::unique_ptr<Communicator>> group;
   for (int rank = 0; rank < world_size; ++rank) {
-    std::unique_ptr<Transport> transport = std::make_unique<ThreadTransport>(hub, rank);
-    auto slices = runtime::Worker::Slices::ordinary;
-    if (options.link) {
-      transport = std::make_unique<LinkTransport>(std::move(transport), *options.link);
-      slices = runtime::Worker::Slices::prompt;
-    }
-    group.push_back(std::make_unique<PlanCommunicator>(std::move(transport), slices));
+    group.push_back(
+        make_plan_communicator(std::make_unique<ThreadTransport>(hub, rank), options.link));
     group.back()->set_timeout_seconds(options.timeout_seconds);
     group.back()->set_default_plan(options.default_plan);
   }
