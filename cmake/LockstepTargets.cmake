@@ -12,6 +12,12 @@ elseif(LOCKSTEP_SANITIZE STREQUAL "thread")
 elseif(LOCKSTEP_SANITIZE)
   message(FATAL_ERROR "LOCKSTEP_SANITIZE is '${LOCKSTEP_SANITIZE}'; use address or thread, or leave it empty")
 endif()
+if(LOCKSTEP_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "LOCKSTEP_FUZZ needs clang, whose libFuzzer it uses: CXX=clang++-16, with a fresh build folder")
+  endif()
+  list(APPEND sanitizer_flags -fsanitize=fuzzer-no-link)
+endif()
 target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${sanitizer_flags}>")
 target_link_options(lockstep_options INTERFACE ${sanitizer_flags})
 
@@ -25,42 +31,63 @@ if(LOCKSTEP_SANITIZE STREQUAL "thread" AND EXISTS /proc/sys/vm/mmap_rnd_bits)
   endif()
 endif()
 
-# ccache makes the second build of the same sources, in whatever folder, a matter of seconds.
+# ccache makes the second build of the same sources, in whatever folder, a matter of seconds. It must be told that
+# a precompiled header is what the command line says it is.
 find_program(LOCKSTEP_CCACHE ccache)
 mark_as_advanced(LOCKSTEP_CCACHE)
 if(LOCKSTEP_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${LOCKSTEP_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${LOCKSTEP_CCACHE})
 endif()
 
-# lockstep_unite(lockstep_plan a.cpp shm/b.cpp): with LOCKSTEP_UNITY, up to six sources of one folder are compiled
-# at once, because their headers cost more than they do.
+# LOCKSTEP_QUICK makes a build from nothing quick in two ways. None of them is there in the other builds, which
+# show that each source is complete in itself and compile one that was edited sooner.
+
+# lockstep_unite(lockstep_plan a.cpp shm/b.cpp): up to 25 sources are compiled at once, because their headers, and
+# what they make of templates, cost more than they do.
 function(lockstep_unite target)
-  if(NOT LOCKSTEP_UNITY)
+  if(NOT LOCKSTEP_QUICK)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  set(place 0)
   foreach(source IN LISTS ARGN)
-    get_filename_component(folder ${source} DIRECTORY)
-    string(MAKE_C_IDENTIFIER "at_${folder}" folder)
-    list(APPEND ${folder} ${source})
-    list(LENGTH ${folder} place)
-    math(EXPR group "(${place} - 1) / 6")
-    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder}_${group})
+    math(EXPR group "${place} / 25")
+    math(EXPR place "${place} + 1")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP group_${group})
   endforeach()
 endfunction()
 
-# lockstep_compile_quickly(lockstep_tools): with LOCKSTEP_UNITY, less optimisation for code in whose run time
-# only the engine counts, which stays as it is: tools, tutorials, tests.
-function(lockstep_compile_quickly target)
-  if(LOCKSTEP_UNITY)
-    target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+# lockstep_compile_quickly(tutorials tool): less optimised, since in its run time the engine alone counts. Kinds:
+#   tool   tools, tutorials, libraries whose code runs once a program
+#   test   not at all, and without symbols; GoogleTest's headers, which cost more than a test, are compiled once
+set(tool_options -Og)
+set(test_options -O0)
+function(lockstep_compile_quickly target kind)
+  if(NOT LOCKSTEP_QUICK)
+    return()
   endif()
+  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:${${kind}_options}>)
+  if(NOT kind STREQUAL "test")
+    return()
+  endif()
+  target_link_options(${target} PRIVATE $<$<CONFIG:Release>:-s>)
+  if(NOT TARGET lockstep_test_headers)
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/test_headers.cpp CONTENT "")
+    add_library(lockstep_test_headers OBJECT ${PROJECT_BINARY_DIR}/generated/test_headers.cpp)
+    target_link_libraries(lockstep_test_headers PRIVATE lockstep_options fmt::fmt GTest::gmock)
+    target_compile_options(lockstep_test_headers PRIVATE $<$<CONFIG:Release>:${test_options}>)
+    target_precompile_headers(lockstep_test_headers PRIVATE <functional> <map> <memory> <string> <thread> <vector>
+      <gmock/gmock.h> <gtest/gtest.h>)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM lockstep_test_headers)
 endfunction()
 
-# lockstep_library(plan SOURCES a.cpp b.cpp DEPENDS core [PRIVATE_DEPENDS Eigen3::Eigen])
-# makes lockstep_plan with the alias lockstep::plan. DEPENDS names other lockstep libraries or targets.
+# lockstep_library(plan [ONCE] SOURCES a.cpp b.cpp DEPENDS core [PRIVATE_DEPENDS Eigen3::Eigen])
+# makes lockstep_plan with the alias lockstep::plan. DEPENDS names other lockstep libraries or targets. ONCE: its
+# code runs once a program and not in every step, so a quick build optimises it less.
 function(lockstep_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "ONCE" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   set(target lockstep_${name})
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   set(kind "")  # BUILD_SHARED_LIBS decides, but for what the programs alone share
@@ -68,8 +95,8 @@ function(lockstep_library name)
     set(kind STATIC)
   endif()
   add_library(${target} ${kind} ${arg_SOURCES})
-  if(kind)
-    lockstep_compile_quickly(${target})
+  if(kind OR arg_ONCE)
+    lockstep_compile_quickly(${target} tool)
   endif()
   lockstep_unite(${target} ${arg_SOURCES})
   add_library(lockstep::${name} ALIAS ${target})
@@ -100,19 +127,20 @@ function(lockstep_program name)
   add_executable(${name} ${arg_SOURCES})
   lockstep_unite(${name} ${arg_SOURCES})
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
-  if(folder MATCHES "^(tools|tutorials)(/|$)")
-    lockstep_compile_quickly(${name})
+  if(arg_DEPENDS AND NOT folder STREQUAL "tests/bench")  # which measures
+    lockstep_compile_quickly(${name} tool)
   endif()
   list(TRANSFORM arg_DEPENDS REPLACE "^([^:]+)$" "lockstep_\\1")
   target_link_libraries(${name} PRIVATE lockstep_options ${arg_DEPENDS})
 endfunction()
 
-# lockstep_test(core SOURCES a_test.cpp DEPENDS core [LABELS slow] [DEVICES])
-# makes core_tests, one CTest per TEST, with the label cpu. DEVICES: the tests name their devices through
+# lockstep_test(core SOURCES a_test.cpp [ALONE b_test.cpp] DEPENDS core [LABELS slow] [DEVICES])
+# makes core_tests, one CTest per TEST, with the label cpu. ALONE: sources that use names of others for something
+# else, so they are not compiled with them. DEVICES: the tests name their devices through
 # tests/support/devices.h; where this build has CUDA they run again on one GPU (gpu.core..., label gpu) and
 # on two (multi_gpu.core..., label multi_gpu).
 function(lockstep_test name)
-  cmake_parse_arguments(arg "DEVICES" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "DEVICES" "" "SOURCES;ALONE;DEPENDS;LABELS" ${ARGN})
   set(target ${name}_tests)
   set(main GTest::gtest_main)
   if(arg_DEVICES)
@@ -120,11 +148,12 @@ function(lockstep_test name)
     list(APPEND arg_SOURCES ${PROJECT_SOURCE_DIR}/tests/support/device_main.cpp)
     list(APPEND arg_DEPENDS tensor)
   endif()
-  add_executable(${target} ${arg_SOURCES})
+  add_executable(${target} ${arg_SOURCES} ${arg_ALONE})
   list(TRANSFORM arg_DEPENDS REPLACE "^([^:]+)$" "lockstep_\\1")
   target_link_libraries(${target} PRIVATE lockstep_options ${arg_DEPENDS} GTest::gmock ${main})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
-  lockstep_compile_quickly(${target})
+  lockstep_compile_quickly(${target} test)
+  lockstep_unite(${target} ${arg_SOURCES})
   lockstep_discover(${target} "${name}." "cpu;${arg_LABELS}" "")
   if(arg_DEVICES AND LOCKSTEP_HAVE_CUDA)
     set(environment LOCKSTEP_TEST_DEVICE=cuda)
@@ -144,6 +173,15 @@ function(lockstep_discover target prefix labels environment)
   if(environment)
     set(with_environment ENVIRONMENT "${environment}")
   endif()
+  set(timeout 300)
+  if("slow" IN_LIST labels)
+    set(timeout 3600)
+  endif()
   gtest_discover_tests(${target} TEST_PREFIX "${prefix}" TEST_LIST ${list_name} DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS "${labels}" TIMEOUT 300 ${with_environment})
+    PROPERTIES TIMEOUT ${timeout} ${with_environment})
+  # gtest_discover_tests would take the first label of a list only.
+  set(label_script ${CMAKE_CURRENT_BINARY_DIR}/${list_name}_labels.cmake)
+  file(CONFIGURE OUTPUT ${label_script} @ONLY
+    CONTENT "if(@list_name@)\n  set_tests_properties(\${@list_name@} PROPERTIES LABELS \"@labels@\")\nendif()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${label_script})
 endfunction()

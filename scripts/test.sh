@@ -54,7 +54,7 @@ show_failures_and_totals() {
       else if (terminal == "yes") { printf "\r\033[K%s tests", $1; fflush() }
     }
     /^ *Start +[0-9]+: / { failing = 0 }
-    /^[0-9]+% tests passed/ { totals = 1; clear_progress() }
+    /^[0-9]+% tests passed/ { totals = 1; num_failed = $4; num_tests = $NF; clear_progress(); next }
     /^The following tests did not run/ { listing_skipped = 1 }
     /^The following tests FAILED/ { listing_skipped = 0 }
     /^Label Time Summary/ { in_labels = 1 }
@@ -63,10 +63,11 @@ show_failures_and_totals() {
     failing || (totals && !in_labels && !listing_skipped && NF) { print; fflush() }
     END {
       clear_progress()
-      printf "Skipped, though among the passed above: %d", num_skipped
-      for (i = 1; i <= num_skipped && i <= 10; i++) printf "%s%s", i == 1 ? " (" : ", ", skipped[i]
-      if (num_skipped) printf "%s", (num_skipped > 10 ? ", ...)" : ")")
-      print ""
+      if (num_skipped) printf "Skipped for what this machine lacks: "
+      for (i = 1; i <= num_skipped && i <= 10; i++) printf "%s%s", i == 1 ? "" : ", ", skipped[i]
+      if (num_skipped) print (num_skipped > 10 ? ", ..." : "")
+      # ctest counts the skipped among the passed.
+      if (totals) printf "%d passed, %d failed, %d skipped\n", num_tests - num_failed - num_skipped, num_failed, num_skipped
     }'
 }
 

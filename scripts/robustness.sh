@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Attacks Lockstep at length, with what tests/hostile and tests/fuzz generate, and writes docs/robustness.md from
+# what came of it. A crash, a hang or a wrong answer is a failed test: then it exits 1 and writes nothing.
+#
+#   scripts/robustness.sh [--minutes N]      of each fuzz target; default 10
+#
+# Takes about half an hour on two cores, on which all fuzz targets run at once. These are libFuzzer's, with the
+# address and undefined-behaviour sanitizers, so they need clang 16 (Debian: clang-16).
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+minutes=10
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --minutes) minutes=${2:?} && shift ;;
+    -h | --help) usage && exit 0 ;;
+    *) usage_error "unknown argument '$1'" ;;
+  esac
+  shift
+done
+
+scripts/setup.sh clang-16
+work=$PWD/build/robustness  # all output, also of what failed
+rm -rf "$work"
+mkdir -p "$work"
+
+# run_hostile_tests: prints the rows of the table.
+run_hostile_tests() {
+  build release >&2
+  echo "lockstep: attacking build/release" >&2
+  if ! ctest --preset release -L hostile -L slow -V -j "$(nproc)" >"$work/hostile"; then
+    cat "$work/hostile" >&2
+    return 1
+  fi
+  sed -n 's/^[0-9]*: robustness |/|/p' "$work/hostile" | sort
+}
+
+# fuzz NAME: a row of the table.
+fuzz() {
+  local target=$1 log=$work/$1.log found=$work/$1
+  mkdir -p "$found"
+  if ! "build/fuzz/bin/fuzz_$target" -max_total_time=$((minutes * 60)) -timeout=20 -rss_limit_mb=1024 \
+    -artifact_prefix="build/fuzz/$target-" -print_final_stats=1 "$found" "tests/fuzz/corpus/$target" >"$log" 2>&1; then
+    tail -n 60 "$log" >&2
+    return 1
+  fi
+  awk -v target="$target" -v minutes="$minutes" '
+    /^stat::number_of_executed_units/ { runs = $2 }
+    /^stat::peak_rss_mb/ { peak = $2 }
+    / cov: / { for (i = 1; i < NF; ++i) if ($i == "cov:") edges = $(i + 1) }
+    END {
+      printf "| libFuzzer, %s | %d | %d minutes beside the others, %d edges of code reached, at most %d MiB with the sanitizers |\n",
+             target, runs, minutes, edges, peak
+    }' "$log"
+}
+
+# fuzz_all: prints their rows.
+fuzz_all() {
+  echo "lockstep: building build/fuzz" >&2
+  CXX=clang++-16 quietly "configuring build/fuzz" cmake -B build/fuzz -G Ninja -D CMAKE_BUILD_TYPE=RelWithDebInfo \
+    -D LOCKSTEP_FUZZ=ON -D LOCKSTEP_SANITIZE=address -D LOCKSTEP_CUDA=OFF -D LOCKSTEP_MPI=OFF || return 1
+  local targets=()
+  for corpus in tests/fuzz/corpus/*; do targets+=("$(basename "$corpus")"); done
+  quietly "building build/fuzz" ninja -C build/fuzz "${targets[@]/#/fuzz_}" || return 1
+  echo "lockstep: fuzzing ${#targets[@]} targets, $minutes minutes each" >&2
+  export -f fuzz
+  export work minutes
+  printf '%s\n' "${targets[@]}" | xargs -P 0 -I{} bash -c 'fuzz {}' | sort
+}
+
+# In variables, so that a failure ends the script before the document is touched.
+hostile=$(run_hostile_tests)
+fuzzed=$(fuzz_all)
+cat >docs/robustness.md <<END
+# Robustness: what attacked Lockstep, and what came of it
+
+Written by \`scripts/robustness.sh\` on $(date -u +%F), commit $(git rev-parse --short HEAD), $(nproc) cores; run it to
+make it anew. It writes nothing if there is a crash, a hang, a file lost, a process left, or more memory than three
+times the valid input and 64 MiB: each of them fails a test. The seeds are fixed, so a failure comes again; the
+generators are in \`tests/hostile\` and \`tests/fuzz\`, and \`scripts/test.sh\` runs some seconds of each.
+
+| attacked | attacks | outcome |
+|---|---:|---|
+$hostile
+$fuzzed
+
+Not attacked: GPUs, several machines (\`tests/multi_host\` cuts the links of namespaces of one machine), and files
+that their owner changes while they are read. Launcher, guard and supervisor all killed at once leave what the ranks
+had started, the bound that \`engine/launch/worker_group.h\` states.
+END
+echo "lockstep: wrote docs/robustness.md" >&2
