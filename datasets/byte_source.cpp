@@ -2,14 +2,13 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <system_error>
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/core/input_file.h"
 
 namespace lockstep::datasets {
 namespace {
@@ -20,10 +19,6 @@ constexpr std::size_t kBufferBytes = std::size_t{1} << 18;
 constexpr std::uint64_t kMaxDeflateRatio = 1032;
 // windowBits of inflateInit2: the largest window, and a gzip header and checksum around the data.
 constexpr int kGzipWindowBits = 15 + 16;
-
-struct FileCloser {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
 
 // zlib's decompressor; owned, so that inflateEnd always runs.
 class Inflater {
@@ -43,13 +38,7 @@ class Inflater {
 
 class ByteSource::State {
  public:
-  explicit State(const std::filesystem::path& path) : name(path.string()) {
-    std::error_code error;
-    file_bytes = std::filesystem::file_size(path, error);
-    require(!error, ErrorCode::Io, kOperation, "cannot read '{}': {}", name, error.message());
-    file_.reset(std::fopen(path.c_str(), "rb"));
-    require(file_ != nullptr, ErrorCode::Io, kOperation, "cannot open '{}': {}", name,
-            std::generic_category().message(errno));
+  explicit State(const std::filesystem::path& path) : file(path, kOperation) {
     refill();
     constexpr std::array<std::uint8_t, 2> kGzipMagic = {0x1f, 0x8b};
     if (num_buffered_ >= 2 && std::memcmp(buffer_.data(), kGzipMagic.data(), 2) == 0) {
@@ -63,15 +52,13 @@ class ByteSource::State {
 
   bool is_gzip() const { return inflater_ != nullptr; }
 
-  std::string name;
-  std::uint64_t file_bytes = 0;
+  InputFile file;
 
  private:
   // Loads the next part of the file; num_buffered_ is 0 at its end.
   void refill() {
     position_ = 0;
-    num_buffered_ = std::fread(buffer_.data(), 1, buffer_.size(), file_.get());
-    require(std::ferror(file_.get()) == 0, ErrorCode::Io, kOperation, "cannot read '{}'", name);
+    num_buffered_ = file.read(std::as_writable_bytes(std::span(buffer_)));
   }
 
   std::size_t read_plain(std::span<std::uint8_t> destination) {
@@ -91,7 +78,8 @@ class ByteSource::State {
     std::size_t num_read = 0;
     while (num_read < destination.size() && !finished_) {
       if (position_ == num_buffered_) refill();
-      require(num_buffered_ > 0, ErrorCode::Io, kOperation, "'{}' is truncated gzip data", name);
+      require(num_buffered_ > 0, ErrorCode::Io, kOperation, "'{}' is truncated gzip data",
+              file.name());
       num_read += inflate_some(destination.subspan(num_read));
     }
     return num_read;
@@ -106,7 +94,7 @@ class ByteSource::State {
     stream.avail_out = count;
     const int status = inflate(&stream, Z_NO_FLUSH);
     require(status == Z_OK || status == Z_STREAM_END || status == Z_BUF_ERROR, ErrorCode::Io,
-            kOperation, "'{}' is corrupt gzip data: {}", name,
+            kOperation, "'{}' is corrupt gzip data: {}", file.name(),
             stream.msg == nullptr ? "zlib gives no reason" : stream.msg);
     position_ = num_buffered_ - stream.avail_in;
     if (status == Z_STREAM_END) start_next_member();
@@ -122,7 +110,6 @@ class ByteSource::State {
     }
   }
 
-  std::unique_ptr<std::FILE, FileCloser> file_;
   std::vector<std::uint8_t> buffer_ = std::vector<std::uint8_t>(kBufferBytes);
   std::size_t position_ = 0;
   std::size_t num_buffered_ = 0;
@@ -138,11 +125,12 @@ std::size_t ByteSource::read(std::span<std::uint8_t> destination) {
 }
 
 std::uint64_t ByteSource::max_content_bytes() const {
-  return state_->is_gzip() ? state_->file_bytes * kMaxDeflateRatio : state_->file_bytes;
+  const std::uint64_t file_bytes = state_->file.num_bytes();
+  return state_->is_gzip() ? file_bytes * kMaxDeflateRatio : file_bytes;
 }
 
 const std::string& ByteSource::name() const {
-  return state_->name;
+  return state_->file.name();
 }
 
 }  // namespace lockstep::datasets

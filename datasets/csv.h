@@ -16,11 +16,11 @@ struct CsvRows {
   std::size_t num_rows() const { return labels.size(); }
 };
 
-// Reads comma-separated numbers, one row a line; the last column is the label, a whole number that
-// is not negative. Empty lines are skipped; a first line whose first field is no number is a header
-// and is skipped too.
+// Reads comma-separated numbers, one row a line, plain or gzipped; the last column is the label, a
+// whole number that is not negative. Empty lines are skipped; a first line without a number is a
+// header and is skipped too.
 // Throws Error{Io} that names the file and the line: a field that is not a finite number, a line
-// with another number of fields, fewer than two columns, no rows.
+// with another number of fields, fewer than two columns, no rows; and as ByteSource.
 CsvRows read_csv(const std::filesystem::path& path);
 
 }  // namespace lockstep::datasets

@@ -70,19 +70,32 @@ Dataset make_synthetic(const SyntheticSize& size, std::uint64_t seed) {
   return {make_synthetic_rows(size, 0, seed), make_synthetic_rows(test_size, size.num_rows, seed)};
 }
 
-// The four files of MNIST or of its replacement Fashion-MNIST.
+// The four files of MNIST or of its replacement Fashion-MNIST. No row is read before all headers
+// have been compared.
 class MnistFiles {
  public:
   MnistFiles(std::string_view name, const std::filesystem::path& data_dir)
       : name_(name), data_dir_(data_dir) {}
 
-  data::LabelledRows load(std::string_view part) const {
-    const auto images = find(fmt::format("{}-images-idx3-ubyte", part));
-    const auto labels = find(fmt::format("{}-labels-idx1-ubyte", part));
-    return read_labelled_idx(images, labels, 10, std::string(name_));
+  Dataset load() const {
+    LabelledIdx train = open("train");
+    LabelledIdx test = open("t10k");
+    require(train.row_shape() == test.row_shape(), ErrorCode::Io, kOperation,
+            "a row of '{}' has shape {}, but one of '{}' has {}; both must be of one data set",
+            train.images_name(), lockstep::to_string(train.row_shape()), test.images_name(),
+            lockstep::to_string(test.row_shape()));
+    return {train.read(kNumClasses, std::string(name_)),
+            test.read(kNumClasses, std::string(name_))};
   }
 
  private:
+  static constexpr std::size_t kNumClasses = 10;
+
+  LabelledIdx open(std::string_view part) const {
+    return {find(fmt::format("{}-images-idx3-ubyte", part)),
+            find(fmt::format("{}-labels-idx1-ubyte", part))};
+  }
+
   std::filesystem::path find(const std::string& file) const {
     std::error_code ignored;
     for (const auto& folder : {data_dir_ / name_, data_dir_}) {
@@ -135,8 +148,7 @@ Dataset load_dataset(const DatasetSpec& spec, const std::filesystem::path& data_
     case DatasetKind::fashion_mnist:
       break;
   }
-  const MnistFiles files(name_of(spec.kind), data_dir);
-  return {files.load("train"), files.load("t10k")};
+  return MnistFiles(name_of(spec.kind), data_dir).load();
 }
 
 }  // namespace lockstep::datasets

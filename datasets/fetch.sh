@@ -1,7 +1,7 @@
 #!/bin/sh
 # Downloads a data set and checks every file's SHA-256.
 #
-#   datasets/fetch.sh mnist|fashion-mnist|tinyshakespeare [DIR]      (DIR: data)
+#   datasets/fetch.sh mnist|fashion-mnist [DIR]      (DIR: data)
 #
 # The files land in DIR/<name>, where `lockstep --data-dir DIR` finds them. Files that are there and
 # whole are kept; an interrupted download goes on where it stopped; a file gets its name only after
@@ -9,7 +9,6 @@
 # official places (a classroom's server, say): the checksums still decide.
 #
 # MNIST: Y. LeCun, C. Cortes, C. Burges. Fashion-MNIST: Zalando SE, MIT licence.
-# Tiny Shakespeare: A. Karpathy, from public-domain texts.
 set -eu
 
 fail() {
@@ -18,7 +17,7 @@ fail() {
 }
 
 usage() {
-  echo "usage: datasets/fetch.sh mnist|fashion-mnist|tinyshakespeare [DIR]" >&2
+  echo "usage: datasets/fetch.sh mnist|fashion-mnist [DIR]" >&2
   exit 2
 }
 
@@ -41,10 +40,6 @@ f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6 t10k-labels-idx
 a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845 train-labels-idx1-ubyte.gz
 346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073 t10k-images-idx3-ubyte.gz
 67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5 t10k-labels-idx1-ubyte.gz' ;;
-  tinyshakespeare)
-    url=https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare
-    files='
-86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed input.txt' ;;
   *) usage ;;
 esac
 [ -z "${LOCKSTEP_MIRROR:-}" ] || url=$LOCKSTEP_MIRROR/$name

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
-#include "datasets/byte_source.h"
+#include "engine/core/checked.h"
 #include "engine/core/error.h"
 
 namespace lockstep::datasets {
@@ -38,65 +39,84 @@ std::size_t read_num_dims(ByteSource& source) {
 
 Shape read_sizes(ByteSource& source, std::size_t num_dims) {
   std::vector<std::size_t> sizes;
-  std::uint64_t num_elements = 1;
-  bool overflow = false;
   for (std::size_t dim = 0; dim < num_dims; ++dim) {
     std::array<std::uint8_t, 4> bytes{};
     read_exactly(source, bytes);
     sizes.push_back(std::uint32_t{bytes[0]} << 24 | std::uint32_t{bytes[1]} << 16 |
                     std::uint32_t{bytes[2]} << 8 | std::uint32_t{bytes[3]});
-    overflow |= __builtin_mul_overflow(num_elements, sizes.back(), &num_elements);
   }
-  require(!overflow && num_elements <= source.max_content_bytes(), ErrorCode::Io, kOperation,
+  const std::optional<std::size_t> num_elements = product_of_nonzero(sizes);
+  require(num_elements && *num_elements <= source.max_content_bytes(), ErrorCode::Io, kOperation,
           "'{}' is truncated: its header promises [{}] elements, more than the file can hold",
           source.name(), fmt::join(sizes, ", "));
   return Shape(sizes);
 }
 
+// At first no more than this is taken on the header's word.
+constexpr std::size_t kFirstBytes = std::size_t{1} << 20;
+
 }  // namespace
 
-IdxArray read_idx(const std::filesystem::path& path) {
-  ByteSource source(path);
-  IdxArray array;
-  array.shape = read_sizes(source, read_num_dims(source));
-  array.elements.resize(array.shape.num_elements());
-  read_exactly(source, array.elements);
+IdxFile::IdxFile(const std::filesystem::path& path)
+    : source_(path), shape_(read_sizes(source_, read_num_dims(source_))) {}
+
+std::vector<std::uint8_t> IdxFile::read_elements() {
+  const std::size_t num_elements = shape_.num_elements();
+  std::vector<std::uint8_t> elements;
+  while (elements.size() < num_elements) {
+    const std::size_t begin = elements.size();
+    const std::size_t end = std::min(num_elements, std::max(kFirstBytes, 2 * begin));
+    elements.reserve(end);
+    elements.resize(end);
+    const std::size_t num_read = source_.read(std::span(elements).subspan(begin));
+    require(begin + num_read == end, ErrorCode::Io, kOperation,
+            "'{}' is truncated: {} bytes expected, {} found", name(), num_elements,
+            begin + num_read);
+  }
   std::uint8_t extra = 0;
-  require(source.read({&extra, 1}) == 0, ErrorCode::Io, kOperation,
+  require(source_.read({&extra, 1}) == 0, ErrorCode::Io, kOperation,
           "'{}' goes on after its {} elements: it is corrupt, or not the file that was meant",
-          source.name(), to_string(array.shape));
-  return array;
+          name(), to_string(shape_));
+  return elements;
 }
 
-data::LabelledRows read_labelled_idx(const std::filesystem::path& images,
-                                     const std::filesystem::path& labels, std::size_t num_classes,
-                                     std::string name) {
-  IdxArray pixels = read_idx(images);
-  require(pixels.shape.num_dims() >= 2 && pixels.shape.num_elements() > 0, ErrorCode::Io,
-          kOperation, "'{}' has shape {}; expected images: [rows, height, width]", images.string(),
-          to_string(pixels.shape));
-  const IdxArray classes = read_idx(labels);
-  require(classes.shape.num_dims() == 1, ErrorCode::Io, kOperation,
-          "'{}' has shape {}; expected labels: [rows]", labels.string(), to_string(classes.shape));
-  const std::size_t num_rows = pixels.shape[0];
-  require(classes.elements.size() == num_rows, ErrorCode::Io, kOperation,
-          "'{}' has {} images but '{}' has {} labels", images.string(), num_rows, labels.string(),
-          classes.elements.size());
-  const auto outside = std::ranges::find_if(
-      classes.elements, [&](std::uint8_t label) { return label >= num_classes; });
-  require(outside == classes.elements.end(), ErrorCode::Io, kOperation,
-          "'{}': the label of row {} is {}; expected 0 to {}", labels.string(),
-          outside - classes.elements.begin(), outside == classes.elements.end() ? 0 : *outside,
-          num_classes - 1);
+IdxArray read_idx(const std::filesystem::path& path) {
+  IdxFile file(path);
+  return {file.shape(), file.read_elements()};
+}
+
+LabelledIdx::LabelledIdx(const std::filesystem::path& images, const std::filesystem::path& labels)
+    : images_(images), labels_(labels) {
+  require(images_.shape().num_dims() >= 2 && images_.shape().num_elements() > 0, ErrorCode::Io,
+          kOperation, "'{}' has shape {}; expected images: [rows, height, width]", images_.name(),
+          to_string(images_.shape()));
+  require(labels_.shape().num_dims() == 1, ErrorCode::Io, kOperation,
+          "'{}' has shape {}; expected labels: [rows]", labels_.name(), to_string(labels_.shape()));
+  require(labels_.shape()[0] == images_.shape()[0], ErrorCode::Io, kOperation,
+          "'{}' has {} images but '{}' has {} labels", images_.name(), images_.shape()[0],
+          labels_.name(), labels_.shape()[0]);
+}
+
+Shape LabelledIdx::row_shape() const {
+  return Shape(images_.shape().sizes().subspan(1));
+}
+
+data::LabelledRows LabelledIdx::read(std::size_t num_classes, std::string name) {
+  const std::vector<std::uint8_t> classes = labels_.read_elements();
+  const auto outside =
+      std::ranges::find_if(classes, [&](std::uint8_t label) { return label >= num_classes; });
+  require(outside == classes.end(), ErrorCode::Io, kOperation,
+          "'{}': the label of row {} is {}; expected 0 to {}", labels_.name(),
+          outside - classes.begin(), outside == classes.end() ? 0 : *outside, num_classes - 1);
 
   data::LabelledRows rows;
   rows.name = std::move(name);
-  rows.num_features = pixels.shape.row_elements();
-  rows.features = std::move(pixels.elements);
-  rows.labels.assign(classes.elements.begin(), classes.elements.end());
+  rows.num_features = images_.shape().row_elements();
+  rows.features = images_.read_elements();
+  rows.labels.assign(classes.begin(), classes.end());
   rows.num_classes = num_classes;
   rows.scale = 1.0f / 255.0f;
-  rows.row_shape = Shape(pixels.shape.sizes().subspan(1));
+  rows.row_shape = row_shape();
   return rows;
 }
 

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "datasets/byte_source.h"
 #include "engine/core/shape.h"
 #include "engine/data/labelled_rows.h"
 
@@ -25,17 +26,45 @@ struct IdxArray {
   std::vector<std::uint8_t> elements;
 };
 
-// Reads one file; gzip is recognised by content.
-// Throws Error{Io} that names the file when it is missing, truncated, longer than its sizes say,
-// corrupt gzip, or no IDX file of unsigned bytes. A header that promises more than the file can
-// hold fails before memory is taken.
+// One file of which the header has been read and checked, and no element.
+class IdxFile {
+ public:
+  // gzip is recognised by content. Throws Error{Io} that names the file when it is missing, corrupt
+  // gzip, no IDX file of unsigned bytes, or promises more elements than the file can hold.
+  explicit IdxFile(const std::filesystem::path& path);
+
+  const Shape& shape() const { return shape_; }
+  const std::string& name() const { return source_.name(); }
+
+  // Call it once. Memory grows with the elements that arrive, whatever the header promises.
+  // Throws Error{Io} when the file is truncated, corrupt gzip or longer than its sizes say.
+  std::vector<std::uint8_t> read_elements();
+
+ private:
+  ByteSource source_;
+  Shape shape_;
+};
+
+// Reads one file. Throws as IdxFile.
 IdxArray read_idx(const std::filesystem::path& path);
 
-// Reads images [rows, ...] and their labels [rows]. Pixels are scaled by 1/255.
-// Throws Error{Io} as read_idx, and when there are no rows, when the two files differ in rows, or
-// when a label is not in 0 ... num_classes - 1.
-data::LabelledRows read_labelled_idx(const std::filesystem::path& images,
-                                     const std::filesystem::path& labels, std::size_t num_classes,
-                                     std::string name);
+// Images [rows, ...] and their labels [rows], of which the headers have been read and compared.
+class LabelledIdx {
+ public:
+  // Throws Error{Io} as IdxFile, and when there are no rows or the two files differ in rows.
+  LabelledIdx(const std::filesystem::path& images, const std::filesystem::path& labels);
+
+  // Of one row: [28, 28].
+  Shape row_shape() const;
+  const std::string& images_name() const { return images_.name(); }
+
+  // Call it once. Pixels are scaled by 1/255.
+  // Throws Error{Io} as IdxFile, and when a label is not in 0 ... num_classes - 1.
+  data::LabelledRows read(std::size_t num_classes, std::string name);
+
+ private:
+  IdxFile images_;
+  IdxFile labels_;
+};
 
 }  // namespace lockstep::datasets

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "engine/core/checked.h"
 #include "engine/core/rng.h"
 
 namespace lockstep::datasets {
@@ -31,7 +32,11 @@ void fill_bytes(Rng& rng, std::span<std::uint8_t> bytes) {
 
 data::LabelledRows make_synthetic_rows(const SyntheticSize& size, std::size_t first_row,
                                        std::uint64_t seed) {
-  std::vector<std::uint8_t> prototypes(size.num_classes * size.num_features);
+  const auto num_bytes = [&size](std::size_t num_rows) {
+    return checked_product("synthetic", num_rows, size.num_features);
+  };
+  const std::size_t num_feature_bytes = num_bytes(size.num_rows);
+  std::vector<std::uint8_t> prototypes(num_bytes(size.num_classes));
   for (std::size_t label = 0; label < size.num_classes; ++label) {
     Rng rng = rng_of_prototype(seed, label);
     fill_bytes(rng, std::span(prototypes).subspan(label * size.num_features, size.num_features));
@@ -39,7 +44,7 @@ data::LabelledRows make_synthetic_rows(const SyntheticSize& size, std::size_t fi
 
   data::LabelledRows rows;
   rows.name = "synthetic";
-  rows.features.resize(size.num_rows * size.num_features);
+  rows.features.resize(num_feature_bytes);
   rows.num_features = size.num_features;
   rows.num_classes = size.num_classes;
   rows.scale = 1.0f / 255.0f;

@@ -21,6 +21,7 @@ struct SyntheticSize {
 // byte for byte, its class drawn at random. Row r depends on the seed, the numbers of features and
 // classes and r alone, so further rows make a test set. Features are scaled by 1/255.
 // REQUIRES: at least one row and feature, and at least two classes.
+// Throws Error{Shape} for sizes that wrap around, Error{Usage} for no class.
 data::LabelledRows make_synthetic_rows(const SyntheticSize& size, std::size_t first_row,
                                        std::uint64_t seed);
 

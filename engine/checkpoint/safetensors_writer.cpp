@@ -2,9 +2,9 @@
 #include <bit>
 #include <set>
 
-#include "engine/checkpoint/atomic_file.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/safetensors_header.h"
+#include "engine/core/atomic_file.h"
 #include "engine/core/error.h"
 
 namespace lockstep::checkpoint {

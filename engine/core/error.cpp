@@ -1,5 +1,7 @@
 #include "engine/core/error.h"
 
+#include <fmt/format.h>
+
 namespace lockstep {
 
 std::string_view to_string(ErrorCode code) {
@@ -33,6 +35,13 @@ int exit_code(ErrorCode code) {
 }
 
 Error::Error(ErrorCode code, std::string_view operation, std::string_view message)
-    : std::runtime_error(fmt::format("[{}] {}", operation, message)), code_(code) {}
+    : std::runtime_error(fmt::format("[{}] {}", operation, message)),
+      code_(code),
+      operation_bytes_(operation.size()) {}
+
+void fail_with(ErrorCode code, std::string_view operation, fmt::string_view format,
+               fmt::format_args args) {
+  throw Error(code, operation, fmt::vformat(format, args));
+}
 
 }  // namespace lockstep

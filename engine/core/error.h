@@ -1,11 +1,12 @@
 // The one exception type of the library.
 //
-// Every message reads "[operation] what was expected, what was found, what to do next". Only main()
+// what() reads "[operation] what was expected, what was found, what to do next". Only main()
 // catches: it prints what() as one line on stderr and exits with exit_code(code()).
 #pragma once
 
 #include <fmt/core.h>
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -38,16 +39,24 @@ class Error : public std::runtime_error {
   Error(ErrorCode code, std::string_view operation, std::string_view message);
 
   ErrorCode code() const noexcept { return code_; }
+  // The two parts of what(); they live as long as this error.
+  std::string_view operation() const noexcept { return {what() + 1, operation_bytes_}; }
+  std::string_view message() const noexcept { return what() + operation_bytes_ + 3; }
 
  private:
   ErrorCode code_;
+  std::size_t operation_bytes_;
 };
+
+// The one place where a message is put together, so that its many callers stay small.
+[[noreturn]] void fail_with(ErrorCode code, std::string_view operation, fmt::string_view format,
+                            fmt::format_args args);
 
 // Throws Error with a message formatted by fmt.
 template <typename... Args>
 [[noreturn]] void fail(ErrorCode code, std::string_view operation,
                        fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(code, operation, fmt::format(format, std::forward<Args>(args)...));
+  fail_with(code, operation, format, fmt::make_format_args(args...));
 }
 
 // Throws Error unless condition holds. The arguments are formatted only on failure.
@@ -55,7 +64,7 @@ template <typename... Args>
 void require(bool condition, ErrorCode code, std::string_view operation,
              fmt::format_string<Args...> format, Args&&... args) {
   if (!condition) [[unlikely]] {
-    throw Error(code, operation, fmt::format(format, std::forward<Args>(args)...));
+    fail_with(code, operation, format, fmt::make_format_args(args...));
   }
 }
 

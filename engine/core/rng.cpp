@@ -5,6 +5,9 @@
 #include <numeric>
 #include <utility>
 
+#include "engine/core/checked.h"
+#include "engine/core/error.h"
+
 namespace lockstep {
 namespace {
 
@@ -56,6 +59,7 @@ double Rng::normal() {
 }
 
 std::uint64_t Rng::below(std::uint64_t bound) {
+  require(bound > 0, ErrorCode::Usage, "rng", "there is no number below 0");
   // Values at or above the largest multiple of bound would favour small results; draw again.
   const std::uint64_t excess = (0 - bound) % bound;  // 2^64 mod bound
   while (true) {
@@ -66,6 +70,7 @@ std::uint64_t Rng::below(std::uint64_t bound) {
 }
 
 std::vector<std::size_t> random_permutation(std::size_t num_elements, std::uint64_t seed) {
+  checked_product("permutation", num_elements, sizeof(std::size_t));
   std::vector<std::size_t> order(num_elements);
   std::iota(order.begin(), order.end(), std::size_t{0});
   Rng rng(seed);

@@ -41,7 +41,7 @@ class Rng {
   double uniform(double low, double high) { return low + (high - low) * uniform(); }
   // Mean 0, variance 1 (Box-Muller).
   double normal();
-  // Uniform in 0 ... bound - 1, without bias. REQUIRES: bound > 0.
+  // Uniform in 0 ... bound - 1, without bias. Throws Error{Usage} for a bound of 0.
   std::uint64_t below(std::uint64_t bound);
 
  private:
@@ -53,6 +53,7 @@ class Rng {
 };
 
 // A permutation of 0 ... num_elements - 1 (Fisher-Yates), the same on every machine.
+// Throws Error{Shape} for more elements than a vector holds.
 std::vector<std::size_t> random_permutation(std::size_t num_elements, std::uint64_t seed);
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 
 #include <fmt/ranges.h>
 
+#include "engine/core/checked.h"
 #include "engine/core/error.h"
 
 namespace lockstep {
@@ -15,6 +16,10 @@ Shape::Shape(std::span<const std::size_t> sizes) : num_dims_(sizes.size()) {
   require(sizes.size() <= kMaxDims, ErrorCode::Shape, "shape",
           "at most {} dimensions are supported, found {}", kMaxDims, sizes.size());
   std::copy(sizes.begin(), sizes.end(), sizes_.begin());
+  if (!product_of_nonzero(sizes)) {
+    fail(ErrorCode::Shape, "shape", "{} has more than {} elements, the most that can be counted",
+         to_string(*this), kMaxSize);
+  }
 }
 
 std::size_t Shape::num_elements() const {
@@ -30,9 +35,15 @@ std::size_t Shape::row_elements() const {
 }
 
 Shape Shape::with(std::size_t dim, std::size_t size) const {
-  Shape result = *this;
-  result.sizes_[dim] = size;
-  return result;
+  if (dim >= num_dims_) fail_dim(dim);
+  std::array<std::size_t, kMaxDims> sizes = sizes_;
+  sizes[dim] = size;
+  return Shape(std::span<const std::size_t>(sizes).first(num_dims_));
+}
+
+void Shape::fail_dim(std::size_t dim) const {
+  fail(ErrorCode::Shape, "shape", "{} has {} dimensions, and there is no dimension {}",
+       to_string(*this), num_dims_, dim);
 }
 
 bool Shape::operator==(const Shape& other) const {
@@ -42,6 +53,19 @@ bool Shape::operator==(const Shape& other) const {
 
 std::string to_string(const Shape& shape) {
   return fmt::format("[{}]", fmt::join(shape.sizes(), ", "));
+}
+
+std::size_t num_bytes_of(const Shape& shape, DType dtype) {
+  const std::size_t num_elements = shape.num_elements();
+  std::size_t num_bytes = 0;
+  const bool fits = num_elements > 0
+                        ? multiply_fits(num_elements, size_of(dtype), num_bytes)
+                        : product_of_nonzero(shape.sizes(), size_of(dtype)).has_value();
+  if (!fits) {
+    fail(ErrorCode::Shape, "shape", "{} {} has more than {} bytes, the most that can be addressed",
+         to_string(shape), to_string(dtype), kMaxSize);
+  }
+  return num_bytes;
 }
 
 }  // namespace lockstep

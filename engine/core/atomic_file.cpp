@@ -1,6 +1,7 @@
-#include "engine/checkpoint/atomic_file.h"
+#include "engine/core/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,23 +13,28 @@
 
 #include "engine/core/error.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep {
 namespace {
-
-constexpr std::string_view kOperation = "save";
 
 std::string errno_text() {
   return std::generic_category().message(errno);
 }
 
-// The file that a write to path changes: the end of its symbolic links.
-std::filesystem::path resolve_links(const std::filesystem::path& path) {
+// The kernel's limit too.
+constexpr int kMaxLinks = 40;
+
+// The file that a write to path changes: the end of its symbolic links, which need not exist.
+std::filesystem::path resolve_links(std::filesystem::path path, std::string_view operation) {
   std::error_code error;
-  if (!std::filesystem::is_symlink(path, error)) return path;
-  std::filesystem::path resolved = std::filesystem::weakly_canonical(path, error);
-  require(!error, ErrorCode::Io, kOperation, "cannot follow the link '{}': {}", path.string(),
-          error.message());
-  return resolved;
+  for (int i = 0; std::filesystem::is_symlink(path, error); ++i) {
+    require(i < kMaxLinks, ErrorCode::Io, operation, "the links of '{}' lead in a circle",
+            path.string());
+    const std::filesystem::path link = std::filesystem::read_symlink(path, error);
+    require(!error, ErrorCode::Io, operation, "cannot follow the link '{}': {}", path.string(),
+            error.message());
+    path = path.parent_path() / link;  // link alone where it is absolute
+  }
+  return path;
 }
 
 std::filesystem::path folder_of(const std::filesystem::path& path) {
@@ -44,12 +50,13 @@ std::filesystem::path temporary_name(const std::filesystem::path& target) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(const std::filesystem::path& path) : target_(resolve_links(path)) {
-  require(target_.has_filename(), ErrorCode::Io, kOperation,
+AtomicFile::AtomicFile(const std::filesystem::path& path, std::string_view operation)
+    : operation_(operation), target_(path) {
+  require(target_.has_filename(), ErrorCode::Io, operation_,
           "expected the path of a file to write, found '{}'", path.string());
   struct stat status {};
   const bool exists = ::stat(target_.c_str(), &status) == 0;
-  require(!exists || !S_ISDIR(status.st_mode), ErrorCode::Io, kOperation,
+  require(!exists || !S_ISDIR(status.st_mode), ErrorCode::Io, operation_,
           "'{}' is a folder; name a file in it", target_.string());
   if (exists && ::access(target_.c_str(), W_OK) != 0) fail_with_errno("cannot write to");
 
@@ -58,13 +65,14 @@ AtomicFile::AtomicFile(const std::filesystem::path& path) : target_(resolve_link
     if (descriptor_ < 0) fail_with_errno("cannot open");
     return;
   }
+  target_ = resolve_links(path, operation_);
   do {  // a name that an earlier process with this id left behind is passed over
     temporary_ = temporary_name(target_);
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (descriptor_ < 0 && errno == EEXIST);
   if (descriptor_ < 0) {
     const std::string reason = errno_text();
-    fail(ErrorCode::Io, kOperation, "cannot make a file in the folder '{}' for '{}': {}",
+    fail(ErrorCode::Io, operation_, "cannot make a file in the folder '{}' for '{}': {}",
          folder_of(target_).string(), target_.filename().string(), reason);
   }
   if (exists && ::fchmod(descriptor_, status.st_mode & 07777) != 0) {
@@ -80,17 +88,29 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
+  if (!temporary_.empty()) require_below_limit(bytes.size());
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail_with_errno("cannot write to");
     bytes = bytes.subspan(static_cast<std::size_t>(written));
+    num_written_ += static_cast<std::size_t>(written);
   }
 }
 
+void AtomicFile::require_below_limit(std::size_t num_bytes) const {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  require(num_written_ + num_bytes <= limit.rlim_cur, ErrorCode::Io, operation_,
+          "cannot write to '{}': it would be larger than the {} bytes that this process may write "
+          "to a file (ulimit -f)",
+          target_.string(), limit.rlim_cur);
+}
+
 void AtomicFile::commit() {
-  if (temporary_.empty()) return;
+  if (temporary_.empty()) return close();
   if (::fsync(descriptor_) != 0) fail_with_errno("cannot sync");
+  close();
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail_with_errno("cannot rename onto");
   temporary_.clear();
 
@@ -107,7 +127,14 @@ void AtomicFile::commit() {
 
 void AtomicFile::fail_with_errno(std::string_view what) const {
   const std::string reason = errno_text();
-  fail(ErrorCode::Io, kOperation, "{} '{}': {}", what, target_.string(), reason);
+  fail(ErrorCode::Io, operation_, "{} '{}': {}", what, target_.string(), reason);
+}
+
+// Some file systems say only now that they are full.
+void AtomicFile::close() {
+  if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) {
+    fail_with_errno("cannot close");
+  }
 }
 
 void AtomicFile::close_and_remove_temporary() noexcept {
@@ -134,10 +161,25 @@ void check_writable(const std::filesystem::path& path) {
     // Opening a pipe would wait for its reader.
     const bool writable = ::access(path.c_str(), W_OK) == 0;
     const std::string reason = writable ? "" : errno_text();
-    require(writable, ErrorCode::Io, kOperation, "cannot write to '{}': {}", path.string(), reason);
+    require(writable, ErrorCode::Io, "save", "cannot write to '{}': {}", path.string(), reason);
     return;
   }
   AtomicFile probe(path);
 }
 
-}  // namespace lockstep::checkpoint
+bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+  struct stat of_a {};
+  struct stat of_b {};
+  const bool a_exists = ::stat(a.c_str(), &of_a) == 0;
+  const bool b_exists = ::stat(b.c_str(), &of_b) == 0;
+  if (a_exists != b_exists) return false;
+  if (a_exists) return of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+  const auto whole_path = [](const std::filesystem::path& path) {
+    const std::filesystem::path end = resolve_links(path, "save");
+    std::error_code ignored;  // a folder that is missing is found out when the file is opened
+    return std::filesystem::weakly_canonical(folder_of(end), ignored) / end.filename();
+  };
+  return whole_path(a) == whole_path(b);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,21 @@
+// What a fuzzer calls: any bytes, as a file of the reader that this is compiled for.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "tests/hostile/files/readers.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t num_bytes) {
+  static const int file = ::memfd_create("fuzzed", 0);
+  static const std::string path = "/proc/self/fd/" + std::to_string(file);
+  if (::ftruncate(file, 0) != 0 ||
+      ::pwrite(file, bytes, num_bytes, 0) != static_cast<ssize_t>(num_bytes)) {
+    throw std::runtime_error("cannot write the file");
+  }
+  lockstep::testing::survives(lockstep::testing::file_reader(LOCKSTEP_FUZZED_READER), path);
+  return 0;
+}

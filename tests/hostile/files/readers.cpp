@@ -1,0 +1,189 @@
+#include "tests/hostile/files/readers.h"
+
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+#include "datasets/csv.h"
+#include "datasets/dataset.h"
+#include "datasets/idx.h"
+#include "engine/checkpoint/safetensors.h"
+#include "engine/core/error.h"
+#include "engine/launch/error_file.h"
+#include "engine/nn/weights_file.h"
+#include "tests/datasets/idx_files.h"
+#include "tests/support/temp_folder.h"
+#include "tools/report/row_file.h"
+
+namespace lockstep::testing {
+namespace {
+
+using datasets::gzip_bytes;
+using datasets::idx_bytes;
+
+void expect(bool condition, const char* what) {
+  if (!condition) throw std::logic_error(what);
+}
+
+void read_safetensors_file(const std::filesystem::path& path) {
+  const checkpoint::ArrayFile file = checkpoint::read_safetensors(path);
+  for (const checkpoint::NamedArray& array : file.arrays) {
+    expect(array.bytes.size() == array.shape.num_elements() * size_of(array.dtype),
+           "an array's bytes and shape do not fit");
+    expect(file.find(array.name) == &array, "two arrays have one name");
+  }
+}
+
+std::vector<std::string> safetensors_files() {
+  const TempFolder folder;
+  const std::vector<std::byte> bytes(24, std::byte{0x3f});
+  const std::vector<checkpoint::NamedArray> arrays = {{"0.weight", DType::float32, {2, 3}, bytes},
+                                                      {"0.bias", DType::float64, {3}, bytes},
+                                                      {"labels", DType::int64, {3, 1}, bytes},
+                                                      {"pixels", DType::uint8, {2, 3, 4}, bytes},
+                                                      {"empty", DType::float16, {0, 4}, {}}};
+  checkpoint::write_safetensors(folder / "arrays", arrays, {{"format", "pt"}, {"step", "20"}});
+  checkpoint::write_safetensors(folder / "none", std::vector<checkpoint::NamedArray>{});
+  return {read_text(folder / "arrays"), read_text(folder / "none")};
+}
+
+void read_idx_file(const std::filesystem::path& path) {
+  const datasets::IdxArray array = datasets::read_idx(path);
+  expect(array.elements.size() == array.shape.num_elements(), "elements and shape do not fit");
+}
+
+const std::string kPixels = "\x01\x02 the pixels of seven images: \xff";
+
+std::vector<std::string> idx_files() {
+  return {idx_bytes({28}, kPixels.substr(0, 28)), idx_bytes({7, 2, 2}, kPixels.substr(0, 28))};
+}
+
+std::vector<std::string> idx_gz_files() {
+  const std::string images = idx_bytes({100, 10, 10}, std::string(10'000, '\x10'));
+  const std::string two_members = gzip_bytes(images.substr(0, 99)) + gzip_bytes(images.substr(99));
+  return {gzip_bytes(idx_files()[0]), gzip_bytes(images), two_members};
+}
+
+void read_csv_file(const std::filesystem::path& path) {
+  const datasets::CsvRows rows = datasets::read_csv(path);
+  expect(rows.num_rows() > 0 && rows.features.size() == rows.num_rows() * rows.num_features,
+         "rows and features do not fit");
+  for (const float value : rows.features) expect(std::isfinite(value), "a feature is not finite");
+  for (const std::int64_t label : rows.labels) expect(label >= 0, "a label is negative");
+}
+
+std::vector<std::string> csv_files() {
+  return {"width,height,class\n1.5,2,0\n-2e3,0.25,1\n\n3,4,2\r\n", "1,2,3\n4,5,6"};
+}
+
+std::vector<std::string> csv_gz_files() {
+  std::string rows;
+  for (int i = 0; i < 1'000; ++i) rows += "0.5,1,-2,3\n";
+  return {gzip_bytes(csv_files()[0]), gzip_bytes(rows)};
+}
+
+// The four files of MNIST, of which one is damaged: the training images.
+void read_mnist_folder(const std::filesystem::path& path) {
+  const TempFolder folder;
+  std::filesystem::create_symlink(std::filesystem::absolute(path),
+                                  folder / "train-images-idx3-ubyte");
+  write_text(folder / "train-labels-idx1-ubyte", idx_bytes({2}, "\x01\x02"));
+  write_text(folder / "t10k-images-idx3-ubyte", idx_bytes({1, 2, 2}, "abcd"));
+  write_text(folder / "t10k-labels-idx1-ubyte", idx_bytes({1}, "\x03"));
+  try {
+    const auto data = datasets::load_dataset(datasets::parse_dataset("mnist"), folder.path(), 0);
+    expect(data.train.num_rows() == 2 && data.train.features.size() == 8, "rows are missing");
+  } catch (const Error& error) {
+    // The name that the user gave is the link's.
+    std::string message = error.what();
+    const std::string link = (folder / "train-images-idx3-ubyte").string();
+    const std::size_t place = message.find(link);
+    expect(place != std::string::npos, "the message does not name the file");
+    message.replace(place, link.size(), path.string());
+    throw Error(error.code(), "mnist", message);
+  }
+}
+
+std::vector<std::string> mnist_files() {
+  const std::string images = idx_bytes({2, 2, 2}, "efghijkl");
+  return {images, gzip_bytes(images)};
+}
+
+void read_weights(const std::filesystem::path& path) {
+  for (const auto& [name, tensor] : nn::load_weights(path)) {
+    expect(tensor.num_bytes() == tensor.num_elements() * size_of(tensor.dtype()),
+           "bytes and shape");
+  }
+}
+
+void read_row_file(const std::filesystem::path& path) {
+  const tools::RunRow row = tools::read_row(path);
+  expect(!row.placement.devices.empty(), "a row without devices");
+}
+
+std::vector<std::string> row_files() {
+  const TempFolder folder;
+  tools::RunRow row;
+  row.placement = {tools::Mode::ddp, {Device{}, Device{DeviceType::cpu, 1}}, 2};
+  row.result.epoch_seconds = {0.5, 0.25};
+  row.result.breakdown.emplace();
+  row.result.comm_overlap = {0.25, std::nullopt};
+  row.result.peak_bytes = {7, 8};
+  row.result.num_steps = 9;
+  tools::write_row(folder / "row", row);
+  return {read_text(folder / "row")};
+}
+
+// Never refuses: a rank's last words are shown, or not.
+void read_error_message(const std::filesystem::path& path) {
+  const std::string message = launch::read_error_file(path);
+  expect(message.find('\n') == std::string::npos, "more than one line");
+}
+
+std::vector<std::string> error_files() {
+  return {R"({"message": {"message": "ValueError: x", "extraInfo": {"timestamp": "17"}}})",
+          R"({"message": "it failed"})"};
+}
+
+constexpr FileReader kReaders[] = {
+    {"safetensors", read_safetensors_file, safetensors_files},
+    {"weights", read_weights, safetensors_files},
+    {"idx", read_idx_file, idx_files},
+    {"idx_gz", read_idx_file, idx_gz_files},
+    {"mnist", read_mnist_folder, mnist_files},
+    {"csv", read_csv_file, csv_files},
+    {"csv_gz", read_csv_file, csv_gz_files},
+    {"row", read_row_file, row_files},
+    {"error_file", read_error_message, error_files},
+};
+
+}  // namespace
+
+std::span<const FileReader> file_readers() {
+  return kReaders;
+}
+
+const FileReader& file_reader(std::string_view name) {
+  for (const FileReader& reader : kReaders) {
+    if (reader.name == name) return reader;
+  }
+  throw std::invalid_argument("no reader is called " + std::string(name));
+}
+
+bool survives(const FileReader& reader, const std::filesystem::path& path) {
+  constexpr std::size_t kMaxMessageBytes = 1'000;
+  try {
+    reader.read(path);
+    return true;
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    expect(error.code() == ErrorCode::Io, "the error is not of a file");
+    expect(message.find(path.string()) != std::string::npos, "the message does not name the file");
+    expect(message.find('\n') == std::string::npos && message.find('\0') == std::string::npos,
+           "the message is not one line");
+    expect(message.size() <= kMaxMessageBytes + 3 * path.string().size(), "the message is long");
+    return false;
+  }
+}
+
+}  // namespace lockstep::testing

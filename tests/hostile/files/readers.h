@@ -1,0 +1,37 @@
+// All that reads a file which a user, a download or another process wrote. A new one belongs here,
+// in tests/hostile/files/readers.txt and in tests/fuzz.
+#pragma once
+
+#include <filesystem>
+#include <ostream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::testing {
+
+struct FileReader {
+  std::string_view name;
+
+  // Reads a file, and looks at each value that came out of it. Throws Error for a file that is
+  // refused, std::logic_error for data that cannot be what the file said.
+  void (*read)(const std::filesystem::path& path);
+
+  // Files that it must be able to read.
+  std::vector<std::string> (*valid_files)();
+};
+inline void PrintTo(const FileReader& reader, std::ostream* out) {
+  *out << reader.name;
+}
+
+std::span<const FileReader> file_readers();
+
+// REQUIRES: one of the names.
+const FileReader& file_reader(std::string_view name);
+
+// Reads damaged bytes; path is where they stand. Returns whether they were accepted.
+// Throws std::logic_error when neither valid data nor one clear line about the file came out.
+bool survives(const FileReader& reader, const std::filesystem::path& path);
+
+}  // namespace lockstep::testing

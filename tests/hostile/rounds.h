@@ -1,0 +1,46 @@
+// How often a generator of hostile input is asked, and how it says what came of that.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace lockstep::testing {
+
+// Counts from 0: for LOCKSTEP_HOSTILE_SECONDS seconds if that is set, else LOCKSTEP_HOSTILE_COUNT
+// or default_count times.
+//   for (Rounds round(100); round.go_on(); round.next()) attack(round.seed());
+class Rounds {
+ public:
+  explicit Rounds(std::uint64_t default_count) : count_(default_count) {
+    if (const char* count = std::getenv("LOCKSTEP_HOSTILE_COUNT")) count_ = std::stoull(count);
+    if (const char* seconds = std::getenv("LOCKSTEP_HOSTILE_SECONDS")) {
+      count_ = ~std::uint64_t{0};
+      end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                std::chrono::duration<double>(std::stod(seconds)));
+    }
+  }
+
+  bool go_on() const { return seed_ < count_ && Clock::now() < end_; }
+  void next() { ++seed_; }
+  std::uint64_t seed() const { return seed_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::uint64_t count_;
+  std::uint64_t seed_ = 0;
+  Clock::time_point end_ = Clock::time_point::max();
+};
+
+// A row of docs/robustness.md, which scripts/robustness.sh writes from the output of the tests.
+inline void report_row(const std::string& attacked, std::uint64_t num_attacks,
+                       const std::string& outcome) {
+  std::printf("robustness | %s | %llu | %s |\n", attacked.c_str(),
+              static_cast<unsigned long long>(num_attacks), outcome.c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace lockstep::testing
