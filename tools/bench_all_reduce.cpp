@@ -1,6 +1,7 @@
 // lockstep bench all-reduce: time and bandwidth of all-reduces between ranks, which are threads or
 // processes, with the columns, flags and definitions of nccl-tests.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <memory>
@@ -20,7 +21,7 @@
 #include "tools/ranks/rank_job.h"
 #include "tools/ranks/start_ranks.h"
 #include "tools/report/status_line.h"
-#include "tools/training/devices.h"
+#include "tools/training/placement.h"
 
 namespace lockstep::tools {
 namespace {
@@ -30,8 +31,7 @@ void require_valid(const AllReduceFlags& flags) {
   plan::parse_all_reduce_plan(flags.plan);
   require(flags.op != "avg" || is_floating_point(flags.dtype()), ErrorCode::Usage, "-o",
           "there is no average of {}; use sum, or a floating point type", flags.datatype);
-  require_writable("--json", flags.json_path);
-  require_writable("-J", flags.output_file);
+  require_writable({{"--json", flags.json_path}, {"-J", flags.output_file}});
   list_sizes(flags);
 }
 
@@ -115,9 +115,26 @@ void bench_threads(const AllReduceFlags& flags, const CommandLine& command) {
   comm::run_ranks(flags.num_ranks, work, options);
 }
 
+// What decides which collectives a rank calls.
+std::vector<launch::Setting> common_settings(const AllReduceFlags& flags, DeviceType type) {
+  return {{"command", "bench all-reduce"},
+          {"device", std::string(lockstep::to_string(type))},
+          {"comm", flags.comm},
+          {"plan", flags.plan},
+          {"transport", flags.transport},
+          {"link", flags.link},
+          {"sizes", fmt::format("{}", fmt::join(list_sizes(flags), " "))},
+          {"datatype", flags.datatype},
+          {"op", flags.op},
+          {"iterations", std::to_string(flags.iterations)},
+          {"warm-up", std::to_string(flags.warm_up)},
+          {"check", flags.check},
+          {"out of place", flags.measures_out_of_place() ? "yes" : "no"}};
+}
+
 void bench_as_rank(AllReduceFlags flags, const CommandLine& command) {
   const DeviceType type = resolve_device_type(device_flags(flags));
-  run_as_rank(flags, type, [&](RankJob& rank) {
+  run_as_rank(flags, type, common_settings(flags, type), [&](RankJob& rank) {
     flags.comm = rank.comm;
     const AllReduceBench bench{flags, command,
                                fmt::format("ranks are processes on {} devices, {}",

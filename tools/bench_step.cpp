@@ -23,7 +23,7 @@
 #include "tools/report/host_info.h"
 #include "tools/report/progress.h"
 #include "tools/report/run_file.h"
-#include "tools/training/devices.h"
+#include "tools/training/placement.h"
 
 namespace lockstep::tools {
 namespace {
@@ -120,7 +120,7 @@ BenchStepRows list_rows(const BenchStepFlags& flags) {
             "must be from 1 to 1024, found {}", count);
   }
   require_positive("--seconds", flags.seconds);
-  require_writable("--json", flags.json_path);
+  require_writable({{"--json", flags.json_path}});
   for (const std::string& model : flags.models) {
     rows.specs.push_back(nn::parse_mlp(model));
     const std::vector<std::size_t>& sizes = rows.specs.back().sizes;

@@ -18,7 +18,7 @@
 #include "tools/commands.h"
 #include "tools/report/host_info.h"
 #include "tools/report/run_file.h"
-#include "tools/training/devices.h"
+#include "tools/training/placement.h"
 
 namespace lockstep::tools {
 namespace {
@@ -109,7 +109,7 @@ CheckGradientsRows list_rows(const CheckGradientsFlags& flags) {
     require(batch >= 1, ErrorCode::Usage, "--batch", "must be at least 1, found 0");
   }
   for (const std::string& model : flags.models) rows.specs.push_back(nn::parse_mlp(model));
-  require_writable("--json", flags.json_path);
+  require_writable({{"--json", flags.json_path}});
   return rows;
 }
 

@@ -12,6 +12,7 @@
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
 #include "engine/trace/recorder.h"
+#include "tools/cli/idle_flags.h"
 #include "tools/cli/numbers.h"
 #include "tools/commands.h"
 #include "tools/compare_rows.h"
@@ -24,8 +25,7 @@
 #include "tools/report/trace_file.h"
 #include "tools/report/work_line.h"
 #include "tools/report/workload.h"
-#include "tools/training/devices.h"
-#include "tools/training/idle_flags.h"
+#include "tools/training/placement.h"
 
 namespace lockstep::tools {
 namespace {

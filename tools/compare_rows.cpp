@@ -7,7 +7,7 @@
 #include "engine/core/error.h"
 #include "engine/core/suggestion.h"
 #include "tools/cli/numbers.h"
-#include "tools/training/devices.h"
+#include "tools/training/placement.h"
 
 namespace lockstep::tools {
 namespace {

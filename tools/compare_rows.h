@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/training/task.h"
+#include "tools/training/placement.h"
 
 namespace lockstep::tools {
 

@@ -75,7 +75,7 @@ void print_free(const GpuList& list, const DevicesFlags& flags) {
 }
 
 void run_devices(const DevicesFlags& flags, const Command& command) {
-  require_writable("--json", flags.json_path);
+  require_writable({{"--json", flags.json_path}});
   const nvml::Library library;
   const GpuList list = list_gpus(library);
   if (command.was_said("--free")) return print_free(list, flags);

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "engine/core/error.h"
-#include "engine/launch/job_token.h"
 #include "engine/launch/rank_device.h"
 #include "engine/launch/rank_environment.h"
 #include "engine/runtime/logical_device.h"
@@ -59,16 +58,17 @@ void print_machine() {
 void print_meeting(const launch::Environment& environment, const launch::RankEnvironment& rank) {
   if (rank.world_size == 1) return print_line("meeting", "none: one rank");
   const bool is_one_host = rank.hosts == launch::Hosts::one;
-  print_line("meeting", fmt::format("rank 0 listens on {}, port {}",
-                                    is_one_host ? "the loopback" : "all addresses of its host",
-                                    rank.master_port));
-  std::string token = "LOCKSTEP_TOKEN";
-  if (!launch::find_variable(environment, token)) {
-    const auto file = launch::find_variable(environment, "LOCKSTEP_TOKEN_FILE");
-    const auto usual = launch::default_token_file(environment, rank.master_port).string();
-    token = file ? *file + " (LOCKSTEP_TOKEN_FILE)" : is_one_host ? usual + ", made by rank 0" : "";
+  print_line("meeting",
+             fmt::format("rank 0 listens on {}, port {}",
+                         is_one_host ? "the loopback" : rank.master_address, rank.master_port));
+  const auto file = launch::find_variable(environment, "LOCKSTEP_TOKEN_FILE");
+  std::string token = "missing: set LOCKSTEP_TOKEN, the same on all hosts";
+  if (is_one_host || launch::is_loopback(rank.master_address)) {
+    token = "made by rank 0, for this user's processes";
   }
-  print_line("token", token.empty() ? "missing: set LOCKSTEP_TOKEN, the same on all hosts" : token);
+  if (file) token = *file + " (LOCKSTEP_TOKEN_FILE)";
+  if (launch::find_variable(environment, "LOCKSTEP_TOKEN")) token = "LOCKSTEP_TOKEN";
+  print_line("token", token);
 }
 
 void print_rank(const launch::Environment& environment, const launch::RankEnvironment& rank) {

@@ -8,21 +8,23 @@
 #include "engine/core/error.h"
 #include "engine/launch/error_file.h"
 #include "engine/launch/standard_streams.h"
+#include "tools/cli/standard_output.h"
 #include "tools/commands.h"
 #include "tools/report/status_line.h"
 #include "tools/report/version.h"
 
 namespace {
 
-// One line on stderr, whatever went wrong; and for the launcher that started this process as a
-// rank.
+// One line on stderr, whatever went wrong; and before, for the launcher that started this process
+// as a rank.
 int report(const char* message, int exit_code) {
   std::fflush(stdout);
   lockstep::tools::clear_status();
   std::string line;
   for (const char* c = message; *c; ++c) line += *c == '\n' ? ' ' : *c;
-  std::fprintf(stderr, "lockstep: %s\n", line.c_str());
-  lockstep::launch::write_error_file(lockstep::launch::current_environment(), "lockstep: " + line);
+  line.insert(0, "lockstep: ");
+  lockstep::launch::write_error_file(lockstep::launch::current_environment(), line);
+  std::fprintf(stderr, "%s\n", line.c_str());
   return exit_code;
 }
 
@@ -63,8 +65,11 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   lockstep::launch::occupy_closed_standard_streams();
+  lockstep::tools::survive_file_size_limit();
   try {
-    return run(argc, argv);
+    const int exit_code = run(argc, argv);
+    if (exit_code == 0) lockstep::tools::flush_standard_output();
+    return exit_code;
   } catch (const lockstep::Error& error) {
     return report(error.what(), lockstep::exit_code(error.code()));
   } catch (const std::bad_alloc&) {

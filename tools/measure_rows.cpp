@@ -10,12 +10,12 @@
 #include "engine/trace/recorder.h"
 #include "tools/process_rows.h"
 #include "tools/report/contention.h"
+#include "tools/report/loss_watch.h"
 #include "tools/report/progress.h"
 #include "tools/report/row_table.h"
 #include "tools/report/scaling.h"
-#include "tools/training/devices.h"
-#include "tools/training/loss_watch.h"
-#include "tools/training/trainer.h"
+#include "tools/training/placement.h"
+#include "tools/training/ranks.h"
 
 namespace lockstep::tools {
 
@@ -24,13 +24,6 @@ bool has_processes(const TrainingFlags& flags, const DevicePlacement& placement)
 }
 
 namespace {
-
-// A GPU's first steps load kernels and find the fastest products; no row's epochs should hold that.
-void warm_up(TrainingTask task, const DevicePlacement& placement) {
-  if (placement.devices[0].type != DeviceType::cuda) return;
-  task.num_steps = std::min<std::size_t>(task.num_steps, 5);
-  train(task, placement);
-}
 
 // All devices of the row are this process's own.
 RunRow run_row_here(const PlannedRow& planned, const TrainingFlags& flags,

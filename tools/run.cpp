@@ -9,7 +9,9 @@
 #include "engine/core/error.h"
 #include "engine/launch/job_token.h"
 #include "engine/launch/port.h"
+#include "engine/launch/rank_environment.h"
 #include "engine/launch/worker_group.h"
+#include "engine/launch/worker_process.h"
 #include "tools/commands.h"
 #include "tools/run/group_options.h"
 #include "tools/run/run_flags.h"
@@ -19,21 +21,17 @@ namespace lockstep::tools {
 namespace {
 
 // On one machine the launcher makes the secret. Several launchers cannot agree on one by
-// themselves: LOCKSTEP_TOKEN, or a file that all of them can read.
+// themselves, unless all of them run here: then rank 0 hands out its own.
 void set_token(launch::WorkerGroupOptions& options) {
-  if (launch::find_variable(options.environment, "LOCKSTEP_TOKEN")) return;
+  if (launch::find_token(options.environment)) return;
   if (options.num_nodes == 1) {
     options.token = launch::make_token();
     return;
   }
-  if (launch::find_variable(options.environment, "LOCKSTEP_TOKEN_FILE")) return;
-  options.token_file =
-      launch::default_token_file(options.environment, options.master_port).string();
-  if (options.node_rank != 0) return;
-  fmt::print(stderr,
-             "lockstep: [run] the ranks share a secret through {}; for machines that do not share "
-             "that folder, set LOCKSTEP_TOKEN to the same value on each (openssl rand -hex 32)\n",
-             options.token_file);
+  require(launch::is_loopback(options.master_address), ErrorCode::Usage, "LOCKSTEP_TOKEN",
+          "set this environment variable to the same secret on each of the {} machines (openssl "
+          "rand -hex 32), or LOCKSTEP_TOKEN_FILE to a file that holds it",
+          options.num_nodes);
 }
 
 int run_group(const RunFlags& flags, const CommandLine& command) {
@@ -51,6 +49,7 @@ int run_group(const RunFlags& flags, const CommandLine& command) {
   }
   set_token(options);
   if (has_logs(options)) {
+    launch::find_program(options.command[0], options.environment);  // without one no folder is made
     options.log_folder = make_log_folder(flags);
     fmt::print(stderr, "lockstep: [run] logs: {}\n", options.log_folder);
   }

@@ -6,14 +6,14 @@
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/recorder.h"
+#include "tools/cli/idle_flags.h"
 #include "tools/commands.h"
 #include "tools/report/contention.h"
 #include "tools/report/status_line.h"
 #include "tools/report/train_report.h"
 #include "tools/train_processes.h"
-#include "tools/training/devices.h"
-#include "tools/training/idle_flags.h"
-#include "tools/training/trainer.h"
+#include "tools/training/placement.h"
+#include "tools/training/ranks.h"
 
 namespace lockstep::tools {
 namespace {

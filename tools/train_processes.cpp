@@ -8,15 +8,15 @@
 #include "engine/launch/core_binding.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/recorder.h"
+#include "tools/cli/idle_flags.h"
 #include "tools/ranks/start_ranks.h"
 #include "tools/report/contention.h"
+#include "tools/report/flags_json.h"
 #include "tools/report/row_file.h"
 #include "tools/report/status_line.h"
 #include "tools/report/train_report.h"
-#include "tools/training/ddp_rank.h"
-#include "tools/training/devices.h"
-#include "tools/training/idle_flags.h"
-#include "tools/training/process_ranks.h"
+#include "tools/training/placement.h"
+#include "tools/training/ranks.h"
 
 namespace lockstep::tools {
 namespace {
@@ -55,14 +55,6 @@ std::size_t num_ranks_on_cores(const launch::RankEnvironment& rank) {
   return is_bound ? 1 : static_cast<std::size_t>(std::max(1, rank.local_world_size));
 }
 
-// As `compare` does for rows of this process.
-void warm_up(TrainingTask task, RankJob& rank) {
-  if (rank.device.type != DeviceType::cuda) return;
-  task.num_steps = std::min<std::size_t>(task.num_steps, 5);
-  TrainingResult unused;
-  train_ddp_rank(task, rank.device, rank.communicator, {}, unused);
-}
-
 // Ranks of one job that share a GPU are strangers to NVML, so it cannot tell who disturbs whom.
 std::optional<bool> contention(const JobResult& job, std::optional<bool> verdict) {
   const bool is_sharing = job.num_physical_devices < job.devices.size();
@@ -77,7 +69,7 @@ void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& t
   const std::size_t num_sharing = num_ranks_on_cores(rank.environment);
   apply_threads_per_device(flags, num_sharing);
   if (rank.is_first()) {
-    require_writable_outputs(flags);
+    require_writable_outputs(flags, static_cast<std::size_t>(rank.world_size()));
     fmt::print(progress_stream(flags), "{}\n{}\n", describe_devices(devices_here(rank)),
                describe_job(rank));
     print_task(flags, task, expected);
@@ -112,7 +104,7 @@ int start_training_ranks(const TrainingFlags& flags, const CommandLine& command)
   require_startable(flags, flags);
   require_effects({flags, {Mode::ddp}, resolve_device_type(flags)});
   read_task(flags, static_cast<std::size_t>(num_ranks));
-  require_writable_outputs(flags);
+  require_writable_outputs(flags, static_cast<std::size_t>(num_ranks));
   return start_ranks(flags, command, num_ranks);
 }
 
@@ -125,7 +117,8 @@ void train_as_rank(const TrainingFlags& flags, const launch::RankEnvironment& en
     TrainingTask task = read_task(flags, static_cast<std::size_t>(environment.world_size));
     load_task(task, flags);
     require_fitting_sampler(task, placement_of(environment.world_size, type));
-    run_as_rank(flags, type, [&](RankJob& rank) { work(flags, command, task, rank); });
+    run_as_rank(flags, type, common_settings(flags, task),
+                [&](RankJob& rank) { work(flags, command, task, rank); });
   });
 }
 

@@ -48,8 +48,9 @@ void require_program(const CommandLine& job) {
   std::string folders = program.find('/') == std::string::npos ? "" : "/";
   if (const char* path = std::getenv("PATH"); folders.empty() && path) folders = path;
   if (folders == "/") {
-    require(access(program.c_str(), X_OK) == 0, ErrorCode::Usage, kName, "cannot run {}: {}",
-            program, std::strerror(errno));
+    const bool is_program = access(program.c_str(), X_OK) == 0;
+    require(is_program, ErrorCode::Usage, kName, "cannot run {}: {}", program,
+            std::strerror(errno));
     return;
   }
   for (std::size_t begin = 0; begin <= folders.size();) {

@@ -1,5 +1,5 @@
 // How busy a device was, on recordings made by hand.
-#include "tools/training/busy_fraction.h"
+#include "tools/report/busy_fraction.h"
 
 #include <gtest/gtest.h>
 

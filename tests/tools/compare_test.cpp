@@ -91,7 +91,9 @@ TEST(Compare, GrowsTheBatchWithTheDevices) {
     batches.push_back(row["batch"]);
     EXPECT_LE(row["max_abs_weight_diff"], 1e-5);
     const bool is_single = row["mode"] == "single";
-    if (is_single) EXPECT_EQ(row["speedup"], 1.0);
+    if (is_single) {
+      EXPECT_EQ(row["speedup"], 1.0);
+    }
     EXPECT_EQ(row["efficiency"].get<double>(),
               row["speedup"].get<double>() / row["ideal_speedup"].get<double>());
   }
@@ -156,7 +158,8 @@ TEST(Compare, DoesNotTakeRoundingForAFault) {
   const TempFolder folder;
   expect_success(run_lockstep(
       words("compare --devices 3 --lr 2 --epochs 2 --batch 256 --json run.json"), folder.path()));
-  for (const nlohmann::json& row : read_json(folder / "run.json")["rows"]) {
+  const nlohmann::json run = read_json(folder / "run.json");
+  for (const nlohmann::json& row : run["rows"]) {
     EXPECT_EQ(row["verdict"]["equal"], true);
   }
 }

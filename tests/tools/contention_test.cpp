@@ -64,8 +64,7 @@ class BusyCores {
       const pid_t child = ::fork();
       if (child == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        for (volatile unsigned rounds = 0;; rounds = rounds + 1) {
-        }
+        while (true) asm volatile("");
       }
       children_.push_back(child);
     }
@@ -93,7 +92,8 @@ TEST(Contention, ARowBesideBusyProcessesIsMarked) {
       lockstep::testing::words(std::string("compare --modes ddp --devices 2 ") + kSomeWork),
       folder.path());
   lockstep::testing::expect_success(outcome);
-  for (const auto& row : lockstep::testing::read_json(folder / "run.json")["rows"]) {
+  const auto run = lockstep::testing::read_json(folder / "run.json");
+  for (const auto& row : run["rows"]) {
     EXPECT_EQ(row["contended"], true) << row["mode"];
   }
   EXPECT_THAT(outcome.out, HasSubstr("\nsingle* "));

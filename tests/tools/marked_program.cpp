@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -95,8 +96,10 @@ std::string MarkedProgram::out() const {
   return read_text(folder_ / "out");
 }
 
-std::size_t MarkedProgram::num_alive() const {
-  return marked_processes(mark_).size();
+std::vector<pid_t> MarkedProgram::alive() const {
+  std::vector<pid_t> found = marked_processes(mark_);
+  std::ranges::sort(found);
+  return found;
 }
 
 bool wait_until(const std::function<bool()>& condition) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "tests/tools/run_lockstep.h"
 
@@ -31,8 +32,9 @@ class MarkedProgram {
   // What it has written on stdout up to now.
   std::string out() const;
 
-  // Processes alive that descend from it, itself included.
-  std::size_t num_alive() const;
+  // Processes alive that descend from it, itself included, rising.
+  std::vector<pid_t> alive() const;
+  std::size_t num_alive() const { return alive().size(); }
 
  private:
   TempFolder folder_;

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
 
 #include "tests/tools/run_lockstep.h"
 
@@ -47,6 +50,84 @@ TEST(OutputFiles, OfTwoFlagsMustDiffer) {
                   {"'a' is also the file of --save"});
 }
 
+TEST(OutputFiles, OfTwoFlagsMustDifferByWhateverNames) {
+  const TempFolder folder;
+  write_text(folder / "a", "old");
+  std::filesystem::create_hard_link(folder / "a", folder / "hard");
+  std::filesystem::create_symlink("a", folder / "soft");
+  std::filesystem::create_symlink("none yet", folder / "dangling");
+  const std::string other_spelling = "../" + folder.path().filename().string() + "/new";
+  for (const std::string& flags :
+       {std::string("--save a --log ./a"), std::string("--log hard --json a"),
+        std::string("--json soft --trace hard"), "--save new --trace " + other_spelling,
+        std::string("--trace t --trace-format kineto --json t.rank_0.pt.trace.json")}) {
+    expect_rejected(run_lockstep(words("train --steps 1 " + flags), folder.path()), 2,
+                    {"is also the file of"});
+  }
+  expect_rejected(run_lockstep({"train", "--save", "dangling", "--log", "none yet"}, folder.path()),
+                  2, {"is also the file of --save"});
+  expect_rejected(run_lockstep(words("bench all-reduce --json a -J soft"), folder.path()), 2,
+                  {"is also the file of --json"});
+  EXPECT_EQ(read_text(folder / "a"), "old");
+}
+
+TEST(OutputFiles, DoNotReplaceTheWeightsOfInitUnlessBySave) {
+  const TempFolder folder;
+  expect_success(run_lockstep(words("train --steps 1 --save w"), folder.path()));
+  const std::string weights = read_text(folder / "w");
+  expect_rejected(run_lockstep(words("train --steps 1 --init w --log ./w"), folder.path()), 2,
+                  {"[--log]", "is the file of --init"});
+  EXPECT_EQ(read_text(folder / "w"), weights);
+  expect_success(run_lockstep(words("train --steps 1 --init w --save w"), folder.path()));
+  EXPECT_NE(read_text(folder / "w"), weights);
+}
+
+// A shell's way to start the program: redirections and limits. Returns the exit code.
+int run_in_shell(const TempFolder& folder, const std::string& script) {
+  const std::string command =
+      fmt::format("cd '{}' && lockstep='{}'; {}", folder.path().string(), LOCKSTEP_PROGRAM, script);
+  const int status = std::system(command.c_str());
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+TEST(OutputFiles, OnAFullDiskAreAnError) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  for (const char* flag : {"--save", "--log", "--json", "--trace"}) {
+    const Outcome outcome = run_lockstep({"train", "--steps", "2", flag, "/dev/full"});
+    EXPECT_EQ(outcome.exit_code, 1) << flag;
+    EXPECT_THAT(outcome.err, ::testing::HasSubstr("'/dev/full': No space left on device")) << flag;
+  }
+}
+
+TEST(OutputFiles, BeyondTheLimitOnFileSizesKeepTheOldOnes) {
+  for (const char* flag : {"--save", "--log", "--json", "--trace"}) {
+    const TempFolder folder;
+    write_text(folder / "result", "old");
+    const std::string script =
+        fmt::format("ulimit -f 2; $lockstep train --steps 60 {} result > out 2> err", flag);
+    EXPECT_EQ(run_in_shell(folder, script), 1) << flag;
+    EXPECT_THAT(read_text(folder / "err"), ::testing::HasSubstr("(ulimit -f)")) << flag;
+    EXPECT_EQ(read_text(folder / "result"), "old") << flag;
+    const std::filesystem::directory_iterator files(folder.path());
+    EXPECT_EQ(std::distance(begin(files), end(files)), 3) << "nothing is left behind";
+  }
+}
+
+TEST(StandardOutput, ThatIsFullOrClosedIsAnError) {
+  const TempFolder folder;
+  for (const char* command : {"--help", "env", "devices", "train --steps 2", "train --help",
+                              "bench all-reduce -b 1K -e 1K -n 2", "devices --json -"}) {
+    for (const char* out : {">/dev/full", ">&-", ">>large"}) {
+      write_text(folder / "large", std::string(1024, '.'));
+      const std::string script = fmt::format("ulimit -f 1; $lockstep {} {} 2> err", command, out);
+      EXPECT_EQ(run_in_shell(folder, script), 1) << script;
+      const std::string err = read_text(folder / "err");
+      EXPECT_THAT(err, ::testing::HasSubstr("cannot write to standard output")) << script;
+    }
+    EXPECT_EQ(run_in_shell(folder, fmt::format("$lockstep {} >/dev/null 2> err", command)), 0);
+  }
+}
+
 TEST(OutputFiles, JsonOnStandardOutputStandsThereAlone) {
   for (const char* command :
        {"train --steps 2", "compare --modes dp --devices 2 --steps 2",
@@ -62,12 +143,28 @@ TEST(OutputFiles, ALossThatIsNotFiniteNamesStepAndRankAndStops) {
   const TempFolder folder;
   for (const char* devices : {"", "--devices 2 --parallel dp", "--devices 4 --parallel ddp",
                               "--devices 2 --parallel ddp --bitwise"}) {
-    for (const char* name : {"weights", "run"}) write_text(folder / name, "old");
-    const Outcome outcome = run_lockstep(
-        words(std::string("train --lr 1e30 --save weights --json run ") + devices), folder.path());
+    for (const char* name : {"weights", "run", "log"}) write_text(folder / name, "old");
+    const std::string flags = "--save weights --json run --log log ";
+    const Outcome outcome =
+        run_lockstep(words("train --lr 1e30 " + flags + devices), folder.path());
     expect_rejected(outcome, 1, {"the loss is ", "at step 1 on rank ", "smaller --lr"});
-    EXPECT_EQ(read_text(folder / "weights"), "old");
-    EXPECT_EQ(read_text(folder / "run"), "old");
+    for (const char* name : {"weights", "run", "log"}) EXPECT_EQ(read_text(folder / name), "old");
+    const Outcome larger =
+        run_lockstep(words("train --lr 1e308 " + flags + devices), folder.path());
+    expect_rejected(larger, 1, {"at step 1 on rank ", ", where '0.weight' is not finite"});
+  }
+}
+
+TEST(OutputFiles, WeightsThatTheLastUpdateMadeNotFiniteAreNotSaved) {
+  const TempFolder folder;
+  write_text(folder / "weights", "old");
+  for (const char* flags : {"", "--devices 2 --parallel ddp", "--devices 2 --parallel dp"}) {
+    const std::string command = "train --lr 1e308 --steps 1 --save weights ";
+    const Outcome outcome = run_lockstep(words(command + flags), folder.path());
+    EXPECT_EQ(outcome.exit_code, 1);
+    EXPECT_THAT(outcome.err, ::testing::HasSubstr("'0.weight' is not finite after the update of "
+                                                  "step 0, the last; nothing is saved"));
+    EXPECT_TRUE(read_text(folder / "weights") == "old");
   }
 }
 

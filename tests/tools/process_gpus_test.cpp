@@ -71,7 +71,7 @@ void expect_the_weights_of_one_gpu(const Outcome& outcome, const std::string& de
 // Of compare: it checks the weights of its rows itself.
 void expect_equal_rows(const Outcome& outcome) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("weights: every row equals the single-device run within"));
+  EXPECT_THAT(outcome.out, HasSubstr("verdict: every row trains as one device does"));
 }
 
 TEST_F(ProcessGpus, ThatShareOneComputeTheBitsOfOneDevice) {

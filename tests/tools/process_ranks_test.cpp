@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <set>
 #include <sstream>
@@ -70,6 +71,33 @@ TEST(ProcessRanks, StartedByLockstepRunOnlyTheFirstOnePrints) {
   EXPECT_THAT(outcome.out, HasSubstr("[0] using device: cpu:0"));
   EXPECT_THAT(outcome.out, HasSubstr("[0] rank 0 of 4 (lockstep run), own: auto over shm"));
   EXPECT_THAT(outcome.out, Not(HasSubstr("[1]")));
+}
+
+TEST(ProcessRanks, ThatDifferInAFlagAreToldWhichAndHow) {
+  const std::vector<Variables> variables = ranks_by_hand(2);
+  const std::vector<std::array<std::string, 3>> differences = {
+      {"--lr 0.5", "lr: ", "0.5 (rank 1)"},
+      {"--optimizer adamw", "optimizer: ", "adamw (rank 1)"},
+      {"--seed 3", "seed: ", "3 (rank 1)"},
+      {"--batch 32", "batch: ", "32 (rank 1)"},
+      {"--dataset synthetic:600x64x10", "dataset: ", "synthetic:600x64x10 (rank 1)"},
+      {"--model mlp:64-32-10", "model: ", "mlp:64-32-10 (rank 1)"},
+      {"--dtype float64", "dtype: ", "float64 (rank 1)"},
+      {"--bitwise", "bitwise: ", "true (rank 1)"}};
+  for (const auto& [flag, name, theirs] : differences) {
+    const auto start = [&](std::size_t rank, const std::string& flags) {
+      return std::make_unique<MarkedProgram>(
+          words(std::string(LOCKSTEP_PROGRAM) + " train --parallel ddp --steps 4 " + flags),
+          variables[rank]);
+    };
+    const auto first = start(0, "");
+    const auto second = start(1, flag);
+    for (const Outcome& outcome : {first->wait(), second->wait()}) {
+      EXPECT_NE(outcome.exit_code, 0);
+      EXPECT_THAT(outcome.err, HasSubstr("[join] the ranks differ in " + name));
+      EXPECT_THAT(outcome.err, HasSubstr(theirs));
+    }
+  }
 }
 
 TEST(ProcessRanks, StartedAsTorchrunDoes) {

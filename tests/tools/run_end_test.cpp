@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 
@@ -202,7 +203,9 @@ TEST(RunEnd, NohupOutlivesTheTerminal) {
 TEST(RunEnd, AKilledLauncherLeavesNothing) {
   MarkedProgram program(run_script("--standalone --nproc-per-node 3", kRankWithChildren));
   wait_for_ready(program, 3);
-  EXPECT_EQ(program.num_alive(), 11u);  // launcher, supervisor, three ranks, two children of each
+  // Launcher, guard, supervisor, three ranks, two children of each. One that is just becoming
+  // `sleep` is not seen: its environment is between two programs.
+  EXPECT_TRUE(wait_until([&] { return program.num_alive() == 12; })) << program.num_alive();
   program.send(SIGKILL);
   EXPECT_EQ(program.wait().exit_code, 128 + SIGKILL);
   expect_nothing_left(program);
@@ -218,6 +221,82 @@ TEST(RunEnd, AKilledSupervisorLeavesNothing) {
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("was killed by signal 9"));
   expect_nothing_left(program);
+}
+
+// Launcher, guard and supervisor; any two of them are killed at once.
+TEST(RunEnd, AnyTwoOfThoseThatLookAfterTheRanksLeaveNothingWhenTheyAreKilled) {
+  for (const std::array<std::size_t, 2> killed :
+       {std::array<std::size_t, 2>{0, 1}, {0, 2}, {1, 2}}) {
+    const TempFolder folder;
+    MarkedProgram program(run_script("--standalone --nproc-per-node 3", kRankWithChildren),
+                          {{"TMPDIR", folder.path().string()}});
+    wait_for_ready(program, 3);
+    const pid_t guard = child_of(program.process());
+    if (guard == 0) GTEST_SKIP() << "this kernel does not list children in /proc";
+    const std::array<pid_t, 3> chain{program.process(), guard, child_of(guard)};
+    for (const std::size_t which : killed) ::kill(chain[which], SIGSTOP);
+    for (const std::size_t which : killed) ::kill(chain[which], SIGKILL);
+    expect_nothing_left(program);
+    EXPECT_TRUE(wait_until([&] { return std::filesystem::is_empty(folder.path()); }));
+  }
+}
+
+TEST(RunEnd, AStoppedSupervisorDoesNotMakeTheLauncherDeaf) {
+  for (const bool is_guard : {true, false}) {
+    MarkedProgram program(run_script("--standalone --nproc-per-node 2", kRankWithChildren));
+    wait_for_ready(program, 2);
+    const pid_t guard = child_of(program.process());
+    if (guard == 0) GTEST_SKIP() << "this kernel does not list children in /proc";
+    ::kill(is_guard ? guard : child_of(guard), SIGSTOP);
+    program.send(SIGTERM);
+    EXPECT_EQ(program.wait().exit_code, 128 + SIGTERM);
+    expect_nothing_left(program);
+  }
+}
+
+// Which would take minutes otherwise.
+TEST(RunEnd, ASecondSignalShortensTheWait) {
+  MarkedProgram program(
+      run_script("--standalone --nproc-per-node 2 --shutdown-timeout 300",
+                 "trap 'echo deaf' INT; echo ready; while :; do sleep 0.01; done"));
+  wait_for_ready(program, 2);
+  program.send(SIGINT);
+  EXPECT_TRUE(wait_until([&] { return count(program.out(), "deaf") == 2; }));
+  EXPECT_TRUE(wait_until([&] {
+    program.send(SIGINT);
+    return program.num_alive() <= 1;  // this process's child
+  }));
+  EXPECT_EQ(program.wait().exit_code, 128 + SIGINT);
+  expect_nothing_left(program);
+}
+
+TEST(RunEnd, AFaultIsOneLineAndNotOneOfEveryRank) {
+  const TempFolder logs;
+  const std::string rank = std::string(LOCKSTEP_PROGRAM) + " train --dataset none --parallel ddp";
+  MarkedProgram program(words(std::string(LOCKSTEP_PROGRAM) +
+                              " run --standalone --nproc-per-node 3 --log-dir " +
+                              logs.path().string() + " -t 3 -- " + rank));
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(count(outcome.err, "[dataset] expected"), 1u) << outcome.err;
+  EXPECT_THAT(outcome.err,
+              HasSubstr("failed first: exit code 2; its last error line: lockstep: ["));
+  std::size_t num_logs = 0;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(logs.path())) {
+    if (file.path().filename() == "stderr.log") {
+      num_logs += count(read_text(file.path()), "[dataset] expected");
+    }
+  }
+  EXPECT_EQ(num_logs, 3u);
+}
+
+TEST(RunEnd, AnErrorThatARankGetsOverIsShown) {
+  MarkedProgram program(
+      run_script("--standalone --nproc-per-node 2",
+                 std::string(LOCKSTEP_PROGRAM) + " train --parallel ddp --dataset none || true"));
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(count(outcome.err, "[dataset] expected"), 2u) << outcome.err;
 }
 
 TEST(RunEnd, AllRanksStartAgainAsOftenAsAllowed) {
@@ -260,7 +339,7 @@ TEST(RunEnd, ASignalEndsTheWaitForAReaderThatNeverReads) {
                               done + "' > >(exec sleep 1000)";
   MarkedProgram program({"bash", "-c", command});
   EXPECT_TRUE(wait_until([&] { return std::filesystem::exists(done); }));
-  EXPECT_TRUE(wait_until([&] { return program.num_alive() == 3; }));  // the rank has gone
+  EXPECT_TRUE(wait_until([&] { return program.num_alive() == 4; }));  // the rank has gone
   program.send(SIGTERM);
   ASSERT_TRUE(wait_until([&] { return program.num_alive() == 1; }));
   EXPECT_EQ(program.wait().exit_code, 128 + SIGTERM);

@@ -72,6 +72,14 @@ TEST(RunMistakes, AScriptWithoutInterpreterIsNamed) {
                   {"cannot start", "starts with #!"});
 }
 
+TEST(RunMistakes, NoFolderIsMadeForTheLogsOfAProgramThatIsNotThere) {
+  const TempFolder folder;
+  const Outcome outcome =
+      run_lockstep(words("run --standalone --log-dir logs -- no_such_program"), folder.path());
+  expect_rejected(outcome, 2, {"there is no program 'no_such_program' in PATH"});
+  EXPECT_FALSE(std::filesystem::exists(folder / "logs"));
+}
+
 TEST(RunMistakes, ALogFolderThatCannotBeMadeIsNamed) {
   expect_rejected(run_lockstep(words("run --standalone --log-dir /proc/x -- true")), 1,
                   {"[--log-dir] cannot make a folder in /proc/x"});
@@ -79,7 +87,7 @@ TEST(RunMistakes, ALogFolderThatCannotBeMadeIsNamed) {
 
 TEST(RunMistakes, APortInUseIsNamedAndStandaloneProposed) {
   comm::TcpStoreServerOptions options;
-  options.token = "somebody else's";
+  options.token = "somebody else's token";
   const comm::TcpStoreServer other(options);
   const std::string port = std::to_string(other.port());
   expect_rejected(run_lockstep(words("run --nproc-per-node 2 --master-port " + port + " -- true")),

@@ -93,7 +93,9 @@ TEST_P(TraceOverlap, ThatHtaFindsIsTheRunFiles) {
     // Times in the file are exact to the nanosecond; what remains is the arithmetic.
     EXPECT_NEAR(found, fractions[rank], 1e-6) << "rank " << rank;
     // One bucket is reduced when backward is over: nothing is there to hide it behind.
-    if (std::string(flags).find("bucket") == std::string::npos) EXPECT_EQ(fractions[rank], 0.0);
+    if (std::string(flags).find("bucket") == std::string::npos) {
+      EXPECT_EQ(fractions[rank], 0.0);
+    }
   }
 }
 

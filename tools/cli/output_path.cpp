@@ -1,23 +1,39 @@
 #include "tools/cli/output_path.h"
 
-#include "engine/checkpoint/atomic_file.h"
+#include "engine/core/atomic_file.h"
 #include "engine/core/error.h"
 
 namespace lockstep::tools {
+namespace {
 
-void require_writable(std::string_view flag, const std::string& path) {
-  if (path.empty()) return;
-  if (path == "-") {
-    require(flag == "--json", ErrorCode::Usage, flag,
+void require_writable(const OutputPath& output) {
+  if (output.path == "-") {
+    require(output.flag == "--json", ErrorCode::Usage, output.flag,
             "'-' is standard output, which only --json writes to; name a file");
     return;
   }
   try {
-    checkpoint::check_writable(path);
+    check_writable(output.path);
   } catch (const Error& error) {
     // The flag says more than the operation "[save]" that found it out.
     const std::string_view message = error.what();
-    throw Error(error.code(), flag, message.substr(message.find("] ") + 2));
+    throw Error(error.code(), output.flag, message.substr(message.find("] ") + 2));
+  }
+}
+
+}  // namespace
+
+void require_writable(const std::vector<OutputPath>& outputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const OutputPath& output = outputs[i];
+    if (output.path.empty()) continue;
+    require_writable(output);
+    for (std::size_t k = 0; k < i && output.path != "-"; ++k) {
+      const OutputPath& other = outputs[k];
+      require(other.path.empty() || other.path == "-" || !is_same_file(output.path, other.path),
+              ErrorCode::Usage, output.flag, "'{}' is also the file of {}; name two files",
+              output.path, other.flag);
+    }
   }
 }
 

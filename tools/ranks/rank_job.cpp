@@ -20,16 +20,18 @@ void end_job(launch::Job& job, comm::Communicator* communicator, const std::stri
   try {
     const std::string words = fmt::format("rank {} failed: {}", job.rank().rank, why);
     if (communicator) communicator->abort(words);
-    job.store()->abort(words);
+    job.store()->abort(Error(ErrorCode::Comm, "store", words));
   } catch (const std::exception&) {
     return;
   }
 }
 
 void join_and_work(const RankFlags& flags, const launch::Environment& environment, Device device,
+                   const std::vector<launch::Setting>& settings,
                    const std::function<void(RankJob&)>& work) {
   launch::JoinOptions options;
   options.timeout_seconds = flags.comm_timeout;
+  options.settings = settings;
   options.waiting = show_who_joins_late(launch::rank_environment(environment).world_size);
   launch::Job job = launch::join_job(environment, options);
   clear_status();
@@ -49,6 +51,7 @@ void join_and_work(const RankFlags& flags, const launch::Environment& environmen
 }  // namespace
 
 void run_as_rank(const RankFlags& flags, DeviceType type,
+                 const std::vector<launch::Setting>& settings,
                  const std::function<void(RankJob&)>& work) {
   const launch::Environment environment = launch::current_environment();
   const launch::RankEnvironment rank = launch::rank_environment(environment);
@@ -57,7 +60,7 @@ void run_as_rank(const RankFlags& flags, DeviceType type,
   context.world_size = rank.world_size;
   const ThreadContextScope scope(context);
   const Device device = launch::device_of_rank(rank, type, runtime::num_devices(type));
-  join_and_work(flags, environment, device, work);
+  join_and_work(flags, environment, device, settings, work);
 }
 
 void name_rank_in_errors(const launch::RankEnvironment& rank, const std::function<void()>& work) {

@@ -27,9 +27,11 @@ struct RankJob {
   bool is_first() const { return rank() == 0; }
 };
 
-// Takes the device of the local rank, joins the job, connects, and calls work.
+// Takes the device of the local rank, joins the job, connects, and calls work. settings: what all
+// ranks must have alike.
 // An error of this rank ends the job for all: the others' calls fail with its words.
 void run_as_rank(const RankFlags& flags, DeviceType type,
+                 const std::vector<launch::Setting>& settings,
                  const std::function<void(RankJob&)>& work);
 
 // Calls work; its errors are rethrown with their code as "[rank 2] ...".

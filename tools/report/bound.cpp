@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "tools/report/scaling.h"
-#include "tools/training/devices.h"
+#include "tools/training/placement.h"
 
 namespace lockstep::tools {
 namespace {

@@ -37,9 +37,9 @@ void ContentionProbe::sample() {
 std::optional<bool> ContentionProbe::verdict(std::size_t num_threads,
                                              double cpu_seconds_of_peers) const {
   if (!cores_) return gpus_.verdict();
-  CoreUse use = cores_->use();
+  runtime::CoreUse use = cores_->use();
   use.own_seconds += cpu_seconds_of_peers;
-  return is_disturbed(use, std::min(num_threads, runtime::num_cores()));
+  return runtime::is_disturbed(use, std::min(num_threads, runtime::num_cores()));
 }
 
 std::string contention_mark(const RunRow& row) {

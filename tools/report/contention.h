@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/runtime/core_use.h"
 #include "engine/runtime/nvml/contention.h"
-#include "tools/report/core_use.h"
 #include "tools/report/run_file.h"
 
 namespace lockstep::tools {
@@ -27,7 +27,7 @@ class ContentionProbe {
 
  private:
   nvml::ContentionProbe gpus_;
-  std::optional<CoreProbe> cores_;
+  std::optional<runtime::CoreProbe> cores_;
 };
 
 // What follows the row's mode in the table: "*" contended, "?" where nobody can tell, or nothing.

@@ -1,12 +1,34 @@
 #include "tools/report/flags_json.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "tools/cli/numbers.h"
-#include "tools/training/devices.h"
+#include "tools/training/placement.h"
 
 namespace lockstep::tools {
 namespace {
+
+// Where ranks may differ.
+constexpr std::array<std::string_view, 15> kOfOneRank = {"devices",
+                                                         "device_ids",
+                                                         "virtual_devices",
+                                                         "threads_per_device",
+                                                         "ranks",
+                                                         "nccl_share_gpu",
+                                                         "comm_timeout",
+                                                         "data_dir",
+                                                         "per_device_batch",
+                                                         "init",
+                                                         "save",
+                                                         "log",
+                                                         "json",
+                                                         "trace",
+                                                         "trace_format"};
 
 template <typename T>
 nlohmann::json or_null(const std::optional<T>& value) {
@@ -37,6 +59,7 @@ nlohmann::ordered_json flags_json(const TrainingFlags& flags, const TrainingTask
   json["threads_per_device"] = or_null(flags.threads_per_device);
   json["graph"] = flags.graph;
   json["matmul_precision"] = flags.matmul_precision;
+  json["bitwise"] = flags.bitwise;  // before comm, which it may choose
   json["ranks"] = flags.ranks;
   json["comm"] = or_null(flags.comm);
   json["nccl_share_gpu"] = flags.nccl_share_gpu;
@@ -63,7 +86,6 @@ nlohmann::ordered_json flags_json(const TrainingFlags& flags, const TrainingTask
   json["clip_norm"] = or_null(optimizer.clip_norm);
   json["seed"] = flags.seed;
   json["shuffle"] = !flags.no_shuffle;
-  json["bitwise"] = flags.bitwise;
   json["sampler"] = flags.sampler;
   json["bucket_mib"] = flags.bucket_mib;
   json["first_bucket_mib"] = flags.first_bucket_mib;
@@ -74,6 +96,20 @@ nlohmann::ordered_json flags_json(const TrainingFlags& flags, const TrainingTask
   json["trace"] = or_null(flags.trace_path);
   json["trace_format"] = flags.trace_format;
   return json;
+}
+
+std::vector<launch::Setting> common_settings(const TrainingFlags& flags, const TrainingTask& task) {
+  std::vector<launch::Setting> settings{{"command", "train"}};
+  const nlohmann::ordered_json json = flags_json(flags, task);
+  for (const auto& [name, value] : json.items()) {
+    if (std::ranges::count(kOfOneRank, name) > 0) continue;
+    settings.push_back({name, value.is_string() ? value.get<std::string>() : value.dump()});
+  }
+  const data::LabelledRows& train = task.data->train;
+  settings.push_back({"rows of the dataset",
+                      fmt::format("{} to train and {} to test, of {} values", train.num_rows(),
+                                  task.data->test.num_rows(), train.num_features)});
+  return settings;
 }
 
 }  // namespace lockstep::tools

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/training/trainer.h"
+#include "tools/training/loop.h"
 
 namespace lockstep::tools {
 
@@ -17,8 +17,8 @@ struct ProgressState {
   std::size_t num_rows = 1;
   std::string what;
   std::size_t step = 0;
-  std::size_t num_steps = 0;           // 0: the row has no steps to count
-  std::optional<double> seconds_left;  // absent as long as nobody knows
+  std::size_t num_steps = 0;                // 0: the row has no steps to count
+  std::optional<double> seconds_left = {};  // absent as long as nobody knows
 };
 std::string to_string(const ProgressState& state);
 

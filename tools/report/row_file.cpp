@@ -1,12 +1,14 @@
 #include "tools/report/row_file.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/checkpoint/atomic_file.h"
+#include "engine/core/atomic_file.h"
 #include "engine/core/error.h"
+#include "engine/core/input_file.h"
+#include "engine/core/shown_text.h"
 #include "engine/nn/weights_file.h"
-#include "tools/training/devices.h"
+#include "tools/report/json_integer.h"
+#include "tools/training/placement.h"
 #include "tools/verdict/findings_json.h"
 
 namespace lockstep::tools {
@@ -23,8 +25,8 @@ nlohmann::json breakdown_json(const trace::StepBreakdown& breakdown) {
 
 trace::StepBreakdown read_breakdown(const nlohmann::json& json) {
   trace::StepBreakdown breakdown;
-  breakdown.sequence = json.at("sequence");
-  breakdown.rank = json.at("rank");
+  read_integer(json, "sequence", breakdown.sequence);
+  read_integer(json, "rank", breakdown.rank);
   for (const auto& [name, part] : trace::kBreakdownParts) breakdown.*part = json.at(name);
   for (const auto& [name, total] : trace::kBreakdownTotals) breakdown.*total = json.at(name);
   return breakdown;
@@ -40,7 +42,7 @@ nlohmann::json overlap_json(const TrainingResult& result) {
 }
 
 void read_statistics(const nlohmann::json& json, TrainingResult& result) {
-  result.step_statistics.num_steps = json.at("num_steps");
+  read_integer(json, "num_steps", result.step_statistics.num_steps);
   result.step_statistics.median = read_breakdown(json.at("median"));
   result.step_statistics.p90 = read_breakdown(json.at("p90"));
   for (const nlohmann::json& fraction : json.at("comm_overlap")) {
@@ -54,9 +56,11 @@ RunRow read_row(const nlohmann::json& json) {
   const bool is_cuda = json.at("device") == "cuda";
   const DeviceType type = is_cuda ? DeviceType::cuda : DeviceType::cpu;
   row.placement.mode = Mode::ddp;
-  for (const int index : json.at("devices")) row.placement.devices.push_back({type, index});
-  row.placement.num_physical = json.at("physical_devices");
-  row.threads_per_device = json.at("threads");
+  for (const nlohmann::json& index : json.at("devices")) {
+    row.placement.devices.push_back({type, integer<int>(index)});
+  }
+  row.placement.num_physical = integer<std::size_t>(json.at("physical_devices"));
+  read_integer(json, "threads", row.threads_per_device);
   if (json.at("contended").is_null()) {
     row.contended.reset();
   } else {
@@ -69,9 +73,11 @@ RunRow read_row(const nlohmann::json& json) {
     read_statistics(json.at("statistics"), result);
   }
   result.busy_fraction = json.at("busy_fraction").get<std::vector<double>>();
-  result.peak_bytes = json.at("peak_bytes").get<std::vector<std::size_t>>();
-  result.comm_bytes_per_step = json.at("comm_bytes_per_step");
-  result.num_steps = json.at("num_steps");
+  for (const nlohmann::json& bytes : json.at("peak_bytes")) {
+    result.peak_bytes.push_back(integer<std::size_t>(bytes));
+  }
+  read_integer(json, "comm_bytes_per_step", result.comm_bytes_per_step);
+  read_integer(json, "num_steps", result.num_steps);
   result.final_loss = json.at("final_loss");
   result.test_accuracy = json.at("test_accuracy");
   if (!json.at("findings").is_null()) result.findings = read_findings(json.at("findings"));
@@ -110,21 +116,21 @@ void write_row(const std::string& path, const RunRow& row) {
     nn::save_weights(path + std::string(kFirstWeights),
                      to_state_dict(result.findings->first_weights));
   }
-  checkpoint::write_file_atomically(path, json.dump());
+  write_file_atomically(path, json.dump());
 }
 
 RunRow read_row(const std::string& path) {
-  std::ifstream file(path);
-  require(file.good(), ErrorCode::Io, "compare", "there is no row in {}", path);
   try {
-    RunRow row = read_row(nlohmann::json::parse(file));
+    RunRow row = read_row(nlohmann::json::parse(read_text_file(path, "compare")));
     if (row.result.findings) {
       row.result.findings->first_weights =
           keep(nn::load_weights(path + std::string(kFirstWeights)));
     }
     return row;
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorCode::Io, "compare", "{} is not a row of the table: {}", path, error.what());
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    fail(ErrorCode::Io, "compare", "'{}' is not a row of the table: {}", path, shown(error.what()));
   }
 }
 

@@ -7,7 +7,7 @@
 #include "engine/runtime/logical_device.h"
 #include "tools/report/contention.h"
 #include "tools/report/scaling.h"
-#include "tools/training/devices.h"
+#include "tools/training/placement.h"
 
 namespace lockstep::tools {
 namespace {

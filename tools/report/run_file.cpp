@@ -5,13 +5,13 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "engine/checkpoint/atomic_file.h"
+#include "engine/core/atomic_file.h"
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/report/file_head.h"
 #include "tools/report/flags_json.h"
 #include "tools/report/scaling.h"
-#include "tools/training/devices.h"
+#include "tools/training/placement.h"
 
 namespace lockstep::tools {
 namespace {
@@ -151,7 +151,7 @@ void write_json(const std::string& path, const nlohmann::ordered_json& json) {
     require(std::cout.good(), ErrorCode::Io, "--json", "cannot write to standard output");
     return;
   }
-  checkpoint::write_file_atomically(path, text);
+  write_file_atomically(path, text);
 }
 
 }  // namespace lockstep::tools

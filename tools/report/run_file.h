@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/training/task.h"
+#include "tools/training/results.h"
 #include "tools/verdict/verdict.h"
 
 namespace lockstep::tools {

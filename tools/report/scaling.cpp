@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tools/training/devices.h"
+#include "tools/training/placement.h"
 
 namespace lockstep::tools {
 namespace {

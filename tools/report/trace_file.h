@@ -4,7 +4,7 @@
 #include <string>
 
 #include "engine/trace/recorder.h"
-#include "tools/training/task.h"
+#include "tools/training/placement.h"
 
 namespace lockstep::tools {
 

@@ -5,13 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/nn/weights_file.h"
+#include "tools/report/loss_watch.h"
 #include "tools/report/row_table.h"
 #include "tools/report/status_line.h"
 #include "tools/report/trace_file.h"
 #include "tools/report/weights_digest.h"
 #include "tools/report/work_line.h"
 #include "tools/report/workload.h"
-#include "tools/training/loss_watch.h"
 
 namespace lockstep::tools {
 

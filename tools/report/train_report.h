@@ -9,7 +9,7 @@
 #include "tools/report/contention.h"
 #include "tools/report/progress.h"
 #include "tools/report/run_file.h"
-#include "tools/training/trainer.h"
+#include "tools/training/loop.h"
 
 namespace lockstep::tools {
 

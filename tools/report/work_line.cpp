@@ -2,14 +2,12 @@
 
 #include <fmt/format.h>
 
-#include "tools/training/training_parts.h"
-
 namespace lockstep::tools {
 namespace {
 
 // `format` has a place for the batch that was asked for.
 std::string asked_text(const TrainingTask& task, fmt::format_string<const std::size_t&> format) {
-  return rows_of_full_batch(task) < task.batch ? fmt::format(format, task.batch) : "";
+  return task.rows_of_full_batch() < task.batch ? fmt::format(format, task.batch) : "";
 }
 
 }  // namespace
@@ -20,12 +18,12 @@ std::string count_text(std::size_t count, std::string_view noun) {
 
 std::string steps_text(const TrainingTask& task) {
   return fmt::format("{} of {}{}", count_text(task.num_steps, "step"),
-                     count_text(rows_of_full_batch(task), "row"),
+                     count_text(task.rows_of_full_batch(), "row"),
                      asked_text(task, " (batch {} asked)"));
 }
 
 std::string batch_text(const TrainingTask& task) {
-  return fmt::format("batch {}{}", rows_of_full_batch(task), asked_text(task, " ({} asked)"));
+  return fmt::format("batch {}{}", task.rows_of_full_batch(), asked_text(task, " ({} asked)"));
 }
 
 }  // namespace lockstep::tools

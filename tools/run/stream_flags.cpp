@@ -76,8 +76,8 @@ std::string make_log_folder(const RunFlags& flags) {
   std::filesystem::create_directories(base, problem);
   std::string folder =
       fmt::format("{}/{}_XXXXXX", base, flags.log_dir.empty() ? "lockstep" : flags.rdzv_id);
-  require(!problem && ::mkdtemp(folder.data()) != nullptr, ErrorCode::Io, "--log-dir",
-          "cannot make a folder in {}: {}", base,
+  const bool is_made = !problem && ::mkdtemp(folder.data()) != nullptr;
+  require(is_made, ErrorCode::Io, "--log-dir", "cannot make a folder in {}: {}", base,
           problem ? problem.message() : std::generic_category().message(errno));
   return folder;
 }

@@ -1,9 +1,9 @@
 #include "tools/training/gradients.h"
 
 #include "engine/autograd/ops/ops.h"
+#include "engine/core/thread_context.h"
 #include "engine/parallel/bitwise/micro_shards.h"
 #include "engine/runtime/device_span.h"
-#include "engine/trace/span.h"
 
 namespace lockstep::tools {
 namespace {
@@ -12,42 +12,39 @@ Variable sum_loss(const Variable& logits, const Tensor& labels) {
   return cross_entropy(logits, labels, Reduction::sum);
 }
 
-Tensor plain_gradients(const TrainingTask& task, const RankModel& model, const data::Batch& batch) {
+Tensor plain_gradients(const TrainingTask& task, std::size_t num_ranks, nn::Module& model,
+                       const data::Batch& batch) {
   Variable loss;
   {
-    trace::ScopedSpan span(trace::Lane::compute, trace::Category::forward, "forward");
-    runtime::DeviceSpan on_device(batch.x.stream(), trace::Lane::compute, trace::Category::forward,
-                                  "forward");
-    loss = sum_loss((*model.wrapped)(Variable(batch.x)), batch.labels);
+    const runtime::WorkSpan span(batch.x.stream(), trace::Lane::compute, trace::Category::forward,
+                                 "forward");
+    loss = sum_loss(model(Variable(batch.x)), batch.labels);
   }
   // Ranks average their gradients, so each rank's share of the global mean is scaled up by their
   // number. A rank without rows contributes zeros.
-  const auto world_size = static_cast<double>(model.num_ranks);
+  const auto world_size = static_cast<double>(num_ranks);
   const double weight = task.sampler == Sampler::exact
                             ? world_size / static_cast<double>(batch.num_global_rows)
                             : 1.0 / static_cast<double>(batch.labels.num_elements());
   {
-    trace::ScopedSpan span(trace::Lane::compute, trace::Category::backward, "backward");
-    runtime::DeviceSpan on_device(batch.x.stream(), trace::Lane::compute, trace::Category::backward,
-                                  "backward");
+    const runtime::WorkSpan span(batch.x.stream(), trace::Lane::compute, trace::Category::backward,
+                                 "backward");
     loss.backward(Tensor::full(loss.shape(), weight, loss.dtype(), loss.device()));
   }
   return loss.value();
 }
 
-Tensor bitwise_gradients(const RankModel& model, const data::Batch& batch) {
-  trace::ScopedSpan span(trace::Lane::compute, trace::Category::backward,
-                         "micro-shards forward and backward");
-  runtime::DeviceSpan on_device(batch.x.stream(), trace::Lane::compute, trace::Category::backward,
-                                "micro-shards forward and backward");
+Tensor bitwise_gradients(const LocalModels& models, const data::Batch& batch) {
+  const runtime::WorkSpan span(batch.x.stream(), trace::Lane::compute, trace::Category::backward,
+                               "micro-shards forward and backward");
+  const RankModel& model = models.first();
   double loss_sum = 0;
-  if (model.communicator) {
-    const auto world_size = static_cast<std::size_t>(model.communicator->world_size());
-    const auto rank = static_cast<std::size_t>(model.communicator->rank());
-    const plan::MicroShardPlan plan = plan::micro_shard_plan(batch.num_global_rows, world_size);
-    const parallel::MicroShardResult mine =
-        parallel::run_micro_shards(*model.inner, sum_loss, batch.x, batch.labels, plan, rank);
-    loss_sum = parallel::bitwise_all_reduce(*model.inner, mine, *model.communicator);
+  if (models.communicator) {
+    const plan::MicroShardPlan plan =
+        plan::micro_shard_plan(batch.num_global_rows, models.num_ranks);
+    const parallel::MicroShardResult mine = parallel::run_micro_shards(
+        *model.inner, sum_loss, batch.x, batch.labels, plan, static_cast<std::size_t>(model.rank));
+    loss_sum = parallel::bitwise_all_reduce(*model.inner, mine, *models.communicator);
   } else {
     loss_sum = parallel::bitwise_data_parallel(*model.inner, model.devices, sum_loss, batch.x,
                                                batch.labels);
@@ -63,10 +60,23 @@ Tensor bitwise_gradients(const RankModel& model, const data::Batch& batch) {
 
 }  // namespace
 
-Tensor compute_gradients(const TrainingTask& task, const RankModel& model,
-                         const data::Batch& batch) {
-  return task.summation == Summation::bitwise ? bitwise_gradients(model, batch)
-                                              : plain_gradients(task, model, batch);
+std::vector<Tensor> compute_gradients(const TrainingTask& task, const LocalModels& models,
+                                      const std::vector<data::Batch>& batches) {
+  std::vector<Tensor> losses(batches.size());
+  const auto compute = [&](std::size_t local) {
+    const data::Batch& batch = batches[local];
+    thread_context().first_row = batch.global_offset;
+    losses[local] =
+        task.summation == Summation::bitwise
+            ? bitwise_gradients(models, batch)
+            : plain_gradients(task, models.num_ranks, *models.ranks[local].wrapped, batch);
+  };
+  if (models.replicas) {
+    models.replicas->run_backward([&](nn::Module&, std::size_t rank) { compute(rank); });
+  } else {
+    compute(0);
+  }
+  return losses;
 }
 
 }  // namespace lockstep::tools

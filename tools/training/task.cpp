@@ -3,22 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
+#include "engine/core/atomic_file.h"
 #include "engine/core/error.h"
 #include "engine/launch/rank_environment.h"
 #include "engine/nn/mlp.h"
 #include "engine/nn/weights_file.h"
-#include "engine/plan/micro_shards.h"
-#include "engine/plan/scatter.h"
-#include "engine/runtime/logical_device.h"
+#include "engine/trace/kineto_trace.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/report/host_info.h"
-#include "tools/report/work_line.h"
-#include "tools/training/devices.h"
-#include "tools/training/training_parts.h"
+#include "tools/training/placement.h"
 
 namespace lockstep::tools {
 namespace {
@@ -37,7 +33,7 @@ OptimizerSettings make_optimizer_settings(const TrainingFlags& flags) {
   settings.momentum = require_not_negative("--momentum", flags.momentum.value_or(0.9));
   require(!flags.nesterov || settings.momentum > 0, ErrorCode::Usage, "--nesterov",
           "needs a --momentum above 0, found 0");
-  if (flags.nesterov) settings.momentum_kind = OptimizerSettings::Momentum::nesterov;
+  if (flags.nesterov) settings.momentum_kind = optim::SgdOptions::Kind::nesterov;
   require(flags.warmup_steps >= 0, ErrorCode::Usage, "--warmup", "must be at least 0, found {}",
           flags.warmup_steps);
   if (flags.clip_norm) {
@@ -135,18 +131,6 @@ void require_fitting_graph(const TrainingFlags& flags) {
 
 }  // namespace
 
-std::string_view to_string(Mode mode) {
-  switch (mode) {
-    case Mode::single:
-      return "single";
-    case Mode::data_parallel:
-      return "dp";
-    case Mode::ddp:
-      return "ddp";
-  }
-  return "unknown";
-}
-
 std::size_t TrainingTask::steps_per_epoch() const {
   return (data->train.num_rows() + batch - 1) / batch;
 }
@@ -155,19 +139,26 @@ std::size_t TrainingTask::num_epochs() const {
   return (num_steps + steps_per_epoch() - 1) / steps_per_epoch();
 }
 
-void require_writable_outputs(const TrainingFlags& flags) {
-  const std::array<std::pair<std::string_view, const std::string*>, 4> outputs{
-      {{"--save", &flags.save_path},
-       {"--log", &flags.log_path},
-       {"--json", &flags.json_path},
-       {"--trace", &flags.trace_path}}};
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const auto& [flag, path] = outputs[i];
-    require_writable(flag, *path);
-    for (std::size_t k = 0; k < i && !path->empty(); ++k) {
-      require(*path != *outputs[k].second, ErrorCode::Usage, flag,
-              "'{}' is also the file of {}; name two files", *path, outputs[k].first);
+std::size_t TrainingTask::rows_of_full_batch() const {
+  return std::min(batch, data->train.num_rows());
+}
+
+void require_writable_outputs(const TrainingFlags& flags, std::size_t num_ranks) {
+  std::vector<OutputPath> outputs = {
+      {"--save", flags.save_path}, {"--log", flags.log_path}, {"--json", flags.json_path}};
+  if (flags.trace_format != "kineto" || flags.trace_path.empty() || flags.trace_path == "-") {
+    outputs.push_back({"--trace", flags.trace_path});
+  } else {
+    for (std::size_t rank = 0; rank < num_ranks; ++rank) {
+      const auto path = trace::kineto_path(flags.trace_path, static_cast<int>(rank));
+      outputs.push_back({"--trace", path.string()});
     }
+  }
+  require_writable(outputs);
+  for (std::size_t i = 1; i < outputs.size() && !flags.init_path.empty(); ++i) {
+    const auto& [flag, path] = outputs[i];
+    require(path.empty() || path == "-" || !is_same_file(path, flags.init_path), ErrorCode::Usage,
+            flag, "'{}' is the file of --init, which it would replace; name another", path);
   }
 }
 
@@ -222,39 +213,9 @@ TrainingTask with_batch(TrainingTask task, const TrainingFlags& flags, std::size
 
 TrainingTask make_task(const TrainingFlags& flags, std::size_t num_devices) {
   TrainingTask task = read_task(flags, num_devices);
-  require_writable_outputs(flags);
+  require_writable_outputs(flags, num_devices);
   load_task(task, flags);
   return task;
-}
-
-std::size_t num_idle_devices(const TrainingTask& task, const DevicePlacement& placement) {
-  const std::size_t num_devices = placement.devices.size();
-  if (task.sampler == Sampler::torch && placement.mode == Mode::ddp) return 0;
-  const std::size_t rows = std::min(task.batch, task.data->train.num_rows());
-  if (task.summation == Summation::plain) {
-    return plan::scatter_plan(rows, num_devices).num_idle_devices();
-  }
-  const plan::MicroShardPlan plan = plan::micro_shard_plan(rows, num_devices);
-  std::size_t idle = 0;
-  for (std::size_t d = 0; d < num_devices; ++d) idle += plan.rows_of_device(d).size == 0;
-  return idle;
-}
-
-std::string idle_note(const TrainingTask& task, const DevicePlacement& placement) {
-  const std::size_t idle = num_idle_devices(task, placement);
-  if (idle == 0) return {};
-  return fmt::format("{} of {} devices {} idle: a batch of {} has no rows for {}", idle,
-                     placement.devices.size(), idle == 1 ? "stays" : "stay",
-                     count_text(rows_of_full_batch(task), "row"), idle == 1 ? "it" : "them");
-}
-
-void require_fitting_sampler(const TrainingTask& task, const DevicePlacement& placement) {
-  const std::size_t num_ranks = placement.devices.size();
-  if (task.sampler != Sampler::torch || placement.mode != Mode::ddp) return;
-  require(task.batch % num_ranks == 0, ErrorCode::Usage, "--sampler",
-          "torch gives every rank as many rows, and a batch of {} rows cannot be shared evenly by "
-          "{} ranks; use a multiple for --batch, or --sampler exact",
-          task.batch, num_ranks);
 }
 
 std::string torch_sampler_note(const TrainingTask& task) {

@@ -1,4 +1,4 @@
-// What is trained, and where: the resolved meaning of the training flags.
+// What is trained: the resolved meaning of the training flags, but for the devices.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,10 @@
 #include "engine/data/sampler.h"
 #include "engine/nn/state_dict.h"
 #include "engine/optim/schedule.h"
-#include "engine/trace/step_statistics.h"
+#include "engine/optim/sgd.h"
 #include "tools/cli/training_flags.h"
-#include "tools/verdict/findings.h"
 
 namespace lockstep::tools {
-
-enum class Mode { single, data_parallel, ddp };
-
-// "single", "dp", "ddp", as in the run file.
-std::string_view to_string(Mode mode);
 
 enum class Sampler { exact, torch };
 enum class Summation { plain, bitwise };  // --bitwise
@@ -33,12 +27,11 @@ struct OptimizerSettings {
   double learning_rate = 0.1;
   double momentum = 0.9;
   double weight_decay = 0;
-  enum class Momentum { plain, nesterov } momentum_kind = Momentum::plain;
+  optim::SgdOptions::Kind momentum_kind = optim::SgdOptions::Kind::plain;
   optim::Schedule schedule;
   std::optional<double> clip_norm;
 };
 
-// Everything that decides the result, but the devices.
 struct TrainingTask {
   std::string model;  // "mlp:64-256-10"
   DType dtype = DType::float32;
@@ -62,29 +55,8 @@ struct TrainingTask {
 
   std::size_t steps_per_epoch() const;
   std::size_t num_epochs() const;  // the last one may be cut short by num_steps
-};
-
-struct DevicePlacement {
-  Mode mode = Mode::single;
-  std::vector<Device> devices = {};
-  // Where the devices are those of other processes too, which alone know them.
-  std::optional<std::size_t> num_physical = std::nullopt;
-};
-
-// What a run found out. Times are wall times of rank 0.
-struct TrainingResult {
-  nn::StateDict weights;
-  std::vector<double> epoch_seconds;
-  std::optional<trace::StepBreakdown> breakdown;    // of rank 0's median step
-  trace::StepStatistics step_statistics;            // over the steps of all ranks
-  std::vector<std::optional<double>> comm_overlap;  // per device; see step_statistics.h
-  std::vector<double> busy_fraction;                // per device: share of the steps' time
-  std::vector<std::size_t> peak_bytes;              // per device
-  std::size_t comm_bytes_per_step = 0;  // sent by a device, mean over steps, largest device
-  std::size_t num_steps = 0;
-  double final_loss = 0;                // mean over the last epoch's rows
-  double test_accuracy = 0;             // fraction of the test rows
-  std::optional<RunFindings> findings;  // where checks were asked for
+  // --batch, or all training rows if there are fewer.
+  std::size_t rows_of_full_batch() const;
 };
 
 // Reads the flags' words. Throws Error{Usage} for contradictions and unknown names, Error{Io} for
@@ -96,19 +68,11 @@ TrainingTask make_task(const TrainingFlags& flags, std::size_t num_devices);
 // thread (but for --graph); load_task reads data and weights. Outputs are rank 0's.
 TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices);
 void load_task(TrainingTask& task, const TrainingFlags& flags);
-void require_writable_outputs(const TrainingFlags& flags);
+void require_writable_outputs(const TrainingFlags& flags, std::size_t num_ranks);
 
 // The same task with another batch, and as many steps as the flags ask for with that. REQUIRES: its
 // data was loaded.
 TrainingTask with_batch(TrainingTask task, const TrainingFlags& flags, std::size_t batch);
-
-// Devices that get no rows of a full batch, because it has too few; and the line that says so,
-// empty where no device is idle.
-std::size_t num_idle_devices(const TrainingTask& task, const DevicePlacement& placement);
-std::string idle_note(const TrainingTask& task, const DevicePlacement& placement);
-
-// Throws Error{Usage} when --sampler torch cannot give every rank of ddp as many rows.
-void require_fitting_sampler(const TrainingTask& task, const DevicePlacement& placement);
 
 // Why weights under --sampler torch differ from those of one device, and, unless rows keep the
 // file's order, from PyTorch's; empty under exact.

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "tools/report/json_integer.h"
+
 namespace lockstep::tools {
 
 nlohmann::json findings_json(const RunFindings& findings) {
@@ -27,17 +29,18 @@ nlohmann::json findings_json(const RunFindings& findings) {
 
 RunFindings read_findings(const nlohmann::json& json) {
   RunFindings findings;
-  findings.num_first_steps = json.at("num_first_steps");
+  read_integer(json, "num_first_steps", findings.num_first_steps);
   for (const nlohmann::json& check : json.at("gradient_checks")) {
     const nlohmann::json& error = check.at("max_relative_error");  // JSON has no NaN
-    findings.gradient_checks.push_back(
-        {check.at("step"), error.is_null() ? std::nan("") : error.get<double>()});
+    findings.gradient_checks.push_back({integer<std::size_t>(check.at("step")),
+                                        error.is_null() ? std::nan("") : error.get<double>()});
   }
   findings.gradient_limit = json.at("gradient_limit");
   const nlohmann::json& failure = json.at("failure");
   if (failure.is_null()) return findings;
-  findings.failure = {failure.at("check"), failure.at("step"), failure.at("rank"),
-                      failure.at("parameter"), failure.at("what")};
+  findings.failure = {failure.at("check"), integer<std::size_t>(failure.at("step")),
+                      integer<int>(failure.at("rank")), failure.at("parameter"),
+                      failure.at("what")};
   return findings;
 }
 

@@ -5,8 +5,7 @@
 // So the checks compare like with like, on the weights that the run has reached:
 //
 //   when       the first step of every epoch; an epoch's last step if its batch is smaller; and
-//   once
-//              more at the end, on the first batch of the epoch that would follow
+//              once more at the end, on the first batch of the epoch that would follow
 //   rows       every rank's batch is its part of the global batch, and the parts are the whole
 //   replicas   every rank's weights equal rank 0's bit for bit, before the step and after it (and
 //              the buffers before the first; later each forward pass takes rank 0's)

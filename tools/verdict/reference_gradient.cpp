@@ -6,7 +6,7 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/rng.h"
-#include "tools/training/trained_model.h"
+#include "tools/training/model.h"
 
 namespace lockstep::tools {
 namespace {

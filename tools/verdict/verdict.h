@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/training/task.h"
+#include "tools/training/results.h"
 
 namespace lockstep::tools {
 

@@ -1,4 +1,4 @@
-#include "tools/training/loss_watch.h"
+#include "tools/report/loss_watch.h"
 
 #include <fmt/format.h>
 

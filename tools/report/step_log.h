@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstddef>
-#include <fstream>
 #include <string>
+
+#include "engine/core/atomic_file.h"
 
 namespace lockstep::tools {
 
@@ -19,13 +20,16 @@ struct StepRecord {
 
 class StepLog {
  public:
-  // Throws Error{Io} when the file cannot be written.
-  explicit StepLog(const std::string& path);
+  // The lines go to the temporary file of core/atomic_file.h, each as soon as it is known. All
+  // throw Error{Io} when the file cannot be written.
+  explicit StepLog(const std::string& path) : file_(path, "--log") {}
   void write(const StepRecord& record);
 
+  // Makes the lines the file's content. Call it once, last; without it the file is as it was.
+  void finish() { file_.commit(); }
+
  private:
-  std::string path_;
-  std::ofstream file_;
+  AtomicFile file_;
 };
 
 }  // namespace lockstep::tools

@@ -1,8 +1,12 @@
-#include "tools/training/trained_model.h"
+#include "tools/training/results.h"
+
+#include <algorithm>
 
 #include "engine/autograd/grad_mode.h"
+#include "engine/data/data_loader.h"
 #include "engine/nn/count_correct.h"
-#include "engine/nn/mlp.h"
+#include "tools/report/busy_fraction.h"
+#include "tools/training/losses.h"
 
 namespace lockstep::tools {
 namespace {
@@ -40,20 +44,40 @@ double measure_test_accuracy(const TrainingTask& task, nn::Module& model, Device
 
 }  // namespace
 
-std::shared_ptr<nn::Module> make_model(const TrainingTask& task, Device device) {
-  const std::shared_ptr<nn::Module> model = nn::make_mlp(task.model, task.seed, task.dtype);
-  if (task.initial_weights) nn::load_state_dict(*model, *task.initial_weights);
-  model->to(device);
-  return model;
-}
-
-void take_results(const TrainingTask& task, const RankModel& model, RankReport report,
-                  TrainingResult& result) {
+void take_report(const TrainingTask& task, const RankModel& model, LoopReport report,
+                 TrainingResult& result) {
+  result.num_steps = task.num_steps;
   result.epoch_seconds = std::move(report.epoch_seconds);
   result.final_loss = report.last_epoch_loss;
   result.findings = std::move(report.findings);
   result.weights = copy_weights(*model.inner);
+  require_finite(result.weights, task.num_steps);
   result.test_accuracy = measure_test_accuracy(task, *model.inner, model.devices[0]);
+}
+
+void take_bytes(const std::vector<std::size_t>& comm_bytes, std::vector<std::size_t> peak_bytes,
+                TrainingResult& result) {
+  result.comm_bytes_per_step = std::ranges::max(comm_bytes) / result.num_steps;
+  result.peak_bytes = std::move(peak_bytes);
+  if (!result.findings) return;
+  const std::vector<std::size_t>& before_checks = result.findings->peak_bytes_before;
+  for (std::size_t i = 0; i < before_checks.size(); ++i) {
+    result.peak_bytes[i] = std::max(result.peak_bytes[i], before_checks[i]);
+  }
+}
+
+void take_times(const trace::Recording& recording, const std::vector<int>& tracks,
+                TrainingResult& result) {
+  if (recording.spans.empty()) return;
+  result.breakdown = trace::median_step(recording.spans, tracks.front());
+  std::vector<trace::StepBreakdown> all_steps;
+  for (const int track : tracks) {
+    result.busy_fraction.push_back(busy_fraction(recording, track));
+    const auto steps = trace::step_breakdowns(recording.spans, track);
+    result.comm_overlap.push_back(trace::comm_overlap(steps));
+    all_steps.insert(all_steps.end(), steps.begin(), steps.end());
+  }
+  result.step_statistics = trace::step_statistics(all_steps);
 }
 
 }  // namespace lockstep::tools

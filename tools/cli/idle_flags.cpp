@@ -1,4 +1,4 @@
-#include "tools/training/idle_flags.h"
+#include "tools/cli/idle_flags.h"
 
 #include <algorithm>
 #include <array>

@@ -10,6 +10,8 @@
 #include <functional>
 #include <memory>
 
+#include "engine/nn/module.h"
+#include "engine/nn/state_dict.h"
 #include "engine/tensor/tensor.h"
 
 namespace lockstep::tools {
@@ -51,5 +53,12 @@ class LossLog {
   std::size_t num_pushed_ = 0;
   std::size_t num_reported_ = 0;
 };
+
+// Throws Error{Numeric} naming step and rank unless the loss is a finite number, and of the model
+// the first parameter that is not, which may be later by the steps that a device is ahead.
+void require_finite(const StepLoss& loss, int rank, const nn::Module& model);
+
+// The same of weights after the last of so many steps. REQUIRES: they are on the CPU.
+void require_finite(const nn::StateDict& weights, std::size_t num_steps);
 
 }  // namespace lockstep::tools

@@ -1,8 +1,10 @@
-// Which devices the flags name, and what a person is told about them.
+// Where a task is trained: how many devices, which, and what a person is told about them.
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/core/device.h"
@@ -10,6 +12,18 @@
 #include "tools/training/task.h"
 
 namespace lockstep::tools {
+
+enum class Mode { single, data_parallel, ddp };
+
+// "single", "dp", "ddp", as in the run file.
+std::string_view to_string(Mode mode);
+
+struct DevicePlacement {
+  Mode mode = Mode::single;
+  std::vector<Device> devices = {};
+  // Where the devices are those of other processes too, which alone know them.
+  std::optional<std::size_t> num_physical = std::nullopt;
+};
 
 // The device type that --device names (auto: CUDA if there is a GPU), after declaring what
 // --virtual-devices says. Also sets the precision that --matmul-precision names.
@@ -36,5 +50,13 @@ std::string describe_devices(const std::vector<Device>& devices);
 // How many physical devices these are: GPUs, or 1 for the CPU.
 std::size_t num_physical_devices(const std::vector<Device>& devices);
 std::size_t num_physical_devices(const DevicePlacement& placement);
+
+// Devices that get no rows of a full batch, because it has too few; and the line that says so,
+// empty where no device is idle.
+std::size_t num_idle_devices(const TrainingTask& task, const DevicePlacement& placement);
+std::string idle_note(const TrainingTask& task, const DevicePlacement& placement);
+
+// Throws Error{Usage} when --sampler torch cannot give every rank of ddp as many rows.
+void require_fitting_sampler(const TrainingTask& task, const DevicePlacement& placement);
 
 }  // namespace lockstep::tools

@@ -8,7 +8,7 @@
 
 #include "engine/core/device.h"
 #include "tools/cli/training_flags.h"
-#include "tools/training/task.h"
+#include "tools/training/placement.h"
 
 namespace lockstep::tools {
 

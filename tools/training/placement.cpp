@@ -1,4 +1,4 @@
-#include "tools/training/devices.h"
+#include "tools/training/placement.h"
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -7,12 +7,15 @@
 #include <set>
 
 #include "engine/core/error.h"
+#include "engine/plan/micro_shards.h"
+#include "engine/plan/scatter.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
 #include "engine/runtime/virtual_devices.h"
 #include "kernels/matmul_precision.h"
 #include "tools/cli/numbers.h"
 #include "tools/ranks/communicators.h"
+#include "tools/report/work_line.h"
 
 namespace lockstep::tools {
 namespace {
@@ -92,6 +95,18 @@ std::string describe_gpus(const std::vector<Device>& devices) {
 
 }  // namespace
 
+std::string_view to_string(Mode mode) {
+  switch (mode) {
+    case Mode::single:
+      return "single";
+    case Mode::data_parallel:
+      return "dp";
+    case Mode::ddp:
+      return "ddp";
+  }
+  return "unknown";
+}
+
 DeviceType resolve_device_type(const TrainingFlags& flags) {
   kernels::set_matmul_precision(kernels::parse_matmul_precision(flags.matmul_precision));
   const bool has_gpu = !runtime::physical_gpus().empty();
@@ -163,6 +178,36 @@ std::size_t num_physical_devices(const std::vector<Device>& devices) {
 
 std::size_t num_physical_devices(const DevicePlacement& placement) {
   return placement.num_physical ? *placement.num_physical : num_physical_devices(placement.devices);
+}
+
+std::size_t num_idle_devices(const TrainingTask& task, const DevicePlacement& placement) {
+  const std::size_t num_devices = placement.devices.size();
+  if (task.sampler == Sampler::torch && placement.mode == Mode::ddp) return 0;
+  const std::size_t rows = task.rows_of_full_batch();
+  if (task.summation == Summation::plain) {
+    return plan::scatter_plan(rows, num_devices).num_idle_devices();
+  }
+  const plan::MicroShardPlan plan = plan::micro_shard_plan(rows, num_devices);
+  std::size_t idle = 0;
+  for (std::size_t d = 0; d < num_devices; ++d) idle += plan.rows_of_device(d).size == 0;
+  return idle;
+}
+
+std::string idle_note(const TrainingTask& task, const DevicePlacement& placement) {
+  const std::size_t idle = num_idle_devices(task, placement);
+  if (idle == 0) return {};
+  return fmt::format("{} of {} devices {} idle: a batch of {} has no rows for {}", idle,
+                     placement.devices.size(), idle == 1 ? "stays" : "stay",
+                     count_text(task.rows_of_full_batch(), "row"), idle == 1 ? "it" : "them");
+}
+
+void require_fitting_sampler(const TrainingTask& task, const DevicePlacement& placement) {
+  const std::size_t num_ranks = placement.devices.size();
+  if (task.sampler != Sampler::torch || placement.mode != Mode::ddp) return;
+  require(task.batch % num_ranks == 0, ErrorCode::Usage, "--sampler",
+          "torch gives every rank as many rows, and a batch of {} rows cannot be shared evenly by "
+          "{} ranks; use a multiple for --batch, or --sampler exact",
+          task.batch, num_ranks);
 }
 
 }  // namespace lockstep::tools

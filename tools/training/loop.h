@@ -1,10 +1,14 @@
-// Trains a task on devices and reports what happened.
+// The training loop of one thread: the same for one device, DataParallel, a rank of DDP, and all
+// ranks of DDP whose step is one graph.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
-#include "tools/training/task.h"
+#include "tools/training/model.h"
+#include "tools/verdict/findings.h"
 
 namespace lockstep::tools {
 
@@ -22,10 +26,16 @@ struct TrainingObserver {
   Checks checks = Checks::off;
 };
 
-// Deterministic in everything but the times. Recording (engine/trace) may be on; if it is, the
-// result has a breakdown and busy fractions.
+// What the loop measured.
+struct LoopReport {
+  std::vector<double> epoch_seconds;
+  double last_epoch_loss = 0;  // mean over all ranks' rows
+  std::optional<RunFindings> findings;
+};
+
+// Trains the models in place. Only rank 0 logs and calls the observer.
 // Throws: Error{Numeric} naming step and rank when the loss is not finite; what the engine throws.
-TrainingResult train(const TrainingTask& task, const DevicePlacement& placement,
-                     const TrainingObserver& observer = {});
+LoopReport run_loop(const TrainingTask& task, const LocalModels& models,
+                    const TrainingObserver& observer);
 
 }  // namespace lockstep::tools

@@ -1,4 +1,4 @@
-#include "tools/training/busy_fraction.h"
+#include "tools/report/busy_fraction.h"
 
 #include <algorithm>
 #include <vector>
@@ -97,20 +97,6 @@ double busy_fraction(const trace::Recording& recording, int track) {
                                 : cpu_nanoseconds(recording, track, steps);
   // The two clocks differ by a little.
   return std::clamp(busy / static_cast<double>(trace::total_ns(steps)), 0.0, 1.0);
-}
-
-void take_times(const trace::Recording& recording, const std::vector<int>& tracks,
-                TrainingResult& result) {
-  if (recording.spans.empty()) return;
-  result.breakdown = trace::median_step(recording.spans, tracks.front());
-  std::vector<trace::StepBreakdown> all_steps;
-  for (const int track : tracks) {
-    result.busy_fraction.push_back(busy_fraction(recording, track));
-    const auto steps = trace::step_breakdowns(recording.spans, track);
-    result.comm_overlap.push_back(trace::comm_overlap(steps));
-    all_steps.insert(all_steps.end(), steps.begin(), steps.end());
-  }
-  result.step_statistics = trace::step_statistics(all_steps);
 }
 
 }  // namespace lockstep::tools

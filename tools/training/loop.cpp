@@ -1,0 +1,300 @@
+#include "tools/training/loop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include "engine/core/thread_context.h"
+#include "engine/optim/clip_grad_norm.h"
+#include "engine/plan/scatter.h"
+#include "engine/runtime/device_span.h"
+#include "engine/runtime/step_graph.h"
+#include "engine/trace/span.h"
+#include "tools/report/step_log.h"
+#include "tools/training/gradients.h"
+#include "tools/training/losses.h"
+#include "tools/verdict/rank_checks.h"
+
+namespace lockstep::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The seconds of an epoch, without those in which it was paused.
+class EpochClock {
+ public:
+  void start() {
+    paused_ = {};
+    started_ = Clock::now();
+  }
+  // Runs work() while the clock stands.
+  template <typename Work>
+  void pause_for(const Work& work) {
+    const Clock::time_point begin = Clock::now();
+    work();
+    paused_ += Clock::now() - begin;
+  }
+  double seconds() const { return seconds_since(started_ + paused_); }
+
+ private:
+  Clock::time_point started_;
+  Clock::duration paused_{};
+};
+
+// A step of full batches as a graph, and the tensors that it reads and writes, by local rank.
+struct CapturedStep {
+  CapturedStep(const TrainingTask& task, const LocalModels& models) : graph(models.devices()) {
+    const plan::ScatterPlan plan = plan::scatter_plan(task.rows_of_full_batch(), models.num_ranks);
+    for (const RankModel& model : models.ranks) {
+      const auto rank = static_cast<std::size_t>(model.rank);
+      const std::size_t rows = rank < plan.parts.size() ? plan.parts[rank].size : 0;
+      const Device device = model.devices[0];
+      x.push_back(Tensor::empty({rows, task.data->train.num_features}, task.dtype, device));
+      labels.push_back(Tensor::empty({rows}, DType::int64, device));
+    }
+  }
+
+  // Whether every rank has as many rows as in the step that is captured.
+  bool is_filled_by(const std::vector<data::Batch>& batches) const {
+    return std::ranges::equal(batches, labels, [](const data::Batch& batch, const Tensor& full) {
+      return batch.labels.num_elements() == full.num_elements();
+    });
+  }
+
+  runtime::StepGraph graph;
+  std::vector<Tensor> x;       // [rows, features]
+  std::vector<Tensor> labels;  // [rows] int64
+  std::vector<Tensor> losses;
+};
+
+class TrainingLoop {
+ public:
+  TrainingLoop(const TrainingTask& task, const LocalModels& models,
+               const TrainingObserver& observer)
+      : task_(task),
+        models_(models),
+        observer_(observer),
+        is_first_(models.first().rank == 0),
+        has_log_(!observer.log_path.empty()) {
+    for (const RankModel& model : models.ranks) {
+      optimizers_.push_back(make_optimizer(task, model));
+      loaders_.push_back(make_loader(task, model, models.num_ranks));
+      losses_.emplace_back([this, &model](const StepLoss& loss) { take(loss, model); });
+    }
+    if (task.launching == TrainingTask::Launching::graph) graph_.emplace(task, models);
+    if (is_first_ && has_log_) log_.emplace(observer.log_path);
+    if (observer.checks == Checks::off) return;
+    std::vector<CheckedRank> ranks;
+    for (const RankModel& model : models.ranks) ranks.push_back({model.rank, model.inner.get()});
+    const std::vector<Device> devices = models.devices();
+    checks_.emplace(task, ranks, devices, std::max(models.num_ranks, devices.size()),
+                    models.communicator);
+  }
+
+  LoopReport run() {
+    LoopReport report;
+    for (std::size_t epoch = 0; epoch < task_.num_epochs(); ++epoch) {
+      clock_.start();
+      epoch_loss_ = {};
+      start_epoch(epoch);
+      while (step_ < task_.num_steps && run_checked_step(epoch)) count_step();
+      drain_losses();
+      report.epoch_seconds.push_back(clock_.seconds());
+      report.last_epoch_loss = mean_over_ranks(epoch_loss_);
+      if (is_first_ && observer_.on_epoch) {
+        observer_.on_epoch(epoch, report.epoch_seconds.back(), report.last_epoch_loss);
+      }
+    }
+    if (checks_) {
+      check_at_end();
+      report.findings = checks_->findings();
+    }
+    if (log_) log_->finish();
+    return report;
+  }
+
+ private:
+  void start_epoch(std::size_t epoch) {
+    for (const auto& loader : loaders_) loader->start_epoch(epoch);
+  }
+
+  void count_step() {
+    ++step_;
+    if (observer_.on_step && is_first_) observer_.on_step(step_);
+  }
+
+  // False at the end of the epoch.
+  bool run_checked_step(std::size_t epoch) {
+    const bool is_due = checks_ && checks_->is_due(epoch, step_);
+    if (is_due) pause([&] { checks_->before_step(step_); });
+    if (!run_step(epoch)) return false;
+    if (is_due) pause([&] { checks_->after_step(epoch, step_, batches_); });
+    if (checks_ && checks_->is_end_of_first_steps(step_ + 1)) {
+      pause([&] { checks_->keep_first_weights(step_ + 1); });
+    }
+    return true;
+  }
+
+  // What the devices still do belongs to the epoch.
+  template <typename Check>
+  void pause(const Check& check) {
+    for (const Device device : models_.devices()) stream_of(device).synchronize();
+    clock_.pause_for(check);
+  }
+
+  void check_at_end() {
+    checks_->at_end(task_.num_epochs(), [this] {
+      start_epoch(task_.num_epochs());
+      take_batches();
+      for (const auto& optimizer : optimizers_) optimizer->zero_grad();
+      compute_gradients(task_, models_, batches_);
+      return batches_;
+    });
+  }
+
+  static runtime::Stream& stream_of(Device device) {
+    return runtime::logical_device(device).compute_stream();
+  }
+
+  // Whose times stand for the step.
+  runtime::Stream& leading_stream() const { return stream_of(models_.first().devices[0]); }
+
+  // False at the end of the epoch, which comes for all ranks at once.
+  bool run_step(std::size_t epoch) {
+    const Clock::time_point start = Clock::now();
+    runtime::WorkSpan span(leading_stream(), trace::Lane::host, trace::Category::step, "step");
+    span.set_sequence(static_cast<std::int64_t>(step_));
+    if (!take_batches()) {
+      span.cancel();
+      return false;
+    }
+    thread_context().step = step_;
+    const double learning_rate =
+        task_.optimizer.schedule.learning_rate(task_.optimizer.learning_rate, step_);
+    for (const auto& optimizer : optimizers_) optimizer->set_learning_rate(learning_rate);
+    double grad_norm = 0;
+    const std::vector<Tensor> losses =
+        graph_ && graph_->is_filled_by(batches_) ? launch_captured() : update_weights(grad_norm);
+    for (std::size_t local = 0; local < losses.size(); ++local) {
+      losses_[local].push(step_, rows_of_loss(batches_[local]), losses[local]);
+    }
+    if (has_log_) log_step({step_, epoch, 0, learning_rate, grad_norm, 0, 0}, start);
+    return true;
+  }
+
+  bool take_batches() {
+    trace::ScopedSpan span(trace::Lane::host, trace::Category::data, "next batch");
+    runtime::DeviceSpan on_device(leading_stream(), trace::Lane::compute, trace::Category::data,
+                                  "take batch");
+    batches_.clear();
+    for (std::size_t local = 0; local < loaders_.size(); ++local) {  // each must see the end
+      const std::optional<data::Batch> batch =
+          graph_ ? loaders_[local]->next_into(graph_->x[local], graph_->labels[local])
+                 : loaders_[local]->next();
+      if (batch) batches_.push_back(*batch);
+    }
+    return !batches_.empty();
+  }
+
+  std::vector<Tensor> update_weights(double& grad_norm) {
+    for (const auto& optimizer : optimizers_) optimizer->zero_grad();
+    std::vector<Tensor> losses = compute_gradients(task_, models_, batches_);
+    if (task_.optimizer.clip_norm || has_log_) grad_norm = clip_or_measure_norm();
+    for (const auto& optimizer : optimizers_) optimizer->step();
+    return losses;
+  }
+
+  // The same by a graph: once it is captured, nothing here but the launch happens on the host.
+  std::vector<Tensor> launch_captured() {
+    for (const auto& optimizer : optimizers_) optimizer->write_learning_rate();
+    const bool replays = graph_->graph.is_captured();
+    runtime::DeviceSpan on_device(leading_stream(), trace::Lane::compute, trace::Category::op,
+                                  "launch graph");
+    graph_->graph.run([this] {
+      double unused = 0;
+      graph_->losses = update_weights(unused);
+    });
+    for (const auto& optimizer : optimizers_) {
+      if (replays) optimizer->count_replayed_step();
+    }
+    return graph_->losses;
+  }
+
+  // In bitwise mode the loss is the sum over all ranks already.
+  bool is_loss_global() const { return task_.summation == Summation::bitwise; }
+
+  std::size_t rows_of_loss(const data::Batch& batch) const {
+    return is_loss_global() ? batch.num_global_rows : batch.labels.num_elements();
+  }
+
+  void take(const StepLoss& loss, const RankModel& model) {
+    if (checks_) throw_failure(checks_->findings(), loss.sum);
+    require_finite(loss, model.rank, *model.inner);
+    if (observer_.on_loss && model.rank == 0) observer_.on_loss(loss.step, mean_of(loss));
+    last_loss_ = loss;
+    epoch_loss_.sum += loss.sum;
+    epoch_loss_.num_rows += loss.num_rows;
+  }
+
+  void drain_losses() {
+    for (LossLog& losses : losses_) losses.drain();
+  }
+
+  double clip_or_measure_norm() {
+    constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+    return optim::clip_grad_norm(models_.first().inner->parameters(),
+                                 task_.optimizer.clip_norm.value_or(kNoLimit));
+  }
+
+  // loss: of the ranks that this thread drives.
+  double mean_over_ranks(const StepLoss& loss) {
+    if (!models_.communicator || is_loss_global()) return mean_of(loss);
+    const Tensor total =
+        Tensor::from(std::vector<double>{loss.sum, static_cast<double>(loss.num_rows)}, {2});
+    models_.communicator->all_reduce(total).wait();
+    const std::vector<double> sum_and_rows = total.to_vector<double>();
+    return sum_and_rows[0] / sum_and_rows[1];
+  }
+
+  void log_step(StepRecord record, Clock::time_point start) {
+    trace::ScopedSpan span(trace::Lane::host, trace::Category::host, "log");
+    drain_losses();
+    record.loss = mean_over_ranks(last_loss_);
+    record.step_seconds = seconds_since(start);
+    record.samples_per_second = static_cast<double>(task_.batch) / record.step_seconds;
+    if (log_) log_->write(record);
+  }
+
+  const TrainingTask& task_;
+  const LocalModels& models_;
+  const TrainingObserver& observer_;
+  const bool is_first_;  // of the ranks that this thread drives, one is rank 0
+  const bool has_log_;   // rank 0 writes one, and all ranks take part in the mean
+  std::vector<std::unique_ptr<optim::Optimizer>> optimizers_;  // these four by local rank
+  std::vector<std::unique_ptr<data::DataLoader>> loaders_;
+  std::vector<LossLog> losses_;
+  std::vector<data::Batch> batches_;  // of the last step
+  std::optional<CapturedStep> graph_;
+  StepLoss last_loss_;
+  StepLoss epoch_loss_;  // sum and rows of this epoch
+  EpochClock clock_;
+  std::optional<RankChecks> checks_;
+  std::optional<StepLog> log_;
+  std::size_t step_ = 0;
+};
+
+}  // namespace
+
+LoopReport run_loop(const TrainingTask& task, const LocalModels& models,
+                    const TrainingObserver& observer) {
+  ThreadContext context = thread_context();
+  if (task.launching == TrainingTask::Launching::graph) context.issue = Issue::by_caller;
+  const ThreadContextScope scope(context);
+  return TrainingLoop(task, models, observer).run();
+}
+
+}  // namespace lockstep::tools

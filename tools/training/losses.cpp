@@ -1,0 +1,72 @@
+#include "tools/training/losses.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/core/error.h"
+#include "engine/runtime/cuda_device.h"
+
+namespace lockstep::tools {
+namespace {
+
+// The name of the first one with a value that is not a finite number; empty where there is none.
+std::string first_not_finite(const nn::StateDict& weights) {
+  for (const auto& [name, tensor] : weights) {
+    if (!is_floating_point(tensor.dtype())) continue;
+    const std::vector<double> values = tensor.to_vector<double>();
+    if (!std::ranges::all_of(values, [](double value) { return std::isfinite(value); }))
+      return name;
+  }
+  return {};
+}
+
+}  // namespace
+
+void LossLog::push(std::size_t step, std::size_t num_rows, const Tensor& sum) {
+  if (sum.device().type == DeviceType::cpu) {
+    on_loss_({step, num_rows, sum.item()});
+    return;
+  }
+  if (num_pushed_ - num_reported_ == kMaxLate) report_oldest();
+  Pending& pending = pending_[num_pushed_++ % kMaxLate];
+  pending.loss = {step, num_rows, 0};
+  if (!pending.pinned.defined() || pending.pinned.dtype() != sum.dtype()) {
+    pending.pinned = Tensor::empty_pinned({}, sum.dtype());
+    pending.pinned.storage()->record_use(sum.stream());  // an error may leave copies on their way
+  }
+  runtime::copy_on_cuda_stream(sum.stream(), pending.pinned.raw(), sum.raw(), sum.num_bytes());
+  pending.arrived = sum.stream().record();
+  while (num_reported_ < num_pushed_ && pending_[num_reported_ % kMaxLate].arrived->has_passed()) {
+    report_oldest();
+  }
+}
+
+void LossLog::drain() {
+  while (num_reported_ < num_pushed_) report_oldest();
+}
+
+void LossLog::report_oldest() {
+  Pending& oldest = pending_[num_reported_++ % kMaxLate];
+  oldest.arrived->wait();
+  oldest.loss.sum = oldest.pinned.item();
+  on_loss_(oldest.loss);
+}
+
+void require_finite(const StepLoss& loss, int rank, const nn::Module& model) {
+  if (std::isfinite(loss.sum)) return;
+  const std::string parameter = first_not_finite(nn::state_dict(model));
+  fail(ErrorCode::Numeric, "train",
+       "the loss is {} at step {} on rank {}{}; training stopped, try a smaller --lr",
+       std::isnan(loss.sum) ? "nan" : "infinite", loss.step, rank,
+       parameter.empty() ? "" : fmt::format(", where '{}' is not finite", parameter));
+}
+
+void require_finite(const nn::StateDict& weights, std::size_t num_steps) {
+  const std::string parameter = first_not_finite(weights);
+  require(parameter.empty(), ErrorCode::Numeric, "train",
+          "'{}' is not finite after the update of step {}, the last; nothing is saved, try a "
+          "smaller --lr",
+          parameter, num_steps - 1);
+}
+
+}  // namespace lockstep::tools

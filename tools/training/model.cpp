@@ -1,0 +1,123 @@
+#include "tools/training/model.h"
+
+#include "engine/nn/mlp.h"
+#include "engine/optim/adamw.h"
+#include "engine/parallel/data_parallel/data_parallel.h"
+#include "engine/parallel/ddp/agree_on_model.h"
+#include "engine/parallel/ddp/ddp.h"
+#include "engine/trace/counters.h"
+
+namespace lockstep::tools {
+namespace {
+
+parallel::DdpOptions ddp_options(const TrainingTask& task) {
+  parallel::DdpOptions options;
+  options.reducer.bucket_byte_limits = task.bucket_byte_limits;
+  return options;
+}
+
+LocalModels make_replicas(const TrainingTask& task, const std::vector<Device>& devices) {
+  LocalModels models;
+  models.num_ranks = devices.size();
+  models.replicas = std::make_unique<parallel::ReplicaGroup>(
+      make_model(task, devices[0]), devices, ddp_options(task), task.all_reduce_plan);
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    const std::shared_ptr<nn::Module> replica(std::shared_ptr<void>(),  // the group owns it
+                                              &models.replicas->replica(rank));
+    models.ranks.push_back({static_cast<int>(rank), replica, replica, {devices[rank]}});
+  }
+  return models;
+}
+
+data::EpochSampler make_sampler(const TrainingTask& task, std::size_t world_size,
+                                std::size_t rank) {
+  data::SamplerOptions options;
+  options.num_samples = task.data->train.num_rows();
+  options.batch_size = task.batch;
+  options.seed = task.seed;
+  options.shuffle = task.shuffle;
+  options.world_size = world_size;
+  options.rank = rank;
+  if (task.sampler == Sampler::torch) {
+    return [options](std::uint64_t epoch) { return data::torch_batches(options, epoch); };
+  }
+  if (task.summation == Summation::bitwise) {
+    return [options](std::uint64_t epoch) { return data::micro_shard_batches(options, epoch); };
+  }
+  return [options](std::uint64_t epoch) { return data::exact_batches(options, epoch); };
+}
+
+}  // namespace
+
+std::vector<Device> LocalModels::devices() const {
+  std::vector<Device> all;
+  for (const RankModel& rank : ranks) {
+    all.insert(all.end(), rank.devices.begin(), rank.devices.end());
+  }
+  return all;
+}
+
+std::shared_ptr<nn::Module> make_model(const TrainingTask& task, Device device) {
+  const std::shared_ptr<nn::Module> model = nn::make_mlp(task.model, task.seed, task.dtype);
+  if (task.initial_weights) nn::load_state_dict(*model, *task.initial_weights);
+  model->to(device);
+  return model;
+}
+
+LocalModels make_models(const TrainingTask& task, const DevicePlacement& placement) {
+  if (placement.mode == Mode::ddp) return make_replicas(task, placement.devices);
+  LocalModels models;
+  const std::shared_ptr<nn::Module> model = make_model(task, placement.devices[0]);
+  models.ranks.push_back({0, model, model, placement.devices});
+  if (placement.mode == Mode::data_parallel) {
+    parallel::DataParallelOptions options;
+    options.devices = placement.devices;
+    models.ranks[0].wrapped = std::make_shared<parallel::DataParallel>(model, options);
+  }
+  return models;
+}
+
+LocalModels make_rank_model(const TrainingTask& task, Device device,
+                            comm::Communicator& communicator) {
+  LocalModels models;
+  models.num_ranks = static_cast<std::size_t>(communicator.world_size());
+  models.communicator = &communicator;
+  const std::shared_ptr<nn::Module> model = make_model(task, device);
+  models.ranks.push_back({communicator.rank(), model, model, {device}});
+  // What the ranks agree on, and rank 0's weights, are sent once, and not in every step.
+  const trace::UncountedScope before_the_steps({communicator.rank()});
+  if (task.summation ==
+      Summation::bitwise) {  // which reduces gradients by itself, in a fixed order
+    parallel::agree_on_model(*model, communicator);
+  } else {
+    models.ranks[0].wrapped =
+        std::make_shared<parallel::Ddp>(model, communicator, ddp_options(task));
+  }
+  return models;
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const TrainingTask& task, const RankModel& model) {
+  const OptimizerSettings& settings = task.optimizer;
+  if (settings.kind == OptimizerKind::adamw) {
+    optim::AdamWOptions options;
+    options.learning_rate = settings.learning_rate;
+    options.weight_decay = settings.weight_decay;
+    return std::make_unique<optim::AdamW>(model.inner->parameters(), options);
+  }
+  optim::SgdOptions options;
+  options.learning_rate = settings.learning_rate;
+  options.momentum = settings.momentum;
+  options.weight_decay = settings.weight_decay;
+  options.kind = settings.momentum_kind;
+  return std::make_unique<optim::Sgd>(model.inner->parameters(), options);
+}
+
+std::unique_ptr<data::DataLoader> make_loader(const TrainingTask& task, const RankModel& model,
+                                              std::size_t num_ranks) {
+  return std::make_unique<data::DataLoader>(
+      std::shared_ptr<const data::LabelledRows>(task.data, &task.data->train),
+      make_sampler(task, num_ranks, static_cast<std::size_t>(model.rank)),
+      data::DataLoaderOptions{model.devices[0], task.dtype, 32});
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,54 @@
+// The models that one thread trains: one device's, DataParallel's, one rank's of DDP, or, where a
+// step is captured as a graph, the replicas of all ranks.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/comm/communicator.h"
+#include "engine/data/data_loader.h"
+#include "engine/nn/module.h"
+#include "engine/optim/optimizer.h"
+#include "engine/parallel/ddp/replica_group.h"
+#include "tools/training/placement.h"
+#include "tools/training/task.h"
+
+namespace lockstep::tools {
+
+struct RankModel {
+  int rank = 0;
+  std::shared_ptr<nn::Module> inner;    // which has the parameters
+  std::shared_ptr<nn::Module> wrapped;  // what forward() is called on: the inner model itself,
+                                        // DataParallel or Ddp around it
+  std::vector<Device> devices;          // of this rank: several only under DataParallel
+};
+
+struct LocalModels {
+  std::vector<RankModel> ranks;                      // that this thread drives
+  std::size_t num_ranks = 1;                         // of the whole run
+  comm::Communicator* communicator = nullptr;        // to the ranks of other threads or processes
+  std::unique_ptr<parallel::ReplicaGroup> replicas;  // where this thread drives all ranks of DDP
+
+  const RankModel& first() const { return ranks[0]; }
+  std::vector<Device> devices() const;  // of all these ranks
+};
+
+// With the task's weights, on the device.
+std::shared_ptr<nn::Module> make_model(const TrainingTask& task, Device device);
+
+// All models of a run that one thread drives. Weights are those of DDP with a thread per rank, bit
+// by bit. Rank 0's model holds the result.
+LocalModels make_models(const TrainingTask& task, const DevicePlacement& placement);
+
+// One rank of DDP. Every rank calls it. REQUIRES: the communicator outlives the model.
+LocalModels make_rank_model(const TrainingTask& task, Device device,
+                            comm::Communicator& communicator);
+
+// Of the model's parameters.
+std::unique_ptr<optim::Optimizer> make_optimizer(const TrainingTask& task, const RankModel& model);
+
+// The rows of this rank, epoch by epoch, on its first device.
+std::unique_ptr<data::DataLoader> make_loader(const TrainingTask& task, const RankModel& model,
+                                              std::size_t num_ranks);
+
+}  // namespace lockstep::tools

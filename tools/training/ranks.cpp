@@ -1,0 +1,203 @@
+#include "tools/training/ranks.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+
+#include "engine/comm/host_identity.h"
+#include "engine/comm/run_ranks.h"
+#include "engine/core/error.h"
+#include "engine/runtime/core_use.h"
+#include "engine/runtime/device_span.h"
+#include "engine/runtime/logical_device.h"
+#include "engine/runtime/physical_gpus.h"
+#include "engine/trace/counters.h"
+#include "tools/report/json_integer.h"
+#include "tools/report/packed_recording.h"
+#include "tools/report/waiting_status.h"
+
+namespace lockstep::tools {
+namespace {
+
+// One thread for all that is trained.
+void train_models(const TrainingTask& task, const DevicePlacement& placement,
+                  const TrainingObserver& observer, TrainingResult& result) {
+  // Spans of the caller belong to rank 0, or to the device that holds the parameters.
+  const trace::TrackScope track(placement.mode == Mode::ddp ? 0 : placement.devices[0].index);
+  const LocalModels models = make_models(task, placement);
+  take_report(task, models.first(), run_loop(task, models, observer), result);
+}
+
+// One rank of DDP, whether it is a thread or a process. Rank 0's result is the run's.
+void train_rank(const TrainingTask& task, Device device, comm::Communicator& communicator,
+                const TrainingObserver& observer, TrainingResult& result) {
+  const LocalModels models = make_rank_model(task, device, communicator);
+  LoopReport report = run_loop(task, models, observer);
+  if (communicator.rank() == 0) take_report(task, models.first(), std::move(report), result);
+}
+
+void train_threads(const TrainingTask& task, const DevicePlacement& placement,
+                   const TrainingObserver& observer, TrainingResult& result) {
+  comm::ThreadGroupOptions group;
+  group.timeout_seconds = task.comm_timeout_seconds;
+  group.default_plan = task.all_reduce_plan;
+  group.link = task.link;
+  const ShowLateRanks watch;
+  comm::run_ranks(
+      static_cast<int>(placement.devices.size()),
+      [&](comm::Communicator& communicator) {
+        const Device device = placement.devices[static_cast<std::size_t>(communicator.rank())];
+        train_rank(task, device, communicator, observer, result);
+      },
+      group);
+}
+
+runtime::MemoryPool& memory_of(Device device) {
+  return runtime::logical_device(device).memory();
+}
+
+// What one rank of a job says of itself at the end.
+struct RankSummary {
+  std::string host;
+  std::string physical_device;
+  int device_index = 0;
+  std::size_t peak_bytes = 0;
+  std::size_t comm_bytes = 0;
+  double cpu_seconds = 0;
+  std::int64_t common_moment_ns = 0;
+};
+
+std::string summarize(const RankJob& job, double cpu_seconds) {
+  runtime::LogicalDevice& device = runtime::logical_device(job.device);
+  const std::string host = comm::host_identity();
+  const auto gpu = static_cast<std::size_t>(std::max(0, device.gpu()));
+  const bool is_on_gpu = device.gpu() != runtime::kNoGpu;
+  return nlohmann::json{
+      {"host", host},
+      {"physical_device", is_on_gpu ? runtime::physical_gpus().at(gpu).uuid : host},
+      {"device_index", job.device.index},
+      {"peak_bytes", device.memory().statistics().peak_bytes},
+      {"comm_bytes", trace::collective_bytes_of(job.rank())},
+      {"cpu_seconds", cpu_seconds},
+      {"common_moment_ns", trace::now_ns()}}
+      .dump();
+}
+
+RankSummary read_summary(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text);
+  RankSummary summary;
+  summary.host = json.at("host");
+  summary.physical_device = json.at("physical_device");
+  read_integer(json, "device_index", summary.device_index);
+  read_integer(json, "peak_bytes", summary.peak_bytes);
+  read_integer(json, "comm_bytes", summary.comm_bytes);
+  summary.cpu_seconds = json.at("cpu_seconds");
+  read_integer(json, "common_moment_ns", summary.common_moment_ns);
+  return summary;
+}
+
+// Puts the spans of a rank on another host onto rank 0's clock.
+void shift(trace::Recording& recording, std::int64_t difference_ns) {
+  for (trace::Span& span : recording.spans) {
+    span.begin_ns += difference_ns;
+    span.end_ns += difference_ns;
+  }
+  for (trace::FlowPoint& point : recording.flows) point.time_ns += difference_ns;
+}
+
+trace::Recording put_together(const std::vector<RankSummary>& summaries,
+                              const std::vector<std::string>& packed) {
+  std::vector<trace::Recording> recordings;
+  for (std::size_t rank = 0; rank < packed.size(); ++rank) {
+    recordings.push_back(unpack_recording(packed[rank]));
+    if (summaries[rank].host == summaries[0].host) continue;
+    shift(recordings.back(), summaries[0].common_moment_ns - summaries[rank].common_moment_ns);
+  }
+  return merge_recordings(std::move(recordings));
+}
+
+void take_summaries(const std::vector<RankSummary>& summaries, DeviceType type, JobResult& job) {
+  std::set<std::string> physical;
+  std::vector<std::size_t> comm_bytes;
+  std::vector<std::size_t> peak_bytes;
+  for (const RankSummary& summary : summaries) {
+    physical.insert(summary.physical_device);
+    job.devices.push_back({type, summary.device_index});
+    peak_bytes.push_back(summary.peak_bytes);
+    comm_bytes.push_back(summary.comm_bytes);
+    const bool is_peer_here = &summary != &summaries[0] && summary.host == summaries[0].host;
+    if (is_peer_here) job.cpu_seconds_of_peers += summary.cpu_seconds;
+  }
+  take_bytes(comm_bytes, std::move(peak_bytes), job.result);
+  job.num_physical_devices = physical.size();
+}
+
+TrainingTask first_steps(TrainingTask task) {
+  task.num_steps = std::min<std::size_t>(task.num_steps, 5);
+  return task;
+}
+
+}  // namespace
+
+TrainingResult train(const TrainingTask& task, const DevicePlacement& placement,
+                     const TrainingObserver& observer) {
+  require(placement.mode != Mode::single || placement.devices.size() == 1, ErrorCode::Usage,
+          "train", "{} devices need --parallel dp or ddp", placement.devices.size());
+  for (const Device device : placement.devices) memory_of(device).reset_peak();
+  trace::reset_collective_counts();
+  TrainingResult result;
+  const bool is_graph = task.launching == TrainingTask::Launching::graph;
+  if (placement.mode == Mode::ddp && !is_graph) {
+    train_threads(task, placement, observer, result);
+  } else {
+    train_models(task, placement, observer, result);
+  }
+  runtime::record_device_spans();
+  std::vector<int> tracks;
+  std::vector<std::size_t> comm_bytes;
+  std::vector<std::size_t> peak_bytes;
+  for (const Device device : placement.devices) {
+    tracks.push_back(placement.mode == Mode::ddp ? static_cast<int>(tracks.size()) : device.index);
+    comm_bytes.push_back(trace::collective_bytes_of(tracks.back()));
+    peak_bytes.push_back(memory_of(device).statistics().peak_bytes);
+  }
+  take_bytes(comm_bytes, std::move(peak_bytes), result);
+  take_times(trace::collect(), tracks, result);
+  return result;
+}
+
+JobResult train_in_job(const TrainingTask& task, RankJob& job, const TrainingObserver& observer) {
+  memory_of(job.device).reset_peak();
+  trace::reset_collective_counts();
+  const double cpu_seconds_before = runtime::own_use().cpu_seconds;
+  JobResult result;
+  train_rank(task, job.device, job.communicator, observer, result.result);
+  runtime::record_device_spans();
+  trace::stop();
+  wait_for_all_ranks(job, "trained");
+  const double cpu_seconds = runtime::own_use().cpu_seconds - cpu_seconds_before;
+  const auto texts = gather_at_rank_zero(job, "summary", summarize(job, cpu_seconds));
+  const auto packed = gather_at_rank_zero(job, "recording", pack_recording(trace::collect()));
+  if (!job.is_first()) return {};
+  std::vector<RankSummary> summaries;
+  for (const std::string& text : texts) summaries.push_back(read_summary(text));
+  take_summaries(summaries, job.device.type, result);
+  result.recording = put_together(summaries, packed);
+  std::vector<int> tracks(texts.size());
+  std::iota(tracks.begin(), tracks.end(), 0);
+  take_times(result.recording, tracks, result.result);
+  return result;
+}
+
+void warm_up(const TrainingTask& task, const DevicePlacement& placement) {
+  if (placement.devices[0].type == DeviceType::cuda) train(first_steps(task), placement);
+}
+
+void warm_up(const TrainingTask& task, RankJob& job) {
+  TrainingResult unused;
+  if (job.device.type != DeviceType::cuda) return;
+  train_rank(first_steps(task), job.device, job.communicator, {}, unused);
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,37 @@
+// Runs the loop for every rank of a run, wherever they are, and brings together what they measured.
+#pragma once
+
+#include "tools/ranks/rank_job.h"
+#include "tools/training/results.h"
+
+namespace lockstep::tools {
+
+// Trains on devices of this process: ranks of DDP are threads, or one thread drives them all where
+// a step is one graph. Deterministic in everything but the times. Recording (engine/trace) may be
+// on; if it is, the result has a breakdown and busy fractions.
+// Throws as run_loop().
+TrainingResult train(const TrainingTask& task, const DevicePlacement& placement,
+                     const TrainingObserver& observer = {});
+
+// What rank 0 knows of a job at the end. The other ranks have nothing.
+struct JobResult {
+  TrainingResult result;
+  trace::Recording recording;            // of all ranks, where recording was on
+  std::vector<Device> devices;           // by rank
+  std::size_t num_physical_devices = 0;  // GPUs, or hosts
+  double cpu_seconds_of_peers = 0;       // of the other ranks on rank 0's host, while training
+};
+
+// Trains this rank's share where ranks are processes, with the job's communicator. Recording may be
+// on; this stops it. The clock of another host is set to rank 0's by a common moment, so times of
+// different hosts agree to about a millisecond.
+// Throws as run_loop().
+JobResult train_in_job(const TrainingTask& task, RankJob& job,
+                       const TrainingObserver& observer = {});
+
+// A GPU's first steps load kernels and find the fastest products; what is measured should not hold
+// that. Does nothing on the CPU.
+void warm_up(const TrainingTask& task, const DevicePlacement& placement);
+void warm_up(const TrainingTask& task, RankJob& job);
+
+}  // namespace lockstep::tools

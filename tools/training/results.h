@@ -1,0 +1,48 @@
+// What a run found out: collected from the loop, the model, the devices and the recording.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "engine/nn/state_dict.h"
+#include "engine/trace/recorder.h"
+#include "engine/trace/step_statistics.h"
+#include "tools/training/loop.h"
+
+namespace lockstep::tools {
+
+// Times are wall times of rank 0.
+struct TrainingResult {
+  nn::StateDict weights;
+  std::vector<double> epoch_seconds;
+  std::optional<trace::StepBreakdown> breakdown;    // of rank 0's median step
+  trace::StepStatistics step_statistics;            // over the steps of all ranks
+  std::vector<std::optional<double>> comm_overlap;  // per device; see step_statistics.h
+  std::vector<double> busy_fraction;                // per device: share of the steps' time
+  std::vector<std::size_t> peak_bytes;              // per device
+  std::size_t comm_bytes_per_step = 0;  // sent by a device, mean over steps, largest device
+  std::size_t num_steps = 0;
+  double final_loss = 0;                // mean over the last epoch's rows
+  double test_accuracy = 0;             // fraction of the test rows
+  std::optional<RunFindings> findings;  // where checks were asked for
+};
+
+// Adds the report, a copy of rank 0's weights, and its accuracy on the test rows.
+// Throws Error{Numeric} when a weight is not finite.
+void take_report(const TrainingTask& task, const RankModel& model, LoopReport report,
+                 TrainingResult& result);
+
+// Adds what the devices of these tracks (ranks or devices) sent and held: by track, the bytes of
+// its collectives and its memory's peak, in which checks have no part. REQUIRES: the report was
+// taken.
+void take_bytes(const std::vector<std::size_t>& comm_bytes, std::vector<std::size_t> peak_bytes,
+                TrainingResult& result);
+
+// Adds the breakdown of the first track's median step, what the steps of all tracks have in common,
+// and how busy each track was and how well it hid its communication. Nothing when nothing was
+// recorded.
+void take_times(const trace::Recording& recording, const std::vector<int>& tracks,
+                TrainingResult& result);
+
+}  // namespace lockstep::tools
