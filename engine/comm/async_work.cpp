@@ -1,5 +1,6 @@
 #include "engine/comm/async_work.h"
 
+#include "engine/comm/absent_rank.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::comm {
@@ -19,14 +20,12 @@ bool AsyncWork::wait_until_done(runtime::Deadline deadline) const {
 }
 
 void AsyncWork::wait(std::optional<double> timeout_seconds) const {
-  const runtime::Deadline deadline =
-      timeout_seconds ? runtime::deadline_after(*timeout_seconds) : runtime::Deadline{};
+  const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds);
   if (!wait_until_done(deadline)) {
     const std::shared_ptr<const Transport> transport = transport_.lock();
-    const std::string missing =
-        transport == nullptr ? "" : transport->describe_missing(call_.sequence);
-    fail(ErrorCode::Timeout, name_of(call_.operation), "{} was not done within {} s: {}",
-         to_string(call_), *timeout_seconds,
+    if (transport == nullptr) throw not_done_yet(call_, *timeout_seconds);
+    const std::string missing = transport->describe_missing(call_.sequence);
+    fail(ErrorCode::Timeout, name_of(call_.operation), "{}: {}", not_done(call_, *timeout_seconds),
          missing.empty() ? "all ranks have called it and are at work" : missing);
   }
   if (error_ != nullptr) std::rethrow_exception(error_);

@@ -1,5 +1,5 @@
-// The state behind the Work of an asynchronous collective that a communicator's thread carries out,
-// on the CPU, or enqueues, on CUDA.
+// The state behind the Work of an asynchronous call that a communicator's thread carries out, on
+// the CPU, or enqueues, on CUDA.
 #pragma once
 
 #include <exception>
@@ -13,6 +13,7 @@ namespace lockstep::comm {
 
 class AsyncWork final : public WorkState {
  public:
+  // transport: knows who is missing when somebody waits in vain; may be none.
   AsyncWork(const CallHeader& call, std::weak_ptr<const Transport> transport)
       : call_(call), transport_(std::move(transport)) {}
 

@@ -48,13 +48,15 @@ std::string to_string(const CallHeader& header) {
   return text;
 }
 
-std::string describe_difference(const CallHeader& first, int rank, const CallHeader& other) {
+std::string describe_difference(int rank, const CallHeader& call, int other_rank,
+                                const CallHeader& other_call) {
   std::string (*describe)(const CallHeader&) = to_string;
-  if (to_string(first) == to_string(other)) {
-    describe = first.plan != other.plan ? with_plan : with_device;
+  if (to_string(call) == to_string(other_call) || is_point_to_point(call.operation)) {
+    if (call.device != other_call.device) describe = with_device;
+    if (call.plan != other_call.plan) describe = with_plan;
   }
-  return fmt::format("rank {} called {} while rank 0 called {}", rank, describe(other),
-                     describe(first));
+  return fmt::format("rank {} called {} while rank {} called {}", rank, describe(call), other_rank,
+                     describe(other_call));
 }
 
 std::size_t least_bytes_sent(const CallHeader& header, int rank, int world_size) {

@@ -24,6 +24,11 @@ enum class Operation : std::uint8_t {
 // "all_reduce", ...: the name of the method, of trace spans and of counters.
 const char* name_of(Operation operation);
 
+// Whether it is send or recv, of which two ranks know, and not a collective of all of them.
+constexpr bool is_point_to_point(Operation operation) {
+  return operation == Operation::send || operation == Operation::recv;
+}
+
 // "sum", "average", ...
 std::string_view to_string(ReduceOp op);
 
@@ -48,8 +53,9 @@ bool same_call(const CallHeader& a, const CallHeader& b);
 std::string to_string(const CallHeader& header);
 
 // "rank 1 called all_reduce #7 of 100 float32 (sum) while rank 0 called barrier #7". Plans, or the
-// types of the devices, are shown when nothing else differs.
-std::string describe_difference(const CallHeader& first, int rank, const CallHeader& other);
+// types of the devices, are shown when nothing else differs; of messages, devices that differ.
+std::string describe_difference(int rank, const CallHeader& call, int other_rank,
+                                const CallHeader& other_call);
 
 // Throws Error{DType} for elements that cannot be reduced with this op.
 void require_reducible(Operation operation, DType dtype, ReduceOp op);

@@ -88,6 +88,7 @@ CollectiveCall Communicator::all_reduce_call(const Tensor& buffer,
   const bool is_named = options.plan != plan::AllReducePlan::automatic;
   call.header.plan = is_named ? options.plan : default_plan_;
   call.trace_flow = options.trace_flow;
+  buffer.bump_version();
   return call;
 }
 
@@ -96,6 +97,7 @@ CollectiveCall Communicator::broadcast_call(const Tensor& buffer, int root) cons
   require_rank(Operation::broadcast, "root", root, world_size());
   CollectiveCall call = make_call(Operation::broadcast, buffer, timeout_seconds_);
   call.header.root = root;
+  if (rank() != root) buffer.bump_version();
   return call;
 }
 
@@ -134,6 +136,7 @@ Work Communicator::all_gather(const Tensor& input, const Tensor& output, Launch 
   require_parts(Operation::all_gather, input, output, world_size());
   CollectiveCall call = make_call(Operation::all_gather, input, timeout_seconds_);
   call.output = output;
+  output.bump_version();
   return submit(std::move(call), launch);
 }
 
@@ -144,6 +147,7 @@ Work Communicator::reduce_scatter(const Tensor& input, const Tensor& output,
   CollectiveCall call = make_call(Operation::reduce_scatter, input, timeout_seconds_);
   call.header.op = options.op;
   call.output = output;
+  output.bump_version();
   return submit(std::move(call), options.launch);
 }
 
@@ -164,6 +168,7 @@ Work Communicator::recv(const Tensor& tensor, int from, Launch launch) {
   require_rank(Operation::recv, "sender", from, world_size());
   CollectiveCall call = make_call(Operation::recv, tensor, timeout_seconds_);
   call.peer = from;
+  tensor.bump_version();
   return submit(std::move(call), launch);
 }
 

@@ -24,11 +24,10 @@
 //          lets the compute stream wait for it.
 // Results: bit-identical on all ranks and from run to run, for every plan.
 // Threads: one thread at a time calls a communicator (a Work may be used by any).
-// Several: all_reduce and broadcast also take a list of tensors, as NCCL's group calls and
-// PyTorch's
-//          coalesced collectives do. The result is that of one call per tensor, each with its own
-//          sequence number, in the order of the list; one Work stands for all of them. A library
-//          that can (NCCL) gets the list as one operation, which saves a launch per tensor.
+// Several: all_reduce and broadcast also take a list of tensors, like NCCL's group calls and the
+//          coalesced collectives of PyTorch. The result is that of one call per tensor, each with
+//          its own sequence number, in the order of the list; one Work stands for all of them. A
+//          library that can (NCCL) gets the list as one operation, which saves a launch per tensor.
 // Types:   float32, float64, int32, int64; bfloat16 and float16, whose values are combined in float
 //          and rounded once per step of the plan that reduces; broadcast, all_gather, send and recv
 //          take every dtype.

@@ -48,18 +48,19 @@ MeetingPart::MeetingPart(Transport& transport, const CollectiveCall& call)
     exposed_.emplace(*call.stream, trace::Lane::compute, trace::Category::communication, name,
                      num_bytes);
   }
-  transport.device_meeting()->put_down(transport.rank(), call.header.sequence,
-                                       {call.stream, call.input, call.output});
+  transport.address_space()->device_meeting().put_down(transport.rank(), call.header.sequence,
+                                                       {call.stream, call.input, call.output});
 }
 
 MeetingPart::~MeetingPart() {
   if (call_.stream == nullptr) return;
-  transport_.device_meeting()->take_back(transport_.rank(), call_.header.sequence);
+  transport_.address_space()->device_meeting().take_back(transport_.rank(), call_.header.sequence);
 }
 
 void enqueue_collective(Transport& transport, const CallHeader& call) {
-  if (transport.rank() == 0) transport.device_meeting()->enqueue(call);
-  transport.finish_shared();
+  AddressSpace& ranks = *transport.address_space();
+  if (transport.rank() == 0) ranks.device_meeting().enqueue(call);
+  ranks.finish_shared();
 }
 
 void drain(const CollectiveCall& call) noexcept {
@@ -82,12 +83,12 @@ void send_from_device(Transport& transport, const CollectiveCall& call) {
   }
   copy_on_stream(*call.stream, call.input.view(), letter.data.view());
   letter.written = call.stream->record();
-  transport.send_on_device(call.peer, call.header, std::move(letter));
+  transport.address_space()->send_on_device(call.peer, call.header, std::move(letter));
 }
 
 void receive_on_device(Transport& transport, const CollectiveCall& call) {
   const DeviceLetter letter =
-      transport.receive_on_device(call.peer, call.header, call.timeout_seconds);
+      transport.address_space()->receive_on_device(call.peer, call.header, call.timeout_seconds);
   const auto order = hold_enqueue_order();
   call.stream->wait(letter.written);
   letter.data.storage()->record_use(*call.stream);

@@ -15,7 +15,7 @@ namespace lockstep::comm {
 
 // buffers[r]: num_elements of `dtype` of rank r. factor: of every contribution (see
 // reduce_in_order). Does this rank's part; the caller then waits for the others
-// (Transport::finish_shared).
+// (AddressSpace::finish_shared).
 // The result has the bits of the two-shot plan.
 void direct_all_reduce(const Reduction& reduction, double factor, int rank,
                        std::span<void* const> buffers, DType dtype, std::size_t num_elements);

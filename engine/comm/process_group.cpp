@@ -57,11 +57,11 @@ shm::SharedSegment meet_in_segment(const ProcessGroupOptions& options,
   }
   const std::string address =
       options.store->get(key, runtime::deadline_after(options.timeout_seconds));
-  return shm::SharedSegment::open(address, num_bytes);
+  return shm::SharedSegment::open(address, num_bytes, fmt::format("rank {}", ranks.front()));
 }
 
-std::unique_ptr<Transport> shm_transport(const ProcessGroupOptions& options,
-                                         const std::vector<int>& ranks) {
+std::unique_ptr<ShmTransport> shm_transport(const ProcessGroupOptions& options,
+                                            const std::vector<int>& ranks) {
   ShmTransportOptions shm_options;
   shm_options.ranks = ranks;
   shm_options.index = static_cast<int>(std::ranges::find(ranks, options.rank) - ranks.begin());
@@ -74,7 +74,8 @@ std::unique_ptr<Transport> shm_transport(const ProcessGroupOptions& options,
     throw;
   } catch (const Error& error) {
     // The others wait for this rank in the segment or in the store.
-    options.store->abort(fmt::format("rank {}: {}", options.rank, error.what()));
+    options.store->abort(
+        Error(ErrorCode::Comm, "store", fmt::format("rank {}: {}", options.rank, error.what())));
     throw;
   }
 }

@@ -8,6 +8,7 @@
 #include <random>
 #include <sstream>
 
+#include "engine/comm/absent_rank.h"
 #include "engine/comm/host_identity.h"
 #include "engine/comm/rank_taken.h"
 #include "engine/core/error.h"
@@ -17,7 +18,7 @@ namespace {
 
 // Changes with everything that ranks of one group must agree on: the layout of shared memory, the
 // frames of TCP, CallHeader, these cards.
-constexpr int kProtocol = 2;
+constexpr int kProtocol = 3;
 
 constexpr const char* kNoLink = "none";
 
@@ -60,8 +61,9 @@ std::string describe(int rank, const RankCard& card) {
 
 // Ends the rendezvous of all ranks, and this call.
 [[noreturn]] void refuse(Store& store, const std::string& why) {
-  store.abort("[process group] " + why);
-  fail(ErrorCode::Comm, "process group", "{}", why);
+  const Error error(ErrorCode::Comm, "process group", why);
+  store.abort(error);
+  throw error;
 }
 
 void show_card(const ProcessGroupOptions& options, const RankCard& mine) {
@@ -80,11 +82,9 @@ void wait_for_cards(const ProcessGroupOptions& options, const runtime::Deadline&
     options.store->wait(keys, deadline);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::Timeout) throw;
-    std::string missing;
-    for (int rank = 0; rank < options.world_size; ++rank) {
-      if (options.store->try_get(keys[static_cast<std::size_t>(rank)])) continue;
-      missing += fmt::format("{}rank {}", missing.empty() ? "" : ", ", rank);
-    }
+    const std::string missing = list_ranks(options.world_size, [&](int rank) {
+      return !options.store->try_get(keys[static_cast<std::size_t>(rank)]);
+    });
     fail(ErrorCode::Timeout, "process group",
          "rank {} waited {} s for {} of {} ranks to come; start them, or correct WORLD_SIZE",
          options.rank, options.timeout_seconds, missing, options.world_size);

@@ -1,40 +1,24 @@
 #include "engine/comm/run_ranks.h"
 
-#include <mutex>
-#include <optional>
-#include <string>
-#include <thread>
+#include <fmt/format.h>
 
-#include "engine/core/error.h"
+#include <thread>
+#include <vector>
+
+#include "engine/comm/first_failure.h"
 #include "engine/core/thread_context.h"
 
 namespace lockstep::comm {
 namespace {
 
-// Keeps the error of the rank that failed first.
-class FirstError {
- public:
-  void add(int rank, ErrorCode code, const char* message) {
-    const std::lock_guard lock(mutex_);
-    if (!error_) error_.emplace(code, "rank " + std::to_string(rank), message);
-  }
-  void rethrow() const {
-    if (error_) throw Error(*error_);
-  }
-
- private:
-  std::mutex mutex_;
-  std::optional<Error> error_;
-};
-
 void run_rank(Communicator& communicator, const std::function<void(Communicator&)>& fn,
-              FirstError& first_error) {
+              FirstFailure& failure) {
   ThreadContext context;
   context.rank = communicator.rank();
   context.world_size = communicator.world_size();
   const ThreadContextScope scope(context);
   const auto give_up = [&](ErrorCode code, const char* message) {
-    first_error.add(communicator.rank(), code, message);
+    failure.set(Error(code, fmt::format("rank {}", communicator.rank()), message));
     communicator.abort(message);
   };
   try {
@@ -53,14 +37,14 @@ void run_rank(Communicator& communicator, const std::function<void(Communicator&
 void run_ranks(int world_size, const std::function<void(Communicator&)>& fn,
                const ThreadGroupOptions& options) {
   auto group = make_thread_group(world_size, options);
-  FirstError first_error;
+  FirstFailure failure;
   std::vector<std::thread> threads;
   for (std::unique_ptr<Communicator>& communicator : group) {
     threads.emplace_back(
-        [&fn, &first_error, mine = std::move(communicator)] { run_rank(*mine, fn, first_error); });
+        [&fn, &failure, mine = std::move(communicator)] { run_rank(*mine, fn, failure); });
   }
   for (std::thread& thread : threads) thread.join();
-  first_error.rethrow();
+  failure.throw_if_set();
 }
 
 }  // namespace lockstep::comm

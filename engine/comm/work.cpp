@@ -15,15 +15,13 @@ class WorksTogether final : public WorkState {
   bool is_done() const override { return std::ranges::all_of(works_, &Work::is_done); }
 
   void wait(std::optional<double> timeout_seconds) const override {
-    const runtime::Deadline deadline =
-        timeout_seconds ? runtime::deadline_after(*timeout_seconds) : runtime::Deadline{};
+    const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds);
     for (const Work& work : works_) {
       if (!deadline) {
         work.wait();
-        continue;
+      } else {
+        work.wait(std::chrono::duration<double>(runtime::time_until(deadline)).count());
       }
-      const std::chrono::duration<double> left = *deadline - runtime::Clock::now();
-      work.wait(std::max(0.0, left.count()));
     }
   }
 

@@ -103,6 +103,7 @@ Work GroupedCommunicator::submit(const CallHeader& call, std::span<const Tensor>
     } else if (has_async_work_) {
       compute.wait(comm.record());
     }
+    buffers[rank].bump_version();
     members.push_back({on_comm_streams ? &comm : &compute, buffers[rank], {}});
   }
   has_async_work_ = on_comm_streams;

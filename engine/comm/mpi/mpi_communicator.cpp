@@ -3,53 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <exception>
 
+#include "engine/comm/absent_rank.h"
 #include "engine/comm/mpi/mpi_group.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::comm {
-
-// The state of a call that the communicator's thread carries out.
-class MpiWork final : public WorkState {
- public:
-  explicit MpiWork(const CallHeader& call) : call_(call) {}
-
-  void finish(std::exception_ptr error) {
-    error_ = std::move(error);
-    is_done_.store(1);
-  }
-  bool is_done() const override { return is_done_.load() != 0; }
-  void wait_until_done() const { is_done_.wait_while_equal(0); }
-
-  void wait(std::optional<double> timeout_seconds) const override {
-    const runtime::Deadline deadline =
-        timeout_seconds ? runtime::deadline_after(*timeout_seconds) : runtime::Deadline{};
-    require(is_done() || is_done_.wait_while_equal(0, deadline), ErrorCode::Timeout,
-            name_of(call_.operation),
-            "{} was not done within {} s; it goes on, and its own time limit names who is missing",
-            to_string(call_), timeout_seconds.value_or(0));
-    if (error_ != nullptr) std::rethrow_exception(error_);
-  }
-
- private:
-  CallHeader call_;
-  runtime::WaitWord is_done_{0};
-  std::exception_ptr error_;
-};
-
 namespace {
 
 constexpr int kHeaderTag = 1;
 constexpr int kDataTag = 2;
 constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
-
-bool is_point_to_point(Operation operation) {
-  return operation == Operation::send || operation == Operation::recv;
-}
 
 // What goes before a message's data.
 struct MessageHeader {
@@ -80,25 +46,12 @@ void for_each_piece(std::size_t num_bytes, Move move) {
 }  // namespace
 
 MpiCommunicator::MpiCommunicator(MpiSession& session, double timeout_seconds)
-    : session_(session),
-      membership_(session, timeout_seconds),
-      num_sent_(static_cast<std::size_t>(session.world_size())),
-      num_received_(num_sent_.size()) {
+    : session_(session), membership_(session, timeout_seconds), numbers_(session.world_size()) {
   set_timeout_seconds(timeout_seconds);
 }
 
 void MpiCommunicator::abort(const std::string& why) {
-  membership_.break_group(
-      Error(ErrorCode::Comm, "abort", fmt::format("rank {} aborted the group: {}", rank(), why)));
-}
-
-void MpiCommunicator::number(CollectiveCall& call) {
-  if (is_point_to_point(call.header.operation)) {
-    auto& counts = call.header.operation == Operation::send ? num_sent_ : num_received_;
-    call.header.sequence = counts[static_cast<std::size_t>(call.peer)]++;
-  } else {
-    call.header.sequence = num_collectives_++;
-  }
+  membership_.break_group(aborted_by(rank(), why));
 }
 
 Work MpiCommunicator::submit(CollectiveCall call, Launch launch) {
@@ -110,29 +63,13 @@ Work MpiCommunicator::submit(CollectiveCall call, Launch launch) {
           "MPI chooses its own algorithm, found the plan {}; use --plan auto, or --comm own",
           plan::to_string(call.header.plan));
   require_served(call);
-  number(call);
-  if (launch == Launch::blocking) {
-    if (last_async_ != nullptr) last_async_->wait_until_done();
-    last_async_ = nullptr;
-    run(call);
-    return {};
+  call.header.sequence = numbers_.next(call.header.operation, call.peer);
+  if (launch == Launch::async) {
+    return async_.start(std::move(call), {}, [this](const CollectiveCall& c) { run(c); });
   }
-  auto work = std::make_shared<MpiWork>(call.header);
-  last_async_ = work;
-  worker_.post([this, work, call = std::move(call), context = thread_context(),
-                track = trace::current_track()]() mutable {
-    const ThreadContextScope context_scope(context);
-    const trace::TrackScope track_scope(track);
-    std::exception_ptr error;
-    try {
-      run(call);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    call = {};  // lets go of the tensors before anybody hears that it is done
-    work->finish(std::move(error));
-  });
-  return Work(std::move(work));
+  async_.finish();
+  run(call);
+  return {};
 }
 
 void MpiCommunicator::run(const CollectiveCall& call) {
@@ -190,11 +127,10 @@ void MpiCommunicator::send_message(const CollectiveCall& call) {
   sends_.post([this, message, deadline = runtime::deadline_after(call.timeout_seconds)] {
     const auto is_sent = [&](MPI_Request& request) { return membership_.test(request); };
     for (unsigned round = 0; !std::ranges::all_of(message->requests, is_sent); ++round) {
-      const bool is_late = deadline && runtime::Clock::now() >= *deadline;
-      if (membership_.has_failed() || is_late) {
+      if (membership_.has_failed() || runtime::has_passed(deadline)) {
         return MpiSession::keep(message);
       }
-      runtime::spin_pause(round);
+      runtime::poll_pause(round);
     }
   });
 }
@@ -209,10 +145,8 @@ void MpiCommunicator::receive_message(const CollectiveCall& call) {
     theirs.sequence = sent.sequence;
     theirs.num_elements = sent.num_elements;
     theirs.dtype = static_cast<DType>(sent.dtype);
-    membership_.break_group(
-        Error(ErrorCode::Comm, name_of(Operation::recv),
-              fmt::format("rank {} called {} while rank {} called {}", rank(),
-                          to_string(call.header), call.peer, to_string(theirs))));
+    membership_.break_group(Error(ErrorCode::Comm, name_of(Operation::recv),
+                                  describe_difference(rank(), call.header, call.peer, theirs)));
     membership_.throw_if_failed(call.header);
   }
   receive(static_cast<std::byte*>(call.input.raw()), call.input.num_bytes(), kDataTag, call);

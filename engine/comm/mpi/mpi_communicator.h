@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "engine/comm/async_calls.h"
+#include "engine/comm/call_numbers.h"
 #include "engine/comm/mpi/mpi_data.h"
 #include "engine/comm/mpi/mpi_membership.h"
 #include "engine/comm/mpi/mpi_watchdog.h"
 #include "engine/runtime/worker.h"
 
 namespace lockstep::comm {
-
-class MpiWork;
 
 class MpiCommunicator final : public Communicator {
  public:
@@ -31,7 +31,6 @@ class MpiCommunicator final : public Communicator {
 
  private:
   Work submit(CollectiveCall call, Launch launch) override;
-  void number(CollectiveCall& call);
   void run(const CollectiveCall& call);
   void run_collective(const CollectiveCall& call);
   void send_message(const CollectiveCall& call);
@@ -40,14 +39,11 @@ class MpiCommunicator final : public Communicator {
 
   MpiSession& session_;
   MpiMembership membership_;
-  std::uint64_t num_collectives_ = 0;
-  std::vector<std::uint64_t> num_sent_;      // to each rank
-  std::vector<std::uint64_t> num_received_;  // from each rank
-  std::shared_ptr<MpiWork> last_async_;
+  CallNumbers numbers_;
   MpiWatchdog watchdog_{end_job};
   // The last members, so that they end first.
-  runtime::Worker sends_{"mpi send"};   // lets messages that were sent go on
-  runtime::Worker worker_{"mpi comm"};  // runs asynchronous calls
+  runtime::Worker sends_{"mpi send"};  // lets messages that were sent go on
+  AsyncCalls async_{"mpi comm"};
 };
 
 }  // namespace lockstep::comm

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/comm/absent_rank.h"
+#include "engine/comm/error_bytes.h"
 #include "engine/runtime/wait.h"
 
 namespace lockstep::comm {
@@ -46,21 +48,6 @@ CallHeader call_of(const CallWords& words) {
   return call;
 }
 
-bool is_collective(const CallHeader& call) {
-  return call.operation != Operation::send && call.operation != Operation::recv;
-}
-
-// "[all_reduce] what happened" back into its two parts.
-Error error_of(const MpiNotice& notice) {
-  const std::string_view text = notice.text.data();
-  const std::size_t end = text.find("] ");
-  const auto code = static_cast<ErrorCode>(notice.error_code);
-  if (text.empty() || text[0] != '[' || end == std::string_view::npos) {
-    return Error(code, "collective", text);
-  }
-  return Error(code, text.substr(1, end - 1), text.substr(end + 2));
-}
-
 }  // namespace
 
 // The largest and, as complements, the smallest words of all ranks; then the words of each rank.
@@ -91,8 +78,8 @@ void MpiMembership::duplicate(MPI_Comm& communicator, double timeout_seconds) {
   }
   const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds);
   for (unsigned round = 0; !test(request); ++round) {
-    runtime::spin_pause(round);
-    if (!deadline || runtime::Clock::now() < *deadline) continue;
+    runtime::poll_pause(round);
+    if (!runtime::has_passed(deadline)) continue;
     session_.give_up();
     MpiSession::keep(result);
     fail(ErrorCode::Timeout, "mpi",
@@ -112,14 +99,14 @@ MpiMembership::~MpiMembership() {
   good_bye.num_collectives = num_collectives_;
   bool have_all_come = false;
   try {
-    for (unsigned round = 0; !have_all_come && runtime::Clock::now() < *deadline; ++round) {
+    for (unsigned round = 0; !have_all_come && !runtime::has_passed(deadline); ++round) {
       {
         const std::lock_guard lock(session_.mutex());
         notices_->send(good_bye, "");
         notices_->poll();
         have_all_come = notices_->have_all_come();
       }
-      runtime::spin_pause(round);
+      runtime::poll_pause(round);
     }
   } catch (const Error&) {
     // MPI itself is broken, and so is the group.
@@ -143,9 +130,9 @@ void MpiMembership::await(MPI_Request& request, const CallHeader& call, double t
   for (unsigned round = 0; !test(request); ++round) {
     if (round % kRoundsPerLook == kRoundsPerLook - 1) {
       throw_if_failed(call);
-      if (deadline && runtime::Clock::now() >= *deadline) conclude_late(call, timeout_seconds);
+      if (runtime::has_passed(deadline)) conclude_late(call, timeout_seconds);
     }
-    runtime::spin_pause(round);
+    runtime::poll_pause(round);
   }
 }
 
@@ -181,14 +168,9 @@ void MpiMembership::name_difference(const CallHeader& mine, double timeout_secon
       words_->all, [&](const CallWords& words) { return words != words_->all.front(); });
   const auto rank = static_cast<int>(other - words_->all.begin());
   break_group(Error(ErrorCode::Comm, "collective",
-                    describe_difference(call_of(words_->all.front()), rank, call_of(*other))));
+                    describe_difference(rank, call_of(*other), 0, call_of(words_->all.front()))));
   throw_if_failed(mine);
   fail(ErrorCode::State, "mpi", "ranks differ in their calls, and then do not");
-}
-
-bool MpiMembership::has_failed() {
-  const std::lock_guard lock(failure_mutex_);
-  return failure_.has_value();
 }
 
 void MpiMembership::throw_if_failed(const CallHeader& call) {
@@ -209,23 +191,19 @@ void MpiMembership::throw_if_failed(const CallHeader& call) {
       }
     }
   }
-  const std::lock_guard lock(failure_mutex_);
-  if (failure_) throw Error(*failure_);
+  failure_.throw_if_set();
 }
 
 void MpiMembership::react(int peer, const MpiNotice& notice, const CallHeader& call) {
   switch (notice.kind) {
     case MpiNotice::Kind::failed:
-      return break_group(error_of(notice));
+      return break_group(decode_error(notice.text()));
     case MpiNotice::Kind::late:
       if (!has_failed()) conclude_late(call, timeout_seconds_);
       return;
     case MpiNotice::Kind::left:
-      if (!is_collective(call) || call.sequence < notice.num_collectives) return;
-      return break_group(Error(ErrorCode::Comm, name_of(call.operation),
-                               fmt::format("rank {} left the group after {} collectives, and {} "
-                                           "needs it",
-                                           peer, notice.num_collectives, to_string(call))));
+      if (is_point_to_point(call.operation) || call.sequence < notice.num_collectives) return;
+      return break_group(left_before(call, peer, notice.num_collectives));
   }
 }
 
@@ -237,7 +215,7 @@ void MpiMembership::conclude_late(const CallHeader& call, double timeout_seconds
   std::vector<std::optional<MpiNotice>> received;
   const runtime::Deadline deadline = runtime::deadline_after(kInquirySeconds);
   // Once at least, also where this process was stopped in the line above.
-  for (unsigned round = 0; round == 0 || runtime::Clock::now() < *deadline; ++round) {
+  for (unsigned round = 0; round == 0 || !runtime::has_passed(deadline); ++round) {
     {
       const std::lock_guard lock(session_.mutex());
       notices_->send(late, to_string(call));
@@ -245,7 +223,7 @@ void MpiMembership::conclude_late(const CallHeader& call, double timeout_seconds
       received = notices_->received();
       if (notices_->have_all_come()) break;
     }
-    runtime::spin_pause(round);
+    runtime::poll_pause(round);
   }
   std::string silent;
   std::string elsewhere;
@@ -253,9 +231,9 @@ void MpiMembership::conclude_late(const CallHeader& call, double timeout_seconds
     const auto& notice = received[static_cast<std::size_t>(peer)];
     if (peer == session_.rank()) continue;
     if (!notice) {
-      silent += fmt::format("{}rank {}", silent.empty() ? "" : ", ", peer);
-    } else if (notice->kind == MpiNotice::Kind::late && to_string(call) != notice->text.data()) {
-      elsewhere += fmt::format("; rank {} is in {}", peer, notice->text.data());
+      add_to_list(silent, fmt::format("rank {}", peer));
+    } else if (notice->kind == MpiNotice::Kind::late && to_string(call) != notice->text()) {
+      elsewhere += fmt::format("; rank {} is in {}", peer, notice->text());
     } else if (notice->kind == MpiNotice::Kind::left) {
       elsewhere += fmt::format("; rank {} left the group", peer);
     }
@@ -265,25 +243,22 @@ void MpiMembership::conclude_late(const CallHeader& call, double timeout_seconds
   else
     silent += " did not come";
   set_failure(Error(ErrorCode::Timeout, name_of(call.operation),
-                    fmt::format("rank {}'s {} was not done within {} s: {}{}", session_.rank(),
-                                to_string(call), timeout_seconds, silent, elsewhere)));
-  const std::lock_guard lock(failure_mutex_);
-  throw Error(*failure_);
+                    fmt::format("rank {}'s {}: {}{}", session_.rank(),
+                                not_done(call, timeout_seconds), silent, elsewhere)));
+  throw failure_.error();
 }
 
 void MpiMembership::set_failure(const Error& error) {
   session_.give_up();
-  const std::lock_guard lock(failure_mutex_);
-  if (!failure_) failure_.emplace(error);
+  failure_.set(error);
 }
 
 void MpiMembership::break_group(const Error& error) {
   set_failure(error);
   MpiNotice notice;
   notice.kind = MpiNotice::Kind::failed;
-  notice.error_code = static_cast<std::int32_t>(error.code());
   const std::lock_guard lock(session_.mutex());
-  notices_->send(notice, error.what());
+  notices_->send(notice, encode(error, notice.text_bytes.size()));
 }
 
 }  // namespace lockstep::comm

@@ -3,13 +3,11 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
-#include <optional>
 
 #include "engine/comm/collective_call.h"
+#include "engine/comm/first_failure.h"
 #include "engine/comm/mpi/mpi_notices.h"
 #include "engine/comm/mpi/mpi_session.h"
-#include "engine/core/error.h"
 
 namespace lockstep::comm {
 
@@ -38,7 +36,7 @@ class MpiMembership {
 
   // Throws the error that broke the group, if something did.
   void throw_if_failed(const CallHeader& call);
-  bool has_failed();
+  bool has_failed() const { return failure_.is_set(); }
 
   // Breaks the group. The first error stays.
   void break_group(const Error& error);
@@ -60,8 +58,7 @@ class MpiMembership {
   std::shared_ptr<Words> words_;  // that ranks compare
   std::uint64_t num_collectives_ = 0;
   double timeout_seconds_ = 0;  // of the current call
-  std::mutex failure_mutex_;
-  std::optional<Error> failure_;
+  FirstFailure failure_;
 };
 
 }  // namespace lockstep::comm

@@ -1,7 +1,5 @@
 #include "engine/comm/mpi/mpi_notices.h"
 
-#include <algorithm>
-
 #include "engine/comm/mpi/mpi_session.h"
 
 namespace lockstep::comm {
@@ -35,7 +33,8 @@ MpiNotices::~MpiNotices() {
 void MpiNotices::send(const MpiNotice& notice, std::string_view text) {
   if (!requests_.empty()) return;
   *sent_ = notice;
-  std::copy_n(text.begin(), std::min(text.size(), sent_->text.size() - 1), sent_->text.begin());
+  sent_->num_text_bytes =
+      static_cast<std::uint32_t>(text.copy(sent_->text_bytes.data(), sent_->text_bytes.size()));
   for (int peer = 0; peer < static_cast<int>(received_.size()); ++peer) {
     if (peer == rank_) continue;
     MPI_Request& request = requests_.emplace_back(MPI_REQUEST_NULL);

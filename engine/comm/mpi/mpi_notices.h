@@ -4,6 +4,7 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -17,12 +18,16 @@ struct MpiNotice {
   enum class Kind : std::int32_t {
     left,    // it destroyed its communicator after num_collectives calls
     late,    // the time of the call in `text` is over
-    failed,  // the group is broken; text: an error's message
+    failed,  // the group is broken; text: its error (error_bytes.h)
   };
   Kind kind = Kind::left;
-  std::int32_t error_code = 0;  // of failed
+  std::uint32_t num_text_bytes = 0;
   std::uint64_t num_collectives = 0;
-  std::array<char, 1008> text{};  // ends with a zero
+  std::array<char, 1008> text_bytes{};
+
+  std::string_view text() const {
+    return {text_bytes.data(), std::min<std::size_t>(num_text_bytes, text_bytes.size())};
+  }
 };
 
 // REQUIRES: every method's caller holds the session's mutex.

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "engine/core/error.h"
+#include "engine/comm/absent_rank.h"
 
 namespace lockstep::comm {
 namespace {
@@ -32,8 +32,7 @@ MpiWatchdog::~MpiWatchdog() {
 void MpiWatchdog::main() {
   std::unique_lock lock(mutex_);
   while (!stops_.wait_for(lock, kInterval, [&] { return is_stopping_; })) {
-    if (!watched_ || !watched_->deadline) continue;
-    if (runtime::Clock::now() < *watched_->deadline) continue;
+    if (!watched_ || !runtime::has_passed(watched_->deadline)) continue;
     const Watched expired = *watched_;
     watched_.reset();
     lock.unlock();
@@ -54,11 +53,10 @@ MpiWatchdog::Scope::~Scope() {
 }
 
 void end_job(const CallHeader& call, double timeout_seconds) {
-  const Error error(
-      ErrorCode::Timeout, name_of(call.operation),
-      fmt::format("{} was not done within {} s: all ranks had come to it, and then one of them "
-                  "stood still; MPI cannot give the call up, so the job ends",
-                  to_string(call), timeout_seconds));
+  const Error error(ErrorCode::Timeout, name_of(call.operation),
+                    not_done(call, timeout_seconds) +
+                        ": all ranks had come to it, and then one of them stood "
+                        "still; MPI cannot give the call up, so the job ends");
   fmt::print(stderr, "{}\n", error.what());
   std::fflush(stderr);
   MPI_Abort(MPI_COMM_WORLD, exit_code(error.code()));

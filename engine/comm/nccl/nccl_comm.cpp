@@ -1,16 +1,11 @@
 #include "engine/comm/nccl/nccl_comm.h"
 
-#include <chrono>
-#include <thread>
-
 #include "engine/comm/nccl/nccl_library.h"
 #include "engine/runtime/cuda/cuda_stream.h"
 #include "engine/runtime/wait.h"
 
 namespace lockstep::comm::nccl {
 namespace {
-
-constexpr std::chrono::microseconds kPollInterval{50};
 
 bool is_well(ncclResult_t result) {
   return result == ncclSuccess || result == ncclInProgress;
@@ -46,11 +41,7 @@ void Comm::poll(const char* name, const Check& check) {
       if (state != ncclInProgress) fail_call(name, state, comm_);
     }
     check();
-    if (round < runtime::kSpinRounds) {
-      runtime::spin_pause(round);
-    } else {
-      std::this_thread::sleep_for(kPollInterval);
-    }
+    runtime::poll_pause(round);
   }
   check();
 }

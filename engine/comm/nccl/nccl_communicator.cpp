@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "engine/comm/absent_rank.h"
 #include "engine/comm/device_calls.h"
 #include "engine/comm/grouped/group_executor.h"
 #include "engine/comm/nccl/nccl_group.h"
@@ -20,10 +21,6 @@ namespace {
 
 // How long a rank that leaves lets NCCL take its leave.
 constexpr double kCloseSeconds = 5;
-
-bool is_point_to_point(Operation operation) {
-  return operation == Operation::send || operation == Operation::recv;
-}
 
 // A collective that moves data, as NCCL's call. The tensors must outlive it.
 NamedCall named_call(const CollectiveCall& call) {
@@ -70,8 +67,7 @@ NcclCommunicator::NcclCommunicator(const NcclGroupOptions& options, const Meetin
                                      runtime::cuda::cuda_stream(device_.comm_stream()).fault())),
       comm_(std::make_shared<Comm>(device_.gpu(), options.world_size, meeting.id, options.rank)),
       barrier_value_(Tensor::zeros({1}, DType::int32, options.device)),
-      num_sent_(static_cast<std::size_t>(options.world_size)),
-      num_received_(num_sent_.size()) {
+      numbers_(options.world_size) {
   set_timeout_seconds(options.timeout_seconds);
   watch_->add(comm_);
   comm_->wait_until_ready(watch_->check_of({}, options.timeout_seconds));
@@ -81,11 +77,11 @@ NcclCommunicator::~NcclCommunicator() {
   for (const auto& [to, link] : links_) link->finish();
   const runtime::Deadline deadline = runtime::deadline_after(kCloseSeconds);
   const Comm::Check check = [&] {
-    require(runtime::Clock::now() < *deadline, ErrorCode::Timeout, "nccl",
+    require(!runtime::has_passed(deadline), ErrorCode::Timeout, "nccl",
             "did not finish its communicator");
   };
   try {
-    watch_->leave(num_collectives_);
+    watch_->leave(numbers_.num_collectives());
     if (watch_->has_failed()) return;
     for (const auto& [to, link] : links_) link->close(check);
     comm_->close(check);
@@ -95,8 +91,7 @@ NcclCommunicator::~NcclCommunicator() {
 }
 
 void NcclCommunicator::abort(const std::string& why) {
-  watch_->break_group(
-      Error(ErrorCode::Comm, "abort", fmt::format("rank {} aborted the group: {}", rank(), why)));
+  watch_->break_group(aborted_by(rank(), why));
 }
 
 void NcclCommunicator::require_here(const CollectiveCall& call) const {
@@ -132,7 +127,7 @@ Work NcclCommunicator::run(std::span<CollectiveCall> calls, Launch launch) {
   if (first.trace_flow != 0) span.pass_flow(first.trace_flow);
   watch_->throw_if_failed();
   for (CollectiveCall& call : calls) {
-    call.header.sequence = next_number(call)++;
+    call.header.sequence = numbers_.next(call.header.operation, call.peer);
     trace::count_collective(rank(), name, least_bytes_sent(call.header, rank(), world_size()));
   }
   span.set_sequence(static_cast<std::int64_t>(first.header.sequence));
@@ -141,13 +136,6 @@ Work NcclCommunicator::run(std::span<CollectiveCall> calls, Launch launch) {
   if (first.header.operation != Operation::barrier) return run_collectives(calls, launch);
   barrier(first);
   return {};
-}
-
-// Messages are counted for each pair of ranks, in each direction.
-std::uint64_t& NcclCommunicator::next_number(const CollectiveCall& call) {
-  if (!is_point_to_point(call.header.operation)) return num_collectives_;
-  auto& counts = call.header.operation == Operation::send ? num_sent_ : num_received_;
-  return counts[static_cast<std::size_t>(call.peer)];
 }
 
 Work NcclCommunicator::run_collectives(std::span<CollectiveCall> calls, Launch launch) {

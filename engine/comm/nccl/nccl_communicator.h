@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/comm/call_numbers.h"
 #include "engine/comm/nccl/nccl_comm.h"
 #include "engine/comm/nccl/nccl_link.h"
 #include "engine/comm/nccl/nccl_meeting.h"
@@ -34,7 +35,6 @@ class NcclCommunicator final : public Communicator {
   Work submit(CollectiveCall call, Launch launch) override;
   Work submit_together(std::vector<CollectiveCall> calls, Launch launch) override;
   Work run(std::span<CollectiveCall> calls, Launch launch);
-  std::uint64_t& next_number(const CollectiveCall& call);
   void require_here(const CollectiveCall& call) const;
   Work run_collectives(std::span<CollectiveCall> calls, Launch launch);
   void enqueue(std::span<const CollectiveCall> calls);
@@ -49,9 +49,7 @@ class NcclCommunicator final : public Communicator {
   std::shared_ptr<Comm> comm_;
   Tensor barrier_value_;
   bool has_async_work_ = false;  // not followed by a blocking call
-  std::uint64_t num_collectives_ = 0;
-  std::vector<std::uint64_t> num_sent_;      // to each rank
-  std::vector<std::uint64_t> num_received_;  // from each rank
+  CallNumbers numbers_;
   std::map<std::pair<int, Link::End>, std::unique_ptr<Link>> links_;
 };
 

@@ -26,9 +26,8 @@
 //          that differ are not found.
 // Results: bit-identical from run to run for equal topologies; min and max need not keep a NaN.
 // Plans:   NCCL chooses its algorithms; an all_reduce that names one is Error{Usage}.
-// Needs:   NCCL 2.18 or newer, loaded when the first communicator is made: LOCKSTEP_NCCL_LIBRARY,
-// or
-//          libnccl.so.2 where the loader finds it.
+// Needs:   NCCL 2.18 or newer, loaded when the first communicator is made: the file that
+//          LOCKSTEP_NCCL_LIBRARY names, or libnccl.so.2 where the loader finds it.
 #pragma once
 
 #include <memory>
@@ -62,8 +61,8 @@ bool has_nccl();
 const std::string& no_nccl_reason();
 
 // Meets the other ranks. Its description() is "nccl 2.28.9", or "nccl 2.28.9, ranks share a GPU:
-// not for timing". Throws Error{Comm}    when this build has no NCCL, none is found at run time,
-// versions or world
+// not for timing".
+// Throws Error{Comm}    when this build has no NCCL, none is found at run time, versions or world
 //                       sizes differ;
 //        Error{Device}  when two ranks have the same GPU;
 //        Error{Timeout} naming the ranks that did not come;

@@ -1,9 +1,9 @@
 #include "engine/comm/nccl/nccl_library.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include "engine/core/error.h"
+#include "engine/runtime/shared_library.h"
 
 namespace lockstep::comm::nccl {
 namespace {
@@ -14,45 +14,38 @@ std::string version_text(int code) {
   return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
 }
 
-template <typename Function>
-void look_up(void* handle, const std::string& path, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(handle, name));
-  require(function != nullptr, ErrorCode::Comm, "nccl",
-          "{} has no {}: it is no NCCL, or one older than {}; install a newer one, or use --comm "
-          "own",
-          path, name, version_text(kOldestVersion));
-}
-
 }  // namespace
 
 Library load(const std::string& path) {
-  // Never closed: communicators may live until the process ends.
-  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    fail(
-        ErrorCode::Comm, "nccl",
-        "no NCCL was found: {}; install libnccl2, or name the file of pip's nvidia-nccl package in "
-        "LOCKSTEP_NCCL_LIBRARY, or use --comm own, which needs no NCCL",
-        dlerror());
-  }
+  const runtime::SharedLibrary file(
+      path, {.unload = runtime::Unload::never,  // communicators may live until the process ends
+             .code = ErrorCode::Comm,
+             .operation = "nccl",
+             .advice = fmt::format("it is no NCCL, or one older than {}; install a newer one, or "
+                                   "use --comm own",
+                                   version_text(kOldestVersion))});
+  require(file.is_loaded(), ErrorCode::Comm, "nccl",
+          "no NCCL was found: {}; install libnccl2, or name the file of pip's nvidia-nccl package "
+          "in LOCKSTEP_NCCL_LIBRARY, or use --comm own, which needs no NCCL",
+          file.problem());
   Library found;
-  look_up(handle, path, "ncclGetVersion", found.get_version);
-  look_up(handle, path, "ncclGetUniqueId", found.get_unique_id);
-  look_up(handle, path, "ncclCommInitRankConfig", found.comm_init_rank_config);
-  look_up(handle, path, "ncclCommFinalize", found.comm_finalize);
-  look_up(handle, path, "ncclCommDestroy", found.comm_destroy);
-  look_up(handle, path, "ncclCommAbort", found.comm_abort);
-  look_up(handle, path, "ncclCommGetAsyncError", found.comm_get_async_error);
-  look_up(handle, path, "ncclGetErrorString", found.get_error_string);
-  look_up(handle, path, "ncclGetLastError", found.get_last_error);
-  look_up(handle, path, "ncclAllReduce", found.all_reduce);
-  look_up(handle, path, "ncclBroadcast", found.broadcast);
-  look_up(handle, path, "ncclAllGather", found.all_gather);
-  look_up(handle, path, "ncclReduceScatter", found.reduce_scatter);
-  look_up(handle, path, "ncclSend", found.send);
-  look_up(handle, path, "ncclRecv", found.recv);
-  look_up(handle, path, "ncclGroupStart", found.group_start);
-  look_up(handle, path, "ncclGroupEnd", found.group_end);
+  file.find_required("ncclGetVersion", found.get_version);
+  file.find_required("ncclGetUniqueId", found.get_unique_id);
+  file.find_required("ncclCommInitRankConfig", found.comm_init_rank_config);
+  file.find_required("ncclCommFinalize", found.comm_finalize);
+  file.find_required("ncclCommDestroy", found.comm_destroy);
+  file.find_required("ncclCommAbort", found.comm_abort);
+  file.find_required("ncclCommGetAsyncError", found.comm_get_async_error);
+  file.find_required("ncclGetErrorString", found.get_error_string);
+  file.find_required("ncclGetLastError", found.get_last_error);
+  file.find_required("ncclAllReduce", found.all_reduce);
+  file.find_required("ncclBroadcast", found.broadcast);
+  file.find_required("ncclAllGather", found.all_gather);
+  file.find_required("ncclReduceScatter", found.reduce_scatter);
+  file.find_required("ncclSend", found.send);
+  file.find_required("ncclRecv", found.recv);
+  file.find_required("ncclGroupStart", found.group_start);
+  file.find_required("ncclGroupEnd", found.group_end);
   int version = 0;
   check("ncclGetVersion", found.get_version(&version));
   require(version >= kOldestVersion, ErrorCode::Comm, "nccl",

@@ -6,6 +6,12 @@
 #include "engine/runtime/logical_device.h"
 
 namespace lockstep::comm::nccl {
+namespace {
+
+// Each time is a request to the store.
+constexpr std::chrono::milliseconds kAskAgainAfter{1};
+
+}  // namespace
 
 Link::Link(End end, std::string key, std::shared_ptr<Store> store, runtime::LogicalDevice& device,
            std::shared_ptr<Watch> watch)
@@ -75,11 +81,9 @@ void Link::connect(const CallHeader& call, double timeout_seconds) {
     store_->set(key_, to_text(id));
   } else {
     std::optional<std::string> text;
-    for (unsigned round = 0; !(text = store_->try_get(key_)); ++round) {
+    while (!(text = store_->try_get(key_))) {
       check();
-      if (round >= runtime::kSpinRounds / 32) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
+      std::this_thread::sleep_for(kAskAgainAfter);
     }
     id = parse_unique_id(*text);
   }

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <vector>
 
+#include "engine/comm/absent_rank.h"
 #include "engine/comm/host_identity.h"
 #include "engine/comm/nccl/nccl_library.h"
 #include "engine/comm/rank_taken.h"
@@ -98,11 +99,9 @@ void show_card(const NcclGroupOptions& options, const Card& mine) {
 }
 
 [[noreturn]] void fail_missing(const NcclGroupOptions& options) {
-  std::string missing;
-  for (int rank = 0; rank < options.world_size; ++rank) {
-    if (options.store->try_get(card_key(options, rank))) continue;
-    missing += fmt::format("{}rank {}", missing.empty() ? "" : ", ", rank);
-  }
+  const std::string missing = list_ranks(options.world_size, [&](int rank) {
+    return !options.store->try_get(card_key(options, rank));
+  });
   fail(ErrorCode::Timeout, "nccl", "rank {} waited {} s for {} of {} ranks to come to NCCL",
        options.rank, options.timeout_seconds, missing.empty() ? "rank 0's answer" : missing,
        options.world_size);

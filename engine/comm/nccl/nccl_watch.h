@@ -5,7 +5,7 @@
 //   news         a number that grows with every change of the others
 //   alarm        the rank that found something wrong first; it asks all others ...
 //   answer/R     ... which then say what they called last: a line for each call given at once
-//   verdict      what the asking rank made of the answers: the error of all ranks
+//   verdict      what the asking rank made of the answers: the error of all ranks (error_bytes.h)
 //   left/R       how many collectives rank R called before it left
 #pragma once
 
@@ -22,9 +22,9 @@
 #include <vector>
 
 #include "engine/comm/collective_call.h"
+#include "engine/comm/first_failure.h"
 #include "engine/comm/nccl/nccl_comm.h"
 #include "engine/comm/nccl/nccl_group.h"
-#include "engine/core/error.h"
 #include "engine/runtime/cuda/cuda_stream.h"
 
 namespace lockstep::comm::nccl {
@@ -49,8 +49,8 @@ class Watch {
   // is over.
   Comm::Check check_of(const CallHeader& call, double timeout_seconds);
 
-  void throw_if_failed() const;
-  bool has_failed() const;
+  void throw_if_failed() const { failure_.throw_if_set(); }
+  bool has_failed() const { return failure_.is_set(); }
   // Breaks the group of all ranks with this error, unless it is broken already.
   void break_group(const Error& error);
   // Finds out why the call does not end, and breaks the group with what it found.
@@ -64,7 +64,7 @@ class Watch {
   struct UnderWay {
     CallHeader call;
     std::shared_ptr<runtime::Event> done;
-    runtime::Clock::time_point deadline;
+    runtime::Deadline deadline;
     double timeout_seconds = 0;
   };
 
@@ -91,7 +91,7 @@ class Watch {
   mutable std::mutex mutex_;
   std::condition_variable stops_;
   bool is_stopping_ = false;
-  std::optional<Error> failure_;
+  FirstFailure failure_;
   std::optional<Error> store_error_;
   std::vector<CallHeader> last_calls_;  // given at once
   std::deque<UnderWay> under_way_;

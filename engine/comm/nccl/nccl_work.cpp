@@ -1,5 +1,7 @@
 #include "engine/comm/nccl/nccl_work.h"
 
+#include "engine/comm/absent_rank.h"
+
 namespace lockstep::comm::nccl {
 
 void NcclWork::finish(std::exception_ptr error, StreamPoint on_device) {
@@ -14,8 +16,7 @@ bool NcclWork::is_done() const {
 }
 
 void NcclWork::wait(std::optional<double> timeout_seconds) const {
-  const runtime::Deadline deadline =
-      timeout_seconds ? runtime::deadline_after(*timeout_seconds) : runtime::Deadline{};
+  const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds);
   bool is_in_time = is_issued_.load() != 0 || is_issued_.wait_while_equal(0, deadline);
   if (is_in_time && error_ != nullptr) std::rethrow_exception(error_);
   watch_->throw_if_failed();
@@ -23,9 +24,7 @@ void NcclWork::wait(std::optional<double> timeout_seconds) const {
     is_in_time = on_device_.event->wait(deadline);
   }
   watch_->throw_if_failed();
-  require(is_in_time, ErrorCode::Timeout, name_of(call_.operation),
-          "{} was not done within {} s; it goes on, and its own time limit names who is missing",
-          to_string(call_), timeout_seconds.value_or(0));
+  if (!is_in_time) throw not_done_yet(call_, *timeout_seconds);
   if (on_device_.event != nullptr) on_device_.waiter->wait(on_device_.event);
 }
 

@@ -4,20 +4,16 @@
 
 namespace lockstep::comm {
 
-void MemoryStore::throw_if_aborted() const {
-  if (aborted_) throw abort_error(*aborted_);
-}
-
 void MemoryStore::set(std::string_view key, std::string_view value) {
   const std::lock_guard lock(mutex_);
-  throw_if_aborted();
+  failure_.throw_if_set();
   table_.set(key, value);
   changed_.notify_all();
 }
 
 std::string MemoryStore::set_if_absent(std::string_view key, std::string_view value) {
   const std::lock_guard lock(mutex_);
-  throw_if_aborted();
+  failure_.throw_if_set();
   changed_.notify_all();
   return table_.set_if_absent(key, value);
 }
@@ -34,14 +30,14 @@ std::string MemoryStore::get(std::string_view key, runtime::Deadline deadline) {
 
 std::optional<std::string> MemoryStore::try_get(std::string_view key) {
   const std::lock_guard lock(mutex_);
-  throw_if_aborted();
+  failure_.throw_if_set();
   const std::string* value = table_.find(key);
   return value == nullptr ? std::nullopt : std::optional(*value);
 }
 
 std::int64_t MemoryStore::add(std::string_view key, std::int64_t difference) {
   const std::lock_guard lock(mutex_);
-  throw_if_aborted();
+  failure_.throw_if_set();
   changed_.notify_all();
   return table_.add(key, difference);
 }
@@ -49,32 +45,32 @@ std::int64_t MemoryStore::add(std::string_view key, std::int64_t difference) {
 void MemoryStore::wait(std::span<const std::string> keys, runtime::Deadline deadline) {
   std::unique_lock lock(mutex_);
   for (const std::string& key : keys) {
-    const auto is_done = [&] { return aborted_ || table_.find(key) != nullptr; };
+    const auto is_done = [&] { return failure_.is_set() || table_.find(key) != nullptr; };
     if (deadline) {
       require(changed_.wait_until(lock, *deadline, is_done), ErrorCode::Timeout, "store",
               "the key \"{}\" was not there at the deadline", key);
     } else {
       changed_.wait(lock, is_done);
     }
-    throw_if_aborted();
+    failure_.throw_if_set();
   }
 }
 
 bool MemoryStore::erase(std::string_view key) {
   const std::lock_guard lock(mutex_);
-  throw_if_aborted();
+  failure_.throw_if_set();
   return table_.erase(key);
 }
 
 std::size_t MemoryStore::num_keys() {
   const std::lock_guard lock(mutex_);
-  throw_if_aborted();
+  failure_.throw_if_set();
   return table_.num_keys();
 }
 
-void MemoryStore::abort(std::string_view why) {
+void MemoryStore::abort(const Error& why) {
   const std::lock_guard lock(mutex_);
-  if (!aborted_) aborted_ = why;
+  failure_.set(abort_error(why));
   changed_.notify_all();
 }
 

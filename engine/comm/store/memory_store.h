@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "engine/comm/first_failure.h"
 #include "engine/comm/store/store_table.h"
 
 namespace lockstep::comm {
@@ -19,15 +20,13 @@ class MemoryStore final : public Store {
   void wait(std::span<const std::string> keys, runtime::Deadline deadline) override;
   bool erase(std::string_view key) override;
   std::size_t num_keys() override;
-  void abort(std::string_view why) override;
+  void abort(const Error& why) override;
 
  private:
-  void throw_if_aborted() const;
-
   std::mutex mutex_;
   std::condition_variable changed_;
   StoreTable table_;
-  std::optional<std::string> aborted_;
+  FirstFailure failure_;
 };
 
 }  // namespace lockstep::comm

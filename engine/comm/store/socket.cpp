@@ -85,7 +85,7 @@ int try_to_connect(const addrinfo& address, Socket& socket, runtime::Deadline de
   if (connect(socket.descriptor(), address.ai_addr, address.ai_addrlen) != 0) {
     if (errno != EINPROGRESS && errno != EINTR) return errno;
     pollfd waiting{socket.descriptor(), POLLOUT, 0};
-    while (poll(&waiting, 1, poll_milliseconds(deadline)) < 0 && errno == EINTR) {
+    while (poll(&waiting, 1, runtime::milliseconds_until(deadline)) < 0 && errno == EINTR) {
     }
     if (waiting.revents == 0) return ETIMEDOUT;
     int error = 0;
@@ -96,16 +96,69 @@ int try_to_connect(const addrinfo& address, Socket& socket, runtime::Deadline de
   return is_connected_to_itself(socket) ? ECONNREFUSED : 0;
 }
 
-bool has_passed(runtime::Deadline deadline) {
-  return deadline && runtime::Clock::now() >= *deadline;
+AddressList resolve_own(const std::string& address, std::uint16_t port) {
+  std::string why;
+  AddressList list = resolve(address, port, why);
+  require(list != nullptr, ErrorCode::Comm, "listen", "cannot find the address \"{}\": {}", address,
+          why);
+  return list;
+}
+
+void set_port(const addrinfo& address, std::uint16_t port) {
+  if (address.ai_family == AF_INET6) {
+    reinterpret_cast<sockaddr_in6*>(address.ai_addr)->sin6_port = htons(port);
+  } else {
+    reinterpret_cast<sockaddr_in*>(address.ai_addr)->sin_port = htons(port);
+  }
+}
+
+bool is_loopback(const addrinfo& address) {
+  if (address.ai_family == AF_INET6) {
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address.ai_addr)->sin6_addr);
+  }
+  return ntohl(reinterpret_cast<const sockaddr_in*>(address.ai_addr)->sin_addr.s_addr) >> 24 == 127;
+}
+
+// Whether this host can listen there.
+bool is_own(const addrinfo& address) {
+  set_port(address, 0);
+  const Socket socket = new_socket(address);
+  return socket.is_open() && bind(socket.descriptor(), address.ai_addr, address.ai_addrlen) == 0;
+}
+
+Socket listen_on_one(const addrinfo& address, const std::string& name, std::uint16_t port) {
+  Socket socket = new_socket(address);
+  if (!socket.is_open()) {
+    const int error = errno;
+    // Every address of a host whose kernel does without IPv6.
+    if (error == EAFNOSUPPORT && name == "::") return listen_on("0.0.0.0", port);
+    fail(ErrorCode::Comm, "listen", "cannot make a socket for {}: {}", name, std::strerror(error));
+  }
+  set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
+  if (address.ai_family == AF_INET6) set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  if (bind(socket.descriptor(), address.ai_addr, address.ai_addrlen) != 0 ||
+      listen(socket.descriptor(), SOMAXCONN) != 0) {
+    const int error = errno;
+    require(error != EADDRINUSE, ErrorCode::Comm, "listen",
+            "port {} of {} is in use by another program; choose another --master-port, or "
+            "--standalone, which takes a free one",
+            port, name);
+    require(error != EADDRNOTAVAIL, ErrorCode::Comm, "listen",
+            "cannot listen on port {} of {}: it is no address of this host, where rank 0 runs; on "
+            "this host, name one that is (0.0.0.0 for all of them)",
+            port, name);
+    fail(ErrorCode::Comm, "listen", "cannot listen on port {} of {}: {}", port, name,
+         std::strerror(error));
+  }
+  return socket;
 }
 
 bool wait_for(const Socket& socket, short events, runtime::Deadline deadline) {
   pollfd waiting{socket.descriptor(), events, 0};
   while (true) {
-    const int ready = poll(&waiting, 1, poll_milliseconds(deadline));
+    const int ready = poll(&waiting, 1, runtime::milliseconds_until(deadline));
     if (ready > 0) return true;
-    if (ready == 0 && has_passed(deadline)) return false;
+    if (ready == 0 && runtime::has_passed(deadline)) return false;
   }
 }
 
@@ -115,32 +168,37 @@ void Socket::close() noexcept {
   if (is_open()) ::close(std::exchange(descriptor_, -1));
 }
 
+void Socket::reset() noexcept {
+  const linger at_once{1, 0};
+  setsockopt(descriptor_, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  close();
+}
+
 Socket listen_on(const std::string& address, std::uint16_t port) {
+  const AddressList list = resolve_own(address, port);
+  return listen_on_one(*list, address, port);
+}
+
+std::vector<Socket> listen_on_all(const std::string& name, std::uint16_t port) {
+  const AddressList list = resolve_own(name, port);
+  std::vector<Socket> sockets;
+  for (const addrinfo* address = list.get(); address != nullptr; address = address->ai_next) {
+    // Of several addresses some may be of a family that this host does without, or of a gateway.
+    const bool is_last_chance = sockets.empty() && address->ai_next == nullptr;
+    if (!is_last_chance && !is_own(*address)) continue;
+    set_port(*address, sockets.empty() ? port : port_of(sockets.front()));
+    sockets.push_back(listen_on_one(*address, name, port));
+  }
+  return sockets;
+}
+
+bool is_loopback_here(const std::string& name) {
   std::string why;
-  const AddressList list = resolve(address, port, why);
-  require(list != nullptr, ErrorCode::Comm, "listen", "cannot find the address \"{}\": {}", address,
-          why);
-  Socket socket = new_socket(*list);
-  if (!socket.is_open()) {
-    const int error = errno;
-    // Every address of a host whose kernel does without IPv6.
-    if (error == EAFNOSUPPORT && address == "::") return listen_on("0.0.0.0", port);
-    fail(ErrorCode::Comm, "listen", "cannot make a socket for {}: {}", address,
-         std::strerror(error));
+  const AddressList list = resolve(name, 0, why);
+  for (const addrinfo* address = list.get(); address != nullptr; address = address->ai_next) {
+    if (is_loopback(*address)) return true;
   }
-  set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
-  if (list->ai_family == AF_INET6) set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-  if (bind(socket.descriptor(), list->ai_addr, list->ai_addrlen) != 0 ||
-      listen(socket.descriptor(), SOMAXCONN) != 0) {
-    const int error = errno;
-    require(error != EADDRINUSE, ErrorCode::Comm, "listen",
-            "port {} of {} is in use by another program; choose another --master-port, or "
-            "--standalone, which takes a free one",
-            port, address);
-    fail(ErrorCode::Comm, "listen", "cannot listen on port {} of {}: {}", port, address,
-         std::strerror(error));
-  }
-  return socket;
+  return false;
 }
 
 AcceptResult accept_from(const Socket& listener, Socket& connection) {
@@ -168,13 +226,12 @@ Socket connect_to(const std::string& host, std::uint16_t port, runtime::Deadline
     const bool has_several = list != nullptr && list->ai_next != nullptr;
     for (const addrinfo* address = list.get(); address != nullptr; address = address->ai_next) {
       Socket socket;
-      const auto turn_ends = runtime::Clock::now() + kTurn;
-      const bool is_cut = has_several && (!deadline || turn_ends < *deadline);
-      const int error = try_to_connect(*address, socket, is_cut ? turn_ends : deadline);
+      const runtime::Deadline turn = runtime::earlier(deadline, runtime::Clock::now() + kTurn);
+      const int error = try_to_connect(*address, socket, has_several ? turn : deadline);
       if (error == 0) return socket;
       why = std::strerror(error);
     }
-    if (has_passed(deadline)) {
+    if (runtime::has_passed(deadline)) {
       fail(ErrorCode::Timeout, "connect", "nobody answered at {} port {} in time: {}", host, port,
            why);
     }
@@ -198,13 +255,6 @@ std::string remote_address_of(const Socket& connection) {
   return text_of(peer_address(connection));
 }
 
-int poll_milliseconds(runtime::Deadline deadline) {
-  if (!deadline) return -1;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - runtime::Clock::now());
-  constexpr std::int64_t kLongest = 1'000'000'000;
-  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, kLongest));
-}
-
 std::optional<std::size_t> send_some(const Socket& connection, std::span<const std::byte> bytes) {
   const ssize_t sent = send(connection.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   if (sent >= 0) return static_cast<std::size_t>(sent);
@@ -212,18 +262,24 @@ std::optional<std::size_t> send_some(const Socket& connection, std::span<const s
   return std::nullopt;
 }
 
-std::optional<std::size_t> receive_some(const Socket& connection, std::span<std::byte> bytes) {
+IoResult receive_some(const Socket& connection, std::span<std::byte> bytes, std::size_t& count) {
   const ssize_t received = recv(connection.descriptor(), bytes.data(), bytes.size(), 0);
-  if (received > 0) return static_cast<std::size_t>(received);
-  if (received < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
-  return std::nullopt;
+  count = static_cast<std::size_t>(std::max<ssize_t>(received, 0));
+  if (received > 0 || (received < 0 && (errno == EAGAIN || errno == EINTR))) return IoResult::done;
+  return received == 0 ? IoResult::closed : IoResult::reset;
+}
+
+std::optional<std::size_t> receive_some(const Socket& connection, std::span<std::byte> bytes) {
+  std::size_t count = 0;
+  if (receive_some(connection, bytes, count) != IoResult::done) return std::nullopt;
+  return count;
 }
 
 IoResult send_all(const Socket& connection, std::span<const std::byte> bytes,
                   runtime::Deadline deadline) {
   while (!bytes.empty()) {
     const auto sent = send_some(connection, bytes);
-    if (!sent) return IoResult::closed;
+    if (!sent) return IoResult::reset;
     bytes = bytes.subspan(*sent);
     if (*sent == 0 && !wait_for(connection, POLLOUT, deadline)) return IoResult::timeout;
   }
@@ -233,10 +289,11 @@ IoResult send_all(const Socket& connection, std::span<const std::byte> bytes,
 IoResult receive_all(const Socket& connection, std::span<std::byte> bytes,
                      runtime::Deadline deadline) {
   while (!bytes.empty()) {
-    const auto received = receive_some(connection, bytes);
-    if (!received) return IoResult::closed;
-    bytes = bytes.subspan(*received);
-    if (*received == 0 && !wait_for(connection, POLLIN, deadline)) return IoResult::timeout;
+    std::size_t received = 0;
+    const IoResult result = receive_some(connection, bytes, received);
+    if (result != IoResult::done) return result;
+    bytes = bytes.subspan(received);
+    if (received == 0 && !wait_for(connection, POLLIN, deadline)) return IoResult::timeout;
   }
   return IoResult::done;
 }

@@ -2,12 +2,14 @@
 // bytes until a deadline. All sockets are non-blocking and closed in child programs.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/runtime/wait.h"
 
@@ -28,6 +30,8 @@ class Socket {
   int descriptor() const { return descriptor_; }
   bool is_open() const { return descriptor_ >= 0; }
   void close() noexcept;
+  // Closes a connection so that the other end sees IoResult::reset: try again.
+  void reset() noexcept;
 
  private:
   int descriptor_ = -1;
@@ -36,6 +40,12 @@ class Socket {
 // Listens on an address of this host ("127.0.0.1", "::", a name); port 0 takes a free one.
 // Throws Error{Comm}, which names the port when it is in use.
 Socket listen_on(const std::string& address, std::uint16_t port);
+// The same on every address that a name has; one socket for each, all of one port.
+std::vector<Socket> listen_on_all(const std::string& name, std::uint16_t port);
+
+// Is this host's loopback among the addresses that the name has here? Not for a name that nobody
+// knows.
+bool is_loopback_here(const std::string& name);
 
 // A waiting connection, if there is one and this process may have another descriptor.
 enum class AcceptResult { accepted, none, no_descriptors };
@@ -50,10 +60,10 @@ std::uint16_t port_of(const Socket& socket);
 std::string local_address_of(const Socket& connection);
 std::string remote_address_of(const Socket& connection);
 
-// Milliseconds for poll(): rounded up, -1 for no deadline.
-int poll_milliseconds(runtime::Deadline deadline);
-
-enum class IoResult { done, closed, timeout };
+// closed: by the other end, on purpose or with its process. reset: the connection was cut.
+enum class IoResult { done, closed, reset, timeout };
+// Before a connection that was reset is tried again.
+inline constexpr std::chrono::milliseconds kPauseAfterReset{2};
 IoResult send_all(const Socket& connection, std::span<const std::byte> bytes,
                   runtime::Deadline deadline);
 IoResult receive_all(const Socket& connection, std::span<std::byte> bytes,
@@ -62,5 +72,7 @@ IoResult receive_all(const Socket& connection, std::span<std::byte> bytes,
 // What one attempt moved; 0 when nothing can be moved now, none when the connection is over.
 std::optional<std::size_t> send_some(const Socket& connection, std::span<const std::byte> bytes);
 std::optional<std::size_t> receive_some(const Socket& connection, std::span<std::byte> bytes);
+// The same, for who wants to know how the connection ended: done, closed or reset.
+IoResult receive_some(const Socket& connection, std::span<std::byte> bytes, std::size_t& count);
 
 }  // namespace lockstep::comm

@@ -35,10 +35,8 @@ void Store::barrier(std::string_view name, int rank, int world_size, runtime::De
   }
 }
 
-Error abort_error(const std::string& why) {
-  const std::size_t end = why.find("] ");
-  if (!why.starts_with('[') || end == std::string::npos) return {ErrorCode::Comm, "store", why};
-  return {ErrorCode::Comm, why.substr(1, end - 1), why.substr(end + 2)};
+Error abort_error(const Error& why) {
+  return {ErrorCode::Comm, why.operation(), why.message()};
 }
 
 }  // namespace lockstep::comm

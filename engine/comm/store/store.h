@@ -57,9 +57,9 @@ class Store {
   virtual bool erase(std::string_view key) = 0;
   virtual std::size_t num_keys() = 0;
 
-  // Ends the rendezvous: every pending and later call of every rank throws Error{Comm} with these
-  // words. The first abort stays.
-  virtual void abort(std::string_view why) = 0;
+  // Ends the rendezvous: every pending and later call of every rank throws abort_error(why). The
+  // first abort stays.
+  virtual void abort(const Error& why) = 0;
 
   // Returns when all ranks of 0 ... world_size - 1 have called it with this name; a name may be
   // used again, after a barrier that succeeded. Error{Timeout} names the ranks that have not come.
@@ -67,8 +67,7 @@ class Store {
   void barrier(std::string_view name, int rank, int world_size, runtime::Deadline deadline);
 };
 
-// What every rank throws after abort(why). Where `why` is the message of an Error, "[join] ...", it
-// is that operation's, so that all ranks say the same words.
-Error abort_error(const std::string& why);
+// The same words as Error{Comm}, whatever went wrong for the rank that ends the rendezvous.
+Error abort_error(const Error& why);
 
 }  // namespace lockstep::comm

@@ -3,6 +3,8 @@
 #include <bit>
 #include <cstring>
 
+#include "engine/core/checked.h"
+
 namespace lockstep::comm {
 
 static_assert(std::endian::native == std::endian::little, "messages are copied as they lie");
@@ -24,7 +26,7 @@ StoreWriter& StoreWriter::number(std::int64_t value) {
 }
 
 StoreWriter& StoreWriter::count(std::size_t value) {
-  const auto narrow = static_cast<std::uint32_t>(value);
+  const auto narrow = checked_narrow<std::uint32_t>("store", "the length of a text", value);
   append(&narrow, sizeof narrow);
   return *this;
 }
@@ -36,7 +38,8 @@ StoreWriter& StoreWriter::text(std::string_view value) {
 }
 
 std::vector<std::byte> StoreWriter::finish() {
-  const auto num_bytes = static_cast<std::uint32_t>(message_.size() - kStoreHeaderBytes);
+  const auto num_bytes = checked_narrow<std::uint32_t>("store", "the bytes of a message",
+                                                       message_.size() - kStoreHeaderBytes);
   std::memcpy(message_.data(), &num_bytes, sizeof num_bytes);
   return std::move(message_);
 }

@@ -9,13 +9,13 @@
 //               wait                 i64 milliseconds, u32 number of keys, text keys -> ok
 //               erase                text key                  -> ok | absent
 //               num_keys                                       -> ok, i64
-//               abort                text why                  -> ok
-//               register_rank        i64 rank, text process    -> ok | taken; then the server
-//               closes leave                                          -> ok; then the client closes
+//               abort                text error                -> ok
+//               register_rank        i64 rank, text process    -> ok | taken; the server closes
+//               leave                                          -> ok; then the client closes
 //   answer    u32 size of the rest, u32 StoreStatus, then as above, or
 //               timeout              text key that was not there
-//               refused              text: the words of an Error{Usage}
-//               aborted              text: why
+//               refused              text: the message of an Error{Usage}
+//               aborted              text: error (error_bytes.h)
 //               taken                i64 1 when its holder has left, else 0; text: by whom
 //   text      u32 number of bytes, bytes
 //   milliseconds < 0: no deadline

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
-#include "engine/core/error.h"
+#include "engine/comm/absent_rank.h"
+#include "engine/comm/error_bytes.h"
 
 namespace lockstep::comm {
 namespace {
@@ -23,10 +25,15 @@ Message ok(std::string_view value) {
   return StoreWriter(StoreStatus::ok).text(value).finish();
 }
 
+Message aborted(const StoreState& state) {
+  return StoreWriter(StoreStatus::aborted)
+      .text(encode(state.failure.error(), kMaxValueBytes))
+      .finish();
+}
+
 runtime::Deadline deadline_in(std::int64_t milliseconds) {
-  constexpr std::int64_t kLongest = 1'000'000'000;
   if (milliseconds < 0) return std::nullopt;
-  return runtime::Clock::now() + std::chrono::milliseconds(std::min(milliseconds, kLongest));
+  return runtime::deadline_after(1e-3 * static_cast<double>(milliseconds));
 }
 
 }  // namespace
@@ -78,7 +85,7 @@ void StoreSession::receive_requests() {
     const auto answered = answer(static_cast<StoreRequest>(header.kind), reader);
     if (!is_over_ && answered) send(*answered);
   } catch (const Error& error) {
-    send(StoreWriter(StoreStatus::refused).text(error.what()).finish());
+    send(StoreWriter(StoreStatus::refused).text(error.message()).finish());
   }
 }
 
@@ -88,9 +95,9 @@ std::optional<Message> StoreSession::answer(StoreRequest request, StoreReader& r
     case StoreRequest::wait:
       return start_waiting(request, reader);
     case StoreRequest::abort: {
-      std::string why = reader.text();
+      const std::string why = reader.text();
       is_over_ = !reader.is_complete();
-      if (!is_over_) state_.abort(std::move(why));
+      if (!is_over_) state_.failure.set(abort_error(decode_error(why)));
       return ok();
     }
     case StoreRequest::leave:
@@ -98,16 +105,16 @@ std::optional<Message> StoreSession::answer(StoreRequest request, StoreReader& r
       if (rank_) state_.ranks.at(*std::exchange(rank_, std::nullopt)).is_connected = false;
       return std::nullopt;
     case StoreRequest::register_rank: {
-      const auto rank = static_cast<int>(reader.number());
+      const std::int64_t rank = reader.number();
       const std::string process = reader.text();
-      is_over_ = !reader.is_complete() || rank_.has_value();
+      is_over_ = !reader.is_complete() || rank_.has_value() || !std::in_range<int>(rank);
       if (is_over_) return std::nullopt;
-      return register_rank(rank, process);
+      return register_rank(static_cast<int>(rank), process);
     }
     default:
       break;
   }
-  if (state_.aborted) return StoreWriter(StoreStatus::aborted).text(*state_.aborted).finish();
+  if (state_.failure.is_set()) return aborted(state_);
   if (request == StoreRequest::num_keys) {
     return StoreWriter(StoreStatus::ok)
         .number(static_cast<std::int64_t>(state_.table.num_keys()))
@@ -167,8 +174,8 @@ void StoreSession::look_again(runtime::Clock::time_point now) {
     ++waiting.num_found;
   }
   Message message;
-  if (state_.aborted) {
-    message = StoreWriter(StoreStatus::aborted).text(*state_.aborted).finish();
+  if (state_.failure.is_set()) {
+    message = aborted(state_);
   } else if (waiting.num_found == waiting.keys.size()) {
     message = waiting.request == StoreRequest::wait ? ok() : ok(*table.find(waiting.keys[0]));
   } else if (waiting.deadline && now >= *waiting.deadline) {
@@ -181,7 +188,7 @@ void StoreSession::look_again(runtime::Clock::time_point now) {
 }
 
 std::optional<Message> StoreSession::register_rank(int rank, const std::string& process) {
-  if (state_.aborted) return StoreWriter(StoreStatus::aborted).text(*state_.aborted).finish();
+  if (state_.failure.is_set()) return aborted(state_);
   const bool is_complete = state_.world_size > 0 && state_.ranks.size() >= state_.world_size;
   if (is_complete || state_.ranks.contains(rank)) {
     refuse(rank, process);
@@ -213,8 +220,7 @@ void StoreSession::connection_ended() {
   is_over_ = true;
   if (!rank_) return;
   state_.ranks.at(*rank_).is_connected = false;
-  state_.abort(
-      fmt::format("rank {} ended without leaving: it was killed, or its host was cut off", *rank_));
+  state_.failure.set(ended_rank(*rank_));
   rank_.reset();
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/comm/first_failure.h"
 #include "engine/comm/store/store_protocol.h"
 #include "engine/comm/store/store_table.h"
 #include "engine/comm/store/token_handshake.h"
@@ -24,13 +25,9 @@ struct StoreState {
 
   std::string token;
   StoreTable table;
-  std::optional<std::string> aborted;
+  FirstFailure failure;  // abort_error()
   std::map<int, Seat> ranks;
   std::size_t world_size = 0;  // once so many ranks have come, there is no other; 0: not known
-
-  void abort(std::string why) {
-    if (!aborted) aborted = std::move(why);
-  }
 };
 
 class StoreSession {
@@ -50,6 +47,8 @@ class StoreSession {
   std::span<const std::byte> output() const;
   void was_sent(std::size_t num_bytes);
 
+  // It holds the token, or has recorded a hello of somebody who does.
+  bool has_said_hello() const { return stage_ != Stage::hello; }
   bool is_proven() const { return stage_ == Stage::open; }
   // Whether the connection is to be closed, once the output was sent.
   bool is_over() const { return is_over_; }

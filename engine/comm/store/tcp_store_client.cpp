@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <thread>
 
+#include "engine/comm/error_bytes.h"
+#include "engine/comm/first_failure.h"
 #include "engine/comm/rank_taken.h"
 #include "engine/comm/store/socket.h"
 #include "engine/comm/store/store_protocol.h"
@@ -14,20 +17,13 @@
 namespace lockstep::comm {
 namespace {
 
-// A server may have been busy with strangers when it closed a connection; it may also not know the
-// token, which further attempts will not change.
-constexpr int kMaxHandshakes = 3;
+// A server that strangers keep busy may not have taken the connection at all.
+constexpr std::chrono::seconds kHandshakeTurn{2};
 
 // Beyond a request's own deadline, for the server's answer to arrive.
 std::chrono::milliseconds answer_grace(double timeout_seconds) {
   return std::chrono::milliseconds(
       static_cast<std::int64_t>(1e3 * std::clamp(timeout_seconds / 4, 0.5, 5.0)));
-}
-
-std::int64_t milliseconds_until(runtime::Deadline deadline) {
-  if (!deadline) return -1;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - runtime::Clock::now());
-  return std::max<std::int64_t>(left.count(), 0);
 }
 
 }  // namespace
@@ -44,11 +40,17 @@ class TcpStoreClient::Connection {
     require_token(options.token);
     const runtime::Deadline deadline =
         runtime::deadline_after(options.connect_seconds.value_or(options.timeout_seconds));
-    for (int attempt = 1; !try_handshake(options, deadline); ++attempt) {
-      require(attempt < kMaxHandshakes, ErrorCode::Comm, "store",
+    for (IoResult result{}; (result = try_handshake(options, deadline)) != IoResult::done;) {
+      require(result != IoResult::closed, ErrorCode::Comm, "store",
               "{} closed the connection: it belongs to a job with another token, or is no Lockstep "
               "store; give this job another --master-port, or both the same LOCKSTEP_TOKEN",
               where_);
+      require(!runtime::has_passed(deadline), ErrorCode::Timeout, "store", "{} {}", where_,
+              result == IoResult::timeout
+                  ? "took the connection but does not answer"
+                  : "cut every connection: too many others want to be let in, or it is no Lockstep "
+                    "store");
+      std::this_thread::sleep_for(kPauseAfterReset);
     }
     if (!options.rank) return;
     ask(StoreWriter(StoreRequest::register_rank).number(*options.rank).text(name_of_this_process()),
@@ -57,7 +59,7 @@ class TcpStoreClient::Connection {
 
   ~Connection() {
     const auto message = StoreWriter(StoreRequest::leave).finish();
-    if (!lost_) send_all(socket_, message, runtime::deadline_after(1));
+    if (!lost_.is_set()) send_all(socket_, message, runtime::deadline_after(1));
   }
 
   struct Reply {
@@ -68,7 +70,7 @@ class TcpStoreClient::Connection {
 
   // Sends a request and waits for its answer; deadline: of a request that waits for keys.
   Reply ask(StoreWriter& request, std::optional<runtime::Deadline> deadline) {
-    if (lost_) throw Error(*lost_);
+    lost_.throw_if_set();
     const std::vector<std::byte> message = request.finish();
     require(message.size() <= kMaxStoreMessageBytes, ErrorCode::Usage, "store",
             "a request has at most {} bytes, found {}", kMaxStoreMessageBytes, message.size());
@@ -90,32 +92,32 @@ class TcpStoreClient::Connection {
   const Socket& socket() const { return socket_; }
 
  private:
-  // False when the server closed the connection.
-  bool try_handshake(const TcpStoreClientOptions& options, runtime::Deadline deadline) {
+  // closed: the server does not want this client. reset, timeout: it has had no time for it.
+  IoResult try_handshake(const TcpStoreClientOptions& options, runtime::Deadline deadline) {
     socket_ = connect_to(options.host, options.port, deadline);
+    const runtime::Deadline turn =
+        runtime::earlier(deadline, runtime::Clock::now() + kHandshakeTurn);
     const ClientHandshake handshake(options.token, kStorePurpose);
     Answer answer;
-    if (send_all(socket_, handshake.hello(), deadline) != IoResult::done) return false;
-    const IoResult result = receive_all(socket_, answer, deadline);
-    if (result == IoResult::closed) return false;
-    require(result == IoResult::done, ErrorCode::Timeout, "store",
-            "{} took the connection but does not answer", where_);
+    IoResult result = send_all(socket_, handshake.hello(), turn);
+    if (result == IoResult::done) result = receive_all(socket_, answer, turn);
+    if (result != IoResult::done) return result;
     const auto proof = handshake.proof(answer);
     require(proof.has_value(), ErrorCode::Comm, "store",
             "the server at {} does not hold this job's token", where_);
-    return send_all(socket_, *proof, deadline) == IoResult::done;
+    return send_all(socket_, *proof, turn);
   }
 
   void check(IoResult result) {
     if (result == IoResult::done) return;
-    lost_ = result == IoResult::closed
-                ? Error(ErrorCode::Comm, "store",
-                        fmt::format("{} is gone: its process ended, or was killed", server_))
-                : Error(ErrorCode::Timeout, "store",
-                        fmt::format("{} does not answer: its process is stopped, or its host was "
-                                    "cut off",
-                                    server_));
-    throw Error(*lost_);
+    lost_.set(result != IoResult::timeout
+                  ? Error(ErrorCode::Comm, "store",
+                          fmt::format("{} is gone: its process ended, or was killed", server_))
+                  : Error(ErrorCode::Timeout, "store",
+                          fmt::format("{} does not answer: its process is stopped, or its host was "
+                                      "cut off",
+                                      server_)));
+    throw lost_.error();
   }
 
   void throw_unless_answered(const Reply& reply) {
@@ -127,14 +129,10 @@ class TcpStoreClient::Connection {
       case StoreStatus::timeout:
         fail(ErrorCode::Timeout, "store", "the key \"{}\" was not there at the deadline",
              reader.text());
-      case StoreStatus::refused: {
-        std::string text = reader.text();
-        constexpr std::string_view kTag = "[store] ";
-        if (text.starts_with(kTag)) text.erase(0, kTag.size());
-        throw Error(ErrorCode::Usage, "store", text);
-      }
+      case StoreStatus::refused:
+        throw Error(ErrorCode::Usage, "store", reader.text());
       case StoreStatus::aborted:
-        throw abort_error(reader.text());
+        throw decode_error(reader.text());
       case StoreStatus::taken: {
         const auto holder =
             reader.number() == 0 ? RankTaken::Holder::is_here : RankTaken::Holder::has_left;
@@ -156,7 +154,7 @@ class TcpStoreClient::Connection {
   std::string server_;
   double timeout_seconds_;
   Socket socket_;
-  std::optional<Error> lost_;
+  FirstFailure lost_;
 };
 
 TcpStoreClient::TcpStoreClient(const TcpStoreClientOptions& options)
@@ -179,7 +177,7 @@ std::string TcpStoreClient::set_if_absent(std::string_view key, std::string_view
 std::string TcpStoreClient::get(std::string_view key, runtime::Deadline deadline) {
   const std::lock_guard lock(mutex_);
   StoreWriter request(StoreRequest::get);
-  request.number(milliseconds_until(deadline)).text(key);
+  request.number(runtime::milliseconds_until(deadline)).text(key);
   return connection_->ask(request, deadline).reader().text();
 }
 
@@ -204,7 +202,7 @@ void TcpStoreClient::wait(std::span<const std::string> keys, runtime::Deadline d
     const auto some = keys.first(std::min(keys.size(), kMaxKeysPerWait));
     keys = keys.subspan(some.size());
     StoreWriter request(StoreRequest::wait);
-    request.number(milliseconds_until(deadline)).count(some.size());
+    request.number(runtime::milliseconds_until(deadline)).count(some.size());
     for (const std::string& key : some) request.text(key);
     connection_->ask(request, deadline);
   } while (!keys.empty());
@@ -221,9 +219,9 @@ std::size_t TcpStoreClient::num_keys() {
   return static_cast<std::size_t>(connection_->ask(request, {}).reader().number());
 }
 
-void TcpStoreClient::abort(std::string_view why) {
+void TcpStoreClient::abort(const Error& why) {
   const std::lock_guard lock(mutex_);
-  connection_->ask(StoreWriter(StoreRequest::abort).text(why), {});
+  connection_->ask(StoreWriter(StoreRequest::abort).text(encode(why, kMaxValueBytes)), {});
 }
 
 std::string TcpStoreClient::local_address() const {

@@ -42,7 +42,7 @@ class TcpStoreClient final : public Store {
   void wait(std::span<const std::string> keys, runtime::Deadline deadline) override;
   bool erase(std::string_view key) override;
   std::size_t num_keys() override;
-  void abort(std::string_view why) override;
+  void abort(const Error& why) override;
 
   // The address of this host on the way to the server, under which others that reach the server can
   // reach this rank: "127.0.0.1", "10.0.0.7", "fe80::1%eth0".

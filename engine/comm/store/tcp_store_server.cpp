@@ -25,7 +25,7 @@ using runtime::Clock;
 class TcpStoreServer::Loop {
  public:
   explicit Loop(const TcpStoreServerOptions& options)
-      : listener_(listen_on(options.bind_address, options.port)),
+      : listeners_(listen_on_all(options.bind_address, options.port)),
         wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
         max_strangers_(kMaxStrangers + options.num_expected_clients) {
     require(wake_.is_open(), ErrorCode::Comm, "store",
@@ -42,7 +42,7 @@ class TcpStoreServer::Loop {
     thread_.join();
   }
 
-  std::uint16_t port() const { return port_of(listener_); }
+  std::uint16_t port() const { return port_of(listeners_.front()); }
 
   std::size_t num_clients() const {
     const std::lock_guard lock(mutex_);
@@ -64,12 +64,15 @@ class TcpStoreServer::Loop {
     Clock::time_point since;
     bool is_counted = false;
     bool is_gone = false;
+    bool is_cut = false;  // not for what it said: it may try again
   };
 
   void run();
   void list_descriptors();
   runtime::Deadline next_deadline() const;
-  void accept_all();
+  void accept_all(const Socket& listener);
+  void make_room();
+  void cut_off(Client& client);
   void serve(Client& client, short events);
   void read_from(Client& client);
   void write_to(Client& client);
@@ -77,7 +80,8 @@ class TcpStoreServer::Loop {
   void close_ended();
   void count(Client& client);
 
-  Socket listener_, wake_;
+  std::vector<Socket> listeners_;
+  Socket wake_;
   const std::size_t max_strangers_;
   StoreState state_;
   std::list<Client> clients_;
@@ -94,13 +98,17 @@ class TcpStoreServer::Loop {
 void TcpStoreServer::Loop::run() {
   while (!is_stopping_) {
     list_descriptors();
-    if (poll(descriptors_.data(), descriptors_.size(), poll_milliseconds(next_deadline())) < 0) {
+    if (poll(descriptors_.data(), descriptors_.size(),
+             runtime::milliseconds_until(next_deadline())) < 0) {
       continue;
     }
-    std::size_t next = 2;
+    std::size_t next = 1 + listeners_.size();
     for (Client& client : clients_) serve(client, descriptors_[next++].revents);
     accept_again_.reset();
-    if (descriptors_[1].revents != 0) accept_all();
+    for (std::size_t i = 0; i < listeners_.size(); ++i) {
+      if (descriptors_[1 + i].revents != 0) accept_all(listeners_[i]);
+    }
+    make_room();
     close_ended();
     look_after_all();
   }
@@ -109,8 +117,10 @@ void TcpStoreServer::Loop::run() {
 void TcpStoreServer::Loop::list_descriptors() {
   descriptors_.clear();
   descriptors_.push_back({wake_.descriptor(), POLLIN, 0});
-  descriptors_.push_back(
-      {listener_.descriptor(), static_cast<short>(accept_again_ ? 0 : POLLIN), 0});
+  for (const Socket& listener : listeners_) {
+    descriptors_.push_back(
+        {listener.descriptor(), static_cast<short>(accept_again_ ? 0 : POLLIN), 0});
+  }
   for (const Client& client : clients_) {
     short events = POLLRDHUP;
     if (client.session.num_bytes_wanted() > 0) events |= POLLIN;
@@ -121,35 +131,46 @@ void TcpStoreServer::Loop::list_descriptors() {
 
 runtime::Deadline TcpStoreServer::Loop::next_deadline() const {
   runtime::Deadline earliest = accept_again_;
-  const auto consider = [&](runtime::Deadline deadline) {
-    if (deadline && (!earliest || *deadline < *earliest)) earliest = deadline;
-  };
-  constexpr std::chrono::duration<double> kHandshake(kHandshakeSeconds);
   for (const Client& client : clients_) {
-    consider(client.session.deadline());
+    earliest = runtime::earlier(earliest, client.session.deadline());
     if (!client.session.is_proven()) {
-      consider(client.since + std::chrono::duration_cast<Clock::duration>(kHandshake));
+      earliest = runtime::earlier(earliest, client.since + kHandshakeTime);
     }
   }
   return earliest;
 }
 
-void TcpStoreServer::Loop::accept_all() {
+void TcpStoreServer::Loop::accept_all(const Socket& listener) {
   constexpr int kMostAtOnce = 64;  // then the clients have their turn
   constexpr std::chrono::milliseconds kPause{50};
   for (int i = 0; i < kMostAtOnce; ++i) {
     Socket connection;
-    const AcceptResult result = accept_from(listener_, connection);
+    const AcceptResult result = accept_from(listener, connection);
     if (result == AcceptResult::no_descriptors) accept_again_ = Clock::now() + kPause;
     if (result != AcceptResult::accepted) break;
     clients_.emplace_back(std::move(connection), state_);
-    const std::lock_guard lock(mutex_);
-    ++num_connections_;
+    {
+      const std::lock_guard lock(mutex_);
+      ++num_connections_;
+    }
+    serve(clients_.back(), POLLIN);  // its hello has often come before its turn
   }
+}
+
+// Only strangers make room for strangers, and only those that wait for others that wait.
+void TcpStoreServer::Loop::make_room() {
   std::size_t num_strangers = 0;
+  std::size_t num_waiting = 0;
   for (auto client = clients_.rbegin(); client != clients_.rend(); ++client) {
-    if (!client->session.is_proven() && ++num_strangers > max_strangers_) client->is_gone = true;
+    if (client->session.is_proven() || client->session.is_over()) continue;
+    std::size_t& count = client->session.has_said_hello() ? num_waiting : num_strangers;
+    if (++count > max_strangers_) cut_off(*client);
   }
+}
+
+void TcpStoreServer::Loop::cut_off(Client& client) {
+  client.is_gone = true;
+  client.is_cut = true;
 }
 
 void TcpStoreServer::Loop::serve(Client& client, short events) {
@@ -193,10 +214,9 @@ void TcpStoreServer::Loop::write_to(Client& client) {
 // Requests that wait: for a key that is there by now, for their deadline, for an abort.
 void TcpStoreServer::Loop::look_after_all() {
   const auto now = Clock::now();
-  const auto oldest = now - std::chrono::duration_cast<Clock::duration>(
-                                std::chrono::duration<double>(kHandshakeSeconds));
+  const auto oldest = now - kHandshakeTime;
   for (Client& client : clients_) {
-    if (!client.session.is_proven() && client.since <= oldest) client.is_gone = true;
+    if (!client.session.is_proven() && client.since <= oldest) cut_off(client);
     client.session.look_again(now);
     if (!client.is_gone) write_to(client);
   }
@@ -205,6 +225,7 @@ void TcpStoreServer::Loop::look_after_all() {
 void TcpStoreServer::Loop::close_ended() {
   for (Client& client : clients_) {
     if (client.is_gone) client.session.connection_ended();
+    if (client.is_cut) client.socket.reset();
   }
   std::size_t num_clients_closed = 0;
   const std::size_t num_closed = clients_.remove_if([&](const Client& client) {

@@ -57,9 +57,11 @@ Digest random_nonce() {
   return nonce;
 }
 
-void require_token(std::string_view token) {
-  require(!token.empty() && token.size() <= kMaxTokenBytes, ErrorCode::Usage, "handshake",
-          "a job's token has 1 ... {} bytes, found {}", kMaxTokenBytes, token.size());
+void require_token(std::string_view token, std::string_view what) {
+  require(token.size() >= kMinTokenBytes && token.size() <= kMaxTokenBytes, ErrorCode::Usage, what,
+          "a job's token has {} ... {} bytes, so that nobody guesses it, found {}; make one by "
+          "`openssl rand -hex 32`",
+          kMinTokenBytes, kMaxTokenBytes, token.size());
 }
 
 ClientHandshake::ClientHandshake(std::string token, std::string purpose)

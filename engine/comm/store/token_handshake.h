@@ -8,7 +8,8 @@
 // that no step of one handshake can be used in another. A server says nothing to a client whose
 // hello is wrong; a recorded hello brings an answer, but no connection. What follows on the
 // connection is neither encrypted nor signed: the token keeps jobs and users apart, on networks
-// that are trusted not to alter traffic.
+// that are trusted not to alter traffic. Who can read the traffic can try tokens against a recorded
+// hello at leisure, so a token that can be guessed is refused.
 // Pure values: no sockets here.
 #pragma once
 
@@ -19,6 +20,7 @@
 
 namespace lockstep::comm {
 
+inline constexpr std::size_t kMinTokenBytes = 16;
 inline constexpr std::size_t kMaxTokenBytes = 256;
 inline constexpr std::size_t kHelloBytes = 72;
 inline constexpr std::size_t kAnswerBytes = 64;
@@ -30,8 +32,9 @@ using Answer = std::array<std::byte, kAnswerBytes>;
 // 32 bytes that nobody can guess. Throws Error{Io} when the system has none.
 Digest random_nonce();
 
-// Throws Error{Usage} unless the token has 1 ... kMaxTokenBytes bytes.
-void require_token(std::string_view token);
+// Throws Error{Usage} unless the token has kMinTokenBytes ... kMaxTokenBytes bytes; `what` is named
+// in the error.
+void require_token(std::string_view token, std::string_view what = "handshake");
 
 class ClientHandshake {
  public:

@@ -37,4 +37,9 @@ CallHeader Announcement::call() const {
   return call;
 }
 
+CallHeader Announcements::last() const {
+  const Announcement& last = places_[places_[0].number() < places_[1].number() ? 1 : 0];
+  return last.number() == 0 ? CallHeader{} : last.call();
+}
+
 }  // namespace lockstep::comm

@@ -2,6 +2,7 @@
 // own, and a rank's current call in one of them.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,24 @@ class alignas(kCacheLine) Announcement {
   std::atomic<std::uint64_t> num_elements_{0};
   std::atomic<void*> memory_{nullptr};
   std::atomic<std::uint64_t> kind_{0};  // root, plan, op, dtype, device, operation
+};
+
+// A rank's calls. Two places, used in turn: a rank may announce its next call while a slow one
+// still reads this one.
+class Announcements {
+ public:
+  void publish(const CallHeader& call) { places_[call.sequence % 2].publish(call); }
+  // Whether the rank has come to the call with this sequence number.
+  bool has_reached(std::uint64_t sequence) const {
+    return places_[sequence % 2].number() > sequence;
+  }
+  // That call. REQUIRES: the rank has come to it, and at most one call further.
+  CallHeader call(std::uint64_t sequence) const { return places_[sequence % 2].call(); }
+  // The last one; of Operation::none before the first.
+  CallHeader last() const;
+
+ private:
+  std::array<Announcement, 2> places_;
 };
 
 template <typename T>

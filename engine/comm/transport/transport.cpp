@@ -1,15 +1,13 @@
 #include "engine/comm/transport/transport.h"
 
+#include <cstdlib>
+
 namespace lockstep::comm {
 
-void Transport::send_on_device(int, const CallHeader& call, DeviceLetter) {
-  lockstep::fail(ErrorCode::Device, name_of(call.operation), "the {} transport moves CPU tensors",
-                 name());
-}
-
-DeviceLetter Transport::receive_on_device(int, const CallHeader& call, double) {
-  lockstep::fail(ErrorCode::Device, name_of(call.operation), "the {} transport moves CPU tensors",
-                 name());
+void Transport::fail_and_throw(const Error& error) {
+  fail(error);
+  throw_if_failed();
+  std::abort();  // not reached: a group that failed throws
 }
 
 }  // namespace lockstep::comm

@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "engine/comm/collective_call.h"
-#include "engine/comm/transport/device_meeting.h"
+#include "engine/comm/transport/address_space.h"
 #include "engine/core/error.h"
 
 namespace lockstep::comm {
@@ -58,7 +58,7 @@ class Transport {
 
   // --- moving data ---
   virtual void begin_data() = 0;
-  virtual void end_data() noexcept = 0;
+  virtual void end_data() = 0;
   // After an error: fails the group if nobody has, and returns when no peer uses this rank's memory
   // any more (each of them is done with its current copy or sum, and sees the failure then).
   virtual void abandon(const Error& error) noexcept = 0;
@@ -87,21 +87,9 @@ class Transport {
   // Says that a message was posted from the staging memory last returned.
   virtual void posted_from_staging(int to, Ticket ticket) = 0;
 
-  // --- one address space ---
-  // Whether CallHeader::memory of a peer may be read and written here, between begin_data() and
-  // finish_shared().
-  virtual bool shares_memory() const = 0;
-  // Waits until all ranks have called it in this collective: then nobody uses another one's memory.
-  virtual void finish_shared() = 0;
-
-  // --- devices ---
-  // Where ranks of one process meet to enqueue collectives on their devices; nullptr for other
-  // transports, which move CPU tensors only. Used between begin_data() and finish_shared().
-  virtual DeviceMeeting* device_meeting() { return nullptr; }
-  // Point to point, where there is a meeting. Error{Comm}, and the group's failure, for a message
-  // that differs in size, dtype or type of device.
-  virtual void send_on_device(int to, const CallHeader& call, DeviceLetter letter);
-  virtual DeviceLetter receive_on_device(int from, const CallHeader& call, double timeout_seconds);
+  // What else the ranks can do because they are in one address space; nullptr where they are not,
+  // or shall be as if they were not. Without it only CPU tensors are moved.
+  virtual AddressSpace* address_space() { return nullptr; }
 
   // --- point to point, beside the collectives ---
   // Copies the data; does not wait for the receiver.
@@ -117,15 +105,11 @@ class Transport {
   virtual void fail(const Error& error) = 0;
   // Throws the group's failure, if there is one.
   virtual void throw_if_failed() const = 0;
+  // Breaks the group, and throws what broke it: this error, or one that came before.
+  [[noreturn]] void fail_and_throw(const Error& error);
   // Ranks that have not announced a call with this sequence number, and what each rank called
   // last, in words: "rank 2 is missing (its last call: barrier #6)". Empty if nobody is missing.
   virtual std::string describe_missing(std::uint64_t sequence) const = 0;
-
-  // This rank now waits for one that it reaches by another transport (by its number in the whole
-  // group), so that a rank of this transport that waits for this one can say who is late. nobody:
-  // it got what it waited for.
-  static constexpr int nobody = -1;
-  virtual void note_wait_elsewhere(int) {}
 };
 
 }  // namespace lockstep::comm

@@ -139,5 +139,27 @@ TEST(SendRecv, RanksThatAllSendFirstDoNotBlockEachOther) {
   });
 }
 
+TEST(CollectiveVersions, CountAChangeOfWhatIsWrittenAndOfNothingElse) {
+  run_ranks(2, [](Communicator& communicator) {
+    const bool is_root = communicator.rank() == 1;
+    const Tensor part = Tensor::zeros({3});
+    const Tensor whole = Tensor::zeros({6});
+    const auto changes_of = [](const Tensor& tensor, const auto& call) {
+      const std::uint64_t before = tensor.version();
+      call();
+      return tensor.version() - before;
+    };
+    EXPECT_GT(changes_of(part, [&] { communicator.all_reduce(part); }), 0u);
+    EXPECT_EQ(changes_of(part, [&] { communicator.broadcast(part, 1); }) == 0, is_root);
+    EXPECT_EQ(changes_of(part, [&] { communicator.all_gather(part, whole); }), 0u);
+    EXPECT_GT(changes_of(whole, [&] { communicator.all_gather(part, whole); }), 0u);
+    EXPECT_EQ(changes_of(whole, [&] { communicator.reduce_scatter(whole, part); }), 0u);
+    EXPECT_GT(changes_of(part, [&] { communicator.reduce_scatter(whole, part); }), 0u);
+    const std::uint64_t moved = changes_of(
+        part, [&] { is_root ? communicator.send(part, 0) : communicator.recv(part, 1); });
+    EXPECT_EQ(moved == 0, is_root);
+  });
+}
+
 }  // namespace
 }  // namespace lockstep::comm

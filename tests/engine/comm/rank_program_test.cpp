@@ -2,9 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include "engine/plan/all_reduce_plan.h"
 #include "engine/plan/one_shot.h"
 #include "engine/plan/ring.h"
-#include "engine/plan/two_shot.h"
 
 namespace lockstep::comm {
 namespace {
@@ -24,9 +24,18 @@ TEST(RankProgram, StagesWhatAStepBothSendsAndOverwritesOnce) {
 }
 
 TEST(RankProgram, StagesNothingWhereAPlanRunsInPlace) {
-  for (const int rank : {0, 1, 2}) {
-    EXPECT_EQ(rank_program(plan::ring_all_reduce(3, 10), rank).num_staging_elements, 0u);
-    EXPECT_EQ(rank_program(plan::two_shot_all_reduce(3, 10), rank).num_staging_elements, 0u);
+  using plan::AllReducePlan;
+  for (const AllReducePlan choice :
+       {AllReducePlan::ring, AllReducePlan::tree, AllReducePlan::halving_doubling,
+        AllReducePlan::two_shot, AllReducePlan::reduce_broadcast}) {
+    for (const int n : {2, 3, 4, 5, 8}) {
+      for (const std::size_t length : {std::size_t{101}, std::size_t{1} << 18}) {
+        const plan::CollectivePlan plan = plan::all_reduce_plan(choice, n, length);
+        for (int rank = 0; rank < n; ++rank) {
+          EXPECT_EQ(rank_program(plan, rank).num_staging_elements, 0u) << plan.name << ", " << n;
+        }
+      }
+    }
   }
 }
 
@@ -34,6 +43,7 @@ TEST(RankProgram, AWriteWaitsForTheEarlierSendsOfTheSameMemory) {
   // Rank 0 of 3 sends chunk 0, then 2; its write of chunk 0 in the all-gather half must wait for
   // the first send, that of chunk 2 for the second.
   const RankProgram program = rank_program(plan::ring_all_reduce(3, 9), 0);
+  ASSERT_EQ(program.steps.size(), 4u);
   std::vector<std::vector<std::size_t>> waits;
   for (const ProgramStep& step : program.steps) {
     ASSERT_EQ(step.writes.size(), 1u);

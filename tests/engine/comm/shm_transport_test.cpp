@@ -8,8 +8,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <set>
+#include <thread>
 
 #include "tests/engine/comm/comm_test_data.h"
 #include "tests/engine/comm/process_ranks.h"
@@ -43,8 +45,8 @@ TEST(SharedSegment, AnAddressThatIsNoLongerTheSegmentIsRefused) {
     expect_error(ErrorCode::Comm, "is not the address of a segment",
                  [] { shm::SharedSegment::open("/dev/shm/x", 10'000); });
   }
-  expect_error(ErrorCode::Comm, "cannot open the segment of process",
-               [&] { shm::SharedSegment::open(address, 10'000); });
+  expect_error(ErrorCode::Comm, "cannot open the segment of rank 7 (process",
+               [&] { shm::SharedSegment::open(address, 10'000, "rank 7"); });
 }
 
 TEST(SharedSegment, AHolderIsSeenByOthersAsLongAsItLives) {
@@ -129,7 +131,7 @@ TEST(ShmProcesses, ARankKilledBeforeItCallsIsNamedByThoseWhoWaitForIt) {
 }
 
 // A store whose n-th request is the last thing that the process does.
-class FatalStore final : public Store {
+class FatalStore : public Store {
  public:
   FatalStore(std::shared_ptr<Store> store, int requests_left)
       : store_(std::move(store)), requests_left_(requests_left) {}
@@ -150,7 +152,7 @@ class FatalStore final : public Store {
   }
   bool erase(std::string_view key) override { return next().erase(key); }
   std::size_t num_keys() override { return next().num_keys(); }
-  void abort(std::string_view why) override { next().abort(why); }
+  void abort(const Error& why) override { next().abort(why); }
 
  private:
   Store& next() {
@@ -185,6 +187,33 @@ TEST(ShmProcesses, ARankKilledAtAnyRequestOfTheMeetingEndsItForAll) {
       }
     }
   }
+}
+
+// What it reads is old when it returns.
+class LateStore : public FatalStore {
+ public:
+  explicit LateStore(std::shared_ptr<Store> store) : FatalStore(std::move(store), -1) {}
+
+  std::string get(std::string_view key, runtime::Deadline deadline) override {
+    const std::string value = FatalStore::get(key, deadline);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    return value;
+  }
+};
+
+TEST(ShmProcesses, ARankThatDiedWithItsSegmentIsNamedByThoseWhoComeToOpenIt) {
+  ForkedGroup group(
+      3, [](Communicator& communicator) { communicator.barrier(); },
+      [](ProcessGroupOptions& options) {
+        if (options.rank == 0) {
+          options.store = std::make_shared<FatalStore>(options.store, 6);
+        } else {
+          options.store = std::make_shared<LateStore>(options.store);
+        }
+      });
+  const std::vector<RankEnd> ends = group.ranks().join(20);
+  EXPECT_EQ(ends[0].signal, SIGKILL);
+  for (const std::size_t rank : {1u, 2u}) expect_ended_with(ends[rank], "rank 0");
 }
 
 TEST(ShmProcesses, AStoppedRankIsNamedAtTheTimeLimitByAllOthers) {

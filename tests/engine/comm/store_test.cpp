@@ -7,6 +7,7 @@
 #include "engine/comm/store/tcp_store_client.h"
 #include "engine/comm/store/tcp_store_server.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/ipv6.h"
 
 namespace lockstep::comm {
 namespace {
@@ -66,7 +67,7 @@ class MemorySource final : public StoreSource {
     }
     bool erase(std::string_view key) override { return store_.erase(key); }
     std::size_t num_keys() override { return store_.num_keys(); }
-    void abort(std::string_view why) override { store_.abort(why); }
+    void abort(const Error& why) override { store_.abort(why); }
 
    private:
     MemoryStore& store_;
@@ -81,11 +82,8 @@ class StoreOf : public ::testing::TestWithParam<const char*> {
     if (kind == "memory") source_ = std::make_unique<MemorySource>();
     if (kind == "ipv4") source_ = std::make_unique<TcpSource>("127.0.0.1");
     if (kind != "ipv6") return;
-    try {
-      source_ = std::make_unique<TcpSource>("::1");
-    } catch (const Error& error) {
-      GTEST_SKIP() << error.what();
-    }
+    if (!lockstep::testing::has_ipv6()) GTEST_SKIP() << "no IPv6 here";
+    source_ = std::make_unique<TcpSource>("::1");
   }
   std::unique_ptr<StoreSource> source_;
 };
@@ -187,13 +185,13 @@ TEST_P(StoreOf, AnAbortEndsPendingAndLaterCallsOfEverybody) {
   const auto store = source_->open();
   std::thread thread([&] {
     const auto waiting = source_->open();
-    expect_error(ErrorCode::Comm, "[store] two processes have rank 1",
+    expect_error(ErrorCode::Comm, "[join] two processes have rank 1",
                  [&] { waiting->get("never", in_seconds(60)); });
   });
-  store->abort("two processes have rank 1");
-  store->abort("another reason");
+  store->abort(Error(ErrorCode::Usage, "join", "two processes have rank 1"));
+  store->abort(Error(ErrorCode::Timeout, "join", "another reason"));
   thread.join();
-  expect_error(ErrorCode::Comm, "[store] two processes have rank 1", [&] { store->set("a", ""); });
+  expect_error(ErrorCode::Comm, "[join] two processes have rank 1", [&] { store->set("a", ""); });
   expect_error(ErrorCode::Comm, "two processes", [&] { store->num_keys(); });
 }
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include "engine/comm/store/socket.h"
 #include "engine/comm/store/tcp_store_client.h"
 #include "engine/comm/store/tcp_store_server.h"
+#include "engine/comm/transport/tcp/greeting.h"
 #include "engine/core/rng.h"
 #include "tests/engine/comm/abort_in_transfers.h"
 #include "tests/engine/comm/comm_test_data.h"
@@ -180,7 +182,7 @@ std::vector<std::string> words_of_processes(int world_size, const std::vector<in
     const auto rank = static_cast<int>(r);
     try {
       const auto port = static_cast<std::uint16_t>(std::stoi(ports[r].read_all()));
-      TcpStoreClient store({"127.0.0.1", port, "token", 30, {}, rank});
+      TcpStoreClient store({"127.0.0.1", port, "a token of this test", 30, {}, rank});
       if (comes != nullptr && !comes(rank)) raise(SIGKILL);
       PlanCommunicator communicator(
           std::make_unique<TcpTransport>(tcp_options(rank, world_size), store));
@@ -191,7 +193,7 @@ std::vector<std::string> words_of_processes(int world_size, const std::vector<in
     }
     _exit(0);
   }
-  const TcpStoreServer server({"127.0.0.1", 0, "token"});
+  const TcpStoreServer server({"127.0.0.1", 0, "a token of this test"});
   for (const Pipe& port : ports) {
     port.write_all(std::to_string(server.port()));
   }
@@ -262,6 +264,7 @@ TEST(TcpStrangers, AreTurnedAwayWhileRanksMeetAndAfterwards) {
   std::thread lower([&] {
     PlanCommunicator communicator(std::make_unique<TcpTransport>(tcp_options(0, 2), store));
     communicator.barrier();
+    communicator.barrier();
   });
   // "port world_size nonce host"
   const std::string entry = store.get("transport/tcp/0/0", runtime::deadline_after(30));
@@ -277,6 +280,12 @@ TEST(TcpStrangers, AreTurnedAwayWhileRanksMeetAndAfterwards) {
   }
   {
     PlanCommunicator communicator(std::make_unique<TcpTransport>(tcp_options(1, 2), store));
+    communicator.barrier();
+    for (const Socket& stranger : strangers) {
+      std::array<std::byte, 1> answer;
+      const IoResult end = receive_all(stranger, answer, runtime::deadline_after(30));
+      EXPECT_TRUE(end == IoResult::closed || end == IoResult::reset);
+    }
     communicator.barrier();
   }
   lower.join();
@@ -373,7 +382,7 @@ class WatchedStore final : public Store {
   }
   bool erase(std::string_view key) override { return inner.erase(key); }
   std::size_t num_keys() override { return inner.num_keys(); }
-  void abort(std::string_view why) override { inner.abort(why); }
+  void abort(const Error& why) override { inner.abort(why); }
 };
 
 // What a rank that listens there says in the store.
@@ -391,7 +400,7 @@ TEST(TcpMeeting, NobodyConnectsBeforeAllLowerRanksHaveCome) {
     if (key != "transport/tcp/0/1") return;
     Socket connection;
     EXPECT_EQ(accept_from(rank_0, connection), AcceptResult::none);
-    store.abort("that is all");
+    store.abort(Error(ErrorCode::Comm, "store", "that is all"));
   };
   expect_error(ErrorCode::Comm, "that is all", [&] { TcpTransport(tcp_options(2, 3), store); });
 }
@@ -401,7 +410,9 @@ TEST(TcpMeeting, ARankThatEndedAfterItCameIsNotCalledUntilTheTimeLimit) {
   shutdown(ended.descriptor(), SHUT_RDWR);  // keeps the port, and refuses connections
   WatchedStore store;
   store.set("transport/tcp/0/0", address_entry(ended, 2));
-  store.after_get = [&](std::string_view) { store.abort("rank 0 ended"); };
+  store.after_get = [&](std::string_view) {
+    store.abort(Error(ErrorCode::Comm, "store", "rank 0 ended"));
+  };
   expect_error(ErrorCode::Comm, "rank 0 ended", [&] { TcpTransport(tcp_options(1, 2), store); });
 }
 
@@ -416,6 +427,38 @@ TEST(TcpMeeting, ARankThatDoesNotAnswerIsNamed) {
                [&] { TcpTransport(options, store); });
 }
 
+Socket next_connection(const Socket& listener) {
+  Socket connection;
+  while (accept_from(listener, connection) != AcceptResult::accepted) {
+    pollfd waiting{listener.descriptor(), POLLIN, 0};
+    poll(&waiting, 1, -1);
+  }
+  return connection;
+}
+
+// As by a rank that strangers keep busy.
+TEST(TcpMeeting, AConnectionThatIsCutIsMadeAgain) {
+  const Socket rank_0 = listen_on("127.0.0.1", 0);
+  MemoryStore store;
+  store.set("transport/tcp/0/0", address_entry(rank_0, 2));
+  std::thread lower([&] {
+    for (int i = 0; i < 10; ++i) next_connection(rank_0).reset();
+    const Socket connection = next_connection(rank_0);
+    const TcpTransportOptions options = tcp_options(0, 2);
+    Greeting greeting({options.token, options.group, 0, 2}, Greeting::Side::accepts);
+    const auto soon = runtime::deadline_after(30);
+    while (greeting.num_bytes_wanted() > 0) {
+      std::vector<std::byte> bytes(greeting.num_bytes_wanted());
+      ASSERT_EQ(receive_all(connection, bytes, soon), IoResult::done);
+      greeting.receive(bytes);
+      send_all(connection, greeting.take_output(), soon);
+    }
+    EXPECT_EQ(greeting.peer(), 1);
+  });
+  const TcpTransport transport(tcp_options(1, 2), store);
+  lower.join();
+}
+
 TEST(TcpMeeting, AnotherTokenIsNoRankOfThisGroup) {
   MemoryStore store;
   Errors errors(2);
@@ -423,7 +466,7 @@ TEST(TcpMeeting, AnotherTokenIsNoRankOfThisGroup) {
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
       TcpTransportOptions options = tcp_options(rank, 2);
-      if (rank == 1) options.token = "another";
+      if (rank == 1) options.token = "another one, just as long";
       try {
         TcpTransport transport(options, store);
       } catch (const Error& error) {

@@ -5,13 +5,14 @@
 
 #include "engine/comm/transport/tcp/greeting.h"
 #include "engine/comm/transport/tcp/inbox.h"
-#include "engine/comm/transport/tcp/peer.h"
 #include "engine/core/rng.h"
 
 namespace lockstep::comm {
 namespace {
 
 using Stream = std::vector<std::byte>;
+
+constexpr const char* kToken = "a token of this test";
 
 std::size_t random_below(Rng& rng, std::size_t end) {
   return std::min(static_cast<std::size_t>(rng.uniform() * static_cast<double>(end)), end - 1);
@@ -199,17 +200,6 @@ TEST(Frame, ADtypeOrPlanThatDoesNotExistIsNoHeader) {
   EXPECT_FALSE(decode(encode(header)));
 }
 
-TEST(Failure, TravelsWithItsCodeOperationAndWords) {
-  const Error error(ErrorCode::Timeout, "all_reduce", "rank 2 is missing (its last call: nothing)");
-  FrameHeader header;
-  header.code = static_cast<std::uint32_t>(error.code());
-  const Error arrived = failure_of(header, failure_payload(error));
-  EXPECT_EQ(arrived.code(), ErrorCode::Timeout);
-  EXPECT_STREQ(arrived.what(), error.what());
-  header.code = 1000;
-  EXPECT_EQ(failure_of(header, {}).code(), ErrorCode::Comm);
-}
-
 // Lets two greetings talk until both have nothing more to say.
 void converse(Greeting& a, Greeting& b) {
   for (int turn = 0; turn < 4; ++turn) {
@@ -225,17 +215,18 @@ void converse(Greeting& a, Greeting& b) {
 }
 
 TEST(Greeting, TellsBothEndsWhoTheOtherIs) {
-  Greeting higher({"token", "0", 3, 4}, Greeting::Side::connects);
-  Greeting lower({"token", "0", 1, 4}, Greeting::Side::accepts);
+  Greeting higher({kToken, "0", 3, 4}, Greeting::Side::connects);
+  Greeting lower({kToken, "0", 1, 4}, Greeting::Side::accepts);
   converse(higher, lower);
   EXPECT_EQ(higher.peer(), 1);
   EXPECT_EQ(lower.peer(), 3);
 }
 
 TEST(Greeting, RefusesAnotherTokenGroupOrWorldSize) {
-  const Identity lower{"token", "0", 1, 4};
-  for (const Identity& other : {Identity{"Token", "0", 3, 4}, Identity{"token", "1", 3, 4},
-                                Identity{"token", "0", 3, 5}, Identity{"token", "0", 4, 4}}) {
+  const Identity lower{kToken, "0", 1, 4};
+  for (const Identity& other :
+       {Identity{"A token of this test", "0", 3, 4}, Identity{kToken, "1", 3, 4},
+        Identity{kToken, "0", 3, 5}, Identity{kToken, "0", 4, 4}}) {
     Greeting connecting(other, Greeting::Side::connects);
     Greeting accepting(lower, Greeting::Side::accepts);
     converse(connecting, accepting);

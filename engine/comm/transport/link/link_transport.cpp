@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <ctime>
 
+#include "engine/comm/absent_rank.h"
 #include "engine/runtime/wait.h"
 
 namespace lockstep::comm {
@@ -81,7 +81,14 @@ Time LinkTransport::arrive(Time arrival, std::size_t num_bytes) {
   return ingress_.occupy(arrival - length, length);
 }
 
-void LinkTransport::sleep_until(Time moment, int from) {
+void LinkTransport::expect(Time arrival, int from) {
+  if (arrival <= arrived_) return;
+  arrived_ = arrival;
+  arrived_from_ = from;
+}
+
+void LinkTransport::catch_up() {
+  const Time moment = arrived_;
   if (now() >= moment) return;
   const Time limit = now() + from_seconds(timeout_seconds_);
   const ExactSleep sleep;
@@ -92,13 +99,8 @@ void LinkTransport::sleep_until(Time moment, int from) {
     if (time >= limit) break;
     sleep.until(std::min({moment, limit, time + kLongestSleep}));
   }
-  inner_->fail(
-      Error(ErrorCode::Timeout, name_of(call_.operation),
-            fmt::format("rank {} waited {} s in {} for a message of rank {} that is still "
-                        "on its way over the modelled link ({})",
-                        rank(), timeout_seconds_, to_string(call_), from, to_string(link_))));
-  inner_->throw_if_failed();
-  std::abort();  // not reached: a group that failed throws
+  const RankWait wait{rank(), arrived_from_, call_, timeout_seconds_};
+  fail_and_throw(wait.late_over(to_string(link_)));
 }
 
 void LinkTransport::post_stamp(int to, Time time) {
@@ -124,50 +126,49 @@ void LinkTransport::announce(const CallHeader& call, double timeout_seconds) {
   call_ = call;
   timeout_seconds_ = timeout_seconds;
   announced_at_ = now();
+  arrived_ = {};
   inner_->announce(call, timeout_seconds);
 }
 
-// Everybody's announcement has been read by now; here it gets the time that it took.
+// Everybody's announcement has been read by now; here it gets the time that it takes.
 void LinkTransport::begin_data() {
   inner_->begin_data();
   for (int peer = 0; peer < world_size(); ++peer) {
     if (is_far(peer)) post_stamp(peer, announced_at_ + latency_);
   }
   for (int peer = 0; peer < world_size(); ++peer) {
-    if (is_far(peer)) sleep_until(take_stamp(peer), peer);
+    if (is_far(peer)) expect(take_stamp(peer), peer);
   }
   begin_step();
 }
 
-// Peers may still read stamps of messages that nobody has waited for.
-void LinkTransport::end_data() noexcept {
-  try {
-    for (int peer = 0; peer < world_size(); ++peer) {
-      std::deque<Stamp>& stamps = stamps_[static_cast<std::size_t>(peer)];
-      if (!stamps.empty()) inner_->wait_sent(peer, stamps.back().ticket);
-      stamps.clear();
-    }
-    inner_->end_data();
-  } catch (const Error& error) {
-    inner_->abandon(error);  // the next call throws it
+void LinkTransport::end_data() {
+  catch_up();
+  // Peers may still read stamps of messages that nobody has waited for.
+  for (int peer = 0; peer < world_size(); ++peer) {
+    std::deque<Stamp>& stamps = stamps_[static_cast<std::size_t>(peer)];
+    if (!stamps.empty()) inner_->wait_sent(peer, stamps.back().ticket);
+    stamps.clear();
   }
+  inner_->end_data();
 }
 
 void LinkTransport::begin_step() {
-  step_begin_ = now();
+  step_begin_ = std::max(now(), arrived_);
 }
 
 Ticket LinkTransport::post(int to, Bytes data) {
-  if (is_far(to)) post_stamp(to, leave(step_begin_, data.size()));
+  if (is_far(to)) {
+    post_stamp(to, leave(step_begin_, data.size()));
+  } else {
+    catch_up();  // it carries no time
+  }
   return inner_->post(to, data);
 }
 
 const std::byte* LinkTransport::take(int from, std::size_t num_bytes) {
-  if (!is_far(from)) return inner_->take(from, num_bytes);
-  const Time arrival = arrive(take_stamp(from), num_bytes);
-  const std::byte* const data = inner_->take(from, num_bytes);
-  sleep_until(arrival, from);
-  return data;
+  if (is_far(from)) expect(arrive(take_stamp(from), num_bytes), from);
+  return inner_->take(from, num_bytes);
 }
 
 void LinkTransport::send_message(int to, const CallHeader& call, Bytes data) {
@@ -184,12 +185,14 @@ void LinkTransport::receive_message(int from, const CallHeader& call, std::span<
   if (!is_far(from)) return inner_->receive_message(from, call, data, timeout_seconds);
   call_ = call;
   timeout_seconds_ = timeout_seconds;
+  arrived_ = {};
   Time arrival;
   letter_.resize(sizeof(arrival) + data.size());
   inner_->receive_message(from, call, letter_, timeout_seconds);
   std::memcpy(&arrival, letter_.data(), sizeof(arrival));
   std::copy(letter_.begin() + sizeof(arrival), letter_.end(), data.begin());
-  sleep_until(arrive(arrival, data.size()), from);
+  expect(arrive(arrival, data.size()), from);
+  catch_up();
 }
 
 }  // namespace lockstep::comm

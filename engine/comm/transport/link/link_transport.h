@@ -1,7 +1,7 @@
 // A transport behind modelled links: messages move as another transport moves them, but arrive when
-// they would have arrived over a link of a stated latency and bandwidth. Who waits for one sleeps,
-// so its core is free: communication that overlaps with computation costs no time, as on a machine
-// whose network card does the work. Only CPU tensors.
+// they would have arrived over a link of a stated latency and bandwidth. Who waits sleeps, so its
+// core is free: communication that overlaps with computation costs no time, as on a machine whose
+// network card does the work. Only CPU tensors.
 //
 // The model: every rank has a port, which sends and receives at once (full duplex), one message
 // after the other in each direction. A message of B bytes
@@ -18,9 +18,15 @@
 // Where ranks are on several hosts (Transport::hosts), the links are those between hosts, and ranks
 // of one host talk as without them. Each rank has a port of its own, also to other hosts.
 //
+// A rank does not sleep for every message: that would wake it a dozen times per call, each time at
+// the cost of a rank that computes. When a message arrives travels ahead of it; the step that uses
+// it and sends on begins at that time, on paper; and the call sleeps once, at its end, until all
+// that it took would have arrived. Only a message to a rank of the same host, which carries no
+// time, waits for those before it.
+//
 // A modelled time is a lower bound: computation that holds up the real transport delays a message
-// further. When it arrives travels with each message, in nanoseconds of the clock that all
-// processes of one machine share, so ranks on different machines cannot use it.
+// further. Times are nanoseconds of the clock that all processes of one machine share, so ranks on
+// different machines cannot use them.
 #pragma once
 
 #include <deque>
@@ -49,7 +55,7 @@ class LinkTransport final : public Transport {
   CallHeader announced_by(int peer) override { return inner_->announced_by(peer); }
 
   void begin_data() override;
-  void end_data() noexcept override;
+  void end_data() override;
   void abandon(const Error& error) noexcept override { inner_->abandon(error); }
 
   std::size_t max_message_bytes() const override { return inner_->max_message_bytes(); }
@@ -62,9 +68,6 @@ class LinkTransport final : public Transport {
   void posted_from_staging(int to, Ticket ticket) override {
     inner_->posted_from_staging(to, ticket);
   }
-
-  bool shares_memory() const override { return false; }
-  void finish_shared() override {}
 
   void send_message(int to, const CallHeader& call, Bytes data) override;
   void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
@@ -93,8 +96,11 @@ class LinkTransport final : public Transport {
   Time arrive(Time arrival, std::size_t num_bytes);
   void post_stamp(int to, Time time);
   Time take_stamp(int from);
-  // Sleeps until then. Throws the group's failure meanwhile, and fails it at the time limit.
-  void sleep_until(Time moment, int from);
+  // What comes next in this call needs a message that arrives then.
+  void expect(Time arrival, int from);
+  // Sleeps until all that was expected has arrived. Throws the group's failure meanwhile, and fails
+  // it at the time limit.
+  void catch_up();
 
   std::vector<std::deque<Stamp>> stamps_;  // to each rank; inner_ reads them, so it goes first
   std::unique_ptr<Transport> inner_;
@@ -103,6 +109,8 @@ class LinkTransport final : public Transport {
   Time latency_;
   Port egress_;
   Port ingress_;
+  Time arrived_{};  // when the last message that the call has taken arrives
+  int arrived_from_ = 0;
   Time step_begin_{};
   std::vector<std::byte> letter_;  // a stamp and a message; kept between calls for its memory
   CallHeader call_;                // the current one

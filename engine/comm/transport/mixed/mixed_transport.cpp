@@ -39,7 +39,7 @@ auto MixedTransport::waiting_for(int peer, const Wait& wait) {
   if (route.transport == to_host_.get()) return wait(*route.transport, route.number);
   to_host_->note_wait_elsewhere(peer);
   const auto result = wait(*route.transport, route.number);
-  to_host_->note_wait_elsewhere(nobody);
+  to_host_->note_wait_elsewhere(ShmTransport::nobody);
   return result;
 }
 

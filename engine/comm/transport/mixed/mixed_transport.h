@@ -6,13 +6,14 @@
 #include <memory>
 #include <vector>
 
-#include "engine/comm/transport/transport.h"
+#include "engine/comm/transport/shm/shm_transport.h"
 
 namespace lockstep::comm {
 
 struct MixedTransportOptions {
-  std::vector<int> hosts;              // of every rank, see Transport::hosts()
-  std::unique_ptr<Transport> to_host;  // between the ranks of this host, numbered 0, 1, ... there
+  std::vector<int> hosts;  // of every rank, see Transport::hosts()
+  std::unique_ptr<ShmTransport>
+      to_host;  // between the ranks of this host, numbered 0, 1, ... there
   std::unique_ptr<Transport> to_network;  // to all other ranks, with the numbers of the whole group
 };
 
@@ -40,9 +41,6 @@ class MixedTransport final : public Transport {
   std::byte* staging(std::size_t num_bytes) override;
   void posted_from_staging(int to, Ticket ticket) override;
 
-  bool shares_memory() const override { return false; }
-  void finish_shared() override {}
-
   void send_message(int to, const CallHeader& call, Bytes data) override;
   void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
                        double timeout_seconds) override;
@@ -65,7 +63,7 @@ class MixedTransport final : public Transport {
 
   std::vector<int> hosts_;
   std::string name_;
-  std::unique_ptr<Transport> to_host_;
+  std::unique_ptr<ShmTransport> to_host_;
   std::unique_ptr<Transport> to_network_;
   std::vector<Route> routes_;
 };

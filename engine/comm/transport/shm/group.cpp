@@ -6,24 +6,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 
+#include "engine/comm/absent_rank.h"
+#include "engine/comm/error_bytes.h"
 #include "engine/comm/rank_taken.h"
 
 namespace lockstep::comm::shm {
 namespace {
 
 constexpr auto kOrder = std::memory_order_seq_cst;
-
-// Spins of a rank whose peer may wait for the core that it spins on.
-constexpr unsigned kSpinsOversubscribed = 64;
-
-// The parts of what() of an Error: "[operation] message".
-Error parse_error(ErrorCode code, const std::string& text) {
-  const std::size_t end = text.find("] ");
-  if (!text.starts_with('[') || end == std::string::npos) return Error(code, "collective", text);
-  return Error(code, text.substr(1, end - 1), text.substr(end + 2));
-}
 
 }  // namespace
 
@@ -60,7 +51,7 @@ void Group::meet(double timeout_seconds, const std::function<void()>& throw_if_h
   while (!all_have_attached()) {
     throw_if_failed();
     throw_if_hopeless();
-    if (deadline && runtime::Clock::now() >= *deadline) require_all_attached(timeout_seconds);
+    if (runtime::has_passed(deadline)) require_all_attached(timeout_seconds);
     doze([&] { return all_have_attached() || has_failed(); }, deadline,
          std::chrono::milliseconds(64));
   }
@@ -71,7 +62,7 @@ void Group::require_all_attached(double timeout_seconds) const {
   std::string missing;
   for (int m = 0; m < size(); ++m) {
     if (member(m).has_attached.value.load(kOrder) != 0) continue;
-    missing += fmt::format("{}rank {}", missing.empty() ? "" : ", ", name_of(m));
+    add_to_list(missing, fmt::format("rank {}", name_of(m)));
   }
   if (missing.empty()) return;
   lockstep::fail(ErrorCode::Timeout, "shared memory", "rank {} waited {} s for {} to join",
@@ -84,7 +75,7 @@ unsigned Group::spins_worth_their_time() const {
   cpu_set_t all;
   CPU_ZERO(&all);
   for (int m = 0; m < size(); ++m) CPU_OR(&all, &all, &member(m).cores);
-  return CPU_COUNT(&all) < size() ? kSpinsOversubscribed : runtime::kSpinRounds;
+  return CPU_COUNT(&all) < size() ? runtime::kSpinRoundsOnSharedCore : runtime::kSpinRounds;
 }
 
 void Group::ring_all() const {
@@ -93,10 +84,10 @@ void Group::ring_all() const {
 
 void Group::fail(const Error& error) const {
   Failure& record = failure();
+  const std::string bytes = encode(error, sizeof record.error);
   std::uint32_t expected = Failure::none;
   if (!record.state.compare_exchange_strong(expected, Failure::being_written, kOrder)) return;
-  record.code = static_cast<std::int32_t>(error.code());
-  std::strncpy(record.text, error.what(), sizeof record.text - 1);
+  record.num_bytes = static_cast<std::uint32_t>(bytes.copy(record.error, bytes.size()));
   record.state.store(Failure::written, kOrder);
   ring_all();
 }
@@ -104,13 +95,15 @@ void Group::fail(const Error& error) const {
 void Group::throw_failure() const {
   // Written in a microsecond, unless its writer is stopped or killed in this very moment.
   const runtime::Deadline deadline = runtime::deadline_after(0.2);
-  while (failure().state.load(kOrder) != Failure::written && runtime::Clock::now() < *deadline) {
-    sched_yield();
+  const auto is_written = [&] { return failure().state.load(kOrder) == Failure::written; };
+  for (unsigned round = 0; !is_written() && !runtime::has_passed(deadline); ++round) {
+    runtime::poll_pause(round);
   }
-  if (failure().state.load(kOrder) != Failure::written) {
+  if (!is_written()) {
     lockstep::fail(ErrorCode::Comm, "collective", "a rank died while it told why the group failed");
   }
-  throw parse_error(static_cast<ErrorCode>(failure().code), failure().text);
+  throw decode_error(
+      {failure().error, std::min<std::size_t>(failure().num_bytes, sizeof failure().error)});
 }
 
 Waited Group::look_at(int m, const runtime::Deadline& deadline) const {
@@ -119,7 +112,7 @@ Waited Group::look_at(int m, const runtime::Deadline& deadline) const {
   const bool is_alive = segment_.is_held(m);
   if (member(m).has_left.value.load(kOrder) != 0) return Waited::left;
   if (!is_alive) return Waited::died;
-  if (deadline && runtime::Clock::now() >= *deadline) return Waited::timed_out;
+  if (runtime::has_passed(deadline)) return Waited::timed_out;
   return Waited::done;
 }
 
@@ -130,10 +123,6 @@ void Group::wait_until_over(int m) const {
   pollfd end{pidfd, POLLIN, 0};
   ::poll(&end, 1, kMilliseconds);
   ::close(pidfd);
-}
-
-std::string Group::died(int m) const {
-  return fmt::format("rank {} (process {}) died", name_of(m), member(m).process);
 }
 
 Group::Last Group::last_waited_for(int m) const {
@@ -149,12 +138,9 @@ Group::Last Group::last_waited_for(int m) const {
 std::string Group::describe_missing(std::uint64_t sequence) const {
   std::string text;
   for (int m = 0; m < size(); ++m) {
-    const auto& announced = member(m).announced;
-    const Announcement& last = announced[announced[0].number() < announced[1].number() ? 1 : 0];
-    if (last.number() > sequence) continue;
-    const std::string call = last.number() == 0 ? "nothing" : to_string(last.call());
-    text += fmt::format("{}rank {} is missing (its last call: {})", text.empty() ? "" : ", ",
-                        name_of(m), call);
+    const Announcements& announced = member(m).announced;
+    if (announced.has_reached(sequence)) continue;
+    add_to_list(text, missing_rank(name_of(m), announced.last()));
   }
   return text;
 }

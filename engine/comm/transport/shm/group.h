@@ -55,22 +55,16 @@ class Group {
   // bounded time, then sleeps. Any thread of this process.
   template <typename Done>
   Waited wait(int m, const runtime::Deadline& deadline, const Done& done) const {
-    for (unsigned round = 0; round < num_spins_; ++round) {
-      if (done()) return Waited::done;
-      runtime::spin_pause(round);
-    }
-    return sleep_until(m, deadline, done);
+    return runtime::spin_until(done, num_spins_) ? Waited::done : sleep_until(m, deadline, done);
   }
 
-  // "rank 2 (process 4711) died", ...: what to say about a wait for a member that ended so.
-  std::string died(int m) const;
   // Who keeps everybody waiting: follows from `m` who waits for whom.
   struct Last {
     int rank = 0;  // its number in the whole group
     enum class Where { here, elsewhere } where = Where::here;
   };
   Last last_waited_for(int m) const;
-  // See Transport::note_wait_elsewhere.
+  // See ShmTransport::note_wait_elsewhere.
   void note_wait_elsewhere(int other) const {
     member(me_).waits_for.value.store(-1 - other, std::memory_order_relaxed);
   }
@@ -111,10 +105,7 @@ void Group::doze(const IsOver& is_over, const runtime::Deadline& deadline,
   doorbell.begin_sleep();
   const std::uint32_t seen = doorbell.load();
   if (!is_over()) {
-    if (deadline) {
-      const auto left = *deadline - runtime::Clock::now();
-      at_most = std::min(at_most, std::chrono::duration_cast<std::chrono::nanoseconds>(left));
-    }
+    at_most = runtime::time_until(deadline, at_most);
     if (at_most.count() > 0) doorbell.sleep(seen, at_most);
   }
   doorbell.end_sleep();

@@ -24,13 +24,12 @@ namespace lockstep::comm::shm {
 struct alignas(kCacheLine) Failure {
   enum State : std::uint32_t { none, being_written, written };
   std::atomic<std::uint32_t> state{none};
-  std::int32_t code = 0;
-  char text[1 << 11] = {};  // what Error::what() said, cut off if need be
+  std::uint32_t num_bytes = 0;
+  char error[1 << 11] = {};  // encoded (error_bytes.h), cut off if need be
 };
 
 struct Member {
-  // Two, used in turn: a rank may announce its next call while a slow one still reads this one.
-  std::array<Announcement, 2> announced;
+  Announcements announced;
   Flag<std::uint32_t> has_attached;
   Flag<std::uint32_t> has_left;
   Flag<std::int32_t>

@@ -57,8 +57,7 @@ bool Letters::wait_for_slot(int to, Ticket number) {
   };
   Waited waited = Waited::timed_out;
   while (waited == Waited::timed_out) {
-    const bool has_limit = is_closing_.load() && closing_deadline_;
-    if (has_limit && runtime::Clock::now() >= *closing_deadline_) return false;
+    if (is_closing_.load() && runtime::has_passed(closing_deadline_)) return false;
     waited = group_.wait(to, runtime::deadline_after(0.1), is_free);
   }
   return waited == Waited::done;

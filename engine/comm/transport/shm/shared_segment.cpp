@@ -87,7 +87,8 @@ SharedSegment SharedSegment::create(std::size_t num_bytes) {
   return segment;
 }
 
-SharedSegment SharedSegment::open(const std::string& address, std::size_t num_bytes) {
+SharedSegment SharedSegment::open(const std::string& address, std::size_t num_bytes,
+                                  const std::string& owner) {
   int process = 0;
   int number_of_file = 0;
   unsigned long long number = 0;
@@ -95,7 +96,8 @@ SharedSegment SharedSegment::open(const std::string& address, std::size_t num_by
           ErrorCode::Comm, "shared memory", "'{}' is not the address of a segment", address);
   const int file = reopen(fmt::format("/proc/{}/fd/{}", process, number_of_file));
   require(file >= 0, ErrorCode::Comm, "shared memory",
-          "cannot open the segment of process {}: {}; {}", process, std::strerror(errno), kAdvice);
+          "cannot open the segment of {} (process {}): {}; unless it has died: {}", owner, process,
+          std::strerror(errno), kAdvice);
   struct stat status {};
   const bool has_size =
       fstat(file, &status) == 0 && status.st_size == static_cast<off_t>(kFirstPage + num_bytes);
@@ -103,7 +105,9 @@ SharedSegment SharedSegment::open(const std::string& address, std::size_t num_by
   if (!has_size || pread(file, &found, sizeof found, 0) != sizeof found || found != number) {
     close(file);
     fail(ErrorCode::Comm, "shared memory",
-         "what process {} has open is not the segment that was announced; {}", process, kAdvice);
+         "what {} (process {}) has open is not the segment that was announced; unless it has died: "
+         "{}",
+         owner, process, kAdvice);
   }
   return SharedSegment(file, num_bytes, address);
 }

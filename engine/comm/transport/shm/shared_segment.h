@@ -24,8 +24,9 @@ class SharedSegment {
 
   // The segment that create() made in this or another process.
   // Throws Error{Comm} when it cannot be opened, is not the one that was meant, or has another
-  // size: with the reason, and what to do instead.
-  static SharedSegment open(const std::string& address, std::size_t num_bytes);
+  // size: with its owner's name, the reason, and what to do instead.
+  static SharedSegment open(const std::string& address, std::size_t num_bytes,
+                            const std::string& owner = "a rank");
 
   SharedSegment(SharedSegment&& other) noexcept;
   SharedSegment& operator=(SharedSegment&&) = delete;

@@ -1,9 +1,5 @@
 #include "engine/comm/transport/shm/shm_transport.h"
 
-#include <fmt/format.h>
-
-#include <cstdlib>
-
 #include "engine/comm/transport/shm/streaming_copy.h"
 
 namespace lockstep::comm {
@@ -40,51 +36,33 @@ void ShmTransport::wait_for(int peer, const Done& done) {
 }
 
 void ShmTransport::fail_waiting(int peer, Waited waited) {
-  ErrorCode code = ErrorCode::Comm;
-  std::string message;
-  if (waited == Waited::timed_out) {
-    code = ErrorCode::Timeout;
-    message = timeout_message(peer);
-  } else {
-    message = fmt::format("{} while rank {} waits for it in {}",
-                          waited == Waited::died
-                              ? group_.died(peer)
-                              : fmt::format("rank {} left the group", group_.name_of(peer)),
-                          group_.name_of(rank()), to_string(call_));
-  }
-  group_.fail(Error(code, name_of(call_.operation), message));
-  group_.throw_if_failed();
-  std::abort();  // not reached: a group that failed throws
+  const RankWait wait = wait_of(peer);
+  fail_and_throw(waited == Waited::timed_out ? late(peer)
+                 : waited == Waited::died    ? wait.died(group_.member(peer).process)
+                                             : wait.left());
 }
 
-std::string ShmTransport::timeout_message(int peer) const {
-  const std::string start = fmt::format("rank {} waited {} s in {}", group_.name_of(rank()),
-                                        timeout_seconds_, to_string(call_));
-  if (call_.operation == Operation::recv) {
-    return fmt::format("{} for a message that rank {} has not sent", start, group_.name_of(peer));
-  }
+Error ShmTransport::late(int peer) const {
+  RankWait wait = wait_of(peer);
+  if (call_.operation == Operation::recv) return wait.late("");
   const shm::Group::Last last = group_.last_waited_for(peer);
-  if (last.where == shm::Group::Last::Where::elsewhere) {
-    return fmt::format("{} for rank {} on another host, which does not answer", start, last.rank);
-  }
-  const std::string missing = group_.describe_missing(call_.sequence);
-  if (!missing.empty()) return start + ": " + missing;
-  return fmt::format("{} for rank {}, which has called it too but does not go on", start,
-                     last.rank);
+  wait.peer = last.rank;
+  if (last.where == shm::Group::Last::Where::elsewhere) return wait.late_on_another_host();
+  return wait.late(group_.describe_missing(call_.sequence));
 }
 
 void ShmTransport::announce(const CallHeader& call, double timeout_seconds) {
   group_.throw_if_failed();
   call_ = call;
   timeout_seconds_ = timeout_seconds;
-  group_.member(rank()).announced[call.sequence % 2].publish(call);
+  group_.member(rank()).announced.publish(call);
   group_.ring_all();
 }
 
 CallHeader ShmTransport::announced_by(int peer) {
-  const Announcement& theirs = group_.member(peer).announced[call_.sequence % 2];
-  wait_for(peer, [&] { return theirs.number() > call_.sequence; });
-  return theirs.call();
+  const Announcements& theirs = group_.member(peer).announced;
+  wait_for(peer, [&] { return theirs.has_reached(call_.sequence); });
+  return theirs.call(call_.sequence);
 }
 
 std::size_t ShmTransport::pass_bytes() const {
@@ -110,11 +88,7 @@ const std::byte* ShmTransport::take(int from, std::size_t num_bytes) {
       group_.channel(kUse, from, rank()).slots[(number - 1) % kMaxOpenMessages];
   wait_for(from, [&] { return slot.number.load(kOrder) == number; });
   if (slot.num_bytes != num_bytes) {
-    group_.fail(Error(
-        ErrorCode::Comm, name_of(call_.operation),
-        fmt::format("rank {} expected {} bytes from rank {}, found {}", group_.name_of(rank()),
-                    num_bytes, group_.name_of(from), slot.num_bytes)));
-    group_.throw_if_failed();
+    fail_and_throw(wait_of(from).found_bytes(num_bytes, slot.num_bytes));
   }
   return group_.slot(kUse, from, rank(), number);
 }
@@ -146,11 +120,9 @@ void ShmTransport::receive_message(int from, const CallHeader& call, std::span<s
   Waited waited = letters_.read_head(from, deadline, sent);
   if (waited == Waited::done) {
     if (sent.dtype != call.dtype || sent.num_elements != call.num_elements) {
-      group_.fail(
+      fail_and_throw(
           Error(ErrorCode::Comm, name_of(call.operation),
-                fmt::format("rank {} called {} while rank {} called {}", group_.name_of(rank()),
-                            to_string(call), group_.name_of(from), to_string(sent))));
-      group_.throw_if_failed();
+                describe_difference(group_.name_of(rank()), call, group_.name_of(from), sent)));
     }
     waited = letters_.read_body(from, deadline, data);
   }

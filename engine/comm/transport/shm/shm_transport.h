@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/comm/absent_rank.h"
 #include "engine/comm/transport/shm/group.h"
 #include "engine/comm/transport/shm/letters.h"
 #include "engine/comm/transport/transport.h"
@@ -57,9 +58,6 @@ class ShmTransport final : public Transport {
   std::byte* staging(std::size_t num_bytes) override;
   void posted_from_staging(int, Ticket) override {}
 
-  bool shares_memory() const override { return false; }
-  void finish_shared() override {}
-
   void send_message(int to, const CallHeader& call, Bytes data) override;
   void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
                        double timeout_seconds) override;
@@ -69,14 +67,22 @@ class ShmTransport final : public Transport {
   std::string describe_missing(std::uint64_t sequence) const override {
     return group_.describe_missing(sequence);
   }
-  void note_wait_elsewhere(int other) override { group_.note_wait_elsewhere(other); }
+
+  // This rank now waits for one that it reaches by another transport (by its number in the whole
+  // group), so that a rank of this host that waits for this one can say who is late. nobody: it got
+  // what it waited for.
+  static constexpr int nobody = -1;
+  void note_wait_elsewhere(int other) { group_.note_wait_elsewhere(other); }
 
  private:
   // Returns when done() is true; else fails the group.
   template <typename Done>
   void wait_for(int peer, const Done& done);
   [[noreturn]] void fail_waiting(int peer, shm::Waited waited);
-  std::string timeout_message(int peer) const;
+  RankWait wait_of(int peer) const {
+    return {group_.name_of(rank()), group_.name_of(peer), call_, timeout_seconds_};
+  }
+  Error late(int peer) const;
 
   shm::Group group_;
   shm::Letters letters_;

@@ -10,7 +10,7 @@ static_assert(std::endian::native == std::endian::little, "headers are copied as
 
 constexpr std::size_t kChecksumAt = 44;
 
-struct Layout {
+struct FrameLayout {
   std::uint32_t magic = kFrameMagic;
   std::uint8_t kind = 0;
   std::uint8_t operation = 0;
@@ -22,14 +22,15 @@ struct Layout {
   std::uint64_t sequence = 0;
   std::uint64_t num_elements = 0;
   std::uint64_t num_bytes = 0;
-  std::uint32_t code = 0;
+  std::uint32_t more_zeros = 0;
   std::uint32_t checksum = 0;
-  std::array<std::uint8_t, 16> more_zeros{};
+  std::array<std::uint8_t, 16> last_zeros{};
 };
-static_assert(sizeof(Layout) == kFrameHeaderBytes && offsetof(Layout, checksum) == kChecksumAt);
+static_assert(sizeof(FrameLayout) == kFrameHeaderBytes &&
+              offsetof(FrameLayout, checksum) == kChecksumAt);
 
 // FNV-1a over 32-bit words, the checksum's own left out.
-std::uint32_t checksum_of(const Layout& layout) {
+std::uint32_t checksum_of(const FrameLayout& layout) {
   std::array<std::uint32_t, kFrameHeaderBytes / 4> words;
   std::memcpy(words.data(), &layout, sizeof layout);
   std::uint32_t sum = 2166136261U;
@@ -39,7 +40,7 @@ std::uint32_t checksum_of(const Layout& layout) {
   return sum;
 }
 
-bool has_known_names(const Layout& layout) {
+bool has_known_names(const FrameLayout& layout) {
   return layout.kind >= static_cast<std::uint8_t>(FrameKind::announce) &&
          layout.kind <= static_cast<std::uint8_t>(FrameKind::goodbye) &&
          layout.operation <= static_cast<std::uint8_t>(Operation::recv) &&
@@ -56,7 +57,7 @@ std::uint64_t max_payload_bytes(FrameKind kind) {
 }  // namespace
 
 HeaderBytes encode(const FrameHeader& header) {
-  Layout layout;
+  FrameLayout layout;
   layout.kind = static_cast<std::uint8_t>(header.kind);
   layout.operation = static_cast<std::uint8_t>(header.call.operation);
   layout.dtype = static_cast<std::uint8_t>(header.call.dtype);
@@ -66,7 +67,6 @@ HeaderBytes encode(const FrameHeader& header) {
   layout.sequence = header.call.sequence;
   layout.num_elements = header.call.num_elements;
   layout.num_bytes = header.num_bytes;
-  layout.code = header.code;
   layout.checksum = checksum_of(layout);
   HeaderBytes bytes;
   std::memcpy(bytes.data(), &layout, sizeof layout);
@@ -74,7 +74,7 @@ HeaderBytes encode(const FrameHeader& header) {
 }
 
 std::optional<FrameHeader> decode(std::span<const std::byte, kFrameHeaderBytes> bytes) {
-  Layout layout;
+  FrameLayout layout;
   std::memcpy(&layout, bytes.data(), sizeof layout);
   if (layout.magic != kFrameMagic || layout.checksum != checksum_of(layout)) return std::nullopt;
   if (!has_known_names(layout)) return std::nullopt;
@@ -89,7 +89,6 @@ std::optional<FrameHeader> decode(std::span<const std::byte, kFrameHeaderBytes> 
   header.call.sequence = layout.sequence;
   header.call.num_elements = layout.num_elements;
   header.num_bytes = layout.num_bytes;
-  header.code = layout.code;
   return header;
 }
 

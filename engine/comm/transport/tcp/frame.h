@@ -10,7 +10,7 @@
 //        16  u64  sequence number of the call
 //        24  u64  num_elements of the call
 //        32  u64  bytes of the payload, not filled up
-//        40  u32  ErrorCode (of a failure)
+//        40  4 bytes 0
 //        44  u32  checksum of all the other bytes (FNV-1a)
 //        48  16 bytes 0
 //
@@ -18,7 +18,7 @@
 //   announce  none                        the rank called this collective
 //   data      elements                    the next message of the collective's plan
 //   letter    elements                    a message of send(); receivers compare size and dtype
-//   failure   text, "[operation] words"   the group failed, with this error
+//   failure   error (error_bytes.h)       the group failed, with this error
 //   goodbye   none                        the rank leaves properly; nothing follows
 #pragma once
 
@@ -48,7 +48,6 @@ struct FrameHeader {
   FrameKind kind = FrameKind::announce;
   CallHeader call;  // without its memory
   std::uint64_t num_bytes = 0;
-  std::uint32_t code = 0;
 };
 
 using HeaderBytes = std::array<std::byte, kFrameHeaderBytes>;

@@ -32,6 +32,8 @@ class Greeting {
   // What is to be sent now; taken once.
   std::vector<std::byte> take_output() { return std::exchange(output_, {}); }
 
+  // Where this end accepts: the other one has said a valid hello.
+  bool has_heard_hello() const { return step_ != Step::hello; }
   // The other end is no rank of this group.
   bool has_failed() const { return step_ == Step::failed; }
   // The other end's rank, once it is known.

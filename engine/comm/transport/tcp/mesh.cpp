@@ -4,15 +4,15 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <list>
 #include <optional>
+#include <thread>
 #include <utility>
 
+#include "engine/comm/absent_rank.h"
 #include "engine/comm/rank_taken.h"
 #include "engine/comm/store/tcp_store_server.h"
-#include "engine/comm/transport/tcp/greeting.h"
+#include "engine/comm/transport/tcp/pending_connection.h"
 #include "engine/core/error.h"
 
 namespace lockstep::comm {
@@ -24,36 +24,6 @@ using runtime::Clock;
 constexpr std::chrono::milliseconds kStoreInterval{100};
 // The same while it connects: an attempt has to last as long as the first packet may be on its way.
 constexpr std::chrono::milliseconds kConnectInterval{1000};
-
-std::string hex(const Digest& digest) {
-  std::string text;
-  for (const std::byte byte : digest) text += fmt::format("{:02x}", std::to_integer<int>(byte));
-  return text;
-}
-
-struct Address {
-  std::uint16_t port = 0;
-  int world_size = 0;
-  std::string host;
-};
-
-// "port world_size nonce host": the nonce makes the entries of two processes differ.
-std::string entry_of(const Address& address) {
-  return fmt::format("{} {} {} {}", address.port, address.world_size, hex(random_nonce()),
-                     address.host);
-}
-
-Address address_in(const std::string& entry) {
-  Address address;
-  const char* end = entry.data() + entry.size();
-  const auto port = std::from_chars(entry.data(), end, address.port);
-  const auto size = std::from_chars(std::min(port.ptr + 1, end), end, address.world_size);
-  const std::size_t last = entry.rfind(' ');
-  require(port.ec == std::errc() && size.ec == std::errc() && last != std::string::npos,
-          ErrorCode::Comm, "connect", "the store holds no address of a rank but \"{}\"", entry);
-  address.host = entry.substr(last + 1);
-  return address;
-}
 
 class Mesh {
  public:
@@ -67,27 +37,21 @@ class Mesh {
 
   std::vector<Socket> connect() {
     publish();
-    // All addresses before the first connection: whoever accepts one gives it kHandshakeSeconds,
+    // All addresses before the first connection: whoever accepts one gives it kHandshakeTime,
     // and some rank may come much later.
-    std::vector<std::pair<int, Address>> lower;
+    std::vector<std::pair<int, RankAddress>> lower;
     for (const int peer : peers_) {
       if (peer < options_.rank) lower.emplace_back(peer, address_of(peer));
     }
-    for (const auto& [peer, address] : lower) begin_to_connect(peer, address);
+    for (const auto& [peer, address] : lower) {
+      pending_.emplace_back(identity(), peer, address);
+      begin_to_connect(pending_.back());
+    }
     while (num_connected_ < peers_.size()) wait_for_events();
     return std::move(connections_);
   }
 
  private:
-  struct Pending {
-    Socket socket;
-    Greeting greeting;
-    Clock::time_point since;
-    int expected = -1;  // the rank that was connected to
-    std::vector<std::byte> input;
-    bool is_gone = false;
-  };
-
   std::string key_of(int rank) const {
     return fmt::format("transport/tcp/{}/{}", options_.group, rank);
   }
@@ -96,15 +60,15 @@ class Mesh {
   }
 
   void publish();
-  Address address_of(int peer);
-  Socket reach(int peer, const Address& address);
-  void begin_to_connect(int peer, const Address& address);
+  RankAddress address_of(int peer);
+  Socket reach(int peer, const RankAddress& address);
+  void begin_to_connect(PendingConnection& pending);
   void throw_if_aborted() { store_.try_get(key_of(options_.rank)); }
   void wait_for_events();
   void accept_all();
-  void read_from(Pending& pending);
-  void send_output(Pending& pending);
-  void keep(Pending& pending);
+  void read_from(PendingConnection& pending);
+  void keep(PendingConnection& pending);
+  void connect_again(const PendingConnection& pending);
   void drop_old();
   std::string missing_ranks() const;
 
@@ -115,7 +79,7 @@ class Mesh {
   Socket listener_;
   std::vector<Socket> connections_;
   std::size_t num_connected_ = 0;
-  std::list<Pending> pending_;
+  std::list<PendingConnection> pending_;
   Clock::time_point last_look_ = Clock::now();
 };
 
@@ -123,12 +87,12 @@ void Mesh::publish() {
   const std::string entry = entry_of({port_of(listener_), options_.world_size, options_.address});
   const std::string first = store_.set_if_absent(key_of(options_.rank), entry);
   if (first == entry) return;
-  const Address holder = address_in(first);
+  const RankAddress holder = address_in(first);
   throw rank_taken("connect", options_.rank,
                    fmt::format("a process at {} port {}", holder.host, holder.port));
 }
 
-Address Mesh::address_of(int peer) {
+RankAddress Mesh::address_of(int peer) {
   std::string entry;
   try {
     entry = store_.get(key_of(peer), deadline_);
@@ -137,7 +101,7 @@ Address Mesh::address_of(int peer) {
     fail(ErrorCode::Timeout, "connect", "rank {} waited {} s for the others to come, missing: {}",
          options_.rank, options_.timeout_seconds, missing_ranks());
   }
-  const Address address = address_in(entry);
+  const RankAddress address = address_in(entry);
   require(address.world_size == options_.world_size, ErrorCode::Comm, "connect",
           "rank {} was started for {} ranks, rank {} for {}; all need the same WORLD_SIZE",
           options_.rank, options_.world_size, peer, address.world_size);
@@ -146,16 +110,15 @@ Address Mesh::address_of(int peer) {
 
 // It listens, or it has ended since it said where: then the job is aborted, as soon as the store
 // has noticed.
-Socket Mesh::reach(int peer, const Address& address) {
+Socket Mesh::reach(int peer, const RankAddress& address) {
   while (true) {
     const auto next_look = Clock::now() + kConnectInterval;
     try {
-      return connect_to(address.host, address.port,
-                        deadline_ ? std::min(*deadline_, next_look) : next_look);
+      return connect_to(address.host, address.port, runtime::earlier(deadline_, next_look));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::Timeout) throw;
       throw_if_aborted();
-      if (!deadline_ || Clock::now() < *deadline_) continue;
+      if (!runtime::has_passed(deadline_)) continue;
       fail(
           ErrorCode::Timeout, "connect",
           "rank {} does not reach rank {}, which came but does not answer at {} port {}: it ended, "
@@ -165,26 +128,30 @@ Socket Mesh::reach(int peer, const Address& address) {
   }
 }
 
-void Mesh::begin_to_connect(int peer, const Address& address) {
-  pending_.push_back({reach(peer, address),
-                      Greeting(identity(), Greeting::Side::connects),
-                      Clock::now(),
-                      peer,
-                      {},
-                      false});
-  send_output(pending_.back());
+void Mesh::begin_to_connect(PendingConnection& pending) {
+  pending.socket = reach(pending.expected, pending.address);
+  pending.send_output();
+}
+
+// That rank is busy with strangers, or it has ended: then the job is aborted, as soon as the store
+// has noticed.
+void Mesh::connect_again(const PendingConnection& pending) {
+  throw_if_aborted();
+  std::this_thread::sleep_for(kPauseAfterReset);
+  pending_.emplace_back(identity(), pending.expected, pending.address);
+  begin_to_connect(pending_.back());
 }
 
 void Mesh::wait_for_events() {
   std::vector<pollfd> descriptors{{listener_.descriptor(), POLLIN, 0}};
-  for (const Pending& pending : pending_) {
+  for (const PendingConnection& pending : pending_) {
     descriptors.push_back({pending.socket.descriptor(), POLLIN, 0});
   }
   const auto next_look = last_look_ + kStoreInterval;
   poll(descriptors.data(), descriptors.size(),
-       poll_milliseconds(deadline_ ? std::min(*deadline_, next_look) : next_look));
+       runtime::milliseconds_until(runtime::earlier(deadline_, next_look)));
   std::size_t next = 1;
-  for (Pending& pending : pending_) {
+  for (PendingConnection& pending : pending_) {
     if (descriptors[next++].revents != 0) read_from(pending);
   }
   if (descriptors[0].revents != 0) accept_all();
@@ -193,7 +160,7 @@ void Mesh::wait_for_events() {
     throw_if_aborted();
     last_look_ = Clock::now();
   }
-  if (num_connected_ < peers_.size() && deadline_ && Clock::now() >= *deadline_) {
+  if (num_connected_ < peers_.size() && runtime::has_passed(deadline_)) {
     fail(ErrorCode::Timeout, "connect", "rank {} waited {} s for the others to come, missing: {}",
          options_.rank, options_.timeout_seconds, missing_ranks());
   }
@@ -209,45 +176,17 @@ void Mesh::accept_all() {
             "each of the {} others",
             options_.rank, peers_.size());
     if (result == AcceptResult::none) return;
-    pending_.push_back({std::move(connection),
-                        Greeting(identity(), Greeting::Side::accepts),
-                        Clock::now(),
-                        -1,
-                        {},
-                        false});
+    pending_.emplace_back(identity(), std::move(connection));
+    read_from(pending_.back());  // its hello has often come before its turn
   }
 }
 
-void Mesh::read_from(Pending& pending) {
-  while (!pending.is_gone && pending.socket.is_open()) {
-    const std::size_t wanted = pending.greeting.num_bytes_wanted();
-    if (wanted == 0) return;
-    std::array<std::byte, 256> buffer;
-    const auto received = receive_some(
-        pending.socket,
-        std::span(buffer).first(std::min(buffer.size(), wanted - pending.input.size())));
-    if (!received) pending.is_gone = true;
-    if (!received || *received == 0) return;
-    pending.input.insert(pending.input.end(), buffer.begin(),
-                         buffer.begin() + static_cast<std::ptrdiff_t>(*received));
-    if (pending.input.size() < wanted) continue;
-    pending.greeting.receive(pending.input);
-    pending.input.clear();
-    send_output(pending);
-    if (pending.greeting.has_failed()) pending.is_gone = true;
-    if (pending.greeting.peer()) keep(pending);
-  }
+void Mesh::read_from(PendingConnection& pending) {
+  pending.receive();
+  if (pending.greeting.peer()) keep(pending);
 }
 
-// A few hundred bytes on a new connection: the kernel takes them all, or something is wrong.
-void Mesh::send_output(Pending& pending) {
-  const std::vector<std::byte> output = pending.greeting.take_output();
-  if (output.empty()) return;
-  const auto sent = send_some(pending.socket, output);
-  if (!sent || *sent != output.size()) pending.is_gone = true;
-}
-
-void Mesh::keep(Pending& pending) {
+void Mesh::keep(PendingConnection& pending) {
   const int peer = *pending.greeting.peer();
   Socket& place = connections_[static_cast<std::size_t>(peer)];
   const bool is_expected = pending.expected >= 0 ? peer == pending.expected : peer > options_.rank;
@@ -259,25 +198,35 @@ void Mesh::keep(Pending& pending) {
   pending.is_gone = true;
 }
 
-// Strangers that say nothing, and connections to ranks that closed them.
+// Strangers that say nothing, and connections to ranks that closed or cut them.
 void Mesh::drop_old() {
-  const auto oldest = Clock::now() - std::chrono::duration_cast<Clock::duration>(
-                                         std::chrono::duration<double>(kHandshakeSeconds));
+  const auto oldest = Clock::now() - kHandshakeTime;
+  const std::size_t most = kMaxStrangers + peers_.size();
   std::size_t num_strangers = 0;
+  std::size_t num_waiting = 0;
+  std::vector<PendingConnection*> to_connect_again;
   for (auto pending = pending_.rbegin(); pending != pending_.rend(); ++pending) {
     if (pending->expected >= 0) {
       const bool is_kept = connections_[static_cast<std::size_t>(pending->expected)].is_open();
       if (!pending->is_gone || is_kept) continue;
+      if (pending->is_cut) {
+        to_connect_again.push_back(&*pending);
+        continue;
+      }
       throw_if_aborted();  // the reason, where that rank had one
       fail(ErrorCode::Comm, "connect",
            "rank {} closed its connection to rank {} before they knew each other: it ended, or it "
            "belongs to another group",
            pending->expected, options_.rank);
-    } else if (pending->since <= oldest || ++num_strangers > kMaxStrangers + peers_.size()) {
+    } else if (!pending->is_gone) {
+      std::size_t& count = pending->greeting.has_heard_hello() ? num_waiting : num_strangers;
+      if (pending->since > oldest && ++count <= most) continue;
       pending->is_gone = true;
+      pending->socket.reset();
     }
   }
-  pending_.remove_if([](const Pending& pending) { return pending.is_gone; });
+  for (PendingConnection* pending : to_connect_again) connect_again(*pending);
+  pending_.remove_if([](const PendingConnection& pending) { return pending.is_gone; });
 }
 
 std::string Mesh::missing_ranks() const {
@@ -286,8 +235,8 @@ std::string Mesh::missing_ranks() const {
     if (connections_[static_cast<std::size_t>(peer)].is_open()) continue;
     // A lower rank that came may just not have got around to answering.
     const bool has_come = store_.try_get(key_of(peer)).has_value();
-    text += fmt::format("{}rank {}{}", text.empty() ? "" : ", ", peer,
-                        has_come ? " (it came, but did not connect)" : "");
+    add_to_list(text,
+                fmt::format("rank {}{}", peer, has_come ? " (it came, but did not connect)" : ""));
   }
   return text;
 }
@@ -303,7 +252,7 @@ std::vector<Socket> connect_ranks(const TcpTransportOptions& options, const std:
     throw;
   } catch (const Error& error) {
     try {
-      store.abort(error.what());
+      store.abort(error);
     } catch (const Error&) {
       // The store is gone: there is nobody left to tell.
     }

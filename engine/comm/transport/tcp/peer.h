@@ -38,7 +38,7 @@ class Peer {
 
  private:
   void handle(const FrameHeader& header, std::vector<std::byte> payload);
-  void end(const std::string& how);
+  void end(const Error& error);
 
   int rank_;
   Socket socket_;
@@ -49,9 +49,5 @@ class Peer {
   bool has_ended_ = false;
   bool has_left_ = false;
 };
-
-// An error as it travels, and back.
-std::vector<std::byte> failure_payload(const Error& error);
-Error failure_of(const FrameHeader& header, const std::vector<std::byte>& payload);
 
 }  // namespace lockstep::comm

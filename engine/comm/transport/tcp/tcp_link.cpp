@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "engine/comm/error_bytes.h"
+
 namespace lockstep::comm {
 namespace {
 
@@ -68,7 +70,7 @@ TcpLink::~TcpLink() {
   wake();
   if (thread_.joinable()) thread_.join();
   // A failure that nobody has waited for since is told before the goodbye.
-  if (group_.has_failed()) spread_failure();
+  if (group_.failure().is_set()) spread_failure();
   FrameHeader goodbye;
   goodbye.kind = FrameKind::goodbye;
   for (const auto& peer : peers_) peer->outbox().own(goodbye, {});
@@ -82,22 +84,21 @@ Peer& TcpLink::peer(int rank) {
 }
 
 void TcpLink::fail_and_throw(const Error& error) {
-  group_.fail(error);
+  group_.failure().set(error);
   spread_failure();
-  throw group_.failure();
+  throw group_.failure().error();
 }
 
 void TcpLink::spread_failure() {
   if (std::exchange(has_spread_failure_, true)) return;
-  const Error failure = group_.failure();
-  const std::vector<std::byte> payload = failure_payload(failure);
+  const std::string error = encode(group_.failure().error(), kMaxFailureBytes);
+  const auto payload = std::as_bytes(std::span(error));
   FrameHeader header;
   header.kind = FrameKind::failure;
-  header.code = static_cast<std::uint32_t>(failure.code());
   header.num_bytes = payload.size();
   for (const auto& peer : peers_) {
     peer->outbox().forget_borrowed();
-    peer->outbox().own(header, payload);
+    peer->outbox().own(header, {payload.begin(), payload.end()});
     peer->send();
   }
   leave_rest_to_thread();
@@ -121,7 +122,7 @@ bool TcpLink::move_some(Peer& awaited) {
 
 bool TcpLink::sleep_and_move(runtime::Deadline deadline) {
   leave_rest_to_thread();
-  return handle_events(poll_milliseconds(deadline));
+  return handle_events(runtime::milliseconds_until(deadline));
 }
 
 // Has epoll report what there is to do for a peer.
@@ -177,7 +178,7 @@ void TcpLink::look_after() {
       continue;
     }
     handle_events(0);
-    if (group_.has_failed()) spread_failure();
+    if (group_.failure().is_set()) spread_failure();
   }
 }
 
@@ -189,7 +190,7 @@ void TcpLink::pause_for_tick() {
 void TcpLink::deliver_rest() {
   constexpr std::chrono::microseconds kPause{100};
   const runtime::Deadline deadline = runtime::deadline_after(
-      group_.has_failed() ? kDeliverySecondsAfterFailure : kDeliverySeconds);
+      group_.failure().is_set() ? kDeliverySecondsAfterFailure : kDeliverySeconds);
   const auto is_under_way = [](const std::unique_ptr<Peer>& peer) {
     peer->send();
     while (peer->receive()) {
@@ -197,7 +198,7 @@ void TcpLink::deliver_rest() {
     return !peer->has_ended() && (!peer->outbox().is_empty() || has_unsent(peer->socket()));
   };
   for (const auto& peer : peers_) {
-    while (is_under_way(peer) && runtime::Clock::now() < *deadline) {
+    while (is_under_way(peer) && !runtime::has_passed(deadline)) {
       std::this_thread::sleep_for(kPause);
     }
     shutdown(peer->socket().descriptor(), SHUT_WR);

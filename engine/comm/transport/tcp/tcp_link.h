@@ -84,23 +84,24 @@ void TcpLink::wait_for(int rank, double timeout_seconds, const Done& done, const
   num_waits_.fetch_add(1, std::memory_order_relaxed);
   Peer& awaited = peer(rank);
   const auto start = runtime::Clock::now();
+  const auto spin_time = runtime::may_spin() ? spin_time_ : std::chrono::microseconds(0);
   runtime::Deadline deadline;
   bool spins = true;
   bool is_late = false;
   while (true) {
     const bool has_moved = spins ? move_some(awaited) : sleep_and_move(deadline);
-    if (group_.has_failed()) {
+    if (group_.failure().is_set()) {
       spread_failure();
-      group_.throw_if_failed();
+      group_.failure().throw_if_set();
     }
     if (done()) return;
     if (awaited.has_left()) fail_and_throw(why_left());
     if (is_late) fail_and_throw(why_late());
-    if (spins && !has_moved && runtime::Clock::now() - start > spin_time_) {
+    if (spins && !has_moved && runtime::Clock::now() - start > spin_time) {
       spins = false;
       deadline = runtime::deadline_after(timeout_seconds);
     }
-    is_late = !spins && deadline && runtime::Clock::now() >= *deadline;
+    is_late = !spins && runtime::has_passed(deadline);
   }
 }
 

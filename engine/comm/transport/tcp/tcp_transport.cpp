@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "engine/comm/absent_rank.h"
 #include "engine/comm/transport/tcp/mesh.h"
 #include "engine/comm/transport/tcp/tcp_link.h"
 #include "engine/runtime/logical_device.h"
@@ -54,8 +55,8 @@ class TcpTransport::Impl {
   template <typename Done>
   void wait_for(int peer, const Done& done) {
     link.wait_for(
-        peer, timeout_seconds, done, [&] { return left_error(peer); },
-        [&] { return timeout_error(peer); });
+        peer, timeout_seconds, done, [&] { return wait_of(peer).left(); },
+        [&] { return wait_of(peer).late(link.group().describe_missing(call.sequence)); });
   }
 
   void wait_sent(int to, Ticket ticket) {
@@ -64,28 +65,10 @@ class TcpTransport::Impl {
   }
 
   FrameHeader header_of(FrameKind kind, const CallHeader& of_call, std::size_t num_bytes) const {
-    return {kind, of_call, num_bytes, 0};
+    return {kind, of_call, num_bytes};
   }
 
-  Error left_error(int peer) const {
-    return {ErrorCode::Comm, name_of(call.operation),
-            fmt::format("rank {} left the group while rank {} waits for it in {}", peer, rank,
-                        to_string(call))};
-  }
-
-  Error timeout_error(int peer) const {
-    const std::string start =
-        fmt::format("rank {} waited {} s in {}", rank, timeout_seconds, to_string(call));
-    const std::string missing = link.group().describe_missing(call.sequence);
-    const auto error = [&](const std::string& end) {
-      return Error(ErrorCode::Timeout, name_of(call.operation), start + end);
-    };
-    if (call.operation == Operation::recv) {
-      return error(fmt::format(" for a message that rank {} has not sent", peer));
-    }
-    if (!missing.empty()) return error(": " + missing);
-    return error(fmt::format(" for rank {}, which has called it too but does not go on", peer));
-  }
+  RankWait wait_of(int peer) const { return {rank, peer, call, timeout_seconds}; }
 
   // The next message of a plan is the one that this rank expects.
   void require_expected(int from, const FrameHeader& header, std::size_t num_bytes) {
@@ -126,7 +109,7 @@ void TcpTransport::announce(const CallHeader& call, double timeout_seconds) {
   throw_if_failed();
   impl_->call = call;
   impl_->timeout_seconds = timeout_seconds;
-  impl_->link.group().announced(impl_->rank, call);
+  impl_->link.group().announced(impl_->rank).publish(call);
   for (const auto& peer : impl_->link.peers()) {
     peer->outbox().own(impl_->header_of(FrameKind::announce, call, 0), {});
     peer->send();
@@ -135,12 +118,10 @@ void TcpTransport::announce(const CallHeader& call, double timeout_seconds) {
 
 CallHeader TcpTransport::announced_by(int peer) {
   const std::lock_guard lock(impl_->link.mutex());
-  std::optional<CallHeader> theirs;
-  impl_->wait_for(peer, [&] {
-    theirs = impl_->link.group().call_of(peer, impl_->call.sequence);
-    return theirs.has_value();
-  });
-  return *theirs;
+  const Announcements& theirs = impl_->link.group().announced(peer);
+  const std::uint64_t sequence = impl_->call.sequence;
+  impl_->wait_for(peer, [&] { return theirs.has_reached(sequence); });
+  return theirs.call(sequence);
 }
 
 std::size_t TcpTransport::max_message_bytes() const {
@@ -158,7 +139,7 @@ void TcpTransport::end_data() noexcept {
 
 // Peers never touch this rank's memory; the kernel may still have to read what was posted.
 void TcpTransport::abandon(const Error& error) noexcept {
-  impl_->link.group().fail(error);
+  impl_->link.group().failure().set(error);
   impl_->link.wake();
   const std::lock_guard lock(impl_->link.mutex());
   impl_->link.spread_failure();
@@ -206,10 +187,6 @@ void TcpTransport::posted_from_staging(int to, Ticket ticket) {
   impl_->staging[impl_->staging_turn].posted.emplace_back(to, ticket);
 }
 
-void TcpTransport::finish_shared() {
-  lockstep::fail(ErrorCode::State, "tcp", "ranks in different processes share no memory");
-}
-
 void TcpTransport::send_message(int to, const CallHeader& call, Bytes data) {
   const std::lock_guard lock(impl_->link.mutex());
   throw_if_failed();
@@ -231,20 +208,18 @@ void TcpTransport::receive_message(int from, const CallHeader& call, std::span<s
   const Peer::Letter letter = std::move(letters.front());
   letters.pop_front();
   if (letter.call.dtype != call.dtype || letter.data.size() != data.size()) {
-    impl_->link.fail_and_throw(
-        Error(ErrorCode::Comm, name_of(call.operation),
-              fmt::format("rank {} called {} while rank {} called {}", impl_->rank, to_string(call),
-                          from, to_string(letter.call))));
+    impl_->link.fail_and_throw(Error(ErrorCode::Comm, name_of(call.operation),
+                                     describe_difference(impl_->rank, call, from, letter.call)));
   }
   if (!data.empty()) std::memcpy(data.data(), letter.data.data(), data.size());
 }
 
 void TcpTransport::fail(const Error& error) {
-  if (impl_->link.group().fail(error)) impl_->link.wake();
+  if (impl_->link.group().failure().set(error)) impl_->link.wake();
 }
 
 void TcpTransport::throw_if_failed() const {
-  impl_->link.group().throw_if_failed();
+  impl_->link.group().failure().throw_if_set();
 }
 
 std::string TcpTransport::describe_missing(std::uint64_t sequence) const {

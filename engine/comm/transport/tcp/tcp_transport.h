@@ -70,9 +70,6 @@ class TcpTransport final : public Transport {
   std::byte* staging(std::size_t num_bytes) override;
   void posted_from_staging(int to, Ticket ticket) override;
 
-  bool shares_memory() const override { return false; }
-  void finish_shared() override;
-
   void send_message(int to, const CallHeader& call, Bytes data) override;
   void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
                        double timeout_seconds) override;

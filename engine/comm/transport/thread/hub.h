@@ -12,9 +12,9 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <vector>
 
+#include "engine/comm/first_failure.h"
 #include "engine/comm/transport/announcement.h"
 #include "engine/comm/transport/transport.h"
 #include "engine/runtime/wait.h"
@@ -55,8 +55,7 @@ struct Staging {
 };
 
 struct RankState {
-  // Two, used in turn: a rank may announce its next call while a slow one still reads this one.
-  std::array<Announcement, 2> announced;
+  Announcements announced;
   Flag<std::uint64_t> finished_shared;  // number of the last call in which it was called
   Flag<std::uint32_t> in_data;          // 1 between begin_data() and end_data()
   Flag<std::uint32_t> has_left;
@@ -84,15 +83,13 @@ class Hub {
   }
   void ring_all();
 
-  // Whether a waiting rank has no core of its own, so that long spins only keep others from
-  // running.
-  bool is_oversubscribed() const { return is_oversubscribed_; }
+  // Rounds that a waiting rank spins.
+  unsigned num_spins() const { return num_spins_; }
 
-  void fail(const Error& error);
-  bool has_failed() const { return has_failed_.load(std::memory_order_seq_cst); }
-  void throw_if_failed() const {
-    if (has_failed()) throw_failure();
+  void fail(const Error& error) {
+    if (failure_.set(error)) ring_all();
   }
+  const FirstFailure& failure() const { return failure_; }
 
   // See Transport::describe_missing.
   std::string describe_missing(std::uint64_t sequence) const;
@@ -102,17 +99,14 @@ class Hub {
     return static_cast<std::size_t>(from) * static_cast<std::size_t>(world_size_) +
            static_cast<std::size_t>(to);
   }
-  [[noreturn]] void throw_failure() const;
 
   int world_size_;
-  bool is_oversubscribed_;
+  unsigned num_spins_;
   std::vector<RankState> ranks_;
   std::vector<Channel> channels_;
   std::vector<Mailbox> mailboxes_;
   DeviceMeeting device_meeting_;
-  std::atomic<bool> has_failed_{false};
-  mutable std::mutex failure_mutex_;
-  std::optional<Error> failure_;
+  FirstFailure failure_;
 };
 
 }  // namespace lockstep::comm

@@ -1,87 +1,58 @@
 #include "engine/comm/transport/thread/thread_transport.h"
 
-#include <fmt/format.h>
-#include <sched.h>
-
 #include <algorithm>
 
 namespace lockstep::comm {
 namespace {
 
-// Spins of a rank that has a core of its own; of one that has not, since its peer may wait for the
-// core that it spins on.
-constexpr unsigned kSpins = runtime::kSpinRounds;
-constexpr unsigned kSpinsOversubscribed = 64;
-
-constexpr auto kOrder = std::memory_order_seq_cst;
+constexpr auto kMessageOrder = std::memory_order_seq_cst;
 
 }  // namespace
 
 ThreadTransport::ThreadTransport(std::shared_ptr<Hub> hub, int rank)
     : hub_(std::move(hub)),
       rank_(rank),
-      num_spins_(hub_->is_oversubscribed() ? kSpinsOversubscribed : kSpins),
       num_posted_(static_cast<std::size_t>(hub_->world_size())),
       num_released_(num_posted_.size()),
       num_letters_(num_posted_.size()) {}
 
 ThreadTransport::~ThreadTransport() {
-  mine().has_left.value.store(1, kOrder);
+  mine().has_left.value.store(1, kMessageOrder);
   hub_->ring_all();
 }
 
 template <typename Done>
 void ThreadTransport::wait_for(int peer, const Done& done) {
-  for (unsigned round = 0; round < num_spins_; ++round) {
-    if (done()) return;
-    runtime::spin_pause(round);
-  }
-  sleep_until(peer, done);
+  if (!runtime::spin_until(done, hub_->num_spins())) sleep_until(peer, done);
 }
 
 template <typename Done>
 void ThreadTransport::sleep_until(int peer, const Done& done) {
   const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds_);
   while (true) {
-    mine().is_sleeping.value.store(1, kOrder);
+    mine().is_sleeping.value.store(1, kMessageOrder);
     const std::uint32_t seen = mine().doorbell.load();
     const bool is_done = done();
-    if (!is_done && !hub_->has_failed() && hub_->rank(peer).has_left.value.load(kOrder) == 0) {
+    if (!is_done && !hub_->failure().is_set() &&
+        hub_->rank(peer).has_left.value.load(kMessageOrder) == 0) {
       const bool in_time = mine().doorbell.wait_while_equal(seen, deadline);
-      mine().is_sleeping.value.store(0, kOrder);
-      if (!in_time && !done()) fail_and_throw(ErrorCode::Timeout, timeout_message(peer));
+      mine().is_sleeping.value.store(0, kMessageOrder);
+      if (!in_time && !done()) {
+        fail_and_throw(wait_of(peer).late(hub_->describe_missing(call_.sequence)));
+      }
       continue;
     }
-    mine().is_sleeping.value.store(0, kOrder);
+    mine().is_sleeping.value.store(0, kMessageOrder);
     if (is_done || done()) return;
-    fail_and_throw(ErrorCode::Comm, fmt::format("rank {} left the group while rank {} waits for it "
-                                                "in {}",
-                                                peer, rank_, to_string(call_)));
+    fail_and_throw(wait_of(peer).left());
   }
-}
-
-std::string ThreadTransport::timeout_message(int peer) const {
-  const std::string start =
-      fmt::format("rank {} waited {} s in {}", rank_, timeout_seconds_, to_string(call_));
-  if (call_.operation == Operation::recv) {
-    return fmt::format("{} for a message that rank {} has not sent", start, peer);
-  }
-  const std::string missing = hub_->describe_missing(call_.sequence);
-  if (!missing.empty()) return start + ": " + missing;
-  return fmt::format("{} for rank {}, which has called it too but does not go on", start, peer);
-}
-
-void ThreadTransport::fail_and_throw(ErrorCode code, const std::string& message) {
-  hub_->fail(Error(code, name_of(call_.operation), message));
-  hub_->throw_if_failed();
-  std::abort();  // not reached: a group that failed throws
 }
 
 void ThreadTransport::announce(const CallHeader& call, double timeout_seconds) {
-  hub_->throw_if_failed();
+  hub_->failure().throw_if_set();
   call_ = call;
   timeout_seconds_ = timeout_seconds;
-  mine().announced[call.sequence % 2].publish(call);
+  mine().announced.publish(call);
   ring_others();
 }
 
@@ -90,16 +61,16 @@ void ThreadTransport::ring_others() {
 }
 
 CallHeader ThreadTransport::announced_by(int peer) {
-  const Announcement& theirs = hub_->rank(peer).announced[call_.sequence % 2];
-  wait_for(peer, [&] { return theirs.number() > call_.sequence; });
-  return theirs.call();
+  const Announcements& theirs = hub_->rank(peer).announced;
+  wait_for(peer, [&] { return theirs.has_reached(call_.sequence); });
+  return theirs.call(call_.sequence);
 }
 
 void ThreadTransport::begin_data() {
-  mine().in_data.value.store(1, kOrder);
-  if (!hub_->has_failed()) return;
-  mine().in_data.value.store(0, kOrder);
-  hub_->throw_if_failed();
+  mine().in_data.value.store(1, kMessageOrder);
+  if (!hub_->failure().is_set()) return;
+  mine().in_data.value.store(0, kMessageOrder);
+  hub_->failure().throw_if_set();
 }
 
 void ThreadTransport::end_data() noexcept {
@@ -108,10 +79,11 @@ void ThreadTransport::end_data() noexcept {
 
 void ThreadTransport::abandon(const Error& error) noexcept {
   hub_->fail(error);
-  mine().in_data.value.store(0, kOrder);
+  mine().in_data.value.store(0, kMessageOrder);
   // Peers that are inside see the failure at their next wait, or are done.
   for (int peer = 0; peer < world_size(); ++peer) {
-    while (hub_->rank(peer).in_data.value.load(kOrder) != 0) sched_yield();
+    const std::atomic<std::uint32_t>& in_data = hub_->rank(peer).in_data.value;
+    for (unsigned round = 0; in_data.load(kMessageOrder) != 0; ++round) runtime::poll_pause(round);
   }
 }
 
@@ -121,30 +93,29 @@ Ticket ThreadTransport::post(int to, Bytes data) {
   MessageSlot& slot = hub_->channel(rank_, to).slots[(number - 1) % kMaxOpenMessages];
   slot.data = data.data();
   slot.num_bytes = data.size();
-  slot.number.store(number, kOrder);
+  slot.number.store(number, kMessageOrder);
   hub_->ring(to);
   return number;
 }
 
 void ThreadTransport::wait_sent(int to, Ticket ticket) {
   const std::atomic<Ticket>& released = hub_->channel(rank_, to).num_released.value;
-  wait_for(to, [&] { return released.load(kOrder) >= ticket; });
+  wait_for(to, [&] { return released.load(kMessageOrder) >= ticket; });
 }
 
 const std::byte* ThreadTransport::take(int from, std::size_t num_bytes) {
   const Ticket number = num_released_[static_cast<std::size_t>(from)] + 1;
   const MessageSlot& slot = hub_->channel(from, rank_).slots[(number - 1) % kMaxOpenMessages];
-  wait_for(from, [&] { return slot.number.load(kOrder) == number; });
+  wait_for(from, [&] { return slot.number.load(kMessageOrder) == number; });
   if (slot.num_bytes != num_bytes) {
-    fail_and_throw(ErrorCode::Comm, fmt::format("rank {} expected {} bytes from rank {}, found {}",
-                                                rank_, num_bytes, from, slot.num_bytes));
+    fail_and_throw(wait_of(from).found_bytes(num_bytes, slot.num_bytes));
   }
   return slot.data;
 }
 
 void ThreadTransport::release(int from) {
   const Ticket number = ++num_released_[static_cast<std::size_t>(from)];
-  hub_->channel(from, rank_).num_released.value.store(number, kOrder);
+  hub_->channel(from, rank_).num_released.value.store(number, kMessageOrder);
   hub_->ring(from);
 }
 
@@ -163,33 +134,33 @@ void ThreadTransport::posted_from_staging(int to, Ticket ticket) {
 }
 
 void ThreadTransport::finish_shared() {
-  mine().finished_shared.value.store(call_.sequence + 1, kOrder);
+  mine().finished_shared.value.store(call_.sequence + 1, kMessageOrder);
   ring_others();
   for (int peer = 0; peer < world_size(); ++peer) {
     const std::atomic<std::uint64_t>& theirs = hub_->rank(peer).finished_shared.value;
-    wait_for(peer, [&] { return theirs.load(kOrder) > call_.sequence; });
+    wait_for(peer, [&] { return theirs.load(kMessageOrder) > call_.sequence; });
   }
 }
 
 void ThreadTransport::put_letter(int to, Mailbox::Letter letter) {
-  hub_->throw_if_failed();
+  hub_->failure().throw_if_set();
   Mailbox& mailbox = hub_->mailbox(rank_, to);
   {
     const std::lock_guard lock(mailbox.mutex);
     mailbox.letters.push_back(std::move(letter));
   }
-  mailbox.num_posted.fetch_add(1, kOrder);
+  mailbox.num_posted.fetch_add(1, kMessageOrder);
   hub_->ring(to);
 }
 
 Mailbox::Letter ThreadTransport::take_letter(int from, const CallHeader& call,
                                              double timeout_seconds) {
-  hub_->throw_if_failed();
+  hub_->failure().throw_if_set();
   call_ = call;
   timeout_seconds_ = timeout_seconds;
   Mailbox& mailbox = hub_->mailbox(from, rank_);
   std::uint64_t& num_letters = num_letters_[static_cast<std::size_t>(from)];
-  wait_for(from, [&] { return mailbox.num_posted.load(kOrder) > num_letters; });
+  wait_for(from, [&] { return mailbox.num_posted.load(kMessageOrder) > num_letters; });
   ++num_letters;
   const std::lock_guard lock(mailbox.mutex);
   Mailbox::Letter letter = std::move(mailbox.letters.front());
@@ -199,13 +170,8 @@ Mailbox::Letter ThreadTransport::take_letter(int from, const CallHeader& call,
 
 void ThreadTransport::fail_on_letter(int from, const CallHeader& expected,
                                      const CallHeader& found) {
-  const bool other_device = expected.device != found.device;
-  const auto text = [&](const CallHeader& call) {
-    return to_string(call) +
-           (other_device ? fmt::format(" on {}", lockstep::to_string(call.device)) : "");
-  };
-  fail_and_throw(ErrorCode::Comm, fmt::format("rank {} called {} while rank {} called {}", rank_,
-                                              text(expected), from, text(found)));
+  fail_and_throw(Error(ErrorCode::Comm, name_of(expected.operation),
+                       describe_difference(rank_, expected, from, found)));
 }
 
 void ThreadTransport::send_message(int to, const CallHeader& call, Bytes data) {

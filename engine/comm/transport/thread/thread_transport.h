@@ -6,11 +6,12 @@
 #include <memory>
 #include <vector>
 
+#include "engine/comm/absent_rank.h"
 #include "engine/comm/transport/thread/hub.h"
 
 namespace lockstep::comm {
 
-class ThreadTransport : public Transport {
+class ThreadTransport : public Transport, private AddressSpace {
  public:
   ThreadTransport(std::shared_ptr<Hub> hub, int rank);
   // Leaves the group: whoever still needs this rank fails.
@@ -34,43 +35,41 @@ class ThreadTransport : public Transport {
   std::byte* staging(std::size_t num_bytes) override;
   void posted_from_staging(int to, Ticket ticket) override;
 
-  bool shares_memory() const override { return true; }
-  void finish_shared() override;
-
-  DeviceMeeting* device_meeting() override { return &hub_->device_meeting(); }
-  void send_on_device(int to, const CallHeader& call, DeviceLetter letter) override;
-  DeviceLetter receive_on_device(int from, const CallHeader& call, double timeout_seconds) override;
+  AddressSpace* address_space() override { return this; }
 
   void send_message(int to, const CallHeader& call, Bytes data) override;
   void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
                        double timeout_seconds) override;
 
   void fail(const Error& error) override { hub_->fail(error); }
-  void throw_if_failed() const override { hub_->throw_if_failed(); }
+  void throw_if_failed() const override { hub_->failure().throw_if_set(); }
   std::string describe_missing(std::uint64_t sequence) const override {
     return hub_->describe_missing(sequence);
   }
 
  private:
+  void finish_shared() override;
+  DeviceMeeting& device_meeting() override { return hub_->device_meeting(); }
+  void send_on_device(int to, const CallHeader& call, DeviceLetter letter) override;
+  DeviceLetter receive_on_device(int from, const CallHeader& call, double timeout_seconds) override;
+
   // Returns when done() is true. Fails the group when the peer has left, or at the time limit.
   template <typename Done>
   void wait_for(int peer, const Done& done);
   // Sleeps until done() is true or the group has failed.
   template <typename Done>
   void sleep_until(int peer, const Done& done);
-  std::string timeout_message(int peer) const;
+  RankWait wait_of(int peer) const { return {rank_, peer, call_, timeout_seconds_}; }
   void put_letter(int to, Mailbox::Letter letter);
   // Waits for the next letter of a rank.
   Mailbox::Letter take_letter(int from, const CallHeader& call, double timeout_seconds);
   [[noreturn]] void fail_on_letter(int from, const CallHeader& expected, const CallHeader& found);
   void ring_others();
-  [[noreturn]] void fail_and_throw(ErrorCode code, const std::string& message);
 
   RankState& mine() { return hub_->rank(rank_); }
 
   std::shared_ptr<Hub> hub_;
   int rank_;
-  unsigned num_spins_;
   CallHeader call_;  // the current one
   double timeout_seconds_ = 0;
   std::vector<Ticket> num_posted_;          // to each rank

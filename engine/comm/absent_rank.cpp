@@ -1,0 +1,102 @@
+#include "engine/comm/absent_rank.h"
+
+#include <fmt/format.h>
+
+namespace lockstep::comm {
+namespace {
+
+constexpr const char* kWasCutOff = "it was killed, or its host was cut off";
+
+Error late_error(const RankWait& wait, std::string_view end) {
+  return {ErrorCode::Timeout, name_of(wait.call.operation),
+          fmt::format("rank {} waited {} s in {}{}", wait.rank, wait.timeout_seconds,
+                      to_string(wait.call), end)};
+}
+
+Error gone_error(const RankWait& wait, std::string_view how) {
+  return {ErrorCode::Comm, name_of(wait.call.operation),
+          fmt::format("{} while rank {} waits for it in {}", how, wait.rank, to_string(wait.call))};
+}
+
+}  // namespace
+
+Error RankWait::late(std::string_view missing) const {
+  if (call.operation == Operation::recv) {
+    return late_error(*this, fmt::format(" for a message that rank {} has not sent", peer));
+  }
+  if (!missing.empty()) return late_error(*this, fmt::format(": {}", missing));
+  return late_error(*this,
+                    fmt::format(" for rank {}, which has called it too but does not go on", peer));
+}
+
+Error RankWait::late_on_another_host() const {
+  return late_error(*this,
+                    fmt::format(" for rank {} on another host, which does not answer", peer));
+}
+
+Error RankWait::late_over(std::string_view link) const {
+  return late_error(*this,
+                    fmt::format(" for a message of rank {} that is still on its way over the "
+                                "modelled link ({})",
+                                peer, link));
+}
+
+Error RankWait::left() const {
+  return gone_error(*this, fmt::format("rank {} left the group", peer));
+}
+
+Error RankWait::died(int process) const {
+  return gone_error(*this, fmt::format("rank {} (process {}) died", peer, process));
+}
+
+Error RankWait::found_bytes(std::size_t expected, std::size_t found) const {
+  return {
+      ErrorCode::Comm, name_of(call.operation),
+      fmt::format("rank {} expected {} bytes from rank {}, found {}", rank, expected, peer, found)};
+}
+
+std::string missing_rank(int rank, const CallHeader& last_call) {
+  return fmt::format("rank {} is missing (its last call: {})", rank, to_string(last_call));
+}
+
+Error left_before(const CallHeader& call, int rank, std::uint64_t num_collectives) {
+  return {ErrorCode::Comm, name_of(call.operation),
+          fmt::format("rank {} left the group after {} collectives, and {} needs it", rank,
+                      num_collectives, to_string(call))};
+}
+
+Error lost_rank(int rank) {
+  return {ErrorCode::Comm, "collective",
+          fmt::format("rank {} is lost: its connection closed: {}", rank, kWasCutOff)};
+}
+
+Error garbled_rank(int rank) {
+  return {ErrorCode::Comm, "collective",
+          fmt::format("rank {} is lost: it sent bytes that are no frames", rank)};
+}
+
+Error ended_rank(int rank) {
+  return {ErrorCode::Comm, "store",
+          fmt::format("rank {} ended without leaving: {}", rank, kWasCutOff)};
+}
+
+std::string not_done(const CallHeader& call, double timeout_seconds) {
+  return fmt::format("{} was not done within {} s", to_string(call), timeout_seconds);
+}
+
+Error not_done_yet(const CallHeader& call, double timeout_seconds) {
+  return {ErrorCode::Timeout, name_of(call.operation),
+          not_done(call, timeout_seconds) +
+              "; it goes on, and its own time limit names who is missing"};
+}
+
+Error aborted_by(int rank, std::string_view why) {
+  return {ErrorCode::Comm, "abort", fmt::format("rank {} aborted the group: {}", rank, why)};
+}
+
+void add_to_list(std::string& list, std::string_view item) {
+  if (!list.empty()) list += ", ";
+  list += item;
+}
+
+}  // namespace lockstep::comm
