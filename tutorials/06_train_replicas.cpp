@@ -178,7 +178,9 @@ void run(const tutorial::Options& options, const std::string& wide_model) {
                   "computed grows. Two devices had {:.1f} cores at work.",
                   many.cores));
   const bool is_faster = many.several < many.one;  // without two cores' time nobody can tell
-  if (can_win && many.cores > 1.5) tutorial::check("1024 rows: two devices are faster", is_faster);
+  if (can_win && many.cores > 1.5) {
+    tutorial::check_times("1024 rows: two devices are faster", is_faster);
+  }
   tutorial::answer(
       fmt::format(
           "Each computes its rows' gradients, all add them up and make one update: the "

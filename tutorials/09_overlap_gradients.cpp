@@ -3,14 +3,14 @@
 // You will see: gradients averaged over two ranks, whose shards need weights when they differ in
 // size; no_sync; and over a link, timed, an all-reduce per parameter, buckets (bucket_cap_mb), and
 // buckets while backward still runs. PyTorch's ranks are processes; here they are threads.
-// Run:  09_overlap_gradients [--link 50us,1GB/s] [--device auto|cpu|cuda] [--fast]
+// Run:  09_overlap_gradients [--link 200us,300MB/s] [--device auto|cpu|cuda] [--fast]
 //
 // Expected output (abridged; times differ):
 //   rank 0 -0.533930   rank 1 +0.062968   average -0.235481   one device -0.235481
 //                  all-reduces         step   exposed comm.   overlapped
-//   per parameter    26 a step     14.86 ms         8.01 ms      0.00 ms
-//   overlapped        6 a step      8.43 ms         1.15 ms      3.43 ms
-//   check: overlap is at least 1.15 times as fast as waiting after backward ... ok
+//   per parameter    26 a step     42.74 ms        21.48 ms      0.00 ms
+//   overlapped        6 a step      23.37 ms         1.93 ms     10.91 ms
+//   check: overlap is at least 1.3 times as fast as waiting after backward ... ok
 
 #include <algorithm>
 #include <array>
@@ -39,8 +39,8 @@ constexpr const char* kModel = "mlp:64-128-10";
 constexpr const char* kDeepModel =
     "mlp:64-256-256-256-256-256-256-256-256-256-256-256-256-10:tanh";  // smooth, no kinks
 constexpr int kSteps = 10;
-constexpr double kLeastGain = 1.15;    // all ranks compute and communicate on the same cores
-std::string link_spec = "50us,1GB/s";  // --link
+constexpr const char* kLink = "200us,300MB/s";
+std::string link_spec = kLink;  // --link
 
 std::shared_ptr<nn::Module> make_model(const char* name, Device device, std::uint64_t seed = 0) {
   const auto model = nn::make_mlp(name, seed);
@@ -126,29 +126,33 @@ void compare_ways() {
   const auto way = [&](std::size_t number, std::optional<parallel::Overlap> overlap) {
     return [&, number, overlap](auto& group) { train_rank(group, overlap, batch, models[number]); };
   };
-  // So many rows that backward, two thirds of a rank's computing, is as long as the all-reduces.
+  // So many rows that backward, two thirds of a rank's computing, is a little longer than the
+  // all-reduces.
   const std::clock_t start = std::clock();  // counts CPU time, so other programs do not matter
   train(*make_model(kDeepModel, Device{}), digits.part(0, 128), [] {});
   const double ratio = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC / kSteps /
                        tutorial::link_seconds(link_spec, 3.2e6, /*num_calls=*/6);
-  batch = digits.part(0, 2 * static_cast<std::size_t>(std::clamp(300 / ratio, 8.0, 750.0)));
+  batch = digits.part(0, 2 * static_cast<std::size_t>(std::clamp(250 / ratio, 8.0, 750.0)));
+  const double least_gain = link_spec == kLink ? 1.3 : 1;
   const auto one = make_model(kDeepModel, Device{});
   train(*one, batch, [] {});
   fmt::print("{} rows a batch, {} gradients; each rank's port: {} (modelled)\n", batch.count(),
              one->parameters().size(), link_spec);
   const auto times = tutorial::time_steps(
       link_spec, kRanks, {way(0, std::nullopt), way(1, after_backward), way(2, during_backward)},
-      [](const auto& t) { return gain(t[0], t[1]) > 1 && gain(t[1], t[2]) >= kLeastGain; });
+      [least_gain](const auto& t) {
+        return gain(t[0], t[1]) > 1 && gain(t[1], t[2]) >= least_gain;
+      });
   tutorial::print_times({"per parameter", "in buckets", "overlapped"}, times);
   double difference = 0;
   for (auto& m : models) difference = std::max(difference, tutorial::max_abs_difference(*m, *one));
   tutorial::check_close(fmt::format("weights after {} steps against one device", kSteps),
                         difference, tutorial::weight_tolerance(kSteps));
-  tutorial::check("buckets are faster than an all-reduce per parameter",
-                  gain(times[0], times[1]) > 1);
-  tutorial::check(
-      fmt::format("overlap is at least {} times as fast as waiting after backward", kLeastGain),
-      gain(times[1], times[2]) >= kLeastGain);
+  tutorial::check_times("buckets are faster than an all-reduce per parameter",
+                        gain(times[0], times[1]) > 1);
+  tutorial::check_times(
+      fmt::format("overlap is at least {} times as fast as waiting after backward", least_gain),
+      gain(times[1], times[2]) >= least_gain);
   tutorial::answer(
       fmt::format(
           "An all-reduce per gradient pays the latency {} times; {} buckets are {:.1f} times as "
@@ -157,7 +161,7 @@ void compare_ways() {
           times[0].num_all_reduces, times[1].num_all_reduces, gain(times[0], times[1]),
           gain(times[1], times[2]), 1e3 * times[2].step.step),
       {{"--link 1ms,1GB/s", "a latency that hurts: buckets gain more"},
-       {"--link 50us,200MB/s", "a bandwidth that hurts: overlap gains more than buckets"}});
+       {"--link 50us,1GB/s", "messages so short that waking for them costs what overlap gains"}});
 }
 
 void accumulate(const Rows& digits, const std::vector<Device>& devices) {

@@ -11,6 +11,7 @@
 
 #include "engine/comm/run_ranks.h"
 #include "engine/core/error.h"
+#include "engine/runtime/core_use.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
 #include "engine/runtime/virtual_devices.h"
@@ -22,6 +23,7 @@ constexpr std::size_t kColumns = 100;
 constexpr const char* kAsked = "LOCKSTEP_TUTORIAL_ASKED";  // the question stands above already
 
 std::string command_line_name;  // of this program, as a reader types it
+runtime::CoreProbe core_probe;  // since main began
 
 std::size_t count_columns(std::string_view text) {  // UTF-8: bytes that begin a character
   return static_cast<std::size_t>(
@@ -207,6 +209,7 @@ int run_main(int argc, char** argv, std::string_view question, const Body& body,
   const std::string program = std::filesystem::path(argc > 0 ? argv[0] : "tutorial").filename();
   const bool is_short = argc > 0 && count_columns(argv[0]) <= 40;
   command_line_name = is_short ? argv[0] : program;
+  core_probe.sample();
   try {
     return parse_and_run(program, argc, argv, question, body, setup);
   } catch (const Error& error) {
@@ -270,6 +273,18 @@ void step(int number, std::string_view title) {
 void check(std::string_view claim, bool holds) {
   say(fmt::format("check: {} ... {}", claim, holds ? "ok" : "FAILED"), 7);
   require(holds, ErrorCode::Numeric, "check", "this does not hold: {}", claim);
+}
+
+void check_times(std::string_view claim, bool holds) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  if (!holds) return say(fmt::format("check: {} ... not judged: a sanitizer slows it", claim), 7);
+#endif
+  core_probe.sample();
+  runtime::CoreUse use = core_probe.use();
+  use.waiting_seconds.reset();  // the threads that may have waited are gone
+  const bool is_disturbed = runtime::is_disturbed(use, runtime::num_cores()).value_or(true);
+  if (holds || !is_disturbed) return check(claim, holds);
+  say(fmt::format("check: {} ... not judged: other programs took the cores", claim), 7);
 }
 
 void check_close(std::string_view claim, double largest_difference, double tolerance) {

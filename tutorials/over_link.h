@@ -31,8 +31,8 @@ struct StepTime {
 
 // Several ways to train, as every rank does it; each records a span of category step for each of
 // its steps. They take turns, and of each the fastest step counts: the one that other programs on
-// this machine disturbed least. On a busy machine that takes many turns: more are taken, up to a
-// limit, until is_settled says that the times can be right.
+// this machine disturbed least. On a busy machine that takes many turns: more are taken, for some
+// seconds, until is_settled says that the times can be right.
 using Way = std::function<void(comm::Communicator&)>;
 using Times = std::vector<StepTime>;
 Times time_steps(
