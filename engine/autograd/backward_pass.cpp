@@ -76,6 +76,7 @@ void on_backward_end(std::function<void()> finish) {
   BackwardPass::State* running = running_backward_pass();
   require(running != nullptr, ErrorCode::State, "on_backward_end",
           "no backward pass is running here");
+  require(finish != nullptr, ErrorCode::Usage, "on_backward_end", "there is no function to call");
   const auto lock = running->guard();
   running->at_end.push_back(std::move(finish));
 }

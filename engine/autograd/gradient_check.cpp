@@ -30,6 +30,7 @@ double GradientCheckResult::largest() const {
 GradientCheckResult check_gradients(const std::function<Variable(const std::vector<Variable>&)>& f,
                                     std::vector<Variable> inputs,
                                     const GradientCheckOptions& options) {
+  require(f != nullptr, ErrorCode::Usage, "check_gradients", "there is no function to check");
   for (Variable& input : inputs) {
     require(input.dtype() == DType::float64, ErrorCode::DType, "check_gradients",
             "inputs must be float64, found {}", to_string(input.dtype()));

@@ -3,15 +3,24 @@
 #include <atomic>
 
 #include "engine/autograd/variable_impl.h"
+#include "engine/core/error.h"
 
 namespace lockstep {
+namespace {
+
+// An optional input, such as a bias, may be undefined.
+bool requires_grad(const Variable& input) {
+  return input.defined() && input.requires_grad();
+}
+
+}  // namespace
 
 void Node::connect(std::span<const Variable> inputs, std::size_t num_outputs, Device device) {
   static std::atomic<std::uint64_t> next_sequence{1};
   edges_.reserve(inputs.size());
   for (const Variable& input : inputs) {
     Edge& edge = edges_.emplace_back();
-    if (!input.requires_grad()) continue;
+    if (!requires_grad(input)) continue;
     edge.node = input.node();
     edge.output_index = input.output_index();
     if (input.is_leaf()) edge.leaf = input;
@@ -46,16 +55,24 @@ Tensor Node::gradient_buffer(std::size_t input) const {
     VariableImpl& impl = GraphAccess::impl(edge.leaf);
     if (impl.grad_slot.defined() && !impl.grad.defined() && !impl.slot_is_taken) {
       impl.slot_is_taken = true;
+      impl.grad_slot.bump_version();
       return impl.grad_slot;
     }
   }
   return Tensor::empty(edge.shape, edge.dtype, edge.device);
 }
 
+void Node::fail_changed(const SavedTensor& saved) const {
+  fail(ErrorCode::State, "backward",
+       "{} saved {} in version {}, and it is in version {} now: it was changed in place between "
+       "forward and backward; change it after backward(), or give the operation a clone()",
+       name(), describe(saved.unchecked()), saved.version(), saved.unchecked().version());
+}
+
 bool needs_node(std::span<const Variable> inputs) {
   if (!grad_enabled()) return false;
   for (const Variable& input : inputs) {
-    if (input.requires_grad()) return true;
+    if (requires_grad(input)) return true;
   }
   return false;
 }

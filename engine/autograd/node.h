@@ -1,7 +1,8 @@
 // Node: one operation in the graph, with its backward function.
 //
 // Every operation is one named class with forward and backward in one file (ops/). To add one:
-//   1. derive from Node, keep what backward needs as Tensor members, list them in release_saved();
+//   1. derive from Node, keep what backward needs as SavedTensor members, read them with unpack(),
+//      list them in release_saved();
 //   2. compute the forward result, then `return record<MyNode>({x, y}, result, saved...)`.
 #pragma once
 
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "engine/autograd/grad_mode.h"
+#include "engine/autograd/saved_tensor.h"
 #include "engine/autograd/variable.h"
 
 namespace lockstep {
@@ -62,12 +64,22 @@ class Node {
  protected:
   bool wants_gradient(std::size_t input) const { return edges_[input].is_wanted(); }
 
+  // What forward kept. Throws Error{State} that names the operation, the tensor and both versions
+  // if it was changed in place since: the gradient would be that of other values.
+  const Tensor& unpack(const SavedTensor& saved) const {
+    if (saved.was_changed()) [[unlikely]]
+      fail_changed(saved);
+    return saved.unchecked();
+  }
+
   // Uninitialised memory for the gradient of an input: the leaf's slot if it has one that is free
   // (see Variable::set_grad_slot), else new memory.
   Tensor gradient_buffer(std::size_t input) const;
 
  private:
   friend class BackwardPass;
+
+  [[noreturn]] void fail_changed(const SavedTensor& saved) const;
 
   std::vector<Edge> edges_;
   std::size_t num_outputs_ = 1;

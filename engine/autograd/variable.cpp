@@ -6,6 +6,36 @@
 #include "engine/core/error.h"
 
 namespace lockstep {
+namespace {
+
+void require_differentiable(std::string_view operation, bool requires_grad, DType dtype) {
+  require(!requires_grad || is_floating_point(dtype), ErrorCode::DType, operation,
+          "gradients need a floating dtype, found {}", to_string(dtype));
+}
+
+// Nothing is required of an undefined tensor.
+void require_like_value(std::string_view operation, const VariableImpl& impl,
+                        const Tensor& tensor) {
+  if (!tensor.defined()) return;
+  require_same_shape(operation, impl.value, tensor);
+  require_same_dtype(operation, {&impl.value, &tensor});
+  require_same_device(operation, {&impl.value, &tensor});
+}
+
+// A leaf's tensor may have been replaced since the forward pass.
+void require_fits(const VariableImpl& leaf, const Tensor& gradient) {
+  const Tensor& value = leaf.value;
+  if (gradient.shape() == value.shape() && gradient.dtype() == value.dtype() &&
+      &gradient.logical_device() == &value.logical_device()) {
+    return;
+  }
+  fail(ErrorCode::State, "backward",
+       "the gradient of a leaf is {}, but the leaf is {} now: its tensor was replaced between "
+       "forward and backward",
+       describe(gradient), describe(value));
+}
+
+}  // namespace
 
 Variable::Variable(Tensor value, RequiresGrad requires_grad)
     : impl_(std::make_shared<VariableImpl>()) {
@@ -14,74 +44,80 @@ Variable::Variable(Tensor value, RequiresGrad requires_grad)
   if (requires_grad == RequiresGrad::yes) set_requires_grad(requires_grad);
 }
 
+void Variable::fail_undefined() {
+  fail(ErrorCode::State, "variable", "is undefined: it was never given a tensor");
+}
+
 const Tensor& Variable::value() const {
-  require(defined(), ErrorCode::State, "variable", "is undefined: it was never given a tensor");
-  return impl_->value;
+  return checked().value;
 }
 
 void Variable::set_value(Tensor value) {
-  require(is_leaf(), ErrorCode::State, "set_value",
+  VariableImpl& impl = checked();
+  require(!impl.node, ErrorCode::State, "set_value",
           "only a leaf's tensor can be replaced; this is the result of {}",
-          is_leaf() ? "" : impl_->node->name());
-  impl_->value = std::move(value);
-  impl_->grad_slot = {};
+          impl.node ? impl.node->name() : "");
+  require(value.defined(), ErrorCode::State, "set_value", "needs a defined tensor");
+  require_differentiable("set_value", impl.requires_grad, value.dtype());
+  if (impl.grad.defined()) require_same_shape("set_value", value, impl.grad);
+  impl.value = std::move(value);
+  impl.grad_slot = {};
 }
 
 bool Variable::requires_grad() const {
-  return defined() && impl_->requires_grad;
+  return checked().requires_grad;
 }
 
 void Variable::set_requires_grad(RequiresGrad requires_grad) {
   require(is_leaf(), ErrorCode::State, "set_requires_grad", "only a leaf can change it");
-  require(requires_grad == RequiresGrad::no || is_floating_point(dtype()), ErrorCode::DType,
-          "set_requires_grad", "gradients need a floating dtype, found {}", to_string(dtype()));
-  impl_->requires_grad = requires_grad == RequiresGrad::yes;
+  const bool is_wanted = requires_grad == RequiresGrad::yes;
+  require_differentiable("set_requires_grad", is_wanted, dtype());
+  impl_->requires_grad = is_wanted;
 }
 
 bool Variable::is_leaf() const {
-  return !impl_->node;
+  return !checked().node;
 }
 const std::shared_ptr<Node>& Variable::node() const {
-  return impl_->node;
+  return checked().node;
 }
 std::size_t Variable::output_index() const {
-  return impl_->output_index;
+  return checked().output_index;
 }
 
 const Tensor& Variable::grad() const {
-  return impl_->grad;
+  return checked().grad;
 }
 
 void Variable::set_grad(Tensor grad) {
-  if (grad.defined()) require_same_shape("set_grad", value(), grad);
-  impl_->grad = std::move(grad);
+  VariableImpl& impl = checked();
+  require_like_value("set_grad", impl, grad);
+  impl.grad = std::move(grad);
 }
 
 void Variable::clear_grad() {
-  impl_->grad = {};
+  checked().grad = {};
 }
 
 void Variable::set_grad_slot(Tensor slot) {
-  if (slot.defined()) {
-    require_same_shape("set_grad_slot", value(), slot);
-    require_same_dtype("set_grad_slot", {&value(), &slot});
-    require_same_device("set_grad_slot", {&value(), &slot});
-  }
-  impl_->grad_slot = std::move(slot);
+  VariableImpl& impl = checked();
+  require_like_value("set_grad_slot", impl, slot);
+  impl.grad_slot = std::move(slot);
 }
 
 const Tensor& Variable::grad_slot() const {
-  return impl_->grad_slot;
+  return checked().grad_slot;
 }
 
 std::uint64_t Variable::on_grad_ready(GradHook hook) {
   require(is_leaf(), ErrorCode::State, "on_grad_ready", "hooks belong to leaves");
+  require(hook != nullptr, ErrorCode::Usage, "on_grad_ready", "there is no function to call");
   impl_->hooks.emplace_back(impl_->next_hook_id, std::move(hook));
   return impl_->next_hook_id++;
 }
 
 void Variable::remove_grad_hook(std::uint64_t id) {
-  std::erase_if(impl_->hooks, [id](const auto& entry) { return entry.first == id; });
+  std::erase_if(checked().hooks, [id](const auto& entry) { return entry.first == id; });
 }
 
 void Variable::backward(Tensor grad, Graph graph) const {
@@ -103,7 +139,9 @@ Variable GraphAccess::make_result(Tensor value, std::shared_ptr<Node> node,
 
 void add_leaf_gradient(const Variable& leaf, Tensor gradient) {
   VariableImpl& impl = GraphAccess::impl(leaf);
+  require_fits(impl, gradient);
   if (impl.grad.defined()) {
+    impl.grad.bump_version();
     impl.grad.backend().axpy(impl.grad.stream(), 1.0, gradient.view(), impl.grad.view());
   } else if (impl.grad_slot.defined()) {
     if (!gradient.shares_memory_with(impl.grad_slot)) impl.grad_slot.copy_from(gradient);

@@ -26,7 +26,9 @@ using GradHook = std::function<void(const Variable& leaf)>;
 
 class Variable {
  public:
-  Variable() = default;  // undefined
+  // Undefined: every member but defined(), is_same() and identity() throws Error{State} as value()
+  // does.
+  Variable() = default;
   explicit Variable(Tensor value, RequiresGrad requires_grad = RequiresGrad::no);
 
   bool defined() const { return impl_ != nullptr; }
@@ -36,6 +38,8 @@ class Variable {
   DType dtype() const { return value().dtype(); }
 
   // Puts another tensor in a leaf's place (moving a module to a device, loading weights).
+  // Throws Error{State} for an undefined one, Error{DType} for an integer one where a gradient is
+  // required, Error{Shape} where there is a gradient of another shape (clear it first).
   void set_value(Tensor value);
 
   // Whether backward() would reach this variable.
@@ -48,6 +52,7 @@ class Variable {
 
   // The gradient of a leaf; undefined before the first backward() and after clear_grad().
   const Tensor& grad() const;
+  // Throws Error{Shape}, Error{DType} or Error{Device} unless it is undefined or like the value.
   void set_grad(Tensor grad);
   // Forgets the gradient (PyTorch's zero_grad(set_to_none=True)).
   void clear_grad();
@@ -59,12 +64,14 @@ class Variable {
   const Tensor& grad_slot() const;
 
   // Registers a hook on a leaf; the number names it in remove_grad_hook.
+  // Throws Error{State} unless this is a leaf, Error{Usage} for an empty hook.
   std::uint64_t on_grad_ready(GradHook hook);
   void remove_grad_hook(std::uint64_t id);
 
   // d(this) / d(leaf) for every leaf that requires it, added to their gradients. `grad` is the
   // gradient with respect to this variable; it may be left out for one element (then it is 1).
-  // Throws Error{State} if this needs no gradient, or if an earlier backward() released the graph.
+  // Throws Error{State} if this needs no gradient, or if an earlier backward() released the graph;
+  // and where a leaf's tensor was meanwhile replaced by one that its gradient does not fit.
   void backward(Tensor grad = {}, Graph graph = Graph::release) const;
 
   // The same tensor, cut from the graph.
@@ -76,6 +83,13 @@ class Variable {
 
  private:
   friend struct GraphAccess;
+
+  VariableImpl& checked() const {
+    if (!impl_) [[unlikely]]
+      fail_undefined();
+    return *impl_;
+  }
+  [[noreturn]] static void fail_undefined();
 
   std::shared_ptr<VariableImpl> impl_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/core/checked.h"
 #include "engine/core/error.h"
 #include "engine/data/staging_ring.h"
 
@@ -55,6 +56,13 @@ DataLoader::DataLoader(std::shared_ptr<const LabelledRows> rows, EpochSampler sa
           "expected at least 1 batch to prefetch, found 0");
   require(options.dtype == DType::float32 || options.dtype == DType::float64, ErrorCode::DType,
           kOperation, "expected float32 or float64, found {}", to_string(options.dtype));
+  require(rows_ != nullptr, ErrorCode::Usage, kOperation, "there is no data set to load from");
+  require(sampler_ != nullptr, ErrorCode::Usage, kOperation,
+          "there is no sampler to say which rows");
+  const std::size_t num_bytes = checked_product(kOperation, rows_->num_rows(), rows_->num_features);
+  require(rows_->features.size() == num_bytes, ErrorCode::Shape, kOperation,
+          "'{}' has {} labels and rows of {} features, so {} bytes of features, found {}",
+          rows_->name, rows_->num_rows(), rows_->num_features, num_bytes, rows_->features.size());
   runtime::logical_device(options.device);  // fails here rather than on the thread
   prefetcher_ = prefetch_from(0);
   at_start_of_epoch_ = true;
@@ -91,6 +99,11 @@ std::optional<Batch> DataLoader::next() {
 }
 
 std::optional<Batch> DataLoader::next_into(const Tensor& x, const Tensor& labels) {
+  for (const Tensor* tensor : {&x, &labels}) {
+    require(tensor->device() == options_.device, ErrorCode::Device, kOperation,
+            "loads batches to {}, and the tensor for one is on {}", to_string(options_.device),
+            to_string(tensor->device()));
+  }
   const std::optional<Prepared> prepared = take_prepared();
   if (!prepared) return std::nullopt;
   require(prepared->num_rows <= x.size(0) && prepared->num_rows <= labels.size(0), ErrorCode::Shape,
@@ -103,6 +116,8 @@ std::optional<Batch> DataLoader::next_into(const Tensor& x, const Tensor& labels
 }
 
 void DataLoader::write(const Prepared& prepared, const Tensor& x, const Tensor& labels) const {
+  x.bump_version();
+  labels.bump_version();
   if (prepared.slot != nullptr) {
     prepared.ring->take(*prepared.slot, x, labels);
     return;

@@ -44,8 +44,9 @@ inline constexpr std::size_t kMaxStaged = 8;
 
 class DataLoader {
  public:
-  // Throws Error{Usage} when num_prefetched is 0, Error{DType} unless dtype is float32 or float64,
-  // Error{Device} when there is no such device.
+  // Throws Error{Usage} when num_prefetched is 0 or there are no rows or no sampler, Error{DType}
+  // unless dtype is float32 or float64, Error{Device} when there is no such device, Error{Shape}
+  // when features and labels are not of equally many rows.
   DataLoader(std::shared_ptr<const LabelledRows> rows, EpochSampler sampler,
              const DataLoaderOptions& options);
   ~DataLoader();
@@ -63,7 +64,7 @@ class DataLoader {
 
   // The same into the first rows of tensors that stay where they are, for a step that is captured
   // as a graph: x [rows or more, num_features], labels [rows or more]. Throws Error{Shape} when the
-  // batch has more rows than they.
+  // batch has more rows than they, Error{Device} when they are on another device.
   std::optional<Batch> next_into(const Tensor& x, const Tensor& labels);
 
  private:

@@ -18,8 +18,7 @@ namespace lockstep::data {
 // Threading:  produce() runs on the prefetcher's own thread, with the ThreadContext of the thread
 //             that made the prefetcher; next() is for one consumer thread.
 // Bounded:    at most `capacity` items wait. The thread sleeps while they do, and is woken when
-// half
-//             of them are used: waking a thread costs microseconds, and a small step has few.
+//             half of them are used: waking a thread costs microseconds, and a small step has few.
 // Errors:     what produce() throws reaches the consumer, after the items made before it.
 // Shutdown:   the destructor waits for a produce() that is running, and drops what it made.
 template <typename T>

@@ -1,12 +1,13 @@
 // Joining a job: from the environment to a store that all ranks of the job share.
 //
-// Rank 0 serves the store; the others knock until it is there. Then every rank says its number, the
-// world size it was told and its host, and all wait for each other. Communication between ranks
-// (comm/process_group.h) is set up over the store afterwards.
+// Rank 0 serves the store, at the address that was named; the others knock until it is there. Then
+// every rank says its number, the world size it was told and its host, and all wait for each other.
+// Communication between ranks (comm/process_group.h) is set up over the store afterwards.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/comm/store/store.h"
 #include "engine/launch/rank_environment.h"
@@ -18,6 +19,7 @@ struct JoinOptions {
   double timeout_seconds = 30;         // for all ranks to come
   std::string init_method = "env://";  // see init_method.h
   WaitingNotice waiting;               // on every rank that waits for others
+  std::vector<Setting> settings = {};  // that all ranks must have alike
 };
 
 // A rank's membership. Keep it as long as the store is used: rank 0's holds the server.
@@ -45,10 +47,12 @@ class Job {
 };
 
 // Throws Error{Usage} when the environment is contradictory (rank_environment.h), several hosts
-// have no token, or ranks were told different world sizes; Error{Timeout} on every rank that waits
-// when ranks are missing, naming them; Error{Comm} on every rank when one failed, naming it, and
-// when the port is in use. RankTaken (comm/rank_taken.h) on this rank alone when another process is
-// this rank of the job already, or the job is complete without it: the job goes on undisturbed.
+// have no token, a token is too short (job_token.h), or ranks were told different world sizes or
+// have different settings;
+// Error{Timeout} on every rank that waits when ranks are missing, naming them; Error{Comm} on every
+// rank when one failed, naming it, and when the port is in use. RankTaken (comm/rank_taken.h) on
+// this rank alone when another process is this rank of the job already, or the job is complete
+// without it: the job goes on undisturbed.
 Job join_job(const Environment& environment, const JoinOptions& options = {});
 
 }  // namespace lockstep::launch

@@ -16,6 +16,8 @@
 #include <thread>
 #include <utility>
 
+#include "engine/runtime/wait.h"
+
 namespace lockstep::launch {
 namespace {
 
@@ -78,7 +80,7 @@ std::vector<pid_t> find_descendants(const std::vector<pid_t>& except) {
 }
 
 std::size_t kill_descendants(const std::vector<pid_t>& except) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  const runtime::Deadline end = runtime::deadline_after(5);
   for (;;) {
     // Without children there are no descendants: orphans would have become children.
     if (except.empty()) {
@@ -87,7 +89,7 @@ std::size_t kill_descendants(const std::vector<pid_t>& except) {
     }
     const std::vector<pid_t> descendants = find_descendants(except);
     if (descendants.empty()) return 0;
-    if (std::chrono::steady_clock::now() > end) return descendants.size();
+    if (runtime::has_passed(end)) return descendants.size();
     for (const pid_t process : descendants) ::kill(process, SIGKILL);
     for (const pid_t process : descendants) ::waitpid(process, nullptr, WNOHANG);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

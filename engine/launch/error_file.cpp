@@ -1,12 +1,16 @@
 #include "engine/launch/error_file.h"
 
-#include <stdlib.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
+
+#include "engine/launch/job_token.h"
 
 namespace lockstep::launch {
 
@@ -44,13 +48,21 @@ std::string read_error_file(const std::filesystem::path& path) noexcept {
 ErrorFolder::ErrorFolder() {
   std::error_code problem;
   const auto folder = std::filesystem::temp_directory_path(problem);
-  path_ = (problem ? std::filesystem::path("/tmp") : folder) / "lockstep-run-XXXXXX";
-  if (::mkdtemp(path_.data()) == nullptr) path_.clear();
+  path_ = (problem ? std::filesystem::path("/tmp") : folder) /
+          fmt::format("lockstep-run-{}-{:.12}", ::getpid(), make_token());
+}
+
+bool ErrorFolder::make() const noexcept {
+  return ::mkdir(path_.c_str(), 0700) == 0;
 }
 
 ErrorFolder::~ErrorFolder() {
+  remove_error_folder(path_);
+}
+
+void remove_error_folder(const std::string& path) noexcept {
   std::error_code ignored;
-  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  if (!path.empty()) std::filesystem::remove_all(path, ignored);
 }
 
 }  // namespace lockstep::launch

@@ -23,8 +23,11 @@ void write_error_file(const Environment& environment, std::string_view message) 
 // The message in such a file, in one line; "" where there is none, or it is none.
 std::string read_error_file(const std::filesystem::path& path) noexcept;
 
-// A folder for the error files of a group's ranks, which goes with this object. Where there is no
-// room for it its path is empty, and the ranks are not asked.
+// Removes such a folder with its files; "": none.
+void remove_error_folder(const std::string& path) noexcept;
+
+// A folder for the error files of a group's ranks, which goes with this object. At first it has a
+// name alone: who makes it is a process that others look after.
 class ErrorFolder {
  public:
   ErrorFolder();
@@ -33,6 +36,8 @@ class ErrorFolder {
   ErrorFolder& operator=(const ErrorFolder&) = delete;
 
   const std::string& path() const { return path_; }
+  // Says whether there is room for it; else the ranks are not asked.
+  bool make() const noexcept;
 
  private:
   std::string path_;

@@ -2,17 +2,14 @@
 
 #include <signal.h>
 
-#include <algorithm>
-
 #include "engine/launch/descendants.h"
+#include "engine/launch/supervised_signals.h"
 
 namespace lockstep::launch {
 namespace {
 
 constexpr double kSettleSeconds = 1;
 constexpr double kKillAgainAfterSeconds = 0.05;
-constexpr double kForeverSeconds = 1e8;  // three years; a clock's count has its limits
-constexpr auto kSecondSignalAfter = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -21,7 +18,7 @@ GroupEnding::GroupEnding(const std::vector<Worker>& workers, double shutdown_sec
 
 void GroupEnding::start_over() {
   phase_ = Phase::running;
-  deadline_ = Clock::time_point::max();
+  deadline_ = {};
 }
 
 void GroupEnding::after_failure() {
@@ -30,13 +27,14 @@ void GroupEnding::after_failure() {
 
 void GroupEnding::pass_on(int signal) {
   if (signal == SIGUSR1 || signal == SIGUSR2) return send_to_all(signal);
-  const auto now = Clock::now();
+  const auto now = runtime::Clock::now();
   if (ended_by_ == 0) {
     ended_by_ = signal;
     ended_at_ = now;
     if (signal != SIGPIPE) ++num_signals_;
     send_to_all(signal);
     send_to_all(SIGCONT);
+    if (phase_ == Phase::terminating) return;  // they have been told before, and time goes on
     if (phase_ != Phase::killing) enter(Phase::terminating, shutdown_seconds_);
   } else if (now - ended_at_ >= kSecondSignalAfter) {
     ++num_signals_;
@@ -45,7 +43,7 @@ void GroupEnding::pass_on(int signal) {
 }
 
 void GroupEnding::act_on_deadline() {
-  if (Clock::now() < deadline_) return;
+  if (!runtime::has_passed(deadline_)) return;
   if (phase_ == Phase::settling) {
     send_to_all(SIGTERM);
     send_to_all(SIGCONT);
@@ -60,8 +58,7 @@ void GroupEnding::act_on_deadline() {
 
 void GroupEnding::enter(Phase phase, double seconds) {
   phase_ = phase;
-  const std::chrono::duration<double> time(std::min(seconds, kForeverSeconds));
-  deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(time);
+  deadline_ = runtime::deadline_after(seconds);
 }
 
 // To each rank and what it has started in its process group. The number of a rank that has not been

@@ -2,10 +2,10 @@
 // promised.
 #pragma once
 
-#include <chrono>
 #include <vector>
 
 #include "engine/launch/worker.h"
+#include "engine/runtime/wait.h"
 
 namespace lockstep::launch {
 
@@ -13,8 +13,6 @@ namespace lockstep::launch {
 // act_on_deadline(); until all workers have a wait status.
 class GroupEnding {
  public:
-  using Clock = std::chrono::steady_clock;
-
   // workers: of the group, read at each call.
   GroupEnding(const std::vector<Worker>& workers, double shutdown_seconds);
 
@@ -25,11 +23,11 @@ class GroupEnding {
   void after_failure();
 
   // A signal to the launcher. All get it; but for SIGUSR1 and SIGUSR2 it ends the group, and a
-  // second one, a second later or more, does so at once.
+  // second one, a fifth of a second later or more, does so at once.
   void pass_on(int signal);
 
   // When to call act_on_deadline: it does the next step, once its time has come.
-  Clock::time_point deadline() const { return deadline_; }
+  runtime::Deadline deadline() const { return deadline_; }
   void act_on_deadline();
 
   // Whether failures are still news: not once the launcher itself ends the ranks.
@@ -51,10 +49,10 @@ class GroupEnding {
   const std::vector<Worker>& workers_;
   const double shutdown_seconds_;
   Phase phase_ = Phase::running;
-  Clock::time_point deadline_ = Clock::time_point::max();
+  runtime::Deadline deadline_;
   int ended_by_ = 0;
   int num_signals_ = 0;
-  Clock::time_point ended_at_;
+  runtime::Clock::time_point ended_at_;
 };
 
 }  // namespace lockstep::launch

@@ -7,8 +7,10 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "engine/core/error.h"
+#include "engine/launch/error_file.h"
 
 namespace lockstep::launch {
 namespace {
@@ -22,6 +24,12 @@ Streams streams_of(const std::vector<Streams>& by_local_rank, int local_rank) {
 
 bool contains(Streams streams, int number) {
   return (static_cast<int>(streams) & number) != 0;
+}
+
+// Has a program of ours said with this line why it ends? It writes its error file before.
+bool is_final(const Worker& worker, std::string_view line) {
+  return line.starts_with("lockstep: [") && !worker.error_file.empty() &&
+         read_error_file(worker.error_file) == line;
 }
 
 WorkerStream& stream_of(Worker& worker, int number) {
@@ -78,11 +86,25 @@ void GroupOutput::lose_log(Worker& worker, int number, std::string_view why) {
 }
 
 void GroupOutput::print_line(Worker& worker, int number, std::string_view line) {
-  const bool is_plain = options_.lines == Lines::plain;
-  const std::string prefix = is_plain ? "" : fmt::format("[{}] ", worker.rank);
-  if (stream_of(worker, number).on_console) console_.print(number, prefix, line);
   const bool is_blank = line.find_first_not_of(" \t\r") == std::string_view::npos;
-  if (number == 2 && !is_blank) worker.last_error_line = line.substr(0, kMaxQuotedBytes);
+  show_held_line(worker);  // it goes on, so that was no end
+  if (number == STDERR_FILENO && is_final(worker, line)) {
+    worker.last_error_line = worker.held_line = line;
+    return;
+  }
+  show(worker, number, line);
+  if (number == STDERR_FILENO && !is_blank)
+    worker.last_error_line = line.substr(0, kMaxQuotedBytes);
+}
+
+void GroupOutput::show_held_line(Worker& worker) {
+  if (!worker.held_line.empty()) show(worker, STDERR_FILENO, std::exchange(worker.held_line, {}));
+}
+
+void GroupOutput::show(Worker& worker, int number, std::string_view line) {
+  if (!stream_of(worker, number).on_console) return;
+  const bool is_plain = options_.lines == Lines::plain;
+  console_.print(number, is_plain ? "" : fmt::format("[{}] ", worker.rank), line);
 }
 
 void GroupOutput::say(std::string_view message) {

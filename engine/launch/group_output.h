@@ -27,6 +27,10 @@ class GroupOutput {
   // Also without its end, where nobody is left who could say more.
   void close(Worker& worker, int number);
 
+  // The line in which a rank said why it ends is held back while it may be said once for all ranks.
+  // This shows it after all, if there is one.
+  void show_held_line(Worker& worker);
+
   // A line of the launcher's own, on stderr.
   void say(std::string_view message);
 
@@ -46,6 +50,8 @@ class GroupOutput {
   bool console_has_failed() const { return console_has_failed_; }
 
  private:
+  // On the console, where this stream goes there.
+  void show(Worker& worker, int number, std::string_view line);
   void lose_log(Worker& worker, int number, std::string_view why);
   void print_line(Worker& worker, int number, std::string_view line);
 

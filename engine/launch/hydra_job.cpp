@@ -18,18 +18,18 @@ std::string read_all(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-struct Process {
+struct JobProcess {
   std::string name;  // the kernel's: 15 characters at most
   pid_t parent = 0;
   std::string start_time;
 };
 
 // From "4711 (a name) S 4700 ...": proc(5) counts the start as field 22, the state as field 3.
-Process read_process(const std::filesystem::path& folder) {
+JobProcess read_process(const std::filesystem::path& folder) {
   const std::string text = read_all(folder / "stat");
   const std::size_t begin = text.find('(');
   const std::size_t end = text.rfind(')');
-  Process process;
+  JobProcess process;
   if (begin == std::string::npos || end == std::string::npos) return process;
   process.name = text.substr(begin + 1, end - begin - 1);
   std::istringstream fields(text.substr(end + 1));
@@ -58,7 +58,7 @@ std::optional<std::string> find_hydra_job(const Environment& environment, pid_t 
   }
   for (int generation = 0; generation < kMostGenerations && process > 1; ++generation) {
     const std::filesystem::path folder = proc / std::to_string(process);
-    const Process found = read_process(folder);
+    const JobProcess found = read_process(folder);
     if (found.name != kProxy) {
       process = found.parent;
       continue;

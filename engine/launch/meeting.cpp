@@ -2,10 +2,10 @@
 
 #include <unistd.h>
 
-#include <sstream>
-
 #include "engine/core/error.h"
 #include "engine/launch/job_token.h"
+#include "engine/launch/private_file.h"
+#include "engine/launch/token_socket.h"
 
 namespace lockstep::launch {
 namespace {
@@ -37,37 +37,33 @@ Meeting decide_meeting(const Environment& environment, const RankEnvironment& ra
   meeting.address.host =
       is_one_host ? (is_ipv6 ? "::1" : "127.0.0.1") : std::string(rank.master_address);
   meeting.address.port = rank.master_port;
-  meeting.address.token = find_variable(environment, "LOCKSTEP_TOKEN").value_or("");
+  meeting.address.token = find_token(environment).value_or("");
   if (method.kind == InitMethod::Kind::file) {
-    meeting.in_file = Meeting::InFile::everything;
+    meeting.through = Meeting::Through::file;
     meeting.file = method.path;
     meeting.address.port = 0;
     if (!is_one_host) meeting.address.host = host_name();
   } else if (meeting.address.token.empty()) {
-    const auto file = find_variable(environment, "LOCKSTEP_TOKEN_FILE");
-    require(file || is_one_host, ErrorCode::Usage, "LOCKSTEP_TOKEN",
+    require(is_one_host || is_loopback(rank.master_address), ErrorCode::Usage, "LOCKSTEP_TOKEN",
             "this environment variable is missing: ranks on several hosts recognise each other by "
             "it; set it to the same secret on all of them, for example that of `openssl rand -hex "
-            "32`");
-    meeting.in_file = Meeting::InFile::token;
-    meeting.file =
-        file ? std::filesystem::path(*file) : default_token_file(environment, rank.master_port);
+            "32`, or LOCKSTEP_TOKEN_FILE to a file that holds it");
+    meeting.through = Meeting::Through::token_socket;
   }
   return meeting;
 }
 
-std::optional<Address> read_address(const Meeting& meeting) {
-  if (meeting.in_file == Meeting::InFile::nothing) return meeting.address;
-  const auto text = read_private_file(meeting.file);
-  if (!text) return std::nullopt;
-  Address address = meeting.address;
-  if (meeting.in_file == Meeting::InFile::token) {
-    address.token = *text;
-    return address;
+std::optional<Address> find_address(const Meeting& meeting) {
+  if (meeting.through == Meeting::Through::file) {
+    const auto place = read_meeting_file(meeting.file);
+    if (!place) return std::nullopt;
+    return Address{place->host, place->port, place->token};
   }
-  std::istringstream words(*text);
-  words >> address.host >> address.port >> address.token;
-  if (!words || address.port < 1 || address.port > 65535) return std::nullopt;
+  Address address = meeting.address;
+  if (meeting.through == Meeting::Through::nothing) return address;
+  const auto token = ask_for_token(address.port);
+  if (!token) return std::nullopt;
+  address.token = *token;
   return address;
 }
 

@@ -17,11 +17,12 @@ struct Address {
   std::string token;
 };
 
-// How the address reaches the other ranks: all of it is known to everybody (no file), or the token
-// is in a file that rank 0 writes, or everything is.
+// How the address reaches the other ranks: all of it is known to everybody; or rank 0 hands out the
+// token on this host (token_socket.h); or everything is in a file that rank 0 writes
+// (private_file.h).
 struct Meeting {
   Address address;  // what is known
-  enum class InFile { nothing, token, everything } in_file = InFile::nothing;
+  enum class Through { nothing, token_socket, file } through = Through::nothing;
   std::filesystem::path file;
 };
 
@@ -29,12 +30,13 @@ struct Meeting {
 Environment with_init_method(Environment environment, const InitMethod& method);
 
 // What the environment and the method say. Throws Error{Usage} when ranks on several hosts have no
-// token to recognise each other by.
+// token to recognise each other by; what find_token does (job_token.h).
 Meeting decide_meeting(const Environment& environment, const RankEnvironment& rank,
                        const InitMethod& method);
 
-// The address as far as it is known now; none while the file is missing, or half of an address.
-// Throws Error{Io} when the file is not private to this user (job_token.h).
-std::optional<Address> read_address(const Meeting& meeting);
+// The address, once it is known.
+// Throws Error{Io} when the file is not private to this user; Error{Comm} when another user hands
+// out tokens in place of rank 0.
+std::optional<Address> find_address(const Meeting& meeting);
 
 }  // namespace lockstep::launch

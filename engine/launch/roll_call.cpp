@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 #include <span>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -20,8 +21,9 @@ std::string rank_key(int rank) {
 
 // Ends the roll call for everybody, in the same words.
 [[noreturn]] void end_for_all(comm::Store& store, ErrorCode code, const std::string& why) {
-  store.abort(fmt::format("[join] {}", why));
-  fail(code, "join", "{}", why);
+  const Error error(code, "join", why);
+  store.abort(error);
+  throw error;
 }
 
 // Says who this rank is, and finds out whether that contradicts what another one said. (That two
@@ -37,6 +39,58 @@ void register_rank(comm::Store& store, const RankEnvironment& rank) {
                             first, mine));
   }
   store.set(fmt::format("join/host/{}", rank.rank), comm::host_identity());
+}
+
+// One to a line, behind the rank that has them.
+std::string describe(const std::vector<Setting>& settings, int rank) {
+  std::string text = fmt::format("{}\n", rank);
+  for (const Setting& setting : settings) {
+    text += fmt::format("{}={}\n", setting.name, setting.value);
+  }
+  return text;
+}
+
+// The first line that differs: its name, and its value in either text.
+struct Difference {
+  std::string name, first, second;
+};
+Difference first_difference(std::istringstream& first, std::istringstream& second) {
+  Difference found;
+  do {
+    found = {};
+    std::getline(first, found.first);
+    std::getline(second, found.second);
+  } while (found.first == found.second && first && second);
+  found.name = found.first.substr(0, found.first.find('='));
+  const bool has_both = found.second.starts_with(found.name + "=");
+  if (!has_both) {
+    const auto said = [](const std::string& line) { return line.empty() ? "nothing" : line; };
+    return {"what they do", said(found.first), said(found.second)};
+  }
+  found.first.erase(0, found.name.size() + 1);
+  found.second.erase(0, found.name.size() + 1);
+  return found;
+}
+
+// As with the world size: all compare theirs with what the first one said.
+void compare_settings(comm::Store& store, const RankEnvironment& rank,
+                      const std::vector<Setting>& settings) {
+  const std::string mine = describe(settings, rank.rank);
+  const std::string first = store.set_if_absent("join/settings", mine);
+  std::istringstream theirs(first);
+  std::istringstream ours(mine);
+  std::string their_rank;
+  std::string our_rank;
+  std::getline(theirs, their_rank);
+  std::getline(ours, our_rank);
+  if (first.substr(their_rank.size()) == mine.substr(our_rank.size())) return;
+  const Difference found = first_difference(theirs, ours);
+  constexpr std::size_t kMostQuoted = 80;
+  end_for_all(store, ErrorCode::Usage,
+              fmt::format("the ranks differ in {}: {:.{}} (rank {}) and {:.{}} (rank {}); start "
+                          "all of them with the same",
+                          found.name, found.first, kMostQuoted, their_rank, found.second,
+                          kMostQuoted, our_rank));
 }
 
 std::vector<int> find_missing(comm::Store& store, const RankEnvironment& rank) {
@@ -75,7 +129,7 @@ void wait_for_all(comm::Store& store, const RankEnvironment& rank, double timeou
   const runtime::Deadline end = runtime::deadline_after(timeout_seconds);
   const auto deadline_of_look = [&](double seconds) {
     const runtime::Deadline look = runtime::deadline_after(seconds);
-    return notice.tell && (!end || *look < *end) ? look : end;
+    return notice.tell ? runtime::earlier(look, end) : end;
   };
   runtime::Deadline look = deadline_of_look(notice.after_seconds);
   std::vector<int> told;
@@ -118,8 +172,9 @@ void count_hosts(comm::Store& store, RankEnvironment& rank) {
 }  // namespace
 
 void call_roll(comm::Store& store, RankEnvironment& rank, double timeout_seconds,
-               const WaitingNotice& notice) {
+               const WaitingNotice& notice, const std::vector<Setting>& settings) {
   register_rank(store, rank);
+  compare_settings(store, rank, settings);
   wait_for_all(store, rank, timeout_seconds, notice);
   count_hosts(store, rank);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "engine/comm/store/store.h"
@@ -17,13 +18,20 @@ struct WaitingNotice {
   double after_seconds = 2;
 };
 
+// What every rank of a job must have alike: {"lr", "0.1"}.
+struct Setting {
+  std::string name;
+  std::string value;
+};
+
 // Says who this rank is and waits for all others, then counts what the environment did not say:
 // local world size, and node rank (nodes are numbered by their lowest rank).
 // Called by every rank, once for a store. All that goes wrong ends the roll call for everybody, in
-// the same words: Error{Usage} when ranks were told different world sizes, Error{Timeout} when some
+// the same words: Error{Usage} when ranks were told different world sizes, or have different
+// settings (it names the first that differs, both values and both ranks); Error{Timeout} when some
 // have not come within the time, naming them.
 // Throws Error{Usage} on a rank whose local rank is not below the number of ranks on its host.
 void call_roll(comm::Store& store, RankEnvironment& rank, double timeout_seconds,
-               const WaitingNotice& notice = {});
+               const WaitingNotice& notice = {}, const std::vector<Setting>& settings = {});
 
 }  // namespace lockstep::launch

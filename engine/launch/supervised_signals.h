@@ -3,7 +3,13 @@
 
 #include <signal.h>
 
+#include <chrono>
+
 namespace lockstep::launch {
+
+// A signal so long after the first one is a second one. One key press can reach a process twice,
+// from the terminal and from a program between them.
+inline constexpr std::chrono::milliseconds kSecondSignalAfter{200};
 
 // While it lives, this process blocks SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD and,
 // where it is not ignored (nohup: the program outlives its terminal), SIGHUP. SIGCHLD has its

@@ -41,6 +41,7 @@ Supervisor::Supervisor(const WorkerGroupOptions& options, std::string program, i
 int Supervisor::run() {
   for (int restart_count = 0;; ++restart_count) {
     run_once(restart_count);
+    show_other_errors();
     if (!first_failure_) break;
     const bool starts_again = restart_count < options_.max_restarts && ending_.ended_by() == 0;
     const std::string failure = describe_failure(*first_failure_);
@@ -58,6 +59,13 @@ int Supervisor::run() {
   }
   flush_console();
   return exit_code();
+}
+
+// What ranks that failed say of the first failure is that failure once more.
+void Supervisor::show_other_errors() {
+  for (Worker& worker : workers_) {
+    if (!first_failure_ || !worker.has_failed()) output_.show_held_line(worker);
+  }
 }
 
 int Supervisor::exit_code() const {
@@ -129,20 +137,17 @@ void Supervisor::read_what_is_left() {
 // nobody minds. Once a signal has ended the group, a reader that takes nothing has the time that
 // the ranks had, and a signal that comes now ends the wait.
 void Supervisor::flush_console() {
-  const std::chrono::duration<double> patience(std::min(options_.shutdown_seconds, 1e8));
-  const auto out_of_patience = [&] {
-    return Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
-  };
   const int num_signals = ending_.num_signals();
-  auto until = ending_.ended_by() != 0 ? out_of_patience() : Clock::time_point::max();
+  runtime::Deadline until;
+  if (ending_.ended_by() != 0) until = runtime::deadline_after(options_.shutdown_seconds);
   while (!output_.console().is_empty()) {
     const std::size_t num_bytes = output_.console().num_bytes();
     wait_for_events(until, Reading::nothing);
     if (ending_.num_signals() != num_signals) return output_.give_up_console();
-    if (until == Clock::time_point::max()) continue;
+    if (!until) continue;
     if (output_.console().num_bytes() != num_bytes) {
-      until = out_of_patience();
-    } else if (Clock::now() >= until) {
+      until = runtime::deadline_after(options_.shutdown_seconds);
+    } else if (runtime::has_passed(until)) {
       output_.give_up_console();
     }
   }

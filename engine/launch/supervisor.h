@@ -25,17 +25,16 @@ class Supervisor {
   int run();
 
  private:
-  using Clock = GroupEnding::Clock;
-
   void run_once(int restart_count);
   void start_all(int restart_count);
   void read_what_is_left();
   void flush_console();
+  void show_other_errors();
   int exit_code() const;
 
   // What to wait for beside signals and the console.
   enum class Reading { ranks, nothing };
-  void wait_for_events(Clock::time_point until, Reading reading);
+  void wait_for_events(runtime::Deadline until, Reading reading);
   void read_signals();
   void reap();
   void write_console();

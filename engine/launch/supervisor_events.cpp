@@ -6,31 +6,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdint>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "engine/launch/descendants.h"
+#include "engine/launch/error_file.h"
 #include "engine/launch/failure.h"
 #include "engine/launch/supervisor.h"
 
 namespace lockstep::launch {
-namespace {
-
-using Clock = GroupEnding::Clock;
-
-// For poll: rounded up, at most a minute, -1 without a deadline.
-int milliseconds_until(Clock::time_point end) {
-  if (end == Clock::time_point::max()) return -1;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60000));
-}
-
-}  // namespace
 
 // Waits for output of the ranks, a signal, room on the console, or the time.
-void Supervisor::wait_for_events(Clock::time_point until, Reading reading) {
+void Supervisor::wait_for_events(runtime::Deadline until, Reading reading) {
   const Console& console = output_.console();
   std::vector<pollfd> events{{keeper_, POLLIN, 0}, {signals_, POLLIN, 0}};
   const bool is_writing = !console.is_empty();
@@ -45,7 +31,7 @@ void Supervisor::wait_for_events(Clock::time_point until, Reading reading) {
       sources.emplace_back(&worker, number);
     }
   }
-  if (::poll(events.data(), events.size(), milliseconds_until(until)) <= 0) return;
+  if (::poll(events.data(), events.size(), runtime::milliseconds_until(until)) <= 0) return;
   if (events[0].revents) end_with_keeper();
   end_order_.update();  // before a stream at its end is closed
   // What a rank said before it died is read before its death is noticed.
@@ -98,8 +84,7 @@ void Supervisor::write_console() {
 
 void Supervisor::end_with_keeper() {
   kill_descendants();
-  std::error_code ignored;
-  if (!options_.error_folder.empty()) std::filesystem::remove_all(options_.error_folder, ignored);
+  remove_error_folder(options_.error_folder);
   ::_exit(128 + SIGKILL);
 }
 

@@ -30,7 +30,8 @@ struct Worker {
   std::size_t end_number = EndOrder::kNotEnded;  // of a failed one
   std::array<WorkerStream, 3> streams;           // [1] stdout, [2] stderr; [0] is not used
   std::string last_error_line;                   // the last one on stderr that is not empty
-  std::string error_file;                        // where it was asked to say why it ends; or ""
+  std::string held_line;   // not on the console yet: its last one, and its error file's message
+  std::string error_file;  // where it was asked to say why it ends; or ""
 
   bool has_failed() const { return wait_status && *wait_status != 0; }
 };

@@ -29,7 +29,6 @@ Environment worker_environment(const WorkerGroupOptions& options, int local_rank
   set("TORCHELASTIC_USE_AGENT_STORE", "False");
   set("LOCKSTEP_LAUNCHER", "run");
   if (!options.token.empty()) set("LOCKSTEP_TOKEN", options.token);
-  if (!options.token_file.empty()) set("LOCKSTEP_TOKEN_FILE", options.token_file);
   // An outer launcher's word about its own ranks does not hold for these.
   environment.erase(kBindVariable);
   environment.erase(kErrorFileVariable);

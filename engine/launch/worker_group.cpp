@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -10,7 +11,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <optional>
 
 #include "engine/core/error.h"
 #include "engine/launch/descendants.h"
@@ -21,6 +24,8 @@
 
 namespace lockstep::launch {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 // Two pipes', two logs' and the process's descriptors for each rank.
 void allow_many_files(int num_workers) {
@@ -37,15 +42,20 @@ void write_error(std::string_view message) {
   (void)!::write(STDERR_FILENO, line.data(), line.size());
 }
 
+// Of the processes below: signals of the terminal reach the launcher alone, which passes them on
+// once.
+void leave_terminal() {
+  ::setpgid(0, 0);
+  for (const int number : {SIGPIPE, SIGXFSZ, SIGTTOU}) ::signal(number, SIG_IGN);
+  adopt_orphans(true);
+}
+
 // What the supervisor's process does. It uses no stdio: its buffers belong to the caller.
 [[noreturn]] void supervise(const WorkerGroupOptions& options, const std::string& program,
                             int keeper, const SupervisedSignals& signals) {
   int code = 1;
   try {
-    // Signals of the terminal reach the keeper alone, which passes them on once.
-    ::setpgid(0, 0);
-    for (const int number : {SIGPIPE, SIGXFSZ, SIGTTOU}) ::signal(number, SIG_IGN);
-    adopt_orphans(true);
+    leave_terminal();
     allow_many_files(options.num_workers);
     const int signal_descriptor = ::signalfd(-1, &signals.set(), SFD_CLOEXEC | SFD_NONBLOCK);
     require(signal_descriptor >= 0, ErrorCode::Io, "run", "cannot wait for signals: {}",
@@ -61,45 +71,84 @@ void write_error(std::string_view message) {
   ::_exit(code);
 }
 
-// Passes signals on to the supervisor until it ends; returns its wait status.
-int keep(pid_t supervisor, const SupervisedSignals& signals) {
+// Passes signals on to the process that it looks after until that ends; returns its wait status.
+// That process is woken, in case somebody has stopped it. If a second signal does not move it
+// either, everything below is killed.
+int keep(pid_t process, const SupervisedSignals& signals) {
+  constexpr timespec kPatience{1, 0};
+  std::optional<Clock::time_point> first;
+  bool is_insistent = false;
   for (;;) {
     int status = 0;
-    if (::waitpid(supervisor, &status, WNOHANG) == supervisor) return status;
-    const int signal = ::sigwaitinfo(&signals.set(), nullptr);
-    if (signal > 0 && signal != SIGCHLD) ::kill(supervisor, signal);
+    if (::waitpid(process, &status, WNOHANG) == process) return status;
+    const int signal = is_insistent ? ::sigtimedwait(&signals.set(), nullptr, &kPatience)
+                                    : ::sigwaitinfo(&signals.set(), nullptr);
+    if (is_insistent && signal < 0 && errno == EAGAIN) kill_descendants();
+    if (signal <= 0 || signal == SIGCHLD) continue;
+    ::kill(process, signal);
+    if (signal == SIGUSR1 || signal == SIGUSR2) continue;
+    ::kill(process, SIGCONT);
+    is_insistent = is_insistent || (first && Clock::now() - *first >= kSecondSignalAfter);
+    if (!first) first = Clock::now();
   }
+}
+
+// What the guard's process does: it stands between launcher and supervisor, so that one of the
+// three is left to end all others when two are killed at once.
+[[noreturn]] void guard(WorkerGroupOptions options, const std::string& program, int keeper,
+                        const SupervisedSignals& signals, const ErrorFolder& errors,
+                        pid_t launcher) {
+  leave_terminal();
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (options.error_folder.empty() && errors.make()) options.error_folder = errors.path();
+  const pid_t supervisor = ::fork();
+  if (supervisor == 0) supervise(options, program, keeper, signals);
+  if (supervisor < 0) {
+    write_error(fmt::format("[run] cannot make a process: {}", std::strerror(errno)));
+    ::_exit(1);
+  }
+  if (::getppid() != launcher) ::raise(SIGTERM);  // it died before the line above
+  const int status = keep(supervisor, signals);
+  kill_descendants();
+  remove_error_folder(errors.path());
+  if (WIFSIGNALED(status)) {
+    ::signal(WTERMSIG(status), SIG_DFL);
+    sigset_t none;
+    sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    ::raise(WTERMSIG(status));
+  }
+  ::_exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
 }
 
 }  // namespace
 
-int run_worker_group(const WorkerGroupOptions& asked) {
-  const ErrorFolder errors;
-  WorkerGroupOptions options = asked;
-  if (options.error_folder.empty()) options.error_folder = errors.path();
+int run_worker_group(const WorkerGroupOptions& options) {
   require(!options.command.empty(), ErrorCode::Usage, "run", "there is no program to start");
   require(options.num_workers >= 1, ErrorCode::Usage, "run", "expected at least 1 rank, found {}",
           options.num_workers);
   const std::string program = find_program(options.command[0], options.environment);
   int ends[2];
-  require(::pipe2(ends, O_CLOEXEC) == 0, ErrorCode::Io, "run", "cannot make a pipe: {}",
-          std::strerror(errno));
+  const int result = ::pipe2(ends, O_CLOEXEC);
+  require(result == 0, ErrorCode::Io, "run", "cannot make a pipe: {}", std::strerror(errno));
   const std::vector<pid_t> own_children = find_descendants();
   const bool adopted_before = adopt_orphans(true);
   const SupervisedSignals signals;
-  const pid_t supervisor = ::fork();
-  if (supervisor == 0) {
+  const ErrorFolder errors;  // goes before a signal that came late ends this process
+  const pid_t launcher = ::getpid();
+  const pid_t guarding = ::fork();
+  if (guarding == 0) {
     ::close(ends[1]);
-    supervise(options, program, ends[0], signals);
+    guard(options, program, ends[0], signals, errors, launcher);
   }
   const int number = errno;
   ::close(ends[0]);
   int status = 0;
-  if (supervisor > 0) status = keep(supervisor, signals);
+  if (guarding > 0) status = keep(guarding, signals);
   kill_descendants(own_children);
   adopt_orphans(adopted_before);
   ::close(ends[1]);
-  require(supervisor > 0, ErrorCode::Io, "run", "cannot make a process: {}", std::strerror(number));
+  require(guarding > 0, ErrorCode::Io, "run", "cannot make a process: {}", std::strerror(number));
   require(!WIFSIGNALED(status), ErrorCode::Comm, "run",
           "the process that looked after the ranks was killed by signal {}; all ranks were ended",
           WTERMSIG(status));

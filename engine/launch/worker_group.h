@@ -1,19 +1,22 @@
 // A worker group: the ranks of one job on this host, as processes, from their start to the end of
 // the last of them. What `lockstep run` does.
 //
-//   caller (keeper) ── supervisor ─┬─ rank 0 ── whatever it starts
-//                                  ├─ rank 1
-//                                  └─ ...
+//   caller (keeper) ── guard ── supervisor ─┬─ rank 0 ── whatever it starts
+//                                           ├─ rank 1
+//                                           └─ ...
 //
 // The supervisor starts the ranks, passes their output on, waits for the first failure and ends the
-// others. Keeper and supervisor look after each other: each adopts orphans (descendants.h), so
-// whichever dies, the other one kills every process below, also grandchildren that have left their
-// process group. And the ranks themselves ask the kernel to die with the supervisor.
+// others. Keeper, guard and supervisor look after each other: each adopts orphans (descendants.h),
+// so whichever dies, or whichever two at once, one that is left kills every process below, also
+// grandchildren that have left their session. And the ranks themselves ask the kernel to die with
+// the supervisor. The bound: who kills all three at once leaves what the ranks had started, and the
+// folder for their errors.
 //
 // The end of a group. When a rank fails, the others have one second to find that out and to say so
 // in their own words; then SIGTERM (and SIGCONT, for stopped ones), after shutdown_seconds SIGKILL.
 // SIGINT, SIGTERM, SIGQUIT and (but not under nohup) SIGHUP to the caller are passed on to all
-// ranks and end the group in the same way; a second one, a second later or more, kills at once.
+// ranks and end the group in the same way; a second one, a fifth of a second later or more, kills
+// at once. A supervisor that somebody has stopped is woken by them.
 // SIGUSR1 and SIGUSR2 are only passed on.
 #pragma once
 
@@ -40,7 +43,6 @@ struct WorkerGroupOptions {
   std::string master_address = "127.0.0.1";
   int master_port = 0;
   std::string token;         // LOCKSTEP_TOKEN, unless empty
-  std::string token_file;    // LOCKSTEP_TOKEN_FILE, unless empty
   std::string error_folder;  // where ranks write why they end (error_file.h), unless empty
   std::string run_id = "none";
   std::string role = "default";
@@ -59,7 +61,9 @@ struct WorkerGroupOptions {
 // Runs the group. The lines of rank r reach the caller's stdout and stderr as "[r] line" (or
 // plain), each whole; standard input of the ranks is /dev/null. The first failure is one line on
 // stderr: rank, exit code or signal, its last line on stderr, its error file's
-// message where that says something else, its log. When a log cannot be written
+// message where that says something else, its log. A rank's last line that is the message of its
+// error file is said there alone, and what the other ranks say of the same failure is in their logs
+// alone. When a log cannot be written
 // (disk full), one line says so, the ranks go on, and what would have gone there goes to the
 // console. Returns the exit code of the first failure, 128 + signal when a signal ended that rank,
 // or ended the group; 0 when all ranks did their work. REQUIRES: no other thread in this process.

@@ -23,8 +23,8 @@ struct Pipe {
 
   Pipe() {
     int ends[2];
-    require(::pipe2(ends, O_CLOEXEC) == 0, ErrorCode::Io, "run", "cannot make a pipe: {}",
-            std::strerror(errno));
+    const int result = ::pipe2(ends, O_CLOEXEC);
+    require(result == 0, ErrorCode::Io, "run", "cannot make a pipe: {}", std::strerror(errno));
     read_end = ends[0];
     write_end = ends[1];
   }

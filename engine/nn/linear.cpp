@@ -20,10 +20,6 @@ Linear::Linear(std::size_t in_features, std::size_t out_features, Rng& rng,
   }
 }
 
-Variable Linear::forward(const Variable& x, Activation activation, ResultUse use) {
-  return linear(x, weight(), bias(), activation, use);
-}
-
 const Variable& Linear::bias() const {
   static const Variable none;
   return bias_ == Bias::yes ? own_parameters()[1].second : none;

@@ -25,9 +25,7 @@ class Linear final : public ModuleOf<Linear> {
   Linear(std::size_t in_features, std::size_t out_features, Rng& rng,
          const LinearOptions& options = {});
 
-  Variable forward(const Variable& x) override { return forward(x, Activation::none); }
-  // activation(x * W^T + b) in one operation; `use` as for lockstep::linear.
-  Variable forward(const Variable& x, Activation activation, ResultUse use = ResultUse::anything);
+  Variable forward(const Variable& x) override { return linear(x, weight(), bias()); }
 
   std::size_t in_features() const { return in_features_; }
   std::size_t out_features() const { return out_features_; }

@@ -73,6 +73,8 @@ MlpSpec parse_mlp(std::string_view text) {
 }
 
 std::shared_ptr<Sequential> make_mlp(const MlpSpec& spec, std::uint64_t seed, DType dtype) {
+  require(spec.sizes.size() >= 2, ErrorCode::Usage, "model",
+          "an mlp needs at least an input and an output size, found {} sizes", spec.sizes.size());
   Rng rng(seed);
   LinearOptions options;
   options.dtype = dtype;

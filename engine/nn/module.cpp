@@ -1,6 +1,7 @@
 #include "engine/nn/module.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "engine/core/error.h"
 
@@ -20,8 +21,27 @@ bool is_first(std::vector<const void*>& seen, const Variable& variable) {
 
 }  // namespace
 
+// Each module that ends here leaves its children to the first one, so that freeing modules inside
+// modules needs no deep recursion.
+Module::~Module() {
+  using Children = std::vector<std::pair<std::string, std::shared_ptr<Module>>>;
+  thread_local Children* left_behind = nullptr;
+  if (left_behind != nullptr) {
+    std::ranges::move(children_, std::back_inserter(*left_behind));
+    return;
+  }
+  Children pending = std::move(children_);
+  left_behind = &pending;
+  while (!pending.empty()) {
+    const std::shared_ptr<Module> last = std::move(pending.back().second);
+    pending.pop_back();
+  }
+  left_behind = nullptr;
+}
+
 template <typename Self, typename Visit>
 void Module::walk(Self& self, const std::string& prefix, const Visit& visit) {
+  const NestingScope scope;
   visit(prefix, self);
   for (const auto& [name, child] : self.children_) {
     walk(static_cast<Self&>(*child), joined(prefix, name), visit);
@@ -55,6 +75,10 @@ void Module::set_parameters(const std::vector<Variable>& values) {
   const std::vector<Variable> old = parameters();
   require(values.size() == old.size(), ErrorCode::Usage, "set_parameters",
           "{} has {} parameters, found {}", type_name(), old.size(), values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    require(values[i].defined(), ErrorCode::State, "set_parameters",
+            "the variable for parameter {} of {} is undefined", i, type_name());
+  }
   walk(*this, {}, [&](const std::string&, Module& module) {
     for (auto& [name, parameter] : module.parameters_) {
       const auto same =
@@ -97,6 +121,10 @@ void Module::set_buffers(const std::vector<Tensor>& values) {
   const std::size_t count = buffers().size();
   require(values.size() == count, ErrorCode::Usage, "set_buffers", "{} has {} buffers, found {}",
           type_name(), count, values.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    require(values[i].defined(), ErrorCode::State, "set_buffers",
+            "the tensor for buffer {} of {} is undefined", i, type_name());
+  }
   auto next = values.begin();
   walk(*this, {}, [&](const std::string&, Module& module) {
     for (auto& [name, buffer] : module.buffers_) buffer = *next++;
@@ -157,6 +185,8 @@ std::size_t Module::register_parameter(std::string name, Tensor value) {
 
 std::size_t Module::register_buffer(std::string name, Tensor value) {
   require_free_name(name);
+  require(value.defined(), ErrorCode::State, "module", "the buffer '{}' is an undefined tensor",
+          name);
   buffers_.emplace_back(std::move(name), std::move(value));
   return buffers_.size() - 1;
 }
@@ -169,6 +199,7 @@ std::size_t Module::register_child(std::string name, std::shared_ptr<Module> chi
 }
 
 void Module::copy_children() {
+  const NestingScope scope;
   for (auto& [name, child] : children_) child = child->shallow_copy();
 }
 

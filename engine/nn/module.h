@@ -3,6 +3,9 @@
 // All three are held by position in lists, never by pointers to members. So a copy of a module is a
 // module of its own, in which parameters can be replaced one by one: that is how replicate() makes
 // a replica whose parameters live on another device and remember where they were copied from.
+//
+// Modules inside modules can be freed however deep they are; what goes through all of them (calls,
+// lists, copies, text) throws Error{State} more than kMaxNesting deep (nesting.h).
 #pragma once
 
 #include <cstddef>
@@ -13,6 +16,7 @@
 #include <vector>
 
 #include "engine/autograd/variable.h"
+#include "engine/nn/nesting.h"
 
 namespace lockstep::nn {
 
@@ -21,10 +25,13 @@ using NamedBuffer = std::pair<std::string, Tensor>;
 
 class Module {
  public:
-  virtual ~Module() = default;
+  virtual ~Module();
 
   virtual Variable forward(const Variable& x) = 0;
-  Variable operator()(const Variable& x) { return forward(x); }
+  Variable operator()(const Variable& x) {
+    const NestingScope scope;
+    return forward(x);
+  }
 
   // --- parameters: trained by an optimizer ---
   // Depth first, in the order of registration. One that is registered twice (shared by two layers)
@@ -36,7 +43,8 @@ class Module {
 
   // Puts other variables in the place of the parameters, in the order of parameters(). They may be
   // results of operations; then gradients flow through them.
-  // Throws Error{Usage} unless there are as many.
+  // Throws Error{Usage} unless there are as many, Error{State} if one is undefined; so do the
+  // buffers' below.
   void set_parameters(const std::vector<Variable>& values);
   void set_parameter(std::size_t index, const Variable& value);
 
@@ -84,7 +92,8 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   // Each returns the position, which names the entry in own_parameters() and so on.
-  // Throws Error{Usage} for a name that is taken, empty, or has a dot.
+  // Throws Error{Usage} for a name that is taken, empty, or has a dot, Error{State} for an
+  // undefined tensor.
   std::size_t register_parameter(std::string name, Tensor value);
   std::size_t register_buffer(std::string name, Tensor value);
   std::size_t register_child(std::string name, std::shared_ptr<Module> child);

@@ -21,6 +21,7 @@ std::string indented(const std::string& text) {
 }  // namespace
 
 std::string Module::to_string() const {
+  const NestingScope scope;
   const std::string extra = extra_text();
   if (children_.empty()) return fmt::format("{}({})", type_name(), extra);
   std::string lines;

@@ -1,5 +1,6 @@
 #include "engine/nn/sequential.h"
 
+#include "engine/core/error.h"
 #include "engine/nn/activation.h"
 #include "engine/nn/linear.h"
 
@@ -9,30 +10,43 @@ Sequential::Sequential(std::vector<std::shared_ptr<Module>> modules) {
   for (std::size_t i = 0; i < modules.size(); ++i) {
     register_child(std::to_string(i), std::move(modules[i]));
   }
-  const auto is_linear = [this](std::size_t i) {
+  const auto linear_at = [this](std::size_t i) {
     return i < size() && dynamic_cast<const Linear*>(&(*this)[i]) != nullptr;
   };
-  for (std::size_t i = 0; i < size(); ++i) {
-    const auto* next = is_linear(i) && i + 1 < size()
-                           ? dynamic_cast<const ActivationModule*>(&(*this)[i + 1])
-                           : nullptr;
-    if (next) {
-      const ResultUse use = is_linear(i + 2) ? ResultUse::next_linear : ResultUse::anything;
-      steps_.push_back({i, Step::Kind::fused_linear, next->activation(), use});
-      ++i;
-    } else {
-      steps_.push_back({i, Step::Kind::module, Activation::none, ResultUse::anything});
+  const auto activation_at = [this](std::size_t i) {
+    return i < size() ? dynamic_cast<const ActivationModule*>(&(*this)[i]) : nullptr;
+  };
+  for (std::size_t i = 0; i < size();) {
+    Step step{{}, i};
+    while (linear_at(i)) {
+      const ActivationModule* activation = activation_at(i + 1);
+      step.chain.push_back({i, activation ? activation->activation() : Activation::none});
+      i += activation ? 2 : 1;
     }
+    if (step.chain.empty()) ++i;
+    steps_.push_back(std::move(step));
   }
+}
+
+Module& Sequential::operator[](std::size_t index) const {
+  require(index < size(), ErrorCode::Usage, "Sequential", "has {} modules, found index {}", size(),
+          index);
+  return *children()[index].second;
 }
 
 Variable Sequential::forward(const Variable& x) {
   Variable y = x;
   for (const Step& step : steps_) {
-    Module& child = (*this)[step.child];
-    y = step.kind == Step::Kind::fused_linear
-            ? static_cast<Linear&>(child).forward(y, step.activation, step.use)
-            : child.forward(y);
+    if (step.chain.empty()) {
+      y = (*this)[step.child](y);
+      continue;
+    }
+    std::vector<LinearLayer> layers;
+    for (const Step::Layer& layer : step.chain) {
+      const auto& child = static_cast<const Linear&>((*this)[layer.linear]);
+      layers.push_back({child.weight(), child.bias(), layer.activation});
+    }
+    y = linear_chain(y, layers);
   }
   return y;
 }

@@ -7,9 +7,8 @@
 namespace lockstep::nn {
 
 // Children are named "0", "1", "2", ... A Linear and the activation after it run as one operation
-// (and one node in the graph); if the next child is a Linear again, that one's backward product
-// takes the activation's gradient too, since nobody else sees what passes between them. Names and
-// results are the same as without.
+// (and one node in the graph), and Linears that follow each other as one linear_chain: nobody else
+// sees what passes between them. Names and results are the same as without.
 class Sequential final : public ModuleOf<Sequential> {
  public:
   explicit Sequential(std::vector<std::shared_ptr<Module>> modules);
@@ -17,17 +16,21 @@ class Sequential final : public ModuleOf<Sequential> {
   Variable forward(const Variable& x) override;
 
   std::size_t size() const { return children().size(); }
-  Module& operator[](std::size_t index) const { return *children()[index].second; }
+  // Throws Error{Usage} unless index < size().
+  Module& operator[](std::size_t index) const;
 
   std::string type_name() const override { return "Sequential"; }
 
  private:
-  // What forward() runs: a child, and for a Linear the activation of the child after it.
+  // What forward() runs: a chain of Linears, each with the activation of the child after it; or,
+  // where that is empty, one child of another kind.
   struct Step {
+    struct Layer {
+      std::size_t linear = 0;
+      Activation activation = Activation::none;
+    };
+    std::vector<Layer> chain;
     std::size_t child = 0;
-    enum class Kind { module, fused_linear } kind = Kind::module;
-    Activation activation = Activation::none;
-    ResultUse use = ResultUse::anything;
   };
 
   std::vector<Step> steps_;

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "engine/core/error.h"
+#include "engine/core/shown_text.h"
 
 namespace lockstep::nn {
 namespace {
@@ -28,8 +29,15 @@ std::vector<std::string> names_of(const StateDict& state) {
 }
 
 // "weight", "bias"
+// A file may hold a million names, and each may be long.
 std::string quoted(const std::vector<std::string>& names) {
-  return fmt::format("\"{}\"", fmt::join(names, "\", \""));
+  constexpr std::size_t kMaxNames = 20;
+  std::vector<std::string> some;
+  for (std::size_t i = 0; i < std::min(names.size(), kMaxNames); ++i)
+    some.push_back(shown(names[i]));
+  return fmt::format(
+      "\"{}\"{}", fmt::join(some, "\", \""),
+      names.size() > kMaxNames ? fmt::format(" and {} more", names.size() - kMaxNames) : "");
 }
 
 std::string torch_size(const Shape& shape) {

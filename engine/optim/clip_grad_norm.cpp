@@ -11,6 +11,8 @@ namespace lockstep::optim {
 double clip_grad_norm(const std::vector<Variable>& parameters, double max_norm,
                       NonFiniteNorm non_finite) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::optimizer, "clip_grad_norm");
+  require(max_norm >= 0, ErrorCode::Usage, "clip_grad_norm",
+          "the largest norm must not be negative, found {}", max_norm);
   std::map<Device, std::vector<TensorView>> grads;
   for (const Variable& parameter : parameters) {
     if (parameter.grad().defined()) {
@@ -31,6 +33,9 @@ double clip_grad_norm(const std::vector<Variable>& parameters, double max_norm,
           "the total norm of the gradients is non-finite ({}), so it cannot be clipped", norm);
   const double factor = max_norm / (norm + 1e-6);
   if (factor >= 1) return norm;
+  for (const Variable& parameter : parameters) {
+    if (parameter.grad().defined()) parameter.grad().bump_version();
+  }
   for (const auto& [device, views] : grads) {
     kernels::backend(device.type)
         .multi_scale(runtime::logical_device(device).compute_stream(), views, factor);

@@ -14,8 +14,8 @@ enum class NonFiniteNorm { scale, fail };
 // Multiplies every gradient by min(1, max_norm / (norm + 1e-6)), where norm is the Euclidean norm
 // of all gradients as one long vector, and returns norm. Parameters without a gradient are skipped;
 // they may be on several devices. Waits for the devices.
-// Throws Error{Numeric} with NonFiniteNorm::fail, and changes nothing then.
-// Source: PyTorch clip_grad_norm_ with norm_type 2.
+// Throws Error{Numeric} with NonFiniteNorm::fail, Error{Usage} for a max_norm that is negative or
+// not a number, and changes nothing then. Source: PyTorch clip_grad_norm_ with norm_type 2.
 double clip_grad_norm(const std::vector<Variable>& parameters, double max_norm,
                       NonFiniteNorm non_finite = NonFiniteNorm::scale);
 

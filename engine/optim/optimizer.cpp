@@ -130,7 +130,10 @@ void Optimizer::count_replayed_step() {
   for (Group& group : groups_) {
     if (group.gradients == Group::Gradients::absent) continue;
     ++group.num_steps;
-    for (const std::size_t index : group.members) ++num_steps_[index];
+    for (const std::size_t index : group.members) {
+      parameters_[index].value().bump_version();
+      ++num_steps_[index];
+    }
   }
 }
 
@@ -141,6 +144,7 @@ void Optimizer::run(Group& group) {
     const Tensor& grad = parameters_[index].grad();
     require_same_device(name_, {&value, &grad});
     require_same_dtype(name_, {&value, &grad});
+    value.bump_version();
     Update& update = updates_.emplace_back(Update{value.view(), grad.view(), {}});
     for (std::size_t s = 0; s < layout_.count; ++s) update.state[s] = states_[index][s].view();
     ++num_steps_[index];

@@ -20,6 +20,8 @@ bool parse(std::string_view word, Number& number) {
 }  // namespace
 
 double step_learning_rate(double base, std::size_t step, std::size_t step_size, double gamma) {
+  require(step_size > 0, ErrorCode::Usage, "schedule",
+          "a reduction needs at least 1 step, found 0");
   return base * std::pow(gamma, static_cast<double>(step / step_size));
 }
 

@@ -6,7 +6,8 @@
 
 namespace lockstep::optim {
 
-// base * gamma^(step / step_size), whole division. Source: PyTorch StepLR.
+// base * gamma^(step / step_size), whole division. Throws Error{Usage} for a step_size of 0.
+// Source: PyTorch StepLR.
 double step_learning_rate(double base, std::size_t step, std::size_t step_size, double gamma);
 
 // From base down to minimum along half a cosine, and minimum from num_steps on.

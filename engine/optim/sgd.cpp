@@ -13,8 +13,7 @@ kernels::SgdOptions checked(const SgdOptions& options) {
           options.weight_decay);
   require(!is_nesterov || (options.momentum > 0 && options.dampening == 0), ErrorCode::Usage, "SGD",
           "Nesterov momentum requires a momentum and zero dampening");
-  return {options.momentum, options.dampening, options.weight_decay,
-          is_nesterov ? kernels::SgdOptions::Kind::nesterov : kernels::SgdOptions::Kind::plain};
+  return {options.momentum, options.dampening, options.weight_decay, options.kind};
 }
 
 }  // namespace

@@ -10,7 +10,8 @@ struct SgdOptions {
   double momentum = 0;
   double dampening = 0;
   double weight_decay = 0;
-  enum class Kind { plain, nesterov } kind = Kind::plain;
+  using Kind = kernels::SgdOptions::Kind;  // plain or nesterov
+  Kind kind = Kind::plain;
 };
 
 // With gradient g, weight w, momentum buffer v and learning rate lr, per step:

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "engine/core/checked.h"
 #include "engine/core/error.h"
 
 namespace lockstep::plan {
@@ -59,9 +60,11 @@ void append(Draft& draft, std::size_t place, std::size_t index, const BucketPara
   draft.last_place = place;
   const std::size_t element_size = size_of(parameter.dtype);
   const std::size_t alignment = std::max<std::size_t>(alignment_bytes / element_size, 1);
-  const std::size_t offset = (bucket.num_elements + alignment - 1) / alignment * alignment;
+  const std::size_t offset =
+      checked_sum("buckets", bucket.num_elements, alignment - 1) / alignment * alignment;
   bucket.slots.push_back({index, offset, parameter.num_elements});
-  bucket.num_elements = offset + parameter.num_elements;
+  bucket.num_elements = checked_sum("buckets", offset, parameter.num_elements);
+  checked_product("buckets", bucket.num_elements, element_size);  // its bytes can be counted
   draft.payload_bytes += parameter.num_elements * element_size;
 }
 

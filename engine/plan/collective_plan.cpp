@@ -1,7 +1,6 @@
 #include "engine/plan/collective_plan.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "engine/core/error.h"
 
@@ -46,20 +45,6 @@ std::size_t max_elements_sent(const CollectivePlan& plan) {
 
 std::size_t max_elements_received(const CollectivePlan& plan) {
   return std::ranges::max(totals(plan, &Transfer::to_rank));
-}
-
-std::vector<Step> steps_of_rank(const CollectivePlan& plan, int rank) {
-  require_rank(plan, rank);
-  std::vector<Step> steps;
-  steps.reserve(plan.steps.size());
-  for (const Step& step : plan.steps) {
-    Step& own = steps.emplace_back(Step{step.label, {}});
-    std::ranges::copy_if(step.transfers, std::back_inserter(own.transfers),
-                         [rank](const Transfer& transfer) {
-                           return transfer.from_rank == rank || transfer.to_rank == rank;
-                         });
-  }
-  return steps;
 }
 
 }  // namespace lockstep::plan

@@ -5,7 +5,7 @@
 // against a topology.
 //
 // What a step means: all its transfers happen at once, so every read sees the values from before
-// the step (needs_snapshot in step_writes.h says when that takes a staged copy). When a rank
+// the step; what a rank both sends and overwrites in it, an executor has to copy first. When a rank
 // receives several `add` transfers for the same chunk in one step, the result is the sum over its
 // own value and all senders' values in the order of their ranks, so that ranks that add the same
 // values get the same bits.
@@ -61,11 +61,6 @@ std::size_t elements_received(const CollectivePlan& plan, int rank);
 // The totals of the rank that sends or receives most: the one that everybody waits for.
 std::size_t max_elements_sent(const CollectivePlan& plan);
 std::size_t max_elements_received(const CollectivePlan& plan);
-
-// The plan's steps, each with only the transfers that `rank` sends or receives. As many steps as
-// the plan has, some perhaps without transfers, so that step i is step i on every rank.
-// Throws Error{Usage} for a rank outside the plan.
-std::vector<Step> steps_of_rank(const CollectivePlan& plan, int rank);
 
 // A text for people: a line per transfer, step by step, with bytes of element_size per element,
 // and each rank's totals at the end.

@@ -2,7 +2,7 @@
 //
 // One step, so the lowest latency; but n-1 times the buffer per rank, so only for small buffers.
 // Every rank adds in the order of ranks, so all get the same bits. Each buffer is read while its
-// owner writes the result: the step needs a snapshot (see step_writes.h).
+// owner writes the result, so what is read is a copy made before.
 //
 // Source: the one-shot custom all-reduce of TensorRT-LLM and vLLM. n = world_size below.
 #pragma once

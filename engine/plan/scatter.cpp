@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "engine/core/checked.h"
 #include "engine/core/error.h"
 
 namespace lockstep::plan {
@@ -41,7 +42,7 @@ ScatterPlan scatter_plan_with_sizes(std::size_t num_rows,
             "chunk sizes must be positive, found 0 at position {} of [{}]", index,
             fmt::join(chunk_sizes, ", "));
     plan.parts.push_back({index, offset, chunk_sizes[index]});
-    offset += chunk_sizes[index];
+    offset = checked_sum("scatter", offset, chunk_sizes[index]);
   }
   require(offset == num_rows, ErrorCode::Shape, "scatter",
           "chunk sizes must sum to the input's size {}, found [{}] with the sum {}", num_rows,

@@ -49,15 +49,6 @@ std::vector<Write> writes_of_rank(const Step& step, int rank) {
   return writes;
 }
 
-bool needs_snapshot(const Step& step) {
-  for (const Transfer& read : step.transfers) {
-    for (const Transfer& write : step.transfers) {
-      if (read.from_rank == write.to_rank && overlaps(read.chunk, write.chunk)) return true;
-    }
-  }
-  return false;
-}
-
 void require_valid(const CollectivePlan& plan) {
   for (const Step& step : plan.steps) {
     for (const Transfer& transfer : step.transfers) require_valid_transfer(plan, step, transfer);

@@ -23,10 +23,6 @@ struct Write {
 // not overlap.
 std::vector<Write> writes_of_rank(const Step& step, int rank);
 
-// Whether some rank's range is both read by a peer and written in this step. Then an executor must
-// read from a copy made before the step; else all transfers may run in any order, in place.
-bool needs_snapshot(const Step& step);
-
 // Throws Error{Usage}, naming plan, step and transfer, unless every rank exists, no rank sends to
 // itself, every chunk is inside the buffer and not empty, and no two writes of a rank in one step
 // overlap (several adds to the same chunk from different ranks are one write).

@@ -51,6 +51,30 @@ class DeviceSpan {
   std::shared_ptr<Event> begin_;
 };
 
+// The time of a thread that enqueues work, and of that work on its stream, under one name: a
+// ScopedSpan and a DeviceSpan in one.
+class WorkSpan {
+ public:
+  WorkSpan(Stream& stream, trace::Lane lane, trace::Category category, const char* name,
+           std::size_t num_bytes = 0)
+      : on_host_(lane, category, name, num_bytes),
+        on_device_(stream, lane, category, name, num_bytes) {}
+
+  void set_sequence(std::int64_t sequence) {
+    on_host_.set_sequence(sequence);
+    on_device_.set_sequence(sequence);
+  }
+  // Nothing is recorded of this span.
+  void cancel() {
+    on_host_.cancel();
+    on_device_.cancel();
+  }
+
+ private:
+  trace::ScopedSpan on_host_;
+  DeviceSpan on_device_;
+};
+
 // Waits for all device spans that have ended and records them. Call it before trace::stop(): a span
 // of a recording that is over is forgotten.
 void record_device_spans();

@@ -1,7 +1,9 @@
 // A block of one device's memory, shared by the tensors that view it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -25,6 +27,10 @@ class Storage {
   void* data() const { return block_.data; }
   LogicalDevice& device() const { return device_; }
 
+  // How often the memory has been changed in place; whoever changes it counts. Any thread may.
+  std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
+  void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
+
   // Says that work submitted to `stream` so far uses this memory: after the last owner is gone it
   // is not handed out again until that work is done. The device's own compute stream needs no call.
   void record_use(Stream& stream);
@@ -36,6 +42,7 @@ class Storage {
   LogicalDevice& device_;
   MemoryPool& pool_;
   MemoryPool::Block block_;
+  std::atomic<std::uint64_t> version_{0};
   std::mutex mutex_;
   std::vector<Stream*> used_by_;
   std::vector<std::shared_ptr<Event>> used_until_;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <ctime>
+#include <thread>
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>
@@ -25,12 +26,34 @@ long futex(const std::atomic<std::uint32_t>& word, int operation, std::uint32_t 
 // Longest single sleep: a lost wake-up (there is none known) would cost this much, not a hang.
 constexpr auto kLongestSleep = std::chrono::seconds(1);
 
+thread_local bool this_thread_may_spin = true;
+
 }  // namespace
 
 Deadline deadline_after(double seconds) {
   if (!std::isfinite(seconds) || seconds > 1e9) return {};
   return Clock::now() +
          std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+Clock::duration time_until(Deadline deadline, Clock::duration at_most) {
+  if (!deadline) return at_most;
+  return std::clamp(*deadline - Clock::now(), Clock::duration::zero(), at_most);
+}
+
+int milliseconds_until(Deadline deadline) {
+  if (!deadline) return -1;
+  constexpr std::chrono::hours kLongest{240};  // in milliseconds an int
+  const auto time = time_until(deadline, kLongest);
+  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(time).count());
+}
+
+void never_spin() {
+  this_thread_may_spin = false;
+}
+
+bool may_spin() {
+  return this_thread_may_spin;
 }
 
 void spin_pause(unsigned round) {
@@ -43,6 +66,12 @@ void spin_pause(unsigned round) {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
+}
+
+void poll_pause(unsigned round) {
+  constexpr std::chrono::microseconds kPause{50};
+  if (round < kSpinRounds && may_spin()) return spin_pause(round);
+  std::this_thread::sleep_for(kPause);
 }
 
 void WaitWord::wake() const {
@@ -76,12 +105,8 @@ bool WaitWord::add_if_at_least(std::uint32_t minimum, std::uint32_t difference) 
 bool WaitWord::wait_while_equal(std::uint32_t seen, Deadline deadline) const {
   if (spin_until([&] { return load() != seen; })) return true;
   while (load() == seen) {
-    auto sleep = std::chrono::duration_cast<std::chrono::nanoseconds>(kLongestSleep);
-    if (deadline) {
-      const auto left = *deadline - Clock::now();
-      if (left <= Clock::duration::zero()) return false;
-      sleep = std::min(sleep, std::chrono::duration_cast<std::chrono::nanoseconds>(left));
-    }
+    const std::chrono::nanoseconds sleep = time_until(deadline, kLongestSleep);
+    if (sleep.count() == 0) return false;
     const timespec timeout{static_cast<time_t>(sleep.count() / 1'000'000'000),
                            static_cast<long>(sleep.count() % 1'000'000'000)};
     sleepers_.fetch_add(1, std::memory_order_seq_cst);

@@ -3,6 +3,9 @@
 // Spinning makes a hand-over between two running threads cost a cache miss instead of a system
 // call; sleeping keeps eight ranks on two cores from burning each other's time. Every spin yields
 // now and then, so a peer without a core of its own can get one.
+//
+// A thread that shares its core with one that computes should not spin at all: it takes that core's
+// time, and Linux counts each yield against it, so that it is late when it next wakes up.
 #pragma once
 
 #include <atomic>
@@ -15,8 +18,22 @@ namespace lockstep::runtime {
 using Clock = std::chrono::steady_clock;
 using Deadline = std::optional<Clock::time_point>;  // none: wait for ever
 
-// seconds from now.
+// seconds from now. A time that a clock cannot hold, or none: for ever.
 Deadline deadline_after(double seconds);
+inline Deadline deadline_after(std::optional<double> seconds) {
+  return seconds ? deadline_after(*seconds) : Deadline{};
+}
+inline bool has_passed(Deadline deadline) {
+  return deadline && Clock::now() >= *deadline;
+}
+// The one that comes first.
+inline Deadline earlier(Deadline a, Deadline b) {
+  return !a || (b && *b < *a) ? b : a;
+}
+// How long it still is until then: at least nothing, at most what is given.
+Clock::duration time_until(Deadline deadline, Clock::duration at_most = Clock::duration::max());
+// The same for poll(): in milliseconds, rounded up; -1: for ever.
+int milliseconds_until(Deadline deadline);
 
 // A 32-bit word that threads wait on. Any number of waiters; any thread may change it.
 class WaitWord {
@@ -42,22 +59,33 @@ class WaitWord {
   mutable std::atomic<std::uint32_t> sleepers_{0};
 };
 
-// Spins until done() is true; gives up after the bounded spin and returns the last answer.
-// For conditions over several words: the caller then sleeps on one of them.
-template <typename Condition>
-bool spin_until(const Condition& done);
+// From now on every wait of the calling thread sleeps at once.
+void never_spin();
+bool may_spin();
+
+// Of a thread that has a core of its own; of one that has not, since its peer may wait for the core
+// that it spins on.
+inline constexpr unsigned kSpinRounds = 2000;
+inline constexpr unsigned kSpinRoundsOnSharedCore = 64;
 
 // One polite spin iteration; `round` counts them.
 void spin_pause(unsigned round);
-inline constexpr unsigned kSpinRounds = 2000;
 
+// Spins until done() is true; gives up after the bounded spin and returns the last answer.
+// For conditions over several words: the caller then sleeps on one of them.
 template <typename Condition>
-bool spin_until(const Condition& done) {
-  for (unsigned round = 0; round < kSpinRounds; ++round) {
-    if (done()) return true;
+bool spin_until(const Condition& done, unsigned num_rounds = kSpinRounds) {
+  if (done()) return true;
+  if (!may_spin()) return false;
+  for (unsigned round = 0; round < num_rounds; ++round) {
     spin_pause(round);
+    if (done()) return true;
   }
-  return done();
+  return false;
 }
+
+// Between two looks at something that wakes nobody when it changes, such as a library's request:
+// first as a spin does it, then asleep for a moment. `round` counts the looks.
+void poll_pause(unsigned round);
 
 }  // namespace lockstep::runtime

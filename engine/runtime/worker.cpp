@@ -53,8 +53,10 @@ void Worker::post(std::function<void()> task) {
 }
 
 void Worker::main() {
-  thread_id_.store(std::this_thread::get_id());
-  if (slices_ == Slices::prompt) ask_for_short_slices();
+  if (slices_ == Slices::prompt) {
+    ask_for_short_slices();
+    never_spin();
+  }
   while (true) {
     const std::uint32_t seen = posted_.load();
     std::function<void()> task;

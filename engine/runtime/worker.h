@@ -4,7 +4,6 @@
 // device contributes to parallel_apply and to backward.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -18,8 +17,9 @@ namespace lockstep::runtime {
 
 class Worker {
  public:
-  // prompt: short tasks that others wait for. When one comes, it takes a core from a thread that
-  // computes, instead of waiting until that thread's slice of time has passed.
+  // prompt: short tasks that others wait for, on cores that compute. When one comes, it takes a
+  // core at once, instead of waiting until the computing thread's slice of time has passed; while
+  // it waits it leaves the core alone (never_spin).
   enum class Slices { ordinary, prompt };
   // The thread starts with the first task. name is shown by debuggers (15 characters at most).
   explicit Worker(std::string name, Slices slices = Slices::ordinary)
@@ -31,8 +31,6 @@ class Worker {
 
   // A task must not throw: whoever posts it carries errors back itself.
   void post(std::function<void()> task);
-
-  bool is_current_thread() const { return thread_id_.load() == std::this_thread::get_id(); }
 
   // Tasks given so far, and tasks finished; both only grow (modulo 2^32).
   std::uint32_t num_posted() const { return posted_.load(); }
@@ -48,7 +46,6 @@ class Worker {
   bool stopping_ = false;
   WaitWord posted_{0};
   WaitWord finished_{0};
-  std::atomic<std::thread::id> thread_id_{};
   std::thread thread_;
 };
 

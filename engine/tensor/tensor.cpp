@@ -1,6 +1,7 @@
 #include "engine/tensor/tensor.h"
 
 #include <cstring>
+#include <type_traits>
 
 #include "engine/core/error.h"
 #include "engine/runtime/cuda_device.h"
@@ -23,8 +24,7 @@ Tensor Tensor::empty_in(runtime::MemoryPool& pool, runtime::LogicalDevice& owner
   tensor.shape_ = shape;
   tensor.num_elements_ = shape.num_elements();
   tensor.dtype_ = dtype;
-  tensor.storage_ =
-      std::make_shared<runtime::Storage>(owner, tensor.num_elements_ * size_of(dtype), pool);
+  tensor.storage_ = std::make_shared<runtime::Storage>(owner, num_bytes_of(shape, dtype), pool);
   return tensor;
 }
 
@@ -51,16 +51,16 @@ Tensor Tensor::from(std::span<const T> values, const Shape& shape, Device device
 
 Tensor Tensor::uniform(const Shape& shape, double low, double high, Rng& rng, DType dtype,
                        Device device) {
-  std::vector<double> values(shape.num_elements());
-  for (double& value : values) value = rng.uniform(low, high);
-  return from(values, shape, Device{}).to(dtype).to(device);
+  const Tensor values = empty(shape, DType::float64, Device{});
+  for (double& value : values.host<double>()) value = rng.uniform(low, high);
+  return values.to(dtype).to(device);
 }
 
 Tensor Tensor::normal(const Shape& shape, double mean, double standard_deviation, Rng& rng,
                       DType dtype, Device device) {
-  std::vector<double> values(shape.num_elements());
-  for (double& value : values) value = mean + standard_deviation * rng.normal();
-  return from(values, shape, Device{}).to(dtype).to(device);
+  const Tensor values = empty(shape, DType::float64, Device{});
+  for (double& value : values.host<double>()) value = mean + standard_deviation * rng.normal();
+  return values.to(dtype).to(device);
 }
 
 bool Tensor::shares_memory_with(const Tensor& other) const {
@@ -78,8 +78,10 @@ std::span<T> Tensor::host() const {
     fail(ErrorCode::Device, "host", "the tensor is on {}; copy it with to(Device{{}}) first",
          to_string(device()));
   }
-  require(dtype_ == dtype_of<T>, ErrorCode::DType, "host", "the tensor has dtype {}, asked for {}",
-          to_string(dtype_), to_string(dtype_of<T>));
+  constexpr DType kAsked = dtype_of<std::remove_const_t<T>>;
+  require(dtype_ == kAsked, ErrorCode::DType, "host", "the tensor has dtype {}, asked for {}",
+          to_string(dtype_), to_string(kAsked));
+  if constexpr (!std::is_const_v<T>) bump_version();
   return {static_cast<T*>(raw()), num_elements_};
 }
 
@@ -100,6 +102,7 @@ Tensor Tensor::reshape(const Shape& shape) const {
 }
 
 Tensor Tensor::slice(std::size_t begin, const Shape& shape) const {
+  checked_storage();
   const std::size_t count = shape.num_elements();
   require(begin <= num_elements_ && count <= num_elements_ - begin, ErrorCode::Shape, "slice",
           "{} elements from {} are not inside a tensor of {}", count, begin, num_elements_);
@@ -124,6 +127,7 @@ Tensor Tensor::to(Device device) const {
 }
 
 Tensor Tensor::to(DType dtype) const {
+  checked_storage();
   if (dtype == dtype_) return *this;
   Tensor result = empty(shape_, dtype, device());
   backend().convert(stream(), view(), result.view());
@@ -133,6 +137,7 @@ Tensor Tensor::to(DType dtype) const {
 void Tensor::copy_from(const Tensor& source) const {
   require_same_shape("copy", *this, source);
   require_same_dtype("copy", {this, &source});
+  bump_version();
   runtime::LogicalDevice& to = logical_device();
   runtime::LogicalDevice& from = source.logical_device();
   if (to.gpu() == runtime::kNoGpu && from.gpu() == runtime::kNoGpu) {
@@ -144,6 +149,7 @@ void Tensor::copy_from(const Tensor& source) const {
 }
 
 void Tensor::fill(double value) const {
+  bump_version();
   backend().fill(stream(), view(), value);
 }
 
@@ -207,6 +213,7 @@ void require_same_shape(std::string_view operation, const Tensor& a, const Tenso
 #define LOCKSTEP_INSTANTIATE(T)                                              \
   template Tensor Tensor::from<T>(std::span<const T>, const Shape&, Device); \
   template std::span<T> Tensor::host<T>() const;                             \
+  template std::span<const T> Tensor::host<const T>() const;                 \
   template std::vector<T> Tensor::to_vector<T>() const;
 LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(double)

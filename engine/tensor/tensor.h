@@ -29,6 +29,8 @@ class Tensor {
   Tensor() = default;  // undefined: no storage
 
   // --- making tensors; without a device, on default_device() ---
+  // Each throws Error{Shape} that names shape and dtype where the bytes cannot be counted, and
+  // Error{Device} where there is no such memory.
   static Tensor empty(const Shape& shape, DType dtype = DType::float32,
                       Device device = default_device());
   // On cpu:0, in memory that GPUs copy from and to by themselves (plain memory without CUDA).
@@ -76,14 +78,24 @@ class Tensor {
   TensorView view() const { return {raw(), dtype_, num_elements_}; }
   // Two dimensions: dim 0 by everything else. [n] is n x 1; a scalar is 1 x 1.
   MatrixView matrix() const;
-  // Host elements. Throws Error{Device} unless on the CPU, Error{DType} for another type.
+  // Host elements: host<const float>() to read them, host<float>() to change them, which counts as
+  // a change. Throws Error{Device} unless on the CPU, Error{DType} for another type.
   template <typename T>
   std::span<T> host() const;
 
+  // --- changes in place ---
+  // How often this memory was changed, through this tensor or any other that views it. fill,
+  // copy_from, host<T>(), optimizers and collectives count; backward() refuses a tensor that
+  // forward saved in another version. Source: PyTorch's Tensor._version.
+  std::uint64_t version() const { return checked_storage().version(); }
+  // For who writes through raw(), view() or matrix(), which count nothing by themselves.
+  void bump_version() const { checked_storage().bump_version(); }
+
   // --- views (share storage) ---
+  // Each throws Error{Shape} unless it lies inside this tensor, and so inside its storage.
   // Rows begin ... end - 1 along dim 0.
   Tensor rows(std::size_t begin, std::size_t end) const;
-  // The same elements in another shape. Throws Error{Shape} when their number differs.
+  // The same elements in another shape.
   Tensor reshape(const Shape& shape) const;
   // num elements from `begin` of the flattened tensor, in a shape.
   Tensor slice(std::size_t begin, const Shape& shape) const;

@@ -4,10 +4,10 @@
 //   thread    a row of timeline.h: spans of one thread never overlap, so nested ops have a row of
 //             their own below their phase
 //   "X"       a span; ts and dur in microseconds with three decimals; args: bytes and sequence,
-//   where there are any "s" "t" "f"  a flow: its first point, those between, its last. Each lies
-//   inside the span that it
-//             passes through ("bp":"e"). Flows are numbered from 1 by their first time. A flow with
-//             fewer than two points in the recording is left out
+//             where there are any
+//   "s" "t" "f"  a flow: its first point, those between, its last. Each lies inside the span that
+//             it passes through ("bp":"e"). Flows are numbered from 1 by their first time. A flow
+//             with fewer than two points in the recording is left out
 // displayTimeUnit is "ns": with "ms", chrome://tracing drops most flows of spans this short.
 // The top level also has "droppedEvents" when the recording dropped any.
 //

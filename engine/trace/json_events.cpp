@@ -3,15 +3,41 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <streambuf>
 
-#include "engine/core/error.h"
+#include "engine/core/atomic_file.h"
 
 namespace lockstep::trace {
+namespace {
+
+// The way of a stream into a file.
+class FileBuffer : public std::streambuf {
+ public:
+  explicit FileBuffer(AtomicFile& file) : file_(file) { setp(bytes_.data(), end()); }
+
+ protected:
+  int_type overflow(int_type c) override {
+    sync();
+    if (!traits_type::eq_int_type(c, traits_type::eof())) sputc(traits_type::to_char_type(c));
+    return traits_type::not_eof(c);
+  }
+
+  int sync() override {
+    file_.write(std::string_view(pbase(), static_cast<std::size_t>(pptr() - pbase())));
+    setp(bytes_.data(), end());
+    return 0;
+  }
+
+ private:
+  char* end() { return bytes_.data() + bytes_.size(); }
+
+  AtomicFile& file_;
+  std::vector<char> bytes_ = std::vector<char>(std::size_t{1} << 16);
+};
+
+}  // namespace
 
 std::string json_string(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -37,13 +63,13 @@ std::string metadata_event(std::string_view name, std::int64_t process, std::siz
 }
 
 void save_file(const std::filesystem::path& path, const std::function<void(std::ostream&)>& write) {
-  std::ofstream file(path, std::ios::binary);
-  require(file.is_open(), ErrorCode::Io, "trace", "cannot write {}: {}", path.string(),
-          std::strerror(errno));
-  write(file);
-  file.close();
-  require(!file.fail(), ErrorCode::Io, "trace", "writing {} failed; is the disk full?",
-          path.string());
+  AtomicFile file(path, "trace");
+  FileBuffer buffer(file);
+  std::ostream out(&buffer);
+  out.exceptions(std::ios::badbit);  // what the file throws comes through
+  write(out);
+  out.flush();
+  file.commit();
 }
 
 }  // namespace lockstep::trace

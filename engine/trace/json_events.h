@@ -42,7 +42,8 @@ class EventList {
 std::string metadata_event(std::string_view name, std::int64_t process, std::size_t thread,
                            std::string_view key, std::string_view value);
 
-// Writes a whole file by way of write(out). Throws Error{Io} when it cannot be written.
+// Writes a whole file by way of write(out), atomically (core/atomic_file.h). Throws Error{Io} when
+// it cannot be written.
 void save_file(const std::filesystem::path& path, const std::function<void(std::ostream&)>& write);
 
 }  // namespace lockstep::trace

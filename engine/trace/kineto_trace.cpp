@@ -199,7 +199,7 @@ std::filesystem::path kineto_path(const std::filesystem::path& path, int rank) {
   std::string name = path.filename().string();
   for (const std::string_view ending : {".json", ".trace", ".pt"}) {
     if (name.size() > ending.size() && name.ends_with(ending))
-      name.resize(name.size() - ending.size());
+      name.erase(name.size() - ending.size());
   }
   return path.parent_path() / fmt::format("{}.rank_{}.pt.trace.json", name, rank);
 }

@@ -9,10 +9,12 @@
 // Which category to use, so that breakdowns come out right:
 //   step           one training step, around everything else; set_sequence(step index)
 //   data           waiting for the loader, or making the batch
-//   copy           moving data between devices (scatter, replicate and gather move their bytes
-//   here) forward, backward, optimizer   the phases of the step communication  a collective; on
-//   Lane::comm where it runs. A thread that waits for an
-//                  asynchronous collective records communication on Lane::host
+//   copy           moving data between devices; scatter, replicate and gather move theirs here
+//   forward        )
+//   backward       ) the phases of the step
+//   optimizer      )
+//   communication  a collective; on Lane::comm where it runs, and on Lane::host in a thread that
+//                  waits for an asynchronous one
 //   wait           waiting for anything else: another replica, an event, a barrier
 //   host           book-keeping that is none of the above (logging, hooks, checkpoints)
 //   op             one operation inside a phase; belongs to the phase around it
@@ -170,8 +172,6 @@ class ScopedSpan {
   ScopedSpan(const ScopedSpan&) = delete;
   ScopedSpan& operator=(const ScopedSpan&) = delete;
 
-  // What is known only after the span has begun.
-  void set_bytes(std::size_t num_bytes) { num_bytes_ = num_bytes; }
   void set_sequence(std::int64_t sequence) { sequence_ = sequence; }
 
   // Nothing is recorded of this span: it turned out not to be what it was opened for.

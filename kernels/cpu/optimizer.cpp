@@ -45,15 +45,13 @@ struct PlainStep {
   }
 };
 
-enum class Rule { momentum, nesterov };
-
 // Which way the weight goes, by the gradient d with weight decay and the momentum.
-template <Rule kRule, typename T>
+template <SgdOptions::Kind kKind, typename T>
 T direction(const SgdNumbers<T>& n, T d, T momentum) {
-  return kRule == Rule::nesterov ? d + n.momentum * momentum : momentum;
+  return kKind == SgdOptions::Kind::nesterov ? d + n.momentum * momentum : momentum;
 }
 
-template <Rule kRule>
+template <SgdOptions::Kind kKind>
 struct MomentumStep {
   template <typename T>
   static void run(const SgdNumbers<T>& n, T* __restrict w, const T* __restrict grad,
@@ -61,20 +59,20 @@ struct MomentumStep {
     for (std::size_t i = begin; i < end; ++i) {
       const T d = grad[i] + n.weight_decay * w[i];
       buffer[i] = n.momentum * buffer[i] + n.fresh * d;
-      w[i] -= n.learning_rate * direction<kRule>(n, d, buffer[i]);
+      w[i] -= n.learning_rate * direction<kKind>(n, d, buffer[i]);
     }
   }
 };
 
 // In the first step the momentum, whatever it holds, becomes the gradient.
-template <Rule kRule>
+template <SgdOptions::Kind kKind>
 struct FirstStep {
   template <typename T>
   static void run(const SgdNumbers<T>& n, T* __restrict w, const T* __restrict grad,
                   T* __restrict buffer, std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       buffer[i] = grad[i] + n.weight_decay * w[i];
-      w[i] -= n.learning_rate * direction<kRule>(n, buffer[i], buffer[i]);
+      w[i] -= n.learning_rate * direction<kKind>(n, buffer[i], buffer[i]);
     }
   }
 };
@@ -128,14 +126,16 @@ void EigenBackend::sgd(Stream& stream, std::span<const SgdParameter> parameters,
   for (const SgdParameter& p : parameters) require_floating("sgd", p.weight.dtype);
   const double rate = *data_of<double>(scalars.learning_rate);
   const bool first = *data_of<std::int64_t>(scalars.step) == 0;
+  const auto run_with_momentum = [&]<SgdOptions::Kind kKind>() {
+    first ? run_sgd<FirstStep<kKind>>(stream, parameters, rate, options)
+          : run_sgd<MomentumStep<kKind>>(stream, parameters, rate, options);
+  };
   if (options.momentum == 0) {
     run_sgd<PlainStep>(stream, parameters, rate, options);
   } else if (options.kind == SgdOptions::Kind::nesterov) {
-    first ? run_sgd<FirstStep<Rule::nesterov>>(stream, parameters, rate, options)
-          : run_sgd<MomentumStep<Rule::nesterov>>(stream, parameters, rate, options);
+    run_with_momentum.template operator()<SgdOptions::Kind::nesterov>();
   } else {
-    first ? run_sgd<FirstStep<Rule::momentum>>(stream, parameters, rate, options)
-          : run_sgd<MomentumStep<Rule::momentum>>(stream, parameters, rate, options);
+    run_with_momentum.template operator()<SgdOptions::Kind::plain>();
   }
 }
 

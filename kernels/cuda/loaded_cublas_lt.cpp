@@ -7,46 +7,46 @@
 // when this was built. Throws Error{Cuda} when there is none. An emulated GPU (tests/emulated_gpu)
 // brings functions of its own instead of these.
 #include <cublasLt.h>
-#include <dlfcn.h>
 
-#include <cstdlib>
 #include <string>
 
 #include "engine/core/error.h"
+#include "engine/runtime/shared_library.h"
 
 namespace {
 
-using lockstep::ErrorCode;
+using lockstep::runtime::SharedLibrary;
 
-void* open_library() {
-  const char* chosen = std::getenv("LOCKSTEP_CUBLASLT_LIBRARY");
-  const bool is_chosen = chosen != nullptr && *chosen != '\0';
-  const char* const name = is_chosen ? chosen : LOCKSTEP_CUBLASLT_NAME;
-  // Never closed: handles live until the process ends.
-  void* opened = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  const std::string why = opened == nullptr ? dlerror() : "";
-  if (opened == nullptr && !is_chosen) {
-    opened = dlopen(LOCKSTEP_CUBLASLT_BUILD_PATH, RTLD_NOW | RTLD_LOCAL);
+SharedLibrary load() {
+  const lockstep::runtime::SharedLibraryOptions options{
+      .unload = lockstep::runtime::Unload::never,  // handles live until the process ends
+      .code = lockstep::ErrorCode::Cuda,
+      .operation = "cublasLt",
+      .advice = LOCKSTEP_CUBLASLT_NAME " is expected"};
+  const std::string path =
+      lockstep::runtime::library_path("LOCKSTEP_CUBLASLT_LIBRARY", LOCKSTEP_CUBLASLT_NAME);
+  SharedLibrary library(path, options);
+  const std::string why = library.problem();
+  if (!library.is_loaded() && path == LOCKSTEP_CUBLASLT_NAME) {
+    library = SharedLibrary(LOCKSTEP_CUBLASLT_BUILD_PATH, options);
   }
-  lockstep::require(opened != nullptr, ErrorCode::Cuda, "cublasLt",
+  lockstep::require(library.is_loaded(), options.code, options.operation,
                     "no cuBLASLt was found: {}; install cuBLAS of the CUDA toolkit, or name the "
                     "file in LOCKSTEP_CUBLASLT_LIBRARY",
                     why);
-  return opened;
+  return library;
 }
 
-void* library() {
-  static void* const opened = open_library();
-  return opened;
+const SharedLibrary& library() {
+  static const SharedLibrary loaded = load();
+  return loaded;
 }
 
 template <typename Function>
 Function* find(const char* name) {
-  void* const found = dlsym(library(), name);
-  lockstep::require(found != nullptr, ErrorCode::Cuda, "cublasLt",
-                    "the library that was loaded has no {}; {} is expected", name,
-                    LOCKSTEP_CUBLASLT_NAME);
-  return reinterpret_cast<Function*>(found);
+  Function* function = nullptr;
+  library().find_required(name, function);
+  return function;
 }
 
 }  // namespace

@@ -3,11 +3,20 @@
 
 #include <cublasLt.h>
 
+#include <array>
+#include <cstdint>
 #include <vector>
 
 #include "kernels/cuda/product.h"
 
 namespace lockstep::kernels::cuda {
+
+// Everything that decides which algorithms a product has and how fast they are, and nothing else:
+// sizes, strides, alignments, types, precision, finish; no addresses. Pointers count by whether
+// they and the rows after them are aligned to 4, 8 or 16 bytes, so that a shard of a batch that
+// begins at another row is the same product.
+using ProductKey = std::array<std::int64_t, 21>;
+ProductKey key_of(const Product& product);
 
 // A way to compute a product.
 struct ProductPlan {
@@ -24,5 +33,10 @@ std::vector<ProductPlan> candidates(Stream& stream, const Product& product,
 
 // Whether a plan, read from a file, fits this product on this GPU.
 bool is_runnable(Stream& stream, const Product& product, const ProductPlan& plan);
+
+enum class Launched { yes, refused };
+// Enqueues the product, then what the epilogue leaves to do. `refused`: the library does not run
+// this algorithm on these addresses.
+Launched try_launch(Stream& stream, const Product& product, const ProductPlan& plan);
 
 }  // namespace lockstep::kernels::cuda

@@ -10,7 +10,6 @@
 #include "engine/runtime/cuda/device_wide_calls.h"
 #include "kernels/cuda/epilogues.h"
 #include "kernels/cuda/linear_finish.h"
-#include "kernels/cuda/product_launch.h"
 
 namespace lockstep::kernels::cuda {
 namespace {

@@ -13,7 +13,6 @@
 #include "engine/runtime/physical_gpus.h"
 #include "kernels/cuda/epilogues.h"
 #include "kernels/cuda/linear_finish.h"
-#include "kernels/cuda/product_launch.h"
 #include "kernels/cuda/product_timing.h"
 #include "kernels/cuda/tuning_cache.h"
 #include "kernels/matmul_tuning.h"

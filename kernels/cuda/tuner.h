@@ -1,6 +1,6 @@
 // Chooses the algorithm of every matrix product.
 //
-// When a product (product_key.h) is first seen, the library's algorithms for it are timed
+// When a product (ProductKey) is first seen, the library's algorithms for it are timed
 // on this GPU, with and without an epilogue, and the fastest is remembered. Timing runs on a stream
 // and in memory of its own, so nothing that anybody sees is touched; a first training step takes
 // some tenths of a second longer.

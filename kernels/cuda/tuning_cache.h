@@ -14,7 +14,6 @@
 #include <string>
 #include <tuple>
 
-#include "kernels/cuda/product_key.h"
 #include "kernels/cuda/product_plan.h"
 
 namespace lockstep::kernels::cuda {

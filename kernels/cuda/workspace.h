@@ -4,7 +4,7 @@
 // Each stream has its own, since two streams of a device may reduce at the same time; launches of
 // one stream follow each other and share it. It is taken from the device's pool when a stream first
 // reduces something, and kept. That cannot happen while the stream is captured into a graph, so
-// warm up before, or reserve it.
+// warm up before.
 #pragma once
 
 #include <cstddef>
@@ -24,12 +24,7 @@ struct Workspace {
   unsigned* tickets = nullptr;    // [kMaxTickets]: 0 between launches
 };
 
-// Throws Error{State} in a capture where nothing has been reserved, Error{Device} without memory.
+// Throws Error{State} in a capture where the stream has none yet, Error{Device} without memory.
 Workspace workspace_of(runtime::Stream& stream);
-
-// Makes sure that workspace_of() works in a capture.
-inline void reserve_workspace(runtime::Stream& stream) {
-  workspace_of(stream);
-}
 
 }  // namespace lockstep::kernels::cuda

@@ -1,20 +1,24 @@
 # Checks the direction of every #include in the tree:
-#   cmake -DROOT=<project> -P check_includes.cmake
+#   cmake -DROOT=<project> -DTABLE=<docs/architecture.md> -P check_includes.cmake
 # A file may include its own folder and folders of lower layers. Each breach is one line "file:line: why".
 
-# The layer table, lowest layer first; the folders (or the one file) of an entry don't include each other.
-set(layers
-  "engine/core"
-  "engine/trace"
-  "engine/plan"
-  "engine/predict engine/runtime"
-  "kernels"
-  "engine/tensor"
-  "engine/autograd engine/comm engine/data engine/checkpoint"
-  "engine/nn engine/optim engine/launch datasets"
-  "engine/parallel"
-  "lockstep.h"
-  "tools tutorials")
+# The rows "| layer | `folder`, `folder` | ..." of the table. Folders (or the one file) of one layer don't include
+# each other.
+set(folders "")
+set(layers "")
+file(STRINGS ${TABLE} rows REGEX "^\\| [0-9]+ \\| `")
+foreach(row IN LISTS rows)
+  string(REGEX MATCH "^\\| ([0-9]+) \\| ([^|]+)" row "${row}")
+  set(layer ${CMAKE_MATCH_1})
+  string(REGEX MATCHALL "[a-z][a-z_/.]*" names "${CMAKE_MATCH_2}")
+  foreach(name IN LISTS names)
+    list(APPEND folders ${name})
+    list(APPEND layers ${layer})
+  endforeach()
+endforeach()
+if(NOT folders)
+  message(FATAL_ERROR "[architecture] expected a table of layers in TABLE=${TABLE}, found none")
+endif()
 
 # Where the headers of a device or a library may appear, as regular expressions over path and header.
 # tests/bench is a program of its own: the hand-written floor that the engine's speed is compared with.
@@ -27,18 +31,13 @@ set(no_cuda_conditions "^(engine/tensor|engine/autograd|engine/nn|tutorials)/")
 # Sets ${folder} to the folder of the table that holds path, or to "", and ${layer} to its layer.
 function(find_layer path folder layer)
   set(${folder} "" PARENT_SCOPE)
-  set(index 0)
-  foreach(entry IN LISTS layers)
-    string(REPLACE " " ";" candidates "${entry}")
-    foreach(candidate IN LISTS candidates)
-      string(FIND "${path}/" "${candidate}/" position)
-      if(position EQUAL 0)
-        set(${folder} ${candidate} PARENT_SCOPE)
-        set(${layer} ${index} PARENT_SCOPE)
-        return()
-      endif()
-    endforeach()
-    math(EXPR index "${index} + 1")
+  foreach(candidate its_layer IN ZIP_LISTS folders layers)
+    string(FIND "${path}/" "${candidate}/" position)
+    if(position EQUAL 0)
+      set(${folder} ${candidate} PARENT_SCOPE)
+      set(${layer} ${its_layer} PARENT_SCOPE)
+      return()
+    endif()
   endforeach()
 endfunction()
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/datasets/idx_files.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
 
@@ -29,6 +30,29 @@ TEST(Csv, ReadsNumbersWithTheLabelInTheLastColumn) {
 
 TEST(Csv, SkipsAHeader) {
   EXPECT_THAT(read("width,height,class\n1,2,3").features, ElementsAre(1.0f, 2.0f));
+}
+
+TEST(Csv, ReadsGzipAndLinesLongerThanItsPieces) {
+  const TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) text += "1.5,";
+  text += "7";
+  write_text(folder / "wide.csv.gz", gzip_bytes(text + "\r\n" + text));
+  const CsvRows rows = read_csv(folder / "wide.csv.gz");
+  EXPECT_EQ(rows.num_features, 100'000u);
+  EXPECT_THAT(rows.labels, ElementsAre(7, 7));
+}
+
+TEST(Csv, TakesADamagedFirstRowForNoHeader) {
+  expect_error(ErrorCode::Io, "line 1: field 1 is '1x'", [] { read("1x,2,3\n4,5,6\n"); });
+  expect_error(ErrorCode::Io, "line 1: field 1 is '1e999'", [] { read("1e999,2,3\n4,5,6\n"); });
+}
+
+TEST(Csv, ShowsOfALongOrUnprintableFieldWhatFitsALine) {
+  expect_error(ErrorCode::Io, "field 1 is '" + std::string(80, 'y') + "...'",
+               [] { read(std::string(1'000'000, 'y') + ",2,3\n"); });
+  expect_error(ErrorCode::Io, "field 1 is 'a?[2J?'",
+               [] { read(std::string_view("a\x1b[2J\0,2,3\n", 11)); });
 }
 
 TEST(Csv, NamesTheFileAndTheLine) {

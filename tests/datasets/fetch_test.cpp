@@ -1,12 +1,14 @@
-// datasets/fetch.sh against a mirror of local files, so that no test needs the network.
+// datasets/fetch.sh against a server on this host, so that no test needs the network. All files of
+// the server hold a text that is made here, and the script that runs knows its checksum.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 
-#include "engine/core/error.h"
-#include "tests/datasets/real_data.h"
+#include "tests/datasets/text_server.h"
 #include "tests/support/temp_folder.h"
 
 namespace lockstep::datasets {
@@ -17,83 +19,109 @@ using lockstep::testing::TempFolder;
 using lockstep::testing::write_text;
 using ::testing::HasSubstr;
 
+constexpr const char* kFolder = "/mnist/";
+constexpr std::array kFiles{"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz",
+                            "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"};
+
+std::string made_text() {
+  std::string text;
+  for (int line = 0; text.size() < 100'000; ++line) text += fmt::format("line {}\n", line);
+  return text;
+}
+
 class FetchScript : public ::testing::Test {
  protected:
   void SetUp() override {
     if (std::system("command -v curl >/dev/null") != 0) GTEST_SKIP() << "curl is not installed";
-    std::filesystem::create_directories(mirror() / "tinyshakespeare");
+    write_text(folder_ / "text", text_);
+    ASSERT_EQ(run(fmt::format("sha256sum <'{0}/text' >'{0}/output'", folder())), 0);
+    // "<checksum> <file>" stands on a line of its own.
+    ASSERT_EQ(run(fmt::format("sed -E 's/^[0-9a-f]{{64}} /{} /' <'{}' >'{}/fetch.sh'",
+                              output().substr(0, 64), LOCKSTEP_SOURCE_DIR "/datasets/fetch.sh",
+                              folder())),
+              0);
   }
 
-  // Runs the script with its mirror; its output is in output() afterwards.
-  int fetch(const std::string& arguments) {
-    const std::string command = fmt::format(
-        "LOCKSTEP_MIRROR='file://{}' '{}/datasets/fetch.sh' {} >'{}' 2>&1", mirror().string(),
-        LOCKSTEP_SOURCE_DIR, arguments, (folder_ / "output").string());
-    const int status = std::system(command.c_str());
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  // Runs the script; its output is in output() afterwards.
+  int fetch(const std::string& name, const TextServer& server) {
+    return run(
+        fmt::format("no_proxy='*' LOCKSTEP_MIRROR='{1}' sh '{0}/fetch.sh' {2} '{0}/target' "
+                    ">'{0}/output' 2>&1",
+                    folder(), server.url(), name));
   }
   std::string output() const { return read_text(folder_ / "output"); }
 
-  std::filesystem::path mirror() const { return folder_ / "mirror"; }
-  std::filesystem::path text_in_mirror() const { return mirror() / "tinyshakespeare/input.txt"; }
-  std::filesystem::path target() const { return folder_ / "target"; }
-  std::filesystem::path fetched_text() const { return target() / "tinyshakespeare/input.txt"; }
-  std::filesystem::path partial_text() const {
-    return target() / "tinyshakespeare/input.txt.partial";
+  std::filesystem::path fetched(const std::string& file) const {
+    return folder_ / "target/mnist" / file;
+  }
+  std::filesystem::path partial(const std::string& file) const {
+    return fetched(file + ".partial");
   }
 
-  // Puts the real text into the mirror; false where it is not on this machine.
-  bool provide_real_text() {
-    const auto folder = folder_with_real("tinyshakespeare");
-    if (folder) std::filesystem::copy(*folder / "tinyshakespeare/input.txt", text_in_mirror());
-    return folder.has_value();
-  }
+  const std::string text_ = made_text();
 
  private:
+  static int run(const std::string& command) {
+    const int status = std::system(command.c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  std::string folder() const { return folder_.path().string(); }
+
   TempFolder folder_;
 };
 
 TEST_F(FetchScript, RefusesUnknownNamesWithItsUsage) {
-  EXPECT_EQ(fetch("imagenet"), 2);
-  EXPECT_THAT(output(), HasSubstr("usage: datasets/fetch.sh mnist|fashion-mnist|tinyshakespeare"));
-  EXPECT_EQ(fetch(""), 2);
+  const TextServer server(kFolder, text_);
+  for (const char* name : {"imagenet", ""}) {
+    EXPECT_EQ(fetch(name, server), 2);
+    EXPECT_THAT(output(), HasSubstr("usage: datasets/fetch.sh mnist|fashion-mnist"));
+  }
+  EXPECT_EQ(server.num_requests(), 0u);
 }
 
 TEST_F(FetchScript, FailsInOneLineWhenNothingCanBeDownloaded) {
-  for (const char* name : {"mnist", "fashion-mnist", "tinyshakespeare"}) {
-    EXPECT_EQ(fetch(fmt::format("{} '{}'", name, target().string())), 1);
+  const TextServer server("/elsewhere", text_);
+  for (const char* name : {"mnist", "fashion-mnist"}) {
+    EXPECT_EQ(fetch(name, server), 1);
     EXPECT_THAT(output(), HasSubstr("cannot download"));
     EXPECT_EQ(std::ranges::count(output(), '\n'), 1) << output();
   }
 }
 
 TEST_F(FetchScript, KeepsNothingOfAFileWithAnotherChecksum) {
-  write_text(text_in_mirror(), "To be, or not to be");
-  EXPECT_EQ(fetch("tinyshakespeare '" + target().string() + "'"), 1);
+  const TextServer server(kFolder, "To be, or not to be");
+  EXPECT_EQ(fetch("mnist", server), 1);
   EXPECT_THAT(output(), HasSubstr("does not have the expected SHA-256"));
-  EXPECT_FALSE(std::filesystem::exists(fetched_text()));
-  EXPECT_FALSE(std::filesystem::exists(partial_text()));
+  EXPECT_FALSE(std::filesystem::exists(fetched(kFiles[0])));
+  EXPECT_FALSE(std::filesystem::exists(partial(kFiles[0])));
 }
 
 TEST_F(FetchScript, FetchesOnceAndKeepsWhatIsWhole) {
-  if (!provide_real_text()) GTEST_SKIP() << "no tinyshakespeare; set LOCKSTEP_TEST_DATA";
-  ASSERT_EQ(fetch("tinyshakespeare '" + target().string() + "'"), 0) << output();
-  EXPECT_EQ(read_text(fetched_text()), read_text(text_in_mirror()));
-  std::filesystem::remove(text_in_mirror());
-  EXPECT_EQ(fetch("tinyshakespeare '" + target().string() + "'"), 0);
+  const TextServer server(kFolder, text_);
+  ASSERT_EQ(fetch("mnist", server), 0) << output();
+  for (const char* file : kFiles) EXPECT_EQ(read_text(fetched(file)), text_) << file;
+  EXPECT_EQ(fetch("mnist", server), 0);
   EXPECT_THAT(output(), HasSubstr("already there"));
+  EXPECT_EQ(server.num_requests(), kFiles.size());
 }
 
 TEST_F(FetchScript, ContinuesAnInterruptedDownloadAndReplacesARottenOne) {
-  if (!provide_real_text()) GTEST_SKIP() << "no tinyshakespeare; set LOCKSTEP_TEST_DATA";
-  const std::string text = read_text(text_in_mirror());
-  for (const std::string& rest : {text.substr(0, 1000), std::string("rotten"), text + "too long"}) {
-    std::filesystem::remove_all(target());
-    std::filesystem::create_directories(target() / "tinyshakespeare");
-    write_text(partial_text(), rest);
-    ASSERT_EQ(fetch("tinyshakespeare '" + target().string() + "'"), 0) << output();
-    EXPECT_EQ(read_text(fetched_text()), text);
-    EXPECT_FALSE(std::filesystem::exists(partial_text()));
+  constexpr std::size_t kHalf = 50'000;
+  for (const Ranges ranges : {Ranges::served, Ranges::ignored}) {
+    for (const std::string& rest : {text_.substr(0, kHalf), std::string("rotten"), text_ + "!"}) {
+      const TextServer server(kFolder, text_, ranges);
+      std::filesystem::remove_all(fetched(""));
+      std::filesystem::create_directories(fetched(""));
+      write_text(partial(kFiles[1]), rest);
+      ASSERT_EQ(fetch("mnist", server), 0) << output();
+      for (const char* file : kFiles) {
+        EXPECT_EQ(read_text(fetched(file)), text_) << file;
+        EXPECT_FALSE(std::filesystem::exists(partial(file))) << file;
+      }
+      if (ranges == Ranges::served && rest.size() == kHalf) {
+        EXPECT_EQ(server.num_bytes_sent(), 4 * text_.size() - kHalf) << "only what was missing";
+      }
+    }
   }
 }
 

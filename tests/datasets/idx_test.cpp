@@ -65,12 +65,12 @@ TEST(Idx, RefusesImpossibleSizesBeforeTakingMemory) {
                  "more than the file can hold");
 }
 
-class LabelledIdx : public ::testing::Test {
+class LabelledIdxFiles : public ::testing::Test {
  protected:
   data::LabelledRows read(std::string_view images, std::string_view labels) {
     write_text(folder_ / "images", images);
     write_text(folder_ / "labels", labels);
-    return read_labelled_idx(folder_ / "images", folder_ / "labels", 10, "mnist");
+    return LabelledIdx(folder_ / "images", folder_ / "labels").read(10, "mnist");
   }
   void expect_labelled_refused(std::string_view images, std::string_view labels,
                                const std::string& words) {
@@ -81,7 +81,7 @@ class LabelledIdx : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(LabelledIdx, JoinsImagesAndLabels) {
+TEST_F(LabelledIdxFiles, JoinsImagesAndLabels) {
   const data::LabelledRows rows =
       read(idx_bytes({3, 1, 2}, "\x01\x02\x03\x04\x05\x06"), idx_bytes({3}, "\x09\x01\x04"));
   EXPECT_EQ(rows.name, "mnist");
@@ -94,7 +94,7 @@ TEST_F(LabelledIdx, JoinsImagesAndLabels) {
   EXPECT_THAT(rows.row(1), ElementsAre(3, 4));
 }
 
-TEST_F(LabelledIdx, RefusesFilesThatDoNotBelongTogether) {
+TEST_F(LabelledIdxFiles, RefusesFilesThatDoNotBelongTogether) {
   const std::string images = idx_bytes({3, 1, 2}, "abcdef");
   const std::string labels(idx_bytes({3}, "\x09\x01\x04"));
   expect_labelled_refused(images, idx_bytes({2}, "\x01\x02"), "3 images but");
@@ -103,7 +103,14 @@ TEST_F(LabelledIdx, RefusesFilesThatDoNotBelongTogether) {
   expect_labelled_refused(idx_bytes({0, 1, 2}, ""), idx_bytes({0}, ""), "expected images");
 }
 
-TEST_F(LabelledIdx, NamesTheFirstLabelOutsideTheClasses) {
+TEST_F(LabelledIdxFiles, AreComparedBeforeAnyRowIsRead) {
+  const std::string images_cut_short = idx_bytes({3, 1, 2}, "");
+  for (const std::string& images : {idx_bytes({3, 1, 2}, "abcdef"), gzip_bytes(images_cut_short)}) {
+    expect_labelled_refused(images, idx_bytes({2}, "\x01\x02"), "3 images but");
+  }
+}
+
+TEST_F(LabelledIdxFiles, NamesTheFirstLabelOutsideTheClasses) {
   expect_labelled_refused(idx_bytes({3, 1, 1}, "abc"), idx_bytes({3}, "\x09\x0a\x0b"),
                           "the label of row 1 is 10; expected 0 to 9");
 }

@@ -6,6 +6,8 @@
 #include <limits>
 #include <set>
 
+#include "tests/support/expect_error.h"
+
 namespace lockstep::datasets {
 namespace {
 
@@ -67,6 +69,16 @@ TEST(Synthetic, CanBeLearned) {
     if (static_cast<std::int64_t>(best) == test.labels[i]) ++num_correct;
   }
   EXPECT_GE(num_correct, 180u);
+}
+
+TEST(Synthetic, SizesThatWrapAroundAreAnError) {
+  constexpr std::size_t kHalf = std::size_t{1} << 32;
+  testing::expect_error(ErrorCode::Shape, "[synthetic] 4294967296 times 4294967296", [] {
+    make_synthetic_rows({1, kHalf, kHalf}, 0, 0);
+  });
+  testing::expect_error(ErrorCode::Usage, "[rng] there is no number below 0", [] {
+    make_synthetic_rows({1, 1, 0}, 0, 0);
+  });
 }
 
 }  // namespace

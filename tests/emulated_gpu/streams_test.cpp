@@ -59,8 +59,10 @@ TEST(Streams, AnEventStandsForTheMomentOfItsRecording) {
   const Event event;
   EXPECT_OK(cudaEventSynchronize(event));  // never recorded: nothing to wait for
   EXPECT_OK(cudaEventRecord(event, stream));
+  stream.wait();
   gate.block(stream);
-  EXPECT_OK(cudaEventSynchronize(event));  // does not wait for what came later
+  ASSERT_EQ(cudaEventQuery(event), cudaSuccess) << "what came later is not waited for";
+  EXPECT_OK(cudaEventSynchronize(event));
 }
 
 TEST(Streams, EventsMeasureTimeOnlyWhereTheyWereMadeTo) {

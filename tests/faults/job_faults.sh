@@ -61,8 +61,8 @@ fault_disk_full_for_logs() {
 # --- started by hand, and wrongly ---
 
 fault_wrong_token() {
-  rank 0 2 LOCKSTEP_TOKEN=the-right-one --
-  rank 1 2 LOCKSTEP_TOKEN=another-one --
+  rank 0 2 LOCKSTEP_TOKEN=the-right-one-of-two --
+  rank 1 2 LOCKSTEP_TOKEN=another-one-of-two --
   ends rank1 1 $at_once
   says rank1 '\[store\] 127.0.0.1 port [0-9]+ closed the connection: it belongs to a job with another token'
   ends rank0 1 $by_timeout
@@ -71,14 +71,14 @@ fault_wrong_token() {
 
 # Another job's rank 0 waits for its rank 1 where ours want to meet.
 occupy_port() {
-  start other RANK=0 WORLD_SIZE=2 MASTER_PORT="$port" LOCKSTEP_TOKEN=of-another-job -- \
+  start other RANK=0 WORLD_SIZE=2 MASTER_PORT="$port" LOCKSTEP_TOKEN=of-quite-another-job -- \
     "$bin/faulty_rank" --comm-timeout 30
   wait_until 5 eval 'awk "\$4 == \"0A\"" /proc/net/tcp | grep -q "$(printf ":%04X" "$port")"'
 }
 fault_port_in_use() {
   occupy_port
-  rank 0 2 LOCKSTEP_TOKEN=ours --
-  rank 1 2 LOCKSTEP_TOKEN=ours --
+  rank 0 2 LOCKSTEP_TOKEN=ours-and-nobody-elses --
+  rank 1 2 LOCKSTEP_TOKEN=ours-and-nobody-elses --
   ends rank0 1 $at_once
   says rank0 "port $port of 127.0.0.1 is in use by another program; choose another --master-port, or --standalone"
   ends rank1 1 $at_once
@@ -147,7 +147,7 @@ fault_same_rank_twice_while_joining() {
 some_twin_has_ended() { has_ended rank1 || has_ended twin; }
 
 # A job that trains is not disturbed by strays: a script started twice, ranks of another size, with
-# this job's token (the file's) and with another one.
+# this job's token and with another one.
 strays() {  # strays TRANSPORT
   rank 0 2 -- --steps 300 --large-mib 4 --transport "$1"
   rank 1 2 -- --steps 300 --large-mib 4 --transport "$1"
@@ -157,7 +157,7 @@ strays() {  # strays TRANSPORT
   start stray0 RANK=0 WORLD_SIZE=2 MASTER_PORT="$port" -- "$bin/faulty_rank" --comm-timeout $comm_timeout
   start stray1 RANK=1 WORLD_SIZE=2 MASTER_PORT="$port" -- "$bin/faulty_rank" --comm-timeout $comm_timeout
   start stray3 RANK=3 WORLD_SIZE=4 MASTER_PORT="$port" -- "$bin/faulty_rank" --comm-timeout $comm_timeout
-  start stranger RANK=1 WORLD_SIZE=2 MASTER_PORT="$port" LOCKSTEP_TOKEN=another -- "$bin/faulty_rank" --comm-timeout $comm_timeout
+  start stranger RANK=1 WORLD_SIZE=2 MASTER_PORT="$port" LOCKSTEP_TOKEN=another-one-of-two -- "$bin/faulty_rank" --comm-timeout $comm_timeout
   for name in stray0 stray1 stray3 stranger; do ends $name 1 $at_once; done
   says stray0 "port $port of 127.0.0.1 is in use by another program"
   says stray1 '\[join\] rank 1 of this job is taken by process [0-9]+ on '

@@ -69,7 +69,7 @@ hosts_run() { hosts_run_program "$bin/faulty_rank" "$@"; }
 hosts_run_program() {
   local host
   for host in 0 1; do
-    start "host$host" LOCKSTEP_TOKEN=of-this-test -- \
+    start "host$host" LOCKSTEP_TOKEN=the-token-of-this-test -- \
       nsenter --net="/proc/${keepers[host]}/ns/net" -- "$bin/lockstep" run --nnodes 2 \
       --nproc-per-node 2 --node-rank $host --master-addr "${address_of[0]}" --master-port "$port" -- \
       "$@"
@@ -160,7 +160,7 @@ fault_hosts_cut_off() {
   for number in 0 1 2 3; do
     host=$((number / 2))
     start "rank$number" RANK=$number WORLD_SIZE=4 LOCAL_RANK=$((number % 2)) LOCAL_WORLD_SIZE=2 \
-      MASTER_ADDR="${address_of[0]}" MASTER_PORT="$port" LOCKSTEP_TOKEN=of-this-test -- \
+      MASTER_ADDR="${address_of[0]}" MASTER_PORT="$port" LOCKSTEP_TOKEN=the-token-of-this-test -- \
       nsenter --net="/proc/${keepers[host]}/ns/net" -- "$bin/faulty_rank" \
       --comm-timeout $comm_timeout --steps 1000000 --large-mib 1
   done

@@ -7,7 +7,7 @@
 #include "engine/comm/run_ranks.h"
 #include "engine/nn/mlp.h"
 #include "engine/trace/recorder.h"
-#include "tools/training/trainer.h"
+#include "tools/training/ranks.h"
 
 namespace lockstep::tools {
 namespace {

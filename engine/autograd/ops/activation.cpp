@@ -30,7 +30,7 @@ class ActivationNode final : public Node {
   const char* name() const override { return name_of(activation_); }
   Gradients backward(const Gradients& grad_outputs) override {
     Tensor grad_x = gradient_buffer(0);
-    grad_x.backend().activation_backward(grad_x.stream(), activation_, saved_.view(),
+    grad_x.backend().activation_backward(grad_x.stream(), activation_, unpack(saved_).view(),
                                          grad_outputs[0].view(), grad_x.view());
     return {grad_x};
   }
@@ -38,17 +38,18 @@ class ActivationNode final : public Node {
 
  private:
   Activation activation_;
-  Tensor saved_;
+  SavedTensor saved_;
 };
 
 }  // namespace
 
 Variable activate(const Variable& x, Activation activation) {
+  const Tensor& input = x.value();
   if (activation == Activation::none) return x;
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, name_of(activation));
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  y.backend().activation_forward(y.stream(), activation, x.value().view(), y.view());
-  Tensor saved = kernels::needs_preactivation(activation) ? x.value() : y;
+  Tensor y = Tensor::empty(input.shape(), input.dtype(), input.device());
+  y.backend().activation_forward(y.stream(), activation, input.view(), y.view());
+  Tensor saved = kernels::needs_preactivation(activation) ? input : y;
   return record<ActivationNode>({x}, std::move(y), activation, std::move(saved));
 }
 

@@ -31,25 +31,28 @@ class BatchNormNode final : public Node {
       if (wants_gradient(i)) grads[i] = gradient_buffer(i);
     }
     kernels::BatchNormBackward call;
-    call.x = x_.matrix();
-    call.weight = view_or_none(weight_);
-    call.mean = mean_.view();
-    call.inverse_std = inverse_std_.view();
+    const Tensor& x = unpack(x_);
+    // The gradients of weight and bias do not depend on what the weight was.
+    const Tensor& weight = grads[0].defined() ? unpack(weight_) : weight_.unchecked();
+    call.x = x.matrix();
+    call.weight = view_or_none(weight);
+    call.mean = unpack(mean_).view();
+    call.inverse_std = unpack(inverse_std_).view();
     call.grad_y = grad_outputs[0].matrix();
     if (grads[0].defined()) call.grad_x = grads[0].matrix();
     call.grad_weight = view_or_none(grads[1]);
     call.grad_bias = view_or_none(grads[2]);
     call.statistics = statistics_;
-    x_.backend().batch_norm_backward(x_.stream(), call);
+    x.backend().batch_norm_backward(x.stream(), call);
     return grads;
   }
   void release_saved() override { x_ = weight_ = mean_ = inverse_std_ = {}; }
 
  private:
-  Tensor x_;
-  Tensor weight_;
-  Tensor mean_;
-  Tensor inverse_std_;
+  SavedTensor x_;
+  SavedTensor weight_;
+  SavedTensor mean_;
+  SavedTensor inverse_std_;
   Statistics statistics_;
 };
 
@@ -100,6 +103,11 @@ Variable batch_norm(const Variable& x, const BatchNormArguments& arguments) {
   call.epsilon = arguments.epsilon;
   call.statistics = arguments.statistics;
   y.backend().batch_norm_forward(y.stream(), call);
+  if (trains) {
+    for (const Tensor* running : {&arguments.running_mean, &arguments.running_var}) {
+      if (running->defined()) running->bump_version();
+    }
+  }
   return record<BatchNormNode>({x, arguments.weight, arguments.bias}, std::move(y), input, weight,
                                std::move(mean), std::move(inverse_std), arguments.statistics);
 }

@@ -18,15 +18,15 @@ class CrossEntropyNode final : public Node {
   Gradients backward(const Gradients& grad_outputs) override {
     Tensor grad_logits = gradient_buffer(0);
     grad_logits.backend().softmax_cross_entropy_backward(
-        grad_logits.stream(), probabilities_.matrix(), labels_.view(), reduction_,
+        grad_logits.stream(), unpack(probabilities_).matrix(), unpack(labels_).view(), reduction_,
         grad_outputs[0].view(), grad_logits.matrix());
     return {grad_logits};
   }
   void release_saved() override { probabilities_ = labels_ = {}; }
 
  private:
-  Tensor probabilities_;
-  Tensor labels_;
+  SavedTensor probabilities_;
+  SavedTensor labels_;
   Reduction reduction_;
 };
 

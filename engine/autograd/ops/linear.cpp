@@ -31,44 +31,35 @@ MatrixView preactivation_view(const Tensor& padded, std::size_t features) {
 //   grad_x = grad_z * W      [batch, in]
 //   grad_W = grad_z^T * x    [out, in]
 //   grad_b = column sums of grad_z
-// Where x is the result of another of these nodes and of no use to anybody else, that node hands
-// its activation over: grad_x is then multiplied by that derivative here, and arrives there as its
-// grad_z.
+// In a chain a layer leaves its activation to the next one: grad_x is multiplied by that derivative
+// there, and arrives here as grad_z.
 class LinearNode final : public Node {
  public:
-  LinearNode(Tensor x, Tensor weight, Tensor y, PendingActivation own, PendingActivation input,
-             ResultUse use)
+  LinearNode(Tensor x, Tensor weight, Tensor y, PendingActivation own, PendingActivation input)
       : x_(std::move(x)),
         weight_(std::move(weight)),
         y_(std::move(y)),
         own_(std::move(own)),
-        input_(std::move(input)),
-        use_(use) {}
+        input_(std::move(input)) {}
   const char* name() const override { return "Linear"; }
-
-  // Empty unless this node was promised to have one consumer only.
-  PendingActivation hand_over_activation() {
-    if (use_ == ResultUse::anything) return {};
-    require(!is_handed_over_, ErrorCode::State, "linear",
-            "a result made with ResultUse::next_linear was given to two layers");
-    is_handed_over_ = true;
-    y_ = {};
-    return std::exchange(own_, {});
-  }
 
   Gradients backward(const Gradients& grad_outputs) override {
     const Tensor& grad_y = grad_outputs[0];
     Gradients grads(num_inputs());
     kernels::LinearBackward call;
-    call.x = x_.matrix();
-    call.weight = weight_.matrix();
+    // Values count where they enter a gradient that somebody wants; the first layer's weight does
+    // not.
+    const bool reads_x =
+        wants_gradient(1) || (wants_gradient(0) && input_.kind != Activation::none);
+    call.x = (reads_x ? unpack(x_) : x_.unchecked()).matrix();
+    call.weight = (wants_gradient(0) ? unpack(weight_) : weight_.unchecked()).matrix();
     call.grad_y = grad_y.matrix();
     call.activation = own_.kind;
     Tensor scratch;
     if (own_.kind != Activation::none) {
       scratch = Tensor::empty(grad_y.shape(), grad_y.dtype(), grad_y.device());
       call.scratch = scratch.matrix();
-      if (y_.defined()) call.y = y_.matrix();
+      if (y_.defined()) call.y = unpack(y_).matrix();
       if (own_.preactivation.defined()) {
         call.preactivation = preactivation_view(own_.preactivation, grad_y.size(1));
       }
@@ -78,7 +69,7 @@ class LinearNode final : public Node {
       call.grad_x = grads[0].matrix();
       call.input_activation = input_.kind;
       if (input_.preactivation.defined()) {
-        call.input_preactivation = preactivation_view(input_.preactivation, x_.size(1));
+        call.input_preactivation = preactivation_view(input_.preactivation, call.x.cols);
       }
       if (input_.mask.defined()) call.input_mask = input_.mask.view();
     }
@@ -99,13 +90,11 @@ class LinearNode final : public Node {
   }
 
  private:
-  Tensor x_;
-  Tensor weight_;
-  Tensor y_;  // unless own_ is none, needs the preactivation or was handed over
-  PendingActivation own_;
-  PendingActivation input_;  // of the node that made x
-  ResultUse use_;
-  bool is_handed_over_ = false;
+  SavedTensor x_;
+  SavedTensor weight_;
+  SavedTensor y_;            // unless own_ is none or needs the preactivation
+  PendingActivation own_;    // unless it was left to the next layer
+  PendingActivation input_;  // that the layer before left to this one
 };
 
 void check(const Tensor& x, const Tensor& weight, const Tensor& bias) {
@@ -122,11 +111,12 @@ void check(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   }
 }
 
-}  // namespace
-
-Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
-                Activation activation, ResultUse use) {
+// One layer of a chain. before: what the layer before left to this one; left: where this one leaves
+// its activation to the next, nullptr in the last.
+Variable run_layer(const Variable& x, const LinearLayer& layer, PendingActivation before,
+                   PendingActivation* left) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Linear");
+  const auto& [weight, bias, activation] = layer;
   const Tensor& input = x.value();
   const Tensor bias_value = bias.defined() ? bias.value() : Tensor();
   check(input, weight.value(), bias_value);
@@ -139,27 +129,40 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
   call.y = y.matrix();
   call.activation = activation;
   PendingActivation own{activation, {}, {}};
-  PendingActivation before;
-  if (needs_node(std::initializer_list<Variable>{x, weight, bias})) {
-    if (kernels::needs_preactivation(activation)) {
-      own.preactivation = empty_preactivation(input.size(0), out, y);
-      call.preactivation = preactivation_view(own.preactivation, out);
-    }
-    if (use == ResultUse::next_linear) {
-      if (const std::size_t num_bytes = y.backend().linear_mask_bytes(y.stream(), call)) {
-        own.mask = Tensor::empty({num_bytes}, DType::uint8, input.device());
-        call.mask = own.mask.view();
-      }
-    }
-    if (auto* maker = dynamic_cast<LinearNode*>(x.node().get())) {
-      before = maker->hand_over_activation();
+  const bool is_recorded = needs_node(std::initializer_list<Variable>{x, weight, bias});
+  if (is_recorded && kernels::needs_preactivation(activation)) {
+    own.preactivation = empty_preactivation(input.size(0), out, y);
+    call.preactivation = preactivation_view(own.preactivation, out);
+  }
+  if (is_recorded && left != nullptr) {
+    if (const std::size_t num_bytes = y.backend().linear_mask_bytes(y.stream(), call)) {
+      own.mask = Tensor::empty({num_bytes}, DType::uint8, input.device());
+      call.mask = own.mask.view();
     }
   }
   y.backend().linear_forward(y.stream(), call);
-  const bool keeps_y = activation != Activation::none && !own.preactivation.defined();
+  if (is_recorded && left != nullptr) *left = std::exchange(own, {});
+  const bool keeps_y = own.kind != Activation::none && !own.preactivation.defined();
   Tensor saved_y = keeps_y ? y : Tensor();
   return record<LinearNode>({x, weight, bias}, std::move(y), input, weight.value(),
-                            std::move(saved_y), std::move(own), std::move(before), use);
+                            std::move(saved_y), std::move(own), std::move(before));
+}
+
+}  // namespace
+
+Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
+                Activation activation) {
+  return run_layer(x, {weight, bias, activation}, {}, nullptr);
+}
+
+Variable linear_chain(const Variable& x, std::span<const LinearLayer> layers) {
+  Variable y = x;
+  PendingActivation pending;
+  for (const LinearLayer& layer : layers) {
+    PendingActivation* const left = &layer != &layers.back() ? &pending : nullptr;
+    y = run_layer(y, layer, std::exchange(pending, {}), left);
+  }
+  return y;
 }
 
 }  // namespace lockstep

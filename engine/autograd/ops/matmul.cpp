@@ -27,17 +27,17 @@ class MatmulNode final : public Node {
     if (wants_gradient(0)) {
       grad_a = gradient_buffer(0);
       if (transpose_a_ == Transpose::no) {
-        product(grad_c, Transpose::no, b_, flipped(transpose_b_), grad_a);
+        product(grad_c, Transpose::no, unpack(b_), flipped(transpose_b_), grad_a);
       } else {
-        product(b_, transpose_b_, grad_c, Transpose::yes, grad_a);
+        product(unpack(b_), transpose_b_, grad_c, Transpose::yes, grad_a);
       }
     }
     if (wants_gradient(1)) {
       grad_b = gradient_buffer(1);
       if (transpose_b_ == Transpose::no) {
-        product(a_, flipped(transpose_a_), grad_c, Transpose::no, grad_b);
+        product(unpack(a_), flipped(transpose_a_), grad_c, Transpose::no, grad_b);
       } else {
-        product(grad_c, Transpose::yes, a_, transpose_a_, grad_b);
+        product(grad_c, Transpose::yes, unpack(a_), transpose_a_, grad_b);
       }
     }
     return {grad_a, grad_b};
@@ -51,8 +51,8 @@ class MatmulNode final : public Node {
                        Write::overwrite);
   }
 
-  Tensor a_;
-  Tensor b_;
+  SavedTensor a_;
+  SavedTensor b_;
   Transpose transpose_a_;
   Transpose transpose_b_;
 };

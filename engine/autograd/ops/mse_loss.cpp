@@ -13,15 +13,15 @@ class MseLossNode final : public Node {
   const char* name() const override { return "MseLoss"; }
   Gradients backward(const Gradients& grad_outputs) override {
     Tensor grad_x = gradient_buffer(0);
-    grad_x.backend().mse_backward(grad_x.stream(), x_.view(), target_.view(), reduction_,
-                                  grad_outputs[0].view(), grad_x.view());
+    grad_x.backend().mse_backward(grad_x.stream(), unpack(x_).view(), unpack(target_).view(),
+                                  reduction_, grad_outputs[0].view(), grad_x.view());
     return {grad_x};
   }
   void release_saved() override { x_ = target_ = {}; }
 
  private:
-  Tensor x_;
-  Tensor target_;
+  SavedTensor x_;
+  SavedTensor target_;
   Reduction reduction_;
 };
 

@@ -16,15 +16,15 @@ class MultiplyNode final : public Node {
   void release_saved() override { a_ = b_ = {}; }
 
  private:
-  Tensor times(std::size_t input, const Tensor& grad_y, const Tensor& other) const {
+  Tensor times(std::size_t input, const Tensor& grad_y, const SavedTensor& other) const {
     if (!wants_gradient(input)) return {};
     Tensor grad = gradient_buffer(input);
-    grad.backend().multiply(grad.stream(), grad_y.view(), other.view(), grad.view());
+    grad.backend().multiply(grad.stream(), grad_y.view(), unpack(other).view(), grad.view());
     return grad;
   }
 
-  Tensor a_;
-  Tensor b_;
+  SavedTensor a_;
+  SavedTensor b_;
 };
 
 // y = factor * x.

@@ -3,6 +3,8 @@
 // Error{Device} or Error{DType} names both.
 #pragma once
 
+#include <span>
+
 #include "engine/autograd/variable.h"
 #include "kernels/backend.h"
 
@@ -36,12 +38,18 @@ Variable matmul(const Variable& a, const Variable& b, Transpose transpose_a = Tr
 // y = activation(x * W^T + b). x [batch, in], W [out, in], b [out] or undefined -> y [batch, out].
 // The bias, the activation and their gradients run inside the products' calls.
 // Source: PyTorch nn.Linear keeps W as [out, in] too.
-// REQUIRES for ResultUse::next_linear: the result becomes the x of exactly one other linear() and
-// is used for nothing else. Then the gradient of this activation is taken inside that one's
-// backward product, and no kernel runs for it.
-enum class ResultUse { anything, next_linear };
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
-                Activation activation = Activation::none, ResultUse use = ResultUse::anything);
+                Activation activation = Activation::none);
+
+struct LinearLayer {
+  Variable weight;
+  Variable bias;  // may be undefined
+  Activation activation = Activation::none;
+};
+// linear() layer by layer, each on the result of the one before. Nobody else sees these results, so
+// the gradient of an activation between two layers is taken inside the backward product of the
+// second, and no kernel runs for it.
+Variable linear_chain(const Variable& x, std::span<const LinearLayer> layers);
 
 // --- shape and place ---
 Variable reshape(const Variable& x, const Shape& shape);

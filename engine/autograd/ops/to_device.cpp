@@ -20,10 +20,8 @@ class ToDeviceNode final : public Node {
 
 Variable to(const Variable& x, Device device) {
   if (x.device() == device) return x;
-  trace::ScopedSpan span(trace::Lane::copy, trace::Category::copy, "ToDevice",
+  runtime::WorkSpan span(x.value().stream(), trace::Lane::copy, trace::Category::copy, "ToDevice",
                          x.value().num_bytes());
-  runtime::DeviceSpan on_device(x.value().stream(), trace::Lane::copy, trace::Category::copy,
-                                "ToDevice", x.value().num_bytes());
   return record<ToDeviceNode>({x}, x.value().to(device));
 }
 

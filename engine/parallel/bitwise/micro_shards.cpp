@@ -15,6 +15,7 @@ namespace {
 void add_into(const std::vector<Tensor>& into, const std::vector<Tensor>& from) {
   for (std::size_t i = 0; i < into.size(); ++i) {
     const Tensor local = from[i].to(into[i].device());
+    into[i].bump_version();
     into[i].backend().axpy(into[i].stream(), 1.0, local.view(), into[i].view());
   }
 }

@@ -156,11 +156,8 @@ std::vector<std::vector<Variable>> broadcast_coalesced(const std::vector<Variabl
   std::vector<std::vector<Variable>> copies(devices.size());
   std::size_t num_bytes = 0;
   for (const Variable& variable : variables) num_bytes += variable.value().num_bytes();
-  trace::ScopedSpan span(trace::Lane::copy, trace::Category::copy, "replicate",
-                         num_bytes * (devices.size() - 1));
-  runtime::DeviceSpan on_device(runtime::logical_device(devices[0]).compute_stream(),
-                                trace::Lane::copy, trace::Category::copy, "replicate",
-                                num_bytes * (devices.size() - 1));
+  runtime::WorkSpan span(runtime::logical_device(devices[0]).compute_stream(), trace::Lane::copy,
+                         trace::Category::copy, "replicate", num_bytes * (devices.size() - 1));
   trace::count_collective(devices[0].index, "replicate", num_bytes * (devices.size() - 1));
   const std::vector<std::vector<Variable>> pieces = pieces_of(variables);
   const bool on_cuda = devices[0].type == DeviceType::cuda && devices.size() > 1;

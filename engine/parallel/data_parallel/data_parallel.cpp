@@ -94,6 +94,7 @@ DataParallelOptions resolve(const DataParallelOptions& options, const nn::Module
 
 Variable data_parallel(const std::shared_ptr<nn::Module>& module, const Variable& input,
                        const DataParallelOptions& options) {
+  require(module != nullptr, ErrorCode::Usage, "data_parallel", "there is no module to run");
   if (const auto* wrapper = dynamic_cast<const DataParallel*>(module.get())) {
     return data_parallel(wrapper->module(), input, options);
   }

@@ -56,9 +56,8 @@ Variable gather(const std::vector<Variable>& parts, Device output_device, std::s
     total += shape[dim];
     num_bytes += part.value().num_bytes();
   }
-  trace::ScopedSpan span(trace::Lane::copy, trace::Category::copy, "gather", num_bytes);
-  runtime::DeviceSpan on_device(runtime::logical_device(output_device).compute_stream(),
-                                trace::Lane::copy, trace::Category::copy, "gather", num_bytes);
+  runtime::WorkSpan span(runtime::logical_device(output_device).compute_stream(), trace::Lane::copy,
+                         trace::Category::copy, "gather", num_bytes);
   Tensor whole = Tensor::empty(first.with(dim, total), parts[0].dtype(), output_device);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     put_part(parts[i].value().reshape(gathered_as(parts[i].value())), whole, dim, places[i]);

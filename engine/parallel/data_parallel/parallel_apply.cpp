@@ -18,6 +18,9 @@ std::vector<Variable> parallel_apply(const std::vector<std::shared_ptr<nn::Modul
                                      const std::vector<Variable>& inputs) {
   require(replicas.size() == inputs.size(), ErrorCode::Usage, "parallel_apply",
           "{} replicas for {} inputs; give one input per replica", replicas.size(), inputs.size());
+  for (const auto& replica : replicas) {
+    require(replica != nullptr, ErrorCode::Usage, "parallel_apply", "a replica is a null pointer");
+  }
   std::vector<Device> devices;
   std::vector<std::uint64_t> first_rows;
   std::uint64_t next_row = thread_context().first_row;
@@ -28,9 +31,8 @@ std::vector<Variable> parallel_apply(const std::vector<std::shared_ptr<nn::Modul
   }
   std::vector<Variable> outputs(inputs.size());
   for_each_device(devices, [&](std::size_t i) {
-    trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "replica forward");
-    runtime::DeviceSpan on_device(inputs[i].value().stream(), trace::Lane::compute,
-                                  trace::Category::op, "replica forward", 0, devices[i].index);
+    runtime::WorkSpan span(inputs[i].value().stream(), trace::Lane::compute, trace::Category::op,
+                           "replica forward");
     ThreadContext context = thread_context();
     context.first_row = first_rows[i];
     ThreadContextScope scope(context);

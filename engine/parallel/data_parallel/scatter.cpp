@@ -36,9 +36,8 @@ class ScatterNode final : public Node {
 
 std::vector<Tensor> cut(const Tensor& x, const std::vector<Device>& devices, std::size_t dim,
                         const plan::ScatterPlan& plan) {
-  trace::ScopedSpan span(trace::Lane::copy, trace::Category::copy, "scatter", x.num_bytes());
-  runtime::DeviceSpan on_device(x.stream(), trace::Lane::copy, trace::Category::copy, "scatter",
-                                x.num_bytes());
+  runtime::WorkSpan span(x.stream(), trace::Lane::copy, trace::Category::copy, "scatter",
+                         x.num_bytes());
   std::vector<Tensor> shards;
   for (const plan::ScatterPart& part : plan.parts) {
     shards.push_back(take_part(x, dim, part, devices[part.index]));

@@ -16,27 +16,23 @@ GradReducer::GradReducer(std::vector<nn::NamedParameter> parameters,
       options_(options),
       buckets_(std::move(parameters), options.bucket_byte_limits,
                [this](std::size_t parameter) { on_ready(parameter); }),
-      works_(buckets_.num_buckets()) {}
+      schedule_(
+          communicator.world_size() > 1 ? options.overlap : Overlap::after_backward, 1,
+          [this](std::size_t bucket, comm::Launch launch) { return reduce(bucket, launch); }) {}
 
 void GradReducer::begin_forward() {
   // A backward pass that ended in an error may have left all-reduces at work on the buckets.
-  wait_for_all_reduces();
+  schedule_.wait();
   buckets_.require_slots_fit();
   forward_was_synchronizing_ = synchronizing_;
   in_backward_ = false;
 }
 
-// A second wait would only be one more thing for the compute stream to do.
-void GradReducer::wait_for_all_reduces() {
-  for (comm::Work& work : works_) std::exchange(work, {}).wait();
-}
-
 void GradReducer::begin_backward() {
   in_backward_ = true;
-  next_bucket_ = 0;
   ++num_backward_passes_;
   buckets_.begin_backward();
-  works_.assign(buckets_.num_buckets(), {});
+  schedule_.begin_backward(buckets_.num_buckets());
   on_backward_end([this] { finish(); });
 }
 
@@ -51,28 +47,22 @@ void GradReducer::on_ready(std::size_t index) {
                          buckets_.slot(index).num_bytes());
   const std::size_t bucket = buckets_.collect(index);
   span.pass_flow(flow_of(bucket));
-  // Nothing is left to hide the last bucket behind: finish() takes it, in the calling thread.
-  if (options_.overlap == Overlap::during_backward && communicator_.world_size() > 1) {
-    launch_full_buckets(buckets_.num_buckets() - 1, comm::Launch::async);
-  }
+  if (buckets_.is_full(bucket)) schedule_.add_full(bucket);
 }
 
-void GradReducer::launch_full_buckets(std::size_t end, comm::Launch launch) {
-  while (next_bucket_ < end && buckets_.is_full(next_bucket_)) {
-    const std::uint64_t flow = flow_of(next_bucket_);
-    const std::size_t bucket = next_bucket_++;
-    const Tensor& memory = buckets_.memory(bucket);
-    trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "launch bucket",
-                           memory.num_bytes());
-    span.pass_flow(flow);
-    comm::CollectiveOptions options;
-    options.op = options_.op;
-    options.launch = launch;
-    options.trace_flow = flow;
-    works_[bucket] = communicator_.all_reduce(memory, options);
-    ++num_all_reduces_;
-    num_reduced_bytes_ += memory.num_bytes();
-  }
+comm::Work GradReducer::reduce(std::size_t bucket, comm::Launch launch) {
+  const Tensor& memory = buckets_.memory(bucket);
+  trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "launch bucket",
+                         memory.num_bytes());
+  span.pass_flow(flow_of(bucket));
+  comm::CollectiveOptions options;
+  options.op = options_.op;
+  options.launch = launch;
+  options.trace_flow = flow_of(bucket);
+  comm::Work work = communicator_.all_reduce(memory, options);
+  ++num_all_reduces_;
+  num_reduced_bytes_ += memory.num_bytes();
+  return work;
 }
 
 // The arrow from a bucket's gradients over its all-reduce to the optimizer.
@@ -83,13 +73,13 @@ std::uint64_t GradReducer::flow_of(std::size_t bucket) const {
 void GradReducer::finish() {
   in_backward_ = false;
   buckets_.require_complete(communicator_.rank());
-  launch_full_buckets(buckets_.num_buckets(), comm::Launch::blocking);
+  schedule_.reduce_rest();
   {
     trace::ScopedSpan span(trace::Lane::host, trace::Category::communication,
                            "wait for all-reduce");
     runtime::DeviceSpan on_device(buckets_.memory(0).stream(), trace::Lane::compute,
                                   trace::Category::communication, "wait for all-reduce");
-    wait_for_all_reduces();
+    schedule_.wait();
   }
   for (std::size_t i = 0; i < buckets_.num_buckets(); ++i) trace::defer_flow(flow_of(i));
   if (options_.rebuild == Rebuild::once && !was_rebuilt_) rebuild_in_ready_order();

@@ -3,9 +3,9 @@
 //   leaf's gradient is ready  ->  its bucket counts it  ->  the bucket is full: all-reduce starts
 //   on the communication stream while backward goes on  ->  end of backward: wait for all buckets
 //
-// Where gradients stand, and when a bucket is full, is GradBuckets' business (grad_buckets.h). On
-// CUDA the host waits for nothing: buckets are all-reduced on the communication stream, and the
-// compute stream waits for them at the end.
+// Where gradients stand, and when a bucket is full, is GradBuckets' business (grad_buckets.h); when
+// it is reduced, BucketSchedule's (bucket_schedule.h). On CUDA the host waits for nothing: buckets
+// are all-reduced on the communication stream, and the compute stream waits for them at the end.
 // Source: torch/csrc/distributed/c10d/reducer.cpp.
 #pragma once
 
@@ -15,15 +15,10 @@
 #include <vector>
 
 #include "engine/comm/communicator.h"
+#include "engine/parallel/ddp/bucket_schedule.h"
 #include "engine/parallel/ddp/grad_buckets.h"
 
 namespace lockstep::parallel {
-
-// When a full bucket is all-reduced.
-enum class Overlap {
-  during_backward,  // at once, on the communication stream
-  after_backward,   // all of them at the end, in the calling thread: the lesson of tutorial 09
-};
 
 // Whether the bucket plan is made again, in the order in which gradients became ready on rank 0,
 // after the first synchronised backward pass.
@@ -63,26 +58,23 @@ class GradReducer {
 
  private:
   void rebuild_in_ready_order();
-  void wait_for_all_reduces();
   // Called by the line of work of the parameter's device; lines of several devices take turns.
   void on_ready(std::size_t parameter);
   void begin_backward();
-  // In order, up to bucket `end`.
-  void launch_full_buckets(std::size_t end, comm::Launch launch);
+  comm::Work reduce(std::size_t bucket, comm::Launch launch);
   std::uint64_t flow_of(std::size_t bucket) const;
   void finish();
 
   comm::Communicator& communicator_;
   GradReducerOptions options_;
   GradBuckets buckets_;
-  std::vector<comm::Work> works_;  // of the buckets
+  BucketSchedule schedule_;
 
   std::mutex mutex_;  // guards what follows against other lines of work during backward
   bool synchronizing_ = true;
   bool forward_was_synchronizing_ = true;
   bool in_backward_ = false;
   bool was_rebuilt_ = false;
-  std::size_t next_bucket_ = 0;  // buckets are launched strictly in order
   std::size_t num_backward_passes_ = 0;
   std::size_t num_all_reduces_ = 0;
   std::size_t num_reduced_bytes_ = 0;

@@ -20,7 +20,12 @@ std::vector<Device> checked(const std::vector<Device>& devices) {
 ReplicaGroup::ReplicaGroup(const std::shared_ptr<nn::Module>& module,
                            const std::vector<Device>& devices, const DdpOptions& options,
                            plan::AllReducePlan plan)
-    : options_(options), plan_(plan), communicator_(checked(devices)) {
+    : options_(options),
+      plan_(plan),
+      communicator_(checked(devices)),
+      schedule_(
+          devices.size() > 1 ? options.reducer.overlap : Overlap::after_backward, devices.size(),
+          [this](std::size_t bucket, comm::Launch launch) { return reduce(bucket, launch); }) {
   require(module != nullptr, ErrorCode::Usage, "replica group", "there is no module to copy");
   require_on_device(*module, devices[0]);
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
@@ -47,8 +52,8 @@ void ReplicaGroup::run_backward(
     backward(*modules_[rank], rank);
     buckets_[rank]->require_complete(context.rank);
   }
-  launch_full_buckets(progress_.size(), comm::Launch::blocking);
-  for (Progress& progress : progress_) std::exchange(progress.work, {}).wait();
+  schedule_.reduce_rest();
+  schedule_.wait();
   if (options_.reducer.rebuild == Rebuild::once && !was_rebuilt_) rebuild_in_ready_order();
 }
 
@@ -67,38 +72,27 @@ void ReplicaGroup::begin_step() {
     buckets->require_slots_fit();
     buckets->begin_backward();
   }
-  progress_.clear();
-  progress_.resize(buckets_[0]->num_buckets());
-  for (Progress& progress : progress_) progress.full.resize(size());
-  next_bucket_ = 0;
+  full_.assign(buckets_[0]->num_buckets(), std::vector<std::shared_ptr<runtime::Event>>(size()));
+  schedule_.begin_backward(buckets_[0]->num_buckets());
 }
 
 void ReplicaGroup::on_ready(std::size_t rank, std::size_t parameter) {
   const std::size_t bucket = buckets_[rank]->collect(parameter);
   if (!buckets_[rank]->is_full(bucket)) return;
-  Progress& progress = progress_[bucket];
-  progress.full[rank] = buckets_[rank]->memory(bucket).stream().record();
-  ++progress.num_full;
-  // Nothing is left to hide the last bucket behind.
-  if (options_.reducer.overlap == Overlap::during_backward && size() > 1) {
-    launch_full_buckets(progress_.size() - 1, comm::Launch::async);
-  }
+  full_[bucket][rank] = buckets_[rank]->memory(bucket).stream().record();
+  schedule_.add_full(bucket);
 }
 
-void ReplicaGroup::launch_full_buckets(std::size_t end, comm::Launch launch) {
-  while (next_bucket_ < end && progress_[next_bucket_].num_full == size()) {
-    const std::size_t bucket = next_bucket_++;
-    std::vector<Tensor> memories;
-    for (const auto& buckets : buckets_) memories.push_back(buckets->memory(bucket));
-    comm::CollectiveOptions options;
-    options.op = options_.reducer.op;
-    options.launch = launch;
-    options.plan = plan_;
-    Progress& progress = progress_[bucket];
-    const bool starts_early = launch == comm::Launch::async;
-    progress.work = communicator_.all_reduce(
-        memories, options, starts_early ? comm::StartEvents(progress.full) : comm::StartEvents());
-  }
+comm::Work ReplicaGroup::reduce(std::size_t bucket, comm::Launch launch) {
+  std::vector<Tensor> memories;
+  for (const auto& buckets : buckets_) memories.push_back(buckets->memory(bucket));
+  comm::CollectiveOptions options;
+  options.op = options_.reducer.op;
+  options.launch = launch;
+  options.plan = plan_;
+  const bool starts_early = launch == comm::Launch::async;
+  return communicator_.all_reduce(
+      memories, options, starts_early ? comm::StartEvents(full_[bucket]) : comm::StartEvents());
 }
 
 void ReplicaGroup::rebuild_in_ready_order() {

@@ -44,7 +44,7 @@ class ReplicaGroup {
   void broadcast_buffers();
   void begin_step();
   void on_ready(std::size_t rank, std::size_t parameter);
-  void launch_full_buckets(std::size_t end, comm::Launch launch);
+  comm::Work reduce(std::size_t bucket, comm::Launch launch);
   void rebuild_in_ready_order();
 
   DdpOptions options_;
@@ -53,15 +53,9 @@ class ReplicaGroup {
   std::vector<std::shared_ptr<nn::Module>> modules_;   // by rank
   std::vector<std::unique_ptr<GradBuckets>> buckets_;  // by rank
   bool was_rebuilt_ = false;
-
-  // Of the current step, by bucket.
-  struct Progress {
-    std::vector<std::shared_ptr<runtime::Event>> full;  // by rank; nullptr: not yet
-    std::size_t num_full = 0;
-    comm::Work work;
-  };
-  std::vector<Progress> progress_;
-  std::size_t next_bucket_ = 0;
+  // When each bucket of the current step became full on each rank.
+  std::vector<std::vector<std::shared_ptr<runtime::Event>>> full_;
+  BucketSchedule schedule_;
 };
 
 }  // namespace lockstep::parallel

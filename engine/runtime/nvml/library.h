@@ -1,10 +1,11 @@
-// NVML, loaded while the program runs: a build needs nothing of NVIDIA's, and a machine without an
-// NVIDIA driver is a fact to report, not an error.
+// NVML, loaded while the program runs. A machine without an NVIDIA driver is a fact to report, not
+// an error.
 #pragma once
 
 #include <string>
 
 #include "engine/runtime/nvml/api.h"
+#include "engine/runtime/shared_library.h"
 
 namespace lockstep::nvml {
 
@@ -29,10 +30,8 @@ class Library {
   std::string describe(Result result) const;
 
  private:
-  void close();
-
+  runtime::SharedLibrary file_;
   Api api_;
-  void* handle_ = nullptr;
   bool is_initialised_ = false;
   std::string problem_;
 };

@@ -47,15 +47,6 @@ TEST(OpErrors, MixedDtypesNameTheOperationAndBoth) {
   });
 }
 
-TEST(OpErrors, AResultPromisedToOneLinearCannotGoToTwo) {
-  const Variable x(random_tensor({2, 3}, 1));
-  const Variable w(random_tensor({3, 3}, 2), RequiresGrad::yes);
-  const Variable h = linear(x, w, {}, Activation::relu, ResultUse::next_linear);
-  linear(h, w, {});
-  expect_error(ErrorCode::State, "[linear] a result made with ResultUse::next_linear",
-               [&] { linear(h, w, {}); });
-}
-
 TEST(OpErrors, ShapesThatDoNotFitAreShown) {
   const Variable a = constant({2, 3});
   const Variable b = constant({3, 2});

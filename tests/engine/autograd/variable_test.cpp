@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <thread>
+#include <vector>
 
 #include "engine/autograd/grad_mode.h"
 #include "engine/autograd/node.h"
@@ -17,6 +19,68 @@ namespace {
 TEST(Variable, OneThatWasNeverSetSaysSo) {
   expect_error(ErrorCode::State, "[variable] is undefined", [] { Variable().value(); });
   expect_error(ErrorCode::State, "needs a defined tensor", [] { Variable{Tensor()}; });
+}
+
+TEST(Variable, EveryMemberOfAnUndefinedOneSaysSo) {
+  Variable undefined;
+  const Tensor one = Tensor::full({}, 1.0);
+  const std::vector<std::function<void()>> members{
+      [&] { undefined.value(); },
+      [&] { undefined.shape(); },
+      [&] { undefined.device(); },
+      [&] { undefined.dtype(); },
+      [&] { undefined.set_value(one); },
+      [&] { undefined.requires_grad(); },
+      [&] { undefined.set_requires_grad(RequiresGrad::no); },
+      [&] { undefined.is_leaf(); },
+      [&] { undefined.node(); },
+      [&] { undefined.output_index(); },
+      [&] { undefined.grad(); },
+      [&] { undefined.set_grad(one); },
+      [&] { undefined.set_grad({}); },
+      [&] { undefined.clear_grad(); },
+      [&] { undefined.set_grad_slot(one); },
+      [&] { undefined.set_grad_slot({}); },
+      [&] { undefined.grad_slot(); },
+      [&] { undefined.on_grad_ready([](const Variable&) {}); },
+      [&] { undefined.remove_grad_hook(1); },
+      [&] { undefined.backward(); },
+      [&] { undefined.detach(); },
+  };
+  for (const auto& member : members) {
+    expect_error(ErrorCode::State, "[variable] is undefined", member);
+  }
+  EXPECT_FALSE(undefined.defined());
+  EXPECT_TRUE(undefined.is_same(Variable()));
+  EXPECT_EQ(undefined.identity(), nullptr);
+}
+
+TEST(Variable, AnOperationOnAnUndefinedOneSaysSo) {
+  const Variable undefined;
+  const Variable x = random_leaf({2, 3}, 1);
+  const std::vector<std::function<void()>> operations{
+      [&] { add(undefined, x); },
+      [&] { add(x, undefined); },
+      [&] { subtract(x, undefined); },
+      [&] { multiply(undefined, x); },
+      [&] { scale(undefined, 2); },
+      [&] { activate(undefined, Activation::none); },
+      [&] { relu(undefined); },
+      [&] { sum(undefined); },
+      [&] { mean(undefined); },
+      [&] { matmul(x, undefined); },
+      [&] { linear(undefined, x, {}); },
+      [&] { linear(x, undefined, {}); },
+      [&] { reshape(undefined, {1}); },
+      [&] { to(undefined, Device{}); },
+      [&] { cross_entropy(undefined, Tensor::zeros({2}, DType::int64)); },
+      [&] { mse_loss(undefined, x.value()); },
+      [&] { dropout(undefined, 0.5, 0, 0); },
+      [&] { batch_norm(undefined, {}); },
+  };
+  for (const auto& operation : operations) {
+    expect_error(ErrorCode::State, "[variable] is undefined", operation);
+  }
 }
 
 TEST(Variable, ResultsRequireGradientsIfAnInputDoes) {
@@ -82,6 +146,40 @@ TEST(Variable, OnlyALeafsValueCanBeReplaced) {
                [&] { y.set_requires_grad(RequiresGrad::no); });
 }
 
+TEST(Variable, ALeafsNewValueMustBeOneThatItCanHave) {
+  Variable leaf = random_leaf({3}, 1);
+  expect_error(ErrorCode::State, "[set_value] needs a defined tensor", [&] { leaf.set_value({}); });
+  expect_error(ErrorCode::DType, "[set_value] gradients need a floating dtype, found int64",
+               [&] { leaf.set_value(Tensor::zeros({3}, DType::int64)); });
+  sum(leaf).backward();
+  expect_error(ErrorCode::Shape, "[set_value] shapes [2] and [3] differ",
+               [&] { leaf.set_value(random_tensor({2}, 1)); });
+  leaf.clear_grad();
+  leaf.set_value(random_tensor({2}, 1));
+  EXPECT_EQ(leaf.shape(), Shape{2});
+}
+
+TEST(Variable, AGradientThatItsLeafNoLongerFitsIsAnError) {
+  for (const Tensor& replacement : {random_tensor({2}, 2), Tensor::zeros({3}, DType::float32),
+                                    Tensor::zeros({3}, DType::float64, test_device(1))}) {
+    Variable leaf = random_leaf({3}, 1);
+    const Variable y = sum(scale(leaf, 2.0));
+    leaf.set_value(replacement);
+    expect_error(
+        ErrorCode::State,
+        "[backward] the gradient of a leaf is Tensor[3] float64 on cpu:0, but the leaf is " +
+            describe(replacement) + " now",
+        [&] { y.backward(); });
+    EXPECT_FALSE(leaf.grad().defined());
+  }
+}
+
+TEST(Variable, AHookMustBeAFunction) {
+  Variable leaf = random_leaf({3}, 1);
+  expect_error(ErrorCode::Usage, "[on_grad_ready] there is no function to call",
+               [&] { leaf.on_grad_ready(nullptr); });
+}
+
 TEST(Variable, FreezingALeafStopsItsGradient) {
   Variable leaf = random_leaf({3}, 1);
   const Variable other = random_leaf({3}, 2);
@@ -95,6 +193,10 @@ TEST(Variable, AGradientMustHaveTheValuesShape) {
   Variable leaf = random_leaf({3}, 1);
   expect_error(ErrorCode::Shape, "[set_grad] shapes [3] and [2] differ",
                [&] { leaf.set_grad(random_tensor({2}, 1)); });
+  expect_error(ErrorCode::DType, "[set_grad] all tensors must have one dtype",
+               [&] { leaf.set_grad(Tensor::zeros({3}, DType::float32)); });
+  expect_error(ErrorCode::Device, "[set_grad] all tensors must be on one device",
+               [&] { leaf.set_grad(Tensor::zeros({3}, DType::float64, test_device(1))); });
 }
 
 TEST(Graph, NodesNameTheirOperationAndKnowTheirInputs) {
@@ -107,14 +209,14 @@ TEST(Graph, NodesNameTheirOperationAndKnowTheirInputs) {
   EXPECT_GT(y.node()->sequence(), h.node()->sequence());
 }
 
-TEST(Graph, OfAHundredThousandNodesRunsAndIsFreedWithoutDeepRecursion) {
+TEST(Graph, OfAMillionNodesRunsAndIsFreedWithoutDeepRecursion) {
   const Variable x = random_leaf({1}, 1);
   Variable y = x;
-  for (int i = 0; i < 100000; ++i) y = scale(y, 1.0);
+  for (int i = 0; i < 100'000; ++i) y = scale(y, 1.0);
   y.backward();
   EXPECT_EQ(x.grad().item(), 1.0);
   y = {};
-  for (int i = 0; i < 100000; ++i) y = scale(i == 0 ? x : y, 1.0);
+  for (int i = 0; i < 1'000'000; ++i) y = scale(i == 0 ? x : y, 1.0);
 }
 
 }  // namespace

@@ -34,7 +34,15 @@ INSTANTIATE_TEST_SUITE_P(
         BadHeader{"CutJson", R"({"a":)", 0, "not valid JSON"},
         BadHeader{"NotUtf8", "{\"\xff\":1}", 0, "not valid JSON"},
         BadHeader{"TextAfterTheObject", "{} {}", 0, "not valid JSON"},
-        BadHeader{"DeepNesting", R"({"a":[[[[[[[[1]]]]]]]]})", 0, "nested too deeply"},
+        BadHeader{"DeepNesting", R"({"a":[[[[[[[[1]]]]]]]]})", 0, "the entry of 'a' must hold"},
+        BadHeader{"DeepNestingInAShape", R"({"a":{"dtype":"U8","shape":[[[[1]]]]}})", 0,
+                  "shape of 'a' must hold whole numbers"},
+        BadHeader{"DeepNestingInMetadata", R"({"__metadata__":{"a":{"b":{}}}})", 0,
+                  "may hold texts only, but 'a' is none"},
+        BadHeader{"MetadataTwice", R"({"__metadata__":{},"__metadata__":{}})", 0,
+                  "'__metadata__' stands twice"},
+        BadHeader{"MetadataKeyTwice", R"({"__metadata__":{"k":"v","k":"w"}})", 0,
+                  "'k' stands twice"},
         BadHeader{"DuplicateName",
                   R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},
                       "a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
@@ -98,6 +106,34 @@ TEST(SafetensorsHeader, AcceptsPaddingAndAnyOrderOfEntries) {
   EXPECT_EQ(header.entries[0].name, "a");
   EXPECT_EQ(header.entries[0].shape, Shape{});
   EXPECT_EQ(header.entries[1].name, "b");
+}
+
+TEST(SafetensorsHeader, RefusesWhatFollowsANul) {
+  for (const std::string_view text : {std::string_view("{}\0", 3), std::string_view("{}\0{}", 5)}) {
+    expect_error(ErrorCode::Io, "a NUL at byte 2", [&] { parse_header(text, 0, "file"); });
+  }
+}
+
+TEST(SafetensorsHeader, CutsLongNamesInMessages) {
+  const std::string name(1'000'000, 'n');
+  const auto cut = std::string(80, 'n') + "...'";
+  for (const std::string& value : {std::string("1"), R"({"dtype":")" + name + R"("})"}) {
+    expect_error(ErrorCode::Io, cut,
+                 [&] { parse_header(R"({")" + name + R"(":)" + value + "}", 0, "file"); });
+  }
+}
+
+// A parser that took quadratic time would take an hour.
+TEST(SafetensorsHeader, IsReadAndWrittenInLinearTime) {
+  constexpr std::uint64_t kNumArrays = 300'000;
+  Header header;
+  for (std::uint64_t i = 0; i < kNumArrays; ++i) {
+    header.entries.push_back(
+        {fmt::format("layer.{}.weight", i), DType::float32, {1}, 4 * i, 4 * i + 4});
+  }
+  const Header read = parse_header(header_to_json(header), 4 * kNumArrays, "file");
+  ASSERT_EQ(read.entries.size(), kNumArrays);
+  EXPECT_EQ(read.entries[70'000].name, "layer.70000.weight");
 }
 
 TEST(SafetensorsHeader, SurvivesEveryChangedByte) {

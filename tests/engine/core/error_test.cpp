@@ -19,6 +19,18 @@ TEST(Error, NamesTheOperationInBracketsBeforeTheMessage) {
   EXPECT_EQ(error.code(), ErrorCode::Shape);
 }
 
+TEST(Error, KeepsItsPartsApartWhateverIsInThem) {
+  const Error error(ErrorCode::Io, "read [a] b", "expected [4] bytes] found [3");
+  EXPECT_EQ(error.operation(), "read [a] b");
+  EXPECT_EQ(error.message(), "expected [4] bytes] found [3");
+  const Error copy = error;
+  EXPECT_EQ(copy.operation(), error.operation());
+  EXPECT_EQ(copy.message(), error.message());
+  const Error empty(ErrorCode::Io, "", "");
+  EXPECT_EQ(empty.operation(), "");
+  EXPECT_EQ(empty.message(), "");
+}
+
 TEST(Error, FailFormatsItsArguments) {
   testing::expect_error(ErrorCode::Io, "[read] expected 4 bytes, found 3",
                         [] { fail(ErrorCode::Io, "read", "expected {} bytes, found {}", 4, 3); });

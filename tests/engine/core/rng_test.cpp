@@ -9,6 +9,8 @@
 #include <set>
 #include <thread>
 
+#include "tests/support/expect_error.h"
+
 namespace lockstep {
 namespace {
 
@@ -159,6 +161,13 @@ TEST(RandomPermutation, EveryOrderIsEquallyLikely) {
   for (std::uint64_t seed = 0; seed < 6000; ++seed) ++counts[random_permutation(3, seed)];
   EXPECT_EQ(counts.size(), 6u);
   for (const auto& [order, count] : counts) EXPECT_NEAR(count, 1000, 5 * std::sqrt(1000.0));
+}
+
+TEST(Rng, ThereIsNoNumberBelowZeroAndNoPermutationOfMoreThanFit) {
+  testing::expect_error(ErrorCode::Usage, "[rng] there is no number below 0",
+                        [] { Rng(0).below(0); });
+  testing::expect_error(ErrorCode::Shape, "[permutation] 2305843009213693952 times 8",
+                        [] { random_permutation(std::size_t{1} << 61, 0); });
 }
 
 }  // namespace

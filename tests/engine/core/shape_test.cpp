@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "engine/core/checked.h"
 #include "tests/support/expect_error.h"
 
 namespace lockstep {
@@ -54,6 +55,37 @@ TEST(Shape, ASpanOfSizesMakesTheSameShapeAsAList) {
 TEST(Shape, MoreThanSixDimensionsAreAnErrorThatShowsBothNumbers) {
   testing::expect_error(ErrorCode::Shape, "at most 6 dimensions are supported, found 7", [] {
     Shape({1, 1, 1, 1, 1, 1, 1});
+  });
+}
+
+TEST(Shape, ADimensionThatIsNotThereIsAnErrorThatShowsTheShape) {
+  const Shape shape{3, 4};
+  testing::expect_error(ErrorCode::Shape, "[shape] [3, 4] has 2 dimensions, and there is no",
+                        [&] { shape[2]; });
+  testing::expect_error(ErrorCode::Shape, "there is no dimension 6", [&] { shape.with(6, 1); });
+}
+
+TEST(Shape, MoreElementsThanCanBeCountedAreAnErrorAlsoBehindASizeOfZero) {
+  constexpr std::size_t kHalf = std::size_t{1} << 32;
+  EXPECT_EQ((Shape{kHalf, kHalf / 4}).num_elements(), std::size_t{1} << 62);
+  EXPECT_EQ((Shape{kMaxSize}).num_elements(), kMaxSize);
+  const std::string words = "[shape] [4294967296, 4294967296] has more than 9223372036854775807";
+  testing::expect_error(ErrorCode::Shape, words, [] { Shape({kHalf, kHalf}); });
+  testing::expect_error(ErrorCode::Shape, "has more than", [] { Shape({kHalf, kHalf / 2}); });
+  testing::expect_error(ErrorCode::Shape, "has more than", [] { Shape({kHalf + 1, kHalf}); });
+  testing::expect_error(ErrorCode::Shape, "has more than", [] { Shape({0, kHalf, kHalf}); });
+  testing::expect_error(ErrorCode::Shape, "has more than", [] { Shape{1, kHalf}.with(0, kHalf); });
+}
+
+TEST(Shape, BytesAreCountedOrAnErrorThatNamesShapeAndType) {
+  constexpr std::size_t kEighth = std::size_t{1} << 60;
+  EXPECT_EQ(num_bytes_of({5, 3}, DType::float64), 120u);
+  EXPECT_EQ(num_bytes_of({0, 3}, DType::float64), 0u);
+  EXPECT_EQ(num_bytes_of({kEighth}, DType::float32), std::size_t{1} << 62);
+  const std::string words = "[shape] [1152921504606846976] float64 has more than 92233720368547758";
+  testing::expect_error(ErrorCode::Shape, words, [] { num_bytes_of({kEighth}, DType::float64); });
+  testing::expect_error(ErrorCode::Shape, "float64 has more than", [] {
+    num_bytes_of({0, kEighth}, DType::float64);
   });
 }
 

@@ -153,5 +153,31 @@ TEST(DataLoader, RefusesOptionsThatMakeNoSense) {
                [&] { make({.device = test_device(1000)}); });
 }
 
+TEST(DataLoader, RefusesRowsAndSamplersThatItCannotUse) {
+  const EpochSampler sampler = exact({.num_samples = 5});
+  expect_error(ErrorCode::Usage, "there is no data set", [&] { DataLoader({}, sampler, {}); });
+  expect_error(ErrorCode::Usage, "there is no sampler", [] { DataLoader(make_rows(5), {}, {}); });
+  auto rows = std::make_shared<LabelledRows>(*make_rows(5));
+  rows->features.pop_back();
+  expect_error(ErrorCode::Shape,
+               "5 labels and rows of 3 features, so 15 bytes of features, found 14",
+               [&] { DataLoader(rows, sampler, {}); });
+}
+
+TEST(DataLoader, LoadsIntoTensorsOfItsDeviceAndCountsThatAsAChange) {
+  DataLoader loader(make_rows(5), exact({.num_samples = 5, .batch_size = 5}),
+                    {.device = test_device()});
+  const Device other = test_device(1);
+  const Tensor x = Tensor::zeros({5, 3}, DType::float32, test_device());
+  const Tensor labels = Tensor::zeros({5}, DType::int64, test_device());
+  expect_error(ErrorCode::Device, "the tensor for one is on cpu:1",
+               [&] { loader.next_into(x.to(other), labels); });
+  expect_error(ErrorCode::Device, "the tensor for one is on cpu:1",
+               [&] { loader.next_into(x, labels.to(other)); });
+  ASSERT_TRUE(loader.next_into(x, labels).has_value());
+  EXPECT_EQ(x.version(), 2u);
+  EXPECT_GE(labels.version(), 2u);
+}
+
 }  // namespace
 }  // namespace lockstep::data

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
+#include <sys/stat.h>
 
 #include <functional>
 #include <mutex>
@@ -13,13 +14,16 @@
 #include <thread>
 
 #include "engine/comm/store/memory_store.h"
+#include "engine/comm/store/socket.h"
 #include "engine/comm/store/tcp_store_client.h"
 #include "engine/comm/store/tcp_store_server.h"
 #include "engine/core/error.h"
 #include "engine/launch/job_token.h"
 #include "engine/launch/port.h"
+#include "engine/launch/private_file.h"
 #include "engine/launch/roll_call.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/ipv6.h"
 #include "tests/support/temp_folder.h"
 
 namespace lockstep::launch {
@@ -28,11 +32,13 @@ namespace {
 using ::testing::HasSubstr;
 using testing::TempFolder;
 
+constexpr const char* kToken = "a token of this test";
+
 int free_port() {
   return PortReservation(0, PortReservation::Scope::loopback).port();
 }
 
-// Ranks by hand on this host; the token file is in `folder`.
+// Ranks by hand on this host; files that they made would be in `folder`.
 Environment rank_by_hand(int rank, int world_size, int port, const TempFolder& folder) {
   return {{"RANK", std::to_string(rank)},
           {"WORLD_SIZE", std::to_string(world_size)},
@@ -76,7 +82,7 @@ TEST(JoinJob, AloneNeedsNobody) {
   EXPECT_EQ(job.rank().world_size, 1);
 }
 
-TEST(JoinJob, RanksByHandShareATokenThroughAPrivateFile) {
+TEST(JoinJob, RanksByHandShareATokenThatNobodyGaveThemAndLeaveNoFile) {
   const TempFolder folder;
   const int port = free_port();
   std::vector<Environment> environments;
@@ -93,36 +99,43 @@ TEST(JoinJob, RanksByHandShareATokenThroughAPrivateFile) {
     tokens.push_back(job.token());
   }));
   EXPECT_EQ(tokens, std::vector<std::string>(4, tokens.at(0)));
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "the file goes with the job";
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-TEST(JoinJob, AStaleTokenFileDoesNotKeepANewJobFromStarting) {
+TEST(JoinJob, ATokenFileOfTheUsersIsReadByAllAndLeftAsItIs) {
   const TempFolder folder;
+  const auto path = folder / "secret";
+  testing::write_text(path, make_token() + "\n");
+  ::chmod(path.c_str(), 0600);
+  const std::string content = testing::read_text(path);
+  std::vector<Environment> environments;
   const int port = free_port();
-  const PrivateFile stale(default_token_file({{"XDG_RUNTIME_DIR", folder.path().string()}}, port),
-                          make_token());
+  for (int rank = 0; rank < 2; ++rank) {
+    environments.push_back(rank_by_hand(rank, 2, port, folder));
+    environments.back()["LOCKSTEP_TOKEN_FILE"] = path.string();
+  }
   expect_all_joined(
-      join_all({rank_by_hand(1, 2, port, folder), rank_by_hand(0, 2, port, folder)}, {}));
+      join_all(environments, {}, [&](const Job& job) { EXPECT_EQ(job.token() + "\n", content); }));
+  EXPECT_EQ(testing::read_text(path), content);
 }
 
 TEST(JoinJob, TokenFromTheEnvironmentAndTcpInitMethod) {
   JoinOptions options;
   options.init_method = "tcp://127.0.0.1:" + std::to_string(free_port());
-  Environment zero = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCKSTEP_TOKEN", "secret"}};
+  Environment zero = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCKSTEP_TOKEN", kToken}};
   Environment one = zero;
   one["RANK"] = "1";
   expect_all_joined(join_all({zero, one}, options));
 }
 
 TEST(JoinJob, Ipv6Loopback) {
+  if (!lockstep::testing::has_ipv6()) GTEST_SKIP() << "no IPv6 here";
   JoinOptions options;
   options.init_method = "tcp://[::1]:" + std::to_string(free_port());
-  Environment zero = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCKSTEP_TOKEN", "secret"}};
+  Environment zero = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCKSTEP_TOKEN", kToken}};
   Environment one = zero;
   one["RANK"] = "1";
-  const std::vector<Result> results = join_all({zero, one}, options);
-  if (results[0].error.find("::1") != std::string::npos) GTEST_SKIP() << "no IPv6 here";
-  expect_all_joined(results);
+  expect_all_joined(join_all({zero, one}, options));
 }
 
 TEST(JoinJob, FileInitMethodNeedsNoPort) {
@@ -132,13 +145,36 @@ TEST(JoinJob, FileInitMethodNeedsNoPort) {
   expect_all_joined(join_all({{{"RANK", "0"}, {"WORLD_SIZE", "3"}},
                               {{"RANK", "1"}, {"WORLD_SIZE", "3"}},
                               {{"RANK", "2"}, {"WORLD_SIZE", "3"}}},
-                             options));
+                             options, [&](const Job& job) {
+                               if (job.rank().rank != 0) return;
+                               EXPECT_TRUE(std::filesystem::is_empty(folder.path()))
+                                   << "the file goes when all have joined";
+                             }));
+}
+
+TEST(JoinJob, AMeetingPlaceTakesTheNameOfNoFileOfTheUsers) {
+  const TempFolder folder;
+  const auto path = folder / "results.csv";
+  testing::write_text(path, "a day's work");
+  JoinOptions options;
+  options.init_method = "file://" + path.string();
+  testing::expect_error(ErrorCode::Io, "results.csv already, and it is no meeting place", [&] {
+    join_job({{"RANK", "0"}, {"WORLD_SIZE", "2"}}, options);
+  });
+  EXPECT_EQ(testing::read_text(path), "a day's work");
+}
+
+TEST(JoinJob, AShortTokenIsRefusedByName) {
+  testing::expect_error(
+      ErrorCode::Usage, "[LOCKSTEP_TOKEN] a job's token has 16 ... 256 bytes", [] {
+        join_job({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCKSTEP_TOKEN", "secret"}});
+      });
 }
 
 // As a job leaves it whose rank 0 was killed: nobody listens at the port that it names.
 TEST(JoinJob, AStaleMeetingFileDoesNotKeepANewJobFromStarting) {
   const TempFolder folder;
-  const PrivateFile stale(folder / "meet", "127.0.0.1 " + std::to_string(free_port()) + " old\n");
+  const MeetingFile stale(folder / "meet", "127.0.0.1", free_port(), make_token());
   JoinOptions options;
   options.timeout_seconds = 10;
   options.init_method = "file://" + (folder / "meet").string();
@@ -155,7 +191,7 @@ TEST(JoinJob, CountsLocalRanksWhereTheEnvironmentDoesNotSay) {
                             {"LOCAL_RANK", rank},
                             {"MASTER_ADDR", "0.0.0.0"},  // this host, by a name that hides it
                             {"MASTER_PORT", port},
-                            {"LOCKSTEP_TOKEN", "secret"}});
+                            {"LOCKSTEP_TOKEN", kToken}});
   }
   const std::vector<Result> results = join_all(environments, {});
   expect_all_joined(results);
@@ -194,11 +230,31 @@ TEST(JoinJob, RanksThatCameByTheLoopbackAreReachedWhereTheOthersReachedRankZero)
                        {"LOCAL_WORLD_SIZE", "1"},
                        {"MASTER_ADDR", master},
                        {"MASTER_PORT", port},
-                       {"LOCKSTEP_TOKEN", "secret"}};
+                       {"LOCKSTEP_TOKEN", kToken}};
   };
   const auto expect_reachable = [&](const Job& job) { EXPECT_EQ(job.address(), address); };
+  // A name of this host's loopback that is no plain address of it.
   expect_all_joined(
-      join_all({environment("0", "127.0.1.1"), environment("1", address)}, {}, expect_reachable));
+      join_all({environment("0", "127.1"), environment("1", address)}, {}, expect_reachable));
+}
+
+TEST(JoinJob, RankZeroListensWhereItWasNamedAndNowhereElse) {
+  const std::string address = address_on_a_network();
+  if (address.empty()) GTEST_SKIP() << "this host has no address but the loopback's";
+  const int port = free_port();
+  const auto environment = [&](const char* rank) {
+    return Environment{{"RANK", rank},
+                       {"WORLD_SIZE", "2"},
+                       {"LOCAL_RANK", rank},
+                       {"MASTER_ADDR", address},
+                       {"MASTER_PORT", std::to_string(port)},
+                       {"LOCKSTEP_TOKEN", kToken}};
+  };
+  expect_all_joined(join_all({environment("0"), environment("1")}, {}, [&](const Job&) {
+    testing::expect_error(ErrorCode::Timeout, "Connection refused", [&] {
+      comm::connect_to("127.0.0.1", static_cast<std::uint16_t>(port), runtime::deadline_after(0));
+    });
+  }));
 }
 
 TEST(JoinJob, SeveralHostsWithoutATokenAreToldToSetOne) {
@@ -262,7 +318,7 @@ TEST(JoinJob, WhoIsMissingIsToldBeforeTheTimeIsOver) {
 }
 
 TEST(JoinJob, WhoWaitsForRankZeroIsToldTooWhereverTheTokenIs) {
-  for (const char* token : {"", "secret"}) {
+  for (const char* token : {"", kToken}) {
     const TempFolder folder;
     const int port = free_port();
     const auto environment = [&](int rank) {
@@ -292,7 +348,7 @@ TEST(JoinJob, AMissingRankZeroIsNamed) {
   Environment environment = rank_by_hand(1, 2, free_port(), folder);
   testing::expect_error(ErrorCode::Timeout, "rank 1 waited 0.1 s for rank 0",
                         [&] { join_job(environment, options); });
-  environment["LOCKSTEP_TOKEN"] = "secret";
+  environment["LOCKSTEP_TOKEN"] = kToken;
   testing::expect_error(ErrorCode::Timeout, "rank 1 waited 0.1 s for rank 0",
                         [&] { join_job(environment, options); });
 }
@@ -376,6 +432,46 @@ TEST(JoinJob, DifferentWorldSizesAreNamedOnEveryRank) {
   }
 }
 
+std::vector<Result> join_with(const std::vector<std::vector<Setting>>& settings) {
+  const TempFolder folder;
+  const int port = free_port();
+  std::vector<Result> results(settings.size());
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < settings.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      JoinOptions options;
+      options.settings = settings[rank];
+      const auto size = static_cast<int>(settings.size());
+      results[rank] =
+          join_all({rank_by_hand(static_cast<int>(rank), size, port, folder)}, options)[0];
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return results;
+}
+
+TEST(JoinJob, TheFirstSettingThatDiffersIsNamedOnEveryRank) {
+  const std::vector<Setting> common{{"model", "mlp:4-2"}, {"lr", "0.1"}, {"seed", "1"}};
+  expect_all_joined(join_with({common, common, common}));
+  std::vector<Setting> other = common;
+  other[1].value = "0.2";
+  other[2].value = "2";
+  for (const Result& result : join_with({common, other})) {
+    EXPECT_THAT(result.error, HasSubstr("[join] the ranks differ in lr: 0."));
+    EXPECT_THAT(result.error, HasSubstr("0.1 (rank 0)"));
+    EXPECT_THAT(result.error, HasSubstr("0.2 (rank 1)"));
+  }
+}
+
+TEST(JoinJob, RanksWithOtherKindsOfSettingsAreToldBothToo) {
+  for (const Result& result :
+       join_with({{{"command", "train"}, {"lr", "1"}}, {{"command", "train"}}})) {
+    EXPECT_THAT(result.error, HasSubstr("the ranks differ in what they do: "));
+    EXPECT_THAT(result.error, HasSubstr("lr=1 (rank 0)"));
+    EXPECT_THAT(result.error, HasSubstr("nothing (rank 1)"));
+  }
+}
+
 TEST(JoinJob, AWrongTokenIsRefusedAndTheOthersGoOn) {
   const std::string port = std::to_string(free_port());
   const auto rank = [&](const char* number, const char* token) {
@@ -384,26 +480,23 @@ TEST(JoinJob, AWrongTokenIsRefusedAndTheOthersGoOn) {
   };
   JoinOptions options;
   options.timeout_seconds = 20;
-  std::thread stranger([&] { EXPECT_THROW(join_job(rank("1", "wrong"), options), Error); });
+  std::thread stranger(
+      [&] { EXPECT_THROW(join_job(rank("1", "another one, just as long"), options), Error); });
   std::vector<Result> results;
-  std::thread zero([&] { results = join_all({rank("0", "right")}, options); });
+  std::thread zero([&] { results = join_all({rank("0", kToken)}, options); });
   stranger.join();
-  expect_all_joined(join_all({rank("1", "right")}, options));
+  expect_all_joined(join_all({rank("1", kToken)}, options));
   zero.join();
   expect_all_joined(results);
 }
 
-TEST(JoinJob, APortInUseIsNamedAndTheTokenFileOfItsOwnerIsLeftAlone) {
+TEST(JoinJob, APortInUseIsNamed) {
   const TempFolder folder;
   comm::TcpStoreServerOptions other;
-  other.token = "another job's";
+  other.token = "another job's token";
   const comm::TcpStoreServer server(other);
-  const auto path =
-      default_token_file({{"XDG_RUNTIME_DIR", folder.path().string()}}, server.port());
-  const PrivateFile file(path, other.token);
   testing::expect_error(ErrorCode::Comm, std::to_string(server.port()),
                         [&] { join_job(rank_by_hand(0, 2, server.port(), folder)); });
-  EXPECT_EQ(read_private_file(path), other.token);
 }
 
 }  // namespace

@@ -60,6 +60,8 @@ TEST(ErrorFolder, GoesWithItsFiles) {
   {
     const ErrorFolder folder;
     path = folder.path();
+    EXPECT_FALSE(std::filesystem::exists(path)) << "at first it has a name alone";
+    EXPECT_TRUE(folder.make());
     EXPECT_TRUE(std::filesystem::is_directory(path));
     std::ofstream(path / "error.json") << "{}";
   }

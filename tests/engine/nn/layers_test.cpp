@@ -36,6 +36,7 @@ TEST(Linear, StartsUniformWithinOneOverTheRootOfItsInputs) {
   Rng rng(1);
   const Linear layer(100, 400, rng, {Bias::yes, DType::float64});
   const double bound = 0.1;
+  ASSERT_EQ(layer.parameters().size(), 2u);
   for (const Variable& parameter : layer.parameters()) {
     const std::vector<double> values = parameter.value().to_vector<double>();
     const auto [low, high] = std::minmax_element(values.begin(), values.end());

@@ -51,6 +51,7 @@ TEST(MakeMlp, IsDeterminedByItsSeed) {
   const auto a = make_mlp("mlp:4-3-2", 1)->parameters();
   const auto b = make_mlp("mlp:4-3-2", 1)->parameters();
   const auto c = make_mlp("mlp:4-3-2", 2)->parameters();
+  ASSERT_EQ(a.size(), 4u);
   for (std::size_t i = 0; i < a.size(); ++i) {
     EXPECT_EQ(a[i].value().to_vector<float>(), b[i].value().to_vector<float>());
     EXPECT_NE(a[i].value().to_vector<float>(), c[i].value().to_vector<float>());
@@ -60,10 +61,16 @@ TEST(MakeMlp, IsDeterminedByItsSeed) {
 TEST(MakeMlp, InFloat32RoundsTheValuesOfFloat64) {
   const auto wide = make_mlp("mlp:4-3-2", 1, DType::float64)->parameters();
   const auto narrow = make_mlp("mlp:4-3-2", 1)->parameters();
+  ASSERT_EQ(wide.size(), 4u);
   for (std::size_t i = 0; i < wide.size(); ++i) {
     EXPECT_EQ(wide[i].dtype(), DType::float64);
     EXPECT_EQ(wide[i].value().to_vector<float>(), narrow[i].value().to_vector<float>());
   }
+}
+
+TEST(MakeMlp, NeedsAnInputAndAnOutputSize) {
+  testing::expect_error(ErrorCode::Usage, "needs at least an input and an output size, found 1",
+                        [] { make_mlp(MlpSpec{{5}}, 0); });
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ class TwoLayers final : public ModuleOf<TwoLayers> {
 
   // Registration as users reach it, for the errors.
   void add(const std::string& name) { register_buffer(name, Tensor::zeros({1})); }
+  void add_undefined(const std::string& name) { register_buffer(name, Tensor()); }
 };
 
 // Uses one layer twice.
@@ -150,6 +151,11 @@ TEST_F(ModuleTest, ReplacingNeedsAsManyAsThereAre) {
                [&] { model_.set_parameters({}); });
   expect_error(ErrorCode::Usage, "TwoLayers has 7 parameters, found index 7",
                [&] { model_.set_parameter(7, Variable(Tensor::zeros({1}))); });
+  expect_error(ErrorCode::State, "the variable for parameter 0 of TwoLayers is undefined",
+               [&] { model_.set_parameter(0, Variable()); });
+  expect_error(ErrorCode::State, "the tensor for buffer 1 of TwoLayers is undefined",
+               [&] { model_.set_buffer(1, Tensor()); });
+  EXPECT_TRUE(model_.parameters()[0].defined());
   expect_error(ErrorCode::Usage, "TwoLayers has 3 buffers, found 1",
                [&] { model_.set_buffers({Tensor::zeros({1})}); });
   expect_error(ErrorCode::Usage, "TwoLayers has 3 buffers, found index 3",
@@ -197,6 +203,8 @@ TEST_F(ModuleTest, NamesAreUniqueAndHaveNoDots) {
   expect_error(ErrorCode::Usage, "the name 'first' is taken", [&] { model_.add("first"); });
   expect_error(ErrorCode::Usage, "must not be empty or have a dot", [&] { model_.add("a.b"); });
   expect_error(ErrorCode::Usage, "must not be empty or have a dot", [&] { model_.add(""); });
+  expect_error(ErrorCode::State, "the buffer 'mean' is an undefined tensor",
+               [&] { model_.add_undefined("mean"); });
 }
 
 TEST_F(ModuleTest, PrintsAsPyTorchDoes) {

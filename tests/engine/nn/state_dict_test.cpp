@@ -210,5 +210,16 @@ TEST(StripPrefix, TakesThePrefixOffTheNamesThatHaveIt) {
   EXPECT_EQ(values(layer), values(linear_layer(2)));
 }
 
+TEST(LoadStateDict, CutsListsOfVeryManyAndVeryLongNames) {
+  StateDict state;
+  for (int i = 0; i < 1'000; ++i) {
+    state.emplace_back(fmt::format("{}{}", i, std::string(1'000, 'x')), Tensor::zeros({1}));
+  }
+  Linear layer = linear_layer();
+  const std::string message = message_of(layer, state);
+  EXPECT_THAT(message, ::testing::HasSubstr("x...\" and 980 more."));
+  EXPECT_LT(message.size(), 3'000u);
+}
+
 }  // namespace
 }  // namespace lockstep::nn

@@ -65,5 +65,18 @@ TEST(ClipGradNorm, ANormThatIsNotFiniteScalesOrFailsAsAsked) {
   EXPECT_TRUE(std::isnan(parameters[0].grad().to_vector<double>()[1]));
 }
 
+TEST(ClipGradNorm, RefusesANormThatIsNoneAndCountsAsAChangeOfTheGradients) {
+  Variable parameter(Tensor::full({2}, 1.0), RequiresGrad::yes);
+  parameter.set_grad(Tensor::full({2}, 3.0));
+  const std::uint64_t before = parameter.grad().version();
+  testing::expect_error(ErrorCode::Usage, "must not be negative, found -1",
+                        [&] { clip_grad_norm({parameter}, -1); });
+  testing::expect_error(ErrorCode::Usage, "found nan",
+                        [&] { clip_grad_norm({parameter}, std::nan("")); });
+  EXPECT_EQ(parameter.grad().version(), before);
+  clip_grad_norm({parameter}, 1);
+  EXPECT_GT(parameter.grad().version(), before);
+}
+
 }  // namespace
 }  // namespace lockstep::optim

@@ -162,9 +162,10 @@ TEST(Optimizer, StateFollowsAParameterToAnotherType) {
 
 TEST(Optimizer, AGradientOnAnotherDeviceIsAnErrorThatNamesBoth) {
   Variable w = parameter(1);
-  w.set_grad(Tensor::zeros({2}, DType::float64, kOther));
+  set_grad(w, 1);
+  w.set_value(w.value().to(kOther));
   Sgd sgd({w});
-  expect_error(ErrorCode::Device, "[SGD] all tensors must be on one device, found cpu:0 and cpu:1",
+  expect_error(ErrorCode::Device, "[SGD] all tensors must be on one device, found cpu:1 and cpu:0",
                [&] { sgd.step(); });
 }
 
@@ -199,6 +200,30 @@ TEST(Optimizer, MinimisesAQuadratic) {
     }
     expect_close(w.value(), target, {0, 1e-3});
   }
+}
+
+TEST(Optimizer, AStepBetweenForwardAndBackwardIsAnErrorOfBackward) {
+  Variable w = parameter(2);
+  Variable x = parameter(3);
+  Sgd sgd({w});
+  AdamW adamw({x});
+  const Variable y = sum(multiply(w, x));
+  set_grad(w, 1);
+  sgd.step();
+  expect_error(ErrorCode::State,
+               "[backward] Multiply saved Tensor[2] float64 on cpu:0 in version 1",
+               [&] { y.backward(); });
+  const Variable z = sum(multiply(w, x));
+  set_grad(x, 1);
+  adamw.step();
+  expect_error(ErrorCode::State, "was changed in place", [&] { z.backward(); });
+  sgd.zero_grad();
+  adamw.zero_grad();
+  sum(multiply(w, x)).backward();
+  sgd.step();
+  const Variable after = sum(multiply(w, x));
+  adamw.count_replayed_step();  // a graph's launch has changed x
+  expect_error(ErrorCode::State, "was changed in place", [&] { after.backward(); });
 }
 
 }  // namespace

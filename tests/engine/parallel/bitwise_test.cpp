@@ -13,10 +13,6 @@
 namespace lockstep::testing {
 namespace {
 
-Variable sum_loss(const Variable& logits, const Tensor& labels) {
-  return cross_entropy(logits, labels, Reduction::sum);
-}
-
 TrainingCase bitwise_case(std::vector<std::size_t> batches) {
   TrainingCase training;
   training.dtype = DType::float32;

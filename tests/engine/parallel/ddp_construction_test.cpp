@@ -51,6 +51,7 @@ TEST(DdpConstruction, RanksThatStartDifferentlyGetTheParametersAndBuffersOfRank0
     const auto first = make(0);
     const nn::StateDict expected = nn::state_dict(*first);
     const nn::StateDict state = nn::state_dict(*module);
+    ASSERT_EQ(state.size(), 7u) << "two layers of two parameters, and three buffers";
     for (std::size_t i = 0; i < state.size(); ++i) {
       expect_close(state[i].second, expected[i].second, kExact);
       EXPECT_EQ(state[i].second.device().index, communicator.rank()) << "it stays on its device";

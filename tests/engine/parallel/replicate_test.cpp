@@ -100,7 +100,9 @@ TEST(Replicate, FrozenParametersStayFrozen) {
   const auto module = make_linear(3, 2, 1);
   std::vector<Variable> parameters = module->parameters();
   parameters[0].set_requires_grad(RequiresGrad::no);
-  for (const auto& replica : replicate(*module, cpu_devices(2))) {
+  const auto replicas = replicate(*module, cpu_devices(2));
+  ASSERT_EQ(replicas.size(), 2u);
+  for (const auto& replica : replicas) {
     EXPECT_FALSE(replica->parameters()[0].requires_grad());
     EXPECT_TRUE(replica->parameters()[1].requires_grad());
   }

@@ -33,10 +33,6 @@ optim::Sgd make_optimizer(const TrainingCase& training, const nn::Module& module
   return optim::Sgd(module.parameters(), options);
 }
 
-Variable sum_loss(const Variable& logits, const Tensor& labels) {
-  return cross_entropy(logits, labels, Reduction::sum);
-}
-
 // Calls gradients(batch) between zero_grad() and step().
 template <typename Gradients>
 void run_steps(const TrainingCase& training, nn::Module& module, const Gradients& gradients) {
@@ -87,6 +83,10 @@ Weights train_ranks(int world_size, const Train& train) {
 }
 
 }  // namespace
+
+Variable sum_loss(const Variable& logits, const Tensor& labels) {
+  return cross_entropy(logits, labels, Reduction::sum);
+}
 
 std::shared_ptr<nn::Module> make_model(const TrainingCase& training) {
   std::vector<std::shared_ptr<nn::Module>> layers;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/autograd/variable.h"
 #include "engine/nn/module.h"
 #include "engine/parallel/ddp/ddp.h"
 
@@ -31,6 +32,9 @@ struct TrainingBatch {
 std::shared_ptr<nn::Module> make_model(const TrainingCase& training);
 TrainingBatch make_batch(const TrainingCase& training, std::size_t step);
 Weights weights_of(const nn::Module& module);
+
+Variable sum_loss(const Variable& logits,
+                  const Tensor& labels);  // cross entropy, summed over the rows
 
 // The mean of the loss over the rows of the batch, on cpu:0.
 Weights train_on_one_device(const TrainingCase& training);

@@ -163,6 +163,22 @@ TEST(Buckets, RefuseOptionsThatMeanNothing) {
                "power of two, found 48 bytes");
 }
 
+TEST(Buckets, RefuseSizesWhoseSumWrapsAround) {
+  constexpr std::size_t kHalf = std::size_t{1} << 60;
+  const Indices both{0, 1};
+  BucketOptions one_bucket;
+  one_bucket.byte_limits = {static_cast<std::size_t>(-1)};
+  const auto plan_of = [&](std::initializer_list<std::size_t> sizes) {
+    return bucket_plan(float32_parameters(sizes), both, one_bucket);
+  };
+  EXPECT_EQ(plan_of({kHalf, 1}).buckets.size(), 1u);
+  EXPECT_ERROR(plan_of({kHalf, kHalf}), ErrorCode::Shape,
+               "[buckets] 2305843009213693952 times 4 is above 9223372036854775807");
+  const std::size_t large = static_cast<std::size_t>(-1) - 2;
+  EXPECT_ERROR(plan_of({4, large}), ErrorCode::Shape,
+               "[buckets] 4 plus 18446744073709551613 is above 9223372036854775807");
+}
+
 TEST(Buckets, PrintALinePerParameter) {
   EXPECT_EQ(to_string(bucket_plan(float32_parameters({5, 3}), reverse_order(2), {{8}})),
             "bucket 0: float32 on cpu:0, 1 parameters, 12 B\n"

@@ -31,14 +31,6 @@ TEST(CollectivePlan, RefusesTotalsOfARankThatDoesNotExist) {
   EXPECT_ERROR(elements_sent(small_plan(), 3), ErrorCode::Usage,
                "[plan] rank must be in [0, 3), found 3");
   EXPECT_ERROR(elements_received(small_plan(), -1), ErrorCode::Usage, "found -1");
-  EXPECT_ERROR(steps_of_rank(small_plan(), 3), ErrorCode::Usage, "found 3");
-}
-
-TEST(CollectivePlan, StepsOfARankKeepTheStepsAndDropForeignTransfers) {
-  const std::vector<Step> steps = steps_of_rank(small_plan(), 0);
-  ASSERT_EQ(steps.size(), 2u);
-  EXPECT_EQ(steps[0], (Step{"first", {{0, 1, {0, 4}, Combine::add}}}));
-  EXPECT_EQ(steps[1], (Step{"second", {}}));
 }
 
 TEST(CollectivePlan, PrintsEveryStepWithBytesAndTotals) {

@@ -87,6 +87,9 @@ TEST(ScatterWithSizes, RefusesAWrongSumAndShowsBoth) {
   const std::vector<std::size_t> given{4, 4, 1};
   EXPECT_ERROR(scatter_plan_with_sizes(10, given), ErrorCode::Shape,
                "must sum to the input's size 10, found [4, 4, 1] with the sum 9");
+  const std::vector<std::size_t> wrapping{std::size_t{1} << 63, std::size_t{1} << 63, 10};
+  EXPECT_ERROR(scatter_plan_with_sizes(10, wrapping), ErrorCode::Shape,
+               "the largest size there is");
 }
 
 TEST(Scatter, PrintsALinePerDevice) {

@@ -19,12 +19,6 @@ TEST(WritesOfRank, KeepOtherChunksApartByRisingOffset) {
             (std::vector<Write>{{{0, 4}, kAdd, {0}}, {{4, 4}, kCopy, {2}}}));
 }
 
-TEST(NeedsSnapshot, WhenAPeerReadsWhatIsWritten) {
-  EXPECT_TRUE(needs_snapshot({"", {{0, 1, {0, 4}, kAdd}, {1, 0, {3, 4}, kAdd}}}));
-  EXPECT_FALSE(needs_snapshot({"", {{0, 1, {0, 4}, kAdd}, {1, 0, {4, 4}, kAdd}}}));
-  EXPECT_FALSE(needs_snapshot({"", {{0, 1, {0, 4}, kAdd}, {2, 1, {0, 4}, kAdd}}}));
-}
-
 TEST(RequireValid, AcceptsSeveralAddsToOneChunk) {
   EXPECT_NO_THROW(
       require_valid({"good", 3, 8, {{"s", {{0, 1, {0, 8}, kAdd}, {2, 1, {0, 8}, kAdd}}}}}));

@@ -94,7 +94,9 @@ TEST(ThreadPool, UsesItsThreadsAtTheSameTime) {
 }
 
 TEST(ThreadPool, CanBeMadeAndDestroyedAtOnce) {
-  for (int i = 0; i < 100; ++i) ThreadPool pool(3);
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(ThreadPool(3).num_threads(), 3u);
+  }
 }
 
 TEST(ThreadPool, NoThreadsIsAnError) {

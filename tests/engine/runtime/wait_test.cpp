@@ -33,6 +33,40 @@ TEST(WaitWord, NoDeadlineMeansForEver) {
   EXPECT_TRUE(deadline_after(1).has_value());
 }
 
+TEST(Deadline, NoTimeMeansForEver) {
+  EXPECT_FALSE(deadline_after(std::optional<double>()).has_value());
+  EXPECT_FALSE(has_passed({}));
+  EXPECT_TRUE(has_passed(deadline_after(-1)));
+  EXPECT_FALSE(has_passed(deadline_after(60)));
+}
+
+TEST(Deadline, OfTwoTheEarlierOneIsTheOneThatEnds) {
+  const Deadline soon = deadline_after(1);
+  const Deadline late = deadline_after(2);
+  EXPECT_EQ(earlier(soon, late), soon);
+  EXPECT_EQ(earlier(late, soon), soon);
+  EXPECT_EQ(earlier({}, soon), soon);
+  EXPECT_EQ(earlier(soon, {}), soon);
+  EXPECT_FALSE(earlier({}, {}).has_value());
+}
+
+TEST(Deadline, TheTimeUntilThenIsBounded) {
+  using std::chrono::seconds;
+  EXPECT_EQ(time_until({}, seconds(3)), seconds(3));
+  EXPECT_EQ(time_until(deadline_after(60), seconds(3)), seconds(3));
+  EXPECT_EQ(time_until(deadline_after(-1), seconds(3)), seconds(0));
+  EXPECT_GT(time_until(deadline_after(60)), seconds(3));
+}
+
+TEST(Deadline, ForPollItIsCountedInMillisecondsThatAreNeverTooFew) {
+  EXPECT_EQ(milliseconds_until({}), -1);
+  EXPECT_EQ(milliseconds_until(deadline_after(-1)), 0);
+  EXPECT_EQ(milliseconds_until(Clock::now() + std::chrono::hours(1'000'000)), 864'000'000);
+  const Deadline soon = deadline_after(60);
+  const int milliseconds = milliseconds_until(soon);
+  EXPECT_GE(Clock::now() + std::chrono::milliseconds(milliseconds), *soon);
+}
+
 TEST(WaitWord, EverySleeperWakesWhenTheWordChanges) {
   WaitWord word(0), sleeping(0);
   std::vector<std::thread> threads;
@@ -85,6 +119,24 @@ TEST(SpinUntil, GivesUpOnAConditionThatNeverHolds) {
   EXPECT_FALSE(spin_until([] { return false; }));
   int calls = 0;
   EXPECT_TRUE(spin_until([&] { return ++calls == 10; }));
+}
+
+TEST(SpinUntil, LooksAsOftenAsItIsToldAndOnceMore) {
+  int calls = 0;
+  const auto never = [&] { return ++calls < 0; };
+  EXPECT_FALSE(spin_until(never, 5));
+  EXPECT_EQ(calls, 6);
+  EXPECT_FALSE(spin_until(never, 0));
+  EXPECT_EQ(calls, 7);
+}
+
+TEST(SpinUntil, LooksOnceInAThreadThatNeverSpins) {
+  std::thread([] {
+    never_spin();
+    int calls = 0;
+    EXPECT_FALSE(spin_until([&] { return ++calls < 0; }));
+    EXPECT_EQ(calls, 1);
+  }).join();
 }
 
 }  // namespace

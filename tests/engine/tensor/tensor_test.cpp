@@ -89,6 +89,24 @@ TEST(Tensor, NormalValuesHaveTheirMeanAndDeviation) {
   EXPECT_NEAR(variance, 9.0, 0.5);
 }
 
+TEST(Tensor, ThatNoMachineCanHoldIsAnErrorThatNamesShapeAndType) {
+  constexpr std::size_t kHuge = std::size_t{1} << 61;
+  expect_error(ErrorCode::Shape, "[shape] [2305843009213693952] float64 has more than",
+               [] { Tensor::empty({kHuge}, DType::float64); });
+  expect_error(ErrorCode::Shape, "[shape] [0, 2305843009213693952] float64 has more than", [] {
+    Tensor::zeros({0, kHuge}, DType::float64);
+  });
+  expect_error(ErrorCode::Shape, "[shape] [4294967296, 4294967296] has more than", [] {
+    Tensor::empty({std::size_t{1} << 32, std::size_t{1} << 32});
+  });
+  // Bytes that can be counted, but not had.
+  expect_error(ErrorCode::Device, "[allocate] out of memory on ",
+               [] { Tensor::empty({kHuge}, DType::uint8, Device{}); });
+  Rng rng(0);
+  expect_error(ErrorCode::Device, "[allocate] out of memory on ",
+               [&] { Tensor::uniform({kHuge / 8}, 0, 1, rng); });
+}
+
 TEST(TensorView, RowsShareMemory) {
   const Tensor all = counting(4, 3);
   const Tensor middle = all.rows(1, 3);
@@ -146,7 +164,8 @@ TEST(TensorView, OutsideTheTensorIsAnError) {
   expect_error(ErrorCode::Shape, "[slice] 4 elements from 9 are not inside a tensor of 12", [&] {
     all.slice(9, {2, 2});
   });
-  expect_error(ErrorCode::Shape, "[slice]", [&] { all.slice(1, {static_cast<std::size_t>(-1)}); });
+  expect_error(ErrorCode::Shape, "[slice]", [&] { all.slice(static_cast<std::size_t>(-1), {1}); });
+  expect_error(ErrorCode::Shape, "[shape]", [&] { all.slice(1, {static_cast<std::size_t>(-1)}); });
 }
 
 TEST(TensorView, MatrixIsDimZeroByAllOthers) {
@@ -162,6 +181,9 @@ TEST(Tensor, ThatIsUndefinedSaysSoInsteadOfCrashing) {
   expect_error(ErrorCode::State, "is undefined", [&] { undefined.clone(); });
   expect_error(ErrorCode::State, "is undefined", [&] { undefined.fill(1); });
   expect_error(ErrorCode::State, "is undefined", [&] { undefined.to_vector<float>(); });
+  expect_error(ErrorCode::State, "is undefined", [&] { undefined.slice(0, {0}); });
+  expect_error(ErrorCode::State, "is undefined", [&] { undefined.reshape({0}); });
+  expect_error(ErrorCode::State, "is undefined", [&] { undefined.to(DType::float32); });
 }
 
 }  // namespace

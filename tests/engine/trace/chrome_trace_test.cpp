@@ -195,7 +195,7 @@ TEST(ChromeTrace, IsSavedToAFileOrSaysWhyNot) {
     FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::Io);
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("/no/such/folder/trace.json"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("/no/such/folder"));
   }
 }
 

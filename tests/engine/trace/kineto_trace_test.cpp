@@ -125,7 +125,9 @@ TEST(KinetoTrace, EachKernelIsTiedToItsHostEvent) {
       host_events[event.at("args").at("correlation")] = event;
     }
   }
-  for (const json& kernel : events_of(trace, "kernel")) {
+  const auto kernels = events_of(trace, "kernel");
+  ASSERT_FALSE(kernels.empty());
+  for (const json& kernel : kernels) {
     const json& host = host_events.at(kernel.at("args").at("correlation"));
     const double begin = host.at("ts");
     EXPECT_LE(begin, kernel.at("ts"));

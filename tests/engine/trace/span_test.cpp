@@ -50,8 +50,7 @@ TEST(Span, KeepsWhatItWasToldAndItsTimes) {
 TEST(Span, HasTheCpuTimeOfComputationAndOfWaitsInsideIt) {
   start();
   const auto spin = [] {
-    for (volatile int rounds = 0; rounds < 20000; rounds = rounds + 1) {
-    }
+    for (int rounds = 0; rounds < 20000; ++rounds) asm volatile("");
   };
   {
     ScopedSpan step(Lane::host, Category::step, "step");

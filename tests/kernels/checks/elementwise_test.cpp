@@ -60,6 +60,11 @@ TEST(DropoutChecks, EveryBackendRefusesABadCallInTheSameWords) {
        [](Backend& b, Stream& s) { b.dropout(s, {.probability = 1.5}, mat(2, 3), mat(2, 3)); }},
       {ErrorCode::Usage, "[dropout] the probability must be in [0, 1], found -0.5",
        [](Backend& b, Stream& s) { b.dropout(s, {.probability = -0.5}, mat(2, 3), mat(2, 3)); }},
+      {ErrorCode::Shape, "[dropout] takes up to 2^34 columns, found 17179869185",
+       [](Backend& b, Stream& s) {
+         const MatrixView wide = mat(1, (std::size_t{1} << 34) + 1);
+         b.dropout(s, {}, wide, wide);
+       }},
   });
 }
 

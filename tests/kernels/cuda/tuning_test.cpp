@@ -75,7 +75,8 @@ TEST_F(CudaTuning, LeavesWhatIsThereAloneWhileItTimes) {
   const auto once = product.result();
   product.run(compute(), Write::accumulate);  // timed now, and added once
   const auto twice = product.result();
-  for (std::size_t i = 0; i < once.size(); ++i) EXPECT_FLOAT_EQ(twice[i], 2 * once[i]);
+  // Another algorithm may be the fastest when adding, and sums in another order.
+  for (std::size_t i = 0; i < once.size(); ++i) EXPECT_NEAR(twice[i], 2 * once[i], 1e-4);
 }
 
 TEST_F(CudaTuning, TheRowAtWhichAShardBeginsMakesNoOtherProduct) {

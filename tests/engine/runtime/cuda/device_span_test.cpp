@@ -126,6 +126,28 @@ TEST_F(DeviceSpans, AreNothingWhileNobodyRecordsAndWhenCancelled) {
   EXPECT_TRUE(recorded().empty());
 }
 
+TEST_F(DeviceSpans, AreOpenedWithOneOfTheThreadByAWorkSpan) {
+  trace::start();
+  {
+    WorkSpan span(compute(), Lane::copy, Category::copy, "scatter", 64);
+    span.set_sequence(3);
+    work();
+  }
+  {
+    WorkSpan span(compute(), Lane::copy, Category::copy, "cancelled");
+    span.cancel();
+  }
+  const auto spans = recorded();
+  ASSERT_EQ(spans.size(), 2u);
+  for (const trace::Span& span : spans) {
+    EXPECT_STREQ(span.name, "scatter");
+    EXPECT_EQ(span.num_bytes, 64u);
+    EXPECT_EQ(span.sequence, 3);
+    EXPECT_EQ(span.lane, Lane::copy);
+  }
+  EXPECT_NE(spans[0].thread == trace::kDeviceThread, spans[1].thread == trace::kDeviceThread);
+}
+
 TEST_F(DeviceSpans, OfARecordingThatIsOverDoNotTurnUpInTheNext) {
   trace::start();
   { DeviceSpan span(compute(), Lane::compute, Category::op, "old"); }

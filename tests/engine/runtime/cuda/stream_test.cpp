@@ -63,11 +63,14 @@ TEST_F(CudaStreams, WorkAfterAWaitRunsAfterTheEvent) {
 
 TEST_F(CudaStreams, AnEventMayBeWaitedForAfterItPassedAndByManyStreams) {
   const auto event = compute().record();
-  event->wait();
+  ASSERT_TRUE(event->wait(deadline_after(60)));
+  Gate gate;
+  gate.block(compute());  // what comes after the event holds nobody up
   for (const Device device : {kFirst, kSibling, kOther}) {
     comm(device).wait(event);
-    comm(device).synchronize();
+    EXPECT_TRUE(comm(device).record()->wait(deadline_after(60))) << to_string(device);
   }
+  EXPECT_TRUE(event->has_passed());
 }
 
 TEST_F(CudaStreams, WaitForAnEventOfTheCpu) {
@@ -195,7 +198,7 @@ TEST_F(CudaStreams, TimedEventsOfTwoStreamsCanBeCompared) {
   gate.block(compute());
   const auto late = compute().record_timed();
   const auto early = comm().record_timed();
-  early->wait();
+  ASSERT_TRUE(early->wait(deadline_after(60)));
   gate.open();
   late->wait();
   EXPECT_LE(early->passed_at_ns(), late->passed_at_ns());

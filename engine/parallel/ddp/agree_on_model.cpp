@@ -1,4 +1,4 @@
-#include "engine/parallel/ddp/verify_models.h"
+#include "engine/parallel/ddp/agree_on_model.h"
 
 #include <algorithm>
 #include <array>
@@ -99,9 +99,21 @@ void verify(const Inventory& inventory, comm::Communicator& communicator) {
 
 }  // namespace
 
-void verify_models_match(const nn::Module& module, comm::Communicator& communicator) {
+void agree_on_model(const nn::Module& module, comm::Communicator& communicator) {
   verify(parameters_of(module), communicator);
   verify(buffers_of(module), communicator);
+  std::vector<Tensor> state = module.buffers();
+  for (const Variable& parameter : module.parameters()) state.push_back(parameter.value());
+  broadcast_from_rank_0(state, communicator);
+}
+
+void broadcast_from_rank_0(const std::vector<Tensor>& tensors, comm::Communicator& communicator) {
+  std::vector<Tensor> distinct;
+  for (const Tensor& tensor : tensors) {
+    const auto is_same = [&](const Tensor& other) { return other.shares_memory_with(tensor); };
+    if (std::ranges::none_of(distinct, is_same)) distinct.push_back(tensor);
+  }
+  communicator.broadcast(distinct, 0).wait();
 }
 
 }  // namespace lockstep::parallel

@@ -1,14 +1,15 @@
-#include "engine/checkpoint/atomic_file.h"
+#include "engine/core/atomic_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep {
 namespace {
 
 using lockstep::testing::expect_error;
@@ -19,10 +20,6 @@ using lockstep::testing::write_text;
 std::size_t num_files(const TempFolder& folder) {
   const std::filesystem::directory_iterator files(folder.path());
   return static_cast<std::size_t>(std::distance(begin(files), end(files)));
-}
-
-void write(AtomicFile& file, std::string_view text) {
-  file.write(std::as_bytes(std::span(text)));
 }
 
 TEST(AtomicFile, WritesANewFile) {
@@ -36,8 +33,8 @@ TEST(AtomicFile, LeavesTheOldContentUntilCommit) {
   const TempFolder folder;
   write_text(folder / "weights", "old");
   AtomicFile file(folder / "weights");
-  write(file, "new ");
-  write(file, "content");
+  file.write("new ");
+  file.write("content");
   EXPECT_EQ(read_text(folder / "weights"), "old");
   file.commit();
   EXPECT_EQ(read_text(folder / "weights"), "new content");
@@ -49,7 +46,7 @@ TEST(AtomicFile, LeavesTheOldContentAndNothingElseWhenNotCommitted) {
   write_text(folder / "weights", "old");
   {
     AtomicFile file(folder / "weights");
-    write(file, "half of the new");
+    file.write("half of the new");
     EXPECT_EQ(num_files(folder), 2u);
   }
   EXPECT_EQ(read_text(folder / "weights"), "old");
@@ -84,15 +81,95 @@ TEST(AtomicFile, WritesThroughASymbolicLink) {
   EXPECT_EQ(read_text(folder / "run-7"), "new");
 }
 
+TEST(AtomicFile, MakesTheFileThatALinkNames) {
+  const TempFolder folder;
+  std::filesystem::create_directory(folder / "runs");
+  std::filesystem::create_symlink("runs/8", folder / "next");
+  std::filesystem::create_symlink(folder / "next", folder / "latest");
+  write_file_atomically(folder / "latest", "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "latest"));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "next"));
+  EXPECT_EQ(read_text(folder / "runs/8"), "new");
+}
+
+TEST(AtomicFile, RefusesLinksInACircle) {
+  const TempFolder folder;
+  std::filesystem::create_symlink("b", folder / "a");
+  std::filesystem::create_symlink("a", folder / "b");
+  expect_error(ErrorCode::Io, "lead in a circle", [&] { AtomicFile file(folder / "a"); });
+}
+
+// The soft limit of this process, for as long as this lives.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t num_bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{num_bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST(AtomicFile, KeepsTheOldFileUnderALimitOnItsSizeAndLeavesNothing) {
+  const TempFolder folder;
+  write_text(folder / "weights", "old");
+  const FileSizeLimit limit(1000);
+  write_file_atomically(folder / "weights", std::string(1000, 'w'));
+  expect_error(ErrorCode::Io, "larger than the 1000 bytes", [&] {
+    AtomicFile file(folder / "weights");
+    file.write(std::string(600, 'n'));
+    file.write(std::string(401, 'n'));
+  });
+  EXPECT_EQ(read_text(folder / "weights"), std::string(1000, 'w'));
+  EXPECT_EQ(num_files(folder), 1u);
+}
+
 TEST(AtomicFile, WritesToADeviceWithoutReplacingIt) {
   write_file_atomically("/dev/null", "gone");
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+}
+
+TEST(AtomicFile, WritesToAPipeThatALinkNames) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  write_file_atomically(fmt::format("/proc/self/fd/{}", ends[1]), "text");
+  char text[5] = {};
+  EXPECT_EQ(::read(ends[0], text, 4), 4);
+  EXPECT_STREQ(text, "text");
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 TEST(AtomicFile, ReportsAFullDisk) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   expect_error(ErrorCode::Io, "cannot write to '/dev/full'",
                [] { write_file_atomically("/dev/full", "too much"); });
+}
+
+TEST(IsSameFile, KnowsAFileByEverySpellingAndLink) {
+  const TempFolder folder;
+  std::filesystem::create_directory(folder / "sub");
+  std::filesystem::create_directory_symlink("sub", folder / "other_name_of_sub");
+  std::filesystem::create_symlink("sub/file", folder / "link");
+  const std::vector<std::filesystem::path> names = {folder / "sub/file", folder / "sub/./file",
+                                                    folder / "sub/../sub/file", folder / "link",
+                                                    folder / "other_name_of_sub/file"};
+  const auto expect_same = [&] {
+    for (const auto& a : names) {
+      for (const auto& b : names) EXPECT_TRUE(is_same_file(a, b)) << a << " and " << b;
+      EXPECT_FALSE(is_same_file(a, folder / "file")) << a;
+    }
+  };
+  expect_same();
+  write_text(folder / "sub/file", "now it exists");
+  expect_same();
+  write_text(folder / "file", "another");
+  expect_same();
+  std::filesystem::create_hard_link(folder / "sub/file", folder / "hard link");
+  EXPECT_TRUE(is_same_file(folder / "hard link", folder / "link"));
 }
 
 TEST(CheckWritable, AcceptsANewFileAndLeavesNothingBehind) {
@@ -143,4 +220,4 @@ TEST(CheckWritable, RefusesAPathBelowAFile) {
 }
 
 }  // namespace
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep

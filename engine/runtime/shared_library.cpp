@@ -1,0 +1,30 @@
+#include "engine/runtime/shared_library.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <utility>
+
+namespace lockstep::runtime {
+
+std::string library_path(const char* variable, const char* usual) {
+  const char* path = std::getenv(variable);
+  return path != nullptr && *path != '\0' ? path : usual;
+}
+
+SharedLibrary::SharedLibrary(std::string path, SharedLibraryOptions options)
+    : path_(std::move(path)), options_(std::move(options)) {
+  const int keep = options_.unload == Unload::never ? RTLD_NODELETE : 0;
+  handle_.reset(dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL | keep));
+  if (!handle_) problem_ = dlerror();
+}
+
+void* SharedLibrary::address_of(const char* symbol) const {
+  return dlsym(handle_.get(), symbol);
+}
+
+void SharedLibrary::Close::operator()(void* handle) const {
+  dlclose(handle);
+}
+
+}  // namespace lockstep::runtime

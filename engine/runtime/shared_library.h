@@ -1,0 +1,65 @@
+// A library that is loaded while the program runs: no build needs it, and a program starts, and
+// does all else, on a machine without it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/core/error.h"
+
+namespace lockstep::runtime {
+
+// The file that an environment variable names, or else the usual one.
+std::string library_path(const char* variable, const char* usual);
+
+enum class Unload {
+  when_destroyed,
+  never,  // what the library made may be in use until the process ends
+};
+
+struct SharedLibraryOptions {
+  Unload unload = Unload::when_destroyed;
+  // What its errors say: Error{code}, "[operation] <path> has no <symbol>: <advice>".
+  ErrorCode code = ErrorCode::Device;
+  std::string operation = "dlsym";
+  std::string advice = "it is not the library that is needed";
+};
+
+class SharedLibrary {
+ public:
+  // Loads a library by name or path. Does not throw where that fails: see problem().
+  explicit SharedLibrary(std::string path, SharedLibraryOptions options = {});
+
+  const std::string& path() const { return path_; }
+  bool is_loaded() const { return handle_ != nullptr; }
+  // Why it is not loaded, in the loader's words, which name it; empty where it is.
+  const std::string& problem() const { return problem_; }
+
+  // Sets function to the one of this name, or to null where the library has none.
+  // REQUIRES: is_loaded(), here and below.
+  template <typename Function>
+  void find(const char* symbol, Function*& function) const {
+    function = reinterpret_cast<Function*>(address_of(symbol));
+  }
+  // The same, but a library that has none is an error (SharedLibraryOptions).
+  template <typename Function>
+  void find_required(const char* symbol, Function*& function) const {
+    find(symbol, function);
+    require(function != nullptr, options_.code, options_.operation, "{} has no {}: {}", path_,
+            symbol, options_.advice);
+  }
+
+ private:
+  struct Close {
+    void operator()(void* handle) const;
+  };
+
+  void* address_of(const char* symbol) const;
+
+  std::string path_;
+  SharedLibraryOptions options_;
+  std::unique_ptr<void, Close> handle_;
+  std::string problem_;
+};
+
+}  // namespace lockstep::runtime

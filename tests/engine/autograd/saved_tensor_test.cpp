@@ -1,0 +1,180 @@
+// What forward saved must not have changed when backward uses it: every operation says so, and says
+// nothing where the values do not matter.
+#include "engine/autograd/saved_tensor.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/autograd/ops/ops.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/expect_gradients_match.h"
+
+namespace lockstep::testing {
+namespace {
+
+TEST(TensorVersion, CountsChangesThroughEveryViewOfTheMemory) {
+  const Tensor tensor = Tensor::empty({4, 2}, DType::float32, Device{});
+  EXPECT_EQ(tensor.version(), 0u);
+  tensor.fill(1);
+  EXPECT_EQ(tensor.version(), 1u);
+  tensor.rows(1, 2).fill(2);
+  tensor.reshape({8}).copy_from(Tensor::zeros({8}, DType::float32, Device{}));
+  EXPECT_EQ(tensor.version(), 3u);
+  tensor.host<float>()[0] = 1;
+  EXPECT_EQ(tensor.rows(0, 1).version(), 4u);
+}
+
+TEST(TensorVersion, DoesNotCountWhatOnlyReads) {
+  const Tensor tensor = Tensor::zeros({4, 2}, DType::float32, Device{});
+  const std::uint64_t before = tensor.version();
+  EXPECT_EQ(tensor.host<const float>()[7], 0.0f);
+  tensor.to_vector<double>();
+  tensor.clone();
+  tensor.to(DType::float64);
+  tensor.rows(0, 1).reshape({2});
+  Tensor::zeros({4, 2}, DType::float32, Device{}).copy_from(tensor);
+  EXPECT_EQ(tensor.version(), before);
+}
+
+TEST(TensorVersion, OfAnUndefinedTensorIsAnError) {
+  expect_error(ErrorCode::State, "is undefined", [] { Tensor().version(); });
+  expect_error(ErrorCode::State, "is undefined", [] { Tensor().bump_version(); });
+}
+
+TEST(SavedTensor, ChangedBetweenForwardAndBackwardIsAnErrorThatSaysWhichOneAndHow) {
+  const Variable x(Tensor::full({3}, 2.0, DType::float64), RequiresGrad::yes);
+  const Variable y = sum(multiply(x, x));
+  x.value().fill(100);
+  expect_error(ErrorCode::State,
+               "[backward] Multiply saved Tensor[3] float64 on cpu:0 in version 1, and it is in "
+               "version 2 now: it was changed in place between forward and backward",
+               [&] { y.backward(); });
+  EXPECT_FALSE(x.grad().defined());
+}
+
+// An operation on x [2, 3] and w [2, 3], and what is changed behind its back.
+struct Case {
+  std::string operation;
+  std::function<Variable(const Variable& x, const Variable& w)> forward;
+  std::function<const Tensor&(const Variable& x, const Variable& w, const Variable& y)> changed;
+};
+
+const Tensor& change_x(const Variable& x, const Variable&, const Variable&) {
+  return x.value();
+}
+const Tensor& change_w(const Variable&, const Variable& w, const Variable&) {
+  return w.value();
+}
+const Tensor& change_y(const Variable&, const Variable&, const Variable& y) {
+  return y.value();
+}
+
+Variable normalised(const Variable& x, const Variable& w) {
+  BatchNormArguments arguments;
+  arguments.weight = reshape(sum(w), {1});
+  return batch_norm(reshape(x, {6, 1}), arguments);
+}
+
+TEST(SavedTensor, EveryOperationWatchesWhatItReadsAgain) {
+  const auto nothing = Variable();
+  const std::vector<Case> cases{
+      {"Multiply", multiply, change_x},
+      {"Multiply", multiply, change_w},
+      {"ReLU", [](auto& x, auto&) { return relu(x); }, change_y},
+      {"Tanh", [](auto& x, auto&) { return tanh(x); }, change_y},
+      {"Sigmoid", [](auto& x, auto&) { return sigmoid(x); }, change_y},
+      {"GELU", [](auto& x, auto&) { return gelu(x); }, change_x},
+      {"Matmul", [](auto& x, auto& w) { return matmul(x, w, Transpose::no, Transpose::yes); },
+       change_x},
+      {"Matmul", [](auto& x, auto& w) { return matmul(x, w, Transpose::yes); }, change_w},
+      {"Linear", [&](auto& x, auto& w) { return linear(x, w, nothing); }, change_x},
+      {"Linear", [&](auto& x, auto& w) { return linear(x, w, nothing); }, change_w},
+      {"Linear", [&](auto& x, auto& w) { return linear(x, w, nothing, Activation::relu); },
+       change_y},
+      {"MseLoss", [](auto& x, auto& w) { return mse_loss(x, w.value()); }, change_x},
+      {"MseLoss", [](auto& x, auto& w) { return mse_loss(x, w.value()); }, change_w},
+      {"BatchNorm", normalised, change_x},
+  };
+  for (const Case& c : cases) {
+    const Variable x = random_leaf({2, 3}, 1);
+    const Variable w = random_leaf({2, 3}, 2);
+    const Variable y = c.forward(x, w);
+    const Variable loss = sum(y);
+    c.changed(x, w, y).fill(0.5);
+    expect_error(ErrorCode::State, "[backward] " + c.operation + " saved Tensor",
+                 [&] { loss.backward(); });
+  }
+}
+
+TEST(SavedTensor, LabelsCountToo) {
+  const Variable logits = random_leaf({2, 3}, 1);
+  const Tensor labels = Tensor::zeros({2}, DType::int64);
+  const Variable loss = cross_entropy(logits, labels);
+  labels.fill(1);
+  expect_error(ErrorCode::State, "[backward] CrossEntropy saved Tensor[2] int64",
+               [&] { loss.backward(); });
+}
+
+TEST(SavedTensor, EveryLayerOfAChainWatchesItsWeight) {
+  for (const std::size_t changed : {0u, 1u}) {
+    const LinearLayer layers[] = {{random_leaf({4, 3}, 2), {}, Activation::relu},
+                                  {random_leaf({2, 4}, 3), {}}};
+    const Variable y = sum(linear_chain(random_leaf({5, 3}, 1), layers));
+    layers[changed].weight.value().fill(0);
+    expect_error(ErrorCode::State,
+                 "[backward] Linear saved " + describe(layers[changed].weight.value()),
+                 [&] { y.backward(); });
+  }
+}
+
+TEST(SavedTensor, ValuesThatNoGradientDependsOnMayChange) {
+  const Variable x = random_leaf({2, 3}, 1);
+  const Variable y = sum(scale(add(subtract(x, x), reshape(x, {2, 3})), 2));
+  x.value().fill(7);
+  y.backward();
+  EXPECT_EQ(x.grad().to_vector<double>(), std::vector<double>(6, 2.0));
+
+  // The first layer: nobody wants the gradient of the input, for which the weight would be read.
+  const Variable input(Tensor::full({1, 3}, 5.0, DType::float64));
+  const Variable weight = random_leaf({1, 3}, 2);
+  const Variable out = sum(linear(input, weight, {}));
+  weight.value().fill(0);
+  out.backward();
+  EXPECT_EQ(weight.grad().to_vector<double>(), std::vector<double>(3, 5.0));
+}
+
+TEST(SavedTensor, ReplacingALeafsTensorChangesNothingThatWasSaved) {
+  Variable x(Tensor::full({1}, 2.0, DType::float64), RequiresGrad::yes);
+  const Variable y = sum(multiply(x, x));
+  x.set_value(Tensor::full({1}, 100.0, DType::float64));
+  y.backward();
+  EXPECT_EQ(x.grad().item(), 4.0);
+}
+
+TEST(SavedTensor, AfterBackwardEverythingMayChange) {
+  const Variable x = random_leaf({3}, 1);
+  for (int step = 0; step < 3; ++step) {
+    sum(multiply(x, x)).backward();
+    x.value().fill(step);
+  }
+  const Variable y = sum(multiply(x, x));
+  y.backward({}, Graph::retain);
+  y.backward({}, Graph::retain);
+  x.value().fill(9);
+  expect_error(ErrorCode::State, "Multiply saved", [&] { y.backward(); });
+}
+
+TEST(SavedTensor, AGradientThatIsUsedAsAValueIsWatchedToo) {
+  const Variable x = random_leaf({3}, 1);
+  sum(scale(x, 2)).backward();
+  const Variable w = random_leaf({3}, 2);
+  const Variable y = sum(multiply(Variable(x.grad()), w));
+  sum(x).backward();  // adds to x's gradient in place
+  expect_error(ErrorCode::State, "Multiply saved", [&] { y.backward(); });
+}
+
+}  // namespace
+}  // namespace lockstep::testing
