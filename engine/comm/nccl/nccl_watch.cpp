@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <map>
 #include <sstream>
 #include <utility>
 
+#include "engine/comm/absent_rank.h"
+#include "engine/comm/error_bytes.h"
 #include "engine/comm/nccl/nccl_library.h"
 #include "engine/comm/nccl/nccl_meeting.h"
 
@@ -21,26 +23,6 @@ constexpr double kAnswerSeconds = 2;
 // Whoever does not ask waits for the one who does.
 constexpr double kVerdictSeconds = 2 * kAnswerSeconds;
 
-// An error as a value of the store: "Timeout [all_reduce] ...".
-std::string to_text(const Error& error) {
-  return fmt::format("{} {}", static_cast<int>(error.code()), error.what());
-}
-
-Error parse_error(const std::string& text) {
-  const std::size_t begin = text.find('[');
-  const std::size_t end = text.find("] ");
-  if (begin == std::string::npos || end == std::string::npos) {
-    return Error(ErrorCode::Comm, "nccl", text);
-  }
-  return Error(static_cast<ErrorCode>(std::atoi(text.c_str())),
-               text.substr(begin + 1, end - begin - 1), text.substr(end + 2));
-}
-
-// Of a time limit that is no limit: never.
-runtime::Clock::time_point time_after(double seconds) {
-  return runtime::deadline_after(seconds).value_or(runtime::Clock::time_point::max());
-}
-
 // Connecting is a call without a name.
 std::string describe(const CallHeader& call) {
   return call.operation == Operation::none ? "connecting the ranks" : to_string(call);
@@ -49,25 +31,37 @@ const char* tag_of(const CallHeader& call) {
   return call.operation == Operation::none ? "nccl" : name_of(call.operation);
 }
 
-bool is_point_to_point(const CallHeader& call) {
-  return call.operation == Operation::send || call.operation == Operation::recv;
+// The calls of a rank's answer: a line each, its number before its description.
+using NumberedCalls = std::map<std::uint64_t, std::string>;
+
+std::string line_of(const CallHeader& call) {
+  return fmt::format("{} {}", call.sequence, to_string(call));
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
+NumberedCalls calls_of(const std::string& answer) {
+  NumberedCalls calls;
+  std::istringstream stream(answer);
+  std::string description;
+  for (std::uint64_t number = 0;
+       stream >> number && std::getline(stream >> std::ws, description);) {
+    calls[number] = description;
+  }
+  return calls;
 }
 
-// The calls in which two ranks' different answers differ; the last call of a rank whose list ends
-// before the other's.
-std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
-  const std::vector<std::string> lines_a = lines_of(a);
-  const std::vector<std::string> lines_b = lines_of(b);
-  const auto [at_a, at_b] = std::ranges::mismatch(lines_a, lines_b);
-  return {at_a == lines_a.end() ? lines_a.back() : *at_a,
-          at_b == lines_b.end() ? lines_b.back() : *at_b};
+// The first calls of one number in which two ranks' different answers differ; where there are none,
+// the last call of each. A rank's answer begins with its newest list, so that what only the other
+// one names before it is done.
+std::pair<std::string, std::string> first_difference(const NumberedCalls& a,
+                                                     const NumberedCalls& b) {
+  for (const auto& [number, call] : a) {
+    const auto same = b.find(number);
+    if (same != b.end() && same->second != call) return {call, same->second};
+  }
+  const auto last_of = [](const NumberedCalls& calls) {
+    return calls.empty() ? to_string(CallHeader{}) : calls.rbegin()->second;
+  };
+  return {last_of(a), last_of(b)};
 }
 
 }  // namespace
@@ -97,12 +91,12 @@ void Watch::stop() {
 
 void Watch::add(std::shared_ptr<Comm> comm) {
   const std::lock_guard lock(mutex_);
-  if (failure_) comm->abort();
+  if (has_failed()) comm->abort();
   comms_.push_back(std::move(comm));
 }
 
 void Watch::begin(std::span<const CollectiveCall> calls) {
-  if (is_point_to_point(calls[0].header)) return;
+  if (is_point_to_point(calls[0].header.operation)) return;
   const std::lock_guard lock(mutex_);
   last_calls_.clear();
   for (const CollectiveCall& call : calls) last_calls_.push_back(call.header);
@@ -111,13 +105,14 @@ void Watch::begin(std::span<const CollectiveCall> calls) {
 void Watch::add(const CallHeader& call, std::shared_ptr<runtime::Event> done,
                 double timeout_seconds) {
   const std::lock_guard lock(mutex_);
-  under_way_.push_back({call, std::move(done), time_after(timeout_seconds), timeout_seconds});
+  under_way_.push_back(
+      {call, std::move(done), runtime::deadline_after(timeout_seconds), timeout_seconds});
 }
 
 Comm::Check Watch::check_of(const CallHeader& call, double timeout_seconds) {
-  return [this, call, timeout_seconds, deadline = time_after(timeout_seconds)] {
+  return [this, call, timeout_seconds, deadline = runtime::deadline_after(timeout_seconds)] {
     throw_if_failed();
-    if (runtime::Clock::now() < deadline) return;
+    if (!runtime::has_passed(deadline)) return;
     raise_alarm(
         call, ErrorCode::Timeout,
         fmt::format("{} was not begun by all ranks within {} s", describe(call), timeout_seconds));
@@ -125,22 +120,12 @@ Comm::Check Watch::check_of(const CallHeader& call, double timeout_seconds) {
   };
 }
 
-void Watch::throw_if_failed() const {
-  const std::lock_guard lock(mutex_);
-  if (failure_) throw Error(*failure_);
-}
-
-bool Watch::has_failed() const {
-  const std::lock_guard lock(mutex_);
-  return failure_.has_value();
-}
-
 void Watch::main() {
   for (;;) {
     {
       std::unique_lock lock(mutex_);
       if (stops_.wait_for(lock, kInterval, [&] { return is_stopping_; })) return;
-      if (failure_) continue;
+      if (has_failed()) continue;
     }
     tick();
   }
@@ -158,10 +143,8 @@ void Watch::tick() {
   if (store_error_) return fail_here(*store_error_);
   check_departures(*waiting);
   check_comms(*waiting);
-  if (runtime::Clock::now() < waiting->deadline || has_failed()) return;
-  raise_alarm(waiting->call, ErrorCode::Timeout,
-              fmt::format("{} was not done within {} s", to_string(waiting->call),
-                          waiting->timeout_seconds));
+  if (!runtime::has_passed(waiting->deadline) || has_failed()) return;
+  raise_alarm(waiting->call, ErrorCode::Timeout, not_done(waiting->call, waiting->timeout_seconds));
 }
 
 // Forgets what is done; returns the call that is to be done first.
@@ -189,11 +172,9 @@ void Watch::check_comms(const UnderWay& oldest) {
 
 void Watch::check_departures(const UnderWay& oldest) {
   for (std::size_t rank = 0; rank < left_.size(); ++rank) {
-    if (!left_[rank] || is_point_to_point(oldest.call)) continue;
+    if (!left_[rank] || is_point_to_point(oldest.call.operation)) continue;
     if (oldest.call.sequence < *left_[rank]) continue;
-    break_group(Error(ErrorCode::Comm, name_of(oldest.call.operation),
-                      fmt::format("rank {} left the group after {} collectives, and {} needs it",
-                                  rank, *left_[rank], to_string(oldest.call))));
+    break_group(left_before(oldest.call, static_cast<int>(rank), *left_[rank]));
   }
 }
 
@@ -206,11 +187,13 @@ void Watch::hear_news() {
       left_[static_cast<std::size_t>(rank)] = std::strtoull(left->c_str(), nullptr, 10);
     }
   }
-  if (const auto verdict = store_->try_get(key("verdict"))) return fail_here(parse_error(*verdict));
+  if (const auto verdict = store_->try_get(key("verdict"))) {
+    return fail_here(decode_error(*verdict));
+  }
   if (!store_->try_get(key("alarm"))) return;
   answer();
   const runtime::Deadline deadline = runtime::deadline_after(kVerdictSeconds);
-  fail_here(parse_error(store_->get(key("verdict"), deadline)));
+  fail_here(decode_error(store_->get(key("verdict"), deadline)));
 }
 
 void Watch::say(std::string_view what, std::string_view value) {
@@ -220,10 +203,10 @@ void Watch::say(std::string_view what, std::string_view value) {
 
 std::string Watch::last_calls_text() const {
   const std::lock_guard lock(mutex_);
-  if (last_calls_.empty()) return to_string(CallHeader{});
+  if (last_calls_.empty()) return line_of(CallHeader{});
   std::string text;
   for (const CallHeader& call : last_calls_) {
-    const std::string line = to_string(call);
+    const std::string line = line_of(call);
     if (text.size() + line.size() + 1 > kMaxValueBytes) break;
     text += (text.empty() ? "" : "\n") + line;
   }
@@ -244,7 +227,7 @@ void Watch::raise_alarm(const CallHeader& call, ErrorCode code, const std::strin
       break_group(verdict_of_alarm(call, code, symptom));
     } else {
       const runtime::Deadline deadline = runtime::deadline_after(kVerdictSeconds);
-      fail_here(parse_error(store_->get(key("verdict"), deadline)));
+      fail_here(decode_error(store_->get(key("verdict"), deadline)));
     }
   } catch (const Error&) {
     // The store is gone, or the rank that asks has ended: what this rank saw has to do.
@@ -262,12 +245,12 @@ Error Watch::verdict_of_alarm(const CallHeader& call, ErrorCode code, const std:
     try {
       const std::string last = store_->get(key(fmt::format("answer/{}", rank)), deadline);
       if (last == mine) continue;
-      const auto [theirs, ours] = first_difference(last, mine);
+      const auto [theirs, ours] = first_difference(calls_of(last), calls_of(mine));
       different += fmt::format("; rank {} last called {} while rank {} called {}", rank, theirs,
                                rank_, ours);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::Timeout) throw;
-      silent += fmt::format("{}rank {}", silent.empty() ? "" : ", ", rank);
+      add_to_list(silent, fmt::format("rank {}", rank));
     }
   }
   if (!silent.empty()) silent = fmt::format("; no answer from {} (ended or stopped)", silent);
@@ -278,8 +261,8 @@ Error Watch::verdict_of_alarm(const CallHeader& call, ErrorCode code, const std:
 
 void Watch::break_group(const Error& error) {
   try {
-    say("verdict", to_text(error));
-    fail_here(parse_error(*store_->try_get(key("verdict"))));
+    say("verdict", encode(error, kMaxValueBytes));
+    fail_here(decode_error(*store_->try_get(key("verdict"))));
   } catch (const Error&) {
     fail_here(error);  // nobody can be told any more
   }
@@ -289,11 +272,11 @@ void Watch::fail_here(const Error& error) {
   std::vector<std::shared_ptr<Comm>> comms;
   {
     const std::lock_guard lock(mutex_);
-    if (failure_) return;
-    failure_.emplace(error);
+    if (has_failed()) return;
     comms = comms_;
-    // Before the device goes on with worthless values.
+    // Before the device goes on with worthless values, and before anybody takes the call for done.
     if (!under_way_.empty()) runtime::cuda::report_from_host(*fault_, error);
+    failure_.set(error);
   }
   for (const auto& comm : comms) comm->abort();
 }
