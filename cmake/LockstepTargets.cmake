@@ -58,6 +58,15 @@ function(lockstep_unite target)
   endforeach()
 endfunction()
 
+# lockstep_compile_for_speed(node.cpp ...): what every operation passes through. Each by itself, since a compiler
+# inlines less the more there is in one unit.
+function(lockstep_compile_for_speed)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -O3)
+  endif()
+endfunction()
+
 # lockstep_compile_quickly(tutorials tool): less optimised, since in its run time the engine alone counts. Kinds:
 #   tool   tools, tutorials, libraries whose code runs once a program
 #   test   not at all, and without symbols; GoogleTest's headers, which cost more than a test, are compiled once

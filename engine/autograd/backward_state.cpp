@@ -50,31 +50,36 @@ void BackwardPass::State::discover(const std::shared_ptr<Node>& root) {
 }
 
 // REQUIRES: guard() held.
-void BackwardPass::State::push(Device device, Task task) {
+void BackwardPass::State::push(Device device, Task&& task) {
   DeviceQueue& target = queue(device);
   target.ready.push_back(std::move(task));
   std::push_heap(target.ready.begin(), target.ready.end());
 }
 
-// Runs the most urgent ready task of a device; false if there is none or another thread is at it.
+// The most urgent ready task of a device, which is busy from now on; nothing if there is none or
+// another thread is at it.
+std::optional<Task> BackwardPass::State::take(DeviceQueue& queue) {
+  const auto lock = guard();
+  if (finished() || queue.busy || queue.ready.empty()) return {};
+  std::pop_heap(queue.ready.begin(), queue.ready.end());
+  std::optional<Task> task(std::move(queue.ready.back()));
+  queue.ready.pop_back();
+  queue.busy = true;
+  ++running;
+  return task;
+}
+
+// Runs one ready task of a device; false if it has none to take.
 bool BackwardPass::State::run_one(DeviceQueue& queue) {
-  Task task;
-  {
-    const auto lock = guard();
-    if (finished() || queue.busy || queue.ready.empty()) return false;
-    std::pop_heap(queue.ready.begin(), queue.ready.end());
-    task = std::move(queue.ready.back());
-    queue.ready.pop_back();
-    queue.busy = true;
-    ++running;
-  }
+  std::optional<Task> task = take(queue);
+  if (!task) return false;
   std::exception_ptr failure;
   try {
-    execute(task);
+    execute(*task);
   } catch (...) {
     failure = std::current_exception();
   }
-  task = {};
+  task.reset();
   const auto lock = guard();
   queue.busy = false;
   --running;

@@ -6,6 +6,7 @@
 #include <exception>
 #include <memory_resource>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -80,7 +81,8 @@ struct BackwardPass::State {
   // Prepares the first task and returns its device.
   Device begin(const Variable& root, Tensor grad);
   void discover(const std::shared_ptr<Node>& root);
-  void push(Device device, Task task);
+  void push(Device device, Task&& task);
+  std::optional<Task> take(DeviceQueue& queue);
   bool run_one(DeviceQueue& queue);
   void execute(Task& task);
   void deliver(const Edge& edge, Tensor grad, Device here);

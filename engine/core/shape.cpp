@@ -22,12 +22,6 @@ Shape::Shape(std::span<const std::size_t> sizes) : num_dims_(sizes.size()) {
   }
 }
 
-std::size_t Shape::num_elements() const {
-  std::size_t count = 1;
-  for (std::size_t dim = 0; dim < num_dims_; ++dim) count *= sizes_[dim];
-  return count;
-}
-
 std::size_t Shape::row_elements() const {
   std::size_t count = 1;
   for (std::size_t dim = 1; dim < num_dims_; ++dim) count *= sizes_[dim];

@@ -29,7 +29,11 @@ class Shape {
       fail_dim(dim);
     return sizes_[dim];
   }
-  std::size_t num_elements() const;
+  std::size_t num_elements() const {
+    std::size_t count = 1;
+    for (std::size_t dim = 0; dim < num_dims_; ++dim) count *= sizes_[dim];
+    return count;
+  }
 
   // Elements of one index along dim 0: 12 for [5, 3, 4]; 1 for a scalar or [n].
   std::size_t row_elements() const;
