@@ -58,6 +58,13 @@ function(lockstep_unite target)
   endforeach()
 endfunction()
 
+# Programs of tests, of which there are many, go without symbols.
+function(lockstep_strip target)
+  if(LOCKSTEP_QUICK)
+    target_link_options(${target} PRIVATE $<$<CONFIG:Release>:-s>)
+  endif()
+endfunction()
+
 # lockstep_compile_for_speed(node.cpp ...): what every operation passes through. Each by itself, since a compiler
 # inlines less the more there is in one unit.
 function(lockstep_compile_for_speed)
@@ -80,7 +87,7 @@ function(lockstep_compile_quickly target kind)
   if(NOT kind STREQUAL "test")
     return()
   endif()
-  target_link_options(${target} PRIVATE $<$<CONFIG:Release>:-s>)
+  lockstep_strip(${target})
   if(NOT TARGET lockstep_test_headers)
     file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/test_headers.cpp CONTENT "")
     add_library(lockstep_test_headers OBJECT ${PROJECT_BINARY_DIR}/generated/test_headers.cpp)
@@ -138,6 +145,9 @@ function(lockstep_program name)
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   if(arg_DEPENDS AND NOT folder STREQUAL "tests/bench")  # which measures
     lockstep_compile_quickly(${name} tool)
+  endif()
+  if(folder MATCHES "^tests/")
+    lockstep_strip(${name})
   endif()
   list(TRANSFORM arg_DEPENDS REPLACE "^([^:]+)$" "lockstep_\\1")
   target_link_libraries(${name} PRIVATE lockstep_options ${arg_DEPENDS})
