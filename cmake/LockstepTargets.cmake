@@ -41,12 +41,13 @@ if(LOCKSTEP_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 # LOCKSTEP_QUICK makes a build from nothing quick in two ways. None of them is there in the other builds, which
-# show that each source is complete in itself and compile one that was edited sooner.
+# compile a source that was edited sooner. With LOCKSTEP_UNITE off, the first is not, to show that each source is
+# complete in itself.
 
 # lockstep_unite(lockstep_plan a.cpp shm/b.cpp): up to 25 sources are compiled at once, because their headers, and
 # what they make of templates, cost more than they do.
 function(lockstep_unite target)
-  if(NOT LOCKSTEP_QUICK)
+  if(NOT (LOCKSTEP_QUICK AND LOCKSTEP_UNITE))
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
