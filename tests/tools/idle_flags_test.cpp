@@ -26,7 +26,7 @@ std::string refusal(const Situation& situation) {
   Program program("lockstep", "0", "");
   Command train = program.add_command("train", "");
   add_training_flags(train, flags);
-  train.on_run([&] { flags.said = names_of(train.said_flags()); });
+  train.on_run([&] { flags.said = train.said_flags(); });
   EXPECT_EQ(program.parse(words(std::string("train ") + situation.flags)), "");
   try {
     require_effects({flags, situation.modes, situation.device});
