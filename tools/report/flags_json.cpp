@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <concepts>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 
 #include "engine/core/atomic_file.h"
@@ -43,17 +45,13 @@ json resolved_json(const TrainingFlag& flag, const TrainingFlags& flags, const T
   return flag.rules.resolve ? flag.rules.resolve(flags, task) : said_json(flag, flags);
 }
 
-template <std::integral T>
-void read_value(const json& value, T& number) {
-  number = integer<T>(value);
-}
-
-void read_value(const json& value, double& number) {
-  number = value.get<double>();
-}
-
-void read_value(const json& value, bool& is_on) {
-  is_on = value.get<bool>();
+template <typename T>
+void read_value(const json& value, T& found) {
+  if constexpr (std::integral<T> && !std::is_same_v<T, bool>) {
+    found = integer<T>(value);
+  } else {
+    found = value.get<T>();
+  }
 }
 
 // Nothing is said of a text by null, unless it has a default.
