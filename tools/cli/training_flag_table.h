@@ -1,5 +1,6 @@
-// The table of the training flags: each is written there once. Parsing and --help, the run file,
-// what ranks must have alike, and the flags of a row that is trained elsewhere are made of it.
+// The table of the training flags: each is written there once. Parsing and --help, flags without an
+// effect, the run file, what ranks must have alike, and the flags of a row of `compare` that other
+// processes train are made of it.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -14,6 +16,7 @@
 
 namespace lockstep::tools {
 
+struct FlagSetting;   // tools/cli/idle_flags.h
 struct TrainingTask;  // tools/training/task.h
 
 // Where a value is kept. Those of RankFlags are flags of bench all-reduce too.
@@ -23,6 +26,12 @@ using FlagMember =
                  int TrainingFlags::*, std::uint64_t TrainingFlags::*,
                  std::optional<int> TrainingFlags::*, std::optional<double> TrainingFlags::*>;
 
+// Where a flag has no effect beside the others.
+struct IdleRule {
+  bool (*is_idle)(const FlagSetting& setting);
+  std::string_view reason;  // why, and what to do
+};
+
 struct FlagRules {
   std::vector<std::string> one_of = {};  // no other value is taken
   // Flags that stand before it in the table.
@@ -30,6 +39,7 @@ struct FlagRules {
   std::string needs = {};
   enum class Commands { train_and_compare, train } commands = Commands::train_and_compare;
   enum class Ranks { alike, each_its_own } ranks = Ranks::alike;
+  std::vector<IdleRule> idle = {};
   // In the run file; empty: not there. Absent: the key.
   std::optional<std::string> recorded_as = std::nullopt;
   // The value there; none: what was said, null where nothing was.
