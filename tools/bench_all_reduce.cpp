@@ -61,7 +61,7 @@ void measure_sizes(const AllReduceFlags& flags, comm::Communicator& communicator
     row.num_bytes = count * element;
     row.plan = is_own ? plan::to_string(communicator.plan_for(count)) : flags.comm;
     row.device = device.type;
-    row.transport = is_own ? transport_in(communicator.description()) : flags.comm;
+    row.transport = communicator.transport();
     if (flags.measures_out_of_place()) {
       row.out_of_place =
           measure_all_reduce(flags, communicator, device, count, Placement::out_of_place);

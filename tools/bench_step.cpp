@@ -2,7 +2,6 @@
 // momentum) on one device, without data loading.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -21,6 +20,7 @@
 #include "tools/commands.h"
 #include "tools/report/file_head.h"
 #include "tools/report/host_info.h"
+#include "tools/report/median.h"
 #include "tools/report/progress.h"
 #include "tools/report/run_file.h"
 #include "tools/training/placement.h"
@@ -29,13 +29,12 @@ namespace lockstep::tools {
 namespace {
 
 struct BenchStepFlags {
-  std::string device = "auto";
+  TrainingFlags training;  // --device and --matmul-precision
   std::vector<std::string> models = {"mlp:784-256-128-10"};
   std::string batches = "64,256,1024,8192";
   std::string threads;  // empty: all cores
   double seconds = 0.8;
   bool graph = false;
-  std::string matmul_precision = "highest";
   std::string json_path;
 };
 
@@ -98,9 +97,7 @@ StepTime measure_step(const nn::MlpSpec& spec, std::size_t batch, Device device,
     times.push_back(std::chrono::duration<double>(Clock::now() - start).count() /
                     static_cast<double>(num_steps));
   }
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
-                   times.end());
-  return {times[times.size() / 2], times.size() * num_steps, graph ? graph->num_nodes() : 0};
+  return {median(times), times.size() * num_steps, graph ? graph->num_nodes() : 0};
 }
 
 // All rows of the table, checked before the first is measured.
@@ -153,10 +150,7 @@ Progress make_progress(const BenchStepFlags& flags, const BenchStepRows& rows) {
 
 void run_bench_step(const BenchStepFlags& flags, const CommandLine& command) {
   std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
-  TrainingFlags device_flags;
-  device_flags.device = flags.device;
-  device_flags.matmul_precision = flags.matmul_precision;
-  const Device device{resolve_device_type(device_flags), 0};
+  const Device device{resolve_device_type(flags.training), 0};
   require(!flags.graph || device.type == DeviceType::cuda, ErrorCode::Usage, "--graph",
           "captures a step on a CUDA device; leave it out on the CPU");
   const BenchStepRows rows = list_rows(flags);
@@ -186,7 +180,7 @@ void run_bench_step(const BenchStepFlags& flags, const CommandLine& command) {
                                 {"threads", count},
                                 {"graph", flags.graph},
                                 {"graph_nodes", time.num_graph_nodes},
-                                {"matmul_precision", flags.matmul_precision},
+                                {"matmul_precision", flags.training.matmul_precision},
                                 {"iterations", time.num_steps},
                                 {"warmup_iterations", kWarmUpSteps},
                                 {"median_step_seconds", seconds},
@@ -203,14 +197,14 @@ void run_bench_step(const BenchStepFlags& flags, const CommandLine& command) {
 void add_bench_step_command(Command& bench, const CommandLine& command) {
   auto flags = std::make_shared<BenchStepFlags>();
   Command step = bench.add_command("step", "Time a training step on one device");
-  step.add_option("--device", flags->device, "auto, cpu or cuda").one_of({"auto", "cpu", "cuda"});
+  add_training_flag(step, flags->training, "--device");
   step.add_option("--model", flags->models, "one or more, separated by commas").separated_by(',');
   step.add_option("--batch", flags->batches, "rows per step, such as 64,1024");
   step.add_option("--threads-per-device", flags->threads,
                   "CPU threads, such as 1,2 (default: all)");
   step.add_option("--seconds", flags->seconds, "how long to measure each row");
   step.add_flag("--graph", flags->graph, "launch the step as one CUDA graph");
-  add_matmul_precision_flag(step, flags->matmul_precision);
+  add_training_flag(step, flags->training, "--matmul-precision");
   step.add_option("--json", flags->json_path, "write the rows here (-: standard output)");
   step.on_run([flags, command] { run_bench_step(*flags, command); });
 }

@@ -24,11 +24,10 @@ namespace lockstep::tools {
 namespace {
 
 struct CheckGradientsFlags {
-  std::string device = "auto";
+  TrainingFlags training;  // --device and --matmul-precision
   std::vector<std::string> models = {"mlp:784-256-128-10", "mlp:784-256-128-10:tanh",
                                      "mlp:31-33-7:gelu", "mlp:64-100-10:tanh"};
   std::string batches = "1,33,256";
-  std::string matmul_precision = "highest";
   std::string json_path;
 };
 
@@ -115,15 +114,12 @@ CheckGradientsRows list_rows(const CheckGradientsFlags& flags) {
 
 void run_check_gradients(const CheckGradientsFlags& flags) {
   std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
-  TrainingFlags device_flags;
-  device_flags.device = flags.device;
-  device_flags.matmul_precision = flags.matmul_precision;
-  const Device device{resolve_device_type(device_flags), 0};
+  const Device device{resolve_device_type(flags.training), 0};
   const CheckGradientsRows rows = list_rows(flags);
   const double limit = limit_of(kernels::matmul_precision());
   fmt::print(out, "{}\n", describe_devices({device}));
   fmt::print(out, "float32 gradients ({} precision) beside Eigen's in double; limit {:.0e}\n\n",
-             flags.matmul_precision, limit);
+             flags.training.matmul_precision, limit);
   fmt::print(out, "{:<24}{:>7}  {:<10}{:>14}{:>16}\n", "model", "batch", "parameter", "shape",
              "relative error");
   nlohmann::ordered_json json{{"schema", "lockstep.gradients/1"},
@@ -150,7 +146,7 @@ void run_check_gradients(const CheckGradientsFlags& flags) {
                                 {"batch", batch},
                                 {"parameter", name},
                                 {"device", lockstep::to_string(device)},
-                                {"matmul_precision", flags.matmul_precision},
+                                {"matmul_precision", flags.training.matmul_precision},
                                 {"relative_error", error},
                                 {"limit", is_limited ? nlohmann::json(limit) : nlohmann::json()}});
         ++num_checked;
@@ -166,7 +162,7 @@ void run_check_gradients(const CheckGradientsFlags& flags) {
           lockstep::to_string(device));
   if (num_without_limit > 0) {
     fmt::print(out, "\nno limit: {} rounding moves sums across ReLU's kink, where gradients jump\n",
-               flags.matmul_precision == "high" ? "TF32" : "bfloat16");
+               flags.training.matmul_precision == "high" ? "TF32" : "bfloat16");
   }
   fmt::print(out, "\nall {} gradients agree; the largest error is {:.2e}\n",
              num_checked - num_without_limit, largest);
@@ -178,10 +174,10 @@ void add_check_gradients_command(Command& program) {
   auto flags = std::make_shared<CheckGradientsFlags>();
   Command check = program.add_command("check-gradients",
                                       "Compare a device's gradients with the CPU's in double");
-  check.add_option("--device", flags->device, "auto, cpu or cuda").one_of({"auto", "cpu", "cuda"});
+  add_training_flag(check, flags->training, "--device");
   check.add_option("--model", flags->models, "one or more, separated by commas").separated_by(',');
   check.add_option("--batch", flags->batches, "rows, such as 1,33,256");
-  add_matmul_precision_flag(check, flags->matmul_precision);
+  add_training_flag(check, flags->training, "--matmul-precision");
   check.add_option("--json", flags->json_path, "write the rows here (-: standard output)");
   check.on_run([flags] { run_check_gradients(*flags); });
 }

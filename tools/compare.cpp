@@ -17,7 +17,6 @@
 #include "tools/commands.h"
 #include "tools/compare_rows.h"
 #include "tools/measure_rows.h"
-#include "tools/process_rows.h"
 #include "tools/report/bound.h"
 #include "tools/report/contention.h"
 #include "tools/report/row_table.h"
@@ -176,7 +175,7 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
   }
   require_right_rows(rows);
   print_verdict(task, rows, out);
-  if (flags.explain_drift) explain_drift(plan, flags, rows, out);
+  if (flags.explain_drift) explain_drift(plan, training, rows, out);
   print_sentence(plan, rows, out);
 }
 
@@ -185,15 +184,14 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
 void add_compare_command(Command& program, const CommandLine& command) {
   auto flags = std::make_shared<CompareFlags>();
   Command compare = program.add_command("compare", "Compare epoch times of one device, dp and ddp");
-  add_training_flags(compare, flags->training);
+  add_compare_flags(compare, flags->training);
   compare.add_option("--modes", flags->modes, "dp, ddp or dp,ddp");
   compare.add_option("--devices", flags->device_counts, "numbers of devices, such as 1,2,4,8");
   compare.add_flag("--wide", flags->wide, "all columns, beyond the 80 of a terminal");
   compare.add_flag("--explain-drift", flags->explain_drift,
                    "train once more in float64, to show that drift is rounding");
   compare.on_run([flags, compare, command] {
-    flags->training.said = names_of(compare.said_flags());
-    flags->for_train = flags_for_train(compare.said_flags());
+    flags->training.said = compare.said_flags();
     run_compare(*flags, command);
   });
 }

@@ -11,8 +11,8 @@
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
-#include "tools/devices/free_devices.h"
 #include "tools/devices/gpu_table.h"
+#include "tools/devices/pick_devices.h"
 #include "tools/report/host_info.h"
 #include "tools/report/run_file.h"
 #include "tools/report/work_line.h"
@@ -63,8 +63,8 @@ void print_devices(const GpuList& list, std::FILE* out) {
 // The ids alone on standard output, for $(...).
 void print_free(const GpuList& list, const DevicesFlags& flags) {
   const std::size_t count = require_positive("--free", flags.free);
-  const FreeBy by = flags.by == "memory" ? FreeBy::memory : FreeBy::utilization;
-  const std::vector<std::size_t> ids = find_free_devices(list, count, by);
+  const PickBy by = flags.by == "memory" ? PickBy::memory : PickBy::utilization;
+  const std::vector<std::size_t> ids = pick_devices(list, count, by);
   if (!list.cuda_problem.empty()) {
     fmt::print(
         stderr,

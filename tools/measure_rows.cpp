@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <functional>
 #include <map>
 #include <utility>
@@ -49,16 +48,15 @@ DevicePlacement single_placement(const PlannedRow& planned) {
 
 // The same row in another dtype: its weights after so many steps.
 nn::StateDict weights_in(DType dtype, std::size_t num_steps, const TrainingTask& task,
-                         const CompareFlags& flags, const DevicePlacement& placement) {
-  if (has_processes(flags.training, placement)) {
-    std::vector<std::string> words = flags.for_train;
-    std::erase_if(words, [](const std::string& word) { return word.starts_with("--dtype"); });
-    words.push_back(fmt::format("--dtype={}", lockstep::to_string(dtype)));
-    const RunRow row = run_process_row(words, placement, task.batch, "");
+                         TrainingFlags flags, const DevicePlacement& placement) {
+  if (has_processes(flags, placement)) {
+    flags.dtype = lockstep::to_string(dtype);
+    flags.trace_path.clear();
+    const RunRow row = run_process_row(std::move(flags), placement, task.batch);
     return num_steps == task.num_steps ? row.result.weights
                                        : to_state_dict(row.result.findings->first_weights);
   }
-  apply_threads_per_device(flags.training, placement.devices.size());
+  apply_threads_per_device(flags, placement.devices.size());
   TrainingTask repeated = task;
   repeated.dtype = dtype;
   repeated.num_steps = num_steps;
@@ -66,20 +64,18 @@ nn::StateDict weights_in(DType dtype, std::size_t num_steps, const TrainingTask&
 }
 
 double difference_in(DType dtype, std::size_t num_steps, const TrainingTask& task,
-                     const CompareFlags& flags, const DevicePlacement& single,
+                     const TrainingFlags& flags, const DevicePlacement& single,
                      const DevicePlacement& placement) {
   return largest_difference(keep(weights_in(dtype, num_steps, task, flags, single)),
                             keep(weights_in(dtype, num_steps, task, flags, placement)))
       .value;
 }
 
-RunRow run_row(const PlannedRow& planned, const CompareFlags& flags, const std::string& trace_path,
+RunRow run_row(const PlannedRow& planned, const TrainingFlags& flags,
                const TrainingObserver& observer) {
-  if (!has_processes(flags.training, planned.placement)) {
-    return run_row_here(planned, flags.training, observer);
-  }
+  if (!has_processes(flags, planned.placement)) return run_row_here(planned, flags, observer);
   const RunRow expected = planned_row(planned.task, planned.placement);
-  RunRow row = run_process_row(flags.for_train, planned.placement, planned.task.batch, trace_path);
+  RunRow row = run_process_row(flags, planned.placement, planned.task.batch);
   row.batch = expected.batch;
   row.epoch_rows = expected.epoch_rows;
   return row;
@@ -123,7 +119,7 @@ Progress make_progress(const std::vector<PlannedRow>& plan, const TrainingFlags&
   return Progress(std::move(rows));
 }
 
-void judge_row(const PlannedRow& planned, const TrainingResult& single, const CompareFlags& flags,
+void judge_row(const PlannedRow& planned, const TrainingResult& single, const TrainingFlags& flags,
                RunRow& row) {
   row.max_abs_weight_diff = max_abs_difference(row.result.weights, single.weights);
   row.verdict = judge(planned.task, single, row.result, [&](DType dtype, std::size_t num_steps) {
@@ -148,15 +144,15 @@ std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const Comp
   fmt::print(out, "{}\n", table_header(width));
   for (const PlannedRow& planned : plan) {
     const bool is_single = planned.placement.mode == Mode::single;
-    // The timeline is that of the last row.
-    const bool is_last = &planned == &plan.back();
     if (is_single && planned.rows_per_device) {
       fmt::print(out, "{} rows a device\n", *planned.rows_per_device);
     }
     progress.begin_row();
-    rows.push_back(run_row(planned, flags, is_last ? flags.training.trace_path : "", observer));
+    TrainingFlags of_row = flags.training;
+    if (&planned != &plan.back()) of_row.trace_path.clear();  // the timeline is the last row's
+    rows.push_back(run_row(planned, of_row, observer));
     if (is_single) references.add(rows.back());
-    judge_row(planned, references.result_for(planned), flags, rows.back());
+    judge_row(planned, references.result_for(planned), flags.training, rows.back());
     progress.end_row();
     fmt::print(out, "{}\n", table_line(rows.back(), baseline_of(rows, rows.size() - 1), width));
     std::fflush(out);
@@ -164,7 +160,7 @@ std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const Comp
   return rows;
 }
 
-void explain_drift(const std::vector<PlannedRow>& plan, const CompareFlags& flags,
+void explain_drift(const std::vector<PlannedRow>& plan, const TrainingFlags& flags,
                    const std::vector<RunRow>& rows, std::FILE* out) {
   fmt::print(out, "drift of the weights after {} steps, and what float64 gives:\n",
              plan[0].task.num_steps);

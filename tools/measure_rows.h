@@ -16,7 +16,6 @@ struct CompareFlags {
   std::string device_counts = "1,2,4,8";
   bool wide = false;
   bool explain_drift = false;
-  std::vector<std::string> for_train;  // the same flags, for ranks that are processes
 };
 
 // Whether the ranks of the row are processes, which leave their own timeline.
@@ -28,7 +27,7 @@ std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const Comp
                                  std::FILE* out);
 
 // --explain-drift: all rows once more in float64, beside the drift that was found.
-void explain_drift(const std::vector<PlannedRow>& plan, const CompareFlags& flags,
+void explain_drift(const std::vector<PlannedRow>& plan, const TrainingFlags& flags,
                    const std::vector<RunRow>& rows, std::FILE* out);
 
 }  // namespace lockstep::tools

@@ -1,12 +1,10 @@
 #include "tools/process_rows.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <filesystem>
@@ -15,15 +13,12 @@
 #include "engine/launch/console.h"
 #include "engine/launch/worker_process.h"
 #include "engine/nn/weights_file.h"
+#include "tools/ranks/start_ranks.h"
+#include "tools/report/flags_json.h"
 #include "tools/report/row_file.h"
 
 namespace lockstep::tools {
 namespace {
-
-// Words that `train` gets from here, or has no use for.
-constexpr std::array<std::string_view, 10> kOwnFlags = {
-    "--modes", "--devices",          "--json",          "--trace", "--ranks", "--help",
-    "--batch", "--per-device-batch", "--explain-drift", "--wide"};
 
 // A folder that is gone with this object.
 class TemporaryFolder {
@@ -39,7 +34,7 @@ class TemporaryFolder {
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  std::string file(const char* name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
 
  private:
   std::string path_;
@@ -96,37 +91,25 @@ class StartedTraining {
 
 }  // namespace
 
-std::vector<std::string> flags_for_train(const std::vector<SaidFlag>& said) {
-  std::vector<std::string> words;
-  for (const SaidFlag& flag : said) {
-    if (std::ranges::count(kOwnFlags, flag.name) > 0) continue;
-    words.push_back(flag.value ? flag.name + "=" + *flag.value : flag.name);
-  }
-  return words;
-}
-
-RunRow run_process_row(const std::vector<std::string>& flags, const DevicePlacement& placement,
-                       std::size_t batch, const std::string& trace_path) {
-  const TemporaryFolder folder;
+RunRow run_process_row(TrainingFlags flags, const DevicePlacement& placement, std::size_t batch) {
+  const TemporaryFolder temporary;
+  const RowFolder folder{temporary.path()};
   const std::size_t num_ranks = placement.devices.size();
-  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(),
-                                   "train",
-                                   "--ranks=processes",
-                                   "--parallel=ddp",
-                                   fmt::format("--devices={}", num_ranks),
-                                   fmt::format("--batch={}", batch),
-                                   "--row-file=" + folder.file("row.json"),
-                                   "--save=" + folder.file("weights.safetensors")};
-  if (!trace_path.empty()) command.push_back("--trace=" + trace_path);
-  command.insert(command.end(), flags.begin(), flags.end());
-  StartedTraining training(command);
+  flags.parallel = "ddp";
+  flags.devices = static_cast<int>(num_ranks);
+  flags.batch = static_cast<int>(batch);
+  flags.per_device_batch.clear();
+  flags.save_path = folder.weights();
+  flags.json_path.clear();
+  write_flags(folder.flags(), flags);
+  StartedTraining training({this_program(), "train", "--row", folder.path});
   const int code = training.wait();
   if (code != 0) {
     fail(code == 2 ? ErrorCode::Usage : ErrorCode::Comm, "compare",
          "ddp on {} processes ended with exit code {}: {}", num_ranks, code, training.last_words());
   }
-  RunRow row = read_row(folder.file("row.json"));
-  row.result.weights = nn::load_weights(folder.file("weights.safetensors"));
+  RunRow row = read_row(folder.row());
+  row.result.weights = nn::load_weights(folder.weights());
   return row;
 }
 

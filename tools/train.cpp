@@ -9,6 +9,8 @@
 #include "tools/cli/idle_flags.h"
 #include "tools/commands.h"
 #include "tools/report/contention.h"
+#include "tools/report/flags_json.h"
+#include "tools/report/row_file.h"
 #include "tools/report/status_line.h"
 #include "tools/report/train_report.h"
 #include "tools/train_processes.h"
@@ -70,18 +72,26 @@ int run_train(TrainingFlags flags, const CommandLine& command) {
   return 0;
 }
 
+TrainingFlags read_row_flags(const std::string& folder) {
+  TrainingFlags flags = read_flags(RowFolder{folder}.flags());
+  flags.row_folder = folder;
+  return flags;
+}
+
 }  // namespace
 
 void add_train_command(Command& program, const CommandLine& command, int& exit_code) {
   auto flags = std::make_shared<TrainingFlags>();
   Command train = program.add_command("train", "Train a model on one device or several");
   add_training_flags(train, *flags);
-  add_placement_flags(train, *flags);
-  // Between `compare` and the ranks that it starts.
-  train.add_option("--row-file", flags->row_path, "").hidden();
+  // A row of `compare`, which has judged its flags: not each need have an effect in every row.
+  train.add_option("--row", flags->row_folder, "").hidden();
   train.on_run([flags, train, command, &exit_code] {
-    // `compare` has judged its flags, of which a row's training need not use each.
-    if (flags->row_path.empty()) flags->said = names_of(train.said_flags());
+    if (flags->row_folder.empty()) {
+      flags->said = train.said_flags();
+    } else {
+      *flags = read_row_flags(flags->row_folder);
+    }
     exit_code = run_train(*flags, command);
   });
 }

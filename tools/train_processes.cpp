@@ -75,13 +75,14 @@ void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& t
     print_task(flags, task, expected);
     std::fflush(progress_stream(flags));
   }
-  if (!flags.row_path.empty()) warm_up(task, rank);
+  const bool is_row = !flags.row_folder.empty();
+  if (is_row) warm_up(task, rank);
   if (needs_recording(flags)) trace::start();
   ContentionProbe probe(rank.is_first() ? std::vector<Device>{rank.device} : std::vector<Device>{});
   probe.sample();
   Progress progress({{"training", task.num_steps}});
   TrainingObserver observer = report_progress(flags, task, probe, progress);
-  if (!flags.row_path.empty()) observer.checks = Checks::on;  // for `compare`
+  if (is_row) observer.checks = Checks::on;
   JobResult job = train_in_job(task, rank, observer);
   clear_status();
   if (!rank.is_first()) return;
@@ -89,7 +90,7 @@ void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& t
   row.contended = contention(job, probe.verdict(row.threads_per_device * num_sharing,
                                                 num_sharing == 1 ? 0 : job.cpu_seconds_of_peers));
   row.result = std::move(job.result);
-  if (!flags.row_path.empty()) write_row(flags.row_path, row);
+  if (is_row) write_row(RowFolder{flags.row_folder}.row(), row);
   report_training(flags, command, task, row, job.recording, rank.device);
 }
 

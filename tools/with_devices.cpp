@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "engine/core/error.h"
+#include "engine/launch/worker_process.h"
 #include "tools/cli/numbers.h"
 #include "tools/commands.h"
 #include "tools/devices/idle_gpus.h"
@@ -44,23 +45,7 @@ struct WithDevicesFlags {
 void require_program(const CommandLine& job) {
   require(!job.empty(), ErrorCode::Usage, kName,
           "say what to run: lockstep with-devices 2 -- COMMAND ARGUMENTS");
-  const std::string& program = job[0];
-  std::string folders = program.find('/') == std::string::npos ? "" : "/";
-  if (const char* path = std::getenv("PATH"); folders.empty() && path) folders = path;
-  if (folders == "/") {
-    const bool is_program = access(program.c_str(), X_OK) == 0;
-    require(is_program, ErrorCode::Usage, kName, "cannot run {}: {}", program,
-            std::strerror(errno));
-    return;
-  }
-  for (std::size_t begin = 0; begin <= folders.size();) {
-    const std::size_t end = std::min(folders.find(':', begin), folders.size());
-    const std::string folder = folders.substr(begin, end - begin);
-    const std::string candidate = (folder.empty() ? "." : folder) + "/" + program;
-    if (access(candidate.c_str(), X_OK) == 0) return;
-    begin = end + 1;
-  }
-  fail(ErrorCode::Usage, kName, "there is no program '{}' in PATH", program);
+  launch::find_program(job[0], launch::current_environment(), kName);
 }
 
 // The GPUs that may be taken: those of NVML that CUDA_VISIBLE_DEVICES leaves, its numbers counting

@@ -36,6 +36,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/comm/work.h"
@@ -75,6 +76,8 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
   virtual std::string description() const = 0;  // "own: two-shot over thread"
+  // "thread", "shm"; of a library, which has links of its own, its name
+  virtual std::string_view transport() const = 0;
 
   // In place: every rank's buffer becomes the reduction of all ranks' buffers.
   // Cost: that of the plan, see plan/all_reduce_plan.h; at least 2(n-1)/n * num_bytes sent by each

@@ -24,6 +24,7 @@ class PlanCommunicator final : public Communicator {
   int rank() const override { return transport_->rank(); }
   int world_size() const override { return transport_->world_size(); }
   std::string description() const override;
+  std::string_view transport() const override { return transport_->name(); }
   void abort(const std::string& why) override;
   plan::AllReducePlan plan_for(std::size_t num_elements) const override;
 

@@ -25,6 +25,7 @@ class StagedCommunicator final : public Communicator {
   int world_size() const override { return inner_->world_size(); }
   // "own: auto over shm, staged in host memory"; of NCCL, which moves what matters itself, its own.
   std::string description() const override;
+  std::string_view transport() const override { return inner_->transport(); }
   void abort(const std::string& why) override { inner_->abort(why); }
   plan::AllReducePlan plan_for(std::size_t num_elements) const override;
 

@@ -107,14 +107,15 @@ StartedProcess start_process(const std::string& program, const std::vector<std::
   return {process, out.take_read_end(), err.take_read_end()};
 }
 
-std::string find_program(const std::string& name, const Environment& environment) {
+std::string find_program(const std::string& name, const Environment& environment,
+                         std::string_view operation) {
   if (name.find('/') != std::string::npos) {
     if (is_program(name)) return name;
     struct stat status {};
-    require(::stat(name.c_str(), &status) != 0, ErrorCode::Usage, "run",
+    require(::stat(name.c_str(), &status) != 0, ErrorCode::Usage, operation,
             "{} is not executable; name the program that runs it first, for example: -- python3 {}",
             name, name);
-    fail(ErrorCode::Usage, "run", "there is no program {}", name);
+    fail(ErrorCode::Usage, operation, "there is no program {}", name);
   }
   const std::string path =
       find_variable(environment, "PATH").value_or("/usr/local/bin:/usr/bin:/bin");
@@ -125,8 +126,8 @@ std::string find_program(const std::string& name, const Environment& environment
     if (is_program(candidate)) return candidate;
     begin = end + 1;
   }
-  fail(ErrorCode::Usage, "run", "there is no program '{}' in PATH; for one in this folder say ./{}",
-       name, name);
+  fail(ErrorCode::Usage, operation,
+       "there is no program '{}' in PATH; for one in this folder say ./{}", name, name);
 }
 
 }  // namespace lockstep::launch

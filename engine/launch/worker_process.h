@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/launch/environment.h"
@@ -24,8 +25,9 @@ struct StartedProcess {
 StartedProcess start_process(const std::string& program, const std::vector<std::string>& command,
                              const Environment& environment, const std::vector<int>& cores = {});
 
-// The file that execvp would start. Throws Error{Usage} when there is none, or it is not
-// executable.
-std::string find_program(const std::string& name, const Environment& environment);
+// The file that execvp would start. Throws Error{Usage}, in the name of the operation that wants
+// it, when there is none, or it is not executable.
+std::string find_program(const std::string& name, const Environment& environment,
+                         std::string_view operation = "run");
 
 }  // namespace lockstep::launch

@@ -12,8 +12,8 @@
 #include "tests/support/fake_nvml/fake_machine.h"
 #include "tests/tools/formats_doc.h"
 #include "tests/tools/run_lockstep.h"
-#include "tools/devices/free_devices.h"
 #include "tools/devices/gpu_table.h"
+#include "tools/devices/pick_devices.h"
 
 namespace lockstep::tools {
 namespace {
@@ -163,40 +163,40 @@ TEST(GpuTable, AnOldLibraryLeavesDashes) {
   EXPECT_THAT(table, HasSubstr("75 W"));
 }
 
-TEST(FindFreeDevices, AreThoseWithTheMostFreeMemoryOrTheIdlest) {
+TEST(PickDevices, AreThoseWithTheMostFreeMemoryOrTheIdlest) {
   FakeMachine machine(4);
   machine.gpu(0)["memory"]["used"] = 9000000000;
   machine.gpu(0)["utilization"] = 0;
   machine.publish();
   const GpuList gpus = list(cuda_of({3, 2, 1, 0}));
-  EXPECT_THAT(find_free_devices(gpus, 2, FreeBy::memory), ElementsAre(2, 1));
-  EXPECT_THAT(find_free_devices(gpus, 4, FreeBy::utilization), ElementsAre(3, 2, 1, 0));
+  EXPECT_THAT(pick_devices(gpus, 2, PickBy::memory), ElementsAre(2, 1));
+  EXPECT_THAT(pick_devices(gpus, 4, PickBy::utilization), ElementsAre(3, 2, 1, 0));
 }
 
-TEST(FindFreeDevices, SmallerIdsComeFirstAmongEquals) {
+TEST(PickDevices, SmallerIdsComeFirstAmongEquals) {
   const FakeMachine machine(1);
   CudaView cuda = cuda_of({0});
   cuda.logical_gpus = {0, 0, 0};
-  EXPECT_THAT(find_free_devices(list(cuda), 2, FreeBy::memory), ElementsAre(0, 1));
+  EXPECT_THAT(pick_devices(list(cuda), 2, PickBy::memory), ElementsAre(0, 1));
 }
 
-TEST(FindFreeDevices, FewerThanAskedForIsAnErrorThatSaysWhatHidesThem) {
+TEST(PickDevices, FewerThanAskedForIsAnErrorThatSaysWhatHidesThem) {
   const FakeMachine machine(2);
   const GpuList gpus = list(cuda_of({1}), "1");
   lockstep::testing::expect_error(
       ErrorCode::Usage,
       "[--free] asks for 2 devices, and there is 1; hidden by CUDA_VISIBLE_DEVICES=1: GPU 0",
-      [&] { find_free_devices(gpus, 2, FreeBy::memory); });
+      [&] { pick_devices(gpus, 2, PickBy::memory); });
 }
 
-TEST(FindFreeDevices, AValueThatIsNotToldIsAnError) {
+TEST(PickDevices, AValueThatIsNotToldIsAnError) {
   FakeMachine machine(2);
   machine.gpu(1).erase("memory");
   machine.publish();
   const GpuList gpus = list(cuda_of({0, 1}));
   lockstep::testing::expect_error(ErrorCode::Device, "GPU 1 does not tell its free memory",
-                                  [&] { find_free_devices(gpus, 1, FreeBy::memory); });
-  EXPECT_THAT(find_free_devices(gpus, 1, FreeBy::utilization), ElementsAre(0));
+                                  [&] { pick_devices(gpus, 1, PickBy::memory); });
+  EXPECT_THAT(pick_devices(gpus, 1, PickBy::utilization), ElementsAre(0));
 }
 
 TEST(Devices, ListsTheMachineAndWritesItAsJson) {

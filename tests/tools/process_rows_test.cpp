@@ -61,6 +61,24 @@ TEST(ProcessRows, EveryDeviceGetsTheRowsOfThePerDeviceBatch) {
   EXPECT_LE(rows[2]["max_abs_weight_diff"], 1e-5);  // of one device with 32 rows
 }
 
+TEST(ProcessRows, TheRanksHaveTheFlagsOfCompare) {
+  const TempFolder folder;
+  const std::string flags =
+      " --modes ddp --devices 2 --steps 30 --seed 9 --no-shuffle --model mlp:64-20-10:tanh"
+      " --optimizer adamw --lr 0.01 --weight-decay 0.1 --schedule cosine --warmup 3 --clip-norm 0.5"
+      " --dtype float64 --bucket-mib 0.01 --first-bucket-mib 0.001 --plan tree --batch 50";
+  std::vector<json> rows;
+  for (const std::string ranks : {"threads", "processes"}) {
+    expect_success(
+        run_lockstep(words("compare --json run.json --ranks " + ranks + flags), folder.path()));
+    rows.push_back(read_json(folder / "run.json")["rows"][1]);
+  }
+  for (const char* field : {"batch", "iterations", "comm_bytes_per_device_per_step"}) {
+    EXPECT_EQ(rows[0][field], rows[1][field]) << field;
+  }
+  EXPECT_NEAR(rows[0]["final_loss"], rows[1]["final_loss"], 1e-12);
+}
+
 TEST(ProcessRows, BitwiseRowsDoNotDifferAtAll) {
   const TempFolder folder;
   expect_success(run_lockstep(words("compare --ranks processes --modes ddp --bitwise --devices 2,4 "

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <optional>
 
 #include "engine/core/suggestion.h"
 
@@ -162,25 +163,20 @@ void Command::on_run(std::function<void()> action) {
   app_->callback(std::move(action));
 }
 
+Flag Command::find_flag(const std::string& name) const {
+  return Flag(app_->get_option(name));
+}
+
 bool Command::was_said(const std::string& flag) const {
   return app_->count(flag) > 0;
 }
 
-std::vector<SaidFlag> Command::said_flags() const {
-  std::vector<SaidFlag> said;
+std::vector<std::string> Command::said_flags() const {
+  std::vector<std::string> said;
   for (const CLI::Option* option : app_->get_options()) {
-    if (option->count() == 0) continue;
-    SaidFlag flag{option->get_name(), std::nullopt};
-    if (option->get_items_expected_max() > 0) flag.value = option->results().back();
-    said.push_back(std::move(flag));
+    if (option->count() > 0) said.push_back(option->get_name());
   }
   return said;
-}
-
-std::vector<std::string> names_of(const std::vector<SaidFlag>& said) {
-  std::vector<std::string> names;
-  for (const SaidFlag& flag : said) names.push_back(flag.name);
-  return names;
 }
 
 Program::Program(const std::string& name, const std::string& version,

@@ -4,9 +4,7 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace CLI {
@@ -34,15 +32,6 @@ class Flag {
   CLI::Option* option_;
 };
 
-// A flag as it was said; switches have no value.
-struct SaidFlag {
-  std::string name;
-  std::optional<std::string> value;
-};
-
-// "--plan" of each.
-std::vector<std::string> names_of(const std::vector<SaidFlag>& said);
-
 // A command, or the program: flags, and commands below it. A handle, like Flag.
 class Command {
  public:
@@ -62,8 +51,9 @@ class Command {
   // Runs when the command line was read and names this command.
   void on_run(std::function<void()> action);
 
+  Flag find_flag(const std::string& name) const;  // REQUIRES: it was added
   bool was_said(const std::string& flag) const;
-  std::vector<SaidFlag> said_flags() const;
+  std::vector<std::string> said_flags() const;  // their names
 
  protected:
   CLI::App* app_;

@@ -1,9 +1,6 @@
-// Which flags have no effect beside the others, and why. One table, so that train and compare
-// refuse the same.
+// Flags that have no effect beside the others: train and compare refuse the same ones.
 #pragma once
 
-#include <span>
-#include <string_view>
 #include <vector>
 
 #include "engine/core/device.h"
@@ -18,15 +15,6 @@ struct FlagSetting {
   std::vector<Mode> modes;  // of the rows of compare; one for train
   DeviceType device = DeviceType::cpu;
 };
-
-struct IdleFlag {
-  std::string_view flag;
-  bool (*is_idle)(const FlagSetting& setting);
-  std::string_view reason;  // why, and what to do
-};
-
-// The table. A flag stands there once for every reason.
-std::span<const IdleFlag> idle_flags();
 
 // Throws Error{Usage} for a flag that was said (TrainingFlags::said) and has no effect in any row.
 void require_effects(const FlagSetting& setting);

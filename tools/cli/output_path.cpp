@@ -16,8 +16,7 @@ void require_writable(const OutputPath& output) {
     check_writable(output.path);
   } catch (const Error& error) {
     // The flag says more than the operation "[save]" that found it out.
-    const std::string_view message = error.what();
-    throw Error(error.code(), output.flag, message.substr(message.find("] ") + 2));
+    throw Error(error.code(), output.flag, error.message());
   }
 }
 

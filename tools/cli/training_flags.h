@@ -1,10 +1,11 @@
-// The flags that train, compare and the tutorials share: names, checks, defaults. One table, so
-// that a flag means the same everywhere.
+// The flags that train and compare share, and their defaults. How each is said, explained and
+// recorded stands in one table (training_flag_table.h), so that it means the same everywhere.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/ranks/rank_flags.h"
@@ -51,18 +52,19 @@ struct TrainingFlags : RankFlags {
   std::string log_path;
   std::string json_path;
   std::string trace_path;
-  std::string row_path;  // of `compare`
   std::string trace_format = "perfetto";
+  std::string row_folder;         // of a row of `compare` (report/row_file.h); empty elsewhere
   std::vector<std::string> said;  // names of the flags that the user gave
 };
 
-// Adds all of them but the choice of devices.
+// All of them.
 void add_training_flags(Command& command, TrainingFlags& flags);
 
-// --matmul-precision, for commands that take no other training flag.
-void add_matmul_precision_flag(Command& command, std::string& precision);
+// All but those of `train` alone, such as --devices, of which compare has a list of its own.
+void add_compare_flags(Command& command, TrainingFlags& flags);
 
-// --devices N, --device-ids and --parallel: train; compare has its own lists.
-void add_placement_flags(Command& command, TrainingFlags& flags);
+// For commands that train nothing: one alone, such as --matmul-precision, and those of the ranks.
+void add_training_flag(Command& command, TrainingFlags& flags, std::string_view name);
+void add_rank_flags(Command& command, RankFlags& flags);
 
 }  // namespace lockstep::tools

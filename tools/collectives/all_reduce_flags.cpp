@@ -9,6 +9,7 @@
 #include "engine/runtime/logical_device.h"
 #include "tools/cli/command.h"
 #include "tools/cli/numbers.h"
+#include "tools/cli/training_flags.h"
 #include "tools/report/host_info.h"
 
 namespace lockstep::tools {

@@ -24,12 +24,4 @@ std::vector<std::unique_ptr<AllReduceReport>> make_reports(const AllReduceBench&
   return reports;
 }
 
-std::string transport_in(const std::string& description) {
-  const std::string over = " over ";
-  const std::size_t found = description.find(over);
-  if (found == std::string::npos) return description;
-  const std::string name = description.substr(found + over.size());
-  return name.substr(0, name.find(", "));  // a link's name holds a comma
-}
-
 }  // namespace lockstep::tools

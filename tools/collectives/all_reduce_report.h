@@ -51,7 +51,4 @@ class AllReduceReport {
 // As the flags say: --format, --json, -J.
 std::vector<std::unique_ptr<AllReduceReport>> make_reports(const AllReduceBench& bench);
 
-// The links in a communicator's description: "shm" of "own: auto over shm"; else the whole of it.
-std::string transport_in(const std::string& description);
-
 }  // namespace lockstep::tools

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "engine/core/error.h"
-#include "tools/cli/command.h"
 #include "tools/ranks/communicators.h"
 
 namespace lockstep::tools {
@@ -67,28 +66,6 @@ Ranks decide(const RankFlags& flags, const launch::RankEnvironment& environment,
 }
 
 }  // namespace
-
-void add_rank_flags(Command& command, RankFlags& flags) {
-  command
-      .add_option("--ranks", flags.ranks,
-                  "who the ranks are: threads (default) or processes (always, under a launcher)")
-      .one_of({"threads", "processes"});
-  command.add_option("--comm", flags.comm, "who does the collectives: own, nccl or mpi")
-      .one_of({"own", "nccl", "mpi"});
-  command.add_flag("--nccl-share-gpu", flags.nccl_share_gpu,
-                   "let ranks on one GPU use NCCL all the same: to check results, not for timing");
-  command.add_option("--plan", flags.plan, "all-reduce plan of own")
-      .one_of({"auto", "ring", "tree", "halving-doubling", "one-shot", "two-shot",
-               "reduce-broadcast", "hierarchical"});
-  command
-      .add_option("--transport", flags.transport,
-                  "link of own: auto, thread (threads), shm or tcp (processes)")
-      .one_of({"auto", "thread", "shm", "tcp", "peer"});
-  command.add_option("--link", flags.link,
-                     "model a link between the ranks, LATENCY,BANDWIDTH such as 50us,1GB/s: "
-                     "messages of own arrive when they would over it, at no cost of CPU");
-  command.add_option("--comm-timeout", flags.comm_timeout, "seconds to wait for other ranks");
-}
 
 Ranks resolve_ranks(RankFlags& flags, const launch::RankEnvironment& environment,
                     std::optional<int> num_devices) {

@@ -11,8 +11,6 @@
 
 namespace lockstep::tools {
 
-class Command;  // tools/cli/command.h
-
 // As they stand on the command line; empty: not said.
 struct RankFlags {
   std::string ranks;  // threads or processes
@@ -23,8 +21,6 @@ struct RankFlags {
   double comm_timeout = 30;
   bool nccl_share_gpu = false;
 };
-
-void add_rank_flags(Command& command, RankFlags& flags);
 
 // Where the ranks of a command run.
 enum class Ranks {

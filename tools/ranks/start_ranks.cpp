@@ -19,11 +19,6 @@
 namespace lockstep::tools {
 namespace {
 
-// The file of this program: "/proc/self/exe" would be mpirun, once mpirun starts it.
-std::string this_program() {
-  return std::filesystem::read_symlink("/proc/self/exe").string();
-}
-
 [[noreturn]] void become_mpirun(const std::vector<std::string>& arguments, int num_ranks) {
   const launch::Environment environment = launch::current_environment();
   std::string program;
@@ -50,6 +45,10 @@ std::string this_program() {
 }
 
 }  // namespace
+
+std::string this_program() {
+  return std::filesystem::read_symlink("/proc/self/exe").string();
+}
 
 int start_ranks(const RankFlags& flags, const std::vector<std::string>& arguments, int num_ranks) {
   if (flags.comm == "mpi") become_mpirun(arguments, num_ranks);

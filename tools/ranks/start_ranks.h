@@ -8,6 +8,9 @@
 
 namespace lockstep::tools {
 
+// The file of this program: "/proc/self/exe" would be mpirun, once mpirun starts it.
+std::string this_program();
+
 // Starts num_ranks processes with these arguments (argv as it was given to this program): under
 // --comm mpi by `mpirun -np N`, else as `lockstep run --standalone --nproc-per-node N` does, with
 // the ranks' lines as they wrote them. Returns the exit code that this program ends with; under

@@ -3,113 +3,134 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <concepts>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
 #include <string_view>
+#include <type_traits>
+#include <variant>
 
-#include "tools/cli/numbers.h"
-#include "tools/training/placement.h"
+#include "engine/core/atomic_file.h"
+#include "engine/core/error.h"
+#include "engine/core/input_file.h"
+#include "engine/core/shown_text.h"
+#include "tools/cli/training_flag_table.h"
+#include "tools/report/json_integer.h"
 
 namespace lockstep::tools {
 namespace {
 
-// Where ranks may differ.
-constexpr std::array<std::string_view, 15> kOfOneRank = {"devices",
-                                                         "device_ids",
-                                                         "virtual_devices",
-                                                         "threads_per_device",
-                                                         "ranks",
-                                                         "nccl_share_gpu",
-                                                         "comm_timeout",
-                                                         "data_dir",
-                                                         "per_device_batch",
-                                                         "init",
-                                                         "save",
-                                                         "log",
-                                                         "json",
-                                                         "trace",
-                                                         "trace_format"};
+using nlohmann::json;
 
 template <typename T>
-nlohmann::json or_null(const std::optional<T>& value) {
-  return value ? nlohmann::json(*value) : nlohmann::json();
+json value_json(const T& value) {
+  return value;
 }
 
-nlohmann::json or_null(const std::string& text) {
-  return text.empty() ? nlohmann::json() : nlohmann::json(text);
+template <typename T>
+json value_json(const std::optional<T>& value) {
+  return value ? json(*value) : json();
 }
 
-// The first of them: `train` takes but one.
-nlohmann::json per_device_batch_json(const std::string& text) {
-  if (text.empty()) return {};
-  return parse_list("--per-device-batch", text).front();
+json value_json(const std::string& text) {
+  return text.empty() ? json() : json(text);
+}
+
+json said_json(const TrainingFlag& flag, const TrainingFlags& flags) {
+  return std::visit([&](auto member) { return value_json(flags.*member); }, flag.member);
+}
+
+json resolved_json(const TrainingFlag& flag, const TrainingFlags& flags, const TrainingTask& task) {
+  return flag.rules.resolve ? flag.rules.resolve(flags, task) : said_json(flag, flags);
+}
+
+template <typename T>
+void read_value(const json& value, T& found) {
+  if constexpr (std::integral<T> && !std::is_same_v<T, bool>) {
+    found = integer<T>(value);
+  } else {
+    found = value.get<T>();
+  }
+}
+
+// Nothing is said of a text by null, unless it has a default.
+void read_value(const json& value, std::string& text) {
+  if (!value.is_null() || !text.empty()) text = value.get<std::string>();
+}
+
+template <typename T>
+void read_value(const json& value, std::optional<T>& number) {
+  number.reset();
+  if (!value.is_null()) read_value(value, number.emplace());
+}
+
+void read_flag(const TrainingFlag& flag, const json& value, TrainingFlags& flags) {
+  const std::vector<std::string>& words = flag.rules.one_of;
+  if (!words.empty() && !value.is_null() &&
+      std::ranges::count(words, value.get<std::string>()) == 0) {
+    throw std::range_error("none of its values");
+  }
+  std::visit([&](auto member) { read_value(value, flags.*member); }, flag.member);
 }
 
 }  // namespace
 
 nlohmann::ordered_json flags_json(const TrainingFlags& flags, const TrainingTask& task) {
-  const OptimizerSettings& optimizer = task.optimizer;
-  const bool is_sgd = optimizer.kind == OptimizerKind::sgd;
-  nlohmann::ordered_json json;
-  json["device"] = lockstep::to_string(resolve_device_type(flags));
-  json["parallel"] = flags.parallel;
-  json["devices"] = or_null(flags.devices);
-  json["device_ids"] = or_null(flags.device_ids);
-  json["virtual_devices"] = or_null(flags.virtual_devices);
-  json["threads_per_device"] = or_null(flags.threads_per_device);
-  json["graph"] = flags.graph;
-  json["matmul_precision"] = flags.matmul_precision;
-  json["bitwise"] = flags.bitwise;  // before comm, which it may choose
-  json["ranks"] = flags.ranks;
-  json["comm"] = or_null(flags.comm);
-  json["nccl_share_gpu"] = flags.nccl_share_gpu;
-  json["plan"] = flags.plan;
-  json["transport"] =
-      flags.transport == "auto" && flags.ranks == "threads" ? "thread" : flags.transport;
-  json["link"] = or_null(flags.link);
-  json["comm_timeout"] = flags.comm_timeout;
-  json["batch"] = task.batch;
-  json["per_device_batch"] = per_device_batch_json(flags.per_device_batch);
-  json["epochs"] = task.num_epochs();
-  json["steps"] = task.num_steps;
-  json["dataset"] = flags.dataset;
-  json["data_dir"] = flags.data_dir;
-  json["model"] = flags.model;
-  json["dtype"] = flags.dtype;
-  json["optimizer"] = flags.optimizer;
-  json["lr"] = optimizer.learning_rate;
-  json["momentum"] = is_sgd ? nlohmann::json(optimizer.momentum) : nlohmann::json();
-  json["nesterov"] = flags.nesterov;
-  json["weight_decay"] = optimizer.weight_decay;
-  json["schedule"] = flags.schedule;
-  json["warmup"] = flags.warmup_steps;
-  json["clip_norm"] = or_null(optimizer.clip_norm);
-  json["seed"] = flags.seed;
-  json["shuffle"] = !flags.no_shuffle;
-  json["sampler"] = flags.sampler;
-  json["bucket_mib"] = flags.bucket_mib;
-  json["first_bucket_mib"] = flags.first_bucket_mib;
-  json["init"] = or_null(flags.init_path);
-  json["save"] = or_null(flags.save_path);
-  json["log"] = or_null(flags.log_path);
-  json["json"] = or_null(flags.json_path);
-  json["trace"] = or_null(flags.trace_path);
-  json["trace_format"] = flags.trace_format;
-  return json;
+  nlohmann::ordered_json all;
+  for (const TrainingFlag& flag : training_flags()) {
+    const std::string name = flag.rules.recorded_as.value_or(flag.key());
+    if (!name.empty()) all[name] = resolved_json(flag, flags, task);
+  }
+  return all;
 }
 
 std::vector<launch::Setting> common_settings(const TrainingFlags& flags, const TrainingTask& task) {
   std::vector<launch::Setting> settings{{"command", "train"}};
-  const nlohmann::ordered_json json = flags_json(flags, task);
-  for (const auto& [name, value] : json.items()) {
-    if (std::ranges::count(kOfOneRank, name) > 0) continue;
-    settings.push_back({name, value.is_string() ? value.get<std::string>() : value.dump()});
+  for (const TrainingFlag& flag : training_flags()) {
+    if (flag.rules.ranks == FlagRules::Ranks::each_its_own) continue;
+    const json value = resolved_json(flag, flags, task);
+    settings.push_back({flag.rules.recorded_as.value_or(flag.key()),
+                        value.is_string() ? value.get<std::string>() : value.dump()});
   }
   const data::LabelledRows& train = task.data->train;
   settings.push_back({"rows of the dataset",
                       fmt::format("{} to train and {} to test, of {} values", train.num_rows(),
                                   task.data->test.num_rows(), train.num_features)});
   return settings;
+}
+
+void write_flags(const std::string& path, const TrainingFlags& flags) {
+  nlohmann::ordered_json all;
+  for (const TrainingFlag& flag : training_flags()) {
+    all[flag.key()] = said_json(flag, flags);
+    try {
+      all[flag.key()].dump();
+    } catch (const json::exception&) {
+      fail(ErrorCode::Usage, flag.name,
+           "is not UTF-8, as ranks that are processes need it; use another name, or --ranks "
+           "threads");
+    }
+  }
+  write_file_atomically(path, all.dump());
+}
+
+TrainingFlags read_flags(const std::string& path) {
+  TrainingFlags flags;
+  std::string_view name = "JSON";
+  try {
+    const json all = json::parse(read_text_file(path, "train"));
+    for (const TrainingFlag& flag : training_flags()) {
+      name = flag.name;
+      read_flag(flag, all.at(flag.key()), flags);
+    }
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    fail(ErrorCode::Io, "train", "'{}' holds no training flags: {}: {}", path, name,
+         shown(error.what()));
+  }
+  return flags;
 }
 
 }  // namespace lockstep::tools

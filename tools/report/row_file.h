@@ -7,6 +7,14 @@
 
 namespace lockstep::tools {
 
+// The folder of a row, and what lies there for it.
+struct RowFolder {
+  std::string path;
+  std::string flags() const { return path + "/flags.json"; }  // of its training (flags_json.h)
+  std::string row() const { return path + "/row.json"; }
+  std::string weights() const { return path + "/weights.safetensors"; }
+};
+
 // All of the row but its weights, atomically.
 void write_row(const std::string& path, const RunRow& row);
 

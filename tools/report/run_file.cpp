@@ -10,6 +10,7 @@
 #include "engine/runtime/logical_device.h"
 #include "tools/report/file_head.h"
 #include "tools/report/flags_json.h"
+#include "tools/report/median.h"
 #include "tools/report/scaling.h"
 #include "tools/training/placement.h"
 
@@ -94,10 +95,7 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& baseline) {
 }  // namespace
 
 double RunRow::median_epoch_seconds() const {
-  std::vector<double> sorted = result.epoch_seconds;
-  std::sort(sorted.begin(), sorted.end());
-  const std::size_t middle = sorted.size() / 2;
-  return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+  return median(result.epoch_seconds);
 }
 
 double RunRow::step_seconds() const {

@@ -31,7 +31,7 @@ void print_task(const TrainingFlags& flags, const TrainingTask& task,
 }
 
 bool needs_recording(const TrainingFlags& flags) {
-  return !flags.trace_path.empty() || !flags.json_path.empty() || !flags.row_path.empty();
+  return !flags.trace_path.empty() || !flags.json_path.empty() || !flags.row_folder.empty();
 }
 
 TrainingObserver report_progress(const TrainingFlags& flags, const TrainingTask& task,

@@ -1,11 +1,11 @@
 #include "tools/report/workload.h"
 
-#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/mlp.h"
+#include "tools/report/median.h"
 
 namespace lockstep::tools {
 namespace {
@@ -21,8 +21,7 @@ double median_seconds(const Run& run) {
     seconds.push_back(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
-  std::nth_element(seconds.begin(), seconds.begin() + kRuns / 2, seconds.end());
-  return seconds[kRuns / 2];
+  return median(std::move(seconds));
 }
 
 // What an operation costs beside its arithmetic: forward and backward of one multiplied number.

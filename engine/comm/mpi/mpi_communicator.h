@@ -24,6 +24,7 @@ class MpiCommunicator final : public Communicator {
   int rank() const override { return session_.rank(); }
   int world_size() const override { return session_.world_size(); }
   std::string description() const override { return "mpi: " + session_.library(); }
+  std::string_view transport() const override { return "mpi"; }
   void abort(const std::string& why) override;
   plan::AllReducePlan plan_for(std::size_t) const override {
     return plan::AllReducePlan::automatic;

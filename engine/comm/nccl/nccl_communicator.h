@@ -26,6 +26,7 @@ class NcclCommunicator final : public Communicator {
   int rank() const override { return options_.rank; }
   int world_size() const override { return options_.world_size; }
   std::string description() const override { return description_; }
+  std::string_view transport() const override { return "nccl"; }
   void abort(const std::string& why) override;
   plan::AllReducePlan plan_for(std::size_t) const override {
     return plan::AllReducePlan::automatic;

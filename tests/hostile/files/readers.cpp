@@ -13,6 +13,7 @@
 #include "engine/nn/weights_file.h"
 #include "tests/datasets/idx_files.h"
 #include "tests/support/temp_folder.h"
+#include "tools/report/flags_json.h"
 #include "tools/report/row_file.h"
 
 namespace lockstep::testing {
@@ -134,6 +135,23 @@ std::vector<std::string> row_files() {
   return {read_text(folder / "row")};
 }
 
+void read_flags_file(const std::filesystem::path& path) {
+  const tools::TrainingFlags flags = tools::read_flags(path);
+  expect(flags.said.empty() && flags.row_folder.empty(), "flags that no file has");
+}
+
+std::vector<std::string> flags_files() {
+  const TempFolder folder;
+  tools::TrainingFlags flags;
+  tools::write_flags(folder / "defaults", flags);
+  flags.devices = 2;
+  flags.learning_rate = 0.05;
+  flags.link = "50us,1GB/s";
+  flags.seed = 18446744073709551615U;
+  tools::write_flags(folder / "said", flags);
+  return {read_text(folder / "defaults"), read_text(folder / "said")};
+}
+
 // Never refuses: a rank's last words are shown, or not.
 void read_error_message(const std::filesystem::path& path) {
   const std::string message = launch::read_error_file(path);
@@ -154,6 +172,7 @@ constexpr FileReader kReaders[] = {
     {"csv", read_csv_file, csv_files},
     {"csv_gz", read_csv_file, csv_gz_files},
     {"row", read_row_file, row_files},
+    {"flags", read_flags_file, flags_files},
     {"error_file", read_error_message, error_files},
 };
 

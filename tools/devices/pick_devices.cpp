@@ -1,4 +1,4 @@
-#include "tools/devices/free_devices.h"
+#include "tools/devices/pick_devices.h"
 
 #include <algorithm>
 #include <numeric>
@@ -9,8 +9,8 @@ namespace lockstep::tools {
 namespace {
 
 // The larger, the better. Absent when not told.
-std::optional<double> merit(const nvml::GpuStatus& gpu, FreeBy by) {
-  if (by == FreeBy::memory) {
+std::optional<double> merit(const nvml::GpuStatus& gpu, PickBy by) {
+  if (by == PickBy::memory) {
     if (!gpu.memory) return std::nullopt;
     return static_cast<double>(gpu.memory->free_bytes);
   }
@@ -20,7 +20,7 @@ std::optional<double> merit(const nvml::GpuStatus& gpu, FreeBy by) {
 
 }  // namespace
 
-std::vector<std::size_t> find_free_devices(const GpuList& list, std::size_t count, FreeBy by) {
+std::vector<std::size_t> pick_devices(const GpuList& list, std::size_t count, PickBy by) {
   require(list.nvml_problem.empty(), ErrorCode::Device, "--free", "{}", list.nvml_problem);
   require(count <= list.device_rows.size(), ErrorCode::Usage, "--free",
           "asks for {} devices, and there {} {}{}", count,
@@ -32,7 +32,7 @@ std::vector<std::size_t> find_free_devices(const GpuList& list, std::size_t coun
     const std::optional<double> value = merit(gpu, by);
     require(value.has_value(), ErrorCode::Device, "--free", "GPU {} does not tell its {}",
             gpu.index,
-            by == FreeBy::memory ? "free memory; try --by utilization"
+            by == PickBy::memory ? "free memory; try --by utilization"
                                  : "utilization; try --by memory");
     merits.push_back(*value);
   }
