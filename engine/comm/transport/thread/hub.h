@@ -16,6 +16,7 @@
 
 #include "engine/comm/first_failure.h"
 #include "engine/comm/transport/announcement.h"
+#include "engine/comm/transport/staging.h"
 #include "engine/comm/transport/transport.h"
 #include "engine/runtime/wait.h"
 
@@ -45,15 +46,6 @@ struct Mailbox {
   std::atomic<std::uint64_t> num_posted{0};
 };
 
-// Memory that a rank posts from; kept here so that it outlives a rank that leaves early.
-struct Staging {
-  struct alignas(kCacheLine) Line {
-    std::byte bytes[kCacheLine];
-  };
-  std::vector<Line> memory;
-  std::vector<std::pair<int, Ticket>> posted;  // messages that are read from it
-};
-
 struct RankState {
   Announcements announced;
   Flag<std::uint64_t> finished_shared;  // number of the last call in which it was called
@@ -61,7 +53,7 @@ struct RankState {
   Flag<std::uint32_t> has_left;
   Flag<std::uint32_t> is_sleeping;
   alignas(kCacheLine) runtime::WaitWord doorbell;
-  std::array<Staging, 2> staging;  // used in turn
+  Staging staging;  // here, so that it outlives a rank that leaves early
 };
 
 class Hub {

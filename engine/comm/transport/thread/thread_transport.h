@@ -75,7 +75,6 @@ class ThreadTransport : public Transport, private AddressSpace {
   std::vector<Ticket> num_posted_;          // to each rank
   std::vector<Ticket> num_released_;        // of each rank's messages
   std::vector<std::uint64_t> num_letters_;  // received from each rank
-  std::size_t staging_turn_ = 0;
 };
 
 }  // namespace lockstep::comm
