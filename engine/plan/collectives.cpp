@@ -12,11 +12,6 @@ CollectivePlan broadcast_plan(int world_size, std::size_t num_elements, int root
                                        : tree_broadcast(world_size, num_elements, root);
 }
 
-CollectivePlan reduce_plan(int world_size, std::size_t num_elements, int root) {
-  return world_size <= kMaxDirectRanks ? flat_reduce(world_size, num_elements, root)
-                                       : tree_reduce(world_size, num_elements, root);
-}
-
 CollectivePlan all_gather_plan(int world_size, std::size_t num_elements) {
   return world_size <= kMaxDirectRanks ? direct_all_gather(world_size, num_elements)
                                        : ring_all_gather(world_size, num_elements);
