@@ -67,7 +67,7 @@ class Hub {
   const RankState& rank(int r) const { return ranks_[static_cast<std::size_t>(r)]; }
   Channel& channel(int from, int to) { return channels_[index(from, to)]; }
   Mailbox& mailbox(int from, int to) { return mailboxes_[index(from, to)]; }
-  DeviceMeeting& device_meeting() { return device_meeting_; }
+  DeviceParts& device_parts() { return device_parts_; }
 
   // Wakes a rank if it sleeps; call it after a flag that it may wait for was written.
   void ring(int r) {
@@ -97,7 +97,7 @@ class Hub {
   std::vector<RankState> ranks_;
   std::vector<Channel> channels_;
   std::vector<Mailbox> mailboxes_;
-  DeviceMeeting device_meeting_;
+  DeviceParts device_parts_;
   FirstFailure failure_;
 };
 

@@ -49,7 +49,7 @@ class ThreadTransport : public Transport, private AddressSpace {
 
  private:
   void finish_shared() override;
-  DeviceMeeting& device_meeting() override { return hub_->device_meeting(); }
+  DeviceParts& device_parts() override { return hub_->device_parts(); }
   void send_on_device(int to, const CallHeader& call, DeviceLetter letter) override;
   DeviceLetter receive_on_device(int from, const CallHeader& call, double timeout_seconds) override;
 
