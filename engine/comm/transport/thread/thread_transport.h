@@ -2,7 +2,6 @@
 // pointer, and the receiver reads the sender's memory.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <vector>
 
