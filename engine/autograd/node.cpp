@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "engine/autograd/grad_mode.h"
 #include "engine/autograd/variable_impl.h"
 #include "engine/core/error.h"
 

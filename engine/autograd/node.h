@@ -11,7 +11,6 @@
 #include <span>
 #include <vector>
 
-#include "engine/autograd/grad_mode.h"
 #include "engine/autograd/saved_tensor.h"
 #include "engine/autograd/variable.h"
 

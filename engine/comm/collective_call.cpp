@@ -4,6 +4,9 @@
 
 #include <array>
 
+#include "engine/core/error.h"
+#include "engine/plan/collectives.h"
+
 namespace lockstep::comm {
 namespace {
 
@@ -57,6 +60,23 @@ std::string describe_difference(int rank, const CallHeader& call, int other_rank
   }
   return fmt::format("rank {} called {} while rank {} called {}", rank, describe(call), other_rank,
                      describe(other_call));
+}
+
+plan::CollectivePlan plan_of(const CallHeader& header, int world_size, std::span<const int> hosts,
+                             std::size_t num_elements) {
+  switch (header.operation) {
+    case Operation::all_reduce:
+      return hosts.empty() ? plan::all_reduce_plan(header.plan, world_size, num_elements)
+                           : plan::all_reduce_plan(header.plan, hosts, num_elements);
+    case Operation::broadcast:
+      return plan::broadcast_plan(world_size, num_elements, header.root);
+    case Operation::all_gather:
+      return plan::all_gather_plan(world_size, num_elements);
+    case Operation::reduce_scatter:
+      return plan::reduce_scatter_plan(world_size, num_elements);
+    default:
+      fail(ErrorCode::State, name_of(header.operation), "has no plan");
+  }
 }
 
 std::size_t least_bytes_sent(const CallHeader& header, int rank, int world_size) {

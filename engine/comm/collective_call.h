@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "engine/comm/communicator.h"
+#include "engine/plan/collective_plan.h"
 
 namespace lockstep::comm {
 
@@ -63,6 +65,11 @@ void require_reducible(Operation operation, DType dtype, ReduceOp op);
 // The bytes that a rank has to send at least for a call of num_bytes (of its buffer or input),
 // where a library does not say what it sends: 2(n-1)/n * num_bytes for all_reduce and so on.
 std::size_t least_bytes_sent(const CallHeader& header, int rank, int world_size);
+
+// The plan of an all_reduce, a broadcast, an all_gather or a reduce_scatter. num_elements: of the
+// whole buffer, of an all_gather that is the output. hosts: Transport::hosts().
+plan::CollectivePlan plan_of(const CallHeader& header, int world_size, std::span<const int> hosts,
+                             std::size_t num_elements);
 
 struct CollectiveCall {
   CallHeader header;  // sequence and memory are filled in by the communicator that carries it out

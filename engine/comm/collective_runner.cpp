@@ -1,54 +1,19 @@
 #include "engine/comm/collective_runner.h"
 
 #include <algorithm>
-#include <array>
 
 #include "engine/comm/device_calls.h"
 #include "engine/comm/direct_all_reduce.h"
 #include "engine/comm/reduce.h"
-#include "engine/plan/collectives.h"
 
 namespace lockstep::comm {
 namespace {
-
-// Programs kept; a program that uses more different sizes than this pays for making them again.
-constexpr std::size_t kMaxCachedPrograms = 1024;
 
 // In a group of one, every reduction and every gathering is a copy at most.
 std::size_t copy_alone(const CollectiveCall& call) {
   const bool has_output = call.output.defined() && !call.output.shares_memory_with(call.input);
   if (has_output) call.output.copy_from(call.input.reshape(call.output.shape()));
   return 0;
-}
-
-// Of an average; other reductions take the values as they are.
-double factor_of(ReduceOp op, int world_size) {
-  return op == ReduceOp::average ? 1.0 / world_size : 1.0;
-}
-
-// In place, for every dtype that can be reduced.
-void multiply(const Reduction& reduction, double factor, TensorView values) {
-  const std::array<ConstTensorView, 1> source{values};
-  if (factor != 1) reduce_in_order(reduction.stream, ReduceOp::sum, factor, source, values);
-}
-
-plan::CollectivePlan plan_of(const CallHeader& header, const Transport& transport,
-                             std::size_t num_elements) {
-  const int world_size = transport.world_size();
-  switch (header.operation) {
-    case Operation::all_reduce:
-      return transport.hosts().empty()
-                 ? plan::all_reduce_plan(header.plan, world_size, num_elements)
-                 : plan::all_reduce_plan(header.plan, transport.hosts(), num_elements);
-    case Operation::broadcast:
-      return plan::broadcast_plan(world_size, num_elements, header.root);
-    case Operation::all_gather:
-      return plan::all_gather_plan(world_size, num_elements);
-    case Operation::reduce_scatter:
-      return plan::reduce_scatter_plan(world_size, num_elements);
-    default:
-      fail(ErrorCode::State, name_of(header.operation), "has no plan");
-  }
 }
 
 }  // namespace
@@ -102,9 +67,8 @@ std::size_t CollectiveRunner::all_reduce(const CollectiveCall& call,
   std::size_t num_bytes_sent = 0;
   for (std::size_t begin = 0; begin < buffer.num_elements; begin += pass_elements) {
     const std::size_t count = std::min(pass_elements, buffer.num_elements - begin);
-    const TensorView pass{static_cast<std::byte*>(buffer.data) + begin * size_of(buffer.dtype),
-                          buffer.dtype, count};
-    multiply(reduction, factor, pass);
+    const TensorView pass = buffer.part(begin, count);
+    multiply(reduction.stream, factor, pass);
     num_bytes_sent += run_plan(call.header, pass, reduction);
   }
   return num_bytes_sent;
@@ -123,7 +87,7 @@ std::size_t CollectiveRunner::reduce_scatter(const CollectiveCall& call) {
   const double factor = factor_of(reduction.op, transport_.world_size());
   const Tensor whole = call.input.clone();
   const TensorView view = whole.view();
-  multiply(reduction, factor, view);
+  multiply(reduction.stream, factor, view);
   const std::size_t num_bytes_sent = run_plan(call.header, view, reduction);
   const std::size_t num_elements = call.output.num_elements();
   call.output.copy_from(
@@ -140,12 +104,10 @@ std::size_t CollectiveRunner::run_plan(const CallHeader& header, TensorView buff
 
 const RankProgram& CollectiveRunner::program_of(const CallHeader& header,
                                                 std::size_t num_elements) {
-  const ProgramKey key{header.operation, header.plan, header.root, num_elements};
-  const auto found = programs_.find(key);
-  if (found != programs_.end()) return found->second;
-  if (programs_.size() >= kMaxCachedPrograms) programs_.clear();
-  const plan::CollectivePlan plan = plan_of(header, transport_, num_elements);
-  return programs_.emplace(key, rank_program(plan, transport_.rank())).first->second;
+  return programs_.find_or_make(header, num_elements, [&] {
+    return rank_program(plan_of(header, transport_.world_size(), transport_.hosts(), num_elements),
+                        transport_.rank());
+  });
 }
 
 }  // namespace lockstep::comm

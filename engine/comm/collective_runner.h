@@ -2,12 +2,11 @@
 // ranks share memory; on CUDA by what is enqueued on the devices.
 #pragma once
 
-#include <map>
 #include <span>
-#include <tuple>
 
 #include "engine/comm/collective_call.h"
 #include "engine/comm/plan_executor.h"
+#include "engine/comm/program_cache.h"
 
 namespace lockstep::comm {
 
@@ -29,8 +28,7 @@ class CollectiveRunner {
 
   Transport& transport_;
   PlanExecutor executor_;
-  using ProgramKey = std::tuple<Operation, plan::AllReducePlan, int, std::size_t>;
-  std::map<ProgramKey, RankProgram> programs_;
+  ProgramCache<RankProgram> programs_;
 };
 
 }  // namespace lockstep::comm

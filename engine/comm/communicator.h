@@ -33,7 +33,6 @@
 //          take every dtype.
 #pragma once
 
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>

@@ -37,7 +37,7 @@ void put_on_stream(std::span<CollectiveCall> calls, Launch launch, FollowsAsync 
   }
 }
 
-MeetingPart::MeetingPart(Transport& transport, const CollectiveCall& call)
+DevicePartScope::DevicePartScope(Transport& transport, const CollectiveCall& call)
     : transport_(transport), call_(call) {
   if (call.stream == nullptr) return;
   const char* name = name_of(call.header.operation);
@@ -48,18 +48,18 @@ MeetingPart::MeetingPart(Transport& transport, const CollectiveCall& call)
     exposed_.emplace(*call.stream, trace::Lane::compute, trace::Category::communication, name,
                      num_bytes);
   }
-  transport.address_space()->device_meeting().put_down(transport.rank(), call.header.sequence,
-                                                       {call.stream, call.input, call.output});
+  transport.address_space()->device_parts().put_down(transport.rank(), call.header.sequence,
+                                                     {call.stream, call.input, call.output});
 }
 
-MeetingPart::~MeetingPart() {
+DevicePartScope::~DevicePartScope() {
   if (call_.stream == nullptr) return;
-  transport_.address_space()->device_meeting().take_back(transport_.rank(), call_.header.sequence);
+  transport_.address_space()->device_parts().take_back(transport_.rank(), call_.header.sequence);
 }
 
 void enqueue_collective(Transport& transport, const CallHeader& call) {
   AddressSpace& ranks = *transport.address_space();
-  if (transport.rank() == 0) ranks.device_meeting().enqueue(call);
+  if (transport.rank() == 0) ranks.device_parts().enqueue(call);
   ranks.finish_shared();
 }
 

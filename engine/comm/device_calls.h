@@ -23,14 +23,14 @@ void put_on_stream(CollectiveCall& call, Launch launch, FollowsAsync follows_asy
 // The same for several calls on one device, which follow nothing but what the first one does.
 void put_on_stream(std::span<CollectiveCall> calls, Launch launch, FollowsAsync follows_async);
 
-// Puts a rank's part in a collective down at the transport's meeting, and takes it back at the end.
+// Puts down a rank's part in a collective (DeviceParts), and takes it back at the end.
 // In traces, what the rank's stream does meanwhile is the collective.
-class MeetingPart {
+class DevicePartScope {
  public:
-  MeetingPart(Transport& transport, const CollectiveCall& call);
-  ~MeetingPart();
-  MeetingPart(const MeetingPart&) = delete;
-  MeetingPart& operator=(const MeetingPart&) = delete;
+  DevicePartScope(Transport& transport, const CollectiveCall& call);
+  ~DevicePartScope();
+  DevicePartScope(const DevicePartScope&) = delete;
+  DevicePartScope& operator=(const DevicePartScope&) = delete;
 
  private:
   Transport& transport_;

@@ -80,7 +80,7 @@ void PlanCommunicator::run(const CollectiveCall& call) {
     trace::count_collective(rank(), name, run_point_to_point(call));
     return;
   }
-  const MeetingPart part(*transport_, call);
+  const DevicePartScope part(*transport_, call);
   transport_->announce(call.header, call.timeout_seconds);
   const WatchedCall watched(*transport_, call.header);
   try {

@@ -6,34 +6,23 @@
 #include "engine/comm/reduce.h"
 
 namespace lockstep::comm {
-namespace {
-
-std::byte* at(TensorView buffer, std::size_t element) {
-  return static_cast<std::byte*>(buffer.data) + element * size_of(buffer.dtype);
-}
-
-}  // namespace
-
 void PlanExecutor::run(const RankProgram& program, TensorView buffer, const Reduction& reduction) {
-  sent_.clear();
+  sent_.assign(program.num_sends, {});
   piece_elements_ = transport_.max_message_bytes() / size_of(buffer.dtype);
   const std::size_t num_staging_bytes = program.num_staging_elements * size_of(buffer.dtype);
   std::byte* staging = num_staging_bytes > 0 ? transport_.staging(num_staging_bytes) : nullptr;
   for (const ProgramStep& step : program.steps) {
+    if (step.sends.empty() && step.writes.empty()) continue;
     stage(step, buffer, staging);
     transport_.begin_step();
-    const std::size_t first_send = sent_.size();
-    sent_.resize(first_send + step.sends.size());
     // Piece by piece, so that ranks that send to each other empty each other's slots on the way.
     const std::size_t num_pieces = pieces_of(step);
     for (std::size_t piece = 0; piece < num_pieces; ++piece) {
-      for (std::size_t i = 0; i < step.sends.size(); ++i) {
-        do_send(step.sends[i], piece, buffer, staging, sent_[first_send + i]);
-      }
+      for (const ProgramSend& send : step.sends) do_send(send, piece, buffer, staging);
       for (const ProgramWrite& write : step.writes) do_write(write, piece, buffer, reduction);
     }
   }
-  for (std::size_t send = 0; send < sent_.size(); ++send) {
+  for (const std::size_t send : program.sends_at_end) {
     if (sent_[send].from == ProgramSend::From::buffer) wait_sent(send);
   }
 }
@@ -57,29 +46,30 @@ plan::Chunk PlanExecutor::piece_of(plan::Chunk chunk, std::size_t piece) const {
 void PlanExecutor::stage(const ProgramStep& step, TensorView buffer, std::byte* staging) {
   const std::size_t element_size = size_of(buffer.dtype);
   for (const StagedChunk& staged : step.staged) {
-    std::memcpy(staging + staged.staging_offset * element_size, at(buffer, staged.chunk.offset),
-                staged.chunk.count * element_size);
+    const TensorView from = buffer.part(staged.chunk.offset, staged.chunk.count);
+    std::memcpy(staging + staged.staging_offset * element_size, from.data, from.num_bytes());
   }
 }
 
 void PlanExecutor::do_send(const ProgramSend& send, std::size_t number, TensorView buffer,
-                           const std::byte* staging, Sent& sent) {
+                           const std::byte* staging) {
   const plan::Chunk piece = piece_of(send.chunk, number);
   if (piece.count == 0) return;
-  const std::size_t element_size = size_of(buffer.dtype);
+  ConstTensorView data = buffer.part(piece.offset, piece.count);
   const bool is_staged = send.from == ProgramSend::From::staging;
   const std::size_t staged_at = send.staging_offset + (piece.offset - send.chunk.offset);
-  const std::byte* data = is_staged ? staging + staged_at * element_size : at(buffer, piece.offset);
-  const Ticket ticket = transport_.post(send.to_rank, {data, piece.count * element_size});
+  if (is_staged) data.data = staging + staged_at * size_of(buffer.dtype);
+  const Ticket ticket =
+      transport_.post(send.to_rank, {static_cast<const std::byte*>(data.data), data.num_bytes()});
   if (is_staged) transport_.posted_from_staging(send.to_rank, ticket);
-  sent = {send.to_rank, ticket, send.from};
+  sent_[send.number] = {send.to_rank, ticket, send.from};
 }
 
 void PlanExecutor::do_write(const ProgramWrite& write, std::size_t number, TensorView buffer,
                             const Reduction& reduction) {
   const plan::Chunk piece = piece_of(write.write.chunk, number);
   if (piece.count == 0) return;
-  const TensorView mine{at(buffer, piece.offset), buffer.dtype, piece.count};
+  const TensorView mine = buffer.part(piece.offset, piece.count);
   sources_.clear();
   bool has_mine = write.write.combine == plan::Combine::copy;  // then it is overwritten
   for (const int from : write.write.from_ranks) {

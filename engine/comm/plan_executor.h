@@ -36,7 +36,7 @@ class PlanExecutor {
   plan::Chunk piece_of(plan::Chunk chunk, std::size_t piece) const;
   static void stage(const ProgramStep& step, TensorView buffer, std::byte* staging);
   void do_send(const ProgramSend& send, std::size_t number, TensorView buffer,
-               const std::byte* staging, Sent& sent);
+               const std::byte* staging);
   void do_write(const ProgramWrite& write, std::size_t number, TensorView buffer,
                 const Reduction& reduction);
   void wait_sent(std::size_t send);

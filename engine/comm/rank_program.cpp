@@ -5,12 +5,6 @@
 namespace lockstep::comm {
 namespace {
 
-// A send out of the buffer that may still be read by its receiver.
-struct OpenSend {
-  std::size_t number;
-  plan::Chunk chunk;
-};
-
 std::vector<ProgramSend> sends_of(const plan::Step& step, int rank) {
   std::vector<ProgramSend> sends;
   for (const plan::Transfer& transfer : step.transfers) {
@@ -34,48 +28,59 @@ void stage(ProgramStep& step, std::size_t& num_staging_elements) {
     auto staged = std::ranges::find(step.staged, send.chunk, &StagedChunk::chunk);
     if (staged == step.staged.end()) {
       staged = step.staged.insert(staged, {send.chunk, num_staging_elements});
-      num_staging_elements += send.chunk.count;
+      num_staging_elements += staging_room(send.chunk.count);
     }
     send.from = ProgramSend::From::staging;
     send.staging_offset = staged->staging_offset;
   }
 }
 
-// Takes the open sends that a write overwrites off the list: from then on they have arrived.
-std::vector<std::size_t> take_overwritten(std::vector<OpenSend>& open, plan::Chunk chunk) {
+// Takes the sends that a write overwrites off the list of those that may still be read.
+std::vector<std::size_t> take_overwritten(std::vector<ProgramSend>& open, plan::Chunk chunk) {
   std::vector<std::size_t> numbers;
-  std::erase_if(open, [&](const OpenSend& send) {
-    if (!plan::overlaps(send.chunk, chunk)) return false;
+  std::erase_if(open, [&](const ProgramSend& send) {
+    if (send.from == ProgramSend::From::staging || !plan::overlaps(send.chunk, chunk)) return false;
     numbers.push_back(send.number);
     return true;
   });
   return numbers;
 }
 
-}  // namespace
-
-RankProgram rank_program(const plan::CollectivePlan& plan, int rank) {
-  plan::require_valid(plan);
+RankProgram program_of(const plan::CollectivePlan& plan, int rank) {
   RankProgram program;
   program.num_elements_sent = plan::elements_sent(plan, rank);
-  std::vector<OpenSend> open;
+  std::vector<ProgramSend> open;
   for (const plan::Step& step : plan.steps) {
-    ProgramStep mine;
+    ProgramStep& mine = program.steps.emplace_back();
     mine.sends = sends_of(step, rank);
     for (plan::Write& write : plan::writes_of_rank(step, rank)) {
       mine.writes.push_back({std::move(write), {}});
     }
     stage(mine, program.num_staging_elements);
-    for (const ProgramSend& send : mine.sends) {
-      if (send.from == ProgramSend::From::buffer) open.push_back({program.num_sends, send.chunk});
-      ++program.num_sends;
-    }
     for (ProgramWrite& write : mine.writes) {
       write.sends_before = take_overwritten(open, write.write.chunk);
     }
-    if (!mine.sends.empty() || !mine.writes.empty()) program.steps.push_back(std::move(mine));
+    for (ProgramSend& send : mine.sends) {
+      send.number = program.num_sends++;
+      open.push_back(send);
+    }
   }
+  for (const ProgramSend& send : open) program.sends_at_end.push_back(send.number);
   return program;
+}
+
+}  // namespace
+
+RankProgram rank_program(const plan::CollectivePlan& plan, int rank) {
+  plan::require_valid(plan);
+  return program_of(plan, rank);
+}
+
+std::vector<RankProgram> rank_programs(const plan::CollectivePlan& plan) {
+  plan::require_valid(plan);
+  std::vector<RankProgram> programs;
+  for (int rank = 0; rank < plan.world_size; ++rank) programs.push_back(program_of(plan, rank));
+  return programs;
 }
 
 }  // namespace lockstep::comm

@@ -92,4 +92,9 @@ void reduce_in_order(runtime::Stream& stream, ReduceOp op, double factor,
   }
 }
 
+void multiply(runtime::Stream& stream, double factor, TensorView values) {
+  const ConstTensorView source = values;
+  if (factor != 1) reduce_in_order(stream, ReduceOp::sum, factor, std::span(&source, 1), values);
+}
+
 }  // namespace lockstep::comm

@@ -17,4 +17,12 @@ namespace lockstep::comm {
 void reduce_in_order(runtime::Stream& stream, ReduceOp op, double factor,
                      std::span<const ConstTensorView> sources, TensorView y);
 
+// What every value of an average is multiplied by before it is added; 1 for other ops.
+inline double factor_of(ReduceOp op, int world_size) {
+  return op == ReduceOp::average ? 1.0 / world_size : 1.0;
+}
+
+// Multiplies values in place, of every dtype that can be reduced.
+void multiply(runtime::Stream& stream, double factor, TensorView values);
+
 }  // namespace lockstep::comm

@@ -1,7 +1,6 @@
 #include "engine/core/dtype.h"
 
 #include <array>
-#include <utility>
 
 #include "engine/core/error.h"
 

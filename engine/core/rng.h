@@ -19,10 +19,6 @@ using PhiloxBlock = std::array<std::uint32_t, 4>;
 // Four random words for one 128-bit counter and one 64-bit key.
 PhiloxBlock philox(const PhiloxBlock& counter, std::uint64_t key);
 
-// 24 random bits as a float in [0, 1).
-inline float uniform_float(std::uint32_t word) {
-  return static_cast<float>(word >> 8) * 0x1p-24f;
-}
 // 53 random bits as a double in [0, 1).
 inline double uniform_double(std::uint32_t high, std::uint32_t low) {
   const std::uint64_t bits = (static_cast<std::uint64_t>(high) << 32 | low) >> 11;

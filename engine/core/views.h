@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 
 #include "engine/core/dtype.h"
 
@@ -19,6 +20,11 @@ struct BasicTensorView {
   std::size_t num_elements = 0;
 
   std::size_t num_bytes() const { return num_elements * size_of(dtype); }
+  // count of the elements, from offset on.
+  BasicTensorView part(std::size_t offset, std::size_t count) const {
+    using Byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
+    return {static_cast<Byte*>(data) + offset * size_of(dtype), dtype, count};
+  }
   operator BasicTensorView<const void>() const { return {data, dtype, num_elements}; }
 };
 

@@ -12,9 +12,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <string>
 #include <thread>
-#include <utility>
 
 #include "engine/runtime/wait.h"
 

@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
 
 #include "engine/core/error.h"

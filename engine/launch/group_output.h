@@ -1,7 +1,6 @@
 // Where the ranks' output goes: from their pipes to the console, to logs, or to both.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "engine/launch/console.h"

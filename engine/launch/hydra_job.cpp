@@ -5,7 +5,6 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
-#include <vector>
 
 namespace lockstep::launch {
 namespace {

@@ -9,7 +9,6 @@
 //                          (token_socket.h): no file, so nothing that could be left behind
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
 

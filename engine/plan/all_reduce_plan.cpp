@@ -45,9 +45,7 @@ constexpr std::array<NamedPlan, 8> kPlans{{
     {AllReducePlan::hierarchical, "hierarchical", make_hierarchical},
 }};
 
-constexpr int kMaxDirectRanks = 8;
 constexpr std::size_t kMaxOneShotElements = 4096;
-constexpr std::size_t kMaxHalvingDoublingElements = 65536;
 
 }  // namespace
 

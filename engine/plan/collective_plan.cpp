@@ -43,8 +43,4 @@ std::size_t max_elements_sent(const CollectivePlan& plan) {
   return std::ranges::max(totals(plan, &Transfer::from_rank));
 }
 
-std::size_t max_elements_received(const CollectivePlan& plan) {
-  return std::ranges::max(totals(plan, &Transfer::to_rank));
-}
-
 }  // namespace lockstep::plan

@@ -58,9 +58,8 @@ std::size_t num_steps(const CollectivePlan& plan);
 std::size_t elements_sent(const CollectivePlan& plan, int rank);
 std::size_t elements_received(const CollectivePlan& plan, int rank);
 
-// The totals of the rank that sends or receives most: the one that everybody waits for.
+// The total of the rank that sends most: the one that everybody waits for.
 std::size_t max_elements_sent(const CollectivePlan& plan);
-std::size_t max_elements_received(const CollectivePlan& plan);
 
 // A text for people: a line per transfer, step by step, with bytes of element_size per element,
 // and each rank's totals at the end.

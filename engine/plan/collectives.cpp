@@ -6,30 +6,20 @@
 #include "engine/plan/two_shot.h"
 
 namespace lockstep::plan {
-namespace {
-
-constexpr int kMaxOneStepRanks = 8;
-
-}  // namespace
 
 CollectivePlan broadcast_plan(int world_size, std::size_t num_elements, int root) {
-  return world_size <= kMaxOneStepRanks ? flat_broadcast(world_size, num_elements, root)
-                                        : tree_broadcast(world_size, num_elements, root);
-}
-
-CollectivePlan reduce_plan(int world_size, std::size_t num_elements, int root) {
-  return world_size <= kMaxOneStepRanks ? flat_reduce(world_size, num_elements, root)
-                                        : tree_reduce(world_size, num_elements, root);
+  return world_size <= kMaxDirectRanks ? flat_broadcast(world_size, num_elements, root)
+                                       : tree_broadcast(world_size, num_elements, root);
 }
 
 CollectivePlan all_gather_plan(int world_size, std::size_t num_elements) {
-  return world_size <= kMaxOneStepRanks ? direct_all_gather(world_size, num_elements)
-                                        : ring_all_gather(world_size, num_elements);
+  return world_size <= kMaxDirectRanks ? direct_all_gather(world_size, num_elements)
+                                       : ring_all_gather(world_size, num_elements);
 }
 
 CollectivePlan reduce_scatter_plan(int world_size, std::size_t num_elements) {
-  return world_size <= kMaxOneStepRanks ? direct_reduce_scatter(world_size, num_elements)
-                                        : ring_reduce_scatter(world_size, num_elements);
+  return world_size <= kMaxDirectRanks ? direct_reduce_scatter(world_size, num_elements)
+                                       : ring_reduce_scatter(world_size, num_elements);
 }
 
 }  // namespace lockstep::plan

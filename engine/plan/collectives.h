@@ -11,10 +11,6 @@ namespace lockstep::plan {
 // Throws Error{Usage} when world_size < 1 or root is outside [0, world_size).
 CollectivePlan broadcast_plan(int world_size, std::size_t num_elements, int root);
 
-// The root ends with the sum of all buffers; the others' buffers may hold partial sums.
-// Cost: 1 step, the root receives n-1 buffers (flat_reduce); or tree_reduce's. Throws as above.
-CollectivePlan reduce_plan(int world_size, std::size_t num_elements, int root);
-
 // num_elements is the whole buffer. Rank r starts with even_chunk(num_elements, n, r) in place and
 // ends with all chunks.
 // Cost: each rank sends (n-1)/n of the buffer, in 1 step (direct_all_gather) or n-1 (ring).

@@ -19,6 +19,9 @@
 
 namespace lockstep::plan {
 
+// Up to here the number of steps counts, so it is chosen; above it the bytes, and the ring is.
+inline constexpr std::size_t kMaxHalvingDoublingElements = 65536;
+
 // Cost: 2 log2(p) steps, and 2 more when n > p; a rank sends 2(p-1)/p of the buffer, one that
 // stands in for an extra rank one buffer more, an extra rank exactly one buffer.
 CollectivePlan halving_doubling_all_reduce(int world_size, std::size_t num_elements);

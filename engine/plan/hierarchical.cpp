@@ -9,9 +9,6 @@
 namespace lockstep::plan {
 namespace {
 
-// Up to here the number of steps between hosts counts, above it the bytes.
-constexpr std::size_t kMaxShortElements = 65536;
-
 // The ranks of each host, in rising order; hosts in the order of their first ranks.
 std::vector<std::vector<int>> ranks_by_host(std::span<const int> host_of_rank) {
   std::vector<int> hosts;
@@ -49,7 +46,8 @@ CollectivePlan hierarchical_all_reduce(std::span<const int> host_of_rank,
   }
 
   // The first chunk is the longest, and its plan has the most steps.
-  const bool is_short = even_chunk(num_elements, num_owners, 0).count <= kMaxShortElements;
+  const bool is_short =
+      even_chunk(num_elements, num_owners, 0).count <= kMaxHalvingDoublingElements;
   std::vector<CollectivePlan> between;
   for (std::size_t l = 0; l < num_owners; ++l) {
     const std::size_t count = even_chunk(num_elements, num_owners, l).count;

@@ -81,18 +81,6 @@ std::size_t tree_pipeline_pieces(int num_rounds, std::size_t num_elements) {
   return std::clamp<std::size_t>(pieces, 1, std::max<std::size_t>(num_elements, 1));
 }
 
-CollectivePlan tree_reduce(int world_size, std::size_t num_elements, int root) {
-  PlanBuilder builder("tree reduce", world_size, num_elements);
-  require_root("tree reduce", world_size, root);
-  const Tree tree = make_tree(world_size, num_elements, root, tree_depth(world_size) - 1);
-  const int total = pipeline_steps(tree.depth(), tree);
-  for (int step = 0; step < total; ++step) {
-    builder.begin_step(fmt::format("up {}/{}", step + 1, total));
-    send_up(builder, tree, step);
-  }
-  return builder.finish();
-}
-
 CollectivePlan tree_broadcast(int world_size, std::size_t num_elements, int root) {
   PlanBuilder builder("tree broadcast", world_size, num_elements);
   require_root("tree broadcast", world_size, root);

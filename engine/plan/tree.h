@@ -25,13 +25,9 @@ int tree_depth(int world_size);
 // 1, at most 64, and never more than num_elements.
 std::size_t tree_pipeline_pieces(int num_rounds, std::size_t num_elements);
 
-// Afterwards `root` holds the sum; the buffers of inner ranks hold partial sums.
-// Cost: D+K-1 steps; every rank but the root sends the buffer once.
-// Throws Error{Usage} for a root outside [0, world_size).
-CollectivePlan tree_reduce(int world_size, std::size_t num_elements, int root);
-
 // Afterwards every rank holds the root's buffer.
-// Cost: D+K-1 steps; an inner rank sends the buffer twice, a leaf never. Throws as tree_reduce.
+// Cost: D+K-1 steps; an inner rank sends the buffer twice, a leaf never.
+// Throws Error{Usage} for a root outside [0, world_size).
 CollectivePlan tree_broadcast(int world_size, std::size_t num_elements, int root);
 
 // Up to rank 0 and back.

@@ -12,6 +12,10 @@
 
 namespace lockstep::plan {
 
+// Ranks of which each may talk to every other one in a step, as those of one host do; more of them
+// go by the ring, the tree or halving-doubling, where a rank has few partners.
+inline constexpr int kMaxDirectRanks = 8;
+
 // Rank r reads chunk r of all others and adds it to its own, in the order of ranks.
 // Cost: 1 step; each rank sends (n-1)/n of the buffer.
 CollectivePlan direct_reduce_scatter(int world_size, std::size_t num_elements);

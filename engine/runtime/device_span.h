@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 #include "engine/runtime/stream.h"
 #include "engine/trace/span.h"

@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <memory>
-#include <string>
 
 #include "engine/core/device.h"
 #include "engine/runtime/memory_pool.h"

@@ -5,7 +5,6 @@
 // each.
 #pragma once
 
-#include <string>
 #include <string_view>
 #include <vector>
 

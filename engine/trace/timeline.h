@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/trace/recorder.h"
+#include "engine/trace/span.h"
 
 namespace lockstep::trace {
 

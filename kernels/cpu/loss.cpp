@@ -1,6 +1,5 @@
 // Losses: values are summed in double, in fixed blocks of rows.
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "engine/core/error.h"

@@ -52,9 +52,7 @@ void EigenBackend::pack(Stream& stream, std::span<const PackItem> items, double 
 void EigenBackend::unpack(Stream& stream, ConstTensorView bucket, std::span<const PackItem> items) {
   checks::unpack(bucket, items);
   for (const PackItem& item : items) {
-    const auto* from =
-        static_cast<const std::byte*>(bucket.data) + item.offset * size_of(bucket.dtype);
-    copy(stream, {from, bucket.dtype, item.tensor.num_elements}, item.tensor);
+    copy(stream, bucket.part(item.offset, item.tensor.num_elements), item.tensor);
   }
 }
 

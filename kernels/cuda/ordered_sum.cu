@@ -3,7 +3,6 @@
 //
 // Products and sums are rounded one by one, never fused, so that the sum has the CPU's bits.
 #include <algorithm>
-#include <cstdint>
 
 #include "kernels/cuda/checks.h"
 #include "kernels/cuda/cuda_backend.h"

@@ -1,5 +1,4 @@
 // Gradients to and from a bucket: every element in and out once, one launch for up to 137 tensors.
-#include <cstdint>
 
 #include "kernels/cuda/checks.h"
 #include "kernels/cuda/cuda_backend.h"

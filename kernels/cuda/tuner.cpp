@@ -1,7 +1,6 @@
 #include "kernels/cuda/tuner.h"
 
 #include <chrono>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>

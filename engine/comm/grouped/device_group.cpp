@@ -3,26 +3,19 @@
 #include <algorithm>
 
 #include "engine/comm/grouped/enqueue_order.h"
+#include "engine/comm/reduce.h"
 #include "engine/comm/transport/cuda_peer/cuda_peer.h"
 #include "engine/core/error.h"
-#include "engine/plan/collectives.h"
 #include "engine/runtime/step_graph.h"
 
 namespace lockstep::comm {
 namespace {
 
-// Programs kept; more different sizes than this are worked out again.
-constexpr std::size_t kMaxPrograms = 1024;
-
 // Parts of a direct all-reduce begin at multiples of this, so that kernels read whole vectors.
 constexpr std::size_t kPartAlignment = 64;  // elements
 
-TensorView slice(TensorView view, std::size_t begin, std::size_t count) {
-  return {static_cast<std::byte*>(view.data) + begin * size_of(view.dtype), view.dtype, count};
-}
-
-double factor_of(ReduceOp op, std::size_t num_ranks) {
-  return op == ReduceOp::average ? 1.0 / static_cast<double>(num_ranks) : 1.0;
+double factor_of(ReduceOp op, std::span<const GroupMember> members) {
+  return comm::factor_of(op, static_cast<int>(members.size()));
 }
 
 void scale_on_stream(runtime::Stream& stream, TensorView values, double factor) {
@@ -79,23 +72,6 @@ void let_members_wait(std::span<const GroupMember> members, std::size_t from,
   }
 }
 
-plan::CollectivePlan plan_of(const CallHeader& call, std::size_t num_ranks,
-                             std::size_t num_elements) {
-  const int world_size = static_cast<int>(num_ranks);
-  switch (call.operation) {
-    case Operation::all_reduce:
-      return plan::all_reduce_plan(call.plan, world_size, num_elements);
-    case Operation::broadcast:
-      return plan::broadcast_plan(world_size, num_elements, call.root);
-    case Operation::all_gather:
-      return plan::all_gather_plan(world_size, num_elements);
-    case Operation::reduce_scatter:
-      return plan::reduce_scatter_plan(world_size, num_elements);
-    default:
-      fail(ErrorCode::State, name_of(call.operation), "has no plan");
-  }
-}
-
 }  // namespace
 
 std::byte* DeviceGroup::Scratch::on(runtime::Stream& stream, std::size_t num_bytes) {
@@ -135,7 +111,7 @@ void DeviceGroup::enqueue(const CallHeader& call, std::span<const GroupMember> m
 
 void DeviceGroup::all_reduce(const CallHeader& call, std::span<const GroupMember> members) {
   if (members.size() == 1) return;
-  const double factor = factor_of(call.op, members.size());
+  const double factor = factor_of(call.op, members);
   if (all_reduce_by_flags(call, members, factor)) return;
   const bool is_direct =
       call.plan == plan::AllReducePlan::automatic || call.plan == plan::AllReducePlan::two_shot;
@@ -184,7 +160,7 @@ void DeviceGroup::all_reduce_directly(std::span<const GroupMember> members, Redu
     const std::size_t begin = std::min(blocks.offset * kPartAlignment, num_elements);
     const std::size_t end = std::min(blocks.end() * kPartAlignment, num_elements);
     for (std::size_t rank = 0; rank < members.size(); ++rank) {
-      outputs[rank] = slice(members[rank].input.view(), begin, end - begin);
+      outputs[rank] = members[rank].input.view().part(begin, end - begin);
       sources[rank] = outputs[rank];
     }
     reduce_on_stream(*members[owners[i]].stream, op, factor, sources, outputs);
@@ -198,13 +174,13 @@ void DeviceGroup::all_gather(const CallHeader& call, std::span<const GroupMember
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
     const GroupMember& member = members[rank];
     copy_on_stream(*member.stream, member.input.view(),
-                   slice(member.output.view(), rank * num_elements, num_elements));
+                   member.output.view().part(rank * num_elements, num_elements));
   }
   run_plan(call, ranks_of(members, &GroupMember::output));
 }
 
 void DeviceGroup::reduce_scatter(const CallHeader& call, std::span<const GroupMember> members) {
-  const double factor = factor_of(call.op, members.size());
+  const double factor = factor_of(call.op, members);
   std::vector<GroupRank> ranks;
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
     const GroupMember& member = members[rank];
@@ -220,20 +196,17 @@ void DeviceGroup::reduce_scatter(const CallHeader& call, std::span<const GroupMe
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
     const TensorView output = members[rank].output.view();
     copy_on_stream(*members[rank].stream,
-                   slice(ranks[rank].buffer, rank * output.num_elements, output.num_elements),
+                   ranks[rank].buffer.part(rank * output.num_elements, output.num_elements),
                    output);
   }
 }
 
 void DeviceGroup::run_plan(const CallHeader& call, std::span<const GroupRank> ranks) {
   const std::size_t num_elements = ranks[0].buffer.num_elements;
-  const ProgramKey key{call.operation, call.plan, call.root, ranks.size(), num_elements};
-  auto found = programs_.find(key);
-  if (found == programs_.end()) {
-    if (programs_.size() >= kMaxPrograms) programs_.clear();
-    found = programs_.emplace(key, group_program(plan_of(call, ranks.size(), num_elements))).first;
-  }
-  executor_.run(found->second, ranks, call.op, [&](std::size_t rank, std::size_t num_bytes) {
+  const std::vector<RankProgram>& programs = programs_.find_or_make(call, num_elements, [&] {
+    return rank_programs(plan_of(call, static_cast<int>(ranks.size()), {}, num_elements));
+  });
+  enqueue_programs(programs, ranks, call.op, [&](std::size_t rank, std::size_t num_bytes) {
     return staging_[rank].on(ranks[rank].stream, num_bytes);
   });
 }

@@ -12,14 +12,13 @@
 // step.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <span>
-#include <tuple>
 #include <vector>
 
 #include "engine/comm/collective_call.h"
 #include "engine/comm/grouped/group_executor.h"
+#include "engine/comm/program_cache.h"
 #include "engine/comm/transport/cuda_peer/flag_all_reduce.h"
 
 namespace lockstep::comm {
@@ -64,11 +63,9 @@ class DeviceGroup {
   void all_reduce_directly(std::span<const GroupMember> members, ReduceOp op, double factor);
   void run_plan(const CallHeader& call, std::span<const GroupRank> ranks);
 
-  using ProgramKey = std::tuple<Operation, plan::AllReducePlan, int, std::size_t, std::size_t>;
-  std::map<ProgramKey, GroupProgram> programs_;
-  GroupExecutor executor_;
+  ProgramCache<std::vector<RankProgram>> programs_;
   cuda_peer::FlagAllReduce flags_;
-  std::vector<Scratch> staging_;  // by rank: of the executor
+  std::vector<Scratch> staging_;  // by rank: of run_plan
   std::vector<Scratch> inputs_;   // by rank: of reduce_scatter
 };
 

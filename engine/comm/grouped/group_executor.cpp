@@ -1,5 +1,9 @@
 #include "engine/comm/grouped/group_executor.h"
 
+#include <algorithm>
+#include <memory>
+#include <vector>
+
 #include "engine/comm/reduce.h"
 #include "engine/comm/transport/cuda_peer/cuda_peer.h"
 #include "engine/runtime/cuda_device.h"
@@ -36,11 +40,6 @@ const PeerTable& peer_table() {
   return table;
 }
 
-TensorView part_of(TensorView buffer, plan::Chunk chunk) {
-  return {static_cast<std::byte*>(buffer.data) + chunk.offset * size_of(buffer.dtype), buffer.dtype,
-          chunk.count};
-}
-
 }  // namespace
 
 bool reaches(const runtime::LogicalDevice& reader, const runtime::LogicalDevice& owner) {
@@ -67,90 +66,174 @@ void reduce_on_stream(runtime::Stream& stream, ReduceOp op, double factor,
   for (const TensorView& other : outputs.subspan(1)) copy_on_stream(stream, outputs[0], other);
 }
 
-void GroupExecutor::run(
-    const GroupProgram& program, std::span<const GroupRank> ranks, ReduceOp op,
-    const std::function<std::byte*(std::size_t rank, std::size_t num_bytes)>& staging) {
-  const std::size_t element_size = size_of(ranks[0].buffer.dtype);
-  Call call{ranks, op, {}, {}};
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    bool fetches = false;
-    for (const GroupRank& owner : ranks) {
-      fetches = fetches || !reaches(ranks[rank].stream.device(), owner.stream.device());
-    }
-    const std::size_t num_staged = program.num_staging_elements[rank];
-    const std::size_t num_fetched = fetches ? program.num_fetched_elements[rank] : 0;
-    const std::size_t num_bytes = (num_staged + num_fetched) * element_size;
-    std::byte* memory = num_bytes > 0 ? staging(rank, num_bytes) : nullptr;
-    call.staging.push_back(memory);
-    call.fetched.push_back(fetches ? memory + num_staged * element_size : nullptr);
-  }
-  sent_.assign(ranks.size(), nullptr);
-  received_.assign(program.num_receives, nullptr);
-  for (const GroupStep& step : program.steps) run_step(step, call);
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    for (const std::size_t receive : program.at_end[rank]) {
-      ranks[rank].stream.wait(received_[receive]);
+namespace {
+
+// For a rank that cannot read the others' memory and fetches what it adds up: the most that one
+// write takes.
+std::size_t num_fetched_elements(const RankProgram& program) {
+  std::size_t most = 0;
+  for (const ProgramStep& step : program.steps) {
+    for (const auto& [write, sends_before] : step.writes) {
+      most = std::max(most, write.from_ranks.size() * staging_room(write.chunk.count));
     }
   }
-  sent_.clear();
-  received_.clear();
+  return most;
 }
 
-void GroupExecutor::run_step(const GroupStep& step, const Call& call) {
-  const std::size_t element_size = size_of(call.ranks[0].buffer.dtype);
-  for (const GroupStage& stage : step.staged) {
-    const auto r = static_cast<std::size_t>(stage.rank);
-    const TensorView from = part_of(call.ranks[r].buffer, stage.chunk);
-    const TensorView to{call.staging[r] + stage.staging_offset * element_size, from.dtype,
-                        from.num_elements};
-    copy_on_stream(call.ranks[r].stream, from, to);
-  }
-  for (const int sender : step.senders) {
-    const auto s = static_cast<std::size_t>(sender);
-    sent_[s] = call.ranks[s].stream.record();
-  }
-  for (const GroupReceive& receive : step.receives) run_receive(receive, call);
-}
-
-void GroupExecutor::run_receive(const GroupReceive& receive, const Call& call) {
-  runtime::Stream& stream = call.ranks[static_cast<std::size_t>(receive.rank)].stream;
-  for (const int from : receive.from_ranks) stream.wait(sent_[static_cast<std::size_t>(from)]);
-  for (const std::size_t earlier : receive.after) stream.wait(received_[earlier]);
-  for (const GroupWrite& write : receive.writes) run_write(write, receive.rank, call);
-  received_[receive.number] = stream.record();
-}
-
-void GroupExecutor::run_write(const GroupWrite& write, int rank, const Call& call) {
-  const auto r = static_cast<std::size_t>(rank);
-  const GroupRank& mine = call.ranks[r];
-  const TensorView to = part_of(mine.buffer, write.chunk);
-  const std::size_t element_size = size_of(to.dtype);
-  const auto memory_of = [&](const GroupSource& source) {
-    const auto s = static_cast<std::size_t>(source.rank);
-    if (source.from == GroupSource::From::buffer) {
-      return part_of(call.ranks[s].buffer, write.chunk);
+class GroupRun {
+ public:
+  GroupRun(std::span<const RankProgram> programs, std::span<const GroupRank> ranks, ReduceOp op,
+           const std::function<std::byte*(std::size_t rank, std::size_t num_bytes)>& staging)
+      : programs_(programs), ranks_(ranks), op_(op) {
+    const std::size_t element_size = size_of(ranks[0].buffer.dtype);
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      const bool fetches = std::ranges::any_of(ranks, [&](const GroupRank& owner) {
+        return !reaches(ranks[rank].stream.device(), owner.stream.device());
+      });
+      const std::size_t num_staged = programs[rank].num_staging_elements;
+      const std::size_t num_fetched = fetches ? num_fetched_elements(programs[rank]) : 0;
+      const std::size_t num_bytes = (num_staged + num_fetched) * element_size;
+      staging_.push_back(num_bytes > 0 ? staging(rank, num_bytes) : nullptr);
+      fetched_.push_back(fetches ? staging_[rank] + num_staged * element_size : nullptr);
+      reads_.emplace_back(programs[rank].num_sends);
     }
-    return TensorView{call.staging[s] + source.staging_offset * element_size, to.dtype,
-                      to.num_elements};
+  }
+
+  void enqueue() {
+    for (std::size_t step = 0; step < programs_[0].steps.size(); ++step) run_step(step);
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      wait_until_read(rank, programs_[rank].sends_at_end);
+    }
+  }
+
+ private:
+  using EventPtr = std::shared_ptr<runtime::Event>;
+
+  // When a rank's stream has read what another one sent.
+  struct Read {
+    int by = 0;
+    EventPtr event;
   };
-  if (write.combine == plan::Combine::copy) {
-    copy_on_stream(mine.stream, memory_of(write.sources[0]), to);
-    return;
-  }
-  sources_.clear();
-  std::byte* fetched = call.fetched[r];
-  for (const GroupSource& source : write.sources) {
-    TensorView memory = memory_of(source);
-    const runtime::Stream& owner = call.ranks[static_cast<std::size_t>(source.rank)].stream;
-    if (!reaches(mine.stream.device(), owner.device())) {
-      const TensorView local{fetched, to.dtype, to.num_elements};
-      copy_on_stream(mine.stream, memory, local);
-      fetched += staging_room(to.num_elements) * element_size;
-      memory = local;
+
+  void run_step(std::size_t step) {
+    const std::size_t num_ranks = ranks_.size();
+    for (std::size_t rank = 0; rank < num_ranks; ++rank) stage(step, rank);
+    sent_.assign(num_ranks, nullptr);
+    for (std::size_t rank = 0; rank < num_ranks; ++rank) {
+      if (!programs_[rank].steps[step].sends.empty()) sent_[rank] = ranks_[rank].stream.record();
     }
-    sources_.push_back(memory);
+    std::vector<EventPtr> received(num_ranks);
+    for (std::size_t rank = 0; rank < num_ranks; ++rank) {
+      if (!programs_[rank].steps[step].writes.empty()) received[rank] = run_writes(step, rank);
+    }
+    for (std::size_t rank = 0; rank < num_ranks; ++rank) {
+      for (const ProgramSend& send : programs_[rank].steps[step].sends) {
+        reads_[rank][send.number] = {send.to_rank,
+                                     received[static_cast<std::size_t>(send.to_rank)]};
+      }
+    }
   }
-  reduce_on_stream(mine.stream, call.op, 1.0, sources_, std::span(&to, 1));
+
+  void stage(std::size_t step, std::size_t rank) {
+    for (const StagedChunk& staged : programs_[rank].steps[step].staged) {
+      const TensorView from = part_of(rank, staged.chunk);
+      copy_on_stream(ranks_[rank].stream, from, staged_at(rank, staged.staging_offset, from));
+    }
+  }
+
+  EventPtr run_writes(std::size_t step, std::size_t rank) {
+    const std::vector<ProgramWrite>& writes = programs_[rank].steps[step].writes;
+    runtime::Stream& stream = ranks_[rank].stream;
+    std::vector<int> senders;
+    std::vector<std::size_t> overwritten;
+    for (const auto& [write, sends_before] : writes) {
+      senders.insert(senders.end(), write.from_ranks.begin(), write.from_ranks.end());
+      overwritten.insert(overwritten.end(), sends_before.begin(), sends_before.end());
+    }
+    std::ranges::sort(senders);
+    const auto repeated = std::ranges::unique(senders);
+    senders.erase(repeated.begin(), repeated.end());
+    for (const int from : senders) stream.wait(sent_[static_cast<std::size_t>(from)]);
+    std::ranges::sort(overwritten);
+    wait_until_read(rank, overwritten);
+    for (const ProgramWrite& write : writes) run_write(write.write, step, rank);
+    return stream.record();
+  }
+
+  void run_write(const plan::Write& write, std::size_t step, std::size_t rank) {
+    runtime::Stream& stream = ranks_[rank].stream;
+    const TensorView to = part_of(rank, write.chunk);
+    if (write.combine == plan::Combine::copy) {
+      copy_on_stream(stream, sent_by(write.from_ranks[0], write.chunk, step, rank), to);
+      return;
+    }
+    std::vector<int> summands = write.from_ranks;
+    summands.insert(std::ranges::lower_bound(summands, static_cast<int>(rank)),
+                    static_cast<int>(rank));
+    std::vector<ConstTensorView> sources;
+    std::byte* fetched = fetched_[rank];
+    for (const int from : summands) {
+      const bool is_mine = from == static_cast<int>(rank);
+      TensorView source = is_mine ? to : sent_by(from, write.chunk, step, rank);
+      if (!reaches(stream.device(), ranks_[static_cast<std::size_t>(from)].stream.device())) {
+        const TensorView local{fetched, to.dtype, to.num_elements};
+        copy_on_stream(stream, source, local);
+        fetched += staging_room(to.num_elements) * size_of(to.dtype);
+        source = local;
+      }
+      sources.push_back(source);
+    }
+    reduce_on_stream(stream, op_, 1.0, sources, std::span(&to, 1));
+  }
+
+  // Where a rank reads what another one sends it.
+  TensorView sent_by(int from_rank, plan::Chunk chunk, std::size_t step, std::size_t rank) const {
+    const auto from = static_cast<std::size_t>(from_rank);
+    const std::vector<ProgramSend>& sends = programs_[from].steps[step].sends;
+    const auto send = std::ranges::find_if(sends, [&](const ProgramSend& candidate) {
+      return candidate.to_rank == static_cast<int>(rank) && candidate.chunk == chunk;
+    });
+    const TensorView values = part_of(from, chunk);
+    return send->from == ProgramSend::From::buffer ? values
+                                                   : staged_at(from, send->staging_offset, values);
+  }
+
+  TensorView part_of(std::size_t rank, plan::Chunk chunk) const {
+    return ranks_[rank].buffer.part(chunk.offset, chunk.count);
+  }
+
+  // As large as these values.
+  TensorView staged_at(std::size_t rank, std::size_t offset, TensorView values) const {
+    return {staging_[rank] + offset * size_of(values.dtype), values.dtype, values.num_elements};
+  }
+
+  // The rank's stream waits for those that read these sends of it, by rising number. A stream that
+  // has read a later one has read the earlier ones.
+  void wait_until_read(std::size_t rank, std::span<const std::size_t> sends) {
+    std::vector<bool> is_waited_for(ranks_.size());
+    for (std::size_t i = sends.size(); i-- > 0;) {
+      const Read& read = reads_[rank][sends[i]];
+      const auto reader = static_cast<std::size_t>(read.by);
+      if (!is_waited_for[reader]) ranks_[rank].stream.wait(read.event);
+      is_waited_for[reader] = true;
+    }
+  }
+
+  std::span<const RankProgram> programs_;
+  std::span<const GroupRank> ranks_;
+  ReduceOp op_;
+  std::vector<std::byte*> staging_;
+  std::vector<std::byte*> fetched_;       // nullptr where a rank reads the others' memory itself
+  std::vector<EventPtr> sent_;            // by rank, of the current step
+  std::vector<std::vector<Read>> reads_;  // by sending rank and number of the send
+};
+
+}  // namespace
+
+void enqueue_programs(
+    std::span<const RankProgram> programs, std::span<const GroupRank> ranks, ReduceOp op,
+    const std::function<std::byte*(std::size_t rank, std::size_t num_bytes)>& staging) {
+  GroupRun(programs, ranks, op, staging).enqueue();
 }
 
 }  // namespace lockstep::comm

@@ -1,14 +1,13 @@
-// Runs a plan for all ranks from one thread: copies and sums go to the streams of the ranks, which
-// meet at events. The thread waits for nothing, so the work may be captured into a CUDA graph.
+// Runs the programs of all ranks from one thread: copies and sums go to the streams of the ranks,
+// which meet at events. The thread waits for nothing, so the work may be captured into a CUDA
+// graph.
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <span>
-#include <vector>
 
 #include "engine/comm/communicator.h"
-#include "engine/comm/grouped/group_program.h"
+#include "engine/comm/rank_program.h"
 
 namespace lockstep::comm {
 
@@ -18,31 +17,13 @@ struct GroupRank {
   TensorView buffer;
 };
 
-class GroupExecutor {
- public:
-  // The plan's buffers are ranks[r].buffer, equally long. Work follows what each stream holds, and
-  // comes before everything that it is given later: nobody touches a rank's memory then.
-  // staging(rank, num_bytes): memory on the rank's device that no stream but ranks[rank]'s uses.
-  void run(const GroupProgram& program, std::span<const GroupRank> ranks, ReduceOp op,
-           const std::function<std::byte*(std::size_t rank, std::size_t num_bytes)>& staging);
-
- private:
-  struct Call {
-    std::span<const GroupRank> ranks;
-    ReduceOp op;
-    std::vector<std::byte*> staging;
-    std::vector<std::byte*> fetched;  // nullptr where a rank reads the others' memory itself
-  };
-
-  void run_step(const GroupStep& step, const Call& call);
-  void run_receive(const GroupReceive& receive, const Call& call);
-  void run_write(const GroupWrite& write, int rank, const Call& call);
-
-  // Kept between calls for their memory.
-  std::vector<std::shared_ptr<runtime::Event>> sent_;      // by rank, of the current step
-  std::vector<std::shared_ptr<runtime::Event>> received_;  // by receive
-  std::vector<ConstTensorView> sources_;
-};
+// Enqueues the programs of all ranks of one plan. Their buffers are equally long. The work follows
+// what each stream holds, and comes before everything that it is given later: nobody touches a
+// rank's memory then.
+// staging(rank, num_bytes): memory on the rank's device that no stream but ranks[rank]'s uses.
+void enqueue_programs(
+    std::span<const RankProgram> programs, std::span<const GroupRank> ranks, ReduceOp op,
+    const std::function<std::byte*(std::size_t rank, std::size_t num_bytes)>& staging);
 
 // Whether kernels of one device read and write another one's memory. REQUIRES: both are of one
 // type.

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "engine/comm/absent_rank.h"
+#include "engine/comm/mpi/mpi_data.h"
 #include "engine/comm/mpi/mpi_group.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"

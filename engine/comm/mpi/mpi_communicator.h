@@ -1,14 +1,10 @@
 // The Communicator over an MPI library; see mpi_group.h for what it promises.
 #pragma once
 
-#include <deque>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "engine/comm/async_calls.h"
 #include "engine/comm/call_numbers.h"
-#include "engine/comm/mpi/mpi_data.h"
 #include "engine/comm/mpi/mpi_membership.h"
 #include "engine/comm/mpi/mpi_watchdog.h"
 #include "engine/runtime/worker.h"

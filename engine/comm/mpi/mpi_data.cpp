@@ -1,7 +1,6 @@
 #include "engine/comm/mpi/mpi_data.h"
 
 #include <algorithm>
-#include <array>
 #include <climits>
 
 #include "engine/comm/mpi/mpi_session.h"
@@ -27,26 +26,19 @@ MPI_Op mpi_op(ReduceOp op) {
   }
 }
 
-void scale_for_average(ReduceOp op, int world_size, runtime::Stream& stream, TensorView values) {
-  if (op != ReduceOp::average || world_size == 1) return;
-  const std::array<ConstTensorView, 1> source{values};
-  reduce_in_order(stream, ReduceOp::sum, 1.0 / world_size, source, values);
-}
-
 // Calls move(address, count) for pieces that MPI can count.
 template <typename Move>
 void in_pieces(TensorView values, Move move) {
   for (std::size_t begin = 0; begin < values.num_elements; begin += kPieceElements) {
     const std::size_t count = std::min(kPieceElements, values.num_elements - begin);
-    move(static_cast<std::byte*>(values.data) + begin * size_of(values.dtype),
-         static_cast<int>(count));
+    move(values.part(begin, count).data, static_cast<int>(count));
   }
 }
 
 void all_reduce(const CollectiveCall& call, MPI_Comm communicator, int world_size) {
   const TensorView buffer = call.input.view();
   const ReduceOp op = call.header.op;
-  scale_for_average(op, world_size, call.input.stream(), buffer);
+  multiply(call.input.stream(), factor_of(op, world_size), buffer);
   in_pieces(buffer, [&](void* data, int count) {
     MPI_CHECK(
         MPI_Allreduce(MPI_IN_PLACE, data, count, mpi_type(buffer.dtype), mpi_op(op), communicator));
@@ -65,9 +57,9 @@ void all_gather(const CollectiveCall& call, MPI_Comm communicator, int rank) {
 
 void reduce_scatter(const CollectiveCall& call, MPI_Comm communicator, int world_size) {
   const ReduceOp op = call.header.op;
-  const bool is_scaled = op == ReduceOp::average && world_size > 1;
-  const Tensor values = is_scaled ? call.input.clone() : call.input;
-  scale_for_average(op, world_size, values.stream(), values.view());
+  const double factor = factor_of(op, world_size);
+  const Tensor values = factor != 1 ? call.input.clone() : call.input;
+  multiply(values.stream(), factor, values.view());
   MPI_CHECK(MPI_Reduce_scatter_block(values.raw(), call.output.raw(),
                                      static_cast<int>(call.output.num_elements()),
                                      mpi_type(call.header.dtype), mpi_op(op), communicator));

@@ -1,9 +1,9 @@
 // The communicator whose collectives are those of an MPI library, for ranks that mpirun or srun
 // started. Read comm/communicator.h first; here is what differs.
 //
-// How a call runs: the ranks first meet (a nonblocking all-reduce of two words, which compares what
-// each of them called), then the library's own blocking collective moves the data. Meeting is what
-// makes the promises of communicator.h true with MPI, which has no deadlines: a rank that does not
+// How a call runs: the ranks first compare what each of them called (by a nonblocking all-reduce of
+// a few words), then the library's own blocking collective moves the data. Comparing is what makes
+// the promises of communicator.h true with MPI, which has no deadlines: a rank that does not
 // come, or calls something else, is found while every wait can still be given up.
 //
 // Devices: CPU tensors.

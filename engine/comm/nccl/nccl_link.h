@@ -2,7 +2,6 @@
 // a thread of its own, so that a message waits for nothing but its partner.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 

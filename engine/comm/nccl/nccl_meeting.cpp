@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <optional>
 #include <sstream>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "engine/comm/nccl/nccl_library.h"
 #include "engine/comm/rank_taken.h"
 #include "engine/core/error.h"
+#include "engine/runtime/wait.h"
 
 namespace lockstep::comm::nccl {
 namespace {

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "engine/comm/nccl/nccl_group.h"
-#include "engine/runtime/wait.h"
 
 namespace lockstep::comm::nccl {
 

@@ -2,7 +2,7 @@
 // other messages: use each other's memory, and meet to enqueue work on their devices.
 #pragma once
 
-#include "engine/comm/transport/device_meeting.h"
+#include "engine/comm/transport/device_parts.h"
 
 namespace lockstep::comm {
 
@@ -13,7 +13,7 @@ class AddressSpace {
   virtual void finish_shared() = 0;
 
   // Where ranks put down what each was called with. Used between begin_data() and finish_shared().
-  virtual DeviceMeeting& device_meeting() = 0;
+  virtual DeviceParts& device_parts() = 0;
   // Point to point. Error{Comm}, and the group's failure, for a message that differs in size, dtype
   // or type of device.
   virtual void send_on_device(int to, const CallHeader& call, DeviceLetter letter) = 0;

@@ -23,7 +23,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "engine/comm/collective_call.h"
 #include "engine/comm/transport/address_space.h"

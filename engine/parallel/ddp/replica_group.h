@@ -30,7 +30,6 @@ class ReplicaGroup {
   const std::vector<Device>& devices() const { return communicator_.devices(); }
   // Whose parameters the optimizer of this rank changes.
   nn::Module& replica(std::size_t rank) { return *modules_[rank]; }
-  const GradBuckets& buckets(std::size_t rank) const { return *buckets_[rank]; }
   bool was_rebuilt() const { return was_rebuilt_; }
 
   // For every rank in turn calls backward(module, rank), which computes the loss of the rank's

@@ -169,8 +169,8 @@ bool CudaEvent::wait(Deadline deadline) const {
     check(cudaEventSynchronize(event_), "cudaEventSynchronize");
   } else {
     for (unsigned round = 0; !has_passed(); ++round) {
-      if (Clock::now() >= *deadline) return false;
-      spin_pause(round);
+      if (runtime::has_passed(deadline)) return false;
+      poll_pause(round);
     }
     check(cudaEventQuery(event_), "cudaEventQuery");
   }

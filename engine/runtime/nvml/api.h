@@ -7,8 +7,6 @@
 // what fixes their layout.
 #pragma once
 
-#include <cstddef>
-
 namespace lockstep::nvml {
 
 // nvmlReturn_t. Others than these are printed by nvmlErrorString.

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "engine/comm/grouped/group_program.h"
 #include "engine/comm/grouped/grouped_communicator.h"
 #include "tests/engine/comm/comm_test_data.h"
 #include "tests/support/expect_error.h"
@@ -142,31 +141,6 @@ TEST(GroupedCalls, RefuseTensorsThatDoNotFit) {
     group.broadcast(std::vector<Tensor>{first, first.to(test_device(1))}, 2);
   });
   expect_error(ErrorCode::Usage, "at least one device", [] { GroupedCommunicator none({}); });
-}
-
-TEST(GroupProgram, StagesWhatAStepBothSendsAndOverwrites) {
-  const GroupProgram ring = group_program(plan::all_reduce_plan(plan::AllReducePlan::ring, 4, 16));
-  for (const GroupStep& step : ring.steps) {
-    EXPECT_TRUE(step.staged.empty()) << "a ring sends one chunk and receives another";
-    EXPECT_THAT(step.senders, ::testing::ElementsAre(0, 1, 2, 3));
-  }
-  const GroupProgram one_shot =
-      group_program(plan::all_reduce_plan(plan::AllReducePlan::one_shot, 4, 16));
-  ASSERT_EQ(one_shot.steps.size(), 1u);
-  EXPECT_EQ(one_shot.steps[0].staged.size(), 4u);
-  EXPECT_THAT(one_shot.num_staging_elements, ::testing::Each(16u));
-}
-
-TEST(GroupProgram, OverwritesAChunkOnlyWhenItsReadersAreDone) {
-  // Rank 1 takes rank 0's chunk in the first step, and rank 0 overwrites it in the second.
-  plan::CollectivePlan plan{"there and back", 2, 8, {}};
-  plan.steps.push_back({"there", {{0, 1, {0, 8}, plan::Combine::copy}}});
-  plan.steps.push_back({"back", {{1, 0, {4, 4}, plan::Combine::copy}}});
-  const GroupProgram program = group_program(plan);
-  ASSERT_EQ(program.num_receives, 2u);
-  EXPECT_THAT(program.steps[1].receives.at(0).after, ::testing::ElementsAre(0u));
-  EXPECT_THAT(program.at_end[0], ::testing::IsEmpty()) << "waited for already";
-  EXPECT_THAT(program.at_end[1], ::testing::ElementsAre(1u));
 }
 
 }  // namespace

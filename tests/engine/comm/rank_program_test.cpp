@@ -19,7 +19,7 @@ TEST(RankProgram, StagesWhatAStepBothSendsAndOverwritesOnce) {
   EXPECT_THAT(step.staged, ElementsAre(StagedChunk{{0, 10}, 0}));
   ASSERT_EQ(step.sends.size(), 3u);
   for (const ProgramSend& send : step.sends) EXPECT_EQ(send.from, ProgramSend::From::staging);
-  EXPECT_EQ(program.num_staging_elements, 10u);
+  EXPECT_EQ(program.num_staging_elements, 16u) << "10, and each chunk begins aligned";
   EXPECT_EQ(program.num_elements_sent, 30u);
 }
 
@@ -57,6 +57,17 @@ TEST(RankProgram, AWriteWaitsForTheEarlierSendsOfTheSameMemory) {
       EXPECT_EQ(::testing::Value(waits[s], ::testing::Contains(earlier)), overlaps);
     }
   }
+}
+
+TEST(RankProgram, WaitsAtTheEndForWhatNoWriteHasWaitedFor) {
+  // Rank 1 takes rank 0's chunk in the first step, and rank 0 overwrites it in the second.
+  plan::CollectivePlan plan{"there and back", 2, 8, {}};
+  plan.steps.push_back({"there", {{0, 1, {0, 8}, plan::Combine::copy}}});
+  plan.steps.push_back({"back", {{1, 0, {4, 4}, plan::Combine::copy}}});
+  const RankProgram first = rank_program(plan, 0);
+  EXPECT_THAT(first.steps.at(1).writes.at(0).sends_before, ElementsAre(0u));
+  EXPECT_THAT(first.sends_at_end, IsEmpty());
+  EXPECT_THAT(rank_program(plan, 1).sends_at_end, ElementsAre(0u));
 }
 
 TEST(RankProgram, OfOneRankOrNoElementsIsEmpty) {

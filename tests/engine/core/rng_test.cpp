@@ -32,9 +32,6 @@ TEST(Philox, GivesTheKnownAnswersOfRandom123) {
 }
 
 TEST(Philox, WordsBecomeFractionsBelowOne) {
-  EXPECT_EQ(uniform_float(0), 0.0f);
-  EXPECT_LT(uniform_float(0xffffffff), 1.0f);
-  EXPECT_EQ(uniform_float(0x80000000), 0.5f);
   EXPECT_EQ(uniform_double(0, 0), 0.0);
   EXPECT_LT(uniform_double(0xffffffff, 0xffffffff), 1.0);
   EXPECT_EQ(uniform_double(0x80000000, 0), 0.5);

@@ -47,16 +47,14 @@ TEST(Broadcast, GivesTheRootsBufferToEveryRankFromAnyRoot) {
 }
 
 TEST(Reduce, GivesTheSumToTheRootForAnyRoot) {
-  for (const RootedPlan make : {&reduce_plan, &flat_reduce, &tree_reduce}) {
-    for_all_sizes([make](int world_size, std::size_t length) {
-      for (int root = 0; root < world_size; ++root) {
-        RankBuffers buffers = integer_buffers(world_size, length);
-        const std::vector<double> sum = sum_in_rank_order(buffers);
-        interpret(make(world_size, length, root), buffers);
-        ASSERT_EQ(buffers[static_cast<std::size_t>(root)], sum);
-      }
-    });
-  }
+  for_all_sizes([](int world_size, std::size_t length) {
+    for (int root = 0; root < world_size; ++root) {
+      RankBuffers buffers = integer_buffers(world_size, length);
+      const std::vector<double> sum = sum_in_rank_order(buffers);
+      interpret(flat_reduce(world_size, length, root), buffers);
+      ASSERT_EQ(buffers[static_cast<std::size_t>(root)], sum);
+    }
+  });
 }
 
 TEST(Reduce, FlatReduceLeavesTheOtherBuffersAlone) {
@@ -106,8 +104,6 @@ TEST(ReduceScatter, GivesEachRankTheSumOfItsChunk) {
 TEST(Collectives, TakeOneStepUpToEightRanksAndFewPartnersAbove) {
   EXPECT_EQ(broadcast_plan(8, 64, 3), flat_broadcast(8, 64, 3));
   EXPECT_EQ(broadcast_plan(9, 64, 3), tree_broadcast(9, 64, 3));
-  EXPECT_EQ(reduce_plan(8, 64, 3), flat_reduce(8, 64, 3));
-  EXPECT_EQ(reduce_plan(9, 64, 3), tree_reduce(9, 64, 3));
   EXPECT_EQ(all_gather_plan(8, 64), direct_all_gather(8, 64));
   EXPECT_EQ(all_gather_plan(9, 64), ring_all_gather(9, 64));
   EXPECT_EQ(reduce_scatter_plan(8, 64), direct_reduce_scatter(8, 64));
@@ -115,7 +111,7 @@ TEST(Collectives, TakeOneStepUpToEightRanksAndFewPartnersAbove) {
 }
 
 TEST(Collectives, RefuseARootOutsideTheWorld) {
-  for (const RootedPlan make : {&flat_broadcast, &tree_broadcast, &flat_reduce, &tree_reduce}) {
+  for (const RootedPlan make : {&flat_broadcast, &tree_broadcast, &flat_reduce}) {
     EXPECT_ERROR(make(4, 64, 4), ErrorCode::Usage, "root must be a rank in [0, 4), found 4");
     EXPECT_ERROR(make(4, 64, -1), ErrorCode::Usage, "root must be a rank in [0, 4), found -1");
     EXPECT_ERROR(make(0, 64, 0), ErrorCode::Usage, "world size must be at least 1, found 0");

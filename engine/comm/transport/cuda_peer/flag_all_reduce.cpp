@@ -61,7 +61,7 @@ bool FlagAllReduce::serves(std::span<runtime::Stream* const> streams) const {
     }
   }
   // Zeroes that a graph writes would come again with every launch of it.
-  return meetings_.contains(devices_of(streams)) || std::ranges::none_of(streams, is_capturing);
+  return ranks_.contains(devices_of(streams)) || std::ranges::none_of(streams, is_capturing);
 }
 
 FlagAllReduce::Devices FlagAllReduce::devices_of(std::span<runtime::Stream* const> streams) {
@@ -70,15 +70,15 @@ FlagAllReduce::Devices FlagAllReduce::devices_of(std::span<runtime::Stream* cons
   return devices;
 }
 
-FlagAllReduce::Meetings FlagAllReduce::make_meetings(std::span<runtime::Stream* const> streams) {
-  Meetings meetings;
-  meetings.last_streams.assign(streams.begin(), streams.end());
+FlagAllReduce::Ranks FlagAllReduce::prepare(std::span<runtime::Stream* const> streams) {
+  Ranks ranks;
+  ranks.last_streams.assign(streams.begin(), streams.end());
   std::vector<std::shared_ptr<runtime::Event>> cleared;
   for (runtime::Stream* stream : streams) {
     runtime::LogicalDevice& device = stream->device();
     // Of the device itself, also while a step runs that takes its memory from a graph.
     auto memory =
-        std::make_shared<runtime::Storage>(device, sizeof(FlagMeeting), device.own_memory());
+        std::make_shared<runtime::Storage>(device, sizeof(FlagMemory), device.own_memory());
     // Peers read it after this rank's kernel is done.
     for (runtime::Stream* peer : streams) {
       memory->record_use(peer->device().compute_stream());
@@ -88,14 +88,14 @@ FlagAllReduce::Meetings FlagAllReduce::make_meetings(std::span<runtime::Stream* 
     if (stream != &device.compute_stream()) stream->wait(device.compute_stream().record());
     const runtime::cuda::CurrentGpu current(device.gpu());
     CUDA_CHECK(
-        cudaMemsetAsync(memory->data(), 0, sizeof(FlagMeeting), cuda_stream(*stream).handle()));
+        cudaMemsetAsync(memory->data(), 0, sizeof(FlagMemory), cuda_stream(*stream).handle()));
     cleared.push_back(stream->record());
-    meetings.memory.push_back(std::move(memory));
+    ranks.memory.push_back(std::move(memory));
   }
   for (runtime::Stream* stream : streams) {
     for (const auto& event : cleared) stream->wait(event);
   }
-  return meetings;
+  return ranks;
 }
 
 void FlagAllReduce::enqueue(plan::AllReducePlan plan, ReduceOp op, double factor,
@@ -103,14 +103,14 @@ void FlagAllReduce::enqueue(plan::AllReducePlan plan, ReduceOp op, double factor
                             std::span<const TensorView> buffers) {
   if (buffers[0].num_elements == 0) return;
   const Devices devices = devices_of(streams);
-  auto found = meetings_.find(devices);
-  if (found == meetings_.end()) found = meetings_.emplace(devices, make_meetings(streams)).first;
-  Meetings& meetings = found->second;
-  follow(meetings.last_streams, streams);
-  meetings.last_streams.assign(streams.begin(), streams.end());
+  auto found = ranks_.find(devices);
+  if (found == ranks_.end()) found = ranks_.emplace(devices, prepare(streams)).first;
+  Ranks& known = found->second;
+  follow(known.last_streams, streams);
+  known.last_streams.assign(streams.begin(), streams.end());
   std::vector<FlagRank> ranks;
   for (std::size_t rank = 0; rank < streams.size(); ++rank) {
-    auto* const memory = static_cast<FlagMeeting*>(meetings.memory[rank]->data());
+    auto* const memory = static_cast<FlagMemory*>(known.memory[rank]->data());
     ranks.push_back({streams[rank], buffers[rank], memory});
   }
   launch_flag_kernels(settled(plan, ranks.size(), buffers[0].num_bytes()), op, factor, ranks,

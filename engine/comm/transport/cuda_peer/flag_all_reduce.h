@@ -2,9 +2,9 @@
 // themselves, through words in each other's memory. No event goes from one GPU to another, which
 // saves most of the time that a small all-reduce takes.
 //
-// one-shot:  every rank reads all n buffers and adds them up for itself. One meeting; reads n-1
+// one-shot:  every rank reads all n buffers and adds them up for itself. One barrier; reads n-1
 //            buffers over the links. For small buffers.
-// two-shot:  rank r adds up part r of all buffers and writes the sums to all. Two meetings; reads
+// two-shot:  rank r adds up part r of all buffers and writes the sums to all. Two barriers; reads
 //            and writes (n-1)/n of a buffer over the links. For large ones.
 // Both have the bits of reduce_to_all (cuda_peer.h).
 //
@@ -63,17 +63,17 @@ class FlagAllReduce {
 
  private:
   // The memory in which the ranks meet, and the streams of their last call. By rank.
-  struct Meetings {
-    std::vector<std::shared_ptr<runtime::Storage>> memory;  // a FlagMeeting each
+  struct Ranks {
+    std::vector<std::shared_ptr<runtime::Storage>> memory;  // a FlagMemory each
     std::vector<runtime::Stream*> last_streams;
   };
   using Devices = std::vector<runtime::LogicalDevice*>;
   static Devices devices_of(std::span<runtime::Stream* const> streams);
-  static Meetings make_meetings(std::span<runtime::Stream* const> streams);
+  static Ranks prepare(std::span<runtime::Stream* const> streams);
 
   double patience_seconds_;
   // Kept as long as this object, since captured graphs hold their addresses.
-  std::map<Devices, Meetings> meetings_;
+  std::map<Devices, Ranks> ranks_;
 };
 
 }  // namespace lockstep::comm::cuda_peer

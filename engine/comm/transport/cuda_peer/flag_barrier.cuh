@@ -1,7 +1,7 @@
 // The barrier among kernels of different GPUs: block b of a rank meets block b of every other.
 #pragma once
 
-#include "engine/comm/transport/cuda_peer/flag_meeting.h"
+#include "engine/comm/transport/cuda_peer/flag_memory.h"
 #include "engine/runtime/cuda/system_flag.h"
 #include "kernels/cuda/fault.cuh"
 
@@ -9,14 +9,14 @@ namespace lockstep::comm::cuda_peer {
 
 // What a rank's kernel knows of the others.
 struct FlagPeers {
-  FlagMeeting* meetings[kMaxFlagRanks];
+  FlagMemory* memory[kMaxFlagRanks];
   void* buffers[kMaxFlagRanks];
   int num_ranks;
   int rank;
   unsigned long long patience_ns;
   runtime::cuda::DeviceFault* fault;  // of the rank's device
 
-  __device__ FlagMeeting& mine() const { return *meetings[rank]; }
+  __device__ FlagMemory& mine() const { return *memory[rank]; }
 };
 
 // The number of the calling block, in the order in which the grid's blocks start.
@@ -65,7 +65,7 @@ __device__ inline bool meet(const FlagPeers& peers, unsigned block, Epoch epoch)
   const bool has_peer = peer < peers.num_ranks;
   const auto tell = [&](Epoch value) {
     if (!has_peer) return;
-    runtime::cuda::store_release_system(&peers.meetings[peer]->flags[block].reached_by[peers.rank],
+    runtime::cuda::store_release_system(&peers.memory[peer]->flags[block].reached_by[peers.rank],
                                         value);
   };
   __syncthreads();
@@ -79,7 +79,7 @@ __device__ inline bool meet(const FlagPeers& peers, unsigned block, Epoch epoch)
 }
 
 // The epoch that a block left in the launch before, or kGaveUp: then the launch does nothing but
-// say so, since ranks that lost each other once cannot tell one meeting from the next.
+// say so, since ranks that lost each other once cannot tell one barrier from the next.
 __device__ inline Epoch last_epoch(const FlagPeers& peers, unsigned block) {
   const Epoch epoch = peers.mine().epochs[block];
   if (epoch == kGaveUp && threadIdx.x == 0) report_missing(peers, peers.rank);

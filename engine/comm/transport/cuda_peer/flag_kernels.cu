@@ -25,8 +25,8 @@ using runtime::cuda::cuda_stream;
 // --- one-shot: a block's piece of the buffer goes through the block's own staging memory
 
 template <typename T>
-__device__ T* staging_of(FlagMeeting& meeting, Epoch epoch, unsigned block) {
-  return reinterpret_cast<T*>(meeting.staging[epoch % 2][block]);
+__device__ T* staging_of(FlagMemory& memory, Epoch epoch, unsigned block) {
+  return reinterpret_cast<T*>(memory.staging[epoch % 2][block]);
 }
 
 // Staging memory is always aligned, the buffer may not be; behind its end staging holds zeros.
@@ -57,7 +57,7 @@ __device__ void combine_staged(const FlagPeers& peers, Epoch epoch, unsigned blo
     Arithmetic<T> total[kElements] = {};
 #pragma unroll 4
     for (int rank = 0; rank < peers.num_ranks; ++rank) {
-      const T* const staged = staging_of<T>(*peers.meetings[rank], epoch, block);
+      const T* const staged = staging_of<T>(*peers.memory[rank], epoch, block);
       combine<T>(total, on_gpu::load_vector<kElements>(staged + i),
                  rank == 0 ? Place::first : Place::later, factor, op);
     }
@@ -73,8 +73,8 @@ __device__ void combine_staged(const FlagPeers& peers, Epoch epoch, unsigned blo
   }
 }
 
-// One meeting per piece is enough, because a block has two stages and takes them in turn: when it
-// overwrites one, it has met the others since they were told of it, and a block comes to a meeting
+// One barrier per piece is enough, because a block has two stages and takes them in turn: when it
+// overwrites one, it has met the others since they were told of it, and a block comes to a barrier
 // only after it has read what was shown in the one before.
 template <typename T, typename Op>
 __global__ void __launch_bounds__(kFlagThreads, 1)
@@ -143,7 +143,7 @@ __device__ void combine_range(const FlagPeers& peers, unsigned block, std::size_
   }
 }
 
-// Before the first meeting a peer's earlier work may still write its buffer; before the second one
+// Before the first barrier a peer's earlier work may still write its buffer; before the second one
 // peers still read this rank's buffer and write their sums into it.
 template <typename T, typename Op>
 __global__ void __launch_bounds__(kFlagThreads, 1)
@@ -195,7 +195,7 @@ FlagPeers peers_of(std::span<const FlagRank> ranks, std::size_t rank, double pat
   peers.patience_ns = static_cast<unsigned long long>(patience_seconds * 1e9);
   peers.fault = cuda_stream(*ranks[rank].stream).fault();
   for (std::size_t peer = 0; peer < ranks.size(); ++peer) {
-    peers.meetings[peer] = ranks[peer].meeting;
+    peers.memory[peer] = ranks[peer].memory;
     peers.buffers[peer] = ranks[peer].buffer.data;
   }
   return peers;

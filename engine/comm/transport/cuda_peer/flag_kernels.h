@@ -4,7 +4,7 @@
 #include <span>
 
 #include "engine/comm/communicator.h"
-#include "engine/comm/transport/cuda_peer/flag_meeting.h"
+#include "engine/comm/transport/cuda_peer/flag_memory.h"
 
 namespace lockstep::comm::cuda_peer {
 
@@ -12,7 +12,7 @@ namespace lockstep::comm::cuda_peer {
 struct FlagRank {
   runtime::Stream* stream;
   TensorView buffer;
-  FlagMeeting* meeting;
+  FlagMemory* memory;
 };
 
 // One launch per rank, all by the calling thread, one right after the other.

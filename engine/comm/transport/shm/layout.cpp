@@ -6,7 +6,7 @@
 namespace lockstep::comm::shm {
 namespace {
 
-// Of one message between few ranks. Larger ones cost fewer meetings and more cache; measured for 2
+// Of one message between few ranks. Larger ones cost fewer waits and more cache; measured for 2
 // ranks, 64 KiB are up to 1.6 times as slow and 256 KiB no faster.
 constexpr std::size_t kLargestSlot = std::size_t{128} << 10;
 constexpr std::size_t kSmallestSlot = std::size_t{4} << 10;

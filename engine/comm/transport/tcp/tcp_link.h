@@ -32,7 +32,6 @@ class TcpLink {
   // The functions from here on are called with mutex() held.
   Peer& peer(int rank);
   const std::vector<std::unique_ptr<Peer>>& peers() const { return peers_; }
-  bool has_peer(int rank) const { return by_rank_[static_cast<std::size_t>(rank)] != nullptr; }
 
   // Returns when done() is true. Throws the group's failure as soon as there is one; why_left() and
   // why_late() make the error when the peer has left, and when time is over.

@@ -13,12 +13,13 @@
 // rank; whoever finds a failure sends it to all others, so that all ranks report the same.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "engine/comm/absent_rank.h"
 #include "engine/comm/store/store.h"
-#include "engine/comm/transport/transport.h"
+#include "engine/comm/transport/staging.h"
+#include "engine/comm/transport/tcp/tcp_link.h"
 
 namespace lockstep::comm {
 
@@ -47,16 +48,16 @@ class TcpTransport final : public Transport {
   // the store; RankTaken, on this rank alone, when another process has its number.
   TcpTransport(const TcpTransportOptions& options, Store& store);
   // Leaves the group: whoever still needs this rank fails. What was sent is delivered first.
-  ~TcpTransport() override;
+  ~TcpTransport() override = default;
 
-  int rank() const override;
-  int world_size() const override;
+  int rank() const override { return rank_; }
+  int world_size() const override { return world_size_; }
   std::string_view name() const override { return "tcp"; }
 
   void announce(const CallHeader& call, double timeout_seconds) override;
   CallHeader announced_by(int peer) override;
 
-  std::size_t max_message_bytes() const override;
+  std::size_t max_message_bytes() const override { return kMaxMessageBytes; }
 
   void begin_data() override;
   void end_data() noexcept override;
@@ -79,8 +80,18 @@ class TcpTransport final : public Transport {
   std::string describe_missing(std::uint64_t sequence) const override;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  template <typename Done>
+  void wait_for(int peer, const Done& done);
+  void wait_until_sent(int to, Ticket ticket);
+  void require_expected(int from, const FrameHeader& header, std::size_t num_bytes);
+  RankWait wait_of(int peer) const { return {rank_, peer, call_, timeout_seconds_}; }
+
+  int rank_;
+  int world_size_;
+  Staging staging_;  // which link_ still sends from when it goes
+  TcpLink link_;
+  CallHeader call_;  // the current one
+  double timeout_seconds_ = 0;
 };
 
 }  // namespace lockstep::comm

@@ -14,7 +14,7 @@ Hub::Hub(int world_size, Cores cores)
       ranks_(static_cast<std::size_t>(world_size)),
       channels_(ranks_.size() * ranks_.size()),
       mailboxes_(ranks_.size() * ranks_.size()),
-      device_meeting_(world_size) {}
+      device_parts_(world_size) {}
 
 void Hub::ring_all() {
   for (RankState& state : ranks_) state.doorbell.add(1);

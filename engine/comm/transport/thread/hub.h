@@ -10,12 +10,12 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <mutex>
 #include <vector>
 
 #include "engine/comm/first_failure.h"
 #include "engine/comm/transport/announcement.h"
+#include "engine/comm/transport/staging.h"
 #include "engine/comm/transport/transport.h"
 #include "engine/runtime/wait.h"
 
@@ -45,15 +45,6 @@ struct Mailbox {
   std::atomic<std::uint64_t> num_posted{0};
 };
 
-// Memory that a rank posts from; kept here so that it outlives a rank that leaves early.
-struct Staging {
-  struct alignas(kCacheLine) Line {
-    std::byte bytes[kCacheLine];
-  };
-  std::vector<Line> memory;
-  std::vector<std::pair<int, Ticket>> posted;  // messages that are read from it
-};
-
 struct RankState {
   Announcements announced;
   Flag<std::uint64_t> finished_shared;  // number of the last call in which it was called
@@ -61,7 +52,7 @@ struct RankState {
   Flag<std::uint32_t> has_left;
   Flag<std::uint32_t> is_sleeping;
   alignas(kCacheLine) runtime::WaitWord doorbell;
-  std::array<Staging, 2> staging;  // used in turn
+  Staging staging;  // here, so that it outlives a rank that leaves early
 };
 
 class Hub {
@@ -75,7 +66,7 @@ class Hub {
   const RankState& rank(int r) const { return ranks_[static_cast<std::size_t>(r)]; }
   Channel& channel(int from, int to) { return channels_[index(from, to)]; }
   Mailbox& mailbox(int from, int to) { return mailboxes_[index(from, to)]; }
-  DeviceMeeting& device_meeting() { return device_meeting_; }
+  DeviceParts& device_parts() { return device_parts_; }
 
   // Wakes a rank if it sleeps; call it after a flag that it may wait for was written.
   void ring(int r) {
@@ -105,7 +96,7 @@ class Hub {
   std::vector<RankState> ranks_;
   std::vector<Channel> channels_;
   std::vector<Mailbox> mailboxes_;
-  DeviceMeeting device_meeting_;
+  DeviceParts device_parts_;
   FirstFailure failure_;
 };
 

@@ -120,17 +120,11 @@ void ThreadTransport::release(int from) {
 }
 
 std::byte* ThreadTransport::staging(std::size_t num_bytes) {
-  staging_turn_ = 1 - staging_turn_;
-  Staging& staging = mine().staging[staging_turn_];
-  for (const auto& [to, ticket] : staging.posted) wait_sent(to, ticket);
-  staging.posted.clear();
-  const std::size_t num_lines = (num_bytes + kCacheLine - 1) / kCacheLine;
-  if (staging.memory.size() < num_lines) staging.memory.resize(num_lines);
-  return staging.memory.data()->bytes;
+  return mine().staging.next(num_bytes, [&](int to, Ticket ticket) { wait_sent(to, ticket); });
 }
 
 void ThreadTransport::posted_from_staging(int to, Ticket ticket) {
-  mine().staging[staging_turn_].posted.emplace_back(to, ticket);
+  mine().staging.add_posted(to, ticket);
 }
 
 void ThreadTransport::finish_shared() {

@@ -2,7 +2,6 @@
 // pointer, and the receiver reads the sender's memory.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <vector>
 
@@ -49,7 +48,7 @@ class ThreadTransport : public Transport, private AddressSpace {
 
  private:
   void finish_shared() override;
-  DeviceMeeting& device_meeting() override { return hub_->device_meeting(); }
+  DeviceParts& device_parts() override { return hub_->device_parts(); }
   void send_on_device(int to, const CallHeader& call, DeviceLetter letter) override;
   DeviceLetter receive_on_device(int from, const CallHeader& call, double timeout_seconds) override;
 
@@ -75,7 +74,6 @@ class ThreadTransport : public Transport, private AddressSpace {
   std::vector<Ticket> num_posted_;          // to each rank
   std::vector<Ticket> num_released_;        // of each rank's messages
   std::vector<std::uint64_t> num_letters_;  // received from each rank
-  std::size_t staging_turn_ = 0;
 };
 
 }  // namespace lockstep::comm

@@ -53,9 +53,7 @@ std::vector<TensorView> views_of(const std::vector<Tensor>& tensors) {
 
 // All but the first `skipped` elements.
 TensorView behind(const Tensor& tensor, std::size_t skipped) {
-  const TensorView all = tensor.view();
-  return {static_cast<std::byte*>(all.data) + skipped * size_of(all.dtype), all.dtype,
-          all.num_elements - skipped};
+  return tensor.view().part(skipped, tensor.num_elements() - skipped);
 }
 
 std::vector<Tensor> filled(std::size_t count, std::size_t num_elements, double value) {

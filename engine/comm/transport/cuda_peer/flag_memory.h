@@ -1,4 +1,4 @@
-// The memory through which the kernels of a flag all-reduce meet: one FlagMeeting on every rank's
+// The memory through which the kernels of a flag all-reduce meet: one FlagMemory on every rank's
 // GPU, read and written by all of them.
 #pragma once
 
@@ -11,16 +11,16 @@ inline constexpr unsigned kMaxFlagBlocks = 32;
 inline constexpr unsigned kFlagThreads = 512;           // of a block
 inline constexpr std::size_t kStagedBytes = 16 * 1024;  // that a block hands over at once
 
-// Counts the meetings that a block took part in. 64 bits never come round.
+// Counts the barriers that a block took part in. 64 bits never come round.
 using Epoch = unsigned long long;
 
-// Of a block that waited for a peer in vain. It compares as later than every meeting, so nobody
+// Of a block that waited for a peer in vain. It compares as later than every barrier, so nobody
 // waits for the block again.
 inline constexpr Epoch kGaveUp = ~Epoch{0};
 
 // Zero at the beginning. Kernels alone change it, so a launch that a graph repeats goes on where
 // the last one ended.
-struct FlagMeeting {
+struct FlagMemory {
   // One cache line for each block: the epoch that block b of every rank has come to. A rank's word
   // is written by that rank only.
   struct alignas(128) Line {

@@ -1,4 +1,4 @@
-// Where ranks of one process meet for a collective on devices: each puts down what it was called
+// What the ranks of one process bring to a collective on devices: each puts down what it was called
 // with, and rank 0's thread enqueues the work for all of them (grouped/device_group.h).
 #pragma once
 
@@ -10,9 +10,9 @@
 
 namespace lockstep::comm {
 
-class DeviceMeeting {
+class DeviceParts {
  public:
-  explicit DeviceMeeting(int world_size) : parts_(static_cast<std::size_t>(world_size)) {}
+  explicit DeviceParts(int world_size) : parts_(static_cast<std::size_t>(world_size)) {}
 
   // Before the rank announces the call: its tensors, and the stream that the work is put on.
   void put_down(int rank, std::uint64_t sequence, GroupMember part) {
