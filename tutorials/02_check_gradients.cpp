@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/autograd/grad_mode.h"
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
 #include "tutorials/common.h"

@@ -5,6 +5,7 @@
 namespace lockstep::comm {
 namespace {
 
+constexpr const char* kAbort = "abort";
 constexpr const char* kWasCutOff = "it was killed, or its host was cut off";
 
 Error late_error(const RankWait& wait, std::string_view end) {
@@ -91,7 +92,12 @@ Error not_done_yet(const CallHeader& call, double timeout_seconds) {
 }
 
 Error aborted_by(int rank, std::string_view why) {
-  return {ErrorCode::Comm, "abort", fmt::format("rank {} aborted the group: {}", rank, why)};
+  return {ErrorCode::Comm, kAbort, fmt::format("rank {} aborted the group: {}", rank, why)};
+}
+
+bool is_abort(const std::exception& error) {
+  const auto* told = dynamic_cast<const Error*>(&error);
+  return told != nullptr && told->operation() == kAbort;
 }
 
 void add_to_list(std::string& list, std::string_view item) {

@@ -58,6 +58,8 @@ Error not_done_yet(const CallHeader& call, double timeout_seconds);
 
 // Comm: "[abort] rank 3 aborted the group: ...".
 Error aborted_by(int rank, std::string_view why);
+// Is this such an error, so that its cause is another rank's?
+bool is_abort(const std::exception& error);
 
 // Adds to "rank 1 is missing, rank 2 is missing".
 void add_to_list(std::string& list, std::string_view item);

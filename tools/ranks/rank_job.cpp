@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
+#include "engine/comm/absent_rank.h"
 #include "engine/core/error.h"
 #include "engine/core/thread_context.h"
 #include "engine/launch/rank_device.h"
@@ -15,12 +18,15 @@
 namespace lockstep::tools {
 namespace {
 
+// A rank that fails tells the others first and ends then, and whoever started them, a launcher or
+// mpirun, takes the one that ended first for the cause. So the others let it go ahead.
+constexpr std::chrono::milliseconds kAfterTheCause{500};
+
 // Tells the other ranks why this one goes. A store that is gone already has no one to tell.
 void end_job(launch::Job& job, comm::Communicator* communicator, const std::string& why) noexcept {
   try {
-    const std::string words = fmt::format("rank {} failed: {}", job.rank().rank, why);
-    if (communicator) communicator->abort(words);
-    job.store()->abort(Error(ErrorCode::Comm, "store", words));
+    if (communicator) communicator->abort(why);
+    job.store()->abort(comm::aborted_by(job.rank().rank, why));
   } catch (const std::exception&) {
     return;
   }
@@ -44,6 +50,7 @@ void join_and_work(const RankFlags& flags, const launch::Environment& environmen
     work(mine);
   } catch (const std::exception& error) {
     end_job(job, made.communicator.get(), error.what());
+    if (comm::is_abort(error)) std::this_thread::sleep_for(kAfterTheCause);
     throw;
   }
 }

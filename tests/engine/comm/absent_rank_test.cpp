@@ -90,6 +90,9 @@ TEST(AbsentRank, WhoWaitsLessLongThanTheCallHearsThatItGoesOn) {
 TEST(AbsentRank, WhoAbortsSaysWhy) {
   expect_words(aborted_by(3, "its data is gone"), ErrorCode::Comm,
                "[abort] rank 3 aborted the group: its data is gone");
+  EXPECT_TRUE(is_abort(aborted_by(3, "its data is gone")));
+  EXPECT_FALSE(is_abort(Error(ErrorCode::Comm, "train", "the loss is nan")));
+  EXPECT_FALSE(is_abort(std::bad_alloc()));
 }
 
 }  // namespace
