@@ -97,4 +97,8 @@ void multiply(runtime::Stream& stream, double factor, TensorView values) {
   if (factor != 1) reduce_in_order(stream, ReduceOp::sum, factor, std::span(&source, 1), values);
 }
 
+double factor_of(ReduceOp op, int world_size) {
+  return op == ReduceOp::average ? 1.0 / world_size : 1.0;
+}
+
 }  // namespace lockstep::comm

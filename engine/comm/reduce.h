@@ -18,9 +18,7 @@ void reduce_in_order(runtime::Stream& stream, ReduceOp op, double factor,
                      std::span<const ConstTensorView> sources, TensorView y);
 
 // What every value of an average is multiplied by before it is added; 1 for other ops.
-inline double factor_of(ReduceOp op, int world_size) {
-  return op == ReduceOp::average ? 1.0 / world_size : 1.0;
-}
+double factor_of(ReduceOp op, int world_size);
 
 // Multiplies values in place, of every dtype that can be reduced.
 void multiply(runtime::Stream& stream, double factor, TensorView values);

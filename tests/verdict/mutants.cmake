@@ -10,7 +10,7 @@ mutant(wrong_ring_chunk
   EXPECT "ddp on 4 devices" "gradients: step 0" "rank [0-3]" "parameter [02]\\.(weight|bias)" "relative error")
 
 mutant(sum_for_mean
-  SOURCE engine/comm/collective_runner.cpp
+  SOURCE engine/comm/reduce.cpp
   REPLACE [=[return op == ReduceOp::average ? 1.0 / world_size : 1.0;]=]
   WITH [=[return op == ReduceOp::average ? 1.0 : 1.0 + 0 * world_size;]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 3"
