@@ -3,6 +3,7 @@
 
 #include "engine/autograd/backward_pass.h"
 #include "engine/autograd/ops/ops.h"
+#include "engine/core/thread_context.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/expect_gradients_match.h"

@@ -125,11 +125,22 @@ void Group::wait_until_over(int m) const {
   ::close(pidfd);
 }
 
+void Group::note_look() const {
+  const std::chrono::nanoseconds now = runtime::Clock::now().time_since_epoch();
+  member(me_).looked_at.value.store(now.count(), std::memory_order_relaxed);
+}
+
+bool Group::has_stopped_looking(int m) const {
+  constexpr std::chrono::nanoseconds kLong = 8 * kLongestSleep;
+  const std::chrono::nanoseconds now = runtime::Clock::now().time_since_epoch();
+  return now.count() - member(m).looked_at.value.load(std::memory_order_relaxed) > kLong.count();
+}
+
 Group::Last Group::last_waited_for(int m) const {
   for (int hop = 0; hop < size(); ++hop) {
-    const int next = member(m).waits_for.value.load(std::memory_order_relaxed);
+    const int next = member(m).waits_for.value.load(std::memory_order_acquire);
     if (next < 0) return {-1 - next, Last::Where::elsewhere};
-    if (next == 0 || next == me_ + 1) break;
+    if (next == 0 || next == me_ + 1 || has_stopped_looking(m)) break;
     m = next - 1;
   }
   return {name_of(m), Last::Where::here};

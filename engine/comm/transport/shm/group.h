@@ -58,7 +58,8 @@ class Group {
     return runtime::spin_until(done, num_spins_) ? Waited::done : sleep_until(m, deadline, done);
   }
 
-  // Who keeps everybody waiting: follows from `m` who waits for whom.
+  // Who keeps everybody waiting: follows from `m` who waits for whom, up to a rank that has not
+  // looked for long, since what it waited for may have come while it was stopped.
   struct Last {
     int rank = 0;  // its number in the whole group
     enum class Where { here, elsewhere } where = Where::here;
@@ -82,6 +83,10 @@ class Group {
   template <typename IsOver>
   void doze(const IsOver& is_over, const runtime::Deadline& deadline,
             std::chrono::nanoseconds at_most) const;
+  // A death rings no bell: a sleeper wakes now and then to see whether its peer is alive.
+  static constexpr std::chrono::milliseconds kLongestSleep{64};
+  void note_look() const;
+  bool has_stopped_looking(int m) const;
   template <typename Done>
   Waited sleep_until(int m, const runtime::Deadline& deadline, const Done& done) const;
   // What has become of the member that this one waits for; done: nothing, wait on.
@@ -113,14 +118,14 @@ void Group::doze(const IsOver& is_over, const runtime::Deadline& deadline,
 
 template <typename Done>
 Waited Group::sleep_until(int m, const runtime::Deadline& deadline, const Done& done) const {
-  // A death rings no bell: a sleeper wakes now and then to see whether its peer is alive.
   constexpr auto kFirstLook = std::chrono::milliseconds(4);
-  constexpr auto kLongestSleep = std::chrono::milliseconds(64);
   std::chrono::nanoseconds at_most = kFirstLook;
-  member(me_).waits_for.value.store(m + 1, std::memory_order_relaxed);
+  note_look();
+  member(me_).waits_for.value.store(m + 1, std::memory_order_release);
   Waited waited = Waited::done;
   while (waited == Waited::done && !done()) {
     doze([&] { return done() || look_at(m, deadline) != Waited::done; }, deadline, at_most);
+    note_look();
     at_most = std::min<std::chrono::nanoseconds>(2 * at_most, kLongestSleep);
     if (done()) break;
     waited = look_at(m, deadline);

@@ -32,8 +32,11 @@ struct Member {
   Announcements announced;
   Flag<std::uint32_t> has_attached;
   Flag<std::uint32_t> has_left;
-  Flag<std::int32_t>
-      waits_for;  // 1 + the rank that it sleeps for; 0: for nobody; -1 - r: for rank r elsewhere
+  // 1 + the rank that it sleeps for; 0: for nobody; -1 - r: for rank r elsewhere.
+  Flag<std::int32_t> waits_for;
+  // When a rank that sleeps last looked whether it must, in nanoseconds of runtime::Clock, which is
+  // the same for all processes of a host.
+  Flag<std::int64_t> looked_at;
   std::int32_t process = 0;  // written before has_attached, as is:
   cpu_set_t cores;           // that it may run on
   alignas(kCacheLine) Doorbell doorbell;
