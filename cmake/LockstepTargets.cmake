@@ -59,7 +59,7 @@ function(lockstep_unite target)
   endforeach()
 endfunction()
 
-# Programs of tests, of which there are many, go without symbols.
+# Tests and tutorials are many programs: they go without symbols.
 function(lockstep_strip target)
   if(LOCKSTEP_QUICK)
     target_link_options(${target} PRIVATE $<$<CONFIG:Release>:-s>)
@@ -147,7 +147,7 @@ function(lockstep_program name)
   if(arg_DEPENDS AND NOT folder STREQUAL "tests/bench")  # which measures
     lockstep_compile_quickly(${name} tool)
   endif()
-  if(folder MATCHES "^tests/")
+  if(folder MATCHES "^(tests|tutorials)(/|$)")
     lockstep_strip(${name})
   endif()
   list(TRANSFORM arg_DEPENDS REPLACE "^([^:]+)$" "lockstep_\\1")

@@ -64,7 +64,7 @@ std::optional<Finding> judge_bits(const TrainingTask& task, const TrainingResult
 
 std::string with_thousands(std::size_t number) {
   std::string digits = std::to_string(number);
-  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
+  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, 1, ',');
   return digits;
 }
 
