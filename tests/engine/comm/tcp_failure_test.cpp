@@ -115,14 +115,17 @@ TEST(TcpAbort, EndsEveryRankWithTheSameWords) {
 }
 
 TEST(TcpAbort, ReachesARankThatIsNotWaiting) {
+  std::atomic<bool> is_sending{false};
   std::atomic<bool> has_heard{false};
   const Errors errors = errors_of_tcp_ranks(2, [&](Communicator& communicator) {
     communicator.barrier();
     if (communicator.rank() == 0) {
+      while (!is_sending) std::this_thread::yield();  // else rank 1 may hear it in the barrier
       communicator.abort("the loss is not finite");
       while (!has_heard) std::this_thread::yield();
       return;
     }
+    is_sending = true;
     // Sends only: what says that the group has failed is its own thread.
     try {
       while (true) {
