@@ -90,7 +90,7 @@ hosts_train() {
 
 fault_hosts_train() {
   make_hosts || return
-  hosts_train "$by_timeout" --comm-timeout $comm_timeout  # one that hangs does not end with 0
+  hosts_train 5 --comm-timeout $comm_timeout
 }
 
 # The bitwise mode promises the same bits on 1 device and on 4 ranks of 2 hosts.
