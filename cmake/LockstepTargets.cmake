@@ -198,7 +198,7 @@ function(lockstep_discover target prefix labels environment)
     set(timeout 3600)
   endif()
   gtest_discover_tests(${target} TEST_PREFIX "${prefix}" TEST_LIST ${list_name} DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT ${timeout} ${with_environment})
+    NO_PRETTY_VALUES PROPERTIES TIMEOUT ${timeout} ${with_environment})
   # gtest_discover_tests would take the first label of a list only.
   set(label_script ${CMAKE_CURRENT_BINARY_DIR}/${list_name}_labels.cmake)
   file(CONFIGURE OUTPUT ${label_script} @ONLY

@@ -53,14 +53,17 @@ void say_who_i_am(tutorial::RankProcess& me) {
              variable("WORLD_SIZE"), me.start());
 }
 
-// One rank ends with an error. The others wait for it in a collective. One of them notices first
-// and tells the rest, so all of them hear the same words.
+// All have met when one rank ends with an error. The others wait for it in a collective. One of
+// them notices first and tells the rest, so all of them hear the same words.
 void fail_on_one_rank(tutorial::RankProcess& me) {
-  if (static_cast<std::size_t>(me.rank()) == failing_rank) {
-    fmt::print(stderr, "the loss is not finite\n");
-    ::_exit(7);
-  }
-  const std::string heard = tutorial::expect_error([&] { me.group().barrier(); });
+  const std::string heard = tutorial::expect_error([&] {
+    me.group().barrier();
+    if (static_cast<std::size_t>(me.rank()) == failing_rank) {
+      fmt::print(stderr, "the loss is not finite\n");
+      ::_exit(7);
+    }
+    me.group().barrier();
+  });
   fmt::print(stderr,
              "rank {} waits in a barrier, and hears from the rank that noticed first:\n  {}\n",
              me.rank(), heard);

@@ -14,14 +14,16 @@ struct Sizes {
 constexpr Sizes kLayers[] = {{0, 3, 4},   {1, 1, 1},     {3, 7, 31},      {31, 33, 7},
                              {65, 5, 10}, {33, 1000, 3}, {200, 300, 290}, {400, 31, 129}};
 
-// x w^T + bias, in double.
+// x w^T + bias, in double. Tests are compiled without optimisation, so the inner loops of their
+// references walk along rows by pointer.
 template <typename T>
 std::vector<double> product(const Grid<T>& x, const Grid<T>& w, const Array<T>* bias) {
   std::vector<double> result;
   for (std::size_t i = 0; i < x.rows; ++i) {
     for (std::size_t j = 0; j < w.rows; ++j) {
       double sum = bias ? double(bias->values[j]) : 0;
-      for (std::size_t k = 0; k < x.cols; ++k) sum += double(x(i, k)) * double(w(j, k));
+      const T *a = x.row(i), *b = w.row(j);
+      for (std::size_t k = 0; k < x.cols; ++k) sum += double(a[k]) * double(b[k]);
       result.push_back(sum);
     }
   }
@@ -87,9 +89,11 @@ Gradients<T> reference_gradients(const Grid<T>& x, const Grid<T>& w, const std::
     for (std::size_t j = 0; j < out; ++j) {
       const double g = double(grad_y(i, j)) * slope(activation, z[i * out + j]);
       result.bias[j] += g;
+      double *grad_x = &result.x[i * in], *grad_w = &result.weight[j * in];
+      const T *x_row = x.row(i), *w_row = w.row(j);
       for (std::size_t k = 0; k < in; ++k) {
-        result.x[i * in + k] += g * double(w(j, k));
-        result.weight[j * in + k] += g * double(x(i, k));
+        grad_x[k] += g * double(w_row[k]);
+        grad_w[k] += g * double(x_row[k]);
       }
     }
   }

@@ -20,12 +20,15 @@ template <typename T>
 std::vector<double> reference(const Grid<T>& a, Transpose ta, const Grid<T>& b, Transpose tb,
                               const Sizes& s, double start) {
   std::vector<double> result;
+  const std::size_t a_step = ta == Transpose::yes ? a.leading_dimension : 1;
+  const std::size_t b_step = tb == Transpose::yes ? 1 : b.leading_dimension;
   for (std::size_t i = 0; i < s.rows; ++i) {
     for (std::size_t j = 0; j < s.cols; ++j) {
+      const T* left = a.values.data() + (ta == Transpose::yes ? i : i * a.leading_dimension);
+      const T* right = b.values.data() + (tb == Transpose::yes ? j * b.leading_dimension : j);
       double sum = start;
       for (std::size_t k = 0; k < s.depth; ++k) {
-        sum += double(ta == Transpose::yes ? a(k, i) : a(i, k)) *
-               double(tb == Transpose::yes ? b(j, k) : b(k, j));
+        sum += double(left[k * a_step]) * double(right[k * b_step]);
       }
       result.push_back(sum);
     }

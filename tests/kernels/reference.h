@@ -70,6 +70,7 @@ struct Grid {
   MatrixView view() {
     return {values.data(), dtype_of<T>, rows, cols, leading_dimension, 1, values.size()};
   }
+  const T* row(std::size_t i) const { return values.data() + i * leading_dimension; }
   bool margin_is_untouched() const {
     for (std::size_t i = 0; i < rows; ++i) {
       for (std::size_t j = cols; j < leading_dimension; ++j) {
@@ -80,9 +81,7 @@ struct Grid {
   }
   std::vector<T> content() const {
     std::vector<T> result;
-    for (std::size_t i = 0; i < rows; ++i) {
-      for (std::size_t j = 0; j < cols; ++j) result.push_back((*this)(i, j));
-    }
+    for (std::size_t i = 0; i < rows; ++i) result.insert(result.end(), row(i), row(i) + cols);
     return result;
   }
 };
@@ -108,13 +107,17 @@ void expect_close(const std::vector<T>& actual, const std::vector<double>& expec
   ASSERT_EQ(actual.size(), expected.size());
   for (std::size_t i = 0; i < actual.size(); ++i) {
     const auto found = static_cast<double>(actual[i]);
-    if (std::isnan(expected[i]) || std::isinf(expected[i])) {
+    if (!std::isfinite(expected[i])) {
       ASSERT_TRUE(std::isnan(expected[i]) ? std::isnan(found) : found == expected[i])
           << "element " << i << ": " << found << ", expected " << expected[i];
       continue;
     }
     const double bound = tolerance * std::max(scale, std::fabs(expected[i]));
-    ASSERT_LE(std::fabs(found - expected[i]), bound) << "element " << i << " is " << found;
+    // Written so that a NaN fails.
+    if (!(std::fabs(found - expected[i]) <= bound)) {
+      FAIL() << "element " << i << " is " << found << ", expected " << expected[i] << " within "
+             << bound;
+    }
   }
 }
 
