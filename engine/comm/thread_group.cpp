@@ -9,12 +9,13 @@ std::vector<std::unique_ptr<Communicator>> make_thread_group(int world_size,
                                                              const ThreadGroupOptions& options) {
   require(world_size >= 1, ErrorCode::Usage, "make_thread_group",
           "a group has at least one rank, found {}", world_size);
-  const auto hub = std::make_shared<Hub>(
-      world_size, options.link ? Hub::Cores::shared : Hub::Cores::own);  // waiting costs no CPU
+  using Cores = ThreadArena::Cores;
+  const auto arena = std::make_shared<ThreadArena>(
+      world_size, options.link ? Cores::shared : Cores::own);  // waiting costs no CPU
   std::vector<std::unique_ptr<Communicator>> group;
   for (int rank = 0; rank < world_size; ++rank) {
     group.push_back(
-        make_plan_communicator(std::make_unique<ThreadTransport>(hub, rank), options.link));
+        make_plan_communicator(std::make_unique<ThreadTransport>(arena, rank), options.link));
     group.back()->set_timeout_seconds(options.timeout_seconds);
     group.back()->set_default_plan(options.default_plan);
   }

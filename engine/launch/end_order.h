@@ -13,7 +13,7 @@ namespace lockstep::launch {
 // once when this process was late to ask. epoll, however, keeps the order of events. Two of them
 // tell of a rank's end, and the earlier one counts:
 //   - its stderr is closed, when its connections end too: before another rank has noticed, said so
-//     and ended (ranks that share memory wait for the end of a peer that died, shm/group.cpp);
+//     and ended (ranks that share memory wait for the end of a peer that died, arena/group.cpp);
 //   - it has ended (its pidfd says so), where a process that it started holds its stderr open.
 class EndOrder {
  public:

@@ -13,6 +13,10 @@ namespace lockstep::comm {
 
 inline constexpr std::size_t kCacheLine = 64;
 
+struct alignas(kCacheLine) CacheLine {
+  std::byte bytes[kCacheLine];
+};
+
 // A rank's call, published with its number (sequence + 1; 0: none yet) in one cache line. The words
 // are atomic so that an error message may read a call that is being replaced.
 class alignas(kCacheLine) Announcement {

@@ -28,11 +28,8 @@ class Staging {
   void add_posted(int to, Ticket ticket) { blocks_[turn_].posted.emplace_back(to, ticket); }
 
  private:
-  struct alignas(kCacheLine) Line {
-    std::byte bytes[kCacheLine];
-  };
   struct Block {
-    std::vector<Line> memory;
+    std::vector<CacheLine> memory;
     std::vector<std::pair<int, Ticket>> posted;
   };
 

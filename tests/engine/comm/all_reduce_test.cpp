@@ -126,11 +126,11 @@ TEST(AllReduceByMessages, TheTwoShotPlanGivesTheBitsOfItsSharedMemoryForm) {
   for (const int world_size : {2, 3, 8}) {
     const plan::RankBuffers inputs = rounding_buffers(world_size, 4096);
     const plan::RankBuffers expected = interpreted(plan::AllReducePlan::two_shot, inputs);
-    const auto hub = std::make_shared<Hub>(world_size);
+    const auto arena = std::make_shared<ThreadArena>(world_size);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < world_size; ++rank) {
       threads.emplace_back([&, rank] {
-        PlanCommunicator communicator(std::make_unique<MessagesOnly>(hub, rank));
+        PlanCommunicator communicator(std::make_unique<MessagesOnly>(arena, rank));
         const Tensor buffer = tensor_of(inputs[static_cast<std::size_t>(rank)], rank);
         CollectiveOptions options;
         options.plan = plan::AllReducePlan::two_shot;

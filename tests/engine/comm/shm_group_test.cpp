@@ -1,21 +1,31 @@
 // Who waits for whom in a group that shares a segment: what the words of a timeout are made from.
-#include "engine/comm/transport/shm/group.h"
+#include "engine/comm/transport/arena/group.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <chrono>
 
+#include "engine/comm/transport/shm/shared_segment.h"
+
 namespace lockstep::comm::shm {
 namespace {
+
+using arena::Group;
+using arena::Waited;
 
 class ShmGroup : public ::testing::Test {
  protected:
   Group member(int m) {
-    return Group(SharedSegment::open(segment_.address(), segment_.num_bytes()), m, {10, 11, 12});
+    auto segment = SharedSegment::open(segment_.address(), segment_.num_bytes());
+    return {std::make_shared<SharedSegment>(std::move(segment)),
+            arena::Messages::copied,
+            m,
+            {10, 11, 12}};
   }
 
-  const SharedSegment segment_ = SharedSegment::create(Layout(3).num_bytes());
+  const SharedSegment segment_ =
+      SharedSegment::create(arena::Layout(3, arena::Messages::copied).num_bytes());
 };
 
 constexpr auto kNever = [] { return false; };

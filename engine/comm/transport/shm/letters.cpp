@@ -7,7 +7,10 @@
 namespace lockstep::comm::shm {
 namespace {
 
-constexpr auto kLetterUse = Layout::Use::letter;
+using arena::Channel;
+using arena::MessageSlot;
+
+constexpr auto kLetterUse = arena::Layout::Use::letter;
 
 // The first piece of a letter begins with its call.
 constexpr std::size_t kHeadBytes = sizeof(CallHeader);
@@ -15,7 +18,7 @@ static_assert(std::is_trivially_copyable_v<CallHeader>);
 
 }  // namespace
 
-Letters::Letters(const Group& group)
+Letters::Letters(const arena::Group& group)
     : group_(group),
       outboxes_(static_cast<std::size_t>(group.size())),
       num_released_(outboxes_.size()) {}

@@ -7,14 +7,16 @@
 #include <memory>
 #include <vector>
 
-#include "engine/comm/transport/shm/group.h"
+#include "engine/comm/transport/arena/group.h"
 #include "engine/runtime/worker.h"
 
 namespace lockstep::comm::shm {
 
+using arena::Waited;
+
 class Letters {
  public:
-  explicit Letters(const Group& group);
+  explicit Letters(const arena::Group& group);
   // Waits until the slots have taken all letters, at most as long as the last limit_closing() said.
   ~Letters();
 
@@ -43,7 +45,7 @@ class Letters {
   void push(int to, const CallHeader& call, Bytes data);
   bool wait_for_slot(int to, Ticket number);
 
-  const Group& group_;
+  const arena::Group& group_;
   std::vector<Outbox> outboxes_;
   std::vector<Ticket> num_released_;  // of each rank's pieces
   double closing_seconds_ = 30;

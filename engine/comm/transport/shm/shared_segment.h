@@ -12,12 +12,13 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
+
+#include "engine/comm/transport/arena/arena.h"
 
 namespace lockstep::comm::shm {
 
-class SharedSegment {
+class SharedSegment final : public arena::Arena {
  public:
   // Throws Error{Comm} when the system gives no memory.
   static SharedSegment create(std::size_t num_bytes);
@@ -30,19 +31,19 @@ class SharedSegment {
 
   SharedSegment(SharedSegment&& other) noexcept;
   SharedSegment& operator=(SharedSegment&&) = delete;
-  ~SharedSegment();
+  ~SharedSegment() override;
 
   // What open() needs; valid while this object lives.
   const std::string& address() const { return address_; }
 
   // Aligned to a page; zeros at first.
-  std::byte* data() const { return data_; }
+  std::byte* data() const override { return data_; }
   std::size_t num_bytes() const { return num_bytes_; }
 
   // Marks `holder` as alive while this object lives in this process. False: somebody else is it.
-  bool hold(int holder);
+  bool hold(int holder) override;
   // Whether another SharedSegment, here or in another process, holds it.
-  bool is_held(int holder) const;
+  bool is_held(int holder) const override;
 
  private:
   SharedSegment(int file, std::size_t num_bytes, std::string address);

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace lockstep::comm::shm {
+namespace lockstep::comm::arena {
 
 class Doorbell {
  public:
@@ -33,4 +33,4 @@ class Doorbell {
   std::atomic<std::uint32_t> num_sleeping_{0};
 };
 
-}  // namespace lockstep::comm::shm
+}  // namespace lockstep::comm::arena

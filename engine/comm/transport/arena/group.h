@@ -1,15 +1,16 @@
-// One process's view of a group that shares a segment: who lives, who waits for whom, what failed.
+// One rank's view of a group that meets in an arena: who lives, who waits for whom, what failed.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "engine/comm/transport/shm/layout.h"
-#include "engine/comm/transport/shm/shared_segment.h"
+#include "engine/comm/transport/arena/arena.h"
+#include "engine/comm/transport/arena/layout.h"
 #include "engine/runtime/wait.h"
 
-namespace lockstep::comm::shm {
+namespace lockstep::comm::arena {
 
 // How a wait ended.
 enum class Waited { done, failed, left, died, timed_out };
@@ -18,13 +19,14 @@ class Group {
  public:
   // ranks[i]: what member i is called in messages. Takes part as member `me`.
   // Throws RankTaken when another process is this member already.
-  Group(SharedSegment segment, int me, std::vector<int> ranks);
+  Group(std::shared_ptr<Arena> arena, Messages messages, int me, std::vector<int> ranks);
   // Leaves the group.
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  // Returns when all members take part. throw_if_hopeless() is called now and then.
+  // Returns when all members take part: before that nobody may wait for another one.
+  // throw_if_hopeless() is called now and then.
   // Throws Error{Timeout} that names those that do not.
   void meet(double timeout_seconds, const std::function<void()>& throw_if_hopeless);
 
@@ -33,12 +35,20 @@ class Group {
   int name_of(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
   const Layout& layout() const { return layout_; }
 
-  Member& member(int m) const { return layout_.member(segment_.data(), m); }
+  Member& member(int m) const { return layout_.member(memory_, m); }
   Channel& channel(Layout::Use use, int from, int to) const {
-    return layout_.channel(segment_.data(), use, from, to);
+    return layout_.channel(memory_, use, from, to);
   }
   std::byte* slot(Layout::Use use, int from, int to, Ticket number) const {
-    return layout_.slot(segment_.data(), use, from, to, number);
+    return layout_.slot(memory_, use, from, to, number);
+  }
+
+  // Bytes by their distance from where the arena begins, which is the same for all members.
+  std::uintptr_t place_of(const std::byte* data) const {
+    return reinterpret_cast<std::uintptr_t>(data) - reinterpret_cast<std::uintptr_t>(memory_);
+  }
+  const std::byte* at(std::uintptr_t place) const {
+    return reinterpret_cast<const std::byte*>(reinterpret_cast<std::uintptr_t>(memory_) + place);
   }
 
   // Call it after a flag that the member may wait for was written.
@@ -55,8 +65,17 @@ class Group {
   // bounded time, then sleeps. Any thread of this process.
   template <typename Done>
   Waited wait(int m, const runtime::Deadline& deadline, const Done& done) const {
-    return runtime::spin_until(done, num_spins_) ? Waited::done : sleep_until(m, deadline, done);
+    return spin_until(done) ? Waited::done : sleep_until(m, deadline, done);
   }
+  // The two halves of it.
+  template <typename Done>
+  bool spin_until(const Done& done) const {
+    return runtime::spin_until(done, num_spins_);
+  }
+  template <typename Done>
+  Waited sleep_until(int m, const runtime::Deadline& deadline, const Done& done) const;
+  // Somebody else computes on the ranks' cores while they wait.
+  void spin_little() { num_spins_ = runtime::kSpinRoundsOnSharedCore; }
 
   // Who keeps everybody waiting: follows from `m` who waits for whom, up to a rank that has not
   // looked for long, since what it waited for may have come while it was stopped.
@@ -73,7 +92,7 @@ class Group {
   std::string describe_missing(std::uint64_t sequence) const;
 
  private:
-  Failure& failure() const { return layout_.failure(segment_.data()); }
+  Failure& failure() const { return layout_.failure(memory_); }
   [[noreturn]] void throw_failure() const;
   bool all_have_attached() const;
   void require_all_attached(double timeout_seconds) const;
@@ -87,8 +106,6 @@ class Group {
   static constexpr std::chrono::milliseconds kLongestSleep{64};
   void note_look() const;
   bool has_stopped_looking(int m) const;
-  template <typename Done>
-  Waited sleep_until(int m, const runtime::Deadline& deadline, const Done& done) const;
   // What has become of the member that this one waits for; done: nothing, wait on.
   Waited look_at(int m, const runtime::Deadline& deadline) const;
   // The kernel lets go of a process's locks a moment before it tells anybody that the process has
@@ -96,11 +113,12 @@ class Group {
   // rank that ended first, cannot see this rank's own end sooner. Bounded.
   void wait_until_over(int m) const;
 
-  SharedSegment segment_;
+  std::shared_ptr<Arena> arena_;
   Layout layout_;
+  std::byte* memory_;
   int me_;
   std::vector<int> ranks_;
-  unsigned num_spins_ = 0;  // set when all have met
+  unsigned num_spins_ = runtime::kSpinRounds;
 };
 
 template <typename IsOver>
@@ -138,4 +156,4 @@ Waited Group::sleep_until(int m, const runtime::Deadline& deadline, const Done& 
   return waited;
 }
 
-}  // namespace lockstep::comm::shm
+}  // namespace lockstep::comm::arena

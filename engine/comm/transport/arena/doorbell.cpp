@@ -1,4 +1,4 @@
-#include "engine/comm/transport/shm/doorbell.h"
+#include "engine/comm/transport/arena/doorbell.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -7,7 +7,7 @@
 #include <climits>
 #include <ctime>
 
-namespace lockstep::comm::shm {
+namespace lockstep::comm::arena {
 
 void Doorbell::sleep(std::uint32_t seen, std::chrono::nanoseconds at_most) const {
   static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t) &&
@@ -22,4 +22,4 @@ void Doorbell::wake() {
   syscall(SYS_futex, &rings_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-}  // namespace lockstep::comm::shm
+}  // namespace lockstep::comm::arena

@@ -1,8 +1,9 @@
-// What lies where in the segment of a group of n ranks. Every flag has one writer.
+// What lies where in the arena of a group of n ranks. Every flag has one writer.
 //
 //   Failure            the group's failure
 //   Member[n]          what each rank tells all others
 //   Channel[n * n]     messages of collectives, by sender and receiver
+// and where messages are copied, since ranks cannot read each other's memory:
 //   Channel[n * n]     letters: pieces of what send() sends
 //   slots              the memory of those messages, kMaxOpenMessages for each channel
 // Pages that nobody writes cost nothing, so the largest group shares this layout too.
@@ -16,10 +17,10 @@
 #include <cstdint>
 
 #include "engine/comm/transport/announcement.h"
-#include "engine/comm/transport/shm/doorbell.h"
+#include "engine/comm/transport/arena/doorbell.h"
 #include "engine/comm/transport/transport.h"
 
-namespace lockstep::comm::shm {
+namespace lockstep::comm::arena {
 
 struct alignas(kCacheLine) Failure {
   enum State : std::uint32_t { none, being_written, written };
@@ -32,6 +33,8 @@ struct Member {
   Announcements announced;
   Flag<std::uint32_t> has_attached;
   Flag<std::uint32_t> has_left;
+  Flag<std::uint32_t> in_data;          // 1 while it may read what others lend it
+  Flag<std::uint64_t> finished_shared;  // number of the last call in which it was called
   // 1 + the rank that it sleeps for; 0: for nobody; -1 - r: for rank r elsewhere.
   Flag<std::int32_t> waits_for;
   // When a rank that sleeps last looked whether it must, in nanoseconds of runtime::Clock, which is
@@ -45,6 +48,7 @@ struct Member {
 struct alignas(kCacheLine) MessageSlot {
   std::atomic<Ticket> number{0};  // of the message in it, counted from 1
   std::size_t num_bytes = 0;
+  std::uintptr_t place = 0;  // of its first byte, counted from where the arena begins
 };
 
 struct Channel {
@@ -52,20 +56,30 @@ struct Channel {
   Flag<Ticket> num_released;
 };
 
+// How messages travel: the receiver reads the sender's memory, or a slot of the arena.
+enum class Messages { lent, copied };
+
 // All zeros is the right initial state of everything in here.
 class Layout {
  public:
-  explicit Layout(int world_size);
+  Layout(int world_size, Messages messages);
 
   std::size_t num_bytes() const { return num_bytes_; }
-  // Of one message.
+  // Of one message that is copied.
   std::size_t slot_bytes() const { return slot_bytes_; }
 
   enum class Use : std::size_t { collective, letter };
-  Failure& failure(std::byte* segment) const;
-  Member& member(std::byte* segment, int rank) const;
-  Channel& channel(std::byte* segment, Use use, int from, int to) const;
-  std::byte* slot(std::byte* segment, Use use, int from, int to, Ticket number) const;
+  Failure& failure(std::byte* arena) const { return *reinterpret_cast<Failure*>(arena); }
+  Member& member(std::byte* arena, int rank) const {
+    return reinterpret_cast<Member*>(arena + kMembersAt)[rank];
+  }
+  Channel& channel(std::byte* arena, Use use, int from, int to) const {
+    return reinterpret_cast<Channel*>(arena + channels_at_)[index(use, from, to)];
+  }
+  std::byte* slot(std::byte* arena, Use use, int from, int to, Ticket number) const {
+    const std::size_t turn = (number - 1) % kMaxOpenMessages;
+    return arena + slots_at_ + (index(use, from, to) * kMaxOpenMessages + turn) * slot_bytes_;
+  }
 
  private:
   std::size_t index(Use use, int from, int to) const {
@@ -74,12 +88,12 @@ class Layout {
            static_cast<std::size_t>(to);
   }
 
+  static constexpr std::size_t kMembersAt = sizeof(Failure);
   std::size_t num_ranks_;
   std::size_t slot_bytes_;
-  std::size_t members_at_;
   std::size_t channels_at_;
   std::size_t slots_at_;
   std::size_t num_bytes_;
 };
 
-}  // namespace lockstep::comm::shm
+}  // namespace lockstep::comm::arena

@@ -1,4 +1,4 @@
-#include "engine/comm/transport/shm/group.h"
+#include "engine/comm/transport/arena/group.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -11,19 +11,20 @@
 #include "engine/comm/error_bytes.h"
 #include "engine/comm/rank_taken.h"
 
-namespace lockstep::comm::shm {
+namespace lockstep::comm::arena {
 namespace {
 
 constexpr auto kOrder = std::memory_order_seq_cst;
 
 }  // namespace
 
-Group::Group(SharedSegment segment, int me, std::vector<int> ranks)
-    : segment_(std::move(segment)),
-      layout_(static_cast<int>(ranks.size())),
+Group::Group(std::shared_ptr<Arena> arena, Messages messages, int me, std::vector<int> ranks)
+    : arena_(std::move(arena)),
+      layout_(static_cast<int>(ranks.size()), messages),
+      memory_(arena_->data()),
       me_(me),
       ranks_(std::move(ranks)) {
-  if (!segment_.hold(me_)) {
+  if (!arena_->hold(me_)) {
     throw rank_taken("shared memory", name_of(me_),
                      fmt::format("process {}", int{member(me_).process}));
   }
@@ -109,7 +110,7 @@ void Group::throw_failure() const {
 Waited Group::look_at(int m, const runtime::Deadline& deadline) const {
   if (has_failed()) return Waited::failed;
   // In this order: a rank that leaves says so before its lock is gone.
-  const bool is_alive = segment_.is_held(m);
+  const bool is_alive = arena_->is_held(m);
   if (member(m).has_left.value.load(kOrder) != 0) return Waited::left;
   if (!is_alive) return Waited::died;
   if (runtime::has_passed(deadline)) return Waited::timed_out;
@@ -156,4 +157,4 @@ std::string Group::describe_missing(std::uint64_t sequence) const {
   return text;
 }
 
-}  // namespace lockstep::comm::shm
+}  // namespace lockstep::comm::arena
