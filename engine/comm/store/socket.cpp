@@ -44,17 +44,12 @@ void set_option(const Socket& socket, int level, int option, int value) {
   setsockopt(socket.descriptor(), level, option, &value, sizeof value);
 }
 
-sockaddr_storage own_address(const Socket& socket) {
+// get: getsockname for this end, getpeername for the other.
+template <typename Get>
+sockaddr_storage address_by(const Get& get, const Socket& socket) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
-  getsockname(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), &size);
-  return address;
-}
-
-sockaddr_storage peer_address(const Socket& socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  getpeername(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), &size);
+  get(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), &size);
   return address;
 }
 
@@ -72,9 +67,18 @@ std::string text_of(const sockaddr_storage& address) {
 
 // A connection to a free port of this host can meet itself.
 bool is_connected_to_itself(const Socket& socket) {
-  const sockaddr_storage peer = peer_address(socket);
-  const sockaddr_storage own = own_address(socket);
+  const sockaddr_storage peer = address_by(getpeername, socket);
+  const sockaddr_storage own = address_by(getsockname, socket);
   return std::memcmp(&peer, &own, sizeof peer) == 0;
+}
+
+bool wait_for(const Socket& socket, short events, runtime::Deadline deadline) {
+  pollfd waiting{socket.descriptor(), events, 0};
+  while (true) {
+    const int ready = poll(&waiting, 1, runtime::milliseconds_until(deadline));
+    if (ready > 0) return true;
+    if (ready == 0 && runtime::has_passed(deadline)) return false;
+  }
 }
 
 // 0, or the errno of one attempt.
@@ -84,10 +88,7 @@ int try_to_connect(const addrinfo& address, Socket& socket, runtime::Deadline de
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   if (connect(socket.descriptor(), address.ai_addr, address.ai_addrlen) != 0) {
     if (errno != EINPROGRESS && errno != EINTR) return errno;
-    pollfd waiting{socket.descriptor(), POLLOUT, 0};
-    while (poll(&waiting, 1, runtime::milliseconds_until(deadline)) < 0 && errno == EINTR) {
-    }
-    if (waiting.revents == 0) return ETIMEDOUT;
+    if (!wait_for(socket, POLLOUT, deadline)) return ETIMEDOUT;
     int error = 0;
     socklen_t size = sizeof error;
     getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &size);
@@ -151,15 +152,6 @@ Socket listen_on_one(const addrinfo& address, const std::string& name, std::uint
          std::strerror(error));
   }
   return socket;
-}
-
-bool wait_for(const Socket& socket, short events, runtime::Deadline deadline) {
-  pollfd waiting{socket.descriptor(), events, 0};
-  while (true) {
-    const int ready = poll(&waiting, 1, runtime::milliseconds_until(deadline));
-    if (ready > 0) return true;
-    if (ready == 0 && runtime::has_passed(deadline)) return false;
-  }
 }
 
 }  // namespace
@@ -241,18 +233,18 @@ Socket connect_to(const std::string& host, std::uint16_t port, runtime::Deadline
 }
 
 std::uint16_t port_of(const Socket& socket) {
-  const sockaddr_storage address = own_address(socket);
+  const sockaddr_storage address = address_by(getsockname, socket);
   return ntohs(address.ss_family == AF_INET6
                    ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
                    : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
 std::string local_address_of(const Socket& connection) {
-  return text_of(own_address(connection));
+  return text_of(address_by(getsockname, connection));
 }
 
 std::string remote_address_of(const Socket& connection) {
-  return text_of(peer_address(connection));
+  return text_of(address_by(getpeername, connection));
 }
 
 std::optional<std::size_t> send_some(const Socket& connection, std::span<const std::byte> bytes) {
