@@ -1,7 +1,5 @@
 #include "engine/launch/descendants.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -10,10 +8,10 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <cstdio>
-#include <cstring>
+#include <filesystem>
 #include <thread>
 
+#include "engine/runtime/process_stat.h"
 #include "engine/runtime/wait.h"
 
 namespace lockstep::launch {
@@ -24,34 +22,17 @@ struct Process {
   pid_t parent;
 };
 
-// Of "<pid> (<name>) <state> <parent> ...": the name may hold anything, so count from its end.
-pid_t parent_of(const char* id) {
-  char text[512];
-  std::snprintf(text, sizeof text, "/proc/%s/stat", id);
-  const int file = ::open(text, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return -1;
-  const ssize_t length = ::read(file, text, sizeof text - 1);
-  ::close(file);
-  if (length <= 0) return -1;
-  text[length] = '\0';
-  const char* const name_end = std::strrchr(text, ')');
-  int parent = -1;
-  char state = 0;
-  if (!name_end || std::sscanf(name_end + 1, " %c %d", &state, &parent) != 2) return -1;
-  return parent;
-}
-
 std::vector<Process> all_processes() {
   std::vector<Process> processes;
-  DIR* const folder = ::opendir("/proc");
-  if (!folder) return processes;
-  while (const dirent* entry = ::readdir(folder)) {
-    const char* const name = entry->d_name;
+  std::error_code no_more;
+  for (std::filesystem::directory_iterator entry("/proc", no_more), end; !no_more && entry != end;
+       entry.increment(no_more)) {
+    const std::string name = entry->path().filename();
     pid_t id = 0;
-    const auto [rest, problem] = std::from_chars(name, name + std::strlen(name), id);
-    if (problem == std::errc{} && *rest == '\0') processes.push_back({id, parent_of(name)});
+    const auto [rest, problem] = std::from_chars(name.data(), name.data() + name.size(), id);
+    if (problem != std::errc{} || *rest != '\0') continue;
+    if (const auto found = runtime::read_process_stat(id)) processes.push_back({id, found->parent});
   }
-  ::closedir(folder);
   return processes;
 }
 

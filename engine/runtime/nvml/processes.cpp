@@ -4,10 +4,11 @@
 #include <pwd.h>
 #include <sys/stat.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <vector>
+
+#include "engine/runtime/process_stat.h"
 
 namespace lockstep::nvml {
 namespace {
@@ -54,13 +55,9 @@ std::optional<ProcessOwner> find_owner(int pid) {
 }
 
 std::optional<int> parent_of(int pid) {
-  // "pid (comm) state ppid ...", and comm may hold anything, so the last parenthesis counts.
-  const std::string text = read_proc(pid, "stat");
-  const std::size_t end = text.rfind(')');
-  if (end == std::string::npos || end + 4 >= text.size()) return std::nullopt;
-  const int parent = std::atoi(text.c_str() + end + 4);
-  if (parent <= 0) return std::nullopt;
-  return parent;
+  const auto found = runtime::read_process_stat(pid);
+  if (!found || found->parent <= 0) return std::nullopt;
+  return found->parent;
 }
 
 bool are_relatives(int a, int b) {
