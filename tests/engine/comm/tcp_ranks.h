@@ -2,11 +2,13 @@
 // loopback, as processes have them.
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -24,13 +26,24 @@ inline TcpTransportOptions tcp_options(int rank, int world_size) {
   return options;
 }
 
+// Of each rank; empty where there was none.
+using Errors = std::vector<std::optional<Error>>;
+
+// Every rank has such an error.
+inline void expect_all(const Errors& errors, ErrorCode code, const std::string& words) {
+  for (std::size_t rank = 0; rank < errors.size(); ++rank) {
+    ASSERT_TRUE(errors[rank]) << "rank " << rank;
+    EXPECT_EQ(errors[rank]->code(), code) << errors[rank]->what();
+    EXPECT_THAT(errors[rank]->what(), ::testing::HasSubstr(words)) << "rank " << rank;
+  }
+}
+
 using TcpRank = std::function<void(Communicator&)>;
 
 // What each rank's fn, or its joining of the group, threw; empty where it returned.
-inline std::vector<std::optional<Error>> errors_of_tcp_ranks(int world_size, const TcpRank& fn,
-                                                             double timeout_seconds = 60) {
+inline Errors errors_of_tcp_ranks(int world_size, const TcpRank& fn, double timeout_seconds = 60) {
   MemoryStore store;
-  std::vector<std::optional<Error>> errors(static_cast<std::size_t>(world_size));
+  Errors errors(static_cast<std::size_t>(world_size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
@@ -50,7 +63,7 @@ inline std::vector<std::optional<Error>> errors_of_tcp_ranks(int world_size, con
 
 // Every rank must return.
 inline void run_tcp_ranks(int world_size, const TcpRank& fn) {
-  const auto errors = errors_of_tcp_ranks(world_size, fn);
+  const Errors errors = errors_of_tcp_ranks(world_size, fn);
   for (std::size_t rank = 0; rank < errors.size(); ++rank) {
     EXPECT_FALSE(errors[rank]) << "rank " << rank << ": " << errors[rank]->what();
   }

@@ -1,0 +1,242 @@
+// How ranks connect to each other: among strangers, with a twin, in vain.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <charconv>
+
+#include "engine/comm/store/socket.h"
+#include "engine/comm/transport/tcp/greeting.h"
+#include "engine/core/rng.h"
+#include "tests/engine/comm/tcp_ranks.h"
+#include "tests/support/expect_error.h"
+
+namespace lockstep::comm {
+namespace {
+
+using ::lockstep::testing::expect_error;
+using ::testing::HasSubstr;
+
+TEST(TcpStrangers, AreTurnedAwayWhileRanksMeetAndAfterwards) {
+  MemoryStore store;
+  std::thread lower([&] {
+    PlanCommunicator communicator(std::make_unique<TcpTransport>(tcp_options(0, 2), store));
+    communicator.barrier();
+    communicator.barrier();
+  });
+  // "port world_size nonce host"
+  const std::string entry = store.get("transport/tcp/0/0", runtime::deadline_after(30));
+  std::uint16_t port = 0;
+  std::from_chars(entry.data(), entry.data() + entry.size(), port);
+  std::vector<Socket> strangers;
+  Rng rng(4);
+  for (int i = 0; i < 300; ++i) {
+    strangers.push_back(connect_to("127.0.0.1", port, runtime::deadline_after(30)));
+    std::vector<std::byte> bytes(static_cast<std::size_t>(i));
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(rng.uniform() * 256);
+    send_all(strangers.back(), bytes, runtime::deadline_after(30));
+  }
+  {
+    PlanCommunicator communicator(std::make_unique<TcpTransport>(tcp_options(1, 2), store));
+    communicator.barrier();
+    for (const Socket& stranger : strangers) {
+      std::array<std::byte, 1> answer;
+      const IoResult end = receive_all(stranger, answer, runtime::deadline_after(30));
+      EXPECT_TRUE(end == IoResult::closed || end == IoResult::reset);
+    }
+    communicator.barrier();
+  }
+  lower.join();
+}
+
+// Ranks 0, 1, 2 and 1 of three: one of the twins is refused, and the others meet.
+TEST(TcpMeeting, ASecondProcessWithARankIsRefusedAndTheOthersMeet) {
+  MemoryStore store;
+  Errors errors(4);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        TcpTransport transport(tcp_options(i == 3 ? 1 : static_cast<int>(i), 3), store);
+      } catch (const Error& error) {
+        errors[i] = error;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_FALSE(errors[0]);
+  EXPECT_FALSE(errors[2]);
+  ASSERT_NE(errors[1].has_value(), errors[3].has_value());
+  EXPECT_THAT((errors[1] ? *errors[1] : *errors[3]).what(),
+              HasSubstr("[connect] rank 1 is taken by a process at 127.0.0.1 port"));
+  store.set("still", "here");  // nobody aborted the rendezvous
+}
+
+TEST(TcpMeeting, DifferentWorldSizesAreAnErrorOnAll) {
+  MemoryStore store;
+  Errors errors(2);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        TcpTransport transport(tcp_options(rank, 2 + rank), store);
+      } catch (const Error& error) {
+        errors[static_cast<std::size_t>(rank)] = error;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  expect_all(errors, ErrorCode::Comm,
+             "rank 1 was started for 3 ranks, rank 0 for 2; all need the same WORLD_SIZE");
+}
+
+TEST(TcpMeeting, RanksThatDoNotComeAreNamed) {
+  MemoryStore store;
+  Errors errors(2);
+  std::vector<std::thread> threads;
+  for (const int rank : {0, 2}) {
+    threads.emplace_back([&, rank] {
+      TcpTransportOptions options = tcp_options(rank, 4);
+      options.timeout_seconds = 0.2;
+      try {
+        TcpTransport transport(options, store);
+      } catch (const Error& error) {
+        errors[static_cast<std::size_t>(rank / 2)] = error;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(), HasSubstr("waited 0.2 s for the others to come, missing: "));
+    EXPECT_THAT(error->what(), HasSubstr("rank 1"));
+    EXPECT_THAT(error->what(), HasSubstr("rank 3"));
+  }
+}
+
+// A store in which something happens before or after a rank gets the address of another one.
+class WatchedStore final : public Store {
+ public:
+  MemoryStore inner;
+  std::function<void(std::string_view key)> before_get = [](std::string_view) {};
+  std::function<void(std::string_view key)> after_get = [](std::string_view) {};
+
+  std::string get(std::string_view key, runtime::Deadline deadline) override {
+    before_get(key);
+    std::string value = inner.get(key, deadline);
+    after_get(key);
+    return value;
+  }
+  void set(std::string_view key, std::string_view value) override { inner.set(key, value); }
+  std::string set_if_absent(std::string_view key, std::string_view value) override {
+    return inner.set_if_absent(key, value);
+  }
+  std::optional<std::string> try_get(std::string_view key) override { return inner.try_get(key); }
+  std::int64_t add(std::string_view key, std::int64_t difference) override {
+    return inner.add(key, difference);
+  }
+  void wait(std::span<const std::string> keys, runtime::Deadline deadline) override {
+    inner.wait(keys, deadline);
+  }
+  bool erase(std::string_view key) override { return inner.erase(key); }
+  std::size_t num_keys() override { return inner.num_keys(); }
+  void abort(const Error& why) override { inner.abort(why); }
+};
+
+// What a rank that listens there says in the store.
+std::string address_entry(const Socket& socket, int world_size) {
+  return fmt::format("{} {} nonce 127.0.0.1", port_of(socket), world_size);
+}
+
+// Whoever accepts a connection waits a few seconds for its greeting, and a third rank may come
+// later than that.
+TEST(TcpMeeting, NobodyConnectsBeforeAllLowerRanksHaveCome) {
+  const Socket rank_0 = listen_on("127.0.0.1", 0);
+  WatchedStore store;
+  store.set("transport/tcp/0/0", address_entry(rank_0, 3));
+  store.before_get = [&](std::string_view key) {
+    if (key != "transport/tcp/0/1") return;
+    Socket connection;
+    EXPECT_EQ(accept_from(rank_0, connection), AcceptResult::none);
+    store.abort(Error(ErrorCode::Comm, "store", "that is all"));
+  };
+  expect_error(ErrorCode::Comm, "that is all", [&] { TcpTransport(tcp_options(2, 3), store); });
+}
+
+TEST(TcpMeeting, ARankThatEndedAfterItCameIsNotCalledUntilTheTimeLimit) {
+  const Socket ended = listen_on("127.0.0.1", 0);
+  shutdown(ended.descriptor(), SHUT_RDWR);  // keeps the port, and refuses connections
+  WatchedStore store;
+  store.set("transport/tcp/0/0", address_entry(ended, 2));
+  store.after_get = [&](std::string_view) {
+    store.abort(Error(ErrorCode::Comm, "store", "rank 0 ended"));
+  };
+  expect_error(ErrorCode::Comm, "rank 0 ended", [&] { TcpTransport(tcp_options(1, 2), store); });
+}
+
+TEST(TcpMeeting, ARankThatDoesNotAnswerIsNamed) {
+  const Socket ended = listen_on("127.0.0.1", 0);
+  shutdown(ended.descriptor(), SHUT_RDWR);
+  MemoryStore store;
+  store.set("transport/tcp/0/0", address_entry(ended, 2));
+  TcpTransportOptions options = tcp_options(1, 2);
+  options.timeout_seconds = 0.2;
+  expect_error(ErrorCode::Timeout, "rank 1 does not reach rank 0, which came but does not answer",
+               [&] { TcpTransport(options, store); });
+}
+
+Socket next_connection(const Socket& listener) {
+  Socket connection;
+  while (accept_from(listener, connection) != AcceptResult::accepted) {
+    pollfd waiting{listener.descriptor(), POLLIN, 0};
+    poll(&waiting, 1, -1);
+  }
+  return connection;
+}
+
+// As by a rank that strangers keep busy.
+TEST(TcpMeeting, AConnectionThatIsCutIsMadeAgain) {
+  const Socket rank_0 = listen_on("127.0.0.1", 0);
+  MemoryStore store;
+  store.set("transport/tcp/0/0", address_entry(rank_0, 2));
+  std::thread lower([&] {
+    for (int i = 0; i < 10; ++i) next_connection(rank_0).reset();
+    const Socket connection = next_connection(rank_0);
+    const TcpTransportOptions options = tcp_options(0, 2);
+    Greeting greeting({options.token, options.group, 0, 2}, Greeting::Side::accepts);
+    const auto soon = runtime::deadline_after(30);
+    while (greeting.num_bytes_wanted() > 0) {
+      std::vector<std::byte> bytes(greeting.num_bytes_wanted());
+      ASSERT_EQ(receive_all(connection, bytes, soon), IoResult::done);
+      greeting.receive(bytes);
+      send_all(connection, greeting.take_output(), soon);
+    }
+    EXPECT_EQ(greeting.peer(), 1);
+  });
+  const TcpTransport transport(tcp_options(1, 2), store);
+  lower.join();
+}
+
+TEST(TcpMeeting, AnotherTokenIsNoRankOfThisGroup) {
+  MemoryStore store;
+  Errors errors(2);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      TcpTransportOptions options = tcp_options(rank, 2);
+      if (rank == 1) options.token = "another one, just as long";
+      try {
+        TcpTransport transport(options, store);
+      } catch (const Error& error) {
+        errors[static_cast<std::size_t>(rank)] = error;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  expect_all(errors, ErrorCode::Comm, "rank 0 closed its connection to rank 1 before they knew");
+}
+
+}  // namespace
+}  // namespace lockstep::comm
