@@ -45,11 +45,6 @@ class StartedTraining {
  public:
   explicit StartedTraining(const std::vector<std::string>& command)
       : process_(launch::start_process(command[0], command, launch::current_environment())) {}
-  ~StartedTraining() {
-    for (const int descriptor : {process_.out, process_.err}) ::close(descriptor);
-  }
-  StartedTraining(const StartedTraining&) = delete;
-  StartedTraining& operator=(const StartedTraining&) = delete;
 
   // Reads both streams until they end. What goes to stdout is the row's own and is dropped.
   int wait() {
@@ -57,7 +52,8 @@ class StartedTraining {
     const auto keep = [this](std::string_view line) {
       if (!line.empty()) last_words_ = line;
     };
-    std::array<pollfd, 2> streams{{{process_.out, POLLIN, 0}, {process_.err, POLLIN, 0}}};
+    std::array<pollfd, 2> streams{
+        {{process_.out.descriptor(), POLLIN, 0}, {process_.err.descriptor(), POLLIN, 0}}};
     while (streams[0].fd >= 0 || streams[1].fd >= 0) {
       if (::poll(streams.data(), streams.size(), -1) < 0 && errno != EINTR) break;
       for (pollfd& stream : streams) {
@@ -65,7 +61,7 @@ class StartedTraining {
         std::array<char, 4096> bytes;
         const ssize_t count = ::read(stream.fd, bytes.data(), bytes.size());
         if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-        if (count > 0 && stream.fd == process_.err) {
+        if (count > 0 && stream.fd == process_.err.descriptor()) {
           lines.add({bytes.data(), static_cast<std::size_t>(count)}, keep);
         }
         if (count <= 0) stream.fd = -1;

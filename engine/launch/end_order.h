@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "engine/core/file_descriptor.h"
+
 namespace lockstep::launch {
 
 // A rank that fails makes others fail, and the kernel reports all their deaths in any order, at
@@ -21,9 +23,6 @@ class EndOrder {
 
   // Throws Error{Io}.
   EndOrder();
-  ~EndOrder();
-  EndOrder(const EndOrder&) = delete;
-  EndOrder& operator=(const EndOrder&) = delete;
 
   // For a new group of ranks, numbered from 0.
   void start_over(std::size_t num_workers);
@@ -41,10 +40,8 @@ class EndOrder {
   std::size_t number_of(std::size_t worker) const { return numbers_[worker]; }
 
  private:
-  void close_processes();
-
-  const int epoll_;
-  std::vector<int> processes_;  // pidfds
+  const FileDescriptor epoll_;
+  std::vector<FileDescriptor> processes_;  // pidfds
   std::vector<std::size_t> numbers_;
   std::size_t num_ended_ = 0;
 };

@@ -59,7 +59,7 @@ void GroupOutput::open(Worker& worker, int restart_count) {
 void GroupOutput::read(Worker& worker, int number) {
   WorkerStream& stream = stream_of(worker, number);
   std::array<char, kMaxReadBytes> bytes;
-  const ssize_t count = ::read(stream.descriptor, bytes.data(), bytes.size());
+  const ssize_t count = ::read(stream.pipe.descriptor(), bytes.data(), bytes.size());
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (count <= 0) return close(worker, number);
   const std::string_view text(bytes.data(), static_cast<std::size_t>(count));
@@ -76,8 +76,7 @@ void GroupOutput::read(Worker& worker, int number) {
 void GroupOutput::close(Worker& worker, int number) {
   WorkerStream& stream = stream_of(worker, number);
   stream.lines.finish([&](std::string_view line) { print_line(worker, number, line); });
-  ::close(stream.descriptor);
-  stream.descriptor = -1;
+  stream.pipe.close();
 }
 
 void GroupOutput::lose_log(Worker& worker, int number, std::string_view why) {

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "engine/core/file_descriptor.h"
+
 namespace lockstep::launch {
 
 class LogFile {
@@ -11,11 +13,8 @@ class LogFile {
   LogFile() = default;
   // Makes the folders above it. Throws Error{Io}.
   explicit LogFile(const std::string& path);
-  ~LogFile();
-  LogFile(LogFile&& other) noexcept;
-  LogFile& operator=(LogFile&& other) noexcept;
 
-  bool is_open() const { return descriptor_ >= 0; }
+  bool is_open() const { return file_.is_open(); }
   const std::string& path() const { return path_; }
 
   // Appends. When that fails (disk full), closes the file and returns the error number; else 0.
@@ -23,7 +22,7 @@ class LogFile {
 
  private:
   std::string path_;
-  int descriptor_ = -1;
+  FileDescriptor file_;
 };
 
 }  // namespace lockstep::launch

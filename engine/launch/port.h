@@ -1,6 +1,8 @@
 // The port where the ranks will meet, looked at before any rank starts.
 #pragma once
 
+#include "engine/core/file_descriptor.h"
+
 namespace lockstep::launch {
 
 // Holds a port without listening: nobody gets it by asking for a free one, while a rank can still
@@ -13,14 +15,11 @@ class PortReservation {
   // port 0: a free one.
   // Throws Error{Comm} that names the port and --standalone when somebody listens there.
   PortReservation(int port, Scope scope);
-  ~PortReservation();
-  PortReservation(const PortReservation&) = delete;
-  PortReservation& operator=(const PortReservation&) = delete;
 
   int port() const { return port_; }
 
  private:
-  int socket_ = -1;
+  FileDescriptor socket_;
   int port_ = 0;
 };
 

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "engine/core/error.h"
+#include "engine/core/file_descriptor.h"
 #include "engine/launch/job_token.h"
 
 namespace lockstep::launch {
@@ -24,28 +25,15 @@ constexpr const char* kOperation = "private file";
   fail(ErrorCode::Io, kOperation, "cannot {} {}: {}", what, path.string(), std::strerror(number));
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return number_; }
-
- private:
-  int number_;
-};
-
 // Returns the new file's inode.
 unsigned long write_new_file(const std::string& path, std::string_view content) {
-  const Descriptor file(
+  const FileDescriptor file(
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (file.get() < 0) fail_with(errno, path, "make");
+  if (file.descriptor() < 0) fail_with(errno, path, "make");
   struct stat status {};
-  if (::write(file.get(), content.data(), content.size()) == static_cast<ssize_t>(content.size()) &&
-      ::fstat(file.get(), &status) == 0) {
+  if (::write(file.descriptor(), content.data(), content.size()) ==
+          static_cast<ssize_t>(content.size()) &&
+      ::fstat(file.descriptor(), &status) == 0) {
     return status.st_ino;
   }
   const int number = errno;
@@ -78,17 +66,17 @@ int move_to(const std::filesystem::path& path, const std::string& temporary) {
 }  // namespace
 
 std::optional<std::string> read_private_file(const std::filesystem::path& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0 && errno == ENOENT) return std::nullopt;
-  if (file.get() < 0) fail_with(errno, path, "read");
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  if (file.descriptor() < 0 && errno == ENOENT) return std::nullopt;
+  if (file.descriptor() < 0) fail_with(errno, path, "read");
   struct stat status {};
-  if (::fstat(file.get(), &status) != 0) fail_with(errno, path, "look at");
+  if (::fstat(file.descriptor(), &status) != 0) fail_with(errno, path, "look at");
   require(S_ISREG(status.st_mode) && status.st_uid == ::geteuid() && (status.st_mode & 0077) == 0,
           ErrorCode::Io, kOperation,
           "expected {} to be a plain file of user {} with mode 0600, found user {} and mode {:o}",
           path.string(), ::geteuid(), status.st_uid, status.st_mode & 07777);
   std::array<char, kMaxBytes + 1> bytes{};
-  const ssize_t count = ::read(file.get(), bytes.data(), bytes.size());
+  const ssize_t count = ::read(file.descriptor(), bytes.data(), bytes.size());
   if (count < 0) fail_with(errno, path, "read");
   require(count > 0 && static_cast<std::size_t>(count) <= kMaxBytes, ErrorCode::Io, kOperation,
           "expected {} to hold 1 to {} bytes, found {}", path.string(), kMaxBytes,

@@ -107,13 +107,13 @@ void Supervisor::start_all(int restart_count) {
     worker.rank = options_.node_rank * options_.num_workers + local_rank;
     worker.error_file = error_file_path(options_, restart_count, local_rank);
     output_.open(worker, restart_count);
-    const StartedProcess started = start_process(
-        program_, options_.command, worker_environment(options_, local_rank, restart_count),
-        cores_of_worker(options_, local_rank));
+    StartedProcess started = start_process(program_, options_.command,
+                                           worker_environment(options_, local_rank, restart_count),
+                                           cores_of_worker(options_, local_rank));
     worker.process = started.id;
-    worker.streams[1].descriptor = started.out;
-    worker.streams[2].descriptor = started.err;
-    end_order_.watch(index, started.id, started.err);
+    worker.streams[1].pipe = std::move(started.out);
+    worker.streams[2].pipe = std::move(started.err);
+    end_order_.watch(index, started.id, worker.streams[2].pipe.descriptor());
   }
 }
 
@@ -123,12 +123,12 @@ void Supervisor::read_what_is_left() {
   for (Worker& worker : workers_) {
     for (const int number : {1, 2}) {
       const WorkerStream& stream = worker.streams[static_cast<std::size_t>(number)];
-      for (std::size_t n = reads_to_empty(stream.descriptor); n > 0; --n) {
+      for (std::size_t n = reads_to_empty(stream.pipe.descriptor()); n > 0; --n) {
         if (output_.console().is_full()) flush_console();
-        if (stream.descriptor < 0 || !is_readable(stream.descriptor)) break;
+        if (!stream.pipe.is_open() || !is_readable(stream.pipe.descriptor())) break;
         output_.read(worker, number);
       }
-      if (stream.descriptor >= 0) output_.close(worker, number);
+      if (stream.pipe.is_open()) output_.close(worker, number);
     }
   }
 }

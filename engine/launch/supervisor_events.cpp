@@ -25,7 +25,7 @@ void Supervisor::wait_for_events(runtime::Deadline until, Reading reading) {
   std::vector<std::pair<Worker*, int>> sources;
   for (Worker& worker : workers_) {
     for (const int number : {1, 2}) {
-      const int descriptor = worker.streams[static_cast<std::size_t>(number)].descriptor;
+      const int descriptor = worker.streams[static_cast<std::size_t>(number)].pipe.descriptor();
       if (descriptor < 0 || console.is_full() || reading == Reading::nothing) continue;
       events.push_back({descriptor, POLLIN, 0});
       sources.emplace_back(&worker, number);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/core/file_descriptor.h"
 #include "engine/launch/console.h"
 #include "engine/launch/end_order.h"
 #include "engine/launch/log_file.h"
@@ -16,7 +17,7 @@ namespace lockstep::launch {
 
 // One output stream of a rank.
 struct WorkerStream {
-  int descriptor = -1;  // -1: at its end
+  FileDescriptor pipe;  // closed: at its end
   bool on_console = true;
   LogFile log;
   LineSplitter lines;

@@ -18,24 +18,16 @@ namespace lockstep::launch {
 namespace {
 
 struct Pipe {
-  int read_end = -1;
-  int write_end = -1;
+  FileDescriptor read_end;
+  FileDescriptor write_end;
 
   Pipe() {
     int ends[2];
     const int result = ::pipe2(ends, O_CLOEXEC);
     require(result == 0, ErrorCode::Io, "run", "cannot make a pipe: {}", std::strerror(errno));
-    read_end = ends[0];
-    write_end = ends[1];
+    read_end = FileDescriptor(ends[0]);
+    write_end = FileDescriptor(ends[1]);
   }
-  ~Pipe() {
-    if (read_end >= 0) ::close(read_end);
-    if (write_end >= 0) ::close(write_end);
-  }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-  int take_read_end() { return std::exchange(read_end, -1); }
-  void close_write_end() { ::close(std::exchange(write_end, -1)); }
 };
 
 std::vector<char*> pointers(std::vector<std::string>& words) {
@@ -89,22 +81,23 @@ StartedProcess start_process(const std::string& program, const std::vector<std::
   require(process >= 0, ErrorCode::Io, "run", "cannot make a process: {}", std::strerror(errno));
   if (process == 0) {
     bind_to(cores);
-    become(program.c_str(), argv.data(), envp.data(), out.write_end, err.write_end, supervisor);
+    become(program.c_str(), argv.data(), envp.data(), out.write_end.descriptor(),
+           err.write_end.descriptor(), supervisor);
     const int number = errno;
-    (void)!::write(problem.write_end, &number, sizeof number);
+    (void)!::write(problem.write_end.descriptor(), &number, sizeof number);
     ::_exit(127);
   }
-  problem.close_write_end();
+  problem.write_end.close();
   int number = 0;
   ssize_t count = 0;
   do {
-    count = ::read(problem.read_end, &number, sizeof number);
+    count = ::read(problem.read_end.descriptor(), &number, sizeof number);
   } while (count < 0 && errno == EINTR);
   require(count <= 0, ErrorCode::Io, "run", "cannot start {}: {}{}", program, std::strerror(number),
           number == ENOEXEC ? "; a script starts with #! and its interpreter" : "");
-  ::fcntl(out.read_end, F_SETFL, O_NONBLOCK);
-  ::fcntl(err.read_end, F_SETFL, O_NONBLOCK);
-  return {process, out.take_read_end(), err.take_read_end()};
+  ::fcntl(out.read_end.descriptor(), F_SETFL, O_NONBLOCK);
+  ::fcntl(err.read_end.descriptor(), F_SETFL, O_NONBLOCK);
+  return {process, std::move(out.read_end), std::move(err.read_end)};
 }
 
 std::string find_program(const std::string& name, const Environment& environment,

@@ -7,15 +7,16 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/core/file_descriptor.h"
 #include "engine/launch/environment.h"
 
 namespace lockstep::launch {
 
-// What a started process gave us. The descriptors are nonblocking and belong to the caller.
+// What a started process gave us: nonblocking ends of its output.
 struct StartedProcess {
   pid_t id = 0;
-  int out = -1;
-  int err = -1;
+  FileDescriptor out;
+  FileDescriptor err;
 };
 
 // Starts a program as the leader of a session of its own, with /dev/null as standard input, every

@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <utility>
 
 #include "engine/core/error.h"
 
@@ -77,35 +76,24 @@ std::filesystem::path gpu_lock_folder() {
 
 std::optional<FileLock> FileLock::try_lock(const std::filesystem::path& path) {
   FileLock lock(open_or_make(path));
-  if (lock.descriptor_ < 0) fail_with_errno(path, "cannot open the lock file");
+  if (!lock.file_.is_open()) fail_with_errno(path, "cannot open the lock file");
   struct stat found {};
-  require(fstat(lock.descriptor_, &found) == 0 && S_ISREG(found.st_mode), ErrorCode::Io,
+  require(fstat(lock.file_.descriptor(), &found) == 0 && S_ISREG(found.st_mode), ErrorCode::Io,
           "with-devices", "{} is not a regular file; remove it", path.string());
-  if (flock(lock.descriptor_, LOCK_EX | LOCK_NB) == 0) return lock;
+  if (flock(lock.file_.descriptor(), LOCK_EX | LOCK_NB) == 0) return lock;
   if (errno != EWOULDBLOCK) fail_with_errno(path, "cannot lock");
   return std::nullopt;
-}
-
-FileLock::FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-FileLock& FileLock::operator=(FileLock&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
-}
-
-FileLock::~FileLock() {
-  if (descriptor_ >= 0) close(descriptor_);
 }
 
 void FileLock::name_holder() {
   // Only a hint for people: a file of another user's making may be closed to writing.
   const std::string text = fmt::format("{}\n", getpid());
-  if (ftruncate(descriptor_, 0) != 0) return;
-  [[maybe_unused]] const ssize_t written = pwrite(descriptor_, text.data(), text.size(), 0);
+  if (ftruncate(file_.descriptor(), 0) != 0) return;
+  [[maybe_unused]] const ssize_t written = pwrite(file_.descriptor(), text.data(), text.size(), 0);
 }
 
 void FileLock::keep_over_exec() {
-  fcntl(descriptor_, F_SETFD, 0);
+  fcntl(file_.descriptor(), F_SETFD, 0);
 }
 
 std::optional<int> named_holder(const std::filesystem::path& path) {

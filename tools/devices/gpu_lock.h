@@ -9,6 +9,8 @@
 #include <optional>
 #include <string>
 
+#include "engine/core/file_descriptor.h"
+
 namespace lockstep::tools {
 
 // LOCKSTEP_LOCK_DIR, or /tmp/lockstep-gpu-locks; made, for everybody to write to, if it is not
@@ -22,10 +24,6 @@ class FileLock {
   // Throws Error{Io} when the file cannot be used.
   static std::optional<FileLock> try_lock(const std::filesystem::path& path);
 
-  FileLock(FileLock&& other) noexcept;
-  FileLock& operator=(FileLock&& other) noexcept;
-  ~FileLock();
-
   // Writes this process's number into the file, for those who wait.
   void name_holder();
 
@@ -33,9 +31,9 @@ class FileLock {
   void keep_over_exec();
 
  private:
-  explicit FileLock(int descriptor) : descriptor_(descriptor) {}
+  explicit FileLock(int descriptor) : file_(descriptor) {}
 
-  int descriptor_ = -1;
+  FileDescriptor file_;
 };
 
 // The number that name_holder wrote last; absent when there is none.

@@ -156,13 +156,9 @@ Socket listen_on_one(const addrinfo& address, const std::string& name, std::uint
 
 }  // namespace
 
-void Socket::close() noexcept {
-  if (is_open()) ::close(std::exchange(descriptor_, -1));
-}
-
 void Socket::reset() noexcept {
   const linger at_once{1, 0};
-  setsockopt(descriptor_, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  setsockopt(descriptor(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
   close();
 }
 

@@ -8,33 +8,18 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "engine/core/file_descriptor.h"
 #include "engine/runtime/wait.h"
 
 namespace lockstep::comm {
 
-// Owns a file descriptor.
-class Socket {
+class Socket : public FileDescriptor {
  public:
-  Socket() = default;
-  explicit Socket(int descriptor) : descriptor_(descriptor) {}
-  ~Socket() { close(); }
-  Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-
-  int descriptor() const { return descriptor_; }
-  bool is_open() const { return descriptor_ >= 0; }
-  void close() noexcept;
+  using FileDescriptor::FileDescriptor;
   // Closes a connection so that the other end sees IoResult::reset: try again.
   void reset() noexcept;
-
- private:
-  int descriptor_ = -1;
 };
 
 // Listens on an address of this host ("127.0.0.1", "::", a name); port 0 takes a free one.

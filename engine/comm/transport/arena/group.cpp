@@ -10,6 +10,7 @@
 #include "engine/comm/absent_rank.h"
 #include "engine/comm/error_bytes.h"
 #include "engine/comm/rank_taken.h"
+#include "engine/core/file_descriptor.h"
 
 namespace lockstep::comm::arena {
 namespace {
@@ -119,11 +120,10 @@ Waited Group::look_at(int m, const runtime::Deadline& deadline) const {
 
 void Group::wait_until_over(int m) const {
   constexpr int kMilliseconds = 500;  // for a process that is not of this PID namespace
-  const auto pidfd = static_cast<int>(::syscall(SYS_pidfd_open, member(m).process, 0));
-  if (pidfd < 0) return;  // over, and its number is free; or a kernel before 5.3
-  pollfd end{pidfd, POLLIN, 0};
+  const FileDescriptor process(static_cast<int>(::syscall(SYS_pidfd_open, member(m).process, 0)));
+  if (!process.is_open()) return;  // over, and its number is free; or a kernel before 5.3
+  pollfd end{process.descriptor(), POLLIN, 0};
   ::poll(&end, 1, kMilliseconds);
-  ::close(pidfd);
 }
 
 void Group::note_look() const {

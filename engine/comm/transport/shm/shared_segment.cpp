@@ -27,8 +27,8 @@ constexpr const char* kAdvice =
 }
 
 // A description of the file of its own, so that locks of two ranks in one process do not merge.
-int reopen(const std::string& path) {
-  return ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+FileDescriptor reopen(const std::string& path) {
+  return FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));
 }
 
 flock lock_of(int holder) {
@@ -42,23 +42,18 @@ flock lock_of(int holder) {
 
 }  // namespace
 
-SharedSegment::SharedSegment(int file, std::size_t num_bytes, std::string address)
-    : file_(file), num_bytes_(num_bytes), address_(std::move(address)) {
+SharedSegment::SharedSegment(FileDescriptor file, std::size_t num_bytes, std::string address)
+    : file_(std::move(file)), num_bytes_(num_bytes), address_(std::move(address)) {
   void* const mapping = mmap(nullptr, kFirstPage + num_bytes, PROT_READ | PROT_WRITE,
-                             MAP_SHARED | MAP_NORESERVE, file, 0);
-  if (mapping == MAP_FAILED) {
-    const int reason = errno;
-    close(file);
-    errno = reason;
-    fail_system("cannot map the segment");
-  }
+                             MAP_SHARED | MAP_NORESERVE, file_.descriptor(), 0);
+  if (mapping == MAP_FAILED) fail_system("cannot map the segment");
   madvise(mapping, kFirstPage + num_bytes, MADV_HUGEPAGE);  // advice: a refusal changes nothing
   mapping_ = static_cast<std::byte*>(mapping);
   data_ = mapping_ + kFirstPage;
 }
 
 SharedSegment::SharedSegment(SharedSegment&& other) noexcept
-    : file_(std::exchange(other.file_, -1)),
+    : file_(std::move(other.file_)),
       num_bytes_(other.num_bytes_),
       mapping_(std::exchange(other.mapping_, nullptr)),
       data_(std::exchange(other.data_, nullptr)),
@@ -66,23 +61,22 @@ SharedSegment::SharedSegment(SharedSegment&& other) noexcept
 
 SharedSegment::~SharedSegment() {
   if (mapping_ != nullptr) munmap(mapping_, kFirstPage + num_bytes_);
-  if (file_ >= 0) close(file_);
 }
 
 SharedSegment SharedSegment::create(std::size_t num_bytes) {
-  const int first = memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (first < 0) fail_system("memfd_create");
+  const FileDescriptor first(memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!first.is_open()) fail_system("memfd_create");
   // Nobody can cut off a piece that others have mapped.
-  const bool is_sized = ftruncate(first, static_cast<off_t>(kFirstPage + num_bytes)) == 0 &&
-                        fcntl(first, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
-  const int file = is_sized ? reopen(fmt::format("/proc/self/fd/{}", first)) : -1;
-  const int reason = errno;
-  close(first);
-  errno = reason;
-  if (file < 0) fail_system("cannot make a segment");
+  const bool is_sized =
+      ftruncate(first.descriptor(), static_cast<off_t>(kFirstPage + num_bytes)) == 0 &&
+      fcntl(first.descriptor(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
+  FileDescriptor file;
+  if (is_sized) file = reopen(fmt::format("/proc/self/fd/{}", first.descriptor()));
+  if (!file.is_open()) fail_system("cannot make a segment");
   std::uint64_t number = 0;
   if (getrandom(&number, sizeof number, 0) != sizeof number) fail_system("getrandom");
-  SharedSegment segment(file, num_bytes, fmt::format("{} {} {}", getpid(), file, number));
+  std::string address = fmt::format("{} {} {}", getpid(), file.descriptor(), number);
+  SharedSegment segment(std::move(file), num_bytes, std::move(address));
   std::memcpy(segment.mapping_, &number, sizeof number);
   return segment;
 }
@@ -94,32 +88,32 @@ SharedSegment SharedSegment::open(const std::string& address, std::size_t num_by
   unsigned long long number = 0;
   require(std::sscanf(address.c_str(), "%d %d %llu", &process, &number_of_file, &number) == 3,
           ErrorCode::Comm, "shared memory", "'{}' is not the address of a segment", address);
-  const int file = reopen(fmt::format("/proc/{}/fd/{}", process, number_of_file));
-  require(file >= 0, ErrorCode::Comm, "shared memory",
+  FileDescriptor file = reopen(fmt::format("/proc/{}/fd/{}", process, number_of_file));
+  require(file.is_open(), ErrorCode::Comm, "shared memory",
           "cannot open the segment of {} (process {}): {}; unless it has died: {}", owner, process,
           std::strerror(errno), kAdvice);
   struct stat status {};
-  const bool has_size =
-      fstat(file, &status) == 0 && status.st_size == static_cast<off_t>(kFirstPage + num_bytes);
+  const bool has_size = fstat(file.descriptor(), &status) == 0 &&
+                        status.st_size == static_cast<off_t>(kFirstPage + num_bytes);
   std::uint64_t found = 0;
-  if (!has_size || pread(file, &found, sizeof found, 0) != sizeof found || found != number) {
-    close(file);
+  if (!has_size || pread(file.descriptor(), &found, sizeof found, 0) != sizeof found ||
+      found != number) {
     fail(ErrorCode::Comm, "shared memory",
          "what {} (process {}) has open is not the segment that was announced; unless it has died: "
          "{}",
          owner, process, kAdvice);
   }
-  return SharedSegment(file, num_bytes, address);
+  return SharedSegment(std::move(file), num_bytes, address);
 }
 
 bool SharedSegment::hold(int holder) {
   flock lock = lock_of(holder);
-  return fcntl(file_, F_OFD_SETLK, &lock) == 0;
+  return fcntl(file_.descriptor(), F_OFD_SETLK, &lock) == 0;
 }
 
 bool SharedSegment::is_held(int holder) const {
   flock lock = lock_of(holder);
-  return fcntl(file_, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+  return fcntl(file_.descriptor(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 }  // namespace lockstep::comm::shm

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "engine/comm/transport/arena/arena.h"
+#include "engine/core/file_descriptor.h"
 
 namespace lockstep::comm::shm {
 
@@ -46,9 +47,9 @@ class SharedSegment final : public arena::Arena {
   bool is_held(int holder) const override;
 
  private:
-  SharedSegment(int file, std::size_t num_bytes, std::string address);
+  SharedSegment(FileDescriptor file, std::size_t num_bytes, std::string address);
 
-  int file_ = -1;
+  FileDescriptor file_;
   std::size_t num_bytes_ = 0;  // of data; one page of locks and identity lies before it
   std::byte* mapping_ = nullptr;
   std::byte* data_ = nullptr;
