@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <random>
 #include <sstream>
 
 #include "engine/comm/absent_rank.h"
 #include "engine/comm/host_identity.h"
 #include "engine/comm/rank_taken.h"
+#include "engine/comm/store/token_handshake.h"
 #include "engine/core/error.h"
 
 namespace lockstep::comm {
@@ -38,21 +38,16 @@ std::string card_key(const ProcessGroupOptions& options, int rank) {
 // One line; the host comes last since it holds spaces.
 std::string to_text(const RankCard& card) {
   return fmt::format("{} {} {} {} {} {} {} {}\n", card.protocol, card.world_size, card.transport,
-                     card.link, card.clock, card.process, card.number, card.host);
+                     card.link, card.clock, card.process, card.nonce, card.host);
 }
 
 RankCard parse_card(const std::string& line) {
   RankCard card;
   std::istringstream words(line);
   words >> card.protocol >> card.world_size >> card.transport >> card.link >> card.clock >>
-      card.process >> card.number >> std::ws;
+      card.process >> card.nonce >> std::ws;
   std::getline(words, card.host);
   return card;
-}
-
-std::uint64_t random_number() {
-  std::random_device random;
-  return std::uint64_t{random()} << 32 | random();
 }
 
 std::string describe(int rank, const RankCard& card) {
@@ -124,7 +119,7 @@ std::vector<RankCard> exchange_cards(const ProcessGroupOptions& options) {
   mine.link = options.link ? to_string(*options.link) : kNoLink;
   mine.clock = boot_id();
   mine.process = getpid();
-  mine.number = random_number();
+  mine.nonce = make_token().substr(0, 16);
   mine.host = options.host.empty() ? host_identity() : options.host;
   show_card(options, mine);
   const std::string roster_key = key_of(options, "roster");

@@ -1,7 +1,6 @@
 // The first step of a process group: every rank shows a card, and all get the same list of them.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,8 +16,8 @@ struct RankCard {
   std::string link;       // to_string(LinkSpec), or "none"
   std::string clock;      // boot_id(): processes with the same one share a clock
   int process = 0;
-  std::uint64_t number = 0;  // drawn at random: no two cards are alike
-  std::string host;          // host_identity()
+  std::string nonce;  // drawn at random: no two cards are alike
+  std::string host;   // host_identity()
 };
 
 // The cards of all ranks, by rank. Checked: they speak one protocol, and agree on the world size

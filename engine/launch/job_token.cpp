@@ -1,20 +1,9 @@
 #include "engine/launch/job_token.h"
 
-#include <fmt/format.h>
-
-#include "engine/comm/store/token_handshake.h"
 #include "engine/core/error.h"
 #include "engine/launch/private_file.h"
 
 namespace lockstep::launch {
-
-std::string make_token() {
-  std::string text;
-  for (const std::byte byte : comm::random_nonce()) {
-    text += fmt::format("{:02x}", std::to_integer<int>(byte));
-  }
-  return text;
-}
 
 std::optional<std::string> find_token(const Environment& environment) {
   constexpr const char* kToken = "LOCKSTEP_TOKEN";

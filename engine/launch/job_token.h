@@ -12,12 +12,12 @@
 #include <optional>
 #include <string>
 
+#include "engine/comm/store/token_handshake.h"
 #include "engine/launch/environment.h"
 
 namespace lockstep::launch {
 
-// 64 hexadecimal digits from the kernel's random numbers.
-std::string make_token();
+using comm::make_token;
 
 // What the two variables say; none when neither is set.
 // Throws Error{Usage} that names the variable when the token is shorter than 16 bytes or longer

@@ -1,5 +1,6 @@
 #include "engine/comm/store/token_handshake.h"
 
+#include <fmt/format.h>
 #include <sys/random.h>
 
 #include <algorithm>
@@ -55,6 +56,14 @@ Digest random_nonce() {
     num_bytes += static_cast<std::size_t>(found);
   }
   return nonce;
+}
+
+std::string make_token() {
+  std::string text;
+  for (const std::byte byte : random_nonce()) {
+    text += fmt::format("{:02x}", std::to_integer<int>(byte));
+  }
+  return text;
 }
 
 void require_token(std::string_view token, std::string_view what) {

@@ -32,6 +32,9 @@ using Answer = std::array<std::byte, kAnswerBytes>;
 // 32 bytes that nobody can guess. Throws Error{Io} when the system has none.
 Digest random_nonce();
 
+// 64 hexadecimal digits that nobody can guess. Throws as random_nonce does.
+std::string make_token();
+
 // Throws Error{Usage} unless the token has kMinTokenBytes ... kMaxTokenBytes bytes; `what` is named
 // in the error.
 void require_token(std::string_view token, std::string_view what = "handshake");

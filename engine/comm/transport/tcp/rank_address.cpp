@@ -9,19 +9,8 @@
 #include "engine/core/error.h"
 
 namespace lockstep::comm {
-namespace {
-
-std::string hex(const Digest& digest) {
-  std::string text;
-  for (const std::byte byte : digest) text += fmt::format("{:02x}", std::to_integer<int>(byte));
-  return text;
-}
-
-}  // namespace
-
 std::string entry_of(const RankAddress& address) {
-  return fmt::format("{} {} {} {}", address.port, address.world_size, hex(random_nonce()),
-                     address.host);
+  return fmt::format("{} {} {} {}", address.port, address.world_size, make_token(), address.host);
 }
 
 RankAddress address_in(const std::string& entry) {
