@@ -1,7 +1,6 @@
 #include "engine/launch/worker_process.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>

@@ -7,7 +7,6 @@
 
 #include <filesystem>
 #include <optional>
-#include <string>
 
 #include "engine/core/file_descriptor.h"
 

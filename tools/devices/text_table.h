@@ -1,7 +1,6 @@
 // Columns of text as wide as their widest cell.
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <vector>
 

@@ -25,8 +25,7 @@ class Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  // Returns when all members take part: before that nobody may wait for another one.
-  // throw_if_hopeless() is called now and then.
+  // Returns when all members take part. throw_if_hopeless() is called now and then.
   // Throws Error{Timeout} that names those that do not.
   void meet(double timeout_seconds, const std::function<void()>& throw_if_hopeless);
 
@@ -74,8 +73,8 @@ class Group {
   }
   template <typename Done>
   Waited sleep_until(int m, const runtime::Deadline& deadline, const Done& done) const;
-  // Somebody else computes on the ranks' cores while they wait.
-  void spin_little() { num_spins_ = runtime::kSpinRoundsOnSharedCore; }
+  // Of members that need not meet.
+  void set_num_spins(unsigned num_spins) { num_spins_ = num_spins; }
 
   // Who keeps everybody waiting: follows from `m` who waits for whom, up to a rank that has not
   // looked for long, since what it waited for may have come while it was stopped.
@@ -118,7 +117,7 @@ class Group {
   std::byte* memory_;
   int me_;
   std::vector<int> ranks_;
-  unsigned num_spins_ = runtime::kSpinRounds;
+  unsigned num_spins_ = 0;  // set when all have met
 };
 
 template <typename IsOver>

@@ -32,7 +32,7 @@ ThreadTransport::ThreadTransport(std::shared_ptr<ThreadArena> arena, int rank)
       num_letters_(static_cast<std::size_t>(world_size())) {
   const bool has_own_core = arena_->cores() == ThreadArena::Cores::own &&
                             static_cast<std::size_t>(world_size()) <= runtime::num_cores();
-  if (!has_own_core) group_.spin_little();
+  group_.set_num_spins(has_own_core ? runtime::kSpinRounds : runtime::kSpinRoundsOnSharedCore);
 }
 
 void ThreadTransport::begin_data() {
