@@ -52,7 +52,8 @@ Outcome run_lockstep(const Arguments& arguments, const std::filesystem::path& fo
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   pid_t process = 0;
-  if (::posix_spawn(&process, program.c_str(), actions.get(), nullptr, argv.data(), environ) != 0) {
+  if (::posix_spawnp(&process, program.c_str(), actions.get(), nullptr, argv.data(), environ) !=
+      0) {
     throw std::runtime_error("cannot start " + program);
   }
   Outcome outcome;

@@ -1,0 +1,154 @@
+"""The command as a whole, on a pack whose program `lockstep` does what FAKE says."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import tarfile
+import time
+from pathlib import Path
+
+from fakes import SCRIPT, FolderTest
+
+import machine
+
+
+class Command(FolderTest):
+    def setUp(self):
+        super().setUp()
+        self.out = self.folder / "out"
+
+    def start(self, *words, fake="", script=SCRIPT):
+        environment = {**os.environ, "FAKE": fake, "LOCKSTEP_TORCH_PYTHON": "/no/python"}
+        return subprocess.Popen(
+            [str(script), *map(str, words)],
+            env=environment,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def run_command(self, *words, **options):
+        process = self.start(*words, **options)
+        out, err = process.communicate(timeout=100)
+        return process.returncode, out, err
+
+    def result(self):
+        return json.loads((self.out / "gpu_check.json").read_text())
+
+    def test_wrong_words_are_one_line_and_exit_code_2(self):
+        for words in (
+            [],
+            ["frob"],
+            ["run", "frist", "out"],
+            ["run", "first", "out", "more"],
+            ["run", "--frob"],
+            ["run", "--from"],
+            ["run", "--emulated=yes"],
+            ["pack"],
+            ["pack", "a", "b"],
+            ["pack", "--arch", "sm_90", "f"],
+            ["pack", "--sources", "--arch", "90", "f"],
+            ["measured", "--frob"],
+        ):
+            code, out, err = self.run_command(*words)
+            self.assertEqual((code, out), (2, ""), words)
+            self.assertRegex(err, r"\Agpu_check\.sh: .*\(see --help\)\n\Z", words)
+
+    def test_help_is_the_opening_comment(self):
+        code, out, err = self.run_command("--help")
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("gpu_check.sh run --emulated", out)
+
+    def test_a_folder_without_programs_is_one_line(self):
+        code, _, err = self.run_command("run", "--emulated", "--from", self.folder, self.out)
+        self.assertEqual(code, 1)
+        self.assertEqual(err.count("\n"), 1)
+        self.assertIn("neither an unpacked pack nor a build folder", err)
+
+    def test_a_machine_without_a_gpu_says_so_in_one_line(self):
+        if machine.gpus():
+            self.skipTest("this machine has a GPU")
+        code, out, err = self.run_command("run", "first", "--from", self.pack(), self.out)
+        self.assertEqual((code, out), (1, ""))
+        self.assertRegex(err, r"\Agpu_check\.sh: no NVIDIA GPU was found here [^\n]*\n\Z")
+        self.assertFalse(self.out.exists())
+
+    def test_first_finds_every_line_in_its_order_and_leaves_few_files(self):
+        code, out, err = self.run_command("run", "--emulated", "first", "--from", self.pack(), self.out)
+        self.assertEqual((code, err), (0, ""), out)
+        names = [row["name"] for row in self.result()["rows"]]
+        wanted = [
+            "lockstep devices",
+            "bench step, batch 8, highest, eager",
+            "bench step, batch 8, highest, graph",
+            "cuda_runtime_tests (1 tests)",
+            "DDP on 4 logical devices, graph: loss as one device's",
+            "bench step, batch 8, high, graph",
+        ]
+        self.assertEqual([name for name in names if name in wanted], wanted)
+        self.assertTrue(self.result()["stages"]["first"]["complete"])
+        self.assertEqual(sorted(os.listdir(self.out)), ["gpu_check.json", "logs_first.tar.gz", "table.txt"])
+        with tarfile.open(self.out / "logs_first.tar.gz") as tar:
+            self.assertTrue(any(name.endswith("-lockstep_devices.log") for name in tar.getnames()))
+
+    def test_a_subcommand_that_crashes_or_writes_rubbish_costs_its_own_lines(self):
+        for how in ("crash", "rubbish"):
+            code, _, err = self.run_command(
+                "run", "--emulated", "first", "--from", self.pack(), self.out, fake=f"bench:{how}"
+            )
+            self.assertEqual((code, err), (1, ""))
+            verdicts = {row["name"]: row["verdict"] for row in self.result()["rows"]}
+            failed = {name for name, verdict in verdicts.items() if verdict == "FAILED"}
+            self.assertEqual(
+                failed,
+                {
+                    f"bench step, batch 8, {precision}, {kind}"
+                    for precision in ("highest", "high")
+                    for kind in ("eager", "graph")
+                },
+            )
+            self.assertEqual(verdicts["cuda_runtime_tests (1 tests)"], "ok")
+
+    def test_what_was_found_stays_valid_when_the_script_is_killed(self):
+        pack = self.pack()
+        process = self.start("run", "--emulated", "first", "--from", pack, self.out, fake="train:hang")
+        for line in process.stdout:  # the line before the program that hangs
+            if line.startswith("cuda_runtime_tests"):
+                break
+        logs = self.out / "logs"
+        deadline = time.monotonic() + 30
+        while not list(logs.glob("*-one_device.log")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        result = self.result()
+        self.assertFalse(result["stages"]["first"]["complete"])
+        self.assertEqual(result["rows"][-1]["name"], "cuda_runtime_tests (1 tests)")
+        self.assertEqual(len((self.out / "table.txt").read_text().splitlines()), len(result["rows"]))
+        deadline = time.monotonic() + 30
+        while self.processes_of(pack) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertEqual(self.processes_of(pack), [])
+
+    def processes_of(self, pack):
+        found = []
+        for entry in os.listdir("/proc"):
+            try:
+                words = Path(f"/proc/{entry}/cmdline").read_text() if entry.isdigit() else ""
+            except OSError:
+                continue
+            if str(pack / "bin") in words:
+                found.append(words.replace("\0", " "))
+        return found
+
+    def test_it_works_from_where_a_pack_lies(self):
+        pack = self.pack()
+        subprocess.run(["cp", "-r", SCRIPT, SCRIPT.parent / "gpu_check", pack], check=True)
+        code, out, err = self.run_command(
+            "run", "--emulated", "first", self.out, script=pack / "gpu_check.sh"
+        )
+        self.assertEqual((code, err), (0, ""), out)
+        self.assertTrue(re.search("every line passed", out))

@@ -1,0 +1,89 @@
+"""Packs whose programs do what a test tells them, and checks over them."""
+
+import json
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+TREE = Path(__file__).resolve().parents[2]
+SCRIPT = TREE / "scripts" / "gpu_check.sh"
+sys.path.insert(0, str(TREE / "scripts" / "gpu_check"))
+
+# A program `lockstep`: $FAKE says what becomes of a subcommand, as "bench:crash train:rubbish".
+LOCKSTEP = """
+import json, os, signal, sys, time
+words = sys.argv[1:]
+how = dict(word.split(":") for word in os.environ.get("FAKE", "").split()).get(words[0])
+if how == "crash": os.kill(os.getpid(), signal.SIGSEGV)
+if how == "hang": time.sleep(1000)
+row = {"median_step_seconds": 1e-5, "samples_per_second": 1e6, "gflops": 1.5, "graph_nodes": 9, "time_us": 7.0,
+       "final_loss": 2.25, "step_seconds": 1e-5, "epoch_seconds": [0.5, 0.25]}
+if "--json" in words:
+    text = "\\x00 not JSON {" if how == "rubbish" else json.dumps({"rows": [row]})
+    open(words[words.index("--json") + 1], "w").write(text)
+print("done", words[0])
+"""
+
+# A test program: each test does what its name says.
+GTEST = """
+import os, signal, sys, time
+wanted = next(word for word in sys.argv if word.startswith("--gtest_filter=")).split("=", 1)[1]
+assert "--gtest_fail_fast" in sys.argv
+has_failed = False
+for name in wanted.split(":"):
+    print("[ RUN      ]", name, flush=True)
+    if has_failed:  # as GoogleTest does it
+        print("[  SKIPPED ]", name, "(0 ms)")
+        continue
+    what = name.split(".")[1]
+    if what.startswith("Crashes"): os.kill(os.getpid(), signal.SIGABRT)
+    if what.startswith("Hangs"): time.sleep(1000)
+    if what.startswith("Fails"):
+        print("[  FAILED  ]", name, "(0 ms)")
+        has_failed = True
+        continue
+    print("[  SKIPPED ]" if what.startswith("Skips") else "[       OK ]", name, "(0 ms)", flush=True)
+sys.exit(has_failed)
+"""
+
+
+class FolderTest(unittest.TestCase):
+    """A test with a folder of its own."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def program(self, path, source):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!{sys.executable}\n{source}")
+        path.chmod(0o755)
+        return path
+
+    def pack(self, tests=()):
+        """A pack with the fake lockstep and one group of tests; its folder."""
+        pack = self.folder / "pack"
+        self.program(pack / "bin" / "lockstep", LOCKSTEP)
+        self.program(pack / "bin" / "cuda_runtime_tests", GTEST)
+        (pack / "share").mkdir(exist_ok=True)
+        groups = [{"program": "cuda_runtime_tests", "environment": {}, "tests": list(tests or ["A.Works"])}]
+        lists = {"tests": groups, "tutorials": []}
+        (pack / "pack.json").write_text(json.dumps({"commit": "0123456789ab", "arch": "90", "lists": lists}))
+        return pack
+
+    def stage(self, tests=(), limit=30):
+        """A stage of a rehearsal over such a pack."""
+        from main import Check
+        from programs import Programs
+        from stage import Stage
+
+        out = self.folder / "out"
+        out.mkdir(exist_ok=True)
+        check = Check(Programs(self.pack(tests)), out, ["first"], True, [{"name": "emulated"}])
+        self.addCleanup(check.peer.close)
+        return Stage(check, "first", limit)
+
+    def rows(self):
+        return json.loads((self.folder / "out" / "gpu_check.json").read_text())["rows"]
