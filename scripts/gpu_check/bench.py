@@ -21,8 +21,10 @@ class Sizes:
     epoch_batch: int = 1024
     ddp_rows: int = 65536
     ddp_batch: int = 8192
+    digits_epochs: int = 3
     all_reduce: str = "1M"
     compare_net: str = "mlp:64-1024-1024-10"
+    gradients: tuple = ()  # flags of check-gradients
     tests_of_each: int | None = None  # None: all
 
 
@@ -39,8 +41,10 @@ REHEARSAL = Sizes(
     epoch_batch=16,
     ddp_rows=64,
     ddp_batch=16,
+    digits_epochs=1,
     all_reduce="1K",
     compare_net="mlp:64-16-10",
+    gradients=("--model", "mlp:31-33-7:gelu", "--batch", "1,33"),
     tests_of_each=1,
 )
 
@@ -99,6 +103,11 @@ def ddp_flags(sizes, epochs):
         "--virtual-devices",
         "cuda:0*4",
     ]
+
+
+def digits_flags(sizes):
+    """1500 rows, whose last batch is smaller than the others."""
+    return ["--dataset", "digits", "--model", "mlp:64-256-10", "--batch", 64, "--epochs", sizes.digits_epochs]
 
 
 FOUR_RANKS = ["--parallel", "ddp", "--devices", 4]

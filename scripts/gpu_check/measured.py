@@ -8,13 +8,13 @@ from table import SCHEMA
 
 HEAD = """# What was measured on GPUs
 
-Written by `scripts/gpu_check.sh measured` from the files in [docs/measured](measured), each the `gpu_check.json` of
-one run of `scripts/gpu_check.sh run` on a machine with a GPU: every line that was found there, met or missed.
-Rehearsals on the emulated GPU are refused here.
+Written by `scripts/gpu_check.sh measured` from the files in [docs/measured](measured), each the
+`gpu_check.json` of one run of `scripts/gpu_check.sh run` on a machine with a GPU: every line that was found
+there, met or missed. Rehearsals on the emulated GPU are refused here.
 """
 NONE = """
-**There is no result yet.** No GPU could be had so far: no time of one has been measured, and nothing has been verified
-on one. What runs without a GPU is in the README's section "On GPUs".
+**There is no result yet.** No GPU could be had so far: no time of one has been measured, and nothing has been
+verified on one. What runs without a GPU is in the README's section "On GPUs".
 """
 
 

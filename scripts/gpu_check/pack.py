@@ -17,8 +17,8 @@ MAX_BYTES = 40 << 20
 SYSTEM_LIBRARIES = re.compile(
     r"(libc|libm|libpthread|libdl|librt|libresolv|libstdc\+\+|libgcc_s|libcuda|ld-linux.*|linux-vdso)\.so\b"
 )
-# CPU kernels for any processor, libraries and programs that find each other wherever they lie, tests that start the
-# program in PATH.
+# CPU kernels for any processor, libraries and programs that find each other wherever they lie, tests that
+# start the program in PATH.
 CARRIED = [
     "-DLOCKSTEP_NATIVE=OFF",
     "-DLOCKSTEP_MPI=OFF",

@@ -87,7 +87,7 @@ class Peer:
         return self._hello
 
     def ask(self, question, limit):
-        """The answer to a question. A process that does not answer is ended, and the next question gets a new one."""
+        """The answer. A process that gives none is ended, and the next question gets a new one."""
         self.greeting(limit)
         try:
             self._process.stdin.write(json.dumps(question).encode() + b"\n")

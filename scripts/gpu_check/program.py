@@ -1,4 +1,4 @@
-"""Runs programs that may do anything: each has a time limit, a log of bounded size, and ends with all it started."""
+"""Runs programs that may do anything: each has a time limit and a log of bounded size."""
 
 import ctypes
 import os

@@ -32,7 +32,7 @@ def shown(row):
 
 
 class Table:
-    """Lines of one or several stages in a folder. Of earlier runs into the same folder, other stages' rows stay."""
+    """Lines of stages in a folder. Of earlier runs into the same folder, other stages' rows stay."""
 
     def __init__(self, folder, head, stages):
         self._lock = threading.Lock()

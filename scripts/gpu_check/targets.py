@@ -1,4 +1,4 @@
-"""targets, at most 6 minutes: the speeds that are asked for, beside PyTorch and the floor of matrix products alone."""
+"""targets, at most 6 minutes: the speeds asked for, beside PyTorch and the floor of products alone."""
 
 import json
 
