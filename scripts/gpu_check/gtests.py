@@ -67,15 +67,14 @@ def run_tests(stage, group, deadline, seconds_each):
     program = stage.check.programs.bin / group["program"]
     name = f"{group['program']} ({len(tests)} tests)"
     tally = Tally(list(tests))
+    environment = {"LOCKSTEP_TUNING_CACHE": "", **group["environment"]}  # tests of tuning have their own
     goes_on = True
     while tally.left and goes_on:
         limit = min(deadline - time.monotonic(), stage.left())
         if limit < 1:
             break
         command = [program, "--gtest_fail_fast", "--gtest_filter=" + ":".join(tally.left)]
-        outcome = stage.run(
-            group["program"], command, limit, group["environment"], each=seconds_each, marker=MARKER
-        )
+        outcome = stage.run(group["program"], command, limit, environment, each=seconds_each, marker=MARKER)
         if outcome.code == 77:
             stage.line(name, "skipped", detail=outcome.problem, seconds=outcome.seconds)
             return

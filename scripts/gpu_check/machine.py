@@ -47,11 +47,9 @@ def gpus():
 
 
 def library_folders():
-    """Folders with CUDA's libraries, for LD_LIBRARY_PATH."""
-    known = _output("ldconfig", "-p") or _output("/sbin/ldconfig", "-p")
-    missing = [name for name in LIBRARIES if name not in known]
+    """Folders with CUDA's libraries, the toolkit's first, for LD_LIBRARY_PATH."""
     folders = [folder for pattern in LIBRARY_FOLDERS for folder in sorted(glob.glob(pattern))]
-    return [folder for folder in folders if any(glob.glob(f"{folder}/{name}*") for name in missing)]
+    return [folder for folder in folders if any(glob.glob(f"{folder}/{name}*") for name in LIBRARIES)]
 
 
 def _cpu():
