@@ -197,7 +197,7 @@ function(lockstep_discover target prefix labels environment)
   if("slow" IN_LIST labels)
     set(timeout 3600)
   endif()
-  if("gpu" IN_LIST labels)
+  if("gpu" IN_LIST labels AND NOT "slow" IN_LIST labels)
     set_property(GLOBAL APPEND PROPERTY LOCKSTEP_GPU_PROGRAMS ${target})
   endif()
   gtest_discover_tests(${target} TEST_PREFIX "${prefix}" TEST_LIST ${list_name} DISCOVERY_TIMEOUT 60
