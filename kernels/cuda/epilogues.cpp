@@ -1,5 +1,9 @@
 #include "kernels/cuda/epilogues.h"
 
+#include <cstdlib>
+#include <string_view>
+
+#include "engine/core/error.h"
 #include "kernels/cuda/alignment.h"
 
 namespace lockstep::kernels::cuda {
@@ -20,14 +24,28 @@ bool fits_bias_epilogue(const ConstTensorView& vector) {
   return alignment_of(vector.data) == 16;  // true where there is none
 }
 
-void add_forward(std::vector<cublasLtEpilogue_t>& result, const Product& product) {
+enum class Allowed { all, forward, off };
+
+// Read again for every product that is new; nobody asks for it otherwise.
+Allowed allowed_by_environment() {
+  const char* text = std::getenv("LOCKSTEP_EPILOGUES");
+  const std::string_view word = text ? text : "";
+  if (word.empty() || word == "all") return Allowed::all;
+  if (word == "forward") return Allowed::forward;
+  require(word == "off", ErrorCode::Usage, "LOCKSTEP_EPILOGUES", "is '{}'; use all, forward or off",
+          word);
+  return Allowed::off;
+}
+
+void add_forward(std::vector<cublasLtEpilogue_t>& result, const Product& product, Allowed allowed) {
   const bool has_bias = product.bias.data != nullptr;
   const bool keeps = product.preactivation.data != nullptr;
   if (!fits_bias_epilogue(product.bias)) return;
   if (product.activation == Activation::none && has_bias && !keeps) {
     result.push_back(CUBLASLT_EPILOGUE_BIAS);
   } else if (product.activation == Activation::relu && !keeps) {
-    if (product.mask_use != Product::Mask::none) {
+    // Only the backward pass reads the mask.
+    if (product.mask_use != Product::Mask::none && allowed == Allowed::all) {
       result.push_back(has_bias ? CUBLASLT_EPILOGUE_RELU_AUX_BIAS : CUBLASLT_EPILOGUE_RELU_AUX);
     }
     if (product.mask_use != Product::Mask::written) {
@@ -62,13 +80,14 @@ void add_bias_gradient(std::vector<cublasLtEpilogue_t>& result, const Product& p
 std::vector<cublasLtEpilogue_t> epilogues_for(const Product& product) {
   std::vector<cublasLtEpilogue_t> result;
   // cuBLASLt has no gradient epilogues for an inner size of 1.
-  const bool has_gradients = inner_size(product) > 1;
-  if (product.c.dtype == DType::float32) {
+  const Allowed allowed = allowed_by_environment();
+  const bool has_gradients = inner_size(product) > 1 && allowed == Allowed::all;
+  if (product.c.dtype == DType::float32 && allowed != Allowed::off) {
     switch (product.finish) {
       case Product::Finish::none:
         break;
       case Product::Finish::forward:
-        add_forward(result, product);
+        add_forward(result, product, allowed);
         break;
       case Product::Finish::gradient:
         if (has_gradients) add_gradient(result, product);

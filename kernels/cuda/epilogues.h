@@ -8,8 +8,16 @@
 //   GELU(tanh)          GELU_AUX: also writes the values before
 //   their gradients     DRELU, DGELU: read those back and multiply by the derivative
 //   bias gradient       BGRADB: sums the second factor over k, an entry per column of D
-// cuBLASLt has them for float32, not for float64. Its ReLU makes 0 of a NaN, where kernels of ours
-// and the CPU keep it: a NaN in a layer with that epilogue shows in its weights, not in the loss.
+// cuBLASLt has them for float32, not for float64.
+//
+// ReLU and NaN: every kernel of ours and the CPU keep a NaN, forward and backward, as PyTorch does;
+// cuBLASLt's ReLU epilogues make 0 of it, and nothing is done about that. So a NaN in a layer with
+// such an epilogue shows in its weights (of which require_finite of tools/training/losses.h looks
+// for one once a loss, or the end, is not finite), not in the loss of that step.
+// LOCKSTEP_EPILOGUES=off has it in the loss at once.
+//
+// LOCKSTEP_EPILOGUES=all|forward|off: without those of the backward pass, or without any, what they
+// would do is done by kernels of ours, and one that is faulty in some version costs no run.
 #pragma once
 
 #include <cublasLt.h>
@@ -23,6 +31,7 @@ namespace lockstep::kernels::cuda {
 
 // The epilogues that can take part in a product, the one that does most first; the last is
 // CUBLASLT_EPILOGUE_DEFAULT, which leaves everything to kernels of our own.
+// Throws Error{Usage} if LOCKSTEP_EPILOGUES is something else.
 std::vector<cublasLtEpilogue_t> epilogues_for(const Product& product);
 
 // Whether an epilogue writes or reads the mask of a ReLU.

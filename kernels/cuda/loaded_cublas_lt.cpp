@@ -9,6 +9,7 @@
 #include <cublasLt.h>
 
 #include <string>
+#include <string_view>
 
 #include "engine/core/error.h"
 #include "engine/runtime/shared_library.h"
@@ -27,7 +28,8 @@ SharedLibrary load() {
       lockstep::runtime::library_path("LOCKSTEP_CUBLASLT_LIBRARY", LOCKSTEP_CUBLASLT_NAME);
   SharedLibrary library(path, options);
   const std::string why = library.problem();
-  if (!library.is_loaded() && path == LOCKSTEP_CUBLASLT_NAME) {
+  constexpr std::string_view kBuildPath = LOCKSTEP_CUBLASLT_BUILD_PATH;  // empty: it had none
+  if (!library.is_loaded() && path == LOCKSTEP_CUBLASLT_NAME && !kBuildPath.empty()) {
     library = SharedLibrary(LOCKSTEP_CUBLASLT_BUILD_PATH, options);
   }
   lockstep::require(library.is_loaded(), options.code, options.operation,

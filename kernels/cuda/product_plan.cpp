@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <optional>
 
-#include "engine/core/checked.h"
+#include "engine/core/error.h"
+#include "engine/core/log.h"
 #include "engine/runtime/cuda/cuda_stream.h"
 #include "engine/runtime/logical_device.h"
 #include "kernels/cuda/alignment.h"
@@ -12,96 +14,10 @@
 #include "kernels/cuda/epilogues.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear_finish.h"
-#include "kernels/matmul_precision.h"
+#include "kernels/cuda/product_description.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
-
-// --- a product in the library's words
-
-// The types of a product: its elements, which are alpha's and beta's type too, and what it is
-// computed in (matmul_precision.h).
-struct ProductTypes {
-  cudaDataType_t element;
-  cublasComputeType_t compute;
-};
-
-ProductTypes types_of(const Product& product) {
-  if (product.c.dtype == DType::float64) return {CUDA_R_64F, CUBLAS_COMPUTE_64F};
-  switch (matmul_precision()) {
-    case MatmulPrecision::highest:
-      return {CUDA_R_32F, CUBLAS_COMPUTE_32F};
-    case MatmulPrecision::high:
-      return {CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32};
-    case MatmulPrecision::medium:
-      return {CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_16BF};
-  }
-  return {CUDA_R_32F, CUBLAS_COMPUTE_32F};
-}
-
-cublasOperation_t operation(Transpose transpose) {
-  return transpose == Transpose::yes ? CUBLAS_OP_T : CUBLAS_OP_N;
-}
-
-// Row-major [rows, cols] as the library's column-major [cols, rows].
-MatrixLayout layout_of(const ConstMatrixView& view, cudaDataType_t type, std::size_t batch) {
-  MatrixLayout layout(type, view.cols, view.rows,
-                      static_cast<std::int64_t>(std::max(view.leading_dimension, view.cols)));
-  if (batch > 1) {
-    // A matrix that stands for the whole batch is the same one again and again.
-    layout.set_batch(checked_narrow<std::int32_t>("matmul", "the number of matrices", batch),
-                     view.batch == 1 ? 0 : static_cast<std::int64_t>(view.batch_stride));
-  }
-  return layout;
-}
-
-void set_auxiliary(MatmulDescriptor& matmul, const void* data, std::int64_t leading_dimension) {
-  matmul.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, data);
-  matmul.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, leading_dimension);
-}
-
-// Heuristics read the pointers too: how they are aligned decides which algorithms there are.
-void set_epilogue(MatmulDescriptor& matmul, const Product& product, cublasLtEpilogue_t epilogue) {
-  matmul.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-  if (epilogue == CUBLASLT_EPILOGUE_BGRADB) {
-    matmul.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.column_sums.data);
-  } else if (product.bias.data != nullptr) {
-    matmul.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias.data);
-  }
-  if (has_relu_mask(epilogue)) {
-    const bool is_written = epilogue != CUBLASLT_EPILOGUE_DRELU;
-    const void* mask = is_written ? product.mask.data : product.saved_mask.data;
-    // A mask that is still to be allocated will be aligned like any block of memory.
-    if (mask == nullptr) mask = reinterpret_cast<const void*>(std::uintptr_t{4096});
-    set_auxiliary(matmul, mask, mask_leading_dimension(product.c.cols));
-  } else if (epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
-             epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS) {
-    set_auxiliary(matmul, product.preactivation.data,
-                  static_cast<std::int64_t>(product.preactivation.leading_dimension));
-  } else if (epilogue == CUBLASLT_EPILOGUE_DGELU) {
-    set_auxiliary(matmul, product.saved.data,
-                  static_cast<std::int64_t>(product.saved.leading_dimension));
-  }
-}
-
-struct ProductDescription {
-  ProductDescription(const Product& product, cublasLtEpilogue_t epilogue)
-      : types(types_of(product)),
-        matmul(types.compute, types.element),
-        first(layout_of(product.b, types.element, product.c.batch)),
-        second(layout_of(product.a, types.element, product.c.batch)),
-        result(layout_of(product.c, types.element, product.c.batch)) {
-    matmul.set(CUBLASLT_MATMUL_DESC_TRANSA, operation(product.transpose_b));
-    matmul.set(CUBLASLT_MATMUL_DESC_TRANSB, operation(product.transpose_a));
-    if (epilogue != CUBLASLT_EPILOGUE_DEFAULT) set_epilogue(matmul, product, epilogue);
-  }
-
-  ProductTypes types;
-  MatmulDescriptor matmul;
-  MatrixLayout first;   // of the memory of b
-  MatrixLayout second;  // of the memory of a
-  MatrixLayout result;  // of c
-};
 
 // --- memory in which products keep partial sums
 
@@ -155,21 +71,52 @@ void finish_rest(Stream& stream, const Product& product, cublasLtEpilogue_t epil
   }
 }
 
-// Algorithms that give wrong results. cuBLAS 12.6.3 to 13.7: those with the number 66, on Hopper
-// and newer GPUs, that split the inner dimension into parts which do not divide it; the release
-// notes of CUDA 13.4 say so. They are left out of every version: they are few, and others are as
-// fast.
-bool is_known_to_be_wrong(const cublasLtMatmulAlgo_t& algorithm, std::size_t depth) {
+// After a refusal: throws Error{Cuda} if the GPU has failed, for then no other way works either.
+void require_working_gpu(Stream& stream) {
+  cudaGetLastError();  // an error that does not stay is answered
+  runtime::cuda::cuda_stream(stream).is_capturing();
+}
+
+// Says in the log why the library does not compute something in one way.
+void note_refusal(Stream& stream, const char* call, cublasStatus_t status) {
+  require_working_gpu(stream);
+  log_debug("{} refuses: {} (cuBLAS status {})", call, cublasLtGetStatusString(status),
+            static_cast<int>(status));
+}
+
+// Nothing where the library knows no such epilogue.
+std::optional<ProductDescription> describe(Stream& stream, const Product& product,
+                                           cublasLtEpilogue_t epilogue) {
+  try {
+    return std::optional<ProductDescription>(std::in_place, product, epilogue);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::Cuda) throw;
+    require_working_gpu(stream);
+    log_debug("{}", error.what());
+    return std::nullopt;
+  }
+}
+
+// Algorithms that give wrong results, or that do not say what they are. cuBLAS 12.6.3 to 13.7:
+// those with the number 66, on Hopper and newer GPUs, that split the inner dimension into parts
+// which do not divide it; the release notes of CUDA 13.4 say so. They are left out of every
+// version: they are few, and others are as fast.
+bool is_trusted(Stream& stream, const cublasLtMatmulAlgo_t& algorithm, std::size_t depth) {
   constexpr std::int32_t kAffected = 66;
+  const auto get = [&](cublasLtMatmulAlgoConfigAttributes_t name, std::int32_t& value) {
+    std::size_t num_written = 0;
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoConfigGetAttribute(&algorithm, name, &value, sizeof(value), &num_written);
+    if (status == CUBLAS_STATUS_SUCCESS) return true;
+    note_refusal(stream, "cublasLtMatmulAlgoConfigGetAttribute", status);
+    return false;
+  };
   std::int32_t id = 0;
   std::int32_t num_splits = 0;
-  std::size_t num_written = 0;
-  CUBLAS_CHECK(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_ID, &id,
-                                                    sizeof(id), &num_written));
-  if (id != kAffected) return false;
-  CUBLAS_CHECK(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
-                                                    &num_splits, sizeof(num_splits), &num_written));
-  return num_splits > 1 && depth % static_cast<std::size_t>(num_splits) != 0;
+  if (!get(CUBLASLT_ALGO_CONFIG_ID, id)) return false;
+  if (id != kAffected) return true;
+  return get(CUBLASLT_ALGO_CONFIG_SPLITK_NUM, num_splits) &&
+         (num_splits <= 1 || depth % static_cast<std::size_t>(num_splits) == 0);
 }
 
 }  // namespace
@@ -213,7 +160,8 @@ std::vector<ProductPlan> candidates(Stream& stream, const Product& product,
                                     cublasLtEpilogue_t epilogue, int max_candidates) {
   const int gpu = runtime::cuda::cuda_stream(stream).gpu();
   const runtime::cuda::CurrentGpu current(gpu);
-  const ProductDescription description(product, epilogue);
+  const auto description = describe(stream, product, epilogue);
+  if (!description) return {};
   MatmulPreference preference;
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(product.b));
@@ -223,16 +171,18 @@ std::vector<ProductPlan> candidates(Stream& stream, const Product& product,
   std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(max_candidates));
   int num_found = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      cublas_lt(gpu), description.matmul.get(), description.first.get(), description.second.get(),
-      description.result.get(), description.result.get(), preference.get(), max_candidates,
-      found.data(), &num_found);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return {};
-  check_cublas(status, "cublasLtMatmulAlgoGetHeuristic");
+      cublas_lt(gpu), description->matmul.get(), description->first.get(),
+      description->second.get(), description->result.get(), description->result.get(),
+      preference.get(), max_candidates, found.data(), &num_found);
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    note_refusal(stream, "cublasLtMatmulAlgoGetHeuristic", status);
+    return {};
+  }
   std::vector<ProductPlan> result;
   for (int i = 0; i < num_found; ++i) {
     const cublasLtMatmulHeuristicResult_t& one = found[static_cast<std::size_t>(i)];
     if (one.state == CUBLAS_STATUS_SUCCESS && one.workspaceSize <= kWorkspaceBytes &&
-        !is_known_to_be_wrong(one.algo, inner_size(product))) {
+        is_trusted(stream, one.algo, inner_size(product))) {
       result.push_back({epilogue, one.algo, one.workspaceSize, 0});
     }
   }
@@ -244,14 +194,16 @@ bool is_runnable(Stream& stream, const Product& product, const ProductPlan& plan
   if (std::find(possible.begin(), possible.end(), plan.epilogue) == possible.end()) return false;
   const int gpu = runtime::cuda::cuda_stream(stream).gpu();
   const runtime::cuda::CurrentGpu current(gpu);
-  const ProductDescription description(product, plan.epilogue);
+  const auto description = describe(stream, product, plan.epilogue);
+  if (!description) return false;
   cublasLtMatmulHeuristicResult_t result{};
-  const cublasStatus_t status = cublasLtMatmulAlgoCheck(
-      cublas_lt(gpu), description.matmul.get(), description.first.get(), description.second.get(),
-      description.result.get(), description.result.get(), &plan.algorithm, &result);
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoCheck(cublas_lt(gpu), description->matmul.get(), description->first.get(),
+                              description->second.get(), description->result.get(),
+                              description->result.get(), &plan.algorithm, &result);
   return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= plan.workspace_bytes &&
          plan.workspace_bytes <= kWorkspaceBytes &&
-         !is_known_to_be_wrong(plan.algorithm, inner_size(product));
+         is_trusted(stream, plan.algorithm, inner_size(product));
 }
 
 Launched try_launch(Stream& stream, const Product& product, const ProductPlan& plan) {
@@ -270,10 +222,10 @@ Launched try_launch(Stream& stream, const Product& product, const ProductPlan& p
         product.b.data, description.first.get(), product.a.data, description.second.get(), beta,
         product.c.data, description.result.get(), product.c.data, description.result.get(),
         &plan.algorithm, workspace, plan.workspace_bytes, scope.handle());
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
+    if (status != CUBLAS_STATUS_SUCCESS) {
+      note_refusal(stream, "cublasLtMatmul", status);
       return Launched::refused;
     }
-    check_cublas(status, "cublasLtMatmul");
     scope.finish(cudaSuccess);
   }
   finish_rest(stream, product, plan.epilogue);

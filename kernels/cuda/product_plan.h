@@ -26,6 +26,10 @@ struct ProductPlan {
   double microseconds = 0;  // with what the epilogue leaves to do; 0 where it was not timed
 };
 
+// Whatever status the library answers to one way of computing a product, there are other ways: all
+// below take it for a refusal, say why in the log (LOCKSTEP_LOG=debug), and throw Error{Cuda} only
+// where the GPU itself has failed.
+
 // The library's algorithms for a product and an epilogue, the one it thinks fastest first; none
 // where it does not support the combination. Host work only: allowed during a capture.
 std::vector<ProductPlan> candidates(Stream& stream, const Product& product,
@@ -36,7 +40,7 @@ bool is_runnable(Stream& stream, const Product& product, const ProductPlan& plan
 
 enum class Launched { yes, refused };
 // Enqueues the product, then what the epilogue leaves to do. `refused`: the library does not run
-// this algorithm on these addresses.
+// this algorithm here, and nothing is enqueued.
 Launched try_launch(Stream& stream, const Product& product, const ProductPlan& plan);
 
 }  // namespace lockstep::kernels::cuda

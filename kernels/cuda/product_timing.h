@@ -24,20 +24,25 @@ class ProductTimer {
   bool has_memory() const { return memory_ != nullptr; }
 
   // Microseconds of one product as the plan computes it, inside a stream of such products: several
-  // are captured into a graph, since a small product takes less time than its launch from the host.
-  // The least of three runs. A mask that is wanted but that the plan does not write is charged with
-  // the kernel that backward will need for it. Nothing if the library refuses the plan, or if it is
-  // clearly slower than `best_so_far`.
+  // are captured into a graph, since a small product takes less time than its launch from the host,
+  // as many for every plan, and the graph is launched several times without a pause. The least of
+  // three such runs. A GPU that has been idle is kept busy first, until its clock has risen.
+  // A mask that is wanted but that the plan does not write is charged with the kernel that backward
+  // will need for it. Nothing if the library refuses the plan, or it cannot be captured, or if it
+  // is clearly slower than `best_so_far`. Throws Error{Cuda} if the GPU itself has failed.
   std::optional<double> microseconds(const ProductPlan& plan,
                                      const std::optional<double>& best_so_far);
 
  private:
   bool launch_once(const ProductPlan& plan);
-  double run_graph(cudaGraphExec_t graph) const;
+  std::optional<double> measure(const ProductPlan& plan, const std::optional<double>& best_so_far);
+  double run_graph(cudaGraphExec_t graph, int num_launches) const;
+  void spin(cudaGraphExec_t graph) const;
 
   Stream& stream_;
   Product product_;  // with its outputs in memory_
   void* memory_ = nullptr;
+  int num_per_graph_ = 0;  // products; set by the first plan that is measured
 };
 
 }  // namespace lockstep::kernels::cuda

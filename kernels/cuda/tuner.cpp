@@ -163,7 +163,8 @@ void run(Stream& stream, const Product& product) {
       if (try_launch(stream, product, other) == Launched::yes) return;
     }
   }
-  fail(ErrorCode::Cuda, product.operation, "cuBLASLt runs none of its algorithms for this product");
+  fail(ErrorCode::Cuda, product.operation,
+       "cuBLASLt runs none of its algorithms for this product; LOCKSTEP_LOG=debug says why");
 }
 
 TuningStatistics tuning_statistics() {

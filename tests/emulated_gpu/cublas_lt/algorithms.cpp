@@ -4,6 +4,7 @@
 #include <iterator>
 #include <optional>
 
+#include "tests/emulated_gpu/cublas_lt/control.h"
 #include "tests/emulated_gpu/cublas_lt/problem.h"
 
 namespace emulated_gpu::cublas_lt {
@@ -101,6 +102,8 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoGetHeuristic(
                         object<Layout>(Bdesc), object<Layout>(Cdesc), object<Layout>(Ddesc)};
   const cublasStatus_t status = check_problem(problem);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
+  const cublasStatus_t refusal = refusal_of(Refused::heuristic, problem.operation.epilogue);
+  if (refusal != CUBLAS_STATUS_SUCCESS) return refusal;
   for (const Algorithm& algorithm : kAlgorithms) {
     if (*returnAlgoCount == requestedAlgoCount) break;
     if (!fits(algorithm, problem) || !fits(algorithm, object<Preference>(preference))) continue;
@@ -131,6 +134,8 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoConfigGetAttribute(
     std::size_t sizeInBytes, std::size_t* sizeWritten) {
   const Algorithm* algorithm = algo == nullptr ? nullptr : find_algorithm(*algo);
   if (algorithm == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  const cublasStatus_t refusal = refusal_of(Refused::configuration, algorithm->id);
+  if (refusal != CUBLAS_STATUS_SUCCESS) return refusal;
   const std::optional<std::int32_t> value = configuration(*algorithm, attr);
   if (!value || buf == nullptr || sizeInBytes != sizeof(*value)) return CUBLAS_STATUS_INVALID_VALUE;
   std::memcpy(buf, &*value, sizeof(*value));

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "tests/emulated_gpu/cublas_lt/context.h"
+#include "tests/emulated_gpu/cublas_lt/control.h"
 #include "tests/emulated_gpu/cublas_lt/product.h"
 #include "tests/emulated_gpu/runtime.h"
 
@@ -91,6 +92,8 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(
   }
   const Algorithm* algorithm = algo == nullptr ? &default_algorithm() : find_algorithm(*algo);
   if (algorithm == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  const cublasStatus_t refusal = refusal_of(Refused::product, algorithm->id);
+  if (refusal != CUBLAS_STATUS_SUCCESS) return refusal;
   // "Pointer must be 16B aligned."
   if (workspaceSizeInBytes > 0 && !is_aligned(workspace, 16)) return CUBLAS_STATUS_INVALID_VALUE;
   if (algorithm->workspace_bytes > (workspace == nullptr ? 0 : workspaceSizeInBytes)) {
