@@ -19,15 +19,24 @@ bool is_one(const char* variable) {
   return text != nullptr && std::string_view(text) == "1";
 }
 
-bool is_switched_on() {
-  static const bool is_on = [] {
+enum class Switch { on, off, force };
+
+Switch switched() {
+  static const Switch value = [] {
     const char* text = std::getenv("LOCKSTEP_FLAG_ALL_REDUCE");
     const std::string_view word = text == nullptr ? "on" : text;
-    require(word == "on" || word == "off", ErrorCode::Usage, "LOCKSTEP_FLAG_ALL_REDUCE",
-            "is on or off, found '{}'", word);
-    return word == "on" && !is_one("CUDA_LAUNCH_BLOCKING") && !is_one("LOCKSTEP_CUDA_BLOCKING");
+    require(word == "on" || word == "off" || word == "force", ErrorCode::Usage,
+            "LOCKSTEP_FLAG_ALL_REDUCE", "is on, off or force, found '{}'", word);
+    const bool is_serial = is_one("CUDA_LAUNCH_BLOCKING") || is_one("LOCKSTEP_CUDA_BLOCKING");
+    if (word == "off" || is_serial) return Switch::off;
+    return word == "force" ? Switch::force : Switch::on;
   }();
-  return is_on;
+  return value;
+}
+
+// Ranks of one logical device share its streams; those of one GPU its room for blocks.
+bool are_too_close(const runtime::LogicalDevice& a, const runtime::LogicalDevice& b) {
+  return &a == &b || (a.gpu() == b.gpu() && switched() != Switch::force);
 }
 
 plan::AllReducePlan settled(plan::AllReducePlan plan, std::size_t num_ranks,
@@ -54,10 +63,12 @@ void follow(std::span<runtime::Stream* const> last, std::span<runtime::Stream* c
 }  // namespace
 
 bool FlagAllReduce::serves(std::span<runtime::Stream* const> streams) const {
-  if (!is_switched_on() || streams.size() < 2 || streams.size() > kMaxFlagRanks) return false;
+  if (switched() == Switch::off || streams.size() < 2 || streams.size() > kMaxFlagRanks) {
+    return false;
+  }
   for (std::size_t rank = 0; rank < streams.size(); ++rank) {
     for (std::size_t other = 0; other < rank; ++other) {
-      if (streams[rank]->device().gpu() == streams[other]->device().gpu()) return false;
+      if (are_too_close(streams[rank]->device(), streams[other]->device())) return false;
     }
   }
   // Zeroes that a graph writes would come again with every launch of it.

@@ -26,6 +26,12 @@
 // A tool that runs kernels one at a time (a profiler that replays them, a debugger) breaks the
 // first rule; LOCKSTEP_FLAG_ALL_REDUCE=off is for that. CUDA_LAUNCH_BLOCKING=1 and
 // LOCKSTEP_CUDA_BLOCKING=1 switch it off, too.
+//
+// LOCKSTEP_FLAG_ALL_REDUCE=force takes these kernels also where ranks share a GPU, so that one card
+// can test them (not for timing). Their blocks then all fit on the GPU at the same time: half of
+// its multiprocessors, divided by the ranks on it. What remains is that CUDA may put their streams
+// into one hardware queue; CUDA_DEVICE_MAX_CONNECTIONS=32 makes that unlikely, and patience_seconds
+// ends it.
 #pragma once
 
 #include <map>
@@ -43,10 +49,10 @@ class FlagAllReduce {
   explicit FlagAllReduce(double patience_seconds = 120) : patience_seconds_(patience_seconds) {}
 
   // Whether the kernels can do it for the ranks that these streams belong to: 2 to 16 ranks, all on
-  // different GPUs, not switched off. Inside a graph's capture only if a call before it has made
-  // the memory in which the ranks meet.
-  // REQUIRES: streams of CUDA devices.
-  // Throws Error{Usage} if LOCKSTEP_FLAG_ALL_REDUCE is something else than on or off.
+  // different GPUs (different logical devices, if forced), not switched off. Inside a graph's
+  // capture only if a call before it has made the memory in which the ranks meet. REQUIRES: streams
+  // of CUDA devices. Throws Error{Usage} if LOCKSTEP_FLAG_ALL_REDUCE is something else than on, off
+  // or force.
   bool serves(std::span<runtime::Stream* const> streams) const;
 
   // Enqueues buffers[r] = factor * buffers[0] op factor * buffers[1] op ..., on every rank, each on

@@ -177,13 +177,18 @@ void load_kernel(void (*kernel)(Parameters...), std::span<const FlagRank> ranks)
   }
 }
 
-// Half of the smallest GPU's multiprocessors, that kernels beside a waiting one find room.
+// Of each rank: half of the smallest GPU's multiprocessors, that kernels beside a waiting one find
+// room, divided among the ranks that share it, that none waits for one which finds none.
 unsigned max_blocks(std::span<const FlagRank> ranks) {
   unsigned blocks = kMaxFlagBlocks;
   for (const FlagRank& rank : ranks) {
-    const auto gpu = static_cast<std::size_t>(cuda_stream(*rank.stream).gpu());
-    const int half = runtime::physical_gpus()[gpu].num_multiprocessors / 2;
-    blocks = std::min(blocks, static_cast<unsigned>(std::max(half, 1)));
+    const int gpu = cuda_stream(*rank.stream).gpu();
+    const auto num_sharing = std::ranges::count_if(
+        ranks, [&](const FlagRank& other) { return cuda_stream(*other.stream).gpu() == gpu; });
+    const int half =
+        runtime::physical_gpus()[static_cast<std::size_t>(gpu)].num_multiprocessors / 2;
+    blocks =
+        std::min(blocks, static_cast<unsigned>(std::max(half / static_cast<int>(num_sharing), 1)));
   }
   return blocks;
 }

@@ -27,6 +27,15 @@ using plan::AllReducePlan;
 constexpr std::array kFlagPlans{AllReducePlan::automatic, AllReducePlan::one_shot,
                                 AllReducePlan::two_shot};
 
+bool is_set_to(std::string_view word) {
+  const char* text = std::getenv("LOCKSTEP_FLAG_ALL_REDUCE");
+  return (text == nullptr ? "on" : text) == word;
+}
+// Then ranks may share a GPU.
+bool is_forced() {
+  return is_set_to("force");
+}
+
 Device gpu(std::size_t index) {
   return {DeviceType::cuda, static_cast<int>(index)};
 }
@@ -82,7 +91,9 @@ std::vector<double> reduced_in_one_kernel(const plan::RankBuffers& inputs, DType
 class FlagAllReduceOn : public ::testing::TestWithParam<std::size_t> {
  protected:
   void SetUp() override {
-    const std::size_t num_present = runtime::physical_gpus().size();
+    const std::size_t num_present =
+        is_forced() ? static_cast<std::size_t>(runtime::num_devices(DeviceType::cuda))
+                    : runtime::physical_gpus().size();
     if (num_present < num_ranks_) {
       GTEST_SKIP() << "needs " << num_ranks_ << " GPUs, found " << num_present;
     }
@@ -263,7 +274,7 @@ TEST_P(FlagAllReduceOn, ARankWhoseKernelStaysAwayIsNamedOnTheOthersAndTheGroupSt
     for (runtime::Stream* stream : streams) stream->synchronize();
 
     std::latch others_gave_up(1);
-    const runtime::cuda::CurrentGpu current(static_cast<int>(last));
+    const runtime::cuda::CurrentGpu current(streams[last]->device().gpu());
     ASSERT_EQ(cudaLaunchHostFunc(
                   runtime::cuda::cuda_stream(*streams[last]).handle(),
                   [](void* latch) { static_cast<std::latch*>(latch)->wait(); }, &others_gave_up),
@@ -296,13 +307,20 @@ INSTANTIATE_TEST_SUITE_P(Gpus, FlagAllReduceOn, ::testing::Values(2, 3, 4, 8));
 
 TEST(FlagAllReduceRule, ServesRanksOnDifferentGpusUnlessItIsOff) {
   if (runtime::physical_gpus().size() < 2) GTEST_SKIP() << "needs 2 GPUs";
-  const char* text = std::getenv("LOCKSTEP_FLAG_ALL_REDUCE");
-  const bool is_on = text == nullptr || std::string_view(text) == "on";
   const std::vector<runtime::Stream*> streams = compute_streams(2);
-  EXPECT_EQ(FlagAllReduce().serves(streams), is_on);
+  EXPECT_EQ(FlagAllReduce().serves(streams), is_set_to("on") || is_forced());
   runtime::Stream* const on_the_same_gpu = &streams[0]->device().comm_stream();
   EXPECT_FALSE(FlagAllReduce().serves(std::vector{streams[0], on_the_same_gpu}));
   EXPECT_FALSE(FlagAllReduce().serves(std::vector{streams[0]})) << "nobody to meet";
+}
+
+TEST(FlagAllReduceRule, ServesRanksThatShareAGpuOnlyIfItIsForced) {
+  if (runtime::num_devices(DeviceType::cuda) < 2) GTEST_SKIP() << "needs 2 logical devices";
+  const std::vector<runtime::Stream*> streams = compute_streams(2);
+  if (streams[0]->device().gpu() != streams[1]->device().gpu()) {
+    GTEST_SKIP() << "needs 2 logical devices on one GPU";
+  }
+  EXPECT_EQ(FlagAllReduce().serves(streams), is_forced());
 }
 
 }  // namespace
