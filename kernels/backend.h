@@ -108,7 +108,7 @@ struct BatchNormBackward {
 // What changes from step to step lives in device memory, so that a captured graph stays true.
 struct StepScalars {
   ConstTensorView learning_rate;  // float64 [1]
-  ConstTensorView step;           // int64 [1]: 0 in the first step
+  TensorView step;                // int64 [1]: 0 in the first step; the optimizer adds 1 to it
 };
 
 struct SgdParameter {
@@ -134,6 +134,12 @@ struct AdamWOptions {  // PyTorch torch.optim.AdamW
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 1e-2;
+};
+
+// What the gradient of a cross-entropy needs, if it is to be written with the loss.
+struct CrossEntropyGradient {
+  ConstTensorView grad_loss;  // [1], as softmax_cross_entropy_backward will be given it
+  MatrixView grad_logits;     // [rows, classes], or data == nullptr: not wanted
 };
 
 // A piece of a bucket: a gradient and where it stands in the bucket, in elements.
@@ -201,9 +207,13 @@ class Backend {
   // loss[0] = mean or sum over rows of -log softmax(logits)[label]; labels int64 [rows];
   // probabilities [rows, classes] receives softmax(logits), for the backward pass. The mean of no
   // rows is NaN, as in PyTorch. Throws Error{Shape} for a label outside 0 ... classes - 1.
+  // gradient: where wanted, also does what softmax_cross_entropy_backward would, with its bits.
   virtual void softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits,
                                              ConstTensorView labels, Reduction reduction,
-                                             MatrixView probabilities, TensorView loss) = 0;
+                                             MatrixView probabilities, TensorView loss,
+                                             const CrossEntropyGradient& gradient = {}) = 0;
+  // Whether that spares a pass over the rows, for so many classes.
+  virtual bool fuses_cross_entropy_gradient(std::size_t classes) const = 0;
   // grad_logits = (probabilities - onehot(labels)) * grad_loss[0] (/ rows for mean). May alias
   // probabilities.
   virtual void softmax_cross_entropy_backward(Stream& stream, ConstMatrixView probabilities,
@@ -221,7 +231,7 @@ class Backend {
   virtual void batch_norm_forward(Stream& stream, const BatchNormForward& call) = 0;
   virtual void batch_norm_backward(Stream& stream, const BatchNormBackward& call) = 0;
 
-  // --- many tensors in one call ---
+  // --- many tensors in one call; sgd and adamw read scalars.step, then add 1 to it ---
   virtual void sgd(Stream& stream, std::span<const SgdParameter> parameters,
                    const StepScalars& scalars, const SgdOptions& options) = 0;
   virtual void adamw(Stream& stream, std::span<const AdamWParameter> parameters,

@@ -52,7 +52,8 @@ void linear_backward(const LinearBackward& call);
 // --- losses ---
 void softmax_cross_entropy_forward(const ConstMatrixView& logits, const ConstTensorView& labels,
                                    const ConstMatrixView& probabilities,
-                                   const ConstTensorView& loss);
+                                   const ConstTensorView& loss,
+                                   const CrossEntropyGradient& gradient);
 void softmax_cross_entropy_backward(const ConstMatrixView& probabilities,
                                     const ConstTensorView& labels, const ConstTensorView& grad_loss,
                                     const ConstMatrixView& grad_logits);

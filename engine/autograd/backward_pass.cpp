@@ -1,5 +1,9 @@
 #include "engine/autograd/backward_pass.h"
 
+#include <map>
+#include <mutex>
+#include <tuple>
+
 #include "engine/autograd/backward_state.h"
 #include "engine/core/error.h"
 #include "engine/runtime/step_graph.h"
@@ -7,25 +11,18 @@
 
 namespace lockstep {
 
-namespace {
-
-// 1 as the gradient of a scalar. Kept, so that a step need not write it again: nobody changes a
-// gradient that others hold too. Not while a step is captured, since what a graph writes is there
-// only after a launch.
-Tensor one_like(const Tensor& scalar) {
-  const auto make = [&] {
-    return Tensor::full(scalar.shape(), 1.0, scalar.dtype(), scalar.device());
-  };
+// Not kept while a step is captured, since what a graph writes is there only after a launch.
+Tensor kept_scalar(double value, DType dtype, Device device) {
   static std::mutex& mutex = *new std::mutex;
-  static auto& ones = *new std::map<std::pair<Device, DType>, Tensor>;
+  static auto& scalars = *new std::map<std::tuple<Device, DType, double>, Tensor>;
   const std::lock_guard lock(mutex);
-  const std::pair key(scalar.device(), scalar.dtype());
-  const auto found = ones.find(key);
-  if (found != ones.end()) return found->second.reshape(scalar.shape());
-  return runtime::is_capturing_step() ? make() : ones.emplace(key, make()).first->second;
+  const std::tuple key(device, dtype, value);
+  const auto found = scalars.find(key);
+  if (found != scalars.end()) return found->second;
+  const Tensor scalar = Tensor::full({}, value, dtype, device);
+  if (!runtime::is_capturing_step()) scalars.emplace(key, scalar);
+  return scalar;
 }
-
-}  // namespace
 
 BackwardPass::BackwardPass(const Variable& root, Tensor grad, Graph graph)
     : root_(root), grad_(std::move(grad)), state_(std::make_shared<State>()) {
@@ -37,7 +34,8 @@ BackwardPass::BackwardPass(const Variable& root, Tensor grad, Graph graph)
            "a gradient is needed for shape {}; only a single element has the default 1",
            to_string(root.shape()));
     }
-    grad_ = one_like(root.value());
+    grad_ = kept_scalar(1, root.dtype(), root.device());
+    if (root.shape() != grad_.shape()) grad_ = grad_.reshape(root.shape());
   }
   require_same_shape("backward", root.value(), grad_);
   require_same_device("backward", {&root.value(), &grad_});

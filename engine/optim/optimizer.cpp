@@ -1,7 +1,6 @@
 #include "engine/optim/optimizer.h"
 
 #include <algorithm>
-#include <array>
 
 #include "engine/core/error.h"
 #include "engine/runtime/device_span.h"
@@ -95,7 +94,6 @@ void Optimizer::regroup() {
       fresh.gradients = gradients;
       fresh.step =
           Tensor::full({1}, static_cast<double>(num_steps_[i]), DType::int64, value.device());
-      fresh.one = Tensor::full({1}, 1, DType::int64, value.device());
       fresh.learning_rate = Tensor::full({1}, learning_rate_, DType::float64, value.device());
       fresh.rate_on_device = learning_rate_;
       groups_.push_back(std::move(fresh));
@@ -152,8 +150,6 @@ void Optimizer::run(Group& group) {
   write_learning_rate(group);
   update(group.step.backend(), group.step.stream(), updates_,
          {group.learning_rate.view(), group.step.view()});
-  const std::array<ConstTensorView, 2> terms{group.step.view(), group.one.view()};
-  group.step.backend().ordered_sum(group.step.stream(), terms, 1.0, group.step.view());
   ++group.num_steps;
 }
 

@@ -57,7 +57,8 @@ class Optimizer {
     ConstTensorView grad;
     std::array<TensorView, kMaxState> state;
   };
-  // One kernel call: all updates are of one device and one dtype and have seen equally many steps.
+  // One kernel call, which counts the step in scalars, too: all updates are of one device and one
+  // dtype and have seen equally many steps.
   virtual void update(kernels::Backend& backend, runtime::Stream& stream,
                       const std::vector<Update>& updates, const kernels::StepScalars& scalars) = 0;
 
@@ -69,8 +70,7 @@ class Optimizer {
     std::uint64_t num_steps = 0;
     enum class Gradients { absent, present } gradients = Gradients::present;
     std::vector<std::size_t> members;
-    Tensor step;            // int64 [1]
-    Tensor one;             // int64 [1]: what a step adds to `step`
+    Tensor step;            // int64 [1]; update() adds 1 to it
     Tensor learning_rate;   // float64 [1]
     double rate_on_device;  // what learning_rate holds
   };

@@ -18,6 +18,9 @@ bool StepGraph::is_captured() const {
 std::size_t StepGraph::num_nodes() const {
   return 0;
 }
+std::size_t StepGraph::longest_chain() const {
+  return 0;
+}
 
 bool is_capturing_step() {
   return false;

@@ -47,6 +47,8 @@ class StepGraph {
   bool is_captured() const;
   // Kernels, copies and fills of one step. REQUIRES: is_captured().
   std::size_t num_nodes() const;
+  // As many of them as must run one after the other. REQUIRES: is_captured().
+  std::size_t longest_chain() const;
 
  private:
   struct Parts;

@@ -5,11 +5,15 @@ namespace lockstep::kernels::checks {
 
 void softmax_cross_entropy_forward(const ConstMatrixView& logits, const ConstTensorView& labels,
                                    const ConstMatrixView& probabilities,
-                                   const ConstTensorView& loss) {
+                                   const ConstTensorView& loss,
+                                   const CrossEntropyGradient& gradient) {
   const auto* name = "cross_entropy";
   require_vector(name, "labels", labels, DType::int64, logits.rows);
   require_matrix(name, "probabilities", probabilities, logits.dtype, logits.rows, logits.cols);
   require_vector(name, "loss", loss, logits.dtype, 1);
+  if (gradient.grad_logits.data == nullptr) return;
+  require_vector(name, "grad_loss", gradient.grad_loss, logits.dtype, 1);
+  require_matrix(name, "grad_logits", gradient.grad_logits, logits.dtype, logits.rows, logits.cols);
 }
 
 void softmax_cross_entropy_backward(const ConstMatrixView& probabilities,

@@ -39,8 +39,9 @@ class EigenBackend final : public Backend {
   void linear_forward(Stream& stream, const LinearForward& call) override;
   void linear_backward(Stream& stream, const LinearBackward& call) override;
   void softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits, ConstTensorView labels,
-                                     Reduction reduction, MatrixView probabilities,
-                                     TensorView loss) override;
+                                     Reduction reduction, MatrixView probabilities, TensorView loss,
+                                     const CrossEntropyGradient& gradient) override;
+  bool fuses_cross_entropy_gradient(std::size_t) const override { return false; }
   void softmax_cross_entropy_backward(Stream& stream, ConstMatrixView probabilities,
                                       ConstTensorView labels, Reduction reduction,
                                       ConstTensorView grad_loss, MatrixView grad_logits) override;

@@ -137,6 +137,7 @@ void EigenBackend::sgd(Stream& stream, std::span<const SgdParameter> parameters,
   } else {
     run_with_momentum.template operator()<SgdOptions::Kind::plain>();
   }
+  ++*data_of<std::int64_t>(scalars.step);
 }
 
 void EigenBackend::adamw(Stream& stream, std::span<const AdamWParameter> parameters,
@@ -155,6 +156,7 @@ void EigenBackend::adamw(Stream& stream, std::span<const AdamWParameter> paramet
                       data_of<T>(p.first_moment), data_of<T>(p.second_moment), begin, end);
         });
       });
+  ++*data_of<std::int64_t>(scalars.step);
 }
 
 }  // namespace lockstep::kernels

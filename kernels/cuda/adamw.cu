@@ -6,6 +6,7 @@
 #include "kernels/cuda/checks.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/step_count.cuh"
 #include "kernels/cuda/tensor_list.cuh"
 
 namespace lockstep::kernels::cuda {
@@ -22,7 +23,7 @@ struct AdamWNumbers {
   T fresh2;  // 1 - beta2
   T epsilon;
   const double* learning_rate;
-  const std::int64_t* step;
+  StepCount count;
 };
 
 // What does.
@@ -34,9 +35,9 @@ struct StepNumbers {
 };
 
 template <typename T>
-__device__ StepNumbers<T> step_numbers(const AdamWNumbers<T>& n) {
+__device__ StepNumbers<T> step_numbers(const AdamWNumbers<T>& n, std::int64_t step) {
   const double rate = *n.learning_rate;
-  const auto t = static_cast<double>(*n.step + 1);
+  const auto t = static_cast<double>(step + 1);
   // 1 - beta^t as -expm1(t log(beta)): quicker than a power, and precise for small t.
   return {static_cast<T>(1 - rate * n.weight_decay), static_cast<T>(rate / -expm1(t * n.log_beta1)),
           static_cast<T>(sqrt(-expm1(t * n.log_beta2)))};
@@ -57,7 +58,11 @@ __global__ void adamw_kernel(List list, AdamWNumbers<T> n) {
   Vector<T> m = part.load(first);
   Vector<T> v = part.load(second);
   // While these loads are under way, one thread computes what all need.
-  if (threadIdx.x == 0) shared_step = step_numbers(n);
+  SeenStep seen{};
+  if (threadIdx.x == 0) {
+    seen = see_step(n.count);
+    shared_step = step_numbers(n, seen.step);
+  }
   __syncthreads();
   const StepNumbers<T> step = shared_step;
 #pragma unroll
@@ -70,11 +75,12 @@ __global__ void adamw_kernel(List list, AdamWNumbers<T> n) {
   part.store(weight, w);
   part.store(first, m);
   part.store(second, v);
+  if (threadIdx.x == 0) count_step(n.count, seen);
 }
 
 template <typename T>
 void run_adamw(Stream& stream, std::span<const AdamWParameter> parameters,
-               const StepScalars& scalars, const AdamWOptions& options) {
+               const StepScalars& scalars, const AdamWOptions& options, const StepCount& count) {
   const AdamWNumbers<T> numbers{options.weight_decay,
                                 std::log(options.beta1),
                                 std::log(options.beta2),
@@ -83,7 +89,7 @@ void run_adamw(Stream& stream, std::span<const AdamWParameter> parameters,
                                 static_cast<T>(1 - options.beta2),
                                 static_cast<T>(options.epsilon),
                                 data_of<double>(scalars.learning_rate),
-                                data_of<std::int64_t>(scalars.step)};
+                                count};
   const auto entry = [&](std::size_t i) -> TensorEntry<4> {
     const AdamWParameter& p = parameters[i];
     if (p.weight.dtype != dtype_of<T>) return {};
@@ -104,8 +110,10 @@ void CudaBackend::adamw(Stream& stream, std::span<const AdamWParameter> paramete
                         const StepScalars& scalars, const AdamWOptions& options) {
   checks::adamw(parameters, scalars);
   for (const AdamWParameter& p : parameters) require_floating("adamw", p.weight.dtype);
-  run_adamw<float>(stream, parameters, scalars, options);
-  run_adamw<double>(stream, parameters, scalars, options);
+  const StepCount count = step_count(stream, "adamw", data_of<std::int64_t>(scalars.step),
+                                     num_blocks_of_weights(parameters));
+  run_adamw<float>(stream, parameters, scalars, options, count);
+  run_adamw<double>(stream, parameters, scalars, options, count);
 }
 
 }  // namespace lockstep::kernels::cuda

@@ -1,6 +1,8 @@
 // What the forward and the backward pass of the cross-entropy share: how rows are given to threads.
 #pragma once
 
+#include <cstdint>
+
 #include "kernels/cuda/fault.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/vector.cuh"
@@ -27,5 +29,18 @@ __device__ void for_row_groups(std::size_t rows, const Body& body) {
     body(row, threadIdx.x % kLanes, row < rows);
   }
 }
+
+// How the gradient of a row's logits comes from its probabilities: 0 for a bad label.
+template <typename T>
+struct RowGradient {
+  T factor;  // the gradient of the loss, divided by the rows for the mean
+  std::int64_t label;
+  bool is_good;
+
+  __device__ T operator()(std::size_t column, T probability) const {
+    const T target = static_cast<std::int64_t>(column) == label ? T(1) : T(0);
+    return is_good ? (probability - target) * factor : T(0);
+  }
+};
 
 }  // namespace lockstep::kernels::cuda

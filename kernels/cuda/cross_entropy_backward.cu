@@ -31,8 +31,10 @@ __global__ void backward_kernel(Gradient<T> call) {
   for_row_groups<kLanes>(call.rows, [&](std::size_t row, unsigned lane, bool exists) {
     if (!exists) return;
     const std::int64_t label = call.labels[row];
-    const bool is_good = is_within(label, call.classes);
-    if (!is_good && lane == 0) report_fault(call.fault, FaultKind::label, label, call.classes);
+    const RowGradient<T> gradient{factor, label, is_within(label, call.classes)};
+    if (!gradient.is_good && lane == 0) {
+      report_fault(call.fault, FaultKind::label, label, call.classes);
+    }
     const T* const p = call.probabilities + row * call.leading_dimension;
     T* const grad = call.grad_logits + row * call.grad_leading_dimension;
     for (std::size_t first = lane; first < call.classes; first += kItems * kLanes) {
@@ -45,8 +47,7 @@ __global__ void backward_kernel(Gradient<T> call) {
 #pragma unroll
       for (int k = 0; k < kItems; ++k) {
         const std::size_t j = first + k * kLanes;
-        const T target = static_cast<std::int64_t>(j) == label ? T(1) : T(0);
-        if (j < call.classes) grad[j] = is_good ? (values[k] - target) * factor : T(0);
+        if (j < call.classes) grad[j] = gradient(j, values[k]);
       }
     }
   });

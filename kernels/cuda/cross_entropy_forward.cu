@@ -1,5 +1,6 @@
-// softmax and -log softmax[label] of every row, and their sum over the rows, in one launch.
-// Moves the logits in and the probabilities out once (more than 1024 classes: logits 3 times).
+// softmax and -log softmax[label] of every row, and their sum over the rows, in one launch; with
+// the gradient of the logits, where it is wanted and a row has at most kFusedClasses. Moves the
+// logits in and the probabilities, and the gradient, out once (longer rows: logits 3 times).
 #include <cmath>
 #include <cstdint>
 
@@ -13,6 +14,8 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
+constexpr std::size_t kFusedClasses = 1024;  // a row of so many stays in a warp's registers
+
 template <typename T>
 struct CrossEntropy {
   const T* logits;
@@ -25,6 +28,9 @@ struct CrossEntropy {
   T* loss;
   double divisor;  // rows for the mean, else 1
   DeviceFault* fault;
+  const T* grad_loss;
+  T* grad_logits;  // or nullptr
+  std::size_t grad_leading_dimension;
 
   // What a row with this label adds to the loss beside -log softmax: NaN for a bad one.
   __device__ double checked(std::int64_t label) const {
@@ -45,6 +51,8 @@ __device__ T larger(T a, T b) {
 template <typename T, unsigned kLanes, int kItems>
 __global__ void forward_kernel(CrossEntropy<T> call, Workspace workspace) {
   double loss = 0;
+  const bool has_gradient = call.grad_logits != nullptr;
+  const T factor = has_gradient ? static_cast<T>(*call.grad_loss / call.divisor) : T(0);
   for_row_groups<kLanes>(call.rows, [&](std::size_t row, unsigned lane, bool exists) {
     const std::int64_t label = exists ? call.labels[row] : 0;
     const T* const logits = call.logits + row * call.leading_dimension;
@@ -78,7 +86,16 @@ __global__ void forward_kernel(CrossEntropy<T> call, Workspace workspace) {
     const T inverse = T(1) / sum;
 #pragma unroll
     for (int k = 0; k < kItems; ++k) {
-      if (is_class(k)) p[lane + k * kLanes] = x[k] * inverse;
+      x[k] = rounded_product(x[k], inverse);
+      if (is_class(k)) p[lane + k * kLanes] = x[k];
+    }
+    if (has_gradient) {
+      const RowGradient<T> gradient{factor, label, is_within(label, call.classes)};
+      T* const grad = call.grad_logits + row * call.grad_leading_dimension;
+#pragma unroll
+      for (int k = 0; k < kItems; ++k) {
+        if (is_class(k)) grad[lane + k * kLanes] = gradient(lane + k * kLanes, x[k]);
+      }
     }
     // The lane that holds the label adds the row's loss.
     if (static_cast<std::int64_t>(lane) == label % static_cast<std::int64_t>(kLanes)) {
@@ -145,9 +162,10 @@ __global__ void forward_of_long_rows_kernel(CrossEntropy<T> call, Workspace work
 
 void CudaBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits,
                                                 ConstTensorView labels, Reduction reduction,
-                                                MatrixView probabilities, TensorView loss) {
+                                                MatrixView probabilities, TensorView loss,
+                                                const CrossEntropyGradient& gradient) {
   const auto* name = "cross_entropy";
-  checks::softmax_cross_entropy_forward(logits, labels, probabilities, loss);
+  checks::softmax_cross_entropy_forward(logits, labels, probabilities, loss, gradient);
   for_floating(logits.dtype, name, [&]<typename T>() {
     const CrossEntropy<T> call{
         .logits = data_of<T>(logits),
@@ -159,7 +177,10 @@ void CudaBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView 
         .classes = logits.cols,
         .loss = data_of<T>(loss),
         .divisor = reduction == Reduction::mean ? static_cast<double>(logits.rows) : 1.0,
-        .fault = runtime::cuda::cuda_stream(stream).fault()};
+        .fault = runtime::cuda::cuda_stream(stream).fault(),
+        .grad_loss = data_of<T>(gradient.grad_loss),
+        .grad_logits = data_of<T>(gradient.grad_logits),
+        .grad_leading_dimension = gradient.grad_logits.leading_dimension};
     const Workspace workspace = workspace_of(stream);
     const auto run = [&]<unsigned kLanes, int kItems>() {
       launch(stream, name, row_groups<kLanes>(logits.rows), forward_kernel<T, kLanes, kItems>, call,
@@ -167,10 +188,17 @@ void CudaBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView 
     };
     if (logits.cols <= 16) return run.template operator()<4, 4>();
     if (logits.cols <= 128) return run.template operator()<32, 4>();
-    if (logits.cols <= 1024) return run.template operator()<32, 32>();
+    if (logits.cols <= kFusedClasses) return run.template operator()<32, 32>();
     launch(stream, name, {covering(logits.rows, 1, 4096).grid, dim3(kThreads)},
            forward_of_long_rows_kernel<T>, call, workspace);
   });
+  if (gradient.grad_logits.data == nullptr || fuses_cross_entropy_gradient(logits.cols)) return;
+  softmax_cross_entropy_backward(stream, probabilities, labels, reduction, gradient.grad_loss,
+                                 gradient.grad_logits);
+}
+
+bool CudaBackend::fuses_cross_entropy_gradient(std::size_t classes) const {
+  return classes <= kFusedClasses;
 }
 
 }  // namespace lockstep::kernels::cuda

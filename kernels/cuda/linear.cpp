@@ -1,9 +1,10 @@
-// The fused linear layer: one product forward, two backward, and where cuBLASLt has an epilogue for
-// it no other kernel (epilogues.h).
+// The fused linear layer: one product forward, two backward (side by side in a captured step), and
+// where cuBLASLt has an epilogue for it no other kernel (epilogues.h).
 #include "kernels/cuda/checks.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/epilogues.h"
 #include "kernels/cuda/linear_finish.h"
+#include "kernels/cuda/side_stream.h"
 #include "kernels/cuda/tuner.h"
 
 namespace lockstep::kernels::cuda {
@@ -93,6 +94,13 @@ void CudaBackend::linear_backward(Stream& stream, const LinearBackward& call) {
     grad = call.scratch;
   }
   const bool has_weight = call.grad_weight.data != nullptr;
+  const bool has_input = call.grad_x.data != nullptr;
+  // Neither product needs the other.
+  Stream* const side = has_weight && has_input ? side_stream(stream) : nullptr;
+  if (side != nullptr) {
+    side->wait(stream.record());
+    run(*side, input_product(call, grad));
+  }
   // With no rows or no columns of x there is no product that could sum the bias gradient along.
   const bool has_product = has_weight && call.x.num_elements() > 0;
   if (has_weight) {
@@ -103,7 +111,11 @@ void CudaBackend::linear_backward(Stream& stream, const LinearBackward& call) {
   if (call.grad_bias.data != nullptr && !has_product) {
     sum_rows(stream, grad, call.grad_bias, call.write_parameters);
   }
-  if (call.grad_x.data != nullptr) run(stream, input_product(call, grad));
+  if (side != nullptr) {
+    stream.wait(side->record());
+  } else if (has_input) {
+    run(stream, input_product(call, grad));
+  }
 }
 
 }  // namespace lockstep::kernels::cuda

@@ -24,6 +24,14 @@ __host__ __device__ inline float tanh_of(float x) {
 __host__ __device__ inline double tanh_of(double x) {
   return tanh(x);
 }
+// A product that is rounded by itself, whatever is added to it: one kernel can then have the bits
+// of two that hand it over through memory.
+__device__ inline float rounded_product(float a, float b) {
+  return __fmul_rn(a, b);
+}
+__device__ inline double rounded_product(double a, double b) {
+  return __dmul_rn(a, b);
+}
 // The distribution function of the normal distribution.
 __host__ __device__ inline float normal_distribution_of(float x) {
   return 0.5f * erfcf(x * -0.707106781186547524f);

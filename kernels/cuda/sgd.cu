@@ -6,6 +6,7 @@
 #include "kernels/cuda/checks.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/step_count.cuh"
 #include "kernels/cuda/tensor_list.cuh"
 
 namespace lockstep::kernels::cuda {
@@ -19,7 +20,7 @@ struct SgdNumbers {
   T momentum;
   T fresh;  // what the gradient is multiplied by before it enters the momentum
   const double* learning_rate;
-  const std::int64_t* step;
+  StepCount count;
 };
 
 // One element. In the first step the momentum, whatever it holds, becomes the gradient.
@@ -37,8 +38,8 @@ __device__ void update(const SgdNumbers<T>& n, T learning_rate, bool is_first, T
 
 template <Rule kRule, typename T, typename List>
 __global__ void sgd_kernel(List list, SgdNumbers<T> n) {
+  __shared__ bool is_first_step;
   const T learning_rate = static_cast<T>(*n.learning_rate);
-  const bool is_first = *n.step == 0;
   const Slice slice = slice_of_block(list, ThreadPart<T>::kElementsPerBlock);
   T* const weight = static_cast<T*>(list.data[0][slice.tensor]);
   const T* const grad = static_cast<const T*>(list.data[1][slice.tensor]);
@@ -50,21 +51,29 @@ __global__ void sgd_kernel(List list, SgdNumbers<T> n) {
   const Vector<T> g = part.load(grad);
   Vector<T> m = {};
   if constexpr (kHasMomentum) m = part.load(momentum);
+  // While these loads are under way, one thread sees to the step.
+  SeenStep seen{};
+  if (threadIdx.x == 0) {
+    seen = see_step(n.count);
+    is_first_step = seen.step == 0;
+  }
+  __syncthreads();
+  const bool is_first = is_first_step;
 #pragma unroll
   for (std::size_t k = 0; k < kWidth<T>; ++k) {
     update<kRule>(n, learning_rate, is_first, w.at[k], g.at[k], m.at[k]);
   }
   part.store(weight, w);
   if constexpr (kHasMomentum) part.store(momentum, m);
+  if (threadIdx.x == 0) count_step(n.count, seen);
 }
 
 template <Rule kRule, typename T>
 void run_sgd(Stream& stream, std::span<const SgdParameter> parameters, const StepScalars& scalars,
-             const SgdOptions& options) {
+             const SgdOptions& options, const StepCount& count) {
   const SgdNumbers<T> numbers{
       static_cast<T>(options.weight_decay), static_cast<T>(options.momentum),
-      static_cast<T>(1 - options.dampening), data_of<double>(scalars.learning_rate),
-      data_of<std::int64_t>(scalars.step)};
+      static_cast<T>(1 - options.dampening), data_of<double>(scalars.learning_rate), count};
   const auto entry = [&](std::size_t i) -> TensorEntry<3> {
     const SgdParameter& p = parameters[i];
     if (p.weight.dtype != dtype_of<T>) return {};
@@ -84,9 +93,11 @@ void CudaBackend::sgd(Stream& stream, std::span<const SgdParameter> parameters,
                       const StepScalars& scalars, const SgdOptions& options) {
   checks::sgd(parameters, scalars, options);
   for (const SgdParameter& p : parameters) require_floating("sgd", p.weight.dtype);
+  const StepCount count = step_count(stream, "sgd", data_of<std::int64_t>(scalars.step),
+                                     num_blocks_of_weights(parameters));
   const auto run = [&]<Rule kRule>() {
-    run_sgd<kRule, float>(stream, parameters, scalars, options);
-    run_sgd<kRule, double>(stream, parameters, scalars, options);
+    run_sgd<kRule, float>(stream, parameters, scalars, options, count);
+    run_sgd<kRule, double>(stream, parameters, scalars, options, count);
   };
   if (options.momentum == 0) return run.template operator()<Rule::plain>();
   if (options.kind == SgdOptions::Kind::plain) return run.template operator()<Rule::momentum>();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "kernels/cuda/vector.cuh"
 
@@ -90,6 +91,24 @@ class ThreadPart {
   bool whole_;
 };
 
+inline std::size_t num_blocks_of(std::size_t num_elements, std::size_t elements_per_block) {
+  return (num_elements + elements_per_block - 1) / elements_per_block;
+}
+
+// The blocks of all launches together that for_tensor_lists makes of the weights of an optimizer's
+// parameters, float32 and float64 ones.
+template <typename Parameter>
+std::size_t num_blocks_of_weights(std::span<const Parameter> parameters) {
+  std::size_t num_blocks = 0;
+  for (const Parameter& p : parameters) {
+    const std::size_t per_block = p.weight.dtype == DType::float64
+                                      ? ThreadPart<double>::kElementsPerBlock
+                                      : ThreadPart<float>::kElementsPerBlock;
+    num_blocks += num_blocks_of(p.weight.num_elements, per_block);
+  }
+  return num_blocks;
+}
+
 // Calls launch(list, num_blocks) with lists that hold entry(0) ... entry(count - 1): one small list
 // or as few large ones as it takes. None for no elements.
 template <int kPointers, typename Entry, typename Launch>
@@ -112,8 +131,7 @@ void for_tensor_lists(std::size_t count, std::size_t elements_per_block, const E
       list.num_elements[list.count] = next.num_elements;
       list.first_block[list.count] = num_blocks;
       ++list.count;
-      num_blocks +=
-          static_cast<unsigned>((next.num_elements + elements_per_block - 1) / elements_per_block);
+      num_blocks += static_cast<unsigned>(num_blocks_of(next.num_elements, elements_per_block));
     }
     flush();
   };

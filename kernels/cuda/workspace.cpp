@@ -27,13 +27,14 @@ Workspace reserve(runtime::Stream& stream) {
   require(!cuda.is_capturing(), ErrorCode::State, "reduction",
           "the stream's first one cannot be captured; run the step once before capturing it");
   constexpr std::size_t kDoubles = kMaxPartials + 2 * kMaxColumns + 1;
-  constexpr std::size_t kBytes = kDoubles * sizeof(double) + kMaxTickets * sizeof(unsigned);
+  constexpr std::size_t kBytes = kDoubles * sizeof(double) + (kMaxTickets + 1) * sizeof(unsigned);
   auto* const memory = static_cast<double*>(stream.device().memory().allocate(kBytes).data);
   Workspace result;
   result.partials = memory;
   result.column_sums = result.partials + kMaxPartials;
   result.carry = result.column_sums + 2 * kMaxColumns;
   result.tickets = reinterpret_cast<unsigned*>(result.carry + 1);
+  result.step_ticket = result.tickets + kMaxTickets;
   const runtime::cuda::CurrentGpu current(cuda.gpu());
   // The pool may have handed out memory that enqueued work of the compute stream still uses.
   runtime::Stream& compute = stream.device().compute_stream();

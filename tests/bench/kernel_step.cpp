@@ -112,7 +112,6 @@ int main(int argc, char** argv) {
                                .grad_bias = layers[i].bias_grad.vector()});
     }
     backend.sgd(stream, parameters, scalars, {.momentum = 0.9});
-    ++step_number;
   };
   std::vector<double> seconds;
   for (int i = 0; i < benchmark.steps; ++i) {

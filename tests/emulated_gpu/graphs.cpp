@@ -137,6 +137,33 @@ cudaError_t CUDARTAPI cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* node
   });
 }
 
+#if CUDART_VERSION >= 13000
+cudaError_t CUDARTAPI cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from,
+                                        cudaGraphNode_t* to, cudaGraphEdgeData*,
+                                        std::size_t* numEdges) {
+#else
+cudaError_t CUDARTAPI cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from,
+                                        cudaGraphNode_t* to, std::size_t* numEdges) {
+#endif
+  return api_on_gpu([&] {
+    if (graph == nullptr || numEdges == nullptr || (from == nullptr) != (to == nullptr)) {
+      return cudaErrorInvalidValue;
+    }
+    std::size_t num_edges = 0;
+    for (const auto& node : graph->nodes) {
+      for (const std::size_t earlier : node->dependencies) {
+        if (from != nullptr && num_edges < *numEdges) {
+          from[num_edges] = graph->nodes[earlier].get();
+          to[num_edges] = node.get();
+        }
+        ++num_edges;
+      }
+    }
+    *numEdges = from == nullptr ? num_edges : std::min(*numEdges, num_edges);
+    return cudaSuccess;
+  });
+}
+
 cudaError_t CUDARTAPI cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* pType) {
   return api_on_gpu([&] {
     if (node == nullptr || pType == nullptr) return cudaErrorInvalidValue;

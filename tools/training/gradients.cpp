@@ -1,5 +1,6 @@
 #include "tools/training/gradients.h"
 
+#include "engine/autograd/backward_pass.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/thread_context.h"
 #include "engine/parallel/bitwise/micro_shards.h"
@@ -12,24 +13,29 @@ Variable sum_loss(const Variable& logits, const Tensor& labels) {
   return cross_entropy(logits, labels, Reduction::sum);
 }
 
+// Ranks average their gradients, so each rank's share of the global mean is scaled up by their
+// number. A rank without rows contributes zeros.
+double weight_of_loss(const TrainingTask& task, std::size_t num_ranks, const data::Batch& batch) {
+  return task.sampler == Sampler::exact
+             ? static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)
+             : 1.0 / static_cast<double>(batch.labels.num_elements());
+}
+
 Tensor plain_gradients(const TrainingTask& task, std::size_t num_ranks, nn::Module& model,
                        const data::Batch& batch) {
   Variable loss;
+  Tensor weight;
   {
     const runtime::WorkSpan span(batch.x.stream(), trace::Lane::compute, trace::Category::forward,
                                  "forward");
-    loss = sum_loss(model(Variable(batch.x)), batch.labels);
+    const Variable logits = model(Variable(batch.x));
+    weight = kept_scalar(weight_of_loss(task, num_ranks, batch), logits.dtype(), logits.device());
+    loss = cross_entropy(logits, batch.labels, Reduction::sum, weight);
   }
-  // Ranks average their gradients, so each rank's share of the global mean is scaled up by their
-  // number. A rank without rows contributes zeros.
-  const auto world_size = static_cast<double>(num_ranks);
-  const double weight = task.sampler == Sampler::exact
-                            ? world_size / static_cast<double>(batch.num_global_rows)
-                            : 1.0 / static_cast<double>(batch.labels.num_elements());
   {
     const runtime::WorkSpan span(batch.x.stream(), trace::Lane::compute, trace::Category::backward,
                                  "backward");
-    loss.backward(Tensor::full(loss.shape(), weight, loss.dtype(), loss.device()));
+    loss.backward(weight);
   }
   return loss.value();
 }

@@ -1,3 +1,6 @@
+#include <utility>
+
+#include "engine/autograd/backward_pass.h"
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
@@ -10,29 +13,60 @@ namespace {
 // grad_logits = (softmax(logits) - onehot(label)) * grad_loss (/ rows for mean).
 class CrossEntropyNode final : public Node {
  public:
-  CrossEntropyNode(Tensor probabilities, Tensor labels, Reduction reduction)
+  // What was found with the loss: the gradient of the logits for one gradient of the loss.
+  struct Foreseen {
+    SavedTensor grad_loss;
+    Tensor grad_logits;  // or undefined
+  };
+
+  CrossEntropyNode(Tensor probabilities, Tensor labels, Reduction reduction, Foreseen foreseen)
       : probabilities_(std::move(probabilities)),
         labels_(std::move(labels)),
-        reduction_(reduction) {}
+        reduction_(reduction),
+        foreseen_(std::move(foreseen)) {}
   const char* name() const override { return "CrossEntropy"; }
   Gradients backward(const Gradients& grad_outputs) override {
+    const Tensor& labels = unpack(labels_);
+    // Once: who is given it may add to it.
+    if (is_foreseen(grad_outputs[0])) return {std::exchange(foreseen_.grad_logits, {})};
     Tensor grad_logits = gradient_buffer(0);
     grad_logits.backend().softmax_cross_entropy_backward(
-        grad_logits.stream(), unpack(probabilities_).matrix(), unpack(labels_).view(), reduction_,
+        grad_logits.stream(), unpack(probabilities_).matrix(), labels.view(), reduction_,
         grad_outputs[0].view(), grad_logits.matrix());
     return {grad_logits};
   }
-  void release_saved() override { probabilities_ = labels_ = {}; }
+  void release_saved() override {
+    probabilities_ = labels_ = {};
+    foreseen_ = {};
+  }
 
  private:
+  bool is_foreseen(const Tensor& grad_loss) const {
+    return foreseen_.grad_logits.defined() && !foreseen_.grad_loss.was_changed() &&
+           foreseen_.grad_loss.unchecked().raw() == grad_loss.raw();
+  }
+
   SavedTensor probabilities_;
   SavedTensor labels_;
   Reduction reduction_;
+  Foreseen foreseen_;
 };
+
+// The gradient of the loss that backward() will begin with, and memory for that of the logits,
+// where the device finds it together with the loss.
+CrossEntropyNode::Foreseen foresee(const Variable& logits, Tensor grad) {
+  const Tensor& x = logits.value();
+  const bool is_wanted = needs_node(std::initializer_list<Variable>{logits}) &&
+                         x.backend().fuses_cross_entropy_gradient(x.size(1));
+  if (!is_wanted) return {};
+  if (!grad.defined()) grad = kept_scalar(1, x.dtype(), x.device());
+  return {std::move(grad), Tensor::empty(x.shape(), x.dtype(), x.device())};
+}
 
 }  // namespace
 
-Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction reduction) {
+Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction reduction,
+                       Tensor grad) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "CrossEntropy");
   const Tensor& x = logits.value();
   require_same_device("cross_entropy", {&x, &labels});
@@ -45,10 +79,20 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction r
           "labels must be int64, found {}", to_string(labels.dtype()));
   Tensor probabilities = Tensor::empty(x.shape(), x.dtype(), x.device());
   Tensor loss = Tensor::empty({}, x.dtype(), x.device());
+  if (grad.defined()) {
+    require_same_shape("cross_entropy", loss, grad);
+    require_same_device("cross_entropy", {&loss, &grad});
+    require_same_dtype("cross_entropy", {&loss, &grad});
+  }
+  CrossEntropyNode::Foreseen foreseen = foresee(logits, std::move(grad));
+  kernels::CrossEntropyGradient gradient;
+  if (foreseen.grad_logits.defined()) {
+    gradient = {foreseen.grad_loss.unchecked().view(), foreseen.grad_logits.matrix()};
+  }
   loss.backend().softmax_cross_entropy_forward(loss.stream(), x.matrix(), labels.view(), reduction,
-                                               probabilities.matrix(), loss.view());
+                                               probabilities.matrix(), loss.view(), gradient);
   return record<CrossEntropyNode>({logits}, std::move(loss), std::move(probabilities), labels,
-                                  reduction);
+                                  reduction, std::move(foreseen));
 }
 
 }  // namespace lockstep

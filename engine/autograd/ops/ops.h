@@ -58,9 +58,12 @@ Variable to(const Variable& x, Device device);
 
 // --- losses ---
 // logits [batch, classes], labels int64 [batch] -> scalar. The mean of no rows is NaN.
-// Throws Error{Shape} for a label outside the classes.
+// grad: the very tensor that backward() of this loss will be given, where that is known already;
+// undefined: nothing will be given. A GPU then finds the gradient of the logits together with the
+// loss. If backward() is given something else after all, a kernel more runs, and nothing changes.
+// Throws Error{Shape} for a label outside the classes, and where grad is no scalar.
 Variable cross_entropy(const Variable& logits, const Tensor& labels,
-                       Reduction reduction = Reduction::mean);
+                       Reduction reduction = Reduction::mean, Tensor grad = {});
 // Mean (or sum) of squared differences; target has x's shape.
 Variable mse_loss(const Variable& x, const Tensor& target, Reduction reduction = Reduction::mean);
 

@@ -8,6 +8,7 @@
 #include "engine/runtime/cuda/check.h"
 #include "engine/runtime/cuda/cuda_stream.h"
 #include "engine/runtime/cuda/device_wide_calls.h"
+#include "engine/runtime/cuda/graph_shape.h"
 #include "engine/runtime/cuda_device.h"
 #include "engine/runtime/logical_device.h"
 
@@ -120,7 +121,7 @@ class Capture {
 struct StepGraph::Parts {
   std::vector<Member> members;
   std::size_t num_calls = 0;
-  std::size_t num_nodes = 0;
+  cuda::GraphShape shape;
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   std::shared_ptr<const cuda::CaptureLife> life;
@@ -160,7 +161,7 @@ struct StepGraph::Parts {
       step();
       join();
       graph = capture.end();
-      CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &num_nodes));
+      shape = cuda::shape_of(graph);
       CUDA_CHECK(cudaGraphInstantiate(&executable, graph, 0));
     } catch (...) {
       forget();
@@ -235,7 +236,11 @@ bool StepGraph::is_captured() const {
 }
 
 std::size_t StepGraph::num_nodes() const {
-  return parts_->num_nodes;
+  return parts_->shape.num_nodes;
+}
+
+std::size_t StepGraph::longest_chain() const {
+  return parts_->shape.longest_chain;
 }
 
 bool is_capturing_step() {

@@ -3,6 +3,7 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/mlp.h"
+#include "engine/optim/adamw.h"
 #include "engine/optim/sgd.h"
 #include "engine/runtime/physical_gpus.h"
 #include "engine/runtime/step_graph.h"
@@ -22,27 +23,37 @@ class StepKernels : public ::testing::Test {
   }
 };
 
-std::size_t num_nodes_of_step(const char* model_text) {
+struct StepShape {
+  std::size_t num_nodes = 0;
+  std::size_t longest_chain = 0;
+};
+
+template <typename Rule = Sgd>
+StepShape shape_of_step(const char* model_text) {
   const kernels::UntunedScope untuned;  // takes an epilogue wherever there is one
   const auto model = nn::make_mlp(model_text, 1);
   model->to(test_device());
-  Sgd sgd(model->parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+  Rule optimizer(model->parameters());
   Rng rng(1);
   const Variable x(Tensor::uniform({16, 20}, -1, 1, rng));
   const Tensor labels = Tensor::zeros({16}, DType::int64);
   runtime::StepGraph graph({test_device()});
   while (!graph.is_captured()) {
     graph.run([&] {
-      sgd.zero_grad();
+      optimizer.zero_grad();
       cross_entropy(model->forward(x), labels).backward();
-      sgd.step();
+      optimizer.step();
     });
   }
-  return graph.num_nodes();
+  return {graph.num_nodes(), graph.longest_chain()};
 }
 
-// Loss, its gradient, the optimizer, and its count of steps.
-constexpr std::size_t kBesidesProducts = 4;
+std::size_t num_nodes_of_step(const char* model_text) {
+  return shape_of_step(model_text).num_nodes;
+}
+
+// The loss with its gradient, and the optimizer, which counts its steps.
+constexpr std::size_t kBesidesProducts = 2;
 
 // A product forward per layer, two backward, and one for the first, whose input needs no gradient.
 // cuBLASLt may run one product as two kernels, so a real GPU may need more than the emulated one.
@@ -51,15 +62,55 @@ TEST_F(StepKernels, WithReluAreProductsAndTheLossAndTheOptimizer) {
   EXPECT_LE(num_nodes_of_step("mlp:20-8-10"), 2 * (3 * 2 - 1) + kBesidesProducts);
 }
 
+bool is_emulated() {
+  return runtime::physical_gpus().front().name.find("mulated") != std::string::npos;
+}
+
 TEST_F(StepKernels, OfTheEmulatedGpuAreOnePerProduct) {
-  if (runtime::physical_gpus().front().name.find("mulated") == std::string::npos) {
-    GTEST_SKIP() << "a real GPU may cut a product in two";
-  }
+  if (!is_emulated()) GTEST_SKIP() << "a real GPU may cut a product in two";
   EXPECT_EQ(num_nodes_of_step("mlp:20-8-10"), 3 * 2 - 1 + kBesidesProducts);
   EXPECT_EQ(num_nodes_of_step("mlp:20-16-31-10"), 3 * 3 - 1 + kBesidesProducts);
   // cuBLASLt has no epilogue for these: a kernel forward and one backward for each.
   EXPECT_EQ(num_nodes_of_step("mlp:20-16-31-10:tanh"), 3 * 3 - 1 + 2 * 2 + kBesidesProducts);
   EXPECT_EQ(num_nodes_of_step("mlp:20-16-31-10:gelu"), 3 * 3 - 1 + 2 * 2 + kBesidesProducts);
+}
+
+// The two backward products of a layer need not follow each other.
+TEST_F(StepKernels, FollowEachOtherOnceAndAHalfPerProduct) {
+  for (const bool is_adamw : {false, true}) {
+    const auto shape_of = is_adamw ? shape_of_step<AdamW> : shape_of_step<Sgd>;
+    const StepShape two = shape_of("mlp:20-8-10");
+    const StepShape three = shape_of("mlp:20-16-12-10");
+    EXPECT_LT(two.longest_chain, two.num_nodes);
+    EXPECT_LT(three.longest_chain, three.num_nodes - 1);
+    if (!is_emulated()) continue;
+    EXPECT_EQ(two.longest_chain, 2 * 2 + kBesidesProducts);
+    EXPECT_EQ(three.num_nodes, 10u);
+    EXPECT_EQ(three.longest_chain, 2 * 3 + kBesidesProducts);
+  }
+}
+
+// A seed of backward() that stays where it is costs nothing; one that is made in every step does.
+TEST_F(StepKernels, HaveTheGradientWithTheLossWhereItIsKnownBefore) {
+  if (!is_emulated()) GTEST_SKIP() << "counts kernels as the emulated GPU runs them";
+  const Variable logits(Tensor::zeros({4, 3}, DType::float32, test_device()), RequiresGrad::yes);
+  const Tensor labels = Tensor::zeros({4}, DType::int64, test_device());
+  const Tensor weight = Tensor::full({}, 0.5, DType::float32, test_device());
+  const auto num_nodes = [&](const Tensor& foreseen, const Tensor& given) {
+    runtime::StepGraph graph({test_device()});
+    Variable leaf = logits;
+    while (!graph.is_captured()) {
+      graph.run([&] {
+        leaf.clear_grad();
+        cross_entropy(leaf, labels, Reduction::sum, foreseen).backward(given);
+      });
+    }
+    return graph.num_nodes();
+  };
+  EXPECT_EQ(num_nodes({}, {}), 1u);
+  EXPECT_EQ(num_nodes(weight, weight), 1u);
+  EXPECT_EQ(num_nodes({}, weight), 2u);
+  EXPECT_EQ(num_nodes(weight, {}), 2u);
 }
 
 }  // namespace

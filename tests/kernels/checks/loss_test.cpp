@@ -26,6 +26,17 @@ TEST(CrossEntropyChecks, EveryBackendRefusesABadCallInTheSameWords) {
        [](Backend& b, Stream& s) {
          b.softmax_cross_entropy_forward(s, mat(2, 3), vec(2, kLabel), kMean, mat(2, 3), vec(2));
        }},
+      {ErrorCode::Shape, "[cross_entropy] grad_loss has size 2, expected 1",
+       [](Backend& b, Stream& s) {
+         b.softmax_cross_entropy_forward(s, mat(2, 3), vec(2, kLabel), kMean, mat(2, 3), vec(1),
+                                         {vec(2), mat(2, 3)});
+       }},
+      {ErrorCode::Shape,
+       "[cross_entropy] grad_logits is [1, 3, 3], expected [1, 2, 3] (batch, rows, columns)",
+       [](Backend& b, Stream& s) {
+         b.softmax_cross_entropy_forward(s, mat(2, 3), vec(2, kLabel), kMean, mat(2, 3), vec(1),
+                                         {vec(1), mat(3, 3)});
+       }},
       {ErrorCode::Shape, "[cross_entropy backward] labels has size 3, expected 2",
        [](Backend& b, Stream& s) {
          b.softmax_cross_entropy_backward(s, mat(2, 3), vec(3, kLabel), kMean, vec(1), mat(2, 3));

@@ -50,6 +50,10 @@ struct Scalars {
     gpu().fill(gpu_stream(), gpu_rate.view(), new_rate);
     gpu().fill(gpu_stream(), gpu_step.view(), static_cast<double>(new_step));
   }
+  void expect_counted(std::int64_t steps) {
+    EXPECT_EQ(step[0], steps);
+    EXPECT_EQ(gpu_step.values()[0], steps);
+  }
 };
 
 TYPED_TEST(GpuManyTensors, SgdEqualsTheCpuOverSeveralSteps) {
@@ -73,6 +77,7 @@ TYPED_TEST(GpuManyTensors, SgdEqualsTheCpuOverSeveralSteps) {
         scalars.set(0.1 / (1 + step), step);
         cpu().sgd(cpu_stream(), on_cpu, scalars.on_cpu(), options);
         gpu().sgd(gpu_stream(), on_gpu, scalars.on_gpu(), options);
+        scalars.expect_counted(step + 1);
       }
       weights.expect_equal(4 * kTolerance<T>);
       if (options.momentum != 0) momenta.expect_equal(4 * kTolerance<T>);
@@ -97,6 +102,7 @@ TYPED_TEST(GpuManyTensors, AdamWEqualsTheCpuFromTheFirstStepToTheHundredThousand
       scalars.set(0.01, step);
       cpu().adamw(cpu_stream(), on_cpu, scalars.on_cpu(), {});
       gpu().adamw(gpu_stream(), on_gpu, scalars.on_gpu(), {});
+      scalars.expect_counted(step + 1);
     }
     // A moment of 0.01 in the first step: the update is about 10 lr, its rounding 30 times that
     // of 1.

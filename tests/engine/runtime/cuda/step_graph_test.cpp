@@ -45,6 +45,19 @@ TEST_F(StepGraphs, WarmUpCaptureAndLaunchesDoTheStepOnceEach) {
   EXPECT_EQ(graph.num_nodes(), 3u);
 }
 
+TEST_F(StepGraphs, KnowsHowManyOfItsNodesFollowEachOther) {
+  const Tensor here = full(0), there = full(0, kOther);
+  StepGraph graph({kFirst, kOther});
+  while (!graph.is_captured()) {
+    graph.run([&] {
+      for (double value : {1, 2, 3}) here.fill(value);
+      there.fill(1);
+    });
+  }
+  EXPECT_EQ(graph.num_nodes(), 4u);
+  EXPECT_EQ(graph.longest_chain(), 3u);
+}
+
 TEST_F(StepGraphs, KnowsWhenItCaptures) {
   EXPECT_FALSE(is_capturing_step());
   StepGraph graph({kFirst});
