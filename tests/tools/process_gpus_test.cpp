@@ -2,6 +2,7 @@
 // and on one each, over NCCL.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <cstdlib>
 
@@ -201,7 +202,25 @@ TEST_F(ProcessNccl, SharesAGpuWhenToldToAndSaysThatItIsNotForTiming) {
   EXPECT_EQ(run["config"]["comm"], "nccl");
   EXPECT_EQ(run["config"]["nccl_share_gpu"], true);
   EXPECT_EQ(run["rows"][0]["physical_devices"], 1);
-  expect_equal_rows(run_on(1, "compare --modes ddp " + flags + virtual_devices(2)));
+  for (const int count : {2, 4}) {
+    expect_equal_rows(run_on(1, "compare --modes ddp " + flags + virtual_devices(count)));
+  }
+}
+
+TEST_F(ProcessNccl, AKilledRankOfThoseThatShareAGpuEndsTheOthers) {
+  for (const int count : {2, 4}) {
+    MarkedProgram program(
+        words(std::string(kProgram) +
+              " train --device cuda --comm nccl --nccl-share-gpu --steps 1000000 " + kRanks +
+              virtual_devices(count)),
+        gpus(1));
+    ASSERT_TRUE(wait_until([&] { return program.out().find("epoch") != std::string::npos; }));
+    ASSERT_EQ(::kill(program.alive().back(), SIGKILL), 0);
+    const Outcome outcome = program.wait();
+    EXPECT_NE(outcome.exit_code, 0);
+    EXPECT_THAT(outcome.err, HasSubstr("signal 9 (SIGKILL)"));
+    EXPECT_EQ(program.num_alive(), 0u);
+  }
 }
 
 TEST_F(ProcessNccl, IsChosenWhereEveryRankHasAGpuOfItsOwn) {
