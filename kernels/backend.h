@@ -77,6 +77,9 @@ struct DropoutMask {
   std::uint64_t step = 0;
   std::uint32_t layer = 0;
   std::uint64_t first_row = 0;  // global number of row 0 of this shard
+  // int64 [1] in the device's memory, in place of `step` where it has data: what a captured graph
+  // is to draw by changes from launch to launch.
+  ConstTensorView step_on_device{};
 };
 
 struct BatchNormForward {
@@ -238,6 +241,10 @@ class Backend {
                      const StepScalars& scalars, const AdamWOptions& options) = 0;
   virtual void multi_zero(Stream& stream, std::span<const TensorView> tensors) = 0;
   virtual void multi_scale(Stream& stream, std::span<const TensorView> tensors, double factor) = 0;
+  // As multi_scale with max_norm / (norm[0] + 1e-6), or nothing where that is 1 or more; norm
+  // float64 [1]. So a norm need not come to the host.
+  virtual void multi_clip(Stream& stream, std::span<const TensorView> tensors, ConstTensorView norm,
+                          double max_norm) = 0;
   // bucket[offset ...] = factor * tensor, for every item.
   virtual void pack(Stream& stream, std::span<const PackItem> items, double factor,
                     TensorView bucket) = 0;

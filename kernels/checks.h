@@ -70,6 +70,7 @@ void batch_norm_backward(const BatchNormBackward& call);
 void sgd(std::span<const SgdParameter> parameters, const StepScalars& scalars,
          const SgdOptions& options);
 void adamw(std::span<const AdamWParameter> parameters, const StepScalars& scalars);
+void multi_clip(const ConstTensorView& norm);
 void pack(std::span<const PackItem> items, const ConstTensorView& bucket);
 void unpack(const ConstTensorView& bucket, std::span<const PackItem> items);
 

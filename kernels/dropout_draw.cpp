@@ -3,17 +3,11 @@
 #include "engine/core/rng.h"
 
 namespace lockstep::kernels {
-namespace {
-
-constexpr std::uint32_t kDropout = 0x64726f70u;  // "drop": sets these keys apart from other uses
-
-}  // namespace
-
 std::optional<DropoutDraw> dropout_draw(const DropoutMask& mask) {
   const auto threshold = static_cast<std::uint64_t>(mask.probability * 0x1p32);
   if (threshold == 0) return std::nullopt;
   const PhiloxBlock block = philox({static_cast<std::uint32_t>(mask.step),
-                                    static_cast<std::uint32_t>(mask.step >> 32), kDropout, 0},
+                                    static_cast<std::uint32_t>(mask.step >> 32), kDropoutKeys, 0},
                                    mask.seed);
   return DropoutDraw{.key = static_cast<std::uint64_t>(block[1]) << 32 | block[0],
                      .last_dropped = static_cast<std::uint32_t>(threshold - 1),

@@ -12,8 +12,10 @@
 
 namespace lockstep::kernels {
 
+inline constexpr std::uint32_t kDropoutKeys = 0x64726f70u;  // kDropout: "drop", unlike other uses
+
 struct DropoutDraw {
-  std::uint64_t key = 0;           // of the Philox blocks of this call
+  std::uint64_t key = 0;           // of the Philox blocks of this call; not of step_on_device
   std::uint32_t last_dropped = 0;  // the largest word that drops its element
   double factor = 0;               // of the elements that are kept
 };

@@ -19,4 +19,11 @@ enum class NonFiniteNorm { scale, fail };
 double clip_grad_norm(const std::vector<Variable>& parameters, double max_norm,
                       NonFiniteNorm non_finite = NonFiniteNorm::scale);
 
+// The same with NonFiniteNorm::scale and the same bits, for parameters of one device, without
+// waiting for it, so that a graph can capture it. Returns the norm as float64 [] on that device.
+// An infinite max_norm only measures.
+// Throws Error{Usage} for a max_norm as above and for no parameters, Error{Device} for several
+// devices.
+Tensor clip_grad_norm_on_device(const std::vector<Variable>& parameters, double max_norm);
+
 }  // namespace lockstep::optim

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -54,6 +55,11 @@ class StepGraph {
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };
+
+// For what a step draws by its number: where kernels of a device find ThreadContext::step, as it is
+// for whoever launches the graph. Written before every launch. nullptr outside of the capturing
+// call of StepGraph::run. REQUIRES: a device of the graph.
+const std::int64_t* captured_step_number(Device device);
 
 // Whether the calling thread is inside the capturing call of some StepGraph::run. What cannot be
 // repeated by a graph asks, and refuses.

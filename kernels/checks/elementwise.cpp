@@ -43,6 +43,9 @@ void dropout(const DropoutMask& mask, const ConstMatrixView& x, const ConstMatri
   require_matrix("dropout", "y", y, x.dtype, x.rows, x.cols);
   require(mask.probability >= 0 && mask.probability <= 1, ErrorCode::Usage, "dropout",
           "the probability must be in [0, 1], found {}", mask.probability);
+  if (mask.step_on_device.data != nullptr) {
+    require_vector("dropout", "step_on_device", mask.step_on_device, DType::int64, 1);
+  }
   // A draw is numbered by 32 bits and serves four columns.
   require(x.cols <= std::size_t{1} << 34, ErrorCode::Shape, "dropout",
           "takes up to 2^34 columns, found {}", x.cols);

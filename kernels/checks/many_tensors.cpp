@@ -40,6 +40,10 @@ void adamw(std::span<const AdamWParameter> parameters, const StepScalars& scalar
   }
 }
 
+void multi_clip(const ConstTensorView& norm) {
+  require_vector("multi_clip", "norm", norm, DType::float64, 1);
+}
+
 void pack(std::span<const PackItem> items, const ConstTensorView& bucket) {
   require_inside("pack", items, bucket);
 }

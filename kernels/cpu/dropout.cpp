@@ -73,7 +73,11 @@ void drop_row(const DropoutDraw& draw, std::uint32_t layer, std::uint64_t row, c
 void EigenBackend::dropout(Stream& stream, const DropoutMask& mask, ConstMatrixView x,
                            MatrixView y) {
   checks::dropout(mask, x, y);
-  const std::optional<DropoutDraw> draw = dropout_draw(mask);
+  DropoutMask known = mask;
+  if (const auto* step = data_of<std::int64_t>(mask.step_on_device)) {
+    known.step = static_cast<std::uint64_t>(*step);
+  }
+  const std::optional<DropoutDraw> draw = dropout_draw(known);
   if (!draw) {
     if (x.data != y.data) copy_matrix(stream, x, y);
     return;

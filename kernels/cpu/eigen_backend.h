@@ -57,6 +57,8 @@ class EigenBackend final : public Backend {
              const AdamWOptions& options) override;
   void multi_zero(Stream& stream, std::span<const TensorView> tensors) override;
   void multi_scale(Stream& stream, std::span<const TensorView> tensors, double factor) override;
+  void multi_clip(Stream& stream, std::span<const TensorView> tensors, ConstTensorView norm,
+                  double max_norm) override;
   void pack(Stream& stream, std::span<const PackItem> items, double factor,
             TensorView bucket) override;
   void unpack(Stream& stream, ConstTensorView bucket, std::span<const PackItem> items) override;

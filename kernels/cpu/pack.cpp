@@ -36,6 +36,15 @@ void EigenBackend::multi_scale(Stream& stream, std::span<const TensorView> tenso
   for (const TensorView& tensor : tensors) scale(stream, tensor, factor, tensor);
 }
 
+void EigenBackend::multi_clip(Stream& stream, std::span<const TensorView> tensors,
+                              ConstTensorView norm, double max_norm) {
+  checks::multi_clip(norm);
+  for (const TensorView& tensor : tensors) require_floating("multi_clip", tensor.dtype);
+  const double factor = max_norm / (*data_of<double>(norm) + 1e-6);
+  if (factor >= 1) return;
+  multi_scale(stream, tensors, factor);
+}
+
 void EigenBackend::pack(Stream& stream, std::span<const PackItem> items, double factor,
                         TensorView bucket) {
   checks::pack(items, bucket);

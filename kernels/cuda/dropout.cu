@@ -47,14 +47,25 @@ struct Dropout {
   std::size_t cols;
   std::size_t in_groups;  // columns that are moved in groups: all but a tail, or none
   std::uint64_t key;
+  const std::int64_t* step;  // not nullptr: the key is found here, from this and the seed
+  std::uint64_t seed;
   std::uint64_t first_row;
   std::uint32_t layer;
   std::uint32_t last_dropped;
   T factor;
 };
 
+// As dropout_draw() finds it.
+__device__ std::uint64_t key_of_step(std::uint64_t step, std::uint64_t seed) {
+  const auto words = draw(step, kDropoutKeys, 0, seed);
+  return static_cast<std::uint64_t>(words.at[1]) << 32 | words.at[0];
+}
+
 template <typename T>
 __global__ void dropout_kernel(Dropout<T> call) {
+  if (call.step != nullptr) {
+    call.key = key_of_step(static_cast<std::uint64_t>(*call.step), call.seed);
+  }
   for_row_tiles(call.rows, call.cols, [&](std::size_t row, std::size_t begin, std::size_t end) {
     const T* const x = call.x + row * call.x_leading_dimension;
     T* const y = call.y + row * call.y_leading_dimension;
@@ -110,6 +121,8 @@ void CudaBackend::dropout(Stream& stream, const DropoutMask& mask, ConstMatrixVi
             .cols = x.cols,
             .in_groups = in_groups ? x.cols / kGroup * kGroup : 0,
             .key = draw->key,
+            .step = data_of<std::int64_t>(mask.step_on_device),
+            .seed = mask.seed,
             .first_row = mask.first_row,
             .layer = mask.layer,
             .last_dropped = draw->last_dropped,

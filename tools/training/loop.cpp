@@ -6,11 +6,10 @@
 
 #include "engine/core/thread_context.h"
 #include "engine/optim/clip_grad_norm.h"
-#include "engine/plan/scatter.h"
 #include "engine/runtime/device_span.h"
-#include "engine/runtime/step_graph.h"
 #include "engine/trace/span.h"
 #include "tools/report/step_log.h"
+#include "tools/training/captured_step.h"
 #include "tools/training/gradients.h"
 #include "tools/training/losses.h"
 #include "tools/verdict/rank_checks.h"
@@ -43,32 +42,6 @@ class EpochClock {
  private:
   Clock::time_point started_;
   Clock::duration paused_{};
-};
-
-// A step of full batches as a graph, and the tensors that it reads and writes, by local rank.
-struct CapturedStep {
-  CapturedStep(const TrainingTask& task, const LocalModels& models) : graph(models.devices()) {
-    const plan::ScatterPlan plan = plan::scatter_plan(task.rows_of_full_batch(), models.num_ranks);
-    for (const RankModel& model : models.ranks) {
-      const auto rank = static_cast<std::size_t>(model.rank);
-      const std::size_t rows = rank < plan.parts.size() ? plan.parts[rank].size : 0;
-      const Device device = model.devices[0];
-      x.push_back(Tensor::empty({rows, task.data->train.num_features}, task.dtype, device));
-      labels.push_back(Tensor::empty({rows}, DType::int64, device));
-    }
-  }
-
-  // Whether every rank has as many rows as in the step that is captured.
-  bool is_filled_by(const std::vector<data::Batch>& batches) const {
-    return std::ranges::equal(batches, labels, [](const data::Batch& batch, const Tensor& full) {
-      return batch.labels.num_elements() == full.num_elements();
-    });
-  }
-
-  runtime::StepGraph graph;
-  std::vector<Tensor> x;       // [rows, features]
-  std::vector<Tensor> labels;  // [rows] int64
-  std::vector<Tensor> losses;
 };
 
 class TrainingLoop {
@@ -178,7 +151,9 @@ class TrainingLoop {
     for (const auto& optimizer : optimizers_) optimizer->set_learning_rate(learning_rate);
     double grad_norm = 0;
     const std::vector<Tensor> losses =
-        graph_ && graph_->is_filled_by(batches_) ? launch_captured() : update_weights(grad_norm);
+        graph_ && graph_->is_filled_by(batches_)
+            ? launch_captured(grad_norm)
+            : update_weights([&] { grad_norm = clip_or_measure_norm(); });
     for (std::size_t local = 0; local < losses.size(); ++local) {
       losses_[local].push(step_, rows_of_loss(batches_[local]), losses[local]);
     }
@@ -200,27 +175,28 @@ class TrainingLoop {
     return !batches_.empty();
   }
 
-  std::vector<Tensor> update_weights(double& grad_norm) {
+  template <typename Clip>
+  std::vector<Tensor> update_weights(const Clip& clip) {
     for (const auto& optimizer : optimizers_) optimizer->zero_grad();
     std::vector<Tensor> losses = compute_gradients(task_, models_, batches_);
-    if (task_.optimizer.clip_norm || has_log_) grad_norm = clip_or_measure_norm();
+    if (task_.optimizer.clip_norm || has_log_) clip();
     for (const auto& optimizer : optimizers_) optimizer->step();
     return losses;
   }
 
-  // The same by a graph: once it is captured, nothing here but the launch happens on the host.
-  std::vector<Tensor> launch_captured() {
+  // The same by a graph: once it is captured, nothing here but the launch happens on the host,
+  // unless the log wants the norm.
+  std::vector<Tensor> launch_captured(double& grad_norm) {
     for (const auto& optimizer : optimizers_) optimizer->write_learning_rate();
     const bool replays = graph_->graph.is_captured();
     runtime::DeviceSpan on_device(leading_stream(), trace::Lane::compute, trace::Category::op,
                                   "launch graph");
-    graph_->graph.run([this] {
-      double unused = 0;
-      graph_->losses = update_weights(unused);
-    });
+    graph_->graph.run(
+        [this] { graph_->losses = update_weights([this] { clip_or_measure_on_devices(); }); });
     for (const auto& optimizer : optimizers_) {
       if (replays) optimizer->count_replayed_step();
     }
+    if (has_log_) grad_norm = graph_->norms[0].item();
     return graph_->losses;
   }
 
@@ -235,7 +211,9 @@ class TrainingLoop {
     if (checks_) throw_failure(checks_->findings(), loss.sum);
     require_finite(loss, model.rank, *model.inner);
     if (observer_.on_loss && model.rank == 0) observer_.on_loss(loss.step, mean_of(loss));
-    last_loss_ = loss;
+    if (loss.step != last_loss_.step) last_loss_ = {loss.step, 0, 0};
+    last_loss_.sum += loss.sum;
+    last_loss_.num_rows += loss.num_rows;
     epoch_loss_.sum += loss.sum;
     epoch_loss_.num_rows += loss.num_rows;
   }
@@ -244,10 +222,24 @@ class TrainingLoop {
     for (LossLog& losses : losses_) losses.drain();
   }
 
+  double max_norm() const {
+    return task_.optimizer.clip_norm.value_or(std::numeric_limits<double>::infinity());
+  }
+
+  // Every rank has the same gradients.
   double clip_or_measure_norm() {
-    constexpr double kNoLimit = std::numeric_limits<double>::infinity();
-    return optim::clip_grad_norm(models_.first().inner->parameters(),
-                                 task_.optimizer.clip_norm.value_or(kNoLimit));
+    double norm = 0;
+    for (const RankModel& model : models_.ranks) {
+      norm = optim::clip_grad_norm(model.inner->parameters(), max_norm());
+    }
+    return norm;
+  }
+  void clip_or_measure_on_devices() {
+    graph_->norms.clear();
+    for (const RankModel& model : models_.ranks) {
+      graph_->norms.push_back(
+          optim::clip_grad_norm_on_device(model.inner->parameters(), max_norm()));
+    }
   }
 
   // loss: of the ranks that this thread drives.
@@ -279,7 +271,7 @@ class TrainingLoop {
   std::vector<LossLog> losses_;
   std::vector<data::Batch> batches_;  // of the last step
   std::optional<CapturedStep> graph_;
-  StepLoss last_loss_;
+  StepLoss last_loss_;   // of all ranks that this thread drives
   StepLoss epoch_loss_;  // sum and rows of this epoch
   EpochClock clock_;
   std::optional<RankChecks> checks_;

@@ -121,10 +121,6 @@ void require_fitting_graph(const TrainingFlags& flags) {
           "captures a step on CUDA devices; leave it out on the CPU");
   require(!flags.bitwise, ErrorCode::Usage, "--graph",
           "cannot capture --bitwise, which adds gradients on the host's word; leave one out");
-  require(!flags.clip_norm, ErrorCode::Usage, "--graph",
-          "cannot capture --clip-norm, whose factor the host computes; leave one out");
-  require(flags.log_path.empty(), ErrorCode::Usage, "--graph",
-          "cannot capture --log, which waits for every step's norm; leave one out");
   require(flags.ranks != "processes", ErrorCode::Usage, "--graph",
           "captures the steps of all ranks from one thread; leave it out with --ranks processes");
 }

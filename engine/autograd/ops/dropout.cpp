@@ -30,11 +30,12 @@ Variable dropout(const Variable& x, double probability, std::uint64_t seed, std:
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Dropout");
   require(probability >= 0 && probability <= 1, ErrorCode::Usage, "dropout",
           "dropout probability has to be between 0 and 1, but got {}", probability);
-  require(!runtime::is_capturing_step(), ErrorCode::State, "dropout",
-          "draws by the number of the step, which a captured graph would repeat; train without "
-          "--graph");
   const ThreadContext& context = thread_context();
-  const kernels::DropoutMask mask{probability, seed, context.step, layer, context.first_row};
+  kernels::DropoutMask mask{probability, seed, context.step, layer, context.first_row};
+  // A graph draws by the step of each launch.
+  if (const std::int64_t* step = runtime::captured_step_number(x.device())) {
+    mask.step_on_device = {step, DType::int64, 1};
+  }
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   y.backend().dropout(y.stream(), mask, x.value().matrix(), y.matrix());
   return record<DropoutNode>({x}, std::move(y), mask);

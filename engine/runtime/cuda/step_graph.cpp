@@ -9,6 +9,7 @@
 #include "engine/runtime/cuda/cuda_stream.h"
 #include "engine/runtime/cuda/device_wide_calls.h"
 #include "engine/runtime/cuda/graph_shape.h"
+#include "engine/runtime/cuda/step_numbers.h"
 #include "engine/runtime/cuda_device.h"
 #include "engine/runtime/logical_device.h"
 
@@ -125,6 +126,7 @@ struct StepGraph::Parts {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   std::shared_ptr<const cuda::CaptureLife> life;
+  cuda::StepNumbers step_numbers;
 
   CudaStream& leader() const { return cuda::cuda_stream(members[0].device->compute_stream()); }
 
@@ -155,6 +157,7 @@ struct StepGraph::Parts {
   void capture(const std::function<void()>& step) {
     for (const Member& member : members) member.pool->keep_blocks();
     try {
+      const cuda::StepNumbersScope numbers(step_numbers);
       Capture capture(leader());
       life = cuda::current_capture();
       fork();
@@ -176,6 +179,7 @@ struct StepGraph::Parts {
     executable = nullptr;
     graph = nullptr;
     life.reset();
+    step_numbers.clear();
     for (const Member& member : members) member.pool->let_blocks_go();
   }
 
@@ -185,6 +189,7 @@ struct StepGraph::Parts {
     {
       // Its kernels may wait for each other, on all members.
       const auto alone = cuda::hold_device_wide_calls();
+      step_numbers.write(leader());
       CUDA_CHECK(cudaGraphLaunch(executable, leader().handle()));
     }
     fork();

@@ -5,17 +5,17 @@
 #include <functional>
 
 #include "engine/autograd/ops/ops.h"
+#include "engine/core/thread_context.h"
 #include "engine/nn/mlp.h"
 #include "engine/optim/adamw.h"
+#include "engine/optim/clip_grad_norm.h"
 #include "engine/optim/sgd.h"
 #include "engine/runtime/step_graph.h"
 #include "tests/support/devices.h"
-#include "tests/support/expect_error.h"
 
 namespace lockstep::optim {
 namespace {
 
-using lockstep::testing::expect_error;
 using lockstep::testing::test_device;
 using lockstep::testing::test_device_type;
 
@@ -35,6 +35,7 @@ class CapturedStep : public ::testing::Test {
 struct Trained {
   Weights weights;
   std::vector<float> losses;
+  std::vector<double> norms;
   bool operator==(const Trained&) const = default;
 };
 
@@ -44,7 +45,7 @@ constexpr std::size_t kNumRows = 16;
 // has fewer rows, as the last one of an epoch may have: its step is issued, also among captured
 // ones.
 Trained train(const char* model_text, const MakeOptimizer& make_optimizer, Steps steps,
-              std::size_t rows_of_third = kNumRows) {
+              std::size_t rows_of_third = kNumRows, double max_norm = 0) {
   const auto model = nn::make_mlp(model_text, 1);
   model->to(test_device());
   const auto optimizer = make_optimizer(model->parameters());
@@ -52,6 +53,8 @@ Trained train(const char* model_text, const MakeOptimizer& make_optimizer, Steps
   const Tensor labels = Tensor::zeros({kNumRows}, DType::int64, test_device());
   runtime::StepGraph graph({test_device()});
   Tensor loss_of_graph;
+  Tensor norm_of_graph;
+  double norm = 0;
   Trained trained;
   Rng rng(3);
   for (std::size_t step = 0; step < kNumSteps; ++step) {
@@ -63,6 +66,12 @@ Trained train(const char* model_text, const MakeOptimizer& make_optimizer, Steps
       const Variable loss =
           cross_entropy(model->forward(Variable(x.slice(0, {rows, 20}))), labels.slice(0, {rows}));
       loss.backward();
+      // The norm on the device must be the host's, to the bit.
+      if (max_norm > 0 && (steps == Steps::captured && rows == kNumRows)) {
+        norm_of_graph = clip_grad_norm_on_device(model->parameters(), max_norm);
+      } else if (max_norm > 0) {
+        norm = clip_grad_norm(model->parameters(), max_norm);
+      }
       optimizer->step();
       return loss.value();
     };
@@ -76,7 +85,9 @@ Trained train(const char* model_text, const MakeOptimizer& make_optimizer, Steps
       graph.run([&] { loss_of_graph = one_step(kNumRows); });
       if (is_replay) optimizer->count_replayed_step();
       loss = loss_of_graph;
+      if (max_norm > 0) norm = norm_of_graph.item();
     }
+    trained.norms.push_back(norm);
     trained.losses.push_back(float(loss.item()));
   }
   for (const auto& parameter : model->parameters()) {
@@ -108,17 +119,35 @@ TEST_F(CapturedStep, HasTheLossOfAnIssuedOneAlsoAfterASmallerBatch) {
   }
 }
 
-TEST_F(CapturedStep, RefusesDropoutWhichItWouldRepeat) {
-  const Variable x(Tensor::full({4, 4}, 1, DType::float32, test_device()));
+TEST_F(CapturedStep, ClipsByTheNormOnTheDevice) {
+  for (const double max_norm : {1e-3, 0.7, 1e3, 1e308}) {
+    const Trained issued = train("mlp:20-8-10", kSgd, Steps::issued, 5, max_norm);
+    EXPECT_EQ(train("mlp:20-8-10", kSgd, Steps::captured, 5, max_norm), issued) << max_norm;
+    EXPECT_GT(issued.norms.back(), 0);
+  }
+}
+
+TEST_F(CapturedStep, DrawsDropoutByTheStepOfEachLaunch) {
+  Variable x(Tensor::full({9, 7}, 1, DType::float32, test_device()), RequiresGrad::yes);
   runtime::StepGraph graph({test_device()});
-  const auto step = [&] { dropout(x, 0.5, 1, 0); };
-  for (std::size_t i = 0; i < runtime::StepGraph::kNumWarmUps; ++i) graph.run(step);
-  expect_error(ErrorCode::State,
-               "[dropout] draws by the number of the step, which a captured graph would repeat; "
-               "train without --graph",
-               [&] { graph.run(step); });
-  EXPECT_EQ(dropout(x, 0, 1, 0).value().to_vector<float>(), std::vector<float>(16, 1))
-      << "outside of a graph as before";
+  ThreadContext context = thread_context();
+  Tensor dropped;
+  // Steps are left out, as a smaller batch in between does, and numbers may be large.
+  for (const std::uint64_t step : {0, 1, 2, 3, 4, 7, 8, 1 << 20}) {
+    context.step = step << 20;
+    context.first_row = 5;
+    const ThreadContextScope scope(context);
+    graph.run([&] {
+      x.clear_grad();
+      const Variable y = dropout(x, 0.5, 1, 3);
+      sum(y).backward();
+      dropped = y.value();
+    });
+    const std::vector<float> expected = dropout(x.detach(), 0.5, 1, 3).value().to_vector<float>();
+    EXPECT_EQ(dropped.to_vector<float>(), expected) << "step " << step;
+    EXPECT_EQ(x.grad().to_vector<float>(), expected) << "step " << step;
+  }
+  EXPECT_TRUE(graph.is_captured());
 }
 
 }  // namespace

@@ -60,6 +60,10 @@ TEST(DTypeChecks, EveryBackendNamesItselfAndTheTypeItHasNoKernelFor) {
        [](Backend& b, Stream& s) {
          b.multi_scale(s, std::vector<TensorView>{vec(2), vec(3, kInt)}, 2);
        }},
+      {ErrorCode::DType, text("multi_clip"),
+       [](Backend& b, Stream& s) {
+         b.multi_clip(s, std::vector<TensorView>{vec(2), vec(3, kInt)}, vec(1, kDouble), 2);
+       }},
       {ErrorCode::DType, text("pack"),
        [](Backend& b, Stream& s) {
          b.pack(s, std::vector<PackItem>{{vec(2, kInt), 0}}, 1, vec(6, kInt));

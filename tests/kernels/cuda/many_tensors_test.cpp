@@ -130,6 +130,13 @@ TYPED_TEST(GpuManyTensors, MultiScaleAndMultiZeroReachEveryTensorAndNoOther) {
     cpu().multi_scale(cpu_stream(), on_cpu, -0.5);
     gpu().multi_scale(gpu_stream(), on_gpu, -0.5);
     tensors.expect_equal(0);
+    for (const double norm : {0.0, 1.0, 3.7}) {
+      Array<double> norm2(std::vector<double>{norm});
+      OnGpu<double> norm1(norm2);
+      cpu().multi_clip(cpu_stream(), on_cpu, norm2.view(), 2);
+      gpu().multi_clip(gpu_stream(), on_gpu, norm1.view(), 2);
+      tensors.expect_equal(kTolerance<T>);
+    }
     cpu().multi_zero(cpu_stream(), on_cpu);
     gpu().multi_zero(gpu_stream(), on_gpu);
     tensors.expect_equal(0);

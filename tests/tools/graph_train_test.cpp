@@ -1,0 +1,69 @@
+// Training by one CUDA graph per step says and leaves what training step by step does.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "engine/runtime/physical_gpus.h"
+#include "tests/support/temp_folder.h"
+#include "tests/tools/marked_program.h"
+
+namespace lockstep::testing {
+namespace {
+
+using nlohmann::json;
+
+struct Training {
+  std::vector<json> steps;  // the log
+  std::string digest;
+};
+
+// Full batches of 400 rows, and one of 300 at the end of every epoch.
+Training train(const std::string& flags) {
+  const TempFolder folder;
+  const auto log = folder.path() / "log.jsonl";
+  const Variables variables{{"LOCKSTEP_EMULATED_GPUS", "1"}, {"LOCKSTEP_TUNING", "off"}};
+  const std::string text = std::string(LOCKSTEP_PROGRAM) +
+                           " train --device cuda --model mlp:64-24-10 --batch 400 --steps 12 " +
+                           flags + " --log " + log.string();
+  const Outcome outcome = MarkedProgram(words(text), variables).wait();
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  Training result;
+  result.digest = weights_digest(outcome);
+  std::ifstream in(log);
+  for (std::string line; std::getline(in, line);) result.steps.push_back(json::parse(line));
+  EXPECT_EQ(result.steps.size(), 12u);
+  return result;
+}
+
+void expect_equal(const Training& graph, const Training& issued) {
+  ASSERT_EQ(graph.steps.size(), issued.steps.size());
+  for (std::size_t i = 0; i < issued.steps.size(); ++i) {
+    for (const char* key : {"step", "epoch", "loss", "lr", "grad_norm"}) {
+      EXPECT_EQ(graph.steps[i][key], issued.steps[i][key]) << key << " of step " << i;
+    }
+    EXPECT_GT(issued.steps[i]["grad_norm"], 0);
+  }
+  EXPECT_EQ(graph.digest, issued.digest);
+}
+
+class GraphTraining : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (runtime::physical_gpus().empty()) GTEST_SKIP() << runtime::no_gpu_reason();
+  }
+};
+
+TEST_F(GraphTraining, LogsEveryStepAndClipsItsGradients) {
+  expect_equal(train("--graph"), train(""));
+  const Training clipped = train("--graph --clip-norm 0.05");
+  expect_equal(clipped, train("--clip-norm 0.05"));
+  EXPECT_NE(clipped.digest, train("").digest);
+}
+
+TEST_F(GraphTraining, OfSeveralDevicesDoesToo) {
+  const std::string ddp = "--parallel ddp --devices 3 --virtual-devices cuda:0*3 --clip-norm 0.05 ";
+  expect_equal(train(ddp + "--graph"), train(ddp));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
