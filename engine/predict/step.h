@@ -1,0 +1,86 @@
+// One training step on a topology, predicted: how long it takes, and where the time goes.
+//
+// All devices do the same, so one of them is simulated (lanes.h), with the messages of all of them
+// charged to the links (network.h, nccl_model.h). Three steps are simulated one after the other,
+// and the last one is the result, since a step may wait for what the one before left to do. Cost:
+// linear in layers and buckets; setting up a topology is linear in its devices.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/plan/all_reduce_plan.h"
+#include "engine/plan/buckets.h"
+#include "engine/predict/lanes.h"
+#include "engine/predict/network.h"
+#include "engine/predict/strategy.h"
+#include "engine/trace/breakdown.h"
+
+namespace lockstep::predict {
+
+struct LayerWork {
+  std::string name;
+  double forward_seconds = 0;
+  double backward_seconds = 0;
+  std::vector<std::size_t> tensor_bytes = {};  // float32 gradients, in the order of registration
+};
+
+// What one device does in a step by itself. Gradients become ready in the reverse order of layers.
+struct Workload {
+  std::vector<LayerWork> layers;
+  double optimizer_seconds = 0;
+  double fixed_seconds = 0;  // whatever the batch: host, launches
+  double input_bytes = 0;    // of its rows
+
+  double compute_seconds() const;  // of a step on one device
+  std::size_t gradient_bytes() const;
+};
+
+// The same step with `factor` times the rows: forward, backward and input scale, the rest stays.
+Workload with_rows(Workload workload, double factor);
+
+// How much worse, or better, than the constants say: for the uncertainty band.
+struct Conditions {
+  double comm_latency = 1;  // NCCL's tuning model knows the wire's share of it, not the host's
+  double stragglers = 1;
+};
+
+struct StepOptions {
+  Strategy strategy = Strategy::ddp;
+  std::size_t num_devices = 1;
+  std::vector<std::size_t> bucket_byte_limits = {std::size_t{1} << 20, std::size_t{25} << 20};
+  std::optional<plan::AllReducePlan> own_plan = {};  // empty: NCCL
+  // A kernel copies each gradient into its bucket, and one back: PyTorch's DDP without
+  // gradient_as_bucket_view. The engine's own gradients are made in their buckets.
+  enum class Gradients { in_buckets, copied } gradients = Gradients::in_buckets;
+  Conditions conditions = {};
+};
+
+struct PredictedStep {
+  double step_seconds = 0;
+  trace::StepBreakdown breakdown;    // adds up to it; `wait` is for the slowest device
+  double busy_fraction = 0;          // of a device: it computes
+  double comm_bytes_per_device = 0;  // that the device which sends most sends
+  std::vector<Work> work;            // of the last simulated step, which begins at 0
+  std::vector<DoneWork> times;
+};
+
+PredictedStep predict_step(Network& network, const Workload& workload, const StepOptions& options);
+
+// A kernel beside an all-reduce: of its speed 47/80 is left. An H100's GEMM fell from about 80 % to
+// 47 % of peak beside NCCL (the figure is in docs/prediction.md with its source). The all-reduce is
+// slowed down too, by what the GEMM takes of memory; 0.8 is assumed.
+inline constexpr Interference kOverlapInterference = {47.0 / 80, 0.8};
+
+// Devices of one kind differ: the standard deviation of their speed. The V100s of a cluster differ
+// by about 8 % from the fastest to the slowest hundredth: Sinha et al., "Not All GPUs Are Created
+// Equal", SC 2022. A step waits for the slowest of n.
+inline constexpr double kDeviceDeviation = 0.015;
+
+// Expected largest of n normal deviates, in standard deviations: 0 for 1, 0.59 for 2, 1.43 for 8.
+// Source: Blom's approximation, the (n - 0.375) / (n + 0.25) quantile.
+double expected_largest_deviate(std::size_t n);
+
+}  // namespace lockstep::predict

@@ -1,0 +1,77 @@
+// A machine, or a cluster of machines, as a value: which devices there are, and which links join
+// them. docs/prediction.md describes the JSON file it is read from; the presets are such files.
+//
+// A link is full duplex: it carries its bytes per second in each direction, for all who share it.
+// So a PCIe switch is a node whose one link upwards everybody below it shares, and two sockets are
+// two nodes with a QPI link between them.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::predict {
+
+enum class NodeKind { gpu, pcie_switch, cpu, nvswitch, nic, network };
+enum class LinkKind { nvlink, pcie, socket, network };
+
+struct Node {
+  std::string name;
+  NodeKind kind = NodeKind::gpu;
+  std::size_t host = 0;
+};
+
+struct Link {
+  std::size_t a = 0;  // indices of nodes
+  std::size_t b = 0;
+  LinkKind kind = LinkKind::pcie;
+  double bytes_per_second = 0;  // in each direction
+  double latency_seconds = 0;
+};
+
+// What all devices of a topology are.
+struct DeviceProfile {
+  std::string name;
+  double flops_per_second = 0;         // peak, float32 without tensor cores
+  double memory_bytes_per_second = 0;  // peak
+  double memory_bytes = 0;
+  double launch_seconds = 5e-6;  // of one kernel
+};
+
+struct Topology {
+  std::string name;
+  std::string source;
+  DeviceProfile device;
+  // Memory traffic of the host code that adds gradients up and updates weights.
+  double host_bytes_per_second = 0;
+  std::vector<Node> nodes;
+  std::vector<Link> links;
+  std::vector<std::size_t> gpus;  // nodes, in the order in which runs use them
+  std::size_t num_hosts = 1;
+
+  std::size_t gpus_per_host() const { return gpus.size() / num_hosts; }
+  // How fast all network ports of a host are together. 0: it has none.
+  double network_bytes_per_second() const;
+};
+
+// Names of the presets, in alphabetical order.
+std::vector<std::string> preset_names();
+
+// A preset ("dgx1-v100"), a file (whatever names an existing one, or ends in ".json"), or a cluster
+// of either: NAME*HOSTS@SPEED, where SPEED is 10gbe, 25gbe, 100gbe, 400gbe, any other number of
+// Gb/s, or with a number of ports a host: "hgx-h100-8*16@8x400gbe".
+// Throws Error{Usage} for a name that is none of these, Error{Io} that names file and line for a
+// file with unknown devices, missing links, disconnected parts or a bandwidth of zero.
+Topology find_topology(const std::string& name);
+
+// The same machine `num_hosts` times, joined by a switch: every host has `ports` network ports,
+// spread over its sockets. A 100 Gb/s port carries 12 GB/s, as in NCCL's src/graph/topo.h.
+Topology make_cluster(const Topology& host, std::size_t num_hosts, double gigabits_per_second,
+                      std::size_t ports);
+
+// text is a file's content, name what errors call it.
+Topology parse_topology(const std::string& name, const std::string& text);
+
+}  // namespace lockstep::predict

@@ -1,0 +1,167 @@
+// lockstep predict: epoch times on devices that are not here, from a run's workload or from the
+// 1-device rows of published tables.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/error.h"
+#include "tools/cli/numbers.h"
+#include "tools/cli/output_path.h"
+#include "tools/commands.h"
+#include "tools/prediction/predicted_rows.h"
+#include "tools/prediction/prediction_report.h"
+#include "tools/report/file_head.h"
+#include "tools/report/row_table.h"
+#include "tools/report/run_file.h"
+#include "tools/report/work_line.h"
+
+namespace lockstep::tools {
+namespace {
+
+struct PredictFlags {
+  std::string table, models, workload, topology, json_path, trace_path;
+  std::string devices = "1,2,4,8";
+  std::vector<std::string> strategies = {"dp", "ddp"};
+  std::vector<std::string> what_if;
+  std::string plan;
+  double bucket_mib = 25;
+  double first_bucket_mib = 1;
+};
+
+template <typename Predictions>
+void report_table(const PredictFlags& flags, const CommandLine& command,
+                  const Predictions& predictions) {
+  require(!predictions.empty(), ErrorCode::Io, "predict",
+          "'{}', line 1: the table has no row to predict", flags.table);
+  print_predictions(predictions, flags.json_path == "-" ? stderr : stdout);
+  if (flags.json_path.empty()) return;
+  nlohmann::ordered_json json = file_head("lockstep.prediction/1", command);
+  json["rows"] = rows_json(predictions);
+  write_json(flags.json_path, json);
+}
+
+void predict_table(const PredictFlags& flags, const CommandLine& command) {
+  const CsvTable table(flags.table);
+  if (table.has_column("algorithm")) {
+    return report_table(flags, command, predict_all_reduces(table));
+  }
+  require(!flags.models.empty(), ErrorCode::Usage, "--table",
+          "a scaling table needs --models MODELS.csv, with the nets' parameters");
+  report_table(flags, command, predict_scaling(table, read_models(flags.models)));
+}
+
+PredictionTask read_task(const PredictFlags& flags) {
+  require(!flags.topology.empty(), ErrorCode::Usage, "--workload", "needs --topology NAME or FILE");
+  PredictionTask task;
+  task.devices = parse_list("--devices", flags.devices);
+  task.bucket_mib = require_positive("--bucket-mib", flags.bucket_mib);
+  task.first_bucket_mib = require_positive("--first-bucket-mib", flags.first_bucket_mib);
+  for (const std::string& name : flags.strategies) {
+    task.strategies.push_back(predict::parse_strategy(name));
+  }
+  if (!flags.plan.empty()) task.own_plan = plan::parse_all_reduce_plan(flags.plan);
+  task.topology = predict::find_topology(flags.topology);
+  task.run = read_run_workload(flags.workload);
+  return task;
+}
+
+void print_head(const PredictionTask& task, std::FILE* out) {
+  const predict::DeviceProfile& device = task.topology.device;
+  fmt::print(out, "{}\n",
+             wrap(fmt::format("predicted, not measured: {} on {} ({})", task.run.model,
+                              task.topology.name, device.name)));
+  fmt::print(
+      out, "{}\n\n",
+      wrap(is_measured_on(task.run, device)
+               ? fmt::format("compute: as measured on {}, scaled with the rows",
+                             task.run.measured_on)
+               : fmt::format("compute: 70 % of {:.1f} TFLOP/s, 75 % of {:.0f} GB/s and {:.0f} "
+                             "us a kernel, not what was measured on {}",
+                             device.flops_per_second / 1e12, device.memory_bytes_per_second / 1e9,
+                             device.launch_seconds * 1e6, task.run.measured_on)));
+}
+
+void predict_workload(const PredictFlags& flags, const CommandLine& command) {
+  const PredictionTask task = read_task(flags);
+  std::vector<WhatIf> changes{WhatIf{}};
+  for (const std::string& word : flags.what_if) {
+    for (const WhatIf& change : parse_what_if(word)) changes.push_back(change);
+  }
+  std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
+  print_head(task, out);
+  fmt::print(out, "{}\n", predicted_header());
+  std::vector<PredictedRow> rows;
+  for (const WhatIf& change : changes) {
+    if (!change.text.empty()) fmt::print(out, "what if {}\n", change.text);
+    for (PredictedRow& row : predict_rows(task, change)) {
+      fmt::print(out, "{}\n", predicted_line(row));
+      rows.push_back(std::move(row));
+    }
+  }
+  fmt::print(out, "{}\n",
+             wrap("baseline: single, 1 predicted device; band: how far the step lies off with "
+                  "better or worse links, latencies and stragglers (docs/prediction.md)"));
+  if (!flags.trace_path.empty()) save_predicted_trace(flags.trace_path, rows.back());
+  if (flags.json_path.empty()) return;
+  nlohmann::ordered_json json = file_head("lockstep.run/1", command);
+  json["config"] = {{"topology", task.topology.name}, {"model", task.run.model},
+                    {"dataset", task.run.dataset},    {"devices", task.devices},
+                    {"bucket_mib", task.bucket_mib},  {"first_bucket_mib", task.first_bucket_mib}};
+  json["rows"] = nlohmann::ordered_json::array();
+  for (const PredictedRow& row : rows) json["rows"].push_back(row_json(row, task.topology.name));
+  json["workload"] = workload_json(task.run);
+  write_json(flags.json_path, json);
+}
+
+void run_predict(const PredictFlags& flags, const CommandLine& command) {
+  require(flags.table.empty() != flags.workload.empty(), ErrorCode::Usage, "predict",
+          "give either --table FILE.csv or --workload RUN.json");
+  require_writable({{"--json", flags.json_path}, {"--trace", flags.trace_path}});
+  flags.table.empty() ? predict_workload(flags, command) : predict_table(flags, command);
+}
+
+}  // namespace
+
+void add_predict_command(Command& program, const CommandLine& command) {
+  auto flags = std::make_shared<PredictFlags>();
+  Command predict =
+      program.add_command("predict", "Predict epoch times on devices that are not here");
+  const Flag workload = predict.add_option(
+      "--workload", flags->workload, "a run file of train or compare: its workload is predicted");
+  predict.add_option("--topology", flags->topology, "a preset, a JSON file, or NAME*HOSTS@100gbe")
+      .needs(workload);
+  predict.add_option("--devices", flags->devices, "numbers of devices, such as 1,2,4,8")
+      .needs(workload);
+  predict
+      .add_option("--strategy", flags->strategies,
+                  "dp, ddp, hierarchical, device_allreduce, nccl_replicated, cpu_reduce, "
+                  "cpu_parameter_server")
+      .separated_by(',')
+      .needs(workload);
+  predict
+      .add_option("--plan", flags->plan,
+                  "of ddp: the engine's own all-reduce plan; without it NCCL's model")
+      .needs(workload);
+  predict.add_option("--bucket-mib", flags->bucket_mib, "size of a gradient bucket")
+      .needs(workload);
+  predict.add_option("--first-bucket-mib", flags->first_bucket_mib, "size of the first one")
+      .needs(workload);
+  predict
+      .add_option("--what-if", flags->what_if,
+                  "bucket_mib=1,25,100 or bandwidth=2x or batch=64,256: more rows")
+      .needs(workload);
+  predict.add_option("--trace", flags->trace_path, "the last row's step, for ui.perfetto.dev")
+      .needs(workload);
+  const Flag table = predict.add_option(
+      "--table", flags->table, "a published table: predicted from its 1-device rows, beside it");
+  table.excludes(workload);
+  predict.add_option("--models", flags->models, "the nets of --table").needs(table);
+  predict.add_option("--json", flags->json_path, "write the rows to a file, '-' is stdout");
+  predict.footer(fmt::format("topologies: {}", fmt::join(predict::preset_names(), ", ")));
+  predict.on_run([flags, command] { run_predict(*flags, command); });
+}
+
+}  // namespace lockstep::tools

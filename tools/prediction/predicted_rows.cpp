@@ -1,0 +1,205 @@
+#include "tools/prediction/predicted_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/error.h"
+#include "engine/trace/chrome_trace.h"
+
+namespace lockstep::tools {
+namespace {
+
+using predict::Strategy;
+
+constexpr double kMebibyte = 1 << 20;
+
+struct Assumption {
+  double device = 1;
+  double bandwidth = 1;
+  predict::Conditions conditions = {};
+};
+constexpr Assumption kExpected = {};
+constexpr Assumption kBetter = {1.1, 1.1, {0.5, 0}};
+constexpr Assumption kWorse = {0.9, 0.75, {3, 2}};
+
+predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& change,
+                                   Strategy strategy, std::size_t devices, std::size_t batch,
+                                   const Assumption& assumption) {
+  predict::Topology topology = task.topology;
+  const double faster = (change.bandwidth > 0 ? change.bandwidth : 1) * assumption.bandwidth;
+  for (predict::Link& link : topology.links) link.bytes_per_second *= faster;
+  topology.device.flops_per_second *= assumption.device;
+  topology.device.memory_bytes_per_second *= assumption.device;
+  predict::Network network(topology);
+  predict::StepOptions options;
+  options.strategy = strategy;
+  options.num_devices = devices;
+  options.own_plan = task.own_plan;
+  options.conditions = assumption.conditions;
+  const double bucket = change.bucket_mib > 0 ? change.bucket_mib : task.bucket_mib;
+  options.bucket_byte_limits = {
+      static_cast<std::size_t>(std::min(task.first_bucket_mib, bucket) * kMebibyte),
+      static_cast<std::size_t>(bucket * kMebibyte)};
+  const double rows = static_cast<double>(batch) / static_cast<double>(devices);
+  predict::Workload workload = workload_on(task.run, topology.device, rows);
+  return predict::predict_step(network, workload, options);
+}
+
+std::string format_factor(double factor) {
+  const int decimals = factor < 9.995 ? 2 : factor < 99.95 ? 1 : 0;
+  return fmt::format("{:.{}f}x", factor, decimals);
+}
+
+std::string format_bytes(double bytes) {
+  if (bytes < 1000) return fmt::format("{:.0f} B", bytes);
+  if (bytes < 999.95 * 1024) return fmt::format("{:.1f} KiB", bytes / 1024);
+  if (bytes < 999.95 * kMebibyte) return fmt::format("{:.1f} MiB", bytes / kMebibyte);
+  return fmt::format("{:.1f} GiB", bytes / kMebibyte / 1024);
+}
+
+// Lanes of the simulation as lanes of a trace.
+trace::Lane lane_of(predict::WorkLane lane) {
+  switch (lane) {
+    case predict::WorkLane::compute:
+      return trace::Lane::compute;
+    case predict::WorkLane::comm:
+      return trace::Lane::comm;
+    case predict::WorkLane::host:
+      return trace::Lane::host;
+    default:
+      return trace::Lane::copy;
+  }
+}
+
+std::int64_t nanoseconds(double seconds) {
+  return static_cast<std::int64_t>(std::llround(seconds * 1e9));
+}
+
+}  // namespace
+
+std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf& change) {
+  const std::size_t available = task.topology.gpus.size();
+  const std::size_t batch = change.batch > 0 ? change.batch : task.run.batch;
+  std::vector<PredictedRow> rows;
+  const auto add = [&](Strategy strategy, std::size_t devices) {
+    PredictedRow row;
+    row.strategy = strategy;
+    row.devices = devices;
+    row.batch = batch;
+    row.what_if = change.text;
+    row.step = predict_one(task, change, strategy, devices, batch, kExpected);
+    row.lowest_step_seconds =
+        predict_one(task, change, strategy, devices, batch, kBetter).step_seconds;
+    row.highest_step_seconds =
+        predict_one(task, change, strategy, devices, batch, kWorse).step_seconds;
+    const auto num_steps = static_cast<double>((task.run.rows_per_epoch + batch - 1) / batch);
+    row.epoch_seconds = num_steps * row.step.step_seconds;
+    if (!rows.empty()) row.speedup = rows[0].step.step_seconds / row.step.step_seconds;
+    rows.push_back(std::move(row));
+  };
+  add(Strategy::single, 1);
+  for (const Strategy strategy : task.strategies) {
+    if (strategy == Strategy::single) continue;
+    for (const std::size_t devices : task.devices) {
+      require(devices >= 1 && devices <= available, ErrorCode::Usage, "--devices",
+              "'{}' has {} devices, {} were asked for; a cluster is NAME*HOSTS@100gbe",
+              task.topology.name, available, devices);
+      require(batch >= devices, ErrorCode::Usage, "--devices",
+              "{} rows a step are too few for {} devices; --what-if batch={} gives each one", batch,
+              devices, devices);
+      if (devices > 1) add(strategy, devices);
+    }
+  }
+  return rows;
+}
+
+std::string predicted_header() {
+  return fmt::format("{:<7}{:>7}{:>8}{:>8}{:>9}{:>6}{:>11}{:>6}{:>10}{:>8}", "mode", "devices",
+                     "epoch", "step", "speed-up", "ideal", "efficiency", "busy", "comm/step",
+                     "band");
+}
+
+std::string predicted_line(const PredictedRow& row) {
+  const double step = row.step.step_seconds;
+  const auto ideal = static_cast<double>(row.devices);
+  const double band =
+      std::max(row.highest_step_seconds / step - 1, 1 - row.lowest_step_seconds / step);
+  std::string mode(predict::to_string(row.strategy));
+  if (mode.size() > 12) mode = mode.substr(0, 11) + ".";
+  const std::size_t room =
+      mode.size() < 7 ? 14 - std::max<std::size_t>(mode.size(), 7) : 14 - mode.size();
+  return fmt::format(
+      "{:<7}{:>{}}{:>8}{:>8}{:>9}{:>6}{:>9.0f} %{:>6}{:>10}{:>8}", mode, row.devices, room,
+      trace::format_seconds(row.epoch_seconds), trace::format_seconds(step),
+      format_factor(row.speedup),
+      ideal < 100 ? format_factor(ideal) : fmt::format("{:.0f}x", ideal), 100 * row.speedup / ideal,
+      fmt::format("{:.0f} %", 100 * row.step.busy_fraction),
+      format_bytes(row.step.comm_bytes_per_device), fmt::format("+-{:.0f} %", 100 * band));
+}
+
+nlohmann::ordered_json row_json(const PredictedRow& row, const std::string& topology) {
+  const double step = row.step.step_seconds;
+  nlohmann::ordered_json json{
+      {"mode", predict::to_string(row.strategy)},
+      {"devices", row.devices},
+      {"physical_devices", row.devices},
+      {"virtual", false},
+      {"batch", row.batch},
+      {"kind", "predicted"},
+      {"topology", topology},
+      {"epoch_seconds", {row.epoch_seconds}},
+      {"median_epoch_seconds", row.epoch_seconds},
+      {"step_seconds", step},
+      {"step_seconds_band", {row.lowest_step_seconds, row.highest_step_seconds}},
+      {"samples_per_second", static_cast<double>(row.batch) / step},
+      {"speedup", row.speedup},
+      {"ideal_speedup", row.devices},
+      {"efficiency", row.speedup / static_cast<double>(row.devices)},
+      {"busy_fraction", std::vector<double>(row.devices, row.step.busy_fraction)}};
+  for (const auto& [name, part] : trace::kBreakdownParts) {
+    json["breakdown_seconds"][name] = row.step.breakdown.*part;
+  }
+  json["overlapped_comm_seconds"] = row.step.breakdown.overlapped_comm;
+  json["comm_bytes_per_device_per_step"] = row.step.comm_bytes_per_device;
+  if (!row.what_if.empty()) json["what_if"] = row.what_if;
+  return json;
+}
+
+void save_predicted_trace(const std::string& path, const PredictedRow& row) {
+  constexpr std::size_t kMaxDevices = 8;
+  trace::Recording recording;
+  trace::ChromeTraceOptions options;
+  std::uint64_t id = 0;
+  for (std::size_t device = 0; device < std::min(row.devices, kMaxDevices); ++device) {
+    const int rank = static_cast<int>(device);
+    options.process_names[rank] = fmt::format("device {}, predicted", device);
+    trace::Span step;
+    step.name = "predicted step";
+    step.end_ns = nanoseconds(row.step.step_seconds);
+    step.id = ++id;
+    step.rank = rank;
+    step.lane = trace::Lane::host;
+    step.category = trace::Category::step;
+    recording.spans.push_back(step);
+    for (std::size_t i = 0; i < row.step.work.size(); ++i) {
+      const predict::Work& work = row.step.work[i];
+      trace::Span span;
+      span.name = work.name;
+      span.begin_ns = nanoseconds(row.step.times[i].begin);
+      span.end_ns = nanoseconds(row.step.times[i].end);
+      span.num_bytes = work.num_bytes;
+      span.id = ++id;
+      span.rank = rank;
+      span.lane = lane_of(work.lane);
+      span.category = work.category;
+      recording.spans.push_back(span);
+    }
+  }
+  std::ranges::stable_sort(recording.spans, {}, &trace::Span::begin_ns);
+  trace::save_chrome_trace(path, recording, options);
+}
+
+}  // namespace lockstep::tools
