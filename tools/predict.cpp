@@ -21,6 +21,8 @@
 namespace lockstep::tools {
 namespace {
 
+constexpr double kMaxBucketMib = 1e6;
+
 struct PredictFlags {
   std::string table, models, workload, topology, json_path, trace_path;
   std::string devices = "1,2,4,8";
@@ -59,6 +61,8 @@ PredictionTask read_task(const PredictFlags& flags) {
   task.devices = parse_list("--devices", flags.devices);
   task.bucket_mib = require_positive("--bucket-mib", flags.bucket_mib);
   task.first_bucket_mib = require_positive("--first-bucket-mib", flags.first_bucket_mib);
+  require(task.bucket_mib <= kMaxBucketMib, ErrorCode::Usage, "--bucket-mib",
+          "at most {}, found {}", kMaxBucketMib, task.bucket_mib);
   for (const std::string& name : flags.strategies) {
     task.strategies.push_back(predict::parse_strategy(name));
   }

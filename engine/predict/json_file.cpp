@@ -117,7 +117,8 @@ double JsonFile::number(const std::string& pointer) const {
   const bool is_good = value.is_number() && std::isfinite(value.get<double>()) && value >= 0;
   if (!is_good) {
     fail_at(pointer, fmt::format("'{}' must be a number of at least 0, found {}", pointer,
-                                 shown(value.dump(-1, ' ', true))));
+                                 value.is_structured() ? "a list or an object"
+                                                       : shown(value.dump(-1, ' ', true))));
   }
   return value.get<double>();
 }

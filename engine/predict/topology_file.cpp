@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "engine/core/shown_text.h"
 #include "engine/core/suggestion.h"
 #include "engine/predict/json_file.h"
 #include "engine/predict/topology.h"
@@ -15,6 +16,7 @@ namespace {
 
 constexpr std::string_view kSchema = "lockstep.topology/1";
 constexpr std::size_t kMaxGpusPerHost = 64;
+constexpr std::size_t kMaxNodes = 1024;
 
 constexpr std::array<std::pair<std::string_view, NodeKind>, 5> kNodeKinds = {
     {{"gpu", NodeKind::gpu},
@@ -39,14 +41,15 @@ Node read_node(const JsonFile& file, const std::string& place, const Topology& t
   const std::string name = file.text(place + "/name");
   const std::string kind = file.text(place + "/kind");
   for (const Node& node : topology.nodes) {
-    if (node.name == name) file.fail_at(place, fmt::format("two nodes are called '{}'", name));
+    if (node.name == name)
+      file.fail_at(place, fmt::format("two nodes are called '{}'", shown(name)));
   }
   for (const auto& [word, value] : kNodeKinds) {
     if (word == kind) return {name, value, 0};
   }
   file.fail_at(place + "/kind", fmt::format("'{}' is no kind of node; use gpu, switch, cpu, "
                                             "nvswitch or nic",
-                                            kind));
+                                            shown(kind)));
 }
 
 std::size_t read_end(const JsonFile& file, const std::string& place, const Topology& topology) {
@@ -56,8 +59,8 @@ std::size_t read_end(const JsonFile& file, const std::string& place, const Topol
     if (topology.nodes[i].name == name) return i;
     names.push_back(topology.nodes[i].name);
   }
-  file.fail_at(place,
-               fmt::format("no device or node is called '{}'{}", name, did_you_mean(name, names)));
+  file.fail_at(place, fmt::format("no device or node is called '{}'{}", shown(name),
+                                  did_you_mean(name, names)));
 }
 
 Link read_link(const JsonFile& file, const std::string& place, const Topology& topology) {
@@ -71,7 +74,7 @@ Link read_link(const JsonFile& file, const std::string& place, const Topology& t
   if (found == kLinkKinds.end()) {
     file.fail_at(place + "/kind", fmt::format("'{}' is no kind of link; use nvlink, pcie, socket "
                                               "or network",
-                                              kind));
+                                              shown(kind)));
   }
   link.kind = found->kind;
   link.latency_seconds = file.has(place + "/latency_us") ? file.number(place + "/latency_us") * 1e-6
@@ -79,14 +82,15 @@ Link read_link(const JsonFile& file, const std::string& place, const Topology& t
   return link;
 }
 
-// Nodes that can be reached from the first one.
-std::vector<char> reached_nodes(const Topology& topology) {
+// Nodes that can be reached from `start` through no GPU.
+std::vector<char> reached_nodes(const Topology& topology, std::size_t start) {
   std::vector<char> reached(topology.nodes.size(), 0);
-  std::vector<std::size_t> open{0};
-  reached[0] = 1;
+  std::vector<std::size_t> open{start};
+  reached[start] = 1;
   while (!open.empty()) {
     const std::size_t node = open.back();
     open.pop_back();
+    if (topology.nodes[node].kind == NodeKind::gpu) continue;
     for (const Link& link : topology.links) {
       if (link.a != node && link.b != node) continue;
       const std::size_t other = link.a == node ? link.b : link.a;
@@ -98,17 +102,24 @@ std::vector<char> reached_nodes(const Topology& topology) {
 }
 
 void require_connected(const JsonFile& file, const Topology& topology) {
-  const std::vector<char> reached = reached_nodes(topology);
+  const auto cpu = std::ranges::find(topology.nodes, NodeKind::cpu, &Node::kind);
+  if (cpu == topology.nodes.end()) {
+    file.fail_at("/nodes", "no node is of the kind cpu: where would a batch come from?");
+  }
+  const auto start = static_cast<std::size_t>(cpu - topology.nodes.begin());
+  const std::vector<char> reached = reached_nodes(topology, start);
   for (std::size_t i = 0; i < topology.nodes.size(); ++i) {
     const auto touches = [&](const Link& link) { return link.a == i || link.b == i; };
     const std::string place = fmt::format("/nodes/{}", i);
-    const std::string& name = topology.nodes[i].name;
-    if (topology.nodes.size() > 1 && std::ranges::none_of(topology.links, touches)) {
+    const std::string name = shown(topology.nodes[i].name);
+    if (std::ranges::none_of(topology.links, touches)) {
       file.fail_at(place, fmt::format("'{}' has no link; add one to \"links\"", name));
     }
     if (!reached[i]) {
-      file.fail_at(place, fmt::format("no links lead from '{}' to '{}': the parts are disconnected",
-                                      topology.nodes[0].name, name));
+      file.fail_at(place,
+                   fmt::format("no links lead from '{}' to '{}', but for ways through a GPU: "
+                               "the parts are disconnected",
+                               shown(cpu->name), name));
     }
   }
 }
@@ -131,14 +142,18 @@ Topology parse_topology(const std::string& name, const std::string& text) {
   const JsonFile file(name, text, "topology");
   const std::string schema = file.text("/schema");
   if (schema != kSchema) {
-    file.fail_at("/schema", fmt::format("expected the schema '{}', found '{}'", kSchema,
-                                        schema.substr(0, 80)));
+    file.fail_at("/schema",
+                 fmt::format("expected the schema '{}', found '{}'", kSchema, shown(schema)));
   }
   Topology topology;
   topology.name = file.text("/name");
   topology.source = file.text("/source");
   topology.device = read_device(file);
   topology.host_bytes_per_second = file.positive("/host/gb_per_s") * 1e9;
+  if (file.num_elements("/nodes") > kMaxNodes || file.num_elements("/links") > kMaxNodes) {
+    file.fail_at("/nodes",
+                 fmt::format("a host has at most {} nodes, and as many links", kMaxNodes));
+  }
   for (std::size_t i = 0; i < file.num_elements("/nodes"); ++i) {
     topology.nodes.push_back(read_node(file, fmt::format("/nodes/{}", i), topology));
     if (topology.nodes.back().kind == NodeKind::gpu) topology.gpus.push_back(i);
@@ -153,10 +168,6 @@ Topology parse_topology(const std::string& name, const std::string& text) {
     topology.links.push_back(read_link(file, fmt::format("/links/{}", i), topology));
   }
   require_connected(file, topology);
-  const bool has_cpu = std::ranges::any_of(
-      topology.nodes, [](const Node& node) { return node.kind == NodeKind::cpu; });
-  if (!has_cpu)
-    file.fail_at("/nodes", "no node is of the kind cpu: where would a batch come from?");
   return topology;
 }
 

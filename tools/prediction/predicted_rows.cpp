@@ -127,12 +127,12 @@ std::string predicted_line(const PredictedRow& row) {
   const auto ideal = static_cast<double>(row.devices);
   const double band =
       std::max(row.highest_step_seconds / step - 1, 1 - row.lowest_step_seconds / step);
-  std::string mode(predict::to_string(row.strategy));
-  if (mode.size() > 12) mode = mode.substr(0, 11) + ".";
-  const std::size_t room =
-      mode.size() < 7 ? 14 - std::max<std::size_t>(mode.size(), 7) : 14 - mode.size();
+  // Fourteen columns hold both; a long mode is cut.
+  const std::string count = std::to_string(row.devices);
+  const std::string_view mode =
+      predict::to_string(row.strategy).substr(0, 13 - std::min<std::size_t>(count.size(), 12));
   return fmt::format(
-      "{:<7}{:>{}}{:>8}{:>8}{:>9}{:>6}{:>9.0f} %{:>6}{:>10}{:>8}", mode, row.devices, room,
+      "{}{:>{}}{:>8}{:>8}{:>9}{:>6}{:>9.0f} %{:>6}{:>10}{:>8}", mode, count, 14 - mode.size(),
       trace::format_seconds(row.epoch_seconds), trace::format_seconds(step),
       format_factor(row.speedup),
       ideal < 100 ? format_factor(ideal) : fmt::format("{:.0f}x", ideal), 100 * row.speedup / ideal,

@@ -83,8 +83,8 @@ std::vector<Row> read_rows(const CsvTable& table) {
     published.algorithm = table.cell(i, "algorithm");
     published.unit = table.cell(i, "unit");
     const double gpus = table.number(i, "gpus").value_or(0);
-    if (gpus < 1 || gpus > 4096 || gpus != std::floor(gpus)) {
-      table.fail_at(i, "gpus must be a whole number from 1 to 4096");
+    if (gpus < 1 || gpus > 1024 || gpus != std::floor(gpus)) {
+      table.fail_at(i, "gpus must be a whole number from 1 to 1024");
     }
     published.gpus = static_cast<std::size_t>(gpus);
     published.bytes = table.number(i, "bytes").value_or(0);

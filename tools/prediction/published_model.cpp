@@ -20,6 +20,7 @@ constexpr double kMinConvFlopsPerParameter = 30;
 constexpr double kDenseEfficiency = 0.8;
 constexpr double kGuessedEfficiency = 0.3;
 constexpr double kMemoryEfficiency = 0.75;
+constexpr double kMaxGradientMegabytes = 1e7;
 constexpr double kOptimizerPasses = 5;  // reads gradient, weight, momentum; writes the latter two
 
 // channels in, out, kernel, and the side of the output.
@@ -78,7 +79,7 @@ std::vector<LayerShape> mlp(const std::string& name) {
   while (at < end) {
     double size = 0;
     const auto result = std::from_chars(at, end, size, std::chars_format::fixed);
-    if (result.ec != std::errc()) break;
+    if (result.ec != std::errc() || size < 1 || size > 1e9) break;
     sizes.push_back(size);
     if (result.ptr == end || *result.ptr != '-') break;
     at = result.ptr + 1;
@@ -141,6 +142,9 @@ std::vector<PublishedModel> read_models(const std::string& path) {
       if (!value) table.fail_at(row, std::string(column) + " is missing");
       return *value;
     };
+    if (need("gradient_MB") > kMaxGradientMegabytes) {
+      table.fail_at(row, "gradient_MB is above 10,000,000: is it in MB?");
+    }
     models.push_back({table.cell(row, "model"), need("parameters"), need("gradient_MB") * 1e6,
                       need("forward_GFLOP_per_sample") * 1e9});
   }

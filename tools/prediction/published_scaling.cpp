@@ -19,7 +19,7 @@ namespace {
 using predict::Strategy;
 
 constexpr double kAssumedBatch = 128;  // over all devices
-constexpr double kMaxGpus = 4096;
+constexpr double kMaxGpus = 1024;
 
 // What other tables call the strategies.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kOtherNames = {

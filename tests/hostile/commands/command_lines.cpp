@@ -28,6 +28,8 @@ constexpr CommandKind kCommands[] = {
     {"check-gradients", "--model mlp:4-3-2"},
     {"devices", ""},
     {"env", ""},
+    {"predict", "--workload missing"},
+    {"predict", "--table missing --models missing"},
     {"run", "--nproc-per-node 2 -- true"},
     {"with-devices", "1 --timeout 1 -- true"},
     {"", ""},
@@ -61,11 +63,14 @@ const std::map<std::string, Words> kValues = {
     {"--save", {"saved", "./saved", "json", "/dev/null", "missing/file"}},
     {"--schedule", {"constant", "cosine", "linear"}},
     {"--seed", {"0", "18446744073709551615"}},
+    {"--strategy", {"ddp", "dp,hierarchical", "cpu_reduce"}},
     {"--threads-per-device", {"1", "2", "0"}},
+    {"--topology", {"dgx1-v100", "k80-p2-16x", "hgx-h100-8*4@8x400gbe", "dgx1-v100*0@1gbe"}},
     {"--trace", {"trace", "json", "/dev/full"}},
     {"--trace-format", {"perfetto", "kineto"}},
     {"--transport", {"shm", "tcp"}},
     {"--virtual-devices", {"cpu:0*4", "cuda:0*2", "cpu:0"}},
+    {"--what-if", {"bucket_mib=1,25", "bandwidth=2x", "batch=64", "batch=-1"}},
     {"--weight-decay", {"0", "0.01", "1e308"}},
 };
 

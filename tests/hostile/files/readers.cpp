@@ -13,6 +13,9 @@
 #include "engine/nn/weights_file.h"
 #include "tests/datasets/idx_files.h"
 #include "tests/support/temp_folder.h"
+#include "tools/prediction/published_all_reduce.h"
+#include "tools/prediction/published_scaling.h"
+#include "tools/prediction/run_workload.h"
 #include "tools/report/flags_json.h"
 #include "tools/report/row_file.h"
 
@@ -163,6 +166,67 @@ std::vector<std::string> error_files() {
           R"({"message": "it failed"})"};
 }
 
+void read_topology_file(const std::filesystem::path& path) {
+  const predict::Topology topology = predict::find_topology(path.string());
+  expect(!topology.gpus.empty(), "a topology without GPUs");
+  for (const predict::Link& link : topology.links) {
+    expect(link.bytes_per_second > 0 && link.a != link.b, "a link that joins nothing");
+  }
+}
+
+std::vector<std::string> topology_files() {
+  return {R"({"schema": "lockstep.topology/1", "name": "two", "source": "a test",
+  "device": {"name": "GPU", "tflops": 10, "memory_gb_per_s": 500, "memory_gb": 12},
+  "host": {"gb_per_s": 9},
+  "nodes": [{"name": "a", "kind": "gpu"}, {"name": "b", "kind": "gpu"}, {"name": "c", "kind": "cpu"}],
+  "links": [{"from": "a", "to": "c", "kind": "pcie", "gb_per_s": 12},
+            {"from": "b", "to": "c", "kind": "pcie", "gb_per_s": 12, "latency_us": 2}]})"};
+}
+
+void read_workload_file(const std::filesystem::path& path) {
+  const tools::RunWorkload run = tools::read_run_workload(path.string());
+  expect(!run.layers.empty() && run.batch > 0, "a workload without work");
+}
+
+std::vector<std::string> workload_files() {
+  return {R"({"schema": "lockstep.run/1", "config": {"device": "cpu", "model": "mlp:4-3"},
+  "rows": [{"iterations": 4, "epoch_seconds": [0.5, 0.5]}],
+  "workload": {"batch": 8, "input_bytes_per_row": 16, "host_seconds_per_op": 1e-6,
+    "optimizer_seconds": 1e-5, "layers": [{"name": "0", "forward_seconds": 1e-5,
+    "backward_seconds": 2e-5, "parameter_bytes": 60}], "ready_order": ["0.bias", "0.weight"]}})"};
+}
+
+void read_published_table(const std::filesystem::path& path) {
+  const tools::CsvTable table(path.string());
+  if (table.has_column("algorithm")) {
+    tools::predict_all_reduces(table);
+    return;
+  }
+  tools::predict_scaling(table, {{"vgg", 138e6, 553e6, 15.5e9}, {"mlp 8-4", 36, 144, 72}});
+}
+
+std::vector<std::string> published_tables() {
+  return {
+      "set,hardware,interconnect,model,strategy,batch_per_gpu,gpus,value,unit\n"
+      "A,TITAN X,PCIe3,vgg,single,96,1,14545,epoch_seconds\n"
+      "A,TITAN X,PCIe3,vgg,cpu_reduce,48,2,19692,epoch_seconds\n",
+      "hardware,interconnect,algorithm,gpus,bytes,value,unit\n"
+      "H200 HGX,NVSwitch,nccl default,8,1048576,39.9,busbw_GBps\n"
+      "H200 HGX,NVSwitch,nccl default,8,4194304,107,busbw_GBps\n"};
+}
+
+void read_published_models(const std::filesystem::path& path) {
+  for (const tools::PublishedModel& model : tools::read_models(path.string())) {
+    expect(model.parameters > 0 && model.gradient_bytes > 0, "a model without parameters");
+  }
+}
+
+std::vector<std::string> model_tables() {
+  return {
+      "model,parameters,gradient_MB,forward_GFLOP_per_sample\nvgg,138357544,553,15.5\n"
+      "\"mlp, small\",36,0.000144,0.000000072\n"};
+}
+
 constexpr FileReader kReaders[] = {
     {"safetensors", read_safetensors_file, safetensors_files},
     {"weights", read_weights, safetensors_files},
@@ -174,6 +238,10 @@ constexpr FileReader kReaders[] = {
     {"row", read_row_file, row_files},
     {"flags", read_flags_file, flags_files},
     {"error_file", read_error_message, error_files},
+    {"topology", read_topology_file, topology_files},
+    {"run_workload", read_workload_file, workload_files},
+    {"published_table", read_published_table, published_tables},
+    {"published_models", read_published_models, model_tables},
 };
 
 }  // namespace
