@@ -82,15 +82,16 @@ Link read_link(const JsonFile& file, const std::string& place, const Topology& t
   return link;
 }
 
-// Nodes that can be reached from `start` through no GPU.
-std::vector<char> reached_nodes(const Topology& topology, std::size_t start) {
+enum class Ways { all, past_gpus };  // past_gpus: a GPU passes nothing on
+
+std::vector<char> reached_nodes(const Topology& topology, std::size_t start, Ways ways) {
   std::vector<char> reached(topology.nodes.size(), 0);
   std::vector<std::size_t> open{start};
   reached[start] = 1;
   while (!open.empty()) {
     const std::size_t node = open.back();
     open.pop_back();
-    if (topology.nodes[node].kind == NodeKind::gpu) continue;
+    if (ways == Ways::past_gpus && topology.nodes[node].kind == NodeKind::gpu) continue;
     for (const Link& link : topology.links) {
       if (link.a != node && link.b != node) continue;
       const std::size_t other = link.a == node ? link.b : link.a;
@@ -107,7 +108,8 @@ void require_connected(const JsonFile& file, const Topology& topology) {
     file.fail_at("/nodes", "no node is of the kind cpu: where would a batch come from?");
   }
   const auto start = static_cast<std::size_t>(cpu - topology.nodes.begin());
-  const std::vector<char> reached = reached_nodes(topology, start);
+  const std::vector<char> reached = reached_nodes(topology, start, Ways::all);
+  const std::vector<char> has_way = reached_nodes(topology, start, Ways::past_gpus);
   for (std::size_t i = 0; i < topology.nodes.size(); ++i) {
     const auto touches = [&](const Link& link) { return link.a == i || link.b == i; };
     const std::string place = fmt::format("/nodes/{}", i);
@@ -116,10 +118,15 @@ void require_connected(const JsonFile& file, const Topology& topology) {
       file.fail_at(place, fmt::format("'{}' has no link; add one to \"links\"", name));
     }
     if (!reached[i]) {
-      file.fail_at(place,
-                   fmt::format("no links lead from '{}' to '{}', but for ways through a GPU: "
-                               "the parts are disconnected",
-                               shown(cpu->name), name));
+      file.fail_at(place, fmt::format("no links lead from '{}' to '{}': the parts are disconnected",
+                                      shown(cpu->name), name));
+    }
+    // A switch between GPUs alone need not be reached by a socket.
+    const NodeKind kind = topology.nodes[i].kind;
+    if (!has_way[i] && (kind == NodeKind::gpu || kind == NodeKind::cpu)) {
+      file.fail_at(place, fmt::format("links lead from '{}' to '{}' through other GPUs only, which "
+                                      "pass nothing on",
+                                      shown(cpu->name), name));
     }
   }
 }

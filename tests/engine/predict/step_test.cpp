@@ -1,0 +1,102 @@
+#include "engine/predict/step.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/core/error.h"
+
+namespace lockstep::predict {
+namespace {
+
+// 20 layers of 10 MB each, 1 ms forward and 2 ms backward.
+Workload workload() {
+  Workload work;
+  for (int i = 0; i < 20; ++i) {
+    work.layers.push_back({"layer" + std::to_string(i), 1e-3, 2e-3, {10'000'000}});
+  }
+  work.optimizer_seconds = 1e-3;
+  return work;
+}
+
+PredictedStep predict(const std::string& topology_name, std::size_t devices, Strategy strategy,
+                      const Workload& work = workload(),
+                      std::vector<std::size_t> limits = {std::size_t{1} << 20,
+                                                         std::size_t{25} << 20}) {
+  const Topology topology = find_topology(topology_name);
+  Network network(topology);
+  StepOptions options;
+  options.strategy = strategy;
+  options.num_devices = devices;
+  options.bucket_byte_limits = std::move(limits);
+  return predict_step(network, work, options);
+}
+
+TEST(Step, OfOneDeviceIsItsWork) {
+  const PredictedStep step = predict("dgx1-v100", 1, Strategy::single);
+  EXPECT_NEAR(step.step_seconds, 61e-3, 1e-12);
+  EXPECT_NEAR(step.busy_fraction, 1, 1e-9);
+  EXPECT_EQ(step.comm_bytes_per_device, 0);
+}
+
+TEST(Step, PartsAddUpToIt) {
+  for (const Strategy strategy :
+       {Strategy::data_parallel, Strategy::cpu_reduce, Strategy::cpu_parameter_server,
+        Strategy::device_all_reduce, Strategy::nccl_replicated, Strategy::ddp}) {
+    const PredictedStep step = predict("titanx-pascal-dual-root-8", 4, strategy);
+    double total = 0;
+    for (const auto& [name, part] : trace::kBreakdownParts) total += step.breakdown.*part;
+    EXPECT_NEAR(total, step.step_seconds, 1e-9) << to_string(strategy);
+    EXPECT_GT(step.step_seconds, 61e-3) << to_string(strategy);
+    EXPECT_GT(step.comm_bytes_per_device, 0) << to_string(strategy);
+  }
+}
+
+TEST(Step, OverlapHidesWhatBucketsAllow) {
+  const PredictedStep buckets = predict("dgx1-v100", 8, Strategy::ddp);
+  const std::size_t all = std::size_t{1} << 30;
+  const PredictedStep at_the_end = predict("dgx1-v100", 8, Strategy::ddp, workload(), {all, all});
+  EXPECT_LT(buckets.breakdown.exposed_comm, 0.5 * at_the_end.breakdown.exposed_comm);
+  EXPECT_GT(buckets.breakdown.overlapped_comm, 0);
+  EXPECT_EQ(at_the_end.breakdown.overlapped_comm, 0);
+}
+
+TEST(Step, DataParallelIsSlowerThanBucketsAndWorseWithEachDevice) {
+  double last = 0;
+  for (const std::size_t devices : {2, 4, 8}) {
+    const double seconds =
+        predict("titanx-maxwell-dual-root-8", devices, Strategy::data_parallel).step_seconds;
+    EXPECT_GT(seconds, last);
+    EXPECT_GT(seconds, predict("titanx-maxwell-dual-root-8", devices, Strategy::ddp).step_seconds);
+    last = seconds;
+  }
+}
+
+TEST(Step, TheHostIsTheBottleneckOfCpuReduce) {
+  EXPECT_GT(predict("titanx-maxwell-dual-root-8", 2, Strategy::cpu_reduce).step_seconds,
+            predict("titanx-maxwell-dual-root-8", 2, Strategy::device_all_reduce).step_seconds);
+}
+
+TEST(Step, WaitsForTheSlowestOfMoreDevices) {
+  EXPECT_EQ(expected_largest_deviate(1), 0);
+  EXPECT_NEAR(expected_largest_deviate(2), 0.564, 0.03);  // exact: 1 / sqrt(pi)
+  EXPECT_NEAR(expected_largest_deviate(8), 1.424, 0.02);
+}
+
+TEST(Step, RefusesMoreDevicesThanThereAre) {
+  EXPECT_THROW(predict("dgx1-v100", 9, Strategy::ddp), Error);
+}
+
+// The work that is simulated depends on layers and buckets alone: with a thousand devices as many
+// pieces as with eight; with twice the layers, twice.
+TEST(Step, WorkIsLinearInLayersAndBucketsAndNotMoreWithManyDevices) {
+  const auto pieces = [](std::size_t devices, int num_layers) {
+    Workload work = workload();
+    work.layers.resize(static_cast<std::size_t>(num_layers), work.layers[0]);
+    return predict("hgx-h100-8*128@8x400gbe", devices, Strategy::ddp, work, {1, 1}).work.size();
+  };
+  EXPECT_EQ(pieces(1024, 20), pieces(16, 20));
+  EXPECT_EQ(pieces(1024, 20), 61U);  // forward, backward and a bucket a layer; the optimizer
+  EXPECT_EQ(pieces(1024, 40), 121U);
+}
+
+}  // namespace
+}  // namespace lockstep::predict
