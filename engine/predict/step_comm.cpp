@@ -84,12 +84,12 @@ double from_host_seconds(Network& network, std::size_t num_devices, double num_b
   return traffic.seconds();
 }
 
-double host_sum_seconds(const Topology& topology, std::size_t num_devices, double num_bytes) {
-  return (static_cast<double>(num_devices) + 2) * num_bytes / topology.host_bytes_per_second;
+double host_sum_seconds(double host_bytes_per_second, std::size_t num_devices, double num_bytes) {
+  return (static_cast<double>(num_devices) + 2) * num_bytes / host_bytes_per_second;
 }
 
-double host_update_seconds(const Topology& topology, double num_bytes) {
-  return 9 * num_bytes / topology.host_bytes_per_second;
+double host_update_seconds(double host_bytes_per_second, double num_bytes) {
+  return 9 * num_bytes / host_bytes_per_second;
 }
 
 }  // namespace lockstep::predict

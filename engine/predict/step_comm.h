@@ -28,11 +28,12 @@ Exchange reduce_on_first(Network& network, std::size_t num_devices, double num_b
 double to_host_seconds(Network& network, std::size_t num_devices, double num_bytes);
 double from_host_seconds(Network& network, std::size_t num_devices, double num_bytes);
 
-// The host adds n gradients up: it reads them and writes the sum, whose lines it first reads.
-double host_sum_seconds(const Topology& topology, std::size_t num_devices, double num_bytes);
+// The host, at so many bytes of memory traffic a second, adds n gradients up: it reads them and
+// writes the sum, whose lines it first reads.
+double host_sum_seconds(double host_bytes_per_second, std::size_t num_devices, double num_bytes);
 
 // And applies it: SGD with momentum as two passes, each of which reads three arrays and writes one:
 // nine times the bytes, with the lines that are read before they are written.
-double host_update_seconds(const Topology& topology, double num_bytes);
+double host_update_seconds(double host_bytes_per_second, double num_bytes);
 
 }  // namespace lockstep::predict

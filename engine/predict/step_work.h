@@ -229,7 +229,7 @@ class StepWork {
   void reduce_on_host(std::size_t last) {
     const double bytes = gradient_bytes();
     const std::size_t num_bytes = workload_.gradient_bytes();
-    const Topology& topology = network_.topology();
+    const double speed = network_.topology().host_thread_bytes_per_second;
     const std::size_t up = add({WorkLane::up,
                                 trace::Category::communication,
                                 "to the host",
@@ -237,7 +237,7 @@ class StepWork {
                                 num_bytes,
                                 {last}});
     const double sum =
-        host_sum_seconds(topology, num_devices(), bytes) + host_update_seconds(topology, bytes);
+        host_sum_seconds(speed, num_devices(), bytes) + host_update_seconds(speed, bytes);
     const std::size_t summed = add(
         {WorkLane::host, trace::Category::communication, "sum and update", sum, num_bytes, {up}});
     gate_ = {add({WorkLane::down,
@@ -250,7 +250,7 @@ class StepWork {
   }
 
   void serve_parameters(const std::vector<std::size_t>& backward) {
-    const Topology& topology = network_.topology();
+    const double speed = network_.topology().host_bytes_per_second;
     arrived_.resize(workload_.layers.size());
     for (auto tensor = tensors_.rbegin(); tensor != tensors_.rend(); ++tensor) {
       const auto bytes = static_cast<double>(tensor->bytes);
@@ -261,7 +261,7 @@ class StepWork {
                                   tensor->bytes,
                                   {backward[tensor->layer]}});
       const double sum =
-          host_sum_seconds(topology, num_devices(), bytes) + host_update_seconds(topology, bytes);
+          host_sum_seconds(speed, num_devices(), bytes) + host_update_seconds(speed, bytes);
       const std::size_t summed = add({WorkLane::host,
                                       trace::Category::communication,
                                       "sum and update",

@@ -44,8 +44,9 @@ struct Topology {
   std::string name;
   std::string source;
   DeviceProfile device;
-  // Memory traffic of the host code that adds gradients up and updates weights.
+  // Memory traffic of host code that adds gradients up and updates weights: of all cores, of one.
   double host_bytes_per_second = 0;
+  double host_thread_bytes_per_second = 0;
   std::vector<Node> nodes;
   std::vector<Link> links;
   std::vector<std::size_t> gpus;  // nodes, in the order in which runs use them

@@ -157,6 +157,7 @@ Topology parse_topology(const std::string& name, const std::string& text) {
   topology.source = file.text("/source");
   topology.device = read_device(file);
   topology.host_bytes_per_second = file.positive("/host/gb_per_s") * 1e9;
+  topology.host_thread_bytes_per_second = file.positive("/host/thread_gb_per_s") * 1e9;
   if (file.num_elements("/nodes") > kMaxNodes || file.num_elements("/links") > kMaxNodes) {
     file.fail_at("/nodes",
                  fmt::format("a host has at most {} nodes, and as many links", kMaxNodes));

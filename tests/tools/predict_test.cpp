@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 
+#include "tests/tools/formats_doc.h"
 #include "tests/tools/run_lockstep.h"
 
 namespace lockstep::testing {
@@ -154,6 +155,21 @@ TEST_F(Predict, AnUnknownGpuIsTakenByItsInterconnect) {
   EXPECT_EQ(row["topology"], "rtx4090-pcie4-8");
   EXPECT_GT(row["predicted"], 300);
   EXPECT_LT(row["predicted"], 1200);
+}
+
+TEST_F(Predict, EveryFieldOfItsFileIsDocumented) {
+  write("m.csv", kModels);
+  write("t.csv", std::string(kScaling) + "A,V100,NVLink2,vgg,ddp,32,1,0.1,seconds_per_iteration\n" +
+                     "A,V100,NVLink2,vgg,ddp,32,2,0.1,seconds_per_iteration\n");
+  write("r.csv",
+        "hardware,interconnect,algorithm,gpus,bytes,value,unit\n"
+        "A100,NVSwitch,nccl default,8,1048576,102,microseconds\n");
+  Fields fields;
+  for (const char* flags : {"--table t.csv --models m.csv", "--table r.csv"}) {
+    expect_success(run(std::string(flags) + " --json p.json"));
+    collect_fields(read_json(folder_ / "p.json"), fields);
+  }
+  expect_documented("lockstep.prediction/1", fields);
 }
 
 TEST_F(Predict, ARunsWorkloadHasRowsOfKindPredicted) {

@@ -137,7 +137,8 @@ double preset_value(Row& row) {
     }
     case Kind::through_cpu:
       return row.value(std::max(predict::to_host_seconds(network, devices, row.size()),
-                                predict::host_sum_seconds(row.topology, devices, row.size())));
+                                predict::host_sum_seconds(row.topology.host_thread_bytes_per_second,
+                                                          devices, row.size())));
     default:
       if (row.size() > 0) return row.value(nccl_seconds(row, row.size()));
       constexpr double kLarge = 16e9;

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 std::string file(const std::string& nodes, const std::string& links) {
   return fmt::format(R"({{"schema": "lockstep.topology/1", "name": "mine", "source": "a test",
 "device": {{"name": "GPU", "tflops": 10, "memory_gb_per_s": 500, "memory_gb": 12}},
-"host": {{"gb_per_s": 9}},
+"host": {{"gb_per_s": 50, "thread_gb_per_s": 9}},
 "nodes": [{}],
 "links": [{}]}})",
                      nodes, links);

@@ -177,7 +177,7 @@ void read_topology_file(const std::filesystem::path& path) {
 std::vector<std::string> topology_files() {
   return {R"({"schema": "lockstep.topology/1", "name": "two", "source": "a test",
   "device": {"name": "GPU", "tflops": 10, "memory_gb_per_s": 500, "memory_gb": 12},
-  "host": {"gb_per_s": 9},
+  "host": {"gb_per_s": 50, "thread_gb_per_s": 9},
   "nodes": [{"name": "a", "kind": "gpu"}, {"name": "b", "kind": "gpu"}, {"name": "c", "kind": "cpu"}],
   "links": [{"from": "a", "to": "c", "kind": "pcie", "gb_per_s": 12},
             {"from": "b", "to": "c", "kind": "pcie", "gb_per_s": 12, "latency_us": 2}]})"};
