@@ -1,5 +1,6 @@
 #include "tools/prediction/what_if.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
