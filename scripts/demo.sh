@@ -6,7 +6,8 @@
 #   scripts/demo.sh [OPTION...]        options of `lockstep compare`; they replace those of the first table,
 #                                      and leave out the second
 #
-# The run files are build/demo/out.json and build/demo/grown.json. A second run starts at once.
+# The run files are build/demo/out.json and build/demo/grown.json. What they say, with a step of the last
+# devices drawn as a timeline, is in build/demo/report.html. A second run starts at once.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
@@ -17,7 +18,7 @@ fi
 
 # Each default is left out where the caller gives the same flag.
 defaults=(--dataset digits --model mlp:64-1024-1024-10 --modes 'dp,ddp' --devices '1,2,4,8' --epochs 2
-          --json build/demo/out.json)
+          --json build/demo/out.json --trace build/demo/out.trace.json)
 options=()
 for ((i = 0; i < ${#defaults[@]}; i += 2)); do
   flag=${defaults[i]}
@@ -32,7 +33,18 @@ done
 scripts/setup.sh
 build release lockstep
 mkdir -p build/demo
-if [[ $# -gt 0 ]]; then exec build/release/bin/lockstep compare "${options[@]}" "$@"; fi
+
+# report RUN.json...: writes the page and says where.
+report() {
+  echo
+  build/release/bin/lockstep report "$@" -o build/demo/report.html
+}
+
+if [[ $# -gt 0 ]]; then
+  build/release/bin/lockstep compare "${options[@]}" "$@"
+  if [[ " ${options[*]} " == *" --json "* ]]; then report build/demo/out.json; fi
+  exit 0
+fi
 
 echo "The same 64 rows a step, shared by more and more devices:"
 build/release/bin/lockstep compare "${options[@]}"
@@ -40,4 +52,5 @@ echo
 echo "More and more rows a device, each device with one thread:"
 build/release/bin/lockstep compare --dataset synthetic:4096x64x10 --model mlp:64-1024-1024-10 --modes ddp \
   --device cpu --devices 2 --per-device-batch 64,256,1024 --threads-per-device 1 --epochs 2 --lr 0.01 \
-  --json build/demo/grown.json
+  --json build/demo/grown.json --trace build/demo/grown.trace.json
+report build/demo/out.json build/demo/grown.json

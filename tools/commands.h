@@ -20,6 +20,8 @@ void add_predict_command(Command& program, const CommandLine& command);
 void add_bench_command(Command& program, const CommandLine& command, int& exit_code);
 void add_env_command(Command& program);
 void add_check_gradients_command(Command& program);
+void add_explain_command(Command& program);
+void add_report_command(Command& program);
 void add_run_command(Command& program, const CommandLine& command, int& exit_code);
 
 // Where in `lockstep run ...` the program begins: at "--", else at the first word that is neither a

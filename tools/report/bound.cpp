@@ -53,26 +53,8 @@ std::size_t num_hardware_units(const RunRow& row, std::size_t num_cores) {
   return is_on_cpu(row) ? num_cores : num_physical_devices(row.placement);
 }
 
-bool is_oversubscribed(const RunRow& row, std::size_t num_cores) {
-  const std::size_t per_device = is_on_cpu(row) ? row.threads_per_device : 1;
-  return row.placement.devices.size() * per_device > num_hardware_units(row, num_cores);
-}
-
 double speedup(const std::vector<RunRow>& rows, std::size_t index, std::size_t num_cores) {
   return scaling(rows[index], baseline_of(rows, index), num_cores).speedup;
-}
-
-// The fastest row with several devices; of those that share hardware only where there is no other.
-std::size_t row_to_explain(const std::vector<RunRow>& rows, std::size_t num_cores) {
-  std::size_t found = 0;
-  const auto rank = [&](std::size_t i) {
-    return std::pair(!is_oversubscribed(rows[i], num_cores), speedup(rows, i, num_cores));
-  };
-  for (std::size_t i = 1; i < rows.size(); ++i) {
-    if (rows[i].placement.devices.size() < 2 || !rows[i].result.breakdown) continue;
-    if (found == 0 || rank(i) > rank(found)) found = i;
-  }
-  return found;
 }
 
 std::string name_of(const RunRow& row) {
@@ -148,6 +130,23 @@ bool send_the_same(const std::vector<RunRow>& rows, const std::vector<std::size_
 }
 
 }  // namespace
+
+bool is_oversubscribed(const RunRow& row, std::size_t num_cores) {
+  const std::size_t per_device = is_on_cpu(row) ? row.threads_per_device : 1;
+  return row.placement.devices.size() * per_device > num_hardware_units(row, num_cores);
+}
+
+std::size_t row_to_explain(const std::vector<RunRow>& rows, std::size_t num_cores) {
+  std::size_t found = 0;
+  const auto rank = [&](std::size_t i) {
+    return std::pair(!is_oversubscribed(rows[i], num_cores), speedup(rows, i, num_cores));
+  };
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    if (rows[i].placement.devices.size() < 2 || !rows[i].result.breakdown) continue;
+    if (found == 0 || rank(i) > rank(found)) found = i;
+  }
+  return found;
+}
 
 std::string bound_sentence(const std::vector<RunRow>& rows, std::size_t num_cores) {
   const std::size_t index = rows.empty() ? 0 : row_to_explain(rows, num_cores);

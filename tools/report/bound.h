@@ -8,6 +8,13 @@
 
 namespace lockstep::tools {
 
+// The row that a run is judged by: the fastest with several devices and a breakdown; of those whose
+// devices share hardware only where there is no other. 0: there is none.
+std::size_t row_to_explain(const std::vector<RunRow>& rows, std::size_t num_cores);
+
+// Whether the row's devices have fewer cores (GPUs: physical devices) than they would use.
+bool is_oversubscribed(const RunRow& row, std::size_t num_cores);
+
 // About the fastest row with several devices: which parts of its step are the largest, which of
 // them keeps it from the ideal, and what would help. "ddp x2: 62 % of the step is computation, 31 %
 // exposed communication: bound by communication; ...". Empty where no such row has a breakdown.

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Makes the pictures of the report in docs/images: trains small models, writes their report, and lets headless
+# Chromium draw it, on a desk in light and dark and on a phone.
+#
+#   scripts/screenshots.sh [FOLDER]        default: docs/images
+#
+# Needs chromium (LOCKSTEP_CHROMIUM names another), and pngquant where a picture would have more than 150 kB.
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+  usage
+  exit 0
+fi
+
+readonly folder=${1:-docs/images} largest=150000
+browser=${LOCKSTEP_CHROMIUM:-$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)}
+if [[ -z $browser ]]; then usage_error "no chromium found; apt-get install chromium, or set LOCKSTEP_CHROMIUM"; fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$folder"
+
+build release lockstep
+program=$PWD/build/release/bin/lockstep
+(
+  cd "$work"
+  "$program" compare --modes dp,ddp --devices 1,2,4,8 --epochs 2 --model mlp:64-1024-1024-10 --json shared.json \
+    --trace shared.trace.json
+  "$program" compare --dataset synthetic:4096x64x10 --model mlp:64-1024-1024-10 --modes ddp --device cpu --devices 2 \
+    --per-device-batch 64,256,1024 --threads-per-device 1 --epochs 2 --lr 0.01 --json grown.json \
+    --trace grown.trace.json
+  "$program" train --parallel ddp --devices 2 --epochs 6 --model mlp:64-256-10 --log trained.jsonl \
+    --trace trained.trace.json --json trained.json
+  "$program" report grown.json -o one.html
+  "$program" report shared.json grown.json trained.json -o several.html
+) >/dev/null 2>&1
+
+# shoot NAME PAGE WIDTH HEIGHT [CHROMIUM_FLAG...]
+shoot() {
+  local picture=$folder/$1.png
+  # A window has a least width, a frame in it has none.
+  cat >"$work/frame.html" <<END
+<body style="margin:0"><iframe src="$2" style="border:0;display:block;width:$3px;height:$4px"></iframe>
+END
+  "$browser" --headless --no-sandbox --disable-gpu --hide-scrollbars --allow-file-access-from-files \
+    --user-data-dir="$work/profile" --window-size="$3,$4" "${@:5}" --screenshot="$work/$1.png" \
+    "file://$work/frame.html" >/dev/null 2>&1
+  if [[ $(stat -c %s "$work/$1.png") -gt $largest ]] && command -v pngquant >/dev/null; then
+    pngquant --force --output "$work/$1.png" 64 "$work/$1.png"
+  fi
+  if [[ $(stat -c %s "$work/$1.png") -gt $largest ]]; then
+    echo "screenshots.sh: $picture would have more than $largest bytes; install pngquant" >&2
+    exit 1
+  fi
+  cp "$work/$1.png" "$picture"
+  echo "$picture: $(stat -c %s "$picture") bytes"
+}
+
+shoot report one.html 1200 1180
+shoot report-dark one.html 1200 1180 --force-dark-mode --enable-features=WebContentsForceDark:disabled \
+  --blink-settings=preferredColorScheme=0
+shoot report-phone one.html 360 1500
+shoot report-runs several.html 1200 1000

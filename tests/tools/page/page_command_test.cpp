@@ -1,0 +1,128 @@
+// lockstep report and lockstep explain as a user runs them: with good files and bad ones.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/tools/page/sample_run.h"
+#include "tests/tools/run_lockstep.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class PageCommand : public ::testing::Test {
+ protected:
+  PageCommand() { write_json_file(folder_ / "run.json", sample_run()); }
+
+  Outcome run(const std::string& arguments) {
+    return run_lockstep(words(arguments), folder_.path());
+  }
+  // Both commands refuse this file, by name.
+  void expect_refused(const std::string& text, const std::vector<std::string>& phrases) {
+    write_text(folder_ / "bad.json", text);
+    std::vector<std::string> all = phrases;
+    all.push_back("'bad.json'");
+    expect_rejected(run("explain bad.json"), 1, all);
+    expect_rejected(run("report run.json bad.json"), 1, all);
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "report.html"));
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(PageCommand, ReportSaysWhatItWroteAndWhatIsMissing) {
+  const Outcome outcome = run("report run.json -o page.html");
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("report: page.html (1 run, "));
+  EXPECT_THAT(outcome.out, HasSubstr("No timeline of a step: the run was made without --trace"));
+  EXPECT_THAT(read_text(folder_ / "page.html"), HasSubstr("</html>"));
+}
+
+TEST_F(PageCommand, TruncatedFilesAreNamedWithTheLine) {
+  const std::string whole = read_text(folder_ / "run.json");
+  expect_refused(whole.substr(0, whole.size() / 2), {"truncated", "line "});
+  expect_refused("", {"empty"});
+}
+
+TEST_F(PageCommand, OtherFilesAreNamedForWhatTheyAre) {
+  expect_refused("{\n\"a\": 1,\n oops }", {"is not JSON", "line 3"});
+  expect_refused(R"({"schema":"lockstep.bench-step/1","rows":[]})",
+                 {"'lockstep.bench-step/1'", "expected 'lockstep.run/1'"});
+  expect_refused(R"({"schema":"lockstep.run/9"})", {"another version"});
+  expect_refused(R"({"name":"something","version":3})", {"another program's JSON"});
+  expect_refused("[1, 2]", {"another program's JSON"});
+  expect_refused(sample_trace(), {"a timeline", "--trace-file"});
+}
+
+TEST_F(PageCommand, FieldsThatCannotBeTrueAreNamed) {
+  nlohmann::ordered_json run_file = sample_run();
+  run_file["rows"][2]["step_seconds"] = -1;
+  expect_refused(run_file.dump(), {"rows[2].step_seconds", "found -1"});
+  run_file = sample_run();
+  run_file["rows"][1]["devices"] = 0;
+  expect_refused(run_file.dump(), {"rows[1].devices", "1 or more"});
+  run_file = sample_run();
+  run_file["rows"][1].erase("mode");
+  expect_refused(run_file.dump(), {"rows[1].mode", "found nothing"});
+  run_file = sample_run();
+  run_file["rows"][0]["kind"] = "guessed";
+  expect_refused(run_file.dump(), {"rows[0].kind", "measured, acted or predicted"});
+  run_file = sample_run();
+  run_file["rows"] = nlohmann::ordered_json::array();
+  expect_refused(run_file.dump(), {"rows", "at least one"});
+}
+
+TEST_F(PageCommand, FilesThatAreNotThereAreNamed) {
+  expect_rejected(run("explain none.json"), 1, {"none.json"});
+  expect_rejected(run("report none.json"), 1, {"none.json"});
+  expect_rejected(run("report run.json --trace-file none.json"), 1, {"none.json"});
+  expect_rejected(run("report run.json --trace-file run.json"), 1, {"'run.json'", "traceEvents"});
+  write_text(folder_ / "log", "{\"step\":0,\"loss\":1}\n{\"step\":1,\"lo");
+  expect_rejected(run("report run.json --log-file log"), 1, {"'log' line 2"});
+}
+
+TEST_F(PageCommand, UsageIsCheckedBeforeAnythingIsWritten) {
+  expect_rejected(run("report"), 2, {"runs is required"});
+  expect_rejected(run("explain"), 2, {"run is required"});
+  expect_rejected(run("report run.json -o run.json"), 2, {"--output", "name another"});
+  expect_rejected(run("report run.json run.json --trace-file t.json"), 2, {"belong to one run"});
+  expect_rejected(run("report run.json -o none/page.html"), 1, {"--output"});
+  EXPECT_EQ(read_json(folder_ / "run.json")["schema"], "lockstep.run/1");
+}
+
+TEST_F(PageCommand, ATimelineThatTheRunFileNamesIsFoundBesideIt) {
+  nlohmann::ordered_json run_file = sample_run();
+  run_file["config"]["trace"] = "elsewhere/trace.json";
+  write_json_file(folder_ / "run.json", run_file);
+  EXPECT_THAT(run("report run.json").out, HasSubstr("neither beside the run file nor there"));
+  write_text(folder_ / "trace.json", "{}");
+  EXPECT_THAT(run("report run.json").out, HasSubstr("is no timeline"));
+  write_text(folder_ / "trace.json", sample_trace());
+  const Outcome outcome = run("report run.json");
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, Not(HasSubstr("timeline")));
+  EXPECT_THAT(read_text(folder_ / "report.html"), HasSubstr("One step, device by device"));
+}
+
+TEST_F(PageCommand, BothReadWhatTrainAndCompareWrite) {
+  expect_success(
+      run("compare --modes dp,ddp --devices 1,2 --steps 4 --model mlp:64-16-10 --json "
+          "compare.json"));
+  expect_success(
+      run("train --parallel ddp --devices 2 --steps 6 --model mlp:64-16-10 --log log "
+          "--trace trace.json --json train.json"));
+  for (const char* file : {"compare.json", "train.json"}) {
+    const Outcome outcome = run(std::string("explain ") + file);
+    expect_success(outcome);
+    EXPECT_THAT(outcome.out, HasSubstr("What bounds it\n"));
+  }
+  expect_success(run("report compare.json train.json"));
+  const std::string page = read_text(folder_ / "report.html");
+  EXPECT_THAT(page, HasSubstr("Speed-up of each run"));
+  EXPECT_THAT(page, HasSubstr("rank 1 on cpu:1"));
+  EXPECT_THAT(page, HasSubstr("cross-entropy, mean over the batch (nats)"));
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,35 @@
+// lockstep explain: what a run file says about its run, in sentences.
+#include "tools/explain/explain.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "tools/commands.h"
+#include "tools/report/row_table.h"
+
+namespace lockstep::tools {
+namespace {
+
+void run_explain(const std::string& path) {
+  const RunFile file = read_run_file(path, "explain");
+  const std::string model = file.config_value("model");
+  const std::string dataset = file.config_value("dataset");
+  if (!model.empty()) fmt::print("{}\n", wrap(fmt::format("{} on {}", model, dataset)));
+  for (const Answer& answer : explain(file)) {
+    fmt::print("\n{}\n{}\n", answer.title, wrap(answer.text));
+  }
+}
+
+}  // namespace
+
+void add_explain_command(Command& program) {
+  auto path = std::make_shared<std::string>();
+  Command explain = program.add_command(
+      "explain", "Say what bounds a run, what more devices would give, and what to change");
+  explain.add_option("run", *path, "a run file, as --json of train and compare writes it")
+      .required();
+  explain.on_run([path] { run_explain(*path); });
+}
+
+}  // namespace lockstep::tools

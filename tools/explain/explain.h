@@ -1,0 +1,26 @@
+// What a run file says about its run, in sentences: what bounds it, what twice the devices would
+// give, from which batch size several devices pay, and what to change. Every figure is the file's,
+// or follows from the file's by a formula of step_cost.h, which is printed with its figures. What
+// the file cannot tell is said to be missing.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/report/run_reader.h"
+
+namespace lockstep::tools {
+
+struct Answer {
+  std::string title;  // "What bounds it"
+  std::string text;   // sentences
+};
+
+// Of the measured rows; of a file without such, of the acted ones, then of the predicted ones.
+std::vector<Answer> explain(const RunFile& file);
+
+// The row that the sentences are about: the fastest with several devices (report/bound.h), else the
+// file's first. It lives as long as the file.
+const FileRow& judged_row(const RunFile& file);
+
+}  // namespace lockstep::tools

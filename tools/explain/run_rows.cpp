@@ -1,0 +1,65 @@
+#include "tools/explain/run_rows.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep::tools {
+namespace {
+
+// Epochs are compared by the rows that they hold, of which the file says no more than their ratio:
+// the speed-up is that ratio times that of the times.
+constexpr double kBaselineRows = 1e9;
+
+std::optional<Mode> parse_mode(std::string_view name) {
+  for (const Mode mode : {Mode::single, Mode::data_parallel, Mode::ddp}) {
+    if (to_string(mode) == name) return mode;
+  }
+  return std::nullopt;
+}
+
+double epoch_seconds(const FileRow& row) {
+  return row.median_epoch_seconds.value_or(row.step_seconds);
+}
+
+double speedup(const FileRow& row, const FileRow& baseline) {
+  if (row.speedup) return *row.speedup;
+  return static_cast<double>(row.batch) / row.step_seconds /
+         (static_cast<double>(baseline.batch) / baseline.step_seconds);
+}
+
+RunRow to_run_row(const FileRow& row, Mode mode, const FileRow& baseline, bool is_cuda) {
+  const bool has_hardware = row.kind == "measured";
+  RunRow run_row;
+  run_row.placement.mode = mode;
+  const DeviceType type = is_cuda || !has_hardware ? DeviceType::cuda : DeviceType::cpu;
+  run_row.placement.devices.assign(row.devices, Device{type, 0});
+  run_row.placement.num_physical = has_hardware ? row.physical_devices : row.devices;
+  run_row.threads_per_device = row.threads_per_device;
+  run_row.batch = row.batch;
+  run_row.contended = has_hardware ? row.contended : std::optional(false);
+  run_row.result.breakdown = row.breakdown;
+  run_row.result.comm_bytes_per_step =
+      static_cast<std::size_t>(std::min(row.comm_bytes_per_device_per_step, 1e18));
+  run_row.result.epoch_seconds = {epoch_seconds(row)};
+  const double ratio = speedup(row, baseline) * epoch_seconds(row) / epoch_seconds(baseline);
+  run_row.epoch_rows =
+      static_cast<std::size_t>(std::llround(kBaselineRows * std::clamp(ratio, 1e-9, 1e9)));
+  return run_row;
+}
+
+}  // namespace
+
+RunRows rows_of_kind(const RunFile& file, std::string_view kind) {
+  RunRows found;
+  const FileRow* baseline = nullptr;
+  for (const FileRow& row : file.rows) {
+    const std::optional<Mode> mode = parse_mode(row.mode);
+    if (row.kind != kind || !mode) continue;
+    if (baseline == nullptr || mode == Mode::single) baseline = &row;
+    found.of_file.push_back(&row);
+    found.rows.push_back(to_run_row(row, *mode, *baseline, file.config_value("device") == "cuda"));
+  }
+  return found;
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,51 @@
+// What a step would cost with another batch or with more devices: three formulas over the breakdown
+// of a row that was measured.
+//
+//   forward and backward take time in proportion to the rows that a device has; the optimizer,
+//   loading, copies, waiting and the host take the same time for any batch; so does communication,
+//   whose messages are the gradients.
+#pragma once
+
+#include <optional>
+
+#include "tools/report/run_reader.h"
+
+namespace lockstep::tools {
+
+// step(batch) = seconds_per_row * batch + fixed_seconds; batch: rows over all devices.
+struct StepLine {
+  double seconds_per_row = 0;
+  double fixed_seconds = 0;
+
+  double at(double batch) const { return seconds_per_row * batch + fixed_seconds; }
+};
+
+// From one row: seconds_per_row = (forward + backward) / batch, the rest is fixed.
+// REQUIRES: a breakdown.
+StepLine line_of(const FileRow& row);
+
+// Through the steps of two rows that differ in nothing but the batch.
+StepLine line_through(const FileRow& small, const FileRow& large);
+
+// The smallest batch at which one.at(batch) / several.at(batch) >= factor:
+//   (factor * several.fixed - one.fixed) / (one.per_row - factor * several.per_row), at least 1.
+// Empty where no batch reaches it.
+std::optional<double> batch_for_speedup(const StepLine& one, const StepLine& several,
+                                        double factor);
+
+// The same batch on twice the devices.
+struct DoubledStep {
+  double computation = 0;     // forward + backward, halved
+  double fixed = 0;           // as it was
+  double traffic_factor = 1;  // by which communication takes longer
+  double comm = 0;            // all of it, hidden or not
+  double hidden = 0;  // behind backward: as before, times the factor, at most all of backward
+  double step = 0;    // computation + fixed + comm - hidden
+};
+
+// traffic_factor: in a ring each device sends 2(n-1)/n times the gradients, so (2n-1)/(2n-2) times
+// as much with 2n devices; in dp device 0 serves n-1 others, so (2n-1)/(n-1).
+// REQUIRES: a breakdown, and at least two devices.
+DoubledStep double_devices(const FileRow& row);
+
+}  // namespace lockstep::tools

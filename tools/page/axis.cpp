@@ -1,0 +1,38 @@
+#include "tools/page/axis.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep::tools::page {
+namespace {
+
+double round_step(double largest, int num_steps) {
+  const double raw = largest / num_steps;
+  const double power = std::pow(10.0, std::floor(std::log10(raw)));
+  for (const double factor : {1.0, 2.0, 2.5, 5.0}) {
+    if (raw <= factor * power * 1.0001) return factor * power;
+  }
+  return 10 * power;
+}
+
+}  // namespace
+
+Axis axis_to(double largest, int num_steps) {
+  if (!(largest > 0) || !std::isfinite(largest)) largest = 1;
+  const double step = round_step(largest, num_steps);
+  Axis axis;
+  const int num_ticks = static_cast<int>(std::ceil(largest / step - 1e-9));
+  for (int i = 0; i <= num_ticks; ++i) axis.ticks.push_back(i * step);
+  axis.end = axis.ticks.back();
+  return axis;
+}
+
+Axis tight_axis_to(double largest, int num_steps) {
+  Axis axis = axis_to(largest, num_steps);
+  if (!(largest > 0) || !std::isfinite(largest)) return axis;
+  axis.end = largest;
+  std::erase_if(axis.ticks, [&](double tick) { return tick > largest * 1.0001; });
+  return axis;
+}
+
+}  // namespace lockstep::tools::page

@@ -1,0 +1,105 @@
+#include "tools/page/run_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <vector>
+
+#include "tools/page/html_text.h"
+
+namespace lockstep::tools::page {
+namespace {
+
+struct Column {
+  std::string_view name;
+  std::function<std::string(const FileRow&)> text;
+};
+
+std::string seconds_cell(std::optional<double> value) {
+  return value ? trace::format_seconds(*value) : "–";
+}
+
+std::string factor_cell(std::optional<double> value) {
+  return value ? fmt::format("{:.2f}×", *value) : "–";
+}
+
+std::string percent_cell(std::optional<double> fraction, int decimals = 0) {
+  return fraction ? fmt::format("{:.{}f} %", 100 * *fraction, decimals) : "–";
+}
+
+std::string bytes_cell(std::optional<double> value) {
+  if (!value) return "–";
+  const Unit unit = bytes_unit(*value);
+  return fmt::format("{} {}", short_number(*value / unit.size), unit.name);
+}
+
+std::optional<double> mean_of(const std::vector<double>& values) {
+  if (values.empty()) return std::nullopt;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+std::optional<double> most_of(const std::vector<double>& values) {
+  if (values.empty()) return std::nullopt;
+  return *std::ranges::max_element(values);
+}
+
+std::string kind_cell(const FileRow& row) {
+  if (row.kind != "acted" || row.slow_motion == 1) return row.kind;
+  return fmt::format("acted, 1 : {}", short_number(row.slow_motion));
+}
+
+std::string verdict_cell(const FileRow& row) {
+  if (!row.verdict_equal) return "–";
+  return *row.verdict_equal ? "equal" : "WRONG";
+}
+
+const std::vector<Column>& columns() {
+  static const std::vector<Column> all = {
+      {"devices", [](const FileRow& r) { return fmt::format("{}", r.devices); }},
+      {"batch", [](const FileRow& r) { return fmt::format("{}", r.batch); }},
+      {"epoch", [](const FileRow& r) { return seconds_cell(r.median_epoch_seconds); }},
+      {"step", [](const FileRow& r) { return seconds_cell(r.step_seconds); }},
+      {"speed-up", [](const FileRow& r) { return factor_cell(r.speedup); }},
+      {"ideal", [](const FileRow& r) { return factor_cell(r.ideal_speedup); }},
+      {"efficiency", [](const FileRow& r) { return percent_cell(r.efficiency); }},
+      {"busy", [](const FileRow& r) { return percent_cell(mean_of(r.busy_fraction)); }},
+      {"exposed comm.",
+       [](const FileRow& r) {
+         return seconds_cell(r.breakdown ? std::optional(r.breakdown->exposed_comm) : std::nullopt);
+       }},
+      {"sent / step",
+       [](const FileRow& r) { return bytes_cell(r.comm_bytes_per_device_per_step); }},
+      {"peak memory", [](const FileRow& r) { return bytes_cell(most_of(r.peak_bytes)); }},
+      {"loss", [](const FileRow& r) { return r.final_loss ? short_number(*r.final_loss) : "–"; }},
+      {"accuracy", [](const FileRow& r) { return percent_cell(r.test_accuracy, 1); }},
+      {"verdict", verdict_cell}};
+  return all;
+}
+
+}  // namespace
+
+std::string run_table(const RunFile& run) {
+  std::string html = "<div class=\"scroll\"><table><thead><tr><th>mode</th><th>kind</th>";
+  for (const Column& column : columns()) html += fmt::format("<th>{}</th>", column.name);
+  html += "</tr></thead><tbody>\n";
+  for (const FileRow& row : run.rows) {
+    html += fmt::format(
+        "<tr class=\"kind-{}\"><th scope=\"row\">{}{}</th><td><span class=\"badge\">{}</span></td>",
+        row.kind, escape(row.mode), row.contended == true ? "*" : "", kind_cell(row));
+    for (const Column& column : columns()) {
+      html += fmt::format("<td>{}</td>", escape(column.text(row)));
+    }
+    html += "</tr>\n";
+  }
+  html += "</tbody></table></div>\n";
+  if (std::ranges::any_of(run.rows, [](const FileRow& r) { return r.contended == true; })) {
+    html +=
+        "<p class=\"note\">* contended: another process was at work meanwhile, so times may be "
+        "too long.</p>\n";
+  }
+  return html;
+}
+
+}  // namespace lockstep::tools::page

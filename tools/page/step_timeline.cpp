@@ -1,0 +1,158 @@
+#include "tools/page/step_timeline.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "engine/core/error.h"
+#include "engine/core/shown_text.h"
+#include "tools/report/json_fields.h"
+
+namespace lockstep::tools::page {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Event {
+  long long process = 0, thread = 0;
+  double begin = 0, end = 0;  // seconds
+  std::string category, name;
+  std::optional<long long> sequence;
+};
+
+struct Events {
+  std::vector<Event> spans;
+  std::map<long long, std::string> process_names;
+  std::map<long long, std::string> thread_names;  // threads are numbered over all processes
+};
+
+class File {
+ public:
+  File(const std::filesystem::path& path, std::string_view operation)
+      : name_(shown(path.string())), operation_(operation) {
+    const Json json = parse_json_file(path, operation);
+    const bool has_events =
+        json.is_object() && json.contains("traceEvents") && json["traceEvents"].is_array();
+    require(has_events, ErrorCode::Io, operation_,
+            "'{}' is no timeline: it has no traceEvents; give the file of --trace", name_);
+    require(!json.contains("distributedInfo"), ErrorCode::Io, operation_,
+            "'{}' is a timeline of one rank in the format kineto; the report draws all ranks from "
+            "one file, of --trace-format perfetto",
+            name_);
+    std::size_t index = 0;
+    for (const Json& event : json["traceEvents"]) add(event, index++);
+  }
+
+  const Events& events() const { return events_; }
+
+  [[noreturn]] void refuse(std::string_view problem) const {
+    fail(ErrorCode::Io, operation_, "'{}' {}", name_, problem);
+  }
+
+ private:
+  void add(const Json& event, std::size_t index) {
+    try {
+      const std::string phase = event.at("ph");
+      if (phase == "M") {
+        add_name(event);
+      } else if (phase == "X") {
+        add_span(event);
+      }
+    } catch (const nlohmann::json::exception&) {
+      refuse("has no timeline of Lockstep's: traceEvents[" + std::to_string(index) +
+             "] lacks what --trace writes");
+    }
+  }
+  void add_name(const Json& event) {
+    const std::string what = event.at("name");
+    if (what == "process_name") {
+      events_.process_names[event.at("pid")] = event.at("args").at("name").get<std::string>();
+    } else if (what == "thread_name") {
+      events_.thread_names[event.at("tid")] = event.at("args").at("name").get<std::string>();
+    }
+  }
+  void add_span(const Json& json) {
+    Event event;
+    event.process = json.at("pid");
+    event.thread = json.at("tid");
+    event.begin = json.at("ts").get<double>() * 1e-6;
+    event.end = event.begin + json.at("dur").get<double>() * 1e-6;
+    event.category = json.at("cat");
+    event.name = json.at("name");
+    const auto args = json.find("args");
+    if (args != json.end() && args->contains("sequence")) event.sequence = args->at("sequence");
+    events_.spans.push_back(std::move(event));
+  }
+
+  std::string name_;
+  std::string_view operation_;
+  Events events_;
+};
+
+// Of the first process: the lower median by length.
+const Event& median_step(const File& file) {
+  std::vector<const Event*> steps;
+  for (const Event& event : file.events().spans) {
+    if (event.category != "step" || !event.sequence) continue;
+    if (!steps.empty() && event.process < steps[0]->process) steps.clear();
+    if (steps.empty() || event.process == steps[0]->process) steps.push_back(&event);
+  }
+  if (steps.empty()) file.refuse("is a timeline without training steps");
+  const auto seconds = [](const Event* event) { return event->end - event->begin; };
+  std::ranges::stable_sort(steps, {}, seconds);
+  return *steps[(steps.size() - 1) / 2];
+}
+
+// "compute ops, level 2" is of the lane "compute".
+std::string lane_of(const std::string& row) {
+  std::string lane = row.substr(0, row.find(", level"));
+  if (lane.ends_with(" ops")) lane.resize(lane.size() - 4);
+  return lane;
+}
+
+}  // namespace
+
+StepTimeline read_step_timeline(const std::filesystem::path& path, std::string_view operation) {
+  const File file(path, operation);
+  const Events& events = file.events();
+  const Event& chosen = median_step(file);
+  double begin = chosen.begin, end = chosen.end;
+  for (const Event& event : events.spans) {
+    if (event.category != "step" || event.sequence != chosen.sequence) continue;
+    begin = std::min(begin, event.begin);
+    end = std::max(end, event.end);
+  }
+  if (!(end > begin) || !std::isfinite(end - begin)) file.refuse("has steps without a duration");
+  // By thread: rows of one lane come in the order of their levels.
+  std::vector<const Event*> inside;
+  for (const Event& event : events.spans) {
+    const bool is_drawn = event.category != "step" && event.category != "op";
+    if (is_drawn && event.end > begin && event.begin < end) inside.push_back(&event);
+  }
+  std::ranges::stable_sort(
+      inside, {}, [](const Event* event) { return std::pair(event->process, event->thread); });
+  StepTimeline timeline{*chosen.sequence, end - begin, {}};
+  long long last_process = 0;
+  for (const Event* event : inside) {
+    if (timeline.ranks.empty() || event->process != last_process) {
+      const auto named = events.process_names.find(event->process);
+      timeline.ranks.push_back({named == events.process_names.end()
+                                    ? "rank " + std::to_string(event->process)
+                                    : named->second,
+                                {}});
+      last_process = event->process;
+    }
+    const auto named = events.thread_names.find(event->thread);
+    const std::string lane = named == events.thread_names.end() ? "" : lane_of(named->second);
+    std::vector<Lane>& lanes = timeline.ranks.back().lanes;
+    auto found = std::ranges::find(lanes, lane, &Lane::name);
+    if (found == lanes.end()) found = lanes.insert(lanes.end(), {lane, {}});
+    found->spans.push_back({std::max(event->begin, begin) - begin,
+                            std::min(event->end, end) - begin, event->category, event->name});
+  }
+  return timeline;
+}
+
+}  // namespace lockstep::tools::page

@@ -1,0 +1,70 @@
+// lockstep report: run files as one HTML page.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "engine/core/atomic_file.h"
+#include "engine/core/error.h"
+#include "tools/cli/output_path.h"
+#include "tools/commands.h"
+#include "tools/page/page.h"
+
+namespace lockstep::tools {
+namespace {
+
+struct ReportFlags {
+  std::vector<std::string> runs;
+  std::string output_path = "report.html";
+  page::NamedFiles named;
+};
+
+// A file that the page is made of must not be replaced by it.
+void require_other_file(const ReportFlags& flags) {
+  std::vector<std::string> inputs = flags.runs;
+  for (const std::string& path : {flags.named.trace, flags.named.log}) {
+    if (!path.empty()) inputs.push_back(path);
+  }
+  for (const std::string& input : inputs) {
+    require(!is_same_file(flags.output_path, input), ErrorCode::Usage, "--output",
+            "'{}' is also a file to read; name another", flags.output_path);
+  }
+}
+
+void run_report(const ReportFlags& flags) {
+  const bool has_named = !flags.named.trace.empty() || !flags.named.log.empty();
+  require(!has_named || flags.runs.size() == 1, ErrorCode::Usage, "report",
+          "--trace-file and --log-file belong to one run, found {}; leave them out: each run's "
+          "own are looked for beside its run file",
+          flags.runs.size());
+  require_other_file(flags);
+  require_writable({{"--output", flags.output_path}});
+  std::vector<page::PageRun> runs;
+  for (const std::string& path : flags.runs) {
+    runs.push_back(page::load_run(path, flags.named, "report"));
+  }
+  page::name_runs(runs);
+  const std::string html = page::make_page(runs);
+  write_file_atomically(flags.output_path, html);
+  for (const page::PageRun& run : runs) {
+    for (const std::string& missing : run.missing) fmt::print("{}: {}\n", run.name, missing);
+  }
+  fmt::print("report: {} ({} run{}, {} kB); open it in a browser\n", flags.output_path, runs.size(),
+             runs.size() == 1 ? "" : "s", html.size() / 1000);
+}
+
+}  // namespace
+
+void add_report_command(Command& program) {
+  auto flags = std::make_shared<ReportFlags>();
+  Command report = program.add_command("report", "Show runs as one HTML page, side by side");
+  report.add_option("runs", flags->runs, "run files, as --json of train and compare writes them")
+      .required();
+  report.add_option("-o,--output", flags->output_path, "write the page here");
+  report.add_option("--trace-file", flags->named.trace,
+                    "the run's timeline; else the one that its --trace named");
+  report.add_option("--log-file", flags->named.log,
+                    "the run's log of losses; else the one that its --log named");
+  report.on_run([flags] { run_report(*flags); });
+}
+
+}  // namespace lockstep::tools

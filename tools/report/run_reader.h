@@ -1,0 +1,88 @@
+// The run file as its readers see it: what `explain`, `report` and `predict` take their figures
+// from. docs/formats.md has every field. Fields that a reader can do without may be missing, since
+// a predicted row has no loss and a file may come from another version.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/trace/breakdown.h"
+
+namespace lockstep::tools {
+
+struct FileHost {
+  std::string cpu;
+  std::size_t cores = 1;
+  double memory_bytes = 0;
+  std::string os;
+  std::vector<std::string> gpus;  // their names
+  std::string version;
+  std::string build;
+};
+
+struct FileRow {
+  std::string mode;
+  std::string kind = "measured";  // or "acted", "predicted"
+  double slow_motion = 1;         // of an acted row: by which its times were divided
+  std::size_t devices = 1;
+  std::size_t physical_devices = 1;
+  std::size_t threads_per_device = 1;
+  std::size_t batch = 1;          // rows per step over all devices
+  std::optional<bool> contended;  // absent where nobody can tell
+  std::vector<double> epoch_seconds;
+  std::optional<double> median_epoch_seconds;
+  double step_seconds = 0;
+  std::optional<double> speedup, ideal_speedup, efficiency;
+  std::vector<double> busy_fraction;  // of each device
+  // Of the drawn step: its nine parts, step and overlapped_comm.
+  std::optional<trace::StepBreakdown> breakdown;
+  double comm_bytes_per_device_per_step = 0;
+  std::vector<double> peak_bytes;  // of each device
+  std::optional<bool> verdict_equal;
+  std::optional<double> final_loss, test_accuracy;
+
+  std::size_t rows_per_device() const { return batch / devices; }
+};
+
+struct FileLayer {
+  std::string name;
+  double forward_seconds = 0;
+  double backward_seconds = 0;
+  double parameter_bytes = 0;
+};
+
+// One step on one device, layer by layer.
+struct FileWorkload {
+  std::size_t batch = 1;
+  double optimizer_seconds = 0;
+  std::vector<FileLayer> layers;
+};
+
+struct RunFile {
+  std::filesystem::path path;
+  std::string date;
+  std::vector<std::string> command;
+  FileHost host;
+  // Every flag in the file's order: a text as it is, other values as JSON writes them; absent where
+  // the flag was not in force.
+  std::vector<std::pair<std::string, std::optional<std::string>>> config;
+  std::vector<FileRow> rows;  // at least one
+  std::optional<FileWorkload> workload;
+
+  // Empty where the file does not say.
+  std::string config_value(std::string_view flag) const;
+};
+
+// operation: the tag of the errors, such as "explain"; it must outlive the call.
+// Throws Error{Io} that names the file, and the line or the field: no such file, truncated, not
+// JSON, another schema, another program's file, a field that is missing or cannot be true.
+RunFile read_run_file(const std::filesystem::path& path, std::string_view operation);
+
+// "dp x4": a row's mode and its devices.
+std::string name_of(const FileRow& row);
+
+}  // namespace lockstep::tools
