@@ -43,9 +43,9 @@ std::string parts_sentence(const FileRow& row) {
   }
   if (!row.busy_fraction.empty()) {
     const auto [least, most] = std::ranges::minmax(row.busy_fraction);
-    text += row.busy_fraction.size() == 1
-                ? fmt::format(" The device is busy {:.0f} % of the time.", 100 * least)
-                : fmt::format(" The devices are busy {:.0f} to {:.0f} % of the time.", 100 * least,
+    text += std::round(100 * least) == std::round(100 * most)
+                ? fmt::format(" Devices are busy {:.0f} % of the time.", 100 * least)
+                : fmt::format(" Devices are busy {:.0f} to {:.0f} % of the time.", 100 * least,
                               100 * most);
   }
   return text;
@@ -63,7 +63,7 @@ Answer bound_answer(const RunFile& file, const RunRows& found, const FileRow& ro
         "What bounds it",
         fmt::format("The file cannot tell: it has no breakdown of a step of {}.", name_of(row))};
   }
-  if (row.contended == true) {
+  if (row.contended == true && bound.empty()) {
     text += (text.empty() ? "" : " ") + std::string(
                                             "Another process was at work meanwhile, so "
                                             "every time here may be too long.");

@@ -12,9 +12,9 @@ namespace lockstep::tools::page {
 namespace {
 
 // Pixels.
-constexpr double kBarsTop = 22, kBarsLine = 15, kBar = 14, kThin = 4, kBarGap = 9, kBarsAxis = 34;
+constexpr double kBarsTop = 22, kBarsLine = 17, kBar = 14, kThin = 4, kBarGap = 12, kBarsAxis = 34;
 // Of the bars of a stack, by their number.
-constexpr double kThickest = 10, kStack = 64;
+constexpr double kThickest = 10, kStack = 48;
 // Of the width: a narrower part has no room for its name.
 constexpr double kShareOfLetter = 0.026;
 

@@ -14,21 +14,42 @@ namespace {
 
 // In the units of the picture; the labels of the lines stand right of the plot.
 constexpr double kWidth = 360, kHeight = 236;
-constexpr double kLeft = 42, kRight = 284, kTop = 26, kBottom = 194;
-constexpr double kLineOfText = 13;
+constexpr double kLeft = 42, kTop = 26, kBottom = 194;
+constexpr double kLineOfText = 13, kWidthOfLetter = 7.2;
+constexpr std::size_t kLongestLabel = 20;
 constexpr std::size_t kMostNumberedX = 8;
+
+// In letters, not in bytes.
+std::size_t length_of(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+// The label, or its end where it is too long: names of runs differ there.
+std::string shortened(const std::string& label) {
+  if (length_of(label) <= kLongestLabel) return label;
+  std::string_view rest = label;
+  while (length_of(rest) > kLongestLabel - 1) {
+    do rest.remove_prefix(1);
+    while (!rest.empty() && (static_cast<unsigned char>(rest[0]) & 0xC0) == 0x80);
+  }
+  return "…" + std::string(rest);
+}
 
 class Plot {
  public:
   explicit Plot(const LineChart& chart) : chart_(chart) {
     double largest = 0;
+    std::size_t longest = 6;
     for (const Series& series : chart.series) {
+      longest = std::max(longest, length_of(shortened(series.label)));
       for (const Point& point : series.points) {
         largest = std::max(largest, point.y);
         all_x_.insert(point.x);
       }
     }
     y_axis_ = axis_to(largest);
+    right_ = kWidth - 14 - kWidthOfLetter * static_cast<double>(longest);
     if (all_x_.empty()) all_x_ = {0, 1};
   }
 
@@ -37,7 +58,7 @@ class Plot {
     // A single value stands in the middle.
     const double share = last > first ? (place(value) - first) / (last - first) : 0.5;
     const double margin = chart_.markers == Markers::shown ? 12 : 0;
-    return kLeft + margin + share * (kRight - kLeft - 2 * margin);
+    return kLeft + margin + share * (right_ - kLeft - 2 * margin);
   }
   double y(double value) const { return kBottom - value / y_axis_.end * (kBottom - kTop); }
 
@@ -49,6 +70,7 @@ class Plot {
     return ticks;
   }
   const Axis& y_axis() const { return y_axis_; }
+  double right() const { return right_; }
 
  private:
   double place(double value) const {
@@ -70,14 +92,15 @@ class Plot {
   const LineChart& chart_;
   std::set<double> all_x_;
   Axis y_axis_;
+  double right_ = kWidth;
 };
 
 std::string axes(const LineChart& chart, const Plot& plot) {
   std::string svg;
   for (const double tick : plot.y_axis().ticks) {
     const double y = plot.y(tick);
-    svg += fmt::format(R"(<line class="{}" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>)",
-                       tick == 0 ? "base" : "grid", kLeft, kRight, y, y);
+    svg += fmt::format(R"(<line class="{}" x1="{}" x2="{:.1f}" y1="{:.1f}" y2="{:.1f}"/>)",
+                       tick == 0 ? "base" : "grid", kLeft, plot.right(), y, y);
     svg += fmt::format(R"(<text class="tick" x="{}" y="{:.1f}" text-anchor="end">{}</text>)",
                        kLeft - 6, y + 3.5, short_number(tick));
   }
@@ -86,7 +109,7 @@ std::string axes(const LineChart& chart, const Plot& plot) {
                        plot.x(tick), kBottom + 16, short_number(tick));
   }
   svg += fmt::format(R"(<text class="axis x" x="{}" y="{}" text-anchor="middle">{}</text>)",
-                     (kLeft + kRight) / 2, kHeight - 8, escape(chart.x_label));
+                     (kLeft + plot.right()) / 2, kHeight - 8, escape(chart.x_label));
   return svg + fmt::format(R"(<text class="axis y" x="2" y="12">{}</text>)", escape(chart.y_label));
 }
 
@@ -132,10 +155,10 @@ std::string labels(const LineChart& chart, const Plot& plot) {
   std::string svg;
   for (const Label& label : all) {
     const double line_end = plot.x(label.series->points.back().x);
-    const double place = std::max(line_end, kRight - 14) + 9;
+    const double place = std::max(line_end, plot.right() - 14) + 9;
     svg += fmt::format(R"(<text class="label {} {}" x="{:.1f}" y="{:.1f}">{}</text>)",
                        label.series->kind, label.series->color, place, label.y + 4,
-                       escape(label.series->label));
+                       escape(shortened(label.series->label)));
   }
   return svg;
 }

@@ -22,7 +22,8 @@ std::string machine_text(const FileHost& host) {
 std::string table(const std::vector<PageRun>& runs) {
   std::string html =
       "<div "
-      "class=\"scroll\"><table><thead><tr><th>run</th><th>model</th><th>data</th><th>machine</th>"
+      "class=\"scroll\"><table "
+      "class=\"runs\"><thead><tr><th>run</th><th>model</th><th>data</th><th>machine</th>"
       "<th>made</th><th>row</th><th>step</th><th>speed-up</th><th>efficiency</th></tr></"
       "thead><tbody>\n";
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -77,18 +78,21 @@ std::string together(const std::vector<PageRun>& runs) {
   std::size_t num_runs = 0;
   for (const PageRun& run : runs) {
     if (has_growing_batch(run.file)) continue;
-    const std::string color = fmt::format("s-{}", 1 + num_runs++ % 4);
+    const std::size_t num_before = chart.series.size();
     for (const FileRow& row : run.file.rows) {
       if (!row.speedup || row.mode == "single") continue;
-      const std::string label = fmt::format("{} {}", run.name, row.mode);
+      std::string label = fmt::format("{} {}", run.name, row.mode);
+      if (row.kind != "measured") label += ", " + row.kind;
       auto found = std::ranges::find(chart.series, label, &Series::label);
       if (found == chart.series.end()) {
+        const std::string color = fmt::format("s-{}", 1 + chart.series.size() % 4);
         found = chart.series.insert(chart.series.end(), {label, color, row.kind, {}});
       }
       found->points.push_back({static_cast<double>(row.devices), *row.speedup});
     }
+    num_runs += chart.series.size() > num_before;
   }
-  if (num_runs < 2 || chart.series.empty() || chart.series.size() > kMostLines) return {};
+  if (num_runs < 2 || chart.series.size() > kMostLines) return {};
   return figure("together", "Speed-up", "of all runs, against devices", line_chart_svg(chart));
 }
 

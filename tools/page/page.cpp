@@ -125,15 +125,21 @@ std::string origin(const RunFile& run) {
   return html + "</details>\n";
 }
 
-// "mlp:64-16-10 on digits, batch 64, 2 epochs; made 2026-01-31".
+// "2026-01-31, 23:59 UTC" of "2026-01-31T23:59:59Z".
+std::string shown_date(const std::string& date) {
+  if (date.size() != 20 || date[10] != 'T' || date[19] != 'Z') return date;
+  return fmt::format("{}, {} UTC", date.substr(0, 10), date.substr(11, 5));
+}
+
+// "mlp:64-16-10 on digits, batch 64, 2 epochs; made 2026-01-31, 23:59 UTC".
 std::string lede(const RunFile& run) {
-  const std::string& batch = run.config_value("batch");
-  const std::string& epochs = run.config_value("epochs");
+  const std::string batch = run.config_value("batch");
+  const std::string epochs = run.config_value("epochs");
   std::string text =
       fmt::format("{} on {}", run.config_value("model"), run.config_value("dataset"));
   if (!batch.empty() && !has_growing_batch(run)) text += ", batch " + batch;
   if (!epochs.empty()) text += fmt::format(", {} epoch{}", epochs, epochs == "1" ? "" : "s");
-  return text + "; made " + run.date;
+  return text + "; made " + shown_date(run.date);
 }
 
 std::string body(const PageRun& run) {

@@ -63,6 +63,25 @@ LineChart chart_of(const RunFile& run, const Figure& value, const std::string& y
   return chart;
 }
 
+// What the hardware of the rows of a kind could give; once, where two kinds have the same.
+void add_ideal(const RunFile& run, const std::string& kind, std::vector<Series>& all) {
+  Series ideal{kind == "measured" ? "ideal" : "ideal, " + kind, "s-ideal", "ideal", {}};
+  for (const FileRow& row : run.rows) {
+    if (row.ideal_speedup && row.mode != "single" && row.kind == kind) {
+      ideal.points.push_back({x_of(run, row), *row.ideal_speedup});
+    }
+  }
+  const auto place = [](const Point& point) { return std::pair(point.x, point.y); };
+  std::ranges::sort(ideal.points, {}, place);
+  const auto same = std::ranges::unique(ideal.points, {}, &Point::x);
+  ideal.points.erase(same.begin(), same.end());
+  const bool is_drawn = std::ranges::any_of(all, [&](const Series& series) {
+    return series.kind == "ideal" &&
+           std::ranges::equal(series.points, ideal.points, {}, place, place);
+  });
+  if (!ideal.points.empty() && !is_drawn) all.push_back(std::move(ideal));
+}
+
 std::string against(const RunFile& run) {
   return has_growing_batch(run) ? "against the batch per device" : "against devices";
 }
@@ -115,16 +134,7 @@ std::string speedup_figure(const RunFile& run) {
   chart.title = "Speed-up " + against(run);
   std::erase_if(chart.series, [](const Series& series) { return series.color == "s-single"; });
   if (chart.series.empty()) return {};
-  Series ideal{"ideal", "s-ideal", "ideal", {}};
-  for (const FileRow& row : run.rows) {
-    if (row.ideal_speedup && row.mode != "single") {
-      ideal.points.push_back({x_of(run, row), *row.ideal_speedup});
-    }
-  }
-  std::ranges::sort(ideal.points, {}, [](const Point& p) { return std::pair(p.x, p.y); });
-  const auto same = std::ranges::unique(ideal.points, {}, [](const Point& p) { return p.x; });
-  ideal.points.erase(same.begin(), same.end());
-  chart.series.push_back(ideal);
+  for (const char* kind : {"measured", "acted", "predicted"}) add_ideal(run, kind, chart.series);
   return figure("speedup", "Speed-up", against(run), line_chart_svg(chart));
 }
 

@@ -18,6 +18,7 @@ struct Column {
 };
 
 std::string seconds_cell(std::optional<double> value) {
+  if (value == 0.0) return "0";
   return value ? trace::format_seconds(*value) : "–";
 }
 
@@ -31,6 +32,7 @@ std::string percent_cell(std::optional<double> fraction, int decimals = 0) {
 
 std::string bytes_cell(std::optional<double> value) {
   if (!value) return "–";
+  if (*value == 0) return "0";
   const Unit unit = bytes_unit(*value);
   return fmt::format("{} {}", short_number(*value / unit.size), unit.name);
 }

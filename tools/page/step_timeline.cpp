@@ -119,8 +119,10 @@ StepTimeline read_step_timeline(const std::filesystem::path& path, std::string_v
   const Events& events = file.events();
   const Event& chosen = median_step(file);
   double begin = chosen.begin, end = chosen.end;
+  std::map<long long, const Event*> steps;  // of each process that has steps of its own
   for (const Event& event : events.spans) {
     if (event.category != "step" || event.sequence != chosen.sequence) continue;
+    steps[event.process] = &event;
     begin = std::min(begin, event.begin);
     end = std::max(end, event.end);
   }
@@ -128,8 +130,11 @@ StepTimeline read_step_timeline(const std::filesystem::path& path, std::string_v
   // By thread: rows of one lane come in the order of their levels.
   std::vector<const Event*> inside;
   for (const Event& event : events.spans) {
-    const bool is_drawn = event.category != "step" && event.category != "op";
-    if (is_drawn && event.end > begin && event.begin < end) inside.push_back(&event);
+    if (event.category == "step" || event.category == "op" || event.end <= event.begin) continue;
+    const auto own = steps.find(event.process);
+    const double first = own == steps.end() ? begin : own->second->begin;
+    const double last = own == steps.end() ? end : own->second->end;
+    if (event.end > first && event.begin < last) inside.push_back(&event);
   }
   std::ranges::stable_sort(
       inside, {}, [](const Event* event) { return std::pair(event->process, event->thread); });

@@ -95,13 +95,15 @@ g.predicted .inside, g.acted .inside { fill: var(--ink); }
 .kinds { color: var(--soft); font-size: 13px; margin-top: 18px; display: flex; flex-wrap: wrap; gap: 4px 20px; }
 .kinds span { display: inline-flex; align-items: center; gap: 7px; }
 .scroll { overflow-x: auto; margin-top: 34px; overflow-wrap: normal; }
-table { border-collapse: collapse; width: 100%; font-size: 13px; white-space: nowrap; }
-th, td { padding: 6px 10px; text-align: right; border-bottom: 1px solid var(--hair); font-weight: 400; }
-thead th { color: var(--soft); font-size: 12.5px; border-bottom-color: var(--faint); }
+table { border-collapse: collapse; width: 100%; font-size: 12.5px; white-space: nowrap; }
+th, td { padding: 6px 7px; text-align: right; border-bottom: 1px solid var(--hair); font-weight: 400; }
+thead th { color: var(--soft); font-size: 12px; border-bottom-color: var(--faint); }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 th:nth-child(2), td:nth-child(2) { text-align: left; }
 th:last-child, td:last-child { padding-right: 0; }
 tbody th { font-weight: 650; }
+.runs { white-space: normal; min-width: 760px; overflow-wrap: normal; }
+.runs th:nth-child(-n+6), .runs td:nth-child(-n+6) { text-align: left; }
 .badge { font-size: 12px; color: var(--soft); }
 .kind-acted .badge { border-bottom: 1.5px dashed var(--soft); }
 .kind-predicted { color: var(--soft); font-style: italic; background: var(--tint); }

@@ -72,7 +72,7 @@ TEST(Explain, AnswersFourQuestionsWithTheFilesFigures) {
   EXPECT_THAT(bound, StartsWith("ddp x2: 92 % of the step is computation, 8 % exposed comm"));
   EXPECT_THAT(bound, HasSubstr("A step of ddp x2 with batch 64 takes 6 ms"));
   EXPECT_THAT(bound, HasSubstr("Another 200 us of communication is hidden"));
-  EXPECT_THAT(bound, HasSubstr("busy 90 to 90 %"));
+  EXPECT_THAT(bound, HasSubstr("busy 90 % of the time"));
   const std::string twice = answer(file, "What twice the devices would give");
   EXPECT_THAT(twice, HasSubstr("ddp x4 with the same batch: forward and backward halve (4.5 ms to "
                                "2.25 ms)"));

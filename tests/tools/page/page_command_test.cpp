@@ -109,9 +109,11 @@ TEST_F(PageCommand, BothReadWhatTrainAndCompareWrite) {
   expect_success(
       run("compare --modes dp,ddp --devices 1,2 --steps 4 --model mlp:64-16-10 --json "
           "compare.json"));
-  expect_success(
-      run("train --parallel ddp --devices 2 --steps 6 --model mlp:64-16-10 --log log "
-          "--trace trace.json --json train.json"));
+  // It says on stderr where the trace is.
+  const Outcome trained =
+      run("train --parallel ddp --devices 2 --steps 6 --model mlp:64-16-10 "
+          "--log log --trace trace.json --json train.json");
+  EXPECT_EQ(trained.exit_code, 0) << trained.err;
   for (const char* file : {"compare.json", "train.json"}) {
     const Outcome outcome = run(std::string("explain ") + file);
     expect_success(outcome);
