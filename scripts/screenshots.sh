@@ -4,7 +4,8 @@
 #
 #   scripts/screenshots.sh [FOLDER]        default: docs/images
 #
-# Needs chromium (LOCKSTEP_CHROMIUM names another), and pngquant where a picture would have more than 150 kB.
+# Needs the packages chromium (LOCKSTEP_CHROMIUM names another) and pngquant; no picture gets more than 150 kB. What it
+# measures is what the pictures show, so let nothing else run meanwhile.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
@@ -13,12 +14,13 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   exit 0
 fi
 
-readonly folder=${1:-docs/images} largest=150000
+pictures=${1:-docs/images} largest=150000
 browser=${LOCKSTEP_CHROMIUM:-$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)}
 if [[ -z $browser ]]; then usage_error "no chromium found; apt-get install chromium, or set LOCKSTEP_CHROMIUM"; fi
+if ! command -v pngquant >/dev/null; then usage_error "no pngquant found; apt-get install pngquant"; fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$folder"
+mkdir -p "$pictures"
 
 build release lockstep
 program=$PWD/build/release/bin/lockstep
@@ -37,7 +39,7 @@ program=$PWD/build/release/bin/lockstep
 
 # shoot NAME PAGE WIDTH HEIGHT [CHROMIUM_FLAG...]
 shoot() {
-  local picture=$folder/$1.png
+  local picture=$pictures/$1.png
   # A window has a least width, a frame in it has none.
   cat >"$work/frame.html" <<END
 <body style="margin:0"><iframe src="$2" style="border:0;display:block;width:$3px;height:$4px"></iframe>
@@ -45,11 +47,9 @@ END
   "$browser" --headless --no-sandbox --disable-gpu --hide-scrollbars --allow-file-access-from-files \
     --user-data-dir="$work/profile" --window-size="$3,$4" "${@:5}" --screenshot="$work/$1.png" \
     "file://$work/frame.html" >/dev/null 2>&1
-  if [[ $(stat -c %s "$work/$1.png") -gt $largest ]] && command -v pngquant >/dev/null; then
-    pngquant --force --output "$work/$1.png" 64 "$work/$1.png"
-  fi
+  pngquant --force --output "$work/$1.png" 64 "$work/$1.png"
   if [[ $(stat -c %s "$work/$1.png") -gt $largest ]]; then
-    echo "screenshots.sh: $picture would have more than $largest bytes; install pngquant" >&2
+    echo "screenshots.sh: $picture would have more than $largest bytes" >&2
     exit 1
   fi
   cp "$work/$1.png" "$picture"
@@ -57,7 +57,6 @@ END
 }
 
 shoot report one.html 1200 1180
-shoot report-dark one.html 1200 1180 --force-dark-mode --enable-features=WebContentsForceDark:disabled \
-  --blink-settings=preferredColorScheme=0
+shoot report-dark one.html 1200 1180 --blink-settings=preferredColorScheme=0
 shoot report-phone one.html 360 1500
 shoot report-runs several.html 1200 1000

@@ -8,6 +8,7 @@
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
 #include "tools/page/page.h"
+#include "tools/report/row_table.h"
 
 namespace lockstep::tools {
 namespace {
@@ -46,7 +47,9 @@ void run_report(const ReportFlags& flags) {
   const std::string html = page::make_page(runs);
   write_file_atomically(flags.output_path, html);
   for (const page::PageRun& run : runs) {
-    for (const std::string& missing : run.missing) fmt::print("{}: {}\n", run.name, missing);
+    for (const std::string& missing : run.missing) {
+      fmt::print("{}\n", wrap(fmt::format("{}: {}", run.name, missing)));
+    }
   }
   fmt::print("report: {} ({} run{}, {} kB); open it in a browser\n", flags.output_path, runs.size(),
              runs.size() == 1 ? "" : "s", html.size() / 1000);
