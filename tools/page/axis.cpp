@@ -35,4 +35,9 @@ Axis tight_axis_to(double largest, int num_steps) {
   return axis;
 }
 
+const char* tick_anchor(double percent, std::string_view text) {
+  constexpr double kHalfLetter = 1.1;  // percent of 320 pixels
+  return percent + kHalfLetter * static_cast<double>(text.size()) > 100 ? "end" : "middle";
+}
+
 }  // namespace lockstep::tools::page

@@ -1,6 +1,7 @@
 // Round ticks of an axis.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 namespace lockstep::tools::page {
@@ -16,5 +17,9 @@ Axis axis_to(double largest, int num_steps = 4);
 
 // The same, but it ends at `largest` itself: for bars, whose longest one takes all the width.
 Axis tight_axis_to(double largest, int num_steps = 4);
+
+// The text-anchor of a tick's text at so many percent of the width: "end" where half of it would
+// not fit right of the tick on a phone, else "middle".
+const char* tick_anchor(double percent, std::string_view text);
 
 }  // namespace lockstep::tools::page

@@ -64,7 +64,7 @@ std::string bars_axis_svg(const Axis& axis, const std::string& label, double bot
   std::string svg;
   for (const double tick : axis.ticks) {
     const double percent = 100 * tick / axis.end;
-    const char* const anchor = tick == 0 ? "start" : percent > 95 ? "end" : "middle";
+    const char* const anchor = tick == 0 ? "start" : tick_anchor(percent, short_number(tick));
     svg += fmt::format(R"(<line class="{}" x1="{:.2f}%" x2="{:.2f}%" y1="{}" y2="{}"/>)"
                        R"(<text class="tick" x="{:.2f}%" y="{}" text-anchor="{}">{}</text>)",
                        tick == 0 ? "base" : "grid", percent, percent, kBarsTop, bottom, percent,

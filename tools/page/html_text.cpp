@@ -6,6 +6,13 @@
 #include <cmath>
 
 namespace lockstep::tools::page {
+namespace {
+
+bool is_first_byte(char c) {
+  return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+}
+
+}  // namespace
 
 std::string escape(std::string_view text) {
   std::string html;
@@ -39,6 +46,18 @@ std::string escape(std::string_view text) {
     }
   }
   return html;
+}
+
+std::size_t num_letters(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count_if(text, is_first_byte));
+}
+
+std::string shortened(std::string_view text, std::size_t most_letters) {
+  if (num_letters(text) <= most_letters) return std::string(text);
+  while (!text.empty() && (num_letters(text) >= most_letters || !is_first_byte(text[0]))) {
+    text.remove_prefix(1);
+  }
+  return "…" + std::string(text);
 }
 
 std::string shell_line(const std::vector<std::string>& words) {

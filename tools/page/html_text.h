@@ -11,6 +11,12 @@ namespace lockstep::tools::page {
 // control characters but tab and line end become U+FFFD. So no text of a file is ever markup.
 std::string escape(std::string_view text);
 
+// In letters of UTF-8, not in bytes.
+std::size_t num_letters(std::string_view text);
+
+// The text, or "…" and its last letters where it has more than so many.
+std::string shortened(std::string_view text, std::size_t most_letters);
+
 // The words as a shell reads them back: quoted where they hold more than letters, digits and
 // -_./=:,+
 std::string shell_line(const std::vector<std::string>& words);

@@ -19,30 +19,13 @@ constexpr double kLineOfText = 13, kWidthOfLetter = 7.2;
 constexpr std::size_t kLongestLabel = 20;
 constexpr std::size_t kMostNumberedX = 8;
 
-// In letters, not in bytes.
-std::size_t length_of(std::string_view text) {
-  return static_cast<std::size_t>(std::ranges::count_if(
-      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
-
-// The label, or its end where it is too long: names of runs differ there.
-std::string shortened(const std::string& label) {
-  if (length_of(label) <= kLongestLabel) return label;
-  std::string_view rest = label;
-  while (length_of(rest) > kLongestLabel - 1) {
-    do rest.remove_prefix(1);
-    while (!rest.empty() && (static_cast<unsigned char>(rest[0]) & 0xC0) == 0x80);
-  }
-  return "…" + std::string(rest);
-}
-
 class Plot {
  public:
   explicit Plot(const LineChart& chart) : chart_(chart) {
     double largest = 0;
     std::size_t longest = 6;
     for (const Series& series : chart.series) {
-      longest = std::max(longest, length_of(shortened(series.label)));
+      longest = std::max(longest, num_letters(shortened(series.label, kLongestLabel)));
       for (const Point& point : series.points) {
         largest = std::max(largest, point.y);
         all_x_.insert(point.x);
@@ -158,7 +141,7 @@ std::string labels(const LineChart& chart, const Plot& plot) {
     const double place = std::max(line_end, plot.right() - 14) + 9;
     svg += fmt::format(R"(<text class="label {} {}" x="{:.1f}" y="{:.1f}">{}</text>)",
                        label.series->kind, label.series->color, place, label.y + 4,
-                       escape(shortened(label.series->label)));
+                       escape(shortened(label.series->label, kLongestLabel)));
   }
   return svg;
 }

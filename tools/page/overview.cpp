@@ -43,13 +43,17 @@ std::string table(const std::vector<PageRun>& runs) {
   return html + "</tbody></table></div>\n";
 }
 
+// Short enough for a phone: of a long name its end, where names of runs differ.
+std::string bar_name(const PageRun& run, const FileRow& row) {
+  return fmt::format("{}: {}", shortened(run.name, 16), bar_label(run.file, row));
+}
+
 std::string speedups(const std::vector<PageRun>& runs) {
   BarChart chart{"Speed-up of each run", "speed-up (times the run's own baseline)", "run, its row"};
   for (const PageRun& run : runs) {
     const FileRow& row = judged_row(run.file);
     if (!row.speedup) continue;
-    Bar bar{fmt::format("{}: {}", run.name, bar_label(run.file, row)),
-            fmt::format("{:.2f}×", *row.speedup), row.kind};
+    Bar bar{bar_name(run, row), fmt::format("{:.2f}×", *row.speedup), row.kind};
     bar.parts.push_back({"m-" + color_of(row.mode), *row.speedup, ""});
     chart.bars.push_back(std::move(bar));
   }
@@ -63,8 +67,7 @@ std::string rates(const std::vector<PageRun>& runs) {
   for (const PageRun& run : runs) {
     const FileRow& row = judged_row(run.file);
     const double rate = static_cast<double>(row.batch) / row.step_seconds;
-    Bar bar{fmt::format("{}: {}", run.name, bar_label(run.file, row)),
-            fmt::format("{} rows/s", short_number(rate)), row.kind};
+    Bar bar{bar_name(run, row), fmt::format("{}/s", short_number(rate)), row.kind};
     bar.parts.push_back({"m-" + color_of(row.mode), rate, ""});
     chart.bars.push_back(std::move(bar));
   }

@@ -103,9 +103,9 @@ bool has_growing_batch(const RunFile& run) {
 
 std::string bar_label(const RunFile& run, const FileRow& row) {
   std::string label = name_of(row);
-  if (has_growing_batch(run)) label += fmt::format(", {} rows each", row.rows_per_device());
+  if (has_growing_batch(run)) label += fmt::format(", {} rows", row.rows_per_device());
   if (row.kind != "measured") label += ", " + row.kind;
-  if (row.contended == true) label += ", contended";
+  if (row.contended == true) label += "*";
   return label;
 }
 

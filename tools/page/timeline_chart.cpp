@@ -40,7 +40,7 @@ std::string lanes_axis_svg(const StepTimeline& timeline, double bottom, const Un
     svg += fmt::format(R"(<line class="{}" x1="{:.2f}%" x2="{:.2f}%" y1="{}" y2="{}"/>)"
                        R"(<text class="tick" x="{:.2f}%" y="{}" text-anchor="{}">{}</text>)",
                        tick == 0 ? "base" : "grid", percent, percent, kLanesTop, bottom, percent,
-                       bottom + 13, percent > 96 ? "end" : "middle", short_number(tick));
+                       bottom + 13, tick_anchor(percent, short_number(tick)), short_number(tick));
   }
   return svg +
          fmt::format(R"(<text class="axis x" x="50%" y="{}" text-anchor="middle">time since the )"

@@ -95,7 +95,7 @@ TEST_F(PageCommand, ATimelineThatTheRunFileNamesIsFoundBesideIt) {
   nlohmann::ordered_json run_file = sample_run();
   run_file["config"]["trace"] = "elsewhere/trace.json";
   write_json_file(folder_ / "run.json", run_file);
-  EXPECT_THAT(run("report run.json").out, HasSubstr("neither beside the run file nor there"));
+  EXPECT_THAT(run("report run.json").out, HasSubstr("the run wrote elsewhere/trace.json"));
   write_text(folder_ / "trace.json", "{}");
   EXPECT_THAT(run("report run.json").out, HasSubstr("is no timeline"));
   write_text(folder_ / "trace.json", sample_trace());

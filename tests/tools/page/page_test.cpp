@@ -234,6 +234,13 @@ TEST(HtmlText, ShortNumbersHaveThreeDigits) {
   EXPECT_EQ(short_number(1e-9), "1.00e-09");
 }
 
+TEST(HtmlText, LongNamesKeepTheirEnd) {
+  EXPECT_EQ(shortened("short", 5), "short");
+  EXPECT_EQ(shortened("a long name", 5), "…name");
+  EXPECT_EQ(num_letters("µs"), 2u);
+  EXPECT_EQ(shortened("µµµµ", 3), "…µµ");
+}
+
 TEST(HtmlText, ShellLinesReadBackAsTheirWords) {
   EXPECT_EQ(shell_line({"a", "b c", "it's", ""}), "a 'b c' 'it'\\''s' ''");
 }
