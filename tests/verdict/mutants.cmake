@@ -134,14 +134,14 @@ mutant(labels_of_the_batch_before
 
 mutant(smaller_batch_scaled_as_a_full_one
   SOURCE tools/training/gradients.cpp
-  REPLACE [=[? world_size / static_cast<double>(batch.num_global_rows)]=]
-  WITH [=[? world_size / static_cast<double>(task.batch)]=]
+  REPLACE [=[? static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
+  WITH [=[? static_cast<double>(num_ranks) / static_cast<double>(task.batch)]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --epochs 1"
   EXPECT "gradients: step 23" "rank 0" "parameter [02]\\.(weight|bias)" "relative error")
 
 mutant(mean_over_a_rank_taken_for_the_mean_over_all
   SOURCE tools/training/gradients.cpp
-  REPLACE [=[? world_size / static_cast<double>(batch.num_global_rows)]=]
+  REPLACE [=[? static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
   WITH [=[? 1.0 / static_cast<double>(batch.labels.num_elements())]=]
   RUN "--modes ddp --devices 4 --batch 62 --model mlp:64-32-10 --steps 3"
   EXPECT "ddp on 4 devices" "gradients: step 0" "rank [0-3]" "parameter [02]\\.(weight|bias)" "relative error")
