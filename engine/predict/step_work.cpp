@@ -1,0 +1,249 @@
+#include "engine/predict/step_work.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/plan/buckets.h"
+#include "engine/predict/all_reduce_cost.h"
+
+namespace lockstep::predict {
+
+StepWork::StepWork(Network& network, const Workload& workload, const StepOptions& options)
+    : network_(network), workload_(workload), options_(options) {
+  for (const LayerWork& layer : workload.layers) {
+    names_.push_back(trace::intern(layer.name));
+    for (const std::size_t bytes : layer.tensor_bytes) {
+      tensors_.push_back({layer_index(layer), bytes});
+    }
+  }
+  prepare();
+}
+
+void StepWork::add_step() {
+  if (workload_.fixed_seconds > 0) {
+    add({WorkLane::compute, trace::Category::host, "host", workload_.fixed_seconds, 0, gate_});
+  }
+  if (options_.strategy == Strategy::data_parallel && num_devices() > 1) add_replication();
+  add_forward();
+  const std::vector<std::size_t> backward = add_backward();
+  share_gradients(backward);
+}
+
+std::size_t StepWork::layer_index(const LayerWork& layer) const {
+  return static_cast<std::size_t>(&layer - workload_.layers.data());
+}
+
+std::size_t StepWork::add(Work work) {
+  work_.push_back(std::move(work));
+  return work_.size() - 1;
+}
+
+void StepWork::prepare() {
+  if (num_devices() < 2) return;
+  const auto ranks = static_cast<double>(num_devices());
+  const Strategy strategy = options_.strategy;
+  if (strategy == Strategy::ddp || strategy == Strategy::hierarchical) {
+    prepare_buckets();
+    comm_bytes_ = 2 * (ranks - 1) / ranks * gradient_bytes();
+  } else if (strategy == Strategy::nccl_replicated) {
+    const double ring = nccl1_ring_bytes_per_second(network_, num_devices());
+    for (auto tensor = tensors_.rbegin(); tensor != tensors_.rend(); ++tensor) {
+      const auto bytes = static_cast<double>(tensor->bytes);
+      comm_.push_back(
+          {tensor->layer, tensor->bytes, nccl1_all_reduce_seconds(ring, num_devices(), bytes)});
+    }
+    comm_bytes_ = 2 * (ranks - 1) / ranks * gradient_bytes();
+  } else if (strategy == Strategy::device_all_reduce) {
+    std::vector<std::size_t> sizes;
+    for (const TensorWork& tensor : tensors_) sizes.push_back(tensor.bytes);
+    exchange_ = reduce_on_devices(network_, num_devices(), sizes);
+    comm_bytes_ = exchange_.bytes_of_busiest;
+  } else if (strategy == Strategy::data_parallel) {
+    exchange_ = reduce_on_first(network_, num_devices(), gradient_bytes());
+    comm_bytes_ = exchange_.bytes_of_busiest;
+  } else {
+    comm_bytes_ = gradient_bytes();
+  }
+}
+
+void StepWork::prepare_buckets() {
+  std::vector<plan::BucketParameter> parameters;
+  for (const TensorWork& tensor : tensors_) {
+    parameters.push_back({tensor.bytes / sizeof(float), DType::float32, Device{}});
+  }
+  plan::BucketOptions bucket_options;
+  bucket_options.byte_limits = options_.bucket_byte_limits;
+  const std::vector<std::size_t> order = plan::reverse_order(parameters.size());
+  const bool is_hierarchical = options_.strategy == Strategy::hierarchical;
+  AllReduceCost cost(network_, num_devices(),
+                     is_hierarchical ? plan::AllReducePlan::hierarchical : options_.own_plan);
+  const double extra_latency =
+      (options_.conditions.comm_latency - 1) * cost.seconds(sizeof(float) * num_devices());
+  for (const plan::Bucket& bucket : plan::bucket_plan(parameters, order, bucket_options).buckets) {
+    std::size_t first_layer = workload_.layers.size();
+    for (const plan::BucketSlot& slot : bucket.slots) {
+      first_layer = std::min(first_layer, tensors_[slot.parameter].layer);
+    }
+    comm_.push_back(
+        {first_layer, bucket.num_bytes(), cost.seconds(bucket.num_bytes()) + extra_latency});
+  }
+}
+
+double StepWork::copy_seconds(const LayerWork& layer) const {
+  if (options_.gradients == StepOptions::Gradients::in_buckets || num_devices() < 2) return 0;
+  double seconds = 0;
+  for (const std::size_t bytes : layer.tensor_bytes) {
+    seconds +=
+        device().launch_seconds + 2 * static_cast<double>(bytes) / device().memory_bytes_per_second;
+  }
+  return seconds;
+}
+
+void StepWork::add_replication() {
+  const double rows = workload_.input_bytes;
+  Traffic scatter(network_);
+  for (std::size_t i = 1; i < num_devices(); ++i) {
+    scatter.add(network_.gpu(0), network_.gpu(i), rows);
+  }
+  const std::size_t scattered =
+      add({WorkLane::down, trace::Category::copy, "scatter", scatter.seconds(), 0, gate_});
+  gate_ = {add({WorkLane::down,
+                trace::Category::copy,
+                "replicate",
+                exchange_.broadcast_seconds,
+                workload_.gradient_bytes(),
+                {scattered}})};
+}
+
+double StepWork::launch_floor() const {
+  if (options_.strategy != Strategy::data_parallel) return 0;
+  return 2 * device().launch_seconds * static_cast<double>(num_devices());
+}
+
+void StepWork::add_forward() {
+  for (std::size_t i = 0; i < workload_.layers.size(); ++i) {
+    std::vector<std::size_t> after = gate_;
+    if (!arrived_.empty()) {
+      after.insert(after.end(), arrived_[i].begin(), arrived_[i].end());
+    }
+    const double seconds = std::max(workload_.layers[i].forward_seconds, launch_floor());
+    add({WorkLane::compute, trace::Category::forward, names_[i], seconds, 0, std::move(after)});
+  }
+}
+
+std::vector<std::size_t> StepWork::add_backward() {
+  std::vector<std::size_t> backward(workload_.layers.size());
+  for (std::size_t i = workload_.layers.size(); i-- > 0;) {
+    const LayerWork& layer = workload_.layers[i];
+    const double seconds = std::max(layer.backward_seconds, launch_floor()) + copy_seconds(layer);
+    backward[i] = add({WorkLane::compute, trace::Category::backward, names_[i], seconds, 0});
+  }
+  return backward;
+}
+
+void StepWork::share_gradients(const std::vector<std::size_t>& backward) {
+  const std::size_t last = backward.front();
+  arrived_.clear();
+  gate_.clear();
+  if (num_devices() < 2) return add_optimizer({});
+  switch (options_.strategy) {
+    case Strategy::cpu_parameter_server:
+      return serve_parameters(backward);
+    case Strategy::cpu_reduce:
+      return reduce_on_host(last);
+    case Strategy::data_parallel:
+    case Strategy::device_all_reduce:
+      return reduce_behind(last);
+    default: {
+      std::vector<std::size_t> done;
+      for (const CommWork& comm : comm_) {
+        done.push_back(add({WorkLane::comm,
+                            trace::Category::communication,
+                            "all-reduce",
+                            comm.seconds,
+                            comm.bytes,
+                            {backward[comm.layer]}}));
+      }
+      add_optimizer(done);
+    }
+  }
+}
+
+void StepWork::add_optimizer(std::vector<std::size_t> after) {
+  double seconds = workload_.optimizer_seconds;
+  for (const LayerWork& layer : workload_.layers) seconds += copy_seconds(layer);
+  ends_.push_back(add(
+      {WorkLane::compute, trace::Category::optimizer, "optimizer", seconds, 0, std::move(after)}));
+}
+
+void StepWork::reduce_behind(std::size_t last) {
+  const std::size_t bytes = workload_.gradient_bytes();
+  const std::size_t reduced = add({WorkLane::up,
+                                   trace::Category::communication,
+                                   "reduce",
+                                   exchange_.reduce_seconds,
+                                   bytes,
+                                   {last}});
+  // DataParallel sends the parameters at the beginning of the next step.
+  if (options_.strategy == Strategy::data_parallel) return add_optimizer({reduced});
+  add_optimizer({add({WorkLane::down,
+                      trace::Category::communication,
+                      "broadcast",
+                      exchange_.broadcast_seconds,
+                      bytes,
+                      {reduced}})});
+}
+
+void StepWork::reduce_on_host(std::size_t last) {
+  const double bytes = gradient_bytes();
+  const std::size_t num_bytes = workload_.gradient_bytes();
+  const double speed = network_.topology().host_thread_bytes_per_second;
+  const std::size_t up = add({WorkLane::up,
+                              trace::Category::communication,
+                              "to the host",
+                              to_host_seconds(network_, num_devices(), bytes),
+                              num_bytes,
+                              {last}});
+  const double sum =
+      host_sum_seconds(speed, num_devices(), bytes) + host_update_seconds(speed, bytes);
+  const std::size_t summed =
+      add({WorkLane::host, trace::Category::communication, "sum and update", sum, num_bytes, {up}});
+  gate_ = {add({WorkLane::down,
+                trace::Category::communication,
+                "from the host",
+                from_host_seconds(network_, num_devices(), bytes),
+                num_bytes,
+                {summed}})};
+  ends_.push_back(last);
+}
+
+void StepWork::serve_parameters(const std::vector<std::size_t>& backward) {
+  const double speed = network_.topology().host_bytes_per_second;
+  arrived_.resize(workload_.layers.size());
+  for (auto tensor = tensors_.rbegin(); tensor != tensors_.rend(); ++tensor) {
+    const auto bytes = static_cast<double>(tensor->bytes);
+    const std::size_t up = add({WorkLane::up,
+                                trace::Category::communication,
+                                "to the host",
+                                to_host_seconds(network_, num_devices(), bytes),
+                                tensor->bytes,
+                                {backward[tensor->layer]}});
+    const double sum =
+        host_sum_seconds(speed, num_devices(), bytes) + host_update_seconds(speed, bytes);
+    const std::size_t summed = add({WorkLane::host,
+                                    trace::Category::communication,
+                                    "sum and update",
+                                    sum,
+                                    tensor->bytes,
+                                    {up}});
+    arrived_[tensor->layer].push_back(add({WorkLane::down,
+                                           trace::Category::communication,
+                                           "from the host",
+                                           from_host_seconds(network_, num_devices(), bytes),
+                                           tensor->bytes,
+                                           {summed}}));
+  }
+  ends_.push_back(backward.front());
+}
+
+}  // namespace lockstep::predict
