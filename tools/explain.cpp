@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "engine/core/shown_text.h"
 #include "tools/commands.h"
 #include "tools/report/row_table.h"
 
@@ -15,7 +16,8 @@ void run_explain(const std::string& path) {
   const RunFile file = read_run_file(path, "explain");
   const std::string model = file.config_value("model");
   const std::string dataset = file.config_value("dataset");
-  if (!model.empty()) fmt::print("{}\n", wrap(fmt::format("{} on {}", model, dataset)));
+  if (!model.empty())
+    fmt::print("{}\n", wrap(fmt::format("{} on {}", shown(model), shown(dataset))));
   for (const Answer& answer : explain(file)) {
     fmt::print("\n{}\n{}\n", answer.title, wrap(answer.text));
   }

@@ -48,10 +48,10 @@ int run(int argc, char** argv) {
   int exit_code = 0;
   lockstep::tools::add_train_command(program, command, exit_code);
   lockstep::tools::add_compare_command(program, command);
-  lockstep::tools::add_predict_command(program, command);
-  lockstep::tools::add_bench_command(program, command, exit_code);
   lockstep::tools::add_explain_command(program);
   lockstep::tools::add_report_command(program);
+  lockstep::tools::add_predict_command(program, command);
+  lockstep::tools::add_bench_command(program, command, exit_code);
   lockstep::tools::add_devices_command(program);
   lockstep::tools::add_env_command(program);
   lockstep::tools::add_check_gradients_command(program);

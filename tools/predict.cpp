@@ -116,7 +116,7 @@ void predict_workload(const PredictFlags& flags, const CommandLine& command) {
                     {"bucket_mib", task.bucket_mib},  {"first_bucket_mib", task.first_bucket_mib}};
   json["rows"] = nlohmann::ordered_json::array();
   for (const PredictedRow& row : rows) json["rows"].push_back(row_json(row, task.topology.name));
-  json["workload"] = workload_json(task.run);
+  json["workload"] = workload_json(task.run.step);
   write_json(flags.json_path, json);
 }
 

@@ -37,8 +37,14 @@ std::string name_of(const ::testing::TestParamInfo<Mistake>& mistake) {
 }
 
 constexpr Mistake kCommandsMistakes[] = {
-    {"NoCommand", "", {"a command is missing", "train, compare, bench, devices, env"}},
-    {"UnknownCommand", "trian", {"unknown command 'trian'", "train, compare, bench"}},
+    {"NoCommand",
+     "",
+     {"a command is missing",
+      "train, compare, explain, report, predict, bench, devices, env, check-gradients, "
+      "with-devices, run"}},
+    {"UnknownCommand",
+     "trian",
+     {"unknown command 'trian'", "train, compare, explain, report, predict, bench"}},
     {"NoBench", "bench", {"a command is missing", "step, all-reduce"}},
     {"UnknownBench", "bench gemm", {"unknown command 'gemm'", "step, all-reduce"}},
     {"UnknownFlag", "train --learning-rate 1", {"--learning-rate", "--help"}},

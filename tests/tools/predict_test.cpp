@@ -23,7 +23,7 @@ const char kModels[] =
 
 std::string run_file(const std::string& layers) {
   return R"({"schema": "lockstep.run/1", "config": {"device": "cpu", "model": "mlp:784-4096-10"},
-"rows": [{"iterations": 30, "epoch_seconds": [1, 1]}],
+"rows": [{"mode": "single", "devices": 1, "batch": 1024, "step_seconds": 0.07, "iterations": 30, "epoch_seconds": [1, 1]}],
 "workload": {"batch": 1024, "input_bytes_per_row": 3136, "host_seconds_per_op": 1e-6,
 "optimizer_seconds": 1e-3, "ready_order": ["0.weight"],
 "layers": [)" +
@@ -216,8 +216,8 @@ TEST_F(Predict, FilesOfOthersAreNamedWithTheirLine) {
   write("run.json", R"({"schema": "lockstep.bench-step/1"})");
   expect_rejected(run(flags), 1, {"'run.json', line 1", "lockstep.bench-step/1"});
   write("run.json", R"({"traceEvents": []})");
-  expect_rejected(run(flags), 1, {"'run.json', line 1", "not a file of lockstep"});
-  write("run.json", run_file(layer("0", 0)));
+  expect_rejected(run(flags), 1, {"'run.json', line 1", "this is a timeline"});
+  write("run.json", run_file(layer("0", 3)));
   expect_rejected(run(flags), 1, {"'run.json', line 5", "4 bytes"});
   write("run.json", run_file(layer("2", 4000)));
   expect_rejected(run(flags), 1, {"'run.json', line 4", "'0.weight' is a parameter of no layer"});

@@ -6,6 +6,11 @@
 namespace lockstep::tools::page {
 namespace {
 
+// Less than that has no steps that are numbers, and more no end.
+bool has_extent(double largest) {
+  return largest > 1e-300 && largest < 1e300;
+}
+
 double round_step(double largest, int num_steps) {
   const double raw = largest / num_steps;
   const double power = std::pow(10.0, std::floor(std::log10(raw)));
@@ -18,7 +23,7 @@ double round_step(double largest, int num_steps) {
 }  // namespace
 
 Axis axis_to(double largest, int num_steps) {
-  if (!(largest > 0) || !std::isfinite(largest)) largest = 1;
+  if (!has_extent(largest)) largest = 1;
   const double step = round_step(largest, num_steps);
   Axis axis;
   const int num_ticks = static_cast<int>(std::ceil(largest / step - 1e-9));
@@ -29,7 +34,7 @@ Axis axis_to(double largest, int num_steps) {
 
 Axis tight_axis_to(double largest, int num_steps) {
   Axis axis = axis_to(largest, num_steps);
-  if (!(largest > 0) || !std::isfinite(largest)) return axis;
+  if (!has_extent(largest)) return axis;
   axis.end = largest;
   std::erase_if(axis.ticks, [&](double tick) { return tick > largest * 1.0001; });
   return axis;

@@ -53,10 +53,14 @@ std::size_t num_letters(std::string_view text) {
 }
 
 std::string shortened(std::string_view text, std::size_t most_letters) {
-  if (num_letters(text) <= most_letters) return std::string(text);
-  while (!text.empty() && (num_letters(text) >= most_letters || !is_first_byte(text[0]))) {
-    text.remove_prefix(1);
+  const std::size_t letters = num_letters(text);
+  if (letters <= most_letters) return std::string(text);
+  const std::size_t num_kept = most_letters == 0 ? 0 : most_letters - 1;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; begin < text.size(); ++begin) {
+    if (is_first_byte(text[begin]) && i++ == letters - num_kept) break;
   }
+  text.remove_prefix(begin);
   return "…" + std::string(text);
 }
 

@@ -39,7 +39,7 @@ std::vector<Point> read_losses(const std::filesystem::path& path, std::string_vi
     const bool is_step = json.is_object() && json.contains("step") && json["step"].is_number() &&
                          json.contains("loss") && json["loss"].is_number();
     require(is_step, ErrorCode::Io, operation,
-            "'{}' line {}: expected a step with its loss, as `lockstep train --log` writes it, "
+            "'{}', line {}: expected a step with its loss, as `lockstep train --log` writes it, "
             "found {}",
             shown(path.string()), all.size() + 1, shown(line));
     all.push_back({json["step"], json["loss"]});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 
 #include "tools/page/html_text.h"
 
@@ -94,10 +95,9 @@ std::string color_of(const std::string& mode) {
 }
 
 bool has_growing_batch(const RunFile& run) {
+  std::map<std::pair<std::string_view, std::size_t>, std::size_t> batches;
   return std::ranges::any_of(run.rows, [&](const FileRow& row) {
-    return std::ranges::any_of(run.rows, [&](const FileRow& other) {
-      return other.mode == row.mode && other.devices == row.devices && other.batch != row.batch;
-    });
+    return batches.try_emplace({row.mode, row.devices}, row.batch).first->second != row.batch;
   });
 }
 

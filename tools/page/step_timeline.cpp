@@ -6,14 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "engine/core/error.h"
-#include "engine/core/shown_text.h"
-#include "tools/report/json_fields.h"
+#include "engine/core/json_file.h"
+#include "tools/report/json_integer.h"
 
 namespace lockstep::tools::page {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 struct Event {
   long long process = 0, thread = 0;
@@ -30,26 +29,23 @@ struct Events {
 
 class File {
  public:
-  File(const std::filesystem::path& path, std::string_view operation)
-      : name_(shown(path.string())), operation_(operation) {
-    const Json json = parse_json_file(path, operation);
+  File(const std::filesystem::path& path, std::string_view operation) : file_(path, operation) {
+    const Json& json = file_.json();
     const bool has_events =
         json.is_object() && json.contains("traceEvents") && json["traceEvents"].is_array();
-    require(has_events, ErrorCode::Io, operation_,
-            "'{}' is no timeline: it has no traceEvents; give the file of --trace", name_);
-    require(!json.contains("distributedInfo"), ErrorCode::Io, operation_,
-            "'{}' is a timeline of one rank in the format kineto; the report draws all ranks from "
-            "one file, of --trace-format perfetto",
-            name_);
+    if (!has_events) refuse("this is no timeline: it has no traceEvents; give the file of --trace");
+    if (json.contains("distributedInfo")) {
+      refuse(
+          "this is a timeline of one rank in the format kineto; the report draws all ranks from "
+          "one file, of --trace-format perfetto");
+    }
     std::size_t index = 0;
     for (const Json& event : json["traceEvents"]) add(event, index++);
   }
 
   const Events& events() const { return events_; }
 
-  [[noreturn]] void refuse(std::string_view problem) const {
-    fail(ErrorCode::Io, operation_, "'{}' {}", name_, problem);
-  }
+  [[noreturn]] void refuse(std::string_view problem) const { file_.fail_at("", problem); }
 
  private:
   void add(const Json& event, std::size_t index) {
@@ -60,34 +56,37 @@ class File {
       } else if (phase == "X") {
         add_span(event);
       }
-    } catch (const nlohmann::json::exception&) {
-      refuse("has no timeline of Lockstep's: traceEvents[" + std::to_string(index) +
-             "] lacks what --trace writes");
+    } catch (const std::exception&) {  // the JSON's, or that of integer()
+      const std::string place = "traceEvents[" + std::to_string(index) + "]";
+      file_.fail_at(place, place + " lacks what --trace writes: no timeline of Lockstep's");
     }
   }
   void add_name(const Json& event) {
     const std::string what = event.at("name");
     if (what == "process_name") {
-      events_.process_names[event.at("pid")] = event.at("args").at("name").get<std::string>();
+      events_.process_names[integer<long long>(event.at("pid"))] =
+          event.at("args").at("name").get<std::string>();
     } else if (what == "thread_name") {
-      events_.thread_names[event.at("tid")] = event.at("args").at("name").get<std::string>();
+      events_.thread_names[integer<long long>(event.at("tid"))] =
+          event.at("args").at("name").get<std::string>();
     }
   }
   void add_span(const Json& json) {
     Event event;
-    event.process = json.at("pid");
-    event.thread = json.at("tid");
+    read_integer(json, "pid", event.process);
+    read_integer(json, "tid", event.thread);
     event.begin = json.at("ts").get<double>() * 1e-6;
     event.end = event.begin + json.at("dur").get<double>() * 1e-6;
     event.category = json.at("cat");
     event.name = json.at("name");
     const auto args = json.find("args");
-    if (args != json.end() && args->contains("sequence")) event.sequence = args->at("sequence");
+    if (args != json.end() && args->contains("sequence")) {
+      event.sequence = integer<long long>(args->at("sequence"));
+    }
     events_.spans.push_back(std::move(event));
   }
 
-  std::string name_;
-  std::string_view operation_;
+  JsonFile file_;
   Events events_;
 };
 
@@ -99,7 +98,7 @@ const Event& median_step(const File& file) {
     if (!steps.empty() && event.process < steps[0]->process) steps.clear();
     if (steps.empty() || event.process == steps[0]->process) steps.push_back(&event);
   }
-  if (steps.empty()) file.refuse("is a timeline without training steps");
+  if (steps.empty()) file.refuse("this is a timeline without training steps");
   const auto seconds = [](const Event* event) { return event->end - event->begin; };
   std::ranges::stable_sort(steps, {}, seconds);
   return *steps[(steps.size() - 1) / 2];
@@ -126,7 +125,8 @@ StepTimeline read_step_timeline(const std::filesystem::path& path, std::string_v
     begin = std::min(begin, event.begin);
     end = std::max(end, event.end);
   }
-  if (!(end > begin) || !std::isfinite(end - begin)) file.refuse("has steps without a duration");
+  if (!(end > begin) || !std::isfinite(end - begin))
+    file.refuse("the timeline has steps without a duration");
   // By thread: rows of one lane come in the order of their levels.
   std::vector<const Event*> inside;
   for (const Event& event : events.spans) {
@@ -140,6 +140,7 @@ StepTimeline read_step_timeline(const std::filesystem::path& path, std::string_v
       inside, {}, [](const Event* event) { return std::pair(event->process, event->thread); });
   StepTimeline timeline{*chosen.sequence, end - begin, {}};
   long long last_process = 0;
+  std::map<std::string, std::size_t> places;  // of the last rank's lanes
   for (const Event* event : inside) {
     if (timeline.ranks.empty() || event->process != last_process) {
       const auto named = events.process_names.find(event->process);
@@ -148,14 +149,16 @@ StepTimeline read_step_timeline(const std::filesystem::path& path, std::string_v
                                     : named->second,
                                 {}});
       last_process = event->process;
+      places.clear();
     }
     const auto named = events.thread_names.find(event->thread);
     const std::string lane = named == events.thread_names.end() ? "" : lane_of(named->second);
     std::vector<Lane>& lanes = timeline.ranks.back().lanes;
-    auto found = std::ranges::find(lanes, lane, &Lane::name);
-    if (found == lanes.end()) found = lanes.insert(lanes.end(), {lane, {}});
-    found->spans.push_back({std::max(event->begin, begin) - begin,
-                            std::min(event->end, end) - begin, event->category, event->name});
+    const auto [place, is_new] = places.try_emplace(lane, lanes.size());
+    if (is_new) lanes.push_back({lane, {}});
+    lanes[place->second].spans.push_back({std::max(event->begin, begin) - begin,
+                                          std::min(event->end, end) - begin, event->category,
+                                          event->name});
   }
   return timeline;
 }

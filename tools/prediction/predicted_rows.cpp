@@ -82,7 +82,7 @@ std::int64_t nanoseconds(double seconds) {
 
 std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf& change) {
   const std::size_t available = task.topology.gpus.size();
-  const std::size_t batch = change.batch > 0 ? change.batch : task.run.batch;
+  const std::size_t batch = change.batch > 0 ? change.batch : task.run.step.batch;
   std::vector<PredictedRow> rows;
   const auto add = [&](Strategy strategy, std::size_t devices) {
     PredictedRow row;

@@ -4,34 +4,22 @@
 #include <cstddef>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <vector>
 
 #include "engine/predict/step.h"
 #include "engine/predict/topology.h"
+#include "tools/report/run_reader.h"
 
 namespace lockstep::tools {
-
-struct RunLayer {
-  std::string name;
-  double forward_seconds = 0;
-  double backward_seconds = 0;
-  std::size_t parameter_bytes = 0;
-};
 
 struct RunWorkload {
   std::string model;  // as --model said
   std::string dataset;
   std::string measured_on;  // the GPU's name, or "cpu"
-  std::size_t batch = 1;    // rows of the measured step
   std::size_t rows_per_epoch = 1;
-  double input_bytes_per_row = 0;
-  double host_seconds_per_op = 0;
-  double optimizer_seconds = 0;
-  std::vector<RunLayer> layers;  // in the model's order
+  FileWorkload step;  // as it was measured
 };
 
-// Throws Error{Io} that names file and line: truncated, of another schema or program, values that
-// are missing or no such numbers, a ready order that names other layers.
+// Throws Error{Io} as read_run_file(), and for a file without a workload.
 RunWorkload read_run_workload(const std::string& path);
 
 // The same step, of `batch` rows, on a topology's device. Where it was measured on a GPU of that
@@ -43,6 +31,6 @@ predict::Workload workload_on(const RunWorkload& run, const predict::DeviceProfi
 bool is_measured_on(const RunWorkload& run, const predict::DeviceProfile& device);
 
 // The part "workload" of a run file again.
-nlohmann::ordered_json workload_json(const RunWorkload& run);
+nlohmann::ordered_json workload_json(const FileWorkload& step);
 
 }  // namespace lockstep::tools

@@ -2,36 +2,42 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 
-#include "engine/core/error.h"
+#include "engine/core/json_file.h"
 #include "engine/core/shown_text.h"
-#include "tools/report/json_fields.h"
 
 namespace lockstep::tools {
 namespace {
 
 constexpr std::string_view kSchema = "lockstep.run/1";
-constexpr std::size_t kMostDevices = 1'000'000;
+constexpr std::size_t kMostDevices = 1'000'000;  // each is an object to explain()
+constexpr std::size_t kMostRows = 1'000;
 
 // Says what the file is, where it is no run file.
-void require_run_file(const nlohmann::ordered_json& json, const std::string& file,
-                      std::string_view operation) {
+void require_run_file(const JsonFile& file) {
+  const nlohmann::json& json = file.json();
   const bool has_schema = json.is_object() && json.contains("schema") && json["schema"].is_string();
   if (has_schema) {
     const std::string schema = json["schema"];
-    const bool is_newer = schema.starts_with("lockstep.run/");
-    require(schema == kSchema, ErrorCode::Io, operation,
-            "'{}' has the schema '{}', expected '{}': {}", file, shown(schema), kSchema,
-            is_newer ? "another version of Lockstep wrote it; make it again with this one"
-                     : "give the file that train or compare wrote with --json");
-    return;
+    if (schema == kSchema) return;
+    file.fail_at(
+        "schema",
+        fmt::format("the schema is '{}', expected '{}': {}", shown(schema), kSchema,
+                    schema.starts_with("lockstep.run/")
+                        ? "another version of Lockstep wrote it; make it again with this one"
+                        : "give the file that train or compare wrote with --json"));
   }
   const bool is_trace = json.is_object() && json.contains("traceEvents");
-  fail(ErrorCode::Io, operation, "'{}' is {}, expected a run file of schema '{}'{}", file,
-       is_trace ? "a timeline" : "another program's JSON: it names no schema", kSchema,
-       is_trace ? "; `lockstep report` takes a timeline by --trace-file"
-                : ", as train and compare write it with --json");
+  file.fail_at(
+      "",
+      fmt::format("this is {}, expected a run file of schema '{}'{}",
+                  is_trace ? "a timeline" : "another program's JSON: it names no schema", kSchema,
+                  is_trace ? "; `lockstep report` takes a timeline by --trace-file"
+                           : ", as train and compare write it with --json"));
 }
 
 FileHost read_host(const JsonFields& fields) {
@@ -46,6 +52,28 @@ FileHost read_host(const JsonFields& fields) {
   host.version = fields.text_or_empty("version");
   host.build = fields.text_or_empty("build");
   return host;
+}
+
+// A value, or values in a list; what is nested deeper no flag has.
+bool is_flag_value(const nlohmann::json& value) {
+  const auto is_one = [](const nlohmann::json& each) { return each.is_primitive(); };
+  return is_one(value) || (value.is_array() && std::ranges::all_of(value, is_one));
+}
+
+std::vector<std::pair<std::string, std::optional<std::string>>> read_config(
+    const JsonFields& fields) {
+  std::vector<std::pair<std::string, std::optional<std::string>>> config;
+  for (const std::string& flag : fields.names()) {
+    const nlohmann::json* const value = fields.find(flag);
+    std::optional<std::string> text;
+    if (value != nullptr && !is_flag_value(*value)) {
+      fields.fail_at(
+          flag, fmt::format("expected one value of the flag '{}', or a list of them", shown(flag)));
+    }
+    if (value != nullptr) text = value->is_string() ? value->get<std::string>() : value->dump();
+    config.emplace_back(flag, std::move(text));
+  }
+  return config;
 }
 
 std::optional<trace::StepBreakdown> read_breakdown(const JsonFields& row, double step_seconds) {
@@ -63,22 +91,23 @@ std::optional<trace::StepBreakdown> read_breakdown(const JsonFields& row, double
 
 FileRow read_row(const JsonFields& fields) {
   FileRow row;
-  row.mode = fields.text("mode");
+  row.mode = shown(fields.text("mode"));
   if (fields.has("kind")) row.kind = fields.text("kind");
   if (row.kind != "measured" && row.kind != "acted" && row.kind != "predicted") {
     fields.refuse("kind", "measured, acted or predicted");
   }
   row.slow_motion = fields.optional_number("slow_motion").value_or(1);
   row.devices = fields.count("devices");
-  if (row.devices > kMostDevices) fields.refuse("devices", "a million at most");
   row.physical_devices = fields.count_or("physical_devices", row.devices);
   row.threads_per_device = fields.count_or("threads_per_device", 1);
   row.batch = fields.count("batch");
+  row.num_steps = fields.count_or("iterations", 0);
   row.contended = fields.optional_flag("contended");
   row.epoch_seconds = fields.numbers("epoch_seconds");
-  row.median_epoch_seconds = fields.optional_number("median_epoch_seconds");
-  row.step_seconds = fields.number("step_seconds");
-  if (row.step_seconds == 0) fields.refuse("step_seconds", "more than 0");
+  if (fields.has("median_epoch_seconds")) {
+    row.median_epoch_seconds = fields.positive("median_epoch_seconds");
+  }
+  row.step_seconds = fields.positive("step_seconds");
   row.speedup = fields.optional_number("speedup");
   row.ideal_speedup = fields.optional_number("ideal_speedup");
   row.efficiency = fields.optional_number("efficiency");
@@ -93,14 +122,49 @@ FileRow read_row(const JsonFields& fields) {
   return row;
 }
 
+std::vector<FileRow> read_rows(const JsonFields& fields) {
+  std::vector<FileRow> rows;
+  std::size_t num_devices = 0;
+  for (const JsonFields& row : fields.objects("rows")) {
+    rows.push_back(read_row(row));
+    num_devices += rows.back().devices;
+    if (num_devices > kMostDevices) row.refuse("devices", "fewer: a million in all rows at most");
+  }
+  if (rows.empty()) fields.refuse("rows", "a list with at least one row");
+  if (rows.size() > kMostRows) fields.fail_at("rows", "more than 1,000 rows are no table");
+  return rows;
+}
+
+FileLayer read_layer(const JsonFields& fields) {
+  FileLayer layer{fields.text("name"), fields.number("forward_seconds"),
+                  fields.number("backward_seconds"), fields.count("parameter_bytes")};
+  if (layer.parameter_bytes < sizeof(float)) fields.refuse("parameter_bytes", "4 bytes or more");
+  return layer;
+}
+
+// "4.weight" belongs to layer "4".
+void require_ready_order(const JsonFields& fields, const FileWorkload& workload) {
+  std::set<std::string, std::less<>> layers;
+  for (const FileLayer& layer : workload.layers) layers.insert(layer.name);
+  const std::vector<std::string> order = fields.texts("ready_order");
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (layers.contains(order[i].substr(0, order[i].rfind('.')))) continue;
+    fields.fail_at(fmt::format("ready_order[{}]", i),
+                   fmt::format("'{}' is a parameter of no layer above", shown(order[i])));
+  }
+}
+
 FileWorkload read_workload(const JsonFields& fields) {
   FileWorkload workload;
   workload.batch = fields.count("batch");
-  workload.optimizer_seconds = fields.optional_number("optimizer_seconds").value_or(0);
+  workload.input_bytes_per_row = fields.number("input_bytes_per_row");
+  workload.host_seconds_per_op = fields.number("host_seconds_per_op");
+  workload.optimizer_seconds = fields.number("optimizer_seconds");
   for (const JsonFields& layer : fields.objects("layers")) {
-    workload.layers.push_back({layer.text("name"), layer.number("forward_seconds"),
-                               layer.number("backward_seconds"), layer.number("parameter_bytes")});
+    workload.layers.push_back(read_layer(layer));
   }
+  if (workload.layers.empty()) fields.refuse("layers", "a list with at least one layer");
+  require_ready_order(fields, workload);
   return workload;
 }
 
@@ -114,24 +178,16 @@ std::string RunFile::config_value(std::string_view flag) const {
 }
 
 RunFile read_run_file(const std::filesystem::path& path, std::string_view operation) {
-  const nlohmann::ordered_json json = parse_json_file(path, operation);
-  const std::string name = shown(path.string());
-  require_run_file(json, name, operation);
-  const JsonFields fields(json, "", name, operation);
+  const JsonFile json(path, operation);
+  require_run_file(json);
+  const JsonFields fields = json.fields();
   RunFile file;
   file.path = path;
   file.date = fields.text_or_empty("date");
   file.command = fields.texts("command");
   if (fields.has("host")) file.host = read_host(fields.object("host"));
-  if (fields.has("config")) {
-    for (const auto& [flag, value] : fields.object("config").json().items()) {
-      std::optional<std::string> text;
-      if (!value.is_null()) text = value.is_string() ? value.get<std::string>() : value.dump();
-      file.config.emplace_back(flag, text);
-    }
-  }
-  for (const JsonFields& row : fields.objects("rows")) file.rows.push_back(read_row(row));
-  if (file.rows.empty()) fields.refuse("rows", "a list with at least one row");
+  if (fields.has("config")) file.config = read_config(fields.object("config"));
+  file.rows = read_rows(fields);
   if (fields.has("workload")) file.workload = read_workload(fields.object("workload"));
   return file;
 }

@@ -32,6 +32,7 @@ struct FileRow {
   std::size_t physical_devices = 1;
   std::size_t threads_per_device = 1;
   std::size_t batch = 1;          // rows per step over all devices
+  std::size_t num_steps = 0;      // over all epochs; 0: the file does not say
   std::optional<bool> contended;  // absent where nobody can tell
   std::vector<double> epoch_seconds;
   std::optional<double> median_epoch_seconds;
@@ -52,14 +53,16 @@ struct FileLayer {
   std::string name;
   double forward_seconds = 0;
   double backward_seconds = 0;
-  double parameter_bytes = 0;
+  std::size_t parameter_bytes = sizeof(float);
 };
 
 // One step on one device, layer by layer.
 struct FileWorkload {
   std::size_t batch = 1;
+  double input_bytes_per_row = 0;
+  double host_seconds_per_op = 0;
   double optimizer_seconds = 0;
-  std::vector<FileLayer> layers;
+  std::vector<FileLayer> layers;  // in the model's order, at least one
 };
 
 struct RunFile {
@@ -78,8 +81,9 @@ struct RunFile {
 };
 
 // operation: the tag of the errors, such as "explain"; it must outlive the call.
-// Throws Error{Io} that names the file, and the line or the field: no such file, truncated, not
-// JSON, another schema, another program's file, a field that is missing or cannot be true.
+// Throws Error{Io} that names the file, the line and the field: no such file, truncated, not
+// JSON, another schema, another program's file, a field that is missing or cannot be true, a ready
+// order that names parameters of no layer.
 RunFile read_run_file(const std::filesystem::path& path, std::string_view operation);
 
 // "dp x4": a row's mode and its devices.

@@ -69,9 +69,11 @@ TEST(Topology, MistakesAreNamedWithTheirLine) {
   EXPECT_THAT(
       message_of(
           file(kTwo, kLink + ",\n" + R"({"from": "b", "to": "c", "kind": "pcie", "gb_per_s": 0})")),
-      HasSubstr("line 6: '/links/1/gb_per_s' must be above 0"));
-  EXPECT_THAT(message_of(file(kTwo, kLink + ",\n" + R"({"from": "b", "to": "c", "kind": "pcie"})")),
-              HasSubstr("line 6: '/links/1/gb_per_s' is missing"));
+      HasSubstr("line 6: expected links[1].gb_per_s to be a number above 0, to 1e30, found 0"));
+  EXPECT_THAT(
+      message_of(file(kTwo, kLink + ",\n" + R"({"from": "b", "to": "c", "kind": "pcie"})")),
+      HasSubstr(
+          "line 6: expected links[1].gb_per_s to be a number above 0, to 1e30, found nothing"));
   const std::string apart = kTwo + R"(, {"name": "d", "kind": "switch"})";
   const std::string island = R"({"from": "b", "to": "d", "kind": "pcie", "gb_per_s": 1})";
   EXPECT_THAT(message_of(file(apart, kLink + ", " + island)), HasSubstr("disconnected"));

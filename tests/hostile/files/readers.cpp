@@ -12,10 +12,10 @@
 #include "engine/launch/error_file.h"
 #include "engine/nn/weights_file.h"
 #include "tests/datasets/idx_files.h"
+#include "tests/hostile/files/run_readers.h"
 #include "tests/support/temp_folder.h"
 #include "tools/prediction/published_all_reduce.h"
 #include "tools/prediction/published_scaling.h"
-#include "tools/prediction/run_workload.h"
 #include "tools/report/flags_json.h"
 #include "tools/report/row_file.h"
 
@@ -24,10 +24,6 @@ namespace {
 
 using datasets::gzip_bytes;
 using datasets::idx_bytes;
-
-void expect(bool condition, const char* what) {
-  if (!condition) throw std::logic_error(what);
-}
 
 void read_safetensors_file(const std::filesystem::path& path) {
   const checkpoint::ArrayFile file = checkpoint::read_safetensors(path);
@@ -183,19 +179,6 @@ std::vector<std::string> topology_files() {
             {"from": "b", "to": "c", "kind": "pcie", "gb_per_s": 12, "latency_us": 2}]})"};
 }
 
-void read_workload_file(const std::filesystem::path& path) {
-  const tools::RunWorkload run = tools::read_run_workload(path.string());
-  expect(!run.layers.empty() && run.batch > 0, "a workload without work");
-}
-
-std::vector<std::string> workload_files() {
-  return {R"({"schema": "lockstep.run/1", "config": {"device": "cpu", "model": "mlp:4-3"},
-  "rows": [{"iterations": 4, "epoch_seconds": [0.5, 0.5]}],
-  "workload": {"batch": 8, "input_bytes_per_row": 16, "host_seconds_per_op": 1e-6,
-    "optimizer_seconds": 1e-5, "layers": [{"name": "0", "forward_seconds": 1e-5,
-    "backward_seconds": 2e-5, "parameter_bytes": 60}], "ready_order": ["0.bias", "0.weight"]}})"};
-}
-
 void read_published_table(const std::filesystem::path& path) {
   const tools::CsvTable table(path.string());
   if (table.has_column("algorithm")) {
@@ -240,6 +223,9 @@ constexpr FileReader kReaders[] = {
     {"error_file", read_error_message, error_files},
     {"topology", read_topology_file, topology_files},
     {"run_workload", read_workload_file, workload_files},
+    {"run_file", read_run, run_files},
+    {"loss_log", read_loss_log, loss_logs},
+    {"step_timeline", read_timeline, timelines},
     {"published_table", read_published_table, published_tables},
     {"published_models", read_published_models, model_tables},
 };

@@ -79,7 +79,7 @@ TEST_F(PageCommand, FilesThatAreNotThereAreNamed) {
   expect_rejected(run("report run.json --trace-file none.json"), 1, {"none.json"});
   expect_rejected(run("report run.json --trace-file run.json"), 1, {"'run.json'", "traceEvents"});
   write_text(folder_ / "log", "{\"step\":0,\"loss\":1}\n{\"step\":1,\"lo");
-  expect_rejected(run("report run.json --log-file log"), 1, {"'log' line 2"});
+  expect_rejected(run("report run.json --log-file log"), 1, {"'log', line 2"});
 }
 
 TEST_F(PageCommand, UsageIsCheckedBeforeAnythingIsWritten) {

@@ -100,7 +100,9 @@ void expect_labelled_axes(const std::string& html) {
     EXPECT_THAT(x, AllOf(HasSubstr("("), HasSubstr(")"))) << figure.substr(0, 60);
     ASSERT_NE(y, "") << figure.substr(0, 60);
     const bool is_quantity = figure.find("class=\"chart\"") != std::string::npos;
-    if (is_quantity) EXPECT_THAT(y, AllOf(HasSubstr("("), HasSubstr(")"))) << figure.substr(0, 60);
+    if (is_quantity) {
+      EXPECT_THAT(y, AllOf(HasSubstr("("), HasSubstr(")"))) << figure.substr(0, 60);
+    }
   }
   EXPECT_GE(num_figures, 3u);
 }

@@ -83,6 +83,8 @@ Json sample_run() {
           {"rows", {single, one, two}},
           {"workload",
            {{"batch", 64},
+            {"input_bytes_per_row", 256},
+            {"host_seconds_per_op", 1e-6},
             {"optimizer_seconds", 0.001},
             {"layers",
              {{{"name", "0"},

@@ -1,0 +1,185 @@
+#include "engine/core/json_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/error.h"
+#include "engine/core/input_file.h"
+#include "engine/core/json_places.h"
+#include "engine/core/shown_text.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kMostCounted = 1e12;
+constexpr double kLargest = 1e30;
+
+bool is_number(const Json& value) {
+  return value.is_number() && value.get<double>() >= 0 && value.get<double>() <= kLargest;
+}
+
+// A value in a message; of a list or an object only that it is one.
+std::string describe(const Json* value) {
+  if (value == nullptr) return "nothing";
+  if (value->is_array()) return "a list";
+  return value->is_object() ? "an object" : shown(value->dump());
+}
+
+std::size_t line_at(std::string_view text, std::size_t position) {
+  return 1 + static_cast<std::size_t>(std::ranges::count(text.substr(0, position), '\n'));
+}
+
+// "[json.exception.out_of_range.406] number overflow parsing '1e999'"
+std::string overflown_number(const Json::out_of_range& error) {
+  const std::string what = error.what();
+  const std::size_t quote = what.find('\'');
+  return quote == std::string::npos ? what : what.substr(quote + 1, what.rfind('\'') - quote - 1);
+}
+
+}  // namespace
+
+JsonFile::JsonFile(std::string_view name, std::string text, std::string_view operation)
+    : name_(shown(name)), text_(std::move(text)), operation_(operation) {
+  require(!text_.empty(), ErrorCode::Io, operation_, "'{}' is empty", name_);
+  try {
+    json_ = std::make_unique<Json>(Json::parse(text_));
+  } catch (const Json::parse_error& error) {
+    const std::size_t position = std::min(error.byte, text_.size());
+    // White space behind a cut is part of what was cut.
+    const bool is_cut = text_.find_first_not_of(" \t\r\n", position) == std::string::npos &&
+                        (text_[0] == '{' || text_[0] == '[');
+    const std::size_t line = line_at(text_, position);
+    require(!is_cut, ErrorCode::Io, operation_,
+            "'{}', line {}: the file is truncated: it ends in the middle of its JSON; make it "
+            "again",
+            name_, line);
+    fail(ErrorCode::Io, operation_, "'{}', line {}: this is not JSON: unexpected '{}'", name_, line,
+         shown(text_.substr(position == 0 ? 0 : position - 1, 20)));
+  } catch (const Json::out_of_range& error) {
+    const std::string number = overflown_number(error);
+    fail(ErrorCode::Io, operation_, "'{}', line {}: the number {} is too large", name_,
+         line_at(text_, text_.find(number)), shown(number));
+  }
+}
+
+JsonFile::JsonFile(const std::filesystem::path& path, std::string_view operation)
+    : JsonFile(path.string(), read_text_file(path, operation), operation) {}
+
+JsonFile::~JsonFile() = default;
+
+void JsonFile::fail_at(std::string_view place, std::string_view what) const {
+  fail(ErrorCode::Io, operation_, "'{}', line {}: {}", name_, line_of_json(text_, place), what);
+}
+
+JsonFields::JsonFields(const JsonFile& file, const Json& object, std::string place)
+    : file_(&file), object_(&object), place_(std::move(place)) {
+  if (object.is_object()) return;
+  file.fail_at(place_, fmt::format("expected {} to be an object, found {}",
+                                   place_.empty() ? "the file" : place_, describe(&object)));
+}
+
+const Json* JsonFields::find(std::string_view name) const {
+  const auto found = object_->find(std::string(name));
+  return found == object_->end() || found->is_null() ? nullptr : &*found;
+}
+
+std::string JsonFields::place_of(std::string_view name) const {
+  if (name.empty() || place_.empty()) return place_ + std::string(name);
+  return fmt::format("{}.{}", place_, name);
+}
+
+bool JsonFields::has(const char* name) const {
+  return find(name) != nullptr;
+}
+
+void JsonFields::refuse(const char* name, std::string_view expected) const {
+  fail_at(name, fmt::format("expected {} to be {}, found {}", place_of(name), expected,
+                            describe(find(name))));
+}
+
+void JsonFields::fail_at(std::string_view name, std::string_view what) const {
+  file_->fail_at(place_of(name), what);
+}
+
+JsonFields JsonFields::object(const char* name) const {
+  if (!has(name)) refuse(name, "an object");
+  return {*file_, *find(name), place_of(name)};
+}
+
+std::vector<JsonFields> JsonFields::objects(const char* name) const {
+  if (!has(name) || !find(name)->is_array()) refuse(name, "a list");
+  std::vector<JsonFields> all;
+  for (const Json& element : *find(name)) {
+    all.emplace_back(*file_, element, fmt::format("{}[{}]", place_of(name), all.size()));
+  }
+  return all;
+}
+
+std::vector<std::string> JsonFields::names() const {
+  return names_in_json(file_->text(), place_);
+}
+
+std::string JsonFields::text(const char* name) const {
+  if (!has(name) || !find(name)->is_string()) refuse(name, "a text");
+  return find(name)->get<std::string>();
+}
+
+std::string JsonFields::text_or_empty(const char* name) const {
+  return has(name) ? text(name) : std::string();
+}
+
+std::vector<std::string> JsonFields::texts(const char* name) const {
+  if (!has(name)) return {};
+  const Json& list = *find(name);
+  const auto is_text = [](const Json& word) { return word.is_string(); };
+  if (!list.is_array() || !std::ranges::all_of(list, is_text)) refuse(name, "a list of texts");
+  return list.get<std::vector<std::string>>();
+}
+
+double JsonFields::number(const char* name) const {
+  if (!has(name) || !is_number(*find(name))) refuse(name, "a number from 0 to 1e30");
+  return find(name)->get<double>();
+}
+
+std::optional<double> JsonFields::optional_number(const char* name) const {
+  return has(name) ? std::optional(number(name)) : std::nullopt;
+}
+
+std::vector<double> JsonFields::numbers(const char* name) const {
+  if (!has(name)) return {};
+  const Json& list = *find(name);
+  if (!list.is_array() || !std::ranges::all_of(list, is_number)) {
+    refuse(name, "a list of numbers from 0 to 1e30");
+  }
+  return list.get<std::vector<double>>();
+}
+
+double JsonFields::positive(const char* name) const {
+  const bool is_positive = has(name) && is_number(*find(name)) && find(name)->get<double>() > 0;
+  if (!is_positive) refuse(name, "a number above 0, to 1e30");
+  return find(name)->get<double>();
+}
+
+std::size_t JsonFields::count(const char* name) const {
+  if (!has(name) || !find(name)->is_number_integer() || !is_number(*find(name)) ||
+      find(name)->get<double>() < 1 || find(name)->get<double>() > kMostCounted) {
+    refuse(name, "a count, 1 or more");
+  }
+  return find(name)->get<std::size_t>();
+}
+
+std::size_t JsonFields::count_or(const char* name, std::size_t missing) const {
+  return has(name) ? count(name) : missing;
+}
+
+std::optional<bool> JsonFields::optional_flag(const char* name) const {
+  if (!has(name)) return std::nullopt;
+  if (!find(name)->is_boolean()) refuse(name, "true or false");
+  return find(name)->get<bool>();
+}
+
+}  // namespace lockstep

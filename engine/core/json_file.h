@@ -1,0 +1,84 @@
+// A JSON file that a user gave. Each field is looked at before it is believed: one that is missing,
+// or holds what it cannot, is an Error{Io} that names the file, the line and the field.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+class JsonFile;
+
+// One object of the file. A handle: the file must outlive it.
+class JsonFields {
+ public:
+  // place: such as "rows[3]"; empty for the whole. Throws unless it is an object.
+  JsonFields(const JsonFile& file, const nlohmann::json& object, std::string place);
+
+  bool has(const char* name) const;  // and is not null
+  JsonFields object(const char* name) const;
+  std::vector<JsonFields> objects(const char* name) const;  // of a list
+  std::vector<std::string> names() const;                   // of all members, in the file's order
+  // As it is, where it is there.
+  const nlohmann::json* find(std::string_view name) const;
+
+  std::string text(const char* name) const;
+  std::string text_or_empty(const char* name) const;
+  std::vector<std::string> texts(const char* name) const;  // empty where it is missing
+  // From 0 to 1e30, which no quantity comes near: what is made of such numbers stays finite.
+  double number(const char* name) const;
+  std::optional<double> optional_number(const char* name) const;
+  std::vector<double> numbers(const char* name) const;  // empty where it is missing
+  double positive(const char* name) const;              // the same, but not 0
+  // From 1 to a million million.
+  std::size_t count(const char* name) const;
+  std::size_t count_or(const char* name, std::size_t missing) const;
+  std::optional<bool> optional_flag(const char* name) const;
+
+  // "'run.json', line 12: expected rows[3].kind to be ..., found ...".
+  [[noreturn]] void refuse(const char* name, std::string_view expected) const;
+  // "'run.json', line 12: what". The line is that of the field; of the object where it is "".
+  [[noreturn]] void fail_at(std::string_view name, std::string_view what) const;
+
+ private:
+  std::string place_of(std::string_view name) const;
+
+  const JsonFile* file_;
+  const nlohmann::json* object_;
+  std::string place_;
+};
+
+class JsonFile {
+ public:
+  // name is what errors call the text, operation their tag; it must outlive the object.
+  // Throws Error{Io} for a text that is not JSON; says of one that ends too early that it is
+  // truncated.
+  JsonFile(std::string_view name, std::string text, std::string_view operation);
+  // Reads the file. Throws Error{Io} as read_text_file() too.
+  JsonFile(const std::filesystem::path& path, std::string_view operation);
+  ~JsonFile();
+  JsonFile(const JsonFile&) = delete;
+  JsonFile& operator=(const JsonFile&) = delete;
+
+  const nlohmann::json& json() const { return *json_; }  // any value
+  JsonFields fields() const { return {*this, *json_, ""}; }
+  const std::string& text() const { return text_; }
+
+  // "'run.json', line 12: what". place: such as "rows[3].kind"; the line is that of the nearest
+  // value around it where there is none.
+  [[noreturn]] void fail_at(std::string_view place, std::string_view what) const;
+
+ private:
+  std::string name_;
+  std::string text_;
+  std::string_view operation_;
+  std::unique_ptr<nlohmann::json> json_;
+};
+
+}  // namespace lockstep
