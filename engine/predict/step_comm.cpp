@@ -64,24 +64,26 @@ void add_between_hosts(Network& network, std::size_t num_devices, double num_byt
   }
 }
 
-}  // namespace
+enum class Way { up, down };
 
-double to_host_seconds(Network& network, std::size_t num_devices, double num_bytes) {
+double host_seconds(Network& network, std::size_t num_devices, double num_bytes, Way way) {
   Traffic traffic(network);
   for (std::size_t i = 0; i < num_devices; ++i) {
-    traffic.add(network.gpu(i), network.cpu_of(i), num_bytes);
+    const std::size_t gpu = network.gpu(i), cpu = network.cpu_of(i);
+    traffic.add(way == Way::up ? gpu : cpu, way == Way::up ? cpu : gpu, num_bytes);
   }
   add_between_hosts(network, num_devices, num_bytes, traffic);
   return traffic.seconds();
 }
 
+}  // namespace
+
+double to_host_seconds(Network& network, std::size_t num_devices, double num_bytes) {
+  return host_seconds(network, num_devices, num_bytes, Way::up);
+}
+
 double from_host_seconds(Network& network, std::size_t num_devices, double num_bytes) {
-  Traffic traffic(network);
-  for (std::size_t i = 0; i < num_devices; ++i) {
-    traffic.add(network.cpu_of(i), network.gpu(i), num_bytes);
-  }
-  add_between_hosts(network, num_devices, num_bytes, traffic);
-  return traffic.seconds();
+  return host_seconds(network, num_devices, num_bytes, Way::down);
 }
 
 double host_sum_seconds(double host_bytes_per_second, std::size_t num_devices, double num_bytes) {

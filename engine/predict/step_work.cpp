@@ -194,54 +194,30 @@ void StepWork::reduce_behind(std::size_t last) {
                       {reduced}})});
 }
 
-void StepWork::reduce_on_host(std::size_t last) {
-  const double bytes = gradient_bytes();
-  const std::size_t num_bytes = workload_.gradient_bytes();
-  const double speed = network_.topology().host_thread_bytes_per_second;
-  const std::size_t up = add({WorkLane::up,
-                              trace::Category::communication,
-                              "to the host",
-                              to_host_seconds(network_, num_devices(), bytes),
-                              num_bytes,
-                              {last}});
-  const double sum =
-      host_sum_seconds(speed, num_devices(), bytes) + host_update_seconds(speed, bytes);
+std::size_t StepWork::pass_host(std::size_t num_bytes, double bytes_per_second, std::size_t after) {
+  constexpr trace::Category kKind = trace::Category::communication;
+  const auto bytes = static_cast<double>(num_bytes);
+  const double up = to_host_seconds(network_, num_devices(), bytes);
+  const double sum = host_sum_seconds(bytes_per_second, num_devices(), bytes) +
+                     host_update_seconds(bytes_per_second, bytes);
+  const double down = from_host_seconds(network_, num_devices(), bytes);
+  const std::size_t arrived = add({WorkLane::up, kKind, "to the host", up, num_bytes, {after}});
   const std::size_t summed =
-      add({WorkLane::host, trace::Category::communication, "sum and update", sum, num_bytes, {up}});
-  gate_ = {add({WorkLane::down,
-                trace::Category::communication,
-                "from the host",
-                from_host_seconds(network_, num_devices(), bytes),
-                num_bytes,
-                {summed}})};
+      add({WorkLane::host, kKind, "sum and update", sum, num_bytes, {arrived}});
+  return add({WorkLane::down, kKind, "from the host", down, num_bytes, {summed}});
+}
+
+void StepWork::reduce_on_host(std::size_t last) {
+  gate_ = {pass_host(workload_.gradient_bytes(), network_.topology().host_thread_bytes_per_second,
+                     last)};
   ends_.push_back(last);
 }
 
 void StepWork::serve_parameters(const std::vector<std::size_t>& backward) {
-  const double speed = network_.topology().host_bytes_per_second;
   arrived_.resize(workload_.layers.size());
   for (auto tensor = tensors_.rbegin(); tensor != tensors_.rend(); ++tensor) {
-    const auto bytes = static_cast<double>(tensor->bytes);
-    const std::size_t up = add({WorkLane::up,
-                                trace::Category::communication,
-                                "to the host",
-                                to_host_seconds(network_, num_devices(), bytes),
-                                tensor->bytes,
-                                {backward[tensor->layer]}});
-    const double sum =
-        host_sum_seconds(speed, num_devices(), bytes) + host_update_seconds(speed, bytes);
-    const std::size_t summed = add({WorkLane::host,
-                                    trace::Category::communication,
-                                    "sum and update",
-                                    sum,
-                                    tensor->bytes,
-                                    {up}});
-    arrived_[tensor->layer].push_back(add({WorkLane::down,
-                                           trace::Category::communication,
-                                           "from the host",
-                                           from_host_seconds(network_, num_devices(), bytes),
-                                           tensor->bytes,
-                                           {summed}}));
+    arrived_[tensor->layer].push_back(pass_host(
+        tensor->bytes, network_.topology().host_bytes_per_second, backward[tensor->layer]));
   }
   ends_.push_back(backward.front());
 }

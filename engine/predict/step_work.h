@@ -53,6 +53,8 @@ class StepWork {
   void share_gradients(const std::vector<std::size_t>& backward);
   void add_optimizer(std::vector<std::size_t> after);
   void reduce_behind(std::size_t last);
+  // Up to the host, summed and used there at so many bytes a second, and down again.
+  std::size_t pass_host(std::size_t num_bytes, double bytes_per_second, std::size_t after);
   void reduce_on_host(std::size_t last);
   void serve_parameters(const std::vector<std::size_t>& backward);
 

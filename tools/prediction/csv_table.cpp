@@ -103,6 +103,20 @@ std::optional<double> CsvTable::number(std::size_t row, std::string_view column)
   return value;
 }
 
+double CsvTable::needed_number(std::size_t row, std::string_view column) const {
+  const std::optional<double> value = number(row, column);
+  if (!value) fail_at(row, fmt::format("{} is missing", column));
+  return *value;
+}
+
+std::size_t CsvTable::count(std::size_t row, std::string_view column, std::size_t most) const {
+  const double value = number(row, column).value_or(0);
+  if (value < 1 || value != std::floor(value) || value > static_cast<double>(most)) {
+    fail_at(row, fmt::format("{} must be a whole number from 1 to {}", column, most));
+  }
+  return static_cast<std::size_t>(value);
+}
+
 void CsvTable::fail_at(std::size_t row, const std::string& what) const {
   fail(ErrorCode::Io, "predict", "'{}', line {}: {}", path_,
        row < num_rows() ? rows_[row].line : std::max<std::size_t>(header_.line, 1), what);

@@ -9,6 +9,9 @@
 
 namespace lockstep::tools {
 
+// Of a row of a table of published figures.
+inline constexpr std::size_t kMaxPublishedGpus = 1024;
+
 class CsvTable {
  public:
   // Cells may be in double quotes ("" is a quote in them); empty lines are left out.
@@ -25,6 +28,11 @@ class CsvTable {
 
   // Empty for an empty cell. Throws Error{Io} unless it is a positive number.
   std::optional<double> number(std::size_t row, std::string_view column) const;
+
+  // The same, of a cell that must not be empty.
+  double needed_number(std::size_t row, std::string_view column) const;
+  // The same, and a whole number of at most `most`.
+  std::size_t count(std::size_t row, std::string_view column, std::size_t most) const;
 
   // "'file', line 12: what". row may be num_rows(): the header.
   [[noreturn]] void fail_at(std::size_t row, const std::string& what) const;

@@ -82,15 +82,9 @@ std::vector<Row> read_rows(const CsvTable& table) {
     published.interconnect = table.cell(i, "interconnect");
     published.algorithm = table.cell(i, "algorithm");
     published.unit = table.cell(i, "unit");
-    const double gpus = table.number(i, "gpus").value_or(0);
-    if (gpus < 1 || gpus > 1024 || gpus != std::floor(gpus)) {
-      table.fail_at(i, "gpus must be a whole number from 1 to 1024");
-    }
-    published.gpus = static_cast<std::size_t>(gpus);
+    published.gpus = table.count(i, "gpus", kMaxPublishedGpus);
     published.bytes = table.number(i, "bytes").value_or(0);
-    const std::optional<double> value = table.number(i, "value");
-    if (!value) table.fail_at(i, "value is missing");
-    published.measured = *value;
+    published.measured = table.needed_number(i, "value");
     const std::string link = published.unit == "GBps" ? "" : published.interconnect;
     const auto topology = find_hardware(published.hardware, link, published.gpus);
     if (!topology) {

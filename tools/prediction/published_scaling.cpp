@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
 
 #include "engine/core/error.h"
 #include "engine/core/shown_text.h"
@@ -19,7 +18,6 @@ namespace {
 using predict::Strategy;
 
 constexpr double kAssumedBatch = 128;  // over all devices
-constexpr double kMaxGpus = 1024;
 
 // What other tables call the strategies.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kOtherNames = {
@@ -94,14 +92,8 @@ PublishedRow read_row(const CsvTable& table, std::size_t index) {
   row.strategy_name = table.cell(index, "strategy");
   row.strategy = read_strategy(table, index);
   row.batch_per_gpu = table.number(index, "batch_per_gpu");
-  const std::optional<double> gpus = table.number(index, "gpus");
-  if (!gpus || *gpus != std::floor(*gpus) || *gpus > kMaxGpus) {
-    table.fail_at(index, fmt::format("gpus must be a whole number from 1 to {}", kMaxGpus));
-  }
-  row.gpus = static_cast<std::size_t>(*gpus);
-  const std::optional<double> value = table.number(index, "value");
-  if (!value) table.fail_at(index, "value is missing");
-  row.value = *value;
+  row.gpus = table.count(index, "gpus", kMaxPublishedGpus);
+  row.value = table.needed_number(index, "value");
   read_unit(table, row);
   return row;
 }

@@ -128,7 +128,9 @@ std::vector<FileRow> read_rows(const JsonFields& fields) {
   for (const JsonFields& row : fields.objects("rows")) {
     rows.push_back(read_row(row));
     num_devices += rows.back().devices;
-    if (num_devices > kMostDevices) row.refuse("devices", "fewer: a million in all rows at most");
+    if (num_devices > kMostDevices) {
+      row.fail_at("devices", "all rows together have more than a million devices");
+    }
   }
   if (rows.empty()) fields.refuse("rows", "a list with at least one row");
   if (rows.size() > kMostRows) fields.fail_at("rows", "more than 1,000 rows are no table");

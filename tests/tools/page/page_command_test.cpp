@@ -58,7 +58,7 @@ TEST_F(PageCommand, OtherFilesAreNamedForWhatTheyAre) {
 TEST_F(PageCommand, FieldsThatCannotBeTrueAreNamed) {
   nlohmann::ordered_json run_file = sample_run();
   run_file["rows"][2]["step_seconds"] = -1;
-  expect_refused(run_file.dump(), {"rows[2].step_seconds", "found -1"});
+  expect_refused(run_file.dump(0), {"'bad.json', line 131", "rows[2].step_seconds", "found -1"});
   run_file = sample_run();
   run_file["rows"][1]["devices"] = 0;
   expect_refused(run_file.dump(), {"rows[1].devices", "1 or more"});
@@ -71,6 +71,18 @@ TEST_F(PageCommand, FieldsThatCannotBeTrueAreNamed) {
   run_file = sample_run();
   run_file["rows"] = nlohmann::ordered_json::array();
   expect_refused(run_file.dump(), {"rows", "at least one"});
+  run_file = sample_run();
+  run_file["rows"][0]["median_epoch_seconds"] = 0;
+  expect_refused(run_file.dump(), {"rows[0].median_epoch_seconds", "above 0"});
+  run_file = sample_run();
+  run_file["rows"][1]["devices"] = 999'999;
+  expect_refused(run_file.dump(), {"a million devices"});
+  run_file = sample_run();
+  run_file["config"]["model"] = {{"deep", {1}}};
+  expect_refused(run_file.dump(), {"'model'", "one value"});
+  run_file = sample_run();
+  run_file["workload"]["ready_order"] = {"7.weight"};
+  expect_refused(run_file.dump(), {"'7.weight'", "parameter of no layer"});
 }
 
 TEST_F(PageCommand, FilesThatAreNotThereAreNamed) {

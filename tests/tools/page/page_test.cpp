@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "engine/core/error.h"
 #include "tests/support/temp_folder.h"
 #include "tests/tools/page/sample_run.h"
 #include "tools/page/axis.h"
@@ -138,6 +139,17 @@ TEST_F(Page, DrawsTheMedianStepOfATimelineWithoutOps) {
   ASSERT_EQ(timeline.ranks[1].lanes[0].spans.size(), 3u);
   EXPECT_EQ(timeline.ranks[1].lanes[0].spans[2].category, "wait");
   EXPECT_NEAR(timeline.ranks[1].lanes[1].spans[0].begin, 0.0031, 1e-9);
+}
+
+TEST_F(Page, RefusesATimelineOfNumbersThatAreNone) {
+  testing::write_text(folder_ / "t.json", R"({"traceEvents": [
+{"ph": "X", "cat": "step", "name": "step", "pid": 1e300, "tid": 1, "ts": 0, "dur": 1}]})");
+  try {
+    read_step_timeline(folder_ / "t.json", "test");
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("t.json', line 2"), HasSubstr("traceEvents[0]")));
+  }
 }
 
 TEST_F(Page, OfSeveralRunsComparesThem) {
