@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -26,7 +27,7 @@ constexpr double kMaxBucketMib = 1e6;
 struct PredictFlags {
   std::string table, models, workload, topology, json_path, trace_path;
   std::string devices = "1,2,4,8";
-  std::vector<std::string> strategies = {"dp", "ddp"};
+  std::vector<std::string> strategies;  // empty: ddp, and dp where one host has the devices
   std::vector<std::string> what_if;
   std::string plan;
   double bucket_mib = 25;
@@ -69,6 +70,12 @@ PredictionTask read_task(const PredictFlags& flags) {
   if (!flags.plan.empty()) task.own_plan = plan::parse_all_reduce_plan(flags.plan);
   task.topology = predict::find_topology(flags.topology);
   task.run = read_run_workload(flags.workload);
+  if (task.strategies.empty()) {
+    const bool fits_a_host =
+        *std::ranges::max_element(task.devices) <= task.topology.gpus_per_host();
+    if (fits_a_host) task.strategies.push_back(predict::Strategy::data_parallel);
+    task.strategies.push_back(predict::Strategy::ddp);
+  }
   return task;
 }
 
@@ -88,32 +95,80 @@ void print_head(const PredictionTask& task, std::FILE* out) {
                              device.launch_seconds * 1e6, task.run.measured_on)));
 }
 
+// dp has no rows on several hosts; who asks for it there gets an error.
+void print_left_out(const PredictFlags& flags, const PredictionTask& task, std::FILE* out) {
+  if (!flags.strategies.empty() || task.strategies.size() > 1) return;
+  fmt::print(out, "{}\n\n",
+             wrap(fmt::format("without dp: it is one process, and a host has {} devices",
+                              task.topology.gpus_per_host())));
+}
+
+// config of the run file: every flag, resolved.
+nlohmann::ordered_json config_json(const PredictFlags& flags, const PredictionTask& task,
+                                   const std::vector<WhatIf>& changes) {
+  nlohmann::ordered_json json{{"topology", task.topology.name},
+                              {"strategies", nlohmann::ordered_json::array()},
+                              {"model", task.run.model},
+                              {"dataset", task.run.dataset},
+                              {"batch", task.run.step.batch},
+                              {"devices", task.devices},
+                              {"bucket_mib", task.bucket_mib},
+                              {"first_bucket_mib", task.first_bucket_mib},
+                              {"what_if", nlohmann::ordered_json::array()},
+                              {"trace", nullptr},
+                              {"trace_format", "perfetto"}};
+  for (const predict::Strategy strategy : task.strategies) {
+    json["strategies"].push_back(predict::to_string(strategy));
+  }
+  for (const WhatIf& change : changes) {
+    if (!change.text.empty()) json["what_if"].push_back(change.text);
+  }
+  if (!flags.plan.empty()) json["plan"] = flags.plan;
+  if (!flags.trace_path.empty()) json["trace"] = flags.trace_path;
+  return json;
+}
+
+void print_group_head(const PredictionTask& task, const WhatIf& change, std::FILE* out) {
+  if (!change.text.empty()) fmt::print(out, "what if {}\n", change.text);
+  const std::vector<std::size_t> idle = devices_without_rows(task, change);
+  if (idle.empty()) return;
+  fmt::print(out, "{}\n",
+             wrap(fmt::format("without {} devices: a step has {} rows", fmt::join(idle, ", "),
+                              change.batch > 0 ? change.batch : task.run.step.batch)));
+}
+
 void predict_workload(const PredictFlags& flags, const CommandLine& command) {
   const PredictionTask task = read_task(flags);
   std::vector<WhatIf> changes{WhatIf{}};
   for (const std::string& word : flags.what_if) {
     for (const WhatIf& change : parse_what_if(word)) changes.push_back(change);
   }
+  require_possible(task, changes);
   std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
   print_head(task, out);
+  print_left_out(flags, task, out);
   fmt::print(out, "{}\n", predicted_header());
   std::vector<PredictedRow> rows;
   for (const WhatIf& change : changes) {
-    if (!change.text.empty()) fmt::print(out, "what if {}\n", change.text);
+    print_group_head(task, change, out);
     for (PredictedRow& row : predict_rows(task, change)) {
       fmt::print(out, "{}\n", predicted_line(row));
       rows.push_back(std::move(row));
     }
   }
   fmt::print(out, "{}\n",
-             wrap("baseline: single, 1 predicted device; band: how far the step lies off with "
-                  "better or worse links, latencies and stragglers (docs/prediction.md)"));
+             wrap(fmt::format("baseline: single, 1 predicted device; epoch: {} rows, {}; band: how "
+                              "far the step lies off with better or worse links, latencies, "
+                              "launches and stragglers (docs/prediction.md)",
+                              task.run.rows_per_epoch,
+                              task.run.epoch == RunWorkload::Epoch::data_set
+                                  ? "the data set's"
+                                  : "what the run trained on in one (its file does not say how "
+                                    "many the data set has)")));
   if (!flags.trace_path.empty()) save_predicted_trace(flags.trace_path, rows.back());
   if (flags.json_path.empty()) return;
   nlohmann::ordered_json json = file_head("lockstep.run/1", command);
-  json["config"] = {{"topology", task.topology.name}, {"model", task.run.model},
-                    {"dataset", task.run.dataset},    {"devices", task.devices},
-                    {"bucket_mib", task.bucket_mib},  {"first_bucket_mib", task.first_bucket_mib}};
+  json["config"] = config_json(flags, task, changes);
   json["rows"] = nlohmann::ordered_json::array();
   for (const PredictedRow& row : rows) json["rows"].push_back(row_json(row, task.topology.name));
   json["workload"] = workload_json(task.run.step);
@@ -142,7 +197,7 @@ void add_predict_command(Command& program, const CommandLine& command) {
   predict
       .add_option("--strategy", flags->strategies,
                   "dp, ddp, hierarchical, device_allreduce, nccl_replicated, cpu_reduce, "
-                  "cpu_parameter_server")
+                  "cpu_parameter_server; else dp (where one host has all devices) and ddp")
       .separated_by(',')
       .needs(workload);
   predict

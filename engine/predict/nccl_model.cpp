@@ -41,6 +41,14 @@ double tree_correction(Protocol protocol, double num_bytes) {
   return index < 22 ? kTreeCorrection[protocol][index] : 1;
 }
 
+double extra_step(const NcclGroup& group) {
+  return group.extra_step_seconds * 1e6;
+}
+
+double extra_network(const NcclGroup& group) {
+  return group.extra_network_seconds * 1e6;
+}
+
 double ring_seconds(const NcclGroup& group, Protocol protocol, double num_bytes) {
   const auto ranks = static_cast<double>(group.num_ranks);
   const auto hosts = static_cast<double>(group.num_hosts);
@@ -48,9 +56,10 @@ double ring_seconds(const NcclGroup& group, Protocol protocol, double num_bytes)
   const double network_steps = 2 * (hosts - 1);
   // Several hosts: LL's flags take a detour inside each.
   const double detour = group.num_hosts > 1 && protocol == kLL ? 1.8 : 1;
-  double latency = kRingBase[protocol] +
-                   (2 * (ranks - 1) - network_steps) * intra[protocol] * detour +
-                   network_steps * kNetRing[protocol];
+  double latency =
+      kRingBase[protocol] +
+      (2 * (ranks - 1) - network_steps) * (intra[protocol] * detour + extra_step(group)) +
+      network_steps * (kNetRing[protocol] + extra_network(group));
   // The plateau of a ring between hosts.
   const bool is_large = num_bytes >= ranks / 16 * 65536;
   if (protocol == kSimple && group.num_hosts > 1 && is_large) latency *= 1.9;
@@ -64,8 +73,9 @@ double tree_seconds(const NcclGroup& group, Protocol protocol, double num_bytes)
   const double per_host = static_cast<double>(group.num_ranks) / hosts;
   const Latencies& intra = group.over_nvlink ? kNvlinkTree : kPciTree;
   const double detour = group.num_hosts > 1 && protocol == kLL ? 1.8 : 1;
-  const double latency = kTreeBase[protocol] + 2 * ((per_host - 1) * intra[protocol] * detour +
-                                                    std::log2(hosts) * kNetTree[protocol]);
+  const double latency =
+      kTreeBase[protocol] + 2 * ((per_host - 1) * (intra[protocol] * detour + extra_step(group)) +
+                                 std::log2(hosts) * (kNetTree[protocol] + extra_network(group)));
   const double ll128 = group.num_hosts == 1 ? 7.0 / 9 : 0.915;
   const double share = protocol == kLL ? 1 / 3.8 : protocol == kLL128 ? ll128 : 1;
   const double bandwidth =
@@ -113,6 +123,16 @@ double shared_ring_bytes_per_second(Network& network, std::size_t num_devices) {
   return 1 / traffic.wire_seconds();
 }
 
+// How much longer than usual the links' latencies on the way from one device to another are.
+double extra_seconds(Network& network, std::size_t from_device, std::size_t to_device) {
+  double extra = 0;
+  for (const Hop hop : network.route(network.gpu(from_device), network.gpu(to_device))) {
+    const Link& link = network.topology().links[hop / 2];
+    extra += std::max(0.0, link.latency_seconds - usual_latency_seconds(link.kind));
+  }
+  return extra;
+}
+
 bool is_hopper(const Topology& topology) {
   return topology.device.name.find("H100") != std::string::npos ||
          topology.device.name.find("H200") != std::string::npos;
@@ -139,6 +159,11 @@ NcclGroup nccl_group(Network& network, std::size_t num_devices) {
       group.nvls_bytes_per_second = by_switch * kNvlsEfficiency;
     }
   }
+  for (std::size_t i = 0; i < per_host; ++i) {
+    group.extra_step_seconds =
+        std::max(group.extra_step_seconds, extra_seconds(network, i, (i + 1) % per_host));
+  }
+  if (group.num_hosts > 1) group.extra_network_seconds = extra_seconds(network, 0, per_host);
   group.has_ll128 = group.over_nvlink && topology.device.name.find("P100") == std::string::npos;
   const double network_speed = group.num_hosts > 1 ? topology.network_bytes_per_second()
                                                    : std::numeric_limits<double>::infinity();
@@ -150,7 +175,9 @@ double nccl_all_reduce_seconds(const NcclGroup& group, double num_bytes, NcclAlg
   if (group.num_ranks < 2 || num_bytes <= 0) return 0;
   double best = std::numeric_limits<double>::infinity();
   const bool may_nvls = group.nvls_bytes_per_second > 0 && algorithm != NcclAlgorithm::ring;
-  if (may_nvls) best = kNvlsLatency * 1e-6 + num_bytes / group.nvls_bytes_per_second;
+  // Up to the switch and down again.
+  const double nvls_latency = kNvlsLatency * 1e-6 + 2 * group.extra_step_seconds;
+  if (may_nvls) best = nvls_latency + num_bytes / group.nvls_bytes_per_second;
   if (algorithm == NcclAlgorithm::nvls && may_nvls) return best;
   for (const Protocol protocol : {kLL, kLL128, kSimple}) {
     if (protocol == kLL128 && !group.has_ll128) continue;

@@ -5,7 +5,8 @@
 //   ring:  base + (2(n-1) - 2(h-1)) * step_intra + 2(h-1) * step_network + bytes / bandwidth
 //   tree:  base + 2 * ((n/h-1) * step_intra + log2(h) * step_network) + bytes / bandwidth
 //   NVLS:  25 us + bytes / bandwidth
-//   n ranks on h hosts
+//   n ranks on h hosts; to a step over links whose files say a longer latency than usual, what it
+//   is longer is added
 // bandwidth: ring n/(2(n-1)) * bus; tree bus / 2; of LL a quarter (tree 1/3.8), of LL128 92 %
 // (tree 7/9 on one host), trees 90 %; trees of middle sizes times NCCL's correction factors.
 //
@@ -29,6 +30,9 @@ struct NcclGroup {
   bool has_ll128 = false;            // NVLink from Volta on
   double bus_bytes_per_second = 0;   // of the ring
   double nvls_bytes_per_second = 0;  // algorithm bandwidth; 0: no NVLS
+  // Beyond NCCL's constants, of the links' latencies: of a step within a host, between hosts.
+  double extra_step_seconds = 0;
+  double extra_network_seconds = 0;
 };
 
 // The first num_devices devices. Within a host: NVLink through a switch, or as many rings as the

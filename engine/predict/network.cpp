@@ -13,8 +13,11 @@ constexpr Hop kNoHop = std::numeric_limits<Hop>::max();
 
 }  // namespace
 
-Network::Network(const Topology& topology)
-    : topology_(topology), neighbours_(topology.nodes.size()), arrived_by_(topology.nodes.size()) {
+Network::Network(const Topology& topology, double latency_factor)
+    : topology_(topology),
+      latency_factor_(latency_factor),
+      neighbours_(topology.nodes.size()),
+      arrived_by_(topology.nodes.size()) {
   for (std::size_t i = 0; i < topology.links.size(); ++i) {
     const Link& link = topology.links[i];
     neighbours_[link.a].emplace_back(link.b, 2 * i);

@@ -22,8 +22,9 @@ using Hop = std::size_t;
 
 class Network {
  public:
-  // topology must outlive the network.
-  explicit Network(const Topology& topology);
+  // topology must outlive the network. latency_factor: of each link's latency (not of what NCCL's
+  // model takes for a step).
+  explicit Network(const Topology& topology, double latency_factor = 1);
 
   const Topology& topology() const { return topology_; }
 
@@ -36,13 +37,16 @@ class Network {
   std::size_t cpu_of(std::size_t device) const;
 
   double bytes_per_second(Hop hop) const { return topology_.links[hop / 2].bytes_per_second; }
-  double latency_seconds(Hop hop) const { return topology_.links[hop / 2].latency_seconds; }
+  double latency_seconds(Hop hop) const {
+    return latency_factor_ * topology_.links[hop / 2].latency_seconds;
+  }
   std::size_t num_hops() const { return 2 * topology_.links.size(); }
 
  private:
   void find_routes_from(std::size_t from_node);
 
   const Topology& topology_;
+  double latency_factor_;
   std::vector<std::vector<std::pair<std::size_t, Hop>>> neighbours_;  // by node: (node, hop there)
   std::unordered_map<std::size_t, std::vector<Hop>> routes_;          // by from * nodes + to
   std::vector<std::vector<Hop>> arrived_by_;  // by source node, by node; empty: not searched yet

@@ -70,6 +70,10 @@ PredictedStep predict_step(Network& network, const Workload& workload, const Ste
   require(options.num_devices >= 1 && options.num_devices <= available, ErrorCode::Usage, "predict",
           "'{}' has {} devices, {} were asked for", network.topology().name, available,
           options.num_devices);
+  const std::size_t per_host = network.topology().gpus_per_host();
+  require(!is_of_one_process(options.strategy) || options.num_devices <= per_host, ErrorCode::Usage,
+          "predict", "{} is one process: its devices are in one host, and '{}' has {} in each",
+          to_string(options.strategy), network.topology().name, per_host);
   require(!workload.layers.empty(), ErrorCode::Usage, "predict", "the workload has no layers");
   StepWork steps(network, workload, options);
   for (std::size_t i = 0; i < kSteps; ++i) steps.add_step();

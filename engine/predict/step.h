@@ -75,9 +75,9 @@ PredictedStep predict_step(Network& network, const Workload& workload, const Ste
 inline constexpr Interference kOverlapInterference = {47.0 / 80, 0.8};
 
 // Devices of one kind differ: the standard deviation of their speed. The V100s of a cluster differ
-// by about 8 % from the fastest to the slowest hundredth: Sinha et al., "Not All GPUs Are Created
-// Equal", SC 2022. A step waits for the slowest of n.
-inline constexpr double kDeviceDeviation = 0.015;
+// by about 8 % from the fastest to the slowest hundredth (Sinha et al., "Not All GPUs Are Created
+// Equal", SC 2022), which lie 4.65 standard deviations apart. A step waits for the slowest of n.
+inline constexpr double kDeviceDeviation = 0.08 / 4.65;
 
 // Expected largest of n normal deviates, in standard deviations: 0 for 1, 0.59 for 2, 1.43 for 8.
 // Source: Blom's approximation, the (n - 0.375) / (n + 0.25) quantile.

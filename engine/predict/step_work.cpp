@@ -77,8 +77,11 @@ void StepWork::prepare_buckets() {
   const bool is_hierarchical = options_.strategy == Strategy::hierarchical;
   AllReduceCost cost(network_, num_devices(),
                      is_hierarchical ? plan::AllReducePlan::hierarchical : options_.own_plan);
+  // Of NCCL the whole latency; a plan's steps have that of the network's links.
   const double extra_latency =
-      (options_.conditions.comm_latency - 1) * cost.seconds(sizeof(float) * num_devices());
+      is_hierarchical || options_.own_plan
+          ? 0
+          : (options_.conditions.comm_latency - 1) * cost.seconds(sizeof(float) * num_devices());
   for (const plan::Bucket& bucket : plan::bucket_plan(parameters, order, bucket_options).buckets) {
     std::size_t first_layer = workload_.layers.size();
     for (const plan::BucketSlot& slot : bucket.slots) {
@@ -120,14 +123,22 @@ double StepWork::launch_floor() const {
   return 2 * device().launch_seconds * static_cast<double>(num_devices());
 }
 
+std::size_t StepWork::add_pass(trace::Category category, std::size_t layer, double kernel_seconds,
+                               std::vector<std::size_t> after) {
+  if (const double launching = launch_floor() - kernel_seconds; launching > 0) {
+    add({WorkLane::compute, trace::Category::host, "launches", launching, 0, std::move(after)});
+    after.clear();
+  }
+  return add({WorkLane::compute, category, names_[layer], kernel_seconds, 0, std::move(after)});
+}
+
 void StepWork::add_forward() {
   for (std::size_t i = 0; i < workload_.layers.size(); ++i) {
     std::vector<std::size_t> after = gate_;
     if (!arrived_.empty()) {
       after.insert(after.end(), arrived_[i].begin(), arrived_[i].end());
     }
-    const double seconds = std::max(workload_.layers[i].forward_seconds, launch_floor());
-    add({WorkLane::compute, trace::Category::forward, names_[i], seconds, 0, std::move(after)});
+    add_pass(trace::Category::forward, i, workload_.layers[i].forward_seconds, std::move(after));
   }
 }
 
@@ -135,8 +146,8 @@ std::vector<std::size_t> StepWork::add_backward() {
   std::vector<std::size_t> backward(workload_.layers.size());
   for (std::size_t i = workload_.layers.size(); i-- > 0;) {
     const LayerWork& layer = workload_.layers[i];
-    const double seconds = std::max(layer.backward_seconds, launch_floor()) + copy_seconds(layer);
-    backward[i] = add({WorkLane::compute, trace::Category::backward, names_[i], seconds, 0});
+    const double seconds = layer.backward_seconds + copy_seconds(layer);
+    backward[i] = add_pass(trace::Category::backward, i, seconds, {});
   }
   return backward;
 }

@@ -46,6 +46,9 @@ class StepWork {
   double copy_seconds(const LayerWork& layer) const;
   // One thread at a time launches: the kernels of all replicas of a process, two a layer and pass.
   double launch_floor() const;
+  // A layer's pass; where launching takes longer, the device first waits for the host.
+  std::size_t add_pass(trace::Category category, std::size_t layer, double kernel_seconds,
+                       std::vector<std::size_t> after);
 
   void add_replication();
   void add_forward();

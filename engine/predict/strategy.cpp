@@ -28,6 +28,10 @@ std::string_view to_string(Strategy strategy) {
   return "?";
 }
 
+bool is_of_one_process(Strategy strategy) {
+  return strategy == Strategy::data_parallel || strategy == Strategy::device_all_reduce;
+}
+
 Strategy parse_strategy(std::string_view name) {
   for (const auto& [known, value] : kNames) {
     if (known == name) return value;

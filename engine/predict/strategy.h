@@ -20,6 +20,9 @@ enum class Strategy {
 
 std::string_view to_string(Strategy strategy);
 
+// Its devices belong to one process, so they are all in one host.
+bool is_of_one_process(Strategy strategy);
+
 // As above with '_'; and "dp" for data_parallel, "device_allreduce" for device_all_reduce.
 // Throws Error{Usage} that lists the names.
 Strategy parse_strategy(std::string_view name);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -20,7 +21,6 @@ constexpr std::size_t kMaxHosts = 4096;
 constexpr std::size_t kMaxPorts = 64;
 // A 100 Gb/s port carries 12 GB/s of the 12.5: NCCL's src/graph/topo.h.
 constexpr double kNetworkEfficiency = 12.0 / 12.5;
-constexpr double kNetworkLatency = 2.7e-6;  // NCCL's LL ring step over a network: tuning.cc
 
 template <typename Number>
 std::optional<Number> read_number(std::string_view text) {
@@ -66,7 +66,36 @@ std::optional<ClusterName> split_cluster_name(const std::string& name) {
   return cluster;
 }
 
+// The nearest preset, however the name is written: "HGX_H100-8" and "hgxh1008".
+std::string suggestion(const std::string& name) {
+  const auto letters = [](const std::string& text) {
+    std::string result;
+    for (const char c : text) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (std::isalnum(byte) != 0) result += static_cast<char>(std::tolower(byte));
+    }
+    return result;
+  };
+  const std::string wanted = letters(name);
+  for (const std::string& preset : preset_names()) {
+    const bool is_near = wanted.size() >= 4 && letters(preset).starts_with(wanted);
+    if (is_near) return did_you_mean(preset, std::vector{preset});
+  }
+  return did_you_mean(name, preset_names());
+}
+
 }  // namespace
+
+double usual_latency_seconds(LinkKind kind) {
+  switch (kind) {
+    case LinkKind::nvlink:
+      return 0.6e-6;
+    case LinkKind::network:
+      return 2.7e-6;
+    default:
+      return 1e-6;
+  }
+}
 
 double Topology::network_bytes_per_second() const {
   double total = 0;
@@ -112,9 +141,10 @@ Topology make_cluster(const Topology& host, std::size_t num_hosts, double gigabi
     for (std::size_t p = 0; p < ports; ++p) {
       const std::size_t nic = cluster.nodes.size();
       cluster.nodes.push_back({fmt::format("host{}.port{}", h, p), NodeKind::nic, h});
+      cluster.links.push_back({nic, sockets[p % sockets.size()], LinkKind::pcie,
+                               std::max(port, 12e9), usual_latency_seconds(LinkKind::pcie)});
       cluster.links.push_back(
-          {nic, sockets[p % sockets.size()], LinkKind::pcie, std::max(port, 12e9), 1e-6});
-      cluster.links.push_back({nic, 0, LinkKind::network, port, kNetworkLatency});
+          {nic, 0, LinkKind::network, port, usual_latency_seconds(LinkKind::network)});
     }
   }
   return cluster;
@@ -135,7 +165,7 @@ Topology find_topology(const std::string& name) {
   const bool is_file = name.ends_with(".json") || std::filesystem::exists(name, ignored);
   require(is_file, ErrorCode::Usage, "topology",
           "'{}' is neither a file nor a preset{}; the presets are {}; a cluster is NAME*4@100gbe",
-          name, did_you_mean(name, preset_names()), fmt::join(preset_names(), ", "));
+          name, suggestion(name), fmt::join(preset_names(), ", "));
   return parse_topology(name, read_text_file(name, "topology"));
 }
 

@@ -17,6 +17,10 @@ namespace lockstep::predict {
 enum class NodeKind { gpu, pcie_switch, cpu, nvswitch, nic, network };
 enum class LinkKind { nvlink, pcie, socket, network };
 
+// Where a file says none: what NCCL's LL protocol takes for a step over such a link
+// (src/graph/tuning.cc); between sockets the same as PCIe.
+double usual_latency_seconds(LinkKind kind);
+
 struct Node {
   std::string name;
   NodeKind kind = NodeKind::gpu;

@@ -25,19 +25,36 @@ constexpr std::array<std::pair<std::string_view, NodeKind>, 5> kNodeKinds = {
      {"nvswitch", NodeKind::nvswitch},
      {"nic", NodeKind::nic}}};
 
-// A link's kind, and its latency where the file says none: what NCCL's LL protocol takes for a
-// step over such a link (src/graph/tuning.cc); between sockets the same as PCIe.
 struct LinkWord {
   std::string_view word;
   LinkKind kind;
-  double latency_seconds;
 };
-constexpr std::array<LinkWord, 4> kLinkKinds = {{{"nvlink", LinkKind::nvlink, 0.6e-6},
-                                                 {"pcie", LinkKind::pcie, 1.0e-6},
-                                                 {"socket", LinkKind::socket, 1.0e-6},
-                                                 {"network", LinkKind::network, 2.7e-6}}};
+constexpr std::array<LinkWord, 4> kLinkKinds = {{{"nvlink", LinkKind::nvlink},
+                                                 {"pcie", LinkKind::pcie},
+                                                 {"socket", LinkKind::socket},
+                                                 {"network", LinkKind::network}}};
+
+// What no link comes near, in either direction.
+constexpr double kLeastGigabytes = 1e-6;
+constexpr double kMostGigabytes = 1e9;
+constexpr double kMostMicroseconds = 1e6;
+
+void require_known_names(const JsonFields& fields, const std::vector<std::string>& known) {
+  for (const std::string& name : fields.names()) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    fields.fail_at(name, fmt::format("no field here is called '{}'{}; known are {}", shown(name),
+                                     did_you_mean(name, known), fmt::join(known, ", ")));
+  }
+}
+
+double read_microseconds(const JsonFields& fields, const char* name) {
+  const double microseconds = fields.number(name);
+  if (microseconds > kMostMicroseconds) fields.refuse(name, "at most a second (1e6 us)");
+  return microseconds;
+}
 
 Node read_node(const JsonFields& fields, const Topology& topology) {
+  require_known_names(fields, {"name", "kind"});
   const std::string name = fields.text("name");
   const std::string kind = fields.text("kind");
   for (const Node& node : topology.nodes) {
@@ -65,11 +82,16 @@ std::size_t read_end(const JsonFields& link, const char* which, const Topology& 
 }
 
 Link read_link(const JsonFields& fields, const Topology& topology) {
+  require_known_names(fields, {"from", "to", "kind", "gb_per_s", "latency_us"});
   Link link;
   link.a = read_end(fields, "from", topology);
   link.b = read_end(fields, "to", topology);
   if (link.a == link.b) fields.fail_at("", "a link must join two different nodes");
-  link.bytes_per_second = fields.positive("gb_per_s") * 1e9;
+  const double gigabytes = fields.positive("gb_per_s");
+  if (gigabytes < kLeastGigabytes || gigabytes > kMostGigabytes) {
+    fields.refuse("gb_per_s", "gigabytes a second, from 1e-6 to 1e9");
+  }
+  link.bytes_per_second = gigabytes * 1e9;
   const std::string kind = fields.text("kind");
   const auto found = std::ranges::find(kLinkKinds, kind, &LinkWord::word);
   if (found == kLinkKinds.end()) {
@@ -78,8 +100,8 @@ Link read_link(const JsonFields& fields, const Topology& topology) {
                                        shown(kind)));
   }
   link.kind = found->kind;
-  link.latency_seconds =
-      fields.has("latency_us") ? fields.number("latency_us") * 1e-6 : found->latency_seconds;
+  link.latency_seconds = fields.has("latency_us") ? read_microseconds(fields, "latency_us") * 1e-6
+                                                  : usual_latency_seconds(link.kind);
   return link;
 }
 
@@ -135,13 +157,14 @@ void require_connected(const JsonFields& fields, const Topology& topology) {
 }
 
 DeviceProfile read_device(const JsonFields& fields) {
+  require_known_names(fields, {"name", "tflops", "memory_gb_per_s", "memory_gb", "launch_us"});
   DeviceProfile device;
   device.name = fields.text("name");
   device.flops_per_second = fields.positive("tflops") * 1e12;
   device.memory_bytes_per_second = fields.positive("memory_gb_per_s") * 1e9;
   device.memory_bytes = fields.positive("memory_gb") * 1e9;
   if (fields.has("launch_us")) {
-    device.launch_seconds = fields.number("launch_us") * 1e-6;
+    device.launch_seconds = read_microseconds(fields, "launch_us") * 1e-6;
   }
   return device;
 }
@@ -157,10 +180,12 @@ Topology parse_topology(const std::string& name, const std::string& text) {
                    fmt::format("expected the schema '{}', found '{}'", kSchema, shown(schema)));
   }
   Topology topology;
+  require_known_names(fields, {"schema", "name", "source", "device", "host", "nodes", "links"});
   topology.name = fields.text("name");
   topology.source = fields.text("source");
   topology.device = read_device(fields.object("device"));
   const JsonFields host = fields.object("host");
+  require_known_names(host, {"gb_per_s", "thread_gb_per_s", "source"});
   topology.host_bytes_per_second = host.positive("gb_per_s") * 1e9;
   topology.host_thread_bytes_per_second = host.positive("thread_gb_per_s") * 1e9;
   const std::vector<JsonFields> nodes = fields.objects("nodes");

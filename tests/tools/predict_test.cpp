@@ -1,25 +1,15 @@
-// lockstep predict: against published figures, on a run's workload, and on files that are wrong.
+// lockstep predict --workload: on a run's workload, and on files that are wrong.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <fstream>
-#include <map>
-
-#include "tests/tools/formats_doc.h"
-#include "tests/tools/run_lockstep.h"
+#include "tests/tools/predict_fixture.h"
 
 namespace lockstep::testing {
 namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
-
-const char kScaling[] = "set,hardware,interconnect,model,strategy,batch_per_gpu,gpus,value,unit\n";
-const char kModels[] =
-    "model,parameters,gradient_MB,forward_GFLOP_per_sample\nvgg,138357544,553,15.5\n"
-    "resnet50,25557032,102,4.1\n";
+using ::testing::Not;
 
 std::string run_file(const std::string& layers) {
   return R"({"schema": "lockstep.run/1", "config": {"device": "cpu", "model": "mlp:784-4096-10"},
@@ -36,140 +26,6 @@ std::string layer(const std::string& name, std::size_t bytes) {
               {"backward_seconds", 2e-3},
               {"parameter_bytes", bytes}}
       .dump();
-}
-
-class Predict : public ::testing::Test {
- protected:
-  void write(const std::string& name, const std::string& text) {
-    std::ofstream(folder_ / name) << text;
-  }
-  Outcome run(const std::string& arguments) {
-    return run_lockstep(words("predict " + arguments), folder_.path());
-  }
-
-  TempFolder folder_;
-};
-
-// Absolute errors of the file's rows, by the set and whatever `of` adds to it.
-template <typename Key>
-std::map<std::string, std::vector<double>> errors_by(const json& file, Key key) {
-  std::map<std::string, std::vector<double>> errors;
-  for (const json& row : file["rows"]) {
-    errors[key(row)].push_back(std::abs(row["error"].get<double>()));
-  }
-  return errors;
-}
-
-double mean(const std::vector<double>& values) {
-  double total = 0;
-  for (const double value : values) total += value;
-  return total / static_cast<double>(values.size());
-}
-
-double largest(const std::vector<double>& values) {
-  return *std::max_element(values.begin(), values.end());
-}
-
-class Published : public Predict {
- protected:
-  void SetUp() override {
-    if (!std::filesystem::exists(file("scaling.csv"))) {
-      GTEST_SKIP() << "no published tables at " << file("scaling.csv");
-    }
-  }
-  static std::string file(const std::string& name) {
-    return std::string(LOCKSTEP_SOURCE) + "/../shared/validation/" + name;
-  }
-};
-
-TEST_F(Published, ScalingIsPredictedFromOneDevice) {
-  expect_success(
-      run("--table " + file("scaling.csv") + " --models " + file("models.csv") + " --json p.json"));
-  const json predicted = read_json(folder_ / "p.json");
-  EXPECT_EQ(predicted["schema"], "lockstep.prediction/1");
-  auto errors = errors_by(predicted, [](const json& row) { return row["set"].get<std::string>(); });
-  EXPECT_LE(mean(errors["A"]), 0.12);
-  EXPECT_LE(mean(errors["B"]), 0.05);
-  EXPECT_LE(largest(errors["B"]), 0.10);
-  EXPECT_LE(mean(errors["D"]), 0.05);
-  EXPECT_LE(largest(errors["D"]), 0.10);
-  std::size_t num_superlinear = 0;
-  for (const json& row : predicted["rows"]) {
-    num_superlinear += row["superlinear"].get<bool>() ? 1 : 0;
-    if (row["set"] == "A" && row["model"] == "vgg") {
-      // One TITAN X takes 14545 s: through the host more, by the devices less.
-      EXPECT_EQ(row["predicted"] > 14545, row["strategy"] == "cpu_reduce") << row;
-    }
-  }
-  EXPECT_GE(num_superlinear, 1U);
-}
-
-TEST_F(Published, SmallNetsGetSlowerAndLargeOnesFaster) {
-  const Outcome outcome = run("--table " + file("scaling.csv") + " --models " + file("models.csv"));
-  EXPECT_THAT(outcome.out, HasSubstr("right in 3 of 3 rows"));
-}
-
-TEST_F(Published, AllReducesBetweenFittedRows) {
-  expect_success(run("--table " + file("allreduce.csv") + " --json p.json"));
-  auto errors = errors_by(read_json(folder_ / "p.json"),
-                          [](const json& row) { return row["hardware"].get<std::string>(); });
-  EXPECT_EQ(errors.size(), 5U);
-  for (const auto& [hardware, values] : errors) {
-    EXPECT_LE(mean(values), 0.10) << hardware;
-    EXPECT_LE(largest(values), 0.20) << hardware;
-  }
-}
-
-TEST_F(Predict, ATableWithoutAOneDeviceRowIsNamedWithItsLine) {
-  write("m.csv", kModels);
-  write("t.csv", std::string(kScaling) + "A,V100,NVLink2,vgg,ddp,32,2,0.1,seconds_per_iteration\n");
-  expect_rejected(run("--table t.csv --models m.csv"), 1,
-                  {"'t.csv', line 2", "no 1-device row", "vgg"});
-}
-
-TEST_F(Predict, AnUnknownModelUnitStrategyOrHardwareIsNamedWithItsLine) {
-  write("m.csv", kModels);
-  const std::string good = "A,V100,NVLink2,vgg,ddp,32,1,0.1,seconds_per_iteration\n";
-  const std::map<std::string, std::string> rows = {
-      {"A,V100,NVLink2,resnet51,ddp,32,2,0.1,seconds_per_iteration", "did you mean 'resnet50'"},
-      {"A,V100,NVLink2,vgg,zero,32,2,0.1,seconds_per_iteration", "'zero' is not one of"},
-      {"A,V100,NVLink2,vgg,ddp,32,2,0.1,parsecs", "unit 'parsecs'"},
-      {"A,V100,NVLink2,vgg,ddp,32,2,-0.1,seconds_per_iteration", "value must be a positive"},
-      {"A,V100,NVLink2,vgg,ddp,32,2.5,0.1,seconds_per_iteration", "gpus must be"},
-      {"A,V100,NVLink2,vgg,ddp,32", "the header has 9 columns, this row 6"}};
-  for (const auto& [row, phrase] : rows) {
-    write("t.csv", kScaling + good + "\n" + row + "\n");
-    expect_rejected(run("--table t.csv --models m.csv"), 1, {"'t.csv', line 4", phrase});
-  }
-  write("t.csv", std::string(kScaling) + "A,X9,wet string,vgg,ddp,32,1,1,seconds_per_iteration\n" +
-                     "A,X9,wet string,vgg,ddp,32,2,1,seconds_per_iteration\n");
-  expect_rejected(run("--table t.csv --models m.csv"), 1, {"'t.csv', line 3", "wet string"});
-}
-
-TEST_F(Predict, AnUnknownGpuIsTakenByItsInterconnect) {
-  write("m.csv", kModels);
-  write("t.csv", std::string(kScaling) + "A,X9,PCIe4,resnet50,ddp,32,1,300,images_per_second\n" +
-                     "A,X9,PCIe4,resnet50,ddp,32,4,1100,images_per_second\n");
-  expect_success(run("--table t.csv --models m.csv --json p.json"));
-  const json row = read_json(folder_ / "p.json")["rows"][0];
-  EXPECT_EQ(row["topology"], "rtx4090-pcie4-8");
-  EXPECT_GT(row["predicted"], 300);
-  EXPECT_LT(row["predicted"], 1200);
-}
-
-TEST_F(Predict, EveryFieldOfItsFileIsDocumented) {
-  write("m.csv", kModels);
-  write("t.csv", std::string(kScaling) + "A,V100,NVLink2,vgg,ddp,32,1,0.1,seconds_per_iteration\n" +
-                     "A,V100,NVLink2,vgg,ddp,32,2,0.1,seconds_per_iteration\n");
-  write("r.csv",
-        "hardware,interconnect,algorithm,gpus,bytes,value,unit\n"
-        "A100,NVSwitch,nccl default,8,1048576,102,microseconds\n");
-  Fields fields;
-  for (const char* flags : {"--table t.csv --models m.csv", "--table r.csv"}) {
-    expect_success(run(std::string(flags) + " --json p.json"));
-    collect_fields(read_json(folder_ / "p.json"), fields);
-  }
-  expect_documented("lockstep.prediction/1", fields);
 }
 
 TEST_F(Predict, ARunsWorkloadHasRowsOfKindPredicted) {
@@ -194,6 +50,99 @@ TEST_F(Predict, ARunsWorkloadHasRowsOfKindPredicted) {
     EXPECT_LE(end - begin, 80U) << outcome.out.substr(begin, end - begin);
     begin = end + 1;
   }
+}
+
+TEST_F(Predict, TooFewRowsForTheDevicesIsAnErrorThatItsOwnAdviceMends) {
+  write("run.json", run_file(layer("0", 785 * 4096 * 4)));  // 1024 rows a step
+  const std::string flags =
+      "--workload run.json --topology hgx-h100-8*512@8x400gbe --devices 8,2048 --strategy ddp";
+  const Outcome refused = run(flags);
+  expect_rejected(refused, 2, {"1024 rows", "2048 devices", "--what-if batch=2048"});
+  EXPECT_EQ(refused.out, "");
+  const Outcome outcome = run(flags + " --what-if batch=2048 --what-if bandwidth=2x --json p.json");
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("without 2048 devices: a step has 1024 rows"));
+  std::vector<std::string> rows;
+  const json file = read_json(folder_ / "p.json");
+  for (const json& row : file["rows"]) {
+    rows.push_back(row.value("what_if", "") + " " + row["devices"].dump());
+  }
+  EXPECT_THAT(rows, ::testing::ElementsAre(" 1", " 8", "batch=2048 1", "batch=2048 8",
+                                           "batch=2048 2048", "bandwidth=2x 1", "bandwidth=2x 8"));
+  expect_rejected(run(flags + " --what-if batch=512"), 2, {"512 rows", "2048 devices"});
+}
+
+TEST_F(Predict, OneProcessOverSeveralHostsIsRefusedAndNotADefault) {
+  write("run.json", run_file(layer("0", 785 * 4096 * 4)));
+  const std::string flags = "--workload run.json --topology dgx1-v100*2@100gbe --devices 8,16";
+  expect_rejected(run(flags + " --strategy dp"), 2, {"dp is one process", "8 a host"});
+  const Outcome outcome = run(flags + " --json p.json");
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("without dp: it is one process"));
+  EXPECT_EQ(read_json(folder_ / "p.json")["config"]["strategies"], json({"ddp"}));
+}
+
+TEST_F(Predict, TheBandCountsLaunchesAndNeverGoesBelowZero) {
+  write("run.json", run_file(layer("0", 4000)));  // launches and latencies alone
+  const Outcome outcome =
+      run("--workload run.json --topology hgx-h100-8*16@8x400gbe --devices 8,128 "
+          "--strategy ddp,hierarchical --json p.json");
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, ::testing::ContainsRegex("-[0-9]+/\\+[0-9]+ %"));
+  const json file = read_json(folder_ / "p.json");
+  for (const json& row : file["rows"]) {
+    const double step = row["step_seconds"];
+    EXPECT_GT(row["step_seconds_band"][0], 0) << row;
+    EXPECT_LT(row["step_seconds_band"][0], 0.8 * step) << row;
+    EXPECT_GT(row["step_seconds_band"][1], 1.4 * step) << row;
+  }
+  expect_success(
+      run("--workload run.json --topology dgx1-v100 --devices 8 --strategy dp --json p.json"));
+  const json dp = read_json(folder_ / "p.json")["rows"][1];
+  EXPECT_GT(dp["step_seconds_band"][1], 1.4 * dp["step_seconds"].get<double>());
+}
+
+TEST_F(Predict, AnEpochIsTheDataSetWhereTheFileSaysIt) {
+  const std::string old = run_file(layer("0", 785 * 4096 * 4));
+  write("old.json", old);  // 30 steps of 1024 rows in two epochs
+  const std::string flags = " --topology dgx1-v100 --devices 2 --strategy ddp --json p.json";
+  const Outcome by_steps = run("--workload old.json" + flags);
+  expect_success(by_steps);
+  EXPECT_THAT(by_steps.out, HasSubstr("15360 rows"));
+  EXPECT_THAT(by_steps.out, HasSubstr("what the run trained on"));
+  json file = json::parse(old);
+  file["workload"]["rows_per_epoch"] = 60000;
+  file["workload"]["ready_order"] = {"0.bias", "0.weight"};
+  write("run.json", file.dump());
+  const Outcome by_data = run("--workload run.json" + flags);
+  expect_success(by_data);
+  EXPECT_THAT(by_data.out, HasSubstr("60000 rows, the data set's"));
+  const json predicted = read_json(folder_ / "p.json");
+  EXPECT_EQ(predicted["workload"]["ready_order"], json({"0.bias", "0.weight"}));
+  const json& row = predicted["rows"][1];
+  EXPECT_NEAR(row["median_epoch_seconds"], 59 * row["step_seconds"].get<double>(), 1e-9);
+  std::filesystem::rename(folder_ / "p.json", folder_ / "again.json");
+  expect_success(run("--workload again.json" + flags));
+  EXPECT_EQ(read_json(folder_ / "p.json")["rows"], predicted["rows"]);
+}
+
+TEST_F(Predict, AModelThatNoDeviceHoldsIsRefused) {
+  write("run.json", run_file(layer("0", 9'000'000'000)));
+  expect_rejected(run("--workload run.json --topology dgx1-p100"), 2, {"18 GB", "16 GB of memory"});
+}
+
+TEST_F(Predict, ItsOwnTraceIsDrawnByTheReport) {
+  write("run.json", run_file(layer("0", 785 * 4096 * 4)));
+  expect_success(
+      run("--workload run.json --topology dgx1-v100 --devices 4 --json p.json --trace t.json"));
+  const json config = read_json(folder_ / "p.json")["config"];
+  EXPECT_EQ(config["trace"], "t.json");
+  EXPECT_EQ(config["topology"], "dgx1-v100");
+  EXPECT_EQ(config["strategies"], json({"dp", "ddp"}));
+  const Outcome report = run_lockstep({"report", "p.json", "-o", "r.html"}, folder_.path());
+  expect_success(report);
+  EXPECT_THAT(report.out + report.err, Not(HasSubstr("without training steps")));
+  EXPECT_THAT(report.out + report.err, Not(HasSubstr("without --trace")));
 }
 
 TEST_F(Predict, AThousandDevicesAreNoMoreWorkThanEight) {

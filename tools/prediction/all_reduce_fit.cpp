@@ -8,7 +8,7 @@ namespace lockstep::tools {
 namespace {
 
 constexpr double kMiB = 1 << 20;
-constexpr double kUsualPower = 0.2;
+constexpr double kUsualPower = 0.2;  // assumed: docs/prediction.md
 
 double squared_error(const AllReduceFit& fit, const std::vector<AllReduceSample>& samples) {
   double total = 0;

@@ -9,15 +9,22 @@
 
 namespace lockstep::tools {
 
-// "V100 DGX-1 x2" without its number of machines: what the 1-device row is looked up by.
-std::string without_host_count(const std::string& hardware);
+// "V100 DGX-1 x2" or "2x V100 DGX-1" without the number: what the 1-device row is looked up by.
+std::string without_count(const std::string& hardware);
 
-// The preset of the GPU that the name holds; where the interconnect says PCIe and the preset has
-// NVLink, the GPU in a PCIe server. Without a known GPU, the preset with that interconnect. More
-// GPUs than the preset has, or "x2": a cluster, at the Gb/s in the interconnect.
-// Empty when neither name says enough.
-std::optional<predict::Topology> find_hardware(const std::string& hardware,
-                                               const std::string& interconnect,
-                                               std::size_t num_gpus);
+struct FoundHardware {
+  std::optional<predict::Topology> topology;
+  std::string problem;  // why there is none
+};
+
+// The machine of the GPU that the name holds (known_gpus.h): its preset, or where the interconnect
+// (or else the name) says PCIe, or the GPU has no preset, a PCIe server of that generation with its
+// figures: the topology is then called "gtx1080ti-pcie3-8 with Tesla V100". "PCIe3 box" without a
+// GPU is pcie3-switches-8.
+// As many hosts as num_gpus need, full, joined at the speed in the interconnect (network_speed.h).
+// "x4" after a machine's name (DGX, server, node, box) counts hosts, of which one that is no DGX or
+// HGX may hold fewer GPUs than the preset; after a GPU's name it counts GPUs.
+FoundHardware find_hardware(const std::string& hardware, const std::string& interconnect,
+                            std::size_t num_gpus);
 
 }  // namespace lockstep::tools

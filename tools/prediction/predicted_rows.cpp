@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
@@ -19,11 +20,14 @@ constexpr double kMebibyte = 1 << 20;
 struct Assumption {
   double device = 1;
   double bandwidth = 1;
+  double launch = 1;
   predict::Conditions conditions = {};
 };
 constexpr Assumption kExpected = {};
-constexpr Assumption kBetter = {1.1, 1.1, {0.5, 0}};
-constexpr Assumption kWorse = {0.9, 0.75, {3, 2}};
+constexpr Assumption kBetter = {1.1, 1.1, 0.5, {0.5, 0}};
+constexpr Assumption kWorse = {0.9, 0.75, 2, {3, 2}};
+
+constexpr std::size_t kNameWidth = 14;  // of mode and devices together
 
 predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& change,
                                    Strategy strategy, std::size_t devices, std::size_t batch,
@@ -33,7 +37,10 @@ predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& cha
   for (predict::Link& link : topology.links) link.bytes_per_second *= faster;
   topology.device.flops_per_second *= assumption.device;
   topology.device.memory_bytes_per_second *= assumption.device;
-  predict::Network network(topology);
+  topology.device.launch_seconds *= assumption.launch;
+  topology.host_bytes_per_second *= assumption.device;
+  topology.host_thread_bytes_per_second *= assumption.device;
+  predict::Network network(topology, assumption.conditions.comm_latency);
   predict::StepOptions options;
   options.strategy = strategy;
   options.num_devices = devices;
@@ -49,7 +56,11 @@ predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& cha
 }
 
 std::string format_factor(double factor) {
-  const int decimals = factor < 9.995 ? 2 : factor < 99.95 ? 1 : 0;
+  const int decimals = factor < 0.00995  ? 5
+                       : factor < 0.0995 ? 3
+                       : factor < 9.995  ? 2
+                       : factor < 99.95  ? 1
+                                         : 0;
   return fmt::format("{:.{}f}x", factor, decimals);
 }
 
@@ -78,11 +89,60 @@ std::int64_t nanoseconds(double seconds) {
   return static_cast<std::int64_t>(std::llround(seconds * 1e9));
 }
 
+std::size_t batch_of(const PredictionTask& task, const WhatIf& change) {
+  return change.batch > 0 ? change.batch : task.run.step.batch;
+}
+
+// "-12/+154 %": how far the step may lie from what is expected.
+std::string band_text(const PredictedRow& row) {
+  const double step = row.step.step_seconds;
+  return fmt::format("-{:.0f}/+{:.0f} %", 100 * (1 - row.lowest_step_seconds / step),
+                     100 * (row.highest_step_seconds / step - 1));
+}
+
 }  // namespace
 
+void require_possible(const PredictionTask& task, const std::vector<WhatIf>& changes) {
+  const predict::Topology& topology = task.topology;
+  double weight_bytes = 0;
+  for (const FileLayer& layer : task.run.step.layers) {
+    weight_bytes += static_cast<double>(layer.parameter_bytes);
+  }
+  require(2 * weight_bytes <= topology.device.memory_bytes, ErrorCode::Usage, "--topology",
+          "weights and gradients take {:.3g} GB of each device; '{}' ({}) has {:g} GB of memory",
+          2 * weight_bytes / 1e9, topology.name, topology.device.name,
+          topology.device.memory_bytes / 1e9);
+  const bool has_batches =
+      std::ranges::any_of(changes, [](const WhatIf& change) { return change.batch > 0; });
+  for (const std::size_t devices : task.devices) {
+    require(devices >= 1 && devices <= topology.gpus.size(), ErrorCode::Usage, "--devices",
+            "'{}' has {} devices, {} were asked for; a cluster is NAME*HOSTS@100gbe", topology.name,
+            topology.gpus.size(), devices);
+    for (const Strategy strategy : task.strategies) {
+      require(!predict::is_of_one_process(strategy) || devices <= topology.gpus_per_host(),
+              ErrorCode::Usage, "--strategy",
+              "{} is one process, whose devices are all in one host: '{}' has {} a host, {} were "
+              "asked for; use ddp",
+              predict::to_string(strategy), topology.name, topology.gpus_per_host(), devices);
+    }
+    for (const WhatIf& change : changes) {
+      const bool is_left_out = has_batches && change.batch == 0;
+      require(is_left_out || batch_of(task, change) >= devices, ErrorCode::Usage, "--devices",
+              "{} rows a step are too few for {} devices; --what-if batch={} gives each one",
+              batch_of(task, change), devices, devices);
+    }
+  }
+}
+
+std::vector<std::size_t> devices_without_rows(const PredictionTask& task, const WhatIf& change) {
+  std::vector<std::size_t> idle;
+  std::ranges::copy_if(task.devices, std::back_inserter(idle),
+                       [&](std::size_t devices) { return devices > batch_of(task, change); });
+  return idle;
+}
+
 std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf& change) {
-  const std::size_t available = task.topology.gpus.size();
-  const std::size_t batch = change.batch > 0 ? change.batch : task.run.step.batch;
+  const std::size_t batch = batch_of(task, change);
   std::vector<PredictedRow> rows;
   const auto add = [&](Strategy strategy, std::size_t devices) {
     PredictedRow row;
@@ -104,40 +164,33 @@ std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf&
   for (const Strategy strategy : task.strategies) {
     if (strategy == Strategy::single) continue;
     for (const std::size_t devices : task.devices) {
-      require(devices >= 1 && devices <= available, ErrorCode::Usage, "--devices",
-              "'{}' has {} devices, {} were asked for; a cluster is NAME*HOSTS@100gbe",
-              task.topology.name, available, devices);
-      require(batch >= devices, ErrorCode::Usage, "--devices",
-              "{} rows a step are too few for {} devices; --what-if batch={} gives each one", batch,
-              devices, devices);
-      if (devices > 1) add(strategy, devices);
+      if (devices > 1 && devices <= batch) add(strategy, devices);
     }
   }
   return rows;
 }
 
 std::string predicted_header() {
-  return fmt::format("{:<7}{:>7}{:>8}{:>8}{:>9}{:>6}{:>11}{:>6}{:>10}{:>8}", "mode", "devices",
-                     "epoch", "step", "speed-up", "ideal", "efficiency", "busy", "comm/step",
-                     "band");
+  return fmt::format("{:<6}{:>8}{:>8}{:>8}{:>9}{:>6}{:>8}{:>6}{:>10}{:>11}", "mode", "devices",
+                     "epoch", "step", "speed-up", "ideal", "effic.", "busy", "comm/step", "band");
 }
 
 std::string predicted_line(const PredictedRow& row) {
   const double step = row.step.step_seconds;
   const auto ideal = static_cast<double>(row.devices);
-  const double band =
-      std::max(row.highest_step_seconds / step - 1, 1 - row.lowest_step_seconds / step);
-  // Fourteen columns hold both; a long mode is cut.
   const std::string count = std::to_string(row.devices);
-  const std::string_view mode =
-      predict::to_string(row.strategy).substr(0, 13 - std::min<std::size_t>(count.size(), 12));
-  return fmt::format(
-      "{}{:>{}}{:>8}{:>8}{:>9}{:>6}{:>9.0f} %{:>6}{:>10}{:>8}", mode, count, 14 - mode.size(),
-      trace::format_seconds(row.epoch_seconds), trace::format_seconds(step),
-      format_factor(row.speedup),
-      ideal < 100 ? format_factor(ideal) : fmt::format("{:.0f}x", ideal), 100 * row.speedup / ideal,
-      fmt::format("{:.0f} %", 100 * row.step.busy_fraction),
-      format_bytes(row.step.comm_bytes_per_device), fmt::format("+-{:.0f} %", 100 * band));
+  // A mode with too long a name has a line of its own.
+  std::string name(predict::to_string(row.strategy));
+  const bool is_long = name.size() + count.size() >= kNameWidth;
+  name += is_long ? "\n" + std::string(kNameWidth - count.size(), ' ')
+                  : std::string(kNameWidth - name.size() - count.size(), ' ');
+  return fmt::format("{}{}{:>8}{:>8}{:>9}{:>6}{:>6.0f} %{:>6}{:>10}{:>11}", name, count,
+                     trace::format_seconds(row.epoch_seconds), trace::format_seconds(step),
+                     format_factor(row.speedup),
+                     ideal < 100 ? format_factor(ideal) : fmt::format("{:.0f}x", ideal),
+                     100 * row.speedup / ideal,
+                     fmt::format("{:.0f} %", 100 * row.step.busy_fraction),
+                     format_bytes(row.step.comm_bytes_per_device), band_text(row));
 }
 
 nlohmann::ordered_json row_json(const PredictedRow& row, const std::string& topology) {
@@ -183,6 +236,7 @@ void save_predicted_trace(const std::string& path, const PredictedRow& row) {
     step.rank = rank;
     step.lane = trace::Lane::host;
     step.category = trace::Category::step;
+    step.sequence = 0;
     recording.spans.push_back(step);
     for (std::size_t i = 0; i < row.step.work.size(); ++i) {
       const predict::Work& work = row.step.work[i];

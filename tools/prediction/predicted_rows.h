@@ -36,16 +36,26 @@ struct PredictionTask {
   std::optional<plan::AllReducePlan> own_plan = {};
 };
 
+// Throws Error{Usage}, before anything is computed: more devices than the topology has, or than a
+// step has rows; a strategy of one process over several hosts; weights and gradients that a
+// device's memory cannot hold. Where a change gives the batch, the groups that keep the run's own
+// need not have a row for every device.
+void require_possible(const PredictionTask& task, const std::vector<WhatIf>& changes);
+
+// The numbers of devices for which a step of the change has too few rows: predict_rows leaves them
+// out.
+std::vector<std::size_t> devices_without_rows(const PredictionTask& task, const WhatIf& change);
+
 // One device, and each strategy on each larger number of devices, all sharing the run's batch (or
 // the change's). Speed-up is against one device with the same change.
-// The band: the devices' and links' speed 10 % better, no stragglers and half of the collectives'
-// latency, to links 25 % and devices 10 % slower, twice the stragglers, three times the latency
-// (what 8 A100s take for 32 KiB over NCCL's own figure).
-// Throws Error{Usage} for more devices than the topology has.
+// The band: the devices', hosts' and links' speed 10 % better, no stragglers, half of the latency
+// of collectives and links and half of a kernel's launch, to links 25 %, devices and hosts 10 %
+// slower, twice the stragglers and the launch, three times the latency (what 8 A100s take for 32
+// KiB over NCCL's own figure). REQUIRES: require_possible().
 std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf& change);
 
 std::string predicted_header();
-std::string predicted_line(const PredictedRow& row);  // 80 columns, like compare's
+std::string predicted_line(const PredictedRow& row);  // 80 columns, like compare's; maybe two lines
 
 // A row of lockstep.run/1, of kind "predicted".
 nlohmann::ordered_json row_json(const PredictedRow& row, const std::string& topology);

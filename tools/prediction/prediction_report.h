@@ -11,7 +11,8 @@
 namespace lockstep::tools {
 
 // A line per predicted row, then per set the mean and the largest error and how often the direction
-// (faster or slower than one device) is right. Lines have at most 80 columns.
+// (faster or slower than one device) is right; and which machine each hardware
+// was taken for. Lines have at most 80 columns.
 void print_predictions(const std::vector<ScalingPrediction>& predictions, std::FILE* out);
 void print_predictions(const std::vector<AllReducePrediction>& predictions, std::FILE* out);
 

@@ -86,12 +86,10 @@ std::vector<Row> read_rows(const CsvTable& table) {
     published.bytes = table.number(i, "bytes").value_or(0);
     published.measured = table.needed_number(i, "value");
     const std::string link = published.unit == "GBps" ? "" : published.interconnect;
-    const auto topology = find_hardware(published.hardware, link, published.gpus);
-    if (!topology) {
-      table.fail_at(i, fmt::format("cannot tell what '{}' with '{}' is", shown(published.hardware),
-                                   shown(published.interconnect)));
-    }
-    row.topology = *topology;
+    FoundHardware found = find_hardware(published.hardware, link, published.gpus);
+    if (!found.topology) table.fail_at(i, found.problem);
+    row.topology = std::move(*found.topology);
+    published.topology = row.topology.name;
     row.kind = kind_of(table, row);
     rows.push_back(std::move(row));
   }

@@ -26,6 +26,7 @@ struct AllReducePrediction {
   double bytes = 0;  // 0: the table gives none
   double measured = 0;
   double predicted = 0;
+  std::string topology = {};
 
   double error() const { return (predicted - measured) / measured; }
 };

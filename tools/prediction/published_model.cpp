@@ -18,7 +18,8 @@ struct LayerShape {
 constexpr double kMaxDenseFlopsPerParameter = 2.5;
 constexpr double kMinConvFlopsPerParameter = 30;
 constexpr double kDenseEfficiency = 0.8;
-constexpr double kGuessedEfficiency = 0.3;
+constexpr double kGuessedEfficiency = 0.3;  // assumed: docs/prediction.md
+constexpr double kMaxOptimizerShare = 0.3;  // of a step; assumed
 constexpr double kMemoryEfficiency = 0.75;
 constexpr double kMaxGradientMegabytes = 1e7;
 constexpr double kOptimizerPasses = 5;  // reads gradient, weight, momentum; writes the latter two
@@ -107,7 +108,7 @@ std::vector<LayerShape> unknown_net(const PublishedModel& model) {
   if (flops_per_parameter < kMinConvFlopsPerParameter) {
     double convolutions = 0;
     for (const LayerShape& layer : layers) convolutions += layer.weights;
-    for (const double times : {9.0, 4.0, 1.0}) {
+    for (const double times : {9.0, 4.0, 1.0}) {  // about as in AlexNet
       layers.push_back({"dense", convolutions * times, times, 1});
     }
   }
@@ -159,7 +160,8 @@ predict::Workload calibrated_workload(const PublishedModel& model,
                                       const predict::DeviceProfile& device, double batch,
                                       double step_seconds) {
   predict::Workload workload;
-  workload.optimizer_seconds = std::min(optimizer_seconds(model, device), 0.3 * step_seconds);
+  workload.optimizer_seconds =
+      std::min(optimizer_seconds(model, device), kMaxOptimizerShare * step_seconds);
   const bool is_dense = model.forward_flops <= kMaxDenseFlopsPerParameter * model.parameters;
   double compute = step_seconds - workload.optimizer_seconds;
   if (is_dense) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 
 #include "engine/core/error.h"
@@ -20,19 +21,24 @@ using predict::Strategy;
 constexpr double kAssumedBatch = 128;  // over all devices
 
 // What other tables call the strategies.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kOtherNames = {
+constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kOtherNames = {
     {{"parameter_server", "cpu_parameter_server"},
      {"distributed_parameter_server", "cpu_parameter_server"},
      {"replicated", "nccl_replicated"},
-     {"DataParallel", "dp"},
-     {"DistributedDataParallel", "ddp"},
+     {"dataparallel", "dp"},
+     {"distributeddataparallel", "ddp"},
+     {"distributed_data_parallel", "ddp"},
      {"horovod", "ddp"},
      {"nccl", "ddp"},
      {"allreduce", "ddp"},
      {"distributed_replicated", "ddp"}}};
 
 Strategy read_strategy(const CsvTable& table, std::size_t row) {
-  std::string name = table.cell(row, "strategy");
+  std::string name;  // however it is written: "Horovod", "NCCL-replicated"
+  for (const char c : table.cell(row, "strategy")) {
+    const bool is_gap = c == '-' || c == ' ';
+    name += is_gap ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
   for (const auto& [other, ours] : kOtherNames) {
     if (name == other) name = ours;
   }
@@ -120,7 +126,7 @@ const PublishedRow& single_row(const CsvTable& table, const PublishedRow& row,
   for (const PublishedRow& other : rows) {
     const bool is_same = other.gpus == 1 && other.set == row.set && other.model == row.model &&
                          other.unit_name == row.unit_name &&
-                         without_host_count(other.hardware) == without_host_count(row.hardware);
+                         without_count(other.hardware) == without_count(row.hardware);
     if (is_same && (!best || rank(other) > rank(*best))) best = &other;
   }
   if (!best) {
@@ -134,12 +140,14 @@ const PublishedRow& single_row(const CsvTable& table, const PublishedRow& row,
 
 ScalingPrediction predict_row(const CsvTable& table, const PublishedRow& row,
                               const PublishedRow& single, const PublishedModel& model) {
-  const auto topology = find_hardware(row.hardware, row.interconnect, row.gpus);
-  if (!topology) {
-    table.fail_at(row.row, fmt::format("cannot tell what '{}' with '{}' is: name a GPU of a preset "
-                                       "(lockstep predict --help), or PCIe3, PCIe4, PCIe5, "
-                                       "NVLink1 to 4 or NVSwitch, and for a cluster 100GbE",
-                                       shown(row.hardware), shown(row.interconnect)));
+  const FoundHardware found = find_hardware(row.hardware, row.interconnect, row.gpus);
+  if (!found.topology) table.fail_at(row.row, found.problem);
+  const predict::Topology* const topology = &*found.topology;
+  if (predict::is_of_one_process(row.strategy) && row.gpus > topology->gpus_per_host()) {
+    table.fail_at(row.row,
+                  fmt::format("{} is one process, whose devices are all in one host: "
+                              "'{}' has {} a host",
+                              shown(row.strategy_name), topology->name, topology->gpus_per_host()));
   }
   const auto devices = static_cast<double>(row.gpus);
   const double first_batch = single.batch_per_gpu.value_or(kAssumedBatch);

@@ -15,7 +15,7 @@ constexpr double kUpdatePasses = 5;
 constexpr double kMostRows = 1e15;
 
 // By the first row: its steps, over how many epochs, of how many rows.
-std::size_t rows_per_epoch(const FileRow& row, std::size_t batch) {
+std::size_t trained_rows_per_epoch(const FileRow& row, std::size_t batch) {
   if (row.num_steps == 0 || row.epoch_seconds.empty()) return batch;
   const double rows = static_cast<double>(row.num_steps) * static_cast<double>(batch) /
                       static_cast<double>(row.epoch_seconds.size());
@@ -38,8 +38,13 @@ RunWorkload read_run_workload(const std::string& path) {
   run.model = value_or(file, "model", "a model");
   run.dataset = value_or(file, "dataset", "data");
   run.measured_on = is_cuda ? shown(file.host.gpus[0]) : "cpu";
-  run.rows_per_epoch = rows_per_epoch(file.rows[0], file.workload->batch);
   run.step = *file.workload;
+  if (run.step.rows_per_epoch) {
+    run.rows_per_epoch = *run.step.rows_per_epoch;
+  } else {
+    run.epoch = RunWorkload::Epoch::run;
+    run.rows_per_epoch = trained_rows_per_epoch(file.rows[0], run.step.batch);
+  }
   return run;
 }
 
@@ -81,22 +86,20 @@ predict::Workload workload_on(const RunWorkload& run, const predict::DeviceProfi
 
 nlohmann::ordered_json workload_json(const FileWorkload& step) {
   nlohmann::ordered_json layers = nlohmann::ordered_json::array();
-  nlohmann::ordered_json order = nlohmann::ordered_json::array();
   for (const FileLayer& layer : step.layers) {
     layers.push_back({{"name", layer.name},
                       {"forward_seconds", layer.forward_seconds},
                       {"backward_seconds", layer.backward_seconds},
                       {"parameter_bytes", layer.parameter_bytes}});
   }
-  for (auto layer = step.layers.rbegin(); layer != step.layers.rend(); ++layer) {
-    order.push_back(layer->name + ".weight");
-  }
-  return {{"batch", step.batch},
-          {"input_bytes_per_row", step.input_bytes_per_row},
-          {"host_seconds_per_op", step.host_seconds_per_op},
-          {"optimizer_seconds", step.optimizer_seconds},
-          {"layers", layers},
-          {"ready_order", order}};
+  nlohmann::ordered_json json{{"batch", step.batch},
+                              {"input_bytes_per_row", step.input_bytes_per_row},
+                              {"host_seconds_per_op", step.host_seconds_per_op},
+                              {"optimizer_seconds", step.optimizer_seconds},
+                              {"layers", layers},
+                              {"ready_order", step.ready_order}};
+  if (step.rows_per_epoch) json["rows_per_epoch"] = *step.rows_per_epoch;
+  return json;
 }
 
 }  // namespace lockstep::tools

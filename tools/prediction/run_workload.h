@@ -16,6 +16,9 @@ struct RunWorkload {
   std::string dataset;
   std::string measured_on;  // the GPU's name, or "cpu"
   std::size_t rows_per_epoch = 1;
+  // The data set's rows, or, of a file that doesn't say them, the rows that the run trained on in
+  // an epoch: fewer after --steps, and whole batches.
+  enum class Epoch { data_set, run } epoch = Epoch::data_set;
   FileWorkload step;  // as it was measured
 };
 

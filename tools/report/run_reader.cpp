@@ -145,15 +145,16 @@ FileLayer read_layer(const JsonFields& fields) {
 }
 
 // "4.weight" belongs to layer "4".
-void require_ready_order(const JsonFields& fields, const FileWorkload& workload) {
+std::vector<std::string> read_ready_order(const JsonFields& fields, const FileWorkload& workload) {
   std::set<std::string, std::less<>> layers;
   for (const FileLayer& layer : workload.layers) layers.insert(layer.name);
-  const std::vector<std::string> order = fields.texts("ready_order");
+  std::vector<std::string> order = fields.texts("ready_order");
   for (std::size_t i = 0; i < order.size(); ++i) {
     if (layers.contains(order[i].substr(0, order[i].rfind('.')))) continue;
     fields.fail_at(fmt::format("ready_order[{}]", i),
                    fmt::format("'{}' is a parameter of no layer above", shown(order[i])));
   }
+  return order;
 }
 
 FileWorkload read_workload(const JsonFields& fields) {
@@ -166,7 +167,8 @@ FileWorkload read_workload(const JsonFields& fields) {
     workload.layers.push_back(read_layer(layer));
   }
   if (workload.layers.empty()) fields.refuse("layers", "a list with at least one layer");
-  require_ready_order(fields, workload);
+  workload.ready_order = read_ready_order(fields, workload);
+  if (fields.has("rows_per_epoch")) workload.rows_per_epoch = fields.count("rows_per_epoch");
   return workload;
 }
 

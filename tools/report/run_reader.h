@@ -62,7 +62,9 @@ struct FileWorkload {
   double input_bytes_per_row = 0;
   double host_seconds_per_op = 0;
   double optimizer_seconds = 0;
-  std::vector<FileLayer> layers;  // in the model's order, at least one
+  std::vector<FileLayer> layers;                   // in the model's order, at least one
+  std::vector<std::string> ready_order = {};       // parameters, as their gradients become ready
+  std::optional<std::size_t> rows_per_epoch = {};  // of the data set
 };
 
 struct RunFile {

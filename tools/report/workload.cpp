@@ -85,6 +85,7 @@ nlohmann::ordered_json measure_workload(const TrainingTask& task, Device device,
   const std::shared_ptr<nn::Module> model = nn::make_mlp(spec, task.seed, task.dtype);
   model->to(device);
   return {{"batch", task.batch},
+          {"rows_per_epoch", task.data->train.num_rows()},
           {"input_bytes_per_row", spec.sizes.front() * size_of(task.dtype)},
           {"host_seconds_per_op", measure_seconds_per_op(device)},
           {"optimizer_seconds", optimizer_seconds},

@@ -7,10 +7,10 @@
 
 namespace lockstep::tools {
 
-// Measures on one device with all its threads, layer by layer: {"batch", "input_bytes_per_row",
-// "host_seconds_per_op", "optimizer_seconds", "layers": [{"name", "forward_seconds",
-// "backward_seconds", "parameter_bytes"}], "ready_order": [...]}.
-// A layer is a Linear with the activation after it; medians of several runs.
+// Measures on one device with all its threads, layer by layer: {"batch", "rows_per_epoch" (of the
+// data set), "input_bytes_per_row", "host_seconds_per_op", "optimizer_seconds", "layers": [{"name",
+// "forward_seconds", "backward_seconds", "parameter_bytes"}], "ready_order": [...]}. A layer is a
+// Linear with the activation after it; medians of several runs.
 nlohmann::ordered_json measure_workload(const TrainingTask& task, Device device,
                                         double optimizer_seconds);
 

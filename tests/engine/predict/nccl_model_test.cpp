@@ -49,6 +49,22 @@ TEST(NcclModel, IsPiecewise) {
   EXPECT_EQ(nccl_all_reduce_seconds(NcclGroup{}, 1e9), 0);
 }
 
+TEST(NcclModel, LinksOfLongerLatencyThanUsualCostItInEveryStep) {
+  Topology machine = find_topology("titanx-pascal-dual-root-8");
+  const auto seconds = [&] {
+    Network network(machine);
+    return nccl_all_reduce_seconds(nccl_group(network, 2), 8, NcclAlgorithm::ring);
+  };
+  const double usual = seconds();
+  for (Link& link : machine.links) link.latency_seconds = 0;  // NCCL's own constants stay
+  EXPECT_DOUBLE_EQ(seconds(), usual);
+  for (Link& link : machine.links) {
+    link.latency_seconds = usual_latency_seconds(link.kind) + 100e-6;
+  }
+  // 2 (n - 1) steps, each over the links from a device up to the switch and down again.
+  EXPECT_NEAR(seconds() - usual, 2 * 2 * 100e-6, 1e-9);
+}
+
 TEST(NcclModel, Nccl1LeavesNvlinkBetweenTheHalvesOfADgx1) {
   const Topology p100 = find_topology("dgx1-p100");
   Network network(p100);

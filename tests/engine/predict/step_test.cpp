@@ -81,6 +81,26 @@ TEST(Step, WaitsForTheSlowestOfMoreDevices) {
   EXPECT_NEAR(expected_largest_deviate(8), 1.424, 0.02);
 }
 
+// One thread launches the kernels of all replicas: while a device waits for its own it is not busy.
+TEST(Step, WaitingForLaunchesOfDataParallelIsNotBeingBusy) {
+  Workload small;
+  for (int i = 0; i < 4; ++i) small.layers.push_back({"layer", 1e-6, 2e-6, {4000}});
+  const PredictedStep step = predict("dgx1-v100", 8, Strategy::data_parallel, small);
+  EXPECT_NEAR(step.breakdown.forward, 4e-6, 1e-12);
+  EXPECT_NEAR(step.breakdown.backward, 8e-6, 1e-12);
+  const double launches = 2 * 8 * 5e-6;  // of a layer and pass
+  EXPECT_NEAR(step.breakdown.host, 8 * launches - 12e-6, 1e-9);
+  EXPECT_LT(step.busy_fraction, 0.05);
+}
+
+TEST(Step, StrategiesOfOneProcessStayInOneHost) {
+  for (const Strategy strategy : {Strategy::data_parallel, Strategy::device_all_reduce}) {
+    EXPECT_GT(predict("dgx1-v100*2@100gbe", 8, strategy).step_seconds, 0);
+    EXPECT_THROW(predict("dgx1-v100*2@100gbe", 16, strategy), Error);
+  }
+  EXPECT_GT(predict("dgx1-v100*2@100gbe", 16, Strategy::cpu_reduce).step_seconds, 0);
+}
+
 TEST(Step, RefusesMoreDevicesThanThereAre) {
   EXPECT_THROW(predict("dgx1-v100", 9, Strategy::ddp), Error);
 }

@@ -58,6 +58,17 @@ TEST(Topology, AStarMakesACluster) {
   }
 }
 
+TEST(Topology, ANameThatIsNearlyAPresetsIsSuggested) {
+  for (const char* name : {"HGX-H100-8", "hgxh100", "hgx_h100_8", "hgx-h100"}) {
+    try {
+      find_topology(name);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("did you mean 'hgx-h100-8'?")) << name;
+    }
+  }
+}
+
 TEST(Topology, MistakesAreNamedWithTheirLine) {
   const std::string second = R"({"from": "b", "to": "c", "kind": "pcie", "gb_per_s": 12})";
   EXPECT_EQ(message_of(file(kTwo, kLink + ", " + second)), "no error");
@@ -74,6 +85,14 @@ TEST(Topology, MistakesAreNamedWithTheirLine) {
       message_of(file(kTwo, kLink + ",\n" + R"({"from": "b", "to": "c", "kind": "pcie"})")),
       HasSubstr(
           "line 6: expected links[1].gb_per_s to be a number above 0, to 1e30, found nothing"));
+  const auto with = [&](const std::string& more) {
+    return file(kTwo, kLink + ",\n" + R"({"from": "b", "to": "c", "kind": "pcie", )" + more + "}");
+  };
+  EXPECT_THAT(message_of(with(R"("gb_per_s": 1, "latencyus": 3)")),
+              HasSubstr("line 6: no field here is called 'latencyus'; did you mean 'latency_us'?"));
+  EXPECT_THAT(message_of(with(R"("gb_per_s": 1, "latency_us": 1e29)")),
+              HasSubstr("at most a second"));
+  EXPECT_THAT(message_of(with(R"("gb_per_s": 1e-29)")), HasSubstr("from 1e-6 to 1e9"));
   const std::string apart = kTwo + R"(, {"name": "d", "kind": "switch"})";
   const std::string island = R"({"from": "b", "to": "d", "kind": "pcie", "gb_per_s": 1})";
   EXPECT_THAT(message_of(file(apart, kLink + ", " + island)), HasSubstr("disconnected"));
