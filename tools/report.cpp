@@ -64,9 +64,9 @@ void add_report_command(Command& program) {
       .required();
   report.add_option("-o,--output", flags->output_path, "write the page here");
   report.add_option("--trace-file", flags->named.trace,
-                    "the run's timeline; else the one that its --trace named");
+                    "the run's timeline; else what its --trace named, beside the run file");
   report.add_option("--log-file", flags->named.log,
-                    "the run's log of losses; else the one that its --log named");
+                    "the run's log of losses; else what its --log named, likewise");
   report.on_run([flags] { run_report(*flags); });
 }
 

@@ -29,6 +29,10 @@ std::string span_event(const Span& span, Place place, std::int64_t origin_ns) {
   if (span.sequence != kNoSequence) {
     args += fmt::format(R"({}"sequence":{})", args.empty() ? "" : ",", span.sequence);
   }
+  // Rows are lanes, so who reads the file could not tell what kept a thread from its other work.
+  if (span.category != Category::op && span.thread != kDeviceThread) {
+    args += fmt::format(R"({}"thread":{})", args.empty() ? "" : ",", span.thread);
+  }
   return fmt::format(
       R"({{"ph":"X","cat":"{}","name":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{{}}}}})",
       to_string(span.category), json_string(span.name), place.process, place.thread,

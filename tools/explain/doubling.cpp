@@ -6,6 +6,7 @@
 
 #include "tools/explain/step_cost.h"
 #include "tools/report/bound.h"
+#include "tools/report/row_table.h"
 
 namespace lockstep::tools {
 namespace {
@@ -25,23 +26,23 @@ std::string single_device_text(const FileRow& row, const std::optional<FileWorkl
   if (!workload) return text;
   double num_bytes = 0;
   for (const FileLayer& layer : workload->layers) num_bytes += layer.parameter_bytes;
-  return text + fmt::format(
-                    " Each of two devices would send {:.1f} MiB a step: 2(n-1)/n of the gradients.",
-                    num_bytes / (1 << 20));
+  return text + fmt::format(" Each of two devices would send {} a step: 2(n-1)/n of the gradients.",
+                            format_bytes(static_cast<std::size_t>(std::min(num_bytes, 1e18))));
 }
 
 // "Measured in this file: ddp x4 takes 8.75 ms."
 std::string measured_text(const RunRows& found, const FileRow& row, std::size_t num_cores) {
   for (std::size_t i = 0; i < found.rows.size(); ++i) {
     const FileRow& other = *found.of_file[i];
-    if (other.mode != row.mode || other.devices != 2 * row.devices || other.batch != row.batch) {
+    if (other.mode != row.mode || other.devices != 2 * row.devices || other.batch != row.batch ||
+        other.what_if != row.what_if) {
       continue;
     }
-    return fmt::format(" The file has that row, {}: {} took {}{}.", other.kind, name_of(other),
-                       format_seconds(other.step_seconds),
-                       is_oversubscribed(found.rows[i], num_cores)
-                           ? ", with devices that share their hardware"
-                           : "");
+    return fmt::format(
+        " The file has that row, {}: {} {} {}{}.", other.kind, name_of(other),
+        other.kind == "predicted" ? "takes" : "took", format_seconds(other.step_seconds),
+        is_oversubscribed(found.rows[i], num_cores) ? ", with devices that share their hardware"
+                                                    : "");
   }
   return {};
 }
@@ -61,6 +62,13 @@ std::string doubling_text(const RunRows& found, std::size_t index, const SharedH
         "devices with hardware of their own. More of them would share it further.{}",
         row.devices, hardware.is_cpu ? hardware.num_cores : row.physical_devices,
         hardware.is_cpu ? "cores" : "GPUs", measured_text(found, row, hardware.num_cores));
+  }
+  if (row.mode != "dp" && row.mode != "ddp") {
+    return fmt::format(
+        "The file cannot tell: how the traffic of {} grows with its devices is known here of dp "
+        "and "
+        "ddp only.{}",
+        row.mode, measured_text(found, row, hardware.num_cores));
   }
   const DoubledStep next = double_devices(row);
   const double growth =

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/explain/batch.h"
 #include "tools/explain/doubling.h"
 #include "tools/explain/remedies.h"
 #include "tools/explain/run_rows.h"
-#include "tools/explain/step_cost.h"
 #include "tools/report/bound.h"
 #include "tools/report/scaling.h"
 
@@ -17,15 +17,13 @@ namespace {
 
 using trace::format_seconds;
 
-// The efficiency that makes devices worth having.
-constexpr double kGoodEfficiency = 0.8;
-
+// What a --what-if changed is not what the run is judged by, unless there is nothing else.
 RunRows rows_to_explain(const RunFile& file) {
-  for (const char* kind : {"measured", "acted"}) {
-    RunRows found = rows_of_kind(file, kind);
+  for (const char* kind : {"measured", "acted", "predicted"}) {
+    RunRows found = rows_of_kind(file, kind, Changes::without);
     if (!found.rows.empty()) return found;
   }
-  return rows_of_kind(file, "predicted");
+  return rows_of_kind(file, "predicted", Changes::with);
 }
 
 std::string parts_sentence(const FileRow& row) {
@@ -51,118 +49,82 @@ std::string parts_sentence(const FileRow& row) {
   return text;
 }
 
-Answer bound_answer(const RunFile& file, const RunRows& found, const FileRow& row) {
-  std::string text;
-  if (!file.config_value("per_device_batch").empty()) {
-    text = growth_sentence(found.rows, file.host.cores);
-  }
-  const std::string bound = bound_sentence(found.rows, file.host.cores);
-  if (!bound.empty()) text += (text.empty() ? "" : " ") + bound;
+// Of a row that has nothing to be compared with: its largest parts.
+std::string largest_sentence(const FileRow& row) {
+  const trace::StepBreakdown& step = *row.breakdown;
+  const double computation = step.forward + step.backward + step.optimizer;
+  const std::vector<std::pair<double, const char*>> parts{
+      {computation, "computation"},
+      {step.exposed_comm, "exposed communication"},
+      {step.wait, "waiting for other devices"},
+      {step.copy, "copies between devices"},
+      {step.data, "waiting for data"},
+      {step.host + step.unattributed, "work of the host"}};
+  const auto largest = std::ranges::max_element(parts, {}, &std::pair<double, const char*>::first);
+  return fmt::format("{}: {:.0f} % of the step is {}: bound by {}.", name_of(row),
+                     100 * largest->first / row.step_seconds, largest->second, largest->second);
+}
+
+// Where whole epochs compare otherwise than their steps do.
+std::string epochs_sentence(const FileRow& row, const FileRow& baseline) {
+  constexpr double kNotable = 1.25;
+  if (!row.speedup || row.mode == "single" || baseline.mode != "single") return {};
+  const double steps = static_cast<double>(row.batch) / row.step_seconds /
+                       (static_cast<double>(baseline.batch) / baseline.step_seconds);
+  if (*row.speedup < kNotable * steps && steps < kNotable * *row.speedup) return {};
+  return fmt::format(
+      " Whole epochs are {:.2f} times as fast as the baseline's, their median steps {:.2f} times: "
+      "what stands between steps, or a few slow ones, makes the difference.",
+      *row.speedup, steps);
+}
+
+Answer bound_answer(const RunFile& file, const RunRows& found, const FileRow& row,
+                    const FileRow& baseline) {
   if (!row.breakdown) {
     return {
         "What bounds it",
         fmt::format("The file cannot tell: it has no breakdown of a step of {}.", name_of(row))};
   }
+  std::string text;
+  if (!file.config_value("per_device_batch").empty()) {
+    text = growth_sentence(found.rows, file.host.cores);
+    if (!text.empty()) text += ' ';
+  }
+  const std::string bound = bound_sentence(found.rows, file.host.cores, name_of(row));
+  text += bound.empty() ? largest_sentence(row) : bound;
   if (row.contended == true && bound.empty()) {
-    text += (text.empty() ? "" : " ") + std::string(
-                                            "Another process was at work meanwhile, so "
-                                            "every time here may be too long.");
+    text += " Another process was at work meanwhile, so every time here may be too long.";
   }
-  return {"What bounds it", text + (text.empty() ? "" : " ") + parts_sentence(row)};
-}
-
-// A row of the same mode, devices and kind with the smallest, or largest, batch.
-struct Sizes {
-  const FileRow* small;
-  const FileRow* large;
-};
-
-Sizes sizes_of(const RunRows& found, const FileRow& row) {
-  Sizes sizes{&row, &row};
-  for (const FileRow* other : found.of_file) {
-    if (other->mode != row.mode || other->devices != row.devices) continue;
-    if (other->batch < sizes.small->batch) sizes.small = other;
-    if (other->batch > sizes.large->batch) sizes.large = other;
-  }
-  return sizes;
-}
-
-std::string line_text(const std::string& name, const StepLine& line) {
-  return fmt::format("{} takes {} a row + {}", name, format_seconds(line.seconds_per_row),
-                     format_seconds(line.fixed_seconds));
-}
-
-Answer batch_answer(const RunRows& found, const FileRow& row, const FileRow& baseline) {
-  const std::string title = "From which batch size it pays";
-  if (baseline.mode != "single" || !baseline.breakdown || !row.breakdown) {
-    return {title,
-            "The file cannot tell: it has no single-device row to compare with; `lockstep compare` "
-            "measures both."};
-  }
-  const Sizes several = sizes_of(found, row);
-  const bool has_sizes = several.small != several.large;
-  const Sizes one = sizes_of(found, baseline);
-  const bool has_line = has_sizes && one.small != one.large;
-  const StepLine line = has_line ? line_through(*several.small, *several.large) : line_of(row);
-  const StepLine line_of_one = has_line ? line_through(*one.small, *one.large) : line_of(baseline);
-  std::string text = fmt::format(
-      "{} ({}; {}), so n devices pay from batch (fixed_n - fixed_1) / (row_1 - row_n): ",
-      line_text(name_of(baseline), line_of_one), line_text(name_of(row), line),
-      has_line ? fmt::format("the line through batches {} and {}", several.small->batch,
-                             several.large->batch)
-               : std::string("forward and backward grow with the batch, the rest stays"));
-  const std::optional<double> pays = batch_for_speedup(line_of_one, line, 1);
-  if (!pays) {
-    return {title,
-            text + fmt::format("no batch, since {} needs no less time for a row.", name_of(row))};
-  }
-  text += fmt::format("{:.0f} rows a step over all devices. ", std::ceil(*pays));
-  const double ideal = row.ideal_speedup.value_or(static_cast<double>(row.devices));
-  const std::optional<double> good = batch_for_speedup(line_of_one, line, kGoodEfficiency * ideal);
-  if (ideal <= 1) {
-    text += "The ideal here is 1, since the devices have no more hardware than the single one.";
-  } else if (good) {
-    text += fmt::format("{:.0f} % of the ideal {:.2g}x are reached from {:.0f} rows.",
-                        100 * kGoodEfficiency, ideal, std::ceil(*good));
-  } else {
-    text += fmt::format(
-        "{:.0f} % of the ideal {:.2g}x are reached at no batch: {:.2f}x is the limit.",
-        100 * kGoodEfficiency, ideal, line_of_one.seconds_per_row / line.seconds_per_row);
-  }
-  return {title, text};
+  return {"What bounds it", text + epochs_sentence(row, baseline) + " " + parts_sentence(row)};
 }
 
 }  // namespace
 
 const FileRow& judged_row(const RunFile& file) {
   const RunRows found = rows_to_explain(file);
-  if (found.rows.empty()) return file.rows[0];
   return *found.of_file[row_to_explain(found.rows, file.host.cores)];
 }
 
 std::vector<Answer> explain(const RunFile& file) {
   const RunRows found = rows_to_explain(file);
-  if (found.rows.empty()) {
-    return {{"What bounds it",
-             fmt::format("The file cannot tell: it has rows of {} only, and what is known here are "
-                         "single, dp and ddp.",
-                         file.rows[0].mode)}};
-  }
   const std::size_t index = row_to_explain(found.rows, file.host.cores);
   const FileRow& row = *found.of_file[index];
   const RunRow& base = baseline_of(found.rows, index);
   const FileRow& baseline = *found.of_file[static_cast<std::size_t>(&base - found.rows.data())];
   const SharedHardware hardware{file.host.cores, file.config_value("device") != "cuda"};
-  std::vector<Answer> answers{bound_answer(file, found, row)};
+  const RunRows all = rows_of_kind(file, row.kind, Changes::with);
+  std::vector<Answer> answers{bound_answer(file, found, row, baseline)};
   answers.push_back(
       {"What twice the devices would give", doubling_text(found, index, hardware, file.workload)});
-  answers.push_back(row.devices == 1 && index == 0
-                        ? Answer{"From which batch size it pays",
-                                 "The file cannot tell: it has no row with several devices, so "
-                                 "what communication costs is unknown; `lockstep compare "
-                                 "--modes ddp --devices 2` measures it."}
-                        : batch_answer(found, row, baseline));
-  answers.push_back({"What to change", remedies_text(found, index, hardware)});
+  answers.push_back({"From which batch size it pays", batch_text(all, row, baseline)});
+  answers.push_back({"What to change", remedies_text(found, all, index, hardware)});
+  if (row.contended == true || baseline.contended == true) {
+    for (std::size_t i = 1; i < answers.size(); ++i) {
+      answers[i].text += " (From times that other processes disturbed.)";
+    }
+  }
+  const std::string changes = changes_text(all, row);
+  if (!changes.empty()) answers.push_back({"What if", changes});
   return answers;
 }
 

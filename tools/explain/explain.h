@@ -16,7 +16,8 @@ struct Answer {
   std::string text;   // sentences
 };
 
-// Of the measured rows; of a file without such, of the acted ones, then of the predicted ones.
+// Of the measured rows; of a file without such, of the acted ones, then of the predicted ones: of
+// those that no --what-if changed, whose rows a last answer lists.
 std::vector<Answer> explain(const RunFile& file);
 
 // The row that the sentences are about: the fastest with several devices (report/bound.h), else the

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tools/report/bound.h"
+#include "tools/report/scaling.h"
 
 namespace lockstep::tools {
 namespace {
@@ -25,9 +26,60 @@ double samples_per_second(const FileRow& row) {
   return static_cast<double>(row.batch) / row.step_seconds;
 }
 
-const FileRow& fastest(const RunRows& found) {
-  return **std::ranges::max_element(found.of_file, {},
-                                    [](const FileRow* row) { return samples_per_second(*row); });
+// Rows trained a second over whole epochs: by the speed-up, which compares those, where it is
+// known.
+double epoch_rate(const RunRows& found, std::size_t index) {
+  const FileRow& row = *found.of_file[index];
+  const RunRow& base = baseline_of(found.rows, index);
+  const FileRow& baseline = *found.of_file[static_cast<std::size_t>(&base - found.rows.data())];
+  return row.speedup ? *row.speedup * samples_per_second(baseline) : samples_per_second(row);
+}
+
+std::size_t fastest(const RunRows& found) {
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < found.rows.size(); ++i) {
+    if (epoch_rate(found, i) > epoch_rate(found, best)) best = i;
+  }
+  return best;
+}
+
+// Whether the file has the row with a larger batch, and none of them is more efficient.
+bool has_batch_failed(const RunRows& all, const FileRow& row) {
+  std::size_t num_larger = 0, num_better = 0;
+  for (const FileRow* other : all.of_file) {
+    const bool is_size = other->mode == row.mode && other->devices == row.devices &&
+                         (other->what_if == row.what_if || is_changed_in(*other, row, "batch"));
+    if (!is_size || other->batch <= row.batch || !other->efficiency || !row.efficiency) continue;
+    ++num_larger;
+    num_better += *other->efficiency > *row.efficiency;
+  }
+  return num_larger > 0 && num_better == 0;
+}
+
+// What smaller buckets would do, as far as the file says.
+std::string bucket_text(const RunRows& all, const FileRow& row) {
+  constexpr double kNotable = 0.02;
+  const FileRow* best = nullptr;
+  for (const FileRow* other : all.of_file) {
+    if (!is_changed_in(*other, row, "bucket_mib") || other->batch != row.batch) continue;
+    if (best == nullptr || other->step_seconds < best->step_seconds) best = other;
+  }
+  if (best == nullptr) return "smaller buckets (--bucket-mib), which start earlier";
+  if (best->step_seconds > (1 - kNotable) * row.step_seconds) return {};
+  return fmt::format("{}, with which a step takes {}", best->what_if,
+                     format_seconds(best->step_seconds));
+}
+
+std::string hiding_text(const RunRows& all, const FileRow& row, bool batch_helps) {
+  const std::string buckets = bucket_text(all, row);
+  if (batch_helps) {
+    return "more rows per device" + (buckets.empty()
+                                         ? ", since other buckets gain nothing in this file"
+                                         : ", or " + buckets);
+  }
+  return buckets.empty()
+             ? "neither more rows per device nor other buckets gain anything in this file"
+             : buckets;
 }
 
 std::string saving(const FileRow& row, double seconds) {
@@ -36,17 +88,17 @@ std::string saving(const FileRow& row, double seconds) {
                      row.step_seconds / std::max(row.step_seconds - seconds, 1e-12));
 }
 
-std::vector<Remedy> remedies_of(const FileRow& row) {
+std::vector<Remedy> remedies_of(const RunRows& all, const FileRow& row) {
+  const bool batch_helps = !has_batch_failed(all, row);
   const trace::StepBreakdown& step = *row.breakdown;
   const bool has_several = row.devices > 1;
-  std::vector<Remedy> all{
+  std::vector<Remedy> remedies{
       {step.exposed_comm,
-       fmt::format("Hide communication ({}) behind backward: more rows per device, or smaller "
-                   "buckets (--bucket-mib), which start earlier.",
-                   saving(row, step.exposed_comm))},
+       fmt::format("Hide communication ({}) behind backward: {}.", saving(row, step.exposed_comm),
+                   hiding_text(all, row, batch_helps))},
       {step.copy, fmt::format("Use ddp, which copies no model and no gradients to one device ({}).",
                               saving(row, step.copy))},
-      {has_several ? step.optimizer : 0,
+      {has_several && batch_helps ? step.optimizer : 0,
        fmt::format("Spread the optimizer ({}), which every device runs for all weights, over more "
                    "rows: a larger batch.",
                    saving(row, step.optimizer))},
@@ -54,28 +106,30 @@ std::vector<Remedy> remedies_of(const FileRow& row) {
       {step.wait, fmt::format("Give the devices equal work and hardware, since they wait for each "
                               "other ({}).",
                               saving(row, step.wait))},
-      {step.host + step.unattributed,
+      {batch_helps ? step.host + step.unattributed : 0,
        fmt::format("Do more rows per step, since the host's work is the same for any number ({}).",
                    saving(row, step.host + step.unattributed))}};
-  std::erase_if(all, [&](const Remedy& r) { return r.seconds < kWorthSaving * row.step_seconds; });
-  std::ranges::stable_sort(all, std::greater<>(), &Remedy::seconds);
-  if (all.size() > kMostRemedies) all.resize(kMostRemedies);
-  return all;
+  std::erase_if(remedies,
+                [&](const Remedy& r) { return r.seconds < kWorthSaving * row.step_seconds; });
+  std::ranges::stable_sort(remedies, std::greater<>(), &Remedy::seconds);
+  if (remedies.size() > kMostRemedies) remedies.resize(kMostRemedies);
+  return remedies;
 }
 
-std::string fastest_text(const RunRows& found) {
-  const FileRow& best = fastest(found);
-  std::string text = fmt::format("Fastest in this file: {} with batch {}, {:.0f} rows a second",
-                                 name_of(best), best.batch, samples_per_second(best));
+std::string fastest_text(const RunRows& all) {
+  const FileRow& best = *all.of_file[fastest(all)];
+  std::string text =
+      fmt::format("Fastest in this file: {} with batch {}", name_of(best), best.batch);
   if (best.speedup && best.mode != "single") text += fmt::format(", {:.2f}x", *best.speedup);
-  return text + ".";
+  return text + fmt::format(", {:.0f} rows a second in its median step.", samples_per_second(best));
 }
 
 }  // namespace
 
-std::string remedies_text(const RunRows& found, std::size_t index, const SharedHardware& hardware) {
+std::string remedies_text(const RunRows& found, const RunRows& all, std::size_t index,
+                          const SharedHardware& hardware) {
   const FileRow& row = *found.of_file[index];
-  std::string text = fastest_text(found);
+  std::string text = fastest_text(all);
   if (!row.breakdown) return text;
   if (row.devices > 1 && is_oversubscribed(found.rows[index], hardware.num_cores)) {
     const std::size_t num_units = hardware.is_cpu ? hardware.num_cores : row.physical_devices;
@@ -84,7 +138,7 @@ std::string remedies_text(const RunRows& found, std::size_t index, const SharedH
                       "step holds cannot be judged while they take turns.",
                       num_units, hardware.is_cpu ? "core" : "GPU");
   }
-  const std::vector<Remedy> remedies = remedies_of(row);
+  const std::vector<Remedy> remedies = remedies_of(all, row);
   for (const Remedy& remedy : remedies) text += " " + remedy.text;
   if (remedies.empty()) {
     const double computation =

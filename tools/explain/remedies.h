@@ -7,8 +7,10 @@
 
 namespace lockstep::tools {
 
-// Of found.rows[index]: what each part of its step costs that better use of the devices would save,
-// and which row of the file is faster already.
-std::string remedies_text(const RunRows& found, std::size_t index, const SharedHardware& hardware);
+// all: the rows of found, and those of other batches, buckets or links. Of found.rows[index]: what
+// each part of its step costs that better use of the devices would save, and which row of the file
+// is faster already.
+std::string remedies_text(const RunRows& found, const RunRows& all, std::size_t index,
+                          const SharedHardware& hardware);
 
 }  // namespace lockstep::tools

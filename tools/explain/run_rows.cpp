@@ -10,11 +10,11 @@ namespace {
 // the speed-up is that ratio times that of the times.
 constexpr double kBaselineRows = 1e9;
 
-std::optional<Mode> parse_mode(std::string_view name) {
-  for (const Mode mode : {Mode::single, Mode::data_parallel, Mode::ddp}) {
-    if (to_string(mode) == name) return mode;
+Mode mode_of(const FileRow& row) {
+  for (const Mode mode : {Mode::single, Mode::data_parallel}) {
+    if (to_string(mode) == row.mode) return mode;
   }
-  return std::nullopt;
+  return Mode::ddp;
 }
 
 double epoch_seconds(const FileRow& row) {
@@ -49,17 +49,24 @@ RunRow to_run_row(const FileRow& row, Mode mode, const FileRow& baseline, bool i
 
 }  // namespace
 
-RunRows rows_of_kind(const RunFile& file, std::string_view kind) {
+RunRows rows_of_kind(const RunFile& file, std::string_view kind, Changes changes) {
   RunRows found;
   const FileRow* baseline = nullptr;
   for (const FileRow& row : file.rows) {
-    const std::optional<Mode> mode = parse_mode(row.mode);
-    if (row.kind != kind || !mode) continue;
+    if (row.kind != kind || (changes == Changes::without && !row.what_if.empty())) continue;
+    const Mode mode = mode_of(row);
     if (baseline == nullptr || mode == Mode::single) baseline = &row;
     found.of_file.push_back(&row);
-    found.rows.push_back(to_run_row(row, *mode, *baseline, file.config_value("device") == "cuda"));
+    found.rows.push_back(to_run_row(row, mode, *baseline, file.config_value("device") == "cuda"));
   }
   return found;
+}
+
+bool is_changed_in(const FileRow& row, const FileRow& base, std::string_view what) {
+  const std::size_t equals = row.what_if.find('=');
+  return row.kind == base.kind && row.mode == base.mode && row.devices == base.devices &&
+         std::string_view(row.what_if).substr(0, equals) == what &&
+         row.what_if.find_first_of("=, ", equals + 1) == std::string::npos;
 }
 
 }  // namespace lockstep::tools

@@ -15,8 +15,15 @@ struct RunRows {
   std::vector<RunRow> rows;
 };
 
-// The rows of one kind, of the modes single, dp and ddp. Acted and predicted devices have hardware
-// of their own.
-RunRows rows_of_kind(const RunFile& file, std::string_view kind);
+enum class Changes { with, without };
+
+// The rows of one kind; without those that a --what-if changed, or with them. Acted and predicted
+// devices have hardware of their own. A mode that compare does not know ("hierarchical") is judged
+// as ddp is: each of its devices computes all, and sends gradients.
+RunRows rows_of_kind(const RunFile& file, std::string_view kind, Changes changes);
+
+// Whether the row is one of base's mode and devices that a --what-if changed in `what`, such as
+// "batch", and in nothing else.
+bool is_changed_in(const FileRow& row, const FileRow& base, std::string_view what);
 
 }  // namespace lockstep::tools

@@ -1,6 +1,7 @@
 #include "tools/explain/step_cost.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace lockstep::tools {
 
@@ -13,6 +14,22 @@ StepLine line_through(const FileRow& small, const FileRow& large) {
   const auto batch = [](const FileRow& row) { return static_cast<double>(row.batch); };
   const double slope = (large.step_seconds - small.step_seconds) / (batch(large) - batch(small));
   return {slope, small.step_seconds - slope * batch(small)};
+}
+
+bool is_proportional(const FileRow& one, const FileRow& several, double ideal) {
+  constexpr double kMostOff = 1.2;
+  const double factor =
+      ideal * line_of(several).seconds_per_row / std::max(line_of(one).seconds_per_row, 1e-18);
+  return factor <= kMostOff && factor >= 1 / kMostOff;
+}
+
+bool is_on_line(const StepLine& line, const std::vector<const FileRow*>& rows) {
+  constexpr double kMostOff = 0.1;
+  return line.seconds_per_row > 0 && line.fixed_seconds >= 0 &&
+         std::ranges::all_of(rows, [&](const FileRow* row) {
+           const double off = line.at(static_cast<double>(row->batch)) / row->step_seconds - 1;
+           return std::abs(off) <= kMostOff;
+         });
 }
 
 std::optional<double> batch_for_speedup(const StepLine& one, const StepLine& several,

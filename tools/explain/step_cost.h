@@ -7,6 +7,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "tools/report/run_reader.h"
 
@@ -20,12 +21,23 @@ struct StepLine {
   double at(double batch) const { return seconds_per_row * batch + fixed_seconds; }
 };
 
-// From one row: seconds_per_row = (forward + backward) / batch, the rest is fixed.
+// From one row, whose forward and backward must take time in proportion to the rows
+// (is_proportional): seconds_per_row = (forward + backward) / batch, the rest is fixed.
 // REQUIRES: a breakdown.
 StepLine line_of(const FileRow& row);
 
 // Through the steps of two rows that differ in nothing but the batch.
 StepLine line_through(const FileRow& small, const FileRow& large);
+
+// Whether forward and backward are so much shorter on several devices as each of these has fewer
+// rows, within a fifth: several's seconds * ideal / one's seconds, per row. ideal: by how many
+// times several has more hardware. What waits for kernels to start, or reads weights, does not
+// shrink so. REQUIRES: breakdowns.
+bool is_proportional(const FileRow& one, const FileRow& several, double ideal);
+
+// Whether the steps of these rows lie on the line, within a tenth, and it costs time for each row
+// and nothing less than no time for none.
+bool is_on_line(const StepLine& line, const std::vector<const FileRow*>& rows);
 
 // The smallest batch at which one.at(batch) / several.at(batch) >= factor:
 //   (factor * several.fixed - one.fixed) / (one.per_row - factor * several.per_row), at least 1.

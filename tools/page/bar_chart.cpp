@@ -60,6 +60,17 @@ std::string parts_svg(const std::vector<BarPart>& parts, double axis_end, double
   return svg;
 }
 
+std::string band_svg(const std::pair<double, double>& band, double axis_end, double y) {
+  const double first = 100 * band.first / axis_end, last = 100 * band.second / axis_end;
+  std::string svg = fmt::format(R"(<line class="band" x1="{:.2f}%" x2="{:.2f}%" y1="{}" y2="{}"/>)",
+                                first, last, y + kBar - 1.5, y + kBar - 1.5);
+  for (const double x : {first, last}) {
+    svg += fmt::format(R"(<line class="band" x1="{:.2f}%" x2="{:.2f}%" y1="{}" y2="{}"/>)", x, x,
+                       y + kBar - 4, y + kBar + 1);
+  }
+  return svg;
+}
+
 std::string bars_axis_svg(const Axis& axis, const std::string& label, double bottom) {
   std::string svg;
   for (const double tick : axis.ticks) {
@@ -82,6 +93,7 @@ std::string bar_chart_svg(const BarChart& chart) {
   for (const Bar& bar : chart.bars) {
     end = std::max(end, length(bar.parts));
     end = std::max(end, length(bar.below));
+    if (bar.band) end = std::max(end, bar.band->second);
     for (const BarPart& part : bar.stacked) end = std::max(end, part.value);
     bottom += bar_height(bar);
   }
@@ -97,6 +109,7 @@ std::string bar_chart_svg(const BarChart& chart) {
                        R"(<text class="value" x="100%" y="{}" text-anchor="end">{}</text>)",
                        bar.kind, y + 11, escape(bar.label), y + 11, escape(bar.value));
     svg += parts_svg(bar.parts, axis.end, y + kBarsLine, kBar);
+    if (bar.band) svg += band_svg(*bar.band, axis.end, y + kBarsLine);
     svg += parts_svg(bar.below, axis.end, y + kBarsLine + kBar + 1, kThin);
     for (std::size_t i = 0; i < bar.stacked.size(); ++i) {
       svg += part_svg(bar.stacked[i], 0, bar.stacked[i].value / axis.end,

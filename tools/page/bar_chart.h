@@ -2,7 +2,9 @@
 // is of one size on a phone and on a desk.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::tools::page {
@@ -14,11 +16,12 @@ struct BarPart {
 };
 
 struct Bar {
-  std::string label;                  // above the bar, at the left
-  std::string value;                  // above the bar, at the right
-  std::string kind = "measured";      // "acted" and "predicted" look different
-  std::vector<BarPart> parts = {};    // end to end
-  std::vector<BarPart> below = {};    // a thin line of parts below them, from 0 too
+  std::string label;                // above the bar, at the left
+  std::string value;                // above the bar, at the right
+  std::string kind = "measured";    // "acted" and "predicted" look different
+  std::vector<BarPart> parts = {};  // end to end
+  std::vector<BarPart> below = {};  // a thin line of parts below them, from 0 too
+  std::optional<std::pair<double, double>> band = {};  // a line over the bar, from where to where
   std::vector<BarPart> stacked = {};  // instead of parts: bars of their own, one below the other
 };
 

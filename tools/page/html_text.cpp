@@ -89,7 +89,7 @@ std::string shell_line(const std::vector<std::string>& words) {
 
 Unit seconds_unit(double largest) {
   if (largest >= 1) return {1, "s"};
-  return largest >= 1e-3 ? Unit{1e-3, "ms"} : Unit{1e-6, "µs"};
+  return largest >= 1e-3 ? Unit{1e-3, "ms"} : Unit{1e-6, "us"};
 }
 
 Unit bytes_unit(double largest) {

@@ -26,7 +26,7 @@ struct Unit {
   double size = 1;
   std::string_view name;
 };
-Unit seconds_unit(double largest);  // s, ms or µs
+Unit seconds_unit(double largest);  // s, ms or us, as trace::format_seconds()
 Unit bytes_unit(double largest);    // GiB, MiB or KiB
 
 // Three significant digits without trailing zeros: "0.031", "4.38", "116", "1.2e-09".

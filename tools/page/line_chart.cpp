@@ -17,7 +17,15 @@ constexpr double kWidth = 360, kHeight = 236;
 constexpr double kLeft = 42, kTop = 26, kBottom = 194;
 constexpr double kLineOfText = 13, kWidthOfLetter = 7.2;
 constexpr std::size_t kLongestLabel = 20;
+constexpr std::size_t kMostLabels = 5;
 constexpr std::size_t kMostNumberedX = 8;
+
+bool has_key(const LineChart& chart) {
+  return chart.series.size() > kMostLabels ||
+         std::ranges::any_of(chart.series, [](const Series& series) {
+           return num_letters(series.label) > kLongestLabel;
+         });
+}
 
 class Plot {
  public:
@@ -32,7 +40,7 @@ class Plot {
       }
     }
     y_axis_ = axis_to(largest);
-    right_ = kWidth - 14 - kWidthOfLetter * static_cast<double>(longest);
+    right_ = kWidth - 14 - (has_key(chart) ? 0 : kWidthOfLetter * static_cast<double>(longest));
     if (all_x_.empty()) all_x_ = {0, 1};
   }
 
@@ -87,7 +95,11 @@ std::string axes(const LineChart& chart, const Plot& plot) {
     svg += fmt::format(R"(<text class="tick" x="{}" y="{:.1f}" text-anchor="end">{}</text>)",
                        kLeft - 6, y + 3.5, short_number(tick));
   }
+  double free_from = 0;  // where the last number ends
   for (const double tick : plot.x_ticks()) {
+    const double half = kWidthOfLetter / 2 * static_cast<double>(short_number(tick).size());
+    if (plot.x(tick) - half < free_from) continue;
+    free_from = plot.x(tick) + half;
     svg += fmt::format(R"(<text class="tick" x="{:.1f}" y="{}" text-anchor="middle">{}</text>)",
                        plot.x(tick), kBottom + 16, short_number(tick));
   }
@@ -157,7 +169,18 @@ std::string line_chart_svg(const LineChart& chart) {
   for (const Series& series : chart.series) {
     if (!series.points.empty()) svg += line(series, plot, chart.markers);
   }
-  return svg + labels(chart, plot) + "</svg>\n";
+  return svg + (has_key(chart) ? "" : labels(chart, plot)) + "</svg>\n";
+}
+
+std::string line_chart_key(const LineChart& chart) {
+  if (!has_key(chart)) return {};
+  std::string html = "<ul class=\"legend\">";
+  for (const Series& series : chart.series) {
+    html += fmt::format(R"(<li><svg width="30" height="12" aria-hidden="true"><g class="{} {}">)"
+                        R"(<path class="line" d="M1 6H29"/>{}</g></svg>{}</li>)",
+                        series.kind, series.color, marker(series, 15, 6), escape(series.label));
+  }
+  return html + "</ul>\n";
 }
 
 }  // namespace lockstep::tools::page

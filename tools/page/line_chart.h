@@ -32,4 +32,8 @@ struct LineChart {
 // <svg class="chart">: as wide as its place. Empty charts have axes only.
 std::string line_chart_svg(const LineChart& chart);
 
+// A list of its lines, where they are too many or their names too long to stand at their ends; else
+// empty. It belongs below the picture.
+std::string line_chart_key(const LineChart& chart);
+
 }  // namespace lockstep::tools::page

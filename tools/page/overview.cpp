@@ -15,8 +15,19 @@ namespace {
 // More lines in one picture cannot be told apart.
 constexpr std::size_t kMostLines = 6;
 
-std::string machine_text(const FileHost& host) {
+// Where the row's devices are: not here, if it is predicted.
+std::string machine_text(const FileHost& host, const FileRow& row) {
+  if (row.kind == "predicted") {
+    return row.topology.empty() ? "predicted" : row.topology + ", predicted";
+  }
   return host.gpus.empty() ? fmt::format("{}, {} cores", host.cpu, host.cores) : host.gpus[0];
+}
+
+// A long name would take the room of the others: its end, and all of it when it is pointed at.
+std::string name_cell(const std::string& name, std::size_t most_letters = 28) {
+  const std::string shown = shortened(name, most_letters);
+  if (shown == name) return escape(name);
+  return fmt::format("<span title=\"{}\">{}</span>", escape(name), escape(shown));
 }
 
 std::string table(const std::vector<PageRun>& runs) {
@@ -33,8 +44,8 @@ std::string table(const std::vector<PageRun>& runs) {
         "<tr class=\"kind-{}\"><th scope=\"row\"><a "
         "href=\"#run-{}\">{}</a></th><td>{}</td><td>{}</td>"
         "<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-        row.kind, i + 1, escape(runs[i].name), escape(file.config_value("model")),
-        escape(file.config_value("dataset")), escape(machine_text(file.host)),
+        row.kind, i + 1, name_cell(runs[i].name), name_cell(file.config_value("model")),
+        name_cell(file.config_value("dataset")), name_cell(machine_text(file.host, row), 44),
         escape(file.date.substr(0, 10)), escape(bar_label(file, row)),
         trace::format_seconds(row.step_seconds),
         row.speedup ? fmt::format("{:.2f}×", *row.speedup) : "–",
@@ -85,10 +96,11 @@ std::string together(const std::vector<PageRun>& runs) {
     for (const FileRow& row : run.file.rows) {
       if (!row.speedup || row.mode == "single") continue;
       std::string label = fmt::format("{} {}", run.name, row.mode);
+      if (!row.what_if.empty()) label += fmt::format(" ({})", row.what_if);
       if (row.kind != "measured") label += ", " + row.kind;
       auto found = std::ranges::find(chart.series, label, &Series::label);
       if (found == chart.series.end()) {
-        const std::string color = fmt::format("s-{}", 1 + chart.series.size() % 4);
+        const std::string color = fmt::format("s-{}", 1 + chart.series.size() % 8);
         found = chart.series.insert(chart.series.end(), {label, color, row.kind, {}});
       }
       found->points.push_back({static_cast<double>(row.devices), *row.speedup});
@@ -96,7 +108,8 @@ std::string together(const std::vector<PageRun>& runs) {
     num_runs += chart.series.size() > num_before;
   }
   if (num_runs < 2 || chart.series.size() > kMostLines) return {};
-  return figure("together", "Speed-up", "of all runs, against devices", line_chart_svg(chart));
+  return figure("together", "Speed-up", "of all runs, against devices", line_chart_svg(chart),
+                line_chart_key(chart));
 }
 
 }  // namespace

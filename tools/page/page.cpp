@@ -98,17 +98,26 @@ std::string figures(const PageRun& run) {
   return html + "</p>\n";
 }
 
+bool is_predicted(const RunFile& run) {
+  return std::ranges::all_of(run.rows, [](const FileRow& row) { return row.kind == "predicted"; });
+}
+
+std::string topology_of(const RunFile& run) {
+  const std::string topology = run.config_value("topology");
+  return topology.empty() ? run.rows[0].topology : topology;
+}
+
 std::string origin(const RunFile& run) {
   const FileHost& host = run.host;
   std::string machine = fmt::format("{}, {} cores, {} GiB of memory", host.cpu, host.cores,
                                     short_number(host.memory_bytes / (1 << 30)));
   for (const std::string& gpu : host.gpus) machine += ", " + gpu;
   std::string html = fmt::format(
-      "<div class=\"origin\"><div><h3>The machine</h3><p>{}</p><p>{}</p><p>Lockstep {}, "
+      "<div class=\"origin\"><div><h3>{}</h3><p>{}</p><p>{}</p><p>Lockstep {}, "
       "{}</p></div>\n"
       "<div><h3>The command, to do it again</h3><pre>{}</pre></div></div>\n",
-      escape(machine), escape(host.os), escape(host.version), escape(host.build),
-      escape(shell_line(run.command)));
+      is_predicted(run) ? "The machine that made the prediction" : "The machine", escape(machine),
+      escape(host.os), escape(host.version), escape(host.build), escape(shell_line(run.command)));
   html +=
       "<details open=\"open\"><summary>The configuration, every flag resolved</summary><dl "
       "class=\"config\">\n";
@@ -138,6 +147,10 @@ std::string lede(const RunFile& run) {
   std::string text =
       fmt::format("{} on {}", run.config_value("model"), run.config_value("dataset"));
   if (!batch.empty() && !has_growing_batch(run)) text += ", batch " + batch;
+  const std::string topology = topology_of(run);
+  if (is_predicted(run)) {
+    text += topology.empty() ? ", predicted" : ", predicted for " + topology;
+  }
   if (!epochs.empty()) text += fmt::format(", {} epoch{}", epochs, epochs == "1" ? "" : "s");
   return text + "; made " + shown_date(run.date);
 }

@@ -6,26 +6,34 @@
 #include <set>
 
 #include "engine/core/error.h"
+#include "engine/core/shown_text.h"
 #include "tools/page/loss_log.h"
+#include "tools/page/run_charts.h"
 
 namespace lockstep::tools::page {
 namespace {
 
-// Beside the run file, else where the run file says, which was relative to the folder of the run.
+// Beside the run file or, where the recorded path says, in a folder below it. A run file comes from
+// anywhere: what it names elsewhere is not opened.
 std::filesystem::path find_beside(const std::filesystem::path& run, const std::string& recorded) {
-  const std::filesystem::path as_said(recorded);
-  const std::filesystem::path beside = run.parent_path() / as_said.filename();
+  namespace fs = std::filesystem;
   std::error_code ignored;
-  if (std::filesystem::is_regular_file(beside, ignored)) return beside;
-  if (std::filesystem::is_regular_file(as_said, ignored)) return as_said;
+  const fs::path folder = fs::weakly_canonical(run, ignored).parent_path();
+  const fs::path as_said(recorded);
+  for (const fs::path& path : {folder / as_said.filename(), folder / as_said}) {
+    const fs::path real = fs::weakly_canonical(path, ignored);
+    const auto ends = std::ranges::mismatch(folder, real);
+    if (ends.in1 == folder.end() && fs::is_regular_file(real, ignored)) return path;
+  }
   return {};
 }
 
 // Reads by `read` the file that was named, or the one that the run's flag recorded. what: "timeline
-// of a step"; how: what would make one.
+// of a step"; how: why there is none where no file was recorded.
 template <typename Read>
 void load(PageRun& run, const std::string& named, const char* flag, const char* what,
           const char* how, const Read& read) {
+  const std::string option = fmt::format("--{}-file", flag);
   if (!named.empty()) return read(named);
   const std::string recorded = run.file.config_value(flag);
   if (recorded.empty()) {
@@ -35,15 +43,28 @@ void load(PageRun& run, const std::string& named, const char* flag, const char* 
   const std::filesystem::path found = find_beside(run.file.path, recorded);
   if (found.empty()) {
     run.missing.push_back(
-        fmt::format("No {}: the run wrote {}, which is neither beside the run file nor there.",
-                    what, recorded));
+        fmt::format("No {}: the run wrote {}, which is not beside the run file; {} names one.",
+                    what, shown(recorded), option));
     return;
   }
   try {
     read(found);
-  } catch (const Error& error) {
-    run.missing.push_back(fmt::format("No {}: {}.", what, error.message()));
+  } catch (const Error&) {
+    // Not the error's words, which may quote the file: nobody has said that this page may.
+    run.missing.push_back(
+        fmt::format("No {}: {} beside the run file is none that can be drawn; {} {} says why.",
+                    what, shown(found.filename().string()), option, shown(found.string())));
   }
+}
+
+// --trace writes the last row's step; of a prediction no more than eight devices.
+std::string row_of_timeline(const RunFile& file, const StepTimeline& timeline) {
+  const FileRow& last = file.rows.back();
+  const std::size_t drawn =
+      timeline.is_predicted ? std::min<std::size_t>(last.devices, 8) : last.devices;
+  const bool is_same_kind = (last.kind == "predicted") == timeline.is_predicted;
+  if (!is_same_kind || timeline.ranks.size() != drawn) return {};
+  return bar_label(file, last);
 }
 
 }  // namespace
@@ -52,11 +73,18 @@ PageRun load_run(const std::filesystem::path& path, const NamedFiles& named,
                  std::string_view operation) {
   PageRun run;
   run.file = read_run_file(path, operation);
-  load(run, named.trace, "trace", "timeline of a step", "the run was made without --trace",
+  const bool is_predicted = std::ranges::all_of(
+      run.file.rows, [](const FileRow& row) { return row.kind == "predicted"; });
+  load(run, named.trace, "trace", "timeline of a step",
+       is_predicted ? "the run file names none, as lockstep predict --trace writes it; "
+                      "--trace-file names one"
+                    : "the run was made without --trace",
        [&](const std::filesystem::path& file) {
          run.timeline = read_step_timeline(file, operation);
+         run.timeline->row = row_of_timeline(run.file, *run.timeline);
        });
   const bool has_log = run.file.config_value("parallel") != "";  // train's, which alone has --log
+  if (is_predicted && named.log.empty()) return run;             // a prediction trains nothing
   load(run, named.log, "log", "loss curve",
        has_log
            ? "the run was made without --log"

@@ -27,7 +27,8 @@ struct NamedFiles {
 };
 
 // Reads a run file, the timeline and the log. Those that the run file names are looked for beside
-// it, then where it says; what is not found, or cannot be drawn, is in `missing`.
+// it and in folders below, nowhere else; what is not found, or cannot be drawn, is in `missing`,
+// which quotes nothing of such a file.
 // Throws Error{Io} for the run file, and for files that were named.
 PageRun load_run(const std::filesystem::path& path, const NamedFiles& named,
                  std::string_view operation);

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "engine/trace/breakdown.h"
+#include "tools/page/lane_pieces.h"
 
 namespace lockstep::tools::page {
 
@@ -27,9 +28,16 @@ inline constexpr std::array<StepPart, 9> kStepParts = {
      {"host", "host", &trace::StepBreakdown::host},
      {"unattributed", "unattributed", &trace::StepBreakdown::unattributed}}};
 
+// What a timeline has beside them, by LaneSpan::category (lane_pieces.h).
+inline constexpr std::array<StepPart, 2> kLaneParts = {
+    {{"hidden", "communication, hidden behind computation", nullptr},
+     {"unjudged", "communication", nullptr}}};
+
 // The colour of a span's category; of an unknown one that of "unattributed".
 inline std::string_view part_of_category(std::string_view category) {
   if (category == "communication") return "comm";
+  if (category == kHiddenComm) return "hidden";
+  if (category == kUnjudgedComm) return "unjudged";
   for (const StepPart& part : kStepParts) {
     if (part.color == category) return part.color;
   }

@@ -15,15 +15,19 @@ namespace {
 
 // More devices are not drawn one by one: the one that holds most stands for them.
 constexpr std::size_t kMostDevicesDrawn = 16;
+// On a phone a longer name of a bar would reach its value.
+constexpr std::size_t kLongestName = 40;
 
 std::string legend(const std::set<std::string_view>& colors) {
   std::string html = "<ul class=\"legend\">";
-  for (const StepPart& part : kStepParts) {
-    if (!colors.contains(part.color)) continue;
+  const auto add = [&](const StepPart& part) {
+    if (!colors.contains(part.color)) return;
     html += fmt::format(
         R"(<li><svg class="swatch" width="11" height="11" aria-hidden="true"><rect class="c-{}" width="11" height="11"/></svg>{}</li>)",
         part.color, part.name);
-  }
+  };
+  for (const StepPart& part : kStepParts) add(part);
+  for (const StepPart& part : kLaneParts) add(part);
   return html + "</ul>\n";
 }
 
@@ -43,11 +47,15 @@ std::string breakdown_figure(const RunFile& run) {
   BarChart chart{"Where the time of a step goes",
                  fmt::format("time in the median step ({})", unit.name), "mode x devices"};
   std::set<std::string_view> colors;
-  bool has_hidden = false;
+  bool has_hidden = false, has_band = false;
   for (const FileRow& row : run.rows) {
     if (!row.breakdown) continue;
-    Bar bar{bar_label(run, row),
+    Bar bar{shortened(bar_label(run, row), kLongestName),
             fmt::format("{} {}", short_number(row.step_seconds / unit.size), unit.name), row.kind};
+    if (row.shortest && row.longest) {
+      has_band = true;
+      bar.band = {*row.shortest / unit.size, *row.longest / unit.size};
+    }
     for (const StepPart& part : kStepParts) {
       const double seconds = (*row.breakdown).*part.seconds;
       if (seconds <= 0) continue;
@@ -69,6 +77,12 @@ std::string breakdown_figure(const RunFile& run) {
   if (has_hidden) {
     notes +=
         "<p class=\"note\">The thin line below a bar is communication that computation hid.</p>\n";
+  }
+  if (has_band) {
+    notes +=
+        "<p class=\"note\">The dark line is the band of a prediction: its step with better and "
+        "with "
+        "worse links, latencies and stragglers.</p>\n";
   }
   return figure("breakdown wide", "Where a step's time goes", "on rank 0, in its median step",
                 bar_chart_svg(chart), notes);
@@ -115,9 +129,22 @@ std::string timeline_figure(const StepTimeline& timeline) {
     notes += fmt::format("<p class=\"note\">The first {} of {} ranks.</p>\n", kMostRanksDrawn,
                          timeline.ranks.size());
   }
-  return figure("timeline full", "One step, device by device",
-                fmt::format("step {} of the timeline, the median by length", timeline.step),
-                timeline_svg(timeline), notes);
+  if (!timeline.is_judged) {
+    notes +=
+        "<p class=\"note\">This timeline does not say which thread did what, so nobody can tell "
+        "what "
+        "of the communication was hidden: --trace of this version writes it.</p>\n";
+  }
+  const std::string what =
+      timeline.row.empty()
+          ? fmt::format("of {} devices; the run file has no such row", timeline.ranks.size())
+          : "of " + timeline.row;
+  return figure(
+      "timeline full", "One step, device by device",
+      timeline.is_predicted
+          ? what
+          : fmt::format("{}; step {} of the timeline, the median by length", what, timeline.step),
+      timeline_svg(timeline), notes);
 }
 
 }  // namespace lockstep::tools::page

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "tools/page/html_text.h"
 
@@ -30,7 +33,9 @@ std::vector<Series> series_of(const RunFile& run, const Figure& value) {
   for (const FileRow& row : run.rows) {
     const std::optional<double> y = value(row);
     if (!y) continue;
-    std::string label = is_growing && row.devices > 1 ? name_of(row) : row.mode;
+    std::string label = row.mode;
+    if (is_growing && row.devices > 1) label += fmt::format(" x{}", row.devices);
+    if (!row.what_if.empty()) label += fmt::format(" ({})", row.what_if);
     if (row.kind != "measured") label += ", " + row.kind;
     auto found = std::ranges::find(all, label, &Series::label);
     if (found == all.end()) {
@@ -40,6 +45,22 @@ std::vector<Series> series_of(const RunFile& run, const Figure& value) {
   }
   for (Series& series : all) std::ranges::stable_sort(series.points, {}, &Point::x);
   return all;
+}
+
+// Where two lines of a kind would have one colour, all get colours of their own, as far as there
+// are.
+void tell_apart(std::vector<Series>& all) {
+  constexpr std::array<const char*, 10> kColors = {"s-ddp", "s-dp", "s-1", "s-2", "s-3",
+                                                   "s-4",   "s-5",  "s-6", "s-7", "s-8"};
+  std::set<std::pair<std::string, std::string>> taken;
+  for (const Series& series : all) taken.emplace(series.color, series.kind);
+  if (taken.size() == all.size()) return;
+  std::size_t next = 0;
+  for (Series& series : all) {
+    if (series.color != "s-single" || !series.label.starts_with("single")) {
+      series.color = kColors[next++ % kColors.size()];
+    }
+  }
 }
 
 // The single device as a level that the others are seen against.
@@ -61,6 +82,7 @@ LineChart chart_of(const RunFile& run, const Figure& value, const std::string& y
   chart.x_label = has_growing_batch(run) ? "rows per device and step (count)" : "devices (count)";
   chart.y_label = y_label;
   chart.series = series_of(run, value);
+  tell_apart(chart.series);
   return chart;
 }
 
@@ -91,13 +113,18 @@ std::string against(const RunFile& run) {
 
 std::string color_of(const std::string& mode) {
   if (mode == "single" || mode == "dp" || mode == "ddp") return "s-" + mode;
-  return fmt::format("s-{}", 1 + std::hash<std::string>()(mode) % 4);
+  constexpr std::array<std::string_view, 5> kModes = {
+      "hierarchical", "device_allreduce", "nccl_replicated", "cpu_reduce", "cpu_parameter_server"};
+  const auto known = std::ranges::find(kModes, mode);
+  if (known != kModes.end()) return fmt::format("s-{}", 1 + (known - kModes.begin()));
+  return fmt::format("s-{}", 6 + std::hash<std::string>()(mode) % 3);
 }
 
 bool has_growing_batch(const RunFile& run) {
-  std::map<std::pair<std::string_view, std::size_t>, std::size_t> batches;
+  std::map<std::tuple<std::string_view, std::size_t, std::string_view>, std::size_t> batches;
   return std::ranges::any_of(run.rows, [&](const FileRow& row) {
-    return batches.try_emplace({row.mode, row.devices}, row.batch).first->second != row.batch;
+    return batches.try_emplace({row.mode, row.devices, row.what_if}, row.batch).first->second !=
+           row.batch;
   });
 }
 
@@ -125,7 +152,7 @@ std::string epoch_figure(const RunFile& run) {
   LineChart chart = chart_of(run, value, fmt::format("median epoch time ({})", unit.name));
   chart.title = "Epoch time " + against(run);
   draw_single_as_level(run, chart.series);
-  return figure("epoch", "Epoch time", against(run), line_chart_svg(chart));
+  return figure("epoch", "Epoch time", against(run), line_chart_svg(chart), line_chart_key(chart));
 }
 
 std::string speedup_figure(const RunFile& run) {
@@ -135,7 +162,7 @@ std::string speedup_figure(const RunFile& run) {
   std::erase_if(chart.series, [](const Series& series) { return series.color == "s-single"; });
   if (chart.series.empty()) return {};
   for (const char* kind : {"measured", "acted", "predicted"}) add_ideal(run, kind, chart.series);
-  return figure("speedup", "Speed-up", against(run), line_chart_svg(chart));
+  return figure("speedup", "Speed-up", against(run), line_chart_svg(chart), line_chart_key(chart));
 }
 
 std::string accuracy_figure(const RunFile& run) {
@@ -147,7 +174,8 @@ std::string accuracy_figure(const RunFile& run) {
   chart.title = "Test accuracy at the end " + against(run);
   if (chart.series.empty()) return {};
   draw_single_as_level(run, chart.series);
-  return figure("accuracy", "Test accuracy", "at the end, " + against(run), line_chart_svg(chart));
+  return figure("accuracy", "Test accuracy", "at the end, " + against(run), line_chart_svg(chart),
+                line_chart_key(chart));
 }
 
 std::string epochs_figure(const FileRow& row) {

@@ -31,8 +31,8 @@ std::string color_of(const std::string& mode);
 // Rows with several batches for the same mode and devices.
 bool has_growing_batch(const RunFile& run);
 
-// "ddp x2", with the rows per device where the file has several batches, the kind where it is not
-// measured, and "*" where the row was contended.
+// name_of(row), with the rows per device where the file has several batches, the kind where it is
+// not measured, and "*" where the row was contended.
 std::string bar_label(const RunFile& run, const FileRow& row);
 
 }  // namespace lockstep::tools::page

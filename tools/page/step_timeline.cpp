@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "engine/core/json_file.h"
+#include "tools/page/lane_pieces.h"
 #include "tools/report/json_integer.h"
 
 namespace lockstep::tools::page {
@@ -14,17 +15,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-struct Event {
-  long long process = 0, thread = 0;
-  double begin = 0, end = 0;  // seconds
-  std::string category, name;
-  std::optional<long long> sequence;
-};
+using Event = TimelineEvent;
+
+constexpr std::string_view kPredictedStep = "predicted step";
 
 struct Events {
   std::vector<Event> spans;
   std::map<long long, std::string> process_names;
-  std::map<long long, std::string> thread_names;  // threads are numbered over all processes
+  std::map<long long, std::string> row_names;  // rows are numbered over all processes
 };
 
 class File {
@@ -67,14 +65,14 @@ class File {
       events_.process_names[integer<long long>(event.at("pid"))] =
           event.at("args").at("name").get<std::string>();
     } else if (what == "thread_name") {
-      events_.thread_names[integer<long long>(event.at("tid"))] =
+      events_.row_names[integer<long long>(event.at("tid"))] =
           event.at("args").at("name").get<std::string>();
     }
   }
   void add_span(const Json& json) {
     Event event;
     read_integer(json, "pid", event.process);
-    read_integer(json, "tid", event.thread);
+    read_integer(json, "tid", event.row);
     event.begin = json.at("ts").get<double>() * 1e-6;
     event.end = event.begin + json.at("dur").get<double>() * 1e-6;
     event.category = json.at("cat");
@@ -82,6 +80,9 @@ class File {
     const auto args = json.find("args");
     if (args != json.end() && args->contains("sequence")) {
       event.sequence = integer<long long>(args->at("sequence"));
+    }
+    if (args != json.end() && args->contains("thread")) {
+      event.thread = integer<long long>(args->at("thread"));
     }
     events_.spans.push_back(std::move(event));
   }
@@ -94,7 +95,7 @@ class File {
 const Event& median_step(const File& file) {
   std::vector<const Event*> steps;
   for (const Event& event : file.events().spans) {
-    if (event.category != "step" || !event.sequence) continue;
+    if (event.category != "step" || (!event.sequence && event.name != kPredictedStep)) continue;
     if (!steps.empty() && event.process < steps[0]->process) steps.clear();
     if (steps.empty() || event.process == steps[0]->process) steps.push_back(&event);
   }
@@ -111,6 +112,42 @@ std::string lane_of(const std::string& row) {
   return lane;
 }
 
+// All that happened in the step, clipped to [begin, end) of all ranks, in the order of rows.
+std::vector<Event> events_inside(const Events& events, const std::map<long long, Event>& steps,
+                                 double begin, double end) {
+  std::vector<Event> inside;
+  for (const Event& event : events.spans) {
+    if (event.category == "step" || event.category == "op" || event.end <= event.begin) continue;
+    const auto own = steps.find(event.process);
+    const double first = own == steps.end() ? begin : own->second.begin;
+    const double last = own == steps.end() ? end : own->second.end;
+    if (event.end <= first || event.begin >= last) continue;
+    Event part = event;
+    const auto named = events.row_names.find(event.row);
+    if (named != events.row_names.end()) part.lane = lane_of(named->second);
+    part.begin = std::max(event.begin, begin) - begin;
+    part.end = std::min(event.end, end) - begin;
+    inside.push_back(std::move(part));
+  }
+  // By row: those of one lane come in the order of their levels.
+  std::ranges::stable_sort(inside, {},
+                           [](const Event& event) { return std::pair(event.process, event.row); });
+  return inside;
+}
+
+RankLanes lanes_of(const std::vector<Event>& spans, const std::string& name, LaneRules rules) {
+  RankLanes rank{name, {}};
+  std::map<std::string_view, std::size_t> places;
+  for (const Event& span : spans) {
+    if (places.try_emplace(span.lane, places.size()).second) rank.lanes.push_back({span.lane, {}});
+  }
+  for (const Event& piece : pieces_of(spans, rules)) {
+    rank.lanes[places.at(piece.lane)].spans.push_back(
+        {piece.begin, piece.end, piece.category, piece.name});
+  }
+  return rank;
+}
+
 }  // namespace
 
 StepTimeline read_step_timeline(const std::filesystem::path& path, std::string_view operation) {
@@ -118,47 +155,34 @@ StepTimeline read_step_timeline(const std::filesystem::path& path, std::string_v
   const Events& events = file.events();
   const Event& chosen = median_step(file);
   double begin = chosen.begin, end = chosen.end;
-  std::map<long long, const Event*> steps;  // of each process that has steps of its own
+  std::map<long long, Event> steps;  // of each process that has steps of its own
   for (const Event& event : events.spans) {
     if (event.category != "step" || event.sequence != chosen.sequence) continue;
-    steps[event.process] = &event;
+    steps[event.process] = event;
     begin = std::min(begin, event.begin);
     end = std::max(end, event.end);
   }
-  if (!(end > begin) || !std::isfinite(end - begin))
+  if (!(end > begin) || !std::isfinite(end - begin)) {
     file.refuse("the timeline has steps without a duration");
-  // By thread: rows of one lane come in the order of their levels.
-  std::vector<const Event*> inside;
-  for (const Event& event : events.spans) {
-    if (event.category == "step" || event.category == "op" || event.end <= event.begin) continue;
-    const auto own = steps.find(event.process);
-    const double first = own == steps.end() ? begin : own->second->begin;
-    const double last = own == steps.end() ? end : own->second->end;
-    if (event.end > first && event.begin < last) inside.push_back(&event);
   }
-  std::ranges::stable_sort(
-      inside, {}, [](const Event* event) { return std::pair(event->process, event->thread); });
-  StepTimeline timeline{*chosen.sequence, end - begin, {}};
-  long long last_process = 0;
-  std::map<std::string, std::size_t> places;  // of the last rank's lanes
-  for (const Event* event : inside) {
-    if (timeline.ranks.empty() || event->process != last_process) {
-      const auto named = events.process_names.find(event->process);
-      timeline.ranks.push_back({named == events.process_names.end()
-                                    ? "rank " + std::to_string(event->process)
-                                    : named->second,
-                                {}});
-      last_process = event->process;
-      places.clear();
-    }
-    const auto named = events.thread_names.find(event->thread);
-    const std::string lane = named == events.thread_names.end() ? "" : lane_of(named->second);
-    std::vector<Lane>& lanes = timeline.ranks.back().lanes;
-    const auto [place, is_new] = places.try_emplace(lane, lanes.size());
-    if (is_new) lanes.push_back({lane, {}});
-    lanes[place->second].spans.push_back({std::max(event->begin, begin) - begin,
-                                          std::min(event->end, end) - begin, event->category,
-                                          event->name});
+  const std::vector<Event> inside = events_inside(events, steps, begin, end);
+  StepTimeline timeline{chosen.sequence.value_or(0), end - begin};
+  timeline.is_predicted = chosen.name == kPredictedStep;
+  // A GPU's spans are of no thread.
+  const LaneRules rules{
+      std::ranges::any_of(inside, [](const Event& e) { return e.thread.has_value(); }),
+      timeline.is_predicted};
+  timeline.is_judged = rules.has_threads || rules.has_own_lanes;
+  for (auto next = inside.begin(); next != inside.end();) {
+    const long long process = next->process;
+    const auto last =
+        std::find_if(next, inside.end(), [&](const Event& e) { return e.process != process; });
+    const auto named = events.process_names.find(process);
+    timeline.ranks.push_back(lanes_of(
+        {next, last},
+        named == events.process_names.end() ? "rank " + std::to_string(process) : named->second,
+        rules));
+    next = last;
   }
   return timeline;
 }

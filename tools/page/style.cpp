@@ -10,7 +10,7 @@ const std::string_view kStyle = R"css(
   --forward: #6fbdea; --backward: #0072b2; --optimizer: #009e73; --comm: #d55e00; --copy: #e69f00;
   --wait: #c3c7ca; --data: #cc79a7; --host: #8b7fae; --unattributed: #6e767c;
   --single: #5c666f; --dp: #c75400; --ddp: #0072b2; --one: #00805d; --two: #a8568a; --three: #9a6c00;
-  --four: #4a5fb0;
+  --four: #4a5fb0; --five: #b0304a; --six: #3f7d8c; --seven: #6b7d00; --eight: #7a4ab0;
 }
 @media (prefers-color-scheme: dark) {
   :root {
@@ -19,7 +19,7 @@ const std::string_view kStyle = R"css(
     --forward: #8fcdf2; --backward: #3d94cf; --optimizer: #2fb58c; --comm: #ee7b30; --copy: #f0b93a;
     --wait: #59636b; --data: #d99abd; --host: #a599c9; --unattributed: #aab2b8;
     --single: #a6afb6; --dp: #f08a45; --ddp: #62b1e5; --one: #46c79f; --two: #dd9dc2; --three: #e0b04a;
-    --four: #93a5ee;
+    --four: #93a5ee; --five: #f08a9c; --six: #7fc4d4; --seven: #b8cc4a; --eight: #bd9aee;
   }
 }
 * { box-sizing: border-box; }
@@ -74,14 +74,18 @@ text { fill: var(--soft); font-size: 11.5px; font-family: inherit; }
 .label.ideal { fill: var(--faint); font-weight: 400; }
 .s-single { --c: var(--single); } .s-dp { --c: var(--dp); } .s-ddp { --c: var(--ddp); }
 .s-ideal { --c: var(--faint); } .s-1 { --c: var(--one); } .s-2 { --c: var(--two); }
-.s-3 { --c: var(--three); } .s-4 { --c: var(--four); }
+.s-3 { --c: var(--three); } .s-4 { --c: var(--four); } .s-5 { --c: var(--five); }
+.s-6 { --c: var(--six); } .s-7 { --c: var(--seven); } .s-8 { --c: var(--eight); }
 .m-s-single { fill: var(--single); } .m-s-dp { fill: var(--dp); } .m-s-ddp { fill: var(--ddp); }
 .m-s-1 { fill: var(--one); } .m-s-2 { fill: var(--two); } .m-s-3 { fill: var(--three); }
-.m-s-4 { fill: var(--four); }
+.m-s-4 { fill: var(--four); } .m-s-5 { fill: var(--five); } .m-s-6 { fill: var(--six); }
+.m-s-7 { fill: var(--seven); } .m-s-8 { fill: var(--eight); }
+.band { stroke: var(--ink); stroke-width: 1.4; }
 .c-forward { fill: var(--forward); } .c-backward { fill: var(--backward); }
 .c-optimizer { fill: var(--optimizer); } .c-comm { fill: var(--comm); } .c-copy { fill: var(--copy); }
 .c-wait { fill: var(--wait); } .c-data { fill: var(--data); } .c-host { fill: var(--host); }
-.c-unattributed { fill: var(--unattributed); }
+.c-unattributed { fill: var(--unattributed); } .c-unjudged { fill: var(--comm); }
+.c-hidden { fill: var(--comm); fill-opacity: 0.42; }
 .lane { fill: var(--tint); }
 .inside { fill: #fff; font-size: 11px; }
 .on-c-forward, .on-c-copy, .on-c-wait, .on-c-data { fill: #10181f; }
@@ -95,6 +99,10 @@ g.predicted .inside, g.acted .inside { fill: var(--ink); }
 .kinds { color: var(--soft); font-size: 13px; margin-top: 18px; display: flex; flex-wrap: wrap; gap: 4px 20px; }
 .kinds span { display: inline-flex; align-items: center; gap: 7px; }
 .scroll { overflow-x: auto; margin-top: 34px; overflow-wrap: normal; }
+@media (min-width: 1240px) {
+  .scroll { width: max-content; min-width: 100%; max-width: calc(100vw - 64px); margin-left: 50%;
+    transform: translateX(-50%); }
+}
 table { border-collapse: collapse; width: 100%; font-size: 12.5px; white-space: nowrap; }
 th, td { padding: 6px 7px; text-align: right; border-bottom: 1px solid var(--hair); font-weight: 400; }
 thead th { color: var(--soft); font-size: 12px; border-bottom-color: var(--faint); }
@@ -128,7 +136,7 @@ footer { margin-top: 56px; color: var(--faint); font-size: 13px; }
     -webkit-print-color-adjust: exact; }
   figure, .findings div, tr { break-inside: avoid; }
   h2, h3 { break-after: avoid; }
-  .scroll { overflow: visible; }
+  .scroll { overflow: visible; width: auto; margin-left: 0; transform: none; }
   table { font-size: 6.6pt; } th, td { padding: 3px 4px; }
   details > summary { display: none; }
 }

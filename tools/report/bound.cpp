@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "tools/report/row_table.h"
 #include "tools/report/scaling.h"
 #include "tools/training/placement.h"
 
@@ -17,6 +18,8 @@ namespace {
 constexpr double kNotable = 0.2;
 // So much more than its share of the baseline's computation is not bad luck.
 constexpr double kNotShared = 1.2;
+// From here on an efficiency is more than bad luck of the baseline's.
+constexpr double kTooEfficient = 1.1;
 
 double computation(const trace::StepBreakdown& step) {
   return step.forward + step.backward + step.optimizer;
@@ -61,6 +64,18 @@ std::string name_of(const RunRow& row) {
   return fmt::format("{} x{}", to_string(row.placement.mode), row.placement.devices.size());
 }
 
+bool is_too_efficient(const RunRow& row, const RunRow& baseline, std::size_t num_cores) {
+  return scaling(row, baseline, num_cores).efficiency > kTooEfficient;
+}
+
+std::string too_efficient_note(const RunRow& row, const RunRow& baseline, std::size_t num_cores) {
+  if (!is_too_efficient(row, baseline, num_cores)) return {};
+  return fmt::format(
+      " {:.0f} % of the ideal is more than the hardware gives: the baseline was disturbed, or its "
+      "data left the caches; measure both again.",
+      100 * scaling(row, baseline, num_cores).efficiency);
+}
+
 // How many times longer the row computes than its part of the baseline's computation would take.
 double unshared_factor(const RunRow& row, const RunRow& baseline, double ideal) {
   if (!baseline.result.breakdown) return 1;
@@ -69,8 +84,9 @@ double unshared_factor(const RunRow& row, const RunRow& baseline, double ideal) 
          (work * computation(*baseline.result.breakdown) / ideal);
 }
 
+// batch_helps: whether rows with more and more rows per device, if there are such, get better.
 std::string cause(const RunRow& row, const RunRow& baseline, const Part& largest,
-                  std::size_t num_cores) {
+                  std::size_t num_cores, bool batch_helps) {
   if (is_oversubscribed(row, num_cores)) {
     const char* unit = is_on_cpu(row) ? "core" : "GPU";
     const std::size_t count = num_hardware_units(row, num_cores);
@@ -92,11 +108,17 @@ std::string cause(const RunRow& row, const RunRow& baseline, const Part& largest
     return fmt::format(
         "bound by computation that the devices do not share ({:.1f} times its part of one "
         "device's): every device updates all weights, and products of few rows are slow; a larger "
-        "batch per device helps",
-        factor);
+        "batch per device {}",
+        factor, batch_helps ? "helps" : "does not help here");
   }
-  if (is_notable) return fmt::format("bound by {}; {}", largest.name, largest.remedy);
-  return "bound by computation, as it should be: more devices with cores of their own would help";
+  if (is_notable) {
+    return fmt::format(
+        "bound by {}; {}", largest.name,
+        batch_helps ? largest.remedy : "a larger batch per device does not help here");
+  }
+  if (is_too_efficient(row, baseline, num_cores)) return "bound by computation";
+  return fmt::format("bound by computation, as it should be: more devices{} would help",
+                     is_on_cpu(row) ? " with cores of their own" : "");
 }
 
 // In the mode that is fastest at the end: its row of every size, in order, with its most devices.
@@ -129,6 +151,17 @@ bool send_the_same(const std::vector<RunRow>& rows, const std::vector<std::size_
   });
 }
 
+double efficiency_of(const std::vector<RunRow>& rows, std::size_t index, std::size_t num_cores) {
+  return scaling(rows[index], baseline_of(rows, index), num_cores).efficiency;
+}
+
+// Whether more rows per device are worth more, as far as the rows show.
+bool does_batch_help(const std::vector<RunRow>& rows, std::size_t num_cores) {
+  const std::vector<std::size_t> found = growing_rows(rows, num_cores);
+  return found.size() < 2 || efficiency_of(rows, found.back(), num_cores) >
+                                 efficiency_of(rows, found.front(), num_cores);
+}
+
 }  // namespace
 
 bool is_oversubscribed(const RunRow& row, std::size_t num_cores) {
@@ -148,16 +181,20 @@ std::size_t row_to_explain(const std::vector<RunRow>& rows, std::size_t num_core
   return found;
 }
 
-std::string bound_sentence(const std::vector<RunRow>& rows, std::size_t num_cores) {
+std::string bound_sentence(const std::vector<RunRow>& rows, std::size_t num_cores,
+                           const std::string& name) {
   const std::size_t index = rows.empty() ? 0 : row_to_explain(rows, num_cores);
   if (index == 0) return {};
   const RunRow& row = rows[index];
   const trace::StepBreakdown& step = *row.result.breakdown;
   const Part largest = overheads(step)[0];
   const auto percent = [&](double seconds) { return 100 * seconds / step.step; };
-  return fmt::format("{}: {:.0f} % of the step is computation, {:.0f} % {}: {}.", name_of(row),
-                     percent(computation(step)), percent(largest.seconds), largest.name,
-                     cause(row, baseline_of(rows, index), largest, num_cores));
+  const RunRow& baseline = baseline_of(rows, index);
+  return fmt::format("{}: {:.0f} % of the step is computation, {:.0f} % {}: {}.",
+                     name.empty() ? name_of(row) : name, percent(computation(step)),
+                     percent(largest.seconds), largest.name,
+                     cause(row, baseline, largest, num_cores, does_batch_help(rows, num_cores))) +
+         too_efficient_note(row, baseline, num_cores);
 }
 
 std::string growth_sentence(const std::vector<RunRow>& rows, std::size_t num_cores) {
@@ -166,17 +203,17 @@ std::string growth_sentence(const std::vector<RunRow>& rows, std::size_t num_cor
   const RunRow& first = rows[found.front()];
   const RunRow& last = rows[found.back()];
   const auto efficiency = [&](std::size_t index) {
-    return 100 * scaling(rows[index], baseline_of(rows, index), num_cores).efficiency;
+    return 100 * efficiency_of(rows, index, num_cores);
   };
   return fmt::format(
-      "{}: communication costs the same ({:.1f} MiB a step), computation grows with the batch ({} "
-      "to "
-      "{} a step): {} rows a device reach {:.0f} % of the ideal, {} rows {:.0f} %.",
-      name_of(last), static_cast<double>(last.result.comm_bytes_per_step) / (1 << 20),
+      "{}: communication costs the same ({} a step), computation grows with the batch ({} to {} a "
+      "step): {} rows a device reach {:.0f} % of the ideal, {} rows {:.0f} %.{}",
+      name_of(last), format_bytes(last.result.comm_bytes_per_step),
       trace::format_seconds(computation(*first.result.breakdown)),
       trace::format_seconds(computation(*last.result.breakdown)),
       first.batch / first.placement.devices.size(), efficiency(found.front()),
-      last.batch / last.placement.devices.size(), efficiency(found.back()));
+      last.batch / last.placement.devices.size(), efficiency(found.back()),
+      does_batch_help(rows, num_cores) ? "" : " A larger batch per device gains nothing here.");
 }
 
 }  // namespace lockstep::tools

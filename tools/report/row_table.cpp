@@ -12,14 +12,6 @@
 namespace lockstep::tools {
 namespace {
 
-std::string format_bytes(std::size_t num_bytes) {
-  const double bytes = static_cast<double>(num_bytes);
-  if (num_bytes < 1000) return fmt::format("{} B", num_bytes);
-  if (bytes < 999.95 * (1 << 10)) return fmt::format("{:.1f} KiB", bytes / (1 << 10));
-  if (bytes < 999.95 * (1 << 20)) return fmt::format("{:.1f} MiB", bytes / (1 << 20));
-  return fmt::format("{:.1f} GiB", bytes / (1 << 30));
-}
-
 // "1.98x", "15.7x", "128x".
 std::string format_factor(double factor) {
   const int decimals = factor < 9.995 ? 2 : factor < 99.95 ? 1 : 0;
@@ -48,6 +40,14 @@ std::string gpu_sharing_note(const std::vector<RunRow>& rows) {
 }
 
 }  // namespace
+
+std::string format_bytes(std::size_t num_bytes) {
+  const double bytes = static_cast<double>(num_bytes);
+  if (num_bytes < 1000) return fmt::format("{} B", num_bytes);
+  if (bytes < 999.95 * (1 << 10)) return fmt::format("{:.1f} KiB", bytes / (1 << 10));
+  if (bytes < 999.95 * (1 << 20)) return fmt::format("{:.1f} MiB", bytes / (1 << 20));
+  return fmt::format("{:.1f} GiB", bytes / (1 << 30));
+}
 
 std::string table_header(TableWidth width) {
   const std::string narrow =

@@ -9,6 +9,9 @@
 
 namespace lockstep::tools {
 
+// "0 B", "75.0 KiB", "4.3 MiB".
+std::string format_bytes(std::size_t num_bytes);
+
 // No line that a command prints is wider.
 inline constexpr std::size_t kTerminalColumns = 80;
 

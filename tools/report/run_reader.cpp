@@ -108,6 +108,13 @@ FileRow read_row(const JsonFields& fields) {
     row.median_epoch_seconds = fields.positive("median_epoch_seconds");
   }
   row.step_seconds = fields.positive("step_seconds");
+  row.what_if = shown(fields.text_or_empty("what_if"));
+  row.topology = shown(fields.text_or_empty("topology"));
+  const std::vector<double> band = fields.numbers("step_seconds_band");
+  if (band.size() == 2) {
+    row.shortest = band[0];
+    row.longest = band[1];
+  }
   row.speedup = fields.optional_number("speedup");
   row.ideal_speedup = fields.optional_number("ideal_speedup");
   row.efficiency = fields.optional_number("efficiency");
@@ -197,7 +204,8 @@ RunFile read_run_file(const std::filesystem::path& path, std::string_view operat
 }
 
 std::string name_of(const FileRow& row) {
-  return fmt::format("{} x{}", row.mode, row.devices);
+  const std::string name = fmt::format("{} x{}", row.mode, row.devices);
+  return row.what_if.empty() ? name : fmt::format("{} ({})", name, row.what_if);
 }
 
 }  // namespace lockstep::tools

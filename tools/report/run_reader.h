@@ -38,7 +38,10 @@ struct FileRow {
   std::optional<double> median_epoch_seconds;
   double step_seconds = 0;
   std::optional<double> speedup, ideal_speedup, efficiency;
-  std::vector<double> busy_fraction;  // of each device
+  std::string what_if;                      // of a predicted row: what was changed, "batch=64"
+  std::string topology;                     // of a predicted row: what it was predicted for
+  std::optional<double> shortest, longest;  // of a predicted row: the band of its step, in seconds
+  std::vector<double> busy_fraction;        // of each device
   // Of the drawn step: its nine parts, step and overlapped_comm.
   std::optional<trace::StepBreakdown> breakdown;
   double comm_bytes_per_device_per_step = 0;
@@ -88,7 +91,7 @@ struct RunFile {
 // order that names parameters of no layer.
 RunFile read_run_file(const std::filesystem::path& path, std::string_view operation);
 
-// "dp x4": a row's mode and its devices.
+// "dp x4": a row's mode and its devices; with what was changed "dp x4 (bandwidth=2x)".
 std::string name_of(const FileRow& row);
 
 }  // namespace lockstep::tools

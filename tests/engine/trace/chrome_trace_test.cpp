@@ -134,12 +134,14 @@ TEST(ChromeTrace, KeepsTimesToTheNanosecondAndArguments) {
                              .num_bytes = 64,
                              .sequence = 0,
                              .id = 2,
+                             .thread = 3,
                              .lane = Lane::comm,
                              .category = Category::communication});
   std::ostringstream out;
   write_chrome_trace(out, recording);
-  EXPECT_THAT(out.str(), ::testing::HasSubstr(
-                             R"("ts":1234.567,"dur":1.005,"args":{"bytes":64,"sequence":0})"));
+  EXPECT_THAT(out.str(),
+              ::testing::HasSubstr(
+                  R"("ts":1234.567,"dur":1.005,"args":{"bytes":64,"sequence":0,"thread":3})"));
   EXPECT_THAT(out.str(), ::testing::HasSubstr(R"("ts":0.000,"dur":0.001,"args":{})"));
   const json shifted = written(recording, {.origin_ns = 9'000'000'000'000'000});
   EXPECT_EQ(nanoseconds(events_of(shifted, "X")[0].at("ts")), 1);

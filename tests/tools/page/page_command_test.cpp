@@ -109,11 +109,37 @@ TEST_F(PageCommand, ATimelineThatTheRunFileNamesIsFoundBesideIt) {
   write_json_file(folder_ / "run.json", run_file);
   EXPECT_THAT(run("report run.json").out, HasSubstr("the run wrote elsewhere/trace.json"));
   write_text(folder_ / "trace.json", "{}");
-  EXPECT_THAT(run("report run.json").out, HasSubstr("is no timeline"));
+  EXPECT_THAT(run("report run.json").out, HasSubstr("trace.json beside the run file is none that"));
   write_text(folder_ / "trace.json", sample_trace());
   const Outcome outcome = run("report run.json");
   expect_success(outcome);
   EXPECT_THAT(outcome.out, Not(HasSubstr("timeline")));
+  EXPECT_THAT(read_text(folder_ / "report.html"), HasSubstr("One step, device by device"));
+}
+
+// A run file comes from anywhere: it must not make the page show another file.
+TEST_F(PageCommand, AFileThatTheRunFileNamesElsewhereIsNotRead) {
+  std::filesystem::create_directories(folder_ / "runs/below");
+  write_text(folder_ / "secret", "{\"user\": \"a secret\"");
+  write_text(folder_ / "runs/below/trace.json", sample_trace());
+  const std::string absolute = (folder_ / "secret").string();
+  nlohmann::ordered_json run_file = sample_run();
+  for (const std::string& name : {std::string("../secret"), absolute}) {
+    run_file["config"]["trace"] = run_file["config"]["log"] = name;
+    run_file["config"]["parallel"] = "ddp";
+    write_json_file(folder_ / "runs/run.json", run_file);
+    EXPECT_THAT(run("report runs/run.json").out, HasSubstr("is not beside the run file"));
+    EXPECT_THAT(read_text(folder_ / "report.html"), Not(HasSubstr("a secret")));
+  }
+  write_text(folder_ / "runs/secret", "{\"user\": \"a secret\"");
+  EXPECT_THAT(run("report runs/run.json").out, HasSubstr("none that can be drawn"));
+  EXPECT_THAT(read_text(folder_ / "report.html"), Not(HasSubstr("a secret")));
+  std::filesystem::remove(folder_ / "runs/secret");
+  std::filesystem::create_symlink(absolute, folder_ / "runs/secret");
+  EXPECT_THAT(run("report runs/run.json").out, HasSubstr("is not beside the run file"));
+  run_file["config"]["trace"] = "below/trace.json";
+  write_json_file(folder_ / "runs/run.json", run_file);
+  expect_success(run("report runs/run.json"));
   EXPECT_THAT(read_text(folder_ / "report.html"), HasSubstr("One step, device by device"));
 }
 
