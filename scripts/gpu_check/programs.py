@@ -1,6 +1,7 @@
 """Where the programs are, and which tests run on a GPU: in an unpacked pack, or in a build folder."""
 
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -39,6 +40,22 @@ def commit_of(tree):
         return recorded.read_text().strip() if recorded.exists() else "unknown"
 
 
+def names_of(program, pattern, environment):
+    """The tests that a --gtest_filter names: what the program lists where it is a pattern."""
+    if not set(pattern) & set("*?:"):
+        return [pattern]
+    command = [program, "--gtest_list_tests", "--gtest_filter=" + pattern]
+    listed = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
+    names, suite = [], ""
+    for line in listed.stdout.splitlines():
+        word = line.split("#")[0].strip()
+        if not line.startswith(" "):
+            suite = word if word.endswith(".") else ""
+        elif suite:
+            names.append(suite + word)
+    return names
+
+
 def list_tests(build):
     """What CTest would run on one GPU, -L '^gpu$' -LE '^slow$': groups of one program and environment.
 
@@ -63,11 +80,13 @@ def list_tests(build):
         filters = [word.split("=", 1)[1] for word in command if word.startswith("--gtest_filter=")]
         if len(filters) != 1:
             continue
-        environment = tuple(properties.get("ENVIRONMENT", []))
-        groups.setdefault((Path(command[0]).name, environment), []).append(filters[0])
+        variables = tuple(properties.get("ENVIRONMENT", []))
+        environment = dict(word.split("=", 1) for word in variables)
+        names = groups.setdefault((Path(command[0]).name, variables), [])
+        names += names_of(command[0], filters[0], environment)
     tests = [
-        {"program": program, "environment": dict(word.split("=", 1) for word in environment), "tests": names}
-        for (program, environment), names in sorted(groups.items())
+        {"program": program, "environment": dict(word.split("=", 1) for word in variables), "tests": names}
+        for (program, variables), names in sorted(groups.items())
     ]
     return {"tests": tests, "tutorials": sorted(tutorials)}
 

@@ -5,7 +5,24 @@ from unittest import mock
 from fakes import FolderTest
 
 import gtests
+import programs
 import suite
+
+
+class TestNames(FolderTest):
+    def test_a_pattern_is_what_the_program_lists_for_it(self):
+        program = self.folder / "listing"
+        self.program(
+            program,
+            "import os, sys\n"
+            "assert sys.argv[1:] == ['--gtest_list_tests', '--gtest_filter=A*:B.*'], sys.argv\n"
+            "print('Running main() from main.cc\\nA.\\n  One\\n  Two/0  # GetParam() = 4\\nB.\\n  ' + os.environ['THREE'])",
+        )
+        names = programs.names_of(program, "A*:B.*", {"THREE": "Three"})
+        self.assertEqual(names, ["A.One", "A.Two/0", "B.Three"])
+
+    def test_a_name_is_itself(self):
+        self.assertEqual(programs.names_of("no program", "A.One/0", {}), ["A.One/0"])
 
 
 class TestPrograms(FolderTest):
