@@ -89,10 +89,12 @@ void print_head(const PredictionTask& task, std::FILE* out) {
       wrap(is_measured_on(task.run, device)
                ? fmt::format("compute: as measured on {}, scaled with the rows",
                              task.run.measured_on)
-               : fmt::format("compute: 70 % of {:.1f} TFLOP/s, 75 % of {:.0f} GB/s and {:.0f} "
-                             "us a kernel, not what was measured on {}",
-                             device.flops_per_second / 1e12, device.memory_bytes_per_second / 1e9,
-                             device.launch_seconds * 1e6, task.run.measured_on)));
+               : fmt::format(
+                     "compute: {:.0f} % of {:.1f} TFLOP/s, {:.0f} % of {:.0f} GB/s and {:.0f} "
+                     "us a kernel, not what was measured on {}",
+                     100 * kArithmeticEfficiency, device.flops_per_second / 1e12,
+                     100 * kTrafficEfficiency, device.memory_bytes_per_second / 1e9,
+                     device.launch_seconds * 1e6, task.run.measured_on)));
 }
 
 // dp has no rows on several hosts; who asks for it there gets an error.
@@ -134,7 +136,7 @@ void print_group_head(const PredictionTask& task, const WhatIf& change, std::FIL
   if (idle.empty()) return;
   fmt::print(out, "{}\n",
              wrap(fmt::format("without {} devices: a step has {} rows", fmt::join(idle, ", "),
-                              change.batch > 0 ? change.batch : task.run.step.batch)));
+                              batch_of(task, change))));
 }
 
 void predict_workload(const PredictFlags& flags, const CommandLine& command) {

@@ -4,6 +4,8 @@
 
 #include <string_view>
 
+#include "engine/core/shown_text.h"
+
 namespace lockstep::checkpoint {
 namespace {
 
@@ -13,13 +15,6 @@ constexpr std::size_t kZipNameAt = 30;
 
 // A pickle of protocol 2 that begins with torch.save's magic number, a long of ten bytes.
 constexpr std::string_view kLegacy = "\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.";
-
-// As one word of a shell's command line.
-std::string quoted(const std::string& text) {
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return word + "'";
-}
 
 }  // namespace
 
@@ -42,7 +37,7 @@ std::string torch_file_conversion(const std::filesystem::path& path) {
       "map_location='cpu', weights_only=True); st.save_file({{k: v.clone().contiguous() for k, v "
       "in "
       "s.get('state_dict', s).items()}}, sys.argv[2], {{'format': 'pt'}})\" {} {}",
-      quoted(path.string()), quoted(converted.string()));
+      shell_quoted(path.string()), shell_quoted(converted.string()));
 }
 
 }  // namespace lockstep::checkpoint

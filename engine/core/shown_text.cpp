@@ -25,4 +25,10 @@ std::string shown(std::string_view text) {
   return result;
 }
 
+std::string shell_quoted(std::string_view text) {
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
 }  // namespace lockstep

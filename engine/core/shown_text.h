@@ -10,4 +10,7 @@ namespace lockstep {
 // damaged file holds may be megabytes long, end lines or command a terminal.
 std::string shown(std::string_view text);
 
+// As one word of a shell's command line, in single quotes.
+std::string shell_quoted(std::string_view text);
+
 }  // namespace lockstep

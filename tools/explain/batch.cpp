@@ -128,8 +128,7 @@ std::string changes_text(const RunRows& all, const FileRow& row) {
     if (other->mode != row.mode || other->devices != row.devices || other->what_if == row.what_if) {
       continue;
     }
-    const double factor = static_cast<double>(other->batch) / other->step_seconds /
-                          (static_cast<double>(row.batch) / row.step_seconds);
+    const double factor = other->samples_per_second() / row.samples_per_second();
     text += fmt::format(
         "{}{}: a step of {} x{} with batch {} takes {} instead of {}{}, {:.2f} times the rows a "
         "second.",

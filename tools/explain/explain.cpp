@@ -69,8 +69,7 @@ std::string largest_sentence(const FileRow& row) {
 std::string epochs_sentence(const FileRow& row, const FileRow& baseline) {
   constexpr double kNotable = 1.25;
   if (!row.speedup || row.mode == "single" || baseline.mode != "single") return {};
-  const double steps = static_cast<double>(row.batch) / row.step_seconds /
-                       (static_cast<double>(baseline.batch) / baseline.step_seconds);
+  const double steps = row.samples_per_second() / baseline.samples_per_second();
   if (*row.speedup < kNotable * steps && steps < kNotable * *row.speedup) return {};
   return fmt::format(
       " Whole epochs are {:.2f} times as fast as the baseline's, their median steps {:.2f} times: "

@@ -22,17 +22,13 @@ struct Remedy {
   std::string text;
 };
 
-double samples_per_second(const FileRow& row) {
-  return static_cast<double>(row.batch) / row.step_seconds;
-}
-
 // Rows trained a second over whole epochs: by the speed-up, which compares those, where it is
 // known.
 double epoch_rate(const RunRows& found, std::size_t index) {
   const FileRow& row = *found.of_file[index];
   const RunRow& base = baseline_of(found.rows, index);
   const FileRow& baseline = *found.of_file[static_cast<std::size_t>(&base - found.rows.data())];
-  return row.speedup ? *row.speedup * samples_per_second(baseline) : samples_per_second(row);
+  return row.speedup ? *row.speedup * baseline.samples_per_second() : row.samples_per_second();
 }
 
 std::size_t fastest(const RunRows& found) {
@@ -121,7 +117,8 @@ std::string fastest_text(const RunRows& all) {
   std::string text =
       fmt::format("Fastest in this file: {} with batch {}", name_of(best), best.batch);
   if (best.speedup && best.mode != "single") text += fmt::format(", {:.2f}x", *best.speedup);
-  return text + fmt::format(", {:.0f} rows a second in its median step.", samples_per_second(best));
+  return text +
+         fmt::format(", {:.0f} rows a second in its median step.", best.samples_per_second());
 }
 
 }  // namespace

@@ -23,8 +23,7 @@ double epoch_seconds(const FileRow& row) {
 
 double speedup(const FileRow& row, const FileRow& baseline) {
   if (row.speedup) return *row.speedup;
-  return static_cast<double>(row.batch) / row.step_seconds /
-         (static_cast<double>(baseline.batch) / baseline.step_seconds);
+  return row.samples_per_second() / baseline.samples_per_second();
 }
 
 RunRow to_run_row(const FileRow& row, Mode mode, const FileRow& baseline, bool is_cuda) {

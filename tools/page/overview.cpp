@@ -77,7 +77,7 @@ std::string rates(const std::vector<PageRun>& runs) {
   BarChart chart{"Rows a second of each run", "rows trained (1/s)", "run, its row"};
   for (const PageRun& run : runs) {
     const FileRow& row = judged_row(run.file);
-    const double rate = static_cast<double>(row.batch) / row.step_seconds;
+    const double rate = row.samples_per_second();
     Bar bar{bar_name(run, row), fmt::format("{}/s", short_number(rate)), row.kind};
     bar.parts.push_back({"m-" + color_of(row.mode), rate, ""});
     chart.bars.push_back(std::move(bar));

@@ -9,6 +9,7 @@
 #include "engine/core/shown_text.h"
 #include "tools/page/loss_log.h"
 #include "tools/page/run_charts.h"
+#include "tools/report/predicted_trace.h"
 
 namespace lockstep::tools::page {
 namespace {
@@ -61,7 +62,7 @@ void load(PageRun& run, const std::string& named, const char* flag, const char* 
 std::string row_of_timeline(const RunFile& file, const StepTimeline& timeline) {
   const FileRow& last = file.rows.back();
   const std::size_t drawn =
-      timeline.is_predicted ? std::min<std::size_t>(last.devices, 8) : last.devices;
+      timeline.is_predicted ? std::min(last.devices, kMostPredictedDevices) : last.devices;
   const bool is_same_kind = (last.kind == "predicted") == timeline.is_predicted;
   if (!is_same_kind || timeline.ranks.size() != drawn) return {};
   return bar_label(file, last);

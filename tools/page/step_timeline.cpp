@@ -9,6 +9,7 @@
 #include "engine/core/json_file.h"
 #include "tools/page/lane_pieces.h"
 #include "tools/report/json_integer.h"
+#include "tools/report/predicted_trace.h"
 
 namespace lockstep::tools::page {
 namespace {
@@ -16,8 +17,6 @@ namespace {
 using Json = nlohmann::json;
 
 using Event = TimelineEvent;
-
-constexpr std::string_view kPredictedStep = "predicted step";
 
 struct Events {
   std::vector<Event> spans;

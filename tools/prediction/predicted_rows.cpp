@@ -9,6 +9,8 @@
 
 #include "engine/core/error.h"
 #include "engine/trace/chrome_trace.h"
+#include "tools/report/predicted_trace.h"
+#include "tools/report/row_table.h"
 
 namespace lockstep::tools {
 namespace {
@@ -64,13 +66,6 @@ std::string format_factor(double factor) {
   return fmt::format("{:.{}f}x", factor, decimals);
 }
 
-std::string format_bytes(double bytes) {
-  if (bytes < 1000) return fmt::format("{:.0f} B", bytes);
-  if (bytes < 999.95 * 1024) return fmt::format("{:.1f} KiB", bytes / 1024);
-  if (bytes < 999.95 * kMebibyte) return fmt::format("{:.1f} MiB", bytes / kMebibyte);
-  return fmt::format("{:.1f} GiB", bytes / kMebibyte / 1024);
-}
-
 // Lanes of the simulation as lanes of a trace.
 trace::Lane lane_of(predict::WorkLane lane) {
   switch (lane) {
@@ -89,10 +84,6 @@ std::int64_t nanoseconds(double seconds) {
   return static_cast<std::int64_t>(std::llround(seconds * 1e9));
 }
 
-std::size_t batch_of(const PredictionTask& task, const WhatIf& change) {
-  return change.batch > 0 ? change.batch : task.run.step.batch;
-}
-
 // "-12/+154 %": how far the step may lie from what is expected.
 std::string band_text(const PredictedRow& row) {
   const double step = row.step.step_seconds;
@@ -101,6 +92,10 @@ std::string band_text(const PredictedRow& row) {
 }
 
 }  // namespace
+
+std::size_t batch_of(const PredictionTask& task, const WhatIf& change) {
+  return change.batch > 0 ? change.batch : task.run.step.batch;
+}
 
 void require_possible(const PredictionTask& task, const std::vector<WhatIf>& changes) {
   const predict::Topology& topology = task.topology;
@@ -184,13 +179,14 @@ std::string predicted_line(const PredictedRow& row) {
   const bool is_long = name.size() + count.size() >= kNameWidth;
   name += is_long ? "\n" + std::string(kNameWidth - count.size(), ' ')
                   : std::string(kNameWidth - name.size() - count.size(), ' ');
-  return fmt::format("{}{}{:>8}{:>8}{:>9}{:>6}{:>6.0f} %{:>6}{:>10}{:>11}", name, count,
-                     trace::format_seconds(row.epoch_seconds), trace::format_seconds(step),
-                     format_factor(row.speedup),
-                     ideal < 100 ? format_factor(ideal) : fmt::format("{:.0f}x", ideal),
-                     100 * row.speedup / ideal,
-                     fmt::format("{:.0f} %", 100 * row.step.busy_fraction),
-                     format_bytes(row.step.comm_bytes_per_device), band_text(row));
+  return fmt::format(
+      "{}{}{:>8}{:>8}{:>9}{:>6}{:>6.0f} %{:>6}{:>10}{:>11}", name, count,
+      trace::format_seconds(row.epoch_seconds), trace::format_seconds(step),
+      format_factor(row.speedup),
+      ideal < 100 ? format_factor(ideal) : fmt::format("{:.0f}x", ideal), 100 * row.speedup / ideal,
+      fmt::format("{:.0f} %", 100 * row.step.busy_fraction),
+      format_bytes(static_cast<std::size_t>(std::llround(row.step.comm_bytes_per_device))),
+      band_text(row));
 }
 
 nlohmann::ordered_json row_json(const PredictedRow& row, const std::string& topology) {
@@ -222,15 +218,14 @@ nlohmann::ordered_json row_json(const PredictedRow& row, const std::string& topo
 }
 
 void save_predicted_trace(const std::string& path, const PredictedRow& row) {
-  constexpr std::size_t kMaxDevices = 8;
   trace::Recording recording;
   trace::ChromeTraceOptions options;
   std::uint64_t id = 0;
-  for (std::size_t device = 0; device < std::min(row.devices, kMaxDevices); ++device) {
+  for (std::size_t device = 0; device < std::min(row.devices, kMostPredictedDevices); ++device) {
     const int rank = static_cast<int>(device);
     options.process_names[rank] = fmt::format("device {}, predicted", device);
     trace::Span step;
-    step.name = "predicted step";
+    step.name = kPredictedStep;
     step.end_ns = nanoseconds(row.step.step_seconds);
     step.id = ++id;
     step.rank = rank;

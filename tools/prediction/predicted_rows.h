@@ -36,6 +36,9 @@ struct PredictionTask {
   std::optional<plan::AllReducePlan> own_plan = {};
 };
 
+// Rows of a step: the change's, or the run's.
+std::size_t batch_of(const PredictionTask& task, const WhatIf& change);
+
 // Throws Error{Usage}, before anything is computed: more devices than the topology has, or than a
 // step has rows; a strategy of one process over several hosts; weights and gradients that a
 // device's memory cannot hold. Where a change gives the batch, the groups that keep the run's own

@@ -9,8 +9,6 @@
 namespace lockstep::tools {
 namespace {
 
-constexpr double kArithmeticEfficiency = 0.7;
-constexpr double kTrafficEfficiency = 0.75;
 constexpr double kUpdatePasses = 5;
 constexpr double kMostRows = 1e15;
 

@@ -50,6 +50,7 @@ struct FileRow {
   std::optional<double> final_loss, test_accuracy;
 
   std::size_t rows_per_device() const { return batch / devices; }
+  double samples_per_second() const { return static_cast<double>(batch) / step_seconds; }
 };
 
 struct FileLayer {
