@@ -25,6 +25,7 @@
 #include "tools/report/work_line.h"
 #include "tools/report/workload.h"
 #include "tools/training/placement.h"
+#include "tools/training/slow_motion.h"
 
 namespace lockstep::tools {
 namespace {
@@ -33,7 +34,7 @@ namespace {
 // others used too.
 std::vector<std::string> notes(const std::vector<PlannedRow>& plan,
                                const std::vector<RunRow>& rows) {
-  std::vector<std::string> lines{sharing_note(rows)};
+  std::vector<std::string> lines{factor_note(rows), sharing_note(rows)};
   for (const PlannedRow& row : plan) lines.push_back(idle_note(row.task, row.placement));
   for (const std::string& note : contention_notes(rows)) lines.push_back(note);
   std::vector<std::string> distinct;
@@ -149,7 +150,9 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
                     : count_text(runtime::physical_gpus().size(), "GPU"));
   fmt::print(out, "using device: {} ({})\n", lockstep::to_string(type), where);
   fmt::print(out, "{}\n", wrap(describe_work(training, plan)));
-  if (!training.link.empty()) fmt::print(out, "{}\n", wrap(link_note(training)));
+  for (const std::string& note : {link_note(training), slow_motion_note(task)}) {
+    if (!note.empty()) fmt::print(out, "{}\n", wrap(note));
+  }
   const std::vector<RunRow> rows = measure_rows(plan, flags, out);
   fmt::print(out, "{}\n", table_legend(rows[0]));
   for (const std::string& note : notes(plan, rows)) fmt::print(out, "{}\n", wrap(note));

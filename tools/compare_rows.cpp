@@ -8,6 +8,7 @@
 #include "engine/core/suggestion.h"
 #include "tools/cli/numbers.h"
 #include "tools/training/placement.h"
+#include "tools/training/slow_motion.h"
 
 namespace lockstep::tools {
 namespace {
@@ -44,6 +45,7 @@ std::vector<DevicePlacement> list_placements(TrainingFlags flags, const std::str
     for (const std::size_t count : device_counts) {
       flags.devices = static_cast<int>(count);
       placements.push_back({mode, resolve_devices(flags, type)});
+      require_on_stage(flags, placements.back().devices);
     }
   }
   return placements;

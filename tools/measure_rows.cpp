@@ -37,7 +37,9 @@ RunRow run_row_here(const PlannedRow& planned, const TrainingFlags& flags,
   trace::start();
   row.result = train(planned.task, placement, observer);
   trace::stop();
-  row.contended = probe.verdict(row.threads_per_device * placement.devices.size());
+  row.contended = row.result.acted
+                      ? row.result.acted->put_off > kNotablePutOff
+                      : probe.verdict(row.threads_per_device * placement.devices.size());
   return row;
 }
 
@@ -58,6 +60,7 @@ nn::StateDict weights_in(DType dtype, std::size_t num_steps, const TrainingTask&
   }
   apply_threads_per_device(flags, placement.devices.size());
   TrainingTask repeated = task;
+  repeated.slow_motion = nullptr;
   repeated.dtype = dtype;
   repeated.num_steps = num_steps;
   return train(repeated, placement).weights;
@@ -96,7 +99,9 @@ class References {
       TrainingFlags all_cores = flags_;
       all_cores.threads_per_device.reset();
       apply_threads_per_device(all_cores, 1);
-      found->second = train(planned.task, single_placement(planned), observer_);
+      TrainingTask unpaced = planned.task;
+      unpaced.slow_motion = nullptr;
+      found->second = train(unpaced, single_placement(planned), observer_);
     }
     return found->second;
   }

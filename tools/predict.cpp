@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
+#include "engine/predict/kernel_cost.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
@@ -92,8 +93,8 @@ void print_head(const PredictionTask& task, std::FILE* out) {
                : fmt::format(
                      "compute: {:.0f} % of {:.1f} TFLOP/s, {:.0f} % of {:.0f} GB/s and {:.0f} "
                      "us a kernel, not what was measured on {}",
-                     100 * kArithmeticEfficiency, device.flops_per_second / 1e12,
-                     100 * kTrafficEfficiency, device.memory_bytes_per_second / 1e9,
+                     100 * predict::kArithmeticEfficiency, device.flops_per_second / 1e12,
+                     100 * predict::kTrafficEfficiency, device.memory_bytes_per_second / 1e9,
                      device.launch_seconds * 1e6, task.run.measured_on)));
 }
 

@@ -16,6 +16,7 @@
 #include "tools/train_processes.h"
 #include "tools/training/placement.h"
 #include "tools/training/ranks.h"
+#include "tools/training/slow_motion.h"
 
 namespace lockstep::tools {
 namespace {
@@ -34,6 +35,7 @@ void train_here(const TrainingFlags& flags, const CommandLine& command) {
   const DeviceType type = resolve_device_type(flags);
   require_linkable(flags, type);
   const std::vector<Device> devices = resolve_devices(flags, type);
+  require_on_stage(flags, devices);
   const DevicePlacement placement{parse_mode(flags, devices.size()), devices, std::nullopt};
   require_effects({flags, {placement.mode}, type});
   const TrainingTask task = make_task(flags, devices.size());
@@ -50,7 +52,8 @@ void train_here(const TrainingFlags& flags, const CommandLine& command) {
   row.result = train(task, row.placement, report_progress(flags, task, probe, progress));
   clear_status();
   if (needs_recording(flags)) trace::stop();
-  row.contended = probe.verdict(devices.size() * row.threads_per_device);
+  row.contended = row.result.acted ? row.result.acted->put_off > kNotablePutOff
+                                   : probe.verdict(devices.size() * row.threads_per_device);
   report_training(flags, command, task, row, trace::collect(), devices[0]);
 }
 

@@ -129,10 +129,10 @@ std::size_t PlanCommunicator::run_point_to_point(const CollectiveCall& call) {
 }
 
 std::unique_ptr<PlanCommunicator> make_plan_communicator(std::unique_ptr<Transport> transport,
-                                                         const std::optional<LinkSpec>& link) {
-  if (!link) return std::make_unique<PlanCommunicator>(std::move(transport));
+                                                         std::unique_ptr<LinkModel> links) {
+  if (!links) return std::make_unique<PlanCommunicator>(std::move(transport));
   return std::make_unique<PlanCommunicator>(
-      std::make_unique<LinkTransport>(std::move(transport), *link),
+      std::make_unique<LinkTransport>(std::move(transport), std::move(links)),
       runtime::Worker::Slices::prompt);
 }
 

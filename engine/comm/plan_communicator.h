@@ -8,7 +8,7 @@
 #include "engine/comm/async_calls.h"
 #include "engine/comm/call_numbers.h"
 #include "engine/comm/collective_runner.h"
-#include "engine/comm/transport/link/link_spec.h"
+#include "engine/comm/transport/link/link_model.h"
 
 namespace lockstep::comm {
 
@@ -44,8 +44,8 @@ class PlanCommunicator final : public Communicator {
   AsyncCalls async_;           // the last member, so that its thread ends first
 };
 
-// Over the transport, or where a link is named over the transport behind that link.
+// Over the transport, or where links are modelled over the transport behind those.
 std::unique_ptr<PlanCommunicator> make_plan_communicator(std::unique_ptr<Transport> transport,
-                                                         const std::optional<LinkSpec>& link);
+                                                         std::unique_ptr<LinkModel> links);
 
 }  // namespace lockstep::comm

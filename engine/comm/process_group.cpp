@@ -10,6 +10,7 @@
 #include "engine/comm/rank_taken.h"
 #include "engine/comm/roster.h"
 #include "engine/comm/thread_group.h"
+#include "engine/comm/transport/link/fixed_link.h"
 #include "engine/comm/transport/mixed/mixed_transport.h"
 #include "engine/comm/transport/shm/shm_transport.h"
 #include "engine/comm/transport/tcp/tcp_transport.h"
@@ -149,7 +150,8 @@ std::unique_ptr<Communicator> make_process_group(const ProcessGroupOptions& opti
   }
   require(options.store != nullptr, ErrorCode::Usage, "process group",
           "{} ranks need a store to meet", options.world_size);
-  std::unique_ptr<PlanCommunicator> group = make_plan_communicator(connect(options), options.link);
+  std::unique_ptr<PlanCommunicator> group = make_plan_communicator(
+      connect(options), options.link ? std::make_unique<FixedLink>(*options.link) : nullptr);
   group->set_timeout_seconds(options.timeout_seconds);
   group->set_default_plan(options.default_plan);
   return group;

@@ -42,7 +42,7 @@ struct ProcessGroupOptions {
   // What this rank says its host is; empty: host_identity(). For tests of several hosts on one.
   std::string host;
   TransportChoice transport = TransportChoice::automatic;
-  // Modelled (transport/link/link_transport.h): between hosts where there are several, else between
+  // Modelled (transport/link/fixed_link.h): between hosts where there are several, else between
   // every two ranks. All ranks run on one machine, and give the same.
   std::optional<LinkSpec> link;
   // own: no other rank runs on this rank's cores, so it may spin while it waits.

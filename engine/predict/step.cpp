@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "engine/core/error.h"
 #include "engine/predict/step_work.h"
@@ -53,16 +54,23 @@ Workload with_rows(Workload workload, double factor) {
   return workload;
 }
 
-double expected_largest_deviate(std::size_t n) {
+double expected_deviate(std::size_t k, std::size_t n) {
   if (n < 2) return 0;
-  const double quantile = (static_cast<double>(n) - 0.375) / (static_cast<double>(n) + 0.25);
-  double low = 0;
+  const double quantile = (static_cast<double>(k) - 0.375) / (static_cast<double>(n) + 0.25);
+  double low = -10;
   double high = 10;
   for (int i = 0; i < 60; ++i) {  // the inverse of the normal distribution, by halving
     const double middle = (low + high) / 2;
     (0.5 * std::erfc(-middle / std::sqrt(2.0)) < quantile ? low : high) = middle;
   }
   return low;
+}
+
+double device_slowness(std::size_t i, std::size_t n) {
+  // A multiple of a number without a common factor goes through all places.
+  std::size_t stride = n / 2 + 1;
+  while (std::gcd(stride, n) != 1) ++stride;
+  return 1 + kDeviceDeviation * expected_deviate(i * stride % n + 1, n);
 }
 
 PredictedStep predict_step(Network& network, const Workload& workload, const StepOptions& options) {

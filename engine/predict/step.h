@@ -79,8 +79,17 @@ inline constexpr Interference kOverlapInterference = {47.0 / 80, 0.8};
 // Equal", SC 2022), which lie 4.65 standard deviations apart. A step waits for the slowest of n.
 inline constexpr double kDeviceDeviation = 0.08 / 4.65;
 
-// Expected largest of n normal deviates, in standard deviations: 0 for 1, 0.59 for 2, 1.43 for 8.
-// Source: Blom's approximation, the (n - 0.375) / (n + 0.25) quantile.
-double expected_largest_deviate(std::size_t n);
+// The expected k-th smallest of n normal deviates (k = 1 ... n), in standard deviations; of the
+// largest 0 for 1, 0.59 for 2, 1.43 for 8. Source: Blom's approximation, the
+// (k - 0.375) / (n + 0.25) quantile.
+double expected_deviate(std::size_t k, std::size_t n);
+inline double expected_largest_deviate(std::size_t n) {
+  return expected_deviate(n, n);
+}
+
+// How many times its usual time the device that is in place i of n (from 0) takes for a kernel:
+// 1 for one device; the slowest of n as above. Which one that is, is arbitrary, and always the
+// same.
+double device_slowness(std::size_t i, std::size_t n);
 
 }  // namespace lockstep::predict

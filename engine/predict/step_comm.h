@@ -20,9 +20,10 @@ struct Exchange {
 Exchange reduce_on_devices(Network& network, std::size_t num_devices,
                            std::vector<std::size_t> tensor_bytes);
 
-// All devices send num_bytes to device 0 at once and get as many back, as DataParallel's gradients
-// and parameters.
-Exchange reduce_on_first(Network& network, std::size_t num_devices, double num_bytes);
+// DataParallel: all devices send their gradients to device 0, which adds them up with a kernel for
+// each tensor, once that has arrived; and get the parameters back at once.
+Exchange reduce_on_first(Network& network, std::size_t num_devices,
+                         const std::vector<std::size_t>& tensor_bytes);
 
 // Every device sends num_bytes to its host's memory, or receives them from there.
 double to_host_seconds(Network& network, std::size_t num_devices, double num_bytes);

@@ -20,13 +20,19 @@ StepWork::StepWork(Network& network, const Workload& workload, const StepOptions
 }
 
 void StepWork::add_step() {
-  if (workload_.fixed_seconds > 0) {
-    add({WorkLane::compute, trace::Category::host, "host", workload_.fixed_seconds, 0, gate_});
-  }
-  if (options_.strategy == Strategy::data_parallel && num_devices() > 1) add_replication();
+  const bool has_replicas = options_.strategy == Strategy::data_parallel && num_devices() > 1;
+  if (has_replicas) add_replication();
+  if (!has_replicas) add_fixed_work();
   add_forward();
+  if (has_replicas) add_gather();
   const std::vector<std::size_t> backward = add_backward();
   share_gradients(backward);
+}
+
+void StepWork::add_fixed_work() {
+  if (workload_.fixed_seconds == 0) return;
+  gate_ = {
+      add({WorkLane::compute, trace::Category::host, "host", workload_.fixed_seconds, 0, gate_})};
 }
 
 std::size_t StepWork::layer_index(const LayerWork& layer) const {
@@ -59,7 +65,9 @@ void StepWork::prepare() {
     exchange_ = reduce_on_devices(network_, num_devices(), sizes);
     comm_bytes_ = exchange_.bytes_of_busiest;
   } else if (strategy == Strategy::data_parallel) {
-    exchange_ = reduce_on_first(network_, num_devices(), gradient_bytes());
+    std::vector<std::size_t> sizes;
+    for (const TensorWork& tensor : tensors_) sizes.push_back(tensor.bytes);
+    exchange_ = reduce_on_first(network_, num_devices(), sizes);
     comm_bytes_ = exchange_.bytes_of_busiest;
   } else {
     comm_bytes_ = gradient_bytes();
@@ -102,34 +110,25 @@ double StepWork::copy_seconds(const LayerWork& layer) const {
   return seconds;
 }
 
+// Rows and parameters leave the first device together.
 void StepWork::add_replication() {
-  const double rows = workload_.input_bytes;
-  Traffic scatter(network_);
+  Traffic traffic(network_);
   for (std::size_t i = 1; i < num_devices(); ++i) {
-    scatter.add(network_.gpu(0), network_.gpu(i), rows);
+    traffic.add(network_.gpu(0), network_.gpu(i), workload_.input_bytes + gradient_bytes());
   }
-  const std::size_t scattered =
-      add({WorkLane::down, trace::Category::copy, "scatter", scatter.seconds(), 0, gate_});
-  gate_ = {add({WorkLane::down,
-                trace::Category::copy,
-                "replicate",
-                exchange_.broadcast_seconds,
-                workload_.gradient_bytes(),
-                {scattered}})};
+  gate_ = {add({WorkLane::down, trace::Category::copy, "scatter and replicate", traffic.seconds(),
+                workload_.gradient_bytes(), gate_})};
 }
 
-double StepWork::launch_floor() const {
-  if (options_.strategy != Strategy::data_parallel) return 0;
-  return 2 * device().launch_seconds * static_cast<double>(num_devices());
-}
-
-std::size_t StepWork::add_pass(trace::Category category, std::size_t layer, double kernel_seconds,
-                               std::vector<std::size_t> after) {
-  if (const double launching = launch_floor() - kernel_seconds; launching > 0) {
-    add({WorkLane::compute, trace::Category::host, "launches", launching, 0, std::move(after)});
-    after.clear();
-  }
-  return add({WorkLane::compute, category, names_[layer], kernel_seconds, 0, std::move(after)});
+// Outputs are small: what counts is the way there, one after the other (which takes a copy of the
+// first one's own), and their gradients' way back.
+void StepWork::add_gather() {
+  Traffic way(network_);
+  for (std::size_t i = 1; i < num_devices(); ++i) way.add(network_.gpu(i), network_.gpu(0), 0);
+  gate_ = {add({WorkLane::down, trace::Category::copy, "gather",
+                way.seconds() + device().launch_seconds, 0, {work_.size() - 1}})};
+  add_fixed_work();  // the loss, on the first device
+  gate_ = {add({WorkLane::down, trace::Category::copy, "scatter gradients", way.seconds(), 0, gate_})};
 }
 
 void StepWork::add_forward() {
@@ -138,7 +137,8 @@ void StepWork::add_forward() {
     if (!arrived_.empty()) {
       after.insert(after.end(), arrived_[i].begin(), arrived_[i].end());
     }
-    add_pass(trace::Category::forward, i, workload_.layers[i].forward_seconds, std::move(after));
+    add({WorkLane::compute, trace::Category::forward, names_[i],
+         workload_.layers[i].forward_seconds, 0, std::move(after)});
   }
 }
 
@@ -147,7 +147,9 @@ std::vector<std::size_t> StepWork::add_backward() {
   for (std::size_t i = workload_.layers.size(); i-- > 0;) {
     const LayerWork& layer = workload_.layers[i];
     const double seconds = layer.backward_seconds + copy_seconds(layer);
-    backward[i] = add_pass(trace::Category::backward, i, seconds, {});
+    const bool is_first = i + 1 == workload_.layers.size();
+    backward[i] = add({WorkLane::compute, trace::Category::backward, names_[i], seconds, 0,
+                       is_first ? gate_ : std::vector<std::size_t>{}});
   }
   return backward;
 }
@@ -196,7 +198,11 @@ void StepWork::reduce_behind(std::size_t last) {
                                    bytes,
                                    {last}});
   // DataParallel sends the parameters at the beginning of the next step.
-  if (options_.strategy == Strategy::data_parallel) return add_optimizer({reduced});
+  if (options_.strategy == Strategy::data_parallel) {
+    add_optimizer({reduced});
+    gate_ = {ends_.back()};
+    return;
+  }
   add_optimizer({add({WorkLane::down,
                       trace::Category::communication,
                       "broadcast",

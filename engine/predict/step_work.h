@@ -44,13 +44,9 @@ class StepWork {
 
   // Of the kernels that copy gradients into buckets, or back.
   double copy_seconds(const LayerWork& layer) const;
-  // One thread at a time launches: the kernels of all replicas of a process, two a layer and pass.
-  double launch_floor() const;
-  // A layer's pass; where launching takes longer, the device first waits for the host.
-  std::size_t add_pass(trace::Category category, std::size_t layer, double kernel_seconds,
-                       std::vector<std::size_t> after);
-
+  void add_fixed_work();
   void add_replication();
+  void add_gather();
   void add_forward();
   std::vector<std::size_t> add_backward();  // each layer's work
   void share_gradients(const std::vector<std::size_t>& backward);

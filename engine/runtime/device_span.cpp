@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "engine/core/error.h"
+#include "engine/trace/muted_scope.h"
 #include "engine/trace/recorder.h"
 
 namespace lockstep::runtime {
@@ -41,6 +42,8 @@ void record(Pending pending) {
 
 void DeviceSpan::open(Stream& stream, trace::Lane lane, trace::Category category, const char* name,
                       std::size_t num_bytes, int track) {
+  // Nor may a muted thread record what others have left to be recorded.
+  if (trace::is_muted()) return;
   begin_ = stream.record_timed();
   if (!begin_) return;
   stream_ = &stream;

@@ -15,4 +15,7 @@ class MutedScope {
   bool was_muted_;
 };
 
+// Whether the calling thread has one.
+bool is_muted();
+
 }  // namespace lockstep::trace

@@ -19,6 +19,8 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::uint32_t recording = 0;  // number of the current or last recording
+  std::int64_t began_ns = 0;
+  double slow_motion = 1;
   std::shared_ptr<detail::ChunkBudget> budget;
   std::vector<std::shared_ptr<detail::ThreadLog>> logs;
 };
@@ -35,7 +37,7 @@ struct LocalLog {
   std::shared_ptr<detail::ThreadLog> log;
 };
 thread_local LocalLog local_log;
-thread_local bool is_muted = false;
+thread_local bool is_thread_muted = false;
 
 // Whether spans are ranges too stays as it is.
 void set_active(std::uint32_t recording) {
@@ -45,12 +47,24 @@ void set_active(std::uint32_t recording) {
   }
 }
 
+// The recording as it would have been at full speed.
+void speed_up(Recording& recording, std::int64_t began_ns, double factor) {
+  const auto at_full_speed = [&](std::int64_t time_ns) {
+    return began_ns + static_cast<std::int64_t>(static_cast<double>(time_ns - began_ns) / factor);
+  };
+  for (Span& span : recording.spans) {
+    span.begin_ns = at_full_speed(span.begin_ns);
+    span.end_ns = at_full_speed(span.end_ns);
+  }
+  for (FlowPoint& point : recording.flows) point.time_ns = at_full_speed(point.time_ns);
+}
+
 }  // namespace
 
 namespace detail {
 
 ThreadLog* thread_log(std::uint32_t recording) {
-  if (recording == 0 || is_muted) {
+  if (recording == 0 || is_thread_muted) {
     return nullptr;
   }
   if (local_log.recording == recording) [[likely]] {
@@ -74,6 +88,8 @@ void start(const RecordOptions& options) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   ++all.recording;
+  all.began_ns = now_ns();
+  all.slow_motion = options.slow_motion;
   all.logs.clear();
   all.budget = std::make_shared<detail::ChunkBudget>(num_chunks);
   set_active(all.recording);
@@ -85,10 +101,14 @@ void stop() {
 
 Recording collect() {
   std::vector<std::shared_ptr<detail::ThreadLog>> logs;
+  std::int64_t began_ns = 0;
+  double slow_motion = 1;
   {
     Registry& all = registry();
     const std::lock_guard lock(all.mutex);
     logs = all.logs;
+    began_ns = all.began_ns;
+    slow_motion = all.slow_motion;
   }
   Recording recording;
   for (const auto& log : logs) {
@@ -96,6 +116,7 @@ Recording collect() {
     log->flows().for_each([&](const FlowPoint& point) { recording.flows.push_back(point); });
     recording.num_dropped += log->num_dropped();
   }
+  if (slow_motion != 1) speed_up(recording, began_ns, slow_motion);
   std::sort(recording.spans.begin(), recording.spans.end(), [](const Span& a, const Span& b) {
     return std::tuple(a.begin_ns, -a.end_ns, a.id) < std::tuple(b.begin_ns, -b.end_ns, b.id);
   });
@@ -118,10 +139,14 @@ std::uint64_t record(Span span) {
   return log->append(span) ? span.id : 0;
 }
 
-MutedScope::MutedScope() : was_muted_(std::exchange(is_muted, true)) {}
+MutedScope::MutedScope() : was_muted_(std::exchange(is_thread_muted, true)) {}
 
 MutedScope::~MutedScope() {
-  is_muted = was_muted_;
+  is_thread_muted = was_muted_;
+}
+
+bool is_muted() {
+  return is_thread_muted;
 }
 
 Recording of_rank(const Recording& recording, int rank) {

@@ -21,6 +21,9 @@ struct RecordOptions {
   // chunks of kChunkEntries; a recording thread holds one chunk of each kind it uses. What does not
   // fit is counted as dropped: the first ones stay, so that the recording has a clean beginning.
   std::size_t max_entries = std::size_t{1} << 20;
+  // How many times slower than shown everything happens (engine/act): collect() divides the time
+  // since the recording began by it.
+  double slow_motion = 1;
 };
 
 inline constexpr std::size_t kChunkEntries = 1024;

@@ -110,6 +110,14 @@ const std::vector<TrainingFlag> kTrainingFlags = {
          "model a link between the ranks, LATENCY,BANDWIDTH such as 50us,1GB/s: messages of own "
          "arrive when they would over it, at no cost of CPU",
          {.idle = {kWithoutRanks}}),
+    flag("--act-as", &F::act_as,
+         "act a machine out in slow motion: a topology such as titanx-pascal-dual-root-8, as of "
+         "lockstep predict; times are its"),
+    flag("--slow-motion", &F::slow_motion,
+         "how many times slower: a number, or auto (default), as little as the cores can follow",
+         {.needs = "--act-as"}),
+    flag("--watch", &F::watch, "draw what each device does, live, on a terminal",
+         {.needs = "--act-as", .recorded_as = ""}),
     flag("--comm-timeout", &F::comm_timeout, "seconds to wait for other ranks",
          {.ranks = kEachItsOwn, .idle = {kWithoutRanks}}),
     flag("--batch", &F::batch, "rows per step over all devices (default 64)",

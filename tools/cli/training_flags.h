@@ -53,6 +53,9 @@ struct TrainingFlags : RankFlags {
   std::string json_path;
   std::string trace_path;
   std::string trace_format = "perfetto";
+  std::string act_as;  // a topology
+  std::string slow_motion = "auto";
+  bool watch = false;
   std::string row_folder;         // of a row of `compare` (report/row_file.h); empty elsewhere
   std::vector<std::string> said;  // names of the flags that the user gave
 };

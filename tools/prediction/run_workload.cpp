@@ -5,11 +5,11 @@
 
 #include "engine/core/error.h"
 #include "engine/core/shown_text.h"
+#include "engine/predict/kernel_cost.h"
 
 namespace lockstep::tools {
 namespace {
 
-constexpr double kUpdatePasses = 5;
 constexpr double kMostRows = 1e15;
 
 // By the first row: its steps, over how many epochs, of how many rows.
@@ -23,6 +23,17 @@ std::size_t trained_rows_per_epoch(const FileRow& row, std::size_t batch) {
 std::string value_or(const RunFile& file, std::string_view flag, const char* missing) {
   const std::string value = file.config_value(flag);
   return value.empty() ? missing : shown(value);
+}
+
+// The weights and the bias of a layer of `inputs` units, if that is what it is; then its outputs are
+// the next one's inputs.
+std::vector<std::size_t> tensors_of(std::size_t parameter_bytes, std::size_t& inputs) {
+  const std::size_t parameters = parameter_bytes / sizeof(float);
+  const std::size_t outputs = parameters / (inputs + 1);
+  if (outputs * (inputs + 1) != parameters) return {parameters * sizeof(float)};
+  const std::size_t weights = outputs * inputs;
+  inputs = outputs;
+  return {weights * sizeof(float), outputs * sizeof(float)};
 }
 
 }  // namespace
@@ -56,28 +67,24 @@ predict::Workload workload_on(const RunWorkload& run, const predict::DeviceProfi
   workload.input_bytes = run.step.input_bytes_per_row * batch;
   const double scale = batch / static_cast<double>(run.step.batch);
   const bool is_measured = is_measured_on(run, device);
+  auto inputs = static_cast<std::size_t>(run.step.input_bytes_per_row) / sizeof(float);
   double bytes = 0;
   for (const FileLayer& layer : run.step.layers) {
     const auto weight_bytes = static_cast<double>(layer.parameter_bytes);
-    const double arithmetic = 2 * batch * weight_bytes / sizeof(float) /
-                              (kArithmeticEfficiency * device.flops_per_second);
-    const double traffic = weight_bytes / (kTrafficEfficiency * device.memory_bytes_per_second);
-    const double product = std::max(arithmetic, traffic) + device.launch_seconds;
+    const double product = predict::product_seconds(device, batch, weight_bytes);
     const double num_backward = &layer == run.step.layers.data() ? 1 : 2;
     workload.layers.push_back(
         {layer.name,
          is_measured ? layer.forward_seconds * scale : product,
          is_measured ? layer.backward_seconds * scale : num_backward * product,
-         {layer.parameter_bytes / sizeof(float) * sizeof(float)}});
+         tensors_of(layer.parameter_bytes, inputs)});
     bytes += weight_bytes;
   }
   if (is_measured) {
     workload.optimizer_seconds = run.step.optimizer_seconds;
     return workload;
   }
-  workload.optimizer_seconds =
-      device.launch_seconds +
-      kUpdatePasses * bytes / (kTrafficEfficiency * device.memory_bytes_per_second);
+  workload.optimizer_seconds = predict::update_seconds(device, bytes);
   workload.fixed_seconds = 2 * device.launch_seconds;  // the loss and its gradient
   return workload;
 }

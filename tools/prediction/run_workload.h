@@ -25,15 +25,9 @@ struct RunWorkload {
 // Throws Error{Io} as read_run_file(), and for a file without a workload.
 RunWorkload read_run_workload(const std::string& path);
 
-// Of a device's peaks, where nothing was measured on it.
-inline constexpr double kArithmeticEfficiency = 0.7;
-inline constexpr double kTrafficEfficiency = 0.75;
-
 // The same step, of `batch` rows, on a topology's device. Where it was measured on a GPU of that
-// name, as measured, the rows scaled. Else each layer takes what its arithmetic takes at these
-// shares of the device's peak, or its weights' memory traffic where that is longer, and a launch
-// per kernel: no measured time enters. Forward is one product, backward two (the first layer's:
-// one).
+// name, as measured, the rows scaled. Else by predict/kernel_cost.h: no measured time enters.
+// Forward is one product, backward two (the first layer's: one).
 predict::Workload workload_on(const RunWorkload& run, const predict::DeviceProfile& device,
                               double batch);
 bool is_measured_on(const RunWorkload& run, const predict::DeviceProfile& device);

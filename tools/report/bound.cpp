@@ -48,12 +48,8 @@ std::array<Part, 5> overheads(const trace::StepBreakdown& step) {
   return parts;
 }
 
-bool is_on_cpu(const RunRow& row) {
-  return row.placement.devices[0].type == DeviceType::cpu;
-}
-
 std::size_t num_hardware_units(const RunRow& row, std::size_t num_cores) {
-  return is_on_cpu(row) ? num_cores : num_physical_devices(row.placement);
+  return is_on_cores(row) ? num_cores : num_physical_devices(row.placement);
 }
 
 double speedup(const std::vector<RunRow>& rows, std::size_t index, std::size_t num_cores) {
@@ -88,7 +84,7 @@ double unshared_factor(const RunRow& row, const RunRow& baseline, double ideal) 
 std::string cause(const RunRow& row, const RunRow& baseline, const Part& largest,
                   std::size_t num_cores, bool batch_helps) {
   if (is_oversubscribed(row, num_cores)) {
-    const char* unit = is_on_cpu(row) ? "core" : "GPU";
+    const char* unit = is_on_cores(row) ? "core" : "GPU";
     const std::size_t count = num_hardware_units(row, num_cores);
     return fmt::format("bound by the {} {}{} that the devices share", count, unit,
                        count == 1 ? "" : "s");
@@ -97,7 +93,7 @@ std::string cause(const RunRow& row, const RunRow& baseline, const Part& largest
     return fmt::format(
         "bound by other processes, which took the {} meanwhile; repeat it when they "
         "are idle",
-        is_on_cpu(row) ? "cores" : "GPU");
+        is_on_cores(row) ? "cores" : "GPU");
   }
   const trace::StepBreakdown& step = *row.result.breakdown;
   const bool is_notable = largest.seconds >= kNotable * step.step;
@@ -118,7 +114,7 @@ std::string cause(const RunRow& row, const RunRow& baseline, const Part& largest
   }
   if (is_too_efficient(row, baseline, num_cores)) return "bound by computation";
   return fmt::format("bound by computation, as it should be: more devices{} would help",
-                     is_on_cpu(row) ? " with cores of their own" : "");
+                     is_on_cores(row) ? " with cores of their own" : "");
 }
 
 // In the mode that is fastest at the end: its row of every size, in order, with its most devices.
@@ -165,7 +161,7 @@ bool does_batch_help(const std::vector<RunRow>& rows, std::size_t num_cores) {
 }  // namespace
 
 bool is_oversubscribed(const RunRow& row, std::size_t num_cores) {
-  const std::size_t per_device = is_on_cpu(row) ? row.threads_per_device : 1;
+  const std::size_t per_device = is_on_cores(row) ? row.threads_per_device : 1;
   return row.placement.devices.size() * per_device > num_hardware_units(row, num_cores);
 }
 

@@ -80,7 +80,7 @@ std::string table_line(const RunRow& row, const RunRow& baseline, TableWidth wid
 }
 
 std::string table_legend(const RunRow& baseline) {
-  const bool is_cpu = baseline.placement.devices[0].type == DeviceType::cpu;
+  const bool is_cpu = is_on_cores(baseline);
   return fmt::format(
       "{}\n"
       "ideal: {} it can use / the baseline's; efficiency: speed-up / ideal\n"
@@ -93,10 +93,31 @@ std::string sharing_note(const std::vector<RunRow>& rows) {
   const std::size_t cores = runtime::num_cores();
   std::size_t most = 0;
   for (const RunRow& row : rows) most = std::max(most, row.placement.devices.size());
-  if (rows[0].placement.devices[0].type == DeviceType::cuda) return gpu_sharing_note(rows);
+  if (!is_on_cores(rows[0])) return gpu_sharing_note(rows);
   if (most <= cores) return {};
   return fmt::format("{} virtual devices on {} {}: this shows overhead, not speed-up", most, cores,
                      cores == 1 ? "core" : "cores");
+}
+
+std::string factor_note(const std::vector<RunRow>& rows) {
+  std::string factors;
+  double put_off = 0;
+  for (const RunRow& row : rows) {
+    if (!row.result.acted) continue;
+    factors += fmt::format("{}{} x{} 1 : {:.3g}", factors.empty() ? "" : ", ",
+                           to_string(row.placement.mode), row.placement.devices.size(),
+                           row.result.acted->factor);
+    put_off = std::max(put_off, row.result.acted->put_off);
+  }
+  if (factors.empty()) return {};
+  const std::string lag =
+      put_off <= kNotablePutOff
+          ? ""
+          : fmt::format(
+                "; the cores here could not follow for {:.0f} % of the time, which makes times "
+                "longer: use a larger --slow-motion",
+                100 * put_off);
+  return fmt::format("slow motion: {}{}", factors, lag);
 }
 
 std::string wrap(std::string_view text, std::size_t columns) {

@@ -29,6 +29,11 @@ std::string table_legend(const RunRow& baseline);
 // where every device has a core of its own.
 std::string sharing_note(const std::vector<RunRow>& rows);
 
+// Of rows that were acted out: how many times slower each was, and whether the cores could follow;
+// empty where none was.
+inline constexpr double kNotablePutOff = 0.02;
+std::string factor_note(const std::vector<RunRow>& rows);
+
 // The text with its spaces turned into line ends where a line would be wider than `columns`.
 std::string wrap(std::string_view text, std::size_t columns = kTerminalColumns);
 

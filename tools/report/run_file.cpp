@@ -72,7 +72,7 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& baseline) {
       {"threads_per_device", row.threads_per_device},
       {"batch", row.batch},
       {"contended", row.contended ? nlohmann::json(*row.contended) : nlohmann::json()},
-      {"kind", "measured"},
+      {"kind", result.acted ? "acted" : "measured"},
       {"iterations", result.num_steps},
       {"epoch_seconds", result.epoch_seconds},
       {"median_epoch_seconds", row.median_epoch_seconds()},
@@ -82,6 +82,10 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& baseline) {
       {"ideal_speedup", or_null(against_baseline.ideal)},
       {"efficiency", or_null(against_baseline.efficiency)},
       {"busy_fraction", result.busy_fraction}};
+  if (result.acted) {
+    json["slow_motion"] = result.acted->factor;
+    json["topology"] = result.acted->topology;
+  }
   if (result.breakdown) add_breakdown(json, result);
   json["comm_bytes_per_device_per_step"] = result.comm_bytes_per_step;
   json["peak_bytes"] = result.peak_bytes;
@@ -108,6 +112,7 @@ double RunRow::step_seconds() const {
 RunRow planned_row(const TrainingTask& task, DevicePlacement placement) {
   RunRow row;
   row.placement = std::move(placement);
+  if (task.slow_motion) row.placement.num_physical = row.placement.devices.size();
   row.threads_per_device = runtime::threads_per_device();
   row.batch = task.batch;
   row.epoch_rows = std::min(task.data->train.num_rows(), task.num_steps * task.batch);

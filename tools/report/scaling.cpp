@@ -9,18 +9,19 @@
 namespace lockstep::tools {
 namespace {
 
-bool is_on_cpu(const RunRow& row) {
-  return row.placement.devices.empty() || row.placement.devices[0].type == DeviceType::cpu;
-}
-
 // What its devices can use at once: a core for each of their threads, and no more than there are.
 double usable_units(const RunRow& row, std::size_t num_cores) {
   const std::size_t num_threads = row.placement.devices.size() * row.threads_per_device;
-  return static_cast<double>(is_on_cpu(row) ? std::clamp<std::size_t>(num_threads, 1, num_cores)
+  return static_cast<double>(is_on_cores(row) ? std::clamp<std::size_t>(num_threads, 1, num_cores)
                                             : num_physical_devices(row.placement));
 }
 
 }  // namespace
+
+bool is_on_cores(const RunRow& row) {
+  if (row.result.acted) return false;
+  return row.placement.devices.empty() || row.placement.devices[0].type == DeviceType::cpu;
+}
 
 Scaling scaling(const RunRow& row, const RunRow& baseline, std::size_t num_cores) {
   const double ideal = usable_units(row, num_cores) / usable_units(baseline, num_cores);
@@ -37,9 +38,11 @@ const RunRow& baseline_of(const std::vector<RunRow>& rows, std::size_t index) {
 
 std::string describe_baseline(const RunRow& baseline) {
   const std::size_t threads = baseline.threads_per_device;
-  const std::string what = is_on_cpu(baseline) ? fmt::format("1 device with {} {}", threads,
-                                                             threads == 1 ? "thread" : "threads")
-                                               : "1 GPU";
+  const std::string what =
+      baseline.result.acted ? fmt::format("1 {}, acted out", baseline.result.acted->device)
+      : is_on_cores(baseline)
+          ? fmt::format("1 device with {} {}", threads, threads == 1 ? "thread" : "threads")
+          : "1 GPU";
   return fmt::format("baseline: {}, {}", to_string(baseline.placement.mode), what);
 }
 

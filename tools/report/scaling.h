@@ -15,6 +15,10 @@ struct Scaling {
   double efficiency = 1;  // speedup / ideal: 1 is all that the hardware could give
 };
 
+// Whether its devices share this machine's cores: those of the CPU, unless they act out a machine
+// of their own (training/slow_motion.h).
+bool is_on_cores(const RunRow& row);
+
 // num_cores: those of this machine. REQUIRES: both rows trained.
 Scaling scaling(const RunRow& row, const RunRow& baseline, std::size_t num_cores);
 

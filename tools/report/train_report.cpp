@@ -12,6 +12,7 @@
 #include "tools/report/weights_digest.h"
 #include "tools/report/work_line.h"
 #include "tools/report/workload.h"
+#include "tools/training/slow_motion.h"
 
 namespace lockstep::tools {
 
@@ -25,7 +26,7 @@ void print_task(const TrainingFlags& flags, const TrainingTask& task,
   fmt::print(out, "{} on {}: {}, {}\n", task.model, flags.dataset,
              count_text(task.data->train.num_rows(), "training row"), steps_text(task));
   for (const std::string& note :
-       {idle_note(task, placement), torch_sampler_note(task), link_note(flags)}) {
+       {idle_note(task, placement), torch_sampler_note(task), link_note(flags), slow_motion_note(task)}) {
     if (!note.empty()) fmt::print(out, "{}\n", wrap(note));
   }
 }
@@ -54,6 +55,7 @@ void report_training(const TrainingFlags& flags, const std::vector<std::string>&
                      const TrainingTask& task, const RunRow& row, const trace::Recording& recording,
                      Device measured_on) {
   std::FILE* const out = progress_stream(flags);
+  if (row.result.acted) fmt::print(out, "{}\n", wrap(factor_note({row})));
   for (const std::string& note : contention_notes({row})) fmt::print(out, "{}\n", wrap(note));
   fmt::print(out, "test accuracy: {:.2f} %\n", 100 * row.result.test_accuracy);
   fmt::print(out, "weights sha256: {}\n", weights_digest(row.result.weights));

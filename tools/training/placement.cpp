@@ -113,7 +113,8 @@ DeviceType resolve_device_type(const TrainingFlags& flags) {
   if (flags.device == "cuda" && !has_gpu) {
     fail(ErrorCode::Device, "--device", "cuda was asked for: {}", runtime::no_gpu_reason());
   }
-  const DeviceType type = flags.device == "cpu" || !has_gpu ? DeviceType::cpu : DeviceType::cuda;
+  const bool is_cpu = flags.device == "cpu" || !has_gpu || !flags.act_as.empty();
+  const DeviceType type = is_cpu ? DeviceType::cpu : DeviceType::cuda;
   if (!flags.virtual_devices.empty()) {
     require(type == DeviceType::cuda, ErrorCode::Usage, "--virtual-devices",
             "'{}' shares a GPU, and {}; CPU devices cpu:0 to cpu:{} are virtual already, just name "

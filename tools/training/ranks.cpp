@@ -16,6 +16,7 @@
 #include "tools/report/json_integer.h"
 #include "tools/report/packed_recording.h"
 #include "tools/report/waiting_status.h"
+#include "tools/training/slow_motion.h"
 
 namespace lockstep::tools {
 namespace {
@@ -140,8 +141,10 @@ TrainingTask first_steps(TrainingTask task) {
 
 }  // namespace
 
-TrainingResult train(const TrainingTask& task, const DevicePlacement& placement,
-                     const TrainingObserver& observer) {
+namespace {
+
+TrainingResult train_here(const TrainingTask& task, const DevicePlacement& placement,
+                          const TrainingObserver& observer) {
   require(placement.mode != Mode::single || placement.devices.size() == 1, ErrorCode::Usage,
           "train", "{} devices need --parallel dp or ddp", placement.devices.size());
   for (const Device device : placement.devices) memory_of(device).reset_peak();
@@ -165,6 +168,16 @@ TrainingResult train(const TrainingTask& task, const DevicePlacement& placement,
   take_bytes(comm_bytes, std::move(peak_bytes), result);
   take_times(trace::collect(), tracks, result);
   return result;
+}
+
+}  // namespace
+
+TrainingResult train(const TrainingTask& task, const DevicePlacement& placement,
+                     const TrainingObserver& observer) {
+  if (!task.slow_motion) return train_here(task, placement, observer);
+  return act_out(task, placement, observer, [&](const TrainingTask& t, const TrainingObserver& o) {
+    return train_here(t, placement, o);
+  });
 }
 
 JobResult train_in_job(const TrainingTask& task, RankJob& job, const TrainingObserver& observer) {

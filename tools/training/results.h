@@ -12,7 +12,16 @@
 
 namespace lockstep::tools {
 
-// Times are wall times of rank 0.
+// What a result's times are times of, where they were acted out (slow_motion.h).
+struct ActedOut {
+  std::string topology;
+  std::string device;  // what each of its devices is
+  double factor = 1;   // how many times slower it was
+  // The largest share of the steps' time for which a device was late: the cores could not follow.
+  double put_off = 0;
+};
+
+// Times are wall times of rank 0, or, acted out, those divided by the factor.
 struct TrainingResult {
   nn::StateDict weights;
   std::vector<double> epoch_seconds;
@@ -26,6 +35,7 @@ struct TrainingResult {
   double final_loss = 0;                // mean over the last epoch's rows
   double test_accuracy = 0;             // fraction of the test rows
   std::optional<RunFindings> findings;  // where checks were asked for
+  std::optional<ActedOut> acted;
 };
 
 // Adds the report, a copy of rank 0's weights, and its accuracy on the test rows.

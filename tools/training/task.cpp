@@ -181,6 +181,7 @@ TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices) {
   }
   task.all_reduce_plan = plan::parse_all_reduce_plan(flags.plan);
   task.link = modelled_link(flags);
+  task.slow_motion = read_slow_motion(flags);
   task.comm_timeout_seconds = require_positive("--comm-timeout", flags.comm_timeout);
   task.bucket_byte_limits = {mib_to_bytes("--first-bucket-mib", flags.first_bucket_mib),
                              mib_to_bytes("--bucket-mib", flags.bucket_mib)};

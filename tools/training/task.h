@@ -32,6 +32,8 @@ struct OptimizerSettings {
   std::optional<double> clip_norm;
 };
 
+struct SlowMotion;  // slow_motion.h
+
 struct TrainingTask {
   std::string model;  // "mlp:64-256-10"
   DType dtype = DType::float32;
@@ -50,6 +52,7 @@ struct TrainingTask {
 
   plan::AllReducePlan all_reduce_plan = plan::AllReducePlan::automatic;
   std::optional<comm::LinkSpec> link;  // modelled, between the ranks of ddp
+  std::shared_ptr<const SlowMotion> slow_motion;  // --act-as; nullptr: at full speed
   double comm_timeout_seconds = 30;
   std::vector<std::size_t> bucket_byte_limits;
 

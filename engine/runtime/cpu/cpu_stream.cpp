@@ -1,12 +1,24 @@
 #include "engine/runtime/cpu/cpu_stream.h"
 
+#include <atomic>
+
+#include "engine/runtime/cpu/modelled_clock.h"
+#include "engine/runtime/logical_device.h"
+
 namespace lockstep::runtime {
 namespace {
 
+std::atomic<const ModelledClock*> modelled_clock{nullptr};
+
 class PassedEvent final : public Event {
  public:
+  explicit PassedEvent(std::int64_t time_ns = 0) : time_ns_(time_ns) {}
   bool has_passed() const override { return true; }
   bool wait(Deadline) const override { return true; }
+  std::int64_t passed_at_ns() const override { return time_ns_; }
+
+ private:
+  std::int64_t time_ns_;
 };
 
 // Passes when the worker has finished as many tasks as it had been given.
@@ -33,6 +45,16 @@ class WorkerEvent final : public Event {
 };
 
 }  // namespace
+
+void set_modelled_clock(const ModelledClock* clock) {
+  modelled_clock.store(clock, std::memory_order_release);
+}
+
+std::shared_ptr<Event> CallerStream::record_timed() {
+  const ModelledClock* clock = modelled_clock.load(std::memory_order_acquire);
+  if (clock == nullptr) return nullptr;
+  return std::make_shared<PassedEvent>(clock->reached_ns(device().device()));
+}
 
 std::shared_ptr<Event> CallerStream::record() {
   static const std::shared_ptr<Event> passed = std::make_shared<PassedEvent>();

@@ -6,12 +6,14 @@
 
 namespace lockstep::runtime {
 
-// The calling thread: submitted work runs at once, events have always passed.
+// The calling thread: submitted work runs at once, events have always passed. Timed events are of a
+// modelled clock (modelled_clock.h), where there is one.
 class CallerStream final : public Stream {
  public:
   using Stream::Stream;
   void submit(std::function<void()> issue) override { issue(); }
   std::shared_ptr<Event> record() override;
+  std::shared_ptr<Event> record_timed() override;
   void wait(std::shared_ptr<Event> event) override { event->wait(); }
 };
 

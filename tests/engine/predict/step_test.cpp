@@ -81,16 +81,24 @@ TEST(Step, WaitsForTheSlowestOfMoreDevices) {
   EXPECT_NEAR(expected_largest_deviate(8), 1.424, 0.02);
 }
 
-// One thread launches the kernels of all replicas: while a device waits for its own it is not busy.
-TEST(Step, WaitingForLaunchesOfDataParallelIsNotBeingBusy) {
+// DataParallel's first device has the loss of all rows, and adds up the gradients; that is where the
+// others' time goes.
+TEST(Step, DataParallelPaysForParametersOutputsAndGradientsInEveryStep) {
   Workload small;
   for (int i = 0; i < 4; ++i) small.layers.push_back({"layer", 1e-6, 2e-6, {4000}});
-  const PredictedStep step = predict("dgx1-v100", 8, Strategy::data_parallel, small);
+  small.fixed_seconds = 10e-6;
+  const PredictedStep step = predict("dgx1-v100", 4, Strategy::data_parallel, small);
   EXPECT_NEAR(step.breakdown.forward, 4e-6, 1e-12);
   EXPECT_NEAR(step.breakdown.backward, 8e-6, 1e-12);
-  const double launches = 2 * 8 * 5e-6;  // of a layer and pass
-  EXPECT_NEAR(step.breakdown.host, 8 * launches - 12e-6, 1e-9);
-  EXPECT_LT(step.busy_fraction, 0.05);
+  EXPECT_NEAR(step.breakdown.host, 10e-6, 1e-12);
+  // Four sums, each a launch of 5 us at least.
+  EXPECT_GT(step.step_seconds, 22e-6 + 4 * 5e-6);
+  const auto named = [&](std::string_view name) {
+    return std::ranges::count_if(step.work, [&](const Work& work) { return name == work.name; });
+  };
+  for (const char* name : {"scatter and replicate", "gather", "scatter gradients", "reduce"}) {
+    EXPECT_EQ(named(name), 1) << name;
+  }
 }
 
 TEST(Step, StrategiesOfOneProcessStayInOneHost) {

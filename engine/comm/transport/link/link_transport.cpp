@@ -1,84 +1,31 @@
 #include "engine/comm/transport/link/link_transport.h"
 
 #include <fmt/format.h>
-#include <sys/prctl.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <ctime>
 
 #include "engine/comm/absent_rank.h"
-#include "engine/runtime/wait.h"
 
 namespace lockstep::comm {
 namespace {
 
-using Time = Port::Time;
-
 // A sleeper looks this often whether the group has failed.
 constexpr Time kLongestSleep = std::chrono::milliseconds(10);
 
-Time now() {
-  return std::chrono::duration_cast<Time>(runtime::Clock::now().time_since_epoch());
-}
-
-Time from_seconds(double seconds) {
-  constexpr double kLongest = 1e9;  // 30 years; more than this does not fit into a Time
-  return std::chrono::duration_cast<Time>(
-      std::chrono::duration<double>(std::min(seconds, kLongest)));
-}
-
-// The kernel may let a thread sleep 50 us longer than asked unless told that it may not.
-class ExactSleep {
- public:
-  ExactSleep() : slack_(::prctl(PR_GET_TIMERSLACK)) { ::prctl(PR_SET_TIMERSLACK, 1UL); }
-  ~ExactSleep() {
-    if (slack_ > 0) ::prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(slack_));
-  }
-  ExactSleep(const ExactSleep&) = delete;
-  ExactSleep& operator=(const ExactSleep&) = delete;
-
-  // steady_clock is CLOCK_MONOTONIC.
-  static void until(Time moment) {
-    constexpr auto kSecond = Time(std::chrono::seconds(1)).count();
-    const timespec then{static_cast<time_t>(moment.count() / kSecond),
-                        static_cast<long>(moment.count() % kSecond)};
-    while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &then, nullptr) == EINTR) {
-    }
-  }
-
- private:
-  int slack_;
-};
-
 }  // namespace
 
-LinkTransport::LinkTransport(std::unique_ptr<Transport> inner, const LinkSpec& link)
+LinkTransport::LinkTransport(std::unique_ptr<Transport> inner, std::unique_ptr<LinkModel> model)
     : stamps_(static_cast<std::size_t>(inner->world_size())),
       inner_(std::move(inner)),
-      name_(fmt::format("{} behind a modelled link ({})", inner_->name(), to_string(link))),
-      link_(link),
-      latency_(from_seconds(link.latency_seconds)) {}
+      model_(std::move(model)),
+      name_(fmt::format("{} behind a modelled link ({})", inner_->name(), model_->description())) {}
 
 bool LinkTransport::is_far(int peer) const {
   if (peer == rank()) return false;
   const std::span<const int> hosts = inner_->hosts();
-  return hosts.empty() ||
+  return model_->between() == LinkModel::Between::all_ranks || hosts.empty() ||
          hosts[static_cast<std::size_t>(peer)] != hosts[static_cast<std::size_t>(rank())];
-}
-
-Time LinkTransport::time_of(std::size_t num_bytes) const {
-  return from_seconds(static_cast<double>(num_bytes) / link_.bytes_per_second);
-}
-
-Time LinkTransport::leave(Time ready, std::size_t num_bytes) {
-  return egress_.occupy(ready, time_of(num_bytes)) + latency_;
-}
-
-Time LinkTransport::arrive(Time arrival, std::size_t num_bytes) {
-  const Time length = time_of(num_bytes);
-  return ingress_.occupy(arrival - length, length);
 }
 
 void LinkTransport::expect(Time arrival, int from) {
@@ -89,18 +36,18 @@ void LinkTransport::expect(Time arrival, int from) {
 
 void LinkTransport::catch_up() {
   const Time moment = arrived_;
-  if (now() >= moment) return;
-  const Time limit = now() + from_seconds(timeout_seconds_);
-  const ExactSleep sleep;
+  if (act::now() >= moment) return;
+  const Time limit = act::now() + act::from_seconds(timeout_seconds_);
+  const act::ExactSleep sleep;
   while (true) {
     inner_->throw_if_failed();
-    const Time time = now();
+    const Time time = act::now();
     if (time >= moment) return;
     if (time >= limit) break;
     sleep.until(std::min({moment, limit, time + kLongestSleep}));
   }
   const RankWait wait{rank(), arrived_from_, call_, timeout_seconds_};
-  fail_and_throw(wait.late_over(to_string(link_)));
+  fail_and_throw(wait.late_over(model_->description()));
 }
 
 void LinkTransport::post_stamp(int to, Time time) {
@@ -125,8 +72,7 @@ Time LinkTransport::take_stamp(int from) {
 void LinkTransport::announce(const CallHeader& call, double timeout_seconds) {
   call_ = call;
   timeout_seconds_ = timeout_seconds;
-  announced_at_ = now();
-  arrived_ = {};
+  arrived_ = announced_at_ = model_->begin_call(call);
   inner_->announce(call, timeout_seconds);
 }
 
@@ -134,7 +80,7 @@ void LinkTransport::announce(const CallHeader& call, double timeout_seconds) {
 void LinkTransport::begin_data() {
   inner_->begin_data();
   for (int peer = 0; peer < world_size(); ++peer) {
-    if (is_far(peer)) post_stamp(peer, announced_at_ + latency_);
+    if (is_far(peer)) post_stamp(peer, announced_at_ + model_->latency());
   }
   for (int peer = 0; peer < world_size(); ++peer) {
     if (is_far(peer)) expect(take_stamp(peer), peer);
@@ -143,6 +89,7 @@ void LinkTransport::begin_data() {
 }
 
 void LinkTransport::end_data() {
+  arrived_ = model_->end_call(arrived_);
   catch_up();
   // Peers may still read stamps of messages that nobody has waited for.
   for (int peer = 0; peer < world_size(); ++peer) {
@@ -154,12 +101,18 @@ void LinkTransport::end_data() {
 }
 
 void LinkTransport::begin_step() {
-  step_begin_ = std::max(now(), arrived_);
+  step_begin_ = model_->begin_step(arrived_);
+  arrived_ = std::max(arrived_, step_begin_);
+}
+
+void LinkTransport::abandon(const Error& error) noexcept {
+  model_->abandon_call();
+  inner_->abandon(error);
 }
 
 Ticket LinkTransport::post(int to, Bytes data) {
   if (is_far(to)) {
-    post_stamp(to, leave(step_begin_, data.size()));
+    post_stamp(to, model_->leave(to, step_begin_, data.size()));
   } else {
     catch_up();  // it carries no time
   }
@@ -167,13 +120,13 @@ Ticket LinkTransport::post(int to, Bytes data) {
 }
 
 const std::byte* LinkTransport::take(int from, std::size_t num_bytes) {
-  if (is_far(from)) expect(arrive(take_stamp(from), num_bytes), from);
+  if (is_far(from)) expect(model_->arrive(from, take_stamp(from), num_bytes), from);
   return inner_->take(from, num_bytes);
 }
 
 void LinkTransport::send_message(int to, const CallHeader& call, Bytes data) {
   if (!is_far(to)) return inner_->send_message(to, call, data);
-  const Time arrival = leave(now(), data.size());
+  const Time arrival = model_->leave(to, model_->begin_message(data), data.size());
   letter_.resize(sizeof(arrival) + data.size());
   std::memcpy(letter_.data(), &arrival, sizeof(arrival));
   std::ranges::copy(data, letter_.begin() + sizeof(arrival));
@@ -191,7 +144,8 @@ void LinkTransport::receive_message(int from, const CallHeader& call, std::span<
   inner_->receive_message(from, call, letter_, timeout_seconds);
   std::memcpy(&arrival, letter_.data(), sizeof(arrival));
   std::copy(letter_.begin() + sizeof(arrival), letter_.end(), data.begin());
-  expect(arrive(arrival, data.size()), from);
+  expect(model_->arrive(from, arrival, data.size()), from);
+  model_->end_message(arrived_);
   catch_up();
 }
 

@@ -1,27 +1,13 @@
 // A transport behind modelled links: messages move as another transport moves them, but arrive when
-// they would have arrived over a link of a stated latency and bandwidth. Who waits sleeps, so its
+// they would have arrived over the links of a LinkModel: one of a stated latency and bandwidth
+// (fixed_link.h), or those of a machine that is acted out (acted_link.h). Who waits sleeps, so its
 // core is free: communication that overlaps with computation costs no time, as on a machine whose
 // network card does the work. Only CPU tensors.
 //
-// The model: every rank has a port, which sends and receives at once (full duplex), one message
-// after the other in each direction. A message of B bytes
-//   leaves    from the moment its plan step begins (begin_step), once the port has sent those
-//             before it; that takes B / bandwidth;
-//   arrives   a latency after its last byte has left, and no sooner than the receiver's port had
-//             B / bandwidth for it alone.
-// So a message that meets no other takes latency + B / bandwidth, and n messages to one rank take
-// n times the bandwidth's part: a rank that everybody talks to is a bottleneck. The announcement of
-// a call takes the latency too, since ranks compare their calls before data moves.
-// Source: R. Thakur, R. Rabenseifner, W. Gropp, Optimization of Collective Communication Operations
-// in MPICH, 2005, section 3: time alpha + n beta, one message per port and direction.
-//
-// Where ranks are on several hosts (Transport::hosts), the links are those between hosts, and ranks
-// of one host talk as without them. Each rank has a port of its own, also to other hosts.
-//
 // A rank does not sleep for every message: that would wake it a dozen times per call, each time at
 // the cost of a rank that computes. When a message arrives travels ahead of it; the step that uses
-// it and sends on begins at that time, on paper; and the call sleeps once, at its end, until all
-// that it took would have arrived. Only a message to a rank of the same host, which carries no
+// it and sends on begins at that time, on paper; and the call sleeps at its end, until all that it
+// took would have arrived. Only a message to a rank that the links are not between, which carries no
 // time, waits for those before it.
 //
 // A modelled time is a lower bound: computation that holds up the real transport delays a message
@@ -34,29 +20,30 @@
 #include <string>
 #include <vector>
 
-#include "engine/comm/transport/link/link_spec.h"
-#include "engine/comm/transport/link/port.h"
+#include "engine/comm/transport/link/link_model.h"
 #include "engine/comm/transport/transport.h"
 
 namespace lockstep::comm {
 
 class LinkTransport final : public Transport {
  public:
-  // REQUIRES: all ranks of the group give the same link.
-  LinkTransport(std::unique_ptr<Transport> inner, const LinkSpec& link);
+  // REQUIRES: all ranks of the group give the same links.
+  LinkTransport(std::unique_ptr<Transport> inner, std::unique_ptr<LinkModel> model);
 
   int rank() const override { return inner_->rank(); }
   int world_size() const override { return inner_->world_size(); }
   // "shm+tcp behind a modelled link (50us,1GB/s)".
   std::string_view name() const override { return name_; }
-  std::span<const int> hosts() const override { return inner_->hosts(); }
+  std::span<const int> hosts() const override {
+    return model_->hosts().empty() ? inner_->hosts() : model_->hosts();
+  }
 
   void announce(const CallHeader& call, double timeout_seconds) override;
   CallHeader announced_by(int peer) override { return inner_->announced_by(peer); }
 
   void begin_data() override;
   void end_data() override;
-  void abandon(const Error& error) noexcept override { inner_->abandon(error); }
+  void abandon(const Error& error) noexcept override;
 
   std::size_t max_message_bytes() const override { return inner_->max_message_bytes(); }
   void begin_step() override;
@@ -80,8 +67,6 @@ class LinkTransport final : public Transport {
   }
 
  private:
-  using Time = Port::Time;  // of the machine's monotonic clock
-
   // A moment on its way to a peer. It goes ahead of the message that it is about.
   struct Stamp {
     Ticket ticket = 0;
@@ -89,11 +74,6 @@ class LinkTransport final : public Transport {
   };
 
   bool is_far(int peer) const;
-  Time time_of(std::size_t num_bytes) const;
-  // When a message that may leave from `ready` on arrives, as far as this rank's port decides it.
-  Time leave(Time ready, std::size_t num_bytes);
-  // When it has gone through this rank's port.
-  Time arrive(Time arrival, std::size_t num_bytes);
   void post_stamp(int to, Time time);
   Time take_stamp(int from);
   // What comes next in this call needs a message that arrives then.
@@ -104,11 +84,8 @@ class LinkTransport final : public Transport {
 
   std::vector<std::deque<Stamp>> stamps_;  // to each rank; inner_ reads them, so it goes first
   std::unique_ptr<Transport> inner_;
+  std::unique_ptr<LinkModel> model_;
   std::string name_;
-  LinkSpec link_;
-  Time latency_;
-  Port egress_;
-  Port ingress_;
   Time arrived_{};  // when the last message that the call has taken arrives
   int arrived_from_ = 0;
   Time step_begin_{};

@@ -1,8 +1,8 @@
-#include "engine/comm/transport/link/port.h"
+#include "engine/act/port.h"
 
 #include <algorithm>
 
-namespace lockstep::comm {
+namespace lockstep::act {
 namespace {
 
 // Kept: far more than there are messages under way at once.
@@ -10,7 +10,7 @@ constexpr std::size_t kMaxIntervals = 256;
 
 }  // namespace
 
-Port::Time Port::occupy(Time earliest, Time length) {
+Time Port::occupy(Time earliest, Time length) {
   Time begin = std::max(earliest, forgotten_until_);
   auto next = busy_.begin();  // the first interval behind the gap
   for (; next != busy_.end() && next->begin < begin + length; ++next) {
@@ -25,4 +25,4 @@ Port::Time Port::occupy(Time earliest, Time length) {
   return end;
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::act

@@ -1,14 +1,14 @@
-#include "engine/comm/transport/link/port.h"
+#include "engine/act/port.h"
 
 #include <gtest/gtest.h>
 
-namespace lockstep::comm {
+namespace lockstep::act {
 namespace {
 
 // A port whose times are plain numbers.
 struct Numbers {
   std::int64_t occupy(std::int64_t earliest, std::int64_t length) {
-    return port.occupy(Port::Time(earliest), Port::Time(length)).count();
+    return port.occupy(Time(earliest), Time(length)).count();
   }
   Port port;
 };
@@ -57,4 +57,4 @@ TEST(Port, WhatIsLongPastIsForgottenAndStaysTaken) {
 }
 
 }  // namespace
-}  // namespace lockstep::comm
+}  // namespace lockstep::act

@@ -1,16 +1,14 @@
-// One direction of a rank's port to a modelled link: one message at a time goes through it.
+// One direction of a link that is modelled: one message at a time goes through it.
 #pragma once
 
-#include <chrono>
 #include <vector>
 
-namespace lockstep::comm {
+#include "engine/act/modelled_time.h"
+
+namespace lockstep::act {
 
 class Port {
  public:
-  // Since any moment that all callers agree on.
-  using Time = std::chrono::nanoseconds;
-
   // Takes the first `length` of time at or after `earliest` in which the port is free, and returns
   // its end. Messages need not be given in the order of their times.
   Time occupy(Time earliest, Time length);
@@ -24,4 +22,4 @@ class Port {
   Time forgotten_until_ = Time::min();
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::act

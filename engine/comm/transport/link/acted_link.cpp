@@ -1,0 +1,98 @@
+#include "engine/comm/transport/link/acted_link.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/trace/recorder.h"
+
+namespace lockstep::comm {
+
+ActedLink::ActedLink(act::Machine& machine, int rank, std::span<const int> devices)
+    : machine_(machine), rank_(rank), devices_(devices.begin(), devices.end()) {
+  const predict::Topology& topology = machine.topology();
+  for (const int index : devices_) {
+    hosts_.push_back(static_cast<int>(
+        topology.nodes[topology.gpus[static_cast<std::size_t>(index)]].host));
+  }
+  const bool is_one_host = std::ranges::all_of(hosts_, [&](int host) { return host == hosts_[0]; });
+  if (is_one_host) hosts_.clear();
+}
+
+std::string ActedLink::description() const {
+  return fmt::format("{}, 1 : {:.3g}", machine_.topology().name, machine_.factor());
+}
+
+Time ActedLink::begin_call(const CallHeader& call) {
+  call_ = call;
+  is_in_call_ = false;
+  has_moved_ = false;
+  const act::Memory data{call.memory, call.num_elements * size_of(call.dtype)};
+  return std::max(machine_.written(data), machine_.communicated(device()));
+}
+
+Time ActedLink::begin_step(Time arrived) {
+  if (!is_in_call_) {
+    is_in_call_ = true;
+    call_begin_ = step_begin_ = arrived;
+    act::Machine::Collective::enter();
+    machine_.set_communication(device(), name_of(call_.operation));
+  }
+  if (!has_moved_) return step_begin_;
+  has_moved_ = false;
+  const predict::DeviceProfile& profile = machine_.topology().device;
+  const double sums =
+      3 * act::Machine::Collective::take_added_bytes() / profile.memory_bytes_per_second;
+  const Time alone = arrived - step_begin_ + machine_.scaled(sums + profile.launch_seconds);
+  return step_begin_ = machine_.communicate(device(), step_begin_, alone);
+}
+
+Time ActedLink::leave(int to, Time ready, std::size_t num_bytes) {
+  has_moved_ = true;
+  return machine_.deliver(device(), devices_[static_cast<std::size_t>(to)], ready, num_bytes)
+      .arrives;
+}
+
+Time ActedLink::arrive(int, Time arrival, std::size_t) {
+  has_moved_ = true;
+  return arrival;
+}
+
+Time ActedLink::end_call(Time arrived) {
+  const Time end = begin_step(arrived);
+  abandon_call();
+  const bool is_in_place =
+      call_.operation == Operation::all_reduce || call_.operation == Operation::broadcast;
+  const std::size_t num_bytes = call_.num_elements * size_of(call_.dtype);
+  machine_.finish_collective(
+      device(), is_in_place ? act::Memory{call_.memory, num_bytes} : act::Memory{}, end);
+  if (trace::recording()) {
+    trace::Span span;
+    span.name = name_of(call_.operation);
+    span.rank = rank_;
+    span.lane = trace::Lane::comm;
+    span.category = trace::Category::communication;
+    span.num_bytes = num_bytes;
+    span.sequence = static_cast<std::int64_t>(call_.sequence);
+    span.begin_ns = call_begin_.count();
+    span.end_ns = end.count();
+    trace::record(span);
+  }
+  return end;
+}
+
+void ActedLink::abandon_call() noexcept {
+  is_in_call_ = false;
+  act::Machine::Collective::leave();
+  machine_.set_communication(device(), nullptr);
+}
+
+Time ActedLink::begin_message(Bytes data) {
+  return std::max(machine_.written({data.data(), data.size()}), machine_.reached(device()));
+}
+
+void ActedLink::end_message(Time arrived) {
+  machine_.finish_collective(device(), {}, arrived);
+}
+
+}  // namespace lockstep::comm

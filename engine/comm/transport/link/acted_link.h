@@ -1,0 +1,52 @@
+// The links of a machine that is acted out (engine/act/machine.h), as one rank sees them: messages
+// take the way between two of its devices, and share it with all others that are on it.
+//
+// A rank's part of a collective begins when the data that it was called with has been written, and
+// the one before is over; a step of its plan, once the one before is done: its messages have arrived, what they brought has
+// been added (three times its bytes through the device's memory), and a kernel been launched for
+// it. While the device computes, all of that goes on more slowly. So a step costs what the
+// predictor charges for it (predict::plan_seconds).
+#pragma once
+
+#include <vector>
+
+#include "engine/act/machine.h"
+#include "engine/comm/transport/link/link_model.h"
+
+namespace lockstep::comm {
+
+class ActedLink final : public LinkModel {
+ public:
+  // Rank r of the group is on devices[r]; all of them take part in the machine, which outlives
+  // this.
+  ActedLink(act::Machine& machine, int rank, std::span<const int> devices);
+
+  std::string description() const override;
+  Between between() const override { return Between::all_ranks; }
+  std::span<const int> hosts() const override { return hosts_; }
+
+  Time begin_call(const CallHeader& call) override;
+  Time latency() const override { return {}; }
+  Time begin_step(Time arrived) override;
+  Time leave(int to, Time ready, std::size_t num_bytes) override;
+  Time arrive(int from, Time arrival, std::size_t num_bytes) override;
+  Time end_call(Time arrived) override;
+  void abandon_call() noexcept override;
+  Time begin_message(Bytes data) override;
+  void end_message(Time arrived) override;
+
+ private:
+  int device() const { return devices_[static_cast<std::size_t>(rank_)]; }
+
+  act::Machine& machine_;
+  int rank_;
+  std::vector<int> devices_;  // by rank
+  std::vector<int> hosts_;    // by rank; empty where all are on one
+  CallHeader call_;
+  Time call_begin_{};  // of the data of all ranks
+  bool is_in_call_ = false;
+  Time step_begin_{};
+  bool has_moved_ = false;  // something, since the step began
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,313 @@
+#include "kernels/paced/paced_backend.h"
+
+#include <initializer_list>
+#include <vector>
+
+#include "engine/act/machine.h"
+#include "engine/predict/kernel_cost.h"
+#include "engine/runtime/logical_device.h"
+
+namespace lockstep::kernels {
+namespace {
+
+using act::Kernel;
+using act::Memory;
+using Memories = std::vector<Memory>;
+
+Memory memory(const ConstTensorView& view) {
+  return {view.data, view.num_bytes()};
+}
+
+// From its first to its last element; of a part of the columns, with what lies between.
+Memory memory(const ConstMatrixView& view) {
+  if (view.data == nullptr || view.num_elements() == 0) return {};
+  const std::size_t last =
+      (view.batch - 1) * view.batch_stride + (view.rows - 1) * view.leading_dimension + view.cols;
+  return {view.data, last * size_of(view.dtype)};
+}
+
+template <typename Views>
+Memories memories(const Views& views) {
+  Memories all;
+  for (const auto& view : views) all.push_back(memory(view));
+  return all;
+}
+
+double num_bytes(const Memories& reads, const Memories& writes) {
+  std::size_t total = 0;
+  for (const Memory& read : reads) total += read.num_bytes;
+  for (const Memory& written : writes) total += written.num_bytes;
+  return static_cast<double>(total);
+}
+
+const predict::DeviceProfile& profile() {
+  return act::machine()->topology().device;
+}
+
+int index_of(Stream& stream) {
+  return stream.device().device().index;
+}
+
+// A kernel that is as long as its memory takes.
+template <typename Real>
+void pace(Stream& stream, const char* name, const Memories& reads, const Memories& writes,
+          const Real& real, Kernel::Kind kind = Kernel::Kind::computes) {
+  const double seconds = predict::traffic_seconds(profile(), num_bytes(reads, writes));
+  act::machine()->run(index_of(stream), {name, seconds, kind, reads, writes}, real);
+}
+
+// Labels and row numbers are part of a batch, which is there when it is needed. A single number, a
+// loss say, is for the host, which does not keep a GPU waiting for it.
+bool is_free(const TensorView& to) {
+  return to.dtype == DType::int64 || to.num_elements <= 1;
+}
+
+}  // namespace
+
+void PacedBackend::copy(Stream& stream, ConstTensorView from, TensorView to) {
+  if (is_free(to)) {
+    inner_.copy(stream, from, to);
+    return act::machine()->give(index_of(stream), memory(to));
+  }
+  pace(
+      stream, "copy", {memory(from)}, {memory(to)}, [&] { inner_.copy(stream, from, to); },
+      Kernel::Kind::copies);
+}
+
+void PacedBackend::copy_matrix(Stream& stream, ConstMatrixView from, MatrixView to) {
+  pace(
+      stream, "copy_matrix", {memory(from)}, {memory(to)},
+      [&] { inner_.copy_matrix(stream, from, to); }, Kernel::Kind::copies);
+}
+
+void PacedBackend::convert(Stream& stream, ConstTensorView from, TensorView to) {
+  if (is_free(to)) return inner_.convert(stream, from, to);
+  pace(stream, "convert", {memory(from)}, {memory(to)}, [&] { inner_.convert(stream, from, to); });
+}
+
+void PacedBackend::fill(Stream& stream, TensorView to, double value) {
+  pace(stream, "fill", {}, {memory(to)}, [&] { inner_.fill(stream, to, value); });
+}
+
+void PacedBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
+                               MatrixView to, double scale) {
+  inner_.gather_rows(stream, source, indices, to, scale);
+  act::machine()->give(index_of(stream), memory(to));
+}
+
+void PacedBackend::add(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {
+  pace(stream, "add", {memory(a), memory(b)}, {memory(y)}, [&] { inner_.add(stream, a, b, y); });
+}
+
+void PacedBackend::multiply(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {
+  pace(stream, "multiply", {memory(a), memory(b)}, {memory(y)},
+       [&] { inner_.multiply(stream, a, b, y); });
+}
+
+void PacedBackend::scale(Stream& stream, ConstTensorView x, double factor, TensorView y) {
+  pace(stream, "scale", {memory(x)}, {memory(y)}, [&] { inner_.scale(stream, x, factor, y); });
+}
+
+void PacedBackend::axpy(Stream& stream, double factor, ConstTensorView x, TensorView y) {
+  pace(stream, "axpy", {memory(x), memory(y)}, {memory(y)},
+       [&] { inner_.axpy(stream, factor, x, y); });
+}
+
+void PacedBackend::ordered_sum(Stream& stream, std::span<const ConstTensorView> sources,
+                               double factor, TensorView y) {
+  const double added = static_cast<double>((sources.size() - 1) * y.num_bytes());
+  act::Machine::Collective::add_bytes(added);
+  pace(stream, "sum", memories(sources), {memory(y)},
+       [&] { inner_.ordered_sum(stream, sources, factor, y); });
+}
+
+void PacedBackend::activation_forward(Stream& stream, Activation activation, ConstTensorView x,
+                                      TensorView y) {
+  pace(stream, "activation", {memory(x)}, {memory(y)},
+       [&] { inner_.activation_forward(stream, activation, x, y); });
+}
+
+void PacedBackend::activation_backward(Stream& stream, Activation activation, ConstTensorView saved,
+                                       ConstTensorView grad_y, TensorView grad_x) {
+  pace(stream, "activation backward", {memory(saved), memory(grad_y)}, {memory(grad_x)},
+       [&] { inner_.activation_backward(stream, activation, saved, grad_y, grad_x); });
+}
+
+void PacedBackend::dropout(Stream& stream, const DropoutMask& mask, ConstMatrixView x,
+                           MatrixView y) {
+  pace(stream, "dropout", {memory(x)}, {memory(y)}, [&] { inner_.dropout(stream, mask, x, y); });
+}
+
+void PacedBackend::sum(Stream& stream, ConstTensorView x, TensorView y) {
+  pace(stream, "sum", {memory(x)}, {memory(y)}, [&] { inner_.sum(stream, x, y); });
+}
+
+void PacedBackend::sum_rows(Stream& stream, ConstMatrixView x, TensorView y, Write write) {
+  pace(stream, "sum_rows", {memory(x)}, {memory(y)},
+       [&] { inner_.sum_rows(stream, x, y, write); });
+}
+
+void PacedBackend::argmax_rows(Stream& stream, ConstMatrixView x, TensorView y) {
+  pace(stream, "argmax_rows", {memory(x)}, {memory(y)}, [&] { inner_.argmax_rows(stream, x, y); });
+}
+
+void PacedBackend::norm(Stream& stream, std::span<const ConstTensorView> x, TensorView y) {
+  pace(stream, "norm", memories(x), {memory(y)}, [&] { inner_.norm(stream, x, y); });
+}
+
+void PacedBackend::matmul(Stream& stream, ConstMatrixView a, Transpose transpose_a,
+                          ConstMatrixView b, Transpose transpose_b, MatrixView c, Write write) {
+  const std::size_t inner_size = transpose_a == Transpose::yes ? a.rows : a.cols;
+  const Memories reads{memory(a), memory(b)};
+  const Memories writes{memory(c)};
+  // As a layer of inner_size x c.cols parameters.
+  const double seconds = predict::product_seconds(
+      profile(), static_cast<double>(c.batch * c.rows),
+      static_cast<double>(inner_size * c.cols * size_of(c.dtype)), size_of(c.dtype));
+  act::machine()->run(index_of(stream),
+                      {"matmul", seconds, Kernel::Kind::computes, reads, writes}, [&] {
+                        inner_.matmul(stream, a, transpose_a, b, transpose_b, c, write);
+                      });
+}
+
+void PacedBackend::linear_forward(Stream& stream, const LinearForward& call) {
+  const Memories reads{memory(call.x), memory(call.weight), memory(call.bias)};
+  const Memories writes{memory(call.y), memory(call.preactivation), memory(call.mask)};
+  const double seconds = predict::product_seconds(
+      profile(), static_cast<double>(call.x.rows),
+      static_cast<double>(reads[1].num_bytes + reads[2].num_bytes), size_of(call.y.dtype));
+  act::machine()->run(index_of(stream),
+                      {"linear", seconds, Kernel::Kind::computes, reads, writes},
+                      [&] { inner_.linear_forward(stream, call); });
+}
+
+void PacedBackend::linear_backward(Stream& stream, const LinearBackward& call) {
+  const Memories reads{memory(call.x), memory(call.weight), memory(call.grad_y)};
+  const Memories writes{memory(call.grad_x), memory(call.grad_weight), memory(call.grad_bias),
+                        memory(call.scratch)};
+  const std::size_t num_products = (call.grad_x.data != nullptr ? 1U : 0U) +
+                                   (call.grad_weight.data != nullptr ? 1U : 0U);
+  const double seconds = predict::product_seconds(
+      profile(), static_cast<double>(call.x.rows),
+      static_cast<double>(reads[1].num_bytes + writes[2].num_bytes), size_of(call.x.dtype));
+  act::machine()->run(index_of(stream),
+                      {"linear backward", static_cast<double>(num_products) * seconds,
+                       Kernel::Kind::computes, reads, writes},
+                      [&] { inner_.linear_backward(stream, call); });
+}
+
+void PacedBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits,
+                                                 ConstTensorView labels, Reduction reduction,
+                                                 MatrixView probabilities, TensorView loss,
+                                                 const CrossEntropyGradient& gradient) {
+  pace(stream, "cross entropy", {memory(logits), memory(labels), memory(gradient.grad_loss)},
+       {memory(probabilities), memory(loss), memory(gradient.grad_logits)}, [&] {
+         inner_.softmax_cross_entropy_forward(stream, logits, labels, reduction, probabilities,
+                                              loss, gradient);
+       });
+}
+
+void PacedBackend::softmax_cross_entropy_backward(Stream& stream, ConstMatrixView probabilities,
+                                                  ConstTensorView labels, Reduction reduction,
+                                                  ConstTensorView grad_loss,
+                                                  MatrixView grad_logits) {
+  pace(stream, "cross entropy backward", {memory(probabilities), memory(grad_loss)},
+       {memory(grad_logits)}, [&] {
+         inner_.softmax_cross_entropy_backward(stream, probabilities, labels, reduction, grad_loss,
+                                               grad_logits);
+       });
+}
+
+void PacedBackend::mse_forward(Stream& stream, ConstTensorView x, ConstTensorView target,
+                               Reduction reduction, TensorView loss) {
+  pace(stream, "mse", {memory(x), memory(target)}, {memory(loss)},
+       [&] { inner_.mse_forward(stream, x, target, reduction, loss); });
+}
+
+void PacedBackend::mse_backward(Stream& stream, ConstTensorView x, ConstTensorView target,
+                                Reduction reduction, ConstTensorView grad_loss,
+                                TensorView grad_x) {
+  pace(stream, "mse backward", {memory(x), memory(target), memory(grad_loss)}, {memory(grad_x)},
+       [&] { inner_.mse_backward(stream, x, target, reduction, grad_loss, grad_x); });
+}
+
+void PacedBackend::batch_norm_forward(Stream& stream, const BatchNormForward& call) {
+  pace(stream, "batch norm", {memory(call.x), memory(call.weight), memory(call.bias)},
+       {memory(call.y), memory(call.mean), memory(call.inverse_std), memory(call.running_mean),
+        memory(call.running_var)},
+       [&] { inner_.batch_norm_forward(stream, call); });
+}
+
+void PacedBackend::batch_norm_backward(Stream& stream, const BatchNormBackward& call) {
+  pace(stream, "batch norm backward",
+       {memory(call.x), memory(call.weight), memory(call.mean), memory(call.inverse_std),
+        memory(call.grad_y)},
+       {memory(call.grad_x), memory(call.grad_weight), memory(call.grad_bias)},
+       [&] { inner_.batch_norm_backward(stream, call); });
+}
+
+namespace {
+
+// An optimizer's kernel, over all parameters at once.
+template <typename Parameter, typename Real>
+void pace_update(Stream& stream, const char* name, std::span<const Parameter> parameters,
+                 const Real& real) {
+  Memories reads;
+  Memories writes;
+  for (const Parameter& parameter : parameters) {
+    reads.push_back(memory(parameter.grad));
+    writes.push_back(memory(parameter.weight));
+  }
+  const double seconds = predict::update_seconds(profile(), num_bytes({}, writes));
+  act::machine()->run(index_of(stream), {name, seconds, Kernel::Kind::computes, reads, writes},
+                      real);
+}
+
+}  // namespace
+
+void PacedBackend::sgd(Stream& stream, std::span<const SgdParameter> parameters,
+                       const StepScalars& scalars, const SgdOptions& options) {
+  pace_update(stream, "sgd", parameters,
+              [&] { inner_.sgd(stream, parameters, scalars, options); });
+}
+
+void PacedBackend::adamw(Stream& stream, std::span<const AdamWParameter> parameters,
+                         const StepScalars& scalars, const AdamWOptions& options) {
+  pace_update(stream, "adamw", parameters,
+              [&] { inner_.adamw(stream, parameters, scalars, options); });
+}
+
+void PacedBackend::multi_zero(Stream& stream, std::span<const TensorView> tensors) {
+  pace(stream, "zero", {}, memories(tensors), [&] { inner_.multi_zero(stream, tensors); });
+}
+
+void PacedBackend::multi_scale(Stream& stream, std::span<const TensorView> tensors,
+                               double factor) {
+  pace(stream, "scale", memories(tensors), memories(tensors),
+       [&] { inner_.multi_scale(stream, tensors, factor); });
+}
+
+void PacedBackend::multi_clip(Stream& stream, std::span<const TensorView> tensors,
+                              ConstTensorView norm, double max_norm) {
+  Memories reads = memories(tensors);
+  reads.push_back(memory(norm));
+  pace(stream, "clip", reads, memories(tensors),
+       [&] { inner_.multi_clip(stream, tensors, norm, max_norm); });
+}
+
+void PacedBackend::pack(Stream& stream, std::span<const PackItem> items, double factor,
+                        TensorView bucket) {
+  Memories reads;
+  for (const PackItem& item : items) reads.push_back(memory(item.tensor));
+  pace(stream, "pack", reads, {memory(bucket)},
+       [&] { inner_.pack(stream, items, factor, bucket); });
+}
+
+void PacedBackend::unpack(Stream& stream, ConstTensorView bucket, std::span<const PackItem> items) {
+  Memories writes;
+  for (const PackItem& item : items) writes.push_back(memory(item.tensor));
+  pace(stream, "unpack", {memory(bucket)}, writes,
+       [&] { inner_.unpack(stream, bucket, items); });
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,37 @@
+// --watch: what each device of a machine that is acted out does now, on the terminal, while it does
+// it.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/act/machine.h"
+
+namespace lockstep::tools {
+
+// While one lives, draws the lanes on stderr some ten times a second, each time over the picture
+// before; the last one stays. Without a terminal there, or unless `is_on`, it does nothing.
+class LaneWatch {
+ public:
+  LaneWatch(const act::Machine& machine, bool is_on);
+  ~LaneWatch();
+  LaneWatch(const LaneWatch&) = delete;
+  LaneWatch& operator=(const LaneWatch&) = delete;
+
+ private:
+  void draw();
+
+  const act::Machine& machine_;
+  std::size_t num_lines_ = 0;
+  std::atomic<bool> is_over_{false};
+  std::thread thread_;
+};
+
+// The picture, a line per device and one per link that carried something since `bytes_before`
+// (by hop), in `seconds` of modelled time: what it does, how busy it was, bytes a second.
+std::vector<std::string> lane_lines(const act::Machine& machine,
+                                    const std::vector<double>& bytes_before, double seconds);
+
+}  // namespace lockstep::tools

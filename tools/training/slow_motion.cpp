@@ -1,0 +1,234 @@
+#include "tools/training/slow_motion.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/act/machine.h"
+#include "engine/core/error.h"
+#include "engine/runtime/logical_device.h"
+#include "engine/trace/recorder.h"
+#include "tools/cli/numbers.h"
+#include "tools/report/lane_watch.h"
+#include "tools/training/placement.h"
+
+namespace lockstep::tools {
+namespace {
+
+constexpr std::size_t kRehearsedSteps = 6;
+// What the cores are busy of the time, and what it costs them to sleep and wake up once.
+constexpr double kHeadroom = 2.5;
+constexpr double kWakeSeconds = 30e-6;
+constexpr double kMaxFactor = 1e9;
+// No step is shorter here, so that what a thread is late by does not count.
+constexpr double kShortestStep = 5e-3;
+
+// Up, to two digits: "1 : 40".
+double round_up(double factor) {
+  const double digit = std::pow(10.0, std::floor(std::log10(factor)) - 1);
+  return std::ceil(factor / digit) * digit;
+}
+
+act::MachineOptions machine_options(const TrainingTask& task, const DevicePlacement& placement) {
+  act::MachineOptions options;
+  options.topology = task.slow_motion->topology;
+  for (const Device device : placement.devices) options.devices.push_back(device.index);
+  options.tracks = placement.mode == Mode::ddp ? act::Tracks::ranks : act::Tracks::devices;
+  return options;
+}
+
+// A step, once as it is and once as it would be on the modelled machine.
+struct RehearsedStep {
+  double real_seconds = 0;
+  double modelled_seconds = 0;
+  double num_kernels = 0;
+};
+
+template <typename Train>
+RehearsedStep rehearse(TrainingTask task, const DevicePlacement& placement, const Train& train) {
+  act::MachineOptions options = machine_options(task, placement);
+  options.pace = act::Pace::none;
+  act::Machine machine(options);
+  const act::OnStage on_stage(machine);
+  task.num_steps = std::min(task.num_steps, kRehearsedSteps);
+  struct Sample {
+    act::Time real{};
+    act::Time modelled{};
+    std::size_t num_kernels = 0;
+  };
+  const auto sample = [&] { return Sample{act::now(), machine.end(), machine.num_kernels()}; };
+  const Sample begin = sample();
+  std::vector<Sample> samples;
+  TrainingObserver observer;
+  observer.on_step = [&](std::size_t) { samples.push_back(sample()); };
+  train(task, observer);
+  // The first step finds memory and threads; where there is no other, it has to do.
+  const Sample first = samples.size() > 1 ? samples.front() : begin;
+  const Sample& last = samples.back();
+  const double steps = static_cast<double>(std::max<std::size_t>(1, samples.size() - 1));
+  return {act::to_seconds(last.real - first.real) / steps,
+          act::to_seconds(last.modelled - first.modelled) / steps,
+          static_cast<double>(last.num_kernels - first.num_kernels) / steps};
+}
+
+double choose_factor(const RehearsedStep& step) {
+  const double cores = static_cast<double>(runtime::num_cores());
+  const double real = std::max(
+      kShortestStep,
+      kHeadroom * (step.real_seconds + step.num_kernels * kWakeSeconds / cores));
+  return round_up(std::clamp(real / step.modelled_seconds, 1e-3, kMaxFactor));
+}
+
+// What the devices did during the steps, which the first of them led.
+class StepTimes {
+ public:
+  StepTimes(const trace::Recording& recording, int leader, std::size_t steps_per_epoch)
+      : recording_(recording), steps_per_epoch_(steps_per_epoch) {
+    for (const trace::Span& span : recording.spans) {
+      const bool is_step = span.thread == trace::kDeviceThread && span.rank == leader &&
+                           span.category == trace::Category::step;
+      if (!is_step) continue;
+      if (span.sequence >= static_cast<std::int64_t>(steps_per_epoch_ * epochs_.size())) {
+        epochs_.push_back(0);
+      }
+      epochs_.back() += 1e-9 * static_cast<double>(span.end_ns - span.begin_ns);
+      steps_.push_back({span.begin_ns, span.end_ns});
+      total_ += static_cast<double>(span.end_ns - span.begin_ns);
+    }
+  }
+
+  // Of each epoch, the sum.
+  const std::vector<double>& epoch_seconds() const { return epochs_; }
+
+  // The share of the steps' time that such spans of a device take; they don't overlap.
+  template <typename IsMeant>
+  double share(int track, const IsMeant& is_meant) const {
+    double inside = 0;
+    for (const trace::Span& span : recording_.spans) {
+      if (span.thread != trace::kDeviceThread || span.rank != track || !is_meant(span)) continue;
+      auto step = std::ranges::lower_bound(steps_, span.begin_ns, {}, &Interval::end_ns);
+      for (; step != steps_.end() && step->begin_ns < span.end_ns; ++step) {
+        inside += static_cast<double>(std::min(span.end_ns, step->end_ns) -
+                                      std::max(span.begin_ns, step->begin_ns));
+      }
+    }
+    return total_ > 0 ? std::min(1.0, inside / total_) : 0;
+  }
+
+ private:
+  struct Interval {
+    std::int64_t begin_ns;
+    std::int64_t end_ns;
+  };
+  const trace::Recording& recording_;
+  const std::size_t steps_per_epoch_;
+  std::vector<double> epochs_;
+  std::vector<Interval> steps_;  // by time
+  double total_ = 0;
+};
+
+// Other spans of operations have no number.
+bool is_kernel(const trace::Span& span) {
+  return span.category == trace::Category::op && span.lane == trace::Lane::compute &&
+         span.sequence != trace::kNoSequence;
+}
+
+bool is_late(const trace::Span& span) {
+  return span.name == std::string_view(act::kLate);
+}
+
+void take_acted_times(const TrainingTask& task, const DevicePlacement& placement,
+                      TrainingResult& result) {
+  std::vector<int> tracks;
+  for (const Device device : placement.devices) {
+    const bool is_ddp = placement.mode == Mode::ddp;
+    tracks.push_back(is_ddp ? static_cast<int>(tracks.size()) : device.index);
+  }
+  const trace::Recording recording = trace::collect();
+  const StepTimes times(recording, tracks[0], task.steps_per_epoch());
+  if (recording.num_dropped == 0) result.epoch_seconds = times.epoch_seconds();
+  result.busy_fraction.clear();
+  for (const int track : tracks) {
+    result.busy_fraction.push_back(times.share(track, is_kernel));
+    result.acted->put_off = std::max(result.acted->put_off, times.share(track, is_late));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const SlowMotion> read_slow_motion(const TrainingFlags& flags) {
+  if (flags.act_as.empty()) return nullptr;
+  const auto refuse = [](bool is_refused, std::string_view why) {
+    require(!is_refused, ErrorCode::Usage, "--act-as", "{}", why);
+  };
+  refuse(flags.device == "cuda",
+         "acts a machine out on devices of the CPU; leave out --device cuda");
+  refuse(flags.ranks == "processes",
+         "acts out ranks that are threads of one process; leave out --ranks processes");
+  refuse(flags.graph, "paces kernels one by one, and --graph launches them as one; leave one out");
+  refuse(!flags.link.empty(), "has links of its own; leave out --link");
+  refuse(!flags.comm.empty() && flags.comm != "own",
+         "acts out the project's own collectives; leave out --comm");
+  auto motion = std::make_shared<SlowMotion>();
+  motion->topology = predict::find_topology(flags.act_as);
+  motion->is_watched = flags.watch;
+  if (flags.slow_motion != "auto") {
+    motion->factor = parse_number("--slow-motion", flags.slow_motion, "auto or a factor such as 40");
+    require(*motion->factor > 0 && *motion->factor <= kMaxFactor, ErrorCode::Usage, "--slow-motion",
+            "expected auto or a factor between 0 and {:g}, found {}", kMaxFactor,
+            flags.slow_motion);
+  }
+  return motion;
+}
+
+void require_on_stage(const TrainingFlags& flags, const std::vector<Device>& devices) {
+  if (flags.act_as.empty()) return;
+  const predict::Topology topology = predict::find_topology(flags.act_as);
+  for (const Device device : devices) {
+    require(static_cast<std::size_t>(device.index) < topology.gpus.size(), ErrorCode::Usage,
+            "--act-as", "'{}' has {} devices, and {} was asked for; a cluster is NAME*HOSTS@100gbe",
+            topology.name, topology.gpus.size(), to_string(device));
+  }
+}
+
+std::string slow_motion_note(const TrainingTask& task) {
+  if (!task.slow_motion) return {};
+  const predict::Topology& topology = task.slow_motion->topology;
+  return fmt::format(
+      "acted out in slow motion: {} ({}); times are of that machine, as modelled, not of this one",
+      topology.name, topology.device.name);
+}
+
+TrainingResult act_out(
+    const TrainingTask& task, const DevicePlacement& placement, const TrainingObserver& observer,
+    const std::function<TrainingResult(const TrainingTask&, const TrainingObserver&)>& train) {
+  const bool is_recorded = trace::recording();
+  trace::stop();
+  act::MachineOptions options = machine_options(task, placement);
+  const RehearsedStep step = rehearse(task, placement, train);
+  options.factor = task.slow_motion->factor.value_or(choose_factor(step));
+  // What a thread is late by in one part of a step it makes up for in another.
+  options.patience = std::max(options.patience,
+                              act::from_seconds(options.factor * step.modelled_seconds));
+  act::Machine machine(options);
+  TrainingObserver at_full_speed = observer;
+  if (observer.on_epoch) {
+    at_full_speed.on_epoch = [&](std::size_t epoch, double seconds, double loss) {
+      observer.on_epoch(epoch, seconds / options.factor, loss);
+    };
+  }
+  TrainingResult result;
+  {
+    const act::OnStage on_stage(machine);
+    const LaneWatch watch(machine, task.slow_motion->is_watched);
+    if (is_recorded) trace::start({.slow_motion = options.factor});
+    result = train(task, at_full_speed);
+  }
+  for (double& seconds : result.epoch_seconds) seconds /= options.factor;
+  result.acted = ActedOut{options.topology.name, options.topology.device.name, options.factor};
+  if (is_recorded) take_acted_times(task, placement, result);
+  return result;
+}
+
+}  // namespace lockstep::tools
