@@ -102,6 +102,9 @@ Machine::Inputs Machine::fetch_inputs(int index, Time ready, std::span<const Mem
       delivery = deliver(last.device, index, std::max(source_ready(last), ready),
                          memory.num_bytes);
     }
+    if (delivery.arrives > inputs.delivery.arrives) {
+      inputs.is_of_collective = last.writer == Writer::collective;
+    }
     inputs.delivery.sent = std::max(inputs.delivery.sent, delivery.sent);
     inputs.delivery.arrives = std::max(inputs.delivery.arrives, delivery.arrives);
   }
@@ -137,43 +140,39 @@ void Machine::run(int index, const Kernel& kernel, const std::function<void()>& 
   }
   const Time end = mine.lanes.finish(Lane::compute);
   const Time written = is_message ? std::max(end, inputs.delivery.arrives) : end;
-  for (const Memory& memory : kernel.writes) memory_.write(memory, written, index);
+  for (const Memory& memory : kernel.writes) memory_.write(memory, {written, index});
   {
     const std::lock_guard lock(mine.mutex);
     mine.state.kernel = nullptr;
     mine.state.busy_seconds += to_seconds(end - begin) / factor();
   }
   if (!trace::recording()) return;
-  trace::Span span;
-  span.rank = mine.track;
-  if (begin > due) {
-    span.name = kLate;
-    span.lane = trace::Lane::host;
-    span.category = trace::Category::wait;
-    span.begin_ns = nanoseconds(due);
-    span.end_ns = nanoseconds(begin);
-    trace::record(span);
-  }
   if (inputs.has_messages) {
-    span.name = "copy from another device";
-    span.lane = trace::Lane::copy;
-    span.category = trace::Category::copy;
-    span.begin_ns = nanoseconds(ready);
-    span.end_ns = nanoseconds(due);
-    trace::record(span);
-    if (is_message) return;
+    record(mine, {"copy from another device", trace::Lane::copy, trace::Category::copy}, ready, due);
+  } else if (inputs.is_of_collective) {
+    record(mine, {"wait for collective", trace::Lane::compute, trace::Category::communication},
+           ready, due);
   }
-  span.name = kernel.name;
-  span.sequence = number;
-  span.lane = trace::Lane::compute;
-  span.category = trace::Category::op;
+  record(mine, {kLate, trace::Lane::host, trace::Category::wait}, due, begin);
+  if (is_message) return;
+  record(mine, {kernel.name, trace::Lane::compute, trace::Category::op, number}, begin, end);
+}
+
+void Machine::record(const Device& device, const SpanKind& kind, Time begin, Time end) const {
+  if (end <= begin) return;
+  trace::Span span;
+  span.name = kind.name;
+  span.lane = kind.lane;
+  span.category = kind.category;
+  span.sequence = kind.sequence;
+  span.rank = device.track;
   span.begin_ns = nanoseconds(begin);
   span.end_ns = nanoseconds(end);
   trace::record(span);
 }
 
 void Machine::give(int index, const Memory& memory) {
-  if (!collective.is_inside) memory_.write(memory, origin_, index);
+  if (!collective.is_inside) memory_.write(memory, {origin_, index});
 }
 
 Time Machine::written(const Memory& memory) const {
@@ -195,7 +194,7 @@ Time Machine::communicate(int index, Time begin, Time alone) {
 
 void Machine::finish_collective(int index, const Memory& result, Time end) {
   Device& mine = device(index);
-  memory_.write(result, end, index);
+  memory_.write(result, {end, index, Writer::collective});
   const std::lock_guard lock(mine.mutex);
   mine.waited_until = std::max(mine.waited_until, end);
   if (result.data == nullptr) mine.held_back = std::max(mine.held_back, end);

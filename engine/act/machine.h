@@ -34,6 +34,7 @@
 #include "engine/act/port.h"
 #include "engine/predict/network.h"
 #include "engine/predict/topology.h"
+#include "engine/trace/span.h"
 
 namespace lockstep::act {
 
@@ -136,11 +137,21 @@ class Machine {
  private:
   struct Device;
 
+  struct SpanKind {
+    const char* name;
+    trace::Lane lane;
+    trace::Category category;
+    std::int64_t sequence = trace::kNoSequence;
+  };
+
   Device& device(int index) const;
+  // Adds a span of the device to the recording, unless it is empty.
+  void record(const Device& device, const SpanKind& kind, Time begin, Time end) const;
   Time source_ready(const Written& source) const;
   struct Inputs {
     Delivery delivery;
     bool has_messages = false;
+    bool is_of_collective = false;  // what arrives last
   };
   // Sends what the kernel reads of other devices' memory.
   Inputs fetch_inputs(int device, Time ready, std::span<const Memory> reads);

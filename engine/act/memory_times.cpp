@@ -17,7 +17,7 @@ MemoryTimes::Blocks::const_iterator MemoryTimes::first_behind(std::uintptr_t beg
   return block;
 }
 
-void MemoryTimes::write(const Memory& memory, Time time, int device) {
+void MemoryTimes::write(const Memory& memory, const Written& written) {
   if (memory.data == nullptr || memory.num_bytes == 0) return;
   const std::uintptr_t begin = begin_of(memory);
   const std::uintptr_t end = begin + memory.num_bytes;
@@ -28,7 +28,7 @@ void MemoryTimes::write(const Memory& memory, Time time, int device) {
     if (old_begin < begin) blocks_.emplace(old_begin, Block{begin, old.written});
     if (old.end > end) block = blocks_.emplace(end, old).first;
   }
-  blocks_.insert_or_assign(begin, Block{end, {time, device}});
+  blocks_.insert_or_assign(begin, Block{end, written});
 }
 
 Written MemoryTimes::last_write(const Memory& memory) const {

@@ -19,15 +19,18 @@ struct Memory {
 
 inline constexpr int kNoDevice = -1;
 
+enum class Writer { kernel, collective };
+
 struct Written {
   Time time{};  // 0: never, as far as is known
   int device = kNoDevice;
+  Writer writer = Writer::kernel;
 };
 
 // Any thread may use it at any time.
 class MemoryTimes {
  public:
-  void write(const Memory& memory, Time time, int device);
+  void write(const Memory& memory, const Written& written);
   // Of what was written last in any part of the memory.
   Written last_write(const Memory& memory) const;
 

@@ -11,6 +11,7 @@
 #include "engine/trace/recorder.h"
 #include "tools/cli/numbers.h"
 #include "tools/report/lane_watch.h"
+#include "tools/report/median.h"
 #include "tools/training/placement.h"
 
 namespace lockstep::tools {
@@ -80,54 +81,6 @@ double choose_factor(const RehearsedStep& step) {
   return round_up(std::clamp(real / step.modelled_seconds, 1e-3, kMaxFactor));
 }
 
-// What the devices did during the steps, which the first of them led.
-class StepTimes {
- public:
-  StepTimes(const trace::Recording& recording, int leader, std::size_t steps_per_epoch)
-      : recording_(recording), steps_per_epoch_(steps_per_epoch) {
-    for (const trace::Span& span : recording.spans) {
-      const bool is_step = span.thread == trace::kDeviceThread && span.rank == leader &&
-                           span.category == trace::Category::step;
-      if (!is_step) continue;
-      if (span.sequence >= static_cast<std::int64_t>(steps_per_epoch_ * epochs_.size())) {
-        epochs_.push_back(0);
-      }
-      epochs_.back() += 1e-9 * static_cast<double>(span.end_ns - span.begin_ns);
-      steps_.push_back({span.begin_ns, span.end_ns});
-      total_ += static_cast<double>(span.end_ns - span.begin_ns);
-    }
-  }
-
-  // Of each epoch, the sum.
-  const std::vector<double>& epoch_seconds() const { return epochs_; }
-
-  // The share of the steps' time that such spans of a device take; they don't overlap.
-  template <typename IsMeant>
-  double share(int track, const IsMeant& is_meant) const {
-    double inside = 0;
-    for (const trace::Span& span : recording_.spans) {
-      if (span.thread != trace::kDeviceThread || span.rank != track || !is_meant(span)) continue;
-      auto step = std::ranges::lower_bound(steps_, span.begin_ns, {}, &Interval::end_ns);
-      for (; step != steps_.end() && step->begin_ns < span.end_ns; ++step) {
-        inside += static_cast<double>(std::min(span.end_ns, step->end_ns) -
-                                      std::max(span.begin_ns, step->begin_ns));
-      }
-    }
-    return total_ > 0 ? std::min(1.0, inside / total_) : 0;
-  }
-
- private:
-  struct Interval {
-    std::int64_t begin_ns;
-    std::int64_t end_ns;
-  };
-  const trace::Recording& recording_;
-  const std::size_t steps_per_epoch_;
-  std::vector<double> epochs_;
-  std::vector<Interval> steps_;  // by time
-  double total_ = 0;
-};
-
 // Other spans of operations have no number.
 bool is_kernel(const trace::Span& span) {
   return span.category == trace::Category::op && span.lane == trace::Lane::compute &&
@@ -138,6 +91,56 @@ bool is_late(const trace::Span& span) {
   return span.name == std::string_view(act::kLate);
 }
 
+// What the devices did during the steps, which the first of them led.
+class StepTimes {
+ public:
+  StepTimes(const trace::Recording& recording, int leader) : recording_(recording) {
+    for (const trace::Span& span : recording.spans) {
+      const bool is_step = span.thread == trace::kDeviceThread && span.rank == leader &&
+                           span.category == trace::Category::step;
+      if (!is_step) continue;
+      steps_.push_back({span.begin_ns, span.end_ns});
+    }
+  }
+
+  // The sum of each epoch's steps, without what their leader was late by.
+  std::vector<double> epoch_seconds(int leader, std::size_t steps_per_epoch) const {
+    const std::vector<double> late = shares(leader, is_late);
+    std::vector<double> epochs((steps_.size() + steps_per_epoch - 1) / steps_per_epoch, 0);
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      epochs[i / steps_per_epoch] +=
+          1e-9 * static_cast<double>(steps_[i].end_ns - steps_[i].begin_ns) * (1 - late[i]);
+    }
+    return epochs;
+  }
+
+  // The share of each step's time that such spans of a device take; they don't overlap.
+  template <typename IsMeant>
+  std::vector<double> shares(int track, const IsMeant& is_meant) const {
+    std::vector<double> inside(steps_.size(), 0);
+    for (const trace::Span& span : recording_.spans) {
+      if (span.thread != trace::kDeviceThread || span.rank != track || !is_meant(span)) continue;
+      auto step = std::ranges::lower_bound(steps_, span.begin_ns, {}, &Interval::end_ns);
+      for (; step != steps_.end() && step->begin_ns < span.end_ns; ++step) {
+        const double length = static_cast<double>(step->end_ns - step->begin_ns);
+        inside[static_cast<std::size_t>(step - steps_.begin())] +=
+            static_cast<double>(std::min(span.end_ns, step->end_ns) -
+                                std::max(span.begin_ns, step->begin_ns)) /
+            length;
+      }
+    }
+    return inside;
+  }
+
+ private:
+  struct Interval {
+    std::int64_t begin_ns;
+    std::int64_t end_ns;
+  };
+  const trace::Recording& recording_;
+  std::vector<Interval> steps_;  // by time
+};
+
 void take_acted_times(const TrainingTask& task, const DevicePlacement& placement,
                       TrainingResult& result) {
   std::vector<int> tracks;
@@ -146,12 +149,15 @@ void take_acted_times(const TrainingTask& task, const DevicePlacement& placement
     tracks.push_back(is_ddp ? static_cast<int>(tracks.size()) : device.index);
   }
   const trace::Recording recording = trace::collect();
-  const StepTimes times(recording, tracks[0], task.steps_per_epoch());
-  if (recording.num_dropped == 0) result.epoch_seconds = times.epoch_seconds();
+  const StepTimes times(recording, tracks[0]);
+  if (recording.num_dropped == 0) {
+    result.epoch_seconds = times.epoch_seconds(tracks[0], task.steps_per_epoch());
+  }
   result.busy_fraction.clear();
   for (const int track : tracks) {
-    result.busy_fraction.push_back(times.share(track, is_kernel));
-    result.acted->put_off = std::max(result.acted->put_off, times.share(track, is_late));
+    // Of a usual step: some wait for what is between steps, such as a check.
+    result.busy_fraction.push_back(median(times.shares(track, is_kernel)));
+    result.acted->put_off = std::max(result.acted->put_off, median(times.shares(track, is_late)));
   }
 }
 
@@ -208,9 +214,11 @@ TrainingResult act_out(
   act::MachineOptions options = machine_options(task, placement);
   const RehearsedStep step = rehearse(task, placement, train);
   options.factor = task.slow_motion->factor.value_or(choose_factor(step));
-  // What a thread is late by in one part of a step it makes up for in another.
-  options.patience = std::max(options.patience,
-                              act::from_seconds(options.factor * step.modelled_seconds));
+  // What a thread is late by in one part of a step it makes up for in another, or in the next ones.
+  constexpr double kPatientSteps = 3;
+  options.patience =
+      std::max(options.patience,
+               act::from_seconds(kPatientSteps * options.factor * step.modelled_seconds));
   act::Machine machine(options);
   TrainingObserver at_full_speed = observer;
   if (observer.on_epoch) {
