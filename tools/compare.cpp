@@ -15,6 +15,7 @@
 #include "tools/cli/idle_flags.h"
 #include "tools/cli/numbers.h"
 #include "tools/commands.h"
+#include "tools/compare_predictions.h"
 #include "tools/compare_rows.h"
 #include "tools/measure_rows.h"
 #include "tools/report/bound.h"
@@ -127,16 +128,30 @@ std::string describe_work(const TrainingFlags& flags, const std::vector<PlannedR
   return fmt::format("{}, {}", what, flags.steps ? steps : epochs);
 }
 
+// The workload's layers are measured on this machine's first GPU, if that is what is compared.
+PredictionTask measured_by(PredictionTask prediction, DeviceType type) {
+  prediction.run.measured_on =
+      type == DeviceType::cuda ? runtime::physical_gpus()[0].name : std::string("cpu");
+  return prediction;
+}
+
 void run_compare(CompareFlags flags, const CommandLine& command) {
   const TrainingFlags& training = flags.training;
   std::FILE* const out = training.json_path == "-" ? stderr : stdout;
   require_drift(flags);
   const DeviceType type = resolve_ranks_and_type(flags.training);
-  const std::vector<PlannedRow> plan = plan_rows(training, flags.modes, flags.device_counts, type);
+  const bool predicts_missing = flags.is_predicting && !flags.strict;
+  const std::vector<PlannedRow> all_rows = plan_rows(
+      training, flags.modes, flags.device_counts, type,
+      predicts_missing ? MissingDevices::are_predicted : MissingDevices::are_an_error);
+  std::vector<PlannedRow> plan;
+  std::ranges::copy_if(all_rows, std::back_inserter(plan),
+                       [](const PlannedRow& row) { return !row.is_missing; });
   std::vector<Mode> modes;
   for (const PlannedRow& row : plan) modes.push_back(row.placement.mode);
   require_effects({training, modes, type});
   const TrainingTask& task = plan[0].task;
+  const std::optional<PredictionTask> prediction = read_prediction(flags, task);
   const DevicePlacement& last = plan.back().placement;
   const std::size_t cores = runtime::num_cores();
   const std::string where =
@@ -154,6 +169,18 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
     if (!note.empty()) fmt::print(out, "{}\n", wrap(note));
   }
   const std::vector<RunRow> rows = measure_rows(plan, flags, out);
+  FileWorkload workload;
+  if (!training.json_path.empty() || prediction) {
+    apply_threads_per_device(training, 1);
+    workload = measure_workload(task, rows[0].placement.devices[0],
+                                rows[0].result.breakdown ? rows[0].result.breakdown->optimizer : 0);
+  }
+  std::vector<PredictedRow> predicted;
+  if (prediction) {
+    predicted = predict_compared_rows(measured_by(*prediction, type), workload, all_rows, out);
+    fmt::print(out, "~: predicted for {} ({}), not measured\n", prediction->topology.name,
+               prediction->topology.device.name);
+  }
   fmt::print(out, "{}\n", table_legend(rows[0]));
   for (const std::string& note : notes(plan, rows)) fmt::print(out, "{}\n", wrap(note));
   if (!training.trace_path.empty()) {
@@ -161,12 +188,11 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
     fmt::print(stderr, "{}", describe_trace(training, last));
   }
   if (!training.json_path.empty()) {
-    apply_threads_per_device(training, 1);
-    const double optimizer_seconds =
-        rows[0].result.breakdown ? rows[0].result.breakdown->optimizer : 0;
     nlohmann::ordered_json json =
-        make_run_file(command, training, task, rows,
-                      measure_workload(task, rows[0].placement.devices[0], optimizer_seconds));
+        make_run_file(command, training, task, rows, workload_json(workload));
+    for (const PredictedRow& row : predicted) {
+      json["rows"].push_back(row_json(row, prediction->topology.name));
+    }
     json["config"]["modes"] = flags.modes;
     json["config"]["devices"] = parse_list("--devices", flags.device_counts);
     if (!training.per_device_batch.empty()) {
@@ -191,10 +217,18 @@ void add_compare_command(Command& program, const CommandLine& command) {
   compare.add_option("--modes", flags->modes, "dp, ddp or dp,ddp");
   compare.add_option("--devices", flags->device_counts, "numbers of devices, such as 1,2,4,8");
   compare.add_flag("--wide", flags->wide, "all columns, beyond the 80 of a terminal");
+  const Flag predict =
+      compare.add_option("--predict", flags->predict,
+                         "rows predicted for a topology beside the measured ones; with --act-as "
+                         "that one's");
+  predict.value_may_miss();
+  compare.add_flag("--strict", flags->strict,
+                   "fail where --predict would stand in for GPUs that are missing");
   compare.add_flag("--explain-drift", flags->explain_drift,
                    "train once more in float64, to show that drift is rounding");
   compare.on_run([flags, compare, command] {
     flags->training.said = compare.said_flags();
+    flags->is_predicting = compare.was_said("--predict");
     run_compare(*flags, command);
   });
 }

@@ -6,6 +6,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/suggestion.h"
+#include "engine/runtime/logical_device.h"
 #include "tools/cli/numbers.h"
 #include "tools/training/placement.h"
 #include "tools/training/slow_motion.h"
@@ -37,13 +38,24 @@ std::vector<std::size_t> parse_device_counts(const std::string& text) {
   return counts;
 }
 
+bool are_missing(std::size_t count, DeviceType type) {
+  return type == DeviceType::cuda && count > static_cast<std::size_t>(runtime::num_devices(type));
+}
+
 std::vector<DevicePlacement> list_placements(TrainingFlags flags, const std::string& modes,
                                              const std::vector<std::size_t>& device_counts,
-                                             DeviceType type) {
+                                             DeviceType type, MissingDevices missing) {
   std::vector<DevicePlacement> placements{{Mode::single, {Device{type, 0}}}};
   for (const Mode mode : parse_modes(modes)) {
     for (const std::size_t count : device_counts) {
       flags.devices = static_cast<int>(count);
+      if (missing == MissingDevices::are_predicted && are_missing(count, type)) {
+        placements.push_back({mode, {}, std::nullopt});
+        for (std::size_t i = 0; i < count; ++i) {
+          placements.back().devices.push_back({type, static_cast<int>(i)});
+        }
+        continue;
+      }
       placements.push_back({mode, resolve_devices(flags, type)});
       require_on_stage(flags, placements.back().devices);
     }
@@ -64,9 +76,10 @@ std::vector<std::optional<std::size_t>> list_groups(const TrainingFlags& flags) 
 }  // namespace
 
 std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::string& modes,
-                                  const std::string& device_counts, DeviceType type) {
+                                  const std::string& device_counts, DeviceType type,
+                                  MissingDevices missing) {
   const std::vector<std::size_t> counts = parse_device_counts(device_counts);
-  const std::vector<DevicePlacement> placements = list_placements(flags, modes, counts, type);
+  const std::vector<DevicePlacement> placements = list_placements(flags, modes, counts, type, missing);
   const std::vector<std::optional<std::size_t>> groups = list_groups(flags);
   TrainingFlags of_all = flags;
   of_all.per_device_batch.clear();
@@ -82,7 +95,8 @@ std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::string&
       require(!rows_per_device || batch <= task.data->train.num_rows(), ErrorCode::Usage,
               "--per-device-batch", "{} rows on each of {} devices are more than the {} of {}",
               *rows_per_device, num_devices, task.data->train.num_rows(), flags.dataset);
-      rows.push_back({placement, with_batch(task, flags, batch), rows_per_device});
+      rows.push_back({placement, with_batch(task, flags, batch), rows_per_device,
+                      are_missing(num_devices, type)});
       require_fitting_sampler(rows.back().task, placement);
     }
   }

@@ -173,7 +173,7 @@ void explain_drift(const std::vector<PlannedRow>& plan, const TrainingFlags& fla
   std::map<std::size_t, KeptTensors> singles;  // by batch
   std::vector<std::pair<double, double>> drifts;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto& [placement, task, rows_per_device] = plan[i];
+    const auto& [placement, task, rows_per_device, is_missing] = plan[i];
     if (placement.mode == Mode::single) continue;
     const auto weights = [&](const DevicePlacement& on) {
       return keep(weights_in(DType::float64, task.num_steps, task, flags, on));

@@ -19,6 +19,7 @@
 #include "tools/report/row_table.h"
 #include "tools/report/run_file.h"
 #include "tools/report/work_line.h"
+#include "tools/report/workload.h"
 
 namespace lockstep::tools {
 namespace {

@@ -57,15 +57,6 @@ predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& cha
   return predict::predict_step(network, workload, options);
 }
 
-std::string format_factor(double factor) {
-  const int decimals = factor < 0.00995  ? 5
-                       : factor < 0.0995 ? 3
-                       : factor < 9.995  ? 2
-                       : factor < 99.95  ? 1
-                                         : 0;
-  return fmt::format("{:.{}f}x", factor, decimals);
-}
-
 // Lanes of the simulation as lanes of a trace.
 trace::Lane lane_of(predict::WorkLane lane) {
   switch (lane) {

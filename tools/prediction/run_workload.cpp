@@ -1,7 +1,6 @@
 #include "tools/prediction/run_workload.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
 #include "engine/core/shown_text.h"
@@ -85,26 +84,10 @@ predict::Workload workload_on(const RunWorkload& run, const predict::DeviceProfi
     return workload;
   }
   workload.optimizer_seconds = predict::update_seconds(device, bytes);
-  workload.fixed_seconds = 2 * device.launch_seconds;  // the loss and its gradient
+  // The loss and its gradient.
+  workload.layers.back().forward_seconds += device.launch_seconds;
+  workload.layers.back().backward_seconds += device.launch_seconds;
   return workload;
-}
-
-nlohmann::ordered_json workload_json(const FileWorkload& step) {
-  nlohmann::ordered_json layers = nlohmann::ordered_json::array();
-  for (const FileLayer& layer : step.layers) {
-    layers.push_back({{"name", layer.name},
-                      {"forward_seconds", layer.forward_seconds},
-                      {"backward_seconds", layer.backward_seconds},
-                      {"parameter_bytes", layer.parameter_bytes}});
-  }
-  nlohmann::ordered_json json{{"batch", step.batch},
-                              {"input_bytes_per_row", step.input_bytes_per_row},
-                              {"host_seconds_per_op", step.host_seconds_per_op},
-                              {"optimizer_seconds", step.optimizer_seconds},
-                              {"layers", layers},
-                              {"ready_order", step.ready_order}};
-  if (step.rows_per_epoch) json["rows_per_epoch"] = *step.rows_per_epoch;
-  return json;
 }
 
 }  // namespace lockstep::tools

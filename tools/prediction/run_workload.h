@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "engine/predict/step.h"
@@ -31,8 +30,5 @@ RunWorkload read_run_workload(const std::string& path);
 predict::Workload workload_on(const RunWorkload& run, const predict::DeviceProfile& device,
                               double batch);
 bool is_measured_on(const RunWorkload& run, const predict::DeviceProfile& device);
-
-// The part "workload" of a run file again.
-nlohmann::ordered_json workload_json(const FileWorkload& step);
 
 }  // namespace lockstep::tools

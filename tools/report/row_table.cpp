@@ -12,12 +12,6 @@
 namespace lockstep::tools {
 namespace {
 
-// "1.98x", "15.7x", "128x".
-std::string format_factor(double factor) {
-  const int decimals = factor < 9.995 ? 2 : factor < 99.95 ? 1 : 0;
-  return fmt::format("{:.{}f}x", factor, decimals);
-}
-
 // The mean over devices, in percent.
 std::string format_busy(const std::vector<double>& fractions) {
   if (fractions.empty()) return "-";
@@ -40,6 +34,15 @@ std::string gpu_sharing_note(const std::vector<RunRow>& rows) {
 }
 
 }  // namespace
+
+std::string format_factor(double factor) {
+  const int decimals = factor < 0.00995  ? 5
+                       : factor < 0.0995 ? 3
+                       : factor < 9.995  ? 2
+                       : factor < 99.95  ? 1
+                                         : 0;
+  return fmt::format("{:.{}f}x", factor, decimals);
+}
 
 std::string format_bytes(std::size_t num_bytes) {
   const double bytes = static_cast<double>(num_bytes);

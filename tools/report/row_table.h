@@ -12,6 +12,9 @@ namespace lockstep::tools {
 // "0 B", "75.0 KiB", "4.3 MiB".
 std::string format_bytes(std::size_t num_bytes);
 
+// "1.98x", "15.7x", "128x", "0.072x".
+std::string format_factor(double factor);
+
 // No line that a command prints is wider.
 inline constexpr std::size_t kTerminalColumns = 80;
 

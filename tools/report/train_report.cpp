@@ -68,7 +68,7 @@ void report_training(const TrainingFlags& flags, const std::vector<std::string>&
   const double optimizer_seconds = row.result.breakdown ? row.result.breakdown->optimizer : 0;
   write_json(flags.json_path,
              make_run_file(command, flags, task, {row},
-                           measure_workload(task, measured_on, optimizer_seconds)));
+                           workload_json(measure_workload(task, measured_on, optimizer_seconds))));
 }
 
 }  // namespace lockstep::tools

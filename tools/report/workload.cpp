@@ -36,9 +36,9 @@ double measure_seconds_per_op(Device device) {
          kOps;
 }
 
-nlohmann::ordered_json measure_layers(const nn::MlpSpec& spec, const nn::Module& model,
+std::vector<FileLayer> measure_layers(const nn::MlpSpec& spec, const nn::Module& model,
                                       const TrainingTask& task, Device device) {
-  nlohmann::ordered_json layers = nlohmann::ordered_json::array();
+  std::vector<FileLayer> layers;
   const std::size_t num_layers = spec.sizes.size() - 1;
   const std::vector<Variable> parameters = model.parameters();
   Rng rng(task.seed);
@@ -54,10 +54,8 @@ nlohmann::ordered_json measure_layers(const nn::MlpSpec& spec, const nn::Module&
     const double forward = median_seconds([&] { y = linear(x, weight, bias, activation); });
     const Tensor grad = Tensor::full(y.shape(), 1.0, task.dtype, device);
     const double backward = median_seconds([&] { y.backward(grad, Graph::retain); });
-    layers.push_back({{"name", std::to_string(2 * layer)},
-                      {"forward_seconds", forward},
-                      {"backward_seconds", backward},
-                      {"parameter_bytes", weight.value().num_bytes() + bias.value().num_bytes()}});
+    layers.push_back({std::to_string(2 * layer), forward, backward,
+                      weight.value().num_bytes() + bias.value().num_bytes()});
   }
   return layers;
 }
@@ -79,18 +77,37 @@ std::vector<std::string> measure_ready_order(nn::Module& model, const nn::MlpSpe
 
 }  // namespace
 
-nlohmann::ordered_json measure_workload(const TrainingTask& task, Device device,
-                                        double optimizer_seconds) {
+FileWorkload measure_workload(const TrainingTask& task, Device device, double optimizer_seconds) {
   const nn::MlpSpec spec = nn::parse_mlp(task.model);
   const std::shared_ptr<nn::Module> model = nn::make_mlp(spec, task.seed, task.dtype);
   model->to(device);
-  return {{"batch", task.batch},
-          {"rows_per_epoch", task.data->train.num_rows()},
-          {"input_bytes_per_row", spec.sizes.front() * size_of(task.dtype)},
-          {"host_seconds_per_op", measure_seconds_per_op(device)},
-          {"optimizer_seconds", optimizer_seconds},
-          {"layers", measure_layers(spec, *model, task, device)},
-          {"ready_order", measure_ready_order(*model, spec, task, device)}};
+  FileWorkload workload;
+  workload.batch = task.batch;
+  workload.rows_per_epoch = task.data->train.num_rows();
+  workload.input_bytes_per_row = static_cast<double>(spec.sizes.front() * size_of(task.dtype));
+  workload.host_seconds_per_op = measure_seconds_per_op(device);
+  workload.optimizer_seconds = optimizer_seconds;
+  workload.layers = measure_layers(spec, *model, task, device);
+  workload.ready_order = measure_ready_order(*model, spec, task, device);
+  return workload;
+}
+
+nlohmann::ordered_json workload_json(const FileWorkload& step) {
+  nlohmann::ordered_json layers = nlohmann::ordered_json::array();
+  for (const FileLayer& layer : step.layers) {
+    layers.push_back({{"name", layer.name},
+                      {"forward_seconds", layer.forward_seconds},
+                      {"backward_seconds", layer.backward_seconds},
+                      {"parameter_bytes", layer.parameter_bytes}});
+  }
+  nlohmann::ordered_json json{{"batch", step.batch},
+                              {"input_bytes_per_row", step.input_bytes_per_row},
+                              {"host_seconds_per_op", step.host_seconds_per_op},
+                              {"optimizer_seconds", step.optimizer_seconds},
+                              {"layers", layers},
+                              {"ready_order", step.ready_order}};
+  if (step.rows_per_epoch) json["rows_per_epoch"] = *step.rows_per_epoch;
+  return json;
 }
 
 }  // namespace lockstep::tools
