@@ -141,9 +141,9 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
   require_drift(flags);
   const DeviceType type = resolve_ranks_and_type(flags.training);
   const bool predicts_missing = flags.is_predicting && !flags.strict;
-  const std::vector<PlannedRow> all_rows = plan_rows(
-      training, flags.modes, flags.device_counts, type,
-      predicts_missing ? MissingDevices::are_predicted : MissingDevices::are_an_error);
+  const std::vector<PlannedRow> all_rows =
+      plan_rows(training, flags.modes, flags.device_counts, type,
+                predicts_missing ? MissingDevices::are_predicted : MissingDevices::are_an_error);
   std::vector<PlannedRow> plan;
   std::ranges::copy_if(all_rows, std::back_inserter(plan),
                        [](const PlannedRow& row) { return !row.is_missing; });

@@ -79,7 +79,8 @@ std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::string&
                                   const std::string& device_counts, DeviceType type,
                                   MissingDevices missing) {
   const std::vector<std::size_t> counts = parse_device_counts(device_counts);
-  const std::vector<DevicePlacement> placements = list_placements(flags, modes, counts, type, missing);
+  const std::vector<DevicePlacement> placements =
+      list_placements(flags, modes, counts, type, missing);
   const std::vector<std::optional<std::size_t>> groups = list_groups(flags);
   TrainingFlags of_all = flags;
   of_all.per_device_batch.clear();

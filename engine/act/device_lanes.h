@@ -50,9 +50,9 @@ class DeviceLanes {
     bool is_busy = false;
     bool is_done = false;  // its work, by modelled time; its thread has not come for it yet
     Time begin{};
-    Time at{};    // until when `left` is true. While both lanes work, the same for both
+    Time at{};        // until when `left` is true. While both lanes work, the same for both
     double left = 0;  // nanoseconds that the work still takes alone
-    Time end{};   // of the last work; of the current one, where it is done
+    Time end{};       // of the last work; of the current one, where it is done
   };
 
   State& state(Lane lane) { return states_[static_cast<std::size_t>(lane)]; }

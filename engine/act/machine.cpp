@@ -5,8 +5,8 @@
 #include "engine/core/error.h"
 #include "engine/predict/step.h"
 #include "engine/runtime/cpu/modelled_clock.h"
-#include "engine/trace/span.h"
 #include "engine/trace/recorder.h"
+#include "engine/trace/span.h"
 
 namespace lockstep::act {
 namespace {
@@ -46,7 +46,10 @@ struct Machine::Device {
 };
 
 Machine::Machine(const MachineOptions& options)
-    : options_(options), origin_(now()), network_(options_.topology), hops_(network_.num_hops()),
+    : options_(options),
+      origin_(now()),
+      network_(options_.topology),
+      hops_(network_.num_hops()),
       bytes_by_hop_(network_.num_hops(), 0) {
   const std::size_t available = options_.topology.gpus.size();
   const std::size_t num_devices = options_.devices.size();
@@ -55,10 +58,11 @@ Machine::Machine(const MachineOptions& options)
     require(index >= 0 && static_cast<std::size_t>(index) < available, ErrorCode::Usage, "--act-as",
             "'{}' has {} devices, and device {} was asked for", options_.topology.name, available,
             index);
-    devices_.push_back(std::make_unique<Device>(
-        DeviceLanes::Options{predict::kOverlapInterference, options_.pace, origin_,
-                             options_.patience},
-        predict::device_slowness(i, num_devices), options_.tracks == Tracks::devices ? index : static_cast<int>(i)));
+    devices_.push_back(
+        std::make_unique<Device>(DeviceLanes::Options{predict::kOverlapInterference, options_.pace,
+                                                      origin_, options_.patience},
+                                 predict::device_slowness(i, num_devices),
+                                 options_.tracks == Tracks::devices ? index : static_cast<int>(i)));
     places_.resize(std::max(places_.size(), static_cast<std::size_t>(index) + 1), -1);
     places_[static_cast<std::size_t>(index)] = static_cast<int>(i);
   }
@@ -68,8 +72,8 @@ Machine::~Machine() = default;
 
 Machine::Device& Machine::device(int index) const {
   const auto place = static_cast<std::size_t>(index);
-  require(index >= 0 && place < places_.size() && places_[place] >= 0, ErrorCode::Usage,
-          "--act-as", "device cpu:{} takes no part in what is acted out", index);
+  require(index >= 0 && place < places_.size() && places_[place] >= 0, ErrorCode::Usage, "--act-as",
+          "device cpu:{} takes no part in what is acted out", index);
   return *devices_[static_cast<std::size_t>(places_[place])];
 }
 
@@ -99,8 +103,7 @@ Machine::Inputs Machine::fetch_inputs(int index, Time ready, std::span<const Mem
     Delivery delivery{last.time, last.time};
     if (last.device != kNoDevice && last.device != index) {
       inputs.has_messages = true;
-      delivery = deliver(last.device, index, std::max(source_ready(last), ready),
-                         memory.num_bytes);
+      delivery = deliver(last.device, index, std::max(source_ready(last), ready), memory.num_bytes);
     }
     if (delivery.arrives > inputs.delivery.arrives) {
       inputs.is_of_collective = last.writer == Writer::collective;
@@ -116,8 +119,8 @@ void Machine::run(int index, const Kernel& kernel, const std::function<void()>& 
   const auto number =
       static_cast<std::int64_t>(num_kernels_.fetch_add(1, std::memory_order_relaxed));
   Device& mine = device(index);
-  // The lane is the device's stream, which waits for what it needs. Copies follow each other without
-  // waiting for the links' latency.
+  // The lane is the device's stream, which waits for what it needs. Copies follow each other
+  // without waiting for the links' latency.
   Time ready = mine.lanes.reached(Lane::compute);
   {
     const std::lock_guard lock(mine.mutex);
@@ -148,7 +151,8 @@ void Machine::run(int index, const Kernel& kernel, const std::function<void()>& 
   }
   if (!trace::recording()) return;
   if (inputs.has_messages) {
-    record(mine, {"copy from another device", trace::Lane::copy, trace::Category::copy}, ready, due);
+    record(mine, {"copy from another device", trace::Lane::copy, trace::Category::copy}, ready,
+           due);
   } else if (inputs.is_of_collective) {
     record(mine, {"wait for collective", trace::Lane::compute, trace::Category::communication},
            ready, due);

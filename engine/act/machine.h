@@ -9,8 +9,8 @@
 //
 // When work begins follows from what it needs, not from when its thread comes to it: a kernel, once
 // its device has done the one before and the memory that it reads has been written (MemoryTimes); a
-// message, once its data has. Threads that are a little late therefore cost nothing, and the figures
-// are those of the modelled machine while the cores that are there keep up (kLate).
+// message, once its data has. Threads that are a little late therefore cost nothing, and the
+// figures are those of the modelled machine while the cores that are there keep up (kLate).
 //
 // A topology has a price for everything, the same for the predictor (engine/predict):
 //   kernels     predict/kernel_cost.h; devices of one kind differ (predict::device_slowness)
@@ -52,8 +52,8 @@ struct MachineOptions {
   Time patience = std::chrono::milliseconds(2);  // DeviceLanes::Options
 };
 
-// The name of the spans of a device whose thread came so late that its kernel was put off: the cores
-// that are there could not keep up.
+// The name of the spans of a device whose thread came so late that its kernel was put off: the
+// cores that are there could not keep up.
 inline constexpr const char* kLate = "late";
 
 // One kernel: what it takes on the modelled device, where it runs alone.

@@ -125,10 +125,15 @@ void StepWork::add_replication() {
 void StepWork::add_gather() {
   Traffic way(network_);
   for (std::size_t i = 1; i < num_devices(); ++i) way.add(network_.gpu(i), network_.gpu(0), 0);
-  gate_ = {add({WorkLane::down, trace::Category::copy, "gather",
-                way.seconds() + device().launch_seconds, 0, {work_.size() - 1}})};
+  gate_ = {add({WorkLane::down,
+                trace::Category::copy,
+                "gather",
+                way.seconds() + device().launch_seconds,
+                0,
+                {work_.size() - 1}})};
   add_fixed_work();  // the loss, on the first device
-  gate_ = {add({WorkLane::down, trace::Category::copy, "scatter gradients", way.seconds(), 0, gate_})};
+  gate_ = {
+      add({WorkLane::down, trace::Category::copy, "scatter gradients", way.seconds(), 0, gate_})};
 }
 
 void StepWork::add_forward() {

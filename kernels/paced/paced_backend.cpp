@@ -143,8 +143,7 @@ void PacedBackend::sum(Stream& stream, ConstTensorView x, TensorView y) {
 }
 
 void PacedBackend::sum_rows(Stream& stream, ConstMatrixView x, TensorView y, Write write) {
-  pace(stream, "sum_rows", {memory(x)}, {memory(y)},
-       [&] { inner_.sum_rows(stream, x, y, write); });
+  pace(stream, "sum_rows", {memory(x)}, {memory(y)}, [&] { inner_.sum_rows(stream, x, y, write); });
 }
 
 void PacedBackend::argmax_rows(Stream& stream, ConstMatrixView x, TensorView y) {
@@ -164,10 +163,8 @@ void PacedBackend::matmul(Stream& stream, ConstMatrixView a, Transpose transpose
   const double seconds = predict::product_seconds(
       profile(), static_cast<double>(c.batch * c.rows),
       static_cast<double>(inner_size * c.cols * size_of(c.dtype)), size_of(c.dtype));
-  act::machine()->run(index_of(stream),
-                      {"matmul", seconds, Kernel::Kind::computes, reads, writes}, [&] {
-                        inner_.matmul(stream, a, transpose_a, b, transpose_b, c, write);
-                      });
+  act::machine()->run(index_of(stream), {"matmul", seconds, Kernel::Kind::computes, reads, writes},
+                      [&] { inner_.matmul(stream, a, transpose_a, b, transpose_b, c, write); });
 }
 
 void PacedBackend::linear_forward(Stream& stream, const LinearForward& call) {
@@ -176,8 +173,7 @@ void PacedBackend::linear_forward(Stream& stream, const LinearForward& call) {
   const double seconds = predict::product_seconds(
       profile(), static_cast<double>(call.x.rows),
       static_cast<double>(reads[1].num_bytes + reads[2].num_bytes), size_of(call.y.dtype));
-  act::machine()->run(index_of(stream),
-                      {"linear", seconds, Kernel::Kind::computes, reads, writes},
+  act::machine()->run(index_of(stream), {"linear", seconds, Kernel::Kind::computes, reads, writes},
                       [&] { inner_.linear_forward(stream, call); });
 }
 
@@ -185,8 +181,8 @@ void PacedBackend::linear_backward(Stream& stream, const LinearBackward& call) {
   const Memories reads{memory(call.x), memory(call.weight), memory(call.grad_y)};
   const Memories writes{memory(call.grad_x), memory(call.grad_weight), memory(call.grad_bias),
                         memory(call.scratch)};
-  const std::size_t num_products = (call.grad_x.data != nullptr ? 1U : 0U) +
-                                   (call.grad_weight.data != nullptr ? 1U : 0U);
+  const std::size_t num_products =
+      (call.grad_x.data != nullptr ? 1U : 0U) + (call.grad_weight.data != nullptr ? 1U : 0U);
   const double seconds = predict::product_seconds(
       profile(), static_cast<double>(call.x.rows),
       static_cast<double>(reads[1].num_bytes + writes[2].num_bytes), size_of(call.x.dtype));
@@ -225,8 +221,7 @@ void PacedBackend::mse_forward(Stream& stream, ConstTensorView x, ConstTensorVie
 }
 
 void PacedBackend::mse_backward(Stream& stream, ConstTensorView x, ConstTensorView target,
-                                Reduction reduction, ConstTensorView grad_loss,
-                                TensorView grad_x) {
+                                Reduction reduction, ConstTensorView grad_loss, TensorView grad_x) {
   pace(stream, "mse backward", {memory(x), memory(target), memory(grad_loss)}, {memory(grad_x)},
        [&] { inner_.mse_backward(stream, x, target, reduction, grad_loss, grad_x); });
 }
@@ -267,8 +262,7 @@ void pace_update(Stream& stream, const char* name, std::span<const Parameter> pa
 
 void PacedBackend::sgd(Stream& stream, std::span<const SgdParameter> parameters,
                        const StepScalars& scalars, const SgdOptions& options) {
-  pace_update(stream, "sgd", parameters,
-              [&] { inner_.sgd(stream, parameters, scalars, options); });
+  pace_update(stream, "sgd", parameters, [&] { inner_.sgd(stream, parameters, scalars, options); });
 }
 
 void PacedBackend::adamw(Stream& stream, std::span<const AdamWParameter> parameters,
@@ -281,8 +275,7 @@ void PacedBackend::multi_zero(Stream& stream, std::span<const TensorView> tensor
   pace(stream, "zero", {}, memories(tensors), [&] { inner_.multi_zero(stream, tensors); });
 }
 
-void PacedBackend::multi_scale(Stream& stream, std::span<const TensorView> tensors,
-                               double factor) {
+void PacedBackend::multi_scale(Stream& stream, std::span<const TensorView> tensors, double factor) {
   pace(stream, "scale", memories(tensors), memories(tensors),
        [&] { inner_.multi_scale(stream, tensors, factor); });
 }
@@ -306,8 +299,7 @@ void PacedBackend::pack(Stream& stream, std::span<const PackItem> items, double 
 void PacedBackend::unpack(Stream& stream, ConstTensorView bucket, std::span<const PackItem> items) {
   Memories writes;
   for (const PackItem& item : items) writes.push_back(memory(item.tensor));
-  pace(stream, "unpack", {memory(bucket)}, writes,
-       [&] { inner_.unpack(stream, bucket, items); });
+  pace(stream, "unpack", {memory(bucket)}, writes, [&] { inner_.unpack(stream, bucket, items); });
 }
 
 }  // namespace lockstep::kernels

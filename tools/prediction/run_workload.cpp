@@ -24,8 +24,8 @@ std::string value_or(const RunFile& file, std::string_view flag, const char* mis
   return value.empty() ? missing : shown(value);
 }
 
-// The weights and the bias of a layer of `inputs` units, if that is what it is; then its outputs are
-// the next one's inputs.
+// The weights and the bias of a layer of `inputs` units, if that is what it is; then its outputs
+// are the next one's inputs.
 std::vector<std::size_t> tensors_of(std::size_t parameter_bytes, std::size_t& inputs) {
   const std::size_t parameters = parameter_bytes / sizeof(float);
   const std::size_t outputs = parameters / (inputs + 1);
@@ -73,8 +73,7 @@ predict::Workload workload_on(const RunWorkload& run, const predict::DeviceProfi
     const double product = predict::product_seconds(device, batch, weight_bytes);
     const double num_backward = &layer == run.step.layers.data() ? 1 : 2;
     workload.layers.push_back(
-        {layer.name,
-         is_measured ? layer.forward_seconds * scale : product,
+        {layer.name, is_measured ? layer.forward_seconds * scale : product,
          is_measured ? layer.backward_seconds * scale : num_backward * product,
          tensors_of(layer.parameter_bytes, inputs)});
     bytes += weight_bytes;

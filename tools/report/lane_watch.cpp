@@ -51,7 +51,8 @@ std::vector<std::string> lane_lines(const act::Machine& machine,
   }
   std::ranges::sort(links, std::greater<>());
   for (std::size_t i = 0; i < std::min(links.size(), kMostLinks); ++i) {
-    lines.push_back(fmt::format("{:<20} {:>6.2f} GB/s", name_of(machine.topology(), links[i].second),
+    lines.push_back(fmt::format("{:<20} {:>6.2f} GB/s",
+                                name_of(machine.topology(), links[i].second),
                                 links[i].first / seconds / 1e9));
   }
   return lines;
@@ -69,7 +70,8 @@ LaneWatch::~LaneWatch() {
 
 void LaneWatch::draw() {
   std::vector<double> bytes(machine_.bytes_by_hop());
-  const double modelled = std::chrono::duration<double>(kBetweenPictures).count() / machine_.factor();
+  const double modelled =
+      std::chrono::duration<double>(kBetweenPictures).count() / machine_.factor();
   while (!is_over_.load()) {
     std::this_thread::sleep_for(kBetweenPictures);
     const std::vector<std::string> lines = lane_lines(machine_, bytes, modelled);

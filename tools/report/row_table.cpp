@@ -107,9 +107,9 @@ std::string factor_note(const std::vector<RunRow>& rows) {
   double put_off = 0;
   for (const RunRow& row : rows) {
     if (!row.result.acted) continue;
-    factors += fmt::format("{}{} x{} 1 : {:.3g}", factors.empty() ? "" : ", ",
-                           to_string(row.placement.mode), row.placement.devices.size(),
-                           row.result.acted->factor);
+    factors +=
+        fmt::format("{}{} x{} 1 : {:g}", factors.empty() ? "" : ", ", to_string(row.placement.mode),
+                    row.placement.devices.size(), row.result.acted->factor);
     put_off = std::max(put_off, row.result.acted->put_off);
   }
   if (factors.empty()) return {};

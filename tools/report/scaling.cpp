@@ -13,7 +13,7 @@ namespace {
 double usable_units(const RunRow& row, std::size_t num_cores) {
   const std::size_t num_threads = row.placement.devices.size() * row.threads_per_device;
   return static_cast<double>(is_on_cores(row) ? std::clamp<std::size_t>(num_threads, 1, num_cores)
-                                            : num_physical_devices(row.placement));
+                                              : num_physical_devices(row.placement));
 }
 
 }  // namespace

@@ -25,8 +25,8 @@ void print_task(const TrainingFlags& flags, const TrainingTask& task,
   std::FILE* const out = progress_stream(flags);
   fmt::print(out, "{} on {}: {}, {}\n", task.model, flags.dataset,
              count_text(task.data->train.num_rows(), "training row"), steps_text(task));
-  for (const std::string& note :
-       {idle_note(task, placement), torch_sampler_note(task), link_note(flags), slow_motion_note(task)}) {
+  for (const std::string& note : {idle_note(task, placement), torch_sampler_note(task),
+                                  link_note(flags), slow_motion_note(task)}) {
     if (!note.empty()) fmt::print(out, "{}\n", wrap(note));
   }
 }

@@ -76,8 +76,7 @@ RehearsedStep rehearse(TrainingTask task, const DevicePlacement& placement, cons
 double choose_factor(const RehearsedStep& step) {
   const double cores = static_cast<double>(runtime::num_cores());
   const double real = std::max(
-      kShortestStep,
-      kHeadroom * (step.real_seconds + step.num_kernels * kWakeSeconds / cores));
+      kShortestStep, kHeadroom * (step.real_seconds + step.num_kernels * kWakeSeconds / cores));
   return round_up(std::clamp(real / step.modelled_seconds, 1e-3, kMaxFactor));
 }
 
@@ -103,13 +102,24 @@ class StepTimes {
     }
   }
 
-  // The sum of each epoch's steps, without what their leader was late by.
+  // Of each epoch: all steps, each as long as the mean of those in which the leader was not late,
+  // if there are such. Some begin with what is no part of them, such as a check.
   std::vector<double> epoch_seconds(int leader, std::size_t steps_per_epoch) const {
     const std::vector<double> late = shares(leader, is_late);
-    std::vector<double> epochs((steps_.size() + steps_per_epoch - 1) / steps_per_epoch, 0);
-    for (std::size_t i = 0; i < steps_.size(); ++i) {
-      epochs[i / steps_per_epoch] +=
-          1e-9 * static_cast<double>(steps_[i].end_ns - steps_[i].begin_ns) * (1 - late[i]);
+    std::vector<double> epochs;
+    for (std::size_t begin = 0; begin < steps_.size(); begin += steps_per_epoch) {
+      const std::size_t end = std::min(begin + steps_per_epoch, steps_.size());
+      const bool has_punctual = std::any_of(late.begin() + static_cast<std::ptrdiff_t>(begin),
+                                            late.begin() + static_cast<std::ptrdiff_t>(end),
+                                            [](double share) { return share == 0; });
+      double total = 0;
+      std::size_t count = 0;
+      for (std::size_t i = begin; i < end; ++i) {
+        if (has_punctual && late[i] > 0) continue;
+        total += 1e-9 * static_cast<double>(steps_[i].end_ns - steps_[i].begin_ns);
+        ++count;
+      }
+      epochs.push_back(total / static_cast<double>(count) * static_cast<double>(end - begin));
     }
     return epochs;
   }
@@ -180,7 +190,8 @@ std::shared_ptr<const SlowMotion> read_slow_motion(const TrainingFlags& flags) {
   motion->topology = predict::find_topology(flags.act_as);
   motion->is_watched = flags.watch;
   if (flags.slow_motion != "auto") {
-    motion->factor = parse_number("--slow-motion", flags.slow_motion, "auto or a factor such as 40");
+    motion->factor =
+        parse_number("--slow-motion", flags.slow_motion, "auto or a factor such as 40");
     require(*motion->factor > 0 && *motion->factor <= kMaxFactor, ErrorCode::Usage, "--slow-motion",
             "expected auto or a factor between 0 and {:g}, found {}", kMaxFactor,
             flags.slow_motion);
@@ -216,9 +227,8 @@ TrainingResult act_out(
   options.factor = task.slow_motion->factor.value_or(choose_factor(step));
   // What a thread is late by in one part of a step it makes up for in another, or in the next ones.
   constexpr double kPatientSteps = 3;
-  options.patience =
-      std::max(options.patience,
-               act::from_seconds(kPatientSteps * options.factor * step.modelled_seconds));
+  options.patience = std::max(
+      options.patience, act::from_seconds(kPatientSteps * options.factor * step.modelled_seconds));
   act::Machine machine(options);
   TrainingObserver at_full_speed = observer;
   if (observer.on_epoch) {

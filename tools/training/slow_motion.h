@@ -26,8 +26,8 @@ std::shared_ptr<const SlowMotion> read_slow_motion(const TrainingFlags& flags);
 // Throws Error{Usage} for a device that the topology does not have.
 void require_on_stage(const TrainingFlags& flags, const std::vector<Device>& devices);
 
-// "acted out: 8 x TITAN X (Pascal) of titanx-pascal-dual-root-8, ...": what a reader of times has to
-// know; empty without --act-as.
+// "acted out: 8 x TITAN X (Pascal) of titanx-pascal-dual-root-8, ...": what a reader of times has
+// to know; empty without --act-as.
 std::string slow_motion_note(const TrainingTask& task);
 
 // Runs train(task, observer) while the machine is acted out, and divides its times by the factor.

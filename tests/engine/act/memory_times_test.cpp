@@ -9,7 +9,9 @@ namespace {
 
 class Block : public ::testing::Test {
  protected:
-  Memory part(std::size_t begin, std::size_t end) const { return {bytes.data() + begin, end - begin}; }
+  Memory part(std::size_t begin, std::size_t end) const {
+    return {bytes.data() + begin, end - begin};
+  }
   std::int64_t time(std::size_t begin, std::size_t end) const {
     return times.last_write(part(begin, end)).time.count();
   }

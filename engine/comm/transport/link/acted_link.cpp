@@ -12,15 +12,15 @@ ActedLink::ActedLink(act::Machine& machine, int rank, std::span<const int> devic
     : machine_(machine), rank_(rank), devices_(devices.begin(), devices.end()) {
   const predict::Topology& topology = machine.topology();
   for (const int index : devices_) {
-    hosts_.push_back(static_cast<int>(
-        topology.nodes[topology.gpus[static_cast<std::size_t>(index)]].host));
+    hosts_.push_back(
+        static_cast<int>(topology.nodes[topology.gpus[static_cast<std::size_t>(index)]].host));
   }
   const bool is_one_host = std::ranges::all_of(hosts_, [&](int host) { return host == hosts_[0]; });
   if (is_one_host) hosts_.clear();
 }
 
 std::string ActedLink::description() const {
-  return fmt::format("{}, 1 : {:.3g}", machine_.topology().name, machine_.factor());
+  return fmt::format("{}, 1 : {:g}", machine_.topology().name, machine_.factor());
 }
 
 Time ActedLink::begin_call(const CallHeader& call) {

@@ -7,8 +7,8 @@
 // A rank does not sleep for every message: that would wake it a dozen times per call, each time at
 // the cost of a rank that computes. When a message arrives travels ahead of it; the step that uses
 // it and sends on begins at that time, on paper; and the call sleeps at its end, until all that it
-// took would have arrived. Only a message to a rank that the links are not between, which carries no
-// time, waits for those before it.
+// took would have arrived. Only a message to a rank that the links are not between, which carries
+// no time, waits for those before it.
 //
 // A modelled time is a lower bound: computation that holds up the real transport delays a message
 // further. Times are nanoseconds of the clock that all processes of one machine share, so ranks on
