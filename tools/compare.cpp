@@ -151,7 +151,7 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
   for (const PlannedRow& row : plan) modes.push_back(row.placement.mode);
   require_effects({training, modes, type});
   const TrainingTask& task = plan[0].task;
-  const std::optional<PredictionTask> prediction = read_prediction(flags, task);
+  const std::optional<PredictionTask> prediction = read_prediction(flags, all_rows);
   const DevicePlacement& last = plan.back().placement;
   const std::size_t cores = runtime::num_cores();
   const std::string where =

@@ -30,7 +30,8 @@ double rows_per_second(const PredictedRow& row) {
 
 }  // namespace
 
-std::optional<PredictionTask> read_prediction(const CompareFlags& flags, const TrainingTask& task) {
+std::optional<PredictionTask> read_prediction(const CompareFlags& flags,
+                                              const std::vector<PlannedRow>& plan) {
   require(flags.is_predicting || !flags.strict, ErrorCode::Usage, "--strict",
           "fails where --predict would stand in for devices that are missing; add --predict "
           "TOPOLOGY, or leave it out");
@@ -39,8 +40,19 @@ std::optional<PredictionTask> read_prediction(const CompareFlags& flags, const T
   const std::string& name = flags.predict.empty() ? training.act_as : flags.predict;
   require(!name.empty(), ErrorCode::Usage, "--predict",
           "name a topology, such as --predict dgx1-v100; with --act-as it may be left out");
+  const TrainingTask& task = plan[0].task;
   PredictionTask prediction;
   prediction.topology = predict::find_topology(name);
+  for (const PlannedRow& row : plan) {
+    const std::size_t available = row.placement.mode == Mode::data_parallel
+                                      ? prediction.topology.gpus_per_host()
+                                      : prediction.topology.gpus.size();
+    require(row.placement.devices.size() <= available, ErrorCode::Usage, "--predict",
+            "'{}' has {} devices{}, {} were asked for; a cluster is NAME*HOSTS@100gbe",
+            prediction.topology.name, available,
+            row.placement.mode == Mode::data_parallel ? " in a host, where dp stays" : "",
+            row.placement.devices.size());
+  }
   prediction.bucket_mib = training.bucket_mib;
   prediction.first_bucket_mib = training.first_bucket_mib;
   // What is acted out are the engine's own collectives; else a machine of GPUs uses NCCL.

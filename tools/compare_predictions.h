@@ -11,12 +11,14 @@
 namespace lockstep::tools {
 
 // What is to be predicted on which machine, but for the workload; nothing without --predict.
-// Throws Error{Usage} for a --predict without a topology, and as predict::find_topology() does.
-std::optional<PredictionTask> read_prediction(const CompareFlags& flags, const TrainingTask& task);
+// Throws Error{Usage} for a --predict without a topology, for rows of more devices than that has,
+// and as predict::find_topology() does.
+std::optional<PredictionTask> read_prediction(const CompareFlags& flags,
+                                              const std::vector<PlannedRow>& plan);
 
 // A predicted row beside each planned one, also those of devices that this machine lacks, from the
 // workload that was measured. Prints them as rows of the same table, marked "~".
-// Throws Error{Usage} for more devices than the topology has.
+// Throws Error{Usage} for a model that the devices cannot hold.
 std::vector<PredictedRow> predict_compared_rows(PredictionTask prediction,
                                                 const FileWorkload& workload,
                                                 const std::vector<PlannedRow>& plan,

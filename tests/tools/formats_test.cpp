@@ -34,6 +34,8 @@ TEST_F(Formats, OfRunFiles) {
       "--clip-norm 1 --steps 3 --save w.safetensors --log l.jsonl --trace t.json "
       "--json run.json");
   collect("run.json");
+  run("compare --act-as dgx1-v100 --predict --modes dp,ddp --devices 2 --steps 3 --json run.json");
+  collect("run.json");
   run("train --optimizer adamw --init w.safetensors --steps 3 --json run.json");
   collect("run.json");
   expect_documented("lockstep.run/1", fields_);

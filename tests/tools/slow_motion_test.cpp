@@ -1,0 +1,162 @@
+// --act-as: a machine acted out in slow motion, beside what is predicted for it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/tools/run_lockstep.h"
+
+namespace lockstep::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+json rows_of(const std::string& flags) {
+  const TempFolder folder;
+  const Outcome outcome =
+      run_lockstep(words("compare " + flags + " --json run.json"), folder.path());
+  expect_success(outcome);
+  return read_json(folder / "run.json")["rows"];
+}
+
+std::string name_of(const json& row) {
+  return row["mode"].get<std::string>() + std::to_string(row["devices"].get<int>());
+}
+
+// Largest |predicted / acted - 1| of a step, over the rows of the same name.
+double largest_error(const json& rows) {
+  double largest = 0;
+  int num_pairs = 0;
+  for (const json& acted : rows) {
+    for (const json& predicted : rows) {
+      if (acted["kind"] != "acted" || predicted["kind"] != "predicted") continue;
+      if (name_of(acted) != name_of(predicted)) continue;
+      const double error =
+          predicted["step_seconds"].get<double>() / acted["step_seconds"].get<double>() - 1;
+      largest = std::max(largest, std::abs(error));
+      ++num_pairs;
+    }
+  }
+  EXPECT_GT(num_pairs, 0);
+  return largest;
+}
+
+TEST(SlowMotion, ActedAndPredictedStepsAgree) {
+  for (const char* topology : {"titanx-pascal-dual-root-8", "hgx-h200-8"}) {
+    for (const char* net :
+         {"--model mlp:64-256-10 --batch 64", "--model mlp:64-64-64-64-64-10 --batch 512"}) {
+      const json rows =
+          rows_of(std::string("--predict --modes dp,ddp --devices 2,4 --steps 12 --act-as ") +
+                  topology + " " + net);
+      EXPECT_LT(largest_error(rows), 0.1) << topology << " " << net;
+    }
+  }
+}
+
+TEST(SlowMotion, RowsAreActedAndHaveTheVerdictOfAnyOther) {
+  const json rows = rows_of("--act-as dgx-a100 --devices 2,8 --steps 8");
+  ASSERT_EQ(rows.size(), 5u);
+  for (const json& row : rows) {
+    EXPECT_EQ(row["kind"], "acted") << name_of(row);
+    EXPECT_EQ(row["topology"], "dgx-a100");
+    EXPECT_GT(row["slow_motion"], 0);
+    EXPECT_EQ(row["verdict"]["equal"], true);
+    EXPECT_EQ(row["physical_devices"], row["devices"]);
+    EXPECT_EQ(row["ideal_speedup"], row["devices"]);
+    double parts = 0;
+    for (const auto& [name, seconds] : row["breakdown_seconds"].items())
+      parts += seconds.get<double>();
+    EXPECT_NEAR(parts, row["step_seconds"].get<double>(), 1e-9);
+    EXPECT_LE(row["breakdown_seconds"]["unattributed"].get<double>(), 0.02 * parts) << name_of(row);
+    for (const json& busy : row["busy_fraction"]) {
+      EXPECT_GT(busy, 0);
+      EXPECT_LE(busy, 1);
+    }
+  }
+}
+
+TEST(SlowMotion, AStepTakesTheSameTimeAgain) {
+  const auto step = [] {
+    return rows_of("--act-as titanx-pascal-dual-root-8 --modes ddp --devices 4 --steps 12")
+        [1]["step_seconds"]
+            .get<double>();
+  };
+  const double first = step();
+  EXPECT_NEAR(step(), first, 0.03 * first);
+}
+
+// "weights sha256: ...".
+std::string digest_of(const std::string& flags) {
+  const Outcome outcome = run_lockstep(words("train --steps 10 --devices 4 " + flags));
+  expect_success(outcome);
+  const std::size_t at = outcome.out.find("weights sha256: ");
+  return at == std::string::npos ? "" : outcome.out.substr(at, 80);
+}
+
+TEST(SlowMotion, LeavesEveryBitOfTheWeightsAsItWas) {
+  for (const char* parallel : {"--parallel ddp --plan ring", "--parallel dp"}) {
+    const std::string flags(parallel);
+    const std::string expected = digest_of(flags);
+    EXPECT_NE(expected, "");
+    EXPECT_EQ(digest_of(flags + " --act-as dgx1-v100"), expected) << flags;
+    EXPECT_EQ(digest_of(flags + " --act-as dgx1-v100 --slow-motion 20"), expected) << flags;
+  }
+  EXPECT_EQ(digest_of("--parallel ddp --bitwise --act-as dgx1-v100"),
+            digest_of("--parallel ddp --bitwise"));
+}
+
+TEST(SlowMotion, AClusterHasItsHosts) {
+  const json rows = rows_of(
+      "--act-as dgx1-v100*2@10gbe --predict --modes ddp --devices 8,16 "
+      "--steps 6 --plan hierarchical");
+  ASSERT_EQ(name_of(rows[2]), "ddp16");
+  EXPECT_GT(rows[2]["step_seconds"], 1.5 * rows[1]["step_seconds"].get<double>());
+}
+
+TEST(SlowMotion, SaysWhatCannotBeActedOut) {
+  const auto refuses = [](const std::string& flags, const std::string& why) {
+    expect_rejected(run_lockstep(words("compare --steps 2 " + flags)), 2, {why});
+  };
+  refuses("--act-as nonsense", "neither a file nor a preset");
+  refuses("--act-as dgx1-v100 --devices 16", "'dgx1-v100' has 8 devices, and cpu:8 was asked for");
+  refuses("--act-as dgx1-v100 --ranks processes", "leave out --ranks processes");
+  refuses("--act-as dgx1-v100 --link 1us,1GB/s", "leave out --link");
+  refuses("--act-as dgx1-v100 --slow-motion x", "auto or a factor such as 40, found 'x'");
+  refuses("--act-as dgx1-v100 --slow-motion 0", "found 0");
+  refuses("--slow-motion 3", "requires --act-as");
+  refuses("--watch", "requires --act-as");
+  refuses("--predict", "name a topology");
+  refuses("--strict", "add --predict");
+  refuses("--predict dgx1-v100 --devices 16",
+          "'dgx1-v100' has 8 devices in a host, where dp stays, 16 were asked for");
+}
+
+TEST(SlowMotion, SaysByHowMuchItWasSlower) {
+  const Outcome outcome =
+      run_lockstep(words("compare --act-as dgx1-v100 --slow-motion 50 --devices 2 --steps 4"));
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("acted out in slow motion: dgx1-v100 (Tesla V100)"));
+  EXPECT_THAT(outcome.out, HasSubstr("slow motion: single x1 1 : 50, dp x2 1 : 50"));
+}
+
+TEST(ComparePredict, PutsPredictedRowsIntoTheTable) {
+  const TempFolder folder;
+  const Outcome outcome = run_lockstep(
+      words("compare --predict dgx-a100 --modes ddp --devices 1,2 --steps 3 --json run.json"),
+      folder.path());
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("\n~ddp "));
+  EXPECT_THAT(outcome.out, HasSubstr("~: predicted for dgx-a100 (A100), not measured"));
+  const json rows = read_json(folder / "run.json")["rows"];
+  ASSERT_EQ(rows.size(), 5u);
+  EXPECT_EQ(rows[2]["kind"], "measured");
+  EXPECT_EQ(rows[4]["kind"], "predicted");
+  EXPECT_EQ(rows[4]["topology"], "dgx-a100");
+  // explain and report read such a file.
+  expect_success(run_lockstep(words("explain run.json"), folder.path()));
+  expect_success(run_lockstep(words("report run.json -o r.html"), folder.path()));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
