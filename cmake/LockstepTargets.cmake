@@ -59,10 +59,15 @@ function(lockstep_unite target)
   endforeach()
 endfunction()
 
-# Tests and tutorials are many programs: they go without symbols.
+# Tests and tutorials are many programs: they go without symbols, and without functions that they don't call, which
+# a unity build would otherwise give them.
+if(LOCKSTEP_QUICK)
+  target_compile_options(lockstep_options INTERFACE
+    $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-ffunction-sections>)
+endif()
 function(lockstep_strip target)
   if(LOCKSTEP_QUICK)
-    target_link_options(${target} PRIVATE $<$<CONFIG:Release>:-s>)
+    target_link_options(${target} PRIVATE $<$<CONFIG:Release>:-s> $<$<CONFIG:Release>:LINKER:--gc-sections>)
   endif()
 endfunction()
 

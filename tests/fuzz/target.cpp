@@ -1,9 +1,11 @@
-// What a fuzzer calls: any bytes, as a file of the reader that this is compiled for.
+// What a fuzzer calls: any bytes, as a file of the reader that this is compiled for, or that the
+// environment names.
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 
@@ -16,6 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t num
       ::pwrite(file, bytes, num_bytes, 0) != static_cast<ssize_t>(num_bytes)) {
     throw std::runtime_error("cannot write the file");
   }
-  lockstep::testing::survives(lockstep::testing::file_reader(LOCKSTEP_FUZZED_READER), path);
+  static const char* const reader = LOCKSTEP_FUZZED_READER;
+  if (reader == nullptr) throw std::runtime_error("LOCKSTEP_FUZZED_READER names no reader");
+  lockstep::testing::survives(lockstep::testing::file_reader(reader), path);
   return 0;
 }
