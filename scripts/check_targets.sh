@@ -2,7 +2,7 @@
 # Measures Lockstep beside its peers, both sides in one run on this machine, and prints for each target
 # what it asks, the figure and the verdict. Exits 1 if one is missed.
 #
-#   scripts/check_targets.sh [--rounds N] [step|scaling|all-reduce|processes|overhead|build ...]
+#   scripts/check_targets.sh [--rounds N] [step|scaling|all-reduce|processes|overhead|acting|build ...]
 #                                             default: all but build, 3 rounds
 #
 # build measures, in a clean clone of what is committed and without a compiler cache, how long the demo, a
@@ -21,13 +21,13 @@ parts=()
 while [[ $# -gt 0 ]]; do
   case $1 in
     --rounds) rounds=${2:?} && shift ;;
-    step | scaling | all-reduce | processes | overhead | build) parts+=("$1") ;;
+    step | scaling | all-reduce | processes | overhead | acting | build) parts+=("$1") ;;
     -h | --help) usage && exit 0 ;;
     *) usage_error "unknown argument '$1'" ;;
   esac
   shift
 done
-[[ ${#parts[@]} -gt 0 ]] || parts=(step scaling all-reduce processes overhead)
+[[ ${#parts[@]} -gt 0 ]] || parts=(step scaling all-reduce processes overhead acting)
 
 scripts/setup.sh
 if [[ ${parts[*]} != build ]]; then build release lockstep eigen_floor overhead; fi
@@ -311,6 +311,31 @@ check_overhead() {
     "<" 1 "$spans spans of $span ns, step $step us"
 }
 
+# Steps of machines that are acted out beside those that are predicted, of four nets on two machines.
+check_acting() {
+  local topology net
+  for topology in titanx-pascal-dual-root-8 hgx-h200-8; do
+    while read -r net; do
+      # shellcheck disable=SC2086  # several flags
+      "$bin/lockstep" compare --act-as "$topology" --predict --modes dp,ddp --devices 2,4,8 $net
+    done <<'NETS'
+--model mlp:64-256-10 --batch 64
+--model mlp:784-256-128-10 --dataset synthetic:4096x784x10 --batch 256 --steps 8
+--model mlp:784-1024-1024-10 --dataset synthetic:512x784x10 --batch 128 --steps 6
+--model mlp:64-64-64-64-64-64-64-10 --dataset synthetic:8192x64x10 --batch 1024 --steps 8
+NETS
+  done >"$work/acting"
+  # Columns: mode, devices, the epoch and its unit, the step and its unit.
+  awk 'BEGIN { unit["ns"] = 1e-3; unit["us"] = 1; unit["ms"] = 1e3; unit["s"] = 1e6 }
+       $1 ~ /^(single|dp|ddp)\*?$/ { sub(/\*/, "", $1); acted[$1 $2] = $5 * unit[$6] }
+       $1 ~ /^~[a-z]/ { error = $5 * unit[$6] / acted[substr($1, 2) $2] - 1; error = error < 0 ? -error : error
+                   sum += error; n++; if (error > most) most = error }
+       END { print 100 * sum / n, 100 * most, n }' "$work/acting" >"$work/errors"
+  verdict "acted out and predicted steps: mean difference (%)" "$(awk '{ print $1 }' "$work/errors")" "<=" 5 \
+    "$(awk '{ print $3 }' "$work/errors") rows"
+  verdict "acted out and predicted steps: largest difference (%)" "$(awk '{ print $2 }' "$work/errors")" "<=" 10 ""
+}
+
 printf '%-58s %9s  %-9s %-7s %s\n' target figure asked verdict detail
 for part in "${parts[@]}"; do
   case $part in
@@ -323,6 +348,7 @@ for part in "${parts[@]}"; do
       check_process_starts
       ;;
     overhead) check_overhead ;;
+    acting) check_acting ;;
     build) check_build ;;
   esac
 done

@@ -144,7 +144,7 @@ std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const Comp
   observer.checks = Checks::on;
   References references(flags.training, observer);
   Progress progress = make_progress(plan, flags.training);
-  observer.on_step = progress.observer();
+  if (!flags.training.watch) observer.on_step = progress.observer();  // else the lanes show it
   std::vector<RunRow> rows;
   fmt::print(out, "{}\n", table_header(width));
   for (const PlannedRow& planned : plan) {

@@ -49,7 +49,9 @@ void train_here(const TrainingFlags& flags, const CommandLine& command) {
   ContentionProbe probe(devices);
   probe.sample();
   Progress progress({{"training", task.num_steps}});
-  row.result = train(task, row.placement, report_progress(flags, task, probe, progress));
+  TrainingObserver observer = report_progress(flags, task, probe, progress);
+  if (flags.watch) observer.on_step = {};  // the lanes show it
+  row.result = train(task, row.placement, observer);
   clear_status();
   if (needs_recording(flags)) trace::stop();
   row.contended = row.result.acted ? row.result.acted->put_off > kNotablePutOff

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/report/row_table.h"
 #include "tools/report/status_line.h"
 
 namespace lockstep::tools {
@@ -36,8 +37,7 @@ std::string name_of(const predict::Topology& topology, predict::Hop hop) {
 
 }  // namespace
 
-std::vector<std::string> lane_lines(const act::Machine& machine,
-                                    const std::vector<double>& bytes_before, double seconds) {
+std::vector<std::string> lane_lines(const act::Machine& machine) {
   std::vector<std::string> lines;
   const double elapsed = act::to_seconds(machine.end() - machine.origin()) / machine.factor();
   const auto states = machine.device_states();
@@ -46,14 +46,14 @@ std::vector<std::string> lane_lines(const act::Machine& machine,
   }
   const std::vector<double> bytes = machine.bytes_by_hop();
   std::vector<std::pair<double, predict::Hop>> links;
-  for (predict::Hop hop = 0; hop < bytes.size(); ++hop) {
-    if (bytes[hop] > bytes_before[hop]) links.emplace_back(bytes[hop] - bytes_before[hop], hop);
-  }
+  for (predict::Hop hop = 0; hop < bytes.size(); ++hop) links.emplace_back(bytes[hop], hop);
   std::ranges::sort(links, std::greater<>());
   for (std::size_t i = 0; i < std::min(links.size(), kMostLinks); ++i) {
-    lines.push_back(fmt::format("{:<20} {:>6.2f} GB/s",
-                                name_of(machine.topology(), links[i].second),
-                                links[i].first / seconds / 1e9));
+    const auto [sent, hop] = links[i];
+    if (sent == 0) break;
+    lines.push_back(
+        fmt::format("{:<20} {:>10}, {:>6.2f} GB/s in the mean", name_of(machine.topology(), hop),
+                    format_bytes(static_cast<std::size_t>(sent)), sent / elapsed / 1e9));
   }
   return lines;
 }
@@ -69,19 +69,13 @@ LaneWatch::~LaneWatch() {
 }
 
 void LaneWatch::draw() {
-  std::vector<double> bytes(machine_.bytes_by_hop());
-  const double modelled =
-      std::chrono::duration<double>(kBetweenPictures).count() / machine_.factor();
   while (!is_over_.load()) {
     std::this_thread::sleep_for(kBetweenPictures);
-    const std::vector<std::string> lines = lane_lines(machine_, bytes, modelled);
-    bytes = machine_.bytes_by_hop();
+    const std::vector<std::string> lines = lane_lines(machine_);
     std::string picture;
     if (num_lines_ > 0) picture += fmt::format("\033[{}A", num_lines_);
     for (const std::string& line : lines) picture += fmt::format("\r{}\033[K\n", line);
-    // A link that carries nothing any more has no line.
-    for (std::size_t i = lines.size(); i < num_lines_; ++i) picture += "\r\033[K\n";
-    num_lines_ = std::max(num_lines_, lines.size());
+    num_lines_ = lines.size();  // links become more, never fewer
     fmt::print(stderr, "{}", picture);
     std::fflush(stderr);
   }

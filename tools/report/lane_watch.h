@@ -29,9 +29,8 @@ class LaneWatch {
   std::thread thread_;
 };
 
-// The picture, a line per device and one per link that carried something since `bytes_before`
-// (by hop), in `seconds` of modelled time: what it does, how busy it was, bytes a second.
-std::vector<std::string> lane_lines(const act::Machine& machine,
-                                    const std::vector<double>& bytes_before, double seconds);
+// The picture: a line per device, what it does now and how busy it has been, and one for each of
+// the links that have carried most.
+std::vector<std::string> lane_lines(const act::Machine& machine);
 
 }  // namespace lockstep::tools
