@@ -179,6 +179,11 @@ void Machine::give(int index, const Memory& memory) {
   if (!collective.is_inside) memory_.write(memory, {origin_, index});
 }
 
+void Machine::offer(int index, const Memory& memory) {
+  const Time time = std::max(written(memory), device(index).lanes.reached(Lane::compute));
+  memory_.write(memory, {time, index});
+}
+
 Time Machine::written(const Memory& memory) const {
   return std::max(origin_, memory_.last_write(memory).time);
 }

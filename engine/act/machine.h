@@ -84,6 +84,8 @@ class Machine {
   void give(int device, const Memory& memory);
 
   // --- for messages between devices ---
+  // The device offers memory to others as soon as it has done what it was given so far.
+  void offer(int device, const Memory& memory);
   Time origin() const { return origin_; }
   Time written(const Memory& memory) const;
   struct Delivery {

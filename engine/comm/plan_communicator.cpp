@@ -61,6 +61,7 @@ Work PlanCommunicator::submit(CollectiveCall call, Launch launch) {
   if (header.operation == Operation::all_reduce && header.plan == plan::AllReducePlan::automatic) {
     header.plan = automatic_plan(header.num_elements);
   }
+  transport_->note_call(header);
   if (launch == Launch::blocking) {
     put_on_stream(call, launch, async_.finish() ? FollowsAsync::yes : FollowsAsync::no);
     run(call);

@@ -50,6 +50,9 @@ class Transport {
   virtual std::span<const int> hosts() const { return {}; }
 
   // --- agreeing on a call ---
+  // On the thread that makes a call, before another one may carry it out: for transports that model
+  // when it can begin. Any thread, at any time.
+  virtual void note_call(const CallHeader&) {}
   // Tells all ranks, without waiting for them. Throws the group's failure if there is one.
   virtual void announce(const CallHeader& call, double timeout_seconds) = 0;
   // Waits for the peer's call with the sequence number of the last announce(), and returns it.

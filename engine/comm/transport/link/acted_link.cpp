@@ -23,12 +23,23 @@ std::string ActedLink::description() const {
   return fmt::format("{}, 1 : {:g}", machine_.topology().name, machine_.factor());
 }
 
+namespace {
+
+act::Memory memory_of(const CallHeader& call) {
+  return {call.memory, call.num_elements * size_of(call.dtype)};
+}
+
+}  // namespace
+
+void ActedLink::note_call(const CallHeader& call) {
+  machine_.offer(device(), memory_of(call));
+}
+
 Time ActedLink::begin_call(const CallHeader& call) {
   call_ = call;
   is_in_call_ = false;
   has_moved_ = false;
-  const act::Memory data{call.memory, call.num_elements * size_of(call.dtype)};
-  return std::max(machine_.written(data), machine_.communicated(device()));
+  return std::max(machine_.written(memory_of(call)), machine_.communicated(device()));
 }
 
 Time ActedLink::begin_step(Time arrived) {
@@ -63,16 +74,14 @@ Time ActedLink::end_call(Time arrived) {
   abandon_call();
   const bool is_in_place =
       call_.operation == Operation::all_reduce || call_.operation == Operation::broadcast;
-  const std::size_t num_bytes = call_.num_elements * size_of(call_.dtype);
-  machine_.finish_collective(
-      device(), is_in_place ? act::Memory{call_.memory, num_bytes} : act::Memory{}, end);
+  machine_.finish_collective(device(), is_in_place ? memory_of(call_) : act::Memory{}, end);
   if (trace::recording()) {
     trace::Span span;
     span.name = name_of(call_.operation);
     span.rank = rank_;
     span.lane = trace::Lane::comm;
     span.category = trace::Category::communication;
-    span.num_bytes = num_bytes;
+    span.num_bytes = memory_of(call_).num_bytes;
     span.sequence = static_cast<std::int64_t>(call_.sequence);
     span.begin_ns = call_begin_.count();
     span.end_ns = end.count();

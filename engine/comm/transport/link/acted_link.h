@@ -1,8 +1,8 @@
 // The links of a machine that is acted out (engine/act/machine.h), as one rank sees them: messages
 // take the way between two of its devices, and share it with all others that are on it.
 //
-// A rank's part of a collective begins when the data that it was called with has been written, and
-// the one before is over; a step of its plan, once the one before is done: its messages have
+// A rank's part of a collective begins when its device had come to the call, the data that it was
+// called with has been written, and the one before is over; a step of its plan, once the one before is done: its messages have
 // arrived, what they brought has been added (three times its bytes through the device's memory),
 // and a kernel been launched for it. While the device computes, all of that goes on more slowly. So
 // a step costs what the predictor charges for it (predict::plan_seconds).
@@ -25,6 +25,7 @@ class ActedLink final : public LinkModel {
   Between between() const override { return Between::all_ranks; }
   std::span<const int> hosts() const override { return hosts_; }
 
+  void note_call(const CallHeader& call) override;
   Time begin_call(const CallHeader& call) override;
   Time latency() const override { return {}; }
   Time begin_step(Time arrived) override;

@@ -25,6 +25,8 @@ class LinkModel {
   virtual std::span<const int> hosts() const { return {}; }
 
   // --- a collective ---
+  // The call was made; by the thread that made it.
+  virtual void note_call(const CallHeader&) {}
   // When this rank's part of a call can begin: what it was called with is there.
   virtual Time begin_call(const CallHeader& call) = 0;
   // Of the announcement of a call.

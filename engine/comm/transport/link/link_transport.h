@@ -38,6 +38,7 @@ class LinkTransport final : public Transport {
     return model_->hosts().empty() ? inner_->hosts() : model_->hosts();
   }
 
+  void note_call(const CallHeader& call) override { model_->note_call(call); }
   void announce(const CallHeader& call, double timeout_seconds) override;
   CallHeader announced_by(int peer) override { return inner_->announced_by(peer); }
 
