@@ -145,8 +145,11 @@ int parse_and_run(const std::string& program, int argc, char** argv, std::string
   options.num_devices = setup.num_devices;
   std::string device = "auto";
   std::string virtual_devices;
-  app.add_option("--device", device, "auto, cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+  const bool is_on_cpu = setup.hardware == Setup::Hardware::cpu;
+  std::vector<std::string> choices = {"auto", "cpu"};
+  if (!is_on_cpu) choices.push_back("cuda");
+  app.add_option("--device", device, is_on_cpu ? "cpu, in any case" : "auto, cpu or cuda")
+      ->check(CLI::IsMember(choices))
       ->capture_default_str();
   app.add_option("--virtual-devices", virtual_devices,
                  "logical devices that share GPUs, such as cuda:0*4 or cuda:0*2,cuda:1*2");
@@ -160,7 +163,7 @@ int parse_and_run(const std::string& program, int argc, char** argv, std::string
   } catch (const CLI::ParseError& error) {
     return report(program, fmt::format("{} (see {} --help)", error.what(), program).c_str(), 2);
   }
-  options.device_type = resolve_device_type(device);
+  options.device_type = is_on_cpu ? DeviceType::cpu : resolve_device_type(device);
   declare_devices(options, virtual_devices);
   const std::vector<Device> devices = options.devices(options.num_devices);
   ask(question, options);

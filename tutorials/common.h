@@ -62,6 +62,8 @@ struct Setup {
   std::size_t num_devices = 1;
   // Registers flags of its own; one of them may say Options::num_devices.
   std::function<void(Flags&, Options&)> add_flags = {};
+  // cpu: of a tutorial that acts other devices out. --device says so.
+  enum class Hardware { any, cpu } hardware = Hardware::any;
 };
 
 // The whole of a tutorial's main(): reads the flags, prints "Question: ...", then "using device:

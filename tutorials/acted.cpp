@@ -1,0 +1,195 @@
+#include "tutorials/acted.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "engine/act/machine.h"
+#include "engine/core/error.h"
+#include "engine/nn/mlp.h"
+#include "engine/predict/kernel_cost.h"
+#include "engine/runtime/device_span.h"
+#include "engine/runtime/logical_device.h"
+
+namespace lockstep::tutorial {
+namespace {
+
+using data::LabelledTensors;
+using predict::Strategy;
+
+constexpr std::size_t kRehearsedSteps = 2;
+constexpr double kShortestStep = 4e-3;  // here, so that waking up in time is little of it
+constexpr double kHeadroom = 2.5;       // the cores are at work for less than half of the time
+constexpr double kPatientSteps = 3;     // who is late in one part of a step makes up for it
+constexpr double kMostPutOff = 0.01;
+constexpr int kMostTries = 3;
+
+predict::Workload workload_of(const Training& training, const predict::DeviceProfile& device) {
+  const std::vector<std::size_t> sizes = nn::parse_mlp(training.model).sizes;
+  const double rows =
+      static_cast<double>(training.batch) / static_cast<double>(training.num_devices);
+  predict::Workload workload;
+  double parameter_bytes = 0;
+  for (std::size_t i = 0; i + 1 < sizes.size(); ++i) {
+    const std::size_t weight = sizes[i] * sizes[i + 1] * sizeof(float);
+    const std::size_t bias = sizes[i + 1] * sizeof(float);
+    const auto bytes = static_cast<double>(weight + bias);
+    const double product = predict::product_seconds(device, rows, bytes);
+    // Backward: the gradient of the weights, and of the input where a layer made it.
+    workload.layers.push_back(
+        {std::to_string(2 * i), product, (i == 0 ? 1 : 2) * product, {weight, bias}});
+    parameter_bytes += bytes;
+  }
+  workload.optimizer_seconds = predict::update_seconds(device, parameter_bytes);
+  workload.fixed_seconds = 2 * device.launch_seconds;  // the loss and its gradient
+  workload.input_bytes = rows * static_cast<double>(sizes[0] * sizeof(float));
+  return workload;
+}
+
+act::MachineOptions machine_options(const predict::Topology& topology, const Training& training) {
+  act::MachineOptions options;
+  options.topology = topology;
+  for (std::size_t i = 0; i < training.num_devices; ++i) {
+    options.devices.push_back(static_cast<int>(i));
+  }
+  return options;
+}
+
+// Batches are on their devices when they are needed.
+void give_rows(act::Machine& machine, const std::vector<LabelledTensors>& rows) {
+  for (const LabelledTensors& batch : rows) {
+    const TensorView x = batch.x.view();
+    machine.give(batch.x.device().index, {x.data, x.num_bytes()});
+  }
+}
+
+struct StepLength {
+  double here = 0;
+  double modelled = 0;
+};
+
+// The last of a few steps that nobody paces.
+StepLength rehearse(const predict::Topology& topology, const Training& training,
+                    const std::vector<LabelledTensors>& rows) {
+  act::MachineOptions options = machine_options(topology, training);
+  options.pace = act::Pace::none;
+  act::Machine machine(options);
+  const act::OnStage on_stage(machine);
+  give_rows(machine, rows);
+  act::Time here = act::now(), modelled = machine.end();
+  StepLength last;
+  train(training, rows, kRehearsedSteps, [&] {
+    last = {act::to_seconds(act::now() - here), act::to_seconds(machine.end() - modelled)};
+    here = act::now(), modelled = machine.end();
+  });
+  return last;
+}
+
+std::int64_t length(const trace::Span& span) {
+  return span.end_ns - span.begin_ns;
+}
+
+// The first step takes memory and settles DDP's buckets.
+trace::Span median_step(const std::vector<trace::Span>& spans) {
+  std::vector<trace::Span> steps;
+  for (const trace::Span& span : spans) {
+    const bool is_step = span.category == trace::Category::step && span.sequence > 0;
+    if (is_step && span.thread == trace::kDeviceThread && span.rank == 0) steps.push_back(span);
+  }
+  require(!steps.empty(), ErrorCode::State, "act_out", "the first device recorded no second step");
+  std::ranges::sort(steps, {}, length);
+  return steps[(steps.size() - 1) / 2];
+}
+
+bool is_late(const trace::Span& span) {
+  return span.name == std::string_view(act::kLate);
+}
+
+// What of the step these spans of a device cover; they don't overlap.
+double covered_fraction(const ActedSteps& acted, int device,
+                        bool (*is_meant)(const trace::Span& span)) {
+  std::int64_t covered = 0;
+  for (const trace::Span& span : acted.recording.spans) {
+    if (span.rank != device || !is_meant(span)) continue;
+    covered += std::max<std::int64_t>(
+        0, std::min(span.end_ns, acted.step.end_ns) - std::max(span.begin_ns, acted.step.begin_ns));
+  }
+  return static_cast<double>(covered) / static_cast<double>(length(acted.step));
+}
+
+void take_times(const Training& training, ActedSteps& acted) {
+  acted.step = median_step(acted.recording.spans);
+  acted.step_seconds = 1e-9 * static_cast<double>(length(acted.step));
+  std::vector<trace::Span> spans = acted.recording.spans;
+  std::erase_if(spans, [](const trace::Span& span) {
+    return span.rank != 0 || span.thread != trace::kDeviceThread;
+  });
+  acted.breakdown = trace::step_breakdown(spans, acted.step);
+  std::vector<double> busy;
+  for (std::size_t i = 0; i < training.num_devices; ++i) {
+    const int device = static_cast<int>(i);
+    busy.push_back(covered_fraction(acted, device, is_kernel));
+    const double put_off = covered_fraction(acted, device, is_late);
+    acted.put_off = std::max(acted.put_off, put_off);
+  }
+  std::ranges::sort(busy);
+  acted.busy_fraction = (busy[(busy.size() - 1) / 2] + busy[busy.size() / 2]) / 2;
+}
+
+}  // namespace
+
+bool is_kernel(const trace::Span& span) {
+  // Other spans of operations have no number.
+  return span.thread == trace::kDeviceThread && span.lane == trace::Lane::compute &&
+         span.category == trace::Category::op && span.sequence != trace::kNoSequence;
+}
+
+bool is_all_reduce(const trace::Span& span) {
+  return span.thread == trace::kDeviceThread && span.lane == trace::Lane::comm;
+}
+
+predict::PredictedStep predict_training(const predict::Topology& topology,
+                                        const Training& training) {
+  predict::Network network(topology);
+  predict::StepOptions options;
+  options.strategy = training.num_devices == 1 ? Strategy::single : training.strategy;
+  options.num_devices = training.num_devices;
+  options.bucket_byte_limits = training.reducer.bucket_byte_limits;
+  options.own_plan = plan::AllReducePlan::automatic;
+  return predict::predict_step(network, workload_of(training, topology.device), options);
+}
+
+ActedSteps act_out(const predict::Topology& topology, const Training& training,
+                   std::size_t num_steps) {
+  const std::vector<LabelledTensors> rows = make_rows(training);
+  const StepLength rehearsed = rehearse(topology, training, rows);
+  ActedSteps acted;
+  double here = std::max(kShortestStep, kHeadroom * rehearsed.here);
+  for (int i = 0; i < kMostTries; ++i, here *= 2) {
+    acted = {};
+    acted.factor = here / rehearsed.modelled;
+    act::MachineOptions options = machine_options(topology, training);
+    options.factor = acted.factor;
+    options.patience = act::from_seconds(kPatientSteps * here);
+    act::Machine machine(options);
+    const act::OnStage on_stage(machine);
+    give_rows(machine, rows);
+    trace::start({.slow_motion = acted.factor});
+    acted.weights = train(training, rows, num_steps);
+    runtime::record_device_spans();
+    trace::stop();
+    acted.recording = trace::collect();
+    take_times(training, acted);
+    if (acted.put_off < kMostPutOff) break;
+  }
+  return acted;
+}
+
+bool has_same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  return std::ranges::equal(a, b, [](const Tensor& left, const Tensor& right) {
+    const std::vector<float> x = left.to_vector<float>(), y = right.to_vector<float>();
+    return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0;
+  });
+}
+
+}  // namespace lockstep::tutorial

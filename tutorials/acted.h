@@ -1,0 +1,45 @@
+// Training steps on a machine that is not here: predicted (engine/predict), and acted out in slow
+// motion by devices of the CPU (engine/act). The same figures of that machine go into both.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "engine/predict/step.h"
+#include "engine/predict/topology.h"
+#include "engine/trace/breakdown.h"
+#include "engine/trace/recorder.h"
+#include "tutorials/training.h"
+
+namespace lockstep::tutorial {
+
+// What predict::predict_step() says; DDP runs the engine's own all-reduces, during_backward.
+// Throws Error{Usage} for more devices than there are.
+predict::PredictedStep predict_training(const predict::Topology& topology,
+                                        const Training& training);
+
+// How it went. Every time is of the acted machine.
+struct ActedSteps {
+  trace::Span step;                // the median one of the first device, without the very first
+  double step_seconds = 0;         // its length
+  double busy_fraction = 0;        // of it, in which a device ran kernels: the median device
+  double put_off = 0;              // of it, in which kernels waited for the cores that are here
+  double factor = 1;               // how many times slower than there it happened
+  trace::StepBreakdown breakdown;  // of it, by what the first device did
+  trace::Recording recording;
+  std::vector<Tensor> weights;  // of the first device, after the last step
+};
+
+// What acted devices record beside the phases of a step. All other spans are the host's.
+bool is_kernel(const trace::Span& span);
+bool is_all_reduce(const trace::Span& span);
+
+// Trains num_steps steps, two or more, and before them two to see how slow the motion has to be.
+// Where the cores could not keep up all the same: once more, twice as slow.
+ActedSteps act_out(const predict::Topology& topology, const Training& training,
+                   std::size_t num_steps);
+
+// Of float32 tensors.
+bool has_same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b);
+
+}  // namespace lockstep::tutorial
