@@ -1,0 +1,209 @@
+// 15: Why can two devices train more slowly than one?
+//
+// You will see: what you expect, if you say so; what a step of one device and of two consists of on
+// a machine that is not here, predicted for small and for large batches; from which batch on the
+// second device pays; and the same steps acted out in slow motion: devices of the CPU take the
+// places of that machine's GPUs, train for real, and are as slow as those, times a factor
+// (`lockstep train --act-as`). Everything runs on the CPU.
+//
+// Run:  15_find_break_even [--guess 1|2|3] [--machine titanx-pascal-dual-root-8]
+//                          [--model mlp:64-256-256-10] [--fast]
+//
+// Expected output (abridged):
+//   A step of two devices, beside a step of one, is ...
+//   3  longer
+//      rows   devices     kernels  all-reduce       other        step
+//        64         1     53.7 us      0.0 us     10.0 us     63.7 us
+//        64         2     52.4 us     45.4 us     10.5 us    108.3 us
+//     32768         2   1066.9 us     45.4 us     20.8 us   1133.1 us
+//   predicted: two devices are faster from 1496 rows on
+//   check: two devices are slower than one with 64 rows and faster with 32768 ... ok
+//   check: acted out, every step is within 10 % of the prediction ... ok
+//   check: two devices are slower with 748 rows, and faster with 2992 ... ok
+
+#include <unistd.h>
+
+#include <cmath>
+#include <iostream>
+#include <string>
+
+#include "engine/core/error.h"
+#include "tutorials/acted.h"
+#include "tutorials/common.h"
+
+namespace {
+
+using namespace lockstep;
+using tutorial::Training;
+
+constexpr const char* kMachine = "titanx-pascal-dual-root-8";
+constexpr const char* kModel = "mlp:64-256-256-10";
+constexpr std::size_t kSmallBatch = 64;
+constexpr std::size_t kLargeBatch = 32768;
+constexpr double kTolerance = 0.1;
+
+std::string machine = kMachine;  // --machine
+std::string model = kModel;      // --model
+std::size_t guess = 0;           // --guess; 0: none
+
+// A step of one device, or of two under DDP: each computes half of the rows.
+Training steps_of(std::size_t num_devices, std::size_t batch) {
+  return {.model = model, .batch = batch, .num_devices = num_devices};
+}
+
+// How long one step is, in seconds.
+struct StepTimes {
+  double one = 0;
+  double two = 0;
+};
+
+StepTimes predict_both(const predict::Topology& topology, std::size_t batch) {
+  return {tutorial::predict_training(topology, steps_of(1, batch)).step_seconds,
+          tutorial::predict_training(topology, steps_of(2, batch)).step_seconds};
+}
+
+bool two_are_faster(const StepTimes& times) {
+  return times.two < times.one;
+}
+
+void ask_for_guess(const predict::Topology& topology, bool is_fast) {
+  fmt::print("{}: {}\n{}, {} rows a step; on two devices DDP: {} rows each\n", machine,
+             topology.device.name, model, kSmallBatch, kSmallBatch / 2);
+  fmt::print(
+      "A step of two devices, beside a step of one, is ...\n"
+      "  1  about half as long\n"
+      "  2  shorter, but not by half\n"
+      "  3  longer\n");
+  if (guess == 0 && !is_fast && ::isatty(STDIN_FILENO) != 0) {
+    fmt::print("What do you think? ");
+    std::fflush(stdout);
+    std::string line;
+    std::getline(std::cin, line);
+    if (line.size() == 1 && line[0] >= '1' && line[0] <= '3') {
+      guess = static_cast<std::size_t>(line[0] - '0');
+    }
+  }
+  guess == 0 ? fmt::print("no guess: --guess 1, 2 or 3 is yours\n")
+             : fmt::print("your guess: {}\n", guess);
+}
+
+// What the guess was about, by the prediction.
+std::size_t right_guess(const StepTimes& times) {
+  if (!two_are_faster(times)) return 3;
+  return times.two < 0.6 * times.one ? 1 : 2;
+}
+
+void print_parts(const predict::Topology& topology, std::size_t batch, std::size_t num_devices) {
+  const auto step = tutorial::predict_training(topology, steps_of(num_devices, batch));
+  const trace::StepBreakdown& parts = step.breakdown;
+  const double kernels = parts.forward + parts.backward + parts.optimizer;
+  fmt::print("{:>7} {:>9} {:>8.1f} us {:>8.1f} us {:>8.1f} us {:>8.1f} us\n", batch, num_devices,
+             1e6 * kernels, 1e6 * parts.exposed_comm,
+             1e6 * (parts.step - kernels - parts.exposed_comm), 1e6 * parts.step);
+}
+
+void predict_parts(const predict::Topology& topology) {
+  fmt::print("   rows   devices     kernels  all-reduce       other        step\n");
+  for (std::size_t batch = kSmallBatch; batch <= kLargeBatch; batch *= 8) {
+    print_parts(topology, batch, 1);
+    print_parts(topology, batch, 2);
+  }
+  fmt::print("all-reduce: what of it nothing hides; other: the loss, and waiting for each other\n");
+  const auto two = tutorial::predict_training(topology, steps_of(2, kSmallBatch));
+  tutorial::say(fmt::format(
+      "Two devices send each other {:.0f} KiB of gradients in every step, whatever the batch. A "
+      "kernel of half the rows is shorter, but never than its launch, {:.0f} us.",
+      two.comm_bytes_per_device / 1024, 1e6 * topology.device.launch_seconds));
+}
+
+// The fewest rows, an even number, with which two devices are predicted to be faster.
+// Throws Error{Usage} where they are not with kLargeBatch.
+std::size_t find_break_even(const predict::Topology& topology) {
+  require(two_are_faster(predict_both(topology, kLargeBatch)), ErrorCode::Usage, "--model",
+          "{} computes so little that two devices are slower even with {} rows; take wider layers",
+          model, kLargeBatch);
+  std::size_t slower = 0, faster = kLargeBatch / 2;  // halves
+  while (slower + 1 < faster) {
+    const std::size_t middle = (slower + faster) / 2;
+    (two_are_faster(predict_both(topology, 2 * middle)) ? faster : slower) = middle;
+  }
+  return 2 * faster;
+}
+
+// Steps of one device and of two, acted out. Prints both lines and says whether they are as
+// predicted.
+struct Acted {
+  StepTimes times;
+  double largest_error = 0;
+};
+
+Acted act_out_both(const predict::Topology& topology, std::size_t batch, std::size_t num_steps) {
+  Acted acted;
+  for (const std::size_t num_devices : {1, 2}) {
+    const Training training = steps_of(num_devices, batch);
+    const double predicted = tutorial::predict_training(topology, training).step_seconds;
+    const tutorial::ActedSteps steps = tutorial::act_out(topology, training, num_steps);
+    (num_devices == 1 ? acted.times.one : acted.times.two) = steps.step_seconds;
+    const double error = std::abs(steps.step_seconds / predicted - 1);
+    acted.largest_error = std::max(acted.largest_error, error);
+    fmt::print("{:>7} {:>9} {:>8.1f} us {:>8.1f} us {:>13}\n", batch, num_devices, 1e6 * predicted,
+               1e6 * steps.step_seconds, fmt::format("1 : {:.0f}", steps.factor));
+  }
+  return acted;
+}
+
+void run(const tutorial::Options& options) {
+  const predict::Topology topology = predict::find_topology(machine);
+  tutorial::step(1, "guess");
+  ask_for_guess(topology, options.fast);
+
+  tutorial::step(2, "predict where the time of a step goes");
+  predict_parts(topology);
+  const std::size_t break_even = find_break_even(topology);
+  const StepTimes small = predict_both(topology, kSmallBatch);
+  fmt::print("predicted: two devices are faster from {} rows on\n", break_even);
+  if (guess != 0) {
+    fmt::print("your guess was {}: with {} rows two take {:.2f} times as long as one\n",
+               guess == right_guess(small) ? "right" : "wrong", kSmallBatch, small.two / small.one);
+  }
+  if (machine == kMachine && model == kModel) {
+    tutorial::check(fmt::format("two devices are slower than one with {} rows and faster with {}",
+                                kSmallBatch, kLargeBatch),
+                    !two_are_faster(small) && two_are_faster(predict_both(topology, kLargeBatch)));
+  }
+
+  tutorial::step(3, "act out steps on both sides of the break-even");
+  fmt::print("two devices of the CPU train, as slowly as the machine's would, times a factor:\n");
+  const std::size_t num_steps = options.fast ? 3 : 8;
+  const std::size_t few = std::max<std::size_t>(2, break_even / 4 * 2), many = 2 * break_even;
+  fmt::print("   rows   devices   predicted   acted out   slowed down\n");
+  const Acted below = act_out_both(topology, few, num_steps);
+  const Acted above = act_out_both(topology, many, num_steps);
+  tutorial::check_times("acted out, every step is within 10 % of the prediction",
+                        std::max(below.largest_error, above.largest_error) <= kTolerance);
+  tutorial::check_times(
+      fmt::format("two devices are slower with {} rows, and faster with {}", few, many),
+      !two_are_faster(below.times) && two_are_faster(above.times));
+  tutorial::answer(
+      fmt::format(
+          "The second device halves the kernels and adds an all-reduce, which costs the same "
+          "whatever the batch. With {} rows two devices take {:.2f} times as long as one, with {} "
+          "rows {:.2f} times: they pay from {} rows on.",
+          few, below.times.two / below.times.one, many, above.times.two / above.times.one,
+          break_even),
+      {{"--machine dgx1-v100", "NVLink between the two: what of the all-reduce is left?"},
+       {"--guess 2 --model mlp:64-512-512-10", "more to compute, and more to send: who wins?"}});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace lockstep::tutorial;
+  const auto add_flags = [](Flags& flags, Options&) {
+    flags.add_number("--guess", guess, 0, 3, "your answer in step 1; 0: none");
+    flags.add_text("--machine", machine, "a topology, as of lockstep predict");
+    flags.add_text("--model", model, "what is trained");
+  };
+  return run_main(argc, argv, "Why can two devices train more slowly than one?", run,
+                  {.num_devices = 2, .add_flags = add_flags, .hardware = Setup::Hardware::cpu});
+}
