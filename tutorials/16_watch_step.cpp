@@ -1,0 +1,193 @@
+// 16: What do eight devices do during one step of DDP, and what does overlap gain?
+//
+// You will see: a step of about a thousandth of a second, in slow motion: eight devices of the CPU
+// act out eight GPUs of a server that is not here. Each device has two lanes, kernels and
+// all-reduces, drawn as rows of characters over a time axis: first one bucket that is all-reduced
+// after backward, then a bucket for each layer, on its way while backward still computes
+// (tutorial 09). All three trainings end with the same weights: these two and one that nobody slows
+// down. `lockstep train --act-as k80-p2-16x --parallel ddp --devices 8 --trace FILE` records such
+// lanes for ui.perfetto.dev.
+//
+// Run:  16_watch_step [--machine k80-p2-16x] [--model mlp:64-384-384-384-384-384-10]
+//                     [--batch 2048] [--bucket-kib 256] [--fast]
+//
+// Expected output (abridged):
+//   f forward, b backward, u update; below: the number of the bucket that is on its way
+//   gpu 0 |fffffffffffff...
+//         |                       1111...
+//   gpu 7 |fffffffffffff...
+//   all-reduces             step    busy      hidden     exposed  slowed down
+//   after backward ...
+//   check: overlap is at least 1.1 times as fast ... ok
+//   check: weights of both and of a run that is not acted out: the same bits ... ok
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "engine/predict/step.h"
+#include "tutorials/acted.h"
+#include "tutorials/common.h"
+
+namespace {
+
+using namespace lockstep;
+using parallel::Overlap;
+using tutorial::ActedSteps;
+using tutorial::Training;
+
+constexpr std::size_t kDevices = 8;
+constexpr std::size_t kColumns = 90;  // of a lane
+constexpr std::size_t kTicks = 6;     // of the time axis
+constexpr const char* kMachine = "k80-p2-16x";
+constexpr const char* kModel = "mlp:64-384-384-384-384-384-10";
+constexpr std::size_t kBatch = 2048;
+constexpr std::size_t kBucketKib = 256;
+constexpr double kLeastGain = 1.1;  // of what is the default
+
+std::string machine = kMachine;       // --machine
+std::string model = kModel;           // --model
+std::size_t batch = kBatch;           // --batch
+std::size_t bucket_kib = kBucketKib;  // --bucket-kib
+
+Training steps_of(Overlap overlap) {
+  Training training{.model = model, .batch = batch, .num_devices = kDevices};
+  training.reducer.overlap = overlap;
+  // Without overlap nothing is gained by a second bucket.
+  const bool is_whole = overlap == Overlap::after_backward;
+  training.reducer.bucket_byte_limits = {is_whole ? std::size_t{1} << 30 : bucket_kib << 10};
+  return training;
+}
+
+// A moment of the median step as a column, where the picture is `width_ns` wide.
+std::size_t column_of(const ActedSteps& acted, std::int64_t moment_ns, std::int64_t width_ns) {
+  const std::int64_t since = std::clamp<std::int64_t>(moment_ns - acted.step.begin_ns, 0, width_ns);
+  return static_cast<std::size_t>(since) * kColumns / static_cast<std::size_t>(width_ns);
+}
+
+char letter_of(const trace::Span& kernel) {
+  const std::string_view name = kernel.name;
+  if (name.find("backward") != name.npos) return 'b';
+  return name == "sgd" ? 'u' : 'f';
+}
+
+struct Lanes {
+  std::string kernels = std::string(kColumns, ' ');
+  std::string all_reduces = std::string(kColumns, ' ');
+};
+
+// What one device did during the step.
+Lanes draw_lanes(const ActedSteps& acted, int device, std::int64_t width_ns) {
+  Lanes lanes;
+  std::size_t num_buckets = 0;
+  for (const trace::Span& span : acted.recording.spans) {
+    const bool is_inside = span.end_ns > acted.step.begin_ns && span.begin_ns < acted.step.end_ns;
+    if (span.rank != device || !is_inside) continue;
+    char letter = '1';
+    if (tutorial::is_all_reduce(span)) {
+      letter = static_cast<char>('1' + std::min<std::size_t>(num_buckets++, 8));
+    } else if (tutorial::is_kernel(span)) {
+      letter = letter_of(span);
+    } else {
+      continue;
+    }
+    std::string& lane = tutorial::is_kernel(span) ? lanes.kernels : lanes.all_reduces;
+    const std::size_t begin = column_of(acted, span.begin_ns, width_ns);
+    const std::size_t end = column_of(acted, std::min(span.end_ns, acted.step.end_ns), width_ns);
+    std::fill(lane.begin() + static_cast<std::ptrdiff_t>(begin),
+              lane.begin() + static_cast<std::ptrdiff_t>(end), letter);
+  }
+  return lanes;
+}
+
+void print_axis(std::int64_t width_ns) {
+  std::string axis = std::string(7, ' ');
+  for (std::size_t tick = 0; tick < kTicks; ++tick) {
+    axis.resize(7 + tick * kColumns / kTicks, ' ');
+    axis += fmt::format("|{:.0f}{}",
+                        1e-3 * static_cast<double>(width_ns) * static_cast<double>(tick) / kTicks,
+                        tick == 0 ? " us" : "");
+  }
+  fmt::print("{}\n", axis);
+}
+
+void print_picture(const ActedSteps& acted, std::int64_t width_ns) {
+  print_axis(width_ns);
+  for (std::size_t device = 0; device < kDevices; ++device) {
+    const Lanes lanes = draw_lanes(acted, static_cast<int>(device), width_ns);
+    fmt::print("gpu {} |{}|\n      |{}|\n", device, lanes.kernels, lanes.all_reduces);
+  }
+}
+
+void print_times(const char* name, const ActedSteps& acted) {
+  fmt::print("{:<16} {:>8.0f} us {:>5.0f} % {:>8.0f} us {:>8.0f} us {:>12}\n", name,
+             1e6 * acted.step_seconds, 100 * acted.busy_fraction,
+             1e6 * acted.breakdown.overlapped_comm, 1e6 * acted.breakdown.exposed_comm,
+             fmt::format("1 : {:.0f}", acted.factor));
+}
+
+void run(const tutorial::Options& options) {
+  const predict::Topology topology = predict::find_topology(machine);
+  const std::size_t num_steps = options.fast ? 3 : 6;
+  fmt::print("{}: {}; {}, {} rows a step\n", machine, topology.device.name, model, batch);
+  tutorial::step(1, "without overlap: one bucket, after backward");
+  const ActedSteps after =
+      tutorial::act_out(topology, steps_of(Overlap::after_backward), num_steps);
+  const std::int64_t after_ns = after.step.end_ns - after.step.begin_ns;
+  fmt::print(
+      "f forward, b backward, u update; below: the number of the bucket that is on its way\n");
+  print_picture(after, after_ns);
+
+  tutorial::step(2, "with it: a bucket goes its way when it is full, beside backward");
+  const ActedSteps during =
+      tutorial::act_out(topology, steps_of(Overlap::during_backward), num_steps);
+  print_picture(during, std::max(after_ns, during.step.end_ns - during.step.begin_ns));
+
+  tutorial::step(3, "compare them");
+  fmt::print("all-reduces             step    busy      hidden     exposed  slowed down\n");
+  print_times("after backward", after);
+  print_times("during backward", during);
+  tutorial::say(fmt::format(
+      "hidden: a kernel runs meanwhile, at {:.0f} % of its speed, since both share the GPU: so the "
+      "step gains less than is hidden",
+      100 * predict::kOverlapInterference.compute));
+  const bool is_default =
+      machine == kMachine && model == kModel && batch == kBatch && bucket_kib == kBucketKib;
+  const double gain = after.step_seconds / during.step_seconds;
+  if (is_default) {
+    tutorial::check_times(fmt::format("overlap is at least {} times as fast", kLeastGain),
+                          gain >= kLeastGain);
+  }
+  const Training plain = steps_of(Overlap::during_backward);
+  const std::vector<Tensor> weights = tutorial::train(plain, tutorial::make_rows(plain), num_steps);
+  tutorial::check("weights of both and of a run that is not acted out: the same bits",
+                  tutorial::has_same_bits(after.weights, weights) &&
+                      tutorial::has_same_bits(during.weights, weights));
+  tutorial::answer(
+      fmt::format(
+          "They compute, and when gradients are ready, send them. After backward they wait {:.0f} "
+          "us of a step of {:.0f} us for that; beside it, {:.0f} us of {:.0f} us: {:.2f} times as "
+          "fast, with the same weights.",
+          1e6 * after.breakdown.exposed_comm, 1e6 * after.step_seconds,
+          1e6 * during.breakdown.exposed_comm, 1e6 * during.step_seconds, gain),
+      {{"--bucket-kib 2048", "larger buckets: fewer messages, but the last one starts later"},
+       {"--machine titanx-pascal-dual-root-8",
+        "faster GPUs, two sockets: too little to hide behind"}});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace lockstep::tutorial;
+  const auto add_flags = [](Flags& flags, Options&) {
+    flags.add_text("--machine", machine, "a topology of eight devices or more");
+    flags.add_text("--model", model, "what is trained");
+    flags.add_number("--batch", batch, 8, 65536, "rows of a step, a multiple of 8");
+    flags.add_number("--bucket-kib", bucket_kib, 1, 1 << 20, "size of a bucket with overlap");
+  };
+  constexpr const char* kQuestion =
+      "What do eight devices do during one step of DDP, and what does overlap gain?";
+  return run_main(
+      argc, argv, kQuestion, run,
+      {.num_devices = kDevices, .add_flags = add_flags, .hardware = Setup::Hardware::cpu});
+}
