@@ -2,8 +2,8 @@
 //
 // You will see: a step of about a thousandth of a second, in slow motion: eight devices of the CPU
 // act out eight GPUs of a server that is not here. Each device has two lanes, kernels and
-// all-reduces, drawn as rows of characters over a time axis: first one bucket that is all-reduced
-// after backward, then a bucket for each layer, on its way while backward still computes
+// all-reduces, drawn as rows of characters over a time axis: first with all buckets all-reduced
+// after backward, then with each on its way as soon as it is full, while backward still computes
 // (tutorial 09). All three trainings end with the same weights: these two and one that nobody slows
 // down. `lockstep train --act-as k80-p2-16x --parallel ddp --devices 8 --trace FILE` records such
 // lanes for ui.perfetto.dev.
@@ -53,9 +53,7 @@ std::size_t bucket_kib = kBucketKib;  // --bucket-kib
 Training steps_of(Overlap overlap) {
   Training training{.model = model, .batch = batch, .num_devices = kDevices};
   training.reducer.overlap = overlap;
-  // Without overlap nothing is gained by a second bucket.
-  const bool is_whole = overlap == Overlap::after_backward;
-  training.reducer.bucket_byte_limits = {is_whole ? std::size_t{1} << 30 : bucket_kib << 10};
+  training.reducer.bucket_byte_limits = {bucket_kib << 10};
   return training;
 }
 
@@ -130,7 +128,7 @@ void run(const tutorial::Options& options) {
   const predict::Topology topology = predict::find_topology(machine);
   const std::size_t num_steps = options.fast ? 3 : 6;
   fmt::print("{}: {}; {}, {} rows a step\n", machine, topology.device.name, model, batch);
-  tutorial::step(1, "without overlap: one bucket, after backward");
+  tutorial::step(1, "without overlap: all buckets after backward");
   const ActedSteps after =
       tutorial::act_out(topology, steps_of(Overlap::after_backward), num_steps);
   const std::int64_t after_ns = after.step.end_ns - after.step.begin_ns;
