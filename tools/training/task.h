@@ -51,7 +51,7 @@ struct TrainingTask {
   enum class Launching { op_by_op, graph } launching = Launching::op_by_op;
 
   plan::AllReducePlan all_reduce_plan = plan::AllReducePlan::automatic;
-  std::optional<comm::LinkSpec> link;  // modelled, between the ranks of ddp
+  std::optional<comm::LinkSpec> link;             // modelled, between the ranks of ddp
   std::shared_ptr<const SlowMotion> slow_motion;  // --act-as; nullptr: at full speed
   double comm_timeout_seconds = 30;
   std::vector<std::size_t> bucket_byte_limits;

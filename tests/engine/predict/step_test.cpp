@@ -81,8 +81,8 @@ TEST(Step, WaitsForTheSlowestOfMoreDevices) {
   EXPECT_NEAR(expected_largest_deviate(8), 1.424, 0.02);
 }
 
-// DataParallel's first device has the loss of all rows, and adds up the gradients; that is where the
-// others' time goes.
+// DataParallel's first device has the loss of all rows, and adds up the gradients; that is where
+// the others' time goes.
 TEST(Step, DataParallelPaysForParametersOutputsAndGradientsInEveryStep) {
   Workload small;
   for (int i = 0; i < 4; ++i) small.layers.push_back({"layer", 1e-6, 2e-6, {4000}});

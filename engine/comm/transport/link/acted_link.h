@@ -2,10 +2,11 @@
 // take the way between two of its devices, and share it with all others that are on it.
 //
 // A rank's part of a collective begins when its device had come to the call, the data that it was
-// called with has been written, and the one before is over; a step of its plan, once the one before is done: its messages have
-// arrived, what they brought has been added (three times its bytes through the device's memory),
-// and a kernel been launched for it. While the device computes, all of that goes on more slowly. So
-// a step costs what the predictor charges for it (predict::plan_seconds).
+// called with has been written, and the one before is over; a step of its plan, once the one before
+// is done: its messages have arrived, what they brought has been added (three times its bytes
+// through the device's memory), and a kernel been launched for it. While the device computes, all
+// of that goes on more slowly. So a step costs what the predictor charges for it
+// (predict::plan_seconds).
 #pragma once
 
 #include <vector>
