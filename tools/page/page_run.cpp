@@ -60,11 +60,15 @@ void load(PageRun& run, const std::string& named, const char* flag, const char* 
 
 // --trace writes the last row's step; of a prediction no more than eight devices.
 std::string row_of_timeline(const RunFile& file, const StepTimeline& timeline) {
-  const FileRow& last = file.rows.back();
+  // compare --predict has predicted rows behind those that it ran.
+  const auto found = std::find_if(file.rows.rbegin(), file.rows.rend(), [&](const FileRow& row) {
+    return (row.kind == "predicted") == timeline.is_predicted;
+  });
+  if (found == file.rows.rend()) return {};
+  const FileRow& last = *found;
   const std::size_t drawn =
       timeline.is_predicted ? std::min(last.devices, kMostPredictedDevices) : last.devices;
-  const bool is_same_kind = (last.kind == "predicted") == timeline.is_predicted;
-  if (!is_same_kind || timeline.ranks.size() != drawn) return {};
+  if (timeline.ranks.size() != drawn) return {};
   return bar_label(file, last);
 }
 

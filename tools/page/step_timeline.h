@@ -28,7 +28,7 @@ struct StepTimeline {
   double seconds = 0;  // from the first rank's begin to the last one's end
   bool is_predicted = false;
   bool is_judged = false;  // whether the file tells hidden communication from exposed
-  std::string row;         // "ddp x4": of which row of the run file; empty where nobody can tell
+  std::string row = {};    // "ddp x4": of which row of the run file; empty where nobody can tell
   std::vector<RankLanes> ranks = {};
 };
 
