@@ -70,11 +70,15 @@ Machine::Machine(const MachineOptions& options)
 
 Machine::~Machine() = default;
 
-Machine::Device& Machine::device(int index) const {
+bool Machine::takes_part(int index) const {
   const auto place = static_cast<std::size_t>(index);
-  require(index >= 0 && place < places_.size() && places_[place] >= 0, ErrorCode::Usage, "--act-as",
+  return index >= 0 && place < places_.size() && places_[place] >= 0;
+}
+
+Machine::Device& Machine::device(int index) const {
+  require(takes_part(index), ErrorCode::Usage, "--act-as",
           "device cpu:{} takes no part in what is acted out", index);
-  return *devices_[static_cast<std::size_t>(places_[place])];
+  return *devices_[static_cast<std::size_t>(places_[static_cast<std::size_t>(index)])];
 }
 
 Machine::Delivery Machine::deliver(int from, int to, Time ready, std::size_t num_bytes) {
@@ -115,7 +119,7 @@ Machine::Inputs Machine::fetch_inputs(int index, Time ready, std::span<const Mem
 }
 
 void Machine::run(int index, const Kernel& kernel, const std::function<void()>& real) {
-  if (collective.is_inside) return real();
+  if (collective.is_inside || !takes_part(index)) return real();
   const auto number =
       static_cast<std::int64_t>(num_kernels_.fetch_add(1, std::memory_order_relaxed));
   Device& mine = device(index);
@@ -176,7 +180,8 @@ void Machine::record(const Device& device, const SpanKind& kind, Time begin, Tim
 }
 
 void Machine::give(int index, const Memory& memory) {
-  if (!collective.is_inside) memory_.write(memory, {origin_, index});
+  if (collective.is_inside) return;
+  memory_.write(memory, {origin_, takes_part(index) ? index : kNoDevice});
 }
 
 void Machine::offer(int index, const Memory& memory) {
@@ -233,6 +238,7 @@ Time Machine::reached(int index) const {
 }
 
 Time Machine::stream_time(int index) const {
+  if (!takes_part(index)) return now();
   const Time time = reached(index);
   const Time present = now();
   const bool is_idle = options_.pace == Pace::sleeping && present - time > options_.patience;

@@ -78,7 +78,8 @@ class Machine {
 
   // Runs the real kernel and returns when the modelled one would be done. What it reads of memory
   // that another device wrote last travels here first. Inside a collective (Collective) its time is
-  // not charged: who sends says what it costs.
+  // not charged: who sends says what it costs. A device that takes no part is the host, which is as
+  // fast as it is.
   void run(int device, const Kernel& kernel, const std::function<void()>& real);
   // The memory was written by somebody who costs nothing: a batch that was loaded.
   void give(int device, const Memory& memory);
@@ -146,6 +147,7 @@ class Machine {
     std::int64_t sequence = trace::kNoSequence;
   };
 
+  bool takes_part(int index) const;
   Device& device(int index) const;
   // Adds a span of the device to the recording, unless it is empty.
   void record(const Device& device, const SpanKind& kind, Time begin, Time end) const;

@@ -106,6 +106,15 @@ TEST(SlowMotion, LeavesEveryBitOfTheWeightsAsItWas) {
             digest_of("--parallel ddp --bitwise"));
 }
 
+TEST(SlowMotion, ActsWithExactlyTheDevicesThatAreNamed) {
+  for (const char* parallel : {"ddp", "dp"}) {
+    const Outcome outcome = run_lockstep(words(
+        std::string("train --act-as dgx1-v100 --device-ids 3,6 --steps 4 --parallel ") + parallel));
+    expect_success(outcome);
+    EXPECT_THAT(outcome.out, HasSubstr("x2 1 : ")) << parallel;
+  }
+}
+
 TEST(SlowMotion, AClusterHasItsHosts) {
   const json rows = rows_of(
       "--act-as dgx1-v100*2@10gbe --predict --modes ddp --devices 8,16 "
