@@ -74,5 +74,6 @@ show_failures_and_totals() {
 scripts/setup.sh
 build "$preset"
 echo "lockstep: testing build/$preset" >&2
-ctest --preset "$preset" -j "$(nproc)" "${selection[@]}" "$@" 2>&1 | show_failures_and_totals ||
+# One more than there are cores: many tests wait most of the time, for a time limit or in slow motion.
+ctest --preset "$preset" -j "$(($(nproc) + 1))" "${selection[@]}" "$@" 2>&1 | show_failures_and_totals ||
   exit 1

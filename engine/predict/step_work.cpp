@@ -120,17 +120,13 @@ void StepWork::add_replication() {
                 workload_.gradient_bytes(), gate_})};
 }
 
-// Outputs are small: what counts is the way there, one after the other (which takes a copy of the
-// first one's own), and their gradients' way back.
+// Outputs are small: what counts is the way there and their gradients' way back. The first device,
+// which was ahead, has copied its own by then.
 void StepWork::add_gather() {
   Traffic way(network_);
   for (std::size_t i = 1; i < num_devices(); ++i) way.add(network_.gpu(i), network_.gpu(0), 0);
-  gate_ = {add({WorkLane::down,
-                trace::Category::copy,
-                "gather",
-                way.seconds() + device().launch_seconds,
-                0,
-                {work_.size() - 1}})};
+  gate_ = {
+      add({WorkLane::down, trace::Category::copy, "gather", way.seconds(), 0, {work_.size() - 1}})};
   add_fixed_work();  // the loss, on the first device
   gate_ = {
       add({WorkLane::down, trace::Category::copy, "scatter gradients", way.seconds(), 0, gate_})};
