@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/core/error.h"
@@ -67,7 +68,6 @@ std::vector<PredictedRow> predict_compared_rows(PredictionTask prediction,
                                                 const std::vector<PlannedRow>& plan,
                                                 std::FILE* out) {
   prediction.run.step = workload;
-  prediction.run.rows_per_epoch = *workload.rows_per_epoch;
   std::vector<PredictedRow> rows;
   std::size_t baseline = 0;
   for (const PlannedRow& planned : plan) {
@@ -77,6 +77,9 @@ std::vector<PredictedRow> predict_compared_rows(PredictionTask prediction,
     prediction.devices = {num_devices};
     prediction.strategies = {planned.placement.mode == Mode::ddp ? Strategy::ddp
                                                                  : Strategy::data_parallel};
+    // An epoch that --steps cuts short is as short for both.
+    prediction.run.rows_per_epoch =
+        std::min(*workload.rows_per_epoch, planned.task.num_steps * planned.task.batch);
     WhatIf same_batch;
     same_batch.batch = planned.task.batch;
     require_possible(prediction, {same_batch});

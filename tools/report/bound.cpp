@@ -89,6 +89,9 @@ std::string cause(const RunRow& row, const RunRow& baseline, const Part& largest
     return fmt::format("bound by the {} {}{} that the devices share", count, unit,
                        count == 1 ? "" : "s");
   }
+  if (row.contended == true && row.result.acted) {
+    return "not to be judged, since the cores here could not follow; use a larger --slow-motion";
+  }
   if (row.contended == true || baseline.contended == true) {
     return fmt::format(
         "bound by other processes, which took the {} meanwhile; repeat it when they "

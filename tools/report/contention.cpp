@@ -54,8 +54,17 @@ std::vector<std::string> contention_notes(const std::vector<RunRow>& rows) {
   };
   const bool is_cpu = rows.empty() || rows[0].placement.devices.empty() ||
                       rows[0].placement.devices[0].type == DeviceType::cpu;
+  double put_off = 0;
+  for (const RunRow& row : rows) {
+    if (row.result.acted) put_off = std::max(put_off, row.result.acted->put_off);
+  }
   std::vector<std::string> notes;
-  if (any(true)) {
+  if (put_off > kNotablePutOff) {
+    notes.push_back(
+        fmt::format("* the cores here could not follow for {:.0f} % of a step, so times are too "
+                    "long; use a larger --slow-motion",
+                    100 * put_off));
+  } else if (any(true)) {
     notes.push_back(
         is_cpu ? "* contended: another process used the cores meanwhile, so times may be too long"
                : "* contended: another process used the GPU meanwhile, so times may be too long; "

@@ -30,6 +30,9 @@ class ContentionProbe {
   std::optional<runtime::CoreProbe> cores_;
 };
 
+// Of an acted row: the share of a step from which on these cores could not follow.
+inline constexpr double kNotablePutOff = 0.02;
+
 // What follows the row's mode in the table: "*" contended, "?" where nobody can tell, or nothing.
 std::string contention_mark(const RunRow& row);
 

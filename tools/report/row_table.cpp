@@ -104,23 +104,13 @@ std::string sharing_note(const std::vector<RunRow>& rows) {
 
 std::string factor_note(const std::vector<RunRow>& rows) {
   std::string factors;
-  double put_off = 0;
   for (const RunRow& row : rows) {
     if (!row.result.acted) continue;
-    factors +=
-        fmt::format("{}{} x{} 1 : {:g}", factors.empty() ? "" : ", ", to_string(row.placement.mode),
-                    row.placement.devices.size(), row.result.acted->factor);
-    put_off = std::max(put_off, row.result.acted->put_off);
+    factors += fmt::format("{} {} x{} 1 : {:g}", factors.empty() ? "slow motion:" : ",",
+                           to_string(row.placement.mode), row.placement.devices.size(),
+                           row.result.acted->factor);
   }
-  if (factors.empty()) return {};
-  const std::string lag =
-      put_off <= kNotablePutOff
-          ? ""
-          : fmt::format(
-                "; the cores here could not follow for {:.0f} % of the time, which makes times "
-                "longer: use a larger --slow-motion",
-                100 * put_off);
-  return fmt::format("slow motion: {}{}", factors, lag);
+  return factors;
 }
 
 std::string wrap(std::string_view text, std::size_t columns) {

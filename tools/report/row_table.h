@@ -32,9 +32,7 @@ std::string table_legend(const RunRow& baseline);
 // where every device has a core of its own.
 std::string sharing_note(const std::vector<RunRow>& rows);
 
-// Of rows that were acted out: how many times slower each was, and whether the cores could follow;
-// empty where none was.
-inline constexpr double kNotablePutOff = 0.02;
+// Of rows that were acted out: how many times slower each was; empty where none was.
 std::string factor_note(const std::vector<RunRow>& rows);
 
 // The text with its spaces turned into line ends where a line would be wider than `columns`.
