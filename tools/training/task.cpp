@@ -15,6 +15,7 @@
 #include "tools/cli/output_path.h"
 #include "tools/report/host_info.h"
 #include "tools/training/placement.h"
+#include "tools/training/slow_motion.h"
 
 namespace lockstep::tools {
 namespace {
