@@ -12,8 +12,8 @@
 // Expected output (abridged):
 //   devices    kernels     copies  gradients       step      epoch    busy
 //         1  1468.3 us     0.0 us     0.0 us  1478.3 us   47.3 ms    99 %
-//         4   605.2 us   100.4 us   428.7 us  1155.2 us   37.0 ms    52 %
-//         8   461.3 us   183.8 us   544.6 us  1211.1 us   38.8 ms    38 %
+//         4   605.2 us    95.4 us   428.7 us  1150.2 us   36.8 ms    53 %
+//         8   461.3 us   178.8 us   544.6 us  1206.1 us   38.6 ms    38 %
 //   check: eight devices are busy 35 to 55 % of the time, and slower than four ... ok
 //   check: acted out, eight devices are busy 35 to 55 % of the time, and slower than four ... ok
 //   check: acted out, every step is within 10 % of the prediction ... ok
