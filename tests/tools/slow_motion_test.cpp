@@ -78,13 +78,14 @@ TEST(SlowMotion, RowsAreActedAndHaveTheVerdictOfAnyOther) {
 }
 
 TEST(SlowMotion, AStepTakesTheSameTimeAgain) {
-  const auto step = [] {
-    return rows_of("--act-as titanx-pascal-dual-root-8 --modes ddp --devices 4 --steps 12")
-        [1]["step_seconds"]
-            .get<double>();
-  };
-  const double first = step();
-  EXPECT_NEAR(step(), first, 0.03 * first);
+  const std::string flags = "--act-as titanx-pascal-dual-root-8 --modes ddp --devices 4 --steps 12";
+  const json first = rows_of(flags)[1];
+  const json again = rows_of(flags)[1];
+  if (first["contended"] == true || again["contended"] == true) {
+    GTEST_SKIP() << "the cores were busy: they could not follow";
+  }
+  const double seconds = first["step_seconds"];
+  EXPECT_NEAR(again["step_seconds"], seconds, 0.03 * seconds);
 }
 
 // "weights sha256: ...".
