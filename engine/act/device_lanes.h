@@ -61,7 +61,7 @@ class DeviceLanes {
   double speed(const State& state) const;  // while both work
   // The lane works alone until then.
   void advance_alone(State& state, Time until);
-  // Both work until the first of them is done, which it says.
+  // When the work of `state` is done, if nothing else begins.
   Time end_of(const State& state, const State& beside) const;
   void complete(State& state, State& beside, Time end);
 

@@ -198,12 +198,9 @@ Time Machine::communicated(int index) const {
 }
 
 Time Machine::communicate(int index, Time begin, Time alone) {
-  Device& mine = device(index);
-  const Time began = mine.lanes.begin(Lane::comm, begin, alone);
-  const Time end = mine.lanes.finish(Lane::comm);
-  const std::lock_guard lock(mine.mutex);
-  mine.state.comm_seconds += to_seconds(end - began) / factor();
-  return end;
+  DeviceLanes& lanes = device(index).lanes;
+  lanes.begin(Lane::comm, begin, alone);
+  return lanes.finish(Lane::comm);
 }
 
 void Machine::finish_collective(int index, const Memory& result, Time end) {

@@ -131,7 +131,6 @@ class Machine {
     const char* kernel = nullptr;         // now, or nullptr
     const char* communication = nullptr;  // now, or nullptr
     double busy_seconds = 0;              // of modelled time, in kernels
-    double comm_seconds = 0;
   };
   std::vector<DeviceState> device_states() const;  // in the order of options.devices
   // Bytes that have been sent over each hop (predict::Hop) so far.

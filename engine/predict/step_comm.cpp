@@ -42,19 +42,16 @@ Exchange reduce_on_first(Network& network, std::size_t num_devices,
                          const std::vector<std::size_t>& tensor_bytes) {
   const auto others = static_cast<double>(num_devices - 1);
   Exchange exchange;
-  Traffic broadcast(network);
   for (const std::size_t num_bytes : tensor_bytes) {
     const auto bytes = static_cast<double>(num_bytes);
     Traffic reduce(network);
     for (std::size_t other = 1; other < num_devices; ++other) {
       reduce.add(network.gpu(other), network.gpu(0), bytes);
-      broadcast.add(network.gpu(0), network.gpu(other), bytes);
     }
     exchange.reduce_seconds +=
         reduce.seconds() + traffic_seconds(network.topology().device, (others + 2) * bytes);
     exchange.bytes_of_busiest += others * bytes;
   }
-  exchange.broadcast_seconds = broadcast.seconds();
   return exchange;
 }
 

@@ -21,7 +21,7 @@ Exchange reduce_on_devices(Network& network, std::size_t num_devices,
                            std::vector<std::size_t> tensor_bytes);
 
 // DataParallel: all devices send their gradients to device 0, which adds them up with a kernel for
-// each tensor, once that has arrived; and get the parameters back at once.
+// each tensor, once that has arrived. Parameters go back with the next step's rows, not here.
 Exchange reduce_on_first(Network& network, std::size_t num_devices,
                          const std::vector<std::size_t>& tensor_bytes);
 

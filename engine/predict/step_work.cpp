@@ -48,6 +48,8 @@ void StepWork::prepare() {
   if (num_devices() < 2) return;
   const auto ranks = static_cast<double>(num_devices());
   const Strategy strategy = options_.strategy;
+  std::vector<std::size_t> sizes;
+  for (const TensorWork& tensor : tensors_) sizes.push_back(tensor.bytes);
   if (strategy == Strategy::ddp || strategy == Strategy::hierarchical) {
     prepare_buckets();
     comm_bytes_ = 2 * (ranks - 1) / ranks * gradient_bytes();
@@ -60,13 +62,9 @@ void StepWork::prepare() {
     }
     comm_bytes_ = 2 * (ranks - 1) / ranks * gradient_bytes();
   } else if (strategy == Strategy::device_all_reduce) {
-    std::vector<std::size_t> sizes;
-    for (const TensorWork& tensor : tensors_) sizes.push_back(tensor.bytes);
     exchange_ = reduce_on_devices(network_, num_devices(), sizes);
     comm_bytes_ = exchange_.bytes_of_busiest;
   } else if (strategy == Strategy::data_parallel) {
-    std::vector<std::size_t> sizes;
-    for (const TensorWork& tensor : tensors_) sizes.push_back(tensor.bytes);
     exchange_ = reduce_on_first(network_, num_devices(), sizes);
     comm_bytes_ = exchange_.bytes_of_busiest;
   } else {
