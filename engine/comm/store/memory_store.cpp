@@ -1,6 +1,7 @@
 #include "engine/comm/store/memory_store.h"
 
 #include "engine/core/error.h"
+#include "engine/trace/span.h"
 
 namespace lockstep::comm {
 
@@ -66,6 +67,12 @@ std::size_t MemoryStore::num_keys() {
   const std::lock_guard lock(mutex_);
   failure_.throw_if_set();
   return table_.num_keys();
+}
+
+std::int64_t MemoryStore::clock_ns() {
+  const std::lock_guard lock(mutex_);
+  failure_.throw_if_set();
+  return trace::now_ns();
 }
 
 void MemoryStore::abort(const Error& why) {

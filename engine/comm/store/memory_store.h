@@ -20,6 +20,7 @@ class MemoryStore final : public Store {
   void wait(std::span<const std::string> keys, runtime::Deadline deadline) override;
   bool erase(std::string_view key) override;
   std::size_t num_keys() override;
+  std::int64_t clock_ns() override;
   void abort(const Error& why) override;
 
  private:

@@ -56,6 +56,8 @@ class Store {
   // Says whether there was such a key.
   virtual bool erase(std::string_view key) = 0;
   virtual std::size_t num_keys() = 0;
+  // trace::now_ns() of the process that holds the table: of rank 0 in a job.
+  virtual std::int64_t clock_ns() = 0;
 
   // Ends the rendezvous: every pending and later call of every rank throws abort_error(why). The
   // first abort stays.

@@ -12,6 +12,7 @@
 //               abort                text error                -> ok
 //               register_rank        i64 rank, text process    -> ok | taken; the server closes
 //               leave                                          -> ok; then the client closes
+//               clock                                          -> ok, i64 nanoseconds
 //   answer    u32 size of the rest, u32 StoreStatus, then as above, or
 //               timeout              text key that was not there
 //               refused              text: the message of an Error{Usage}
@@ -43,6 +44,7 @@ enum class StoreRequest : std::uint32_t {
   abort,
   register_rank,
   leave,
+  clock,
 };
 
 enum class StoreStatus : std::uint32_t { ok, absent, timeout, refused, aborted, taken };

@@ -6,6 +6,7 @@
 
 #include "engine/comm/absent_rank.h"
 #include "engine/comm/error_bytes.h"
+#include "engine/trace/span.h"
 
 namespace lockstep::comm {
 namespace {
@@ -76,7 +77,7 @@ void StoreSession::receive_requests() {
   if (input_.size() < kStoreHeaderBytes) return;
   const StoreHeader header = read_store_header(input_);
   is_over_ = header.num_bytes > kMaxStoreMessageBytes ||
-             header.kind > static_cast<std::uint32_t>(StoreRequest::leave);
+             header.kind > static_cast<std::uint32_t>(StoreRequest::clock);
   if (is_over_ || input_.size() < kStoreHeaderBytes + header.num_bytes) return;
   const Message message = std::exchange(input_, {});
   StoreReader reader{std::span(message).subspan(kStoreHeaderBytes)};
@@ -118,6 +119,9 @@ std::optional<Message> StoreSession::answer(StoreRequest request, StoreReader& r
     return StoreWriter(StoreStatus::ok)
         .number(static_cast<std::int64_t>(state_.table.num_keys()))
         .finish();
+  }
+  if (request == StoreRequest::clock) {
+    return StoreWriter(StoreStatus::ok).number(trace::now_ns()).finish();
   }
   return answer_one_key(request, reader);
 }

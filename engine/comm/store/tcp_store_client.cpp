@@ -219,6 +219,12 @@ std::size_t TcpStoreClient::num_keys() {
   return static_cast<std::size_t>(connection_->ask(request, {}).reader().number());
 }
 
+std::int64_t TcpStoreClient::clock_ns() {
+  const std::lock_guard lock(mutex_);
+  StoreWriter request(StoreRequest::clock);
+  return connection_->ask(request, {}).reader().number();
+}
+
 void TcpStoreClient::abort(const Error& why) {
   const std::lock_guard lock(mutex_);
   connection_->ask(StoreWriter(StoreRequest::abort).text(encode(why, kMaxValueBytes)), {});

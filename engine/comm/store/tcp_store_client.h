@@ -42,6 +42,7 @@ class TcpStoreClient final : public Store {
   void wait(std::span<const std::string> keys, runtime::Deadline deadline) override;
   bool erase(std::string_view key) override;
   std::size_t num_keys() override;
+  std::int64_t clock_ns() override;
   void abort(const Error& why) override;
 
   // The address of this host on the way to the server, under which others that reach the server can

@@ -152,6 +152,7 @@ class FatalStore : public Store {
   }
   bool erase(std::string_view key) override { return next().erase(key); }
   std::size_t num_keys() override { return next().num_keys(); }
+  std::int64_t clock_ns() override { return next().clock_ns(); }
   void abort(const Error& why) override { next().abort(why); }
 
  private:

@@ -89,6 +89,7 @@ std::vector<std::vector<std::byte>> valid_requests() {
           StoreWriter(R::wait).number(0).count(2).text("key").text("none").finish(),
           StoreWriter(R::erase).text("key").finish(),
           StoreWriter(R::num_keys).finish(),
+          StoreWriter(R::clock).finish(),
           StoreWriter(R::register_rank).number(7).text("process 1 on a").finish()};
 }
 

@@ -6,6 +6,7 @@
 #include "engine/comm/store/memory_store.h"
 #include "engine/comm/store/tcp_store_client.h"
 #include "engine/comm/store/tcp_store_server.h"
+#include "engine/trace/span.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/ipv6.h"
 
@@ -67,6 +68,7 @@ class MemorySource final : public StoreSource {
     }
     bool erase(std::string_view key) override { return store_.erase(key); }
     std::size_t num_keys() override { return store_.num_keys(); }
+    std::int64_t clock_ns() override { return store_.clock_ns(); }
     void abort(const Error& why) override { store_.abort(why); }
 
    private:
@@ -169,6 +171,14 @@ TEST_P(StoreOf, WaitsForAnyNumberOfKeys) {
   store->wait({}, in_seconds(30));
 }
 
+TEST_P(StoreOf, TellsTheClockOfTheProcessThatHoldsTheTable) {
+  const auto store = source_->open();
+  const std::int64_t before = trace::now_ns();
+  const std::int64_t told = store->clock_ns();
+  EXPECT_LE(before, told);
+  EXPECT_LE(told, trace::now_ns());
+}
+
 TEST_P(StoreOf, LimitsAreErrorsThatSayWhatTheyAre) {
   const auto store = source_->open();
   expect_error(ErrorCode::Usage, "a key has 1 ... 512 bytes, found 0", [&] { store->set("", ""); });
@@ -193,6 +203,7 @@ TEST_P(StoreOf, AnAbortEndsPendingAndLaterCallsOfEverybody) {
   thread.join();
   expect_error(ErrorCode::Comm, "[join] two processes have rank 1", [&] { store->set("a", ""); });
   expect_error(ErrorCode::Comm, "two processes", [&] { store->num_keys(); });
+  expect_error(ErrorCode::Comm, "two processes", [&] { store->clock_ns(); });
 }
 
 TEST_P(StoreOf, ABarrierHoldsEverybodyBackInEveryRound) {

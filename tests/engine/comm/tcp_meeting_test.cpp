@@ -142,6 +142,7 @@ class WatchedStore final : public Store {
   }
   bool erase(std::string_view key) override { return inner.erase(key); }
   std::size_t num_keys() override { return inner.num_keys(); }
+  std::int64_t clock_ns() override { return inner.clock_ns(); }
   void abort(const Error& why) override { inner.abort(why); }
 };
 
