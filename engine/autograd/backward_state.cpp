@@ -110,6 +110,11 @@ void BackwardPass::State::execute(Task& task) {
                         node.device().index);
     }
     grads = node.backward(task.grads);
+    // Now there is all that was saved for it, and what it made.
+    if (trace::recording()) [[unlikely]] {
+      const int track = has_several_devices() ? node.device().index : trace::current_track();
+      runtime::sample_memory(runtime::logical_device(node.device()), track);
+    }
   } else {
     grads.resize(node.num_inputs());
   }

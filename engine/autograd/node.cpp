@@ -5,6 +5,9 @@
 #include "engine/autograd/grad_mode.h"
 #include "engine/autograd/variable_impl.h"
 #include "engine/core/error.h"
+#include "engine/runtime/device_span.h"
+#include "engine/runtime/logical_device.h"
+#include "engine/trace/span.h"
 
 namespace lockstep {
 namespace {
@@ -32,6 +35,10 @@ void Node::connect(std::span<const Variable> inputs, std::size_t num_outputs, De
   num_outputs_ = num_outputs;
   device_ = device;
   sequence_ = next_sequence.fetch_add(1, std::memory_order_relaxed);
+}
+
+void sample_memory(const Variable& input) {
+  runtime::sample_memory(runtime::logical_device(input.device()), trace::current_track());
 }
 
 Node::~Node() {

@@ -13,6 +13,7 @@
 
 #include "engine/autograd/saved_tensor.h"
 #include "engine/autograd/variable.h"
+#include "engine/trace/span.h"
 
 namespace lockstep {
 
@@ -92,10 +93,15 @@ bool needs_node(std::span<const Variable> inputs);
 
 Variable make_result(Tensor value, std::shared_ptr<Node> node, std::size_t output_index);
 
+// Of the device that it is on.
+void sample_memory(const Variable& input);
+
 // Wraps a result; makes a node of type NodeType(saved...) only if one is needed.
 template <typename NodeType, typename... Saved>
 Variable record(std::initializer_list<Variable> inputs, Tensor result, Saved&&... saved) {
   const std::span<const Variable> all(inputs.begin(), inputs.size());
+  if (trace::recording()) [[unlikely]]
+    sample_memory(all[0]);
   if (!needs_node(all)) return Variable(std::move(result));
   auto node = std::make_shared<NodeType>(std::forward<Saved>(saved)...);
   node->connect(all, 1, result.device());

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "engine/core/error.h"
+#include "engine/runtime/logical_device.h"
 #include "engine/trace/muted_scope.h"
 #include "engine/trace/recorder.h"
 
@@ -70,6 +71,11 @@ void DeviceSpan::close() noexcept {
   } catch (const Error&) {
     // The device failed; the operation that made it fail says so, and its time is nobody's concern.
   }
+}
+
+void sample_memory(LogicalDevice& device, int track) {
+  const std::size_t num_bytes = device.own_memory().statistics().current_bytes;
+  trace::record(trace::Sample{trace::now_ns(), num_bytes, track});
 }
 
 void record_device_spans() {

@@ -3,6 +3,9 @@
 // A ScopedSpan (trace/span.h) on a thread that enqueues kernels times the enqueueing. A DeviceSpan
 // beside it times the work: an event before it and one after, turned into a span of thread
 // kDeviceThread once both have passed. On the CPU, where the two are the same, it does nothing.
+//
+// How much of a device's memory is in use is sampled after each operation, and where a phase ends:
+// on a GPU by the host, whose order of asking for memory is what counts.
 #pragma once
 
 #include <cstddef>
@@ -50,14 +53,27 @@ class DeviceSpan {
   std::shared_ptr<Event> begin_;
 };
 
+// Records how much of the device's own memory is in use now, on this track. Does nothing while
+// nothing is recorded; to ask for trace::recording() before saves the call.
+void sample_memory(LogicalDevice& device, int track);
+
 // The time of a thread that enqueues work, and of that work on its stream, under one name: a
-// ScopedSpan and a DeviceSpan in one.
+// ScopedSpan and a DeviceSpan in one. At its end the memory of the stream's device is sampled,
+// unless the work is on Lane::copy, which is between devices.
 class WorkSpan {
  public:
   WorkSpan(Stream& stream, trace::Lane lane, trace::Category category, const char* name,
            std::size_t num_bytes = 0)
       : on_host_(lane, category, name, num_bytes),
-        on_device_(stream, lane, category, name, num_bytes) {}
+        on_device_(stream, lane, category, name, num_bytes),
+        sampled_(lane == trace::Lane::copy ? nullptr : &stream.device()) {}
+  ~WorkSpan() {
+    if (trace::recording() && sampled_ != nullptr) [[unlikely]] {
+      sample_memory(*sampled_, trace::current_track());
+    }
+  }
+  WorkSpan(const WorkSpan&) = delete;
+  WorkSpan& operator=(const WorkSpan&) = delete;
 
   void set_sequence(std::int64_t sequence) {
     on_host_.set_sequence(sequence);
@@ -72,6 +88,7 @@ class WorkSpan {
  private:
   trace::ScopedSpan on_host_;
   DeviceSpan on_device_;
+  LogicalDevice* sampled_;
 };
 
 // Waits for all device spans that have ended and records them. Call it before trace::stop(): a span

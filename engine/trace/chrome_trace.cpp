@@ -96,15 +96,17 @@ void write_chrome_trace(std::ostream& out, const Recording& recording,
   if (recording.num_dropped != 0) {
     out << "\"droppedEvents\":" << recording.num_dropped << ",\n";
   }
+  const std::vector<TimelineRow> rows = timeline_of(recording.spans);
   out << "\"traceEvents\":[";
   EventList events(out);
   Places places;
   std::set<int> named_processes;
   std::size_t thread = 0;
-  for (const TimelineRow& row : timeline_of(recording.spans)) {
+  for (const TimelineRow& row : rows) {
     ++thread;
     if (named_processes.insert(row.rank).second) {
       name_process(events, row.rank, thread, options);
+      add_counters(events, recording, row.rank, thread, origin_ns);
     }
     events.add(metadata_event("thread_name", row.rank, thread, "name", json_string(row.name)));
     events.add(metadata_event("thread_sort_index", row.rank, thread, "sort_index",

@@ -5,6 +5,7 @@
 //             their own below their phase
 //   "X"       a span; ts and dur in microseconds with three decimals; args: bytes and sequence,
 //             where there are any
+//   "C"       a counter of a process: "memory (bytes)" in use, "bytes in flight"
 //   "s" "t" "f"  a flow: its first point, those between, its last. Each lies inside the span that
 //             it passes through ("bp":"e"). Flows are numbered from 1 by their first time. A flow
 //             with fewer than two points in the recording is left out

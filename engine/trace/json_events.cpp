@@ -8,6 +8,7 @@
 #include <streambuf>
 
 #include "engine/core/atomic_file.h"
+#include "engine/trace/bytes_in_flight.h"
 
 namespace lockstep::trace {
 namespace {
@@ -60,6 +61,21 @@ std::string metadata_event(std::string_view name, std::int64_t process, std::siz
                            std::string_view key, std::string_view value) {
   return fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"{}":{}}}}})", name,
                      process, thread, key, value);
+}
+
+void add_counters(EventList& events, const Recording& recording, int rank, std::size_t thread,
+                  std::int64_t origin_ns) {
+  const auto add = [&](std::string_view name, const Sample& sample) {
+    events.add(fmt::format(
+        R"({{"ph":"C","name":"{}","pid":{},"tid":{},"ts":{},"args":{{"value":{}}}}})", name, rank,
+        thread, json_microseconds(sample.time_ns - origin_ns), sample.num_bytes));
+  };
+  for (const Sample& sample : recording.memory) {
+    if (sample.rank == rank) add("memory (bytes)", sample);
+  }
+  for (const Sample& sample : bytes_in_flight(recording.spans, rank)) {
+    add("bytes in flight", sample);
+  }
 }
 
 void save_file(const std::filesystem::path& path, const std::function<void(std::ostream&)>& write) {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/trace/span.h"
+#include "engine/trace/recorder.h"
 
 namespace lockstep::trace {
 
@@ -41,6 +41,11 @@ class EventList {
 // {"name":NAME,"ph":"M","pid":..,"tid":..,"args":{KEY:VALUE}} with value already JSON.
 std::string metadata_event(std::string_view name, std::int64_t process, std::size_t thread,
                            std::string_view key, std::string_view value);
+
+// The counters of a rank as "C" events of a process, for as long as it has any: "memory (bytes)",
+// and "bytes in flight" (bytes_in_flight.h). thread: one of the process, which viewers want.
+void add_counters(EventList& events, const Recording& recording, int rank, std::size_t thread,
+                  std::int64_t origin_ns);
 
 // Writes a whole file by way of write(out), atomically (core/atomic_file.h). Throws Error{Io} when
 // it cannot be written.

@@ -121,6 +121,11 @@ class KinetoWriter {
     }
   }
 
+  // part: of the rank.
+  void add_counters_of(const Recording& part) {
+    add_counters(events_, part, rank_, kStreams[0].number, origin_ns_);
+  }
+
  private:
   bool is_collective_of_a_step(const Span& span) const {
     if (span.lane != Lane::comm || span.category != Category::communication) return false;
@@ -219,6 +224,7 @@ void write_kineto_trace(std::ostream& out, const Recording& recording, int rank,
   KinetoWriter writer(out, part.spans, rank, origin_ns);
   writer.add_host_side();
   writer.add_device_side();
+  writer.add_counters_of(part);
   out << "\n]}\n";
 }
 

@@ -52,11 +52,13 @@ void speed_up(Recording& recording, std::int64_t began_ns, double factor) {
   const auto at_full_speed = [&](std::int64_t time_ns) {
     return began_ns + static_cast<std::int64_t>(static_cast<double>(time_ns - began_ns) / factor);
   };
-  for (Span& span : recording.spans) {
-    span.begin_ns = at_full_speed(span.begin_ns);
-    span.end_ns = at_full_speed(span.end_ns);
-  }
-  for (FlowPoint& point : recording.flows) point.time_ns = at_full_speed(point.time_ns);
+  change_times(recording, at_full_speed);
+}
+
+// The calling thread's log in the recording in progress; nullptr where it records nothing.
+detail::ThreadLog* active_log() {
+  const std::uint32_t active = detail::active_recording.load(std::memory_order_relaxed);
+  return detail::thread_log(active & ~detail::kHasRanges);
 }
 
 }  // namespace
@@ -114,6 +116,7 @@ Recording collect() {
   for (const auto& log : logs) {
     log->spans().for_each([&](const Span& span) { recording.spans.push_back(span); });
     log->flows().for_each([&](const FlowPoint& point) { recording.flows.push_back(point); });
+    log->memory().for_each([&](const Sample& sample) { recording.memory.push_back(sample); });
     recording.num_dropped += log->num_dropped();
   }
   if (slow_motion != 1) speed_up(recording, began_ns, slow_motion);
@@ -124,19 +127,23 @@ Recording collect() {
             [](const FlowPoint& a, const FlowPoint& b) {
               return std::tuple(a.time_ns, a.flow) < std::tuple(b.time_ns, b.flow);
             });
+  std::stable_sort(recording.memory.begin(), recording.memory.end(),
+                   [](const Sample& a, const Sample& b) { return a.time_ns < b.time_ns; });
   return recording;
 }
 
 std::uint64_t record(Span span) {
-  const std::uint32_t active =
-      detail::active_recording.load(std::memory_order_relaxed) & ~detail::kHasRanges;
-  detail::ThreadLog* log = active == 0 ? nullptr : detail::thread_log(active);
+  detail::ThreadLog* log = active_log();
   if (log == nullptr) {
     return 0;
   }
   span.id = log->next_id();
   span.thread = kDeviceThread;
   return log->append(span) ? span.id : 0;
+}
+
+void record(const Sample& memory) {
+  if (detail::ThreadLog* log = active_log()) log->append(memory);
 }
 
 MutedScope::MutedScope() : was_muted_(std::exchange(is_thread_muted, true)) {}
@@ -160,6 +167,8 @@ Recording of_rank(const Recording& recording, int rank) {
   }
   std::copy_if(recording.flows.begin(), recording.flows.end(), std::back_inserter(part.flows),
                [&](const FlowPoint& point) { return ids.count(point.span) != 0; });
+  std::copy_if(recording.memory.begin(), recording.memory.end(), std::back_inserter(part.memory),
+               [rank](const Sample& sample) { return sample.rank == rank; });
   part.num_dropped = recording.num_dropped;
   return part;
 }

@@ -17,10 +17,11 @@
 namespace lockstep::trace {
 
 struct RecordOptions {
-  // Spans and flow points kept, over all threads (one takes at most 72 bytes). Rounded up to whole
-  // chunks of kChunkEntries; a recording thread holds one chunk of each kind it uses. What does not
-  // fit is counted as dropped: the first ones stay, so that the recording has a clean beginning.
-  std::size_t max_entries = std::size_t{1} << 20;
+  // Spans, flow points and samples kept, over all threads (one takes at most 72 bytes). Rounded up
+  // to whole chunks of kChunkEntries; a recording thread holds one chunk of each kind it uses. What
+  // does not fit is counted as dropped: the first ones stay, so that the recording has a clean
+  // beginning.
+  std::size_t max_entries = std::size_t{5} << 18;
   // How many times slower than shown everything happens (engine/act): collect() divides the time
   // since the recording began by it.
   double slow_motion = 1;
@@ -31,8 +32,20 @@ inline constexpr std::size_t kChunkEntries = 1024;
 struct Recording {
   std::vector<Span> spans;  // by begin, then longest first: a parent stands before its children
   std::vector<FlowPoint> flows;  // by time
-  std::size_t num_dropped = 0;   // spans and flow points that did not fit
+  std::vector<Sample> memory;    // by time: in use on the rank's device
+  std::size_t num_dropped = 0;   // spans, flow points and samples that did not fit
 };
+
+// Changes every time of the recording: time_ns to changed(time_ns).
+template <typename Change>
+void change_times(Recording& recording, const Change& changed) {
+  for (Span& span : recording.spans) {
+    span.begin_ns = changed(span.begin_ns);
+    span.end_ns = changed(span.end_ns);
+  }
+  for (FlowPoint& point : recording.flows) point.time_ns = changed(point.time_ns);
+  for (Sample& sample : recording.memory) sample.time_ns = changed(sample.time_ns);
+}
 
 // Begins a new recording and forgets the one before. A span that is open now belongs to neither.
 void start(const RecordOptions& options = {});
@@ -48,7 +61,10 @@ Recording collect();
 // REQUIRES: its times are on now_ns()'s clock.
 std::uint64_t record(Span span);
 
-// The spans and flow points of one rank (or device).
+// Adds a sample of the memory in use. Does nothing while nothing records.
+void record(const Sample& memory);
+
+// What belongs to one rank (or device).
 Recording of_rank(const Recording& recording, int rank);
 
 }  // namespace lockstep::trace

@@ -84,6 +84,13 @@ struct FlowPoint {
   std::int64_t time_ns = 0;
 };
 
+// From time_ns on it was so many bytes: the memory in use, or what was under way.
+struct Sample {
+  std::int64_t time_ns = 0;
+  std::size_t num_bytes = 0;
+  int rank = 0;  // as Span::rank
+};
+
 // The steady clock, in nanoseconds. Ranks that are processes of one host share it.
 inline std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(

@@ -94,11 +94,13 @@ class ThreadLog {
   std::uint64_t next_id() { return static_cast<std::uint64_t>(thread_) << 40 | ++last_id_; }
   bool append(const Span& span) { return counted(spans_.append(span, *budget_)); }
   bool append(const FlowPoint& point) { return counted(flows_.append(point, *budget_)); }
+  bool append(const Sample& sample) { return counted(memory_.append(sample, *budget_)); }
 
   // Of any thread.
   std::uint32_t thread() const { return thread_; }
   const AppendLog<Span>& spans() const { return spans_; }
   const AppendLog<FlowPoint>& flows() const { return flows_; }
+  const AppendLog<Sample>& memory() const { return memory_; }
   std::size_t num_dropped() const { return num_dropped_.load(std::memory_order_relaxed); }
 
  private:
@@ -114,6 +116,7 @@ class ThreadLog {
   std::uint64_t last_id_ = 0;
   AppendLog<Span> spans_;
   AppendLog<FlowPoint> flows_;
+  AppendLog<Sample> memory_;
   std::atomic<std::size_t> num_dropped_{0};
 };
 

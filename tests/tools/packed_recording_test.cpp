@@ -27,6 +27,7 @@ trace::Recording recording_of(int rank) {
   recording.spans = {span("step", 10 + rank, 90, 1, rank), span("linear", 20, 30, 2, rank),
                      span("step", 95, 99, 3, rank)};
   recording.flows = {{trace::flow_id(rank, 0, 0), 2, 25}};
+  recording.memory = {{40 - rank, 4096, rank}, {50, 512, rank}};
   recording.num_dropped = 4;
   return recording;
 }
@@ -45,6 +46,10 @@ TEST(PackedRecording, ComesBackAsItWas) {
   ASSERT_EQ(after.flows.size(), 1u);
   EXPECT_EQ(after.flows[0].flow, before.flows[0].flow);
   EXPECT_EQ(after.flows[0].span, 2u);
+  ASSERT_EQ(after.memory.size(), 2u);
+  EXPECT_EQ(after.memory[0].time_ns, 39);
+  EXPECT_EQ(after.memory[0].num_bytes, 4096u);
+  EXPECT_EQ(after.memory[1].rank, 1);
   EXPECT_EQ(after.num_dropped, 4u);
 }
 
@@ -73,6 +78,9 @@ TEST(MergedRecording, KeepsIdsUniqueFlowsAtTheirSpansAndTheOrder) {
     EXPECT_STREQ(at->name, "linear");
     EXPECT_EQ(trace::flow_id(at->rank, 0, 0), point.flow);
   }
+  std::vector<int> ranks_of_samples;
+  for (const trace::Sample& sample : all.memory) ranks_of_samples.push_back(sample.rank);
+  EXPECT_EQ(ranks_of_samples, (std::vector<int>{1, 0, 0, 1})) << "by time";
 }
 
 }  // namespace

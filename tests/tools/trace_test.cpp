@@ -129,6 +129,37 @@ TEST_F(Trace, HasSpansForEveryKindOfWork) {
   }
 }
 
+TEST_F(Trace, OfEveryModeHasCountersWhoseLargestSampleOfMemoryIsNearThePeak) {
+  for (const char* flags :
+       {"", "--bitwise", "--devices 3 --parallel dp", "--device-ids 4,1 --parallel dp",
+        "--devices 3 --parallel ddp", "--device-ids 4,1 --parallel ddp",
+        "--devices 2 --parallel ddp --bitwise", "--devices 2 --parallel ddp --ranks processes",
+        "--devices 2 --parallel ddp --act-as dgx-a100"}) {
+    const json trace = trace_of(std::string(flags) + " --json run.json");
+    const json row = read_json(folder_ / "run.json")["rows"][0];
+    std::map<int, double> largest;
+    std::map<int, double> in_flight;
+    for (const json& event : trace["traceEvents"]) {
+      if (event["ph"] != "C") continue;
+      const double value = event["args"]["value"];
+      auto& counter = event["name"] == "memory (bytes)" ? largest : in_flight;
+      counter[event["pid"]] = std::max(counter[event["pid"]], value);
+      EXPECT_TRUE(&counter == &largest || event["name"] == "bytes in flight") << event;
+    }
+    const std::vector<double> peaks = row["peak_bytes"];
+    ASSERT_EQ(largest.size(), peaks.size()) << flags;
+    for (std::size_t i = 0; i < peaks.size(); ++i) {
+      const bool is_named = std::string(flags).find("4,1 --parallel dp") != std::string::npos;
+      const double sample = largest[is_named ? (i == 0 ? 4 : 1) : static_cast<int>(i)];
+      EXPECT_LE(sample, peaks[i]) << flags << ", device " << i;
+      EXPECT_GT(sample, peaks[i] / 2) << flags << ", device " << i;
+    }
+    const bool is_ddp = std::string(flags).find("ddp") != std::string::npos;
+    EXPECT_TRUE(!is_ddp || in_flight.size() == peaks.size()) << flags;
+    for (const auto& [process, bytes] : in_flight) EXPECT_GT(bytes, 0) << flags;
+  }
+}
+
 TEST_F(Trace, CountsTimeInNanosecondsSoThatNoViewerDropsArrows) {
   EXPECT_EQ(trace_of("")["displayTimeUnit"], "ns");
 }

@@ -14,6 +14,7 @@ struct Header {
   std::uint64_t num_name_bytes = 0;
   std::uint64_t num_spans = 0;
   std::uint64_t num_flows = 0;
+  std::uint64_t num_samples = 0;
   std::uint64_t num_dropped = 0;
 };
 
@@ -24,6 +25,7 @@ struct PackedSpan {
 };
 static_assert(std::is_trivially_copyable_v<PackedSpan>);
 static_assert(std::is_trivially_copyable_v<trace::FlowPoint>);
+static_assert(std::is_trivially_copyable_v<trace::Sample>);
 
 template <typename T>
 void append(std::string& bytes, const T& value) {
@@ -53,9 +55,10 @@ std::string pack_recording(const trace::Recording& recording) {
     append(body, packed);
   }
   for (const trace::FlowPoint& point : recording.flows) append(body, point);
+  for (const trace::Sample& sample : recording.memory) append(body, sample);
   std::string bytes;
   append(bytes, Header{names.size(), recording.spans.size(), recording.flows.size(),
-                       recording.num_dropped});
+                       recording.memory.size(), recording.num_dropped});
   return bytes + names + body;
 }
 
@@ -77,6 +80,9 @@ trace::Recording unpack_recording(std::string_view bytes) {
   for (std::uint64_t i = 0; i < header.num_flows; ++i) {
     recording.flows.push_back(take<trace::FlowPoint>(bytes));
   }
+  for (std::uint64_t i = 0; i < header.num_samples; ++i) {
+    recording.memory.push_back(take<trace::Sample>(bytes));
+  }
   return recording;
 }
 
@@ -95,6 +101,7 @@ trace::Recording merge_recordings(std::vector<trace::Recording> recordings) {
       point.span += num_ids;
       all.flows.push_back(point);
     }
+    all.memory.insert(all.memory.end(), recording.memory.begin(), recording.memory.end());
     num_ids += largest + 1;
     all.num_dropped += recording.num_dropped;
   }
@@ -105,6 +112,9 @@ trace::Recording merge_recordings(std::vector<trace::Recording> recordings) {
   std::stable_sort(
       all.flows.begin(), all.flows.end(),
       [](const trace::FlowPoint& a, const trace::FlowPoint& b) { return a.time_ns < b.time_ns; });
+  std::stable_sort(
+      all.memory.begin(), all.memory.end(),
+      [](const trace::Sample& a, const trace::Sample& b) { return a.time_ns < b.time_ns; });
   return all;
 }
 

@@ -100,11 +100,7 @@ RankSummary read_summary(const std::string& text) {
 
 // Puts the spans of a rank on another host onto rank 0's clock.
 void shift(trace::Recording& recording, std::int64_t difference_ns) {
-  for (trace::Span& span : recording.spans) {
-    span.begin_ns += difference_ns;
-    span.end_ns += difference_ns;
-  }
-  for (trace::FlowPoint& point : recording.flows) point.time_ns += difference_ns;
+  trace::change_times(recording, [&](std::int64_t time_ns) { return time_ns + difference_ns; });
 }
 
 trace::Recording put_together(const std::vector<RankSummary>& summaries,

@@ -6,6 +6,8 @@
 #include <set>
 
 #include "engine/core/error.h"
+#include "engine/runtime/device_span.h"
+#include "engine/trace/recorder.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -33,6 +35,29 @@ TEST(LogicalDevices, MemoryIsCountedPerDevice) {
   EXPECT_EQ(first.statistics().current_bytes, 4096u);
   EXPECT_EQ(second.statistics().current_bytes, 0u);
   first.release(block);
+}
+
+TEST(LogicalDevices, AtTheEndOfAPhaseItsMemoryIsSampledOnTheTrackOfTheThread) {
+  LogicalDevice& device = logical_device({DeviceType::cpu, 32});
+  Stream& stream = device.compute_stream();
+  const auto run_phases = [&stream] {
+    const trace::TrackScope track(7);
+    const WorkSpan forward(stream, trace::Lane::compute, trace::Category::forward, "forward");
+    const WorkSpan copy(stream, trace::Lane::copy, trace::Category::copy, "to another device");
+  };
+  const auto block = device.memory().allocate(4096);
+  run_phases();
+  trace::start();
+  run_phases();
+  trace::stop();
+  device.memory().release(block);
+  const trace::Recording recording = trace::collect();
+  ASSERT_EQ(recording.memory.size(), 1u);
+  const trace::Sample& sample = recording.memory[0];
+  EXPECT_EQ(sample.num_bytes, 4096u);
+  EXPECT_EQ(sample.rank, 7);
+  EXPECT_GE(sample.time_ns, recording.spans.at(0).begin_ns);
+  EXPECT_LE(sample.time_ns, recording.spans[0].end_ns);
 }
 
 TEST(LogicalDevices, ANameBeyondTheLastSaysWhichExist) {

@@ -157,6 +157,32 @@ TEST(ChromeTrace, EscapesNames) {
   EXPECT_EQ(spans.at(1).at("name"), "not UTF-8: \xef\xbf\xbd");
 }
 
+TEST(ChromeTrace, DrawsMemoryAndBytesInFlightOfEachRank) {
+  Recording recording = two_ranks_three_steps();
+  const std::int64_t begin = 5000 * 1001;
+  recording.memory = {{begin, 4096, 0}, {begin + 1500, 512, 1}, {begin + 2500, 1024, 0}};
+  const json trace = written(recording);
+  std::set<int> threads_of_rank_1;
+  for (const json& event : events_of(trace, "X")) {
+    if (event.at("pid") == 1) threads_of_rank_1.insert(event.at("tid").get<int>());
+  }
+  using Values = std::vector<std::pair<std::int64_t, std::int64_t>>;
+  std::map<std::pair<int, std::string>, Values> counters;
+  for (const json& event : events_of(trace, "C")) {
+    counters[{event.at("pid"), event.at("name")}].emplace_back(nanoseconds(event.at("ts")),
+                                                               event.at("args").at("value"));
+    EXPECT_EQ(event.at("args").size(), 1u) << "of several values viewers stack up";
+    if (event.at("pid") != 1) continue;
+    EXPECT_EQ(threads_of_rank_1.count(event.at("tid").get<int>()), 1u);
+  }
+  EXPECT_EQ((counters[{0, "memory (bytes)"}]), (Values{{0, 4096}, {2500, 1024}}));
+  EXPECT_EQ((counters[{1, "memory (bytes)"}]), (Values{{1500, 512}}));
+  const Values in_flight = counters[{1, "bytes in flight"}];
+  ASSERT_EQ(in_flight.size(), 2u * 3u) << "an all-reduce in each step";
+  EXPECT_EQ(in_flight[0], std::pair(std::int64_t{411 * 1001}, std::int64_t{4096}));
+  EXPECT_EQ(in_flight[1], std::pair(std::int64_t{701 * 1001}, std::int64_t{0}));
+}
+
 TEST(ChromeTrace, OfNothingIsAnEmptyList) {
   EXPECT_TRUE(written({}).at("traceEvents").empty());
 }

@@ -225,6 +225,22 @@ TEST(KinetoTrace, SpansThatOverlapOnTheDeviceGoToDifferentStreams) {
   EXPECT_EQ(streams, (std::set<int>{7, 8}));
 }
 
+TEST(KinetoTrace, CountersAreOfTheRanksDevice) {
+  Recording recording = two_ranks_three_steps();
+  recording.memory = {{5001 * 1001, 64, 0}, {5002 * 1001, 128, 1}};
+  std::ostringstream out;
+  write_kineto_trace(out, recording, 1);
+  const json trace = json::parse(out.str());
+  std::map<std::string, std::vector<json>> values;
+  for (const json& event : trace.at("traceEvents")) {
+    if (event.at("ph") != "C") continue;
+    EXPECT_EQ(event.at("pid"), 1);
+    values[event.at("name")].push_back(event.at("args").at("value"));
+  }
+  EXPECT_EQ(values["memory (bytes)"], (std::vector<json>{128}));
+  EXPECT_EQ(values["bytes in flight"], (std::vector<json>{4096, 0, 4096, 0, 4096, 0}));
+}
+
 TEST(KinetoTrace, FilesAreNamedAsTensorBoardWantsThem) {
   EXPECT_EQ(kineto_path("a/out.json", 3), "a/out.rank_3.pt.trace.json");
   EXPECT_EQ(kineto_path("out.pt.trace.json", 0), "out.rank_0.pt.trace.json");

@@ -122,11 +122,44 @@ TEST(Recorder, TakesSpansThatWereTimedElsewhere) {
   EXPECT_EQ(recorded.spans[0].begin_ns, 10);
 }
 
-TEST(Recorder, GivesTheSpansAndFlowsOfOneRank) {
+TEST(Recorder, KeepsSamplesOfMemoryByTime) {
+  record(Sample{1, 1, 0});
+  start();
+  record(Sample{30, 300, 0});
+  std::thread([] { record(Sample{20, 200, 1}); }).join();
+  {
+    const MutedScope muted;
+    record(Sample{40, 400, 0});
+  }
+  stop();
+  record(Sample{50, 500, 0});
+  const Recording recorded = collect();
+  ASSERT_EQ(recorded.memory.size(), 2u);
+  EXPECT_EQ(recorded.memory[0].num_bytes, 200u);
+  EXPECT_EQ(recorded.memory[0].rank, 1);
+  EXPECT_EQ(recorded.memory[1].num_bytes, 300u);
+}
+
+TEST(Recorder, ShowsAllThatWasInSlowMotionAtFullSpeed) {
+  const std::int64_t before = now_ns();
+  start({.slow_motion = 10});
+  const std::int64_t after = now_ns();
+  const std::int64_t later = after + 1'000'000;
+  record({.name = "kernel", .begin_ns = later, .end_ns = later});
+  record(Sample{later, 7, 0});
+  stop();
+  const Recording recorded = collect();
+  EXPECT_EQ(recorded.spans.at(0).begin_ns, recorded.memory.at(0).time_ns);
+  EXPECT_GE(recorded.memory[0].time_ns, before + 100'000);
+  EXPECT_LE(recorded.memory[0].time_ns, after + 100'000 + (after - before));
+}
+
+TEST(Recorder, GivesTheSpansFlowsAndSamplesOfOneRank) {
   start();
   for (int rank : {0, 1}) {
     ScopedSpan span(Lane::host, Category::host, "span", 0, rank);
     span.pass_flow(static_cast<std::uint64_t>(rank));
+    record(Sample{now_ns(), 8, rank});
   }
   stop();
   const Recording part = of_rank(collect(), 1);
@@ -134,6 +167,8 @@ TEST(Recorder, GivesTheSpansAndFlowsOfOneRank) {
   ASSERT_EQ(part.flows.size(), 1u);
   EXPECT_EQ(part.spans[0].rank, 1);
   EXPECT_EQ(part.flows[0].flow, 1u);
+  ASSERT_EQ(part.memory.size(), 1u);
+  EXPECT_EQ(part.memory[0].rank, 1);
 }
 
 // Several threads record, through the ends of chunks, while another collects; nothing is lost.
