@@ -87,6 +87,16 @@ void name_process(EventList& events, int rank, std::size_t thread,
       metadata_event("process_sort_index", rank, thread, "sort_index", fmt::to_string(rank)));
 }
 
+std::string clocks_of(const std::vector<TimelineRow>& rows, const Recording& recording) {
+  std::set<int> ranks;
+  for (const TimelineRow& row : rows) ranks.insert(row.rank);
+  std::vector<std::string> clocks;
+  for (const int rank : ranks) {
+    clocks.push_back(fmt::format(R"({{"rank":{},{}}})", rank, clock_members(recording, rank)));
+  }
+  return fmt::format("{}", fmt::join(clocks, ","));
+}
+
 }  // namespace
 
 void write_chrome_trace(std::ostream& out, const Recording& recording,
@@ -97,6 +107,7 @@ void write_chrome_trace(std::ostream& out, const Recording& recording,
     out << "\"droppedEvents\":" << recording.num_dropped << ",\n";
   }
   const std::vector<TimelineRow> rows = timeline_of(recording.spans);
+  out << "\"otherData\":{\"clocks\":[" << clocks_of(rows, recording) << "]},\n";
   out << "\"traceEvents\":[";
   EventList events(out);
   Places places;

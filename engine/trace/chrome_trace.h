@@ -10,7 +10,8 @@
 //             it passes through ("bp":"e"). Flows are numbered from 1 by their first time. A flow
 //             with fewer than two points in the recording is left out
 // displayTimeUnit is "ns": with "ms", chrome://tracing drops most flows of spans this short.
-// The top level also has "droppedEvents" when the recording dropped any.
+// The top level also has "droppedEvents" when the recording dropped any, and, under "otherData",
+// how each rank's clock was put onto rank 0's (clock_offset.h).
 //
 // Source: "Trace Event Format", Google, 2016.
 #pragma once

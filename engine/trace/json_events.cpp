@@ -9,6 +9,7 @@
 
 #include "engine/core/atomic_file.h"
 #include "engine/trace/bytes_in_flight.h"
+#include "engine/trace/clock_offset.h"
 
 namespace lockstep::trace {
 namespace {
@@ -76,6 +77,13 @@ void add_counters(EventList& events, const Recording& recording, int rank, std::
   for (const Sample& sample : bytes_in_flight(recording.spans, rank)) {
     add("bytes in flight", sample);
   }
+}
+
+std::string clock_members(const Recording& recording, int rank) {
+  const auto found = recording.clocks.find(rank);
+  const ClockOffset clock = found == recording.clocks.end() ? ClockOffset{} : found->second;
+  return fmt::format(R"("offset_ns":{},"drift_ns":{},"error_ns":{})", clock.offset_ns,
+                     clock.drift_ns, clock.error_ns);
 }
 
 void save_file(const std::filesystem::path& path, const std::function<void(std::ostream&)>& write) {

@@ -47,6 +47,9 @@ std::string metadata_event(std::string_view name, std::int64_t process, std::siz
 void add_counters(EventList& events, const Recording& recording, int rank, std::size_t thread,
                   std::int64_t origin_ns);
 
+// The clock of a rank beside rank 0's, as the members of a JSON object.
+std::string clock_members(const Recording& recording, int rank);
+
 // Writes a whole file by way of write(out), atomically (core/atomic_file.h). Throws Error{Io} when
 // it cannot be written.
 void save_file(const std::filesystem::path& path, const std::function<void(std::ostream&)>& write);

@@ -217,6 +217,7 @@ void write_kineto_trace(std::ostream& out, const Recording& recording, int rank,
   out << fmt::format(
       "\"distributedInfo\": {{\"backend\": {}, \"rank\": {}, \"world_size\": {}}},\n",
       json_string(options.backend), rank, options.world_size);
+  out << fmt::format("\"clock\": {{{}}},\n", clock_members(recording, rank));
   out << "\"displayTimeUnit\": \"ns\",\n";
   out << fmt::format("\"baseTimeNanoseconds\": {},\n", origin_ns);
   out << "\"traceEvents\": [";

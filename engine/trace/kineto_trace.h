@@ -19,8 +19,8 @@
 // overlaps. So HTA's overlap of communication and computation, over all steps, is comm_overlap() of
 // step_statistics.h. (HTA leaves the last step out unless told include_last_profiler_step=True.)
 // Counters ("C": memory in use, bytes in flight) belong to the device's process; Perfetto draws
-// them, and the two others pass them over. Flows are left out: Kineto's own mean something else (a
-// launch and its kernel).
+// them, and the two others pass them over. "clock" says how the rank's times were put onto rank 0's
+// clock. Flows are left out: Kineto's own mean something else (a launch and its kernel).
 //
 // Source: pytorch/kineto, libkineto/src/output_json.cpp; HTA's hta/common/trace_file.py (it finds
 // the rank by the text `"rank": N`) and hta/common/types.py (names of communication and copy

@@ -160,6 +160,16 @@ TEST_F(Trace, OfEveryModeHasCountersWhoseLargestSampleOfMemoryIsNearThePeak) {
   }
 }
 
+TEST_F(Trace, OfOneHostHasOneClock) {
+  for (const char* flags : {"", "--devices 2 --parallel ddp --ranks processes"}) {
+    for (const json& clock : trace_of(flags)["otherData"]["clocks"]) {
+      EXPECT_EQ(clock["offset_ns"], 0);
+      EXPECT_EQ(clock["drift_ns"], 0);
+      EXPECT_EQ(clock["error_ns"], 0);
+    }
+  }
+}
+
 TEST_F(Trace, CountsTimeInNanosecondsSoThatNoViewerDropsArrows) {
   EXPECT_EQ(trace_of("")["displayTimeUnit"], "ns");
 }

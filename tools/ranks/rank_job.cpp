@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <chrono>
 #include <thread>
 
@@ -10,6 +11,7 @@
 #include "engine/core/thread_context.h"
 #include "engine/launch/rank_device.h"
 #include "engine/runtime/logical_device.h"
+#include "engine/trace/span.h"
 #include "tools/ranks/communicators.h"
 #include "tools/report/status_line.h"
 #include "tools/report/waiting_status.h"
@@ -108,6 +110,16 @@ std::vector<std::string> gather_at_rank_zero(RankJob& job, const std::string& na
     gathered.push_back(std::move(all));
   }
   return gathered;
+}
+
+trace::ClockReading read_clock_of_rank_zero(RankJob& job) {
+  std::array<trace::ClockQuestion, 16> questions;
+  for (trace::ClockQuestion& question : questions) {
+    question.asked_ns = trace::now_ns();
+    question.told_ns = job.store.clock_ns();
+    question.heard_ns = trace::now_ns();
+  }
+  return trace::read_clock(questions);
 }
 
 void wait_for_all_ranks(RankJob& job, const std::string& name) {

@@ -8,6 +8,7 @@
 #include "engine/comm/communicator.h"
 #include "engine/core/device.h"
 #include "engine/launch/connect.h"
+#include "engine/trace/clock_offset.h"
 #include "tools/ranks/rank_flags.h"
 
 namespace lockstep::tools {
@@ -40,6 +41,9 @@ void name_rank_in_errors(const launch::RankEnvironment& rank, const std::functio
 // with a name. For what is said about the work, of any size; the work itself uses collectives.
 std::vector<std::string> gather_at_rank_zero(RankJob& job, const std::string& name,
                                              const std::string& bytes);
+
+// How far rank 0's clock is from this rank's, by asking for it some times: a millisecond or so.
+trace::ClockReading read_clock_of_rank_zero(RankJob& job);
 
 // Returns when every rank has called it with this name.
 void wait_for_all_ranks(RankJob& job, const std::string& name);

@@ -1,8 +1,11 @@
 #include "tools/training/ranks.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "engine/comm/host_identity.h"
@@ -12,6 +15,7 @@
 #include "engine/runtime/device_span.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
+#include "engine/trace/clock_offset.h"
 #include "engine/trace/counters.h"
 #include "tools/report/json_integer.h"
 #include "tools/report/packed_recording.h"
@@ -66,23 +70,27 @@ struct RankSummary {
   std::size_t peak_bytes = 0;
   std::size_t comm_bytes = 0;
   double cpu_seconds = 0;
-  std::int64_t common_moment_ns = 0;
+  std::optional<trace::ClockOffset> clock;  // beside rank 0's, where that was asked for
 };
 
-std::string summarize(const RankJob& job, double cpu_seconds) {
+std::string summarize(const RankJob& job, double cpu_seconds,
+                      const std::optional<trace::ClockOffset>& clock) {
   runtime::LogicalDevice& device = runtime::logical_device(job.device);
   const std::string host = comm::host_identity();
   const auto gpu = static_cast<std::size_t>(std::max(0, device.gpu()));
   const bool is_on_gpu = device.gpu() != runtime::kNoGpu;
-  return nlohmann::json{
+  nlohmann::json json = {
       {"host", host},
       {"physical_device", is_on_gpu ? runtime::physical_gpus().at(gpu).uuid : host},
       {"device_index", job.device.index},
       {"peak_bytes", device.memory().statistics().peak_bytes},
       {"comm_bytes", trace::collective_bytes_of(job.rank())},
-      {"cpu_seconds", cpu_seconds},
-      {"common_moment_ns", trace::now_ns()}}
-      .dump();
+      {"cpu_seconds", cpu_seconds}};
+  if (clock) {
+    json["clock"] = {clock->begin_ns, clock->end_ns, clock->offset_ns, clock->drift_ns,
+                     clock->error_ns};
+  }
+  return json.dump();
 }
 
 RankSummary read_summary(const std::string& text) {
@@ -94,22 +102,35 @@ RankSummary read_summary(const std::string& text) {
   read_integer(json, "peak_bytes", summary.peak_bytes);
   read_integer(json, "comm_bytes", summary.comm_bytes);
   summary.cpu_seconds = json.at("cpu_seconds");
-  read_integer(json, "common_moment_ns", summary.common_moment_ns);
+  if (json.contains("clock")) {
+    const auto clock = json["clock"].get<std::array<std::int64_t, 5>>();
+    summary.clock = {clock[0], clock[1], clock[2], clock[3], clock[4]};
+  }
   return summary;
 }
 
-// Puts the spans of a rank on another host onto rank 0's clock.
-void shift(trace::Recording& recording, std::int64_t difference_ns) {
-  trace::change_times(recording, [&](std::int64_t time_ns) { return time_ns + difference_ns; });
+// Of every other host than rank 0's: what the rank says of its clock that knows best, since all
+// ranks of a host have one.
+std::map<std::string, trace::ClockOffset> clocks_of_hosts(
+    const std::vector<RankSummary>& summaries) {
+  std::map<std::string, trace::ClockOffset> clocks;
+  for (const RankSummary& summary : summaries) {
+    if (!summary.clock || summary.host == summaries[0].host) continue;
+    trace::ClockOffset& best = clocks.try_emplace(summary.host, *summary.clock).first->second;
+    if (summary.clock->error_ns < best.error_ns) best = *summary.clock;
+  }
+  return clocks;
 }
 
 trace::Recording put_together(const std::vector<RankSummary>& summaries,
                               const std::vector<std::string>& packed) {
+  const std::map<std::string, trace::ClockOffset> clocks = clocks_of_hosts(summaries);
   std::vector<trace::Recording> recordings;
   for (std::size_t rank = 0; rank < packed.size(); ++rank) {
     recordings.push_back(unpack_recording(packed[rank]));
-    if (summaries[rank].host == summaries[0].host) continue;
-    shift(recordings.back(), summaries[0].common_moment_ns - summaries[rank].common_moment_ns);
+    const auto clock = clocks.find(summaries[rank].host);
+    if (clock == clocks.end()) continue;
+    put_on_clock(recordings.back(), static_cast<int>(rank), clock->second);
   }
   return merge_recordings(std::move(recordings));
 }
@@ -181,12 +202,16 @@ JobResult train_in_job(const TrainingTask& task, RankJob& job, const TrainingObs
   trace::reset_collective_counts();
   const double cpu_seconds_before = runtime::own_use().cpu_seconds;
   JobResult result;
+  std::optional<trace::ClockReading> clock_before;
+  if (trace::recording() && !job.is_first()) clock_before = read_clock_of_rank_zero(job);
   train_rank(task, job.device, job.communicator, observer, result.result);
   runtime::record_device_spans();
   trace::stop();
   wait_for_all_ranks(job, "trained");
   const double cpu_seconds = runtime::own_use().cpu_seconds - cpu_seconds_before;
-  const auto texts = gather_at_rank_zero(job, "summary", summarize(job, cpu_seconds));
+  std::optional<trace::ClockOffset> clock;
+  if (clock_before) clock = trace::clock_offset(*clock_before, read_clock_of_rank_zero(job));
+  const auto texts = gather_at_rank_zero(job, "summary", summarize(job, cpu_seconds, clock));
   const auto packed = gather_at_rank_zero(job, "recording", pack_recording(trace::collect()));
   if (!job.is_first()) return {};
   std::vector<RankSummary> summaries;

@@ -23,9 +23,8 @@ struct JobResult {
 };
 
 // Trains this rank's share where ranks are processes, with the job's communicator. Recording may be
-// on; this stops it. The clock of another host is set to rank 0's by a common moment, so times of
-// different hosts agree to about a millisecond.
-// Throws as run_loop().
+// on; this stops it. Times of another host are put onto rank 0's clock, which its ranks read over
+// the store before and after training: JobResult::recording says how well. Throws as run_loop().
 JobResult train_in_job(const TrainingTask& task, RankJob& job,
                        const TrainingObserver& observer = {});
 

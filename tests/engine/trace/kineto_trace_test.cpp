@@ -225,12 +225,14 @@ TEST(KinetoTrace, SpansThatOverlapOnTheDeviceGoToDifferentStreams) {
   EXPECT_EQ(streams, (std::set<int>{7, 8}));
 }
 
-TEST(KinetoTrace, CountersAreOfTheRanksDevice) {
+TEST(KinetoTrace, CountersAndTheClockAreOfTheRanksDevice) {
   Recording recording = two_ranks_three_steps();
   recording.memory = {{5001 * 1001, 64, 0}, {5002 * 1001, 128, 1}};
+  recording.clocks[1] = {10, 20, -5, 1, 3};
   std::ostringstream out;
   write_kineto_trace(out, recording, 1);
   const json trace = json::parse(out.str());
+  EXPECT_EQ(trace.at("clock"), (json{{"offset_ns", -5}, {"drift_ns", 1}, {"error_ns", 3}}));
   std::map<std::string, std::vector<json>> values;
   for (const json& event : trace.at("traceEvents")) {
     if (event.at("ph") != "C") continue;
