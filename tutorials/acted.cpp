@@ -31,17 +31,17 @@ predict::Workload workload_of(const Training& training, const predict::DevicePro
   predict::Workload workload;
   double parameter_bytes = 0;
   for (std::size_t i = 0; i + 1 < sizes.size(); ++i) {
-    const std::size_t weight = sizes[i] * sizes[i + 1] * sizeof(float);
-    const std::size_t bias = sizes[i + 1] * sizeof(float);
-    const auto bytes = static_cast<double>(weight + bias);
-    const double product = predict::product_seconds(device, rows, bytes);
-    // Backward: the gradient of the weights, and of the input where a layer made it.
-    workload.layers.push_back(
-        {std::to_string(2 * i), product, (i == 0 ? 1 : 2) * product, {weight, bias}});
-    parameter_bytes += bytes;
+    const predict::LayerShape layer{rows, static_cast<double>(sizes[i]),
+                                    static_cast<double>(sizes[i + 1])};
+    workload.layers.push_back(predict::dense_layer(
+        device, std::to_string(2 * i), layer,
+        i == 0 ? predict::InputGradient::not_needed : predict::InputGradient::needed));
+    parameter_bytes += layer.parameter_bytes();
   }
   workload.optimizer_seconds = predict::update_seconds(device, parameter_bytes);
-  workload.fixed_seconds = 2 * device.launch_seconds;  // the loss and its gradient
+  const predict::LossSeconds loss =
+      predict::loss_seconds(device, rows, static_cast<double>(sizes.back()));
+  workload.fixed_seconds = loss.forward + loss.backward;
   workload.input_bytes = rows * static_cast<double>(sizes[0] * sizeof(float));
   return workload;
 }

@@ -58,11 +58,11 @@ Machine::Machine(const MachineOptions& options)
     require(index >= 0 && static_cast<std::size_t>(index) < available, ErrorCode::Usage, "--act-as",
             "'{}' has {} devices, and device {} was asked for", options_.topology.name, available,
             index);
-    devices_.push_back(
-        std::make_unique<Device>(DeviceLanes::Options{predict::kOverlapInterference, options_.pace,
-                                                      origin_, options_.patience},
-                                 predict::device_slowness(i, num_devices),
-                                 options_.tracks == Tracks::devices ? index : static_cast<int>(i)));
+    const predict::DeviceProfile& profile = options_.topology.device;
+    devices_.push_back(std::make_unique<Device>(
+        DeviceLanes::Options{profile.overlap(), options_.pace, origin_, options_.patience},
+        predict::device_slowness(profile, i, num_devices),
+        options_.tracks == Tracks::devices ? index : static_cast<int>(i)));
     places_.resize(std::max(places_.size(), static_cast<std::size_t>(index) + 1), -1);
     places_[static_cast<std::size_t>(index)] = static_cast<int>(i);
   }
@@ -106,7 +106,7 @@ Machine::Inputs Machine::fetch_inputs(int index, Time ready, std::span<const Mem
     const Written last = memory_.last_write(memory);
     Delivery delivery{last.time, last.time};
     if (last.device != kNoDevice && last.device != index) {
-      inputs.has_messages = true;
+      inputs.num_bytes += memory.num_bytes;
       delivery = deliver(last.device, index, std::max(source_ready(last), ready), memory.num_bytes);
     }
     if (delivery.arrives > inputs.delivery.arrives) {
@@ -131,7 +131,7 @@ void Machine::run(int index, const Kernel& kernel, const std::function<void()>& 
     ready = std::max(ready, mine.held_back);
   }
   const Inputs inputs = fetch_inputs(index, ready, kernel.reads);
-  const bool is_message = inputs.has_messages && kernel.kind == Kernel::Kind::copies;
+  const bool is_message = inputs.num_bytes > 0 && kernel.kind == Kernel::Kind::copies;
   const Time due = is_message ? inputs.delivery.sent : inputs.delivery.arrives;
   const Time begin = mine.lanes.begin(Lane::compute, due,
                                       is_message ? Time{} : scaled(kernel.seconds * mine.slowness));
@@ -154,9 +154,11 @@ void Machine::run(int index, const Kernel& kernel, const std::function<void()>& 
     mine.state.busy_seconds += to_seconds(end - begin) / factor();
   }
   if (!trace::recording()) return;
-  if (inputs.has_messages) {
-    record(mine, {"copy from another device", trace::Lane::copy, trace::Category::copy}, ready,
-           due);
+  if (inputs.num_bytes > 0) {
+    record(mine,
+           {"copy from another device", trace::Lane::copy, trace::Category::copy,
+            trace::kNoSequence, inputs.num_bytes},
+           ready, due);
   } else if (inputs.is_of_collective) {
     record(mine, {"wait for collective", trace::Lane::compute, trace::Category::communication},
            ready, due);
@@ -173,6 +175,7 @@ void Machine::record(const Device& device, const SpanKind& kind, Time begin, Tim
   span.lane = kind.lane;
   span.category = kind.category;
   span.sequence = kind.sequence;
+  span.num_bytes = kind.num_bytes;
   span.rank = device.track;
   span.begin_ns = nanoseconds(begin);
   span.end_ns = nanoseconds(end);

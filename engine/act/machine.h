@@ -15,7 +15,7 @@
 // A topology has a price for everything, the same for the predictor (engine/predict):
 //   kernels     predict/kernel_cost.h; devices of one kind differ (predict::device_slowness)
 //   messages    over the links between two devices, shared with all others on their way
-//   overlap     predict::kOverlapInterference (DeviceLanes)
+//   overlap     predict::DeviceProfile::overlap() (DeviceLanes)
 // A topology without figures for a GPU's own copies charges none: a batch is there when it is
 // needed.
 //
@@ -144,6 +144,7 @@ class Machine {
     trace::Lane lane;
     trace::Category category;
     std::int64_t sequence = trace::kNoSequence;
+    std::size_t num_bytes = 0;
   };
 
   bool takes_part(int index) const;
@@ -153,7 +154,7 @@ class Machine {
   Time source_ready(const Written& source) const;
   struct Inputs {
     Delivery delivery;
-    bool has_messages = false;
+    std::size_t num_bytes = 0;      // of messages
     bool is_of_collective = false;  // what arrives last
   };
   // Sends what the kernel reads of other devices' memory.

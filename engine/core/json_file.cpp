@@ -1,6 +1,7 @@
 #include "engine/core/json_file.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include "engine/core/input_file.h"
 #include "engine/core/json_places.h"
 #include "engine/core/shown_text.h"
+#include "engine/core/suggestion.h"
 
 namespace lockstep {
 namespace {
@@ -121,6 +123,14 @@ std::vector<JsonFields> JsonFields::objects(const char* name) const {
 
 std::vector<std::string> JsonFields::names() const {
   return names_in_json(file_->text(), place_);
+}
+
+void JsonFields::require_only(const std::vector<std::string>& known) const {
+  for (const std::string& name : names()) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    fail_at(name, fmt::format("no field here is called '{}'{}; known are {}", shown(name),
+                              did_you_mean(name, known), fmt::join(known, ", ")));
+  }
 }
 
 std::string JsonFields::text(const char* name) const {

@@ -25,6 +25,8 @@ class JsonFields {
   JsonFields object(const char* name) const;
   std::vector<JsonFields> objects(const char* name) const;  // of a list
   std::vector<std::string> names() const;                   // of all members, in the file's order
+  // Throws at the first member that is none of these.
+  void require_only(const std::vector<std::string>& known) const;
   // As it is, where it is there.
   const nlohmann::json* find(std::string_view name) const;
 

@@ -1,12 +1,31 @@
 #include "engine/predict/all_reduce_cost.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace lockstep::predict {
+namespace {
+
+const MeasuredAllReduce* find_measured(const DeviceProfile& device, std::size_t num_devices,
+                                       RankKind ranks) {
+  if (!device.measured) return nullptr;
+  const auto found =
+      std::ranges::find_if(device.measured->all_reduces, [&](const MeasuredAllReduce& measured) {
+        return measured.ranks == ranks && measured.num_devices == num_devices;
+      });
+  return found == device.measured->all_reduces.end() ? nullptr : &*found;
+}
+
+}  // namespace
 
 AllReduceCost::AllReduceCost(Network& network, std::size_t num_devices,
-                             std::optional<plan::AllReducePlan> plan)
+                             std::optional<plan::AllReducePlan> plan, RankKind ranks)
     : network_(network), num_devices_(num_devices), plan_(plan) {
+  const DeviceProfile& device = network.topology().device;
+  if (!plan_ && device.measured) {
+    plan_ = plan::AllReducePlan::automatic;
+    measured_ = find_measured(device, num_devices, ranks);
+  }
   if (!plan_) group_ = nccl_group(network, num_devices);
 }
 
@@ -14,14 +33,22 @@ double AllReduceCost::seconds(std::size_t num_bytes) {
   if (!plan_) return nccl_all_reduce_seconds(group_, static_cast<double>(num_bytes));
   const auto [found, is_new] = known_.try_emplace(num_bytes, 0);
   if (!is_new) return found->second;
-  std::vector<int> host_of_rank;
-  for (std::size_t i = 0; i < num_devices_; ++i) {
-    host_of_rank.push_back(static_cast<int>(network_.topology().nodes[network_.gpu(i)].host));
+  found->second = own_plan_seconds(network_, num_devices_, *plan_, num_bytes);
+  if (measured_ != nullptr) {
+    const double largest = measured_->over_plan.sizes.back();
+    found->second *= measured_->over_plan.at(std::min(static_cast<double>(num_bytes), largest));
   }
-  const plan::CollectivePlan steps =
-      plan::all_reduce_plan(*plan_, host_of_rank, num_bytes / sizeof(float));
-  found->second = plan_seconds(network_, steps, sizeof(float));
   return found->second;
+}
+
+double own_plan_seconds(Network& network, std::size_t num_devices, plan::AllReducePlan plan,
+                        std::size_t num_bytes) {
+  std::vector<int> host_of_rank;
+  for (std::size_t i = 0; i < num_devices; ++i) {
+    host_of_rank.push_back(static_cast<int>(network.topology().nodes[network.gpu(i)].host));
+  }
+  return plan_seconds(network, plan::all_reduce_plan(plan, host_of_rank, num_bytes / sizeof(float)),
+                      sizeof(float));
 }
 
 }  // namespace lockstep::predict

@@ -1,5 +1,6 @@
-// What an all-reduce over the first devices of a topology costs: by NCCL's model, or by charging
-// the plan that the engine itself would run.
+// What an all-reduce over the first devices of a topology costs: by NCCL's model, by charging the
+// plan that the engine itself would run, or, on a machine where that was measured, by what it was
+// more than the charge.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +15,10 @@ namespace lockstep::predict {
 
 class AllReduceCost {
  public:
-  // plan: the engine's own; empty: NCCL. network must outlive the object.
-  AllReduceCost(Network& network, std::size_t num_devices, std::optional<plan::AllReducePlan> plan);
+  // plan: the engine's own; empty: NCCL, but on a machine that was measured the engine's automatic
+  // one, by ranks of that kind. network must outlive the object.
+  AllReduceCost(Network& network, std::size_t num_devices, std::optional<plan::AllReducePlan> plan,
+                RankKind ranks = RankKind::threads);
 
   // Of float32 elements. Of one of the engine's plans: charged once a size.
   double seconds(std::size_t num_bytes);
@@ -24,8 +27,13 @@ class AllReduceCost {
   Network& network_;
   std::size_t num_devices_;
   std::optional<plan::AllReducePlan> plan_;
+  const MeasuredAllReduce* measured_ = nullptr;
   NcclGroup group_;
   std::map<std::size_t, double> known_;  // by bytes
 };
+
+// What the links charge for the engine's own plan; automatic: the one that it would choose.
+double own_plan_seconds(Network& network, std::size_t num_devices, plan::AllReducePlan plan,
+                        std::size_t num_bytes);
 
 }  // namespace lockstep::predict

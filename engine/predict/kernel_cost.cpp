@@ -1,6 +1,7 @@
 #include "engine/predict/kernel_cost.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep::predict {
 namespace {
@@ -11,21 +12,69 @@ double read_seconds(const DeviceProfile& device, double num_bytes) {
   return num_bytes / (kTrafficEfficiency * device.memory_bytes_per_second);
 }
 
+double product_seconds(const DeviceProfile& device, const LayerShape& layer) {
+  const double parameters = (layer.inputs + 1) * layer.outputs;
+  const double arithmetic =
+      2 * layer.rows * parameters / (kArithmeticEfficiency * device.flops_per_second);
+  return std::max(arithmetic, read_seconds(device, layer.parameter_bytes())) +
+         device.launch_seconds;
+}
+
+double measured_seconds(const LayerGrid& grid, const LayerShape& layer) {
+  return grid.at(layer.rows, layer.inputs, layer.outputs);
+}
+
+// Of the largest measured number of devices, where there are more.
+double factor_of(const std::vector<double>& by_devices, std::size_t num_devices) {
+  return by_devices[std::min(num_devices, by_devices.size()) - 1];
+}
+
 }  // namespace
 
-double product_seconds(const DeviceProfile& device, double rows, double parameter_bytes,
-                       std::size_t element_size) {
-  const double arithmetic = 2 * rows * parameter_bytes / static_cast<double>(element_size) /
-                            (kArithmeticEfficiency * device.flops_per_second);
-  return std::max(arithmetic, read_seconds(device, parameter_bytes)) + device.launch_seconds;
+double forward_seconds(const DeviceProfile& device, const LayerShape& layer) {
+  if (device.measured) return measured_seconds(device.measured->forward, layer);
+  return product_seconds(device, layer);
+}
+
+double backward_seconds(const DeviceProfile& device, const LayerShape& layer, InputGradient input) {
+  const bool is_first = input == InputGradient::not_needed;
+  if (!device.measured) return (is_first ? 1 : 2) * product_seconds(device, layer);
+  return measured_seconds(is_first ? device.measured->weights_backward : device.measured->backward,
+                          layer);
+}
+
+LayerWork dense_layer(const DeviceProfile& device, std::string name, const LayerShape& layer,
+                      InputGradient input) {
+  const double outputs = layer.outputs * sizeof(float);
+  return {std::move(name),
+          forward_seconds(device, layer),
+          backward_seconds(device, layer, input),
+          {static_cast<std::size_t>(layer.inputs * outputs), static_cast<std::size_t>(outputs)}};
 }
 
 double traffic_seconds(const DeviceProfile& device, double num_bytes) {
+  if (device.measured) return device.measured->traffic.at(num_bytes);
   return read_seconds(device, num_bytes) + device.launch_seconds;
 }
 
 double update_seconds(const DeviceProfile& device, double parameter_bytes) {
   return traffic_seconds(device, kUpdatePasses * parameter_bytes);
+}
+
+LossSeconds loss_seconds(const DeviceProfile& device, double rows, double classes) {
+  if (!device.measured) return {device.launch_seconds, device.launch_seconds};
+  const double bytes = rows * classes * sizeof(float);
+  return {device.measured->loss_forward.at(bytes), device.measured->loss_backward.at(bytes)};
+}
+
+double batch_seconds(const DeviceProfile& device, double num_bytes) {
+  return device.measured ? device.measured->batch.at(num_bytes) : 0;
+}
+
+Beside beside(const DeviceProfile& device, std::size_t num_devices) {
+  if (!device.measured || num_devices == 0) return {};
+  return {factor_of(device.measured->layers_beside, num_devices),
+          factor_of(device.measured->traffic_beside, num_devices)};
 }
 
 }  // namespace lockstep::predict

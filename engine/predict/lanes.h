@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "engine/predict/interference.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::predict {
@@ -28,12 +29,6 @@ struct Work {
 struct DoneWork {
   double begin = 0;
   double end = 0;
-};
-
-// What is left of a lane's speed while the other one works too.
-struct Interference {
-  double compute = 1;
-  double comm = 1;
 };
 
 // When each piece of work begins and ends. Cost: linear in the work.

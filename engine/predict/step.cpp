@@ -66,11 +66,11 @@ double expected_deviate(std::size_t k, std::size_t n) {
   return low;
 }
 
-double device_slowness(std::size_t i, std::size_t n) {
+double device_slowness(const DeviceProfile& device, std::size_t i, std::size_t n) {
   // A multiple of a number without a common factor goes through all places.
   std::size_t stride = n / 2 + 1;
   while (std::gcd(stride, n) != 1) ++stride;
-  return 1 + kDeviceDeviation * expected_deviate(i * stride % n + 1, n);
+  return 1 + device.deviation() * expected_deviate(i * stride % n + 1, n);
 }
 
 PredictedStep predict_step(Network& network, const Workload& workload, const StepOptions& options) {
@@ -85,7 +85,8 @@ PredictedStep predict_step(Network& network, const Workload& workload, const Ste
   require(!workload.layers.empty(), ErrorCode::Usage, "predict", "the workload has no layers");
   StepWork steps(network, workload, options);
   for (std::size_t i = 0; i < kSteps; ++i) steps.add_step();
-  const std::vector<DoneWork> times = run_lanes(steps.work(), kOverlapInterference);
+  const DeviceProfile& device = network.topology().device;
+  const std::vector<DoneWork> times = run_lanes(steps.work(), device.overlap());
   const double begin = times[steps.ends()[kSteps - 2]].end;
   const double end = times[steps.ends()[kSteps - 1]].end;
 
@@ -117,7 +118,7 @@ PredictedStep predict_step(Network& network, const Workload& workload, const Ste
   for (const DoneWork& comm : comms) breakdown.comm += comm.end - comm.begin;
   breakdown.overlapped_comm = overlap(computes, comms);
   // The slowest of the devices is later by its share of the time in which they compute.
-  breakdown.wait = busy * kDeviceDeviation * options.conditions.stragglers *
+  breakdown.wait = busy * device.deviation() * options.conditions.stragglers *
                    expected_largest_deviate(options.num_devices);
   breakdown.step = end - begin + breakdown.wait;
   result.step_seconds = breakdown.step;

@@ -51,7 +51,8 @@ struct StepOptions {
   Strategy strategy = Strategy::ddp;
   std::size_t num_devices = 1;
   std::vector<std::size_t> bucket_byte_limits = {std::size_t{1} << 20, std::size_t{25} << 20};
-  std::optional<plan::AllReducePlan> own_plan = {};  // empty: NCCL
+  std::optional<plan::AllReducePlan> own_plan = {};  // empty: NCCL; of a measured machine automatic
+  RankKind ranks = RankKind::threads;                // of a measured machine
   // A kernel copies each gradient into its bucket, and one back: PyTorch's DDP without
   // gradient_as_bucket_view. The engine's own gradients are made in their buckets.
   enum class Gradients { in_buckets, copied } gradients = Gradients::in_buckets;
@@ -69,16 +70,6 @@ struct PredictedStep {
 
 PredictedStep predict_step(Network& network, const Workload& workload, const StepOptions& options);
 
-// A kernel beside an all-reduce: of its speed 47/80 is left. An H100's GEMM fell from about 80 % to
-// 47 % of peak beside NCCL (the figure is in docs/prediction.md with its source). The all-reduce is
-// slowed down too, by what the GEMM takes of memory; 0.8 is assumed.
-inline constexpr Interference kOverlapInterference = {47.0 / 80, 0.8};
-
-// Devices of one kind differ: the standard deviation of their speed. The V100s of a cluster differ
-// by about 8 % from the fastest to the slowest hundredth (Sinha et al., "Not All GPUs Are Created
-// Equal", SC 2022), which lie 4.65 standard deviations apart. A step waits for the slowest of n.
-inline constexpr double kDeviceDeviation = 0.08 / 4.65;
-
 // The expected k-th smallest of n normal deviates (k = 1 ... n), in standard deviations; of the
 // largest 0 for 1, 0.59 for 2, 1.43 for 8. Source: Blom's approximation, the
 // (k - 0.375) / (n + 0.25) quantile.
@@ -90,6 +81,6 @@ inline double expected_largest_deviate(std::size_t n) {
 // How many times its usual time the device that is in place i of n (from 0) takes for a kernel:
 // 1 for one device; the slowest of n as above. Which one that is, is arbitrary, and always the
 // same.
-double device_slowness(std::size_t i, std::size_t n);
+double device_slowness(const DeviceProfile& device, std::size_t i, std::size_t n);
 
 }  // namespace lockstep::predict

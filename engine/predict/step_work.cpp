@@ -9,7 +9,10 @@
 namespace lockstep::predict {
 
 StepWork::StepWork(Network& network, const Workload& workload, const StepOptions& options)
-    : network_(network), workload_(workload), options_(options) {
+    : network_(network),
+      workload_(workload),
+      options_(options),
+      beside_(beside(network.topology().device, options.num_devices)) {
   for (const LayerWork& layer : workload.layers) {
     names_.push_back(trace::intern(layer.name));
     for (const std::size_t bytes : layer.tensor_bytes) {
@@ -31,8 +34,8 @@ void StepWork::add_step() {
 
 void StepWork::add_fixed_work() {
   if (workload_.fixed_seconds == 0) return;
-  gate_ = {
-      add({WorkLane::compute, trace::Category::host, "host", workload_.fixed_seconds, 0, gate_})};
+  gate_ = {add({WorkLane::compute, trace::Category::host, "host",
+                workload_.fixed_seconds * beside_.traffic, 0, gate_})};
 }
 
 std::size_t StepWork::layer_index(const LayerWork& layer) const {
@@ -82,10 +85,11 @@ void StepWork::prepare_buckets() {
   const std::vector<std::size_t> order = plan::reverse_order(parameters.size());
   const bool is_hierarchical = options_.strategy == Strategy::hierarchical;
   AllReduceCost cost(network_, num_devices(),
-                     is_hierarchical ? plan::AllReducePlan::hierarchical : options_.own_plan);
+                     is_hierarchical ? plan::AllReducePlan::hierarchical : options_.own_plan,
+                     options_.ranks);
   // Of NCCL the whole latency; a plan's steps have that of the network's links.
   const double extra_latency =
-      is_hierarchical || options_.own_plan
+      is_hierarchical || options_.own_plan || device().measured
           ? 0
           : (options_.conditions.comm_latency - 1) * cost.seconds(sizeof(float) * num_devices());
   for (const plan::Bucket& bucket : plan::bucket_plan(parameters, order, bucket_options).buckets) {
@@ -137,7 +141,7 @@ void StepWork::add_forward() {
       after.insert(after.end(), arrived_[i].begin(), arrived_[i].end());
     }
     add({WorkLane::compute, trace::Category::forward, names_[i],
-         workload_.layers[i].forward_seconds, 0, std::move(after)});
+         workload_.layers[i].forward_seconds * beside_.layers, 0, std::move(after)});
   }
 }
 
@@ -145,7 +149,7 @@ std::vector<std::size_t> StepWork::add_backward() {
   std::vector<std::size_t> backward(workload_.layers.size());
   for (std::size_t i = workload_.layers.size(); i-- > 0;) {
     const LayerWork& layer = workload_.layers[i];
-    const double seconds = layer.backward_seconds + copy_seconds(layer);
+    const double seconds = layer.backward_seconds * beside_.layers + copy_seconds(layer);
     const bool is_first = i + 1 == workload_.layers.size();
     backward[i] = add({WorkLane::compute, trace::Category::backward, names_[i], seconds, 0,
                        is_first ? gate_ : std::vector<std::size_t>{}});
@@ -182,7 +186,7 @@ void StepWork::share_gradients(const std::vector<std::size_t>& backward) {
 }
 
 void StepWork::add_optimizer(std::vector<std::size_t> after) {
-  double seconds = workload_.optimizer_seconds;
+  double seconds = workload_.optimizer_seconds * beside_.traffic;
   for (const LayerWork& layer : workload_.layers) seconds += copy_seconds(layer);
   ends_.push_back(add(
       {WorkLane::compute, trace::Category::optimizer, "optimizer", seconds, 0, std::move(after)}));

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "engine/predict/kernel_cost.h"
 #include "engine/predict/step.h"
 #include "engine/predict/step_comm.h"
 
@@ -60,6 +61,7 @@ class StepWork {
   Network& network_;
   const Workload& workload_;
   const StepOptions& options_;
+  const Beside beside_;
   std::vector<const char*> names_;
   std::vector<TensorWork> tensors_;  // in the order of registration
   std::vector<CommWork> comm_;

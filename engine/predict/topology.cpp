@@ -92,6 +92,8 @@ double usual_latency_seconds(LinkKind kind) {
       return 0.6e-6;
     case LinkKind::network:
       return 2.7e-6;
+    case LinkKind::memory:
+      return 0;
     default:
       return 1e-6;
   }

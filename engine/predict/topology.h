@@ -8,17 +8,20 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/predict/measured_machine.h"
+
 namespace lockstep::predict {
 
 enum class NodeKind { gpu, pcie_switch, cpu, nvswitch, nic, network };
-enum class LinkKind { nvlink, pcie, socket, network };
+enum class LinkKind { nvlink, pcie, socket, network, memory };
 
 // Where a file says none: what NCCL's LL protocol takes for a step over such a link
-// (src/graph/tuning.cc); between sockets the same as PCIe.
+// (src/graph/tuning.cc); between sockets the same as PCIe. Of memory none.
 double usual_latency_seconds(LinkKind kind);
 
 struct Node {
@@ -35,6 +38,11 @@ struct Link {
   double latency_seconds = 0;
 };
 
+// Devices of one kind differ: the standard deviation of their speed. The V100s of a cluster differ
+// by about 8 % from the fastest to the slowest hundredth (Sinha et al., "Not All GPUs Are Created
+// Equal", SC 2022), which lie 4.65 standard deviations apart. A step waits for the slowest of n.
+inline constexpr double kDeviceDeviation = 0.08 / 4.65;
+
 // What all devices of a topology are.
 struct DeviceProfile {
   std::string name;
@@ -42,6 +50,13 @@ struct DeviceProfile {
   double memory_bytes_per_second = 0;  // peak
   double memory_bytes = 0;
   double launch_seconds = 5e-6;  // of one kernel
+  // Of a machine that was measured (lockstep calibrate), else nullptr.
+  std::shared_ptr<const MeasuredMachine> measured = nullptr;
+
+  // How much slower computation and communication are beside each other.
+  Interference overlap() const { return measured ? measured->overlap : kOverlapInterference; }
+  // Of the speed of devices of this kind.
+  double deviation() const { return measured ? measured->deviation : kDeviceDeviation; }
 };
 
 struct Topology {
@@ -76,7 +91,8 @@ Topology find_topology(const std::string& name);
 Topology make_cluster(const Topology& host, std::size_t num_hosts, double gigabits_per_second,
                       std::size_t ports);
 
-// text is a file's content, name what errors call it.
+// text is a file's content, name what errors call it. Of a machine that was measured the file has
+// times, too (measured_file.cpp).
 Topology parse_topology(const std::string& name, const std::string& text);
 
 }  // namespace lockstep::predict

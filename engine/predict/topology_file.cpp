@@ -9,6 +9,7 @@
 #include "engine/core/json_file.h"
 #include "engine/core/shown_text.h"
 #include "engine/core/suggestion.h"
+#include "engine/predict/measured_file.h"
 #include "engine/predict/topology.h"
 
 namespace lockstep::predict {
@@ -18,8 +19,9 @@ constexpr std::string_view kSchema = "lockstep.topology/1";
 constexpr std::size_t kMaxGpusPerHost = 64;
 constexpr std::size_t kMaxNodes = 1024;
 
-constexpr std::array<std::pair<std::string_view, NodeKind>, 5> kNodeKinds = {
+constexpr std::array<std::pair<std::string_view, NodeKind>, 6> kNodeKinds = {
     {{"gpu", NodeKind::gpu},
+     {"device", NodeKind::gpu},
      {"switch", NodeKind::pcie_switch},
      {"cpu", NodeKind::cpu},
      {"nvswitch", NodeKind::nvswitch},
@@ -29,23 +31,16 @@ struct LinkWord {
   std::string_view word;
   LinkKind kind;
 };
-constexpr std::array<LinkWord, 4> kLinkKinds = {{{"nvlink", LinkKind::nvlink},
+constexpr std::array<LinkWord, 5> kLinkKinds = {{{"nvlink", LinkKind::nvlink},
                                                  {"pcie", LinkKind::pcie},
                                                  {"socket", LinkKind::socket},
-                                                 {"network", LinkKind::network}}};
+                                                 {"network", LinkKind::network},
+                                                 {"memory", LinkKind::memory}}};
 
 // What no link comes near, in either direction.
 constexpr double kLeastGigabytes = 1e-6;
 constexpr double kMostGigabytes = 1e9;
 constexpr double kMostMicroseconds = 1e6;
-
-void require_known_names(const JsonFields& fields, const std::vector<std::string>& known) {
-  for (const std::string& name : fields.names()) {
-    if (std::ranges::find(known, name) != known.end()) continue;
-    fields.fail_at(name, fmt::format("no field here is called '{}'{}; known are {}", shown(name),
-                                     did_you_mean(name, known), fmt::join(known, ", ")));
-  }
-}
 
 double read_microseconds(const JsonFields& fields, const char* name) {
   const double microseconds = fields.number(name);
@@ -54,7 +49,7 @@ double read_microseconds(const JsonFields& fields, const char* name) {
 }
 
 Node read_node(const JsonFields& fields, const Topology& topology) {
-  require_known_names(fields, {"name", "kind"});
+  fields.require_only({"name", "kind"});
   const std::string name = fields.text("name");
   const std::string kind = fields.text("kind");
   for (const Node& node : topology.nodes) {
@@ -65,8 +60,8 @@ Node read_node(const JsonFields& fields, const Topology& topology) {
   for (const auto& [word, value] : kNodeKinds) {
     if (word == kind) return {name, value, 0};
   }
-  fields.fail_at("kind", fmt::format("'{}' is no kind of node; use gpu, switch, cpu, nvswitch or "
-                                     "nic",
+  fields.fail_at("kind", fmt::format("'{}' is no kind of node; use gpu, device, switch, cpu, "
+                                     "nvswitch or nic",
                                      shown(kind)));
 }
 
@@ -82,7 +77,7 @@ std::size_t read_end(const JsonFields& link, const char* which, const Topology& 
 }
 
 Link read_link(const JsonFields& fields, const Topology& topology) {
-  require_known_names(fields, {"from", "to", "kind", "gb_per_s", "latency_us"});
+  fields.require_only({"from", "to", "kind", "gb_per_s", "latency_us"});
   Link link;
   link.a = read_end(fields, "from", topology);
   link.b = read_end(fields, "to", topology);
@@ -95,8 +90,8 @@ Link read_link(const JsonFields& fields, const Topology& topology) {
   const std::string kind = fields.text("kind");
   const auto found = std::ranges::find(kLinkKinds, kind, &LinkWord::word);
   if (found == kLinkKinds.end()) {
-    fields.fail_at("kind", fmt::format("'{}' is no kind of link; use nvlink, pcie, socket or "
-                                       "network",
+    fields.fail_at("kind", fmt::format("'{}' is no kind of link; use nvlink, pcie, socket, "
+                                       "network or memory",
                                        shown(kind)));
   }
   link.kind = found->kind;
@@ -157,7 +152,7 @@ void require_connected(const JsonFields& fields, const Topology& topology) {
 }
 
 DeviceProfile read_device(const JsonFields& fields) {
-  require_known_names(fields, {"name", "tflops", "memory_gb_per_s", "memory_gb", "launch_us"});
+  fields.require_only({"name", "tflops", "memory_gb_per_s", "memory_gb", "launch_us"});
   DeviceProfile device;
   device.name = fields.text("name");
   device.flops_per_second = fields.positive("tflops") * 1e12;
@@ -180,12 +175,12 @@ Topology parse_topology(const std::string& name, const std::string& text) {
                    fmt::format("expected the schema '{}', found '{}'", kSchema, shown(schema)));
   }
   Topology topology;
-  require_known_names(fields, {"schema", "name", "source", "device", "host", "nodes", "links"});
+  fields.require_only({"schema", "name", "source", "device", "host", "nodes", "links", "measured"});
   topology.name = fields.text("name");
   topology.source = fields.text("source");
   topology.device = read_device(fields.object("device"));
   const JsonFields host = fields.object("host");
-  require_known_names(host, {"gb_per_s", "thread_gb_per_s", "source"});
+  host.require_only({"gb_per_s", "thread_gb_per_s", "source"});
   topology.host_bytes_per_second = host.positive("gb_per_s") * 1e9;
   topology.host_thread_bytes_per_second = host.positive("thread_gb_per_s") * 1e9;
   const std::vector<JsonFields> nodes = fields.objects("nodes");
@@ -207,6 +202,9 @@ Topology parse_topology(const std::string& name, const std::string& text) {
   }
   for (const JsonFields& link : links) topology.links.push_back(read_link(link, topology));
   require_connected(fields, topology);
+  if (fields.has("measured")) {
+    topology.device.measured = read_measured(fields.object("measured"), topology);
+  }
   return topology;
 }
 

@@ -44,6 +44,10 @@ const predict::DeviceProfile& profile() {
   return act::machine()->topology().device;
 }
 
+predict::Beside beside() {
+  return predict::beside(profile(), act::machine()->devices().size());
+}
+
 int index_of(Stream& stream) {
   return stream.device().device().index;
 }
@@ -53,7 +57,39 @@ template <typename Real>
 void pace(Stream& stream, const char* name, const Memories& reads, const Memories& writes,
           const Real& real, Kernel::Kind kind = Kernel::Kind::computes) {
   const double seconds = predict::traffic_seconds(profile(), num_bytes(reads, writes));
-  act::machine()->run(index_of(stream), {name, seconds, kind, reads, writes}, real);
+  act::machine()->run(index_of(stream), {name, seconds * beside().traffic, kind, reads, writes},
+                      real);
+}
+
+// outputs: rows of a layer's results, or their gradients.
+template <typename View>
+predict::LayerShape layer_of(std::size_t rows, std::size_t inputs, const View& outputs) {
+  return {static_cast<double>(rows), static_cast<double>(inputs), static_cast<double>(outputs.cols),
+          size_of(outputs.dtype)};
+}
+
+// A kernel that computes for so long.
+template <typename Real>
+void pace_seconds(Stream& stream, const char* name, const Memories& reads, const Memories& writes,
+                  double seconds, const Real& real) {
+  act::machine()->run(index_of(stream), {name, seconds, Kernel::Kind::computes, reads, writes},
+                      real);
+}
+
+// seconds: of a layer's products.
+template <typename Real>
+void pace_layer(Stream& stream, const char* name, const Memories& reads, const Memories& writes,
+                double seconds, const Real& real) {
+  pace_seconds(stream, name, reads, writes, seconds * beside().layers, real);
+}
+
+// Of rows of classes: as it was measured, or as long as its memory takes.
+double loss_seconds(const ConstMatrixView& logits, const Memories& reads, const Memories& writes,
+                    double predict::LossSeconds::*direction) {
+  if (!profile().measured) return predict::traffic_seconds(profile(), num_bytes(reads, writes));
+  return beside().traffic * predict::loss_seconds(profile(), static_cast<double>(logits.rows),
+                                                  static_cast<double>(logits.cols)).*
+                                direction;
 }
 
 // Labels and row numbers are part of a batch, which is there when it is needed. A single number, a
@@ -91,8 +127,13 @@ void PacedBackend::fill(Stream& stream, TensorView to, double value) {
 
 void PacedBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
                                MatrixView to, double scale) {
-  inner_.gather_rows(stream, source, indices, to, scale);
-  act::machine()->give(index_of(stream), memory(to));
+  const Memories writes{memory(to)};
+  const double seconds = predict::batch_seconds(profile(), num_bytes({}, writes));
+  const auto real = [&] { inner_.gather_rows(stream, source, indices, to, scale); };
+  if (seconds > 0)
+    return pace_seconds(stream, "batch", {}, writes, seconds * beside().traffic, real);
+  real();
+  act::machine()->give(index_of(stream), writes[0]);
 }
 
 void PacedBackend::add(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {
@@ -157,61 +198,53 @@ void PacedBackend::norm(Stream& stream, std::span<const ConstTensorView> x, Tens
 void PacedBackend::matmul(Stream& stream, ConstMatrixView a, Transpose transpose_a,
                           ConstMatrixView b, Transpose transpose_b, MatrixView c, Write write) {
   const std::size_t inner_size = transpose_a == Transpose::yes ? a.rows : a.cols;
-  const Memories reads{memory(a), memory(b)};
-  const Memories writes{memory(c)};
-  // As a layer of inner_size x c.cols parameters.
-  const double seconds = predict::product_seconds(
-      profile(), static_cast<double>(c.batch * c.rows),
-      static_cast<double>(inner_size * c.cols * size_of(c.dtype)), size_of(c.dtype));
-  act::machine()->run(index_of(stream), {"matmul", seconds, Kernel::Kind::computes, reads, writes},
-                      [&] { inner_.matmul(stream, a, transpose_a, b, transpose_b, c, write); });
+  pace_layer(stream, "matmul", {memory(a), memory(b)}, {memory(c)},
+             predict::forward_seconds(profile(), layer_of(c.batch * c.rows, inner_size, c)),
+             [&] { inner_.matmul(stream, a, transpose_a, b, transpose_b, c, write); });
 }
 
 void PacedBackend::linear_forward(Stream& stream, const LinearForward& call) {
-  const Memories reads{memory(call.x), memory(call.weight), memory(call.bias)};
-  const Memories writes{memory(call.y), memory(call.preactivation), memory(call.mask)};
-  const double seconds = predict::product_seconds(
-      profile(), static_cast<double>(call.x.rows),
-      static_cast<double>(reads[1].num_bytes + reads[2].num_bytes), size_of(call.y.dtype));
-  act::machine()->run(index_of(stream), {"linear", seconds, Kernel::Kind::computes, reads, writes},
-                      [&] { inner_.linear_forward(stream, call); });
+  pace_layer(stream, "linear", {memory(call.x), memory(call.weight), memory(call.bias)},
+             {memory(call.y), memory(call.preactivation), memory(call.mask)},
+             predict::forward_seconds(profile(), layer_of(call.x.rows, call.x.cols, call.y)),
+             [&] { inner_.linear_forward(stream, call); });
 }
 
 void PacedBackend::linear_backward(Stream& stream, const LinearBackward& call) {
-  const Memories reads{memory(call.x), memory(call.weight), memory(call.grad_y)};
-  const Memories writes{memory(call.grad_x), memory(call.grad_weight), memory(call.grad_bias),
-                        memory(call.scratch)};
-  const std::size_t num_products =
-      (call.grad_x.data != nullptr ? 1U : 0U) + (call.grad_weight.data != nullptr ? 1U : 0U);
-  const double seconds = predict::product_seconds(
-      profile(), static_cast<double>(call.x.rows),
-      static_cast<double>(reads[1].num_bytes + writes[2].num_bytes), size_of(call.x.dtype));
-  act::machine()->run(index_of(stream),
-                      {"linear backward", static_cast<double>(num_products) * seconds,
-                       Kernel::Kind::computes, reads, writes},
-                      [&] { inner_.linear_backward(stream, call); });
+  const bool needs_both = call.grad_x.data != nullptr && call.grad_weight.data != nullptr;
+  const double seconds = predict::backward_seconds(
+      profile(), layer_of(call.x.rows, call.x.cols, call.grad_y),
+      needs_both ? predict::InputGradient::needed : predict::InputGradient::not_needed);
+  pace_layer(
+      stream, "linear backward", {memory(call.x), memory(call.weight), memory(call.grad_y)},
+      {memory(call.grad_x), memory(call.grad_weight), memory(call.grad_bias), memory(call.scratch)},
+      seconds, [&] { inner_.linear_backward(stream, call); });
 }
 
 void PacedBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits,
                                                  ConstTensorView labels, Reduction reduction,
                                                  MatrixView probabilities, TensorView loss,
                                                  const CrossEntropyGradient& gradient) {
-  pace(stream, "cross entropy", {memory(logits), memory(labels), memory(gradient.grad_loss)},
-       {memory(probabilities), memory(loss), memory(gradient.grad_logits)}, [&] {
-         inner_.softmax_cross_entropy_forward(stream, logits, labels, reduction, probabilities,
-                                              loss, gradient);
-       });
+  const Memories reads{memory(logits), memory(labels), memory(gradient.grad_loss)};
+  const Memories writes{memory(probabilities), memory(loss), memory(gradient.grad_logits)};
+  pace_seconds(stream, "cross entropy", reads, writes,
+               loss_seconds(logits, reads, writes, &predict::LossSeconds::forward), [&] {
+                 inner_.softmax_cross_entropy_forward(stream, logits, labels, reduction,
+                                                      probabilities, loss, gradient);
+               });
 }
 
 void PacedBackend::softmax_cross_entropy_backward(Stream& stream, ConstMatrixView probabilities,
                                                   ConstTensorView labels, Reduction reduction,
                                                   ConstTensorView grad_loss,
                                                   MatrixView grad_logits) {
-  pace(stream, "cross entropy backward", {memory(probabilities), memory(grad_loss)},
-       {memory(grad_logits)}, [&] {
-         inner_.softmax_cross_entropy_backward(stream, probabilities, labels, reduction, grad_loss,
-                                               grad_logits);
-       });
+  const Memories reads{memory(probabilities), memory(grad_loss)};
+  const Memories writes{memory(grad_logits)};
+  pace_seconds(stream, "cross entropy backward", reads, writes,
+               loss_seconds(probabilities, reads, writes, &predict::LossSeconds::backward), [&] {
+                 inner_.softmax_cross_entropy_backward(stream, probabilities, labels, reduction,
+                                                       grad_loss, grad_logits);
+               });
 }
 
 void PacedBackend::mse_forward(Stream& stream, ConstTensorView x, ConstTensorView target,
@@ -253,9 +286,9 @@ void pace_update(Stream& stream, const char* name, std::span<const Parameter> pa
     reads.push_back(memory(parameter.grad));
     writes.push_back(memory(parameter.weight));
   }
-  const double seconds = predict::update_seconds(profile(), num_bytes({}, writes));
-  act::machine()->run(index_of(stream), {name, seconds, Kernel::Kind::computes, reads, writes},
-                      real);
+  const double seconds =
+      predict::update_seconds(profile(), num_bytes({}, writes)) * beside().traffic;
+  pace_seconds(stream, name, reads, writes, seconds, real);
 }
 
 }  // namespace

@@ -11,6 +11,8 @@
 #include "engine/core/error.h"
 #include "engine/launch/error_file.h"
 #include "engine/nn/weights_file.h"
+#include "engine/predict/all_reduce_cost.h"
+#include "engine/predict/kernel_cost.h"
 #include "tests/datasets/idx_files.h"
 #include "tests/hostile/files/run_readers.h"
 #include "tests/support/temp_folder.h"
@@ -168,6 +170,14 @@ void read_topology_file(const std::filesystem::path& path) {
   for (const predict::Link& link : topology.links) {
     expect(link.bytes_per_second > 0 && link.a != link.b, "a link that joins nothing");
   }
+  if (!topology.device.measured) return;
+  const double seconds = predict::forward_seconds(topology.device, {100, 20, 30});
+  expect(seconds > 0 && std::isfinite(seconds), "a layer that takes no time, or for ever");
+  predict::Network network(topology);
+  for (const predict::MeasuredAllReduce& measured : topology.device.measured->all_reduces) {
+    predict::AllReduceCost cost(network, measured.num_devices, std::nullopt, measured.ranks);
+    expect(std::isfinite(cost.seconds(4096)), "an all-reduce that takes for ever");
+  }
 }
 
 std::vector<std::string> topology_files() {
@@ -176,7 +186,21 @@ std::vector<std::string> topology_files() {
   "host": {"gb_per_s": 50, "thread_gb_per_s": 9},
   "nodes": [{"name": "a", "kind": "gpu"}, {"name": "b", "kind": "gpu"}, {"name": "c", "kind": "cpu"}],
   "links": [{"from": "a", "to": "c", "kind": "pcie", "gb_per_s": 12},
-            {"from": "b", "to": "c", "kind": "pcie", "gb_per_s": 12, "latency_us": 2}]})"};
+            {"from": "b", "to": "c", "kind": "pcie", "gb_per_s": 12, "latency_us": 2}]})",
+          R"({"schema": "lockstep.topology/1", "name": "here", "source": "calibrate",
+  "device": {"name": "CPU, 1 thread", "tflops": 0.1, "memory_gb_per_s": 10, "memory_gb": 8},
+  "host": {"gb_per_s": 50, "thread_gb_per_s": 9},
+  "nodes": [{"name": "a", "kind": "device"}, {"name": "b", "kind": "device"}, {"name": "c", "kind": "cpu"}],
+  "links": [{"from": "a", "to": "c", "kind": "memory", "gb_per_s": 12},
+            {"from": "b", "to": "c", "kind": "memory", "gb_per_s": 12, "latency_us": 2}],
+  "measured": {"threads_per_device": 1,
+    "layers": {"rows": [8, 16], "inputs": [64], "outputs": [64], "forward_us": [10, 18],
+               "backward_us": [20, 36], "weights_backward_us": [11, 19]},
+    "traffic": {"bytes": [1000, 8000], "us": [1, 7]}, "batch": {"bytes": [1000], "us": [2]},
+    "loss": {"bytes": [100, 400], "forward_us": [1, 3], "backward_us": [1, 2]},
+    "beside": {"layers": [1, 1.5], "traffic": [1, 2]}, "overlap": {"compute": 0.5, "comm": 0.25},
+    "deviation": 0.01,
+    "all_reduces": [{"ranks": "threads", "devices": 2, "bytes": [1024, 16384], "us": [30, 200]}]}})"};
 }
 
 void read_published_table(const std::filesystem::path& path) {
