@@ -2,7 +2,7 @@
 # Measures Lockstep beside its peers, both sides in one run on this machine, and prints for each target
 # what it asks, the figure and the verdict. Exits 1 if one is missed.
 #
-#   scripts/check_targets.sh [--rounds N] [step|scaling|all-reduce|processes|overhead|acting|build ...]
+#   scripts/check_targets.sh [--rounds N] [step|scaling|all-reduce|processes|overhead|acting|calibration|build ...]
 #                                             default: all but build, 3 rounds
 #
 # build measures, in a clean clone of what is committed and without a compiler cache, how long the demo, a
@@ -21,13 +21,13 @@ parts=()
 while [[ $# -gt 0 ]]; do
   case $1 in
     --rounds) rounds=${2:?} && shift ;;
-    step | scaling | all-reduce | processes | overhead | acting | build) parts+=("$1") ;;
+    step | scaling | all-reduce | processes | overhead | acting | calibration | build) parts+=("$1") ;;
     -h | --help) usage && exit 0 ;;
     *) usage_error "unknown argument '$1'" ;;
   esac
   shift
 done
-[[ ${#parts[@]} -gt 0 ]] || parts=(step scaling all-reduce processes overhead acting)
+[[ ${#parts[@]} -gt 0 ]] || parts=(step scaling all-reduce processes overhead acting calibration)
 
 scripts/setup.sh
 if [[ ${parts[*]} != build ]]; then build release lockstep eigen_floor overhead; fi
@@ -311,6 +311,51 @@ check_overhead() {
     "<" 1 "$spans spans of $span ns, step $step us"
 }
 
+# step_differences NETS FILE...: from tables of compare, of so many nets in turn, each row's step beside that of the row
+# marked with "~" of the same net, mode and devices, or, of two files, of the same row of the second; of several rounds
+# the median. Prints the mean and the largest difference in percent, and of how many rows.
+step_differences() {
+  # Columns: mode, devices, the epoch and its unit, the step and its unit.
+  awk -v num_nets="$1" '
+       function median(side, row, i, j, n, swap) {
+         n = count[side, row]
+         for (i = 1; i <= n; i++)
+           for (j = i + 1; j <= n; j++)
+             if (steps[side, row, j] < steps[side, row, i]) {
+               swap = steps[side, row, i]; steps[side, row, i] = steps[side, row, j]; steps[side, row, j] = swap
+             }
+         return (steps[side, row, int((n + 1) / 2)] + steps[side, row, int(n / 2) + 1]) / 2
+       }
+       BEGIN { unit["ns"] = 1e-3; unit["us"] = 1; unit["ms"] = 1e3; unit["s"] = 1e6 }
+       FNR == 1 { tables = 0; file++ }
+       /^mode/ { tables++ }
+       $1 ~ /^~?(single|dp|ddp)\*?$/ && $2 ~ /^[0-9]+$/ {
+         side = file == 2 || $1 ~ /^~/ ? 2 : 1
+         gsub(/[~*]/, "", $1)
+         row = (tables - 1) % num_nets " " $1 " " $2
+         step = $5 * unit[$6]
+         steps[side, row, ++count[side, row]] = step
+         rows[row] = 1
+       }
+       END {
+         for (row in rows) {
+           if (!count[1, row] || !count[2, row]) continue
+           difference = median(2, row) / median(1, row) - 1
+           if (difference < 0) difference = -difference
+           sum += difference; n++
+           if (difference > most) most = difference
+         }
+         print 100 * sum / n, 100 * most, n
+       }' "${@:2}"
+}
+
+# agree NAME MEAN LARGEST NETS FILE...: verdicts on step_differences; a mean of "-" is not asked for.
+agree() {
+  read -r -a found < <(step_differences "${@:4}")
+  if [[ $2 != - ]]; then verdict "$1: mean difference (%)" "${found[0]}" "<=" "$2" "${found[2]} rows"; fi
+  verdict "$1: largest difference (%)" "${found[1]}" "<=" "$3" "${found[2]} rows"
+}
+
 # Steps of machines that are acted out beside those that are predicted, of four nets on two machines.
 check_acting() {
   local topology net
@@ -325,15 +370,46 @@ check_acting() {
 --model mlp:64-64-64-64-64-64-64-10 --dataset synthetic:8192x64x10 --batch 1024 --steps 8
 NETS
   done >"$work/acting"
-  # Columns: mode, devices, the epoch and its unit, the step and its unit.
-  awk 'BEGIN { unit["ns"] = 1e-3; unit["us"] = 1; unit["ms"] = 1e3; unit["s"] = 1e6 }
-       $1 ~ /^(single|dp|ddp)\*?$/ { sub(/\*/, "", $1); acted[$1 $2] = $5 * unit[$6] }
-       $1 ~ /^~[a-z]/ { error = $5 * unit[$6] / acted[substr($1, 2) $2] - 1; error = error < 0 ? -error : error
-                   sum += error; n++; if (error > most) most = error }
-       END { print 100 * sum / n, 100 * most, n }' "$work/acting" >"$work/errors"
-  verdict "acted out and predicted steps: mean difference (%)" "$(awk '{ print $1 }' "$work/errors")" "<=" 5 \
-    "$(awk '{ print $3 }' "$work/errors") rows"
-  verdict "acted out and predicted steps: largest difference (%)" "$(awk '{ print $2 }' "$work/errors")" "<=" 10 ""
+  agree "acted out and predicted steps" 5 10 8 "$work/acting"
+}
+
+# undisturbed ARGUMENTS: lockstep with them, again while another program took time from a row ("*"); at most five times.
+undisturbed() {
+  local try
+  for try in 1 2 3 4 5; do
+    "$bin/lockstep" "$@" >"$work/undisturbed"
+    if ! grep -qE '^(single|dp|ddp)?\*' "$work/undisturbed"; then break; fi
+    echo "  disturbed, try $try: lockstep $*" >&2
+  done
+  cat "$work/undisturbed"
+}
+
+# This machine as calibrate measures it: steps of one and two devices that are predicted, and acted out, beside
+# those that are measured, of a small, a wide, a deep net and a tall batch. Each round has a calibration of its own.
+check_calibration() {
+  local here="$work/here.json" net ranks round
+  local nets='--model mlp:784-128-10 --dataset synthetic:8192x784x10 --batch 64 --epochs 4
+--model mlp:784-1024-1024-10 --dataset synthetic:4096x784x10 --batch 128 --epochs 3
+--model mlp:128-256-256-256-256-256-256-10 --dataset synthetic:8192x128x10 --batch 128 --epochs 4
+--model mlp:256-256-256-10 --dataset synthetic:16384x256x10 --batch 2048 --epochs 5'
+  local here_with=(--modes ddp --devices 2 --threads-per-device 1)
+  for ((round = 0; round < rounds; round++)); do
+    undisturbed calibrate -o "$here" --devices 2 --threads-per-device 1 >"$work/calibration"
+    while read -r net; do
+      # shellcheck disable=SC2086  # several flags
+      {
+        undisturbed compare --predict "$here" "${here_with[@]}" $net >>"$work/by-threads"
+        undisturbed compare --predict "$here" "${here_with[@]}" --ranks processes $net >>"$work/by-processes"
+        "$bin/lockstep" compare --act-as "$here" "${here_with[@]}" $net >>"$work/acted-here"
+      }
+    done <<<"$nets"
+  done
+  # A step on one device is where the prediction comes from. Processes are rows of another name.
+  grep -v single "$work/by-threads" >"$work/predicted"
+  sed 's/ddp  /dp   /' "$work/by-processes" | grep -v single >>"$work/predicted"
+  agree "2 threads, 2 processes predicted by a calibration" 5 10 4 "$work/predicted"
+  grep -v '^~' "$work/by-threads" >"$work/measured"
+  agree "1 and 2 devices acted out by a calibration" - 8 4 "$work/measured" "$work/acted-here"
 }
 
 printf '%-58s %9s  %-9s %-7s %s\n' target figure asked verdict detail
@@ -349,6 +425,7 @@ for part in "${parts[@]}"; do
       ;;
     overhead) check_overhead ;;
     acting) check_acting ;;
+    calibration) check_calibration ;;
     build) check_build ;;
   esac
 done

@@ -17,6 +17,7 @@ void add_devices_command(Command& program);
 void add_train_command(Command& program, const CommandLine& command, int& exit_code);
 void add_compare_command(Command& program, const CommandLine& command);
 void add_predict_command(Command& program, const CommandLine& command);
+void add_calibrate_command(Command& program);
 void add_bench_command(Command& program, const CommandLine& command, int& exit_code);
 void add_env_command(Command& program);
 void add_check_gradients_command(Command& program);

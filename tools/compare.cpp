@@ -20,6 +20,7 @@
 #include "tools/measure_rows.h"
 #include "tools/report/bound.h"
 #include "tools/report/contention.h"
+#include "tools/report/host_info.h"
 #include "tools/report/row_table.h"
 #include "tools/report/run_file.h"
 #include "tools/report/trace_file.h"
@@ -128,10 +129,14 @@ std::string describe_work(const TrainingFlags& flags, const std::vector<PlannedR
   return fmt::format("{}, {}", what, flags.steps ? steps : epochs);
 }
 
-// The workload's layers are measured on this machine's first GPU, if that is what is compared.
-PredictionTask measured_by(PredictionTask prediction, DeviceType type) {
-  prediction.run.measured_on =
-      type == DeviceType::cuda ? runtime::physical_gpus()[0].name : std::string("cpu");
+// The workload's layers, and the step on one device, are measured on this machine's first GPU or on
+// its CPU, whichever is compared.
+PredictionTask measured_by(PredictionTask prediction, const RunRow& single) {
+  if (single.result.acted) return prediction;
+  const bool is_gpu = single.placement.devices[0].type == DeviceType::cuda;
+  prediction.run.measured_on = is_gpu ? runtime::physical_gpus()[0].name
+                                      : device_name(cpu_name(), single.threads_per_device);
+  prediction.run.single = single.result.breakdown;
   return prediction;
 }
 
@@ -177,7 +182,7 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
   }
   std::vector<PredictedRow> predicted;
   if (prediction) {
-    predicted = predict_compared_rows(measured_by(*prediction, type), workload, all_rows, out);
+    predicted = predict_compared_rows(measured_by(*prediction, rows[0]), workload, all_rows, out);
     fmt::print(out, "~: predicted for {} ({}), not measured\n", prediction->topology.name,
                prediction->topology.device.name);
   }

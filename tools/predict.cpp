@@ -32,6 +32,7 @@ struct PredictFlags {
   std::vector<std::string> strategies;  // empty: ddp, and dp where one host has the devices
   std::vector<std::string> what_if;
   std::string plan;
+  std::string ranks = "threads";
   double bucket_mib = 25;
   double first_bucket_mib = 1;
 };
@@ -71,6 +72,7 @@ PredictionTask read_task(const PredictFlags& flags) {
   }
   if (!flags.plan.empty()) task.own_plan = plan::parse_all_reduce_plan(flags.plan);
   task.topology = predict::find_topology(flags.topology);
+  task.ranks = flags.ranks == "threads" ? predict::RankKind::threads : predict::RankKind::processes;
   task.run = read_run_workload(flags.workload);
   if (task.strategies.empty()) {
     const bool fits_a_host =
@@ -81,22 +83,29 @@ PredictionTask read_task(const PredictFlags& flags) {
   return task;
 }
 
-void print_head(const PredictionTask& task, std::FILE* out) {
+// Where the times of kernels are from.
+std::string source_of_compute(const PredictionTask& task) {
   const predict::DeviceProfile& device = task.topology.device;
+  if (is_measured_on(task.run, device)) {
+    return fmt::format("as measured on {}, scaled with the rows", task.run.measured_on);
+  }
+  if (device.measured) {
+    return fmt::format("layers as calibrate measured them there, not the run's own on {}",
+                       task.run.measured_on);
+  }
+  return fmt::format(
+      "{:.0f} % of {:.1f} TFLOP/s, {:.0f} % of {:.0f} GB/s and {:.0f} us a kernel, not what was "
+      "measured on {}",
+      100 * predict::kArithmeticEfficiency, device.flops_per_second / 1e12,
+      100 * predict::kTrafficEfficiency, device.memory_bytes_per_second / 1e9,
+      device.launch_seconds * 1e6, task.run.measured_on);
+}
+
+void print_head(const PredictionTask& task, std::FILE* out) {
   fmt::print(out, "{}\n",
              wrap(fmt::format("predicted, not measured: {} on {} ({})", task.run.model,
-                              task.topology.name, device.name)));
-  fmt::print(
-      out, "{}\n\n",
-      wrap(is_measured_on(task.run, device)
-               ? fmt::format("compute: as measured on {}, scaled with the rows",
-                             task.run.measured_on)
-               : fmt::format(
-                     "compute: {:.0f} % of {:.1f} TFLOP/s, {:.0f} % of {:.0f} GB/s and {:.0f} "
-                     "us a kernel, not what was measured on {}",
-                     100 * predict::kArithmeticEfficiency, device.flops_per_second / 1e12,
-                     100 * predict::kTrafficEfficiency, device.memory_bytes_per_second / 1e9,
-                     device.launch_seconds * 1e6, task.run.measured_on)));
+                              task.topology.name, task.topology.device.name)));
+  fmt::print(out, "{}\n\n", wrap("compute: " + source_of_compute(task)));
 }
 
 // dp has no rows on several hosts; who asks for it there gets an error.
@@ -128,6 +137,7 @@ nlohmann::ordered_json config_json(const PredictFlags& flags, const PredictionTa
     if (!change.text.empty()) json["what_if"].push_back(change.text);
   }
   if (!flags.plan.empty()) json["plan"] = flags.plan;
+  if (task.topology.device.measured) json["ranks"] = flags.ranks;
   if (!flags.trace_path.empty()) json["trace"] = flags.trace_path;
   return json;
 }
@@ -207,6 +217,11 @@ void add_predict_command(Command& program, const CommandLine& command) {
   predict
       .add_option("--plan", flags->plan,
                   "of ddp: the engine's own all-reduce plan; without it NCCL's model")
+      .needs(workload);
+  predict
+      .add_option("--ranks", flags->ranks,
+                  "of ddp on a machine that calibrate measured: threads or processes")
+      .one_of({"threads", "processes"})
       .needs(workload);
   predict.add_option("--bucket-mib", flags->bucket_mib, "size of a gradient bucket")
       .needs(workload);

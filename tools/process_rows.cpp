@@ -1,44 +1,23 @@
 #include "tools/process_rows.h"
 
 #include <poll.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <filesystem>
 
 #include "engine/core/error.h"
 #include "engine/launch/console.h"
 #include "engine/launch/worker_process.h"
 #include "engine/nn/weights_file.h"
 #include "tools/ranks/start_ranks.h"
+#include "tools/ranks/temporary_folder.h"
 #include "tools/report/flags_json.h"
 #include "tools/report/row_file.h"
 
 namespace lockstep::tools {
 namespace {
-
-// A folder that is gone with this object.
-class TemporaryFolder {
- public:
-  TemporaryFolder()
-      : path_((std::filesystem::temp_directory_path() / "lockstep_row_XXXXXX").string()) {
-    require(::mkdtemp(path_.data()) != nullptr, ErrorCode::Io, "compare",
-            "cannot make a folder for the rows in {}", path_);
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // A program that has been started, its output, and its end.
 class StartedTraining {
@@ -88,7 +67,7 @@ class StartedTraining {
 }  // namespace
 
 RunRow run_process_row(TrainingFlags flags, const DevicePlacement& placement, std::size_t batch) {
-  const TemporaryFolder temporary;
+  const TemporaryFolder temporary("compare");
   const RowFolder folder{temporary.path()};
   const std::size_t num_ranks = placement.devices.size();
   flags.parallel = "ddp";

@@ -34,6 +34,7 @@ struct PredictionTask {
   double bucket_mib = 25;
   double first_bucket_mib = 1;
   std::optional<plan::AllReducePlan> own_plan = {};
+  predict::RankKind ranks = predict::RankKind::threads;  // of a machine that was measured
 };
 
 // Rows of a step: the change's, or the run's.

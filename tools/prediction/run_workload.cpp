@@ -1,6 +1,9 @@
 #include "tools/prediction/run_workload.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "engine/core/error.h"
 #include "engine/core/shown_text.h"
@@ -24,15 +27,52 @@ std::string value_or(const RunFile& file, std::string_view flag, const char* mis
   return value.empty() ? missing : shown(value);
 }
 
-// The weights and the bias of a layer of `inputs` units, if that is what it is; then its outputs
-// are the next one's inputs.
-std::vector<std::size_t> tensors_of(std::size_t parameter_bytes, std::size_t& inputs) {
+// A layer of so many parameters behind `inputs` units, if that is what it is: then its outputs are
+// the next one's inputs. Else of as many parameters.
+predict::LayerShape shape_of(std::size_t parameter_bytes, std::size_t& inputs) {
   const std::size_t parameters = parameter_bytes / sizeof(float);
   const std::size_t outputs = parameters / (inputs + 1);
-  if (outputs * (inputs + 1) != parameters) return {parameters * sizeof(float)};
-  const std::size_t weights = outputs * inputs;
-  inputs = outputs;
-  return {weights * sizeof(float), outputs * sizeof(float)};
+  const bool is_dense = outputs * (inputs + 1) == parameters;
+  predict::LayerShape shape;
+  shape.inputs = static_cast<double>(is_dense ? inputs : parameters - 1);
+  shape.outputs = is_dense ? static_cast<double>(outputs) : 1;
+  if (is_dense) inputs = outputs;
+  return shape;
+}
+
+// A step that was measured on such a device, of batch rows in place of the run's own.
+predict::Workload scaled(const RunWorkload& run, const predict::DeviceProfile& device,
+                         predict::Workload own, const predict::Workload& wanted, double batch) {
+  const double rows = batch / static_cast<double>(run.step.batch);
+  predict::Workload workload = wanted;
+  double forward = 0;
+  double backward = 0;
+  for (std::size_t i = 0; i < workload.layers.size(); ++i) {
+    predict::LayerWork& layer = workload.layers[i];
+    const FileLayer& measured = run.step.layers[i];
+    // What more rows cost follows from what was measured there, or they cost in proportion.
+    const auto factor = [&](double wanted_seconds, double own_seconds) {
+      return device.measured ? wanted_seconds / own_seconds : rows;
+    };
+    forward += measured.forward_seconds;
+    backward += measured.backward_seconds;
+    layer.forward_seconds =
+        measured.forward_seconds * factor(layer.forward_seconds, own.layers[i].forward_seconds);
+    layer.backward_seconds =
+        measured.backward_seconds * factor(layer.backward_seconds, own.layers[i].backward_seconds);
+  }
+  workload.optimizer_seconds = run.step.optimizer_seconds;
+  workload.fixed_seconds = 0;
+  if (!device.measured || !run.single) return workload;
+  // In the step itself, with its caches as they were.
+  const trace::StepBreakdown& step = *run.single;
+  for (predict::LayerWork& layer : workload.layers) {
+    layer.forward_seconds *= step.forward / forward;
+    layer.backward_seconds *= step.backward / backward;
+  }
+  workload.optimizer_seconds = step.optimizer;
+  workload.fixed_seconds = step.data * rows + step.copy + step.host + step.unattributed;
+  return workload;
 }
 
 }  // namespace
@@ -45,8 +85,11 @@ RunWorkload read_run_workload(const std::string& path) {
   RunWorkload run;
   run.model = value_or(file, "model", "a model");
   run.dataset = value_or(file, "dataset", "data");
-  run.measured_on = is_cuda ? shown(file.host.gpus[0]) : "cpu";
+  const FileRow& first = file.rows[0];
+  run.measured_on = is_cuda ? shown(file.host.gpus[0])
+                            : device_name(shown(file.host.cpu), first.threads_per_device);
   run.step = *file.workload;
+  if (first.mode == "single" && first.kind == "measured") run.single = first.breakdown;
   if (run.step.rows_per_epoch) {
     run.rows_per_epoch = *run.step.rows_per_epoch;
   } else {
@@ -56,37 +99,42 @@ RunWorkload read_run_workload(const std::string& path) {
   return run;
 }
 
+std::string device_name(const std::string& cpu, std::size_t threads_per_device) {
+  return fmt::format("{}, {} thread{}", cpu, threads_per_device,
+                     threads_per_device == 1 ? "" : "s");
+}
+
 bool is_measured_on(const RunWorkload& run, const predict::DeviceProfile& device) {
   return run.measured_on.find(device.name) != std::string::npos;
 }
 
 predict::Workload workload_on(const RunWorkload& run, const predict::DeviceProfile& device,
                               double batch) {
-  predict::Workload workload;
-  workload.input_bytes = run.step.input_bytes_per_row * batch;
-  const double scale = batch / static_cast<double>(run.step.batch);
-  const bool is_measured = is_measured_on(run, device);
-  auto inputs = static_cast<std::size_t>(run.step.input_bytes_per_row) / sizeof(float);
-  double bytes = 0;
-  for (const FileLayer& layer : run.step.layers) {
-    const auto weight_bytes = static_cast<double>(layer.parameter_bytes);
-    const double product = predict::product_seconds(device, batch, weight_bytes);
-    const double num_backward = &layer == run.step.layers.data() ? 1 : 2;
-    workload.layers.push_back(
-        {layer.name, is_measured ? layer.forward_seconds * scale : product,
-         is_measured ? layer.backward_seconds * scale : num_backward * product,
-         tensors_of(layer.parameter_bytes, inputs)});
-    bytes += weight_bytes;
-  }
-  if (is_measured) {
-    workload.optimizer_seconds = run.step.optimizer_seconds;
+  const auto of_rows = [&](double rows) {
+    predict::Workload workload;
+    workload.input_bytes = run.step.input_bytes_per_row * rows;
+    auto inputs = static_cast<std::size_t>(run.step.input_bytes_per_row) / sizeof(float);
+    double bytes = 0;
+    predict::LayerShape shape;
+    for (const FileLayer& layer : run.step.layers) {
+      shape = shape_of(layer.parameter_bytes, inputs);
+      shape.rows = rows;
+      const bool is_first = workload.layers.empty();
+      workload.layers.push_back(predict::dense_layer(
+          device, layer.name, shape,
+          is_first ? predict::InputGradient::not_needed : predict::InputGradient::needed));
+      bytes += shape.parameter_bytes();
+    }
+    workload.optimizer_seconds = predict::update_seconds(device, bytes);
+    const predict::LossSeconds loss = predict::loss_seconds(device, rows, shape.outputs);
+    workload.layers.back().forward_seconds += loss.forward;
+    workload.layers.back().backward_seconds += loss.backward;
+    workload.fixed_seconds = predict::batch_seconds(device, workload.input_bytes);
     return workload;
-  }
-  workload.optimizer_seconds = predict::update_seconds(device, bytes);
-  // The loss and its gradient.
-  workload.layers.back().forward_seconds += device.launch_seconds;
-  workload.layers.back().backward_seconds += device.launch_seconds;
-  return workload;
+  };
+  predict::Workload workload = of_rows(batch);
+  if (!is_measured_on(run, device)) return workload;
+  return scaled(run, device, of_rows(static_cast<double>(run.step.batch)), workload, batch);
 }
 
 }  // namespace lockstep::tools

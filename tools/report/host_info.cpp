@@ -52,9 +52,13 @@ nlohmann::ordered_json gpus() {
 
 }  // namespace
 
+std::string cpu_name() {
+  const std::string name = value_in("/proc/cpuinfo", "model name", ':');
+  return name.empty() ? "unknown" : name;
+}
+
 nlohmann::ordered_json host_info() {
-  const std::string cpu = value_in("/proc/cpuinfo", "model name", ':');
-  return {{"cpu", cpu.empty() ? "unknown" : cpu},
+  return {{"cpu", cpu_name()},
           {"cores", runtime::num_cores()},
           {"memory_bytes", memory_bytes()},
           {"os", operating_system()},

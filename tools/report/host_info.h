@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <string_view>
 
 namespace lockstep::tools {
@@ -9,6 +10,9 @@ namespace lockstep::tools {
 // {"cpu", "cores", "memory_bytes", "os", "gpus": [], "version", "build"}; "cores" are those that
 // this process may use.
 nlohmann::ordered_json host_info();
+
+// "cpu" of the above.
+std::string cpu_name();
 
 // Throws Error{Usage} naming the flag that asks for more bytes than the machine has memory. Many
 // bytes may not fit an integer, so they are counted in double.

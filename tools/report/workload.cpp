@@ -1,28 +1,13 @@
 #include "tools/report/workload.h"
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/mlp.h"
-#include "tools/report/median.h"
+#include "tools/report/layer_time.h"
 
 namespace lockstep::tools {
 namespace {
-
-constexpr std::size_t kRuns = 9;
-
-template <typename Run>
-double median_seconds(const Run& run) {
-  std::vector<double> seconds;
-  for (std::size_t i = 0; i < kRuns; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    run();
-    seconds.push_back(
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  return median(std::move(seconds));
-}
 
 // What an operation costs beside its arithmetic: forward and backward of one multiplied number.
 double measure_seconds_per_op(Device device) {
@@ -43,19 +28,15 @@ std::vector<FileLayer> measure_layers(const nn::MlpSpec& spec, const nn::Module&
   const std::vector<Variable> parameters = model.parameters();
   Rng rng(task.seed);
   for (std::size_t layer = 0; layer < num_layers; ++layer) {
-    const Variable& weight = parameters[2 * layer];
-    const Variable& bias = parameters[2 * layer + 1];
     // The first layer's input needs no gradient, so its backward pass computes none.
     const Variable x(
         Tensor::uniform({task.batch, spec.sizes[layer]}, 0, 1, rng, task.dtype, device),
         layer == 0 ? RequiresGrad::no : RequiresGrad::yes);
     const Activation activation = layer + 1 < num_layers ? spec.activation : Activation::none;
-    Variable y;
-    const double forward = median_seconds([&] { y = linear(x, weight, bias, activation); });
-    const Tensor grad = Tensor::full(y.shape(), 1.0, task.dtype, device);
-    const double backward = median_seconds([&] { y.backward(grad, Graph::retain); });
-    layers.push_back({std::to_string(2 * layer), forward, backward,
-                      weight.value().num_bytes() + bias.value().num_bytes()});
+    LayerTensors tensors{x, parameters[2 * layer], parameters[2 * layer + 1]};
+    const LayerTime time = measure_layer({&tensors, 1}, activation);
+    layers.push_back({std::to_string(2 * layer), time.forward_seconds, time.backward_seconds,
+                      tensors.weight.value().num_bytes() + tensors.bias.value().num_bytes()});
   }
   return layers;
 }

@@ -1,0 +1,77 @@
+// lockstep calibrate: this machine as a topology.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/tools/run_lockstep.h"
+
+namespace lockstep::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+json step_seconds(const json& rows) {
+  return rows.back()["step_seconds"];
+}
+
+void expect_measured(const json& topology) {
+  EXPECT_EQ(topology["schema"], "lockstep.topology/1");
+  const json& measured = topology["measured"];
+  EXPECT_EQ(measured["threads_per_device"], 1);
+  EXPECT_EQ(measured["beside"]["layers"].size(), 2U);
+  ASSERT_EQ(measured["all_reduces"].size(), 2U);
+  EXPECT_EQ(measured["all_reduces"][0]["ranks"], "threads");
+  EXPECT_EQ(measured["all_reduces"][1]["ranks"], "processes");
+  for (const json& all_reduce : measured["all_reduces"]) {
+    // A thousand times as many bytes take longer, whatever else the machine does.
+    EXPECT_GT(all_reduce["us"].back(), all_reduce["us"].front());
+  }
+  // The widest layer: of a thousand times as many rows at least a hundred times as long.
+  const json& forward = measured["layers"]["forward_us"];
+  EXPECT_GT(forward.back().get<double>(), 100 * forward[3].get<double>());
+}
+
+TEST(Calibrate, WritesATopologyThatPredictionsAndSlowMotionTake) {
+  const TempFolder folder;
+  const auto run = [&](const std::string& arguments) {
+    const Outcome outcome = run_lockstep(words(arguments), folder.path());
+    expect_success(outcome);
+    return outcome.out;
+  };
+  EXPECT_THAT(run("calibrate --fast -o here.json --devices 2 --threads-per-device 1"),
+              HasSubstr("written to here.json"));
+  expect_measured(read_json(folder / "here.json"));
+
+  run("train --devices 1 --threads-per-device 1 --steps 40 --json run.json");
+  const std::string predict =
+      "predict --workload run.json --topology here.json --devices 2 --strategy ddp --json p.json";
+  EXPECT_THAT(run(predict), HasSubstr("as measured on"));
+  // One device of the topology is the one that ran.
+  const json by_threads = read_json(folder / "p.json")["rows"];
+  const json measured = read_json(folder / "run.json")["rows"][0]["breakdown_seconds"];
+  for (const char* part : {"forward", "backward", "optimizer"}) {
+    EXPECT_NEAR(by_threads[0]["breakdown_seconds"][part].get<double>(),
+                measured[part].get<double>(), 1e-9)
+        << part;
+  }
+  run(predict + " --ranks processes");
+  EXPECT_NE(step_seconds(by_threads), step_seconds(read_json(folder / "p.json")["rows"]));
+
+  run("compare --act-as here.json --predict --modes ddp --devices 2 --steps 6 --json acted.json");
+  const json rows = read_json(folder / "acted.json")["rows"];
+  EXPECT_EQ(rows[0]["kind"], "acted");
+  EXPECT_EQ(rows.back()["kind"], "predicted");
+}
+
+TEST(Calibrate, RefusesWhatItCannotMeasure) {
+  const TempFolder folder;
+  const auto run = [&](const std::string& arguments) {
+    return run_lockstep(words("calibrate " + arguments), folder.path());
+  };
+  expect_rejected(run("--devices 9"), 2, {"--devices", "1 to 8"});
+  expect_rejected(run("--threads-per-device 0"), 2, {"--threads-per-device"});
+  expect_rejected(run("-o no/such/folder.json"), 1, {"no/such"});
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,261 @@
+#include "tools/calibration/measure_device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "engine/autograd/ops/ops.h"
+#include "engine/comm/run_ranks.h"
+#include "engine/tensor/tensor.h"
+#include "engine/trace/recorder.h"
+#include "tools/report/layer_time.h"
+#include "tools/report/status_line.h"
+#include "tools/training/ranks.h"
+
+namespace lockstep::tools {
+namespace {
+
+// Rows matter most: a shard has so many times fewer.
+constexpr double kMostRows = 4096;
+constexpr double kFewestRows = 4;
+const std::vector<double> kUnits = {8, 16, 64, 256, 1024, 2048};
+// A layer of more multiplications is not timed but taken in proportion from the one of fewer rows.
+constexpr double kMostProducts = 3e8;
+// Each is timed among others like it, with parameters of their own, so that caches hold about what
+// they do in a training step.
+constexpr std::size_t kLayersOfANet = 4;
+
+// Over all layers, so that what disturbs a moment disturbs one of them. Their median counts.
+constexpr int kPasses = 3;
+
+// Rows of a batch come from a data set that no cache holds, in any order.
+constexpr std::size_t kDataSetBytes = std::size_t{64} << 20;
+constexpr std::size_t kDataSetRowBytes = 1 << 10;
+constexpr double kFewestBatchBytes = 4 << 10;
+constexpr double kMostBatchBytes = 16 << 20;
+
+constexpr std::size_t kClasses = 10;
+constexpr double kFewestLogits = 40;
+constexpr double kMostLogits = 1 << 18;
+
+constexpr double kFewestBytes = 192;
+constexpr double kMostBytes = 192 << 20;
+constexpr double kTrafficStep = 4;
+constexpr double kBatchStep = 2;
+
+LayerTime time_layer(const std::array<double, 3>& shape, RequiresGrad input, Device device) {
+  const auto [rows, inputs, outputs] = shape;
+  const auto size = [](double value) { return static_cast<std::size_t>(value); };
+  const auto values = [&](double num_rows, double num_columns) {
+    return Tensor::full({size(num_rows), size(num_columns)}, 0.01, DType::float32, device);
+  };
+  // A layer's input is what has just been computed.
+  const Tensor x = values(rows, inputs);
+  std::vector<LayerTensors> layers;
+  for (std::size_t i = 0; i < kLayersOfANet; ++i) {
+    layers.push_back(
+        {Variable(x, input), Variable(values(outputs, inputs), RequiresGrad::yes),
+         Variable(Tensor::zeros({size(outputs)}, DType::float32, device), RequiresGrad::yes)});
+  }
+  return measure_layer(layers, kernels::Activation::relu);
+}
+
+// Seconds of all layers, in the order of a LayerGrid.
+struct LayerGrids {
+  std::vector<double> forward, backward, weights_backward;
+};
+
+LayerGrids time_layers(const std::vector<double>& rows, const std::vector<double>& units) {
+  LayerGrids grids;
+  const double growth = rows[1] / rows[0];
+  const std::size_t num_layers = units.size() * units.size();
+  for (const double count : rows) {
+    for (const double inputs : units) {
+      for (const double outputs : units) {
+        if (count * inputs * outputs > kMostProducts) {
+          for (std::vector<double>* times :
+               {&grids.forward, &grids.backward, &grids.weights_backward}) {
+            times->push_back(growth * (*times)[times->size() - num_layers]);
+          }
+          continue;
+        }
+        const LayerTime all = time_layer({count, inputs, outputs}, RequiresGrad::yes, {});
+        const LayerTime first = time_layer({count, inputs, outputs}, RequiresGrad::no, {});
+        grids.forward.push_back((all.forward_seconds + first.forward_seconds) / 2);
+        grids.backward.push_back(all.backward_seconds);
+        grids.weights_backward.push_back(first.backward_seconds);
+      }
+    }
+  }
+  return grids;
+}
+
+// y += 2 x: reads both and writes y.
+double time_traffic(double num_bytes, Device device) {
+  constexpr double kArrays = 3;
+  const auto count = static_cast<std::size_t>(num_bytes / kArrays / sizeof(float));
+  const Tensor x = Tensor::full({count}, 1.0, DType::float32, device);
+  const Tensor y = Tensor::full({count}, 1.0, DType::float32, device);
+  return median_seconds([&] { y.backend().axpy(y.stream(), 2, x.view(), y.view()); });
+}
+
+double time_batch(const Tensor& data_set, std::size_t num_rows) {
+  Rng rng(0);
+  std::vector<std::int64_t> rows(num_rows);
+  for (std::int64_t& row : rows) {
+    row = static_cast<std::int64_t>(rng.uniform() * static_cast<double>(data_set.shape()[0]));
+  }
+  const Tensor indices = Tensor::from(rows, {num_rows});
+  const Tensor batch = Tensor::zeros({num_rows, data_set.shape()[1]});
+  return median_seconds([&] {
+    batch.backend().gather_rows(batch.stream(), data_set.matrix(), indices.view(), batch.matrix(),
+                                1);
+  });
+}
+
+// What a step of the training loop takes beside its kernels, of a net so small that the batch is
+// nothing.
+double time_loop() {
+  TrainingFlags flags;
+  flags.dataset = "synthetic:4096x8x2";
+  flags.model = "mlp:8-8-2";
+  flags.batch = 8;
+  TrainingTask task = read_task(flags, 1);
+  load_task(task, flags);
+  trace::start();
+  const TrainingResult result = train(task, {Mode::single, {Device{}}});
+  trace::stop();
+  const trace::StepBreakdown& step = result.breakdown.value();
+  return step.data + step.host + step.unattributed;
+}
+
+LayerTime time_loss(std::size_t num_rows) {
+  const Variable logits(Tensor::full({num_rows, kClasses}, 0.5), RequiresGrad::yes);
+  const Tensor labels = Tensor::from(std::vector<std::int64_t>(num_rows, 1), {num_rows});
+  Variable loss;
+  LayerTime time;
+  time.forward_seconds = median_seconds([&] { loss = cross_entropy(logits, labels); });
+  time.backward_seconds =
+      median_seconds([&] { loss = cross_entropy(logits, labels); }, [&] { loss.backward(); });
+  return time;
+}
+
+double geometric_mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += std::log(value);
+  return std::exp(sum / static_cast<double>(values.size()));
+}
+
+// What work() takes on each of the devices while all are at it, several times over.
+std::vector<double> time_together(std::size_t num_devices,
+                                  const std::function<double(Device)>& work) {
+  constexpr int kTimes = 5;
+  std::vector<std::vector<double>> times(num_devices);
+  comm::run_ranks(static_cast<int>(num_devices), [&](comm::Communicator& communicator) {
+    for (int i = 0; i < kTimes; ++i) {
+      communicator.barrier().wait();
+      const int rank = communicator.rank();
+      times[static_cast<std::size_t>(rank)].push_back(work({DeviceType::cpu, rank}));
+    }
+  });
+  std::vector<double> medians;
+  for (std::vector<double>& device : times) medians.push_back(median(std::move(device)));
+  return medians;
+}
+
+// Of several kinds of work, each beside itself on the other devices.
+double slowdown(std::size_t num_devices, const std::vector<double>& kinds,
+                const std::function<double(double, Device)>& time_of) {
+  std::vector<double> factors;
+  for (const double kind : kinds) {
+    const auto work = [&](Device device) { return time_of(kind, device); };
+    factors.push_back(geometric_mean(time_together(num_devices, work)) /
+                      geometric_mean(time_together(1, work)));
+  }
+  return std::max(1.0, geometric_mean(factors));
+}
+
+}  // namespace
+
+void measure_layers(predict::MeasuredMachine& measured, Care care) {
+  const bool is_fast = care == Care::fast;
+  const int num_passes = is_fast ? 1 : kPasses;
+  const std::vector<double> units = is_fast ? std::vector<double>{16, 256} : kUnits;
+  std::vector<double> rows;
+  for (double count = kFewestRows; count <= kMostRows; count *= is_fast ? 32 : 2) {
+    rows.push_back(count);
+  }
+  std::vector<LayerGrids> passes;
+  for (int pass = 1; pass <= num_passes; ++pass) {
+    show_status(fmt::format("layers, {} of {}", pass, num_passes));
+    passes.push_back(time_layers(rows, units));
+  }
+  clear_status();
+  const auto medians = [&](std::vector<double> LayerGrids::*which) {
+    predict::LayerGrid grid{{rows, units, units}, {}};
+    for (std::size_t i = 0; i < (passes[0].*which).size(); ++i) {
+      std::vector<double> times;
+      for (const LayerGrids& pass : passes) times.push_back((pass.*which)[i]);
+      grid.seconds.push_back(median(std::move(times)));
+    }
+    return grid;
+  };
+  measured.forward = medians(&LayerGrids::forward);
+  measured.backward = medians(&LayerGrids::backward);
+  measured.weights_backward = medians(&LayerGrids::weights_backward);
+}
+
+void measure_traffic(predict::MeasuredMachine& measured, Care care) {
+  measured.traffic = {};
+  const double most = care == Care::fast ? kMostBytes / 64 : kMostBytes;
+  for (double bytes = kFewestBytes; bytes <= most; bytes *= kTrafficStep) {
+    measured.traffic.sizes.push_back(bytes);
+    measured.traffic.seconds.push_back(time_traffic(bytes, {}));
+  }
+}
+
+void measure_batches(predict::MeasuredMachine& measured) {
+  measured.batch = {};
+  const double loop = time_loop();
+  const Tensor data_set = Tensor::full(
+      {kDataSetBytes / kDataSetRowBytes, kDataSetRowBytes / sizeof(float)}, 1.0, DType::float32);
+  for (double bytes = kFewestBatchBytes; bytes <= kMostBatchBytes; bytes *= kBatchStep) {
+    measured.batch.sizes.push_back(bytes);
+    measured.batch.seconds.push_back(
+        loop + time_batch(data_set, static_cast<std::size_t>(bytes) / kDataSetRowBytes));
+  }
+}
+
+void measure_losses(predict::MeasuredMachine& measured) {
+  measured.loss_forward = measured.loss_backward = {};
+  for (double logits = kFewestLogits; logits <= kMostLogits; logits *= kTrafficStep) {
+    const LayerTime time = time_loss(static_cast<std::size_t>(logits) / kClasses);
+    const double bytes = logits * sizeof(float);
+    measured.loss_forward.sizes.push_back(bytes);
+    measured.loss_forward.seconds.push_back(time.forward_seconds);
+    measured.loss_backward.sizes.push_back(bytes);
+    measured.loss_backward.seconds.push_back(time.backward_seconds);
+  }
+}
+
+void measure_beside(std::size_t num_devices, predict::MeasuredMachine& measured, Care care) {
+  // Narrow and wide layers, little and much memory.
+  const bool is_fast = care == Care::fast;
+  const std::vector<double> units =
+      is_fast ? std::vector<double>{128} : std::vector<double>{128, 512, 2048};
+  const std::vector<double> bytes =
+      is_fast ? std::vector<double>{3 << 16} : std::vector<double>{3 << 16, 3 << 20, 3 << 24};
+  measured.layers_beside = measured.traffic_beside = {1};
+  for (std::size_t n = 2; n <= num_devices; ++n) {
+    show_status(fmt::format("{} devices beside each other", n));
+    measured.layers_beside.push_back(slowdown(n, units, [](double width, Device device) {
+      return time_layer({64, width, width}, RequiresGrad::yes, device).backward_seconds;
+    }));
+    measured.traffic_beside.push_back(slowdown(n, bytes, time_traffic));
+  }
+  clear_status();
+}
+
+}  // namespace lockstep::tools

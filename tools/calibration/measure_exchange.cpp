@@ -1,0 +1,149 @@
+#include "tools/calibration/measure_exchange.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "engine/autograd/ops/ops.h"
+#include "engine/predict/step.h"
+#include "engine/tensor/tensor.h"
+#include "tools/report/median.h"
+
+namespace lockstep::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kSmallestBuffer = 1 << 10;
+constexpr std::size_t kLargestBuffer = 64 << 20;
+constexpr std::size_t kBufferStep = 4;
+constexpr int kRounds = 25;
+constexpr int kFewestRounds = 7;
+constexpr std::size_t kManyBytes = 8 << 20;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// What work() takes longer the first time than the second.
+template <typename Run>
+double extra_seconds(const Run& work) {
+  Clock::time_point start = Clock::now();
+  work();
+  const double first = seconds_since(start);
+  start = Clock::now();
+  work();
+  return std::max(0.0, first - seconds_since(start));
+}
+
+// A backward pass of a layer, some tens of microseconds.
+class Computation {
+ public:
+  explicit Computation(Device device)
+      : x_(Tensor::full({kRows, kUnits}, 0.5, DType::float32, device), RequiresGrad::yes),
+        weight_(Tensor::full({kUnits, kUnits}, 0.5, DType::float32, device), RequiresGrad::yes),
+        bias_(Tensor::zeros({kUnits}, DType::float32, device), RequiresGrad::yes),
+        y_(linear(x_, weight_, bias_)),
+        grad_(Tensor::full(y_.shape(), 1.0, DType::float32, device)) {}
+
+  void run() {
+    for (Variable* variable : {&x_, &weight_, &bias_}) variable->clear_grad();
+    y_.backward(grad_, Graph::retain);
+  }
+
+ private:
+  static constexpr std::size_t kRows = 32;
+  static constexpr std::size_t kUnits = 192;
+
+  Variable x_, weight_, bias_, y_;
+  Tensor grad_;
+};
+
+comm::CollectiveOptions as_ddp_does() {
+  comm::CollectiveOptions options;
+  options.op = comm::ReduceOp::average;
+  options.launch = comm::Launch::async;
+  return options;
+}
+
+}  // namespace
+
+predict::Curve measure_all_reduces(comm::Communicator& communicator, Device device, Care care) {
+  predict::Curve curve;
+  Computation computation(device);
+  const std::size_t largest = care == Care::fast ? kLargestBuffer / 64 : kLargestBuffer;
+  for (std::size_t bytes = kSmallestBuffer; bytes <= largest; bytes *= kBufferStep) {
+    const Tensor gradient = Tensor::zeros({bytes / sizeof(float)}, DType::float32, device);
+    const Tensor weight = Tensor::zeros({bytes / sizeof(float)}, DType::float32, device);
+    std::vector<double> waits;
+    const int rounds = bytes > kManyBytes ? kFewestRounds : kRounds;
+    for (int round = -2; round < rounds; ++round) {  // two to warm up
+      double seconds = extra_seconds([&] { gradient.fill(0); });
+      for (int i = 0; i < 4; ++i) computation.run();
+      const Clock::time_point start = Clock::now();
+      communicator.all_reduce(gradient, as_ddp_does()).wait();
+      seconds += seconds_since(start);
+      seconds += extra_seconds(
+          [&] { weight.backend().axpy(weight.stream(), 0.1, gradient.view(), weight.view()); });
+      if (round >= 0) waits.push_back(seconds);
+    }
+    curve.sizes.push_back(static_cast<double>(bytes));
+    curve.seconds.push_back(median(std::move(waits)));
+  }
+  return curve;
+}
+
+predict::Interference measure_overlap(comm::Communicator& communicator, Device device,
+                                      const predict::Curve& all_reduces) {
+  const Tensor gradient = Tensor::zeros({kManyBytes / sizeof(float)}, DType::float32, device);
+  Computation computation(device);
+  std::vector<double> compute;
+  std::vector<double> comm;
+  for (int round = -2; round < kRounds; ++round) {
+    communicator.barrier().wait();
+    Clock::time_point start = Clock::now();
+    constexpr int kAlone = 20;
+    for (int i = 0; i < kAlone; ++i) computation.run();
+    const double alone = seconds_since(start) / kAlone;
+    start = Clock::now();
+    const comm::Work work = communicator.all_reduce(gradient, as_ddp_does());
+    int count = 0;
+    while (!work.is_done()) {
+      computation.run();
+      ++count;
+    }
+    const double both = seconds_since(start);
+    work.wait();
+    if (round < 0) continue;
+    compute.push_back(std::min(1.0, count * alone / both));
+    comm.push_back(std::min(1.0, all_reduces.at(static_cast<double>(kManyBytes)) / both));
+  }
+  // So that no work takes for ever.
+  constexpr double kLeast = 0.05;
+  return {std::max(kLeast, median(std::move(compute))), std::max(kLeast, median(std::move(comm)))};
+}
+
+double measure_deviation(comm::Communicator& communicator, Device device) {
+  constexpr int kRuns = 20;  // some milliseconds
+  Computation computation(device);
+  std::vector<double> later;
+  for (int round = 0; round < kRounds; ++round) {
+    communicator.barrier().wait();
+    const Clock::time_point start = Clock::now();
+    for (int i = 0; i < kRuns; ++i) computation.run();
+    const double seconds = seconds_since(start);
+    const auto reduced = [&](comm::ReduceOp op) {
+      const Tensor number = Tensor::from(std::vector<double>{seconds}, {1}, device);
+      comm::CollectiveOptions options;
+      options.op = op;
+      communicator.all_reduce(number, options).wait();
+      return number.item();
+    };
+    later.push_back(reduced(comm::ReduceOp::max) / reduced(comm::ReduceOp::average) - 1);
+  }
+  const auto num_ranks = static_cast<std::size_t>(communicator.world_size());
+  return std::clamp(median(std::move(later)) / predict::expected_largest_deviate(num_ranks), 0.0,
+                    1.0);
+}
+
+}  // namespace lockstep::tools
