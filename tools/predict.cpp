@@ -158,6 +158,10 @@ void predict_workload(const PredictFlags& flags, const CommandLine& command) {
     for (const WhatIf& change : parse_what_if(word)) changes.push_back(change);
   }
   require_possible(task, changes);
+  require(flags.trace_path.empty() || task.strategies.back() != predict::Strategy::pipeline,
+          ErrorCode::Usage, "--trace",
+          "draws devices that do the same, which those of a pipeline do not; name another strategy "
+          "last");
   std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
   print_head(task, out);
   print_left_out(flags, task, out);
@@ -209,9 +213,10 @@ void add_predict_command(Command& program, const CommandLine& command) {
   predict.add_option("--devices", flags->devices, "numbers of devices, such as 1,2,4,8")
       .needs(workload);
   predict
-      .add_option("--strategy", flags->strategies,
-                  "dp, ddp, hierarchical, device_allreduce, nccl_replicated, cpu_reduce, "
-                  "cpu_parameter_server; else dp (where one host has all devices) and ddp")
+      .add_option(
+          "--strategy", flags->strategies,
+          "dp, ddp, hierarchical, zero1, zero3, pipeline, device_allreduce, nccl_replicated, "
+          "cpu_reduce, cpu_parameter_server; else dp (where one host has all devices) and ddp")
       .separated_by(',')
       .needs(workload);
   predict

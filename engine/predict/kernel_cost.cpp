@@ -49,7 +49,8 @@ LayerWork dense_layer(const DeviceProfile& device, std::string name, const Layer
   return {std::move(name),
           forward_seconds(device, layer),
           backward_seconds(device, layer, input),
-          {static_cast<std::size_t>(layer.inputs * outputs), static_cast<std::size_t>(outputs)}};
+          {static_cast<std::size_t>(layer.inputs * outputs), static_cast<std::size_t>(outputs)},
+          layer.rows * outputs};
 }
 
 double traffic_seconds(const DeviceProfile& device, double num_bytes) {

@@ -15,7 +15,7 @@
 
 namespace lockstep::predict {
 
-enum class WorkLane : std::size_t { compute, comm, up, host, down, kCount };
+enum class WorkLane : std::size_t { compute, comm, up, host, down, batch, kCount };
 
 struct Work {
   WorkLane lane = WorkLane::compute;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "engine/core/error.h"
+#include "engine/predict/pipeline_step.h"
 #include "engine/predict/step_work.h"
 
 namespace lockstep::predict {
@@ -31,6 +32,10 @@ double overlap(const std::vector<DoneWork>& a, const std::vector<DoneWork>& b) {
 
 }  // namespace
 
+std::size_t LayerWork::gradient_bytes() const {
+  return std::accumulate(tensor_bytes.begin(), tensor_bytes.end(), std::size_t{0});
+}
+
 double Workload::compute_seconds() const {
   double seconds = optimizer_seconds + fixed_seconds;
   for (const LayerWork& layer : layers) seconds += layer.forward_seconds + layer.backward_seconds;
@@ -39,9 +44,7 @@ double Workload::compute_seconds() const {
 
 std::size_t Workload::gradient_bytes() const {
   std::size_t total = 0;
-  for (const LayerWork& layer : layers) {
-    for (const std::size_t bytes : layer.tensor_bytes) total += bytes;
-  }
+  for (const LayerWork& layer : layers) total += layer.gradient_bytes();
   return total;
 }
 
@@ -83,6 +86,9 @@ PredictedStep predict_step(Network& network, const Workload& workload, const Ste
           "predict", "{} is one process: its devices are in one host, and '{}' has {} in each",
           to_string(options.strategy), network.topology().name, per_host);
   require(!workload.layers.empty(), ErrorCode::Usage, "predict", "the workload has no layers");
+  if (options.strategy == Strategy::pipeline && options.num_devices > 1) {
+    return predict_pipeline(network, workload, options);
+  }
   StepWork steps(network, workload, options);
   for (std::size_t i = 0; i < kSteps; ++i) steps.add_step();
   const DeviceProfile& device = network.topology().device;
@@ -95,6 +101,8 @@ PredictedStep predict_step(Network& network, const Workload& workload, const Ste
   std::vector<DoneWork> computes;
   std::vector<DoneWork> comms;
   double copies = 0;
+  double late = 0;
+  double first = end - begin;
   for (std::size_t i = 0; i < times.size(); ++i) {
     const Work& work = steps.work()[i];
     const double seconds = inside(times[i], begin, end);
@@ -106,6 +114,9 @@ PredictedStep predict_step(Network& network, const Workload& workload, const Ste
     if (work.lane == WorkLane::compute) computes.push_back(clipped);
     if (work.lane == WorkLane::comm) comms.push_back(clipped);
     if (work.category == Category::copy) copies += seconds;
+    // A batch that is late keeps the device from its first layer.
+    if (work.category == Category::data) late = std::max(late, clipped.end);
+    if (work.category == Category::forward) first = std::min(first, clipped.begin);
     if (work.category == Category::forward) breakdown.forward += seconds;
     if (work.category == Category::backward) breakdown.backward += seconds;
     if (work.category == Category::optimizer) breakdown.optimizer += seconds;
@@ -113,8 +124,9 @@ PredictedStep predict_step(Network& network, const Workload& workload, const Ste
   }
   const double busy = breakdown.forward + breakdown.backward + breakdown.optimizer;
   const double idle = std::max(0.0, end - begin - busy - breakdown.host);
-  breakdown.copy = std::min(copies, idle);
-  breakdown.exposed_comm = idle - breakdown.copy;
+  breakdown.data = late == first ? std::min(late, idle) : 0;
+  breakdown.copy = std::min(copies, idle - breakdown.data);
+  breakdown.exposed_comm = idle - breakdown.data - breakdown.copy;
   for (const DoneWork& comm : comms) breakdown.comm += comm.end - comm.begin;
   breakdown.overlapped_comm = overlap(computes, comms);
   // The slowest of the devices is later by its share of the time in which they compute.

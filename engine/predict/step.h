@@ -25,9 +25,13 @@ struct LayerWork {
   double forward_seconds = 0;
   double backward_seconds = 0;
   std::vector<std::size_t> tensor_bytes = {};  // float32 gradients, in the order of registration
+  double output_bytes = 0;                     // of its rows, where that is known
+
+  std::size_t gradient_bytes() const;
 };
 
-// What one device does in a step by itself. Gradients become ready in the reverse order of layers.
+// What one device does in a step by itself; of a pipeline, what all of them do with a micro-batch.
+// Gradients become ready in the reverse order of layers.
 struct Workload {
   std::vector<LayerWork> layers;
   double optimizer_seconds = 0;
@@ -53,6 +57,7 @@ struct StepOptions {
   std::vector<std::size_t> bucket_byte_limits = {std::size_t{1} << 20, std::size_t{25} << 20};
   std::optional<plan::AllReducePlan> own_plan = {};  // empty: NCCL; of a measured machine automatic
   RankKind ranks = RankKind::threads;                // of a measured machine
+  std::size_t num_micro_batches = 4;                 // of a pipeline
   // A kernel copies each gradient into its bucket, and one back: PyTorch's DDP without
   // gradient_as_bucket_view. The engine's own gradients are made in their buckets.
   enum class Gradients { in_buckets, copied } gradients = Gradients::in_buckets;

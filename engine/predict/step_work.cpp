@@ -25,11 +25,22 @@ StepWork::StepWork(Network& network, const Workload& workload, const StepOptions
 void StepWork::add_step() {
   const bool has_replicas = options_.strategy == Strategy::data_parallel && num_devices() > 1;
   if (has_replicas) add_replication();
-  if (!has_replicas) add_fixed_work();
-  add_forward();
+  if (!has_replicas) {
+    add_fixed_work();
+    add_batch();
+  }
+  const bool has_shares = options_.strategy == Strategy::zero3 && num_devices() > 1;
+  has_shares ? add_sharded_forward() : add_forward();
   if (has_replicas) add_gather();
-  const std::vector<std::size_t> backward = add_backward();
-  share_gradients(backward);
+  share_gradients(has_shares ? add_sharded_backward() : add_backward());
+}
+
+// Comes from the host while the step before is computed.
+void StepWork::add_batch() {
+  if (workload_.input_bytes == 0) return;
+  const double seconds = from_host_seconds(network_, num_devices(), workload_.input_bytes);
+  gate_.push_back(add({WorkLane::batch, trace::Category::data, "batch", seconds,
+                       static_cast<std::size_t>(workload_.input_bytes)}));
 }
 
 void StepWork::add_fixed_work() {
@@ -64,6 +75,8 @@ void StepWork::prepare() {
           {tensor->layer, tensor->bytes, nccl1_all_reduce_seconds(ring, num_devices(), bytes)});
     }
     comm_bytes_ = 2 * (ranks - 1) / ranks * gradient_bytes();
+  } else if (strategy == Strategy::zero1 || strategy == Strategy::zero3) {
+    prepare_shards();
   } else if (strategy == Strategy::device_all_reduce) {
     exchange_ = reduce_on_devices(network_, num_devices(), sizes);
     comm_bytes_ = exchange_.bytes_of_busiest;
@@ -167,6 +180,9 @@ void StepWork::share_gradients(const std::vector<std::size_t>& backward) {
       return serve_parameters(backward);
     case Strategy::cpu_reduce:
       return reduce_on_host(last);
+    case Strategy::zero1:
+    case Strategy::zero3:
+      return update_shards(backward);
     case Strategy::data_parallel:
     case Strategy::device_all_reduce:
       return reduce_behind(last);

@@ -48,8 +48,16 @@ class StepWork {
   void add_fixed_work();
   void add_replication();
   void add_gather();
+  void add_batch();
   void add_forward();
   std::vector<std::size_t> add_backward();  // each layer's work
+  // ZeRO (sharded_work.cpp).
+  void prepare_shards();
+  std::size_t add_gather_of(std::size_t layer, std::vector<std::size_t> after);
+  void add_sharded_forward();
+  std::vector<std::size_t> add_sharded_backward();
+  std::size_t add_scatter_of(std::size_t layer, std::size_t after);
+  void update_shards(const std::vector<std::size_t>& backward);
   void share_gradients(const std::vector<std::size_t>& backward);
   void add_optimizer(std::vector<std::size_t> after);
   void reduce_behind(std::size_t last);
@@ -65,6 +73,8 @@ class StepWork {
   std::vector<const char*> names_;
   std::vector<TensorWork> tensors_;  // in the order of registration
   std::vector<CommWork> comm_;
+  std::vector<double> share_seconds_;  // ZeRO: by layer, of its reduce-scatter or all-gather
+  std::vector<std::size_t> sums_;      // ZeRO-3: the step's reduce-scatters
   Exchange exchange_;
   double comm_bytes_ = 0;
   std::vector<Work> work_;

@@ -9,7 +9,7 @@
 namespace lockstep::predict {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Strategy>, 8> kNames = {
+constexpr std::array<std::pair<std::string_view, Strategy>, 11> kNames = {
     {{"single", Strategy::single},
      {"dp", Strategy::data_parallel},
      {"cpu_reduce", Strategy::cpu_reduce},
@@ -17,7 +17,10 @@ constexpr std::array<std::pair<std::string_view, Strategy>, 8> kNames = {
      {"device_allreduce", Strategy::device_all_reduce},
      {"nccl_replicated", Strategy::nccl_replicated},
      {"ddp", Strategy::ddp},
-     {"hierarchical", Strategy::hierarchical}}};
+     {"hierarchical", Strategy::hierarchical},
+     {"zero1", Strategy::zero1},
+     {"zero3", Strategy::zero3},
+     {"pipeline", Strategy::pipeline}}};
 
 }  // namespace
 
@@ -30,6 +33,10 @@ std::string_view to_string(Strategy strategy) {
 
 bool is_of_one_process(Strategy strategy) {
   return strategy == Strategy::data_parallel || strategy == Strategy::device_all_reduce;
+}
+
+bool is_data_parallel(Strategy strategy) {
+  return strategy != Strategy::pipeline;
 }
 
 Strategy parse_strategy(std::string_view name) {

@@ -16,12 +16,18 @@ enum class Strategy {
   nccl_replicated,       // an NCCL 1 all-reduce of each tensor, beside the backward pass
   ddp,                   // buckets, all-reduced beside the backward pass
   hierarchical,          // the same with the engine's hierarchical plan
+  zero1,                 // each device updates its share of the parameters, which are then gathered
+  zero3,     // parameters, too, are in shares: gathered for each layer's forward and backward pass
+  pipeline,  // parts of the model on the devices, through which micro-batches pass
 };
 
 std::string_view to_string(Strategy strategy);
 
 // Its devices belong to one process, so they are all in one host.
 bool is_of_one_process(Strategy strategy);
+
+// All devices do the same, each on its own rows.
+bool is_data_parallel(Strategy strategy);
 
 // As above with '_'; and "dp" for data_parallel, "device_allreduce" for device_all_reduce.
 // Throws Error{Usage} that lists the names.

@@ -155,6 +155,21 @@ TEST_F(Predict, AThousandDevicesAreNoMoreWorkThanEight) {
   EXPECT_EQ(read_json(folder_ / "p.json")["rows"].size(), 3U);
 }
 
+TEST_F(Predict, ShardsAndPipelinesAreRowsLikeOthers) {
+  write("run.json", run_file(layer("0", 4'000'000) + "," + layer("2", 4'000'000)));
+  const std::string flags = "--workload run.json --topology dgx1-v100 --devices 2 --json p.json";
+  expect_success(run(flags + " --strategy zero1,zero3,pipeline"));
+  const json rows = read_json(folder_ / "p.json")["rows"];
+  ASSERT_EQ(rows.size(), 4U);
+  EXPECT_EQ(rows[1]["mode"], "zero1");
+  EXPECT_EQ(rows[2]["mode"], "zero3");
+  EXPECT_EQ(rows[3]["mode"], "pipeline");
+  EXPECT_GT(rows[2]["comm_bytes_per_device_per_step"], rows[1]["comm_bytes_per_device_per_step"]);
+  expect_rejected(run("--workload run.json --topology dgx1-v100 --devices 4 --strategy pipeline"),
+                  2, {"--devices", "2 layers"});
+  expect_rejected(run(flags + " --strategy ddp,pipeline --trace t.json"), 2, {"--trace"});
+}
+
 TEST_F(Predict, FilesOfOthersAreNamedWithTheirLine) {
   const std::string good = run_file(layer("0", 4000));
   const std::string flags = "--workload run.json --topology dgx1-v100";

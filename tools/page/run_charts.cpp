@@ -113,8 +113,9 @@ std::string against(const RunFile& run) {
 
 std::string color_of(const std::string& mode) {
   if (mode == "single" || mode == "dp" || mode == "ddp") return "s-" + mode;
-  constexpr std::array<std::string_view, 5> kModes = {
-      "hierarchical", "device_allreduce", "nccl_replicated", "cpu_reduce", "cpu_parameter_server"};
+  constexpr std::array<std::string_view, 8> kModes = {
+      "hierarchical",     "zero1",           "zero3",      "pipeline",
+      "device_allreduce", "nccl_replicated", "cpu_reduce", "cpu_parameter_server"};
   const auto known = std::ranges::find(kModes, mode);
   if (known != kModes.end()) return fmt::format("s-{}", 1 + (known - kModes.begin()));
   return fmt::format("s-{}", 6 + std::hash<std::string>()(mode) % 3);

@@ -18,6 +18,9 @@ namespace {
 using predict::Strategy;
 
 constexpr double kMebibyte = 1 << 20;
+// So many keep a pipeline's devices busy four fifths of the time: m / (m + n - 1) (Huang et al.,
+// "GPipe", NeurIPS 2019).
+constexpr std::size_t kMicroBatchesPerDevice = 4;
 
 struct Assumption {
   double device = 1;
@@ -53,7 +56,10 @@ predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& cha
   options.bucket_byte_limits = {
       static_cast<std::size_t>(std::min(task.first_bucket_mib, bucket) * kMebibyte),
       static_cast<std::size_t>(bucket * kMebibyte)};
-  const double rows = static_cast<double>(batch) / static_cast<double>(devices);
+  options.num_micro_batches = std::min(batch, kMicroBatchesPerDevice * devices);
+  const std::size_t shares =
+      predict::is_data_parallel(strategy) ? devices : options.num_micro_batches;
+  const double rows = static_cast<double>(batch) / static_cast<double>(shares);
   predict::Workload workload = workload_on(task.run, topology.device, rows);
   return predict::predict_step(network, workload, options);
 }
@@ -112,6 +118,12 @@ void require_possible(const PredictionTask& task, const std::vector<WhatIf>& cha
               "asked for; use ddp",
               predict::to_string(strategy), topology.name, topology.gpus_per_host(), devices);
     }
+    const bool has_pipeline =
+        std::ranges::find(task.strategies, Strategy::pipeline) != task.strategies.end();
+    require(!has_pipeline || devices <= task.run.step.layers.size(), ErrorCode::Usage, "--devices",
+            "a pipeline has a layer for each device at least: {} has {} layers, {} devices were "
+            "asked for",
+            task.run.model, task.run.step.layers.size(), devices);
     for (const WhatIf& change : changes) {
       const bool is_left_out = has_batches && change.batch == 0;
       require(is_left_out || batch_of(task, change) >= devices, ErrorCode::Usage, "--devices",

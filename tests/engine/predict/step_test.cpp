@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/core/error.h"
+#include "engine/predict/pipeline_step.h"
 
 namespace lockstep::predict {
 namespace {
@@ -40,7 +41,8 @@ TEST(Step, OfOneDeviceIsItsWork) {
 TEST(Step, PartsAddUpToIt) {
   for (const Strategy strategy :
        {Strategy::data_parallel, Strategy::cpu_reduce, Strategy::cpu_parameter_server,
-        Strategy::device_all_reduce, Strategy::nccl_replicated, Strategy::ddp}) {
+        Strategy::device_all_reduce, Strategy::nccl_replicated, Strategy::ddp, Strategy::zero1,
+        Strategy::zero3}) {
     const PredictedStep step = predict("titanx-pascal-dual-root-8", 4, strategy);
     double total = 0;
     for (const auto& [name, part] : trace::kBreakdownParts) total += step.breakdown.*part;
@@ -124,6 +126,85 @@ TEST(Step, WorkIsLinearInLayersAndBucketsAndNotMoreWithManyDevices) {
   EXPECT_EQ(pieces(1024, 20), pieces(16, 20));
   EXPECT_EQ(pieces(1024, 20), 61U);  // forward, backward and a bucket a layer; the optimizer
   EXPECT_EQ(pieces(1024, 40), 121U);
+}
+
+// As many bytes as DDP, half as many again for the parameters of the third stage; the update is
+// shared.
+TEST(Step, ZeroMovesWhatItsStagesMoveAndSharesTheUpdate) {
+  const double ddp = predict("dgx1-v100", 8, Strategy::ddp).comm_bytes_per_device;
+  const PredictedStep one = predict("dgx1-v100", 8, Strategy::zero1);
+  const PredictedStep three = predict("dgx1-v100", 8, Strategy::zero3);
+  EXPECT_NEAR(one.comm_bytes_per_device, ddp, 1);
+  EXPECT_NEAR(three.comm_bytes_per_device, 1.5 * ddp, 1);
+  for (const PredictedStep& step : {one, three}) {
+    EXPECT_NEAR(step.breakdown.optimizer, 1e-3 / 8, 1e-9);
+    EXPECT_NEAR(step.breakdown.forward + step.breakdown.backward, 60e-3, 15e-3);
+  }
+  // The first stage gathers where nothing hides it, the third beside its layers.
+  EXPECT_GT(one.breakdown.exposed_comm, three.breakdown.exposed_comm);
+  EXPECT_GT(three.breakdown.overlapped_comm, one.breakdown.overlapped_comm);
+}
+
+TEST(Step, ABatchThatTakesLongerThanAStepHoldsItUp) {
+  Workload work = workload();
+  const double step = predict("dgx1-v100", 2, Strategy::ddp, work).step_seconds;
+  work.input_bytes = 1e6;
+  EXPECT_NEAR(predict("dgx1-v100", 2, Strategy::ddp, work).step_seconds, step, 1e-9);
+  work.input_bytes = 10e9;
+  const PredictedStep late = predict("dgx1-v100", 2, Strategy::ddp, work);
+  EXPECT_GT(late.step_seconds, 5 * step);
+  EXPECT_GT(late.breakdown.data, 0.8 * late.step_seconds);
+  EXPECT_LT(late.busy_fraction, 0.2);
+}
+
+PredictedStep predict_parts(std::size_t devices, std::size_t num_micro_batches,
+                            const Workload& work) {
+  const Topology topology = find_topology("dgx1-v100");
+  Network network(topology);
+  StepOptions options;
+  options.strategy = Strategy::pipeline;
+  options.num_devices = devices;
+  options.num_micro_batches = num_micro_batches;
+  return predict_step(network, work, options);
+}
+
+TEST(Step, APipelineOfEvenPartsTakesItsBubbleLonger) {
+  Workload work = workload();
+  work.optimizer_seconds = 0;
+  const std::size_t n = 4, m = 8;
+  const PredictedStep step = predict_parts(n, m, work);
+  const double part = 60e-3 / n;
+  // Six hops of nothing but latency; a forward and a backward pass each begin with n - 1 parts.
+  EXPECT_NEAR(step.step_seconds, static_cast<double>(m + n - 1) * part, 50e-6);
+  EXPECT_NEAR(step.busy_fraction, static_cast<double>(m) / static_cast<double>(m + n - 1), 1e-3);
+  EXPECT_NEAR(step.breakdown.wait + step.breakdown.forward + step.breakdown.backward,
+              step.step_seconds, 1e-9);
+}
+
+TEST(Step, APipelinePaysForActivationsAndItsSlowestPart) {
+  Workload work = workload();
+  const double even = predict_parts(4, 8, work).step_seconds;
+  for (LayerWork& layer : work.layers) layer.output_bytes = 50e6;
+  const PredictedStep heavy = predict_parts(4, 8, work);
+  EXPECT_GT(heavy.step_seconds, even);
+  EXPECT_EQ(heavy.comm_bytes_per_device, 8 * 100e6);  // a middle part sends to both sides
+  work = workload();
+  work.layers[3].backward_seconds = 60e-3;
+  EXPECT_GT(predict_parts(4, 8, work).step_seconds, 8 * 61e-3);
+  EXPECT_THROW(predict_parts(8, 8, Workload{{work.layers[0], work.layers[1]}}), Error);
+}
+
+TEST(Step, PartsOfAPipelineAreAsEvenAsLayersAllow) {
+  const auto layers = [](std::vector<double> seconds) {
+    std::vector<LayerWork> all;
+    for (const double value : seconds) all.push_back({"layer", value, 0});
+    return all;
+  };
+  using Parts = std::vector<std::size_t>;
+  EXPECT_EQ(balanced_parts(layers({1, 1, 1, 1}), 2), (Parts{0, 2, 4}));
+  EXPECT_EQ(balanced_parts(layers({4, 1, 1, 2}), 2), (Parts{0, 1, 4}));
+  EXPECT_EQ(balanced_parts(layers({9, 1, 1}), 3), (Parts{0, 1, 2, 3}));
+  EXPECT_EQ(balanced_parts(layers({1, 1, 9}), 3), (Parts{0, 1, 2, 3}));
 }
 
 }  // namespace
