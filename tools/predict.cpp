@@ -33,6 +33,7 @@ struct PredictFlags {
   std::vector<std::string> what_if;
   std::string plan;
   std::string ranks = "threads";
+  std::string input = "ready";
   double bucket_mib = 25;
   double first_bucket_mib = 1;
 };
@@ -73,6 +74,8 @@ PredictionTask read_task(const PredictFlags& flags) {
   if (!flags.plan.empty()) task.own_plan = plan::parse_all_reduce_plan(flags.plan);
   task.topology = predict::find_topology(flags.topology);
   task.ranks = flags.ranks == "threads" ? predict::RankKind::threads : predict::RankKind::processes;
+  task.input = flags.input == "host" ? predict::StepOptions::Input::from_host
+                                     : predict::StepOptions::Input::ready;
   task.run = read_run_workload(flags.workload);
   if (task.strategies.empty()) {
     const bool fits_a_host =
@@ -125,6 +128,7 @@ nlohmann::ordered_json config_json(const PredictFlags& flags, const PredictionTa
                               {"dataset", task.run.dataset},
                               {"batch", task.run.step.batch},
                               {"devices", task.devices},
+                              {"input", flags.input},
                               {"bucket_mib", task.bucket_mib},
                               {"first_bucket_mib", task.first_bucket_mib},
                               {"what_if", nlohmann::ordered_json::array()},
@@ -227,6 +231,11 @@ void add_predict_command(Command& program, const CommandLine& command) {
       .add_option("--ranks", flags->ranks,
                   "of ddp on a machine that calibrate measured: threads or processes")
       .one_of({"threads", "processes"})
+      .needs(workload);
+  predict
+      .add_option("--input", flags->input,
+                  "ready: batches are on their devices; host: they are sent there from its memory")
+      .one_of({"ready", "host"})
       .needs(workload);
   predict.add_option("--bucket-mib", flags->bucket_mib, "size of a gradient bucket")
       .needs(workload);

@@ -58,6 +58,9 @@ struct StepOptions {
   std::optional<plan::AllReducePlan> own_plan = {};  // empty: NCCL; of a measured machine automatic
   RankKind ranks = RankKind::threads;                // of a measured machine
   std::size_t num_micro_batches = 4;                 // of a pipeline
+  // Whether a batch is there when it is needed, or is sent from the host's memory while the step
+  // before is computed.
+  enum class Input { ready, from_host } input = Input::ready;
   // A kernel copies each gradient into its bucket, and one back: PyTorch's DDP without
   // gradient_as_bucket_view. The engine's own gradients are made in their buckets.
   enum class Gradients { in_buckets, copied } gradients = Gradients::in_buckets;

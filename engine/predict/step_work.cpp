@@ -37,7 +37,7 @@ void StepWork::add_step() {
 
 // Comes from the host while the step before is computed.
 void StepWork::add_batch() {
-  if (workload_.input_bytes == 0) return;
+  if (options_.input == StepOptions::Input::ready || workload_.input_bytes == 0) return;
   const double seconds = from_host_seconds(network_, num_devices(), workload_.input_bytes);
   gate_.push_back(add({WorkLane::batch, trace::Category::data, "batch", seconds,
                        static_cast<std::size_t>(workload_.input_bytes)}));

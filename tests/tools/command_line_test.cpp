@@ -40,11 +40,11 @@ constexpr Mistake kCommandsMistakes[] = {
     {"NoCommand",
      "",
      {"a command is missing",
-      "train, compare, explain, report, predict, bench, devices, env, check-gradients, "
+      "train, compare, explain, report, predict, calibrate, bench, devices, env, check-gradients, "
       "with-devices, run"}},
     {"UnknownCommand",
      "trian",
-     {"unknown command 'trian'", "train, compare, explain, report, predict, bench"}},
+     {"unknown command 'trian'", "train, compare, explain, report, predict, calibrate, bench"}},
     {"NoBench", "bench", {"a command is missing", "step, all-reduce"}},
     {"UnknownBench", "bench gemm", {"unknown command 'gemm'", "step, all-reduce"}},
     {"UnknownFlag", "train --learning-rate 1", {"--learning-rate", "--help"}},

@@ -170,6 +170,15 @@ TEST_F(Predict, ShardsAndPipelinesAreRowsLikeOthers) {
   expect_rejected(run(flags + " --strategy ddp,pipeline --trace t.json"), 2, {"--trace"});
 }
 
+TEST_F(Predict, BatchesFromTheHostHoldUpASmallNet) {
+  write("run.json", run_file(layer("0", 4000)));
+  expect_success(
+      run("--workload run.json --topology dgx1-v100 --devices 2 --input host --json h.json"));
+  const json late = read_json(folder_ / "h.json")["rows"].back();
+  EXPECT_EQ(late["mode"], "ddp");
+  EXPECT_GT(late["breakdown_seconds"]["data"], 0);
+}
+
 TEST_F(Predict, FilesOfOthersAreNamedWithTheirLine) {
   const std::string good = run_file(layer("0", 4000));
   const std::string flags = "--workload run.json --topology dgx1-v100";

@@ -78,7 +78,8 @@ void expect_sane_row(const json& row, std::size_t batch, std::size_t num_epochs)
                     "max_abs_weight_diff",
                     "verdict",
                     "final_loss",
-                    "test_accuracy"});
+                    "test_accuracy",
+                    "epoch_accuracy"});
   const std::size_t devices = row["devices"];
   EXPECT_EQ(row["kind"], "measured");
   EXPECT_EQ(row["physical_devices"], 1);
@@ -98,6 +99,7 @@ void expect_sane_row(const json& row, std::size_t batch, std::size_t num_epochs)
   EXPECT_GT(row["final_loss"], 0);
   EXPECT_GE(row["test_accuracy"], 0);
   EXPECT_LE(row["test_accuracy"], 1);
+  EXPECT_EQ(row["epoch_accuracy"].size(), num_epochs);
   expect_sane_breakdown(row);
   expect_sane_statistics(row);
 }

@@ -48,7 +48,27 @@ TEST(Train, PrintsDeviceWorkEpochsAccuracyAndDigest) {
 TEST(Train, LearnsTheDigits) {
   const TempFolder folder;
   expect_success(run_lockstep(words("train --epochs 8 --json run.json"), folder.path()));
-  EXPECT_GT(read_json(folder / "run.json")["rows"][0]["test_accuracy"], 0.9);
+  const nlohmann::json row = read_json(folder / "run.json")["rows"][0];
+  EXPECT_GT(row["test_accuracy"], 0.9);
+  ASSERT_EQ(row["epoch_accuracy"].size(), 8U);
+  EXPECT_EQ(row["epoch_accuracy"].back(), row["test_accuracy"]);
+  EXPECT_LT(row["epoch_accuracy"][0], row["test_accuracy"]);
+}
+
+// The ranks judge a part of the test rows each; their weights are one device's, bit for bit.
+TEST(Train, EveryWayOfTrainingFindsTheSameAccuracyAfterEachEpoch) {
+  const auto accuracy = [](const std::string& flags) {
+    const TempFolder folder;
+    expect_success(
+        run_lockstep(words("train --bitwise --epochs 3 --json run.json " + flags), folder.path()));
+    return read_json(folder / "run.json")["rows"][0]["epoch_accuracy"];
+  };
+  const nlohmann::json of_one = accuracy("");
+  EXPECT_EQ(of_one.size(), 3U);
+  for (const char* flags : {"--parallel dp --devices 2", "--parallel ddp --devices 4",
+                            "--parallel ddp --devices 2 --ranks processes"}) {
+    EXPECT_EQ(accuracy(flags), of_one) << flags;
+  }
 }
 
 TEST(Train, IsTheSameFromRunToRunAndDependsOnTheSeed) {

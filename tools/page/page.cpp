@@ -86,9 +86,10 @@ std::string figures(const PageRun& run) {
     html += epochs_figure(file.rows[0]);
   } else {
     html += epoch_figure(file) + speedup_figure(file);
-    if (run.losses.empty()) html += accuracy_figure(file);
+    if (accuracy_curve(file).empty()) html += accuracy_figure(file);
   }
   if (!run.losses.empty()) html += loss_figure(run.losses);
+  html += accuracy_curve(file);
   html += breakdown_figure(file) + memory_figure(file);
   if (run.timeline) html += timeline_figure(*run.timeline);
   html += "</div>\n";

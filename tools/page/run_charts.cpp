@@ -179,6 +179,23 @@ std::string accuracy_figure(const RunFile& run) {
                 line_chart_key(chart));
 }
 
+std::string accuracy_curve(const RunFile& run) {
+  LineChart chart{"Test accuracy, epoch by epoch", "epoch (number)", "test accuracy (%)"};
+  for (const FileRow& row : run.rows) {
+    if (row.epoch_accuracy.size() < 2) continue;
+    Series series{name_of(row), color_of(row.mode), row.kind, {}};
+    for (const double accuracy : row.epoch_accuracy) {
+      series.points.push_back({static_cast<double>(series.points.size() + 1), 100 * accuracy});
+    }
+    if (series.points.size() > 40) chart.markers = Markers::none;
+    chart.series.push_back(std::move(series));
+  }
+  if (chart.series.empty()) return {};
+  tell_apart(chart.series);
+  return figure("accuracy_curve", "Test accuracy", "epoch by epoch", line_chart_svg(chart),
+                line_chart_key(chart));
+}
+
 std::string epochs_figure(const FileRow& row) {
   if (row.epoch_seconds.empty()) return {};
   const Unit unit = seconds_unit(*std::ranges::max_element(row.epoch_seconds));

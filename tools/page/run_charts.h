@@ -18,6 +18,7 @@ std::string figure(const std::string& name, const std::string& title, const std:
 std::string epoch_figure(const RunFile& run);
 std::string speedup_figure(const RunFile& run);   // with the ideal; empty without a baseline
 std::string accuracy_figure(const RunFile& run);  // at the end; empty where no row has it
+std::string accuracy_curve(const RunFile& run);   // while training; empty after a single epoch
 
 std::string epochs_figure(const FileRow& row);  // epoch by epoch
 std::string loss_figure(const std::vector<Point>& losses);

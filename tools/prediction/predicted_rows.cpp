@@ -51,6 +51,7 @@ predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& cha
   options.num_devices = devices;
   options.own_plan = task.own_plan;
   options.ranks = task.ranks;
+  options.input = task.input;
   options.conditions = assumption.conditions;
   const double bucket = change.bucket_mib > 0 ? change.bucket_mib : task.bucket_mib;
   options.bucket_byte_limits = {

@@ -35,6 +35,7 @@ struct PredictionTask {
   double first_bucket_mib = 1;
   std::optional<plan::AllReducePlan> own_plan = {};
   predict::RankKind ranks = predict::RankKind::threads;  // of a machine that was measured
+  predict::StepOptions::Input input = predict::StepOptions::Input::ready;
 };
 
 // Rows of a step: the change's, or the run's.

@@ -79,7 +79,7 @@ RunRow read_row(const nlohmann::json& json) {
   read_integer(json, "comm_bytes_per_step", result.comm_bytes_per_step);
   read_integer(json, "num_steps", result.num_steps);
   result.final_loss = json.at("final_loss");
-  result.test_accuracy = json.at("test_accuracy");
+  result.epoch_accuracy = json.at("epoch_accuracy").get<std::vector<double>>();
   if (!json.at("findings").is_null()) result.findings = read_findings(json.at("findings"));
   return row;
 }
@@ -100,7 +100,7 @@ void write_row(const std::string& path, const RunRow& row) {
                       {"comm_bytes_per_step", result.comm_bytes_per_step},
                       {"num_steps", result.num_steps},
                       {"final_loss", result.final_loss},
-                      {"test_accuracy", result.test_accuracy},
+                      {"epoch_accuracy", result.epoch_accuracy},
                       {"findings", nullptr}};
   for (const Device device : row.placement.devices) json["devices"].push_back(device.index);
   if (row.contended) json["contended"] = *row.contended;

@@ -79,7 +79,7 @@ std::string table_line(const RunRow& row, const RunRow& baseline, TableWidth wid
       result.breakdown ? trace::format_seconds(result.breakdown->exposed_comm) : "-";
   return narrow + fmt::format("{:>9}{:>8}{:>12.0f}{:>12}{:>9.4f}{:>8.2f} %", row.threads_per_device,
                               row.batch, static_cast<double>(row.batch) / row.step_seconds(),
-                              exposed, result.final_loss, 100 * result.test_accuracy);
+                              exposed, result.final_loss, 100 * result.test_accuracy());
 }
 
 std::string table_legend(const RunRow& baseline) {

@@ -126,6 +126,10 @@ FileRow read_row(const JsonFields& fields) {
   if (fields.has("verdict")) row.verdict_equal = fields.object("verdict").optional_flag("equal");
   row.final_loss = fields.optional_number("final_loss");
   row.test_accuracy = fields.optional_number("test_accuracy");
+  row.epoch_accuracy = fields.numbers("epoch_accuracy");
+  if (std::ranges::any_of(row.epoch_accuracy, [](double share) { return share > 1; })) {
+    fields.refuse("epoch_accuracy", "fractions, at most 1");
+  }
   return row;
 }
 

@@ -48,6 +48,7 @@ struct FileRow {
   std::vector<double> peak_bytes;  // of each device
   std::optional<bool> verdict_equal;
   std::optional<double> final_loss, test_accuracy;
+  std::vector<double> epoch_accuracy;  // fractions
 
   std::size_t rows_per_device() const { return batch / devices; }
   double samples_per_second() const { return static_cast<double>(batch) / step_seconds; }

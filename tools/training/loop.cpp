@@ -9,6 +9,7 @@
 #include "engine/runtime/device_span.h"
 #include "engine/trace/span.h"
 #include "tools/report/step_log.h"
+#include "tools/training/accuracy.h"
 #include "tools/training/captured_step.h"
 #include "tools/training/gradients.h"
 #include "tools/training/losses.h"
@@ -78,6 +79,11 @@ class TrainingLoop {
       drain_losses();
       report.epoch_seconds.push_back(clock_.seconds());
       report.last_epoch_loss = mean_over_ranks(epoch_loss_);
+      // Acted out, test rows take their time as a step's do, so the last epoch has to do.
+      const bool is_judged = !task_.slow_motion || epoch + 1 == task_.num_epochs();
+      if (is_judged && task_.data->test.num_rows() > 0) {
+        report.epoch_accuracy.push_back(measure_accuracy(task_, models_));
+      }
       if (is_first_ && observer_.on_epoch) {
         observer_.on_epoch(epoch, report.epoch_seconds.back(), report.last_epoch_loss);
       }
@@ -244,11 +250,9 @@ class TrainingLoop {
 
   // loss: of the ranks that this thread drives.
   double mean_over_ranks(const StepLoss& loss) {
-    if (!models_.communicator || is_loss_global()) return mean_of(loss);
-    const Tensor total =
-        Tensor::from(std::vector<double>{loss.sum, static_cast<double>(loss.num_rows)}, {2});
-    models_.communicator->all_reduce(total).wait();
-    const std::vector<double> sum_and_rows = total.to_vector<double>();
+    if (is_loss_global()) return mean_of(loss);
+    const std::vector<double> sum_and_rows =
+        models_.sum_over_ranks({loss.sum, static_cast<double>(loss.num_rows)});
     return sum_and_rows[0] / sum_and_rows[1];
   }
 

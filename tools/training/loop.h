@@ -29,7 +29,8 @@ struct TrainingObserver {
 // What the loop measured.
 struct LoopReport {
   std::vector<double> epoch_seconds;
-  double last_epoch_loss = 0;  // mean over all ranks' rows
+  double last_epoch_loss = 0;          // mean over all ranks' rows
+  std::vector<double> epoch_accuracy;  // TrainingResult
   std::optional<RunFindings> findings;
 };
 

@@ -49,6 +49,13 @@ data::EpochSampler make_sampler(const TrainingTask& task, std::size_t world_size
 
 }  // namespace
 
+std::vector<double> LocalModels::sum_over_ranks(const std::vector<double>& numbers) const {
+  if (communicator == nullptr) return numbers;
+  const Tensor total = Tensor::from(numbers, {numbers.size()});
+  communicator->all_reduce(total).wait();
+  return total.to_vector<double>();
+}
+
 std::vector<Device> LocalModels::devices() const {
   std::vector<Device> all;
   for (const RankModel& rank : ranks) {

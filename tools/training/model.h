@@ -31,6 +31,8 @@ struct LocalModels {
 
   const RankModel& first() const { return ranks[0]; }
   std::vector<Device> devices() const;  // of all these ranks
+  // Of numbers that each thread has for its ranks. All of them call it.
+  std::vector<double> sum_over_ranks(const std::vector<double>& numbers) const;
 };
 
 // With the task's weights, on the device.

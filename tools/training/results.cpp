@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/autograd/grad_mode.h"
-#include "engine/data/data_loader.h"
-#include "engine/nn/count_correct.h"
 #include "tools/report/busy_fraction.h"
 #include "tools/training/losses.h"
 
@@ -20,28 +17,6 @@ nn::StateDict copy_weights(const nn::Module& model) {
   return copy;
 }
 
-double measure_test_accuracy(const TrainingTask& task, nn::Module& model, Device device) {
-  const data::LabelledRows& test = task.data->test;
-  if (test.num_rows() == 0) return 0;
-  data::SamplerOptions options;
-  options.num_samples = test.num_rows();
-  options.batch_size = 1024;
-  options.shuffle = data::Shuffle::off;
-  data::DataLoader loader(
-      std::shared_ptr<const data::LabelledRows>(task.data, &test),
-      [options](std::uint64_t epoch) { return data::exact_batches(options, epoch); },
-      {device, task.dtype, 4});
-  NoGradScope no_grad;
-  model.eval();
-  std::size_t num_correct = 0;
-  while (const std::optional<data::Batch> batch = loader.next()) {
-    const Tensor logits = model(Variable(batch->x)).value();
-    num_correct += nn::count_correct(logits, batch->labels);
-  }
-  model.train();
-  return static_cast<double>(num_correct) / static_cast<double>(test.num_rows());
-}
-
 }  // namespace
 
 void take_report(const TrainingTask& task, const RankModel& model, LoopReport report,
@@ -52,7 +27,7 @@ void take_report(const TrainingTask& task, const RankModel& model, LoopReport re
   result.findings = std::move(report.findings);
   result.weights = copy_weights(*model.inner);
   require_finite(result.weights, task.num_steps);
-  result.test_accuracy = measure_test_accuracy(task, *model.inner, model.devices[0]);
+  result.epoch_accuracy = std::move(report.epoch_accuracy);
 }
 
 void take_bytes(const std::vector<std::size_t>& comm_bytes, std::vector<std::size_t> peak_bytes,

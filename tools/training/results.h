@@ -32,13 +32,17 @@ struct TrainingResult {
   std::vector<std::size_t> peak_bytes;              // per device
   std::size_t comm_bytes_per_step = 0;  // sent by a device, mean over steps, largest device
   std::size_t num_steps = 0;
-  double final_loss = 0;                // mean over the last epoch's rows
-  double test_accuracy = 0;             // fraction of the test rows
+  double final_loss = 0;  // mean over the last epoch's rows
+  // Fraction of the test rows, after each epoch; of an acted run after the last one alone. Empty
+  // where there are none.
+  std::vector<double> epoch_accuracy;
   std::optional<RunFindings> findings;  // where checks were asked for
   std::optional<ActedOut> acted;
+
+  double test_accuracy() const { return epoch_accuracy.empty() ? 0 : epoch_accuracy.back(); }
 };
 
-// Adds the report, a copy of rank 0's weights, and its accuracy on the test rows.
+// Adds the report, and a copy of rank 0's weights.
 // Throws Error{Numeric} when a weight is not finite.
 void take_report(const TrainingTask& task, const RankModel& model, LoopReport report,
                  TrainingResult& result);

@@ -115,8 +115,8 @@ TEST_F(Page, OfOneRunIsWellFormedAndShowsAllOfIt) {
   const std::string page = html();
   expect_well_formed(page);
   expect_labelled_axes(page);
-  for (const char* figure :
-       {"epoch", "speedup", "loss", "breakdown wide", "memory", "timeline full"}) {
+  for (const char* figure : {"epoch", "speedup", "loss", "accuracy_curve", "breakdown wide",
+                             "memory", "timeline full"}) {
     EXPECT_EQ(count(page, std::string("<figure class=\"") + figure + "\">"), 1u) << figure;
   }
   EXPECT_THAT(page, AllOf(HasSubstr(">ideal</text>"), HasSubstr("1.67×"), HasSubstr("A processor"),

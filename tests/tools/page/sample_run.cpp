@@ -45,7 +45,8 @@ Json sample_row(const std::string& mode, int devices, double step_seconds) {
           {"comm_bytes_per_device_per_step", devices > 1 ? 1048576 : 0},
           {"peak_bytes", std::vector<double>(static_cast<std::size_t>(devices), 3145728.0)},
           {"final_loss", 0.25},
-          {"test_accuracy", 0.9}};
+          {"test_accuracy", 0.9},
+          {"epoch_accuracy", {0.7, 0.9}}};
 }
 
 Json sample_run() {
