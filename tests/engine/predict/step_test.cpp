@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "engine/core/error.h"
 #include "engine/predict/pipeline_step.h"
 
