@@ -56,10 +56,11 @@ void tell_apart(std::vector<Series>& all) {
   for (const Series& series : all) taken.emplace(series.color, series.kind);
   if (taken.size() == all.size()) return;
   std::size_t next = 0;
+  bool has_single = false;
   for (Series& series : all) {
-    if (series.color != "s-single" || !series.label.starts_with("single")) {
-      series.color = kColors[next++ % kColors.size()];
-    }
+    const bool is_single = series.color == "s-single" && series.label.starts_with("single");
+    if (!is_single || has_single) series.color = kColors[next++ % kColors.size()];
+    has_single = has_single || is_single;
   }
 }
 
@@ -183,7 +184,7 @@ std::string accuracy_curve(const RunFile& run) {
   LineChart chart{"Test accuracy, epoch by epoch", "epoch (number)", "test accuracy (%)"};
   for (const FileRow& row : run.rows) {
     if (row.epoch_accuracy.size() < 2) continue;
-    Series series{name_of(row), color_of(row.mode), row.kind, {}};
+    Series series{bar_label(run, row), color_of(row.mode), row.kind, {}};
     for (const double accuracy : row.epoch_accuracy) {
       series.points.push_back({static_cast<double>(series.points.size() + 1), 100 * accuracy});
     }
