@@ -162,7 +162,9 @@ TEST_F(Trace, OfEveryModeHasCountersWhoseLargestSampleOfMemoryIsNearThePeak) {
 
 TEST_F(Trace, OfOneHostHasOneClock) {
   for (const char* flags : {"", "--devices 2 --parallel ddp --ranks processes"}) {
-    for (const json& clock : trace_of(flags)["otherData"]["clocks"]) {
+    const json clocks = trace_of(flags)["otherData"]["clocks"];
+    EXPECT_FALSE(clocks.empty());
+    for (const json& clock : clocks) {
       EXPECT_EQ(clock["offset_ns"], 0);
       EXPECT_EQ(clock["drift_ns"], 0);
       EXPECT_EQ(clock["error_ns"], 0);
