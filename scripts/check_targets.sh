@@ -328,7 +328,7 @@ step_differences() {
        }
        BEGIN { unit["ns"] = 1e-3; unit["us"] = 1; unit["ms"] = 1e3; unit["s"] = 1e6 }
        FNR == 1 { tables = 0; file++ }
-       /^mode/ { tables++ }
+       /^mode +devices/ { tables++ }
        $1 ~ /^~?(single|dp|ddp)\*?$/ && $2 ~ /^[0-9]+$/ {
          side = file == 2 || $1 ~ /^~/ ? 2 : 1
          gsub(/[~*]/, "", $1)
