@@ -1,7 +1,6 @@
 #include "engine/predict/pipeline_step.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "engine/core/error.h"
 #include "engine/predict/kernel_cost.h"
