@@ -11,4 +11,12 @@ std::vector<std::int64_t> gather_numbers(const std::vector<std::int64_t>& mine,
   return output.to_vector<std::int64_t>();
 }
 
+double reduce_number(double mine, ReduceOp op, Communicator& communicator, Device device) {
+  const Tensor number = Tensor::from(std::vector<double>{mine}, {1}, device);
+  CollectiveOptions options;
+  options.op = op;
+  communicator.all_reduce(number, options).wait();
+  return number.item();
+}
+
 }  // namespace lockstep::comm

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/comm/communicator.h"
+#include "engine/core/device.h"
 
 namespace lockstep::comm {
 
@@ -12,5 +13,10 @@ namespace lockstep::comm {
 // REQUIRES: every rank calls it, with equally many.
 std::vector<std::int64_t> gather_numbers(const std::vector<std::int64_t>& mine,
                                          Communicator& communicator);
+
+// One number of every rank, reduced. It travels on the ranks' devices, which every communicator
+// reaches.
+// REQUIRES: every rank calls it, with the same op.
+double reduce_number(double mine, ReduceOp op, Communicator& communicator, Device device);
 
 }  // namespace lockstep::comm

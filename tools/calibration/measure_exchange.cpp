@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/autograd/ops/ops.h"
+#include "engine/comm/gather_numbers.h"
 #include "engine/predict/step.h"
 #include "engine/tensor/tensor.h"
 #include "tools/report/median.h"
@@ -133,11 +134,7 @@ double measure_deviation(comm::Communicator& communicator, Device device) {
     for (int i = 0; i < kRuns; ++i) computation.run();
     const double seconds = seconds_since(start);
     const auto reduced = [&](comm::ReduceOp op) {
-      const Tensor number = Tensor::from(std::vector<double>{seconds}, {1}, device);
-      comm::CollectiveOptions options;
-      options.op = op;
-      communicator.all_reduce(number, options).wait();
-      return number.item();
+      return comm::reduce_number(seconds, op, communicator, device);
     };
     later.push_back(reduced(comm::ReduceOp::max) / reduced(comm::ReduceOp::average) - 1);
   }

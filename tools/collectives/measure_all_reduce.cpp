@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/comm/gather_numbers.h"
 #include "engine/runtime/logical_device.h"
 
 namespace lockstep::tools {
@@ -82,16 +83,6 @@ std::size_t count_wrong(const Tensor& buffer, comm::ReduceOp op, int world_size)
   return wrong;
 }
 
-// Of a number that every rank has. On the ranks' devices, which every communicator reaches.
-double reduce_number(double value, comm::ReduceOp op, comm::Communicator& communicator,
-                     Device device) {
-  const Tensor number = Tensor::from(std::vector<double>{value}, {1}, device);
-  comm::CollectiveOptions options;
-  options.op = op;
-  communicator.all_reduce(number, options).wait();
-  return number.item();
-}
-
 }  // namespace
 
 AllReduceTime measure_all_reduce(const AllReduceFlags& flags, comm::Communicator& communicator,
@@ -125,9 +116,9 @@ AllReduceTime measure_all_reduce(const AllReduceFlags& flags, comm::Communicator
   for (int i = 0; i < flags.iterations; ++i) all_reduce();
   buffer.stream().synchronize();  // on CUDA the work has only been enqueued
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  const double slowest = reduce_number(seconds, comm::ReduceOp::max, communicator, device);
+  const double slowest = comm::reduce_number(seconds, comm::ReduceOp::max, communicator, device);
   const double wrong =
-      reduce_number(static_cast<double>(num_wrong), comm::ReduceOp::sum, communicator, device);
+      comm::reduce_number(static_cast<double>(num_wrong), comm::ReduceOp::sum, communicator, device);
   return {slowest / flags.iterations, static_cast<std::size_t>(std::llround(wrong))};
 }
 
