@@ -121,9 +121,7 @@ void print_all_reduces(const predict::MeasuredMachine& measured) {
   fmt::print("all-reduce behind a backward pass, us\n{:>10}{:>9}{:>11}{:>11}{:>11}{:>11}\n",
              "ranks", "devices", "16 KiB", "256 KiB", "4 MiB", "64 MiB");
   for (const predict::MeasuredAllReduce& all_reduce : measured.all_reduces) {
-    fmt::print("{:>10}{:>9}",
-               all_reduce.ranks == predict::RankKind::threads ? "threads" : "processes",
-               all_reduce.num_devices);
+    fmt::print("{:>10}{:>9}", predict::to_string(all_reduce.ranks), all_reduce.num_devices);
     for (const double bytes : {16.0 * 1024, 256.0 * 1024, 4.0 * 1048576, 64.0 * 1048576}) {
       fmt::print("{:>11.1f}", 1e6 * all_reduce.curve.at(bytes));
     }

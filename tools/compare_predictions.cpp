@@ -58,8 +58,8 @@ std::optional<PredictionTask> read_prediction(const CompareFlags& flags,
   prediction.first_bucket_mib = training.first_bucket_mib;
   // What is acted out are the engine's own collectives; else a machine of GPUs uses NCCL.
   if (task.slow_motion || training.plan != "auto") prediction.own_plan = task.all_reduce_plan;
-  prediction.ranks =
-      training.ranks == "processes" ? predict::RankKind::processes : predict::RankKind::threads;
+  // Without a choice of --ranks, a single device or DataParallel: threads.
+  prediction.ranks = predict::parse_rank_kind(training.ranks).value_or(predict::RankKind::threads);
   prediction.run.model = task.model;
   prediction.run.dataset = training.dataset;
   return prediction;

@@ -73,7 +73,7 @@ PredictionTask read_task(const PredictFlags& flags) {
   }
   if (!flags.plan.empty()) task.own_plan = plan::parse_all_reduce_plan(flags.plan);
   task.topology = predict::find_topology(flags.topology);
-  task.ranks = flags.ranks == "threads" ? predict::RankKind::threads : predict::RankKind::processes;
+  task.ranks = predict::parse_rank_kind(flags.ranks).value();
   task.input = flags.input == "host" ? predict::StepOptions::Input::from_host
                                      : predict::StepOptions::Input::ready;
   task.run = read_run_workload(flags.workload);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "engine/core/shown_text.h"
@@ -72,12 +73,12 @@ void read_layers(const JsonFields& fields, MeasuredMachine& measured) {
 MeasuredAllReduce read_all_reduce(const JsonFields& fields, const Topology& machine) {
   fields.require_only({"ranks", "devices", "bytes", "us"});
   MeasuredAllReduce measured;
-  const std::string ranks = fields.text("ranks");
-  if (ranks != "threads" && ranks != "processes") {
-    fields.fail_at("ranks",
-                   fmt::format("ranks are threads or processes, found '{}'", shown(ranks)));
+  const std::string name = fields.text("ranks");
+  const std::optional<RankKind> ranks = parse_rank_kind(name);
+  if (!ranks) {
+    fields.fail_at("ranks", fmt::format("ranks are threads or processes, found '{}'", shown(name)));
   }
-  measured.ranks = ranks == "threads" ? RankKind::threads : RankKind::processes;
+  measured.ranks = *ranks;
   measured.num_devices = fields.count("devices");
   if (measured.num_devices < 2 || measured.num_devices > machine.gpus.size()) {
     fields.refuse("devices", fmt::format("2 to {}, which the machine has", machine.gpus.size()));

@@ -4,6 +4,17 @@
 
 namespace lockstep::predict {
 
+const char* to_string(RankKind ranks) {
+  return ranks == RankKind::threads ? "threads" : "processes";
+}
+
+std::optional<RankKind> parse_rank_kind(std::string_view name) {
+  for (const RankKind ranks : {RankKind::threads, RankKind::processes}) {
+    if (name == to_string(ranks)) return ranks;
+  }
+  return std::nullopt;
+}
+
 AxisPlace place_on(const std::vector<double>& points, double value) {
   if (value <= points.front()) return {};
   if (value >= points.back()) return {points.size() - 1, 0, value / points.back()};

@@ -6,6 +6,8 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "engine/predict/interference.h"
@@ -39,6 +41,10 @@ struct LayerGrid {
 };
 
 enum class RankKind { threads, processes };
+
+const char* to_string(RankKind ranks);
+// By that name; nothing for another one.
+std::optional<RankKind> parse_rank_kind(std::string_view name);
 
 // By bytes of float32, launched during the backward pass as DDP does, with nothing behind it.
 struct MeasuredAllReduce {

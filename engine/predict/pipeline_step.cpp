@@ -119,13 +119,17 @@ std::vector<std::size_t> balanced_parts(const std::vector<LayerWork>& layers,
   return first;
 }
 
+void require_layer_for_each(std::size_t num_devices, std::size_t num_layers) {
+  require(num_devices <= num_layers, ErrorCode::Usage, "predict",
+          "a pipeline has a layer for each device at least: the model has {}, {} devices were "
+          "asked for",
+          num_layers, num_devices);
+}
+
 PredictedStep predict_pipeline(Network& network, const Workload& workload,
                                const StepOptions& options) {
   const std::size_t num_devices = options.num_devices;
-  require(num_devices <= workload.layers.size(), ErrorCode::Usage, "predict",
-          "a pipeline has a layer for each device at least: the model has {}, {} devices were "
-          "asked for",
-          workload.layers.size(), num_devices);
+  require_layer_for_each(num_devices, workload.layers.size());
   const std::vector<Part> parts = parts_of(network, workload, num_devices);
   const auto num_batches = static_cast<double>(options.num_micro_batches);
   const Schedule schedule(parts, options.num_micro_batches);

@@ -1,5 +1,5 @@
 // A step whose devices hold parts of the model one behind the other: micro-batches pass through all
-// of them, forward and back (GPipe). Only step.cpp includes it.
+// of them, forward and back (GPipe). predict_step() calls it.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,9 @@ namespace lockstep::predict {
 // allow; the last entry is the number of layers. REQUIRES: as many layers as parts, or more.
 std::vector<std::size_t> balanced_parts(const std::vector<LayerWork>& layers,
                                         std::size_t num_parts);
+
+// Throws Error{Usage} for more devices than layers.
+void require_layer_for_each(std::size_t num_devices, std::size_t num_layers);
 
 // workload: of a micro-batch. Parts wait for each other's activations and gradients, which cross
 // the links between them; the breakdown is the mean over the devices, and its `wait` is what they

@@ -98,8 +98,7 @@ Json layers_json(const predict::MeasuredMachine& measured) {
 Json measured_json(const predict::MeasuredMachine& measured) {
   Json all_reduces = Json::array();
   for (const predict::MeasuredAllReduce& all_reduce : measured.all_reduces) {
-    const bool is_threads = all_reduce.ranks == predict::RankKind::threads;
-    Json json{{"ranks", is_threads ? "threads" : "processes"}, {"devices", all_reduce.num_devices}};
+    Json json{{"ranks", predict::to_string(all_reduce.ranks)}, {"devices", all_reduce.num_devices}};
     json.update(curve_json(all_reduce.curve));
     all_reduces.push_back(std::move(json));
   }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
+#include "engine/predict/pipeline_step.h"
 #include "engine/trace/chrome_trace.h"
 #include "tools/report/predicted_trace.h"
 #include "tools/report/row_table.h"
@@ -121,10 +122,7 @@ void require_possible(const PredictionTask& task, const std::vector<WhatIf>& cha
     }
     const bool has_pipeline =
         std::ranges::find(task.strategies, Strategy::pipeline) != task.strategies.end();
-    require(!has_pipeline || devices <= task.run.step.layers.size(), ErrorCode::Usage, "--devices",
-            "a pipeline has a layer for each device at least: {} has {} layers, {} devices were "
-            "asked for",
-            task.run.model, task.run.step.layers.size(), devices);
+    if (has_pipeline) predict::require_layer_for_each(devices, task.run.step.layers.size());
     for (const WhatIf& change : changes) {
       const bool is_left_out = has_batches && change.batch == 0;
       require(is_left_out || batch_of(task, change) >= devices, ErrorCode::Usage, "--devices",

@@ -90,6 +90,13 @@ RunWorkload read_run_workload(const std::string& path) {
                             : device_name(shown(file.host.cpu), first.threads_per_device);
   run.step = *file.workload;
   if (first.mode == "single" && first.kind == "measured") run.single = first.breakdown;
+  for (const auto seconds : {&FileLayer::forward_seconds, &FileLayer::backward_seconds}) {
+    const bool takes_time = std::ranges::any_of(
+        run.step.layers, [&](const FileLayer& layer) { return layer.*seconds > 0; });
+    require(takes_time, ErrorCode::Io, "predict",
+            "'{}': its layers take 0 s {}; write it again with lockstep train or compare",
+            shown(path), seconds == &FileLayer::forward_seconds ? "forward" : "backward");
+  }
   if (run.step.rows_per_epoch) {
     run.rows_per_epoch = *run.step.rows_per_epoch;
   } else {
