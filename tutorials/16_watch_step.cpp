@@ -23,11 +23,11 @@
 
 #include <algorithm>
 #include <string>
-#include <string_view>
 
 #include "engine/predict/step.h"
 #include "tutorials/acted.h"
 #include "tutorials/common.h"
+#include "tutorials/lanes.h"
 
 namespace {
 
@@ -37,8 +37,6 @@ using tutorial::ActedSteps;
 using tutorial::Training;
 
 constexpr std::size_t kDevices = 8;
-constexpr std::size_t kColumns = 90;  // of a lane
-constexpr std::size_t kTicks = 6;     // of the time axis
 constexpr const char* kMachine = "k80-p2-16x";
 constexpr const char* kModel = "mlp:64-384-384-384-384-384-10";
 constexpr std::size_t kBatch = 2048;
@@ -57,63 +55,18 @@ Training steps_of(Overlap overlap) {
   return training;
 }
 
-// A moment of the median step as a column, where the picture is `width_ns` wide.
-std::size_t column_of(const ActedSteps& acted, std::int64_t moment_ns, std::int64_t width_ns) {
-  const std::int64_t since = std::clamp<std::int64_t>(moment_ns - acted.step.begin_ns, 0, width_ns);
-  return static_cast<std::size_t>(since) * kColumns / static_cast<std::size_t>(width_ns);
-}
-
-char letter_of(const trace::Span& kernel) {
-  const std::string_view name = kernel.name;
-  if (name.find("backward") != name.npos) return 'b';
-  return name == "sgd" ? 'u' : 'f';
-}
-
-struct Lanes {
-  std::string kernels = std::string(kColumns, ' ');
-  std::string all_reduces = std::string(kColumns, ' ');
-};
-
-// What one device did during the step.
-Lanes draw_lanes(const ActedSteps& acted, int device, std::int64_t width_ns) {
-  Lanes lanes;
-  std::size_t num_buckets = 0;
-  for (const trace::Span& span : acted.recording.spans) {
-    const bool is_inside = span.end_ns > acted.step.begin_ns && span.begin_ns < acted.step.end_ns;
-    if (span.rank != device || !is_inside) continue;
-    char letter = '1';
-    if (tutorial::is_all_reduce(span)) {
-      letter = static_cast<char>('1' + std::min<std::size_t>(num_buckets++, 8));
-    } else if (tutorial::is_kernel(span)) {
-      letter = letter_of(span);
-    } else {
-      continue;
-    }
-    std::string& lane = tutorial::is_kernel(span) ? lanes.kernels : lanes.all_reduces;
-    const std::size_t begin = column_of(acted, span.begin_ns, width_ns);
-    const std::size_t end = column_of(acted, std::min(span.end_ns, acted.step.end_ns), width_ns);
-    std::fill(lane.begin() + static_cast<std::ptrdiff_t>(begin),
-              lane.begin() + static_cast<std::ptrdiff_t>(end), letter);
-  }
-  return lanes;
-}
-
-void print_axis(std::int64_t width_ns) {
-  std::string axis = std::string(7, ' ');
-  for (std::size_t tick = 0; tick < kTicks; ++tick) {
-    axis.resize(7 + tick * kColumns / kTicks, ' ');
-    axis += fmt::format("|{:.0f}{}",
-                        1e-3 * static_cast<double>(width_ns) * static_cast<double>(tick) / kTicks,
-                        tick == 0 ? " us" : "");
-  }
-  fmt::print("{}\n", axis);
-}
-
+// Each device has two rows: its kernels, and below them its all-reduces, numbered.
 void print_picture(const ActedSteps& acted, std::int64_t width_ns) {
-  print_axis(width_ns);
-  for (std::size_t device = 0; device < kDevices; ++device) {
-    const Lanes lanes = draw_lanes(acted, static_cast<int>(device), width_ns);
-    fmt::print("gpu {} |{}|\n      |{}|\n", device, lanes.kernels, lanes.all_reduces);
+  tutorial::print_axis(width_ns, /*indent=*/7);
+  for (int device = 0; device < static_cast<int>(kDevices); ++device) {
+    char bucket = '1';
+    const auto number_of = [&](const trace::Span& span) -> char {
+      if (!tutorial::is_all_reduce(span)) return 0;
+      return bucket < '9' ? bucket++ : '9';
+    };
+    fmt::print("gpu {} |{}|\n      |{}|\n", device,
+               tutorial::draw_lane(acted, device, width_ns, tutorial::kernel_letter),
+               tutorial::draw_lane(acted, device, width_ns, number_of));
   }
 }
 
@@ -131,7 +84,7 @@ void run(const tutorial::Options& options) {
   tutorial::step(1, "without overlap: all buckets after backward");
   const ActedSteps after =
       tutorial::act_out(topology, steps_of(Overlap::after_backward), num_steps);
-  const std::int64_t after_ns = after.step.end_ns - after.step.begin_ns;
+  const std::int64_t after_ns = tutorial::length_ns(after);
   fmt::print(
       "f forward, b backward, u update; below: the number of the bucket that is on its way\n");
   print_picture(after, after_ns);
@@ -139,7 +92,7 @@ void run(const tutorial::Options& options) {
   tutorial::step(2, "with it: a bucket goes its way when it is full, beside backward");
   const ActedSteps during =
       tutorial::act_out(topology, steps_of(Overlap::during_backward), num_steps);
-  print_picture(during, std::max(after_ns, during.step.end_ns - during.step.begin_ns));
+  print_picture(during, std::max(after_ns, tutorial::length_ns(during)));
 
   tutorial::step(3, "compare them");
   fmt::print("all-reduces             step    busy      hidden     exposed  slowed down\n");

@@ -46,7 +46,8 @@ predict::Workload workload_of(const Training& training, const predict::DevicePro
   return workload;
 }
 
-act::MachineOptions machine_options(const predict::Topology& topology, const Training& training) {
+act::MachineOptions machine_options(const predict::Topology& topology,
+                                    const ActedTraining& training) {
   act::MachineOptions options;
   options.topology = topology;
   for (std::size_t i = 0; i < training.num_devices; ++i) {
@@ -55,11 +56,10 @@ act::MachineOptions machine_options(const predict::Topology& topology, const Tra
   return options;
 }
 
-// Batches are on their devices when they are needed.
-void give_rows(act::Machine& machine, const std::vector<LabelledTensors>& rows) {
-  for (const LabelledTensors& batch : rows) {
-    const TensorView x = batch.x.view();
-    machine.give(batch.x.device().index, {x.data, x.num_bytes()});
+void give_inputs(act::Machine& machine, const ActedTraining& training) {
+  for (const Tensor& input : training.inputs) {
+    const TensorView x = input.view();
+    machine.give(input.device().index, {x.data, x.num_bytes()});
   }
 }
 
@@ -69,16 +69,15 @@ struct StepLength {
 };
 
 // The last of a few steps that nobody paces.
-StepLength rehearse(const predict::Topology& topology, const Training& training,
-                    const std::vector<LabelledTensors>& rows) {
+StepLength rehearse(const predict::Topology& topology, const ActedTraining& training) {
   act::MachineOptions options = machine_options(topology, training);
   options.pace = act::Pace::none;
   act::Machine machine(options);
   const act::OnStage on_stage(machine);
-  give_rows(machine, rows);
+  give_inputs(machine, training);
   act::Time here = act::now(), modelled = machine.end();
   StepLength last;
-  train(training, rows, kRehearsedSteps, [&] {
+  training.train(kRehearsedSteps, [&] {
     last = {act::to_seconds(act::now() - here), act::to_seconds(machine.end() - modelled)};
     here = act::now(), modelled = machine.end();
   });
@@ -101,10 +100,6 @@ trace::Span median_step(const std::vector<trace::Span>& spans) {
   return steps[(steps.size() - 1) / 2];
 }
 
-bool is_late(const trace::Span& span) {
-  return span.name == std::string_view(act::kLate);
-}
-
 // What of the step these spans of a device cover; they don't overlap.
 double covered_fraction(const ActedSteps& acted, int device,
                         bool (*is_meant)(const trace::Span& span)) {
@@ -117,7 +112,7 @@ double covered_fraction(const ActedSteps& acted, int device,
   return static_cast<double>(covered) / static_cast<double>(length(acted.step));
 }
 
-void take_times(const Training& training, ActedSteps& acted) {
+void take_times(std::size_t num_devices, ActedSteps& acted) {
   acted.step = median_step(acted.recording.spans);
   acted.step_seconds = 1e-9 * static_cast<double>(length(acted.step));
   std::vector<trace::Span> spans = acted.recording.spans;
@@ -126,10 +121,10 @@ void take_times(const Training& training, ActedSteps& acted) {
   });
   acted.breakdown = trace::step_breakdown(spans, acted.step);
   std::vector<double> busy;
-  for (std::size_t i = 0; i < training.num_devices; ++i) {
+  for (std::size_t i = 0; i < num_devices; ++i) {
     const int device = static_cast<int>(i);
-    busy.push_back(covered_fraction(acted, device, is_kernel));
-    const double put_off = covered_fraction(acted, device, is_late);
+    busy.push_back(covered_fraction(acted, device, act::is_kernel));
+    const double put_off = covered_fraction(acted, device, act::is_late);
     acted.put_off = std::max(acted.put_off, put_off);
   }
   std::ranges::sort(busy);
@@ -137,12 +132,6 @@ void take_times(const Training& training, ActedSteps& acted) {
 }
 
 }  // namespace
-
-bool is_kernel(const trace::Span& span) {
-  // Other spans of operations have no number.
-  return span.thread == trace::kDeviceThread && span.lane == trace::Lane::compute &&
-         span.category == trace::Category::op && span.sequence != trace::kNoSequence;
-}
 
 bool is_all_reduce(const trace::Span& span) {
   return span.thread == trace::kDeviceThread && span.lane == trace::Lane::comm;
@@ -162,7 +151,18 @@ predict::PredictedStep predict_training(const predict::Topology& topology,
 ActedSteps act_out(const predict::Topology& topology, const Training& training,
                    std::size_t num_steps) {
   const std::vector<LabelledTensors> rows = make_rows(training);
-  const StepLength rehearsed = rehearse(topology, training, rows);
+  ActedTraining acted;
+  acted.num_devices = training.num_devices;
+  for (const LabelledTensors& batch : rows) acted.inputs.push_back(batch.x);
+  acted.train = [&](std::size_t steps, const std::function<void()>& after_step) {
+    return train(training, rows, steps, after_step);
+  };
+  return act_out(topology, acted, num_steps);
+}
+
+ActedSteps act_out(const predict::Topology& topology, const ActedTraining& training,
+                   std::size_t num_steps) {
+  const StepLength rehearsed = rehearse(topology, training);
   ActedSteps acted;
   double here = std::max(kShortestStep, kHeadroom * rehearsed.here);
   for (int i = 0; i < kMostTries; ++i, here *= 2) {
@@ -173,13 +173,13 @@ ActedSteps act_out(const predict::Topology& topology, const Training& training,
     options.patience = act::from_seconds(kPatientSteps * here);
     act::Machine machine(options);
     const act::OnStage on_stage(machine);
-    give_rows(machine, rows);
+    give_inputs(machine, training);
     trace::start({.slow_motion = acted.factor});
-    acted.weights = train(training, rows, num_steps);
+    acted.weights = training.train(num_steps, {});
     runtime::record_device_spans();
     trace::stop();
     acted.recording = trace::collect();
-    take_times(training, acted);
+    take_times(training.num_devices, acted);
     if (acted.put_off < kMostPutOff) break;
   }
   return acted;

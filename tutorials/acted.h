@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <vector>
 
 #include "engine/predict/step.h"
@@ -30,13 +31,22 @@ struct ActedSteps {
   std::vector<Tensor> weights;  // of the first device, after the last step
 };
 
-// What acted devices record beside the phases of a step. All other spans are the host's.
-bool is_kernel(const trace::Span& span);
+// What acted devices record beside their kernels (act::is_kernel).
 bool is_all_reduce(const trace::Span& span);
 
 // Trains num_steps steps, two or more, and before them two to see how slow the motion has to be.
 // Where the cores could not keep up all the same: once more, twice as slow.
 ActedSteps act_out(const predict::Topology& topology, const Training& training,
+                   std::size_t num_steps);
+
+// The same for any other training by the devices cpu:0 ... cpu:num_devices - 1, as train() is.
+struct ActedTraining {
+  std::size_t num_devices = 1;
+  std::vector<Tensor> inputs;  // which are on their devices when they are needed
+  std::function<std::vector<Tensor>(std::size_t num_steps, const std::function<void()>& after_step)>
+      train;
+};
+ActedSteps act_out(const predict::Topology& topology, const ActedTraining& training,
                    std::size_t num_steps);
 
 // Of float32 tensors.

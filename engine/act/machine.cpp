@@ -1,6 +1,7 @@
 #include "engine/act/machine.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "engine/core/error.h"
 #include "engine/predict/step.h"
@@ -280,6 +281,16 @@ OnStage::OnStage(Machine& machine) {
 OnStage::~OnStage() {
   runtime::set_modelled_clock(nullptr);
   detail::on_stage.store(nullptr, std::memory_order_release);
+}
+
+bool is_kernel(const trace::Span& span) {
+  // Other spans of operations have no number.
+  return span.thread == trace::kDeviceThread && span.lane == trace::Lane::compute &&
+         span.category == trace::Category::op && span.sequence != trace::kNoSequence;
+}
+
+bool is_late(const trace::Span& span) {
+  return span.name == std::string_view(kLate);
 }
 
 }  // namespace lockstep::act

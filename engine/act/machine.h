@@ -56,6 +56,11 @@ struct MachineOptions {
 // cores that are there could not keep up.
 inline constexpr const char* kLate = "late";
 
+// What acted devices record beside the phases of a step: spans of theirs that are kernels, and
+// those named kLate. All other spans are the host's.
+bool is_kernel(const trace::Span& span);
+bool is_late(const trace::Span& span);
+
 // One kernel: what it takes on the modelled device, where it runs alone.
 struct Kernel {
   const char* name = "";  // lives as long as the program

@@ -80,16 +80,6 @@ double choose_factor(const RehearsedStep& step) {
   return round_up(std::clamp(real / step.modelled_seconds, 1e-3, kMaxFactor));
 }
 
-// Other spans of operations have no number.
-bool is_kernel(const trace::Span& span) {
-  return span.category == trace::Category::op && span.lane == trace::Lane::compute &&
-         span.sequence != trace::kNoSequence;
-}
-
-bool is_late(const trace::Span& span) {
-  return span.name == std::string_view(act::kLate);
-}
-
 // What the devices did during the steps, which the first of them led.
 class StepTimes {
  public:
@@ -105,7 +95,7 @@ class StepTimes {
   // Of each epoch: all steps, each as long as the mean of those in which the leader was not late,
   // if there are such. Some begin with what is no part of them, such as a check.
   std::vector<double> epoch_seconds(int leader, std::size_t steps_per_epoch) const {
-    const std::vector<double> late = shares(leader, is_late);
+    const std::vector<double> late = shares(leader, act::is_late);
     std::vector<double> epochs;
     for (std::size_t begin = 0; begin < steps_.size(); begin += steps_per_epoch) {
       const std::size_t end = std::min(begin + steps_per_epoch, steps_.size());
@@ -166,8 +156,8 @@ void take_acted_times(const TrainingTask& task, const DevicePlacement& placement
   result.busy_fraction.clear();
   for (const int track : tracks) {
     // Of a usual step: some wait for what is between steps, such as a check.
-    result.busy_fraction.push_back(median(times.shares(track, is_kernel)));
-    result.acted->put_off = std::max(result.acted->put_off, median(times.shares(track, is_late)));
+    result.busy_fraction.push_back(median(times.shares(track, act::is_kernel)));
+    result.acted->put_off = std::max(result.acted->put_off, median(times.shares(track, act::is_late)));
   }
 }
 

@@ -1,0 +1,244 @@
+// 18: What does it cost to place the parts of one model on three devices by hand?
+//
+// You will see: a model in three parts, each moved to a device of its own; what is said where an
+// output is not copied to the next part's device, and the copy, through which gradients come back;
+// weights with the same bits as one device's; then a step acted out on three GPUs that are not here
+// (as in 16): two of three always wait; and a batch cut into micro-batches, so that they wait less.
+// In PyTorch: part1.to("cuda:0"), part2.to("cuda:1"), ..., and h.to("cuda:1") between them.
+//
+// Run:  18_place_parts [--hidden 512] [--micro-batches 4] [--machine k80-p2-16x]
+//                      [--device auto|cpu|cuda] [--fast]
+//
+// Expected output (abridged; times differ):
+//   part 1 on cpu:1: 262656 parameters
+//   [linear] all tensors must be on one device, found cpu:0 and cpu:1; move one with to(device)
+//   gradient of part 0's first weight: Tensor[512, 64] float32 on cpu:0
+//   check: in 4 micro-batches: largest difference 7.5e-09, tolerance 1e-05 ... ok
+//   gpu 0 |fff...
+//   gpu 1 | ...
+//   check: three parts are no faster than one device, and 20 to 36 % busy ... ok
+//   check: micro-batches are at least 1.2 times as fast as none ... ok
+
+#include <memory>
+#include <string>
+
+#include "engine/autograd/node.h"
+#include "engine/autograd/ops/ops.h"
+#include "engine/nn/activation.h"
+#include "engine/nn/linear.h"
+#include "engine/nn/sequential.h"
+#include "engine/optim/sgd.h"
+#include "engine/runtime/device_span.h"
+#include "tutorials/acted.h"
+#include "tutorials/common.h"
+#include "tutorials/lanes.h"
+#include "tutorials/rows.h"
+
+namespace {
+
+using namespace lockstep;
+using tutorial::ActedSteps;
+using tutorial::Rows;
+
+constexpr std::size_t kParts = 3;
+constexpr std::size_t kBatch = 480;
+constexpr const char* kMachine = "k80-p2-16x";
+constexpr std::size_t kHidden = 512;
+constexpr std::size_t kMicroBatches = 4;
+constexpr double kLeastBusy = 0.2, kMostBusy = 0.36;  // of three devices, one after the other
+constexpr double kLeastGain = 1.2;                    // of micro-batches
+
+std::string machine = kMachine;                 // --machine
+std::size_t hidden = kHidden;                   // --hidden
+std::size_t num_micro_batches = kMicroBatches;  // --micro-batches
+
+// Three parts, each on a device of its own; or on the same one, three times.
+class Net final : public nn::ModuleOf<Net> {
+ public:
+  explicit Net(const std::vector<Device>& devices) : devices_(devices) {
+    Rng rng(/*seed=*/0);
+    const auto layer = [&](std::size_t in, std::size_t out) {
+      return std::make_shared<nn::Linear>(in, out, rng);
+    };
+    const auto relu = [] { return std::make_shared<nn::ReLU>(); };
+    using Modules = std::vector<std::shared_ptr<nn::Module>>;
+    const Modules parts[kParts] = {{layer(64, hidden), relu(), layer(hidden, hidden), relu()},
+                                   {layer(hidden, hidden), relu()},
+                                   {layer(hidden, hidden), relu(), layer(hidden, 10)}};
+    for (std::size_t i = 0; i < kParts; ++i) {
+      register_child(fmt::format("part{}", i), std::make_shared<nn::Sequential>(parts[i]));
+      part(i).to(devices[i]);
+    }
+  }
+  nn::Module& part(std::size_t i) const { return *children()[i].second; }
+
+  Variable forward(const Variable& x) override {
+    Variable h = x;
+    for (std::size_t i = 0; i < kParts; ++i) h = part(i)(lockstep::to(h, devices_[i]));
+    return h;
+  }
+  std::string type_name() const override { return "Net"; }
+
+ private:
+  std::vector<Device> devices_;
+};
+
+// One step. Micro-batches go through the parts behind each other, so that part 0 may begin with the
+// second while part 1 has the first; their gradients add up to the batch's.
+void train_step(Net& net, const Rows& batch, std::size_t num_pieces, optim::Sgd& sgd) {
+  const std::size_t rows = batch.count() / num_pieces;
+  const Device last = net.part(kParts - 1).parameters()[0].device();
+  std::vector<Variable> losses;
+  sgd.zero_grad();
+  for (std::size_t i = 0; i < num_pieces; ++i) {
+    const Rows piece = batch.part(i * rows, (i + 1) * rows);
+    const Variable loss = cross_entropy(net(Variable(piece.x)), piece.labels.to(last));
+    losses.push_back(scale(loss, 1 / static_cast<double>(num_pieces)));
+  }
+  for (const Variable& loss : losses) loss.backward();
+  sgd.step();
+}
+
+// The same batch in each step. Each is a span of the first device.
+std::vector<Tensor> train(const std::vector<Device>& devices, std::size_t num_pieces,
+                          const Rows& batch, std::size_t num_steps,
+                          const std::function<void()>& after_step = {}) {
+  Net net(devices);
+  optim::Sgd sgd(net.parameters(), {.learning_rate = 0.05, .momentum = 0.9});
+  const trace::TrackScope track(0);
+  for (std::size_t step = 0; step < num_steps; ++step) {
+    {
+      runtime::WorkSpan span(batch.x.stream(), trace::Lane::host, trace::Category::step, "step");
+      span.set_sequence(static_cast<std::int64_t>(step));
+      train_step(net, batch, num_pieces, sgd);
+    }
+    if (after_step) after_step();
+  }
+  std::vector<Tensor> weights;
+  for (const Variable& parameter : net.parameters()) {
+    weights.push_back(parameter.value().to(Device{}));
+  }
+  return weights;
+}
+
+void show_parts(const std::vector<Device>& devices, const Rows& batch) {
+  tutorial::step(1, "three parts, each on a device of its own");
+  Net net(devices);
+  for (std::size_t i = 0; i < kParts; ++i) {
+    fmt::print("part {} on {}: {} parameters\n{}\n", i, to_string(devices[i]),
+               net.part(i).num_parameters(), net.part(i).to_string());
+  }
+  tutorial::step(2, "an output has to be copied to the next part's device");
+  const Variable h = net.part(0)(Variable(batch.x));
+  tutorial::show_error([&] { net.part(1)(h); });
+  const Variable copied = to(h, devices[1]);
+  fmt::print("h: {}; to(h, {}): {}, node {}\n", describe(h.value()), to_string(devices[1]),
+             describe(copied.value()), copied.node()->name());
+
+  tutorial::step(3, "backward: gradients take the copies' way back");
+  cross_entropy(net(Variable(batch.x)), batch.labels.to(devices[2])).backward();
+  for (std::size_t i = 0; i < kParts; ++i) {
+    const Tensor grad = net.part(i).parameters()[0].grad();
+    fmt::print("gradient of part {}'s first weight: {}\n", i, describe(grad));
+  }
+}
+
+void check_weights(const std::vector<Device>& devices, const Rows& batch, std::size_t num_steps) {
+  tutorial::step(4, "train: as on one device");
+  const std::vector<Device> one(kParts, devices[0]);
+  const std::vector<Tensor> expected = train(one, 1, batch, num_steps);
+  tutorial::check(
+      fmt::format("{} steps, the same weights as on one device: the same bits", num_steps),
+      tutorial::has_same_bits(train(devices, 1, batch, num_steps), expected));
+  tutorial::check_close(
+      fmt::format("in {} micro-batches", num_micro_batches),
+      tutorial::max_abs_difference(train(devices, num_micro_batches, batch, num_steps), expected),
+      tutorial::weight_tolerance(num_steps));
+}
+
+ActedSteps act_out(const predict::Topology& topology, std::size_t num_devices,
+                   std::size_t num_pieces, const Rows& batch, std::size_t num_steps) {
+  std::vector<Device> devices;
+  for (std::size_t i = 0; i < kParts; ++i) {
+    devices.push_back({DeviceType::cpu, static_cast<int>(i % num_devices)});
+  }
+  tutorial::ActedTraining training;
+  training.num_devices = num_devices;
+  training.inputs = {batch.x};
+  training.train = [&](std::size_t steps, const std::function<void()>& after_step) {
+    return train(devices, num_pieces, batch, steps, after_step);
+  };
+  return tutorial::act_out(topology, training, num_steps);
+}
+
+void print_picture(const ActedSteps& acted, std::int64_t width_ns) {
+  tutorial::print_axis(width_ns, /*indent=*/7);
+  for (int device = 0; device < static_cast<int>(kParts); ++device) {
+    fmt::print("gpu {} |{}|\n", device,
+               tutorial::draw_lane(acted, device, width_ns, tutorial::kernel_letter));
+  }
+}
+
+void print_times(std::string_view name, const ActedSteps& acted) {
+  fmt::print("{:<32} {:>8.0f} us {:>5.0f} % {:>12}\n", name, 1e6 * acted.step_seconds,
+             100 * acted.busy_fraction, fmt::format("1 : {:.0f}", acted.factor));
+}
+
+void run(const tutorial::Options& options) {
+  const Rows batch = tutorial::load_digits(options.device()).part(0, kBatch);
+  const std::vector<Device> devices = options.devices(kParts);
+  show_parts(devices, batch);
+  check_weights(devices, batch, options.fast ? 3 : 20);
+
+  const predict::Topology topology = predict::find_topology(machine);
+  const Rows here = batch.part(0, kBatch, Device{});
+  const std::size_t num_steps = options.fast ? 2 : 6;
+  tutorial::step(
+      5, fmt::format("acted out on three of {} x {}", topology.gpus.size(), topology.device.name));
+  fmt::print("f forward, b backward, + gradients added up, u update\n");
+  const ActedSteps one = act_out(topology, 1, 1, here, num_steps);
+  const ActedSteps parts = act_out(topology, kParts, 1, here, num_steps);
+  print_picture(parts, tutorial::length_ns(parts));
+  fmt::print("the batch in {} micro-batches:\n", num_micro_batches);
+  const ActedSteps pieces = act_out(topology, kParts, num_micro_batches, here, num_steps);
+  print_picture(pieces, std::max(tutorial::length_ns(parts), tutorial::length_ns(pieces)));
+
+  tutorial::step(6, "compare them");
+  fmt::print("                                        step    busy  slowed down\n");
+  print_times("one device", one);
+  print_times("three parts, one after the other", parts);
+  print_times(fmt::format("three parts, {} micro-batches", num_micro_batches), pieces);
+  const double gain = parts.step_seconds / pieces.step_seconds;
+  if (machine == kMachine && hidden == kHidden && num_micro_batches == kMicroBatches) {
+    tutorial::check_times("three parts are no faster than one device, and 20 to 36 % busy",
+                          parts.step_seconds >= one.step_seconds &&
+                              parts.busy_fraction >= kLeastBusy &&
+                              parts.busy_fraction <= kMostBusy);
+    tutorial::check_times(
+        fmt::format("micro-batches are at least {} times as fast as none", kLeastGain),
+        gain >= kLeastGain);
+  }
+  tutorial::answer(
+      fmt::format(
+          "Each part has a third of the memory to hold, and waits for the others: {:.0f} us "
+          "a step on three devices, {:.0f} on one, each busy {:.0f} % of the time. With {} "
+          "micro-batches behind each other: {:.0f} us, {:.0f} %.",
+          1e6 * parts.step_seconds, 1e6 * one.step_seconds, 100 * parts.busy_fraction,
+          num_micro_batches, 1e6 * pieces.step_seconds, 100 * pieces.busy_fraction),
+      {{"--micro-batches 16", "more of them: where does it stop to pay?"},
+       {"--machine dgx1-v100", "faster GPUs: pieces so small that they no longer pay"}});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace lockstep::tutorial;
+  const auto add_flags = [](Flags& flags, Options&) {
+    flags.add_number("--hidden", hidden, 1, 4096, "units of each hidden layer");
+    flags.add_number("--micro-batches", num_micro_batches, 1, 480, "pieces of the batch");
+    flags.add_text("--machine", machine, "a topology of three devices or more");
+  };
+  constexpr const char* kQuestion =
+      "What does it cost to place the parts of one model on three devices by hand?";
+  return run_main(argc, argv, kQuestion, run, {.num_devices = kParts, .add_flags = add_flags});
+}

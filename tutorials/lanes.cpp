@@ -1,0 +1,62 @@
+#include "tutorials/lanes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "engine/act/machine.h"
+
+namespace lockstep::tutorial {
+namespace {
+
+constexpr std::size_t kColumns = 90;  // of a row
+constexpr std::size_t kTicks = 6;     // of the axis
+
+// A moment of the median step as a column.
+std::ptrdiff_t column_of(const ActedSteps& acted, std::int64_t moment_ns, std::int64_t width_ns) {
+  const std::int64_t since = std::clamp<std::int64_t>(moment_ns - acted.step.begin_ns, 0, width_ns);
+  return since * static_cast<std::int64_t>(kColumns) / width_ns;
+}
+
+}  // namespace
+
+std::int64_t length_ns(const ActedSteps& acted) {
+  return acted.step.end_ns - acted.step.begin_ns;
+}
+
+std::string draw_lane(const ActedSteps& acted, int device, std::int64_t width_ns,
+                      const LetterOf& letter_of) {
+  std::string lane(kColumns, ' ');
+  for (const trace::Span& span : acted.recording.spans) {
+    const bool is_inside = span.end_ns > acted.step.begin_ns && span.begin_ns < acted.step.end_ns;
+    if (span.rank != device || !is_inside) continue;
+    const char letter = letter_of(span);
+    if (letter == 0) continue;
+    const std::int64_t end_ns = std::min(span.end_ns, acted.step.end_ns);
+    std::fill(lane.begin() + column_of(acted, span.begin_ns, width_ns),
+              lane.begin() + column_of(acted, end_ns, width_ns), letter);
+  }
+  return lane;
+}
+
+char kernel_letter(const trace::Span& span) {
+  if (!act::is_kernel(span)) return 0;
+  const std::string_view name = span.name;
+  if (name.find("backward") != name.npos) return 'b';
+  if (name == "add" || name == "axpy") return '+';
+  return name == "sgd" ? 'u' : 'f';
+}
+
+void print_axis(std::int64_t width_ns, std::size_t indent) {
+  std::string axis(indent, ' ');
+  for (std::size_t tick = 0; tick < kTicks; ++tick) {
+    axis.resize(indent + tick * kColumns / kTicks, ' ');
+    axis += fmt::format("|{:.0f}{}",
+                        1e-3 * static_cast<double>(width_ns) * static_cast<double>(tick) / kTicks,
+                        tick == 0 ? " us" : "");
+  }
+  fmt::print("{}\n", axis);
+}
+
+}  // namespace lockstep::tutorial
