@@ -23,6 +23,8 @@ void add_env_command(Command& program);
 void add_check_gradients_command(Command& program);
 void add_explain_command(Command& program);
 void add_report_command(Command& program);
+// exit_code: the tutorial's, where the command ran one.
+void add_learn_command(Command& program, const CommandLine& command, int& exit_code);
 void add_run_command(Command& program, const CommandLine& command, int& exit_code);
 
 // Where in `lockstep run ...` the program begins: at "--", else at the first word that is neither a
@@ -30,9 +32,11 @@ void add_run_command(Command& program, const CommandLine& command, int& exit_cod
 std::size_t find_program_to_run(const CommandLine& command);
 void add_with_devices_command(Command& program, const CommandLine& command);
 
-// How many words of the command line are Lockstep's own: in `run` and
-// `with-devices` those before the program.
+// How many words of the command line are Lockstep's own: in `run` those before the program, in
+// commands that start another program by "--" those before that.
 std::size_t num_own_words(const CommandLine& command);
+// What follows "--"; of a command that starts no other program: nothing.
+CommandLine words_behind_dashes(const CommandLine& command);
 
 // Below `bench`.
 void add_bench_step_command(Command& bench, const CommandLine& command);

@@ -53,6 +53,7 @@ int run(int argc, char** argv) {
   lockstep::tools::add_predict_command(program, command);
   lockstep::tools::add_calibrate_command(program);
   lockstep::tools::add_bench_command(program, command, exit_code);
+  lockstep::tools::add_learn_command(program, command, exit_code);
   lockstep::tools::add_devices_command(program);
   lockstep::tools::add_env_command(program);
   lockstep::tools::add_check_gradients_command(program);

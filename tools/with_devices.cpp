@@ -127,13 +127,6 @@ void run_with_devices(const WithDevicesFlags& flags, const CommandLine& job) {
 
 }  // namespace
 
-std::size_t num_own_words(const CommandLine& command) {
-  if (command.size() > 1 && command[1] == "run") return find_program_to_run(command);
-  if (command.size() < 2 || command[1] != kName) return command.size();
-  const auto dashes = std::find(command.begin(), command.end(), "--");
-  return static_cast<std::size_t>(dashes - command.begin());
-}
-
 void add_with_devices_command(Command& program, const CommandLine& command) {
   auto flags = std::make_shared<WithDevicesFlags>();
   Command with_devices =
@@ -146,8 +139,7 @@ void add_with_devices_command(Command& program, const CommandLine& command) {
                           "an idle GPU is no more utilised, in percent");
   with_devices.footer(
       "Then: -- COMMAND ARGUMENTS. Example: lockstep with-devices 2 -- python train.py");
-  const std::size_t own = std::min(num_own_words(command) + 1, command.size());
-  const CommandLine job(command.begin() + static_cast<std::ptrdiff_t>(own), command.end());
+  const CommandLine job = words_behind_dashes(command);
   with_devices.on_run([flags, job] { run_with_devices(*flags, job); });
 }
 

@@ -1,0 +1,144 @@
+// lockstep learn: the numbered programs of the course in their order, which of them ended well
+// here, and the next one.
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <iterator>
+#include <memory>
+
+#include "engine/core/error.h"
+#include "engine/core/suggestion.h"
+#include "tools/commands.h"
+#include "tools/learning/course.h"
+#include "tools/learning/progress.h"
+#include "tools/ranks/start_ranks.h"
+
+namespace lockstep::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The program's file: beside this one in a build folder, else where an installation has it.
+fs::path find_tutorial(const CourseProgram& program) {
+  const fs::path folder = fs::path(this_program()).parent_path();
+  for (const fs::path& place : {folder, folder / kInstalledTutorials}) {
+    if (fs::exists(place / program.name)) return place / program.name;
+  }
+  fail(ErrorCode::Io, "learn",
+       "{} is not there: not in '{}', nor in '{}'; scripts/tutorial.sh {} builds it", program.name,
+       folder.string(), (folder / kInstalledTutorials).lexically_normal().string(),
+       std::string(program.name).substr(0, 2));
+}
+
+bool is_number(const std::string& word) {
+  return !word.empty() && std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// By number, name, or what follows the number in it.
+const CourseProgram& find_program(const std::string& word) {
+  const std::string number = word.size() == 1 ? "0" + word : word;
+  std::vector<std::string> names;
+  for (const CourseProgram& program : kCourse) {
+    const std::string name = program.name;
+    const bool is_meant =
+        is_number(word) ? name.starts_with(number + "_") : name == word || name.substr(3) == word;
+    if (is_meant) return program;
+    names.push_back(name);
+  }
+  fail(ErrorCode::Usage, "learn", "there is no program '{}' (01 to {}){}", word,
+       names.back().substr(0, 2), did_you_mean(word, names));
+}
+
+// The first one that has not ended well here.
+const CourseProgram* next_program(const PassedPrograms& progress) {
+  const auto* found = std::ranges::find_if(
+      kCourse, [&](const CourseProgram& program) { return !progress.contains(program.name); });
+  return found == std::end(kCourse) ? nullptr : found;
+}
+
+void print_next(const CourseProgram* next) {
+  if (!next) {
+    fmt::print("all of them ended well here; tutorials/README.md names what comes after\n");
+    return;
+  }
+  fmt::print("next: {}\n  lockstep learn next\n", next->name);
+}
+
+void print_course() {
+  const PassedPrograms progress = read_progress(progress_file());
+  int minutes = 0;
+  fmt::print("{:<22}{:>4}  {:<11} {}\n", "program", "min", "passed", "question");
+  for (const CourseProgram& program : kCourse) {
+    const auto passed = progress.find(program.name);
+    fmt::print("{:<22}{:>4}  {:<11} {}\n", program.name, program.minutes,
+               passed == progress.end() ? "-" : passed->second, program.question);
+    minutes += program.minutes;
+  }
+  fmt::print("min: to read and run it; all of them {:.1f} hours\n", minutes / 60.0);
+  print_next(next_program(progress));
+}
+
+// Returns the exit code; it shares this program's terminal.
+int run_and_wait(const fs::path& file, const CommandLine& flags) {
+  std::vector<std::string> words{file.string()};
+  words.insert(words.end(), flags.begin(), flags.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  std::fflush(nullptr);
+  pid_t child = 0;
+  const int problem =
+      ::posix_spawn(&child, words[0].c_str(), nullptr, nullptr, argv.data(), environ);
+  require(problem == 0, ErrorCode::Io, "learn", "cannot start '{}': {}", words[0],
+          std::strerror(problem));
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0) {
+    require(errno == EINTR, ErrorCode::Io, "learn", "lost '{}': {}", words[0],
+            std::strerror(errno));
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// wanted: next, a number or a name; empty: the list. flags: the program's own.
+int learn(const std::string& wanted, const CommandLine& flags) {
+  if (wanted.empty()) {
+    print_course();
+    return 0;
+  }
+  const fs::path file = progress_file();
+  const CourseProgram* program =
+      wanted == "next" ? next_program(read_progress(file)) : &find_program(wanted);
+  if (!program) {
+    print_next(nullptr);
+    return 0;
+  }
+  const int code = run_and_wait(find_tutorial(*program), flags);
+  const bool asked_for_help = std::ranges::find(flags, "--help") != flags.end();
+  if (code != 0 || asked_for_help) return code;
+  record_pass(file, program->name);
+  fmt::print("\n{} passed\n", program->name);
+  print_next(next_program(read_progress(file)));
+  return 0;
+}
+
+}  // namespace
+
+void add_learn_command(Command& program, const CommandLine& command, int& exit_code) {
+  Command learn_command = program.add_command(
+      "learn",
+      "The course: its numbered programs, which of them ended well here, and the next one");
+  auto wanted = std::make_shared<std::string>();
+  learn_command.add_option("program", *wanted, "which one to run: next, a number or a name");
+  learn_command.footer("lockstep learn 04 -- --rows 10 runs one with flags of its own");
+  learn_command.on_run([wanted, flags = words_behind_dashes(command), &exit_code] {
+    exit_code = learn(*wanted, flags);
+  });
+}
+
+}  // namespace lockstep::tools
