@@ -117,8 +117,8 @@ AllReduceTime measure_all_reduce(const AllReduceFlags& flags, comm::Communicator
   buffer.stream().synchronize();  // on CUDA the work has only been enqueued
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   const double slowest = comm::reduce_number(seconds, comm::ReduceOp::max, communicator, device);
-  const double wrong =
-      comm::reduce_number(static_cast<double>(num_wrong), comm::ReduceOp::sum, communicator, device);
+  const double wrong = comm::reduce_number(static_cast<double>(num_wrong), comm::ReduceOp::sum,
+                                           communicator, device);
   return {slowest / flags.iterations, static_cast<std::size_t>(std::llround(wrong))};
 }
 

@@ -157,7 +157,8 @@ void take_acted_times(const TrainingTask& task, const DevicePlacement& placement
   for (const int track : tracks) {
     // Of a usual step: some wait for what is between steps, such as a check.
     result.busy_fraction.push_back(median(times.shares(track, act::is_kernel)));
-    result.acted->put_off = std::max(result.acted->put_off, median(times.shares(track, act::is_late)));
+    result.acted->put_off =
+        std::max(result.acted->put_off, median(times.shares(track, act::is_late)));
   }
 }
 
