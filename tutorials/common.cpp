@@ -138,6 +138,20 @@ int report(const std::string& program, const char* message, int exit_code) {
   return exit_code;
 }
 
+// Of a program whose number of devices is what it is about, and no choice.
+void add_devices_flag(CLI::App& app, Options& options) {
+  if (app.get_option_no_throw("--devices")) return;
+  const std::string all = std::to_string(options.num_devices);
+  const auto is_all = [all](const std::string& value) {
+    return value == all ? ""
+                        : fmt::format("this program is about {} {}, found {}", all,
+                                      all == "1" ? "device" : "devices", value);
+  };
+  app.add_option("--devices", options.num_devices, fmt::format("{}, in any case", all))
+      ->check(is_all)
+      ->type_name("UINT");
+}
+
 int parse_and_run(const std::string& program, int argc, char** argv, std::string_view question,
                   const Body& body, const Setup& setup) {
   CLI::App app(std::string(question), program);
@@ -156,6 +170,7 @@ int parse_and_run(const std::string& program, int argc, char** argv, std::string
   app.add_flag("--fast", options.fast, "a short run, for tests");
   Flags flags(app);
   if (setup.add_flags) setup.add_flags(flags, options);
+  add_devices_flag(app, options);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {

@@ -14,7 +14,7 @@ there, met or missed. Rehearsals on the emulated GPU are refused here.
 """
 NONE = """
 **There is no result yet.** No GPU could be had so far: no time of one has been measured, and nothing has been
-verified on one. What runs without a GPU is in the README's section "On GPUs".
+verified on one. What runs without a GPU is in docs/gpus.md.
 """
 
 

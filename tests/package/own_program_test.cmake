@@ -1,4 +1,4 @@
-# Run by CTest, see CMakeLists.txt: does what README.md tells the reader of "Build upon it" to do, with the files
+# Run by CTest, see CMakeLists.txt: does what docs/library.md tells its reader to do, with the files
 # and the commands printed there. Only the building of Lockstep itself is taken from this build folder.
 
 include(${CMAKE_CURRENT_LIST_DIR}/run_step.cmake)
@@ -6,17 +6,12 @@ include(${CMAKE_CURRENT_LIST_DIR}/run_step.cmake)
 # Sets ${result} to the text of a fenced block of ${section}: the first of a language that contains a word.
 function(find_block language word result)
   if(NOT section MATCHES "\n```${language}\n([^`]*${word}[^`]*)```")
-    message(FATAL_ERROR "[package] README.md has no block of '${language}' with '${word}' under 'Build upon it'")
+    message(FATAL_ERROR "[package] docs/library.md has no block of '${language}' with '${word}'")
   endif()
   set(${result} "${CMAKE_MATCH_1}" PARENT_SCOPE)
 endfunction()
 
-file(READ ${README} section)
-string(FIND "${section}" "\n## Build upon it" begin)
-math(EXPR begin "${begin} + 1")
-string(SUBSTRING "${section}" ${begin} -1 section)
-string(FIND "${section}" "\n## " end)
-string(SUBSTRING "${section}" 0 ${end} section)
+file(READ ${PAGE} section)
 find_block("cpp" "int main" program)
 find_block("cmake" "find_package" project)
 find_block("" "--install" install_commands)
@@ -37,11 +32,11 @@ string(REGEX REPLACE "\nbuild/digits.*" "" build_commands "${build_commands}")
 run_step(sh -ec "cd ${SCRATCH}/own\n${build_commands}")
 run_step(${SCRATCH}/own/build/digits)
 
-# It learns, and says so as the README shows it.
+# It learns, and says so as the page shows it.
 foreach(line "epoch  1  loss [0-9.]+\n" "epoch 10  loss 0[.]0[0-9]+\n" "2[6-9][0-9] of 297 unseen digits recognised\n"
     "all 4 ranks have the same weights: yes\n")
   if(NOT step_output MATCHES "${line}")
-    message(FATAL_ERROR "[package] the program of README.md does not print '${line}' but:\n${step_output}")
+    message(FATAL_ERROR "[package] the program of docs/library.md does not print '${line}' but:\n${step_output}")
   endif()
 endforeach()
 file(REMOVE_RECURSE ${SCRATCH})

@@ -6,7 +6,7 @@ set -uo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 for arguments in "--no-such-flag" "--device gpu" "unexpected" \
-  "--device cpu --virtual-devices cuda:0*2"; do
+  "--device cpu --virtual-devices cuda:0*2" "--devices 999" "--devices x"; do
   # shellcheck disable=SC2086  # the words are arguments
   "$1" $arguments >"$folder/out" 2>"$folder/err"
   code=$?
