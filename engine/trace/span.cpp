@@ -1,6 +1,7 @@
 #include "engine/trace/span.h"
 
 #include <ctime>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <string>
@@ -78,10 +79,20 @@ bool* measured_as(Lane lane, Category category) {
   return lane == Lane::compute && !is_in_compute ? &is_in_compute : nullptr;
 }
 
-std::int64_t thread_cpu_ns() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+// The thread's CPU clock at now_ns, which is now. To read it is a system call of up to a
+// microsecond; but where one span begins as another ends, it has run on since the last reading, or
+// was away for less than kStillRunningNs.
+std::int64_t thread_cpu_ns(std::int64_t now_ns) {
+  constexpr std::int64_t kStillRunningNs = 2000;
+  thread_local std::int64_t last_now_ns = std::numeric_limits<std::int64_t>::min();
+  thread_local std::int64_t ahead_ns = 0;  // of the steady clock before the CPU's
+  if (now_ns - kStillRunningNs > last_now_ns) {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    last_now_ns = now_ns;
+    ahead_ns = now_ns - (std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec);
+  }
+  return now_ns - ahead_ns;
 }
 
 }  // namespace
@@ -110,9 +121,11 @@ void ScopedSpan::open(Lane lane, Category category, const char* name, std::size_
   cpu_begin_ns_ = kNotMeasured;
   if (bool* const inside = measured_as(lane, category)) {
     *inside = true;
-    cpu_begin_ns_ = thread_cpu_ns();
+    begin_ns_ = now_ns();
+    cpu_begin_ns_ = thread_cpu_ns(begin_ns_);
+  } else {
+    begin_ns_ = now_ns();
   }
-  begin_ns_ = now_ns();
 }
 
 // Of a span that was opened as one whose CPU time counts: it is over.
@@ -125,7 +138,7 @@ void ScopedSpan::append() noexcept {
   const std::int64_t end_ns = now_ns();
   std::int64_t cpu_ns = kNotMeasured;
   if (cpu_begin_ns_ != kNotMeasured) {
-    cpu_ns = thread_cpu_ns() - cpu_begin_ns_;
+    cpu_ns = thread_cpu_ns(end_ns) - cpu_begin_ns_;
     leave();
   }
   if (detail::ThreadLog* log = detail::thread_log(recording_ & ~detail::kHasRanges)) {
