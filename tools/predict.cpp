@@ -162,10 +162,6 @@ void predict_workload(const PredictFlags& flags, const CommandLine& command) {
     for (const WhatIf& change : parse_what_if(word)) changes.push_back(change);
   }
   require_possible(task, changes);
-  require(flags.trace_path.empty() || task.strategies.back() != predict::Strategy::pipeline,
-          ErrorCode::Usage, "--trace",
-          "draws devices that do the same, which those of a pipeline do not; name another strategy "
-          "last");
   std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
   print_head(task, out);
   print_left_out(flags, task, out);

@@ -15,6 +15,8 @@
 
 namespace lockstep::predict {
 
+inline constexpr std::size_t kEveryDevice = static_cast<std::size_t>(-1);
+
 enum class WorkLane : std::size_t { compute, comm, up, host, down, batch, kCount };
 
 struct Work {
@@ -24,6 +26,7 @@ struct Work {
   double seconds = 0;     // alone
   std::size_t num_bytes = 0;
   std::vector<std::size_t> after = {};  // indices of work that was added before
+  std::size_t device = kEveryDevice;    // where devices do different things
 };
 
 struct DoneWork {

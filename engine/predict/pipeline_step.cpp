@@ -1,6 +1,7 @@
 #include "engine/predict/pipeline_step.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/core/error.h"
 #include "engine/predict/kernel_cost.h"
@@ -44,35 +45,51 @@ std::vector<Part> parts_of(Network& network, const Workload& workload, std::size
   return parts;
 }
 
-// When each part is done with the last micro-batch's forward, then with its backward pass.
+// When each part passes each micro-batch forward, then all of them back, then updates its weights.
 class Schedule {
  public:
   Schedule(const std::vector<Part>& parts, std::size_t num_micro_batches)
       : parts_(parts), free_at_(parts.size(), 0) {
     for (std::size_t i = 0; i < num_micro_batches; ++i) pass_forward();
     for (std::size_t i = 0; i < num_micro_batches; ++i) pass_backward();
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      do_next(i, 0, trace::Category::optimizer, "optimizer", parts[i].optimizer);
+    }
   }
 
   double end_of(std::size_t part) const { return free_at_[part]; }
+  const std::vector<Work>& work() const { return work_; }
+  const std::vector<DoneWork>& times() const { return times_; }
 
  private:
+  void do_next(std::size_t part, double ready, trace::Category category, const char* name,
+               double seconds) {
+    const double begin = std::max(free_at_[part], ready);
+    free_at_[part] = begin + seconds;
+    Work work{WorkLane::compute, category, name, seconds};
+    work.device = part;
+    work_.push_back(std::move(work));
+    times_.push_back({begin, free_at_[part]});
+  }
   void pass_forward() {
     double arrives = 0;
     for (std::size_t i = 0; i < parts_.size(); ++i) {
-      free_at_[i] = std::max(free_at_[i], arrives) + parts_[i].forward;
+      do_next(i, arrives, trace::Category::forward, "forward", parts_[i].forward);
       arrives = free_at_[i] + parts_[i].hop;
     }
   }
   void pass_backward() {
     double arrives = 0;
     for (std::size_t i = parts_.size(); i-- > 0;) {
-      free_at_[i] = std::max(free_at_[i], arrives) + parts_[i].backward;
+      do_next(i, arrives, trace::Category::backward, "backward", parts_[i].backward);
       arrives = free_at_[i] + (i > 0 ? parts_[i - 1].hop : 0);
     }
   }
 
   const std::vector<Part>& parts_;
   std::vector<double> free_at_;
+  std::vector<Work> work_;
+  std::vector<DoneWork> times_;
 };
 
 // How many parts it takes when none may take longer.
@@ -121,8 +138,8 @@ std::vector<std::size_t> balanced_parts(const std::vector<LayerWork>& layers,
 
 void require_layer_for_each(std::size_t num_devices, std::size_t num_layers) {
   require(num_devices <= num_layers, ErrorCode::Usage, "predict",
-          "a pipeline has a layer for each device at least: the model has {}, {} devices were "
-          "asked for",
+          "a pipeline has a layer for each device at least: the model has {} layers, {} devices "
+          "were asked for; use fewer --devices",
           num_layers, num_devices);
 }
 
@@ -137,7 +154,7 @@ PredictedStep predict_pipeline(Network& network, const Workload& workload,
   trace::StepBreakdown& breakdown = result.breakdown;
   for (std::size_t i = 0; i < num_devices; ++i) {
     const auto share = 1 / static_cast<double>(num_devices);
-    breakdown.step = std::max(breakdown.step, schedule.end_of(i) + parts[i].optimizer);
+    breakdown.step = std::max(breakdown.step, schedule.end_of(i));
     breakdown.forward += share * num_batches * parts[i].forward;
     breakdown.backward += share * num_batches * parts[i].backward;
     breakdown.optimizer += share * parts[i].optimizer;
@@ -151,9 +168,8 @@ PredictedStep predict_pipeline(Network& network, const Workload& workload,
   breakdown.wait = breakdown.step - busy - breakdown.host;
   result.step_seconds = breakdown.step;
   result.busy_fraction = busy / breakdown.step;
-  result.work.push_back(
-      {WorkLane::compute, trace::Category::forward, "pipeline", result.step_seconds});
-  result.times.push_back({0, result.step_seconds});
+  result.work = schedule.work();
+  result.times = schedule.times();
   return result;
 }
 

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "tests/tools/predict_fixture.h"
 
 namespace lockstep::testing {
@@ -167,7 +169,34 @@ TEST_F(Predict, ShardsAndPipelinesAreRowsLikeOthers) {
   EXPECT_GT(rows[2]["comm_bytes_per_device_per_step"], rows[1]["comm_bytes_per_device_per_step"]);
   expect_rejected(run("--workload run.json --topology dgx1-v100 --devices 4 --strategy pipeline"),
                   2, {"--devices", "2 layers"});
-  expect_rejected(run(flags + " --strategy ddp,pipeline --trace t.json"), 2, {"--trace"});
+}
+
+TEST_F(Predict, APipelinesTimelineShowsWhoWaits) {
+  write("run.json", run_file(layer("0", 4'000'000) + "," + layer("2", 4'000'000)));
+  expect_success(
+      run("--workload run.json --topology dgx1-v100 --devices 2 --strategy pipeline "
+          "--trace t.json"));
+  std::map<int, std::vector<json>> kernels;  // by device
+  const json file = read_json(folder_ / "t.json");
+  for (const json& event : file["traceEvents"]) {
+    const std::string name = event["name"];
+    if (name == "forward" || name == "backward" || name == "optimizer") {
+      kernels[event["pid"]].push_back(event);
+    }
+  }
+  ASSERT_EQ(kernels.size(), 2U);
+  const auto begin = [](const json& event) { return event["ts"].get<double>(); };
+  const auto end = [&](const json& event) { return begin(event) + event["dur"].get<double>(); };
+  for (const auto& [device, own] : kernels) {
+    ASSERT_EQ(own.size(), 17U) << "8 micro-batches forward and back, and an update";
+    for (std::size_t i = 1; i < own.size(); ++i) {
+      EXPECT_GE(begin(own[i]), end(own[i - 1]) - 0.01) << "device " << device;
+    }
+  }
+  const std::vector<json>& first = kernels.begin()->second;
+  const std::vector<json>& second = kernels.rbegin()->second;
+  EXPECT_GE(begin(second[0]), end(first[0])) << "the second part waits for the first's output";
+  EXPECT_GE(begin(first[8]), end(second[8])) << "and the first for its gradient";
 }
 
 TEST_F(Predict, BatchesFromTheHostHoldUpASmallNet) {

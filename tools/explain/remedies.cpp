@@ -95,7 +95,8 @@ std::vector<Remedy> remedies_of(const RunRows& all, const FileRow& row) {
       {step.copy, fmt::format("Use ddp, which copies no model and no gradients to one device ({}).",
                               saving(row, step.copy))},
       {has_several && batch_helps ? step.optimizer : 0,
-       fmt::format("Spread the optimizer ({}), which every device runs for all weights, over more "
+       fmt::format("Spread the optimizer ({}), which every device runs for all weights that it "
+                   "has, over more "
                    "rows: a larger batch.",
                    saving(row, step.optimizer))},
       {step.data, fmt::format("Make batches faster ({}).", saving(row, step.data))},

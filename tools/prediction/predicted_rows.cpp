@@ -238,6 +238,7 @@ void save_predicted_trace(const std::string& path, const PredictedRow& row) {
     recording.spans.push_back(step);
     for (std::size_t i = 0; i < row.step.work.size(); ++i) {
       const predict::Work& work = row.step.work[i];
+      if (work.device != predict::kEveryDevice && work.device != device) continue;
       trace::Span span;
       span.name = work.name;
       span.begin_ns = nanoseconds(row.step.times[i].begin);

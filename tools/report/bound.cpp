@@ -106,8 +106,8 @@ std::string cause(const RunRow& row, const RunRow& baseline, const Part& largest
   if (factor >= kNotShared && (!is_notable || excess > largest.seconds)) {
     return fmt::format(
         "bound by computation that the devices do not share ({:.1f} times its part of one "
-        "device's): every device updates all weights, and products of few rows are slow; a larger "
-        "batch per device {}",
+        "device's): every device updates all weights that it has, and products of few rows are "
+        "slow; a larger batch per device {}",
         factor, batch_helps ? "helps" : "does not help here");
   }
   if (is_notable) {
