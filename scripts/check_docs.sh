@@ -23,8 +23,8 @@
 #   <!-- not run "WORDS": REASON -->     its commands that begin with WORDS
 #   <!-- instead of "WORDS": COMMAND -->    COMMAND is run for the command that begins with WORDS
 #   <!-- first: COMMAND -->              run before the block, for what the page takes to be there
-#   <!-- needs NAME -->                  run only where the program NAME is installed
 #
+# What a page names and not every machine has (torchrun, mpirun, srun, ...) is not run where it is not installed.
 # A command may only exit with 0, so a line that shows an error ends in `; echo "exit code $?"`. Prints a line
 # for each command, then those that were not run with their reasons. Exits 1 if one failed, printed something
 # else, or if a block is neither commands nor output nor marked.

@@ -9,7 +9,6 @@ DIRECTIVES = {
     "not run": re.compile(r'not run(?: "(?P<words>[^"]+)")?: (?P<text>.+)', re.DOTALL),
     "instead": re.compile(r'instead of "(?P<words>[^"]+)": (?P<text>.+)', re.DOTALL),
     "first": re.compile(r"first: (?P<text>.+)", re.DOTALL),
-    "needs": re.compile(r"needs (?P<text>[\w.-]+)"),
 }
 COMMAND_LANGUAGES = {"", "sh", "bash", "shell", "console"}
 
@@ -54,7 +53,7 @@ def read_directives(text, where):
                 found.append(Directive(kind, " ".join(groups["text"].split()), groups.get("words") or ""))
                 break
         else:
-            if re.match(r"\s*(not run|instead|first:|needs )", comment):
+            if re.match(r"\s*(not run|instead|first:)", comment):
                 raise PageError(f"{where}: no such comment: <!--{comment}-->; see check_docs.sh --help")
     return found
 
