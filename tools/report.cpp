@@ -1,5 +1,6 @@
 // lockstep report: run files as one HTML page.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 
@@ -9,19 +10,19 @@
 #include "tools/commands.h"
 #include "tools/page/page.h"
 #include "tools/report/row_table.h"
+#include "tools/report/run_folder.h"
 
 namespace lockstep::tools {
 namespace {
 
 struct ReportFlags {
-  std::vector<std::string> runs;
+  std::vector<std::string> runs;  // files and folders
   std::string output_path = "report.html";
   page::NamedFiles named;
 };
 
 // A file that the page is made of must not be replaced by it.
-void require_other_file(const ReportFlags& flags) {
-  std::vector<std::string> inputs = flags.runs;
+void require_other_file(const ReportFlags& flags, std::vector<std::string> inputs) {
   for (const std::string& path : {flags.named.trace, flags.named.log}) {
     if (!path.empty()) inputs.push_back(path);
   }
@@ -32,15 +33,16 @@ void require_other_file(const ReportFlags& flags) {
 }
 
 void run_report(const ReportFlags& flags) {
+  const FoundRuns found = find_runs(flags.runs, "report");
   const bool has_named = !flags.named.trace.empty() || !flags.named.log.empty();
-  require(!has_named || flags.runs.size() == 1, ErrorCode::Usage, "report",
+  require(!has_named || found.paths.size() == 1, ErrorCode::Usage, "report",
           "--trace-file and --log-file belong to one run, found {}; leave them out: each run's "
           "own are looked for beside its run file",
-          flags.runs.size());
-  require_other_file(flags);
+          found.paths.size());
+  require_other_file(flags, found.paths);
   require_writable({{"--output", flags.output_path}});
   std::vector<page::PageRun> runs;
-  for (const std::string& path : flags.runs) {
+  for (const std::string& path : found.paths) {
     runs.push_back(page::load_run(path, flags.named, "report"));
   }
   page::name_runs(runs);
@@ -51,6 +53,10 @@ void run_report(const ReportFlags& flags) {
       fmt::print("{}\n", wrap(fmt::format("{}: {}", run.name, missing)));
     }
   }
+  if (!found.left_out.empty()) {
+    fmt::print("{}\n",
+               wrap(fmt::format("left out, no run file: {}", fmt::join(found.left_out, ", "))));
+  }
   fmt::print("report: {} ({} run{}, {} kB); open it in a browser\n", flags.output_path, runs.size(),
              runs.size() == 1 ? "" : "s", html.size() / 1000);
 }
@@ -60,7 +66,9 @@ void run_report(const ReportFlags& flags) {
 void add_report_command(Command& program) {
   auto flags = std::make_shared<ReportFlags>();
   Command report = program.add_command("report", "Show runs as one HTML page, side by side");
-  report.add_option("runs", flags->runs, "run files, as --json of train and compare writes them")
+  report
+      .add_option("runs", flags->runs,
+                  "run files, as --json of train and compare writes them, or folders of them")
       .required();
   report.add_option("-o,--output", flags->output_path, "write the page here");
   report.add_option("--trace-file", flags->named.trace,

@@ -94,6 +94,32 @@ TEST_F(PageCommand, FilesThatAreNotThereAreNamed) {
   expect_rejected(run("report run.json --log-file log"), 1, {"'log', line 2"});
 }
 
+TEST_F(PageCommand, AFolderMeansAllRunFilesInItByName) {
+  std::filesystem::create_directories(folder_ / "results" / "deeper");
+  for (const char* name : {"group10.json", "group2.json", "group1.json", "deeper/not_read.json"}) {
+    write_json_file(folder_ / "results" / name, sample_run());
+  }
+  write_text(folder_ / "results" / "group1.trace.json", sample_trace());
+  write_text(folder_ / "results" / "notes.txt", "not JSON");
+  const Outcome outcome = run("report results run.json -o all.html");
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("report: all.html (4 runs, "));
+  EXPECT_THAT(outcome.out, HasSubstr("left out, no run file: results/group1.trace.json"));
+  const std::string page = read_text(folder_ / "all.html");
+  EXPECT_THAT(page, Not(HasSubstr("not_read")));
+  const std::size_t first = page.find("group1"), second = page.find("group10");
+  EXPECT_LT(first, second);
+  EXPECT_LT(second, page.find("group2"));
+}
+
+TEST_F(PageCommand, AFolderWithoutRunFilesOrWithABrokenOneIsNamed) {
+  std::filesystem::create_directory(folder_ / "results");
+  expect_rejected(run("report results"), 1, {"no run file in the folder 'results'", "--json"});
+  write_text(folder_ / "results" / "half.json", "{\"schema\": ");
+  expect_rejected(run("report results"), 1, {"half.json", "truncated"});
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "report.html"));
+}
+
 TEST_F(PageCommand, UsageIsCheckedBeforeAnythingIsWritten) {
   expect_rejected(run("report"), 2, {"runs is required"});
   expect_rejected(run("explain"), 2, {"run is required"});
