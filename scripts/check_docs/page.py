@@ -138,6 +138,8 @@ def read_commands(name, text, is_word):
                     f"{name}:{block.line - 1}: this block is neither commands nor what they print; "
                     "begin it with ```text, or put <!-- not run: REASON --> before it"
                 )
+            if not is_shell:
+                found = found[:1]
         commands += found
         before = found[-1] if found and block.language != "console" else None
     return commands
