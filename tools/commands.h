@@ -25,6 +25,7 @@ void add_explain_command(Command& program);
 void add_report_command(Command& program);
 // exit_code: the tutorial's, where the command ran one.
 void add_learn_command(Command& program, const CommandLine& command, int& exit_code);
+void add_grade_command(Command& program);
 void add_run_command(Command& program, const CommandLine& command, int& exit_code);
 
 // Where in `lockstep run ...` the program begins: at "--", else at the first word that is neither a

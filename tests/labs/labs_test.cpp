@@ -1,0 +1,80 @@
+// Each lab's solution has all points, its blank none, and mistakes lose some.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/labs/graded.h"
+#include "tests/labs/wrong_solutions.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+TEST(Labs, SolutionsHaveAllPointsAndBlanksCompileAndHaveNone) {
+  const HandedOut handed_out;
+  const std::vector<std::string> labs = handed_out.lab_names();
+  ASSERT_THAT(labs, SizeIs(12));
+  for (const std::string& lab : labs) {
+    handed_out.submit("solution_" + lab, lab, handed_out.solution(lab));
+    handed_out.submit("blank_" + lab, lab, handed_out.blank(lab));
+  }
+  const nlohmann::json grades = handed_out.grade();
+  for (const std::string& lab : labs) {
+    SCOPED_TRACE(lab);
+    const nlohmann::json& solution = grades.at("solution_" + lab);
+    EXPECT_EQ(solution.at("points"), 100);
+    EXPECT_EQ(solution.at("possible_points"), 100);
+    const nlohmann::json& blank = grades.at("blank_" + lab);
+    EXPECT_EQ(blank.at("points"), 0);
+    EXPECT_TRUE(blank.at("problem").is_null()) << blank.at("problem");
+    for (const nlohmann::json& check : blank.at("checks")) {
+      EXPECT_THAT(check.at("outcome").get<std::string>(), StartsWith("to do: "));
+    }
+  }
+}
+
+std::string mutated(const std::string& solution, const WrongSolution& wrong) {
+  const std::size_t place = solution.find(wrong.text);
+  EXPECT_NE(place, std::string::npos) << wrong.name << ": its text is not in the solution";
+  EXPECT_EQ(solution.find(wrong.text, place + 1), std::string::npos)
+      << wrong.name << ": its text is in the solution twice";
+  if (place == std::string::npos) return solution;
+  return std::string(solution).replace(place, wrong.text.size(), wrong.with);
+}
+
+class WrongSolutions : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(WrongSolutions, AreCaughtAndEveryCheckCatchesOne) {
+  const std::string lab = GetParam();
+  const HandedOut handed_out;
+  for (const WrongSolution& wrong : wrong_solutions()) {
+    if (wrong.lab != lab) continue;
+    handed_out.submit(wrong.name, lab, mutated(handed_out.solution(lab), wrong));
+  }
+  const nlohmann::json grades = handed_out.grade();
+  EXPECT_GE(grades.size(), 3u);
+  std::set<std::string> checks;
+  std::set<std::string> failed;
+  for (const auto& [name, grade] : grades.items()) {
+    EXPECT_TRUE(grade.at("problem").is_null()) << name << ": " << grade.at("problem");
+    EXPECT_LT(grade.at("points"), 100) << name << " is not caught";
+    for (const std::string& check : failed_checks(grade)) failed.insert(check);
+    for (const nlohmann::json& check : grade.at("checks")) checks.insert(check.at("name"));
+  }
+  EXPECT_EQ(failed, checks);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, WrongSolutions,
+                         ::testing::Values("01_linear_backward", "02_cross_entropy",
+                                           "03_scatter_plan", "04_replicate_backward",
+                                           "05_naive_all_reduce", "06_ring_all_reduce",
+                                           "07_ring_plan", "08_bucket_plan", "09_hook_order",
+                                           "10_distributed_sampler", "11_no_sync", "12_alpha_beta"),
+                         [](const auto& lab) { return std::string(lab.param).substr(3); });
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,48 @@
+#include "tools/grading/places.h"
+
+#include "engine/core/error.h"
+#include "engine/launch/environment.h"
+#include "engine/launch/worker_process.h"
+#include "tools/grading/build_places.h"
+
+namespace lockstep::tools::grading {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string find_compiler() {
+  const launch::Environment environment = launch::current_environment();
+  if (const auto named = launch::find_variable(environment, "CXX")) {
+    return launch::find_program(*named, environment, "CXX");
+  }
+  if (fs::exists(kCompiler)) return kCompiler;
+  return launch::find_program("c++", environment, "grade");
+}
+
+void require_there(const fs::path& path, const char* what) {
+  require(
+      fs::exists(path), ErrorCode::Io, "grade",
+      "expected {} at {}, found nothing; build the target lab_host, or install the package with "
+      "its tutorials",
+      what, path.string());
+}
+
+}  // namespace
+
+Places find_places() {
+  const fs::path own = fs::read_symlink("/proc/self/exe").parent_path();
+  Places places{own / "lab_host", fs::path(kBuildFolder) / "labs",
+                fs::path(kSourceFolder) / "tutorials/labs", kSourceFolder, find_compiler()};
+  if (!fs::exists(places.host)) {
+    places.host = (own / kInstalledPrograms / "lab_host").lexically_normal();
+    places.modules = places.host.parent_path();
+    places.labs = (own / kInstalledLabs).lexically_normal();
+    places.headers = (own / kInstalledHeaders).lexically_normal();
+  }
+  require_there(places.host, "the program lab_host");
+  require_there(places.labs / "lab.h", "the labs' headers");
+  require_there(places.headers / "engine", "the engine's headers");
+  return places;
+}
+
+}  // namespace lockstep::tools::grading

@@ -1,0 +1,119 @@
+#include "tools/grading/workshop.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/atomic_file.h"
+#include "engine/core/error.h"
+#include "engine/core/input_file.h"
+#include "tools/grading/bubblewrap.h"
+
+namespace lockstep::tools::grading {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uintmax_t kMaxSourceBytes = 1 << 20;
+constexpr RunLimits kCompileLimits{.seconds = 60};
+
+// The group and others may read and pass, which a scratch user needs.
+void open_to_readers(const fs::path& path) {
+  fs::permissions(path, fs::perms::group_read | fs::perms::others_read, fs::perm_options::add);
+}
+
+std::string first_lines(const std::string& text, std::size_t num_lines) {
+  std::size_t end = 0;
+  for (; num_lines > 0 && end < text.size(); --num_lines) {
+    end = std::min(text.find('\n', end), text.size() - 1) + 1;
+  }
+  return text.substr(0, std::min<std::size_t>(end, 4000));
+}
+
+// lab_host for a folder, with a wall around it where there is one.
+std::vector<std::string> host_command(const Places& places, const std::string& action,
+                                      const std::string& folder,
+                                      const std::vector<std::string>& readable,
+                                      const std::vector<std::string>& program) {
+  std::vector<std::string> command{places.host.string(), action, folder};
+  command.insert(command.end(), readable.begin(), readable.end());
+  if (!program.empty()) command.push_back("--");
+  command.insert(command.end(), program.begin(), program.end());
+  if (!has_bubblewrap()) return command;
+  std::vector<std::string> visible = readable;
+  visible.push_back(places.host.parent_path().parent_path().string());  // its shared libraries too
+  return inside_bubblewrap(command, folder, visible);
+}
+
+}  // namespace
+
+std::vector<std::string> find_walls(const Places& places) {
+  const TemporaryFolder folder("grade");
+  const RunEnd end = run_limited(host_command(places, "probe", folder.path(), {}, {}), {}, {});
+  require(end.how == RunEnd::How::exited && end.code == 0, ErrorCode::Io, "grade",
+          "submissions cannot be locked in on this machine: {}", end.err.substr(0, 300));
+  auto walls = nlohmann::json::parse(end.out).at("held_by").get<std::vector<std::string>>();
+  if (has_bubblewrap()) walls.push_back("bubblewrap");
+  return walls;
+}
+
+Workshop::Workshop(const Places& places, const lab::Lab& lab)
+    : places_(places), lab_(lab), folder_("grade") {
+  fs::permissions(folder_.path(),
+                  fs::perms::owner_all | fs::perms::group_exec | fs::perms::others_exec);
+}
+
+std::string Workshop::build(const fs::path& source) {
+  if (fs::file_size(source) > kMaxSourceBytes) return "the source has more than 1 MiB";
+  const fs::path copy = fs::path(folder_.path()) / source.filename();
+  write_file_atomically(copy, read_text_file(source, "grade"));
+  open_to_readers(copy);
+  const fs::path library = fs::path(folder_.path()) / "lab.so";
+  const std::string lab_folder = (places_.labs / lab_.folder).string();
+  const std::vector<std::string> readable = {places_.labs.string(), places_.headers.string(),
+                                             fs::path(places_.compiler).parent_path().string()};
+  const std::vector<std::string> compile = {places_.compiler,
+                                            "-std=c++20",
+                                            "-O1",
+                                            "-fPIC",
+                                            "-shared",
+                                            "-Wall",
+                                            "-pthread",
+                                            "-fno-diagnostics-color",
+                                            "-fmax-errors=5",
+                                            "-I",
+                                            lab_folder,
+                                            "-I",
+                                            places_.labs.string(),
+                                            "-I",
+                                            places_.headers.string(),
+                                            "-o",
+                                            library.string(),
+                                            copy.string()};
+  const launch::Environment environment{{"PATH", "/usr/local/bin:/usr/bin:/bin"},
+                                        {"TMPDIR", folder_.path()},
+                                        {"HOME", folder_.path()},
+                                        {"CCACHE_DISABLE", "1"},
+                                        {"LANG", "C"}};
+  const RunEnd end =
+      run_limited(host_command(places_, "compile", folder_.path(), readable, compile), environment,
+                  kCompileLimits);
+  if (end.how == RunEnd::How::exited && end.code == 0 && fs::is_regular_file(library)) {
+    open_to_readers(library);
+    const fs::path module = fs::path(folder_.path()) / "subject.so";
+    fs::copy_file(places_.modules / ("lab_" + lab_.folder + ".so"), module);
+    open_to_readers(module);
+    return {};
+  }
+  if (end.how == RunEnd::How::exited) return first_lines(end.err, 20);
+  return "the compiler " + describe(end, kCompileLimits);
+}
+
+RunEnd Workshop::run(const nlohmann::json& cases, const RunLimits& limits) const {
+  const fs::path inputs = fs::path(folder_.path()) / "inputs.json";
+  write_file_atomically(inputs, cases.dump());
+  open_to_readers(inputs);
+  const launch::Environment environment{{"PATH", "/usr/bin:/bin"}, {"LANG", "C"}};
+  return run_limited(host_command(places_, "check", folder_.path(), {}, {}), environment, limits);
+}
+
+}  // namespace lockstep::tools::grading

@@ -1,0 +1,36 @@
+// One submission's scratch folder: its source is compiled there, and its checks run there. Nothing
+// of the submission's own folder is ever written to, or run.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "tools/grading/limited_run.h"
+#include "tools/grading/places.h"
+#include "tools/grading/submissions.h"
+#include "tools/ranks/temporary_folder.h"
+
+namespace lockstep::tools::grading {
+
+// What holds a submission on this machine: "system calls", "Landlock", ...
+// Throws Error{Io} when lab_host cannot lock itself in.
+std::vector<std::string> find_walls(const Places& places);
+
+class Workshop {
+ public:
+  Workshop(const Places& places, const lab::Lab& lab);
+
+  // Compiles the source alone: the lab's header is the grader's. Returns what is wrong with it;
+  // empty: nothing.
+  std::string build(const std::filesystem::path& source);
+
+  // Hands the cases to the submission, in a process of its own. REQUIRES: it was built.
+  RunEnd run(const nlohmann::json& cases, const RunLimits& limits) const;
+
+ private:
+  const Places& places_;
+  const lab::Lab& lab_;
+  TemporaryFolder folder_;
+};
+
+}  // namespace lockstep::tools::grading

@@ -1,0 +1,97 @@
+#include "engine/autograd/ops/ops.h"
+#include "tutorials/labs/host/tensors.h"
+#include "tutorials/labs/judging/matrices.h"
+
+namespace lab {
+namespace {
+
+constexpr double kLinearTolerance = 1e-9;
+
+json example_layer() {
+  return json{{"x", {{1, 2, 3}, {4, 5, 6}}},
+              {"weight", {{1, 0, -1}, {2, 1, 0}}},
+              {"bias", {10, 20}},
+              {"grad_y", {{1, 10}, {100, 1000}}},
+              {"times", 1}};
+}
+
+json draw_layer(lockstep::Rng& rng, std::size_t batch, std::size_t in, std::size_t out, int times) {
+  return json{{"x", draw_matrix(rng, batch, in)},
+              {"weight", draw_matrix(rng, out, in)},
+              {"bias", draw_numbers(rng, out)},
+              {"grad_y", draw_matrix(rng, batch, out)},
+              {"times", times}};
+}
+
+// What the engine's own layer says.
+json engine_gradients(const json& inputs) {
+  const lockstep::Variable x = leaf(matrix_of(inputs.at("x")));
+  const lockstep::Variable weight = leaf(matrix_of(inputs.at("weight")));
+  const lockstep::Variable bias = leaf(vector_of(inputs.at("bias")));
+  lockstep::Variable y = x;
+  for (int i = 0; i < inputs.at("times").get<int>(); ++i) {
+    y = lockstep::linear(y, weight, bias);
+  }
+  y.backward(matrix_of(inputs.at("grad_y")));
+  return json{{"grad_x", numbers_of(x.grad())},
+              {"grad_weight", numbers_of(weight.grad())},
+              {"grad_bias", numbers_of(bias.grad())}};
+}
+
+// Judges some of the three gradients.
+std::function<std::string(const json&, const json&)> judge_gradients(
+    std::vector<std::string> names) {
+  return [names = std::move(names)](const json& inputs, const json& answer) {
+    const json expected = engine_gradients(inputs);
+    for (const std::string& name : names) {
+      const std::string wrong = differ(name, expected.at(name).get<Numbers>(),
+                                       answer.at(name).get<Numbers>(), kLinearTolerance);
+      if (!wrong.empty()) return wrong;
+    }
+    return std::string();
+  };
+}
+
+Check example_check(std::string name, std::string gradient, std::string hint) {
+  return {std::move(name),
+          Shown::visible,
+          15,
+          std::move(hint),
+          [](lockstep::Rng&) { return std::vector<json>{example_layer()}; },
+          judge_gradients({std::move(gradient)})};
+}
+
+}  // namespace
+
+Lab linear_backward_lab() {
+  Lab lab{"01_linear_backward", "Autograd: the gradients of a linear layer", {}};
+  lab.checks = {
+      example_check("gradient_of_x", "grad_x",
+                    "dL/dx = dL/dy * W: [batch, out] times [out, in], nothing transposed"),
+      example_check("gradient_of_the_weight", "grad_weight",
+                    "dL/dW has the shape of W, [out, in]: it is (dL/dy)^T * x"),
+      example_check("gradient_of_the_bias", "grad_bias",
+                    "every row of the batch adds the same b, so its gradient is a sum over rows"),
+      {"drawn_shapes", Shown::hidden, 35,
+       "a shape that fits by chance in a square layer does not in one of 5 inputs and 2 outputs",
+       [](lockstep::Rng& rng) {
+         std::vector<json> cases;
+         for (int i = 0; i < 4; ++i) {
+           const std::size_t in = draw_between(rng, 2, 9);
+           cases.push_back(draw_layer(rng, draw_between(rng, 2, 9), in, in + 1, 1));
+         }
+         cases.push_back(draw_layer(rng, 1, 4, 3, 1));
+         return cases;
+       },
+       judge_gradients({"grad_x", "grad_weight", "grad_bias"})},
+      {"a_layer_applied_twice", Shown::hidden, 20,
+       "return each gradient fresh and do not add: the engine adds what arrives at a leaf twice",
+       [](lockstep::Rng& rng) {
+         const std::size_t size = draw_between(rng, 3, 6);
+         return std::vector<json>{draw_layer(rng, size + 2, size, size, 2)};
+       },
+       judge_gradients({"grad_x", "grad_weight", "grad_bias"})}};
+  return lab;
+}
+
+}  // namespace lab

@@ -1,0 +1,71 @@
+#include <fmt/format.h>
+
+#include "tutorials/labs/judging/group_answer.h"
+#include "tutorials/labs/judging/lab.h"
+
+namespace lab {
+namespace {
+
+// Each other rank sends its buffer once, to rank 0, which sends the sum once to each.
+std::string judge_messages(const json& inputs, const json& answer) {
+  const std::vector<Numbers> buffers = buffers_of(inputs);
+  const std::size_t world_size = buffers.size();
+  const GroupAnswer found = read_group_answer(answer);
+  if (found.messages.size() != 2 * (world_size - 1)) {
+    return fmt::format("{} ranks: expected {} messages, found {}", world_size, 2 * (world_size - 1),
+                       found.messages.size());
+  }
+  for (const SentMessage& message : found.messages) {
+    if (message.from != 0 && message.to != 0) {
+      return fmt::format("rank {} sends to rank {}: every message begins or ends at rank 0",
+                         message.from, message.to);
+    }
+    if (message.num_elements != buffers[0].size()) {
+      return fmt::format("rank {} sends {} elements to rank {}, expected the whole buffer of {}",
+                         message.from, message.num_elements, message.to, buffers[0].size());
+    }
+  }
+  return {};
+}
+
+std::string judge_sums_and_messages(const json& inputs, const json& answer) {
+  const std::string wrong = judge_sums(inputs, answer);
+  return wrong.empty() ? judge_messages(inputs, answer) : wrong;
+}
+
+}  // namespace
+
+Lab naive_all_reduce_lab() {
+  Lab lab{"05_naive_all_reduce", "Naive all-reduce: everything through rank 0", {}};
+  lab.checks = {
+      {"two_ranks_hold_the_sum", Shown::visible, 20,
+       "rank 0 adds what it receives to its own buffer; the others overwrite theirs with the sum",
+       [](lockstep::Rng&) { return std::vector<json>{example_group(2, 3)}; }, judge_sums},
+      {"four_ranks_hold_the_sum", Shown::visible, 20,
+       "send the sum only after the last buffer was added, and to every rank",
+       [](lockstep::Rng&) { return std::vector<json>{example_group(4, 3)}; }, judge_sums},
+      {"one_rank_keeps_its_buffer", Shown::visible, 10,
+       "with one rank there is nobody to receive from or to send to",
+       [](lockstep::Rng&) { return std::vector<json>{example_group(1, 3)}; },
+       judge_sums_and_messages},
+      {"drawn_sums", Shown::hidden, 30,
+       "loops go over world_size() ranks and buffer.size() elements, not over fixed numbers",
+       [](lockstep::Rng& rng) {
+         std::vector<json> cases;
+         for (int i = 0; i < 4; ++i) {
+           const std::size_t world_size = draw_between(rng, 3, 8);
+           cases.push_back(draw_group(rng, world_size, draw_between(rng, 5, 40)));
+         }
+         return cases;
+       },
+       judge_sums},
+      {"every_message_once", Shown::hidden, 20,
+       "a buffer travels once to rank 0 and once back: 2 (n-1) messages, none between other ranks",
+       [](lockstep::Rng& rng) {
+         return std::vector<json>{draw_group(rng, draw_between(rng, 4, 7), 6)};
+       },
+       judge_sums_and_messages}};
+  return lab;
+}
+
+}  // namespace lab

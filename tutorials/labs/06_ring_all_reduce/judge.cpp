@@ -1,0 +1,143 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "engine/plan/chunk.h"
+#include "tutorials/labs/judging/group_answer.h"
+
+namespace lab {
+namespace {
+
+using lockstep::plan::Chunk;
+using lockstep::plan::even_chunk;
+
+json call(const char* function, json group) {
+  group["call"] = function;
+  return group;
+}
+
+Numbers part(const Numbers& buffer, Chunk chunk) {
+  const auto begin = buffer.begin() + static_cast<std::ptrdiff_t>(chunk.offset);
+  return {begin, begin + static_cast<std::ptrdiff_t>(chunk.count)};
+}
+
+std::string judge_reduce_scatter(const json& inputs, const json& answer) {
+  const std::vector<Numbers> buffers = buffers_of(inputs);
+  const Numbers sum = sum_of(buffers);
+  const GroupAnswer found = read_group_answer(answer);
+  for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
+    const Chunk own = even_chunk(sum.size(), buffers.size(), rank);
+    const Numbers& buffer = found.buffers.at(rank);
+    if (buffer.size() != sum.size()) return fmt::format("rank {}: the buffer's size", rank);
+    const std::string wrong = differ(fmt::format("reduce_scatter: part {0} on rank {0}", rank),
+                                     part(sum, own), part(buffer, own));
+    if (!wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+// Rank r's part r is what everybody has in the end.
+std::string judge_all_gather(const json& inputs, const json& answer) {
+  const std::vector<Numbers> buffers = buffers_of(inputs);
+  Numbers whole;
+  for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
+    const Numbers own = part(buffers[rank], even_chunk(buffers[0].size(), buffers.size(), rank));
+    whole.insert(whole.end(), own.begin(), own.end());
+  }
+  const GroupAnswer found = read_group_answer(answer);
+  for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
+    const std::string wrong =
+        differ(fmt::format("all_gather: rank {}", rank), whole, found.buffers.at(rank));
+    if (!wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+// To the right neighbour only, one part at a time, 2 (n-1) steps.
+std::string judge_ring_messages(const json& inputs, const json& answer) {
+  const std::vector<Numbers> buffers = buffers_of(inputs);
+  const auto n = static_cast<int>(buffers.size());
+  const std::size_t largest = even_chunk(buffers[0].size(), buffers.size(), 0).count;
+  std::map<std::pair<int, int>, std::size_t> num_in_step;  // by sender and step
+  int last_step = 0;
+  for (const SentMessage& message : read_group_answer(answer).messages) {
+    if (message.to != (message.from + 1) % n) {
+      return fmt::format("rank {} sends to rank {}, expected to rank {} only", message.from,
+                         message.to, (message.from + 1) % n);
+    }
+    if (message.num_elements > largest) {
+      return fmt::format("rank {} sends {} elements at once, expected at most {}: one part",
+                         message.from, message.num_elements, largest);
+    }
+    if (++num_in_step[{message.from, message.step}] > 1) {
+      return fmt::format("rank {} sends several messages in step {}", message.from, message.step);
+    }
+    last_step = std::max(last_step, message.step);
+  }
+  if (last_step != 2 * (n - 1)) {
+    return fmt::format("{} ranks: expected {} steps, found {}", n, 2 * (n - 1), last_step);
+  }
+  return {};
+}
+
+std::string judge_ring_sums_and_messages(const json& inputs, const json& answer) {
+  const std::string wrong = judge_sums(inputs, answer);
+  return wrong.empty() ? judge_ring_messages(inputs, answer) : wrong;
+}
+
+}  // namespace
+
+Lab ring_all_reduce_lab() {
+  Lab lab{"06_ring_all_reduce", "The ring all-reduce, by send and recv", {}};
+  lab.checks = {
+      {"reduce_scatter_finishes_part_r_on_rank_r", Shown::visible, 15,
+       "in step s rank r sends part r-1-s, and adds what it receives to part r-2-s",
+       [](lockstep::Rng&) {
+         return std::vector<json>{call("reduce_scatter", example_group(3, 6))};
+       },
+       judge_reduce_scatter},
+      {"all_gather_spreads_every_part", Shown::visible, 15,
+       "in step s rank r sends part r-s, and overwrites part r-1-s with what it receives",
+       [](lockstep::Rng&) { return std::vector<json>{call("all_gather", example_group(3, 6))}; },
+       judge_all_gather},
+      {"all_ranks_hold_the_sum", Shown::visible, 20,
+       "both halves have n-1 steps, and all_gather begins with the part that is finished",
+       [](lockstep::Rng&) {
+         return std::vector<json>{call("ring_all_reduce", example_group(4, 8))};
+       },
+       judge_sums},
+      {"drawn_uneven_sizes", Shown::hidden, 20,
+       "parts differ in size where n does not divide the buffer: take the size from part_of",
+       [](lockstep::Rng& rng) {
+         std::vector<json> cases;
+         for (int i = 0; i < 4; ++i) {
+           const std::size_t n = draw_between(rng, 3, 7);
+           const std::size_t left = draw_between(rng, 1, n - 1);
+           cases.push_back(
+               call("ring_all_reduce", draw_group(rng, n, n * draw_between(rng, 2, 9) + left)));
+         }
+         return cases;
+       },
+       judge_sums},
+      {"fewer_elements_than_ranks", Shown::hidden, 10,
+       "a part may be empty; every rank still goes through all steps, so that nobody waits for "
+       "ever",
+       [](lockstep::Rng& rng) {
+         const std::size_t n = draw_between(rng, 4, 8);
+         return std::vector<json>{call("ring_all_reduce", draw_group(rng, n, n - 2)),
+                                  call("ring_all_reduce", draw_group(rng, 1, n))};
+       },
+       judge_sums},
+      {"one_part_to_the_right_in_each_step", Shown::hidden, 20,
+       "a ring that sends whole buffers, or to other ranks, has the right sum and none of the gain",
+       [](lockstep::Rng& rng) {
+         const std::size_t n = draw_between(rng, 3, 8);
+         return std::vector<json>{
+             call("ring_all_reduce", draw_group(rng, n, n * draw_between(rng, 2, 9)))};
+       },
+       judge_ring_sums_and_messages}};
+  return lab;
+}
+
+}  // namespace lab

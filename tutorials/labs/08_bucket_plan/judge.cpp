@@ -1,0 +1,90 @@
+#include <fmt/format.h>
+
+#include "engine/plan/buckets.h"
+#include "tutorials/labs/judging/values.h"
+
+namespace lab {
+namespace {
+
+constexpr std::size_t kElementBytes = 4;
+
+json bucket_case(Sizes num_bytes, Sizes byte_limits) {
+  return json{{"num_bytes", std::move(num_bytes)}, {"byte_limits", std::move(byte_limits)}};
+}
+
+json draw_bucket_case(lockstep::Rng& rng, Sizes byte_limits) {
+  Sizes num_bytes(draw_between(rng, 8, 30));
+  for (std::size_t& size : num_bytes) size = kElementBytes * draw_between(rng, 1, 100);
+  return bucket_case(std::move(num_bytes), std::move(byte_limits));
+}
+
+// Against the engine's own plan.
+std::string judge_buckets(const json& inputs, const json& answer) {
+  std::vector<lockstep::plan::BucketParameter> parameters;
+  for (const std::size_t num_bytes : inputs.at("num_bytes")) {
+    parameters.push_back({num_bytes / kElementBytes, lockstep::DType::float32, {}});
+  }
+  lockstep::plan::BucketOptions options;
+  options.byte_limits = inputs.at("byte_limits").get<Sizes>();
+  const auto plan = lockstep::plan::bucket_plan(
+      parameters, lockstep::plan::reverse_order(parameters.size()), options);
+  for (std::size_t b = 0; b < plan.buckets.size() && b < answer.size(); ++b) {
+    const std::string wrong = differ(fmt::format("parameters of bucket {}", b),
+                                     plan.buckets[b].parameters(), answer.at(b).get<Sizes>());
+    if (!wrong.empty()) return wrong;
+  }
+  return differ("number of buckets", Sizes{plan.buckets.size()}, Sizes{answer.size()});
+}
+
+Check example_buckets(std::string name, int points, std::string hint, const json& inputs) {
+  return {std::move(name),
+          Shown::visible,
+          points,
+          std::move(hint),
+          [inputs](lockstep::Rng&) { return std::vector<json>{inputs}; },
+          judge_buckets};
+}
+
+}  // namespace
+
+Lab bucket_plan_lab() {
+  Lab lab{"08_bucket_plan", "The bucket plan: which gradients travel together", {}};
+  lab.checks = {
+      example_buckets("last_parameter_first", 15,
+                      "backward goes from the last layer to the first, so the last parameter's "
+                      "gradient is ready first",
+                      bucket_case({100, 100, 100, 100}, {200})),
+      example_buckets("closes_when_the_limit_is_reached", 15,
+                      "the parameter with which a bucket reaches its limit still belongs to it",
+                      bucket_case({40, 80, 120, 60}, {100})),
+      example_buckets("what_is_left_is_a_bucket", 10,
+                      "the parameters of an open bucket are all-reduced too, at the end",
+                      bucket_case({8, 8, 8, 400}, {100})),
+      example_buckets("the_first_limit_is_the_first_buckets", 10,
+                      "bucket b has byte_limits[b], and the last limit when there are no more",
+                      bucket_case({40, 40, 40, 40, 40, 40, 40}, {40, 80})),
+      {"drawn_models", Shown::hidden, 30, "forget the bytes of a bucket when it closes",
+       [](lockstep::Rng& rng) {
+         std::vector<json> cases;
+         for (int i = 0; i < 4; ++i) {
+           cases.push_back(draw_bucket_case(rng, {kElementBytes * draw_between(rng, 40, 300)}));
+         }
+         return cases;
+       },
+       judge_buckets},
+      {"drawn_limits", Shown::hidden, 20,
+       "the limit belongs to the number of the bucket, not to the parameter's",
+       [](lockstep::Rng& rng) {
+         std::vector<json> cases;
+         for (int i = 0; i < 4; ++i) {
+           cases.push_back(
+               draw_bucket_case(rng, {4 * draw_between(rng, 1, 50), 4 * draw_between(rng, 100, 200),
+                                      4 * draw_between(rng, 60, 400)}));
+         }
+         return cases;
+       },
+       judge_buckets}};
+  return lab;
+}
+
+}  // namespace lab

@@ -1,0 +1,29 @@
+// Lab 10: which rows each rank trains on. README.md says what is to be done.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace lab {
+
+enum class Shuffle { no, yes };
+enum class DropLast { no, yes };
+
+struct Epoch {
+  std::size_t num_samples = 0;  // at least 1
+  std::size_t world_size = 1;
+  std::uint64_t seed = 0;
+  std::uint64_t epoch = 0;
+  Shuffle shuffle = Shuffle::yes;
+  DropLast drop_last = DropLast::no;
+};
+
+// The rows of one rank in one epoch, as PyTorch's DistributedSampler.
+// Order:  0, 1, 2, ..., or with Shuffle::yes lockstep::random_permutation(num_samples, seed +
+// epoch). Length: the same on all ranks: num_samples / world_size, rounded up, or with
+// DropLast::yes down. Rank r takes the places r, r + world_size, r + 2 world_size, ... of the
+// order. Where it ends too early it begins again, so that some rows are used twice.
+std::vector<std::size_t> distributed_sampler(const Epoch& epoch, std::size_t rank);
+
+}  // namespace lab

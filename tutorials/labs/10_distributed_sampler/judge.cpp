@@ -1,0 +1,109 @@
+#include <fmt/format.h>
+
+#include "engine/data/sampler.h"
+#include "tutorials/labs/judging/values.h"
+
+namespace lab {
+namespace {
+
+using lockstep::data::DropLast;
+using lockstep::data::Shuffle;
+
+struct SamplerCase {
+  std::size_t samples = 10;
+  std::size_t ranks = 4;
+  std::uint64_t seed = 0;
+  std::uint64_t epoch = 0;
+  Shuffle shuffle = Shuffle::off;
+  DropLast drop_last = DropLast::off;
+};
+
+json to_inputs(const SamplerCase& c) {
+  return json{{"samples", c.samples},
+              {"ranks", c.ranks},
+              {"seed", c.seed},
+              {"epoch", c.epoch},
+              {"shuffle", c.shuffle == Shuffle::on},
+              {"drop_last", c.drop_last == DropLast::on}};
+}
+
+// Against the engine's own sampler.
+std::string judge_rows(const json& inputs, const json& answer) {
+  const std::size_t ranks = inputs.at("ranks");
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const Sizes expected = lockstep::data::distributed_sampler(
+        inputs.at("samples"), ranks, rank, inputs.at("seed"), inputs.at("epoch"),
+        inputs.at("shuffle") ? Shuffle::on : Shuffle::off,
+        inputs.at("drop_last") ? DropLast::on : DropLast::off);
+    const std::string wrong =
+        differ(fmt::format("{} rows, epoch {}: rank {} of {}", inputs.at("samples").dump(),
+                           inputs.at("epoch").dump(), rank, ranks),
+               expected, answer.at(rank).get<Sizes>());
+    if (!wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+Check example_rows(std::string name, int points, std::string hint,
+                   const std::vector<SamplerCase>& examples) {
+  std::vector<json> cases;
+  for (const SamplerCase& example : examples) cases.push_back(to_inputs(example));
+  return {std::move(name),
+          Shown::visible,
+          points,
+          std::move(hint),
+          [cases](lockstep::Rng&) { return cases; },
+          judge_rows};
+}
+
+SamplerCase draw_sampler(lockstep::Rng& rng, Shuffle shuffle, DropLast drop_last) {
+  SamplerCase c{draw_between(rng, 20, 90),
+                draw_between(rng, 2, 9),
+                rng.below(1000),
+                draw_between(rng, 1, 50),
+                shuffle,
+                drop_last};
+  if (c.samples % c.ranks == 0) ++c.samples;
+  return c;
+}
+
+}  // namespace
+
+Lab distributed_sampler_lab() {
+  Lab lab{"10_distributed_sampler", "DistributedSampler: which rows each rank gets", {}};
+  lab.checks = {
+      example_rows("even_rows", 10, "rank r takes places r, r + n, r + 2n: cards dealt one by one",
+                   {{.samples = 8, .ranks = 4}}),
+      example_rows("uneven_rows_begin_again", 15,
+                   "every rank has as many rows, or the last step hangs: wrap around to the start",
+                   {{.samples = 10, .ranks = 4}, {.samples = 3, .ranks = 8}}),
+      example_rows("drop_last", 10, "with DropLast::yes the length is rounded down",
+                   {{.samples = 10, .ranks = 4, .drop_last = DropLast::on}}),
+      example_rows("shuffled_alike_on_all_ranks", 15,
+                   "shuffle by seed + epoch, never by the rank: shards must not overlap",
+                   {{.samples = 12, .ranks = 3, .seed = 7, .shuffle = Shuffle::on}}),
+      {"drawn_epochs", Shown::hidden, 30,
+       "without the epoch in the seed, every epoch has the same order: what forgetting set_epoch "
+       "does",
+       [](lockstep::Rng& rng) {
+         std::vector<json> cases;
+         for (int i = 0; i < 4; ++i) {
+           cases.push_back(to_inputs(draw_sampler(rng, Shuffle::on, DropLast::off)));
+         }
+         return cases;
+       },
+       judge_rows},
+      {"drawn_dropped_rows", Shown::hidden, 20,
+       "what is dropped is the end of the order after it was shuffled",
+       [](lockstep::Rng& rng) {
+         std::vector<json> cases;
+         for (int i = 0; i < 4; ++i) {
+           cases.push_back(to_inputs(draw_sampler(rng, Shuffle::on, DropLast::on)));
+         }
+         return cases;
+       },
+       judge_rows}};
+  return lab;
+}
+
+}  // namespace lab

@@ -1,0 +1,37 @@
+// Checks of the labs whose submissions are the ranks of a group (host/group.h).
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tutorials/labs/judging/values.h"
+
+namespace lab {
+
+struct SentMessage {
+  int from = 0;
+  int to = 0;
+  std::size_t num_elements = 0;
+  int step = 0;
+};
+
+struct GroupAnswer {
+  std::vector<Numbers> buffers;  // by rank
+  std::vector<SentMessage> messages;
+};
+
+GroupAnswer read_group_answer(const json& answer);
+
+// {"buffers": [...]} for so many ranks and elements, of whole numbers.
+json draw_group(lockstep::Rng& rng, std::size_t world_size, std::size_t num_elements);
+// Rank r's element i is 10 r + i + 1: to be followed by eye.
+json example_group(std::size_t world_size, std::size_t num_elements);
+
+std::vector<Numbers> buffers_of(const json& inputs);
+Numbers sum_of(const std::vector<Numbers>& buffers);
+
+// Whether every rank holds the sum of all inputs; what is wrong otherwise.
+std::string judge_sums(const json& inputs, const json& answer);
+
+}  // namespace lab
