@@ -4,6 +4,8 @@
 #include <mutex>
 #include <tuple>
 
+#include "engine/audit/losses.h"
+#include "engine/audit/switch.h"
 #include "engine/autograd/backward_state.h"
 #include "engine/core/error.h"
 #include "engine/runtime/step_graph.h"
@@ -43,6 +45,7 @@ BackwardPass::BackwardPass(const Variable& root, Tensor grad, Graph graph)
   state_->graph = graph;
   state_->context = thread_context();
   state_->context.grad_enabled = false;
+  if (audit::is_on()) state_->audit_pass = audit::begin_pass();
 }
 
 void BackwardPass::run() {

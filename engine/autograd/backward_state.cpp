@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "engine/audit/losses.h"
+#include "engine/audit/values.h"
 #include "engine/autograd/variable_impl.h"
 #include "engine/core/error.h"
 #include "engine/runtime/device_span.h"
@@ -21,6 +23,10 @@ thread_local BackwardPass::State* running_pass = nullptr;
 
 BackwardPass::State* running_backward_pass() {
   return running_pass;
+}
+
+std::uint64_t audited_pass() {
+  return running_pass == nullptr ? 0 : running_pass->audit_pass;
 }
 
 // Counts, for every node that backward will reach, the gradients that will arrive there.
@@ -159,6 +165,10 @@ void BackwardPass::State::deliver(const Edge& edge, Tensor grad, Device here) {
 // On the line of work of the leaf's device. An undefined gradient counts as arrived.
 void BackwardPass::State::deliver_to_leaf(const Variable& leaf, Tensor grad) {
   const bool is_defined = grad.defined();
+  if (audit_pass != 0 && is_defined) [[unlikely]] {
+    audit::note_arrival(audit_pass, leaf.identity(), audit::values_of(grad),
+                        audit::values_of(leaf.grad()), grad.num_elements());
+  }
   if (is_defined) add_leaf_gradient(leaf, std::move(grad));
   bool is_last = false;
   {

@@ -48,6 +48,7 @@ struct LeafArrivals {
 struct BackwardPass::State {
   Graph graph = Graph::release;
   ThreadContext context;
+  std::uint64_t audit_pass = 0;  // its number in an audit; 0: none
 
   std::mutex mutex;  // guards all below; taken by guard()
   std::deque<DeviceQueue> queues;
@@ -102,5 +103,7 @@ struct BackwardPass::State {
 
 // The pass that the calling thread is inside of; nullptr outside.
 BackwardPass::State* running_backward_pass();
+// Its number in an audit; 0 outside, and where nothing is recorded.
+std::uint64_t audited_pass();
 
 }  // namespace lockstep

@@ -1,5 +1,7 @@
 #include "engine/comm/async_work.h"
 
+#include "engine/audit/calls.h"
+#include "engine/audit/switch.h"
 #include "engine/comm/absent_rank.h"
 #include "engine/trace/span.h"
 
@@ -28,6 +30,7 @@ void AsyncWork::wait(std::optional<double> timeout_seconds) const {
     fail(ErrorCode::Timeout, name_of(call_.operation), "{}: {}", not_done(call_, *timeout_seconds),
          missing.empty() ? "all ranks have called it and are at work" : missing);
   }
+  if (audit::is_on()) audit::note_waited(call_.memory, call_.sequence);
   if (error_ != nullptr) std::rethrow_exception(error_);
   if (on_device_.event != nullptr) on_device_.waiter->wait(on_device_.event);
 }

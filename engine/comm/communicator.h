@@ -33,6 +33,7 @@
 //          take every dtype.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -132,6 +133,10 @@ class Communicator {
   // library chooses (NCCL, MPI).
   virtual plan::AllReducePlan plan_for(std::size_t num_elements) const = 0;
 
+  // The group as audit/rank.h numbers it; 0 where nothing is recorded.
+  std::uint32_t audit_group() const { return audit_group_; }
+  void set_audit_group(std::uint32_t group) { audit_group_ = group; }
+
  protected:
   Communicator() = default;
 
@@ -148,6 +153,7 @@ class Communicator {
 
   double timeout_seconds_ = 30;
   plan::AllReducePlan default_plan_ = plan::AllReducePlan::automatic;
+  std::uint32_t audit_group_ = 0;
 };
 
 }  // namespace lockstep::comm

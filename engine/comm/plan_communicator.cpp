@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "engine/audit/calls.h"
+#include "engine/audit/switch.h"
+#include "engine/audit/values.h"
 #include "engine/comm/absent_rank.h"
 #include "engine/comm/device_calls.h"
 #include "engine/comm/long_wait.h"
@@ -33,6 +36,10 @@ PlanCommunicator::PlanCommunicator(std::unique_ptr<Transport> transport,
       memory_(static_cast<std::size_t>(transport_->world_size())),
       async_(fmt::format("comm {}", transport_->rank()), slices) {}
 
+PlanCommunicator::~PlanCommunicator() {
+  if (audit::is_on() && audit_group() != 0) audit::note_left(audit_group(), rank());
+}
+
 std::string PlanCommunicator::description() const {
   return fmt::format("own: {} over {}", plan::to_string(default_plan()), transport_->name());
 }
@@ -62,6 +69,7 @@ Work PlanCommunicator::submit(CollectiveCall call, Launch launch) {
     header.plan = automatic_plan(header.num_elements);
   }
   transport_->note_call(header);
+  if (audit::is_on() && audit_group() != 0) note(call, launch);
   if (launch == Launch::blocking) {
     put_on_stream(call, launch, async_.finish() ? FollowsAsync::yes : FollowsAsync::no);
     run(call);
@@ -69,6 +77,26 @@ Work PlanCommunicator::submit(CollectiveCall call, Launch launch) {
   }
   put_on_stream(call, launch, FollowsAsync::yes);
   return async_.start(std::move(call), transport_, [this](const CollectiveCall& c) { run(c); });
+}
+
+void PlanCommunicator::note(const CollectiveCall& call, Launch launch) const {
+  const CallHeader& header = call.header;
+  audit::Call noted;
+  noted.group = audit_group();
+  noted.rank = rank();
+  noted.sequence = header.sequence;
+  noted.operation = name_of(header.operation);
+  std::string detail;
+  if (header.operation == Operation::broadcast) detail = fmt::format("from rank {}", header.root);
+  if (header.operation == Operation::all_reduce || header.operation == Operation::reduce_scatter) {
+    detail = to_string(header.op);
+  }
+  noted.detail = detail;
+  noted.peer = call.peer;
+  noted.memory = audit::values_of(call.input);
+  if (header.operation == Operation::send) noted.bytes_sent = call.input.num_bytes();
+  noted.waited = launch == Launch::blocking ? audit::Waited::yes : audit::Waited::no;
+  audit::note_call(noted);
 }
 
 void PlanCommunicator::run(const CollectiveCall& call) {
@@ -90,6 +118,9 @@ void PlanCommunicator::run(const CollectiveCall& call) {
     const std::size_t num_bytes_sent = runner_.run(call, memory_);
     transport_->end_data();
     trace::count_collective(rank(), name, num_bytes_sent);
+    if (audit::is_on() && audit_group() != 0) {
+      audit::note_done(audit_group(), rank(), name, call.header.sequence);
+    }
   } catch (const Error& error) {
     transport_->abandon(error);
     drain(call);

@@ -19,7 +19,7 @@ class PlanCommunicator final : public Communicator {
   explicit PlanCommunicator(std::unique_ptr<Transport> transport,
                             runtime::Worker::Slices slices = runtime::Worker::Slices::ordinary);
   // Finishes asynchronous calls, then leaves the group.
-  ~PlanCommunicator() override = default;
+  ~PlanCommunicator() override;
 
   int rank() const override { return transport_->rank(); }
   int world_size() const override { return transport_->world_size(); }
@@ -32,6 +32,7 @@ class PlanCommunicator final : public Communicator {
   Work submit(CollectiveCall call, Launch launch) override;
 
   plan::AllReducePlan automatic_plan(std::size_t num_elements) const;
+  void note(const CollectiveCall& call, Launch launch) const;
   void run(const CollectiveCall& call);
   void compare_calls(const CallHeader& mine);
   // Returns the bytes that this rank sent.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/audit/rank.h"
+#include "engine/audit/switch.h"
 #include "engine/comm/host_identity.h"
 #include "engine/comm/plan_communicator.h"
 #include "engine/comm/rank_taken.h"
@@ -123,6 +125,17 @@ std::unique_ptr<Transport> connect(const ProcessGroupOptions& options) {
   return mixed_transport(options, hosts, ranks_here);
 }
 
+// The ranks agree on a name under which an audit knows their group.
+std::uint32_t name_for_audit(const ProcessGroupOptions& options) {
+  const std::string key = fmt::format("group/{}/audit", options.group);
+  if (options.rank == 0) options.store->set(key, audit::new_group_name());
+  const std::uint32_t group = audit::register_group(
+      options.store->get(key, runtime::deadline_after(options.timeout_seconds)),
+      options.world_size);
+  audit::set_rank_of_process(group, options.rank);
+  return group;
+}
+
 }  // namespace
 
 std::string_view to_string(TransportChoice choice) {
@@ -154,6 +167,7 @@ std::unique_ptr<Communicator> make_process_group(const ProcessGroupOptions& opti
       connect(options), options.link ? std::make_unique<FixedLink>(*options.link) : nullptr);
   group->set_timeout_seconds(options.timeout_seconds);
   group->set_default_plan(options.default_plan);
+  if (audit::is_on()) group->set_audit_group(name_for_audit(options));
   return group;
 }
 

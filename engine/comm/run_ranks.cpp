@@ -16,6 +16,7 @@ void run_rank(Communicator& communicator, const std::function<void(Communicator&
   ThreadContext context;
   context.rank = communicator.rank();
   context.world_size = communicator.world_size();
+  context.group = communicator.audit_group();
   const ThreadContextScope scope(context);
   const auto give_up = [&](ErrorCode code, const char* message) {
     failure.set(Error(code, fmt::format("rank {}", communicator.rank()), message));

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <iterator>
 
+#include "engine/audit/losses.h"
+#include "engine/audit/models.h"
+#include "engine/audit/values.h"
+#include "engine/autograd/grad_mode.h"
 #include "engine/core/error.h"
 
 namespace lockstep::nn {
@@ -17,6 +21,17 @@ bool is_first(std::vector<const void*>& seen, const Variable& variable) {
   if (std::find(seen.begin(), seen.end(), variable.identity()) != seen.end()) return false;
   seen.push_back(variable.identity());
   return true;
+}
+
+void note_move(const Module& module, Device device) {
+  std::vector<const void*> leaves;
+  std::string from;
+  for (const Variable& parameter : module.parameters()) {
+    if (parameter.device() == device) continue;
+    leaves.push_back(parameter.identity());
+    from = lockstep::to_string(parameter.device());
+  }
+  if (!leaves.empty()) audit::note_moved(leaves, from, lockstep::to_string(device));
 }
 
 }  // namespace
@@ -143,7 +158,14 @@ void Module::set_mode(Mode mode) {
   walk(*this, {}, [mode](const std::string&, Module& module) { module.mode_ = mode; });
 }
 
+// What the outermost module is given is the batch.
+void Module::note_input(const Variable& x) {
+  if (nesting_depth() != 1 || !grad_enabled() || x.shape().num_dims() == 0) return;
+  audit::note_rows(audit::values_of(x.value()), x.shape()[0]);
+}
+
 void Module::to(Device device) {
+  if (audit::is_on()) note_move(*this, device);
   for (Variable& parameter : parameters()) {
     parameter.set_value(parameter.value().to(device));
     if (parameter.grad().defined()) parameter.set_grad(parameter.grad().to(device));

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/audit/switch.h"
 #include "engine/autograd/variable.h"
 #include "engine/nn/nesting.h"
 
@@ -30,6 +31,8 @@ class Module {
   virtual Variable forward(const Variable& x) = 0;
   Variable operator()(const Variable& x) {
     const NestingScope scope;
+    if (audit::is_on()) [[unlikely]]
+      note_input(x);
     return forward(x);
   }
 
@@ -80,6 +83,8 @@ class Module {
   // A module of its own that shares all parameters and buffers with this one until they are
   // replaced. Other members are copied.
   virtual std::shared_ptr<Module> shallow_copy() const = 0;
+  // Bytes of the whole object, members of the derived class included.
+  virtual std::size_t object_bytes() const { return sizeof(Module); }
 
   // --- text, exactly as PyTorch prints it ---
   virtual std::string type_name() const = 0;             // "Linear"
@@ -103,6 +108,7 @@ class Module {
  private:
   enum class Mode { train, eval };
 
+  static void note_input(const Variable& x);
   void set_mode(Mode mode);
   void require_free_name(const std::string& name) const;
   // Calls visit(prefix, module) for this module and all below, depth first.
@@ -124,6 +130,7 @@ class ModuleOf : public Module {
     static_cast<ModuleOf&>(*copy).copy_children();
     return copy;
   }
+  std::size_t object_bytes() const override { return sizeof(Derived); }
 };
 
 }  // namespace lockstep::nn

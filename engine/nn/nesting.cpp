@@ -20,4 +20,8 @@ NestingScope::~NestingScope() {
   --depth;
 }
 
+std::size_t nesting_depth() {
+  return depth;
+}
+
 }  // namespace lockstep::nn

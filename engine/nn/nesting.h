@@ -18,4 +18,7 @@ class NestingScope {
   NestingScope& operator=(const NestingScope&) = delete;
 };
 
+// How many modules the calling thread is inside of.
+std::size_t nesting_depth();
+
 }  // namespace lockstep::nn

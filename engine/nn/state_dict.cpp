@@ -6,6 +6,8 @@
 #include <set>
 #include <unordered_map>
 
+#include "engine/audit/models.h"
+#include "engine/audit/switch.h"
 #include "engine/core/error.h"
 #include "engine/core/shown_text.h"
 
@@ -129,6 +131,10 @@ LoadResult load_state_dict(Module& module, const StateDict& state, Strict strict
   std::vector<Tensor> converted;
   for (const auto& [target, source] : copies) converted.push_back(source->to(target.dtype()));
   for (std::size_t i = 0; i < copies.size(); ++i) copies[i].first.copy_from(converted[i]);
+  if (audit::is_on()) {
+    audit::note_loaded(
+        {module.type_name(), copies.size(), result.missing_keys, result.unexpected_keys});
+  }
   return result;
 }
 

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "engine/audit/models.h"
+#include "engine/audit/switch.h"
 #include "engine/checkpoint/safetensors.h"
 
 namespace lockstep::nn {
@@ -22,6 +24,7 @@ void save_weights(const std::filesystem::path& path, const StateDict& state) {
                       host.shape(),
                       {static_cast<const std::byte*>(host.raw()), host.num_bytes()}});
   }
+  if (audit::is_on()) audit::note_saved(path.string());
   checkpoint::write_safetensors(path, arrays, {{"format", "pt"}});
 }
 

@@ -1,7 +1,10 @@
 #include "engine/optim/optimizer.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "engine/audit/steps.h"
+#include "engine/audit/switch.h"
 #include "engine/core/error.h"
 #include "engine/runtime/device_span.h"
 #include "engine/trace/deferred_flows.h"
@@ -12,6 +15,16 @@ namespace {
 
 void require_learning_rate(const char* name, double learning_rate) {
   require(learning_rate >= 0, ErrorCode::Usage, name, "Invalid learning rate: {}", learning_rate);
+}
+
+audit::Step described(const Optimizer& optimizer) {
+  audit::Step step{&optimizer, optimizer.learning_rate(), {}, {}};
+  for (const Variable& parameter : optimizer.parameters()) {
+    step.parameters.push_back({parameter.identity(), audit::values_of(parameter.value()),
+                               audit::values_of(parameter.grad()), to_string(parameter.shape())});
+  }
+  step.device = to_string(optimizer.parameters().front().device());
+  return step;
 }
 
 }  // namespace
@@ -36,6 +49,7 @@ Optimizer::Optimizer(const char* name, std::vector<Variable> parameters, double 
   std::sort(identities.begin(), identities.end());
   require(std::adjacent_find(identities.begin(), identities.end()) == identities.end(),
           ErrorCode::Usage, name, "some parameters appear more than once");
+  if (audit::is_on()) audit::note_optimizer(this);
 }
 
 void Optimizer::zero_grad() {
@@ -50,6 +64,8 @@ void Optimizer::set_learning_rate(double learning_rate) {
 void Optimizer::step() {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::optimizer, name_);
   for (const std::uint64_t flow : trace::take_deferred_flows()) span.pass_flow(flow);
+  std::optional<audit::StepScope> noted;
+  if (audit::is_on()) noted.emplace(described(*this));
   if (!groups_fit()) regroup();
   for (Group& group : groups_) {
     if (group.gradients != Group::Gradients::present) continue;

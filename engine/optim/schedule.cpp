@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "engine/audit/models.h"
+#include "engine/audit/switch.h"
 #include "engine/core/error.h"
 
 namespace lockstep::optim {
@@ -38,6 +40,12 @@ double warmup_factor(std::size_t step, std::size_t num_steps) {
 }
 
 double Schedule::learning_rate(double base, std::size_t step) const {
+  const double rate = rate_of(base, step);
+  if (audit::is_on()) audit::note_scheduled(base, step, rate);
+  return rate;
+}
+
+double Schedule::rate_of(double base, std::size_t step) const {
   if (step < warmup_steps) return base * warmup_factor(step, warmup_steps);
   const std::size_t since = step - warmup_steps;
   switch (kind) {

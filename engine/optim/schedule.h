@@ -29,6 +29,9 @@ struct Schedule {
 
   // The rate of a step, counted from 0.
   double learning_rate(double base, std::size_t step) const;
+
+ private:
+  double rate_of(double base, std::size_t step) const;
 };
 
 // "constant", "step:SIZE[:GAMMA]" or "cosine" (over num_steps).

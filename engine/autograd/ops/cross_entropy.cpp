@@ -1,6 +1,10 @@
 #include <utility>
 
+#include "engine/audit/losses.h"
+#include "engine/audit/switch.h"
+#include "engine/audit/values.h"
 #include "engine/autograd/backward_pass.h"
+#include "engine/autograd/backward_state.h"
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
@@ -19,14 +23,19 @@ class CrossEntropyNode final : public Node {
     Tensor grad_logits;  // or undefined
   };
 
-  CrossEntropyNode(Tensor probabilities, Tensor labels, Reduction reduction, Foreseen foreseen)
+  CrossEntropyNode(Tensor probabilities, Tensor labels, Reduction reduction, Foreseen foreseen,
+                   std::shared_ptr<const audit::Loss> noted)
       : probabilities_(std::move(probabilities)),
         labels_(std::move(labels)),
         reduction_(reduction),
-        foreseen_(std::move(foreseen)) {}
+        foreseen_(std::move(foreseen)),
+        noted_(std::move(noted)) {}
   const char* name() const override { return "CrossEntropy"; }
   Gradients backward(const Gradients& grad_outputs) override {
     const Tensor& labels = unpack(labels_);
+    if (noted_) {
+      audit::note_loss_backward(audited_pass(), noted_, audit::values_of(grad_outputs[0]));
+    }
     // Once: who is given it may add to it.
     if (is_foreseen(grad_outputs[0])) return {std::exchange(foreseen_.grad_logits, {})};
     Tensor grad_logits = gradient_buffer(0);
@@ -50,6 +59,7 @@ class CrossEntropyNode final : public Node {
   SavedTensor labels_;
   Reduction reduction_;
   Foreseen foreseen_;
+  std::shared_ptr<const audit::Loss> noted_;
 };
 
 // The gradient of the loss that backward() will begin with, and memory for that of the logits,
@@ -91,8 +101,14 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction r
   }
   loss.backend().softmax_cross_entropy_forward(loss.stream(), x.matrix(), labels.view(), reduction,
                                                probabilities.matrix(), loss.view(), gradient);
+  std::shared_ptr<const audit::Loss> noted;
+  if (audit::is_on()) {
+    noted = audit::note_loss(x.size(0),
+                             reduction == Reduction::mean ? audit::Mean::yes : audit::Mean::no,
+                             audit::values_of(loss));
+  }
   return record<CrossEntropyNode>({logits}, std::move(loss), std::move(probabilities), labels,
-                                  reduction, std::move(foreseen));
+                                  reduction, std::move(foreseen), std::move(noted));
 }
 
 }  // namespace lockstep

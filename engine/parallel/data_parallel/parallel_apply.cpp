@@ -1,7 +1,10 @@
 #include "engine/parallel/data_parallel/parallel_apply.h"
 
+#include "engine/audit/losses.h"
+#include "engine/audit/switch.h"
 #include "engine/core/error.h"
 #include "engine/parallel/data_parallel/for_each_device.h"
+#include "engine/parallel/data_parallel/lost_members.h"
 #include "engine/runtime/device_span.h"
 #include "engine/trace/span.h"
 
@@ -36,7 +39,14 @@ std::vector<Variable> parallel_apply(const std::vector<std::shared_ptr<nn::Modul
     ThreadContext context = thread_context();
     context.first_row = first_rows[i];
     ThreadContextScope scope(context);
+    if (!audit::is_on()) [[likely]] {
+      outputs[i] = (*replicas[i])(inputs[i]);
+      return;
+    }
+    const audit::RowsNotedScope noted;
+    const LostMembers members(*replicas[i], devices[i]);
     outputs[i] = (*replicas[i])(inputs[i]);
+    members.note();
   });
   return outputs;
 }

@@ -32,6 +32,8 @@ class Ddp final : public nn::ModuleOf<Ddp> {
   // REQUIRES: the communicator outlives this.
   Ddp(std::shared_ptr<nn::Module> module, comm::Communicator& communicator,
       const DdpOptions& options = {});
+  Ddp(const Ddp&) = default;
+  ~Ddp() override;
 
   Variable forward(const Variable& input) override;
 
