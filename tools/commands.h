@@ -22,6 +22,8 @@ void add_bench_command(Command& program, const CommandLine& command, int& exit_c
 void add_env_command(Command& program);
 void add_check_gradients_command(Command& program);
 void add_explain_command(Command& program);
+// exit_code: 1 where there are findings.
+void add_doctor_command(Command& program, const CommandLine& command, int& exit_code);
 void add_report_command(Command& program);
 // exit_code: the tutorial's, where the command ran one.
 void add_learn_command(Command& program, const CommandLine& command, int& exit_code);

@@ -9,7 +9,7 @@ namespace lockstep::tools {
 namespace {
 
 // The commands that start another program, named behind "--"; `run` needs no dashes.
-constexpr std::array<std::string_view, 2> kStarters = {"learn", "with-devices"};
+constexpr std::array<std::string_view, 3> kStarters = {"doctor", "learn", "with-devices"};
 
 }  // namespace
 

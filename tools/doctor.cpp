@@ -1,0 +1,135 @@
+// lockstep doctor -- PROGRAM ARGUMENTS: runs a program that uses the engine, and tells which
+// invariants of data-parallel training it breaks. It judges what the program's processes wrote down
+// (engine/audit), and knows nothing else of it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "engine/core/error.h"
+#include "tools/cli/numbers.h"
+#include "tools/cli/output_path.h"
+#include "tools/commands.h"
+#include "tools/doctor/examined_program.h"
+#include "tools/doctor/judges.h"
+#include "tools/doctor/records.h"
+#include "tools/ranks/temporary_folder.h"
+#include "tools/report/run_file.h"
+
+namespace lockstep::tools {
+namespace {
+
+constexpr const char* kDoctor = "doctor";
+
+struct DoctorFlags {
+  double timeout_seconds = 60;
+  std::string json_path;
+};
+
+doctor::Findings judge(const doctor::Records& records, const doctor::Examined& examined,
+                       const std::vector<doctor::Trainer>& trainers,
+                       const std::vector<doctor::Training>& trainings) {
+  const bool ended_well = examined.exit_code == 0 && !examined.has_timed_out;
+  doctor::Findings findings;
+  judge_weights(trainings, findings);
+  judge_gradients(trainings, findings);
+  judge_rows(records, trainings, findings);
+  judge_calls(records, trainings, ended_well ? doctor::End::well : doctor::End::badly, findings);
+  judge_steps(records, trainers, trainings, findings);
+  judge_models(records, findings);
+  judge_printed(examined.output, trainings, findings);
+  return findings;
+}
+
+// How the program ended, where it did not end well.
+std::string describe_end(const doctor::Examined& examined, double timeout_seconds) {
+  if (examined.has_timed_out) {
+    return fmt::format("the program did not end within {:g} s and was killed", timeout_seconds);
+  }
+  if (examined.exit_code == 0) return {};
+  return fmt::format("the program ended with exit code {}: {}", examined.exit_code,
+                     examined.last_error);
+}
+
+std::string describe_extent(const doctor::Records& records,
+                            const std::vector<doctor::Trainer>& trainers) {
+  const auto collectives =
+      std::ranges::count(records.calls, false, &doctor::CallRecord::is_message);
+  return fmt::format("processes: {}, optimizers: {}, steps: {}, collective calls: {}",
+                     records.processes.size(), trainers.size(), records.steps.size(), collectives);
+}
+
+nlohmann::ordered_json to_json(const CommandLine& job, const doctor::Findings& findings,
+                               const doctor::Examined& examined) {
+  nlohmann::ordered_json json{{"schema", "lockstep.doctor/1"},
+                              {"command", job},
+                              {"exit_code", examined.exit_code},
+                              {"timed_out", examined.has_timed_out},
+                              {"findings", nlohmann::ordered_json::array()}};
+  for (const doctor::Finding& finding : findings) {
+    json["findings"].push_back({{"invariant", finding.invariant},
+                                {"found", finding.found},
+                                {"expected", finding.expected},
+                                {"advice", finding.advice}});
+  }
+  return json;
+}
+
+int run_doctor(const DoctorFlags& flags, const CommandLine& job) {
+  require(!job.empty(), ErrorCode::Usage, kDoctor,
+          "say what to run: lockstep doctor -- PROGRAM ARGUMENTS");
+  require_positive("--timeout", flags.timeout_seconds);
+  require_writable({{"--json", flags.json_path}});
+  const TemporaryFolder folder(kDoctor);
+  const doctor::Examined examined = doctor::run_examined(job, folder.path(), flags.timeout_seconds);
+  const doctor::Records records = doctor::read_records(folder.path());
+  const std::vector<doctor::Trainer> trainers = doctor::find_trainers(records);
+  const std::vector<doctor::Training> trainings = doctor::find_trainings(records, trainers);
+  doctor::Findings findings = judge(records, examined, trainers, trainings);
+  std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
+  if (records.processes.empty()) {
+    fmt::print(out, "the program has recorded nothing: it trains nothing, or not by this engine\n");
+  }
+  for (const doctor::IntendedRecord& intended : records.intended) {
+    const auto is_it = [&](const doctor::Finding& f) { return f.invariant == intended.invariant; };
+    if (std::erase_if(findings, is_it) == 0) continue;
+    fmt::print(out, "{} is broken on purpose: {}\n", intended.invariant, intended.reason);
+  }
+  for (const doctor::Finding& finding : findings) {
+    fmt::print(out, "{}: {}. Should hold: {}. Look at: {}.\n", finding.invariant, finding.found,
+               finding.expected, finding.advice);
+  }
+  const std::string end = describe_end(examined, flags.timeout_seconds);
+  if (!end.empty()) fmt::print(out, "program: {}\n", end);
+  if (!flags.json_path.empty()) write_json(flags.json_path, to_json(job, findings, examined));
+  const std::string extent = describe_extent(records, trainers);
+  if (findings.empty() && end.empty()) {
+    fmt::print(out, "no broken invariant ({})\n", extent);
+    return 0;
+  }
+  fmt::print(out, "{} broken invariant{} ({})\n", findings.size(), findings.size() == 1 ? "" : "s",
+             extent);
+  return 1;
+}
+
+}  // namespace
+
+void add_doctor_command(Command& program, const CommandLine& command, int& exit_code) {
+  auto flags = std::make_shared<DoctorFlags>();
+  Command doctor_command = program.add_command(
+      kDoctor, "Run a program and tell which invariants of data-parallel training it breaks");
+  doctor_command.add_option("--timeout", flags->timeout_seconds,
+                            "seconds after which the program is killed");
+  doctor_command.add_option("--json", flags->json_path,
+                            "write the findings here (-: standard output)");
+  doctor_command.footer(
+      "Then: -- PROGRAM ARGUMENTS. Exit code 0: no finding, 1: findings, or the program failed.");
+  const std::size_t own = std::min(num_own_words(command) + 1, command.size());
+  const CommandLine job(command.begin() + static_cast<std::ptrdiff_t>(own), command.end());
+  doctor_command.on_run([flags, job, &exit_code] { exit_code = run_doctor(*flags, job); });
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,210 @@
+// What the optimizer uses is the gradient of the mean loss over the rows of all ranks.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "tools/doctor/expected_gradient.h"
+#include "tools/doctor/judges.h"
+
+namespace lockstep::doctor {
+namespace {
+
+bool is_near(double value, double wanted) {
+  return std::abs(value - wanted) <= 2e-3 * std::abs(wanted);
+}
+
+// Each as "16, 32".
+template <typename Get>
+std::string for_each_rank(const GlobalGradient& gradient, const Get& get) {
+  std::string text;
+  for (const RankGradient& rank : gradient.ranks) {
+    text += (text.empty() ? "" : ", ") + fmt::format("{}", get(rank));
+  }
+  return text;
+}
+
+std::string rows_of_ranks(const GlobalGradient& gradient) {
+  return for_each_rank(gradient, [](const RankGradient& rank) { return rank.num_rows; });
+}
+
+Finding of_factor(const GlobalGradient& gradient, std::uint64_t step, double factor) {
+  const std::size_t n = gradient.ranks.size();
+  return {"mean-gradient",
+          fmt::format("in step {} the gradient is {:.4g} times that of the mean loss over the {} "
+                      "rows of {} ranks (rows: {})",
+                      step, factor, gradient.num_rows, n, rows_of_ranks(gradient)),
+          "n ranks make the step that one device would make with all their rows",
+          factor > 1 ? "gradients that are summed and not averaged, or a loss that is scaled up "
+                       "although the ranks' gradients are averaged"
+                     : "gradients that are divided twice: averaged, and the loss or the sum "
+                       "divided by the number of ranks or passes besides"};
+}
+
+Finding of_weights(const GlobalGradient& gradient, std::uint64_t step,
+                   const std::vector<double>& weights) {
+  std::string each;
+  for (const double weight : weights) {
+    each += (each.empty() ? "" : ", ") +
+            fmt::format("{:.4g}", weight * static_cast<double>(gradient.num_rows));
+  }
+  return {"equal-rows",
+          fmt::format("in step {} rows weigh differently: the ranks have {} rows, and each row "
+                      "counts {} times what it would in the mean over all {}",
+                      step, rows_of_ranks(gradient), each, gradient.num_rows),
+          "every row of the batch counts the same, whichever rank it is on",
+          "a mean of means: weigh each rank's loss by its rows * ranks / rows of all (what the "
+          "exact sampler's users do), or give all ranks as many rows"};
+}
+
+Finding not_reduced(const GlobalGradient& gradient, std::uint64_t step, std::size_t rank) {
+  return {"reduced-gradient",
+          fmt::format("in step {} rank {} uses the gradient of its own {} rows, not that of the {} "
+                      "rows of all {} ranks",
+                      step, rank, gradient.ranks[rank].num_rows, gradient.num_rows,
+                      gradient.ranks.size()),
+          "every step uses gradients that were reduced over all ranks",
+          "a forward pass inside no_sync whose gradient the step uses, a model that is called "
+          "without its wrapper, or an all-reduce that is skipped"};
+}
+
+Finding of_no_kind(const GlobalGradient& gradient, const Training& training, std::size_t number) {
+  std::string where;
+  const StepRecord& step = training.step(0, number);
+  for (std::size_t p = 0; p < step.parameters.size() && where.empty(); ++p) {
+    for (std::size_t i = p * audit::kSketchSize; i < (p + 1) * audit::kSketchSize; ++i) {
+      const double difference = std::abs(gradient.ranks[0].used[i] - gradient.mean[i]);
+      if (difference > 1e-2 * gradient.size[p]) where = name_of(step, p);
+    }
+  }
+  return {"mean-gradient",
+          fmt::format("in step {} the gradient of {} is no average of what the ranks' backward "
+                      "passes made of their {} rows",
+                      step.step, where.empty() ? "some parameter" : where, rows_of_ranks(gradient)),
+          "the gradient of a step is the mean over the rows of all ranks",
+          "parameters that the all-reduce leaves out, memory that is written while it is reduced, "
+          "or a reduction other than the average"};
+}
+
+// Of a loss that is a sum over rows, the sum is as good as the mean.
+bool is_sum_of_losses(const GlobalGradient& gradient, double factor) {
+  const bool are_sums = std::ranges::none_of(gradient.ranks, &RankGradient::is_mean);
+  return are_sums && is_near(factor, static_cast<double>(gradient.num_rows));
+}
+
+// Whether a factor cannot be what somebody wanted.
+bool is_wrong(const GlobalGradient& gradient, double factor) {
+  const auto n = static_cast<double>(gradient.ranks.size());
+  if (is_near(factor, 1) || is_sum_of_losses(gradient, factor)) return false;
+  if (is_near(factor, n) || is_near(factor, 1 / n)) return true;
+  return std::ranges::all_of(gradient.ranks, [](const RankGradient& rank) {
+    return rank.is_mean && rank.upstream == 1;  // the program has scaled no loss
+  });
+}
+
+// True where something was found.
+bool judge_step(const Training& training, std::size_t number, Findings& findings) {
+  const std::optional<GlobalGradient> gradient = global_gradient(training, number);
+  if (!gradient) return false;
+  const std::uint64_t step = training.step(0, number).step;
+  const auto all_use = [&](const Values& values) {
+    return std::ranges::all_of(gradient->ranks, [&](const RankGradient& rank) {
+      return gradient->is_close(rank.used, values);
+    });
+  };
+  if (all_use(gradient->mean)) return false;
+  for (std::size_t rank = 0; rank < gradient->ranks.size(); ++rank) {
+    const RankGradient& mine = gradient->ranks[rank];
+    const bool is_own =
+        mine.num_rows < gradient->num_rows && gradient->is_close(mine.used, mine.own);
+    if (!is_own) continue;
+    findings.push_back(not_reduced(*gradient, step, rank));
+    return true;
+  }
+  const Values& used = gradient->ranks[0].used;
+  if (const std::optional<double> factor = gradient->factor(used, gradient->mean)) {
+    if (!is_wrong(*gradient, *factor)) return false;
+    findings.push_back(of_factor(*gradient, step, *factor));
+    return true;
+  }
+  if (const auto weights = gradient->weights_of_rows(used)) {
+    findings.push_back(of_weights(*gradient, step, *weights));
+    return true;
+  }
+  findings.push_back(of_no_kind(*gradient, training, number));
+  return true;
+}
+
+// Communication that began before the gradient was there, or that the step did not wait for.
+bool judge_order(const StepRecord& step, Findings& findings) {
+  for (std::size_t p = 0; p < step.parameters.size(); ++p) {
+    const ParameterRecord& parameter = step.parameters[p];
+    if (parameter.unfinished != 0) {
+      findings.push_back(
+          {"awaited-gradients",
+           fmt::format("rank {} makes step {} although nobody has waited for the communication "
+                       "that moves the gradient of {}",
+                       step.origin.rank, step.step, name_of(step, p)),
+           "a step uses gradients after their all-reduce is done",
+           "keep the Work of an asynchronous call, and wait() for it before the step"});
+      return true;
+    }
+    if (parameter.moved == 0 || parameter.arrived <= parameter.moved) continue;
+    findings.push_back(
+        {"complete-gradients",
+         fmt::format("in step {} rank {} reduces the gradient of {} before its last backward pass "
+                     "has added to it ({} passes)",
+                     step.step, step.origin.rank, name_of(step, p), parameter.parts.size()),
+         "a gradient is reduced when all that belongs to the step has been added to it",
+         "reduce after the last backward pass of the step; in a hook, after the last one that "
+         "fires for the parameter"});
+    return true;
+  }
+  return false;
+}
+
+void judge_exchange(const Training& training, Findings& findings) {
+  for (std::size_t number = 0; number < training.num_steps(); ++number) {
+    for (std::size_t rank = 0; rank < training.world_size(); ++rank) {
+      if (judge_order(training.step(rank, number), findings)) return;
+    }
+    if (judge_step(training, number, findings)) return;
+  }
+}
+
+// Models that begin alike, on all ranks of a group, and then drift apart without a word.
+void judge_silence(const Training& training, Findings& findings) {
+  const StepRecord& zero = training.step(0, 0);
+  for (std::size_t rank = 1; rank < training.world_size(); ++rank) {
+    const StepRecord& other = training.step(rank, 0);
+    const bool begins_alike = std::ranges::equal(
+        zero.parameters, other.parameters, {}, &ParameterRecord::before, &ParameterRecord::before);
+    if (!begins_alike || zero.after == other.after) continue;
+    findings.push_back(
+        {"exchanged-gradients",
+         fmt::format("{} ranks begin with the same weights and make {} steps of their own: no "
+                     "communication ever moves a gradient or a weight, and after step {} rank {} "
+                     "differs from rank 0",
+                     training.world_size(), training.num_steps(), zero.step, rank),
+         "replicas exchange their gradients in every step, else they are independent models",
+         "an average over parameters that finds none, a wrapper that is not called, or ranks that "
+         "were never connected"});
+    return;
+  }
+}
+
+}  // namespace
+
+void judge_gradients(const std::vector<Training>& trainings, Findings& findings) {
+  for (const Training& training : trainings) {
+    if (training.world_size() == 1) continue;
+    if (training.link == Training::Link::exchange) {
+      judge_exchange(training, findings);
+    } else {
+      judge_silence(training, findings);
+    }
+  }
+}
+
+}  // namespace lockstep::doctor

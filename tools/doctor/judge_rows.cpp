@@ -1,0 +1,186 @@
+// Every row is used once in an epoch, by one rank, and epochs differ in their order.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "tools/doctor/judges.h"
+
+namespace lockstep::doctor {
+namespace {
+
+using Rows = std::vector<std::uint64_t>;
+
+// Of a step, in order; empty where they are not known.
+Rows rows_of(const StepRecord& step) {
+  Rows rows;
+  for (const auto& [pass, losses] : step.passes) {
+    for (const LossRecord& loss : losses) {
+      if (loss.hashes.size() != loss.num_rows) return {};
+      rows.insert(rows.end(), loss.hashes.begin(), loss.hashes.end());
+    }
+  }
+  return rows;
+}
+
+// How many of a's different rows b has too.
+std::size_t count_shared(const Rows& a, const Rows& b) {
+  const std::set<std::uint64_t> of_a(a.begin(), a.end()), of_b(b.begin(), b.end());
+  return static_cast<std::size_t>(
+      std::ranges::count_if(of_a, [&](std::uint64_t row) { return of_b.contains(row); }));
+}
+
+// Half of the rows or more: padding repeats single ones.
+bool judge_overlap(const Training& training, std::size_t number, Findings& findings) {
+  std::vector<Rows> rows;
+  for (std::size_t rank = 0; rank < training.world_size(); ++rank) {
+    rows.push_back(rows_of(training.step(rank, number)));
+  }
+  for (std::size_t rank = 1; rank < rows.size(); ++rank) {
+    for (std::size_t other = 0; other < rank; ++other) {
+      const std::size_t shared = count_shared(rows[rank], rows[other]);
+      const std::size_t smaller = std::min(rows[rank].size(), rows[other].size());
+      if (shared < 2 || 2 * shared < smaller) continue;
+      findings.push_back(
+          {"own-rows",
+           fmt::format("in step {} rank {} trains on {} of the same rows as rank {}, of {}",
+                       training.step(0, number).step, rank, shared, other, smaller),
+           "each row of a batch belongs to one rank, else n ranks do the work of fewer",
+           "the rank and world size that the sampler is given, and who cuts the batch"});
+      return true;
+    }
+  }
+  return false;
+}
+
+struct Asked {  // of a sampler
+  std::string group;
+  std::string kind;
+  std::uint64_t num_samples = 0;
+  std::uint64_t world_size = 0;
+  auto operator<=>(const Asked&) const = default;
+};
+
+// Ranks that shuffle with seeds of their own cut different orders.
+void judge_seeds(const Records& records, Findings& findings) {
+  std::map<Asked, std::map<std::uint64_t, std::set<std::uint64_t>>> ranks_of_seed;
+  std::map<Asked, std::uint64_t> first_epoch;
+  for (const SamplerRecord& sampler : records.samplers) {
+    if (sampler.origin.group.empty() || !sampler.is_shuffled || sampler.world_size == 1) continue;
+    const Asked asked{sampler.origin.group, sampler.kind, sampler.num_samples, sampler.world_size};
+    ranks_of_seed[asked][sampler.seed].insert(sampler.rank);
+  }
+  for (const auto& [asked, by_seed] : ranks_of_seed) {
+    std::set<std::uint64_t> all;
+    bool is_any_complete = false;
+    std::string seeds;
+    for (const auto& [seed, ranks] : by_seed) {
+      all.insert(ranks.begin(), ranks.end());
+      is_any_complete = is_any_complete || ranks.size() == asked.world_size;
+      seeds += (seeds.empty() ? "" : ", ") + fmt::format("{}", seed);
+    }
+    if (by_seed.size() < 2 || is_any_complete || all.size() != asked.world_size) continue;
+    findings.push_back(
+        {"own-rows",
+         fmt::format("the {} ranks of a group shuffle {} rows with different seeds ({}), and each "
+                     "takes its part of an order of its own",
+                     asked.world_size, asked.num_samples, seeds),
+         "all ranks cut one and the same order, so that each row is used once in an epoch",
+         "give the sampler the same seed on every rank; only its rank differs"});
+  }
+}
+
+// A sampler that is told of another rank, or of more ranks than there are.
+void judge_places(const Records& records, Findings& findings) {
+  std::map<std::string, std::set<int>> told_wrong;
+  for (const SamplerRecord& sampler : records.samplers) {
+    const Origin& by = sampler.origin;
+    if (by.group.empty() || by.world_size == 1 || sampler.world_size == 1) continue;
+    const auto world = static_cast<std::uint64_t>(by.world_size);
+    const bool has_wrong_rank =
+        sampler.world_size == world && sampler.rank != static_cast<std::uint64_t>(by.rank);
+    if (!has_wrong_rank && sampler.world_size == world) continue;
+    if (!told_wrong[by.group].insert(by.rank).second) continue;
+    const bool is_first = told_wrong[by.group].size() == 1;
+    const bool is_cut_wrongly = told_wrong[by.group].size() == world;
+    if (has_wrong_rank ? is_first : is_cut_wrongly) {
+      findings.push_back({"own-rows",
+                          has_wrong_rank
+                              ? fmt::format("rank {} asks the sampler for the rows of rank {}",
+                                            by.rank, sampler.rank)
+                              : fmt::format("the sampler cuts {} rows for {} ranks, and {} train",
+                                            sampler.num_samples, sampler.world_size, world),
+                          "the ranks' parts are all rows, and no row is in two of them",
+                          "the rank and world size that the sampler is given"});
+    }
+  }
+}
+
+// The first step after which the rows of step 0 come again, in the same order as before.
+std::optional<std::size_t> find_period(const Trainer& trainer) {
+  std::vector<Rows> rows;
+  for (const StepRecord* step : trainer.steps) {
+    if (step->step != rows.size()) break;  // not every later step is told
+    rows.push_back(rows_of(*step));
+  }
+  if (rows.empty() || rows[0].empty()) return {};
+  for (std::size_t period = 2; period < rows.size(); ++period) {
+    if (rows[period] != rows[0]) continue;
+    const std::size_t count = std::min(period, rows.size() - period);
+    for (std::size_t k = 0; k < count; ++k) {
+      if (rows[period + k] != rows[k]) return {};
+    }
+    return period;
+  }
+  return {};
+}
+
+// Shuffling was asked for, with the same epoch again and again.
+void judge_order(const Records& records, const std::vector<Training>& trainings,
+                 Findings& findings) {
+  using Key = std::tuple<std::uint64_t, std::string, int, std::uint64_t, std::uint64_t>;
+  std::map<Key, std::size_t> times_asked;
+  for (const SamplerRecord& sampler : records.samplers) {
+    const Origin& by = sampler.origin;
+    if (sampler.is_shuffled) {
+      ++times_asked[{by.process, by.group, by.rank, sampler.seed, sampler.epoch}];
+    }
+  }
+  for (const Training& training : trainings) {
+    const Trainer& trainer = *training.ranks[0];
+    const Origin& by = trainer.first().origin;
+    const std::optional<std::size_t> period = find_period(trainer);
+    if (!period) continue;
+    for (const auto& [key, times] : times_asked) {
+      const auto& [process, group, rank, seed, epoch] = key;
+      if (process != by.process || group != by.group || rank != by.rank || times < 2) continue;
+      findings.push_back(
+          {"new-order",
+           fmt::format("rank {} trains on the same rows in the same order again after {} steps; "
+                       "its sampler was asked {} times for epoch {} (seed {})",
+                       rank, *period, times, epoch, seed),
+           "each epoch shuffles the rows anew",
+           "give the sampler the number of the epoch (PyTorch: sampler.set_epoch(epoch))"});
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+void judge_rows(const Records& records, const std::vector<Training>& trainings,
+                Findings& findings) {
+  for (const Training& training : trainings) {
+    if (training.world_size() == 1 || training.link != Training::Link::exchange) continue;
+    for (std::size_t number = 0; number < training.num_steps(); ++number) {
+      if (judge_overlap(training, number, findings)) break;
+    }
+  }
+  judge_seeds(records, findings);
+  judge_places(records, findings);
+  judge_order(records, trainings, findings);
+}
+
+}  // namespace lockstep::doctor
