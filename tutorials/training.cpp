@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "datasets/synthetic.h"
+#include "engine/audit/models.h"
+#include "engine/audit/switch.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/comm/run_ranks.h"
 #include "engine/core/error.h"
@@ -66,6 +68,10 @@ std::vector<LabelledTensors> make_rows(const Training& training) {
   const std::size_t num_ranks = is_ddp(training) ? training.num_devices : 1;
   require(training.batch % num_ranks == 0, ErrorCode::Usage, "--batch",
           "expected a multiple of {} devices, found {} rows", num_ranks, training.batch);
+  if (audit::is_on() && training.batch > kRows) {
+    audit::note_intended("own-rows",
+                         "random rows, of which ranks may have the same: only the time counts");
+  }
   std::vector<LabelledTensors> rows;
   for (std::size_t rank = 0; rank < num_ranks; ++rank) {
     std::vector<std::size_t> numbers(training.batch / num_ranks);

@@ -40,8 +40,8 @@ constexpr Mistake kCommandsMistakes[] = {
     {"NoCommand",
      "",
      {"a command is missing",
-      "train, compare, explain, report, predict, calibrate, bench, learn, devices, env, "
-      "check-gradients, with-devices, run"}},
+      "train, compare, explain, doctor, report, predict, calibrate, bench, learn, grade, "
+      "devices, env, check-gradients, with-devices, run"}},
     {"UnknownCommand",
      "trian",
      {"unknown command 'trian'",

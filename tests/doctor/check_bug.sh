@@ -1,0 +1,24 @@
+#!/bin/bash
+# check_bug.sh LOCKSTEP PROGRAM INVARIANT: the doctor finds this invariant, and no other, broken by the program,
+# and none with --fixed. The program takes at most 2 s.
+set -u
+lockstep=$1
+program=$2
+invariant=$3
+
+fail() {
+  printf '%s\n%s\n' "$1" "$said"
+  exit 1
+}
+
+said=$("$lockstep" doctor --timeout 60 -- "$program" 2> /dev/null)
+[ $? -eq 1 ] || fail "expected exit code 1"
+found=$(printf '%s\n' "$said" | grep ': .*\. Should hold: .*\. Look at: ' | cut -d: -f1 | sort -u)
+[ "$found" = "$invariant" ] || fail "expected the finding $invariant and no other, found: $found"
+
+said=$("$lockstep" doctor --timeout 60 -- "$program" --fixed 2> /dev/null)
+[ $? -eq 0 ] || fail "expected exit code 0 with --fixed"
+case "$said" in
+  "no broken invariant "*) ;;
+  *) fail "expected no finding with --fixed" ;;
+esac

@@ -1,0 +1,41 @@
+// A loop for one device that was given Ddp: the sampler still believes that it serves one rank.
+//
+// Run:  bug_04_same_shard [--fixed]      lockstep doctor -- bug_04_same_shard
+#include "datasets/digits.h"
+#include "engine/data/sampler.h"
+#include "engine/optim/sgd.h"
+#include "engine/parallel/ddp/ddp.h"
+#include "tutorials/bugs/lab.h"
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::bugs;
+
+void train_rank(const Place& place, Version version) {
+  parallel::Ddp net(make_net(place.device), place.group);
+  optim::Sgd sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+  const data::LabelledTensors digits = datasets::load_digits().train;
+  data::SamplerOptions sampling;
+  sampling.num_samples = digits.num_rows();
+  sampling.batch_size = 60;  // which divides 1,500
+  if (version == Version::fixed) {
+    sampling.world_size = kRanks;
+    sampling.rank = place.rank;
+  }
+  for (const data::BatchShard& shard : data::exact_batches(sampling, /*epoch=*/0)) {
+    const auto [x, labels] = digits.take(shard.rows, place.device);
+    sgd.zero_grad();
+    mean_loss(net, {x, labels}).backward();
+    sgd.step();
+  }
+  report(*net.module(), place);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::bugs::run_bug(argc, argv, [](lockstep::bugs::Version version) {
+    on_ranks([&](const Place& place) { train_rank(place, version); });
+  });
+}

@@ -1,0 +1,46 @@
+// Each step adds up the gradients of two micro-batches, and only the second is to be reduced.
+// no_sync ends before the second backward pass, but after its forward pass.
+//
+// Run:  bug_06_late_sync_switch [--fixed]      lockstep doctor -- bug_06_late_sync_switch
+#include <optional>
+
+#include "engine/autograd/ops/ops.h"
+#include "engine/optim/sgd.h"
+#include "engine/parallel/ddp/ddp.h"
+#include "tutorials/bugs/lab.h"
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::bugs;
+
+void train_rank(const Place& place, Version version) {
+  parallel::Ddp net(make_net(place.device), place.group);
+  optim::Sgd sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+  const tutorial::Rows digits = load_rows();
+  const auto half_loss = [&](std::size_t micro_batch) {
+    const tutorial::Rows rows = digits.batch(micro_batch, kBatch);
+    return scale(mean_loss(net, rows.shard(place.rank, kRanks, place.device)), 0.5);
+  };
+  for (std::size_t step = 0; step < 11; ++step) {
+    sgd.zero_grad();
+    Variable second;
+    {
+      const auto no_sync = net.no_sync();
+      half_loss(2 * step).backward();
+      if (version == Version::with_bug) second = half_loss(2 * step + 1);
+    }  // from here on gradients are reduced
+    if (version == Version::fixed) second = half_loss(2 * step + 1);
+    second.backward();
+    sgd.step();
+  }
+  report(*net.module(), place);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::bugs::run_bug(argc, argv, [](lockstep::bugs::Version version) {
+    on_ranks([&](const Place& place) { train_rank(place, version); });
+  });
+}

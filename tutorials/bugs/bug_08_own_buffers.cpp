@@ -1,0 +1,48 @@
+// A network with batch normalisation, whose gradients are averaged. Its running mean and variance
+// are no parameters, and nobody thinks of them until rank 0 evaluates and saves.
+//
+// Run:  bug_08_own_buffers [--fixed]      lockstep doctor -- bug_08_own_buffers
+#include "engine/core/rng.h"
+#include "engine/nn/activation.h"
+#include "engine/nn/batch_norm.h"
+#include "engine/nn/linear.h"
+#include "engine/optim/sgd.h"
+#include "engine/parallel/ddp/ddp.h"
+#include "tutorials/bugs/lab.h"
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::bugs;
+
+std::shared_ptr<nn::Sequential> make_normalised_net(Device device) {
+  Rng rng(/*seed=*/0);
+  const auto net = std::make_shared<nn::Sequential>(std::vector<std::shared_ptr<nn::Module>>{
+      std::make_shared<nn::Linear>(64, 32, rng), std::make_shared<nn::BatchNorm1d>(32),
+      std::make_shared<nn::ReLU>(), std::make_shared<nn::Linear>(32, 10, rng)});
+  net->to(device);
+  return net;
+}
+
+void train_rank(const Place& place, Version version) {
+  using Buffers = parallel::DdpOptions::Buffers;
+  parallel::DdpOptions options;
+  options.buffers = version == Version::fixed ? Buffers::broadcast : Buffers::keep;
+  parallel::Ddp net(make_normalised_net(place.device), place.group, options);
+  optim::Sgd sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+  const tutorial::Rows digits = load_rows();
+  for (std::size_t step = 0; step < digits.steps_per_epoch(kBatch) - 1; ++step) {
+    sgd.zero_grad();
+    mean_loss(net, digits.batch(step, kBatch).shard(place.rank, kRanks, place.device)).backward();
+    sgd.step();
+  }
+  report(*net.module(), place);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::bugs::run_bug(argc, argv, [](lockstep::bugs::Version version) {
+    on_ranks([&](const Place& place) { train_rank(place, version); });
+  });
+}

@@ -1,0 +1,46 @@
+// Gradients are averaged layer by layer, for the layers that have some: those of type Linear. All
+// ranks begin with the same weights, and the loss falls on each.
+//
+// Run:  bug_13_type_test [--fixed]      lockstep doctor -- bug_13_type_test
+#include "engine/nn/linear.h"
+#include "engine/optim/sgd.h"
+#include "tutorials/bugs/lab.h"
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::bugs;
+
+// Two blocks behind each other: the Linear layers are inside of them.
+std::shared_ptr<nn::Sequential> make_blocks(Device device) {
+  return std::make_shared<nn::Sequential>(
+      std::vector<std::shared_ptr<nn::Module>>{make_net(device)});
+}
+
+void average_linear_layers(const nn::Module& net, comm::Communicator& group) {
+  for (const auto& [name, layer] : net.children()) {
+    if (dynamic_cast<const nn::Linear*>(layer.get()) == nullptr) continue;
+    average_gradients(*layer, group);
+  }
+}
+
+void train_rank(const Place& place, Version version) {
+  const auto net = make_blocks(place.device);
+  optim::Sgd sgd(net->parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+  const tutorial::Rows digits = load_rows();
+  for (std::size_t step = 0; step < digits.steps_per_epoch(kBatch) - 1; ++step) {
+    sgd.zero_grad();
+    mean_loss(*net, digits.batch(step, kBatch).shard(place.rank, kRanks, place.device)).backward();
+    (version == Version::fixed ? average_gradients : average_linear_layers)(*net, place.group);
+    sgd.step();
+  }
+  report(*net, place);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::bugs::run_bug(argc, argv, [](lockstep::bugs::Version version) {
+    on_ranks([&](const Place& place) { train_rank(place, version); });
+  });
+}

@@ -1,0 +1,38 @@
+// The learning rate falls along a cosine. In every step the schedule scales the optimizer's rate.
+//
+// Run:  bug_14_rate_scaled_twice [--fixed]      lockstep doctor -- bug_14_rate_scaled_twice
+#include "engine/optim/schedule.h"
+#include "engine/optim/sgd.h"
+#include "engine/parallel/ddp/ddp.h"
+#include "tutorials/bugs/lab.h"
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::bugs;
+
+constexpr double kRate = 0.1;
+
+void train_rank(const Place& place, Version version) {
+  parallel::Ddp net(make_net(place.device), place.group);
+  optim::Sgd sgd(net.parameters(), {.learning_rate = kRate, .momentum = 0.9});
+  const tutorial::Rows digits = load_rows();
+  const std::size_t num_steps = digits.steps_per_epoch(kBatch) - 1;
+  const optim::Schedule schedule = optim::parse_schedule("cosine", num_steps, /*warmup_steps=*/0);
+  for (std::size_t step = 0; step < num_steps; ++step) {
+    const double base = version == Version::fixed ? kRate : sgd.learning_rate();
+    sgd.set_learning_rate(schedule.learning_rate(base, step));
+    sgd.zero_grad();
+    mean_loss(net, digits.batch(step, kBatch).shard(place.rank, kRanks, place.device)).backward();
+    sgd.step();
+  }
+  report(*net.module(), place);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::bugs::run_bug(argc, argv, [](lockstep::bugs::Version version) {
+    on_ranks([&](const Place& place) { train_rank(place, version); });
+  });
+}

@@ -1,0 +1,41 @@
+// After training the weights are saved. All ranks run the same program, so all of them save.
+//
+// Run:  bug_15_every_rank_saves [--fixed]      lockstep doctor -- bug_15_every_rank_saves
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "engine/nn/weights_file.h"
+#include "engine/optim/sgd.h"
+#include "engine/parallel/ddp/ddp.h"
+#include "tutorials/bugs/lab.h"
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::bugs;
+
+void train_rank(const Place& place, Version version, const std::filesystem::path& path) {
+  parallel::Ddp net(make_net(place.device), place.group);
+  optim::Sgd sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+  const tutorial::Rows digits = load_rows();
+  for (std::size_t step = 0; step < digits.steps_per_epoch(kBatch) - 1; ++step) {
+    sgd.zero_grad();
+    mean_loss(net, digits.batch(step, kBatch).shard(place.rank, kRanks, place.device)).backward();
+    sgd.step();
+  }
+  if (version == Version::with_bug || place.rank == 0) nn::save_weights(path, *net.module());
+  report(*net.module(), place);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::bugs::run_bug(argc, argv, [](lockstep::bugs::Version version) {
+    const std::filesystem::path path = std::filesystem::temp_directory_path() /
+                                       ("bug_15." + std::to_string(::getpid()) + ".safetensors");
+    on_ranks([&](const Place& place) { train_rank(place, version, path); });
+    std::filesystem::remove(path);
+  });
+}

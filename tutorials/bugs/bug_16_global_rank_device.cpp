@@ -1,0 +1,43 @@
+// Four ranks, two on each of two hosts (played here). Rank r takes device r. That was right as long
+// as there was one host.
+//
+// Run:  bug_16_global_rank_device [--fixed]      lockstep doctor -- bug_16_global_rank_device
+#include "engine/core/error.h"
+#include "engine/optim/sgd.h"
+#include "engine/parallel/ddp/ddp.h"
+#include "tutorials/bugs/lab.h"
+#include "tutorials/ranks.h"
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::bugs;
+
+void be_a_rank(Version version) {
+  tutorial::RankProcess me;
+  const int local_rank = me.environment().local_rank;
+  const Device device{DeviceType::cpu, version == Version::fixed ? local_rank : me.rank()};
+  const Place place{me.group(), static_cast<std::size_t>(me.rank()), device};
+  parallel::Ddp net(make_net(device), me.group());
+  optim::Sgd sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+  const tutorial::Rows digits = load_rows();
+  const auto num_ranks = static_cast<std::size_t>(me.world_size());
+  for (std::size_t step = 0; step < digits.steps_per_epoch(kBatch) - 1; ++step) {
+    sgd.zero_grad();
+    mean_loss(net, digits.batch(step, kBatch).shard(place.rank, num_ranks, device)).backward();
+    sgd.step();
+  }
+  report(*net.module(), place);
+}
+
+void run(Version version) {
+  if (tutorial::is_rank()) return be_a_rank(version);
+  require(tutorial::run_as_hosts(/*num_hosts=*/2, /*ranks_per_host=*/2), ErrorCode::State, "ranks",
+          "some did not end well");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::bugs::run_bug(argc, argv, run);
+}

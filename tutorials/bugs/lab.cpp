@@ -1,0 +1,87 @@
+#include "tutorials/bugs/lab.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "datasets/digits.h"
+#include "engine/autograd/grad_mode.h"
+#include "engine/autograd/ops/ops.h"
+#include "engine/comm/run_ranks.h"
+#include "engine/core/error.h"
+#include "engine/nn/mlp.h"
+
+namespace lockstep::bugs {
+
+int run_bug(int argc, char** argv, const std::function<void(Version)>& body) {
+  const std::string program = std::filesystem::path(argc > 0 ? argv[0] : "bug").filename();
+  const bool is_fixed = argc == 2 && std::string_view(argv[1]) == "--fixed";
+  if (argc > 1 && !is_fixed) {
+    fmt::print(stderr, "{}: unknown flag '{}'; the only one is --fixed\n", program, argv[1]);
+    return 2;
+  }
+  try {
+    body(is_fixed ? Version::fixed : Version::with_bug);
+    return 0;
+  } catch (const Error& error) {
+    std::fflush(stdout);
+    fmt::print(stderr, "{}: {}\n", program, error.what());
+    return exit_code(error.code());
+  } catch (const std::exception& error) {
+    std::fflush(stdout);
+    fmt::print(stderr, "{}: {}\n", program, error.what());
+    return 1;
+  }
+}
+
+void on_ranks(const std::function<void(const Place&)>& work) {
+  comm::run_ranks(static_cast<int>(kRanks), [&](comm::Communicator& group) {
+    group.set_timeout_seconds(1);  // long enough here, and a hang is short
+    const int rank = group.rank();
+    work({group, static_cast<std::size_t>(rank), Device{DeviceType::cpu, rank}});
+  });
+}
+
+std::shared_ptr<nn::Sequential> make_net(Device device, std::uint64_t seed) {
+  const auto net = nn::make_mlp("mlp:64-32-10", seed);
+  net->to(device);
+  return net;
+}
+
+tutorial::Rows load_rows() {
+  return tutorial::load_digits(Device{});
+}
+
+Variable mean_loss(nn::Module& net, const tutorial::Rows& rows) {
+  return cross_entropy(net(Variable(rows.x)), rows.labels);
+}
+
+void average_gradients(const nn::Module& net, comm::Communicator& group) {
+  for (const Variable& parameter : net.parameters()) {
+    group.all_reduce(parameter.grad(), {.op = comm::ReduceOp::average});
+  }
+}
+
+void report(nn::Module& net, const Place& place) {
+  if (place.rank != 0) return;
+  const NoGradScope no_grad;
+  const data::LabelledTensors test = datasets::load_digits().test;
+  net.eval();
+  const auto logits = net(Variable(test.x.to(place.device))).value().to_vector<float>();
+  const auto labels = test.labels.to_vector<std::int64_t>();
+  const std::size_t num_classes = logits.size() / labels.size();
+  std::size_t num_right = 0;
+  for (std::size_t row = 0; row < labels.size(); ++row) {
+    const auto begin = logits.begin() + static_cast<std::ptrdiff_t>(row * num_classes);
+    const auto end = begin + static_cast<std::ptrdiff_t>(num_classes);
+    num_right += std::max_element(begin, end) - begin == labels[row];
+  }
+  fmt::print("{} of {} digits read rightly\n", num_right, labels.size());
+}
+
+}  // namespace lockstep::bugs

@@ -1,0 +1,47 @@
+// What the bug programs share and none is about: the flag --fixed, two ranks, digits, a network.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "engine/autograd/variable.h"
+#include "engine/comm/communicator.h"
+#include "engine/nn/sequential.h"
+#include "tutorials/rows.h"
+
+namespace lockstep::bugs {
+
+inline constexpr std::size_t kRanks = 2;
+inline constexpr std::size_t kBatch = 64;  // rows of a step, of all ranks together
+
+enum class Version { with_bug, fixed };
+
+// The whole of a main(): no flag runs the bug, --fixed the right way. Returns the exit code: 2 for
+// another flag; 1 for an error, which is one line on stderr.
+int run_bug(int argc, char** argv, const std::function<void(Version)>& body);
+
+// A rank, which is a thread here, with a device of its own.
+struct Place {
+  comm::Communicator& group;
+  std::size_t rank;
+  Device device;
+};
+void on_ranks(const std::function<void(const Place&)>& work);
+
+// Linear(64, 32), ReLU, Linear(32, 10) on a device.
+std::shared_ptr<nn::Sequential> make_net(Device device, std::uint64_t seed = 0);
+
+// The 1,500 digits that train.
+tutorial::Rows load_rows();
+// The mean over these rows.
+Variable mean_loss(nn::Module& net, const tutorial::Rows& rows);
+
+// Averages the gradients of all parameters over the ranks.
+void average_gradients(const nn::Module& net, comm::Communicator& group);
+
+// Rank 0 prints how many of the 297 test digits the network reads rightly.
+void report(nn::Module& net, const Place& place);
+
+}  // namespace lockstep::bugs
