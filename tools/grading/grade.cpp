@@ -18,8 +18,8 @@ namespace {
 
 // Of a check, and of all checks of a submission together: a solution needs a tenth of a second for
 // one, and a submission that loops in each of them is not waited for each time.
-constexpr double kCheckSeconds = 6;
-constexpr double kSubmissionSeconds = 15;
+constexpr double kCheckSeconds = 5;
+constexpr double kSubmissionSeconds = 10;
 
 // Where there is no secret: of visible checks, whose inputs are the same for everybody.
 constexpr const char* kPublicSeed = "visible checks";

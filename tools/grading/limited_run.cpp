@@ -72,12 +72,10 @@ RunEnd run_limited(const std::vector<std::string>& command, const launch::Enviro
   int status = 0;
   ::waitpid(process.id, &status, 0);
   if (end.how != RunEnd::How::exited) return end;
-  if (WIFSIGNALED(status)) {
-    end.how = RunEnd::How::signalled;
-    end.code = WTERMSIG(status);
-  } else {
-    end.code = WEXITSTATUS(status);
-  }
+  const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  const bool is_signal = code > 128 && code < 128 + NSIG;  // bubblewrap tells it so
+  end.how = is_signal ? RunEnd::How::signalled : RunEnd::How::exited;
+  end.code = is_signal ? code - 128 : code;
   return end;
 }
 

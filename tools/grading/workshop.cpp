@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uintmax_t kMaxSourceBytes = 1 << 20;
-constexpr RunLimits kCompileLimits{.seconds = 60};
+constexpr RunLimits kCompileLimits{.seconds = 40};
 
 // The group and others may read and pass, which a scratch user needs.
 void open_to_readers(const fs::path& path) {

@@ -87,7 +87,7 @@ void forbid_new_privileges() {
 
 int compile(const Words& words) {
   require(words.program.size() > 1, ErrorCode::Usage, "lab_host", "expected -- and a compiler");
-  lab::set_limits({.cpu_seconds = 60,
+  lab::set_limits({.cpu_seconds = 20,
                    .memory_bytes = lab::kHasSanitizer ? 0 : 3072 * kMiB,
                    .file_bytes = 64 * kMiB,
                    .open_files = 256});
@@ -115,7 +115,7 @@ json lock_in(const Words& words) {
   json by = {"limits", "system calls"};
   ::mallopt(M_ARENA_MAX, 2);
   lab::set_limits({.cpu_seconds = 10,
-                   .memory_bytes = lab::kHasSanitizer ? 0 : 2048 * kMiB,
+                   .memory_bytes = lab::kHasSanitizer ? 0 : 1024 * kMiB,
                    .file_bytes = 0,
                    .open_files = 64});
   if (leave_root()) by.push_back("scratch user");

@@ -1,0 +1,124 @@
+#include "tests/labs/hostile_submissions.h"
+
+namespace lockstep::testing {
+namespace {
+
+constexpr const char* kHead =
+    "#include \"naive_all_reduce.h\"\n#include <fcntl.h>\n#include <pthread.h>\n"
+    "#include <signal.h>\n#include <spawn.h>\n#include <sys/ptrace.h>\n#include <sys/resource.h>\n"
+    "#include <sys/socket.h>\n#include <sys/stat.h>\n#include <sys/syscall.h>\n"
+    "#include <unistd.h>\n#include <chrono>\n#include <cstdio>\n#include <cstdlib>\n"
+    "#include <cstring>\n#include <fstream>\n#include <iostream>\n#include <stdexcept>\n"
+    "#include <string>\n#include <thread>\n#include <vector>\n";
+
+// A whole source: declarations, and what the function does.
+std::string source(const std::string& before, const std::string& body) {
+  return kHead + before + "\nvoid lab::naive_all_reduce(Rank& rank, std::span<double> buffer) {\n" +
+         body + "\n}\n";
+}
+
+std::string quoted(const std::string& path) {
+  return "\"" + path + "\"";
+}
+
+// A report of full points, in every form that the grader could believe.
+constexpr const char* kForgedReport =
+    "{\\\"held_by\\\":[],\\\"points\\\":100,\\\"passed\\\":true,\\\"cases\\\":"
+    "[{\\\"passed\\\":true,\\\"points\\\":100,\\\"outcome\\\":\\\"passed\\\","
+    "\\\"answer\\\":{\\\"buffers\\\":[[1],[1]],\\\"messages\\\":[]}}]}\\n";
+
+}  // namespace
+
+std::vector<HostileSubmission> hostile_submissions(const std::string& victim) {
+  return {
+      {"fork_bomb", source("", "for (;;) fork();"), "was stopped after"},
+      {"endless_loop", source("", "for (volatile int i = 0;; ++i) {}"), "was stopped after"},
+      {"sleeps_for_ever",
+       source("", "for (;;) std::this_thread::sleep_for(std::chrono::hours(1));"),
+       "was stopped after"},
+      {"memory_hog",
+       source("", "std::vector<std::vector<char>> all;\nfor (;;) all.emplace_back(1 << 26, 'x');"),
+       ""},
+      {"thread_bomb",
+       source("", "std::vector<std::thread> all;\nfor (;;) all.emplace_back([] { pause(); });"),
+       ""},
+      {"exits_at_load",
+       source("struct Exit { Exit() { std::cout << \"100 of 100 points\\n\"; exit(0); } } now;",
+              ""),
+       "ended before it gave an answer"},
+      {"aborts", source("", "abort();"), "crashed: Aborted"},
+      {"bad_pointer", source("", "*reinterpret_cast<volatile int*>(8) = 1;"),
+       "crashed: Segmentation fault"},
+      {"overflows_its_stack",
+       source("int deep(volatile int n) { volatile char b[4096]; b[0] = n; return deep(n + 1) + "
+              "b[0]; }",
+              "buffer[0] = deep(0);"),
+       "crashed: Segmentation fault"},
+      {"forges_a_report",
+       source("",
+              std::string("const char report[] = \"") + kForgedReport +
+                  "\";\nfor (int fd = 1; fd < 64; ++fd) (void)!write(fd, report, sizeof report - "
+                  "1);\n_exit(0);"),
+       ""},
+      {"prints_for_ever",
+       source("", "std::string line(4096, 'x');\nfor (;;) std::cout << line << std::endl;"),
+       "printed more than"},
+      {"deep_answer",
+       source("",
+              "std::string text(4 << 20, '[');\nfor (int fd = 3; fd < 64; ++fd) (void)!write(fd, "
+              "text.data(), text.size());\n_exit(0);"),
+       "ended before it gave an answer"},
+      {"writes_outside",
+       source("", "std::ofstream(" + quoted(victim) + ") << \"overwritten\";\nremove(" +
+                      quoted(victim) + ");\nrename(" + quoted(victim) +
+                      ", \"/tmp/stolen\");\n"
+                      "throw std::runtime_error(\"done\");"),
+       "threw: done"},
+      {"kills_its_parent",
+       source("",
+              "kill(getppid(), SIGKILL);\nkill(-1, SIGKILL);\n"
+              "syscall(SYS_tgkill, getppid(), getppid(), SIGKILL);\n"
+              "throw std::runtime_error(\"done\");"),
+       "threw: done"},
+      {"template_bomb",
+       source("template <int N, int M> struct Bomb {\n  static constexpr long value = Bomb<N - 1, "
+              "2 * M>"
+              "::value + Bomb<N - 1, 2 * M + 1>::value;\n};\ntemplate <int M> struct Bomb<0, M> {\n"
+              "  static constexpr long value = M;\n};\nlong bomb = Bomb<28, 1>::value;",
+              ""),
+       "does not compile"},
+      {"includes_an_endless_file", "#include \"/dev/zero\"\n", "does not compile"},
+      {"assembles_for_ever", source("asm(\".data\\n.rept 2000000000\\n.quad 1\\n.endr\\n\");", ""),
+       "does not compile"},
+      {"defines_nothing", "int main() { return 0; }\n", "undefined symbol: lab::naive_all_reduce"}};
+}
+
+std::vector<HostileSubmission> refused_attacks(const std::string& solution,
+                                               const std::string& victim,
+                                               const std::string& secret) {
+  const auto attack = [&](const std::string& name, const std::string& succeeded) {
+    return HostileSubmission{
+        name,
+        kHead + std::string("namespace {\nstruct Attack {\n  Attack() {\n    if (") + succeeded +
+            ") {\n      std::cerr << \"succeeded\";\n      abort();\n    }\n"
+            "  }\n} attack;\n}\n" +
+            solution,
+        ""};
+  };
+  return {attack("forks", "fork() >= 0"),
+          attack("vforks_a_shell", "system(\"exit 0\") == 0"),
+          attack("opens_a_socket", "socket(AF_INET, SOCK_STREAM, 0) >= 0"),
+          attack("opens_a_local_socket", "socket(AF_UNIX, SOCK_STREAM, 0) >= 0"),
+          attack("opens_to_write", "open(" + quoted(victim) + ", O_WRONLY) >= 0"),
+          attack("makes_a_file", "open(\"/tmp/lockstep_escape\", O_CREAT | O_RDWR, 0600) >= 0"),
+          attack("makes_a_folder", "mkdir(\"/tmp/lockstep_escape_folder\", 0700) == 0"),
+          attack("removes_a_file", "unlink(" + quoted(victim) + ") == 0"),
+          attack("signals_its_parent", "kill(getppid(), 0) == 0"),
+          attack("traces_its_parent", "ptrace(PTRACE_ATTACH, getppid(), 0, 0) == 0"),
+          attack("reads_the_secret", "open(" + quoted(secret) + ", O_RDONLY) >= 0"),
+          attack("changes_its_limits",
+                 "[] { rlimit more{1 << 20, 1 << 20}; return setrlimit("
+                 "RLIMIT_FSIZE, &more) == 0; }()")};
+}
+
+}  // namespace lockstep::testing
