@@ -65,7 +65,7 @@ std::vector<HostileSubmission> hostile_submissions(const std::string& victim) {
        "printed more than"},
       {"deep_answer",
        source("",
-              "std::string text(4 << 20, '[');\nfor (int fd = 3; fd < 64; ++fd) (void)!write(fd, "
+              "std::string text(1 << 19, '[');\nfor (int fd = 3; fd < 64; ++fd) (void)!write(fd, "
               "text.data(), text.size());\n_exit(0);"),
        "ended before it gave an answer"},
       {"writes_outside",

@@ -21,6 +21,14 @@ void open_to_readers(const fs::path& path) {
   fs::permissions(path, fs::perms::group_read | fs::perms::others_read, fs::perm_options::add);
 }
 
+// As the submission's author knows its files: without the scratch folder.
+std::string without(const std::string& folder, std::string text) {
+  for (std::size_t at = text.find(folder); at != std::string::npos; at = text.find(folder, at)) {
+    text.erase(at, folder.size());
+  }
+  return text;
+}
+
 std::string first_lines(const std::string& text, std::size_t num_lines) {
   std::size_t end = 0;
   for (; num_lines > 0 && end < text.size(); --num_lines) {
@@ -104,7 +112,9 @@ std::string Workshop::build(const fs::path& source) {
     open_to_readers(module);
     return {};
   }
-  if (end.how == RunEnd::How::exited) return first_lines(end.err, 20);
+  if (end.how == RunEnd::How::exited) {
+    return first_lines(without(folder_.path() + "/", end.err), 20);
+  }
   return "the compiler " + describe(end, kCompileLimits);
 }
 

@@ -1,0 +1,173 @@
+// lockstep grade as teachers and students use it: files, formats, mistakes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/labs/graded.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kGradedLab = "05_naive_all_reduce";
+
+class GradeCommand : public ::testing::Test {
+ protected:
+  std::string file(const char* name) const { return (files_ / name).string(); }
+  std::string path(const std::filesystem::path& folder) const { return folder.string(); }
+  std::string solved() const { return path(handed_out_.teacher() / kGradedLab); }
+
+  HandedOut handed_out_;
+  TempFolder files_;
+};
+
+TEST_F(GradeCommand, ShowsPointsAndWhatIsToBeDone) {
+  const Outcome blank = run_lockstep({"grade", path(handed_out_.labs() / kGradedLab)});
+  expect_success(blank);
+  EXPECT_THAT(blank.out, HasSubstr("0/20   two_ranks_hold_the_sum"));
+  EXPECT_THAT(blank.out, HasSubstr("to do: naive_all_reduce: on rank 0, receive"));
+  EXPECT_THAT(blank.out, HasSubstr("0 of 50 points; 50 more are for the teacher's hidden checks"));
+  EXPECT_THAT(blank.out, HasSubstr("locked in by: limits, system calls"));
+  EXPECT_THAT(blank.out, Not(HasSubstr("drawn_sums")));
+}
+
+TEST_F(GradeCommand, ShowsWhatWasExpectedAHintAndWhatWasPrinted) {
+  handed_out_.submit("alice", kGradedLab,
+                     "#include \"naive_all_reduce.h\"\n#include <iostream>\n"
+                     "void lab::naive_all_reduce(Rank&, std::span<double> buffer) {\n"
+                     "  std::cout << \"buffer of \" << buffer.size() << \"\\n\";\n}\n");
+  const Outcome outcome = run_lockstep({"grade", path(handed_out_.submissions() / "alice")});
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("2 ranks: rank 0, element 0: expected 12, found 1"));
+  EXPECT_THAT(outcome.out, HasSubstr("hint: rank 0 adds what it receives"));
+  EXPECT_THAT(outcome.out, HasSubstr("    | buffer of 3"));
+}
+
+TEST_F(GradeCommand, ShowsTheCompilersWords) {
+  handed_out_.submit("bob", kGradedLab, "void lab::naive_all_reduce(Rank&) { return 1 }\n");
+  const Outcome outcome = run_lockstep({"grade", path(handed_out_.submissions() / "bob")});
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("it does not compile"));
+  EXPECT_THAT(outcome.out, HasSubstr("| naive_all_reduce.cpp:1:"));
+  EXPECT_THAT(outcome.out, HasSubstr("0 of 50 points"));
+}
+
+TEST_F(GradeCommand, HiddenChecksDrawOtherInputsFromAnotherSecretAndTheSameFromTheSame) {
+  // Right for the visible checks alone: what one would hand in who has seen them only.
+  handed_out_.submit("table", kGradedLab,
+                     "#include \"naive_all_reduce.h\"\n"
+                     "void lab::naive_all_reduce(Rank& rank, std::span<double> buffer) {\n"
+                     "  const int n = rank.world_size();\n"
+                     "  for (std::size_t i = 0; i < buffer.size(); ++i)\n"
+                     "    buffer[i] = n * (i + 1.0) + 5.0 * n * (n - 1);\n}\n");
+  const std::string folder = path(handed_out_.submissions() / "table");
+  const auto report_with = [&](const std::filesystem::path& teacher) {
+    const Outcome outcome =
+        run_lockstep({"grade", folder, "--hidden", path(teacher), "--json", "-"});
+    expect_success(outcome);
+    return outcome.out;
+  };
+  const HandedOut other;
+  const std::string report = report_with(handed_out_.teacher());
+  EXPECT_EQ(report, report_with(handed_out_.teacher()));
+  EXPECT_NE(report, report_with(other.teacher()));
+  const nlohmann::json grade = nlohmann::json::parse(report).at("submissions").at(0);
+  EXPECT_EQ(grade.at("points"), 50);
+  EXPECT_THAT(failed_checks(grade), ::testing::ElementsAre("drawn_sums", "every_message_once"));
+}
+
+TEST_F(GradeCommand, ABatchGoesToCsvAndHtmlWithItsNamesEscaped) {
+  handed_out_.submit("carol/lab5", kGradedLab, handed_out_.solution(kGradedLab));
+  handed_out_.submit("=1+1\"<b>", kGradedLab, handed_out_.blank(kGradedLab));
+  std::filesystem::create_directory(handed_out_.submissions() / "dave");
+  const Outcome outcome = run_lockstep(
+      {"grade", path(handed_out_.submissions()), "--csv", file("g.csv"), "--html", file("g.html")});
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("3 submissions"));
+  const std::string csv = read_text(file("g.csv"));
+  EXPECT_THAT(csv, HasSubstr("submission,lab,points,possible_points,percent,note\n"));
+  EXPECT_THAT(csv, HasSubstr("\"carol/lab5\",\"05_naive_all_reduce\",50,50,100,\"\"\n"));
+  EXPECT_THAT(csv, HasSubstr("\"'=1+1\"\"<b>\",\"05_naive_all_reduce\",0,50,0,"));
+  EXPECT_THAT(csv, HasSubstr("\"dave\",\"\",0,0,0,\"holds no lab's source"));
+  const std::string html = read_text(file("g.html"));
+  EXPECT_THAT(html, HasSubstr("<td>carol/lab5</td><td class=\"n\">50/50</td>"));
+  EXPECT_THAT(html, HasSubstr("=1+1&quot;&lt;b&gt;"));
+  EXPECT_THAT(html, Not(HasSubstr("<b>")));
+}
+
+TEST_F(GradeCommand, PassSetsTheExitCode) {
+  expect_success(run_lockstep({"grade", solved(), "--pass", "100"}));
+  expect_rejected(run_lockstep({"grade", path(handed_out_.labs() / kGradedLab), "--pass", "1"}), 1,
+                  {"'05_naive_all_reduce' has 0 of 50 points, and --pass asks for 1 %"});
+}
+
+TEST_F(GradeCommand, GradescopesFileHidesWhatHiddenChecksFound) {
+  handed_out_.submit("erin", kGradedLab, handed_out_.blank(kGradedLab));
+  expect_success(run_lockstep({"grade", path(handed_out_.submissions() / "erin"), "--hidden",
+                               path(handed_out_.teacher()), "--format", "gradescope", "--json",
+                               file("results.json")}));
+  const nlohmann::json results = read_json(file("results.json"));
+  EXPECT_EQ(results.at("score"), 0);
+  ASSERT_EQ(results.at("tests").size(), 5u);
+  for (const nlohmann::json& test : results.at("tests")) {
+    EXPECT_EQ(test.at("score"), 0);
+    EXPECT_EQ(test.at("status"), "failed");
+    EXPECT_GT(test.at("max_score").get<int>(), 0);
+    const bool is_hidden = test.at("visibility") == "after_published";
+    EXPECT_EQ(test.at("output").get<std::string>().starts_with("hint: "), is_hidden);
+  }
+}
+
+TEST_F(GradeCommand, TheGradescopeArchiveGradesASubmission) {
+  const std::filesystem::path root = files_ / "autograder";
+  std::filesystem::create_directories(root / "submission");
+  std::filesystem::create_directories(root / "source");
+  write_text(root / "submission/naive_all_reduce.cpp", handed_out_.solution(kGradedLab));
+  write_text(file("package.tar.gz"), "only setup.sh unpacks it");
+  const std::string quoted = "'" + file("grader.zip") + "'";
+  const std::string make = "'" LOCKSTEP_SOURCE "/scripts/make_gradescope.sh' '" +
+                           path(handed_out_.teacher()) + "' '" + file("package.tar.gz") + "' " +
+                           quoted + " >/dev/null && cd '" + path(root / "source") +
+                           "' && cmake -E tar xf " + quoted + " && bash -n setup.sh";
+  ASSERT_EQ(std::system(make.c_str()), 0);
+  const std::string run = "LOCKSTEP='" LOCKSTEP_PROGRAM "' LOCKSTEP_AUTOGRADER='" + path(root) +
+                          "' '" + path(root / "source/run_autograder") + "'";
+  ASSERT_EQ(std::system(run.c_str()), 0);
+  EXPECT_EQ(read_json(root / "results/results.json").at("score"), 100);
+
+  std::filesystem::remove(root / "submission/naive_all_reduce.cpp");
+  ASSERT_EQ(std::system(run.c_str()), 0);
+  const nlohmann::json without = read_json(root / "results/results.json");
+  EXPECT_EQ(without.at("score"), 0);
+  EXPECT_THAT(without.at("output").get<std::string>(), HasSubstr("expected a lab's source"));
+}
+
+TEST_F(GradeCommand, MistakesAreOneLine) {
+  expect_rejected(run_lockstep({"grade"}), 2, {"labdir"});
+  expect_rejected(run_lockstep({"grade", file("nowhere")}), 2, {"found no folder"});
+  expect_rejected(run_lockstep({"grade", path(files_.path())}), 2,
+                  {"expected a lab's source", "found neither"});
+  expect_rejected(run_lockstep({"grade", solved(), "--hidden", file("nowhere")}), 1,
+                  {"[--hidden]", "secret"});
+  write_text(files_ / "secret", "short\n");
+  expect_rejected(run_lockstep({"grade", solved(), "--hidden", path(files_.path())}), 2,
+                  {"[--hidden] expected a secret of at least 16 letters", "found 5"});
+  expect_rejected(run_lockstep({"grade", path(handed_out_.labs()), "--format", "gradescope"}), 2,
+                  {"[--format] gradescope is for one submission, found 12"});
+  expect_rejected(run_lockstep({"grade", solved(), "--format", "xml"}), 2, {"gradescope"});
+  expect_rejected(run_lockstep({"grade", solved(), "--csv", "/nowhere/g.csv"}), 1, {"--csv"});
+  expect_rejected(run_lockstep({"grade", solved(), "--pass", "101"}), 2, {"--pass"});
+}
+
+TEST_F(GradeCommand, LabsAreNotMadeWhereSomethingIs) {
+  const std::string again = "'" LOCKSTEP_SOURCE "/scripts/make_labs.sh' '" +
+                            path(handed_out_.labs()) + "' 2>'" + file("err") + "'";
+  EXPECT_NE(std::system(again.c_str()), 0);
+  EXPECT_THAT(read_text(file("err")), HasSubstr("is there already"));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
