@@ -67,12 +67,17 @@ RowsNotedScope::~RowsNotedScope() {
   --num_noted_scopes;
 }
 
-std::shared_ptr<const Loss> note_loss(std::size_t num_rows, Mean mean, ConstTensorView value) {
+std::shared_ptr<const Loss> note_loss(std::size_t num_rows, Mean mean, ConstTensorView value,
+                                      ConstTensorView labels) {
   auto loss = std::make_shared<Loss>();
   loss->num_rows = num_rows;
   loss->mean = mean;
   loss->value = scalar_of(value, std::numeric_limits<double>::quiet_NaN());
   if (batch_rows.size() == num_rows) loss->rows = batch_rows;
+  if (labels.data != nullptr && labels.dtype == DType::int64 && labels.num_elements == num_rows) {
+    const auto* first = static_cast<const std::int64_t*>(labels.data);
+    loss->labels.assign(first, first + num_rows);
+  }
   return loss;
 }
 

@@ -28,12 +28,14 @@ enum class Mean { no, yes };  // or the sum over rows
 struct Loss {
   std::uint64_t num_rows = 0;
   Mean mean = Mean::yes;
-  double value = 0;                 // NaN where it is not known
-  std::vector<std::uint64_t> rows;  // hashes; empty where they are not known
+  double value = 0;                   // NaN where it is not known
+  std::vector<std::uint64_t> rows;    // hashes; empty where they are not known
+  std::vector<std::uint64_t> labels;  // of these rows, where they are int64
 };
 
 // A loss of so many rows, taken by the calling thread of the batch that it noted last.
-std::shared_ptr<const Loss> note_loss(std::size_t num_rows, Mean mean, ConstTensorView value);
+std::shared_ptr<const Loss> note_loss(std::size_t num_rows, Mean mean, ConstTensorView value,
+                                      ConstTensorView labels = {});
 
 // --- a backward pass
 std::uint64_t begin_pass();  // its number, 1 or more

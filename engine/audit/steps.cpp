@@ -44,9 +44,10 @@ thread_local std::map<const void*, std::uint64_t> buffers;
 
 std::string json_of(const LossTaken& taken) {
   const Loss& loss = *taken.loss;
-  return fmt::format("{{\"rows\":{},\"mean\":{},\"upstream\":{:.17g},\"value\":{},\"hashes\":{}}}",
-                     loss.num_rows, loss.mean == Mean::yes, taken.upstream,
-                     list_of(std::vector<double>{loss.value}), list_of(loss.rows));
+  return fmt::format(
+      "{{\"rows\":{},\"mean\":{},\"upstream\":{:.17g},\"value\":{},\"hashes\":{},\"labels\":{}}}",
+      loss.num_rows, loss.mean == Mean::yes, taken.upstream,
+      list_of(std::vector<double>{loss.value}), list_of(loss.rows), list_of(loss.labels));
 }
 
 std::string json_of(const Part& part) {

@@ -114,7 +114,10 @@ bool judge_step(const Training& training, std::size_t number, Findings& findings
     });
   };
   if (all_use(gradient->mean)) return false;
-  for (std::size_t rank = 0; rank < gradient->ranks.size(); ++rank) {
+  const bool are_all_alike = std::ranges::all_of(gradient->ranks, [&](const RankGradient& rank) {
+    return gradient->is_close(rank.own, gradient->ranks[0].own);
+  });
+  for (std::size_t rank = 0; rank < gradient->ranks.size() && !are_all_alike; ++rank) {
     const RankGradient& mine = gradient->ranks[rank];
     const bool is_own =
         mine.num_rows < gradient->num_rows && gradient->is_close(mine.used, mine.own);

@@ -168,6 +168,37 @@ void judge_order(const Records& records, const std::vector<Training>& trainings,
   }
 }
 
+// A row that comes again comes with the same label.
+void judge_labels(const Trainer& trainer, Findings& findings) {
+  std::map<std::uint64_t, std::uint64_t> label_of;
+  std::size_t num_again = 0, num_other = 0;
+  std::string example;
+  for (const StepRecord* step : trainer.steps) {
+    for (const auto& [pass, losses] : step->passes) {
+      for (const LossRecord& loss : losses) {
+        for (std::size_t i = 0; i < std::min(loss.hashes.size(), loss.labels.size()); ++i) {
+          const auto [known, is_new] = label_of.try_emplace(loss.hashes[i], loss.labels[i]);
+          if (is_new) continue;
+          ++num_again;
+          if (known->second == loss.labels[i]) continue;
+          if (num_other++ == 0) {
+            example = fmt::format("row {} of step {} has label {}, and had {} before", i,
+                                  step->step, loss.labels[i], known->second);
+          }
+        }
+      }
+    }
+  }
+  if (num_other < 4 || 10 * num_other < num_again)
+    return;  // a few rows may stand twice in the data
+  findings.push_back(
+      {"own-labels",
+       fmt::format("of {} rows that come again on rank {} {} have another label than before: {}",
+                   num_again, trainer.first().origin.rank, num_other, example),
+       "a row and its label stay together, however rows are shuffled and cut",
+       "features and labels that are cut, shuffled or moved apart from each other"});
+}
+
 }  // namespace
 
 void judge_rows(const Records& records, const std::vector<Training>& trainings,
@@ -181,6 +212,11 @@ void judge_rows(const Records& records, const std::vector<Training>& trainings,
   judge_seeds(records, findings);
   judge_places(records, findings);
   judge_order(records, trainings, findings);
+  for (const Training& training : trainings) {
+    const std::size_t before = findings.size();
+    for (const Trainer* trainer : training.ranks) judge_labels(*trainer, findings);
+    if (findings.size() > before) break;
+  }
 }
 
 }  // namespace lockstep::doctor

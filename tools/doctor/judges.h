@@ -19,7 +19,7 @@ void judge_weights(const std::vector<Training>& trainings, Findings& findings);
 // exchanged-gradients, complete-gradients, awaited-gradients, mean-gradient, reduced-gradient,
 // equal-rows
 void judge_gradients(const std::vector<Training>& trainings, Findings& findings);
-// own-rows, new-order
+// own-rows, new-order, own-labels
 void judge_rows(const Records& records, const std::vector<Training>& trainings, Findings& findings);
 // same-calls, least-bytes
 void judge_calls(const Records& records, const std::vector<Training>& trainings, End end,

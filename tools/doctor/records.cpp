@@ -53,8 +53,9 @@ ParameterRecord parameter_of(const json& event) {
 }
 
 LossRecord loss_of(const json& event) {
-  return {event.at("rows"), event.at("mean"), event.at("upstream"),
-          number_of(event.at("value").at(0)), event.at("hashes")};
+  return {event.at("rows"),     event.at("mean"),
+          event.at("upstream"), number_of(event.at("value").at(0)),
+          event.at("hashes"),   event.at("labels")};
 }
 
 StepRecord step_of(const json& event, const Origin& origin) {

@@ -28,6 +28,7 @@ struct LossRecord {
   double upstream = 1;                // what backward began with: the factor on this loss
   double value = 0;                   // NaN where it is not known
   std::vector<std::uint64_t> hashes;  // of its rows; empty where they are not known
+  std::vector<std::uint64_t> labels;  // of its rows; empty where they are not known
 };
 
 struct PartRecord {

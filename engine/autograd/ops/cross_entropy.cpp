@@ -105,7 +105,7 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction r
   if (audit::is_on()) {
     noted = audit::note_loss(x.size(0),
                              reduction == Reduction::mean ? audit::Mean::yes : audit::Mean::no,
-                             audit::values_of(loss));
+                             audit::values_of(loss), audit::values_of(labels));
   }
   return record<CrossEntropyNode>({logits}, std::move(loss), std::move(probabilities), labels,
                                   reduction, std::move(foreseen), std::move(noted));

@@ -1,0 +1,70 @@
+// `lockstep doctor` as a command: what it is told, what it says and how it ends.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/types.h>
+
+#include <string>
+
+#include "tests/tools/run_lockstep.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+Arguments doctor(const std::string& flags, const std::string& script) {
+  Arguments arguments = words("doctor " + flags + " -- sh -c");
+  arguments.push_back(script);
+  return arguments;
+}
+
+TEST(Doctor, NeedsAProgram) {
+  expect_rejected(run_lockstep(words("doctor")), 2, {"[doctor] say what to run"});
+  expect_rejected(run_lockstep(words("doctor -- no-such-program")), 2,
+                  {"[doctor] there is no program 'no-such-program'"});
+  expect_rejected(run_lockstep(words("doctor --timeout 0 -- true")), 2, {"[--timeout]"});
+}
+
+TEST(Doctor, SaysThatAProgramHasRecordedNothing) {
+  const Outcome outcome = run_lockstep(doctor("", "echo hello"));
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.out, StartsWith("the program has recorded nothing"));
+  EXPECT_EQ(outcome.err, "hello\n") << "what the program prints goes to standard error";
+}
+
+TEST(Doctor, TellsHowAProgramFailed) {
+  const Outcome outcome = run_lockstep(doctor("", "echo the reason >&2; exit 3"));
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("program: the program ended with exit code 3: the reason\n"));
+}
+
+TEST(Doctor, KillsAProgramThatHangsWithAllThatItStarted) {
+  const TempFolder folder;
+  const std::string leaves = "setsid sh -c 'echo $$ > helper; exec sleep 50' & ";
+  const Outcome outcome = run_lockstep(doctor("--timeout 1", leaves + "sleep 50"), folder.path());
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("program: the program did not end within 1 s"));
+  const pid_t helper = std::stoi(read_text(folder / "helper"));
+  EXPECT_EQ(::kill(helper, 0), -1) << "it had left the program's session";
+}
+
+TEST(Doctor, WritesItsFindingsAsJson) {
+  const TempFolder folder;
+  const Outcome outcome =
+      run_lockstep({"doctor", "--json", "findings.json", "--", LOCKSTEP_BUG}, folder.path());
+  EXPECT_EQ(outcome.exit_code, 1);
+  const nlohmann::json json = read_json(folder / "findings.json");
+  EXPECT_EQ(json["schema"], "lockstep.doctor/1");
+  EXPECT_EQ(json["exit_code"], 0);
+  EXPECT_EQ(json["timed_out"], false);
+  ASSERT_EQ(json["findings"].size(), 1u);
+  EXPECT_EQ(json["findings"][0]["invariant"], "mean-gradient");
+  EXPECT_THAT(
+      json["findings"][0]["found"].get<std::string>(),
+      HasSubstr("in step 0 the gradient is 2 times that of the mean loss over the 64 rows"));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
