@@ -6,20 +6,35 @@ set -u
 lockstep=$1
 least=$2
 shift 2
-count=0
-found=0
-printf '%-50s %s\n' mutant 'broken invariants'
-while [ $# -gt 0 ]; do
-  arguments=()
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+# examine NAME PROGRAM: leaves the names of the broken invariants in a file.
+examine() {
+  local arguments=() said
   case "$2" in
+    */09_*) arguments=(--fast --device cpu --link 500us,300MB/s) ;;  # it measures again where a gain is small
     */[0-9][0-9]_*) arguments=(--fast --device cpu) ;;
   esac
   said=$("$lockstep" doctor --timeout 60 -- "$2" "${arguments[@]}" 2> /dev/null)
-  names=$(printf '%s\n' "$said" | grep '\. Should hold: ' | cut -d: -f1 | sort -u | paste -sd' ')
-  count=$((count + 1))
-  [ -n "$names" ] && found=$((found + 1))
-  printf '%-50s %s\n' "$1" "${names:-MISSED}"
+  printf '%s\n' "$said" | grep '\. Should hold: ' | cut -d: -f1 | sort -u | paste -sd' ' > "$folder/$1"
+}
+
+names=()
+while [ $# -gt 0 ]; do
+  names+=("$1")
+  examine "$1" "$2" &
+  [ "$(jobs -rp | wc -l)" -ge 2 ] && wait -n
   shift 2
 done
-printf '%d of %d found\n' "$found" "$count"
-[ $((100 * found)) -ge $((least * count)) ]
+wait
+
+found=0
+printf '%-50s %s\n' mutant 'broken invariants'
+for name in "${names[@]}"; do
+  broken=$(cat "$folder/$name")
+  [ -n "$broken" ] && found=$((found + 1))
+  printf '%-50s %s\n' "$name" "${broken:-MISSED}"
+done
+printf '%d of %d found\n' "$found" "${#names[@]}"
+[ $((100 * found)) -ge $((least * ${#names[@]})) ]

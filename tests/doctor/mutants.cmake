@@ -166,9 +166,6 @@ mutant(tutorial_never_clears_gradients 07_wrap_model
 mutant(tutorial_begins_with_weights_of_its_own 09_overlap_gradients
   [=[for (const Variable& p : model->parameters()) group.broadcast(p.value(), 0);]=]
   [=[]=])
-mutant(tutorial_gives_all_ranks_one_shard 09_overlap_gradients
-  [=[const Rows rows = batch.shard(rank, kRanks, device);]=]
-  [=[const Rows rows = batch.shard(0, kRanks, device);]=])
 mutant(tutorial_averages_too_late 09_overlap_gradients
   [=[    after_backward();
     sgd.step();]=]
