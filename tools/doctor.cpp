@@ -35,7 +35,7 @@ doctor::Findings judge(const doctor::Records& records, const doctor::Examined& e
   const bool ended_well = examined.exit_code == 0 && !examined.has_timed_out;
   doctor::Findings findings;
   judge_weights(trainings, findings);
-  judge_gradients(trainings, findings);
+  judge_gradients(records, trainings, findings);
   judge_rows(records, trainings, findings);
   judge_calls(records, trainings, ended_well ? doctor::End::well : doctor::End::badly, findings);
   judge_steps(records, trainers, trainings, findings);

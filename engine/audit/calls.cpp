@@ -1,5 +1,6 @@
 #include "engine/audit/calls.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <map>
@@ -12,7 +13,7 @@
 namespace lockstep::audit {
 namespace {
 
-constexpr std::size_t kMostKept = 20000;  // calls of a rank
+constexpr std::size_t kMostKept = 4096;  // calls of a rank
 
 struct Kept {
   std::uint64_t number = 0;
@@ -79,9 +80,10 @@ void note_done(std::uint32_t group, int rank, std::string_view operation, std::u
 void note_waited(const void* memory, std::uint64_t sequence) {
   const std::lock_guard lock(calls().mutex);
   for (auto& [rank, mine] : calls().by_rank) {
-    for (Kept& kept : mine) {
-      if (kept.begin == memory && kept.sequence == sequence) kept.is_waited_for = true;
-    }
+    const auto found = std::find_if(mine.rbegin(), mine.rend(), [&](const Kept& kept) {
+      return kept.begin == memory && kept.sequence == sequence;
+    });
+    if (found != mine.rend()) found->is_waited_for = true;
   }
 }
 

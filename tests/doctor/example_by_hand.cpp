@@ -36,7 +36,6 @@ void average_gradients(const nn::Module& model, comm::Communicator& group) {
 }
 
 void run_rank(comm::Communicator& group) {
-  group.set_timeout_seconds(2);
   const Device device{DeviceType::cpu, group.rank()};
   const auto model = nn::make_mlp("mlp:64-24-10:tanh", static_cast<std::uint64_t>(group.rank()));
   model->to(device);

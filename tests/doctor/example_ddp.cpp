@@ -104,7 +104,6 @@ void train(parallel::Ddp& net, comm::Communicator& group, Device device) {
 }
 
 void run_rank(comm::Communicator& group, const std::filesystem::path& path) {
-  group.set_timeout_seconds(2);
   const Device device{DeviceType::cpu, group.rank()};
   const auto model = make_model(device, /*seed=*/static_cast<std::uint64_t>(group.rank()));
   parallel::Ddp net(model, group);

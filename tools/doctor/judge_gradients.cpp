@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 
 #include "tools/doctor/expected_gradient.h"
@@ -103,8 +104,19 @@ bool is_wrong(const GlobalGradient& gradient, double factor) {
   });
 }
 
+// By an operation that makes no mean of anything.
+bool is_reduced_otherwise(const Records& records, const StepRecord& step) {
+  return std::ranges::any_of(records.calls, [&](const CallRecord& call) {
+    const bool has_moved = std::ranges::any_of(
+        step.parameters, [&](const ParameterRecord& p) { return p.moved == call.origin.number; });
+    return has_moved && call.origin.process == step.origin.process && !call.is_averaging &&
+           call.operation == "all_reduce";
+  });
+}
+
 // True where something was found.
-bool judge_step(const Training& training, std::size_t number, Findings& findings) {
+bool judge_step(const Records& records, const Training& training, std::size_t number,
+                Findings& findings) {
   const std::optional<GlobalGradient> gradient = global_gradient(training, number);
   if (!gradient) return false;
   const std::uint64_t step = training.step(0, number).step;
@@ -135,8 +147,11 @@ bool judge_step(const Training& training, std::size_t number, Findings& findings
     findings.push_back(of_weights(*gradient, step, *weights));
     return true;
   }
-  findings.push_back(of_no_kind(*gradient, training, number));
-  return true;
+  if (!all_use(used) || is_reduced_otherwise(records, training.step(0, number))) {
+    findings.push_back(of_no_kind(*gradient, training, number));
+    return true;
+  }
+  return false;  // all ranks use the same: the program may have changed it after the average
 }
 
 // Communication that began before the gradient was there, or that the step did not wait for.
@@ -167,17 +182,47 @@ bool judge_order(const StepRecord& step, Findings& findings) {
   return false;
 }
 
-void judge_exchange(const Training& training, Findings& findings) {
+void judge_exchange(const Records& records, const Training& training, Findings& findings) {
   for (std::size_t number = 0; number < training.num_steps(); ++number) {
     for (std::size_t rank = 0; rank < training.world_size(); ++rank) {
       if (judge_order(training.step(rank, number), findings)) return;
     }
-    if (judge_step(training, number, findings)) return;
+    if (judge_step(records, training, number, findings)) return;
   }
+}
+
+// The rows of a rank until one comes again.
+std::set<std::uint64_t> first_rows(const Trainer& trainer) {
+  std::set<std::uint64_t> rows;
+  for (const StepRecord* step : trainer.steps) {
+    for (const auto& [pass, losses] : step->passes) {
+      for (const LossRecord& loss : losses) {
+        for (const std::uint64_t row : loss.hashes) {
+          if (!rows.insert(row).second) return rows;
+        }
+      }
+    }
+  }
+  return rows;
+}
+
+// Ranks that share a data set among them train one model; those that do not may train models of
+// their own (cross-validation, say).
+bool share_rows(const Training& training) {
+  const std::set<std::uint64_t> first = first_rows(*training.ranks[0]);
+  for (const Trainer* trainer : training.ranks) {
+    if (trainer == training.ranks[0]) continue;
+    const std::set<std::uint64_t> other = first_rows(*trainer);
+    const auto num_common =
+        std::ranges::count_if(other, [&](std::uint64_t row) { return first.contains(row); });
+    if (other.size() < 8 || 20 * static_cast<std::size_t>(num_common) > other.size()) return false;
+  }
+  return true;
 }
 
 // Models that begin alike, on all ranks of a group, and then drift apart without a word.
 void judge_silence(const Training& training, Findings& findings) {
+  if (!share_rows(training)) return;
   const StepRecord& zero = training.step(0, 0);
   for (std::size_t rank = 1; rank < training.world_size(); ++rank) {
     const StepRecord& other = training.step(rank, 0);
@@ -199,14 +244,12 @@ void judge_silence(const Training& training, Findings& findings) {
 
 }  // namespace
 
-void judge_gradients(const std::vector<Training>& trainings, Findings& findings) {
+void judge_gradients(const Records& records, const std::vector<Training>& trainings,
+                     Findings& findings) {
   for (const Training& training : trainings) {
     if (training.world_size() == 1) continue;
-    if (training.link == Training::Link::exchange) {
-      judge_exchange(training, findings);
-    } else {
-      judge_silence(training, findings);
-    }
+    if (training.link == Training::Link::exchange) judge_exchange(records, training, findings);
+    if (training.link == Training::Link::none) judge_silence(training, findings);
   }
 }
 

@@ -18,7 +18,8 @@ enum class End { well, badly };
 void judge_weights(const std::vector<Training>& trainings, Findings& findings);
 // exchanged-gradients, complete-gradients, awaited-gradients, mean-gradient, reduced-gradient,
 // equal-rows
-void judge_gradients(const std::vector<Training>& trainings, Findings& findings);
+void judge_gradients(const Records& records, const std::vector<Training>& trainings,
+                     Findings& findings);
 // own-rows, new-order, own-labels
 void judge_rows(const Records& records, const std::vector<Training>& trainings, Findings& findings);
 // same-calls, least-bytes

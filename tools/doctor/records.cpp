@@ -93,6 +93,7 @@ CallRecord call_of(const json& event, const Origin& origin) {
   call.sequence = event.at("sequence");
   call.is_message = event.contains("peer");
   const std::string detail = event.at("detail");
+  call.is_averaging = detail == "sum" || detail == "average";
   call.text = fmt::format(
       "{} of {} {}{}", call.operation, event.at("elements").get<std::uint64_t>(),
       event.at("dtype").get<std::string>(), detail.empty() ? "" : fmt::format(" ({})", detail));

@@ -74,6 +74,7 @@ struct CallRecord {
   std::uint64_t sequence = 0;
   std::string text;  // "all_reduce of 100 float32 (average)"
   bool is_message = false;
+  bool is_averaging = false;  // a sum or an average
   bool is_done = false;
 };
 

@@ -29,7 +29,10 @@ void match(const ByRank& of_group, Training::Link link, std::vector<Training>& t
     const auto fits = [&](const Trainer* other) {
       return have_equal_shapes(*training.ranks[0], *other);
     };
-    if (std::ranges::all_of(training.ranks, fits)) trainings.push_back(std::move(training));
+    if (!std::ranges::all_of(training.ranks, fits)) continue;
+    const bool is_local = std::ranges::all_of(training.ranks, &Trainer::exchanges_weights);
+    if (is_local) training.link = Training::Link::weights;
+    trainings.push_back(std::move(training));
   }
   for (const auto& [rank, mine] : of_group) {
     for (std::size_t k = num_matched; k < mine.size(); ++k) {
@@ -49,6 +52,17 @@ bool Trainer::exchanges() const {
     }
     return step->collective_bytes + step->sent_bytes >= num_elements * sizeof(float);
   });
+}
+
+bool Trainer::exchanges_weights() const {
+  bool is_any_moved = false;
+  for (const StepRecord* step : steps) {
+    for (const ParameterRecord& parameter : step->parameters) {
+      if (parameter.moved != 0) return false;
+      is_any_moved = is_any_moved || (step->step > 0 && parameter.weight_moved != 0);
+    }
+  }
+  return is_any_moved;
 }
 
 std::size_t Training::num_steps() const {

@@ -16,6 +16,8 @@ struct Trainer {
   const StepRecord& first() const { return *steps.front(); }
   // Whether communication moved its gradients or weights, or as many bytes.
   bool exchanges() const;
+  // Whether it moves weights between steps and no gradients, as local SGD does.
+  bool exchanges_weights() const;
 };
 
 // One trainer of each rank of a group, by rank; of a program without ranks a single one.
@@ -23,6 +25,8 @@ struct Training {
   std::vector<const Trainer*> ranks;
   enum class Link {
     exchange,  // they exchange gradients or weights, or are wrapped in Ddp
+    weights,   // they exchange weights now and then: local SGD, between whose averages replicas
+               // differ
     none,      // they have models alike, and nothing says that they belong together
   } link = Link::exchange;
 
