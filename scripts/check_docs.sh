@@ -11,7 +11,8 @@
 # in PATH, for at most 180 s each; every block begins in that folder. What a page shows is found like this:
 #
 #   ```console        lines "$ COMMAND" ("> " goes on), each followed by all that it prints. In these lines "..." is
-#                     any text, alone on a line any lines, and N any number. Nothing follows: output is not compared
+#                     any text, alone on a line any lines, and N any number; the * of a row that others disturbed is not
+#                     compared. Where nothing follows, output is not compared
 #   ```               commands, one a line, as long as every line begins with a program or a word of the shell. Behind
 #                     them such a block that holds something else is what the last command prints; its numbers
 #                     and their units are free, and "..." as above

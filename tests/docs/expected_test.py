@@ -33,6 +33,10 @@ class Expected(unittest.TestCase):
         self.differs("expected 'b', found 'x'", ["a", "...", "b"], ["a", "b", "x"])
         self.differs("expected 'c', found 'd'", ["...", "b", "c", "..."], ["b", "d"])
 
+    def test_the_mark_of_a_disturbed_row_is_not_compared(self):
+        self.agrees(["ddp 2 ...", "dp 4 N"], ["ddp*    2 13 ms", "dp?   4 7"])
+        self.differs("expected 'ddp 2', found 'ddp x 2'", ["ddp 2"], ["ddp x 2"])
+
     def test_n_is_a_number_and_nothing_else(self):
         self.agrees(["N steps, N %"], ["24 steps, 1.5e-08 %"])
         self.differs("expected 'N steps', found 'some steps'", ["N steps"], ["some steps"])
