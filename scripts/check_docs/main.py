@@ -118,6 +118,7 @@ class Check:
 
     def run_page(self, page, is_list):
         commands = read_commands(page, (ROOT / page).read_text(), self.is_word)
+        is_list = is_list or all(self.why_not(command) for command in commands)  # nothing to be run
         workspace = None if is_list else Workspace(ROOT, self.build)
         shell = None if is_list else Shell(workspace.path, self.build / "bin", LIMIT_SECONDS)
         block = None
