@@ -52,8 +52,8 @@ void note_call(const Call& call) {
     event.add("operation", call.operation);
     event.add("sequence", call.sequence);
     event.add("detail", call.detail);
-    event.add("elements", std::uint64_t{call.memory.num_elements});
-    event.add("dtype", to_string(call.memory.dtype));
+    event.add("elements", call.num_elements);
+    event.add("dtype", to_string(call.dtype));
     if (call.peer >= 0) event.add("peer", static_cast<std::uint64_t>(call.peer));
   }
   const std::lock_guard lock(calls().mutex);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/core/dtype.h"
 #include "engine/core/views.h"
 
 namespace lockstep::audit {
@@ -20,7 +21,9 @@ struct Call {
   std::string_view detail;       // what else ranks must have alike: "sum", "from rank 0"
   int peer = -1;                 // of send and recv
   std::uint64_t bytes_sent = 0;  // of send
-  ConstTensorView memory;
+  std::uint64_t num_elements = 0;
+  DType dtype = DType::float32;
+  ConstTensorView memory;  // empty where it is not the CPU's
   Waited waited = Waited::yes;
 };
 

@@ -104,6 +104,10 @@ std::uint64_t next_number() {
   return ++last;
 }
 
+std::uint64_t address_of(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
 std::string json_text(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {

@@ -18,6 +18,9 @@ namespace lockstep::audit {
 // The number of the next event: what is compared to say what came first. Any thread.
 std::uint64_t next_number();
 
+// An address, which tells things of one process apart.
+std::uint64_t address_of(const void* pointer);
+
 // Text as a JSON string, with its quotes.
 std::string json_text(std::string_view text);
 std::string list_of(std::span<const std::uint64_t> numbers);  // "[1,2]"

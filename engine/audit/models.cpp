@@ -1,6 +1,5 @@
 #include "engine/audit/models.h"
 
-#include <cstdint>
 #include <filesystem>
 #include <system_error>
 
@@ -11,13 +10,9 @@ namespace {
 
 constexpr int kMostScheduled = 1000;  // of a thread
 
-std::uint64_t address(const void* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer);
-}
-
 std::string addresses(const std::vector<const void*>& pointers) {
   std::vector<std::uint64_t> numbers;
-  for (const void* pointer : pointers) numbers.push_back(address(pointer));
+  for (const void* pointer : pointers) numbers.push_back(address_of(pointer));
   return list_of(numbers);
 }
 
@@ -25,13 +20,13 @@ std::string addresses(const std::vector<const void*>& pointers) {
 
 void note_wrapped(const Wrapped& wrapped) {
   Event("wrapped")
-      .add("wrapper", address(wrapped.wrapper))
+      .add("wrapper", address_of(wrapped.wrapper))
       .add_json("inside", list_of(wrapped.inside))
       .add_json("leaves", addresses(wrapped.leaves));
 }
 
 void note_unwrapped(const void* wrapper) {
-  Event("unwrapped").add("wrapper", address(wrapper));
+  Event("unwrapped").add("wrapper", address_of(wrapper));
 }
 
 void note_moved(const std::vector<const void*>& leaves, std::string_view from,

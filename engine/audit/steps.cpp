@@ -58,6 +58,26 @@ std::string with_comma(const std::string& list) {
   return list.empty() ? "" : list + ",";
 }
 
+// since: number of the event of the step before.
+std::string json_of(const SteppedParameter& parameter, const LeafGradient& gradient,
+                    std::uint64_t since) {
+  const std::uint32_t group = current_group();
+  const int rank = current_rank().rank;
+  const Touched touched =
+      touched_since(group, rank, std::max(since, gradient.begun), parameter.gradient);
+  const Touched weight = touched_since(group, rank, since, parameter.value);
+  std::string parts;
+  for (const Part& part : gradient.parts) parts = with_comma(parts) + json_of(part);
+  return fmt::format(
+      "{{\"leaf\":{},\"shape\":{},\"elements\":{},\"has_gradient\":{},\"before\":{},\"used\":{},"
+      "\"arrived\":{},\"discarded\":{},\"stale\":{},\"moved\":{},\"unfinished\":{},"
+      "\"weight_moved\":{},\"parts\":[{}]}}",
+      address_of(parameter.leaf), json_text(parameter.shape), parameter.num_elements,
+      parameter.has_gradient, hash_of(parameter.value), list_of(sketch_of(parameter.gradient)),
+      gradient.arrived, gradient.was_discarded, gradient.holds_used_one, touched.number,
+      touched.unfinished, weight.number, parts);
+}
+
 }  // namespace
 
 void note_optimizer(const void* optimizer) {
@@ -82,46 +102,28 @@ StepScope::StepScope(Step step) : step_(std::move(step)) {
     since_ = optimizer.last_event;
   }
   is_told_ = number_ < kToldSteps || number_ % kToldLater == 0;
-  const std::uint32_t group = current_group();
-  const int rank = current_rank().rank;
   std::set<std::uint64_t> passes;
-  std::set<const void*> stepped;
   for (const SteppedParameter& parameter : step_.parameters) {
-    const std::optional<LeafGradient> gradient =
-        parameter.gradient.data == nullptr ? std::nullopt : take_gradient(parameter.leaf);
-    stepped.insert(parameter.leaf);
+    std::optional<LeafGradient> gradient;
+    if (parameter.has_gradient) gradient = take_gradient(parameter.leaf);
     if (!is_told_) continue;
-    std::string parts;
-    for (const Part& part : gradient.value_or(LeafGradient{}).parts) {
-      passes.insert(part.pass);
-      parts = with_comma(parts) + json_of(part);
-    }
-    before_.push_back(hash_of(parameter.value));
-    const std::uint64_t begun = gradient ? gradient->begun : since_;
-    const Touched touched = touched_since(group, rank, std::max(since_, begun), parameter.gradient);
-    const Touched weight = touched_since(group, rank, since_, parameter.value);
-    parameters_ = with_comma(parameters_) +
-                  fmt::format(
-                      "{{\"leaf\":{},\"shape\":{},\"elements\":{},\"has_gradient\":{},"
-                      "\"used\":{},\"arrived\":{},\"discarded\":{},\"stale\":{},"
-                      "\"moved\":{},\"unfinished\":{},\"weight_moved\":{},\"parts\":[{}]",
-                      reinterpret_cast<std::uintptr_t>(parameter.leaf), json_text(parameter.shape),
-                      parameter.value.num_elements, parameter.gradient.data != nullptr,
-                      list_of(sketch_of(parameter.gradient)), gradient ? gradient->arrived : 0,
-                      gradient && gradient->was_discarded, gradient && gradient->holds_used_one,
-                      touched.number, touched.unfinished, weight.number, parts);
-    parameters_ += fmt::format(",\"before\":{}}}", before_.back());
+    const LeafGradient found = gradient.value_or(LeafGradient{});
+    for (const Part& part : found.parts) passes.insert(part.pass);
+    parameters_ = with_comma(parameters_) + json_of(parameter, found, since_);
   }
-  for (const std::uint64_t pass : passes) {
-    std::string of_pass;
-    for (const LossTaken& taken : losses_of(pass)) of_pass = with_comma(of_pass) + json_of(taken);
-    losses_ = with_comma(losses_) + fmt::format("{{\"pass\":{},\"losses\":[{}]}}", pass, of_pass);
-    for (const ReachedLeaf& reached : leaves_of(pass)) {
-      if (stepped.contains(reached.leaf)) continue;
-      reached_ = with_comma(reached_) + fmt::format("[{},{}]",
-                                                    reinterpret_cast<std::uintptr_t>(reached.leaf),
-                                                    reached.num_elements);
-    }
+  for (const std::uint64_t pass : passes) add_pass(pass);
+}
+
+void StepScope::add_pass(std::uint64_t pass) {
+  std::string losses;
+  for (const LossTaken& taken : losses_of(pass)) losses = with_comma(losses) + json_of(taken);
+  losses_ = with_comma(losses_) + fmt::format("{{\"pass\":{},\"losses\":[{}]}}", pass, losses);
+  for (const ReachedLeaf& reached : leaves_of(pass)) {
+    const bool is_stepped = std::ranges::find(step_.parameters, reached.leaf,
+                                              &SteppedParameter::leaf) != step_.parameters.end();
+    if (is_stepped) continue;
+    reached_ = with_comma(reached_) +
+               fmt::format("[{},{}]", address_of(reached.leaf), reached.num_elements);
   }
 }
 

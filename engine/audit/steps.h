@@ -6,6 +6,7 @@
 // their rows (tools/doctor).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,11 +15,14 @@
 
 namespace lockstep::audit {
 
+// Where the values are not the CPU's, the views are empty.
 struct SteppedParameter {
   const void* leaf = nullptr;  // Variable::identity()
-  ConstTensorView value;
-  ConstTensorView gradient;  // none where it has no gradient
   std::string shape;
+  std::size_t num_elements = 0;
+  bool has_gradient = false;
+  ConstTensorView value;
+  ConstTensorView gradient;
 };
 
 struct Step {
@@ -44,13 +48,14 @@ class StepScope {
   StepScope& operator=(const StepScope&) = delete;
 
  private:
+  void add_pass(std::uint64_t pass);
+
   Step step_;
   std::uint64_t optimizer_ = 0;  // its number
   std::uint64_t number_ = 0;     // of its steps, from 0
   std::uint64_t since_ = 0;      // number of the event of the step before
   bool is_told_ = true;          // later steps are told now and then
-  std::vector<std::uint64_t> before_;
-  std::string parameters_;  // JSON
+  std::string parameters_;       // JSON
   std::string losses_;
   std::string reached_;
 };

@@ -93,6 +93,8 @@ void PlanCommunicator::note(const CollectiveCall& call, Launch launch) const {
   }
   noted.detail = detail;
   noted.peer = call.peer;
+  noted.num_elements = header.num_elements;
+  noted.dtype = header.dtype;
   noted.memory = audit::values_of(call.input);
   if (header.operation == Operation::send) noted.bytes_sent = call.input.num_bytes();
   noted.waited = launch == Launch::blocking ? audit::Waited::yes : audit::Waited::no;

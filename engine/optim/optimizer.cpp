@@ -20,8 +20,10 @@ void require_learning_rate(const char* name, double learning_rate) {
 audit::Step described(const Optimizer& optimizer) {
   audit::Step step{&optimizer, optimizer.learning_rate(), {}, {}};
   for (const Variable& parameter : optimizer.parameters()) {
-    step.parameters.push_back({parameter.identity(), audit::values_of(parameter.value()),
-                               audit::values_of(parameter.grad()), to_string(parameter.shape())});
+    step.parameters.push_back({parameter.identity(), to_string(parameter.shape()),
+                               parameter.value().num_elements(), parameter.grad().defined(),
+                               audit::values_of(parameter.value()),
+                               audit::values_of(parameter.grad())});
   }
   step.device = to_string(optimizer.parameters().front().device());
   return step;

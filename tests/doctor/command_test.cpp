@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "tests/tools/formats_doc.h"
 #include "tests/tools/run_lockstep.h"
 
 namespace lockstep::testing {
@@ -56,7 +57,9 @@ TEST(Doctor, WritesItsFindingsAsJson) {
       run_lockstep({"doctor", "--json", "findings.json", "--", LOCKSTEP_BUG}, folder.path());
   EXPECT_EQ(outcome.exit_code, 1);
   const nlohmann::json json = read_json(folder / "findings.json");
-  EXPECT_EQ(json["schema"], "lockstep.doctor/1");
+  Fields fields;
+  collect_fields(json, fields);
+  expect_documented("lockstep.doctor/1", fields);
   EXPECT_EQ(json["exit_code"], 0);
   EXPECT_EQ(json["timed_out"], false);
   ASSERT_EQ(json["findings"].size(), 1u);
