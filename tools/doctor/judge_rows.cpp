@@ -66,7 +66,6 @@ struct Asked {  // of a sampler
 // Ranks that shuffle with seeds of their own cut different orders.
 void judge_seeds(const Records& records, Findings& findings) {
   std::map<Asked, std::map<std::uint64_t, std::set<std::uint64_t>>> ranks_of_seed;
-  std::map<Asked, std::uint64_t> first_epoch;
   for (const SamplerRecord& sampler : records.samplers) {
     if (sampler.origin.group.empty() || !sampler.is_shuffled || sampler.world_size == 1) continue;
     const Asked asked{sampler.origin.group, sampler.kind, sampler.num_samples, sampler.world_size};

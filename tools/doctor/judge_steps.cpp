@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <tuple>
@@ -159,20 +160,16 @@ void judge_steps(const Records& records, const std::vector<Trainer>& trainers,
       for (const ParameterRecord& parameter : step->parameters) leaves.insert(parameter.leaf);
     }
   }
-  for (const auto judge :
-       {+[](const Trainer&trainer, const Leaves&, Findings&all) { judge_freshness(trainer, all); },
-        +[](const Trainer&trainer, const Leaves&leaves, Findings&all) {
-          judge_reach(trainer, leaves, all);
-        },
-        +[](const Trainer&trainer, const Leaves&, Findings&all) {
-          judge_emptiness(trainer, all);
-        }}) {
-    for (const Trainer& trainer : trainers) {  // one rank stands for all
+  const auto judge_each = [&](const auto& judge) {  // one rank stands for all
+    for (const Trainer& trainer : trainers) {
       const std::size_t before = findings.size();
-      judge(trainer, stepped, findings);
-      if (findings.size() > before) break;
+      judge(trainer);
+      if (findings.size() > before) return;
     }
-  }
+  };
+  judge_each([&](const Trainer& trainer) { judge_freshness(trainer, findings); });
+  judge_each([&](const Trainer& trainer) { judge_reach(trainer, stepped, findings); });
+  judge_each([&](const Trainer& trainer) { judge_emptiness(trainer, findings); });
   judge_schedules(records, findings);
   for (const Training& training : trainings) {
     if (training.world_size() > 1 && training.link == Training::Link::exchange) {
