@@ -230,7 +230,7 @@ TEST(CommandLine, AnEmptyValueIsAMistakeAndNotADefault) {
 TEST(CommandLine, HelpNamesEveryCommandAndExitsWithZero) {
   const Outcome help = run_lockstep({"--help"});
   expect_success(help);
-  for (const char* command : {"train", "compare", "bench", "devices", "env"}) {
+  for (const char* command : {"train", "compare", "bench", "devices", "env", "grade"}) {
     EXPECT_THAT(help.out, HasSubstr(command));
   }
   expect_success(run_lockstep(words("train --help")));

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "tests/labs/graded.h"
+#include "tests/tools/formats_doc.h"
 
 namespace lockstep::testing {
 namespace {
@@ -96,6 +97,31 @@ TEST_F(GradeCommand, ABatchGoesToCsvAndHtmlWithItsNamesEscaped) {
   EXPECT_THAT(html, HasSubstr("<td>carol/lab5</td><td class=\"n\">50/50</td>"));
   EXPECT_THAT(html, HasSubstr("=1+1&quot;&lt;b&gt;"));
   EXPECT_THAT(html, Not(HasSubstr("<b>")));
+}
+
+TEST_F(GradeCommand, WordsThatAreNoUtf8DoNotSpoilTheReport) {
+  handed_out_.submit(
+      "fr\xff"
+      "ank",
+      kGradedLab,
+      "#include \"naive_all_reduce.h\"\n#include <stdexcept>\n#include <string>\n"
+      "void lab::naive_all_reduce(Rank&, std::span<double>) {\n"
+      "  throw std::runtime_error(std::string(299, 'x') + \"\xc3\xa9\xff\");\n}\n");
+  handed_out_.submit("grace", kGradedLab, "#error \"\xff\xfe\"\n");
+  expect_success(run_lockstep({"grade", path(handed_out_.submissions()), "--json", file("r.json"),
+                               "--html", file("r.html")}));
+  EXPECT_EQ(read_json(file("r.json")).at("submissions").size(), 2u);
+}
+
+TEST_F(GradeCommand, TheReportsFieldsAreDocumented) {
+  handed_out_.submit("good", kGradedLab, handed_out_.solution(kGradedLab));
+  handed_out_.submit("broken", kGradedLab, "int");
+  std::filesystem::create_directory(handed_out_.submissions() / "empty");
+  expect_success(
+      run_lockstep({"grade", path(handed_out_.submissions()), "--json", file("report.json")}));
+  Fields fields;
+  collect_fields(read_json(file("report.json")), fields);
+  expect_documented("lockstep.grade/1", fields);
 }
 
 TEST_F(GradeCommand, PassSetsTheExitCode) {

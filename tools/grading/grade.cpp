@@ -9,6 +9,7 @@
 
 #include "engine/core/error.h"
 #include "engine/runtime/wait.h"
+#include "tools/grading/clean_text.h"
 #include "tools/grading/judge_answers.h"
 #include "tools/grading/secret.h"
 #include "tools/grading/workshop.h"
@@ -44,7 +45,8 @@ void run_check(const Workshop& workshop, const lab::Lab& lab, const std::string&
   if (result.passed()) {
     result.points = check.points;
   } else if (!is_hidden) {
-    result.printed = end.err.substr(0, 2000);  // what a hidden check's inputs were stays hidden
+    result.printed =
+        clean_text(end.err.substr(0, 2000));  // what a hidden check's inputs were stays hidden
   }
 }
 
@@ -80,10 +82,10 @@ Grade grade(const Places& places, const Submission& submission,
   result.results = wanted_checks(*submission.lab, secret.has_value());
   try {
     Workshop workshop(places, *submission.lab);
-    result.problem = workshop.build(submission.source);
+    result.problem = clean_text(workshop.build(submission.source));
     if (result.problem.empty()) run_checks(workshop, secret.value_or(""), result);
   } catch (const std::filesystem::filesystem_error& unreadable) {
-    result.problem = unreadable.what();
+    result.problem = clean_line(unreadable.what());
   }
   return result;
 }

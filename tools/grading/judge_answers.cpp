@@ -2,21 +2,12 @@
 
 #include <exception>
 
+#include "tools/grading/clean_text.h"
+
 namespace lockstep::tools::grading {
 namespace {
 
 using lab::json;
-
-constexpr std::size_t kMaxOutcomeBytes = 300;
-
-// One line of printable text, whoever wrote it.
-std::string one_line(std::string text) {
-  if (text.size() > kMaxOutcomeBytes) text = text.substr(0, kMaxOutcomeBytes) + "...";
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = ' ';
-  }
-  return text;
-}
 
 std::string text_of(const json& object, const char* name) {
   const auto found = object.find(name);
@@ -57,7 +48,7 @@ std::string judge_answers(const lab::Check& check, const std::vector<json>& case
                           const RunEnd& end, const RunLimits& limits) {
   if (end.how != RunEnd::How::exited) return describe(end, limits);
   const json report = json::parse(end.out, nullptr, false);
-  if (report.is_object()) return one_line(judge_report(check, cases, report));
+  if (report.is_object()) return clean_line(judge_report(check, cases, report));
   if (end.code == 0) return "ended before it gave an answer";
   return "gave no answer: it " + describe(end, limits);
 }

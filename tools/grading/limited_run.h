@@ -11,7 +11,7 @@ namespace lockstep::tools::grading {
 
 struct RunLimits {
   double seconds = 10;                             // of wall time
-  std::size_t out_bytes = std::size_t{1} << 20;   // on standard output
+  std::size_t out_bytes = std::size_t{1} << 20;    // on standard output
   std::size_t error_bytes = std::size_t{1} << 20;  // on standard error
 };
 

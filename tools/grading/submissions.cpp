@@ -7,6 +7,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/shown_text.h"
+#include "tools/grading/clean_text.h"
 
 namespace lockstep::tools::grading {
 namespace {
@@ -47,8 +48,8 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
   return found;
 }
 
-Submission make_submission(std::string name, const std::vector<Source>& sources) {
-  Submission submission{std::move(name), {}, nullptr, {}};
+Submission make_submission(const std::string& name, const std::vector<Source>& sources) {
+  Submission submission{clean_line(name), {}, nullptr, {}};
   if (sources.size() == 1) {
     submission.source = sources[0].path;
     submission.lab = sources[0].lab;

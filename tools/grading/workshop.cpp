@@ -72,8 +72,14 @@ Workshop::Workshop(const Places& places, const lab::Lab& lab)
 
 std::string Workshop::build(const fs::path& source) {
   if (fs::file_size(source) > kMaxSourceBytes) return "the source has more than 1 MiB";
+  std::string text;
+  try {
+    text = read_text_file(source, "grade");
+  } catch (const Error& unreadable) {
+    return std::string(unreadable.message());
+  }
   const fs::path copy = fs::path(folder_.path()) / source.filename();
-  write_file_atomically(copy, read_text_file(source, "grade"));
+  write_file_atomically(copy, text);
   open_to_readers(copy);
   const fs::path library = fs::path(folder_.path()) / "lab.so";
   const std::string lab_folder = (places_.labs / lab_.folder).string();

@@ -15,6 +15,7 @@
 #include <fmt/core.h>
 #include <grp.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -113,7 +114,12 @@ bool leave_root() {
 // Returns by what this process is now held.
 json lock_in(const Words& words) {
   json by = {"limits", "system calls"};
+  // So that address space goes to data, also where many cores make many threads.
   ::mallopt(M_ARENA_MAX, 2);
+  pthread_attr_t thread;
+  ::pthread_attr_init(&thread);
+  ::pthread_attr_setstacksize(&thread, kMiB);
+  ::pthread_setattr_default_np(&thread);
   lab::set_limits({.cpu_seconds = 10,
                    .memory_bytes = lab::kHasSanitizer ? 0 : 1024 * kMiB,
                    .file_bytes = 0,
@@ -191,7 +197,7 @@ int check(const Words& words) {
   }
   fmt::print(out, "{}\n", report.dump(-1, ' ', true, json::error_handler_t::replace));
   std::fflush(nullptr);  // also what the submission printed
-  ::_exit(0);  // without the submission's destructors
+  ::_exit(0);            // without the submission's destructors
 }
 
 int probe(const Words& words) {
