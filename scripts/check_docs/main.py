@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from expected import find_difference
+from inline import Program, find_problems
 from page import PageError, first_word, read_commands
 from shell import Shell
 from workspace import Workspace
@@ -65,7 +66,7 @@ class Check:
     """Runs pages, and remembers what was not run, and what failed."""
 
     def __init__(self, build):
-        self.build = build
+        self.build, self.program = build, Program(build / "bin" / "lockstep")
         self.num_run, self.not_run, self.failed = 0, [], []
 
     def is_word(self, word):
@@ -117,7 +118,11 @@ class Check:
         self.say(page, command, f"{outcome.seconds:.1f} s", "" if text == command.text else f"\n  as {text}")
 
     def run_page(self, page, is_list):
-        commands = read_commands(page, (ROOT / page).read_text(), self.is_word)
+        text = (ROOT / page).read_text()
+        for problem in find_problems(page, text, self.program, ROOT):
+            self.failed.append(problem)
+            print(problem)
+        commands = read_commands(page, text, self.is_word)
         is_list = is_list or all(self.why_not(command) for command in commands)  # nothing to be run
         workspace = None if is_list else Workspace(ROOT, self.build)
         shell = None if is_list else Shell(workspace.path, self.build / "bin", LIMIT_SECONDS)
