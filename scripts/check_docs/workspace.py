@@ -8,12 +8,13 @@ from pathlib import Path
 
 def source_files(root):
     """What belongs to the project: all that git knows or does not ignore; without git all but builds."""
-    command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) if (root / ".git").exists() else None
-    if listed is not None and listed.returncode == 0:
-        return [name for name in listed.stdout.decode().split("\0") if name and (root / name).exists()]
+    if shutil.which("git"):
+        command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        listed = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        if listed.returncode == 0:
+            return [name for name in listed.stdout.decode().split("\0") if name and (root / name).exists()]
     found = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
-    return [str(path) for path in found if path.parts[0] not in {"build", ".git", ".cache"}]
+    return [str(path) for path in found if path.parts[0] not in {"build", "out", ".git", ".cache"}]
 
 
 class Workspace:
