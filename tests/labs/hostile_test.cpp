@@ -89,7 +89,7 @@ TEST_P(Attacks, AreRefusedAndTheSubmissionGoesOn) {
 INSTANTIATE_TEST_SUITE_P(WithBubblewrap, Attacks, ::testing::Values("where_installed", "off"),
                          [](const auto& value) { return std::string(value.param); });
 
-TEST_F(Hostile, TheCompilerDoesNotShowTheSecret) {
+TEST_F(Hostile, TheCompilerReachesNeitherTheSecretNorTheSolution) {
   if (!has_landlock()) GTEST_SKIP() << "this kernel has no Landlock";
   const std::string path = (handed_out_.teacher() / "secret").string();
   std::string secret = read_text(path);
@@ -99,7 +99,11 @@ TEST_F(Hostile, TheCompilerDoesNotShowTheSecret) {
   handed_out_.submit("includes_it", kLab, "#include \"" + path + "\"\n" + solution);
   handed_out_.submit("assembles_it", kLab,
                      "asm(\".data\\n.incbin \\\"" + path + "\\\"\\n\");\n" + solution);
+  handed_out_.submit("includes_the_solution", kLab,
+                     "#include \"" LOCKSTEP_SOURCE
+                     "/tutorials/labs/05_naive_all_reduce/naive_all_reduce.cpp\"\n");
   const nlohmann::json grades = handed_out_.grade();
+  EXPECT_FALSE(grades.at("includes_the_solution").at("problem").is_null());
   EXPECT_THAT(grades.dump(), Not(HasSubstr(secret)));
   EXPECT_FALSE(grades.at("includes_it").at("problem").is_null());
   EXPECT_FALSE(grades.at("assembles_it").at("problem").is_null());

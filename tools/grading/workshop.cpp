@@ -72,56 +72,58 @@ Workshop::Workshop(const Places& places, const lab::Lab& lab)
 
 std::string Workshop::build(const fs::path& source) {
   if (fs::file_size(source) > kMaxSourceBytes) return "the source has more than 1 MiB";
-  std::string text;
+  const fs::path folder = folder_.path();
   try {
-    text = read_text_file(source, "grade");
+    write_file_atomically(folder / source.filename(), read_text_file(source, "grade"));
   } catch (const Error& unreadable) {
     return std::string(unreadable.message());
   }
-  const fs::path copy = fs::path(folder_.path()) / source.filename();
-  write_file_atomically(copy, text);
-  open_to_readers(copy);
-  const fs::path library = fs::path(folder_.path()) / "lab.so";
-  const std::string lab_folder = (places_.labs / lab_.folder).string();
-  const std::vector<std::string> readable = {places_.labs.string(), places_.headers.string(),
-                                             fs::path(places_.compiler).parent_path().string()};
-  const std::vector<std::string> compile = {places_.compiler,
-                                            "-std=c++20",
-                                            "-O1",
-                                            "-fPIC",
-                                            "-shared",
-                                            "-Wall",
-                                            "-pthread",
-                                            "-fno-diagnostics-color",
-                                            "-fmax-errors=5",
-                                            "-I",
-                                            lab_folder,
-                                            "-I",
-                                            places_.labs.string(),
-                                            "-I",
-                                            places_.headers.string(),
-                                            "-o",
-                                            library.string(),
-                                            copy.string()};
+  // Of the labs' folder the headers alone: solutions lie there, too.
+  const fs::path header = places_.labs / lab_.folder / (lab_.name() + ".h");
+  for (const fs::path& given : {header, places_.labs / "lab.h", places_.labs / "rank.h"}) {
+    fs::copy_file(given, folder / given.filename());
+  }
+  const RunEnd end = compile(source.filename());
+  if (end.how != RunEnd::How::exited) return "the compiler " + describe(end, kCompileLimits);
+  if (end.code != 0 || !fs::is_regular_file(folder / "lab.so")) {
+    return first_lines(without(folder.string() + "/", end.err), 20);
+  }
+  fs::copy_file(places_.modules / ("lab_" + lab_.folder + ".so"), folder / "subject.so");
+  open_to_readers(folder / "lab.so");
+  open_to_readers(folder / "subject.so");
+  return {};
+}
+
+RunEnd Workshop::compile(const fs::path& source) const {
+  const std::string& folder = folder_.path();
+  const std::string headers = places_.headers.string();
+  const fs::path compiler = fs::weakly_canonical(places_.compiler);
+  std::vector<std::string> readable = {compiler.parent_path().parent_path().string()};
+  for (const char* part : {"engine", "kernels", "datasets", "lockstep.h"}) {
+    readable.push_back((places_.headers / part).string());
+  }
+  const std::vector<std::string> words = {places_.compiler,
+                                          "-std=c++20",
+                                          "-O1",
+                                          "-fPIC",
+                                          "-shared",
+                                          "-Wall",
+                                          "-pthread",
+                                          "-fno-diagnostics-color",
+                                          "-I",
+                                          folder,
+                                          "-I",
+                                          headers,
+                                          "-o",
+                                          folder + "/lab.so",
+                                          folder + "/" + source.string()};
   const launch::Environment environment{{"PATH", "/usr/local/bin:/usr/bin:/bin"},
-                                        {"TMPDIR", folder_.path()},
-                                        {"HOME", folder_.path()},
+                                        {"TMPDIR", folder},
+                                        {"HOME", folder},
                                         {"CCACHE_DISABLE", "1"},
                                         {"LANG", "C"}};
-  const RunEnd end =
-      run_limited(host_command(places_, "compile", folder_.path(), readable, compile), environment,
-                  kCompileLimits);
-  if (end.how == RunEnd::How::exited && end.code == 0 && fs::is_regular_file(library)) {
-    open_to_readers(library);
-    const fs::path module = fs::path(folder_.path()) / "subject.so";
-    fs::copy_file(places_.modules / ("lab_" + lab_.folder + ".so"), module);
-    open_to_readers(module);
-    return {};
-  }
-  if (end.how == RunEnd::How::exited) {
-    return first_lines(without(folder_.path() + "/", end.err), 20);
-  }
-  return "the compiler " + describe(end, kCompileLimits);
+  return run_limited(host_command(places_, "compile", folder, readable, words), environment,
+                     kCompileLimits);
 }
 
 RunEnd Workshop::run(const nlohmann::json& cases, const RunLimits& limits) const {

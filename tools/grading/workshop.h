@@ -28,6 +28,8 @@ class Workshop {
   RunEnd run(const nlohmann::json& cases, const RunLimits& limits) const;
 
  private:
+  RunEnd compile(const std::filesystem::path& source) const;  // in the scratch folder
+
   const Places& places_;
   const lab::Lab& lab_;
   TemporaryFolder folder_;
