@@ -120,7 +120,7 @@ json lock_in(const Words& words) {
   ::pthread_attr_init(&thread);
   ::pthread_attr_setstacksize(&thread, kMiB);
   ::pthread_setattr_default_np(&thread);
-  lab::set_limits({.cpu_seconds = 10,
+  lab::set_limits({.cpu_seconds = 3,
                    .memory_bytes = lab::kHasSanitizer ? 0 : 1024 * kMiB,
                    .file_bytes = 0,
                    .open_files = 64});
