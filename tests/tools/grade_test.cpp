@@ -1,6 +1,7 @@
 // lockstep grade as teachers and students use it: files, formats, mistakes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -186,6 +187,19 @@ TEST_F(GradeCommand, MistakesAreOneLine) {
   expect_rejected(run_lockstep({"grade", solved(), "--format", "xml"}), 2, {"gradescope"});
   expect_rejected(run_lockstep({"grade", solved(), "--csv", "/nowhere/g.csv"}), 1, {"--csv"});
   expect_rejected(run_lockstep({"grade", solved(), "--pass", "101"}), 2, {"--pass"});
+}
+
+TEST_F(GradeCommand, AScratchFolderThatAScratchUserCannotReadIsAMistakeOfTheMachine) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root grades as a scratch user";
+  const std::filesystem::path closed = files_ / "closed";
+  std::filesystem::create_directory(closed);
+  std::filesystem::permissions(closed, std::filesystem::perms::owner_all);
+  ::setenv("TMPDIR", closed.c_str(), 1);
+  ::setenv("LOCKSTEP_BUBBLEWRAP", "off", 1);
+  const Outcome outcome = run_lockstep({"grade", solved()}, files_.path());
+  ::unsetenv("TMPDIR");
+  ::unsetenv("LOCKSTEP_BUBBLEWRAP");
+  expect_rejected(outcome, 1, {"a scratch user cannot read", "TMPDIR"});
 }
 
 TEST_F(GradeCommand, LabsAreNotMadeWhereSomethingIs) {

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 constexpr std::uintmax_t kMaxSourceBytes = 1 << 20;
 constexpr RunLimits kCompileLimits{.seconds = 40};
 
-// The group and others may read and pass, which a scratch user needs.
+// The group and others may read it, or pass through it, which a scratch user needs.
 void open_to_readers(const fs::path& path) {
   fs::permissions(path, fs::perms::group_read | fs::perms::others_read, fs::perm_options::add);
 }
@@ -27,6 +27,16 @@ std::string without(const std::string& folder, std::string text) {
     text.erase(at, folder.size());
   }
   return text;
+}
+
+void open_to_passers(const fs::path& folder) {
+  fs::permissions(folder, fs::perms::owner_all | fs::perms::group_exec | fs::perms::others_exec);
+}
+
+void write_inputs(const fs::path& folder, const nlohmann::json& cases) {
+  const fs::path path = folder / "inputs.json";
+  write_file_atomically(path, cases.dump());
+  open_to_readers(path);
 }
 
 std::string first_lines(const std::string& text, std::size_t num_lines) {
@@ -56,6 +66,8 @@ std::vector<std::string> host_command(const Places& places, const std::string& a
 
 std::vector<std::string> find_walls(const Places& places) {
   const TemporaryFolder folder("grade");
+  open_to_passers(folder.path());
+  write_inputs(folder.path(), {});
   const RunEnd end = run_limited(host_command(places, "probe", folder.path(), {}, {}), {}, {});
   require(end.how == RunEnd::How::exited && end.code == 0, ErrorCode::Io, "grade",
           "submissions cannot be locked in on this machine: {}", end.err.substr(0, 300));
@@ -66,8 +78,7 @@ std::vector<std::string> find_walls(const Places& places) {
 
 Workshop::Workshop(const Places& places, const lab::Lab& lab)
     : places_(places), lab_(lab), folder_("grade") {
-  fs::permissions(folder_.path(),
-                  fs::perms::owner_all | fs::perms::group_exec | fs::perms::others_exec);
+  open_to_passers(folder_.path());
 }
 
 std::string Workshop::build(const fs::path& source) {
@@ -127,9 +138,7 @@ RunEnd Workshop::compile(const fs::path& source) const {
 }
 
 RunEnd Workshop::run(const nlohmann::json& cases, const RunLimits& limits) const {
-  const fs::path inputs = fs::path(folder_.path()) / "inputs.json";
-  write_file_atomically(inputs, cases.dump());
-  open_to_readers(inputs);
+  write_inputs(folder_.path(), cases);
   const launch::Environment environment{{"PATH", "/usr/bin:/bin"}, {"LANG", "C"}};
   return run_limited(host_command(places_, "check", folder_.path(), {}, {}), environment, limits);
 }

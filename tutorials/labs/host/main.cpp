@@ -6,7 +6,7 @@
 //       loads FOLDER/lab.so, the submission, and FOLDER/subject.so, the lab's module, and hands it
 //       the cases in FOLDER/inputs.json
 //   lab_host probe FOLDER
-//       locks itself in, and says by what
+//       locks itself in, and says by what; fails where it then cannot read FOLDER/inputs.json
 //   lab_host compile FOLDER [READABLE...] -- COMPILER ARGUMENT...
 //       becomes the compiler, which writes to FOLDER only
 #include <cxxabi.h>
@@ -203,6 +203,10 @@ int check(const Words& words) {
 
 int probe(const Words& words) {
   const json report{{"held_by", lock_in(words)}};
+  const bool can_read = ::access((words.folder + "/inputs.json").c_str(), R_OK) == 0;
+  require(can_read, ErrorCode::Io, "lab_host",
+          "a scratch user cannot read {}; let TMPDIR name a folder that everybody may enter",
+          words.folder);
   fmt::print("{}\n", report.dump());
   return 0;
 }
