@@ -46,7 +46,7 @@ cat >"$folder/setup.sh" <<'SETUP'
 # Runs once, as root, where Gradescope builds the autograder's image.
 set -euo pipefail
 apt-get update
-apt-get install -y --no-install-recommends g++ libfmt-dev libssl3 bubblewrap
+apt-get install -y --no-install-recommends g++ libfmt-dev bubblewrap
 mkdir -p /opt/lockstep
 tar -xzf /autograder/source/lockstep.tar.gz -C /opt/lockstep --strip-components=1
 chmod -R go-rwx /autograder/source/teacher
