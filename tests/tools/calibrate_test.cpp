@@ -14,7 +14,8 @@ json step_seconds(const json& rows) {
   return rows.back()["step_seconds"];
 }
 
-void expect_measured(const json& topology) {
+// Where other programs took the cores meanwhile (was_disturbed), times tell nothing.
+void expect_measured(const json& topology, bool was_disturbed) {
   EXPECT_EQ(topology["schema"], "lockstep.topology/1");
   const json& measured = topology["measured"];
   EXPECT_EQ(measured["threads_per_device"], 1);
@@ -22,8 +23,9 @@ void expect_measured(const json& topology) {
   ASSERT_EQ(measured["all_reduces"].size(), 2U);
   EXPECT_EQ(measured["all_reduces"][0]["ranks"], "threads");
   EXPECT_EQ(measured["all_reduces"][1]["ranks"], "processes");
+  if (was_disturbed) return;
   for (const json& all_reduce : measured["all_reduces"]) {
-    // A thousand times as many bytes take longer, whatever else the machine does.
+    // A thousand times as many bytes take longer.
     EXPECT_GT(all_reduce["us"].back(), all_reduce["us"].front());
   }
   // The widest layer: of a thousand times as many rows at least a hundred times as long.
@@ -38,9 +40,10 @@ TEST(Calibrate, WritesATopologyThatPredictionsAndSlowMotionTake) {
     expect_success(outcome);
     return outcome.out;
   };
-  EXPECT_THAT(run("calibrate --fast -o here.json --devices 2 --threads-per-device 1"),
-              HasSubstr("written to here.json"));
-  expect_measured(read_json(folder / "here.json"));
+  const std::string said = run("calibrate --fast -o here.json --devices 2 --threads-per-device 1");
+  EXPECT_THAT(said, HasSubstr("written to here.json"));
+  const bool was_disturbed = said.find("*: another program took") != said.npos;
+  expect_measured(read_json(folder / "here.json"), was_disturbed);
 
   run("train --devices 1 --threads-per-device 1 --steps 40 --json run.json");
   const std::string predict =

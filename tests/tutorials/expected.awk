@@ -1,21 +1,22 @@
 # Compares what a program printed with what it is expected to print, or writes what is expected.
 #
 #   awk -f expected.awk EXPECTED PRINTED           exit 1 and a line for each word that is missing or too many
-#   awk -v mark=1 -f expected.awk RUN RUN...       prints the first RUN; in it "~" marks each number that may vary:
-#                                                  those that differ between the runs, that have a point or an exponent, or a unit of time or %
+#   awk -v mark=1 -f expected.awk RUN RUN...       prints the first RUN; in it "~" marks each number that may vary: those
+#                                                  that differ between the runs, or have a point, an exponent, or a unit
+#                                                  of time or %
 #
 # Words are compared, step by step ("── Step"), whatever their order: ranks print when they like, and where a line
-# ends follows from the width of its numbers. In EXPECTED a "~" before a word stands for any word with a digit. Units
-# of time and size are left out, since a number may come with another one; so are rows of pictures ("gpu 0 |ff"), the
-# device line, and notes, which say what the machine lacks. A check of times that was not judged is as good as one
-# that holds.
+# ends follows from the width of its numbers. In EXPECTED a "~" before a word stands for any word with a digit, and a
+# line that begins with "? " may be missing. Units of time and size are left out, since a number may come with another
+# one; so are rows of pictures ("gpu 0 |ff"), the device line, and notes, which say what the machine lacks. A check of
+# times that was not judged is as good as one that holds.
 function is_unit(word) { return word ~ /^(ns|us|ms|s|B|KB|MB|GB|KiB|MiB|GiB|MB\/s|GB\/s)$/ }
 function bare(word) {
   gsub(/^[("'`]+/, "", word)
   gsub(/[)"'`.,;:]+$/, "", word)
   return word
 }
-function take_words(file, line, _words, _n, _i, _word) {
+function take_words(file, line, _words, _n, _i, _word, _may_miss) {
   if (line ~ /^── Step/) ++section[file]
   if (line ~ /^(gpu [0-9]+)? *\|/) return
   if (line ~ /^ *(\[[0-9]+\] )?(note|using device):/) { skip = 1; return }
@@ -23,11 +24,13 @@ function take_words(file, line, _words, _n, _i, _word) {
   skip = 0
   sub(/\.\.\. not judged.*/, "... ok", line)
   gsub(/[^ ]*\/bin\//, "", line)  # the program's folder
+  _may_miss = sub(/^[?] /, "", line)
   _n = split(line, _words, /[ \t]+/)
   for (_i = 1; _i <= _n; ++_i) {
     _word = bare(_words[_i])
     if (_word == "" || is_unit(_word)) continue
     if (_word ~ /^~/) _word = "~"
+    if (_may_miss) { ++spare[section[file], _word]; continue }
     ++count[file, section[file], _word]
     seen[section[file], _word] = 1
   }
@@ -65,6 +68,7 @@ END {
     split(key, part, SUBSEP)
     if (part[2] == "~") { any[part[1]] += count[1, part[1], "~"]; continue }
     surplus = count[2, part[1], part[2]] - count[1, part[1], part[2]]
+    if (surplus > 0) surplus = surplus > spare[part[1], part[2]] ? surplus - spare[part[1], part[2]] : 0
     if (surplus < 0) { print "step " part[1] ": not printed: " part[2]; wrong = 1 }
     if (surplus > 0 && part[2] !~ /[0-9]/) { print "step " part[1] ": not expected: " part[2]; wrong = 1 }
     if (surplus > 0 && part[2] ~ /[0-9]/) any[part[1]] -= surplus
