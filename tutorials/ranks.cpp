@@ -67,7 +67,8 @@ int run_ranks_main(int argc, char** argv, std::string_view question, const Body&
                    std::size_t num_ranks, const std::function<void(Flags&)>& add_flags) {
   const auto add_all_flags = [&](Flags& flags, Options& options) {
     count_rank_devices(options);
-    flags.add_number("--ranks,--devices", options.num_devices, 1, 16, "how many, if it starts them itself");
+    flags.add_number("--ranks,--devices", options.num_devices, 1, 16,
+                     "how many, if it starts them itself");
     add_flags(flags);
   };
   return run_main(argc, argv, question, body,
