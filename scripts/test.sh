@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Builds Lockstep and runs its test suite.
 #
-#   scripts/test.sh [--slow] [--preset NAME] [-- CTEST_ARGUMENT...]
+#   scripts/test.sh [--slow] [--gpu] [--preset NAME] [-- CTEST_ARGUMENT...]
 #
 #   --slow           also the tests with the label slow
+#   --gpu            only the tests of GPU code, and only their programs are built; of a preset with CUDA
 #   --preset NAME    release (default), cpu, cuda, emulated, debug, asan or tsan
 #   --               what follows goes to ctest, e.g. -- -R ring
 #
@@ -14,9 +15,11 @@ source "$(dirname "$0")/common.sh"
 
 preset=release
 selection=(-LE '^slow$')
+targets=()
 while [[ $# -gt 0 ]]; do
   case $1 in
     --slow) selection=() ;;
+    --gpu) targets=(gpu_programs) ;;
     --preset)
       [[ $# -ge 2 ]] || usage_error "--preset needs a name"
       preset=$2
@@ -39,6 +42,8 @@ case $preset in
   release | cpu | cuda | emulated | debug | asan | tsan) ;;
   *) usage_error "unknown preset '$preset'" ;;
 esac
+
+if [[ ${#targets[@]} -gt 0 ]]; then selection+=(-L gpu); fi
 
 # Reads ctest's output: passes on the blocks of failing tests and the totals, counts the rest.
 show_failures_and_totals() {
@@ -72,7 +77,7 @@ show_failures_and_totals() {
 }
 
 scripts/setup.sh
-build "$preset"
+build "$preset" "${targets[@]}"
 echo "lockstep: testing build/$preset" >&2
 # One more than there are cores: many tests wait most of the time, for a time limit or in slow motion.
 ctest --preset "$preset" -j "$(($(nproc) + 1))" "${selection[@]}" "$@" 2>&1 | show_failures_and_totals ||

@@ -204,7 +204,7 @@ def make_pack(words):
             pack.pack_sources(tree, Path(others[0]).resolve())
         else:
             pack.pack_programs(tree, Path(others[0]).resolve(), arch)
-    except (pack.BuildFailed, OSError) as error:
+    except (ValueError, pack.BuildFailed, OSError) as error:
         fail(str(error))
 
 

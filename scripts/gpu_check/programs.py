@@ -60,6 +60,7 @@ def list_tests(build):
     """What CTest would run on one GPU, -L '^gpu$' -LE '^slow$': groups of one program and environment.
 
     {"tests": [{"program", "environment": {}, "tests": [NAME]}], "tutorials": [NAME]}
+    Raises ValueError where a test's program was not built: it would be missed in silence.
     """
     listed = subprocess.run(
         ["ctest", "--show-only=json-v1", "-L", "^gpu$", "-LE", "^slow$"],
@@ -72,8 +73,10 @@ def list_tests(build):
     for test in json.loads(listed)["tests"]:
         properties = {of["name"]: of["value"] for of in test["properties"]}
         command = test.get("command", [])
-        if properties.get("DISABLED") or not command:
+        if properties.get("DISABLED"):
             continue
+        if not command:
+            raise ValueError(f"the program of {test['name']} is not built, see LOCKSTEP_GPU_PROGRAMS")
         if test["name"].startswith("gpu.tutorials."):
             tutorials.append(test["name"].rsplit(".", 1)[1])
             continue

@@ -77,13 +77,20 @@ class Packs(FolderTest):
         ):
             self.assertTrue(list((self.folder / "deps").glob(pattern)), pattern)
 
-    def test_the_tests_of_a_build_are_grouped_by_program_and_environment(self):
-        ctest = self.program(self.folder / "tools" / "ctest", f"print(r'''{LISTED}''')")
+    def list_of(self, text):
+        ctest = self.program(self.folder / "tools" / "ctest", f"print(r'''{text}''')")
         before = programs.subprocess.run
         self.addCleanup(setattr, programs.subprocess, "run", before)
         programs.subprocess.run = lambda command, **options: before([ctest, *command[1:]], **options)
+        return programs.list_tests(self.folder)
+
+    def test_a_test_whose_program_is_not_built_is_an_error(self):
+        with self.assertRaisesRegex(ValueError, "the program of gpu.Flag.A is not built"):
+            self.list_of('{"tests": [{"name": "gpu.Flag.A", "properties": []}]}')
+
+    def test_the_tests_of_a_build_are_grouped_by_program_and_environment(self):
         self.assertEqual(
-            programs.list_tests(self.folder),
+            self.list_of(LISTED),
             {
                 "tests": [
                     {
@@ -104,6 +111,5 @@ LISTED = """{"tests": [
    "properties": [{"name": "ENVIRONMENT", "value": ["LOCKSTEP_TEST_DEVICE=cuda"]}]},
   {"name": "gpu.nn.A.Off", "command": ["/b/bin/nn_tests", "--gtest_filter=A.Off"],
    "properties": [{"name": "DISABLED", "value": true}]},
-  {"name": "not_built_NOT_BUILT", "properties": []},
   {"name": "gpu.tutorials.01_list_devices", "command": ["/t/check_output.sh", "/b/bin/01_list_devices"],
    "properties": []}]}"""
