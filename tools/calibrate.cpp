@@ -10,10 +10,12 @@
 #include "engine/core/error.h"
 #include "engine/core/json_file.h"
 #include "engine/launch/rank_environment.h"
+#include "engine/predict/kernel_cost.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/calibration/calibrated_file.h"
 #include "tools/calibration/measure_device.h"
 #include "tools/calibration/measure_exchange.h"
+#include "tools/calibration/median_machine.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
@@ -29,6 +31,7 @@ namespace lockstep::tools {
 namespace {
 
 constexpr std::size_t kMostDevices = 8;
+constexpr std::size_t kPasses = 3;  // some tens of seconds each
 
 struct CalibrateFlags {
   std::string output = "calibration.json";
@@ -87,17 +90,34 @@ predict::Curve exchange_by_processes(const CalibrateFlags& calibration, std::siz
   return curve;
 }
 
-void exchange_by_threads(std::size_t num_ranks, Care care, predict::MeasuredMachine& measured) {
+predict::MeasuredAllReduce exchange_by_threads(std::size_t num_ranks, Care care,
+                                               predict::MeasuredMachine& measured) {
+  predict::MeasuredAllReduce all_reduce{predict::RankKind::threads, num_ranks, {}};
   comm::run_ranks(static_cast<int>(num_ranks), [&](comm::Communicator& communicator) {
     const Device device{DeviceType::cpu, communicator.rank()};
-    predict::Curve curve = measure_all_reduces(communicator, device, care);
+    const predict::Curve curve = measure_all_reduces(communicator, device, care);
     const predict::Interference overlap = measure_overlap(communicator, device, curve);
     const double deviation = measure_deviation(communicator, device);
     if (communicator.rank() != 0) return;
-    measured.all_reduces.push_back({predict::RankKind::threads, num_ranks, std::move(curve)});
+    all_reduce.curve = curve;
     measured.overlap = overlap;
     measured.deviation = deviation;
   });
+  return all_reduce;
+}
+
+// All but processes, whose all-reduces are in `measured` already: those of threads come first.
+void measure_by_threads(std::size_t num_devices, Care care, predict::MeasuredMachine& measured) {
+  std::vector<predict::MeasuredAllReduce> by_threads;
+  for (std::size_t n = 2; n <= num_devices; ++n) {
+    by_threads.push_back(exchange_by_threads(n, care, measured));
+  }
+  measured.all_reduces.insert(measured.all_reduces.begin(), by_threads.begin(), by_threads.end());
+  measure_traffic(num_devices, measured, care);
+  measure_batches(measured);
+  measure_losses(measured);
+  measure_layers_beside(num_devices, measured, care);
+  measure_layers(measured, care);
 }
 
 std::string summary(const predict::Topology& topology) {
@@ -112,7 +132,10 @@ std::string summary(const predict::Topology& topology) {
              "; with all at work layers take {:.2f} and memory traffic {:.2f} times as "
              "long; beside an all-reduce {:.0f} % of the speed of layers is left, and {:.0f} "
              "% of the all-reduce's",
-             measured.layers_beside.back(), measured.traffic_beside.back(),
+             measured.layers_beside.back(),
+             predict::traffic_beside(topology.device, topology.gpus.size(),
+                                     measured.traffic.back().sizes.back()),
+
              100 * measured.overlap.compute, 100 * measured.overlap.comm);
 }
 
@@ -133,32 +156,26 @@ void calibrate(const CalibrateFlags& flags) {
   const std::size_t devices = num_devices(flags);
   const std::size_t threads = num_threads(flags);
   require_writable({{"--output", flags.output}});
-  predict::MeasuredMachine measured;
-  measured.threads_per_device = threads;
   // Processes first: a program that starts some must not have threads yet.
-  std::vector<predict::MeasuredAllReduce> by_processes;
-  for (std::size_t n = 2; n <= devices; ++n) {
-    show_status(fmt::format("all-reduces of {} processes", n));
-    by_processes.push_back({predict::RankKind::processes, n, exchange_by_processes(flags, n)});
+  std::vector<predict::MeasuredMachine> passes(flags.fast ? 1 : kPasses);
+  for (predict::MeasuredMachine& pass : passes) {
+    pass.threads_per_device = threads;
+    for (std::size_t n = 2; n <= devices; ++n) {
+      show_status(fmt::format("all-reduces of {} processes", n));
+      pass.all_reduces.push_back(
+          {predict::RankKind::processes, n, exchange_by_processes(flags, n)});
+    }
   }
   runtime::set_threads_per_device(threads);
   ContentionProbe probe({Device{}});
   probe.sample();
-  for (std::size_t n = 2; n <= devices; ++n) {
-    show_status(fmt::format("all-reduces of {} threads", n));
-    exchange_by_threads(n, flags.care(), measured);
+  for (std::size_t i = 0; i < passes.size(); ++i) {
+    show_status(fmt::format("pass {} of {}", i + 1, passes.size()));
+    measure_by_threads(devices, flags.care(), passes[i]);
   }
   clear_status();
-  for (predict::MeasuredAllReduce& all_reduce : by_processes) {
-    measured.all_reduces.push_back(std::move(all_reduce));
-  }
-  measure_traffic(measured, flags.care());
-  measure_batches(measured);
-  measure_losses(measured);
-  measure_beside(devices, measured, flags.care());
-  measure_layers(measured, flags.care());
   probe.sample();
-  const predict::Topology topology = calibrated_topology(measured, devices);
+  const predict::Topology topology = calibrated_topology(median_machine(passes), devices);
   write_json(flags.output, topology_json(topology));
   fmt::print("{}\n", wrap(summary(topology)));
   print_all_reduces(*topology.device.measured);

@@ -25,8 +25,9 @@ double measured_seconds(const LayerGrid& grid, const LayerShape& layer) {
 }
 
 // Of the largest measured number of devices, where there are more.
-double factor_of(const std::vector<double>& by_devices, std::size_t num_devices) {
-  return by_devices[std::min(num_devices, by_devices.size()) - 1];
+template <typename T>
+const T& of_devices(const std::vector<T>& by_devices, std::size_t num_devices) {
+  return by_devices[std::clamp<std::size_t>(num_devices, 1, by_devices.size()) - 1];
 }
 
 }  // namespace
@@ -54,12 +55,16 @@ LayerWork dense_layer(const DeviceProfile& device, std::string name, const Layer
 }
 
 double traffic_seconds(const DeviceProfile& device, double num_bytes) {
-  if (device.measured) return device.measured->traffic.at(num_bytes);
+  if (device.measured) return device.measured->traffic.front().at(num_bytes);
   return read_seconds(device, num_bytes) + device.launch_seconds;
 }
 
+double update_bytes(double parameter_bytes) {
+  return kUpdatePasses * parameter_bytes;
+}
+
 double update_seconds(const DeviceProfile& device, double parameter_bytes) {
-  return traffic_seconds(device, kUpdatePasses * parameter_bytes);
+  return traffic_seconds(device, update_bytes(parameter_bytes));
 }
 
 LossSeconds loss_seconds(const DeviceProfile& device, double rows, double classes) {
@@ -72,10 +77,14 @@ double batch_seconds(const DeviceProfile& device, double num_bytes) {
   return device.measured ? device.measured->batch.at(num_bytes) : 0;
 }
 
-Beside beside(const DeviceProfile& device, std::size_t num_devices) {
-  if (!device.measured || num_devices == 0) return {};
-  return {factor_of(device.measured->layers_beside, num_devices),
-          factor_of(device.measured->traffic_beside, num_devices)};
+double layers_beside(const DeviceProfile& device, std::size_t num_devices) {
+  return device.measured ? of_devices(device.measured->layers_beside, num_devices) : 1;
+}
+
+double traffic_beside(const DeviceProfile& device, std::size_t num_devices, double num_bytes) {
+  if (!device.measured) return 1;
+  const std::vector<Curve>& traffic = device.measured->traffic;
+  return of_devices(traffic, num_devices).at(num_bytes) / traffic.front().at(num_bytes);
 }
 
 }  // namespace lockstep::predict

@@ -43,8 +43,9 @@ LayerWork dense_layer(const DeviceProfile& device, std::string name, const Layer
 // Any other kernel, by the bytes that it reads and writes.
 double traffic_seconds(const DeviceProfile& device, double num_bytes);
 
-// An optimizer's, by the bytes of the parameters: reads weight, gradient and momentum, writes
-// weight and momentum.
+// What an optimizer reads and writes, by the bytes of the parameters: weight, gradient and
+// momentum, then weight and momentum.
+double update_bytes(double parameter_bytes);
 double update_seconds(const DeviceProfile& device, double parameter_bytes);
 
 // Of cross-entropy over rows of so many classes: on GPUs a launch each.
@@ -58,12 +59,10 @@ LossSeconds loss_seconds(const DeviceProfile& device, double rows, double classe
 // needed.
 double batch_seconds(const DeviceProfile& device, double num_bytes);
 
-// How many times as long all of these take while so many devices are at work: 1 on GPUs, which
-// share nothing that kernels wait for.
-struct Beside {
-  double layers = 1;
-  double traffic = 1;
-};
-Beside beside(const DeviceProfile& device, std::size_t num_devices);
+// How many times as long a layer, and any other kernel of so many bytes, takes while so many
+// devices do the same: 1 on GPUs, which share nothing that kernels wait for. CPU devices share
+// caches: what one of them leaves there is gone where all of them need more than there is.
+double layers_beside(const DeviceProfile& device, std::size_t num_devices);
+double traffic_beside(const DeviceProfile& device, std::size_t num_devices, double num_bytes);
 
 }  // namespace lockstep::predict

@@ -70,6 +70,23 @@ void read_layers(const JsonFields& fields, MeasuredMachine& measured) {
   measured.weights_backward.seconds = read_seconds(fields, "weights_backward_us", count);
 }
 
+// Of 1, 2, ... num_devices devices.
+std::vector<Curve> read_traffic(const JsonFields& measured, std::size_t num_devices) {
+  std::vector<Curve> curves;
+  for (const JsonFields& fields : measured.objects("traffic")) {
+    fields.require_only({"devices", "bytes", "us"});
+    if (fields.count("devices") != curves.size() + 1) {
+      fields.refuse("devices", fmt::format("{}, in this place", curves.size() + 1));
+    }
+    curves.push_back(read_curve(fields));
+  }
+  if (curves.size() != num_devices) {
+    measured.fail_at("traffic", fmt::format("it is of 1 to {} devices, and the machine has {}",
+                                            curves.size(), num_devices));
+  }
+  return curves;
+}
+
 MeasuredAllReduce read_all_reduce(const JsonFields& fields, const Topology& machine) {
   fields.require_only({"ranks", "devices", "bytes", "us"});
   MeasuredAllReduce measured;
@@ -100,14 +117,12 @@ MeasuredAllReduce read_all_reduce(const JsonFields& fields, const Topology& mach
 
 std::shared_ptr<const MeasuredMachine> read_measured(const JsonFields& fields,
                                                      const Topology& machine) {
-  fields.require_only({"threads_per_device", "layers", "traffic", "batch", "loss", "beside",
+  fields.require_only({"threads_per_device", "layers", "layers_beside", "traffic", "batch", "loss",
                        "all_reduces", "overlap", "deviation"});
   auto measured = std::make_shared<MeasuredMachine>();
   measured->threads_per_device = fields.count("threads_per_device");
   read_layers(fields.object("layers"), *measured);
-  const JsonFields traffic = fields.object("traffic");
-  traffic.require_only({"bytes", "us"});
-  measured->traffic = read_curve(traffic);
+  measured->traffic = read_traffic(fields, machine.gpus.size());
   const JsonFields batch = fields.object("batch");
   batch.require_only({"bytes", "us"});
   measured->batch = read_curve(batch);
@@ -115,11 +130,8 @@ std::shared_ptr<const MeasuredMachine> read_measured(const JsonFields& fields,
   loss.require_only({"bytes", "forward_us", "backward_us"});
   measured->loss_forward = read_curve(loss, "forward_us");
   measured->loss_backward = read_curve(loss, "backward_us");
-  const JsonFields beside = fields.object("beside");
-  beside.require_only({"layers", "traffic"});
-  const std::pair<double, double> factors{1.0 / kMostBeside, kMostBeside};
-  measured->layers_beside = read_numbers(beside, "layers", machine.gpus.size(), factors);
-  measured->traffic_beside = read_numbers(beside, "traffic", machine.gpus.size(), factors);
+  measured->layers_beside =
+      read_numbers(fields, "layers_beside", machine.gpus.size(), {1.0 / kMostBeside, kMostBeside});
   const JsonFields overlap = fields.object("overlap");
   overlap.require_only({"compute", "comm"});
   measured->overlap = {overlap.positive("compute"), overlap.positive("comm")};

@@ -61,14 +61,14 @@ struct MeasuredMachine {
   LayerGrid forward;
   LayerGrid backward;          // the gradients of weights and input
   LayerGrid weights_backward;  // of the weights alone: a first layer's
-  Curve traffic;               // of a kernel, by the bytes that it reads and writes
+  std::vector<Curve> traffic;  // of a kernel, by the bytes that it reads and writes, while
+                               // 1, 2, ... devices are at it
   Curve batch;                 // of the loop around a step, with its rows out of a data set, by
                                // their bytes
   Curve loss_forward;          // of cross-entropy, by the logits' bytes
   Curve loss_backward;
-  // How many times as long layers and traffic take while so many devices are at work, from 1 on.
+  // How many times as long layers take while 1, 2, ... devices are at work.
   std::vector<double> layers_beside;
-  std::vector<double> traffic_beside;
   std::vector<MeasuredAllReduce> all_reduces;
   Interference overlap;  // of computation and an all-reduce of the same device
   double deviation = 0;  // of the devices' times for the same work, a share of it

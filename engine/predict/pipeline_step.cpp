@@ -24,19 +24,21 @@ struct Part {
 
 std::vector<Part> parts_of(Network& network, const Workload& workload, std::size_t num_parts) {
   const std::vector<std::size_t> first = balanced_parts(workload.layers, num_parts);
-  const Beside factors = beside(network.topology().device, num_parts);
+  const DeviceProfile& device = network.topology().device;
+  const double beside = layers_beside(device, num_parts);
   const auto all_bytes = static_cast<double>(workload.gradient_bytes());
   std::vector<Part> parts(num_parts);
   for (std::size_t i = 0; i < num_parts; ++i) {
     Part& part = parts[i];
     double bytes = 0;
     for (std::size_t layer = first[i]; layer < first[i + 1]; ++layer) {
-      part.forward += workload.layers[layer].forward_seconds * factors.layers;
-      part.backward += workload.layers[layer].backward_seconds * factors.layers;
+      part.forward += workload.layers[layer].forward_seconds * beside;
+      part.backward += workload.layers[layer].backward_seconds * beside;
       part.output_bytes = workload.layers[layer].output_bytes;
       bytes += static_cast<double>(workload.layers[layer].gradient_bytes());
     }
-    part.optimizer = workload.optimizer_seconds * factors.traffic * bytes / all_bytes;
+    part.optimizer = workload.optimizer_seconds * bytes / all_bytes *
+                     traffic_beside(device, num_parts, update_bytes(bytes));
     if (i + 1 == num_parts) break;
     Traffic traffic(network);
     traffic.add(network.gpu(i), network.gpu(i + 1), part.output_bytes);
@@ -162,7 +164,8 @@ PredictedStep predict_pipeline(Network& network, const Workload& workload,
                         (i > 0 ? parts[i - 1].output_bytes : 0);
     result.comm_bytes_per_device = std::max(result.comm_bytes_per_device, num_batches * sent);
   }
-  breakdown.host = workload.fixed_seconds * beside(network.topology().device, num_devices).traffic;
+  breakdown.host = workload.fixed_seconds *
+                   traffic_beside(network.topology().device, num_devices, workload.input_bytes);
   breakdown.step += breakdown.host;
   const double busy = breakdown.forward + breakdown.backward + breakdown.optimizer;
   breakdown.wait = breakdown.step - busy - breakdown.host;

@@ -49,7 +49,7 @@ void StepWork::add_sharded_forward() {
     forward.push_back(add({WorkLane::compute,
                            trace::Category::forward,
                            names_[i],
-                           workload_.layers[i].forward_seconds * beside_.layers,
+                           workload_.layers[i].forward_seconds * layers_beside_,
                            0,
                            {gathered}}));
   }
@@ -68,7 +68,7 @@ std::vector<std::size_t> StepWork::add_sharded_backward() {
     backward[i] = add({WorkLane::compute,
                        trace::Category::backward,
                        names_[i],
-                       layer.backward_seconds * beside_.layers + copy_seconds(layer),
+                       layer.backward_seconds * layers_beside_ + copy_seconds(layer),
                        0,
                        {gathered}});
     if (i > 0) {
@@ -90,8 +90,7 @@ void StepWork::update_shards(const std::vector<std::size_t>& backward) {
   }
   ends_.push_back(
       add({WorkLane::compute, trace::Category::optimizer, "optimizer",
-           workload_.optimizer_seconds * beside_.traffic / static_cast<double>(num_devices()), 0,
-           std::move(summed)}));
+           optimizer_seconds(1 / static_cast<double>(num_devices())), 0, std::move(summed)}));
   gate_ = {ends_.back()};
   if (options_.strategy != Strategy::zero1) return;
   for (std::size_t i = 0; i < workload_.layers.size(); ++i) {

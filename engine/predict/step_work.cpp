@@ -12,7 +12,7 @@ StepWork::StepWork(Network& network, const Workload& workload, const StepOptions
     : network_(network),
       workload_(workload),
       options_(options),
-      beside_(beside(network.topology().device, options.num_devices)) {
+      layers_beside_(layers_beside(network.topology().device, options.num_devices)) {
   for (const LayerWork& layer : workload.layers) {
     names_.push_back(trace::intern(layer.name));
     for (const std::size_t bytes : layer.tensor_bytes) {
@@ -45,8 +45,9 @@ void StepWork::add_batch() {
 
 void StepWork::add_fixed_work() {
   if (workload_.fixed_seconds == 0) return;
-  gate_ = {add({WorkLane::compute, trace::Category::host, "host",
-                workload_.fixed_seconds * beside_.traffic, 0, gate_})};
+  const double seconds =
+      workload_.fixed_seconds * traffic_beside(device(), num_devices(), workload_.input_bytes);
+  gate_ = {add({WorkLane::compute, trace::Category::host, "host", seconds, 0, gate_})};
 }
 
 std::size_t StepWork::layer_index(const LayerWork& layer) const {
@@ -154,7 +155,7 @@ void StepWork::add_forward() {
       after.insert(after.end(), arrived_[i].begin(), arrived_[i].end());
     }
     add({WorkLane::compute, trace::Category::forward, names_[i],
-         workload_.layers[i].forward_seconds * beside_.layers, 0, std::move(after)});
+         workload_.layers[i].forward_seconds * layers_beside_, 0, std::move(after)});
   }
 }
 
@@ -162,7 +163,7 @@ std::vector<std::size_t> StepWork::add_backward() {
   std::vector<std::size_t> backward(workload_.layers.size());
   for (std::size_t i = workload_.layers.size(); i-- > 0;) {
     const LayerWork& layer = workload_.layers[i];
-    const double seconds = layer.backward_seconds * beside_.layers + copy_seconds(layer);
+    const double seconds = layer.backward_seconds * layers_beside_ + copy_seconds(layer);
     const bool is_first = i + 1 == workload_.layers.size();
     backward[i] = add({WorkLane::compute, trace::Category::backward, names_[i], seconds, 0,
                        is_first ? gate_ : std::vector<std::size_t>{}});
@@ -201,8 +202,13 @@ void StepWork::share_gradients(const std::vector<std::size_t>& backward) {
   }
 }
 
+double StepWork::optimizer_seconds(double share) const {
+  return share * workload_.optimizer_seconds *
+         traffic_beside(device(), num_devices(), update_bytes(share * gradient_bytes()));
+}
+
 void StepWork::add_optimizer(std::vector<std::size_t> after) {
-  double seconds = workload_.optimizer_seconds * beside_.traffic;
+  double seconds = optimizer_seconds(1);
   for (const LayerWork& layer : workload_.layers) seconds += copy_seconds(layer);
   ends_.push_back(add(
       {WorkLane::compute, trace::Category::optimizer, "optimizer", seconds, 0, std::move(after)}));

@@ -45,6 +45,8 @@ class StepWork {
 
   // Of the kernels that copy gradients into buckets, or back.
   double copy_seconds(const LayerWork& layer) const;
+  // Of the optimizer's work on a share of the parameters.
+  double optimizer_seconds(double share) const;
   void add_fixed_work();
   void add_replication();
   void add_gather();
@@ -69,7 +71,7 @@ class StepWork {
   Network& network_;
   const Workload& workload_;
   const StepOptions& options_;
-  const Beside beside_;
+  const double layers_beside_;
   std::vector<const char*> names_;
   std::vector<TensorWork> tensors_;  // in the order of registration
   std::vector<CommWork> comm_;

@@ -44,8 +44,9 @@ const predict::DeviceProfile& profile() {
   return act::machine()->topology().device;
 }
 
-predict::Beside beside() {
-  return predict::beside(profile(), act::machine()->devices().size());
+// How many times as long a kernel of so many bytes takes while all devices are at work.
+double traffic_beside(double num_bytes) {
+  return predict::traffic_beside(profile(), act::machine()->devices().size(), num_bytes);
 }
 
 int index_of(Stream& stream) {
@@ -56,9 +57,9 @@ int index_of(Stream& stream) {
 template <typename Real>
 void pace(Stream& stream, const char* name, const Memories& reads, const Memories& writes,
           const Real& real, Kernel::Kind kind = Kernel::Kind::computes) {
-  const double seconds = predict::traffic_seconds(profile(), num_bytes(reads, writes));
-  act::machine()->run(index_of(stream), {name, seconds * beside().traffic, kind, reads, writes},
-                      real);
+  const double bytes = num_bytes(reads, writes);
+  const double seconds = predict::traffic_seconds(profile(), bytes) * traffic_beside(bytes);
+  act::machine()->run(index_of(stream), {name, seconds, kind, reads, writes}, real);
 }
 
 // outputs: rows of a layer's results, or their gradients.
@@ -80,16 +81,17 @@ void pace_seconds(Stream& stream, const char* name, const Memories& reads, const
 template <typename Real>
 void pace_layer(Stream& stream, const char* name, const Memories& reads, const Memories& writes,
                 double seconds, const Real& real) {
-  pace_seconds(stream, name, reads, writes, seconds * beside().layers, real);
+  const double beside = predict::layers_beside(profile(), act::machine()->devices().size());
+  pace_seconds(stream, name, reads, writes, seconds * beside, real);
 }
 
 // Of rows of classes: as it was measured, or as long as its memory takes.
 double loss_seconds(const ConstMatrixView& logits, const Memories& reads, const Memories& writes,
                     double predict::LossSeconds::*direction) {
   if (!profile().measured) return predict::traffic_seconds(profile(), num_bytes(reads, writes));
-  return beside().traffic * predict::loss_seconds(profile(), static_cast<double>(logits.rows),
-                                                  static_cast<double>(logits.cols)).*
-                                direction;
+  const predict::LossSeconds seconds = predict::loss_seconds(
+      profile(), static_cast<double>(logits.rows), static_cast<double>(logits.cols));
+  return seconds.*direction * traffic_beside(num_bytes(reads, writes));
 }
 
 // Labels and row numbers are part of a batch, which is there when it is needed. A single number, a
@@ -128,10 +130,11 @@ void PacedBackend::fill(Stream& stream, TensorView to, double value) {
 void PacedBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
                                MatrixView to, double scale) {
   const Memories writes{memory(to)};
-  const double seconds = predict::batch_seconds(profile(), num_bytes({}, writes));
+  const double bytes = num_bytes({}, writes);
+  const double seconds = predict::batch_seconds(profile(), bytes);
   const auto real = [&] { inner_.gather_rows(stream, source, indices, to, scale); };
   if (seconds > 0)
-    return pace_seconds(stream, "batch", {}, writes, seconds * beside().traffic, real);
+    return pace_seconds(stream, "batch", {}, writes, seconds * traffic_beside(bytes), real);
   real();
   act::machine()->give(index_of(stream), writes[0]);
 }
@@ -286,8 +289,9 @@ void pace_update(Stream& stream, const char* name, std::span<const Parameter> pa
     reads.push_back(memory(parameter.grad));
     writes.push_back(memory(parameter.weight));
   }
+  const double bytes = num_bytes({}, writes);
   const double seconds =
-      predict::update_seconds(profile(), num_bytes({}, writes)) * beside().traffic;
+      predict::update_seconds(profile(), bytes) * traffic_beside(predict::update_bytes(bytes));
   pace_seconds(stream, name, reads, writes, seconds, real);
 }
 

@@ -19,7 +19,9 @@ void expect_measured(const json& topology, bool was_disturbed) {
   EXPECT_EQ(topology["schema"], "lockstep.topology/1");
   const json& measured = topology["measured"];
   EXPECT_EQ(measured["threads_per_device"], 1);
-  EXPECT_EQ(measured["beside"]["layers"].size(), 2U);
+  EXPECT_EQ(measured["layers_beside"].size(), 2U);
+  ASSERT_EQ(measured["traffic"].size(), 2U);
+  EXPECT_EQ(measured["traffic"][1]["devices"], 2);
   ASSERT_EQ(measured["all_reduces"].size(), 2U);
   EXPECT_EQ(measured["all_reduces"][0]["ranks"], "threads");
   EXPECT_EQ(measured["all_reduces"][1]["ranks"], "processes");

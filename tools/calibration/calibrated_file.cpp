@@ -96,6 +96,12 @@ Json layers_json(const predict::MeasuredMachine& measured) {
 }
 
 Json measured_json(const predict::MeasuredMachine& measured) {
+  Json traffic = Json::array();
+  for (const predict::Curve& curve : measured.traffic) {
+    Json json{{"devices", traffic.size() + 1}};
+    json.update(curve_json(curve));
+    traffic.push_back(std::move(json));
+  }
   Json all_reduces = Json::array();
   for (const predict::MeasuredAllReduce& all_reduce : measured.all_reduces) {
     Json json{{"ranks", predict::to_string(all_reduce.ranks)}, {"devices", all_reduce.num_devices}};
@@ -104,13 +110,13 @@ Json measured_json(const predict::MeasuredMachine& measured) {
   }
   return {{"threads_per_device", measured.threads_per_device},
           {"layers", layers_json(measured)},
-          {"traffic", curve_json(measured.traffic)},
+          {"layers_beside", measured.layers_beside},
+          {"traffic", std::move(traffic)},
           {"batch", curve_json(measured.batch)},
           {"loss",
            {{"bytes", measured.loss_forward.sizes},
             {"forward_us", microseconds(measured.loss_forward.seconds)},
             {"backward_us", microseconds(measured.loss_backward.seconds)}}},
-          {"beside", {{"layers", measured.layers_beside}, {"traffic", measured.traffic_beside}}},
           {"overlap", {{"compute", measured.overlap.compute}, {"comm", measured.overlap.comm}}},
           {"deviation", measured.deviation},
           {"all_reduces", std::move(all_reduces)}};
@@ -128,14 +134,16 @@ predict::Topology calibrated_topology(const predict::MeasuredMachine& measured,
   predict::DeviceProfile& device = topology.device;
   device.name = device_name(cpu_name(), measured.threads_per_device);
   device.flops_per_second = peak_flops(measured.forward);
-  device.memory_bytes_per_second = peak_traffic(measured.traffic);
+  device.memory_bytes_per_second = peak_traffic(measured.traffic.front());
   device.memory_bytes = host.at("memory_bytes").get<double>() / static_cast<double>(num_devices);
-  device.launch_seconds = measured.traffic.seconds.front();
+  device.launch_seconds = measured.traffic.front().seconds.front();
   device.measured = std::make_shared<predict::MeasuredMachine>(measured);
-  const double largest = measured.traffic.sizes.back() / measured.traffic.seconds.back();
-  topology.host_thread_bytes_per_second = largest;
+  const auto largest_rate = [](const predict::Curve& traffic) {
+    return traffic.sizes.back() / traffic.seconds.back();
+  };
+  topology.host_thread_bytes_per_second = largest_rate(measured.traffic.front());
   topology.host_bytes_per_second =
-      largest * static_cast<double>(num_devices) / measured.traffic_beside.back();
+      static_cast<double>(num_devices) * largest_rate(measured.traffic.back());
   topology.nodes.push_back({"memory", predict::NodeKind::cpu});
   for (std::size_t i = 0; i < num_devices; ++i) {
     topology.nodes.push_back({fmt::format("cpu:{}", i), predict::NodeKind::gpu});

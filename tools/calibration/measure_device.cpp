@@ -1,9 +1,8 @@
 #include "tools/calibration/measure_device.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <vector>
 
 #include "engine/autograd/ops/ops.h"
@@ -11,7 +10,6 @@
 #include "engine/tensor/tensor.h"
 #include "engine/trace/recorder.h"
 #include "tools/report/layer_time.h"
-#include "tools/report/status_line.h"
 #include "tools/training/ranks.h"
 
 namespace lockstep::tools {
@@ -27,9 +25,6 @@ constexpr double kMostProducts = 3e8;
 // they do in a training step.
 constexpr std::size_t kLayersOfANet = 4;
 
-// Over all layers, so that what disturbs a moment disturbs one of them. Their median counts.
-constexpr int kPasses = 3;
-
 // Rows of a batch come from a data set that no cache holds, in any order.
 constexpr std::size_t kDataSetBytes = std::size_t{64} << 20;
 constexpr std::size_t kDataSetRowBytes = 1 << 10;
@@ -42,8 +37,9 @@ constexpr double kMostLogits = 1 << 18;
 
 constexpr double kFewestBytes = 192;
 constexpr double kMostBytes = 192 << 20;
-constexpr double kTrafficStep = 4;
+constexpr double kTrafficStep = 2;  // caches end between two sizes
 constexpr double kBatchStep = 2;
+constexpr double kLogitsStep = 4;
 
 LayerTime time_layer(const std::array<double, 3>& shape, RequiresGrad input, Device device) {
   const auto [rows, inputs, outputs] = shape;
@@ -60,36 +56,6 @@ LayerTime time_layer(const std::array<double, 3>& shape, RequiresGrad input, Dev
          Variable(Tensor::zeros({size(outputs)}, DType::float32, device), RequiresGrad::yes)});
   }
   return measure_layer(layers, kernels::Activation::relu);
-}
-
-// Seconds of all layers, in the order of a LayerGrid.
-struct LayerGrids {
-  std::vector<double> forward, backward, weights_backward;
-};
-
-LayerGrids time_layers(const std::vector<double>& rows, const std::vector<double>& units) {
-  LayerGrids grids;
-  const double growth = rows[1] / rows[0];
-  const std::size_t num_layers = units.size() * units.size();
-  for (const double count : rows) {
-    for (const double inputs : units) {
-      for (const double outputs : units) {
-        if (count * inputs * outputs > kMostProducts) {
-          for (std::vector<double>* times :
-               {&grids.forward, &grids.backward, &grids.weights_backward}) {
-            times->push_back(growth * (*times)[times->size() - num_layers]);
-          }
-          continue;
-        }
-        const LayerTime all = time_layer({count, inputs, outputs}, RequiresGrad::yes, {});
-        const LayerTime first = time_layer({count, inputs, outputs}, RequiresGrad::no, {});
-        grids.forward.push_back((all.forward_seconds + first.forward_seconds) / 2);
-        grids.backward.push_back(all.backward_seconds);
-        grids.weights_backward.push_back(first.backward_seconds);
-      }
-    }
-  }
-  return grids;
 }
 
 // y += 2 x: reads both and writes y.
@@ -165,54 +131,47 @@ std::vector<double> time_together(std::size_t num_devices,
   return medians;
 }
 
-// Of several kinds of work, each beside itself on the other devices.
-double slowdown(std::size_t num_devices, const std::vector<double>& kinds,
-                const std::function<double(double, Device)>& time_of) {
-  std::vector<double> factors;
-  for (const double kind : kinds) {
-    const auto work = [&](Device device) { return time_of(kind, device); };
-    factors.push_back(geometric_mean(time_together(num_devices, work)) /
-                      geometric_mean(time_together(1, work)));
-  }
-  return std::max(1.0, geometric_mean(factors));
-}
-
 }  // namespace
 
 void measure_layers(predict::MeasuredMachine& measured, Care care) {
   const bool is_fast = care == Care::fast;
-  const int num_passes = is_fast ? 1 : kPasses;
+  const double growth = is_fast ? 32 : 2;
   const std::vector<double> units = is_fast ? std::vector<double>{16, 256} : kUnits;
   std::vector<double> rows;
-  for (double count = kFewestRows; count <= kMostRows; count *= is_fast ? 32 : 2) {
-    rows.push_back(count);
-  }
-  std::vector<LayerGrids> passes;
-  for (int pass = 1; pass <= num_passes; ++pass) {
-    show_status(fmt::format("layers, {} of {}", pass, num_passes));
-    passes.push_back(time_layers(rows, units));
-  }
-  clear_status();
-  const auto medians = [&](std::vector<double> LayerGrids::*which) {
-    predict::LayerGrid grid{{rows, units, units}, {}};
-    for (std::size_t i = 0; i < (passes[0].*which).size(); ++i) {
-      std::vector<double> times;
-      for (const LayerGrids& pass : passes) times.push_back((pass.*which)[i]);
-      grid.seconds.push_back(median(std::move(times)));
+  for (double count = kFewestRows; count <= kMostRows; count *= growth) rows.push_back(count);
+  const auto grids = {&measured.forward, &measured.backward, &measured.weights_backward};
+  for (predict::LayerGrid* grid : grids) *grid = {{rows, units, units}, {}};
+  const std::size_t num_layers = units.size() * units.size();
+  for (const double count : rows) {
+    for (const double inputs : units) {
+      for (const double outputs : units) {
+        if (count * inputs * outputs > kMostProducts) {
+          for (predict::LayerGrid* grid : grids) {
+            grid->seconds.push_back(growth * grid->seconds[grid->seconds.size() - num_layers]);
+          }
+          continue;
+        }
+        const LayerTime all = time_layer({count, inputs, outputs}, RequiresGrad::yes, {});
+        const LayerTime first = time_layer({count, inputs, outputs}, RequiresGrad::no, {});
+        measured.forward.seconds.push_back((all.forward_seconds + first.forward_seconds) / 2);
+        measured.backward.seconds.push_back(all.backward_seconds);
+        measured.weights_backward.seconds.push_back(first.backward_seconds);
+      }
     }
-    return grid;
-  };
-  measured.forward = medians(&LayerGrids::forward);
-  measured.backward = medians(&LayerGrids::backward);
-  measured.weights_backward = medians(&LayerGrids::weights_backward);
+  }
 }
 
-void measure_traffic(predict::MeasuredMachine& measured, Care care) {
-  measured.traffic = {};
+void measure_traffic(std::size_t num_devices, predict::MeasuredMachine& measured, Care care) {
+  measured.traffic.assign(num_devices, {});
   const double most = care == Care::fast ? kMostBytes / 64 : kMostBytes;
   for (double bytes = kFewestBytes; bytes <= most; bytes *= kTrafficStep) {
-    measured.traffic.sizes.push_back(bytes);
-    measured.traffic.seconds.push_back(time_traffic(bytes, {}));
+    const auto work = [&](Device device) { return time_traffic(bytes, device); };
+    for (std::size_t n = 1; n <= num_devices; ++n) {
+      predict::Curve& traffic = measured.traffic[n - 1];
+      traffic.sizes.push_back(bytes);
+      traffic.seconds.push_back(std::max(geometric_mean(time_together(n, work)),
+                                         n == 1 ? 0 : measured.traffic[0].seconds.back()));
+    }
   }
 }
 
@@ -230,7 +189,7 @@ void measure_batches(predict::MeasuredMachine& measured) {
 
 void measure_losses(predict::MeasuredMachine& measured) {
   measured.loss_forward = measured.loss_backward = {};
-  for (double logits = kFewestLogits; logits <= kMostLogits; logits *= kTrafficStep) {
+  for (double logits = kFewestLogits; logits <= kMostLogits; logits *= kLogitsStep) {
     const LayerTime time = time_loss(static_cast<std::size_t>(logits) / kClasses);
     const double bytes = logits * sizeof(float);
     measured.loss_forward.sizes.push_back(bytes);
@@ -240,22 +199,21 @@ void measure_losses(predict::MeasuredMachine& measured) {
   }
 }
 
-void measure_beside(std::size_t num_devices, predict::MeasuredMachine& measured, Care care) {
-  // Narrow and wide layers, little and much memory.
-  const bool is_fast = care == Care::fast;
-  const std::vector<double> units =
-      is_fast ? std::vector<double>{128} : std::vector<double>{128, 512, 2048};
-  const std::vector<double> bytes =
-      is_fast ? std::vector<double>{3 << 16} : std::vector<double>{3 << 16, 3 << 20, 3 << 24};
-  measured.layers_beside = measured.traffic_beside = {1};
+void measure_layers_beside(std::size_t num_devices, predict::MeasuredMachine& measured, Care care) {
+  const std::vector<double> widths =
+      care == Care::fast ? std::vector<double>{128} : std::vector<double>{128, 512, 2048};
+  measured.layers_beside = {1};
   for (std::size_t n = 2; n <= num_devices; ++n) {
-    show_status(fmt::format("{} devices beside each other", n));
-    measured.layers_beside.push_back(slowdown(n, units, [](double width, Device device) {
-      return time_layer({64, width, width}, RequiresGrad::yes, device).backward_seconds;
-    }));
-    measured.traffic_beside.push_back(slowdown(n, bytes, time_traffic));
+    std::vector<double> factors;
+    for (const double width : widths) {
+      const auto work = [&](Device device) {
+        return time_layer({64, width, width}, RequiresGrad::yes, device).backward_seconds;
+      };
+      factors.push_back(geometric_mean(time_together(n, work)) /
+                        geometric_mean(time_together(1, work)));
+    }
+    measured.layers_beside.push_back(std::max(1.0, geometric_mean(factors)));
   }
-  clear_status();
 }
 
 }  // namespace lockstep::tools

@@ -11,12 +11,11 @@ namespace lockstep::tools {
 
 // Each times cpu:0, whose threads are set (runtime/logical_device.h).
 void measure_layers(predict::MeasuredMachine& measured, Care care);  // all three grids
-void measure_traffic(predict::MeasuredMachine& measured, Care care);
 void measure_batches(predict::MeasuredMachine& measured);
 void measure_losses(predict::MeasuredMachine& measured);  // forward and backward
 
-// How many times as long layers and traffic take while 1 ... num_devices devices are at work, into
-// layers_beside and traffic_beside.
-void measure_beside(std::size_t num_devices, predict::MeasuredMachine& measured, Care care);
+// With 1 ... num_devices devices at work.
+void measure_traffic(std::size_t num_devices, predict::MeasuredMachine& measured, Care care);
+void measure_layers_beside(std::size_t num_devices, predict::MeasuredMachine& measured, Care care);
 
 }  // namespace lockstep::tools

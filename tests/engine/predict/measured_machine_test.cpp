@@ -53,9 +53,10 @@ std::string file_of(const std::string& measured) {
 const std::string kLayers =
     R"("layers": {"rows": [8, 16], "inputs": [64], "outputs": [64], "forward_us": [10, 18],
 "backward_us": [20, 36], "weights_backward_us": [11, 19]})";
-const std::string kRest = R"("threads_per_device": 1, "traffic": {"bytes": [1000], "us": [1]},
+const std::string kRest = R"("threads_per_device": 1, "traffic": [
+{"devices": 1, "bytes": [1000, 4000], "us": [1, 4]}, {"devices": 2, "bytes": [1000, 4000], "us": [2, 16]}],
 "batch": {"bytes": [1000], "us": [3]}, "loss": {"bytes": [4000], "forward_us": [5], "backward_us": [2]},
-"beside": {"layers": [1, 1.5], "traffic": [1, 2]}, "overlap": {"compute": 0.5, "comm": 0.25}, "deviation": 0)";
+"layers_beside": [1, 1.5], "overlap": {"compute": 0.5, "comm": 0.25}, "deviation": 0)";
 const std::string kAllReduces = R"("all_reduces": [
 {"ranks": "threads", "devices": 2, "bytes": [1024, 16640], "us": [30, 200]},
 {"ranks": "processes", "devices": 2, "bytes": [1024, 16640], "us": [60, 400]}])";
@@ -75,8 +76,12 @@ TEST(MeasuredMachine, LayersAndTrafficTakeWhatTheyTookThere) {
   EXPECT_NEAR(batch_seconds(device, 2000), 6e-6, 1e-12);
   EXPECT_NEAR(loss_seconds(device, 100, 10).forward, 5e-6, 1e-12);
   EXPECT_NEAR(loss_seconds(device, 200, 10).backward, 4e-6, 1e-12);
-  EXPECT_EQ(beside(device, 1).layers, 1);
-  EXPECT_EQ(beside(device, 2).traffic, 2);
+  EXPECT_EQ(layers_beside(device, 1), 1);
+  EXPECT_EQ(layers_beside(device, 2), 1.5);
+  EXPECT_EQ(layers_beside(device, 3), 1.5);  // of the most that were measured
+  EXPECT_EQ(traffic_beside(device, 1, 4000), 1);
+  EXPECT_NEAR(traffic_beside(device, 2, 1000), 2, 1e-9);
+  EXPECT_NEAR(traffic_beside(device, 2, 9000), 4, 1e-9);
   EXPECT_EQ(device.overlap().compute, 0.5);
 }
 
@@ -131,10 +136,16 @@ TEST(MeasuredMachine, MistakesAreNamedWithTheirLine) {
   EXPECT_THAT(with("[8, 16]", "[16, 8]"), HasSubstr("line 7: expected measured.layers.rows"));
   EXPECT_THAT(with("[10, 18]", "[10]"), HasSubstr("2 numbers"));
   EXPECT_THAT(with("[20, 36]", "[20, 0]"), HasSubstr("measured.layers.backward_us"));
-  EXPECT_THAT(with("[1, 1.5]", "[1]"), HasSubstr("measured.beside.layers to be 2 numbers"));
+  EXPECT_THAT(with("[1, 1.5]", "[1]"), HasSubstr("measured.layers_beside to be 2 numbers"));
   EXPECT_THAT(with("\"comm\": 0.25", "\"comm\": 3"), HasSubstr("at most 1"));
   EXPECT_THAT(with("\"processes\"", "\"fibres\""), HasSubstr("found 'fibres'"));
-  EXPECT_THAT(with("\"devices\": 2", "\"devices\": 3"), HasSubstr("2 to 2"));
+  EXPECT_THAT(with("\"devices\": 1", "\"devices\": 3"), HasSubstr("to be 1, in this place"));
+  EXPECT_THAT(with(R"({"devices": 1, "bytes": [1000, 4000], "us": [1, 4]}, )", ""),
+              HasSubstr("to be 1, in this place"));
+  EXPECT_THAT(with(R"(, {"devices": 2, "bytes": [1000, 4000], "us": [2, 16]})", ""),
+              HasSubstr("traffic: it is of 1 to 1 devices, and the machine has 2"));
+  EXPECT_THAT(with(R"("threads", "devices": 2)", R"("threads", "devices": 3)"),
+              HasSubstr("2 to 2"));
   EXPECT_THAT(with("\"overlap\"", "\"overlaps\""), HasSubstr("did you mean 'overlap'?"));
 }
 

@@ -196,9 +196,11 @@ std::vector<std::string> topology_files() {
   "measured": {"threads_per_device": 1,
     "layers": {"rows": [8, 16], "inputs": [64], "outputs": [64], "forward_us": [10, 18],
                "backward_us": [20, 36], "weights_backward_us": [11, 19]},
-    "traffic": {"bytes": [1000, 8000], "us": [1, 7]}, "batch": {"bytes": [1000], "us": [2]},
+    "traffic": [{"devices": 1, "bytes": [1000, 8000], "us": [1, 7]},
+                {"devices": 2, "bytes": [1000, 8000], "us": [1, 9]}],
+    "batch": {"bytes": [1000], "us": [2]},
     "loss": {"bytes": [100, 400], "forward_us": [1, 3], "backward_us": [1, 2]},
-    "beside": {"layers": [1, 1.5], "traffic": [1, 2]}, "overlap": {"compute": 0.5, "comm": 0.25},
+    "layers_beside": [1, 1.5], "overlap": {"compute": 0.5, "comm": 0.25},
     "deviation": 0.01,
     "all_reduces": [{"ranks": "threads", "devices": 2, "bytes": [1024, 16384], "us": [30, 200]}]}})"};
 }

@@ -1,0 +1,42 @@
+// A calibration's figures are the medians of several passes.
+#include <gtest/gtest.h>
+
+#include "tools/calibration/median_machine.h"
+
+namespace lockstep::tools {
+namespace {
+
+predict::MeasuredMachine machine(double figure) {
+  predict::MeasuredMachine machine;
+  machine.threads_per_device = 2;
+  machine.forward = machine.backward = {{{{1}, {1}, {1, 2}}}, {figure, 10 * figure}};
+  machine.layers_beside = {1, figure};
+  machine.traffic = {{{100}, {figure}}, {{100}, {2 * figure}}};
+  machine.overlap = {figure, figure};
+  machine.all_reduces.push_back({predict::RankKind::threads, 2, {{8, 16}, {figure, figure}}});
+  return machine;
+}
+
+TEST(MedianMachine, OnePassThatWasDisturbedDoesNotCount) {
+  const predict::MeasuredMachine result = median_machine({machine(3), machine(900), machine(2)});
+  EXPECT_EQ(result.threads_per_device, 2U);
+  EXPECT_EQ(result.forward.seconds, (std::vector<double>{3, 30}));
+  EXPECT_EQ(result.forward.axes[2], (std::vector<double>{1, 2}));
+  EXPECT_EQ(result.layers_beside, (std::vector<double>{1, 3}));
+  EXPECT_EQ(result.traffic[1].seconds, (std::vector<double>{6}));
+  EXPECT_EQ(result.overlap.comm, 3);
+  EXPECT_EQ(result.all_reduces[0].curve.seconds, (std::vector<double>{3, 3}));
+  EXPECT_EQ(result.all_reduces[0].curve.sizes, (std::vector<double>{8, 16}));
+}
+
+// Each figure has a median of its own.
+TEST(MedianMachine, TakesEachFigureFromTheMiddleOfItsOwn) {
+  predict::MeasuredMachine slow_layers = machine(5);
+  slow_layers.overlap = {0.1, 0.1};
+  const predict::MeasuredMachine result = median_machine({machine(1), slow_layers, machine(3)});
+  EXPECT_EQ(result.forward.seconds.front(), 3);
+  EXPECT_EQ(result.overlap.compute, 1);
+}
+
+}  // namespace
+}  // namespace lockstep::tools
