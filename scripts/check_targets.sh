@@ -385,9 +385,10 @@ undisturbed() {
 }
 
 # This machine as calibrate measures it: steps of one and two devices that are predicted, and acted out, beside
-# those that are measured, of a small, a wide, a deep net and a tall batch. Each round has a calibration of its own.
+# those that are measured, of a small, a wide, a deep net and a tall batch. Each round has a calibration of its own,
+# and measures twice.
 check_calibration() {
-  local here="$work/here.json" net ranks round
+  local here="$work/here.json" net round repeat
   local nets='--model mlp:784-128-10 --dataset synthetic:8192x784x10 --batch 64 --epochs 4
 --model mlp:784-1024-1024-10 --dataset synthetic:4096x784x10 --batch 128 --epochs 3
 --model mlp:128-256-256-256-256-256-256-10 --dataset synthetic:8192x128x10 --batch 128 --epochs 4
@@ -398,8 +399,10 @@ check_calibration() {
     while read -r net; do
       # shellcheck disable=SC2086  # several flags
       {
-        undisturbed compare --predict "$here" "${here_with[@]}" $net >>"$work/by-threads"
-        undisturbed compare --predict "$here" "${here_with[@]}" --ranks processes $net >>"$work/by-processes"
+        for repeat in 1 2; do
+          undisturbed compare --predict "$here" "${here_with[@]}" $net >>"$work/by-threads"
+          undisturbed compare --predict "$here" "${here_with[@]}" --ranks processes $net >>"$work/by-processes"
+        done
         "$bin/lockstep" compare --act-as "$here" "${here_with[@]}" $net >>"$work/acted-here"
       }
     done <<<"$nets"

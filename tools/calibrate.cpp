@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "engine/comm/run_ranks.h"
 #include "engine/core/error.h"
@@ -31,7 +34,8 @@ namespace lockstep::tools {
 namespace {
 
 constexpr std::size_t kMostDevices = 8;
-constexpr std::size_t kPasses = 3;  // some tens of seconds each
+constexpr std::size_t kPasses = 3;         // some tens of seconds each
+constexpr std::size_t kProcessPasses = 5;  // a second for each number of processes
 
 struct CalibrateFlags {
   std::string output = "calibration.json";
@@ -90,34 +94,62 @@ predict::Curve exchange_by_processes(const CalibrateFlags& calibration, std::siz
   return curve;
 }
 
-predict::MeasuredAllReduce exchange_by_threads(std::size_t num_ranks, Care care,
-                                               predict::MeasuredMachine& measured) {
-  predict::MeasuredAllReduce all_reduce{predict::RankKind::threads, num_ranks, {}};
-  comm::run_ranks(static_cast<int>(num_ranks), [&](comm::Communicator& communicator) {
-    const Device device{DeviceType::cpu, communicator.rank()};
-    const predict::Curve curve = measure_all_reduces(communicator, device, care);
-    const predict::Interference overlap = measure_overlap(communicator, device, curve);
-    const double deviation = measure_deviation(communicator, device);
-    if (communicator.rank() != 0) return;
-    all_reduce.curve = curve;
-    measured.overlap = overlap;
-    measured.deviation = deviation;
-  });
-  return all_reduce;
+// What the ranks of a program that is not one process take; of nothing but all-reduces.
+predict::MeasuredMachine measure_processes(const CalibrateFlags& flags, std::size_t num_devices) {
+  predict::MeasuredMachine measured;
+  for (std::size_t n = 2; n <= num_devices; ++n) {
+    show_status(fmt::format("all-reduces of {} processes", n));
+    measured.all_reduces.push_back(
+        {predict::RankKind::processes, n, exchange_by_processes(flags, n)});
+  }
+  return measured;
 }
 
-// All but processes, whose all-reduces are in `measured` already: those of threads come first.
-void measure_by_threads(std::size_t num_devices, Care care, predict::MeasuredMachine& measured) {
-  std::vector<predict::MeasuredAllReduce> by_threads;
+// All-reduces of threads, and what ranks do to each other.
+predict::MeasuredMachine measure_exchange(std::size_t num_devices, Care care) {
+  predict::MeasuredMachine measured;
   for (std::size_t n = 2; n <= num_devices; ++n) {
-    by_threads.push_back(exchange_by_threads(n, care, measured));
+    comm::run_ranks(static_cast<int>(n), [&](comm::Communicator& communicator) {
+      const Device device{DeviceType::cpu, communicator.rank()};
+      const predict::Curve curve = measure_all_reduces(communicator, device, care);
+      const predict::Interference overlap = measure_overlap(communicator, device, curve);
+      const double deviation = measure_deviation(communicator, device);
+      if (communicator.rank() != 0) return;
+      measured.all_reduces.push_back({predict::RankKind::threads, n, curve});
+      measured.overlap = overlap;
+      measured.deviation = deviation;
+    });
   }
-  measured.all_reduces.insert(measured.all_reduces.begin(), by_threads.begin(), by_threads.end());
-  measure_traffic(num_devices, measured, care);
-  measure_batches(measured);
-  measure_losses(measured);
-  measure_layers_beside(num_devices, measured, care);
-  measure_layers(measured, care);
+  return measured;
+}
+
+// On a machine that is shared, what others do comes and goes within a second. An exchange takes no
+// longer than that: it is measured again ahead of each other part.
+predict::MeasuredMachine measure_threads(std::size_t num_devices, Care care) {
+  const std::vector<std::function<void(predict::MeasuredMachine&)>> parts = {
+      [&](auto& measured) { measure_traffic(num_devices, measured, care); },
+      [&](auto& measured) { measure_layers_beside(num_devices, measured, care); },
+      [&](auto& measured) { measure_batches(measured); },
+      [&](auto& measured) { measure_losses(measured); },
+      [&](auto& measured) { measure_layers(measured, care); },
+  };
+  const std::size_t num_passes = care == Care::fast ? 1 : kPasses;
+  std::vector<predict::MeasuredMachine> exchanges;
+  std::vector<predict::MeasuredMachine> passes(num_passes);
+  for (std::size_t i = 0; i < num_passes; ++i) {
+    show_status(fmt::format("pass {} of {}", i + 1, num_passes));
+    for (const auto& measure_part : parts) {
+      exchanges.push_back(measure_exchange(num_devices, care));
+      measure_part(passes[i]);
+    }
+  }
+  clear_status();
+  predict::MeasuredMachine measured = median_machine(std::move(passes));
+  predict::MeasuredMachine exchange = median_machine(std::move(exchanges));
+  measured.all_reduces = std::move(exchange.all_reduces);
+  measured.overlap = exchange.overlap;
+  measured.deviation = exchange.deviation;
+  return measured;
 }
 
 std::string summary(const predict::Topology& topology) {
@@ -157,25 +189,18 @@ void calibrate(const CalibrateFlags& flags) {
   const std::size_t threads = num_threads(flags);
   require_writable({{"--output", flags.output}});
   // Processes first: a program that starts some must not have threads yet.
-  std::vector<predict::MeasuredMachine> passes(flags.fast ? 1 : kPasses);
-  for (predict::MeasuredMachine& pass : passes) {
-    pass.threads_per_device = threads;
-    for (std::size_t n = 2; n <= devices; ++n) {
-      show_status(fmt::format("all-reduces of {} processes", n));
-      pass.all_reduces.push_back(
-          {predict::RankKind::processes, n, exchange_by_processes(flags, n)});
-    }
-  }
+  std::vector<predict::MeasuredMachine> by_processes(flags.fast ? 1 : kProcessPasses);
+  for (predict::MeasuredMachine& pass : by_processes) pass = measure_processes(flags, devices);
   runtime::set_threads_per_device(threads);
   ContentionProbe probe({Device{}});
   probe.sample();
-  for (std::size_t i = 0; i < passes.size(); ++i) {
-    show_status(fmt::format("pass {} of {}", i + 1, passes.size()));
-    measure_by_threads(devices, flags.care(), passes[i]);
-  }
-  clear_status();
+  predict::MeasuredMachine measured = measure_threads(devices, flags.care());
   probe.sample();
-  const predict::Topology topology = calibrated_topology(median_machine(passes), devices);
+  measured.threads_per_device = threads;
+  const predict::MeasuredMachine processes = median_machine(std::move(by_processes));
+  measured.all_reduces.insert(measured.all_reduces.end(), processes.all_reduces.begin(),
+                              processes.all_reduces.end());
+  const predict::Topology topology = calibrated_topology(measured, devices);
   write_json(flags.output, topology_json(topology));
   fmt::print("{}\n", wrap(summary(topology)));
   print_all_reduces(*topology.device.measured);
@@ -203,7 +228,7 @@ void add_calibrate_command(Command& program) {
   command.add_flag("--fast", flags->fast, "layers of few sizes, once: some seconds, and coarse");
   command.add_option("--exchange", flags->exchange, "").hidden();
   command.footer(
-      "Takes a minute and a half on an idle machine; what else runs on it gets into the figures. "
+      "Takes two minutes on an idle machine; what else runs on it gets into the figures. "
       "docs/prediction.md says what is measured and how it is used.");
   command.on_run([flags] {
     if (flags->exchange.empty()) return calibrate(*flags);

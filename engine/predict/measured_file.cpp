@@ -81,8 +81,9 @@ std::vector<Curve> read_traffic(const JsonFields& measured, std::size_t num_devi
     curves.push_back(read_curve(fields));
   }
   if (curves.size() != num_devices) {
-    measured.fail_at("traffic", fmt::format("it is of 1 to {} devices, and the machine has {}",
-                                            curves.size(), num_devices));
+    measured.fail_at("traffic",
+                     fmt::format("traffic is of up to {} devices, and the machine has {}",
+                                 curves.size(), num_devices));
   }
   return curves;
 }

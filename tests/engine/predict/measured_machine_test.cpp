@@ -143,7 +143,7 @@ TEST(MeasuredMachine, MistakesAreNamedWithTheirLine) {
   EXPECT_THAT(with(R"({"devices": 1, "bytes": [1000, 4000], "us": [1, 4]}, )", ""),
               HasSubstr("to be 1, in this place"));
   EXPECT_THAT(with(R"(, {"devices": 2, "bytes": [1000, 4000], "us": [2, 16]})", ""),
-              HasSubstr("traffic: it is of 1 to 1 devices, and the machine has 2"));
+              HasSubstr("traffic is of up to 1 devices, and the machine has 2"));
   EXPECT_THAT(with(R"("threads", "devices": 2)", R"("threads", "devices": 3)"),
               HasSubstr("2 to 2"));
   EXPECT_THAT(with("\"overlap\"", "\"overlaps\""), HasSubstr("did you mean 'overlap'?"));
