@@ -12,6 +12,7 @@
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
 #include "engine/trace/recorder.h"
+#include "engine/trace/step_statistics.h"
 #include "tools/cli/idle_flags.h"
 #include "tools/cli/numbers.h"
 #include "tools/commands.h"
@@ -136,7 +137,9 @@ PredictionTask measured_by(PredictionTask prediction, const RunRow& single) {
   const bool is_gpu = single.placement.devices[0].type == DeviceType::cuda;
   prediction.run.measured_on = is_gpu ? runtime::physical_gpus()[0].name
                                       : device_name(cpu_name(), single.threads_per_device);
-  prediction.run.single = single.result.breakdown;
+  if (const std::optional<trace::StepBreakdown>& drawn = single.result.breakdown) {
+    prediction.run.single = trace::typical_step(*drawn, single.result.step_statistics.median);
+  }
   return prediction;
 }
 

@@ -30,6 +30,17 @@ StepStatistics step_statistics(const std::vector<StepBreakdown>& steps) {
   return statistics;
 }
 
+StepBreakdown typical_step(const StepBreakdown& step, const StepBreakdown& medians) {
+  double sum = 0;
+  for (const BreakdownFigure& part : kBreakdownParts) sum += medians.*part.seconds;
+  if (sum <= 0) return step;
+  StepBreakdown typical = step;
+  for (const BreakdownFigure& part : kBreakdownParts) {
+    typical.*part.seconds = medians.*part.seconds * step.step / sum;
+  }
+  return typical;
+}
+
 std::optional<double> comm_overlap(const std::vector<StepBreakdown>& steps) {
   double comm = 0;
   double overlapped = 0;

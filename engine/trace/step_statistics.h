@@ -19,6 +19,10 @@ struct StepStatistics {
 
 StepStatistics step_statistics(const std::vector<StepBreakdown>& steps);
 
+// A step as long as this one, whose parts relate to each other as their medians over all steps do:
+// of one step alone a part may have any length.
+StepBreakdown typical_step(const StepBreakdown& step, const StepBreakdown& medians);
+
 // overlapped_comm / comm over all steps together; empty where nothing was communicated. What
 // Holistic Trace Analysis calls the communication-computation overlap of a rank.
 std::optional<double> comm_overlap(const std::vector<StepBreakdown>& steps);

@@ -89,7 +89,7 @@ RunWorkload read_run_workload(const std::string& path) {
   run.measured_on = is_cuda ? shown(file.host.gpus[0])
                             : device_name(shown(file.host.cpu), first.threads_per_device);
   run.step = *file.workload;
-  if (first.mode == "single" && first.kind == "measured") run.single = first.breakdown;
+  if (first.mode == "single" && first.kind == "measured") run.single = first.typical_step;
   for (const auto seconds : {&FileLayer::forward_seconds, &FileLayer::backward_seconds}) {
     const bool takes_time = std::ranges::any_of(
         run.step.layers, [&](const FileLayer& layer) { return layer.*seconds > 0; });

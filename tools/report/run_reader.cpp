@@ -9,6 +9,7 @@
 
 #include "engine/core/json_file.h"
 #include "engine/core/shown_text.h"
+#include "engine/trace/step_statistics.h"
 
 namespace lockstep::tools {
 namespace {
@@ -76,17 +77,28 @@ std::vector<std::pair<std::string, std::optional<std::string>>> read_config(
   return config;
 }
 
-std::optional<trace::StepBreakdown> read_breakdown(const JsonFields& row, double step_seconds) {
-  if (!row.has("breakdown_seconds")) return std::nullopt;
-  const JsonFields fields = row.object("breakdown_seconds");
+trace::StepBreakdown read_parts(const JsonFields& fields) {
   trace::StepBreakdown breakdown;
   for (const auto& [name, seconds] : trace::kBreakdownParts) {
     breakdown.*seconds = fields.number(name.data());
   }
+  return breakdown;
+}
+
+std::optional<trace::StepBreakdown> read_breakdown(const JsonFields& row, double step_seconds) {
+  if (!row.has("breakdown_seconds")) return std::nullopt;
+  trace::StepBreakdown breakdown = read_parts(row.object("breakdown_seconds"));
   breakdown.step = step_seconds;
   breakdown.overlapped_comm = row.optional_number("overlapped_comm_seconds").value_or(0);
   breakdown.comm = breakdown.exposed_comm + breakdown.overlapped_comm;
   return breakdown;
+}
+
+std::optional<trace::StepBreakdown> read_typical_step(
+    const JsonFields& row, const std::optional<trace::StepBreakdown>& drawn) {
+  if (!drawn || !row.has("step_statistics")) return drawn;
+  const JsonFields statistics = row.object("step_statistics");
+  return trace::typical_step(*drawn, read_parts(statistics.object("median_seconds")));
 }
 
 FileRow read_row(const JsonFields& fields) {
@@ -120,6 +132,7 @@ FileRow read_row(const JsonFields& fields) {
   row.efficiency = fields.optional_number("efficiency");
   row.busy_fraction = fields.numbers("busy_fraction");
   row.breakdown = read_breakdown(fields, row.step_seconds);
+  row.typical_step = read_typical_step(fields, row.breakdown);
   row.comm_bytes_per_device_per_step =
       fields.optional_number("comm_bytes_per_device_per_step").value_or(0);
   row.peak_bytes = fields.numbers("peak_bytes");

@@ -32,6 +32,23 @@ TEST(StepStatistics, OfFewStepsAreOneOfThem) {
   EXPECT_EQ(step_statistics({only}).p90.step, 3);
 }
 
+TEST(StepStatistics, PartsOfATypicalStepRelateAsTheirMediansAndAddUp) {
+  StepBreakdown step;
+  step.step = 9;
+  step.forward = 9;
+  step.sequence = 4;
+  StepBreakdown medians;
+  medians.step = 8;
+  medians.forward = 2;
+  medians.backward = 4;
+  const StepBreakdown typical = typical_step(step, medians);
+  EXPECT_EQ(typical.forward, 3);
+  EXPECT_EQ(typical.backward, 6);
+  EXPECT_EQ(typical.step, 9);
+  EXPECT_EQ(typical.sequence, 4);
+  EXPECT_EQ(typical_step(step, {}).forward, 9) << "of no medians it is the step";
+}
+
 TEST(StepStatistics, StepsOfARankAreThoseThatAreAlsoFoundOneByOne) {
   const Recording recording = two_ranks_three_steps();
   for (const int rank : {0, 1}) {
