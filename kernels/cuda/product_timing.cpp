@@ -192,7 +192,7 @@ std::optional<double> ProductTimer::measure(const ProductPlan& plan,
   // The first call loads the kernels; the second says how many to put into a graph.
   if (!launch_once(plan)) return std::nullopt;
   const double once = time_of(stream, [&] { launch_once(plan); });
-  if (best_so_far && once > kHopeless * *best_so_far + kMicrosecondsPerGraph) return std::nullopt;
+  if (best_so_far && once > kHopeless * *best_so_far + kMicrosecondsPerGraph) return once;
   if (num_per_graph_ == 0) {
     num_per_graph_ =
         static_cast<int>(std::clamp(std::floor(kMicrosecondsPerGraph / once), 1.0, kMaxPerGraph));

@@ -28,8 +28,9 @@ class ProductTimer {
   // as many for every plan, and the graph is launched several times without a pause. The least of
   // three such runs. A GPU that has been idle is kept busy first, until its clock has risen.
   // A mask that is wanted but that the plan does not write is charged with the kernel that backward
-  // will need for it. Nothing if the library refuses the plan, or it cannot be captured, or if it
-  // is clearly slower than `best_so_far`. Throws Error{Cuda} if the GPU itself has failed.
+  // will need for it. Of a plan that is clearly slower than `best_so_far` what one product took.
+  // Nothing if the library refuses the plan, or it cannot be captured. Throws Error{Cuda} if the
+  // GPU itself has failed.
   std::optional<double> microseconds(const ProductPlan& plan,
                                      const std::optional<double>& best_so_far);
 

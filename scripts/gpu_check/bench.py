@@ -49,6 +49,9 @@ REHEARSAL = Sizes(
 )
 
 
+TUNING_IS_LOGGED = {"LOCKSTEP_LOG": "debug"}  # for epilogues.py
+
+
 def mlp(sizes):
     return "mlp:" + "-".join(map(str, sizes))
 
@@ -74,7 +77,7 @@ def step(stage, precision, batch, net, graph, limit=25):
         "--json",
         path,
     ]
-    stage.succeed(name, command + ["--graph"] * graph, limit)
+    stage.succeed(name, command + ["--graph"] * graph, limit, TUNING_IS_LOGGED)
     row = json.loads(path.read_text())["rows"][0]
     return {**row, "us": 1e6 * row["median_step_seconds"]}
 
@@ -82,7 +85,8 @@ def step(stage, precision, batch, net, graph, limit=25):
 def train(stage, name, *flags, limit=40):
     """The row of `lockstep train` on the GPU, with the whole run file in "file"."""
     path = stage.file(name).with_suffix(".json")
-    stage.succeed(name, [stage.check.lockstep, "train", "--device", "cuda", "--json", path, *flags], limit)
+    command = [stage.check.lockstep, "train", "--device", "cuda", "--json", path, *flags]
+    stage.succeed(name, command, limit, TUNING_IS_LOGGED)
     file = json.loads(path.read_text())
     return {**file["rows"][0], "file": file}
 

@@ -1,4 +1,7 @@
-"""What the tuner chose for each product, from the file of LOCKSTEP_TUNING_CACHE (kernels/cuda/tuning_cache.h)."""
+"""What the tuner chose for each product, from the file of LOCKSTEP_TUNING_CACHE (kernels/cuda/tuning_cache.h), and
+what became of each epilogue that it tried, from the logs of the programs (kernels/cuda/tuner.cpp)."""
+
+import re
 
 from stage import Skipped
 
@@ -56,6 +59,38 @@ def show_choices(stage):
     )
     for product in products:
         show(stage, product, ", then a kernel" if product in left else "")
+
+
+TRIED = re.compile(r"epilogues of (.+) \[(\d+), (\d+)\] x (\d+): (.+)$", re.MULTILINE)
+ONE = re.compile(r"(\d+): (\d+) found, (\d+) refused(?:, ([\d.]+) us)?")
+
+
+def show_tried(stage):
+    """A line for each product that was tuned: how many epilogues the library refuses, and what became of each."""
+    found = [
+        match
+        for log in sorted(stage.check.logs.glob(f"{stage.name}-*.log"))
+        for match in TRIED.findall(log.read_text(errors="replace"))
+    ]
+    if not found:
+        raise Skipped("no product was tuned")
+    for operation, rows, columns, inner, text in found:
+        tried = ONE.findall(text)
+        stage.line(
+            f"epilogues of {operation} {rows}x{columns}x{inner}",
+            "measured",
+            figure=sum(not microseconds for _, _, _, microseconds in tried),
+            unit="refused",
+            detail="; ".join(what_became_of(*one) for one in tried),
+        )
+
+
+def what_became_of(epilogue, num_found, num_refused, microseconds):
+    name = NAMES.get(int(epilogue), epilogue)
+    if num_found == "0":
+        return f"{name} has no algorithm"
+    fastest = f", {microseconds} us" if microseconds else ""
+    return f"{name} {num_found} algorithms, {num_refused} refused{fastest}"
 
 
 def parse(line):

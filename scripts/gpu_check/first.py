@@ -3,7 +3,7 @@
 import os
 
 import bench
-from epilogues import show_choices
+from epilogues import show_choices, show_tried
 from gtests import run_groups
 from stage import Failed
 
@@ -104,6 +104,7 @@ def run(stage):
                 if (precision, batch, graph) not in stage.cells:
                     stage.part(cell_name(precision, batch, graph), cell, precision, batch, graph)
     stage.part("algorithms of cuBLASLt", show_choices)
+    stage.part("epilogues of cuBLASLt", show_tried)
     for batch in sizes.first_batches:
         for precision in ("highest", "high"):
             stage.part(f"PyTorch / ours, batch {batch}, {precision}", beside_torch, precision, batch)

@@ -87,6 +87,27 @@ class Epilogues(FolderTest):
         self.assertEqual((row["name"], row["figure"]), ("product 64x256x784, TF32, forward", 3.25))
         self.assertIn("BIAS, then a kernel", row["detail"])
 
+    def test_a_line_for_each_product_whose_epilogues_were_tried(self):
+        stage = self.stage()
+        stage.file("bench").with_suffix(".log").write_text(
+            "debug: cublasLtMatmul refuses: not supported (cuBLAS status 15)\n"
+            "debug: epilogues of linear [64, 256] x 784: 134: 8 found, 2 refused, 3.10 us; 6: 3 found, 3 refused; 1: 0 found, 0 refused\n"
+            "more\n"
+        )
+        epilogues.show_tried(stage)
+        (row,) = self.rows()
+        self.assertEqual((row["name"], row["figure"]), ("epilogues of linear 64x256x784", 2))
+        self.assertEqual(
+            row["detail"],
+            "RELU_AUX_BIAS 8 algorithms, 2 refused, 3.10 us; RELU_BIAS 3 algorithms, 3 refused; "
+            "DEFAULT has no algorithm",
+        )
+
+    def test_without_tuning_there_is_nothing_to_tell(self):
+        stage = self.stage()
+        stage.part("epilogues", epilogues.show_tried)
+        self.assertEqual([row["verdict"] for row in self.rows()], ["skipped"])
+
     def test_a_damaged_file_is_one_line(self):
         stage = self.stage()
         stage.check.tuning_cache.write_text("lockstep tuning 1\nrubbish\n")

@@ -1,9 +1,13 @@
 // What the tuner makes of a library that refuses, and of a GPU that was idle: on the emulated GPU,
 // whose cuBLASLt can be told to.
+#include <gmock/gmock.h>
+
 #include <chrono>
 #include <cstdlib>
+#include <string>
 #include <thread>
 
+#include "engine/core/log.h"
 #include "engine/runtime/cuda/cuda_stream.h"
 #include "gpu_products.h"
 #include "kernels/cuda/product_timing.h"
@@ -121,6 +125,20 @@ TEST_F(RefusedProducts, WhateverStatusAnEpilogueGivesKernelsOfOursDoItsWork) {
     }
     SomeLayer().expect_equal_to_cpu();
   }
+}
+
+TEST_F(RefusedProducts, TheLogSaysWhatBecameOfEachEpilogue) {
+  refuse(Refused::heuristic, CUBLASLT_EPILOGUE_RELU_BIAS, CUBLAS_STATUS_NOT_SUPPORTED);
+  refuse(Refused::product, kIds[0], CUBLAS_STATUS_EXECUTION_FAILED);
+  const LogLevel usual = log_level();
+  set_log_level(LogLevel::debug);
+  ::testing::internal::CaptureStderr();
+  SomeLayer().expect_equal_to_cpu();
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  set_log_level(usual);
+  EXPECT_THAT(text,
+              ::testing::ContainsRegex("epilogues of linear .16, 12. x 8: 6: 0 found, 0 refused; "
+                                       "1: [1-9] found, 1 refused, [0-9.]+ us"));
 }
 
 TEST_F(RefusedProducts, WithoutAnyAlgorithmLeftTheErrorSaysWhereToLook) {
