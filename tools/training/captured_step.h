@@ -1,4 +1,4 @@
-// A step of the training loop that is captured once and then launched as a graph.
+// Steps of the training loop that are captured once and then launched as graphs.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,20 @@
 
 namespace lockstep::tools {
 
-// A step of full batches as a graph, and the tensors that it reads and writes, by local rank.
+// One graph, and what it leaves behind, by local rank.
 struct CapturedStep {
-  CapturedStep(const TrainingTask& task, const LocalModels& models) : graph(models.devices()) {
+  explicit CapturedStep(const LocalModels& models) : graph(models.devices()) {}
+
+  runtime::StepGraph graph;
+  std::vector<Tensor> losses;
+  std::vector<Tensor> norms;  // of the gradients, where they are clipped or logged
+};
+
+// The steps of an epoch have the same rows but for the last one, whose batch may be smaller: a
+// graph for each, over the same tensors, of which the smaller batch is the first rows.
+struct CapturedSteps {
+  CapturedSteps(const TrainingTask& task, const LocalModels& models)
+      : of_full_batch(models), of_last_batch(models) {
     const plan::ScatterPlan plan = plan::scatter_plan(task.rows_of_full_batch(), models.num_ranks);
     for (const RankModel& model : models.ranks) {
       const auto rank = static_cast<std::size_t>(model.rank);
@@ -24,18 +35,19 @@ struct CapturedStep {
     }
   }
 
-  // Whether every rank has as many rows as in the step that is captured.
-  bool is_filled_by(const std::vector<data::Batch>& batches) const {
-    return std::ranges::equal(batches, labels, [](const data::Batch& batch, const Tensor& full) {
-      return batch.labels.num_elements() == full.num_elements();
-    });
+  CapturedStep& step_of(const std::vector<data::Batch>& batches) {
+    const bool is_full =
+        std::ranges::equal(batches, labels, [](const data::Batch& batch, const Tensor& full) {
+          return batch.labels.num_elements() == full.num_elements();
+        });
+    return is_full ? of_full_batch : of_last_batch;
   }
 
-  runtime::StepGraph graph;
+  // Where batches are put, by local rank.
   std::vector<Tensor> x;       // [rows, features]
   std::vector<Tensor> labels;  // [rows] int64
-  std::vector<Tensor> losses;
-  std::vector<Tensor> norms;  // of the gradients, where they are clipped or logged
+  CapturedStep of_full_batch;
+  CapturedStep of_last_batch;
 };
 
 }  // namespace lockstep::tools

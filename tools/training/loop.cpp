@@ -59,7 +59,7 @@ class TrainingLoop {
       loaders_.push_back(make_loader(task, model, models.num_ranks));
       losses_.emplace_back([this, &model](const StepLoss& loss) { take(loss, model); });
     }
-    if (task.launching == TrainingTask::Launching::graph) graph_.emplace(task, models);
+    if (task.launching == TrainingTask::Launching::graph) captured_.emplace(task, models);
     if (is_first_ && has_log_) log_.emplace(observer.log_path);
     if (observer.checks == Checks::off) return;
     std::vector<CheckedRank> ranks;
@@ -157,9 +157,8 @@ class TrainingLoop {
     for (const auto& optimizer : optimizers_) optimizer->set_learning_rate(learning_rate);
     double grad_norm = 0;
     const std::vector<Tensor> losses =
-        graph_ && graph_->is_filled_by(batches_)
-            ? launch_captured(grad_norm)
-            : update_weights([&] { grad_norm = clip_or_measure_norm(); });
+        captured_ ? launch(captured_->step_of(batches_), grad_norm)
+                  : update_weights([&] { grad_norm = clip_or_measure_norm(); });
     for (std::size_t local = 0; local < losses.size(); ++local) {
       losses_[local].push(step_, rows_of_loss(batches_[local]), losses[local]);
     }
@@ -174,8 +173,8 @@ class TrainingLoop {
     batches_.clear();
     for (std::size_t local = 0; local < loaders_.size(); ++local) {  // each must see the end
       const std::optional<data::Batch> batch =
-          graph_ ? loaders_[local]->next_into(graph_->x[local], graph_->labels[local])
-                 : loaders_[local]->next();
+          captured_ ? loaders_[local]->next_into(captured_->x[local], captured_->labels[local])
+                    : loaders_[local]->next();
       if (batch) batches_.push_back(*batch);
     }
     return !batches_.empty();
@@ -192,18 +191,18 @@ class TrainingLoop {
 
   // The same by a graph: once it is captured, nothing here but the launch happens on the host,
   // unless the log wants the norm.
-  std::vector<Tensor> launch_captured(double& grad_norm) {
+  std::vector<Tensor> launch(CapturedStep& step, double& grad_norm) {
     for (const auto& optimizer : optimizers_) optimizer->write_learning_rate();
-    const bool replays = graph_->graph.is_captured();
+    const bool replays = step.graph.is_captured();
     runtime::DeviceSpan on_device(leading_stream(), trace::Lane::compute, trace::Category::op,
                                   "launch graph");
-    graph_->graph.run(
-        [this] { graph_->losses = update_weights([this] { clip_or_measure_on_devices(); }); });
+    step.graph.run(
+        [&] { step.losses = update_weights([&] { step.norms = clip_or_measure_on_devices(); }); });
     for (const auto& optimizer : optimizers_) {
       if (replays) optimizer->count_replayed_step();
     }
-    if (has_log_) grad_norm = graph_->norms[0].item();
-    return graph_->losses;
+    if (has_log_) grad_norm = step.norms[0].item();
+    return step.losses;
   }
 
   // In bitwise mode the loss is the sum over all ranks already.
@@ -240,12 +239,12 @@ class TrainingLoop {
     }
     return norm;
   }
-  void clip_or_measure_on_devices() {
-    graph_->norms.clear();
+  std::vector<Tensor> clip_or_measure_on_devices() const {
+    std::vector<Tensor> norms;
     for (const RankModel& model : models_.ranks) {
-      graph_->norms.push_back(
-          optim::clip_grad_norm_on_device(model.inner->parameters(), max_norm()));
+      norms.push_back(optim::clip_grad_norm_on_device(model.inner->parameters(), max_norm()));
     }
+    return norms;
   }
 
   // loss: of the ranks that this thread drives.
@@ -274,7 +273,7 @@ class TrainingLoop {
   std::vector<std::unique_ptr<data::DataLoader>> loaders_;
   std::vector<LossLog> losses_;
   std::vector<data::Batch> batches_;  // of the last step
-  std::optional<CapturedStep> graph_;
+  std::optional<CapturedSteps> captured_;
   StepLoss last_loss_;   // of all ranks that this thread drives
   StepLoss epoch_loss_;  // sum and rows of this epoch
   EpochClock clock_;
