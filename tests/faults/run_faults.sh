@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Breaks ranks, launchers, networks and disks, one fault at a time, and checks what the rest says.
 #
-#   run_faults.sh --bin FOLDER [--repeat N] [--list] [FAULT...]
+#   run_faults.sh --bin FOLDER [--repeat N] [--slowdown N] [--list] [FAULT...]
 #
 #   --bin FOLDER   where the programs lockstep and faulty_rank are (build/release/bin)
 #   --repeat N     each fault N times in a row
+#   --slowdown N   programs compute N times as long, as under a sanitizer: who is to end well may take that time
 #   --list         prints the names of the faults
 #   FAULT...       only these; else all
 #
@@ -22,6 +23,7 @@ comm_timeout=2
 at_once=5          # what is noticed by closed connections; the words say that it was no timeout
 by_timeout=10      # the timeout, the store's grace, and rank 0's wait for others to leave
 repeat=1
+slowdown=1
 bin=
 names=()
 
@@ -106,12 +108,13 @@ has_ended() { [[ -e $folder/$1.end ]]; }
 
 # ends NAME CODE BOUND: waits for its end.
 ends() {
-  local code at
-  wait_until 30 has_ended "$1" || { wrong "$1 does not end"; return; }
+  local code at bound=$3
+  [[ $2 -ne 0 ]] || bound=$((bound * slowdown))
+  wait_until $((bound > 30 ? bound : 30)) has_ended "$1" || { wrong "$1 does not end"; return; }
   read -r code at <"$folder/$1.end"
   [[ $code == "$2" ]] || wrong "$1 ended with code $code, expected $2"
-  awk -v a="$fault_start" -v b="$at" -v bound="$3" 'BEGIN { exit !(b - a <= bound) }' ||
-    wrong "$1 ended after $(awk -v a="$fault_start" -v b="$at" 'BEGIN { printf "%.2f", b - a }') s, bound $3 s"
+  awk -v a="$fault_start" -v b="$at" -v bound="$bound" 'BEGIN { exit !(b - a <= bound) }' ||
+    wrong "$1 ended after $(awk -v a="$fault_start" -v b="$at" 'BEGIN { printf "%.2f", b - a }') s, bound $bound s"
 }
 
 # says NAME REGEX: one line on stderr, and it matches.
@@ -211,6 +214,7 @@ while [[ $# -gt 0 ]]; do
   case $1 in
     --bin) bin=$(cd "$2" && pwd); shift ;;
     --repeat) repeat=$2; shift ;;
+    --slowdown) slowdown=$2; shift ;;
     --list) list_faults; exit 0 ;;
     -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "run_faults.sh: unknown flag '$1' (see --help)" >&2; exit 2 ;;
@@ -226,7 +230,7 @@ if [[ -z $is_isolated ]]; then
   [[ $(id -u) -eq 0 ]] || isolate+=(--map-root-user)
   if command -v ip >/dev/null && "${isolate[@]}" sh -c 'ip link set lo up && mount -t tmpfs none /dev/shm' 2>/dev/null; then
     export LOCKSTEP_FAULTS_ISOLATED=1
-    exec "${isolate[@]}" -- "$0" --bin "$bin" --repeat "$repeat" "${names[@]}"
+    exec "${isolate[@]}" -- "$0" --bin "$bin" --repeat "$repeat" --slowdown "$slowdown" "${names[@]}"
   fi
 else
   ip link set lo up
