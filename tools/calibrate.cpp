@@ -94,7 +94,7 @@ predict::Curve exchange_by_processes(const CalibrateFlags& calibration, std::siz
   return curve;
 }
 
-// What the ranks of a program that is not one process take; of nothing but all-reduces.
+// All-reduces of ranks that are processes, and nothing else.
 predict::MeasuredMachine measure_processes(const CalibrateFlags& flags, std::size_t num_devices) {
   predict::MeasuredMachine measured;
   for (std::size_t n = 2; n <= num_devices; ++n) {
@@ -105,7 +105,7 @@ predict::MeasuredMachine measure_processes(const CalibrateFlags& flags, std::siz
   return measured;
 }
 
-// All-reduces of threads, and what ranks do to each other.
+// All-reduces of ranks that are threads, and what such ranks do to each other.
 predict::MeasuredMachine measure_exchange(std::size_t num_devices, Care care) {
   predict::MeasuredMachine measured;
   for (std::size_t n = 2; n <= num_devices; ++n) {
@@ -167,7 +167,6 @@ std::string summary(const predict::Topology& topology) {
              measured.layers_beside.back(),
              predict::traffic_beside(topology.device, topology.gpus.size(),
                                      measured.traffic.back().sizes.back()),
-
              100 * measured.overlap.compute, 100 * measured.overlap.comm);
 }
 
@@ -228,7 +227,8 @@ void add_calibrate_command(Command& program) {
   command.add_flag("--fast", flags->fast, "layers of few sizes, once: some seconds, and coarse");
   command.add_option("--exchange", flags->exchange, "").hidden();
   command.footer(
-      "Takes two minutes on an idle machine; what else runs on it gets into the figures. "
+      "Takes two minutes for two devices on an idle machine, for more devices longer; what else "
+      "runs on it gets into the figures. "
       "docs/prediction.md says what is measured and how it is used.");
   command.on_run([flags] {
     if (flags->exchange.empty()) return calibrate(*flags);
