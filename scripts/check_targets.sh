@@ -396,15 +396,19 @@ check_calibration() {
   local here_with=(--modes ddp --devices 2 --threads-per-device 1)
   for ((round = 0; round < rounds; round++)); do
     undisturbed calibrate -o "$here" --devices 2 --threads-per-device 1 >"$work/calibration"
-    while read -r net; do
-      # shellcheck disable=SC2086  # several flags
-      {
-        for repeat in 1 2; do
+    # The tables of a file are of the four nets in turn (step_differences).
+    for repeat in 1 2; do
+      while read -r net; do
+        # shellcheck disable=SC2086  # several flags
+        {
           undisturbed compare --predict "$here" "${here_with[@]}" $net >>"$work/by-threads"
           undisturbed compare --predict "$here" "${here_with[@]}" --ranks processes $net >>"$work/by-processes"
-        done
-        "$bin/lockstep" compare --act-as "$here" "${here_with[@]}" $net >>"$work/acted-here"
-      }
+        }
+      done <<<"$nets"
+    done
+    while read -r net; do
+      # shellcheck disable=SC2086  # several flags
+      "$bin/lockstep" compare --act-as "$here" "${here_with[@]}" $net >>"$work/acted-here"
     done <<<"$nets"
   done
   # A step on one device is where the prediction comes from. Processes are rows of another name.
