@@ -7,6 +7,7 @@
 
 #include "engine/comm/first_failure.h"
 #include "engine/core/thread_context.h"
+#include "engine/runtime/core_binding.h"
 
 namespace lockstep::comm {
 namespace {
@@ -40,9 +41,13 @@ void run_ranks(int world_size, const std::function<void(Communicator&)>& fn,
   auto group = make_thread_group(world_size, options);
   FirstFailure failure;
   std::vector<std::thread> threads;
-  for (std::unique_ptr<Communicator>& communicator : group) {
-    threads.emplace_back(
-        [&fn, &failure, mine = std::move(communicator)] { run_rank(*mine, fn, failure); });
+  const std::vector<int> allowed = runtime::allowed_cores();
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    threads.emplace_back([&fn, &failure, cores = runtime::part_of_cores(allowed, i, group.size()),
+                          mine = std::move(group[i])] {
+      runtime::bind_to(cores);
+      run_rank(*mine, fn, failure);
+    });
   }
   for (std::thread& thread : threads) thread.join();
   failure.throw_if_set();

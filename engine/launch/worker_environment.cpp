@@ -2,6 +2,7 @@
 
 #include "engine/launch/error_file.h"
 #include "engine/launch/worker_group.h"
+#include "engine/runtime/core_binding.h"
 
 namespace lockstep::launch {
 
@@ -50,7 +51,8 @@ std::string error_file_path(const WorkerGroupOptions& options, int restart_count
 
 std::vector<int> cores_of_worker(const WorkerGroupOptions& options, int local_rank) {
   if (options.binding == Binding::none) return {};
-  return cores_of_worker(allowed_cores(), local_rank, options.num_workers);
+  return runtime::part_of_cores(runtime::allowed_cores(), static_cast<std::size_t>(local_rank),
+                                static_cast<std::size_t>(options.num_workers));
 }
 
 std::string log_path(const WorkerGroupOptions& options, int restart_count, int local_rank,

@@ -23,10 +23,16 @@
 #include <string>
 #include <vector>
 
-#include "engine/launch/core_binding.h"
 #include "engine/launch/environment.h"
 
 namespace lockstep::launch {
+
+// bind_to_cores: to a part of the cores, where there are at least as many as ranks
+// (runtime/core_binding.h). none: every rank may run on all of them.
+enum class Binding { none, bind_to_cores };
+
+// What a rank finds in its environment when it has cores to itself: LOCKSTEP_BIND_TO=core.
+inline constexpr const char* kBindVariable = "LOCKSTEP_BIND_TO";
 
 // Output streams of a rank, as a set: torchrun's 0, 1, 2, 3.
 enum class Streams { none = 0, out = 1, err = 2, both = 3 };

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "engine/core/error.h"
-#include "engine/launch/core_binding.h"
 
 namespace lockstep::launch {
 namespace {
@@ -79,7 +78,7 @@ StartedProcess start_process(const std::string& program, const std::vector<std::
   const pid_t process = ::fork();
   require(process >= 0, ErrorCode::Io, "run", "cannot make a process: {}", std::strerror(errno));
   if (process == 0) {
-    bind_to(cores);
+    runtime::bind_to(cores);
     become(program.c_str(), argv.data(), envp.data(), out.write_end.descriptor(),
            err.write_end.descriptor(), supervisor);
     const int number = errno;

@@ -35,7 +35,7 @@ double wall_seconds() {
 void read_cores(double& total_seconds, double& stolen_seconds) {
   cpu_set_t usable;
   CPU_ZERO(&usable);
-  if (sched_getaffinity(0, sizeof usable, &usable) != 0) return;
+  if (sched_getaffinity(getpid(), sizeof usable, &usable) != 0) return;
   const double tick = 1 / static_cast<double>(sysconf(_SC_CLK_TCK));
   std::ifstream file("/proc/stat");
   for (std::string line; std::getline(file, line) && line.starts_with("cpu");) {

@@ -1,12 +1,11 @@
 #include "engine/runtime/logical_device.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <mutex>
 
 #include "engine/core/error.h"
+#include "engine/runtime/core_binding.h"
 #include "engine/runtime/cpu/cpu_stream.h"
 #include "engine/runtime/cuda_device.h"
 #include "engine/runtime/physical_gpus.h"
@@ -151,11 +150,7 @@ std::size_t threads_per_device() {
 }
 
 std::size_t num_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  const int count = CPU_COUNT(&set);
-  return count > 0 ? static_cast<std::size_t>(count) : 1;
+  return std::max<std::size_t>(1, allowed_cores().size());
 }
 
 }  // namespace lockstep::runtime

@@ -86,7 +86,7 @@ int num_devices(DeviceType type);
 void set_threads_per_device(std::size_t num_threads);
 std::size_t threads_per_device();
 
-// Cores this process may use (its affinity mask, not the machine's count).
+// How many cores this process may use (core_binding.h); at least 1.
 std::size_t num_cores();
 
 }  // namespace lockstep::runtime

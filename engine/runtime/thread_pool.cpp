@@ -3,11 +3,19 @@
 #include <utility>
 
 #include "engine/core/error.h"
+#include "engine/runtime/core_binding.h"
 
 namespace lockstep::runtime {
 namespace {
 
 constexpr std::uint32_t kOpen = 1u << 31;
+
+// Of a thread, as no other one has had: the system numbers a new one like one that has ended.
+std::uint64_t this_thread() {
+  static std::atomic<std::uint64_t> num_threads{0};
+  thread_local const std::uint64_t number = ++num_threads;
+  return number;
+}
 
 }  // namespace
 
@@ -27,6 +35,7 @@ void ThreadPool::run(std::size_t num_tasks, TaskFunction function, void* context
     for (std::size_t i = 0; i < num_tasks; ++i) function(context, i);
     return;
   }
+  follow_caller();
   function_ = function;
   context_ = context;
   num_tasks_ = num_tasks;
@@ -43,6 +52,11 @@ void ThreadPool::run(std::size_t num_tasks, TaskFunction function, void* context
   const std::exception_ptr error = std::exchange(error_, nullptr);
   busy_.store(false, std::memory_order_release);
   if (error) std::rethrow_exception(error);
+}
+
+// A thread's cores do not change, once it has used a pool.
+void ThreadPool::follow_caller() {
+  if (std::exchange(caller_, this_thread()) != this_thread()) bind_as_caller(workers_);
 }
 
 void ThreadPool::work() {

@@ -2,11 +2,13 @@
 //
 // One persistent pool per device, so that a kernel pays a hand-over (well under a microsecond while
 // the workers spin), not a thread start. The caller is one of the threads: a pool of one has no
-// workers and costs nothing.
+// workers and costs nothing. The workers run on the cores that the caller is bound to
+// (core_binding.h).
 #pragma once
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -48,6 +50,7 @@ class ThreadPool {
   void run(std::size_t num_tasks, TaskFunction function, void* context);
   void work();  // takes tasks of the open job until none is left
   void worker_main();
+  void follow_caller();
   bool try_enter();  // joins the open job, if there is one
 
   // The job; written only while no worker is inside.
@@ -63,6 +66,7 @@ class ThreadPool {
   alignas(64) WaitWord generation_{0};  // changes with every job and at shutdown
   std::atomic<bool> stopping_{false};
   std::atomic<bool> busy_{false};  // a thread is inside run(), or in a task of it
+  std::uint64_t caller_ = 0;       // of the last job
   std::vector<std::thread> workers_;
 };
 

@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "engine/launch/core_binding.h"
+#include "engine/runtime/core_binding.h"
 #include "tests/tools/marked_program.h"
 #include "tests/tools/rank_variables.h"
 
@@ -212,7 +212,7 @@ std::vector<std::string> cores_of_two_ranks(const std::string& flags) {
 }
 
 TEST(ProcessRanks, HaveCoresOfTheirOwnUnlessTheyAreNotBound) {
-  if (launch::allowed_cores().size() < 2) GTEST_SKIP() << "two ranks need two cores";
+  if (runtime::allowed_cores().size() < 2) GTEST_SKIP() << "two ranks need two cores";
   const std::vector<std::string> bound = cores_of_two_ranks("");
   const std::vector<std::string> free = cores_of_two_ranks("--bind-to none");
   ASSERT_EQ(bound.size(), 2u);

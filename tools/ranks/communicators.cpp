@@ -9,7 +9,7 @@
 #include "engine/comm/process_group.h"
 #include "engine/comm/staged_communicator.h"
 #include "engine/core/error.h"
-#include "engine/launch/core_binding.h"
+#include "engine/launch/worker_group.h"
 #include "engine/runtime/virtual_devices.h"
 
 namespace lockstep::tools {

@@ -3,17 +3,20 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <latch>
 #include <numeric>
 #include <set>
 #include <stdexcept>
 
 #include "engine/core/error.h"
+#include "engine/runtime/core_binding.h"
+#include "tests/support/thread_cores.h"
 
 namespace lockstep::runtime {
 namespace {
 
-class ThreadPoolOf : public testing::TestWithParam<std::size_t> {};
-INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolOf, testing::Values(1, 2, 4, 9));
+class ThreadPoolOf : public ::testing::TestWithParam<std::size_t> {};
+INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolOf, ::testing::Values(1, 2, 4, 9));
 
 TEST_P(ThreadPoolOf, EveryTaskRunsExactlyOnce) {
   ThreadPool pool(GetParam());
@@ -101,6 +104,28 @@ TEST(ThreadPool, CanBeMadeAndDestroyedAtOnce) {
 
 TEST(ThreadPool, NoThreadsIsAnError) {
   EXPECT_THROW(ThreadPool(0), Error);
+}
+
+TEST(ThreadPool, WorkersRunOnTheCoresOfWhoeverCalls) {
+  constexpr std::size_t kThreads = 3;
+  ThreadPool pool(kThreads);
+  const auto cores_of_all = [&] {
+    std::latch all_at_work(kThreads);
+    std::vector<std::vector<int>> cores(kThreads);
+    pool.parallel_for(kThreads, [&](std::size_t i) {
+      all_at_work.arrive_and_wait();
+      cores[i] = lockstep::testing::cores_of_this_thread();
+    });
+    return cores;
+  };
+  const std::vector<int> allowed = allowed_cores();
+  for (const int core : {allowed.front(), allowed.back()}) {
+    std::thread([&] {
+      bind_to({core});
+      EXPECT_EQ(cores_of_all(), std::vector(kThreads, std::vector<int>{core}));
+    }).join();
+  }
+  EXPECT_EQ(cores_of_all(), std::vector(kThreads, allowed));
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
-// Which cores the ranks of a host get.
-#include "engine/launch/core_binding.h"
+// Which cores the ranks of a host, and their threads, get.
+#include "engine/runtime/core_binding.h"
 
 #include <gmock/gmock.h>
 
-namespace lockstep::launch {
+namespace lockstep::runtime {
 namespace {
 
 using ::testing::ElementsAre;
@@ -11,14 +11,14 @@ using ::testing::IsEmpty;
 
 TEST(CoreBinding, CutsTheAllowedCoresIntoAPartPerRank) {
   const std::vector<int> cores = {0, 1, 2, 3, 8};
-  EXPECT_THAT(cores_of_worker(cores, 0, 2), ElementsAre(0, 1));
-  EXPECT_THAT(cores_of_worker(cores, 1, 2), ElementsAre(2, 3, 8));
-  EXPECT_THAT(cores_of_worker(cores, 0, 1), ElementsAre(0, 1, 2, 3, 8));
-  EXPECT_THAT(cores_of_worker(cores, 4, 5), ElementsAre(8));
+  EXPECT_THAT(part_of_cores(cores, 0, 2), ElementsAre(0, 1));
+  EXPECT_THAT(part_of_cores(cores, 1, 2), ElementsAre(2, 3, 8));
+  EXPECT_THAT(part_of_cores(cores, 0, 1), ElementsAre(0, 1, 2, 3, 8));
+  EXPECT_THAT(part_of_cores(cores, 4, 5), ElementsAre(8));
 }
 
 TEST(CoreBinding, NobodyIsBoundWhereCoresAreFewerThanRanks) {
-  for (const int rank : {0, 1, 2}) EXPECT_THAT(cores_of_worker({4, 5}, rank, 3), IsEmpty());
+  for (const std::size_t rank : {0u, 1u, 2u}) EXPECT_THAT(part_of_cores({4, 5}, rank, 3), IsEmpty());
 }
 
 TEST(CoreBinding, BindsAndReadsBack) {
@@ -33,4 +33,4 @@ TEST(CoreBinding, BindsAndReadsBack) {
 }
 
 }  // namespace
-}  // namespace lockstep::launch
+}  // namespace lockstep::runtime

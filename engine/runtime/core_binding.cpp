@@ -1,0 +1,45 @@
+#include "engine/runtime/core_binding.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+namespace lockstep::runtime {
+
+std::vector<int> allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  ::sched_getaffinity(::getpid(), sizeof set, &set);
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+std::vector<int> part_of_cores(const std::vector<int>& cores, std::size_t part,
+                               std::size_t num_parts) {
+  if (cores.size() < num_parts) return {};
+  const auto first = static_cast<std::ptrdiff_t>(cores.size() * part / num_parts);
+  const auto end = static_cast<std::ptrdiff_t>(cores.size() * (part + 1) / num_parts);
+  return {cores.begin() + first, cores.begin() + end};
+}
+
+void bind_to(const std::vector<int>& cores) noexcept {
+  if (cores.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) CPU_SET(core, &set);
+  ::sched_setaffinity(0, sizeof set, &set);
+}
+
+void bind_as_caller(std::span<std::thread> threads) noexcept {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return;
+  for (std::thread& thread : threads) {
+    ::pthread_setaffinity_np(thread.native_handle(), sizeof set, &set);
+  }
+}
+
+}  // namespace lockstep::runtime
