@@ -87,4 +87,12 @@ double traffic_beside(const DeviceProfile& device, std::size_t num_devices, doub
   return of_devices(traffic, num_devices).at(num_bytes) / traffic.front().at(num_bytes);
 }
 
+double update_seconds_beside(const DeviceProfile& device, std::size_t num_devices,
+                             double parameter_bytes, double seconds_alone) {
+  const double bytes = update_bytes(parameter_bytes);
+  const double alone = traffic_seconds(device, bytes);
+  const double together = alone * traffic_beside(device, num_devices, bytes);
+  return seconds_alone * std::max(1.0, together / std::max(alone, seconds_alone));
+}
+
 }  // namespace lockstep::predict

@@ -65,4 +65,9 @@ double batch_seconds(const DeviceProfile& device, double num_bytes);
 double layers_beside(const DeviceProfile& device, std::size_t num_devices);
 double traffic_beside(const DeviceProfile& device, std::size_t num_devices, double num_bytes);
 
+// What an update of so many bytes of parameters takes then that took so many seconds on one device
+// alone. In a step that one may have missed its caches already: what all of them miss counts once.
+double update_seconds_beside(const DeviceProfile& device, std::size_t num_devices,
+                             double parameter_bytes, double seconds_alone);
+
 }  // namespace lockstep::predict

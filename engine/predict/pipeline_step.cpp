@@ -37,8 +37,8 @@ std::vector<Part> parts_of(Network& network, const Workload& workload, std::size
       part.output_bytes = workload.layers[layer].output_bytes;
       bytes += static_cast<double>(workload.layers[layer].gradient_bytes());
     }
-    part.optimizer = workload.optimizer_seconds * bytes / all_bytes *
-                     traffic_beside(device, num_parts, update_bytes(bytes));
+    part.optimizer = update_seconds_beside(device, num_parts, bytes,
+                                           workload.optimizer_seconds * bytes / all_bytes);
     if (i + 1 == num_parts) break;
     Traffic traffic(network);
     traffic.add(network.gpu(i), network.gpu(i + 1), part.output_bytes);

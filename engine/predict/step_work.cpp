@@ -203,8 +203,8 @@ void StepWork::share_gradients(const std::vector<std::size_t>& backward) {
 }
 
 double StepWork::optimizer_seconds(double share) const {
-  return share * workload_.optimizer_seconds *
-         traffic_beside(device(), num_devices(), update_bytes(share * gradient_bytes()));
+  return update_seconds_beside(device(), num_devices(), share * gradient_bytes(),
+                               share * workload_.optimizer_seconds);
 }
 
 void StepWork::add_optimizer(std::vector<std::size_t> after) {

@@ -23,28 +23,46 @@ struct LayerTensors {
 };
 
 // Of a Linear with its activation, on the device of its tensors: the medians of what each of
-// several takes that are run one after the other. The backward pass makes the gradients of weight
-// and bias, and of x where that requires one: all of them are cleared.
+// several takes. As in training, the forward pass of all is followed by the backward pass of all,
+// which makes the gradients of weight and bias, and of x where that requires one, and by an update
+// of the parameters, so that caches hold what they do there. The update changes none of them; all
+// gradients are cleared.
 LayerTime measure_layer(std::span<LayerTensors> layers, kernels::Activation activation);
 
-// The median time of run() in at least nine runs, or as many as a tenth of a second has time for,
-// but three. before(), ahead of each, does not count.
-template <typename Before, typename Run>
-double median_seconds(const Before& before, const Run& run) {
-  constexpr std::size_t kRuns = 9;
-  constexpr std::size_t kFewestRuns = 3;
-  constexpr double kLongest = 0.1;
-  using Clock = std::chrono::steady_clock;
-  std::vector<double> seconds;
-  double total = 0;
-  while (seconds.size() < kFewestRuns || (seconds.size() < kRuns && total < kLongest)) {
-    before();
+// What the same work takes, at least nine times, or as many as a tenth of a second has time for,
+// but three.
+class Times {
+ public:
+  template <typename Run>
+  void add(const Run& run) {
+    using Clock = std::chrono::steady_clock;
     const Clock::time_point start = Clock::now();
     run();
-    seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
-    total += seconds.back();
+    seconds_.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    total_ += seconds_.back();
   }
-  return median(std::move(seconds));
+  bool are_enough() const {
+    constexpr std::size_t kRuns = 9;
+    constexpr std::size_t kFewestRuns = 3;
+    constexpr double kLongest = 0.1;
+    return seconds_.size() >= kRuns || (seconds_.size() >= kFewestRuns && total_ >= kLongest);
+  }
+  double median_seconds() const { return median(seconds_); }
+
+ private:
+  std::vector<double> seconds_;
+  double total_ = 0;
+};
+
+// The median time of run() in that many runs. before(), ahead of each, does not count.
+template <typename Before, typename Run>
+double median_seconds(const Before& before, const Run& run) {
+  Times times;
+  while (!times.are_enough()) {
+    before();
+    times.add(run);
+  }
+  return times.median_seconds();
 }
 
 template <typename Run>

@@ -85,6 +85,18 @@ TEST(MeasuredMachine, LayersAndTrafficTakeWhatTheyTookThere) {
   EXPECT_EQ(device.overlap().compute, 0.5);
 }
 
+// Of 1000 bytes of parameters an update reads and writes 5000: 5 us of traffic on one device, and
+// 15 us on each of two.
+TEST(MeasuredMachine, AnUpdateTakesLongerByWhatTwoDevicesMissAndOneDidNot) {
+  const DeviceProfile device = here().device;
+  const double together = 5e-6 * traffic_beside(device, 2, 5000);
+  ASSERT_GT(together, 10e-6);
+  EXPECT_EQ(update_seconds_beside(device, 1, 1000, 7e-6), 7e-6);
+  EXPECT_NEAR(update_seconds_beside(device, 2, 1000, 3e-6), 3e-6 * together / 5e-6, 1e-12);
+  EXPECT_NEAR(update_seconds_beside(device, 2, 1000, 8e-6), together, 1e-12);
+  EXPECT_EQ(update_seconds_beside(device, 2, 1000, 90e-6), 90e-6);
+}
+
 // Two devices with 8 rows each: their layers 1.5 times as long, an all-reduce behind them, of the
 // 64 * 64 + 64 floats that were measured.
 TEST(MeasuredMachine, AStepIsItsLayersBesideEachOtherAndTheMeasuredAllReduce) {

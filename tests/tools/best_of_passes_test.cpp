@@ -1,0 +1,41 @@
+// A calibration's figures are those of the passes that were disturbed least.
+#include "tools/calibration/best_of_passes.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::tools {
+namespace {
+
+predict::MeasuredMachine machine(double figure) {
+  predict::MeasuredMachine machine;
+  machine.threads_per_device = 2;
+  machine.forward = machine.backward = {{{{1}, {1}, {1, 2}}}, {figure, 10 * figure}};
+  machine.layers_beside = {1, figure};
+  machine.traffic = {{{100}, {figure}}, {{100}, {2 * figure}}};
+  machine.overlap = {figure, figure};
+  machine.all_reduces.push_back({predict::RankKind::threads, 2, {{8, 16}, {figure, figure}}});
+  return machine;
+}
+
+TEST(BestOfPasses, TakesTheShortestOfTimesAndTheMedianOfRatios) {
+  const predict::MeasuredMachine result = best_of_passes({machine(3), machine(900), machine(2)});
+  EXPECT_EQ(result.threads_per_device, 2U);
+  EXPECT_EQ(result.forward.seconds, (std::vector<double>{2, 20}));
+  EXPECT_EQ(result.forward.axes[2], (std::vector<double>{1, 2}));
+  EXPECT_EQ(result.traffic[1].seconds, (std::vector<double>{4}));
+  EXPECT_EQ(result.all_reduces[0].curve.seconds, (std::vector<double>{2, 2}));
+  EXPECT_EQ(result.all_reduces[0].curve.sizes, (std::vector<double>{8, 16}));
+  EXPECT_EQ(result.layers_beside, (std::vector<double>{1, 3}));
+  EXPECT_EQ(result.overlap.comm, 3);
+}
+
+TEST(BestOfPasses, TakesEachFigureFromThePassThatWasBestForIt) {
+  predict::MeasuredMachine other = machine(5);
+  other.forward.seconds[1] = 4;
+  const predict::MeasuredMachine result = best_of_passes({machine(1), other, machine(3)});
+  EXPECT_EQ(result.forward.seconds, (std::vector<double>{1, 4}));
+  EXPECT_EQ(result.backward.seconds, (std::vector<double>{1, 10}));
+}
+
+}  // namespace
+}  // namespace lockstep::tools
