@@ -386,7 +386,7 @@ undisturbed() {
 
 # This machine as calibrate measures it: steps of one and two devices that are predicted, and acted out, beside
 # those that are measured, of a small, a wide, a deep net and a tall batch. Each round has a calibration of its own,
-# and measures twice.
+# and measures three times.
 check_calibration() {
   local here="$work/here.json" net round repeat
   local nets='--model mlp:784-128-10 --dataset synthetic:8192x784x10 --batch 64 --epochs 4
@@ -397,7 +397,7 @@ check_calibration() {
   for ((round = 0; round < rounds; round++)); do
     undisturbed calibrate -o "$here" --devices 2 --threads-per-device 1 >"$work/calibration"
     # The tables of a file are of the four nets in turn (step_differences).
-    for repeat in 1 2; do
+    for repeat in 1 2 3; do
       while read -r net; do
         # shellcheck disable=SC2086  # several flags
         {
