@@ -17,13 +17,13 @@ predict::MeasuredMachine machine(double figure) {
   return machine;
 }
 
-TEST(BestOfPasses, TakesTheShortestOfTimesAndTheMedianOfRatios) {
+TEST(BestOfPasses, TakesTheShortestOfOneDevicesTimesAndTheMedianOfSeveralDevices) {
   const predict::MeasuredMachine result = best_of_passes({machine(3), machine(900), machine(2)});
   EXPECT_EQ(result.threads_per_device, 2U);
   EXPECT_EQ(result.forward.seconds, (std::vector<double>{2, 20}));
   EXPECT_EQ(result.forward.axes[2], (std::vector<double>{1, 2}));
-  EXPECT_EQ(result.traffic[1].seconds, (std::vector<double>{4}));
-  EXPECT_EQ(result.all_reduces[0].curve.seconds, (std::vector<double>{2, 2}));
+  EXPECT_EQ(result.traffic[1].seconds, (std::vector<double>{6}));
+  EXPECT_EQ(result.all_reduces[0].curve.seconds, (std::vector<double>{3, 3}));
   EXPECT_EQ(result.all_reduces[0].curve.sizes, (std::vector<double>{8, 16}));
   EXPECT_EQ(result.layers_beside, (std::vector<double>{1, 3}));
   EXPECT_EQ(result.overlap.comm, 3);

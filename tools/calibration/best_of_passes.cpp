@@ -10,39 +10,45 @@ namespace {
 
 using predict::MeasuredMachine;
 
-// All that was measured, each in one order.
-std::vector<double*> times(MeasuredMachine& machine) {
-  std::vector<double*> all;
-  const auto add = [&](std::vector<double>& values) {
-    for (double& value : values) all.push_back(&value);
-  };
-  add(machine.forward.seconds);
-  add(machine.backward.seconds);
-  add(machine.weights_backward.seconds);
-  for (predict::Curve& traffic : machine.traffic) add(traffic.seconds);
-  add(machine.batch.seconds);
-  add(machine.loss_forward.seconds);
-  add(machine.loss_backward.seconds);
-  for (predict::MeasuredAllReduce& all_reduce : machine.all_reduces) add(all_reduce.curve.seconds);
+using Figures = std::vector<double*>;  // in one order
+
+void add(Figures& all, std::vector<double>& values) {
+  for (double& value : values) all.push_back(&value);
+}
+
+Figures of_one_device(MeasuredMachine& machine) {
+  Figures all;
+  for (predict::LayerGrid* grid :
+       {&machine.forward, &machine.backward, &machine.weights_backward}) {
+    add(all, grid->seconds);
+  }
+  for (predict::Curve* curve : {&machine.batch, &machine.loss_forward, &machine.loss_backward}) {
+    add(all, curve->seconds);
+  }
   return all;
 }
 
-std::vector<double*> ratios(MeasuredMachine& machine) {
-  std::vector<double*> all{&machine.overlap.compute, &machine.overlap.comm, &machine.deviation};
-  for (double& value : machine.layers_beside) all.push_back(&value);
+// Traffic of one device is what that of several is compared with.
+Figures of_several(MeasuredMachine& machine) {
+  Figures all{&machine.overlap.compute, &machine.overlap.comm, &machine.deviation};
+  add(all, machine.layers_beside);
+  for (predict::Curve& traffic : machine.traffic) add(all, traffic.seconds);
+  for (predict::MeasuredAllReduce& all_reduce : machine.all_reduces) {
+    add(all, all_reduce.curve.seconds);
+  }
   return all;
 }
 
-// figures: of a machine. choose: of a figure's values in all passes.
-template <typename Figures, typename Choose>
-void combine(MeasuredMachine& result, std::vector<MeasuredMachine>& passes, const Figures& figures,
-             const Choose& choose) {
-  std::vector<std::vector<double*>> measured;
+// choose: of a figure's values in all passes.
+template <typename Choose>
+void combine(MeasuredMachine& result, std::vector<MeasuredMachine>& passes,
+             Figures (*figures)(MeasuredMachine&), const Choose& choose) {
+  std::vector<Figures> measured;
   for (MeasuredMachine& pass : passes) measured.push_back(figures(pass));
-  const std::vector<double*> chosen = figures(result);
+  const Figures chosen = figures(result);
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     std::vector<double> values;
-    for (const std::vector<double*>& pass : measured) values.push_back(*pass[i]);
+    for (const Figures& pass : measured) values.push_back(*pass[i]);
     *chosen[i] = choose(std::move(values));
   }
 }
@@ -51,8 +57,9 @@ void combine(MeasuredMachine& result, std::vector<MeasuredMachine>& passes, cons
 
 MeasuredMachine best_of_passes(std::vector<MeasuredMachine> passes) {
   MeasuredMachine result = passes.front();
-  combine(result, passes, times, [](const auto& values) { return std::ranges::min(values); });
-  combine(result, passes, ratios, median);
+  const auto shortest = [](const std::vector<double>& values) { return std::ranges::min(values); };
+  combine(result, passes, of_one_device, shortest);
+  combine(result, passes, of_several, median);
   return result;
 }
 
