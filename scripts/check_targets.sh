@@ -313,7 +313,8 @@ check_overhead() {
 
 # step_differences NETS FILE...: from tables of compare, of so many nets in turn, each row's step beside that of the row
 # marked with "~" of the same net, mode and devices, or, of two files, of the same row of the second; of several rounds
-# the median. Prints the mean and the largest difference in percent, and of how many rows.
+# the median. Prints the mean and the largest difference in percent, of how many rows, and which row is the largest's:
+# net (from 0), mode, devices.
 step_differences() {
   # Columns: mode, devices, the epoch and its unit, the step and its unit.
   awk -v num_nets="$1" '
@@ -343,9 +344,9 @@ step_differences() {
            difference = median(2, row) / median(1, row) - 1
            if (difference < 0) difference = -difference
            sum += difference; n++
-           if (difference > most) most = difference
+           if (difference > most) { most = difference; where = row }
          }
-         print 100 * sum / n, 100 * most, n
+         print 100 * sum / n, 100 * most, n, where
        }' "${@:2}"
 }
 
@@ -353,7 +354,7 @@ step_differences() {
 agree() {
   read -r -a found < <(step_differences "${@:4}")
   if [[ $2 != - ]]; then verdict "$1: mean difference (%)" "${found[0]}" "<=" "$2" "${found[2]} rows"; fi
-  verdict "$1: largest difference (%)" "${found[1]}" "<=" "$3" "${found[2]} rows"
+  verdict "$1: largest difference (%)" "${found[1]}" "<=" "$3" "${found[2]} rows; net ${found[3]}, ${found[4]} x ${found[5]}"
 }
 
 # Steps of machines that are acted out beside those that are predicted, of four nets on two machines.
