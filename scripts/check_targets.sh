@@ -387,13 +387,13 @@ undisturbed() {
 
 # This machine as calibrate measures it: steps of one and two devices that are predicted, and acted out, beside
 # those that are measured, of a small, a wide, a deep net and a tall batch. Each round has a calibration of its own,
-# and measures three times.
+# and measures three times, each net for half a second or longer.
 check_calibration() {
   local here="$work/here.json" net round repeat
-  local nets='--model mlp:784-128-10 --dataset synthetic:8192x784x10 --batch 64 --epochs 4
+  local nets='--model mlp:784-128-10 --dataset synthetic:8192x784x10 --batch 64 --epochs 20
 --model mlp:784-1024-1024-10 --dataset synthetic:4096x784x10 --batch 128 --epochs 3
---model mlp:128-256-256-256-256-256-256-10 --dataset synthetic:8192x128x10 --batch 128 --epochs 4
---model mlp:256-256-256-10 --dataset synthetic:16384x256x10 --batch 2048 --epochs 5'
+--model mlp:128-256-256-256-256-256-256-10 --dataset synthetic:8192x128x10 --batch 128 --epochs 6
+--model mlp:256-256-256-10 --dataset synthetic:16384x256x10 --batch 2048 --epochs 10'
   local here_with=(--modes ddp --devices 2 --threads-per-device 1)
   for ((round = 0; round < rounds; round++)); do
     undisturbed calibrate -o "$here" --devices 2 --threads-per-device 1 >"$work/calibration"
