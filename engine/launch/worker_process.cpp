@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine/core/error.h"
+#include "engine/runtime/core_binding.h"
 
 namespace lockstep::launch {
 namespace {

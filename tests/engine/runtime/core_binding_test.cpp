@@ -18,7 +18,8 @@ TEST(CoreBinding, CutsTheAllowedCoresIntoAPartPerRank) {
 }
 
 TEST(CoreBinding, NobodyIsBoundWhereCoresAreFewerThanRanks) {
-  for (const std::size_t rank : {0u, 1u, 2u}) EXPECT_THAT(part_of_cores({4, 5}, rank, 3), IsEmpty());
+  for (const std::size_t rank : {0u, 1u, 2u})
+    EXPECT_THAT(part_of_cores({4, 5}, rank, 3), IsEmpty());
 }
 
 TEST(CoreBinding, BindsAndReadsBack) {
