@@ -5,16 +5,28 @@
 #include <unistd.h>
 
 namespace lockstep::runtime {
+namespace {
 
-std::vector<int> allowed_cores() {
+// 0: of the calling thread.
+std::vector<int> cores_of(pid_t thread) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  ::sched_getaffinity(::getpid(), sizeof set, &set);
+  ::sched_getaffinity(thread, sizeof set, &set);
   std::vector<int> cores;
   for (int core = 0; core < CPU_SETSIZE; ++core) {
     if (CPU_ISSET(core, &set)) cores.push_back(core);
   }
   return cores;
+}
+
+}  // namespace
+
+std::vector<int> allowed_cores() {
+  return cores_of(::getpid());
+}
+
+std::vector<int> cores_of_this_thread() {
+  return cores_of(0);
 }
 
 std::vector<int> part_of_cores(const std::vector<int>& cores, std::size_t part,

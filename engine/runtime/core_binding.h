@@ -16,6 +16,8 @@ namespace lockstep::runtime {
 // The cores that this process may use (its main thread's affinity mask, not the machine's count),
 // rising.
 std::vector<int> allowed_cores();
+// The same of the calling thread alone.
+std::vector<int> cores_of_this_thread();
 
 // Part 1 of 2 of {0, 1, 2, 3} is {2, 3}. Empty when there are fewer cores than parts: then nobody
 // is bound.

@@ -1,6 +1,5 @@
 #include "engine/runtime/core_use.h"
 
-#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -12,6 +11,9 @@
 #include <sstream>
 #include <string>
 #include <system_error>
+#include <vector>
+
+#include "engine/runtime/core_binding.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -33,15 +35,13 @@ double wall_seconds() {
 // Adds up the lines of the cores that this process may use. Interrupts are left out: those of its
 // own messages are among them.
 void read_cores(double& total_seconds, double& stolen_seconds) {
-  cpu_set_t usable;
-  CPU_ZERO(&usable);
-  if (sched_getaffinity(getpid(), sizeof usable, &usable) != 0) return;
+  const std::vector<int> usable = allowed_cores();
   const double tick = 1 / static_cast<double>(sysconf(_SC_CLK_TCK));
   std::ifstream file("/proc/stat");
   for (std::string line; std::getline(file, line) && line.starts_with("cpu");) {
     int core = 0;
     if (std::from_chars(line.data() + 3, line.data() + line.size(), core).ec != std::errc{} ||
-        core >= CPU_SETSIZE || !CPU_ISSET(core, &usable)) {
+        !std::ranges::binary_search(usable, core)) {
       continue;
     }
     std::istringstream words(line);

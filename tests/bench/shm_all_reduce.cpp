@@ -1,7 +1,6 @@
 // The engine's all-reduce between processes of this host; the peer of mpi_all_reduce.c, whose
 // arguments, repetitions and output it shares.
 //   shm_all_reduce RANKS PLAN BYTES...     prints a line "bytes microseconds" per size
-#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,7 +12,7 @@
 
 #include "engine/comm/plan_communicator.h"
 #include "engine/comm/transport/shm/shm_transport.h"
-#include "engine/runtime/logical_device.h"
+#include "engine/runtime/core_binding.h"
 
 namespace lockstep::comm {
 namespace {
@@ -31,16 +30,9 @@ double seconds_of(Communicator& communicator, std::size_t num_bytes) {
 
 // One core for each rank where there are enough, as mpirun does by itself.
 void bind_to_core(int rank, int world_size) {
-  if (static_cast<std::size_t>(world_size) > runtime::num_cores()) return;
-  cpu_set_t allowed;
-  sched_getaffinity(0, sizeof allowed, &allowed);
-  int core = 0;
-  for (int left = rank; !CPU_ISSET(core, &allowed) || left-- > 0; ++core) {
-  }
-  cpu_set_t mine;
-  CPU_ZERO(&mine);
-  CPU_SET(core, &mine);
-  sched_setaffinity(0, sizeof mine, &mine);
+  const std::vector<int> cores = runtime::allowed_cores();
+  if (static_cast<std::size_t>(world_size) > cores.size()) return;
+  runtime::bind_to({cores[static_cast<std::size_t>(rank)]});
 }
 
 void run_rank(int rank, int world_size, plan::AllReducePlan plan, const std::string& address,

@@ -3,12 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "engine/runtime/core_binding.h"
-#include "tests/support/thread_cores.h"
 
 namespace lockstep::comm {
 namespace {
 
-using ::lockstep::testing::cores_of_this_thread;
+using runtime::cores_of_this_thread;
 
 std::vector<std::vector<int>> cores_of_ranks(std::size_t world_size) {
   std::vector<std::vector<int>> cores(world_size);

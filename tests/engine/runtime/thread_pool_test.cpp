@@ -10,7 +10,6 @@
 
 #include "engine/core/error.h"
 #include "engine/runtime/core_binding.h"
-#include "tests/support/thread_cores.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -114,7 +113,7 @@ TEST(ThreadPool, WorkersRunOnTheCoresOfWhoeverCalls) {
     std::vector<std::vector<int>> cores(kThreads);
     pool.parallel_for(kThreads, [&](std::size_t i) {
       all_at_work.arrive_and_wait();
-      cores[i] = lockstep::testing::cores_of_this_thread();
+      cores[i] = cores_of_this_thread();
     });
     return cores;
   };
