@@ -5,6 +5,7 @@
 #include "kernels/cpu/checks.h"
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/subnormals.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -16,6 +17,7 @@ void for_parameters(Stream& stream, std::span<const Parameter> parameters, const
   std::size_t total = 0;
   for (const Parameter& parameter : parameters) total += parameter.weight.num_elements;
   parallel_elements(stream, total, [&](std::size_t begin, std::size_t end) {
+    const FlushSubnormals flush;
     std::size_t offset = 0;
     for (const Parameter& parameter : parameters) {
       const std::size_t size = parameter.weight.num_elements;

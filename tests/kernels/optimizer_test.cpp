@@ -125,6 +125,39 @@ TYPED_TEST(Optimizer, AdamWFollowsPyTorchsFormulas) {
   });
 }
 
+// Beyond the smallest normal number a state would shrink by rounding errors only, and never end;
+// each step on it would take a CPU ten times as long.
+TYPED_TEST(Optimizer, AStateThatNoGradientFeedsBecomesZero) {
+#if !defined(__x86_64__) && !defined(__aarch64__)
+  GTEST_SKIP() << "subnormal numbers are flushed on x86-64 and AArch64";
+#endif
+  using T = TypeParam;
+  constexpr T kSmallest = std::numeric_limits<T>::min();
+  for_thread_counts([&](Stream& stream) {
+    constexpr std::size_t kSize = 200'000;  // for several threads
+    const Array<T> before = random_array<T>(kSize, 1);
+    Array<T> weight = before, grad(kSize, T(0)), momentum(kSize, 8 * kSmallest);
+    Array<T> first(kSize, 8 * kSmallest), second(kSize, 8 * kSmallest);
+    Scalars scalars;
+    scalars.step = 1;
+    for (int step = 0; step < 40; ++step) {
+      cpu().sgd(stream, std::vector<SgdParameter>{{weight.view(), grad.view(), momentum.view()}},
+                scalars.view(), {.momentum = 0.9});
+      cpu().adamw(
+          stream,
+          std::vector<AdamWParameter>{{weight.view(), grad.view(), first.view(), second.view()}},
+          scalars.view(), {.beta1 = 0.9, .beta2 = 0.9, .weight_decay = 0});
+    }
+    EXPECT_EQ(momentum.values, std::vector<T>(kSize, T(0)));
+    EXPECT_EQ(first.values, std::vector<T>(kSize, T(0)));
+    EXPECT_EQ(second.values, std::vector<T>(kSize, T(0)));
+    EXPECT_EQ(weight.values, before.values);
+    // Nobody else's arithmetic has changed.
+    volatile T smallest = kSmallest;
+    EXPECT_GT(smallest / 4, T(0));
+  });
+}
+
 TYPED_TEST(Optimizer, AGradientOfAnotherSizeIsAnError) {
   Array<TypeParam> weight(3), grad(4), moment(3);
   Scalars scalars;
