@@ -67,6 +67,9 @@ struct LinearBackward {
   Activation input_activation = Activation::none;
   ConstMatrixView input_preactivation{};  // [batch, in]; only for GELU, the others use x
   ConstTensorView input_mask{};           // as that layer's forward wrote it, or nullptr
+  // [in], or data == nullptr: not wanted. Column sums of grad_x: where the layer that made x has no
+  // other activation than input_activation, its bias gradient. Overwritten.
+  TensorView input_grad_bias{};
 };
 
 // Which values of which row a dropout call draws: Philox keyed by (seed, step, layer, global row),
@@ -205,6 +208,11 @@ class Backend {
   virtual std::size_t linear_mask_bytes(Stream& stream, const LinearForward& call) = 0;
   virtual void linear_forward(Stream& stream, const LinearForward& call) = 0;
   virtual void linear_backward(Stream& stream, const LinearBackward& call) = 0;
+  // Whether call.input_grad_bias is found faster there than as before.grad_bias, `before` being
+  // what the layer that made x will be called with. Outputs may be without data; nothing is
+  // computed.
+  virtual bool sums_input_gradient(Stream& stream, const LinearBackward& call,
+                                   const LinearBackward& before) = 0;
 
   // --- losses ---
   // loss[0] = mean or sum over rows of -log softmax(logits)[label]; labels int64 [rows];

@@ -52,6 +52,10 @@ void linear_backward(const LinearBackward& call) {
   }
   require_optional_matrix(name, "grad_weight", call.grad_weight, dtype, out, in);
   require_optional_vector(name, "grad_bias", call.grad_bias, dtype, out);
+  if (call.input_grad_bias.data) {
+    require_matrix(name, "grad_x", call.grad_x, dtype, batch, in);
+    require_optional_vector(name, "input_grad_bias", call.input_grad_bias, dtype, in);
+  }
 }
 
 }  // namespace lockstep::kernels::checks

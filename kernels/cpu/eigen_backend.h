@@ -38,6 +38,9 @@ class EigenBackend final : public Backend {
   std::size_t linear_mask_bytes(Stream&, const LinearForward&) override { return 0; }
   void linear_forward(Stream& stream, const LinearForward& call) override;
   void linear_backward(Stream& stream, const LinearBackward& call) override;
+  bool sums_input_gradient(Stream&, const LinearBackward&, const LinearBackward&) override {
+    return false;
+  }
   void softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits, ConstTensorView labels,
                                      Reduction reduction, MatrixView probabilities, TensorView loss,
                                      const CrossEntropyGradient& gradient) override;

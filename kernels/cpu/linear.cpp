@@ -127,6 +127,10 @@ void backward(Stream& stream, const LinearBackward& call) {
                      .write = call.write_parameters});
   }
   if (call.grad_x.data) input_gradient<T>(stream, call, grad);
+  if (call.input_grad_bias.data) {
+    column_sums<T>(stream, call.x.rows, call.x.cols, data_of<T>(call.input_grad_bias),
+                   Write::overwrite, [&](std::size_t i) { return row_of<T>(call.grad_x, i); });
+  }
 }
 
 }  // namespace

@@ -44,6 +44,8 @@ class CudaBackend final : public Backend {
   std::size_t linear_mask_bytes(Stream& stream, const LinearForward& call) override;
   void linear_forward(Stream& stream, const LinearForward& call) override;
   void linear_backward(Stream& stream, const LinearBackward& call) override;
+  bool sums_input_gradient(Stream& stream, const LinearBackward& call,
+                           const LinearBackward& before) override;
   void softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits, ConstTensorView labels,
                                      Reduction reduction, MatrixView probabilities, TensorView loss,
                                      const CrossEntropyGradient& gradient) override;

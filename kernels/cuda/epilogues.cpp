@@ -61,9 +61,14 @@ void add_forward(std::vector<cublasLtEpilogue_t>& result, const Product& product
 }
 
 void add_gradient(std::vector<cublasLtEpilogue_t>& result, const Product& product) {
+  const bool is_summed = product.finish == Product::Finish::gradient_sums &&
+                         product.write == Write::overwrite &&
+                         fits_bias_epilogue(product.column_sums);
   if (product.activation == Activation::relu && product.saved_mask.data != nullptr) {
+    if (is_summed) result.push_back(CUBLASLT_EPILOGUE_DRELU_BGRAD);
     result.push_back(CUBLASLT_EPILOGUE_DRELU);
   } else if (product.activation == Activation::gelu_tanh && fits_gelu_epilogue(product.saved)) {
+    if (is_summed) result.push_back(CUBLASLT_EPILOGUE_DGELU_BGRAD);
     result.push_back(CUBLASLT_EPILOGUE_DGELU);
   }
 }
@@ -90,6 +95,7 @@ std::vector<cublasLtEpilogue_t> epilogues_for(const Product& product) {
         add_forward(result, product, allowed);
         break;
       case Product::Finish::gradient:
+      case Product::Finish::gradient_sums:
         if (has_gradients) add_gradient(result, product);
         break;
       case Product::Finish::bias_gradient:
@@ -101,9 +107,26 @@ std::vector<cublasLtEpilogue_t> epilogues_for(const Product& product) {
   return result;
 }
 
-bool has_relu_mask(cublasLtEpilogue_t epilogue) {
-  return epilogue == CUBLASLT_EPILOGUE_RELU_AUX || epilogue == CUBLASLT_EPILOGUE_RELU_AUX_BIAS ||
-         epilogue == CUBLASLT_EPILOGUE_DRELU;
+bool has_gradient_sums(cublasLtEpilogue_t epilogue) {
+  return epilogue == CUBLASLT_EPILOGUE_DRELU_BGRAD || epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD;
+}
+
+bool has_derivative(cublasLtEpilogue_t epilogue) {
+  return epilogue == CUBLASLT_EPILOGUE_DRELU || epilogue == CUBLASLT_EPILOGUE_DGELU ||
+         has_gradient_sums(epilogue);
+}
+
+bool does_all(cublasLtEpilogue_t epilogue, const Product& product) {
+  if (product.finish == Product::Finish::gradient_sums) return has_gradient_sums(epilogue);
+  return epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+bool writes_relu_mask(cublasLtEpilogue_t epilogue) {
+  return epilogue == CUBLASLT_EPILOGUE_RELU_AUX || epilogue == CUBLASLT_EPILOGUE_RELU_AUX_BIAS;
+}
+
+bool reads_relu_mask(cublasLtEpilogue_t epilogue) {
+  return epilogue == CUBLASLT_EPILOGUE_DRELU || epilogue == CUBLASLT_EPILOGUE_DRELU_BGRAD;
 }
 
 std::int64_t mask_leading_dimension(std::size_t cols) {

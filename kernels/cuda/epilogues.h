@@ -8,6 +8,8 @@
 //   GELU(tanh)          GELU_AUX: also writes the values before
 //   their gradients     DRELU, DGELU: read those back and multiply by the derivative
 //   bias gradient       BGRADB: sums the second factor over k, an entry per column of D
+//   the same, from the  DRELU_BGRAD, DGELU_BGRAD: sum what they write, an entry per row of D
+//   layer above
 // cuBLASLt has them for float32, not for float64.
 //
 // ReLU and NaN: every kernel of ours and the CPU keep a NaN, forward and backward, as PyTorch does;
@@ -34,8 +36,16 @@ namespace lockstep::kernels::cuda {
 // Throws Error{Usage} if LOCKSTEP_EPILOGUES is something else.
 std::vector<cublasLtEpilogue_t> epilogues_for(const Product& product);
 
-// Whether an epilogue writes or reads the mask of a ReLU.
-bool has_relu_mask(cublasLtEpilogue_t epilogue);
+// Whether an epilogue multiplies by an activation's derivative, and whether it sums the result.
+bool has_derivative(cublasLtEpilogue_t epilogue);
+bool has_gradient_sums(cublasLtEpilogue_t epilogue);
+
+// Whether an epilogue leaves nothing of this product's finish to kernels of our own.
+bool does_all(cublasLtEpilogue_t epilogue, const Product& product);
+
+// Whether an epilogue writes, or reads, the mask of a ReLU.
+bool writes_relu_mask(cublasLtEpilogue_t epilogue);
+bool reads_relu_mask(cublasLtEpilogue_t epilogue);
 
 // The bits of a row of a mask for c [rows, cols]: rounded up to 128, as cuBLASLt requires.
 std::int64_t mask_leading_dimension(std::size_t cols);

@@ -27,6 +27,7 @@ struct Product {
     none,
     forward,        // c = activation(c + bias)
     gradient,       // c = c * activation'(saved)
+    gradient_sums,  // the same, and column_sums = column sums of c
     bias_gradient,  // and column_sums = column sums of a. REQUIRES: transpose_a
   } finish = Finish::none;
   Activation activation = Activation::none;
@@ -38,13 +39,24 @@ struct Product {
   enum class Mask { none, wanted, written } mask_use = Mask::none;
   TensorView mask;  // relu_mask_bytes() (epilogues.h)
 
-  // For gradient:
+  // For gradient and gradient_sums:
   ConstMatrixView saved;       // as c: the value after the activation, for GELU the one before
   ConstTensorView saved_mask;  // ReLU: what `mask` was in the forward product, or no data
 
-  // For bias_gradient:
-  TensorView column_sums;  // [columns of a]; overwritten or added to as c is
+  // For gradient_sums and bias_gradient; overwritten or added to as c is. A product that is only
+  // asked about (plan_for) may have no data here, and none in c.
+  TensorView column_sums;  // [columns]
 };
+
+inline bool has_gradient(const Product& product) {
+  return product.finish == Product::Finish::gradient ||
+         product.finish == Product::Finish::gradient_sums;
+}
+
+inline bool has_column_sums(const Product& product) {
+  return product.finish == Product::Finish::gradient_sums ||
+         product.finish == Product::Finish::bias_gradient;
+}
 
 inline std::size_t inner_size(const Product& product) {
   return product.transpose_a == Transpose::yes ? product.a.rows : product.a.cols;

@@ -31,25 +31,28 @@ void set_auxiliary(MatmulDescriptor& matmul, const void* data, std::int64_t lead
   matmul.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, leading_dimension);
 }
 
+// What is still to be allocated will be aligned like any block of memory.
+const void* or_aligned(const void* data) {
+  return data != nullptr ? data : reinterpret_cast<const void*>(std::uintptr_t{4096});
+}
+
 // Heuristics read the pointers too: how they are aligned decides which algorithms there are.
 void set_epilogue(MatmulDescriptor& matmul, const Product& product, cublasLtEpilogue_t epilogue) {
   matmul.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-  if (epilogue == CUBLASLT_EPILOGUE_BGRADB) {
-    matmul.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.column_sums.data);
+  if (epilogue == CUBLASLT_EPILOGUE_BGRADB || has_gradient_sums(epilogue)) {
+    matmul.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, or_aligned(product.column_sums.data));
   } else if (product.bias.data != nullptr) {
     matmul.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias.data);
   }
-  if (has_relu_mask(epilogue)) {
-    const bool is_written = epilogue != CUBLASLT_EPILOGUE_DRELU;
+  if (writes_relu_mask(epilogue) || reads_relu_mask(epilogue)) {
+    const bool is_written = writes_relu_mask(epilogue);
     const void* mask = is_written ? product.mask.data : product.saved_mask.data;
-    // A mask that is still to be allocated will be aligned like any block of memory.
-    if (mask == nullptr) mask = reinterpret_cast<const void*>(std::uintptr_t{4096});
-    set_auxiliary(matmul, mask, mask_leading_dimension(product.c.cols));
+    set_auxiliary(matmul, or_aligned(mask), mask_leading_dimension(product.c.cols));
   } else if (epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
              epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS) {
     set_auxiliary(matmul, product.preactivation.data,
                   static_cast<std::int64_t>(product.preactivation.leading_dimension));
-  } else if (epilogue == CUBLASLT_EPILOGUE_DGELU) {
+  } else if (epilogue == CUBLASLT_EPILOGUE_DGELU || epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD) {
     set_auxiliary(matmul, product.saved.data,
                   static_cast<std::int64_t>(product.saved.leading_dimension));
   }

@@ -52,7 +52,7 @@ void* workspace_for(Stream& stream) {
 // --- what the library leaves to do, and what it does wrongly
 
 void finish_rest(Stream& stream, const Product& product, cublasLtEpilogue_t epilogue) {
-  if (epilogue != CUBLASLT_EPILOGUE_DEFAULT) return;
+  if (does_all(epilogue, product)) return;
   switch (product.finish) {
     case Product::Finish::none:
       return;
@@ -63,7 +63,13 @@ void finish_rest(Stream& stream, const Product& product, cublasLtEpilogue_t epil
       }
       return;
     case Product::Finish::gradient:
-      finish_backward(stream, product.activation, product.saved, product.c, product.c);
+    case Product::Finish::gradient_sums:
+      if (!has_derivative(epilogue)) {
+        finish_backward(stream, product.activation, product.saved, product.c, product.c);
+      }
+      if (product.finish == Product::Finish::gradient_sums) {
+        backend(DeviceType::cuda).sum_rows(stream, product.c, product.column_sums, product.write);
+      }
       return;
     case Product::Finish::bias_gradient:
       backend(DeviceType::cuda).sum_rows(stream, product.a, product.column_sums, product.write);
@@ -126,11 +132,10 @@ ProductKey key_of(const Product& product) {
   const auto stride = [&](const ConstMatrixView& view) {
     return number(view.batch == 1 ? 0 : view.batch_stride);
   };
-  const void* vector = product.finish == Product::Finish::bias_gradient ? product.column_sums.data
-                                                                        : product.bias.data;
-  const ConstMatrixView auxiliary = product.finish == Product::Finish::gradient
-                                        ? product.saved
-                                        : ConstMatrixView(product.preactivation);
+  const bool has_sums = has_column_sums(product);
+  const void* vector = has_sums ? product.column_sums.data : product.bias.data;
+  const ConstMatrixView auxiliary =
+      has_gradient(product) ? product.saved : ConstMatrixView(product.preactivation);
   const std::int64_t alignments = alignment_of(product.a) | alignment_of(product.b) << 8 |
                                   alignment_of(product.c) << 16 | alignment_of(vector) << 24;
   return {number(types_of(product).compute),
@@ -149,7 +154,7 @@ ProductKey key_of(const Product& product) {
           number(product.write),
           number(product.finish),
           number(product.activation),
-          number(vector != nullptr),
+          number(has_sums || vector != nullptr),
           number(product.mask_use) | number(product.saved_mask.data != nullptr) << 8,
           number(auxiliary.data != nullptr ? auxiliary.leading_dimension : 0),
           number(alignment_of(auxiliary)),

@@ -147,9 +147,8 @@ ProductTimer::~ProductTimer() {
 
 bool ProductTimer::launch_once(const ProductPlan& plan) {
   if (try_launch(stream_, product_, plan) == Launched::refused) return false;
-  const bool lacks_mask = product_.mask_use == Product::Mask::wanted &&
-                          plan.epilogue != CUBLASLT_EPILOGUE_RELU_AUX &&
-                          plan.epilogue != CUBLASLT_EPILOGUE_RELU_AUX_BIAS;
+  const bool lacks_mask =
+      product_.mask_use == Product::Mask::wanted && !writes_relu_mask(plan.epilogue);
   if (lacks_mask) {
     finish_backward(stream_, product_.activation, product_.c, product_.c, product_.c);
   }

@@ -218,10 +218,10 @@ void PacedBackend::linear_backward(Stream& stream, const LinearBackward& call) {
   const double seconds = predict::backward_seconds(
       profile(), layer_of(call.x.rows, call.x.cols, call.grad_y),
       needs_both ? predict::InputGradient::needed : predict::InputGradient::not_needed);
-  pace_layer(
-      stream, "linear backward", {memory(call.x), memory(call.weight), memory(call.grad_y)},
-      {memory(call.grad_x), memory(call.grad_weight), memory(call.grad_bias), memory(call.scratch)},
-      seconds, [&] { inner_.linear_backward(stream, call); });
+  pace_layer(stream, "linear backward", {memory(call.x), memory(call.weight), memory(call.grad_y)},
+             {memory(call.grad_x), memory(call.grad_weight), memory(call.grad_bias),
+              memory(call.scratch), memory(call.input_grad_bias)},
+             seconds, [&] { inner_.linear_backward(stream, call); });
 }
 
 void PacedBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits,

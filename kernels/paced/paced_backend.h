@@ -40,6 +40,10 @@ class PacedBackend final : public Backend {
   }
   void linear_forward(Stream& stream, const LinearForward& call) override;
   void linear_backward(Stream& stream, const LinearBackward& call) override;
+  bool sums_input_gradient(Stream& stream, const LinearBackward& call,
+                           const LinearBackward& before) override {
+    return inner_.sums_input_gradient(stream, call, before);
+  }
   void softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits, ConstTensorView labels,
                                      Reduction reduction, MatrixView probabilities, TensorView loss,
                                      const CrossEntropyGradient& gradient) override;

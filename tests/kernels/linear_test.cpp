@@ -73,6 +73,16 @@ TYPED_TEST(Linear, ForwardWorksWithoutABias) {
   }
 }
 
+// Of every column, in double.
+template <typename T>
+std::vector<double> column_sums(const Grid<T>& grid) {
+  std::vector<double> sums(grid.cols, 0.0);
+  for (std::size_t i = 0; i < grid.rows; ++i) {
+    for (std::size_t j = 0; j < grid.cols; ++j) sums[j] += double(grid(i, j));
+  }
+  return sums;
+}
+
 template <typename T>
 struct Gradients {
   std::vector<double> x, weight, bias;
@@ -206,6 +216,10 @@ TYPED_TEST(Linear, BackwardTakesTheGradientOfTheActivationBeforeOnTheWayOut) {
         cpu().linear_backward(stream, call);
         expect_close(grad_x.content(), expected, 8 * kTolerance<T>, 1 + double(s.out) / 10);
         EXPECT_TRUE(grad_x.margin_is_untouched());
+        Array<T> sums(s.in, T(1.5));
+        call.input_grad_bias = sums.view();
+        cpu().linear_backward(stream, call);
+        expect_close(sums.values, column_sums(grad_x), 8 * kTolerance<T>, 1 + double(s.batch));
       });
     }
   }

@@ -32,7 +32,8 @@ MatrixView preactivation_view(const Tensor& padded, std::size_t features) {
 //   grad_W = grad_z^T * x    [out, in]
 //   grad_b = column sums of grad_z
 // In a chain a layer leaves its activation to the next one: grad_x is multiplied by that derivative
-// there, and arrives here as grad_z.
+// there, and arrives here as grad_z. Where the device does that faster, grad_b is summed there,
+// too.
 class LinearNode final : public Node {
  public:
   LinearNode(Tensor x, Tensor weight, Tensor y, PendingActivation own, PendingActivation input)
@@ -72,12 +73,18 @@ class LinearNode final : public Node {
         call.input_preactivation = preactivation_view(input_.preactivation, call.x.cols);
       }
       if (input_.mask.defined()) call.input_mask = input_.mask.view();
+      if (input_.kind != Activation::none) {
+        // Only a layer of a chain leaves its activation.
+        call.input_grad_bias = static_cast<LinearNode&>(*edge(0).node).grad_bias_for(call);
+      }
     }
     if (wants_gradient(1)) {
       grads[1] = gradient_buffer(1);
       call.grad_weight = grads[1].matrix();
     }
-    if (num_inputs() > 2 && wants_gradient(2)) {
+    if (grad_bias_.defined()) {
+      grads[2] = std::exchange(grad_bias_, {});
+    } else if (has_grad_bias()) {
       grads[2] = gradient_buffer(2);
       call.grad_bias = grads[2].view();
     }
@@ -87,14 +94,34 @@ class LinearNode final : public Node {
   void release_saved() override {
     x_ = weight_ = y_ = {};
     own_ = input_ = {};
+    grad_bias_ = {};
   }
 
  private:
+  bool has_grad_bias() const { return num_inputs() > 2 && wants_gradient(2); }
+
+  // Memory for this layer's bias gradient, if the layer after it had better find it together with
+  // this one's grad_y, which its call is about to find. No data otherwise.
+  TensorView grad_bias_for(const kernels::LinearBackward& after) {
+    if (!has_grad_bias() || !wants_gradient(1)) return {};
+    const Tensor& weight = weight_.unchecked();
+    const std::size_t in = weight.size(1), out = weight.size(0);
+    kernels::LinearBackward own;
+    own.x = x_.unchecked().matrix();
+    own.weight = weight.matrix();
+    own.grad_weight = matrix_view(static_cast<void*>(nullptr), weight.dtype(), out, in);
+    own.grad_bias = {nullptr, weight.dtype(), out};
+    if (!weight.backend().sums_input_gradient(weight.stream(), after, own)) return {};
+    grad_bias_ = gradient_buffer(2);
+    return grad_bias_.view();
+  }
+
   SavedTensor x_;
   SavedTensor weight_;
   SavedTensor y_;            // unless own_ is none or needs the preactivation
   PendingActivation own_;    // unless it was left to the next layer
   PendingActivation input_;  // that the layer before left to this one
+  Tensor grad_bias_;         // once the layer after this one has found it
 };
 
 void check(const Tensor& x, const Tensor& weight, const Tensor& bias) {

@@ -28,15 +28,17 @@ struct StepShape {
   std::size_t longest_chain = 0;
 };
 
+constexpr std::size_t kBatch = 16;
+
 template <typename Rule = Sgd>
-StepShape shape_of_step(const char* model_text) {
+StepShape shape_of_step(const char* model_text, std::size_t batch = kBatch) {
   const kernels::UntunedScope untuned;  // takes an epilogue wherever there is one
   const auto model = nn::make_mlp(model_text, 1);
   model->to(test_device());
   Rule optimizer(model->parameters());
   Rng rng(1);
-  const Variable x(Tensor::uniform({16, 20}, -1, 1, rng));
-  const Tensor labels = Tensor::zeros({16}, DType::int64);
+  const Variable x(Tensor::uniform({batch, 20}, -1, 1, rng));
+  const Tensor labels = Tensor::zeros({batch}, DType::int64);
   runtime::StepGraph graph({test_device()});
   while (!graph.is_captured()) {
     graph.run([&] {
@@ -75,12 +77,51 @@ TEST_F(StepKernels, OfTheEmulatedGpuAreOnePerProduct) {
   EXPECT_EQ(num_nodes_of_step("mlp:20-16-31-10:gelu"), 3 * 3 - 1 + 2 * 2 + kBesidesProducts);
 }
 
+// A product over one row has no epilogue that sums a bias gradient. The layer above has one.
+TEST_F(StepKernels, OfOneRowSumBiasGradientsInTheLayerAbove) {
+  if (!is_emulated()) GTEST_SKIP() << "a real GPU may cut a product in two";
+  const std::size_t of_the_last_layer = 1;
+  EXPECT_EQ(shape_of_step("mlp:20-8-10", 1).num_nodes,
+            3 * 2 - 1 + kBesidesProducts + of_the_last_layer);
+  EXPECT_EQ(shape_of_step("mlp:20-16-31-10", 1).num_nodes,
+            3 * 3 - 1 + kBesidesProducts + of_the_last_layer);
+}
+
+// Wherever they are summed: in a graph that is kept, twice.
+TEST_F(StepKernels, SumBiasGradientsAsTheCpuDoes) {
+  const kernels::UntunedScope untuned;
+  for (const std::size_t batch : {1, 16}) {
+    Rng rng(1);
+    const Tensor x = Tensor::uniform({batch, 20}, -1, 1, rng);
+    const Tensor labels = Tensor::zeros({batch}, DType::int64);
+    const auto gradients_on = [&](Device device) {
+      const auto model = nn::make_mlp("mlp:20-16-31-10", 1);
+      model->to(device);
+      const Variable loss =
+          cross_entropy(model->forward(Variable(x.to(device))), labels.to(device));
+      loss.backward({}, Graph::retain);
+      loss.backward();
+      std::vector<float> all;
+      for (const auto& parameter : model->parameters()) {
+        const auto values = parameter.grad().to_vector<float>();
+        all.insert(all.end(), values.begin(), values.end());
+      }
+      return all;
+    };
+    const auto expected = gradients_on({DeviceType::cpu, 0}), found = gradients_on(test_device());
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      ASSERT_NEAR(found[i], expected[i], 1e-5) << batch << " rows, element " << i;
+    }
+  }
+}
+
 // The two backward products of a layer need not follow each other.
 TEST_F(StepKernels, FollowEachOtherOnceAndAHalfPerProduct) {
   for (const bool is_adamw : {false, true}) {
     const auto shape_of = is_adamw ? shape_of_step<AdamW> : shape_of_step<Sgd>;
-    const StepShape two = shape_of("mlp:20-8-10");
-    const StepShape three = shape_of("mlp:20-16-12-10");
+    const StepShape two = shape_of("mlp:20-8-10", kBatch);
+    const StepShape three = shape_of("mlp:20-16-12-10", kBatch);
     EXPECT_LT(two.longest_chain, two.num_nodes);
     EXPECT_LT(three.longest_chain, three.num_nodes - 1);
     if (!is_emulated()) continue;

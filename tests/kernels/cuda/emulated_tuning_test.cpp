@@ -4,12 +4,14 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <thread>
 
 #include "engine/core/log.h"
 #include "engine/runtime/cuda/cuda_stream.h"
 #include "gpu_products.h"
+#include "kernels/cuda/epilogues.h"
 #include "kernels/cuda/product_timing.h"
 #include "kernels/cuda/tuner.h"
 #include "kernels/matmul_tuning.h"
@@ -190,6 +192,45 @@ TEST_F(RefusedProducts, TheEnvironmentLeavesOutEpilogues) {
   ::setenv("LOCKSTEP_EPILOGUES", "none", 1);
   expect_error(ErrorCode::Usage, "[LOCKSTEP_EPILOGUES] is 'none'; use all, forward or off",
                [&] { num_kernels(); });
+}
+
+TEST_F(RefusedProducts, ABiasGradientIsSummedAboveWhereItsOwnProductCannot) {
+  constexpr std::size_t kRows = 16, kIn = 8, kHidden = 12, kOut = 5;
+  const auto grid = [](std::size_t rows, std::size_t cols) {
+    return std::make_unique<GridOnGpu<float>>(random_grid<float>(rows, cols, 0, 1));
+  };
+  const auto x = grid(kRows, kIn), hidden = grid(kRows, kHidden), grad_y = grid(kRows, kOut);
+  const auto weight = grid(kHidden, kIn), weight_above = grid(kOut, kHidden);
+  const auto grad_hidden = grid(kRows, kHidden);
+  const OnGpu<std::uint8_t> mask(Array<std::uint8_t>(relu_mask_bytes(kRows, kHidden), 0xff));
+  LinearBackward above, before;
+  above.x = hidden->view();
+  above.weight = weight_above->view();
+  above.grad_y = grad_y->view();
+  above.grad_x = grad_hidden->view();
+  above.input_activation = Activation::relu;
+  above.input_mask = mask.view();
+  before.x = x->view();
+  before.weight = weight->view();
+  before.grad_weight = matrix_view(static_cast<void*>(nullptr), DType::float32, kHidden, kIn);
+  before.grad_bias = {nullptr, DType::float32, kHidden};
+  const auto is_summed_above = [&] {
+    forget_tuning();
+    const UntunedScope untuned;
+    return gpu().sums_input_gradient(gpu_stream(), above, before);
+  };
+  EXPECT_FALSE(is_summed_above());
+  refuse(Refused::heuristic, CUBLASLT_EPILOGUE_BGRADB, CUBLAS_STATUS_NOT_SUPPORTED);
+  EXPECT_TRUE(is_summed_above());
+  refuse(Refused::heuristic, CUBLASLT_EPILOGUE_DRELU_BGRAD, CUBLAS_STATUS_NOT_SUPPORTED);
+  EXPECT_FALSE(is_summed_above());
+  refuse_nothing();
+  above.input_activation = Activation::tanh;  // of which there is no such epilogue
+  EXPECT_FALSE(is_summed_above());
+  above.input_activation = Activation::relu;
+  forget_tuning();
+  gpu().sums_input_gradient(gpu_stream(), above, before);
+  EXPECT_EQ(tuning_statistics().num_timed, 4u) << "both products, with the sums and without";
 }
 
 TEST_F(RefusedProducts, AnIdleGpuIsKeptBusyBeforeItsTimesCount) {

@@ -174,6 +174,8 @@ void expect_stack(const Sizes& s, Activation activation, double tolerance) {
   wide.grad_x = grad_h.view();
   wide.input_activation = activation;
   wide.input_preactivation = before.view();
+  Array<double> grad_bias(s.out, 1.5);
+  wide.input_grad_bias = grad_bias.view();
   cpu().linear_backward(stream_with(1), wide);
 
   auto& stream = gpu_stream();
@@ -201,6 +203,14 @@ void expect_stack(const Sizes& s, Activation activation, double tolerance) {
   EXPECT_LE(relative_error(on_h.grid().values, h.values), tolerance);
   EXPECT_LE(relative_error(result.grid().content(), grad_h.values), tolerance);
   EXPECT_TRUE(result.grid().margin_is_untouched());
+  // With the bias gradient of the first layer, whose memory is aligned or not.
+  for (const std::size_t skew : {0, 1}) {
+    const OnGpu<T> sums(Array<T>(s.out, T(1.5)), skew);
+    backward.input_grad_bias = sums.view();
+    gpu().linear_backward(stream, backward);
+    EXPECT_LE(relative_error(sums.values(), grad_bias.values), tolerance);
+    EXPECT_LE(relative_error(result.grid().content(), grad_h.values), tolerance);
+  }
 }
 
 TYPED_TEST(CudaLinear, ALayerTakesTheGradientOfTheActivationBeforeIt) {
