@@ -15,7 +15,7 @@
 #include "engine/launch/rank_environment.h"
 #include "engine/predict/kernel_cost.h"
 #include "engine/runtime/logical_device.h"
-#include "tools/calibration/best_of_passes.h"
+#include "tools/calibration/median_of_passes.h"
 #include "tools/calibration/calibrated_file.h"
 #include "tools/calibration/measure_device.h"
 #include "tools/calibration/measure_exchange.h"
@@ -144,8 +144,8 @@ predict::MeasuredMachine measure_threads(std::size_t num_devices, Care care) {
     }
   }
   clear_status();
-  predict::MeasuredMachine measured = best_of_passes(std::move(passes));
-  predict::MeasuredMachine exchange = best_of_passes(std::move(exchanges));
+  predict::MeasuredMachine measured = median_of_passes(std::move(passes));
+  predict::MeasuredMachine exchange = median_of_passes(std::move(exchanges));
   measured.all_reduces = std::move(exchange.all_reduces);
   measured.overlap = exchange.overlap;
   measured.deviation = exchange.deviation;
@@ -196,7 +196,7 @@ void calibrate(const CalibrateFlags& flags) {
   predict::MeasuredMachine measured = measure_threads(devices, flags.care());
   probe.sample();
   measured.threads_per_device = threads;
-  const predict::MeasuredMachine processes = best_of_passes(std::move(by_processes));
+  const predict::MeasuredMachine processes = median_of_passes(std::move(by_processes));
   measured.all_reduces.insert(measured.all_reduces.end(), processes.all_reduces.begin(),
                               processes.all_reduces.end());
   const predict::Topology topology = calibrated_topology(measured, devices);

@@ -67,15 +67,19 @@ double time_traffic(double num_bytes, Device device) {
   return median_seconds([&] { y.backend().axpy(y.stream(), 2, x.view(), y.view()); });
 }
 
+// Of other rows each time, as in training.
 double time_batch(const Tensor& data_set, std::size_t num_rows) {
   Rng rng(0);
   std::vector<std::int64_t> rows(num_rows);
-  for (std::int64_t& row : rows) {
-    row = static_cast<std::int64_t>(rng.uniform() * static_cast<double>(data_set.shape()[0]));
-  }
-  const Tensor indices = Tensor::from(rows, {num_rows});
+  Tensor indices;
+  const auto draw_rows = [&] {
+    for (std::int64_t& row : rows) {
+      row = static_cast<std::int64_t>(rng.uniform() * static_cast<double>(data_set.shape()[0]));
+    }
+    indices = Tensor::from(rows, {num_rows});
+  };
   const Tensor batch = Tensor::zeros({num_rows, data_set.shape()[1]});
-  return median_seconds([&] {
+  return median_seconds(draw_rows, [&] {
     batch.backend().gather_rows(batch.stream(), data_set.matrix(), indices.view(), batch.matrix(),
                                 1);
   });

@@ -1,5 +1,5 @@
-// A calibration's figures are those of the passes that were disturbed least.
-#include "tools/calibration/best_of_passes.h"
+// A calibration's figures are the medians of its passes.
+#include "tools/calibration/median_of_passes.h"
 
 #include <gtest/gtest.h>
 
@@ -17,10 +17,10 @@ predict::MeasuredMachine machine(double figure) {
   return machine;
 }
 
-TEST(BestOfPasses, TakesTheShortestOfOneDevicesTimesAndTheMedianOfSeveralDevices) {
-  const predict::MeasuredMachine result = best_of_passes({machine(3), machine(900), machine(2)});
+TEST(MedianOfPasses, IsNotMovedByOneThatWasDisturbed) {
+  const predict::MeasuredMachine result = median_of_passes({machine(3), machine(900), machine(2)});
   EXPECT_EQ(result.threads_per_device, 2U);
-  EXPECT_EQ(result.forward.seconds, (std::vector<double>{2, 20}));
+  EXPECT_EQ(result.forward.seconds, (std::vector<double>{3, 30}));
   EXPECT_EQ(result.forward.axes[2], (std::vector<double>{1, 2}));
   EXPECT_EQ(result.traffic[1].seconds, (std::vector<double>{6}));
   EXPECT_EQ(result.all_reduces[0].curve.seconds, (std::vector<double>{3, 3}));
@@ -29,12 +29,12 @@ TEST(BestOfPasses, TakesTheShortestOfOneDevicesTimesAndTheMedianOfSeveralDevices
   EXPECT_EQ(result.overlap.comm, 3);
 }
 
-TEST(BestOfPasses, TakesEachFigureFromThePassThatWasBestForIt) {
+TEST(MedianOfPasses, IsTakenOfEachFigureByItself) {
   predict::MeasuredMachine other = machine(5);
   other.forward.seconds[1] = 4;
-  const predict::MeasuredMachine result = best_of_passes({machine(1), other, machine(3)});
-  EXPECT_EQ(result.forward.seconds, (std::vector<double>{1, 4}));
-  EXPECT_EQ(result.backward.seconds, (std::vector<double>{1, 10}));
+  const predict::MeasuredMachine result = median_of_passes({machine(1), other, machine(3)});
+  EXPECT_EQ(result.forward.seconds, (std::vector<double>{3, 10}));
+  EXPECT_EQ(result.backward.seconds, (std::vector<double>{3, 30}));
 }
 
 }  // namespace

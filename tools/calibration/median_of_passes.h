@@ -1,0 +1,14 @@
+// One calibration out of several.
+#pragma once
+
+#include <vector>
+
+#include "engine/predict/measured_machine.h"
+
+namespace lockstep::tools {
+
+// Of each figure the median: a run that is compared with it reports the median of its steps, too.
+// REQUIRES: passes of the same sizes, and one at least.
+predict::MeasuredMachine median_of_passes(std::vector<predict::MeasuredMachine> passes);
+
+}  // namespace lockstep::tools
