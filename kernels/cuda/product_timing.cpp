@@ -34,8 +34,9 @@ constexpr std::chrono::milliseconds kCoolsAfter{20};
 constexpr std::chrono::milliseconds kRisesWithin{20};
 constexpr double kHopeless = 2;  // times the best one so far, measured once
 
+// Whether or not there is data yet.
 std::size_t num_bytes_of(const MatrixView& view) {
-  if (view.data == nullptr || view.num_elements() == 0) return 0;
+  if (view.num_elements() == 0) return 0;
   const std::size_t last =
       (view.batch - 1) * view.batch_stride + (view.rows - 1) * view.leading_dimension + view.cols;
   return last * size_of(view.dtype);
@@ -118,7 +119,8 @@ ProductTimer::ProductTimer(Stream& stream, const Product& product)
     : stream_(timing_stream(stream)), product_(product) {
   const CurrentGpu current(cuda_stream(stream_).gpu());
   const std::size_t c = aligned(num_bytes_of(product.c));
-  const std::size_t preactivation = aligned(num_bytes_of(product.preactivation));
+  const bool keeps = product.preactivation.data != nullptr;
+  const std::size_t preactivation = keeps ? aligned(num_bytes_of(product.preactivation)) : 0;
   const std::size_t mask = aligned(num_mask_bytes(product));
   const std::size_t sums = aligned(product.column_sums.num_bytes());
   // Not from the pool: what that hands out may still be in use by work of the compute stream.
