@@ -27,8 +27,8 @@ struct Product {
     none,
     forward,        // c = activation(c + bias)
     gradient,       // c = c * activation'(saved)
-    gradient_sums,  // the same, and column_sums = column sums of c
     bias_gradient,  // and column_sums = column sums of a. REQUIRES: transpose_a
+    gradient_sums,  // as gradient, and column_sums = column sums of c
   } finish = Finish::none;
   Activation activation = Activation::none;
 

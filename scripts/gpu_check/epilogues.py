@@ -24,7 +24,7 @@ NAMES = {
     256: "BGRADA",
     512: "BGRADB",
 }
-FINISHES = ("none", "forward", "gradient", "bias gradient")
+FINISHES = ("none", "forward", "gradient", "bias gradient", "gradient with its sums")
 # Places in a product's key (kernels/cuda/product_plan.cpp).
 ROWS, COLUMNS, INNER, FINISH, ACTIVATION, VECTOR = 3, 4, 5, 14, 15, 16
 DEFAULT = 1
@@ -40,6 +40,8 @@ def is_left_to_kernels(key, epilogue):
         return epilogue not in (6, 36, 134, 164)
     if finish == "forward" and not key[VECTOR] and not key[ACTIVATION]:
         return False
+    if finish == "gradient with its sums":
+        return epilogue not in (152, 208)
     return epilogue == DEFAULT
 
 

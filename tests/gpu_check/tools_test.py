@@ -72,6 +72,8 @@ class Epilogues(FolderTest):
         self.assertFalse(epilogues.is_left_to_kernels(self.key(1, activation=0), 4))
         self.assertTrue(epilogues.is_left_to_kernels(self.key(3), 1))
         self.assertFalse(epilogues.is_left_to_kernels(self.key(3), 512))
+        self.assertTrue(epilogues.is_left_to_kernels(self.key(4), 136))
+        self.assertFalse(epilogues.is_left_to_kernels(self.key(4), 152))
 
     def test_a_line_for_each_product_of_the_tuners_file(self):
         stage = self.stage()
