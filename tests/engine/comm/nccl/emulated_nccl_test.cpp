@@ -15,8 +15,7 @@ TEST(NcclErrors, OneRanksErrorEndsTheCallOnAllRanksInNcclsWords) {
   ASSERT_EQ(kHasFourGpus, 0);
   const auto errors = NcclRanks().errors_of(3, [](Communicator& group) {
     group.barrier();
-    const Tensor buffer =
-        Tensor::zeros({8}, DType::float32, Device{DeviceType::cuda, group.rank()});
+    const Tensor buffer = Tensor::zeros({8}, DType::float32, gpu_of(group));
     if (group.rank() == 1) {
       emulated_nccl::set_async_error(0, ncclRemoteError);
       while (true) group.barrier();
@@ -45,8 +44,7 @@ TEST(NcclErrors, OneRanksErrorEndsTheCallOnAllRanksInNcclsWords) {
 std::vector<Tensor> five_tensors(const Communicator& group) {
   std::vector<Tensor> tensors;
   for (std::size_t length = 1; length <= 5; ++length) {
-    tensors.push_back(
-        Tensor::full({length}, 1, DType::float32, Device{DeviceType::cuda, group.rank()}));
+    tensors.push_back(Tensor::full({length}, 1, DType::float32, gpu_of(group)));
   }
   return tensors;
 }

@@ -10,10 +10,6 @@ using ::testing::HasSubstr;
 constexpr std::array kOps{ReduceOp::sum, ReduceOp::average, ReduceOp::product, ReduceOp::min,
                           ReduceOp::max};
 
-Device gpu_of(const Communicator& communicator) {
-  return {DeviceType::cuda, communicator.rank()};
-}
-
 class NcclCollectives : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override { LOCKSTEP_NEEDS_GPUS(GetParam()); }

@@ -9,7 +9,7 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 Tensor buffer_of(const Communicator& group, std::size_t length = 8) {
-  return Tensor::zeros({length}, DType::float32, Device{DeviceType::cuda, group.rank()});
+  return Tensor::zeros({length}, DType::float32, gpu_of(group));
 }
 
 // A call that failed left its error with the device, for whoever waits next: the next test is not

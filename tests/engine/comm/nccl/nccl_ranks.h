@@ -24,6 +24,11 @@ namespace lockstep::comm {
   }                                                                                            \
   static_assert(true, "")
 
+// A rank's GPU.
+inline Device gpu_of(const Communicator& group) {
+  return {DeviceType::cuda, group.rank()};
+}
+
 struct NcclRanks {
   double timeout_seconds = 60;
   // Changes the options of one rank.

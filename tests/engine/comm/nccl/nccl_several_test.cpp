@@ -11,10 +11,6 @@ namespace {
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-Device gpu_of(const Communicator& group) {
-  return {DeviceType::cuda, group.rank()};
-}
-
 std::vector<Tensor> ones_of(const Communicator& group, const std::vector<std::size_t>& lengths) {
   std::vector<Tensor> tensors;
   for (const std::size_t length : lengths) {
