@@ -148,6 +148,28 @@ struct CrossEntropyGradient {
   MatrixView grad_logits;     // [rows, classes], or data == nullptr: not wanted
 };
 
+// The last layer of a classifier, its loss, and the gradients up to that layer's input, in one
+// call.
+struct LinearCrossEntropy {
+  ConstMatrixView x;       // [batch, in]
+  ConstMatrixView weight;  // [classes, in]
+  ConstTensorView bias;    // [classes], or data == nullptr: none
+  ConstTensorView labels;  // int64 [batch]
+  Reduction reduction = Reduction::mean;
+  MatrixView probabilities;       // [batch, classes]
+  TensorView loss;                // [1]
+  CrossEntropyGradient gradient;  // wanted
+  MatrixView grad_x;              // [batch, in], or data == nullptr: not wanted
+  // As LinearBackward has them.
+  Activation input_activation = Activation::none;
+  ConstMatrixView input_preactivation{};
+
+  // The calls that it stands for; between them softmax_cross_entropy_forward, with the logits in
+  // place of the probabilities.
+  LinearForward forward() const;    // logits
+  LinearBackward backward() const;  // of grad_logits, to grad_x
+};
+
 // A piece of a bucket: a gradient and where it stands in the bucket, in elements.
 struct PackItem {
   TensorView tensor;
@@ -217,7 +239,8 @@ class Backend {
   // --- losses ---
   // loss[0] = mean or sum over rows of -log softmax(logits)[label]; labels int64 [rows];
   // probabilities [rows, classes] receives softmax(logits), for the backward pass. The mean of no
-  // rows is NaN, as in PyTorch. Throws Error{Shape} for a label outside 0 ... classes - 1.
+  // rows is NaN, as in PyTorch. probabilities may alias logits. Throws Error{Shape} for a label
+  // outside 0 ... classes - 1.
   // gradient: where wanted, also does what softmax_cross_entropy_backward would, with its bits.
   virtual void softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits,
                                              ConstTensorView labels, Reduction reduction,
@@ -231,6 +254,14 @@ class Backend {
                                               ConstTensorView labels, Reduction reduction,
                                               ConstTensorView grad_loss,
                                               MatrixView grad_logits) = 0;
+  // Whether linear_cross_entropy takes less time than the calls that it stands for.
+  virtual bool fuses_linear_cross_entropy(DType, std::size_t /*in*/,
+                                          std::size_t /*classes*/) const {
+    return false;
+  }
+  // The logits, as linear_forward finds them but for rounding; then softmax_cross_entropy_forward
+  // with its gradient; and grad_x, as linear_backward would find it from that. Here: these calls.
+  virtual void linear_cross_entropy(Stream& stream, const LinearCrossEntropy& call);
   // loss[0] = mean or sum of (x - target)^2.
   virtual void mse_forward(Stream& stream, ConstTensorView x, ConstTensorView target,
                            Reduction reduction, TensorView loss) = 0;

@@ -54,6 +54,7 @@ void softmax_cross_entropy_forward(const ConstMatrixView& logits, const ConstTen
                                    const ConstMatrixView& probabilities,
                                    const ConstTensorView& loss,
                                    const CrossEntropyGradient& gradient);
+void linear_cross_entropy(const LinearCrossEntropy& call);
 void softmax_cross_entropy_backward(const ConstMatrixView& probabilities,
                                     const ConstTensorView& labels, const ConstTensorView& grad_loss,
                                     const ConstMatrixView& grad_logits);

@@ -158,6 +158,19 @@ void Module::set_mode(Mode mode) {
   walk(*this, {}, [mode](const std::string&, Module& module) { module.mode_ = mode; });
 }
 
+Variable Module::cross_entropy(const Variable& x, const Tensor& labels, Reduction reduction,
+                               Tensor grad) {
+  const NestingScope scope;
+  if (audit::is_on()) [[unlikely]]
+    note_input(x);
+  return forward_cross_entropy(x, labels, reduction, std::move(grad));
+}
+
+Variable Module::forward_cross_entropy(const Variable& x, const Tensor& labels, Reduction reduction,
+                                       Tensor grad) {
+  return lockstep::cross_entropy(forward(x), labels, reduction, std::move(grad));
+}
+
 // What the outermost module is given is the batch.
 void Module::note_input(const Variable& x) {
   if (nesting_depth() != 1 || !grad_enabled() || x.shape().num_dims() == 0) return;

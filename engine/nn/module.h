@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "engine/audit/switch.h"
-#include "engine/autograd/variable.h"
+#include "engine/autograd/ops/ops.h"
 #include "engine/nn/nesting.h"
 
 namespace lockstep::nn {
@@ -35,6 +35,11 @@ class Module {
       note_input(x);
     return forward(x);
   }
+
+  // cross_entropy((*this)(x), ...) of ops.h, for training: a device may run the last layer and the
+  // loss as one operation, and there are no logits then.
+  Variable cross_entropy(const Variable& x, const Tensor& labels,
+                         Reduction reduction = Reduction::mean, Tensor grad = {});
 
   // --- parameters: trained by an optimizer ---
   // Depth first, in the order of registration. One that is registered twice (shared by two layers)
@@ -102,6 +107,10 @@ class Module {
   std::size_t register_parameter(std::string name, Tensor value);
   std::size_t register_buffer(std::string name, Tensor value);
   std::size_t register_child(std::string name, std::shared_ptr<Module> child);
+
+  // What cross_entropy() does. Here: the loss of what forward() gives.
+  virtual Variable forward_cross_entropy(const Variable& x, const Tensor& labels,
+                                         Reduction reduction, Tensor grad);
 
   void copy_children();  // for shallow_copy(): each child becomes a shallow copy of itself
 

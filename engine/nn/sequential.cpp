@@ -34,21 +34,34 @@ Module& Sequential::operator[](std::size_t index) const {
   return *children()[index].second;
 }
 
-Variable Sequential::forward(const Variable& x) {
-  Variable y = x;
-  for (const Step& step : steps_) {
-    if (step.chain.empty()) {
-      y = (*this)[step.child](y);
-      continue;
-    }
-    std::vector<LinearLayer> layers;
-    for (const Step::Layer& layer : step.chain) {
-      const auto& child = static_cast<const Linear&>((*this)[layer.linear]);
-      layers.push_back({child.weight(), child.bias(), layer.activation});
-    }
-    y = linear_chain(y, layers);
+std::vector<LinearLayer> Sequential::layers_of(const Step& step) const {
+  std::vector<LinearLayer> layers;
+  for (const Step::Layer& layer : step.chain) {
+    const auto& child = static_cast<const Linear&>((*this)[layer.linear]);
+    layers.push_back({child.weight(), child.bias(), layer.activation});
   }
-  return y;
+  return layers;
+}
+
+Variable Sequential::run(std::span<const Step> steps, Variable x) {
+  for (const Step& step : steps) {
+    x = step.chain.empty() ? (*this)[step.child](x) : linear_chain(x, layers_of(step));
+  }
+  return x;
+}
+
+Variable Sequential::forward(const Variable& x) {
+  return run(steps_, x);
+}
+
+Variable Sequential::forward_cross_entropy(const Variable& x, const Tensor& labels,
+                                           Reduction reduction, Tensor grad) {
+  if (steps_.empty() || steps_.back().chain.empty()) {
+    return Module::forward_cross_entropy(x, labels, reduction, std::move(grad));
+  }
+  const std::span<const Step> before(steps_.data(), steps_.size() - 1);
+  return linear_cross_entropy(run(before, x), layers_of(steps_.back()), labels, reduction,
+                              std::move(grad));
 }
 
 }  // namespace lockstep::nn

@@ -1,6 +1,8 @@
 // Modules one after another: the output of each is the input of the next.
 #pragma once
 
+#include <span>
+
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/module.h"
 
@@ -21,6 +23,10 @@ class Sequential final : public ModuleOf<Sequential> {
 
   std::string type_name() const override { return "Sequential"; }
 
+ protected:
+  Variable forward_cross_entropy(const Variable& x, const Tensor& labels, Reduction reduction,
+                                 Tensor grad) override;
+
  private:
   // What forward() runs: a chain of Linears, each with the activation of the child after it; or,
   // where that is empty, one child of another kind.
@@ -32,6 +38,9 @@ class Sequential final : public ModuleOf<Sequential> {
     std::vector<Layer> chain;
     std::size_t child = 0;
   };
+
+  std::vector<LinearLayer> layers_of(const Step& step) const;
+  Variable run(std::span<const Step> steps, Variable x);
 
   std::vector<Step> steps_;
 };

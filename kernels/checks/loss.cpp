@@ -16,6 +16,13 @@ void softmax_cross_entropy_forward(const ConstMatrixView& logits, const ConstTen
   require_matrix(name, "grad_logits", gradient.grad_logits, logits.dtype, logits.rows, logits.cols);
 }
 
+void linear_cross_entropy(const LinearCrossEntropy& call) {
+  linear_forward(call.forward());
+  softmax_cross_entropy_forward(call.probabilities, call.labels, call.probabilities, call.loss,
+                                call.gradient);
+  if (call.grad_x.data) linear_backward(call.backward());
+}
+
 void softmax_cross_entropy_backward(const ConstMatrixView& probabilities,
                                     const ConstTensorView& labels, const ConstTensorView& grad_loss,
                                     const ConstMatrixView& grad_logits) {

@@ -1,4 +1,4 @@
-// What the forward and the backward pass of the cross-entropy share: how rows are given to threads.
+// What the kernels of the cross-entropy share: how rows are given to threads, and a row's formulas.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,12 @@ __device__ void for_row_groups(std::size_t rows, const Body& body) {
     const std::size_t row = first + threadIdx.x / kLanes;
     body(row, threadIdx.x % kLanes, row < rows);
   }
+}
+
+// A NaN need not be the maximum: it turns up in the sum.
+template <typename T>
+__device__ T larger(T a, T b) {
+  return b > a ? b : a;
 }
 
 // How the gradient of a row's logits comes from its probabilities: 0 for a bad label.

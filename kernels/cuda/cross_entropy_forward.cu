@@ -41,12 +41,6 @@ struct CrossEntropy {
   __device__ void finish(double total) const { *loss = static_cast<T>(total / divisor); }
 };
 
-// A NaN need not be the maximum: it turns up in the sum.
-template <typename T>
-__device__ T larger(T a, T b) {
-  return b > a ? b : a;
-}
-
 // Rows of at most kLanes * kItems classes: a row stays in registers.
 template <typename T, unsigned kLanes, int kItems>
 __global__ void forward_kernel(CrossEntropy<T> call, Workspace workspace) {
@@ -142,17 +136,17 @@ __global__ void forward_of_long_rows_kernel(CrossEntropy<T> call, Workspace work
       sum += static_cast<double>(exp_of(logits[j] - largest));
     }
     sum = block_sum(sum);
-    if (threadIdx.x == 0) row_sum = sum;
+    if (threadIdx.x == 0) {
+      row_sum = sum;
+      const std::int64_t label = call.labels[row];
+      const double wrong = call.checked(label);
+      loss += wrong == 0 ? log(sum) - static_cast<double>(logits[label] - largest) : wrong;
+    }
     __syncthreads();
     const T inverse = static_cast<T>(1 / row_sum);
 #pragma unroll 4
     for (std::size_t j = threadIdx.x; j < call.classes; j += kThreads) {
       p[j] = exp_of(logits[j] - largest) * inverse;
-    }
-    if (threadIdx.x == 0) {
-      const std::int64_t label = call.labels[row];
-      const double wrong = call.checked(label);
-      loss += wrong == 0 ? log(sum) - static_cast<double>(logits[label] - largest) : wrong;
     }
   }
   sum_over_launch(loss, workspace, [&](double total) { call.finish(total); });

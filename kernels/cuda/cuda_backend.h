@@ -53,6 +53,8 @@ class CudaBackend final : public Backend {
   void softmax_cross_entropy_backward(Stream& stream, ConstMatrixView probabilities,
                                       ConstTensorView labels, Reduction reduction,
                                       ConstTensorView grad_loss, MatrixView grad_logits) override;
+  bool fuses_linear_cross_entropy(DType dtype, std::size_t in, std::size_t classes) const override;
+  void linear_cross_entropy(Stream& stream, const LinearCrossEntropy& call) override;
   void mse_forward(Stream& stream, ConstTensorView x, ConstTensorView target, Reduction reduction,
                    TensorView loss) override;
   void mse_backward(Stream& stream, ConstTensorView x, ConstTensorView target, Reduction reduction,

@@ -52,6 +52,22 @@ def beside_torch(stage, precision, batch):
             )
 
 
+def without_fused_loss(stage, precision, batch):
+    """What the kernel of the last layer with its loss is worth."""
+    fused = stage.cells.get((precision, batch, True))
+    apart = bench.step(
+        stage, precision, batch, stage.check.sizes.net, True, environment={"LOCKSTEP_FUSED_LOSS": "off"}
+    )
+    if fused:
+        stage.line(
+            f"last layer and loss apart / in one kernel, batch {batch}, {precision}",
+            "measured",
+            figure=apart["us"] / fused,
+            unit="x",
+            detail=f"{apart['us']:.2f} us, {apart['graph_nodes']} nodes / {fused:.2f} us",
+        )
+
+
 def four_devices(stage, kind, flags, *extra):
     """DDP on 4 logical devices has the loss of one device."""
     one = stage.losses.get(kind)
@@ -103,6 +119,9 @@ def run(stage):
             for graph in (True, False):
                 if (precision, batch, graph) not in stage.cells:
                     stage.part(cell_name(precision, batch, graph), cell, precision, batch, graph)
+    for batch in sizes.first_batches:
+        name = f"last layer and loss, batch {batch}, highest"
+        stage.part(name, without_fused_loss, "highest", batch)
     stage.part("algorithms of cuBLASLt", show_choices)
     stage.part("epilogues of cuBLASLt", show_tried)
     for batch in sizes.first_batches:

@@ -28,9 +28,8 @@ Tensor plain_gradients(const TrainingTask& task, std::size_t num_ranks, nn::Modu
   {
     const runtime::WorkSpan span(batch.x.stream(), trace::Lane::compute, trace::Category::forward,
                                  "forward");
-    const Variable logits = model(Variable(batch.x));
-    weight = kept_scalar(weight_of_loss(task, num_ranks, batch), logits.dtype(), logits.device());
-    loss = cross_entropy(logits, batch.labels, Reduction::sum, weight);
+    weight = kept_scalar(weight_of_loss(task, num_ranks, batch), batch.x.dtype(), batch.x.device());
+    loss = model.cross_entropy(Variable(batch.x), batch.labels, Reduction::sum, weight);
   }
   {
     const runtime::WorkSpan span(batch.x.stream(), trace::Lane::compute, trace::Category::backward,

@@ -6,7 +6,7 @@
 #include "engine/autograd/backward_pass.h"
 #include "engine/autograd/backward_state.h"
 #include "engine/autograd/node.h"
-#include "engine/autograd/ops/ops.h"
+#include "engine/autograd/ops/cross_entropy.h"
 #include "engine/core/error.h"
 #include "engine/trace/span.h"
 
@@ -51,8 +51,7 @@ class CrossEntropyNode final : public Node {
 
  private:
   bool is_foreseen(const Tensor& grad_loss) const {
-    return foreseen_.grad_logits.defined() && !foreseen_.grad_loss.was_changed() &&
-           foreseen_.grad_loss.unchecked().raw() == grad_loss.raw();
+    return foreseen_.grad_logits.defined() && is_unchanged(foreseen_.grad_loss, grad_loss);
   }
 
   SavedTensor probabilities_;
@@ -75,25 +74,33 @@ CrossEntropyNode::Foreseen foresee(const Variable& logits, Tensor grad) {
 
 }  // namespace
 
+void require_cross_entropy(const Shape& logits, const Tensor& loss, const Tensor& labels,
+                           const Tensor& grad) {
+  require_same_device("cross_entropy", {&loss, &labels});
+  if (logits.num_dims() != 2 || labels.shape() != Shape{logits[0]}) {
+    fail(ErrorCode::Shape, "cross_entropy",
+         "expected logits [batch, classes] and labels [batch], found {} and {}", to_string(logits),
+         to_string(labels.shape()));
+  }
+  require(labels.dtype() == DType::int64, ErrorCode::DType, "cross_entropy",
+          "labels must be int64, found {}", to_string(labels.dtype()));
+  if (!grad.defined()) return;
+  require_same_shape("cross_entropy", loss, grad);
+  require_same_device("cross_entropy", {&loss, &grad});
+  require_same_dtype("cross_entropy", {&loss, &grad});
+}
+
+bool is_unchanged(const SavedTensor& foreseen, const Tensor& given) {
+  return !foreseen.was_changed() && foreseen.unchecked().raw() == given.raw();
+}
+
 Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction reduction,
                        Tensor grad) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "CrossEntropy");
   const Tensor& x = logits.value();
-  require_same_device("cross_entropy", {&x, &labels});
-  if (x.num_dims() != 2 || labels.shape() != Shape{x.size(0)}) {
-    fail(ErrorCode::Shape, "cross_entropy",
-         "expected logits [batch, classes] and labels [batch], found {} and {}",
-         to_string(x.shape()), to_string(labels.shape()));
-  }
-  require(labels.dtype() == DType::int64, ErrorCode::DType, "cross_entropy",
-          "labels must be int64, found {}", to_string(labels.dtype()));
-  Tensor probabilities = Tensor::empty(x.shape(), x.dtype(), x.device());
   Tensor loss = Tensor::empty({}, x.dtype(), x.device());
-  if (grad.defined()) {
-    require_same_shape("cross_entropy", loss, grad);
-    require_same_device("cross_entropy", {&loss, &grad});
-    require_same_dtype("cross_entropy", {&loss, &grad});
-  }
+  require_cross_entropy(x.shape(), loss, labels, grad);
+  Tensor probabilities = Tensor::empty(x.shape(), x.dtype(), x.device());
   CrossEntropyNode::Foreseen foreseen = foresee(logits, std::move(grad));
   kernels::CrossEntropyGradient gradient;
   if (foreseen.grad_logits.defined()) {

@@ -1,29 +1,16 @@
 #include <utility>
 
 #include "engine/autograd/node.h"
-#include "engine/autograd/ops/ops.h"
+#include "engine/autograd/ops/linear_layer.h"
 #include "engine/core/error.h"
 #include "engine/trace/span.h"
 
 namespace lockstep {
 namespace {
 
-// An activation whose gradient is still to be taken, and what that needs besides its value.
-struct PendingActivation {
-  Activation kind = Activation::none;
-  Tensor preactivation;  // [batch, features rounded up]; only for GELU
-  Tensor mask;           // only where the backend asks for one
-};
-
 // GPUs want rows of a saved preactivation to begin at multiples of 8 elements.
 Tensor empty_preactivation(std::size_t batch, std::size_t features, const Tensor& like) {
   return Tensor::empty({batch, (features + 7) / 8 * 8}, like.dtype(), like.device());
-}
-
-MatrixView preactivation_view(const Tensor& padded, std::size_t features) {
-  MatrixView view = padded.matrix();
-  view.cols = features;
-  return view;
 }
 
 // With z = x * W^T + b and y = f(z):
@@ -124,7 +111,52 @@ class LinearNode final : public Node {
   Tensor grad_bias_;         // once the layer after this one has found it
 };
 
-void check(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+ChainLink run_layer(ChainLink before, const LinearLayer& layer, ActivationGradient taken_by) {
+  trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Linear");
+  const auto& [weight, bias, activation] = layer;
+  const Tensor& input = before.y.value();
+  const Tensor bias_value = bias.defined() ? bias.value() : Tensor();
+  require_layer_fits(input, weight.value(), bias_value);
+  const std::size_t out = weight.value().size(0);
+  Tensor y = Tensor::empty({input.size(0), out}, input.dtype(), input.device());
+  kernels::LinearForward call;
+  call.x = input.matrix();
+  call.weight = weight.value().matrix();
+  if (bias.defined()) call.bias = bias_value.view();
+  call.y = y.matrix();
+  call.activation = activation;
+  PendingActivation own{activation, {}, {}};
+  PendingActivation left;
+  const bool is_recorded = needs_node(std::initializer_list<Variable>{before.y, weight, bias});
+  if (is_recorded && kernels::needs_preactivation(activation)) {
+    own.preactivation = empty_preactivation(input.size(0), out, y);
+    call.preactivation = preactivation_view(own.preactivation, out);
+  }
+  if (is_recorded && taken_by == ActivationGradient::next_product) {
+    if (const std::size_t num_bytes = y.backend().linear_mask_bytes(y.stream(), call)) {
+      own.mask = Tensor::empty({num_bytes}, DType::uint8, input.device());
+      call.mask = own.mask.view();
+    }
+  }
+  y.backend().linear_forward(y.stream(), call);
+  if (is_recorded && taken_by != ActivationGradient::own) left = std::exchange(own, {});
+  const bool keeps_y = own.kind != Activation::none && !own.preactivation.defined();
+  Tensor saved_y = keeps_y ? y : Tensor();
+  Variable result =
+      record<LinearNode>({before.y, weight, bias}, std::move(y), input, weight.value(),
+                         std::move(saved_y), std::move(own), std::move(before.left));
+  return {std::move(result), std::move(left)};
+}
+
+}  // namespace
+
+MatrixView preactivation_view(const Tensor& padded, std::size_t features) {
+  MatrixView view = padded.matrix();
+  view.cols = features;
+  return view;
+}
+
+void require_layer_fits(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   require_same_device("linear", {&x, &weight, &bias});
   require_same_dtype("linear", {&x, &weight, &bias});
   if (x.num_dims() != 2 || weight.num_dims() != 2 || x.size(1) != weight.size(1)) {
@@ -138,58 +170,23 @@ void check(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   }
 }
 
-// One layer of a chain. before: what the layer before left to this one; left: where this one leaves
-// its activation to the next, nullptr in the last.
-Variable run_layer(const Variable& x, const LinearLayer& layer, PendingActivation before,
-                   PendingActivation* left) {
-  trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Linear");
-  const auto& [weight, bias, activation] = layer;
-  const Tensor& input = x.value();
-  const Tensor bias_value = bias.defined() ? bias.value() : Tensor();
-  check(input, weight.value(), bias_value);
-  const std::size_t out = weight.value().size(0);
-  Tensor y = Tensor::empty({input.size(0), out}, input.dtype(), input.device());
-  kernels::LinearForward call;
-  call.x = input.matrix();
-  call.weight = weight.value().matrix();
-  if (bias.defined()) call.bias = bias_value.view();
-  call.y = y.matrix();
-  call.activation = activation;
-  PendingActivation own{activation, {}, {}};
-  const bool is_recorded = needs_node(std::initializer_list<Variable>{x, weight, bias});
-  if (is_recorded && kernels::needs_preactivation(activation)) {
-    own.preactivation = empty_preactivation(input.size(0), out, y);
-    call.preactivation = preactivation_view(own.preactivation, out);
+ChainLink run_layers(ChainLink input, std::span<const LinearLayer> layers,
+                     ActivationGradient of_last) {
+  for (const LinearLayer& layer : layers) {
+    const bool is_last = &layer == &layers.back();
+    input =
+        run_layer(std::move(input), layer, is_last ? of_last : ActivationGradient::next_product);
   }
-  if (is_recorded && left != nullptr) {
-    if (const std::size_t num_bytes = y.backend().linear_mask_bytes(y.stream(), call)) {
-      own.mask = Tensor::empty({num_bytes}, DType::uint8, input.device());
-      call.mask = own.mask.view();
-    }
-  }
-  y.backend().linear_forward(y.stream(), call);
-  if (is_recorded && left != nullptr) *left = std::exchange(own, {});
-  const bool keeps_y = own.kind != Activation::none && !own.preactivation.defined();
-  Tensor saved_y = keeps_y ? y : Tensor();
-  return record<LinearNode>({x, weight, bias}, std::move(y), input, weight.value(),
-                            std::move(saved_y), std::move(own), std::move(before));
+  return input;
 }
-
-}  // namespace
 
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
                 Activation activation) {
-  return run_layer(x, {weight, bias, activation}, {}, nullptr);
+  return run_layer({x, {}}, {weight, bias, activation}, ActivationGradient::own).y;
 }
 
 Variable linear_chain(const Variable& x, std::span<const LinearLayer> layers) {
-  Variable y = x;
-  PendingActivation pending;
-  for (const LinearLayer& layer : layers) {
-    PendingActivation* const left = &layer != &layers.back() ? &pending : nullptr;
-    y = run_layer(y, layer, std::exchange(pending, {}), left);
-  }
-  return y;
+  return run_layers({x, {}}, layers, ActivationGradient::own).y;
 }
 
 }  // namespace lockstep

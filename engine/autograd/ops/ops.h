@@ -64,6 +64,11 @@ Variable to(const Variable& x, Device device);
 // Throws Error{Shape} for a label outside the classes, and where grad is no scalar.
 Variable cross_entropy(const Variable& logits, const Tensor& labels,
                        Reduction reduction = Reduction::mean, Tensor grad = {});
+// cross_entropy(linear_chain(x, layers), ...): where a device is faster so, its last layer, the
+// loss and the gradients up to the last layer's input are one operation, and there are no logits.
+Variable linear_cross_entropy(const Variable& x, std::span<const LinearLayer> layers,
+                              const Tensor& labels, Reduction reduction = Reduction::mean,
+                              Tensor grad = {});
 // Mean (or sum) of squared differences; target has x's shape.
 Variable mse_loss(const Variable& x, const Tensor& target, Reduction reduction = Reduction::mean);
 

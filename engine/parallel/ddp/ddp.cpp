@@ -43,11 +43,20 @@ Ddp::~Ddp() {
 }
 
 Variable Ddp::forward(const Variable& input) {
-  if (grad_enabled()) {
-    reducer_->begin_forward();
-    if (is_training() && reducer_->is_synchronizing()) broadcast_buffers();
-  }
+  begin_forward();
   return (*module())(input);
+}
+
+Variable Ddp::forward_cross_entropy(const Variable& input, const Tensor& labels,
+                                    Reduction reduction, Tensor grad) {
+  begin_forward();
+  return module()->cross_entropy(input, labels, reduction, std::move(grad));
+}
+
+void Ddp::begin_forward() {
+  if (!grad_enabled()) return;
+  reducer_->begin_forward();
+  if (is_training() && reducer_->is_synchronizing()) broadcast_buffers();
 }
 
 void Ddp::broadcast_buffers() {

@@ -30,8 +30,11 @@ struct StepShape {
 
 constexpr std::size_t kBatch = 16;
 
+enum class Loss { of_logits, own };  // that is taken of the model's output, or by the model
+
 template <typename Rule = Sgd>
-StepShape shape_of_step(const char* model_text, std::size_t batch = kBatch) {
+StepShape shape_of_step(const char* model_text, std::size_t batch = kBatch,
+                        Loss taken = Loss::of_logits) {
   const kernels::UntunedScope untuned;  // takes an epilogue wherever there is one
   const auto model = nn::make_mlp(model_text, 1);
   model->to(test_device());
@@ -43,7 +46,9 @@ StepShape shape_of_step(const char* model_text, std::size_t batch = kBatch) {
   while (!graph.is_captured()) {
     graph.run([&] {
       optimizer.zero_grad();
-      cross_entropy(model->forward(x), labels).backward();
+      (taken == Loss::own ? model->cross_entropy(x, labels)
+                          : cross_entropy(model->forward(x), labels))
+          .backward();
       optimizer.step();
     });
   }
@@ -87,6 +92,20 @@ TEST_F(StepKernels, OfOneRowSumBiasGradientsInTheLayerAbove) {
             3 * 3 - 1 + kBesidesProducts + of_the_last_layer);
 }
 
+// A model's own cross-entropy needs no kernel for the last layer's product and none for the
+// gradient that it hands back.
+TEST_F(StepKernels, AreTwoFewerWhereTheModelTakesTheLoss) {
+  if (!is_emulated()) GTEST_SKIP() << "a real GPU may cut a product in two";
+  const auto shape_of = [](const char* text) {
+    return shape_of_step<Sgd>(text, kBatch, Loss::own);
+  };
+  EXPECT_EQ(shape_of("mlp:20-16-12-10").num_nodes, 8u);
+  EXPECT_EQ(shape_of("mlp:20-16-12-10").longest_chain, 7u);
+  EXPECT_EQ(shape_of("mlp:20-16-12-10:tanh").num_nodes, 8u + 2 + 1);
+  EXPECT_EQ(shape_of("mlp:20-10").num_nodes, 3u);
+  EXPECT_EQ(shape_of("mlp:20-16-12-33").num_nodes, 10u) << "more classes than it is made for";
+}
+
 // Wherever they are summed: in a graph that is kept, twice.
 TEST_F(StepKernels, SumBiasGradientsAsTheCpuDoes) {
   const kernels::UntunedScope untuned;
@@ -120,8 +139,8 @@ TEST_F(StepKernels, SumBiasGradientsAsTheCpuDoes) {
 TEST_F(StepKernels, FollowEachOtherOnceAndAHalfPerProduct) {
   for (const bool is_adamw : {false, true}) {
     const auto shape_of = is_adamw ? shape_of_step<AdamW> : shape_of_step<Sgd>;
-    const StepShape two = shape_of("mlp:20-8-10", kBatch);
-    const StepShape three = shape_of("mlp:20-16-12-10", kBatch);
+    const StepShape two = shape_of("mlp:20-8-10", kBatch, Loss::of_logits);
+    const StepShape three = shape_of("mlp:20-16-12-10", kBatch, Loss::of_logits);
     EXPECT_LT(two.longest_chain, two.num_nodes);
     EXPECT_LT(three.longest_chain, three.num_nodes - 1);
     if (!is_emulated()) continue;

@@ -45,6 +45,14 @@ TYPED_TEST(GpuLoss, CrossEntropyAndItsGradientEqualTheCpu) {
         expect_close(p.grid().content(), p2.content());
         expect_close(grad.grid().content(), grad2.content());
         ASSERT_TRUE(p.grid().margin_is_untouched() && grad.grid().margin_is_untouched());
+        GridOnGpu<T> in_place(logits);
+        OnGpu<T> loss_in_place(1);
+        gpu().softmax_cross_entropy_forward(gpu_stream(), in_place.view(), labels1.view(),
+                                            reduction, in_place.view(), loss_in_place.view());
+        if (rows > 0) {
+          EXPECT_EQ(loss_in_place.values(), loss.values());
+        }
+        EXPECT_EQ(in_place.grid().content(), p.grid().content());
         gpu().softmax_cross_entropy_backward(gpu_stream(), p.view(), labels1.view(), reduction,
                                              grad_loss1.view(), p.view());  // in place
         expect_close(p.grid().content(), grad2.content());
