@@ -72,6 +72,12 @@ struct LinearBackward {
   TensorView input_grad_bias{};
 };
 
+// The labels of a batch whose rows have a column at least.
+struct LabelsOfRows {
+  ConstTensorView from;  // int64 [source rows], or data == nullptr: none
+  TensorView to;         // int64 [rows]: from[indices[i]]
+};
+
 // Which values of which row a dropout call draws: Philox keyed by (seed, step, layer, global row),
 // so that any sharding of a batch draws the same mask.
 struct DropoutMask {
@@ -189,7 +195,7 @@ class Backend {
   // to[i] = scale * source[indices[i]]; source uint8, float32 or float64; indices int64 [rows].
   // Throws Error{Shape} for an index outside the source.
   virtual void gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
-                           MatrixView to, double scale) = 0;
+                           MatrixView to, double scale, const LabelsOfRows& labels = {}) = 0;
 
   // --- element by element; y may alias an input ---
   virtual void add(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) = 0;

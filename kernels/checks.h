@@ -24,7 +24,7 @@ void copy(const ConstTensorView& from, const ConstTensorView& to);
 void copy_matrix(const ConstMatrixView& from, const ConstMatrixView& to);
 void convert(const ConstTensorView& from, const ConstTensorView& to);
 void gather_rows(const ConstMatrixView& source, const ConstTensorView& indices,
-                 const ConstMatrixView& to);
+                 const ConstMatrixView& to, const LabelsOfRows& labels);
 
 // --- element by element ---
 void add(const ConstTensorView& a, const ConstTensorView& b, const ConstTensorView& y);

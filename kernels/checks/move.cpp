@@ -19,9 +19,12 @@ void convert(const ConstTensorView& from, const ConstTensorView& to) {
 }
 
 void gather_rows(const ConstMatrixView& source, const ConstTensorView& indices,
-                 const ConstMatrixView& to) {
+                 const ConstMatrixView& to, const LabelsOfRows& labels) {
   require_vector("gather_rows", "indices", indices, DType::int64, to.rows);
   require_size("gather_rows", "a row of the source", source.cols, to.cols);
+  if (labels.from.data == nullptr) return;
+  require_vector("gather_rows", "the source's labels", labels.from, DType::int64, source.rows);
+  require_vector("gather_rows", "labels", labels.to, DType::int64, to.rows);
 }
 
 }  // namespace lockstep::kernels::checks

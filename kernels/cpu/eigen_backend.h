@@ -17,7 +17,7 @@ class EigenBackend final : public Backend {
   void convert(Stream& stream, ConstTensorView from, TensorView to) override;
   void fill(Stream& stream, TensorView to, double value) override;
   void gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices, MatrixView to,
-                   double scale) override;
+                   double scale, const LabelsOfRows& labels) override;
   void add(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) override;
   void multiply(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) override;
   void scale(Stream& stream, ConstTensorView x, double factor, TensorView y) override;

@@ -1,5 +1,6 @@
-// A batch from the rows of a data set: picks rows, converts them and scales them, in one launch.
-// Moves every picked element once in and once out (uint8 to float32: 5 bytes).
+// A batch from the rows of a data set: picks rows, converts them and scales them, and picks their
+// labels, in one launch. Moves every picked element once in and once out (uint8 to float32: 5
+// bytes).
 #include <cstdint>
 
 #include "engine/runtime/cuda/cuda_stream.h"
@@ -25,6 +26,8 @@ struct Gather {
   std::size_t leading_dimension;
   std::size_t in_groups;  // columns that are moved in groups: all but a tail, or none
   To factor;
+  const std::int64_t* label_source;  // or nullptr
+  std::int64_t* labels;
   DeviceFault* fault;
 };
 
@@ -40,6 +43,9 @@ __global__ void gather_kernel(Gather<From, To> call) {
       for (std::size_t j = begin + threadIdx.x % kWarp; j < end; j += kWarp) to[j] = To(0);
       return;
     }
+    if (call.label_source != nullptr && begin == 0 && threadIdx.x % kWarp == 0) {
+      call.labels[row] = call.label_source[index];
+    }
     const From* const from = call.source + index * call.source_leading_dimension;
     const auto scaled = [&](From value) { return call.factor * static_cast<To>(value); };
     const std::size_t tail = end < call.in_groups ? end : call.in_groups;
@@ -52,9 +58,9 @@ __global__ void gather_kernel(Gather<From, To> call) {
 }  // namespace
 
 void CudaBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
-                              MatrixView to, double scale) {
+                              MatrixView to, double scale, const LabelsOfRows& labels) {
   const auto* name = "gather_rows";
-  checks::gather_rows(source, indices, to);
+  checks::gather_rows(source, indices, to, labels);
   if (source.dtype != DType::uint8) require_floating(name, source.dtype);
   require_floating(name, to.dtype);
   if (to.rows == 0 || to.cols == 0) return;
@@ -74,6 +80,8 @@ void CudaBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTenso
             .leading_dimension = to.leading_dimension,
             .in_groups = in_groups ? to.cols / kGroup * kGroup : 0,
             .factor = static_cast<To>(scale),
+            .label_source = data_of<std::int64_t>(labels.from),
+            .labels = data_of<std::int64_t>(labels.to),
             .fault = runtime::cuda::cuda_stream(stream).fault()});
   };
   for_floating(to.dtype, name, [&]<typename To>() {

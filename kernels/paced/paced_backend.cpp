@@ -128,11 +128,11 @@ void PacedBackend::fill(Stream& stream, TensorView to, double value) {
 }
 
 void PacedBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
-                               MatrixView to, double scale) {
+                               MatrixView to, double scale, const LabelsOfRows& labels) {
   const Memories writes{memory(to)};
   const double bytes = num_bytes({}, writes);
   const double seconds = predict::batch_seconds(profile(), bytes);
-  const auto real = [&] { inner_.gather_rows(stream, source, indices, to, scale); };
+  const auto real = [&] { inner_.gather_rows(stream, source, indices, to, scale, labels); };
   if (seconds > 0)
     return pace_seconds(stream, "batch", {}, writes, seconds * traffic_beside(bytes), real);
   real();

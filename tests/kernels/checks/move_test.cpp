@@ -29,6 +29,16 @@ TEST(MoveChecks, EveryBackendRefusesABadCallInTheSameWords) {
        [](Backend& b, Stream& s) {
          b.gather_rows(s, mat(5, 4), vec(2, DType::int64), mat(2, 3), 1);
        }},
+      {ErrorCode::Shape, "[gather_rows] the source's labels has size 4, expected 5",
+       [](Backend& b, Stream& s) {
+         b.gather_rows(s, mat(5, 3), vec(2, DType::int64), mat(2, 3), 1,
+                       {vec(4, DType::int64), vec(2, DType::int64)});
+       }},
+      {ErrorCode::DType, "[gather_rows] labels is float32, expected int64",
+       [](Backend& b, Stream& s) {
+         b.gather_rows(s, mat(5, 3), vec(2, DType::int64), mat(2, 3), 1,
+                       {vec(5, DType::int64), vec(2)});
+       }},
   });
 }
 
