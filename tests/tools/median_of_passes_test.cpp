@@ -20,7 +20,8 @@ predict::MeasuredMachine machine(double figure) {
 TEST(MedianOfPasses, IsNotMovedByOneThatWasDisturbed) {
   const predict::MeasuredMachine result = median_of_passes({machine(3), machine(900), machine(2)});
   EXPECT_EQ(result.threads_per_device, 2U);
-  EXPECT_EQ(result.forward.seconds, (std::vector<double>{3, 30}));
+  EXPECT_DOUBLE_EQ(result.forward.seconds[0], 3);
+  EXPECT_DOUBLE_EQ(result.forward.seconds[1], 30);
   EXPECT_EQ(result.forward.axes[2], (std::vector<double>{1, 2}));
   EXPECT_EQ(result.traffic[1].seconds, (std::vector<double>{6}));
   EXPECT_EQ(result.all_reduces[0].curve.seconds, (std::vector<double>{3, 3}));
@@ -29,12 +30,27 @@ TEST(MedianOfPasses, IsNotMovedByOneThatWasDisturbed) {
   EXPECT_EQ(result.overlap.comm, 3);
 }
 
+// One pass was slow throughout, another one in its last time: both know how the others relate.
+TEST(MedianOfPasses, KeepsHowALayersTimesRelate) {
+  const auto pass = [](std::vector<double> by_rows) {
+    predict::MeasuredMachine machine;
+    machine.forward = {{{{4, 8, 16}, {1}, {1}}}, std::move(by_rows)};
+    return machine;
+  };
+  const predict::MeasuredMachine result =
+      median_of_passes({pass({1, 2, 4}), pass({2, 4, 8}), pass({1, 2, 32})});
+  EXPECT_NEAR(result.forward.seconds[1] / result.forward.seconds[0], 2, 1e-12);
+  EXPECT_NEAR(result.forward.seconds[2] / result.forward.seconds[1], 2, 1e-12);
+  EXPECT_NEAR(result.forward.seconds[0], 2, 1e-12);
+}
+
 TEST(MedianOfPasses, IsTakenOfEachFigureByItself) {
   predict::MeasuredMachine other = machine(5);
   other.forward.seconds[1] = 4;
   const predict::MeasuredMachine result = median_of_passes({machine(1), other, machine(3)});
-  EXPECT_EQ(result.forward.seconds, (std::vector<double>{3, 10}));
-  EXPECT_EQ(result.backward.seconds, (std::vector<double>{3, 30}));
+  EXPECT_DOUBLE_EQ(result.forward.seconds[0], 3);
+  EXPECT_DOUBLE_EQ(result.forward.seconds[1], 10);
+  EXPECT_DOUBLE_EQ(result.backward.seconds[1], 30);
 }
 
 }  // namespace

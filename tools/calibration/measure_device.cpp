@@ -146,21 +146,23 @@ void measure_layers(predict::MeasuredMachine& measured, Care care) {
   const auto grids = {&measured.forward, &measured.backward, &measured.weights_backward};
   for (predict::LayerGrid* grid : grids) *grid = {{rows, units, units}, {}};
   const std::size_t num_layers = units.size() * units.size();
-  for (const double count : rows) {
-    for (const double inputs : units) {
-      for (const double outputs : units) {
-        if (count * inputs * outputs > kMostProducts) {
-          for (predict::LayerGrid* grid : grids) {
-            grid->seconds.push_back(growth * grid->seconds[grid->seconds.size() - num_layers]);
-          }
-          continue;
+  for (predict::LayerGrid* grid : grids) grid->seconds.resize(rows.size() * num_layers);
+  // A layer's rows right after each other: what counts most is how their times relate.
+  for (std::size_t layer = 0; layer < num_layers; ++layer) {
+    const double inputs = units[layer / units.size()], outputs = units[layer % units.size()];
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const std::size_t at = i * num_layers + layer;
+      if (rows[i] * inputs * outputs > kMostProducts) {
+        for (predict::LayerGrid* grid : grids) {
+          grid->seconds[at] = growth * grid->seconds[at - num_layers];
         }
-        const LayerTime all = time_layer({count, inputs, outputs}, RequiresGrad::yes, {});
-        const LayerTime first = time_layer({count, inputs, outputs}, RequiresGrad::no, {});
-        measured.forward.seconds.push_back((all.forward_seconds + first.forward_seconds) / 2);
-        measured.backward.seconds.push_back(all.backward_seconds);
-        measured.weights_backward.seconds.push_back(first.backward_seconds);
+        continue;
       }
+      const LayerTime all = time_layer({rows[i], inputs, outputs}, RequiresGrad::yes, {});
+      const LayerTime first = time_layer({rows[i], inputs, outputs}, RequiresGrad::no, {});
+      measured.forward.seconds[at] = (all.forward_seconds + first.forward_seconds) / 2;
+      measured.backward.seconds[at] = all.backward_seconds;
+      measured.weights_backward.seconds[at] = first.backward_seconds;
     }
   }
 }

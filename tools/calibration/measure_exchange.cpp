@@ -26,15 +26,11 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// What work() takes longer the first time than the second.
 template <typename Run>
-double extra_seconds(const Run& work) {
-  Clock::time_point start = Clock::now();
+double seconds_of(const Run& work) {
+  const Clock::time_point start = Clock::now();
   work();
-  const double first = seconds_since(start);
-  start = Clock::now();
-  work();
-  return std::max(0.0, first - seconds_since(start));
+  return seconds_since(start);
 }
 
 // A backward pass of a layer, some tens of microseconds.
@@ -76,20 +72,34 @@ predict::Curve measure_all_reduces(comm::Communicator& communicator, Device devi
   for (std::size_t bytes = kSmallestBuffer; bytes <= largest; bytes *= kBufferStep) {
     const Tensor gradient = Tensor::zeros({bytes / sizeof(float)}, DType::float32, device);
     const Tensor weight = Tensor::zeros({bytes / sizeof(float)}, DType::float32, device);
-    std::vector<double> waits;
-    const int rounds = bytes > kManyBytes ? kFewestRounds : kRounds;
-    for (int round = -2; round < rounds; ++round) {  // two to warm up
-      double seconds = extra_seconds([&] { gradient.fill(0); });
+    const auto write_gradient = [&] { gradient.fill(0); };
+    const auto update = [&] {
+      weight.backend().axpy(weight.stream(), 0.1, gradient.view(), weight.view());
+    };
+    const auto compute = [&] {
       for (int i = 0; i < 4; ++i) computation.run();
-      const Clock::time_point start = Clock::now();
-      communicator.all_reduce(gradient, as_ddp_does()).wait();
-      seconds += seconds_since(start);
-      seconds += extra_seconds(
-          [&] { weight.backend().axpy(weight.stream(), 0.1, gradient.view(), weight.view()); });
-      if (round >= 0) waits.push_back(seconds);
+    };
+    std::vector<double> waits, extras;
+    const int rounds = bytes > kManyBytes ? kFewestRounds : kRounds;
+    // A step with an all-reduce, then one without. The cache lines that other ranks have touched
+    // are missed by the update of the first and when the second writes its gradient: the same work
+    // of the other step is what they take anyway.
+    for (int round = -2; round < rounds; ++round) {  // two to warm up
+      communicator.barrier().wait();
+      double extra = -seconds_of(write_gradient);
+      compute();
+      const double wait =
+          seconds_of([&] { communicator.all_reduce(gradient, as_ddp_does()).wait(); });
+      extra += seconds_of(update);
+      extra += seconds_of(write_gradient);
+      compute();
+      extra -= seconds_of(update);
+      if (round < 0) continue;
+      waits.push_back(wait);
+      extras.push_back(extra);
     }
     curve.sizes.push_back(static_cast<double>(bytes));
-    curve.seconds.push_back(median(std::move(waits)));
+    curve.seconds.push_back(median(std::move(waits)) + std::max(0.0, median(std::move(extras))));
   }
   return curve;
 }
