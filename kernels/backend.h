@@ -260,8 +260,8 @@ class Backend {
                                               ConstTensorView labels, Reduction reduction,
                                               ConstTensorView grad_loss,
                                               MatrixView grad_logits) = 0;
-  // Whether linear_cross_entropy takes less time than the calls that it stands for.
-  virtual bool fuses_linear_cross_entropy(DType, std::size_t /*in*/,
+  // Whether linear_cross_entropy is expected to take less time than the calls it stands for.
+  virtual bool fuses_linear_cross_entropy(DType, std::size_t /*rows*/, std::size_t /*in*/,
                                           std::size_t /*classes*/) const {
     return false;
   }

@@ -158,8 +158,8 @@ void Module::set_mode(Mode mode) {
   walk(*this, {}, [mode](const std::string&, Module& module) { module.mode_ = mode; });
 }
 
-Variable Module::cross_entropy(const Variable& x, const Tensor& labels, Reduction reduction,
-                               Tensor grad) {
+Variable Module::cross_entropy_of(const Variable& x, const Tensor& labels, Reduction reduction,
+                                  Tensor grad) {
   const NestingScope scope;
   if (audit::is_on()) [[unlikely]]
     note_input(x);

@@ -38,8 +38,8 @@ class Module {
 
   // cross_entropy((*this)(x), ...) of ops.h, for training: a device may run the last layer and the
   // loss as one operation, and there are no logits then.
-  Variable cross_entropy(const Variable& x, const Tensor& labels,
-                         Reduction reduction = Reduction::mean, Tensor grad = {});
+  Variable cross_entropy_of(const Variable& x, const Tensor& labels,
+                            Reduction reduction = Reduction::mean, Tensor grad = {});
 
   // --- parameters: trained by an optimizer ---
   // Depth first, in the order of registration. One that is registered twice (shared by two layers)
@@ -108,7 +108,7 @@ class Module {
   std::size_t register_buffer(std::string name, Tensor value);
   std::size_t register_child(std::string name, std::shared_ptr<Module> child);
 
-  // What cross_entropy() does. Here: the loss of what forward() gives.
+  // What cross_entropy_of() does. Here: the loss of what forward() gives.
   virtual Variable forward_cross_entropy(const Variable& x, const Tensor& labels,
                                          Reduction reduction, Tensor grad);
 

@@ -20,6 +20,8 @@ void linear_cross_entropy(const LinearCrossEntropy& call) {
   linear_forward(call.forward());
   softmax_cross_entropy_forward(call.probabilities, call.labels, call.probabilities, call.loss,
                                 call.gradient);
+  require(call.gradient.grad_logits.data != nullptr || call.x.rows == 0, ErrorCode::Shape,
+          "cross_entropy", "grad_logits has no data, and is wanted");
   if (call.grad_x.data) linear_backward(call.backward());
 }
 

@@ -23,6 +23,7 @@ void gather_rows(const ConstMatrixView& source, const ConstTensorView& indices,
   require_vector("gather_rows", "indices", indices, DType::int64, to.rows);
   require_size("gather_rows", "a row of the source", source.cols, to.cols);
   if (labels.from.data == nullptr) return;
+  require(to.cols > 0, ErrorCode::Shape, "gather_rows", "labels need rows that have columns");
   require_vector("gather_rows", "the source's labels", labels.from, DType::int64, source.rows);
   require_vector("gather_rows", "labels", labels.to, DType::int64, to.rows);
 }

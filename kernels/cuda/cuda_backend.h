@@ -8,8 +8,8 @@
 //   Results:  depend on shapes and values alone: sums are cut by size and meet in a fixed order,
 //             never by atomic additions.
 //   Faults:   an index or label outside its range is written to the stream's DeviceFault, and the
-//             host's next wait throws it. Such a row is read as zeros by gather_rows, makes the
-//             loss NaN, and has no gradient.
+//             host's next wait throws it. Such a row is read as zeros by gather_rows (its label,
+//             too), makes the loss NaN, and has no gradient.
 #pragma once
 
 #include "kernels/backend.h"
@@ -53,7 +53,8 @@ class CudaBackend final : public Backend {
   void softmax_cross_entropy_backward(Stream& stream, ConstMatrixView probabilities,
                                       ConstTensorView labels, Reduction reduction,
                                       ConstTensorView grad_loss, MatrixView grad_logits) override;
-  bool fuses_linear_cross_entropy(DType dtype, std::size_t in, std::size_t classes) const override;
+  bool fuses_linear_cross_entropy(DType dtype, std::size_t rows, std::size_t in,
+                                  std::size_t classes) const override;
   void linear_cross_entropy(Stream& stream, const LinearCrossEntropy& call) override;
   void mse_forward(Stream& stream, ConstTensorView x, ConstTensorView target, Reduction reduction,
                    TensorView loss) override;

@@ -1,5 +1,6 @@
 #include "kernels/cuda/fused_loss.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
@@ -9,6 +10,7 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
+// Read at every step: tests change it.
 bool is_on_by_environment() {
   const char* text = std::getenv("LOCKSTEP_FUSED_LOSS");
   const std::string_view word = text ? text : "";
@@ -19,12 +21,13 @@ bool is_on_by_environment() {
 
 }  // namespace
 
-bool CudaBackend::fuses_linear_cross_entropy(DType dtype, std::size_t in,
+bool CudaBackend::fuses_linear_cross_entropy(DType dtype, std::size_t rows, std::size_t in,
                                              std::size_t classes) const {
-  static const bool is_on = is_on_by_environment();
   const bool has_kernel = dtype == DType::float32 || dtype == DType::float64;
-  return is_on && has_kernel && classes > 0 && classes <= kFusedLossClasses &&
-         in <= kFusedLossBytes / size_of(dtype) / classes;
+  if (!has_kernel || classes == 0 || classes > kFusedLossClasses) return false;
+  const std::size_t num_weights = kFusedLossBytes / size_of(dtype);
+  return in <= num_weights / classes &&
+         rows <= kFusedLossWork / std::max<std::size_t>(in, 1) / classes && is_on_by_environment();
 }
 
 }  // namespace lockstep::kernels::cuda

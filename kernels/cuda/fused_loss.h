@@ -8,7 +8,12 @@
 
 namespace lockstep::kernels::cuda {
 
-inline constexpr std::size_t kFusedLossClasses = 32;       // at most: a lane holds a row's logits
-inline constexpr std::size_t kFusedLossBytes = 48 * 1024;  // of weights, in a block's shared memory
+// At most: a lane holds a row's logits.
+inline constexpr std::size_t kFusedLossClasses = 32;
+// Of weights, in a block's shared memory: 48 KiB, less what the kernel's sums take of it.
+inline constexpr std::size_t kFusedLossBytes = 47 * 1024;
+// rows * in * classes: where there is more to multiply, two products of cuBLASLt make up for being
+// kernels of their own.
+inline constexpr std::size_t kFusedLossWork = std::size_t{1} << 25;
 
 }  // namespace lockstep::kernels::cuda

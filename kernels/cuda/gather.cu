@@ -39,6 +39,7 @@ __global__ void gather_kernel(Gather<From, To> call) {
     if (!is_within(index, call.source_rows)) {
       if (threadIdx.x % kWarp == 0) {
         report_fault(call.fault, FaultKind::row_index, index, call.source_rows);
+        if (call.label_source != nullptr) call.labels[row] = 0;
       }
       for (std::size_t j = begin + threadIdx.x % kWarp; j < end; j += kWarp) to[j] = To(0);
       return;

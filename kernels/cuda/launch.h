@@ -15,7 +15,7 @@ namespace lockstep::kernels::cuda {
 struct LaunchShape {
   dim3 grid;                     // blocks
   dim3 block;                    // threads of a block
-  std::size_t shared_bytes = 0;  // dynamic shared memory of a block, 48 KiB at most
+  std::size_t shared_bytes = 0;  // dynamic shared memory of a block; with the static, 48 KiB
 };
 
 // Blocks of `threads` that cover num_elements, at most max_blocks of them: the kernel strides over

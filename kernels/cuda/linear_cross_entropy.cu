@@ -158,7 +158,7 @@ void CudaBackend::linear_cross_entropy(Stream& stream, const LinearCrossEntropy&
   checks::linear_cross_entropy(call);
   const std::size_t in = call.x.cols;
   const std::size_t classes = call.weight.rows;
-  if (!fuses_linear_cross_entropy(call.x.dtype, in, classes)) {
+  if (!fuses_linear_cross_entropy(call.x.dtype, call.x.rows, in, classes)) {
     return Backend::linear_cross_entropy(stream, call);
   }
   const ConstMatrixView& saved =

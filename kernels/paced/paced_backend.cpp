@@ -129,14 +129,15 @@ void PacedBackend::fill(Stream& stream, TensorView to, double value) {
 
 void PacedBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
                                MatrixView to, double scale, const LabelsOfRows& labels) {
-  const Memories writes{memory(to)};
+  Memories writes{memory(to)};
   const double bytes = num_bytes({}, writes);
+  if (labels.to.data != nullptr) writes.push_back(memory(labels.to));
   const double seconds = predict::batch_seconds(profile(), bytes);
   const auto real = [&] { inner_.gather_rows(stream, source, indices, to, scale, labels); };
   if (seconds > 0)
     return pace_seconds(stream, "batch", {}, writes, seconds * traffic_beside(bytes), real);
   real();
-  act::machine()->give(index_of(stream), writes[0]);
+  for (const auto& written : writes) act::machine()->give(index_of(stream), written);
 }
 
 void PacedBackend::add(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {

@@ -138,7 +138,7 @@ TEST(Executor, RefusesWhatAGpuRefuses) {
   config.gridDim = 1;
   config.blockDim = 1;
   config.stream = stream;
-  config.dynamicSmemBytes = 48 * 1024 + 1;
+  config.dynamicSmemBytes = 47 * 1024 + 1;
   const auto launch_big = [&] {
     return lockstep::runtime::cuda::launch_kernel<unsigned*>(copy_shared, config, out.data());
   };

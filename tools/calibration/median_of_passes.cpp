@@ -49,12 +49,13 @@ void take_medians(GridOf grid, const std::vector<MeasuredMachine>& passes,
       }
       means.push_back(std::exp(logarithms / static_cast<double>(num_rows)));
     }
+    const double mean = median(means);
     for (std::size_t row = 0; row < num_rows; ++row) {
       std::vector<double> shares;
       for (std::size_t i = 0; i < passes.size(); ++i) {
         shares.push_back((passes[i].*grid).seconds[at(row)] / means[i]);
       }
-      seconds[at(row)] = median(std::move(shares)) * median(means);
+      seconds[at(row)] = median(std::move(shares)) * mean;
     }
   }
 }

@@ -46,7 +46,9 @@ class LinearCrossEntropyNode final : public Node {
     const bool is_foreseen = grad_logits.defined() && is_unchanged(foreseen_.grad_loss, grad_loss);
     kernels::LinearBackward call;
     call.x = unpack(x_).matrix();
-    call.weight = (is_foreseen ? weight_.unchecked() : unpack(weight_)).matrix();
+    // Its values count where they are still to enter a gradient.
+    const bool reads_weight = !is_foreseen && wants_gradient(0);
+    call.weight = (reads_weight ? unpack(weight_) : weight_.unchecked()).matrix();
     if (!is_foreseen) {
       const Tensor& probabilities = unpack(probabilities_);
       grad_logits =
@@ -129,20 +131,21 @@ Variable run_last(ChainLink before, const LinearLayer& layer, const Tensor& labe
                                         std::move(before.left), std::move(foreseen));
 }
 
-bool is_fused(std::span<const LinearLayer> layers) {
+// Under lockstep doctor the layers and the loss are noted one by one.
+bool is_fused(std::span<const LinearLayer> layers, const Variable& x) {
   if (layers.empty() || layers.back().activation != Activation::none) return false;
   const Variable& weight = layers.back().weight;
-  return grad_enabled() && weight.requires_grad() && weight.shape().num_dims() == 2 &&
-         !audit::is_on() &&
-         weight.value().backend().fuses_linear_cross_entropy(weight.dtype(), weight.shape()[1],
-                                                             weight.shape()[0]);
+  const bool are_matrices = weight.shape().num_dims() == 2 && x.shape().num_dims() == 2;
+  return grad_enabled() && weight.requires_grad() && are_matrices && !audit::is_on() &&
+         weight.value().backend().fuses_linear_cross_entropy(weight.dtype(), x.shape()[0],
+                                                             weight.shape()[1], weight.shape()[0]);
 }
 
 }  // namespace
 
 Variable linear_cross_entropy(const Variable& x, std::span<const LinearLayer> layers,
                               const Tensor& labels, Reduction reduction, Tensor grad) {
-  if (!is_fused(layers)) {
+  if (!is_fused(layers, x)) {
     return cross_entropy(linear_chain(x, layers), labels, reduction, std::move(grad));
   }
   const auto before = layers.first(layers.size() - 1);

@@ -65,7 +65,8 @@ Variable to(const Variable& x, Device device);
 Variable cross_entropy(const Variable& logits, const Tensor& labels,
                        Reduction reduction = Reduction::mean, Tensor grad = {});
 // cross_entropy(linear_chain(x, layers), ...): where a device is faster so, its last layer, the
-// loss and the gradients up to the last layer's input are one operation, and there are no logits.
+// loss, and the gradients up to the last layer's input are one operation, and there are no logits.
+// If backward() is given another gradient than was foreseen, they are found again.
 Variable linear_cross_entropy(const Variable& x, std::span<const LinearLayer> layers,
                               const Tensor& labels, Reduction reduction = Reduction::mean,
                               Tensor grad = {});

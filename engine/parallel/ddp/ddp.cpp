@@ -50,7 +50,7 @@ Variable Ddp::forward(const Variable& input) {
 Variable Ddp::forward_cross_entropy(const Variable& input, const Tensor& labels,
                                     Reduction reduction, Tensor grad) {
   begin_forward();
-  return module()->cross_entropy(input, labels, reduction, std::move(grad));
+  return module()->cross_entropy_of(input, labels, reduction, std::move(grad));
 }
 
 void Ddp::begin_forward() {

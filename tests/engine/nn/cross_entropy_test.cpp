@@ -58,7 +58,8 @@ void expect_as_of_the_output(Module& model, std::size_t classes) {
     const Trained expected = train(
         model, [&](const Variable& x) { return cross_entropy(model(x), labels, reduction); }, half);
     const Trained found = train(
-        model, [&](const Variable& x) { return model.cross_entropy(x, labels, reduction); }, half);
+        model, [&](const Variable& x) { return model.cross_entropy_of(x, labels, reduction); },
+        half);
     EXPECT_NEAR(found.loss, expected.loss, 1e-12 * kRows);
     ASSERT_EQ(found.gradients.size(), expected.gradients.size());
     for (std::size_t i = 0; i < found.gradients.size(); ++i) {
@@ -95,17 +96,17 @@ TEST(ModuleCrossEntropy, LeavesFrozenLayersAlone) {
   const Variable x(random_tensor({kRows, kIn}, 1).to(DType::float32));
   std::vector<Variable> parameters = model->parameters();
   parameters[2].set_requires_grad(RequiresGrad::no);  // the last layer's weight
-  model->cross_entropy(x, labels).backward();
+  model->cross_entropy_of(x, labels).backward();
   EXPECT_FALSE(parameters[2].grad().defined());
   EXPECT_TRUE(parameters[0].grad().defined() && parameters[3].grad().defined());
   parameters[2].set_requires_grad(RequiresGrad::yes);
   for (const int first : {0, 1}) parameters[first].set_requires_grad(RequiresGrad::no);
   model->zero_grad();
-  model->cross_entropy(x, labels).backward();
+  model->cross_entropy_of(x, labels).backward();
   EXPECT_FALSE(parameters[0].grad().defined());
   EXPECT_TRUE(parameters[2].grad().defined() && parameters[3].grad().defined());
   const NoGradScope no_grad;
-  EXPECT_FALSE(model->cross_entropy(x, labels).requires_grad());
+  EXPECT_FALSE(model->cross_entropy_of(x, labels).requires_grad());
 }
 
 TEST(ModuleCrossEntropy, RefusesWhatTheLossOfTheOutputWould) {
@@ -122,7 +123,7 @@ TEST(ModuleCrossEntropy, RefusesWhatTheLossOfTheOutputWould) {
       expected = error.what();
     }
     expect_error(code, expected,
-                 [&] { model->cross_entropy(input, labels, Reduction::mean, grad); });
+                 [&] { model->cross_entropy_of(input, labels, Reduction::mean, grad); });
   };
   const Tensor labels = some_labels(10);
   expect_alike(ErrorCode::Shape, x, labels.rows(0, 3));
@@ -137,7 +138,7 @@ TEST(ModuleCrossEntropy, RefusesValuesThatWereChangedBeforeBackward) {
   model->to(test_device());
   Tensor labels = some_labels(10);
   const Variable x(random_tensor({kRows, kIn}, 1).to(DType::float32));
-  const Variable loss = model->cross_entropy(x, labels);
+  const Variable loss = model->cross_entropy_of(x, labels);
   labels.copy_from(some_labels(9));
   expect_error(ErrorCode::State, "CrossEntropy", [&] { loss.backward(); });
 }

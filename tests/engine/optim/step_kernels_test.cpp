@@ -46,7 +46,7 @@ StepShape shape_of_step(const char* model_text, std::size_t batch = kBatch,
   while (!graph.is_captured()) {
     graph.run([&] {
       optimizer.zero_grad();
-      (taken == Loss::own ? model->cross_entropy(x, labels)
+      (taken == Loss::own ? model->cross_entropy_of(x, labels)
                           : cross_entropy(model->forward(x), labels))
           .backward();
       optimizer.step();

@@ -83,6 +83,8 @@ TEST(LinearCrossEntropyChecks, EveryBackendRefusesABadCallInTheSameWords) {
       {ErrorCode::Shape,
        "[cross_entropy] grad_logits is [1, 3, 4], expected [1, 2, 4] (batch, rows, columns)",
        layer([](auto& c) { c.gradient.grad_logits = mat(3, 4); })},
+      {ErrorCode::Shape, "[cross_entropy] grad_logits has no data, and is wanted",
+       layer([](auto& c) { c.gradient = {}; })},
       {ErrorCode::Shape,
        "[linear backward] grad_x is [1, 2, 4], expected [1, 2, 3] (batch, rows, columns)",
        layer([](auto& c) { c.grad_x = mat(2, 4); })},

@@ -34,6 +34,11 @@ TEST(MoveChecks, EveryBackendRefusesABadCallInTheSameWords) {
          b.gather_rows(s, mat(5, 3), vec(2, DType::int64), mat(2, 3), 1,
                        {vec(4, DType::int64), vec(2, DType::int64)});
        }},
+      {ErrorCode::Shape, "[gather_rows] labels need rows that have columns",
+       [](Backend& b, Stream& s) {
+         b.gather_rows(s, mat(5, 0), vec(2, DType::int64), mat(2, 0), 1,
+                       {vec(5, DType::int64), vec(2, DType::int64)});
+       }},
       {ErrorCode::DType, "[gather_rows] labels is float32, expected int64",
        [](Backend& b, Stream& s) {
          b.gather_rows(s, mat(5, 3), vec(2, DType::int64), mat(2, 3), 1,

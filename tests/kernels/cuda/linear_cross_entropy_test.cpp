@@ -1,3 +1,5 @@
+#include <cstdlib>
+
 #include "on_gpu.h"
 
 namespace lockstep::kernels {
@@ -114,13 +116,32 @@ TYPED_TEST(GpuLastLayer, WithItsLossAndGradientsEqualsTheCpu) {
 // More classes, or more weights than a block holds: a product, the loss, and a product.
 TYPED_TEST(GpuLastLayer, IsFusedWhereItFitsAndRightWhereItDoesNot) {
   constexpr auto kDType = dtype_of<TypeParam>;
-  EXPECT_TRUE(gpu().fuses_linear_cross_entropy(kDType, 128, 10));
-  EXPECT_TRUE(gpu().fuses_linear_cross_entropy(kDType, 192, 32));
-  EXPECT_FALSE(gpu().fuses_linear_cross_entropy(kDType, 20, 33));
-  EXPECT_FALSE(gpu().fuses_linear_cross_entropy(kDType, 12289, 1));
-  for (const Sizes& s : {Sizes{5, 20, 33}, Sizes{3, 1300, 10}, Sizes{0, 5, 3}}) {
+  constexpr std::size_t kMostInputs = 47 * 1024 / sizeof(TypeParam) / 16;  // of 16 classes
+  const auto is_fused = [](std::size_t rows, std::size_t in, std::size_t classes) {
+    return gpu().fuses_linear_cross_entropy(kDType, rows, in, classes);
+  };
+  EXPECT_TRUE(is_fused(8192, 128, 10));
+  EXPECT_TRUE(is_fused(9, kMostInputs, 16));
+  EXPECT_FALSE(is_fused(9, kMostInputs + 1, 16));
+  EXPECT_FALSE(is_fused(9, 20, 33));
+  EXPECT_FALSE(is_fused(std::size_t{1} << 20, 128, 10));
+  for (const Sizes& s : {Sizes{9, kMostInputs, 16}, Sizes{5, 20, 33}, Sizes{3, kMostInputs + 1, 16},
+                         Sizes{0, 5, 3}}) {
     expect_as_the_cpu<TypeParam>(s, some_call(Reduction::sum, Activation::relu));
   }
+}
+
+TYPED_TEST(GpuLastLayer, IsNotFusedWhereTheEnvironmentSaysSo) {
+  const auto is_fused = [] {
+    return gpu().fuses_linear_cross_entropy(dtype_of<TypeParam>, 64, 128, 10);
+  };
+  setenv("LOCKSTEP_FUSED_LOSS", "off", 1);
+  EXPECT_FALSE(is_fused());
+  expect_as_the_cpu<TypeParam>({64, 128, 10}, some_call(Reduction::mean, Activation::relu));
+  setenv("LOCKSTEP_FUSED_LOSS", "maybe", 1);
+  expect_error(ErrorCode::Usage, "[LOCKSTEP_FUSED_LOSS] is 'maybe'; use on or off", is_fused);
+  unsetenv("LOCKSTEP_FUSED_LOSS");
+  EXPECT_TRUE(is_fused());
 }
 
 TYPED_TEST(GpuLastLayer, TakesTheGradientOfEveryActivation) {
