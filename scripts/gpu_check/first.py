@@ -52,20 +52,24 @@ def beside_torch(stage, precision, batch):
             )
 
 
+def fused_loss_name(precision, batch):
+    return f"last layer and loss apart / in one kernel, batch {batch}, {precision}"
+
+
 def without_fused_loss(stage, precision, batch):
     """What the kernel of the last layer with its loss is worth."""
     fused = stage.cells.get((precision, batch, True))
-    apart = bench.step(
-        stage, precision, batch, stage.check.sizes.net, True, environment={"LOCKSTEP_FUSED_LOSS": "off"}
+    if not fused:
+        return
+    environment = {"LOCKSTEP_FUSED_LOSS": "off"}
+    apart = bench.step(stage, precision, batch, stage.check.sizes.net, True, environment=environment)
+    stage.line(
+        fused_loss_name(precision, batch),
+        "measured",
+        figure=apart["us"] / fused,
+        unit="x",
+        detail=f"{apart['us']:.2f} us, {apart['graph_nodes']} nodes / {fused:.2f} us",
     )
-    if fused:
-        stage.line(
-            f"last layer and loss apart / in one kernel, batch {batch}, {precision}",
-            "measured",
-            figure=apart["us"] / fused,
-            unit="x",
-            detail=f"{apart['us']:.2f} us, {apart['graph_nodes']} nodes / {fused:.2f} us",
-        )
 
 
 def four_devices(stage, kind, flags, *extra):
@@ -120,8 +124,8 @@ def run(stage):
                 if (precision, batch, graph) not in stage.cells:
                     stage.part(cell_name(precision, batch, graph), cell, precision, batch, graph)
     for batch in sizes.first_batches:
-        name = f"last layer and loss, batch {batch}, highest"
-        stage.part(name, without_fused_loss, "highest", batch)
+        for precision in ("highest", "high"):
+            stage.part(fused_loss_name(precision, batch), without_fused_loss, precision, batch)
     stage.part("algorithms of cuBLASLt", show_choices)
     stage.part("epilogues of cuBLASLt", show_tried)
     for batch in sizes.first_batches:
