@@ -55,10 +55,7 @@ class LinearNode final : public Node {
     if (wants_gradient(0)) {
       grads[0] = gradient_buffer(0);
       call.grad_x = grads[0].matrix();
-      call.input_activation = input_.kind;
-      if (input_.preactivation.defined()) {
-        call.input_preactivation = preactivation_view(input_.preactivation, call.x.cols);
-      }
+      take_gradient_of(input_, call);
       if (input_.mask.defined()) call.input_mask = input_.mask.view();
       if (input_.kind != Activation::none) {
         // Only a layer of a chain leaves its activation.

@@ -59,10 +59,7 @@ class LinearCrossEntropyNode final : public Node {
       if (wants_gradient(0)) {
         grads[0] = gradient_buffer(0);
         call.grad_x = grads[0].matrix();
-        call.input_activation = input_.kind;
-        if (input_.preactivation.defined()) {
-          call.input_preactivation = preactivation_view(input_.preactivation, call.x.cols);
-        }
+        take_gradient_of(input_, call);
       }
     }
     call.grad_y = grad_logits.matrix();
@@ -120,10 +117,7 @@ Variable run_last(ChainLink before, const LinearLayer& layer, const Tensor& labe
   if (before.y.requires_grad()) {
     foreseen.grad_x = Tensor::empty(x.shape(), x.dtype(), x.device());
     call.grad_x = foreseen.grad_x.matrix();
-    call.input_activation = before.left.kind;
-    if (before.left.preactivation.defined()) {
-      call.input_preactivation = preactivation_view(before.left.preactivation, x.size(1));
-    }
+    take_gradient_of(before.left, call);
   }
   loss.backend().linear_cross_entropy(loss.stream(), call);
   return record<LinearCrossEntropyNode>({before.y, layer.weight, layer.bias}, std::move(loss), x,

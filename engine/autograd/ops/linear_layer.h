@@ -18,6 +18,16 @@ struct PendingActivation {
 // The features of a saved preactivation, without those that its rows were rounded up by.
 MatrixView preactivation_view(const Tensor& padded, std::size_t features);
 
+// Lets a call take the gradient of the activation that the layer before left. Call: LinearBackward
+// or LinearCrossEntropy, with its x.
+template <typename Call>
+void take_gradient_of(const PendingActivation& left, Call& call) {
+  call.input_activation = left.kind;
+  if (left.preactivation.defined()) {
+    call.input_preactivation = preactivation_view(left.preactivation, call.x.cols);
+  }
+}
+
 // Who takes the gradient of a layer's activation: the layer itself, the backward product of the
 // layer after it, or that layer together with the loss.
 enum class ActivationGradient { own, next_product, next_loss };
