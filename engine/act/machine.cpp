@@ -82,16 +82,18 @@ Machine::Device& Machine::device(int index) const {
   return *devices_[static_cast<std::size_t>(places_[static_cast<std::size_t>(index)])];
 }
 
-Machine::Delivery Machine::deliver(int from, int to, Time ready, std::size_t num_bytes) {
+Machine::Delivery Machine::deliver(int from, int to, Time ready, std::size_t num_bytes,
+                                   double times_as_long) {
   const auto bytes = static_cast<double>(num_bytes);
   const std::lock_guard lock(network_mutex_);
   double latency = 0;
   Time sent = ready;
   for (const predict::Hop hop : network_.route(network_.gpu(static_cast<std::size_t>(from)),
                                                network_.gpu(static_cast<std::size_t>(to)))) {
-    sent = std::max(sent, hops_[hop].occupy(ready, scaled(bytes / network_.bytes_per_second(hop))));
+    const double wire = times_as_long * bytes / network_.bytes_per_second(hop);
+    sent = std::max(sent, hops_[hop].occupy(ready, scaled(wire)));
     bytes_by_hop_[hop] += bytes;
-    latency += network_.latency_seconds(hop);
+    latency += times_as_long * network_.latency_seconds(hop);
   }
   return {sent, sent + scaled(latency)};
 }

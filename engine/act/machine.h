@@ -98,8 +98,9 @@ class Machine {
     Time sent{};     // its last byte has passed the slowest link
     Time arrives{};  // a latency later
   };
-  // Of a message that may leave at `ready`. It takes its place on the links.
-  Delivery deliver(int from, int to, Time ready, std::size_t num_bytes);
+  // Of a message that may leave at `ready`. It takes its place on the links, for so many times as
+  // long as they charge.
+  Delivery deliver(int from, int to, Time ready, std::size_t num_bytes, double times_as_long = 1);
   // When the device's communication lane has nothing more to do.
   Time communicated(int device) const;
   // A piece of a collective keeps the device's communication lane from `begin` on for `alone`.

@@ -4,27 +4,14 @@
 #include <vector>
 
 namespace lockstep::predict {
-namespace {
-
-const MeasuredAllReduce* find_measured(const DeviceProfile& device, std::size_t num_devices,
-                                       RankKind ranks) {
-  if (!device.measured) return nullptr;
-  const auto found =
-      std::ranges::find_if(device.measured->all_reduces, [&](const MeasuredAllReduce& measured) {
-        return measured.ranks == ranks && measured.num_devices == num_devices;
-      });
-  return found == device.measured->all_reduces.end() ? nullptr : &*found;
-}
-
-}  // namespace
 
 AllReduceCost::AllReduceCost(Network& network, std::size_t num_devices,
                              std::optional<plan::AllReducePlan> plan, RankKind ranks)
-    : network_(network), num_devices_(num_devices), plan_(plan) {
+    : network_(network), num_devices_(num_devices), plan_(plan), ranks_(ranks) {
   const DeviceProfile& device = network.topology().device;
   if (!plan_ && device.measured) {
     plan_ = plan::AllReducePlan::automatic;
-    measured_ = find_measured(device, num_devices, ranks);
+    is_measured_ = true;
   }
   if (!plan_) group_ = nccl_group(network, num_devices);
 }
@@ -34,11 +21,23 @@ double AllReduceCost::seconds(std::size_t num_bytes) {
   const auto [found, is_new] = known_.try_emplace(num_bytes, 0);
   if (!is_new) return found->second;
   found->second = own_plan_seconds(network_, num_devices_, *plan_, num_bytes);
-  if (measured_ != nullptr) {
-    const double largest = measured_->over_plan.sizes.back();
-    found->second *= measured_->over_plan.at(std::min(static_cast<double>(num_bytes), largest));
+  if (is_measured_) {
+    found->second *=
+        measured_over_plan(network_.topology().device, num_devices_, ranks_, num_bytes);
   }
   return found->second;
+}
+
+double measured_over_plan(const DeviceProfile& device, std::size_t num_devices, RankKind ranks,
+                          std::size_t num_bytes) {
+  if (!device.measured) return 1;
+  const auto found =
+      std::ranges::find_if(device.measured->all_reduces, [&](const MeasuredAllReduce& measured) {
+        return measured.ranks == ranks && measured.num_devices == num_devices;
+      });
+  if (found == device.measured->all_reduces.end()) return 1;
+  const double largest = found->over_plan.sizes.back();
+  return found->over_plan.at(std::min(static_cast<double>(num_bytes), largest));
 }
 
 double own_plan_seconds(Network& network, std::size_t num_devices, plan::AllReducePlan plan,

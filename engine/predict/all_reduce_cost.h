@@ -27,10 +27,16 @@ class AllReduceCost {
   Network& network_;
   std::size_t num_devices_;
   std::optional<plan::AllReducePlan> plan_;
-  const MeasuredAllReduce* measured_ = nullptr;
+  bool is_measured_ = false;
+  RankKind ranks_;
   NcclGroup group_;
   std::map<std::size_t, double> known_;  // by bytes
 };
+
+// How many times as long as the links charge an all-reduce by the engine's automatic plan takes
+// (MeasuredAllReduce::over_plan); 1 where none was measured between so many devices.
+double measured_over_plan(const DeviceProfile& device, std::size_t num_devices, RankKind ranks,
+                          std::size_t num_bytes);
 
 // What the links charge for the engine's own plan; automatic: the one that it would choose.
 double own_plan_seconds(Network& network, std::size_t num_devices, plan::AllReducePlan plan,

@@ -88,6 +88,19 @@ std::vector<Curve> read_traffic(const JsonFields& measured, std::size_t num_devi
   return curves;
 }
 
+// What a plan is charged leaps where the automatic one is another, between two sizes of a curve.
+std::vector<double> with_sizes_between(const std::vector<double>& sizes) {
+  constexpr int kParts = 8;
+  std::vector<double> result;
+  for (std::size_t i = 0; i + 1 < sizes.size(); ++i) {
+    for (int part = 0; part < kParts; ++part) {
+      result.push_back(sizes[i] * std::pow(sizes[i + 1] / sizes[i], 1.0 * part / kParts));
+    }
+  }
+  result.push_back(sizes.back());
+  return result;
+}
+
 MeasuredAllReduce read_all_reduce(const JsonFields& fields, const Topology& machine) {
   fields.require_only({"ranks", "devices", "bytes", "us"});
   MeasuredAllReduce measured;
@@ -102,14 +115,13 @@ MeasuredAllReduce read_all_reduce(const JsonFields& fields, const Topology& mach
     fields.refuse("devices", fmt::format("2 to {}, which the machine has", machine.gpus.size()));
   }
   measured.curve = read_curve(fields);
-  measured.over_plan.sizes = measured.curve.sizes;
+  measured.over_plan.sizes = with_sizes_between(measured.curve.sizes);
   Network network(machine);
-  for (std::size_t i = 0; i < measured.curve.sizes.size(); ++i) {
-    const double charged =
-        own_plan_seconds(network, measured.num_devices, plan::AllReducePlan::automatic,
-                         static_cast<std::size_t>(measured.curve.sizes[i]));
+  for (const double bytes : measured.over_plan.sizes) {
+    const double charged = own_plan_seconds(
+        network, measured.num_devices, plan::AllReducePlan::automatic, static_cast<std::size_t>(bytes));
     if (charged <= 0) fields.fail_at("bytes", "the links charge nothing for so few bytes");
-    measured.over_plan.seconds.push_back(measured.curve.seconds[i] / charged);
+    measured.over_plan.seconds.push_back(measured.curve.at(bytes) / charged);
   }
   return measured;
 }

@@ -52,7 +52,7 @@ struct MeasuredAllReduce {
   std::size_t num_devices = 2;
   Curve curve;
   // The measured time over what the machine's links alone charge for the engine's own plan, at the
-  // curve's sizes: what is charged for other links is multiplied by it.
+  // curve's sizes and between them: what is charged for other links is multiplied by it.
   Curve over_plan = {};
 };
 

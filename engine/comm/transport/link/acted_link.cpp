@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "engine/plan/all_reduce_plan.h"
+#include "engine/predict/all_reduce_cost.h"
 #include "engine/trace/recorder.h"
 
 namespace lockstep::comm {
@@ -39,6 +41,15 @@ Time ActedLink::begin_call(const CallHeader& call) {
   call_ = call;
   is_in_call_ = false;
   has_moved_ = false;
+  // A call comes with a plan that is settled.
+  const auto world_size = static_cast<int>(devices_.size());
+  const bool is_measured =
+      call.operation == Operation::all_reduce &&
+      call.plan == plan::choose_all_reduce_plan(world_size, call.num_elements);
+  times_as_long_ = is_measured ? predict::measured_over_plan(
+                                     machine_.topology().device, devices_.size(),
+                                     predict::RankKind::threads, memory_of(call).num_bytes)
+                               : 1;
   return std::max(machine_.written(memory_of(call)), machine_.communicated(device()));
 }
 
@@ -54,14 +65,15 @@ Time ActedLink::begin_step(Time arrived) {
   const predict::DeviceProfile& profile = machine_.topology().device;
   const double sums =
       3 * act::Machine::Collective::take_added_bytes() / profile.memory_bytes_per_second;
-  const Time alone = arrived - step_begin_ + machine_.scaled(sums + profile.launch_seconds);
+  const Time alone = arrived - step_begin_ +
+                     machine_.scaled(times_as_long_ * (sums + profile.launch_seconds));
   return step_begin_ = machine_.communicate(device(), step_begin_, alone);
 }
 
 Time ActedLink::leave(int to, Time ready, std::size_t num_bytes) {
   has_moved_ = true;
-  return machine_.deliver(device(), devices_[static_cast<std::size_t>(to)], ready, num_bytes)
-      .arrives;
+  const int receiver = devices_[static_cast<std::size_t>(to)];
+  return machine_.deliver(device(), receiver, ready, num_bytes, times_as_long_).arrives;
 }
 
 Time ActedLink::arrive(int, Time arrival, std::size_t) {
