@@ -313,20 +313,11 @@ check_overhead() {
 
 # step_differences NETS FILE...: from tables of compare, of so many nets in turn, each row's step beside that of the row
 # marked with "~" of the same net, mode and devices, or, of two files, of the same row of the second; of several rounds
-# the median. Prints the mean and the largest difference in percent, of how many rows, and which row is the largest's:
+# the fastest. Prints the mean and the largest difference in percent, of how many rows, and which row is the largest's:
 # net (from 0), mode, devices.
 step_differences() {
   # Columns: mode, devices, the epoch and its unit, the step and its unit.
   awk -v num_nets="$1" '
-       function median(side, row, i, j, n, swap) {
-         n = count[side, row]
-         for (i = 1; i <= n; i++)
-           for (j = i + 1; j <= n; j++)
-             if (steps[side, row, j] < steps[side, row, i]) {
-               swap = steps[side, row, i]; steps[side, row, i] = steps[side, row, j]; steps[side, row, j] = swap
-             }
-         return (steps[side, row, int((n + 1) / 2)] + steps[side, row, int(n / 2) + 1]) / 2
-       }
        BEGIN { unit["ns"] = 1e-3; unit["us"] = 1; unit["ms"] = 1e3; unit["s"] = 1e6 }
        FNR == 1 { tables = 0; file++ }
        /^mode +devices/ { tables++ }
@@ -335,13 +326,13 @@ step_differences() {
          gsub(/[~*]/, "", $1)
          row = (tables - 1) % num_nets " " $1 " " $2
          step = $5 * unit[$6]
-         steps[side, row, ++count[side, row]] = step
+         if (!((side, row) in least) || step < least[side, row]) least[side, row] = step
          rows[row] = 1
        }
        END {
          for (row in rows) {
-           if (!count[1, row] || !count[2, row]) continue
-           difference = median(2, row) / median(1, row) - 1
+           if (!((1, row) in least) || !((2, row) in least)) continue
+           difference = least[2, row] / least[1, row] - 1
            if (difference < 0) difference = -difference
            sum += difference; n++
            if (difference > most) { most = difference; where = row }

@@ -155,10 +155,12 @@ void take_acted_times(const TrainingTask& task, const DevicePlacement& placement
   }
   result.busy_fraction.clear();
   for (const int track : tracks) {
-    // Of a usual step: some wait for what is between steps, such as a check.
-    result.busy_fraction.push_back(median(times.shares(track, act::is_kernel)));
+    // Of a usual step: some wait for what is between steps, such as a check, and behind that each
+    // rank begins its own when it can.
+    const StepTimes steps(recording, placement.mode == Mode::ddp ? track : tracks[0]);
+    result.busy_fraction.push_back(median(steps.shares(track, act::is_kernel)));
     result.acted->put_off =
-        std::max(result.acted->put_off, median(times.shares(track, act::is_late)));
+        std::max(result.acted->put_off, median(steps.shares(track, act::is_late)));
   }
 }
 
