@@ -8,11 +8,7 @@ namespace lockstep::predict {
 AllReduceCost::AllReduceCost(Network& network, std::size_t num_devices,
                              std::optional<plan::AllReducePlan> plan, RankKind ranks)
     : network_(network), num_devices_(num_devices), plan_(plan), ranks_(ranks) {
-  const DeviceProfile& device = network.topology().device;
-  if (!plan_ && device.measured) {
-    plan_ = plan::AllReducePlan::automatic;
-    is_measured_ = true;
-  }
+  if (!plan_ && network.topology().device.measured) plan_ = plan::AllReducePlan::automatic;
   if (!plan_) group_ = nccl_group(network, num_devices);
 }
 
@@ -21,7 +17,7 @@ double AllReduceCost::seconds(std::size_t num_bytes) {
   const auto [found, is_new] = known_.try_emplace(num_bytes, 0);
   if (!is_new) return found->second;
   found->second = own_plan_seconds(network_, num_devices_, *plan_, num_bytes);
-  if (is_measured_) {
+  if (*plan_ == plan::AllReducePlan::automatic) {
     found->second *=
         measured_over_plan(network_.topology().device, num_devices_, ranks_, num_bytes);
   }

@@ -27,7 +27,6 @@ class AllReduceCost {
   Network& network_;
   std::size_t num_devices_;
   std::optional<plan::AllReducePlan> plan_;
-  bool is_measured_ = false;
   RankKind ranks_;
   NcclGroup group_;
   std::map<std::size_t, double> known_;  // by bytes

@@ -90,12 +90,10 @@ std::vector<Curve> read_traffic(const JsonFields& measured, std::size_t num_devi
 
 // What a plan is charged leaps where the automatic one is another, between two sizes of a curve.
 std::vector<double> with_sizes_between(const std::vector<double>& sizes) {
-  constexpr int kParts = 8;
+  constexpr double kGrowth = 1.2;
   std::vector<double> result;
   for (std::size_t i = 0; i + 1 < sizes.size(); ++i) {
-    for (int part = 0; part < kParts; ++part) {
-      result.push_back(sizes[i] * std::pow(sizes[i + 1] / sizes[i], 1.0 * part / kParts));
-    }
+    for (double size = sizes[i]; size < sizes[i + 1]; size *= kGrowth) result.push_back(size);
   }
   result.push_back(sizes.back());
   return result;
@@ -118,8 +116,9 @@ MeasuredAllReduce read_all_reduce(const JsonFields& fields, const Topology& mach
   measured.over_plan.sizes = with_sizes_between(measured.curve.sizes);
   Network network(machine);
   for (const double bytes : measured.over_plan.sizes) {
-    const double charged = own_plan_seconds(
-        network, measured.num_devices, plan::AllReducePlan::automatic, static_cast<std::size_t>(bytes));
+    const double charged =
+        own_plan_seconds(network, measured.num_devices, plan::AllReducePlan::automatic,
+                         static_cast<std::size_t>(bytes));
     if (charged <= 0) fields.fail_at("bytes", "the links charge nothing for so few bytes");
     measured.over_plan.seconds.push_back(measured.curve.at(bytes) / charged);
   }

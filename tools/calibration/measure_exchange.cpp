@@ -95,8 +95,7 @@ predict::Curve measure_all_reduces(comm::Communicator& communicator, Device devi
       compute();
       extra -= seconds_of(update);
       // The slower rank's: what the faster one waits for it is deviation, which a prediction adds.
-      const double last_wait =
-          comm::reduce_number(wait, comm::ReduceOp::min, communicator, device);
+      const double last_wait = comm::reduce_number(wait, comm::ReduceOp::min, communicator, device);
       if (round < 0) continue;
       waits.push_back(last_wait);
       extras.push_back(extra);

@@ -116,6 +116,19 @@ TEST(MeasuredMachine, AStepIsItsLayersBesideEachOtherAndTheMeasuredAllReduce) {
   EXPECT_LT(predict_step(network, workload, options).step_seconds, compute + 100e-6);
 }
 
+// The automatic plan of 16 KiB is another than that of a little more, and the links charge twice
+// for it.
+TEST(MeasuredMachine, AllReducesOfASizeBetweenTwoTakeATimeBetweenTheirs) {
+  const Topology topology = here();
+  Network network(topology);
+  AllReduceCost cost(network, 2, std::nullopt);
+  const Curve& measured = topology.device.measured->all_reduces[0].curve;
+  for (const std::size_t bytes : {2048UL, 8192UL, 12000UL}) {
+    const double seconds = measured.at(static_cast<double>(bytes));
+    EXPECT_NEAR(cost.seconds(bytes), seconds, 0.03 * seconds) << bytes;
+  }
+}
+
 TEST(MeasuredMachine, FasterLinksMakeMeasuredAllReducesFaster) {
   Topology topology = here();
   for (Link& link : topology.links) {

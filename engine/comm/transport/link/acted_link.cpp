@@ -43,9 +43,8 @@ Time ActedLink::begin_call(const CallHeader& call) {
   has_moved_ = false;
   // A call comes with a plan that is settled.
   const auto world_size = static_cast<int>(devices_.size());
-  const bool is_measured =
-      call.operation == Operation::all_reduce &&
-      call.plan == plan::choose_all_reduce_plan(world_size, call.num_elements);
+  const bool is_measured = call.operation == Operation::all_reduce &&
+                           call.plan == plan::choose_all_reduce_plan(world_size, call.num_elements);
   times_as_long_ = is_measured ? predict::measured_over_plan(
                                      machine_.topology().device, devices_.size(),
                                      predict::RankKind::threads, memory_of(call).num_bytes)
@@ -65,8 +64,8 @@ Time ActedLink::begin_step(Time arrived) {
   const predict::DeviceProfile& profile = machine_.topology().device;
   const double sums =
       3 * act::Machine::Collective::take_added_bytes() / profile.memory_bytes_per_second;
-  const Time alone = arrived - step_begin_ +
-                     machine_.scaled(times_as_long_ * (sums + profile.launch_seconds));
+  const Time alone =
+      arrived - step_begin_ + machine_.scaled(times_as_long_ * (sums + profile.launch_seconds));
   return step_begin_ = machine_.communicate(device(), step_begin_, alone);
 }
 

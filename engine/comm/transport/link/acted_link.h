@@ -47,7 +47,7 @@ class ActedLink final : public LinkModel {
   std::vector<int> hosts_;    // by rank; empty where all are on one
   CallHeader call_;
   double times_as_long_ = 1;  // its steps, as the links charge
-  Time call_begin_{};  // of the data of all ranks
+  Time call_begin_{};         // of the data of all ranks
   bool is_in_call_ = false;
   Time step_begin_{};
   bool has_moved_ = false;  // something, since the step began
