@@ -30,7 +30,7 @@ done
 [[ ${#parts[@]} -gt 0 ]] || parts=(step scaling all-reduce processes overhead acting calibration)
 
 scripts/setup.sh
-if [[ ${parts[*]} != build ]]; then build release lockstep eigen_floor overhead slowest_core; fi
+if [[ ${parts[*]} != build ]]; then build release lockstep eigen_floor overhead; fi
 bin=build/release/bin
 python=${LOCKSTEP_TORCH_PYTHON:-python3}
 work=$(mktemp -d)
@@ -365,31 +365,13 @@ NETS
   agree "acted out and predicted steps" 5 10 8 "$work/acting"
 }
 
-# cores_are_slow: whether the slowest core takes a seventh longer than it ever took since the script began, as it
-# does while other guests of a host are at work.
-fastest_cores=''
-cores_are_slow() {
-  local now
-  now=$("$bin/slowest_core")
-  fastest_cores=$(least "$fastest_cores" "$now")
-  [[ $(calculate "$now > 1.15 * $fastest_cores") == 1 ]]
-}
-
-# undisturbed ARGUMENTS: lockstep with them, once the cores are not slow (or after half a minute), and again while
-# another program took time from a row ("*") or the cores were slow afterwards; at most five times.
+# undisturbed ARGUMENTS: lockstep with them, again while another program took time from a row ("*"); at most five times.
 undisturbed() {
-  local try why pause
+  local try
   for try in 1 2 3 4 5; do
-    for pause in 1 2 4 8 16; do
-      if ! cores_are_slow; then break; fi
-      sleep $pause
-    done
-    why=''
     "$bin/lockstep" "$@" >"$work/undisturbed"
-    if cores_are_slow; then why="slow cores"; fi
-    if grep -qE '^(single|dp|ddp)?\*' "$work/undisturbed"; then why="another program"; fi
-    if [[ -z $why ]]; then break; fi
-    echo "  $why, try $try: lockstep $*" >&2
+    if ! grep -qE '^(single|dp|ddp)?\*' "$work/undisturbed"; then break; fi
+    echo "  disturbed, try $try: lockstep $*" >&2
   done
   cat "$work/undisturbed"
 }
