@@ -16,7 +16,8 @@ namespace lockstep::predict {
 class AllReduceCost {
  public:
   // plan: the engine's own; empty: NCCL, but on a machine that was measured the engine's automatic
-  // one, by ranks of that kind. network must outlive the object.
+  // one, which takes there what it was measured to take by ranks of that kind. network must outlive
+  // the object.
   AllReduceCost(Network& network, std::size_t num_devices, std::optional<plan::AllReducePlan> plan,
                 RankKind ranks = RankKind::threads);
 

@@ -143,9 +143,9 @@ class StepTimes {
 
 void take_acted_times(const TrainingTask& task, const DevicePlacement& placement,
                       TrainingResult& result) {
+  const bool is_ddp = placement.mode == Mode::ddp;
   std::vector<int> tracks;
   for (const Device device : placement.devices) {
-    const bool is_ddp = placement.mode == Mode::ddp;
     tracks.push_back(is_ddp ? static_cast<int>(tracks.size()) : device.index);
   }
   const trace::Recording recording = trace::collect();
@@ -157,7 +157,7 @@ void take_acted_times(const TrainingTask& task, const DevicePlacement& placement
   for (const int track : tracks) {
     // Of a usual step: some wait for what is between steps, such as a check, and behind that each
     // rank begins its own when it can.
-    const StepTimes steps(recording, placement.mode == Mode::ddp ? track : tracks[0]);
+    const StepTimes steps(recording, is_ddp ? track : tracks[0]);
     result.busy_fraction.push_back(median(steps.shares(track, act::is_kernel)));
     result.acted->put_off =
         std::max(result.acted->put_off, median(steps.shares(track, act::is_late)));

@@ -103,6 +103,7 @@ Time ActedLink::end_call(Time arrived) {
 
 void ActedLink::abandon_call() noexcept {
   is_in_call_ = false;
+  times_as_long_ = 1;  // of a message that follows
   act::Machine::Collective::leave();
   machine_.set_communication(device(), nullptr);
 }
