@@ -79,20 +79,23 @@ bool* measured_as(Lane lane, Category category) {
   return lane == Lane::compute && !is_in_compute ? &is_in_compute : nullptr;
 }
 
-// The thread's CPU clock at now_ns, which is now. To read it is a system call of up to a
-// microsecond; but where one span begins as another ends, it has run on since the last reading, or
-// was away for less than kStillRunningNs.
-std::int64_t thread_cpu_ns(std::int64_t now_ns) {
+// The thread's CPU clock. To read it is a system call of up to a microsecond; but where one span
+// begins as another ends, it has run on since the last reading, or was away for less than
+// kStillRunningNs. A thread often loses its core on the way out of a system call, so a span takes
+// its own times around this: what nobody computes in is not what nobody instrumented.
+std::int64_t thread_cpu_ns() {
   constexpr std::int64_t kStillRunningNs = 2000;
   thread_local std::int64_t last_now_ns = std::numeric_limits<std::int64_t>::min();
   thread_local std::int64_t ahead_ns = 0;  // of the steady clock before the CPU's
-  if (now_ns - kStillRunningNs > last_now_ns) {
+  std::int64_t now = now_ns();
+  if (now - kStillRunningNs > last_now_ns) {
     timespec time{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    last_now_ns = now_ns;
-    ahead_ns = now_ns - (std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec);
+    now = now_ns();
+    last_now_ns = now;
+    ahead_ns = now - (std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec);
   }
-  return now_ns - ahead_ns;
+  return now - ahead_ns;
 }
 
 }  // namespace
@@ -118,13 +121,11 @@ void ScopedSpan::open(Lane lane, Category category, const char* name, std::size_
   id_ = log->next_id();
   lane_ = lane;
   category_ = category;
+  begin_ns_ = now_ns();
   cpu_begin_ns_ = kNotMeasured;
   if (bool* const inside = measured_as(lane, category)) {
     *inside = true;
-    begin_ns_ = now_ns();
-    cpu_begin_ns_ = thread_cpu_ns(begin_ns_);
-  } else {
-    begin_ns_ = now_ns();
+    cpu_begin_ns_ = thread_cpu_ns();
   }
 }
 
@@ -135,12 +136,12 @@ void ScopedSpan::leave() const noexcept {
 }
 
 void ScopedSpan::append() noexcept {
-  const std::int64_t end_ns = now_ns();
   std::int64_t cpu_ns = kNotMeasured;
   if (cpu_begin_ns_ != kNotMeasured) {
-    cpu_ns = thread_cpu_ns(end_ns) - cpu_begin_ns_;
+    cpu_ns = thread_cpu_ns() - cpu_begin_ns_;
     leave();
   }
+  const std::int64_t end_ns = now_ns();
   if (detail::ThreadLog* log = detail::thread_log(recording_ & ~detail::kHasRanges)) {
     log->append(Span{name_, begin_ns_, end_ns, num_bytes_, sequence_, id_, rank_, log->thread(),
                      lane_, category_, cpu_ns});
