@@ -7,6 +7,7 @@
 #include "engine/audit/switch.h"
 #include "engine/core/error.h"
 #include "engine/runtime/device_span.h"
+#include "engine/runtime/logical_device.h"
 #include "engine/trace/deferred_flows.h"
 #include "engine/trace/span.h"
 
@@ -110,23 +111,32 @@ void Optimizer::regroup() {
       fresh.dtype = value.dtype();
       fresh.num_steps = num_steps_[i];
       fresh.gradients = gradients;
-      fresh.step =
-          Tensor::full({1}, static_cast<double>(num_steps_[i]), DType::int64, value.device());
-      fresh.learning_rate = Tensor::full({1}, learning_rate_, DType::float64, value.device());
-      fresh.rate_on_device = learning_rate_;
       groups_.push_back(std::move(fresh));
       group = groups_.end() - 1;
     }
     group->members.push_back(i);
-    if (gradients == Group::Gradients::absent) continue;
+  }
+  for (Group& group : groups_) prepare(group);
+}
+
+// Makes what the group keeps on its device.
+void Optimizer::prepare(Group& group) {
+  const runtime::DeviceSpan on_device(runtime::logical_device(group.device).compute_stream(),
+                                      trace::Lane::compute, trace::Category::optimizer, name_);
+  group.step = Tensor::full({1}, static_cast<double>(group.num_steps), DType::int64, group.device);
+  group.learning_rate = Tensor::full({1}, learning_rate_, DType::float64, group.device);
+  group.rate_on_device = learning_rate_;
+  if (group.gradients == Group::Gradients::absent) return;
+  for (const std::size_t index : group.members) {
+    const Shape& shape = parameters_[index].value().shape();
     for (std::size_t s = 0; s < layout_.count; ++s) {
-      Tensor& state = states_[i][s];
+      Tensor& state = states_[index][s];
       if (state.defined()) {
-        state = state.to(value.device()).to(value.dtype());
+        state = state.to(group.device).to(group.dtype);
       } else if (layout_.initial == InitialState::zeros) {
-        state = Tensor::zeros(value.shape(), value.dtype(), value.device());
+        state = Tensor::zeros(shape, group.dtype, group.device);
       } else {
-        state = Tensor::empty(value.shape(), value.dtype(), value.device());
+        state = Tensor::empty(shape, group.dtype, group.device);
       }
     }
   }

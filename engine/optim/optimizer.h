@@ -77,6 +77,7 @@ class Optimizer {
 
   bool groups_fit() const;
   void regroup();
+  void prepare(Group& group);
   void run(Group& group);
   void write_learning_rate(Group& group) const;
 
