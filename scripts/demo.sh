@@ -18,7 +18,7 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
 fi
 
 # Each default is left out where the caller gives the same flag.
-defaults=(--dataset digits --model mlp:64-1024-1024-10 --modes 'dp,ddp' --devices '1,2,4,8' --epochs 2
+defaults=(--dataset digits --model mlp:64-1024-1024-10 --modes 'dp,ddp' --devices '1,2,4,8' --epochs 3
           --json build/demo/out.json --trace build/demo/out.trace.json)
 options=()
 for ((i = 0; i < ${#defaults[@]}; i += 2)); do
@@ -52,7 +52,7 @@ build/release/bin/lockstep compare "${options[@]}"
 echo
 echo "More and more rows a device, each device with one thread:"
 build/release/bin/lockstep compare --dataset synthetic:4096x64x10 --model mlp:64-1024-1024-10 --modes ddp \
-  --device cpu --devices 2 --per-device-batch 64,256,1024 --threads-per-device 1 --epochs 2 --lr 0.01 \
+  --device cpu --devices 2 --per-device-batch 64,256,1024 --threads-per-device 1 --epochs 3 --lr 0.01 \
   --json build/demo/grown.json --trace build/demo/grown.trace.json
 echo
 echo "The same engine acted out in slow motion on the 8 GPUs of a DGX A100, 2048 rows a step:"

@@ -26,10 +26,10 @@ build release lockstep
 program=$PWD/build/release/bin/lockstep
 (
   cd "$work"
-  "$program" compare --modes dp,ddp --devices 1,2,4,8 --epochs 2 --model mlp:64-1024-1024-10 --json shared.json \
+  "$program" compare --modes dp,ddp --devices 1,2,4,8 --epochs 3 --model mlp:64-1024-1024-10 --json shared.json \
     --trace shared.trace.json
   "$program" compare --dataset synthetic:4096x64x10 --model mlp:64-1024-1024-10 --modes ddp --device cpu --devices 2 \
-    --per-device-batch 64,256,1024 --threads-per-device 1 --epochs 2 --lr 0.01 --json grown.json \
+    --per-device-batch 64,256,1024 --threads-per-device 1 --epochs 3 --lr 0.01 --json grown.json \
     --trace grown.trace.json
   "$program" train --parallel ddp --devices 2 --epochs 6 --model mlp:64-256-10 --log trained.jsonl \
     --trace trained.trace.json --json trained.json

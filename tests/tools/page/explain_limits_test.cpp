@@ -121,6 +121,17 @@ TEST(ExplainLimits, CallsFastestWhatIsSoByEpochs) {
               StartsWith("Fastest in this file: ddp x2"));
 }
 
+TEST(ExplainLimits, CallsNoRowFasterForLessThanAChangeIsWorth) {
+  nlohmann::ordered_json json = testing::sample_run();
+  json["rows"][1]["speedup"] = 1.015;
+  json["rows"][2]["speedup"] = 0.8;
+  EXPECT_THAT(text_of(read_rows(json), "What to change"),
+              StartsWith("Fastest in this file: single x1"));
+  json["rows"][1]["speedup"] = 1.1;
+  EXPECT_THAT(text_of(read_rows(json), "What to change"),
+              StartsWith("Fastest in this file: ddp x1"));
+}
+
 TEST(ExplainLimits, SaysWhereEpochsAndStepsDisagree) {
   nlohmann::ordered_json json = testing::sample_run();
   EXPECT_THAT(text_of(read_rows(json), "What bounds it"),
