@@ -7,6 +7,8 @@
 #                    each blank compiles, and fails with a message that says what is to be done
 # OUTDIR/teacher/    for the teacher alone: the solutions, and a new secret, from which hidden checks draw their
 #                    inputs: lockstep grade SUBMISSIONS --hidden OUTDIR/teacher
+#
+# Builds the process that runs them (lab_host), where scripts/demo.sh has built lockstep without it.
 set -euo pipefail
 
 usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
@@ -31,6 +33,12 @@ labs=$here/../tutorials/labs
 compgen -G "$labs/[0-9][0-9]_*/README.md" >/dev/null || fail 1 "there are no labs in $labs"
 if [[ -e $out && -n $(ls -A "$out" 2>/dev/null || echo file) ]]; then
   fail 1 "$out is there already; name another folder, so that nobody's work is lost"
+fi
+
+build=$here/../build/release
+if [[ -x $build/bin/lockstep && ! -x $build/bin/lab_host ]]; then
+  echo "make_labs.sh: building lab_host, in which they run" >&2
+  cmake --build "$build" --target lab_host >&2 || fail 1 "lab_host cannot be built (see above)"
 fi
 
 # Takes out what stands between "// SOLUTION begin: TEXT" and "// SOLUTION end"; in its place the blank says TEXT.

@@ -22,8 +22,8 @@ std::string find_compiler() {
 void require_there(const fs::path& path, const char* what) {
   require(
       fs::exists(path), ErrorCode::Io, "grade",
-      "expected {} at {}, found nothing; build the target lab_host, or install the package with "
-      "its tutorials",
+      "expected {} at {}, found nothing; cmake --build build/release --target lab_host builds it, "
+      "or install the package with its tutorials",
       what, path.string());
 }
 
