@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "engine/act/machine.h"
 #include "engine/core/error.h"
@@ -132,6 +134,19 @@ class StepTimes {
     return inside;
   }
 
+  // Which one's length is the median (of an even number, the shorter of the middle two): some wait
+  // for what is between steps, such as a check, and behind that each rank begins its own when it
+  // can. REQUIRES: some.
+  std::size_t median_step() const {
+    std::vector<std::size_t> order(steps_.size());
+    std::iota(order.begin(), order.end(), 0u);
+    const auto middle = order.begin() + static_cast<std::ptrdiff_t>((order.size() - 1) / 2);
+    std::ranges::nth_element(order, middle, {}, [&](std::size_t i) {
+      return std::pair(steps_[i].end_ns - steps_[i].begin_ns, i);
+    });
+    return *middle;
+  }
+
  private:
   struct Interval {
     std::int64_t begin_ns;
@@ -155,10 +170,8 @@ void take_acted_times(const TrainingTask& task, const DevicePlacement& placement
   }
   result.busy_fraction.clear();
   for (const int track : tracks) {
-    // Of a usual step: some wait for what is between steps, such as a check, and behind that each
-    // rank begins its own when it can.
     const StepTimes steps(recording, is_ddp ? track : tracks[0]);
-    result.busy_fraction.push_back(median(steps.shares(track, act::is_kernel)));
+    result.busy_fraction.push_back(steps.shares(track, act::is_kernel)[steps.median_step()]);
     result.acted->put_off =
         std::max(result.acted->put_off, median(steps.shares(track, act::is_late)));
   }
