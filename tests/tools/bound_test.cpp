@@ -87,6 +87,12 @@ TEST(BoundSentence, ByOthersWhoTookTheCores) {
   EXPECT_THAT(bound_sentence({disturbed, row}, kCores), HasSubstr("bound by other processes"));
 }
 
+TEST(BoundSentence, NamesNothingThatTakesNoTime) {
+  const RunRow row = row_of(Mode::ddp, 2, 1, {.forward = 499, .backward = 499, .exposed_comm = 2});
+  EXPECT_THAT(bound_sentence({single(1), row}, kCores),
+              StartsWith("ddp x2: 100 % of the step is computation: bound by"));
+}
+
 TEST(BoundSentence, ByWaitingCopyingDataOrTheHost) {
   const auto sentence = [](const trace::StepBreakdown& parts) {
     return bound_sentence({single(1), row_of(Mode::data_parallel, 2, 1, parts)}, kCores);

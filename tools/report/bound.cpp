@@ -189,9 +189,12 @@ std::string bound_sentence(const std::vector<RunRow>& rows, std::size_t num_core
   const Part largest = overheads(step)[0];
   const auto percent = [&](double seconds) { return 100 * seconds / step.step; };
   const RunRow& baseline = baseline_of(rows, index);
-  return fmt::format("{}: {:.0f} % of the step is computation, {:.0f} % {}: {}.",
-                     name.empty() ? name_of(row) : name, percent(computation(step)),
-                     percent(largest.seconds), largest.name,
+  const std::string beside =
+      percent(largest.seconds) < 0.5
+          ? ""
+          : fmt::format(", {:.0f} % {}", percent(largest.seconds), largest.name);
+  return fmt::format("{}: {:.0f} % of the step is computation{}: {}.",
+                     name.empty() ? name_of(row) : name, percent(computation(step)), beside,
                      cause(row, baseline, largest, num_cores, does_batch_help(rows, num_cores))) +
          too_efficient_note(row, baseline, num_cores);
 }
