@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
-#include <utility>
 
 #include "engine/act/machine.h"
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
+#include "engine/trace/breakdown.h"
 #include "engine/trace/recorder.h"
 #include "tools/cli/numbers.h"
 #include "tools/report/lane_watch.h"
@@ -85,7 +84,8 @@ double choose_factor(const RehearsedStep& step) {
 // What the devices did during the steps, which the first of them led.
 class StepTimes {
  public:
-  StepTimes(const trace::Recording& recording, int leader) : recording_(recording) {
+  StepTimes(const trace::Recording& recording, int leader)
+      : recording_(recording), leader_(leader) {
     for (const trace::Span& span : recording.spans) {
       const bool is_step = span.thread == trace::kDeviceThread && span.rank == leader &&
                            span.category == trace::Category::step;
@@ -96,8 +96,8 @@ class StepTimes {
 
   // Of each epoch: all steps, each as long as the mean of those in which the leader was not late,
   // if there are such. Some begin with what is no part of them, such as a check.
-  std::vector<double> epoch_seconds(int leader, std::size_t steps_per_epoch) const {
-    const std::vector<double> late = shares(leader, act::is_late);
+  std::vector<double> epoch_seconds(std::size_t steps_per_epoch) const {
+    const std::vector<double> late = shares(leader_, act::is_late);
     std::vector<double> epochs;
     for (std::size_t begin = 0; begin < steps_.size(); begin += steps_per_epoch) {
       const std::size_t end = std::min(begin + steps_per_epoch, steps_.size());
@@ -134,17 +134,12 @@ class StepTimes {
     return inside;
   }
 
-  // Which one's length is the median (of an even number, the shorter of the middle two): some wait
-  // for what is between steps, such as a check, and behind that each rank begins its own when it
-  // can. REQUIRES: some.
+  // Which one is the leader's median step (trace/breakdown.h): some wait for what is between steps,
+  // such as a check, and behind that each rank begins its own when it can. REQUIRES: some.
   std::size_t median_step() const {
-    std::vector<std::size_t> order(steps_.size());
-    std::iota(order.begin(), order.end(), 0u);
-    const auto middle = order.begin() + static_cast<std::ptrdiff_t>((order.size() - 1) / 2);
-    std::ranges::nth_element(order, middle, {}, [&](std::size_t i) {
-      return std::pair(steps_[i].end_ns - steps_[i].begin_ns, i);
-    });
-    return *middle;
+    const trace::Span* const step = trace::median_step_span(recording_.spans, leader_);
+    const auto found = std::ranges::lower_bound(steps_, step->begin_ns, {}, &Interval::begin_ns);
+    return static_cast<std::size_t>(found - steps_.begin());
   }
 
  private:
@@ -153,6 +148,7 @@ class StepTimes {
     std::int64_t end_ns;
   };
   const trace::Recording& recording_;
+  const int leader_;
   std::vector<Interval> steps_;  // by time
 };
 
@@ -166,7 +162,7 @@ void take_acted_times(const TrainingTask& task, const DevicePlacement& placement
   const trace::Recording recording = trace::collect();
   const StepTimes times(recording, tracks[0]);
   if (recording.num_dropped == 0) {
-    result.epoch_seconds = times.epoch_seconds(tracks[0], task.steps_per_epoch());
+    result.epoch_seconds = times.epoch_seconds(task.steps_per_epoch());
   }
   result.busy_fraction.clear();
   for (const int track : tracks) {
