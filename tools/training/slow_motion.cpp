@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <numeric>
 
 #include "engine/act/machine.h"
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
-#include "engine/trace/breakdown.h"
+#include "engine/trace/intervals.h"
 #include "engine/trace/recorder.h"
 #include "tools/cli/numbers.h"
 #include "tools/report/lane_watch.h"
@@ -81,75 +83,80 @@ double choose_factor(const RehearsedStep& step) {
   return round_up(std::clamp(real / step.modelled_seconds, 1e-3, kMaxFactor));
 }
 
-// What the devices did during the steps, which the first of them led.
+// When devices did what is meant, by the beginning.
+template <typename IsMeant>
+std::vector<trace::Interval> device_times(const trace::Recording& recording,
+                                          const IsMeant& is_meant) {
+  std::vector<trace::Interval> times;
+  for (const trace::Span& span : recording.spans) {
+    if (span.thread == trace::kDeviceThread && is_meant(span))
+      times.push_back({span.begin_ns, span.end_ns});
+  }
+  std::ranges::sort(times, {}, &trace::Interval::begin_ns);
+  return times;
+}
+
+// The steps of a device, by time.
 class StepTimes {
  public:
-  StepTimes(const trace::Recording& recording, int leader)
-      : recording_(recording), leader_(leader) {
-    for (const trace::Span& span : recording.spans) {
-      const bool is_step = span.thread == trace::kDeviceThread && span.rank == leader &&
-                           span.category == trace::Category::step;
-      if (!is_step) continue;
-      steps_.push_back({span.begin_ns, span.end_ns});
-    }
+  // `late`: when the cores could not follow, whichever device it was.
+  StepTimes(const trace::Recording& recording, int track, const trace::IntervalSet& late)
+      : steps_(device_times(recording,
+                            [&](const trace::Span& span) {
+                              return span.rank == track && span.category == trace::Category::step;
+                            })),
+        late_(shares(late)) {}
+
+  // The share of each step that lies in a set.
+  std::vector<double> shares(const trace::IntervalSet& set) const {
+    std::vector<double> inside;
+    for (const trace::Interval step : steps_)
+      inside.push_back(seconds(trace::part_inside(set, step)) / seconds({step}));
+    return inside;
   }
 
-  // Of each epoch: all steps, each as long as the mean of those in which the leader was not late,
-  // if there are such. Some begin with what is no part of them, such as a check.
+  double put_off() const { return median(late_); }
+
+  // Of each epoch: all steps, each as long as the mean of those in which no device was late, if
+  // there are such. Some begin with what is no part of them, such as a check.
   std::vector<double> epoch_seconds(std::size_t steps_per_epoch) const {
-    const std::vector<double> late = shares(leader_, act::is_late);
     std::vector<double> epochs;
     for (std::size_t begin = 0; begin < steps_.size(); begin += steps_per_epoch) {
       const std::size_t end = std::min(begin + steps_per_epoch, steps_.size());
-      const bool has_punctual = std::any_of(late.begin() + static_cast<std::ptrdiff_t>(begin),
-                                            late.begin() + static_cast<std::ptrdiff_t>(end),
-                                            [](double share) { return share == 0; });
-      double total = 0;
-      std::size_t count = 0;
-      for (std::size_t i = begin; i < end; ++i) {
-        if (has_punctual && late[i] > 0) continue;
-        total += 1e-9 * static_cast<double>(steps_[i].end_ns - steps_[i].begin_ns);
-        ++count;
-      }
-      epochs.push_back(total / static_cast<double>(count) * static_cast<double>(end - begin));
+      std::vector<trace::Interval> steps;
+      for (const std::size_t i : punctual_steps(begin, end)) steps.push_back(steps_[i]);
+      epochs.push_back(seconds(steps) / static_cast<double>(steps.size()) *
+                       static_cast<double>(end - begin));
     }
     return epochs;
   }
 
-  // The share of each step's time that such spans of a device take; they don't overlap.
-  template <typename IsMeant>
-  std::vector<double> shares(int track, const IsMeant& is_meant) const {
-    std::vector<double> inside(steps_.size(), 0);
-    for (const trace::Span& span : recording_.spans) {
-      if (span.thread != trace::kDeviceThread || span.rank != track || !is_meant(span)) continue;
-      auto step = std::ranges::lower_bound(steps_, span.begin_ns, {}, &Interval::end_ns);
-      for (; step != steps_.end() && step->begin_ns < span.end_ns; ++step) {
-        const double length = static_cast<double>(step->end_ns - step->begin_ns);
-        inside[static_cast<std::size_t>(step - steps_.begin())] +=
-            static_cast<double>(std::min(span.end_ns, step->end_ns) -
-                                std::max(span.begin_ns, step->begin_ns)) /
-            length;
-      }
-    }
-    return inside;
-  }
-
-  // Which one is the leader's median step (trace/breakdown.h): some wait for what is between steps,
-  // such as a check, and behind that each rank begins its own when it can. REQUIRES: some.
+  // The one of median length among those in which no device was late. REQUIRES: there are steps.
   std::size_t median_step() const {
-    const trace::Span* const step = trace::median_step_span(recording_.spans, leader_);
-    const auto found = std::ranges::lower_bound(steps_, step->begin_ns, {}, &Interval::begin_ns);
-    return static_cast<std::size_t>(found - steps_.begin());
+    std::vector<std::size_t> steps = punctual_steps(0, steps_.size());
+    const auto middle = steps.begin() + static_cast<std::ptrdiff_t>((steps.size() - 1) / 2);
+    std::ranges::nth_element(steps, middle, {},
+                             [this](std::size_t i) { return seconds({steps_[i]}); });
+    return *middle;
   }
 
  private:
-  struct Interval {
-    std::int64_t begin_ns;
-    std::int64_t end_ns;
-  };
-  const trace::Recording& recording_;
-  const int leader_;
-  std::vector<Interval> steps_;  // by time
+  static double seconds(const std::vector<trace::Interval>& disjoint) {
+    return 1e-9 * static_cast<double>(trace::total_ns(disjoint));
+  }
+
+  // Those of [begin, end) in which no device was late; all, if there is none.
+  std::vector<std::size_t> punctual_steps(std::size_t begin, std::size_t end) const {
+    std::vector<std::size_t> all(end - begin);
+    std::iota(all.begin(), all.end(), begin);
+    std::vector<std::size_t> punctual;
+    std::ranges::copy_if(all, std::back_inserter(punctual),
+                         [this](std::size_t i) { return late_[i] == 0; });
+    return punctual.empty() ? all : punctual;
+  }
+
+  const std::vector<trace::Interval> steps_;
+  const std::vector<double> late_;
 };
 
 void take_acted_times(const TrainingTask& task, const DevicePlacement& placement,
@@ -160,16 +167,22 @@ void take_acted_times(const TrainingTask& task, const DevicePlacement& placement
     tracks.push_back(is_ddp ? static_cast<int>(tracks.size()) : device.index);
   }
   const trace::Recording recording = trace::collect();
-  const StepTimes times(recording, tracks[0]);
+  const trace::IntervalSet late = trace::union_of(device_times(recording, act::is_late));
+  const StepTimes first_steps(recording, tracks[0], late);
+  result.acted->put_off = first_steps.put_off();
   if (recording.num_dropped == 0) {
-    result.epoch_seconds = times.epoch_seconds(task.steps_per_epoch());
+    result.epoch_seconds = first_steps.epoch_seconds(task.steps_per_epoch());
   }
   result.busy_fraction.clear();
   for (const int track : tracks) {
-    const StepTimes steps(recording, is_ddp ? track : tracks[0]);
-    result.busy_fraction.push_back(steps.shares(track, act::is_kernel)[steps.median_step()]);
-    result.acted->put_off =
-        std::max(result.acted->put_off, median(steps.shares(track, act::is_late)));
+    const auto is_its_kernel = [&](const trace::Span& span) {
+      return span.rank == track && act::is_kernel(span);
+    };
+    const trace::IntervalSet kernels = trace::union_of(device_times(recording, is_its_kernel));
+    // Of a median step: some wait for what is between steps, such as a check, and behind that each
+    // rank begins its own when it can.
+    const StepTimes steps = is_ddp ? StepTimes(recording, track, late) : first_steps;
+    result.busy_fraction.push_back(steps.shares(kernels)[steps.median_step()]);
   }
 }
 
