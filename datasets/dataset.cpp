@@ -19,6 +19,8 @@ constexpr std::string_view kSyntheticPrefix = "synthetic:";
 constexpr std::string_view kAllowed =
     "digits, mnist, fashion-mnist or synthetic:ROWSxFEATURESxCLASSES, such as "
     "synthetic:60000x784x10";
+constexpr std::size_t kNumMnistPixels = std::size_t{28} * 28;
+constexpr std::size_t kNumMnistClasses = 10;
 constexpr std::size_t kMaxSyntheticNumber = std::size_t{1} << 31;
 constexpr std::size_t kMaxSyntheticBytes = std::size_t{1} << 34;
 
@@ -84,13 +86,11 @@ class MnistFiles {
             "a row of '{}' has shape {}, but one of '{}' has {}; both must be of one data set",
             train.images_name(), lockstep::to_string(train.row_shape()), test.images_name(),
             lockstep::to_string(test.row_shape()));
-    return {train.read(kNumClasses, std::string(name_)),
-            test.read(kNumClasses, std::string(name_))};
+    return {train.read(kNumMnistClasses, std::string(name_)),
+            test.read(kNumMnistClasses, std::string(name_))};
   }
 
  private:
-  static constexpr std::size_t kNumClasses = 10;
-
   LabelledIdx open(std::string_view part) const {
     return {find(fmt::format("{}-images-idx3-ubyte", part)),
             find(fmt::format("{}-labels-idx1-ubyte", part))};
@@ -129,6 +129,19 @@ DatasetSpec parse_dataset(std::string_view text) {
   const SyntheticSize size = parse_size(text.substr(kSyntheticPrefix.size()));
   check_size(size, text);
   return {DatasetKind::synthetic, size};
+}
+
+RowSize usual_row_size(const DatasetSpec& spec) {
+  switch (spec.kind) {
+    case DatasetKind::digits:
+      return {kNumDigitPixels, kNumDigitClasses};
+    case DatasetKind::synthetic:
+      return {spec.synthetic.num_features, spec.synthetic.num_classes};
+    case DatasetKind::mnist:
+    case DatasetKind::fashion_mnist:
+      break;
+  }
+  return {kNumMnistPixels, kNumMnistClasses};
 }
 
 std::string to_string(const DatasetSpec& spec) {

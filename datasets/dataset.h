@@ -1,6 +1,7 @@
 // The data sets that --dataset names, in memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -23,6 +24,13 @@ struct DatasetSpec {
 // Parses "digits", "mnist", "fashion-mnist" or "synthetic:ROWSxFEATURESxCLASSES".
 // Throws Error{Usage} that says what is allowed.
 DatasetSpec parse_dataset(std::string_view text);
+
+// Of a row: numbers, and labels that it may have. A file of mnist's format may have other sizes.
+struct RowSize {
+  std::size_t num_features = 0;
+  std::size_t num_classes = 0;
+};
+RowSize usual_row_size(const DatasetSpec& spec);
 
 // What parse_dataset reads.
 std::string to_string(const DatasetSpec& spec);

@@ -14,8 +14,8 @@ std::uint8_t pixel_value(char text) {
 data::LabelledRows load_digits(std::size_t begin, std::size_t end) {
   data::LabelledRows rows;
   rows.name = "digits";
-  rows.num_features = 64;
-  rows.num_classes = 10;
+  rows.num_features = kNumDigitPixels;
+  rows.num_classes = kNumDigitClasses;
   rows.scale = 1.0f / 16.0f;
   rows.row_shape = {8, 8};
   for (std::size_t i = begin; i < end; ++i) {

@@ -19,6 +19,8 @@ namespace lockstep::datasets {
 
 inline constexpr std::size_t kNumDigits = 1797;
 inline constexpr std::size_t kNumTrainDigits = 1500;
+inline constexpr std::size_t kNumDigitPixels = 64;
+inline constexpr std::size_t kNumDigitClasses = 10;
 
 // Rows begin ... end - 1 in the file's order, scaled by 1/16. The convention here: rows 0 to 1499
 // train, 1500 to 1796 test.

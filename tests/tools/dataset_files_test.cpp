@@ -42,6 +42,11 @@ TEST_F(MnistFolder, TrainsOnWholeFiles) {
   EXPECT_THAT(outcome.out, ::testing::HasSubstr("5 training rows, 3 steps of 2 rows"));
 }
 
+TEST_F(MnistFolder, RowsOfAnotherSizeThanMnistsSayWhichModelFits) {
+  expect_rejected(run_lockstep(words("train --dataset mnist --data-dir ."), folder_.path()), 2,
+                  {"mlp:784-256-10", "mnist has 4 features", "use mlp:4-...-10"});
+}
+
 TEST_F(MnistFolder, ATruncatedFileIsNamed) {
   write("train-images-idx3-ubyte", idx_bytes({5, 2, 2}, kTwentyPixels.substr(1)));
   expect_rejected(train(), 1, {"train-images-idx3-ubyte"});

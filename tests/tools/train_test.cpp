@@ -45,6 +45,13 @@ TEST(Train, PrintsDeviceWorkEpochsAccuracyAndDigest) {
   EXPECT_THAT(weights_digest(outcome), ::testing::MatchesRegex("[0-9a-f]+"));
 }
 
+TEST(Train, ANetThatNobodyNamedHasTheEndsOfTheData) {
+  const TempFolder folder;
+  expect_success(
+      run_lockstep(words("train --dataset synthetic:40x12x3 --json run.json"), folder.path()));
+  EXPECT_EQ(read_json(folder / "run.json")["config"]["model"], "mlp:12-256-3");
+}
+
 TEST(Train, LearnsTheDigits) {
   const TempFolder folder;
   expect_success(run_lockstep(words("train --epochs 8 --json run.json"), folder.path()));

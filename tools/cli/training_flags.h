@@ -30,7 +30,7 @@ struct TrainingFlags : RankFlags {
   std::optional<int> steps;
   std::string dataset = "digits";
   std::string data_dir = "data";
-  std::string model = "mlp:64-256-10";
+  std::string model;  // empty: that of tools/training/task.h
   std::string dtype = "float32";
   std::string optimizer = "sgd";
   std::optional<double> learning_rate;

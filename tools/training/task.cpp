@@ -61,13 +61,17 @@ std::size_t batch_of(const TrainingFlags& flags, std::size_t num_devices) {
   return rows[0] * num_devices;
 }
 
-void require_fitting_model(const TrainingFlags& flags, const data::LabelledRows& rows) {
-  const nn::MlpSpec spec = nn::parse_mlp(flags.model);
+std::string default_model(const datasets::RowSize& row) {
+  return fmt::format("mlp:{}-256-{}", row.num_features, row.num_classes);
+}
+
+void require_fitting_model(const std::string& model, const data::LabelledRows& rows) {
+  const nn::MlpSpec spec = nn::parse_mlp(model);
   require(spec.sizes.front() == rows.num_features && spec.sizes.back() >= rows.num_classes,
           ErrorCode::Usage, "--model",
           "'{}' takes {} inputs and gives {} outputs, but {} has {} features and {} classes; use "
           "mlp:{}-...-{}",
-          flags.model, spec.sizes.front(), spec.sizes.back(), rows.name, rows.num_features,
+          model, spec.sizes.front(), spec.sizes.back(), rows.name, rows.num_features,
           rows.num_classes, rows.num_features, rows.num_classes);
 }
 
@@ -161,10 +165,10 @@ void require_writable_outputs(const TrainingFlags& flags, std::size_t num_ranks)
 
 TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices) {
   TrainingTask task;
-  task.model = flags.model;
+  const datasets::DatasetSpec dataset = datasets::parse_dataset(flags.dataset);
+  task.model = flags.model.empty() ? default_model(datasets::usual_row_size(dataset)) : flags.model;
   task.dtype = parse_dtype(flags.dtype);
-  require_memory_for(nn::parse_mlp(flags.model), task.dtype, num_devices);
-  datasets::parse_dataset(flags.dataset);
+  require_memory_for(nn::parse_mlp(task.model), task.dtype, num_devices);
   task.batch = batch_of(flags, num_devices);
   require_positive("--epochs", flags.epochs.value_or(1));
   if (flags.steps) task.num_steps = require_positive("--steps", *flags.steps);
@@ -193,7 +197,7 @@ void load_task(TrainingTask& task, const TrainingFlags& flags) {
   const datasets::DatasetSpec dataset = datasets::parse_dataset(flags.dataset);
   task.data = std::make_shared<datasets::Dataset>(
       datasets::load_dataset(dataset, flags.data_dir, flags.seed));
-  require_fitting_model(flags, task.data->train);
+  require_fitting_model(task.model, task.data->train);
   if (!flags.init_path.empty()) task.initial_weights = nn::load_weights(flags.init_path);
   if (flags.strip_prefix) strip_prefix_of_weights(task, flags.init_path);
   require_loadable(task);

@@ -35,7 +35,7 @@ struct OptimizerSettings {
 struct SlowMotion;  // slow_motion.h
 
 struct TrainingTask {
-  std::string model;  // "mlp:64-256-10"
+  std::string model;  // "mlp:64-256-10"; unless it was said, 256 neurons between the data's ends
   DType dtype = DType::float32;
   std::shared_ptr<const datasets::Dataset> data;
   std::size_t batch = 64;  // rows per step over all devices
