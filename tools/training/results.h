@@ -17,8 +17,7 @@ struct ActedOut {
   std::string topology;
   std::string device;  // what each of its devices is
   double factor = 1;   // how many times slower it was
-  // The median over steps of the largest share of one for which a device was late: the cores could
-  // not follow.
+  // The median over steps of the share for which some device was late: the cores could not follow.
   double put_off = 0;
 };
 

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
-#include <numeric>
+#include <utility>
 
 #include "engine/act/machine.h"
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
+#include "engine/trace/breakdown.h"
 #include "engine/trace/intervals.h"
 #include "engine/trace/recorder.h"
 #include "tools/cli/numbers.h"
@@ -83,17 +83,28 @@ double choose_factor(const RehearsedStep& step) {
   return round_up(std::clamp(real / step.modelled_seconds, 1e-3, kMaxFactor));
 }
 
-// When devices did what is meant, by the beginning.
+double seconds_of(const trace::Interval& interval) {
+  return 1e-9 * static_cast<double>(interval.end_ns - interval.begin_ns);
+}
+
+trace::Interval interval_of(const trace::Span& span) {
+  return {span.begin_ns, span.end_ns};
+}
+
+// When devices did what is meant.
 template <typename IsMeant>
-std::vector<trace::Interval> device_times(const trace::Recording& recording,
-                                          const IsMeant& is_meant) {
+trace::IntervalSet device_times(const trace::Recording& recording, const IsMeant& is_meant) {
   std::vector<trace::Interval> times;
   for (const trace::Span& span : recording.spans) {
-    if (span.thread == trace::kDeviceThread && is_meant(span))
-      times.push_back({span.begin_ns, span.end_ns});
+    if (span.thread == trace::kDeviceThread && is_meant(span)) times.push_back(interval_of(span));
   }
-  std::ranges::sort(times, {}, &trace::Interval::begin_ns);
-  return times;
+  return trace::union_of(std::move(times));
+}
+
+// The share of an interval that lies in a set.
+double share_of(const trace::Interval& interval, const trace::IntervalSet& set) {
+  const trace::IntervalSet inside = trace::part_inside(set, interval);
+  return 1e-9 * static_cast<double>(trace::total_ns(inside)) / seconds_of(interval);
 }
 
 // The steps of a device, by time.
@@ -101,18 +112,14 @@ class StepTimes {
  public:
   // `late`: when the cores could not follow, whichever device it was.
   StepTimes(const trace::Recording& recording, int track, const trace::IntervalSet& late)
-      : steps_(device_times(recording,
-                            [&](const trace::Span& span) {
-                              return span.rank == track && span.category == trace::Category::step;
-                            })),
-        late_(shares(late)) {}
-
-  // The share of each step that lies in a set.
-  std::vector<double> shares(const trace::IntervalSet& set) const {
-    std::vector<double> inside;
-    for (const trace::Interval step : steps_)
-      inside.push_back(seconds(trace::part_inside(set, step)) / seconds({step}));
-    return inside;
+      : track_(track) {
+    for (const trace::Span& span : recording.spans) {
+      const bool is_step = span.thread == trace::kDeviceThread && span.rank == track &&
+                           span.category == trace::Category::step;
+      if (!is_step) continue;
+      steps_.push_back(span);
+      late_.push_back(share_of(interval_of(span), late));
+    }
   }
 
   double put_off() const { return median(late_); }
@@ -123,40 +130,36 @@ class StepTimes {
     std::vector<double> epochs;
     for (std::size_t begin = 0; begin < steps_.size(); begin += steps_per_epoch) {
       const std::size_t end = std::min(begin + steps_per_epoch, steps_.size());
-      std::vector<trace::Interval> steps;
-      for (const std::size_t i : punctual_steps(begin, end)) steps.push_back(steps_[i]);
-      epochs.push_back(seconds(steps) / static_cast<double>(steps.size()) *
+      const std::vector<trace::Span> steps = punctual_steps(begin, end);
+      double total = 0;
+      for (const trace::Span& step : steps) total += seconds_of(interval_of(step));
+      epochs.push_back(total / static_cast<double>(steps.size()) *
                        static_cast<double>(end - begin));
     }
     return epochs;
   }
 
   // The one of median length among those in which no device was late. REQUIRES: there are steps.
-  std::size_t median_step() const {
-    std::vector<std::size_t> steps = punctual_steps(0, steps_.size());
-    const auto middle = steps.begin() + static_cast<std::ptrdiff_t>((steps.size() - 1) / 2);
-    std::ranges::nth_element(steps, middle, {},
-                             [this](std::size_t i) { return seconds({steps_[i]}); });
-    return *middle;
+  trace::Interval median_step() const {
+    const std::vector<trace::Span> steps = punctual_steps(0, steps_.size());
+    return interval_of(*trace::median_step_span(steps, track_));
   }
 
  private:
-  static double seconds(const std::vector<trace::Interval>& disjoint) {
-    return 1e-9 * static_cast<double>(trace::total_ns(disjoint));
-  }
-
   // Those of [begin, end) in which no device was late; all, if there is none.
-  std::vector<std::size_t> punctual_steps(std::size_t begin, std::size_t end) const {
-    std::vector<std::size_t> all(end - begin);
-    std::iota(all.begin(), all.end(), begin);
-    std::vector<std::size_t> punctual;
-    std::ranges::copy_if(all, std::back_inserter(punctual),
-                         [this](std::size_t i) { return late_[i] == 0; });
-    return punctual.empty() ? all : punctual;
+  std::vector<trace::Span> punctual_steps(std::size_t begin, std::size_t end) const {
+    std::vector<trace::Span> punctual;
+    for (std::size_t i = begin; i < end; ++i) {
+      if (late_[i] == 0) punctual.push_back(steps_[i]);
+    }
+    if (!punctual.empty()) return punctual;
+    return {steps_.begin() + static_cast<std::ptrdiff_t>(begin),
+            steps_.begin() + static_cast<std::ptrdiff_t>(end)};
   }
 
-  const std::vector<trace::Interval> steps_;
-  const std::vector<double> late_;
+  const int track_;
+  std::vector<trace::Span> steps_;
+  std::vector<double> late_;
 };
 
 void take_acted_times(const TrainingTask& task, const DevicePlacement& placement,
@@ -167,7 +170,7 @@ void take_acted_times(const TrainingTask& task, const DevicePlacement& placement
     tracks.push_back(is_ddp ? static_cast<int>(tracks.size()) : device.index);
   }
   const trace::Recording recording = trace::collect();
-  const trace::IntervalSet late = trace::union_of(device_times(recording, act::is_late));
+  const trace::IntervalSet late = device_times(recording, act::is_late);
   const StepTimes first_steps(recording, tracks[0], late);
   result.acted->put_off = first_steps.put_off();
   if (recording.num_dropped == 0) {
@@ -178,11 +181,11 @@ void take_acted_times(const TrainingTask& task, const DevicePlacement& placement
     const auto is_its_kernel = [&](const trace::Span& span) {
       return span.rank == track && act::is_kernel(span);
     };
-    const trace::IntervalSet kernels = trace::union_of(device_times(recording, is_its_kernel));
+    const trace::IntervalSet kernels = device_times(recording, is_its_kernel);
     // Of a median step: some wait for what is between steps, such as a check, and behind that each
     // rank begins its own when it can.
     const StepTimes steps = is_ddp ? StepTimes(recording, track, late) : first_steps;
-    result.busy_fraction.push_back(steps.shares(kernels)[steps.median_step()]);
+    result.busy_fraction.push_back(share_of(steps.median_step(), kernels));
   }
 }
 
