@@ -9,11 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "engine/comm/gather_numbers.h"
 #include "engine/comm/run_ranks.h"
 #include "engine/core/error.h"
 #include "engine/core/json_file.h"
 #include "engine/launch/rank_environment.h"
 #include "engine/predict/kernel_cost.h"
+#include "engine/runtime/core_use.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/calibration/calibrated_file.h"
 #include "tools/calibration/measure_device.h"
@@ -35,7 +37,7 @@ namespace {
 
 constexpr std::size_t kMostDevices = 8;
 constexpr std::size_t kPasses = 3;         // some tens of seconds each
-constexpr std::size_t kProcessPasses = 5;  // a second for each number of processes
+constexpr std::size_t kProcessPasses = 5;  // a second for each number of processes, fast or not
 
 struct CalibrateFlags {
   std::string output = "calibration.json";
@@ -63,17 +65,36 @@ std::size_t num_threads(const CalibrateFlags& flags) {
   return require_positive("--threads-per-device", *flags.threads_per_device);
 }
 
+// What a rank 0 leaves in the file of --exchange.
+struct ProcessExchange {
+  predict::Curve all_reduces;
+  bool is_contended = false;
+};
+
 void exchange_as_rank(const CalibrateFlags& flags) {
   const auto work = [&](RankJob& rank) {
+    ContentionProbe probe({rank.device});
+    probe.sample();
+    const double cpu_before = runtime::own_use().cpu_seconds;
     const predict::Curve curve = measure_all_reduces(rank.communicator, rank.device, flags.care());
-    if (rank.is_first()) write_json(flags.exchange, curve_json(curve));
+    const double cpu = runtime::own_use().cpu_seconds - cpu_before;
+    probe.sample();
+    const double cpu_of_all =
+        comm::reduce_number(cpu, comm::ReduceOp::sum, rank.communicator, rank.device);
+    if (!rank.is_first()) return;
+    const std::size_t num_sharing = num_ranks_on_cores(rank.environment);
+    const double cpu_of_peers = num_sharing == 1 ? 0 : cpu_of_all - cpu;
+    nlohmann::ordered_json json = curve_json(curve);
+    json["contended"] =
+        probe.verdict(num_threads(flags) * num_sharing, cpu_of_peers).value_or(false);
+    write_json(flags.exchange, json);
   };
   RankFlags ranks;
   ranks.comm = "own";
   run_as_rank(ranks, DeviceType::cpu, {{"command", "calibrate"}}, work);
 }
 
-predict::Curve exchange_by_processes(const CalibrateFlags& calibration, std::size_t num_ranks) {
+ProcessExchange exchange_by_processes(const CalibrateFlags& calibration, std::size_t num_ranks) {
   const TemporaryFolder folder("calibrate");
   const std::string file = folder.path() + "/exchange.json";
   RankFlags flags;
@@ -89,20 +110,34 @@ predict::Curve exchange_by_processes(const CalibrateFlags& calibration, std::siz
   require(code == 0, ErrorCode::Comm, "calibrate", "{} processes ended with exit code {}",
           num_ranks, code);
   const JsonFile json(std::filesystem::path(file), "calibrate");
-  predict::Curve curve{json.fields().numbers("bytes"), json.fields().numbers("us")};
-  for (double& seconds : curve.seconds) seconds *= 1e-6;
-  return curve;
+  ProcessExchange exchange{{json.fields().numbers("bytes"), json.fields().numbers("us")},
+                           json.fields().optional_flag("contended").value_or(false)};
+  for (double& seconds : exchange.all_reduces.seconds) seconds *= 1e-6;
+  return exchange;
 }
 
-// All-reduces of ranks that are processes, and nothing else.
-predict::MeasuredMachine measure_processes(const CalibrateFlags& flags, std::size_t num_devices) {
-  predict::MeasuredMachine measured;
-  for (std::size_t n = 2; n <= num_devices; ++n) {
-    show_status(fmt::format("all-reduces of {} processes", n));
-    measured.all_reduces.push_back(
-        {predict::RankKind::processes, n, exchange_by_processes(flags, n)});
+struct ProcessMeasurement {
+  std::vector<predict::MeasuredAllReduce> all_reduces;
+  bool is_contended = false;  // more often than a median tolerates
+};
+
+// All-reduces of ranks that are processes. On a machine that is shared, what others do may last as
+// long as a pass takes for a size.
+ProcessMeasurement measure_processes(const CalibrateFlags& flags, std::size_t num_devices) {
+  std::vector<predict::MeasuredMachine> passes(kProcessPasses);
+  std::size_t num_exchanges = 0;
+  std::size_t num_contended = 0;
+  for (predict::MeasuredMachine& pass : passes) {
+    for (std::size_t n = 2; n <= num_devices; ++n) {
+      show_status(fmt::format("all-reduces of {} processes", n));
+      ProcessExchange exchange = exchange_by_processes(flags, n);
+      pass.all_reduces.push_back(
+          {predict::RankKind::processes, n, std::move(exchange.all_reduces)});
+      ++num_exchanges;
+      if (exchange.is_contended) ++num_contended;
+    }
   }
-  return measured;
+  return {median_of_passes(std::move(passes)).all_reduces, 2 * num_contended > num_exchanges};
 }
 
 // All-reduces of ranks that are threads, and what such ranks do to each other.
@@ -188,22 +223,20 @@ void calibrate(const CalibrateFlags& flags) {
   const std::size_t threads = num_threads(flags);
   require_writable({{"--output", flags.output}});
   // Processes first: a program that starts some must not have threads yet.
-  std::vector<predict::MeasuredMachine> by_processes(flags.fast ? 1 : kProcessPasses);
-  for (predict::MeasuredMachine& pass : by_processes) pass = measure_processes(flags, devices);
+  const ProcessMeasurement processes = measure_processes(flags, devices);
   runtime::set_threads_per_device(threads);
   ContentionProbe probe({Device{}});
   probe.sample();
   predict::MeasuredMachine measured = measure_threads(devices, flags.care());
   probe.sample();
   measured.threads_per_device = threads;
-  const predict::MeasuredMachine processes = median_of_passes(std::move(by_processes));
   measured.all_reduces.insert(measured.all_reduces.end(), processes.all_reduces.begin(),
                               processes.all_reduces.end());
   const predict::Topology topology = calibrated_topology(measured, devices);
   write_json(flags.output, topology_json(topology));
   fmt::print("{}\n", wrap(summary(topology)));
   print_all_reduces(*topology.device.measured);
-  if (probe.verdict(devices * threads).value_or(false)) {
+  if (processes.is_contended || probe.verdict(devices * threads).value_or(false)) {
     fmt::print("{}\n",
                wrap("*: another program took time from these cores meanwhile, so figures are "
                     "too long; calibrate again on an idle machine"));

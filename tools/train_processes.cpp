@@ -48,13 +48,6 @@ std::vector<Device> devices_here(const RankJob& rank) {
   return devices;
 }
 
-// Cores of which a launcher gave this rank a part are its own; else the ranks of a host share them.
-std::size_t num_ranks_on_cores(const launch::RankEnvironment& rank) {
-  const bool is_bound =
-      launch::find_variable(launch::current_environment(), launch::kBindVariable).has_value();
-  return is_bound ? 1 : static_cast<std::size_t>(std::max(1, rank.local_world_size));
-}
-
 // Ranks of one job that share a GPU are strangers to NVML, so it cannot tell who disturbs whom.
 std::optional<bool> contention(const JobResult& job, std::optional<bool> verdict) {
   const bool is_sharing = job.num_physical_devices < job.devices.size();

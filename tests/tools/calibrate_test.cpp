@@ -28,7 +28,7 @@ void expect_measured(const json& topology, bool was_disturbed) {
   if (was_disturbed) return;
   for (const json& all_reduce : measured["all_reduces"]) {
     // A thousand times as many bytes take longer.
-    EXPECT_GT(all_reduce["us"].back(), all_reduce["us"].front());
+    EXPECT_GT(all_reduce["us"].back(), all_reduce["us"].front()) << all_reduce;
   }
   // The widest layer: of a thousand times as many rows at least a hundred times as long.
   const json& forward = measured["layers"]["forward_us"];

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <thread>
@@ -10,6 +11,7 @@
 #include "engine/core/error.h"
 #include "engine/core/thread_context.h"
 #include "engine/launch/rank_device.h"
+#include "engine/launch/worker_group.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/span.h"
 #include "tools/ranks/communicators.h"
@@ -82,6 +84,12 @@ void name_rank_in_errors(const launch::RankEnvironment& rank, const std::functio
   } catch (const std::exception& error) {
     throw Error(ErrorCode::State, name, error.what());
   }
+}
+
+std::size_t num_ranks_on_cores(const launch::RankEnvironment& rank) {
+  const bool is_bound =
+      launch::find_variable(launch::current_environment(), launch::kBindVariable).has_value();
+  return is_bound ? 1 : static_cast<std::size_t>(std::max(1, rank.local_world_size));
 }
 
 std::vector<std::string> gather_at_rank_zero(RankJob& job, const std::string& name,

@@ -37,6 +37,10 @@ void run_as_rank(const RankFlags& flags, DeviceType type,
 // Calls work; its errors are rethrown with their code as "[rank 2] ...".
 void name_rank_in_errors(const launch::RankEnvironment& rank, const std::function<void()>& work);
 
+// How many ranks of this host share this rank's cores. Cores of which a launcher gave it a part are
+// its own.
+std::size_t num_ranks_on_cores(const launch::RankEnvironment& rank);
+
 // What every rank wrote, by rank; empty on all ranks but 0. Every rank of the job calls it once
 // with a name. For what is said about the work, of any size; the work itself uses collectives.
 std::vector<std::string> gather_at_rank_zero(RankJob& job, const std::string& name,
