@@ -1,4 +1,5 @@
-// A process as the kernel describes it in /proc/PID/stat.
+// A process as the kernel describes it in /proc/PID, as long as there is one: any other process may
+// end while it is looked at.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +16,12 @@ struct ProcessStat {
   std::string start_time;  // in clock ticks since the system's start
 };
 
-// Absent when there is no such process here. proc: where the kernel describes processes.
+// What the file of that name says; empty when there is no such process any more, or it may not be
+// read. proc: where the kernel describes processes.
+std::string read_process_file(pid_t process, const char* name,
+                              const std::filesystem::path& proc = "/proc");
+
+// Of the file "stat"; absent when there is no such process.
 std::optional<ProcessStat> read_process_stat(pid_t process,
                                              const std::filesystem::path& proc = "/proc");
 

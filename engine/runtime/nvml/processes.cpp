@@ -4,19 +4,12 @@
 #include <pwd.h>
 #include <sys/stat.h>
 
-#include <fstream>
-#include <iterator>
 #include <vector>
 
 #include "engine/runtime/process_stat.h"
 
 namespace lockstep::nvml {
 namespace {
-
-std::string read_proc(int pid, const char* name) {
-  std::ifstream file(fmt::format("/proc/{}/{}", pid, name), std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 std::string user_name(uid_t user) {
   std::vector<char> buffer(16384);
@@ -49,8 +42,8 @@ bool descends_from(int pid, int ancestor) {
 std::optional<ProcessOwner> find_owner(int pid) {
   struct stat folder {};
   if (stat(fmt::format("/proc/{}", pid).c_str(), &folder) != 0) return std::nullopt;
-  std::string command = printable(read_proc(pid, "cmdline"));
-  if (command.empty()) command = printable(read_proc(pid, "comm"));
+  std::string command = printable(runtime::read_process_file(pid, "cmdline"));
+  if (command.empty()) command = printable(runtime::read_process_file(pid, "comm"));
   return ProcessOwner{user_name(folder.st_uid), command};
 }
 

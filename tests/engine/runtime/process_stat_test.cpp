@@ -1,0 +1,50 @@
+#include "engine/runtime/process_stat.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "tests/support/temp_folder.h"
+
+namespace lockstep::runtime {
+namespace {
+
+using testing::TempFolder;
+using testing::write_text;
+
+constexpr pid_t kProcess = 4711;
+
+TEST(ProcessStat, OfThisProcessNamesItsParent) {
+  const auto found = read_process_stat(::getpid());
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->parent, ::getppid());
+}
+
+TEST(ProcessStat, TakesAnyNameForOne) {
+  const TempFolder proc;
+  std::filesystem::create_directory(proc / "4711");
+  write_text(proc / "4711/stat",
+             "4711 (a) R 1\n) S 4700 4711 4711 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 98765 0\n");
+  const auto found = read_process_stat(kProcess, proc.path());
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->name, "a) R 1\n");
+  EXPECT_EQ(found->parent, 4700);
+  EXPECT_EQ(found->start_time, "98765");
+}
+
+TEST(ProcessStat, IsAbsentWithoutTheProcess) {
+  const TempFolder proc;
+  EXPECT_FALSE(read_process_stat(kProcess, proc.path()));
+  EXPECT_EQ(read_process_file(kProcess, "cmdline", proc.path()), "");
+}
+
+// As a file of /proc that was opened before the process ended, a folder can be opened, but reading
+// from it fails.
+TEST(ProcessStat, IsAbsentWhenTheProcessEndsMeanwhile) {
+  const TempFolder proc;
+  std::filesystem::create_directories(proc / "4711/stat");
+  EXPECT_FALSE(read_process_stat(kProcess, proc.path()));
+  EXPECT_EQ(read_process_file(kProcess, "stat", proc.path()), "");
+}
+
+}  // namespace
+}  // namespace lockstep::runtime
