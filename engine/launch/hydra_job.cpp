@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
+#include <sstream>
 
 #include "engine/runtime/process_stat.h"
 
@@ -13,8 +13,8 @@ constexpr const char* kProxy = "hydra_pmi_proxy";
 constexpr int kMostGenerations = 64;  // between a rank and its proxy: shells, profilers, ...
 
 // The value of a flag on a command line as /proc shows it, words ended by zeros; "" without it.
-std::string value_of_flag(const std::filesystem::path& command_line, const std::string& flag) {
-  std::ifstream words(command_line, std::ios::binary);
+std::string value_of_flag(const std::string& command_line, const std::string& flag) {
+  std::istringstream words(command_line);
   for (std::string word; std::getline(words, word, '\0');) {
     if (word == flag && std::getline(words, word, '\0')) return word;
   }
@@ -37,7 +37,7 @@ std::optional<std::string> find_hydra_job(const Environment& environment, pid_t 
       continue;
     }
     const std::string port =
-        value_of_flag(proc / std::to_string(process) / "cmdline", "--control-port");
+        value_of_flag(runtime::read_process_file(process, "cmdline", proc), "--control-port");
     if (!port.empty()) return fmt::format("{} --control-port {}", kProxy, port);
     const auto num_here = find_variable(environment, "MPI_LOCALNRANKS");
     if (!num_here || num_here != find_variable(environment, "PMI_SIZE")) return std::nullopt;
