@@ -73,23 +73,32 @@ void leave_terminal() {
 
 // Passes signals on to the process that it looks after until that ends; returns its wait status.
 // That process is woken, in case somebody has stopped it. If a second signal does not move it
-// either, everything below is killed.
-int keep(pid_t process, const SupervisedSignals& signals) {
-  constexpr timespec kPatience{1, 0};
+// either, everything below but `except` is killed, and the status is as if it had ended by the
+// first one.
+int keep(pid_t process, const SupervisedSignals& signals, const std::vector<pid_t>& except = {}) {
+  constexpr std::chrono::seconds kPatience{1};
+  constexpr timespec kLookAgainAfter{0, 100'000'000};
   std::optional<Clock::time_point> first;
-  bool is_insistent = false;
+  std::optional<Clock::time_point> second;
+  int first_signal = 0;
   for (;;) {
+    if (second && Clock::now() - *second >= kPatience) kill_descendants(except);
     int status = 0;
-    if (::waitpid(process, &status, WNOHANG) == process) return status;
-    const int signal = is_insistent ? ::sigtimedwait(&signals.set(), nullptr, &kPatience)
-                                    : ::sigwaitinfo(&signals.set(), nullptr);
-    if (is_insistent && signal < 0 && errno == EAGAIN) kill_descendants();
+    const pid_t ended = ::waitpid(process, &status, WNOHANG);
+    if (ended == process) return status;
+    if (ended < 0) return W_EXITCODE(128 + first_signal, 0);  // kill_descendants() has reaped it
+    const int signal = second ? ::sigtimedwait(&signals.set(), nullptr, &kLookAgainAfter)
+                              : ::sigwaitinfo(&signals.set(), nullptr);
     if (signal <= 0 || signal == SIGCHLD) continue;
     ::kill(process, signal);
     if (signal == SIGUSR1 || signal == SIGUSR2) continue;
     ::kill(process, SIGCONT);
-    is_insistent = is_insistent || (first && Clock::now() - *first >= kSecondSignalAfter);
-    if (!first) first = Clock::now();
+    if (!first) {
+      first = Clock::now();
+      first_signal = signal;
+    } else if (!second && Clock::now() - *first >= kSecondSignalAfter) {
+      second = Clock::now();
+    }
   }
 }
 
@@ -144,7 +153,7 @@ int run_worker_group(const WorkerGroupOptions& options) {
   const int number = errno;
   ::close(ends[0]);
   int status = 0;
-  if (guarding > 0) status = keep(guarding, signals);
+  if (guarding > 0) status = keep(guarding, signals, own_children);
   kill_descendants(own_children);
   adopt_orphans(adopted_before);
   ::close(ends[1]);

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 
 #include <array>
 #include <filesystem>
@@ -252,6 +254,29 @@ TEST(RunEnd, AStoppedSupervisorDoesNotMakeTheLauncherDeaf) {
     EXPECT_EQ(program.wait().exit_code, 128 + SIGTERM);
     expect_nothing_left(program);
   }
+}
+
+// As it waits for a rank that was stopped before it became its program.
+TEST(RunEnd, ASecondSignalEndsASupervisorThatNeverAnswers) {
+  const TempFolder folder;
+  MarkedProgram program(run_script("--standalone --nproc-per-node 2", kRankWithChildren),
+                        {{"TMPDIR", folder.path().string()}});
+  wait_for_ready(program, 2);
+  const pid_t supervisor = child_of(child_of(program.process()));
+  if (supervisor == 0) GTEST_SKIP() << "this kernel does not list children in /proc";
+  // No SIGCONT wakes a process that a debugger holds.
+  if (::ptrace(PTRACE_ATTACH, supervisor, nullptr, nullptr) != 0) {
+    GTEST_SKIP() << "this process may not debug another one";
+  }
+  ASSERT_EQ(::waitpid(supervisor, nullptr, __WALL), supervisor);
+  program.send(SIGTERM);
+  EXPECT_TRUE(wait_until([&] {
+    ::waitpid(supervisor, nullptr, WNOHANG | __WALL);  // or its end would be told this one alone
+    program.send(SIGTERM);
+    return program.num_alive() == 0;
+  }));
+  EXPECT_EQ(program.wait().exit_code, 128 + SIGTERM);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 // Which would take minutes otherwise.

@@ -81,7 +81,8 @@ std::vector<pid_t> alive(const Programs& programs) {
   return all;
 }
 
-// As a user ends a job whatever its state: once politely, then again.
+// As a user ends a job whatever its state: once politely, then again; after so long that also a
+// launcher that had to wait for a core takes it for a second signal.
 void end(const Programs& programs) {
   for (int i = 0; i < 2; ++i) {
     for (const auto& program : programs) {
@@ -89,7 +90,7 @@ void end(const Programs& programs) {
       program->send(SIGCONT);
       program->send(SIGTERM);
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
   }
 }
 
