@@ -9,6 +9,7 @@
 #include <charconv>
 #include <chrono>
 #include <filesystem>
+#include <ranges>
 #include <thread>
 
 #include "engine/runtime/process_stat.h"
@@ -69,7 +70,9 @@ std::size_t kill_descendants(const std::vector<pid_t>& except) {
     const std::vector<pid_t> descendants = find_descendants(except);
     if (descendants.empty()) return 0;
     if (runtime::has_passed(end)) return descendants.size();
-    for (const pid_t process : descendants) ::kill(process, SIGKILL);
+    // Grandchildren first: if this process is killed meanwhile, a supervisor among its children
+    // goes on with the rest.
+    for (const pid_t process : descendants | std::views::reverse) ::kill(process, SIGKILL);
     for (const pid_t process : descendants) ::waitpid(process, nullptr, WNOHANG);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

@@ -154,6 +154,9 @@ int run_worker_group(const WorkerGroupOptions& options) {
   ::close(ends[0]);
   int status = 0;
   if (guarding > 0) status = keep(guarding, signals, own_children);
+  // First, since a supervisor that has lost its guard would do it, but not after the next line; a
+  // signal may end this process between the two.
+  remove_error_folder(errors.path());
   kill_descendants(own_children);
   adopt_orphans(adopted_before);
   ::close(ends[1]);

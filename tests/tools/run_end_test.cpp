@@ -6,8 +6,10 @@
 #include <sys/wait.h>
 
 #include <array>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "engine/launch/error_file.h"
 #include "tests/tools/marked_program.h"
@@ -240,6 +242,23 @@ TEST(RunEnd, AnyTwoOfThoseThatLookAfterTheRanksLeaveNothingWhenTheyAreKilled) {
     for (const std::size_t which : killed) ::kill(chain[which], SIGKILL);
     expect_nothing_left(program);
     EXPECT_TRUE(wait_until([&] { return std::filesystem::is_empty(folder.path()); }));
+  }
+}
+
+// By then it may have ended the supervisor, which would have done the rest.
+TEST(RunEnd, ALauncherThatIsKilledWhileItEndsAGroupLeavesNothing) {
+  for (int i = 0; i < 20; ++i) {
+    const TempFolder folder;
+    MarkedProgram program(run_script("--standalone --nproc-per-node 3", kRankWithChildren),
+                          {{"TMPDIR", folder.path().string()}});
+    wait_for_ready(program, 3);
+    const pid_t guard = child_of(program.process());
+    if (guard == 0) GTEST_SKIP() << "this kernel does not list children in /proc";
+    ::kill(guard, SIGKILL);
+    std::this_thread::sleep_for(std::chrono::microseconds(200 * i));
+    program.send(SIGKILL);
+    expect_nothing_left(program);
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << 200 * i << " us later";
   }
 }
 

@@ -130,14 +130,16 @@ void expect_to_leave_nothing(const Kind& kind, std::uint64_t seed) {
   }
   EXPECT_TRUE(wait_until([&] { return alive(programs).empty(); }))
       << story << ": " << alive(programs).size() << " processes are left";
+  std::string left;
   const auto is_clean = [&] {
+    left.clear();
     for (const auto& file : std::filesystem::directory_iterator(folder.path())) {
-      // Open MPI's session folder is Open MPI's.
-      if (!file.path().filename().string().starts_with("ompi.")) return false;
+      const std::string name = file.path().filename();
+      if (!name.starts_with("ompi.")) left += " " + name;  // Open MPI's session folder is its own
     }
-    return true;
+    return left.empty();
   };
-  EXPECT_TRUE(wait_until(is_clean)) << story << ": files are left";
+  EXPECT_TRUE(wait_until(is_clean)) << story << ": files are left:" << left;
   EXPECT_LE(num_segments(), segments_before) << story;
 }
 
