@@ -39,6 +39,11 @@ done
 try passes 0 "${right[@]}"
 try passes 0 "using device: cpu:7" "rank 1 has 9 rows" "rank 0 has" "10 rows" "── Step 1: time ──" \
   "gpu 0 | ff|" "took 930 us for 4" "rows" "check: fast ... not judged: others took the cores" "01_list --fast"
+for lines in $'check: fast ... not judged: other programs took the\n       cores' \
+  $'check: fast ... not\n       judged: other programs' $'check: fast ...\n       not judged'; do
+  try passes 0 "${right[@]/check: fast ... ok/$lines}"
+done
+try fails 0 "${right[@]/check: fast ... ok/$'check: fast ... ok\n       cores'}"
 try passes 0 "${right[@]}" "may be said"
 try fails 0 "${right[@]}" "may be said" "may be"
 try fails 1 "${right[@]}"

@@ -43,9 +43,19 @@ function varies(step, word, _file) {
   }
   return 0
 }
-FNR == 1 { ++num_files; section[num_files] = 0; skip = 0 }
-{ take_words(num_files, $0); if (num_files == 1) first[++num_lines] = $0 }
+# A check is taken as a whole: it goes on in lines with seven spaces.
+function take_check() {
+  if (check != "") take_words(num_files, check)
+  check = ""
+}
+FNR == 1 { take_check(); ++num_files; section[num_files] = 0; skip = 0 }
+num_files == 1 { first[++num_lines] = $0 }
+check != "" && /^       [^ ]/ { check = check substr($0, 7); next }
+{ take_check() }
+/^check:/ { check = $0; next }
+{ take_words(num_files, $0) }
 END {
+  take_check()
   if (mark) {
     step = 0
     for (i = 1; i <= num_lines; ++i) {
