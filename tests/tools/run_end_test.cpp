@@ -1,4 +1,5 @@
 // lockstep run: how a group of ranks ends, and that nothing is left of it, whatever dies.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -41,13 +42,35 @@ void expect_nothing_left(const MarkedProgram& program) {
       << program.num_alive() << " processes are left";
 }
 
-// The supervisor: the launcher's only child.
+// The only child of a launcher or of a guard.
 pid_t child_of(pid_t process) {
   pid_t child = 0;
   const std::string id = std::to_string(process);
   std::ifstream("/proc/" + id + "/task/" + id + "/children") >> child;
   return child;
 }
+
+// Ranks with children, all ready, and the processes that look after them, which are 0 where the
+// kernel does not list children in /proc. Its files are in a folder of their own.
+struct Group {
+  explicit Group(std::size_t num_ranks)
+      : program(run_script(fmt::format("--standalone --nproc-per-node {}", num_ranks),
+                           kRankWithChildren),
+                {{"TMPDIR", folder.path().string()}}) {
+    wait_for_ready(program, num_ranks);
+    guard = child_of(program.process());
+    supervisor = child_of(guard);
+  }
+  bool is_known() const { return supervisor != 0; }
+  bool has_no_files() const { return std::filesystem::is_empty(folder.path()); }
+
+  TempFolder folder;
+  MarkedProgram program;
+  pid_t guard = 0;
+  pid_t supervisor = 0;
+};
+
+constexpr const char* kUnknown = "this kernel does not list children in /proc";
 
 TEST(RunEnd, TheFirstFailureIsReportedAndTheOthersAreEnded) {
   MarkedProgram program(run_script("--standalone --nproc-per-node 3",
@@ -215,87 +238,71 @@ TEST(RunEnd, AKilledLauncherLeavesNothing) {
   expect_nothing_left(program);
 }
 
-TEST(RunEnd, AKilledSupervisorLeavesNothing) {
-  MarkedProgram program(run_script("--standalone --nproc-per-node 3", kRankWithChildren));
-  wait_for_ready(program, 3);
-  const pid_t supervisor = child_of(program.process());
-  if (supervisor == 0) GTEST_SKIP() << "this kernel does not list children in /proc";
-  ::kill(supervisor, SIGKILL);
-  const Outcome outcome = program.wait();
+TEST(RunEnd, AKilledGuardLeavesNothing) {
+  Group group(3);
+  if (!group.is_known()) GTEST_SKIP() << kUnknown;
+  ::kill(group.guard, SIGKILL);
+  const Outcome outcome = group.program.wait();
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("was killed by signal 9"));
-  expect_nothing_left(program);
+  expect_nothing_left(group.program);
 }
 
 // Launcher, guard and supervisor; any two of them are killed at once.
 TEST(RunEnd, AnyTwoOfThoseThatLookAfterTheRanksLeaveNothingWhenTheyAreKilled) {
   for (const std::array<std::size_t, 2> killed :
        {std::array<std::size_t, 2>{0, 1}, {0, 2}, {1, 2}}) {
-    const TempFolder folder;
-    MarkedProgram program(run_script("--standalone --nproc-per-node 3", kRankWithChildren),
-                          {{"TMPDIR", folder.path().string()}});
-    wait_for_ready(program, 3);
-    const pid_t guard = child_of(program.process());
-    if (guard == 0) GTEST_SKIP() << "this kernel does not list children in /proc";
-    const std::array<pid_t, 3> chain{program.process(), guard, child_of(guard)};
+    const Group group(3);
+    if (!group.is_known()) GTEST_SKIP() << kUnknown;
+    const std::array<pid_t, 3> chain{group.program.process(), group.guard, group.supervisor};
     for (const std::size_t which : killed) ::kill(chain[which], SIGSTOP);
     for (const std::size_t which : killed) ::kill(chain[which], SIGKILL);
-    expect_nothing_left(program);
-    EXPECT_TRUE(wait_until([&] { return std::filesystem::is_empty(folder.path()); }));
+    expect_nothing_left(group.program);
+    EXPECT_TRUE(wait_until([&] { return group.has_no_files(); }));
   }
 }
 
 // By then it may have ended the supervisor, which would have done the rest.
 TEST(RunEnd, ALauncherThatIsKilledWhileItEndsAGroupLeavesNothing) {
   for (int i = 0; i < 20; ++i) {
-    const TempFolder folder;
-    MarkedProgram program(run_script("--standalone --nproc-per-node 3", kRankWithChildren),
-                          {{"TMPDIR", folder.path().string()}});
-    wait_for_ready(program, 3);
-    const pid_t guard = child_of(program.process());
-    if (guard == 0) GTEST_SKIP() << "this kernel does not list children in /proc";
-    ::kill(guard, SIGKILL);
+    const Group group(3);
+    if (!group.is_known()) GTEST_SKIP() << kUnknown;
+    ::kill(group.guard, SIGKILL);
     std::this_thread::sleep_for(std::chrono::microseconds(200 * i));
-    program.send(SIGKILL);
-    expect_nothing_left(program);
-    EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << 200 * i << " us later";
+    group.program.send(SIGKILL);
+    expect_nothing_left(group.program);
+    EXPECT_TRUE(group.has_no_files()) << 200 * i << " us later";
   }
 }
 
 TEST(RunEnd, AStoppedSupervisorDoesNotMakeTheLauncherDeaf) {
   for (const bool is_guard : {true, false}) {
-    MarkedProgram program(run_script("--standalone --nproc-per-node 2", kRankWithChildren));
-    wait_for_ready(program, 2);
-    const pid_t guard = child_of(program.process());
-    if (guard == 0) GTEST_SKIP() << "this kernel does not list children in /proc";
-    ::kill(is_guard ? guard : child_of(guard), SIGSTOP);
-    program.send(SIGTERM);
-    EXPECT_EQ(program.wait().exit_code, 128 + SIGTERM);
-    expect_nothing_left(program);
+    Group group(2);
+    if (!group.is_known()) GTEST_SKIP() << kUnknown;
+    ::kill(is_guard ? group.guard : group.supervisor, SIGSTOP);
+    group.program.send(SIGTERM);
+    EXPECT_EQ(group.program.wait().exit_code, 128 + SIGTERM);
+    expect_nothing_left(group.program);
   }
 }
 
 // As it waits for a rank that was stopped before it became its program.
 TEST(RunEnd, ASecondSignalEndsASupervisorThatNeverAnswers) {
-  const TempFolder folder;
-  MarkedProgram program(run_script("--standalone --nproc-per-node 2", kRankWithChildren),
-                        {{"TMPDIR", folder.path().string()}});
-  wait_for_ready(program, 2);
-  const pid_t supervisor = child_of(child_of(program.process()));
-  if (supervisor == 0) GTEST_SKIP() << "this kernel does not list children in /proc";
+  Group group(2);
+  if (!group.is_known()) GTEST_SKIP() << kUnknown;
   // No SIGCONT wakes a process that a debugger holds.
-  if (::ptrace(PTRACE_ATTACH, supervisor, nullptr, nullptr) != 0) {
+  if (::ptrace(PTRACE_ATTACH, group.supervisor, nullptr, nullptr) != 0) {
     GTEST_SKIP() << "this process may not debug another one";
   }
-  ASSERT_EQ(::waitpid(supervisor, nullptr, __WALL), supervisor);
-  program.send(SIGTERM);
+  ASSERT_EQ(::waitpid(group.supervisor, nullptr, __WALL), group.supervisor);
+  group.program.send(SIGTERM);
   EXPECT_TRUE(wait_until([&] {
-    ::waitpid(supervisor, nullptr, WNOHANG | __WALL);  // or its end would be told this one alone
-    program.send(SIGTERM);
-    return program.num_alive() == 0;
+    ::waitpid(group.supervisor, nullptr, WNOHANG | __WALL);  // or its end is told this one alone
+    group.program.send(SIGTERM);
+    return group.program.num_alive() == 0;
   }));
-  EXPECT_EQ(program.wait().exit_code, 128 + SIGTERM);
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  EXPECT_EQ(group.program.wait().exit_code, 128 + SIGTERM);
+  EXPECT_TRUE(group.has_no_files());
 }
 
 // Which would take minutes otherwise.
