@@ -32,7 +32,7 @@ endfunction()
 # Empty: the GPUs are older than what the compiler knows.
 function(lockstep_choose_architectures chosen known wanted)
   list(SORT known COMPARE NATURAL)
-  list(FILTER known EXCLUDE REGEX "^[1-6]")  # C++20 and these kernels begin at Volta
+  list(FILTER known EXCLUDE REGEX "^[1-6][0-9]$")  # C++20 and these kernels begin at Volta
   list(GET known 0 oldest)
   list(GET known -1 newest)
   set(architectures "")

@@ -16,6 +16,7 @@ expect("86" "${cuda12}" "86-real")
 expect("75;90" "${cuda13}" "75-real;90-real")
 expect("120" "${cuda12}" "90-virtual")       # newer than the compiler
 expect("90;120" "${cuda12}" "90-real;90-virtual")
+expect("100;120" "${cuda13}" "100-real;120-real")
 expect("61" "${cuda13}" "")                  # older than it
 expect("" "${cuda13}" "75-virtual")
 expect("unknown" "${cuda12}" "70-virtual")
