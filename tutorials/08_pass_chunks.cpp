@@ -25,7 +25,7 @@
 
 #include "engine/comm/transport/link/link_spec.h"
 #include "engine/plan/all_reduce_plan.h"
-#include "engine/plan/interpreter.h"
+#include "engine/plan/collective_plan.h"
 #include "engine/plan/ring.h"
 #include "tutorials/common.h"
 #include "tutorials/over_link.h"

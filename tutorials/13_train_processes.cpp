@@ -29,7 +29,7 @@
 #include "engine/nn/mlp.h"
 #include "engine/optim/sgd.h"
 #include "engine/parallel/ddp/ddp.h"
-#include "engine/plan/chunk.h"
+#include "engine/plan/collective_plan.h"
 #include "engine/runtime/logical_device.h"
 #include "tutorials/common.h"
 #include "tutorials/ranks.h"

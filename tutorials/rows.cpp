@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "datasets/digits.h"
-#include "engine/plan/chunk.h"
+#include "engine/plan/collective_plan.h"
 
 namespace lockstep::tutorial {
 

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "engine/core/error.h"
-#include "engine/plan/collectives.h"
+#include "engine/plan/all_reduce_plan.h"
 
 namespace lockstep::comm {
 namespace {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "engine/plan/collective_plan.h"
-#include "engine/plan/step_writes.h"
 
 namespace lockstep::comm {
 

@@ -8,13 +8,12 @@
 #include "engine/core/error.h"
 #include "engine/plan/halving_doubling.h"
 #include "engine/plan/hierarchical.h"
-#include "engine/plan/one_shot.h"
-#include "engine/plan/reduce_broadcast.h"
 #include "engine/plan/ring.h"
+#include "engine/plan/shots.h"
 #include "engine/plan/tree.h"
-#include "engine/plan/two_shot.h"
 
 namespace lockstep::plan {
+
 namespace {
 
 struct NamedPlan {
@@ -85,6 +84,21 @@ CollectivePlan all_reduce_plan(AllReducePlan plan, std::span<const int> host_of_
   return plan == AllReducePlan::hierarchical
              ? hierarchical_all_reduce(host_of_rank, num_elements)
              : all_reduce_plan(plan, static_cast<int>(host_of_rank.size()), num_elements);
+}
+
+CollectivePlan broadcast_plan(int world_size, std::size_t num_elements, int root) {
+  return world_size <= kMaxDirectRanks ? flat_broadcast(world_size, num_elements, root)
+                                       : tree_broadcast(world_size, num_elements, root);
+}
+
+CollectivePlan all_gather_plan(int world_size, std::size_t num_elements) {
+  return world_size <= kMaxDirectRanks ? direct_all_gather(world_size, num_elements)
+                                       : ring_all_gather(world_size, num_elements);
+}
+
+CollectivePlan reduce_scatter_plan(int world_size, std::size_t num_elements) {
+  return world_size <= kMaxDirectRanks ? direct_reduce_scatter(world_size, num_elements)
+                                       : ring_reduce_scatter(world_size, num_elements);
 }
 
 }  // namespace lockstep::plan

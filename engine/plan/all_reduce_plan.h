@@ -5,9 +5,9 @@
 //   ring              2(n-1)        2(n-1)/n buffers               ring.h
 //   tree              2D+K-1        3 buffers                      tree.h
 //   halving-doubling  2 log2 p (+2) 2(p-1)/p (+1) buffers          halving_doubling.h
-//   one-shot          1             n-1 buffers                    one_shot.h
-//   two-shot          2             2(n-1)/n buffers               two_shot.h
-//   reduce-broadcast  2             n-1 buffers (rank 0)           reduce_broadcast.h
+//   one-shot          1             n-1 buffers                    shots.h
+//   two-shot          2             2(n-1)/n buffers               shots.h
+//   reduce-broadcast  2             n-1 buffers (rank 0)           shots.h
 //   hierarchical      see there     see there                      hierarchical.h
 #pragma once
 
@@ -56,5 +56,23 @@ CollectivePlan all_reduce_plan(AllReducePlan plan, int world_size, std::size_t n
 // The same for ranks on hosts (hierarchical.h); only the hierarchical plan asks where they are.
 CollectivePlan all_reduce_plan(AllReducePlan plan, std::span<const int> host_of_rank,
                                std::size_t num_elements);
+
+// The plans of the other collectives. Each picks an algorithm by the world size: up to 8 ranks
+// (one host) the direct one-step form, for more ranks the ring or the tree. n = world_size below.
+
+// Every rank ends with the root's buffer.
+// Cost: 1 step, the root sends n-1 buffers (flat_broadcast); or tree_broadcast's.
+// Throws Error{Usage} when world_size < 1 or root is outside [0, world_size).
+CollectivePlan broadcast_plan(int world_size, std::size_t num_elements, int root);
+
+// num_elements is the whole buffer. Rank r starts with even_chunk(num_elements, n, r) in place and
+// ends with all chunks.
+// Cost: each rank sends (n-1)/n of the buffer, in 1 step (direct_all_gather) or n-1 (ring).
+CollectivePlan all_gather_plan(int world_size, std::size_t num_elements);
+
+// num_elements is the whole buffer. Rank r ends with the sum of even_chunk(num_elements, n, r) in
+// place; the rest of its buffer may hold partial sums.
+// Cost: each rank sends (n-1)/n of the buffer, in 1 step (direct_reduce_scatter) or n-1 (ring).
+CollectivePlan reduce_scatter_plan(int world_size, std::size_t num_elements);
 
 }  // namespace lockstep::plan

@@ -1,10 +1,37 @@
 #include "engine/plan/collective_plan.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "engine/core/error.h"
 
 namespace lockstep::plan {
+
+namespace {
+
+std::size_t even_offset(std::size_t num_elements, std::size_t num_chunks, std::size_t index) {
+  return index * (num_elements / num_chunks) + std::min(index, num_elements % num_chunks);
+}
+
+}  // namespace
+
+Chunk even_chunk(std::size_t num_elements, std::size_t num_chunks, std::size_t index) {
+  return even_chunks(num_elements, num_chunks, index, index + 1);
+}
+
+Chunk even_chunks(std::size_t num_elements, std::size_t num_chunks, std::size_t first,
+                  std::size_t last) {
+  const std::size_t begin = even_offset(num_elements, num_chunks, first);
+  return {begin, even_offset(num_elements, num_chunks, last) - begin};
+}
+
+std::string to_string(Chunk chunk) {
+  return fmt::format("[{}, {})", chunk.offset, chunk.end());
+}
+
 namespace {
 
 void require_rank(const CollectivePlan& plan, int rank) {
@@ -41,6 +68,172 @@ std::size_t elements_received(const CollectivePlan& plan, int rank) {
 
 std::size_t max_elements_sent(const CollectivePlan& plan) {
   return std::ranges::max(totals(plan, &Transfer::from_rank));
+}
+
+// How a collective plan is printed.
+
+std::string to_string(const CollectivePlan& plan, std::size_t element_size) {
+  std::string text;
+  const auto out = std::back_inserter(text);
+  fmt::format_to(out, "{}: {} ranks, {} elements ({} B) each, {} steps\n", plan.name,
+                 plan.world_size, plan.num_elements, plan.num_elements * element_size,
+                 num_steps(plan));
+  std::size_t number = 0;
+  for (const Step& step : plan.steps) {
+    fmt::format_to(out, "step {}: {}\n", ++number, step.label);
+    for (const Transfer& transfer : step.transfers) {
+      fmt::format_to(out, "  rank {} -> rank {}  {:<4}  {}  {} B\n", transfer.from_rank,
+                     transfer.to_rank, transfer.combine == Combine::add ? "add" : "copy",
+                     to_string(transfer.chunk), transfer.chunk.count * element_size);
+    }
+  }
+  fmt::format_to(out, "totals\n");
+  std::size_t all_elements = 0;
+  for (int rank = 0; rank < plan.world_size; ++rank) {
+    const std::size_t sent = elements_sent(plan, rank);
+    all_elements += sent;
+    fmt::format_to(out, "  rank {}  sends {} B, receives {} B\n", rank, sent * element_size,
+                   elements_received(plan, rank) * element_size);
+  }
+  fmt::format_to(out, "  together {} B in {} steps\n", all_elements * element_size,
+                 num_steps(plan));
+  return text;
+}
+
+PlanBuilder::PlanBuilder(std::string name, int world_size, std::size_t num_elements) {
+  require(world_size >= 1, ErrorCode::Usage, name, "world size must be at least 1, found {}",
+          world_size);
+  plan_.name = std::move(name);
+  plan_.world_size = world_size;
+  plan_.num_elements = num_elements;
+}
+
+void PlanBuilder::begin_step(std::string label) {
+  plan_.steps.push_back(Step{std::move(label), {}});
+}
+
+void PlanBuilder::copy(int from_rank, int to_rank, Chunk chunk) {
+  if (chunk.count == 0) return;
+  plan_.steps.back().transfers.push_back({from_rank, to_rank, chunk, Combine::copy});
+}
+
+void PlanBuilder::add(int from_rank, int to_rank, Chunk chunk) {
+  if (chunk.count == 0) return;
+  plan_.steps.back().transfers.push_back({from_rank, to_rank, chunk, Combine::add});
+}
+
+void PlanBuilder::append(const CollectivePlan& part) {
+  plan_.steps.insert(plan_.steps.end(), part.steps.begin(), part.steps.end());
+}
+
+CollectivePlan PlanBuilder::finish() {
+  std::erase_if(plan_.steps, [](const Step& step) { return step.transfers.empty(); });
+  return std::move(plan_);
+}
+
+void require_root(const std::string& operation, int world_size, int root) {
+  require(root >= 0 && root < world_size, ErrorCode::Usage, operation,
+          "root must be a rank in [0, {}), found {}", world_size, root);
+}
+
+namespace {
+
+bool can_join(const Write& write, const Transfer& transfer) {
+  return write.combine == Combine::add && transfer.combine == Combine::add &&
+         write.chunk == transfer.chunk &&
+         !std::ranges::binary_search(write.from_ranks, transfer.from_rank);
+}
+
+void require_valid_transfer(const CollectivePlan& plan, const Step& step,
+                            const Transfer& transfer) {
+  const auto exists = [&](int rank) { return rank >= 0 && rank < plan.world_size; };
+  require(exists(transfer.from_rank) && exists(transfer.to_rank) &&
+              transfer.from_rank != transfer.to_rank,
+          ErrorCode::Usage, "plan",
+          "step '{}' of {} must send between two different ranks below {}, found {} -> {}",
+          step.label, plan.name, plan.world_size, transfer.from_rank, transfer.to_rank);
+  const Chunk chunk = transfer.chunk;
+  require(chunk.count > 0 && chunk.offset < plan.num_elements &&
+              chunk.count <= plan.num_elements - chunk.offset,
+          ErrorCode::Usage, "plan",
+          "step '{}' of {} must send chunks inside its {} elements, found {} from rank {} to {}",
+          step.label, plan.name, plan.num_elements, to_string(chunk), transfer.from_rank,
+          transfer.to_rank);
+}
+
+}  // namespace
+
+std::vector<Write> writes_of_rank(const Step& step, int rank) {
+  std::vector<Write> writes;
+  for (const Transfer& transfer : step.transfers) {
+    if (transfer.to_rank != rank) continue;
+    const auto joined =
+        std::ranges::find_if(writes, [&](const Write& write) { return can_join(write, transfer); });
+    if (joined == writes.end()) {
+      writes.push_back({transfer.chunk, transfer.combine, {transfer.from_rank}});
+    } else {
+      std::vector<int>& ranks = joined->from_ranks;
+      ranks.insert(std::ranges::lower_bound(ranks, transfer.from_rank), transfer.from_rank);
+    }
+  }
+  std::ranges::stable_sort(writes, {}, [](const Write& write) { return write.chunk.offset; });
+  return writes;
+}
+
+void require_valid(const CollectivePlan& plan) {
+  for (const Step& step : plan.steps) {
+    for (const Transfer& transfer : step.transfers) require_valid_transfer(plan, step, transfer);
+    for (int rank = 0; rank < plan.world_size; ++rank) {
+      const std::vector<Write> writes = writes_of_rank(step, rank);
+      for (std::size_t i = 1; i < writes.size(); ++i) {
+        require(!overlaps(writes[i - 1].chunk, writes[i].chunk), ErrorCode::Usage, "plan",
+                "step '{}' of {} must write every element of a rank once, found {} and {} on "
+                "rank {}",
+                step.label, plan.name, to_string(writes[i - 1].chunk), to_string(writes[i].chunk),
+                rank);
+      }
+    }
+  }
+}
+
+namespace {
+
+void do_write(const Write& write, std::size_t rank, const RankBuffers& before, RankBuffers& after) {
+  std::vector<int> sources = write.from_ranks;
+  if (write.combine == Combine::add) {
+    sources.push_back(static_cast<int>(rank));
+    std::ranges::sort(sources);
+  }
+  for (std::size_t i = write.chunk.offset; i < write.chunk.end(); ++i) {
+    double value = before[static_cast<std::size_t>(sources.front())][i];
+    for (std::size_t k = 1; k < sources.size(); ++k) {
+      value += before[static_cast<std::size_t>(sources[k])][i];
+    }
+    after[rank][i] = value;
+  }
+}
+
+}  // namespace
+
+void interpret_step(const Step& step, RankBuffers& buffers) {
+  const RankBuffers before = buffers;
+  for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
+    for (const Write& write : writes_of_rank(step, static_cast<int>(rank))) {
+      do_write(write, rank, before, buffers);
+    }
+  }
+}
+
+void interpret(const CollectivePlan& plan, RankBuffers& buffers) {
+  require_valid(plan);
+  require(buffers.size() == static_cast<std::size_t>(plan.world_size), ErrorCode::Usage,
+          "interpret", "{} needs {} buffers, found {}", plan.name, plan.world_size, buffers.size());
+  for (const std::vector<double>& buffer : buffers) {
+    require(buffer.size() == plan.num_elements, ErrorCode::Usage, "interpret",
+            "{} needs buffers of {} elements, found {}", plan.name, plan.num_elements,
+            buffer.size());
+  }
+  for (const Step& step : plan.steps) interpret_step(step, buffers);
 }
 
 }  // namespace lockstep::plan

@@ -15,9 +15,33 @@
 #include <string>
 #include <vector>
 
-#include "engine/plan/chunk.h"
-
 namespace lockstep::plan {
+
+// A chunk: the range of a buffer that one transfer of a collective moves, counted in elements.
+struct Chunk {
+  std::size_t offset = 0;
+  std::size_t count = 0;
+
+  std::size_t end() const { return offset + count; }
+  bool operator==(const Chunk&) const = default;
+};
+
+// Whether some element belongs to both. An empty chunk overlaps nothing.
+inline bool overlaps(Chunk a, Chunk b) {
+  return a.count > 0 && b.count > 0 && a.offset < b.end() && b.offset < a.end();
+}
+
+// Number `index` of the num_chunks consecutive chunks that cover num_elements as evenly as
+// possible: the first num_elements % num_chunks chunks have one element more than the others.
+// 10 elements in 4 chunks: 3, 3, 2, 2. REQUIRES: index < num_chunks.
+Chunk even_chunk(std::size_t num_elements, std::size_t num_chunks, std::size_t index);
+
+// The even chunks first ... last - 1 as one range. REQUIRES: first <= last <= num_chunks.
+Chunk even_chunks(std::size_t num_elements, std::size_t num_chunks, std::size_t first,
+                  std::size_t last);
+
+// "[48, 64)": the first element and the one behind the last.
+std::string to_string(Chunk chunk);
 
 enum class Combine {
   copy,  // the sender's values replace the receiver's
@@ -64,5 +88,67 @@ std::size_t max_elements_sent(const CollectivePlan& plan);
 // A text for people: a line per transfer, step by step, with bytes of element_size per element,
 // and each rank's totals at the end.
 std::string to_string(const CollectivePlan& plan, std::size_t element_size);
+
+// Collects the transfers of a plan while an algorithm goes through its steps.
+class PlanBuilder {
+ public:
+  // Throws Error{Usage} when world_size < 1.
+  PlanBuilder(std::string name, int world_size, std::size_t num_elements);
+
+  void begin_step(std::string label);
+
+  // Puts a transfer into the current step; an empty chunk is left out.
+  // REQUIRES: begin_step was called.
+  void copy(int from_rank, int to_rank, Chunk chunk);
+  void add(int from_rank, int to_rank, Chunk chunk);
+
+  // Appends another plan's steps. REQUIRES: the same world size and number of elements.
+  void append(const CollectivePlan& part);
+
+  // The plan, without steps that move nothing. The builder is used up.
+  CollectivePlan finish();
+
+ private:
+  CollectivePlan plan_;
+};
+
+// Throws Error{Usage} unless 0 <= root < world_size.
+void require_root(const std::string& operation, int world_size, int root);
+
+// A step seen from the rank that writes, which is how an executor runs it:
+// one chunk of one rank's buffer, and everybody who sends to it in this step.
+//   copy: exactly one sender; chunk = sender's chunk.
+//   add:  chunk = the sum of the senders' and the own values, added up in the order of ranks; the
+//         own rank takes its place in that order: rank 1 with senders {0, 2} gets (v0 + v1) + v2.
+struct Write {
+  Chunk chunk;
+  Combine combine = Combine::copy;
+  std::vector<int> from_ranks;  // ascending
+
+  bool operator==(const Write&) const = default;
+};
+
+// All that `rank` receives in this step, by rising offset. The chunks of a valid plan's writes do
+// not overlap.
+std::vector<Write> writes_of_rank(const Step& step, int rank);
+
+// Throws Error{Usage}, naming plan, step and transfer, unless every rank exists, no rank sends to
+// itself, every chunk is inside the buffer and not empty, and no two writes of a rank in one step
+// overlap (several adds to the same chunk from different ranks are one write).
+void require_valid(const CollectivePlan& plan);
+
+// The interpreter runs a plan on plain vectors, one rank after the other: the meaning of a plan in
+// twenty lines. Tests check plans with it, tutorials show what each step does to the buffers.
+// buffers[rank][element]
+using RankBuffers = std::vector<std::vector<double>>;
+
+// Does one step: all reads see the buffers from before it.
+// REQUIRES: the step is part of a valid plan for these buffers.
+void interpret_step(const Step& step, RankBuffers& buffers);
+
+// Does all steps of a plan.
+// Throws Error{Usage} when the plan is not valid (require_valid), or when the buffers are not
+// world_size vectors of num_elements.
+void interpret(const CollectivePlan& plan, RankBuffers& buffers);
 
 }  // namespace lockstep::plan

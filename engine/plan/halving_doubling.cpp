@@ -4,7 +4,7 @@
 
 #include <bit>
 
-#include "engine/plan/plan_builder.h"
+#include "engine/plan/collective_plan.h"
 
 namespace lockstep::plan {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/plan/collective_plan.h"
 #include "engine/plan/halving_doubling.h"
-#include "engine/plan/plan_builder.h"
 #include "engine/plan/ring.h"
 
 namespace lockstep::plan {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/plan/plan_builder.h"
+#include "engine/plan/collective_plan.h"
 
 namespace lockstep::plan {
 namespace {

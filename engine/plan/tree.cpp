@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 
-#include "engine/plan/plan_builder.h"
+#include "engine/plan/collective_plan.h"
 
 namespace lockstep::plan {
 namespace {

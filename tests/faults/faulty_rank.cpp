@@ -25,7 +25,7 @@
 #include "engine/nn/sequential.h"
 #include "engine/optim/sgd.h"
 #include "engine/parallel/ddp/ddp.h"
-#include "engine/plan/chunk.h"
+#include "engine/plan/collective_plan.h"
 
 namespace {
 

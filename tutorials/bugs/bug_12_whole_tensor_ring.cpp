@@ -5,7 +5,7 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/comm/run_ranks.h"
 #include "engine/optim/sgd.h"
-#include "engine/plan/chunk.h"
+#include "engine/plan/collective_plan.h"
 #include "tutorials/bugs/lab.h"
 
 namespace {

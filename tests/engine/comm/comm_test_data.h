@@ -12,7 +12,7 @@
 #include "engine/comm/communicator.h"
 #include "engine/core/rng.h"
 #include "engine/plan/all_reduce_plan.h"
-#include "engine/plan/interpreter.h"
+#include "engine/plan/collective_plan.h"
 #include "engine/tensor/tensor.h"
 #include "tests/support/devices.h"
 

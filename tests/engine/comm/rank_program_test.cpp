@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 
 #include "engine/plan/all_reduce_plan.h"
-#include "engine/plan/one_shot.h"
 #include "engine/plan/ring.h"
+#include "engine/plan/shots.h"
 
 namespace lockstep::comm {
 namespace {

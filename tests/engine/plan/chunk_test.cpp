@@ -1,4 +1,4 @@
-#include "engine/plan/chunk.h"
+#include "engine/plan/collective_plan.h"
 
 #include <gtest/gtest.h>
 

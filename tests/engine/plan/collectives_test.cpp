@@ -1,10 +1,9 @@
 // Broadcast, reduce, all-gather and reduce-scatter: every algorithm, run by the serial interpreter.
-#include "engine/plan/collectives.h"
+#include "engine/plan/all_reduce_plan.h"
 
-#include "engine/plan/reduce_broadcast.h"
 #include "engine/plan/ring.h"
+#include "engine/plan/shots.h"
 #include "engine/plan/tree.h"
-#include "engine/plan/two_shot.h"
 #include "tests/engine/plan/plan_test_data.h"
 
 namespace lockstep::plan {

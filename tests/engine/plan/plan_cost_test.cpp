@@ -2,11 +2,9 @@
 #include <bit>
 
 #include "engine/plan/halving_doubling.h"
-#include "engine/plan/one_shot.h"
-#include "engine/plan/reduce_broadcast.h"
 #include "engine/plan/ring.h"
+#include "engine/plan/shots.h"
 #include "engine/plan/tree.h"
-#include "engine/plan/two_shot.h"
 #include "tests/engine/plan/plan_test_data.h"
 
 namespace lockstep::plan {

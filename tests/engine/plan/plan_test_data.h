@@ -12,7 +12,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/rng.h"
-#include "engine/plan/interpreter.h"
+#include "engine/plan/collective_plan.h"
 
 namespace lockstep::plan {
 

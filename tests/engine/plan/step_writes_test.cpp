@@ -1,4 +1,4 @@
-#include "engine/plan/step_writes.h"
+#include "engine/plan/collective_plan.h"
 
 #include "tests/engine/plan/plan_test_data.h"
 

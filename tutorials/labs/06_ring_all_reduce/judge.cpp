@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "engine/plan/chunk.h"
+#include "engine/plan/collective_plan.h"
 #include "tutorials/labs/judging/group_answer.h"
 
 namespace lab {

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "engine/core/error.h"
-#include "engine/plan/interpreter.h"
+#include "engine/plan/collective_plan.h"
 #include "engine/plan/ring.h"
 #include "tutorials/labs/judging/values.h"
 

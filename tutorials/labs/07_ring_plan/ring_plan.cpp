@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "engine/plan/chunk.h"
+#include "engine/plan/collective_plan.h"
 #include "lab.h"
 
 namespace lab {

@@ -11,7 +11,7 @@
 
 #include "engine/comm/transport/cuda_peer/arithmetic.cuh"
 #include "engine/comm/transport/cuda_peer/flag_barrier.cuh"
-#include "engine/plan/chunk.h"
+#include "engine/plan/collective_plan.h"
 #include "engine/runtime/cuda/check.h"
 #include "engine/runtime/cuda/device_wide_calls.h"
 #include "engine/runtime/physical_gpus.h"
