@@ -46,21 +46,13 @@
 #include "engine/data/sampler.h"
 
 // Models and what trains them.
-#include "engine/nn/activation.h"
-#include "engine/nn/batch_norm.h"
-#include "engine/nn/count_correct.h"
-#include "engine/nn/dropout.h"
-#include "engine/nn/flatten.h"
-#include "engine/nn/linear.h"
+#include "engine/nn/layers.h"
 #include "engine/nn/loss.h"
 #include "engine/nn/mlp.h"
-#include "engine/nn/sequential.h"
 #include "engine/nn/state_dict.h"
-#include "engine/nn/weights_file.h"
-#include "engine/optim/adamw.h"
 #include "engine/optim/clip_grad_norm.h"
+#include "engine/optim/optimizers.h"
 #include "engine/optim/schedule.h"
-#include "engine/optim/sgd.h"
 
 // Several devices.
 #include "engine/parallel/data_parallel/data_parallel.h"

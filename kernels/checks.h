@@ -9,8 +9,7 @@
 // their error is, below), and values in its memory, such as labels.
 // Throws:  Error{Shape} for sizes, Error{DType} for types, Error{Usage} for a number out of range.
 //
-// The sources are in checks/, one per family of methods. No formatter is included here: .cu files
-// need none.
+// No formatter is included here: .cu files need none.
 #pragma once
 
 #include <span>

@@ -10,7 +10,7 @@
 #include "engine/core/error.h"
 #include "engine/launch/console.h"
 #include "engine/launch/worker_process.h"
-#include "engine/nn/weights_file.h"
+#include "engine/nn/state_dict.h"
 #include "tools/ranks/start_ranks.h"
 #include "tools/ranks/temporary_folder.h"
 #include "tools/report/flags_json.h"

@@ -33,8 +33,8 @@
 #include "engine/data/data_loader.h"
 #include "engine/nn/loss.h"
 #include "engine/nn/mlp.h"
-#include "engine/nn/weights_file.h"
-#include "engine/optim/sgd.h"
+#include "engine/nn/state_dict.h"
+#include "engine/optim/optimizers.h"
 #include "tutorials/common.h"
 
 namespace {

@@ -23,7 +23,7 @@
 
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
-#include "engine/nn/linear.h"
+#include "engine/nn/layers.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "engine/parallel/data_parallel/gather.h"
 #include "engine/parallel/data_parallel/parallel_apply.h"

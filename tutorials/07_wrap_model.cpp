@@ -15,10 +15,10 @@
 //   cpu:0        62.5 %     6.9 %       13.52 MB      18.45 MB
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/nn/linear.h"
+#include "engine/nn/layers.h"
 #include "engine/nn/mlp.h"
 #include "engine/nn/state_dict.h"
-#include "engine/optim/sgd.h"
+#include "engine/optim/optimizers.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/counters.h"

@@ -24,10 +24,8 @@
 
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
-#include "engine/nn/activation.h"
-#include "engine/nn/linear.h"
-#include "engine/nn/sequential.h"
-#include "engine/optim/sgd.h"
+#include "engine/nn/layers.h"
+#include "engine/optim/optimizers.h"
 #include "engine/runtime/device_span.h"
 #include "tutorials/acted.h"
 #include "tutorials/common.h"

@@ -6,8 +6,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/suggestion.h"
-#include "engine/nn/activation.h"
-#include "engine/nn/linear.h"
+#include "engine/nn/layers.h"
 
 namespace lockstep::nn {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/nn/sequential.h"
+#include "engine/nn/layers.h"
 
 namespace lockstep::nn {
 

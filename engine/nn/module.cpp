@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include <fmt/format.h>
+
 #include "engine/audit/losses.h"
 #include "engine/audit/models.h"
 #include "engine/audit/values.h"
@@ -10,6 +12,7 @@
 #include "engine/core/error.h"
 
 namespace lockstep::nn {
+
 namespace {
 
 std::string joined(std::string_view prefix, std::string_view name) {
@@ -236,6 +239,61 @@ std::size_t Module::register_child(std::string name, std::shared_ptr<Module> chi
 void Module::copy_children() {
   const NestingScope scope;
   for (auto& [name, child] : children_) child = child->shallow_copy();
+}
+
+// The printed form of a module. Source: torch/nn/modules/module.py, Module.__repr__.
+
+namespace {
+
+// Every line but the first moves two spaces to the right.
+std::string indented(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    result += c;
+    if (c == '\n') result += "  ";
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string Module::to_string() const {
+  const NestingScope scope;
+  const std::string extra = extra_text();
+  if (children_.empty()) return fmt::format("{}({})", type_name(), extra);
+  std::string lines;
+  if (!extra.empty()) lines += fmt::format("\n  {}", extra);
+  for (const auto& [name, child] : children_) {
+    lines += fmt::format("\n  ({}): {}", name, indented(child->to_string()));
+  }
+  return fmt::format("{}({}\n)", type_name(), lines);
+}
+
+std::string python_number(double value) {
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
+  return text;
+}
+
+namespace {
+
+thread_local std::size_t depth = 0;
+
+}  // namespace
+
+NestingScope::NestingScope() {
+  require(depth < kMaxNesting, ErrorCode::State, "module",
+          "modules are nested more than {} deep; put them one after another in one Sequential",
+          kMaxNesting);
+  ++depth;
+}
+
+NestingScope::~NestingScope() {
+  --depth;
+}
+
+std::size_t nesting_depth() {
+  return depth;
 }
 
 }  // namespace lockstep::nn

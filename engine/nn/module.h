@@ -5,7 +5,7 @@
 // a replica whose parameters live on another device and remember where they were copied from.
 //
 // Modules inside modules can be freed however deep they are; what goes through all of them (calls,
-// lists, copies, text) throws Error{State} more than kMaxNesting deep (nesting.h).
+// lists, copies, text) throws Error{State} more than kMaxNesting deep.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,25 @@
 
 #include "engine/audit/switch.h"
 #include "engine/autograd/ops/ops.h"
-#include "engine/nn/nesting.h"
 
 namespace lockstep::nn {
+
+// A bound on how deep modules of modules are walked: every module inside another costs a few frames
+// of the stack, which has an end.
+inline constexpr std::size_t kMaxNesting = 1000;
+
+// Lives while the calling thread is inside one module.
+// Throws Error{State} inside more than kMaxNesting of them.
+class NestingScope {
+ public:
+  NestingScope();
+  ~NestingScope();
+  NestingScope(const NestingScope&) = delete;
+  NestingScope& operator=(const NestingScope&) = delete;
+};
+
+// How many modules the calling thread is inside of.
+std::size_t nesting_depth();
 
 using NamedParameter = std::pair<std::string, Variable>;
 using NamedBuffer = std::pair<std::string, Tensor>;
@@ -141,5 +157,8 @@ class ModuleOf : public Module {
   }
   std::size_t object_bytes() const override { return sizeof(Derived); }
 };
+
+// A number as Python prints it, for printed modules: 0.5 -> "0.5", 1 -> "1.0", 1e-5 -> "1e-05".
+std::string python_number(double value);
 
 }  // namespace lockstep::nn

@@ -1,17 +1,20 @@
 #include "engine/nn/state_dict.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <cstring>
 #include <set>
 #include <unordered_map>
 
+#include <fmt/format.h>
+
 #include "engine/audit/models.h"
 #include "engine/audit/switch.h"
+#include "engine/checkpoint/safetensors.h"
 #include "engine/core/error.h"
 #include "engine/core/shown_text.h"
 
 namespace lockstep::nn {
+
 namespace {
 
 constexpr std::string_view kWrapperPrefix = "module.";
@@ -170,6 +173,36 @@ StateDict strip_prefix(const StateDict& state, std::string_view prefix) {
     if (name.starts_with(prefix)) name.erase(0, prefix.size());
   }
   return result;
+}
+
+void save_weights(const std::filesystem::path& path, const Module& module) {
+  save_weights(path, state_dict(module));
+}
+
+void save_weights(const std::filesystem::path& path, const StateDict& state) {
+  std::vector<Tensor> on_host;  // keeps the bytes alive that the views look at
+  std::vector<checkpoint::NamedArrayView> arrays;
+  for (const auto& [name, tensor] : state) {
+    tensor.stream().synchronize();
+    const Tensor& host = on_host.emplace_back(tensor.to(Device{}));
+    host.stream().synchronize();
+    arrays.push_back({name,
+                      host.dtype(),
+                      host.shape(),
+                      {static_cast<const std::byte*>(host.raw()), host.num_bytes()}});
+  }
+  if (audit::is_on()) audit::note_saved(path.string());
+  checkpoint::write_safetensors(path, arrays, {{"format", "pt"}});
+}
+
+StateDict load_weights(const std::filesystem::path& path) {
+  StateDict state;
+  for (const checkpoint::NamedArray& array : checkpoint::read_safetensors(path).arrays) {
+    Tensor tensor = Tensor::empty(array.shape, array.dtype, Device{});
+    if (!array.bytes.empty()) std::memcpy(tensor.raw(), array.bytes.data(), array.bytes.size());
+    state.emplace_back(array.name, std::move(tensor));
+  }
+  return state;
 }
 
 }  // namespace lockstep::nn

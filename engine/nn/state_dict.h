@@ -1,6 +1,7 @@
 // A model's state by name: what is saved, sent and loaded.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,5 +38,16 @@ StateDict strip_prefix(const StateDict& state, std::string_view prefix);
 // module: "module." (DataParallel, Ddp), "_orig_mod." (torch.compile), "net." (a member of the
 // module that was saved), "_orig_mod.module."; "" where that makes no more of them fit.
 std::string find_prefix(const StateDict& state, const Module& module);
+
+// A model's weights in a safetensors file, which Python reads and writes too.
+
+// Writes state_dict(module), from whatever device; see checkpoint/safetensors.h for errors. The
+// file's metadata says {"format": "pt"}, which loaders such as Hugging Face's ask for.
+void save_weights(const std::filesystem::path& path, const Module& module);
+void save_weights(const std::filesystem::path& path, const StateDict& state);
+
+// The file's arrays as tensors on cpu:0, in the order of the file.
+// Throws Error{Io} for a file that is missing, truncated or corrupt, or torch.save's.
+StateDict load_weights(const std::filesystem::path& path);
 
 }  // namespace lockstep::nn

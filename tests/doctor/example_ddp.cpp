@@ -17,14 +17,10 @@
 #include "engine/core/error.h"
 #include "engine/core/rng.h"
 #include "engine/data/data_loader.h"
-#include "engine/nn/activation.h"
-#include "engine/nn/batch_norm.h"
-#include "engine/nn/linear.h"
-#include "engine/nn/sequential.h"
+#include "engine/nn/layers.h"
 #include "engine/nn/state_dict.h"
-#include "engine/nn/weights_file.h"
+#include "engine/optim/optimizers.h"
 #include "engine/optim/schedule.h"
-#include "engine/optim/sgd.h"
 #include "engine/parallel/ddp/ddp.h"
 
 namespace {

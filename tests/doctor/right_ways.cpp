@@ -16,7 +16,7 @@
 #include "engine/core/error.h"
 #include "engine/nn/mlp.h"
 #include "engine/optim/clip_grad_norm.h"
-#include "engine/optim/sgd.h"
+#include "engine/optim/optimizers.h"
 #include "engine/parallel/ddp/ddp.h"
 
 namespace {

@@ -20,10 +20,8 @@
 #include "engine/comm/process_group.h"
 #include "engine/core/error.h"
 #include "engine/launch/connect.h"
-#include "engine/nn/activation.h"
-#include "engine/nn/linear.h"
-#include "engine/nn/sequential.h"
-#include "engine/optim/sgd.h"
+#include "engine/nn/layers.h"
+#include "engine/optim/optimizers.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "engine/plan/collective_plan.h"
 

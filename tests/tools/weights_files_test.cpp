@@ -6,7 +6,7 @@
 
 #include "engine/checkpoint/safetensors.h"
 #include "engine/nn/mlp.h"
-#include "engine/nn/weights_file.h"
+#include "engine/nn/state_dict.h"
 #include "tests/tools/run_lockstep.h"
 
 namespace lockstep::testing {

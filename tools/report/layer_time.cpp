@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/optim/sgd.h"
+#include "engine/optim/optimizers.h"
 
 namespace lockstep::tools {
 namespace {

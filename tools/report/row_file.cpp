@@ -6,7 +6,7 @@
 #include "engine/core/error.h"
 #include "engine/core/input_file.h"
 #include "engine/core/shown_text.h"
-#include "engine/nn/weights_file.h"
+#include "engine/nn/state_dict.h"
 #include "tools/report/json_integer.h"
 #include "tools/training/placement.h"
 #include "tools/verdict/findings_json.h"

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/nn/weights_file.h"
+#include "engine/nn/state_dict.h"
 #include "tools/report/loss_watch.h"
 #include "tools/report/row_table.h"
 #include "tools/report/status_line.h"

@@ -2,7 +2,7 @@
 
 #include "engine/autograd/grad_mode.h"
 #include "engine/data/data_loader.h"
-#include "engine/nn/count_correct.h"
+#include "engine/nn/loss.h"
 
 namespace lockstep::tools {
 namespace {

@@ -9,7 +9,7 @@
 #include "engine/core/error.h"
 #include "engine/launch/rank_environment.h"
 #include "engine/nn/mlp.h"
-#include "engine/nn/weights_file.h"
+#include "engine/nn/state_dict.h"
 #include "engine/trace/kineto_trace.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"

@@ -12,8 +12,8 @@
 #include "engine/comm/thread_group.h"
 #include "engine/data/sampler.h"
 #include "engine/nn/state_dict.h"
+#include "engine/optim/optimizers.h"
 #include "engine/optim/schedule.h"
-#include "engine/optim/sgd.h"
 #include "tools/cli/training_flags.h"
 
 namespace lockstep::tools {

@@ -3,10 +3,8 @@
 //
 // Run:  bug_08_own_buffers [--fixed]      lockstep doctor -- bug_08_own_buffers
 #include "engine/core/rng.h"
-#include "engine/nn/activation.h"
-#include "engine/nn/batch_norm.h"
-#include "engine/nn/linear.h"
-#include "engine/optim/sgd.h"
+#include "engine/nn/layers.h"
+#include "engine/optim/optimizers.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tutorials/bugs/lab.h"
 

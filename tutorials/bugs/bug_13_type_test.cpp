@@ -2,8 +2,8 @@
 // ranks begin with the same weights, and the loss falls on each.
 //
 // Run:  bug_13_type_test [--fixed]      lockstep doctor -- bug_13_type_test
-#include "engine/nn/linear.h"
-#include "engine/optim/sgd.h"
+#include "engine/nn/layers.h"
+#include "engine/optim/optimizers.h"
 #include "tutorials/bugs/lab.h"
 
 namespace {

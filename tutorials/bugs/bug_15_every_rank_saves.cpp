@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <string>
 
-#include "engine/nn/weights_file.h"
-#include "engine/optim/sgd.h"
+#include "engine/nn/state_dict.h"
+#include "engine/optim/optimizers.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tutorials/bugs/lab.h"
 

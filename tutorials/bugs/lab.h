@@ -8,7 +8,7 @@
 
 #include "engine/autograd/variable.h"
 #include "engine/comm/communicator.h"
-#include "engine/nn/sequential.h"
+#include "engine/nn/layers.h"
 #include "tutorials/rows.h"
 
 namespace lockstep::bugs {

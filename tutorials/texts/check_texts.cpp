@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/nn/linear.h"
+#include "engine/nn/layers.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "engine/runtime/logical_device.h"

@@ -28,7 +28,7 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/data/labelled_tensors.h"
 #include "engine/data/sampler.h"
-#include "engine/nn/count_correct.h"
+#include "engine/nn/loss.h"
 #include "engine/nn/mlp.h"
 #include "engine/parallel/data_parallel/for_each_device.h"
 #include "engine/plan/scatter.h"

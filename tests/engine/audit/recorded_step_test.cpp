@@ -13,7 +13,7 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/comm/run_ranks.h"
 #include "engine/nn/mlp.h"
-#include "engine/optim/sgd.h"
+#include "engine/optim/optimizers.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tests/support/temp_folder.h"
 

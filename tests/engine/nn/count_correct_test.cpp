@@ -1,4 +1,4 @@
-#include "engine/nn/count_correct.h"
+#include "engine/nn/loss.h"
 
 #include <gtest/gtest.h>
 

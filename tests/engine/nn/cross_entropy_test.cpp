@@ -4,8 +4,7 @@
 
 #include "engine/autograd/grad_mode.h"
 #include "engine/core/thread_context.h"
-#include "engine/nn/dropout.h"
-#include "engine/nn/linear.h"
+#include "engine/nn/layers.h"
 #include "engine/nn/mlp.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_close.h"

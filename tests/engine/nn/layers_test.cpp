@@ -4,11 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/nn/activation.h"
-#include "engine/nn/batch_norm.h"
-#include "engine/nn/dropout.h"
-#include "engine/nn/flatten.h"
-#include "engine/nn/linear.h"
+#include "engine/nn/layers.h"
 #include "engine/nn/loss.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"

@@ -4,12 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/nn/activation.h"
-#include "engine/nn/batch_norm.h"
-#include "engine/nn/dropout.h"
-#include "engine/nn/flatten.h"
-#include "engine/nn/linear.h"
-#include "engine/nn/sequential.h"
+#include "engine/nn/layers.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"

@@ -1,11 +1,9 @@
 // Sequential, and the fusion of Linear with the activation after it.
-#include "engine/nn/sequential.h"
+#include "engine/nn/layers.h"
 
 #include <gtest/gtest.h>
 
 #include "engine/autograd/node.h"
-#include "engine/nn/activation.h"
-#include "engine/nn/linear.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"

@@ -4,8 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/nn/batch_norm.h"
-#include "engine/nn/linear.h"
+#include "engine/nn/layers.h"
 #include "engine/nn/mlp.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_close.h"

@@ -1,11 +1,10 @@
 // Weights in a file and back.
-#include "engine/nn/weights_file.h"
+#include "engine/nn/state_dict.h"
 
 #include <gtest/gtest.h>
 
 #include "engine/checkpoint/safetensors.h"
-#include "engine/nn/batch_norm.h"
-#include "engine/nn/linear.h"
+#include "engine/nn/layers.h"
 #include "engine/nn/mlp.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_close.h"

@@ -7,9 +7,8 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/thread_context.h"
 #include "engine/nn/mlp.h"
-#include "engine/optim/adamw.h"
 #include "engine/optim/clip_grad_norm.h"
-#include "engine/optim/sgd.h"
+#include "engine/optim/optimizers.h"
 #include "engine/runtime/step_graph.h"
 #include "tests/support/devices.h"
 

@@ -9,8 +9,7 @@
 #include <memory>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/optim/adamw.h"
-#include "engine/optim/sgd.h"
+#include "engine/optim/optimizers.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"

@@ -9,8 +9,7 @@
 
 #include <memory>
 
-#include "engine/optim/adamw.h"
-#include "engine/optim/sgd.h"
+#include "engine/optim/optimizers.h"
 #include "tests/support/expect_close.h"
 
 namespace lockstep::optim {

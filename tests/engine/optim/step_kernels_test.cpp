@@ -3,8 +3,7 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/mlp.h"
-#include "engine/optim/adamw.h"
-#include "engine/optim/sgd.h"
+#include "engine/optim/optimizers.h"
 #include "engine/runtime/physical_gpus.h"
 #include "engine/runtime/step_graph.h"
 #include "kernels/matmul_tuning.h"

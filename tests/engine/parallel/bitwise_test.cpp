@@ -2,8 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/nn/batch_norm.h"
-#include "engine/nn/sequential.h"
+#include "engine/nn/layers.h"
 #include "engine/parallel/bitwise/micro_shards.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/engine/parallel/training.h"

@@ -8,11 +8,9 @@
 
 #include "engine/autograd/grad_mode.h"
 #include "engine/autograd/ops/ops.h"
-#include "engine/nn/activation.h"
-#include "engine/nn/batch_norm.h"
-#include "engine/nn/sequential.h"
+#include "engine/nn/layers.h"
 #include "engine/nn/state_dict.h"
-#include "engine/optim/sgd.h"
+#include "engine/optim/optimizers.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_close.h"

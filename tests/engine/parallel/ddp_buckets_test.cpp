@@ -6,7 +6,7 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
-#include "engine/nn/sequential.h"
+#include "engine/nn/layers.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "engine/trace/recorder.h"
 #include "tests/engine/parallel/function_module.h"

@@ -1,8 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/nn/batch_norm.h"
-#include "engine/nn/sequential.h"
+#include "engine/nn/layers.h"
 #include "engine/nn/state_dict.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tests/engine/parallel/function_module.h"

@@ -1,9 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/nn/activation.h"
-#include "engine/nn/batch_norm.h"
-#include "engine/nn/sequential.h"
+#include "engine/nn/layers.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/support/expect_close.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/nn/linear.h"
+#include "engine/nn/layers.h"
 #include "engine/nn/module.h"
 #include "tests/support/devices.h"
 

@@ -7,9 +7,8 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/thread_context.h"
-#include "engine/nn/activation.h"
-#include "engine/nn/sequential.h"
-#include "engine/optim/sgd.h"
+#include "engine/nn/layers.h"
+#include "engine/optim/optimizers.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "engine/plan/scatter.h"
 #include "engine/runtime/step_graph.h"

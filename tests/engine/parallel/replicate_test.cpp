@@ -5,8 +5,7 @@
 #include <cmath>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/nn/batch_norm.h"
-#include "engine/nn/sequential.h"
+#include "engine/nn/layers.h"
 #include "engine/parallel/data_parallel/broadcast.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/support/devices.h"

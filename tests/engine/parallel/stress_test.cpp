@@ -2,9 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/nn/activation.h"
-#include "engine/nn/sequential.h"
-#include "engine/optim/sgd.h"
+#include "engine/nn/layers.h"
+#include "engine/optim/optimizers.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tests/engine/parallel/function_module.h"

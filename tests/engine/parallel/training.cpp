@@ -8,10 +8,8 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/thread_context.h"
-#include "engine/nn/activation.h"
-#include "engine/nn/dropout.h"
-#include "engine/nn/sequential.h"
-#include "engine/optim/sgd.h"
+#include "engine/nn/layers.h"
+#include "engine/optim/optimizers.h"
 #include "engine/parallel/bitwise/micro_shards.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "tests/engine/parallel/function_module.h"

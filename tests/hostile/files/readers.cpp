@@ -10,7 +10,7 @@
 #include "engine/checkpoint/safetensors.h"
 #include "engine/core/error.h"
 #include "engine/launch/error_file.h"
-#include "engine/nn/weights_file.h"
+#include "engine/nn/state_dict.h"
 #include "engine/predict/all_reduce_cost.h"
 #include "engine/predict/kernel_cost.h"
 #include "tests/datasets/idx_files.h"

@@ -15,7 +15,7 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
 #include "engine/nn/mlp.h"
-#include "engine/optim/sgd.h"
+#include "engine/optim/optimizers.h"
 #include "engine/runtime/logical_device.h"
 #include "tests/hostile/interface/misuse.h"
 #include "tests/hostile/rounds.h"

@@ -1,14 +1,9 @@
 #include <limits>
 #include <memory>
 
-#include "engine/nn/activation.h"
-#include "engine/nn/batch_norm.h"
-#include "engine/nn/count_correct.h"
-#include "engine/nn/dropout.h"
-#include "engine/nn/flatten.h"
-#include "engine/nn/linear.h"
+#include "engine/nn/layers.h"
+#include "engine/nn/loss.h"
 #include "engine/nn/mlp.h"
-#include "engine/nn/sequential.h"
 #include "engine/nn/state_dict.h"
 #include "tests/hostile/interface/misuse.h"
 

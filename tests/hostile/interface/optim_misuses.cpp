@@ -1,10 +1,9 @@
 #include <limits>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/optim/adamw.h"
 #include "engine/optim/clip_grad_norm.h"
+#include "engine/optim/optimizers.h"
 #include "engine/optim/schedule.h"
-#include "engine/optim/sgd.h"
 #include "tests/hostile/interface/misuse.h"
 
 namespace lockstep::testing {

@@ -2,9 +2,9 @@
 #include <iostream>
 
 #include "engine/core/rng.h"
-#include "engine/nn/linear.h"
+#include "engine/nn/layers.h"
 #include "engine/nn/loss.h"
-#include "engine/optim/sgd.h"
+#include "engine/optim/optimizers.h"
 
 int main() {
   lockstep::Rng rng(7);

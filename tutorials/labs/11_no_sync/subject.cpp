@@ -5,7 +5,7 @@
 
 #include "engine/comm/run_ranks.h"
 #include "engine/core/error.h"
-#include "engine/nn/linear.h"
+#include "engine/nn/layers.h"
 #include "no_sync.h"
 #include "tutorials/labs/host/subject.h"
 #include "tutorials/labs/host/tensors.h"

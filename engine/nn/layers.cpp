@@ -1,0 +1,203 @@
+#include "engine/nn/layers.h"
+
+#include <array>
+#include <cmath>
+
+#include "engine/autograd/ops/ops.h"
+#include "engine/core/error.h"
+#include "engine/nn/module.h"
+
+namespace lockstep::nn {
+
+Linear::Linear(std::size_t in_features, std::size_t out_features, Rng& rng,
+               const LinearOptions& options)
+    : in_features_(in_features), out_features_(out_features), bias_(options.bias) {
+  require(in_features > 0 && out_features > 0, ErrorCode::Usage, "Linear",
+          "sizes must be positive, found in_features={} and out_features={}", in_features,
+          out_features);
+  const double bound = 1.0 / std::sqrt(static_cast<double>(in_features));
+  register_parameter(
+      "weight", Tensor::uniform({out_features, in_features}, -bound, bound, rng, options.dtype));
+  if (bias_ == Bias::yes) {
+    register_parameter("bias", Tensor::uniform({out_features}, -bound, bound, rng, options.dtype));
+  }
+}
+
+const Variable& Linear::bias() const {
+  static const Variable none;
+  return bias_ == Bias::yes ? own_parameters()[1].second : none;
+}
+
+std::string Linear::extra_text() const {
+  return fmt::format("in_features={}, out_features={}, bias={}", in_features_, out_features_,
+                     bias_ == Bias::yes ? "True" : "False");
+}
+
+Variable ReLU::forward(const Variable& x) {
+  return activate(x, activation());
+}
+
+Activation GELU::activation() const {
+  return form_ == GeluForm::erf ? Activation::gelu_erf : Activation::gelu_tanh;
+}
+
+Variable GELU::forward(const Variable& x) {
+  return activate(x, activation());
+}
+
+std::string GELU::extra_text() const {
+  return form_ == GeluForm::erf ? "approximate='none'" : "approximate='tanh'";
+}
+
+Variable Tanh::forward(const Variable& x) {
+  return activate(x, activation());
+}
+
+Variable Sigmoid::forward(const Variable& x) {
+  return activate(x, activation());
+}
+
+namespace {
+
+// On the tensor's own device, so that a captured step counts too.
+void add_one(const Tensor& counter) {
+  const Tensor one = Tensor::full(counter.shape(), 1, counter.dtype(), counter.device());
+  const std::array<ConstTensorView, 2> terms{counter.view(), one.view()};
+  counter.bump_version();
+  counter.backend().ordered_sum(counter.stream(), terms, 1.0, counter.view());
+}
+
+}  // namespace
+
+BatchNorm1d::BatchNorm1d(std::size_t num_features, const BatchNormOptions& options)
+    : num_features_(num_features), options_(options) {
+  require(num_features > 0, ErrorCode::Usage, "BatchNorm1d", "num_features must be positive");
+  const Shape shape{num_features};
+  if (options.affine == BatchNormOptions::Affine::yes) {
+    register_parameter("weight", Tensor::full(shape, 1.0, options.dtype));
+    register_parameter("bias", Tensor::zeros(shape, options.dtype));
+  }
+  register_buffer("running_mean", Tensor::zeros(shape, options.dtype));
+  register_buffer("running_var", Tensor::full(shape, 1.0, options.dtype));
+  register_buffer("num_batches_tracked", Tensor::zeros({}, DType::int64));
+}
+
+Variable BatchNorm1d::forward(const Variable& x) {
+  using Statistics = kernels::BatchNormForward::Statistics;
+  BatchNormArguments arguments;
+  if (options_.affine == BatchNormOptions::Affine::yes) {
+    arguments.weight = own_parameters()[0].second;
+    arguments.bias = own_parameters()[1].second;
+  }
+  arguments.running_mean = own_buffers()[0].second;
+  arguments.running_var = own_buffers()[1].second;
+  arguments.momentum = options_.momentum;
+  arguments.epsilon = options_.epsilon;
+  arguments.statistics = is_training() ? Statistics::batch : Statistics::running;
+  Variable y = batch_norm(x, arguments);
+  if (is_training()) add_one(own_buffers()[2].second);
+  return y;
+}
+
+std::string BatchNorm1d::extra_text() const {
+  return fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats=True", num_features_,
+                     python_number(options_.epsilon), python_number(options_.momentum),
+                     options_.affine == BatchNormOptions::Affine::yes ? "True" : "False");
+}
+
+Dropout::Dropout(double probability, std::uint64_t seed, std::uint32_t layer)
+    : probability_(probability), seed_(seed), layer_(layer) {
+  require(probability >= 0 && probability <= 1, ErrorCode::Usage, "Dropout",
+          "dropout probability has to be between 0 and 1, but got {}", probability);
+}
+
+Variable Dropout::forward(const Variable& x) {
+  return is_training() ? dropout(x, probability_, seed_, layer_) : x;
+}
+
+std::string Dropout::extra_text() const {
+  return fmt::format("p={}, inplace=False", python_number(probability_));
+}
+
+Variable Flatten::forward(const Variable& x) {
+  const Shape& shape = x.shape();
+  const int num_dims = static_cast<int>(shape.num_dims());
+  const int first = start_dim_ < 0 ? start_dim_ + num_dims : start_dim_;
+  const int last = end_dim_ < 0 ? end_dim_ + num_dims : end_dim_;
+  require(0 <= first && first <= last && last < num_dims, ErrorCode::Shape, "Flatten",
+          "input {} has no dimensions {} to {}", lockstep::to_string(shape), start_dim_, end_dim_);
+  std::vector<std::size_t> sizes;
+  for (int dim = 0; dim < num_dims; ++dim) {
+    const std::size_t size = shape[static_cast<std::size_t>(dim)];
+    if (first < dim && dim <= last) {
+      sizes.back() *= size;
+    } else {
+      sizes.push_back(size);
+    }
+  }
+  return reshape(x, Shape(std::span<const std::size_t>(sizes)));
+}
+
+std::string Flatten::extra_text() const {
+  return fmt::format("start_dim={}, end_dim={}", start_dim_, end_dim_);
+}
+
+Sequential::Sequential(std::vector<std::shared_ptr<Module>> modules) {
+  for (std::size_t i = 0; i < modules.size(); ++i) {
+    register_child(std::to_string(i), std::move(modules[i]));
+  }
+  const auto linear_at = [this](std::size_t i) {
+    return i < size() && dynamic_cast<const Linear*>(&(*this)[i]) != nullptr;
+  };
+  const auto activation_at = [this](std::size_t i) {
+    return i < size() ? dynamic_cast<const ActivationModule*>(&(*this)[i]) : nullptr;
+  };
+  for (std::size_t i = 0; i < size();) {
+    Step step{{}, i};
+    while (linear_at(i)) {
+      const ActivationModule* activation = activation_at(i + 1);
+      step.chain.push_back({i, activation ? activation->activation() : Activation::none});
+      i += activation ? 2 : 1;
+    }
+    if (step.chain.empty()) ++i;
+    steps_.push_back(std::move(step));
+  }
+}
+
+Module& Sequential::operator[](std::size_t index) const {
+  require(index < size(), ErrorCode::Usage, "Sequential", "has {} modules, found index {}", size(),
+          index);
+  return *children()[index].second;
+}
+
+std::vector<LinearLayer> Sequential::layers_of(const Step& step) const {
+  std::vector<LinearLayer> layers;
+  for (const Step::Layer& layer : step.chain) {
+    const auto& child = static_cast<const Linear&>((*this)[layer.linear]);
+    layers.push_back({child.weight(), child.bias(), layer.activation});
+  }
+  return layers;
+}
+
+Variable Sequential::run(std::span<const Step> steps, Variable x) {
+  for (const Step& step : steps) {
+    x = step.chain.empty() ? (*this)[step.child](x) : linear_chain(x, layers_of(step));
+  }
+  return x;
+}
+
+Variable Sequential::forward(const Variable& x) {
+  return run(steps_, x);
+}
+
+Variable Sequential::forward_cross_entropy(const Variable& x, const Tensor& labels,
+                                           Reduction reduction, Tensor grad) {
+  if (steps_.empty() || steps_.back().chain.empty()) {
+    return Module::forward_cross_entropy(x, labels, reduction, std::move(grad));
+  }
+  const std::span<const Step> before(steps_.data(), steps_.size() - 1);
+  return linear_cross_entropy(run(before, x), layers_of(steps_.back()), labels, reduction,
+                              std::move(grad));
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,206 @@
+// The layers: Linear, activations, BatchNorm1d, Dropout, Flatten, and Sequential, which runs a list
+// of them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/autograd/ops/ops.h"
+#include "engine/core/rng.h"
+#include "engine/nn/module.h"
+
+namespace lockstep::nn {
+
+// Linear: y = x * W^T + b, for a batch of rows.
+enum class Bias { no, yes };
+
+struct LinearOptions {
+  Bias bias = Bias::yes;
+  DType dtype = DType::float32;
+};
+
+// Shapes:  x [batch, in_features] -> y [batch, out_features].
+// Parameters: "weight" [out_features, in_features], then "bias" [out_features].
+// Both start uniform in [-1/sqrt(in_features), 1/sqrt(in_features)), drawn from rng in that order:
+// PyTorch's default (kaiming_uniform with a = sqrt(5)), whose distribution, not whose values, this
+// is. float32 values are the float64 ones, rounded.
+// Throws Error{Usage} for a size of 0.
+class Linear final : public ModuleOf<Linear> {
+ public:
+  Linear(std::size_t in_features, std::size_t out_features, Rng& rng,
+         const LinearOptions& options = {});
+
+  Variable forward(const Variable& x) override { return linear(x, weight(), bias()); }
+
+  std::size_t in_features() const { return in_features_; }
+  std::size_t out_features() const { return out_features_; }
+  const Variable& weight() const { return own_parameters()[0].second; }
+  // Undefined if there is none.
+  const Variable& bias() const;
+
+  std::string type_name() const override { return "Linear"; }
+  std::string extra_text() const override;
+
+ private:
+  std::size_t in_features_;
+  std::size_t out_features_;
+  Bias bias_;
+};
+
+// Activations as modules: element by element, any shape. Sequential fuses one that follows a Linear
+// into that layer's operation.
+
+// A module that is nothing but an activation.
+class ActivationModule {
+ public:
+  virtual ~ActivationModule() = default;
+  virtual Activation activation() const = 0;
+};
+
+class ReLU final : public ModuleOf<ReLU>, public ActivationModule {
+ public:
+  Activation activation() const override { return Activation::relu; }
+  Variable forward(const Variable& x) override;
+  std::string type_name() const override { return "ReLU"; }
+};
+
+// PyTorch's two forms: exact, with erf (approximate='none'), and the tanh approximation.
+enum class GeluForm { erf, tanh };
+
+class GELU final : public ModuleOf<GELU>, public ActivationModule {
+ public:
+  explicit GELU(GeluForm form = GeluForm::erf) : form_(form) {}
+  Activation activation() const override;
+  Variable forward(const Variable& x) override;
+  std::string type_name() const override { return "GELU"; }
+  std::string extra_text() const override;
+
+ private:
+  GeluForm form_;
+};
+
+class Tanh final : public ModuleOf<Tanh>, public ActivationModule {
+ public:
+  Activation activation() const override { return Activation::tanh; }
+  Variable forward(const Variable& x) override;
+  std::string type_name() const override { return "Tanh"; }
+};
+
+class Sigmoid final : public ModuleOf<Sigmoid>, public ActivationModule {
+ public:
+  Activation activation() const override { return Activation::sigmoid; }
+  Variable forward(const Variable& x) override;
+  std::string type_name() const override { return "Sigmoid"; }
+};
+
+// Batch normalisation of rows of features.
+
+struct BatchNormOptions {
+  double epsilon = 1e-5;
+  double momentum = 0.1;  // weight of the batch in the running statistics
+  enum class Affine { no, yes } affine = Affine::yes;
+  DType dtype = DType::float32;
+};
+
+// Shapes:  x [batch, num_features] -> y, the same.
+// In training each feature is normalised by its mean and biased variance over the batch, which
+// enter the running statistics (the variance unbiased) with `momentum`; in evaluation the running
+// statistics are used. Then y = weight * x^ + bias, if affine.
+// Parameters: "weight" (ones), "bias" (zeros). Buffers: "running_mean" (zeros), "running_var"
+// (ones), "num_batches_tracked" (int64 scalar).
+// Throws Error{Shape} in training for a batch of one row.
+// Source: PyTorch nn.BatchNorm1d.
+class BatchNorm1d final : public ModuleOf<BatchNorm1d> {
+ public:
+  explicit BatchNorm1d(std::size_t num_features, const BatchNormOptions& options = {});
+
+  Variable forward(const Variable& x) override;
+
+  std::string type_name() const override { return "BatchNorm1d"; }
+  std::string extra_text() const override;
+
+ private:
+  std::size_t num_features_;
+  BatchNormOptions options_;
+};
+
+// Dropout: in training zeroes each element with probability p and scales the others by 1/(1-p).
+
+// The mask depends on (seed, training step, layer, global row) alone, so any sharding of a batch
+// over replicas or ranks draws the same one. Step and row come from the ThreadContext; `layer` is a
+// number that no other Dropout of the model has. In evaluation the input is passed on.
+// Throws Error{Usage} unless p is in [0, 1].
+class Dropout final : public ModuleOf<Dropout> {
+ public:
+  Dropout(double probability, std::uint64_t seed, std::uint32_t layer);
+
+  Variable forward(const Variable& x) override;
+
+  std::string type_name() const override { return "Dropout"; }
+  std::string extra_text() const override;
+
+ private:
+  double probability_;
+  std::uint64_t seed_;
+  std::uint32_t layer_;
+};
+
+// [batch, a, b, ...] -> [batch, a * b * ...]: shares memory, copies nothing.
+
+// Joins dimensions start_dim to end_dim (both included; negative ones count from the end).
+// Throws Error{Shape} in forward when the input lacks them.
+class Flatten final : public ModuleOf<Flatten> {
+ public:
+  explicit Flatten(int start_dim = 1, int end_dim = -1)
+      : start_dim_(start_dim), end_dim_(end_dim) {}
+
+  Variable forward(const Variable& x) override;
+
+  std::string type_name() const override { return "Flatten"; }
+  std::string extra_text() const override;
+
+ private:
+  int start_dim_;
+  int end_dim_;
+};
+
+// Modules one after another: the output of each is the input of the next.
+
+// Children are named "0", "1", "2", ... A Linear and the activation after it run as one operation
+// (and one node in the graph), and Linears that follow each other as one linear_chain: nobody else
+// sees what passes between them. Names and results are the same as without.
+class Sequential final : public ModuleOf<Sequential> {
+ public:
+  explicit Sequential(std::vector<std::shared_ptr<Module>> modules);
+
+  Variable forward(const Variable& x) override;
+
+  std::size_t size() const { return children().size(); }
+  // Throws Error{Usage} unless index < size().
+  Module& operator[](std::size_t index) const;
+
+  std::string type_name() const override { return "Sequential"; }
+
+ protected:
+  Variable forward_cross_entropy(const Variable& x, const Tensor& labels, Reduction reduction,
+                                 Tensor grad) override;
+
+ private:
+  // What forward() runs: a chain of Linears, each with the activation of the child after it; or,
+  // where that is empty, one child of another kind.
+  struct Step {
+    struct Layer {
+      std::size_t linear = 0;
+      Activation activation = Activation::none;
+    };
+    std::vector<Layer> chain;
+    std::size_t child = 0;
+  };
+
+  std::vector<LinearLayer> layers_of(const Step& step) const;
+  Variable run(std::span<const Step> steps, Variable x);
+
+  std::vector<Step> steps_;
+};
+
+}  // namespace lockstep::nn
