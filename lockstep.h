@@ -20,7 +20,6 @@
 
 // Devices, and memory on them.
 #include "engine/runtime/logical_device.h"
-#include "engine/runtime/virtual_devices.h"
 #include "engine/tensor/tensor.h"
 
 // Gradients.
@@ -42,7 +41,7 @@
 #include "datasets/dataset.h"
 #include "datasets/digits.h"
 #include "engine/data/data_loader.h"
-#include "engine/data/labelled_tensors.h"
+#include "engine/data/labelled_rows.h"
 #include "engine/data/sampler.h"
 
 // Models and what trains them.

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
-#include "engine/core/input_file.h"
+#include "engine/core/files.h"
 
 namespace lockstep::datasets {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "datasets/byte_source.h"
 #include "engine/core/error.h"
-#include "engine/core/shown_text.h"
+#include "engine/core/text.h"
 
 namespace lockstep::datasets {
 namespace {

@@ -9,7 +9,7 @@
 #include "datasets/digits.h"
 #include "datasets/idx.h"
 #include "engine/core/error.h"
-#include "engine/core/suggestion.h"
+#include "engine/core/text.h"
 
 namespace lockstep::datasets {
 namespace {

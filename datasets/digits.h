@@ -13,7 +13,6 @@
 #include <cstddef>
 
 #include "engine/data/labelled_rows.h"
-#include "engine/data/labelled_tensors.h"
 
 namespace lockstep::datasets {
 

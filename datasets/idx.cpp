@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "engine/core/checked.h"
 #include "engine/core/error.h"
+#include "engine/core/shape.h"
 
 namespace lockstep::datasets {
 namespace {

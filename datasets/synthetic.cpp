@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <span>
 
-#include "engine/core/checked.h"
 #include "engine/core/rng.h"
+#include "engine/core/shape.h"
 
 namespace lockstep::datasets {
 namespace {

@@ -15,7 +15,7 @@
 #include "engine/core/json_file.h"
 #include "engine/launch/rank_environment.h"
 #include "engine/predict/kernel_cost.h"
-#include "engine/runtime/core_use.h"
+#include "engine/runtime/cpu_cores.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/calibration/calibrated_file.h"
 #include "tools/calibration/measure_device.h"

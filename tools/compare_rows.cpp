@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "engine/core/error.h"
-#include "engine/core/suggestion.h"
+#include "engine/core/text.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/cli/numbers.h"
 #include "tools/training/placement.h"

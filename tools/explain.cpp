@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "engine/core/shown_text.h"
+#include "engine/core/text.h"
 #include "tools/commands.h"
 #include "tools/report/row_table.h"
 

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "engine/core/atomic_file.h"
 #include "engine/core/error.h"
+#include "engine/core/files.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
 #include "tools/grading/grade.h"

@@ -13,7 +13,7 @@
 #include <memory>
 
 #include "engine/core/error.h"
-#include "engine/core/suggestion.h"
+#include "engine/core/text.h"
 #include "tools/commands.h"
 #include "tools/learning/course.h"
 #include "tools/learning/progress.h"

@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "engine/core/atomic_file.h"
 #include "engine/core/error.h"
+#include "engine/core/files.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
 #include "tools/page/page.h"

@@ -25,10 +25,7 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/layers.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
-#include "engine/parallel/data_parallel/gather.h"
-#include "engine/parallel/data_parallel/parallel_apply.h"
-#include "engine/parallel/data_parallel/replicate.h"
-#include "engine/parallel/data_parallel/scatter.h"
+#include "engine/parallel/data_parallel/stages.h"
 #include "tutorials/common.h"
 
 namespace {

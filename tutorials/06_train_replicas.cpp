@@ -21,7 +21,7 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/mlp.h"
 #include "engine/optim/optimizers.h"
-#include "engine/parallel/data_parallel/for_each_device.h"
+#include "engine/parallel/data_parallel/stages.h"
 #include "tutorials/common.h"
 #include "tutorials/rows.h"
 

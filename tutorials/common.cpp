@@ -10,7 +10,7 @@
 
 #include "engine/comm/run_ranks.h"
 #include "engine/core/error.h"
-#include "engine/runtime/core_use.h"
+#include "engine/runtime/cpu_cores.h"
 #include "tutorials/devices.h"
 
 namespace lockstep::tutorial {

@@ -71,7 +71,7 @@ struct Setup {
 // first on each host asks the question, and none does whose starter is a tutorial that has asked
 // it. Where there are GPUs, but fewer than num_devices, each becomes several logical devices, and
 // the device line says so; --virtual-devices and LOCKSTEP_VIRTUAL_DEVICES
-// (runtime/virtual_devices.h) say which. Returns the exit code: 0; 2 for a wrong command line; 1
+// (runtime/logical_device.h) say which. Returns the exit code: 0; 2 for a wrong command line; 1
 // for any other error, a failed check included. Errors are one line on stderr.
 int run_main(int argc, char** argv, std::string_view question, const Body& body,
              const Setup& setup = {});

@@ -5,10 +5,9 @@
 #include <set>
 
 #include "engine/core/error.h"
-#include "engine/runtime/core_use.h"
+#include "engine/runtime/cpu_cores.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
-#include "engine/runtime/virtual_devices.h"
 
 namespace lockstep::tutorial {
 namespace {

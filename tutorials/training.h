@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/labelled_tensors.h"
+#include "engine/data/labelled_rows.h"
 #include "engine/parallel/ddp/grad_reducer.h"
 #include "engine/predict/strategy.h"
 #include "engine/tensor/tensor.h"

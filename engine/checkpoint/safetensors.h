@@ -50,7 +50,7 @@ struct ArrayFile {
 };
 
 // Writes the arrays, widest elements first so that all are aligned, else in the given order.
-// Files:  atomic (core/atomic_file.h): path holds the old content or the new, whatever happens.
+// Files:  atomic (core/files.h): path holds the old content or the new, whatever happens.
 // Throws: Error{Io} when path cannot be written; Error{Usage} for a name that stands twice, is
 //         "__metadata__" or is not UTF-8; Error{Shape} when bytes and shape do not fit.
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedArrayView> arrays,

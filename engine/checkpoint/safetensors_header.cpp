@@ -8,9 +8,9 @@
 #include <optional>
 #include <utility>
 
-#include "engine/core/checked.h"
 #include "engine/core/error.h"
-#include "engine/core/shown_text.h"
+#include "engine/core/shape.h"
+#include "engine/core/text.h"
 
 namespace lockstep::checkpoint {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "engine/core/shown_text.h"
+#include "engine/core/text.h"
 
 namespace lockstep::checkpoint {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/comm/async_work.h"
-#include "engine/runtime/worker.h"
+#include "engine/runtime/threads.h"
 
 namespace lockstep::comm {
 

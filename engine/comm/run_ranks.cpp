@@ -7,7 +7,7 @@
 
 #include "engine/comm/first_failure.h"
 #include "engine/core/thread_context.h"
-#include "engine/runtime/core_binding.h"
+#include "engine/runtime/cpu_cores.h"
 
 namespace lockstep::comm {
 namespace {

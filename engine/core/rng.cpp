@@ -5,8 +5,8 @@
 #include <numeric>
 #include <utility>
 
-#include "engine/core/checked.h"
 #include "engine/core/error.h"
+#include "engine/core/shape.h"
 
 namespace lockstep {
 namespace {

@@ -1,26 +1,171 @@
+// A thread that makes items ahead of the one who uses them.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/core/device.h"
+#include "engine/core/dtype.h"
+#include "engine/core/thread_context.h"
+#include "engine/data/labelled_rows.h"
+#include "engine/data/sampler.h"
+#include "engine/runtime/threads.h"
+#include "engine/tensor/tensor.h"
+
+namespace lockstep::data {
+
+// Threading:  produce() runs on the prefetcher's own thread, with the ThreadContext of the thread
+//             that made the prefetcher; next() is for one consumer thread.
+// Bounded:    at most `capacity` items wait. The thread sleeps while they do, and is woken when
+//             half of them are used: waking a thread costs microseconds, and a small step has few.
+// Errors:     what produce() throws reaches the consumer, after the items made before it.
+// Shutdown:   the destructor waits for a produce() that is running, and drops what it made.
+template <typename T>
+class Prefetcher {
+ public:
+  // Makes the next item; nothing means that there are no more, and ends the thread.
+  using Produce = std::function<std::optional<T>()>;
+
+  // REQUIRES: capacity >= 1.
+  Prefetcher(Produce produce, std::size_t capacity)
+      : produce_(std::move(produce)),
+        capacity_(capacity),
+        thread_([this, context = thread_context()] { run(context); }) {}
+
+  ~Prefetcher() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    producer_may_go_on_.notify_one();
+    thread_.join();
+  }
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+
+  // The next item, as soon as there is one; nothing after the last. Throws what produce() threw,
+  // again at every further call.
+  std::optional<T> next() {
+    std::unique_lock lock(mutex_);
+    consumer_may_go_on_.wait(lock, [&] { return !items_.empty() || finished_; });
+    if (items_.empty()) {
+      if (error_) std::rethrow_exception(error_);
+      return std::nullopt;
+    }
+    std::optional<T> item = std::move(items_.front());
+    items_.pop_front();
+    const bool wake = items_.size() == capacity_ / 2;
+    lock.unlock();
+    if (wake) producer_may_go_on_.notify_one();
+    return item;
+  }
+
+ private:
+  void run(const ThreadContext& context) {
+    const ThreadContextScope scope(context);
+    std::exception_ptr error;
+    try {
+      while (std::optional<T> item = produce_()) {
+        if (!put(std::move(*item))) return;
+      }
+    } catch (...) {
+      error = std::current_exception();
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      error_ = error;
+      finished_ = true;
+    }
+    consumer_may_go_on_.notify_one();
+  }
+
+  // False when the prefetcher is being destroyed.
+  bool put(T item) {
+    std::unique_lock lock(mutex_);
+    items_.push_back(std::move(item));
+    consumer_may_go_on_.notify_one();
+    if (items_.size() == capacity_) {
+      producer_may_go_on_.wait(lock, [&] { return stopping_ || items_.size() <= capacity_ / 2; });
+    }
+    return !stopping_;
+  }
+
+  Produce produce_;
+  const std::size_t capacity_;
+  std::mutex mutex_;
+  std::condition_variable consumer_may_go_on_;
+  std::condition_variable producer_may_go_on_;
+  std::deque<T> items_;
+  bool finished_ = false;
+  bool stopping_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;  // last: it uses the members above
+};
+
+// Batches on their way from host memory to a CUDA device, while the device computes on earlier
+// ones.
+//
+//   rows in host memory ─gather─> pinned slot ─copy stream─> device slot ─compute stream─> batch
+//
+// A loader's thread fills slots one after the other; the consumer takes them in that order. Slots
+// are used in turn, so copies are ordered by events alone and memory is allocated once.
+
+// Rows of bytes and their labels in one slot.
+struct StagingSlot {
+  Tensor pinned_features;  // uint8 [capacity, num_features]
+  Tensor pinned_labels;    // int64 [capacity]
+  Tensor features;         // on the device, of the same sizes
+  Tensor labels;
+  std::size_t num_rows = 0;                  // filled in
+  std::shared_ptr<runtime::Event> uploaded;  // on the copy stream
+  std::shared_ptr<runtime::Event> consumed;  // on the compute stream; nullptr: not yet
+};
+
+class StagingRing {
+ public:
+  // Throws Error{Device} for a device that is no CUDA device.
+  StagingRing(std::shared_ptr<const LabelledRows> rows, Device device, std::size_t num_slots);
+  ~StagingRing();
+  StagingRing(const StagingRing&) = delete;
+  StagingRing& operator=(const StagingRing&) = delete;
+
+  // The loader's thread: gathers the rows into the next slot and starts its copy to the device.
+  // REQUIRES: every row exists; of the last num_slots - 1 slots given out all older ones were
+  // taken.
+  StagingSlot& fill(std::span<const std::size_t> rows);
+
+  // The consumer: x[r] = scale * row r as numbers, y[r] = label r; enqueued on the compute stream.
+  // x: float32 or float64 [num_rows, num_features], y: int64 [num_rows], both on the device.
+  void take(StagingSlot& slot, const Tensor& x, const Tensor& y);
+
+ private:
+  void reserve(StagingSlot& slot, std::size_t num_rows);
+
+  std::shared_ptr<const LabelledRows> rows_;
+  runtime::LogicalDevice& device_;
+  runtime::ThreadPool threads_;
+  std::vector<StagingSlot> slots_;
+  std::size_t next_slot_ = 0;
+  Tensor row_numbers_;  // int64 0, 1, 2, ... on the device: the consumer's gather takes every row
+};
+
 // Batches on a device, one step after another.
 //
 // The rows stay bytes in host memory. A thread looks ahead through the epochs: it permutes, cuts,
 // and for the CPU writes each batch's row numbers and labels; next() then lets the kernels gather
 // those rows as numbers (byte * scale) from where they lie. For a CUDA device the thread gathers
 // the bytes itself and sends them ahead (staging_ring.h); next() converts what has arrived.
-#pragma once
-
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <vector>
-
-#include "engine/core/device.h"
-#include "engine/core/dtype.h"
-#include "engine/data/labelled_rows.h"
-#include "engine/data/prefetcher.h"
-#include "engine/data/sampler.h"
-#include "engine/tensor/tensor.h"
-
-namespace lockstep::data {
 
 struct Batch {
   Tensor x;                         // [rows, num_features]; rows is 0 on a rank that idles

@@ -12,7 +12,7 @@
 #include <ranges>
 #include <thread>
 
-#include "engine/runtime/process_stat.h"
+#include "engine/runtime/cpu_cores.h"
 #include "engine/runtime/wait.h"
 
 namespace lockstep::launch {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "engine/core/file_descriptor.h"
+#include "engine/core/files.h"
 
 namespace lockstep::launch {
 

@@ -4,7 +4,7 @@
 
 #include <sstream>
 
-#include "engine/runtime/process_stat.h"
+#include "engine/runtime/cpu_cores.h"
 
 namespace lockstep::launch {
 namespace {

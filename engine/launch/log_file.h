@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/core/file_descriptor.h"
+#include "engine/core/files.h"
 
 namespace lockstep::launch {
 

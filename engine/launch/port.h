@@ -1,7 +1,7 @@
 // The port where the ranks will meet, looked at before any rank starts.
 #pragma once
 
-#include "engine/core/file_descriptor.h"
+#include "engine/core/files.h"
 
 namespace lockstep::launch {
 

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "engine/core/error.h"
-#include "engine/core/file_descriptor.h"
+#include "engine/core/files.h"
 #include "engine/launch/job_token.h"
 
 namespace lockstep::launch {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/core/file_descriptor.h"
+#include "engine/core/files.h"
 #include "engine/launch/console.h"
 #include "engine/launch/end_order.h"
 #include "engine/launch/log_file.h"

@@ -2,7 +2,7 @@
 
 #include "engine/launch/error_file.h"
 #include "engine/launch/worker_group.h"
-#include "engine/runtime/core_binding.h"
+#include "engine/runtime/cpu_cores.h"
 
 namespace lockstep::launch {
 

@@ -28,7 +28,7 @@
 namespace lockstep::launch {
 
 // bind_to_cores: to a part of the cores, where there are at least as many as ranks
-// (runtime/core_binding.h). none: every rank may run on all of them.
+// (runtime/cpu_cores.h). none: every rank may run on all of them.
 enum class Binding { none, bind_to_cores };
 
 // What a rank finds in its environment when it has cores to itself: LOCKSTEP_BIND_TO=core.

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "engine/core/error.h"
-#include "engine/runtime/core_binding.h"
+#include "engine/runtime/cpu_cores.h"
 
 namespace lockstep::launch {
 namespace {

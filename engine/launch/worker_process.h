@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/core/file_descriptor.h"
+#include "engine/core/files.h"
 #include "engine/launch/environment.h"
 
 namespace lockstep::launch {
@@ -21,7 +21,7 @@ struct StartedProcess {
 
 // Starts a program as the leader of a session of its own, with /dev/null as standard input, every
 // signal as this process had it before it became a supervisor, and SIGKILL when this one dies.
-// program: a path (find_program). cores: what it is bound to (runtime/core_binding.h); empty:
+// program: a path (find_program). cores: what it is bound to (runtime/cpu_cores.h); empty:
 // nothing.
 // Throws Error{Io} that says why it does not start.
 StartedProcess start_process(const std::string& program, const std::vector<std::string>& command,

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/core/error.h"
-#include "engine/core/suggestion.h"
+#include "engine/core/text.h"
 #include "engine/nn/layers.h"
 
 namespace lockstep::nn {

@@ -11,7 +11,7 @@
 #include "engine/audit/switch.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/core/error.h"
-#include "engine/core/shown_text.h"
+#include "engine/core/text.h"
 
 namespace lockstep::nn {
 

@@ -8,8 +8,8 @@
 #include <numeric>
 #include <utility>
 
-#include "engine/core/checked.h"
 #include "engine/core/error.h"
+#include "engine/core/shape.h"
 
 namespace lockstep::plan {
 namespace {

@@ -75,7 +75,7 @@ std::vector<std::size_t> reverse_order(std::size_t num_parameters);
 
 // order holds every index into parameters once, in the order in which they enter.
 // Throws Error{Usage} when it does not, when byte_limits is empty, or when alignment_bytes is no
-// power of two; Error{Shape} when a bucket's bytes are above kMaxSize (core/checked.h).
+// power of two; Error{Shape} when a bucket's bytes are above kMaxSize (core/shape.h).
 BucketPlan bucket_plan(std::span<const BucketParameter> parameters,
                        std::span<const std::size_t> order, const BucketOptions& options = {});
 

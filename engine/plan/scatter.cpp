@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "engine/core/checked.h"
 #include "engine/core/error.h"
+#include "engine/core/shape.h"
 
 namespace lockstep::plan {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "engine/core/shown_text.h"
+#include "engine/core/text.h"
 #include "engine/predict/all_reduce_cost.h"
 
 namespace lockstep::predict {

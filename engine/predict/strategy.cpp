@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "engine/core/error.h"
-#include "engine/core/shown_text.h"
+#include "engine/core/text.h"
 
 namespace lockstep::predict {
 namespace {

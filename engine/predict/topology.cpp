@@ -10,8 +10,8 @@
 #include <optional>
 
 #include "engine/core/error.h"
-#include "engine/core/input_file.h"
-#include "engine/core/suggestion.h"
+#include "engine/core/files.h"
+#include "engine/core/text.h"
 #include "engine/predict/presets.h"
 
 namespace lockstep::predict {

@@ -7,8 +7,7 @@
 #include <utility>
 
 #include "engine/core/json_file.h"
-#include "engine/core/shown_text.h"
-#include "engine/core/suggestion.h"
+#include "engine/core/text.h"
 #include "engine/predict/measured_file.h"
 #include "engine/predict/topology.h"
 

@@ -5,8 +5,8 @@
 
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
-#include "engine/trace/muted_scope.h"
 #include "engine/trace/recorder.h"
+#include "engine/trace/span.h"
 
 namespace lockstep::runtime {
 namespace {

@@ -1,11 +1,13 @@
 #include "engine/tensor/tensor.h"
 
+#include <atomic>
 #include <cstring>
 #include <type_traits>
 
 #include "engine/core/error.h"
 #include "engine/runtime/cuda_device.h"
-#include "engine/runtime/transfer.h"
+#include "engine/runtime/logical_device.h"
+#include "engine/runtime/storage.h"
 
 namespace lockstep {
 
@@ -221,5 +223,23 @@ LOCKSTEP_INSTANTIATE(std::int64_t)
 LOCKSTEP_INSTANTIATE(std::int32_t)
 LOCKSTEP_INSTANTIATE(std::uint8_t)
 #undef LOCKSTEP_INSTANTIATE
+
+namespace {
+
+std::atomic<Device>& chosen() {
+  static std::atomic<Device> device{Device{}};
+  return device;
+}
+
+}  // namespace
+
+Device default_device() {
+  return chosen().load(std::memory_order_relaxed);
+}
+
+void set_default_device(Device device) {
+  runtime::logical_device(device);  // fails where there is none
+  chosen().store(device, std::memory_order_relaxed);
+}
 
 }  // namespace lockstep

@@ -1,19 +1,145 @@
 #include "engine/trace/breakdown.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
 #include <iterator>
+#include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "engine/core/error.h"
-#include "engine/trace/innermost.h"
 
 namespace lockstep::trace {
+
+Interval clip(Interval interval, Interval window) {
+  return {std::max(interval.begin_ns, window.begin_ns), std::min(interval.end_ns, window.end_ns)};
+}
+
+IntervalSet union_of(std::vector<Interval> intervals) {
+  std::sort(intervals.begin(), intervals.end(),
+            [](Interval a, Interval b) { return a.begin_ns < b.begin_ns; });
+  IntervalSet set;
+  for (const Interval interval : intervals) {
+    if (interval.begin_ns >= interval.end_ns) {
+      continue;
+    }
+    if (!set.empty() && interval.begin_ns <= set.back().end_ns) {
+      set.back().end_ns = std::max(set.back().end_ns, interval.end_ns);
+    } else {
+      set.push_back(interval);
+    }
+  }
+  return set;
+}
+
+IntervalSet intersection_of(const IntervalSet& a, const IntervalSet& b) {
+  IntervalSet common;
+  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    const Interval part = clip(a[i], b[j]);
+    if (part.begin_ns < part.end_ns) {
+      common.push_back(part);
+    }
+    if (a[i].end_ns < b[j].end_ns) {
+      ++i;
+    } else {
+      ++j;
+    }
+  }
+  return common;
+}
+
+std::int64_t total_ns(const IntervalSet& set) {
+  std::int64_t total = 0;
+  for (const Interval interval : set) {
+    total += interval.end_ns - interval.begin_ns;
+  }
+  return total;
+}
+
+IntervalSet part_inside(const IntervalSet& set, Interval window) {
+  const auto first = std::partition_point(set.begin(), set.end(), [&](const Interval& interval) {
+    return interval.end_ns <= window.begin_ns;
+  });
+  IntervalSet part;
+  for (auto it = first; it != set.end() && it->begin_ns < window.end_ns; ++it) {
+    part.push_back(clip(*it, window));
+  }
+  return part;
+}
+
+IntervalSet busy_time(std::span<const Span> spans, int rank, Lane lane, Interval window) {
+  std::vector<Interval> intervals;
+  for (const Span& span : spans) {
+    if (span.rank == rank && span.lane == lane && span.category != Category::step) {
+      intervals.push_back(clip({span.begin_ns, span.end_ns}, window));
+    }
+  }
+  return union_of(std::move(intervals));
+}
+
+std::vector<Span> innermost_pieces(std::vector<Span> spans) {
+  std::stable_sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
+    return std::pair(a.begin_ns, -a.end_ns) < std::pair(b.begin_ns, -b.end_ns);
+  });
+  // Walks over all begins and ends. Of the open spans the one that stands last began last.
+  std::vector<std::pair<std::int64_t, std::size_t>> edges;
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    edges.emplace_back(spans[i].begin_ns, i);
+    edges.emplace_back(spans[i].end_ns, i);
+  }
+  std::sort(edges.begin(), edges.end());
+  std::vector<Span> pieces;
+  std::set<std::size_t> open;
+  std::size_t last = spans.size();  // whose piece stands last
+  std::int64_t from_ns = 0;
+  for (const auto& [time_ns, index] : edges) {
+    if (!open.empty() && from_ns < time_ns) {
+      const std::size_t innermost = *open.rbegin();
+      if (innermost != last || pieces.back().end_ns != from_ns) {
+        pieces.push_back(spans[innermost]);
+        pieces.back().begin_ns = from_ns;
+      }
+      pieces.back().end_ns = time_ns;
+      last = innermost;
+    }
+    from_ns = time_ns;
+    if (!open.insert(index).second) open.erase(index);  // its second edge: it ends
+  }
+  return pieces;
+}
+
+bool has_device_spans(std::span<const Span> spans, int rank) {
+  return std::any_of(spans.begin(), spans.end(), [rank](const Span& span) {
+    return span.rank == rank && span.thread == kDeviceThread;
+  });
+}
+
+std::vector<Span> pieces_of_rank(std::span<const Span> spans, int rank) {
+  const bool is_timed_by_device = has_device_spans(spans, rank);
+  std::map<std::pair<std::uint32_t, bool>, std::vector<Span>> threads;
+  for (const Span& span : spans) {
+    const bool is_on_device = span.thread == kDeviceThread;
+    if (span.rank != rank || span.category == Category::step) continue;
+    if (is_on_device != is_timed_by_device) continue;
+    threads[{span.thread, is_on_device && span.lane == Lane::comm}].push_back(span);
+  }
+  std::vector<Span> pieces;
+  for (auto& [thread, list] : threads) {
+    std::vector<Span> of_thread = innermost_pieces(std::move(list));
+    pieces.insert(pieces.end(), of_thread.begin(), of_thread.end());
+  }
+  return pieces;
+}
+
+bool is_computing(const Span& piece) {
+  return piece.lane == Lane::compute && piece.category != Category::communication &&
+         piece.category != Category::wait;
+}
 
 namespace {
 
@@ -183,6 +309,54 @@ std::string to_string(const StepBreakdown& breakdown) {
   table += fmt::format("{:<14}{:>10}  (hidden behind the above)\n", "overlapped",
                        format_seconds(breakdown.overlapped_comm));
   return table;
+}
+
+namespace {
+
+// The smallest of the values that at least this share of them does not exceed. REQUIRES: some.
+double quantile(std::vector<double> values, std::size_t percent) {
+  const std::size_t index = (values.size() * percent + 99) / 100 - 1;
+  const auto nth = values.begin() + static_cast<std::ptrdiff_t>(index);
+  std::nth_element(values.begin(), nth, values.end());
+  return *nth;
+}
+
+}  // namespace
+
+StepStatistics step_statistics(const std::vector<StepBreakdown>& steps) {
+  StepStatistics statistics;
+  statistics.num_steps = steps.size();
+  if (steps.empty()) return statistics;
+  const auto take = [&](const BreakdownFigure& figure) {
+    std::vector<double> values;
+    for (const StepBreakdown& step : steps) values.push_back(step.*figure.seconds);
+    statistics.median.*figure.seconds = quantile(values, 50);
+    statistics.p90.*figure.seconds = quantile(values, 90);
+  };
+  for (const BreakdownFigure& part : kBreakdownParts) take(part);
+  for (const BreakdownFigure& total : kBreakdownTotals) take(total);
+  return statistics;
+}
+
+StepBreakdown typical_step(const StepBreakdown& step, const StepBreakdown& medians) {
+  double sum = 0;
+  for (const BreakdownFigure& part : kBreakdownParts) sum += medians.*part.seconds;
+  if (sum <= 0) return step;
+  StepBreakdown typical = step;
+  for (const BreakdownFigure& part : kBreakdownParts) {
+    typical.*part.seconds = medians.*part.seconds * step.step / sum;
+  }
+  return typical;
+}
+
+std::optional<double> comm_overlap(const std::vector<StepBreakdown>& steps) {
+  double comm = 0;
+  double overlapped = 0;
+  for (const StepBreakdown& step : steps) {
+    comm += step.comm;
+    overlapped += step.overlapped_comm;
+  }
+  return comm > 0 ? std::optional(overlapped / comm) : std::nullopt;
 }
 
 }  // namespace lockstep::trace

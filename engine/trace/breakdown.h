@@ -1,3 +1,76 @@
+// Sets of times, as sorted, disjoint, non-empty half-open intervals in nanoseconds.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/trace/span.h"
+
+namespace lockstep::trace {
+
+struct Interval {
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;
+
+  bool operator==(const Interval&) const = default;
+};
+
+using IntervalSet = std::vector<Interval>;
+
+// The part of interval inside window; empty (begin >= end) where they do not meet.
+Interval clip(Interval interval, Interval window);
+
+// The set that any intervals cover together: overlapping and touching ones become one.
+IntervalSet union_of(std::vector<Interval> intervals);
+
+// What both sets cover.
+IntervalSet intersection_of(const IntervalSet& a, const IntervalSet& b);
+
+std::int64_t total_ns(const IntervalSet& set);
+
+// What the set covers inside window.
+IntervalSet part_inside(const IntervalSet& set, Interval window);
+
+// When a lane of a rank (or device) was in use inside window: the union of its spans of all
+// categories but step. busy fraction = total_ns(busy_time(...)) / (window.end_ns -
+// window.begin_ns).
+IntervalSet busy_time(std::span<const Span> spans, int rank, Lane lane, Interval window);
+
+// Which span an instant belongs to: the innermost of those around it.
+
+// The spans of one thread, cut into pieces that do not overlap: the parts of each span in which no
+// other lies. By time; a piece is a copy of its span but for begin and end. Of spans that overlap
+// without nesting, the one that began last counts.
+std::vector<Span> innermost_pieces(std::vector<Span> spans);
+
+// Whether a GPU timed the work of this rank itself: then the host's spans only say when it was
+// given the work.
+bool has_device_spans(std::span<const Span> spans, int rank);
+
+// The pieces of all that this rank did, but its steps: of its device's own spans where it has such,
+// else of its threads'. What a device does on its comm lane is a thread of its own.
+std::vector<Span> pieces_of_rank(std::span<const Span> spans, int rank);
+
+// Whether the device computes during this piece: on the compute lane, neither communicating nor
+// waiting.
+bool is_computing(const Span& piece);
+
+// The times of the pieces that satisfy `chosen`.
+template <typename Chosen>
+IntervalSet times_of(const std::vector<Span>& pieces, Chosen chosen) {
+  std::vector<Interval> times;
+  for (const Span& piece : pieces) {
+    if (chosen(piece)) times.push_back({piece.begin_ns, piece.end_ns});
+  }
+  return union_of(std::move(times));
+}
+
 // Where the time of one training step went, from the spans of that step.
 //
 // The step is the span of category step. Its nine parts come from the spans of the thread that
@@ -17,18 +90,6 @@
 // of the same device but for its comm lane. Then exposed_comm is the time for which the compute
 // stream waits for communication, and unattributed the time for which it does nothing that has a
 // name.
-#pragma once
-
-#include <array>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "engine/trace/span.h"
-
-namespace lockstep::trace {
 
 // All in seconds. Names and order are those of `breakdown_seconds` in the run file.
 struct StepBreakdown {
@@ -88,5 +149,25 @@ std::string format_seconds(double seconds);
 
 // A small table, one line per part with its share of the step, for people.
 std::string to_string(const StepBreakdown& breakdown);
+
+// What many steps have in common, where one step's breakdown shows but itself.
+
+// Each figure for itself, over all steps given: a part's median need not come from the step whose
+// wall time is the median, so the parts of `median` do not add up to its step.
+struct StepStatistics {
+  std::size_t num_steps = 0;
+  StepBreakdown median;  // of an even number, the smaller of the middle two
+  StepBreakdown p90;     // the smallest that at least 90 % of the steps do not exceed
+};
+
+StepStatistics step_statistics(const std::vector<StepBreakdown>& steps);
+
+// A step as long as this one, whose parts relate to each other as their medians over all steps do:
+// of one step alone a part may have any length.
+StepBreakdown typical_step(const StepBreakdown& step, const StepBreakdown& medians);
+
+// overlapped_comm / comm over all steps together; empty where nothing was communicated. What
+// Holistic Trace Analysis calls the communication-computation overlap of a rank.
+std::optional<double> comm_overlap(const std::vector<StepBreakdown>& steps);
 
 }  // namespace lockstep::trace

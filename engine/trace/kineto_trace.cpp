@@ -10,8 +10,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "engine/trace/innermost.h"
-#include "engine/trace/json_events.h"
+#include "engine/trace/breakdown.h"
+#include "engine/trace/chrome_trace.h"
 #include "engine/trace/timeline.h"
 
 namespace lockstep::trace {

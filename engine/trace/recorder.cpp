@@ -8,7 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "engine/trace/muted_scope.h"
+#include "engine/trace/span.h"
 #include "engine/trace/thread_log.h"
 
 namespace lockstep::trace {

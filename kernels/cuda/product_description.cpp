@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "engine/core/checked.h"
+#include "engine/core/shape.h"
 #include "kernels/cuda/epilogues.h"
 #include "kernels/matmul_precision.h"
 

@@ -12,7 +12,7 @@
 
 #include "engine/comm/plan_communicator.h"
 #include "engine/comm/transport/shm/shm_transport.h"
-#include "engine/runtime/core_binding.h"
+#include "engine/runtime/cpu_cores.h"
 
 namespace lockstep::comm {
 namespace {

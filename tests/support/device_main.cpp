@@ -8,9 +8,9 @@
 #include <cstdlib>
 #include <string>
 
+#include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
-#include "engine/runtime/virtual_devices.h"
-#include "engine/tensor/default_device.h"
+#include "engine/tensor/tensor.h"
 #include "tests/support/devices.h"
 
 namespace {

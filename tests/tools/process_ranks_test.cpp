@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "engine/runtime/core_binding.h"
+#include "engine/runtime/cpu_cores.h"
 #include "tests/tools/marked_program.h"
 #include "tests/tools/rank_variables.h"
 

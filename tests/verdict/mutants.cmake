@@ -30,14 +30,14 @@ mutant(tail_not_reduced
 # --- DistributedDataParallel
 
 mutant(rank_keeps_its_own_weights
-  SOURCE engine/parallel/ddp/agree_on_model.cpp
+  SOURCE engine/parallel/ddp/ddp.cpp
   REPLACE [=[  broadcast_from_rank_0(state, communicator);]=]
   WITH [=[  for (const Tensor& tensor : state) tensor.fill(communicator.rank() == 1 ? 0.01 : 0.02);]=]
   RUN "--modes ddp --devices 3 --model mlp:64-32-10 --steps 3"
   EXPECT "ddp on 3 devices" "replicas: step 0" "rank 1" "parameter 0\\.weight" "before the step" "by 0\\.01")
 
 mutant(bucket_not_waited_for
-  SOURCE engine/parallel/ddp/bucket_schedule.cpp
+  SOURCE engine/parallel/ddp/grad_buckets.cpp
   REPLACE [=[  reduce_full(buckets_.size(), comm::Launch::blocking);
 }
 
@@ -52,7 +52,7 @@ void BucketSchedule::wait() {
   EXPECT "ddp on 2 devices" "(replicas|first steps|gradients): step [0-9]+" "rank [01]" "parameter [024]\\.(weight|bias)")
 
 mutant(last_bucket_skipped
-  SOURCE engine/parallel/ddp/bucket_schedule.cpp
+  SOURCE engine/parallel/ddp/grad_buckets.cpp
   REPLACE [=[reduce_full(buckets_.size(), comm::Launch::blocking);]=]
   WITH [=[reduce_full(buckets_.size() - 1, comm::Launch::blocking);]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 3"
@@ -83,21 +83,21 @@ mutant(bitwise_adds_in_another_order
 # --- DataParallel
 
 mutant(device_gets_the_first_devices_rows
-  SOURCE engine/parallel/data_parallel/scatter.cpp
+  SOURCE engine/parallel/data_parallel/scatter_gather.cpp
   REPLACE [=[shards.push_back(take_part(x, dim, part, devices[part.index]));]=]
   WITH [=[shards.push_back(take_part(x, dim, {part.index, 0, part.size}, devices[part.index]));]=]
   RUN "--modes dp --devices 2 --model mlp:64-32-10 --steps 3"
   EXPECT "dp on 2 devices" "gradients: step 0" "rank 0" "parameter [02]\\.(weight|bias)" "relative error")
 
 mutant(last_devices_gradient_dropped
-  SOURCE engine/parallel/data_parallel/broadcast.cpp
+  SOURCE engine/parallel/data_parallel/replicate.cpp
   REPLACE [=[if (!grad.defined()) continue;]=]
   WITH [=[if (!grad.defined() || k + num_inputs() >= grad_outputs.size()) continue;]=]
   RUN "--modes dp --devices 4 --model mlp:64-32-10 --steps 3"
   EXPECT "dp on 4 devices" "gradients: step 0" "rank 0" "parameter [02]\\.(weight|bias)" "relative error")
 
 mutant(replica_keeps_old_weights
-  SOURCE engine/parallel/data_parallel/broadcast.cpp
+  SOURCE engine/parallel/data_parallel/replicate.cpp
   REPLACE [=[tensors[d].push_back(variable.value().to(devices[d]));]=]
   WITH [=[thread_local std::map<std::pair<const void*, std::size_t>, Tensor> kept;
         Tensor& copy = kept[{variable.value().raw(), d}];
@@ -107,7 +107,7 @@ mutant(replica_keeps_old_weights
   EXPECT "dp on 2 devices" "gradients: step 23" "rank 0" "parameter [02]\\.(weight|bias)" "relative error")
 
 mutant(gathered_in_another_order
-  SOURCE engine/parallel/data_parallel/gather.cpp
+  SOURCE engine/parallel/data_parallel/scatter_gather.cpp
   REPLACE [=[whole, dim, places[i]);]=]
   WITH [=[whole, dim, places[parts.size() - 1 - i]);]=]
   RUN "--modes dp --devices 4 --model mlp:64-32-10 --steps 3"

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "engine/core/suggestion.h"
+#include "engine/core/text.h"
 
 namespace lockstep::tools {
 namespace {

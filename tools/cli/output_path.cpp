@@ -1,7 +1,7 @@
 #include "tools/cli/output_path.h"
 
-#include "engine/core/atomic_file.h"
 #include "engine/core/error.h"
+#include "engine/core/files.h"
 
 namespace lockstep::tools {
 namespace {

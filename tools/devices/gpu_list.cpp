@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "engine/runtime/virtual_devices.h"
+#include "engine/runtime/logical_device.h"
 #include "tools/devices/visible_gpus.h"
 
 namespace lockstep::tools {

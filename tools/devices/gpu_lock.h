@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "engine/core/file_descriptor.h"
+#include "engine/core/files.h"
 
 namespace lockstep::tools {
 

@@ -9,7 +9,7 @@
 #include <chrono>
 #include <cstdio>
 
-#include "engine/core/file_descriptor.h"
+#include "engine/core/files.h"
 #include "engine/launch/descendants.h"
 #include "engine/launch/worker_process.h"
 

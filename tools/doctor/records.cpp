@@ -9,7 +9,7 @@
 #include <sstream>
 #include <utility>
 
-#include "engine/core/input_file.h"
+#include "engine/core/files.h"
 
 namespace lockstep::doctor {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "engine/core/error.h"
-#include "engine/core/input_file.h"
+#include "engine/core/files.h"
 
 namespace lockstep::tools::grading {
 

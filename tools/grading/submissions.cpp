@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "engine/core/error.h"
-#include "engine/core/shown_text.h"
+#include "engine/core/text.h"
 #include "tools/grading/clean_text.h"
 
 namespace lockstep::tools::grading {

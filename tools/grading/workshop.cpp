@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/atomic_file.h"
 #include "engine/core/error.h"
-#include "engine/core/input_file.h"
+#include "engine/core/files.h"
 #include "tools/grading/bubblewrap.h"
 
 namespace lockstep::tools::grading {

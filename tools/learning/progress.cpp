@@ -7,10 +7,9 @@
 #include <sstream>
 #include <system_error>
 
-#include "engine/core/atomic_file.h"
 #include "engine/core/error.h"
-#include "engine/core/input_file.h"
-#include "engine/core/shown_text.h"
+#include "engine/core/files.h"
+#include "engine/core/text.h"
 
 namespace lockstep::tools {
 namespace {

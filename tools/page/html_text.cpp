@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/core/shown_text.h"
+#include "engine/core/text.h"
 
 namespace lockstep::tools::page {
 namespace {

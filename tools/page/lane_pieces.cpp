@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "engine/trace/innermost.h"
+#include "engine/trace/breakdown.h"
 
 namespace lockstep::tools::page {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "engine/core/error.h"
-#include "engine/core/shown_text.h"
+#include "engine/core/text.h"
 #include "tools/page/loss_log.h"
 #include "tools/page/run_charts.h"
 #include "tools/report/predicted_trace.h"

@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "engine/core/error.h"
-#include "engine/core/input_file.h"
-#include "engine/core/shown_text.h"
+#include "engine/core/files.h"
+#include "engine/core/text.h"
 
 namespace lockstep::tools {
 namespace {

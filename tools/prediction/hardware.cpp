@@ -6,7 +6,7 @@
 #include <charconv>
 #include <string_view>
 
-#include "engine/core/shown_text.h"
+#include "engine/core/text.h"
 #include "tools/prediction/known_gpus.h"
 #include "tools/prediction/name_words.h"
 #include "tools/prediction/network_speed.h"

@@ -7,7 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "engine/core/shown_text.h"
+#include "engine/core/text.h"
 #include "engine/predict/nccl_model.h"
 #include "engine/predict/step_comm.h"
 #include "tools/prediction/all_reduce_fit.h"

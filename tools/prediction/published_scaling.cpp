@@ -8,8 +8,7 @@
 #include <charconv>
 
 #include "engine/core/error.h"
-#include "engine/core/shown_text.h"
-#include "engine/core/suggestion.h"
+#include "engine/core/text.h"
 #include "engine/predict/step.h"
 #include "tools/prediction/hardware.h"
 

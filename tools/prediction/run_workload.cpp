@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "engine/core/error.h"
-#include "engine/core/shown_text.h"
+#include "engine/core/text.h"
 #include "engine/predict/kernel_cost.h"
 
 namespace lockstep::tools {

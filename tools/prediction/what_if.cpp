@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "engine/core/error.h"
-#include "engine/core/shown_text.h"
+#include "engine/core/text.h"
 
 namespace lockstep::tools {
 namespace {

@@ -10,7 +10,7 @@
 #include "engine/comm/staged_communicator.h"
 #include "engine/core/error.h"
 #include "engine/launch/worker_group.h"
-#include "engine/runtime/virtual_devices.h"
+#include "engine/runtime/logical_device.h"
 
 namespace lockstep::tools {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "engine/trace/intervals.h"
+#include "engine/trace/breakdown.h"
 
 namespace lockstep::tools {
 namespace {

@@ -6,7 +6,6 @@
 
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
-#include "engine/runtime/virtual_devices.h"
 
 namespace lockstep::tools {
 

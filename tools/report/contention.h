@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/runtime/core_use.h"
-#include "engine/runtime/nvml/contention.h"
+#include "engine/runtime/cpu_cores.h"
+#include "engine/runtime/nvml/gpu_status.h"
 #include "tools/report/run_file.h"
 
 namespace lockstep::tools {

@@ -11,10 +11,9 @@
 #include <type_traits>
 #include <variant>
 
-#include "engine/core/atomic_file.h"
 #include "engine/core/error.h"
-#include "engine/core/input_file.h"
-#include "engine/core/shown_text.h"
+#include "engine/core/files.h"
+#include "engine/core/text.h"
 #include "tools/cli/training_flag_table.h"
 #include "tools/report/json_integer.h"
 

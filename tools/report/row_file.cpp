@@ -2,10 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/core/atomic_file.h"
 #include "engine/core/error.h"
-#include "engine/core/input_file.h"
-#include "engine/core/shown_text.h"
+#include "engine/core/files.h"
+#include "engine/core/text.h"
 #include "engine/nn/state_dict.h"
 #include "tools/report/json_integer.h"
 #include "tools/training/placement.h"

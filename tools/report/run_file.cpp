@@ -5,8 +5,8 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/atomic_file.h"
 #include "engine/core/error.h"
+#include "engine/core/files.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/report/file_head.h"
 #include "tools/report/flags_json.h"

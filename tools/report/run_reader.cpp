@@ -8,8 +8,8 @@
 #include <set>
 
 #include "engine/core/json_file.h"
-#include "engine/core/shown_text.h"
-#include "engine/trace/step_statistics.h"
+#include "engine/core/text.h"
+#include "engine/trace/breakdown.h"
 
 namespace lockstep::tools {
 namespace {

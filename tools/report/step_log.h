@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "engine/core/atomic_file.h"
+#include "engine/core/files.h"
 
 namespace lockstep::tools {
 
@@ -20,7 +20,7 @@ struct StepRecord {
 
 class StepLog {
  public:
-  // The lines go to the temporary file of core/atomic_file.h, each as soon as it is known. All
+  // The lines go to the temporary file of core/files.h, each as soon as it is known. All
   // throw Error{Io} when the file cannot be written.
   explicit StepLog(const std::string& path) : file_(path, "--log") {}
   void write(const StepRecord& record);

@@ -3,7 +3,6 @@
 #include "engine/nn/mlp.h"
 #include "engine/optim/optimizers.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
-#include "engine/parallel/ddp/agree_on_model.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "engine/trace/counters.h"
 

@@ -11,7 +11,6 @@
 #include "engine/plan/scatter.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
-#include "engine/runtime/virtual_devices.h"
 #include "kernels/matmul_precision.h"
 #include "tools/cli/numbers.h"
 #include "tools/ranks/communicators.h"

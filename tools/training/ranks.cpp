@@ -11,7 +11,7 @@
 #include "engine/comm/host_identity.h"
 #include "engine/comm/run_ranks.h"
 #include "engine/core/error.h"
-#include "engine/runtime/core_use.h"
+#include "engine/runtime/cpu_cores.h"
 #include "engine/runtime/device_span.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "engine/nn/state_dict.h"
+#include "engine/trace/breakdown.h"
 #include "engine/trace/recorder.h"
-#include "engine/trace/step_statistics.h"
 #include "tools/training/loop.h"
 
 namespace lockstep::tools {

@@ -10,7 +10,6 @@
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/breakdown.h"
-#include "engine/trace/intervals.h"
 #include "engine/trace/recorder.h"
 #include "tools/cli/numbers.h"
 #include "tools/report/lane_watch.h"

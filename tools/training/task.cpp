@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "engine/core/atomic_file.h"
 #include "engine/core/error.h"
+#include "engine/core/files.h"
 #include "engine/launch/rank_environment.h"
 #include "engine/nn/mlp.h"
 #include "engine/nn/state_dict.h"

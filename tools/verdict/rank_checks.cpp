@@ -7,7 +7,6 @@
 
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/counters.h"
-#include "engine/trace/muted_scope.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::tools {

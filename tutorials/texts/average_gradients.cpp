@@ -21,7 +21,7 @@
 
 #include "datasets/dataset.h"
 #include "engine/autograd/ops/ops.h"
-#include "engine/data/labelled_tensors.h"
+#include "engine/data/labelled_rows.h"
 #include "engine/data/sampler.h"
 #include "engine/launch/rank_device.h"
 #include "engine/nn/mlp.h"

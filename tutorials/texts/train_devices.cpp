@@ -26,11 +26,11 @@
 #include "datasets/dataset.h"
 #include "engine/autograd/grad_mode.h"
 #include "engine/autograd/ops/ops.h"
-#include "engine/data/labelled_tensors.h"
+#include "engine/data/labelled_rows.h"
 #include "engine/data/sampler.h"
 #include "engine/nn/loss.h"
 #include "engine/nn/mlp.h"
-#include "engine/parallel/data_parallel/for_each_device.h"
+#include "engine/parallel/data_parallel/stages.h"
 #include "engine/plan/scatter.h"
 #include "tutorials/common.h"
 

@@ -7,7 +7,7 @@
 #include "engine/comm/call_numbers.h"
 #include "engine/comm/mpi/mpi_membership.h"
 #include "engine/comm/mpi/mpi_watchdog.h"
-#include "engine/runtime/worker.h"
+#include "engine/runtime/threads.h"
 
 namespace lockstep::comm {
 

@@ -9,7 +9,7 @@
 #include "engine/comm/nccl/nccl_watch.h"
 #include "engine/comm/nccl/nccl_work.h"
 #include "engine/runtime/cuda/cuda_stream.h"
-#include "engine/runtime/worker.h"
+#include "engine/runtime/threads.h"
 
 namespace lockstep::comm::nccl {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/file_descriptor.h"
+#include "engine/core/files.h"
 #include "engine/runtime/wait.h"
 
 namespace lockstep::comm {

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstring>
 
-#include "engine/core/checked.h"
+#include "engine/core/shape.h"
 
 namespace lockstep::comm {
 

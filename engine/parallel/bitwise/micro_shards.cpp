@@ -3,8 +3,7 @@
 #include <array>
 
 #include "engine/core/thread_context.h"
-#include "engine/parallel/data_parallel/for_each_device.h"
-#include "engine/parallel/data_parallel/replicate.h"
+#include "engine/parallel/data_parallel/stages.h"
 #include "engine/trace/span.h"
 #include "kernels/matmul_tuning.h"
 

@@ -5,10 +5,7 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
 #include "engine/core/log.h"
-#include "engine/parallel/data_parallel/gather.h"
-#include "engine/parallel/data_parallel/parallel_apply.h"
-#include "engine/parallel/data_parallel/replicate.h"
-#include "engine/parallel/data_parallel/scatter.h"
+#include "engine/parallel/data_parallel/stages.h"
 #include "engine/runtime/physical_gpus.h"
 
 namespace lockstep::parallel {

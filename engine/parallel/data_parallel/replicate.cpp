@@ -1,9 +1,184 @@
-#include "engine/parallel/data_parallel/replicate.h"
+#include <algorithm>
+#include <iterator>
 
+#include "engine/autograd/node.h"
+#include "engine/comm/grouped/group_executor.h"
 #include "engine/core/error.h"
-#include "engine/parallel/data_parallel/broadcast.h"
+#include "engine/parallel/data_parallel/stages.h"
+#include "engine/runtime/device_span.h"
+#include "engine/trace/counters.h"
+#include "engine/trace/span.h"
 
 namespace lockstep::parallel {
+
+namespace {
+
+// While one lives, a stream may read memory of other devices: it follows what their compute streams
+// held, and at the end they follow it, so that they use the memory again only then.
+class ForeignReads {
+ public:
+  explicit ForeignReads(runtime::Stream& reader) : reader_(reader) {}
+
+  void follow(runtime::LogicalDevice& owner) {
+    runtime::Stream& stream = owner.compute_stream();
+    if (&stream == &reader_ || std::ranges::find(owners_, &stream) != owners_.end()) return;
+    owners_.push_back(&stream);
+    reader_.wait(stream.record());
+  }
+  void end() {
+    if (owners_.empty()) return;
+    const std::shared_ptr<runtime::Event> read = reader_.record();
+    for (runtime::Stream* owner : owners_) owner->wait(read);
+  }
+
+ private:
+  runtime::Stream& reader_;
+  std::vector<runtime::Stream*> owners_;
+};
+
+// Outputs are ordered by device, then by variable: output d * num_inputs() + i.
+class BroadcastNode final : public Node {
+ public:
+  const char* name() const override { return "Broadcast"; }
+
+  Gradients backward(const Gradients& grad_outputs) override {
+    Gradients sums(num_inputs());
+    runtime::LogicalDevice& here = runtime::logical_device(device());
+    ForeignReads reads(here.compute_stream());
+    std::vector<Tensor> copies;
+    std::vector<ConstTensorView> views;
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      if (!wants_gradient(i)) continue;
+      views.clear();
+      for (std::size_t k = i; k < grad_outputs.size(); k += num_inputs()) {
+        const Tensor& grad = grad_outputs[k];
+        if (!grad.defined()) continue;
+        // What this device cannot read itself is copied here first.
+        const bool reads_it = comm::reaches(here, grad.logical_device());
+        if (reads_it) reads.follow(grad.logical_device());
+        copies.push_back(reads_it ? grad : grad.to(device()));
+        views.push_back(copies.back().view());
+        if (k >= num_inputs()) {
+          trace::count_collective(grad.device().index, "reduce_gradients", grad.num_bytes());
+        }
+      }
+      if (views.empty()) continue;  // no replica used this parameter
+      sums[i] = gradient_buffer(i);
+      sums[i].backend().ordered_sum(sums[i].stream(), views, 1.0, sums[i].view());
+    }
+    reads.end();
+    return sums;
+  }
+  void release_saved() override {}
+};
+
+// Consecutive variables of one dtype whose sizes add up to a piece; frozen ones are not mixed with
+// trained ones.
+std::vector<std::vector<Variable>> pieces_of(const std::vector<Variable>& variables) {
+  std::vector<std::vector<Variable>> pieces;
+  std::size_t num_bytes = 0;
+  for (const Variable& variable : variables) {
+    const bool fits = !pieces.empty() && num_bytes < kBroadcastPieceBytes &&
+                      pieces.back().back().requires_grad() == variable.requires_grad() &&
+                      pieces.back().back().dtype() == variable.dtype();
+    if (!fits) {
+      pieces.emplace_back();
+      num_bytes = 0;
+    }
+    pieces.back().push_back(variable);
+    num_bytes += variable.value().num_bytes();
+  }
+  return pieces;
+}
+
+// A piece in one block of memory, where parameters begin aligned.
+struct PackedPiece {
+  Tensor memory;
+  std::vector<std::size_t> offsets;  // of the variables, in elements
+
+  explicit PackedPiece(const std::vector<Variable>& piece) {
+    std::size_t end = 0;
+    std::vector<kernels::PackItem> items;
+    for (const Variable& variable : piece) {
+      offsets.push_back(end);
+      items.push_back({variable.value().view(), end});
+      constexpr std::size_t kAlignment = 64;  // elements
+      end += (variable.value().num_elements() + kAlignment - 1) / kAlignment * kAlignment;
+    }
+    memory = Tensor::empty({end}, piece[0].dtype(), piece[0].device());
+    memory.backend().pack(memory.stream(), items, 1.0, memory.view());
+  }
+};
+
+// Copies of a piece's tensors on another CUDA device: views of one block that travels in one copy.
+std::vector<Tensor> copies_on(const std::vector<Variable>& piece, const PackedPiece& packed,
+                              Device device) {
+  const Tensor whole = packed.memory.to(device);
+  std::vector<Tensor> copies;
+  for (std::size_t i = 0; i < piece.size(); ++i) {
+    copies.push_back(whole.slice(packed.offsets[i], piece[i].shape()));
+  }
+  return copies;
+}
+
+// Each device's worker copies what its device needs.
+std::vector<std::vector<Tensor>> copy_each(const std::vector<std::vector<Variable>>& pieces,
+                                           const std::vector<Device>& devices) {
+  std::vector<std::vector<Tensor>> tensors(devices.size());
+  for_each_device(devices, [&](std::size_t d) {
+    for (const std::vector<Variable>& piece : pieces) {
+      for (const Variable& variable : piece) {
+        tensors[d].push_back(variable.value().to(devices[d]));
+      }
+    }
+  });
+  return tensors;
+}
+
+// Copies take long on a GPU, not in the thread that asks for them.
+std::vector<std::vector<Tensor>> copy_packed(const std::vector<std::vector<Variable>>& pieces,
+                                             const std::vector<Device>& devices) {
+  std::vector<std::vector<Tensor>> tensors(devices.size());
+  for (const std::vector<Variable>& piece : pieces) {
+    for (const Variable& variable : piece) tensors[0].push_back(variable.value());
+    const PackedPiece packed(piece);
+    for (std::size_t d = 1; d < devices.size(); ++d) {
+      std::ranges::move(copies_on(piece, packed, devices[d]), std::back_inserter(tensors[d]));
+    }
+  }
+  return tensors;
+}
+
+}  // namespace
+
+std::vector<std::vector<Variable>> broadcast_coalesced(const std::vector<Variable>& variables,
+                                                       const std::vector<Device>& devices) {
+  std::vector<std::vector<Variable>> copies(devices.size());
+  std::size_t num_bytes = 0;
+  for (const Variable& variable : variables) num_bytes += variable.value().num_bytes();
+  runtime::WorkSpan span(runtime::logical_device(devices[0]).compute_stream(), trace::Lane::copy,
+                         trace::Category::copy, "replicate", num_bytes * (devices.size() - 1));
+  trace::count_collective(devices[0].index, "replicate", num_bytes * (devices.size() - 1));
+  const std::vector<std::vector<Variable>> pieces = pieces_of(variables);
+  const bool on_cuda = devices[0].type == DeviceType::cuda && devices.size() > 1;
+  const auto tensors = on_cuda ? copy_packed(pieces, devices) : copy_each(pieces, devices);
+
+  std::size_t first = 0;
+  for (const std::vector<Variable>& piece : pieces) {
+    std::vector<Tensor> results;
+    for (const std::vector<Tensor>& of_device : tensors) {
+      results.insert(results.end(), of_device.begin() + static_cast<std::ptrdiff_t>(first),
+                     of_device.begin() + static_cast<std::ptrdiff_t>(first + piece.size()));
+    }
+    const std::vector<Variable> outputs =
+        record_many<BroadcastNode>(piece, std::move(results), devices[0]);
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+      copies[k / piece.size()].push_back(outputs[k]);
+    }
+    first += piece.size();
+  }
+  return copies;
+}
 
 void require_on_device(const nn::Module& module, Device device) {
   const auto check = [device](Device found, const std::string& name) {

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "engine/comm/communicator.h"
-#include "engine/parallel/ddp/bucket_schedule.h"
 #include "engine/parallel/ddp/grad_buckets.h"
 
 namespace lockstep::parallel {

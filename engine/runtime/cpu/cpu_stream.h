@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/runtime/stream.h"
-#include "engine/runtime/worker.h"
+#include "engine/runtime/threads.h"
 
 namespace lockstep::runtime {
 

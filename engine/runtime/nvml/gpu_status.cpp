@@ -1,10 +1,66 @@
 #include "engine/runtime/nvml/gpu_status.h"
 
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "engine/core/error.h"
+#include "engine/runtime/cpu_cores.h"
 
 namespace lockstep::nvml {
+
+namespace {
+
+std::string user_name(uid_t user) {
+  std::vector<char> buffer(16384);
+  passwd entry{};
+  passwd* found = nullptr;
+  if (getpwuid_r(user, &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr) {
+    return found->pw_name;
+  }
+  return std::to_string(user);
+}
+
+// Words that others chose: control characters would confuse a terminal.
+std::string printable(std::string text) {
+  while (!text.empty() && text.back() == '\0') text.pop_back();
+  for (char& c : text) {
+    if (c >= '\0' && c < ' ') c = ' ';
+    if (c == '\x7f') c = '?';
+  }
+  return text;
+}
+
+bool descends_from(int pid, int ancestor) {
+  std::optional<int> current = pid;
+  while (current && *current != ancestor) current = parent_of(*current);
+  return current.has_value();
+}
+
+}  // namespace
+
+std::optional<ProcessOwner> find_owner(int pid) {
+  struct stat folder {};
+  if (stat(fmt::format("/proc/{}", pid).c_str(), &folder) != 0) return std::nullopt;
+  std::string command = printable(runtime::read_process_file(pid, "cmdline"));
+  if (command.empty()) command = printable(runtime::read_process_file(pid, "comm"));
+  return ProcessOwner{user_name(folder.st_uid), command};
+}
+
+std::optional<int> parent_of(int pid) {
+  const auto found = runtime::read_process_stat(pid);
+  if (!found || found->parent <= 0) return std::nullopt;
+  return found->parent;
+}
+
+bool are_relatives(int a, int b) {
+  return descends_from(a, b) || descends_from(b, a);
+}
+
 namespace {
 
 // The text that a getter(device..., buffer, length) writes; empty when it fails.
@@ -123,6 +179,58 @@ DriverVersions read_versions(const Library& library) {
     versions.newest_cuda = fmt::format("{}.{}", cuda / 1000, cuda % 1000 / 10);
   }
   return versions;
+}
+
+namespace {
+
+std::optional<std::vector<GpuProcess>> processes_on(const Library& library,
+                                                    const std::string& uuid) {
+  DeviceHandle gpu = nullptr;
+  if (call(library.api().DeviceGetHandleByUUID, uuid.c_str(), &gpu) != kSuccess) {
+    return std::nullopt;
+  }
+  return read_processes(library, gpu);
+}
+
+}  // namespace
+
+ContentionProbe::ContentionProbe(std::vector<std::string> uuids) : uuids_(std::move(uuids)) {
+  if (uuids_.empty()) return;
+  library_ = std::make_unique<Library>();
+  is_blind_ = !library_->available();
+}
+
+void ContentionProbe::sample() {
+  const int self = getpid();
+  for (const std::string& uuid : uuids_) {
+    if (is_blind_) return;
+    const std::optional<std::vector<GpuProcess>> processes = processes_on(*library_, uuid);
+    is_blind_ = !processes.has_value();
+    if (is_blind_) return;
+    Seen& seen = seen_[uuid];
+    seen.num_last = processes->size();
+    for (const GpuProcess& process : *processes) {
+      if (!seen.pids.insert(process.pid).second) continue;
+      if (!are_relatives(process.pid, self)) seen.strangers.insert(process.pid);
+    }
+  }
+}
+
+std::optional<bool> ContentionProbe::verdict() const {
+  if (uuids_.empty()) return false;
+  if (is_blind_ || seen_.size() < uuids_.size()) return std::nullopt;
+  bool knows_numbers = false;  // this process is listed by the number that it knows
+  bool any_stranger = false;
+  bool alone = true;
+  for (const auto& [uuid, seen] : seen_) {
+    knows_numbers = knows_numbers || seen.pids.contains(getpid());
+    any_stranger = any_stranger || !seen.strangers.empty();
+    // One process alone on a GPU that this process uses is this process, by whatever number.
+    alone = alone && seen.pids.size() == 1 && seen.num_last == 1;
+  }
+  if (knows_numbers) return any_stranger;
+  if (alone) return false;
+  return std::nullopt;
 }
 
 }  // namespace lockstep::nvml

@@ -1,17 +1,38 @@
+// Processes of this machine, as /proc shows them.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/runtime/nvml/nvml_library.h"
+
+namespace lockstep::nvml {
+
+// Who a process belongs to and what it runs.
+struct ProcessOwner {
+  std::string user;     // "alice"; the number where it has no name
+  std::string command;  // "python train.py"
+};
+
+// Absent when the process ended, or belongs to another PID namespace (outside this container).
+std::optional<ProcessOwner> find_owner(int pid);
+
+// The process that started pid; absent as above, and for the first process.
+std::optional<int> parent_of(int pid);
+
+// Whether both belong to one job as far as the kernel can tell: the same process, or one descends
+// from the other. A launcher and its ranks are relatives; two ranks are not.
+bool are_relatives(int a, int b);
+
 // What NVML says about the GPUs of this machine at one instant, as plain values.
 //
 // All of them, whatever CUDA_VISIBLE_DEVICES says, in the order of their PCI bus ids, which is how
 // nvidia-smi counts. A value that the GPU, the driver or the library does not tell is absent.
-#pragma once
-
-#include <cstddef>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "engine/runtime/nvml/library.h"
-
-namespace lockstep::nvml {
 
 struct GpuProcess {
   int pid = 0;
@@ -60,5 +81,40 @@ struct DriverVersions {
   std::string newest_cuda;  // the newest CUDA runtime that the driver serves: "13.0"
 };
 DriverVersions read_versions(const Library& library);
+
+// Whether somebody else used the GPUs while something was measured on them.
+
+// Watches GPUs during one measurement. Take a sample before it, one after it while this process
+// still has its context there, and any number between, outside of what is timed: each asks the
+// driver once per GPU and gives the GPU nothing to do.
+//
+// A process that comes and goes between two samples is not seen.
+class ContentionProbe {
+ public:
+  // The GPUs by UUID. None: nothing is watched, and verdict() is false.
+  explicit ContentionProbe(std::vector<std::string> uuids);
+
+  void sample();
+
+  // true:   a process other than this one, its ancestors and descendants had a compute context on
+  //         one of the GPUs.
+  // false:  none had.
+  // absent: NVML cannot tell: it is not there, does not list processes, or lists them by numbers of
+  //         another PID namespace, so that this process is not among them (a container).
+  std::optional<bool> verdict() const;
+
+ private:
+  // What was seen on one GPU, over all samples.
+  struct Seen {
+    std::set<int> pids;
+    std::set<int> strangers;   // of them, those that are not of this process's job
+    std::size_t num_last = 0;  // processes of the last sample
+  };
+
+  std::vector<std::string> uuids_;
+  std::unique_ptr<Library> library_;  // only where something is watched
+  std::map<std::string, Seen> seen_;
+  bool is_blind_ = false;  // a sample failed
+};
 
 }  // namespace lockstep::nvml

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/runtime/core_binding.h"
+#include "engine/runtime/cpu_cores.h"
 
 namespace lockstep::comm {
 namespace {

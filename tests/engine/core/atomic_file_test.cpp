@@ -1,4 +1,4 @@
-#include "engine/core/atomic_file.h"
+#include "engine/core/files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

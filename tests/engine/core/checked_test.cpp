@@ -1,4 +1,4 @@
-#include "engine/core/checked.h"
+#include "engine/core/shape.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/core/input_file.h"
+#include "engine/core/files.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "engine/core/json_places.h"
+#include "engine/core/json_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

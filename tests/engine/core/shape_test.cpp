@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "engine/core/checked.h"
 #include "tests/support/expect_error.h"
 
 namespace lockstep {

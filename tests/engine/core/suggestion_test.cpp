@@ -1,4 +1,4 @@
-#include "engine/core/suggestion.h"
+#include "engine/core/text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/data/labelled_tensors.h"
+#include "engine/data/labelled_rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "engine/data/prefetcher.h"
+#include "engine/data/data_loader.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/parallel/data_parallel/parallel_apply.h"
+#include "engine/parallel/data_parallel/stages.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/parallel/data_parallel/replicate.h"
+#include "engine/parallel/data_parallel/stages.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,6 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/layers.h"
-#include "engine/parallel/data_parallel/broadcast.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_close.h"

@@ -1,10 +1,9 @@
 // Stage 1, run: rows and gradients that move. The numbers of the cut are tested with its plan.
-#include "engine/parallel/data_parallel/scatter.h"
+#include "engine/parallel/data_parallel/stages.h"
 
 #include <gtest/gtest.h>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/parallel/data_parallel/gather.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_error.h"

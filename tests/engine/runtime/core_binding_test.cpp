@@ -1,5 +1,5 @@
 // Which cores the ranks of a host, and their threads, get.
-#include "engine/runtime/core_binding.h"
+#include "engine/runtime/cpu_cores.h"
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
 // Whether others used the cores: the decision on figures, and the figures of this machine.
-#include "engine/runtime/core_use.h"
+#include "engine/runtime/cpu_cores.h"
 
 #include <gtest/gtest.h>
 

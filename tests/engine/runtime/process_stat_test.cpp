@@ -1,4 +1,4 @@
-#include "engine/runtime/process_stat.h"
+#include "engine/runtime/cpu_cores.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "engine/runtime/thread_pool.h"
+#include "engine/runtime/threads.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "engine/core/error.h"
-#include "engine/runtime/core_binding.h"
+#include "engine/runtime/cpu_cores.h"
 
 namespace lockstep::runtime {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/runtime/virtual_devices.h"
+#include "engine/runtime/logical_device.h"
 
 #include <gtest/gtest.h>
 

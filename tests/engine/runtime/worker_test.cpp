@@ -1,4 +1,4 @@
-#include "engine/runtime/worker.h"
+#include "engine/runtime/threads.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,8 @@
 // Where tensors go that name no device.
-#include "engine/tensor/default_device.h"
+#include "engine/tensor/tensor.h"
 
 #include <gtest/gtest.h>
 
-#include "engine/tensor/tensor.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_error.h"
 

@@ -1,4 +1,4 @@
-#include "engine/trace/innermost.h"
+#include "engine/trace/breakdown.h"
 
 #include <gtest/gtest.h>
 

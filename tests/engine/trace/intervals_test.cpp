@@ -1,4 +1,4 @@
-#include "engine/trace/intervals.h"
+#include "engine/trace/breakdown.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/trace/muted_scope.h"
+#include "engine/trace/span.h"
 
 namespace lockstep::trace {
 namespace {

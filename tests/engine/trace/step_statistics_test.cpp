@@ -1,4 +1,4 @@
-#include "engine/trace/step_statistics.h"
+#include "engine/trace/breakdown.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include "datasets/dataset.h"
 #include "datasets/synthetic.h"
 #include "engine/data/data_loader.h"
-#include "engine/data/labelled_tensors.h"
+#include "engine/data/labelled_rows.h"
 #include "engine/data/sampler.h"
 #include "tests/hostile/interface/misuse.h"
 

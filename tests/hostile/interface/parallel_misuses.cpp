@@ -4,10 +4,7 @@
 #include "engine/comm/run_ranks.h"
 #include "engine/nn/layers.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
-#include "engine/parallel/data_parallel/gather.h"
-#include "engine/parallel/data_parallel/parallel_apply.h"
-#include "engine/parallel/data_parallel/replicate.h"
-#include "engine/parallel/data_parallel/scatter.h"
+#include "engine/parallel/data_parallel/stages.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tests/hostile/interface/misuse.h"
 

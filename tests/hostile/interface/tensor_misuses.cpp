@@ -1,4 +1,4 @@
-#include "engine/core/checked.h"
+#include "engine/core/shape.h"
 #include "engine/plan/buckets.h"
 #include "engine/plan/scatter.h"
 #include "tests/hostile/interface/misuse.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/runtime/physical_gpus.h"
-#include "engine/runtime/transfer.h"
+#include "engine/runtime/storage.h"
 #include "tests/kernels/reference.h"
 
 namespace lockstep::kernels {

@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "engine/core/log.h"
+#include "engine/runtime/logical_device.h"
 #include "engine/runtime/step_graph.h"
-#include "engine/runtime/virtual_devices.h"
 #include "gpu_products.h"
 #include "kernels/cuda/tuner.h"
 #include "kernels/cuda/tuning_cache.h"

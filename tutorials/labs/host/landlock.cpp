@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "engine/core/error.h"
-#include "engine/core/file_descriptor.h"
+#include "engine/core/files.h"
 
 // The kernel's own header may be older than the kernel, so what is used of it stands here.
 // Source: https://docs.kernel.org/userspace-api/landlock.html

@@ -32,7 +32,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
-#include "engine/core/input_file.h"
+#include "engine/core/files.h"
 #include "tutorials/labs/host/host_build.h"
 #include "tutorials/labs/host/landlock.h"
 #include "tutorials/labs/host/limits.h"

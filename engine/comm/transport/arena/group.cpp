@@ -10,7 +10,7 @@
 #include "engine/comm/absent_rank.h"
 #include "engine/comm/error_bytes.h"
 #include "engine/comm/rank_taken.h"
-#include "engine/core/file_descriptor.h"
+#include "engine/core/files.h"
 
 namespace lockstep::comm::arena {
 namespace {

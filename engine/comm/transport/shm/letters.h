@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/comm/transport/arena/group.h"
-#include "engine/runtime/worker.h"
+#include "engine/runtime/threads.h"
 
 namespace lockstep::comm::shm {
 

@@ -15,7 +15,7 @@
 #include <string>
 
 #include "engine/comm/transport/arena/arena.h"
-#include "engine/core/file_descriptor.h"
+#include "engine/core/files.h"
 
 namespace lockstep::comm::shm {
 

@@ -14,7 +14,6 @@
 #include "engine/runtime/cuda/cuda_stream.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
-#include "engine/runtime/virtual_devices.h"
 #include "engine/tensor/tensor.h"
 #include "tests/support/expect_error.h"
 

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "engine/runtime/transfer.h"
+#include "engine/runtime/storage.h"
 #include "tests/engine/runtime/cuda/cuda_test.h"
 
 namespace lockstep::runtime {

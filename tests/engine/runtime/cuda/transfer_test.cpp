@@ -1,5 +1,5 @@
 // Copies between devices follow what both sides do before and come before what they do after.
-#include "engine/runtime/transfer.h"
+#include "engine/runtime/storage.h"
 
 #include <algorithm>
 #include <numeric>

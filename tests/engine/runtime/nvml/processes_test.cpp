@@ -1,4 +1,4 @@
-#include "engine/runtime/nvml/processes.h"
+#include "engine/runtime/nvml/gpu_status.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

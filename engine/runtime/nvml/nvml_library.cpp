@@ -1,8 +1,9 @@
-#include "engine/runtime/nvml/library.h"
+#include "engine/runtime/nvml/nvml_library.h"
 
 #include <fmt/format.h>
 
 namespace lockstep::nvml {
+
 namespace {
 
 void find_all(const runtime::SharedLibrary& library, Api& api) {

@@ -1,5 +1,7 @@
-#include "engine/runtime/core_use.h"
+#include "engine/runtime/cpu_cores.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -13,9 +15,81 @@
 #include <system_error>
 #include <vector>
 
-#include "engine/runtime/core_binding.h"
-
 namespace lockstep::runtime {
+
+namespace {
+
+// 0: of the calling thread.
+std::vector<int> cores_of(pid_t thread) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  ::sched_getaffinity(thread, sizeof set, &set);
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+}  // namespace
+
+std::vector<int> allowed_cores() {
+  return cores_of(::getpid());
+}
+
+std::vector<int> cores_of_this_thread() {
+  return cores_of(0);
+}
+
+std::vector<int> part_of_cores(const std::vector<int>& cores, std::size_t part,
+                               std::size_t num_parts) {
+  if (cores.size() < num_parts) return {};
+  const auto first = static_cast<std::ptrdiff_t>(cores.size() * part / num_parts);
+  const auto end = static_cast<std::ptrdiff_t>(cores.size() * (part + 1) / num_parts);
+  return {cores.begin() + first, cores.begin() + end};
+}
+
+void bind_to(const std::vector<int>& cores) noexcept {
+  if (cores.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) CPU_SET(core, &set);
+  ::sched_setaffinity(0, sizeof set, &set);
+}
+
+void bind_as_caller(std::span<std::thread> threads) noexcept {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return;
+  for (std::thread& thread : threads) {
+    ::pthread_setaffinity_np(thread.native_handle(), sizeof set, &set);
+  }
+}
+
+// Of a process that has ended since its file was opened, the read fails: a stream's buffer throws
+// then, which the operator catches.
+std::string read_process_file(pid_t process, const char* name, const std::filesystem::path& proc) {
+  std::ostringstream text;
+  text << std::ifstream(proc / std::to_string(process) / name, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+// From "4711 (a name) S 4700 ...": proc(5) counts the start as field 22, the state as field 3. The
+// name may hold anything, so what follows it is counted from its end.
+std::optional<ProcessStat> read_process_stat(pid_t process, const std::filesystem::path& proc) {
+  const std::string text = read_process_file(process, "stat", proc);
+  const std::size_t begin = text.find('(');
+  const std::size_t end = text.rfind(')');
+  if (begin == std::string::npos || end == std::string::npos) return std::nullopt;
+  ProcessStat found;
+  found.name = text.substr(begin + 1, end - begin - 1);
+  std::istringstream fields(text.substr(end + 1));
+  std::string state;
+  fields >> state >> found.parent;
+  for (int field = 5; field <= 22; ++field) fields >> found.start_time;
+  return found;
+}
+
 namespace {
 
 constexpr double kLargestShareOfOthers = 0.05;

@@ -1,0 +1,111 @@
+// Stage 1 of DataParallel: cut a batch into one shard per device.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "engine/autograd/variable.h"
+#include "engine/core/device.h"
+#include "engine/nn/module.h"
+#include "engine/plan/scatter.h"
+
+namespace lockstep::parallel {
+
+// Shards of x along dim, cut by plan::scatter_plan (torch.chunk): as many as the plan has parts,
+// shard i on devices[i].
+// Memory:   a shard along dim 0 that stays on x's device is a view of x; all others are copies.
+// Gradient: gather of the shards' gradients onto x's device.
+// Throws:   Error{Shape} when x has no such dim, Error{Usage} for no devices.
+std::vector<Variable> scatter(const Variable& x, const std::vector<Device>& devices,
+                              std::size_t dim = 0);
+
+// The same with the sizes given: one positive size per device, and they sum to the dimension.
+std::vector<Variable> scatter_with_sizes(const Variable& x, const std::vector<Device>& devices,
+                                         const std::vector<std::size_t>& chunk_sizes,
+                                         std::size_t dim = 0);
+
+// The same for tensors without gradients, such as labels.
+std::vector<Tensor> scatter(const Tensor& x, const std::vector<Device>& devices,
+                            std::size_t dim = 0);
+
+// Copies part of `from` along dim to a device. Used by scatter and by gather's gradient.
+Tensor take_part(const Tensor& from, std::size_t dim, const plan::ScatterPart& part, Device device);
+
+// Stage 4 of DataParallel: put the replicas' outputs together on one device.
+
+// Concatenates along dim onto a device. Scalars become a vector of length n, in order.
+// Gradient: scatter of y's gradient, each part to its input's device.
+// Throws:   Error{Usage} for no inputs; Error{Shape} showing both shapes when sizes differ outside
+//           dim; Error{DType} when dtypes differ.
+Variable gather(const std::vector<Variable>& parts, Device output_device, std::size_t dim = 0);
+
+// Writes `part` into its place in `whole` along dim; they may be on different devices.
+void put_part(const Tensor& part, const Tensor& whole, std::size_t dim,
+              const plan::ScatterPart& place);
+
+// The part of a tensor along dim as a matrix [outer sizes, part.size * inner sizes].
+MatrixView part_view(const Tensor& whole, std::size_t dim, const plan::ScatterPart& place);
+
+// The differentiable broadcast that replicate is made of.
+
+// Parameters travel in pieces of about this size: one copy and one node each.
+inline constexpr std::size_t kBroadcastPieceBytes = std::size_t{10} << 20;
+
+// copies[d][i] is variables[i] on devices[d]. copies[0] shares the originals' memory; the others
+// are copies: on the CPU made at the same time on their devices' workers, on CUDA packed once and
+// enqueued by the caller, one copy per piece and device.
+// Gradient: the sum over devices, added in the order of the devices, on devices[0]. Each piece is
+//           a node of its own, so later layers are summed while earlier ones still run backward.
+// REQUIRES: all variables on devices[0], devices not empty.
+// Source:   torch/nn/parallel/comm.py, broadcast_coalesced and reduce_add_coalesced.
+std::vector<std::vector<Variable>> broadcast_coalesced(const std::vector<Variable>& variables,
+                                                       const std::vector<Device>& devices);
+
+// Stage 2 of DataParallel: one copy of the model per device.
+
+// replicas[d] is a structural copy of the module whose parameters are on devices[d].
+// Parameters: broadcast from devices[0] (broadcast_coalesced); backward sums their gradients there,
+//             in the order of the devices. Replica 0 shares the original's memory.
+// Buffers:    copied without gradient. What replica 0 writes into one stays, what others write is
+//             lost with the replica.
+// Members:    everything else in a module is copied with it; what a forward() writes into a plain
+//             member is lost. Treat members as read-only in forward().
+// Throws:     Error{Device} when a parameter or buffer is not on devices[0]:
+//             "module must have its parameters and buffers on device cuda:0 (device_ids[0]) but
+//             found one of them on device cuda:1 ...".
+std::vector<std::shared_ptr<nn::Module>> replicate(const nn::Module& module,
+                                                   const std::vector<Device>& devices);
+
+// A module of its own on a device: leaves with the values of the originals, and no gradients.
+// Memory:  on another device copies; on its own device values and buffers are shared.
+std::shared_ptr<nn::Module> copy_module(const nn::Module& module, Device device);
+
+// The check alone.
+void require_on_device(const nn::Module& module, Device device);
+
+// Stage 3 of DataParallel: run the replicas at the same time.
+
+// Calls task(i) for every device at the same time, each on its device's line of work: the caller's
+// thread for device 0 of the list, the worker of devices[i] for the others. A task whose worker has
+// not begun it when the caller is done with its own runs on the caller's thread, so calls inside
+// calls never wait in a circle. With Issue::by_caller (thread_context.h) the caller's thread runs
+// them all, one after the other. Returns when all are done. The caller's ThreadContext (rank, grad
+// mode, step) goes with them; trace spans of task i go to the track of its device. Throws: the
+// error of the lowest i, with its number and device in front:
+//         "replica 1 on device cpu:1: ...". The others still run to their end.
+void for_each_device(const std::vector<Device>& devices,
+                     const std::function<void(std::size_t)>& task);
+
+// Stage 3 of DataParallel: run every replica on its shard, all at the same time.
+
+// outputs[i] = replicas[i](inputs[i]), each on the line of work of its input's device: one thread
+// per replica, all joined. Grad mode, step and rank carry over; the number of the shard's first row
+// goes with it, so that dropout masks do not depend on the sharding.
+// Throws: Error{Usage} when the numbers of replicas and inputs differ; else the error of the lowest
+//         replica with its number and device: "[parallel_apply] replica 1 on device cpu:1: ...".
+std::vector<Variable> parallel_apply(const std::vector<std::shared_ptr<nn::Module>>& replicas,
+                                     const std::vector<Variable>& inputs);
+
+}  // namespace lockstep::parallel
