@@ -193,7 +193,7 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
   for (const std::string& note : notes(plan, rows)) fmt::print(out, "{}\n", wrap(note));
   if (!training.trace_path.empty()) {
     if (!has_processes(training, last)) write_trace(training, last, trace::collect());
-    fmt::print(stderr, "{}", describe_trace(training, last));
+    fmt::print(stderr, "{}", describe_trace(training));
   }
   if (!training.json_path.empty()) {
     nlohmann::ordered_json json =

@@ -132,8 +132,7 @@ nlohmann::ordered_json config_json(const PredictFlags& flags, const PredictionTa
                               {"bucket_mib", task.bucket_mib},
                               {"first_bucket_mib", task.first_bucket_mib},
                               {"what_if", nlohmann::ordered_json::array()},
-                              {"trace", nullptr},
-                              {"trace_format", "perfetto"}};
+                              {"trace", nullptr}};
   for (const predict::Strategy strategy : task.strategies) {
     json["strategies"].push_back(predict::to_string(strategy));
   }

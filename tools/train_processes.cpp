@@ -62,7 +62,7 @@ void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& t
   const std::size_t num_sharing = num_ranks_on_cores(rank.environment);
   apply_threads_per_device(flags, num_sharing);
   if (rank.is_first()) {
-    require_writable_outputs(flags, static_cast<std::size_t>(rank.world_size()));
+    require_writable_outputs(flags);
     fmt::print(progress_stream(flags), "{}\n{}\n", describe_devices(devices_here(rank)),
                describe_job(rank));
     print_task(flags, task, expected);
@@ -98,7 +98,7 @@ int start_training_ranks(const TrainingFlags& flags, const CommandLine& command)
   require_startable(flags, flags);
   require_effects({flags, {Mode::ddp}, resolve_device_type(flags)});
   read_task(flags, static_cast<std::size_t>(num_ranks));
-  require_writable_outputs(flags, static_cast<std::size_t>(num_ranks));
+  require_writable_outputs(flags);
   return start_ranks(flags, command, num_ranks);
 }
 

@@ -77,8 +77,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
-constexpr std::string_view kOperation = "safetensors";
-
 void check_arrays(std::span<const NamedArrayView> arrays) {
   std::set<std::string_view> names;
   for (const NamedArrayView& array : arrays) {

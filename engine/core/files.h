@@ -1,4 +1,4 @@
-// An open file, pipe, socket or event, which is closed with its owner.
+// Files as users meet them: opened, read whole, and replaced whole or not at all.
 #pragma once
 
 #include <unistd.h>
@@ -13,6 +13,7 @@
 
 namespace lockstep {
 
+// An open file, pipe, socket or event, which is closed with its owner.
 class FileDescriptor {
  public:
   FileDescriptor() = default;

@@ -1,4 +1,4 @@
-// Where the values of a JSON text stand, which the parser does not say.
+// Reads JSON files that users wrote; errors name the file and the field.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +13,8 @@
 
 namespace lockstep {
 
-// A place is written as "rows[3].kind", and the whole text as ""; names in it hold none of ".[]".
-// The line, from 1, on which its value begins, or where there is none, the nearest one around it.
-// Of members with one name the last counts. REQUIRES: the text is JSON.
-std::size_t line_of_json(std::string_view text, std::string_view place);
-
-// The names in an object, in the text's order and each once. REQUIRES: the text is JSON, and the
-// place holds an object.
-std::vector<std::string> names_in_json(std::string_view text, std::string_view place);
-
 // A JSON file that a user gave. Each field is looked at before it is believed: one that is missing,
-// or holds what it cannot, is an Error{Io} that names the file, the line and the field.
-
+// or holds what it cannot, is an Error{Io} that names the file and the field.
 class JsonFile;
 
 // One object of the file. A handle: the file must outlive it.
@@ -36,7 +26,7 @@ class JsonFields {
   bool has(const char* name) const;  // and is not null
   JsonFields object(const char* name) const;
   std::vector<JsonFields> objects(const char* name) const;  // of a list
-  std::vector<std::string> names() const;                   // of all members, in the file's order
+  std::vector<std::string> names() const;                   // of all members, sorted
   // Throws at the first member that is none of these.
   void require_only(const std::vector<std::string>& known) const;
   // As it is, where it is there.
@@ -55,9 +45,9 @@ class JsonFields {
   std::size_t count_or(const char* name, std::size_t missing) const;
   std::optional<bool> optional_flag(const char* name) const;
 
-  // "'run.json', line 12: expected rows[3].kind to be ..., found ...".
+  // "'run.json': expected rows[3].kind to be ..., found ...".
   [[noreturn]] void refuse(const char* name, std::string_view expected) const;
-  // "'run.json', line 12: what". The line is that of the field; of the object where it is "".
+  // "'run.json', rows[3].kind: what"; the place only where `what` doesn't name it.
   [[noreturn]] void fail_at(std::string_view name, std::string_view what) const;
 
  private:
@@ -73,7 +63,7 @@ class JsonFile {
   // name is what errors call the text, operation their tag; it must outlive the object.
   // Throws Error{Io} for a text that is not JSON; says of one that ends too early that it is
   // truncated.
-  JsonFile(std::string_view name, std::string text, std::string_view operation);
+  JsonFile(std::string_view name, const std::string& text, std::string_view operation);
   // Reads the file. Throws Error{Io} as read_text_file() too.
   JsonFile(const std::filesystem::path& path, std::string_view operation);
   ~JsonFile();
@@ -82,15 +72,12 @@ class JsonFile {
 
   const nlohmann::json& json() const { return *json_; }  // any value
   JsonFields fields() const { return {*this, *json_, ""}; }
-  const std::string& text() const { return text_; }
 
-  // "'run.json', line 12: what". place: such as "rows[3].kind"; the line is that of the nearest
-  // value around it where there is none.
+  // "'run.json', rows[3].kind: what"; the place only where `what` doesn't name it.
   [[noreturn]] void fail_at(std::string_view place, std::string_view what) const;
 
  private:
   std::string name_;
-  std::string text_;
   std::string_view operation_;
   std::unique_ptr<nlohmann::json> json_;
 };

@@ -1,5 +1,4 @@
-// Arithmetic on sizes that never wraps around, and narrowing that never loses a bit: what does not
-// fit is an error where it arises. Shapes, bytes and offsets are computed with these.
+// Shape, and arithmetic on sizes that is checked.
 #pragma once
 
 #include <array>
@@ -17,6 +16,9 @@
 #include "engine/core/error.h"
 
 namespace lockstep {
+
+// Arithmetic on sizes that never wraps around, and narrowing that never loses a bit: what does not
+// fit is an error where it arises. Shapes, bytes and offsets are computed with these.
 
 // The largest number of elements or bytes: differences of sizes fit into std::ptrdiff_t, as kernels
 // need.
@@ -47,7 +49,6 @@ To checked_narrow(std::string_view operation, std::string_view what, From value)
 
 // The sizes of a tensor, outermost first; row-major. At most Shape::kMaxDims of them, kept inline
 // so that making a tensor allocates nothing for its shape.
-
 class Shape {
  public:
   static constexpr std::size_t kMaxDims = 6;
@@ -55,7 +56,7 @@ class Shape {
   Shape() = default;  // a scalar: no dimensions, one element
   Shape(std::initializer_list<std::size_t> sizes);
   // Throws Error{Shape} for more than kMaxDims sizes, and where the sizes that are not 0 multiply
-  // to more than kMaxSize (checked.h): so no product of sizes below wraps around.
+  // to more than kMaxSize: so no product of sizes below wraps around.
   explicit Shape(std::span<const std::size_t> sizes);
 
   std::size_t num_dims() const { return num_dims_; }

@@ -1,4 +1,4 @@
-// Words out of a file, made fit for one line of a message.
+// Words for error messages: a file's bytes made printable, and "did you mean".
 #pragma once
 
 #include <span>
@@ -6,6 +6,8 @@
 #include <string_view>
 
 namespace lockstep {
+
+// Words out of a file, made fit for one line of a message.
 
 // The first 80 bytes, with "..." where there are more, and '?' for each control character: what a
 // damaged file holds may be megabytes long, end lines or command a terminal.

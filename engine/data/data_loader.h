@@ -1,4 +1,4 @@
-// A thread that makes items ahead of the one who uses them.
+// DataLoader: batches on a device, prepared ahead by a thread of its own.
 #pragma once
 
 #include <condition_variable>
@@ -24,6 +24,8 @@
 #include "engine/tensor/tensor.h"
 
 namespace lockstep::data {
+
+// A thread that makes items ahead of the one who uses them.
 
 // Threading:  produce() runs on the prefetcher's own thread, with the ThreadContext of the thread
 //             that made the prefetcher; next() is for one consumer thread.
@@ -165,8 +167,7 @@ class StagingRing {
 // The rows stay bytes in host memory. A thread looks ahead through the epochs: it permutes, cuts,
 // and for the CPU writes each batch's row numbers and labels; next() then lets the kernels gather
 // those rows as numbers (byte * scale) from where they lie. For a CUDA device the thread gathers
-// the bytes itself and sends them ahead (staging_ring.h); next() converts what has arrived.
-
+// the bytes itself and sends them ahead; next() converts what has arrived.
 struct Batch {
   Tensor x;                         // [rows, num_features]; rows is 0 on a rank that idles
   Tensor labels;                    // [rows] int64

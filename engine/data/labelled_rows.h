@@ -39,7 +39,6 @@ struct LabelledRows {
 //     const auto [x, labels] = train.take(shard.rows, device);
 //
 // data_loader.h does the same on a thread of its own, from bytes.
-
 struct LabelledTensors {
   Tensor x;       // [rows, num_features]
   Tensor labels;  // [rows] int64

@@ -94,7 +94,6 @@ class Sigmoid final : public ModuleOf<Sigmoid>, public ActivationModule {
 };
 
 // Batch normalisation of rows of features.
-
 struct BatchNormOptions {
   double epsilon = 1e-5;
   double momentum = 0.1;  // weight of the batch in the running statistics

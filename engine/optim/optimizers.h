@@ -35,7 +35,6 @@ class Sgd final : public Optimizer {
 };
 
 // Adam with decoupled weight decay.
-
 struct AdamWOptions {
   double learning_rate = 1e-3;
   double beta1 = 0.9;

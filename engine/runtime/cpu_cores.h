@@ -1,9 +1,4 @@
-// Which cores a rank, or a device, computes on.
-//
-// The kernel often leaves two of them on one core, for milliseconds or for a whole run, while
-// another core has only threads that wait, and a collective waits for its slowest rank. So where
-// there are cores enough, each rank of a host is bound to cores of its own: the allowed cores are
-// cut into one part per rank, in their order.
+// CPU cores: which ones a rank computes on, and who else used them during a measurement.
 #pragma once
 
 #include <sys/types.h>
@@ -18,6 +13,13 @@
 #include <vector>
 
 namespace lockstep::runtime {
+
+// Which cores a rank, or a device, computes on.
+//
+// The kernel often leaves two of them on one core, for milliseconds or for a whole run, while
+// another core has only threads that wait, and a collective waits for its slowest rank. So where
+// there are cores enough, each rank of a host is bound to cores of its own: the allowed cores are
+// cut into one part per rank, in their order.
 
 // The cores that this process may use (its main thread's affinity mask, not the machine's count),
 // rising.
@@ -38,7 +40,6 @@ void bind_as_caller(std::span<std::thread> threads) noexcept;
 
 // A process as the kernel describes it in /proc/PID, as long as there is one: any other process may
 // end while it is looked at.
-
 struct ProcessStat {
   std::string name;        // the kernel's: 15 characters at most, any of them
   pid_t parent = 0;        // 0: started by the kernel, or from outside of this PID namespace

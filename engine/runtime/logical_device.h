@@ -79,7 +79,7 @@ class LogicalDevice {
 LogicalDevice& logical_device(Device device);
 
 // How many logical devices a type offers: 64 for the CPU; for cuda as many as there are GPUs, or as
-// were declared (virtual_devices.h).
+// were declared.
 int num_devices(DeviceType type);
 
 // Threads of every CPU device made from now on, and of those that exist. Default: 1.
@@ -87,7 +87,7 @@ int num_devices(DeviceType type);
 void set_threads_per_device(std::size_t num_threads);
 std::size_t threads_per_device();
 
-// How many cores this process may use (core_binding.h); at least 1.
+// How many cores this process may use (cpu_cores.h); at least 1.
 std::size_t num_cores();
 
 // Which physical GPU stands behind each logical CUDA device.

@@ -1,7 +1,4 @@
-// One thread that runs the tasks it is given, in order.
-//
-// Stands behind the communication stream of a CPU device, and behind the line of work that each
-// device contributes to parallel_apply and to backward.
+// The CPU threads of a logical device: a worker, and the pool that runs its kernels.
 #pragma once
 
 #include <atomic>
@@ -20,6 +17,10 @@
 
 namespace lockstep::runtime {
 
+// One thread that runs the tasks it is given, in order.
+//
+// Stands behind the communication stream of a CPU device, and behind the line of work that each
+// device contributes to parallel_apply and to backward.
 class Worker {
  public:
   // prompt: short tasks that others wait for, on cores that compute. When one comes, it takes a
@@ -59,8 +60,7 @@ class Worker {
 // One persistent pool per device, so that a kernel pays a hand-over (well under a microsecond while
 // the workers spin), not a thread start. The caller is one of the threads: a pool of one has no
 // workers and costs nothing. The workers run on the cores that the caller is bound to
-// (core_binding.h).
-
+// (cpu_cores.h).
 class ThreadPool {
  public:
   // num_threads counts the calling thread; at least 1.

@@ -23,6 +23,13 @@
 
 namespace lockstep {
 
+// The device of tensors that are made without naming one: cpu:0, until somebody says otherwise.
+
+// Process-wide. Source: torch.set_default_device.
+Device default_device();
+// Throws Error{Device} when there is no such device.
+void set_default_device(Device device);
+
 class Tensor {
  public:
   Tensor() = default;  // undefined: no storage
@@ -136,12 +143,5 @@ std::string describe(const Tensor& tensor);
 void require_same_device(std::string_view operation, std::initializer_list<const Tensor*> tensors);
 void require_same_dtype(std::string_view operation, std::initializer_list<const Tensor*> tensors);
 void require_same_shape(std::string_view operation, const Tensor& a, const Tensor& b);
-
-// The device of tensors that are made without naming one: cpu:0, until somebody says otherwise.
-
-// Process-wide. Source: torch.set_default_device.
-Device default_device();
-// Throws Error{Device} when there is no such device.
-void set_default_device(Device device);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Sets of times, as sorted, disjoint, non-empty half-open intervals in nanoseconds.
+// Breakdown: where the time of a training step goes, made of spans.
 #pragma once
 
 #include <array>
@@ -14,6 +14,7 @@
 
 namespace lockstep::trace {
 
+// Sets of times, as sorted, disjoint, non-empty half-open intervals in nanoseconds.
 struct Interval {
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
@@ -82,7 +83,7 @@ IntervalSet times_of(const std::vector<Span>& pieces, Chosen chosen) {
 //                     collective, or waits for an asynchronous one, and computes nothing
 //   unattributed      the thread is inside no span at all: what nobody instrumented
 //   comm              beside the nine: this rank's comm lane is in use, by whatever thread
-//   overlapped_comm   the part of it during which the rank's device computes (innermost.h). It cost
+//   overlapped_comm   the part of it during which the rank's device computes. It cost
 //                     no time of its own
 //
 // A GPU works long after the thread that gave it the work, so its steps are spans of its own

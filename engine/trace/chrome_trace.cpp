@@ -11,8 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/files.h"
-#include "engine/trace/bytes_in_flight.h"
-#include "engine/trace/clock_offset.h"
 #include "engine/trace/timeline.h"
 
 namespace lockstep::trace {
@@ -79,16 +77,6 @@ void add_counters(EventList& events, const Recording& recording, int rank, std::
   for (const Sample& sample : recording.memory) {
     if (sample.rank == rank) add("memory (bytes)", sample);
   }
-  for (const Sample& sample : bytes_in_flight(recording.spans, rank)) {
-    add("bytes in flight", sample);
-  }
-}
-
-std::string clock_members(const Recording& recording, int rank) {
-  const auto found = recording.clocks.find(rank);
-  const ClockOffset clock = found == recording.clocks.end() ? ClockOffset{} : found->second;
-  return fmt::format(R"("offset_ns":{},"drift_ns":{},"error_ns":{})", clock.offset_ns,
-                     clock.drift_ns, clock.error_ns);
 }
 
 void save_file(const std::filesystem::path& path, const std::function<void(std::ostream&)>& write) {
@@ -176,16 +164,6 @@ void name_process(EventList& events, int rank, std::size_t thread,
       metadata_event("process_sort_index", rank, thread, "sort_index", fmt::to_string(rank)));
 }
 
-std::string clocks_of(const std::vector<TimelineRow>& rows, const Recording& recording) {
-  std::set<int> ranks;
-  for (const TimelineRow& row : rows) ranks.insert(row.rank);
-  std::vector<std::string> clocks;
-  for (const int rank : ranks) {
-    clocks.push_back(fmt::format(R"({{"rank":{},{}}})", rank, clock_members(recording, rank)));
-  }
-  return fmt::format("{}", fmt::join(clocks, ","));
-}
-
 }  // namespace
 
 void write_chrome_trace(std::ostream& out, const Recording& recording,
@@ -196,7 +174,6 @@ void write_chrome_trace(std::ostream& out, const Recording& recording,
     out << "\"droppedEvents\":" << recording.num_dropped << ",\n";
   }
   const std::vector<TimelineRow> rows = timeline_of(recording.spans);
-  out << "\"otherData\":{\"clocks\":[" << clocks_of(rows, recording) << "]},\n";
   out << "\"traceEvents\":[";
   EventList events(out);
   Places places;

@@ -1,4 +1,4 @@
-// Pieces that the trace formats share: both are JSON objects with a list "traceEvents".
+// Writes a recording as Chrome's Trace Event JSON.
 #pragma once
 
 #include <cstdint>
@@ -44,13 +44,10 @@ class EventList {
 std::string metadata_event(std::string_view name, std::int64_t process, std::size_t thread,
                            std::string_view key, std::string_view value);
 
-// The counters of a rank as "C" events of a process, for as long as it has any: "memory (bytes)",
-// and "bytes in flight" (bytes_in_flight.h). thread: one of the process, which viewers want.
+// The counters of a rank as "C" events of a process, for as long as it has any: "memory (bytes)".
+// thread: one of the process, which viewers want.
 void add_counters(EventList& events, const Recording& recording, int rank, std::size_t thread,
                   std::int64_t origin_ns);
-
-// The clock of a rank beside rank 0's, as the members of a JSON object.
-std::string clock_members(const Recording& recording, int rank);
 
 // Writes a whole file by way of write(out), atomically (core/files.h). Throws Error{Io} when
 // it cannot be written.
@@ -63,16 +60,14 @@ void save_file(const std::filesystem::path& path, const std::function<void(std::
 //             their own below their phase
 //   "X"       a span; ts and dur in microseconds with three decimals; args: bytes and sequence,
 //             where there are any
-//   "C"       a counter of a process: "memory (bytes)" in use, "bytes in flight"
+//   "C"       a counter of a process: "memory (bytes)" in use
 //   "s" "t" "f"  a flow: its first point, those between, its last. Each lies inside the span that
 //             it passes through ("bp":"e"). Flows are numbered from 1 by their first time. A flow
 //             with fewer than two points in the recording is left out
 // displayTimeUnit is "ns": with "ms", chrome://tracing drops most flows of spans this short.
-// The top level also has "droppedEvents" when the recording dropped any, and, under "otherData",
-// how each rank's clock was put onto rank 0's (clock_offset.h).
+// The top level also has "droppedEvents" when the recording dropped any.
 //
 // Source: "Trace Event Format", Google, 2016.
-
 struct ChromeTraceOptions {
   std::map<int, std::string> process_names = {};  // by Span::rank
   // What ts counts from; the earliest span when empty. Ranks that are processes of one host pass

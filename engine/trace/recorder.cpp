@@ -169,7 +169,6 @@ Recording of_rank(const Recording& recording, int rank) {
                [&](const FlowPoint& point) { return ids.count(point.span) != 0; });
   std::copy_if(recording.memory.begin(), recording.memory.end(), std::back_inserter(part.memory),
                [rank](const Sample& sample) { return sample.rank == rank; });
-  part.clocks = recording.clocks;
   part.num_dropped = recording.num_dropped;
   return part;
 }

@@ -13,7 +13,6 @@
 #include <map>
 #include <vector>
 
-#include "engine/trace/clock_offset.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::trace {
@@ -36,8 +35,6 @@ struct Recording {
   std::vector<FlowPoint> flows;  // by time
   std::vector<Sample> memory;    // by time: in use on the rank's device
   std::size_t num_dropped = 0;   // spans, flow points and samples that did not fit
-  // Of the ranks whose times were measured by another clock than rank 0's: what was added to them.
-  std::map<int, ClockOffset> clocks;
 };
 
 // Changes every time of the recording: time_ns to changed(time_ns).

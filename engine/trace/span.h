@@ -4,7 +4,7 @@
 //
 // While nothing records (the default), a ScopedSpan costs one branch on a relaxed atomic: no
 // function call and no clock read. engine/trace/recorder.h turns recording on and hands the spans
-// out; breakdown.h, chrome_trace.h and kineto_trace.h read them.
+// out; breakdown.h and chrome_trace.h read them.
 //
 // Which category to use, so that breakdowns come out right:
 //   step           one training step, around everything else; set_sequence(step index)

@@ -67,16 +67,7 @@ TEST_F(Formats, OfPerfettoTraces) {
   collect("trace.json");
   run("train --devices 2 --parallel dp --steps 3 --trace trace.json");
   collect("trace.json");
-  expect_documented("--trace-format perfetto", fields_);
-}
-
-TEST_F(Formats, OfKinetoTraces) {
-  run("train --devices 2 --parallel ddp --steps 3 --trace trace.json --trace-format kineto");
-  collect("trace.rank_0.pt.trace.json");
-  collect("trace.rank_1.pt.trace.json");
-  run("train --devices 2 --parallel dp --steps 3 --trace trace.json --trace-format kineto");
-  collect("trace.rank_0.pt.trace.json");
-  expect_documented("--trace-format kineto", fields_);
+  expect_documented("--trace", fields_);
 }
 
 }  // namespace

@@ -87,10 +87,6 @@ const std::vector<Row> kRows = {
      {"--first-bucket-mib 1 --bitwise"},
      "--bitwise sums",
      {"--first-bucket-mib 1"}},
-    {"--trace-format",
-     {"--trace-format kineto"},
-     "add --trace FILE",
-     {"--trace-format kineto --trace t.json"}},
 };
 
 TEST(IdleFlags, EachIsRefusedWhereItHasNoEffectAndTakenWhereItHasOne) {

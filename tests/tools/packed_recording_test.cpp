@@ -83,22 +83,5 @@ TEST(MergedRecording, KeepsIdsUniqueFlowsAtTheirSpansAndTheOrder) {
   EXPECT_EQ(ranks_of_samples, (std::vector<int>{1, 0, 0, 1})) << "by time";
 }
 
-TEST(MergedRecording, HasAllTimesOnTheClockOfRankZeroAndSaysHowFarTheOthersWere) {
-  trace::Recording other = recording_of(1);
-  const trace::ClockOffset clock{10, 100, 1'000'090, 90, 4};  // a nanosecond more each nanosecond
-  put_on_clock(other, 1, clock);
-  const trace::Recording all = merge_recordings({recording_of(0), other});
-  ASSERT_EQ(all.clocks.size(), 1u);
-  EXPECT_EQ(all.clocks.at(1), clock);
-  for (const trace::Span& span : all.spans) {
-    EXPECT_EQ(span.begin_ns > 1'000'000, span.rank == 1) << span.name;
-  }
-  const trace::Span& last = all.spans.back();
-  EXPECT_EQ(last.begin_ns, 95 + 1'000'085);
-  EXPECT_EQ(last.end_ns, 99 + 1'000'089);
-  EXPECT_EQ(all.flows.back().time_ns, 25 + 1'000'015);
-  EXPECT_EQ(all.memory.back().time_ns, 50 + 1'000'040);
-}
-
 }  // namespace
 }  // namespace lockstep::tools

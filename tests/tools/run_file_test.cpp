@@ -148,7 +148,6 @@ void expect_sane_file(const json& run) {
                               "log",
                               "json",
                               "trace",
-                              "trace_format",
                               "threads_per_device",
                               "per_device_batch",
                               "dtype"});

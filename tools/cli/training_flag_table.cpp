@@ -61,9 +61,6 @@ constexpr IdleRule kOnCpu = {
 constexpr IdleRule kWithFloat64 = {
     [](const FlagSetting& in) { return in.flags.dtype == "float64"; },
     "is for products of float32, and --dtype is float64; leave one out"};
-constexpr IdleRule kWithoutTrace = {
-    [](const FlagSetting& in) { return in.flags.trace_path.empty(); },
-    "is for the file of --trace, which is not asked for; leave it out, or add --trace FILE"};
 
 TrainingFlag flag(const char* name, FlagMember member, const char* help, FlagRules rules = {}) {
   return {name, member, help, std::move(rules)};
@@ -170,8 +167,6 @@ const std::vector<TrainingFlag> kTrainingFlags = {
     flag("--json", &F::json_path, "write the run file here (-: standard output)",
          {.ranks = kEachItsOwn}),
     flag("--trace", &F::trace_path, "write a timeline here", {.ranks = kEachItsOwn}),
-    flag("--trace-format", &F::trace_format, "perfetto or kineto",
-         {.one_of = {"perfetto", "kineto"}, .ranks = kEachItsOwn, .idle = {kWithoutTrace}}),
 };
 
 }  // namespace

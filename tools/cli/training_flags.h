@@ -52,7 +52,6 @@ struct TrainingFlags : RankFlags {
   std::string log_path;
   std::string json_path;
   std::string trace_path;
-  std::string trace_format = "perfetto";
   std::string act_as;  // a topology
   std::string slow_motion = "auto";
   bool watch = false;

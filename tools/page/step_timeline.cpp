@@ -31,11 +31,6 @@ class File {
     const bool has_events =
         json.is_object() && json.contains("traceEvents") && json["traceEvents"].is_array();
     if (!has_events) refuse("this is no timeline: it has no traceEvents; give the file of --trace");
-    if (json.contains("distributedInfo")) {
-      refuse(
-          "this is a timeline of one rank in the format kineto; the report draws all ranks from "
-          "one file, of --trace-format perfetto");
-    }
     std::size_t index = 0;
     for (const Json& event : json["traceEvents"]) add(event, index++);
   }

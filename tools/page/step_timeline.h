@@ -1,4 +1,4 @@
-// One step out of a timeline file (--trace-format perfetto): what each rank did when.
+// One step out of a timeline file (--trace): what each rank did when.
 #pragma once
 
 #include <filesystem>

@@ -120,16 +120,6 @@ std::vector<std::string> gather_at_rank_zero(RankJob& job, const std::string& na
   return gathered;
 }
 
-trace::ClockReading read_clock_of_rank_zero(RankJob& job) {
-  std::array<trace::ClockQuestion, 16> questions;
-  for (trace::ClockQuestion& question : questions) {
-    question.asked_ns = trace::now_ns();
-    question.told_ns = job.store.clock_ns();
-    question.heard_ns = trace::now_ns();
-  }
-  return trace::read_clock(questions);
-}
-
 void wait_for_all_ranks(RankJob& job, const std::string& name) {
   if (job.world_size() == 1) return;
   job.store.barrier(name, job.rank(), job.world_size(),

@@ -8,7 +8,6 @@
 #include "engine/comm/communicator.h"
 #include "engine/core/device.h"
 #include "engine/launch/connect.h"
-#include "engine/trace/clock_offset.h"
 #include "tools/ranks/rank_flags.h"
 
 namespace lockstep::tools {
@@ -45,9 +44,6 @@ std::size_t num_ranks_on_cores(const launch::RankEnvironment& rank);
 // with a name. For what is said about the work, of any size; the work itself uses collectives.
 std::vector<std::string> gather_at_rank_zero(RankJob& job, const std::string& name,
                                              const std::string& bytes);
-
-// How far rank 0's clock is from this rank's, by asking for it some times: a millisecond or so.
-trace::ClockReading read_clock_of_rank_zero(RankJob& job);
 
 // Returns when every rank has called it with this name.
 void wait_for_all_ranks(RankJob& job, const std::string& name);

@@ -86,11 +86,6 @@ trace::Recording unpack_recording(std::string_view bytes) {
   return recording;
 }
 
-void put_on_clock(trace::Recording& recording, int rank, const trace::ClockOffset& clock) {
-  trace::change_times(recording, [&](std::int64_t time_ns) { return time_ns + clock.at(time_ns); });
-  recording.clocks[rank] = clock;
-}
-
 trace::Recording merge_recordings(std::vector<trace::Recording> recordings) {
   trace::Recording all;
   std::uint64_t num_ids = 0;
@@ -107,7 +102,6 @@ trace::Recording merge_recordings(std::vector<trace::Recording> recordings) {
       all.flows.push_back(point);
     }
     all.memory.insert(all.memory.end(), recording.memory.begin(), recording.memory.end());
-    all.clocks.insert(recording.clocks.begin(), recording.clocks.end());
     num_ids += largest + 1;
     all.num_dropped += recording.num_dropped;
   }

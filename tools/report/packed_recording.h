@@ -15,9 +15,6 @@ std::string pack_recording(const trace::Recording& recording);
 // The reverse. Throws Error{Io} when the bytes are not a whole recording.
 trace::Recording unpack_recording(std::string_view bytes);
 
-// Puts the times of a rank's recording onto the clock of rank 0, and notes by how much.
-void put_on_clock(trace::Recording& recording, int rank, const trace::ClockOffset& clock);
-
 // All of them as one: the ids of spans, unique in each, are made unique in all; flows, which are
 // numbered by rank, stay. In the order that trace::Recording promises.
 trace::Recording merge_recordings(std::vector<trace::Recording> recordings);

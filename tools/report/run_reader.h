@@ -44,7 +44,7 @@ struct FileRow {
   std::vector<double> busy_fraction;        // of each device
   // Of the drawn step: its nine parts, step and overlapped_comm.
   std::optional<trace::StepBreakdown> breakdown;
-  std::optional<trace::StepBreakdown> typical_step;  // step_statistics.h; or the drawn one
+  std::optional<trace::StepBreakdown> typical_step;  // breakdown.h; or the drawn one
   double comm_bytes_per_device_per_step = 0;
   std::vector<double> peak_bytes;  // of each device
   std::optional<bool> verdict_equal;
@@ -89,7 +89,7 @@ struct RunFile {
 };
 
 // operation: the tag of the errors, such as "explain"; it must outlive the call.
-// Throws Error{Io} that names the file, the line and the field: no such file, truncated, not
+// Throws Error{Io} that names the file and the field: no such file, truncated, not
 // JSON, another schema, another program's file, a field that is missing or cannot be true, a ready
 // order that names parameters of no layer.
 RunFile read_run_file(const std::filesystem::path& path, std::string_view operation);

@@ -62,7 +62,7 @@ void report_training(const TrainingFlags& flags, const std::vector<std::string>&
   if (!flags.save_path.empty()) nn::save_weights(flags.save_path, row.result.weights);
   if (!flags.trace_path.empty()) {
     write_trace(flags, row.placement, recording);
-    fmt::print(stderr, "{}", describe_trace(flags, row.placement));
+    fmt::print(stderr, "{}", describe_trace(flags));
   }
   if (flags.json_path.empty()) return;
   const double optimizer_seconds = row.result.breakdown ? row.result.breakdown->optimizer : 0;

@@ -94,7 +94,7 @@ LocalModels make_rank_model(const TrainingTask& task, Device device,
   const trace::UncountedScope before_the_steps({communicator.rank()});
   if (task.summation ==
       Summation::bitwise) {  // which reduces gradients by itself, in a fixed order
-    parallel::agree_on_model(*model, communicator);
+    parallel::broadcast_model(*model, communicator);
   } else {
     models.ranks[0].wrapped =
         std::make_shared<parallel::Ddp>(model, communicator, ddp_options(task));

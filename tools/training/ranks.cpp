@@ -15,7 +15,6 @@
 #include "engine/runtime/device_span.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
-#include "engine/trace/clock_offset.h"
 #include "engine/trace/counters.h"
 #include "tools/report/json_integer.h"
 #include "tools/report/packed_recording.h"
@@ -70,11 +69,9 @@ struct RankSummary {
   std::size_t peak_bytes = 0;
   std::size_t comm_bytes = 0;
   double cpu_seconds = 0;
-  std::optional<trace::ClockOffset> clock;  // beside rank 0's, where that was asked for
 };
 
-std::string summarize(const RankJob& job, double cpu_seconds,
-                      const std::optional<trace::ClockOffset>& clock) {
+std::string summarize(const RankJob& job, double cpu_seconds) {
   runtime::LogicalDevice& device = runtime::logical_device(job.device);
   const std::string host = comm::host_identity();
   const auto gpu = static_cast<std::size_t>(std::max(0, device.gpu()));
@@ -86,10 +83,6 @@ std::string summarize(const RankJob& job, double cpu_seconds,
       {"peak_bytes", device.memory().statistics().peak_bytes},
       {"comm_bytes", trace::collective_bytes_of(job.rank())},
       {"cpu_seconds", cpu_seconds}};
-  if (clock) {
-    json["clock"] = {clock->begin_ns, clock->end_ns, clock->offset_ns, clock->drift_ns,
-                     clock->error_ns};
-  }
   return json.dump();
 }
 
@@ -102,36 +95,12 @@ RankSummary read_summary(const std::string& text) {
   read_integer(json, "peak_bytes", summary.peak_bytes);
   read_integer(json, "comm_bytes", summary.comm_bytes);
   summary.cpu_seconds = json.at("cpu_seconds");
-  if (json.contains("clock")) {
-    const auto clock = json["clock"].get<std::array<std::int64_t, 5>>();
-    summary.clock = {clock[0], clock[1], clock[2], clock[3], clock[4]};
-  }
   return summary;
 }
 
-// Of every other host than rank 0's: what the rank says of its clock that knows best, since all
-// ranks of a host have one.
-std::map<std::string, trace::ClockOffset> clocks_of_hosts(
-    const std::vector<RankSummary>& summaries) {
-  std::map<std::string, trace::ClockOffset> clocks;
-  for (const RankSummary& summary : summaries) {
-    if (!summary.clock || summary.host == summaries[0].host) continue;
-    trace::ClockOffset& best = clocks.try_emplace(summary.host, *summary.clock).first->second;
-    if (summary.clock->error_ns < best.error_ns) best = *summary.clock;
-  }
-  return clocks;
-}
-
-trace::Recording put_together(const std::vector<RankSummary>& summaries,
-                              const std::vector<std::string>& packed) {
-  const std::map<std::string, trace::ClockOffset> clocks = clocks_of_hosts(summaries);
+trace::Recording put_together(const std::vector<std::string>& packed) {
   std::vector<trace::Recording> recordings;
-  for (std::size_t rank = 0; rank < packed.size(); ++rank) {
-    recordings.push_back(unpack_recording(packed[rank]));
-    const auto clock = clocks.find(summaries[rank].host);
-    if (clock == clocks.end()) continue;
-    put_on_clock(recordings.back(), static_cast<int>(rank), clock->second);
-  }
+  for (const std::string& bytes : packed) recordings.push_back(unpack_recording(bytes));
   return merge_recordings(std::move(recordings));
 }
 
@@ -202,22 +171,18 @@ JobResult train_in_job(const TrainingTask& task, RankJob& job, const TrainingObs
   trace::reset_collective_counts();
   const double cpu_seconds_before = runtime::own_use().cpu_seconds;
   JobResult result;
-  std::optional<trace::ClockReading> clock_before;
-  if (trace::recording() && !job.is_first()) clock_before = read_clock_of_rank_zero(job);
   train_rank(task, job.device, job.communicator, observer, result.result);
   runtime::record_device_spans();
   trace::stop();
   wait_for_all_ranks(job, "trained");
   const double cpu_seconds = runtime::own_use().cpu_seconds - cpu_seconds_before;
-  std::optional<trace::ClockOffset> clock;
-  if (clock_before) clock = trace::clock_offset(*clock_before, read_clock_of_rank_zero(job));
-  const auto texts = gather_at_rank_zero(job, "summary", summarize(job, cpu_seconds, clock));
+  const auto texts = gather_at_rank_zero(job, "summary", summarize(job, cpu_seconds));
   const auto packed = gather_at_rank_zero(job, "recording", pack_recording(trace::collect()));
   if (!job.is_first()) return {};
   std::vector<RankSummary> summaries;
   for (const std::string& text : texts) summaries.push_back(read_summary(text));
   take_summaries(summaries, job.device.type, result);
-  result.recording = put_together(summaries, packed);
+  result.recording = put_together(packed);
   std::vector<int> tracks(texts.size());
   std::iota(tracks.begin(), tracks.end(), 0);
   take_times(result.recording, tracks, result.result);

@@ -10,7 +10,6 @@
 #include "engine/launch/rank_environment.h"
 #include "engine/nn/mlp.h"
 #include "engine/nn/state_dict.h"
-#include "engine/trace/kineto_trace.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/report/host_info.h"
@@ -144,17 +143,10 @@ std::size_t TrainingTask::rows_of_full_batch() const {
   return std::min(batch, data->train.num_rows());
 }
 
-void require_writable_outputs(const TrainingFlags& flags, std::size_t num_ranks) {
+void require_writable_outputs(const TrainingFlags& flags) {
   std::vector<OutputPath> outputs = {
       {"--save", flags.save_path}, {"--log", flags.log_path}, {"--json", flags.json_path}};
-  if (flags.trace_format != "kineto" || flags.trace_path.empty() || flags.trace_path == "-") {
-    outputs.push_back({"--trace", flags.trace_path});
-  } else {
-    for (std::size_t rank = 0; rank < num_ranks; ++rank) {
-      const auto path = trace::kineto_path(flags.trace_path, static_cast<int>(rank));
-      outputs.push_back({"--trace", path.string()});
-    }
-  }
+  outputs.push_back({"--trace", flags.trace_path});
   require_writable(outputs);
   for (std::size_t i = 1; i < outputs.size() && !flags.init_path.empty(); ++i) {
     const auto& [flag, path] = outputs[i];
@@ -215,7 +207,7 @@ TrainingTask with_batch(TrainingTask task, const TrainingFlags& flags, std::size
 
 TrainingTask make_task(const TrainingFlags& flags, std::size_t num_devices) {
   TrainingTask task = read_task(flags, num_devices);
-  require_writable_outputs(flags, num_devices);
+  require_writable_outputs(flags);
   load_task(task, flags);
   return task;
 }

@@ -71,7 +71,7 @@ TrainingTask make_task(const TrainingFlags& flags, std::size_t num_devices);
 // thread (but for --graph); load_task reads data and weights. Outputs are rank 0's.
 TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices);
 void load_task(TrainingTask& task, const TrainingFlags& flags);
-void require_writable_outputs(const TrainingFlags& flags, std::size_t num_ranks);
+void require_writable_outputs(const TrainingFlags& flags);
 
 // The same task with another batch, and as many steps as the flags ask for with that. REQUIRES: its
 // data was loaded.

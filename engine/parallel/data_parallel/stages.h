@@ -1,4 +1,4 @@
-// Stage 1 of DataParallel: cut a batch into one shard per device.
+// The stages of DataParallel: scatter, replicate, parallel_apply, gather.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,8 @@
 #include "engine/plan/scatter.h"
 
 namespace lockstep::parallel {
+
+// Stage 1 of DataParallel: cut a batch into one shard per device.
 
 // Shards of x along dim, cut by plan::scatter_plan (torch.chunk): as many as the plan has parts,
 // shard i on devices[i].

@@ -103,7 +103,7 @@ void verify(const Inventory& inventory, comm::Communicator& communicator) {
 
 }  // namespace
 
-void agree_on_model(const nn::Module& module, comm::Communicator& communicator) {
+void broadcast_model(const nn::Module& module, comm::Communicator& communicator) {
   verify(parameters_of(module), communicator);
   verify(buffers_of(module), communicator);
   std::vector<Tensor> state = module.buffers();
@@ -143,7 +143,7 @@ Ddp::Ddp(std::shared_ptr<nn::Module> module, comm::Communicator& communicator,
          const DdpOptions& options)
     : communicator_(&communicator), options_(options) {
   require(module != nullptr, ErrorCode::Usage, "ddp", "there is no module to wrap");
-  agree_on_model(*module, communicator);
+  broadcast_model(*module, communicator);
   reducer_ =
       std::make_shared<GradReducer>(module->named_parameters(), communicator, options.reducer);
   if (audit::is_on()) note(*this, *module);

@@ -1,25 +1,3 @@
-// Before ranks train together: their models match, and hold the same values.
-#pragma once
-
-#include <memory>
-#include <vector>
-
-#include "engine/comm/communicator.h"
-#include "engine/nn/module.h"
-#include "engine/parallel/ddp/grad_reducer.h"
-
-namespace lockstep::parallel {
-
-// Compares the number of parameters, then their shapes, dtypes and whether they require gradients,
-// over all ranks; then the same for buffers. Every rank reaches the same verdict: Error{Comm} that
-// names the first rank that differs from rank 0, and the first parameter (by rank 0's name).
-// Afterwards every rank's parameters and buffers hold rank 0's values.
-void agree_on_model(const nn::Module& module, comm::Communicator& communicator);
-
-// Rank 0's values for all of these, in one call. A tensor may be listed twice, as the buffers of a
-// module that stands in the model twice are: it travels once.
-void broadcast_from_rank_0(const std::vector<Tensor>& tensors, comm::Communicator& communicator);
-
 // DistributedDataParallel: every rank trains its own copy of the model on its shard of the batch;
 // gradients are averaged while backward runs, so all copies stay equal.
 //
@@ -32,6 +10,28 @@ void broadcast_from_rank_0(const std::vector<Tensor>& tensors, comm::Communicato
 // unequal ones do not: weight each rank's loss by rows * world_size / global rows (what the exact
 // sampler does).
 // Source: torch/nn/parallel/distributed.py.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/comm/communicator.h"
+#include "engine/nn/module.h"
+#include "engine/parallel/ddp/grad_reducer.h"
+
+namespace lockstep::parallel {
+
+// Before ranks train together: their models match, and hold the same values.
+//
+// Compares the number of parameters, then their shapes, dtypes and whether they require gradients,
+// over all ranks; then the same for buffers. Every rank reaches the same verdict: Error{Comm} that
+// names the first rank that differs from rank 0, and the first parameter (by rank 0's name).
+// Afterwards every rank's parameters and buffers hold rank 0's values.
+void broadcast_model(const nn::Module& module, comm::Communicator& communicator);
+
+// Rank 0's values for all of these, in one call. A tensor may be listed twice, as the buffers of a
+// module that stands in the model twice are: it travels once.
+void broadcast_from_rank_0(const std::vector<Tensor>& tensors, comm::Communicator& communicator);
 
 struct DdpOptions {
   GradReducerOptions reducer;

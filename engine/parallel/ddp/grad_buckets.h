@@ -1,4 +1,4 @@
-// When buckets are all-reduced: strictly in order, so that all ranks start the same ones.
+// Gradients in buckets, and the order in which full buckets are all-reduced.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,8 @@
 #include "engine/plan/buckets.h"
 
 namespace lockstep::parallel {
+
+// When buckets are all-reduced: strictly in order, so that all ranks start the same ones.
 
 // When a full bucket is all-reduced.
 enum class Overlap {
@@ -56,7 +58,6 @@ class BucketSchedule {
 //
 // Gradients are computed in place: each parameter's gradient slot is a view of its bucket, so
 // nothing is packed or unpacked. What somebody put elsewhere is copied in when it gets ready.
-
 class GradBuckets {
  public:
   // Takes the parameters that require a gradient, and gives them slots in buckets of these sizes

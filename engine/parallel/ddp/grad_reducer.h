@@ -4,7 +4,7 @@
 //   on the communication stream while backward goes on  ->  end of backward: wait for all buckets
 //
 // Where gradients stand, and when a bucket is full, is GradBuckets' business (grad_buckets.h); when
-// it is reduced, BucketSchedule's (bucket_schedule.h). On CUDA the host waits for nothing: buckets
+// it is reduced, BucketSchedule's (grad_buckets.h). On CUDA the host waits for nothing: buckets
 // are all-reduced on the communication stream, and the compute stream waits for them at the end.
 // Source: torch/csrc/distributed/c10d/reducer.cpp.
 #pragma once

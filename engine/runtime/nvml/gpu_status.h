@@ -1,4 +1,4 @@
-// Processes of this machine, as /proc shows them.
+// GPUs as NVML shows them, the processes on them, and who else used them during a measurement.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,8 @@
 #include "engine/runtime/nvml/nvml_library.h"
 
 namespace lockstep::nvml {
+
+// Processes of this machine, as /proc shows them.
 
 // Who a process belongs to and what it runs.
 struct ProcessOwner {
@@ -33,7 +35,6 @@ bool are_relatives(int a, int b);
 //
 // All of them, whatever CUDA_VISIBLE_DEVICES says, in the order of their PCI bus ids, which is how
 // nvidia-smi counts. A value that the GPU, the driver or the library does not tell is absent.
-
 struct GpuProcess {
   int pid = 0;
   std::optional<std::size_t> memory_bytes;

@@ -2,7 +2,7 @@
 // with the driver and says what nvidia-smi shows.
 //
 // Declared here, so that no build needs NVIDIA's header; the library itself is loaded at run time
-// (library.h). Names, layouts and numbers follow the NVML API Reference,
+// (class Library). Names, layouts and numbers follow the NVML API Reference,
 // docs.nvidia.com/deploy/nvml-api; functions and structs keep their version suffix, since that is
 // what fixes their layout.
 #pragma once

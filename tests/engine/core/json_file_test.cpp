@@ -27,17 +27,16 @@ std::string message_of(const std::string& text) {
   return message_of([&] { JsonFile("f.json", text, "test").fields(); });
 }
 
-TEST(JsonFile, NamesTheLineOfAMistake) {
+TEST(JsonFile, NamesTheFieldOfAMistake) {
   const JsonFile file("f.json", "{\n\"a\": 0,\n\"b\": {\n\"c\": \"x\"}}", "test");
   const JsonFields fields = file.fields();
   EXPECT_EQ(fields.number("a"), 0);
   EXPECT_THAT(message_of([&] { fields.positive("a"); }),
-              HasSubstr("'f.json', line 2: expected a to be a number above 0, to 1e30, found 0"));
+              HasSubstr("'f.json': expected a to be a number above 0, to 1e30, found 0"));
   const JsonFields b = fields.object("b");
-  EXPECT_THAT(message_of([&] { b.number("c"); }), HasSubstr("'f.json', line 4"));
-  EXPECT_THAT(
-      message_of([&] { b.number("d"); }),
-      HasSubstr("'f.json', line 3: expected b.d to be a number from 0 to 1e30, found nothing"));
+  EXPECT_THAT(message_of([&] { b.number("c"); }), HasSubstr("'f.json': expected b.c to be"));
+  EXPECT_THAT(message_of([&] { b.number("d"); }),
+              HasSubstr("'f.json': expected b.d to be a number from 0 to 1e30, found nothing"));
 }
 
 TEST(JsonFile, RefusesValuesThatCannotBe) {
@@ -70,7 +69,7 @@ TEST(JsonFile, IsNotConfusedByDepth) {
   const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
   const JsonFile file("f.json", "{\"a\": " + deep + ",\n\"b\": 1}", "test");
   EXPECT_THAT(message_of([&] { file.fields().number("a"); }), HasSubstr("found a list"));
-  EXPECT_THAT(message_of([&] { file.fields().text("b"); }), HasSubstr("line 2: "));
+  EXPECT_THAT(message_of([&] { file.fields().text("b"); }), HasSubstr("expected b to be a text"));
 }
 
 }  // namespace

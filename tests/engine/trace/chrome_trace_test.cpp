@@ -177,19 +177,6 @@ TEST(ChromeTrace, DrawsMemoryAndBytesInFlightOfEachRank) {
   }
   EXPECT_EQ((counters[{0, "memory (bytes)"}]), (Values{{0, 4096}, {2500, 1024}}));
   EXPECT_EQ((counters[{1, "memory (bytes)"}]), (Values{{1500, 512}}));
-  const Values in_flight = counters[{1, "bytes in flight"}];
-  ASSERT_EQ(in_flight.size(), 2u * 3u) << "an all-reduce in each step";
-  EXPECT_EQ(in_flight[0], std::pair(std::int64_t{411 * 1001}, std::int64_t{4096}));
-  EXPECT_EQ(in_flight[1], std::pair(std::int64_t{701 * 1001}, std::int64_t{0}));
-}
-
-TEST(ChromeTrace, SaysHowFarEachRanksClockWasFromRankZeros) {
-  Recording recording = two_ranks_three_steps();
-  recording.clocks[1] = {10, 20, -123'456'789'012'345, 7, 60};
-  const json zero = {{"rank", 0}, {"offset_ns", 0}, {"drift_ns", 0}, {"error_ns", 0}};
-  const json one = {
-      {"rank", 1}, {"offset_ns", -123'456'789'012'345}, {"drift_ns", 7}, {"error_ns", 60}};
-  EXPECT_EQ(written(recording).at("otherData").at("clocks"), (json{zero, one}));
 }
 
 TEST(ChromeTrace, OfNothingIsAnEmptyList) {

@@ -72,7 +72,6 @@ const std::map<std::string, Words> kValues = {
     {"--topology", {"dgx1-v100", "k80-p2-16x", "hgx-h100-8*4@8x400gbe", "dgx1-v100*0@1gbe"}},
     {"--trace", {"trace", "json", "/dev/full"}},
     {"--trace-file", {"trace", "missing", "damaged"}},
-    {"--trace-format", {"perfetto", "kineto"}},
     {"--transport", {"shm", "tcp"}},
     {"--virtual-devices", {"cpu:0*4", "cuda:0*2", "cpu:0"}},
     {"--what-if", {"bucket_mib=1,25", "bandwidth=2x", "batch=64", "batch=-1"}},
