@@ -23,7 +23,6 @@
 #include "engine/tensor/tensor.h"
 
 // Gradients.
-#include "engine/autograd/grad_mode.h"
 #include "engine/autograd/gradient_check.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/autograd/variable.h"

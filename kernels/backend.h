@@ -24,7 +24,7 @@ namespace lockstep::kernels {
 
 using runtime::Stream;
 
-// Functions of one element that layers may fuse into a matrix product.
+// Functions of one element, which a linear layer may end with.
 enum class Activation { none, relu, gelu_erf, gelu_tanh, tanh, sigmoid };
 
 // Whether a result replaces what was there or is added to it.
@@ -36,41 +36,6 @@ enum class Reduction { mean, sum };
 // True if the gradient needs the value before the activation (GELU), false if the value after it is
 // enough (ReLU, tanh, sigmoid).
 bool needs_preactivation(Activation activation);
-
-struct LinearForward {
-  ConstMatrixView x;       // [batch, in]
-  ConstMatrixView weight;  // [out, in]
-  ConstTensorView bias;    // [out], or data == nullptr: none
-  MatrixView y;            // [batch, out]: activation(x * weight^T + bias)
-  Activation activation = Activation::none;
-  MatrixView preactivation;  // [batch, out], written if data != nullptr
-  // linear_mask_bytes() bytes, written if data != nullptr: where the ReLU let values through, in
-  // the backend's own form, for the LinearBackward::input_mask of the layer after this one.
-  TensorView mask{};  // uint8
-};
-
-struct LinearBackward {
-  ConstMatrixView x;              // [batch, in]
-  ConstMatrixView weight;         // [out, in]
-  ConstMatrixView y;              // [batch, out], after the activation; unused for none and GELU
-  ConstMatrixView preactivation;  // [batch, out]; only for GELU
-  ConstMatrixView grad_y;         // [batch, out]
-  Activation activation = Activation::none;
-  MatrixView scratch;      // [batch, out]: receives grad_y * activation'; unused for none
-  MatrixView grad_x;       // [batch, in], or data == nullptr: not wanted
-  MatrixView grad_weight;  // [out, in], or data == nullptr: not wanted
-  TensorView grad_bias;    // [out], or data == nullptr: not wanted
-  Write write_parameters = Write::overwrite;  // of grad_weight and grad_bias
-  // The activation of the layer that made x, when its gradient is to be taken here, on the way out
-  // of the product: grad_x = (grad_z * weight) * input_activation'. That layer's own backward is
-  // then called with Activation::none.
-  Activation input_activation = Activation::none;
-  ConstMatrixView input_preactivation{};  // [batch, in]; only for GELU, the others use x
-  ConstTensorView input_mask{};           // as that layer's forward wrote it, or nullptr
-  // [in], or data == nullptr: not wanted. Column sums of grad_x: where the layer that made x has no
-  // other activation than input_activation, its bias gradient. Overwritten.
-  TensorView input_grad_bias{};
-};
 
 // The labels of a batch whose rows have a column at least.
 struct LabelsOfRows {
@@ -148,34 +113,6 @@ struct AdamWOptions {  // PyTorch torch.optim.AdamW
   double weight_decay = 1e-2;
 };
 
-// What the gradient of a cross-entropy needs, if it is to be written with the loss.
-struct CrossEntropyGradient {
-  ConstTensorView grad_loss;  // [1], as softmax_cross_entropy_backward will be given it
-  MatrixView grad_logits;     // [rows, classes], or data == nullptr: not wanted
-};
-
-// The last layer of a classifier, its loss, and the gradients up to that layer's input, in one
-// call.
-struct LinearCrossEntropy {
-  ConstMatrixView x;       // [batch, in]
-  ConstMatrixView weight;  // [classes, in]
-  ConstTensorView bias;    // [classes], or data == nullptr: none
-  ConstTensorView labels;  // int64 [batch]
-  Reduction reduction = Reduction::mean;
-  MatrixView probabilities;       // [batch, classes]
-  TensorView loss;                // [1]
-  CrossEntropyGradient gradient;  // wanted
-  MatrixView grad_x;              // [batch, in], or data == nullptr: not wanted
-  // As LinearBackward has them.
-  Activation input_activation = Activation::none;
-  ConstMatrixView input_preactivation{};
-
-  // The calls that it stands for; between them softmax_cross_entropy_forward, with the logits in
-  // place of the probabilities.
-  LinearForward forward() const;    // logits
-  LinearBackward backward() const;  // of grad_logits, to grad_x
-};
-
 // A piece of a bucket: a gradient and where it stands in the bucket, in elements.
 struct PackItem {
   TensorView tensor;
@@ -221,8 +158,6 @@ class Backend {
 
   // --- reductions; y has one element unless stated ---
   virtual void sum(Stream& stream, ConstTensorView x, TensorView y) = 0;
-  virtual void sum_rows(Stream& stream, ConstMatrixView x, TensorView y,
-                        Write write) = 0;                                         // [cols]
   virtual void argmax_rows(Stream& stream, ConstMatrixView x, TensorView y) = 0;  // int64 [rows]
   // y = sqrt(sum of all squares), accumulated in double.
   virtual void norm(Stream& stream, std::span<const ConstTensorView> x, TensorView y) = 0;
@@ -231,43 +166,33 @@ class Backend {
   // c = op(a) * op(b), or adds it to c. batch sizes are equal, or 1 (broadcast) for a and b.
   virtual void matmul(Stream& stream, ConstMatrixView a, Transpose transpose_a, ConstMatrixView b,
                       Transpose transpose_b, MatrixView c, Write write) = 0;
-  // Bytes of LinearForward::mask with which the layer after this one can take the gradient of this
-  // one's activation faster than with y; 0 where it cannot. call.mask is not looked at.
-  virtual std::size_t linear_mask_bytes(Stream& stream, const LinearForward& call) = 0;
-  virtual void linear_forward(Stream& stream, const LinearForward& call) = 0;
-  virtual void linear_backward(Stream& stream, const LinearBackward& call) = 0;
-  // Whether call.input_grad_bias is found faster there than as before.grad_bias, `before` being
-  // what the layer that made x will be called with. Outputs may be without data; nothing is
-  // computed.
-  virtual bool sums_input_gradient(Stream& stream, const LinearBackward& call,
-                                   const LinearBackward& before) = 0;
+  // y = activation(x * weight^T + bias). x [batch, in], weight [out, in], y [batch, out]; bias
+  // [out], or no data: none. preactivation [batch, out]: where it has data, receives the value
+  // before the activation.
+  virtual void linear_forward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,
+                              ConstTensorView bias, Activation activation, MatrixView y,
+                              MatrixView preactivation) = 0;
+  // With grad_z [batch, out] the gradient of the value before the activation:
+  //   grad_x = grad_z * weight, grad_weight = grad_z^T * x, grad_bias = column sums of grad_z.
+  // An output without data is not wanted.
+  virtual void linear_backward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,
+                               ConstMatrixView grad_z, MatrixView grad_x, MatrixView grad_weight,
+                               TensorView grad_bias) = 0;
 
   // --- losses ---
   // loss[0] = mean or sum over rows of -log softmax(logits)[label]; labels int64 [rows];
   // probabilities [rows, classes] receives softmax(logits), for the backward pass. The mean of no
   // rows is NaN, as in PyTorch. probabilities may alias logits. Throws Error{Shape} for a label
   // outside 0 ... classes - 1.
-  // gradient: where wanted, also does what softmax_cross_entropy_backward would, with its bits.
   virtual void softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits,
                                              ConstTensorView labels, Reduction reduction,
-                                             MatrixView probabilities, TensorView loss,
-                                             const CrossEntropyGradient& gradient = {}) = 0;
-  // Whether that spares a pass over the rows, for so many classes.
-  virtual bool fuses_cross_entropy_gradient(std::size_t classes) const = 0;
+                                             MatrixView probabilities, TensorView loss) = 0;
   // grad_logits = (probabilities - onehot(labels)) * grad_loss[0] (/ rows for mean). May alias
   // probabilities.
   virtual void softmax_cross_entropy_backward(Stream& stream, ConstMatrixView probabilities,
                                               ConstTensorView labels, Reduction reduction,
                                               ConstTensorView grad_loss,
                                               MatrixView grad_logits) = 0;
-  // Whether linear_cross_entropy is expected to take less time than the calls it stands for.
-  virtual bool fuses_linear_cross_entropy(DType, std::size_t /*rows*/, std::size_t /*in*/,
-                                          std::size_t /*classes*/) const {
-    return false;
-  }
-  // The logits, as linear_forward finds them but for rounding; then softmax_cross_entropy_forward
-  // with its gradient; and grad_x, as linear_backward would find it from that. Here: these calls.
-  virtual void linear_cross_entropy(Stream& stream, const LinearCrossEntropy& call);
   // loss[0] = mean or sum of (x - target)^2.
   virtual void mse_forward(Stream& stream, ConstTensorView x, ConstTensorView target,
                            Reduction reduction, TensorView loss) = 0;
@@ -284,7 +209,6 @@ class Backend {
                    const StepScalars& scalars, const SgdOptions& options) = 0;
   virtual void adamw(Stream& stream, std::span<const AdamWParameter> parameters,
                      const StepScalars& scalars, const AdamWOptions& options) = 0;
-  virtual void multi_zero(Stream& stream, std::span<const TensorView> tensors) = 0;
   virtual void multi_scale(Stream& stream, std::span<const TensorView> tensors, double factor) = 0;
   // As multi_scale with max_norm / (norm[0] + 1e-6), or nothing where that is 1 or more; norm
   // float64 [1]. So a norm need not come to the host.

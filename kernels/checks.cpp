@@ -138,11 +138,6 @@ void sum(const ConstTensorView& x, const ConstTensorView& y) {
   require_vector("sum", "y", y, x.dtype, 1);
 }
 
-void sum_rows(const ConstMatrixView& x, const ConstTensorView& y) {
-  require_size("sum_rows", "the batch of x", x.batch, 1);
-  require_vector("sum_rows", "y", y, x.dtype, x.cols);
-}
-
 void argmax_rows(const ConstMatrixView& x, const ConstTensorView& y) {
   require_vector("argmax_rows", "y", y, DType::int64, x.rows);
   require(x.cols > 0 || x.rows == 0, ErrorCode::Shape, "argmax_rows",
@@ -169,43 +164,25 @@ void matmul(const ConstMatrixView& a, Transpose transpose_a, const ConstMatrixVi
           c.batch);
 }
 
-void linear_forward(const LinearForward& call) {
+void linear_forward(const ConstMatrixView& x, const ConstMatrixView& weight,
+                    const ConstTensorView& bias, const ConstMatrixView& y,
+                    const ConstMatrixView& preactivation) {
   const auto* name = "linear";
-  const DType dtype = call.x.dtype;
-  const std::size_t batch = call.x.rows;
-  const std::size_t out = call.weight.rows;
-  require_matrix(name, "weight", call.weight, dtype, out, call.x.cols);
-  require_matrix(name, "y", call.y, dtype, batch, out);
-  require_optional_vector(name, "bias", call.bias, dtype, out);
-  require_optional_matrix(name, "preactivation", call.preactivation, dtype, batch, out);
+  require_matrix(name, "weight", weight, x.dtype, weight.rows, x.cols);
+  require_matrix(name, "y", y, x.dtype, x.rows, weight.rows);
+  require_optional_vector(name, "bias", bias, x.dtype, weight.rows);
+  require_optional_matrix(name, "preactivation", preactivation, x.dtype, x.rows, weight.rows);
 }
 
-void linear_backward(const LinearBackward& call) {
+void linear_backward(const ConstMatrixView& x, const ConstMatrixView& weight,
+                     const ConstMatrixView& grad_z, const ConstMatrixView& grad_x,
+                     const ConstMatrixView& grad_weight, const ConstTensorView& grad_bias) {
   const auto* name = "linear backward";
-  const DType dtype = call.x.dtype;
-  const std::size_t batch = call.x.rows;
-  const std::size_t in = call.x.cols;
-  const std::size_t out = call.weight.rows;
-  require_matrix(name, "weight", call.weight, dtype, out, in);
-  require_matrix(name, "grad_y", call.grad_y, dtype, batch, out);
-  if (call.activation != Activation::none) {
-    require_matrix(name, "scratch", call.scratch, dtype, batch, out);
-    if (needs_preactivation(call.activation)) {
-      require_matrix(name, "preactivation", call.preactivation, dtype, batch, out);
-    } else {
-      require_matrix(name, "y", call.y, dtype, batch, out);
-    }
-  }
-  require_optional_matrix(name, "grad_x", call.grad_x, dtype, batch, in);
-  if (call.grad_x.data && needs_preactivation(call.input_activation)) {
-    require_matrix(name, "input_preactivation", call.input_preactivation, dtype, batch, in);
-  }
-  require_optional_matrix(name, "grad_weight", call.grad_weight, dtype, out, in);
-  require_optional_vector(name, "grad_bias", call.grad_bias, dtype, out);
-  if (call.input_grad_bias.data) {
-    require_matrix(name, "grad_x", call.grad_x, dtype, batch, in);
-    require_optional_vector(name, "input_grad_bias", call.input_grad_bias, dtype, in);
-  }
+  require_matrix(name, "weight", weight, x.dtype, weight.rows, x.cols);
+  require_matrix(name, "grad_z", grad_z, x.dtype, x.rows, weight.rows);
+  require_optional_matrix(name, "grad_x", grad_x, x.dtype, x.rows, x.cols);
+  require_optional_matrix(name, "grad_weight", grad_weight, x.dtype, weight.rows, x.cols);
+  require_optional_vector(name, "grad_bias", grad_bias, x.dtype, weight.rows);
 }
 
 namespace {
@@ -248,24 +225,11 @@ void batch_norm_backward(const BatchNormBackward& call) {
 
 void softmax_cross_entropy_forward(const ConstMatrixView& logits, const ConstTensorView& labels,
                                    const ConstMatrixView& probabilities,
-                                   const ConstTensorView& loss,
-                                   const CrossEntropyGradient& gradient) {
+                                   const ConstTensorView& loss) {
   const auto* name = "cross_entropy";
   require_vector(name, "labels", labels, DType::int64, logits.rows);
   require_matrix(name, "probabilities", probabilities, logits.dtype, logits.rows, logits.cols);
   require_vector(name, "loss", loss, logits.dtype, 1);
-  if (gradient.grad_logits.data == nullptr) return;
-  require_vector(name, "grad_loss", gradient.grad_loss, logits.dtype, 1);
-  require_matrix(name, "grad_logits", gradient.grad_logits, logits.dtype, logits.rows, logits.cols);
-}
-
-void linear_cross_entropy(const LinearCrossEntropy& call) {
-  linear_forward(call.forward());
-  softmax_cross_entropy_forward(call.probabilities, call.labels, call.probabilities, call.loss,
-                                call.gradient);
-  require(call.gradient.grad_logits.data != nullptr || call.x.rows == 0, ErrorCode::Shape,
-          "cross_entropy", "grad_logits has no data, and is wanted");
-  if (call.grad_x.data) linear_backward(call.backward());
 }
 
 void softmax_cross_entropy_backward(const ConstMatrixView& probabilities,

@@ -38,22 +38,23 @@ void dropout(const DropoutMask& mask, const ConstMatrixView& x, const ConstMatri
 
 // --- reductions ---
 void sum(const ConstTensorView& x, const ConstTensorView& y);
-void sum_rows(const ConstMatrixView& x, const ConstTensorView& y);
 void argmax_rows(const ConstMatrixView& x, const ConstTensorView& y);
 void norm(const ConstTensorView& y);
 
 // --- matrix products ---
 void matmul(const ConstMatrixView& a, Transpose transpose_a, const ConstMatrixView& b,
             Transpose transpose_b, const ConstMatrixView& c);
-void linear_forward(const LinearForward& call);
-void linear_backward(const LinearBackward& call);
+void linear_forward(const ConstMatrixView& x, const ConstMatrixView& weight,
+                    const ConstTensorView& bias, const ConstMatrixView& y,
+                    const ConstMatrixView& preactivation);
+void linear_backward(const ConstMatrixView& x, const ConstMatrixView& weight,
+                     const ConstMatrixView& grad_z, const ConstMatrixView& grad_x,
+                     const ConstMatrixView& grad_weight, const ConstTensorView& grad_bias);
 
 // --- losses ---
 void softmax_cross_entropy_forward(const ConstMatrixView& logits, const ConstTensorView& labels,
                                    const ConstMatrixView& probabilities,
-                                   const ConstTensorView& loss,
-                                   const CrossEntropyGradient& gradient);
-void linear_cross_entropy(const LinearCrossEntropy& call);
+                                   const ConstTensorView& loss);
 void softmax_cross_entropy_backward(const ConstMatrixView& probabilities,
                                     const ConstTensorView& labels, const ConstTensorView& grad_loss,
                                     const ConstMatrixView& grad_logits);

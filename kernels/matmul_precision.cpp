@@ -1,6 +1,7 @@
 #include "kernels/matmul_precision.h"
 
 #include <atomic>
+#include <cstdlib>
 
 #include "engine/core/error.h"
 
@@ -8,6 +9,15 @@ namespace lockstep::kernels {
 namespace {
 
 std::atomic<MatmulPrecision> current{MatmulPrecision::highest};
+std::atomic<int> num_untuned_scopes{0};
+
+bool is_tuning_switched_on() {
+  const char* text = std::getenv("LOCKSTEP_TUNING");
+  const std::string_view word = text ? text : "";
+  require(word.empty() || word == "on" || word == "off", ErrorCode::Usage, "LOCKSTEP_TUNING",
+          "is '{}'; use on or off", word);
+  return word != "off";
+}
 
 }  // namespace
 
@@ -38,6 +48,19 @@ MatmulPrecision parse_matmul_precision(std::string_view word) {
   }
   fail(ErrorCode::Usage, "matmul precision",
        "'{}' is none; use highest (float32), high (TF32) or medium (bfloat16)", word);
+}
+
+bool is_matmul_tuning_on() {
+  static const bool by_environment = is_tuning_switched_on();
+  return by_environment && num_untuned_scopes.load(std::memory_order_relaxed) == 0;
+}
+
+UntunedScope::UntunedScope() {
+  num_untuned_scopes.fetch_add(1, std::memory_order_relaxed);
+}
+
+UntunedScope::~UntunedScope() {
+  num_untuned_scopes.fetch_sub(1, std::memory_order_relaxed);
 }
 
 }  // namespace lockstep::kernels

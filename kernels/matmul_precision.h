@@ -1,4 +1,4 @@
-// How exactly GPUs multiply float32 matrices.
+// How GPUs multiply float32 matrices: how exactly, and by which algorithm.
 //
 // Tensor cores are many times faster than float32 arithmetic, but round the factors first. Sums are
 // float32 in every case, and matrices in memory stay float32. Process-wide, read by every product
@@ -25,5 +25,23 @@ MatmulPrecision matmul_precision();  // default: highest
 std::string_view to_string(MatmulPrecision precision);
 // Throws Error{Usage} for any other word.
 MatmulPrecision parse_matmul_precision(std::string_view word);
+
+// A GPU library offers several algorithms for a product, and its own first guess is sometimes ten
+// times slower than the best. So each product is timed when its sizes are first seen, and the
+// winner is remembered (kernels/cuda/product.h). But algorithms add in different orders, so another
+// run may round differently. A mode that promises the same bits in every run turns tuning off: the
+// library's first guess depends on sizes, library and GPU model alone. The CPU has one algorithm.
+
+// False with LOCKSTEP_TUNING=off in the environment, or inside an UntunedScope.
+bool is_matmul_tuning_on();
+
+// Turns tuning off, for all threads, while at least one such scope exists.
+class UntunedScope {
+ public:
+  UntunedScope();
+  ~UntunedScope();
+  UntunedScope(const UntunedScope&) = delete;
+  UntunedScope& operator=(const UntunedScope&) = delete;
+};
 
 }  // namespace lockstep::kernels

@@ -79,7 +79,7 @@ StepTime measure_step(const nn::MlpSpec& spec, std::size_t batch, Device device,
   const Tensor targets = Tensor::from(labels, {batch}, device);
   const auto issue = [&] {
     optimizer.zero_grad();
-    model->cross_entropy_of(x, targets).backward();
+    cross_entropy((*model)(x), targets).backward();
     optimizer.step();
   };
   std::optional<runtime::StepGraph> graph;

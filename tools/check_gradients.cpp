@@ -77,7 +77,7 @@ std::vector<std::vector<double>> gradients_on(const nn::MlpSpec& spec, const Pro
   nn::load_state_dict(*model, weights);
   model->to(device);
   const Tensor labels = Tensor::from(problem.labels, {problem.labels.size()}, device);
-  model->cross_entropy_of(Variable(problem.x.to(dtype).to(device)), labels).backward();
+  cross_entropy((*model)(Variable(problem.x.to(dtype).to(device))), labels).backward();
   std::vector<std::vector<double>> gradients;
   for (const Variable& parameter : model->parameters()) {
     gradients.push_back(parameter.grad().to_vector<double>());

@@ -24,9 +24,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/autograd/grad_mode.h"
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
+#include "engine/autograd/variable.h"
 #include "tutorials/common.h"
 
 namespace {

@@ -29,7 +29,7 @@
 #include <string>
 
 #include "datasets/digits.h"
-#include "engine/autograd/grad_mode.h"
+#include "engine/autograd/variable.h"
 #include "engine/data/data_loader.h"
 #include "engine/nn/loss.h"
 #include "engine/nn/mlp.h"

@@ -18,8 +18,8 @@
 #include <bit>
 #include <cstdint>
 
-#include "engine/autograd/grad_mode.h"
 #include "engine/autograd/ops/ops.h"
+#include "engine/autograd/variable.h"
 #include "kernels/matmul_precision.h"
 #include "tutorials/common.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/autograd/grad_mode.h"
+#include "engine/autograd/variable.h"
 #include "engine/core/error.h"
 
 namespace lockstep {

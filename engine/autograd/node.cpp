@@ -2,8 +2,7 @@
 
 #include <atomic>
 
-#include "engine/autograd/grad_mode.h"
-#include "engine/autograd/variable_impl.h"
+#include "engine/autograd/variable.h"
 #include "engine/core/error.h"
 #include "engine/runtime/device_span.h"
 #include "engine/runtime/logical_device.h"

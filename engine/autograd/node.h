@@ -6,16 +6,38 @@
 //   2. compute the forward result, then `return record<MyNode>({x, y}, result, saved...)`.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
-#include "engine/autograd/saved_tensor.h"
 #include "engine/autograd/variable.h"
+#include "engine/tensor/tensor.h"
 #include "engine/trace/span.h"
 
 namespace lockstep {
+
+// A tensor that a node keeps from forward for backward, with the version (Tensor::version) that it
+// had then. Node::unpack() gives it back, and refuses one that was changed in place since.
+class SavedTensor {
+ public:
+  SavedTensor() = default;  // undefined
+  // Not explicit: nodes are given tensors and keep these.
+  SavedTensor(Tensor tensor)
+      : tensor_(std::move(tensor)), version_(tensor_.defined() ? tensor_.version() : 0) {}
+
+  bool defined() const { return tensor_.defined(); }
+  std::uint64_t version() const { return version_; }
+  bool was_changed() const { return tensor_.defined() && tensor_.version() != version_; }
+  // For its sizes alone: its elements may have been changed.
+  const Tensor& unchecked() const { return tensor_; }
+
+ private:
+  Tensor tensor_;
+  std::uint64_t version_ = 0;
+};
 
 using Gradients = std::vector<Tensor>;
 
@@ -93,7 +115,7 @@ bool needs_node(std::span<const Variable> inputs);
 
 Variable make_result(Tensor value, std::shared_ptr<Node> node, std::size_t output_index);
 
-// Of the device that it is on.
+// Counts the memory in use on the variable's device, for a trace.
 void sample_memory(const Variable& input);
 
 // Wraps a result; makes a node of type NodeType(saved...) only if one is needed.
@@ -124,5 +146,35 @@ std::vector<Variable> record_many(std::span<const Variable> inputs, std::vector<
   }
   return outputs;
 }
+
+// The inside of a Variable, for the sources of this folder.
+struct VariableImpl {
+  Tensor value;
+  bool requires_grad = false;
+
+  // For the result of an operation.
+  std::shared_ptr<Node> node;
+  std::size_t output_index = 0;
+
+  // For a leaf. Touched only by the line of work of the leaf's device while a backward pass runs.
+  Tensor grad;
+  Tensor grad_slot;
+  bool slot_is_taken = false;  // a node has been given the slot, its gradient is on the way
+  std::vector<std::pair<std::uint64_t, GradHook>> hooks;
+  std::uint64_t next_hook_id = 1;
+};
+
+// Adds a gradient of this backward pass to a leaf. It is taken over where nobody else holds it,
+// else copied.
+void add_leaf_gradient(const Variable& leaf, Tensor gradient);
+
+// Calls the leaf's hooks; once per backward pass, when its last gradient has been added.
+void call_leaf_hooks(const Variable& leaf);
+
+// Gives Node and the backward pass access to a variable's insides.
+struct GraphAccess {
+  static VariableImpl& impl(const Variable& variable) { return *variable.impl_; }
+  static Variable make_result(Tensor value, std::shared_ptr<Node> node, std::size_t output_index);
+};
 
 }  // namespace lockstep

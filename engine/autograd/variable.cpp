@@ -1,8 +1,7 @@
 #include "engine/autograd/variable.h"
 
-#include "engine/autograd/backward_pass.h"
+#include "engine/autograd/backward.h"
 #include "engine/autograd/node.h"
-#include "engine/autograd/variable_impl.h"
 #include "engine/core/error.h"
 
 namespace lockstep {
@@ -121,7 +120,7 @@ void Variable::remove_grad_hook(std::uint64_t id) {
 }
 
 void Variable::backward(Tensor grad, Graph graph) const {
-  BackwardPass(*this, std::move(grad), graph).run();
+  run_backward(*this, std::move(grad), graph);
 }
 
 Variable Variable::detach() const {

@@ -18,7 +18,7 @@ struct ThreadContext {
   int rank = 0;              // of this line of work, in its world
   int world_size = 1;        // ranks in that world
   std::uint32_t group = 0;   // of ranks that are threads, as audit/rank.h numbers it; 0: none
-  bool grad_enabled = true;  // see autograd/grad_mode.h
+  bool grad_enabled = true;  // see autograd/variable.h
   Issue issue = Issue::by_workers;
   std::uint64_t step = 0;  // training step, and the row of the global batch that is row 0 here:
   std::uint64_t first_row = 0;  // dropout masks are drawn by them, so any sharding draws the same

@@ -47,8 +47,8 @@ class Linear final : public ModuleOf<Linear> {
   Bias bias_;
 };
 
-// Activations as modules: element by element, any shape. Sequential fuses one that follows a Linear
-// into that layer's operation.
+// Activations as modules: element by element, any shape. In a Sequential one that follows a Linear is
+// part of that layer's operation.
 
 // A module that is nothing but an activation.
 class ActivationModule {
@@ -166,8 +166,7 @@ class Flatten final : public ModuleOf<Flatten> {
 // Modules one after another: the output of each is the input of the next.
 
 // Children are named "0", "1", "2", ... A Linear and the activation after it run as one operation
-// (and one node in the graph), and Linears that follow each other as one linear_chain: nobody else
-// sees what passes between them. Names and results are the same as without.
+// (and one node in the graph). Names and results are the same as without.
 class Sequential final : public ModuleOf<Sequential> {
  public:
   explicit Sequential(std::vector<std::shared_ptr<Module>> modules);
@@ -179,27 +178,6 @@ class Sequential final : public ModuleOf<Sequential> {
   Module& operator[](std::size_t index) const;
 
   std::string type_name() const override { return "Sequential"; }
-
- protected:
-  Variable forward_cross_entropy(const Variable& x, const Tensor& labels, Reduction reduction,
-                                 Tensor grad) override;
-
- private:
-  // What forward() runs: a chain of Linears, each with the activation of the child after it; or,
-  // where that is empty, one child of another kind.
-  struct Step {
-    struct Layer {
-      std::size_t linear = 0;
-      Activation activation = Activation::none;
-    };
-    std::vector<Layer> chain;
-    std::size_t child = 0;
-  };
-
-  std::vector<LinearLayer> layers_of(const Step& step) const;
-  Variable run(std::span<const Step> steps, Variable x);
-
-  std::vector<Step> steps_;
 };
 
 }  // namespace lockstep::nn

@@ -8,7 +8,7 @@
 #include "engine/audit/losses.h"
 #include "engine/audit/models.h"
 #include "engine/audit/values.h"
-#include "engine/autograd/grad_mode.h"
+#include "engine/autograd/variable.h"
 #include "engine/core/error.h"
 
 namespace lockstep::nn {
@@ -159,19 +159,6 @@ void Module::set_buffer(std::size_t index, const Tensor& value) {
 
 void Module::set_mode(Mode mode) {
   walk(*this, {}, [mode](const std::string&, Module& module) { module.mode_ = mode; });
-}
-
-Variable Module::cross_entropy_of(const Variable& x, const Tensor& labels, Reduction reduction,
-                                  Tensor grad) {
-  const NestingScope scope;
-  if (audit::is_on()) [[unlikely]]
-    note_input(x);
-  return forward_cross_entropy(x, labels, reduction, std::move(grad));
-}
-
-Variable Module::forward_cross_entropy(const Variable& x, const Tensor& labels, Reduction reduction,
-                                       Tensor grad) {
-  return lockstep::cross_entropy(forward(x), labels, reduction, std::move(grad));
 }
 
 // What the outermost module is given is the batch.

@@ -52,11 +52,6 @@ class Module {
     return forward(x);
   }
 
-  // cross_entropy((*this)(x), ...) of ops.h, for training: a device may run the last layer and the
-  // loss as one operation, and there are no logits then.
-  Variable cross_entropy_of(const Variable& x, const Tensor& labels,
-                            Reduction reduction = Reduction::mean, Tensor grad = {});
-
   // --- parameters: trained by an optimizer ---
   // Depth first, in the order of registration. One that is registered twice (shared by two layers)
   // is listed once, under its first name.
@@ -123,10 +118,6 @@ class Module {
   std::size_t register_parameter(std::string name, Tensor value);
   std::size_t register_buffer(std::string name, Tensor value);
   std::size_t register_child(std::string name, std::shared_ptr<Module> child);
-
-  // What cross_entropy_of() does. Here: the loss of what forward() gives.
-  virtual Variable forward_cross_entropy(const Variable& x, const Tensor& labels,
-                                         Reduction reduction, Tensor grad);
 
   void copy_children();  // for shallow_copy(): each child becomes a shallow copy of itself
 

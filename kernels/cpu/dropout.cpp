@@ -1,7 +1,6 @@
 // Dropout: the mask of kernels/dropout_draw.h, many Philox blocks at a time.
 #include "kernels/cpu/checks.h"
 #include "kernels/cpu/eigen_backend.h"
-#include "kernels/cpu/independent.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/dropout_draw.h"
 

@@ -30,21 +30,19 @@ class EigenBackend final : public Backend {
                            ConstTensorView grad_y, TensorView grad_x) override;
   void dropout(Stream& stream, const DropoutMask& mask, ConstMatrixView x, MatrixView y) override;
   void sum(Stream& stream, ConstTensorView x, TensorView y) override;
-  void sum_rows(Stream& stream, ConstMatrixView x, TensorView y, Write write) override;
   void argmax_rows(Stream& stream, ConstMatrixView x, TensorView y) override;
   void norm(Stream& stream, std::span<const ConstTensorView> x, TensorView y) override;
   void matmul(Stream& stream, ConstMatrixView a, Transpose transpose_a, ConstMatrixView b,
               Transpose transpose_b, MatrixView c, Write write) override;
-  std::size_t linear_mask_bytes(Stream&, const LinearForward&) override { return 0; }
-  void linear_forward(Stream& stream, const LinearForward& call) override;
-  void linear_backward(Stream& stream, const LinearBackward& call) override;
-  bool sums_input_gradient(Stream&, const LinearBackward&, const LinearBackward&) override {
-    return false;
-  }
+  void linear_forward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,
+                      ConstTensorView bias, Activation activation, MatrixView y,
+                      MatrixView preactivation) override;
+  void linear_backward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,
+                       ConstMatrixView grad_z, MatrixView grad_x, MatrixView grad_weight,
+                       TensorView grad_bias) override;
   void softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits, ConstTensorView labels,
-                                     Reduction reduction, MatrixView probabilities, TensorView loss,
-                                     const CrossEntropyGradient& gradient) override;
-  bool fuses_cross_entropy_gradient(std::size_t) const override { return false; }
+                                     Reduction reduction, MatrixView probabilities,
+                                     TensorView loss) override;
   void softmax_cross_entropy_backward(Stream& stream, ConstMatrixView probabilities,
                                       ConstTensorView labels, Reduction reduction,
                                       ConstTensorView grad_loss, MatrixView grad_logits) override;
@@ -58,7 +56,6 @@ class EigenBackend final : public Backend {
            const SgdOptions& options) override;
   void adamw(Stream& stream, std::span<const AdamWParameter> parameters, const StepScalars& scalars,
              const AdamWOptions& options) override;
-  void multi_zero(Stream& stream, std::span<const TensorView> tensors) override;
   void multi_scale(Stream& stream, std::span<const TensorView> tensors, double factor) override;
   void multi_clip(Stream& stream, std::span<const TensorView> tensors, ConstTensorView norm,
                   double max_norm) override;

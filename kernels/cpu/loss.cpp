@@ -53,10 +53,9 @@ double sum_in_order(const std::vector<double>& partials) {
 
 void EigenBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits,
                                                  ConstTensorView labels, Reduction reduction,
-                                                 MatrixView probabilities, TensorView loss,
-                                                 const CrossEntropyGradient& gradient) {
+                                                 MatrixView probabilities, TensorView loss) {
   const auto* name = "cross_entropy";
-  checks::softmax_cross_entropy_forward(logits, labels, probabilities, loss, gradient);
+  checks::softmax_cross_entropy_forward(logits, labels, probabilities, loss);
   const auto* label = data_of<std::int64_t>(labels);
   require_labels(name, label, logits.rows, logits.cols);
   for_floating(logits.dtype, name, [&]<typename T>() {
@@ -71,9 +70,6 @@ void EigenBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView
                     });
     *data_of<T>(loss) = static_cast<T>(sum_in_order(partials) / divisor(reduction, logits.rows));
   });
-  if (gradient.grad_logits.data == nullptr) return;
-  softmax_cross_entropy_backward(stream, probabilities, labels, reduction, gradient.grad_loss,
-                                 gradient.grad_logits);
 }
 
 void EigenBackend::softmax_cross_entropy_backward(Stream& stream, ConstMatrixView probabilities,

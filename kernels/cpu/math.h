@@ -1,5 +1,5 @@
-// exp, tanh and the normal distribution of one element, written without branches so that loops over
-// them vectorise.
+// exp, tanh and the normal distribution of one element, and the activations made of them, written
+// without branches so that loops over them vectorise.
 //
 // float: own approximations, relative error below 2e-7 (in the tails of the normal distribution
 // 2e-6), exact at 0, infinities and NaN.
@@ -11,6 +11,9 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <utility>
+
+#include "kernels/activation_formulas.h"
 
 namespace lockstep::kernels {
 
@@ -92,6 +95,28 @@ inline float normal_distribution_of(float x) {
   q = q * t + 2.820970200003644e-01f;
   const float tail = 0.5f * t * q * exp_of(-square);
   return square < 1.0f ? middle : (x < 0.0f ? tail : 1.0f - tail);
+}
+
+// For the activations of kernels/activation_formulas.h.
+struct CpuMath {
+  template <typename T>
+  static T exp(T x) {
+    return exp_of(x);
+  }
+  template <typename T>
+  static T tanh(T x) {
+    return tanh_of(x);
+  }
+  template <typename T>
+  static T normal_distribution(T x) {
+    return normal_distribution_of(x);
+  }
+};
+
+// Calls function(functor) with the functor of an activation.
+template <typename Function>
+void for_activation(Activation activation, Function&& function) {
+  for_activation_with<CpuMath>(activation, std::forward<Function>(function));
 }
 
 }  // namespace lockstep::kernels

@@ -1,14 +1,65 @@
-// SGD and AdamW: one pass over each parameter, all parameters of a step in one call.
+// Many tensors in one call: SGD and AdamW, one pass over each parameter, and what happens to
+// gradients on their way (scaling, clipping, buckets).
 // Source: torch/optim/sgd.py and adamw.py, the single-tensor forms.
 #include <cmath>
+#include <cstring>
 
 #include "kernels/cpu/checks.h"
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/subnormals.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace lockstep::kernels {
 namespace {
+
+// Numbers smaller than the smallest normal one, where a state decays towards zero.
+//
+// A momentum that no gradient feeds any more, such as that of a unit which ReLU has shut, shrinks
+// to a few times 1.4e-45 and stays there: 0.9 times that rounds back to itself. Many CPUs need over
+// a hundred cycles for an operation on such a number, so that the updates of a net that has learned
+// its data took fifteen times as long as before. They count as zero here.
+//
+// While one is alive, the calling thread's floating-point operations read subnormal numbers as zero
+// and give zero in place of them; on CPUs other than x86-64 and AArch64 nothing changes.
+class FlushSubnormals {
+ public:
+  FlushSubnormals() : before_(control()) { set_control(before_ | kFlush); }
+  ~FlushSubnormals() { set_control(before_); }
+  FlushSubnormals(const FlushSubnormals&) = delete;
+  FlushSubnormals& operator=(const FlushSubnormals&) = delete;
+
+ private:
+#if defined(__x86_64__)
+  static constexpr std::uint64_t kFlush = 0x8040;  // MXCSR: flush to zero, denormals are zeros
+  static std::uint64_t control() {
+    return _mm_getcsr();
+  }
+  static void set_control(std::uint64_t value) {
+    _mm_setcsr(static_cast<unsigned>(value));
+  }
+#elif defined(__aarch64__)
+  static constexpr std::uint64_t kFlush = std::uint64_t{1} << 24;  // FPCR: flush to zero
+  static std::uint64_t control() {
+    std::uint64_t value;
+    asm volatile("mrs %0, fpcr" : "=r"(value));
+    return value;
+  }
+  static void set_control(std::uint64_t value) {
+    asm volatile("msr fpcr, %0" : : "r"(value));
+  }
+#else
+  static constexpr std::uint64_t kFlush = 0;
+  static std::uint64_t control() {
+    return 0;
+  }
+  static void set_control(std::uint64_t) {}
+#endif
+
+  std::uint64_t before_;
+};
 
 // Calls body(parameter, begin, end) for all elements of all parameters, cut over the threads as if
 // the parameters were one long vector.
@@ -159,6 +210,55 @@ void EigenBackend::adamw(Stream& stream, std::span<const AdamWParameter> paramet
         });
       });
   ++*data_of<std::int64_t>(scalars.step);
+}
+
+namespace {
+
+template <typename T>
+void scale_range(const T* from, double factor, T* to, std::size_t begin, std::size_t end) {
+  if (factor == 1) {
+    if (to != from) std::memcpy(to + begin, from + begin, (end - begin) * sizeof(T));
+    return;
+  }
+  const T s = static_cast<T>(factor);
+  LOCKSTEP_INDEPENDENT
+  for (std::size_t i = begin; i < end; ++i) to[i] = s * from[i];
+}
+
+}  // namespace
+
+void EigenBackend::multi_scale(Stream& stream, std::span<const TensorView> tensors, double factor) {
+  for (const TensorView& tensor : tensors) require_floating("multi_scale", tensor.dtype);
+  for (const TensorView& tensor : tensors) scale(stream, tensor, factor, tensor);
+}
+
+void EigenBackend::multi_clip(Stream& stream, std::span<const TensorView> tensors,
+                              ConstTensorView norm, double max_norm) {
+  checks::multi_clip(norm);
+  for (const TensorView& tensor : tensors) require_floating("multi_clip", tensor.dtype);
+  const double factor = max_norm / (*data_of<double>(norm) + 1e-6);
+  if (factor >= 1) return;
+  multi_scale(stream, tensors, factor);
+}
+
+void EigenBackend::pack(Stream& stream, std::span<const PackItem> items, double factor,
+                        TensorView bucket) {
+  checks::pack(items, bucket);
+  for_floating(bucket.dtype, "pack", [&]<typename T>() {
+    for (const PackItem& item : items) {
+      parallel_elements(stream, item.tensor.num_elements, [&](std::size_t begin, std::size_t end) {
+        scale_range<T>(data_of<T>(item.tensor), factor, data_of<T>(bucket) + item.offset, begin,
+                       end);
+      });
+    }
+  });
+}
+
+void EigenBackend::unpack(Stream& stream, ConstTensorView bucket, std::span<const PackItem> items) {
+  checks::unpack(bucket, items);
+  for (const PackItem& item : items) {
+    copy(stream, bucket.part(item.offset, item.tensor.num_elements), item.tensor);
+  }
 }
 
 }  // namespace lockstep::kernels

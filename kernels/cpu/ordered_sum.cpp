@@ -1,7 +1,6 @@
 // The hot loop of our all-reduce.
 #include "kernels/cpu/checks.h"
 #include "kernels/cpu/eigen_backend.h"
-#include "kernels/cpu/independent.h"
 #include "kernels/cpu/parallel.h"
 
 namespace lockstep::kernels {

@@ -11,6 +11,15 @@
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/stream.h"
 
+// LOCKSTEP_INDEPENDENT stands before a loop none of whose iterations reads what another one writes:
+// the compiler may then vectorise it without asking whether its pointers overlap. They may be
+// equal, as where y is x.
+#ifdef __clang__
+#define LOCKSTEP_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define LOCKSTEP_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 namespace lockstep::kernels {
 
 // Elements (or operations of about that cost) that repay a hand-over to another thread.
@@ -74,6 +83,33 @@ T* thread_scratch(std::size_t num_elements) {
   thread_local std::vector<T> memory;
   if (memory.size() < num_elements) memory.resize(num_elements);
   return memory.data();
+}
+
+// Rows whose sum is formed before it is added to the total: bounds the rounding error and is the
+// unit that threads share.
+inline constexpr std::size_t kRowsPerSum = 64;
+
+// sums[j] = the sum over all rows of row(i)[j], j < cols, in an order fixed by the shape. row(i)
+// returns a pointer to cols elements.
+template <typename T, typename Row>
+void column_sums(runtime::Stream& stream, std::size_t rows, std::size_t cols, T* sums,
+                 const Row& row) {
+  const std::size_t num_blocks = (rows + kRowsPerSum - 1) / kRowsPerSum;
+  T* partials = thread_scratch<T>(num_blocks * cols);
+  parallel_blocks(stream, rows, kRowsPerSum, cols,
+                  [&](std::size_t block, std::size_t begin, std::size_t end) {
+                    T* partial = partials + block * cols;
+                    std::fill(partial, partial + cols, T(0));
+                    for (std::size_t i = begin; i < end; ++i) {
+                      const T* values = row(i);
+                      for (std::size_t j = 0; j < cols; ++j) partial[j] += values[j];
+                    }
+                  });
+  std::fill(sums, sums + cols, T(0));
+  for (std::size_t block = 0; block < num_blocks; ++block) {
+    const T* partial = partials + block * cols;
+    for (std::size_t j = 0; j < cols; ++j) sums[j] += partial[j];
+  }
 }
 
 }  // namespace lockstep::kernels

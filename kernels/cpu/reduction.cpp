@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "kernels/cpu/checks.h"
-#include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/parallel.h"
 
@@ -53,14 +52,6 @@ void EigenBackend::sum(Stream& stream, ConstTensorView x, TensorView y) {
   for_floating(x.dtype, "sum", [&]<typename T>() {
     const auto itself = [](double value) { return value; };
     *data_of<T>(y) = static_cast<T>(sum_of(stream, data_of<T>(x), x.num_elements, itself));
-  });
-}
-
-void EigenBackend::sum_rows(Stream& stream, ConstMatrixView x, TensorView y, Write write) {
-  checks::sum_rows(x, y);
-  for_floating(x.dtype, "sum_rows", [&]<typename T>() {
-    column_sums<T>(stream, x.rows, x.cols, data_of<T>(y), write,
-                   [&](std::size_t row) { return row_of<T>(x, row); });
   });
 }
 

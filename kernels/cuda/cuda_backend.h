@@ -2,9 +2,9 @@
 //
 // What a method does stands in kernels/backend.h; one source file per family. Rules of this folder:
 //   Order:    a method only enqueues kernels on the stream; it does not wait, read back or
-//             allocate, so that every method can be captured in a CUDA graph (workspace.h says what
-//             must have been reserved before). The exception: a matrix product is timed when its
-//             sizes are first seen outside a capture (tuner.h).
+//             allocate, so that every method can be captured in a CUDA graph. The exceptions: a
+//             stream's first reduction reserves memory (workspace.h), and a new matrix product is
+//             timed (product.h); so a step runs once before it is captured.
 //   Results:  depend on shapes and values alone: sums are cut by size and meet in a fixed order,
 //             never by atomic additions.
 //   Faults:   an index or label outside its range is written to the stream's DeviceFault, and the
@@ -36,26 +36,22 @@ class CudaBackend final : public Backend {
                            ConstTensorView grad_y, TensorView grad_x) override;
   void dropout(Stream& stream, const DropoutMask& mask, ConstMatrixView x, MatrixView y) override;
   void sum(Stream& stream, ConstTensorView x, TensorView y) override;
-  void sum_rows(Stream& stream, ConstMatrixView x, TensorView y, Write write) override;
   void argmax_rows(Stream& stream, ConstMatrixView x, TensorView y) override;
   void norm(Stream& stream, std::span<const ConstTensorView> x, TensorView y) override;
   void matmul(Stream& stream, ConstMatrixView a, Transpose transpose_a, ConstMatrixView b,
               Transpose transpose_b, MatrixView c, Write write) override;
-  std::size_t linear_mask_bytes(Stream& stream, const LinearForward& call) override;
-  void linear_forward(Stream& stream, const LinearForward& call) override;
-  void linear_backward(Stream& stream, const LinearBackward& call) override;
-  bool sums_input_gradient(Stream& stream, const LinearBackward& call,
-                           const LinearBackward& before) override;
+  void linear_forward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,
+                      ConstTensorView bias, Activation activation, MatrixView y,
+                      MatrixView preactivation) override;
+  void linear_backward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,
+                       ConstMatrixView grad_z, MatrixView grad_x, MatrixView grad_weight,
+                       TensorView grad_bias) override;
   void softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits, ConstTensorView labels,
-                                     Reduction reduction, MatrixView probabilities, TensorView loss,
-                                     const CrossEntropyGradient& gradient) override;
-  bool fuses_cross_entropy_gradient(std::size_t classes) const override;
+                                     Reduction reduction, MatrixView probabilities,
+                                     TensorView loss) override;
   void softmax_cross_entropy_backward(Stream& stream, ConstMatrixView probabilities,
                                       ConstTensorView labels, Reduction reduction,
                                       ConstTensorView grad_loss, MatrixView grad_logits) override;
-  bool fuses_linear_cross_entropy(DType dtype, std::size_t rows, std::size_t in,
-                                  std::size_t classes) const override;
-  void linear_cross_entropy(Stream& stream, const LinearCrossEntropy& call) override;
   void mse_forward(Stream& stream, ConstTensorView x, ConstTensorView target, Reduction reduction,
                    TensorView loss) override;
   void mse_backward(Stream& stream, ConstTensorView x, ConstTensorView target, Reduction reduction,
@@ -66,7 +62,6 @@ class CudaBackend final : public Backend {
            const SgdOptions& options) override;
   void adamw(Stream& stream, std::span<const AdamWParameter> parameters, const StepScalars& scalars,
              const AdamWOptions& options) override;
-  void multi_zero(Stream& stream, std::span<const TensorView> tensors) override;
   void multi_scale(Stream& stream, std::span<const TensorView> tensors, double factor) override;
   void multi_clip(Stream& stream, std::span<const TensorView> tensors, ConstTensorView norm,
                   double max_norm) override;

@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/checks.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/row_tiles.cuh"
+#include "kernels/cuda/elementwise.cuh"
 #include "kernels/dropout_draw.h"
 
 namespace lockstep::kernels::cuda {
@@ -45,7 +45,6 @@ struct Dropout {
   std::size_t y_leading_dimension;
   std::size_t rows;
   std::size_t cols;
-  std::size_t in_groups;  // columns that are moved in groups: all but a tail, or none
   std::uint64_t key;
   const std::int64_t* step;  // not nullptr: the key is found here, from this and the seed
   std::uint64_t seed;
@@ -70,29 +69,12 @@ __global__ void dropout_kernel(Dropout<T> call) {
     const T* const x = call.x + row * call.x_leading_dimension;
     T* const y = call.y + row * call.y_leading_dimension;
     for (std::size_t j = begin + threadIdx.x % kWarp * kGroup; j < end; j += kWarp * kGroup) {
-      const bool whole = j + kGroup <= call.in_groups;
-      Vector<T, kGroup> values = {};
-      if (whole) {
-        values = load_vector<kGroup>(x + j);
-      } else {
-#pragma unroll
-        for (std::size_t k = 0; k < kGroup; ++k) {
-          if (j + k < end) values.at[k] = x[j + k];
-        }
-      }
       const auto words =
           draw(call.first_row + row, static_cast<std::uint32_t>(j / kGroup), call.layer, call.key);
 #pragma unroll
       for (std::size_t k = 0; k < kGroup; ++k) {
-        values.at[k] *= words.at[k] <= call.last_dropped ? T(0) : call.factor;
-      }
-      if (whole) {
-        store_vector(y + j, values);
-      } else {
-#pragma unroll
-        for (std::size_t k = 0; k < kGroup; ++k) {
-          if (j + k < end) y[j + k] = values.at[k];
-        }
+        if (j + k >= end) break;
+        y[j + k] = x[j + k] * (words.at[k] <= call.last_dropped ? T(0) : call.factor);
       }
     }
   });
@@ -110,8 +92,6 @@ void CudaBackend::dropout(Stream& stream, const DropoutMask& mask, ConstMatrixVi
   }
   if (x.rows == 0 || x.cols == 0) return;
   for_floating(x.dtype, "dropout", [&]<typename T>() {
-    const bool in_groups = has_aligned_groups<kGroup>(data_of<T>(x), x.leading_dimension) &&
-                           has_aligned_groups<kGroup>(data_of<T>(y), y.leading_dimension);
     launch(stream, "dropout", row_tiles(x.rows, x.cols), dropout_kernel<T>,
            {.x = data_of<T>(x),
             .x_leading_dimension = x.leading_dimension,
@@ -119,7 +99,6 @@ void CudaBackend::dropout(Stream& stream, const DropoutMask& mask, ConstMatrixVi
             .y_leading_dimension = y.leading_dimension,
             .rows = x.rows,
             .cols = x.cols,
-            .in_groups = in_groups ? x.cols / kGroup * kGroup : 0,
             .key = draw->key,
             .step = data_of<std::int64_t>(mask.step_on_device),
             .seed = mask.seed,

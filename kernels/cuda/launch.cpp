@@ -5,6 +5,9 @@
 #include <string_view>
 
 #include "engine/core/error.h"
+#include "kernels/cuda/checks.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda_backend.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -41,4 +44,19 @@ void LaunchScope::finish(cudaError_t launched) {
   if (ran != cudaSuccess) fail_kernel(operation_, ran);
 }
 
+void fail_sources(std::size_t found, std::size_t most) {
+  fail(ErrorCode::Shape, "ordered_sum", "takes at most {} sources, found {}; sum groups of them",
+       most, found);
+}
+
 }  // namespace lockstep::kernels::cuda
+
+namespace lockstep::kernels {
+
+Backend* cuda_backend() {
+  // Never destroyed: tensors in static variables may be used until the very end.
+  static cuda::CudaBackend& backend = *new cuda::CudaBackend;
+  return &backend;
+}
+
+}  // namespace lockstep::kernels

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cmath>
+#include <utility>
+
+#include "kernels/activation_formulas.h"
 
 namespace lockstep::kernels::cuda {
 
@@ -24,20 +27,34 @@ __host__ __device__ inline float tanh_of(float x) {
 __host__ __device__ inline double tanh_of(double x) {
   return tanh(x);
 }
-// A product that is rounded by itself, whatever is added to it: one kernel can then have the bits
-// of two that hand it over through memory.
-__device__ inline float rounded_product(float a, float b) {
-  return __fmul_rn(a, b);
-}
-__device__ inline double rounded_product(double a, double b) {
-  return __dmul_rn(a, b);
-}
 // The distribution function of the normal distribution.
 __host__ __device__ inline float normal_distribution_of(float x) {
   return 0.5f * erfcf(x * -0.707106781186547524f);
 }
 __host__ __device__ inline double normal_distribution_of(double x) {
   return 0.5 * erfc(x * -0.707106781186547524400844);
+}
+
+// For the activations of kernels/activation_formulas.h.
+struct CudaMath {
+  template <typename T>
+  __host__ __device__ static T exp(T x) {
+    return exp_of(x);
+  }
+  template <typename T>
+  __host__ __device__ static T tanh(T x) {
+    return tanh_of(x);
+  }
+  template <typename T>
+  __host__ __device__ static T normal_distribution(T x) {
+    return normal_distribution_of(x);
+  }
+};
+
+// Calls function(functor) with the functor of an activation.
+template <typename Function>
+void for_activation(Activation activation, Function&& function) {
+  for_activation_with<CudaMath>(activation, std::forward<Function>(function));
 }
 
 }  // namespace lockstep::kernels::cuda

@@ -1,22 +1,34 @@
-// Copies and fills. They move bits, so one kernel serves all element types of a width.
-#include <algorithm>
+// Copies, fills, conversions and gathers: every element moves once, in and out. Copies and fills
+// move bits, so one kernel serves all element types of a width.
+#include <cstdint>
 #include <cstring>
 
+#include "engine/runtime/cuda/cuda_stream.h"
 #include "kernels/cuda/checks.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/half.cuh"
-#include "kernels/cuda/row_tiles.cuh"
 
 namespace lockstep::kernels::cuda {
 namespace {
 
-template <typename Unit>
-struct Itself {
-  __device__ Unit operator()(const Unit (&x)[1]) const { return x[0]; }
+template <typename From, typename To>
+struct Convert {
+  __device__ To operator()(From x) const { return element_cast<To>(x); }
 };
 
-// Where the batch matrices of one side stand, in units.
+template <typename Unit>
+struct Itself {
+  __device__ Unit operator()(Unit x) const { return x; }
+};
+
+template <typename Unit>
+struct Fill {
+  Unit value;
+  __device__ Unit operator()() const { return value; }
+};
+
+// Where the batch matrices of one side stand.
 struct Strides {
   std::size_t leading_dimension;
   std::size_t batch_stride;
@@ -26,47 +38,12 @@ template <typename Unit>
 __global__ void copy_rows_kernel(const Unit* from, Strides from_strides, Unit* to,
                                  Strides to_strides, std::size_t batch, std::size_t rows,
                                  std::size_t cols) {
-  for_row_tiles(batch * rows, cols, [&](std::size_t i, std::size_t begin, std::size_t end) {
-    const std::size_t matrix = i / rows;
-    const std::size_t row = i % rows;
-    transform_in_warp<1>(
-        from + matrix * from_strides.batch_stride + row * from_strides.leading_dimension,
-        to + matrix * to_strides.batch_stride + row * to_strides.leading_dimension, begin, end,
-        [](const Unit& unit) { return unit; });
+  for_matrix(batch * rows, cols, [&](std::size_t i, std::size_t j) {
+    const auto at = [&](const Strides& strides) {
+      return i / rows * strides.batch_stride + i % rows * strides.leading_dimension + j;
+    };
+    to[at(to_strides)] = from[at(from_strides)];
   });
-}
-
-// Whether all rows of a matrix begin and end at a multiple of 16 bytes.
-bool has_aligned_rows(const ConstMatrixView& view) {
-  const std::size_t size = size_of(view.dtype);
-  return is_aligned(view.data) && view.cols * size % 16 == 0 &&
-         view.leading_dimension * size % 16 == 0 && view.batch_stride * size % 16 == 0;
-}
-
-// unit_elements: how many elements a unit holds.
-template <typename Unit>
-void copy_rows(Stream& stream, const ConstMatrixView& from, const MatrixView& to,
-               std::size_t unit_elements) {
-  const auto strides = [&](const ConstMatrixView& view) {
-    return Strides{view.leading_dimension / unit_elements, view.batch_stride / unit_elements};
-  };
-  const std::size_t cols = from.cols / unit_elements;
-  launch(stream, "copy_matrix", row_tiles(from.batch * from.rows, cols), copy_rows_kernel<Unit>,
-         data_of<Unit>(from), strides(from), data_of<Unit>(to), strides(to), from.batch, from.rows,
-         cols);
-}
-
-template <typename Unit>
-__global__ void fill_kernel(Unit* to, std::size_t num_elements, std::size_t in_vectors,
-                            Unit value) {
-  Vector<Unit> vector;
-#pragma unroll
-  for (std::size_t k = 0; k < kWidth<Unit>; ++k) vector.at[k] = value;
-  const std::size_t step = num_global_threads();
-  for (std::size_t i = global_thread() * kWidth<Unit>; i < in_vectors; i += step * kWidth<Unit>) {
-    store_vector(to + i, vector);
-  }
-  for (std::size_t i = in_vectors + global_thread(); i < num_elements; i += step) to[i] = value;
 }
 
 // The bits of a value as an element of dtype.
@@ -77,38 +54,105 @@ std::uint64_t bits_of(DType dtype, double value) {
   return bits;
 }
 
+template <typename From, typename To>
+struct Gather {
+  const From* source;
+  std::size_t source_rows;
+  std::size_t source_leading_dimension;
+  const std::int64_t* indices;
+  To* to;
+  std::size_t rows;
+  std::size_t cols;
+  std::size_t leading_dimension;
+  To factor;
+  const std::int64_t* label_source;  // or nullptr
+  std::int64_t* labels;
+  DeviceFault* fault;
+};
+
+// A row outside the source is zeros, with label 0.
+template <typename From, typename To>
+__global__ void gather_kernel(Gather<From, To> call) {
+  for_matrix(call.rows, call.cols, [&](std::size_t row, std::size_t j) {
+    const std::int64_t index = call.indices[row];
+    const bool is_good = is_within(index, call.source_rows);
+    if (!is_good && j == 0) {
+      report_fault(call.fault, FaultKind::row_index, index, call.source_rows);
+    }
+    if (call.label_source != nullptr && j == 0) {
+      call.labels[row] = is_good ? call.label_source[index] : 0;
+    }
+    const From* const from = call.source + index * call.source_leading_dimension;
+    call.to[row * call.leading_dimension + j] =
+        is_good ? call.factor * static_cast<To>(from[j]) : To(0);
+  });
+}
+
 }  // namespace
 
 void CudaBackend::copy(Stream& stream, ConstTensorView from, TensorView to) {
   checks::copy(from, to);
   for_width(from.dtype, [&]<typename Unit>() {
-    launch_elementwise(stream, "copy", Inputs<Unit, 1>{{data_of<Unit>(from)}}, data_of<Unit>(to),
-                       to.num_elements, Itself<Unit>{});
+    launch_elementwise(stream, "copy", data_of<Unit>(to), to.num_elements, Itself<Unit>{},
+                       data_of<Unit>(from));
   });
 }
 
 void CudaBackend::copy_matrix(Stream& stream, ConstMatrixView from, MatrixView to) {
   checks::copy_matrix(from, to);
   if (from.num_elements() == 0) return;
-  if (from.is_contiguous() && to.is_contiguous()) {
-    return copy(stream, {from.data, from.dtype, from.num_elements()},
-                {to.data, to.dtype, to.num_elements()});
-  }
-  if (has_aligned_rows(from) && has_aligned_rows(to)) {
-    return copy_rows<Vector<std::uint32_t>>(stream, from, to, 16 / size_of(from.dtype));
-  }
-  for_width(from.dtype, [&]<typename Unit>() { copy_rows<Unit>(stream, from, to, 1); });
+  for_width(from.dtype, [&]<typename Unit>() {
+    launch(stream, "copy_matrix", row_tiles(from.batch * from.rows, from.cols),
+           copy_rows_kernel<Unit>, data_of<Unit>(from),
+           Strides{from.leading_dimension, from.batch_stride}, data_of<Unit>(to),
+           Strides{to.leading_dimension, to.batch_stride}, from.batch, from.rows, from.cols);
+  });
+}
+
+void CudaBackend::convert(Stream& stream, ConstTensorView from, TensorView to) {
+  checks::convert(from, to);
+  for_any(from.dtype, [&]<typename From>() {
+    for_any(to.dtype, [&]<typename To>() {
+      launch_elementwise(stream, "convert", data_of<To>(to), to.num_elements, Convert<From, To>{},
+                         data_of<From>(from));
+    });
+  });
 }
 
 void CudaBackend::fill(Stream& stream, TensorView to, double value) {
-  if (to.num_elements == 0) return;
   const std::uint64_t bits = bits_of(to.dtype, value);
   for_width(to.dtype, [&]<typename Unit>() {
-    const std::size_t in_vectors =
-        is_aligned(to.data) ? to.num_elements / kWidth<Unit> * kWidth<Unit> : 0;
-    const std::size_t wanted = std::max(in_vectors / kWidth<Unit>, to.num_elements - in_vectors);
-    launch(stream, "fill", covering(wanted, kThreads), fill_kernel<Unit>, data_of<Unit>(to),
-           to.num_elements, in_vectors, static_cast<Unit>(bits));
+    launch_elementwise(stream, "fill", data_of<Unit>(to), to.num_elements,
+                       Fill<Unit>{static_cast<Unit>(bits)});
+  });
+}
+
+void CudaBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
+                              MatrixView to, double scale, const LabelsOfRows& labels) {
+  const auto* name = "gather_rows";
+  checks::gather_rows(source, indices, to, labels);
+  if (source.dtype != DType::uint8) require_floating(name, source.dtype);
+  require_floating(name, to.dtype);
+  if (to.rows == 0 || to.cols == 0) return;
+  const auto gather = [&]<typename From, typename To>() {
+    launch(stream, name, row_tiles(to.rows, to.cols), gather_kernel<From, To>,
+           {.source = data_of<From>(source),
+            .source_rows = source.rows,
+            .source_leading_dimension = source.leading_dimension,
+            .indices = data_of<std::int64_t>(indices),
+            .to = data_of<To>(to),
+            .rows = to.rows,
+            .cols = to.cols,
+            .leading_dimension = to.leading_dimension,
+            .factor = static_cast<To>(scale),
+            .label_source = data_of<std::int64_t>(labels.from),
+            .labels = data_of<std::int64_t>(labels.to),
+            .fault = runtime::cuda::cuda_stream(stream).fault()});
+  };
+  for_floating(to.dtype, name, [&]<typename To>() {
+    if (source.dtype == DType::uint8) return gather.template operator()<std::uint8_t, To>();
+    if (source.dtype == DType::float32) return gather.template operator()<float, To>();
+    gather.template operator()<double, To>();
   });
 }
 

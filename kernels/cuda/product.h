@@ -1,4 +1,16 @@
-// One matrix product with what happens to it on its way into memory.
+// Matrix products by cuBLASLt, the algorithm of each chosen by the clock.
+//
+// The library offers several algorithms for a product, and the one it names first is sometimes ten
+// times slower than the best. So they are timed when a product is first seen, in memory and on a
+// stream of their own, and the fastest is remembered for the process; a first training step takes
+// some tenths of a second longer.
+//   Sharing:      one table per GPU model, so ranks as threads and logical devices use the same
+//                 algorithms; of threads that meet the same new product one times it.
+//   Captures:     the library is asked nothing while a stream is captured: a product that was not
+//                 seen before is an error, so the step runs once before it is captured.
+//   Bits:         a chosen algorithm gives the same bits in every call; another process may choose
+//                 another, which adds in another order. Within an UntunedScope
+//                 (matmul_precision.h) the first one that the library runs is taken.
 //
 // Row-major through column-major: cuBLASLt takes column-major matrices. The bytes of a row-major
 // [r, c] matrix are those of its transpose, column-major [c, r], with the same leading dimension.
@@ -10,6 +22,8 @@
 // transposed here is transposed there.
 #pragma once
 
+#include <cstddef>
+
 #include "kernels/backend.h"
 
 namespace lockstep::kernels::cuda {
@@ -20,46 +34,30 @@ struct Product {
   Transpose transpose_a = Transpose::no;
   ConstMatrixView b;
   Transpose transpose_b = Transpose::no;
-  MatrixView c;  // op(a) * op(b), finished
+  MatrixView c;  // op(a) * op(b), or added to it, then + bias
   Write write = Write::overwrite;
-
-  enum class Finish {
-    none,
-    forward,        // c = activation(c + bias)
-    gradient,       // c = c * activation'(saved)
-    bias_gradient,  // and column_sums = column sums of a. REQUIRES: transpose_a
-    gradient_sums,  // as gradient, and column_sums = column sums of c
-  } finish = Finish::none;
-  Activation activation = Activation::none;
-
-  // For forward:
-  ConstTensorView bias;      // [cols], or no data
-  MatrixView preactivation;  // as c; written where it has data
-  // `wanted`: the layer after this one can use a mask; `written` is that wish with memory for it.
-  enum class Mask { none, wanted, written } mask_use = Mask::none;
-  TensorView mask;  // relu_mask_bytes() (epilogues.h)
-
-  // For gradient and gradient_sums:
-  ConstMatrixView saved;       // as c: the value after the activation, for GELU the one before
-  ConstTensorView saved_mask;  // ReLU: what `mask` was in the forward product, or no data
-
-  // For gradient_sums and bias_gradient; overwritten or added to as c is. A product that is only
-  // asked about (plan_for) may have no data here, and none in c.
-  TensorView column_sums;  // [columns]
+  ConstTensorView bias{};  // [columns of c], or no data
 };
 
-inline bool has_gradient(const Product& product) {
-  return product.finish == Product::Finish::gradient ||
-         product.finish == Product::Finish::gradient_sums;
-}
+// Enqueues a product. With an inner size of 0 it is zero; an empty c is left alone.
+// REQUIRES: shapes fit. Throws Error{Cuda} where the library runs none of its algorithms (the log
+// says why: LOCKSTEP_LOG=debug), Error{State} for a new product in a capture.
+void run(Stream& stream, const Product& product);
 
-inline bool has_column_sums(const Product& product) {
-  return product.finish == Product::Finish::gradient_sums ||
-         product.finish == Product::Finish::bias_gradient;
-}
+// y = activation(y + bias), in place; y + bias is kept in preactivation where it has data.
+// Shapes:  y, preactivation [rows, cols]; bias [cols] or no data.
+void finish_linear(Stream& stream, MatrixView y, ConstTensorView bias, Activation activation,
+                   MatrixView preactivation);
 
-inline std::size_t inner_size(const Product& product) {
-  return product.transpose_a == Transpose::yes ? product.a.rows : product.a.cols;
-}
+// Zeroes every matrix of the batch.
+void zero_matrix(Stream& stream, MatrixView y);
+
+// For tests: the number of products that were timed, and a beginning from nothing.
+// REQUIRES: no product is being enqueued.
+std::size_t num_timed_products();
+void forget_products();
+
+// For tests: where products are timed.
+Stream& timing_stream(Stream& stream);
 
 }  // namespace lockstep::kernels::cuda

@@ -1,43 +1,206 @@
-// *y = finish(sum over i of op(x0[i], x1[i], ...)), in one launch and in double.
+// How threads add up, in an order that depends on nothing but the launch's shape: within a warp by
+// shuffles, within a block through shared memory, among blocks by the block that finishes last.
 //
-// An operation is a functor `double operator()(const T (&x)[kInputs]) const` for the device. Every
-// element is read once. Which thread adds which element does not depend on their addresses.
+// Every sum is formed in double.
 #pragma once
 
 #include <algorithm>
 
-#include "kernels/cuda/block_sum.cuh"
-#include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/vector.cuh"
+#include "kernels/cuda/workspace.h"
 
 namespace lockstep::kernels::cuda {
 
-template <typename T, int kInputs, typename Op>
-__global__ void reduce_kernel(Inputs<T, kInputs> x, std::size_t num_elements, Access access, Op op,
-                              T* y, double divisor, Workspace workspace) {
-  double sum = 0;
-  const auto add = [&](std::size_t, const auto& inputs) {
-    inputs.for_each([&](std::size_t, const auto& values) { sum += op(values); });
-  };
-  const std::size_t in_vectors = num_elements / kWidth<T> * kWidth<T>;
-  if (access == Access::vector) {
-    for_vectors<kWidth<T>, 4>(x, 0, in_vectors, add);
-  } else {
-    for_vectors<kWidth<T>, 4, Access::single>(x, 0, in_vectors, add);
+inline constexpr unsigned kAllLanes = 0xffffffffu;
+
+// The sum over a warp, in its lane 0. REQUIRES: all lanes call it.
+__device__ inline double warp_sum(double value) {
+#pragma unroll
+  for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
+    value += __shfl_down_sync(kAllLanes, value, distance);
   }
-  for_vectors<1, 1>(x, in_vectors, num_elements, add);
+  return value;
+}
+
+// The sum over a block of at most 1024 threads, in its thread 0. REQUIRES: all threads call it;
+// blockDim.x is a multiple of 32.
+__device__ inline double block_sum(double value) {
+  __shared__ double warps[kWarp];
+  value = warp_sum(value);
+  if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  if (threadIdx.x < kWarp) {
+    value = warp_sum(threadIdx.x < blockDim.x / kWarp ? warps[threadIdx.x] : 0.0);
+  }
+  __syncthreads();  // the next call may overwrite `warps`
+  return value;
+}
+
+// True in all threads of the block that comes last of num_blocks, and there what the others wrote
+// before can be read (through volatile pointers). Leaves the ticket at 0 for the next launch.
+// REQUIRES: all threads call it; those that wrote have called __threadfence() since.
+__device__ inline bool is_last_block(unsigned* ticket, unsigned num_blocks) {
+  __shared__ bool is_last;
+  __syncthreads();
+  if (threadIdx.x == 0 && threadIdx.y == 0) {
+    is_last = atomicAdd(ticket, 1u) == num_blocks - 1;
+    if (is_last) {
+      *ticket = 0;
+      __threadfence();
+    }
+  }
+  __syncthreads();
+  return is_last;
+}
+
+// Adds the values of all threads of a launch of at most kMaxPartials blocks and calls
+// finish(total) in one thread. REQUIRES: all threads call it, once.
+template <typename Finish>
+__device__ void sum_over_launch(double value, const Workspace& workspace, const Finish& finish) {
+  double total = block_sum(value);
+  if (gridDim.x > 1) {
+    if (threadIdx.x == 0) {
+      workspace.partials[blockIdx.x] = total;
+      __threadfence();
+    }
+    if (!is_last_block(workspace.tickets, gridDim.x)) return;
+    const volatile double* partials = workspace.partials;
+    double mine = 0;
+    for (unsigned i = threadIdx.x; i < gridDim.x; i += blockDim.x) mine += partials[i];
+    total = block_sum(mine);
+  }
+  if (threadIdx.x == 0) finish(total);
+}
+
+template <typename T, typename Op, typename... Inputs>
+__global__ void reduce_kernel(T* y, std::size_t num_elements, double divisor, Workspace workspace,
+                              Op op, Inputs... x) {
+  double sum = 0;
+  const std::size_t step = num_global_threads();
+#pragma unroll 4
+  for (std::size_t i = global_thread(); i < num_elements; i += step) sum += op(x[i]...);
   sum_over_launch(sum, workspace, [=](double total) { *y = static_cast<T>(total / divisor); });
 }
 
-// One launch, also for no elements. A block takes 4096 elements or more.
-template <typename T, int kInputs, typename Op>
-void launch_reduce(runtime::Stream& stream, const char* operation, Inputs<T, kInputs> x,
-                   std::size_t num_elements, Op op, T* y, double divisor) {
-  const Access access = are_aligned(x) ? Access::vector : Access::single;
+// *y = sum over i of op(x0[i], x1[i], ...) / divisor, in one launch and in double, also for no
+// elements. A block takes 4096 elements or more.
+template <typename T, typename Op, typename... Inputs>
+void launch_reduce(runtime::Stream& stream, const char* operation, T* y, std::size_t num_elements,
+                   double divisor, Op op, const Inputs*... x) {
   constexpr std::size_t kPerThread = 16;
   launch(stream, operation, covering((num_elements + kPerThread - 1) / kPerThread, kThreads, 1024),
-         reduce_kernel<T, kInputs, Op>, x, num_elements, access, op, y, divisor,
-         workspace_of(stream));
+         reduce_kernel<T, Op, const Inputs*...>, y, num_elements, divisor, workspace_of(stream), op,
+         x...);
+}
+
+// Sums over the rows of a matrix, for each column, in one launch and in double.
+//
+// A block adds the rows of one chunk for a stripe of 32 columns: its 32 x 8 threads read 8 rows at
+// a time. Where a stripe has several chunks, the last of their blocks adds what they found.
+//
+// An operation is a functor for the device with
+//   kValues                                how many sums a column has (1 or 2);
+//   void add(row, column, sums) const      adds one element to double sums[kValues];
+//   void finish(column, totals) const      called once per column.
+
+inline constexpr unsigned kStripe = 32;     // columns of a block
+inline constexpr unsigned kRowThreads = 8;  // rows that a block reads at a time
+
+struct ColumnShape {
+  std::size_t rows = 0;
+  std::size_t cols = 0;
+  std::size_t rows_per_chunk = 0;
+  unsigned num_stripes = 0;
+  unsigned num_chunks = 0;
+};
+
+// A chunk has 64 rows, or more where the blocks' sums would not fit the workspace.
+inline ColumnShape column_shape(std::size_t rows, std::size_t cols, std::size_t num_values) {
+  const std::size_t stripes = (cols + kStripe - 1) / kStripe;
+  const std::size_t max_blocks = std::min(kMaxPartials / (kStripe * num_values), kMaxTickets);
+  const std::size_t chunks = std::clamp<std::size_t>(
+      (rows + 63) / 64, 1,
+      std::max<std::size_t>(1, max_blocks / std::max<std::size_t>(1, stripes)));
+  const std::size_t rows_per_chunk = (rows + chunks - 1) / chunks;
+  return {rows, cols, rows_per_chunk, static_cast<unsigned>(stripes),
+          static_cast<unsigned>(chunks)};
+}
+
+// Adds the sums of the threads with the same threadIdx.x; the result is in those with threadIdx.y
+// == 0.
+template <int kValues>
+__device__ void add_over_row_threads(double (&sums)[kValues]) {
+  __shared__ double shared[kValues][kRowThreads][kStripe];
+#pragma unroll
+  for (int k = 0; k < kValues; ++k) shared[k][threadIdx.y][threadIdx.x] = sums[k];
+  __syncthreads();
+  if (threadIdx.y == 0) {
+#pragma unroll
+    for (int k = 0; k < kValues; ++k) {
+      for (unsigned y = 1; y < kRowThreads; ++y) sums[k] += shared[k][y][threadIdx.x];
+    }
+  }
+  __syncthreads();  // the next call may overwrite `shared`
+}
+
+// Leaves the block's sums in the workspace. In the last block of the stripe: true, and `sums` of
+// threads with threadIdx.y == 0 are those over all its chunks.
+template <int kValues>
+__device__ bool add_over_chunks(const ColumnShape& shape, const Workspace& workspace,
+                                unsigned stripe, double (&sums)[kValues]) {
+  if (threadIdx.y == 0) {
+#pragma unroll
+    for (int k = 0; k < kValues; ++k) {
+      workspace.partials[(blockIdx.x * kValues + k) * kStripe + threadIdx.x] = sums[k];
+    }
+    __threadfence();
+  }
+  if (!is_last_block(workspace.tickets + stripe, shape.num_chunks)) return false;
+  const volatile double* partials = workspace.partials;
+#pragma unroll
+  for (int k = 0; k < kValues; ++k) sums[k] = 0;
+  for (unsigned chunk = threadIdx.y; chunk < shape.num_chunks; chunk += kRowThreads) {
+    const unsigned block = chunk * shape.num_stripes + stripe;
+#pragma unroll
+    for (int k = 0; k < kValues; ++k) {
+      sums[k] += partials[(block * kValues + k) * kStripe + threadIdx.x];
+    }
+  }
+  add_over_row_threads(sums);
+  return true;
+}
+
+template <typename Op>
+__global__ void column_reduce_kernel(ColumnShape shape, Op op, Workspace workspace) {
+  const unsigned stripe = blockIdx.x % shape.num_stripes;
+  const std::size_t chunk = blockIdx.x / shape.num_stripes;
+  const std::size_t column = std::size_t{stripe} * kStripe + threadIdx.x;
+  const std::size_t begin = chunk * shape.rows_per_chunk;
+  const std::size_t end =
+      begin + shape.rows_per_chunk < shape.rows ? begin + shape.rows_per_chunk : shape.rows;
+  double sums[Op::kValues] = {};
+  if (column < shape.cols) {
+#pragma unroll 8
+    for (std::size_t row = begin + threadIdx.y; row < end; row += kRowThreads) {
+      op.add(row, column, sums);
+    }
+  }
+  add_over_row_threads(sums);
+  if (shape.num_chunks > 1 && !add_over_chunks(shape, workspace, stripe, sums)) return;
+  if (threadIdx.y == 0 && column < shape.cols) op.finish(column, sums);
+}
+
+// One launch; none for no columns.
+template <typename Op>
+void launch_column_reduce(runtime::Stream& stream, const char* operation, std::size_t rows,
+                          std::size_t cols, Op op) {
+  if (cols == 0) return;
+  const ColumnShape shape = column_shape(rows, cols, Op::kValues);
+  launch(stream, operation,
+         {dim3(shape.num_stripes * shape.num_chunks), dim3(kStripe, kRowThreads)},
+         column_reduce_kernel<Op>, shape, op,
+         shape.num_chunks > 1 ? workspace_of(stream) : Workspace{});
 }
 
 }  // namespace lockstep::kernels::cuda

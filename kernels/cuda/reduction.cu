@@ -1,34 +1,21 @@
-// Sums and norms: every element is read once, in one launch. The norm of more than 192 tensors
-// takes a launch per 192.
+// Sums, norms and the largest elements of rows: every element is read once, in one launch. The norm
+// of more than 192 tensors takes a launch per 192.
+#include <cmath>
+#include <cstdint>
+
 #include "kernels/cuda/checks.h"
-#include "kernels/cuda/column_reduce.cuh"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/tensor_list.cuh"
+#include "kernels/cuda/vector.cuh"
 
 namespace lockstep::kernels::cuda {
 namespace {
 
 template <typename T>
 struct Itself {
-  __device__ double operator()(const T (&x)[1]) const { return static_cast<double>(x[0]); }
-};
-
-template <typename T>
-struct SumOfColumn {
-  static constexpr int kValues = 1;
-  const T* x;
-  std::size_t leading_dimension;
-  T* y;
-  Write write;
-
-  __device__ void add(std::size_t row, std::size_t column, double (&sums)[1]) const {
-    sums[0] += static_cast<double>(x[row * leading_dimension + column]);
-  }
-  __device__ void finish(std::size_t column, const double (&totals)[1]) const {
-    const double before = write == Write::accumulate ? static_cast<double>(y[column]) : 0.0;
-    y[column] = static_cast<T>(before + totals[0]);
-  }
+  __device__ double operator()(T x) const { return static_cast<double>(x); }
 };
 
 // Whether a launch of a norm goes on with the squares of the launches before.
@@ -41,19 +28,10 @@ __global__ void norm_kernel(List list, std::size_t elements_per_block, Carry car
   const Slice slice = slice_of_block(list, elements_per_block);
   const T* x = static_cast<const T*>(list.data[0][slice.tensor]);
   double sum = 0;
-  const auto add = [&](T value) { sum += static_cast<double>(value) * static_cast<double>(value); };
-  const std::size_t step = blockDim.x * kWidth<T>;
-  std::size_t i = slice.begin + threadIdx.x * kWidth<T>;
-  if (is_aligned(x)) {
 #pragma unroll 4
-    for (; i + kWidth<T> <= slice.end; i += step) {
-      const Vector<T> values = load_vector<kWidth<T>>(x + i);
-#pragma unroll
-      for (std::size_t k = 0; k < kWidth<T>; ++k) add(values.at[k]);
-    }
-  }
-  for (; i < slice.end; i += step) {
-    for (std::size_t k = i; k < i + kWidth<T> && k < slice.end; ++k) add(x[k]);
+  for (std::size_t i = slice.begin + threadIdx.x; i < slice.end; i += blockDim.x) {
+    const double value = static_cast<double>(x[i]);
+    sum += value * value;
   }
   sum_over_launch(sum, workspace, [&](double total) {
     const double squares = carry == Carry::goes_on ? *workspace.carry + total : total;
@@ -75,16 +53,7 @@ std::size_t norm_elements_per_block(std::span<const ConstTensorView> x) {
 void CudaBackend::sum(Stream& stream, ConstTensorView x, TensorView y) {
   checks::sum(x, y);
   for_floating(x.dtype, "sum", [&]<typename T>() {
-    launch_reduce(stream, "sum", Inputs<T, 1>{{data_of<T>(x)}}, x.num_elements, Itself<T>{},
-                  data_of<T>(y), 1.0);
-  });
-}
-
-void CudaBackend::sum_rows(Stream& stream, ConstMatrixView x, TensorView y, Write write) {
-  checks::sum_rows(x, y);
-  for_floating(x.dtype, "sum_rows", [&]<typename T>() {
-    launch_column_reduce(stream, "sum_rows", x.rows, x.cols,
-                         SumOfColumn<T>{data_of<T>(x), x.leading_dimension, data_of<T>(y), write});
+    launch_reduce(stream, "sum", data_of<T>(y), x.num_elements, 1.0, Itself<T>{}, data_of<T>(x));
   });
 }
 
@@ -112,6 +81,59 @@ void CudaBackend::norm(Stream& stream, std::span<const ConstTensorView> x, Tenso
     norm_of.template operator()<double, Y>();
   });
   if (carry == Carry::starts) fill(stream, y, 0);
+}
+
+// The largest element of each row is found by a warp.
+namespace {
+
+template <typename T>
+struct Candidate {
+  T value;
+  std::int64_t column;  // -1: none
+};
+
+// Whether b comes before a: larger (a NaN counts as larger than everything), or as large and
+// further left.
+template <typename T>
+__device__ bool is_better(const Candidate<T>& a, const Candidate<T>& b) {
+  if (b.column < 0 || a.column < 0) return a.column < 0;
+  const bool a_is_nan = a.value != a.value;
+  const bool b_is_nan = b.value != b.value;
+  if (a_is_nan != b_is_nan) return b_is_nan;
+  if (!a_is_nan && a.value != b.value) return b.value > a.value;
+  return b.column < a.column;
+}
+
+template <typename T>
+__global__ void argmax_kernel(const T* x, std::size_t rows, std::size_t cols,
+                              std::size_t leading_dimension, std::int64_t* y) {
+  const unsigned lane = threadIdx.x % kWarp;
+  for (std::size_t row = global_thread() / kWarp; row < rows; row += num_global_threads() / kWarp) {
+    const T* values = x + row * leading_dimension;
+    Candidate<T> best{T(0), -1};
+#pragma unroll 4
+    for (std::size_t column = lane; column < cols; column += kWarp) {
+      const Candidate<T> next{values[column], static_cast<std::int64_t>(column)};
+      if (is_better(best, next)) best = next;
+    }
+    for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
+      const Candidate<T> other{__shfl_down_sync(0xffffffffu, best.value, distance),
+                               __shfl_down_sync(0xffffffffu, best.column, distance)};
+      if (is_better(best, other)) best = other;
+    }
+    if (lane == 0) y[row] = best.column;
+  }
+}
+
+}  // namespace
+
+void CudaBackend::argmax_rows(Stream& stream, ConstMatrixView x, TensorView y) {
+  checks::argmax_rows(x, y);
+  if (x.rows == 0) return;
+  for_floating(x.dtype, "argmax_rows", [&]<typename T>() {
+    launch(stream, "argmax_rows", covering(x.rows * kWarp, kThreads), argmax_kernel<T>,
+           data_of<T>(x), x.rows, x.cols, x.leading_dimension, data_of<std::int64_t>(y));
+  });
 }
 
 }  // namespace lockstep::kernels::cuda

@@ -6,9 +6,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/vector.cuh"
+#include "kernels/cuda/workspace.h"
 
 namespace lockstep::kernels::cuda {
 
@@ -54,41 +57,35 @@ __device__ Slice slice_of_block(const List& list, std::size_t elements_per_block
   return {low, begin, begin + elements_per_block < size ? begin + elements_per_block : size};
 }
 
-// The elements of a slice that one thread holds, a vector's worth: neighbours where all pointers
-// are aligned, else every kThreads-th, which a warp reads together as well.
+// The elements of a slice that one thread holds: every kThreads-th, kWidth<T> of them.
 template <typename T>
 class ThreadPart {
  public:
   static constexpr std::size_t kElementsPerBlock = kThreads * kWidth<T>;
 
-  __device__ ThreadPart(const Slice& slice, bool aligned)
-      : end_(slice.end),
-        first_(slice.begin + threadIdx.x * (aligned ? kWidth<T> : 1)),
-        step_(aligned ? 1 : kThreads),
-        whole_(aligned && first_ + kWidth<T> <= end_) {}
+  __device__ explicit ThreadPart(const Slice& slice)
+      : first_(slice.begin + threadIdx.x), end_(slice.end) {}
 
   __device__ Vector<T> load(const T* from) const {
-    if (whole_) return load_vector<kWidth<T>>(from + first_);
     Vector<T> values = {};
-#pragma unroll
-    for (std::size_t k = 0; k < kWidth<T>; ++k) {
-      if (first_ + k * step_ < end_) values.at[k] = from[first_ + k * step_];
-    }
+    for_each([&](std::size_t k, std::size_t i) { values.at[k] = from[i]; });
     return values;
   }
   __device__ void store(T* to, const Vector<T>& values) const {
-    if (whole_) return store_vector(to + first_, values);
-#pragma unroll
-    for (std::size_t k = 0; k < kWidth<T>; ++k) {
-      if (first_ + k * step_ < end_) to[first_ + k * step_] = values.at[k];
-    }
+    for_each([&](std::size_t k, std::size_t i) { to[i] = values.at[k]; });
   }
 
  private:
-  std::size_t end_;
+  template <typename Body>
+  __device__ void for_each(const Body& body) const {
+#pragma unroll
+    for (std::size_t k = 0; k < kWidth<T>; ++k) {
+      if (first_ + k * kThreads < end_) body(k, first_ + k * kThreads);
+    }
+  }
+
   std::size_t first_;
-  std::size_t step_;
-  bool whole_;
+  std::size_t end_;
 };
 
 inline std::size_t num_blocks_of(std::size_t num_elements, std::size_t elements_per_block) {
@@ -137,6 +134,51 @@ void for_tensor_lists(std::size_t count, std::size_t elements_per_block, const E
   };
   if (count <= kSmallList) return run.template operator()<kSmallList>();
   run.template operator()<kLargeList<kPointers>>();
+}
+
+// How an optimizer counts its steps in the launches that make them: the block that is the last to
+// have read the number of the step adds 1 to it, so that no kernel runs for that alone.
+
+struct StepCount {
+  std::int64_t* step = nullptr;
+  unsigned* ticket = nullptr;  // 0 between calls of the optimizer
+  unsigned num_blocks = 0;     // of all launches of a call
+};
+
+// In one thread of every block: what `step` is, and whether this thread has to count it.
+struct SeenStep {
+  std::int64_t step;
+  bool is_last;
+};
+
+// Nobody else's write of the step can be seen here: it comes after all blocks have read.
+__device__ inline SeenStep see_step(const StepCount& count) {
+  const std::int64_t step = *static_cast<const volatile std::int64_t*>(count.step);
+  __threadfence();
+  // Wraps to 0 with the last block.
+  return {step, atomicInc(count.ticket, count.num_blocks - 1) == count.num_blocks - 1};
+}
+
+// By the same thread, at any later time. REQUIRES: no other kernel of the call reads the step
+// without see_step.
+__device__ inline void count_step(const StepCount& count, const SeenStep& seen) {
+  if (seen.is_last) *count.step = seen.step + 1;
+}
+
+// A call without an element to change is a step, too.
+template <typename T>
+__global__ void count_alone_kernel(T* step) {
+  ++*step;
+}
+
+// The count for a call with launches of so many blocks together. Counts at once for none.
+inline StepCount step_count(runtime::Stream& stream, const char* operation, std::int64_t* step,
+                            std::size_t num_blocks) {
+  if (num_blocks == 0) {
+    launch(stream, operation, {dim3(1), dim3(1)}, count_alone_kernel<std::int64_t>, step);
+    return {};
+  }
+  return {step, workspace_of(stream).step_ticket, static_cast<unsigned>(num_blocks)};
 }
 
 }  // namespace lockstep::kernels::cuda

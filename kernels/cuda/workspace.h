@@ -1,9 +1,9 @@
-// Scratch memory of the reductions: where the blocks of one launch leave what the last of them adds
-// up.
+// Scratch memory of the reductions, where the blocks of one launch leave what the last of them adds
+// up, and of matrix products that cut the inner dimension among blocks.
 //
-// Each stream has its own, since two streams of a device may reduce at the same time; launches of
+// Each stream has its own, since two streams of a device may work at the same time; launches of
 // one stream follow each other and share it. It is taken from the device's pool when a stream first
-// reduces something, and kept. That cannot happen while the stream is captured into a graph, so
+// needs it, and kept. That cannot happen while the stream is captured into a graph, so
 // warm up before.
 #pragma once
 
@@ -27,5 +27,9 @@ struct Workspace {
 
 // Throws Error{State} in a capture where the stream has none yet, Error{Device} without memory.
 Workspace workspace_of(runtime::Stream& stream);
+
+// What cuBLASLt's documentation recommends for Hopper; older GPUs ask for less.
+inline constexpr std::size_t kProductWorkspaceBytes = std::size_t{32} << 20;
+void* product_workspace(runtime::Stream& stream);
 
 }  // namespace lockstep::kernels::cuda

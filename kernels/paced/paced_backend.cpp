@@ -172,10 +172,11 @@ void PacedBackend::activation_forward(Stream& stream, Activation activation, Con
        [&] { inner_.activation_forward(stream, activation, x, y); });
 }
 
+// The predictor counts an activation's gradient with the layer's products.
 void PacedBackend::activation_backward(Stream& stream, Activation activation, ConstTensorView saved,
                                        ConstTensorView grad_y, TensorView grad_x) {
-  pace(stream, "activation backward", {memory(saved), memory(grad_y)}, {memory(grad_x)},
-       [&] { inner_.activation_backward(stream, activation, saved, grad_y, grad_x); });
+  pace_seconds(stream, "activation backward", {memory(saved), memory(grad_y)}, {memory(grad_x)}, 0,
+               [&] { inner_.activation_backward(stream, activation, saved, grad_y, grad_x); });
 }
 
 void PacedBackend::dropout(Stream& stream, const DropoutMask& mask, ConstMatrixView x,
@@ -185,10 +186,6 @@ void PacedBackend::dropout(Stream& stream, const DropoutMask& mask, ConstMatrixV
 
 void PacedBackend::sum(Stream& stream, ConstTensorView x, TensorView y) {
   pace(stream, "sum", {memory(x)}, {memory(y)}, [&] { inner_.sum(stream, x, y); });
-}
-
-void PacedBackend::sum_rows(Stream& stream, ConstMatrixView x, TensorView y, Write write) {
-  pace(stream, "sum_rows", {memory(x)}, {memory(y)}, [&] { inner_.sum_rows(stream, x, y, write); });
 }
 
 void PacedBackend::argmax_rows(Stream& stream, ConstMatrixView x, TensorView y) {
@@ -207,34 +204,37 @@ void PacedBackend::matmul(Stream& stream, ConstMatrixView a, Transpose transpose
              [&] { inner_.matmul(stream, a, transpose_a, b, transpose_b, c, write); });
 }
 
-void PacedBackend::linear_forward(Stream& stream, const LinearForward& call) {
-  pace_layer(stream, "linear", {memory(call.x), memory(call.weight), memory(call.bias)},
-             {memory(call.y), memory(call.preactivation), memory(call.mask)},
-             predict::forward_seconds(profile(), layer_of(call.x.rows, call.x.cols, call.y)),
-             [&] { inner_.linear_forward(stream, call); });
+void PacedBackend::linear_forward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,
+                                  ConstTensorView bias, Activation activation, MatrixView y,
+                                  MatrixView preactivation) {
+  pace_layer(stream, "linear", {memory(x), memory(weight), memory(bias)},
+             {memory(y), memory(preactivation)},
+             predict::forward_seconds(profile(), layer_of(x.rows, x.cols, y)),
+             [&] { inner_.linear_forward(stream, x, weight, bias, activation, y, preactivation); });
 }
 
-void PacedBackend::linear_backward(Stream& stream, const LinearBackward& call) {
-  const bool needs_both = call.grad_x.data != nullptr && call.grad_weight.data != nullptr;
+void PacedBackend::linear_backward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,
+                                   ConstMatrixView grad_z, MatrixView grad_x,
+                                   MatrixView grad_weight, TensorView grad_bias) {
+  const bool needs_both = grad_x.data != nullptr && grad_weight.data != nullptr;
   const double seconds = predict::backward_seconds(
-      profile(), layer_of(call.x.rows, call.x.cols, call.grad_y),
+      profile(), layer_of(x.rows, x.cols, grad_z),
       needs_both ? predict::InputGradient::needed : predict::InputGradient::not_needed);
-  pace_layer(stream, "linear backward", {memory(call.x), memory(call.weight), memory(call.grad_y)},
-             {memory(call.grad_x), memory(call.grad_weight), memory(call.grad_bias),
-              memory(call.scratch), memory(call.input_grad_bias)},
-             seconds, [&] { inner_.linear_backward(stream, call); });
+  pace_layer(stream, "linear backward", {memory(x), memory(weight), memory(grad_z)},
+             {memory(grad_x), memory(grad_weight), memory(grad_bias)}, seconds, [&] {
+               inner_.linear_backward(stream, x, weight, grad_z, grad_x, grad_weight, grad_bias);
+             });
 }
 
 void PacedBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits,
                                                  ConstTensorView labels, Reduction reduction,
-                                                 MatrixView probabilities, TensorView loss,
-                                                 const CrossEntropyGradient& gradient) {
-  const Memories reads{memory(logits), memory(labels), memory(gradient.grad_loss)};
-  const Memories writes{memory(probabilities), memory(loss), memory(gradient.grad_logits)};
+                                                 MatrixView probabilities, TensorView loss) {
+  const Memories reads{memory(logits), memory(labels)};
+  const Memories writes{memory(probabilities), memory(loss)};
   pace_seconds(stream, "cross entropy", reads, writes,
                loss_seconds(logits, reads, writes, &predict::LossSeconds::forward), [&] {
                  inner_.softmax_cross_entropy_forward(stream, logits, labels, reduction,
-                                                      probabilities, loss, gradient);
+                                                      probabilities, loss);
                });
 }
 
@@ -307,10 +307,6 @@ void PacedBackend::adamw(Stream& stream, std::span<const AdamWParameter> paramet
                          const StepScalars& scalars, const AdamWOptions& options) {
   pace_update(stream, "adamw", parameters,
               [&] { inner_.adamw(stream, parameters, scalars, options); });
-}
-
-void PacedBackend::multi_zero(Stream& stream, std::span<const TensorView> tensors) {
-  pace(stream, "zero", {}, memories(tensors), [&] { inner_.multi_zero(stream, tensors); });
 }
 
 void PacedBackend::multi_scale(Stream& stream, std::span<const TensorView> tensors, double factor) {

@@ -49,14 +49,14 @@ REHEARSAL = Sizes(
 )
 
 
-TUNING_IS_LOGGED = {"LOCKSTEP_LOG": "debug"}  # for epilogues.py
+TUNING_IS_LOGGED = {"LOCKSTEP_LOG": "debug"}  # for products.py
 
 
 def mlp(sizes):
     return "mlp:" + "-".join(map(str, sizes))
 
 
-def step(stage, precision, batch, net, graph, limit=25, environment=()):
+def step(stage, precision, batch, net, graph, limit=25):
     """The row of `lockstep bench step`, with its time in "us"."""
     name = f"bench_step_{precision}_{batch}_{net[1]}" + ("_graph" if graph else "")
     path = stage.file(name).with_suffix(".json")
@@ -77,7 +77,7 @@ def step(stage, precision, batch, net, graph, limit=25, environment=()):
         "--json",
         path,
     ]
-    stage.succeed(name, command + ["--graph"] * graph, limit, {**TUNING_IS_LOGGED, **dict(environment)})
+    stage.succeed(name, command + ["--graph"] * graph, limit, TUNING_IS_LOGGED)
     row = json.loads(path.read_text())["rows"][0]
     return {**row, "us": 1e6 * row["median_step_seconds"]}
 

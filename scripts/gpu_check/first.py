@@ -3,8 +3,8 @@
 import os
 
 import bench
-from epilogues import show_choices, show_tried
 from gtests import run_groups
+from products import show_timed
 from stage import Failed
 
 SECONDS = 180
@@ -50,26 +50,6 @@ def beside_torch(stage, precision, batch):
                 unit="x",
                 detail=f"{theirs[kind]:.1f} us / {ours:.1f} us",
             )
-
-
-def fused_loss_name(precision, batch):
-    return f"last layer and loss apart / in one kernel, batch {batch}, {precision}"
-
-
-def without_fused_loss(stage, precision, batch):
-    """What the kernel of the last layer with its loss is worth."""
-    fused = stage.cells.get((precision, batch, True))
-    if not fused:
-        return
-    environment = {"LOCKSTEP_FUSED_LOSS": "off"}
-    apart = bench.step(stage, precision, batch, stage.check.sizes.net, True, environment=environment)
-    stage.line(
-        fused_loss_name(precision, batch),
-        "measured",
-        figure=apart["us"] / fused,
-        unit="x",
-        detail=f"{apart['us']:.2f} us, {apart['graph_nodes']} nodes / {fused:.2f} us",
-    )
 
 
 def four_devices(stage, kind, flags, *extra):
@@ -123,11 +103,7 @@ def run(stage):
             for graph in (True, False):
                 if (precision, batch, graph) not in stage.cells:
                     stage.part(cell_name(precision, batch, graph), cell, precision, batch, graph)
-    for batch in sizes.first_batches:
-        for precision in ("highest", "high"):
-            stage.part(fused_loss_name(precision, batch), without_fused_loss, precision, batch)
-    stage.part("algorithms of cuBLASLt", show_choices)
-    stage.part("epilogues of cuBLASLt", show_tried)
+    stage.part("algorithms of cuBLASLt", show_timed)
     for batch in sizes.first_batches:
         for precision in ("highest", "high"):
             stage.part(f"PyTorch / ours, batch {batch}, {precision}", beside_torch, precision, batch)

@@ -67,7 +67,7 @@ def run_tests(stage, group, deadline, seconds_each):
     program = stage.check.programs.bin / group["program"]
     name = f"{group['program']} ({len(tests)} tests)"
     tally = Tally(list(tests))
-    environment = {"LOCKSTEP_TUNING_CACHE": "", **group["environment"]}  # tests of tuning have their own
+    environment = group["environment"]
     goes_on = True
     while tally.left and goes_on:
         limit = min(deadline - time.monotonic(), stage.left())

@@ -65,8 +65,7 @@ class Check:
         self.logs = out / "logs"
         shutil.rmtree(self.logs, ignore_errors=True)
         self.logs.mkdir(parents=True)
-        self.tuning_cache = out / "tuning.txt"
-        self.environment = {"LOCKSTEP_TUNING_CACHE": str(self.tuning_cache)}
+        self.environment = {}
         # Tests that start the program find it in PATH, where it is not where it was built.
         self.environment["PATH"] = f"{programs.bin}:{os.environ.get('PATH', '')}"
         if is_emulated:

@@ -1,7 +1,5 @@
 // The floor of a training step on a GPU: the matrix products that an MLP's step cannot do without,
-// each by the fastest algorithm that cuBLASLt offers, with nothing around them. Where the last
-// layer and its loss are one kernel of ours (kernels/cuda/fused_loss.h), two of them are no
-// products.
+// each by the fastest algorithm that cuBLASLt offers, with nothing around them.
 //
 //   gpu_floor products highest|high BATCH SIZE SIZE...
 //       prints "products MICROSECONDS NUMBER": their sum, timed in chains of ten inside a CUDA
@@ -21,8 +19,6 @@
 #include <limits>
 #include <string>
 #include <vector>
-
-#include "kernels/backend.h"
 
 namespace {
 
@@ -165,12 +161,6 @@ struct Bench {
   }
 };
 
-bool is_one_with_its_loss(int batch, int in, int classes) {
-  return lockstep::kernels::backend(lockstep::DeviceType::cuda)
-      .fuses_linear_cross_entropy(lockstep::DType::float32, static_cast<std::size_t>(batch),
-                                  static_cast<std::size_t>(in), static_cast<std::size_t>(classes));
-}
-
 // sizes: of the layers, the input first.
 void print_products(const Bench& bench, int batch, const std::vector<int>& sizes) {
   double total = 0;
@@ -181,7 +171,6 @@ void print_products(const Bench& bench, int batch, const std::vector<int>& sizes
     // Row-major matrices are their transposes, column-major: y^T = W x^T, and so on.
     total += bench.product(in, out, batch, CUBLAS_OP_N, CUBLAS_OP_T);  // grad_W = grad_y^T x
     ++num_products;
-    if (layer + 2 == sizes.size() && is_one_with_its_loss(batch, in, out)) continue;
     total += bench.product(out, batch, in, CUBLAS_OP_T, CUBLAS_OP_N);  // y = x W^T
     ++num_products;
     if (layer == 0) continue;  // nobody wants the gradient of the first layer's input

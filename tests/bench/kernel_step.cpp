@@ -84,12 +84,10 @@ int main(int argc, char** argv) {
   const auto step = [&] {
     for (std::size_t i = 0; i < layers.size(); ++i) {
       const bool last = i + 1 == layers.size();
-      backend.linear_forward(stream, {.x = i == 0 ? x.matrix() : layers[i - 1].output.matrix(),
-                                      .weight = layers[i].weight.matrix(),
-                                      .bias = layers[i].bias.vector(),
-                                      .y = layers[i].output.matrix(),
-                                      .activation = last ? Activation::none : Activation::relu,
-                                      .preactivation = {}});
+      const Matrix& input = i == 0 ? x : layers[i - 1].output;
+      backend.linear_forward(stream, input.matrix(), layers[i].weight.matrix(),
+                             layers[i].bias.vector(), last ? Activation::none : Activation::relu,
+                             layers[i].output.matrix(), {});
     }
     backend.softmax_cross_entropy_forward(stream, layers.back().output.matrix(), label_view,
                                           Reduction::mean, probabilities.matrix(),
@@ -99,17 +97,16 @@ int main(int argc, char** argv) {
                                            layers.back().output_grad.matrix());
     for (std::size_t i = layers.size(); i-- > 0;) {
       const bool last = i + 1 == layers.size();
-      backend.linear_backward(stream,
-                              {.x = i == 0 ? x.matrix() : layers[i - 1].output.matrix(),
-                               .weight = layers[i].weight.matrix(),
-                               .y = layers[i].output.matrix(),
-                               .preactivation = {},
-                               .grad_y = layers[i].output_grad.matrix(),
-                               .activation = last ? Activation::none : Activation::relu,
-                               .scratch = layers[i].scratch.matrix(),
-                               .grad_x = i == 0 ? MatrixView{} : layers[i - 1].output_grad.matrix(),
-                               .grad_weight = layers[i].weight_grad.matrix(),
-                               .grad_bias = layers[i].bias_grad.vector()});
+      ConstMatrixView grad = layers[i].output_grad.matrix();
+      if (!last) {
+        grad = layers[i].scratch.matrix();
+        backend.activation_backward(stream, Activation::relu, layers[i].output.vector(),
+                                    layers[i].output_grad.vector(), layers[i].scratch.vector());
+      }
+      const Matrix& input = i == 0 ? x : layers[i - 1].output;
+      backend.linear_backward(stream, input.matrix(), layers[i].weight.matrix(), grad,
+                              i == 0 ? MatrixView{} : layers[i - 1].output_grad.matrix(),
+                              layers[i].weight_grad.matrix(), layers[i].bias_grad.vector());
     }
     backend.sgd(stream, parameters, scalars, {.momentum = 0.9});
   };

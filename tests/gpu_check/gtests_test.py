@@ -81,13 +81,3 @@ class Environments(FolderTest):
             suite.untuned_where_it_may({"LOCKSTEP_TEST_DEVICE": "cuda"})["LOCKSTEP_TUNING"], "off"
         )
         self.assertEqual(suite.untuned_where_it_may({}), {})
-
-    def test_no_test_reads_the_tuners_file_of_the_measurements(self):
-        stage = self.stage(["A.Works"])
-        self.program(
-            stage.check.programs.bin / "cuda_runtime_tests",
-            "import os\nassert os.environ['LOCKSTEP_TUNING_CACHE'] == ''\n"
-            "print('[ RUN      ] A.Works\\n[       OK ] A.Works (0 ms)')",
-        )
-        gtests.run_groups(stage, stage.check.programs.groups(), 1, 60, 2)
-        self.assertEqual([row["verdict"] for row in self.rows()], ["ok"])

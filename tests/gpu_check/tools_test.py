@@ -2,7 +2,7 @@
 
 from fakes import FolderTest
 
-import epilogues
+import products
 import tools
 from stage import Failed
 
@@ -58,60 +58,20 @@ class Tools(FolderTest):
         self.assertEqual([row["verdict"] for row in self.rows()], ["skipped"])
 
 
-class Epilogues(FolderTest):
-    def key(self, finish, vector=1, activation=1):
-        key = [0] * 21
-        key[:6] = 77, 0, 1, 64, 256, 784
-        key[14:17] = finish, activation, vector
-        return key
-
-    def test_a_product_says_what_its_epilogue_leaves_to_a_kernel(self):
-        self.assertFalse(epilogues.is_left_to_kernels(self.key(0), 1))
-        self.assertFalse(epilogues.is_left_to_kernels(self.key(1), 6))
-        self.assertTrue(epilogues.is_left_to_kernels(self.key(1), 4))
-        self.assertFalse(epilogues.is_left_to_kernels(self.key(1, activation=0), 4))
-        self.assertTrue(epilogues.is_left_to_kernels(self.key(3), 1))
-        self.assertFalse(epilogues.is_left_to_kernels(self.key(3), 512))
-        self.assertTrue(epilogues.is_left_to_kernels(self.key(4), 136))
-        self.assertFalse(epilogues.is_left_to_kernels(self.key(4), 152))
-
-    def test_a_line_for_each_product_of_the_tuners_file(self):
-        stage = self.stage()
-        key = " ".join(map(str, self.key(1)))
-        stage.check.tuning_cache.write_text(
-            f"lockstep tuning 1\nNVIDIA H100\t130100\t{key} \t4 1024 3.250\t{'0' * 15}7 {'0' * 16} \n"
-        )
-        epilogues.show_choices(stage)
-        all_of_them, row = self.rows()
-        self.assertEqual(
-            (all_of_them["figure"], all_of_them["detail"]), (1, "of 1, of which 1 have a finish")
-        )
-        self.assertEqual((row["name"], row["figure"]), ("product 64x256x784, TF32, forward", 3.25))
-        self.assertIn("BIAS, then a kernel", row["detail"])
-
-    def test_a_line_for_each_product_whose_epilogues_were_tried(self):
+class Products(FolderTest):
+    def test_a_line_for_each_product_that_was_timed(self):
         stage = self.stage()
         stage.file("bench").with_suffix(".log").write_text(
             "debug: cublasLtMatmul refuses: not supported (cuBLAS status 15)\n"
-            "debug: epilogues of linear [64, 256] x 784: 134: 8 found, 2 refused, 3.10 us; 6: 3 found, 3 refused; 1: 0 found, 0 refused\n"
+            "debug: timed 8 algorithms of linear [64, 256] x 784: 3.10 us, the first 6.20 us\n"
             "more\n"
         )
-        epilogues.show_tried(stage)
+        products.show_timed(stage)
         (row,) = self.rows()
-        self.assertEqual((row["name"], row["figure"]), ("epilogues of linear 64x256x784", 2))
-        self.assertEqual(
-            row["detail"],
-            "RELU_AUX_BIAS 8 algorithms, 2 refused, 3.10 us; RELU_BIAS 3 algorithms, 3 refused; "
-            "DEFAULT has no algorithm",
-        )
+        self.assertEqual((row["name"], row["figure"]), ("product of linear 64x256x784", 2.0))
+        self.assertEqual(row["detail"], "first algorithm 6.20 us, fastest of 8 3.10 us")
 
     def test_without_tuning_there_is_nothing_to_tell(self):
         stage = self.stage()
-        stage.part("epilogues", epilogues.show_tried)
+        stage.part("products", products.show_timed)
         self.assertEqual([row["verdict"] for row in self.rows()], ["skipped"])
-
-    def test_a_damaged_file_is_one_line(self):
-        stage = self.stage()
-        stage.check.tuning_cache.write_text("lockstep tuning 1\nrubbish\n")
-        stage.part("algorithms", epilogues.show_choices)
-        self.assertEqual([row["verdict"] for row in self.rows()], ["FAILED"])

@@ -131,53 +131,6 @@ TYPED_TEST(Loss, CrossEntropyRejectsALabelOutsideTheClasses) {
   }
 }
 
-TYPED_TEST(Loss, CrossEntropyOfALayerHasTheBitsOfTheLayerAndTheLoss) {
-  using T = TypeParam;
-  constexpr std::size_t kRows = 31, kIn = 17, kClasses = 10;
-  auto x = random_grid<T>(kRows, kIn, 2, 1), weight = random_grid<T>(kClasses, kIn, 1, 2);
-  auto bias = random_array<T>(kClasses, 3);
-  auto labels = some_labels(kRows, kClasses);
-  Array<T> grad_loss(1, T(0.5));
-  Grid<T> logits(kRows, kClasses), p(kRows, kClasses), grad(kRows, kClasses), grad_x(kRows, kIn);
-  Array<T> loss(1);
-  LinearForward layer;
-  layer.x = x.view();
-  layer.weight = weight.view();
-  layer.bias = bias.view();
-  layer.y = logits.view();
-  Stream& stream = stream_with(2);
-  cpu().linear_forward(stream, layer);
-  cpu().softmax_cross_entropy_forward(stream, logits.view(), labels.view(), Reduction::mean,
-                                      p.view(), loss.view(), {grad_loss.view(), grad.view()});
-  LinearBackward behind;
-  behind.x = x.view();
-  behind.weight = weight.view();
-  behind.grad_y = grad.view();
-  behind.grad_x = grad_x.view();
-  behind.input_activation = Activation::relu;
-  cpu().linear_backward(stream, behind);
-
-  Grid<T> p2(kRows, kClasses, 3), grad2(kRows, kClasses, 2), grad_x2(kRows, kIn, 1);
-  Array<T> loss2(1);
-  LinearCrossEntropy call;
-  call.x = x.view();
-  call.weight = weight.view();
-  call.bias = bias.view();
-  call.labels = labels.view();
-  call.probabilities = p2.view();
-  call.loss = loss2.view();
-  call.gradient = {grad_loss.view(), grad2.view()};
-  call.grad_x = grad_x2.view();
-  call.input_activation = Activation::relu;
-  cpu().linear_cross_entropy(stream, call);
-  EXPECT_EQ(loss2.values, loss.values);
-  EXPECT_EQ(p2.content(), p.content());
-  EXPECT_EQ(grad2.content(), grad.content());
-  EXPECT_EQ(grad_x2.content(), grad_x.content());
-  EXPECT_TRUE(p2.margin_is_untouched() && grad2.margin_is_untouched() &&
-              grad_x2.margin_is_untouched());
-}
-
 TYPED_TEST(Loss, SquaredErrorForwardAndBackwardEqualTheDefinition) {
   using T = TypeParam;
   for (const std::size_t size : kSizes) {

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/matmul_tuning.h"
 #include "tests/support/expect_error.h"
 
 namespace lockstep::kernels {

@@ -1,6 +1,6 @@
 #include "tools/training/accuracy.h"
 
-#include "engine/autograd/grad_mode.h"
+#include "engine/autograd/variable.h"
 #include "engine/data/data_loader.h"
 #include "engine/nn/loss.h"
 

@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "datasets/digits.h"
-#include "engine/autograd/grad_mode.h"
 #include "engine/autograd/ops/ops.h"
+#include "engine/autograd/variable.h"
 #include "engine/comm/run_ranks.h"
 #include "engine/core/error.h"
 #include "engine/nn/mlp.h"

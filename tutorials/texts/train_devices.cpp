@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "datasets/dataset.h"
-#include "engine/autograd/grad_mode.h"
 #include "engine/autograd/ops/ops.h"
+#include "engine/autograd/variable.h"
 #include "engine/data/labelled_rows.h"
 #include "engine/data/sampler.h"
 #include "engine/nn/loss.h"

@@ -1,189 +1,167 @@
-#include <utility>
-
+// Matrix products: matmul, and the linear layer with its activation.
 #include "engine/autograd/node.h"
-#include "engine/autograd/ops/linear_layer.h"
+#include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
 #include "engine/trace/span.h"
 
 namespace lockstep {
 namespace {
 
-// GPUs want rows of a saved preactivation to begin at multiples of 8 elements.
-Tensor empty_preactivation(std::size_t batch, std::size_t features, const Tensor& like) {
-  return Tensor::empty({batch, (features + 7) / 8 * 8}, like.dtype(), like.device());
-}
+using kernels::Write;
 
-// With z = x * W^T + b and y = f(z):
+// y = f(z), z = x * W^T + b:
 //   grad_z = grad_y * f'     [batch, out]
 //   grad_x = grad_z * W      [batch, in]
 //   grad_W = grad_z^T * x    [out, in]
 //   grad_b = column sums of grad_z
-// In a chain a layer leaves its activation to the next one: grad_x is multiplied by that derivative
-// there, and arrives here as grad_z. Where the device does that faster, grad_b is summed there,
-// too.
 class LinearNode final : public Node {
  public:
-  LinearNode(Tensor x, Tensor weight, Tensor y, PendingActivation own, PendingActivation input)
+  LinearNode(Tensor x, Tensor weight, Activation activation, Tensor activated)
       : x_(std::move(x)),
         weight_(std::move(weight)),
-        y_(std::move(y)),
-        own_(std::move(own)),
-        input_(std::move(input)) {}
+        activation_(activation),
+        activated_(std::move(activated)) {}
   const char* name() const override { return "Linear"; }
-
   Gradients backward(const Gradients& grad_outputs) override {
-    const Tensor& grad_y = grad_outputs[0];
-    Gradients grads(num_inputs());
-    kernels::LinearBackward call;
-    // Values count where they enter a gradient that somebody wants; the first layer's weight does
-    // not.
-    const bool reads_x =
-        wants_gradient(1) || (wants_gradient(0) && input_.kind != Activation::none);
-    call.x = (reads_x ? unpack(x_) : x_.unchecked()).matrix();
-    call.weight = (wants_gradient(0) ? unpack(weight_) : weight_.unchecked()).matrix();
-    call.grad_y = grad_y.matrix();
-    call.activation = own_.kind;
-    Tensor scratch;
-    if (own_.kind != Activation::none) {
-      scratch = Tensor::empty(grad_y.shape(), grad_y.dtype(), grad_y.device());
-      call.scratch = scratch.matrix();
-      if (y_.defined()) call.y = unpack(y_).matrix();
-      if (own_.preactivation.defined()) {
-        call.preactivation = preactivation_view(own_.preactivation, grad_y.size(1));
-      }
+    Tensor grad_z = grad_outputs[0];
+    if (activation_ != Activation::none) {
+      grad_z = Tensor::empty(grad_z.shape(), grad_z.dtype(), grad_z.device());
+      grad_z.backend().activation_backward(grad_z.stream(), activation_, unpack(activated_).view(),
+                                           grad_outputs[0].view(), grad_z.view());
     }
-    if (wants_gradient(0)) {
-      grads[0] = gradient_buffer(0);
-      call.grad_x = grads[0].matrix();
-      take_gradient_of(input_, call);
-      if (input_.mask.defined()) call.input_mask = input_.mask.view();
-      if (input_.kind != Activation::none) {
-        // Only a layer of a chain leaves its activation.
-        call.input_grad_bias = static_cast<LinearNode&>(*edge(0).node).grad_bias_for(call);
-      }
+    Gradients grads(3);
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (wants_gradient(i)) grads[i] = gradient_buffer(i);
     }
-    if (wants_gradient(1)) {
-      grads[1] = gradient_buffer(1);
-      call.grad_weight = grads[1].matrix();
-    }
-    if (grad_bias_.defined()) {
-      grads[2] = std::exchange(grad_bias_, {});
-    } else if (has_grad_bias()) {
-      grads[2] = gradient_buffer(2);
-      call.grad_bias = grads[2].view();
-    }
-    grad_y.backend().linear_backward(grad_y.stream(), call);
+    // Only values that enter a wanted gradient must be unchanged: a first layer's weight may
+    // change.
+    const Tensor& x = grads[1].defined() ? unpack(x_) : x_.unchecked();
+    const Tensor& weight = grads[0].defined() ? unpack(weight_) : weight_.unchecked();
+    grad_z.backend().linear_backward(grad_z.stream(), x.matrix(), weight.matrix(), grad_z.matrix(),
+                                     grads[0].defined() ? grads[0].matrix() : MatrixView{},
+                                     grads[1].defined() ? grads[1].matrix() : MatrixView{},
+                                     grads[2].defined() ? grads[2].view() : TensorView{});
     return grads;
   }
-  void release_saved() override {
-    x_ = weight_ = y_ = {};
-    own_ = input_ = {};
-    grad_bias_ = {};
-  }
+  void release_saved() override { x_ = weight_ = activated_ = {}; }
 
  private:
-  bool has_grad_bias() const { return num_inputs() > 2 && wants_gradient(2); }
-
-  // Memory for this layer's bias gradient, if the layer after it had better find it together with
-  // this one's grad_y, which its call is about to find. No data otherwise.
-  TensorView grad_bias_for(const kernels::LinearBackward& after) {
-    if (!has_grad_bias() || !wants_gradient(1)) return {};
-    const Tensor& weight = weight_.unchecked();
-    const std::size_t in = weight.size(1), out = weight.size(0);
-    kernels::LinearBackward own;
-    own.x = x_.unchecked().matrix();
-    own.weight = weight.matrix();
-    own.grad_weight = matrix_view(static_cast<void*>(nullptr), weight.dtype(), out, in);
-    own.grad_bias = {nullptr, weight.dtype(), out};
-    if (!weight.backend().sums_input_gradient(weight.stream(), after, own)) return {};
-    grad_bias_ = gradient_buffer(2);
-    return grad_bias_.view();
-  }
-
   SavedTensor x_;
   SavedTensor weight_;
-  SavedTensor y_;            // unless own_ is none or needs the preactivation
-  PendingActivation own_;    // unless it was left to the next layer
-  PendingActivation input_;  // that the layer before left to this one
-  Tensor grad_bias_;         // once the layer after this one has found it
+  Activation activation_;
+  SavedTensor activated_;  // z where needs_preactivation(activation_), else y; none: undefined
 };
-
-ChainLink run_layer(ChainLink before, const LinearLayer& layer, ActivationGradient taken_by) {
-  trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Linear");
-  const auto& [weight, bias, activation] = layer;
-  const Tensor& input = before.y.value();
-  const Tensor bias_value = bias.defined() ? bias.value() : Tensor();
-  require_layer_fits(input, weight.value(), bias_value);
-  const std::size_t out = weight.value().size(0);
-  Tensor y = Tensor::empty({input.size(0), out}, input.dtype(), input.device());
-  kernels::LinearForward call;
-  call.x = input.matrix();
-  call.weight = weight.value().matrix();
-  if (bias.defined()) call.bias = bias_value.view();
-  call.y = y.matrix();
-  call.activation = activation;
-  PendingActivation own{activation, {}, {}};
-  PendingActivation left;
-  const bool is_recorded = needs_node(std::initializer_list<Variable>{before.y, weight, bias});
-  if (is_recorded && kernels::needs_preactivation(activation)) {
-    own.preactivation = empty_preactivation(input.size(0), out, y);
-    call.preactivation = preactivation_view(own.preactivation, out);
-  }
-  if (is_recorded && taken_by == ActivationGradient::next_product) {
-    if (const std::size_t num_bytes = y.backend().linear_mask_bytes(y.stream(), call)) {
-      own.mask = Tensor::empty({num_bytes}, DType::uint8, input.device());
-      call.mask = own.mask.view();
-    }
-  }
-  y.backend().linear_forward(y.stream(), call);
-  if (is_recorded && taken_by != ActivationGradient::own) left = std::exchange(own, {});
-  const bool keeps_y = own.kind != Activation::none && !own.preactivation.defined();
-  Tensor saved_y = keeps_y ? y : Tensor();
-  Variable result =
-      record<LinearNode>({before.y, weight, bias}, std::move(y), input, weight.value(),
-                         std::move(saved_y), std::move(own), std::move(before.left));
-  return {std::move(result), std::move(left)};
-}
 
 }  // namespace
 
-MatrixView preactivation_view(const Tensor& padded, std::size_t features) {
-  MatrixView view = padded.matrix();
-  view.cols = features;
-  return view;
-}
-
-void require_layer_fits(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  require_same_device("linear", {&x, &weight, &bias});
-  require_same_dtype("linear", {&x, &weight, &bias});
-  if (x.num_dims() != 2 || weight.num_dims() != 2 || x.size(1) != weight.size(1)) {
-    fail(ErrorCode::Shape, "linear",
-         "input {} does not fit weight {}: expected [batch, in] and [out, in]",
-         to_string(x.shape()), to_string(weight.shape()));
-  }
-  if (bias.defined() && bias.shape() != Shape{weight.size(0)}) {
-    fail(ErrorCode::Shape, "linear", "bias {} does not fit weight {}", to_string(bias.shape()),
-         to_string(weight.shape()));
-  }
-}
-
-ChainLink run_layers(ChainLink input, std::span<const LinearLayer> layers,
-                     ActivationGradient of_last) {
-  for (const LinearLayer& layer : layers) {
-    const bool is_last = &layer == &layers.back();
-    input =
-        run_layer(std::move(input), layer, is_last ? of_last : ActivationGradient::next_product);
-  }
-  return input;
-}
-
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
                 Activation activation) {
-  return run_layer({x, {}}, {weight, bias, activation}, ActivationGradient::own).y;
+  trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Linear");
+  const Tensor& input = x.value();
+  const Tensor& w = weight.value();
+  const Tensor b = bias.defined() ? bias.value() : Tensor();
+  require_same_device("linear", {&input, &w, &b});
+  require_same_dtype("linear", {&input, &w, &b});
+  if (input.num_dims() != 2 || w.num_dims() != 2 || input.size(1) != w.size(1)) {
+    fail(ErrorCode::Shape, "linear",
+         "input {} does not fit weight {}: expected [batch, in] and [out, in]",
+         to_string(input.shape()), to_string(w.shape()));
+  }
+  if (b.defined() && b.shape() != Shape{w.size(0)}) {
+    fail(ErrorCode::Shape, "linear", "bias {} does not fit weight {}", to_string(b.shape()),
+         to_string(w.shape()));
+  }
+  Tensor y = Tensor::empty({input.size(0), w.size(0)}, input.dtype(), input.device());
+  Tensor activated;
+  MatrixView preactivation;
+  if (kernels::needs_preactivation(activation)) {
+    activated = Tensor::empty(y.shape(), y.dtype(), y.device());
+    preactivation = activated.matrix();
+  } else if (activation != Activation::none) {
+    activated = y;
+  }
+  y.backend().linear_forward(y.stream(), input.matrix(), w.matrix(),
+                             b.defined() ? b.view() : TensorView{}, activation, y.matrix(),
+                             preactivation);
+  return record<LinearNode>({x, weight, bias}, std::move(y), input, w, activation,
+                            std::move(activated));
 }
 
-Variable linear_chain(const Variable& x, std::span<const LinearLayer> layers) {
-  return run_layers({x, {}}, layers, ActivationGradient::own).y;
+namespace {
+
+Transpose flipped(Transpose transpose) {
+  return transpose == Transpose::no ? Transpose::yes : Transpose::no;
+}
+
+// c = op(a) * op(b). With A = op(a), B = op(b): grad_A = grad_c * B^T and grad_B = A^T * grad_c;
+// where an operand was transposed, so is its gradient: grad_a = B * grad_c^T.
+class MatmulNode final : public Node {
+ public:
+  MatmulNode(Tensor a, Transpose transpose_a, Tensor b, Transpose transpose_b)
+      : a_(std::move(a)), b_(std::move(b)), transpose_a_(transpose_a), transpose_b_(transpose_b) {}
+  const char* name() const override { return "Matmul"; }
+
+  Gradients backward(const Gradients& grad_outputs) override {
+    const Tensor& grad_c = grad_outputs[0];
+    Tensor grad_a;
+    Tensor grad_b;
+    if (wants_gradient(0)) {
+      grad_a = gradient_buffer(0);
+      if (transpose_a_ == Transpose::no) {
+        product(grad_c, Transpose::no, unpack(b_), flipped(transpose_b_), grad_a);
+      } else {
+        product(unpack(b_), transpose_b_, grad_c, Transpose::yes, grad_a);
+      }
+    }
+    if (wants_gradient(1)) {
+      grad_b = gradient_buffer(1);
+      if (transpose_b_ == Transpose::no) {
+        product(unpack(a_), flipped(transpose_a_), grad_c, Transpose::no, grad_b);
+      } else {
+        product(grad_c, Transpose::yes, unpack(a_), transpose_a_, grad_b);
+      }
+    }
+    return {grad_a, grad_b};
+  }
+  void release_saved() override { a_ = b_ = {}; }
+
+ private:
+  static void product(const Tensor& a, Transpose transpose_a, const Tensor& b,
+                      Transpose transpose_b, const Tensor& c) {
+    c.backend().matmul(c.stream(), a.matrix(), transpose_a, b.matrix(), transpose_b, c.matrix(),
+                       Write::overwrite);
+  }
+
+  SavedTensor a_;
+  SavedTensor b_;
+  Transpose transpose_a_;
+  Transpose transpose_b_;
+};
+
+}  // namespace
+
+Variable matmul(const Variable& a, const Variable& b, Transpose transpose_a,
+                Transpose transpose_b) {
+  trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Matmul");
+  require_same_device("matmul", {&a.value(), &b.value()});
+  require_same_dtype("matmul", {&a.value(), &b.value()});
+  if (a.value().num_dims() != 2 || b.value().num_dims() != 2) {
+    fail(ErrorCode::Shape, "matmul", "needs two matrices, found shapes {} and {}",
+         to_string(a.shape()), to_string(b.shape()));
+  }
+  const bool flip_a = transpose_a == Transpose::yes;
+  const bool flip_b = transpose_b == Transpose::yes;
+  const std::size_t m = a.shape()[flip_a ? 1 : 0];
+  const std::size_t k = a.shape()[flip_a ? 0 : 1];
+  const std::size_t n = b.shape()[flip_b ? 0 : 1];
+  if (b.shape()[flip_b ? 1 : 0] != k) {
+    fail(ErrorCode::Shape, "matmul", "inner sizes differ: {}{} times {}{}", to_string(a.shape()),
+         flip_a ? "^T" : "", to_string(b.shape()), flip_b ? "^T" : "");
+  }
+  Tensor c = Tensor::empty({m, n}, a.dtype(), a.device());
+  c.backend().matmul(c.stream(), a.value().matrix(), transpose_a, b.value().matrix(), transpose_b,
+                     c.matrix(), Write::overwrite);
+  return record<MatmulNode>({a, b}, std::move(c), a.value(), transpose_a, b.value(), transpose_b);
 }
 
 }  // namespace lockstep

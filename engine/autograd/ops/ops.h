@@ -1,9 +1,7 @@
-// The differentiable operations. Each has its own file in this folder: a named Node with forward
-// and backward together. All inputs of a call are on one device and share one floating dtype; else
+// The differentiable operations. Each is a named Node in this folder, with forward and backward
+// together. All inputs of a call are on one device and share one floating dtype; else
 // Error{Device} or Error{DType} names both.
 #pragma once
-
-#include <span>
 
 #include "engine/autograd/variable.h"
 #include "kernels/backend.h"
@@ -36,20 +34,9 @@ Variable mean(const Variable& x);
 Variable matmul(const Variable& a, const Variable& b, Transpose transpose_a = Transpose::no,
                 Transpose transpose_b = Transpose::no);
 // y = activation(x * W^T + b). x [batch, in], W [out, in], b [out] or undefined -> y [batch, out].
-// The bias, the activation and their gradients run inside the products' calls.
 // Source: PyTorch nn.Linear keeps W as [out, in] too.
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
                 Activation activation = Activation::none);
-
-struct LinearLayer {
-  Variable weight;
-  Variable bias;  // may be undefined
-  Activation activation = Activation::none;
-};
-// linear() layer by layer, each on the result of the one before. Nobody else sees these results, so
-// the gradient of an activation between two layers is taken inside the backward product of the
-// second, and no kernel runs for it.
-Variable linear_chain(const Variable& x, std::span<const LinearLayer> layers);
 
 // --- shape and place ---
 Variable reshape(const Variable& x, const Shape& shape);
@@ -58,18 +45,9 @@ Variable to(const Variable& x, Device device);
 
 // --- losses ---
 // logits [batch, classes], labels int64 [batch] -> scalar. The mean of no rows is NaN.
-// grad: the very tensor that backward() of this loss will be given, where that is known already;
-// undefined: nothing will be given. A GPU then finds the gradient of the logits together with the
-// loss. If backward() is given something else after all, a kernel more runs, and nothing changes.
-// Throws Error{Shape} for a label outside the classes, and where grad is no scalar.
+// Throws Error{Shape} for a label outside the classes.
 Variable cross_entropy(const Variable& logits, const Tensor& labels,
-                       Reduction reduction = Reduction::mean, Tensor grad = {});
-// cross_entropy(linear_chain(x, layers), ...): where a device is faster so, its last layer, the
-// loss, and the gradients up to the last layer's input are one operation, and there are no logits.
-// If backward() is given another gradient than was foreseen, they are found again.
-Variable linear_cross_entropy(const Variable& x, std::span<const LinearLayer> layers,
-                              const Tensor& labels, Reduction reduction = Reduction::mean,
-                              Tensor grad = {});
+                       Reduction reduction = Reduction::mean);
 // Mean (or sum) of squared differences; target has x's shape.
 Variable mse_loss(const Variable& x, const Tensor& target, Reduction reduction = Reduction::mean);
 

@@ -5,7 +5,7 @@
 #include "engine/core/thread_context.h"
 #include "engine/parallel/data_parallel/stages.h"
 #include "engine/trace/span.h"
-#include "kernels/matmul_tuning.h"
+#include "kernels/matmul_precision.h"
 
 namespace lockstep::parallel {
 namespace {

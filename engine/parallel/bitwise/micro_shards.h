@@ -4,7 +4,7 @@
 // Each is computed on its own, and gradients are added in one fixed tree, first inside a device,
 // then between devices (plan/micro_shards.h). Losses are sums; the caller scales once at the end.
 // What it takes besides: one thread per device, since a product that is cut for two threads may add
-// in another order; and on GPUs, products that are not tuned (kernels/matmul_tuning.h):
+// in another order; and on GPUs, products that are not tuned (kernels/matmul_precision.h):
 // micro-shards have the same sizes for every number of devices, so the library's first guess is the
 // same algorithm everywhere, in every run on GPUs of one model.
 #pragma once

@@ -8,7 +8,7 @@
 
 #include "engine/audit/models.h"
 #include "engine/audit/switch.h"
-#include "engine/autograd/grad_mode.h"
+#include "engine/autograd/variable.h"
 #include "engine/comm/gather_numbers.h"
 #include "engine/core/error.h"
 
@@ -155,20 +155,11 @@ Ddp::~Ddp() {
 }
 
 Variable Ddp::forward(const Variable& input) {
-  begin_forward();
+  if (grad_enabled()) {
+    reducer_->begin_forward();
+    if (is_training() && reducer_->is_synchronizing()) broadcast_buffers();
+  }
   return (*module())(input);
-}
-
-Variable Ddp::forward_cross_entropy(const Variable& input, const Tensor& labels,
-                                    Reduction reduction, Tensor grad) {
-  begin_forward();
-  return module()->cross_entropy_of(input, labels, reduction, std::move(grad));
-}
-
-void Ddp::begin_forward() {
-  if (!grad_enabled()) return;
-  reducer_->begin_forward();
-  if (is_training() && reducer_->is_synchronizing()) broadcast_buffers();
 }
 
 void Ddp::broadcast_buffers() {

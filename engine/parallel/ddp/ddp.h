@@ -73,12 +73,7 @@ class Ddp final : public nn::ModuleOf<Ddp> {
 
   std::string type_name() const override { return "DistributedDataParallel"; }
 
- protected:
-  Variable forward_cross_entropy(const Variable& input, const Tensor& labels, Reduction reduction,
-                                 Tensor grad) override;
-
  private:
-  void begin_forward();
   void broadcast_buffers();
 
   comm::Communicator* communicator_;

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "engine/autograd/backward_pass.h"
+#include "engine/autograd/backward.h"
 #include "engine/core/error.h"
 #include "engine/runtime/device_span.h"
 #include "engine/trace/deferred_flows.h"

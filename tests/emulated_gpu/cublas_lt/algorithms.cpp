@@ -6,6 +6,7 @@
 
 #include "tests/emulated_gpu/cublas_lt/control.h"
 #include "tests/emulated_gpu/cublas_lt/problem.h"
+#include "tests/emulated_gpu/runtime.h"
 
 namespace emulated_gpu::cublas_lt {
 namespace {
@@ -31,9 +32,7 @@ bool fits(const Algorithm& algorithm, const Problem& problem) {
   for (const Layout* layout : {&problem.a, &problem.b, &problem.c, &problem.d}) {
     if (alignment_of(*layout) < std::min<std::size_t>(algorithm.alignment, 16)) return false;
   }
-  const EpilogueParts parts = parts_of(problem.operation.epilogue);
-  return (!parts.uses_bias_pointer() || is_aligned(problem.operation.bias, algorithm.alignment)) &&
-         (!parts.has_aux || is_aligned(problem.operation.aux, algorithm.alignment));
+  return !adds_bias(problem) || is_aligned(problem.operation.bias, algorithm.alignment);
 }
 
 bool fits(const Algorithm& algorithm, const Preference& preference) {
@@ -102,6 +101,11 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoGetHeuristic(
                         object<Layout>(Bdesc), object<Layout>(Cdesc), object<Layout>(Ddesc)};
   const cublasStatus_t status = check_problem(problem);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
+  {
+    // Since CUDA 13.3 a heuristic may make calls that break a capture.
+    const std::lock_guard lock(emulated_gpu::state().mutex);
+    if (emulated_gpu::check_call_is_safe() != cudaSuccess) return CUBLAS_STATUS_INTERNAL_ERROR;
+  }
   const cublasStatus_t refusal = refusal_of(Refused::heuristic, problem.operation.epilogue);
   if (refusal != CUBLAS_STATUS_SUCCESS) return refusal;
   for (const Algorithm& algorithm : kAlgorithms) {
@@ -110,23 +114,6 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoGetHeuristic(
     heuristicResultsArray[(*returnAlgoCount)++] = result_of(algorithm);
   }
   return *returnAlgoCount > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
-cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoCheck(
-    cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t operationDesc, cublasLtMatrixLayout_t Adesc,
-    cublasLtMatrixLayout_t Bdesc, cublasLtMatrixLayout_t Cdesc, cublasLtMatrixLayout_t Ddesc,
-    const cublasLtMatmulAlgo_t* algo, cublasLtMatmulHeuristicResult_t* result) {
-  if (lightHandle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
-  if (algo == nullptr || result == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  const Problem problem{object<Operation>(operationDesc), object<Layout>(Adesc),
-                        object<Layout>(Bdesc), object<Layout>(Cdesc), object<Layout>(Ddesc)};
-  const cublasStatus_t status = check_problem(problem);
-  if (status != CUBLAS_STATUS_SUCCESS) return status;
-  const Algorithm* algorithm = find_algorithm(*algo);
-  if (algorithm == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  if (!fits(*algorithm, problem)) return CUBLAS_STATUS_NOT_SUPPORTED;
-  *result = result_of(*algorithm);
-  return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoConfigGetAttribute(

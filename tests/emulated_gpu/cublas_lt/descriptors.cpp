@@ -44,14 +44,6 @@ Bytes attribute(Operation& operation, cublasLtMatmulDescAttributes_t name) {
       return bytes_of(operation.bias_batch_stride);
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
       return bytes_of(operation.bias_type);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
-      return bytes_of(operation.aux);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
-      return bytes_of(operation.aux_ld);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE:
-      return bytes_of(operation.aux_batch_stride);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE:
-      return bytes_of(operation.aux_type);
     default:
       return {};
   }

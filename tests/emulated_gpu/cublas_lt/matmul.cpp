@@ -22,19 +22,15 @@ bool accepts(const Algorithm& algorithm, const Problem& problem, const Operands&
     return is_aligned(data, std::max(algorithm.alignment, size_of(layout.type))) &&
            alignment_of(layout) >= algorithm.alignment;
   };
-  const EpilogueParts parts = parts_of(problem.operation.epilogue);
   return accepts_matrix(problem.a, operands.a) && accepts_matrix(problem.b, operands.b) &&
          accepts_matrix(problem.c, operands.c) && accepts_matrix(problem.d, operands.d) &&
-         (!parts.uses_bias_pointer() || is_aligned(problem.operation.bias, algorithm.alignment)) &&
-         (!parts.has_aux || is_aligned(problem.operation.aux, algorithm.alignment));
+         (!adds_bias(problem) || is_aligned(problem.operation.bias, algorithm.alignment));
 }
 
 cublasStatus_t check_pointers(const Problem& problem, const Operands& operands) {
-  const EpilogueParts parts = parts_of(problem.operation.epilogue);
   const bool has_all = operands.alpha != nullptr && operands.beta != nullptr &&
                        operands.a != nullptr && operands.b != nullptr && operands.d != nullptr &&
-                       (!parts.uses_bias_pointer() || problem.operation.bias != nullptr) &&
-                       (!parts.has_aux || problem.operation.aux != nullptr);
+                       (!adds_bias(problem) || problem.operation.bias != nullptr);
   return has_all ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 

@@ -43,56 +43,17 @@ bool has_known_types(const Problem& problem) {
   }
 }
 
-bool is_known_epilogue(std::uint32_t epilogue) {
-  constexpr std::uint32_t kKnown[] = {CUBLASLT_EPILOGUE_DEFAULT,  CUBLASLT_EPILOGUE_BIAS,
-                                      CUBLASLT_EPILOGUE_RELU,     CUBLASLT_EPILOGUE_RELU_BIAS,
-                                      CUBLASLT_EPILOGUE_RELU_AUX, CUBLASLT_EPILOGUE_RELU_AUX_BIAS,
-                                      CUBLASLT_EPILOGUE_GELU,     CUBLASLT_EPILOGUE_GELU_BIAS,
-                                      CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
-                                      CUBLASLT_EPILOGUE_DRELU,    CUBLASLT_EPILOGUE_DRELU_BGRAD,
-                                      CUBLASLT_EPILOGUE_DGELU,    CUBLASLT_EPILOGUE_DGELU_BGRAD,
-                                      CUBLASLT_EPILOGUE_BGRADA,   CUBLASLT_EPILOGUE_BGRADB};
-  return std::find(std::begin(kKnown), std::end(kKnown), epilogue) != std::end(kKnown);
-}
-
 bool is_supported_epilogue(const Problem& problem) {
   const Operation& operation = problem.operation;
-  if (!is_known_epilogue(operation.epilogue)) return false;
   if (operation.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return true;
-  // The table gives float64 no bias type and no epilogue.
-  if (problem.d.type == CUDA_R_64F) return false;
-  const EpilogueParts parts = parts_of(operation.epilogue);
-  // "Bias vector elements are the same type as the elements of output matrix", and of the other
-  // types in which a GELU input may be kept none is in the table above.
-  const auto is_type_of_d = [&](std::int32_t type) {
-    return type == -1 || static_cast<std::uint32_t>(type) == problem.d.type;
-  };
-  if (parts.uses_bias_pointer() && !is_type_of_d(operation.bias_type)) return false;
-  if (!parts.has_aux) return true;
-  if (!is_type_of_d(operation.aux_type)) return false;
-  // CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: for a ReLU mask "must be divisible by 128 and be no less
-  // than the number of rows in the output matrix", in bits; for a GELU input "divisible by 8", in
-  // elements. AUX_BATCH_STRIDE likewise.
-  const std::int64_t unit = parts.is_relu || parts.is_relu_gradient ? 128 : 8;
-  return operation.aux_ld % unit == 0 && operation.aux_batch_stride % unit == 0 &&
-         operation.aux_ld >= static_cast<std::int64_t>(problem.d.rows);
+  // The table gives float64 no bias type. "Bias vector elements are the same type as the elements
+  // of output matrix."
+  return adds_bias(problem) && problem.d.type != CUDA_R_64F &&
+         (operation.bias_type == -1 ||
+          static_cast<std::uint32_t>(operation.bias_type) == problem.d.type);
 }
 
 }  // namespace
-
-EpilogueParts parts_of(std::uint32_t epilogue) {
-  EpilogueParts parts;
-  parts.adds_bias = (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
-  parts.is_relu = (epilogue & CUBLASLT_EPILOGUE_RELU) != 0;
-  parts.is_gelu = (epilogue & CUBLASLT_EPILOGUE_GELU) != 0;
-  parts.is_relu_gradient = (epilogue & 8) != 0;
-  parts.writes_bias_gradient = (epilogue & 16) != 0;
-  parts.is_gelu_gradient = (epilogue & 64) != 0;
-  parts.has_aux = (epilogue & 128) != 0;
-  parts.sums_a = epilogue == CUBLASLT_EPILOGUE_BGRADA;
-  parts.sums_b = epilogue == CUBLASLT_EPILOGUE_BGRADB;
-  return parts;
-}
 
 cublasStatus_t check_problem(const Problem& problem) {
   const Operation& operation = problem.operation;

@@ -23,10 +23,6 @@ struct Operation {
   void* bias = nullptr;
   std::int64_t bias_batch_stride = 0;
   std::int32_t bias_type = -1;  // -1: as D
-  std::int32_t aux_type = -1;   // -1: as D
-  void* aux = nullptr;
-  std::int64_t aux_ld = 0;
-  std::int64_t aux_batch_stride = 0;
 };
 
 // Behind cublasLtMatrixLayout_t.
@@ -66,20 +62,10 @@ struct Problem {
 // the documentation says, or does not say otherwise, that cuBLASLt has no algorithm for it.
 cublasStatus_t check_problem(const Problem& problem);
 
-// What an epilogue is made of.
-struct EpilogueParts {
-  bool adds_bias = false;
-  bool is_relu = false;
-  bool is_gelu = false;
-  bool is_relu_gradient = false;
-  bool is_gelu_gradient = false;
-  bool has_aux = false;               // reads or writes the auxiliary buffer
-  bool writes_bias_gradient = false;  // of D's columns summed
-  bool sums_a = false;                // BGRADA
-  bool sums_b = false;                // BGRADB
-  bool uses_bias_pointer() const { return adds_bias || writes_bias_gradient || sums_a || sums_b; }
-};
-EpilogueParts parts_of(std::uint32_t epilogue);
+// Of the library's epilogues this one has CUBLASLT_EPILOGUE_BIAS, besides none.
+inline bool adds_bias(const Problem& problem) {
+  return problem.operation.epilogue == CUBLASLT_EPILOGUE_BIAS;
+}
 
 // One of the ways to compute a product. They round differently, as cuBLASLt's do, and differ in
 // what they need.

@@ -3,9 +3,9 @@
 
 #include <thread>
 
-#include "engine/autograd/grad_mode.h"
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
+#include "engine/autograd/variable.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/expect_gradients_match.h"

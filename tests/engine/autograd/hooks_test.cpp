@@ -1,7 +1,7 @@
 // Leaf hooks: when they run, how often, in which order, and what they may do.
 #include <gtest/gtest.h>
 
-#include "engine/autograd/backward_pass.h"
+#include "engine/autograd/backward.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/thread_context.h"
 #include "tests/support/devices.h"

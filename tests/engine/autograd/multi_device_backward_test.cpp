@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "engine/autograd/backward_pass.h"
+#include "engine/autograd/backward.h"
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/thread_context.h"

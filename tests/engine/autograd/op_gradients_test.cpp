@@ -90,19 +90,6 @@ TEST(OpGradients, CrossEntropy) {
   }
 }
 
-TEST(OpGradients, LinearCrossEntropy) {
-  const Tensor labels = Tensor::from(std::vector<std::int64_t>{2, 0, 1, 2, 2}, {5});
-  for (const Activation activation : {Activation::tanh, Activation::gelu_erf}) {
-    expect_gradients_match(
-        [&](const Variables& in) {
-          const std::vector<LinearLayer> layers{{in[1], in[2], activation}, {in[3], in[4]}};
-          return linear_cross_entropy(in[0], layers, labels);
-        },
-        {random_leaf({5, 4}, 1), random_leaf({6, 4}, 2), random_leaf({6}, 3),
-         random_leaf({3, 6}, 4), random_leaf({3}, 5)});
-  }
-}
-
 TEST(OpGradients, MseLoss) {
   const Tensor target = random_tensor({5, 3}, 2);
   for (const Reduction reduction : {Reduction::mean, Reduction::sum}) {

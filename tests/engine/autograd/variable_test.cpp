@@ -7,7 +7,6 @@
 #include <thread>
 #include <vector>
 
-#include "engine/autograd/grad_mode.h"
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
 #include "tests/support/expect_error.h"

@@ -6,8 +6,8 @@
 #include <map>
 #include <mutex>
 
-#include "engine/autograd/grad_mode.h"
 #include "engine/autograd/ops/ops.h"
+#include "engine/autograd/variable.h"
 #include "engine/nn/layers.h"
 #include "engine/nn/state_dict.h"
 #include "engine/optim/optimizers.h"

@@ -4,8 +4,8 @@
 #include <barrier>
 #include <cmath>
 
-#include "engine/autograd/grad_mode.h"
 #include "engine/autograd/ops/ops.h"
+#include "engine/autograd/variable.h"
 #include "engine/nn/layers.h"
 #include "engine/nn/state_dict.h"
 #include "engine/parallel/ddp/ddp.h"

@@ -8,8 +8,8 @@
 #include <barrier>
 #include <stdexcept>
 
-#include "engine/autograd/grad_mode.h"
 #include "engine/autograd/ops/ops.h"
+#include "engine/autograd/variable.h"
 #include "engine/core/error.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/support/devices.h"

@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "engine/autograd/backward_pass.h"
+#include "engine/autograd/backward.h"
 #include "engine/autograd/gradient_check.h"
 #include "engine/autograd/ops/ops.h"
 #include "tests/hostile/interface/misuse.h"

@@ -11,8 +11,8 @@
 #include <cstring>
 #include <typeinfo>
 
-#include "engine/autograd/grad_mode.h"
 #include "engine/autograd/ops/ops.h"
+#include "engine/autograd/variable.h"
 #include "engine/core/error.h"
 #include "engine/nn/mlp.h"
 #include "engine/optim/optimizers.h"

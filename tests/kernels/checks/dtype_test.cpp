@@ -36,7 +36,7 @@ TEST(DTypeChecks, EveryBackendNamesItselfAndTheTypeItHasNoKernelFor) {
       {ErrorCode::DType, text("linear"),
        [](Backend& b, Stream& s) {
          const MatrixView x = mat(2, 3, kInt), weight = mat(4, 3, kInt), y = mat(2, 4, kInt);
-         b.linear_forward(s, {.x = x, .weight = weight, .bias = {}, .y = y, .preactivation = {}});
+         b.linear_forward(s, x, weight, {}, Activation::none, y, {});
        }},
       {ErrorCode::DType, text("mse"),
        [](Backend& b, Stream& s) {

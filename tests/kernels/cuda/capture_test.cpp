@@ -23,7 +23,7 @@ TEST_F(GpuCapture, ReductionsAndOptimizerGiveTheSameWithAndWithoutAGraph) {
     const auto body = [&] {
       gpu().softmax_cross_entropy_forward(gpu_stream(), logits1.view(), labels.view(),
                                           Reduction::mean, p.view(), loss.view());
-      gpu().sum_rows(gpu_stream(), p.view(), sums.view(), Write::overwrite);
+      sum_columns(gpu(), gpu_stream(), p.view(), sums.view());
       gpu().sgd(gpu_stream(), parameters, {rate.view(), step.view()}, {.momentum = 0.9});
       gpu().norm(gpu_stream(), all, norm.view());
     };

@@ -8,7 +8,6 @@
 #include <cstdlib>
 
 #include "engine/core/error.h"
-#include "kernels/cuda/cublas_lt.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -23,11 +22,17 @@ TEST(LoadedCublasLt, IsTheVersionOfTheHeaders) {
 }
 
 TEST(LoadedCublasLt, KeepsWhatIsPassedOn) {
-  MatmulDescriptor descriptor(CUBLAS_COMPUTE_32F, CUDA_R_32F);
-  EXPECT_NO_THROW(descriptor.set(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_T));
+  cublasLtMatmulDesc_t descriptor = nullptr;
+  ASSERT_EQ(cublasLtMatmulDescCreate(&descriptor, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+            CUBLAS_STATUS_SUCCESS);
+  const auto set = [&](const auto& value) {
+    return cublasLtMatmulDescSetAttribute(descriptor, CUBLASLT_MATMUL_DESC_TRANSB, &value,
+                                          sizeof(value));
+  };
+  EXPECT_EQ(set(CUBLAS_OP_T), CUBLAS_STATUS_SUCCESS);
   // An operation has four bytes: cuBLASLt refuses one, so it has seen the size.
-  EXPECT_THROW(descriptor.set(CUBLASLT_MATMUL_DESC_TRANSB, 'x'), Error);
-  EXPECT_NO_THROW(MatrixLayout(CUDA_R_32F, 3, 5, 3).set_batch(2, 15));
+  EXPECT_EQ(set('x'), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(cublasLtMatmulDescDestroy(descriptor), CUBLAS_STATUS_SUCCESS);
 }
 
 // In a process of its own, since a process loads the library once.

@@ -114,7 +114,7 @@ TYPED_TEST(GpuManyTensors, AdamWEqualsTheCpuFromTheFirstStepToTheHundredThousand
   }
 }
 
-TYPED_TEST(GpuManyTensors, MultiScaleAndMultiZeroReachEveryTensorAndNoOther) {
+TYPED_TEST(GpuManyTensors, MultiScaleAndMultiClipReachEveryTensorAndNoOther) {
   using T = TypeParam;
   for (const std::size_t count : kCounts) {
     Tensors<T> tensors(count, 1);
@@ -137,9 +137,6 @@ TYPED_TEST(GpuManyTensors, MultiScaleAndMultiZeroReachEveryTensorAndNoOther) {
       gpu().multi_clip(gpu_stream(), on_gpu, norm1.view(), 2);
       tensors.expect_equal(kTolerance<T>);
     }
-    cpu().multi_zero(cpu_stream(), on_cpu);
-    gpu().multi_zero(gpu_stream(), on_gpu);
-    tensors.expect_equal(0);
     if (this->HasFatalFailure()) return;
   }
 }

@@ -120,4 +120,10 @@ Grid<double> in_double(const Grid<T>& grid) {
   return result;
 }
 
+// y = the sum of each column of x: a layer's bias gradient.
+inline void sum_columns(Backend& backend, Stream& stream, const ConstMatrixView& x, TensorView y) {
+  const auto nothing = [&](std::size_t rows) { return matrix_view(x.data, x.dtype, rows, 0); };
+  backend.linear_backward(stream, nothing(x.rows), nothing(x.cols), x, {}, {}, y);
+}
+
 }  // namespace lockstep::kernels

@@ -1,37 +1,27 @@
 // How the algorithms of products are chosen and remembered.
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
 #include <thread>
 
-#include "engine/core/log.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/step_graph.h"
 #include "gpu_products.h"
-#include "kernels/cuda/tuner.h"
-#include "kernels/cuda/tuning_cache.h"
+#include "kernels/cuda/product.h"
 #include "kernels/matmul_precision.h"
-#include "kernels/matmul_tuning.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/expect_error.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
+
+using lockstep::testing::expect_error;
 
 class CudaTuning : public GpuTest {
  protected:
   void SetUp() override {
     GpuTest::SetUp();
-    ::unsetenv("LOCKSTEP_TUNING_CACHE");
-    forget_tuning();
+    forget_products();
   }
   void TearDown() override {
-    ::unsetenv("LOCKSTEP_TUNING_CACHE");
-    forget_tuning();
+    forget_products();
     set_matmul_precision(MatmulPrecision::highest);
-  }
-  void use_cache(const std::filesystem::path& path) {
-    ::setenv("LOCKSTEP_TUNING_CACHE", path.c_str(), 1);
-    forget_tuning();
   }
 };
 
@@ -58,15 +48,15 @@ Stream& compute() {
 TEST_F(CudaTuning, TimesAProductWhenItIsFirstSeen) {
   const SomeProduct product(20, 12, 8), other(20, 12, 12);
   product.run(compute());
-  EXPECT_EQ(tuning_statistics().num_timed, 1u);
+  EXPECT_EQ(num_timed_products(), 1u);
   product.run(compute());
   SomeProduct(20, 12, 8).run(compute());
-  EXPECT_EQ(tuning_statistics().num_timed, 1u);
+  EXPECT_EQ(num_timed_products(), 1u);
   other.run(compute());
   product.run(compute(), Write::accumulate);
   set_matmul_precision(MatmulPrecision::high);
   product.run(compute());
-  EXPECT_EQ(tuning_statistics().num_timed, 4u);
+  EXPECT_EQ(num_timed_products(), 4u);
 }
 
 TEST_F(CudaTuning, LeavesWhatIsThereAloneWhileItTimes) {
@@ -83,9 +73,9 @@ TEST_F(CudaTuning, TheRowAtWhichAShardBeginsMakesNoOtherProduct) {
   const SomeProduct whole(16, 12, 8);
   whole.run(compute());
   SomeProduct(16, 12, 8, 8).run(compute());  // begins a row later
-  EXPECT_EQ(tuning_statistics().num_timed, 1u);
+  EXPECT_EQ(num_timed_products(), 1u);
   SomeProduct(16, 12, 8, 1).run(compute());  // begins where no vector can be loaded
-  EXPECT_EQ(tuning_statistics().num_timed, 2u);
+  EXPECT_EQ(num_timed_products(), 2u);
 }
 
 TEST_F(CudaTuning, ThreadsThatMeetTheSameProductTimeItOnce) {
@@ -98,7 +88,7 @@ TEST_F(CudaTuning, ThreadsThatMeetTheSameProductTimeItOnce) {
     threads.emplace_back([&, product] { product->run(device.compute_stream()); });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(tuning_statistics().num_timed, 1u);
+  EXPECT_EQ(num_timed_products(), 1u);
   for (SomeProduct* product : products) {
     EXPECT_EQ(product->result(), products[0]->result());
   }
@@ -110,97 +100,25 @@ TEST_F(CudaTuning, NothingIsTimedWhereItIsOff) {
   const SomeProduct product(20, 12, 8);
   product.run(compute());
   product.run(compute());
-  EXPECT_EQ(tuning_statistics().num_timed, 0u);
+  EXPECT_EQ(num_timed_products(), 0u);
 }
 
-TEST_F(CudaTuning, NothingIsTimedWhileAStepIsCaptured) {
+TEST_F(CudaTuning, ANewProductInACaptureIsAnErrorThatSaysWhatToDo) {
   const SomeProduct seen(20, 12, 8), unseen(20, 8, 12);
   runtime::StepGraph graph({gpu_device().device()});
   for (std::size_t i = 0; i < runtime::StepGraph::kNumWarmUps; ++i) {
     graph.run([&] { seen.run(compute()); });
   }
-  EXPECT_EQ(tuning_statistics().num_timed, 1u);
-  graph.run([&] {
-    seen.run(compute());
-    unseen.run(compute());
-  });
-  EXPECT_EQ(tuning_statistics().num_timed, 1u);
-  const auto captured = unseen.result();
-  unseen.run(compute());
-  EXPECT_EQ(tuning_statistics().num_timed, 2u);
-  const std::vector<double> expected(captured.begin(), captured.end());
-  EXPECT_LE(relative_error(unseen.result(), expected), 1e-6);
-}
-
-std::string content_of(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-TEST_F(CudaTuning, AFileKeepsTheChoicesForTheNextProcess) {
-  const lockstep::testing::TempFolder folder;
-  const auto path = folder.path() / "tuning";
-  use_cache(path);
-  const SomeProduct product(20, 12, 8), other(20, 12, 12);
-  product.run(compute());
-  other.run(compute());
-  EXPECT_EQ(tuning_statistics().num_timed, 2u);
-  const std::string text = content_of(path);
-  forget_tuning();  // as a new process would begin
-  product.run(compute());
-  other.run(compute());
-  EXPECT_EQ(tuning_statistics().num_timed, 0u);
-  EXPECT_EQ(tuning_statistics().num_loaded, 2u);
-  EXPECT_EQ(content_of(path), text);
-}
-
-TEST_F(CudaTuning, LinesOfOtherGpusAndVersionsAreKept) {
-  const lockstep::testing::TempFolder folder;
-  const auto path = folder.path() / "tuning";
-  use_cache(path);
-  SomeProduct(20, 12, 8).run(compute());
-  std::string foreign = content_of(path);
-  foreign.replace(foreign.find('\n') + 1, 0, "Another GPU of ");
-  std::ofstream(path) << foreign;
-  forget_tuning();
-  SomeProduct(20, 12, 8).run(compute());
-  EXPECT_EQ(tuning_statistics().num_timed, 1u);
-  EXPECT_NE(content_of(path).find("Another GPU of "), std::string::npos);
-}
-
-TEST_F(CudaTuning, ADamagedFileIsReplaced) {
-  const lockstep::testing::TempFolder folder;
-  const auto path = folder.path() / "tuning";
-  use_cache(path);
-  SomeProduct(20, 12, 8).run(compute());
-  const std::string text = content_of(path);
-  for (const std::size_t length : {text.size() - 30, text.size() / 2}) {
-    std::ofstream(path) << text.substr(0, length);
-    forget_tuning();
-    SomeProduct(20, 12, 8).run(compute());
-    EXPECT_EQ(tuning_statistics().num_timed, 1u);
-    forget_tuning();
-    SomeProduct(20, 12, 8).run(compute());
-    EXPECT_EQ(tuning_statistics().num_loaded, 1u);
-  }
-}
-
-TEST_F(CudaTuning, AFileOfSomebodyElseIsNeverWritten) {
-  const lockstep::testing::TempFolder folder;
-  const auto path = folder.path() / "thesis.txt";
-  std::ofstream(path) << "Chapter 1\n";
-  use_cache(path);
-  SomeProduct(20, 12, 8).run(compute());
-  EXPECT_EQ(content_of(path), "Chapter 1\n");
-}
-
-TEST_F(CudaTuning, AFileThatCannotBeWrittenDisturbsNothing) {
-  use_cache("/nowhere/to/be/found");
-  SomeProduct(20, 12, 8).run(compute());
-  SomeProduct(20, 12, 12).run(compute());
-  EXPECT_EQ(tuning_statistics().num_timed, 2u);
+  expect_error(ErrorCode::State,
+               "[matmul] the product [20, 8] x 12 is new and cannot be captured; run the step once "
+               "before capturing it",
+               [&] {
+                 graph.run([&] {
+                   seen.run(compute());
+                   unseen.run(compute());
+                 });
+               });
+  EXPECT_EQ(num_timed_products(), 1u);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include "engine/comm/transport/cuda_peer/flag_memory.h"
 #include "engine/runtime/cuda/system_flag.h"
-#include "kernels/cuda/fault.cuh"
+#include "kernels/cuda/elementwise.cuh"
 
 namespace lockstep::comm::cuda_peer {
 

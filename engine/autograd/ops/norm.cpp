@@ -1,0 +1,120 @@
+// Batch normalisation.
+#include "engine/audit/steps.h"
+#include "engine/audit/switch.h"
+#include "engine/audit/values.h"
+#include "engine/autograd/node.h"
+#include "engine/autograd/ops/ops.h"
+#include "engine/core/error.h"
+#include "engine/trace/span.h"
+
+namespace lockstep {
+namespace {
+
+using Statistics = kernels::BatchNormForward::Statistics;
+
+TensorView view_or_none(const Tensor& tensor) {
+  return tensor.defined() ? tensor.view() : TensorView{};
+}
+
+// With x^ = (x - mean) * inverse_std, y = weight * x^ + bias, sums over the batch:
+//   grad_bias = sum grad_y;  grad_weight = sum grad_y * x^
+//   grad_x = weight * inverse_std * (grad_y - mean(grad_y) - x^ * mean(grad_y * x^))  in training;
+//   grad_x = weight * inverse_std * grad_y  in evaluation, where the statistics are constants.
+class BatchNormNode final : public Node {
+ public:
+  BatchNormNode(Tensor x, Tensor weight, Tensor mean, Tensor inverse_std, Statistics statistics)
+      : x_(std::move(x)),
+        weight_(std::move(weight)),
+        mean_(std::move(mean)),
+        inverse_std_(std::move(inverse_std)),
+        statistics_(statistics) {}
+  const char* name() const override { return "BatchNorm"; }
+  Gradients backward(const Gradients& grad_outputs) override {
+    Gradients grads(3);
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (wants_gradient(i)) grads[i] = gradient_buffer(i);
+    }
+    kernels::BatchNormBackward call;
+    const Tensor& x = unpack(x_);
+    // The gradients of weight and bias do not depend on what the weight was.
+    const Tensor& weight = grads[0].defined() ? unpack(weight_) : weight_.unchecked();
+    call.x = x.matrix();
+    call.weight = view_or_none(weight);
+    call.mean = unpack(mean_).view();
+    call.inverse_std = unpack(inverse_std_).view();
+    call.grad_y = grad_outputs[0].matrix();
+    if (grads[0].defined()) call.grad_x = grads[0].matrix();
+    call.grad_weight = view_or_none(grads[1]);
+    call.grad_bias = view_or_none(grads[2]);
+    call.statistics = statistics_;
+    x.backend().batch_norm_backward(x.stream(), call);
+    return grads;
+  }
+  void release_saved() override { x_ = weight_ = mean_ = inverse_std_ = {}; }
+
+ private:
+  SavedTensor x_;
+  SavedTensor weight_;
+  SavedTensor mean_;
+  SavedTensor inverse_std_;
+  Statistics statistics_;
+};
+
+}  // namespace
+
+Variable batch_norm(const Variable& x, const BatchNormArguments& arguments) {
+  trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "BatchNorm");
+  const Tensor& input = x.value();
+  if (input.num_dims() != 2) {
+    fail(ErrorCode::Shape, "batch_norm", "expected input [batch, features], found {}",
+         to_string(input.shape()));
+  }
+  const bool trains = arguments.statistics == Statistics::batch;
+  if (trains && input.size(0) <= 1) {
+    fail(ErrorCode::Shape, "batch_norm",
+         "expected more than 1 value per channel when training, got input size {}",
+         to_string(input.shape()));
+  }
+  const Tensor weight = arguments.weight.defined() ? arguments.weight.value() : Tensor();
+  const Tensor bias = arguments.bias.defined() ? arguments.bias.value() : Tensor();
+  const std::initializer_list<const Tensor*> all{&input, &weight, &bias, &arguments.running_mean,
+                                                 &arguments.running_var};
+  require_same_device("batch_norm", all);
+  require_same_dtype("batch_norm", all);
+  require(trains || (arguments.running_mean.defined() && arguments.running_var.defined()),
+          ErrorCode::State, "batch_norm", "evaluation needs the running mean and variance");
+  const Shape features{input.size(1)};
+  for (const Tensor* tensor : {&weight, &bias, &arguments.running_mean, &arguments.running_var}) {
+    if (tensor->defined() && tensor->shape() != features) {
+      fail(ErrorCode::Shape, "batch_norm", "input {} does not fit features {}",
+           to_string(input.shape()), to_string(tensor->shape()));
+    }
+  }
+  if (audit::is_on() && trains) audit::note_buffer(audit::values_of(arguments.running_mean));
+  Tensor y = Tensor::empty(input.shape(), input.dtype(), input.device());
+  Tensor mean = trains ? Tensor::empty(features, input.dtype(), input.device())
+                       : arguments.running_mean.clone();
+  Tensor inverse_std = Tensor::empty(features, input.dtype(), input.device());
+  kernels::BatchNormForward call;
+  call.x = input.matrix();
+  call.weight = view_or_none(weight);
+  call.bias = view_or_none(bias);
+  call.y = y.matrix();
+  call.mean = mean.view();
+  call.inverse_std = inverse_std.view();
+  call.running_mean = view_or_none(arguments.running_mean);
+  call.running_var = view_or_none(arguments.running_var);
+  call.momentum = arguments.momentum;
+  call.epsilon = arguments.epsilon;
+  call.statistics = arguments.statistics;
+  y.backend().batch_norm_forward(y.stream(), call);
+  if (trains) {
+    for (const Tensor* running : {&arguments.running_mean, &arguments.running_var}) {
+      if (running->defined()) running->bump_version();
+    }
+  }
+  return record<BatchNormNode>({x, arguments.weight, arguments.bias}, std::move(y), input, weight,
+                               std::move(mean), std::move(inverse_std), arguments.statistics);
+}
+
+}  // namespace lockstep

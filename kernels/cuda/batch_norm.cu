@@ -1,0 +1,204 @@
+// Batch normalisation. Forward in two launches: the statistics of each feature (x once in), then y
+// (x once in, y once out). Backward in two for up to 4096 features: sums over the batch (x and
+// grad_y once in), then grad_x (x and grad_y once in, grad_x once out).
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cuda/checks.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+namespace lockstep::kernels::cuda {
+namespace {
+
+using Statistics = BatchNormForward::Statistics;
+
+// A matrix as a kernel takes it.
+template <typename T>
+struct Rows {
+  T* data = nullptr;
+  std::size_t leading_dimension = 0;
+
+  __device__ T& operator()(std::size_t row, std::size_t column) const {
+    return data[row * leading_dimension + column];
+  }
+};
+
+template <typename T>
+struct Features {
+  Rows<const T> x;
+  Rows<T> y;
+  std::size_t rows;
+  std::size_t cols;
+  const T* weight;  // or nullptr: ones
+  const T* bias;    // or nullptr: zeros
+  T* mean;
+  T* inverse_std;
+  T* running_mean;
+  T* running_var;
+  double momentum;
+  double epsilon;
+};
+
+// One pass: sums of x - shift and of its square, shift being the feature's first value. That keeps
+// the digits which sums of x and x^2 would lose where the mean is large.
+template <typename T>
+struct BatchStatistics {
+  static constexpr int kValues = 2;
+  Features<T> f;
+
+  __device__ double shift(std::size_t j) const {
+    return f.rows > 0 ? static_cast<double>(f.x(0, j)) : 0;
+  }
+  __device__ void add(std::size_t row, std::size_t j, double (&sums)[2]) const {
+    const double offset = static_cast<double>(f.x(row, j)) - shift(j);
+    sums[0] += offset;
+    sums[1] += offset * offset;
+  }
+  __device__ void finish(std::size_t j, const double (&totals)[2]) const {
+    const double rows = static_cast<double>(f.rows);
+    const double mean_offset = totals[0] / rows;
+    const double mean = shift(j) + mean_offset;
+    const double spread = totals[1] / rows - mean_offset * mean_offset;
+    const double variance = spread < 0 ? 0 : spread;  // a NaN stays one
+    f.mean[j] = static_cast<T>(mean);
+    f.inverse_std[j] = static_cast<T>(1 / sqrt(variance + f.epsilon));
+    const double keep = 1 - f.momentum;
+    if (f.running_mean) {
+      f.running_mean[j] = static_cast<T>(keep * f.running_mean[j] + f.momentum * mean);
+    }
+    if (f.running_var) {
+      f.running_var[j] =
+          static_cast<T>(keep * f.running_var[j] + f.momentum * variance * rows / (rows - 1));
+    }
+  }
+};
+
+template <typename T>
+__global__ void running_statistics_kernel(Features<T> f) {
+  for (std::size_t j = global_thread(); j < f.cols; j += num_global_threads()) {
+    f.mean[j] = f.running_mean[j];
+    f.inverse_std[j] = static_cast<T>(1 / sqrt(static_cast<double>(f.running_var[j]) + f.epsilon));
+  }
+}
+
+template <typename T>
+__global__ void normalise_kernel(Features<T> f) {
+  for_matrix(f.rows, f.cols, [&](std::size_t row, std::size_t j) {
+    const T factor = f.inverse_std[j] * (f.weight ? f.weight[j] : T(1));
+    f.y(row, j) = (f.x(row, j) - f.mean[j]) * factor + (f.bias ? f.bias[j] : T(0));
+  });
+}
+
+template <typename T>
+struct Gradients {
+  Rows<const T> x;
+  Rows<const T> grad_y;
+  Rows<T> grad_x;  // or nullptr
+  const T* weight;
+  const T* mean;
+  const T* inverse_std;
+  T* grad_weight;  // or nullptr
+  T* grad_bias;    // or nullptr
+  double* sums;    // [2 * features]: from the first launch to the second
+};
+
+// For each feature, the sums over the batch of grad_y and of grad_y * (x - mean) * inverse_std.
+template <typename T>
+struct BackwardSums {
+  static constexpr int kValues = 2;
+  Gradients<T> g;
+
+  __device__ void add(std::size_t row, std::size_t j, double (&total)[2]) const {
+    const double grad = static_cast<double>(g.grad_y(row, j));
+    total[0] += grad;
+    total[1] += grad * (static_cast<double>(g.x(row, j)) - static_cast<double>(g.mean[j]));
+  }
+  __device__ void finish(std::size_t j, const double (&totals)[2]) const {
+    const double projection = totals[1] * static_cast<double>(g.inverse_std[j]);
+    if (g.grad_weight) g.grad_weight[j] = static_cast<T>(projection);
+    if (g.grad_bias) g.grad_bias[j] = static_cast<T>(totals[0]);
+    g.sums[2 * j] = totals[0];
+    g.sums[2 * j + 1] = projection;
+  }
+};
+
+// grad_x = factor * (grad_y - offset - (x - mean) * slope); the last two terms are the paths
+// through the mean and the variance, absent where those were given.
+template <typename T>
+__global__ void input_gradient_kernel(Gradients<T> g, std::size_t rows, std::size_t cols,
+                                      Statistics statistics) {
+  const double count = static_cast<double>(rows);
+  for_matrix(rows, cols, [&](std::size_t row, std::size_t j) {
+    const T s = g.inverse_std[j];
+    const T factor = s * (g.weight ? g.weight[j] : T(1));
+    T grad = g.grad_y(row, j);
+    if (statistics == Statistics::batch) {
+      const T offset = static_cast<T>(g.sums[2 * j] / count);
+      const T slope = static_cast<T>(static_cast<double>(s) * g.sums[2 * j + 1] / count);
+      grad = grad - offset - (g.x(row, j) - g.mean[j]) * slope;
+    }
+    g.grad_x(row, j) = factor * grad;
+  });
+}
+
+}  // namespace
+
+void CudaBackend::batch_norm_forward(Stream& stream, const BatchNormForward& call) {
+  const auto* name = "batch_norm";
+  checks::batch_norm_forward(call);
+  const std::size_t rows = call.x.rows;
+  const std::size_t cols = call.x.cols;
+  if (cols == 0) return;
+  for_floating(call.x.dtype, name, [&]<typename T>() {
+    const Features<T> features{{data_of<T>(call.x), call.x.leading_dimension},
+                               {data_of<T>(call.y), call.y.leading_dimension},
+                               rows,
+                               cols,
+                               data_of<T>(call.weight),
+                               data_of<T>(call.bias),
+                               data_of<T>(call.mean),
+                               data_of<T>(call.inverse_std),
+                               data_of<T>(call.running_mean),
+                               data_of<T>(call.running_var),
+                               call.momentum,
+                               call.epsilon};
+    if (call.statistics == Statistics::batch) {
+      launch_column_reduce(stream, name, rows, cols, BatchStatistics<T>{features});
+    } else {
+      launch(stream, name, covering(cols, kThreads), running_statistics_kernel<T>, features);
+    }
+    if (rows > 0) launch(stream, name, row_tiles(rows, cols), normalise_kernel<T>, features);
+  });
+}
+
+void CudaBackend::batch_norm_backward(Stream& stream, const BatchNormBackward& call) {
+  const auto* name = "batch_norm backward";
+  checks::batch_norm_backward(call);
+  const std::size_t rows = call.x.rows;
+  for_floating(call.x.dtype, name, [&]<typename T>() {
+    for (std::size_t first = 0; first < call.x.cols; first += kMaxColumns) {
+      const std::size_t count = std::min(kMaxColumns, call.x.cols - first);
+      const auto at_first = [&](const auto& view) {
+        auto* const data = data_of<T>(view);
+        return data ? data + first : data;
+      };
+      const Gradients<T> gradients{{at_first(call.x), call.x.leading_dimension},
+                                   {at_first(call.grad_y), call.grad_y.leading_dimension},
+                                   {at_first(call.grad_x), call.grad_x.leading_dimension},
+                                   at_first(call.weight),
+                                   at_first(call.mean),
+                                   at_first(call.inverse_std),
+                                   at_first(call.grad_weight),
+                                   at_first(call.grad_bias),
+                                   workspace_of(stream).column_sums};
+      launch_column_reduce(stream, name, rows, count, BackwardSums<T>{gradients});
+      if (!call.grad_x.data || rows == 0) continue;
+      launch(stream, name, row_tiles(rows, count), input_gradient_kernel<T>, gradients, rows, count,
+             call.statistics);
+    }
+  });
+}
+
+}  // namespace lockstep::kernels::cuda

@@ -1,0 +1,114 @@
+// Matrix products and the linear layer: a product forward, which adds the bias if nothing follows
+// it; else one kernel for bias and activation. Backward two products and the sums of columns.
+#include "kernels/cuda/checks.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/math.cuh"
+#include "kernels/cuda/product.h"
+#include "kernels/cuda/reduce.cuh"
+
+namespace lockstep::kernels::cuda {
+namespace {
+
+template <typename T, typename Function>
+__global__ void finish_kernel(std::size_t rows, std::size_t cols, T* y, std::size_t y_stride,
+                              const T* bias, T* preactivation, std::size_t preactivation_stride) {
+  for_matrix(rows, cols, [&](std::size_t row, std::size_t j) {
+    T value = y[row * y_stride + j];
+    if (bias) value += bias[j];
+    if (preactivation) preactivation[row * preactivation_stride + j] = value;
+    y[row * y_stride + j] = Function::forward(value);
+  });
+}
+
+template <typename T>
+__global__ void zero_kernel(std::size_t batch, std::size_t rows, std::size_t cols, T* y,
+                            std::size_t stride, std::size_t batch_stride) {
+  for_matrix(batch * rows, cols, [&](std::size_t i, std::size_t j) {
+    y[i / rows * batch_stride + i % rows * stride + j] = T(0);
+  });
+}
+
+// The sum of each column of a matrix.
+template <typename T>
+struct ColumnSum {
+  static constexpr int kValues = 1;
+  const T* x;
+  std::size_t leading_dimension;
+  T* y;
+
+  __device__ void add(std::size_t row, std::size_t column, double (&sums)[1]) const {
+    sums[0] += static_cast<double>(x[row * leading_dimension + column]);
+  }
+  __device__ void finish(std::size_t column, const double (&totals)[1]) const {
+    y[column] = static_cast<T>(totals[0]);
+  }
+};
+
+}  // namespace
+
+void finish_linear(Stream& stream, MatrixView y, ConstTensorView bias, Activation activation,
+                   MatrixView preactivation) {
+  if (y.num_elements() == 0) return;
+  for_floating(y.dtype, "linear", [&]<typename T>() {
+    for_activation(activation, [&](auto function) {
+      launch(stream, "linear", row_tiles(y.rows, y.cols), finish_kernel<T, decltype(function)>,
+             y.rows, y.cols, data_of<T>(y), y.leading_dimension, data_of<T>(bias),
+             data_of<T>(preactivation), preactivation.leading_dimension);
+    });
+  });
+}
+
+void zero_matrix(Stream& stream, MatrixView y) {
+  if (y.num_elements() == 0) return;
+  for_floating(y.dtype, "matmul", [&]<typename T>() {
+    launch(stream, "matmul", row_tiles(y.batch * y.rows, y.cols), zero_kernel<T>, y.batch, y.rows,
+           y.cols, data_of<T>(y), y.leading_dimension, y.batch_stride);
+  });
+}
+
+void CudaBackend::matmul(Stream& stream, ConstMatrixView a, Transpose transpose_a,
+                         ConstMatrixView b, Transpose transpose_b, MatrixView c, Write write) {
+  checks::matmul(a, transpose_a, b, transpose_b, c);
+  require_floating("matmul", a.dtype);
+  run(stream, {"matmul", a, transpose_a, b, transpose_b, c, write});
+}
+
+void CudaBackend::linear_forward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,
+                                 ConstTensorView bias, Activation activation, MatrixView y,
+                                 MatrixView preactivation) {
+  checks::linear_forward(x, weight, bias, y, preactivation);
+  require_floating("linear", x.dtype);
+  // y [batch, out] = x [batch, in] * (weight [out, in])^T
+  Product product{"linear", x, Transpose::no, weight, Transpose::yes, y};
+  const bool is_finished_by_kernel =
+      activation != Activation::none || preactivation.data != nullptr;
+  if (!is_finished_by_kernel) product.bias = bias;
+  run(stream, product);
+  if (is_finished_by_kernel) finish_linear(stream, y, bias, activation, preactivation);
+}
+
+void CudaBackend::linear_backward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,
+                                  ConstMatrixView grad_z, MatrixView grad_x, MatrixView grad_weight,
+                                  TensorView grad_bias) {
+  const auto* name = "linear backward";
+  checks::linear_backward(x, weight, grad_z, grad_x, grad_weight, grad_bias);
+  require_floating(name, x.dtype);
+  if (grad_bias.data) {
+    for_floating(x.dtype, name, [&]<typename T>() {
+      launch_column_reduce(
+          stream, name, grad_z.rows, grad_z.cols,
+          ColumnSum<T>{data_of<T>(grad_z), grad_z.leading_dimension, data_of<T>(grad_bias)});
+    });
+  }
+  if (grad_weight.data) {
+    // [out, in] = (grad_z [batch, out])^T * x [batch, in]
+    run(stream, {name, grad_z, Transpose::yes, x, Transpose::no, grad_weight});
+  }
+  if (grad_x.data) {
+    // [batch, in] = grad_z [batch, out] * weight [out, in]
+    run(stream, {name, grad_z, Transpose::no, weight, Transpose::no, grad_x});
+  }
+}
+
+}  // namespace lockstep::kernels::cuda

@@ -1,0 +1,212 @@
+// SGD and AdamW, for all parameters of one type in one launch (of up to 106 and 87 parameters).
+// SGD moves weight and gradient in and the weight out, with momentum that too, in and out; AdamW
+// moves 4 elements in and 3 out per parameter element.
+// Source: torch/optim/sgd.py and adamw.py.
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/cuda/checks.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/tensor_list.cuh"
+
+namespace lockstep::kernels::cuda {
+namespace {
+
+enum class Rule { plain, momentum, nesterov };
+
+template <typename T>
+struct SgdNumbers {
+  T weight_decay;
+  T momentum;
+  T fresh;  // what the gradient is multiplied by before it enters the momentum
+  const double* learning_rate;
+  StepCount count;
+};
+
+// One element. In the first step the momentum, whatever it holds, becomes the gradient.
+template <Rule kRule, typename T>
+__device__ void update(const SgdNumbers<T>& n, T learning_rate, bool is_first, T& weight, T grad,
+                       T& momentum) {
+  const T d = grad + n.weight_decay * weight;
+  if constexpr (kRule == Rule::plain) {
+    weight -= learning_rate * d;
+  } else {
+    momentum = is_first ? d : n.momentum * momentum + n.fresh * d;
+    weight -= learning_rate * (kRule == Rule::nesterov ? d + n.momentum * momentum : momentum);
+  }
+}
+
+template <Rule kRule, typename T, typename List>
+__global__ void sgd_kernel(List list, SgdNumbers<T> n) {
+  __shared__ bool is_first_step;
+  const T learning_rate = static_cast<T>(*n.learning_rate);
+  const Slice slice = slice_of_block(list, ThreadPart<T>::kElementsPerBlock);
+  T* const weight = static_cast<T*>(list.data[0][slice.tensor]);
+  const T* const grad = static_cast<const T*>(list.data[1][slice.tensor]);
+  T* const momentum = static_cast<T*>(list.data[2][slice.tensor]);
+  constexpr bool kHasMomentum = kRule != Rule::plain;
+  const ThreadPart<T> part(slice);
+  Vector<T> w = part.load(weight);
+  const Vector<T> g = part.load(grad);
+  Vector<T> m = {};
+  if constexpr (kHasMomentum) m = part.load(momentum);
+  // While these loads are under way, one thread sees to the step.
+  SeenStep seen{};
+  if (threadIdx.x == 0) {
+    seen = see_step(n.count);
+    is_first_step = seen.step == 0;
+  }
+  __syncthreads();
+  const bool is_first = is_first_step;
+#pragma unroll
+  for (std::size_t k = 0; k < kWidth<T>; ++k) {
+    update<kRule>(n, learning_rate, is_first, w.at[k], g.at[k], m.at[k]);
+  }
+  part.store(weight, w);
+  if constexpr (kHasMomentum) part.store(momentum, m);
+  if (threadIdx.x == 0) count_step(n.count, seen);
+}
+
+template <Rule kRule, typename T>
+void run_sgd(Stream& stream, std::span<const SgdParameter> parameters, const StepScalars& scalars,
+             const SgdOptions& options, const StepCount& count) {
+  const SgdNumbers<T> numbers{
+      static_cast<T>(options.weight_decay), static_cast<T>(options.momentum),
+      static_cast<T>(1 - options.dampening), data_of<double>(scalars.learning_rate), count};
+  const auto entry = [&](std::size_t i) -> TensorEntry<3> {
+    const SgdParameter& p = parameters[i];
+    if (p.weight.dtype != dtype_of<T>) return {};
+    return {{p.weight.data, const_cast<void*>(p.grad.data), p.momentum.data},
+            p.weight.num_elements};
+  };
+  for_tensor_lists<3>(parameters.size(), ThreadPart<T>::kElementsPerBlock, entry,
+                      [&]<typename List>(const List& list, unsigned num_blocks) {
+                        launch(stream, "sgd", {dim3(num_blocks), dim3(kThreads)},
+                               sgd_kernel<kRule, T, List>, list, numbers);
+                      });
+}
+
+}  // namespace
+
+void CudaBackend::sgd(Stream& stream, std::span<const SgdParameter> parameters,
+                      const StepScalars& scalars, const SgdOptions& options) {
+  checks::sgd(parameters, scalars, options);
+  for (const SgdParameter& p : parameters) require_floating("sgd", p.weight.dtype);
+  const StepCount count = step_count(stream, "sgd", data_of<std::int64_t>(scalars.step),
+                                     num_blocks_of_weights(parameters));
+  const auto run = [&]<Rule kRule>() {
+    run_sgd<kRule, float>(stream, parameters, scalars, options, count);
+    run_sgd<kRule, double>(stream, parameters, scalars, options, count);
+  };
+  if (options.momentum == 0) return run.template operator()<Rule::plain>();
+  if (options.kind == SgdOptions::Kind::plain) return run.template operator()<Rule::momentum>();
+  run.template operator()<Rule::nesterov>();
+}
+
+namespace {
+
+// The numbers of AdamW that stay from step to step.
+template <typename T>
+struct AdamWNumbers {
+  double weight_decay;
+  double log_beta1;
+  double log_beta2;
+  T fresh1;  // 1 - beta1
+  T beta2;
+  T fresh2;  // 1 - beta2
+  T epsilon;
+  const double* learning_rate;
+  StepCount count;
+};
+
+// Those that change.
+template <typename T>
+struct StepNumbers {
+  T shrink;     // 1 - lr * weight_decay
+  T step_size;  // lr / (1 - beta1^t)
+  T root;       // sqrt(1 - beta2^t)
+};
+
+template <typename T>
+__device__ StepNumbers<T> step_numbers(const AdamWNumbers<T>& n, std::int64_t step) {
+  const double rate = *n.learning_rate;
+  const auto t = static_cast<double>(step + 1);
+  // 1 - beta^t as -expm1(t log(beta)): quicker than a power, and precise for small t.
+  return {static_cast<T>(1 - rate * n.weight_decay), static_cast<T>(rate / -expm1(t * n.log_beta1)),
+          static_cast<T>(sqrt(-expm1(t * n.log_beta2)))};
+}
+
+template <typename T, typename List>
+__global__ void adamw_kernel(List list, AdamWNumbers<T> n) {
+  __shared__ StepNumbers<T> shared_step;
+  const Slice slice = slice_of_block(list, ThreadPart<T>::kElementsPerBlock);
+  T* const weight = static_cast<T*>(list.data[0][slice.tensor]);
+  const T* const grad = static_cast<const T*>(list.data[1][slice.tensor]);
+  T* const first = static_cast<T*>(list.data[2][slice.tensor]);
+  T* const second = static_cast<T*>(list.data[3][slice.tensor]);
+  const ThreadPart<T> part(slice);
+  Vector<T> w = part.load(weight);
+  const Vector<T> g = part.load(grad);
+  Vector<T> m = part.load(first);
+  Vector<T> v = part.load(second);
+  // While these loads are under way, one thread computes what all need.
+  SeenStep seen{};
+  if (threadIdx.x == 0) {
+    seen = see_step(n.count);
+    shared_step = step_numbers(n, seen.step);
+  }
+  __syncthreads();
+  const StepNumbers<T> step = shared_step;
+#pragma unroll
+  for (std::size_t k = 0; k < kWidth<T>; ++k) {
+    m.at[k] += n.fresh1 * (g.at[k] - m.at[k]);
+    v.at[k] = n.beta2 * v.at[k] + n.fresh2 * g.at[k] * g.at[k];
+    const T denominator = sqrt(v.at[k]) / step.root + n.epsilon;
+    w.at[k] = w.at[k] * step.shrink - step.step_size * (m.at[k] / denominator);
+  }
+  part.store(weight, w);
+  part.store(first, m);
+  part.store(second, v);
+  if (threadIdx.x == 0) count_step(n.count, seen);
+}
+
+template <typename T>
+void run_adamw(Stream& stream, std::span<const AdamWParameter> parameters,
+               const StepScalars& scalars, const AdamWOptions& options, const StepCount& count) {
+  const AdamWNumbers<T> numbers{options.weight_decay,
+                                std::log(options.beta1),
+                                std::log(options.beta2),
+                                static_cast<T>(1 - options.beta1),
+                                static_cast<T>(options.beta2),
+                                static_cast<T>(1 - options.beta2),
+                                static_cast<T>(options.epsilon),
+                                data_of<double>(scalars.learning_rate),
+                                count};
+  const auto entry = [&](std::size_t i) -> TensorEntry<4> {
+    const AdamWParameter& p = parameters[i];
+    if (p.weight.dtype != dtype_of<T>) return {};
+    return {
+        {p.weight.data, const_cast<void*>(p.grad.data), p.first_moment.data, p.second_moment.data},
+        p.weight.num_elements};
+  };
+  for_tensor_lists<4>(parameters.size(), ThreadPart<T>::kElementsPerBlock, entry,
+                      [&]<typename List>(const List& list, unsigned num_blocks) {
+                        launch(stream, "adamw", {dim3(num_blocks), dim3(kThreads)},
+                               adamw_kernel<T, List>, list, numbers);
+                      });
+}
+
+}  // namespace
+
+void CudaBackend::adamw(Stream& stream, std::span<const AdamWParameter> parameters,
+                        const StepScalars& scalars, const AdamWOptions& options) {
+  checks::adamw(parameters, scalars);
+  for (const AdamWParameter& p : parameters) require_floating("adamw", p.weight.dtype);
+  const StepCount count = step_count(stream, "adamw", data_of<std::int64_t>(scalars.step),
+                                     num_blocks_of_weights(parameters));
+  run_adamw<float>(stream, parameters, scalars, options, count);
+  run_adamw<double>(stream, parameters, scalars, options, count);
+}
+
+}  // namespace lockstep::kernels::cuda
