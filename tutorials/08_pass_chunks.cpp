@@ -23,7 +23,7 @@
 #include <cmath>
 #include <string>
 
-#include "engine/comm/transport/link/link_spec.h"
+#include "engine/comm/link.h"
 #include "engine/plan/all_reduce_plan.h"
 #include "engine/plan/collective_plan.h"
 #include "engine/plan/ring.h"

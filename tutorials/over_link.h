@@ -1,5 +1,5 @@
 // Ranks as threads behind a modelled link, and how long they take: for the tutorials that compare
-// ways to communicate. A link is "50us,1GB/s" (comm/transport/link/link_spec.h); tensors are on the
+// ways to communicate. A link is "50us,1GB/s" (comm/link.h); tensors are on the
 // CPU.
 #pragma once
 

@@ -1,13 +1,68 @@
 #include "engine/comm/async_calls.h"
 
+#include "engine/audit/calls.h"
+#include "engine/audit/switch.h"
+#include "engine/comm/comm_errors.h"
+#include "engine/comm/group.h"
 #include "engine/core/thread_context.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::comm {
 
-Work AsyncCalls::start(CollectiveCall call, std::weak_ptr<const Transport> transport,
+class AsyncCalls::State final : public WorkState {
+ public:
+  State(const CallHeader& call, std::weak_ptr<const Group> group)
+      : call_(call), group_(std::move(group)) {}
+
+  // The operation is done, with its error or with nullptr. on_device: it is enqueued, and done when
+  // this event passes.
+  void finish(std::exception_ptr error, StreamPoint on_device) {
+    error_ = std::move(error);
+    on_device_ = std::move(on_device);
+    is_done_.store(1);
+  }
+
+  bool is_done() const override {
+    return is_done_.load() != 0 && (on_device_.event == nullptr || on_device_.event->has_passed());
+  }
+
+  void wait(std::optional<double> timeout_seconds) const override {
+    const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds);
+    if (!wait_until_run(deadline)) throw late(*timeout_seconds);
+    if (audit::is_on()) audit::note_waited(call_.memory, call_.sequence);
+    if (error_ != nullptr) std::rethrow_exception(error_);
+    if (on_device_.event != nullptr) on_device_.waiter->wait(on_device_.event);
+  }
+
+  // Recorded as exposed communication. False when the deadline has passed.
+  bool wait_until_run(runtime::Deadline deadline) const {
+    if (is_done_.load() != 0) return true;
+    trace::ScopedSpan span(trace::Lane::host, trace::Category::communication, "wait for collective",
+                           call_.num_elements * size_of(call_.dtype));
+    span.set_sequence(static_cast<std::int64_t>(call_.sequence));
+    return is_done_.wait_while_equal(0, deadline);
+  }
+
+ private:
+  Error late(double timeout_seconds) const {
+    const std::shared_ptr<const Group> group = group_.lock();
+    if (group == nullptr) return not_done_yet(call_, timeout_seconds);
+    const std::string missing = group->describe_missing(call_.sequence);
+    return {ErrorCode::Timeout, name_of(call_.operation),
+            not_done(call_, timeout_seconds) + ": " +
+                (missing.empty() ? "all ranks have called it and are at work" : missing)};
+  }
+
+  CallHeader call_;
+  std::weak_ptr<const Group> group_;
+  runtime::WaitWord is_done_{0};
+  std::exception_ptr error_;
+  StreamPoint on_device_;
+};
+
+Work AsyncCalls::start(CollectiveCall call, std::weak_ptr<const Group> group,
                        std::function<void(const CollectiveCall&)> run) {
-  auto work = std::make_shared<AsyncWork>(call.header, std::move(transport));
+  auto work = std::make_shared<State>(call.header, std::move(group));
   last_ = work;
   worker_.post([work, run = std::move(run), call = std::move(call), context = thread_context(),
                 track = trace::current_track()]() mutable {
@@ -28,8 +83,8 @@ Work AsyncCalls::start(CollectiveCall call, std::weak_ptr<const Transport> trans
 }
 
 bool AsyncCalls::finish() {
-  const std::shared_ptr<AsyncWork> last = std::exchange(last_, nullptr);
-  if (last != nullptr) last->wait_until_issued();
+  const std::shared_ptr<State> last = std::exchange(last_, nullptr);
+  if (last != nullptr) last->wait_until_run({});
   return last != nullptr;
 }
 

@@ -6,11 +6,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/comm/communicator.h"
 #include "engine/plan/collective_plan.h"
 
 namespace lockstep::comm {
+
+using Bytes = std::span<const std::byte>;
 
 enum class Operation : std::uint8_t {
   none,  // a rank that has not called anything yet
@@ -26,7 +29,7 @@ enum class Operation : std::uint8_t {
 // "all_reduce", ...: the name of the method, of trace spans and of counters.
 const char* name_of(Operation operation);
 
-// Whether it is send or recv, of which two ranks know, and not a collective of all of them.
+// Whether it is send or recv, and not a collective of all ranks.
 constexpr bool is_point_to_point(Operation operation) {
   return operation == Operation::send || operation == Operation::recv;
 }
@@ -67,7 +70,8 @@ void require_reducible(Operation operation, DType dtype, ReduceOp op);
 std::size_t least_bytes_sent(const CallHeader& header, int rank, int world_size);
 
 // The plan of an all_reduce, a broadcast, an all_gather or a reduce_scatter. num_elements: of the
-// whole buffer, of an all_gather that is the output. hosts: Transport::hosts().
+// whole buffer; of an all_gather, that of the output. hosts: a number for the host of every rank;
+// empty: all ranks reach each other alike.
 plan::CollectivePlan plan_of(const CallHeader& header, int world_size, std::span<const int> hosts,
                              std::size_t num_elements);
 
@@ -79,6 +83,31 @@ struct CollectiveCall {
   runtime::Stream* stream = nullptr;  // that a call on a CUDA device is put on
   std::uint64_t trace_flow = 0;       // CollectiveOptions::trace_flow
   double timeout_seconds = 0;
+};
+
+inline Bytes bytes_of(const Tensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.raw()), tensor.num_bytes()};
+}
+
+// The sequence numbers of one rank's calls: collectives are counted together; messages for each
+// peer and direction, since only these two ranks know of them.
+class CallNumbers {
+ public:
+  explicit CallNumbers(int world_size)
+      : num_sent_(static_cast<std::size_t>(world_size)), num_received_(num_sent_.size()) {}
+
+  // peer: of send and recv.
+  std::uint64_t next(Operation operation, int peer) {
+    if (!is_point_to_point(operation)) return num_collectives_++;
+    auto& counts = operation == Operation::send ? num_sent_ : num_received_;
+    return counts[static_cast<std::size_t>(peer)]++;
+  }
+  std::uint64_t num_collectives() const { return num_collectives_; }
+
+ private:
+  std::uint64_t num_collectives_ = 0;
+  std::vector<std::uint64_t> num_sent_;      // to each rank
+  std::vector<std::uint64_t> num_received_;  // from each rank
 };
 
 }  // namespace lockstep::comm

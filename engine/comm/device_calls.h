@@ -1,12 +1,11 @@
-// What a communicator between threads does for tensors on CUDA devices: nothing is moved by the
-// calling thread, everything is put on streams.
+// How the calls of a communicator on CUDA tensors are ordered with other work: they are put on
+// streams, and the calling thread moves nothing itself.
 #pragma once
 
 #include <optional>
 #include <span>
 
 #include "engine/comm/collective_call.h"
-#include "engine/comm/transport/transport.h"
 #include "engine/runtime/device_span.h"
 
 namespace lockstep::comm {
@@ -23,29 +22,17 @@ void put_on_stream(CollectiveCall& call, Launch launch, FollowsAsync follows_asy
 // The same for several calls on one device, which follow nothing but what the first one does.
 void put_on_stream(std::span<CollectiveCall> calls, Launch launch, FollowsAsync follows_async);
 
-// Puts down a rank's part in a collective (DeviceParts), and takes it back at the end.
-// In traces, what the rank's stream does meanwhile is the collective.
-class DevicePartScope {
+// While it lives, what the call's stream does is the collective in traces.
+class DeviceSpans {
  public:
-  DevicePartScope(Transport& transport, const CollectiveCall& call);
-  ~DevicePartScope();
-  DevicePartScope(const DevicePartScope&) = delete;
-  DevicePartScope& operator=(const DevicePartScope&) = delete;
+  explicit DeviceSpans(const CollectiveCall& call);
 
  private:
-  Transport& transport_;
-  const CollectiveCall& call_;
   std::optional<runtime::DeviceSpan> on_comm_lane_;
   std::optional<runtime::DeviceSpan> exposed_;  // of a blocking call: nothing is computed meanwhile
 };
 
-// Inside the data phase: returns when the collective is enqueued for all ranks.
-void enqueue_collective(Transport& transport, const CallHeader& call);
-
 // After an error: returns when nothing on the call's stream uses its tensors any more.
 void drain(const CollectiveCall& call) noexcept;
-
-void send_from_device(Transport& transport, const CollectiveCall& call);
-void receive_on_device(Transport& transport, const CollectiveCall& call);
 
 }  // namespace lockstep::comm

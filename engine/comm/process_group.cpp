@@ -1,20 +1,20 @@
 #include "engine/comm/process_group.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <sstream>
 
 #include "engine/audit/rank.h"
 #include "engine/audit/switch.h"
+#include "engine/comm/comm_errors.h"
 #include "engine/comm/host_identity.h"
 #include "engine/comm/plan_communicator.h"
-#include "engine/comm/rank_taken.h"
-#include "engine/comm/roster.h"
+#include "engine/comm/shm_and_tcp.h"
 #include "engine/comm/thread_group.h"
-#include "engine/comm/transport/link/fixed_link.h"
-#include "engine/comm/transport/mixed/mixed_transport.h"
-#include "engine/comm/transport/shm/shm_transport.h"
 #include "engine/comm/transport/tcp/tcp_transport.h"
 #include "engine/core/error.h"
 
@@ -23,9 +23,147 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kTransportNames{"auto", "shm", "tcp"};
 
-// Of the hosts' first ranks, on which each host's segment depends.
+// Changes with everything that ranks of one group must agree on: the layout of shared memory, the
+// frames of TCP, CallHeader, RankInfo.
+constexpr int kProtocol = 4;
+
+constexpr const char* kNoLink = "none";
+
+// What a rank publishes of itself.
+struct RankInfo {
+  std::string protocol;  // of its program, and its byte order
+  int world_size = 0;
+  std::string transport;  // to_string(TransportChoice)
+  std::string link;       // to_string(LinkSpec), or "none"
+  std::string clock;      // boot_id(): processes with the same one share a clock
+  int process = 0;
+  std::int64_t time = 0;  // with the process, tells two claims of one rank apart
+  std::string host;       // host_identity()
+};
+
+std::string my_protocol() {
+  return fmt::format("lockstep-{}-{}", kProtocol,
+                     std::endian::native == std::endian::little ? "little" : "big");
+}
+
+std::string key_of(const ProcessGroupOptions& options, std::string_view what) {
+  return fmt::format("group/{}/{}", options.group, what);
+}
+
+std::string info_key(const ProcessGroupOptions& options, int rank) {
+  return key_of(options, fmt::format("info/{}", rank));
+}
+
+// Where a host's first rank publishes the segment.
 std::string segment_key(const ProcessGroupOptions& options, int first_rank) {
-  return fmt::format("group/{}/segment/{}", options.group, first_rank);
+  return key_of(options, fmt::format("segment/{}", first_rank));
+}
+
+// One line; the host comes last since it holds spaces.
+std::string to_text(const RankInfo& info) {
+  return fmt::format("{} {} {} {} {} {} {} {}\n", info.protocol, info.world_size, info.transport,
+                     info.link, info.clock, info.process, info.time, info.host);
+}
+
+RankInfo parse_info(const std::string& line) {
+  RankInfo info;
+  std::istringstream words(line);
+  words >> info.protocol >> info.world_size >> info.transport >> info.link >> info.clock >>
+      info.process >> info.time >> std::ws;
+  std::getline(words, info.host);
+  return info;
+}
+
+std::string describe(int rank, const RankInfo& info) {
+  return fmt::format("rank {} ({})", rank, name_of_process(info.process, host_name_of(info.host)));
+}
+
+// Ends the rendezvous of all ranks, and this call.
+[[noreturn]] void refuse(Store& store, const std::string& why) {
+  const Error error(ErrorCode::Comm, "process group", why);
+  store.abort(error);
+  throw error;
+}
+
+void publish(const ProcessGroupOptions& options, const RankInfo& mine) {
+  const std::string text = to_text(mine);
+  const std::string published = options.store->set_if_absent(info_key(options, options.rank), text);
+  if (published == text) return;
+  const RankInfo first = parse_info(published);
+  throw duplicate_rank("process group", options.rank,
+                       name_of_process(first.process, host_name_of(first.host)));
+}
+
+void wait_for_infos(const ProcessGroupOptions& options, const runtime::Deadline& deadline) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < options.world_size; ++rank) keys.push_back(info_key(options, rank));
+  try {
+    options.store->wait(keys, deadline);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::Timeout) throw;
+    const std::string missing = list_ranks(options.world_size, [&](int rank) {
+      return !options.store->try_get(keys[static_cast<std::size_t>(rank)]);
+    });
+    fail(ErrorCode::Timeout, "process group",
+         "rank {} waited {} s for {} of {} ranks to come; start them, or correct WORLD_SIZE",
+         options.rank, options.timeout_seconds, missing, options.world_size);
+  }
+}
+
+void require_agreement(Store& store, const std::vector<RankInfo>& infos) {
+  const RankInfo& first = infos.front();
+  for (std::size_t r = 1; r < infos.size(); ++r) {
+    const RankInfo& info = infos[r];
+    const auto differ = [&](const char* what, const auto& theirs, const auto& ours) {
+      if (theirs == ours) return;
+      refuse(store, fmt::format("{} has {} {} while {} has {}; start all ranks alike",
+                                describe(static_cast<int>(r), info), what, theirs,
+                                describe(0, first), ours));
+    };
+    differ("protocol", info.protocol, first.protocol);
+    differ("world size", info.world_size, first.world_size);
+    differ("transport", info.transport, first.transport);
+    differ("modelled link", info.link, first.link);
+    if (info.link == kNoLink || info.clock == first.clock) continue;
+    refuse(store, fmt::format("{} and {} are on two machines, and a modelled link needs the clock "
+                              "that processes of one machine share; leave the link out",
+                              describe(0, first), describe(static_cast<int>(r), info)));
+  }
+}
+
+// All ranks' infos, by rank. Checked: they agree on everything that a group needs.
+std::vector<RankInfo> exchange_infos(const ProcessGroupOptions& options) {
+  Store& store = *options.store;
+  const runtime::Deadline deadline = runtime::deadline_after(options.timeout_seconds);
+  RankInfo mine;
+  mine.protocol = my_protocol();
+  mine.world_size = options.world_size;
+  mine.transport = to_string(options.transport);
+  mine.link = options.link ? to_string(*options.link) : kNoLink;
+  mine.clock = boot_id();
+  mine.process = getpid();
+  mine.time = runtime::Clock::now().time_since_epoch().count();
+  mine.host = options.host.empty() ? host_identity() : options.host;
+  publish(options, mine);
+  wait_for_infos(options, deadline);
+  std::vector<RankInfo> infos;
+  for (int rank = 0; rank < options.world_size; ++rank) {
+    infos.push_back(parse_info(store.get(info_key(options, rank), deadline)));
+  }
+  require_agreement(store, infos);
+  return infos;
+}
+
+// hosts[r]: 0, 1, ... in the order of the hosts' first ranks.
+std::vector<int> number_hosts(const std::vector<RankInfo>& infos) {
+  std::vector<std::string> known;
+  std::vector<int> hosts;
+  for (const RankInfo& info : infos) {
+    const auto found = std::ranges::find(known, info.host);
+    hosts.push_back(static_cast<int>(found - known.begin()));
+    if (found == known.end()) known.push_back(info.host);
+  }
+  return hosts;
 }
 
 // The ranks that are on the host of `rank`, in rising order.
@@ -37,30 +175,29 @@ std::vector<int> ranks_on_host_of(int rank, const std::vector<int>& hosts) {
   return ranks;
 }
 
-void require_one_host(const std::vector<RankCard>& cards, const std::vector<int>& hosts) {
+void require_one_host(const std::vector<RankInfo>& infos, const std::vector<int>& hosts) {
   const auto other = std::ranges::find_if(hosts, [](int host) { return host != 0; });
   if (other == hosts.end()) return;
   const auto rank = static_cast<std::size_t>(other - hosts.begin());
-  const std::string first = host_name_of(cards[0].host);
-  const std::string second = host_name_of(cards[rank].host);
+  const std::string first = host_name_of(infos[0].host);
+  const std::string second = host_name_of(infos[rank].host);
   fail(ErrorCode::Comm, "process group",
        "--transport shm needs all ranks on one host, found rank 0 on {} and rank {} on {}{}; use "
        "--transport auto or tcp",
        first, rank, second, first == second ? " in other namespaces or as another user" : "");
 }
 
-shm::SharedSegment meet_in_segment(const ProcessGroupOptions& options,
-                                   const std::vector<int>& ranks) {
+ShmSegment meet_in_segment(const ProcessGroupOptions& options, const std::vector<int>& ranks) {
   const std::size_t num_bytes = ShmTransport::segment_bytes(static_cast<int>(ranks.size()));
   const std::string key = segment_key(options, ranks.front());
   if (options.rank == ranks.front()) {
-    shm::SharedSegment segment = shm::SharedSegment::create(num_bytes);
+    ShmSegment segment = ShmSegment::create(num_bytes);
     options.store->set(key, segment.address());
     return segment;
   }
   const std::string address =
       options.store->get(key, runtime::deadline_after(options.timeout_seconds));
-  return shm::SharedSegment::open(address, num_bytes, fmt::format("rank {}", ranks.front()));
+  return ShmSegment::open(address, num_bytes, fmt::format("rank {}", ranks.front()));
 }
 
 std::unique_ptr<ShmTransport> shm_transport(const ProcessGroupOptions& options,
@@ -69,11 +206,11 @@ std::unique_ptr<ShmTransport> shm_transport(const ProcessGroupOptions& options,
   shm_options.ranks = ranks;
   shm_options.index = static_cast<int>(std::ranges::find(ranks, options.rank) - ranks.begin());
   shm_options.timeout_seconds = options.timeout_seconds;
-  // Any request does: after an abort, as when a rank has died, all of them throw.
+  // Any request will do: after an abort, as when a rank has died, all of them throw.
   shm_options.throw_if_hopeless = [&] { options.store->try_get(segment_key(options, 0)); };
   try {
     return std::make_unique<ShmTransport>(meet_in_segment(options, ranks), shm_options);
-  } catch (const RankTaken&) {
+  } catch (const DuplicateRank&) {
     throw;
   } catch (const Error& error) {
     // The others wait for this rank in the segment or in the store.
@@ -99,35 +236,33 @@ std::unique_ptr<Transport> tcp_transport(const ProcessGroupOptions& options, std
   return std::make_unique<TcpTransport>(tcp_options, *options.store);
 }
 
-std::unique_ptr<Transport> mixed_transport(const ProcessGroupOptions& options,
-                                           const std::vector<int>& hosts,
-                                           const std::vector<int>& ranks_here) {
+std::unique_ptr<Transport> shm_and_tcp(const ProcessGroupOptions& options,
+                                       const std::vector<int>& hosts,
+                                       const std::vector<int>& ranks_here) {
   std::vector<int> elsewhere;
   for (int rank = 0; rank < options.world_size; ++rank) {
     if (std::ranges::find(ranks_here, rank) == ranks_here.end()) elsewhere.push_back(rank);
   }
-  MixedTransportOptions mixed;
-  mixed.hosts = hosts;
-  mixed.to_host = shm_transport(options, ranks_here);
-  mixed.to_network = tcp_transport(options, elsewhere, ranks_here.size());
-  return std::make_unique<MixedTransport>(std::move(mixed));
+  std::unique_ptr<ShmTransport> to_host = shm_transport(options, ranks_here);
+  return std::make_unique<ShmAndTcp>(hosts, std::move(to_host),
+                                     tcp_transport(options, elsewhere, ranks_here.size()));
 }
 
 std::unique_ptr<Transport> connect(const ProcessGroupOptions& options) {
-  const std::vector<RankCard> cards = exchange_cards(options);
-  const std::vector<int> hosts = number_hosts(cards);
+  const std::vector<RankInfo> infos = exchange_infos(options);
+  const std::vector<int> hosts = number_hosts(infos);
   const std::vector<int> ranks_here = ranks_on_host_of(options.rank, hosts);
   if (options.transport == TransportChoice::tcp) {
     return tcp_transport(options, {}, ranks_here.size());
   }
-  if (options.transport == TransportChoice::shm) require_one_host(cards, hosts);
+  if (options.transport == TransportChoice::shm) require_one_host(infos, hosts);
   if (ranks_here.size() == hosts.size()) return shm_transport(options, ranks_here);
-  return mixed_transport(options, hosts, ranks_here);
+  return shm_and_tcp(options, hosts, ranks_here);
 }
 
 // The ranks agree on a name under which an audit knows their group.
 std::uint32_t name_for_audit(const ProcessGroupOptions& options) {
-  const std::string key = fmt::format("group/{}/audit", options.group);
+  const std::string key = key_of(options, "audit");
   if (options.rank == 0) options.store->set(key, audit::new_group_name());
   const std::uint32_t group = audit::register_group(
       options.store->get(key, runtime::deadline_after(options.timeout_seconds)),
@@ -163,8 +298,8 @@ std::unique_ptr<Communicator> make_process_group(const ProcessGroupOptions& opti
   }
   require(options.store != nullptr, ErrorCode::Usage, "process group",
           "{} ranks need a store to meet", options.world_size);
-  std::unique_ptr<PlanCommunicator> group = make_plan_communicator(
-      connect(options), options.link ? std::make_unique<FixedLink>(*options.link) : nullptr);
+  auto group = std::make_unique<PlanCommunicator>(
+      connect(options), options.link ? fixed_link(*options.link) : nullptr);
   group->set_timeout_seconds(options.timeout_seconds);
   group->set_default_plan(options.default_plan);
   if (audit::is_on()) group->set_audit_group(name_for_audit(options));

@@ -1,9 +1,9 @@
 // Communicators whose ranks are processes, of one host or of many.
 //
 // How they meet, through a store that all of them reach (store/store.h):
-//   1. every rank writes a card: the protocol it speaks, the world size it believes in, its host,
-//      the transport it was asked for. Rank 0 reads all cards and writes the roster; a card that
-//      does not fit ends the rendezvous for all ranks, with the reason.
+//   1. every rank publishes what it is: the protocol it speaks, the world size it believes in, its
+//      host, the transport it was asked for. All read and compare that; a rank that does not fit
+//      ends the rendezvous for all, with the reason.
 //   2. ranks of one host attach to a segment of shared memory that the first of them makes;
 //   3. ranks of different hosts connect over TCP.
 #pragma once
@@ -14,8 +14,8 @@
 #include <string_view>
 
 #include "engine/comm/communicator.h"
+#include "engine/comm/link.h"
 #include "engine/comm/store/store.h"
-#include "engine/comm/transport/link/link_spec.h"
 
 namespace lockstep::comm {
 
@@ -34,15 +34,15 @@ struct ProcessGroupOptions {
   int rank = 0;
   int world_size = 1;
   std::shared_ptr<Store> store;  // not needed by rank 0 of 1
-  std::string token;             // of the job: what TCP connections are admitted by
+  std::string token;             // of the job; admits TCP connections
   // Tells groups that use one store apart, also one after the other.
   std::string group = "0";
-  // Of this host, under which the others reach it (TcpStoreClient::local_address).
+  // Of this host: where the others reach it (TcpStoreClient::local_address).
   std::string address = "127.0.0.1";
-  // What this rank says its host is; empty: host_identity(). For tests of several hosts on one.
+  // The host that this rank says it is on; empty: host_identity(). For tests of several hosts.
   std::string host;
   TransportChoice transport = TransportChoice::automatic;
-  // Modelled (transport/link/fixed_link.h): between hosts where there are several, else between
+  // Modelled (link.h): between hosts where there are several, else between
   // every two ranks. All ranks run on one machine, and give the same.
   std::optional<LinkSpec> link;
   // own: no other rank runs on this rank's cores, so it may spin while it waits.
@@ -60,8 +60,8 @@ struct ProcessGroupOptions {
 //                   program, or another byte order), or shared memory was asked for and the ranks
 //                   are on several hosts or may not share it.
 // Throws on this rank alone
-//   RankTaken       when another process has its rank (rank_taken.h): the group goes on without it;
-//   Error{Usage}    when rank and world size do not fit.
+//   DuplicateRank   when another process has its rank (comm_errors.h): the group goes on without
+//   it; Error{Usage}    when rank and world size do not fit.
 std::unique_ptr<Communicator> make_process_group(const ProcessGroupOptions& options);
 
 }  // namespace lockstep::comm

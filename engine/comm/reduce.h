@@ -7,6 +7,12 @@
 
 namespace lockstep::comm {
 
+// The meaning of `add` in a plan, and the stream whose device computes it.
+struct Reduction {
+  runtime::Stream& stream;
+  ReduceOp op = ReduceOp::sum;
+};
+
 // y = sources[0] op sources[1] op ..., from the left, so that every caller gets the same bits. Each
 // source of a sum is multiplied by the factor before it is added; other ops take factor 1.
 // average is sum: the caller's factor makes the difference. min and max keep a NaN.
@@ -17,10 +23,10 @@ namespace lockstep::comm {
 void reduce_in_order(runtime::Stream& stream, ReduceOp op, double factor,
                      std::span<const ConstTensorView> sources, TensorView y);
 
-// What every value of an average is multiplied by before it is added; 1 for other ops.
+// Factor by which every value of an average is multiplied before it is added; 1 for other ops.
 double factor_of(ReduceOp op, int world_size);
 
-// Multiplies values in place, of every dtype that can be reduced.
+// Multiplies values in place; takes every dtype that can be reduced.
 void multiply(runtime::Stream& stream, double factor, TensorView values);
 
 }  // namespace lockstep::comm

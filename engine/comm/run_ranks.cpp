@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/comm/first_failure.h"
+#include "engine/comm/comm_errors.h"
 #include "engine/core/thread_context.h"
 #include "engine/runtime/cpu_cores.h"
 

@@ -7,7 +7,7 @@
 #include <exception>
 #include <thread>
 
-#include "engine/comm/rank_taken.h"
+#include "engine/comm/comm_errors.h"
 #include "engine/comm/store/memory_store.h"
 #include "engine/comm/store/socket.h"
 #include "engine/comm/store/tcp_store_client.h"
@@ -87,8 +87,8 @@ std::shared_ptr<comm::TcpStoreClient> connect(const Meeting& meeting, int rank,
         const auto attempt_end = has_told ? end : runtime::earlier(end, tell_at);
         return connect_once(*address, rank, {seconds_until(attempt_end), seconds_until(end)});
       }
-    } catch (const comm::RankTaken& error) {
-      if (error.holder() == comm::RankTaken::Holder::is_here || is_late) throw;
+    } catch (const comm::DuplicateRank& error) {
+      if (error.holder() == comm::DuplicateRank::Holder::is_here || is_late) throw;
     } catch (const Error& error) {
       const bool is_timeout = error.code() == ErrorCode::Timeout;
       if (is_timeout && runtime::has_passed(end)) rank_zero_is_missing(error.what());

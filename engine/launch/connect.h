@@ -50,7 +50,7 @@ class Job {
 // have no token, a token is too short (job_token.h), or ranks were told different world sizes or
 // have different settings;
 // Error{Timeout} on every rank that waits when ranks are missing, naming them; Error{Comm} on every
-// rank when one failed, naming it, and when the port is in use. RankTaken (comm/rank_taken.h) on
+// rank when one failed, naming it, and when the port is in use. DuplicateRank (comm/comm_errors.h) on
 // this rank alone when another process is this rank of the job already, or the job is complete
 // without it: the job goes on undisturbed.
 Job join_job(const Environment& environment, const JoinOptions& options = {});

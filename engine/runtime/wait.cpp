@@ -103,7 +103,10 @@ bool WaitWord::add_if_at_least(std::uint32_t minimum, std::uint32_t difference) 
 }
 
 bool WaitWord::wait_while_equal(std::uint32_t seen, Deadline deadline) const {
-  if (spin_until([&] { return load() != seen; })) return true;
+  return spin_until([&] { return load() != seen; }) || sleep_while_equal(seen, deadline);
+}
+
+bool WaitWord::sleep_while_equal(std::uint32_t seen, Deadline deadline) const {
   while (load() == seen) {
     const std::chrono::nanoseconds sleep = time_until(deadline, kLongestSleep);
     if (sleep.count() == 0) return false;

@@ -51,6 +51,8 @@ class WaitWord {
 
   // Returns when the word differs from `seen`, or when the deadline has passed (false).
   bool wait_while_equal(std::uint32_t seen, Deadline deadline = {}) const;
+  // The same without spinning first.
+  bool sleep_while_equal(std::uint32_t seen, Deadline deadline = {}) const;
 
  private:
   void wake() const;

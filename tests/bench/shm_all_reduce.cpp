@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/comm/plan_communicator.h"
-#include "engine/comm/transport/shm/shm_transport.h"
+#include "engine/comm/shm_group.h"
 #include "engine/runtime/cpu_cores.h"
 
 namespace lockstep::comm {
@@ -43,7 +43,7 @@ void run_rank(int rank, int world_size, plan::AllReducePlan plan, const std::str
   options.ranks.resize(static_cast<std::size_t>(world_size));
   std::iota(options.ranks.begin(), options.ranks.end(), 0);
   PlanCommunicator communicator(std::make_unique<ShmTransport>(
-      shm::SharedSegment::open(address, ShmTransport::segment_bytes(world_size)), options));
+      ShmSegment::open(address, ShmTransport::segment_bytes(world_size)), options));
   communicator.set_default_plan(plan);
   for (const std::size_t num_bytes : sizes) {
     const double seconds = seconds_of(communicator, num_bytes);
@@ -61,7 +61,7 @@ int run(int argc, char** argv) {
   const plan::AllReducePlan plan = plan::parse_all_reduce_plan(argv[2]);
   std::vector<std::size_t> sizes;
   for (int i = 3; i < argc; ++i) sizes.push_back(std::strtoull(argv[i], nullptr, 10));
-  const auto segment = shm::SharedSegment::create(ShmTransport::segment_bytes(world_size));
+  const auto segment = ShmSegment::create(ShmTransport::segment_bytes(world_size));
   for (int rank = 1; rank < world_size; ++rank) {
     if (fork() == 0) {
       run_rank(rank, world_size, plan, segment.address(), sizes);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/comm/gather_numbers.h"
+#include "engine/comm/small_collectives.h"
 #include "engine/predict/step.h"
 #include "engine/tensor/tensor.h"
 #include "tools/report/median.h"

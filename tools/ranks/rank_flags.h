@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/comm/transport/link/link_spec.h"
+#include "engine/comm/link.h"
 #include "engine/core/device.h"
 #include "engine/launch/rank_environment.h"
 

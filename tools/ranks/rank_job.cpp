@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-#include "engine/comm/absent_rank.h"
+#include "engine/comm/comm_errors.h"
 #include "engine/core/error.h"
 #include "engine/core/thread_context.h"
 #include "engine/launch/rank_device.h"

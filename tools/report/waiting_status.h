@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/comm/long_wait.h"
+#include "engine/comm/slow_collective_notice.h"
 #include "engine/launch/roll_call.h"
 
 namespace lockstep::tools {
@@ -22,7 +22,7 @@ class ShowLateRanks {
   ShowLateRanks();
 
  private:
-  std::optional<comm::LongWaitWatch> watch_;  // only where there is a terminal
+  std::optional<comm::SlowCollectiveNotice> watch_;  // only where there is a terminal
 };
 
 }  // namespace lockstep::tools

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "engine/comm/gather_numbers.h"
+#include "engine/comm/small_collectives.h"
 
 namespace lockstep::tools {
 namespace {

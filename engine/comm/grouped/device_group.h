@@ -18,7 +18,7 @@
 
 #include "engine/comm/collective_call.h"
 #include "engine/comm/grouped/group_executor.h"
-#include "engine/comm/program_cache.h"
+#include "engine/comm/grouped/program_cache.h"
 #include "engine/comm/transport/cuda_peer/flag_all_reduce.h"
 
 namespace lockstep::comm {

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "engine/comm/communicator.h"
-#include "engine/comm/rank_program.h"
+#include "engine/comm/grouped/rank_program.h"
 
 namespace lockstep::comm {
 

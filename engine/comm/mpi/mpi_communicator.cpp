@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/comm/absent_rank.h"
+#include "engine/comm/comm_errors.h"
 #include "engine/comm/mpi/mpi_data.h"
 #include "engine/comm/mpi/mpi_group.h"
 #include "engine/trace/counters.h"

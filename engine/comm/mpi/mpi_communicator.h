@@ -4,7 +4,7 @@
 #include <string>
 
 #include "engine/comm/async_calls.h"
-#include "engine/comm/call_numbers.h"
+#include "engine/comm/collective_call.h"
 #include "engine/comm/mpi/mpi_membership.h"
 #include "engine/comm/mpi/mpi_watchdog.h"
 #include "engine/runtime/threads.h"

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/comm/absent_rank.h"
-#include "engine/comm/error_bytes.h"
+#include "engine/comm/comm_errors.h"
 #include "engine/runtime/wait.h"
 
 namespace lockstep::comm {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "engine/comm/collective_call.h"
-#include "engine/comm/first_failure.h"
+#include "engine/comm/comm_errors.h"
 #include "engine/comm/mpi/mpi_notices.h"
 #include "engine/comm/mpi/mpi_session.h"
 

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "engine/comm/absent_rank.h"
+#include "engine/comm/comm_errors.h"
 
 namespace lockstep::comm {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "engine/comm/absent_rank.h"
+#include "engine/comm/comm_errors.h"
 #include "engine/comm/device_calls.h"
 #include "engine/comm/grouped/group_executor.h"
 #include "engine/comm/nccl/nccl_group.h"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/comm/call_numbers.h"
+#include "engine/comm/collective_call.h"
 #include "engine/comm/nccl/nccl_comm.h"
 #include "engine/comm/nccl/nccl_link.h"
 #include "engine/comm/nccl/nccl_meeting.h"

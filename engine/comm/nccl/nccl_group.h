@@ -67,8 +67,8 @@ const std::string& no_nccl_reason();
 //        Error{Device}  when two ranks have the same GPU;
 //        Error{Timeout} naming the ranks that did not come;
 //        Error{Usage}   when rank and world size do not fit, or there is no store.
-// All but the first and the last are the same on every rank. RankTaken, when another process has
-// this rank (rank_taken.h), is for this one alone.
+// All but the first and the last are the same on every rank. DuplicateRank, when another process has
+// this rank (comm_errors.h), is for this one alone.
 std::unique_ptr<Communicator> make_nccl_communicator(const NcclGroupOptions& options);
 
 }  // namespace lockstep::comm

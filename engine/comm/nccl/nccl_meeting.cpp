@@ -7,10 +7,9 @@
 #include <sstream>
 #include <vector>
 
-#include "engine/comm/absent_rank.h"
+#include "engine/comm/comm_errors.h"
 #include "engine/comm/host_identity.h"
 #include "engine/comm/nccl/nccl_library.h"
-#include "engine/comm/rank_taken.h"
 #include "engine/core/error.h"
 #include "engine/runtime/wait.h"
 
@@ -95,7 +94,7 @@ void show_card(const NcclGroupOptions& options, const Card& mine) {
   const std::string shown = options.store->set_if_absent(card_key(options, options.rank), text);
   if (shown == text) return;
   const Card first = parse_card(shown);
-  throw rank_taken("nccl", options.rank, name_of_process(first.process, first.host));
+  throw duplicate_rank("nccl", options.rank, name_of_process(first.process, first.host));
 }
 
 [[noreturn]] void fail_missing(const NcclGroupOptions& options) {

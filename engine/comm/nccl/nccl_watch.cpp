@@ -8,8 +8,7 @@
 #include <sstream>
 #include <utility>
 
-#include "engine/comm/absent_rank.h"
-#include "engine/comm/error_bytes.h"
+#include "engine/comm/comm_errors.h"
 #include "engine/comm/nccl/nccl_library.h"
 #include "engine/comm/nccl/nccl_meeting.h"
 

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "engine/comm/collective_call.h"
-#include "engine/comm/first_failure.h"
+#include "engine/comm/comm_errors.h"
 #include "engine/comm/nccl/nccl_comm.h"
 #include "engine/comm/nccl/nccl_group.h"
 #include "engine/runtime/cuda/cuda_stream.h"

@@ -1,6 +1,6 @@
 #include "engine/comm/nccl/nccl_work.h"
 
-#include "engine/comm/absent_rank.h"
+#include "engine/comm/comm_errors.h"
 
 namespace lockstep::comm::nccl {
 

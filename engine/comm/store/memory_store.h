@@ -5,7 +5,7 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "engine/comm/first_failure.h"
+#include "engine/comm/comm_errors.h"
 #include "engine/comm/store/store_table.h"
 
 namespace lockstep::comm {

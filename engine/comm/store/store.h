@@ -32,7 +32,7 @@ inline constexpr std::size_t kMaxValueBytes = 1024 * 1024;
 inline constexpr std::size_t kMaxKeys = 65536;
 inline constexpr std::size_t kMaxKeysPerWait = 1024;
 
-// Where a server notes the first process that it refused as a rank, and why (rank_taken.h).
+// Where a server notes the first process that it refused as a rank, and why (comm_errors.h).
 inline constexpr const char* kRefusedKey = "store/refused";
 
 class Store {

@@ -4,8 +4,7 @@
 
 #include <utility>
 
-#include "engine/comm/absent_rank.h"
-#include "engine/comm/error_bytes.h"
+#include "engine/comm/comm_errors.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::comm {

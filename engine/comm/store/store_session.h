@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/comm/first_failure.h"
+#include "engine/comm/comm_errors.h"
 #include "engine/comm/store/store_protocol.h"
 #include "engine/comm/store/store_table.h"
 #include "engine/comm/store/token_handshake.h"

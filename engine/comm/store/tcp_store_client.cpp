@@ -6,9 +6,8 @@
 #include <array>
 #include <thread>
 
-#include "engine/comm/error_bytes.h"
-#include "engine/comm/first_failure.h"
-#include "engine/comm/rank_taken.h"
+#include "engine/comm/comm_errors.h"
+#include "engine/comm/host_identity.h"
 #include "engine/comm/store/socket.h"
 #include "engine/comm/store/store_protocol.h"
 #include "engine/comm/store/token_handshake.h"
@@ -135,8 +134,8 @@ class TcpStoreClient::Connection {
         throw decode_error(reader.text());
       case StoreStatus::taken: {
         const auto holder =
-            reader.number() == 0 ? RankTaken::Holder::is_here : RankTaken::Holder::has_left;
-        throw RankTaken(
+            reader.number() == 0 ? DuplicateRank::Holder::is_here : DuplicateRank::Holder::has_left;
+        throw DuplicateRank(
             "join",
             fmt::format(
                 "{}, so {} cannot join; is another job using port {}? give each job its own "

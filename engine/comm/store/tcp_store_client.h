@@ -29,7 +29,7 @@ class TcpStoreClient final : public Store {
  public:
   // Connects; tries again while nobody listens, since ranks start in any order.
   // Throws Error{Timeout} naming host and port when nobody listens in time. Error{Comm} when the
-  // server does not know this token, or is not a Lockstep store; RankTaken, by whom, when somebody
+  // server does not know this token, or is not a Lockstep store; DuplicateRank, by whom, when somebody
   // is this rank already, or all ranks have come: the job goes on undisturbed.
   explicit TcpStoreClient(const TcpStoreClientOptions& options);
   ~TcpStoreClient() override;

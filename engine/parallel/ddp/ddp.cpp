@@ -9,7 +9,7 @@
 #include "engine/audit/models.h"
 #include "engine/audit/switch.h"
 #include "engine/autograd/variable.h"
-#include "engine/comm/gather_numbers.h"
+#include "engine/comm/small_collectives.h"
 #include "engine/core/error.h"
 
 namespace lockstep::parallel {

@@ -4,8 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/comm/plan_communicator.h"
-#include "engine/comm/transport/thread/thread_transport.h"
+#include "engine/comm/run_ranks.h"
 #include "tests/engine/comm/comm_test_data.h"
 #include "tests/engine/comm/plan_bits.h"
 #include "tests/support/run_ranks.h"
@@ -114,31 +113,25 @@ TEST(AllReduceOps, ANotANumberOfOneRankReachesAllRanks) {
   });
 }
 
-// Threads without the short cut through shared memory: what other transports will run.
-class MessagesOnly final : public ThreadTransport {
- public:
-  using ThreadTransport::ThreadTransport;
-  comm::AddressSpace* address_space() override { return nullptr; }
-};
-
-TEST(AllReduceByMessages, TheTwoShotPlanGivesTheBitsOfItsSharedMemoryForm) {
-  LOCKSTEP_CPU_ONLY("messages are moved by the host");
+// Over modelled links, here of no latency, ranks go through the steps of the plan.
+TEST(AllReduceByPlan, TheTwoShotPlanGivesTheBitsOfItsSharedMemoryForm) {
+  LOCKSTEP_CPU_ONLY("modelled links carry CPU tensors");
   for (const int world_size : {2, 3, 8}) {
     const plan::RankBuffers inputs = rounding_buffers(world_size, 4096);
     const plan::RankBuffers expected = interpreted(plan::AllReducePlan::two_shot, inputs);
-    const auto arena = std::make_shared<ThreadArena>(world_size);
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < world_size; ++rank) {
-      threads.emplace_back([&, rank] {
-        PlanCommunicator communicator(std::make_unique<MessagesOnly>(arena, rank));
-        const Tensor buffer = tensor_of(inputs[static_cast<std::size_t>(rank)], rank);
-        CollectiveOptions options;
-        options.plan = plan::AllReducePlan::two_shot;
-        communicator.all_reduce(buffer, options);
-        EXPECT_EQ(buffer.to_vector<double>(), expected[static_cast<std::size_t>(rank)]);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    ThreadGroupOptions group;
+    group.link = LinkSpec{0, 1e18};
+    comm::run_ranks(
+        world_size,
+        [&](Communicator& communicator) {
+          const auto rank = static_cast<std::size_t>(communicator.rank());
+          const Tensor buffer = tensor_of(inputs[rank], communicator.rank());
+          CollectiveOptions options;
+          options.plan = plan::AllReducePlan::two_shot;
+          communicator.all_reduce(buffer, options);
+          EXPECT_EQ(buffer.to_vector<double>(), expected[rank]);
+        },
+        group);
   }
 }
 

@@ -12,7 +12,7 @@
 #include <atomic>
 #include <thread>
 
-#include "engine/comm/rank_taken.h"
+#include "engine/comm/comm_errors.h"
 #include "engine/comm/store/store_protocol.h"
 #include "engine/comm/store/token_handshake.h"
 #include "tests/engine/comm/store_ends.h"
@@ -180,12 +180,12 @@ TEST(TcpStoreClient, ARankThatEndsWithoutLeavingAbortsTheRendezvous) {
 }
 
 // What a process hears that comes as this rank.
-RankTaken refusal(const TcpStoreServer& server, int rank) {
+DuplicateRank refusal(const TcpStoreServer& server, int rank) {
   TcpStoreClientOptions options = client_options(server.port());
   options.rank = rank;
   try {
     const TcpStoreClient client(options);
-  } catch (const RankTaken& taken) {
+  } catch (const DuplicateRank& taken) {
     return taken;
   }
   ADD_FAILURE() << "rank " << rank << " was let in";
@@ -198,8 +198,8 @@ TEST(TcpStoreClient, ASecondProcessWithARankIsRefusedByNameAndTheFirstGoesOn) {
   options.rank = 1;
   TcpStoreClient first(options);
   for (int i = 0; i < 3; ++i) {
-    const RankTaken refused = refusal(server, 1);
-    EXPECT_EQ(refused.holder(), RankTaken::Holder::is_here);
+    const DuplicateRank refused = refusal(server, 1);
+    EXPECT_EQ(refused.holder(), DuplicateRank::Holder::is_here);
     EXPECT_THAT(refused.what(),
                 HasSubstr(fmt::format("[join] rank 1 of this job is taken by {}, so process",
                                       name_of_this_process())));
@@ -221,8 +221,8 @@ TEST(TcpStoreClient, ARankThatHasLeftIsNotGivenToAnother) {
     const TcpStoreClient leaves(options);
   }
   stays.set("still", "here");  // and the server has seen the other one leave
-  const RankTaken refused = refusal(server, 1);
-  EXPECT_EQ(refused.holder(), RankTaken::Holder::has_left);
+  const DuplicateRank refused = refusal(server, 1);
+  EXPECT_EQ(refused.holder(), DuplicateRank::Holder::has_left);
   EXPECT_THAT(refused.what(), HasSubstr("which has left"));
   stays.set("still", "here");
 }

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/comm/error_bytes.h"
+#include "engine/comm/comm_errors.h"
 #include "engine/comm/transport/tcp/inbox.h"
 
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/act/machine.h"
-#include "engine/comm/transport/link/link_model.h"
+#include "engine/comm/link.h"
 
 namespace lockstep::comm {
 

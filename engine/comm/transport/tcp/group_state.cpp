@@ -1,6 +1,6 @@
 #include "engine/comm/transport/tcp/group_state.h"
 
-#include "engine/comm/absent_rank.h"
+#include "engine/comm/comm_errors.h"
 
 namespace lockstep::comm {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/comm/first_failure.h"
-#include "engine/comm/transport/announcement.h"
+#include "engine/comm/comm_errors.h"
+#include "engine/comm/announcements.h"
 
 namespace lockstep::comm {
 

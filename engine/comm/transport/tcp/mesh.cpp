@@ -9,8 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "engine/comm/absent_rank.h"
-#include "engine/comm/rank_taken.h"
+#include "engine/comm/comm_errors.h"
 #include "engine/comm/store/tcp_store_server.h"
 #include "engine/comm/transport/tcp/pending_connection.h"
 #include "engine/core/error.h"
@@ -88,7 +87,7 @@ void Mesh::publish() {
   const std::string first = store_.set_if_absent(key_of(options_.rank), entry);
   if (first == entry) return;
   const RankAddress holder = address_in(first);
-  throw rank_taken("connect", options_.rank,
+  throw duplicate_rank("connect", options_.rank,
                    fmt::format("a process at {} port {}", holder.host, holder.port));
 }
 
@@ -248,7 +247,7 @@ std::vector<Socket> connect_ranks(const TcpTransportOptions& options, const std:
   std::optional<Mesh> mesh;  // whose connections close after the store knows why
   try {
     return mesh.emplace(options, peers, store).connect();
-  } catch (const RankTaken&) {
+  } catch (const DuplicateRank&) {
     throw;
   } catch (const Error& error) {
     try {

@@ -15,7 +15,7 @@ namespace lockstep::comm {
 
 // The connections to the ranks `peers`, by rank; others are not open. Never blocking.
 // Throws what TcpTransport's constructor does; the store is aborted then, so that all ranks hear of
-// it, but not for RankTaken.
+// it, but not for DuplicateRank.
 std::vector<Socket> connect_ranks(const TcpTransportOptions& options, const std::vector<int>& peers,
                                   Store& store);
 

@@ -1,7 +1,6 @@
 #include "engine/comm/transport/tcp/peer.h"
 
-#include "engine/comm/absent_rank.h"
-#include "engine/comm/error_bytes.h"
+#include "engine/comm/comm_errors.h"
 
 namespace lockstep::comm {
 

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "engine/comm/error_bytes.h"
+#include "engine/comm/comm_errors.h"
 
 namespace lockstep::comm {
 namespace {

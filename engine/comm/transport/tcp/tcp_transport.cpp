@@ -36,8 +36,8 @@ std::vector<Socket> connections_of(const TcpTransportOptions& options, Store& st
 }  // namespace
 
 TcpTransport::TcpTransport(const TcpTransportOptions& options, Store& store)
-    : rank_(options.rank),
-      world_size_(options.world_size),
+    : Transport({options.rank, options.world_size, "tcp", kMaxMessageBytes,
+                 std::numeric_limits<std::size_t>::max(), {}}),
       link_(options.rank, connections_of(options, store), is_crowded(options)) {}
 
 template <typename Done>
@@ -45,11 +45,6 @@ void TcpTransport::wait_for(int peer, const Done& done) {
   link_.wait_for(
       peer, timeout_seconds_, done, [&] { return wait_of(peer).left(); },
       [&] { return wait_of(peer).late(link_.group().describe_missing(call_.sequence)); });
-}
-
-void TcpTransport::wait_until_sent(int to, Ticket ticket) {
-  const Outbox& outbox = link_.peer(to).outbox();
-  wait_for(to, [&] { return outbox.num_sent() >= ticket; });
 }
 
 // The next message of a plan is the one that this rank expects.
@@ -61,7 +56,7 @@ void TcpTransport::require_expected(int from, const FrameHeader& header, std::si
   }
   link_.fail_and_throw(Error(
       ErrorCode::Comm, name_of(call_.operation),
-      fmt::format("rank {} expected {} bytes from rank {} for {}, found {} bytes for {}", rank_,
+      fmt::format("rank {} expected {} bytes from rank {} for {}, found {} bytes for {}", rank(),
                   num_bytes, from, to_string(call_), header.num_bytes, to_string(theirs))));
 }
 
@@ -70,7 +65,7 @@ void TcpTransport::announce(const CallHeader& call, double timeout_seconds) {
   throw_if_failed();
   call_ = call;
   timeout_seconds_ = timeout_seconds;
-  link_.group().announced(rank_).publish(call);
+  link_.group().announced(rank()).publish(call);
   for (const auto& peer : link_.peers()) {
     peer->outbox().own({FrameKind::announce, call, 0}, {});
     peer->send();
@@ -85,35 +80,14 @@ CallHeader TcpTransport::announced_by(int peer) {
   return theirs.call(sequence);
 }
 
-void TcpTransport::begin_data() {
+void TcpTransport::post(int to, Bytes data) {
+  const std::lock_guard lock(link_.mutex());
   throw_if_failed();
-}
-
-void TcpTransport::end_data() noexcept {
-  const std::lock_guard lock(link_.mutex());
-  link_.leave_rest_to_thread();
-}
-
-// Peers never touch this rank's memory; the kernel may still have to read what was posted.
-void TcpTransport::abandon(const Error& error) noexcept {
-  link_.group().failure().set(error);
-  link_.wake();
-  const std::lock_guard lock(link_.mutex());
-  link_.spread_failure();
-}
-
-Ticket TcpTransport::post(int to, Bytes data) {
-  const std::lock_guard lock(link_.mutex());
-  throw_if_failed();  // from here on nobody would let go of the data
   Peer& peer = link_.peer(to);
   peer.outbox().borrow({FrameKind::data, call_, data.size()}, data);
   peer.send();
-  return peer.outbox().num_borrowed();
-}
-
-void TcpTransport::wait_sent(int to, Ticket ticket) {
-  const std::lock_guard lock(link_.mutex());
-  wait_until_sent(to, ticket);
+  peer.outbox().keep_last();
+  link_.leave_rest_to_thread();
 }
 
 const std::byte* TcpTransport::take(int from, std::size_t num_bytes) {
@@ -127,15 +101,6 @@ const std::byte* TcpTransport::take(int from, std::size_t num_bytes) {
 void TcpTransport::release(int from) {
   const std::lock_guard lock(link_.mutex());
   link_.peer(from).inbox().release();
-}
-
-std::byte* TcpTransport::staging(std::size_t num_bytes) {
-  const std::lock_guard lock(link_.mutex());
-  return staging_.next(num_bytes, [&](int to, Ticket ticket) { wait_until_sent(to, ticket); });
-}
-
-void TcpTransport::posted_from_staging(int to, Ticket ticket) {
-  staging_.add_posted(to, ticket);
 }
 
 void TcpTransport::send_message(int to, const CallHeader& call, Bytes data) {
@@ -160,12 +125,12 @@ void TcpTransport::receive_message(int from, const CallHeader& call, std::span<s
   letters.pop_front();
   if (letter.call.dtype != call.dtype || letter.data.size() != data.size()) {
     link_.fail_and_throw(Error(ErrorCode::Comm, name_of(call.operation),
-                               describe_difference(rank_, call, from, letter.call)));
+                               describe_difference(rank(), call, from, letter.call)));
   }
   if (!data.empty()) std::memcpy(data.data(), letter.data.data(), data.size());
 }
 
-void TcpTransport::fail(const Error& error) {
+void TcpTransport::fail(const Error& error) noexcept {
   if (link_.group().failure().set(error)) link_.wake();
 }
 

@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/comm/absent_rank.h"
+#include "engine/comm/comm_errors.h"
 #include "engine/comm/store/store.h"
-#include "engine/comm/transport/staging.h"
+#include "engine/comm/transport.h"
 #include "engine/comm/transport/tcp/tcp_link.h"
 
 namespace lockstep::comm {
@@ -45,50 +45,32 @@ class TcpTransport final : public Transport {
  public:
   // Meets the other ranks through the store and connects to them.
   // Throws Error{Timeout} naming the ranks that did not come. Error{Comm} when another rank aborted
-  // the store; RankTaken, on this rank alone, when another process has its number.
+  // the store; DuplicateRank, on this rank alone, when another process has its number.
   TcpTransport(const TcpTransportOptions& options, Store& store);
   // Leaves the group: whoever still needs this rank fails. What was sent is delivered first.
   ~TcpTransport() override = default;
 
-  int rank() const override { return rank_; }
-  int world_size() const override { return world_size_; }
-  std::string_view name() const override { return "tcp"; }
-
   void announce(const CallHeader& call, double timeout_seconds) override;
   CallHeader announced_by(int peer) override;
 
-  std::size_t max_message_bytes() const override { return kMaxMessageBytes; }
-
-  void begin_data() override;
-  void end_data() noexcept override;
-  void abandon(const Error& error) noexcept override;
-
-  // A message is sent once the kernel has its bytes: wait_sent() does not wait for the receiver.
-  Ticket post(int to, Bytes data) override;
-  void wait_sent(int to, Ticket ticket) override;
+  void post(int to, Bytes data) override;
   const std::byte* take(int from, std::size_t num_bytes) override;
   void release(int from) override;
-  std::byte* staging(std::size_t num_bytes) override;
-  void posted_from_staging(int to, Ticket ticket) override;
 
   void send_message(int to, const CallHeader& call, Bytes data) override;
   void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
                        double timeout_seconds) override;
 
-  void fail(const Error& error) override;
+  void fail(const Error& error) noexcept override;
   void throw_if_failed() const override;
   std::string describe_missing(std::uint64_t sequence) const override;
 
  private:
   template <typename Done>
   void wait_for(int peer, const Done& done);
-  void wait_until_sent(int to, Ticket ticket);
   void require_expected(int from, const FrameHeader& header, std::size_t num_bytes);
-  RankWait wait_of(int peer) const { return {rank_, peer, call_, timeout_seconds_}; }
+  RankWait wait_of(int peer) const { return {rank(), peer, call_, timeout_seconds_}; }
 
-  int rank_;
-  int world_size_;
-  Staging staging_;  // which link_ still sends from when it goes
   TcpLink link_;
   CallHeader call_;  // the current one
   double timeout_seconds_ = 0;

@@ -1,0 +1,58 @@
+// The calls that a rank has announced, in flags on cache lines of their own: in memory that ranks
+// share, or filled in from what a connection brings.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/comm/collective_call.h"
+
+namespace lockstep::comm {
+
+inline constexpr std::size_t kCacheLine = 64;
+
+struct alignas(kCacheLine) CacheLine {
+  std::byte bytes[kCacheLine];
+};
+
+// A rank's call, published with its number (sequence + 1; 0: none yet) in one cache line. The words
+// are atomic so that an error message may read a call that is being replaced.
+class alignas(kCacheLine) Announcement {
+ public:
+  void publish(const CallHeader& call);
+  std::uint64_t number() const { return number_.load(std::memory_order_seq_cst); }
+  CallHeader call() const;
+
+ private:
+  std::atomic<std::uint64_t> number_{0};
+  std::atomic<std::uint64_t> num_elements_{0};
+  std::atomic<void*> memory_{nullptr};
+  std::atomic<std::uint64_t> kind_{0};  // root, plan, op, dtype, device, operation
+};
+
+// A rank's calls. Two places, used in turn: a rank may announce its next call while a slow one
+// still reads this one.
+class Announcements {
+ public:
+  void publish(const CallHeader& call) { places_[call.sequence % 2].publish(call); }
+  // Whether the rank has come to the call with this sequence number.
+  bool has_reached(std::uint64_t sequence) const {
+    return places_[sequence % 2].number() > sequence;
+  }
+  // That call. REQUIRES: the rank has come to it, and at most one call further.
+  CallHeader call(std::uint64_t sequence) const { return places_[sequence % 2].call(); }
+  // The last one; of Operation::none before the first.
+  CallHeader last() const;
+
+ private:
+  std::array<Announcement, 2> places_;
+};
+
+template <typename T>
+struct alignas(kCacheLine) Flag {
+  std::atomic<T> value{0};
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,127 @@
+// How ranks fail: the errors about a rank that others need and do not get, the bytes in which an
+// error travels between ranks, and the first failure of a group, which all of its ranks report.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "engine/comm/collective_call.h"
+#include "engine/core/error.h"
+
+namespace lockstep::comm {
+
+// A rank that waits for another one in a call. Each method makes the error of a wait that ended so.
+struct RankWait {
+  int rank = 0;
+  int peer = 0;
+  CallHeader call;
+  double timeout_seconds = 0;
+
+  // Timeout: "rank 0 waited 2 s in all_reduce #7 of 100 float32 (sum)" and then
+  //   ": rank 2 is missing (...)"          missing: who has not called it (describe_missing)
+  //   " for rank 1, which has called it too but does not go on"          missing: ""
+  //   " for a message that rank 1 has not sent"                          of a recv
+  Error late(std::string_view missing) const;
+  //   " for rank 1 on another host, which does not answer"
+  Error late_on_another_host() const;
+  //   " for a message of rank 1 that is still on its way over the modelled link (50us,1GB/s)"
+  Error late_over(std::string_view link) const;
+
+  // Comm: "rank 1 left the group while rank 0 waits for it in ...".
+  Error left() const;
+  // Comm: "rank 1 (process 4711) died while rank 0 waits for it in ...".
+  Error died(int process) const;
+  // Comm: "rank 0 expected 8 bytes from rank 1, found 4".
+  Error found_bytes(std::size_t expected, std::size_t found) const;
+};
+
+// "rank 2 is missing (its last call: barrier #6)".
+std::string missing_rank(int rank, const CallHeader& last_call);
+
+// Comm: "rank 1 left the group after 3 collectives, and all_reduce #3 ... needs it".
+Error left_before(const CallHeader& call, int rank, std::uint64_t num_collectives);
+
+// Comm, when a connection ends. Between ranks: "rank 2 is lost: its connection closed: ..." or, of
+// garbled bytes, "... it sent bytes that are no frames". At the store: "rank 2 ended without
+// leaving: ...".
+Error lost_rank(int rank);
+Error garbled_rank(int rank);
+Error ended_rank(int rank);
+
+// "all_reduce #7 of 100 float32 (sum) was not done within 2 s".
+std::string not_done(const CallHeader& call, double timeout_seconds);
+// Timeout: the same, for a caller that gives up before the call does.
+Error not_done_yet(const CallHeader& call, double timeout_seconds);
+
+// Comm: "[abort] rank 3 aborted the group: ...".
+Error aborted_by(int rank, std::string_view why);
+// Whether this is such an error, caused by another rank.
+bool is_abort(const std::exception& error);
+
+// Error for a second process that claims the same rank. The first one stays, and only the second
+// hears of it: it may belong to another job. It does not abort the rendezvous of the others.
+class DuplicateRank : public Error {
+ public:
+  // is_here: the first process takes part. has_left: it has ended, so its job is about to end too.
+  enum class Holder { is_here, has_left };
+
+  DuplicateRank(std::string_view operation, std::string_view message,
+                Holder holder = Holder::is_here)
+      : Error(ErrorCode::Comm, operation, message), holder_(holder) {}
+
+  Holder holder() const noexcept { return holder_; }
+
+ private:
+  Holder holder_;
+};
+
+// "[connect] rank 1 is taken by process 1234 on node7: ...". holder: name_of_process().
+DuplicateRank duplicate_rank(std::string_view operation, int rank, std::string_view holder);
+
+// Adds to "rank 1 is missing, rank 2 is missing".
+void add_to_list(std::string& list, std::string_view item);
+
+// "rank 1, rank 3": those of 0 ... world_size - 1 that are_meant.
+template <typename AreMeant>
+std::string list_ranks(int world_size, const AreMeant& are_meant) {
+  std::string list;
+  for (int rank = 0; rank < world_size; ++rank) {
+    if (are_meant(rank)) add_to_list(list, "rank " + std::to_string(rank));
+  }
+  return list;
+}
+
+// An error as bytes: its code (one byte), the length of its operation (two bytes, little-endian),
+// the operation, the message. The end is cut off where it does not fit. REQUIRES: max_bytes >= 3.
+std::string encode(const Error& error, std::size_t max_bytes);
+// Bytes that are not an error become an Error{Comm} that says so.
+Error decode_error(std::string_view bytes);
+
+// The first error that breaks a group. Later ones are dropped, so that all ranks name one cause.
+// Any thread may use it. is_set() is sequentially consistent: a thread that announces that it will
+// sleep and then looks here is either seen by set()'s caller, or sees the error.
+class FirstFailure {
+ public:
+  // Returns whether this error is the first.
+  bool set(const Error& error);
+  bool is_set() const { return is_set_.load(std::memory_order_seq_cst); }
+  // REQUIRES: is_set().
+  Error error() const;
+  void throw_if_set() const {
+    if (is_set()) [[unlikely]] {
+      throw error();
+    }
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<Error> error_;
+  std::atomic<bool> is_set_{false};
+};
+
+}  // namespace lockstep::comm

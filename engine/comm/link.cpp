@@ -1,0 +1,274 @@
+#include "engine/comm/link.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <ctime>
+
+#include "engine/comm/comm_errors.h"
+
+namespace lockstep::comm {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  double size;
+};
+
+// From large to small, as they are tried when a quantity is shown.
+constexpr std::array<Unit, 4> kTimes{{{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}}};
+constexpr std::array<Unit, 4> kBytes{{{"GB/s", 1e9}, {"MB/s", 1e6}, {"KB/s", 1e3}, {"B/s", 1}}};
+constexpr std::array<Unit, 3> kBits{{{"Gbit/s", 1e9 / 8}, {"Mbit/s", 1e6 / 8}, {"Kbit/s", 125}}};
+
+constexpr double kMaxLatencySeconds = 1e6;
+constexpr double kMinBytesPerSecond = 1;
+constexpr double kMaxBytesPerSecond = 1e18;
+
+[[noreturn]] void refuse(std::string_view text, const std::string& why) {
+  fail(ErrorCode::Usage, "--link", "expected LATENCY,BANDWIDTH such as 50us,1GB/s, found '{}': {}",
+       text, why);
+}
+
+// A number with one of the units; NaN where the text is something else.
+double parse_quantity(std::string_view text, std::span<const Unit> units) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  if (error != std::errc() || !std::isfinite(number)) return std::nan("");
+  for (const Unit& unit : units) {
+    if (std::string_view(rest, end) == unit.name) return number * unit.size;
+  }
+  return std::nan("");
+}
+
+// In the largest unit that makes it at least 1.
+std::string show(double quantity, std::span<const Unit> units) {
+  const Unit* best = &units.back();
+  for (const Unit& unit : units) {
+    if (quantity < unit.size) continue;
+    best = &unit;
+    break;
+  }
+  return fmt::format("{:.6g}{}", quantity / best->size, best->name);
+}
+
+Time now() {
+  return std::chrono::duration_cast<Time>(std::chrono::steady_clock::now().time_since_epoch());
+}
+
+// At most 30 years, since more does not fit into a Time.
+Time from_seconds(double seconds) {
+  constexpr double kLongest = 1e9;
+  return std::chrono::duration_cast<Time>(
+      std::chrono::duration<double>(std::min(seconds, kLongest)));
+}
+
+// Wakes up when asked to; the kernel may otherwise let a thread sleep 50 us longer.
+void sleep_until(Time moment) {
+  constexpr auto kSecond = Time(std::chrono::seconds(1)).count();
+  const int slack = ::prctl(PR_GET_TIMERSLACK);
+  ::prctl(PR_SET_TIMERSLACK, 1UL);
+  // steady_clock is CLOCK_MONOTONIC.
+  const timespec then{static_cast<time_t>(moment.count() / kSecond),
+                      static_cast<long>(moment.count() % kSecond)};
+  while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &then, nullptr) == EINTR) {
+  }
+  if (slack > 0) ::prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(slack));
+}
+
+// One direction of a rank's port: one message at a time goes through it.
+class Port {
+ public:
+  // Takes the first `length` of time at or after `earliest` in which the port is free, and returns
+  // its end. Messages need not be given in the order of their times.
+  Time occupy(Time earliest, Time length) {
+    Time begin = std::max(earliest, forgotten_until_);
+    auto next = busy_.begin();  // the first interval behind the gap
+    for (; next != busy_.end() && next->begin < begin + length; ++next) {
+      begin = std::max(begin, next->end);
+    }
+    const Time end = begin + length;
+    busy_.insert(next, {begin, end});
+    if (busy_.size() > kMaxIntervals) {
+      forgotten_until_ = busy_.front().end;
+      busy_.erase(busy_.begin());
+    }
+    return end;
+  }
+
+ private:
+  // Far more than there are messages under way at once.
+  static constexpr std::size_t kMaxIntervals = 256;
+
+  struct Interval {
+    Time begin;
+    Time end;
+  };
+  std::vector<Interval> busy_;  // disjoint, in the order of time
+  Time forgotten_until_ = Time::min();
+};
+
+class FixedLink final : public LinkModel {
+ public:
+  explicit FixedLink(const LinkSpec& link)
+      : link_(link), latency_(from_seconds(link.latency_seconds)) {}
+
+  std::string description() const override { return to_string(link_); }
+  Between between() const override { return Between::hosts; }
+
+  Time begin_call(const CallHeader&) override { return now(); }
+  Time latency() const override { return latency_; }
+  Time begin_step(Time arrived) override { return std::max(now(), arrived); }
+  Time leave(int, Time ready, std::size_t num_bytes) override {
+    return egress_.occupy(ready, time_of(num_bytes)) + latency_;
+  }
+  Time arrive(int, Time arrival, std::size_t num_bytes) override {
+    const Time length = time_of(num_bytes);
+    return ingress_.occupy(arrival - length, length);
+  }
+  Time end_call(Time arrived) override { return arrived; }
+  void abandon_call() noexcept override {}
+  Time begin_message(Bytes) override { return now(); }
+  void end_message(Time) override {}
+
+ private:
+  Time time_of(std::size_t num_bytes) const {
+    return from_seconds(static_cast<double>(num_bytes) / link_.bytes_per_second);
+  }
+
+  LinkSpec link_;
+  Time latency_;
+  Port egress_;
+  Port ingress_;
+};
+
+}  // namespace
+
+LinkSpec parse_link(std::string_view text) {
+  const std::size_t comma = text.find(',');
+  if (comma == std::string_view::npos) refuse(text, "there is no comma");
+  const std::string_view latency = text.substr(0, comma);
+  const std::string_view bandwidth = text.substr(comma + 1);
+  LinkSpec link;
+  link.latency_seconds = parse_quantity(latency, kTimes);
+  if (!(link.latency_seconds >= 0 && link.latency_seconds <= kMaxLatencySeconds)) {
+    refuse(text, fmt::format("'{}' is no latency in ns, us, ms or s", latency));
+  }
+  link.bytes_per_second = parse_quantity(bandwidth, kBytes);
+  if (std::isnan(link.bytes_per_second)) link.bytes_per_second = parse_quantity(bandwidth, kBits);
+  if (!(link.bytes_per_second >= kMinBytesPerSecond &&
+        link.bytes_per_second <= kMaxBytesPerSecond)) {
+    refuse(text, fmt::format("'{}' is no bandwidth of 1 B/s or more in B/s, KB/s, MB/s, GB/s, "
+                             "Kbit/s, Mbit/s or Gbit/s",
+                             bandwidth));
+  }
+  return link;
+}
+
+std::string to_string(const LinkSpec& link) {
+  const std::string latency = link.latency_seconds == 0 ? "0s" : show(link.latency_seconds, kTimes);
+  return fmt::format("{},{}", latency, show(link.bytes_per_second, kBytes));
+}
+
+std::unique_ptr<LinkModel> fixed_link(const LinkSpec& link) {
+  return std::make_unique<FixedLink>(link);
+}
+
+LinkClock::LinkClock(std::unique_ptr<LinkModel> model, int rank, int world_size,
+                     std::vector<int> hosts, Means means)
+    : model_(std::move(model)),
+      rank_(rank),
+      world_size_(world_size),
+      hosts_(std::move(hosts)),
+      means_(std::move(means)) {}
+
+bool LinkClock::is_far(int peer) const {
+  if (peer == rank_) return false;
+  return model_->between() == LinkModel::Between::all_ranks || hosts_.empty() ||
+         hosts_[static_cast<std::size_t>(peer)] != hosts_[static_cast<std::size_t>(rank_)];
+}
+
+void LinkClock::expect(Time arrival, int from) {
+  if (arrival <= arrived_) return;
+  arrived_ = arrival;
+  arrived_from_ = from;
+}
+
+void LinkClock::catch_up() {
+  // A sleeper looks this often whether the group has failed.
+  constexpr Time kLongestSleep = std::chrono::milliseconds(10);
+  const Time moment = arrived_;
+  if (now() >= moment) return;
+  const Time limit = now() + from_seconds(timeout_seconds_);
+  while (true) {
+    means_.throw_if_failed();
+    const Time time = now();
+    if (time >= moment) return;
+    if (time >= limit) break;
+    sleep_until(std::min({moment, limit, time + kLongestSleep}));
+  }
+  const RankWait wait{rank_, arrived_from_, call_, timeout_seconds_};
+  means_.fail_and_throw(wait.late_over(model_->description()));
+}
+
+void LinkClock::begin_call(const CallHeader& call, double timeout_seconds) {
+  call_ = call;
+  timeout_seconds_ = timeout_seconds;
+  arrived_ = announced_at_ = model_->begin_call(call);
+}
+
+void LinkClock::begin_data() {
+  for (int peer = 0; peer < world_size_; ++peer) {
+    if (is_far(peer)) means_.post(peer, announced_at_ + model_->latency());
+  }
+  for (int peer = 0; peer < world_size_; ++peer) {
+    if (is_far(peer)) expect(means_.take(peer), peer);
+  }
+  arrived_ = std::max(arrived_, model_->begin_step(arrived_));
+}
+
+void LinkClock::begin_step(const RankSchedule::Step& step, std::size_t element_size) {
+  const Time begin = model_->begin_step(arrived_);
+  arrived_ = std::max(arrived_, begin);
+  for (const RankSchedule::Send& send : step.sends) {
+    if (!is_far(send.to_rank)) {
+      catch_up();  // this message carries no time
+      continue;
+    }
+    means_.post(send.to_rank, model_->leave(send.to_rank, begin, send.chunk.count * element_size));
+  }
+  for (const plan::Write& write : step.receives) {
+    for (const int from : write.from_ranks) {
+      if (!is_far(from)) continue;
+      expect(model_->arrive(from, means_.take(from), write.chunk.count * element_size), from);
+    }
+  }
+}
+
+void LinkClock::end_data() {
+  arrived_ = model_->end_call(arrived_);
+  catch_up();
+}
+
+Time LinkClock::leave(int to, Bytes data) {
+  if (!is_far(to)) return {};
+  return model_->leave(to, model_->begin_message(data), data.size());
+}
+
+void LinkClock::arrive(int from, Time arrival, std::size_t num_bytes, const CallHeader& call,
+                       double timeout_seconds) {
+  if (!is_far(from)) return;
+  call_ = call;
+  timeout_seconds_ = timeout_seconds;
+  arrived_ = {};
+  expect(model_->arrive(from, arrival, num_bytes), from);
+  model_->end_message(arrived_);
+  catch_up();
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,143 @@
+// Modelled links: messages between ranks arrive when they would have arrived over links of a stated
+// latency and bandwidth. Communication that overlaps with computation then costs no time, as on a
+// machine whose network card does the work.
+//
+// A sender works out when its message would arrive and tells the receiver that time ahead of the
+// message. A rank doesn't sleep for every message, which would wake it a dozen times per call, each
+// time at the cost of a rank that computes: the step that uses a message begins at its arrival, on
+// paper, and the call sleeps at its end, until all that it received would have arrived. Only a
+// message to a rank without a modelled link, which carries no time, waits for those before it.
+//
+// A modelled time is a lower bound: computation that holds up the real messages delays them
+// further. Times are those of the clock that all processes of one machine share, so ranks on
+// different machines cannot use them. Only CPU tensors.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/comm/collective_call.h"
+#include "engine/comm/rank_schedule.h"
+#include "engine/core/error.h"
+
+namespace lockstep::comm {
+
+// What --link names: "50us,1GB/s".
+struct LinkSpec {
+  double latency_seconds = 0;   // from when a message's last byte leaves until it arrives
+  double bytes_per_second = 0;  // of each rank's port, in each direction
+
+  bool operator==(const LinkSpec&) const = default;
+};
+
+// "LATENCY,BANDWIDTH": a number with the unit ns, us, ms or s, a number with the unit B/s, KB/s,
+// MB/s, GB/s, Kbit/s, Mbit/s or Gbit/s (powers of 1000).
+// Throws Error{Usage} that says what was expected and what was found.
+LinkSpec parse_link(std::string_view text);
+// The same in the units that give the shortest numbers: "50us,1GB/s".
+std::string to_string(const LinkSpec& link);
+
+using Time = std::chrono::nanoseconds;  // since the epoch of the steady clock; or a length
+
+// When the messages of one rank leave and arrive.
+class LinkModel {
+ public:
+  virtual ~LinkModel() = default;
+
+  virtual std::string description() const = 0;
+  // The ranks that the links are between. Others talk as without them.
+  enum class Between { hosts, all_ranks };
+  virtual Between between() const = 0;
+  // The modelled host of every rank; empty: the group's own hosts.
+  virtual std::span<const int> hosts() const { return {}; }
+
+  // --- a collective ---
+  // The call was made; by the thread that made it.
+  virtual void note_call(const CallHeader&) {}
+  // When this rank's part of a call can begin: its data is there.
+  virtual Time begin_call(const CallHeader& call) = 0;
+  // How long the announcement of a call takes.
+  virtual Time latency() const = 0;
+  // When what comes next can leave. arrived: when all that was received has arrived.
+  virtual Time begin_step(Time arrived) = 0;
+  // When a message that may leave at `ready` arrives, as far as its sender decides it.
+  virtual Time leave(int to, Time ready, std::size_t num_bytes) = 0;
+  // The same at its receiver.
+  virtual Time arrive(int from, Time arrival, std::size_t num_bytes) = 0;
+  // When the call is over.
+  virtual Time end_call(Time arrived) = 0;
+  virtual void abandon_call() noexcept = 0;
+
+  // --- one message ---
+  virtual Time begin_message(Bytes data) = 0;
+  virtual void end_message(Time arrived) = 0;
+};
+
+// Every rank has a port, which sends and receives at once (full duplex), one message after the
+// other in each direction. A message of B bytes
+//   leaves    from the moment its plan step begins, once the port has sent those before it; that
+//             takes B / bandwidth;
+//   arrives   a latency after its last byte has left, and no sooner than the receiver's port had
+//             B / bandwidth for it alone.
+// So a message that meets no other takes latency + B / bandwidth, and n messages to one rank take
+// n times the bandwidth's part: a rank that everybody talks to is a bottleneck. The announcement of
+// a call takes the latency too, since ranks compare their calls before data moves.
+// Where ranks are on several hosts, the links are those between hosts.
+// Source: R. Thakur, R. Rabenseifner, W. Gropp, Optimization of Collective Communication Operations
+// in MPICH, 2005, section 3: time alpha + n beta, one message per port and direction.
+std::unique_ptr<LinkModel> fixed_link(const LinkSpec& link);
+
+// One rank's modelled time while it takes part in a call.
+class LinkClock {
+ public:
+  // What the clock needs of its group.
+  struct Means {
+    // Tells a rank a time, ahead of the message that it is about; waits for a rank's next one.
+    std::function<void(int to, Time)> post;
+    std::function<Time(int from)> take;
+    std::function<void()> throw_if_failed;
+    std::function<void(const Error&)> fail_and_throw;
+  };
+  // hosts: a number for the host of every rank; empty: all are on one.
+  LinkClock(std::unique_ptr<LinkModel> model, int rank, int world_size, std::vector<int> hosts,
+            Means means);
+
+  void note_call(const CallHeader& call) { model_->note_call(call); }
+
+  void begin_call(const CallHeader& call, double timeout_seconds);
+  // When all announcements have been read: they arrive a latency later.
+  void begin_data();
+  // Works out when the messages of a step arrive.
+  void begin_step(const RankSchedule::Step& step, std::size_t element_size);
+  // Sleeps until all that was received has arrived.
+  void end_data();
+  void abandon_call() noexcept { model_->abandon_call(); }
+
+  // send and recv: the time travels with the message.
+  Time leave(int to, Bytes data);
+  void arrive(int from, Time arrival, std::size_t num_bytes, const CallHeader& call,
+              double timeout_seconds);
+
+ private:
+  bool is_far(int peer) const;
+  void expect(Time arrival, int from);
+  void catch_up();
+
+  std::unique_ptr<LinkModel> model_;
+  int rank_;
+  int world_size_;
+  std::vector<int> hosts_;
+  Means means_;
+  Time arrived_{};  // when the last message that the call has received arrives
+  int arrived_from_ = 0;
+  Time announced_at_{};
+  CallHeader call_;  // the current one
+  double timeout_seconds_ = 0;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,95 @@
+// The transport between processes of one host. A message is copied into a slot of the memory that
+// they share, and read there by its receiver. A slot is small: larger chunks travel in pieces, and
+// what was copied in is still in a cache when it is read.
+//
+// What send() sends goes through channels of its own. What does not fit into their slots at once is
+// copied and handed over by a thread, so that a sender never waits for its receiver.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "engine/comm/shm_members.h"
+#include "engine/comm/transport.h"
+#include "engine/runtime/threads.h"
+
+namespace lockstep::comm {
+
+struct ShmTransportOptions {
+  int index = 0;           // of this rank within the group
+  std::vector<int> ranks;  // what the ranks of the group are called in messages: 0, 1, ..., or
+                           // their numbers in a larger group
+  double timeout_seconds = 30;
+  // Called now and then while this rank waits for the others to attach; throws when it need not.
+  std::function<void()> throw_if_hopeless = [] {};
+};
+
+class ShmTransport final : public Transport {
+ public:
+  // Bytes of the segment of a group.
+  static std::size_t segment_bytes(int world_size) {
+    return ShmMembers::segment_bytes(static_cast<std::size_t>(world_size));
+  }
+
+  // Returns when all ranks have attached. The segment has segment_bytes(ranks.size()) bytes.
+  // Throws Error{Timeout} that names the ranks that are missing; DuplicateRank.
+  ShmTransport(ShmSegment segment, const ShmTransportOptions& options);
+  ~ShmTransport() override;
+
+  void announce(const CallHeader& call, double timeout_seconds) override;
+  CallHeader announced_by(int peer) override;
+
+  void post(int to, Bytes data) override;
+  const std::byte* take(int from, std::size_t num_bytes) override;
+  void release(int from) override;
+
+  void send_message(int to, const CallHeader& call, Bytes data) override;
+  void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
+                       double timeout_seconds) override;
+
+  void fail(const Error& error) noexcept override { members_.fail(error); }
+  void throw_if_failed() const override { members_.throw_if_failed(); }
+  std::string describe_missing(std::uint64_t sequence) const override {
+    return members_.describe_missing(sequence);
+  }
+
+  // This rank now waits for one that it reaches by another transport (by its number in the whole
+  // group), so that a rank of this host that waits for this one can say who is late. nobody: it got
+  // what it waited for.
+  static constexpr int nobody = -1;
+  void note_wait_elsewhere(int rank) { members_.note_wait_elsewhere(rank); }
+
+ private:
+  using Waited = ShmMembers::Waited;
+
+  // Messages of send() on their way to one rank.
+  struct Outbox {
+    std::uint64_t num_posted = 0;             // slots
+    std::unique_ptr<runtime::Worker> worker;  // made when first needed
+    bool is_idle() const {
+      return worker == nullptr || worker->num_posted() == worker->num_finished().load();
+    }
+  };
+
+  void enter(const CallHeader& call, double timeout_seconds);
+  template <typename Done>
+  void wait_for(int peer, const Done& done);
+  [[noreturn]] void fail_waiting(int peer, Waited waited);
+
+  bool fits_now(int to, std::size_t num_bytes) const;
+  bool wait_for_slot(int to, std::uint64_t number);
+  void push(int to, const CallHeader& call, Bytes data);
+
+  ShmMembers members_;
+  CallHeader call_;  // the current one
+  double timeout_seconds_;
+  std::vector<std::uint64_t> num_posted_;    // to each rank, in collectives
+  std::vector<std::uint64_t> num_released_;  // of each rank's messages in collectives
+  std::vector<std::uint64_t> num_received_;  // slots of what each rank sent by send()
+  runtime::Deadline closing_deadline_;       // written before is_closing_
+  std::atomic<bool> is_closing_{false};
+  std::vector<Outbox> outboxes_;  // to each rank
+};
+
+}  // namespace lockstep::comm

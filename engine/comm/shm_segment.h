@@ -1,0 +1,58 @@
+// A block of memory that the processes of one host share and that no file system names: it is gone
+// with the last process that maps it, whatever ends that process.
+//
+// It is a memfd. The process that makes it publishes an address ("/proc/PID/fd/N" and what is
+// needed to tell it from a later file of that name); others open it through /proc, which the kernel
+// allows to processes of the same user in the same PID namespace only.
+//
+// Each process holds a lock on one byte of it. The kernel releases the lock when the process dies,
+// however it dies, so that asking for the lock tells whether a peer is alive. (A child that it
+// forked and that goes on without exec holds the lock too, and hides the death while it lives.)
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "engine/core/files.h"
+
+namespace lockstep::comm {
+
+class ShmSegment {
+ public:
+  // Throws Error{Comm} when the system gives no memory.
+  static ShmSegment create(std::size_t num_bytes);
+
+  // The segment that create() made in this or another process.
+  // Throws Error{Comm} when it cannot be opened, is not the one that was meant, or has another
+  // size: with its owner's name, the reason, and what to do instead.
+  static ShmSegment open(const std::string& address, std::size_t num_bytes,
+                         const std::string& owner = "a rank");
+
+  ShmSegment(ShmSegment&& other) noexcept;
+  ShmSegment& operator=(ShmSegment&&) = delete;
+  ~ShmSegment();
+
+  // What open() needs; valid while this object lives.
+  const std::string& address() const { return address_; }
+
+  // Aligned to a page; zeros at first.
+  std::byte* data() const { return data_; }
+  std::size_t num_bytes() const { return num_bytes_; }
+
+  // Marks `holder` as alive while this object lives in this process. False: another process has
+  // done so.
+  bool hold(int holder);
+  // Whether another ShmSegment, here or in another process, holds it.
+  bool is_held(int holder) const;
+
+ private:
+  ShmSegment(FileDescriptor file, std::size_t num_bytes, std::string address);
+
+  FileDescriptor file_;
+  std::size_t num_bytes_ = 0;  // of data; one page of locks and identity lies before it
+  std::byte* mapping_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::string address_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,364 @@
+#include "engine/comm/link.h"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <chrono>
+#include <ctime>
+#include <sstream>
+#include <thread>
+
+#include "tests/engine/comm/abort_in_transfers.h"
+#include "tests/engine/comm/plan_bits.h"
+#include "tests/engine/comm/process_ranks.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/run_ranks.h"
+
+namespace lockstep::comm {
+namespace {
+
+using ::lockstep::testing::errors_of_ranks;
+using ::lockstep::testing::expect_error;
+using ::testing::HasSubstr;
+
+constexpr const char* kFast = "1us,100GB/s";  // so that tests of results take no time
+constexpr const char* kEndless = "1000s,1GB/s";
+
+ThreadGroupOptions with_link(const char* link, double timeout_seconds = 60) {
+  ThreadGroupOptions options;
+  options.timeout_seconds = timeout_seconds;
+  options.link = parse_link(link);
+  return options;
+}
+
+// Groups of every kind, each behind a link.
+struct Kind {
+  const char* name;
+  std::function<void(int world_size, const RankFunction&, const char* link)> run;
+};
+
+Kind processes_over(const char* name, TransportChoice transport) {
+  return {name, [transport](int world_size, const RankFunction& fn, const char* link) {
+            run_group_threads(world_size, fn, [&](ProcessGroupOptions& options) {
+              options.transport = transport;
+              options.link = parse_link(link);
+            });
+          }};
+}
+
+class Link : public ::testing::TestWithParam<Kind> {};
+
+INSTANTIATE_TEST_SUITE_P(Over, Link,
+                         ::testing::Values(Kind{"thread",
+                                                [](int world_size, const RankFunction& fn,
+                                                   const char* link) {
+                                                  run_ranks(world_size, fn, with_link(link));
+                                                }},
+                                           processes_over("shm", TransportChoice::shm),
+                                           processes_over("tcp", TransportChoice::tcp)),
+                         [](const auto& test) { return test.param.name; });
+
+TEST_P(Link, GivesTheBitsOfEveryPlan) {
+  for (const int world_size : {2, 3, 4}) {
+    for (const std::size_t num_elements : {std::size_t{0}, std::size_t{5}, std::size_t{4096}}) {
+      const PlanBits bits(world_size, num_elements, kPlans, plan::AllReducePlan::one_shot);
+      GetParam().run(
+          world_size, [&](Communicator& c) { bits.expect_from(c); }, kFast);
+    }
+  }
+}
+
+TEST_P(Link, GivesTheBitsOfBuffersOfManyPieces) {
+  const PlanBits bits(3, kLargeLength, kPlans, plan::AllReducePlan::two_shot);
+  GetParam().run(
+      3, [&](Communicator& c) { bits.expect_from(c); }, kFast);
+}
+
+TEST_P(Link, CarriesEveryOtherOperation) {
+  const auto work = [](Communicator& c) {
+    const double rank = c.rank();
+    const Tensor root = Tensor::full({1000}, rank);
+    c.broadcast(root, 1);
+    EXPECT_EQ(root.to_vector<double>(), std::vector<double>(1000, 1));
+    const Tensor gathered = Tensor::empty({3});
+    c.all_gather(Tensor::full({1}, rank), gathered);
+    EXPECT_EQ(gathered.to_vector<double>(), (std::vector<double>{0, 1, 2}));
+    const Tensor part = Tensor::empty({2});
+    c.reduce_scatter(Tensor::full({6}, rank), part);
+    EXPECT_EQ(part.to_vector<double>(), (std::vector<double>{3, 3}));
+    // Sent before the others' collective, received after it.
+    if (c.rank() == 0) c.send(Tensor::full({70'000}, 7), 2);
+    c.barrier();
+    const Tensor letter = Tensor::empty({70'000});
+    if (c.rank() == 2) {
+      c.recv(letter, 0);
+      EXPECT_EQ(letter.to_vector<double>(), std::vector<double>(70'000, 7));
+    }
+    c.all_reduce(root, {.launch = Launch::async}).wait();
+    EXPECT_EQ(root.to_vector<double>(), std::vector<double>(1000, 3));
+  };
+  GetParam().run(3, work, kFast);
+}
+
+using Clock = std::chrono::steady_clock;
+
+// From the moment when the last of the ranks began until all had finished.
+class Stopwatch {
+ public:
+  explicit Stopwatch(int world_size) : begin_(static_cast<std::size_t>(world_size)), end_(begin_) {}
+
+  // Every rank calls it once.
+  void time(Communicator& c, const std::function<void()>& work) {
+    c.barrier();
+    const auto rank = static_cast<std::size_t>(c.rank());
+    begin_[rank] = Clock::now();
+    work();
+    end_[rank] = Clock::now();
+  }
+  double seconds() const {
+    return std::chrono::duration<double>(*std::ranges::max_element(end_) -
+                                         *std::ranges::max_element(begin_))
+        .count();
+  }
+
+ private:
+  std::vector<Clock::time_point> begin_;
+  std::vector<Clock::time_point> end_;
+};
+
+// What the model promises at least; a busy machine may take longer.
+TEST_P(Link, TakesAtLeastTheModelledTime) {
+  constexpr double kLatency = 0.005;
+  constexpr double kBuffer = 0.010;  // 1 MB at 100 MB/s
+  Stopwatch barrier(2), all_reduce(2), letter(2);
+  const auto work = [&](Communicator& c) {
+    const Tensor buffer = Tensor::zeros({250'000});
+    barrier.time(c, [&] { c.barrier(); });
+    all_reduce.time(c, [&] { c.all_reduce(buffer, {.plan = plan::AllReducePlan::ring}); });
+    // The receiver answers, so that the time does not depend on who begins.
+    letter.time(c, [&] {
+      if (c.rank() == 0) c.send(buffer, 1);
+      c.recv(buffer, 1 - c.rank());
+      if (c.rank() == 1) c.send(buffer, 0);
+    });
+  };
+  GetParam().run(2, work, "5ms,100MB/s");
+  EXPECT_GE(barrier.seconds(), kLatency);
+  // Comparing the calls, then 2 steps of half a buffer.
+  EXPECT_GE(all_reduce.seconds(), 3 * kLatency + kBuffer);
+  EXPECT_GE(letter.seconds(), kLatency + kBuffer);
+}
+
+// A port is as busy as the messages that go through it: three buffers to rank 0, three from it.
+TEST_P(Link, ARankThatEverybodyTalksToIsABottleneck) {
+  Stopwatch all_reduce(4);
+  const auto work = [&](Communicator& c) {
+    const Tensor buffer = Tensor::zeros({100'000});  // 4 ms at 100 MB/s
+    all_reduce.time(c,
+                    [&] { c.all_reduce(buffer, {.plan = plan::AllReducePlan::reduce_broadcast}); });
+    c.barrier();
+  };
+  GetParam().run(4, work, "0s,100MB/s");
+  EXPECT_GE(all_reduce.seconds(), 6 * 0.004);
+}
+
+// 40 pieces or more of shared memory, 0.2 s of latency for all of them together.
+TEST(LinkPieces, OfOneMessagePayTheLatencyOnce) {
+  constexpr double kLatency = 0.2;
+  const std::size_t num_elements = 4'000'000;
+  Stopwatch broadcast(2);
+  const auto work = [&](Communicator& c) {
+    const Tensor buffer = Tensor::zeros({num_elements});
+    broadcast.time(c, [&] { c.broadcast(buffer, 0); });
+  };
+  run_group_threads(2, work, [](ProcessGroupOptions& options) {
+    options.transport = TransportChoice::shm;
+    options.link = parse_link("200ms,10GB/s");
+  });
+  EXPECT_GE(broadcast.seconds(), kLatency);
+  EXPECT_LT(broadcast.seconds(), 20 * kLatency);
+}
+
+double cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+TEST(LinkWaiting, CostsNoCpu) {
+  const double before = cpu_seconds();
+  run_ranks(
+      2, [](Communicator& c) { c.all_reduce(Tensor::zeros({10})); }, with_link("400ms,1GB/s"));
+  EXPECT_LT(cpu_seconds() - before, 0.4);  // two ranks waited 0.8 s each
+}
+
+TEST(LinkDescription, SaysThatTheLinkIsModelled) {
+  run_ranks(
+      2,
+      [](Communicator& c) {
+        EXPECT_EQ(c.description(), "own: auto over thread behind a modelled link (50us,1GB/s)");
+      },
+      with_link("50us,1GB/s"));
+}
+
+TEST(LinkFailure, AnAbortReachesRanksWhoseMessagesAreUnderWay) {
+  for (const plan::AllReducePlan plan : kPlans) {
+    const auto errors = errors_of_ranks(
+        3,
+        [&](Communicator& c) {
+          all_reduce_until_rank_0_aborts(c, plan, /*num_elements=*/3000, /*abort_at=*/2);
+        },
+        with_link("20us,1GB/s"));
+    for (const auto& error : errors) {
+      ASSERT_TRUE(error);
+      EXPECT_THAT(error->what(), HasSubstr("enough"));
+    }
+  }
+}
+
+TEST(LinkFailure, AnAbortReachesRanksThatWaitForTheLinkItself) {
+  std::atomic<int> num_sent = 0;
+  const auto errors = errors_of_ranks(
+      2,
+      [&](Communicator& c) {
+        if (c.rank() == 1) {
+          c.send(Tensor::zeros({1}), 0);
+          num_sent = 1;
+        }
+        std::thread other;
+        if (c.rank() == 0) {
+          other = std::thread([&] {
+            while (num_sent == 0) std::this_thread::yield();
+            c.abort("enough");
+          });
+        }
+        try {
+          c.recv(Tensor::zeros({1}), 1 - c.rank());
+        } catch (...) {
+          if (other.joinable()) other.join();
+          throw;
+        }
+      },
+      with_link(kEndless));
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(), HasSubstr("enough"));
+  }
+}
+
+TEST_P(Link, AMessageThatIsUnderWayForTooLongIsATimeoutThatSaysSo) {
+  const auto work = [](Communicator& c) {
+    c.set_timeout_seconds(0.1);
+    expect_error(ErrorCode::Timeout, "still on its way over the modelled link (1000s,1GB/s)",
+                 [&] { c.barrier(); });
+  };
+  GetParam().run(2, work, kEndless);
+}
+
+TEST_P(Link, AMissingRankIsNamedAsWithoutALink) {
+  const auto work = [](Communicator& c) {
+    c.barrier();
+    c.set_timeout_seconds(0.1);
+    if (c.rank() == 1) {
+      expect_error(ErrorCode::Timeout, "waited 0.1 s in recv #0 of 3 float32",
+                   [&] { c.recv(Tensor::zeros({3}), 0); });
+    }
+    if (c.rank() == 0) {
+      // Ends with the failure of rank 1.
+      expect_error(ErrorCode::Timeout, "", [&] {
+        c.set_timeout_seconds(60);
+        c.barrier();
+      });
+    }
+  };
+  GetParam().run(2, work, kFast);
+}
+
+TEST_P(Link, AMessageOfAnotherSizeIsAnErrorThatNamesBothCalls) {
+  const auto work = [](Communicator& c) {
+    if (c.rank() == 0) {
+      c.send(Tensor::zeros({3}), 1);
+      return;
+    }
+    expect_error(ErrorCode::Comm,
+                 "rank 1 called recv #0 of 4 float32 while rank 0 called send #0 of 3",
+                 [&] { c.recv(Tensor::zeros({4}), 0); });
+  };
+  GetParam().run(2, work, kFast);
+}
+
+// Ranks 0 and 1 are on one host, rank 2 on another.
+TEST(LinkHosts, OnlyMessagesBetweenHostsGoOverTheLink) {
+  const auto work = [](Communicator& c) {
+    EXPECT_THAT(c.description(), HasSubstr("shm+tcp behind a modelled link (1000s,1GB/s)"));
+    const Tensor buffer = Tensor::full({3}, c.rank());
+    if (c.rank() == 0) {
+      c.send(buffer, 1);
+      c.send(buffer, 2);
+      expect_error(ErrorCode::Timeout, "still on its way", [&] { c.recv(buffer, 2); });
+    } else if (c.rank() == 1) {
+      c.recv(buffer, 0);
+      EXPECT_EQ(buffer.to_vector<double>(), std::vector<double>(3, 0));
+      expect_error(ErrorCode::Timeout, "still on its way", [&] { c.recv(buffer, 2); });
+    } else {
+      c.send(buffer, 0);
+      c.send(buffer, 1);
+      c.set_timeout_seconds(0.2);
+      expect_error(ErrorCode::Timeout, "still on its way", [&] { c.recv(buffer, 0); });
+    }
+  };
+  run_group_threads(3, work, [](ProcessGroupOptions& options) {
+    on_hosts({"a", "a", "b"})(options);
+    options.link = parse_link(kEndless);
+  });
+}
+
+TEST(LinkProcesses, AllReduceOverIt) {
+  ForkedGroup group(
+      4,
+      [](Communicator& c) {
+        const Tensor buffer = Tensor::full({10'000}, 1 + c.rank());
+        c.all_reduce(buffer);
+        EXPECT_EQ(buffer.to_vector<double>(), std::vector<double>(10'000, 10));
+      },
+      [](ProcessGroupOptions& options) {
+        on_hosts({"a", "a", "b", "b"})(options);
+        options.link = parse_link("1ms,1GB/s");
+      });
+  for (const auto& end : group.ranks().join(60)) EXPECT_EQ(end.exit_code, 0) << end.error;
+}
+
+TEST(LinkProcesses, ThatNameDifferentLinksDoNotMeet) {
+  const auto errors = errors_of_group_threads(
+      2, [](Communicator&) {},
+      [](ProcessGroupOptions& options) {
+        if (options.rank == 1) {
+          options.link = parse_link("50us,1GB/s");
+        }
+      });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(), HasSubstr("has modelled link 50us,1GB/s while rank 0"));
+    EXPECT_THAT(error->what(), HasSubstr("has none"));
+  }
+}
+
+// Rank 1 publishes the info of rank 0, but of another machine.
+TEST(LinkProcesses, OnTwoMachinesAreRefusedForTheyHaveNoCommonClock) {
+  const auto store = std::make_shared<MemoryStore>();
+  std::thread other([&] {
+    std::istringstream words(store->get("group/0/info/0", runtime::deadline_after(60)));
+    std::string info;
+    std::string word;
+    for (int i = 0; words >> word; ++i) info += (i == 4 ? "another-boot" : word) + " ";
+    store->set("group/0/info/1", info + "\n");
+  });
+  ProcessGroupOptions options = group_options(0, 2, store);
+  options.link = parse_link("50us,1GB/s");
+  expect_error(ErrorCode::Comm, "are on two machines, and a modelled link needs the clock",
+               [&] { make_process_group(options); });
+  other.join();
+}
+
+}  // namespace
+}  // namespace lockstep::comm
