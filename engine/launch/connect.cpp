@@ -8,10 +8,8 @@
 #include <thread>
 
 #include "engine/comm/comm_errors.h"
-#include "engine/comm/store/memory_store.h"
 #include "engine/comm/store/socket.h"
-#include "engine/comm/store/tcp_store_client.h"
-#include "engine/comm/store/tcp_store_server.h"
+#include "engine/comm/store/tcp_store.h"
 #include "engine/core/error.h"
 #include "engine/launch/init_method.h"
 #include "engine/launch/job_token.h"

@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/comm/store/token_handshake.h"
+#include "engine/comm/store/hello.h"
 #include "engine/launch/environment.h"
 
 namespace lockstep::launch {

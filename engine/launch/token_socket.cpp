@@ -14,7 +14,7 @@
 #include <span>
 #include <utility>
 
-#include "engine/comm/store/token_handshake.h"
+#include "engine/comm/store/hello.h"
 #include "engine/core/error.h"
 
 namespace lockstep::launch {

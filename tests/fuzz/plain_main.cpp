@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "tests/hostile/damage.h"
+#include "tests/fuzz/damage.h"
 #include "tests/hostile/rounds.h"
 #include "tests/support/temp_folder.h"
 

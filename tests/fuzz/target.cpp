@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "tests/hostile/files/readers.h"
+#include "tests/fuzz/readers/readers.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t num_bytes) {
   static const int file = ::memfd_create("fuzzed", 0);

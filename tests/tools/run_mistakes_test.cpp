@@ -1,7 +1,7 @@
 // lockstep run: words that it does not take. One line that says which, and what is allowed.
 #include <gtest/gtest.h>
 
-#include "engine/comm/store/tcp_store_server.h"
+#include "engine/comm/store/tcp_store.h"
 #include "tests/tools/run_lockstep.h"
 
 namespace lockstep::testing {

@@ -256,12 +256,6 @@ IoResult receive_some(const Socket& connection, std::span<std::byte> bytes, std:
   return received == 0 ? IoResult::closed : IoResult::reset;
 }
 
-std::optional<std::size_t> receive_some(const Socket& connection, std::span<std::byte> bytes) {
-  std::size_t count = 0;
-  if (receive_some(connection, bytes, count) != IoResult::done) return std::nullopt;
-  return count;
-}
-
 IoResult send_all(const Socket& connection, std::span<const std::byte> bytes,
                   runtime::Deadline deadline) {
   while (!bytes.empty()) {

@@ -56,8 +56,7 @@ IoResult receive_all(const Socket& connection, std::span<std::byte> bytes,
 
 // What one attempt moved; 0 when nothing can be moved now, none when the connection is over.
 std::optional<std::size_t> send_some(const Socket& connection, std::span<const std::byte> bytes);
-std::optional<std::size_t> receive_some(const Socket& connection, std::span<std::byte> bytes);
-// The same, for who wants to know how the connection ended: done, closed or reset.
+// done, closed or reset; count: 0 when nothing has come.
 IoResult receive_some(const Socket& connection, std::span<std::byte> bytes, std::size_t& count);
 
 }  // namespace lockstep::comm

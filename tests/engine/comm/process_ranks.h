@@ -10,9 +10,7 @@
 #include <vector>
 
 #include "engine/comm/process_group.h"
-#include "engine/comm/store/memory_store.h"
-#include "engine/comm/store/tcp_store_client.h"
-#include "engine/comm/store/tcp_store_server.h"
+#include "engine/comm/store/tcp_store.h"
 #include "engine/core/error.h"
 #include "tests/support/forked_ranks.h"
 

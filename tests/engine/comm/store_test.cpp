@@ -3,9 +3,7 @@
 
 #include <thread>
 
-#include "engine/comm/store/memory_store.h"
-#include "engine/comm/store/tcp_store_client.h"
-#include "engine/comm/store/tcp_store_server.h"
+#include "engine/comm/store/tcp_store.h"
 #include "engine/trace/span.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/ipv6.h"
@@ -56,18 +54,11 @@ class MemorySource final : public StoreSource {
     std::string set_if_absent(std::string_view key, std::string_view value) override {
       return store_.set_if_absent(key, value);
     }
-    std::string get(std::string_view key, runtime::Deadline deadline) override {
-      return store_.get(key, deadline);
-    }
-    std::optional<std::string> try_get(std::string_view key) override {
-      return store_.try_get(key);
+    std::optional<std::string> find(std::string_view key, runtime::Deadline deadline) override {
+      return store_.find(key, deadline);
     }
     std::int64_t add(std::string_view key, std::int64_t by) override { return store_.add(key, by); }
-    void wait(std::span<const std::string> keys, runtime::Deadline deadline) override {
-      store_.wait(keys, deadline);
-    }
-    bool erase(std::string_view key) override { return store_.erase(key); }
-    std::size_t num_keys() override { return store_.num_keys(); }
+    void erase(std::string_view key) override { store_.erase(key); }
     std::int64_t clock_ns() override { return store_.clock_ns(); }
     void abort(const Error& why) override { store_.abort(why); }
 
@@ -103,10 +94,9 @@ TEST_P(StoreOf, KeepsAnyBytesUnderAnyKey) {
   EXPECT_EQ(reader->get(all_bytes, in_seconds(5)), all_bytes);
   EXPECT_EQ(reader->get("large", in_seconds(5)), large);
   EXPECT_EQ(reader->try_get("none"), std::nullopt);
-  EXPECT_EQ(reader->num_keys(), 3U);
-  EXPECT_TRUE(writer->erase("large"));
-  EXPECT_FALSE(reader->erase("large"));
-  EXPECT_EQ(reader->num_keys(), 2U);
+  writer->erase("large");
+  EXPECT_EQ(reader->try_get("large"), std::nullopt);
+  reader->erase("large");
 }
 
 TEST_P(StoreOf, TheFirstWriterOfAKeyWinsAndAllLearnWho) {
@@ -155,20 +145,8 @@ TEST_P(StoreOf, ADeadlineNamesTheKeyThatDidNotCome) {
     store->wait(std::vector<std::string>{"here", "address of rank 3"}, in_seconds(0.02));
   });
   expect_error(ErrorCode::Timeout, "the key \"x\"", [&] { store->get("x", in_seconds(0)); });
-  EXPECT_EQ(store->num_keys(), 1U);
-}
-
-// As many as a job has ranks.
-TEST_P(StoreOf, WaitsForAnyNumberOfKeys) {
-  const auto store = source_->open();
-  std::vector<std::string> keys;
-  for (std::size_t i = 0; i <= 2 * kMaxKeysPerWait; ++i) keys.push_back(std::to_string(i));
-  for (const std::string& key : keys) store->set(key, "");
-  store->wait(keys, in_seconds(30));
-  store->erase(keys.back());
-  expect_error(ErrorCode::Timeout, "the key \"2048\" was not there at the deadline",
-               [&] { store->wait(keys, in_seconds(0.02)); });
-  store->wait({}, in_seconds(30));
+  EXPECT_EQ(store->try_get("x"), std::nullopt);
+  EXPECT_EQ(store->try_get("here"), "");
 }
 
 TEST_P(StoreOf, TellsTheClockOfTheProcessThatHoldsTheTable) {
@@ -188,7 +166,7 @@ TEST_P(StoreOf, LimitsAreErrorsThatSayWhatTheyAre) {
                [&] { store->set("k", std::string(kMaxValueBytes + 1, 'v')); });
   expect_error(ErrorCode::Usage, "at most",
                [&] { store->set("k", std::string(4 * kMaxValueBytes, 'v')); });
-  EXPECT_EQ(store->num_keys(), 0U);
+  EXPECT_EQ(store->try_get("k"), std::nullopt);
 }
 
 TEST_P(StoreOf, AnAbortEndsPendingAndLaterCallsOfEverybody) {
@@ -202,7 +180,7 @@ TEST_P(StoreOf, AnAbortEndsPendingAndLaterCallsOfEverybody) {
   store->abort(Error(ErrorCode::Timeout, "join", "another reason"));
   thread.join();
   expect_error(ErrorCode::Comm, "[join] two processes have rank 1", [&] { store->set("a", ""); });
-  expect_error(ErrorCode::Comm, "two processes", [&] { store->num_keys(); });
+  expect_error(ErrorCode::Comm, "two processes", [&] { store->try_get("a"); });
   expect_error(ErrorCode::Comm, "two processes", [&] { store->clock_ns(); });
 }
 
@@ -222,7 +200,7 @@ TEST_P(StoreOf, ABarrierHoldsEverybodyBackInEveryRound) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_LE(source_->open()->num_keys(), 2U + 2U * kWorldSize) << "rounds clear up";
+  EXPECT_EQ(source_->open()->try_get("start/0/open"), std::nullopt) << "rounds clear up";
 }
 
 TEST_P(StoreOf, ABarrierNamesTheRanksThatDidNotCome) {

@@ -7,8 +7,7 @@
 #include <array>
 #include <charconv>
 
-#include "engine/comm/store/socket.h"
-#include "engine/comm/transport/tcp/greeting.h"
+#include "engine/comm/store/hello.h"
 #include "engine/core/rng.h"
 #include "tests/engine/comm/tcp_ranks.h"
 #include "tests/support/expect_error.h"
@@ -116,65 +115,36 @@ TEST(TcpMeeting, RanksThatDoNotComeAreNamed) {
   }
 }
 
-// A store in which something happens before or after a rank gets the address of another one.
-class WatchedStore final : public Store {
- public:
-  MemoryStore inner;
-  std::function<void(std::string_view key)> before_get = [](std::string_view) {};
-  std::function<void(std::string_view key)> after_get = [](std::string_view) {};
-
-  std::string get(std::string_view key, runtime::Deadline deadline) override {
-    before_get(key);
-    std::string value = inner.get(key, deadline);
-    after_get(key);
-    return value;
-  }
-  void set(std::string_view key, std::string_view value) override { inner.set(key, value); }
-  std::string set_if_absent(std::string_view key, std::string_view value) override {
-    return inner.set_if_absent(key, value);
-  }
-  std::optional<std::string> try_get(std::string_view key) override { return inner.try_get(key); }
-  std::int64_t add(std::string_view key, std::int64_t difference) override {
-    return inner.add(key, difference);
-  }
-  void wait(std::span<const std::string> keys, runtime::Deadline deadline) override {
-    inner.wait(keys, deadline);
-  }
-  bool erase(std::string_view key) override { return inner.erase(key); }
-  std::size_t num_keys() override { return inner.num_keys(); }
-  std::int64_t clock_ns() override { return inner.clock_ns(); }
-  void abort(const Error& why) override { inner.abort(why); }
-};
-
 // What a rank that listens there says in the store.
 std::string address_entry(const Socket& socket, int world_size) {
   return fmt::format("{} {} nonce 127.0.0.1", port_of(socket), world_size);
 }
 
-// Whoever accepts a connection waits a few seconds for its greeting, and a third rank may come
-// later than that.
-TEST(TcpMeeting, NobodyConnectsBeforeAllLowerRanksHaveCome) {
-  const Socket rank_0 = listen_on("127.0.0.1", 0);
-  WatchedStore store;
-  store.set("transport/tcp/0/0", address_entry(rank_0, 3));
-  store.before_get = [&](std::string_view key) {
-    if (key != "transport/tcp/0/1") return;
-    Socket connection;
-    EXPECT_EQ(accept_from(rank_0, connection), AcceptResult::none);
-    store.abort(Error(ErrorCode::Comm, "store", "that is all"));
-  };
-  expect_error(ErrorCode::Comm, "that is all", [&] { TcpTransport(tcp_options(2, 3), store); });
-}
-
+// Rank 1 must hear of the abort long before its own time limit.
 TEST(TcpMeeting, ARankThatEndedAfterItCameIsNotCalledUntilTheTimeLimit) {
   const Socket ended = listen_on("127.0.0.1", 0);
   shutdown(ended.descriptor(), SHUT_RDWR);  // keeps the port, and refuses connections
-  WatchedStore store;
+  MemoryStore store;
   store.set("transport/tcp/0/0", address_entry(ended, 2));
-  store.after_get = [&](std::string_view) {
+  std::thread rank_0([&] {
+    store.get("transport/tcp/0/1", runtime::deadline_after(30));
     store.abort(Error(ErrorCode::Comm, "store", "rank 0 ended"));
-  };
+  });
   expect_error(ErrorCode::Comm, "rank 0 ended", [&] { TcpTransport(tcp_options(1, 2), store); });
+  rank_0.join();
+}
+
+// As the rank that listens is stopped, and another one ends.
+TEST(TcpMeeting, ARankThatIsNotAnsweredHearsOfAnAbort) {
+  const Socket silent = listen_on("127.0.0.1", 0);
+  MemoryStore store;
+  store.set("transport/tcp/0/0", address_entry(silent, 2));
+  std::thread another([&] {
+    store.get("transport/tcp/0/1", runtime::deadline_after(30));
+    store.abort(Error(ErrorCode::Comm, "store", "rank 2 ended"));
+  });
+  expect_error(ErrorCode::Comm, "rank 2 ended", [&] { TcpTransport(tcp_options(1, 2), store); });
+  another.join();
 }
 
 TEST(TcpMeeting, ARankThatDoesNotAnswerIsNamed) {
@@ -205,16 +175,14 @@ TEST(TcpMeeting, AConnectionThatIsCutIsMadeAgain) {
   std::thread lower([&] {
     for (int i = 0; i < 10; ++i) next_connection(rank_0).reset();
     const Socket connection = next_connection(rank_0);
+    std::string hello;
+    ASSERT_EQ(receive_message(connection, kMaxHelloBytes, hello, runtime::deadline_after(30)),
+              IoResult::done);
     const TcpTransportOptions options = tcp_options(0, 2);
-    Greeting greeting({options.token, options.group, 0, 2}, Greeting::Side::accepts);
-    const auto soon = runtime::deadline_after(30);
-    while (greeting.num_bytes_wanted() > 0) {
-      std::vector<std::byte> bytes(greeting.num_bytes_wanted());
-      ASSERT_EQ(receive_all(connection, bytes, soon), IoResult::done);
-      greeting.receive(bytes);
-      send_all(connection, greeting.take_output(), soon);
-    }
-    EXPECT_EQ(greeting.peer(), 1);
+    const auto found = decode_hello(hello, {"tcp/" + options.group, options.token});
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->rank, 1);
+    send_message(connection, MessageWriter().number(0).bytes(), runtime::deadline_after(30));
   });
   const TcpTransport transport(tcp_options(1, 2), store);
   lower.join();

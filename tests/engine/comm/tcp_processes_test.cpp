@@ -7,8 +7,7 @@
 #include <csignal>
 
 #include "engine/comm/store/socket.h"
-#include "engine/comm/store/tcp_store_client.h"
-#include "engine/comm/store/tcp_store_server.h"
+#include "engine/comm/store/tcp_store.h"
 #include "tests/engine/comm/comm_test_data.h"
 #include "tests/engine/comm/tcp_ranks.h"
 

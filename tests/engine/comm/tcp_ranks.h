@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/comm/plan_communicator.h"
-#include "engine/comm/store/memory_store.h"
+#include "engine/comm/store/store.h"
 #include "engine/comm/transport/tcp/tcp_transport.h"
 
 namespace lockstep::comm {

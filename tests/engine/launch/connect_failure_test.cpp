@@ -2,8 +2,7 @@
 // told.
 #include <gmock/gmock.h>
 
-#include "engine/comm/store/memory_store.h"
-#include "engine/comm/store/tcp_store_server.h"
+#include "engine/comm/store/tcp_store.h"
 #include "engine/launch/roll_call.h"
 #include "tests/engine/launch/join_ranks.h"
 #include "tests/support/expect_error.h"

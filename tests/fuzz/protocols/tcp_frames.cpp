@@ -1,4 +1,4 @@
-// What a fuzzer calls: any bytes, as another rank sends them after the handshake. The first byte
+// What a fuzzer calls: any bytes, as another rank sends them after its hello. The first byte
 // says in which pieces they come, and whether the headers' checksums are mended, so that the bytes
 // behind them are reached.
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/comm/comm_errors.h"
-#include "engine/comm/transport/tcp/inbox.h"
+#include "engine/comm/transport/tcp/frame.h"
 
 namespace {
 
@@ -17,19 +17,6 @@ using namespace lockstep::comm;
 
 void require_true(bool is_true) {
   if (!is_true) std::abort();
-}
-
-// As a receiver of a plan's messages does it, which takes each as soon as it is there.
-void take_messages(Inbox& inbox) {
-  while (inbox.message() != nullptr && inbox.is_complete()) {
-    const auto num_bytes = static_cast<std::size_t>(inbox.message()->num_bytes);
-    const std::byte* payload = inbox.hold();
-    require_true(reinterpret_cast<std::uintptr_t>(payload) % kFrameHeaderBytes == 0);
-    volatile std::byte last{};
-    if (num_bytes > 0) last = payload[num_bytes - 1];
-    (void)last;
-    inbox.release();
-  }
 }
 
 // FNV-1a over the words of a header but for the checksum's own, at byte 44.
@@ -49,7 +36,7 @@ void mend_all(std::vector<std::byte>& stream) {
     const auto header = decode(
         std::span<const std::byte, kFrameHeaderBytes>(stream.data() + at, kFrameHeaderBytes));
     if (!header || header->num_bytes > stream.size()) return;
-    at += kFrameHeaderBytes + padded_bytes(header->num_bytes);
+    at += kFrameHeaderBytes + static_cast<std::size_t>(header->num_bytes);
   }
 }
 
@@ -62,19 +49,22 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* input, std::size_t num
   const std::size_t piece = 1 + std::size_t{input[0] & 127U} * 7;
   if ((input[0] & 128U) != 0) mend_all(stream);
   std::span<const std::byte> bytes = stream;
-  Inbox inbox([](const FrameHeader& header, std::vector<std::byte> payload) {
-    require_true(payload.size() == header.num_bytes);
-    if (header.kind != FrameKind::failure) return;
-    (void)decode_error({reinterpret_cast<const char*>(payload.data()), payload.size()});
-  });
+  FrameReader reader;
+  const auto handle = [&](Frame frame) {
+    const auto payload = frame.payload();
+    require_true(reinterpret_cast<std::uintptr_t>(payload.data()) % kFrameHeaderBytes == 0);
+    if (frame.header.kind == FrameKind::failure) {
+      (void)decode_error({reinterpret_cast<const char*>(payload.data()), payload.size()});
+    }
+    reader.recycle(std::move(frame));
+  };
   while (!bytes.empty()) {
-    const std::span<std::byte> space = inbox.space();
+    const std::span<std::byte> space = reader.space();
     require_true(!space.empty());
     const std::size_t count = std::min({space.size(), bytes.size(), piece});
     std::memcpy(space.data(), bytes.data(), count);
     bytes = bytes.subspan(count);
-    if (!inbox.received(count)) return 0;  // no frames: the connection ends
-    take_messages(inbox);
+    if (!reader.received(count, handle)) return 0;  // no frames: the connection ends
   }
   return 0;
 }

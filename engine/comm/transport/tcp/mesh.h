@@ -1,8 +1,7 @@
-// How the ranks of a group get connected: every rank listens on a free port and publishes it in
-// the store; of two ranks the higher one connects and the lower one accepts. After the token
-// handshake both ends send a greeting of 64 bytes: magic, rank, world size, and the group's name as
-// a digest. Strangers are treated as the store's are (tcp_store_server.h): whoever connects tries
-// again when it is cut.
+// How the ranks of a group get connected: every rank listens on a free port and publishes it in the
+// store; of two ranks the higher one connects and says hello, and the lower one accepts and
+// answers. Strangers are treated as the store's are (hello.h): a rank whose connection is cut
+// connects again.
 #pragma once
 
 #include <vector>

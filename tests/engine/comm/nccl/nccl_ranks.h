@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/comm/nccl/nccl_group.h"
-#include "engine/comm/store/memory_store.h"
+#include "engine/comm/store/store.h"
 #include "engine/core/error.h"
 #include "engine/runtime/physical_gpus.h"
 

@@ -1,0 +1,334 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "engine/comm/comm_errors.h"
+#include "engine/comm/host_identity.h"
+#include "tests/engine/comm/store_ends.h"
+#include "tests/support/expect_error.h"
+
+namespace lockstep::comm {
+namespace {
+
+using ::lockstep::testing::expect_error;
+using ::testing::HasSubstr;
+
+TEST(TcpStoreServer, APortInUseIsNamedWithTheWayOut) {
+  const TcpStoreServer server(server_options());
+  expect_error(ErrorCode::Comm,
+               fmt::format("[listen] port {} of 127.0.0.1 is in use by another program; choose "
+                           "another --master-port, or --standalone",
+                           server.port()),
+               [&] { const TcpStoreServer second(server_options(server.port())); });
+}
+
+TEST(TcpStoreServer, AnAddressOfAnotherHostIsAnError) {
+  expect_error(ErrorCode::Comm, "[listen] cannot listen on port 0 of 192.0.2.1: it is no address",
+               [] {
+                 const TcpStoreServer server({"192.0.2.1", 0, kToken});
+               });
+  expect_error(ErrorCode::Usage, "token has 16 ... 256 bytes, so that nobody guesses it, found 15",
+               [] {
+                 const TcpStoreServer server({"127.0.0.1", 0, "of fifteen char"});
+               });
+}
+
+TEST(TcpStoreServer, EveryAddressServesBothFamilies) {
+  const TcpStoreServer server({"::", 0, kToken});
+  TcpStoreClient client(client_options(server.port()));
+  EXPECT_EQ(client.local_address(), "127.0.0.1");
+}
+
+// From now on this process is one whose kernel has no IPv6 (ipv6.disable=1). Says whether it is.
+bool lose_ipv6() {
+  std::array<sock_filter, 6> program{{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAFNOSUPPORT),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+TEST(TcpStoreServer, EveryAddressIsThatOfIPv4WhereThereIsNoIPv6) {
+  enum Code : int { served, not_served, cannot_lose_ipv6 };
+  const auto serve = [] {
+    if (!lose_ipv6()) _exit(cannot_lose_ipv6);
+    const TcpStoreServer server({"::", 0, kToken});
+    TcpStoreClient client(client_options(server.port()));
+    client.set("key", "value");
+    _exit(client.try_get("key") == "value" ? served : not_served);
+  };
+  const auto is_served_or_cannot_tell = [](int status) {
+    return WIFEXITED(status) &&
+           (WEXITSTATUS(status) == served || WEXITSTATUS(status) == cannot_lose_ipv6);
+  };
+  EXPECT_EXIT(serve(), is_served_or_cannot_tell, "");
+}
+
+TEST(TcpStoreClient, ComesBeforeTheServer) {
+  std::uint16_t port = 0;
+  {
+    const TcpStoreServer server(server_options());
+    port = server.port();
+  }
+  std::thread early([&] { TcpStoreClient(client_options(port)).set("key", "value"); });
+  std::optional<TcpStoreServer> server;
+  server.emplace(server_options(port));
+  early.join();
+  EXPECT_EQ(TcpStoreClient(client_options(port)).try_get("key"), "value");
+}
+
+TEST(TcpStoreClient, NamesTheAddressWhereNobodyAnswered) {
+  std::uint16_t port = 0;
+  {
+    const TcpStoreServer server(server_options());
+    port = server.port();
+  }
+  TcpStoreClientOptions options = client_options(port);
+  options.timeout_seconds = 0.05;
+  expect_error(
+      ErrorCode::Timeout,
+      fmt::format("nobody answered at 127.0.0.1 port {} in time: Connection refused", port),
+      [&] { const TcpStoreClient client(options); });
+}
+
+TEST(TcpStoreClient, AWrongTokenIsAnErrorAtBothEnds) {
+  const TcpStoreServer server(server_options());
+  for (const char* token : {"a token of this tesT", "another of 16 ch.", "a token of this test "}) {
+    expect_error(ErrorCode::Comm, "closed the connection: it belongs to a job with another token",
+                 [&] { const TcpStoreClient client(client_options(server.port(), token)); });
+  }
+  expect_serving(server);
+}
+
+TEST(TcpStoreClient, AServerThatGoesEndsPendingAndLaterCalls) {
+  std::optional<TcpStoreServer> server;
+  server.emplace(server_options());
+  TcpStoreClient client(client_options(server->port()));
+  client.set("a", "");
+  server.reset();
+  expect_error(ErrorCode::Comm, "is gone", [&] { client.get("b", soon()); });
+  expect_error(ErrorCode::Comm, "is gone", [&] { client.set("b", ""); });
+}
+
+TEST(TcpStoreClient, SaysWhoServesAndSaysItAgain) {
+  std::optional<TcpStoreServer> server;
+  server.emplace(server_options());
+  TcpStoreClientOptions options = client_options(server->port());
+  options.served_by = "rank 0";
+  TcpStoreClient client(options);
+  client.set("a", "");
+  server.reset();
+  const std::string words = fmt::format(
+      "[store] rank 0, which serves the store at 127.0.0.1 port {}, is gone: its process ended, or "
+      "was killed",
+      options.port);
+  expect_error(ErrorCode::Comm, words, [&] { client.get("b", soon()); });
+  expect_error(ErrorCode::Comm, words, [&] { client.try_get("b"); });
+}
+
+TEST(TcpStoreClient, AnAbortIsInTheWordsOfWhoAborted) {
+  const TcpStoreServer server(server_options());
+  TcpStoreClient client(client_options(server.port()));
+  client.abort(Error(ErrorCode::Timeout, "join", "2 of 3 ranks came"));
+  try {
+    client.set("a", "");
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "[join] 2 of 3 ranks came");
+  }
+}
+
+TEST(TcpStoreClient, ARankThatEndsWithoutLeavingAbortsTheRendezvous) {
+  const TcpStoreServer server(server_options());
+  TcpStoreClientOptions options = client_options(server.port());
+  options.rank = 0;
+  TcpStoreClient survivor(options);
+  {
+    options.rank = 1;
+    const TcpStoreClient leaves_properly(options);
+  }
+  survivor.set("still", "here");
+  // A child that dies with the connection of rank 2, as a killed process does.
+  Socket raw = client_without_rank(server);
+  send_message(raw, request(StoreRequest::take_rank).number(2).text("process 1 on a").bytes(),
+               soon());
+  raw.close();
+  expect_error(ErrorCode::Comm, "[store] rank 2 ended without leaving",
+               [&] { survivor.get("address of rank 2", soon()); });
+}
+
+TEST(TcpStoreClient, ARankThatEndsWhileItWaitsForAKeyAbortsTheRendezvousToo) {
+  const TcpStoreServer server(server_options());
+  TcpStoreClient survivor(client_options(server.port()));
+  Socket raw = client_without_rank(server);
+  send_message(raw, request(StoreRequest::take_rank).number(1).text("process 1 on a").bytes(),
+               soon());
+  send_message(raw, request(StoreRequest::find).text("never").number(-1).bytes(), soon());
+  raw.close();
+  expect_error(ErrorCode::Comm, "[store] rank 1 ended without leaving",
+               [&] { survivor.get("never", soon()); });
+}
+
+// The error of a process that comes as this rank.
+DuplicateRank refusal(const TcpStoreServer& server, int rank) {
+  TcpStoreClientOptions options = client_options(server.port());
+  options.rank = rank;
+  try {
+    const TcpStoreClient client(options);
+  } catch (const DuplicateRank& taken) {
+    return taken;
+  }
+  ADD_FAILURE() << "rank " << rank << " was let in";
+  return {"", ""};
+}
+
+TEST(TcpStoreClient, ASecondProcessWithARankIsRefusedByNameAndTheFirstGoesOn) {
+  const TcpStoreServer server(server_options());
+  TcpStoreClientOptions options = client_options(server.port());
+  options.rank = 1;
+  TcpStoreClient first(options);
+  for (int i = 0; i < 3; ++i) {
+    const DuplicateRank refused = refusal(server, 1);
+    EXPECT_EQ(refused.holder(), DuplicateRank::Holder::is_here);
+    EXPECT_THAT(refused.what(),
+                HasSubstr(fmt::format("[join] rank 1 of this job is taken by {}, so process",
+                                      name_of_this_process())));
+    EXPECT_THAT(refused.what(),
+                HasSubstr(fmt::format("another job using port {}?", server.port())));
+  }
+  first.set("still", "here");
+  EXPECT_THAT(first.try_get(kRefusedKey).value_or(""), HasSubstr("came as rank 1 and was refused"));
+}
+
+// Its job has not ended yet, and must not take somebody else for it.
+TEST(TcpStoreClient, ARankThatHasLeftIsNotGivenToAnother) {
+  const TcpStoreServer server(server_options());
+  TcpStoreClientOptions options = client_options(server.port());
+  options.rank = 0;
+  TcpStoreClient stays(options);
+  {
+    options.rank = 1;
+    const TcpStoreClient leaves(options);
+  }
+  stays.set("still", "here");  // and the server has seen the other one leave
+  const DuplicateRank refused = refusal(server, 1);
+  EXPECT_EQ(refused.holder(), DuplicateRank::Holder::has_left);
+  EXPECT_THAT(refused.what(), HasSubstr("which has left"));
+  stays.set("still", "here");
+}
+
+TEST(TcpStoreServer, LetsNobodyInAsARankOnceAllRanksHaveCome) {
+  TcpStoreServerOptions of_two = server_options();
+  of_two.num_expected_clients = 2;
+  const TcpStoreServer server(of_two);
+  TcpStoreClientOptions options = client_options(server.port());
+  options.rank = 0;
+  TcpStoreClient zero(options);
+  options.rank = 1;
+  TcpStoreClient one(options);
+  EXPECT_THAT(refusal(server, 3).what(),
+              HasSubstr("all 2 ranks of this job have come, and rank 3 is none of them"));
+  EXPECT_THAT(refusal(server, 0).what(), HasSubstr("rank 0 of this job is taken"));
+  zero.set("still", "here");
+  one.set("still", "here");
+}
+
+TEST(TcpStoreServer, KnowsWhenTheLastClientHasLeft) {
+  const TcpStoreServer server(server_options());
+  {
+    TcpStoreClient client(client_options(server.port()));
+    EXPECT_FALSE(server.wait_until_unused(0));
+  }
+  EXPECT_TRUE(server.wait_until_unused(30));
+}
+
+TEST(TcpStoreServer, IsInUseWhileAConnectionHasNotSaidHello) {
+  const TcpStoreServer server(server_options());
+  Socket newcomer = stranger_of(server);
+  expect_serving(server);  // so it has seen the newcomer
+  EXPECT_FALSE(server.wait_until_unused(0.05));
+  newcomer.close();
+  EXPECT_TRUE(server.wait_until_unused(30));
+}
+
+// As a server does that strangers keep busy: before a hello comes, or after.
+void cut_connections(const Socket& listener, int count) {
+  for (int i = 0; i < count; ++i) {
+    pollfd waiting{listener.descriptor(), POLLIN, 0};
+    Socket connection;
+    do {
+      poll(&waiting, 1, -1);
+    } while (accept_from(listener, connection) != AcceptResult::accepted);
+    std::string hello;
+    if (i % 2 == 1) receive_message(connection, kMaxHelloBytes, hello, soon());
+    connection.reset();
+  }
+}
+
+TEST(TcpStoreClient, TriesAgainWhenItIsCut) {
+  Socket busy = listen_on("127.0.0.1", 0);
+  const TcpStoreClientOptions options = client_options(port_of(busy));
+  std::thread client([&] { TcpStoreClient(options).set("key", "value"); });
+  cut_connections(busy, 20);
+  busy.close();
+  const TcpStoreServer server(server_options(options.port));
+  client.join();
+  EXPECT_EQ(TcpStoreClient(options).try_get("key"), "value");
+}
+
+TEST(TcpStoreClient, ThatIsAlwaysCutEndsAtItsDeadline) {
+  const Socket busy = listen_on("127.0.0.1", 0);
+  TcpStoreClientOptions options = client_options(port_of(busy));
+  options.timeout_seconds = 0.1;
+  std::atomic<bool> is_over{false};
+  std::thread server([&] {
+    while (!is_over) cut_connections(busy, 1);
+  });
+  expect_error(ErrorCode::Timeout, "127.0.0.1 port", [&] { const TcpStoreClient client(options); });
+  is_over = true;
+  connect_to("127.0.0.1", options.port, soon());  // so that the server looks
+  server.join();
+}
+
+TEST(TcpStoreServer, ServesEveryAddressThatANameHas) {
+  const TcpStoreServer server({"localhost", 0, kToken});
+  for (const char* address : {"localhost", "127.0.0.1"}) {
+    TcpStoreClientOptions options = client_options(server.port());
+    options.host = address;
+    TcpStoreClient client(options);
+    EXPECT_EQ(client.try_get("key"), std::nullopt);
+  }
+}
+
+// The ranks of a large job that all come at once are no strangers to make room for.
+TEST(TcpStoreServer, LetsAsManyClientsKnockAtOnceAsAreExpected) {
+  constexpr std::size_t kExpected = 100;
+  TcpStoreServerOptions options = server_options();
+  options.num_expected_clients = kExpected;
+  const TcpStoreServer server(options);
+  const Socket slow = stranger_of(server);
+  std::vector<Socket> others;
+  while (others.size() < kMaxStrangers + kExpected - 2) others.push_back(stranger_of(server));
+  expect_serving(server);  // so it has seen them all
+  std::string answer;
+  EXPECT_EQ(say_hello(slow, {kStorePurpose, kToken}, 64, answer, soon()), IoResult::done);
+}
+
+}  // namespace
+}  // namespace lockstep::comm

@@ -1,0 +1,171 @@
+#include "tests/fuzz/readers/readers.h"
+
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+#include "datasets/csv.h"
+#include "datasets/dataset.h"
+#include "datasets/idx.h"
+#include "engine/checkpoint/safetensors.h"
+#include "engine/core/error.h"
+#include "engine/launch/error_file.h"
+#include "engine/nn/state_dict.h"
+#include "engine/predict/all_reduce_cost.h"
+#include "engine/predict/kernel_cost.h"
+#include "tests/datasets/idx_files.h"
+#include "tests/fuzz/readers/run_readers.h"
+#include "tests/support/temp_folder.h"
+#include "tools/prediction/published_all_reduce.h"
+#include "tools/prediction/published_scaling.h"
+#include "tools/report/flags_json.h"
+#include "tools/report/row_file.h"
+
+namespace lockstep::testing {
+namespace {
+
+using datasets::gzip_bytes;
+using datasets::idx_bytes;
+
+void read_safetensors_file(const std::filesystem::path& path) {
+  const checkpoint::ArrayFile file = checkpoint::read_safetensors(path);
+  for (const checkpoint::NamedArray& array : file.arrays) {
+    expect(array.bytes.size() == array.shape.num_elements() * size_of(array.dtype),
+           "an array's bytes and shape do not fit");
+    expect(file.find(array.name) == &array, "two arrays have one name");
+  }
+}
+
+void read_idx_file(const std::filesystem::path& path) {
+  const datasets::IdxArray array = datasets::read_idx(path);
+  expect(array.elements.size() == array.shape.num_elements(), "elements and shape do not fit");
+}
+
+void read_csv_file(const std::filesystem::path& path) {
+  const datasets::CsvRows rows = datasets::read_csv(path);
+  expect(rows.num_rows() > 0 && rows.features.size() == rows.num_rows() * rows.num_features,
+         "rows and features do not fit");
+  for (const float value : rows.features) expect(std::isfinite(value), "a feature is not finite");
+  for (const std::int64_t label : rows.labels) expect(label >= 0, "a label is negative");
+}
+
+// The four files of MNIST, of which one is damaged: the training images.
+void read_mnist_folder(const std::filesystem::path& path) {
+  const TempFolder folder;
+  std::filesystem::create_symlink(std::filesystem::absolute(path),
+                                  folder / "train-images-idx3-ubyte");
+  write_text(folder / "train-labels-idx1-ubyte", idx_bytes({2}, "\x01\x02"));
+  write_text(folder / "t10k-images-idx3-ubyte", idx_bytes({1, 2, 2}, "abcd"));
+  write_text(folder / "t10k-labels-idx1-ubyte", idx_bytes({1}, "\x03"));
+  try {
+    const auto data = datasets::load_dataset(datasets::parse_dataset("mnist"), folder.path(), 0);
+    expect(data.train.num_rows() == 2 && data.train.features.size() == 8, "rows are missing");
+  } catch (const Error& error) {
+    // The name that the user gave is the link's.
+    std::string message = error.what();
+    const std::string link = (folder / "train-images-idx3-ubyte").string();
+    const std::size_t place = message.find(link);
+    expect(place != std::string::npos, "the message does not name the file");
+    message.replace(place, link.size(), path.string());
+    throw Error(error.code(), "mnist", message);
+  }
+}
+
+void read_weights(const std::filesystem::path& path) {
+  for (const auto& [name, tensor] : nn::load_weights(path)) {
+    expect(tensor.num_bytes() == tensor.num_elements() * size_of(tensor.dtype()),
+           "bytes and shape");
+  }
+}
+
+void read_row_file(const std::filesystem::path& path) {
+  const tools::RunRow row = tools::read_row(path);
+  expect(!row.placement.devices.empty(), "a row without devices");
+}
+
+void read_flags_file(const std::filesystem::path& path) {
+  const tools::TrainingFlags flags = tools::read_flags(path);
+  expect(flags.said.empty() && flags.row_folder.empty(), "flags that no file has");
+}
+
+// Never refuses: a rank's last words are shown, or not.
+void read_error_message(const std::filesystem::path& path) {
+  const std::string message = launch::read_error_file(path);
+  expect(message.find('\n') == std::string::npos, "more than one line");
+}
+
+void read_topology_file(const std::filesystem::path& path) {
+  const predict::Topology topology = predict::find_topology(path.string());
+  expect(!topology.gpus.empty(), "a topology without GPUs");
+  for (const predict::Link& link : topology.links) {
+    expect(link.bytes_per_second > 0 && link.a != link.b, "a link that joins nothing");
+  }
+  if (!topology.device.measured) return;
+  const double seconds = predict::forward_seconds(topology.device, {100, 20, 30});
+  expect(seconds > 0 && std::isfinite(seconds), "a layer that takes no time, or for ever");
+  predict::Network network(topology);
+  for (const predict::MeasuredAllReduce& measured : topology.device.measured->all_reduces) {
+    predict::AllReduceCost cost(network, measured.num_devices, std::nullopt, measured.ranks);
+    expect(std::isfinite(cost.seconds(4096)), "an all-reduce that takes for ever");
+  }
+}
+
+void read_published_table(const std::filesystem::path& path) {
+  const tools::CsvTable table(path.string());
+  if (table.has_column("algorithm")) {
+    tools::predict_all_reduces(table);
+    return;
+  }
+  tools::predict_scaling(table, {{"vgg", 138e6, 553e6, 15.5e9}, {"mlp 8-4", 36, 144, 72}});
+}
+
+void read_published_models(const std::filesystem::path& path) {
+  for (const tools::PublishedModel& model : tools::read_models(path.string())) {
+    expect(model.parameters > 0 && model.gradient_bytes > 0, "a model without parameters");
+  }
+}
+
+constexpr FileReader kReaders[] = {
+    {"safetensors", read_safetensors_file},
+    {"weights", read_weights},
+    {"idx", read_idx_file},
+    {"mnist", read_mnist_folder},
+    {"csv", read_csv_file},
+    {"row", read_row_file},
+    {"flags", read_flags_file},
+    {"error_file", read_error_message},
+    {"topology", read_topology_file},
+    {"run_workload", read_workload_file},
+    {"run_file", read_run},
+    {"loss_log", read_loss_log},
+    {"step_timeline", read_timeline},
+    {"published_table", read_published_table},
+    {"published_models", read_published_models},
+};
+
+}  // namespace
+
+const FileReader& file_reader(std::string_view name) {
+  for (const FileReader& reader : kReaders) {
+    if (reader.name == name) return reader;
+  }
+  throw std::invalid_argument("no reader is called " + std::string(name));
+}
+
+bool survives(const FileReader& reader, const std::filesystem::path& path) {
+  constexpr std::size_t kMaxMessageBytes = 1'000;
+  try {
+    reader.read(path);
+    return true;
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    expect(error.code() == ErrorCode::Io, "the error is not of a file");
+    expect(message.find(path.string()) != std::string::npos, "the message does not name the file");
+    expect(message.find('\n') == std::string::npos && message.find('\0') == std::string::npos,
+           "the message is not one line");
+    expect(message.size() <= kMaxMessageBytes + 3 * path.string().size(), "the message is long");
+    return false;
+  }
+}
+
+}  // namespace lockstep::testing

@@ -1,0 +1,269 @@
+// Whatever the command line: exit code 0, 1 or 2, one line that says why, no crash, no hang.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <regex>
+
+#include "engine/core/rng.h"
+#include "tests/fuzz/damage.h"
+#include "tests/hostile/rounds.h"
+#include "tests/support/temp_folder.h"
+#include "tests/tools/run_lockstep.h"
+
+namespace lockstep::testing {
+namespace {
+
+// As run_lockstep(), which this program lets start `timeout`: a command that still works after 60
+// seconds is killed with all that it started, and has the exit code 128 + SIGKILL.
+Outcome run_briefly(const Arguments& arguments, const std::filesystem::path& folder) {
+  Arguments words = {"-s", "KILL", "60", LOCKSTEP_UNDER_ATTACK};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return run_lockstep(words, folder);
+}
+
+Outcome run_briefly(const Arguments& arguments) {
+  const TempFolder folder;
+  return run_briefly(arguments, folder.path());
+}
+
+using Words = std::vector<std::string>;
+
+// A command, and the words that keep its work short.
+struct CommandKind {
+  const char* name;
+  const char* brief_flags;
+};
+
+constexpr CommandKind kCommands[] = {
+    {"train", "--steps 2"},
+    {"train", "--steps 3 --devices 2 --parallel ddp"},
+    {"compare", "--steps 2 --devices 1,2"},
+    {"bench step", "--seconds 0.001 --batch 8"},
+    {"bench all-reduce", "-b 1K -e 4K -n 2 -w 1"},
+    {"check-gradients", "--model mlp:4-3-2"},
+    {"explain", "json"},
+    {"report", "json"},
+    {"devices", ""},
+    {"env", ""},
+    {"predict", "--workload missing"},
+    {"predict", "--table missing --models missing"},
+    {"run", "--nproc-per-node 2 -- true"},
+    {"with-devices", "1 --timeout 1 -- true"},
+    {"", ""},
+};
+
+// Values that some command understands. A flag that decides how long it works has no other ones.
+const std::map<std::string, Words> kValues = {
+    {"--batch", {"1", "7", "64", "100000"}},
+    {"--bucket-mib", {"25", "0.001", "0"}},
+    {"--clip-norm", {"1", "1e-30"}},
+    {"--comm", {"own", "nccl", "mpi"}},
+    {"--data-dir", {".", "missing"}},
+    {"--dataset", {"digits", "synthetic:100x8x3", "mnist", "synthetic:1x1x2"}},
+    {"--device", {"cpu", "cuda", "auto"}},
+    {"--devices", {"1", "2", "3", "8", "1,2"}},
+    {"--dtype", {"float32", "float64"}},
+    {"--format", {"table", "nccl-tests"}},
+    {"--init", {"saved", "damaged", "missing"}},
+    {"--json", {"json", "-", "./saved", "/dev/full", "missing/file"}},
+    {"--log", {"log", "saved", "/dev/null", "."}},
+    {"--log-file", {"log", "missing", "damaged"}},
+    {"--lr", {"0.1", "0", "1e308", "1e-300"}},
+    {"--model", {"mlp:64-8-10", "mlp:8-4-3", "mlp:64-10:gelu", "mlp:64-0-10", "mlp:64-1e9-10"}},
+    {"--modes", {"dp", "ddp", "dp,ddp"}},
+    {"--momentum", {"0", "0.9", "1e300"}},
+    {"--optimizer", {"sgd", "adamw"}},
+    {"--output", {"page", "json", "/dev/null", "missing/page"}},
+    {"--parallel", {"dp", "ddp", "none"}},
+    {"--per-device-batch", {"1", "8", "4,8"}},
+    {"--plan", {"ring", "tree", "auto"}},
+    {"--ranks", {"threads", "processes"}},
+    {"--sampler", {"exact", "torch"}},
+    {"--save", {"saved", "./saved", "json", "/dev/null", "missing/file"}},
+    {"--schedule", {"constant", "cosine", "linear"}},
+    {"--seed", {"0", "18446744073709551615"}},
+    {"--strategy", {"ddp", "dp,hierarchical", "cpu_reduce"}},
+    {"--threads-per-device", {"1", "2", "0"}},
+    {"--topology", {"dgx1-v100", "k80-p2-16x", "hgx-h100-8*4@8x400gbe", "dgx1-v100*0@1gbe"}},
+    {"--trace", {"trace", "json", "/dev/full"}},
+    {"--trace-file", {"trace", "missing", "damaged"}},
+    {"--transport", {"shm", "tcp"}},
+    {"--virtual-devices", {"cpu:0*4", "cuda:0*2", "cpu:0"}},
+    {"--what-if", {"bucket_mib=1,25", "bandwidth=2x", "batch=64", "batch=-1"}},
+    {"--weight-decay", {"0", "0.01", "1e308"}},
+};
+
+const std::map<std::string, Words> kBriefValues = {
+    {"--comm-timeout", {"5", "0.001"}},
+    {"--datatype", {"float", "int32"}},
+    {"--epochs", {"1"}},
+    {"--iters", {"1", "3"}},
+    {"--link", {"1us,10GB/s"}},
+    {"--master-addr", {"127.0.0.1"}},
+    {"--max-restarts", {"0", "1"}},
+    {"--maxbytes", {"1K", "64K"}},
+    {"--minbytes", {"8", "1K"}},
+    {"--monitor-interval", {"0.01"}},
+    {"--nnodes", {"1"}},
+    {"--nproc-per-node", {"1", "3"}},
+    {"--rdzv-endpoint", {"127.0.0.1:0"}},
+    {"--seconds", {"0.001"}},
+    {"--shutdown-timeout", {"1"}},
+    {"--stepbytes", {"1024"}},
+    {"--stepfactor", {"2", "4"}},
+    {"--steps", {"1", "2"}},
+    {"--timeout", {"0", "0.1"}},
+    {"--warmup_iters", {"0", "1"}},
+};
+
+// No command understands these, where it wants a number at all.
+const Words kNonsense = {"",
+                         "-1",
+                         "nan",
+                         "-inf",
+                         "1.5.5",
+                         "1,,2",
+                         "99999999999999999999999",
+                         ":",
+                         "--",
+                         "=",
+                         "%s%n%x",
+                         "\xff\xfe",
+                         "l\ni\nn\ne\ns",
+                         "é",
+                         "-",
+                         "mlp:-",
+                         "cuda:0*99999999",
+                         std::string(5'000, 'a')};
+
+const Words kExtremes = {
+    "0", "1e308", "1e-308", "inf", "2147483647", "2147483648", "18446744073709551615", "0x10"};
+
+template <typename Range>
+const auto& one_of(const Range& range, Rng& rng) {
+  return range[static_cast<std::size_t>(rng.below(std::size(range)))];
+}
+
+// The long flags that a command's help names.
+const Words& flags_of(const std::string& command) {
+  static std::map<std::string, Words> known;
+  const auto [place, is_new] = known.try_emplace(command);
+  if (!is_new) return place->second;
+  Words words_of_help = words(command);
+  words_of_help.push_back("--help");
+  const std::string help = run_briefly(words_of_help).out;
+  const std::regex flag("--[a-z][a-z_-]+");
+  for (std::sregex_iterator i(help.begin(), help.end(), flag), end; i != end; ++i) {
+    place->second.push_back(i->str());
+  }
+  return place->second;
+}
+
+enum class Care { none, some };
+
+std::string value_of(const std::string& flag, Care care, Rng& rng) {
+  std::string name = flag;
+  std::ranges::replace(name, '_', '-');
+  const auto brief =
+      kBriefValues.contains(flag) ? kBriefValues.find(flag) : kBriefValues.find(name);
+  const bool is_brief = brief != kBriefValues.end();
+  const auto known = kValues.find(flag);
+  const std::uint64_t dice = care == Care::some ? 0 : rng.below(8);
+  if (dice < 5 && is_brief) return one_of(brief->second, rng);
+  if (dice < 5 && known != kValues.end()) return one_of(known->second, rng);
+  if (dice == 5 && !is_brief) return one_of(kExtremes, rng);
+  return one_of(kNonsense, rng);
+}
+
+void add_flag(Words& line, std::size_t place, const std::string& flag, Care care, Rng& rng) {
+  Words added = {flag};
+  const bool may_take_value = kValues.contains(flag) || kBriefValues.contains(flag);
+  const std::uint64_t dice = care == Care::some && !may_take_value ? 7 : rng.below(8);
+  if (dice == 0) {
+    added = {flag + "=" + value_of(flag, care, rng)};
+  } else if (dice < 7) {
+    added.push_back(value_of(flag, care, rng));
+  }
+  line.insert(line.begin() + static_cast<std::ptrdiff_t>(place), added.begin(), added.end());
+}
+
+// What fingers do.
+void mistype(Words& line, Rng& rng) {
+  if (line.empty()) return;
+  const auto word = line.begin() + static_cast<std::ptrdiff_t>(rng.below(line.size()));
+  switch (rng.below(4)) {
+    case 0:
+      line.erase(word);
+      break;
+    case 1:
+      word->resize(static_cast<std::size_t>(rng.below(word->size() + 1)));
+      break;
+    case 2:
+      std::iter_swap(word, line.begin() + static_cast<std::ptrdiff_t>(rng.below(line.size())));
+      break;
+    default:
+      line.insert(word, one_of(kNonsense, rng));
+  }
+}
+
+std::vector<std::string> random_command_line(std::uint64_t seed) {
+  Rng rng(seed, 0xc0de);
+  const CommandKind& kind = one_of(kCommands, rng);
+  const Words command = words(kind.name);
+  Words line = command;
+  const Words brief_flags = words(kind.brief_flags);
+  line.insert(line.end(), brief_flags.begin(), brief_flags.end());
+  const Words& flags = flags_of(kind.name);
+  const Care care = rng.below(2) == 0 ? Care::some : Care::none;
+  for (std::uint64_t i = rng.below(care == Care::some ? 3 : 5); i > 0 && !flags.empty(); --i) {
+    add_flag(line, command.size(), one_of(flags, rng), care, rng);
+  }
+  if (care == Care::none && rng.below(4) == 0) mistype(line, rng);
+  return line;
+}
+
+std::string shell_line(const std::vector<std::string>& line) {
+  std::string text = "lockstep";
+  for (const std::string& word : line) text += " '" + word.substr(0, 100) + "'";
+  return text;
+}
+
+std::string last_line(const std::string& text) {
+  if (text.empty()) return {};
+  const std::size_t newline = text.rfind('\n', text.size() - 2);
+  return text.substr(newline == std::string::npos ? 0 : newline + 1);
+}
+
+TEST(CommandLines, AreCarriedOutOrRefusedInOneLine) {
+  const TempFolder folder;
+  ASSERT_EQ(run_briefly(words("train --steps 1 --save saved"), folder.path()).exit_code, 0);
+  const std::string weights = read_text(folder / "saved");
+  std::array<std::size_t, 3> num_ended{};  // by exit code
+  for (Rounds round(200); round.go_on() && !HasFailure(); round.next()) {
+    write_text(folder / "damaged", damaged(weights, round.seed()));
+    const std::vector<std::string> line = random_command_line(round.seed());
+    const Outcome outcome = run_briefly(line, folder.path());
+    SCOPED_TRACE(fmt::format("seed {}: {}", round.seed(), shell_line(line)));
+    ASSERT_THAT(outcome.exit_code, ::testing::AllOf(::testing::Ge(0), ::testing::Le(2)))
+        << outcome.err;
+    ++num_ended[static_cast<std::size_t>(outcome.exit_code)];
+    if (outcome.exit_code == 0) continue;
+    EXPECT_THAT(last_line(outcome.err), ::testing::StartsWith("lockstep: ")) << outcome.err;
+    EXPECT_THAT(outcome.err, ::testing::EndsWith("\n"));
+    if (outcome.exit_code == 2) {
+      EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+    }
+  }
+  EXPECT_GT(num_ended[0], 0u);
+  EXPECT_GT(num_ended[2], 0u);
+  report_row("command lines and environments", num_ended[0] + num_ended[1] + num_ended[2],
+             fmt::format("{} carried out, {} failed, {} refused, in one line each", num_ended[0],
+                         num_ended[1], num_ended[2]));
+}
+
+}  // namespace
+}  // namespace lockstep::testing

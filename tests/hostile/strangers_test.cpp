@@ -1,0 +1,200 @@
+// Jobs that start and run while strangers open connections to their port by the thousand.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <random>
+#include <thread>
+
+#include "engine/comm/store/tcp_store.h"
+#include "engine/comm/transport/tcp/frame.h"
+#include "tests/hostile/rounds.h"
+#include "tests/tools/marked_program.h"
+#include "tests/tools/rank_variables.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using Bytes = std::vector<std::byte>;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kNumThreads = 2;
+constexpr std::size_t kMostOpen = 200;  // of a thread
+
+Bytes noise(std::mt19937_64& random, std::size_t num_bytes) {
+  Bytes bytes(num_bytes);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
+
+Bytes message(std::string_view text) {
+  const std::string framed = comm::MessageWriter().text(text).bytes();
+  const auto bytes = std::as_bytes(std::span(framed));
+  return {bytes.begin(), bytes.end()};
+}
+
+// What clients of another job say, some of it cut short.
+Bytes next_words(std::mt19937_64& random) {
+  const Bytes hello = message(comm::encode({comm::kStorePurpose, "the token of another job"}));
+  const auto request = [](comm::StoreRequest kind) {
+    return comm::MessageWriter().number(static_cast<std::int64_t>(kind));
+  };
+  Bytes words;
+  switch (random() % 7) {
+    case 0:
+      return {};
+    case 1:
+      return {hello.begin(), hello.begin() + static_cast<std::ptrdiff_t>(random() % hello.size())};
+    case 2:
+      return hello;
+    case 3:
+      words = message(request(comm::StoreRequest::set).text("join/world_size").text("9").bytes());
+      break;
+    case 4:
+      words = message(request(comm::StoreRequest::abort).text("a stranger says so").bytes());
+      break;
+    case 5: {
+      const comm::HeaderBytes header = comm::encode({comm::FrameKind::goodbye, {}, 0});
+      words.assign(header.begin(), header.end());
+      break;
+    }
+    default:
+      return noise(random, random() % 5000);
+  }
+  const Bytes rest = noise(random, random() % 100);
+  words.insert(words.end(), rest.begin(), rest.end());
+  return words;
+}
+
+// None when nobody listens.
+comm::Socket connect_at_once(std::uint16_t port) {
+  comm::Socket made(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int result =
+      ::connect(made.descriptor(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+  int error = 0;
+  socklen_t size = sizeof error;
+  ::getsockopt(made.descriptor(), SOL_SOCKET, SO_ERROR, &error, &size);
+  const bool is_refused = result != 0 && (errno != EINPROGRESS || error != 0);
+  return is_refused ? comm::Socket() : std::move(made);
+}
+
+// From now on until it is destroyed, strangers connect to 127.0.0.1, whether or not anybody
+// listens. They say nothing, half a hello, a hello with a wrong token, requests and frames as
+// clients send them after a hello, or noise; and keep the last few hundred connections open.
+class Crowd {
+ public:
+  Crowd(std::uint16_t port, std::size_t connections_per_second, std::uint64_t seed);
+  ~Crowd();
+  Crowd(const Crowd&) = delete;
+  Crowd& operator=(const Crowd&) = delete;
+
+  // Connections that somebody took, up to now.
+  std::size_t num_connections() const { return num_connections_; }
+
+ private:
+  void attack(std::uint16_t port, std::size_t connections_per_second, std::uint64_t seed);
+
+  std::atomic<bool> is_over_{false};
+  std::atomic<std::size_t> num_connections_{0};
+  std::vector<std::thread> threads_;
+};
+
+Crowd::Crowd(std::uint16_t port, std::size_t connections_per_second, std::uint64_t seed) {
+  for (int i = 0; i < kNumThreads; ++i) {
+    const std::uint64_t own_seed = seed * kNumThreads + static_cast<std::uint64_t>(i);
+    threads_.emplace_back(
+        [=, this] { attack(port, connections_per_second / kNumThreads, own_seed); });
+  }
+}
+
+Crowd::~Crowd() {
+  is_over_ = true;
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Crowd::attack(std::uint16_t port, std::size_t connections_per_second, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::deque<comm::Socket> open;
+  const std::chrono::nanoseconds pause(1'000'000'000 / connections_per_second);
+  for (auto next = Clock::now(); !is_over_; next += pause) {
+    std::this_thread::sleep_until(next);
+    comm::Socket connection = connect_at_once(port);
+    if (!connection.is_open()) {
+      next = Clock::now() + std::chrono::milliseconds(1);
+      continue;
+    }
+    ++num_connections_;
+    comm::send_some(connection, next_words(random));
+    open.push_back(std::move(connection));
+    if (open.size() <= kMostOpen) continue;
+    open.front().reset();  // a closed one would hold its port for a minute
+    open.pop_front();
+  }
+  for (comm::Socket& connection : open) connection.reset();
+}
+
+constexpr std::size_t kConnectionsPerSecond = 12'000;
+constexpr std::size_t kConnectionsPerRound = 3'400;
+
+// Starts a job of three ranks at this port; says whether it did what it should.
+void expect_to_meet(const std::string& port) {
+  MarkedProgram job(words(std::string(LOCKSTEP_PROGRAM) + " run --nproc-per-node 3 --master-port " +
+                          port + " -- " + MEET_RANKS + " 60"));
+  const Outcome outcome = job.wait();
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const char* rank : {"0", "1", "2"}) {
+    EXPECT_THAT(outcome.out,
+                HasSubstr(fmt::format("rank {} of 3, local rank {} of 3, sum 3", rank, rank)));
+  }
+}
+
+TEST(Strangers, KeepNoJobFromStarting) {
+  const std::string port = free_port();
+  const auto start = std::chrono::steady_clock::now();
+  const Crowd crowd(static_cast<std::uint16_t>(std::stoi(port)), kConnectionsPerSecond, 1);
+  std::size_t num_jobs = 0;
+  for (Rounds round(2); round.go_on() && !HasFailure(); round.next()) {
+    const std::size_t enough = crowd.num_connections() + kConnectionsPerRound;
+    do {
+      expect_to_meet(port);
+      ++num_jobs;
+    } while (crowd.num_connections() < enough);
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  report_row("joining: connections of strangers", crowd.num_connections(),
+             fmt::format("{:.0f} in a second; all {} jobs of 3 ranks that were started met",
+                         static_cast<double>(crowd.num_connections()) / took.count(), num_jobs));
+}
+
+// A job that trains has the weights that it has undisturbed.
+TEST(Strangers, DisturbNoJobThatRuns) {
+  const auto train = [](const std::string& port) {
+    const std::string work = "train --parallel ddp --bitwise --batch 61 --steps 26 --transport tcp";
+    MarkedProgram job(words(std::string(LOCKSTEP_PROGRAM) +
+                            " run --nproc-per-node 2 --master-port " + port + " -- " +
+                            LOCKSTEP_PROGRAM + " " + work));
+    const Outcome outcome = job.wait();
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return weights_digest(outcome);
+  };
+  const std::string undisturbed = train(free_port());
+  const std::string port = free_port();
+  const Crowd crowd(static_cast<std::uint16_t>(std::stoi(port)), kConnectionsPerSecond, 2);
+  EXPECT_EQ(train(port), undisturbed);
+  EXPECT_GT(crowd.num_connections(), 100U);
+  report_row("running job: connections of strangers", crowd.num_connections(),
+             "the weights of an undisturbed job, bit for bit");
+}
+
+}  // namespace
+}  // namespace lockstep::testing
