@@ -47,7 +47,7 @@ if(mpi_library)
     LIBRARY DESTINATION ${private_folder} COMPONENT program)
   install(EXPORT lockstepMpiTargets NAMESPACE lockstep:: DESTINATION ${package_folder} COMPONENT development)
 endif()
-foreach(folder engine kernels datasets)
+foreach(folder engine kernels simulate datasets)
   # Eigen is private to kernels/cpu, so the headers there would not compile elsewhere.
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep COMPONENT development
     FILES_MATCHING PATTERN "*.h" PATTERN kernels/cpu EXCLUDE

@@ -224,4 +224,8 @@ class Backend {
 // The backend of a device type. Throws Error{Device} where this build has none.
 Backend& backend(DeviceType type);
 
+// Puts a backend in the place of a type's own, such as a decorator of it; nullptr: the own one
+// again. REQUIRES: no kernel runs on such devices meanwhile; the backend outlives its use.
+void set_backend(DeviceType type, Backend* backend);
+
 }  // namespace lockstep::kernels

@@ -1,6 +1,6 @@
 // lockstep doctor -- PROGRAM ARGUMENTS: runs a program that uses the engine, and tells which
 // invariants of data-parallel training it breaks. It judges what the program's processes wrote down
-// (engine/audit), and knows nothing else of it.
+// (doctor/record), and knows nothing else of it.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
-#include "engine/predict/kernel_cost.h"
+#include "simulate/predict/kernel_cost.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"

@@ -24,7 +24,7 @@
 #include <algorithm>
 #include <string>
 
-#include "engine/predict/step.h"
+#include "simulate/predict/step.h"
 #include "tutorials/acted.h"
 #include "tutorials/common.h"
 #include "tutorials/lanes.h"

@@ -4,8 +4,8 @@
 // makes of it on one device, two, four and eight, predicted; the same acted out in slow motion by
 // devices of the CPU, on four and on eight (`lockstep train --act-as`); and what removes it,
 // predicted for all, acted out for one. All figures of the machine stand in its topology file, all
-// others in engine/predict; none is made for this net. Who reports such a server seldom says which
-// TITAN X it has: here it is the Pascal one.
+// others in simulate/predict; none is made for this net. Who reports such a server seldom says
+// which TITAN X it has: here it is the Pascal one.
 //
 // Run:  17_feed_devices [--machine titanx-pascal-dual-root-8] [--batch 32768] [--fast]
 //

@@ -4,12 +4,12 @@
 #include <cstring>
 #include <string_view>
 
-#include "engine/act/machine.h"
 #include "engine/core/error.h"
 #include "engine/nn/mlp.h"
-#include "engine/predict/kernel_cost.h"
 #include "engine/runtime/device_span.h"
 #include "engine/runtime/logical_device.h"
+#include "simulate/predict/kernel_cost.h"
+#include "simulate/slow_motion/machine.h"
 
 namespace lockstep::tutorial {
 namespace {
@@ -46,9 +46,9 @@ predict::Workload workload_of(const Training& training, const predict::DevicePro
   return workload;
 }
 
-act::MachineOptions machine_options(const predict::Topology& topology,
-                                    const ActedTraining& training) {
-  act::MachineOptions options;
+slow_motion::MachineOptions machine_options(const predict::Topology& topology,
+                                            const ActedTraining& training) {
+  slow_motion::MachineOptions options;
   options.topology = topology;
   for (std::size_t i = 0; i < training.num_devices; ++i) {
     options.devices.push_back(static_cast<int>(i));
@@ -56,7 +56,7 @@ act::MachineOptions machine_options(const predict::Topology& topology,
   return options;
 }
 
-void give_inputs(act::Machine& machine, const ActedTraining& training) {
+void give_inputs(slow_motion::Machine& machine, const ActedTraining& training) {
   for (const Tensor& input : training.inputs) {
     const TensorView x = input.view();
     machine.give(input.device().index, {x.data, x.num_bytes()});
@@ -70,16 +70,17 @@ struct StepLength {
 
 // The last of a few steps that nobody paces.
 StepLength rehearse(const predict::Topology& topology, const ActedTraining& training) {
-  act::MachineOptions options = machine_options(topology, training);
-  options.pace = act::Pace::none;
-  act::Machine machine(options);
-  const act::OnStage on_stage(machine);
+  slow_motion::MachineOptions options = machine_options(topology, training);
+  options.pace = slow_motion::Pace::none;
+  slow_motion::Machine machine(options);
+  const slow_motion::OnStage on_stage(machine);
   give_inputs(machine, training);
-  act::Time here = act::now(), modelled = machine.end();
+  runtime::Time here = runtime::now(), modelled = machine.end();
   StepLength last;
   training.train(kRehearsedSteps, [&] {
-    last = {act::to_seconds(act::now() - here), act::to_seconds(machine.end() - modelled)};
-    here = act::now(), modelled = machine.end();
+    last = {runtime::to_seconds(runtime::now() - here),
+            runtime::to_seconds(machine.end() - modelled)};
+    here = runtime::now(), modelled = machine.end();
   });
   return last;
 }
@@ -123,8 +124,8 @@ void take_times(std::size_t num_devices, ActedSteps& acted) {
   std::vector<double> busy;
   for (std::size_t i = 0; i < num_devices; ++i) {
     const int device = static_cast<int>(i);
-    busy.push_back(covered_fraction(acted, device, act::is_kernel));
-    const double put_off = covered_fraction(acted, device, act::is_late);
+    busy.push_back(covered_fraction(acted, device, slow_motion::is_kernel));
+    const double put_off = covered_fraction(acted, device, slow_motion::is_late);
     acted.put_off = std::max(acted.put_off, put_off);
   }
   std::ranges::sort(busy);
@@ -168,13 +169,13 @@ ActedSteps act_out(const predict::Topology& topology, const ActedTraining& train
   for (int i = 0; i < kMostTries; ++i, here *= 2) {
     acted = {};
     acted.factor = here / rehearsed.modelled;
-    act::MachineOptions options = machine_options(topology, training);
+    slow_motion::MachineOptions options = machine_options(topology, training);
     options.factor = acted.factor;
-    options.patience = act::from_seconds(kPatientSteps * here);
-    act::Machine machine(options);
-    const act::OnStage on_stage(machine);
+    options.patience = runtime::from_seconds(kPatientSteps * here);
+    slow_motion::Machine machine(options);
+    const slow_motion::OnStage on_stage(machine);
     give_inputs(machine, training);
-    trace::start({.slow_motion = acted.factor});
+    trace::start({.times_slower = acted.factor});
     acted.weights = training.train(num_steps, {});
     runtime::record_device_spans();
     trace::stop();

@@ -1,15 +1,16 @@
-// Training steps on a machine that is not here: predicted (engine/predict), and acted out in slow
-// motion by devices of the CPU (engine/act). The same figures of that machine go into both.
+// Training steps on a machine that is not here: predicted (simulate/predict), and acted out in slow
+// motion by devices of the CPU (simulate/slow_motion). The same figures of that machine go into
+// both.
 #pragma once
 
 #include <cstddef>
 #include <functional>
 #include <vector>
 
-#include "engine/predict/step.h"
-#include "engine/predict/topology.h"
 #include "engine/trace/breakdown.h"
 #include "engine/trace/recorder.h"
+#include "simulate/predict/step.h"
+#include "simulate/predict/topology.h"
 #include "tutorials/training.h"
 
 namespace lockstep::tutorial {
@@ -31,7 +32,7 @@ struct ActedSteps {
   std::vector<Tensor> weights;  // of the first device, after the last step
 };
 
-// What acted devices record beside their kernels (act::is_kernel).
+// What acted devices record beside their kernels (slow_motion::is_kernel).
 bool is_all_reduce(const trace::Span& span);
 
 // Trains num_steps steps, two or more, and before them two to see how slow the motion has to be.

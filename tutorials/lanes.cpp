@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "engine/act/machine.h"
+#include "simulate/slow_motion/machine.h"
 
 namespace lockstep::tutorial {
 namespace {
@@ -41,7 +41,7 @@ std::string draw_lane(const ActedSteps& acted, int device, std::int64_t width_ns
 }
 
 char kernel_letter(const trace::Span& span) {
-  if (!act::is_kernel(span)) return 0;
+  if (!slow_motion::is_kernel(span)) return 0;
   const std::string_view name = span.name;
   if (name.find("backward") != name.npos) return 'b';
   if (name == "add" || name == "axpy") return '+';

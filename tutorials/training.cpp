@@ -5,8 +5,6 @@
 #include <numeric>
 
 #include "datasets/synthetic.h"
-#include "engine/audit/models.h"
-#include "engine/audit/switch.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/comm/run_ranks.h"
 #include "engine/core/error.h"
@@ -15,6 +13,8 @@
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "engine/runtime/device_span.h"
+#include "engine/trace/observer.h"
+#include "simulate/slow_motion/acted_link.h"
 
 namespace lockstep::tutorial {
 namespace {
@@ -68,9 +68,12 @@ std::vector<LabelledTensors> make_rows(const Training& training) {
   const std::size_t num_ranks = is_ddp(training) ? training.num_devices : 1;
   require(training.batch % num_ranks == 0, ErrorCode::Usage, "--batch",
           "expected a multiple of {} devices, found {} rows", num_ranks, training.batch);
-  if (audit::is_on() && training.batch > kRows) {
-    audit::note_intended("own-rows",
-                         "random rows, of which ranks may have the same: only the time counts");
+  trace::Observer* const observer = trace::observer();
+  if (observer != nullptr && training.batch > kRows) {
+    observer->fact(
+        "intended",
+        {{"invariant", "own-rows"},
+         {"reason", "random rows, of which ranks may have the same: only the time counts"}});
   }
   std::vector<LabelledTensors> rows;
   for (std::size_t rank = 0; rank < num_ranks; ++rank) {
@@ -92,13 +95,15 @@ std::vector<Tensor> train(const Training& training, const std::vector<LabelledTe
     return model;
   };
   if (is_ddp(training)) {
-    comm::run_ranks(static_cast<int>(training.num_devices), [&](comm::Communicator& group) {
+    const auto train_rank = [&](comm::Communicator& group) {
       const auto rank = static_cast<std::size_t>(group.rank());
       parallel::DdpOptions options;
       options.reducer = training.reducer;
       parallel::Ddp net(make_model(rank), group, options);
       train_steps(net, rows[rank], num_steps, rank == 0 ? after_step : nullptr);
-    });
+    };
+    const auto num_ranks = static_cast<int>(training.num_devices);
+    comm::run_ranks(num_ranks, train_rank, slow_motion::with_acted_links(num_ranks));
   } else {
     const trace::TrackScope track(0);
     parallel::DataParallelOptions options;

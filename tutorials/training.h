@@ -9,8 +9,8 @@
 
 #include "engine/data/labelled_rows.h"
 #include "engine/parallel/ddp/grad_reducer.h"
-#include "engine/predict/strategy.h"
 #include "engine/tensor/tensor.h"
+#include "simulate/predict/strategy.h"
 
 namespace lockstep::tutorial {
 

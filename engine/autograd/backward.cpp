@@ -1,5 +1,7 @@
 #include "engine/autograd/backward.h"
 
+#include <atomic>
+
 #include <algorithm>
 #include <deque>
 #include <exception>
@@ -13,15 +15,13 @@
 #include <utility>
 #include <vector>
 
-#include "engine/audit/losses.h"
-#include "engine/audit/switch.h"
-#include "engine/audit/values.h"
 #include "engine/autograd/node.h"
 #include "engine/core/error.h"
 #include "engine/core/thread_context.h"
 #include "engine/runtime/device_span.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/step_graph.h"
+#include "engine/trace/observer.h"
 #include "engine/trace/span.h"
 
 namespace lockstep {
@@ -42,12 +42,13 @@ class BackwardPass : public std::enable_shared_from_this<BackwardPass> {
  public:
   explicit BackwardPass(Graph graph) : graph_(graph), context_(thread_context()) {
     context_.grad_enabled = false;
-    if (audit::is_on()) audit_pass_ = audit::begin_pass();
+    static std::atomic<std::uint64_t> num_passes{0};
+    number_ = ++num_passes;
   }
 
   void run(const Variable& root, Tensor grad);
   void call_at_end(std::function<void()> finish);
-  std::uint64_t audit_pass() const { return audit_pass_; }
+  std::uint64_t number() const { return number_; }
 
  private:
   using Task = BackwardTask;
@@ -93,7 +94,7 @@ class BackwardPass : public std::enable_shared_from_this<BackwardPass> {
 
   Graph graph_;
   ThreadContext context_;
-  std::uint64_t audit_pass_ = 0;  // its number in an audit; 0: none
+  std::uint64_t number_ = 0;  // counts the process's passes from 1
 
   std::mutex mutex_;  // guards all below; taken by guard()
   std::deque<DeviceQueue> queues_;
@@ -273,9 +274,9 @@ void BackwardPass::deliver(const Edge& edge, Tensor grad, Device here) {
 // On the line of work of the leaf's device. An undefined gradient counts as arrived.
 void BackwardPass::deliver_to_leaf(const Variable& leaf, Tensor grad) {
   const bool is_defined = grad.defined();
-  if (audit_pass_ != 0 && is_defined) [[unlikely]] {
-    audit::note_arrival(audit_pass_, leaf.identity(), audit::values_of(grad),
-                        audit::values_of(leaf.grad()), grad.num_elements());
+  if (trace::Observer* observer = trace::observer(); observer != nullptr && is_defined) {
+    observer->leaf_gradient({number_, leaf.identity(), grad.num_elements(),
+                             trace::host_values(grad), trace::host_values(leaf.grad())});
   }
   if (is_defined) add_leaf_gradient(leaf, std::move(grad));
   bool is_last = false;
@@ -413,8 +414,8 @@ void on_backward_end(std::function<void()> finish) {
   running_pass->call_at_end(std::move(finish));
 }
 
-std::uint64_t audited_pass() {
-  return running_pass == nullptr ? 0 : running_pass->audit_pass();
+std::uint64_t running_pass_number() {
+  return running_pass == nullptr ? 0 : running_pass->number();
 }
 
 }  // namespace lockstep

@@ -27,7 +27,7 @@ Tensor kept_scalar(double value, DType dtype, Device device);
 // of the running pass are in place. Throws Error{State} outside a backward pass.
 void on_backward_end(std::function<void()> finish);
 
-// The number of the calling thread's pass in an audit; 0 outside, and where nothing is recorded.
-std::uint64_t audited_pass();
+// The number of the calling thread's pass, from 1; 0 outside a pass.
+std::uint64_t running_pass_number();
 
 }  // namespace lockstep

@@ -1,10 +1,9 @@
 #include "engine/comm/async_calls.h"
 
-#include "engine/audit/calls.h"
-#include "engine/audit/switch.h"
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/group.h"
 #include "engine/core/thread_context.h"
+#include "engine/trace/observer.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::comm {
@@ -29,7 +28,12 @@ class AsyncCalls::State final : public WorkState {
   void wait(std::optional<double> timeout_seconds) const override {
     const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds);
     if (!wait_until_run(deadline)) throw late(*timeout_seconds);
-    if (audit::is_on()) audit::note_waited(call_.memory, call_.sequence);
+    if (trace::Observer* observer = trace::observer()) {
+      trace::Call waited;
+      waited.sequence = call_.sequence;
+      waited.memory.data = call_.memory;
+      observer->call(waited, trace::Moment::waited);
+    }
     if (error_ != nullptr) std::rethrow_exception(error_);
     if (on_device_.event != nullptr) on_device_.waiter->wait(on_device_.event);
   }

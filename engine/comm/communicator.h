@@ -133,9 +133,9 @@ class Communicator {
   // library chooses (NCCL, MPI).
   virtual plan::AllReducePlan plan_for(std::size_t num_elements) const = 0;
 
-  // The group as audit/rank.h numbers it; 0 where nothing is recorded.
-  std::uint32_t audit_group() const { return audit_group_; }
-  void set_audit_group(std::uint32_t group) { audit_group_ = group; }
+  // The group as trace::Observer::group_made() numbered it; 0: nobody observes it.
+  std::uint32_t observed_group() const { return observed_group_; }
+  void set_observed_group(std::uint32_t group) { observed_group_ = group; }
 
  protected:
   Communicator() = default;
@@ -153,7 +153,7 @@ class Communicator {
 
   double timeout_seconds_ = 30;
   plan::AllReducePlan default_plan_ = plan::AllReducePlan::automatic;
-  std::uint32_t audit_group_ = 0;
+  std::uint32_t observed_group_ = 0;
 };
 
 }  // namespace lockstep::comm

@@ -1,19 +1,36 @@
 #include "engine/comm/link.h"
 
 #include <fmt/format.h>
-#include <sys/prctl.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <ctime>
 
 #include "engine/comm/comm_errors.h"
 
 namespace lockstep::comm {
+
+Time Port::occupy(Time earliest, Time length) {
+  Time begin = std::max(earliest, forgotten_until_);
+  auto next = busy_.begin();  // the first interval behind the gap
+  for (; next != busy_.end() && next->begin < begin + length; ++next) {
+    begin = std::max(begin, next->end);
+  }
+  const Time end = begin + length;
+  busy_.insert(next, {begin, end});
+  if (busy_.size() > kMaxIntervals) {
+    forgotten_until_ = busy_.front().end;
+    busy_.erase(busy_.begin());
+  }
+  return end;
+}
+
 namespace {
+
+using runtime::from_seconds;
+using runtime::now;
+
 
 struct Unit {
   std::string_view name;
@@ -56,62 +73,6 @@ std::string show(double quantity, std::span<const Unit> units) {
   }
   return fmt::format("{:.6g}{}", quantity / best->size, best->name);
 }
-
-Time now() {
-  return std::chrono::duration_cast<Time>(std::chrono::steady_clock::now().time_since_epoch());
-}
-
-// At most 30 years, since more does not fit into a Time.
-Time from_seconds(double seconds) {
-  constexpr double kLongest = 1e9;
-  return std::chrono::duration_cast<Time>(
-      std::chrono::duration<double>(std::min(seconds, kLongest)));
-}
-
-// Wakes up when asked to; the kernel may otherwise let a thread sleep 50 us longer.
-void sleep_until(Time moment) {
-  constexpr auto kSecond = Time(std::chrono::seconds(1)).count();
-  const int slack = ::prctl(PR_GET_TIMERSLACK);
-  ::prctl(PR_SET_TIMERSLACK, 1UL);
-  // steady_clock is CLOCK_MONOTONIC.
-  const timespec then{static_cast<time_t>(moment.count() / kSecond),
-                      static_cast<long>(moment.count() % kSecond)};
-  while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &then, nullptr) == EINTR) {
-  }
-  if (slack > 0) ::prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(slack));
-}
-
-// One direction of a rank's port: one message at a time goes through it.
-class Port {
- public:
-  // Takes the first `length` of time at or after `earliest` in which the port is free, and returns
-  // its end. Messages need not be given in the order of their times.
-  Time occupy(Time earliest, Time length) {
-    Time begin = std::max(earliest, forgotten_until_);
-    auto next = busy_.begin();  // the first interval behind the gap
-    for (; next != busy_.end() && next->begin < begin + length; ++next) {
-      begin = std::max(begin, next->end);
-    }
-    const Time end = begin + length;
-    busy_.insert(next, {begin, end});
-    if (busy_.size() > kMaxIntervals) {
-      forgotten_until_ = busy_.front().end;
-      busy_.erase(busy_.begin());
-    }
-    return end;
-  }
-
- private:
-  // Far more than there are messages under way at once.
-  static constexpr std::size_t kMaxIntervals = 256;
-
-  struct Interval {
-    Time begin;
-    Time end;
-  };
-  std::vector<Interval> busy_;  // disjoint, in the order of time
-  Time forgotten_until_ = Time::min();
-};
 
 class FixedLink final : public LinkModel {
  public:
@@ -205,12 +166,13 @@ void LinkClock::catch_up() {
   const Time moment = arrived_;
   if (now() >= moment) return;
   const Time limit = now() + from_seconds(timeout_seconds_);
+  const runtime::ExactSleep sleep;
   while (true) {
     means_.throw_if_failed();
     const Time time = now();
     if (time >= moment) return;
     if (time >= limit) break;
-    sleep_until(std::min({moment, limit, time + kLongestSleep}));
+    sleep.until(std::min({moment, limit, time + kLongestSleep}));
   }
   const RankWait wait{rank_, arrived_from_, call_, timeout_seconds_};
   means_.fail_and_throw(wait.late_over(model_->description()));

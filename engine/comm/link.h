@@ -13,7 +13,6 @@
 // different machines cannot use them. Only CPU tensors.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <span>
@@ -24,6 +23,7 @@
 #include "engine/comm/collective_call.h"
 #include "engine/comm/rank_schedule.h"
 #include "engine/core/error.h"
+#include "engine/runtime/steady_time.h"
 
 namespace lockstep::comm {
 
@@ -42,7 +42,26 @@ LinkSpec parse_link(std::string_view text);
 // The same in the units that give the shortest numbers: "50us,1GB/s".
 std::string to_string(const LinkSpec& link);
 
-using Time = std::chrono::nanoseconds;  // since the epoch of the steady clock; or a length
+using runtime::Time;
+
+// One direction of a port: one message at a time goes through it.
+class Port {
+ public:
+  // Takes the first `length` of time at or after `earliest` in which the port is free, and returns
+  // its end. Messages need not be given in the order of their times.
+  Time occupy(Time earliest, Time length);
+
+ private:
+  // Far more than there are messages under way at once.
+  static constexpr std::size_t kMaxIntervals = 256;
+
+  struct Interval {
+    Time begin;
+    Time end;
+  };
+  std::vector<Interval> busy_;  // disjoint, in the order of time
+  Time forgotten_until_ = Time::min();
+};
 
 // When the messages of one rank leave and arrive.
 class LinkModel {

@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "engine/audit/calls.h"
-#include "engine/audit/switch.h"
-#include "engine/audit/values.h"
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/device_calls.h"
 #include "engine/comm/message_group.h"
@@ -39,7 +36,8 @@ PlanCommunicator::PlanCommunicator(std::unique_ptr<Transport> transport,
     : PlanCommunicator(std::make_unique<MessageGroup>(std::move(transport), std::move(links))) {}
 
 PlanCommunicator::~PlanCommunicator() {
-  if (audit::is_on() && audit_group() != 0) audit::note_left(audit_group(), rank());
+  trace::Observer* const observer = trace::observer();
+  if (observer != nullptr && observed_group() != 0) observer->group_left(observed_group(), rank());
 }
 
 std::string PlanCommunicator::description() const {
@@ -72,7 +70,7 @@ Work PlanCommunicator::submit(CollectiveCall call, Launch launch) {
     header.plan = automatic_plan(header.num_elements);
   }
   group_->note_call(header);
-  if (audit::is_on() && audit_group() != 0) note(call, launch);
+  tell(call, launch, trace::Moment::begins);
   if (launch == Launch::blocking) {
     put_on_stream(call, launch, async_.finish() ? FollowsAsync::yes : FollowsAsync::no);
     run(call);
@@ -82,26 +80,27 @@ Work PlanCommunicator::submit(CollectiveCall call, Launch launch) {
   return async_.start(std::move(call), group_, [this](const CollectiveCall& c) { run(c); });
 }
 
-void PlanCommunicator::note(const CollectiveCall& call, Launch launch) const {
+void PlanCommunicator::tell(const CollectiveCall& call, Launch launch, trace::Moment moment) const {
+  trace::Observer* const observer = trace::observer();
+  if (observer == nullptr || observed_group() == 0) return;
   const CallHeader& header = call.header;
-  audit::Call noted;
-  noted.group = audit_group();
-  noted.rank = rank();
-  noted.sequence = header.sequence;
-  noted.operation = name_of(header.operation);
-  std::string detail;
-  if (header.operation == Operation::broadcast) detail = fmt::format("from rank {}", header.root);
+  trace::Call told;
+  told.group = observed_group();
+  told.rank = rank();
+  told.sequence = header.sequence;
+  told.operation = name_of(header.operation);
+  if (header.operation == Operation::broadcast)
+    told.detail = fmt::format("from rank {}", header.root);
   if (header.operation == Operation::all_reduce || header.operation == Operation::reduce_scatter) {
-    detail = to_string(header.op);
+    told.detail = to_string(header.op);
   }
-  noted.detail = detail;
-  noted.peer = call.peer;
-  noted.num_elements = header.num_elements;
-  noted.dtype = header.dtype;
-  noted.memory = audit::values_of(call.input);
-  if (header.operation == Operation::send) noted.bytes_sent = call.input.num_bytes();
-  noted.waited = launch == Launch::blocking ? audit::Waited::yes : audit::Waited::no;
-  audit::note_call(noted);
+  told.peer = call.peer;
+  told.num_elements = header.num_elements;
+  told.dtype = header.dtype;
+  told.memory = trace::host_values(call.input);
+  if (header.operation == Operation::send) told.bytes_sent = call.input.num_bytes();
+  told.is_async = launch == Launch::async;
+  observer->call(told, moment);
 }
 
 void PlanCommunicator::run(const CollectiveCall& call) {
@@ -123,9 +122,7 @@ void PlanCommunicator::run(const CollectiveCall& call) {
   try {
     compare_calls(call.header);
     trace::count_collective(rank(), name, group_->run(call, memory_));
-    if (audit::is_on() && audit_group() != 0) {
-      audit::note_done(audit_group(), rank(), name, call.header.sequence);
-    }
+    tell(call, Launch::blocking, trace::Moment::ends);
   } catch (const Error& error) {
     group_->abandon(error);
     drain(call);

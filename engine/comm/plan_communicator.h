@@ -6,6 +6,7 @@
 
 #include "engine/comm/async_calls.h"
 #include "engine/comm/group.h"
+#include "engine/trace/observer.h"
 
 namespace lockstep::comm {
 
@@ -31,7 +32,7 @@ class PlanCommunicator final : public Communicator {
   Work submit(CollectiveCall call, Launch launch) override;
 
   plan::AllReducePlan automatic_plan(std::size_t num_elements) const;
-  void note(const CollectiveCall& call, Launch launch) const;
+  void tell(const CollectiveCall& call, Launch launch, trace::Moment moment) const;
   void run(const CollectiveCall& call);
   void compare_calls(const CallHeader& mine);
 

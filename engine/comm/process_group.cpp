@@ -8,8 +8,6 @@
 #include <bit>
 #include <sstream>
 
-#include "engine/audit/rank.h"
-#include "engine/audit/switch.h"
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/host_identity.h"
 #include "engine/comm/plan_communicator.h"
@@ -17,6 +15,7 @@
 #include "engine/comm/thread_group.h"
 #include "engine/comm/transport/tcp/tcp_transport.h"
 #include "engine/core/error.h"
+#include "engine/trace/observer.h"
 
 namespace lockstep::comm {
 namespace {
@@ -260,15 +259,13 @@ std::unique_ptr<Transport> connect(const ProcessGroupOptions& options) {
   return shm_and_tcp(options, hosts, ranks_here);
 }
 
-// The ranks agree on a name under which an audit knows their group.
-std::uint32_t name_for_audit(const ProcessGroupOptions& options) {
-  const std::string key = key_of(options, "audit");
-  if (options.rank == 0) options.store->set(key, audit::new_group_name());
-  const std::uint32_t group = audit::register_group(
-      options.store->get(key, runtime::deadline_after(options.timeout_seconds)),
-      options.world_size);
-  audit::set_rank_of_process(group, options.rank);
-  return group;
+// The ranks agree on a name under which their observers know the group.
+std::uint32_t tell_observer(trace::Observer& observer, const ProcessGroupOptions& options) {
+  const std::string key = key_of(options, "observed");
+  if (options.rank == 0) options.store->set(key, observer.new_group_name());
+  return observer.group_made(
+      {options.store->get(key, runtime::deadline_after(options.timeout_seconds)),
+       options.world_size, options.rank});
 }
 
 }  // namespace
@@ -302,7 +299,9 @@ std::unique_ptr<Communicator> make_process_group(const ProcessGroupOptions& opti
       connect(options), options.link ? fixed_link(*options.link) : nullptr);
   group->set_timeout_seconds(options.timeout_seconds);
   group->set_default_plan(options.default_plan);
-  if (audit::is_on()) group->set_audit_group(name_for_audit(options));
+  if (trace::Observer* observer = trace::observer()) {
+    group->set_observed_group(tell_observer(*observer, options));
+  }
   return group;
 }
 

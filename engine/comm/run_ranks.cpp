@@ -17,7 +17,7 @@ void run_rank(Communicator& communicator, const std::function<void(Communicator&
   ThreadContext context;
   context.rank = communicator.rank();
   context.world_size = communicator.world_size();
-  context.group = communicator.audit_group();
+  context.group = communicator.observed_group();
   const ThreadContextScope scope(context);
   const auto give_up = [&](ErrorCode code, const char* message) {
     failure.set(Error(code, fmt::format("rank {}", communicator.rank()), message));

@@ -14,9 +14,6 @@
 #include <cstring>
 #include <deque>
 
-#include "engine/act/machine.h"
-#include "engine/audit/rank.h"
-#include "engine/audit/switch.h"
 #include "engine/comm/announcements.h"
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/device_calls.h"
@@ -24,7 +21,7 @@
 #include "engine/comm/grouped/enqueue_order.h"
 #include "engine/comm/plan_communicator.h"
 #include "engine/comm/shared_memory_all_reduce.h"
-#include "engine/comm/transport/link/acted_link.h"
+#include "engine/trace/observer.h"
 
 namespace lockstep::comm {
 namespace {
@@ -427,16 +424,8 @@ void ThreadGroup::receive(const CollectiveCall& call) {
   }
 }
 
-// Between the devices of the machine that is on stage, or as the options say.
-std::unique_ptr<LinkModel> links_of(int rank, int world_size, const ThreadGroupOptions& options) {
+std::unique_ptr<LinkModel> links_of(int rank, const ThreadGroupOptions& options) {
   if (options.make_links) return options.make_links(rank);
-  if (act::Machine* machine = act::machine()) {
-    require(machine->devices().size() == static_cast<std::size_t>(world_size), ErrorCode::Usage,
-            "make_thread_group",
-            "{} ranks for the machine that is acted out, which has a device for each of {}",
-            world_size, machine->devices().size());
-    return std::make_unique<ActedLink>(*machine, rank, machine->devices());
-  }
   return options.link ? fixed_link(*options.link) : nullptr;
 }
 
@@ -447,18 +436,19 @@ std::vector<std::unique_ptr<Communicator>> make_thread_group(int world_size,
   require(world_size >= 1, ErrorCode::Usage, "make_thread_group",
           "a group has at least one rank, found {}", world_size);
   const auto state = std::make_shared<SharedState>(world_size);
-  const std::uint32_t audit_group =
-      audit::is_on() ? audit::register_group(audit::new_group_name(), world_size) : 0;
+  trace::Observer* const observer = trace::observer();
+  const std::uint32_t observed_group =
+      observer == nullptr ? 0 : observer->group_made({{}, world_size, 0});
   std::vector<std::unique_ptr<Communicator>> group;
   for (int rank = 0; rank < world_size; ++rank) {
-    std::unique_ptr<LinkModel> links = links_of(rank, world_size, options);
+    std::unique_ptr<LinkModel> links = links_of(rank, options);
     GroupShape shape{rank, world_size, "thread", {}, true, false};
     if (links != nullptr) shape = behind(*links, std::move(shape));
     group.push_back(std::make_unique<PlanCommunicator>(
         std::make_unique<ThreadGroup>(state, std::move(shape), std::move(links))));
     group.back()->set_timeout_seconds(options.timeout_seconds);
     group.back()->set_default_plan(options.default_plan);
-    group.back()->set_audit_group(audit_group);
+    group.back()->set_observed_group(observed_group);
   }
   return group;
 }

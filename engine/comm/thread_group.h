@@ -12,13 +12,15 @@
 
 namespace lockstep::comm {
 
+class LinkModel;
+
 struct ThreadGroupOptions {
   double timeout_seconds = 30;
   plan::AllReducePlan default_plan = plan::AllReducePlan::automatic;
   // A modelled link between every two ranks (link.h); tensors are on the CPU then.
   std::optional<LinkSpec> link;
-  // Makes the modelled links of each rank, instead of `link`.
-  std::function<std::unique_ptr<LinkModel>(int rank)> make_links;
+  // Makes the links of a rank, instead of `link`; then tensors are on the CPU, too.
+  std::function<std::unique_ptr<LinkModel>(int rank)> make_links = {};
 };
 
 // Communicator r of the result belongs to rank r; give each to a thread of its own. They share the

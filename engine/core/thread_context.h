@@ -17,7 +17,7 @@ enum class Issue : std::uint8_t { by_workers, by_caller };
 struct ThreadContext {
   int rank = 0;              // of this line of work, in its world
   int world_size = 1;        // ranks in that world
-  std::uint32_t group = 0;   // of ranks that are threads, as audit/rank.h numbers it; 0: none
+  std::uint32_t group = 0;   // of ranks that are threads, as trace/observer.h numbers it; 0: none
   bool grad_enabled = true;  // see autograd/variable.h
   Issue issue = Issue::by_workers;
   std::uint64_t step = 0;  // training step, and the row of the global batch that is row 0 here:

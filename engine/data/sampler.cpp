@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
-#include "engine/audit/models.h"
-#include "engine/audit/switch.h"
 #include "engine/core/error.h"
 #include "engine/core/rng.h"
 #include "engine/plan/micro_shards.h"
 #include "engine/plan/scatter.h"
+#include "engine/trace/observer.h"
 
 namespace lockstep::data {
 namespace {
@@ -27,10 +26,17 @@ void check_options(const SamplerOptions& options) {
           "expected a batch of at least 1 row, found 0");
 }
 
-void note(std::string_view kind, const SamplerOptions& options, std::uint64_t epoch) {
-  if (!audit::is_on()) return;
-  audit::note_sampled({kind, options.num_samples, options.batch_size, options.world_size,
-                       options.rank, options.seed, epoch, options.shuffle == Shuffle::on});
+void tell(std::string_view kind, const SamplerOptions& options, std::uint64_t epoch) {
+  trace::Observer* const observer = trace::observer();
+  if (observer == nullptr) return;
+  observer->fact("sampler", {{"kind", kind},
+                             {"samples", options.num_samples},
+                             {"batch", options.batch_size},
+                             {"of_world", options.world_size},
+                             {"of_rank", options.rank},
+                             {"seed", options.seed},
+                             {"epoch", epoch},
+                             {"shuffled", options.shuffle == Shuffle::on}});
 }
 
 // Cuts the epoch's rows into global batches; part_of(rows in a batch) says which of them are this
@@ -67,7 +73,7 @@ std::vector<std::size_t> distributed_sampler(std::size_t num_samples, std::size_
                                              std::uint64_t epoch, Shuffle shuffle,
                                              DropLast drop_last) {
   check_rank(rank, world_size);
-  note("distributed", {num_samples, world_size, world_size, rank, seed, shuffle}, epoch);
+  tell("distributed", {num_samples, world_size, world_size, rank, seed, shuffle}, epoch);
   const std::vector<std::size_t> order = epoch_order(num_samples, seed, epoch, shuffle);
   // Where R does not divide L, ceil((L - R) / R) = floor(L / R).
   const std::size_t floor = num_samples / world_size;
@@ -81,7 +87,7 @@ std::vector<std::size_t> distributed_sampler(std::size_t num_samples, std::size_
 }
 
 std::vector<BatchShard> exact_batches(const SamplerOptions& options, std::uint64_t epoch) {
-  note("exact", options, epoch);
+  tell("exact", options, epoch);
   return cut_batches(options, epoch, [&options](std::size_t num_rows) {
     const plan::ScatterPlan plan = plan::scatter_plan(num_rows, options.world_size);
     return options.rank < plan.parts.size() ? plan.parts[options.rank]
@@ -90,7 +96,7 @@ std::vector<BatchShard> exact_batches(const SamplerOptions& options, std::uint64
 }
 
 std::vector<BatchShard> micro_shard_batches(const SamplerOptions& options, std::uint64_t epoch) {
-  note("micro-shards", options, epoch);
+  tell("micro-shards", options, epoch);
   return cut_batches(options, epoch, [&options](std::size_t num_rows) {
     return plan::micro_shard_plan(num_rows, options.world_size).rows_of_device(options.rank);
   });

@@ -5,9 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "engine/audit/losses.h"
-#include "engine/audit/models.h"
-#include "engine/audit/values.h"
 #include "engine/autograd/variable.h"
 #include "engine/core/error.h"
 
@@ -26,7 +23,7 @@ bool is_first(std::vector<const void*>& seen, const Variable& variable) {
   return true;
 }
 
-void note_move(const Module& module, Device device) {
+void tell_move(trace::Observer& observer, const Module& module, Device device) {
   std::vector<const void*> leaves;
   std::string from;
   for (const Variable& parameter : module.parameters()) {
@@ -34,7 +31,8 @@ void note_move(const Module& module, Device device) {
     leaves.push_back(parameter.identity());
     from = lockstep::to_string(parameter.device());
   }
-  if (!leaves.empty()) audit::note_moved(leaves, from, lockstep::to_string(device));
+  if (leaves.empty()) return;
+  observer.fact("moved", {{"from", from}, {"to", lockstep::to_string(device)}, {"leaves", leaves}});
 }
 
 }  // namespace
@@ -162,13 +160,15 @@ void Module::set_mode(Mode mode) {
 }
 
 // What the outermost module is given is the batch.
-void Module::note_input(const Variable& x) {
+void Module::tell_batch(const Variable& x) {
   if (nesting_depth() != 1 || !grad_enabled() || x.shape().num_dims() == 0) return;
-  audit::note_rows(audit::values_of(x.value()), x.shape()[0]);
+  if (trace::Observer* observer = trace::observer()) {
+    observer->batch(trace::host_values(x.value()), x.shape()[0]);
+  }
 }
 
 void Module::to(Device device) {
-  if (audit::is_on()) note_move(*this, device);
+  if (trace::Observer* observer = trace::observer()) tell_move(*observer, *this, device);
   for (Variable& parameter : parameters()) {
     parameter.set_value(parameter.value().to(device));
     if (parameter.grad().defined()) parameter.set_grad(parameter.grad().to(device));

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/audit/switch.h"
 #include "engine/autograd/ops/ops.h"
+#include "engine/trace/observer.h"
 
 namespace lockstep::nn {
 
@@ -47,8 +47,8 @@ class Module {
   virtual Variable forward(const Variable& x) = 0;
   Variable operator()(const Variable& x) {
     const NestingScope scope;
-    if (audit::is_on()) [[unlikely]]
-      note_input(x);
+    if (trace::observer() != nullptr) [[unlikely]]
+      tell_batch(x);
     return forward(x);
   }
 
@@ -124,7 +124,7 @@ class Module {
  private:
   enum class Mode { train, eval };
 
-  static void note_input(const Variable& x);
+  static void tell_batch(const Variable& x);
   void set_mode(Mode mode);
   void require_free_name(const std::string& name) const;
   // Calls visit(prefix, module) for this module and all below, depth first.

@@ -7,11 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "engine/audit/models.h"
-#include "engine/audit/switch.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/core/error.h"
 #include "engine/core/text.h"
+#include "engine/trace/observer.h"
 
 namespace lockstep::nn {
 
@@ -134,9 +133,11 @@ LoadResult load_state_dict(Module& module, const StateDict& state, Strict strict
   std::vector<Tensor> converted;
   for (const auto& [target, source] : copies) converted.push_back(source->to(target.dtype()));
   for (std::size_t i = 0; i < copies.size(); ++i) copies[i].first.copy_from(converted[i]);
-  if (audit::is_on()) {
-    audit::note_loaded(
-        {module.type_name(), copies.size(), result.missing_keys, result.unexpected_keys});
+  if (trace::Observer* observer = trace::observer()) {
+    observer->fact("loaded", {{"model", module.type_name()},
+                              {"loaded", copies.size()},
+                              {"missing", result.missing_keys},
+                              {"unexpected", result.unexpected_keys}});
   }
   return result;
 }
@@ -191,7 +192,9 @@ void save_weights(const std::filesystem::path& path, const StateDict& state) {
                       host.shape(),
                       {static_cast<const std::byte*>(host.raw()), host.num_bytes()}});
   }
-  if (audit::is_on()) audit::note_saved(path.string());
+  if (trace::Observer* observer = trace::observer()) {
+    observer->fact("saved", {{"path", path.string()}});
+  }
   checkpoint::write_safetensors(path, arrays, {{"format", "pt"}});
 }
 

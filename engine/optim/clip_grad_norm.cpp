@@ -3,9 +3,8 @@
 #include <cmath>
 #include <map>
 
-#include "engine/audit/steps.h"
-#include "engine/audit/switch.h"
 #include "engine/core/error.h"
+#include "engine/trace/observer.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::optim {
@@ -15,6 +14,10 @@ namespace {
 void require_max_norm(double max_norm) {
   require(max_norm >= 0, ErrorCode::Usage, "clip_grad_norm",
           "the largest norm must not be negative, found {}", max_norm);
+}
+
+void tell_clipped() {
+  if (trace::Observer* observer = trace::observer()) observer->fact("clipped", {});
 }
 
 Tensor norm_of(const std::vector<TensorView>& views, Device device) {
@@ -47,7 +50,7 @@ double clip_grad_norm(const std::vector<Variable>& parameters, double max_norm,
           "the total norm of the gradients is non-finite ({}), so it cannot be clipped", norm);
   const double factor = max_norm / (norm + 1e-6);
   if (factor >= 1) return norm;
-  if (audit::is_on()) audit::note_clipping();
+  tell_clipped();
   for (const Variable& parameter : parameters) {
     if (parameter.grad().defined()) parameter.grad().bump_version();
   }
@@ -72,7 +75,7 @@ Tensor clip_grad_norm_on_device(const std::vector<Variable>& parameters, double 
   }
   const Tensor norm = norm_of(views, device);
   if (std::isfinite(max_norm)) {
-    if (audit::is_on()) audit::note_clipping();
+    tell_clipped();
     norm.backend().multi_clip(norm.stream(), views, norm.view(), max_norm);
   }
   return norm;

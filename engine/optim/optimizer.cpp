@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <optional>
 
-#include "engine/audit/steps.h"
-#include "engine/audit/switch.h"
 #include "engine/core/error.h"
 #include "engine/runtime/device_span.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/deferred_flows.h"
+#include "engine/trace/observer.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::optim {
@@ -18,13 +17,13 @@ void require_learning_rate(const char* name, double learning_rate) {
   require(learning_rate >= 0, ErrorCode::Usage, name, "Invalid learning rate: {}", learning_rate);
 }
 
-audit::Step described(const Optimizer& optimizer) {
-  audit::Step step{&optimizer, optimizer.learning_rate(), {}, {}};
+trace::OptimizerStep described(const Optimizer& optimizer) {
+  trace::OptimizerStep step{&optimizer, optimizer.learning_rate(), {}, {}};
   for (const Variable& parameter : optimizer.parameters()) {
     step.parameters.push_back({parameter.identity(), to_string(parameter.shape()),
                                parameter.value().num_elements(), parameter.grad().defined(),
-                               audit::values_of(parameter.value()),
-                               audit::values_of(parameter.grad())});
+                               trace::host_values(parameter.value()),
+                               trace::host_values(parameter.grad())});
   }
   step.device = to_string(optimizer.parameters().front().device());
   return step;
@@ -52,7 +51,9 @@ Optimizer::Optimizer(const char* name, std::vector<Variable> parameters, double 
   std::sort(identities.begin(), identities.end());
   require(std::adjacent_find(identities.begin(), identities.end()) == identities.end(),
           ErrorCode::Usage, name, "some parameters appear more than once");
-  if (audit::is_on()) audit::note_optimizer(this);
+  if (trace::Observer* observer = trace::observer()) {
+    observer->step({this, learning_rate, {}, {}}, trace::Moment::made);
+  }
 }
 
 void Optimizer::zero_grad() {
@@ -67,8 +68,9 @@ void Optimizer::set_learning_rate(double learning_rate) {
 void Optimizer::step() {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::optimizer, name_);
   for (const std::uint64_t flow : trace::take_deferred_flows()) span.pass_flow(flow);
-  std::optional<audit::StepScope> noted;
-  if (audit::is_on()) noted.emplace(described(*this));
+  trace::Observer* const observer = trace::observer();
+  std::optional<trace::OptimizerStep> told;
+  if (observer != nullptr) observer->step(told.emplace(described(*this)), trace::Moment::begins);
   if (!groups_fit()) regroup();
   for (Group& group : groups_) {
     if (group.gradients != Group::Gradients::present) continue;
@@ -76,6 +78,7 @@ void Optimizer::step() {
                                   trace::Category::optimizer, name_);
     run(group);
   }
+  if (told) observer->step(*told, trace::Moment::ends);
 }
 
 // Whether every parameter is still what its group says.

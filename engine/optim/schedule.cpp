@@ -5,9 +5,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "engine/audit/models.h"
-#include "engine/audit/switch.h"
 #include "engine/core/error.h"
+#include "engine/trace/observer.h"
 
 namespace lockstep::optim {
 namespace {
@@ -41,7 +40,9 @@ double warmup_factor(std::size_t step, std::size_t num_steps) {
 
 double Schedule::learning_rate(double base, std::size_t step) const {
   const double rate = rate_of(base, step);
-  if (audit::is_on()) audit::note_scheduled(base, step, rate);
+  if (trace::Observer* observer = trace::observer()) {
+    observer->fact("schedule", {{"base", base}, {"step", step}, {"rate", rate}});
+  }
   return rate;
 }
 

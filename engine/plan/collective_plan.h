@@ -1,8 +1,8 @@
 // A collective operation as a value: which rank sends which chunk to whom, step by step.
 //
 // A plan is made by a pure function (ring.h, tree.h, ...), holds no memory, thread or device, and
-// has three readers: the communicator runs it, the tutorials print it, the predictor charges it
-// against a topology.
+// has three readers: the communicator runs it, the tutorials print it, and its steps tell what it
+// costs on a topology.
 //
 // What a step means: all its transfers happen at once, so every read sees the values from before
 // the step; what a rank both sends and overwrites in it, an executor has to copy first. When a rank

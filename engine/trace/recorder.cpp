@@ -20,7 +20,7 @@ struct Registry {
   std::mutex mutex;
   std::uint32_t recording = 0;  // number of the current or last recording
   std::int64_t began_ns = 0;
-  double slow_motion = 1;
+  double times_slower = 1;
   std::shared_ptr<detail::ChunkBudget> budget;
   std::vector<std::shared_ptr<detail::ThreadLog>> logs;
 };
@@ -91,7 +91,7 @@ void start(const RecordOptions& options) {
   const std::lock_guard lock(all.mutex);
   ++all.recording;
   all.began_ns = now_ns();
-  all.slow_motion = options.slow_motion;
+  all.times_slower = options.times_slower;
   all.logs.clear();
   all.budget = std::make_shared<detail::ChunkBudget>(num_chunks);
   set_active(all.recording);
@@ -104,13 +104,13 @@ void stop() {
 Recording collect() {
   std::vector<std::shared_ptr<detail::ThreadLog>> logs;
   std::int64_t began_ns = 0;
-  double slow_motion = 1;
+  double times_slower = 1;
   {
     Registry& all = registry();
     const std::lock_guard lock(all.mutex);
     logs = all.logs;
     began_ns = all.began_ns;
-    slow_motion = all.slow_motion;
+    times_slower = all.times_slower;
   }
   Recording recording;
   for (const auto& log : logs) {
@@ -119,7 +119,7 @@ Recording collect() {
     log->memory().for_each([&](const Sample& sample) { recording.memory.push_back(sample); });
     recording.num_dropped += log->num_dropped();
   }
-  if (slow_motion != 1) speed_up(recording, began_ns, slow_motion);
+  if (times_slower != 1) speed_up(recording, began_ns, times_slower);
   std::sort(recording.spans.begin(), recording.spans.end(), [](const Span& a, const Span& b) {
     return std::tuple(a.begin_ns, -a.end_ns, a.id) < std::tuple(b.begin_ns, -b.end_ns, b.id);
   });

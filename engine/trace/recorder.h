@@ -23,9 +23,9 @@ struct RecordOptions {
   // does not fit is counted as dropped: the first ones stay, so that the recording has a clean
   // beginning.
   std::size_t max_entries = std::size_t{5} << 18;
-  // How many times slower than shown everything happens (engine/act): collect() divides the time
-  // since the recording began by it.
-  double slow_motion = 1;
+  // How many times slower than shown everything happens: collect() divides the time since the
+  // recording began by it.
+  double times_slower = 1;
 };
 
 inline constexpr std::size_t kChunkEntries = 1024;

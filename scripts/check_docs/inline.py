@@ -4,7 +4,7 @@ import functools
 import re
 import subprocess
 
-FOLDERS = ("scripts/", "tests/", "docs/", "engine/", "kernels/", "tools/", "tutorials/", "datasets/")
+FOLDERS = ("scripts/", "tests/", "docs/", "engine/", "kernels/", "simulate/", "tools/", "tutorials/", "datasets/")
 
 
 def code_spans(text):

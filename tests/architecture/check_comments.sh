@@ -11,7 +11,7 @@
 set -euo pipefail
 shopt -s globstar nullglob
 cd "$1"
-sources=({engine,kernels,datasets,tools,tutorials,tests}/**/*.{h,cpp,cu,cuh})
+sources=({engine,kernels,simulate,datasets,tools,tutorials,tests}/**/*.{h,cpp,cu,cuh})
 if [[ ${#sources[@]} -eq 0 ]]; then
   echo "[architecture] expected sources under $1, found none"
   exit 1

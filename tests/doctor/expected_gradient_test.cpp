@@ -80,7 +80,7 @@ TEST_F(TwoRanks, AreNotJudgedByWhatIsNotKnown) {
 
 TEST(WeightsOfRows, AreFoundWhereTheRanksGradientsDiffer) {
   std::vector<StepRecord> steps{make_step(3, 1, 1, 0), make_step(1, 1, 1, 0)};
-  for (std::size_t i = 0; i < audit::kSketchSize; ++i) {  // not multiples of each other
+  for (std::size_t i = 0; i < record::kSketchSize; ++i) {  // not multiples of each other
     const auto x = static_cast<double>(i);
     steps[0].parameters[0].parts[0].gradient[i] = std::sin(x) / 3;
     steps[1].parameters[0].parts[0].gradient[i] = std::cos(x);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/comm/host_identity.h"
-#include "engine/predict/all_reduce_cost.h"
+#include "simulate/predict/all_reduce_cost.h"
 #include "tools/prediction/run_workload.h"
 #include "tools/report/host_info.h"
 

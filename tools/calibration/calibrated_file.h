@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "engine/predict/topology.h"
+#include "simulate/predict/topology.h"
 
 namespace lockstep::tools {
 

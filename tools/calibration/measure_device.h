@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "engine/predict/measured_machine.h"
+#include "simulate/predict/measured_machine.h"
 #include "tools/calibration/care.h"
 
 namespace lockstep::tools {

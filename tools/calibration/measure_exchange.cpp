@@ -6,8 +6,8 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/comm/small_collectives.h"
-#include "engine/predict/step.h"
 #include "engine/tensor/tensor.h"
+#include "simulate/predict/step.h"
 #include "tools/report/median.h"
 
 namespace lockstep::tools {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/comm/communicator.h"
-#include "engine/predict/measured_machine.h"
+#include "simulate/predict/measured_machine.h"
 #include "tools/calibration/care.h"
 
 namespace lockstep::tools {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "engine/predict/measured_machine.h"
+#include "simulate/predict/measured_machine.h"
 
 namespace lockstep::tools {
 

@@ -6,7 +6,7 @@
 namespace lockstep::doctor {
 namespace {
 
-using audit::kSketchSize;
+using record::kSketchSize;
 
 constexpr double kTolerance = 3e-4;  // of float32 sums, relative to their terms
 

@@ -74,7 +74,7 @@ Finding of_no_kind(const GlobalGradient& gradient, const Training& training, std
   std::string where;
   const StepRecord& step = training.step(0, number);
   for (std::size_t p = 0; p < step.parameters.size() && where.empty(); ++p) {
-    for (std::size_t i = p * audit::kSketchSize; i < (p + 1) * audit::kSketchSize; ++i) {
+    for (std::size_t i = p * record::kSketchSize; i < (p + 1) * record::kSketchSize; ++i) {
       const double difference = std::abs(gradient.ranks[0].used[i] - gradient.mean[i]);
       if (difference > 1e-2 * gradient.size[p]) where = name_of(step, p);
     }

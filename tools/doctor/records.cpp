@@ -20,8 +20,8 @@ double number_of(const json& value) {
   return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
-audit::Sketch sketch_of(const json& values) {
-  audit::Sketch sketch{};
+record::Sketch sketch_of(const json& values) {
+  record::Sketch sketch{};
   for (std::size_t i = 0; i < sketch.size(); ++i) sketch[i] = number_of(values.at(i));
   return sketch;
 }

@@ -1,4 +1,4 @@
-// What processes wrote down of themselves (engine/audit), read back.
+// What processes wrote down of themselves (record/), read back.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/audit/values.h"
+#include "tools/doctor/record/values.h"
 
 namespace lockstep::doctor {
 
@@ -33,7 +33,7 @@ struct LossRecord {
 
 struct PartRecord {
   std::uint64_t pass = 0;
-  audit::Sketch gradient{};
+  record::Sketch gradient{};
 };
 
 struct ParameterRecord {
@@ -41,7 +41,7 @@ struct ParameterRecord {
   std::string shape;
   std::uint64_t num_elements = 0;
   bool has_gradient = false;
-  audit::Sketch used{};          // the gradient that the step used
+  record::Sketch used{};         // the gradient that the step used
   std::uint64_t arrived = 0;     // number of the event: the last gradient arrived
   std::uint64_t moved = 0;       // number of the event: communication began with it; 0: none
   std::uint64_t unfinished = 0;  // the same of one that nobody waited for

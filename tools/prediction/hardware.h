@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/predict/topology.h"
+#include "simulate/predict/topology.h"
 
 namespace lockstep::tools {
 

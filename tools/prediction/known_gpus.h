@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/predict/topology.h"
+#include "simulate/predict/topology.h"
 
 namespace lockstep::tools {
 

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
-#include "engine/predict/pipeline_step.h"
 #include "engine/trace/chrome_trace.h"
+#include "simulate/predict/pipeline_step.h"
 #include "tools/report/predicted_trace.h"
 #include "tools/report/row_table.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/predict/step.h"
+#include "simulate/predict/step.h"
 #include "tools/prediction/run_workload.h"
 #include "tools/prediction/what_if.h"
 

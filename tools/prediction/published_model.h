@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/predict/step.h"
-#include "engine/predict/topology.h"
+#include "simulate/predict/step.h"
+#include "simulate/predict/topology.h"
 #include "tools/prediction/csv_table.h"
 
 namespace lockstep::tools {

@@ -9,7 +9,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/text.h"
-#include "engine/predict/step.h"
+#include "simulate/predict/step.h"
 #include "tools/prediction/hardware.h"
 
 namespace lockstep::tools {

@@ -7,7 +7,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/text.h"
-#include "engine/predict/kernel_cost.h"
+#include "simulate/predict/kernel_cost.h"
 
 namespace lockstep::tools {
 namespace {

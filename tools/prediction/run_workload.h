@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "engine/predict/step.h"
-#include "engine/predict/topology.h"
 #include "engine/trace/breakdown.h"
+#include "simulate/predict/step.h"
+#include "simulate/predict/topology.h"
 #include "tools/report/run_reader.h"
 
 namespace lockstep::tools {

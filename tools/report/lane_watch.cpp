@@ -20,7 +20,7 @@ std::string bar(double share) {
   return std::string(full, '#') + std::string(static_cast<std::size_t>(kBarWidth) - full, '.');
 }
 
-std::string device_line(int index, const act::Machine::DeviceState& state, double elapsed) {
+std::string device_line(int index, const slow_motion::Machine::DeviceState& state, double elapsed) {
   const double busy = elapsed > 0 ? state.busy_seconds / elapsed : 0;
   return fmt::format("gpu{:<3} {} {:>3.0f} % busy  {:<24} {}", index, bar(busy), 100 * busy,
                      state.kernel != nullptr ? state.kernel : "-",
@@ -37,9 +37,9 @@ std::string name_of(const predict::Topology& topology, predict::Hop hop) {
 
 }  // namespace
 
-std::vector<std::string> lane_lines(const act::Machine& machine) {
+std::vector<std::string> lane_lines(const slow_motion::Machine& machine) {
   std::vector<std::string> lines;
-  const double elapsed = act::to_seconds(machine.end() - machine.origin()) / machine.factor();
+  const double elapsed = runtime::to_seconds(machine.end() - machine.origin()) / machine.factor();
   const auto states = machine.device_states();
   for (std::size_t i = 0; i < states.size(); ++i) {
     lines.push_back(device_line(machine.devices()[i], states[i], elapsed));
@@ -58,7 +58,7 @@ std::vector<std::string> lane_lines(const act::Machine& machine) {
   return lines;
 }
 
-LaneWatch::LaneWatch(const act::Machine& machine, bool is_on) : machine_(machine) {
+LaneWatch::LaneWatch(const slow_motion::Machine& machine, bool is_on) : machine_(machine) {
   if (!is_on || !has_status_line()) return;
   thread_ = std::thread([this] { draw(); });
 }

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/act/machine.h"
+#include "simulate/slow_motion/machine.h"
 
 namespace lockstep::tools {
 
@@ -15,7 +15,7 @@ namespace lockstep::tools {
 // before; the last one stays. Without a terminal there, or unless `is_on`, it does nothing.
 class LaneWatch {
  public:
-  LaneWatch(const act::Machine& machine, bool is_on);
+  LaneWatch(const slow_motion::Machine& machine, bool is_on);
   ~LaneWatch();
   LaneWatch(const LaneWatch&) = delete;
   LaneWatch& operator=(const LaneWatch&) = delete;
@@ -23,7 +23,7 @@ class LaneWatch {
  private:
   void draw();
 
-  const act::Machine& machine_;
+  const slow_motion::Machine& machine_;
   std::size_t num_lines_ = 0;
   std::atomic<bool> is_over_{false};
   std::thread thread_;
@@ -31,6 +31,6 @@ class LaneWatch {
 
 // The picture: a line per device, what it does now and how busy it has been, and one for each of
 // the links that have carried most.
-std::vector<std::string> lane_lines(const act::Machine& machine);
+std::vector<std::string> lane_lines(const slow_motion::Machine& machine);
 
 }  // namespace lockstep::tools

@@ -16,6 +16,7 @@
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
 #include "engine/trace/counters.h"
+#include "simulate/slow_motion/acted_link.h"
 #include "tools/report/json_integer.h"
 #include "tools/report/packed_recording.h"
 #include "tools/report/waiting_status.h"
@@ -54,7 +55,7 @@ void train_threads(const TrainingTask& task, const DevicePlacement& placement,
         const Device device = placement.devices[static_cast<std::size_t>(communicator.rank())];
         train_rank(task, device, communicator, observer, result);
       },
-      group);
+      slow_motion::with_acted_links(static_cast<int>(placement.devices.size()), group));
 }
 
 runtime::MemoryPool& memory_of(Device device) {

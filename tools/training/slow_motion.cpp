@@ -6,11 +6,11 @@
 #include <cmath>
 #include <utility>
 
-#include "engine/act/machine.h"
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/breakdown.h"
 #include "engine/trace/recorder.h"
+#include "simulate/slow_motion/machine.h"
 #include "tools/cli/numbers.h"
 #include "tools/report/lane_watch.h"
 #include "tools/report/median.h"
@@ -33,11 +33,13 @@ double round_up(double factor) {
   return std::ceil(factor / digit) * digit;
 }
 
-act::MachineOptions machine_options(const TrainingTask& task, const DevicePlacement& placement) {
-  act::MachineOptions options;
+slow_motion::MachineOptions machine_options(const TrainingTask& task,
+                                            const DevicePlacement& placement) {
+  slow_motion::MachineOptions options;
   options.topology = task.slow_motion->topology;
   for (const Device device : placement.devices) options.devices.push_back(device.index);
-  options.tracks = placement.mode == Mode::ddp ? act::Tracks::ranks : act::Tracks::devices;
+  options.tracks =
+      placement.mode == Mode::ddp ? slow_motion::Tracks::ranks : slow_motion::Tracks::devices;
   return options;
 }
 
@@ -50,17 +52,17 @@ struct RehearsedStep {
 
 template <typename Train>
 RehearsedStep rehearse(TrainingTask task, const DevicePlacement& placement, const Train& train) {
-  act::MachineOptions options = machine_options(task, placement);
-  options.pace = act::Pace::none;
-  act::Machine machine(options);
-  const act::OnStage on_stage(machine);
+  slow_motion::MachineOptions options = machine_options(task, placement);
+  options.pace = slow_motion::Pace::none;
+  slow_motion::Machine machine(options);
+  const slow_motion::OnStage on_stage(machine);
   task.num_steps = std::min(task.num_steps, kRehearsedSteps);
   struct Sample {
-    act::Time real{};
-    act::Time modelled{};
+    runtime::Time real{};
+    runtime::Time modelled{};
     std::size_t num_kernels = 0;
   };
-  const auto sample = [&] { return Sample{act::now(), machine.end(), machine.num_kernels()}; };
+  const auto sample = [&] { return Sample{runtime::now(), machine.end(), machine.num_kernels()}; };
   const Sample begin = sample();
   std::vector<Sample> samples;
   TrainingObserver observer;
@@ -70,8 +72,8 @@ RehearsedStep rehearse(TrainingTask task, const DevicePlacement& placement, cons
   const Sample first = samples.size() > 1 ? samples.front() : begin;
   const Sample& last = samples.back();
   const double steps = static_cast<double>(std::max<std::size_t>(1, samples.size() - 1));
-  return {act::to_seconds(last.real - first.real) / steps,
-          act::to_seconds(last.modelled - first.modelled) / steps,
+  return {runtime::to_seconds(last.real - first.real) / steps,
+          runtime::to_seconds(last.modelled - first.modelled) / steps,
           static_cast<double>(last.num_kernels - first.num_kernels) / steps};
 }
 
@@ -169,7 +171,7 @@ void take_acted_times(const TrainingTask& task, const DevicePlacement& placement
     tracks.push_back(is_ddp ? static_cast<int>(tracks.size()) : device.index);
   }
   const trace::Recording recording = trace::collect();
-  const trace::IntervalSet late = device_times(recording, act::is_late);
+  const trace::IntervalSet late = device_times(recording, slow_motion::is_late);
   const StepTimes first_steps(recording, tracks[0], late);
   result.acted->put_off = first_steps.put_off();
   if (recording.num_dropped == 0) {
@@ -178,7 +180,7 @@ void take_acted_times(const TrainingTask& task, const DevicePlacement& placement
   result.busy_fraction.clear();
   for (const int track : tracks) {
     const auto is_its_kernel = [&](const trace::Span& span) {
-      return span.rank == track && act::is_kernel(span);
+      return span.rank == track && slow_motion::is_kernel(span);
     };
     const trace::IntervalSet kernels = device_times(recording, is_its_kernel);
     // Of a median step: some wait for what is between steps, such as a check, and behind that each
@@ -239,14 +241,15 @@ TrainingResult act_out(
     const std::function<TrainingResult(const TrainingTask&, const TrainingObserver&)>& train) {
   const bool is_recorded = trace::recording();
   trace::stop();
-  act::MachineOptions options = machine_options(task, placement);
+  slow_motion::MachineOptions options = machine_options(task, placement);
   const RehearsedStep step = rehearse(task, placement, train);
   options.factor = task.slow_motion->factor.value_or(choose_factor(step));
   // What a thread is late by in one part of a step it makes up for in another, or in the next ones.
   constexpr double kPatientSteps = 3;
-  options.patience = std::max(
-      options.patience, act::from_seconds(kPatientSteps * options.factor * step.modelled_seconds));
-  act::Machine machine(options);
+  options.patience =
+      std::max(options.patience,
+               runtime::from_seconds(kPatientSteps * options.factor * step.modelled_seconds));
+  slow_motion::Machine machine(options);
   TrainingObserver at_full_speed = observer;
   if (observer.on_epoch) {
     at_full_speed.on_epoch = [&](std::size_t epoch, double seconds, double loss) {
@@ -255,9 +258,9 @@ TrainingResult act_out(
   }
   TrainingResult result;
   {
-    const act::OnStage on_stage(machine);
+    const slow_motion::OnStage on_stage(machine);
     const LaneWatch watch(machine, task.slow_motion->is_watched);
-    if (is_recorded) trace::start({.slow_motion = options.factor});
+    if (is_recorded) trace::start({.times_slower = options.factor});
     result = train(task, at_full_speed);
   }
   for (double& seconds : result.epoch_seconds) seconds /= options.factor;

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/predict/topology.h"
+#include "simulate/predict/topology.h"
 #include "tools/training/results.h"
 #include "tools/training/task.h"
 

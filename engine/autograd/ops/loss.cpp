@@ -1,12 +1,10 @@
 #include <utility>
 
-#include "engine/audit/losses.h"
-#include "engine/audit/switch.h"
-#include "engine/audit/values.h"
 #include "engine/autograd/backward.h"
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
+#include "engine/trace/observer.h"
 #include "engine/trace/span.h"
 
 namespace lockstep {
@@ -17,16 +15,16 @@ namespace {
 class CrossEntropyNode final : public Node {
  public:
   CrossEntropyNode(Tensor probabilities, Tensor labels, Reduction reduction,
-                   std::shared_ptr<const audit::Loss> noted)
+                   std::shared_ptr<const void> told)
       : probabilities_(std::move(probabilities)),
         labels_(std::move(labels)),
         reduction_(reduction),
-        noted_(std::move(noted)) {}
+        told_(std::move(told)) {}
   const char* name() const override { return "CrossEntropy"; }
   Gradients backward(const Gradients& grad_outputs) override {
     const Tensor& labels = unpack(labels_);
-    if (noted_) {
-      audit::note_loss_backward(audited_pass(), noted_, audit::values_of(grad_outputs[0]));
+    if (trace::Observer* observer = trace::observer(); observer != nullptr && told_) {
+      observer->loss_backward(running_pass_number(), told_, trace::host_values(grad_outputs[0]));
     }
     Tensor grad_logits = gradient_buffer(0);
     grad_logits.backend().softmax_cross_entropy_backward(
@@ -40,7 +38,7 @@ class CrossEntropyNode final : public Node {
   SavedTensor probabilities_;
   SavedTensor labels_;
   Reduction reduction_;
-  std::shared_ptr<const audit::Loss> noted_;
+  std::shared_ptr<const void> told_;
 };
 
 }  // namespace
@@ -60,14 +58,13 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction r
   Tensor probabilities = Tensor::empty(x.shape(), x.dtype(), x.device());
   loss.backend().softmax_cross_entropy_forward(loss.stream(), x.matrix(), labels.view(), reduction,
                                                probabilities.matrix(), loss.view());
-  std::shared_ptr<const audit::Loss> noted;
-  if (audit::is_on()) {
-    noted = audit::note_loss(x.size(0),
-                             reduction == Reduction::mean ? audit::Mean::yes : audit::Mean::no,
-                             audit::values_of(loss), audit::values_of(labels));
+  std::shared_ptr<const void> told;
+  if (trace::Observer* observer = trace::observer()) {
+    told = observer->loss({x.size(0), reduction == Reduction::mean, trace::host_values(loss),
+                           trace::host_values(labels)});
   }
   return record<CrossEntropyNode>({logits}, std::move(loss), std::move(probabilities), labels,
-                                  reduction, std::move(noted));
+                                  reduction, std::move(told));
 }
 
 namespace {
@@ -76,15 +73,15 @@ namespace {
 class MseLossNode final : public Node {
  public:
   MseLossNode(Tensor x, Tensor target, Reduction reduction,
-              std::shared_ptr<const audit::Loss> noted)
+              std::shared_ptr<const void> told)
       : x_(std::move(x)),
         target_(std::move(target)),
         reduction_(reduction),
-        noted_(std::move(noted)) {}
+        told_(std::move(told)) {}
   const char* name() const override { return "MseLoss"; }
   Gradients backward(const Gradients& grad_outputs) override {
-    if (noted_) {
-      audit::note_loss_backward(audited_pass(), noted_, audit::values_of(grad_outputs[0]));
+    if (trace::Observer* observer = trace::observer(); observer != nullptr && told_) {
+      observer->loss_backward(running_pass_number(), told_, trace::host_values(grad_outputs[0]));
     }
     Tensor grad_x = gradient_buffer(0);
     grad_x.backend().mse_backward(grad_x.stream(), unpack(x_).view(), unpack(target_).view(),
@@ -97,7 +94,7 @@ class MseLossNode final : public Node {
   SavedTensor x_;
   SavedTensor target_;
   Reduction reduction_;
-  std::shared_ptr<const audit::Loss> noted_;
+  std::shared_ptr<const void> told_;
 };
 
 }  // namespace
@@ -110,13 +107,12 @@ Variable mse_loss(const Variable& x, const Tensor& target, Reduction reduction) 
   Tensor loss = Tensor::empty({}, x.dtype(), x.device());
   loss.backend().mse_forward(loss.stream(), x.value().view(), target.view(), reduction,
                              loss.view());
-  std::shared_ptr<const audit::Loss> noted;
-  if (audit::is_on()) {
-    noted = audit::note_loss(x.shape().num_dims() == 0 ? 1 : x.shape()[0],
-                             reduction == Reduction::mean ? audit::Mean::yes : audit::Mean::no,
-                             audit::values_of(loss));
+  std::shared_ptr<const void> told;
+  if (trace::Observer* observer = trace::observer()) {
+    const std::size_t num_rows = x.shape().num_dims() == 0 ? 1 : x.shape()[0];
+    told = observer->loss({num_rows, reduction == Reduction::mean, trace::host_values(loss), {}});
   }
-  return record<MseLossNode>({x}, std::move(loss), x.value(), target, reduction, std::move(noted));
+  return record<MseLossNode>({x}, std::move(loss), x.value(), target, reduction, std::move(told));
 }
 
 }  // namespace lockstep

@@ -1,10 +1,8 @@
 // Batch normalisation.
-#include "engine/audit/steps.h"
-#include "engine/audit/switch.h"
-#include "engine/audit/values.h"
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
+#include "engine/trace/observer.h"
 #include "engine/trace/span.h"
 
 namespace lockstep {
@@ -90,7 +88,9 @@ Variable batch_norm(const Variable& x, const BatchNormArguments& arguments) {
            to_string(input.shape()), to_string(tensor->shape()));
     }
   }
-  if (audit::is_on() && trains) audit::note_buffer(audit::values_of(arguments.running_mean));
+  if (trace::Observer* observer = trace::observer(); observer != nullptr && trains) {
+    observer->buffer(trace::host_values(arguments.running_mean));
+  }
   Tensor y = Tensor::empty(input.shape(), input.dtype(), input.device());
   Tensor mean = trains ? Tensor::empty(features, input.dtype(), input.device())
                        : arguments.running_mean.clone();

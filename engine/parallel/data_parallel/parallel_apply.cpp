@@ -1,18 +1,13 @@
 #include <atomic>
-#include <cstddef>
 #include <exception>
 #include <memory>
-#include <vector>
 
-#include "engine/audit/losses.h"
-#include "engine/audit/models.h"
-#include "engine/audit/switch.h"
 #include "engine/core/error.h"
 #include "engine/core/thread_context.h"
-#include "engine/nn/module.h"
 #include "engine/parallel/data_parallel/stages.h"
 #include "engine/runtime/device_span.h"
 #include "engine/runtime/logical_device.h"
+#include "engine/trace/observer.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::parallel {
@@ -79,58 +74,27 @@ void for_each_device(const std::vector<Device>& devices,
   }
 }
 
-// What an audit says of a replica's plain members: those that forward() writes are lost with it.
-
-// Keeps a replica's bytes as they are, of it and of all modules in it. Parameters, buffers and
-// children stand outside of the object, so what differs afterwards is a member.
-class LostMembers {
- public:
-  LostMembers(const nn::Module& replica, Device device);
-  // Records each module that was written to meanwhile.
-  void note() const;
-
- private:
-  struct Kept {
-    const nn::Module* module = nullptr;
-    std::vector<std::byte> bytes;
-  };
-  void keep(const nn::Module& module);
-
-  Device device_;
-  std::vector<Kept> kept_;
-};
-
-namespace {
-
-const std::byte* begin_of(const nn::Module& module) {
-  return static_cast<const std::byte*>(dynamic_cast<const void*>(&module));
-}
-
-}  // namespace
-
-LostMembers::LostMembers(const nn::Module& replica, Device device) : device_(device) {
-  keep(replica);
-}
-
-void LostMembers::keep(const nn::Module& module) {
-  const std::byte* begin = begin_of(module);
-  kept_.push_back({&module, {begin, begin + module.object_bytes()}});
-  for (const auto& [name, child] : module.children()) keep(*child);
-}
-
-void LostMembers::note() const {
-  for (const auto& [module, bytes] : kept_) {
-    std::size_t num_changed = 0;
-    for (std::size_t i = 0; i < bytes.size(); ++i) num_changed += bytes[i] != begin_of(*module)[i];
-    if (num_changed == 0) continue;
-    audit::note_lost_member(module->type_name(), to_string(device_), num_changed);
-  }
-}
-
 namespace {
 
 std::size_t num_rows(const Variable& input) {
   return input.shape().num_dims() == 0 ? 1 : input.shape()[0];
+}
+
+// Lists the module and all modules in it.
+void list_objects(const nn::Module& module, std::vector<trace::ReplicaModule>& objects) {
+  const auto* begin = static_cast<const std::byte*>(dynamic_cast<const void*>(&module));
+  objects.push_back({module.type_name(), {begin, module.object_bytes()}});
+  for (const auto& [name, child] : module.children()) list_objects(*child, objects);
+}
+
+// Calls a replica while an observer looks at it before and after.
+Variable apply_observed(trace::Observer& observer, nn::Module& replica, const Variable& input) {
+  std::vector<trace::ReplicaModule> objects;
+  list_objects(replica, objects);
+  observer.replica(input.device(), objects, trace::Moment::begins);
+  Variable output = replica(input);
+  observer.replica(input.device(), objects, trace::Moment::ends);
+  return output;
 }
 
 }  // namespace
@@ -157,14 +121,10 @@ std::vector<Variable> parallel_apply(const std::vector<std::shared_ptr<nn::Modul
     ThreadContext context = thread_context();
     context.first_row = first_rows[i];
     ThreadContextScope scope(context);
-    if (!audit::is_on()) [[likely]] {
-      outputs[i] = (*replicas[i])(inputs[i]);
-      return;
-    }
-    const audit::RowsNotedScope noted;
-    const LostMembers members(*replicas[i], devices[i]);
-    outputs[i] = (*replicas[i])(inputs[i]);
-    members.note();
+    const nn::NestingScope inside_the_module;
+    trace::Observer* const observer = trace::observer();
+    outputs[i] = observer == nullptr ? (*replicas[i])(inputs[i])
+                                     : apply_observed(*observer, *replicas[i], inputs[i]);
   });
   return outputs;
 }

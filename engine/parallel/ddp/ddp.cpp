@@ -6,11 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/audit/models.h"
-#include "engine/audit/switch.h"
 #include "engine/autograd/variable.h"
 #include "engine/comm/small_collectives.h"
 #include "engine/core/error.h"
+#include "engine/trace/observer.h"
 
 namespace lockstep::parallel {
 
@@ -128,13 +127,13 @@ void find_wrappers(const nn::Module& module, std::vector<std::string>& found) {
   for (const auto& [unused, child] : module.children()) find_wrappers(*child, found);
 }
 
-void note(const Ddp& ddp, const nn::Module& module) {
-  audit::Wrapped wrapped{&ddp, {}, {}};
-  for (const Variable& parameter : module.parameters()) {
-    wrapped.leaves.push_back(parameter.identity());
-  }
-  find_wrappers(module, wrapped.inside);
-  audit::note_wrapped(wrapped);
+void tell_wrapped(trace::Observer& observer, const Ddp& ddp, const nn::Module& module) {
+  std::vector<const void*> leaves;
+  for (const Variable& parameter : module.parameters()) leaves.push_back(parameter.identity());
+  std::vector<std::string> inside;
+  find_wrappers(module, inside);
+  observer.fact("wrapped",
+                {{"wrapper", trace::address_of(&ddp)}, {"inside", inside}, {"leaves", leaves}});
 }
 
 }  // namespace
@@ -146,12 +145,14 @@ Ddp::Ddp(std::shared_ptr<nn::Module> module, comm::Communicator& communicator,
   broadcast_model(*module, communicator);
   reducer_ =
       std::make_shared<GradReducer>(module->named_parameters(), communicator, options.reducer);
-  if (audit::is_on()) note(*this, *module);
+  if (trace::Observer* observer = trace::observer()) tell_wrapped(*observer, *this, *module);
   register_child("module", std::move(module));
 }
 
 Ddp::~Ddp() {
-  if (audit::is_on()) audit::note_unwrapped(this);
+  if (trace::Observer* observer = trace::observer()) {
+    observer->fact("unwrapped", {{"wrapper", trace::address_of(this)}});
+  }
 }
 
 Variable Ddp::forward(const Variable& input) {

@@ -1,5 +1,5 @@
-// A clock for CPU devices whose time is modelled (engine/act): what a device of the CPU has done by
-// then, its stream's events say as a GPU's do.
+// A clock for CPU devices whose time is modelled: the timed events of their streams say by it when
+// a device would have done its work, as a GPU's say when it has.
 #pragma once
 
 #include <cstdint>

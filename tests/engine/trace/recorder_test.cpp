@@ -142,7 +142,7 @@ TEST(Recorder, KeepsSamplesOfMemoryByTime) {
 
 TEST(Recorder, ShowsAllThatWasInSlowMotionAtFullSpeed) {
   const std::int64_t before = now_ns();
-  start({.slow_motion = 10});
+  start({.times_slower = 10});
   const std::int64_t after = now_ns();
   const std::int64_t later = after + 1'000'000;
   record({.name = "kernel", .begin_ns = later, .end_ns = later});

@@ -1,0 +1,170 @@
+// What a program learns from, for whoever listens: the engine tells an Observer about rows, losses,
+// gradients, optimizer steps, communication and files. How long things take are spans (span.h).
+//
+// A process has one observer or none. Whoever examines programs installs one from outside; a test
+// may install another. The engine asks at each place first, so without one it pays one branch:
+//
+//   if (trace::Observer* observer = trace::observer()) observer->fact("saved", {{"path", path}});
+//
+// Threads: any thread calls an observer, several at once. thread_context() says for which rank.
+// Memory:  views are valid during the call; of tensors that are not in the CPU's memory they are
+//          empty (host_values).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "engine/core/device.h"
+#include "engine/core/views.h"
+
+namespace lockstep::trace {
+
+// When an observer is told: as the thing is made, before it, after it (without an error), or when
+// somebody has waited for it.
+enum class Moment { made, begins, ends, waited };
+
+struct Loss {
+  std::size_t num_rows = 0;
+  bool is_mean = true;     // over the rows; else their sum
+  ConstTensorView value;   // one element
+  ConstTensorView labels;  // int64, or empty
+};
+
+struct LeafGradient {
+  std::uint64_t pass = 0;      // of backward, numbered from 1
+  const void* leaf = nullptr;  // Variable::identity()
+  std::size_t num_elements = 0;
+  ConstTensorView gradient;  // what arrives
+  ConstTensorView before;    // what it is added to; empty: nothing
+};
+
+struct OptimizerStep {
+  struct Parameter {
+    const void* leaf = nullptr;  // Variable::identity()
+    std::string shape;
+    std::size_t num_elements = 0;
+    bool has_gradient = false;
+    ConstTensorView value;
+    ConstTensorView gradient;
+  };
+  const void* optimizer = nullptr;
+  double learning_rate = 0;
+  std::string device;  // of the first parameter
+  std::vector<Parameter> parameters;
+};
+
+// Ranks that share a communicator.
+struct RankGroup {
+  std::string name;  // the same in all its processes; empty: its ranks are threads of this process
+  int world_size = 1;
+  int rank = 0;  // this process; of threads ThreadContext has it
+};
+
+// One call of a communicator.
+struct Call {
+  std::uint32_t group = 0;  // as group_made() numbered it
+  int rank = 0;
+  std::uint64_t sequence = 0;
+  std::string_view operation;
+  std::string detail;            // what else the ranks must have alike: "sum", "from rank 0"
+  int peer = -1;                 // of send and recv
+  std::uint64_t bytes_sent = 0;  // of send
+  std::uint64_t num_elements = 0;
+  DType dtype = DType::float32;
+  ConstTensorView memory;
+  bool is_async = false;  // it goes on after the call returns
+};
+
+// A module of a replica of DataParallel: what its C++ object consists of.
+struct ReplicaModule {
+  std::string type_name;
+  std::span<const std::byte> object;
+};
+
+// A named value of a fact. Pointers only tell things apart.
+struct Field {
+  std::string_view key;
+  std::variant<std::string_view, std::uint64_t, double, bool, std::span<const std::string>,
+               std::span<const void* const>>
+      value;
+};
+
+class Observer {
+ public:
+  virtual ~Observer() = default;
+
+  // --- from rows to gradients ---
+  // The outermost module was called, with gradients on.
+  virtual void batch(ConstTensorView /*rows*/, std::size_t /*num_rows*/) {}
+  // A layer in training is about to use and change this running statistic.
+  virtual void buffer(ConstTensorView /*values*/) {}
+  // A loss was computed. Its node hands the result to loss_backward.
+  virtual std::shared_ptr<const void> loss(const Loss&) { return nullptr; }
+  virtual void loss_backward(std::uint64_t /*pass*/, const std::shared_ptr<const void>& /*loss*/,
+                             ConstTensorView /*upstream*/) {}
+  virtual void leaf_gradient(const LeafGradient&) {}
+
+  // --- from gradients to weights ---
+  // made (the optimizer, without parameters), begins, ends.
+  virtual void step(const OptimizerStep&, Moment) {}
+
+  // --- ranks ---
+  // A name that no other group of this machine has: rank 0 asks, and tells the other processes.
+  virtual std::string new_group_name() { return {}; }
+  // Returns the number that calls and ThreadContext::group have, 1 or more; 0: don't tell me more.
+  virtual std::uint32_t group_made(const RankGroup&) { return 0; }
+  // A rank's communicator is gone.
+  virtual void group_left(std::uint32_t /*group*/, int /*rank*/) {}
+  // begins, ends; waited: Work::wait() of an asynchronous call, which knows only the sequence
+  // number and where the memory begins.
+  virtual void call(const Call&, Moment) {}
+  // begins and ends the forward pass of a replica, on its device.
+  virtual void replica(Device, std::span<const ReplicaModule>, Moment) {}
+
+  // --- anything that is only written down ---
+  //   moved      from, to, leaves                  Module::to()
+  //   wrapped    wrapper, inside, leaves           Ddp; inside: type names of wrappers it holds
+  //   unwrapped  wrapper
+  //   loaded     model, loaded, missing, unexpected    load_state_dict()
+  //   saved      path                              weights or a checkpoint
+  //   sampler    kind, samples, batch, of_world, of_rank, seed, epoch, shuffled
+  //   schedule   base, step, rate                  a learning rate was asked for
+  //   clipped                                      this thread scaled its gradients down
+  //   intended   invariant, reason                 a program breaks an invariant on purpose
+  virtual void fact(std::string_view /*name*/, std::initializer_list<Field>) {}
+};
+
+namespace detail {
+extern std::atomic<Observer*> installed;
+}
+
+// The process's observer, or nullptr.
+inline Observer* observer() {
+  return detail::installed.load(std::memory_order_relaxed);
+}
+
+// REQUIRES: the observer lives until the process ends, or until nothing of the engine runs any more
+// and it was replaced. All ranks of a job have an observer, or none has.
+void set_observer(Observer* observer);
+
+inline std::uint64_t address_of(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+// The values of a Tensor, a class of a higher layer: empty where it is undefined or not in the
+// CPU's memory.
+template <typename TensorClass>
+ConstTensorView host_values(const TensorClass& tensor) {
+  if (!tensor.defined() || tensor.device().type != DeviceType::cpu) return {};
+  return tensor.view();
+}
+
+}  // namespace lockstep::trace

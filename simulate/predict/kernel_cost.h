@@ -1,0 +1,73 @@
+// What a kernel takes on a device. On one that was measured (lockstep calibrate), as it was
+// measured there. Else its arithmetic or its memory traffic, whichever is longer, at these shares
+// of the device's peak, and its launch. The shares are usual for cuBLAS and for element-wise
+// kernels.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "simulate/predict/step.h"
+#include "simulate/predict/topology.h"
+
+namespace lockstep::predict {
+
+inline constexpr double kArithmeticEfficiency = 0.7;
+inline constexpr double kTrafficEfficiency = 0.75;
+
+// What a dense layer is given in a step.
+struct LayerShape {
+  double rows = 0;
+  double inputs = 0;
+  double outputs = 0;
+  std::size_t element_size = sizeof(float);
+
+  double parameter_bytes() const {  // of weights and bias
+    return (inputs + 1) * outputs * static_cast<double>(element_size);
+  }
+};
+
+// A first layer's input needs no gradient.
+enum class InputGradient { needed, not_needed };
+
+// From a data sheet a layer is one product forward and one for each gradient backward, of
+// 2 * rows * parameters operations, which reads its parameters once.
+double forward_seconds(const DeviceProfile& device, const LayerShape& layer);
+double backward_seconds(const DeviceProfile& device, const LayerShape& layer, InputGradient input);
+
+// Both, of float32, with the layer's gradients.
+LayerWork dense_layer(const DeviceProfile& device, std::string name, const LayerShape& layer,
+                      InputGradient input);
+
+// Any other kernel, by the bytes that it reads and writes.
+double traffic_seconds(const DeviceProfile& device, double num_bytes);
+
+// What an optimizer reads and writes, by the bytes of the parameters: weight, gradient and
+// momentum, then weight and momentum.
+double update_bytes(double parameter_bytes);
+double update_seconds(const DeviceProfile& device, double parameter_bytes);
+
+// Of cross-entropy over rows of so many classes: on GPUs a launch each.
+struct LossSeconds {
+  double forward = 0;
+  double backward = 0;
+};
+LossSeconds loss_seconds(const DeviceProfile& device, double rows, double classes);
+
+// Of taking a batch's rows out of the data set: nothing on GPUs, where it is there when it is
+// needed.
+double batch_seconds(const DeviceProfile& device, double num_bytes);
+
+// How many times as long a layer, and any other kernel of so many bytes, takes while so many
+// devices do the same: 1 on GPUs, which share nothing that kernels wait for. CPU devices share
+// caches: what one of them leaves there is gone where all of them need more than there is.
+double layers_beside(const DeviceProfile& device, std::size_t num_devices);
+double traffic_beside(const DeviceProfile& device, std::size_t num_devices, double num_bytes);
+
+// What an update of so many bytes of parameters takes then that took so many seconds on one device
+// alone. In a step that one may have missed its caches already: what all of them miss counts once.
+double update_seconds_beside(const DeviceProfile& device, std::size_t num_devices,
+                             double parameter_bytes, double seconds_alone);
+
+}  // namespace lockstep::predict

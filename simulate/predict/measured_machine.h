@@ -1,0 +1,77 @@
+// What a machine takes that was measured rather than looked up (lockstep calibrate): the times of
+// layers, of memory traffic and of all-reduces at chosen sizes. Between two sizes a time is
+// interpolated linearly, since what all of these take is about a fixed time and one in proportion
+// to each size; below the first it is the first one's, beyond the last it grows in proportion.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "simulate/predict/interference.h"
+
+namespace lockstep::predict {
+
+// Where a value lies between the points of an axis: on `index` and, by `share`, on the next one.
+struct AxisPlace {
+  std::size_t index = 0;
+  double share = 0;
+  double beyond = 1;  // how many times the last point it is, where it is more
+};
+// REQUIRES: points are positive and ascending, and there is one.
+AxisPlace place_on(const std::vector<double>& points, double value);
+
+// A time by a size.
+struct Curve {
+  std::vector<double> sizes;
+  std::vector<double> seconds;
+
+  double at(double size) const;
+};
+
+// A Linear with its activation: the times at every combination of rows, inputs and outputs, the
+// outputs of one row and input side by side.
+struct LayerGrid {
+  std::array<std::vector<double>, 3> axes;  // rows, inputs, outputs
+  std::vector<double> seconds;
+
+  double at(double rows, double inputs, double outputs) const;
+};
+
+enum class RankKind { threads, processes };
+
+const char* to_string(RankKind ranks);
+// By that name; nothing for another one.
+std::optional<RankKind> parse_rank_kind(std::string_view name);
+
+// By bytes of float32, launched during the backward pass as DDP does, with nothing behind it.
+struct MeasuredAllReduce {
+  RankKind ranks = RankKind::threads;
+  std::size_t num_devices = 2;
+  Curve curve;
+  // The measured time over what the machine's links alone charge for the engine's own plan, at the
+  // curve's sizes and between them: what is charged for other links is multiplied by it.
+  Curve over_plan = {};
+};
+
+struct MeasuredMachine {
+  std::size_t threads_per_device = 1;
+  LayerGrid forward;
+  LayerGrid backward;          // the gradients of weights and input
+  LayerGrid weights_backward;  // of the weights alone: a first layer's
+  std::vector<Curve> traffic;  // of a kernel, by the bytes that it reads and writes, while
+                               // 1, 2, ... devices are at it
+  Curve batch;                 // of the loop around a step, with its rows out of a data set, by
+                               // their bytes
+  Curve loss_forward;          // of cross-entropy, by the logits' bytes
+  Curve loss_backward;
+  // How many times as long layers take while 1, 2, ... devices are at work.
+  std::vector<double> layers_beside;
+  std::vector<MeasuredAllReduce> all_reduces;
+  Interference overlap;  // of computation and an all-reduce of the same device
+  double deviation = 0;  // of the devices' times for the same work, a share of it
+};
+
+}  // namespace lockstep::predict

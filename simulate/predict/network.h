@@ -1,0 +1,77 @@
+// Messages over a topology's links: which way they take, and how long those take that are under way
+// at the same time.
+//
+// What crosses a link together shares it, so a set of messages takes as long as the fullest
+// direction of any link needs for its bytes, and the longest way's latency on top. That is exact
+// for messages that begin together and are cut finely; it leaves out that links are seldom shared
+// in perfect fairness.
+#pragma once
+
+#include <cstddef>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "engine/plan/collective_plan.h"
+#include "simulate/predict/topology.h"
+
+namespace lockstep::predict {
+
+// A link in one direction: 2 * index of the link, + 1 from b to a.
+using Hop = std::size_t;
+
+class Network {
+ public:
+  // topology must outlive the network. latency_factor: of each link's latency (not of what NCCL's
+  // model takes for a step).
+  explicit Network(const Topology& topology, double latency_factor = 1);
+
+  const Topology& topology() const { return topology_; }
+
+  // The way from one node to another with the fewest hops, through no other GPU; among those one
+  // over NVLink, else the one that was written first. REQUIRES: they are connected.
+  const std::vector<Hop>& route(std::size_t from_node, std::size_t to_node);
+
+  std::size_t gpu(std::size_t device) const { return topology_.gpus[device]; }
+  // The socket that the device's host uses for a batch and for sums: the first one.
+  std::size_t cpu_of(std::size_t device) const;
+
+  double bytes_per_second(Hop hop) const { return topology_.links[hop / 2].bytes_per_second; }
+  double latency_seconds(Hop hop) const {
+    return latency_factor_ * topology_.links[hop / 2].latency_seconds;
+  }
+  std::size_t num_hops() const { return 2 * topology_.links.size(); }
+
+ private:
+  void find_routes_from(std::size_t from_node);
+
+  const Topology& topology_;
+  double latency_factor_;
+  std::vector<std::vector<std::pair<std::size_t, Hop>>> neighbours_;  // by node: (node, hop there)
+  std::unordered_map<std::size_t, std::vector<Hop>> routes_;          // by from * nodes + to
+  std::vector<std::vector<Hop>> arrived_by_;  // by source node, by node; empty: not searched yet
+};
+
+// Messages that are under way together.
+class Traffic {
+ public:
+  explicit Traffic(Network& network) : network_(network), bytes_(network.num_hops(), 0) {}
+
+  void add(std::size_t from_node, std::size_t to_node, double num_bytes);
+  double seconds() const;  // of the fullest link, and the latency
+  double wire_seconds() const { return wire_; }
+  double latency_seconds() const { return latency_; }
+
+ private:
+  Network& network_;
+  std::vector<double> bytes_;
+  double wire_ = 0;
+  double latency_ = 0;
+};
+
+// A collective plan step by step: its messages, and the sums that a receiver computes from them
+// (two reads and a write of its memory for each byte), and a kernel's launch per step.
+// Source of the steps: engine/plan, the same plan that the engine runs.
+double plan_seconds(Network& network, const plan::CollectivePlan& plan, std::size_t element_size);
+
+}  // namespace lockstep::predict

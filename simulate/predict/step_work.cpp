@@ -1,0 +1,267 @@
+#include "simulate/predict/step_work.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/plan/buckets.h"
+#include "simulate/predict/all_reduce_cost.h"
+
+namespace lockstep::predict {
+
+StepWork::StepWork(Network& network, const Workload& workload, const StepOptions& options)
+    : network_(network),
+      workload_(workload),
+      options_(options),
+      layers_beside_(layers_beside(network.topology().device, options.num_devices)) {
+  for (const LayerWork& layer : workload.layers) {
+    names_.push_back(trace::intern(layer.name));
+    for (const std::size_t bytes : layer.tensor_bytes) {
+      tensors_.push_back({layer_index(layer), bytes});
+    }
+  }
+  prepare();
+}
+
+void StepWork::add_step() {
+  const bool has_replicas = options_.strategy == Strategy::data_parallel && num_devices() > 1;
+  if (has_replicas) add_replication();
+  if (!has_replicas) {
+    add_fixed_work();
+    add_batch();
+  }
+  const bool has_shares = options_.strategy == Strategy::zero3 && num_devices() > 1;
+  has_shares ? add_sharded_forward() : add_forward();
+  if (has_replicas) add_gather();
+  share_gradients(has_shares ? add_sharded_backward() : add_backward());
+}
+
+// Comes from the host while the step before is computed.
+void StepWork::add_batch() {
+  if (options_.input == StepOptions::Input::ready || workload_.input_bytes == 0) return;
+  const double seconds = from_host_seconds(network_, num_devices(), workload_.input_bytes);
+  gate_.push_back(add({WorkLane::batch, trace::Category::data, "batch", seconds,
+                       static_cast<std::size_t>(workload_.input_bytes)}));
+}
+
+void StepWork::add_fixed_work() {
+  if (workload_.fixed_seconds == 0) return;
+  const double seconds =
+      workload_.fixed_seconds * traffic_beside(device(), num_devices(), workload_.input_bytes);
+  gate_ = {add({WorkLane::compute, trace::Category::host, "host", seconds, 0, gate_})};
+}
+
+std::size_t StepWork::layer_index(const LayerWork& layer) const {
+  return static_cast<std::size_t>(&layer - workload_.layers.data());
+}
+
+std::size_t StepWork::add(Work work) {
+  work_.push_back(std::move(work));
+  return work_.size() - 1;
+}
+
+void StepWork::prepare() {
+  if (num_devices() < 2) return;
+  const auto ranks = static_cast<double>(num_devices());
+  const Strategy strategy = options_.strategy;
+  std::vector<std::size_t> sizes;
+  for (const TensorWork& tensor : tensors_) sizes.push_back(tensor.bytes);
+  if (strategy == Strategy::ddp || strategy == Strategy::hierarchical) {
+    prepare_buckets();
+    comm_bytes_ = 2 * (ranks - 1) / ranks * gradient_bytes();
+  } else if (strategy == Strategy::nccl_replicated) {
+    const double ring = nccl1_ring_bytes_per_second(network_, num_devices());
+    for (auto tensor = tensors_.rbegin(); tensor != tensors_.rend(); ++tensor) {
+      const auto bytes = static_cast<double>(tensor->bytes);
+      comm_.push_back(
+          {tensor->layer, tensor->bytes, nccl1_all_reduce_seconds(ring, num_devices(), bytes)});
+    }
+    comm_bytes_ = 2 * (ranks - 1) / ranks * gradient_bytes();
+  } else if (strategy == Strategy::zero1 || strategy == Strategy::zero3) {
+    prepare_shards();
+  } else if (strategy == Strategy::device_all_reduce) {
+    exchange_ = reduce_on_devices(network_, num_devices(), sizes);
+    comm_bytes_ = exchange_.bytes_of_busiest;
+  } else if (strategy == Strategy::data_parallel) {
+    exchange_ = reduce_on_first(network_, num_devices(), sizes);
+    comm_bytes_ = exchange_.bytes_of_busiest;
+  } else {
+    comm_bytes_ = gradient_bytes();
+  }
+}
+
+void StepWork::prepare_buckets() {
+  std::vector<plan::BucketParameter> parameters;
+  for (const TensorWork& tensor : tensors_) {
+    parameters.push_back({tensor.bytes / sizeof(float), DType::float32, Device{}});
+  }
+  plan::BucketOptions bucket_options;
+  bucket_options.byte_limits = options_.bucket_byte_limits;
+  const std::vector<std::size_t> order = plan::reverse_order(parameters.size());
+  const bool is_hierarchical = options_.strategy == Strategy::hierarchical;
+  AllReduceCost cost(network_, num_devices(),
+                     is_hierarchical ? plan::AllReducePlan::hierarchical : options_.own_plan,
+                     options_.ranks);
+  // Of NCCL the whole latency; a plan's steps have that of the network's links.
+  const double extra_latency =
+      is_hierarchical || options_.own_plan || device().measured
+          ? 0
+          : (options_.conditions.comm_latency - 1) * cost.seconds(sizeof(float) * num_devices());
+  for (const plan::Bucket& bucket : plan::bucket_plan(parameters, order, bucket_options).buckets) {
+    std::size_t first_layer = workload_.layers.size();
+    for (const plan::BucketSlot& slot : bucket.slots) {
+      first_layer = std::min(first_layer, tensors_[slot.parameter].layer);
+    }
+    comm_.push_back(
+        {first_layer, bucket.num_bytes(), cost.seconds(bucket.num_bytes()) + extra_latency});
+  }
+}
+
+double StepWork::copy_seconds(const LayerWork& layer) const {
+  if (options_.gradients == StepOptions::Gradients::in_buckets || num_devices() < 2) return 0;
+  double seconds = 0;
+  for (const std::size_t bytes : layer.tensor_bytes) {
+    seconds +=
+        device().launch_seconds + 2 * static_cast<double>(bytes) / device().memory_bytes_per_second;
+  }
+  return seconds;
+}
+
+// Rows and parameters leave the first device together.
+void StepWork::add_replication() {
+  Traffic traffic(network_);
+  for (std::size_t i = 1; i < num_devices(); ++i) {
+    traffic.add(network_.gpu(0), network_.gpu(i), workload_.input_bytes + gradient_bytes());
+  }
+  gate_ = {add({WorkLane::down, trace::Category::copy, "scatter and replicate", traffic.seconds(),
+                workload_.gradient_bytes(), gate_})};
+}
+
+// Outputs are small: what counts is the way there and their gradients' way back. The first device,
+// which was ahead, has copied its own by then.
+void StepWork::add_gather() {
+  Traffic way(network_);
+  for (std::size_t i = 1; i < num_devices(); ++i) way.add(network_.gpu(i), network_.gpu(0), 0);
+  gate_ = {
+      add({WorkLane::down, trace::Category::copy, "gather", way.seconds(), 0, {work_.size() - 1}})};
+  add_fixed_work();  // the loss, on the first device
+  gate_ = {
+      add({WorkLane::down, trace::Category::copy, "scatter gradients", way.seconds(), 0, gate_})};
+}
+
+void StepWork::add_forward() {
+  for (std::size_t i = 0; i < workload_.layers.size(); ++i) {
+    std::vector<std::size_t> after = gate_;
+    if (!arrived_.empty()) {
+      after.insert(after.end(), arrived_[i].begin(), arrived_[i].end());
+    }
+    add({WorkLane::compute, trace::Category::forward, names_[i],
+         workload_.layers[i].forward_seconds * layers_beside_, 0, std::move(after)});
+  }
+}
+
+std::vector<std::size_t> StepWork::add_backward() {
+  std::vector<std::size_t> backward(workload_.layers.size());
+  for (std::size_t i = workload_.layers.size(); i-- > 0;) {
+    const LayerWork& layer = workload_.layers[i];
+    const double seconds = layer.backward_seconds * layers_beside_ + copy_seconds(layer);
+    const bool is_first = i + 1 == workload_.layers.size();
+    backward[i] = add({WorkLane::compute, trace::Category::backward, names_[i], seconds, 0,
+                       is_first ? gate_ : std::vector<std::size_t>{}});
+  }
+  return backward;
+}
+
+void StepWork::share_gradients(const std::vector<std::size_t>& backward) {
+  const std::size_t last = backward.front();
+  arrived_.clear();
+  gate_.clear();
+  if (num_devices() < 2) return add_optimizer({});
+  switch (options_.strategy) {
+    case Strategy::cpu_parameter_server:
+      return serve_parameters(backward);
+    case Strategy::cpu_reduce:
+      return reduce_on_host(last);
+    case Strategy::zero1:
+    case Strategy::zero3:
+      return update_shards(backward);
+    case Strategy::data_parallel:
+    case Strategy::device_all_reduce:
+      return reduce_behind(last);
+    default: {
+      std::vector<std::size_t> done;
+      for (const CommWork& comm : comm_) {
+        done.push_back(add({WorkLane::comm,
+                            trace::Category::communication,
+                            "all-reduce",
+                            comm.seconds,
+                            comm.bytes,
+                            {backward[comm.layer]}}));
+      }
+      add_optimizer(done);
+    }
+  }
+}
+
+double StepWork::optimizer_seconds(double share) const {
+  return update_seconds_beside(device(), num_devices(), share * gradient_bytes(),
+                               share * workload_.optimizer_seconds);
+}
+
+void StepWork::add_optimizer(std::vector<std::size_t> after) {
+  double seconds = optimizer_seconds(1);
+  for (const LayerWork& layer : workload_.layers) seconds += copy_seconds(layer);
+  ends_.push_back(add(
+      {WorkLane::compute, trace::Category::optimizer, "optimizer", seconds, 0, std::move(after)}));
+}
+
+void StepWork::reduce_behind(std::size_t last) {
+  const std::size_t bytes = workload_.gradient_bytes();
+  const std::size_t reduced = add({WorkLane::up,
+                                   trace::Category::communication,
+                                   "reduce",
+                                   exchange_.reduce_seconds,
+                                   bytes,
+                                   {last}});
+  // DataParallel sends the parameters at the beginning of the next step.
+  if (options_.strategy == Strategy::data_parallel) {
+    add_optimizer({reduced});
+    gate_ = {ends_.back()};
+    return;
+  }
+  add_optimizer({add({WorkLane::down,
+                      trace::Category::communication,
+                      "broadcast",
+                      exchange_.broadcast_seconds,
+                      bytes,
+                      {reduced}})});
+}
+
+std::size_t StepWork::pass_host(std::size_t num_bytes, double bytes_per_second, std::size_t after) {
+  constexpr trace::Category kKind = trace::Category::communication;
+  const auto bytes = static_cast<double>(num_bytes);
+  const double up = to_host_seconds(network_, num_devices(), bytes);
+  const double sum = host_sum_seconds(bytes_per_second, num_devices(), bytes) +
+                     host_update_seconds(bytes_per_second, bytes);
+  const double down = from_host_seconds(network_, num_devices(), bytes);
+  const std::size_t arrived = add({WorkLane::up, kKind, "to the host", up, num_bytes, {after}});
+  const std::size_t summed =
+      add({WorkLane::host, kKind, "sum and update", sum, num_bytes, {arrived}});
+  return add({WorkLane::down, kKind, "from the host", down, num_bytes, {summed}});
+}
+
+void StepWork::reduce_on_host(std::size_t last) {
+  gate_ = {pass_host(workload_.gradient_bytes(), network_.topology().host_thread_bytes_per_second,
+                     last)};
+  ends_.push_back(last);
+}
+
+void StepWork::serve_parameters(const std::vector<std::size_t>& backward) {
+  arrived_.resize(workload_.layers.size());
+  for (auto tensor = tensors_.rbegin(); tensor != tensors_.rend(); ++tensor) {
+    arrived_[tensor->layer].push_back(pass_host(
+        tensor->bytes, network_.topology().host_bytes_per_second, backward[tensor->layer]));
+  }
+  ends_.push_back(backward.front());
+}
+
+}  // namespace lockstep::predict

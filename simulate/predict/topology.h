@@ -1,0 +1,98 @@
+// A machine, or a cluster of machines, as a value: which devices there are, and which links join
+// them. docs/prediction.md describes the JSON file it is read from; the presets are such files.
+//
+// A link is full duplex: it carries its bytes per second in each direction, for all who share it.
+// So a PCIe switch is a node whose one link upwards everybody below it shares, and two sockets are
+// two nodes with a QPI link between them.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "simulate/predict/measured_machine.h"
+
+namespace lockstep::predict {
+
+enum class NodeKind { gpu, pcie_switch, cpu, nvswitch, nic, network };
+enum class LinkKind { nvlink, pcie, socket, network, memory };
+
+// Where a file says none: what NCCL's LL protocol takes for a step over such a link
+// (src/graph/tuning.cc); between sockets the same as PCIe. Of memory none.
+double usual_latency_seconds(LinkKind kind);
+
+struct Node {
+  std::string name;
+  NodeKind kind = NodeKind::gpu;
+  std::size_t host = 0;
+};
+
+struct Link {
+  std::size_t a = 0;  // indices of nodes
+  std::size_t b = 0;
+  LinkKind kind = LinkKind::pcie;
+  double bytes_per_second = 0;  // in each direction
+  double latency_seconds = 0;
+};
+
+// Devices of one kind differ: the standard deviation of their speed. The V100s of a cluster differ
+// by about 8 % from the fastest to the slowest hundredth (Sinha et al., "Not All GPUs Are Created
+// Equal", SC 2022), which lie 4.65 standard deviations apart. A step waits for the slowest of n.
+inline constexpr double kDeviceDeviation = 0.08 / 4.65;
+
+// What all devices of a topology are.
+struct DeviceProfile {
+  std::string name;
+  double flops_per_second = 0;         // peak, float32 without tensor cores
+  double memory_bytes_per_second = 0;  // peak
+  double memory_bytes = 0;
+  double launch_seconds = 5e-6;  // of one kernel
+  // Of a machine that was measured (lockstep calibrate), else nullptr.
+  std::shared_ptr<const MeasuredMachine> measured = nullptr;
+
+  // How much slower computation and communication are beside each other.
+  Interference overlap() const { return measured ? measured->overlap : kOverlapInterference; }
+  // Of the speed of devices of this kind.
+  double deviation() const { return measured ? measured->deviation : kDeviceDeviation; }
+};
+
+struct Topology {
+  std::string name;
+  std::string source;
+  DeviceProfile device;
+  // Memory traffic of host code that adds gradients up and updates weights: of all cores, of one.
+  double host_bytes_per_second = 0;
+  double host_thread_bytes_per_second = 0;
+  std::vector<Node> nodes;
+  std::vector<Link> links;
+  std::vector<std::size_t> gpus;  // nodes, in the order in which runs use them
+  std::size_t num_hosts = 1;
+
+  std::size_t gpus_per_host() const { return gpus.size() / num_hosts; }
+  // How fast all network ports of a host are together. 0: it has none.
+  double network_bytes_per_second() const;
+};
+
+// Names of the presets, in alphabetical order.
+std::vector<std::string> preset_names();
+
+// A preset ("dgx1-v100"), a file (whatever names an existing one, or ends in ".json"), or a cluster
+// of either: NAME*HOSTS@SPEED, where SPEED is 10gbe, 25gbe, 100gbe, 400gbe, any other number of
+// Gb/s, or with a number of ports a host: "hgx-h100-8*16@8x400gbe".
+// Throws Error{Usage} for a name that is none of these, Error{Io} that names file and line for a
+// file with unknown devices, missing links, disconnected parts or a bandwidth of zero.
+Topology find_topology(const std::string& name);
+
+// The same machine `num_hosts` times, joined by a switch: every host has `ports` network ports,
+// spread over its sockets. A 100 Gb/s port carries 12 GB/s, as in NCCL's src/graph/topo.h.
+Topology make_cluster(const Topology& host, std::size_t num_hosts, double gigabits_per_second,
+                      std::size_t ports);
+
+// text is a file's content, name what errors call it. Of a machine that was measured the file has
+// times, too (measured_file.cpp).
+Topology parse_topology(const std::string& name, const std::string& text);
+
+}  // namespace lockstep::predict

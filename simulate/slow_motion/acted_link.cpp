@@ -1,0 +1,132 @@
+#include "simulate/slow_motion/acted_link.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/core/error.h"
+#include "engine/plan/all_reduce_plan.h"
+#include "engine/trace/recorder.h"
+#include "simulate/predict/all_reduce_cost.h"
+
+namespace lockstep::slow_motion {
+
+ActedLink::ActedLink(Machine& machine, int rank, std::span<const int> devices)
+    : machine_(machine), rank_(rank), devices_(devices.begin(), devices.end()) {
+  const predict::Topology& topology = machine.topology();
+  for (const int index : devices_) {
+    hosts_.push_back(
+        static_cast<int>(topology.nodes[topology.gpus[static_cast<std::size_t>(index)]].host));
+  }
+  const bool is_one_host = std::ranges::all_of(hosts_, [&](int host) { return host == hosts_[0]; });
+  if (is_one_host) hosts_.clear();
+}
+
+std::string ActedLink::description() const {
+  return fmt::format("{}, 1 : {:g}", machine_.topology().name, machine_.factor());
+}
+
+namespace {
+
+Memory memory_of(const comm::CallHeader& call) {
+  return {call.memory, call.num_elements * size_of(call.dtype)};
+}
+
+}  // namespace
+
+void ActedLink::note_call(const comm::CallHeader& call) {
+  machine_.offer(device(), memory_of(call));
+}
+
+Time ActedLink::begin_call(const comm::CallHeader& call) {
+  call_ = call;
+  is_in_call_ = false;
+  has_moved_ = false;
+  // A call comes with a plan that is settled.
+  const auto world_size = static_cast<int>(devices_.size());
+  const bool is_measured = call.operation == comm::Operation::all_reduce &&
+                           call.plan == plan::choose_all_reduce_plan(world_size, call.num_elements);
+  times_as_long_ = is_measured ? predict::measured_over_plan(
+                                     machine_.topology().device, devices_.size(),
+                                     predict::RankKind::threads, memory_of(call).num_bytes)
+                               : 1;
+  return std::max(machine_.written(memory_of(call)), machine_.communicated(device()));
+}
+
+Time ActedLink::begin_step(Time arrived) {
+  if (!is_in_call_) {
+    is_in_call_ = true;
+    call_begin_ = step_begin_ = arrived;
+    Machine::Collective::enter();
+    machine_.set_communication(device(), comm::name_of(call_.operation));
+  }
+  if (!has_moved_) return step_begin_;
+  has_moved_ = false;
+  const predict::DeviceProfile& profile = machine_.topology().device;
+  const double sums = 3 * Machine::Collective::take_added_bytes() / profile.memory_bytes_per_second;
+  const Time alone =
+      arrived - step_begin_ + machine_.scaled(times_as_long_ * (sums + profile.launch_seconds));
+  return step_begin_ = machine_.communicate(device(), step_begin_, alone);
+}
+
+Time ActedLink::leave(int to, Time ready, std::size_t num_bytes) {
+  has_moved_ = true;
+  const int receiver = devices_[static_cast<std::size_t>(to)];
+  return machine_.deliver(device(), receiver, ready, num_bytes, times_as_long_).arrives;
+}
+
+Time ActedLink::arrive(int, Time arrival, std::size_t) {
+  has_moved_ = true;
+  return arrival;
+}
+
+Time ActedLink::end_call(Time arrived) {
+  const Time end = begin_step(arrived);
+  abandon_call();
+  const bool is_in_place = call_.operation == comm::Operation::all_reduce ||
+                           call_.operation == comm::Operation::broadcast;
+  machine_.finish_collective(device(), is_in_place ? memory_of(call_) : Memory{}, end);
+  if (trace::recording()) {
+    trace::Span span;
+    span.name = comm::name_of(call_.operation);
+    span.rank = rank_;
+    span.lane = trace::Lane::comm;
+    span.category = trace::Category::communication;
+    span.num_bytes = memory_of(call_).num_bytes;
+    span.sequence = static_cast<std::int64_t>(call_.sequence);
+    span.begin_ns = call_begin_.count();
+    span.end_ns = end.count();
+    trace::record(span);
+  }
+  return end;
+}
+
+void ActedLink::abandon_call() noexcept {
+  is_in_call_ = false;
+  times_as_long_ = 1;  // of a message that follows
+  Machine::Collective::leave();
+  machine_.set_communication(device(), nullptr);
+}
+
+Time ActedLink::begin_message(comm::Bytes data) {
+  return std::max(machine_.written({data.data(), data.size()}), machine_.reached(device()));
+}
+
+void ActedLink::end_message(Time arrived) {
+  machine_.finish_collective(device(), {}, arrived);
+}
+
+comm::ThreadGroupOptions with_acted_links(int world_size, comm::ThreadGroupOptions options) {
+  Machine* const acted = machine();
+  if (acted == nullptr) return options;
+  require(static_cast<std::size_t>(world_size) == acted->devices().size(), ErrorCode::Usage,
+          "--act-as",
+          "{} ranks for the machine that is acted out, which has a device for each of {}",
+          world_size, acted->devices().size());
+  options.make_links = [acted](int rank) {
+    return std::make_unique<ActedLink>(*acted, rank, acted->devices());
+  };
+  return options;
+}
+
+}  // namespace lockstep::slow_motion

@@ -1,0 +1,62 @@
+// The links of a machine that is acted out (machine.h), as one rank sees them: messages take the
+// way between two of its devices, and share it with all others that are on it.
+//
+// A rank's part of a collective begins when its device had come to the call, the data that it was
+// called with has been written, and the one before is over; a step of its plan, once the one before
+// is done: its messages have arrived, what they brought has been added (three times its bytes
+// through the device's memory), and a kernel been launched for it. While the device computes, all
+// of that goes on more slowly. So a step costs what the predictor charges for it
+// (predict::plan_seconds), and by the automatic plan on a machine whose all-reduces were measured,
+// what those took (predict::measured_over_plan).
+#pragma once
+
+#include <vector>
+
+#include "engine/comm/link.h"
+#include "engine/comm/thread_group.h"
+#include "simulate/slow_motion/machine.h"
+
+namespace lockstep::slow_motion {
+
+class ActedLink final : public comm::LinkModel {
+ public:
+  // Rank r of the group is on devices[r]; all of them take part in the machine, which outlives
+  // this.
+  ActedLink(Machine& machine, int rank, std::span<const int> devices);
+
+  std::string description() const override;
+  Between between() const override { return Between::all_ranks; }
+  std::span<const int> hosts() const override { return hosts_; }
+
+  void note_call(const comm::CallHeader& call) override;
+  Time begin_call(const comm::CallHeader& call) override;
+  Time latency() const override { return {}; }
+  Time begin_step(Time arrived) override;
+  Time leave(int to, Time ready, std::size_t num_bytes) override;
+  Time arrive(int from, Time arrival, std::size_t num_bytes) override;
+  Time end_call(Time arrived) override;
+  void abandon_call() noexcept override;
+  Time begin_message(comm::Bytes data) override;
+  void end_message(Time arrived) override;
+
+ private:
+  int device() const { return devices_[static_cast<std::size_t>(rank_)]; }
+
+  Machine& machine_;
+  int rank_;
+  std::vector<int> devices_;  // by rank
+  std::vector<int> hosts_;    // by rank; empty where all are on one
+  comm::CallHeader call_;
+  double times_as_long_ = 1;  // its steps, as the links charge
+  Time call_begin_{};         // of the data of all ranks
+  bool is_in_call_ = false;
+  Time step_begin_{};
+  bool has_moved_ = false;  // something, since the step began
+};
+
+// The options with the links of the machine that is on stage: rank r is on its r-th device. Without
+// a machine they stay as they are. For every group of threads that may be acted out. Throws
+// Error{Usage} unless the machine has one device for each rank.
+comm::ThreadGroupOptions with_acted_links(int world_size, comm::ThreadGroupOptions options = {});
+
+}  // namespace lockstep::slow_motion

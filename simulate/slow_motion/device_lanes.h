@@ -1,0 +1,76 @@
+// The two things that a GPU does at once, kernels and communication, in modelled time: each lane
+// does one piece of work after the other, and while both are under way each goes on more slowly
+// (predict::Interference), as the predictor has it (predict/lanes.h). There the whole step is known
+// beforehand; here work is told when a thread comes to it, and the thread sleeps until it would
+// have been done.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <mutex>
+
+#include "engine/runtime/steady_time.h"
+#include "simulate/predict/lanes.h"
+
+namespace lockstep::slow_motion {
+
+using runtime::Time;
+
+enum class Lane { compute, comm };
+
+// sleeping: a thread waits until its work would be done. none: it goes on at once, which is for
+// finding out how long the modelled and the real step take.
+enum class Pace { none, sleeping };
+
+class DeviceLanes {
+ public:
+  struct Options {
+    predict::Interference interference;
+    Pace pace = Pace::sleeping;
+    Time origin{};  // no work begins before
+    // Work on the compute lane that comes this much later than it could have begun begins when it
+    // comes: then the device was idle, and its thread not merely late.
+    Time patience{};
+  };
+  explicit DeviceLanes(const Options& options) : options_(options) {
+    for (State& state : states_) state.end = options.origin;
+  }
+
+  // Work that takes `alone` begins at `earliest`, or once the lane's work before is done, for which
+  // the calling thread waits. Returns when it begins.
+  Time begin(Lane lane, Time earliest, Time alone);
+  // Sleeps until the work that was begun is done, and returns when that is.
+  Time finish(Lane lane);
+  // The work that was begun did not happen.
+  void cancel(Lane lane);
+
+  // When the lane's last work ended, or, while it has some, began.
+  Time reached(Lane lane) const;
+
+ private:
+  struct State {
+    bool is_busy = false;
+    bool is_done = false;  // its work, by modelled time; its thread has not come for it yet
+    Time begin{};
+    Time at{};        // until when `left` is true. While both lanes work, the same for both
+    double left = 0;  // nanoseconds that the work still takes alone
+    Time end{};       // of the last work; of the current one, where it is done
+  };
+
+  State& state(Lane lane) { return states_[static_cast<std::size_t>(lane)]; }
+  State& other(Lane lane) { return states_[1 - static_cast<std::size_t>(lane)]; }
+  bool is_under_way(const State& state) const { return state.is_busy && !state.is_done; }
+  double speed(const State& state) const;  // while both work
+  // The lane works alone until then.
+  void advance_alone(State& state, Time until);
+  // When the work of `state` is done, if nothing else begins.
+  Time end_of(const State& state, const State& beside) const;
+  void complete(State& state, State& beside, Time end);
+
+  const Options options_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::array<State, 2> states_;
+};
+
+}  // namespace lockstep::slow_motion

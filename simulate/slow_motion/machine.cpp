@@ -1,0 +1,302 @@
+#include "simulate/slow_motion/machine.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "engine/core/error.h"
+#include "engine/runtime/cpu/modelled_clock.h"
+#include "engine/trace/recorder.h"
+#include "engine/trace/span.h"
+#include "simulate/predict/step.h"
+#include "simulate/slow_motion/paced_backend.h"
+
+namespace lockstep::slow_motion {
+namespace {
+
+struct CollectiveState {
+  bool is_inside = false;
+  double added_bytes = 0;
+};
+thread_local CollectiveState collective;
+
+std::int64_t nanoseconds(Time time) {
+  return time.count();
+}
+
+// What a device has done is what its stream's events say (runtime/device_span.h).
+class StageClock final : public runtime::ModelledClock {
+ public:
+  std::int64_t reached_ns(Device device) const override {
+    return nanoseconds(machine()->stream_time(device.index));
+  }
+};
+
+}  // namespace
+
+struct Machine::Device {
+  Device(const DeviceLanes::Options& lane_options, double times_as_slow, int its_track)
+      : lanes(lane_options), slowness(times_as_slow), track(its_track) {}
+
+  DeviceLanes lanes;
+  const double slowness;
+  const int track;  // of its spans
+
+  mutable std::mutex mutex;  // guards what follows
+  Time held_back{};          // no kernel begins before
+  Time waited_until{};       // a collective was done then
+  DeviceState state;
+};
+
+Machine::Machine(const MachineOptions& options)
+    : options_(options),
+      origin_(runtime::now()),
+      network_(options_.topology),
+      hops_(network_.num_hops()),
+      bytes_by_hop_(network_.num_hops(), 0) {
+  const std::size_t available = options_.topology.gpus.size();
+  const std::size_t num_devices = options_.devices.size();
+  for (std::size_t i = 0; i < num_devices; ++i) {
+    const int index = options_.devices[i];
+    require(index >= 0 && static_cast<std::size_t>(index) < available, ErrorCode::Usage, "--act-as",
+            "'{}' has {} devices, and device {} was asked for", options_.topology.name, available,
+            index);
+    const predict::DeviceProfile& profile = options_.topology.device;
+    devices_.push_back(std::make_unique<Device>(
+        DeviceLanes::Options{profile.overlap(), options_.pace, origin_, options_.patience},
+        predict::device_slowness(profile, i, num_devices),
+        options_.tracks == Tracks::devices ? index : static_cast<int>(i)));
+    places_.resize(std::max(places_.size(), static_cast<std::size_t>(index) + 1), -1);
+    places_[static_cast<std::size_t>(index)] = static_cast<int>(i);
+  }
+}
+
+Machine::~Machine() = default;
+
+bool Machine::takes_part(int index) const {
+  const auto place = static_cast<std::size_t>(index);
+  return index >= 0 && place < places_.size() && places_[place] >= 0;
+}
+
+Machine::Device& Machine::device(int index) const {
+  require(takes_part(index), ErrorCode::Usage, "--act-as",
+          "device cpu:{} takes no part in what is acted out", index);
+  return *devices_[static_cast<std::size_t>(places_[static_cast<std::size_t>(index)])];
+}
+
+Machine::Delivery Machine::deliver(int from, int to, Time ready, std::size_t num_bytes,
+                                   double times_as_long) {
+  const auto bytes = static_cast<double>(num_bytes);
+  const std::lock_guard lock(network_mutex_);
+  double latency = 0;
+  Time sent = ready;
+  for (const predict::Hop hop : network_.route(network_.gpu(static_cast<std::size_t>(from)),
+                                               network_.gpu(static_cast<std::size_t>(to)))) {
+    const double wire = times_as_long * bytes / network_.bytes_per_second(hop);
+    sent = std::max(sent, hops_[hop].occupy(ready, scaled(wire)));
+    bytes_by_hop_[hop] += bytes;
+    latency += times_as_long * network_.latency_seconds(hop);
+  }
+  return {sent, sent + scaled(latency)};
+}
+
+// A copy follows what its source's stream held before it, too.
+Time Machine::source_ready(const Written& source) const {
+  return std::max(source.time, device(source.device).lanes.reached(Lane::compute));
+}
+
+Machine::Inputs Machine::fetch_inputs(int index, Time ready, std::span<const Memory> reads) {
+  Inputs inputs{{ready, ready}};
+  for (const Memory& memory : reads) {
+    const Written last = memory_.last_write(memory);
+    Delivery delivery{last.time, last.time};
+    if (last.device != kNoDevice && last.device != index) {
+      inputs.num_bytes += memory.num_bytes;
+      delivery = deliver(last.device, index, std::max(source_ready(last), ready), memory.num_bytes);
+    }
+    if (delivery.arrives > inputs.delivery.arrives) {
+      inputs.is_of_collective = last.writer == Writer::collective;
+    }
+    inputs.delivery.sent = std::max(inputs.delivery.sent, delivery.sent);
+    inputs.delivery.arrives = std::max(inputs.delivery.arrives, delivery.arrives);
+  }
+  return inputs;
+}
+
+void Machine::run(int index, const Kernel& kernel, const std::function<void()>& real) {
+  if (collective.is_inside || !takes_part(index)) return real();
+  const auto number =
+      static_cast<std::int64_t>(num_kernels_.fetch_add(1, std::memory_order_relaxed));
+  Device& mine = device(index);
+  // The lane is the device's stream, which waits for what it needs. Copies follow each other
+  // without waiting for the links' latency.
+  Time ready = mine.lanes.reached(Lane::compute);
+  {
+    const std::lock_guard lock(mine.mutex);
+    ready = std::max(ready, mine.held_back);
+  }
+  const Inputs inputs = fetch_inputs(index, ready, kernel.reads);
+  const bool is_message = inputs.num_bytes > 0 && kernel.kind == Kernel::Kind::copies;
+  const Time due = is_message ? inputs.delivery.sent : inputs.delivery.arrives;
+  const Time begin = mine.lanes.begin(Lane::compute, due,
+                                      is_message ? Time{} : scaled(kernel.seconds * mine.slowness));
+  {
+    const std::lock_guard lock(mine.mutex);
+    mine.state.kernel = kernel.name;
+  }
+  try {
+    real();
+  } catch (...) {
+    mine.lanes.cancel(Lane::compute);
+    throw;
+  }
+  const Time end = mine.lanes.finish(Lane::compute);
+  const Time written = is_message ? std::max(end, inputs.delivery.arrives) : end;
+  for (const Memory& memory : kernel.writes) memory_.write(memory, {written, index});
+  {
+    const std::lock_guard lock(mine.mutex);
+    mine.state.kernel = nullptr;
+    mine.state.busy_seconds += runtime::to_seconds(end - begin) / factor();
+  }
+  if (!trace::recording()) return;
+  if (inputs.num_bytes > 0) {
+    record(mine,
+           {"copy from another device", trace::Lane::copy, trace::Category::copy,
+            trace::kNoSequence, inputs.num_bytes},
+           ready, due);
+  } else if (inputs.is_of_collective) {
+    record(mine, {"wait for collective", trace::Lane::compute, trace::Category::communication},
+           ready, due);
+  }
+  record(mine, {kLate, trace::Lane::host, trace::Category::wait}, due, begin);
+  if (is_message) return;
+  record(mine, {kernel.name, trace::Lane::compute, trace::Category::op, number}, begin, end);
+}
+
+void Machine::record(const Device& device, const SpanKind& kind, Time begin, Time end) const {
+  if (end <= begin) return;
+  trace::Span span;
+  span.name = kind.name;
+  span.lane = kind.lane;
+  span.category = kind.category;
+  span.sequence = kind.sequence;
+  span.num_bytes = kind.num_bytes;
+  span.rank = device.track;
+  span.begin_ns = nanoseconds(begin);
+  span.end_ns = nanoseconds(end);
+  trace::record(span);
+}
+
+void Machine::give(int index, const Memory& memory) {
+  if (collective.is_inside) return;
+  memory_.write(memory, {origin_, takes_part(index) ? index : kNoDevice});
+}
+
+void Machine::offer(int index, const Memory& memory) {
+  const Time time = std::max(written(memory), device(index).lanes.reached(Lane::compute));
+  memory_.write(memory, {time, index});
+}
+
+Time Machine::written(const Memory& memory) const {
+  return std::max(origin_, memory_.last_write(memory).time);
+}
+
+Time Machine::communicated(int index) const {
+  return device(index).lanes.reached(Lane::comm);
+}
+
+Time Machine::communicate(int index, Time begin, Time alone) {
+  DeviceLanes& lanes = device(index).lanes;
+  lanes.begin(Lane::comm, begin, alone);
+  return lanes.finish(Lane::comm);
+}
+
+void Machine::finish_collective(int index, const Memory& result, Time end) {
+  Device& mine = device(index);
+  memory_.write(result, {end, index, Writer::collective});
+  const std::lock_guard lock(mine.mutex);
+  mine.waited_until = std::max(mine.waited_until, end);
+  if (result.data == nullptr) mine.held_back = std::max(mine.held_back, end);
+}
+
+void Machine::Collective::enter() {
+  collective = {true, 0};
+}
+
+void Machine::Collective::leave() {
+  collective = {};
+}
+
+double Machine::Collective::take_added_bytes() {
+  return std::exchange(collective.added_bytes, 0);
+}
+
+void Machine::Collective::add_bytes(double num_bytes) {
+  if (collective.is_inside) collective.added_bytes += num_bytes;
+}
+
+Time Machine::reached(int index) const {
+  const Device& mine = device(index);
+  const Time computed = mine.lanes.reached(Lane::compute);
+  const std::lock_guard lock(mine.mutex);
+  return std::max(computed, mine.waited_until);
+}
+
+Time Machine::stream_time(int index) const {
+  if (!takes_part(index)) return runtime::now();
+  const Time time = reached(index);
+  const Time present = runtime::now();
+  const bool is_idle = options_.pace == Pace::sleeping && present - time > options_.patience;
+  return is_idle ? present : time;
+}
+
+Time Machine::end() const {
+  Time last = origin_;
+  for (const int index : options_.devices) last = std::max(last, reached(index));
+  return last;
+}
+
+std::vector<Machine::DeviceState> Machine::device_states() const {
+  std::vector<DeviceState> states;
+  for (const auto& mine : devices_) {
+    const std::lock_guard lock(mine->mutex);
+    states.push_back(mine->state);
+  }
+  return states;
+}
+
+void Machine::set_communication(int index, const char* name) {
+  Device& mine = device(index);
+  const std::lock_guard lock(mine.mutex);
+  mine.state.communication = name;
+}
+
+std::vector<double> Machine::bytes_by_hop() const {
+  const std::lock_guard lock(network_mutex_);
+  return bytes_by_hop_;
+}
+
+OnStage::OnStage(Machine& machine) {
+  static StageClock& clock = *new StageClock;
+  static PacedBackend& paced = *new PacedBackend(kernels::backend(DeviceType::cpu));
+  detail::on_stage.store(&machine, std::memory_order_release);
+  runtime::set_modelled_clock(&clock);
+  kernels::set_backend(DeviceType::cpu, &paced);
+}
+
+OnStage::~OnStage() {
+  kernels::set_backend(DeviceType::cpu, nullptr);
+  runtime::set_modelled_clock(nullptr);
+  detail::on_stage.store(nullptr, std::memory_order_release);
+}
+
+bool is_kernel(const trace::Span& span) {
+  // Other spans of operations have no number.
+  return span.thread == trace::kDeviceThread && span.lane == trace::Lane::compute &&
+         span.category == trace::Category::op && span.sequence != trace::kNoSequence;
+}
+
+bool is_late(const trace::Span& span) {
+  return span.name == std::string_view(kLate);
+}
+
+}  // namespace lockstep::slow_motion

@@ -1,0 +1,203 @@
+// A machine that is acted out in slow motion: devices of the CPU take the places of a topology's
+// GPUs. What they compute and send, they compute and send for real; but each kernel is over, and
+// each message arrives, only when it would have been on that machine, times a factor. So the
+// engine's own threads, buckets, hooks and plans show what they would do there, and a person can
+// watch.
+//
+// Two decorators drive it, and the engine knows neither: paced_backend.h says what a kernel reads,
+// writes and costs, and acted_link.h what a message does.
+//
+// When work begins follows from what it needs, not from when its thread comes to it: a kernel, once
+// its device has done the one before and the memory that it reads has been written (MemoryTimes); a
+// message, once its data has. Threads that are a little late therefore cost nothing, and the
+// figures are those of the modelled machine while the cores that are there keep up (kLate).
+//
+// A topology has a price for everything, the same for the predictor (simulate/predict):
+//   kernels     predict/kernel_cost.h; devices of one kind differ (predict::device_slowness)
+//   messages    over the links between two devices, shared with all others on their way
+//   overlap     predict::DeviceProfile::overlap() (DeviceLanes)
+// A topology without figures for a GPU's own copies charges none: a batch is there when it is
+// needed.
+//
+// Threads: every method may be called from any thread.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "engine/comm/link.h"
+#include "engine/trace/span.h"
+#include "simulate/predict/network.h"
+#include "simulate/predict/topology.h"
+#include "simulate/slow_motion/device_lanes.h"
+#include "simulate/slow_motion/memory_times.h"
+
+namespace lockstep::slow_motion {
+
+// What spans call a device: by its own number, or by its place among those that take part, which is
+// the rank that it belongs to.
+enum class Tracks { devices, ranks };
+
+struct MachineOptions {
+  predict::Topology topology;
+  // Devices cpu:i that take part, of which each stands for GPU i of the topology.
+  std::vector<int> devices;
+  Tracks tracks = Tracks::ranks;
+  double factor = 1;  // how many times slower than the modelled machine
+  Pace pace = Pace::sleeping;
+  Time patience = std::chrono::milliseconds(2);  // DeviceLanes::Options
+};
+
+// The name of the spans of a device whose thread came so late that its kernel was put off: the
+// cores that are there could not keep up.
+inline constexpr const char* kLate = "late";
+
+// What acted devices record beside the phases of a step: spans of theirs that are kernels, and
+// those named kLate. All other spans are the host's.
+bool is_kernel(const trace::Span& span);
+bool is_late(const trace::Span& span);
+
+// One kernel: what it takes on the modelled device, where it runs alone.
+struct Kernel {
+  const char* name = "";  // lives as long as the program
+  double seconds = 0;
+  // Of memory of another device a copy is a message and nothing else.
+  enum class Kind { computes, copies } kind = Kind::computes;
+  std::span<const Memory> reads = {};
+  std::span<const Memory> writes = {};
+};
+
+class Machine {
+ public:
+  // Throws Error{Usage} for a device that the topology does not have.
+  explicit Machine(const MachineOptions& options);
+  ~Machine();
+
+  const predict::Topology& topology() const { return options_.topology; }
+  double factor() const { return options_.factor; }
+  const std::vector<int>& devices() const { return options_.devices; }
+
+  // Runs the real kernel and returns when the modelled one would be done. What it reads of memory
+  // that another device wrote last travels here first. Inside a collective (Collective) its time is
+  // not charged: who sends says what it costs. A device that takes no part is the host, which is as
+  // fast as it is.
+  void run(int device, const Kernel& kernel, const std::function<void()>& real);
+  // The memory was written by somebody who costs nothing: a batch that was loaded.
+  void give(int device, const Memory& memory);
+
+  // --- for messages between devices ---
+  // The device offers memory to others as soon as it has done what it was given so far.
+  void offer(int device, const Memory& memory);
+  Time origin() const { return origin_; }
+  Time written(const Memory& memory) const;
+  struct Delivery {
+    Time sent{};     // its last byte has passed the slowest link
+    Time arrives{};  // a latency later
+  };
+  // Of a message that may leave at `ready`. It takes its place on the links, for so many times as
+  // long as they charge.
+  Delivery deliver(int from, int to, Time ready, std::size_t num_bytes, double times_as_long = 1);
+  // When the device's communication lane has nothing more to do.
+  Time communicated(int device) const;
+  // A piece of a collective keeps the device's communication lane from `begin` on for `alone`.
+  // Sleeps until it is done, and returns when that is.
+  Time communicate(int device, Time begin, Time alone);
+  // The collective's result, in memory or, where nobody knows in which, for whatever is computed
+  // next.
+  void finish_collective(int device, const Memory& result, Time end);
+  // A modelled length of time, times the factor.
+  Time scaled(double seconds) const { return runtime::from_seconds(seconds * options_.factor); }
+
+  // Whether the calling thread is inside a collective, and how many bytes its kernels added to
+  // others there since the last take_added_bytes().
+  struct Collective {
+    static void enter();
+    static void leave();
+    static void add_bytes(double num_bytes);
+    static double take_added_bytes();
+  };
+  // For a person who watches; nullptr: none.
+  void set_communication(int device, const char* name);
+
+  // --- how it went ---
+  // When the device has done all that it was given, as far as its host knows.
+  Time reached(int device) const;
+  // The same, or now, where that is so long ago that the device must be idle.
+  Time stream_time(int device) const;
+  // When the last device has.
+  Time end() const;
+  std::size_t num_kernels() const { return num_kernels_.load(std::memory_order_relaxed); }
+
+  // What is going on, for a person who watches.
+  struct DeviceState {
+    const char* kernel = nullptr;         // now, or nullptr
+    const char* communication = nullptr;  // now, or nullptr
+    double busy_seconds = 0;              // of modelled time, in kernels
+  };
+  std::vector<DeviceState> device_states() const;  // in the order of options.devices
+  // Bytes that have been sent over each hop (predict::Hop) so far.
+  std::vector<double> bytes_by_hop() const;
+
+ private:
+  struct Device;
+
+  struct SpanKind {
+    const char* name;
+    trace::Lane lane;
+    trace::Category category;
+    std::int64_t sequence = trace::kNoSequence;
+    std::size_t num_bytes = 0;
+  };
+
+  bool takes_part(int index) const;
+  Device& device(int index) const;
+  // Adds a span of the device to the recording, unless it is empty.
+  void record(const Device& device, const SpanKind& kind, Time begin, Time end) const;
+  Time source_ready(const Written& source) const;
+  struct Inputs {
+    Delivery delivery;
+    std::size_t num_bytes = 0;      // of messages
+    bool is_of_collective = false;  // what arrives last
+  };
+  // Sends what the kernel reads of other devices' memory.
+  Inputs fetch_inputs(int device, Time ready, std::span<const Memory> reads);
+
+  const MachineOptions options_;
+  const Time origin_;
+  MemoryTimes memory_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::vector<int> places_;  // of cpu:i in devices_, or -1
+
+  mutable std::mutex network_mutex_;  // guards what follows
+  predict::Network network_;
+  std::vector<comm::Port> hops_;
+  std::vector<double> bytes_by_hop_;
+
+  std::atomic<std::size_t> num_kernels_{0};
+};
+
+namespace detail {
+inline std::atomic<Machine*> on_stage{nullptr};
+}
+
+// The machine that is on stage in this process, or nullptr.
+inline Machine* machine() {
+  return detail::on_stage.load(std::memory_order_acquire);
+}
+
+// Puts a machine on stage for a scope: from now on CPU devices are paced. Groups of ranks made
+// meanwhile take their options from with_acted_links() (acted_link.h). REQUIRES: nothing runs on
+// them meanwhile, and no other machine is on stage.
+class OnStage {
+ public:
+  explicit OnStage(Machine& machine);
+  ~OnStage();
+  OnStage(const OnStage&) = delete;
+  OnStage& operator=(const OnStage&) = delete;
+};
+
+}  // namespace lockstep::slow_motion

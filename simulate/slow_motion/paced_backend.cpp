@@ -1,0 +1,336 @@
+#include "simulate/slow_motion/paced_backend.h"
+
+#include <initializer_list>
+#include <vector>
+
+#include "engine/runtime/logical_device.h"
+#include "simulate/predict/kernel_cost.h"
+#include "simulate/slow_motion/machine.h"
+
+namespace lockstep::slow_motion {
+namespace {
+
+using Memories = std::vector<Memory>;
+
+Memory memory(const ConstTensorView& view) {
+  return {view.data, view.num_bytes()};
+}
+
+// From its first to its last element; of a part of the columns, with what lies between.
+Memory memory(const ConstMatrixView& view) {
+  if (view.data == nullptr || view.num_elements() == 0) return {};
+  const std::size_t last =
+      (view.batch - 1) * view.batch_stride + (view.rows - 1) * view.leading_dimension + view.cols;
+  return {view.data, last * size_of(view.dtype)};
+}
+
+template <typename Views>
+Memories memories(const Views& views) {
+  Memories all;
+  for (const auto& view : views) all.push_back(memory(view));
+  return all;
+}
+
+double num_bytes(const Memories& reads, const Memories& writes) {
+  std::size_t total = 0;
+  for (const Memory& read : reads) total += read.num_bytes;
+  for (const Memory& written : writes) total += written.num_bytes;
+  return static_cast<double>(total);
+}
+
+const predict::DeviceProfile& profile() {
+  return machine()->topology().device;
+}
+
+// How many times as long a kernel of so many bytes takes while all devices are at work.
+double traffic_beside(double num_bytes) {
+  return predict::traffic_beside(profile(), machine()->devices().size(), num_bytes);
+}
+
+int index_of(Stream& stream) {
+  return stream.device().device().index;
+}
+
+// A kernel that is as long as its memory takes.
+template <typename Real>
+void pace(Stream& stream, const char* name, const Memories& reads, const Memories& writes,
+          const Real& real, Kernel::Kind kind = Kernel::Kind::computes) {
+  const double bytes = num_bytes(reads, writes);
+  const double seconds = predict::traffic_seconds(profile(), bytes) * traffic_beside(bytes);
+  machine()->run(index_of(stream), {name, seconds, kind, reads, writes}, real);
+}
+
+// outputs: rows of a layer's results, or their gradients.
+template <typename View>
+predict::LayerShape layer_of(std::size_t rows, std::size_t inputs, const View& outputs) {
+  return {static_cast<double>(rows), static_cast<double>(inputs), static_cast<double>(outputs.cols),
+          size_of(outputs.dtype)};
+}
+
+// A kernel that computes for so long.
+template <typename Real>
+void pace_seconds(Stream& stream, const char* name, const Memories& reads, const Memories& writes,
+                  double seconds, const Real& real) {
+  machine()->run(index_of(stream), {name, seconds, Kernel::Kind::computes, reads, writes}, real);
+}
+
+// seconds: of a layer's products.
+template <typename Real>
+void pace_layer(Stream& stream, const char* name, const Memories& reads, const Memories& writes,
+                double seconds, const Real& real) {
+  const double beside = predict::layers_beside(profile(), machine()->devices().size());
+  pace_seconds(stream, name, reads, writes, seconds * beside, real);
+}
+
+// Of rows of classes: as it was measured, or as long as its memory takes.
+double loss_seconds(const ConstMatrixView& logits, const Memories& reads, const Memories& writes,
+                    double predict::LossSeconds::*direction) {
+  if (!profile().measured) return predict::traffic_seconds(profile(), num_bytes(reads, writes));
+  const predict::LossSeconds seconds = predict::loss_seconds(
+      profile(), static_cast<double>(logits.rows), static_cast<double>(logits.cols));
+  return seconds.*direction * traffic_beside(num_bytes(reads, writes));
+}
+
+// Labels and row numbers are part of a batch, which is there when it is needed. A single number, a
+// loss say, is for the host, which does not keep a GPU waiting for it.
+bool is_free(const TensorView& to) {
+  return to.dtype == DType::int64 || to.num_elements <= 1;
+}
+
+}  // namespace
+
+void PacedBackend::copy(Stream& stream, ConstTensorView from, TensorView to) {
+  if (is_free(to)) {
+    inner_.copy(stream, from, to);
+    return machine()->give(index_of(stream), memory(to));
+  }
+  pace(
+      stream, "copy", {memory(from)}, {memory(to)}, [&] { inner_.copy(stream, from, to); },
+      Kernel::Kind::copies);
+}
+
+void PacedBackend::copy_matrix(Stream& stream, ConstMatrixView from, MatrixView to) {
+  pace(
+      stream, "copy_matrix", {memory(from)}, {memory(to)},
+      [&] { inner_.copy_matrix(stream, from, to); }, Kernel::Kind::copies);
+}
+
+void PacedBackend::convert(Stream& stream, ConstTensorView from, TensorView to) {
+  if (is_free(to)) return inner_.convert(stream, from, to);
+  pace(stream, "convert", {memory(from)}, {memory(to)}, [&] { inner_.convert(stream, from, to); });
+}
+
+void PacedBackend::fill(Stream& stream, TensorView to, double value) {
+  pace(stream, "fill", {}, {memory(to)}, [&] { inner_.fill(stream, to, value); });
+}
+
+void PacedBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
+                               MatrixView to, double scale, const LabelsOfRows& labels) {
+  Memories writes{memory(to)};
+  const double bytes = num_bytes({}, writes);
+  if (labels.to.data != nullptr) writes.push_back(memory(labels.to));
+  const double seconds = predict::batch_seconds(profile(), bytes);
+  const auto real = [&] { inner_.gather_rows(stream, source, indices, to, scale, labels); };
+  if (seconds > 0)
+    return pace_seconds(stream, "batch", {}, writes, seconds * traffic_beside(bytes), real);
+  real();
+  for (const auto& written : writes) machine()->give(index_of(stream), written);
+}
+
+void PacedBackend::add(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {
+  pace(stream, "add", {memory(a), memory(b)}, {memory(y)}, [&] { inner_.add(stream, a, b, y); });
+}
+
+void PacedBackend::multiply(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {
+  pace(stream, "multiply", {memory(a), memory(b)}, {memory(y)},
+       [&] { inner_.multiply(stream, a, b, y); });
+}
+
+void PacedBackend::scale(Stream& stream, ConstTensorView x, double factor, TensorView y) {
+  pace(stream, "scale", {memory(x)}, {memory(y)}, [&] { inner_.scale(stream, x, factor, y); });
+}
+
+void PacedBackend::axpy(Stream& stream, double factor, ConstTensorView x, TensorView y) {
+  pace(stream, "axpy", {memory(x), memory(y)}, {memory(y)},
+       [&] { inner_.axpy(stream, factor, x, y); });
+}
+
+void PacedBackend::ordered_sum(Stream& stream, std::span<const ConstTensorView> sources,
+                               double factor, TensorView y) {
+  const double added = static_cast<double>((sources.size() - 1) * y.num_bytes());
+  Machine::Collective::add_bytes(added);
+  pace(stream, "sum", memories(sources), {memory(y)},
+       [&] { inner_.ordered_sum(stream, sources, factor, y); });
+}
+
+void PacedBackend::activation_forward(Stream& stream, Activation activation, ConstTensorView x,
+                                      TensorView y) {
+  pace(stream, "activation", {memory(x)}, {memory(y)},
+       [&] { inner_.activation_forward(stream, activation, x, y); });
+}
+
+// The predictor counts an activation's gradient with the layer's products.
+void PacedBackend::activation_backward(Stream& stream, Activation activation, ConstTensorView saved,
+                                       ConstTensorView grad_y, TensorView grad_x) {
+  pace_seconds(stream, "activation backward", {memory(saved), memory(grad_y)}, {memory(grad_x)}, 0,
+               [&] { inner_.activation_backward(stream, activation, saved, grad_y, grad_x); });
+}
+
+void PacedBackend::dropout(Stream& stream, const DropoutMask& mask, ConstMatrixView x,
+                           MatrixView y) {
+  pace(stream, "dropout", {memory(x)}, {memory(y)}, [&] { inner_.dropout(stream, mask, x, y); });
+}
+
+void PacedBackend::sum(Stream& stream, ConstTensorView x, TensorView y) {
+  pace(stream, "sum", {memory(x)}, {memory(y)}, [&] { inner_.sum(stream, x, y); });
+}
+
+void PacedBackend::argmax_rows(Stream& stream, ConstMatrixView x, TensorView y) {
+  pace(stream, "argmax_rows", {memory(x)}, {memory(y)}, [&] { inner_.argmax_rows(stream, x, y); });
+}
+
+void PacedBackend::norm(Stream& stream, std::span<const ConstTensorView> x, TensorView y) {
+  pace(stream, "norm", memories(x), {memory(y)}, [&] { inner_.norm(stream, x, y); });
+}
+
+void PacedBackend::matmul(Stream& stream, ConstMatrixView a, Transpose transpose_a,
+                          ConstMatrixView b, Transpose transpose_b, MatrixView c, Write write) {
+  const std::size_t inner_size = transpose_a == Transpose::yes ? a.rows : a.cols;
+  pace_layer(stream, "matmul", {memory(a), memory(b)}, {memory(c)},
+             predict::forward_seconds(profile(), layer_of(c.batch * c.rows, inner_size, c)),
+             [&] { inner_.matmul(stream, a, transpose_a, b, transpose_b, c, write); });
+}
+
+void PacedBackend::linear_forward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,
+                                  ConstTensorView bias, Activation activation, MatrixView y,
+                                  MatrixView preactivation) {
+  pace_layer(stream, "linear", {memory(x), memory(weight), memory(bias)},
+             {memory(y), memory(preactivation)},
+             predict::forward_seconds(profile(), layer_of(x.rows, x.cols, y)),
+             [&] { inner_.linear_forward(stream, x, weight, bias, activation, y, preactivation); });
+}
+
+void PacedBackend::linear_backward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,
+                                   ConstMatrixView grad_z, MatrixView grad_x,
+                                   MatrixView grad_weight, TensorView grad_bias) {
+  const bool needs_both = grad_x.data != nullptr && grad_weight.data != nullptr;
+  const double seconds = predict::backward_seconds(
+      profile(), layer_of(x.rows, x.cols, grad_z),
+      needs_both ? predict::InputGradient::needed : predict::InputGradient::not_needed);
+  pace_layer(stream, "linear backward", {memory(x), memory(weight), memory(grad_z)},
+             {memory(grad_x), memory(grad_weight), memory(grad_bias)}, seconds, [&] {
+               inner_.linear_backward(stream, x, weight, grad_z, grad_x, grad_weight, grad_bias);
+             });
+}
+
+void PacedBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits,
+                                                 ConstTensorView labels, Reduction reduction,
+                                                 MatrixView probabilities, TensorView loss) {
+  const Memories reads{memory(logits), memory(labels)};
+  const Memories writes{memory(probabilities), memory(loss)};
+  pace_seconds(stream, "cross entropy", reads, writes,
+               loss_seconds(logits, reads, writes, &predict::LossSeconds::forward), [&] {
+                 inner_.softmax_cross_entropy_forward(stream, logits, labels, reduction,
+                                                      probabilities, loss);
+               });
+}
+
+void PacedBackend::softmax_cross_entropy_backward(Stream& stream, ConstMatrixView probabilities,
+                                                  ConstTensorView labels, Reduction reduction,
+                                                  ConstTensorView grad_loss,
+                                                  MatrixView grad_logits) {
+  const Memories reads{memory(probabilities), memory(grad_loss)};
+  const Memories writes{memory(grad_logits)};
+  pace_seconds(stream, "cross entropy backward", reads, writes,
+               loss_seconds(probabilities, reads, writes, &predict::LossSeconds::backward), [&] {
+                 inner_.softmax_cross_entropy_backward(stream, probabilities, labels, reduction,
+                                                       grad_loss, grad_logits);
+               });
+}
+
+void PacedBackend::mse_forward(Stream& stream, ConstTensorView x, ConstTensorView target,
+                               Reduction reduction, TensorView loss) {
+  pace(stream, "mse", {memory(x), memory(target)}, {memory(loss)},
+       [&] { inner_.mse_forward(stream, x, target, reduction, loss); });
+}
+
+void PacedBackend::mse_backward(Stream& stream, ConstTensorView x, ConstTensorView target,
+                                Reduction reduction, ConstTensorView grad_loss, TensorView grad_x) {
+  pace(stream, "mse backward", {memory(x), memory(target), memory(grad_loss)}, {memory(grad_x)},
+       [&] { inner_.mse_backward(stream, x, target, reduction, grad_loss, grad_x); });
+}
+
+void PacedBackend::batch_norm_forward(Stream& stream, const BatchNormForward& call) {
+  pace(stream, "batch norm", {memory(call.x), memory(call.weight), memory(call.bias)},
+       {memory(call.y), memory(call.mean), memory(call.inverse_std), memory(call.running_mean),
+        memory(call.running_var)},
+       [&] { inner_.batch_norm_forward(stream, call); });
+}
+
+void PacedBackend::batch_norm_backward(Stream& stream, const BatchNormBackward& call) {
+  pace(stream, "batch norm backward",
+       {memory(call.x), memory(call.weight), memory(call.mean), memory(call.inverse_std),
+        memory(call.grad_y)},
+       {memory(call.grad_x), memory(call.grad_weight), memory(call.grad_bias)},
+       [&] { inner_.batch_norm_backward(stream, call); });
+}
+
+namespace {
+
+// An optimizer's kernel, over all parameters at once.
+template <typename Parameter, typename Real>
+void pace_update(Stream& stream, const char* name, std::span<const Parameter> parameters,
+                 const Real& real) {
+  Memories reads;
+  Memories writes;
+  for (const Parameter& parameter : parameters) {
+    reads.push_back(memory(parameter.grad));
+    writes.push_back(memory(parameter.weight));
+  }
+  const double bytes = num_bytes({}, writes);
+  const double seconds =
+      predict::update_seconds(profile(), bytes) * traffic_beside(predict::update_bytes(bytes));
+  pace_seconds(stream, name, reads, writes, seconds, real);
+}
+
+}  // namespace
+
+void PacedBackend::sgd(Stream& stream, std::span<const SgdParameter> parameters,
+                       const StepScalars& scalars, const SgdOptions& options) {
+  pace_update(stream, "sgd", parameters, [&] { inner_.sgd(stream, parameters, scalars, options); });
+}
+
+void PacedBackend::adamw(Stream& stream, std::span<const AdamWParameter> parameters,
+                         const StepScalars& scalars, const AdamWOptions& options) {
+  pace_update(stream, "adamw", parameters,
+              [&] { inner_.adamw(stream, parameters, scalars, options); });
+}
+
+void PacedBackend::multi_scale(Stream& stream, std::span<const TensorView> tensors, double factor) {
+  pace(stream, "scale", memories(tensors), memories(tensors),
+       [&] { inner_.multi_scale(stream, tensors, factor); });
+}
+
+void PacedBackend::multi_clip(Stream& stream, std::span<const TensorView> tensors,
+                              ConstTensorView norm, double max_norm) {
+  Memories reads = memories(tensors);
+  reads.push_back(memory(norm));
+  pace(stream, "clip", reads, memories(tensors),
+       [&] { inner_.multi_clip(stream, tensors, norm, max_norm); });
+}
+
+void PacedBackend::pack(Stream& stream, std::span<const PackItem> items, double factor,
+                        TensorView bucket) {
+  Memories reads;
+  for (const PackItem& item : items) reads.push_back(memory(item.tensor));
+  pace(stream, "pack", reads, {memory(bucket)},
+       [&] { inner_.pack(stream, items, factor, bucket); });
+}
+
+void PacedBackend::unpack(Stream& stream, ConstTensorView bucket, std::span<const PackItem> items) {
+  Memories writes;
+  for (const PackItem& item : items) writes.push_back(memory(item.tensor));
+  pace(stream, "unpack", {memory(bucket)}, writes, [&] { inner_.unpack(stream, bucket, items); });
+}
+
+}  // namespace lockstep::slow_motion

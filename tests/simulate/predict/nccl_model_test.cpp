@@ -1,0 +1,81 @@
+#include "simulate/predict/nccl_model.h"
+
+#include <gtest/gtest.h>
+
+#include "simulate/predict/nvlink_rings.h"
+
+namespace lockstep::predict {
+namespace {
+
+double bus_gigabytes(const std::string& name, std::size_t devices) {
+  const Topology topology = find_topology(name);
+  Network network(topology);
+  return nccl_group(network, devices).bus_bytes_per_second / 1e9;
+}
+
+TEST(NcclModel, FindsTheRingsOfADgx1) {
+  EXPECT_DOUBLE_EQ(bus_gigabytes("dgx1-p100", 8), 72);   // four rings of 18
+  EXPECT_DOUBLE_EQ(bus_gigabytes("dgx1-v100", 8), 120);  // six of 20
+  EXPECT_DOUBLE_EQ(bus_gigabytes("dgx1-p100", 2), 18);   // one link
+}
+
+TEST(NcclModel, ARingOverPcieIsAsFastAsWhatItShares) {
+  EXPECT_DOUBLE_EQ(bus_gigabytes("titanx-pascal-dual-root-8", 4), 11.2);
+  EXPECT_DOUBLE_EQ(bus_gigabytes("titanx-pascal-dual-root-8", 8), 6);  // QPI
+}
+
+TEST(NcclModel, BetweenHostsTheNetworkPortsBound) {
+  EXPECT_DOUBLE_EQ(bus_gigabytes("dgx1-v100*2@100gbe", 16), 12);
+  EXPECT_DOUBLE_EQ(bus_gigabytes("hgx-h100-8*4@8x100gbe", 32), 96);
+}
+
+TEST(NcclModel, NvlsIsOfHopperAndOfFiveRanksAndMore) {
+  const Topology h200 = find_topology("hgx-h200-8");
+  Network network(h200);
+  EXPECT_EQ(nccl_group(network, 4).nvls_bytes_per_second, 0);
+  EXPECT_GT(nccl_group(network, 5).nvls_bytes_per_second, 0);
+  const NcclGroup group = nccl_group(network, 8);
+  EXPECT_LT(nccl_all_reduce_seconds(group, 1e9),
+            nccl_all_reduce_seconds(group, 1e9, NcclAlgorithm::ring));
+}
+
+TEST(NcclModel, IsPiecewise) {
+  const Topology v100 = find_topology("dgx1-v100");
+  Network network(v100);
+  const NcclGroup group = nccl_group(network, 8);
+  // Small: the ring of LL, 6.6 + 14 * 0.6 us. Large: the ring of Simple at bus bandwidth.
+  EXPECT_NEAR(nccl_all_reduce_seconds(group, 8), 15.0e-6, 0.3e-6);
+  EXPECT_NEAR(nccl_all_reduce_seconds(group, 1e9), 1e9 * 1.75 / 120e9, 1e-4);
+  EXPECT_EQ(nccl_all_reduce_seconds(NcclGroup{}, 1e9), 0);
+}
+
+TEST(NcclModel, LinksOfLongerLatencyThanUsualCostItInEveryStep) {
+  Topology machine = find_topology("titanx-pascal-dual-root-8");
+  const auto seconds = [&] {
+    Network network(machine);
+    return nccl_all_reduce_seconds(nccl_group(network, 2), 8, NcclAlgorithm::ring);
+  };
+  const double usual = seconds();
+  for (Link& link : machine.links) link.latency_seconds = 0;  // NCCL's own constants stay
+  EXPECT_DOUBLE_EQ(seconds(), usual);
+  for (Link& link : machine.links) {
+    link.latency_seconds = usual_latency_seconds(link.kind) + 100e-6;
+  }
+  // 2 (n - 1) steps, each over the links from a device up to the switch and down again.
+  EXPECT_NEAR(seconds() - usual, 2 * 2 * 100e-6, 1e-9);
+}
+
+TEST(NcclModel, Nccl1LeavesNvlinkBetweenTheHalvesOfADgx1) {
+  const Topology p100 = find_topology("dgx1-p100");
+  Network network(p100);
+  EXPECT_DOUBLE_EQ(nccl1_ring_bytes_per_second(network, 4) / 1e9, 18);
+  EXPECT_DOUBLE_EQ(nccl1_ring_bytes_per_second(network, 8) / 1e9, 6);
+}
+
+TEST(NvlinkRings, NeedAClosedWay) {
+  EXPECT_EQ(nvlink_ring_bytes_per_second({{0, 1, 0}, {1, 0, 1}, {0, 1, 0}}), 0);
+  EXPECT_EQ(nvlink_ring_bytes_per_second({{0, 1, 1}, {1, 0, 1}, {1, 1, 0}}), 2);
+}
+
+}  // namespace
+}  // namespace lockstep::predict

@@ -1,0 +1,220 @@
+#include "simulate/predict/step.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/core/error.h"
+#include "simulate/predict/pipeline_step.h"
+
+namespace lockstep::predict {
+namespace {
+
+// 20 layers of 10 MB each, 1 ms forward and 2 ms backward.
+Workload workload() {
+  Workload work;
+  for (int i = 0; i < 20; ++i) {
+    work.layers.push_back({"layer" + std::to_string(i), 1e-3, 2e-3, {10'000'000}});
+  }
+  work.optimizer_seconds = 1e-3;
+  return work;
+}
+
+PredictedStep predict(const std::string& topology_name, std::size_t devices, Strategy strategy,
+                      const Workload& work = workload(),
+                      std::vector<std::size_t> limits = {std::size_t{1} << 20,
+                                                         std::size_t{25} << 20}) {
+  const Topology topology = find_topology(topology_name);
+  Network network(topology);
+  StepOptions options;
+  options.strategy = strategy;
+  options.num_devices = devices;
+  options.bucket_byte_limits = std::move(limits);
+  return predict_step(network, work, options);
+}
+
+TEST(Step, OfOneDeviceIsItsWork) {
+  const PredictedStep step = predict("dgx1-v100", 1, Strategy::single);
+  EXPECT_NEAR(step.step_seconds, 61e-3, 1e-12);
+  EXPECT_NEAR(step.busy_fraction, 1, 1e-9);
+  EXPECT_EQ(step.comm_bytes_per_device, 0);
+}
+
+TEST(Step, PartsAddUpToIt) {
+  for (const Strategy strategy :
+       {Strategy::data_parallel, Strategy::cpu_reduce, Strategy::cpu_parameter_server,
+        Strategy::device_all_reduce, Strategy::nccl_replicated, Strategy::ddp, Strategy::zero1,
+        Strategy::zero3}) {
+    const PredictedStep step = predict("titanx-pascal-dual-root-8", 4, strategy);
+    double total = 0;
+    for (const auto& [name, part] : trace::kBreakdownParts) total += step.breakdown.*part;
+    EXPECT_NEAR(total, step.step_seconds, 1e-9) << to_string(strategy);
+    EXPECT_GT(step.step_seconds, 61e-3) << to_string(strategy);
+    EXPECT_GT(step.comm_bytes_per_device, 0) << to_string(strategy);
+  }
+}
+
+TEST(Step, OverlapHidesWhatBucketsAllow) {
+  const PredictedStep buckets = predict("dgx1-v100", 8, Strategy::ddp);
+  const std::size_t all = std::size_t{1} << 30;
+  const PredictedStep at_the_end = predict("dgx1-v100", 8, Strategy::ddp, workload(), {all, all});
+  EXPECT_LT(buckets.breakdown.exposed_comm, 0.5 * at_the_end.breakdown.exposed_comm);
+  EXPECT_GT(buckets.breakdown.overlapped_comm, 0);
+  EXPECT_EQ(at_the_end.breakdown.overlapped_comm, 0);
+}
+
+TEST(Step, DataParallelIsSlowerThanBucketsAndWorseWithEachDevice) {
+  double last = 0;
+  for (const std::size_t devices : {2, 4, 8}) {
+    const double seconds =
+        predict("titanx-maxwell-dual-root-8", devices, Strategy::data_parallel).step_seconds;
+    EXPECT_GT(seconds, last);
+    EXPECT_GT(seconds, predict("titanx-maxwell-dual-root-8", devices, Strategy::ddp).step_seconds);
+    last = seconds;
+  }
+}
+
+TEST(Step, TheHostIsTheBottleneckOfCpuReduce) {
+  EXPECT_GT(predict("titanx-maxwell-dual-root-8", 2, Strategy::cpu_reduce).step_seconds,
+            predict("titanx-maxwell-dual-root-8", 2, Strategy::device_all_reduce).step_seconds);
+}
+
+TEST(Step, WaitsForTheSlowestOfMoreDevices) {
+  EXPECT_EQ(expected_largest_deviate(1), 0);
+  EXPECT_NEAR(expected_largest_deviate(2), 0.564, 0.03);  // exact: 1 / sqrt(pi)
+  EXPECT_NEAR(expected_largest_deviate(8), 1.424, 0.02);
+}
+
+// DataParallel's first device has the loss of all rows, and adds up the gradients; that is where
+// the others' time goes.
+TEST(Step, DataParallelPaysForParametersOutputsAndGradientsInEveryStep) {
+  Workload small;
+  for (int i = 0; i < 4; ++i) small.layers.push_back({"layer", 1e-6, 2e-6, {4000}});
+  small.fixed_seconds = 10e-6;
+  const PredictedStep step = predict("dgx1-v100", 4, Strategy::data_parallel, small);
+  EXPECT_NEAR(step.breakdown.forward, 4e-6, 1e-12);
+  EXPECT_NEAR(step.breakdown.backward, 8e-6, 1e-12);
+  EXPECT_NEAR(step.breakdown.host, 10e-6, 1e-12);
+  // Four sums, each a launch of 5 us at least.
+  EXPECT_GT(step.step_seconds, 22e-6 + 4 * 5e-6);
+  const auto named = [&](std::string_view name) {
+    return std::ranges::count_if(step.work, [&](const Work& work) { return name == work.name; });
+  };
+  for (const char* name : {"scatter and replicate", "gather", "scatter gradients", "reduce"}) {
+    EXPECT_EQ(named(name), 1) << name;
+  }
+}
+
+TEST(Step, StrategiesOfOneProcessStayInOneHost) {
+  for (const Strategy strategy : {Strategy::data_parallel, Strategy::device_all_reduce}) {
+    EXPECT_GT(predict("dgx1-v100*2@100gbe", 8, strategy).step_seconds, 0);
+    EXPECT_THROW(predict("dgx1-v100*2@100gbe", 16, strategy), Error);
+  }
+  EXPECT_GT(predict("dgx1-v100*2@100gbe", 16, Strategy::cpu_reduce).step_seconds, 0);
+}
+
+TEST(Step, RefusesMoreDevicesThanThereAre) {
+  EXPECT_THROW(predict("dgx1-v100", 9, Strategy::ddp), Error);
+}
+
+// The work that is simulated depends on layers and buckets alone: with a thousand devices as many
+// pieces as with eight; with twice the layers, twice.
+TEST(Step, WorkIsLinearInLayersAndBucketsAndNotMoreWithManyDevices) {
+  const auto pieces = [](std::size_t devices, int num_layers) {
+    Workload work = workload();
+    work.layers.resize(static_cast<std::size_t>(num_layers), work.layers[0]);
+    return predict("hgx-h100-8*128@8x400gbe", devices, Strategy::ddp, work, {1, 1}).work.size();
+  };
+  EXPECT_EQ(pieces(1024, 20), pieces(16, 20));
+  EXPECT_EQ(pieces(1024, 20), 61U);  // forward, backward and a bucket a layer; the optimizer
+  EXPECT_EQ(pieces(1024, 40), 121U);
+}
+
+// As many bytes as DDP, half as many again for the parameters of the third stage; the update is
+// shared.
+TEST(Step, ZeroMovesWhatItsStagesMoveAndSharesTheUpdate) {
+  const double ddp = predict("dgx1-v100", 8, Strategy::ddp).comm_bytes_per_device;
+  const PredictedStep one = predict("dgx1-v100", 8, Strategy::zero1);
+  const PredictedStep three = predict("dgx1-v100", 8, Strategy::zero3);
+  EXPECT_NEAR(one.comm_bytes_per_device, ddp, 1);
+  EXPECT_NEAR(three.comm_bytes_per_device, 1.5 * ddp, 1);
+  for (const PredictedStep& step : {one, three}) {
+    EXPECT_NEAR(step.breakdown.optimizer, 1e-3 / 8, 1e-9);
+    EXPECT_NEAR(step.breakdown.forward + step.breakdown.backward, 60e-3, 15e-3);
+  }
+  // The first stage gathers where nothing hides it, the third beside its layers.
+  EXPECT_GT(one.breakdown.exposed_comm, three.breakdown.exposed_comm);
+  EXPECT_GT(three.breakdown.overlapped_comm, one.breakdown.overlapped_comm);
+}
+
+TEST(Step, ABatchThatTakesLongerThanAStepHoldsItUp) {
+  const Topology topology = find_topology("dgx1-v100");
+  Network network(topology);
+  Workload work = workload();
+  StepOptions options;
+  options.num_devices = 2;
+  const double step = predict_step(network, work, options).step_seconds;
+  work.input_bytes = 10e9;
+  EXPECT_NEAR(predict_step(network, work, options).step_seconds, step, 1e-9);
+  options.input = StepOptions::Input::from_host;
+  work.input_bytes = 1e6;
+  EXPECT_NEAR(predict_step(network, work, options).step_seconds, step, 1e-9);
+  work.input_bytes = 10e9;
+  const PredictedStep late = predict_step(network, work, options);
+  EXPECT_GT(late.step_seconds, 5 * step);
+  EXPECT_GT(late.breakdown.data, 0.8 * late.step_seconds);
+  EXPECT_LT(late.busy_fraction, 0.2);
+}
+
+PredictedStep predict_parts(std::size_t devices, std::size_t num_micro_batches,
+                            const Workload& work) {
+  const Topology topology = find_topology("dgx1-v100");
+  Network network(topology);
+  StepOptions options;
+  options.strategy = Strategy::pipeline;
+  options.num_devices = devices;
+  options.num_micro_batches = num_micro_batches;
+  return predict_step(network, work, options);
+}
+
+TEST(Step, APipelineOfEvenPartsTakesItsBubbleLonger) {
+  Workload work = workload();
+  work.optimizer_seconds = 0;
+  const std::size_t n = 4, m = 8;
+  const PredictedStep step = predict_parts(n, m, work);
+  const double part = 60e-3 / n;
+  // Six hops of nothing but latency; a forward and a backward pass each begin with n - 1 parts.
+  EXPECT_NEAR(step.step_seconds, static_cast<double>(m + n - 1) * part, 50e-6);
+  EXPECT_NEAR(step.busy_fraction, static_cast<double>(m) / static_cast<double>(m + n - 1), 1e-3);
+  EXPECT_NEAR(step.breakdown.wait + step.breakdown.forward + step.breakdown.backward,
+              step.step_seconds, 1e-9);
+}
+
+TEST(Step, APipelinePaysForActivationsAndItsSlowestPart) {
+  Workload work = workload();
+  const double even = predict_parts(4, 8, work).step_seconds;
+  for (LayerWork& layer : work.layers) layer.output_bytes = 50e6;
+  const PredictedStep heavy = predict_parts(4, 8, work);
+  EXPECT_GT(heavy.step_seconds, even);
+  EXPECT_EQ(heavy.comm_bytes_per_device, 8 * 100e6);  // a middle part sends to both sides
+  work = workload();
+  work.layers[3].backward_seconds = 60e-3;
+  EXPECT_GT(predict_parts(4, 8, work).step_seconds, 8 * 61e-3);
+  EXPECT_THROW(predict_parts(8, 8, Workload{{work.layers[0], work.layers[1]}}), Error);
+}
+
+TEST(Step, PartsOfAPipelineAreAsEvenAsLayersAllow) {
+  const auto layers = [](std::vector<double> seconds) {
+    std::vector<LayerWork> all;
+    for (const double value : seconds) all.push_back({"layer", value, 0});
+    return all;
+  };
+  using Parts = std::vector<std::size_t>;
+  EXPECT_EQ(balanced_parts(layers({1, 1, 1, 1}), 2), (Parts{0, 2, 4}));
+  EXPECT_EQ(balanced_parts(layers({4, 1, 1, 2}), 2), (Parts{0, 1, 4}));
+  EXPECT_EQ(balanced_parts(layers({9, 1, 1}), 3), (Parts{0, 1, 2, 3}));
+  EXPECT_EQ(balanced_parts(layers({1, 1, 9}), 3), (Parts{0, 1, 2, 3}));
+}
+
+}  // namespace
+}  // namespace lockstep::predict

@@ -1,0 +1,74 @@
+// Writes down what a program does, for `lockstep doctor` to judge: an observer of the engine
+// (engine/trace/observer.h) that a program has when LOCKSTEP_AUDIT names a folder as it starts.
+//
+// The doctor examines any program that links the engine, so each of them has to hold this code. No
+// source of the engine sees to it, but the build does:
+//   CMakeLists.txt   compiles this folder into the library lockstep_trace, which all of the engine
+//                    links, and lets whoever links it ask the linker for lockstep_recorder
+//   recorder.cpp     defines that symbol, and so installs the recorder before main()
+//
+// An optimizer's step is the event that tells most: for each parameter hashes of its weight before
+// and after, the sketch of the gradient that was used and of what each backward pass of this rank
+// had made of it, and which communication moved it since the step before. So the records of all
+// ranks say whether the gradient was that of all their rows.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+
+#include "engine/trace/observer.h"
+#include "tools/doctor/record/calls.h"
+#include "tools/doctor/record/gradients.h"
+
+namespace lockstep::record {
+
+class Recorder final : public trace::Observer {
+ public:
+  void batch(ConstTensorView rows, std::size_t num_rows) override;
+  void buffer(ConstTensorView values) override;
+  std::shared_ptr<const void> loss(const trace::Loss& loss) override;
+  void loss_backward(std::uint64_t pass, const std::shared_ptr<const void>& loss,
+                     ConstTensorView upstream) override;
+  void leaf_gradient(const trace::LeafGradient& gradient) override;
+  void step(const trace::OptimizerStep& step, trace::Moment moment) override;
+  std::string new_group_name() override;
+  std::uint32_t group_made(const trace::RankGroup& group) override;
+  void group_left(std::uint32_t group, int rank) override;
+  void call(const trace::Call& call, trace::Moment moment) override;
+  void replica(Device device, std::span<const trace::ReplicaModule> modules,
+               trace::Moment moment) override;
+  void fact(std::string_view name, std::initializer_list<trace::Field> fields) override;
+
+ private:
+  // A step that has begun, as JSON.
+  struct Begun {
+    std::uint64_t number = 0;  // of the optimizer's steps, from 0
+    std::uint64_t since = 0;   // number of the event of the step before
+    bool is_told = true;       // later steps are told now and then
+    std::string parameters;
+    std::string losses;
+    std::string reached;
+  };
+  struct Optimizer {
+    std::uint64_t id = 0;
+    std::uint64_t num_steps = 0;
+    std::uint64_t last_event = 0;
+    Begun begun;
+  };
+
+  Optimizer& optimizer(const void* address);
+  void begin_step(const trace::OptimizerStep& step);
+  void end_step(const trace::OptimizerStep& step);
+  std::string parameter_json(const trace::OptimizerStep::Parameter& parameter,
+                             const LeafGradient& gradient, std::uint64_t since) const;
+  void add_pass(const trace::OptimizerStep& step, std::uint64_t pass, Begun& begun) const;
+
+  Calls calls_;
+  Gradients gradients_;
+  std::mutex mutex_;  // guards what follows, but for the entry of an optimizer that is stepping
+  std::uint64_t num_optimizers_ = 0;
+  std::unordered_map<const void*, Optimizer> optimizers_;  // entries stay where they are
+};
+
+}  // namespace lockstep::record
