@@ -27,13 +27,12 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/autograd/variable.h"
 
-// Ranks: as threads (run_ranks.h), or as processes (launch/connect.h, then process_group.h).
+// Ranks: as threads (run_ranks.h), or as processes (launch/rendezvous.h, then process_group.h).
 #include "engine/comm/communicator.h"
 #include "engine/comm/process_group.h"
 #include "engine/comm/run_ranks.h"
-#include "engine/launch/connect.h"
-#include "engine/launch/rank_device.h"
 #include "engine/launch/rank_environment.h"
+#include "engine/launch/rendezvous.h"
 
 // Data.
 #include "datasets/csv.h"

@@ -85,7 +85,7 @@ $hostile
 $fuzzed
 
 Not attacked: GPUs, several machines (\`tests/multi_host\` cuts the links of namespaces of one machine), and files
-that their owner changes while they are read. Launcher, guard and supervisor all killed at once leave what the ranks
-had started, the bound that \`engine/launch/worker_group.h\` states.
+that their owner changes while they are read. Launcher and supervisor both killed at once leave what the ranks
+had started, the bound that \`engine/launch/launcher.h\` states.
 END
 echo "lockstep: wrote docs/robustness.md" >&2

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "engine/core/error.h"
-#include "engine/launch/rank_device.h"
 #include "engine/launch/rank_environment.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/commands.h"
@@ -64,7 +63,7 @@ void print_meeting(const launch::Environment& environment, const launch::RankEnv
   const auto file = launch::find_variable(environment, "LOCKSTEP_TOKEN_FILE");
   std::string token = "missing: set LOCKSTEP_TOKEN, the same on all hosts";
   if (is_one_host || launch::is_loopback(rank.master_address)) {
-    token = "made by rank 0, for this user's processes";
+    token = "none: needless on the loopback";
   }
   if (file) token = *file + " (LOCKSTEP_TOKEN_FILE)";
   if (launch::find_variable(environment, "LOCKSTEP_TOKEN")) token = "LOCKSTEP_TOKEN";

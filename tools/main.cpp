@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
-#include "engine/launch/error_file.h"
-#include "engine/launch/standard_streams.h"
+#include "engine/launch/process.h"
 #include "tools/cli/standard_output.h"
 #include "tools/commands.h"
 #include "tools/report/status_line.h"

@@ -8,8 +8,8 @@
 #include <cerrno>
 
 #include "engine/core/error.h"
-#include "engine/launch/console.h"
-#include "engine/launch/worker_process.h"
+#include "engine/launch/output.h"
+#include "engine/launch/process.h"
 #include "engine/nn/state_dict.h"
 #include "tools/ranks/start_ranks.h"
 #include "tools/ranks/temporary_folder.h"

@@ -7,11 +7,10 @@
 #include <optional>
 
 #include "engine/core/error.h"
-#include "engine/launch/job_token.h"
-#include "engine/launch/port.h"
+#include "engine/launch/launcher.h"
+#include "engine/launch/process.h"
 #include "engine/launch/rank_environment.h"
-#include "engine/launch/worker_group.h"
-#include "engine/launch/worker_process.h"
+#include "engine/launch/rendezvous.h"
 #include "tools/commands.h"
 #include "tools/run/group_options.h"
 #include "tools/run/run_flags.h"
@@ -21,8 +20,8 @@ namespace lockstep::tools {
 namespace {
 
 // On one machine the launcher makes the secret. Several launchers cannot agree on one by
-// themselves, unless all of them run here: then rank 0 hands out its own.
-void set_token(launch::WorkerGroupOptions& options) {
+// themselves; where all of them run here, the ranks meet on the loopback and go without.
+void set_token(launch::LaunchOptions& options) {
   if (launch::find_token(options.environment)) return;
   if (options.num_nodes == 1) {
     options.token = launch::make_token();
@@ -37,11 +36,11 @@ void set_token(launch::WorkerGroupOptions& options) {
 int run_group(const RunFlags& flags, const CommandLine& command) {
   require(!command.empty(), ErrorCode::Usage, "run",
           "say what to run: lockstep run --nproc-per-node 4 -- PROGRAM ARGUMENTS");
-  launch::WorkerGroupOptions options = group_options(flags, command);
+  launch::LaunchOptions options = group_options(flags, command);
   // Held until the end, so that nobody else gets a port that was free.
   std::optional<launch::PortReservation> port;
   const bool is_one_machine = options.num_nodes == 1;
-  if (options.node_rank == 0 && options.num_nodes * options.num_workers > 1) {
+  if (options.node_rank == 0 && options.num_nodes * options.num_ranks > 1) {
     port.emplace(flags.standalone ? 0 : options.master_port,
                  is_one_machine ? launch::PortReservation::Scope::loopback
                                 : launch::PortReservation::Scope::everywhere);
@@ -54,7 +53,7 @@ int run_group(const RunFlags& flags, const CommandLine& command) {
     fmt::print(stderr, "lockstep: [run] logs: {}\n", options.log_folder);
   }
   std::fflush(nullptr);
-  return launch::run_worker_group(options);
+  return launch::launch_ranks(options);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "engine/core/error.h"
-#include "engine/launch/worker_group.h"
+#include "engine/launch/launcher.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/recorder.h"
 #include "tools/cli/idle_flags.h"

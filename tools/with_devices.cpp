@@ -20,7 +20,7 @@
 #include <thread>
 
 #include "engine/core/error.h"
-#include "engine/launch/worker_process.h"
+#include "engine/launch/process.h"
 #include "tools/cli/numbers.h"
 #include "tools/commands.h"
 #include "tools/devices/idle_gpus.h"

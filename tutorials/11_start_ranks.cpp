@@ -32,9 +32,8 @@
 
 #include "engine/comm/process_group.h"
 #include "engine/core/error.h"
-#include "engine/launch/connect.h"
-#include "engine/launch/port.h"
-#include "engine/launch/rank_device.h"
+#include "engine/launch/rank_environment.h"
+#include "engine/launch/rendezvous.h"
 #include "tutorials/common.h"
 #include "tutorials/ranks.h"
 

@@ -31,7 +31,7 @@
 #include <set>
 
 #include "engine/core/error.h"
-#include "engine/launch/descendants.h"
+#include "engine/launch/process_tree.h"
 #include "tutorials/common.h"
 #include "tutorials/ranks.h"
 
@@ -120,15 +120,15 @@ class LogFolder {
 // The variables, and the prefix.
 void show_variables_and_prefix() {
   const LogFolder logs;
-  launch::WorkerGroupOptions options;
-  options.num_workers = static_cast<int>(num_ranks);
+  launch::LaunchOptions options;
+  options.num_ranks = static_cast<int>(num_ranks);
   options.command = tutorial::own_command();
   options.log_folder = logs.path();
   options.tee.assign(num_ranks, launch::Streams::out);  // --tee 1: to the console and to a log
   const int code = tutorial::run_as_ranks(options);
   tutorial::check("each rank found its variables and met the others: exit code 0", code == 0);
   const std::string log = read_text(
-      launch::log_path(options, /*restart_count=*/0, options.num_workers - 1, STDOUT_FILENO));
+      launch::log_path(options, /*restart_count=*/0, options.num_ranks - 1, STDOUT_FILENO));
   tutorial::check("and the last rank's log holds its line, without the prefix",
                   log.find(fmt::format("\nRANK={0} LOCAL_RANK={0} WORLD_SIZE={1}", num_ranks - 1,
                                        num_ranks)) != std::string::npos);

@@ -25,7 +25,7 @@
 #include <cmath>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/launch/rank_device.h"
+#include "engine/launch/rank_environment.h"
 #include "engine/nn/mlp.h"
 #include "engine/optim/optimizers.h"
 #include "engine/parallel/ddp/ddp.h"

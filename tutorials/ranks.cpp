@@ -13,8 +13,7 @@
 
 #include "engine/comm/staged_communicator.h"
 #include "engine/core/error.h"
-#include "engine/launch/job_token.h"
-#include "engine/launch/port.h"
+#include "engine/launch/rendezvous.h"
 
 namespace lockstep::tutorial {
 
@@ -112,27 +111,27 @@ std::vector<std::string> own_command(const std::vector<std::string>& more) {
   return command;
 }
 
-int run_as_ranks(launch::WorkerGroupOptions options) {
+int run_as_ranks(launch::LaunchOptions options) {
   const launch::PortReservation port(0, launch::PortReservation::Scope::loopback);
   options.environment = launch::current_environment();
   options.master_port = port.port();
   options.token = launch::make_token();
   std::fflush(nullptr);
-  return launch::run_worker_group(options);
+  return launch::launch_ranks(options);
 }
 
 int run_as_ranks(int num_ranks, const std::vector<std::string>& command) {
-  launch::WorkerGroupOptions options;
-  options.num_workers = num_ranks;
+  launch::LaunchOptions options;
+  options.num_ranks = num_ranks;
   options.command = command;
   return run_as_ranks(options);
 }
 
 bool run_as_hosts(int num_hosts, int ranks_per_host) {
   const launch::PortReservation port(0, launch::PortReservation::Scope::loopback);
-  launch::WorkerGroupOptions options;
+  launch::LaunchOptions options;
   options.num_nodes = num_hosts;
-  options.num_workers = ranks_per_host;
+  options.num_ranks = ranks_per_host;
   options.command = own_command();
   options.environment = launch::current_environment();
   options.master_port = port.port();
@@ -146,7 +145,7 @@ bool run_as_hosts(int num_hosts, int ranks_per_host) {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     options.node_rank = host;
     options.environment[kPlayedHost] = std::to_string(host);
-    ::_exit(launch::run_worker_group(options));
+    ::_exit(launch::launch_ranks(options));
   }
   bool all_ended_well = true;
   for (const pid_t launcher : launchers) {

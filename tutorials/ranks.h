@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "engine/comm/process_group.h"
-#include "engine/launch/connect.h"
-#include "engine/launch/worker_group.h"
+#include "engine/launch/launcher.h"
+#include "engine/launch/rendezvous.h"
 #include "tutorials/common.h"
 
 namespace lockstep::tutorial {
@@ -77,7 +77,7 @@ std::vector<std::string> own_command(const std::vector<std::string>& more = {});
 // code. REQUIRES: no other thread in this process.
 int run_as_ranks(int num_ranks, const std::vector<std::string>& command);
 // The same with options of one's own; the port and the token are filled in.
-int run_as_ranks(launch::WorkerGroupOptions options);
+int run_as_ranks(launch::LaunchOptions options);
 
 // This program as the ranks of several hosts, each with a launcher of its own; all are this host,
 // but the ranks act as if they were not: those of different hosts talk over TCP. Returns whether

@@ -3,48 +3,111 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
+#include <charconv>
+#include <cstdint>
+#include <utility>
+
 #include "engine/core/error.h"
-#include "engine/launch/launcher_family.h"
-#include "engine/launch/master_endpoint.h"
-#include "engine/launch/slurm_step.h"
 
 namespace lockstep::launch {
 namespace {
 
-constexpr const char* kOneHost = "the world size, since all are on one host";
-constexpr const char* kCountedLater = "counted when the ranks meet";
+// The variables by which a launcher tells a process who it is. nullptr: it does not say.
+struct Family {
+  Launcher launcher;
+  const char *rank, *size, *local_rank, *local_size, *node_rank, *job_id;
+};
 
-// Reads a family's variables into a RankEnvironment and remembers where each value came from.
+constexpr Family kFamilies[] = {
+    {Launcher::by_hand, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
+     "TORCHELASTIC_RUN_ID"},
+    {Launcher::open_mpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, "PMIX_NAMESPACE"},
+    {Launcher::pmi, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", nullptr,
+     "PMI_JOBID"},
+    {Launcher::mvapich, "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
+     "MV2_COMM_WORLD_LOCAL_SIZE", nullptr, "MPIRUN_ID"},
+    {Launcher::slurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr,
+     "SLURM_NODEID", "SLURM_JOB_ID"},
+    {Launcher::slurm, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr, "SLURM_NODEID",
+     "SLURM_JOB_ID"},
+};
+
+bool has(const Environment& environment, const char* name) {
+  return name != nullptr && find_variable(environment, name).has_value();
+}
+
+// In a batch script and in an interactive shell most of Slurm's variables are set, too, but their
+// step has one of the six largest numbers, which are reserved, or none.
+bool is_inside_slurm_step(const Environment& environment) {
+  const auto text = find_variable(environment, "SLURM_STEP_ID");
+  if (!text) return false;
+  std::uint64_t id = 0;
+  const char* const end = text->data() + text->size();
+  const auto [rest, problem] = std::from_chars(text->data(), end, id);
+  require(problem == std::errc{} && rest == end, ErrorCode::Usage, "SLURM_STEP_ID",
+          "expected the number of a step in this environment variable, found '{}'", *text);
+  return id < 0xFFFFFFFA;
+}
+
+// The first complete family; else the first with a rank or a size (inside a step: Slurm's), so that
+// the error can name the variable that it lacks. nullptr: alone.
+const Family* choose_family(const Environment& environment) {
+  const bool in_step = is_inside_slurm_step(environment);
+  const Family* begun = nullptr;
+  for (const Family& family : kFamilies) {
+    const bool is_slurm = family.launcher == Launcher::slurm;
+    if (is_slurm && !in_step) continue;
+    // srun can speak PMI to its tasks, but only an mpirun sets the local rank.
+    const bool is_pmi = family.launcher == Launcher::pmi;
+    if (is_pmi && in_step && !has(environment, family.local_rank)) continue;
+    const bool has_rank = has(environment, family.rank);
+    const bool has_size = has(environment, family.size);
+    if (has_rank && has_size) return &family;
+    const bool counts = in_step ? is_slurm : has_rank || has_size;
+    if (counts && !begun) begun = &family;
+  }
+  return begun;
+}
+
+// Ports that are no program's default. The same for all ranks of a job. FNV-1a.
+int port_of_job(std::string_view job_id) {
+  std::uint32_t hash = 2166136261u;
+  for (const char c : job_id) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
+  return 15000 + static_cast<int>(hash % 10000);
+}
+
+// Reads a family's variables and notes where each value comes from.
 class Decision {
  public:
-  Decision(const Environment& environment, const LauncherFamily& family)
-      : environment_(environment), family_(family) {
-    result_.launcher = family.launcher;
-    if (family.launcher != Launcher::by_hand) return;
-    if (find_variable(environment, "TORCHELASTIC_RUN_ID")) result_.launcher = Launcher::torchrun;
-    if (find_variable(environment, "LOCKSTEP_LAUNCHER")) result_.launcher = Launcher::lockstep;
-  }
+  Decision(const Environment& environment, const Family& family)
+      : environment_(environment), family_(family) {}
 
   RankEnvironment make() {
+    result_.launcher = family_.launcher;
+    if (family_.launcher == Launcher::by_hand) {
+      if (find_variable(environment_, "TORCHELASTIC_RUN_ID")) result_.launcher = Launcher::torchrun;
+      if (find_variable(environment_, "LOCKSTEP_LAUNCHER")) result_.launcher = Launcher::lockstep;
+    }
     decide_rank_and_size();
     decide_hosts();
-    decide_local_rank();
-    note_local_world_size();
-    decide_node_rank();
-    decide_master();
+    decide_local_and_node_rank();
+    decide_master_address();
+    decide_master_port();
     return std::move(result_);
   }
 
  private:
+  bool has(const char* name) const { return launch::has(environment_, name); }
+
   template <typename Value>
   void note(const char* what, const Value& value, std::string_view from) {
     result_.origins.push_back({what, fmt::format("{}", value), std::string(from)});
   }
 
   // The value of a variable that the family must have.
-  int need(const char* what, const VariableNames& names, const char* other) {
-    const char* const name = first_set(environment_, names);
-    require(name != nullptr, ErrorCode::Usage, names[0],
+  int need(const char* what, const char* name, const char* other) {
+    require(has(name), ErrorCode::Usage, name,
             "this environment variable is missing, while {} is set; set both, or neither", other);
     const int value = *find_number(environment_, name);
     note(what, value, name);
@@ -52,11 +115,10 @@ class Decision {
   }
 
   void decide_rank_and_size() {
-    const char* const rank = first_set(environment_, family_.rank);
-    const char* const size = first_set(environment_, family_.size);
-    const char* const step = "SLURM_STEP_ID";
-    result_.rank = need("rank", family_.rank, size ? size : step);
-    result_.world_size = need("world size", family_.size, rank ? rank : step);
+    const char* const rank = family_.rank;
+    const char* const size = family_.size;
+    result_.rank = need("rank", rank, has(size) ? size : "SLURM_STEP_ID");
+    result_.world_size = need("world size", size, has(rank) ? rank : "SLURM_STEP_ID");
     require(result_.world_size >= 1 && result_.world_size <= kMaxWorldSize, ErrorCode::Usage, size,
             "expected 1 to {} ranks, found {}", kMaxWorldSize, result_.world_size);
     require(result_.rank < result_.world_size, ErrorCode::Usage, rank,
@@ -64,16 +126,12 @@ class Decision {
             result_.rank);
   }
 
-  // Are all ranks on this host, and how many are?
+  // Decides whether all ranks are on this host, and how many are.
   void decide_hosts() {
     const auto address = find_variable(environment_, "MASTER_ADDR");
-    const char* const local_size = first_set(environment_, family_.local_size);
-    if (family_.launcher == Launcher::slurm) {
-      slurm_ = find_slurm_hosts(environment_, result_.world_size);
-      result_.hosts = slurm_.hosts;
-      result_.local_world_size = slurm_.local_world_size;
-      local_size_from_ = slurm_.local_world_size_from;
-    } else if (local_size) {
+    const char* const local_size = family_.local_size;
+    bool is_one = result_.world_size == 1;
+    if (has(local_size)) {
       const int size = *find_number(environment_, local_size);
       require(size >= 1 && size <= result_.world_size, ErrorCode::Usage, local_size,
               "expected 1 to {} ranks on this host (the world size), found {}", result_.world_size,
@@ -81,68 +139,90 @@ class Decision {
       result_.local_world_size = size;
       result_.hosts = size == result_.world_size ? Hosts::one : Hosts::several;
       local_size_from_ = local_size;
-    } else {
-      const bool meets_here = !address || is_loopback(*address);
-      result_.hosts = meets_here || result_.world_size == 1 ? Hosts::one : Hosts::several;
-      result_.local_world_size = result_.hosts == Hosts::one ? result_.world_size : 0;
-      local_size_from_ = kOneHost;
+      return;
     }
+    if (family_.launcher == Launcher::slurm) {
+      const bool has_step = has("SLURM_STEP_NUM_NODES");
+      const char* const nodes = has_step ? "SLURM_STEP_NUM_NODES" : "SLURM_NNODES";
+      is_one = is_one || find_number(environment_, nodes) == 1;
+    } else {
+      is_one = is_one || !address || is_loopback(*address);
+    }
+    result_.hosts = is_one ? Hosts::one : Hosts::several;
+    result_.local_world_size = is_one ? result_.world_size : 0;
+    local_size_from_ = is_one ? "the world size, since all are on one host" : kCountedLater;
   }
 
-  void decide_local_rank() {
-    const char* const name = first_set(environment_, family_.local_rank);
-    if (name) {
-      result_.local_rank = *find_number(environment_, name);
-      note("local rank", result_.local_rank, name);
-    } else {
-      require(result_.hosts == Hosts::one, ErrorCode::Usage, family_.local_rank[0],
-              "this environment variable is missing; with ranks on several hosts it says which of "
-              "its host's ranks, and so which device, a process is");
-      result_.local_rank = result_.rank;
-      note("local rank", result_.local_rank, "the rank, since all are on one host");
-    }
-    const int bound = result_.local_world_size ? result_.local_world_size : result_.world_size;
-    require(result_.local_rank < bound, ErrorCode::Usage, name ? name : family_.rank[0],
+  void decide_local_and_node_rank() {
+    const bool is_one_host = result_.hosts == Hosts::one;
+    const char* const name = has(family_.local_rank) ? family_.local_rank : nullptr;
+    require(name || is_one_host, ErrorCode::Usage, family_.local_rank,
+            "this environment variable is missing; with ranks on several hosts it says which of "
+            "its host's ranks, and so which device, a process is");
+    result_.local_rank = name ? *find_number(environment_, name) : result_.rank;
+    note("local rank", result_.local_rank, name ? name : "the rank, since all are on one host");
+    const int local_size = result_.local_world_size;
+    const int bound = local_size ? local_size : result_.world_size;
+    require(result_.local_rank < bound, ErrorCode::Usage, name ? name : family_.rank,
             "expected a local rank below {}, the number of ranks on this host, found {}", bound,
             result_.local_rank);
+    note("local world size", local_size ? std::to_string(local_size) : "?", local_size_from_);
+
+    const char* const node = has(family_.node_rank) ? family_.node_rank : nullptr;
+    result_.node_rank = node ? *find_number(environment_, node) : is_one_host ? 0 : -1;
+    note("node rank", result_.node_rank < 0 ? "?" : std::to_string(result_.node_rank),
+         node          ? node
+         : is_one_host ? "all ranks are on one host"
+                       : kCountedLater);
   }
 
-  void note_local_world_size() {
-    if (result_.local_world_size == 0) {
-      note("local world size", "?", kCountedLater);
-    } else {
-      note("local world size", result_.local_world_size, local_size_from_);
+  void decide_master_address() {
+    const auto address = find_variable(environment_, "MASTER_ADDR");
+    const char* how = "";
+    if (family_.launcher == Launcher::open_mpi) how = " (mpirun -x MASTER_ADDR=HOST)";
+    if (family_.launcher == Launcher::slurm) {
+      how = ": export MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)";
     }
+    require(address || result_.hosts == Hosts::one, ErrorCode::Usage, "MASTER_ADDR",
+            "this environment variable is missing; with ranks on several hosts it says on which "
+            "host rank 0 runs{}",
+            how);
+    if (address) result_.master_address = *address;
+    note("master address", result_.master_address,
+         address ? "MASTER_ADDR" : "default: all ranks are on one host");
   }
 
-  void decide_node_rank() {
-    const char* const name = first_set(environment_, family_.node_rank);
-    if (name) {
-      result_.node_rank = *find_number(environment_, name);
-      note("node rank", result_.node_rank, name);
-    } else if (result_.hosts == Hosts::one) {
-      note("node rank", 0, "all ranks are on one host");
-    } else {
-      result_.node_rank = -1;
-      note("node rank", "?", kCountedLater);
+  void decide_master_port() {
+    const bool has_job = has(family_.job_id);
+    if (has_job) result_.job_id = *find_variable(environment_, family_.job_id);
+    if (has_job && family_.launcher == Launcher::slurm) {
+      result_.job_id += "." + *find_variable(environment_, "SLURM_STEP_ID");
     }
+    std::int64_t port = kDefaultMasterPort;
+    std::string from = "default";
+    if (const auto set = find_number(environment_, "MASTER_PORT")) {
+      port = *set;
+      from = "MASTER_PORT";
+    } else if (has_job && family_.launcher != Launcher::by_hand) {
+      port = port_of_job(result_.job_id);
+      from = fmt::format("made of {}", family_.job_id);
+    }
+    if (find_variable(environment_, "TORCHELASTIC_USE_AGENT_STORE") == "True") {
+      port += std::int64_t{1} + find_number(environment_, "TORCHELASTIC_RESTART_COUNT").value_or(0);
+      from += " + 1 + TORCHELASTIC_RESTART_COUNT: torchrun's agent listens on MASTER_PORT itself";
+    }
+    require(port >= 1 && port <= 65535, ErrorCode::Usage, "MASTER_PORT",
+            "expected a port from 1 to 65535, found {}", port);
+    result_.master_port = static_cast<int>(port);
+    note("master port", port, from);
   }
 
-  void decide_master() {
-    const MasterAddress master =
-        decide_master_address(environment_, family_, result_.hosts, slurm_);
-    result_.master_address = master.address;
-    note("master address", master.address, master.from);
-    const MasterPort port = decide_master_port(environment_, family_);
-    result_.master_port = port.port;
-    note("master port", port.port, port.from);
-  }
+  static constexpr const char* kCountedLater = "counted when the ranks meet";
 
   const Environment& environment_;
-  const LauncherFamily& family_;
+  const Family& family_;
   RankEnvironment result_;
   std::string local_size_from_;
-  SlurmHosts slurm_;  // under Slurm
 };
 
 RankEnvironment alone() {
@@ -158,6 +238,18 @@ RankEnvironment alone() {
 
 }  // namespace
 
+std::string_view to_string(Launcher launcher) {
+  constexpr const char* kNames[] = {"alone",
+                                    "by hand",
+                                    "lockstep run",
+                                    "torchrun",
+                                    "mpirun (Open MPI)",
+                                    "mpirun (MPICH, Intel MPI)",
+                                    "mpirun (MVAPICH2)",
+                                    "srun"};
+  return kNames[static_cast<std::size_t>(launcher)];
+}
+
 bool is_loopback(std::string_view address) {
   if (address == "localhost" || address == "::1") return true;
   in_addr number{};
@@ -166,8 +258,25 @@ bool is_loopback(std::string_view address) {
 }
 
 RankEnvironment rank_environment(const Environment& environment) {
-  const LauncherFamily* const family = choose_family(environment);
+  const Family* const family = choose_family(environment);
   return family ? Decision(environment, *family).make() : alone();
+}
+
+Device device_of_rank(const RankEnvironment& environment, DeviceType type, int num_devices) {
+  const int local_rank = environment.local_rank;
+  if (local_rank < num_devices) return {type, local_rank};
+  const std::string_view name = to_string(type);
+  require(num_devices > 0, ErrorCode::Device, "device_of_rank",
+          "rank {} should compute on {}:{}, but this process sees no {} device", environment.rank,
+          name, local_rank, name);
+  fail(ErrorCode::Device, "device_of_rank",
+       "rank {} has local rank {} and should compute on {}:{}, but this process sees {} {} "
+       "device{}; start at most {} on this host{}",
+       environment.rank, local_rank, name, local_rank, num_devices, name,
+       num_devices == 1 ? "" : "s", num_devices,
+       type == DeviceType::cuda ? ", show it more (CUDA_VISIBLE_DEVICES, srun --gpu-bind=none), or "
+                                  "declare virtual ones: --virtual-devices cuda:0*N"
+                                : "");
 }
 
 }  // namespace lockstep::launch

@@ -1,5 +1,5 @@
-// Who is this process in its job, and where do the ranks meet? One pure function of the environment
-// decides, for every launcher.
+// Which rank is this process, and where do the ranks of its job meet? One pure function of the
+// environment decides, for every launcher.
 //
 // Families of variables, the first that is complete wins; rank and size come from the same one:
 //   RANK, WORLD_SIZE                              lockstep run, torchrun, or set by hand
@@ -11,17 +11,17 @@
 //   none of them                                  alone: rank 0 of 1
 // An empty variable counts as unset.
 //
-// Where the ranks meet: MASTER_ADDR and MASTER_PORT, whatever the family. Without them: 127.0.0.1
-// where all ranks are on one host, the first host of the step's node list under Slurm; port 29500,
-// under Slurm and mpirun a port of the job's own, so that two of one host do not meet
-// (hydra_job.h).
+// The ranks meet at MASTER_ADDR and MASTER_PORT, whatever the family. Without them: at 127.0.0.1
+// where all ranks are on one host; at port 29500, or, where mpirun or srun name the job, at a port
+// made of that name, so that two jobs of one host have different ones.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "engine/launch/environment.h"
+#include "engine/core/device.h"
+#include "engine/launch/process.h"
 
 namespace lockstep::launch {
 
@@ -55,6 +55,7 @@ struct RankEnvironment {
   // Where rank 0 serves the store. Under a torchrun whose agent listens on MASTER_PORT itself
   // (TORCHELASTIC_USE_AGENT_STORE=True): MASTER_PORT + 1 + TORCHELASTIC_RESTART_COUNT.
   int master_port = kDefaultMasterPort;
+  std::string job_id;           // the launcher's name for the job; may be empty
   std::vector<Origin> origins;  // in the order of the fields above
 };
 
@@ -62,7 +63,13 @@ struct RankEnvironment {
 // two contradict each other (RANK >= WORLD_SIZE, LOCAL_RANK >= LOCAL_WORLD_SIZE, ...).
 RankEnvironment rank_environment(const Environment& environment);
 
-// Is this a name of the loopback: "localhost", "127.x.y.z", "::1"?
+// True for names of the loopback: "localhost", "127.x.y.z", "::1".
 bool is_loopback(std::string_view address);
+
+// The device that a rank computes on: cuda:LOCAL_RANK or cpu:LOCAL_RANK, of num_devices logical
+// devices that this process has (virtual ones count).
+// Throws Error{Device} when the local rank is not below num_devices. It never wraps around: two
+// ranks on one GPU by accident would be slow at best.
+Device device_of_rank(const RankEnvironment& environment, DeviceType type, int num_devices);
 
 }  // namespace lockstep::launch

@@ -19,7 +19,7 @@
 #include "datasets/digits.h"
 #include "engine/comm/process_group.h"
 #include "engine/core/error.h"
-#include "engine/launch/connect.h"
+#include "engine/launch/rendezvous.h"
 #include "engine/nn/layers.h"
 #include "engine/optim/optimizers.h"
 #include "engine/parallel/ddp/ddp.h"

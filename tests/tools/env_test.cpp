@@ -33,7 +33,7 @@ TEST(Env, NamesTheVariableBehindEachAnswer) {
   EXPECT_THAT(outcome.out, ContainsRegex("\nworld size +2 +OMPI_COMM_WORLD_SIZE\n"));
   EXPECT_THAT(outcome.out, ContainsRegex("\nmaster port +1234 +MASTER_PORT\n"));
   EXPECT_THAT(outcome.out, ContainsRegex("meeting +rank 0 listens on the loopback, port 1234\n"));
-  EXPECT_THAT(outcome.out, ContainsRegex("token +made by rank 0, for this user's processes\n"));
+  EXPECT_THAT(outcome.out, ContainsRegex("token +none: needless on the loopback\n"));
 }
 
 TEST(Env, ShowsNoToken) {

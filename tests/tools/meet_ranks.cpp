@@ -1,20 +1,19 @@
 // What a program does that wants to be a rank, and nothing else: finds out who it is, meets the
 // others, adds up all ranks' numbers through the store, and says so.
-//   meet_ranks [seconds [init method]]
+//   meet_ranks [seconds]
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <cstdlib>
 
 #include "engine/core/error.h"
-#include "engine/launch/connect.h"
+#include "engine/launch/rendezvous.h"
 
 int main(int argc, char** argv) {
   using namespace lockstep;
   try {
     launch::JoinOptions options;
     if (argc > 1) options.timeout_seconds = std::atof(argv[1]);
-    if (argc > 2) options.init_method = argv[2];
     const launch::Job job = launch::join_job(launch::current_environment(), options);
     const launch::RankEnvironment& rank = job.rank();
     job.store()->add("sum", rank.rank);

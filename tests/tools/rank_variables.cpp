@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "engine/core/error.h"
-#include "engine/launch/port.h"
+#include "engine/launch/rendezvous.h"
 
 namespace lockstep::testing {
 namespace {
@@ -69,7 +69,7 @@ std::vector<Variables> ranks_of_slurm_step(int num_ranks) {
                     {{"SLURM_JOB_ID", free_port()},
                      {"SLURM_STEP_ID", "0"},
                      {"SLURM_NTASKS", std::to_string(num_ranks)},
-                     {"SLURM_NODELIST", "node[1]"}},
+                     {"SLURM_NNODES", "1"}},
                     {"SLURM_PROCID", "SLURM_LOCALID"});
 }
 

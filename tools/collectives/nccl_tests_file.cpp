@@ -6,7 +6,7 @@
 #include <ctime>
 #include <filesystem>
 
-#include "engine/launch/environment.h"
+#include "engine/launch/process.h"
 #include "tools/cli/numbers.h"
 #include "tools/collectives/nccl_tests_table.h"
 #include "tools/report/run_file.h"

@@ -10,8 +10,8 @@
 #include <cstdio>
 
 #include "engine/core/files.h"
-#include "engine/launch/descendants.h"
-#include "engine/launch/worker_process.h"
+#include "engine/launch/process.h"
+#include "engine/launch/process_tree.h"
 
 namespace lockstep::doctor {
 namespace {

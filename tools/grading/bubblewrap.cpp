@@ -1,7 +1,7 @@
 #include "tools/grading/bubblewrap.h"
 
 #include "engine/core/error.h"
-#include "engine/launch/worker_process.h"
+#include "engine/launch/process.h"
 #include "tools/grading/limited_run.h"
 
 namespace lockstep::tools::grading {

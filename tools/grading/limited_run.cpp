@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/launch/worker_process.h"
+#include "engine/launch/process.h"
 #include "engine/runtime/wait.h"
 
 namespace lockstep::tools::grading {

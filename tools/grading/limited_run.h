@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/launch/environment.h"
+#include "engine/launch/process.h"
 
 namespace lockstep::tools::grading {
 

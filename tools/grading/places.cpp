@@ -1,8 +1,7 @@
 #include "tools/grading/places.h"
 
 #include "engine/core/error.h"
-#include "engine/launch/environment.h"
-#include "engine/launch/worker_process.h"
+#include "engine/launch/process.h"
 #include "tools/grading/build_places.h"
 
 namespace lockstep::tools::grading {

@@ -9,7 +9,7 @@
 #include "engine/comm/process_group.h"
 #include "engine/comm/staged_communicator.h"
 #include "engine/core/error.h"
-#include "engine/launch/worker_group.h"
+#include "engine/launch/launcher.h"
 #include "engine/runtime/logical_device.h"
 
 namespace lockstep::tools {

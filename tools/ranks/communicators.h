@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/comm/communicator.h"
-#include "engine/launch/connect.h"
+#include "engine/launch/rendezvous.h"
 #include "tools/ranks/rank_flags.h"
 
 namespace lockstep::tools {

@@ -7,7 +7,7 @@
 
 #include "engine/comm/communicator.h"
 #include "engine/core/device.h"
-#include "engine/launch/connect.h"
+#include "engine/launch/rendezvous.h"
 #include "tools/ranks/rank_flags.h"
 
 namespace lockstep::tools {

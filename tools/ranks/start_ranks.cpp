@@ -10,10 +10,9 @@
 #include <filesystem>
 
 #include "engine/core/error.h"
-#include "engine/launch/job_token.h"
-#include "engine/launch/port.h"
-#include "engine/launch/worker_group.h"
-#include "engine/launch/worker_process.h"
+#include "engine/launch/launcher.h"
+#include "engine/launch/process.h"
+#include "engine/launch/rendezvous.h"
 #include "engine/runtime/logical_device.h"
 
 namespace lockstep::tools {
@@ -52,17 +51,17 @@ std::string this_program() {
 
 int start_ranks(const RankFlags& flags, const std::vector<std::string>& arguments, int num_ranks) {
   if (flags.comm == "mpi") become_mpirun(arguments, num_ranks);
-  launch::WorkerGroupOptions options;
+  launch::LaunchOptions options;
   options.command = {this_program()};
   options.command.insert(options.command.end(), arguments.begin() + 1, arguments.end());
   options.environment = launch::current_environment();
-  options.num_workers = num_ranks;
+  options.num_ranks = num_ranks;
   options.token = launch::make_token();
   options.lines = launch::Lines::plain;
   const launch::PortReservation port(0, launch::PortReservation::Scope::loopback);
   options.master_port = port.port();
   std::fflush(nullptr);
-  return launch::run_worker_group(options);
+  return launch::launch_ranks(options);
 }
 
 }  // namespace lockstep::tools

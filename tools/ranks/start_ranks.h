@@ -16,7 +16,7 @@ std::string this_program();
 // the ranks' lines as they wrote them. Returns the exit code that this program ends with; under
 // mpirun it does not return, since mpirun takes this process's place.
 // REQUIRES: no other thread in this process.
-// Throws Error{Usage} when --comm mpi finds no mpirun; else what launch::run_worker_group does.
+// Throws Error{Usage} when --comm mpi finds no mpirun; else what launch::launch_ranks does.
 int start_ranks(const RankFlags& flags, const std::vector<std::string>& arguments, int num_ranks);
 
 }  // namespace lockstep::tools

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/launch/roll_call.h"
+#include "engine/launch/rendezvous.h"
 #include "tools/training/task.h"
 
 namespace lockstep::tools {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/comm/slow_collective_notice.h"
-#include "engine/launch/roll_call.h"
+#include "engine/launch/rendezvous.h"
 
 namespace lockstep::tools {
 

@@ -1,9 +1,10 @@
 #include "tools/run/group_options.h"
 
+#include <charconv>
+#include <string_view>
 #include <vector>
 
 #include "engine/core/error.h"
-#include "engine/launch/init_method.h"
 #include "engine/launch/rank_environment.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/cli/numbers.h"
@@ -25,7 +26,7 @@ int parse_num_nodes(const std::string& text) {
   return static_cast<int>(numbers[0]);
 }
 
-int parse_num_workers(const std::string& text) {
+int parse_num_ranks(const std::string& text) {
   const int num_cores = static_cast<int>(runtime::num_cores());
   if (text == "cpu") return num_cores;
   if (text == "gpu" || text == "auto") {
@@ -44,12 +45,43 @@ int parse_num_workers(const std::string& text) {
   return static_cast<int>(numbers[0]);
 }
 
-void set_nodes(launch::WorkerGroupOptions& options, const RunFlags& flags) {
+struct Endpoint {
+  std::string host;
+  int port = launch::kDefaultMasterPort;
+};
+
+// "host:29500", "[::1]:29500", or a host alone.
+Endpoint parse_endpoint(std::string_view flag, std::string_view text) {
+  Endpoint endpoint;
+  const bool has_brackets = text.starts_with('[');
+  const std::size_t bracket = text.find(']');
+  const std::size_t colon = has_brackets ? text.find(':', bracket) : text.find_last_of(':');
+  const bool is_bare_ipv6 = !has_brackets && text.find(':') != colon;  // has more than one colon
+  const std::string_view port = colon == std::string_view::npos ? "" : text.substr(colon + 1);
+  bool is_valid = true;
+  if (!is_bare_ipv6 && colon != std::string_view::npos) {
+    const auto [rest, problem] =
+        std::from_chars(port.data(), port.data() + port.size(), endpoint.port);
+    is_valid = problem == std::errc{} && rest == port.data() + port.size();
+  }
+  endpoint.host = is_bare_ipv6 ? text : text.substr(0, colon);
+  if (has_brackets) {
+    is_valid = is_valid && bracket != std::string_view::npos &&
+               (colon == bracket + 1 || bracket + 1 == text.size());
+    endpoint.host = text.substr(1, bracket - 1);
+  }
+  require(is_valid && !endpoint.host.empty() && endpoint.port >= 1 && endpoint.port <= 65535,
+          ErrorCode::Usage, flag,
+          "expected HOST:PORT or [IPv6]:PORT with a port from 1 to 65535, found '{}'", text);
+  return endpoint;
+}
+
+void set_nodes(launch::LaunchOptions& options, const RunFlags& flags) {
   options.num_nodes = parse_num_nodes(flags.nnodes);
-  options.num_workers = parse_num_workers(flags.nproc_per_node);
-  require(options.num_nodes * options.num_workers <= launch::kMaxWorldSize, ErrorCode::Usage, "run",
-          "{} ranks on each of {} machines are more than {}", options.num_workers,
-          options.num_nodes, launch::kMaxWorldSize);
+  options.num_ranks = parse_num_ranks(flags.nproc_per_node);
+  require(options.num_nodes * options.num_ranks <= launch::kMaxWorldSize, ErrorCode::Usage, "run",
+          "{} ranks on each of {} machines are more than {}", options.num_ranks, options.num_nodes,
+          launch::kMaxWorldSize);
   require(flags.node_rank || options.num_nodes == 1, ErrorCode::Usage, "--node-rank",
           "with {} machines, say which one this is: --node-rank 0 to {}", options.num_nodes,
           options.num_nodes - 1);
@@ -58,14 +90,13 @@ void set_nodes(launch::WorkerGroupOptions& options, const RunFlags& flags) {
           "--node-rank", "expected 0 to {}, found {}", options.num_nodes - 1, options.node_rank);
 }
 
-void set_master(launch::WorkerGroupOptions& options, const RunFlags& flags) {
+void set_master(launch::LaunchOptions& options, const RunFlags& flags) {
   options.master_port = flags.master_port.value_or(launch::kDefaultMasterPort);
   require(options.master_port >= 1 && options.master_port <= 65535, ErrorCode::Usage,
           "--master-port", "expected a port from 1 to 65535, found {}", options.master_port);
   if (!flags.master_address.empty()) options.master_address = flags.master_address;
   if (!flags.rdzv_endpoint.empty()) {
-    const launch::Endpoint endpoint =
-        launch::parse_endpoint("--rdzv-endpoint", flags.rdzv_endpoint, launch::kDefaultMasterPort);
+    const Endpoint endpoint = parse_endpoint("--rdzv-endpoint", flags.rdzv_endpoint);
     options.master_address = endpoint.host;
     options.master_port = endpoint.port;
   }
@@ -78,8 +109,8 @@ void set_master(launch::WorkerGroupOptions& options, const RunFlags& flags) {
 
 }  // namespace
 
-launch::WorkerGroupOptions group_options(const RunFlags& flags, const CommandLine& command) {
-  launch::WorkerGroupOptions options;
+launch::LaunchOptions group_options(const RunFlags& flags, const CommandLine& command) {
+  launch::LaunchOptions options;
   options.command = command;
   options.environment = launch::current_environment();
   set_nodes(options, flags);

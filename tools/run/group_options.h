@@ -1,7 +1,7 @@
 // What the flags of `lockstep run` ask for, checked.
 #pragma once
 
-#include "engine/launch/worker_group.h"
+#include "engine/launch/launcher.h"
 #include "tools/commands.h"
 #include "tools/run/run_flags.h"
 
@@ -11,6 +11,6 @@ namespace lockstep::tools {
 // --standalone, its token, its folder for logs.
 // Throws Error{Usage} that names the flag; Error{Device} for one rank per CUDA device where this
 // program sees none.
-launch::WorkerGroupOptions group_options(const RunFlags& flags, const CommandLine& command);
+launch::LaunchOptions group_options(const RunFlags& flags, const CommandLine& command);
 
 }  // namespace lockstep::tools

@@ -26,19 +26,19 @@ Streams parse_stream(const char* flag, std::string_view text) {
 }
 
 // "3" for all ranks, or "0:3,1:2" for some.
-std::vector<Streams> parse_streams(const char* flag, const std::string& text, int num_workers) {
+std::vector<Streams> parse_streams(const char* flag, const std::string& text, int num_ranks) {
   if (text.find(':') == std::string::npos) {
     const Streams streams = text.empty() ? Streams::none : parse_stream(flag, text);
-    return std::vector<Streams>(static_cast<std::size_t>(num_workers), streams);
+    return std::vector<Streams>(static_cast<std::size_t>(num_ranks), streams);
   }
-  std::vector<Streams> result(static_cast<std::size_t>(num_workers), Streams::none);
+  std::vector<Streams> result(static_cast<std::size_t>(num_ranks), Streams::none);
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string entry = text.substr(begin, end - begin);
     const std::size_t colon = std::min(entry.find(':'), entry.size());
     const std::vector<std::size_t> ranks = parse_list(flag, entry.substr(0, colon));
     require(ranks.size() == 1 && ranks[0] < result.size(), ErrorCode::Usage, flag,
-            "expected local ranks below {}, found '{}'", num_workers, entry);
+            "expected local ranks below {}, found '{}'", num_ranks, entry);
     result[ranks[0]] =
         parse_stream(flag, std::string_view(entry).substr(std::min(colon + 1, entry.size())));
     begin = end + 1;
@@ -48,24 +48,24 @@ std::vector<Streams> parse_streams(const char* flag, const std::string& text, in
 
 }  // namespace
 
-void set_streams(launch::WorkerGroupOptions& options, const RunFlags& flags) {
-  const int num_workers = options.num_workers;
-  options.redirects = parse_streams("--redirects", flags.redirects, num_workers);
-  options.tee = parse_streams("--tee", flags.tee, num_workers);
+void set_streams(launch::LaunchOptions& options, const RunFlags& flags) {
+  const int num_ranks = options.num_ranks;
+  options.redirects = parse_streams("--redirects", flags.redirects, num_ranks);
+  options.tee = parse_streams("--tee", flags.tee, num_ranks);
   // A folder for logs, and nothing said about what goes there: all of it, and the console too.
   if (!flags.log_dir.empty() && flags.redirects.empty() && flags.tee.empty()) {
-    options.tee = parse_streams("--tee", "3", num_workers);
+    options.tee = parse_streams("--tee", "3", num_ranks);
   }
   if (!flags.local_ranks_filter.empty()) {
     for (const std::size_t rank : parse_list("--local-ranks-filter", flags.local_ranks_filter)) {
-      require(rank < static_cast<std::size_t>(num_workers), ErrorCode::Usage,
-              "--local-ranks-filter", "expected local ranks below {}, found {}", num_workers, rank);
+      require(rank < static_cast<std::size_t>(num_ranks), ErrorCode::Usage, "--local-ranks-filter",
+              "expected local ranks below {}, found {}", num_ranks, rank);
       options.console_filter.push_back(static_cast<int>(rank));
     }
   }
 }
 
-bool has_logs(const launch::WorkerGroupOptions& options) {
+bool has_logs(const launch::LaunchOptions& options) {
   const auto is_any = [](Streams streams) { return streams != Streams::none; };
   return std::ranges::any_of(options.redirects, is_any) || std::ranges::any_of(options.tee, is_any);
 }

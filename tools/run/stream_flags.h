@@ -4,16 +4,16 @@
 
 #include <string>
 
-#include "engine/launch/worker_group.h"
+#include "engine/launch/launcher.h"
 #include "tools/run/run_flags.h"
 
 namespace lockstep::tools {
 
 // Says in options which streams of which local ranks are logged, and which are shown.
-// REQUIRES: options.num_workers is set. Throws Error{Usage} that names the flag.
-void set_streams(launch::WorkerGroupOptions& options, const RunFlags& flags);
+// REQUIRES: options.num_ranks is set. Throws Error{Usage} that names the flag.
+void set_streams(launch::LaunchOptions& options, const RunFlags& flags);
 
-bool has_logs(const launch::WorkerGroupOptions& options);
+bool has_logs(const launch::LaunchOptions& options);
 
 // Makes a new folder "<log-dir>/<run id>_<six letters>", as torchrun does: no run overwrites
 // another. Throws Error{Io}.

@@ -23,7 +23,7 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/data/labelled_rows.h"
 #include "engine/data/sampler.h"
-#include "engine/launch/rank_device.h"
+#include "engine/launch/rank_environment.h"
 #include "engine/nn/mlp.h"
 #include "engine/optim/optimizers.h"
 #include "engine/runtime/logical_device.h"

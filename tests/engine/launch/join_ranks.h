@@ -9,8 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/launch/connect.h"
-#include "engine/launch/port.h"
+#include "engine/launch/rendezvous.h"
 #include "tests/support/temp_folder.h"
 
 namespace lockstep::launch {
@@ -21,13 +20,11 @@ inline int free_port() {
   return PortReservation(0, PortReservation::Scope::loopback).port();
 }
 
-// Ranks by hand on this host; files that they made would be in `folder`.
-inline Environment rank_by_hand(int rank, int world_size, int port,
-                                const testing::TempFolder& folder) {
+// A rank by hand on this host.
+inline Environment rank_by_hand(int rank, int world_size, int port) {
   return {{"RANK", std::to_string(rank)},
           {"WORLD_SIZE", std::to_string(world_size)},
-          {"MASTER_PORT", std::to_string(port)},
-          {"XDG_RUNTIME_DIR", folder.path().string()}};
+          {"MASTER_PORT", std::to_string(port)}};
 }
 
 // Joins with all environments at once. Ranks that joined stay until all have tried.

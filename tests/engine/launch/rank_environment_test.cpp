@@ -35,10 +35,10 @@ const Environment kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "1"},
                               {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                               {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
                               {"PMIX_NAMESPACE", "prterun-1"}};
-const Environment kSlurm = {{"SLURM_JOB_ID", "4242"},        {"SLURM_STEP_ID", "0"},
-                            {"SLURM_PROCID", "2"},           {"SLURM_NTASKS", "3"},
-                            {"SLURM_LOCALID", "0"},          {"SLURM_NODEID", "1"},
-                            {"SLURM_TASKS_PER_NODE", "2,1"}, {"SLURM_NODELIST", "gpu[07-08]"}};
+const Environment kSlurm = {{"SLURM_JOB_ID", "4242"}, {"SLURM_STEP_ID", "0"},
+                            {"SLURM_PROCID", "2"},    {"SLURM_NTASKS", "3"},
+                            {"SLURM_LOCALID", "0"},   {"SLURM_NODEID", "1"},
+                            {"SLURM_NNODES", "2"},    {"MASTER_ADDR", "gpu07"}};
 
 // The variables of a and then those of b; "" in b makes a variable empty, so unset.
 Environment with(Environment a, const Environment& b) {
@@ -101,22 +101,23 @@ const Case kCases[] = {
       {"MV2_COMM_WORLD_LOCAL_RANK", "1"},
       {"MV2_COMM_WORLD_LOCAL_SIZE", "2"}},
      {Launcher::mvapich, 1, 2, 1, 2, 0, Hosts::one, "127.0.0.1", 29500}},
-    {"SlurmStep", kSlurm, {Launcher::slurm, 2, 3, 0, 1, 1, Hosts::several, "gpu07", 0}},
+    {"SlurmStep", kSlurm, {Launcher::slurm, 2, 3, 0, 0, 1, Hosts::several, "gpu07", 0}},
     {"SlurmStepSmallerThanItsAllocation",
      with(kSlurm, {{"SLURM_STEP_NUM_TASKS", "3"},
                    {"SLURM_NTASKS", "8"},
-                   {"SLURM_STEP_NODELIST", "gpu08"},
+                   {"SLURM_STEP_NUM_NODES", "1"},
+                   {"MASTER_ADDR", ""},
                    {"SLURM_LOCALID", "2"},
                    {"SLURM_NODEID", "0"}}),
-     {Launcher::slurm, 2, 3, 2, 3, 0, Hosts::one, "gpu08", 0}},
+     {Launcher::slurm, 2, 3, 2, 3, 0, Hosts::one, "127.0.0.1", 0}},
     {"SlurmAllocationWithoutStepIsAlone", with(kSlurm, {{"SLURM_STEP_ID", ""}}), kAlone},
     {"SlurmBatchScriptIsAlone", with(kSlurm, {{"SLURM_STEP_ID", "4294967291"}}), kAlone},
     {"SlurmStepThatSpeaksPmi",
      with(kSlurm, {{"PMI_RANK", "2"}, {"PMI_SIZE", "3"}}),
-     {Launcher::slurm, 2, 3, 0, 1, 1, Hosts::several, "gpu07", 0}},
+     {Launcher::slurm, 2, 3, 0, 0, 1, Hosts::several, "gpu07", 0}},
     {"MpirunInsideASlurmStep",
      with(kSlurm, kOpenMpi),
-     {Launcher::open_mpi, 1, 4, 1, 4, 0, Hosts::one, "127.0.0.1", 0}},
+     {Launcher::open_mpi, 1, 4, 1, 4, 0, Hosts::one, "gpu07", 0}},
 };
 
 class RankEnvironmentTable : public ::testing::TestWithParam<Case> {};
@@ -187,8 +188,9 @@ const Mistake kMistakes[] = {
     {"PmiHalf", {{"PMI_SIZE", "2"}}, "[PMI_RANK]"},
     {"SlurmWithoutRank", with(kSlurm, {{"SLURM_PROCID", ""}}), "[SLURM_PROCID]"},
     {"SlurmWithoutSize", with(kSlurm, {{"SLURM_NTASKS", ""}}), "[SLURM_STEP_NUM_TASKS]"},
-    {"SlurmWithoutNodes", with(kSlurm, {{"SLURM_NODELIST", ""}}), "[SLURM_NODELIST]"},
-    {"SlurmNodesUnreadable", with(kSlurm, {{"SLURM_NODELIST", "gpu[7-"}}), "[SLURM_NODELIST]"},
+    {"SlurmOnSeveralHostsWithoutAddress", with(kSlurm, {{"MASTER_ADDR", ""}}),
+     "[MASTER_ADDR] this environment variable is missing; with ranks on several hosts it says on "
+     "which host rank 0 runs: export MASTER_ADDR=$(scontrol show hostnames "},
     {"SlurmStepNoNumber", with(kSlurm, {{"SLURM_STEP_ID", "x"}}), "[SLURM_STEP_ID]"},
 };
 
@@ -236,6 +238,27 @@ TEST(RankEnvironment, KnowsTheNamesOfTheLoopback) {
   for (const char* name : {"10.0.0.1", "127.example.org", "node0", "::"}) {
     EXPECT_FALSE(is_loopback(name)) << name;
   }
+}
+
+RankEnvironment rank_with_local_rank(int local_rank) {
+  RankEnvironment environment;
+  environment.rank = 10 + local_rank;
+  environment.local_rank = local_rank;
+  return environment;
+}
+
+TEST(RankDevice, IsTheOneOfTheLocalRank) {
+  EXPECT_EQ(to_string(device_of_rank(rank_with_local_rank(3), DeviceType::cuda, 4)), "cuda:3");
+  EXPECT_EQ(to_string(device_of_rank(rank_with_local_rank(0), DeviceType::cpu, 64)), "cpu:0");
+}
+
+TEST(RankDevice, NeverWrapsAround) {
+  testing::expect_error(ErrorCode::Device, "rank 14 has local rank 4",
+                        [] { device_of_rank(rank_with_local_rank(4), DeviceType::cuda, 4); });
+  testing::expect_error(ErrorCode::Device, "--virtual-devices",
+                        [] { device_of_rank(rank_with_local_rank(1), DeviceType::cuda, 1); });
+  testing::expect_error(ErrorCode::Device, "sees no cuda device",
+                        [] { device_of_rank(rank_with_local_rank(0), DeviceType::cuda, 0); });
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include "datasets/idx.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/core/error.h"
-#include "engine/launch/error_file.h"
 #include "engine/nn/state_dict.h"
 #include "simulate/predict/all_reduce_cost.h"
 #include "simulate/predict/kernel_cost.h"
@@ -88,12 +87,6 @@ void read_flags_file(const std::filesystem::path& path) {
   expect(flags.said.empty() && flags.row_folder.empty(), "flags that no file has");
 }
 
-// Never refuses: a rank's last words are shown, or not.
-void read_error_message(const std::filesystem::path& path) {
-  const std::string message = launch::read_error_file(path);
-  expect(message.find('\n') == std::string::npos, "more than one line");
-}
-
 void read_topology_file(const std::filesystem::path& path) {
   const predict::Topology topology = predict::find_topology(path.string());
   expect(!topology.gpus.empty(), "a topology without GPUs");
@@ -133,7 +126,6 @@ constexpr FileReader kReaders[] = {
     {"csv", read_csv_file},
     {"row", read_row_file},
     {"flags", read_flags_file},
-    {"error_file", read_error_message},
     {"topology", read_topology_file},
     {"run_workload", read_workload_file},
     {"run_file", read_run},

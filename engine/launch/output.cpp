@@ -1,0 +1,164 @@
+#include "engine/launch/output.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "engine/core/error.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr std::size_t kMaxLineBytes = 64 * 1024;
+constexpr std::size_t kMaxQuotedBytes = 400;
+
+bool contains(const std::vector<Streams>& by_local_rank, int local_rank, int number) {
+  const auto index = static_cast<std::size_t>(local_rank);
+  return index < by_local_rank.size() && (static_cast<int>(by_local_rank[index]) & number) != 0;
+}
+
+RankStream& stream_of(RankProcess& rank, int number) {
+  return rank.streams[static_cast<std::size_t>(number)];
+}
+
+}  // namespace
+
+void LineSplitter::add(std::string_view bytes, const OnLine& on_line) {
+  while (!bytes.empty()) {
+    const std::size_t newline = bytes.find('\n');
+    const std::size_t room = kMaxLineBytes - pending_.size();
+    const std::size_t count = std::min({newline, bytes.size(), room});
+    pending_ += bytes.substr(0, count);
+    bytes.remove_prefix(count);
+    const bool is_complete = bytes.starts_with('\n');
+    if (is_complete) bytes.remove_prefix(1);
+    if (!is_complete && pending_.size() < kMaxLineBytes) return;
+    on_line(pending_);
+    pending_.clear();
+  }
+}
+
+void LineSplitter::finish(const OnLine& on_line) {
+  if (!pending_.empty()) on_line(pending_);
+  pending_.clear();
+}
+
+void RankOutput::open(RankProcess& rank, int restart_count) {
+  const auto& shown = options_.console_filter;
+  const bool is_shown = shown.empty() || std::ranges::count(shown, rank.local_rank) > 0;
+  for (const int number : {1, 2}) {
+    RankStream& stream = stream_of(rank, number);
+    const bool is_redirected = contains(options_.redirects, rank.local_rank, number);
+    const bool is_teed = contains(options_.tee, rank.local_rank, number);
+    stream.on_console = is_shown && (is_teed || !is_redirected);
+    if (!is_redirected && !is_teed) continue;
+    stream.log_path = log_path(options_, restart_count, rank.local_rank, number);
+    std::error_code problem;
+    std::filesystem::create_directories(std::filesystem::path(stream.log_path).parent_path(),
+                                        problem);
+    stream.log = FileDescriptor(
+        ::open(stream.log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+    if (stream.log.is_open()) continue;
+    const int why = problem ? problem.value() : errno;
+    require(restart_count > 0, ErrorCode::Io, "run", "cannot write the log {}: {}", stream.log_path,
+            std::strerror(why));
+    lose_log(rank, number, why);
+  }
+}
+
+void RankOutput::read(RankProcess& rank, int number) {
+  RankStream& stream = stream_of(rank, number);
+  std::array<char, 64 * 1024> bytes;
+  const ssize_t count = ::read(stream.pipe.descriptor(), bytes.data(), bytes.size());
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (count <= 0) return close(rank, number);
+  const std::string_view text(bytes.data(), static_cast<std::size_t>(count));
+  write_log(rank, number, text);
+  stream.lines.add(text, [&](std::string_view line) { take_line(rank, number, line); });
+}
+
+void RankOutput::close(RankProcess& rank, int number) {
+  RankStream& stream = stream_of(rank, number);
+  stream.lines.finish([&](std::string_view line) { take_line(rank, number, line); });
+  stream.pipe.close();
+}
+
+void RankOutput::write_log(RankProcess& rank, int number, std::string_view text) {
+  FileDescriptor& log = stream_of(rank, number).log;
+  while (log.is_open() && !text.empty()) {
+    const ssize_t count = ::write(log.descriptor(), text.data(), text.size());
+    if (count > 0) {
+      text.remove_prefix(static_cast<std::size_t>(count));
+    } else if (errno != EINTR) {
+      lose_log(rank, number, errno);
+    }
+  }
+}
+
+void RankOutput::lose_log(RankProcess& rank, int number, int problem) {
+  RankStream& stream = stream_of(rank, number);
+  stream.log.close();
+  stream.on_console = true;
+  say(fmt::format(
+      "[run] cannot write the log {}: {}; rank {} goes on, and its output goes to the console",
+      stream.log_path, std::strerror(problem), rank.rank));
+}
+
+// An error of a Lockstep program is most often its last line. It is held back until the rank goes
+// on, or the first failure has been named with it.
+void RankOutput::take_line(RankProcess& rank, int number, std::string_view line) {
+  show_held_line(rank);
+  const bool is_blank = line.find_first_not_of(" \t\r") == std::string_view::npos;
+  if (number == STDERR_FILENO && !is_blank) {
+    rank.last_error_line = line.substr(0, kMaxQuotedBytes);
+  }
+  if (number == STDERR_FILENO && line.starts_with("lockstep: [")) {
+    rank.held_line = line;
+  } else {
+    show(rank, number, line);
+  }
+}
+
+void RankOutput::show_held_line(RankProcess& rank) {
+  if (!rank.held_line.empty()) show(rank, STDERR_FILENO, std::exchange(rank.held_line, {}));
+}
+
+void RankOutput::show(const RankProcess& rank, int number, std::string_view line) {
+  if (!rank.streams[static_cast<std::size_t>(number)].on_console) return;
+  const bool is_plain = options_.lines == Lines::plain;
+  print(number, fmt::format("{}{}\n", is_plain ? "" : fmt::format("[{}] ", rank.rank), line));
+}
+
+void RankOutput::say(std::string_view message) {
+  print(STDERR_FILENO, fmt::format("lockstep: {}\n", message));
+}
+
+void RankOutput::print(int descriptor, const std::string& line) {
+  bool& is_broken = is_broken_[static_cast<std::size_t>(descriptor)];
+  for (std::string_view rest = line; !rest.empty() && !is_broken;) {
+    const ssize_t count = ::write(descriptor, rest.data(), rest.size());
+    if (count >= 0) {
+      rest.remove_prefix(static_cast<std::size_t>(count));
+    } else if (errno == EAGAIN) {
+      pollfd room{descriptor, POLLOUT, 0};
+      ::poll(&room, 1, -1);
+    } else if (errno == EPIPE) {
+      is_broken = true;
+      reader_has_gone_ = reader_has_gone_ || descriptor == STDOUT_FILENO;
+    } else if (errno != EINTR) {
+      is_broken = console_has_failed_ = true;
+      say(fmt::format("[run] cannot write to {}: {}; the ranks go on",
+                      descriptor == STDOUT_FILENO ? "standard output" : "standard error",
+                      std::strerror(errno)));
+    }
+  }
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,180 @@
+#include "engine/launch/process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "engine/core/error.h"
+#include "engine/runtime/cpu_cores.h"
+
+namespace lockstep::launch {
+namespace {
+
+struct Pipe {
+  FileDescriptor read_end;
+  FileDescriptor write_end;
+
+  Pipe() {
+    int ends[2];
+    const int result = ::pipe2(ends, O_CLOEXEC);
+    require(result == 0, ErrorCode::Io, "run", "cannot make a pipe: {}", std::strerror(errno));
+    read_end = FileDescriptor(ends[0]);
+    write_end = FileDescriptor(ends[1]);
+  }
+};
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> result;
+  for (std::string& word : words) result.push_back(word.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+// In the child, between fork and exec. Returns only when exec failed.
+void become(const char* program, char* const* arguments, char* const* environment, int out, int err,
+            pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(128 + SIGKILL);  // it died before the line above
+  ::setsid();
+  // Also SIGINT and SIGQUIT, which a shell has its background jobs ignore: we pass them on.
+  for (const int number : {SIGPIPE, SIGXFSZ, SIGTTOU, SIGINT, SIGQUIT, SIGCHLD}) {
+    ::signal(number, SIG_DFL);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int input = ::open("/dev/null", O_RDONLY);
+  ::dup2(input, STDIN_FILENO);
+  ::dup2(out, STDOUT_FILENO);
+  ::dup2(err, STDERR_FILENO);
+  if (input > STDERR_FILENO) ::close(input);
+  ::execve(program, arguments, environment);
+}
+
+bool is_program(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+         ::access(path.c_str(), X_OK) == 0;
+}
+
+}  // namespace
+
+Environment current_environment() {
+  Environment environment;
+  for (char** entry = environ; entry && *entry; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    environment.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return environment;
+}
+
+std::optional<std::string> find_variable(const Environment& environment, std::string_view name) {
+  const auto found = environment.find(name);
+  if (found == environment.end() || found->second.empty()) return std::nullopt;
+  return found->second;
+}
+
+std::optional<int> find_number(const Environment& environment, std::string_view name) {
+  const std::optional<std::string> text = find_variable(environment, name);
+  if (!text) return std::nullopt;
+  int number = -1;
+  const char* const end = text->data() + text->size();
+  const auto [rest, problem] = std::from_chars(text->data(), end, number);
+  require(problem == std::errc{} && rest == end && number >= 0, ErrorCode::Usage, name,
+          "expected a whole number from 0 on in this environment variable, found '{}'", *text);
+  return number;
+}
+
+std::string find_program(const std::string& name, const Environment& environment,
+                         std::string_view operation) {
+  if (name.find('/') != std::string::npos) {
+    if (is_program(name)) return name;
+    struct stat status {};
+    require(::stat(name.c_str(), &status) != 0, ErrorCode::Usage, operation,
+            "{} is not executable; name the program that runs it first, for example: -- python3 {}",
+            name, name);
+    fail(ErrorCode::Usage, operation, "there is no program {}", name);
+  }
+  const std::string path =
+      find_variable(environment, "PATH").value_or("/usr/local/bin:/usr/bin:/bin");
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find(':', begin), path.size());
+    const std::string folder = path.substr(begin, end - begin);
+    const std::string candidate = folder.empty() ? "./" + name : folder + "/" + name;
+    if (is_program(candidate)) return candidate;
+    begin = end + 1;
+  }
+  fail(ErrorCode::Usage, operation,
+       "there is no program '{}' in PATH; for one in this folder say ./{}", name, name);
+}
+
+StartedProcess start_process(const std::string& program, const std::vector<std::string>& command,
+                             const Environment& environment, const std::vector<int>& cores) {
+  std::vector<std::string> words = command;
+  std::vector<std::string> variables;
+  for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
+  const std::vector<char*> argv = pointers(words);
+  const std::vector<char*> envp = pointers(variables);
+  Pipe out;
+  Pipe err;
+  Pipe problem;  // closed by a successful exec, else brings its error number
+  const pid_t parent = ::getpid();
+  const pid_t process = ::fork();
+  require(process >= 0, ErrorCode::Io, "run", "cannot make a process: {}", std::strerror(errno));
+  if (process == 0) {
+    runtime::bind_to(cores);
+    become(program.c_str(), argv.data(), envp.data(), out.write_end.descriptor(),
+           err.write_end.descriptor(), parent);
+    const int number = errno;
+    (void)!::write(problem.write_end.descriptor(), &number, sizeof number);
+    ::_exit(127);
+  }
+  problem.write_end.close();
+  int number = 0;
+  ssize_t count = 0;
+  do {
+    count = ::read(problem.read_end.descriptor(), &number, sizeof number);
+  } while (count < 0 && errno == EINTR);
+  require(count <= 0, ErrorCode::Io, "run", "cannot start {}: {}{}", program, std::strerror(number),
+          number == ENOEXEC ? "; a script starts with #! and its interpreter" : "");
+  ::fcntl(out.read_end.descriptor(), F_SETFL, O_NONBLOCK);
+  ::fcntl(err.read_end.descriptor(), F_SETFL, O_NONBLOCK);
+  return {process, std::move(out.read_end), std::move(err.read_end)};
+}
+
+// In their order, since open() takes the lowest free number; and each opened the wrong way round,
+// so that using it fails.
+void occupy_closed_standard_streams() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) >= 0) continue;
+    (void)!::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
+void write_error_file(const Environment& environment, std::string_view message) noexcept {
+  try {
+    const auto path = find_variable(environment, kErrorFileVariable);
+    if (!path) return;
+    using Json = nlohmann::ordered_json;
+    const Json extra{{"py_callstack", message}, {"timestamp", std::to_string(std::time(nullptr))}};
+    const Json content{{"message", {{"message", message}, {"extraInfo", extra}}}};
+    std::ofstream(*path) << content.dump(-1, ' ', false, Json::error_handler_t::replace);
+  } catch (const std::exception&) {
+    return;  // it is said on stderr as well
+  }
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,59 @@
+// Programs as processes: the environment as a value, finding a program, starting it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/files.h"
+
+namespace lockstep::launch {
+
+// A value, so that what depends on the environment is a function of it.
+using Environment = std::map<std::string, std::string, std::less<>>;
+
+// This process's own variables.
+Environment current_environment();
+
+// The value of a variable; none where it is unset or empty, which counts as unset.
+std::optional<std::string> find_variable(const Environment& environment, std::string_view name);
+
+// The variable as a whole number from 0 on; none where it is unset.
+// Throws Error{Usage} that names it when it is something else.
+std::optional<int> find_number(const Environment& environment, std::string_view name);
+
+// The file that execvp would start. Throws Error{Usage}, in the name of the operation that wants
+// it, when there is none, or it is not executable.
+std::string find_program(const std::string& name, const Environment& environment,
+                         std::string_view operation = "run");
+
+// A process and the nonblocking ends of its output.
+struct StartedProcess {
+  pid_t id = 0;
+  FileDescriptor out;
+  FileDescriptor err;
+};
+
+// Starts a program as the leader of a session of its own, with /dev/null as standard input, no
+// signal blocked, and SIGKILL when this process dies (PR_SET_PDEATHSIG).
+// program: a path (find_program). cores: those it is bound to (runtime/cpu_cores.h), if any.
+// Throws Error{Io} that says why it does not start.
+StartedProcess start_process(const std::string& program, const std::vector<std::string>& command,
+                             const Environment& environment, const std::vector<int>& cores = {});
+
+// Opens /dev/null as descriptor 0, 1 or 2 where that is closed (as after `lockstep ... >&-`), so
+// that no file or socket gets its number and receives what is printed. Reading and writing still
+// fail with EBADF. Call it first in main.
+void occupy_closed_standard_streams();
+
+// Writes the message of the error that ends this process to the file that the launcher named for it
+// (TORCHELASTIC_ERROR_FILE), in torch.distributed.elastic's format; so torchrun's summary shows it.
+// Does nothing where no launcher asks for it, or the file cannot be written.
+inline constexpr const char* kErrorFileVariable = "TORCHELASTIC_ERROR_FILE";
+void write_error_file(const Environment& environment, std::string_view message) noexcept;
+
+}  // namespace lockstep::launch

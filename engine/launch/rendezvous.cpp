@@ -1,0 +1,231 @@
+#include "engine/launch/rendezvous.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <thread>
+
+#include "engine/comm/comm_errors.h"
+#include "engine/comm/store/tcp_store.h"
+#include "engine/core/error.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr double kRankZeroLingersSeconds = 2;
+// Less than a launcher leaves the ranks to say what went wrong.
+constexpr double kRankZeroLingersSecondsAfterError = 0.5;
+
+// Where rank 0 serves the store, and the secret that lets a process in.
+struct MeetingPoint {
+  std::string host;
+  std::uint16_t port = 0;
+  std::string token;
+};
+
+MeetingPoint meeting_point(const Environment& environment, const RankEnvironment& rank) {
+  const bool is_one_host = rank.hosts == Hosts::one;
+  MeetingPoint point;
+  point.host = rank.master_address;
+  if (is_one_host) point.host = rank.master_address == "::1" ? "::1" : "127.0.0.1";
+  point.port = static_cast<std::uint16_t>(rank.master_port);
+  const auto token = find_token(environment);
+  require(token || is_one_host || is_loopback(rank.master_address), ErrorCode::Usage,
+          "LOCKSTEP_TOKEN",
+          "this environment variable is missing: ranks on several hosts recognise each other by "
+          "it; set it to the same secret on all of them, for example that of `openssl rand -hex "
+          "32`, or LOCKSTEP_TOKEN_FILE to a file that holds it");
+  point.token = token.value_or("no secret on the loopback: job " + rank.job_id.substr(0, 200));
+  return point;
+}
+
+// Rank 0 listens at the address that was named. A host may know its own name as its loopback
+// (127.0.1.1 in Debian's /etc/hosts), where other hosts cannot reach it: then at all its addresses.
+std::unique_ptr<comm::TcpStoreServer> serve(const MeetingPoint& point,
+                                            const RankEnvironment& rank) {
+  const bool is_misleading = rank.hosts == Hosts::several && !is_loopback(point.host) &&
+                             comm::is_loopback_here(point.host);
+  comm::TcpStoreServerOptions options;
+  options.bind_address = is_misleading ? "::" : point.host;
+  options.port = point.port;
+  options.token = point.token;
+  options.num_expected_clients = static_cast<std::size_t>(rank.world_size);
+  return std::make_unique<comm::TcpStoreServer>(options);
+}
+
+// Connects within this time; tries again while nobody listens.
+std::shared_ptr<comm::TcpStoreClient> connect_once(const MeetingPoint& point, int rank,
+                                                   runtime::Deadline attempt_end,
+                                                   runtime::Deadline end) {
+  const auto seconds_until = [](runtime::Deadline deadline) {
+    return std::max(0.1, std::chrono::duration<double>(runtime::time_until(deadline)).count());
+  };
+  comm::TcpStoreClientOptions options;
+  options.host = point.host;
+  options.port = point.port;
+  options.token = point.token;
+  options.connect_seconds = seconds_until(attempt_end);
+  options.timeout_seconds = seconds_until(end);
+  options.served_by = "rank 0";
+  options.rank = rank;
+  return std::make_shared<comm::TcpStoreClient>(options);
+}
+
+// Connects when rank 0 is there. A store whose rank of this number has left belongs to a job that
+// is just ending: the next one is waited for.
+std::shared_ptr<comm::TcpStoreClient> connect(const MeetingPoint& point, int rank,
+                                              const JoinOptions& options) {
+  const runtime::Deadline end = runtime::deadline_after(options.timeout_seconds);
+  const runtime::Deadline tell_at = runtime::deadline_after(options.waiting.after_seconds);
+  bool has_told = !options.waiting.tell;
+  for (;;) {
+    const bool is_late = runtime::has_passed(end);
+    try {
+      return connect_once(point, rank, has_told ? end : runtime::earlier(end, tell_at), end);
+    } catch (const comm::DuplicateRank& error) {
+      if (error.holder() == comm::DuplicateRank::Holder::is_here || is_late) throw;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::Timeout) throw;
+      require(!runtime::has_passed(end), ErrorCode::Timeout, "join",
+              "rank {} waited {:g} s for rank 0, which has not come: {}", rank,
+              options.timeout_seconds, error.what());
+    }
+    if (!has_told && runtime::has_passed(tell_at)) {
+      has_told = true;
+      options.waiting.tell({0});
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+// A rank that came to rank 0 by the loopback is reached by other hosts where they reached rank 0,
+// which one of them writes down before all have met.
+constexpr const char* kServerAddressKey = "join/server_address";
+
+void share_server_address(comm::TcpStoreClient& store) {
+  if (is_loopback(store.local_address())) return;
+  store.set_if_absent(kServerAddressKey, store.server_address());
+}
+std::string reachable_address(comm::TcpStoreClient& store) {
+  const std::string address = store.local_address();
+  return is_loopback(address) ? store.try_get(kServerAddressKey).value_or(address) : address;
+}
+
+}  // namespace
+
+std::string make_token() {
+  return comm::make_token();
+}
+
+std::optional<std::string> find_token(const Environment& environment) {
+  constexpr const char* kToken = "LOCKSTEP_TOKEN";
+  constexpr const char* kFile = "LOCKSTEP_TOKEN_FILE";
+  if (auto token = find_variable(environment, kToken)) {
+    comm::require_token(*token, kToken);
+    return token;
+  }
+  const auto path = find_variable(environment, kFile);
+  if (!path) return std::nullopt;
+  struct stat status {};
+  require(::stat(path->c_str(), &status) == 0, ErrorCode::Io, kFile,
+          "there is no file {}; put a token there (openssl rand -hex 32), which it only reads",
+          *path);
+  require(S_ISREG(status.st_mode) && (status.st_mode & 0077) == 0, ErrorCode::Io, kFile,
+          "expected {} to be a plain file with mode 0600, found mode {:o}", *path,
+          status.st_mode & 07777);
+  std::ifstream file(*path);
+  std::string token;
+  std::getline(file, token);
+  token.erase(token.find_last_not_of(" \t\r") + 1);
+  comm::require_token(token, kFile);
+  return token;
+}
+
+// Members are destroyed from below: the client leaves before its server closes.
+struct Job::State {
+  RankEnvironment rank;
+  std::string token;
+  std::string address = "127.0.0.1";
+  std::unique_ptr<comm::TcpStoreServer> server;
+  std::shared_ptr<comm::Store> store;
+
+  ~State() {
+    store.reset();
+    if (!server) return;
+    // An error on its way to main() is not told before this is over.
+    const bool is_after_error = std::uncaught_exceptions() > 0;
+    server->wait_until_unused(is_after_error ? kRankZeroLingersSecondsAfterError
+                                             : kRankZeroLingersSeconds);
+  }
+};
+
+Job join_job(const Environment& environment, const JoinOptions& options) {
+  auto state = std::make_unique<Job::State>();
+  RankEnvironment& rank = state->rank;
+  rank = rank_environment(environment);
+  if (rank.world_size == 1) {
+    state->token = make_token();
+    state->store = std::make_shared<comm::MemoryStore>();
+    return Job(std::move(state));
+  }
+  const MeetingPoint point = meeting_point(environment, rank);
+  state->token = point.token;
+  if (rank.rank == 0) state->server = serve(point, rank);
+  const auto client = connect(point, rank.rank, options);
+  state->store = client;
+  if (rank.hosts == Hosts::several) share_server_address(*client);
+  check_ranks(*client, rank, options);
+  state->address =
+      rank.hosts == Hosts::several ? reachable_address(*client) : client->local_address();
+  return Job(std::move(state));
+}
+
+Job::Job(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Job::Job(Job&&) noexcept = default;
+Job::~Job() = default;
+const RankEnvironment& Job::rank() const {
+  return state_->rank;
+}
+const std::shared_ptr<comm::Store>& Job::store() const {
+  return state_->store;
+}
+const std::string& Job::address() const {
+  return state_->address;
+}
+const std::string& Job::token() const {
+  return state_->token;
+}
+
+// Linux lets several sockets have one port as long as all of them say SO_REUSEADDR and none of
+// them listens, or only one does.
+PortReservation::PortReservation(int port, Scope scope)
+    : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  const int socket = socket_.descriptor();
+  const int yes = 1;
+  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(scope == Scope::loopback ? INADDR_LOOPBACK : INADDR_ANY);
+  socklen_t length = sizeof address;
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  if (::bind(socket, generic, length) != 0 || ::getsockname(socket, generic, &length) != 0) {
+    const int number = errno;
+    require(number != EADDRINUSE, ErrorCode::Comm, "run",
+            "port {} is in use; choose another one with --master-port, or let --standalone take a "
+            "free one",
+            port);
+    fail(ErrorCode::Comm, "run", "cannot take port {}: {}", port, std::strerror(number));
+  }
+  port_ = ntohs(address.sin_port);
+}
+
+}  // namespace lockstep::launch

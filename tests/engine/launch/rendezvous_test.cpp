@@ -1,0 +1,198 @@
+// The token, and ranks that meet: by hand and over networks. Those that do not:
+// check_ranks_test.cpp.
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <sys/stat.h>
+
+#include <fmt/format.h>
+
+#include "engine/comm/store/socket.h"
+#include "engine/launch/rendezvous.h"
+#include "tests/engine/launch/join_ranks.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/ipv6.h"
+
+namespace lockstep::launch {
+namespace {
+
+using testing::TempFolder;
+
+void write_private(const std::filesystem::path& path, std::string_view content) {
+  testing::write_text(path, content);
+  ::chmod(path.c_str(), 0600);
+}
+
+TEST(JobToken, IsFreshAndLong) {
+  EXPECT_EQ(make_token().size(), 64u);
+  EXPECT_EQ(make_token().find_first_not_of("0123456789abcdef"), std::string::npos);
+  EXPECT_NE(make_token(), make_token());
+}
+
+TEST(JobToken, IsTheVariablesOrInTheFileThatOneNames) {
+  const TempFolder folder;
+  const std::string path = (folder / "token").string();
+  write_private(path, "sixteen letters.\n");
+  EXPECT_EQ(find_token({}), std::nullopt);
+  EXPECT_EQ(find_token({{"LOCKSTEP_TOKEN", "of sixteen chars"}}), "of sixteen chars");
+  EXPECT_EQ(find_token({{"LOCKSTEP_TOKEN_FILE", path}}), "sixteen letters.");
+  EXPECT_EQ(find_token({{"LOCKSTEP_TOKEN_FILE", path}, {"LOCKSTEP_TOKEN", "of sixteen chars"}}),
+            "of sixteen chars");
+}
+
+TEST(JobToken, ThatCanBeGuessedOrIsNotThereIsRefusedByTheVariablesName) {
+  const TempFolder folder;
+  const std::string path = (folder / "token").string();
+  constexpr const char* kWords =
+      "[{}] a job's token has 16 ... 256 bytes, so that nobody guesses it, found 15";
+  testing::expect_error(ErrorCode::Usage, fmt::format(kWords, "LOCKSTEP_TOKEN"), [] {
+    find_token({{"LOCKSTEP_TOKEN", "of fifteen char"}});
+  });
+  testing::expect_error(ErrorCode::Io,
+                        fmt::format("[LOCKSTEP_TOKEN_FILE] there is no file {}", path), [&] {
+                          find_token({{"LOCKSTEP_TOKEN_FILE", path}});
+                        });
+  write_private(path, "of fifteen char\n");
+  testing::expect_error(ErrorCode::Usage, fmt::format(kWords, "LOCKSTEP_TOKEN_FILE"), [&] {
+    find_token({{"LOCKSTEP_TOKEN_FILE", path}});
+  });
+}
+
+TEST(JobToken, InAFileThatOthersMayReadIsRefused) {
+  const TempFolder folder;
+  const std::string path = (folder / "token").string();
+  testing::write_text(path, "sixteen letters.\n");
+  ::chmod(path.c_str(), 0644);
+  testing::expect_error(ErrorCode::Io, "found mode 644", [&] {
+    find_token({{"LOCKSTEP_TOKEN_FILE", path}});
+  });
+}
+
+TEST(JoinJob, AloneNeedsNobody) {
+  const Job job = join_job({});
+  job.store()->set("key", "value");
+  EXPECT_EQ(job.store()->try_get("key"), "value");
+  EXPECT_EQ(job.rank().world_size, 1);
+}
+
+TEST(JoinJob, RanksByHandNeedNoTokenOnTheLoopback) {
+  const int port = free_port();
+  std::vector<Environment> environments;
+  for (int rank = 0; rank < 4; ++rank) environments.push_back(rank_by_hand(rank, 4, port));
+  expect_all_joined(join_all(environments, {}, [&](const Job& job) {
+    job.store()->add("sum", job.rank().rank);
+    job.store()->barrier("work", job.rank().rank, 4, runtime::deadline_after(30));
+    EXPECT_EQ(job.store()->try_get("sum"), "6");
+  }));
+}
+
+TEST(JoinJob, RanksMeetOnTheLoopbackOfIpv6) {
+  if (!lockstep::testing::has_ipv6()) GTEST_SKIP() << "no IPv6 here";
+  const int port = free_port();
+  std::vector<Environment> environments{rank_by_hand(0, 2, port), rank_by_hand(1, 2, port)};
+  for (Environment& environment : environments) environment["MASTER_ADDR"] = "::1";
+  expect_all_joined(join_all(environments, {}));
+}
+
+TEST(JoinJob, ATokenFileOfTheUsersIsReadByAllAndLeftAsItIs) {
+  const TempFolder folder;
+  const auto path = folder / "secret";
+  write_private(path, make_token() + "\n");
+  const std::string content = testing::read_text(path);
+  std::vector<Environment> environments;
+  const int port = free_port();
+  for (int rank = 0; rank < 2; ++rank) {
+    environments.push_back(rank_by_hand(rank, 2, port));
+    environments.back()["LOCKSTEP_TOKEN_FILE"] = path.string();
+  }
+  expect_all_joined(
+      join_all(environments, {}, [&](const Job& job) { EXPECT_EQ(job.token() + "\n", content); }));
+  EXPECT_EQ(testing::read_text(path), content);
+}
+
+TEST(JoinJob, CountsLocalRanksWhereTheEnvironmentDoesNotSay) {
+  const std::string port = std::to_string(free_port());
+  std::vector<Environment> environments;
+  for (const char* rank : {"0", "1"}) {
+    environments.push_back({{"RANK", rank},
+                            {"WORLD_SIZE", "2"},
+                            {"LOCAL_RANK", rank},
+                            {"MASTER_ADDR", "0.0.0.0"},  // this host, by a name that hides it
+                            {"MASTER_PORT", port},
+                            {"LOCKSTEP_TOKEN", kToken}});
+  }
+  const std::vector<JoinResult> results = join_all(environments, {});
+  expect_all_joined(results);
+  for (const JoinResult& result : results) {
+    ASSERT_TRUE(result.rank);
+    EXPECT_EQ(result.rank->local_world_size, 2);
+    EXPECT_EQ(result.rank->node_rank, 0);
+  }
+}
+
+// An IPv4 address of this host that is not the loopback's; empty where it has none.
+std::string address_on_a_network() {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return "";
+  std::string found;
+  for (const ifaddrs* one = all; one != nullptr && found.empty(); one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
+    char text[INET_ADDRSTRLEN] = {};
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr, text,
+              sizeof text);
+    if (!is_loopback(text)) found = text;
+  }
+  freeifaddrs(all);
+  return found;
+}
+
+// As where a host's own name is 127.0.1.1 to itself, as in Debian's /etc/hosts.
+TEST(JoinJob, RanksThatCameByTheLoopbackAreReachedWhereTheOthersReachedRankZero) {
+  const std::string address = address_on_a_network();
+  if (address.empty()) GTEST_SKIP() << "this host has no address but the loopback's";
+  const std::string port = std::to_string(free_port());
+  const auto environment = [&](const char* rank, const std::string& master) {
+    return Environment{{"RANK", rank},
+                       {"WORLD_SIZE", "2"},
+                       {"LOCAL_RANK", "0"},
+                       {"LOCAL_WORLD_SIZE", "1"},
+                       {"MASTER_ADDR", master},
+                       {"MASTER_PORT", port},
+                       {"LOCKSTEP_TOKEN", kToken}};
+  };
+  const auto expect_reachable = [&](const Job& job) { EXPECT_EQ(job.address(), address); };
+  // A name of this host's loopback that is no plain address of it.
+  expect_all_joined(
+      join_all({environment("0", "127.1"), environment("1", address)}, {}, expect_reachable));
+}
+
+TEST(JoinJob, RankZeroListensWhereItWasNamedAndNowhereElse) {
+  const std::string address = address_on_a_network();
+  if (address.empty()) GTEST_SKIP() << "this host has no address but the loopback's";
+  const int port = free_port();
+  const auto environment = [&](const char* rank) {
+    return Environment{{"RANK", rank},
+                       {"WORLD_SIZE", "2"},
+                       {"LOCAL_RANK", rank},
+                       {"MASTER_ADDR", address},
+                       {"MASTER_PORT", std::to_string(port)},
+                       {"LOCKSTEP_TOKEN", kToken}};
+  };
+  expect_all_joined(join_all({environment("0"), environment("1")}, {}, [&](const Job&) {
+    testing::expect_error(ErrorCode::Timeout, "Connection refused", [&] {
+      comm::connect_to("127.0.0.1", static_cast<std::uint16_t>(port), runtime::deadline_after(0));
+    });
+  }));
+}
+
+// A program that meets its others twice: the second job is not taken for what is left of the first.
+TEST(JoinJob, ARankThatComesAgainWaitsForTheNextJob) {
+  const int port = free_port();
+  for (int round = 0; round < 3; ++round) {
+    expect_all_joined(join_all({rank_by_hand(0, 2, port), rank_by_hand(1, 2, port)}, {},
+                               [&](const Job& job) { job.store()->add("round", 1); }));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::launch
