@@ -1,4 +1,4 @@
-// What stands for this folder in a build without MPI.
+// The functions of this folder in a build without MPI.
 #include "engine/comm/mpi/mpi_group.h"
 #include "engine/core/error.h"
 

@@ -1,5 +1,10 @@
 #include "engine/comm/nccl/nccl_comm.h"
 
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "engine/comm/comm_errors.h"
 #include "engine/comm/nccl/nccl_library.h"
 #include "engine/runtime/cuda/cuda_stream.h"
 #include "engine/runtime/wait.h"
@@ -7,73 +12,77 @@
 namespace lockstep::comm::nccl {
 namespace {
 
+using runtime::cuda::CurrentGpu;
+
+// How often the thread looks for errors, and how often a rank that leaves looks at its last calls.
+constexpr std::chrono::milliseconds kPollInterval{100};
+constexpr std::chrono::microseconds kIdleInterval{200};
+// How long a rank that leaves waits for NCCL to leave the other ranks in good order.
+constexpr double kCloseSeconds = 5;
+
 bool is_well(ncclResult_t result) {
   return result == ncclSuccess || result == ncclInProgress;
 }
 
 }  // namespace
 
-Comm::Comm(int gpu, int num_ranks, const ncclUniqueId& id, int rank) : gpu_(gpu) {
-  const runtime::cuda::CurrentGpu current(gpu_);
+std::string key_of(const NcclGroupOptions& options, std::string_view what) {
+  return fmt::format("nccl/{}/{}", options.group, what);
+}
+
+const char* IssuedCalls::tag() const {
+  return first.operation == Operation::none ? "nccl" : name_of(first.operation);
+}
+
+std::string IssuedCalls::text() const {
+  if (first.operation == Operation::none) return "connecting the ranks";
+  if (num_calls == 1) return to_string(first);
+  return fmt::format("{} and {} more ({} elements in all)", to_string(first), num_calls - 1,
+                     num_elements);
+}
+
+Comm::Comm(const NcclGroupOptions& options, int gpu, const ncclUniqueId& id,
+           runtime::cuda::DeviceFault* fault)
+    : options_(options), gpu_(gpu), fault_(fault) {
+  const CurrentGpu current(gpu_);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  const ncclResult_t result = library().comm_init_rank_config(&comm_, num_ranks, id, rank, &config);
-  if (!is_well(result)) fail_call("ncclCommInitRankConfig", result, nullptr);
+  const ncclResult_t result =
+      library().comm_init_rank_config(&comm_, options.world_size, id, options.rank, &config);
+  if (!is_well(result)) fail_call("ncclCommInitRankConfig", result);
+  thread_ = std::thread([this] { poll_until_stopped(); });
+  try {
+    wait_until_ready("ncclCommInitRankConfig", {{}, 1, 0, options.timeout_seconds});
+  } catch (const Error& error) {
+    fail(error);
+    close();
+    throw;
+  }
 }
 
 Comm::~Comm() {
-  abort();
+  while (!has_failed() && !under_way().empty()) std::this_thread::sleep_for(kIdleInterval);
+  close();
 }
 
-void Comm::wait_until_ready(const Check& check) {
-  poll("ncclCommInitRankConfig", check);
-}
-
-void Comm::poll(const char* name, const Check& check) {
-  for (unsigned round = 0;; ++round) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (comm_ == nullptr) break;
-      ncclResult_t state = ncclSuccess;
-      const ncclResult_t asked = library().comm_get_async_error(comm_, &state);
-      if (asked != ncclSuccess) state = asked;
-      if (state == ncclSuccess) return;
-      if (state != ncclInProgress) fail_call(name, state, comm_);
-    }
-    check();
-    runtime::poll_pause(round);
+void Comm::call(std::span<const NamedCall> calls, const IssuedCalls& issued) {
+  try {
+    if (enqueue(calls, issued) == ncclInProgress) wait_until_ready(calls.back().name, issued);
+  } catch (const Error& error) {
+    fail(error);
+    throw_if_failed();
   }
-  check();
-}
-
-void Comm::call(const NamedCall& call, const Check& check) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (comm_ == nullptr) return;
-    const runtime::cuda::CurrentGpu current(gpu_);
-    const ncclResult_t result = call.function(comm_);
-    if (result == ncclSuccess) return;
-    if (result != ncclInProgress) fail_call(call.name, result, comm_);
-  }
-  poll(call.name, check);
-}
-
-void Comm::call_group(std::span<const NamedCall> calls, const Check& check) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (comm_ == nullptr) return;
-    const runtime::cuda::CurrentGpu current(gpu_);
-    if (enqueue_group(calls) == ncclSuccess) return;
-  }
-  poll("ncclGroupEnd", check);
 }
 
 // Returns ncclSuccess, or ncclInProgress where NCCL goes on by itself. A group that was started is
 // ended also after an error: it belongs to the thread, and would hold its later calls back.
-ncclResult_t Comm::enqueue_group(std::span<const NamedCall> calls) {
-  if (const ncclResult_t result = library().group_start(); result != ncclSuccess) {
-    fail_call("ncclGroupStart", result, comm_);
-  }
+ncclResult_t Comm::enqueue(std::span<const NamedCall> calls, const IssuedCalls& issued) {
+  const std::lock_guard lock(mutex_);
+  last_calls_ = issued;
+  if (comm_ == nullptr) return ncclInProgress;  // aborted: the wait throws
+  const CurrentGpu current(gpu_);
+  const bool is_group = calls.size() > 1;
+  if (is_group) check("ncclGroupStart", library().group_start());
   const char* failed = nullptr;
   ncclResult_t result = ncclSuccess;
   for (const NamedCall& call : calls) {
@@ -82,36 +91,140 @@ ncclResult_t Comm::enqueue_group(std::span<const NamedCall> calls) {
     failed = call.name;
     break;
   }
-  const ncclResult_t ended = library().group_end();
-  if (failed != nullptr) fail_call(failed, result, comm_);
-  if (!is_well(ended)) fail_call("ncclGroupEnd", ended, comm_);
+  const ncclResult_t ended = is_group ? library().group_end() : result;
+  if (failed != nullptr) fail_call(failed, result);
+  if (!is_well(ended)) fail_call("ncclGroupEnd", ended);
   return ended;
+}
+
+void Comm::wait_until_ready(const char* name, const IssuedCalls& issued) {
+  const runtime::Deadline deadline = runtime::deadline_after(issued.timeout_seconds);
+  for (unsigned round = 0;; ++round) {
+    const ncclResult_t state = async_error();
+    throw_if_failed();
+    if (state == ncclSuccess) return;
+    if (state != ncclInProgress) fail_call(name, state);
+    if (runtime::has_passed(deadline)) throw timeout_of(issued);
+    runtime::poll_pause(round);
+  }
 }
 
 ncclResult_t Comm::async_error() {
   const std::lock_guard lock(mutex_);
   ncclResult_t state = ncclSuccess;
   if (comm_ == nullptr) return state;
+  const CurrentGpu current(gpu_);
   const ncclResult_t asked = library().comm_get_async_error(comm_, &state);
   return asked == ncclSuccess ? state : asked;
 }
 
-void Comm::abort() noexcept {
+void Comm::watch(const IssuedCalls& issued, std::shared_ptr<runtime::Event> done) {
   const std::lock_guard lock(mutex_);
-  if (comm_ == nullptr) return;
-  const runtime::cuda::CurrentGpu current(gpu_);
-  library().comm_abort(comm_);  // what could be done about an error has been done
-  comm_ = nullptr;
+  under_way_.push_back({issued, std::move(done), runtime::deadline_after(issued.timeout_seconds)});
 }
 
-void Comm::close(const Check& check) {
-  call({"ncclCommFinalize", [](ncclComm_t comm) { return library().comm_finalize(comm); }}, check);
+void Comm::poll_until_stopped() {
+  const CurrentGpu current(gpu_);  // before any call into CUDA
+  std::unique_lock lock(mutex_);
+  while (!stops_.wait_for(lock, kPollInterval, [&] { return is_stopping_; })) {
+    lock.unlock();
+    if (!has_failed()) poll();
+    lock.lock();
+  }
+}
+
+void Comm::poll() {
+  const std::vector<UnderWay> waiting = under_way();
+  poll_store(!waiting.empty());
+  if (const ncclResult_t state = async_error(); !is_well(state)) {
+    const IssuedCalls last = last_calls();
+    fail(Error(ErrorCode::Comm, last.tag(),
+               fmt::format("{} of rank {} failed in NCCL: {}", last.text(), options_.rank,
+                           library().get_error_string(state))));
+  }
+  if (!waiting.empty() && runtime::has_passed(waiting.front().deadline)) {
+    fail(timeout_of(waiting.front().calls));
+  }
+}
+
+// A rank that waits for others may not outlive the store, which ends with the rank that serves it;
+// a rank that waits for nobody may.
+void Comm::poll_store(bool is_waiting) {
+  if (!has_store_) return;
+  try {
+    const auto told = options_.store->try_get(key_of(options_, "failure"));
+    if (!told) return;
+    const Error error = decode_error(*told);
+    fail_here(Error(error.code(), error.operation(),
+                    fmt::format("{}; rank {} last called {}", error.message(), options_.rank,
+                                last_calls().text())));
+  } catch (const Error& error) {
+    has_store_ = false;
+    if (is_waiting) fail_here(error);
+  }
+}
+
+std::vector<Comm::UnderWay> Comm::under_way() {
   const std::lock_guard lock(mutex_);
-  if (comm_ == nullptr) return;
-  const runtime::cuda::CurrentGpu current(gpu_);
-  const ncclResult_t result = library().comm_destroy(comm_);
+  std::erase_if(under_way_, [](const UnderWay& call) { return call.done->has_passed(); });
+  return under_way_;
+}
+
+IssuedCalls Comm::last_calls() {
+  const std::lock_guard lock(mutex_);
+  return last_calls_;
+}
+
+void Comm::fail(const Error& error) {
+  if (!fail_here(error)) return;
+  try {
+    options_.store->set_if_absent(key_of(options_, "failure"), encode(error, kMaxValueBytes));
+  } catch (const Error&) {
+    // The other ranks find out by their own deadlines.
+  }
+}
+
+// Says whether this error is the first.
+bool Comm::fail_here(const Error& error) {
+  const std::lock_guard lock(mutex_);
+  if (has_failed()) return false;
+  // Before the device goes on with worthless values, and before anybody takes the call for done.
+  if (!under_way_.empty()) runtime::cuda::report_from_host(*fault_, error);
+  failure_.set(error);
+  const CurrentGpu current(gpu_);
+  library().comm_abort(comm_);  // an error of the abort itself changes nothing
   comm_ = nullptr;
-  if (!is_well(result)) fail_call("ncclCommDestroy", result, nullptr);
+  return true;
+}
+
+void Comm::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  stops_.notify_all();
+  thread_.join();
+  if (comm_ == nullptr) return;
+  const CurrentGpu current(gpu_);
+  library().comm_finalize(comm_);  // its error is the state that is polled
+  const runtime::Deadline deadline = runtime::deadline_after(kCloseSeconds);
+  ncclResult_t state = async_error();
+  for (unsigned round = 0; state == ncclInProgress && !runtime::has_passed(deadline); ++round) {
+    runtime::poll_pause(round);
+    state = async_error();
+  }
+  if (state == ncclSuccess) {
+    library().comm_destroy(comm_);
+  } else {
+    library().comm_abort(comm_);
+  }
+}
+
+Error Comm::timeout_of(const IssuedCalls& calls) const {
+  return {ErrorCode::Timeout, calls.tag(),
+          fmt::format("{} of rank {} was not done within {} s: another rank has ended or stands "
+                      "still, or it called something else",
+                      calls.text(), options_.rank, calls.timeout_seconds)};
 }
 
 }  // namespace lockstep::comm::nccl

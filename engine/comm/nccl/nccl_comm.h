@@ -1,55 +1,105 @@
-// An ncclComm_t that never blocks its caller for ever: it is made nonblocking and polled.
+// An ncclComm_t that never blocks its caller for ever.
 #pragma once
 
 #include <nccl.h>
 
+#include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "engine/comm/collective_call.h"
+#include "engine/comm/comm_errors.h"
+#include "engine/comm/nccl/nccl_group.h"
+#include "engine/runtime/cuda/device_fault.h"
+#include "engine/runtime/stream.h"
 
 namespace lockstep::comm::nccl {
 
-// One of NCCL's functions with its arguments, for errors by name: "ncclAllReduce".
+// "nccl/<group>/<what>": where a group keeps something in the store.
+std::string key_of(const NcclGroupOptions& options, std::string_view what);
+
+// The calls that a caller issued at once: one, or a list of tensors.
+struct IssuedCalls {
+  CallHeader first;  // Operation::none: connecting the ranks
+  std::size_t num_calls = 1;
+  std::size_t num_elements = 0;  // of all calls
+  double timeout_seconds = 0;
+
+  const char* tag() const;   // of errors
+  std::string text() const;  // "all_reduce #1 of 8 float32 (sum)"
+};
+
+// One of NCCL's functions with its arguments, and its name for errors: "ncclAllReduce".
 struct NamedCall {
   const char* name;
   std::function<ncclResult_t(ncclComm_t)> function;
 };
 
-// Threads: any thread may call it; calls of one wait for each other, and none of them lasts long.
+// An ncclComm_t that never blocks its caller for ever. It is nonblocking, and a thread polls NCCL's
+// own errors, the deadlines of the calls that are under way, and the store, where a rank that fails
+// leaves its error for the others. The first error aborts NCCL, which ends what hangs on the GPU;
+// every later call, and the next wait of the host for the device, throws it.
 class Comm {
  public:
-  // Called between polls; throws when the wait shall end.
-  using Check = std::function<void()>;
-
-  // Begins to connect; wait_until_ready() waits for the other ranks.
-  Comm(int gpu, int num_ranks, const ncclUniqueId& id, int rank);
-  ~Comm();  // aborts unless close() was called
+  // Returns when all ranks are connected. fault: of the device, which learns there that the values
+  // of a call are worthless.
+  Comm(const NcclGroupOptions& options, int gpu, const ncclUniqueId& id,
+       runtime::cuda::DeviceFault* fault);
+  // Waits until nothing is under way or the group is broken, and leaves the other ranks.
+  ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
 
-  // Throws Error{Comm} in NCCL's words, or what check throws.
-  void wait_until_ready(const Check& check);
-  // Calls one of NCCL's functions and waits until it has enqueued its work. Nothing happens after
-  // an abort.
-  void call(const NamedCall& call, const Check& check);
-  // Calls several between ncclGroupStart and ncclGroupEnd, which NCCL enqueues as one. When one of
-  // them fails, none of them is enqueued.
-  void call_group(std::span<const NamedCall> calls, const Check& check);
+  // Calls NCCL's functions, several as one group (ncclGroupStart, ncclGroupEnd), and returns when
+  // their work is enqueued. When NCCL refuses one call of a group, none of them is enqueued.
+  // Throws the error that broke the group: Error{Comm} in NCCL's words, or Error{Timeout}.
+  void call(std::span<const NamedCall> calls, const IssuedCalls& issued);
+  // The work that was enqueued is done when the event passes.
+  void watch(const IssuedCalls& issued, std::shared_ptr<runtime::Event> done);
 
-  // ncclSuccess or ncclInProgress: all is well.
-  ncclResult_t async_error();
-  // Ends what runs and hangs on the GPU.
-  void abort() noexcept;
-  // In good order: lets what is enqueued end first.
-  void close(const Check& check);
+  bool has_failed() const { return failure_.is_set(); }
+  void throw_if_failed() const { failure_.throw_if_set(); }
+  // Breaks the group with this error, unless it is broken already, and tells the other ranks.
+  void fail(const Error& error);
 
  private:
-  void poll(const char* name, const Check& check);
-  ncclResult_t enqueue_group(std::span<const NamedCall> calls);
+  struct UnderWay {
+    IssuedCalls calls;
+    std::shared_ptr<runtime::Event> done;
+    runtime::Deadline deadline;
+  };
 
-  int gpu_;
+  ncclResult_t enqueue(std::span<const NamedCall> calls, const IssuedCalls& issued);
+  void wait_until_ready(const char* name, const IssuedCalls& issued);
+  ncclResult_t async_error();
+  void poll_until_stopped();
+  void poll();
+  void poll_store(bool is_waiting);
+  std::vector<UnderWay> under_way();  // forgets what is done
+  IssuedCalls last_calls();
+  bool fail_here(const Error& error);
+  void close();
+  Error timeout_of(const IssuedCalls& calls) const;
+
+  const NcclGroupOptions options_;
+  const int gpu_;
+  runtime::cuda::DeviceFault* const fault_;
+  FirstFailure failure_;
+  bool has_store_ = true;  // used by the thread alone
+
   std::mutex mutex_;
-  ncclComm_t comm_ = nullptr;  // null after abort() or close()
+  ncclComm_t comm_ = nullptr;  // null after an abort
+  IssuedCalls last_calls_;
+  std::vector<UnderWay> under_way_;
+  bool is_stopping_ = false;
+  std::condition_variable stops_;
+  std::thread thread_;
 };
 
 }  // namespace lockstep::comm::nccl

@@ -1,15 +1,22 @@
-#include "engine/comm/nccl/nccl_communicator.h"
-
+// The Communicator over NCCL; see nccl_group.h for what it promises.
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <vector>
 
+#include "engine/comm/collective_call.h"
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/device_calls.h"
-#include "engine/comm/grouped/group_executor.h"
+#include "engine/comm/host_identity.h"
+#include "engine/comm/nccl/nccl_comm.h"
 #include "engine/comm/nccl/nccl_group.h"
 #include "engine/comm/nccl/nccl_library.h"
-#include "engine/comm/nccl/nccl_types.h"
+#include "engine/comm/work.h"
+#include "engine/runtime/cuda/cuda_stream.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
 #include "engine/trace/counters.h"
@@ -19,8 +26,119 @@ namespace lockstep::comm {
 namespace nccl {
 namespace {
 
-// How long a rank that leaves lets NCCL take its leave.
-constexpr double kCloseSeconds = 5;
+// The facts about itself that a rank writes into the store before it calls NCCL.
+struct RankInfo {
+  int rank = 0;
+  int world_size = 0;
+  std::string nccl_version;
+  std::string gpu;  // its UUID
+  int process = 0;
+  std::string host;
+
+  std::string text() const {
+    return fmt::format("{} {} {} {} {} {}", rank, world_size, nccl_version, gpu, process, host);
+  }
+  static RankInfo parse(const std::string& text) {
+    RankInfo info;
+    std::istringstream words(text);
+    words >> info.rank >> info.world_size >> info.nccl_version >> info.gpu >> info.process >>
+        info.host;
+    return info;
+  }
+};
+
+void require_alike(const RankInfo& info, const RankInfo& first) {
+  require(info.world_size == first.world_size && info.nccl_version == first.nccl_version,
+          ErrorCode::Comm, "nccl",
+          "rank {} (process {} on {}) has NCCL {} and world size {} while rank 0 (process {} on "
+          "{}) has NCCL {} and world size {}; start all ranks alike",
+          info.rank, info.process, info.host, info.nccl_version, info.world_size, first.process,
+          first.host, first.nccl_version, first.world_size);
+}
+
+// Says whether two ranks share a GPU. NCCL itself would hang, or fail without naming them.
+bool check_sharing(const std::vector<RankInfo>& infos, GpuSharing sharing) {
+  bool is_shared = false;
+  for (const RankInfo& b : infos) {
+    for (const RankInfo& a : infos) {
+      if (a.rank >= b.rank || a.gpu != b.gpu) continue;
+      is_shared = true;
+      const bool are_threads = a.process == b.process && a.host == b.host;
+      require(sharing == GpuSharing::allow && !are_threads, ErrorCode::Device, "nccl",
+              "ranks {} and {} are both on the GPU {} of {}, and NCCL wants one for each rank; use "
+              "--comm own, which shares GPUs{}",
+              a.rank, b.rank, b.gpu, b.host,
+              are_threads ? "" : ", or --nccl-share-gpu to check results (never for timing)");
+    }
+  }
+  return is_shared;
+}
+
+struct Group {
+  ncclUniqueId id{};
+  bool shares_gpus = false;
+};
+
+// Every rank reads what all ranks tell, and so all of them find the same mistakes.
+Group meet_in_store(const NcclGroupOptions& options, const RankInfo& mine) {
+  Store& store = *options.store;
+  const auto rank_key = [&](int rank) { return key_of(options, fmt::format("rank/{}", rank)); };
+  require(store.add(key_of(options, fmt::format("processes/{}", mine.rank)), 1) == 1,
+          ErrorCode::Comm, "nccl",
+          "rank {} is taken by another process; give each process its own RANK, and groups that "
+          "use one store names of their own",
+          mine.rank);
+  if (mine.rank == 0) {
+    ncclUniqueId id;
+    check("ncclGetUniqueId", library().get_unique_id(&id));
+    store.set(key_of(options, "id"), {id.internal, sizeof id.internal});
+  }
+  store.set(rank_key(mine.rank), mine.text());
+  const runtime::Deadline deadline = runtime::deadline_after(options.timeout_seconds);
+  std::vector<RankInfo> infos;
+  try {
+    for (int rank = 0; rank < options.world_size; ++rank) {
+      infos.push_back(RankInfo::parse(store.get(rank_key(rank), deadline)));
+      require_alike(infos.back(), infos.front());
+      require_alike(mine, infos.front());
+    }
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::Timeout) throw;
+    fail(ErrorCode::Timeout, "nccl", "rank {} waited {} s for {} of {} ranks to come to NCCL",
+         mine.rank, options.timeout_seconds,
+         list_ranks(options.world_size, [&](int rank) { return !store.try_get(rank_key(rank)); }),
+         options.world_size);
+  }
+  const bool shares_gpus = check_sharing(infos, options.sharing);
+  const std::string id = store.get(key_of(options, "id"), deadline);
+  Group group{{}, shares_gpus};
+  std::memcpy(group.id.internal, id.data(), std::min(id.size(), sizeof group.id.internal));
+  return group;
+}
+
+// The state behind the Work of an asynchronous call, which is enqueued.
+class NcclWork final : public WorkState {
+ public:
+  NcclWork(const CallHeader& call, std::shared_ptr<const Comm> comm, StreamPoint on_device)
+      : call_(call), comm_(std::move(comm)), on_device_(std::move(on_device)) {}
+
+  bool is_done() const override { return comm_->has_failed() || on_device_.event->has_passed(); }
+  // Without a time the compute stream waits; with one, the calling thread waits for the device.
+  void wait(std::optional<double> timeout_seconds) const override {
+    comm_->throw_if_failed();
+    if (timeout_seconds) {
+      const bool is_in_time = on_device_.event->wait(runtime::deadline_after(timeout_seconds));
+      comm_->throw_if_failed();
+      if (!is_in_time) throw not_done_yet(call_, *timeout_seconds);
+    }
+    on_device_.waiter->wait(on_device_.event);
+  }
+
+ private:
+  CallHeader call_;
+  std::shared_ptr<const Comm> comm_;
+  StreamPoint on_device_;
+};
 
 // A collective that moves data, as NCCL's call. The tensors must outlive it.
 NamedCall named_call(const CollectiveCall& call) {
@@ -56,125 +174,109 @@ NamedCall named_call(const CollectiveCall& call) {
   }
 }
 
-}  // namespace
-
-NcclCommunicator::NcclCommunicator(const NcclGroupOptions& options, const Meeting& meeting)
-    : options_(options),
-      description_(fmt::format("nccl {}{}", version_of(library()),
-                               meeting.shares_gpus ? ", ranks share a GPU: not for timing" : "")),
-      device_(runtime::logical_device(options.device)),
-      watch_(std::make_shared<Watch>(options,
+class NcclCommunicator final : public Communicator {
+ public:
+  NcclCommunicator(const NcclGroupOptions& options, const Group& group)
+      : options_(options),
+        description_(fmt::format("nccl {}{}", version_of(library()),
+                                 group.shares_gpus ? ", ranks share a GPU: not for timing" : "")),
+        device_(runtime::logical_device(options.device)),
+        comm_(std::make_shared<Comm>(options, device_.gpu(), group.id,
                                      runtime::cuda::cuda_stream(device_.comm_stream()).fault())),
-      comm_(std::make_shared<Comm>(device_.gpu(), options.world_size, meeting.id, options.rank)),
-      barrier_value_(Tensor::zeros({1}, DType::int32, options.device)),
-      numbers_(options.world_size) {
-  set_timeout_seconds(options.timeout_seconds);
-  watch_->add(comm_);
-  comm_->wait_until_ready(watch_->check_of({}, options.timeout_seconds));
-}
-
-NcclCommunicator::~NcclCommunicator() {
-  for (const auto& [to, link] : links_) link->finish();
-  const runtime::Deadline deadline = runtime::deadline_after(kCloseSeconds);
-  const Comm::Check check = [&] {
-    require(!runtime::has_passed(deadline), ErrorCode::Timeout, "nccl",
-            "did not finish its communicator");
-  };
-  try {
-    watch_->leave(numbers_.num_collectives());
-    if (watch_->has_failed()) return;
-    for (const auto& [to, link] : links_) link->close(check);
-    comm_->close(check);
-  } catch (const Error&) {
-    // Comm aborts what could not be closed.
+        barrier_value_(Tensor::zeros({1}, DType::int32, options.device)),
+        numbers_(options.world_size) {
+    set_timeout_seconds(options.timeout_seconds);
   }
-}
 
-void NcclCommunicator::abort(const std::string& why) {
-  watch_->break_group(aborted_by(rank(), why));
-}
+  int rank() const override { return options_.rank; }
+  int world_size() const override { return options_.world_size; }
+  std::string description() const override { return description_; }
+  std::string_view transport() const override { return "nccl"; }
+  void abort(const std::string& why) override { comm_->fail(aborted_by(rank(), why)); }
+  plan::AllReducePlan plan_for(std::size_t) const override {
+    return plan::AllReducePlan::automatic;
+  }
 
-void NcclCommunicator::require_here(const CollectiveCall& call) const {
+ private:
+  Work submit(CollectiveCall call, Launch launch) override { return run({&call, 1}, launch); }
+  Work submit_together(std::vector<CollectiveCall> calls, Launch launch) override {
+    return run(calls, launch);
+  }
+  Work run(std::span<CollectiveCall> calls, Launch launch);
+  void require_served(const CollectiveCall& call) const;
+  std::shared_ptr<runtime::Event> enqueue(std::span<const CollectiveCall> calls,
+                                          const IssuedCalls& issued);
+  void barrier(const CollectiveCall& call, const IssuedCalls& issued);
+
+  NcclGroupOptions options_;
+  std::string description_;
+  runtime::LogicalDevice& device_;
+  std::shared_ptr<Comm> comm_;
+  Tensor barrier_value_;
+  bool has_async_work_ = false;  // not followed by a blocking call
+  CallNumbers numbers_;
+};
+
+void NcclCommunicator::require_served(const CollectiveCall& call) const {
   const char* name = name_of(call.header.operation);
+  require(!is_point_to_point(call.header.operation), ErrorCode::Usage, name,
+          "NCCL carries collectives here, and no messages; use --comm own");
   require(!call.input.defined() || call.input.device() == options_.device, ErrorCode::Device, name,
           "this rank's NCCL communicator serves {}, found {}", to_string(options_.device),
           lockstep::describe(call.input));
   require(call.header.plan == plan::AllReducePlan::automatic, ErrorCode::Usage, name,
           "NCCL chooses its own algorithm, found the plan {}; use --plan auto, or --comm own",
           plan::to_string(call.header.plan));
-  require(call.peer != rank(), ErrorCode::Usage, name,
-          "NCCL takes no message from a rank to itself; copy the tensor");
 }
 
-Work NcclCommunicator::submit(CollectiveCall call, Launch launch) {
-  return run({&call, 1}, launch);
-}
-
-Work NcclCommunicator::submit_together(std::vector<CollectiveCall> calls, Launch launch) {
-  return run(calls, launch);
-}
-
-// Calls of one operation that a caller gave at once; several only of collectives that move data.
+// Several calls only of one collective that moves data.
 Work NcclCommunicator::run(std::span<CollectiveCall> calls, Launch launch) {
   CollectiveCall& first = calls.front();
   const char* name = name_of(first.header.operation);
+  IssuedCalls issued{first.header, calls.size(), 0, first.timeout_seconds};
   std::size_t num_bytes = 0;
   for (const CollectiveCall& call : calls) {
-    require_here(call);
+    require_served(call);
+    issued.num_elements += call.header.num_elements;
     num_bytes += call.header.num_elements * size_of(call.header.dtype);
   }
   trace::ScopedSpan span(trace::Lane::comm, trace::Category::communication, name, num_bytes);
   if (first.trace_flow != 0) span.pass_flow(first.trace_flow);
-  watch_->throw_if_failed();
+  comm_->throw_if_failed();
   for (CollectiveCall& call : calls) {
     call.header.sequence = numbers_.next(call.header.operation, call.peer);
     trace::count_collective(rank(), name, least_bytes_sent(call.header, rank(), world_size()));
   }
+  issued.first.sequence = first.header.sequence;
   span.set_sequence(static_cast<std::int64_t>(first.header.sequence));
-  watch_->begin(calls);
-  if (is_point_to_point(first.header.operation)) return run_message(first, launch);
-  if (first.header.operation != Operation::barrier) return run_collectives(calls, launch);
-  barrier(first);
-  return {};
-}
-
-Work NcclCommunicator::run_collectives(std::span<CollectiveCall> calls, Launch launch) {
+  if (first.header.operation == Operation::barrier) {
+    barrier(first, issued);
+    return {};
+  }
   put_on_stream(calls, launch, has_async_work_ ? FollowsAsync::yes : FollowsAsync::no);
   has_async_work_ = launch == Launch::async;
-  enqueue(calls);
-  const CollectiveCall& last = calls.back();
-  const std::shared_ptr<runtime::Event> done = last.stream->record();
-  // A graph's events pass in no run that could be watched.
-  if (!runtime::cuda::cuda_stream(*last.stream).is_capturing()) {
-    watch_->add(last.header, done, last.timeout_seconds);
-  }
+  const std::shared_ptr<runtime::Event> done = enqueue(calls, issued);
   if (launch == Launch::blocking) return {};
-  auto work = std::make_shared<NcclWork>(last.header, watch_);
-  work->finish(nullptr, {done, &device_.compute_stream()});
-  return Work(std::move(work));
+  return Work(std::make_shared<NcclWork>(issued.first, comm_,
+                                         StreamPoint{done, &device_.compute_stream()}));
 }
 
-void NcclCommunicator::enqueue(std::span<const CollectiveCall> calls) {
+std::shared_ptr<runtime::Event> NcclCommunicator::enqueue(std::span<const CollectiveCall> calls,
+                                                          const IssuedCalls& issued) {
   std::vector<NamedCall> named;
   for (const CollectiveCall& call : calls) {
     if (call.header.num_elements > 0) named.push_back(named_call(call));
   }
-  if (named.empty()) return;
-  const Comm::Check check = watch_->check_of(calls.back().header, calls.back().timeout_seconds);
-  try {
-    if (named.size() == 1) {
-      comm_->call(named.front(), check);
-    } else {
-      comm_->call_group(named, check);
-    }
-  } catch (const Error& error) {
-    watch_->break_group(error);
-    throw;
-  }
+  if (!named.empty()) comm_->call(named, issued);
+  runtime::Stream& stream = *calls.front().stream;
+  const std::shared_ptr<runtime::Event> done = stream.record();
+  // A graph's events pass in no run that could be watched: NCCL's own errors have to do there.
+  if (!runtime::cuda::cuda_stream(stream).is_capturing()) comm_->watch(issued, done);
+  return done;
 }
 
 // NCCL has no barrier: the sum of one number is known when every rank has come. The host waits.
-void NcclCommunicator::barrier(CollectiveCall& call) {
+void NcclCommunicator::barrier(const CollectiveCall& call, const IssuedCalls& issued) {
   CollectiveCall sum = call;
   sum.header.operation = Operation::all_reduce;
   sum.header.num_elements = 1;
@@ -182,53 +284,13 @@ void NcclCommunicator::barrier(CollectiveCall& call) {
   sum.header.device = DeviceType::cuda;
   sum.input = barrier_value_;
   put_on_stream(sum, Launch::async, FollowsAsync::yes);
-  enqueue({&sum, 1});
-  const std::shared_ptr<runtime::Event> done = sum.stream->record();
-  watch_->add(call.header, done, call.timeout_seconds);
-  // Not without end, since an event of a GPU that has failed may be waited for for ever.
-  while (!done->wait(runtime::deadline_after(1))) watch_->throw_if_failed();
-  watch_->throw_if_failed();
+  const std::shared_ptr<runtime::Event> done = enqueue({&sum, 1}, issued);
+  // Each wait is short, since an event of a GPU that has failed may never pass.
+  while (!done->wait(runtime::deadline_after(1))) comm_->throw_if_failed();
+  comm_->throw_if_failed();
 }
 
-Work NcclCommunicator::run_message(CollectiveCall& call, Launch launch) {
-  put_on_stream(call, launch, has_async_work_ ? FollowsAsync::yes : FollowsAsync::no);
-  const bool is_send = call.header.operation == Operation::send;
-  Tensor memory = call.input;
-  if (is_send) {
-    // A copy, so that the call is done without its receiver.
-    memory = Tensor::empty(call.input.shape(), call.input.dtype(), call.input.device());
-    runtime::Stream& compute = call.input.stream();
-    if (call.stream != &compute) {
-      // The pool gives out what earlier work of the compute stream may still use.
-      call.stream->wait(compute.record());
-      memory.storage()->record_use(*call.stream);
-    }
-    copy_on_stream(*call.stream, call.input.view(), memory.view());
-  }
-  auto work = std::make_shared<NcclWork>(call.header, watch_);
-  const Link::End end = is_send ? Link::End::sender : Link::End::receiver;
-  link_to(call.peer, end).post(call, memory, call.stream->record(), work);
-  if (!is_send) {
-    if (launch == Launch::blocking) work->wait({});
-    return launch == Launch::blocking ? Work{} : Work(std::move(work));
-  }
-  if (launch == Launch::blocking) return {};
-  auto copied = std::make_shared<NcclWork>(call.header, watch_);
-  copied->finish(nullptr, {call.stream->record(), &device_.compute_stream()});
-  return Work(std::move(copied));
-}
-
-Link& NcclCommunicator::link_to(int peer, Link::End end) {
-  std::unique_ptr<Link>& link = links_[{peer, end}];
-  if (link == nullptr) {
-    const int from = end == Link::End::sender ? rank() : peer;
-    const int to = end == Link::End::sender ? peer : rank();
-    link = std::make_unique<Link>(end, key_of(options_, fmt::format("link/{}/{}", from, to)),
-                                  options_.store, device_, watch_);
-  }
-  return *link;
-}
-
+}  // namespace
 }  // namespace nccl
 
 bool has_nccl() {
@@ -252,10 +314,14 @@ std::unique_ptr<Communicator> make_nccl_communicator(const NcclGroupOptions& opt
     // Before NCCL is called at all: it reads its environment once.
     setenv("NCCL_HOSTID", fmt::format("lockstep-rank-{}", options.rank).c_str(), 1);
   }
-  const int gpu = runtime::logical_device(options.device).gpu();
-  const nccl::Meeting meeting =
-      nccl::meet(options, runtime::physical_gpus()[static_cast<std::size_t>(gpu)].uuid);
-  return std::make_unique<nccl::NcclCommunicator>(options, meeting);
+  const auto gpu = static_cast<std::size_t>(runtime::logical_device(options.device).gpu());
+  const nccl::RankInfo mine{options.rank,
+                            options.world_size,
+                            nccl::version_of(nccl::library()),
+                            runtime::physical_gpus()[gpu].uuid,
+                            getpid(),
+                            host_name_of(host_identity())};
+  return std::make_unique<nccl::NcclCommunicator>(options, nccl::meet_in_store(options, mine));
 }
 
 }  // namespace lockstep::comm

@@ -60,12 +60,48 @@ std::string version_of(const Library& library) {
   return version_text(version);
 }
 
-void fail_call(const char* call, ncclResult_t result, ncclComm_t comm) {
-  const char* last = library().get_last_error(comm);
+void fail_call(const char* call, ncclResult_t result) {
+  const char* last = library().get_last_error(nullptr);
   const std::string detail = last == nullptr || *last == '\0' ? "" : fmt::format(" ({})", last);
   std::string text = library().get_error_string(result) + detail;
   for (char& c : text) c = c == '\n' ? ' ' : c;
   fail(ErrorCode::Comm, call, "failed: {}", text);
+}
+
+ncclDataType_t nccl_type(DType dtype) {
+  switch (dtype) {
+    case DType::float64:
+      return ncclFloat64;
+    case DType::float32:
+      return ncclFloat32;
+    case DType::bfloat16:
+      return ncclBfloat16;
+    case DType::float16:
+      return ncclFloat16;
+    case DType::int64:
+      return ncclInt64;
+    case DType::int32:
+      return ncclInt32;
+    case DType::uint8:
+      return ncclUint8;
+  }
+  fail(ErrorCode::DType, "nccl", "unknown dtype");
+}
+
+ncclRedOp_t nccl_op(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return ncclSum;
+    case ReduceOp::average:
+      return ncclAvg;
+    case ReduceOp::product:
+      return ncclProd;
+    case ReduceOp::min:
+      return ncclMin;
+    case ReduceOp::max:
+      return ncclMax;
+  }
+  fail(ErrorCode::Usage, "nccl", "unknown op");
 }
 
 }  // namespace lockstep::comm::nccl

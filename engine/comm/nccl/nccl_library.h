@@ -1,10 +1,12 @@
-// NCCL's functions, as found when they are first needed. A program so starts, and does all else, on
-// a machine without NCCL.
+// NCCL's functions, loaded when they are first needed, so that a program starts and does everything
+// else on a machine without NCCL.
 #pragma once
 
 #include <nccl.h>
 
 #include <string>
+
+#include "engine/comm/communicator.h"
 
 namespace lockstep::comm::nccl {
 
@@ -30,24 +32,28 @@ struct Library {
   decltype(&ncclGroupEnd) group_end = nullptr;
 };
 
-// The one that this process uses. Throws as load() does.
+// The library that this process uses. Throws as load() does.
 const Library& library();
 
 // Loads a shared library by name or path. Throws Error{Comm} when there is none, it is not NCCL, or
-// it is older than 2.18; says how to get it, and that --comm own works without it.
+// it is older than 2.18; the error says how to get NCCL, and that --comm own works without it.
 Library load(const std::string& path);
 
 // "2.28.9".
 std::string version_of(const Library& library);
 
-// Throws Error{Comm}: "[ncclAllReduce] failed: ..." in NCCL's own words. comm: may be null.
-[[noreturn]] void fail_call(const char* call, ncclResult_t result, ncclComm_t comm);
+// Throws Error{Comm}: "[ncclAllReduce] failed: ..." in NCCL's own words.
+[[noreturn]] void fail_call(const char* call, ncclResult_t result);
 
-// For calls without a communicator.
 inline void check(const char* call, ncclResult_t result) {
   if (result != ncclSuccess) [[unlikely]] {
-    fail_call(call, result, nullptr);
+    fail_call(call, result);
   }
 }
+
+// NCCL's names for our dtypes and ops. ncclAvg multiplies every contribution by 1/n as it enters,
+// as ours does.
+ncclDataType_t nccl_type(DType dtype);
+ncclRedOp_t nccl_op(ReduceOp op);
 
 }  // namespace lockstep::comm::nccl

@@ -1,4 +1,4 @@
-// What stands for this folder in a build without NCCL.
+// The functions of this folder in a build without NCCL.
 #include "engine/comm/nccl/nccl_group.h"
 #include "engine/core/error.h"
 

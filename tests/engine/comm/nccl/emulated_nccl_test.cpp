@@ -1,4 +1,4 @@
-// What only an emulated NCCL can be asked for: failures, and what it was called for.
+// Failures on demand, and counts of calls: only an emulated NCCL has them.
 #include <cstdlib>
 
 #include "tests/emulated_gpu/nccl/clique.h"
@@ -89,7 +89,7 @@ TEST(NcclGroups, ARefusedCallEndsItsGroupAndIsNamedByAllRanks) {
   }
 }
 
-// Of the imitation itself: code that does not end its groups, or does not wait for them, is found.
+// Tests the imitation itself: code that does not end its groups, or does not wait for them, is found.
 TEST(NcclGroups, WhatIsInAGroupHappensAfterItsEndAndNotBefore) {
   ncclUniqueId id;
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;

@@ -79,24 +79,6 @@ TEST_P(NcclCollectives, NobodyPassesABarrierBeforeEverybodyHasReachedIt) {
   });
 }
 
-TEST_P(NcclCollectives, RanksThatAllSendFirstDoNotBlockEachOther) {
-  if (GetParam() == 1) return;
-  NcclRanks().run(GetParam(), [](Communicator& group) {
-    const int n = group.world_size();
-    const int next = (group.rank() + 1) % n;
-    const int previous = (group.rank() + n - 1) % n;
-    const Tensor message = Tensor::empty({1000}, DType::int32, gpu_of(group));
-    for (int i = 0; i < 5; ++i) {
-      message.fill(10 * group.rank() + i);
-      group.send(message, next, i % 2 == 0 ? Launch::blocking : Launch::async).wait();
-    }
-    for (int i = 0; i < 5; ++i) {
-      group.recv(message, previous, i % 2 == 0 ? Launch::blocking : Launch::async).wait();
-      EXPECT_THAT(message.to_vector<int>(), Each(10 * previous + i));
-    }
-  });
-}
-
 TEST_P(NcclCollectives, SeeWhatTheComputeStreamHeldAtTheCallAndNothingLater) {
   NcclRanks().run(GetParam(), [](Communicator& group) {
     const int n = group.world_size();
@@ -130,7 +112,7 @@ TEST(NcclGroup, GroupsOfOneStoreWithNamesOfTheirOwnDoNotMix) {
   }
 }
 
-TEST(NcclGroup, RefusesTensorsOfOtherDevicesAndNamedPlans) {
+TEST(NcclGroup, RefusesTensorsOfOtherDevicesNamedPlansAndMessages) {
   LOCKSTEP_NEEDS_GPUS(1);
   const auto refuse = [](const std::function<void(Communicator&)>& fn) {
     return std::string(NcclRanks().errors_of(1, fn)[0].value().what());
@@ -146,7 +128,7 @@ TEST(NcclGroup, RefusesTensorsOfOtherDevicesAndNamedPlans) {
   EXPECT_THAT(refuse([](Communicator& group) {
                 group.send(Tensor::zeros({2}, DType::float32, gpu_of(group)), 0);
               }),
-              HasSubstr("NCCL takes no message from a rank to itself"));
+              HasSubstr("NCCL carries collectives here, and no messages; use --comm own"));
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
-// What NCCL cannot say by itself: who is missing, who called something else, who shares a GPU.
+// Failures that NCCL cannot name by itself: a rank that does not come, two ranks on one GPU, a call
+// that hangs.
 #include "tests/engine/comm/comm_test_data.h"
 #include "tests/engine/comm/nccl/nccl_ranks.h"
 
 namespace lockstep::comm {
 namespace {
 
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 Tensor buffer_of(const Communicator& group, std::size_t length = 8) {
@@ -47,8 +47,7 @@ TEST_F(NcclFailure, ARankThatDoesNotComeIsNamed) {
   for (const auto& error : ranks.errors_of(2, [](Communicator&) {})) {
     ASSERT_TRUE(error);
     EXPECT_EQ(error->code(), ErrorCode::Timeout);
-    EXPECT_THAT(error->what(), AnyOf(HasSubstr("s for rank 2 of 3 ranks to come to NCCL"),
-                                     HasSubstr("s for rank 0's answer")));
+    EXPECT_THAT(error->what(), HasSubstr("s for rank 2 of 3 ranks to come to NCCL"));
   }
 }
 
@@ -74,11 +73,18 @@ TEST_F(NcclFailure, ASecondProcessWithARankIsRefusedAndTheOthersMeet) {
   EXPECT_FALSE(errors[0]);
   ASSERT_NE(errors[1].has_value(), errors[2].has_value());
   EXPECT_THAT((errors[1] ? *errors[1] : *errors[2]).what(),
-              HasSubstr("[nccl] rank 1 is taken by process"));
+              HasSubstr("[nccl] rank 1 is taken by another process"));
 }
 
-// Both the one that is blocked and the one that had no need of the missing rank yet hear of it.
-TEST_F(NcclFailure, ACallThatOneRankDoesNotMakeNamesItOnAllRanks) {
+// All text of the ranks' errors, which a person compares.
+std::string text_of(const std::vector<std::optional<Error>>& errors) {
+  std::string text;
+  for (const auto& error : errors) text += error ? std::string(error->what()) + "\n" : "";
+  return text;
+}
+
+// Both the rank that is blocked and the one that did not need the missing rank yet hear of it.
+TEST_F(NcclFailure, ACallThatOneRankDoesNotMakeEndsOnAllRanksWhichSayWhatTheyCalled) {
   NcclRanks ranks;
   ranks.timeout_seconds = 0.5;
   std::atomic<int> num_ended{0};
@@ -102,13 +108,13 @@ TEST_F(NcclFailure, ACallThatOneRankDoesNotMakeNamesItOnAllRanks) {
   for (const auto& error : errors) {
     ASSERT_TRUE(error);
     EXPECT_EQ(error->code(), ErrorCode::Timeout);
-    EXPECT_THAT(error->what(), HasSubstr("[all_reduce] all_reduce #1 of 8 float32 (sum) was not "
-                                         "done within 0.5 s"));
-    EXPECT_THAT(error->what(), HasSubstr("rank 1 last called barrier #0 while rank"));
+    EXPECT_THAT(error->what(), HasSubstr("[all_reduce] all_reduce #1 of 8 float32 (sum) of rank "));
+    EXPECT_THAT(error->what(), HasSubstr("was not done within 0.5 s"));
   }
+  EXPECT_THAT(text_of(errors), HasSubstr("; rank 1 last called "));
 }
 
-TEST_F(NcclFailure, RanksThatCallDifferentThingsAreTold) {
+TEST_F(NcclFailure, RanksThatCallDifferentThingsSayTheirOwn) {
   NcclRanks ranks;
   ranks.timeout_seconds = 0.5;
   const auto errors = ranks.errors_of(3, [](Communicator& group) {
@@ -116,45 +122,28 @@ TEST_F(NcclFailure, RanksThatCallDifferentThingsAreTold) {
     group.all_reduce(buffer);
     buffer.to_vector<float>();
   });
-  for (const auto& error : errors) {
-    ASSERT_TRUE(error);
-    EXPECT_THAT(error->what(), HasSubstr("all_reduce #0 of 7 float32 (sum)"));
-    EXPECT_THAT(error->what(), HasSubstr("all_reduce #0 of 8 float32 (sum)"));
-  }
+  for (const auto& error : errors) ASSERT_TRUE(error);
+  EXPECT_THAT(text_of(errors), HasSubstr("all_reduce #0 of 7 float32 (sum)"));
+  EXPECT_THAT(text_of(errors), HasSubstr("all_reduce #0 of 8 float32 (sum)"));
 }
 
 TEST_F(NcclFailure, AValueThatACallLeftUnfinishedIsNeverRead) {
   NcclRanks ranks;
   ranks.timeout_seconds = 0.3;
-  const auto errors = ranks.errors_of(2, [](Communicator& group) {
+  std::atomic<bool> has_ended{false};
+  const auto errors = ranks.errors_of(2, [&](Communicator& group) {
     const Tensor buffer = buffer_of(group);
     if (group.rank() == 1) {
-      group.recv(buffer, 0);
+      while (!has_ended.load()) std::this_thread::yield();
       return;
     }
     group.all_reduce(buffer);
-    buffer.to_vector<float>();
-  });
-  for (const auto& error : errors) ASSERT_TRUE(error);
-  EXPECT_THAT(errors[0]->what(), HasSubstr("was not"));
-}
-
-TEST_F(NcclFailure, ARankThatLeftIsNamed) {
-  const auto errors = NcclRanks().errors_of(3, [](Communicator& group) {
+    EXPECT_THROW(buffer.to_vector<float>(), Error);
+    has_ended = true;
     group.barrier();
-    if (group.rank() == 1) return;
-    const Tensor buffer = buffer_of(group);
-    group.all_reduce(buffer);
-    buffer.to_vector<float>();
   });
-  EXPECT_FALSE(errors[1]);
-  for (const int rank : {0, 2}) {
-    const auto& error = errors[static_cast<std::size_t>(rank)];
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), ErrorCode::Comm);
-    EXPECT_THAT(error->what(), HasSubstr("rank 1 left the group after 1 collectives, and "
-                                         "all_reduce #1 of 8 float32 (sum) needs it"));
-  }
+  ASSERT_TRUE(errors[0]);
+  EXPECT_THAT(errors[0]->what(), HasSubstr("was not done within 0.3 s"));
 }
 
 TEST_F(NcclFailure, AnAbortReachesRanksThatWaitAndThoseThatCallLater) {
@@ -174,7 +163,7 @@ TEST_F(NcclFailure, AnAbortReachesRanksThatWaitAndThoseThatCallLater) {
   });
   for (const auto& error : errors) {
     ASSERT_TRUE(error);
-    EXPECT_STREQ(error->what(), "[abort] rank 1 aborted the group: its data is gone");
+    EXPECT_THAT(error->what(), HasSubstr("[abort] rank 1 aborted the group: its data is gone"));
   }
 }
 

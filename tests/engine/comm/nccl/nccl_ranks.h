@@ -35,7 +35,7 @@ struct NcclRanks {
   std::function<void(NcclGroupOptions&)> adjust = [](NcclGroupOptions&) {};
   std::shared_ptr<Store> store = std::make_shared<MemoryStore>();
 
-  // What each rank's fn, or its meeting the others, threw; empty where it returned.
+  // The error of each rank's fn, or of meeting the others; empty where there was none.
   std::vector<std::optional<Error>> errors_of(int world_size,
                                               const std::function<void(Communicator&)>& fn) const {
     std::vector<std::optional<Error>> errors(static_cast<std::size_t>(world_size));

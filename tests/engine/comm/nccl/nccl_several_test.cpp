@@ -1,7 +1,4 @@
 // Lists of tensors, which NCCL gets as one group.
-#include <chrono>
-#include <thread>
-
 #include "tests/engine/comm/comm_test_data.h"
 #include "tests/engine/comm/nccl/nccl_ranks.h"
 
@@ -72,7 +69,7 @@ TEST_F(NcclSeveral, NothingButEmptyTensorsIsNothingForNccl) {
   });
 }
 
-TEST_F(NcclSeveral, AListThatDiffersIsToldByItsFirstCallThatDoes) {
+TEST_F(NcclSeveral, AListThatDiffersEndsWithWhatEachRankCalled) {
   NcclRanks ranks;
   ranks.timeout_seconds = 0.5;
   const auto errors = ranks.errors_of(2, [](Communicator& group) {
@@ -81,36 +78,13 @@ TEST_F(NcclSeveral, AListThatDiffersIsToldByItsFirstCallThatDoes) {
     group.all_reduce(tensors);
     tensors[0].to_vector<float>();
   });
+  std::string text;
   for (const auto& error : errors) {
     ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), ErrorCode::Timeout);
-    EXPECT_THAT(error->what(), HasSubstr("all_reduce #2 of 9 float32 (sum) was not done within"));
-    EXPECT_THAT(error->what(), HasSubstr("called all_reduce #1 of 7 float32 (sum)"));
-    EXPECT_THAT(error->what(), HasSubstr("called all_reduce #1 of 8 float32 (sum)"));
+    text += error->what();
   }
-}
-
-// Whichever rank's time is up first: it compares the calls of one number, not of one place in a
-// list.
-TEST_F(NcclSeveral, AListThatIsTooShortIsTold) {
-  for (const int late : {0, 1}) {
-    SCOPED_TRACE(late);
-    NcclRanks ranks;
-    ranks.timeout_seconds = 0.5;
-    const auto errors = ranks.errors_of(2, [late](Communicator& group) {
-      const auto tensors = ones_of(group, group.rank() == 1 ? std::vector<std::size_t>{4, 5}
-                                                            : std::vector<std::size_t>{4, 5, 6});
-      if (group.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      group.broadcast(tensors, 0);
-      tensors[0].to_vector<float>();
-      group.barrier();
-    });
-    for (const auto& error : errors) {
-      ASSERT_TRUE(error);
-      EXPECT_THAT(error->what(), HasSubstr("broadcast #2 of 6 float32 from rank 0"));
-      EXPECT_THAT(error->what(), HasSubstr("called barrier #2"));
-    }
-  }
+  EXPECT_THAT(text, HasSubstr("all_reduce #0 of 4 float32 (sum) and 2 more (20 elements in all)"));
+  EXPECT_THAT(text, HasSubstr("all_reduce #0 of 4 float32 (sum) and 2 more (21 elements in all)"));
 }
 
 TEST_F(NcclSeveral, ATensorOfAnotherDeviceIsRefusedBeforeAnyIsMoved) {

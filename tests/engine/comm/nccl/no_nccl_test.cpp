@@ -1,4 +1,4 @@
-// What a build without NCCL says to who asks for it.
+// A build without NCCL says so when it is asked for NCCL.
 #include "engine/comm/nccl/nccl_group.h"
 #include "tests/support/expect_error.h"
 
