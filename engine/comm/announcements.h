@@ -37,7 +37,7 @@ class alignas(kCacheLine) Announcement {
 class Announcements {
  public:
   void publish(const CallHeader& call) { places_[call.sequence % 2].publish(call); }
-  // Whether the rank has come to the call with this sequence number.
+  // True when the rank has come to the call with this sequence number.
   bool has_reached(std::uint64_t sequence) const {
     return places_[sequence % 2].number() > sequence;
   }

@@ -21,7 +21,7 @@ class AsyncCalls {
       : worker_(std::move(thread_name), slices) {}
 
   // Has the thread run the call; its error is the Work's. group: names the missing ranks when
-  // somebody waits in vain; may be none.
+  // a wait times out; may be none.
   Work start(CollectiveCall call, std::weak_ptr<const Group> group,
              std::function<void(const CollectiveCall&)> run);
   // Before a blocking call: waits until those before it have run. Returns whether there were any

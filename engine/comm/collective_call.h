@@ -29,7 +29,7 @@ enum class Operation : std::uint8_t {
 // "all_reduce", ...: the name of the method, of trace spans and of counters.
 const char* name_of(Operation operation);
 
-// Whether it is send or recv, and not a collective of all ranks.
+// True for send and recv, in which only two ranks take part.
 constexpr bool is_point_to_point(Operation operation) {
   return operation == Operation::send || operation == Operation::recv;
 }
@@ -37,8 +37,8 @@ constexpr bool is_point_to_point(Operation operation) {
 // "sum", "average", ...
 std::string_view to_string(ReduceOp op);
 
-// What the ranks compare. num_elements and dtype are those of the caller's buffer (of the input,
-// where there is one).
+// The part of a call that ranks compare. num_elements and dtype are those of the caller's buffer
+// (of the input, where there is one).
 struct CallHeader {
   std::uint64_t sequence = 0;
   std::uint64_t num_elements = 0;
@@ -51,7 +51,7 @@ struct CallHeader {
   std::int32_t root = -1;                                     // of broadcast; else -1
 };
 
-// Whether two ranks called the same; memory may differ.
+// True when two ranks called the same; memory may differ.
 bool same_call(const CallHeader& a, const CallHeader& b);
 
 // "all_reduce #7 of 100 float32 (sum)", "broadcast #7 of 100 float32 from rank 2", "barrier #3".

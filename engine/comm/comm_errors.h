@@ -60,7 +60,7 @@ Error not_done_yet(const CallHeader& call, double timeout_seconds);
 
 // Comm: "[abort] rank 3 aborted the group: ...".
 Error aborted_by(int rank, std::string_view why);
-// Whether this is such an error, caused by another rank.
+// True for such an error, whose cause is another rank.
 bool is_abort(const std::exception& error);
 
 // Error for a second process that claims the same rank. The first one stays, and only the second

@@ -15,13 +15,13 @@
 // Order:   calls of one communicator run in call order, also when blocking and asynchronous ones
 //          are mixed: a blocking call first waits for the asynchronous ones before it.
 // Memory:  tensors are contiguous and in place where the method says so. An asynchronous call keeps
-//          its tensors alive; nobody may read or write them before Work::wait() returned.
+//          its tensors alive; leave them alone until Work::wait() has returned.
 // CUDA:    ranks that are threads may use tensors of CUDA devices, all or none of them in a call.
 //          They meet on the host as ever, and rank 0's thread enqueues the work for all devices
-//          (grouped/device_group.h). No call waits for a device: a blocking call returns when it is
-//          enqueued in the order of the compute stream, an asynchronous one runs on the
-//          communication stream behind what the compute stream held at the call, and Work::wait()
-//          lets the compute stream wait for it.
+//          (single_thread_group/device_group.h). No call waits for a device: a blocking call
+//          returns when it is enqueued in the order of the compute stream, an asynchronous one runs
+//          on the communication stream behind what the compute stream held at the call, and
+//          Work::wait() lets the compute stream wait for it.
 // Results: bit-identical on all ranks and from run to run, for every plan.
 // Threads: one thread at a time calls a communicator (a Work may be used by any).
 // Several: all_reduce and broadcast also take a list of tensors, like NCCL's group calls and the
@@ -57,9 +57,9 @@ enum class Launch { blocking, async };
 struct CollectiveOptions {
   ReduceOp op = ReduceOp::sum;
   Launch launch = Launch::blocking;
-  // Of all_reduce only. automatic: the communicator's default plan.
+  // For all_reduce only. automatic: the communicator's default plan.
   plan::AllReducePlan plan = plan::AllReducePlan::automatic;
-  // Of all_reduce only: a flow (trace/span.h) that passes through the operation's span; 0: none.
+  // For all_reduce only: a flow (trace/span.h) that passes through the operation's span; 0: none.
   std::uint64_t trace_flow = 0;
 };
 
@@ -124,8 +124,8 @@ class Communicator {
   void set_timeout_seconds(double seconds);
 
   // The plan of all_reduce calls that name none. automatic (the default): two_shot where the ranks
-  // share one address space (shared_memory_all_reduce.h: it meets only twice, so it wins at every size),
-  // hierarchical between several hosts, else by world size and number of elements
+  // share one address space (shared_memory_all_reduce.h: it meets only twice, so it wins at every
+  // size), hierarchical between several hosts, else by world size and number of elements
   // (plan::choose_all_reduce_plan).
   plan::AllReducePlan default_plan() const { return default_plan_; }
   void set_default_plan(plan::AllReducePlan plan) { default_plan_ = plan; }

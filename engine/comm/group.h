@@ -76,7 +76,7 @@ class Group {
   virtual void fail(const Error& error) noexcept = 0;
   virtual void throw_if_failed() const = 0;
   // Ranks that have not announced a call with this sequence number, and what each rank called
-  // last, in words: "rank 2 is missing (its last call: barrier #6)". Empty if nobody is missing.
+  // last, in words: "rank 2 is missing (its last call: barrier #6)". Empty when none is missing.
   virtual std::string describe_missing(std::uint64_t sequence) const = 0;
 
   // Breaks the group, and throws what broke it: this error, or one that came before.

@@ -27,7 +27,7 @@
 
 namespace lockstep::comm {
 
-// What --link names: "50us,1GB/s".
+// A link as --link names it: "50us,1GB/s".
 struct LinkSpec {
   double latency_seconds = 0;   // from when a message's last byte leaves until it arrives
   double bytes_per_second = 0;  // of each rank's port, in each direction
@@ -106,7 +106,7 @@ class LinkModel {
 // So a message that meets no other takes latency + B / bandwidth, and n messages to one rank take
 // n times the bandwidth's part: a rank that everybody talks to is a bottleneck. The announcement of
 // a call takes the latency too, since ranks compare their calls before data moves.
-// Where ranks are on several hosts, the links are those between hosts.
+// If ranks are on several hosts, the links are those between hosts.
 // Source: R. Thakur, R. Rabenseifner, W. Gropp, Optimization of Collective Communication Operations
 // in MPICH, 2005, section 3: time alpha + n beta, one message per port and direction.
 std::unique_ptr<LinkModel> fixed_link(const LinkSpec& link);
@@ -114,7 +114,7 @@ std::unique_ptr<LinkModel> fixed_link(const LinkSpec& link);
 // One rank's modelled time while it takes part in a call.
 class LinkClock {
  public:
-  // What the clock needs of its group.
+  // Functions of its group that the clock needs.
   struct Means {
     // Tells a rank a time, ahead of the message that it is about; waits for a rank's next one.
     std::function<void(int to, Time)> post;

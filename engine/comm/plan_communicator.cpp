@@ -53,7 +53,7 @@ plan::AllReducePlan PlanCommunicator::plan_for(std::size_t num_elements) const {
                                                           : default_plan();
 }
 
-// Where ranks share memory, two-shot is one pass over it at every size
+// For ranks that share memory, two-shot is one pass over it at every size
 // (shared_memory_all_reduce.h).
 plan::AllReducePlan PlanCommunicator::automatic_plan(std::size_t num_elements) const {
   if (group_->shape().shares_memory) return plan::AllReducePlan::two_shot;

@@ -28,7 +28,7 @@ constexpr int kProtocol = 4;
 
 constexpr const char* kNoLink = "none";
 
-// What a rank publishes of itself.
+// A rank publishes this about itself.
 struct RankInfo {
   std::string protocol;  // of its program, and its byte order
   int world_size = 0;
@@ -53,7 +53,7 @@ std::string info_key(const ProcessGroupOptions& options, int rank) {
   return key_of(options, fmt::format("info/{}", rank));
 }
 
-// Where a host's first rank publishes the segment.
+// Under this key, a host's first rank publishes its segment.
 std::string segment_key(const ProcessGroupOptions& options, int first_rank) {
   return key_of(options, fmt::format("segment/{}", first_rank));
 }

@@ -26,7 +26,7 @@ struct RankSchedule {
     int rank = 0;
     std::size_t step = 0;
   };
-  // Whether the step overwrites chunks that it sends: others entirely or in part.
+  // How a step overwrites chunks that it also sends.
   enum class Overwrites { nothing, whole_chunks, parts_of_chunks };
   struct Step {
     std::vector<Send> sends;            // by rising offset, so that a pair agrees on the order

@@ -40,7 +40,7 @@ auto ShmAndTcp::waiting_for(int peer, const Use& use) {
   if (is_elsewhere) to_host_->note_wait_elsewhere(peer);
   try {
     const auto result = use(*to.transport, to.number);
-    if (is_elsewhere) to_host_->note_wait_elsewhere(ShmTransport::nobody);
+    if (is_elsewhere) to_host_->note_wait_elsewhere(ShmTransport::no_rank);
     return result;
   } catch (const Error& error) {
     fail(error);

@@ -2,8 +2,8 @@
 // they share, and read there by its receiver. A slot is small: larger chunks travel in pieces, and
 // what was copied in is still in a cache when it is read.
 //
-// What send() sends goes through channels of its own. What does not fit into their slots at once is
-// copied and handed over by a thread, so that a sender never waits for its receiver.
+// Messages of send() go through channels of their own. Those that don't fit into the slots at once
+// are copied and handed over by a thread, so that a sender never waits for its receiver.
 #pragma once
 
 #include <functional>
@@ -55,9 +55,9 @@ class ShmTransport final : public Transport {
   }
 
   // This rank now waits for one that it reaches by another transport (by its number in the whole
-  // group), so that a rank of this host that waits for this one can say who is late. nobody: it got
-  // what it waited for.
-  static constexpr int nobody = -1;
+  // group), so that a rank of this host that waits for this one can say who is late. no_rank: it
+  // got what it waited for.
+  static constexpr int no_rank = -1;
   void note_wait_elsewhere(int rank) { members_.note_wait_elsewhere(rank); }
 
  private:

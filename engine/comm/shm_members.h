@@ -5,7 +5,7 @@
 //   Member[n]          what each rank tells all others
 //   Channel[2][n][n]   messages of collectives, and those of send(), by sender and receiver
 //   slots              the memory of the messages, kNumSlots for each channel
-// All zeros is the right initial state. Every flag has one writer. Pages that nobody writes cost
+// All zeros is the right initial state. Every flag has one writer. Untouched pages cost
 // nothing, so the largest group shares this layout too.
 #pragma once
 
@@ -26,7 +26,7 @@ namespace lockstep::comm {
 // A futex that the processes of one host share. runtime::WaitWord is the same within one process.
 class SharedFutex {
  public:
-  // Wakes whoever sleeps here. Call it after writing what may be waited for: either the sleeper is
+  // Wakes those who sleep here. Call it after writing what may be waited for: either the sleeper is
   // seen here, or the sleeper sees what was written, since both sides are sequentially consistent.
   void wake_sleepers() {
     if (num_sleeping_.load(std::memory_order_seq_cst) != 0) wake();
@@ -130,8 +130,8 @@ class ShmMembers {
   template <typename Done>
   Waited sleep_until(int m, const runtime::Deadline& deadline, const Done& done) const;
 
-  // Who keeps everybody waiting: follows from member m who waits for whom, up to a rank that has
-  // not looked for long, since what it waited for may have come while it was stopped.
+  // The rank that keeps all others waiting: follows from member m who waits for whom, up to a rank
+  // that has not looked for long, since what it waited for may have come while it was stopped.
   struct Last {
     int rank = 0;  // its number in the whole group
     bool is_here = true;
@@ -154,11 +154,11 @@ class ShmMembers {
 
   void note_look() const;
   bool has_stopped_looking(int m) const;
-  // What has become of the member that this one waits for; done: nothing, wait on.
+  // The state of the member that this one waits for; done: nothing new, wait on.
   Waited look_at(int m, const runtime::Deadline& deadline) const;
   void wait_until_over(int m) const;
 
-  // A death wakes nobody: a sleeper looks now and then whether its peer is alive.
+  // A death does not wake sleepers, so they look now and then whether their peer is alive.
   static constexpr std::chrono::milliseconds kLongestSleep{64};
 
   ShmSegment segment_;
@@ -184,7 +184,7 @@ ShmMembers::Waited ShmMembers::sleep_until(int m, const runtime::Deadline& deadl
     at_most = std::min<std::chrono::nanoseconds>(2 * at_most, kLongestSleep);
     if (done()) break;
     waited = look_at(m, deadline);
-    // What the peer wrote before it went still counts.
+    // Its last writes before it went still count.
     if (waited != Waited::done && done()) waited = Waited::done;
   }
   if (waited == Waited::died) wait_until_over(m);

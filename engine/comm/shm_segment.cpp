@@ -66,7 +66,7 @@ ShmSegment::~ShmSegment() {
 ShmSegment ShmSegment::create(std::size_t num_bytes) {
   const FileDescriptor first(memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!first.is_open()) fail_system("memfd_create");
-  // Nobody can cut off a piece that others have mapped.
+  // Sealed, so that no process can cut off a piece that others have mapped.
   const bool is_sized =
       ftruncate(first.descriptor(), static_cast<off_t>(kFirstPage + num_bytes)) == 0 &&
       fcntl(first.descriptor(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;

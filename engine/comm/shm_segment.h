@@ -32,7 +32,7 @@ class ShmSegment {
   ShmSegment& operator=(ShmSegment&&) = delete;
   ~ShmSegment();
 
-  // What open() needs; valid while this object lives.
+  // For open(); valid while this object lives.
   const std::string& address() const { return address_; }
 
   // Aligned to a page; zeros at first.
@@ -42,7 +42,7 @@ class ShmSegment {
   // Marks `holder` as alive while this object lives in this process. False: another process has
   // done so.
   bool hold(int holder);
-  // Whether another ShmSegment, here or in another process, holds it.
+  // True when another ShmSegment, here or in another process, holds it.
   bool is_held(int holder) const;
 
  private:

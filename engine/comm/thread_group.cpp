@@ -17,10 +17,9 @@
 #include "engine/comm/announcements.h"
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/device_calls.h"
-#include "engine/comm/grouped/device_group.h"
-#include "engine/comm/grouped/enqueue_order.h"
 #include "engine/comm/plan_communicator.h"
 #include "engine/comm/shared_memory_all_reduce.h"
+#include "engine/comm/single_thread_group/device_group.h"
 #include "engine/trace/observer.h"
 
 namespace lockstep::comm {
@@ -49,7 +48,7 @@ struct Message {
   Time arrival{};                           // over a modelled link
 };
 
-// What one rank has put down for another, in order.
+// Items that one rank has put down for another, in order.
 template <typename T>
 class Queue {
  public:
@@ -80,7 +79,7 @@ struct Channel {
   Queue<Time> times;  // of modelled links
 };
 
-// What a rank tells all others.
+// State that a rank shows to all others.
 struct RankState {
   Announcements announced;
   alignas(kCacheLine) std::atomic<Progress> progress{0};  // in the low bits; the call above them
@@ -208,7 +207,7 @@ class ThreadGroup final : public Group {
   template <typename Done>
   void wait_for(int peer, const Done& done) {
     // Every spin yields now and then, so it costs less than a sleep even where ranks outnumber
-    // cores; unless somebody computes on the cores while messages are under way.
+    // cores; unless other threads compute on the cores while modelled messages are under way.
     const unsigned num_spins =
         shape().has_links ? runtime::kSpinRoundsOnSharedCore : runtime::kSpinRounds;
     if (!runtime::spin_until(done, num_spins)) sleep_until(peer, done);
@@ -229,7 +228,7 @@ class ThreadGroup final : public Group {
     }
   }
 
-  // Nobody is missing from a recv.
+  // No rank is missing from a recv.
   std::string describe_missing_now() const {
     return is_point_to_point(call_.operation) ? "" : describe_missing(call_.sequence);
   }
@@ -410,7 +409,6 @@ void ThreadGroup::receive(const CollectiveCall& call) {
                          describe_difference(rank(), call_, call.peer, sent)));
   }
   if (is_on_cuda(call)) {
-    const auto order = hold_enqueue_order();
     call.stream->wait(message.written);
     message.data.storage()->record_use(*call.stream);
     copy_on_stream(*call.stream, message.data.view(), call.input.view());

@@ -29,7 +29,7 @@
 
 namespace lockstep::comm {
 
-// What is fixed about one rank's transport.
+// Properties of one rank's transport that never change.
 struct TransportShape {
   int rank = 0;
   int world_size = 1;
@@ -62,8 +62,8 @@ class Transport {
 
   // Sends a message. When it returns, the data may change: it has been copied, or the kernel has
   // it. May wait for the receiver, but each pair of ranks has room for at least one whole message
-  // that its receiver has not taken yet, and whoever waits goes on receiving. (So ranks that all
-  // post, then all take, never wait for each other in a circle.)
+  // that its receiver has not taken yet, and a rank that waits goes on receiving. (So ranks that
+  // all post, then all take, never wait for each other in a circle.)
   virtual void post(int to, Bytes data) = 0;
   // Waits for the next message from a rank; valid until release(from). One message from each of
   // several ranks may be held at a time.
@@ -83,7 +83,7 @@ class Transport {
   virtual void fail(const Error& error) noexcept = 0;
   virtual void throw_if_failed() const = 0;
   // Ranks that have not announced a call with this sequence number, and what each called last:
-  // "rank 2 is missing (its last call: barrier #6)". Empty if nobody is missing.
+  // "rank 2 is missing (its last call: barrier #6)". Empty when none is missing.
   virtual std::string describe_missing(std::uint64_t sequence) const = 0;
 
   // Breaks the group, and throws what broke it: this error, or one that came before.

@@ -19,7 +19,7 @@ struct StreamPoint {
   runtime::Stream* waiter = nullptr;
 };
 
-// What stands behind a Work; one class per kind of communicator. Its methods may be called from any
+// The state behind a Work; one class per kind of communicator. Its methods may be called from any
 // thread, at the same time.
 class WorkState {
  public:

@@ -119,7 +119,9 @@ void RankOutput::take_line(RankProcess& rank, int number, std::string_view line)
   if (number == STDERR_FILENO && !is_blank) {
     rank.last_error_line = line.substr(0, kMaxQuotedBytes);
   }
-  if (number == STDERR_FILENO && line.starts_with("lockstep: [")) {
+  const bool is_error =
+      line.starts_with("lockstep: [") && line.find("] warning: ") == std::string_view::npos;
+  if (number == STDERR_FILENO && is_error) {
     rank.held_line = line;
   } else {
     show(rank, number, line);

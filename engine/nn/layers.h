@@ -47,8 +47,8 @@ class Linear final : public ModuleOf<Linear> {
   Bias bias_;
 };
 
-// Activations as modules: element by element, any shape. In a Sequential one that follows a Linear is
-// part of that layer's operation.
+// Activations as modules: element by element, any shape. In a Sequential one that follows a Linear
+// is part of that layer's operation.
 
 // A module that is nothing but an activation.
 class ActivationModule {

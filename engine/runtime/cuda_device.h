@@ -37,8 +37,8 @@ MemoryPool& pinned_memory_pool();
 // has been written then. Pinned memory must stay as it is until the copy is done.
 void copy_on_cuda_stream(Stream& stream, void* to, const void* from, std::size_t num_bytes);
 
-// Whether copies from this host memory go on after the call that started them.
-bool is_pinned(const void* memory);
+// Says whether copies from this host memory to the GPU go on after the call that started them.
+bool is_pinned(int gpu, const void* memory);
 
 // Whether some logical CUDA device has been made.
 bool has_cuda_devices_in_use();

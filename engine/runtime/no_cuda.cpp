@@ -37,11 +37,11 @@ void copy_on_cuda_stream(Stream&, void*, const void*, std::size_t) {
   fail(ErrorCode::Device, "copy", "{}", no_gpu_reason());
 }
 
-bool is_pinned(const void*) {
+bool is_pinned(int, const void*) {
   return false;
 }
 
-// What stands for engine/runtime/cuda/step_graph.cpp in a build without CUDA.
+// The functions of cuda/step_graph.cpp in a build without CUDA.
 
 struct StepGraph::Parts {};
 
@@ -54,9 +54,6 @@ bool StepGraph::is_captured() const {
   return false;
 }
 std::size_t StepGraph::num_nodes() const {
-  return 0;
-}
-std::size_t StepGraph::longest_chain() const {
   return 0;
 }
 

@@ -48,21 +48,19 @@ class StepGraph {
   bool is_captured() const;
   // Kernels, copies and fills of one step. REQUIRES: is_captured().
   std::size_t num_nodes() const;
-  // As many of them as must run one after the other. REQUIRES: is_captured().
-  std::size_t longest_chain() const;
 
  private:
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };
 
-// For what a step draws by its number: where kernels of a device find ThreadContext::step, as it is
-// for whoever launches the graph. Written before every launch. nullptr outside of the capturing
-// call of StepGraph::run. REQUIRES: a device of the graph.
+// The address where kernels of a device find ThreadContext::step of the thread that launches the
+// graph; it is written before every launch. For what a step draws by its number. nullptr outside of
+// the capturing call of StepGraph::run. REQUIRES: a device of the graph.
 const std::int64_t* captured_step_number(Device device);
 
-// Whether the calling thread is inside the capturing call of some StepGraph::run. What cannot be
-// repeated by a graph asks, and refuses.
+// Says whether the calling thread is inside the capturing call of some StepGraph::run. Code that a
+// graph cannot repeat asks, and refuses.
 bool is_capturing_step();
 
 }  // namespace lockstep::runtime

@@ -49,7 +49,7 @@ void copy_between(Destination to, Source from, std::size_t num_bytes) {
   if (!is_cuda(from.device)) {
     copy_on_cuda_stream(writer, to.data, from.data, num_bytes);
     // A copy that is captured happens at each launch: there is nothing to wait for now.
-    if (is_pinned(from.data) && !is_capturing_step()) writer.synchronize();
+    if (is_pinned(to.device.gpu(), from.data) && !is_capturing_step()) writer.synchronize();
   } else if (!is_cuda(to.device)) {
     copy_on_cuda_stream(reader, to.data, from.data, num_bytes);
     reader.synchronize();

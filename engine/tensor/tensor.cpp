@@ -7,6 +7,7 @@
 #include "engine/core/error.h"
 #include "engine/runtime/cuda_device.h"
 #include "engine/runtime/logical_device.h"
+#include "engine/runtime/step_graph.h"
 #include "engine/runtime/storage.h"
 
 namespace lockstep {
@@ -146,6 +147,15 @@ void Tensor::copy_from(const Tensor& source) const {
     // Memory of every CPU device is addressable by every other: the reader's backend copies.
     backend().copy(stream(), source.view(), view());
   } else {
+    // CUDA accepts such a copy into a graph, whose every launch then reads memory that may be gone.
+    const bool is_from_host = from.gpu() == runtime::kNoGpu;
+    require(!is_from_host || num_bytes() == 0 || !runtime::is_capturing_step() ||
+                runtime::is_pinned(to.gpu(), source.raw()),
+            ErrorCode::State, "copy",
+            "a step that is captured as a graph may not wait for the device or read plain host "
+            "memory, which each launch would read again, found {}; copy it before the step, or "
+            "train without --graph",
+            lockstep::describe(source));
     runtime::copy_between({to, raw()}, {from, source.raw()}, num_bytes());
   }
 }

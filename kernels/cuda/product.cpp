@@ -19,7 +19,6 @@
 #include "engine/core/shape.h"
 #include "engine/runtime/cuda/check.h"
 #include "engine/runtime/cuda/cuda_stream.h"
-#include "engine/runtime/cuda/device_wide_calls.h"
 #include "engine/runtime/physical_gpus.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/workspace.h"
@@ -321,7 +320,6 @@ class ProductTimer {
     const std::size_t num_elements =
         (c.batch - 1) * c.batch_stride + (c.rows - 1) * c.leading_dimension + c.cols;
     // Not from the pool: what that hands out may still be in use by work of the compute stream.
-    const auto alone = runtime::cuda::hold_device_wide_calls();
     if (cudaMalloc(&memory_, num_elements * size_of(c.dtype)) != cudaSuccess) {
       cudaGetLastError();
       memory_ = nullptr;
@@ -331,7 +329,6 @@ class ProductTimer {
   ~ProductTimer() {
     if (memory_ == nullptr) return;
     const CurrentGpu current(cuda_stream(stream_).gpu());
-    const auto alone = runtime::cuda::hold_device_wide_calls();
     runtime::cuda::ignore(cudaFree(memory_));
   }
   ProductTimer(const ProductTimer&) = delete;

@@ -22,7 +22,7 @@ endif()
 
 # Where the headers of a device or a library may appear, as regular expressions over path and header.
 # tests/bench is a program of its own: the hand-written floor that the engine's speed is compared with.
-set(cuda_places "^((tests/)?(kernels/cuda/|engine/runtime/cuda/|engine/comm/nccl/|engine/comm/transport/cuda_)|tests/emulated_gpu/|tests/bench/)")
+set(cuda_places "^((tests/)?(kernels/cuda/|engine/runtime/cuda/|engine/comm/nccl/)|tests/emulated_gpu/|tests/bench/)")
 set(cuda_headers "^(cuda|cublas|cudnn|curand|cusparse|cusolver|nccl|nvtx|nvml|cooperative_groups|cub/|thrust/|mma\\.h)")
 set(eigen_places "^(kernels/cpu/|tests/bench/)")
 set(eigen_headers "^(Eigen|unsupported/Eigen|eigen3)/")

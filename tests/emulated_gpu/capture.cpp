@@ -205,6 +205,9 @@ cudaError_t CUDARTAPI cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptu
 
 cudaError_t CUDARTAPI cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   return api([&] {
+    if (!state().gpus.empty()) {
+      state().gpus[static_cast<std::size_t>(current_gpu())]->has_context = true;
+    }
     std::swap(*mode, the_capture_mode);
     return cudaSuccess;
   });

@@ -37,4 +37,10 @@ void reset_counters();
 // Device memory that is allocated now, on all GPUs.
 std::size_t num_allocated_bytes();
 
+// Says whether some call made a context on the GPU, since the start or forget_contexts(). On
+// hardware a context takes half a gigabyte. Every call of a thread makes one on the thread's
+// current GPU, which is GPU 0 until cudaSetDevice names another.
+bool has_context(int gpu);
+void forget_contexts();
+
 }  // namespace emulated_gpu

@@ -84,14 +84,14 @@ cudaError_t copy(Rows rows, cudaMemcpyKind kind, cudaStream_t handle, Return req
     const auto to = place_of(rows.to, rows.to_extent());
     if (!from || !to || overlap(rows)) return cudaErrorInvalidValue;
     if (!fits(kind, *from, *to)) return cudaErrorInvalidValue;
-    const bool is_pageable = *from == Place::pageable || *to == Place::pageable;
-    // A replay would read or write host memory that may be gone by then, and the call cannot wait.
-    if (is_capturing(*stream) && (is_pageable || requested == Return::when_done)) {
+    // The call cannot wait. A copy from pageable memory to a GPU is accepted as on hardware: each
+    // launch of the graph reads that memory again, whether or not it is still there.
+    if (is_capturing(*stream) && (*to == Place::pageable || requested == Return::when_done)) {
       invalidate(*stream->position.capture);
       return cudaErrorStreamCaptureUnsupported;
     }
     std::shared_ptr<std::vector<char>> staged;
-    if (*from == Place::pageable && *to == Place::gpu) {
+    if (*from == Place::pageable && *to == Place::gpu && !is_capturing(*stream)) {
       staged = std::make_shared<std::vector<char>>(rows.width * rows.height);
       const Visible visible;
       copy_rows({staged->data(), rows.width, rows.from, rows.from_pitch, rows.width, rows.height});

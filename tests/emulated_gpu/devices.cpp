@@ -161,6 +161,7 @@ cudaError_t CUDARTAPI cudaSetDevice(int device) {
     if (state().gpus.empty()) return cudaErrorNoDevice;
     if (!is_gpu(device)) return cudaErrorInvalidDevice;
     the_current_gpu = device;
+    state().gpus[static_cast<std::size_t>(device)]->has_context = true;
     return cudaSuccess;
   });
 }

@@ -208,7 +208,7 @@ TEST(Graphs, CannotAskForCapturedEvents) {
   expect_end(cudaErrorStreamCaptureInvalidated, stream);
 }
 
-TEST(Graphs, CopyPinnedMemoryAndRefusePageable) {
+TEST(Graphs, CopyHostMemoryAgainInEveryLaunchAndRefuseToWriteIt) {
   const Stream stream;
   const Array<int> array(1);
   const Pinned<int> pinned(1);
@@ -223,8 +223,15 @@ TEST(Graphs, CopyPinnedMemoryAndRefusePageable) {
     EXPECT_EQ(array.values(), std::vector<int>{value});
   }
   begin(stream);
+  EXPECT_OK(cudaMemcpyAsync(array.data(), &plain, sizeof(int), cudaMemcpyHostToDevice, stream));
+  const Graph of_plain(end(stream));
+  for (plain = 3; plain <= 4; ++plain) {
+    of_plain.launch(stream);
+    EXPECT_EQ(array.values(), std::vector<int>{plain});
+  }
+  begin(stream);
   EXPECT_CUDA(cudaErrorStreamCaptureUnsupported,
-              cudaMemcpyAsync(array.data(), &plain, sizeof(int), cudaMemcpyHostToDevice, stream));
+              cudaMemcpyAsync(&plain, array.data(), sizeof(int), cudaMemcpyDeviceToHost, stream));
   expect_end(cudaErrorStreamCaptureInvalidated, stream);
 }
 

@@ -87,6 +87,7 @@ struct Allocation {
 
 struct Gpu {
   std::size_t num_used_bytes = 0;
+  std::atomic<bool> has_context{false};          // some call made one
   std::atomic<cudaError_t> fault{cudaSuccess};   // once set, the GPU answers everything with it
   std::vector<bool> has_access_to;               // memory of other GPUs
   std::shared_ptr<CUstream_st> default_stream;   // made when first used
@@ -133,6 +134,7 @@ template <typename Body>
 cudaError_t api_on_gpu(Body body) {
   return api([&] {
     Gpu& gpu = *state().gpus[static_cast<std::size_t>(current_gpu())];
+    gpu.has_context = true;
     if (const cudaError_t fault = gpu.fault; fault != cudaSuccess) return fault;
     const cudaError_t error = body();
     if (const cudaError_t fault = gpu.fault; fault != cudaSuccess) return fault;

@@ -80,6 +80,14 @@ void reset_counters() {
   state().counters = {};
 }
 
+bool has_context(int gpu) {
+  return state().gpus.at(static_cast<std::size_t>(gpu))->has_context;
+}
+
+void forget_contexts() {
+  for (const auto& gpu : state().gpus) gpu->has_context = false;
+}
+
 std::size_t num_allocated_bytes() {
   const Hidden hidden;
   const std::lock_guard lock(state().mutex);

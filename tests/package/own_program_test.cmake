@@ -39,4 +39,14 @@ foreach(line "epoch  1  loss [0-9.]+\n" "epoch 10  loss 0[.]0[0-9]+\n" "2[6-9][0
     message(FATAL_ERROR "[package] the program of docs/library.md does not print '${line}' but:\n${step_output}")
   endif()
 endforeach()
+
+# `lockstep doctor` can examine it: with LOCKSTEP_AUDIT set it writes down its steps.
+file(MAKE_DIRECTORY ${SCRATCH}/record)
+set(ENV{LOCKSTEP_AUDIT} ${SCRATCH}/record)
+run_step(${SCRATCH}/own/build/digits)
+file(GLOB records ${SCRATCH}/record/*.jsonl)
+file(STRINGS "${records}" steps REGEX "\"event\":\"step\"")
+if(NOT steps)
+  message(FATAL_ERROR "[package] the program of docs/library.md recorded no step in '${records}'")
+endif()
 file(REMOVE_RECURSE ${SCRATCH})

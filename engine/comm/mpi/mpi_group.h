@@ -1,9 +1,8 @@
 // The communicator whose collectives are those of an MPI library, for ranks that mpirun or srun
 // started. Read comm/communicator.h first; here is what differs.
 //
-// Calls:   the ranks first compare what each of them called (an all-gather of a few words), then
-// the
-//          library's own blocking collective moves the data.
+// Calls:   the ranks first compare what each of them called, by an all-gather of a few words. Then
+//          the library's own blocking collective moves the data.
 // Devices: CPU tensors.
 // Types:   bfloat16 and float16 are moved but not reduced: MPI does not know them.
 // Results: as the library makes them; min and max need not keep a NaN.

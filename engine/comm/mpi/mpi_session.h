@@ -30,7 +30,7 @@ inline void check_mpi(int result, const char* call) {
 // waited for.
 class MpiTimeLimit {
  public:
-  // Of a call; of something else, "MPI_Init" for example.
+  // For a call; for something else, "MPI_Init" for example.
   MpiTimeLimit(const CollectiveCall& call, int rank);
   MpiTimeLimit(const char* name, int rank, double seconds);
   ~MpiTimeLimit();

@@ -119,7 +119,7 @@ bool is_loopback(const addrinfo& address) {
   return ntohl(reinterpret_cast<const sockaddr_in*>(address.ai_addr)->sin_addr.s_addr) >> 24 == 127;
 }
 
-// Whether this host can listen there.
+// This host can listen there.
 bool is_own(const addrinfo& address) {
   set_port(address, 0);
   const Socket socket = new_socket(address);
@@ -170,7 +170,7 @@ std::vector<Socket> listen_on_all(const std::string& name, std::uint16_t port) {
   const AddressList list = resolve_own(name, port);
   std::vector<Socket> sockets;
   for (const addrinfo* address = list.get(); address != nullptr; address = address->ai_next) {
-    // Of several addresses some may be of a family that this host does without, or of a gateway.
+    // Some of several addresses may belong to a gateway, or to a family that this host lacks.
     const bool is_last_chance = sockets.empty() && address->ai_next == nullptr;
     if (!is_last_chance && !is_own(*address)) continue;
     set_port(*address, sockets.empty() ? port : port_of(sockets.front()));
@@ -204,7 +204,7 @@ AcceptResult accept_from(const Socket& listener, Socket& connection) {
 Socket connect_to(const std::string& host, std::uint16_t port, runtime::Deadline deadline) {
   constexpr std::chrono::milliseconds kFirstPause{2};
   constexpr std::chrono::milliseconds kLongestPause{100};
-  // Of a name with several addresses, one that takes packets and never answers may be any.
+  // When a name has several addresses, any of them may take packets and never answer.
   constexpr std::chrono::seconds kTurn{3};
   auto pause = kFirstPause;
   while (true) {

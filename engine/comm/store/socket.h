@@ -28,15 +28,14 @@ Socket listen_on(const std::string& address, std::uint16_t port);
 // The same on every address that a name has; one socket for each, all of one port.
 std::vector<Socket> listen_on_all(const std::string& name, std::uint16_t port);
 
-// Is this host's loopback among the addresses that the name has here? Not for a name that nobody
-// knows.
+// Is this host's loopback among the addresses that the name has here? Not for an unknown name.
 bool is_loopback_here(const std::string& name);
 
 // A waiting connection, if there is one and this process may have another descriptor.
 enum class AcceptResult { accepted, none, no_descriptors };
 AcceptResult accept_from(const Socket& listener, Socket& connection);
 
-// Connects; tries again until the deadline while nobody listens. Resolves names each time.
+// Connects; tries again until the deadline while no process listens. Resolves names each time.
 // Throws Error{Timeout} that names host, port and the last obstacle.
 Socket connect_to(const std::string& host, std::uint16_t port, runtime::Deadline deadline);
 
@@ -54,7 +53,7 @@ IoResult send_all(const Socket& connection, std::span<const std::byte> bytes,
 IoResult receive_all(const Socket& connection, std::span<std::byte> bytes,
                      runtime::Deadline deadline);
 
-// What one attempt moved; 0 when nothing can be moved now, none when the connection is over.
+// The bytes that one attempt moved; 0 when none can be moved now, none when the connection is over.
 std::optional<std::size_t> send_some(const Socket& connection, std::span<const std::byte> bytes);
 // done, closed or reset; count: 0 when nothing has come.
 IoResult receive_some(const Socket& connection, std::span<std::byte> bytes, std::size_t& count);

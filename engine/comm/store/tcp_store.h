@@ -40,8 +40,8 @@ std::optional<std::string> answer_request(Store& table, std::string_view request
                                           const std::function<bool()>& is_client_gone);
 
 struct TcpStoreServerOptions {
-  // Where to listen: "127.0.0.1" (this host only), "::1", "0.0.0.0", "::" (every address, of both
-  // families), one address of this host, or a name: all its addresses that are this host's.
+  // The address to listen on: "127.0.0.1" (this host only), "::1", "0.0.0.0", "::" (every address,
+  // of both families), one address of this host, or a name: all its addresses that are this host's.
   std::string bind_address = "127.0.0.1";
   std::uint16_t port = 0;  // 0: a free one
   std::string token;       // 16 ... 256 bytes

@@ -2,7 +2,7 @@
 #include <iterator>
 
 #include "engine/autograd/node.h"
-#include "engine/comm/grouped/group_executor.h"
+#include "engine/comm/single_thread_group/device_group.h"
 #include "engine/core/error.h"
 #include "engine/parallel/data_parallel/stages.h"
 #include "engine/runtime/device_span.h"

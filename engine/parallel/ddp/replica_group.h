@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/comm/grouped/grouped_communicator.h"
+#include "engine/comm/single_thread_group/single_thread_group.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "engine/parallel/ddp/grad_buckets.h"
 
@@ -48,7 +48,7 @@ class ReplicaGroup {
 
   DdpOptions options_;
   plan::AllReducePlan plan_;
-  comm::GroupedCommunicator communicator_;
+  comm::SingleThreadGroup communicator_;
   std::vector<std::shared_ptr<nn::Module>> modules_;   // by rank
   std::vector<std::unique_ptr<GradBuckets>> buckets_;  // by rank
   bool was_rebuilt_ = false;

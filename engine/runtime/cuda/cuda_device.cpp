@@ -6,7 +6,6 @@
 
 #include "engine/runtime/cuda/check.h"
 #include "engine/runtime/cuda/cuda_stream.h"
-#include "engine/runtime/cuda/device_wide_calls.h"
 #include "engine/runtime/cuda/nvtx_ranges.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
@@ -46,10 +45,8 @@ void connect_to_gpus_in_use(int gpu) {
 DeviceParts make_cuda_parts(LogicalDevice& device, int gpu) {
   cuda::enable_nvtx_ranges();
   const cuda::CurrentGpu current(gpu);  // where pinned memory makes its context too
-  auto alone = cuda::hold_device_wide_calls();
   connect_to_gpus_in_use(gpu);
   cuda::DeviceFault* fault = cuda::make_device_fault();
-  alone.unlock();
   DeviceParts parts;
   const std::string name = to_string(device.device());
   parts.memory = make_cuda_memory_pool(name, gpu, nullptr);
@@ -67,7 +64,8 @@ void copy_on_cuda_stream(Stream& stream, void* to, const void* from, std::size_t
   CUDA_CHECK(cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyDefault, on.handle()));
 }
 
-bool is_pinned(const void* memory) {
+bool is_pinned(int gpu, const void* memory) {
+  const cuda::CurrentGpu current(gpu);
   cudaPointerAttributes attributes{};
   CUDA_CHECK(cudaPointerGetAttributes(&attributes, memory));
   return attributes.type == cudaMemoryTypeHost;

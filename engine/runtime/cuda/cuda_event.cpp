@@ -101,6 +101,7 @@ class ClockAnchor {
     }
   }
   double milliseconds_to(cudaEvent_t event) const {
+    const CurrentGpu current(gpu_);
     float milliseconds = 0;
     CUDA_CHECK(cudaEventElapsedTime(&milliseconds, event_, event));
     return milliseconds;
@@ -123,7 +124,7 @@ ClockAnchor& clock_anchor(int gpu) {
   return *anchor;
 }
 
-// Of a capture that is no StepGraph's: its events never pass.
+// The life of a capture that is no StepGraph's: its events never pass.
 const std::shared_ptr<const CaptureLife>& endless_capture() {
   static const auto& life = *new std::shared_ptr<const CaptureLife>(new CaptureLife);
   return life;
@@ -151,6 +152,7 @@ CudaEvent::~CudaEvent() {
 
 bool CudaEvent::has_passed() const {
   if (is_captured_) return capture_.expired();
+  const CurrentGpu current(gpu_, std::nothrow);
   // A thread that captures a graph may ask about events outside it only if it says that it knows.
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   ignore(cudaThreadExchangeStreamCaptureMode(&mode));
@@ -179,7 +181,9 @@ bool CudaEvent::wait(Deadline deadline) const {
 }
 
 void CudaEvent::wait_quietly() const noexcept {
-  if (!is_captured_) ignore(cudaEventSynchronize(event_));
+  if (is_captured_) return;
+  const CurrentGpu current(gpu_, std::nothrow);
+  ignore(cudaEventSynchronize(event_));
 }
 
 std::int64_t CudaEvent::passed_at_ns() const {
@@ -187,6 +191,7 @@ std::int64_t CudaEvent::passed_at_ns() const {
 }
 
 double CudaEvent::seconds_since(const CudaEvent& earlier) const {
+  const CurrentGpu current(gpu_);
   float milliseconds = 0;
   CUDA_CHECK(cudaEventElapsedTime(&milliseconds, earlier.event_, event_));
   return static_cast<double>(milliseconds) / 1e3;

@@ -8,7 +8,6 @@
 #include "engine/core/error.h"
 #include "engine/runtime/cuda/check.h"
 #include "engine/runtime/cuda/cuda_stream.h"
-#include "engine/runtime/cuda/device_wide_calls.h"
 #include "engine/runtime/cuda_device.h"
 
 namespace lockstep::runtime {
@@ -29,8 +28,8 @@ AllPools& all_pools() {
   return instance;
 }
 
-// cudaMalloc and cudaFree are refused while this thread captures a graph, unless it says that it
-// knows: memory taken now belongs to no node of the graph.
+// Lets this thread call cudaMalloc and cudaFree while it captures a graph: memory taken now belongs
+// to no node of the graph. REQUIRES: a GPU is current, since this is a call into CUDA too.
 class AllowDuringCapture {
  public:
   AllowDuringCapture() { cuda::ignore(cudaThreadExchangeStreamCaptureMode(&mode_)); }
@@ -63,7 +62,6 @@ class CudaMemoryPool final : public MemoryPool {
   void* system_allocate(std::size_t num_bytes) override {
     const cuda::CurrentGpu current(gpu_);
     const AllowDuringCapture allow;
-    const auto alone = cuda::hold_device_wide_calls();
     void* data = nullptr;
     const cudaError_t error = cudaMalloc(&data, num_bytes);
     if (error == cudaErrorMemoryAllocation) {
@@ -73,15 +71,11 @@ class CudaMemoryPool final : public MemoryPool {
     check(error, "cudaMalloc");
     return data;
   }
+  // A GPU that has failed frees nothing; destructors come here too.
   void system_release(void* data, std::size_t) override {
-    try {
-      const cuda::CurrentGpu current(gpu_);
-      const AllowDuringCapture allow;
-      const auto alone = cuda::hold_device_wide_calls();
-      cuda::ignore(cudaFree(data));
-    } catch (const Error&) {
-      // A GPU that has failed frees nothing; destructors come here too.
-    }
+    const cuda::CurrentGpu current(gpu_, std::nothrow);
+    const AllowDuringCapture allow;
+    cuda::ignore(cudaFree(data));
   }
   void release_others() override {
     const std::lock_guard lock(all_pools().mutex);
@@ -112,10 +106,8 @@ int gpu_in_use() {
 class PinnedMemoryPool final : public MemoryPool {
  protected:
   void* system_allocate(std::size_t num_bytes) override {
-    // On a thread that has named no GPU yet, CUDA would make a context on GPU 0.
     const cuda::CurrentGpu current(gpu_in_use());
     const AllowDuringCapture allow;
-    const auto alone = cuda::hold_device_wide_calls();
     void* data = nullptr;
     const cudaError_t error = cudaHostAlloc(&data, num_bytes, cudaHostAllocPortable);
     if (error == cudaErrorMemoryAllocation) {
@@ -126,8 +118,8 @@ class PinnedMemoryPool final : public MemoryPool {
     return data;
   }
   void system_release(void* data, std::size_t) override {
+    const cuda::CurrentGpu current(gpu_in_use(), std::nothrow);
     const AllowDuringCapture allow;
-    const auto alone = cuda::hold_device_wide_calls();
     cuda::ignore(cudaFreeHost(data));
   }
   std::size_t free_bytes() const override {

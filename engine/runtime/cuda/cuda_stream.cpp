@@ -20,9 +20,19 @@ void make_current(int gpu) {
 
 }  // namespace
 
+std::shared_ptr<const CaptureLife>& current_capture() {
+  thread_local std::shared_ptr<const CaptureLife> capture;
+  return capture;
+}
+
 CurrentGpu::CurrentGpu(int gpu) : saved_(current_gpu()) {
   if (saved_ != gpu) make_current(gpu);
   if (saved_ == kUnknown) saved_ = gpu;
+}
+
+CurrentGpu::CurrentGpu(int gpu, std::nothrow_t) noexcept : saved_(current_gpu()) {
+  if (saved_ != gpu && cudaSetDevice(gpu) == cudaSuccess) current_gpu() = gpu;
+  if (saved_ == kUnknown) saved_ = current_gpu();
 }
 
 CurrentGpu::~CurrentGpu() {
@@ -39,6 +49,7 @@ CudaStream::CudaStream(LogicalDevice& device, int gpu, DeviceFault* fault)
 }
 
 CudaStream::~CudaStream() {
+  const CurrentGpu current(gpu_, std::nothrow);
   ignore(cudaStreamDestroy(stream_));
 }
 

@@ -3,7 +3,9 @@
 
 #include <cuda_runtime_api.h>
 
-#include "engine/runtime/cuda/capture_life.h"
+#include <memory>
+#include <new>
+
 #include "engine/runtime/cuda/device_fault.h"
 #include "engine/runtime/stream.h"
 
@@ -11,10 +13,21 @@ namespace lockstep::runtime::cuda {
 
 class CudaStream;
 
+// How long a captured step lasts: what was recorded into it is in use until it is gone. Owned by
+// the capture, then by the graph that it became; events that were recorded meanwhile watch it.
+struct CaptureLife {};
+
+// The calling thread's active capture, or nullptr.
+std::shared_ptr<const CaptureLife>& current_capture();
+
 // Makes a physical GPU the calling thread's current one for a scope. Costs nothing where it is.
+// Stands before every call into CUDA: on a thread that has named no GPU, even a question about an
+// event would make a context on GPU 0, half a gigabyte large.
 class CurrentGpu {
  public:
   explicit CurrentGpu(int gpu);
+  // For code that may not throw. Where the GPU has failed, the call that follows says so.
+  CurrentGpu(int gpu, std::nothrow_t) noexcept;
   ~CurrentGpu();
   CurrentGpu(const CurrentGpu&) = delete;
   CurrentGpu& operator=(const CurrentGpu&) = delete;

@@ -39,14 +39,6 @@ void throw_if_written(DeviceFault& fault) {
   if (kind == FaultKind::label) {
     fail(ErrorCode::Shape, "cross_entropy", "label {} is outside 0 to {}", value, limit - 1);
   }
-  if (kind == FaultKind::peer_timeout) {
-    fail(
-        ErrorCode::Timeout, "all_reduce",
-        "rank {} of {} did not meet the others on the GPU, or had given them up before; make a new "
-        "communicator, and set LOCKSTEP_FLAG_ALL_REDUCE=off where kernels run one at a time (a "
-        "debugger, a profiler)",
-        value, limit);
-  }
   fail(ErrorCode::Shape, "gather_rows", "row {} does not exist: the source has {} rows", value,
        limit);
 }

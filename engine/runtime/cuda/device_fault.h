@@ -17,8 +17,7 @@ enum class FaultKind : std::int32_t {
   none,
   row_index,
   label,
-  host_error,    // error
-  peer_timeout,  // value: the rank that did not come; limit: the number of ranks
+  host_error,  // error
 };
 
 // In host memory that kernels of the device can write. The first fault stays until it is thrown: a
@@ -27,7 +26,7 @@ enum class FaultKind : std::int32_t {
 struct DeviceFault {
   std::int32_t kind = 0;  // FaultKind
   std::int32_t is_written = 0;
-  std::int64_t value = 0;        // the index or label, or the rank
+  std::int64_t value = 0;        // the index or label
   std::int64_t limit = 0;        // it should have been 0 ... limit - 1
   const Error* error = nullptr;  // lives as long as the process
 };
@@ -39,8 +38,7 @@ DeviceFault* make_device_fault();
 // was given up: the next wait throws this error.
 void report_from_host(DeviceFault& fault, const Error& error);
 
-// Throws what is written, and makes room for the next one: Error{Timeout} for a peer that did not
-// come, Error{Shape} for the others.
+// Throws what is written, and makes room for the next one: the host's error, or Error{Shape}.
 void throw_if_written(DeviceFault& fault);
 
 }  // namespace lockstep::runtime::cuda

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstdlib>
 
 #include "engine/runtime/cuda/check.h"
 
@@ -69,6 +70,9 @@ PhysicalGpu describe(int ordinal) {
 const Found& found() {
   static const Found result = [] {
     Found all;
+    // CUDA reads it once, at its first call. With its default, 8, the streams of several logical
+    // devices would wait for each other in one queue of the hardware.
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     int count = 0;
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error != cudaSuccess || count == 0) {

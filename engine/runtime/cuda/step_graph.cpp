@@ -1,28 +1,57 @@
 #include "engine/runtime/step_graph.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <mutex>
+#include <vector>
 
 #include "engine/core/error.h"
-#include "engine/runtime/cuda/capture_life.h"
+#include "engine/core/thread_context.h"
 #include "engine/runtime/cuda/check.h"
 #include "engine/runtime/cuda/cuda_stream.h"
-#include "engine/runtime/cuda/device_wide_calls.h"
-#include "engine/runtime/cuda/graph_shape.h"
-#include "engine/runtime/cuda/step_numbers.h"
 #include "engine/runtime/cuda_device.h"
 #include "engine/runtime/logical_device.h"
+#include "engine/runtime/storage.h"
 
 namespace lockstep::runtime {
-
-std::shared_ptr<const cuda::CaptureLife>& cuda::current_capture() {
-  thread_local std::shared_ptr<const CaptureLife> capture;
-  return capture;
-}
 
 namespace {
 
 using cuda::CudaStream;
+
+// The number of the step (ThreadContext::step), in the memory of each device of a graph that asks
+// for it.
+class StepNumbers {
+ public:
+  // Made when a device first asks. From the device's own pool: it outlives what the step allocates.
+  const std::int64_t* of(Device device) {
+    std::shared_ptr<Storage>& number = numbers_[device];
+    if (number == nullptr) {
+      LogicalDevice& owner = logical_device(device);
+      number = std::make_shared<Storage>(owner, sizeof(std::int64_t), owner.own_memory());
+    }
+    return static_cast<const std::int64_t*>(number->data());
+  }
+  // CUDA takes so few bytes from the host's memory at once, and waits for nothing.
+  void write(const CudaStream& stream) const {
+    const auto step = static_cast<std::int64_t>(thread_context().step);
+    for (const auto& [device, number] : numbers_) {
+      CUDA_CHECK(cudaMemcpyAsync(number->data(), &step, sizeof(step), cudaMemcpyHostToDevice,
+                                 stream.handle()));
+    }
+  }
+  void clear() { numbers_.clear(); }
+
+ private:
+  std::map<Device, std::shared_ptr<Storage>> numbers_;  // an int64 each
+};
+
+// The numbers of the graph that the calling thread captures; nullptr outside.
+StepNumbers*& current_numbers() {
+  thread_local StepNumbers* numbers = nullptr;
+  return numbers;
+}
 
 // Pools of graphs. A tensor that a step made may outlive the graph, so a pool is never destroyed;
 // the next graph of the device takes it.
@@ -90,11 +119,14 @@ class PoolScope {
 // Ends the capture in every case: an error leaves streams that work as before.
 class Capture {
  public:
-  explicit Capture(const CudaStream& stream) : stream_(stream), current_(stream.gpu()) {
+  Capture(const CudaStream& stream, StepNumbers& numbers)
+      : stream_(stream), current_(stream.gpu()) {
+    current_numbers() = &numbers;
     CUDA_CHECK(cudaStreamBeginCapture(stream_.handle(), cudaStreamCaptureModeThreadLocal));
     cuda::current_capture() = std::make_shared<const cuda::CaptureLife>();
   }
   ~Capture() {
+    current_numbers() = nullptr;
     if (!cuda::current_capture()) return;
     cuda::current_capture().reset();
     cudaGraph_t graph = nullptr;
@@ -122,11 +154,11 @@ class Capture {
 struct StepGraph::Parts {
   std::vector<Member> members;
   std::size_t num_calls = 0;
-  cuda::GraphShape shape;
+  std::size_t num_nodes = 0;
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   std::shared_ptr<const cuda::CaptureLife> life;
-  cuda::StepNumbers step_numbers;
+  StepNumbers step_numbers;
 
   CudaStream& leader() const { return cuda::cuda_stream(members[0].device->compute_stream()); }
 
@@ -157,14 +189,13 @@ struct StepGraph::Parts {
   void capture(const std::function<void()>& step) {
     for (const Member& member : members) member.pool->keep_blocks();
     try {
-      const cuda::StepNumbersScope numbers(step_numbers);
-      Capture capture(leader());
+      Capture capture(leader(), step_numbers);
       life = cuda::current_capture();
       fork();
       step();
       join();
       graph = capture.end();
-      shape = cuda::shape_of(graph);
+      cuda::ignore(cudaGraphGetNodes(graph, nullptr, &num_nodes));  // for people, never vital
       CUDA_CHECK(cudaGraphInstantiate(&executable, graph, 0));
     } catch (...) {
       forget();
@@ -174,6 +205,7 @@ struct StepGraph::Parts {
 
   // Lets go of the graph, if there is one, and of what only it used.
   void forget() {
+    const cuda::CurrentGpu current(leader().gpu(), std::nothrow);
     if (executable != nullptr) cuda::ignore(cudaGraphExecDestroy(executable));
     if (graph != nullptr) cuda::ignore(cudaGraphDestroy(graph));
     executable = nullptr;
@@ -186,12 +218,8 @@ struct StepGraph::Parts {
   void launch() const {
     join();
     const cuda::CurrentGpu current(leader().gpu());
-    {
-      // Its kernels may wait for each other, on all members.
-      const auto alone = cuda::hold_device_wide_calls();
-      step_numbers.write(leader());
-      CUDA_CHECK(cudaGraphLaunch(executable, leader().handle()));
-    }
+    step_numbers.write(leader());
+    CUDA_CHECK(cudaGraphLaunch(executable, leader().handle()));
     fork();
   }
 };
@@ -241,11 +269,11 @@ bool StepGraph::is_captured() const {
 }
 
 std::size_t StepGraph::num_nodes() const {
-  return parts_->shape.num_nodes;
+  return parts_->num_nodes;
 }
 
-std::size_t StepGraph::longest_chain() const {
-  return parts_->shape.longest_chain;
+const std::int64_t* captured_step_number(Device device) {
+  return current_numbers() == nullptr ? nullptr : current_numbers()->of(device);
 }
 
 bool is_capturing_step() {

@@ -169,7 +169,7 @@ TEST(ShmProcesses, ARankKilledAtAnyRequestOfTheMeetingEndsItForAll) {
   for (const int victim : {0, 1}) {
     // Before it waits for the others in the segment, a rank publishes its info, waits for all three
     // and reads them; rank 0 then writes the segment's address.
-    const int num_requests = victim == 0 ? 6 : 5;
+    const int num_requests = victim == 0 ? 8 : 7;
     for (int request = 0; request < num_requests; ++request) {
       ForkedGroup group(
           3, [](Communicator& communicator) { communicator.barrier(); },

@@ -73,7 +73,7 @@ class FrameReader {
  public:
   using Handler = std::function<void(Frame)>;
 
-  // Where the next bytes of the stream are to be written; never empty.
+  // Space for the next bytes of the stream; never empty.
   std::span<std::byte> space();
   // Says how many were; calls the handler for each frame that they complete. False when they are no
   // frames: the stream is of no use any more.

@@ -23,8 +23,8 @@ constexpr std::chrono::milliseconds kStoreInterval{100};
 constexpr std::chrono::milliseconds kConnectInterval{1000};
 constexpr std::size_t kAnswerBytes = 8;
 
-// Where a rank listens, as it says so in the store: "port world_size nonce host". The nonce makes
-// the entries of two processes differ.
+// A rank's entry in the store: "port world_size nonce host", under which it listens. The nonce
+// makes the entries of two processes differ.
 struct RankAddress {
   std::uint16_t port = 0;
   int world_size = 0;  // that the rank believes in

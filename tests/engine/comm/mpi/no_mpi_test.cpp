@@ -1,4 +1,4 @@
-// What a build without MPI says to who asks for it.
+// A build without MPI says so when it is asked for MPI.
 #include "engine/comm/mpi/mpi_group.h"
 #include "tests/support/expect_error.h"
 

@@ -1,4 +1,6 @@
 // GPUs that run out of memory, and what is given back to them.
+#include <thread>
+
 #include "engine/runtime/cuda_device.h"
 #include "engine/runtime/step_graph.h"
 #include "engine/runtime/storage.h"
@@ -187,6 +189,31 @@ TEST(SmallGpu, GetsBackWhatSiblingsKeepFreeAlsoWhileAStepIsCaptured) {
     graph.run(step);
     EXPECT_EQ(result.to_vector<std::uint8_t>(), std::vector<std::uint8_t>(kMiB, 3));
   });
+}
+
+// A context on a GPU that nobody uses would take half a gigabyte of its memory.
+TEST_F(CudaTest, AThreadThatNamedNoGpuMakesNoContextOnGpu0) {
+  if (logical_device(kOther).gpu() == 0) GTEST_SKIP() << "needs a second GPU";
+  auto tensor = Tensor::zeros({kMiB}, DType::float32, kOther);
+  auto pinned = std::make_shared<Storage>(logical_device(kOther), kMiB, pinned_memory_pool());
+  const std::shared_ptr<Event> event = compute(kOther).record();
+  const std::shared_ptr<Event> timed = compute(kOther).record_timed();
+  timed->wait();
+  // Pinned memory belongs to a GPU that is in use: to GPU 0 where an earlier test used that.
+  const bool uses_gpu_0 = emulated_gpu::has_context(0);
+  emulated_gpu::forget_contexts();
+  std::thread([&] {
+    event->has_passed();
+    event->wait_quietly();
+    event->wait(deadline_after(10));
+    timed->passed_at_ns();
+    tensor = {};
+    logical_device(kOther).own_memory().release_cached();
+    if (uses_gpu_0) return;
+    pinned.reset();
+    pinned_memory_pool().release_cached();
+  }).join();
+  EXPECT_FALSE(emulated_gpu::has_context(0));
 }
 
 }  // namespace

@@ -136,12 +136,12 @@ TEST_F(CudaMemory, PinnedIsReusedAndCopiedFromByTheGpu) {
   {
     const Tensor x = Tensor::empty_pinned({kSize}, DType::uint8);
     first = x.raw();
-    EXPECT_TRUE(is_pinned(first));
+    EXPECT_TRUE(is_pinned(0, first));
     EXPECT_EQ(x.device(), kCpu);
   }
   const Tensor y = Tensor::empty_pinned({kSize}, DType::uint8);
   EXPECT_EQ(y.raw(), first);
-  EXPECT_FALSE(is_pinned(Tensor::empty({kSize}, DType::uint8, kCpu).raw()));
+  EXPECT_FALSE(is_pinned(0, Tensor::empty({kSize}, DType::uint8, kCpu).raw()));
   std::fill_n(y.host<std::uint8_t>().data(), kSize, std::uint8_t{9});
   EXPECT_EQ(y.to(kFirst).to_vector<std::uint8_t>(), std::vector<std::uint8_t>(kSize, 9));
 }

@@ -1,16 +1,16 @@
-#include "engine/comm/grouped/grouped_communicator.h"
+#include "engine/comm/single_thread_group/single_thread_group.h"
 
-#include "engine/comm/grouped/device_group.h"
+#include "engine/comm/single_thread_group/device_group.h"
 #include "engine/core/error.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::comm {
 namespace {
 
-// What an asynchronous call left on the communication streams.
-class GroupedWork final : public WorkState {
+// The part of an asynchronous call that is still on the communication streams.
+class GroupWork final : public WorkState {
  public:
-  explicit GroupedWork(std::vector<StreamPoint> points) : points_(std::move(points)) {}
+  explicit GroupWork(std::vector<StreamPoint> points) : points_(std::move(points)) {}
 
   bool is_done() const override {
     for (const StreamPoint& point : points_) {
@@ -45,21 +45,21 @@ void require_buffers(const char* operation, std::span<const Tensor> buffers,
 
 }  // namespace
 
-GroupedCommunicator::GroupedCommunicator(std::vector<Device> devices)
+SingleThreadGroup::SingleThreadGroup(std::vector<Device> devices)
     : devices_(std::move(devices)), group_(std::make_unique<DeviceGroup>()) {
-  require(!devices_.empty(), ErrorCode::Usage, "grouped communicator", "needs at least one device");
+  require(!devices_.empty(), ErrorCode::Usage, "single-thread group", "needs at least one device");
   for (const Device device : devices_) {
-    require(device.type == devices_[0].type, ErrorCode::Device, "grouped communicator",
+    require(device.type == devices_[0].type, ErrorCode::Device, "single-thread group",
             "all devices must be of one type, found {} and {}", to_string(devices_[0]),
             to_string(device));
     runtime::logical_device(device);  // says what exists if this one does not
   }
 }
 
-GroupedCommunicator::~GroupedCommunicator() = default;
+SingleThreadGroup::~SingleThreadGroup() = default;
 
-Work GroupedCommunicator::all_reduce(std::span<const Tensor> buffers,
-                                     const CollectiveOptions& options, StartEvents start) {
+Work SingleThreadGroup::all_reduce(std::span<const Tensor> buffers,
+                                   const CollectiveOptions& options, StartEvents start) {
   const char* name = name_of(Operation::all_reduce);
   require_buffers(name, buffers, devices_);
   require_reducible(Operation::all_reduce, buffers[0].dtype(), options.op);
@@ -70,7 +70,7 @@ Work GroupedCommunicator::all_reduce(std::span<const Tensor> buffers,
   return submit(call, buffers, options.launch, start);
 }
 
-Work GroupedCommunicator::broadcast(std::span<const Tensor> buffers, int root, Launch launch) {
+Work SingleThreadGroup::broadcast(std::span<const Tensor> buffers, int root, Launch launch) {
   require_buffers(name_of(Operation::broadcast), buffers, devices_);
   require(root >= 0 && root < world_size(), ErrorCode::Usage, "broadcast",
           "the root must be a rank in 0 ... {}, found {}", world_size() - 1, root);
@@ -80,8 +80,8 @@ Work GroupedCommunicator::broadcast(std::span<const Tensor> buffers, int root, L
   return submit(call, buffers, launch, {});
 }
 
-Work GroupedCommunicator::submit(const CallHeader& call, std::span<const Tensor> buffers,
-                                 Launch launch, StartEvents start) {
+Work SingleThreadGroup::submit(const CallHeader& call, std::span<const Tensor> buffers,
+                               Launch launch, StartEvents start) {
   require(start.empty() || start.size() == buffers.size(), ErrorCode::Usage,
           name_of(call.operation), "{} start events for {} devices; give one per device",
           start.size(), devices_.size());
@@ -113,7 +113,7 @@ Work GroupedCommunicator::submit(const CallHeader& call, std::span<const Tensor>
   for (const GroupMember& member : members) {
     points.push_back({member.stream->record(), &member.stream->device().compute_stream()});
   }
-  return Work(std::make_shared<GroupedWork>(std::move(points)));
+  return Work(std::make_shared<GroupWork>(std::move(points)));
 }
 
 }  // namespace lockstep::comm

@@ -16,17 +16,17 @@ namespace lockstep::comm {
 class DeviceGroup;
 struct CallHeader;
 
-// Where a collective starts, one event per rank: async calls follow these instead of all work that
+// The start of a collective, one event per rank: async calls follow these instead of all work that
 // the compute streams hold. Empty: they follow that.
 using StartEvents = std::span<const std::shared_ptr<runtime::Event>>;
 
-class GroupedCommunicator {
+class SingleThreadGroup {
  public:
   // Throws Error{Usage} for no devices, Error{Device} unless they are of one type.
-  explicit GroupedCommunicator(std::vector<Device> devices);
-  ~GroupedCommunicator();
-  GroupedCommunicator(const GroupedCommunicator&) = delete;
-  GroupedCommunicator& operator=(const GroupedCommunicator&) = delete;
+  explicit SingleThreadGroup(std::vector<Device> devices);
+  ~SingleThreadGroup();
+  SingleThreadGroup(const SingleThreadGroup&) = delete;
+  SingleThreadGroup& operator=(const SingleThreadGroup&) = delete;
 
   const std::vector<Device>& devices() const { return devices_; }
   int world_size() const { return static_cast<int>(devices_.size()); }

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "engine/comm/grouped/grouped_communicator.h"
+#include "engine/comm/single_thread_group/single_thread_group.h"
 #include "tests/engine/comm/comm_test_data.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/run_ranks.h"
@@ -28,7 +28,7 @@ std::vector<Tensor> tensors_of(const plan::RankBuffers& values) {
   return tensors;
 }
 
-// What ranks that are threads get.
+// The results of ranks that are threads.
 plan::RankBuffers reduced_by_threads(const plan::RankBuffers& inputs,
                                      const CollectiveOptions& options) {
   plan::RankBuffers results(inputs.size());
@@ -41,10 +41,10 @@ plan::RankBuffers reduced_by_threads(const plan::RankBuffers& inputs,
   return results;
 }
 
-class Grouped : public ::testing::TestWithParam<int> {};
+class SingleThreadGroupOf : public ::testing::TestWithParam<int> {};
 
-TEST_P(Grouped, AllReduceHasTheBitsOfThreadRanksForEveryPlanLengthAndLaunch) {
-  GroupedCommunicator group(test_devices(GetParam()));
+TEST_P(SingleThreadGroupOf, AllReduceHasTheBitsOfThreadRanksForEveryPlanLengthAndLaunch) {
+  SingleThreadGroup group(test_devices(GetParam()));
   for (const std::size_t num_elements : {std::size_t{0}, std::size_t{1}, std::size_t{101}}) {
     const plan::RankBuffers inputs = rounding_buffers(GetParam(), num_elements);
     for (const plan::AllReducePlan plan : kPlans) {
@@ -67,8 +67,8 @@ TEST_P(Grouped, AllReduceHasTheBitsOfThreadRanksForEveryPlanLengthAndLaunch) {
   }
 }
 
-TEST_P(Grouped, BroadcastGivesEveryRankTheBufferOfTheRoot) {
-  GroupedCommunicator group(test_devices(GetParam()));
+TEST_P(SingleThreadGroupOf, BroadcastGivesEveryRankTheBufferOfTheRoot) {
+  SingleThreadGroup group(test_devices(GetParam()));
   const plan::RankBuffers inputs = rounding_buffers(GetParam(), 33);
   for (int root = 0; root < GetParam(); ++root) {
     const std::vector<Tensor> buffers = tensors_of(inputs);
@@ -79,10 +79,10 @@ TEST_P(Grouped, BroadcastGivesEveryRankTheBufferOfTheRoot) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(WorldSizes, Grouped, ::testing::Values(1, 2, 3, 4, 8));
+INSTANTIATE_TEST_SUITE_P(WorldSizes, SingleThreadGroupOf, ::testing::Values(1, 2, 3, 4, 8));
 
-TEST(GroupedCalls, RunInCallOrderAlsoBetweenBlockingAndAsynchronousOnes) {
-  GroupedCommunicator group(test_devices(3));
+TEST(SingleThreadGroupCalls, RunInCallOrderAlsoBetweenBlockingAndAsynchronousOnes) {
+  SingleThreadGroup group(test_devices(3));
   std::vector<Tensor> values;
   for (int rank = 0; rank < 3; ++rank) {
     values.push_back(Tensor::full({1000}, 1, DType::int64, test_device(rank)));
@@ -101,8 +101,8 @@ TEST(GroupedCalls, RunInCallOrderAlsoBetweenBlockingAndAsynchronousOnes) {
   }
 }
 
-TEST(GroupedCalls, StartWhereTheirEventsSay) {
-  GroupedCommunicator group(test_devices(2));
+TEST(SingleThreadGroupCalls, StartWhereTheirEventsSay) {
+  SingleThreadGroup group(test_devices(2));
   std::vector<Tensor> values;
   std::vector<std::shared_ptr<runtime::Event>> start;
   for (int rank = 0; rank < 2; ++rank) {
@@ -119,8 +119,8 @@ TEST(GroupedCalls, StartWhereTheirEventsSay) {
                [&] { group.all_reduce(values, async, std::span(start).first(1)); });
 }
 
-TEST(GroupedCalls, RefuseTensorsThatDoNotFit) {
-  GroupedCommunicator group(test_devices(2));
+TEST(SingleThreadGroupCalls, RefuseTensorsThatDoNotFit) {
+  SingleThreadGroup group(test_devices(2));
   const Tensor first = Tensor::zeros({4}, DType::float32, test_device(0));
   const auto with = [&](const Tensor& second) {
     return [&, second] { group.all_reduce(std::vector<Tensor>{first, second}); };
@@ -140,7 +140,7 @@ TEST(GroupedCalls, RefuseTensorsThatDoNotFit) {
   expect_error(ErrorCode::Usage, "the root must be a rank in 0 ... 1, found 2", [&] {
     group.broadcast(std::vector<Tensor>{first, first.to(test_device(1))}, 2);
   });
-  expect_error(ErrorCode::Usage, "at least one device", [] { GroupedCommunicator none({}); });
+  expect_error(ErrorCode::Usage, "at least one device", [] { SingleThreadGroup none({}); });
 }
 
 }  // namespace

@@ -1,0 +1,228 @@
+// One kernel reads an element from every rank, combines the values in the order of ranks, and
+// writes the result to every rank.
+#include "engine/comm/single_thread_group/reduce_to_all.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/cuda/checks.h"
+#include "kernels/cuda/half.cuh"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/vector.cuh"
+
+namespace lockstep::comm {
+namespace {
+
+namespace on_gpu = kernels::cuda;
+
+// The type in which values are added up: a half's sum is rounded once, at the end.
+template <typename T>
+struct ArithmeticType {
+  using Type = T;
+};
+template <>
+struct ArithmeticType<on_gpu::Bfloat16> {
+  using Type = float;
+};
+template <>
+struct ArithmeticType<on_gpu::Float16> {
+  using Type = float;
+};
+template <typename T>
+using Arithmetic = typename ArithmeticType<T>::Type;
+
+template <typename T>
+__device__ T from_arithmetic(Arithmetic<T> value) {
+  return value;
+}
+template <>
+__device__ on_gpu::Bfloat16 from_arithmetic(float value) {
+  return on_gpu::to_bfloat16(value);
+}
+template <>
+__device__ on_gpu::Float16 from_arithmetic(float value) {
+  return on_gpu::to_float16(value);
+}
+
+// Products and sums are rounded one after the other, as the CPU does it; a fused multiply-add would
+// have other bits.
+__device__ float multiply(float a, float b) {
+  return __fmul_rn(a, b);
+}
+__device__ double multiply(double a, double b) {
+  return __dmul_rn(a, b);
+}
+__device__ std::int32_t multiply(std::int32_t a, std::int32_t b) {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) * static_cast<std::uint32_t>(b));
+}
+__device__ std::int64_t multiply(std::int64_t a, std::int64_t b) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+}
+__device__ float add(float a, float b) {
+  return __fadd_rn(a, b);
+}
+__device__ double add(double a, double b) {
+  return __dadd_rn(a, b);
+}
+__device__ std::int32_t add(std::int32_t a, std::int32_t b) {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
+}
+__device__ std::int64_t add(std::int64_t a, std::int64_t b) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+}
+
+// kScales: the factor means something.
+struct Sum {
+  static constexpr bool kScales = true;
+  template <typename T>
+  __device__ T operator()(T a, T b) const {
+    return add(a, b);
+  }
+};
+struct Product {
+  static constexpr bool kScales = false;
+  template <typename T>
+  __device__ T operator()(T a, T b) const {
+    return multiply(a, b);
+  }
+};
+// min and max keep a NaN.
+struct Min {
+  static constexpr bool kScales = false;
+  template <typename T>
+  __device__ T operator()(T a, T b) const {
+    return b < a || b != b ? b : a;
+  }
+};
+struct Max {
+  static constexpr bool kScales = false;
+  template <typename T>
+  __device__ T operator()(T a, T b) const {
+    return b > a || b != b ? b : a;
+  }
+};
+
+// total = total op factor * values, element by element; the first values begin the total.
+enum class Place { first, later };
+template <typename T, std::size_t kElements, typename Op>
+__device__ void combine(Arithmetic<T> (&total)[kElements],
+                        const on_gpu::Vector<T, kElements>& values, Place place,
+                        Arithmetic<T> factor, Op op) {
+#pragma unroll
+  for (std::size_t k = 0; k < kElements; ++k) {
+    auto value = on_gpu::element_cast<Arithmetic<T>>(values.at[k]);
+    if constexpr (Op::kScales) value = multiply(factor, value);
+    total[k] = place == Place::first ? value : op(total[k], value);
+  }
+}
+
+template <typename T, std::size_t kElements>
+__device__ on_gpu::Vector<T, kElements> rounded(const Arithmetic<T> (&total)[kElements]) {
+  on_gpu::Vector<T, kElements> result;
+#pragma unroll
+  for (std::size_t k = 0; k < kElements; ++k) result.at[k] = from_arithmetic<T>(total[k]);
+  return result;
+}
+
+// Calls function.operator()<T>(op) with the element type and the functor of a reduction.
+template <typename Function>
+void for_reduction(const char* operation, DType dtype, ReduceOp op, const Function& function) {
+  on_gpu::for_any(dtype, [&]<typename T>() {
+    if constexpr (std::is_same_v<T, std::uint8_t>) {
+      on_gpu::fail_dtype(operation, dtype);
+    } else {
+      switch (op) {
+        case ReduceOp::sum:
+        case ReduceOp::average:
+          return function.template operator()<T>(Sum{});
+        case ReduceOp::product:
+          return function.template operator()<T>(Product{});
+        case ReduceOp::min:
+          return function.template operator()<T>(Min{});
+        case ReduceOp::max:
+          return function.template operator()<T>(Max{});
+      }
+    }
+  });
+}
+
+struct Pointers {
+  const void* sources[kMaxReducedRanks];
+  void* outputs[kMaxReducedRanks];
+  int num_sources;
+  int num_outputs;
+};
+
+// Elements begin ... end - 1, kElements at a time by each thread.
+template <std::size_t kElements, typename T, typename Op>
+__device__ void reduce_range(const Pointers& pointers, std::size_t begin, std::size_t end,
+                             Arithmetic<T> factor, Op op) {
+  const std::size_t stride = on_gpu::num_global_threads() * kElements;
+  for (std::size_t i = begin + on_gpu::global_thread() * kElements; i < end; i += stride) {
+    Arithmetic<T> total[kElements] = {};
+#pragma unroll 4
+    for (int source = 0; source < pointers.num_sources; ++source) {
+      const auto values =
+          on_gpu::load_vector<kElements>(static_cast<const T*>(pointers.sources[source]) + i);
+      combine<T>(total, values, source == 0 ? Place::first : Place::later, factor, op);
+    }
+    const auto result = rounded<T>(total);
+    for (int output = 0; output < pointers.num_outputs; ++output) {
+      on_gpu::store_vector(static_cast<T*>(pointers.outputs[output]) + i, result);
+    }
+  }
+}
+
+// The first in_vectors elements in pieces of 16 bytes, the others one by one.
+template <typename T, typename Op>
+__global__ void reduce_to_all_kernel(const __grid_constant__ Pointers pointers,
+                                     std::size_t in_vectors, std::size_t num_elements,
+                                     Arithmetic<T> factor, Op op) {
+  reduce_range<on_gpu::kWidth<T>, T>(pointers, 0, in_vectors, factor, op);
+  reduce_range<1, T>(pointers, in_vectors, num_elements, factor, op);
+}
+
+template <typename T>
+std::size_t vector_elements(const Pointers& pointers, std::size_t num_elements) {
+  for (int i = 0; i < pointers.num_sources; ++i) {
+    if (!on_gpu::is_aligned(pointers.sources[i])) return 0;
+  }
+  for (int i = 0; i < pointers.num_outputs; ++i) {
+    if (!on_gpu::is_aligned(pointers.outputs[i])) return 0;
+  }
+  return num_elements / on_gpu::kWidth<T> * on_gpu::kWidth<T>;
+}
+
+template <typename T, typename Op>
+void launch_op(runtime::Stream& stream, const char* operation, const Pointers& pointers,
+               std::size_t num_elements, double factor, Op op) {
+  const std::size_t in_vectors = vector_elements<T>(pointers, num_elements);
+  // Many elements are worth several rounds of a thread, so that blocks need not be started.
+  constexpr unsigned kMaxBlocks = 1024;
+  const std::size_t per_thread = in_vectors > 0 ? on_gpu::kWidth<T> : 1;
+  on_gpu::launch(
+      stream, operation,
+      on_gpu::covering((num_elements + per_thread - 1) / per_thread, on_gpu::kThreads, kMaxBlocks),
+      reduce_to_all_kernel<T, Op>, pointers, in_vectors, num_elements,
+      static_cast<Arithmetic<T>>(factor), op);
+}
+
+}  // namespace
+
+void reduce_to_all(runtime::Stream& stream, ReduceOp op, double factor,
+                   std::span<const ConstTensorView> sources, std::span<const TensorView> outputs) {
+  const DType dtype = outputs[0].dtype;
+  const std::size_t num_elements = outputs[0].num_elements;
+  if (num_elements == 0) return;
+  Pointers pointers{};
+  pointers.num_sources = static_cast<int>(sources.size());
+  pointers.num_outputs = static_cast<int>(outputs.size());
+  std::ranges::transform(sources, pointers.sources, &ConstTensorView::data);
+  std::ranges::transform(outputs, pointers.outputs, &TensorView::data);
+  for_reduction("reduce", dtype, op, [&]<typename T>(auto functor) {
+    launch_op<T>(stream, "reduce", pointers, num_elements, factor, functor);
+  });
+}
+
+}  // namespace lockstep::comm
