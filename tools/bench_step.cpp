@@ -57,7 +57,6 @@ struct StepTime {
   double median_seconds = 0;
   std::size_t num_steps = 0;        // that were timed
   std::size_t num_graph_nodes = 0;  // kernels, copies and fills; 0 without a graph
-  std::size_t graph_chain = 0;      // of them, as many as follow each other
 };
 
 StepTime measure_step(const nn::MlpSpec& spec, std::size_t batch, Device device,
@@ -98,8 +97,7 @@ StepTime measure_step(const nn::MlpSpec& spec, std::size_t batch, Device device,
     times.push_back(std::chrono::duration<double>(Clock::now() - start).count() /
                     static_cast<double>(num_steps));
   }
-  return {median(times), times.size() * num_steps, graph ? graph->num_nodes() : 0,
-          graph ? graph->longest_chain() : 0};
+  return {median(times), times.size() * num_steps, graph ? graph->num_nodes() : 0};
 }
 
 // All rows of the table, checked before the first is measured.
@@ -182,7 +180,6 @@ void run_bench_step(const BenchStepFlags& flags, const CommandLine& command) {
                                 {"threads", count},
                                 {"graph", flags.graph},
                                 {"graph_nodes", time.num_graph_nodes},
-                                {"graph_longest_chain", time.graph_chain},
                                 {"matmul_precision", flags.training.matmul_precision},
                                 {"iterations", time.num_steps},
                                 {"warmup_iterations", kWarmUpSteps},

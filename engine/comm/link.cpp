@@ -31,7 +31,6 @@ namespace {
 using runtime::from_seconds;
 using runtime::now;
 
-
 struct Unit {
   std::string_view name;
   double size;

@@ -75,7 +75,7 @@ JsonFile::~JsonFile() = default;
 void JsonFile::fail_at(std::string_view place, std::string_view what) const {
   const bool says_place = place.empty() || what.find(place) != std::string_view::npos;
   fail(ErrorCode::Io, operation_, "'{}'{}{}: {}", name_, says_place ? "" : ", ",
-       says_place ? "" : place, what);
+       says_place ? "" : shown(place), what);
 }
 
 JsonFields::JsonFields(const JsonFile& file, const Json& object, std::string place)

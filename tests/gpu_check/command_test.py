@@ -87,7 +87,6 @@ class Command(FolderTest):
             "cuda_runtime_tests (1 tests)",
             "DDP on 4 logical devices, a partial last batch, graph: loss as one device's",
             "bench step, batch 8, high, graph",
-            "last layer and loss apart / in one kernel, batch 8, high",
         ]
         self.assertEqual([name for name in names if name in wanted], wanted)
         self.assertTrue(self.result()["stages"]["first"]["complete"])

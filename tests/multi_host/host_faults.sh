@@ -110,29 +110,6 @@ fault_hosts_train_as_one_device() {
     wrong "the weights differ from one device's; host 0 said: $(cat "$folder/host0.out" "$folder/host0.err")"
 }
 
-# The second host's steady clock is 1000 s ahead, to the nanosecond (a time namespace). The timeline
-# must have that difference, for its two ranks, to within the error that it states, and all steps
-# of all ranks at the same time.
-fault_hosts_whose_clocks_differ() {
-  local on_host_1=(unshare --time --fork --monotonic 1000)
-  "${on_host_1[@]}" true 2>/dev/null || { skip_fault "the kernel has no time namespaces"; return; }
-  make_hosts || return
-  hosts_run_program "$bin/lockstep" train --dataset digits --model mlp:64-256-10 --epochs 1 \
-    --parallel ddp --comm-timeout $comm_timeout --trace "$folder/trace"
-  ends host0 0 $by_timeout
-  ends host1 0 $by_timeout
-  local clocks
-  clocks=$(grep -o '"rank":[0-9],"offset_ns":[^}]*' "$folder/trace" | tr -c '0-9\n-' ' ')
-  awk '{ off = $2 + ($1 < 2 ? 0 : 1e12); off = off < 0 ? -off : off }
-    off <= $4 && $4 < 5e6 && ($1 < 2 ? $4 == 0 : $4 > 0) { right++ }
-    END { exit !(right == 4 && NR == 4) }' <<<"$clocks" ||
-    wrong "rank, offset, drift and error of the clocks: $clocks"
-  grep -o '"name":"step",.*"dur"' "$folder/trace" | tr -c '0-9.\n' ' ' |
-    awk '{ if (!($1 in first)) first[$1] = $3; last[$1] = $3 }
-      END { for (a in first) for (b in first) if (first[a] > last[b]) apart++; exit length(first) != 4 || apart }' ||
-    wrong "the steps of the ranks are not side by side in the timeline"
-}
-
 # limit RATE: of both cards, by a token bucket.
 limit() {
   local host

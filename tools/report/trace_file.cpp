@@ -36,8 +36,7 @@ void write_trace(const TrainingFlags& flags, const DevicePlacement& placement,
 }
 
 std::string describe_trace(const TrainingFlags& flags) {
-  return fmt::format("trace: {}; open it in https://ui.perfetto.dev
-", flags.trace_path);
+  return fmt::format("trace: {}; open it in https://ui.perfetto.dev\n", flags.trace_path);
 }
 
 }  // namespace lockstep::tools

@@ -72,8 +72,7 @@ namespace {
 // loss = mean or sum of (x - target)^2: grad_x = 2 (x - target) * grad_loss (/ elements for mean).
 class MseLossNode final : public Node {
  public:
-  MseLossNode(Tensor x, Tensor target, Reduction reduction,
-              std::shared_ptr<const void> told)
+  MseLossNode(Tensor x, Tensor target, Reduction reduction, std::shared_ptr<const void> told)
       : x_(std::move(x)),
         target_(std::move(target)),
         reduction_(reduction),

@@ -140,18 +140,13 @@ class FatalStore : public Store {
   std::string set_if_absent(std::string_view key, std::string_view value) override {
     return next().set_if_absent(key, value);
   }
-  std::string get(std::string_view key, runtime::Deadline deadline) override {
-    return next().get(key, deadline);
+  std::optional<std::string> find(std::string_view key, runtime::Deadline deadline) override {
+    return next().find(key, deadline);
   }
-  std::optional<std::string> try_get(std::string_view key) override { return next().try_get(key); }
   std::int64_t add(std::string_view key, std::int64_t difference) override {
     return next().add(key, difference);
   }
-  void wait(std::span<const std::string> keys, runtime::Deadline deadline) override {
-    next().wait(keys, deadline);
-  }
-  bool erase(std::string_view key) override { return next().erase(key); }
-  std::size_t num_keys() override { return next().num_keys(); }
+  void erase(std::string_view key) override { next().erase(key); }
   std::int64_t clock_ns() override { return next().clock_ns(); }
   void abort(const Error& why) override { next().abort(why); }
 
@@ -195,8 +190,8 @@ class LateStore : public FatalStore {
  public:
   explicit LateStore(std::shared_ptr<Store> store) : FatalStore(std::move(store), -1) {}
 
-  std::string get(std::string_view key, runtime::Deadline deadline) override {
-    const std::string value = FatalStore::get(key, deadline);
+  std::optional<std::string> find(std::string_view key, runtime::Deadline deadline) override {
+    const auto value = FatalStore::find(key, deadline);
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     return value;
   }

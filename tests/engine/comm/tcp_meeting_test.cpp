@@ -1,6 +1,8 @@
 // How ranks connect to each other: among strangers, with a twin, in vain.
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -120,10 +122,19 @@ std::string address_entry(const Socket& socket, int world_size) {
   return fmt::format("{} {} nonce 127.0.0.1", port_of(socket), world_size);
 }
 
+// Bound, but not listening: the port is taken, and connections to it are refused.
+Socket refusing_socket() {
+  Socket socket(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::bind(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return socket;
+}
+
 // Rank 1 must hear of the abort long before its own time limit.
 TEST(TcpMeeting, ARankThatEndedAfterItCameIsNotCalledUntilTheTimeLimit) {
-  const Socket ended = listen_on("127.0.0.1", 0);
-  shutdown(ended.descriptor(), SHUT_RDWR);  // keeps the port, and refuses connections
+  const Socket ended = refusing_socket();
   MemoryStore store;
   store.set("transport/tcp/0/0", address_entry(ended, 2));
   std::thread rank_0([&] {
@@ -148,8 +159,7 @@ TEST(TcpMeeting, ARankThatIsNotAnsweredHearsOfAnAbort) {
 }
 
 TEST(TcpMeeting, ARankThatDoesNotAnswerIsNamed) {
-  const Socket ended = listen_on("127.0.0.1", 0);
-  shutdown(ended.descriptor(), SHUT_RDWR);
+  const Socket ended = refusing_socket();
   MemoryStore store;
   store.set("transport/tcp/0/0", address_entry(ended, 2));
   TcpTransportOptions options = tcp_options(1, 2);

@@ -150,7 +150,7 @@ std::string mistake_in(const std::string& measured) {
   return "no error";
 }
 
-TEST(MeasuredMachine, MistakesAreNamedWithTheirLine) {
+TEST(MeasuredMachine, MistakesAreNamedWithTheirField) {
   const std::string all = kLayers + ",\n" + kRest + ",\n" + kAllReduces;
   EXPECT_EQ(mistake_in(all), "no error");
   const auto with = [&](const std::string& from, const std::string& to) {
@@ -158,7 +158,7 @@ TEST(MeasuredMachine, MistakesAreNamedWithTheirLine) {
     text.replace(text.find(from), from.size(), to);
     return mistake_in(text);
   };
-  EXPECT_THAT(with("[8, 16]", "[16, 8]"), HasSubstr("line 7: expected measured.layers.rows"));
+  EXPECT_THAT(with("[8, 16]", "[16, 8]"), HasSubstr("expected measured.layers.rows"));
   EXPECT_THAT(with("[10, 18]", "[10]"), HasSubstr("2 numbers"));
   EXPECT_THAT(with("[20, 36]", "[20, 0]"), HasSubstr("measured.layers.backward_us"));
   EXPECT_THAT(with("[1, 1.5]", "[1]"), HasSubstr("measured.layers_beside to be 2 numbers"));

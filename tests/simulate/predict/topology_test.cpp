@@ -69,27 +69,28 @@ TEST(Topology, ANameThatIsNearlyAPresetsIsSuggested) {
   }
 }
 
-TEST(Topology, MistakesAreNamedWithTheirLine) {
+TEST(Topology, MistakesAreNamedWithTheirField) {
   const std::string second = R"({"from": "b", "to": "c", "kind": "pcie", "gb_per_s": 12})";
   EXPECT_EQ(message_of(file(kTwo, kLink + ", " + second)), "no error");
-  EXPECT_THAT(message_of(file(kTwo, kLink)), HasSubstr("line 4: 'b' has no link"));
+  EXPECT_THAT(message_of(file(kTwo, kLink)), HasSubstr("nodes[1]: 'b' has no link"));
   EXPECT_THAT(
       message_of(file(
           kTwo, kLink + ",\n" + R"({"from": "gpu9", "to": "c", "kind": "pcie", "gb_per_s": 1})")),
-      HasSubstr("line 6: no device or node is called 'gpu9'"));
+      HasSubstr("links[1].from: no device or node is called 'gpu9'"));
   EXPECT_THAT(
       message_of(
           file(kTwo, kLink + ",\n" + R"({"from": "b", "to": "c", "kind": "pcie", "gb_per_s": 0})")),
-      HasSubstr("line 6: expected links[1].gb_per_s to be a number above 0, to 1e30, found 0"));
+      HasSubstr("expected links[1].gb_per_s to be a number above 0, to 1e30, found 0"));
   EXPECT_THAT(
       message_of(file(kTwo, kLink + ",\n" + R"({"from": "b", "to": "c", "kind": "pcie"})")),
-      HasSubstr(
-          "line 6: expected links[1].gb_per_s to be a number above 0, to 1e30, found nothing"));
+      HasSubstr("expected links[1].gb_per_s to be a number above 0, to 1e30, found nothing"));
   const auto with = [&](const std::string& more) {
     return file(kTwo, kLink + ",\n" + R"({"from": "b", "to": "c", "kind": "pcie", )" + more + "}");
   };
-  EXPECT_THAT(message_of(with(R"("gb_per_s": 1, "latencyus": 3)")),
-              HasSubstr("line 6: no field here is called 'latencyus'; did you mean 'latency_us'?"));
+  EXPECT_THAT(
+      message_of(with(R"("gb_per_s": 1, "latencyus": 3)")),
+      HasSubstr(
+          "links[1].latencyus: no field here is called 'latencyus'; did you mean 'latency_us'?"));
   EXPECT_THAT(message_of(with(R"("gb_per_s": 1, "latency_us": 1e29)")),
               HasSubstr("at most a second"));
   EXPECT_THAT(message_of(with(R"("gb_per_s": 1e-29)")), HasSubstr("from 1e-6 to 1e9"));

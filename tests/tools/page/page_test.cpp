@@ -121,7 +121,7 @@ TEST_F(Page, OfOneRunIsWellFormedAndShowsAllOfIt) {
   }
   EXPECT_THAT(page, AllOf(HasSubstr(">ideal</text>"), HasSubstr("1.67×"), HasSubstr("A processor"),
                           HasSubstr("lockstep compare --model mlp:64-16-10 --json out.json"),
-                          HasSubstr("Not in force: per_device_batch, log, trace."),
+                          HasSubstr("Not in force: log, per_device_batch, trace."),
                           HasSubstr("What bounds it"), HasSubstr("rank 1 on cpu:1")));
   for (const char* outside : {"<script", "http://", "https://", "url("}) {
     EXPECT_THAT(page, Not(HasSubstr(outside)));

@@ -89,7 +89,8 @@ TEST(NcclGroups, ARefusedCallEndsItsGroupAndIsNamedByAllRanks) {
   }
 }
 
-// Tests the imitation itself: code that does not end its groups, or does not wait for them, is found.
+// Tests the imitation itself: code that does not end its groups, or does not wait for them, is
+// found.
 TEST(NcclGroups, WhatIsInAGroupHappensAfterItsEndAndNotBefore) {
   ncclUniqueId id;
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
