@@ -41,7 +41,7 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 # What a program of one's own is built with.
-set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "g++ (>= 4:12) | clang-16, cmake, ninja-build, libfmt-dev, zlib1g-dev")
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "g++ (>= 4:12) | clang-16, bubblewrap, cmake, ninja-build, libfmt-dev, zlib1g-dev")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "training engine to understand and measure data-parallel training")
 set(CPACK_DEBIAN_PACKAGE_DESCRIPTION
   "The program lockstep, its tutorials, and the library with its headers,\nfor the CPU.")

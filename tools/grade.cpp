@@ -1,4 +1,4 @@
-// lockstep grade: builds what students hand in, runs it behind walls, and judges its answers.
+// lockstep grade: builds what students hand in, runs it in a sandbox, and judges its answers.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -14,7 +14,7 @@
 #include "tools/grading/grade_text.h"
 #include "tools/grading/secret.h"
 #include "tools/grading/submissions.h"
-#include "tools/grading/workshop.h"
+#include "tools/grading/sandbox.h"
 #include "tools/report/run_file.h"
 
 namespace lockstep::tools {
@@ -77,7 +77,7 @@ void run_grade(const GradeFlags& flags) {
   if (!flags.hidden.empty()) secret = grading::read_secret(flags.hidden);
   const grading::Places places = grading::find_places();
   GradeReport report;
-  report.held_by = grading::find_walls(places);
+  report.sandbox = grading::find_sandbox(places);
   report.has_hidden = secret.has_value();
   report.grades = grading::grade_all(places, submissions.list, secret);
   print(flags, report, is_batch);

@@ -15,10 +15,12 @@ struct HostileSubmission {
 // Nothing of these gets a point. victim: a file that some of them try to change.
 std::vector<HostileSubmission> hostile_submissions(const std::string& victim);
 
-// The solution, with an attack before it that throws if it succeeds: all points mean that it was
-// refused. victim: a file; secret: another, that nobody may read.
-std::vector<HostileSubmission> refused_attacks(const std::string& solution,
-                                               const std::string& victim,
-                                               const std::string& secret);
+// The solution, which first tries to leave the sandbox in every way that we know, and aborts if one
+// works: all points mean that none did. secret, victim: files that it may not read, or change;
+// port: where a server of this machine listens. It starts a process that sleeps kLeftBehind
+// seconds.
+inline constexpr const char* kLeftBehind = "86399.5";
+std::string escape_attempts(const std::string& solution, const std::string& secret,
+                            const std::string& victim, int port);
 
 }  // namespace lockstep::testing

@@ -1,6 +1,8 @@
 // Submissions that attack: in one batch with good ones, which keep all their points.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -25,13 +27,37 @@ std::string all_words(const nlohmann::json& grade) {
   return words;
 }
 
-bool has_landlock() {
-  return ::syscall(444, nullptr, 0, 1) >= 1;
+bool has_bubblewrap() {
+  return std::system("bwrap --unshare-pid --unshare-net --ro-bind / / true 2>/dev/null") == 0;
 }
+
+bool is_running(const std::string& argument) {
+  return std::system(("pgrep -f '^sleep " + argument + "$' >/dev/null").c_str()) == 0;
+}
+
+// A socket of this machine that listens.
+class Server {
+ public:
+  Server() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address_;
+    EXPECT_EQ(::bind(socket_, reinterpret_cast<sockaddr*>(&address_), size), 0);
+    EXPECT_EQ(::listen(socket_, 1), 0);
+    ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address_), &size);
+  }
+  ~Server() { ::close(socket_); }
+  int port() const { return ntohs(address_.sin_port); }
+
+ private:
+  int socket_;
+  sockaddr_in address_{};
+};
 
 class Hostile : public ::testing::Test {
  protected:
-  Hostile() {
+  void SetUp() override {
+    if (!has_bubblewrap()) GTEST_SKIP() << "bubblewrap is not installed, or cannot work here";
     write_text(victim_, "untouched");
     std::filesystem::permissions(victim_, std::filesystem::perms::all);
   }
@@ -39,7 +65,6 @@ class Hostile : public ::testing::Test {
     EXPECT_EQ(read_text(victim_), "untouched");
     EXPECT_FALSE(std::filesystem::exists("/tmp/stolen"));
     EXPECT_FALSE(std::filesystem::exists("/tmp/lockstep_escape"));
-    EXPECT_FALSE(std::filesystem::exists("/tmp/lockstep_escape_folder"));
   }
 
   HandedOut handed_out_;
@@ -64,33 +89,18 @@ TEST_F(Hostile, SubmissionsCostTheirOwnPointsAndNothingElse) {
   expect_untouched();
 }
 
-// bubblewrap: the value of LOCKSTEP_BUBBLEWRAP.
-class Attacks : public Hostile, public ::testing::WithParamInterface<const char*> {
- protected:
-  Attacks() { ::setenv("LOCKSTEP_BUBBLEWRAP", GetParam(), 1); }
-  ~Attacks() override { ::unsetenv("LOCKSTEP_BUBBLEWRAP"); }
-};
-
-TEST_P(Attacks, AreRefusedAndTheSubmissionGoesOn) {
+TEST_F(Hostile, NoSubmissionLeavesTheSandbox) {
+  const Server server;
   const std::string secret = (handed_out_.teacher() / "secret").string();
-  const auto attacks = refused_attacks(handed_out_.solution(kLab), victim_, secret);
-  for (const HostileSubmission& attack : attacks) {
-    handed_out_.submit(attack.name, kLab, attack.source);
-  }
-  const nlohmann::json grades = handed_out_.grade();
-  for (const HostileSubmission& attack : attacks) {
-    if (attack.name == "reads_the_secret" && !has_landlock() && ::geteuid() != 0) continue;
-    const nlohmann::json& grade = grades.at(attack.name);
-    EXPECT_EQ(grade.at("points"), 100) << attack.name << ": " << all_words(grade);
-  }
+  handed_out_.submit("mallory", kLab,
+                     escape_attempts(handed_out_.solution(kLab), secret, victim_, server.port()));
+  const nlohmann::json grade = handed_out_.grade().at("mallory");
+  EXPECT_EQ(grade.at("points"), 100) << grade.dump(1);
+  EXPECT_FALSE(is_running(kLeftBehind));
   expect_untouched();
 }
 
-INSTANTIATE_TEST_SUITE_P(WithBubblewrap, Attacks, ::testing::Values("where_installed", "off"),
-                         [](const auto& value) { return std::string(value.param); });
-
 TEST_F(Hostile, TheCompilerReachesNeitherTheSecretNorTheSolution) {
-  if (!has_landlock()) GTEST_SKIP() << "this kernel has no Landlock";
   const std::string path = (handed_out_.teacher() / "secret").string();
   std::string secret = read_text(path);
   secret.pop_back();

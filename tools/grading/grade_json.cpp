@@ -29,7 +29,7 @@ ordered_json check_json(const CheckResult& result) {
 ordered_json to_json(const GradeReport& report) {
   ordered_json json{{"schema", "lockstep.grade/1"},
                     {"hidden_checks", report.has_hidden},
-                    {"held_by", report.held_by},
+                    {"sandbox", report.sandbox},
                     {"submissions", ordered_json::array()}};
   for (const Grade& grade : report.grades) {
     const lab::Lab* const lab = grade.submission.lab;

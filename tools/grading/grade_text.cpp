@@ -36,6 +36,16 @@ void append_check(std::string& text, const CheckResult& result) {
   text += indented(result.printed);
 }
 
+std::string sandbox_line(const GradeReport& report) {
+  std::string line = fmt::format("sandbox: {}\n", fmt::join(report.sandbox, ", "));
+  if (report.sandbox.size() == 1) {
+    line +=
+        "bubblewrap is not installed, or cannot work here: what a submission does to your files "
+        "is not contained\n";
+  }
+  return line;
+}
+
 int hidden_points(const lab::Lab& lab) {
   int sum = 0;
   for (const lab::Check& check : lab.checks) {
@@ -63,7 +73,7 @@ std::string to_text(const GradeReport& report, const Grade& grade) {
   if (!report.has_hidden) {
     fmt::format_to(out, "; {} more are for the teacher's hidden checks", hidden_points(lab));
   }
-  fmt::format_to(out, "\nlocked in by: {}\n", fmt::join(report.held_by, ", "));
+  fmt::format_to(out, "\n{}", sandbox_line(report));
   return text;
 }
 
@@ -84,8 +94,8 @@ std::string to_table(const GradeReport& report) {
                    grade.submission.lab ? grade.submission.lab->folder : "?", grade.points(),
                    grade.possible_points(), note);
   }
-  fmt::format_to(std::back_inserter(text), "\n{} submissions, locked in by: {}\n",
-                 report.grades.size(), fmt::join(report.held_by, ", "));
+  fmt::format_to(std::back_inserter(text), "\n{} submissions\n{}", report.grades.size(),
+                 sandbox_line(report));
   return text;
 }
 

@@ -11,7 +11,7 @@ namespace lockstep::tools::grading {
 
 struct GradeReport {
   std::vector<Grade> grades;
-  std::vector<std::string> held_by;  // what submissions were locked in by
+  std::vector<std::string> sandbox;  // what held the submissions: "limits", "bubblewrap"
   bool has_hidden = false;           // whether hidden checks were run
 };
 

@@ -5,7 +5,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/files.h"
-#include "tools/grading/bubblewrap.h"
+#include "tools/grading/sandbox.h"
 
 namespace lockstep::tools::grading {
 namespace {
@@ -14,11 +14,8 @@ namespace fs = std::filesystem;
 
 constexpr std::uintmax_t kMaxSourceBytes = 1 << 20;
 constexpr RunLimits kCompileLimits{.seconds = 40};
-
-// The group and others may read it, or pass through it, which a scratch user needs.
-void open_to_readers(const fs::path& path) {
-  fs::permissions(path, fs::perms::group_read | fs::perms::others_read, fs::perm_options::add);
-}
+constexpr SandboxLimits kCompileSandbox{.cpu_seconds = 15, .memory_mib = 3072, .file_mib = 64};
+constexpr SandboxLimits kCheckSandbox{.cpu_seconds = 3, .memory_mib = 1024, .file_mib = 0};
 
 // As the submission's author knows its files: without the scratch folder.
 std::string without(const std::string& folder, std::string text) {
@@ -26,16 +23,6 @@ std::string without(const std::string& folder, std::string text) {
     text.erase(at, folder.size());
   }
   return text;
-}
-
-void open_to_passers(const fs::path& folder) {
-  fs::permissions(folder, fs::perms::owner_all | fs::perms::group_exec | fs::perms::others_exec);
-}
-
-void write_inputs(const fs::path& folder, const nlohmann::json& cases) {
-  const fs::path path = folder / "inputs.json";
-  write_file_atomically(path, cases.dump());
-  open_to_readers(path);
 }
 
 std::string first_lines(const std::string& text, std::size_t num_lines) {
@@ -46,38 +33,11 @@ std::string first_lines(const std::string& text, std::size_t num_lines) {
   return text.substr(0, std::min<std::size_t>(end, 4000));
 }
 
-// lab_host for a folder, with a wall around it where there is one.
-std::vector<std::string> host_command(const Places& places, const std::string& action,
-                                      const std::string& folder,
-                                      const std::vector<std::string>& readable,
-                                      const std::vector<std::string>& program) {
-  std::vector<std::string> command{places.host.string(), action, folder};
-  command.insert(command.end(), readable.begin(), readable.end());
-  if (!program.empty()) command.push_back("--");
-  command.insert(command.end(), program.begin(), program.end());
-  if (!has_bubblewrap()) return command;
-  std::vector<std::string> visible = readable;
-  visible.push_back(places.host.parent_path().parent_path().string());  // its shared libraries too
-  return inside_bubblewrap(command, folder, visible);
-}
-
 }  // namespace
-
-std::vector<std::string> find_walls(const Places& places) {
-  const TemporaryFolder folder("grade");
-  open_to_passers(folder.path());
-  write_inputs(folder.path(), {});
-  const RunEnd end = run_limited(host_command(places, "probe", folder.path(), {}, {}), {}, {});
-  require(end.how == RunEnd::How::exited && end.code == 0, ErrorCode::Io, "grade",
-          "submissions cannot be locked in on this machine: {}", end.err.substr(0, 300));
-  auto walls = nlohmann::json::parse(end.out).at("held_by").get<std::vector<std::string>>();
-  if (has_bubblewrap()) walls.push_back("bubblewrap");
-  return walls;
-}
 
 Workshop::Workshop(const Places& places, const lab::Lab& lab)
     : places_(places), lab_(lab), folder_("grade") {
-  open_to_passers(folder_.path());
+  give_to_scratch_user(folder_.path());
 }
 
 std::string Workshop::build(const fs::path& source) {
@@ -99,8 +59,6 @@ std::string Workshop::build(const fs::path& source) {
     return first_lines(without(folder.string() + "/", end.err), 20);
   }
   fs::copy_file(places_.modules / ("lab_" + lab_.folder + ".so"), folder / "subject.so");
-  open_to_readers(folder / "lab.so");
-  open_to_readers(folder / "subject.so");
   return {};
 }
 
@@ -132,14 +90,20 @@ RunEnd Workshop::compile(const fs::path& source) const {
                                         {"HOME", folder},
                                         {"CCACHE_DISABLE", "1"},
                                         {"LANG", "C"}};
-  return run_limited(host_command(places_, "compile", folder, readable, words), environment,
-                     kCompileLimits);
+  return run_limited(sandboxed(words, readable, folder, Folder::writable, kCompileSandbox),
+                     environment, kCompileLimits);
 }
 
 RunEnd Workshop::run(const nlohmann::json& cases, const RunLimits& limits) const {
-  write_inputs(folder_.path(), cases);
-  const launch::Environment environment{{"PATH", "/usr/bin:/bin"}, {"LANG", "C"}};
-  return run_limited(host_command(places_, "check", folder_.path(), {}, {}), environment, limits);
+  const std::string& folder = folder_.path();
+  write_file_atomically(fs::path(folder) / "inputs.json", cases.dump());
+  const launch::Environment environment{
+      {"PATH", "/usr/bin:/bin"}, {"LANG", "C"}, {"MALLOC_ARENA_MAX", "2"}};
+  // The program's folder is beside that of its shared libraries.
+  const std::string programs = places_.host.parent_path().parent_path().string();
+  const std::vector<std::string> command = {places_.host.string(), folder};
+  return run_limited(sandboxed(command, {programs}, folder, Folder::read_only, kCheckSandbox),
+                     environment, limits);
 }
 
 }  // namespace lockstep::tools::grading

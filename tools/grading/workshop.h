@@ -12,10 +12,6 @@
 
 namespace lockstep::tools::grading {
 
-// What holds a submission on this machine: "system calls", "Landlock", ...
-// Throws Error{Io} when lab_host cannot lock itself in.
-std::vector<std::string> find_walls(const Places& places);
-
 class Workshop {
  public:
   Workshop(const Places& places, const lab::Lab& lab);
