@@ -12,6 +12,10 @@ namespace {
 // Multiplications that repay a hand-over to another thread.
 constexpr std::size_t kGemmGrain = 64 * 1024;
 
+// A transposed factor whose steps lie within these bytes stays in the second-level cache and is
+// read where it is; further apart, its steps drive each other out, and are packed.
+constexpr std::size_t kCachedBytes = 512 * 1024;
+
 // Columns whose packed panels of b stay in the second-level cache.
 constexpr std::size_t kBlockCols = 256;
 
@@ -71,14 +75,19 @@ void multiply_block(const Product<T>& p, const Tile& block, DepthRange depth, co
                        .c = p.c + row * p.leading_dimension,
                        .leading_dimension = p.leading_dimension,
                        .write = write};
-    if (p.a.transpose == Transpose::yes) {
-      call.a = p.a.data + depth.begin * p.a.leading_dimension + row;
-      call.stride = p.a.leading_dimension;
-      run_rows<T, RowLayout::strided>(call, row_end - row, block.col_begin, block.col_end);
-    } else {
+    if (p.a.transpose == Transpose::no) {
       pack_rows(p.a, row, row_end - row, depth, packed_rows);
       call.a = packed_rows;
       run_rows<T, RowLayout::packed>(call, row_end - row, block.col_begin, block.col_end);
+    } else {
+      call.a = p.a.data + depth.begin * p.a.leading_dimension + row;
+      call.stride = p.a.leading_dimension;
+      if (depth.size() * call.stride * sizeof(T) > kCachedBytes) {
+        pack_transposed_rows(p.a, row, row_end - row, p.rows, depth, packed_rows);
+        call.a = packed_rows;
+        call.stride = row_end - row;
+      }
+      run_rows<T, RowLayout::strided>(call, row_end - row, block.col_begin, block.col_end);
     }
     if (finish) (*finish)({row, row_end, block.col_begin, block.col_end});
   }

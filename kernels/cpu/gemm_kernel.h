@@ -33,7 +33,7 @@ inline constexpr std::size_t kPackedRow = kMaxDepth + 16;
 // How element (row i, step p) of a is found.
 enum class RowLayout {
   packed,  // a[i * kPackedRow + p]
-  strided  // a[p * stride + i]: a transposed factor needs no packing
+  strided  // a[p * stride + i]: a transposed factor
 };
 
 template <typename T>

@@ -55,6 +55,24 @@ void pack_rows(const Factor<T>& a, std::size_t row, std::size_t rows, DepthRange
   }
 }
 
+// Copies rows of a that is read transposed, `limit` columns wide in memory: to[p * rows + i].
+template <typename T>
+void pack_transposed_rows(const Factor<T>& a, std::size_t row, std::size_t rows, std::size_t limit,
+                          DepthRange depth, T* to) {
+  const T* from = a.data + depth.begin * a.leading_dimension + row;
+  const std::size_t whole = (rows + kWidth<T> - 1) / kWidth<T> * kWidth<T>;
+  for (std::size_t p = 0; p < depth.size(); ++p, from += a.leading_dimension, to += rows) {
+    if (row + whole > limit) {
+      std::copy(from, from + rows, to);
+      continue;
+    }
+    // In whole vectors: what is too much is overwritten by the next step.
+    for (std::size_t i = 0; i < whole; i += kWidth<T>) {
+      Eigen::internal::pstoreu(to + i, Eigen::internal::ploadu<Vector<T>>(from + i));
+    }
+  }
+}
+
 // A kWidth x kWidth block, transposed in registers.
 template <typename T>
 void transpose_block(const T* from, std::size_t from_stride, T* to, std::size_t to_stride) {

@@ -10,10 +10,12 @@ TYPED_TEST_SUITE(Matmul, Floating);
 struct Sizes {
   std::size_t rows, cols, depth;
 };
-// Around the panels (14 x 32 and less), the blocks (256 columns) and the depth cut (384).
+// Around the panels (14 x 32 and less), the blocks (256 columns) and the depth cut (384); the last
+// is packed where its first factor is transposed.
 constexpr Sizes kProducts[] = {{0, 3, 4},     {3, 0, 4},    {3, 4, 0},      {1, 1, 1},
                                {1, 33, 7},    {7, 1, 31},   {3, 7, 31},     {15, 17, 33},
-                               {31, 33, 385}, {64, 300, 5}, {129, 10, 769}, {100, 257, 1000}};
+                               {31, 33, 385}, {64, 300, 5}, {129, 10, 769}, {100, 257, 1000},
+                               {701, 9, 384}};
 
 // op(a) * op(b) + start, by the definition.
 template <typename T>
