@@ -112,6 +112,7 @@ if(LOCKSTEP_CCACHE AND NOT DEFINED CMAKE_CUDA_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${LOCKSTEP_CCACHE})
 endif()
 find_package(CUDAToolkit REQUIRED)
+set(LOCKSTEP_CUDA_VERSION ${CUDAToolkit_VERSION} CACHE INTERNAL "of the toolkit, for scripts/gpu_check")
 # GPU code is in a shared library of its folder once, not in each of the programs. Those libraries share one CUDA
 # runtime, too.
 option(BUILD_SHARED_LIBS "Make shared libraries of the engine" ON)

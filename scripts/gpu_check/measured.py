@@ -4,7 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
-from table import SCHEMA
+from report import SCHEMA
 
 HEAD = """# What was measured on GPUs
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 from pathlib import Path
 
@@ -16,38 +15,34 @@ def source_tree():
     return root if (root / "CMakePresets.json").exists() else None
 
 
+def output(*command, **options):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True, **options).stdout
+
+
 def commit_of(tree):
     """The commit of a source tree; "-dirty" behind it where files differ from it; "unknown" without git."""
+    describe = ["describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        return subprocess.run(
-            [
-                "git",
-                "-c",
-                f"safe.directory={tree}",
-                "-C",
-                tree,
-                "describe",
-                "--always",
-                "--dirty",
-                "--abbrev=12",
-            ],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
+        return output("git", "-c", f"safe.directory={tree}", "-C", tree, *describe).strip()
     except (OSError, subprocess.CalledProcessError):
-        recorded = tree / "commit.txt"  # of a pack of sources
-        return recorded.read_text().strip() if recorded.exists() else "unknown"
+        return "unknown"
+
+
+def cuda_major(build):
+    """The major version of the CUDA toolkit that a build used; 0 where its cache does not say."""
+    for line in (build / "CMakeCache.txt").read_text().splitlines():
+        if line.startswith("LOCKSTEP_CUDA_VERSION:"):
+            return int(line.split("=")[1].split(".")[0] or 0)
+    return 0
 
 
 def names_of(program, pattern, environment):
     """The tests that a --gtest_filter names: what the program lists where it is a pattern."""
     if not set(pattern) & set("*?:"):
         return [pattern]
-    command = [program, "--gtest_list_tests", "--gtest_filter=" + pattern]
-    listed = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
+    words = ["--gtest_list_tests", "--gtest_filter=" + pattern]
     names, suite = [], ""
-    for line in listed.stdout.splitlines():
+    for line in output(program, *words, env={**os.environ, **environment}).splitlines():
         word = line.split("#")[0].strip()
         if not line.startswith(" "):
             suite = word if word.endswith(".") else ""
@@ -62,13 +57,7 @@ def list_tests(build):
     {"tests": [{"program", "environment": {}, "tests": [NAME]}], "tutorials": [NAME]}
     Raises ValueError where a test's program was not built: it would be missed in silence.
     """
-    listed = subprocess.run(
-        ["ctest", "--show-only=json-v1", "-L", "^gpu$", "-LE", "^slow$"],
-        cwd=build,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    listed = output("ctest", "--show-only=json-v1", "-L", "^gpu$", "-LE", "^slow$", cwd=build)
     groups, tutorials = {}, []
     for test in json.loads(listed)["tests"]:
         properties = {of["name"]: of["value"] for of in test["properties"]}
@@ -81,12 +70,10 @@ def list_tests(build):
             tutorials.append(test["name"].rsplit(".", 1)[1])
             continue
         filters = [word.split("=", 1)[1] for word in command if word.startswith("--gtest_filter=")]
-        if len(filters) != 1:
-            continue
-        variables = tuple(properties.get("ENVIRONMENT", []))
-        environment = dict(word.split("=", 1) for word in variables)
-        names = groups.setdefault((Path(command[0]).name, variables), [])
-        names += names_of(command[0], filters[0], environment)
+        if len(filters) == 1:
+            variables = tuple(properties.get("ENVIRONMENT", []))
+            names = groups.setdefault((Path(command[0]).name, variables), [])
+            names += names_of(command[0], filters[0], dict(word.split("=", 1) for word in variables))
     tests = [
         {"program": program, "environment": dict(word.split("=", 1) for word in variables), "tests": names}
         for (program, variables), names in sorted(groups.items())
@@ -101,29 +88,22 @@ class Programs:
         self.folder = Path(folder).resolve()
         self.bin = self.folder / "bin"
         tree = source_tree()
+        self._lists = None
         if (self.folder / PACK_FILE).exists():
-            self.pack = json.loads((self.folder / PACK_FILE).read_text())
-            self.commit = self.pack["commit"]
-            self._lists = self.pack["lists"]
-            self.tutorial_sources = self.torch = self.folder / "share"
+            of = json.loads((self.folder / PACK_FILE).read_text())
+            self.commit, self.cuda, self._lists = of["commit"], of["cuda"], of["lists"]
+            self.tutorials = self.torch = self.folder / "share"
+            self.check_output = self.folder / "share" / "check_output.sh"
         elif (self.folder / "CMakeCache.txt").exists() and tree:
-            self.pack = None
-            self.commit = commit_of(tree)
-            self._lists = None
-            self.tutorial_sources = tree / "tutorials"
-            self.torch = tree / "tests" / "bench"
+            self.commit, self.cuda = commit_of(tree), cuda_major(self.folder)
+            self.tutorials, self.torch = tree / "tutorials", tree / "tests" / "bench"
+            self.check_output = tree / "tests" / "tutorials" / "check_output.sh"
         else:
             raise ValueError(f"{folder} is neither an unpacked pack nor a build folder of this project")
         if not (self.bin / "lockstep").exists():
             raise ValueError(f"there is no program {self.bin / 'lockstep'}")
-        self.check_output = self.tutorial_sources / "check_output.sh"
-        if not self.check_output.exists():
-            self.check_output = self.tutorial_sources.parent / "tests" / "tutorials" / "check_output.sh"
 
     def lists(self):
         if self._lists is None:
             self._lists = list_tests(self.folder)
         return self._lists
-
-    def groups(self, pattern="."):
-        return [group for group in self.lists()["tests"] if re.match(pattern, group["program"])]

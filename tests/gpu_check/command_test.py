@@ -50,7 +50,6 @@ class Command(FolderTest):
             ["pack"],
             ["pack", "a", "b"],
             ["pack", "--arch", "sm_90", "f"],
-            ["pack", "--sources", "--arch", "90", "f"],
             ["measured", "--frob"],
         ):
             code, out, err = self.run_command(*words)

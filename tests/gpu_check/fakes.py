@@ -17,7 +17,8 @@ words = sys.argv[1:]
 how = dict(word.split(":") for word in os.environ.get("FAKE", "").split()).get(words[0])
 if how == "crash": os.kill(os.getpid(), signal.SIGSEGV)
 if how == "hang": time.sleep(1000)
-row = {"median_step_seconds": 1e-5, "samples_per_second": 1e6, "gflops": 1.5, "graph_nodes": 9, "time_us": 7.0,
+row = {"median_step_seconds": 1e-5, "samples_per_second": 1e6, "gflops": 1.5, "graph_nodes": 9, "time_us": 7.0, "busbw_gb_per_s": 1.0,
+       "plan": "ring",
        "final_loss": 2.25, "step_seconds": 1e-5, "epoch_seconds": [0.5, 0.25]}
 if "--json" in words:
     text = "\\x00 not JSON {" if how == "rubbish" else json.dumps({"rows": [row]})
@@ -70,7 +71,7 @@ class FolderTest(unittest.TestCase):
         (pack / "share").mkdir(exist_ok=True)
         groups = [{"program": "cuda_runtime_tests", "environment": {}, "tests": list(tests or ["A.Works"])}]
         lists = {"tests": groups, "tutorials": []}
-        (pack / "pack.json").write_text(json.dumps({"commit": "0123456789ab", "arch": "90", "lists": lists}))
+        (pack / "pack.json").write_text(json.dumps({"commit": "0123456789ab", "cuda": 13, "lists": lists}))
         return pack
 
     def stage(self, tests=(), limit=30):
@@ -82,7 +83,6 @@ class FolderTest(unittest.TestCase):
         out = self.folder / "out"
         out.mkdir(exist_ok=True)
         check = Check(Programs(self.pack(tests)), out, ["first"], True, [{"name": "emulated"}])
-        self.addCleanup(check.peer.close)
         return Stage(check, "first", limit)
 
     def rows(self):

@@ -1,12 +1,12 @@
 """A test that fails, crashes or hangs costs itself."""
 
+import time
 from unittest import mock
 
 from fakes import FolderTest
 
-import gtests
 import programs
-import suite
+import stage as stages_of
 
 
 class TestNames(FolderTest):
@@ -26,11 +26,14 @@ class TestNames(FolderTest):
 
 
 class TestPrograms(FolderTest):
+    def run_tests(self, stage, seconds=60):
+        (group,) = stage.check.programs.lists()["tests"]
+        stage.tests(group, time.monotonic() + seconds, 2)
+
     def detail(self, *tests, seconds=60):
         stage = self.stage([f"A.{test}" for test in tests])
         stage.check.sizes = mock.Mock(tests_of_each=None)
-        (group,) = stage.check.programs.groups()
-        gtests.run_groups(stage, [group], 1, seconds, 2)
+        self.run_tests(stage, seconds)
         (row,) = self.rows()
         return row["verdict"], row["detail"]
 
@@ -47,7 +50,7 @@ class TestPrograms(FolderTest):
         self.assertEqual(self.detail("Works1", "Skips", "Works2"), ("ok", "2 ok, 1 skipped"))
 
     def test_many_failures_end_it_and_say_what_was_left_out(self):
-        tests = [f"Fails{i}" for i in range(gtests.MAX_FAILURES + 3)]
+        tests = [f"Fails{i}" for i in range(stages_of.MAX_FAILURES + 3)]
         verdict, detail = self.detail(*tests)
         self.assertEqual(verdict, "FAILED")
         self.assertIn(", 3 not run; ", detail)
@@ -55,12 +58,12 @@ class TestPrograms(FolderTest):
     def test_the_time_of_all_may_end_during_one(self):
         verdict, detail = self.detail("Works1", "Hangs", "Works2", seconds=1.5)
         self.assertEqual(verdict, "FAILED")
-        self.assertIn("1 ok, 0 skipped, 2 not run; no time was left during A.Hangs", detail)
+        self.assertIn("1 ok, 0 skipped, 1 not run; A.Hangs hung", detail)
 
     def test_a_program_that_prints_rubbish_has_run_no_test(self):
         stage = self.stage(["A.Works"])
         self.program(stage.check.programs.bin / "cuda_runtime_tests", "print('\\x00 rubbish')")
-        gtests.run_groups(stage, stage.check.programs.groups(), 2, 60, 2)
+        self.run_tests(stage)
         (row,) = self.rows()
         self.assertEqual(row["verdict"], "FAILED")
         self.assertIn("1 not run; these did not run, such as A.Works", row["detail"])
@@ -71,13 +74,5 @@ class TestPrograms(FolderTest):
             stage.check.programs.bin / "cuda_runtime_tests",
             "import sys\nprint('[  SKIPPED ] every test: no GPU')\nsys.exit(77)",
         )
-        gtests.run_groups(stage, stage.check.programs.groups(), 2, 60, 2)
+        self.run_tests(stage)
         self.assertEqual([row["verdict"] for row in self.rows()], ["skipped"])
-
-
-class Environments(FolderTest):
-    def test_only_tests_that_are_not_about_products_leave_tuning_out(self):
-        self.assertEqual(
-            suite.untuned_where_it_may({"LOCKSTEP_TEST_DEVICE": "cuda"})["LOCKSTEP_TUNING"], "off"
-        )
-        self.assertEqual(suite.untuned_where_it_may({}), {})

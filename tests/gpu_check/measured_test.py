@@ -5,7 +5,7 @@ import json
 from fakes import TREE, FolderTest
 
 import measured
-from table import SCHEMA
+from report import SCHEMA
 
 RESULT = {
     "schema": SCHEMA,
@@ -30,7 +30,6 @@ RESULT = {
             "asked": "<= 1.4",
             "verdict": "MISSED",
             "detail": "a|b",
-            "seconds": 0,
         }
     ],
 }

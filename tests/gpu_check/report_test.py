@@ -1,45 +1,45 @@
-"""The table's files are whole after every line, and stages add up."""
+"""The result's files are whole after every line, and stages add up."""
 
 import json
 
 from fakes import FolderTest
 
+from report import Report
 from stage import Failed, Skipped
-from table import Table
 
 HEAD = {"emulated": False, "date": "2026-01-31T23:59:59Z", "commit": "abc", "machine": {}}
 
 
-class Tables(FolderTest):
+class Reports(FolderTest):
     def names(self):
         return [row["name"] for row in json.loads((self.folder / "gpu_check.json").read_text())["rows"]]
 
     def test_both_files_have_a_line_as_soon_as_it_is_found(self):
-        table = Table(self.folder, HEAD, ["first"])
+        report = Report(self.folder, HEAD, ["first"])
         for number, name in enumerate(["one", "two"], 1):
-            table.line("first", name, "ok", figure=1.25, unit="us")
+            report.line("first", name, "ok", figure=1.25, unit="us")
             self.assertEqual(len(self.names()), number)
             self.assertEqual(len((self.folder / "table.txt").read_text().splitlines()), number)
 
     def test_stages_run_one_by_one_add_up_and_one_run_again_replaces_its_lines(self):
         for stage, name in (("first", "a"), ("suite", "b"), ("first", "c")):
-            table = Table(self.folder, HEAD, [stage])
-            table.stage(stage, 1, True)
-            table.line(stage, name, "ok")
+            report = Report(self.folder, HEAD, [stage])
+            report.stage(stage, 1, True)
+            report.line(stage, name, "ok")
         self.assertEqual(self.names(), ["b", "c"])
 
     def test_lines_of_another_commit_or_of_a_rehearsal_do_not_stay(self):
         for other in ({"commit": "def"}, {"emulated": True}):
-            table = Table(self.folder, {**HEAD, **other}, ["first"])
-            table.stage("first", 1, True)
-            table.line("first", "old", "ok")
-            Table(self.folder, HEAD, ["suite"])
+            report = Report(self.folder, {**HEAD, **other}, ["first"])
+            report.stage("first", 1, True)
+            report.line("first", "old", "ok")
+            Report(self.folder, HEAD, ["suite"])
             self.assertEqual(self.names(), [])
 
     def test_another_file_of_that_name_is_replaced(self):
         for text in ("{", "[]", '{"schema": 3}'):
             (self.folder / "gpu_check.json").write_text(text)
-            Table(self.folder, HEAD, ["first"])
+            Report(self.folder, HEAD, ["first"])
             self.assertEqual(self.names(), [])
 
 
@@ -93,4 +93,4 @@ class Parts(FolderTest):
         stage.judge("missed", 3.0, "<=", 1)
         stage.judge("met", 3.0, ">=", 2)
         self.assertEqual([row["verdict"] for row in self.rows()], ["measured", "MISSED", "ok"])
-        self.assertEqual(stage.check.table.num_bad(["first"]), 1)
+        self.assertEqual(stage.check.report.num_bad(["first"]), 1)
