@@ -75,8 +75,6 @@ ArrayFile read_safetensors(const std::filesystem::path& path) {
 
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
-
 void check_arrays(std::span<const NamedArrayView> arrays) {
   std::set<std::string_view> names;
   for (const NamedArrayView& array : arrays) {
@@ -104,11 +102,8 @@ std::string encode_header(std::span<const NamedArrayView> arrays, const Metadata
   json.append((8 - json.size() % 8) % 8, ' ');
   require(json.size() <= kMaxHeaderBytes, ErrorCode::Usage, kOperation,
           "the header would take {} bytes; the format allows {}", json.size(), kMaxHeaderBytes);
-  std::string encoded(8, '\0');
-  for (std::size_t i = 0; i < 8; ++i) {
-    encoded[i] = static_cast<char>(static_cast<std::uint64_t>(json.size()) >> (8 * i) & 0xff);
-  }
-  return encoded + json;
+  const auto length = std::bit_cast<std::array<char, 8>>(std::uint64_t{json.size()});
+  return std::string(length.begin(), length.end()) + json;
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <unordered_set>
 #include <utility>
 
 #include "engine/core/error.h"
@@ -14,6 +14,8 @@
 
 namespace lockstep::checkpoint {
 namespace {
+
+using Json = nlohmann::json;
 
 constexpr std::string_view kOperation = "safetensors";
 
@@ -36,181 +38,98 @@ void expect(bool condition, const std::string& file, fmt::format_string<Args...>
        fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Bytes of an array, or nothing where they cannot be counted.
-std::optional<std::size_t> num_bytes_of(const std::vector<std::size_t>& sizes, DType dtype) {
-  const auto num_bytes = product_of_nonzero(sizes, size_of(dtype));
-  return num_bytes && std::ranges::count(sizes, 0U) > 0 ? 0 : num_bytes;
+Metadata read_metadata(const Json& object, const std::string& file) {
+  expect(object.is_object(), file, "{} is not an object", kMetadataKey);
+  Metadata metadata;
+  for (const auto& [key, text] : object.items()) {
+    expect(text.is_string(), file, "{} may hold texts only, but '{}' is none", kMetadataKey,
+           shown(key));
+    metadata.emplace(key, text.get<std::string>());
+  }
+  return metadata;
 }
 
-// Takes the JSON parser's events, and keeps what a header may hold; anything else is an error where
-// it stands, so that memory and time grow with the text alone, however it is nested.
-class HeaderEvents {
- public:
-  using Json = nlohmann::json;
-
-  explicit HeaderEvents(const std::string& file) : file_(file) {}
-
-  Header take() { return std::move(header_); }
-
-  bool start_object(std::size_t) {
-    if (place_ == Place::start) {
-      place_ = Place::root;
-    } else if (place_ == Place::root) {
-      place_ = name_ == kMetadataKey ? Place::metadata : Place::entry;
-      found_ = {};
-    } else {
-      refuse_value();
-    }
-    return true;
-  }
-
-  bool key(std::string& key) {
-    if (place_ == Place::entry) {
-      field_ = field_named(key);
-      bool& is_found = found_[static_cast<std::size_t>(field_)];
-      expect(!is_found, file_, "'{}' stands twice in the header", key);
-      is_found = true;
-    } else if (place_ == Place::metadata) {
-      metadata_key_ = std::move(key);
-    } else {
-      name_ = std::move(key);
-    }
-    return true;
-  }
-
-  bool end_object() {
-    if (place_ == Place::entry) add_entry();
-    if (place_ == Place::metadata) {
-      expect(!std::exchange(has_metadata_, true), file_, "'{}' stands twice in the header",
-             kMetadataKey);
-    }
-    place_ = place_ == Place::root ? Place::start : Place::root;
-    return true;
-  }
-
-  bool string(std::string& text) {
-    if (place_ == Place::metadata) {
-      const bool is_new = header_.metadata.emplace(metadata_key_, std::move(text)).second;
-      expect(is_new, file_, "'{}' stands twice in the header", shown(metadata_key_));
-    } else if (place_ == Place::entry && field_ == Field::dtype) {
-      dtype_ = parse_safetensors_dtype(text);
-    } else {
-      refuse_value();
-    }
-    return true;
-  }
-
-  bool start_array(std::size_t) {
-    if (place_ != Place::entry || field_ == Field::dtype) refuse_value();
-    place_ = Place::sizes;
-    sizes().clear();
-    return true;
-  }
-
-  bool end_array() {
-    place_ = Place::entry;
-    return true;
-  }
-
-  bool number_unsigned(std::uint64_t number) {
-    if (place_ != Place::sizes) refuse_value();
-    sizes().push_back(number);
-    expect(shape_.size() <= Shape::kMaxDims, file_,
-           "'{}' has {} dimensions or more; up to {} can be read", shown(name_), shape_.size(),
-           Shape::kMaxDims);
-    expect(offsets_.size() <= 2, file_, "the data_offsets of '{}' must be a begin and an end",
-           shown(name_));
-    return true;
-  }
-
-  bool null() { return refuse_value(); }
-  bool boolean(bool) { return refuse_value(); }
-  bool number_integer(std::int64_t) { return refuse_value(); }
-  bool number_float(double, const std::string&) { return refuse_value(); }
-  bool binary(Json::binary_t&) { return refuse_value(); }
-
-  bool parse_error(std::size_t byte, const std::string&, const nlohmann::detail::exception&) {
-    fail(ErrorCode::Io, kOperation, "'{}': the header is not valid JSON (byte {})", file_, byte);
-  }
-
- private:
-  enum class Place { start, root, metadata, entry, sizes };
-  enum class Field { dtype, shape, data_offsets };
-  static constexpr std::array<std::string_view, 3> kFields = {"dtype", "shape", "data_offsets"};
-
-  std::vector<std::size_t>& sizes() { return field_ == Field::shape ? shape_ : offsets_; }
-
-  Field field_named(std::string_view key) const {
-    const auto found = std::ranges::find(kFields, key);
-    if (found == kFields.end()) refuse_entry();
-    return static_cast<Field>(found - kFields.begin());
-  }
-
-  DType parse_safetensors_dtype(std::string_view text) const {
-    for (const auto& [dtype, dtype_name] : kDTypeNames) {
-      if (text == dtype_name) return dtype;
-    }
-    fail(ErrorCode::Io, kOperation,
-         "'{}': '{}' has elements of type '{}'; F64, F32, BF16, F16, I64, I32 and U8 can be read",
-         file_, shown(name_), shown(text));
-  }
-
-  void add_entry() {
-    if (std::ranges::count(found_, true) != 3) refuse_entry();
-    expect(offsets_.size() == 2 && offsets_[0] <= offsets_[1], file_,
-           "the data_offsets of '{}' must be a begin and an end", shown(name_));
-    expect(num_bytes_of(shape_, dtype_) == offsets_[1] - offsets_[0], file_,
-           "the shape [{}] of '{}' does not fit its {} bytes of {}", fmt::join(shape_, ", "),
-           shown(name_), offsets_[1] - offsets_[0], to_string(dtype_));
-    header_.entries.push_back({std::move(name_), dtype_, Shape(shape_), offsets_[0], offsets_[1]});
-  }
-
-  [[noreturn]] void refuse_entry() const {
-    fail(ErrorCode::Io, kOperation,
-         "'{}': the entry of '{}' must hold dtype, shape and data_offsets, nothing else", file_,
-         shown(name_));
-  }
-
-  // A value that may not stand where it does.
-  bool refuse_value() const {
-    const bool is_metadata = place_ == Place::root && name_ == kMetadataKey;
-    expect(!is_metadata, file_, "{} is not an object", kMetadataKey);
-    expect(place_ != Place::metadata, file_, "{} may hold texts only, but '{}' is none",
-           kMetadataKey, shown(metadata_key_));
-    if (place_ == Place::root) refuse_entry();
-    const std::string_view field = kFields[static_cast<std::size_t>(field_)];
-    const std::string_view problem = place_ == Place::sizes
-                                         ? "must hold whole numbers that are not negative"
-                                     : field_ == Field::dtype ? "is not a string"
-                                                              : "is not a list";
-    fail(ErrorCode::Io, kOperation, "'{}': the {} of '{}' {}", file_, field, shown(name_), problem);
-  }
-
-  const std::string& file_;
-  Header header_;
-  Place place_ = Place::start;
-  bool has_metadata_ = false;
-  std::string metadata_key_;
-  // Of the entry that is being read.
-  std::string name_;
-  Field field_ = Field::dtype;
-  std::array<bool, 3> found_ = {};
-  DType dtype_ = DType::float32;
-  std::vector<std::size_t> shape_;
-  std::vector<std::size_t> offsets_;
-};
-
-void require_distinct_names(const std::vector<HeaderEntry>& entries, const std::string& file) {
-  std::vector<std::string_view> names;
-  names.reserve(entries.size());
-  for (const HeaderEntry& entry : entries) names.push_back(entry.name);
-  std::ranges::sort(names);
-  const auto twice = std::ranges::adjacent_find(names);
-  expect(twice == names.end(), file, "'{}' stands twice in the header",
-         twice == names.end() ? "" : shown(*twice));
+std::vector<std::size_t> read_sizes(const Json& entry, const char* field, const std::string& name,
+                                    const std::string& file) {
+  const Json& list = entry.at(field);
+  expect(list.is_array(), file, "the {} of '{}' is not a list", field, shown(name));
+  const bool is_whole =
+      std::ranges::all_of(list, [](const Json& size) { return size.is_number_unsigned(); });
+  expect(is_whole, file, "the {} of '{}' must hold whole numbers that are not negative", field,
+         shown(name));
+  return list.get<std::vector<std::size_t>>();
 }
 
-// Their bytes must cover the data without a gap or an overlap. REQUIRES: by begin.
+DType read_dtype(const Json& entry, const std::string& name, const std::string& file) {
+  const Json& text = entry.at("dtype");
+  expect(text.is_string(), file, "the dtype of '{}' is not a string", shown(name));
+  for (const auto& [dtype, dtype_name] : kDTypeNames) {
+    if (text == dtype_name) return dtype;
+  }
+  fail(ErrorCode::Io, kOperation,
+       "'{}': '{}' has elements of type '{}'; F64, F32, BF16, F16, I64, I32 and U8 can be read",
+       file, shown(name), shown(text.get_ref<const std::string&>()));
+}
+
+HeaderEntry read_entry(const std::string& name, const Json& entry, const std::string& file) {
+  expect(entry.is_object() && entry.size() == 3 && entry.contains("dtype") &&
+             entry.contains("shape") && entry.contains("data_offsets"),
+         file, "the entry of '{}' must hold dtype, shape and data_offsets, nothing else",
+         shown(name));
+  const DType dtype = read_dtype(entry, name, file);
+  const std::vector<std::size_t> sizes = read_sizes(entry, "shape", name, file);
+  const std::vector<std::size_t> offsets = read_sizes(entry, "data_offsets", name, file);
+  expect(sizes.size() <= Shape::kMaxDims, file, "'{}' has {} dimensions; up to {} can be read",
+         shown(name), sizes.size(), Shape::kMaxDims);
+  expect(offsets.size() == 2 && offsets[0] <= offsets[1], file,
+         "the data_offsets of '{}' must be a begin and an end", shown(name));
+  auto num_bytes = product_of_nonzero(sizes, size_of(dtype));  // nothing: more than can be counted
+  if (num_bytes && std::ranges::count(sizes, 0U) > 0) num_bytes = 0;
+  expect(num_bytes == offsets[1] - offsets[0], file,
+         "the shape [{}] of '{}' does not fit its {} bytes of {}", fmt::join(sizes, ", "),
+         shown(name), offsets[1] - offsets[0], to_string(dtype));
+  return {name, dtype, Shape(sizes), offsets[0], offsets[1]};
+}
+
+// Reads entry after entry and keeps none of their JSON, so that memory and time grow with the text
+// alone, however it is nested.
+Header parse_entries(std::string_view text, const std::string& file) {
+  constexpr int kDeepest = 4;  // whatever is nested deeper is dropped: it is an error anyway
+  Header header;
+  std::string name;
+  std::array<std::unordered_set<std::string>, 2> names;  // of entries; of the fields of one entry
+  const auto on_event = [&](int depth, Json::parse_event_t event, const Json& value) {
+    using Event = Json::parse_event_t;
+    if (event == Event::key && depth <= 2) {
+      const auto& key = value.get_ref<const std::string&>();
+      expect(names[static_cast<std::size_t>(depth - 1)].insert(key).second, file,
+             "'{}' stands twice in the header", shown(key));
+      if (depth == 1) name = key;
+    }
+    if (depth != 1 || event == Event::key) return depth <= kDeepest;
+    if (event == Event::object_start) {
+      names[1].clear();
+      return true;
+    }
+    if (name == kMetadataKey) {
+      header.metadata = read_metadata(value, file);
+    } else {
+      header.entries.push_back(read_entry(name, value, file));
+    }
+    return false;
+  };
+  try {
+    [[maybe_unused]] const Json nothing = Json::parse(text, on_event);
+  } catch (const Json::parse_error& error) {
+    fail(ErrorCode::Io, kOperation, "'{}': the header is not valid JSON (byte {})", file,
+         error.byte);
+  } catch (const Json::out_of_range&) {
+    fail(ErrorCode::Io, kOperation, "'{}': the header has a number that is too large", file);
+  }
+  return header;
+}
+
+// The arrays' bytes must cover the data without a gap or an overlap. REQUIRES: by begin.
 void require_seamless(const std::vector<HeaderEntry>& entries, std::uint64_t num_data_bytes,
                       const std::string& file) {
   std::uint64_t expected_begin = 0;
@@ -248,10 +167,7 @@ Header parse_header(std::string_view json, std::uint64_t num_data_bytes, const s
   const std::size_t nul = json.find('\0');
   expect(nul == std::string_view::npos, file, "the header is not valid JSON (a NUL at byte {})",
          nul);
-  HeaderEvents events(file);
-  nlohmann::json::sax_parse(json, &events);
-  Header header = events.take();
-  require_distinct_names(header.entries, file);
+  Header header = parse_entries(json, file);
   std::ranges::sort(header.entries, {},
                     [](const HeaderEntry& entry) { return std::pair(entry.begin, entry.end); });
   require_seamless(header.entries, num_data_bytes, file);
