@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/runtime/nvml/gpu_status.h"
+#include "engine/runtime/nvml/nvml.h"
 #include "tools/devices/gpu_table.h"
 
 namespace lockstep::tools {

@@ -16,8 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/runtime/nvml/gpu_links.h"
-#include "engine/runtime/nvml/gpu_status.h"
+#include "engine/runtime/nvml/nvml.h"
 #include "engine/runtime/physical_gpus.h"
 
 namespace lockstep::tools {

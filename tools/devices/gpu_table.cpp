@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "engine/runtime/nvml/gpu_status.h"
+#include "engine/runtime/nvml/nvml.h"
 #include "tools/devices/text_table.h"
 
 namespace lockstep::tools {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/runtime/nvml/gpu_status.h"
+#include "engine/runtime/nvml/nvml.h"
 #include "tools/devices/gpu_lock.h"
 
 namespace lockstep::tools {

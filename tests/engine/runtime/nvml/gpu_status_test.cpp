@@ -1,10 +1,9 @@
 // What is read of a machine's GPUs, with a library that tells everything, little, or is not there.
-#include "engine/runtime/nvml/gpu_status.h"
+#include "engine/runtime/nvml/nvml.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/support/expect_error.h"
 #include "tests/support/fake_nvml/fake_machine.h"
 
 namespace lockstep::nvml {
@@ -108,13 +107,6 @@ TEST(Library, ThatIsNotNvmlIsSaidSo) {
   const FakeMachine machine(1);
   FakeMachine::use_library("libm.so.6");
   EXPECT_THAT(Library().problem(), HasSubstr("libm.so.6 lacks nvmlInit_v2"));
-}
-
-TEST(GpuHandle, OfAGpuThatDoesNotAnswerIsAnError) {
-  const FakeMachine machine(1);
-  const Library library;
-  lockstep::testing::expect_error(ErrorCode::Device, "GPU 3 does not answer",
-                                  [&] { gpu_handle(library, 3); });
 }
 
 }  // namespace

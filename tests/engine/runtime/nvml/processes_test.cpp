@@ -1,4 +1,4 @@
-#include "engine/runtime/nvml/gpu_status.h"
+#include "engine/runtime/nvml/nvml.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,11 +43,6 @@ TEST(FindOwner, NamesUserAndCommand) {
 
 TEST(FindOwner, KnowsNothingOfAProcessThatIsNotThere) {
   EXPECT_FALSE(find_owner(kNoProcess));
-}
-
-TEST(ParentOf, IsWhoStartedIt) {
-  EXPECT_EQ(parent_of(getpid()), getppid());
-  EXPECT_EQ(parent_of(kNoProcess), std::nullopt);
 }
 
 TEST(AreRelatives, AreAncestorsAndDescendantsButNotSiblings) {

@@ -1,0 +1,161 @@
+// What NVIDIA's management library says about the GPUs of this machine: what nvidia-smi shows.
+//
+// All GPUs, whatever CUDA_VISIBLE_DEVICES says, in the order of their PCI bus ids, which is how
+// nvidia-smi counts. A value that the GPU, the driver or the library does not tell is absent. A
+// machine without an NVIDIA driver is a fact to report, not an error.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/runtime/nvml/nvml_api.h"
+#include "engine/runtime/shared_library.h"
+
+namespace lockstep::nvml {
+
+// One open connection to NVML, from construction to destruction; any number may exist at once.
+class Library {
+ public:
+  // Loads libnvidia-ml.so.1, or what LOCKSTEP_NVML_LIBRARY names, and initialises it. Does not
+  // throw where that fails: problem() says why.
+  Library();
+  ~Library();
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  bool available() const { return problem_.empty(); }
+  // Why NVML cannot be asked, and what to do; empty where it can.
+  const std::string& problem() const { return problem_; }
+
+  // Calls a function of the library; kFunctionNotFound where it is too old to have it.
+  // REQUIRES: available(), and arguments of exactly the types that NVML declares.
+  template <typename... Args>
+  Result call(const char* name, Args... args) const {
+    Result (*function)(Args...) = nullptr;
+    file_.find(name, function);
+    return function != nullptr ? function(args...) : kFunctionNotFound;
+  }
+
+  // NVML's own words for a result: "Not Supported".
+  std::string describe(Result result) const;
+
+ private:
+  runtime::SharedLibrary file_;
+  bool is_initialised_ = false;
+  std::string problem_;
+};
+
+struct GpuProcess {
+  int pid = 0;
+  std::optional<std::size_t> memory_bytes;
+
+  bool operator==(const GpuProcess&) const = default;
+};
+
+struct GpuMemory {
+  std::size_t total_bytes = 0;
+  std::size_t used_bytes = 0;  // by programs; what the driver reserves is neither used nor free
+  std::size_t free_bytes = 0;
+};
+
+struct ComputeCapability {
+  int major = 0;
+  int minor = 0;
+};
+
+struct GpuStatus {
+  std::size_t index = 0;   // nvidia-smi's number
+  std::string name;        // "NVIDIA H200"
+  std::string uuid;        // "GPU-c0ffee00-..."
+  std::string pci_bus_id;  // "00000000:3B:00.0"
+  std::optional<ComputeCapability> compute_capability;
+  std::optional<GpuMemory> memory;
+  std::optional<unsigned> utilization_percent;  // time with a kernel running, last sample period
+  std::optional<unsigned> temperature_celsius;
+  std::optional<double> power_watts;
+  std::optional<double> power_limit_watts;
+  std::optional<std::vector<GpuProcess>> processes;  // those with a compute context
+};
+
+// Every GPU. REQUIRES: library.available(). Throws Error{Device} when GPUs cannot be listed, or one
+// does not answer.
+std::vector<GpuStatus> read_gpus(const Library& library);
+
+struct DriverVersions {
+  std::string driver;       // "580.65.06"; empty when not told
+  std::string nvml;         // "13.580.65.06"
+  std::string newest_cuda;  // the newest CUDA runtime that the driver serves: "13.0"
+};
+DriverVersions read_versions(const Library& library);
+
+// From one GPU to another.
+struct GpuLink {
+  std::size_t num_nvlinks = 0;      // bonded, directly or through switches
+  std::string pcie_path;            // "PIX", "PXB", "PHB", "NODE", "SYS"; empty when not told
+  std::optional<bool> peer_access;  // whether it can read the other's memory itself
+
+  // "NV18" where there are NVLinks, else the PCIe path, else "-".
+  std::string path() const;
+};
+
+// "one PCIe switch" for "PIX"; empty for words that are none of the paths.
+std::string explain_path(const std::string& path);
+
+// links[a][b] for the GPUs of read_gpus; links[a][a] means nothing.
+// NVLinks to a switch count towards every GPU that has links to switches too, the smaller of both
+// numbers: NVSwitches join all GPUs of a machine. Links whose other end is not told do not count.
+std::vector<std::vector<GpuLink>> read_links(const Library& library,
+                                             const std::vector<GpuStatus>& gpus);
+
+// A process's user and command.
+struct ProcessOwner {
+  std::string user;     // "alice"; the number where it has no name
+  std::string command;  // "python train.py"
+};
+
+// Absent when the process ended, or belongs to another PID namespace (outside this container).
+std::optional<ProcessOwner> find_owner(int pid);
+
+// Whether both belong to one job as far as the kernel can tell: the same process, or one descends
+// from the other. A launcher and its ranks are relatives; two ranks are not.
+bool are_relatives(int a, int b);
+
+// Watches GPUs during one measurement. Take a sample before it, one after it while this process
+// still has its context there, and any number between, outside of what is timed: each asks the
+// driver once per GPU and gives the GPU nothing to do.
+//
+// A process that comes and goes between two samples is not seen.
+class ContentionProbe {
+ public:
+  // The GPUs by UUID. None: nothing is watched, and verdict() is false.
+  explicit ContentionProbe(std::vector<std::string> uuids);
+
+  void sample();
+
+  // true:   a process other than this one, its ancestors and descendants had a compute context on
+  //         one of the GPUs.
+  // false:  none had.
+  // absent: NVML cannot tell: it is not there, does not list processes, or lists them by numbers of
+  //         another PID namespace, so that this process is not among them (a container).
+  std::optional<bool> verdict() const;
+
+ private:
+  // What was seen on one GPU, over all samples.
+  struct Seen {
+    std::set<int> pids;
+    std::set<int> strangers;   // of them, those that are not of this process's job
+    std::size_t num_last = 0;  // processes of the last sample
+  };
+
+  std::vector<std::string> uuids_;
+  std::unique_ptr<Library> library_;  // only where something is watched
+  std::map<std::string, Seen> seen_;
+  bool is_blind_ = false;  // a sample failed
+};
+
+}  // namespace lockstep::nvml
