@@ -81,7 +81,6 @@ struct CollectiveCall {
   Tensor output;      // of all_gather and reduce_scatter
   int peer = -1;      // of send and recv
   runtime::Stream* stream = nullptr;  // that a call on a CUDA device is put on
-  std::uint64_t trace_flow = 0;       // CollectiveOptions::trace_flow
   double timeout_seconds = 0;
 };
 

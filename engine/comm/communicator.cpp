@@ -87,7 +87,6 @@ CollectiveCall Communicator::all_reduce_call(const Tensor& buffer,
   call.header.op = options.op;
   const bool is_named = options.plan != plan::AllReducePlan::automatic;
   call.header.plan = is_named ? options.plan : default_plan_;
-  call.trace_flow = options.trace_flow;
   buffer.bump_version();
   return call;
 }

@@ -59,8 +59,6 @@ struct CollectiveOptions {
   Launch launch = Launch::blocking;
   // For all_reduce only. automatic: the communicator's default plan.
   plan::AllReducePlan plan = plan::AllReducePlan::automatic;
-  // For all_reduce only: a flow (trace/span.h) that passes through the operation's span; 0: none.
-  std::uint64_t trace_flow = 0;
 };
 
 struct CollectiveCall;

@@ -108,7 +108,6 @@ void PlanCommunicator::run(const CollectiveCall& call) {
   trace::ScopedSpan span(trace::Lane::comm, trace::Category::communication, name,
                          call.header.num_elements * size_of(call.header.dtype));
   span.set_sequence(static_cast<std::int64_t>(call.header.sequence));
-  if (call.trace_flow != 0) span.pass_flow(call.trace_flow);
   if (is_point_to_point(call.header.operation)) {
     const bool is_send = call.header.operation == Operation::send;
     if (is_send) group_->send(call);

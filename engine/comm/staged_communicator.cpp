@@ -18,7 +18,6 @@ CollectiveOptions options_of(const CollectiveCall& call, Launch launch) {
   options.op = call.header.op;
   options.launch = launch;
   options.plan = call.header.plan;
-  options.trace_flow = call.trace_flow;
   return options;
 }
 

@@ -6,7 +6,6 @@
 #include "engine/core/error.h"
 #include "engine/runtime/device_span.h"
 #include "engine/runtime/logical_device.h"
-#include "engine/trace/deferred_flows.h"
 #include "engine/trace/observer.h"
 #include "engine/trace/span.h"
 
@@ -67,7 +66,6 @@ void Optimizer::set_learning_rate(double learning_rate) {
 
 void Optimizer::step() {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::optimizer, name_);
-  for (const std::uint64_t flow : trace::take_deferred_flows()) span.pass_flow(flow);
   trace::Observer* const observer = trace::observer();
   std::optional<trace::OptimizerStep> told;
   if (observer != nullptr) observer->step(told.emplace(described(*this)), trace::Moment::begins);

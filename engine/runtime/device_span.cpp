@@ -43,8 +43,7 @@ void record(Pending pending) {
 
 void DeviceSpan::open(Stream& stream, trace::Lane lane, trace::Category category, const char* name,
                       std::size_t num_bytes, int track) {
-  // Nor may a muted thread record what others have left to be recorded.
-  if (trace::is_muted()) return;
+  if (trace::is_untraced()) return;
   begin_ = stream.record_timed();
   if (!begin_) return;
   stream_ = &stream;

@@ -113,14 +113,10 @@ std::vector<Span> innermost_pieces(std::vector<Span> spans) {
   return pieces;
 }
 
-bool has_device_spans(std::span<const Span> spans, int rank) {
-  return std::any_of(spans.begin(), spans.end(), [rank](const Span& span) {
+std::vector<Span> pieces_of_rank(std::span<const Span> spans, int rank) {
+  const bool is_timed_by_device = std::ranges::any_of(spans, [rank](const Span& span) {
     return span.rank == rank && span.thread == kDeviceThread;
   });
-}
-
-std::vector<Span> pieces_of_rank(std::span<const Span> spans, int rank) {
-  const bool is_timed_by_device = has_device_spans(spans, rank);
   std::map<std::pair<std::uint32_t, bool>, std::vector<Span>> threads;
   for (const Span& span : spans) {
     const bool is_on_device = span.thread == kDeviceThread;
@@ -209,6 +205,31 @@ StepBreakdown share_out(std::span<const Span> spans, const Span& step, const Com
   return breakdown;
 }
 
+// The breakdowns of a rank's steps. REQUIRES: the steps are by begin.
+std::vector<StepBreakdown> break_down(std::span<const Span> spans,
+                                      const std::vector<const Span*>& steps, int rank) {
+  std::vector<StepBreakdown> breakdowns;
+  const CommTimes times(spans, rank);
+  std::vector<Span> sharing;  // of the steps' thread, by begin
+  std::vector<Span> open;     // those that reach into the step
+  auto next = sharing.begin();
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const Span& step = *steps[i];
+    if (i == 0 || step.thread != steps[i - 1]->thread) {
+      sharing.clear();
+      std::ranges::copy_if(spans, std::back_inserter(sharing),
+                           [&](const Span& span) { return shares_time(span, step); });
+      std::ranges::stable_sort(sharing, {}, &Span::begin_ns);
+      next = sharing.begin();
+      open.clear();
+    }
+    std::erase_if(open, [&](const Span& span) { return span.end_ns <= step.begin_ns; });
+    for (; next != sharing.end() && next->begin_ns < step.end_ns; ++next) open.push_back(*next);
+    breakdowns.push_back(share_out(open, step, times));
+  }
+  return breakdowns;
+}
+
 // By begin. What a GPU's step took is what its own spans say; the host was done earlier.
 std::vector<const Span*> steps_of(std::span<const Span> spans, int rank) {
   std::vector<const Span*> steps;
@@ -230,35 +251,11 @@ StepBreakdown step_breakdown(std::span<const Span> spans, const Span& step) {
           "expected a span of category step, found \"{}\" of category {}; pass the span that "
           "surrounds the step",
           step.name, to_string(step.category));
-  std::vector<Span> sharing;
-  std::copy_if(spans.begin(), spans.end(), std::back_inserter(sharing),
-               [&](const Span& span) { return shares_time(span, step); });
-  return share_out(sharing, step, CommTimes(spans, step.rank));
+  return break_down(spans, {&step}, step.rank)[0];
 }
 
 std::vector<StepBreakdown> step_breakdowns(std::span<const Span> spans, int rank) {
-  std::vector<StepBreakdown> breakdowns;
-  const std::vector<const Span*> steps = steps_of(spans, rank);
-  const CommTimes times(spans, rank);
-  std::vector<Span> sharing;  // of the steps' thread, by begin
-  std::vector<Span> open;     // those that reach into the step
-  auto next = sharing.begin();
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    const Span& step = *steps[i];
-    if (i == 0 || step.thread != steps[i - 1]->thread) {
-      sharing.clear();
-      std::copy_if(spans.begin(), spans.end(), std::back_inserter(sharing),
-                   [&](const Span& span) { return shares_time(span, step); });
-      std::stable_sort(sharing.begin(), sharing.end(),
-                       [](const Span& a, const Span& b) { return a.begin_ns < b.begin_ns; });
-      next = sharing.begin();
-      open.clear();
-    }
-    std::erase_if(open, [&](const Span& span) { return span.end_ns <= step.begin_ns; });
-    for (; next != sharing.end() && next->begin_ns < step.end_ns; ++next) open.push_back(*next);
-    breakdowns.push_back(share_out(open, step, times));
-  }
-  return breakdowns;
+  return break_down(spans, steps_of(spans, rank), rank);
 }
 
 const Span* median_step_span(std::span<const Span> spans, int rank) {
@@ -292,23 +289,6 @@ std::string format_seconds(double seconds) {
     return fmt::format("{:.3g} ms", seconds * 1e3);
   }
   return size < 999.5 ? fmt::format("{:.3g} s", seconds) : fmt::format("{:.0f} s", seconds);
-}
-
-std::string to_string(const StepBreakdown& breakdown) {
-  const auto line = [&](std::string_view name, double seconds) {
-    const double percent = breakdown.step > 0 ? 100 * seconds / breakdown.step : 0;
-    return fmt::format("{:<14}{:>10} {:>6.1f} %\n", name, format_seconds(seconds), percent);
-  };
-  std::string table;
-  for (const BreakdownFigure& part : kBreakdownParts) {
-    std::string name(part.name);
-    std::replace(name.begin(), name.end(), '_', ' ');
-    table += line(name, breakdown.*part.seconds);
-  }
-  table += line("step", breakdown.step);
-  table += fmt::format("{:<14}{:>10}  (hidden behind the above)\n", "overlapped",
-                       format_seconds(breakdown.overlapped_comm));
-  return table;
 }
 
 namespace {

@@ -50,10 +50,6 @@ IntervalSet busy_time(std::span<const Span> spans, int rank, Lane lane, Interval
 // without nesting, the one that began last counts.
 std::vector<Span> innermost_pieces(std::vector<Span> spans);
 
-// Whether a GPU timed the work of this rank itself: then the host's spans only say when it was
-// given the work.
-bool has_device_spans(std::span<const Span> spans, int rank);
-
 // The pieces of all that this rank did, but its steps: of its device's own spans where it has such,
 // else of its threads'. What a device does on its comm lane is a thread of its own.
 std::vector<Span> pieces_of_rank(std::span<const Span> spans, int rank);
@@ -147,9 +143,6 @@ std::optional<StepBreakdown> median_step(std::span<const Span> spans, int rank);
 
 // "412 ns", "12.3 us", "4.56 ms", "1.23 s".
 std::string format_seconds(double seconds);
-
-// A small table, one line per part with its share of the step, for people.
-std::string to_string(const StepBreakdown& breakdown);
 
 // What many steps have in common, where one step's breakdown shows but itself.
 

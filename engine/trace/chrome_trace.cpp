@@ -1,206 +1,175 @@
 #include "engine/trace/chrome_trace.h"
 
 #include <algorithm>
-#include <limits>
+#include <array>
+#include <cstdlib>
 #include <set>
-#include <streambuf>
-#include <unordered_map>
+#include <sstream>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/files.h"
-#include "engine/trace/timeline.h"
 
 namespace lockstep::trace {
-
 namespace {
 
-// The way of a stream into a file.
-class FileBuffer : public std::streambuf {
- public:
-  explicit FileBuffer(AtomicFile& file) : file_(file) { setp(bytes_.data(), end()); }
+// --- which row a span is in ---
 
- protected:
-  int_type overflow(int_type c) override {
-    sync();
-    if (!traits_type::eq_int_type(c, traits_type::eof())) sputc(traits_type::to_char_type(c));
-    return traits_type::not_eof(c);
+// The spans of a rank that share rows; in the order of the picture.
+struct Group {
+  int rank;
+  int position;
+  std::string name;
+
+  bool operator<(const Group& other) const {
+    return std::tie(rank, position) < std::tie(other.rank, other.position);
   }
-
-  int sync() override {
-    file_.write(std::string_view(pbase(), static_cast<std::size_t>(pptr() - pbase())));
-    setp(bytes_.data(), end());
-    return 0;
-  }
-
- private:
-  char* end() { return bytes_.data() + bytes_.size(); }
-
-  AtomicFile& file_;
-  std::vector<char> bytes_ = std::vector<char>(std::size_t{1} << 16);
 };
 
-}  // namespace
+// The rows of a GPU stand below all rows of the host that gives it work.
+constexpr int kDevicePosition = 10;
 
+Group group_of(const Span& span) {
+  Group group{span.rank, 0, "steps"};
+  if (span.category != Category::step) {
+    constexpr std::array<int, 4> kPositions{3, 7, 5, 1};  // of compute, comm, copy and host
+    const bool is_op = span.category == Category::op;
+    group.position = kPositions[static_cast<std::size_t>(span.lane)] + (is_op ? 1 : 0);
+    group.name = std::string(to_string(span.lane)) + (is_op ? " ops" : "");
+  }
+  if (span.thread == kDeviceThread) {
+    group.position += kDevicePosition;
+    group.name = "GPU " + group.name;
+  }
+  return group;
+}
+
+using Row = std::vector<Span>;
+
+// By begin, the longer first, each span goes into the first row where it overlaps nothing: nested
+// spans stand below what surrounds them.
+std::vector<Row> disjoint_rows(std::vector<Span>& spans) {
+  std::ranges::stable_sort(spans, {},
+                           [](const Span& s) { return std::pair(s.begin_ns, -s.end_ns); });
+  std::vector<Row> rows;
+  for (const Span& span : spans) {
+    auto free = std::ranges::find_if(
+        rows, [&](const Row& row) { return row.back().end_ns <= span.begin_ns; });
+    if (free == rows.end()) free = rows.emplace(rows.end());
+    free->push_back(span);
+  }
+  return rows;
+}
+
+// --- JSON ---
+
+// Text as a JSON string, with its quotes. Bytes that are not UTF-8 become U+FFFD.
 std::string json_string(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+// Nanoseconds as a JSON number of microseconds, exactly: 1234567 -> 1234.567.
 std::string json_microseconds(std::int64_t nanoseconds) {
-  const std::int64_t size = nanoseconds < 0 ? -nanoseconds : nanoseconds;
+  const std::int64_t size = std::abs(nanoseconds);
   return fmt::format("{}{}.{:03}", nanoseconds < 0 ? "-" : "", size / 1000, size % 1000);
 }
 
-std::int64_t earliest_ns(const std::vector<Span>& spans) {
-  std::int64_t earliest = std::numeric_limits<std::int64_t>::max();
-  for (const Span& span : spans) {
-    earliest = std::min(earliest, span.begin_ns);
+// Writes the events of one file, one per line. Threads are numbered from 1 over all processes, for
+// viewers that do not know that a thread's number counts within its process only.
+class EventWriter {
+ public:
+  EventWriter(std::ostream& out, std::int64_t origin_ns) : out_(out), origin_ns_(origin_ns) {}
+
+  // A "process_name", "thread_name", ... record; value is JSON.
+  void name(std::string_view what, int rank, std::size_t thread, std::string_view key,
+            std::string_view value) {
+    add(fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"{}":{}}}}})", what, rank,
+                    thread, key, value));
   }
-  return spans.empty() ? 0 : earliest;
-}
 
-std::string metadata_event(std::string_view name, std::int64_t process, std::size_t thread,
-                           std::string_view key, std::string_view value) {
-  return fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"{}":{}}}}})", name,
-                     process, thread, key, value);
-}
-
-void add_counters(EventList& events, const Recording& recording, int rank, std::size_t thread,
-                  std::int64_t origin_ns) {
-  const auto add = [&](std::string_view name, const Sample& sample) {
-    events.add(fmt::format(
-        R"({{"ph":"C","name":"{}","pid":{},"tid":{},"ts":{},"args":{{"value":{}}}}})", name, rank,
-        thread, json_microseconds(sample.time_ns - origin_ns), sample.num_bytes));
-  };
-  for (const Sample& sample : recording.memory) {
-    if (sample.rank == rank) add("memory (bytes)", sample);
+  void sample(const Sample& sample, std::size_t thread) {
+    add(fmt::format(R"({{"ph":"C","name":"{}","pid":{},"tid":{},"ts":{},"args":{{"value":{}}}}})",
+                    "memory (bytes)", sample.rank, thread,
+                    json_microseconds(sample.time_ns - origin_ns_), sample.num_bytes));
   }
-}
 
-void save_file(const std::filesystem::path& path, const std::function<void(std::ostream&)>& write) {
-  AtomicFile file(path, "trace");
-  FileBuffer buffer(file);
-  std::ostream out(&buffer);
-  out.exceptions(std::ios::badbit);  // what the file throws comes through
-  write(out);
-  out.flush();
-  file.commit();
-}
+  void span(const Span& span, std::size_t thread) {
+    std::string args;
+    const auto add_arg = [&](std::string_view key, auto value) {
+      args += fmt::format(R"({}"{}":{})", args.empty() ? "" : ",", key, value);
+    };
+    if (span.num_bytes != 0) add_arg("bytes", span.num_bytes);
+    if (span.sequence != kNoSequence) add_arg("sequence", span.sequence);
+    // Rows are lanes, so who reads the file could not tell what kept a thread from its other work.
+    if (span.category != Category::op && span.thread != kDeviceThread) {
+      add_arg("thread", span.thread);
+    }
+    add(fmt::format(
+        R"({{"ph":"X","cat":"{}","name":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{{}}}}})",
+        to_string(span.category), json_string(span.name), span.rank, thread,
+        json_microseconds(span.begin_ns - origin_ns_),
+        json_microseconds(span.end_ns - span.begin_ns), args));
+  }
 
-namespace {
+ private:
+  void add(std::string_view event) { out_ << std::exchange(separator_, ",\n") << event; }
 
-// Threads are numbered from 1 over all processes: viewers need not know that a thread's number
-// counts within its process only.
-struct Place {
-  int process = 0;
-  std::size_t thread = 0;
+  std::ostream& out_;
+  std::int64_t origin_ns_;
+  const char* separator_ = "\n";
 };
-
-std::string span_event(const Span& span, Place place, std::int64_t origin_ns) {
-  std::string args;
-  if (span.num_bytes != 0) {
-    args += fmt::format(R"("bytes":{})", span.num_bytes);
-  }
-  if (span.sequence != kNoSequence) {
-    args += fmt::format(R"({}"sequence":{})", args.empty() ? "" : ",", span.sequence);
-  }
-  // Rows are lanes, so who reads the file could not tell what kept a thread from its other work.
-  if (span.category != Category::op && span.thread != kDeviceThread) {
-    args += fmt::format(R"({}"thread":{})", args.empty() ? "" : ",", span.thread);
-  }
-  return fmt::format(
-      R"({{"ph":"X","cat":"{}","name":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{{}}}}})",
-      to_string(span.category), json_string(span.name), place.process, place.thread,
-      json_microseconds(span.begin_ns - origin_ns), json_microseconds(span.end_ns - span.begin_ns),
-      args);
-}
-
-using Places = std::unordered_map<std::uint64_t, Place>;  // by Span::id
-
-void add_flows(EventList& events, const Recording& recording, const Places& places,
-               std::int64_t origin_ns) {
-  std::vector<FlowPoint> points;
-  for (const FlowPoint& point : recording.flows) {
-    if (places.count(point.span) != 0) {
-      points.push_back(point);
-    }
-  }
-  std::stable_sort(points.begin(), points.end(),
-                   [](const FlowPoint& a, const FlowPoint& b) { return a.time_ns < b.time_ns; });
-  std::vector<std::vector<FlowPoint>> flows;  // by their first time
-  std::unordered_map<std::uint64_t, std::size_t> index_of;
-  for (const FlowPoint& point : points) {
-    const auto [found, is_new] = index_of.try_emplace(point.flow, flows.size());
-    if (is_new) {
-      flows.emplace_back();
-    }
-    flows[found->second].push_back(point);
-  }
-  std::size_t id = 0;
-  for (const std::vector<FlowPoint>& flow : flows) {
-    if (flow.size() < 2) {
-      continue;
-    }
-    ++id;
-    for (std::size_t i = 0; i < flow.size(); ++i) {
-      const char phase = i == 0 ? 's' : i + 1 == flow.size() ? 'f' : 't';
-      const Place place = places.at(flow[i].span);
-      events.add(fmt::format(
-          R"({{"ph":"{}","cat":"flow","name":"flow","id":{},"pid":{},"tid":{},"ts":{},"bp":"e"}})",
-          phase, id, place.process, place.thread, json_microseconds(flow[i].time_ns - origin_ns)));
-    }
-  }
-}
-
-void name_process(EventList& events, int rank, std::size_t thread,
-                  const ChromeTraceOptions& options) {
-  const auto named = options.process_names.find(rank);
-  const std::string name =
-      named == options.process_names.end() ? fmt::format("rank {}", rank) : named->second;
-  events.add(metadata_event("process_name", rank, thread, "name", json_string(name)));
-  events.add(
-      metadata_event("process_sort_index", rank, thread, "sort_index", fmt::to_string(rank)));
-}
 
 }  // namespace
 
 void write_chrome_trace(std::ostream& out, const Recording& recording,
                         const ChromeTraceOptions& options) {
-  const std::int64_t origin_ns = options.origin_ns.value_or(earliest_ns(recording.spans));
+  std::map<Group, std::vector<Span>> groups;
+  for (const Span& span : recording.spans) groups[group_of(span)].push_back(span);
+  // With "ms", chrome://tracing rounds the times of spans this short.
   out << "{\"displayTimeUnit\":\"ns\",\n";
-  if (recording.num_dropped != 0) {
-    out << "\"droppedEvents\":" << recording.num_dropped << ",\n";
-  }
-  const std::vector<TimelineRow> rows = timeline_of(recording.spans);
+  if (recording.num_dropped != 0) out << "\"droppedEvents\":" << recording.num_dropped << ",\n";
   out << "\"traceEvents\":[";
-  EventList events(out);
-  Places places;
-  std::set<int> named_processes;
+  const auto first = std::ranges::min_element(recording.spans, {}, &Span::begin_ns);
+  EventWriter events(out, first == recording.spans.end() ? 0 : first->begin_ns);
+  std::set<int> named;
   std::size_t thread = 0;
-  for (const TimelineRow& row : rows) {
-    ++thread;
-    if (named_processes.insert(row.rank).second) {
-      name_process(events, row.rank, thread, options);
-      add_counters(events, recording, row.rank, thread, origin_ns);
-    }
-    events.add(metadata_event("thread_name", row.rank, thread, "name", json_string(row.name)));
-    events.add(metadata_event("thread_sort_index", row.rank, thread, "sort_index",
-                              fmt::to_string(thread)));
-    for (const Span& span : row.spans) {
-      const Place place{row.rank, thread};
-      places[span.id] = place;
-      events.add(span_event(span, place, origin_ns));
+  for (auto& [group, spans] : groups) {
+    const int rank = group.rank;
+    std::size_t level = 0;
+    for (const Row& row : disjoint_rows(spans)) {
+      ++thread;
+      ++level;
+      if (named.insert(rank).second) {
+        const auto found = options.process_names.find(rank);
+        const std::string name =
+            found == options.process_names.end() ? fmt::format("rank {}", rank) : found->second;
+        events.name("process_name", rank, thread, "name", json_string(name));
+        events.name("process_sort_index", rank, thread, "sort_index", fmt::to_string(rank));
+        for (const Sample& sample : recording.memory) {
+          if (sample.rank == rank) events.sample(sample, thread);
+        }
+      }
+      const std::string name =
+          level == 1 ? group.name : fmt::format("{}, level {}", group.name, level);
+      events.name("thread_name", rank, thread, "name", json_string(name));
+      events.name("thread_sort_index", rank, thread, "sort_index", fmt::to_string(thread));
+      for (const Span& span : row) events.span(span, thread);
     }
   }
-  add_flows(events, recording, places, origin_ns);
   out << "\n]}\n";
 }
 
 void save_chrome_trace(const std::filesystem::path& path, const Recording& recording,
                        const ChromeTraceOptions& options) {
-  save_file(path, [&](std::ostream& out) { write_chrome_trace(out, recording, options); });
+  std::ostringstream out;
+  write_chrome_trace(out, recording, options);
+  AtomicFile file(path, "trace");
+  file.write(out.view());
+  file.commit();
 }
 
 }  // namespace lockstep::trace

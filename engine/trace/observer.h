@@ -143,7 +143,7 @@ class Observer {
 };
 
 namespace detail {
-extern std::atomic<Observer*> installed;
+inline std::atomic<Observer*> installed{nullptr};
 }
 
 // The process's observer, or nullptr.
@@ -153,7 +153,9 @@ inline Observer* observer() {
 
 // REQUIRES: the observer lives until the process ends, or until nothing of the engine runs any more
 // and it was replaced. All ranks of a job have an observer, or none has.
-void set_observer(Observer* observer);
+inline void set_observer(Observer* observer) {
+  detail::installed.store(observer, std::memory_order_relaxed);
+}
 
 inline std::uint64_t address_of(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);

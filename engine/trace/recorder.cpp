@@ -1,28 +1,81 @@
 #include "engine/trace/recorder.h"
 
 #include <algorithm>
-#include <iterator>
+#include <array>
+#include <ctime>
+#include <deque>
+#include <limits>
 #include <memory>
 #include <mutex>
-#include <tuple>
-#include <unordered_set>
+#include <set>
+#include <string>
 #include <utility>
-
-#include "engine/trace/span.h"
-#include "engine/trace/thread_log.h"
 
 namespace lockstep::trace {
 
+std::string_view to_string(Lane lane) {
+  constexpr std::array<std::string_view, 4> kNames{"compute", "comm", "copy", "host"};
+  return kNames[static_cast<std::size_t>(lane)];
+}
+
+std::string_view to_string(Category category) {
+  constexpr std::array<std::string_view, 10> kNames{
+      "data",      "copy", "forward", "backward", "communication",
+      "optimizer", "wait", "host",    "step",     "op"};
+  return kNames[static_cast<std::size_t>(category)];
+}
+
+const char* intern(std::string_view text) {
+  static std::mutex mutex;
+  static auto& texts = *new std::set<std::string, std::less<>>;  // never freed: spans point into it
+  const std::lock_guard lock(mutex);
+  auto found = texts.find(text);
+  if (found == texts.end()) {
+    found = texts.emplace(text).first;
+  }
+  return found->c_str();
+}
+
 namespace {
 
-// All logs of the current recording. Never freed, so that threads may record until the very end.
-struct Registry {
+// What one thread has recorded. Its lock is contended only while a recording is collected.
+struct ThreadLog {
   std::mutex mutex;
-  std::uint32_t recording = 0;  // number of the current or last recording
+  std::uint32_t thread = 0;
+  std::size_t num_left = 0;  // entries of the chunk that the thread has taken
+  std::size_t num_dropped = 0;
+  std::deque<Span> spans;
+  std::deque<Sample> memory;
+};
+
+// One recording, from start() on. Threads share it with the registry: neither a thread's end nor a
+// new recording frees a log that the other still uses.
+struct Session {
+  std::uint32_t number = 0;
   std::int64_t began_ns = 0;
   double times_slower = 1;
-  std::shared_ptr<detail::ChunkBudget> budget;
-  std::vector<std::shared_ptr<detail::ThreadLog>> logs;
+  std::atomic<std::ptrdiff_t> num_chunks_left{0};
+  std::mutex mutex;
+  std::deque<ThreadLog> logs;
+
+  // Whether there is room for one more entry. REQUIRES: the log's mutex is held.
+  bool take_room(ThreadLog& log) {
+    if (log.num_left == 0) {
+      if (num_chunks_left.fetch_sub(1, std::memory_order_relaxed) <= 0) {
+        ++log.num_dropped;
+        return false;
+      }
+      log.num_left = kChunkEntries;
+    }
+    --log.num_left;
+    return true;
+  }
+};
+
+// The current or last recording. Never freed, so that threads may record until the very end.
+struct Registry {
+  std::mutex mutex;
+  std::shared_ptr<Session> session = std::make_shared<Session>();
 };
 
 Registry& registry() {
@@ -30,16 +83,42 @@ Registry& registry() {
   return instance;
 }
 
-// A thread shares its log with the registry: neither the thread's end nor a new recording frees a
-// log that the other still uses.
-struct LocalLog {
-  std::uint32_t recording = 0;
-  std::shared_ptr<detail::ThreadLog> log;
-};
-thread_local LocalLog local_log;
-thread_local bool is_thread_muted = false;
+std::shared_ptr<Session> current_session() {
+  const std::lock_guard lock(registry().mutex);
+  return registry().session;
+}
 
-// Whether spans are ranges too stays as it is.
+struct LocalLog {
+  std::shared_ptr<Session> session;
+  ThreadLog* log = nullptr;
+};
+thread_local LocalLog local;
+thread_local bool is_thread_untraced = false;
+
+// The calling thread's log in a recording; nullptr where it records nothing, or when that recording
+// is over and another began.
+ThreadLog* log_in(std::uint32_t recording) {
+  recording &= ~detail::kHasRanges;
+  if (recording == 0 || is_thread_untraced) return nullptr;
+  if (local.session && local.session->number == recording) [[likely]] {
+    return local.log;
+  }
+  std::shared_ptr<Session> session = current_session();
+  if (session->number != recording) return nullptr;
+  const std::lock_guard lock(session->mutex);
+  ThreadLog& log = session->logs.emplace_back();
+  log.thread = static_cast<std::uint32_t>(session->logs.size() - 1);
+  local = {std::move(session), &log};
+  return &log;
+}
+
+template <typename T>
+void append(ThreadLog& log, std::deque<T>& list, const T& entry) {
+  const std::lock_guard lock(log.mutex);
+  if (local.session->take_room(log)) list.push_back(entry);
+}
+
+// Leaves it as it is whether spans are ranges too.
 void set_active(std::uint32_t recording) {
   std::uint32_t before = detail::active_recording.load(std::memory_order_relaxed);
   while (!detail::active_recording.compare_exchange_weak(
@@ -47,54 +126,18 @@ void set_active(std::uint32_t recording) {
   }
 }
 
-// The recording as it would have been at full speed.
-void speed_up(Recording& recording, std::int64_t began_ns, double factor) {
-  const auto at_full_speed = [&](std::int64_t time_ns) {
-    return began_ns + static_cast<std::int64_t>(static_cast<double>(time_ns - began_ns) / factor);
-  };
-  change_times(recording, at_full_speed);
-}
-
-// The calling thread's log in the recording in progress; nullptr where it records nothing.
-detail::ThreadLog* active_log() {
-  const std::uint32_t active = detail::active_recording.load(std::memory_order_relaxed);
-  return detail::thread_log(active & ~detail::kHasRanges);
-}
-
 }  // namespace
 
-namespace detail {
-
-ThreadLog* thread_log(std::uint32_t recording) {
-  if (recording == 0 || is_thread_muted) {
-    return nullptr;
-  }
-  if (local_log.recording == recording) [[likely]] {
-    return local_log.log.get();
-  }
-  Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
-  if (all.recording != recording) {
-    return nullptr;
-  }
-  auto log = std::make_shared<ThreadLog>(static_cast<std::uint32_t>(all.logs.size()), all.budget);
-  all.logs.push_back(log);
-  local_log = {recording, std::move(log)};
-  return local_log.log.get();
-}
-
-}  // namespace detail
-
 void start(const RecordOptions& options) {
-  const std::size_t num_chunks = (options.max_entries + kChunkEntries - 1) / kChunkEntries;
-  Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
-  ++all.recording;
-  all.began_ns = now_ns();
-  all.times_slower = options.times_slower;
-  all.logs.clear();
-  all.budget = std::make_shared<detail::ChunkBudget>(num_chunks);
-  set_active(all.recording);
+  auto session = std::make_shared<Session>();
+  session->began_ns = now_ns();
+  session->times_slower = options.times_slower;
+  session->num_chunks_left =
+      static_cast<std::ptrdiff_t>((options.max_entries + kChunkEntries - 1) / kChunkEntries);
+  const std::lock_guard lock(registry().mutex);
+  session->number = registry().session->number + 1;
+  registry().session = std::move(session);
+  set_active(registry().session->number);
 }
 
 void stop() {
@@ -102,75 +145,147 @@ void stop() {
 }
 
 Recording collect() {
-  std::vector<std::shared_ptr<detail::ThreadLog>> logs;
-  std::int64_t began_ns = 0;
-  double times_slower = 1;
-  {
-    Registry& all = registry();
-    const std::lock_guard lock(all.mutex);
-    logs = all.logs;
-    began_ns = all.began_ns;
-    times_slower = all.times_slower;
-  }
+  const std::shared_ptr<Session> session = current_session();
   Recording recording;
-  for (const auto& log : logs) {
-    log->spans().for_each([&](const Span& span) { recording.spans.push_back(span); });
-    log->flows().for_each([&](const FlowPoint& point) { recording.flows.push_back(point); });
-    log->memory().for_each([&](const Sample& sample) { recording.memory.push_back(sample); });
-    recording.num_dropped += log->num_dropped();
+  {
+    const std::lock_guard lock(session->mutex);
+    for (ThreadLog& log : session->logs) {
+      const std::lock_guard log_lock(log.mutex);
+      // A span is appended when it ends, so a parent stands behind its children.
+      recording.spans.insert(recording.spans.end(), log.spans.rbegin(), log.spans.rend());
+      recording.memory.insert(recording.memory.end(), log.memory.begin(), log.memory.end());
+      recording.num_dropped += log.num_dropped;
+    }
   }
-  if (times_slower != 1) speed_up(recording, began_ns, times_slower);
-  std::sort(recording.spans.begin(), recording.spans.end(), [](const Span& a, const Span& b) {
-    return std::tuple(a.begin_ns, -a.end_ns, a.id) < std::tuple(b.begin_ns, -b.end_ns, b.id);
-  });
-  std::sort(recording.flows.begin(), recording.flows.end(),
-            [](const FlowPoint& a, const FlowPoint& b) {
-              return std::tuple(a.time_ns, a.flow) < std::tuple(b.time_ns, b.flow);
-            });
-  std::stable_sort(recording.memory.begin(), recording.memory.end(),
-                   [](const Sample& a, const Sample& b) { return a.time_ns < b.time_ns; });
+  if (session->times_slower != 1) {  // the recording as it would have been at full speed
+    const auto speed_up = [&](std::int64_t& time_ns) {
+      const auto since = static_cast<double>(time_ns - session->began_ns);
+      time_ns = session->began_ns + static_cast<std::int64_t>(since / session->times_slower);
+    };
+    for (Span& span : recording.spans) {
+      speed_up(span.begin_ns);
+      speed_up(span.end_ns);
+    }
+    for (Sample& sample : recording.memory) speed_up(sample.time_ns);
+  }
+  std::ranges::stable_sort(recording.spans, {},
+                           [](const Span& s) { return std::pair(s.begin_ns, -s.end_ns); });
+  std::ranges::stable_sort(recording.memory, {}, &Sample::time_ns);
   return recording;
 }
 
-std::uint64_t record(Span span) {
-  detail::ThreadLog* log = active_log();
-  if (log == nullptr) {
-    return 0;
-  }
-  span.id = log->next_id();
+void record(Span span) {
   span.thread = kDeviceThread;
-  return log->append(span) ? span.id : 0;
+  ThreadLog* log = log_in(detail::active_recording.load(std::memory_order_relaxed));
+  if (log != nullptr) append(*log, log->spans, span);
 }
 
 void record(const Sample& memory) {
-  if (detail::ThreadLog* log = active_log()) log->append(memory);
+  ThreadLog* log = log_in(detail::active_recording.load(std::memory_order_relaxed));
+  if (log != nullptr) append(*log, log->memory, memory);
 }
 
-MutedScope::MutedScope() : was_muted_(std::exchange(is_thread_muted, true)) {}
+UntracedScope::UntracedScope() : was_untraced_(std::exchange(is_thread_untraced, true)) {}
 
-MutedScope::~MutedScope() {
-  is_thread_muted = was_muted_;
+UntracedScope::~UntracedScope() {
+  is_thread_untraced = was_untraced_;
 }
 
-bool is_muted() {
-  return is_thread_muted;
+bool is_untraced() {
+  return is_thread_untraced;
 }
 
-Recording of_rank(const Recording& recording, int rank) {
-  Recording part;
-  std::unordered_set<std::uint64_t> ids;
-  for (const Span& span : recording.spans) {
-    if (span.rank == rank) {
-      part.spans.push_back(span);
-      ids.insert(span.id);
+namespace {
+
+RangeHooks range_hooks;
+
+// Whether the thread is inside a span of these kinds whose CPU time counts.
+thread_local bool is_in_compute = false;
+thread_local bool is_in_wait = false;
+
+bool is_wait(Category category) {
+  return category == Category::wait || category == Category::communication;
+}
+
+// The flag of the thread that a span of this kind sets while it is open, if its CPU time counts.
+bool* measured_as(Lane lane, Category category) {
+  if (is_wait(category)) return is_in_compute && !is_in_wait ? &is_in_wait : nullptr;
+  return lane == Lane::compute && !is_in_compute ? &is_in_compute : nullptr;
+}
+
+// The thread's CPU clock. To read it is a system call of up to a microsecond; but where one span
+// begins as another ends, it has run on since the last reading, or was away for less than
+// kStillRunningNs. A thread often loses its core on the way out of a system call, so a span takes
+// its own times around this: what nobody computes in is not what nobody instrumented.
+std::int64_t thread_cpu_ns() {
+  constexpr std::int64_t kStillRunningNs = 2000;
+  thread_local std::int64_t last_now_ns = std::numeric_limits<std::int64_t>::min();
+  thread_local std::int64_t ahead_ns = 0;  // how far the steady clock is ahead of the CPU's
+  std::int64_t now = now_ns();
+  if (now - kStillRunningNs > last_now_ns) {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    now = now_ns();
+    last_now_ns = now;
+    ahead_ns = now - (std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec);
+  }
+  return now - ahead_ns;
+}
+
+}  // namespace
+
+void set_range_hooks(const RangeHooks& hooks) {
+  range_hooks = hooks;
+  detail::active_recording.fetch_or(detail::kHasRanges, std::memory_order_release);
+}
+
+void ScopedSpan::open(Lane lane, Category category, const char* name, std::size_t num_bytes) {
+  const std::uint32_t has_ranges = recording_ & detail::kHasRanges;
+  if (has_ranges != 0) range_hooks.push(name);
+  if (log_in(recording_) == nullptr) {
+    recording_ = has_ranges;
+    return;
+  }
+  rank_ = current_track();
+  name_ = name;
+  num_bytes_ = num_bytes;
+  sequence_ = kNoSequence;
+  lane_ = lane;
+  category_ = category;
+  begin_ns_ = now_ns();
+  cpu_begin_ns_ = kNotMeasured;
+  if (bool* const inside = measured_as(lane, category)) {
+    *inside = true;
+    cpu_begin_ns_ = thread_cpu_ns();
+  }
+}
+
+// Ends a span that was opened as one whose CPU time counts.
+void ScopedSpan::leave() const noexcept {
+  (is_wait(category_) ? is_in_wait : is_in_compute) = false;
+}
+
+void ScopedSpan::close() noexcept {
+  if ((recording_ & ~detail::kHasRanges) != 0) {
+    std::int64_t cpu_ns = kNotMeasured;
+    if (cpu_begin_ns_ != kNotMeasured) {
+      cpu_ns = thread_cpu_ns() - cpu_begin_ns_;
+      leave();
+    }
+    const std::int64_t end_ns = now_ns();
+    if (ThreadLog* log = log_in(recording_)) {
+      append(*log, log->spans,
+             Span{name_, begin_ns_, end_ns, num_bytes_, sequence_, rank_, log->thread, lane_,
+                  category_, cpu_ns});
     }
   }
-  std::copy_if(recording.flows.begin(), recording.flows.end(), std::back_inserter(part.flows),
-               [&](const FlowPoint& point) { return ids.count(point.span) != 0; });
-  std::copy_if(recording.memory.begin(), recording.memory.end(), std::back_inserter(part.memory),
-               [rank](const Sample& sample) { return sample.rank == rank; });
-  part.num_dropped = recording.num_dropped;
-  return part;
+  if ((recording_ & detail::kHasRanges) != 0) range_hooks.pop();
+}
+
+void ScopedSpan::discard() noexcept {
+  if ((recording_ & detail::kHasRanges) != 0) range_hooks.pop();
+  if ((recording_ & ~detail::kHasRanges) != 0 && cpu_begin_ns_ != kNotMeasured) leave();
+  recording_ = 0;
 }
 
 }  // namespace lockstep::trace

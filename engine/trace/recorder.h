@@ -6,11 +6,10 @@
 //   const trace::Recording recording = trace::collect();
 //
 // Threads: every function may be called from any thread at any time, also while others record.
-// A thread writes its spans into a buffer of its own, without a lock; buffers outlive their thread.
+// A thread writes its spans into a buffer of its own, which outlives it.
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <vector>
 
 #include "engine/trace/span.h"
@@ -18,10 +17,9 @@
 namespace lockstep::trace {
 
 struct RecordOptions {
-  // Spans, flow points and samples kept, over all threads (one takes at most 72 bytes). Rounded up
-  // to whole chunks of kChunkEntries; a recording thread holds one chunk of each kind it uses. What
-  // does not fit is counted as dropped: the first ones stay, so that the recording has a clean
-  // beginning.
+  // Spans and samples kept, over all threads (one takes at most 72 bytes); threads take them in
+  // chunks of kChunkEntries. What does not fit is counted as dropped: the first ones stay, so that
+  // the recording has a clean beginning.
   std::size_t max_entries = std::size_t{5} << 18;
   // How many times slower than shown everything happens: collect() divides the time since the
   // recording began by it.
@@ -31,22 +29,10 @@ struct RecordOptions {
 inline constexpr std::size_t kChunkEntries = 1024;
 
 struct Recording {
-  std::vector<Span> spans;  // by begin, then longest first: a parent stands before its children
-  std::vector<FlowPoint> flows;  // by time
-  std::vector<Sample> memory;    // by time: in use on the rank's device
-  std::size_t num_dropped = 0;   // spans, flow points and samples that did not fit
+  std::vector<Span> spans;      // by begin, then longest first: a parent stands before its children
+  std::vector<Sample> memory;   // by time: in use on the rank's device
+  std::size_t num_dropped = 0;  // spans and samples that did not fit
 };
-
-// Changes every time of the recording: time_ns to changed(time_ns).
-template <typename Change>
-void change_times(Recording& recording, const Change& changed) {
-  for (Span& span : recording.spans) {
-    span.begin_ns = changed(span.begin_ns);
-    span.end_ns = changed(span.end_ns);
-  }
-  for (FlowPoint& point : recording.flows) point.time_ns = changed(point.time_ns);
-  for (Sample& sample : recording.memory) sample.time_ns = changed(sample.time_ns);
-}
 
 // Begins a new recording and forgets the one before. A span that is open now belongs to neither.
 void start(const RecordOptions& options = {});
@@ -57,15 +43,12 @@ void stop();
 // A copy of what the current or last recording holds so far.
 Recording collect();
 
-// Adds a span that a device timed (by its events, say) and not this thread: it gets an id, which is
-// returned, and thread kDeviceThread. Returns 0 while nothing records, or when it did not fit.
+// Adds a span that a device timed (by its events, say) and not this thread; it gets the thread
+// kDeviceThread. Does nothing while nothing records.
 // REQUIRES: its times are on now_ns()'s clock.
-std::uint64_t record(Span span);
+void record(Span span);
 
 // Adds a sample of the memory in use. Does nothing while nothing records.
 void record(const Sample& memory);
-
-// What belongs to one rank (or device).
-Recording of_rank(const Recording& recording, int rank);
 
 }  // namespace lockstep::trace

@@ -65,7 +65,6 @@ struct Span {
   std::int64_t end_ns = 0;              //
   std::size_t num_bytes = 0;            // moved or read, where that has a meaning
   std::int64_t sequence = kNoSequence;  // of a step or a collective, as its caller counts them
-  std::uint64_t id = 0;                 // unique in a recording; grows within one thread
   int rank = 0;                         // the process in the picture: a rank, or a device's index
   std::uint32_t thread = 0;             // the OS thread that did it, numbered from 0
   Lane lane = Lane::compute;
@@ -76,15 +75,7 @@ struct Span {
   std::int64_t cpu_ns = kNotMeasured;
 };
 
-// "Flow `flow` passes through span `span` at time_ns." The points of one flow, in order of time,
-// are the arrows of the picture: gradient ready -> bucket -> all-reduce -> optimizer.
-struct FlowPoint {
-  std::uint64_t flow = 0;
-  std::uint64_t span = 0;  // Span::id
-  std::int64_t time_ns = 0;
-};
-
-// From time_ns on it was so many bytes: the memory in use, or what was under way.
+// The memory in use, from time_ns on.
 struct Sample {
   std::int64_t time_ns = 0;
   std::size_t num_bytes = 0;
@@ -98,19 +89,11 @@ inline std::int64_t now_ns() {
       .count();
 }
 
-// A flow's number, the same wherever it is computed: of parameter `index` in step `step` of a rank.
-// Unique for ranks below 2^12, 2^32 steps and 2^20 indices.
-constexpr std::uint64_t flow_id(int rank, std::size_t step, std::size_t index) {
-  return (static_cast<std::uint64_t>(rank) & 0xfff) << 52 |
-         (static_cast<std::uint64_t>(step) & 0xffffffff) << 20 |
-         (static_cast<std::uint64_t>(index) & 0xfffff);
-}
-
 // A copy of text that is never freed, one per distinct text. Takes a lock: call it when something
 // is set up (a module gets its name), or behind recording().
 const char* intern(std::string_view text);
 
-// Somebody else who wants every ScopedSpan as a named range of its thread: a profiler.
+// A profiler, which is told of every ScopedSpan as a named range of its thread.
 struct RangeHooks {
   void (*push)(const char* name) = nullptr;
   void (*pop)() = nullptr;
@@ -162,13 +145,7 @@ class ScopedSpan {
   ScopedSpan(Lane lane, Category category, const char* name, std::size_t num_bytes = 0)
       : recording_(detail::active_recording.load(std::memory_order_relaxed)) {
     if (recording_ != 0) [[unlikely]] {
-      open(lane, category, name, num_bytes, current_track());
-    }
-  }
-  ScopedSpan(Lane lane, Category category, const char* name, std::size_t num_bytes, int track)
-      : recording_(detail::active_recording.load(std::memory_order_relaxed)) {
-    if (recording_ != 0) [[unlikely]] {
-      open(lane, category, name, num_bytes, track);
+      open(lane, category, name, num_bytes);
     }
   }
   ~ScopedSpan() {
@@ -181,27 +158,18 @@ class ScopedSpan {
 
   void set_sequence(std::int64_t sequence) { sequence_ = sequence; }
 
-  // Nothing is recorded of this span: it turned out not to be what it was opened for.
+  // Records nothing of this span: it turned out not to be what it was opened for.
   void cancel() {
     if (recording_ != 0) [[unlikely]] {
       discard();
     }
   }
 
-  // A flow passes through this span now.
-  void pass_flow(std::uint64_t flow) {
-    if (recording_ != 0) [[unlikely]] {
-      add_flow_point(flow);
-    }
-  }
-
  private:
-  void open(Lane lane, Category category, const char* name, std::size_t num_bytes, int track);
+  void open(Lane lane, Category category, const char* name, std::size_t num_bytes);
   void close() noexcept;
-  void append() noexcept;
   void leave() const noexcept;
   void discard() noexcept;
-  void add_flow_point(std::uint64_t flow);
 
   // All but recording_ are set by open(), so that a span costs no stores while nothing records.
   std::uint32_t recording_;
@@ -210,27 +178,25 @@ class ScopedSpan {
   std::int64_t begin_ns_;
   std::size_t num_bytes_;
   std::int64_t sequence_;
-  std::uint64_t id_;
   std::int64_t cpu_begin_ns_;
   Lane lane_;
   Category category_;
 };
 
-// Work that no timeline shall show: what checks a run, and is no part of it.
-
-// While one of these lives, the spans and flows of the calling thread are not recorded.
-class MutedScope {
+// While one of these lives, the spans of the calling thread are not recorded: the work checks a run
+// and is not part of it.
+class UntracedScope {
  public:
-  MutedScope();
-  ~MutedScope();
-  MutedScope(const MutedScope&) = delete;
-  MutedScope& operator=(const MutedScope&) = delete;
+  UntracedScope();
+  ~UntracedScope();
+  UntracedScope(const UntracedScope&) = delete;
+  UntracedScope& operator=(const UntracedScope&) = delete;
 
  private:
-  bool was_muted_;
+  bool was_untraced_;
 };
 
 // Whether the calling thread has one.
-bool is_muted();
+bool is_untraced();
 
 }  // namespace lockstep::trace

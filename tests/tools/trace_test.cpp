@@ -46,26 +46,6 @@ void expect_no_overlap(std::vector<Span> spans, const Lane& lane) {
   }
 }
 
-// Every flow begins and ends, and each of its points lies in a span of its lane.
-void expect_flows_inside_spans(const json& trace, const std::map<Lane, std::vector<Span>>& lanes) {
-  std::map<std::int64_t, std::string> phases;
-  for (const json& event : trace["traceEvents"]) {
-    const std::string phase = event["ph"];
-    if (phase != "s" && phase != "t" && phase != "f") continue;
-    phases[event["id"]] += phase;
-    const double time = event["ts"];
-    bool inside = false;
-    for (const Span& span : lanes.at({event["pid"], event["tid"]})) {
-      inside = inside || (span.begin - kMicroseconds <= time && time <= span.end + kMicroseconds);
-    }
-    EXPECT_TRUE(inside) << event;
-  }
-  EXPECT_FALSE(phases.empty());
-  for (const auto& [id, order] : phases) {
-    EXPECT_THAT(order, ::testing::MatchesRegex("st*f")) << "flow " << id;
-  }
-}
-
 std::vector<std::string> names_of(const json& trace, const std::string& kind) {
   std::vector<std::string> names;
   for (const json& event : trace["traceEvents"]) {
@@ -105,14 +85,13 @@ TEST_F(Trace, SpansOfALaneNeverOverlap) {
   }
 }
 
-TEST_F(Trace, OfDdpHasAProcessPerRankAndFlowsFromGradientsToTheOptimizer) {
+TEST_F(Trace, OfDdpHasAProcessPerRank) {
   const json trace = trace_of("--devices 3 --parallel ddp");
   EXPECT_THAT(
       names_of(trace, "process_name"),
       ::testing::UnorderedElementsAre("rank 0 on cpu:0", "rank 1 on cpu:1", "rank 2 on cpu:2"));
   EXPECT_EQ(count(trace, "step"), 18u);
   EXPECT_GE(count(trace, "communication"), 18u);
-  expect_flows_inside_spans(trace, spans_of_lanes(trace));
 }
 
 TEST_F(Trace, OfDataParallelHasAProcessPerDevice) {
@@ -155,7 +134,7 @@ TEST_F(Trace, OfEveryModeHasCountersWhoseLargestSampleOfMemoryIsNearThePeak) {
   }
 }
 
-TEST_F(Trace, CountsTimeInNanosecondsSoThatNoViewerDropsArrows) {
+TEST_F(Trace, CountsTimeInNanosecondsForViewersThatRound) {
   EXPECT_EQ(trace_of("")["displayTimeUnit"], "ns");
 }
 

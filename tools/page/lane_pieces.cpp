@@ -31,7 +31,7 @@ std::vector<TimelineEvent> innermost(const std::vector<TimelineEvent>& spans, La
     trace::Span span;
     span.begin_ns = nanoseconds(spans[i].begin);
     span.end_ns = nanoseconds(spans[i].end);
-    span.id = i;
+    span.sequence = static_cast<std::int64_t>(i);
     const bool is_of_thread = spans[i].thread && !rules.has_own_lanes;
     streams[is_of_thread ? std::pair(*spans[i].thread, std::string())
                          : std::pair(-1LL, spans[i].lane)]
@@ -40,7 +40,7 @@ std::vector<TimelineEvent> innermost(const std::vector<TimelineEvent>& spans, La
   std::vector<TimelineEvent> pieces;
   for (auto& [stream, list] : streams) {
     for (const trace::Span& piece : trace::innermost_pieces(std::move(list))) {
-      pieces.push_back(spans[piece.id]);
+      pieces.push_back(spans[static_cast<std::size_t>(piece.sequence)]);
       pieces.back().begin = 1e-9 * static_cast<double>(piece.begin_ns);
       pieces.back().end = 1e-9 * static_cast<double>(piece.end_ns);
     }

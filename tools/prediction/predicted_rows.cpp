@@ -223,14 +223,12 @@ nlohmann::ordered_json row_json(const PredictedRow& row, const std::string& topo
 void save_predicted_trace(const std::string& path, const PredictedRow& row) {
   trace::Recording recording;
   trace::ChromeTraceOptions options;
-  std::uint64_t id = 0;
   for (std::size_t device = 0; device < std::min(row.devices, kMostPredictedDevices); ++device) {
     const int rank = static_cast<int>(device);
     options.process_names[rank] = fmt::format("device {}, predicted", device);
     trace::Span step;
     step.name = kPredictedStep;
     step.end_ns = nanoseconds(row.step.step_seconds);
-    step.id = ++id;
     step.rank = rank;
     step.lane = trace::Lane::host;
     step.category = trace::Category::step;
@@ -244,7 +242,6 @@ void save_predicted_trace(const std::string& path, const PredictedRow& row) {
       span.begin_ns = nanoseconds(row.step.times[i].begin);
       span.end_ns = nanoseconds(row.step.times[i].end);
       span.num_bytes = work.num_bytes;
-      span.id = ++id;
       span.rank = rank;
       span.lane = lane_of(work.lane);
       span.category = work.category;

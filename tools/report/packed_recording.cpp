@@ -13,7 +13,6 @@ namespace {
 struct Header {
   std::uint64_t num_name_bytes = 0;
   std::uint64_t num_spans = 0;
-  std::uint64_t num_flows = 0;
   std::uint64_t num_samples = 0;
   std::uint64_t num_dropped = 0;
 };
@@ -24,7 +23,6 @@ struct PackedSpan {
   std::uint64_t name = 0;
 };
 static_assert(std::is_trivially_copyable_v<PackedSpan>);
-static_assert(std::is_trivially_copyable_v<trace::FlowPoint>);
 static_assert(std::is_trivially_copyable_v<trace::Sample>);
 
 template <typename T>
@@ -54,11 +52,10 @@ std::string pack_recording(const trace::Recording& recording) {
     packed.span.name = nullptr;
     append(body, packed);
   }
-  for (const trace::FlowPoint& point : recording.flows) append(body, point);
   for (const trace::Sample& sample : recording.memory) append(body, sample);
   std::string bytes;
-  append(bytes, Header{names.size(), recording.spans.size(), recording.flows.size(),
-                       recording.memory.size(), recording.num_dropped});
+  append(bytes, Header{names.size(), recording.spans.size(), recording.memory.size(),
+                       recording.num_dropped});
   return bytes + names + body;
 }
 
@@ -77,9 +74,6 @@ trace::Recording unpack_recording(std::string_view bytes) {
     recording.spans.push_back(packed.span);
     recording.spans.back().name = trace::intern(names.c_str() + packed.name);
   }
-  for (std::uint64_t i = 0; i < header.num_flows; ++i) {
-    recording.flows.push_back(take<trace::FlowPoint>(bytes));
-  }
   for (std::uint64_t i = 0; i < header.num_samples; ++i) {
     recording.memory.push_back(take<trace::Sample>(bytes));
   }
@@ -88,33 +82,14 @@ trace::Recording unpack_recording(std::string_view bytes) {
 
 trace::Recording merge_recordings(std::vector<trace::Recording> recordings) {
   trace::Recording all;
-  std::uint64_t num_ids = 0;
   for (const trace::Recording& recording : recordings) {
-    std::uint64_t largest = 0;
-    for (trace::Span span : recording.spans) {
-      largest = std::max(largest, span.id);
-      span.id += num_ids;
-      all.spans.push_back(span);
-    }
-    for (trace::FlowPoint point : recording.flows) {
-      largest = std::max(largest, point.span);
-      point.span += num_ids;
-      all.flows.push_back(point);
-    }
+    all.spans.insert(all.spans.end(), recording.spans.begin(), recording.spans.end());
     all.memory.insert(all.memory.end(), recording.memory.begin(), recording.memory.end());
-    num_ids += largest + 1;
     all.num_dropped += recording.num_dropped;
   }
-  std::stable_sort(
-      all.spans.begin(), all.spans.end(), [](const trace::Span& a, const trace::Span& b) {
-        return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.end_ns > b.end_ns;
-      });
-  std::stable_sort(
-      all.flows.begin(), all.flows.end(),
-      [](const trace::FlowPoint& a, const trace::FlowPoint& b) { return a.time_ns < b.time_ns; });
-  std::stable_sort(
-      all.memory.begin(), all.memory.end(),
-      [](const trace::Sample& a, const trace::Sample& b) { return a.time_ns < b.time_ns; });
+  std::ranges::stable_sort(all.spans, {},
+                           [](const trace::Span& s) { return std::pair(s.begin_ns, -s.end_ns); });
+  std::ranges::stable_sort(all.memory, {}, &trace::Sample::time_ns);
   return all;
 }
 

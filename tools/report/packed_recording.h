@@ -15,8 +15,7 @@ std::string pack_recording(const trace::Recording& recording);
 // The reverse. Throws Error{Io} when the bytes are not a whole recording.
 trace::Recording unpack_recording(std::string_view bytes);
 
-// All of them as one: the ids of spans, unique in each, are made unique in all; flows, which are
-// numbered by rank, stay. In the order that trace::Recording promises.
+// All of them as one, in the order that trace::Recording promises.
 trace::Recording merge_recordings(std::vector<trace::Recording> recordings);
 
 }  // namespace lockstep::tools

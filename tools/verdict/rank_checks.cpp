@@ -60,7 +60,7 @@ class RankChecks::Window {
 
   RankChecks& checks_;
   trace::ScopedSpan span_;
-  trace::MutedScope muted_;
+  trace::UntracedScope untraced_;
   trace::UncountedScope uncounted_;
   double timeout_seconds_ = 0;
 };

@@ -258,7 +258,6 @@ void MpiCommunicator::run(const CollectiveCall& call) {
   trace::ScopedSpan span(trace::Lane::comm, trace::Category::communication, name,
                          header.num_elements * size_of(header.dtype));
   span.set_sequence(static_cast<std::int64_t>(header.sequence));
-  if (call.trace_flow != 0) span.pass_flow(call.trace_flow);
   failure_.throw_if_set();
   try {
     const MpiTimeLimit limit(call, rank());

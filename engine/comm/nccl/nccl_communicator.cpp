@@ -241,7 +241,6 @@ Work NcclCommunicator::run(std::span<CollectiveCall> calls, Launch launch) {
     num_bytes += call.header.num_elements * size_of(call.header.dtype);
   }
   trace::ScopedSpan span(trace::Lane::comm, trace::Category::communication, name, num_bytes);
-  if (first.trace_flow != 0) span.pass_flow(first.trace_flow);
   comm_->throw_if_failed();
   for (CollectiveCall& call : calls) {
     call.header.sequence = numbers_.next(call.header.operation, call.peer);

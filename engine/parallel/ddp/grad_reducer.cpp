@@ -5,7 +5,6 @@
 #include "engine/autograd/backward.h"
 #include "engine/core/error.h"
 #include "engine/runtime/device_span.h"
-#include "engine/trace/deferred_flows.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::parallel {
@@ -46,7 +45,6 @@ void GradReducer::on_ready(std::size_t index) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "gradient ready",
                          buckets_.slot(index).num_bytes());
   const std::size_t bucket = buckets_.collect(index);
-  span.pass_flow(flow_of(bucket));
   if (buckets_.is_full(bucket)) schedule_.add_full(bucket);
 }
 
@@ -54,20 +52,13 @@ comm::Work GradReducer::reduce(std::size_t bucket, comm::Launch launch) {
   const Tensor& memory = buckets_.memory(bucket);
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "launch bucket",
                          memory.num_bytes());
-  span.pass_flow(flow_of(bucket));
   comm::CollectiveOptions options;
   options.op = options_.op;
   options.launch = launch;
-  options.trace_flow = flow_of(bucket);
   comm::Work work = communicator_.all_reduce(memory, options);
   ++num_all_reduces_;
   num_reduced_bytes_ += memory.num_bytes();
   return work;
-}
-
-// The arrow from a bucket's gradients over its all-reduce to the optimizer.
-std::uint64_t GradReducer::flow_of(std::size_t bucket) const {
-  return trace::flow_id(communicator_.rank(), num_backward_passes_, bucket);
 }
 
 void GradReducer::finish() {
@@ -81,7 +72,6 @@ void GradReducer::finish() {
                                   trace::Category::communication, "wait for all-reduce");
     schedule_.wait();
   }
-  for (std::size_t i = 0; i < buckets_.num_buckets(); ++i) trace::defer_flow(flow_of(i));
   if (options_.rebuild == Rebuild::once && !was_rebuilt_) rebuild_in_ready_order();
 }
 

@@ -61,7 +61,6 @@ class GradReducer {
   void on_ready(std::size_t parameter);
   void begin_backward();
   comm::Work reduce(std::size_t bucket, comm::Launch launch);
-  std::uint64_t flow_of(std::size_t bucket) const;
   void finish();
 
   comm::Communicator& communicator_;

@@ -176,26 +176,6 @@ TEST(Breakdown, RefusesASpanThatIsNoStep) {
   EXPECT_THROW(step_breakdown({}, forward), Error);
 }
 
-TEST(Breakdown, IsPrintedAsATableWithShares) {
-  StepBreakdown parts;
-  parts.forward = 0.25e-3;
-  parts.backward = 0.75e-3;
-  parts.step = 1e-3;
-  parts.overlapped_comm = 12.3e-6;
-  EXPECT_EQ(to_string(parts),
-            "data                0 ns    0.0 %\n"
-            "copy                0 ns    0.0 %\n"
-            "forward           250 us   25.0 %\n"
-            "backward          750 us   75.0 %\n"
-            "exposed comm        0 ns    0.0 %\n"
-            "optimizer           0 ns    0.0 %\n"
-            "wait                0 ns    0.0 %\n"
-            "host                0 ns    0.0 %\n"
-            "unattributed        0 ns    0.0 %\n"
-            "step                1 ms  100.0 %\n"
-            "overlapped       12.3 us  (hidden behind the above)\n");
-}
-
 TEST(Breakdown, SecondsAreWrittenInTheirUnit) {
   EXPECT_EQ(format_seconds(0), "0 ns");
   EXPECT_EQ(format_seconds(412e-9), "412 ns");

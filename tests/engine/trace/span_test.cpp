@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -15,12 +14,8 @@ namespace {
 TEST(Span, IsNotRecordedWhileNothingRecords) {
   start();
   stop();
-  {
-    ScopedSpan span(Lane::compute, Category::forward, "forward");
-    span.pass_flow(1);
-  }
+  { ScopedSpan span(Lane::compute, Category::forward, "forward"); }
   EXPECT_TRUE(collect().spans.empty());
-  EXPECT_TRUE(collect().flows.empty());
   EXPECT_FALSE(recording());
 }
 
@@ -83,7 +78,7 @@ TEST(Span, HasTheCpuTimeOfComputationAndOfWaitsInsideIt) {
   EXPECT_GE(cpu_ns.at("after"), 0);
 }
 
-TEST(Span, TakesTheRankOfTheContextUnlessATrackIsGiven) {
+TEST(Span, TakesTheRankOfTheContextUnlessAScopeNamesATrack) {
   start();
   {
     const ThreadContextScope context({.rank = 3, .world_size = 4});
@@ -91,47 +86,16 @@ TEST(Span, TakesTheRankOfTheContextUnlessATrackIsGiven) {
     {
       const TrackScope track(5);
       ScopedSpan by_scope(Lane::host, Category::host, "by scope");
-      ScopedSpan by_argument(Lane::host, Category::host, "by argument", 0, 6);
     }
     ScopedSpan by_rank_again(Lane::host, Category::host, "by rank again");
   }
   stop();
   const Recording recorded = collect();
-  ASSERT_EQ(recorded.spans.size(), 4u);
+  ASSERT_EQ(recorded.spans.size(), 3u);
   for (const Span& span : recorded.spans) {
     const std::string name = span.name;
-    EXPECT_EQ(span.rank, name == "by scope" ? 5 : name == "by argument" ? 6 : 3) << name;
+    EXPECT_EQ(span.rank, name == "by scope" ? 5 : 3) << name;
   }
-}
-
-TEST(Span, FlowPointsLieInsideTheirSpan) {
-  start();
-  {
-    ScopedSpan span(Lane::compute, Category::backward, "backward");
-    span.pass_flow(flow_id(0, 1, 2));
-    span.pass_flow(flow_id(0, 1, 3));
-  }
-  stop();
-  const Recording recorded = collect();
-  ASSERT_EQ(recorded.spans.size(), 1u);
-  ASSERT_EQ(recorded.flows.size(), 2u);
-  for (const FlowPoint& point : recorded.flows) {
-    EXPECT_EQ(point.span, recorded.spans[0].id);
-    EXPECT_LE(recorded.spans[0].begin_ns, point.time_ns);
-    EXPECT_LE(point.time_ns, recorded.spans[0].end_ns);
-  }
-}
-
-TEST(Span, FlowIdsDiffer) {
-  std::set<std::uint64_t> ids;
-  for (int rank : {0, 1, 4095}) {
-    for (std::size_t step : {0u, 1u, 100000u}) {
-      for (std::size_t index : {0u, 1u, 1000000u}) {
-        ids.insert(flow_id(rank, step, index));
-      }
-    }
-  }
-  EXPECT_EQ(ids.size(), 27u);
 }
 
 TEST(Span, InternedTextsAreOnePerText) {

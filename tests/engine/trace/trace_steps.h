@@ -6,8 +6,7 @@
 namespace lockstep::trace {
 
 // Each step holds forward and backward with two ops each, an all-reduce on the rank's comm thread
-// that overlaps backward, the wait for it, and the optimizer. Each of the two parameters' gradients
-// flows from its op over the all-reduce to the optimizer. Times are in units of 1001 ns.
+// that overlaps backward, the wait for it, and the optimizer. Times are in units of 1001 ns.
 inline Recording two_ranks_three_steps() {
   constexpr std::int64_t kUnit = 1001;
   Recording recording;
@@ -16,15 +15,11 @@ inline Recording two_ranks_three_steps() {
     recording.spans.push_back({.name = name,
                                .begin_ns = begin * kUnit,
                                .end_ns = end * kUnit,
-                               .id = recording.spans.size() + 1,
                                .rank = rank,
                                .thread = thread,
                                .lane = lane,
                                .category = category});
     return recording.spans.back();
-  };
-  const auto pass = [&](std::uint64_t flow, const Span& span, std::int64_t time) {
-    recording.flows.push_back({flow, span.id, time * kUnit});
   };
   for (int rank = 0; rank < 2; ++rank) {
     const auto main_thread = static_cast<std::uint32_t>(2 * rank);
@@ -38,22 +33,15 @@ inline Recording two_ranks_three_steps() {
       add("backward", t + 200, t + 600, rank, main_thread, Lane::compute, Category::backward);
       for (std::size_t parameter = 0; parameter < 2; ++parameter) {
         const std::int64_t at = t + 210 + 100 * static_cast<std::int64_t>(parameter);
-        pass(flow_id(rank, step, parameter),
-             add("linear backward", at, at + 90, rank, main_thread, Lane::compute, Category::op),
-             at + 89);
+        add("linear backward", at, at + 90, rank, main_thread, Lane::compute, Category::op);
       }
       Span& reduce = add("all_reduce", t + 410, t + 700, rank, main_thread + 1, Lane::comm,
                          Category::communication);
       reduce.num_bytes = 4096;
       reduce.sequence = static_cast<std::int64_t>(step);
-      pass(flow_id(rank, step, 0), reduce, t + 411);
-      pass(flow_id(rank, step, 1), reduce, t + 412);
       add("wait all_reduce", t + 600, t + 701, rank, main_thread, Lane::host,
           Category::communication);
-      const Span& optimizer =
-          add("sgd", t + 710, t + 980, rank, main_thread, Lane::compute, Category::optimizer);
-      pass(flow_id(rank, step, 0), optimizer, t + 711);
-      pass(flow_id(rank, step, 1), optimizer, t + 711);
+      add("sgd", t + 710, t + 980, rank, main_thread, Lane::compute, Category::optimizer);
     }
   }
   return recording;
