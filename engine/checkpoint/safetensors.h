@@ -31,7 +31,7 @@ struct NamedArray {
   std::vector<std::byte> bytes;
 };
 
-// The same, looking at somebody else's bytes.
+// The same, without owning the bytes.
 struct NamedArrayView {
   std::string_view name;
   DType dtype = DType::float32;

@@ -16,28 +16,17 @@ std::string to_string(Device device) {
 }
 
 Device parse_device(std::string_view text) {
-  const auto reject = [&]() -> Device {
-    fail(ErrorCode::Device, "device",
-         "unknown device '{}'; use cpu, cuda, or one with an index such as cuda:1", text);
-  };
   const std::size_t colon = text.find(':');
   const std::string_view type = text.substr(0, colon);
-  Device device;
-  if (type == "cpu") {
-    device.type = DeviceType::cpu;
-  } else if (type == "cuda") {
-    device.type = DeviceType::cuda;
-  } else {
-    return reject();
+  Device device{type == "cuda" ? DeviceType::cuda : DeviceType::cpu, 0};
+  bool is_known = type == to_string(device.type);
+  if (colon != std::string_view::npos) {
+    const char* const end = text.data() + text.size();
+    const auto read = std::from_chars(text.data() + colon + 1, end, device.index);
+    is_known = is_known && read.ec == std::errc{} && read.ptr == end && device.index >= 0;
   }
-  if (colon == std::string_view::npos) return device;
-  const std::string_view digits = text.substr(colon + 1);
-  const auto [end, code] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), device.index);
-  if (digits.empty() || code != std::errc{} || end != digits.data() + digits.size() ||
-      device.index < 0) {
-    return reject();
-  }
+  require(is_known, ErrorCode::Device, "device",
+          "unknown device '{}'; use cpu, cuda, or one with an index such as cuda:1", text);
   return device;
 }
 

@@ -10,7 +10,10 @@ namespace lockstep {
 enum class DType : std::uint8_t { float64, float32, bfloat16, float16, int64, int32, uint8 };
 
 // Bytes of one element.
-std::size_t size_of(DType dtype);
+constexpr std::size_t size_of(DType dtype) {
+  constexpr std::size_t kNumBytes[] = {8, 4, 2, 2, 8, 4, 1};
+  return kNumBytes[static_cast<std::size_t>(dtype)];
+}
 
 // "float32", "uint8", ... as PyTorch and safetensors readers know them.
 std::string_view to_string(DType dtype);
@@ -18,33 +21,23 @@ std::string_view to_string(DType dtype);
 // Throws Error{DType} for a name that is none of the above.
 DType parse_dtype(std::string_view name);
 
-bool is_floating_point(DType dtype);
+// The enumeration begins with the floating-point types.
+constexpr bool is_floating_point(DType dtype) {
+  return dtype <= DType::float16;
+}
 
+// dtype_of<float> is DType::float32. The classes of half.h have a kDType.
 template <typename T>
-struct DTypeOf;
+inline constexpr DType dtype_of = T::kDType;
 template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::float64;
-};
+inline constexpr DType dtype_of<double> = DType::float64;
 template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::float32;
-};
+inline constexpr DType dtype_of<float> = DType::float32;
 template <>
-struct DTypeOf<std::int64_t> {
-  static constexpr DType value = DType::int64;
-};
+inline constexpr DType dtype_of<std::int64_t> = DType::int64;
 template <>
-struct DTypeOf<std::int32_t> {
-  static constexpr DType value = DType::int32;
-};
+inline constexpr DType dtype_of<std::int32_t> = DType::int32;
 template <>
-struct DTypeOf<std::uint8_t> {
-  static constexpr DType value = DType::uint8;
-};
-
-// dtype_of<float> is DType::float32.
-template <typename T>
-inline constexpr DType dtype_of = DTypeOf<T>::value;
+inline constexpr DType dtype_of<std::uint8_t> = DType::uint8;
 
 }  // namespace lockstep

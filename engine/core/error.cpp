@@ -1,33 +1,15 @@
 #include "engine/core/error.h"
 
+#include <array>
+
 #include <fmt/format.h>
 
 namespace lockstep {
 
 std::string_view to_string(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::Shape:
-      return "Shape";
-    case ErrorCode::DType:
-      return "DType";
-    case ErrorCode::Device:
-      return "Device";
-    case ErrorCode::Cuda:
-      return "Cuda";
-    case ErrorCode::Comm:
-      return "Comm";
-    case ErrorCode::Timeout:
-      return "Timeout";
-    case ErrorCode::Io:
-      return "Io";
-    case ErrorCode::Usage:
-      return "Usage";
-    case ErrorCode::State:
-      return "State";
-    case ErrorCode::Numeric:
-      return "Numeric";
-  }
-  return "Unknown";
+  constexpr std::array<std::string_view, 10> kNames{
+      "Shape", "DType", "Device", "Cuda", "Comm", "Timeout", "Io", "Usage", "State", "Numeric"};
+  return kNames[static_cast<std::size_t>(code)];
 }
 
 int exit_code(ErrorCode code) {

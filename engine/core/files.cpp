@@ -19,30 +19,20 @@ namespace lockstep {
 InputFile::InputFile(const std::filesystem::path& path, std::string_view operation)
     : name_(path.string()),
       operation_(operation),
-      descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  if (descriptor_ < 0) fail_with_errno("open", errno);
+      file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  if (!file_.is_open()) fail_with_errno("open", errno);
   struct stat status {};
-  const bool is_known = ::fstat(descriptor_, &status) == 0;
-  const int reason = errno;
-  if (is_known && S_ISREG(status.st_mode)) {
-    num_bytes_ = static_cast<std::uint64_t>(status.st_size);
-    return;
-  }
-  ::close(descriptor_);
-  if (!is_known) fail_with_errno("read", reason);
-  fail(ErrorCode::Io, operation_, "'{}' is a {}", name_,
-       S_ISDIR(status.st_mode) ? "folder; name a file in it" : "pipe or a device; name a file");
-}
-
-InputFile::~InputFile() {
-  ::close(descriptor_);
+  if (::fstat(file_.descriptor(), &status) != 0) fail_with_errno("read", errno);
+  require(S_ISREG(status.st_mode), ErrorCode::Io, operation_, "'{}' is a {}", name_,
+          S_ISDIR(status.st_mode) ? "folder; name a file in it" : "pipe or a device; name a file");
+  num_bytes_ = static_cast<std::uint64_t>(status.st_size);
 }
 
 std::size_t InputFile::read(std::span<std::byte> destination) {
   std::size_t num_read = 0;
   while (num_read < destination.size()) {
-    const ssize_t count =
-        ::read(descriptor_, destination.data() + num_read, destination.size() - num_read);
+    const std::span<std::byte> rest = destination.subspan(num_read);
+    const ssize_t count = ::read(file_.descriptor(), rest.data(), rest.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail_with_errno("read", errno);
     if (count == 0) break;
@@ -57,7 +47,7 @@ void InputFile::read_exactly(std::span<std::byte> destination) {
 }
 
 void InputFile::rewind() {
-  if (::lseek(descriptor_, 0, SEEK_SET) != 0) fail_with_errno("read", errno);
+  if (::lseek(file_.descriptor(), 0, SEEK_SET) != 0) fail_with_errno("read", errno);
 }
 
 void InputFile::fail_with_errno(std::string_view what, int reason) const {
@@ -119,36 +109,37 @@ AtomicFile::AtomicFile(const std::filesystem::path& path, std::string_view opera
   if (exists && ::access(target_.c_str(), W_OK) != 0) fail_with_errno("cannot write to");
 
   if (exists && !S_ISREG(status.st_mode)) {
-    descriptor_ = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC);
-    if (descriptor_ < 0) fail_with_errno("cannot open");
+    file_ = FileDescriptor(::open(target_.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!file_.is_open()) fail_with_errno("cannot open");
     return;
   }
   target_ = resolve_links(path, operation_);
   do {  // a name that an earlier process with this id left behind is passed over
     temporary_ = temporary_name(target_);
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (descriptor_ < 0 && errno == EEXIST);
-  if (descriptor_ < 0) {
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+    file_ = FileDescriptor(::open(temporary_.c_str(), kFlags, 0666));
+  } while (!file_.is_open() && errno == EEXIST);
+  if (!file_.is_open()) {
     const std::string reason = errno_text();
     fail(ErrorCode::Io, operation_, "cannot make a file in the folder '{}' for '{}': {}",
          folder_of(target_).string(), target_.filename().string(), reason);
   }
-  if (exists && ::fchmod(descriptor_, status.st_mode & 07777) != 0) {
+  if (exists && ::fchmod(file_.descriptor(), status.st_mode & 07777) != 0) {
     const int reason = errno;
-    close_and_remove_temporary();
+    ::unlink(temporary_.c_str());
     errno = reason;
     fail_with_errno("cannot keep the permissions of");
   }
 }
 
 AtomicFile::~AtomicFile() {
-  close_and_remove_temporary();
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
   if (!temporary_.empty()) require_below_limit(bytes.size());
   while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+    const ssize_t written = ::write(file_.descriptor(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail_with_errno("cannot write to");
     bytes = bytes.subspan(static_cast<std::size_t>(written));
@@ -167,20 +158,18 @@ void AtomicFile::require_below_limit(std::size_t num_bytes) const {
 
 void AtomicFile::commit() {
   if (temporary_.empty()) return close();
-  if (::fsync(descriptor_) != 0) fail_with_errno("cannot sync");
+  if (::fsync(file_.descriptor()) != 0) fail_with_errno("cannot sync");
   close();
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail_with_errno("cannot rename onto");
   temporary_.clear();
 
   // The rename itself lasts only once the folder is on disk.
-  const int folder = ::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) fail_with_errno("cannot open the folder of");
-  const int result = ::fsync(folder);
-  const int reason = errno;
-  ::close(folder);
-  errno = reason;
+  constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+  const FileDescriptor folder(::open(folder_of(target_).c_str(), kFlags));
+  if (!folder.is_open()) fail_with_errno("cannot open the folder of");
   // Some file systems cannot sync folders (EINVAL); there the rename is all there is.
-  if (result != 0 && reason != EINVAL) fail_with_errno("cannot sync the folder of");
+  const bool is_synced = ::fsync(folder.descriptor()) == 0 || errno == EINVAL;
+  if (!is_synced) fail_with_errno("cannot sync the folder of");
 }
 
 void AtomicFile::fail_with_errno(std::string_view what) const {
@@ -190,16 +179,7 @@ void AtomicFile::fail_with_errno(std::string_view what) const {
 
 // Some file systems say only now that they are full.
 void AtomicFile::close() {
-  if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) {
-    fail_with_errno("cannot close");
-  }
-}
-
-void AtomicFile::close_and_remove_temporary() noexcept {
-  if (descriptor_ >= 0) ::close(descriptor_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
-  descriptor_ = -1;
-  temporary_.clear();
+  if (::close(file_.release()) != 0 && errno != EINTR) fail_with_errno("cannot close");
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes) {

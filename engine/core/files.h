@@ -17,7 +17,7 @@ namespace lockstep {
 class FileDescriptor {
  public:
   FileDescriptor() = default;
-  explicit FileDescriptor(int descriptor) : descriptor_(descriptor) {}  // < 0: of nothing
+  explicit FileDescriptor(int descriptor) : descriptor_(descriptor) {}  // < 0: none
   ~FileDescriptor() { close(); }
   FileDescriptor(FileDescriptor&& other) noexcept
       : descriptor_(std::exchange(other.descriptor_, -1)) {}
@@ -29,25 +29,22 @@ class FileDescriptor {
   int descriptor() const { return descriptor_; }
   bool is_open() const { return descriptor_ >= 0; }
   void close() noexcept {
-    if (is_open()) ::close(std::exchange(descriptor_, -1));
+    if (is_open()) ::close(release());
   }
+  // The caller closes it.
+  int release() noexcept { return std::exchange(descriptor_, -1); }
 
  private:
   int descriptor_ = -1;
 };
 
-// The one way to read a file that a user gave.
-
-// A regular file, read front to back. Its size is known, so that what its header promises can be
-// checked before memory is taken for it.
+// A regular file that a user gave, read front to back. Its size is known, so that what its header
+// promises can be checked before memory is taken for it.
 class InputFile {
  public:
   // operation is the tag of the errors, such as "idx"; it must outlive the object.
   // Throws Error{Io} that names the file: missing, no permission, a folder, a pipe or a device.
   InputFile(const std::filesystem::path& path, std::string_view operation);
-  ~InputFile();
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
 
   // Fills destination as far as the file reaches and returns the number of bytes: fewer than
   // destination.size() only at the end. Throws Error{Io} for read errors.
@@ -59,7 +56,7 @@ class InputFile {
   // Begins again at the first byte.
   void rewind();
 
-  // When it was opened.
+  // Its size when it was opened.
   std::uint64_t num_bytes() const { return num_bytes_; }
   const std::string& name() const { return name_; }
 
@@ -68,20 +65,19 @@ class InputFile {
 
   std::string name_;
   std::string_view operation_;
-  int descriptor_ = -1;
+  FileDescriptor file_;
   std::uint64_t num_bytes_ = 0;
 };
 
 // All of a file as text. Throws Error{Io} as InputFile.
 std::string read_text_file(const std::filesystem::path& path, std::string_view operation);
 
-// The one way to write a file: it is replaced whole or not at all.
+// A file being written, which is replaced whole or not at all: the bytes go to a temporary file in
+// the same folder; commit() syncs and closes it, renames it over the target and syncs the folder. A
+// kill or a power cut at any instant leaves the old file or the new one, never a mixture. What a
+// kill may leave behind besides is "<name>.partial-<pid>-<n>".
 //
-// The bytes go to a temporary file in the same folder; commit() syncs and closes it, renames it
-// over the target and syncs the folder. A kill or a power cut at any instant leaves the old file or
-// the new one, never a mixture. What a kill may leave behind besides is "<name>.partial-<pid>-<n>".
-
-// One file being written. A target that exists keeps its permissions; a symbolic link stays a link
+// A target that exists keeps its permissions; a symbolic link stays a link
 // and what it points to is replaced, or made. Devices and pipes (/dev/null) cannot be replaced:
 // they are written directly.
 class AtomicFile {
@@ -109,12 +105,11 @@ class AtomicFile {
   [[noreturn]] void fail_with_errno(std::string_view what) const;
   void require_below_limit(std::size_t num_bytes) const;
   void close();
-  void close_and_remove_temporary() noexcept;
 
   std::string_view operation_;
   std::filesystem::path target_;
   std::filesystem::path temporary_;  // empty when the target is written directly
-  int descriptor_ = -1;
+  FileDescriptor file_;
   std::size_t num_written_ = 0;
 };
 
@@ -126,7 +121,7 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view t
 // it was. Throws Error{Io} that says why not.
 void check_writable(const std::filesystem::path& path);
 
-// Whether writing to both paths would write one file twice: two spellings, symbolic links, or names
+// True if writing to both paths would write one file twice: two spellings, symbolic links, or names
 // of one file. Neither needs to exist.
 bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 

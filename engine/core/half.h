@@ -16,6 +16,8 @@ namespace lockstep {
 // The upper half of a float: 8 bits of exponent, 7 of fraction.
 class Bfloat16 {
  public:
+  static constexpr DType kDType = DType::bfloat16;
+
   Bfloat16() = default;
   explicit Bfloat16(float value) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -34,6 +36,8 @@ class Bfloat16 {
 // to zero.
 class Float16 {
  public:
+  static constexpr DType kDType = DType::float16;
+
   Float16() = default;
   explicit Float16(float value) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -69,17 +73,8 @@ static_assert(sizeof(Float16) == 2 && std::is_trivial_v<Float16>);
 template <typename T>
 inline constexpr bool is_half = std::is_same_v<T, Bfloat16> || std::is_same_v<T, Float16>;
 
-// What sums of T are computed in.
+// The type that sums of T are computed in.
 template <typename T>
 using ArithmeticOf = std::conditional_t<is_half<T>, float, T>;
-
-template <>
-struct DTypeOf<Bfloat16> {
-  static constexpr DType value = DType::bfloat16;
-};
-template <>
-struct DTypeOf<Float16> {
-  static constexpr DType value = DType::float16;
-};
 
 }  // namespace lockstep

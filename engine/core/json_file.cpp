@@ -1,6 +1,7 @@
 #include "engine/core/json_file.h"
 
 #include <algorithm>
+#include <functional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,11 +17,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kMostCounted = 1e12;
-constexpr double kLargest = 1e30;
-
 bool is_number(const Json& value) {
-  return value.is_number() && value.get<double>() >= 0 && value.get<double>() <= kLargest;
+  return value.is_number() && value.get<double>() >= 0 && value.get<double>() <= 1e30;
+}
+bool is_positive(const Json& value) {
+  return is_number(value) && value.get<double>() > 0;
+}
+bool is_count(const Json& value) {
+  return value.is_number_integer() && value.get<double>() >= 1 && value.get<double>() <= 1e12;
 }
 
 // A value in a message; of a list or an object only that it is one.
@@ -108,15 +112,29 @@ void JsonFields::fail_at(std::string_view name, std::string_view what) const {
   file_->fail_at(place_of(name), what);
 }
 
+template <typename IsRight>
+const Json& JsonFields::checked(const char* name, IsRight is_right,
+                                std::string_view expected) const {
+  if (!has(name) || !std::invoke(is_right, *find(name))) refuse(name, expected);
+  return *find(name);
+}
+
+template <typename T, typename IsRight>
+std::vector<T> JsonFields::list_of(const char* name, IsRight is_right,
+                                   std::string_view expected) const {
+  if (!has(name)) return {};
+  const Json& list = *find(name);
+  if (!list.is_array() || !std::ranges::all_of(list, is_right)) refuse(name, expected);
+  return list.get<std::vector<T>>();
+}
+
 JsonFields JsonFields::object(const char* name) const {
-  if (!has(name)) refuse(name, "an object");
-  return {*file_, *find(name), place_of(name)};
+  return {*file_, checked(name, &Json::is_object, "an object"), place_of(name)};
 }
 
 std::vector<JsonFields> JsonFields::objects(const char* name) const {
-  if (!has(name) || !find(name)->is_array()) refuse(name, "a list");
   std::vector<JsonFields> all;
-  for (const Json& element : *find(name)) {
+  for (const Json& element : checked(name, &Json::is_array, "a list")) {
     all.emplace_back(*file_, element, fmt::format("{}[{}]", place_of(name), all.size()));
   }
   return all;
@@ -137,8 +155,7 @@ void JsonFields::require_only(const std::vector<std::string>& known) const {
 }
 
 std::string JsonFields::text(const char* name) const {
-  if (!has(name) || !find(name)->is_string()) refuse(name, "a text");
-  return find(name)->get<std::string>();
+  return checked(name, &Json::is_string, "a text").get<std::string>();
 }
 
 std::string JsonFields::text_or_empty(const char* name) const {
@@ -146,16 +163,11 @@ std::string JsonFields::text_or_empty(const char* name) const {
 }
 
 std::vector<std::string> JsonFields::texts(const char* name) const {
-  if (!has(name)) return {};
-  const Json& list = *find(name);
-  const auto is_text = [](const Json& word) { return word.is_string(); };
-  if (!list.is_array() || !std::ranges::all_of(list, is_text)) refuse(name, "a list of texts");
-  return list.get<std::vector<std::string>>();
+  return list_of<std::string>(name, &Json::is_string, "a list of texts");
 }
 
 double JsonFields::number(const char* name) const {
-  if (!has(name) || !is_number(*find(name))) refuse(name, "a number from 0 to 1e30");
-  return find(name)->get<double>();
+  return checked(name, is_number, "a number from 0 to 1e30").get<double>();
 }
 
 std::optional<double> JsonFields::optional_number(const char* name) const {
@@ -163,26 +175,15 @@ std::optional<double> JsonFields::optional_number(const char* name) const {
 }
 
 std::vector<double> JsonFields::numbers(const char* name) const {
-  if (!has(name)) return {};
-  const Json& list = *find(name);
-  if (!list.is_array() || !std::ranges::all_of(list, is_number)) {
-    refuse(name, "a list of numbers from 0 to 1e30");
-  }
-  return list.get<std::vector<double>>();
+  return list_of<double>(name, is_number, "a list of numbers from 0 to 1e30");
 }
 
 double JsonFields::positive(const char* name) const {
-  const bool is_positive = has(name) && is_number(*find(name)) && find(name)->get<double>() > 0;
-  if (!is_positive) refuse(name, "a number above 0, to 1e30");
-  return find(name)->get<double>();
+  return checked(name, is_positive, "a number above 0, to 1e30").get<double>();
 }
 
 std::size_t JsonFields::count(const char* name) const {
-  if (!has(name) || !find(name)->is_number_integer() || !is_number(*find(name)) ||
-      find(name)->get<double>() < 1 || find(name)->get<double>() > kMostCounted) {
-    refuse(name, "a count, 1 or more");
-  }
-  return find(name)->get<std::size_t>();
+  return checked(name, is_count, "a count, 1 or more").get<std::size_t>();
 }
 
 std::size_t JsonFields::count_or(const char* name, std::size_t missing) const {
@@ -191,8 +192,7 @@ std::size_t JsonFields::count_or(const char* name, std::size_t missing) const {
 
 std::optional<bool> JsonFields::optional_flag(const char* name) const {
   if (!has(name)) return std::nullopt;
-  if (!find(name)->is_boolean()) refuse(name, "true or false");
-  return find(name)->get<bool>();
+  return checked(name, &Json::is_boolean, "true or false").get<bool>();
 }
 
 }  // namespace lockstep

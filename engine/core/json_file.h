@@ -52,6 +52,12 @@ class JsonFields {
 
  private:
   std::string place_of(std::string_view name) const;
+  // The value of that name. Refuses one that is missing or not right.
+  template <typename IsRight>
+  const nlohmann::json& checked(const char* name, IsRight is_right,
+                                std::string_view expected) const;
+  template <typename T, typename IsRight>
+  std::vector<T> list_of(const char* name, IsRight is_right, std::string_view expected) const;
 
   const JsonFile* file_;
   const nlohmann::json* object_;

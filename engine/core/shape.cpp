@@ -70,16 +70,11 @@ std::string to_string(const Shape& shape) {
 }
 
 std::size_t num_bytes_of(const Shape& shape, DType dtype) {
-  const std::size_t num_elements = shape.num_elements();
-  std::size_t num_bytes = 0;
-  const bool fits = num_elements > 0
-                        ? multiply_fits(num_elements, size_of(dtype), num_bytes)
-                        : product_of_nonzero(shape.sizes(), size_of(dtype)).has_value();
-  if (!fits) {
+  if (!product_of_nonzero(shape.sizes(), size_of(dtype))) {
     fail(ErrorCode::Shape, "shape", "{} {} has more than {} bytes, the most that can be addressed",
          to_string(shape), to_string(dtype), kMaxSize);
   }
-  return num_bytes;
+  return shape.num_elements() * size_of(dtype);
 }
 
 }  // namespace lockstep

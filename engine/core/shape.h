@@ -1,4 +1,5 @@
-// Shape, and arithmetic on sizes that is checked.
+// Shape, and arithmetic on sizes that never wraps around: what does not fit is an error where it
+// arises.
 #pragma once
 
 #include <array>
@@ -16,9 +17,6 @@
 #include "engine/core/error.h"
 
 namespace lockstep {
-
-// Arithmetic on sizes that never wraps around, and narrowing that never loses a bit: what does not
-// fit is an error where it arises. Shapes, bytes and offsets are computed with these.
 
 // The largest number of elements or bytes: differences of sizes fit into std::ptrdiff_t, as kernels
 // need.

@@ -7,16 +7,12 @@
 
 namespace lockstep {
 
-// Words out of a file, made fit for one line of a message.
-
 // The first 80 bytes, with "..." where there are more, and '?' for each control character: what a
 // damaged file holds may be megabytes long, end lines or command a terminal.
 std::string shown(std::string_view text);
 
 // As one word of a shell's command line, in single quotes.
 std::string shell_quoted(std::string_view text);
-
-// "did you mean": the word that somebody probably wanted to type.
 
 // How many letters must be inserted, removed, replaced or swapped with the next to make a of b.
 std::size_t edit_distance(std::string_view a, std::string_view b);

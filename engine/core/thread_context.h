@@ -1,5 +1,5 @@
-// What belongs to a line of work rather than to an OS thread: its rank, and whether
-// gradients are recorded.
+// The context of a line of work, which is more than an OS thread's: its rank, and whether gradients
+// are recorded.
 //
 // A stage that hands work to another thread copies the caller's context there by hand
 // (ThreadContextScope); nothing is inherited silently.

@@ -100,7 +100,7 @@ void StagingRing::take(StagingSlot& slot, const Tensor& x, const Tensor& y) {
   slot.consumed = stream.record();
 }
 
-// What the thread makes: a batch without its pixels, or the end of an epoch.
+// A batch without its pixels, or the end of an epoch, as the thread makes it.
 struct DataLoader::Prepared {
   bool is_end_of_epoch = false;
   std::size_t num_rows = 0;

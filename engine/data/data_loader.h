@@ -25,8 +25,8 @@
 
 namespace lockstep::data {
 
-// A thread that makes items ahead of the one who uses them.
-
+// A thread that makes items ahead of the thread that uses them.
+//
 // Threading:  produce() runs on the prefetcher's own thread, with the ThreadContext of the thread
 //             that made the prefetcher; next() is for one consumer thread.
 // Bounded:    at most `capacity` items wait. The thread sleeps while they do, and is woken when
@@ -185,7 +185,7 @@ struct DataLoaderOptions {
   std::size_t num_prefetched = 32;  // batches that wait, at most; on CUDA kMaxStaged of them
 };
 
-// Of the batches that wait for a CUDA device, which hold pixels.
+// Batches that wait for a CUDA device at most; they hold pixels.
 inline constexpr std::size_t kMaxStaged = 8;
 
 class DataLoader {

@@ -75,7 +75,7 @@ std::vector<std::size_t> distributed_sampler(std::size_t num_samples, std::size_
   check_rank(rank, world_size);
   tell("distributed", {num_samples, world_size, world_size, rank, seed, shuffle}, epoch);
   const std::vector<std::size_t> order = epoch_order(num_samples, seed, epoch, shuffle);
-  // Where R does not divide L, ceil((L - R) / R) = floor(L / R).
+  // If R does not divide L, ceil((L - R) / R) = floor(L / R).
   const std::size_t floor = num_samples / world_size;
   const std::size_t ceiling = floor + (num_samples % world_size != 0 ? 1 : 0);
   const std::size_t num_per_rank = drop_last == DropLast::on ? floor : ceiling;

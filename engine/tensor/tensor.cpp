@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <type_traits>
 
 #include "engine/core/error.h"
@@ -193,27 +194,34 @@ std::string describe(const Tensor& tensor) {
                      to_string(tensor.device()));
 }
 
-void require_same_device(std::string_view operation, std::initializer_list<const Tensor*> tensors) {
+namespace {
+
+// Calls differ(a, b) for the first defined tensor and one whose part(tensor) is not the same.
+template <typename Part, typename Differ>
+void require_same(std::initializer_list<const Tensor*> tensors, Part part, Differ differ) {
   const Tensor* first = nullptr;
   for (const Tensor* tensor : tensors) {
     if (!tensor->defined()) continue;
     if (!first) first = tensor;
-    if (&tensor->logical_device() == &first->logical_device()) continue;
-    fail(ErrorCode::Device, operation,
-         "all tensors must be on one device, found {} and {}; move one with to(device)",
-         to_string(first->device()), to_string(tensor->device()));
+    if (part(*tensor) != part(*first)) differ(part(*first), part(*tensor));
   }
 }
 
+}  // namespace
+
+void require_same_device(std::string_view operation, std::initializer_list<const Tensor*> tensors) {
+  require_same(tensors, std::mem_fn(&Tensor::device), [&](Device a, Device b) {
+    fail(ErrorCode::Device, operation,
+         "all tensors must be on one device, found {} and {}; move one with to(device)",
+         to_string(a), to_string(b));
+  });
+}
+
 void require_same_dtype(std::string_view operation, std::initializer_list<const Tensor*> tensors) {
-  const Tensor* first = nullptr;
-  for (const Tensor* tensor : tensors) {
-    if (!tensor->defined()) continue;
-    if (!first) first = tensor;
-    if (tensor->dtype() == first->dtype()) continue;
+  require_same(tensors, std::mem_fn(&Tensor::dtype), [&](DType a, DType b) {
     fail(ErrorCode::DType, operation, "all tensors must have one dtype, found {} and {}",
-         to_string(first->dtype()), to_string(tensor->dtype()));
-  }
+         to_string(a), to_string(b));
+  });
 }
 
 void require_same_shape(std::string_view operation, const Tensor& a, const Tensor& b) {
@@ -236,20 +244,17 @@ LOCKSTEP_INSTANTIATE(std::uint8_t)
 
 namespace {
 
-std::atomic<Device>& chosen() {
-  static std::atomic<Device> device{Device{}};
-  return device;
-}
+std::atomic<Device> default_place{Device{}};
 
 }  // namespace
 
 Device default_device() {
-  return chosen().load(std::memory_order_relaxed);
+  return default_place.load(std::memory_order_relaxed);
 }
 
 void set_default_device(Device device) {
   runtime::logical_device(device);  // fails where there is none
-  chosen().store(device, std::memory_order_relaxed);
+  default_place.store(device, std::memory_order_relaxed);
 }
 
 }  // namespace lockstep

@@ -23,9 +23,8 @@
 
 namespace lockstep {
 
-// The device of tensors that are made without naming one: cpu:0, until somebody says otherwise.
-
-// Process-wide. Source: torch.set_default_device.
+// The device of tensors that are made without naming one, for the whole process: cpu:0 at first.
+// Source: torch.set_default_device.
 Device default_device();
 // Throws Error{Device} when there is no such device.
 void set_default_device(Device device);
@@ -94,7 +93,7 @@ class Tensor {
   // copy_from, host<T>(), optimizers and collectives count; backward() refuses a tensor that
   // forward saved in another version. Source: PyTorch's Tensor._version.
   std::uint64_t version() const { return checked_storage().version(); }
-  // For who writes through raw(), view() or matrix(), which count nothing by themselves.
+  // For code that writes through raw(), view() or matrix(), which count nothing by themselves.
   void bump_version() const { checked_storage().bump_version(); }
 
   // --- views (share storage) ---
