@@ -75,9 +75,9 @@ void exchange_as_rank(const CalibrateFlags& flags) {
   const auto work = [&](RankJob& rank) {
     ContentionProbe probe({rank.device});
     probe.sample();
-    const double cpu_before = runtime::own_use().cpu_seconds;
+    const double cpu_before = runtime::own_cpu_seconds();
     const predict::Curve curve = measure_all_reduces(rank.communicator, rank.device, flags.care());
-    const double cpu = runtime::own_use().cpu_seconds - cpu_before;
+    const double cpu = runtime::own_cpu_seconds() - cpu_before;
     probe.sample();
     const double cpu_of_all =
         comm::reduce_number(cpu, comm::ReduceOp::sum, rank.communicator, rank.device);

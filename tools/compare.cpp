@@ -24,6 +24,7 @@
 #include "tools/report/host_info.h"
 #include "tools/report/row_table.h"
 #include "tools/report/run_file.h"
+#include "tools/report/step_statistics.h"
 #include "tools/report/trace_file.h"
 #include "tools/report/work_line.h"
 #include "tools/report/workload.h"
@@ -138,7 +139,7 @@ PredictionTask measured_by(PredictionTask prediction, const RunRow& single) {
   prediction.run.measured_on = is_gpu ? runtime::physical_gpus()[0].name
                                       : device_name(cpu_name(), single.threads_per_device);
   if (const std::optional<trace::StepBreakdown>& drawn = single.result.breakdown) {
-    prediction.run.single = trace::typical_step(*drawn, single.result.step_statistics.median);
+    prediction.run.single = typical_step(*drawn, single.result.step_statistics.median);
   }
   return prediction;
 }

@@ -2,12 +2,13 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -66,7 +67,7 @@ void bind_as_caller(std::span<std::thread> threads) noexcept {
   }
 }
 
-// Of a process that has ended since its file was opened, the read fails: a stream's buffer throws
+// The read fails when the process has ended since its file was opened: a stream's buffer throws
 // then, which the operator catches.
 std::string read_process_file(pid_t process, const char* name, const std::filesystem::path& proc) {
   std::ostringstream text;
@@ -74,20 +75,16 @@ std::string read_process_file(pid_t process, const char* name, const std::filesy
   return text.str();
 }
 
-// From "4711 (a name) S 4700 ...": proc(5) counts the start as field 22, the state as field 3. The
-// name may hold anything, so what follows it is counted from its end.
-std::optional<ProcessStat> read_process_stat(pid_t process, const std::filesystem::path& proc) {
+// From "4711 (a name) S 4700 ..."; the name may hold anything, also ") S 1".
+std::optional<pid_t> parent_of(pid_t process, const std::filesystem::path& proc) {
   const std::string text = read_process_file(process, "stat", proc);
-  const std::size_t begin = text.find('(');
   const std::size_t end = text.rfind(')');
-  if (begin == std::string::npos || end == std::string::npos) return std::nullopt;
-  ProcessStat found;
-  found.name = text.substr(begin + 1, end - begin - 1);
+  if (end == std::string::npos) return std::nullopt;
   std::istringstream fields(text.substr(end + 1));
   std::string state;
-  fields >> state >> found.parent;
-  for (int field = 5; field <= 22; ++field) fields >> found.start_time;
-  return found;
+  pid_t parent = 0;
+  fields >> state >> parent;
+  return parent;
 }
 
 namespace {
@@ -98,16 +95,8 @@ constexpr double kLargestShareOfOthers = 0.05;
 constexpr double kClockErrorSeconds = 0.06;
 constexpr double kShortestWait = 0.01;  // of the wall time
 
-double seconds_of(const timeval& time) {
-  return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-}
-
-double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// Adds up the lines of the cores that this process may use. Interrupts are left out: those of its
-// own messages are among them.
+// Adds up the lines of the cores that this process may use, without interrupts: those of its own
+// messages are among them.
 void read_cores(double& total_seconds, double& stolen_seconds) {
   const std::vector<int> usable = allowed_cores();
   const double tick = 1 / static_cast<double>(sysconf(_SC_CLK_TCK));
@@ -127,12 +116,19 @@ void read_cores(double& total_seconds, double& stolen_seconds) {
   }
 }
 
-// "ran waited times", in nanoseconds.
-std::optional<double> waiting_seconds_of(const std::filesystem::path& thread) {
-  std::ifstream file(thread / "schedstat");
-  double ran = 0, waited = 0;
-  if (!(file >> ran >> waited)) return std::nullopt;
-  return 1e-9 * waited;
+// How long each thread of this process was ready and had no core, by its number.
+std::map<int, double> waiting_seconds_of_threads() {
+  std::map<int, double> seconds;
+  std::error_code no_more;
+  for (std::filesystem::directory_iterator thread("/proc/self/task", no_more), end;
+       !no_more && thread != end; thread.increment(no_more)) {
+    std::ifstream file(thread->path() / "schedstat");  // "ran waited times", in nanoseconds
+    double ran = 0, waited = 0;
+    if (file >> ran >> waited) {
+      seconds[std::atoi(thread->path().filename().c_str())] = 1e-9 * waited;
+    }
+  }
+  return seconds;
 }
 
 }  // namespace
@@ -149,47 +145,37 @@ std::optional<bool> is_disturbed(const CoreUse& use, std::size_t usable_cores) {
   return taken > allowed && had_to_wait;
 }
 
-OwnUse own_use() {
-  OwnUse own;
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  own.cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
-  std::error_code no_more;
-  for (std::filesystem::directory_iterator thread("/proc/self/task", no_more), end;
-       !no_more && thread != end; thread.increment(no_more)) {
-    const std::optional<double> waited = waiting_seconds_of(thread->path());
-    if (waited) own.waiting_seconds[std::atoi(thread->path().filename().c_str())] = *waited;
-  }
-  return own;
+double own_cpu_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 void CoreProbe::sample() {
-  Sample now;
-  now.wall_seconds = wall_seconds();
-  read_cores(now.total_seconds, now.stolen_seconds);
-  now.own = own_use();
-  if (!first_) {
-    first_ = now;
-  } else {
-    // A thread that has ended keeps what it waited.
-    now.own.waiting_seconds.merge(std::map(last_.own.waiting_seconds));
-  }
-  last_ = std::move(now);
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  Sample sample;
+  sample.wall_seconds = std::chrono::duration<double>(now).count();
+  read_cores(sample.total_seconds, sample.stolen_seconds);
+  sample.own_seconds = own_cpu_seconds();
+  sample.waiting_seconds = waiting_seconds_of_threads();
+  sample.waiting_seconds.merge(last_.waiting_seconds);  // a thread that ended keeps what it waited
+  if (!first_) first_ = sample;
+  last_ = std::move(sample);
 }
 
 CoreUse CoreProbe::use() const {
   CoreUse use;
   if (!first_) return use;
   use.wall_seconds = last_.wall_seconds - first_->wall_seconds;
-  use.own_seconds = last_.own.cpu_seconds - first_->own.cpu_seconds;
+  use.own_seconds = last_.own_seconds - first_->own_seconds;
   use.total_seconds = last_.total_seconds - first_->total_seconds;
   use.stolen_seconds = last_.stolen_seconds - first_->stolen_seconds;
-  if (last_.own.waiting_seconds.empty()) return use;
+  if (last_.waiting_seconds.empty()) return use;
   use.waiting_seconds = 0;
-  for (const auto& [thread, seconds] : last_.own.waiting_seconds) {
-    const auto before = first_->own.waiting_seconds.find(thread);
+  for (const auto& [thread, seconds] : last_.waiting_seconds) {
+    const auto before = first_->waiting_seconds.find(thread);
     *use.waiting_seconds +=
-        seconds - (before == first_->own.waiting_seconds.end() ? 0 : before->second);
+        seconds - (before == first_->waiting_seconds.end() ? 0 : before->second);
   }
   return use;
 }

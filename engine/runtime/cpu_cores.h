@@ -14,8 +14,6 @@
 
 namespace lockstep::runtime {
 
-// Which cores a rank, or a device, computes on.
-//
 // The kernel often leaves two of them on one core, for milliseconds or for a whole run, while
 // another core has only threads that wait, and a collective waits for its slowest rank. So where
 // there are cores enough, each rank of a host is bound to cores of its own: the allowed cores are
@@ -27,7 +25,7 @@ std::vector<int> allowed_cores();
 // The same of the calling thread alone.
 std::vector<int> cores_of_this_thread();
 
-// Part 1 of 2 of {0, 1, 2, 3} is {2, 3}. Empty when there are fewer cores than parts: then nobody
+// Part 1 of 2 of {0, 1, 2, 3} is {2, 3}. Empty when there are fewer cores than parts: then no rank
 // is bound.
 std::vector<int> part_of_cores(const std::vector<int>& cores, std::size_t part,
                                std::size_t num_parts);
@@ -38,26 +36,19 @@ void bind_to(const std::vector<int>& cores) noexcept;
 // From now on other threads run on the cores that the calling thread may run on.
 void bind_as_caller(std::span<std::thread> threads) noexcept;
 
-// A process as the kernel describes it in /proc/PID, as long as there is one: any other process may
-// end while it is looked at.
-struct ProcessStat {
-  std::string name;        // the kernel's: 15 characters at most, any of them
-  pid_t parent = 0;        // 0: started by the kernel, or from outside of this PID namespace
-  std::string start_time;  // in clock ticks since the system's start
-};
-
-// What the file of that name says; empty when there is no such process any more, or it may not be
-// read. proc: where the kernel describes processes.
+// The text of the file /proc/PID/NAME; empty when there is no such process any more, or it may not
+// be read. proc: where the kernel describes processes.
 std::string read_process_file(pid_t process, const char* name,
                               const std::filesystem::path& proc = "/proc");
 
-// Of the file "stat"; absent when there is no such process.
-std::optional<ProcessStat> read_process_stat(pid_t process,
-                                             const std::filesystem::path& proc = "/proc");
+// Which process started it (0: the kernel, or one outside of this PID namespace); absent when there
+// is no such process any more.
+std::optional<pid_t> parent_of(pid_t process, const std::filesystem::path& proc = "/proc");
 
-// Who used the cores of this process while something was measured on them.
+// CPU time of this process since it began.
+double own_cpu_seconds();
 
-// Since the first sample.
+// Who used the cores of this process while something was measured on them, since the first sample.
 struct CoreUse {
   double wall_seconds = 0;
   double own_seconds = 0;     // CPU time of this process, and of ranks that belong to it
@@ -67,19 +58,11 @@ struct CoreUse {
   std::optional<double> waiting_seconds;
 };
 
-// Whether others took cores that this process could have used: more than 5 % of those cores' time
-// (and more than the kernel's clock, which counts in hundredths of a second, may be wrong by),
-// while threads of this process had to wait for a core. What its own threads take from each other
-// is not meant. Absent when the figures are not a kernel's: others cannot have used less than
-// nothing.
+// True if others took cores that this process could have used: more than 5 % of those cores' time
+// (and more than the kernel's clock may be wrong by), while threads of this process had to wait for
+// a core. What its own threads take from each other does not count. Absent when the figures are not
+// a kernel's: others cannot have used less than nothing.
 std::optional<bool> is_disturbed(const CoreUse& use, std::size_t usable_cores);
-
-// What this process has used since it began.
-struct OwnUse {
-  double cpu_seconds = 0;
-  std::map<int, double> waiting_seconds;  // of each thread that there is now, by its number
-};
-OwnUse own_use();
 
 // Takes samples, each of which costs some tens of microseconds and a file per thread; take them
 // outside of what is timed.
@@ -93,9 +76,10 @@ class CoreProbe {
  private:
   struct Sample {
     double wall_seconds = 0;
+    double own_seconds = 0;
     double total_seconds = 0;
     double stolen_seconds = 0;
-    OwnUse own;
+    std::map<int, double> waiting_seconds;  // of each thread, by its number
   };
   std::optional<Sample> first_;
   Sample last_;

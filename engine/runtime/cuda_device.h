@@ -40,7 +40,7 @@ void copy_on_cuda_stream(Stream& stream, void* to, const void* from, std::size_t
 // Says whether copies from this host memory to the GPU go on after the call that started them.
 bool is_pinned(int gpu, const void* memory);
 
-// Whether some logical CUDA device has been made.
+// True once a logical CUDA device has been made.
 bool has_cuda_devices_in_use();
 
 }  // namespace lockstep::runtime

@@ -68,7 +68,7 @@ void DeviceSpan::close() noexcept {
       all.spans.pop_front();
     }
   } catch (const Error&) {
-    // The device failed; the operation that made it fail says so, and its time is nobody's concern.
+    // The device failed; the operation that made it fail says so; its time has no meaning.
   }
 }
 

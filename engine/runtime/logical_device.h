@@ -90,9 +90,9 @@ std::size_t threads_per_device();
 // How many cores this process may use (cpu_cores.h); at least 1.
 std::size_t num_cores();
 
-// Which physical GPU stands behind each logical CUDA device.
+// The physical GPU behind each logical CUDA device (virtual_devices.cpp).
 //
-// Without a word from anybody, cuda:i is GPU i. LOCKSTEP_VIRTUAL_DEVICES, or --virtual-devices,
+// By default cuda:i is GPU i. LOCKSTEP_VIRTUAL_DEVICES, or --virtual-devices,
 // declares otherwise: "cuda:0*4" makes four logical devices of GPU 0, "cuda:0*2,cuda:1*2" two of
 // each.
 
@@ -109,7 +109,7 @@ void set_virtual_devices(std::string_view text);
 // The physical GPU (CUDA ordinal) of cuda:0, cuda:1, ...; empty without a GPU.
 std::vector<int> logical_gpus();
 
-// Whether the logical devices were declared by the user.
+// True if the user declared the logical devices.
 bool has_virtual_devices();
 
 }  // namespace lockstep::runtime

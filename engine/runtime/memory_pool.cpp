@@ -17,6 +17,8 @@ namespace {
 // Block sizes: multiples of 64 up to 512 bytes, then eight sizes between one power of two and the
 // next, so at most 1/8 of a block is unused.
 std::size_t block_size(std::size_t num_bytes) {
+  if (num_bytes > std::size_t{1} << 60)
+    return num_bytes;  // rounding up would overflow; none has it
   const std::size_t rounded = std::max<std::size_t>(num_bytes, 1);
   const std::size_t granule =
       rounded <= 512 ? 64 : std::max<std::size_t>(64, std::bit_floor(rounded - 1) / 8);
@@ -28,19 +30,18 @@ std::size_t block_size(std::size_t num_bytes) {
 MemoryPool::~MemoryPool() = default;
 
 MemoryPool::Block MemoryPool::allocate(std::size_t num_bytes) {
-  // Beyond this, rounding up would overflow; no machine has it.
-  constexpr std::size_t kLargest = std::size_t{1} << 60;
-  const std::size_t size = num_bytes <= kLargest ? block_size(num_bytes) : num_bytes;
+  const std::size_t size = block_size(num_bytes);
   std::unique_lock lock(mutex_);
   if (!pending_.empty()) reclaim_passed();
-  void* data = take_free(size);
-  if (!data && num_bytes <= kLargest) {
+  void* data = nullptr;
+  if (const auto bin = free_.find(size); bin != free_.end() && !bin->second.empty()) {
+    data = bin->second.back();
+    bin->second.pop_back();
+    statistics_.cached_bytes -= size;
+  } else {
     data = system_allocate(size);
     if (!data) {
       release_cached_locked();
-      data = system_allocate(size);
-    }
-    if (!data) {
       lock.unlock();
       release_others();
       lock.lock();
@@ -60,15 +61,6 @@ MemoryPool::Block MemoryPool::allocate(std::size_t num_bytes) {
   statistics_.peak_bytes = std::max(statistics_.peak_bytes, statistics_.current_bytes);
   tell_counted_in();
   return {data, size};
-}
-
-void* MemoryPool::take_free(std::size_t size) {
-  const auto bin = free_.find(size);
-  if (bin == free_.end() || bin->second.empty()) return nullptr;
-  void* data = bin->second.back();
-  bin->second.pop_back();
-  statistics_.cached_bytes -= size;
-  return data;
 }
 
 void MemoryPool::release(Block block, std::vector<std::shared_ptr<Event>> uses) {

@@ -61,9 +61,9 @@ class MemoryPool {
   // For the pools of devices that share the pool's physical memory: gives what they keep free back
   // to the system. Called without the pool's lock, when the system has no memory left.
   virtual void release_others() {}
-  // What the system could still give; for messages.
+  // Bytes that the system could still give; for messages.
   virtual std::size_t free_bytes() const = 0;
-  // nullptr when the system has no memory left. num_bytes is a multiple of 64.
+  // nullptr when the system has no memory left.
   virtual void* system_allocate(std::size_t num_bytes) = 0;
   virtual void system_release(void* data, std::size_t num_bytes) = 0;
   virtual std::string description() const = 0;
@@ -74,10 +74,10 @@ class MemoryPool {
     std::vector<std::shared_ptr<Event>> uses;
   };
 
-  void* take_free(std::size_t size);  // REQUIRES: mutex_ held; nullptr if there is none
-  void reclaim_passed();              // REQUIRES: mutex_ held
-  void release_cached_locked();       // REQUIRES: mutex_ held
-  void tell_counted_in();             // REQUIRES: mutex_ held; after every change of what is held
+  // REQUIRES: mutex_ is held.
+  void reclaim_passed();
+  void release_cached_locked();
+  void tell_counted_in();  // after every change of what is held
 
   mutable std::mutex mutex_;
   std::map<std::size_t, std::vector<void*>> free_;  // by block size

@@ -26,8 +26,8 @@ const std::vector<PhysicalGpu>& physical_gpus();
 // CUDA runtime it names both versions.
 const std::string& no_gpu_reason();
 
-// Whether GPU `from` reads and writes the memory of GPU `to` itself (CUDA ordinals); true where
-// both are the same.
+// True if GPU `from` reads and writes the memory of GPU `to` itself (CUDA ordinals), or both are
+// the same.
 bool has_peer_access(int from, int to);
 
 }  // namespace lockstep::runtime

@@ -13,18 +13,14 @@ std::string library_path(const char* variable, const char* usual) {
 }
 
 SharedLibrary::SharedLibrary(std::string path, SharedLibraryOptions options)
-    : path_(std::move(path)), options_(std::move(options)) {
-  const int keep = options_.unload == Unload::never ? RTLD_NODELETE : 0;
-  handle_.reset(dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL | keep));
-  if (!handle_) problem_ = dlerror();
+    : path_(std::move(path)),
+      options_(std::move(options)),
+      handle_(dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+  if (!is_loaded()) problem_ = dlerror();
 }
 
 void* SharedLibrary::address_of(const char* symbol) const {
-  return dlsym(handle_.get(), symbol);
-}
-
-void SharedLibrary::Close::operator()(void* handle) const {
-  dlclose(handle);
+  return dlsym(handle_, symbol);
 }
 
 }  // namespace lockstep::runtime

@@ -1,8 +1,8 @@
 // A library that is loaded while the program runs: no build needs it, and a program starts, and
-// does all else, on a machine without it.
+// does all else, on a machine without it. It stays loaded until the process ends, as what it made
+// may be in use.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "engine/core/error.h"
@@ -12,14 +12,8 @@ namespace lockstep::runtime {
 // The file that an environment variable names, or else the usual one.
 std::string library_path(const char* variable, const char* usual);
 
-enum class Unload {
-  when_destroyed,
-  never,  // what the library made may be in use until the process ends
-};
-
 struct SharedLibraryOptions {
-  Unload unload = Unload::when_destroyed;
-  // What its errors say: Error{code}, "[operation] <path> has no <symbol>: <advice>".
+  // Its errors are Error{code}, "[operation] <path> has no <symbol>: <advice>".
   ErrorCode code = ErrorCode::Device;
   std::string operation = "dlsym";
   std::string advice = "it is not the library that is needed";
@@ -50,15 +44,11 @@ class SharedLibrary {
   }
 
  private:
-  struct Close {
-    void operator()(void* handle) const;
-  };
-
   void* address_of(const char* symbol) const;
 
   std::string path_;
   SharedLibraryOptions options_;
-  std::unique_ptr<void, Close> handle_;
+  void* handle_;
   std::string problem_;
 };
 

@@ -2,21 +2,10 @@
 
 #include <sys/prctl.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <ctime>
 
 namespace lockstep::runtime {
-
-Time now() {
-  return std::chrono::duration_cast<Time>(std::chrono::steady_clock::now().time_since_epoch());
-}
-
-Time from_seconds(double seconds) {
-  constexpr double kLongest = 1e9;
-  return std::chrono::duration_cast<Time>(
-      std::chrono::duration<double>(std::min(seconds, kLongest)));
-}
 
 ExactSleep::ExactSleep() : slack_(::prctl(PR_GET_TIMERSLACK)) {
   ::prctl(PR_SET_TIMERSLACK, 1UL);

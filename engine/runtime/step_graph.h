@@ -37,7 +37,7 @@ class StepGraph {
   StepGraph& operator=(const StepGraph&) = delete;
 
   // Runs the step; see above. It follows all work of the devices' compute streams, and comes before
-  // all later work of them. Tensors that the step makes come from memory that nobody else is given;
+  // all later work of them. Tensors that the step makes come from memory that no other tensor gets;
   // once it is captured, the device's statistics count all of it as held.
   // REQUIRES: the step is issued by the calling thread alone, waits for nothing on the host, and
   // reads no pageable memory. Throws what the step throws; Error{State} or Error{Cuda} for a step

@@ -16,7 +16,7 @@ Storage::~Storage() {
   try {
     for (Stream* stream : used_by_) uses.push_back(stream->record());
   } catch (const Error&) {
-    // The device is broken, and what it may still write to is nobody's memory again.
+    // The device is broken, so memory that it may still write to is not given out again.
     return;
   }
   pool_.release(block_, std::move(uses));

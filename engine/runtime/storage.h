@@ -17,7 +17,7 @@ class Storage {
   // Uninitialised memory of the device's pool.
   Storage(LogicalDevice& device, std::size_t num_bytes)
       : Storage(device, num_bytes, device.memory()) {}
-  // Of another pool, which outlives this: pinned host memory, say.
+  // Memory of another pool, which outlives this: pinned host memory, say.
   Storage(LogicalDevice& device, std::size_t num_bytes, MemoryPool& pool)
       : device_(device), pool_(pool), block_(pool.allocate(num_bytes)) {}
   ~Storage();
@@ -47,8 +47,6 @@ class Storage {
   std::vector<Stream*> used_by_;
   std::vector<std::shared_ptr<Event>> used_until_;
 };
-
-// Copies between the memories of two devices, in the order of their compute streams.
 
 // One side of a copy: memory, and the device that it belongs to.
 struct Source {

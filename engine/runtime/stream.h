@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "engine/core/device.h"
 #include "engine/runtime/wait.h"
@@ -23,8 +24,7 @@ class Event {
   virtual bool has_passed() const = 0;
   // Blocks the calling thread; false if the deadline came first.
   virtual bool wait(Deadline deadline = {}) const = 0;
-  // Blocks until it has passed or can pass no more. Throws nothing, and leaves what went wrong to
-  // be thrown by a wait() of somebody who can handle it.
+  // Blocks until it has passed or can pass no more. Leaves an error to be thrown by a later wait().
   virtual void wait_quietly() const noexcept { wait(); }
   // When it passed, on trace::now_ns()'s clock. REQUIRES: it has passed, and record_timed() made
   // it.
@@ -61,5 +61,9 @@ class Stream {
  private:
   LogicalDevice& device_;
 };
+
+// The streams of a CPU device: the calling thread itself, and one worker thread of that name.
+std::unique_ptr<Stream> make_caller_stream(LogicalDevice& device);
+std::unique_ptr<Stream> make_worker_stream(LogicalDevice& device, std::string name);
 
 }  // namespace lockstep::runtime

@@ -89,7 +89,8 @@ namespace {
 
 constexpr std::uint32_t kOpen = 1u << 31;
 
-// Of a thread, as no other one has had: the system numbers a new one like one that has ended.
+// The calling thread's number, which no other thread has had: the system numbers a new thread like
+// one that has ended.
 std::uint64_t this_thread() {
   static std::atomic<std::uint64_t> num_threads{0};
   thread_local const std::uint64_t number = ++num_threads;
@@ -114,7 +115,8 @@ void ThreadPool::run(std::size_t num_tasks, TaskFunction function, void* context
     for (std::size_t i = 0; i < num_tasks; ++i) function(context, i);
     return;
   }
-  follow_caller();
+  // The workers run on the cores of the caller. These do not change, once it has used a pool.
+  if (std::exchange(caller_, this_thread()) != this_thread()) bind_as_caller(workers_);
   function_ = function;
   context_ = context;
   num_tasks_ = num_tasks;
@@ -133,11 +135,6 @@ void ThreadPool::run(std::size_t num_tasks, TaskFunction function, void* context
   if (error) std::rethrow_exception(error);
 }
 
-// A thread's cores do not change, once it has used a pool.
-void ThreadPool::follow_caller() {
-  if (std::exchange(caller_, this_thread()) != this_thread()) bind_as_caller(workers_);
-}
-
 void ThreadPool::work() {
   while (true) {
     const std::size_t i = next_task_.fetch_add(1, std::memory_order_relaxed);
@@ -151,17 +148,13 @@ void ThreadPool::work() {
   }
 }
 
-bool ThreadPool::try_enter() {
-  return gate_.add_if_at_least(kOpen, 1);
-}
-
 void ThreadPool::worker_main() {
   std::uint32_t seen = 0;
   while (true) {
     generation_.wait_while_equal(seen);
     seen = generation_.load();
     if (stopping_.load()) return;
-    if (!try_enter()) continue;
+    if (!gate_.add_if_at_least(kOpen, 1)) continue;  // no job is open
     work();
     gate_.add(static_cast<std::uint32_t>(-1));
   }

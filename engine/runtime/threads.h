@@ -92,8 +92,6 @@ class ThreadPool {
   void run(std::size_t num_tasks, TaskFunction function, void* context);
   void work();  // takes tasks of the open job until none is left
   void worker_main();
-  void follow_caller();
-  bool try_enter();  // joins the open job, if there is one
 
   // The job; written only while no worker is inside.
   TaskFunction function_ = nullptr;

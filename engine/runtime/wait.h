@@ -65,8 +65,8 @@ class WaitWord {
 void never_spin();
 bool may_spin();
 
-// Of a thread that has a core of its own; of one that has not, since its peer may wait for the core
-// that it spins on.
+// The bound of a spin for a thread that has a core of its own, and for one that has not: its peer
+// may wait for the core that it spins on.
 inline constexpr unsigned kSpinRounds = 2000;
 inline constexpr unsigned kSpinRoundsOnSharedCore = 64;
 
@@ -86,8 +86,8 @@ bool spin_until(const Condition& done, unsigned num_rounds = kSpinRounds) {
   return false;
 }
 
-// Between two looks at something that wakes nobody when it changes, such as a library's request:
-// first as a spin does it, then asleep for a moment. `round` counts the looks.
+// Waits between two looks at something that wakes no thread when it changes, such as a library's
+// request: first as a spin does it, then asleep for a moment. `round` counts the looks.
 void poll_pause(unsigned round);
 
 }  // namespace lockstep::runtime

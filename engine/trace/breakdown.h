@@ -14,7 +14,7 @@
 
 namespace lockstep::trace {
 
-// Sets of times, as sorted, disjoint, non-empty half-open intervals in nanoseconds.
+// A set of times is a list of sorted, disjoint, non-empty half-open intervals in nanoseconds.
 struct Interval {
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
@@ -30,20 +30,18 @@ Interval clip(Interval interval, Interval window);
 // The set that any intervals cover together: overlapping and touching ones become one.
 IntervalSet union_of(std::vector<Interval> intervals);
 
-// What both sets cover.
+// The times that both sets cover.
 IntervalSet intersection_of(const IntervalSet& a, const IntervalSet& b);
 
 std::int64_t total_ns(const IntervalSet& set);
 
-// What the set covers inside window.
+// The part of the set inside window.
 IntervalSet part_inside(const IntervalSet& set, Interval window);
 
 // When a lane of a rank (or device) was in use inside window: the union of its spans of all
 // categories but step. busy fraction = total_ns(busy_time(...)) / (window.end_ns -
 // window.begin_ns).
 IntervalSet busy_time(std::span<const Span> spans, int rank, Lane lane, Interval window);
-
-// Which span an instant belongs to: the innermost of those around it.
 
 // The spans of one thread, cut into pieces that do not overlap: the parts of each span in which no
 // other lies. By time; a piece is a copy of its span but for begin and end. Of spans that overlap
@@ -54,7 +52,7 @@ std::vector<Span> innermost_pieces(std::vector<Span> spans);
 // else of its threads'. What a device does on its comm lane is a thread of its own.
 std::vector<Span> pieces_of_rank(std::span<const Span> spans, int rank);
 
-// Whether the device computes during this piece: on the compute lane, neither communicating nor
+// True if the device computes during this piece: on the compute lane, neither communicating nor
 // waiting.
 bool is_computing(const Span& piece);
 
@@ -68,7 +66,7 @@ IntervalSet times_of(const std::vector<Span>& pieces, Chosen chosen) {
   return union_of(std::move(times));
 }
 
-// Where the time of one training step went, from the spans of that step.
+// A step's breakdown comes from the spans of that step.
 //
 // The step is the span of category step. Its nine parts come from the spans of the thread that
 // recorded the step: each instant belongs to the innermost span around it, leaving out op spans
@@ -77,7 +75,7 @@ IntervalSet times_of(const std::vector<Span>& pieces, Chosen chosen) {
 //
 //   exposed_comm      the thread is inside a span of category communication: it runs a blocking
 //                     collective, or waits for an asynchronous one, and computes nothing
-//   unattributed      the thread is inside no span at all: what nobody instrumented
+//   unattributed      the thread is inside no span: work without instrumentation
 //   comm              beside the nine: this rank's comm lane is in use, by whatever thread
 //   overlapped_comm   the part of it during which the rank's device computes. It cost
 //                     no time of its own
@@ -143,25 +141,5 @@ std::optional<StepBreakdown> median_step(std::span<const Span> spans, int rank);
 
 // "412 ns", "12.3 us", "4.56 ms", "1.23 s".
 std::string format_seconds(double seconds);
-
-// What many steps have in common, where one step's breakdown shows but itself.
-
-// Each figure for itself, over all steps given: a part's median need not come from the step whose
-// wall time is the median, so the parts of `median` do not add up to its step.
-struct StepStatistics {
-  std::size_t num_steps = 0;
-  StepBreakdown median;  // of an even number, the smaller of the middle two
-  StepBreakdown p90;     // the smallest that at least 90 % of the steps do not exceed
-};
-
-StepStatistics step_statistics(const std::vector<StepBreakdown>& steps);
-
-// A step as long as this one, whose parts relate to each other as their medians over all steps do:
-// of one step alone a part may have any length.
-StepBreakdown typical_step(const StepBreakdown& step, const StepBreakdown& medians);
-
-// overlapped_comm / comm over all steps together; empty where nothing was communicated. What
-// Holistic Trace Analysis calls the communication-computation overlap of a rank.
-std::optional<double> comm_overlap(const std::vector<StepBreakdown>& steps);
 
 }  // namespace lockstep::trace

@@ -32,8 +32,8 @@ std::size_t collective_bytes_of(int rank);
 
 void reset_collective_counts();
 
-// What these ranks count while one of these lives is forgotten: collectives that belong to a check,
-// not to the training that is measured.
+// Forgets what these ranks count while it lives: collectives that belong to a check, not to the
+// training that is measured.
 // REQUIRES: meanwhile only the caller's line of work, and those it waits for, count for them.
 class UncountedScope {
  public:

@@ -1,4 +1,4 @@
-// What a program learns from, for whoever listens: the engine tells an Observer about rows, losses,
+// The interface for those who watch a program: the engine tells an Observer about rows, losses,
 // gradients, optimizer steps, communication and files. How long things take are spans (span.h).
 //
 // A process has one observer or none. Whoever examines programs installs one from outside; a test
@@ -27,8 +27,8 @@
 
 namespace lockstep::trace {
 
-// When an observer is told: as the thing is made, before it, after it (without an error), or when
-// somebody has waited for it.
+// When an observer is told: as the thing is made, before it, after it (without an error), or when a
+// thread has waited for it.
 enum class Moment { made, begins, ends, waited };
 
 struct Loss {

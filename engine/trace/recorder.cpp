@@ -7,9 +7,11 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <ranges>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace lockstep::trace {
 
@@ -38,14 +40,17 @@ const char* intern(std::string_view text) {
 
 namespace {
 
-// What one thread has recorded. Its lock is contended only while a recording is collected.
+// Chunks of at most kChunkEntries entries, so that a growing list is never copied.
+template <typename T>
+using Chunks = std::vector<std::vector<T>>;
+
+// The spans and samples of one thread. Its lock is contended only while a recording is collected.
 struct ThreadLog {
   std::mutex mutex;
   std::uint32_t thread = 0;
-  std::size_t num_left = 0;  // entries of the chunk that the thread has taken
   std::size_t num_dropped = 0;
-  std::deque<Span> spans;
-  std::deque<Sample> memory;
+  Chunks<Span> spans;
+  Chunks<Sample> memory;
 };
 
 // One recording, from start() on. Threads share it with the registry: neither a thread's end nor a
@@ -57,19 +62,6 @@ struct Session {
   std::atomic<std::ptrdiff_t> num_chunks_left{0};
   std::mutex mutex;
   std::deque<ThreadLog> logs;
-
-  // Whether there is room for one more entry. REQUIRES: the log's mutex is held.
-  bool take_room(ThreadLog& log) {
-    if (log.num_left == 0) {
-      if (num_chunks_left.fetch_sub(1, std::memory_order_relaxed) <= 0) {
-        ++log.num_dropped;
-        return false;
-      }
-      log.num_left = kChunkEntries;
-    }
-    --log.num_left;
-    return true;
-  }
 };
 
 // The current or last recording. Never freed, so that threads may record until the very end.
@@ -113,9 +105,16 @@ ThreadLog* log_in(std::uint32_t recording) {
 }
 
 template <typename T>
-void append(ThreadLog& log, std::deque<T>& list, const T& entry) {
+void append(ThreadLog& log, Chunks<T>& chunks, const T& entry) {
   const std::lock_guard lock(log.mutex);
-  if (local.session->take_room(log)) list.push_back(entry);
+  if (chunks.empty() || chunks.back().size() == kChunkEntries) {
+    if (local.session->num_chunks_left.fetch_sub(1, std::memory_order_relaxed) <= 0) {
+      ++log.num_dropped;
+      return;
+    }
+    chunks.emplace_back().reserve(kChunkEntries);
+  }
+  chunks.back().push_back(entry);
 }
 
 // Leaves it as it is whether spans are ranges too.
@@ -152,8 +151,12 @@ Recording collect() {
     for (ThreadLog& log : session->logs) {
       const std::lock_guard log_lock(log.mutex);
       // A span is appended when it ends, so a parent stands behind its children.
-      recording.spans.insert(recording.spans.end(), log.spans.rbegin(), log.spans.rend());
-      recording.memory.insert(recording.memory.end(), log.memory.begin(), log.memory.end());
+      for (const std::vector<Span>& chunk : std::views::reverse(log.spans)) {
+        recording.spans.insert(recording.spans.end(), chunk.rbegin(), chunk.rend());
+      }
+      for (const std::vector<Sample>& chunk : log.memory) {
+        recording.memory.insert(recording.memory.end(), chunk.begin(), chunk.end());
+      }
       recording.num_dropped += log.num_dropped;
     }
   }
@@ -199,7 +202,7 @@ namespace {
 
 RangeHooks range_hooks;
 
-// Whether the thread is inside a span of these kinds whose CPU time counts.
+// The thread is inside a span of these kinds whose CPU time counts.
 thread_local bool is_in_compute = false;
 thread_local bool is_in_wait = false;
 
@@ -216,7 +219,7 @@ bool* measured_as(Lane lane, Category category) {
 // The thread's CPU clock. To read it is a system call of up to a microsecond; but where one span
 // begins as another ends, it has run on since the last reading, or was away for less than
 // kStillRunningNs. A thread often loses its core on the way out of a system call, so a span takes
-// its own times around this: what nobody computes in is not what nobody instrumented.
+// its own times around this, so that such a gap belongs to it and is not unattributed.
 std::int64_t thread_cpu_ns() {
   constexpr std::int64_t kStillRunningNs = 2000;
   thread_local std::int64_t last_now_ns = std::numeric_limits<std::int64_t>::min();

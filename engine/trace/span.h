@@ -55,7 +55,7 @@ inline constexpr std::int64_t kNoSequence = -1;
 // Span::thread of work that no OS thread did: a device's stream, timed by its events.
 inline constexpr std::uint32_t kDeviceThread = std::numeric_limits<std::uint32_t>::max();
 
-// Span::cpu_ns of a span for which nobody read the thread's CPU clock.
+// Span::cpu_ns of a span that was not measured by the thread's CPU clock.
 inline constexpr std::int64_t kNotMeasured = -1;
 
 // One interval [begin_ns, end_ns) of the steady clock.
@@ -196,7 +196,7 @@ class UntracedScope {
   bool was_untraced_;
 };
 
-// Whether the calling thread has one.
+// True if the calling thread has one.
 bool is_untraced();
 
 }  // namespace lockstep::trace

@@ -20,7 +20,6 @@ using lockstep::runtime::SharedLibrary;
 
 SharedLibrary load() {
   const lockstep::runtime::SharedLibraryOptions options{
-      .unload = lockstep::runtime::Unload::never,  // handles live until the process ends
       .code = lockstep::ErrorCode::Cuda,
       .operation = "cublasLt",
       .advice = LOCKSTEP_CUBLASLT_NAME " is expected"};

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "engine/core/error.h"
-#include "engine/runtime/cpu/modelled_clock.h"
+#include "engine/runtime/steady_time.h"
 #include "engine/trace/recorder.h"
 #include "engine/trace/span.h"
 #include "simulate/predict/step.h"

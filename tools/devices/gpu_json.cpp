@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/runtime/nvml/nvml.h"
 #include "tools/devices/gpu_table.h"
+#include "tools/nvml/nvml.h"
 
 namespace lockstep::tools {
 namespace {

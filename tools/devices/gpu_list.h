@@ -2,7 +2,7 @@
 //
 // This folder is a small library of its own (gpu_tools) for machines that several people share; no
 // training needs it. `lockstep devices` and `lockstep with-devices` alone are made of it. It asks
-// engine/runtime/nvml what the driver says, and engine/runtime which GPUs this program would use.
+// tools/nvml what the driver says, and engine/runtime which GPUs this program would use.
 //   gpu_list.h      what there is; read this header first
 //   visible_gpus.h  what CUDA_VISIBLE_DEVICES leaves of it
 //   pick_devices.h  which devices a program that starts now had best take
@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/runtime/nvml/nvml.h"
 #include "engine/runtime/physical_gpus.h"
+#include "tools/nvml/nvml.h"
 
 namespace lockstep::tools {
 

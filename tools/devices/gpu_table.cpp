@@ -5,8 +5,8 @@
 
 #include <set>
 
-#include "engine/runtime/nvml/nvml.h"
 #include "tools/devices/text_table.h"
+#include "tools/nvml/nvml.h"
 
 namespace lockstep::tools {
 namespace {

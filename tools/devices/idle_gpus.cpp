@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/runtime/nvml/nvml.h"
+#include "tools/nvml/nvml.h"
 
 namespace lockstep::tools {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/runtime/nvml/nvml.h"
 #include "tools/devices/gpu_lock.h"
+#include "tools/nvml/nvml.h"
 
 namespace lockstep::tools {
 

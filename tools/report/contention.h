@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/runtime/cpu_cores.h"
-#include "engine/runtime/nvml/nvml.h"
+#include "tools/nvml/nvml.h"
 #include "tools/report/run_file.h"
 
 namespace lockstep::tools {

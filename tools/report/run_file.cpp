@@ -29,7 +29,7 @@ void add_breakdown(nlohmann::ordered_json& json, const TrainingResult& result) {
   json["breakdown_seconds"] = parts_json(drawn);
   json["breakdown_of"] = {{"step", drawn.sequence}, {"rank", drawn.rank}};
   json["overlapped_comm_seconds"] = drawn.overlapped_comm;
-  const trace::StepStatistics& statistics = result.step_statistics;
+  const StepStatistics& statistics = result.step_statistics;
   nlohmann::ordered_json all{{"num_steps", statistics.num_steps}};
   for (const auto& [name, step] : {std::pair("median_seconds", &statistics.median),
                                    std::pair("p90_seconds", &statistics.p90)}) {

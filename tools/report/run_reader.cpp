@@ -10,6 +10,7 @@
 #include "engine/core/json_file.h"
 #include "engine/core/text.h"
 #include "engine/trace/breakdown.h"
+#include "tools/report/step_statistics.h"
 
 namespace lockstep::tools {
 namespace {
@@ -98,7 +99,7 @@ std::optional<trace::StepBreakdown> read_typical_step(
     const JsonFields& row, const std::optional<trace::StepBreakdown>& drawn) {
   if (!drawn || !row.has("step_statistics")) return drawn;
   const JsonFields statistics = row.object("step_statistics");
-  return trace::typical_step(*drawn, read_parts(statistics.object("median_seconds")));
+  return typical_step(*drawn, read_parts(statistics.object("median_seconds")));
 }
 
 FileRow read_row(const JsonFields& fields) {

@@ -44,7 +44,7 @@ struct FileRow {
   std::vector<double> busy_fraction;        // of each device
   // Of the drawn step: its nine parts, step and overlapped_comm.
   std::optional<trace::StepBreakdown> breakdown;
-  std::optional<trace::StepBreakdown> typical_step;  // breakdown.h; or the drawn one
+  std::optional<trace::StepBreakdown> typical_step;  // step_statistics.h; or the drawn one
   double comm_bytes_per_device_per_step = 0;
   std::vector<double> peak_bytes;  // of each device
   std::optional<bool> verdict_equal;

@@ -170,13 +170,13 @@ TrainingResult train(const TrainingTask& task, const DevicePlacement& placement,
 JobResult train_in_job(const TrainingTask& task, RankJob& job, const TrainingObserver& observer) {
   memory_of(job.device).reset_peak();
   trace::reset_collective_counts();
-  const double cpu_seconds_before = runtime::own_use().cpu_seconds;
+  const double cpu_seconds_before = runtime::own_cpu_seconds();
   JobResult result;
   train_rank(task, job.device, job.communicator, observer, result.result);
   runtime::record_device_spans();
   trace::stop();
   wait_for_all_ranks(job, "trained");
-  const double cpu_seconds = runtime::own_use().cpu_seconds - cpu_seconds_before;
+  const double cpu_seconds = runtime::own_cpu_seconds() - cpu_seconds_before;
   const auto texts = gather_at_rank_zero(job, "summary", summarize(job, cpu_seconds));
   const auto packed = gather_at_rank_zero(job, "recording", pack_recording(trace::collect()));
   if (!job.is_first()) return {};

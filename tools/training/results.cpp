@@ -49,10 +49,10 @@ void take_times(const trace::Recording& recording, const std::vector<int>& track
   for (const int track : tracks) {
     result.busy_fraction.push_back(busy_fraction(recording, track));
     const auto steps = trace::step_breakdowns(recording.spans, track);
-    result.comm_overlap.push_back(trace::comm_overlap(steps));
+    result.comm_overlap.push_back(comm_overlap(steps));
     all_steps.insert(all_steps.end(), steps.begin(), steps.end());
   }
-  result.step_statistics = trace::step_statistics(all_steps);
+  result.step_statistics = step_statistics(all_steps);
 }
 
 }  // namespace lockstep::tools

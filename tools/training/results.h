@@ -8,6 +8,7 @@
 #include "engine/nn/state_dict.h"
 #include "engine/trace/breakdown.h"
 #include "engine/trace/recorder.h"
+#include "tools/report/step_statistics.h"
 #include "tools/training/loop.h"
 
 namespace lockstep::tools {
@@ -26,8 +27,8 @@ struct TrainingResult {
   nn::StateDict weights;
   std::vector<double> epoch_seconds;
   std::optional<trace::StepBreakdown> breakdown;    // of rank 0's median step
-  trace::StepStatistics step_statistics;            // over the steps of all ranks
-  std::vector<std::optional<double>> comm_overlap;  // per device; see breakdown.h
+  StepStatistics step_statistics;                   // over the steps of all ranks
+  std::vector<std::optional<double>> comm_overlap;  // per device; see step_statistics.h
   std::vector<double> busy_fraction;                // per device: share of the steps' time
   std::vector<std::size_t> peak_bytes;              // per device
   std::size_t comm_bytes_per_step = 0;  // sent by a device, mean over steps, largest device

@@ -18,8 +18,7 @@ std::string version_text(int code) {
 
 Library load(const std::string& path) {
   const runtime::SharedLibrary file(
-      path, {.unload = runtime::Unload::never,  // communicators may live until the process ends
-             .code = ErrorCode::Comm,
+      path, {.code = ErrorCode::Comm,
              .operation = "nccl",
              .advice = fmt::format("it is no NCCL, or one older than {}; install a newer one, or "
                                    "use --comm own",

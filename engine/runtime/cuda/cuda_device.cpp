@@ -1,14 +1,18 @@
 #include "engine/runtime/cuda_device.h"
 
+#include <nvtx3/nvToolsExt.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "engine/runtime/cuda/check.h"
 #include "engine/runtime/cuda/cuda_stream.h"
-#include "engine/runtime/cuda/nvtx_ranges.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
+#include "engine/trace/span.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -25,9 +29,9 @@ void enable_peer_access(int from, int to) {
   }
 }
 
-// Lets this GPU and those in use already reach each other's memory. GPUs that nobody named are left
-// alone: access makes a context there, which takes some of their memory and fails where they are
-// full or another process has them to itself.
+// Lets this GPU and those in use already reach each other's memory. GPUs that were never named are
+// left alone: access makes a context there, which takes some of their memory and fails where they
+// are full or another process has them to itself.
 void connect_to_gpus_in_use(int gpu) {
   static std::mutex& mutex = *new std::mutex;
   static auto& in_use = *new std::vector<int>;
@@ -40,10 +44,22 @@ void connect_to_gpus_in_use(int gpu) {
   in_use.push_back(gpu);
 }
 
+// Under a profiler (Nsight sets NVTX_INJECTION64_PATH), or with LOCKSTEP_NVTX=1, every ScopedSpan
+// is an NVTX range of its thread: nsys and ncu then show forward, backward, all-reduce beside the
+// kernels.
+void enable_nvtx_ranges() {
+  const char* asked = std::getenv("LOCKSTEP_NVTX");
+  const bool is_wanted = asked != nullptr ? std::string_view(asked) == "1"
+                                          : std::getenv("NVTX_INJECTION64_PATH") != nullptr;
+  if (!is_wanted) return;
+  trace::set_range_hooks({[](const char* name) { nvtxRangePushA(name); }, [] { nvtxRangePop(); }});
+}
+
 }  // namespace
 
 DeviceParts make_cuda_parts(LogicalDevice& device, int gpu) {
-  cuda::enable_nvtx_ranges();
+  static std::once_flag once;
+  std::call_once(once, enable_nvtx_ranges);
   const cuda::CurrentGpu current(gpu);  // where pinned memory makes its context too
   connect_to_gpus_in_use(gpu);
   cuda::DeviceFault* fault = cuda::make_device_fault();

@@ -1,4 +1,3 @@
-#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -17,13 +16,13 @@
 namespace lockstep::runtime::cuda {
 namespace {
 
-// cudaEvent_t that nobody uses, by GPU: making one takes longer than a small kernel.
+// Unused events of each GPU: making one takes longer than a small kernel.
 class SpareEvents {
  public:
   cudaEvent_t take(int gpu, CudaEvent::Timing timing) {
     {
       const std::lock_guard lock(mutex_);
-      std::vector<cudaEvent_t>& spare = spare_of(gpu, timing);
+      std::vector<cudaEvent_t>& spare = events_[{gpu, timing}];
       if (!spare.empty()) {
         cudaEvent_t event = spare.back();
         spare.pop_back();
@@ -39,18 +38,12 @@ class SpareEvents {
   }
   void give_back(int gpu, CudaEvent::Timing timing, cudaEvent_t event) {
     const std::lock_guard lock(mutex_);
-    spare_of(gpu, timing).push_back(event);
+    events_[{gpu, timing}].push_back(event);
   }
 
  private:
-  std::vector<cudaEvent_t>& spare_of(int gpu, CudaEvent::Timing timing) {
-    const auto index = static_cast<std::size_t>(gpu);
-    if (index >= events_.size()) events_.resize(index + 1);
-    return events_[index][timing == CudaEvent::Timing::on ? 1 : 0];
-  }
-
   std::mutex mutex_;
-  std::vector<std::array<std::vector<cudaEvent_t>, 2>> events_;
+  std::map<std::pair<int, CudaEvent::Timing>, std::vector<cudaEvent_t>> events_;
 };
 
 // Never destroyed: tensors in static variables let their events go at the very end.

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kUnknown = -1;
 
-// What cudaGetDevice() would say. Nobody else in this process changes it on Lockstep's threads.
+// The thread's current GPU, as cudaGetDevice() would say. Only this file changes it.
 int& current_gpu() {
   thread_local int gpu = kUnknown;
   return gpu;

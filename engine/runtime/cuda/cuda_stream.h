@@ -85,9 +85,9 @@ class CudaStream final : public Stream {
 
   cudaStream_t handle() const { return stream_; }
   int gpu() const { return gpu_; }
-  // Where kernels say what is wrong with their input; they may write it.
+  // Kernels write here what is wrong with their input.
   DeviceFault* fault() const { return fault_; }
-  // Whether submitted work goes into a graph instead of running.
+  // True while submitted work goes into a graph instead of running.
   bool is_capturing() const;
 
  private:

@@ -1,4 +1,4 @@
-// What a kernel found wrong with its input, told to the host without waiting for the device.
+// Tells the host what a kernel found wrong with its input, without waiting for the device.
 //
 // Kernels run long after the call that launched them, so a bad index or label cannot throw there.
 // The kernel writes it into a word of host memory that belongs to the logical device; the next

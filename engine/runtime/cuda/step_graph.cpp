@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <mutex>
+#include <string>
 #include <vector>
 
 #include "engine/core/error.h"
@@ -53,45 +53,11 @@ StepNumbers*& current_numbers() {
   return numbers;
 }
 
-// Pools of graphs. A tensor that a step made may outlive the graph, so a pool is never destroyed;
-// the next graph of the device takes it.
-class GraphPools {
- public:
-  MemoryPool* take(LogicalDevice& device) {
-    const std::lock_guard lock(mutex_);
-    for (Entry& entry : entries_) {
-      if (entry.device != device.device() || entry.is_taken) continue;
-      entry.is_taken = true;
-      return entry.pool.get();
-    }
-    entries_.push_back({device.device(), true,
-                        make_cuda_memory_pool(to_string(device.device()) + " (graph)", device.gpu(),
-                                              &device.own_memory())});
-    return entries_.back().pool.get();
-  }
-  // REQUIRES: nothing runs any more that used the pool's blocks.
-  void give_back(MemoryPool* pool) {
-    pool->let_blocks_go();
-    pool->release_cached();
-    const std::lock_guard lock(mutex_);
-    for (Entry& entry : entries_) {
-      if (entry.pool.get() == pool) entry.is_taken = false;
-    }
-  }
-
- private:
-  struct Entry {
-    Device device;
-    bool is_taken;
-    std::unique_ptr<MemoryPool> pool;
-  };
-  std::mutex mutex_;
-  std::vector<Entry> entries_;
-};
-
-GraphPools& graph_pools() {
-  static GraphPools& pools = *new GraphPools;
-  return pools;
+// Memory of a graph's own. A tensor that a step made may outlive the graph, so the pool is never
+// destroyed; it is empty afterwards.
+MemoryPool* make_graph_pool(LogicalDevice& device) {
+  const std::string name = to_string(device.device()) + " (graph)";
+  return make_cuda_memory_pool(name, device.gpu(), &device.own_memory()).release();
 }
 
 // A device whose new tensors come from a pool of the graph's.
@@ -236,7 +202,7 @@ StepGraph::StepGraph(std::vector<Device> devices) : parts_(std::make_unique<Part
   }
   for (const Device device : devices) {
     LogicalDevice& member = logical_device(device);
-    parts_->members.push_back({&member, graph_pools().take(member)});
+    parts_->members.push_back({&member, make_graph_pool(member)});
   }
 }
 
@@ -249,7 +215,7 @@ StepGraph::~StepGraph() {
     // A device that has failed does nothing any more.
   }
   parts_->forget();
-  for (const Member& member : parts_->members) graph_pools().give_back(member.pool);
+  for (const Member& member : parts_->members) member.pool->release_cached();
 }
 
 void StepGraph::run(const std::function<void()>& step) {

@@ -52,13 +52,13 @@ TEST(IsDisturbed, NobodyKnowsWhereTheKernelTellsNothing) {
 TEST(CoreProbe, CountsTheWorkOfThisProcess) {
   CoreProbe probe;
   probe.sample();
-  const double before = own_use().cpu_seconds;
+  const double before = own_cpu_seconds();
   std::atomic<bool> is_over = false;
   std::thread other([&] {
     while (!is_over) {
     }
   });
-  while (own_use().cpu_seconds < before + 0.2) {
+  while (own_cpu_seconds() < before + 0.2) {
   }
   probe.sample();
   is_over = true;

@@ -23,10 +23,8 @@ TEST(SharedLibrary, HasItsFunctions) {
 }
 
 TEST(SharedLibrary, AFunctionThatItLacksIsNullOrAnErrorThatNamesBoth) {
-  const SharedLibrary library(kMath, {.unload = Unload::never,
-                                      .code = ErrorCode::Comm,
-                                      .operation = "numbers",
-                                      .advice = "get a newer one"});
+  const SharedLibrary library(
+      kMath, {.code = ErrorCode::Comm, .operation = "numbers", .advice = "get a newer one"});
   void (*function)() = std::abort;
   library.find("no_such_function", function);
   EXPECT_EQ(function, nullptr);

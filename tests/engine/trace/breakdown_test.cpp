@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "tests/engine/trace/trace_steps.h"
 
 namespace lockstep::trace {
 namespace {
@@ -169,6 +170,45 @@ TEST(Breakdown, MedianIsARealStepOfTheRank) {
   ASSERT_NE(step, nullptr);
   EXPECT_EQ(step->begin_ns, 3000) << "of 10, 40, 50, 900 the shorter of the middle two";
   EXPECT_NEAR(median_step(spans, 0)->forward, 30 * kNanosecond, kRounding);
+}
+
+TEST(StepBreakdowns, StepsOfARankAreThoseThatAreAlsoFoundOneByOne) {
+  const Recording recording = two_ranks_three_steps();
+  for (const int rank : {0, 1}) {
+    const std::vector<StepBreakdown> steps = step_breakdowns(recording.spans, rank);
+    ASSERT_EQ(steps.size(), 3u);
+    std::size_t index = 0;
+    for (const Span& span : recording.spans) {
+      if (span.category != Category::step || span.rank != rank) continue;
+      const StepBreakdown expected = step_breakdown(recording.spans, span);
+      const StepBreakdown& found = steps[index++];
+      EXPECT_EQ(found.sequence, span.sequence);
+      EXPECT_EQ(found.rank, rank);
+      for (const BreakdownFigure& part : kBreakdownParts) {
+        EXPECT_EQ(found.*part.seconds, expected.*part.seconds) << part.name;
+      }
+      for (const BreakdownFigure& total : kBreakdownTotals) {
+        EXPECT_EQ(found.*total.seconds, expected.*total.seconds) << total.name;
+      }
+    }
+  }
+}
+
+TEST(StepBreakdowns, ASpanAroundSeveralStepsReachesIntoEach) {
+  std::vector<Span> spans;
+  spans.push_back({.name = "log", .begin_ns = 0, .end_ns = 150, .category = Category::host});
+  for (const std::int64_t begin : {0, 100, 200}) {
+    spans.push_back({.name = "step",
+                     .begin_ns = begin,
+                     .end_ns = begin + 100,
+                     .lane = Lane::host,
+                     .category = Category::step});
+  }
+  const std::vector<StepBreakdown> steps = step_breakdowns(spans, 0);
+  ASSERT_EQ(steps.size(), 3u);
+  EXPECT_NEAR(steps[0].host, 100e-9, 1e-15);
+  EXPECT_NEAR(steps[1].host, 50e-9, 1e-15);
+  EXPECT_NEAR(steps[2].host, 0, 1e-15);
 }
 
 TEST(Breakdown, RefusesASpanThatIsNoStep) {

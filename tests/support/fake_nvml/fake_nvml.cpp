@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "engine/runtime/nvml/nvml_api.h"
+#include "tools/nvml/nvml_api.h"
 
 namespace {
 

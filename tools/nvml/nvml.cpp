@@ -1,4 +1,4 @@
-#include "engine/runtime/nvml/nvml.h"
+#include "tools/nvml/nvml.h"
 
 #include <pwd.h>
 #include <sys/stat.h>
@@ -63,12 +63,8 @@ std::string printable(std::string text) {
 }
 
 bool descends_from(int pid, int ancestor) {
-  while (pid != ancestor) {
-    const auto found = runtime::read_process_stat(pid);
-    if (!found || found->parent <= 0) return false;
-    pid = found->parent;
-  }
-  return true;
+  while (pid > 0 && pid != ancestor) pid = runtime::parent_of(pid).value_or(0);
+  return pid == ancestor;
 }
 
 }  // namespace
@@ -228,7 +224,7 @@ constexpr PcieWord kPcieWords[] = {
     {kTopologySystem, "SYS", "the interconnect between NUMA nodes"},
 };
 
-// Where the active NVLinks of one GPU end.
+// The ends of one GPU's active NVLinks.
 struct NvLinkEnds {
   std::map<std::string, std::size_t> gpus;  // by PCI bus id
   std::size_t num_to_switches = 0;

@@ -1,4 +1,4 @@
-#include "engine/runtime/nvml/nvml.h"
+#include "tools/nvml/nvml.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

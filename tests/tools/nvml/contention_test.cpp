@@ -1,5 +1,5 @@
 // When a measurement counts as disturbed, when not, and when nobody can tell.
-#include "engine/runtime/nvml/nvml.h"
+#include "tools/nvml/nvml.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

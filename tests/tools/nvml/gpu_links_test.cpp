@@ -1,5 +1,5 @@
 // How GPUs reach each other: switches, direct NVLinks, PCIe, and what is not told.
-#include "engine/runtime/nvml/nvml.h"
+#include "tools/nvml/nvml.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What NVIDIA's management library says about the GPUs of this machine: what nvidia-smi shows.
+// The GPUs of this machine as NVIDIA's management library shows them, and so nvidia-smi.
 //
 // All GPUs, whatever CUDA_VISIBLE_DEVICES says, in the order of their PCI bus ids, which is how
 // nvidia-smi counts. A value that the GPU, the driver or the library does not tell is absent. A
@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/runtime/nvml/nvml_api.h"
 #include "engine/runtime/shared_library.h"
+#include "tools/nvml/nvml_api.h"
 
 namespace lockstep::nvml {
 
@@ -121,7 +121,7 @@ struct ProcessOwner {
 // Absent when the process ended, or belongs to another PID namespace (outside this container).
 std::optional<ProcessOwner> find_owner(int pid);
 
-// Whether both belong to one job as far as the kernel can tell: the same process, or one descends
+// True if both belong to one job as far as the kernel can tell: the same process, or one descends
 // from the other. A launcher and its ranks are relatives; two ranks are not.
 bool are_relatives(int a, int b);
 
@@ -145,7 +145,7 @@ class ContentionProbe {
   std::optional<bool> verdict() const;
 
  private:
-  // What was seen on one GPU, over all samples.
+  // Seen on one GPU, over all samples.
   struct Seen {
     std::set<int> pids;
     std::set<int> strangers;   // of them, those that are not of this process's job

@@ -1,5 +1,5 @@
 // What is read of a machine's GPUs, with a library that tells everything, little, or is not there.
-#include "engine/runtime/nvml/nvml.h"
+#include "tools/nvml/nvml.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

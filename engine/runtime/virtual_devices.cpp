@@ -1,0 +1,119 @@
+// Which physical GPU stands behind each logical CUDA device (logical_device.h).
+#include <charconv>
+#include <cstdlib>
+#include <mutex>
+#include <numeric>
+
+#include "engine/core/error.h"
+#include "engine/runtime/cuda_device.h"
+#include "engine/runtime/logical_device.h"
+#include "engine/runtime/physical_gpus.h"
+
+namespace lockstep::runtime {
+
+namespace {
+
+struct Declaration {
+  std::mutex mutex;
+  bool is_read = false;  // LOCKSTEP_VIRTUAL_DEVICES has been looked at
+  std::string text;      // empty: none was made
+  std::vector<int> gpus;
+};
+
+Declaration& declaration() {
+  static Declaration& instance = *new Declaration;
+  return instance;
+}
+
+// A whole number at the beginning of the text, which it is taken off from; -1 if there is none.
+int take_number(std::string_view& text) {
+  int number = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return -1;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return number;
+}
+
+// REQUIRES: the mutex is held.
+void read_once(Declaration& declared) {
+  if (declared.is_read) return;
+  const int num_gpus = static_cast<int>(physical_gpus().size());
+  const char* text = std::getenv("LOCKSTEP_VIRTUAL_DEVICES");
+  if (text != nullptr && *text != '\0' && num_gpus > 0) {
+    declared.gpus = parse_virtual_devices(text, num_gpus);
+    declared.text = text;
+  } else {
+    declared.gpus.resize(static_cast<std::size_t>(num_gpus));
+    std::iota(declared.gpus.begin(), declared.gpus.end(), 0);
+  }
+  declared.is_read = true;
+}
+
+}  // namespace
+
+std::vector<int> parse_virtual_devices(std::string_view text, int num_gpus) {
+  constexpr const char* kOperation = "virtual devices";
+  std::vector<int> gpus;
+  for (std::string_view rest = text; !rest.empty() || gpus.empty();) {
+    const std::size_t comma = rest.find(',');
+    std::string_view item = rest.substr(0, comma);
+    const std::string word(item);
+    const bool has_more = comma != std::string_view::npos;
+    rest = has_more ? rest.substr(comma + 1) : std::string_view();
+    int gpu = -1;
+    int count = 1;
+    if (item.starts_with("cuda:")) {
+      item.remove_prefix(5);
+      gpu = take_number(item);
+      if (item.starts_with('*')) {
+        item.remove_prefix(1);
+        count = take_number(item);
+      }
+    }
+    if (gpu < 0 || count < 1 || !item.empty() || (has_more && rest.empty())) {
+      fail(ErrorCode::Usage, kOperation,
+           "'{}' in '{}' is not understood; write a GPU and how many logical devices it is, as in "
+           "cuda:0*4 or cuda:0*2,cuda:1*2",
+           word, text);
+    }
+    if (gpu >= num_gpus) {
+      fail(ErrorCode::Usage, kOperation, "'{}' names GPU {}, and this machine has {}", word, gpu,
+           num_gpus == 0   ? std::string("none")
+           : num_gpus == 1 ? std::string("only cuda:0")
+                           : fmt::format("cuda:0 to cuda:{}", num_gpus - 1));
+    }
+    require(count <= kMaxCudaDevices - static_cast<int>(gpus.size()), ErrorCode::Usage, kOperation,
+            "'{}' makes more than {} logical devices", text, kMaxCudaDevices);
+    gpus.insert(gpus.end(), static_cast<std::size_t>(count), gpu);
+  }
+  return gpus;
+}
+
+void set_virtual_devices(std::string_view text) {
+  require(!physical_gpus().empty(), ErrorCode::Device, "virtual devices", "'{}' needs a GPU: {}",
+          text, no_gpu_reason());
+  Declaration& declared = declaration();
+  const std::lock_guard lock(declared.mutex);
+  if (declared.is_read && !text.empty() && declared.text == text) return;
+  require(!has_cuda_devices_in_use(), ErrorCode::State, "virtual devices",
+          "'{}' comes too late: a CUDA device is in use already", text);
+  declared.gpus = parse_virtual_devices(text, static_cast<int>(physical_gpus().size()));
+  declared.text = text;
+  declared.is_read = true;
+}
+
+std::vector<int> logical_gpus() {
+  Declaration& declared = declaration();
+  const std::lock_guard lock(declared.mutex);
+  read_once(declared);
+  return declared.gpus;
+}
+
+bool has_virtual_devices() {
+  Declaration& declared = declaration();
+  const std::lock_guard lock(declared.mutex);
+  read_once(declared);
+  return !declared.text.empty();
+}
+
+}  // namespace lockstep::runtime
