@@ -48,7 +48,7 @@
 #include "engine/nn/mlp.h"
 #include "engine/nn/state_dict.h"
 #include "engine/optim/clip_grad_norm.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/optim/schedule.h"
 
 // Several devices.

@@ -4,13 +4,9 @@
 
 #include "engine/core/error.h"
 #include "kernels/cpu/eigen_backend.h"
-#include "kernels/cuda_backend.h"
+#include "kernels/element_traits.h"
 
 namespace lockstep::kernels {
-
-bool needs_preactivation(Activation activation) {
-  return activation == Activation::gelu_erf || activation == Activation::gelu_tanh;
-}
 
 namespace {
 
@@ -38,6 +34,38 @@ Backend& backend(DeviceType type) {
   require(cuda != nullptr, ErrorCode::Device, "backend",
           "this build has no CUDA; use the device cpu, or build the cuda preset");
   return *cuda;
+}
+
+void fail_dtype(DeviceType device, const char* operation, DType dtype) {
+  fail(ErrorCode::DType, operation,
+       "the {} backend has no kernel for {}; convert to float32 or float64",
+       device == DeviceType::cpu ? "CPU" : "CUDA", to_string(dtype));
+}
+
+void require_as_large(const char* operation, const ConstTensorView& first, const NamedView& other) {
+  require(other.view.num_elements == first.num_elements, ErrorCode::Shape, operation,
+          "{} has size {}, expected {}", other.name, other.view.num_elements, first.num_elements);
+}
+
+void require_alike(const char* operation, const ConstTensorView& first,
+                   std::initializer_list<NamedView> others) {
+  for (const auto& [name, view] : others) {
+    require(view.dtype == first.dtype, ErrorCode::DType, operation, "{} is {}, expected {}", name,
+            to_string(view.dtype), to_string(first.dtype));
+    require_as_large(operation, first, {name, view});
+  }
+}
+
+void check_ordered_sum(std::span<const ConstTensorView> sources, double factor,
+                       const ConstTensorView& y, std::size_t most_sources) {
+  require(!sources.empty(), ErrorCode::Shape, "ordered_sum", "needs at least one source");
+  require(sources.size() <= most_sources, ErrorCode::Shape, "ordered_sum",
+          "takes at most {} sources, found {}; sum groups of them", most_sources, sources.size());
+  for (const ConstTensorView& source : sources) {
+    require_alike("ordered_sum", y, {{"a source", source}});
+  }
+  require(is_floating_point(y.dtype) || factor == 1, ErrorCode::DType, "ordered_sum",
+          "{} can be summed with factor 1 only, found {}", to_string(y.dtype), factor);
 }
 
 }  // namespace lockstep::kernels

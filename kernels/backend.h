@@ -8,9 +8,10 @@
 //            spread over the threads of stream.device().
 //   Types:   floating inputs and outputs of one call share one dtype, float32 or float64.
 //   Empty:   zero rows or elements are valid everywhere.
-//   Throws:  Error{DType} for a dtype the device has no kernel for, Error{Shape} for sizes that do
-//            not fit. Callers (tensor, autograd) have checked shapes already and name the
-//            operation.
+//   Sizes:   REQUIRES shapes that fit and one dtype, which the operations of autograd check. The
+//            calls that programs make on their own (copies and element-by-element arithmetic) check
+//            them too: Error{Shape}, Error{DType}.
+//   Throws:  Error{DType} for a dtype the device has no kernel for.
 // kernels/cpu is the reference that every other backend is tested against.
 #pragma once
 
@@ -35,7 +36,9 @@ enum class Reduction { mean, sum };
 
 // True if the gradient needs the value before the activation (GELU), false if the value after it is
 // enough (ReLU, tanh, sigmoid).
-bool needs_preactivation(Activation activation);
+inline bool needs_preactivation(Activation activation) {
+  return activation == Activation::gelu_erf || activation == Activation::gelu_tanh;
+}
 
 // The labels of a batch whose rows have a column at least.
 struct LabelsOfRows {
@@ -88,10 +91,13 @@ struct StepScalars {
   TensorView step;                // int64 [1]: 0 in the first step; the optimizer adds 1 to it
 };
 
-struct SgdParameter {
+// A parameter of an optimizer's step, with the state that the optimizer keeps for it: zeros before
+// its first step.
+struct OptimizerParameter {
   TensorView weight;
   ConstTensorView grad;
-  TensorView momentum;  // same size, or nullptr when momentum == 0
+  TensorView first;   // SGD: momentum, unless options.momentum == 0; AdamW: first moment
+  TensorView second;  // AdamW: second moment
 };
 struct SgdOptions {  // PyTorch torch.optim.SGD
   double momentum = 0;
@@ -100,12 +106,6 @@ struct SgdOptions {  // PyTorch torch.optim.SGD
   enum class Kind { plain, nesterov } kind = Kind::plain;
 };
 
-struct AdamWParameter {
-  TensorView weight;
-  ConstTensorView grad;
-  TensorView first_moment;
-  TensorView second_moment;
-};
 struct AdamWOptions {  // PyTorch torch.optim.AdamW
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -113,21 +113,14 @@ struct AdamWOptions {  // PyTorch torch.optim.AdamW
   double weight_decay = 1e-2;
 };
 
-// A piece of a bucket: a gradient and where it stands in the bucket, in elements.
-struct PackItem {
-  TensorView tensor;
-  std::size_t offset = 0;
-};
-
 class Backend {
  public:
   virtual ~Backend() = default;
 
   // --- moving and filling ---
-  virtual void copy(Stream& stream, ConstTensorView from,
-                    TensorView to) = 0;  // same dtype and size
+  // Converts where the dtypes differ, as static_cast does (core/half.h).
+  virtual void copy(Stream& stream, ConstTensorView from, TensorView to) = 0;
   virtual void copy_matrix(Stream& stream, ConstMatrixView from, MatrixView to) = 0;
-  virtual void convert(Stream& stream, ConstTensorView from, TensorView to) = 0;  // between dtypes
   virtual void fill(Stream& stream, TensorView to, double value) = 0;
   // to[i] = scale * source[indices[i]]; source uint8, float32 or float64; indices int64 [rows].
   // Throws Error{Shape} for an index outside the source.
@@ -205,20 +198,14 @@ class Backend {
   virtual void batch_norm_backward(Stream& stream, const BatchNormBackward& call) = 0;
 
   // --- many tensors in one call; sgd and adamw read scalars.step, then add 1 to it ---
-  virtual void sgd(Stream& stream, std::span<const SgdParameter> parameters,
+  virtual void sgd(Stream& stream, std::span<const OptimizerParameter> parameters,
                    const StepScalars& scalars, const SgdOptions& options) = 0;
-  virtual void adamw(Stream& stream, std::span<const AdamWParameter> parameters,
+  virtual void adamw(Stream& stream, std::span<const OptimizerParameter> parameters,
                      const StepScalars& scalars, const AdamWOptions& options) = 0;
-  virtual void multi_scale(Stream& stream, std::span<const TensorView> tensors, double factor) = 0;
-  // As multi_scale with max_norm / (norm[0] + 1e-6), or nothing where that is 1 or more; norm
-  // float64 [1]. So a norm need not come to the host.
-  virtual void multi_clip(Stream& stream, std::span<const TensorView> tensors, ConstTensorView norm,
-                          double max_norm) = 0;
-  // bucket[offset ...] = factor * tensor, for every item.
-  virtual void pack(Stream& stream, std::span<const PackItem> items, double factor,
-                    TensorView bucket) = 0;
-  // tensor = bucket[offset ...], for every item.
-  virtual void unpack(Stream& stream, ConstTensorView bucket, std::span<const PackItem> items) = 0;
+  // Multiplies each tensor by max_norm / (norm[0] + 1e-6), unless that is 1 or more; norm float64
+  // [1]. So a norm need not come to the host.
+  virtual void clip(Stream& stream, std::span<const TensorView> tensors, ConstTensorView norm,
+                    double max_norm) = 0;
 };
 
 // The backend of a device type. Throws Error{Device} where this build has none.
@@ -227,5 +214,8 @@ Backend& backend(DeviceType type);
 // Puts a backend in the place of a type's own, such as a decorator of it; nullptr: the own one
 // again. REQUIRES: no kernel runs on such devices meanwhile; the backend outlives its use.
 void set_backend(DeviceType type, Backend* backend);
+
+// The CUDA backend, or nullptr in a build without CUDA: CMake links cuda/ or no_cuda.cpp.
+Backend* cuda_backend();
 
 }  // namespace lockstep::kernels

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "engine/core/rng.h"
 #include "kernels/backend.h"
 
 namespace lockstep::kernels {
@@ -21,6 +22,15 @@ struct DropoutDraw {
 };
 
 // Nothing where no element is dropped.
-std::optional<DropoutDraw> dropout_draw(const DropoutMask& mask);
+inline std::optional<DropoutDraw> dropout_draw(const DropoutMask& mask) {
+  const auto threshold = static_cast<std::uint64_t>(mask.probability * 0x1p32);
+  if (threshold == 0) return std::nullopt;
+  const PhiloxBlock block = philox({static_cast<std::uint32_t>(mask.step),
+                                    static_cast<std::uint32_t>(mask.step >> 32), kDropoutKeys, 0},
+                                   mask.seed);
+  return DropoutDraw{.key = static_cast<std::uint64_t>(block[1]) << 32 | block[0],
+                     .last_dropped = static_cast<std::uint32_t>(threshold - 1),
+                     .factor = mask.probability < 1 ? 1 / (1 - mask.probability) : 0};
+}
 
 }  // namespace lockstep::kernels

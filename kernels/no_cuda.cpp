@@ -1,4 +1,4 @@
-#include "kernels/cuda_backend.h"
+#include "kernels/backend.h"
 
 namespace lockstep::kernels {
 

@@ -11,7 +11,7 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
 #include "engine/nn/mlp.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/step_graph.h"
 #include "engine/trace/breakdown.h"

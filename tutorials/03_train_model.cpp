@@ -34,7 +34,7 @@
 #include "engine/nn/loss.h"
 #include "engine/nn/mlp.h"
 #include "engine/nn/state_dict.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "tutorials/common.h"
 
 namespace {

@@ -20,7 +20,7 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/mlp.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/data_parallel/stages.h"
 #include "tutorials/common.h"
 #include "tutorials/rows.h"

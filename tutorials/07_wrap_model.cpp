@@ -18,7 +18,7 @@
 #include "engine/nn/layers.h"
 #include "engine/nn/mlp.h"
 #include "engine/nn/state_dict.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/breakdown.h"

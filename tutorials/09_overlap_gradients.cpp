@@ -21,7 +21,7 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/mlp.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "engine/trace/span.h"
 #include "tutorials/common.h"

@@ -27,7 +27,7 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/launch/rank_environment.h"
 #include "engine/nn/mlp.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "engine/plan/collective_plan.h"
 #include "engine/runtime/logical_device.h"

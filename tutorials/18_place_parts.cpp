@@ -25,7 +25,7 @@
 #include "engine/autograd/node.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/layers.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/runtime/device_span.h"
 #include "tutorials/acted.h"
 #include "tutorials/common.h"

@@ -9,7 +9,7 @@
 #include "engine/comm/run_ranks.h"
 #include "engine/core/error.h"
 #include "engine/nn/mlp.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "engine/runtime/device_span.h"

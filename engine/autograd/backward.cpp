@@ -1,13 +1,9 @@
 #include "engine/autograd/backward.h"
 
-#include <atomic>
-
 #include <algorithm>
-#include <deque>
+#include <atomic>
 #include <exception>
-#include <iterator>
 #include <map>
-#include <memory_resource>
 #include <mutex>
 #include <optional>
 #include <tuple>
@@ -26,17 +22,6 @@
 
 namespace lockstep {
 
-// A node with its gradients, or a gradient for a leaf that another device computed.
-struct BackwardTask {
-  std::shared_ptr<Node> node;
-  Gradients grads;
-  Variable leaf;
-
-  // Leaves first: their hooks start communication.
-  std::uint64_t priority() const { return node ? node->sequence() : ~std::uint64_t{0}; }
-  bool operator<(const BackwardTask& other) const { return priority() < other.priority(); }
-};
-
 // One call of backward(): which gradients are still to arrive, and what is ready on which device.
 class BackwardPass : public std::enable_shared_from_this<BackwardPass> {
  public:
@@ -47,64 +32,61 @@ class BackwardPass : public std::enable_shared_from_this<BackwardPass> {
   }
 
   void run(const Variable& root, Tensor grad);
-  void call_at_end(std::function<void()> finish);
+  void call_at_end(std::function<void()> finish) {
+    const std::lock_guard lock(mutex_);
+    at_end_.push_back(std::move(finish));
+  }
   std::uint64_t number() const { return number_; }
 
  private:
-  using Task = BackwardTask;
+  // A node with its gradients, or a gradient for a leaf that another device computed.
+  struct Task {
+    std::shared_ptr<Node> node;
+    Gradients grads;
+    Variable leaf;
 
+    // Leaves first: their hooks start communication.
+    std::uint64_t priority() const { return node ? node->sequence() : ~std::uint64_t{0}; }
+    bool operator<(const Task& other) const { return priority() < other.priority(); }
+  };
   // The ready tasks of one device. At most one thread works on a device at a time.
   struct DeviceQueue {
     Device device;
-    std::vector<Task> ready;  // a heap
+    std::vector<Task> ready = {};  // a heap
     bool busy = false;
   };
-  // The gradients that are still to arrive at a node.
+  // The gradients that are still to arrive at a node, or at a leaf, which adds them up by itself.
   struct Arrivals {
     std::size_t missing = 0;
-    Gradients grads;
-  };
-  // The same for a leaf, which adds up what arrives by itself.
-  struct LeafArrivals {
-    std::size_t missing = 0;
-    bool any = false;
+    Gradients grads = {};  // of a node's outputs
+    bool any = false;      // a leaf got one
   };
 
-  bool finished() const { return outstanding_ == 0 || has_failed_; }
-  // Several threads work on a pass over several devices; known once the graph is discovered.
+  bool is_over() const { return outstanding_ == 0 || error_; }  // REQUIRES: the lock
   bool has_several_devices() const { return queues_.size() > 1; }
-  // Locks the mutex if another thread could want it.
-  std::unique_lock<std::mutex> guard() {
-    return has_several_devices() ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
-  }
 
   Device begin(const Variable& root, Tensor grad);
   void discover(const std::shared_ptr<Node>& root);
   DeviceQueue& queue(Device device);
   void push(Device device, Task&& task);
-  std::optional<Task> take(DeviceQueue& queue);
   bool run_one(DeviceQueue& queue);
+  bool help_another_device();
   void execute(Task& task);
   Gradients run_node(Node& node, const Gradients& grads);
   void deliver(const Edge& edge, Tensor grad, Device here);
   void deliver_to_leaf(const Variable& leaf, Tensor grad);
   void work(Device device);
-  bool help_another_device();
-  void finish();
 
   Graph graph_;
   ThreadContext context_;
-  std::uint64_t number_ = 0;  // counts the process's passes from 1
+  std::uint64_t number_ = 0;         // counts the process's passes from 1
+  std::vector<DeviceQueue> queues_;  // which there are is settled before any thread works
 
-  std::mutex mutex_;  // guards all below; taken by guard()
-  std::deque<DeviceQueue> queues_;
-  std::pmr::monotonic_buffer_resource memory_;  // of the two maps
-  std::pmr::unordered_map<const Node*, Arrivals> arrivals_{&memory_};
-  std::pmr::unordered_map<const void*, LeafArrivals> leaf_arrivals_{&memory_};  // by identity()
-  std::size_t outstanding_ = 0;  // nodes and leaf tasks not yet done
-  std::size_t running_ = 0;      // tasks that a thread is working on
-  bool has_failed_ = false;
-  std::exception_ptr error_;  // the first one
+  std::mutex mutex_;                                    // guards the queues' insides and all below
+  std::unordered_map<const void*, Arrivals> arrivals_;  // by node, or a leaf's identity()
+  std::size_t outstanding_ = 0;                         // nodes and leaf tasks not yet done
+  std::size_t running_ = 0;                             // tasks that a thread is working on
+  std::exception_ptr error_;                            // the first one
   std::vector<std::function<void()>> at_end_;
   runtime::WaitWord changed_;  // counts pushes, ends and errors
 };
@@ -120,7 +102,7 @@ thread_local BackwardPass* running_pass = nullptr;
 Device BackwardPass::begin(const Variable& root, Tensor grad) {
   if (root.is_leaf()) {
     outstanding_ = 1;
-    leaf_arrivals_[root.identity()].missing = 1;
+    arrivals_[root.identity()].missing = 1;
     push(root.device(), {nullptr, {std::move(grad)}, root});
     return root.device();
   }
@@ -148,7 +130,7 @@ void BackwardPass::discover(const std::shared_ptr<Node>& root) {
     for (const Edge& edge : node->edges_) {
       if (edge.leaf.defined()) {
         queue(edge.device);
-        ++leaf_arrivals_[edge.leaf.identity()].missing;
+        ++arrivals_[edge.leaf.identity()].missing;
       }
       if (!edge.node) continue;
       const auto [entry, is_new] = arrivals_.try_emplace(edge.node.get());
@@ -162,34 +144,26 @@ BackwardPass::DeviceQueue& BackwardPass::queue(Device device) {
   for (DeviceQueue& queue : queues_) {
     if (queue.device == device) return queue;
   }
-  queues_.push_back({device, {}, false});
-  return queues_.back();
+  return queues_.emplace_back(DeviceQueue{device});
 }
 
-// REQUIRES: guard() held.
+// REQUIRES: the lock, once threads work.
 void BackwardPass::push(Device device, Task&& task) {
   DeviceQueue& target = queue(device);
   target.ready.push_back(std::move(task));
   std::push_heap(target.ready.begin(), target.ready.end());
 }
 
-// The most urgent ready task of a device, which is busy from now on; nothing if there is none or
-// another thread is at it.
-std::optional<BackwardTask> BackwardPass::take(DeviceQueue& queue) {
-  const auto lock = guard();
-  if (finished() || queue.busy || queue.ready.empty()) return {};
+// Runs the most urgent ready task of a device; false if there is none or another thread is at it.
+bool BackwardPass::run_one(DeviceQueue& queue) {
+  std::unique_lock lock(mutex_);
+  if (is_over() || queue.busy || queue.ready.empty()) return false;
   std::pop_heap(queue.ready.begin(), queue.ready.end());
   std::optional<Task> task(std::move(queue.ready.back()));
   queue.ready.pop_back();
   queue.busy = true;
   ++running_;
-  return task;
-}
-
-// Runs one ready task of a device; false if it has none to take.
-bool BackwardPass::run_one(DeviceQueue& queue) {
-  std::optional<Task> task = take(queue);
-  if (!task) return false;
+  lock.unlock();
   std::exception_ptr failure;
   try {
     execute(*task);
@@ -197,21 +171,17 @@ bool BackwardPass::run_one(DeviceQueue& queue) {
     failure = std::current_exception();
   }
   task.reset();
-  const auto lock = guard();
+  lock.lock();
   queue.busy = false;
   --running_;
   --outstanding_;
-  if (failure && !has_failed_) error_ = std::move(failure);
-  has_failed_ = has_failed_ || error_;
+  if (failure && !error_) error_ = std::move(failure);
   if (has_several_devices()) changed_.add(1);
   return true;
 }
 
 void BackwardPass::execute(Task& task) {
-  if (task.leaf.defined()) {
-    deliver_to_leaf(task.leaf, std::move(task.grads[0]));
-    return;
-  }
+  if (task.leaf.defined()) return deliver_to_leaf(task.leaf, std::move(task.grads[0]));
   Node& node = *task.node;
   const bool any = std::any_of(task.grads.begin(), task.grads.end(),
                                [](const Tensor& grad) { return grad.defined(); });
@@ -245,18 +215,16 @@ Gradients BackwardPass::run_node(Node& node, const Gradients& grad_outputs) {
 
 // Hands the gradient of an input on: to a leaf, or to the node that made the input.
 void BackwardPass::deliver(const Edge& edge, Tensor grad, Device here) {
+  if (edge.leaf.defined() && edge.device == here) {
+    return deliver_to_leaf(edge.leaf, std::move(grad));
+  }
+  const std::lock_guard lock(mutex_);
   if (edge.leaf.defined()) {
-    if (edge.device == here) {
-      deliver_to_leaf(edge.leaf, std::move(grad));
-      return;
-    }
-    const auto lock = guard();
     ++outstanding_;
     push(edge.device, {nullptr, {std::move(grad)}, edge.leaf});
     changed_.add(1);
     return;
   }
-  const auto lock = guard();
   Arrivals& arrived = arrivals_[edge.node.get()];
   arrived.grads.resize(edge.node->num_outputs());
   Tensor& sum = arrived.grads[edge.output_index];
@@ -281,8 +249,8 @@ void BackwardPass::deliver_to_leaf(const Variable& leaf, Tensor grad) {
   if (is_defined) add_leaf_gradient(leaf, std::move(grad));
   bool is_last = false;
   {
-    const auto lock = guard();
-    LeafArrivals& arrived = leaf_arrivals_[leaf.identity()];
+    const std::lock_guard lock(mutex_);
+    Arrivals& arrived = arrivals_[leaf.identity()];
     arrived.any |= is_defined;
     is_last = --arrived.missing == 0 && arrived.any;
   }
@@ -293,16 +261,13 @@ void BackwardPass::deliver_to_leaf(const Variable& leaf, Tensor grad) {
 void BackwardPass::work(Device device) {
   ThreadContextScope scope(context_);
   BackwardPass* const outer = std::exchange(running_pass, this);
-  DeviceQueue& own = [&]() -> DeviceQueue& {
-    const auto lock = guard();
-    return queue(device);
-  }();
+  DeviceQueue& own = queue(device);
   while (true) {
     const std::uint32_t seen = changed_.load();
     if (run_one(own)) continue;
     {
-      const auto lock = guard();
-      if (finished()) break;
+      const std::lock_guard lock(mutex_);
+      if (is_over()) break;
     }
     // Then no other thread works on the other devices.
     if (context_.issue == Issue::by_caller && help_another_device()) continue;
@@ -319,7 +284,7 @@ void BackwardPass::work(Device device) {
 bool BackwardPass::help_another_device() {
   DeviceQueue* found = nullptr;
   {
-    const auto lock = guard();
+    const std::lock_guard lock(mutex_);
     for (DeviceQueue& queue : queues_) {
       if (!queue.busy && !queue.ready.empty()) found = &queue;
     }
@@ -342,38 +307,23 @@ void BackwardPass::run(const Variable& root, Tensor grad) {
         });
   }
   work(home);
+  std::vector<std::function<void()>> at_end;
   while (true) {  // after an error other devices may still be inside a task
     const std::uint32_t seen = changed_.load();
     {
-      const auto lock = guard();
-      if (running_ == 0) break;
+      const std::lock_guard lock(mutex_);
+      if (running_ == 0) {
+        // A worker lets go of the pass later, and must not keep what is inside.
+        for (DeviceQueue& queue : queues_) queue.ready.clear();
+        arrivals_.clear();
+        at_end.swap(at_end_);
+        break;
+      }
     }
     changed_.wait_while_equal(seen);
   }
-  finish();
-}
-
-// A worker may let go of the pass later; the caller's thread takes what is inside with it.
-void BackwardPass::finish() {
-  std::exception_ptr error;
-  std::vector<std::function<void()>> at_end;
-  std::vector<Task> not_run;  // after an error
-  {
-    const auto lock = guard();
-    error = std::move(error_);
-    at_end = std::move(at_end_);
-    for (DeviceQueue& queue : queues_) {
-      std::move(queue.ready.begin(), queue.ready.end(), std::back_inserter(not_run));
-      queue.ready.clear();
-    }
-  }
-  if (error) std::rethrow_exception(error);
+  if (error_) std::rethrow_exception(error_);
   for (const auto& call : at_end) call();
-}
-
-void BackwardPass::call_at_end(std::function<void()> finish) {
-  const auto lock = guard();
-  at_end_.push_back(std::move(finish));
 }
 
 void run_backward(const Variable& root, Tensor grad, Graph graph) {

@@ -84,8 +84,4 @@ bool needs_node(std::span<const Variable> inputs) {
   return false;
 }
 
-Variable make_result(Tensor value, std::shared_ptr<Node> node, std::size_t output_index) {
-  return GraphAccess::make_result(std::move(value), std::move(node), output_index);
-}
-
 }  // namespace lockstep

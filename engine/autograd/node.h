@@ -110,43 +110,6 @@ class Node {
   bool released_ = false;
 };
 
-// True if an operation on these inputs has to be recorded.
-bool needs_node(std::span<const Variable> inputs);
-
-Variable make_result(Tensor value, std::shared_ptr<Node> node, std::size_t output_index);
-
-// Counts the memory in use on the variable's device, for a trace.
-void sample_memory(const Variable& input);
-
-// Wraps a result; makes a node of type NodeType(saved...) only if one is needed.
-template <typename NodeType, typename... Saved>
-Variable record(std::initializer_list<Variable> inputs, Tensor result, Saved&&... saved) {
-  const std::span<const Variable> all(inputs.begin(), inputs.size());
-  if (trace::recording()) [[unlikely]]
-    sample_memory(all[0]);
-  if (!needs_node(all)) return Variable(std::move(result));
-  auto node = std::make_shared<NodeType>(std::forward<Saved>(saved)...);
-  node->connect(all, 1, result.device());
-  return make_result(std::move(result), std::move(node), 0);
-}
-
-// The same for several results, whose backward runs on `device`.
-template <typename NodeType, typename... Saved>
-std::vector<Variable> record_many(std::span<const Variable> inputs, std::vector<Tensor> results,
-                                  Device device, Saved&&... saved) {
-  std::vector<Variable> outputs;
-  std::shared_ptr<Node> node;
-  if (needs_node(inputs)) {
-    node = std::make_shared<NodeType>(std::forward<Saved>(saved)...);
-    node->connect(inputs, results.size(), device);
-  }
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    outputs.push_back(node ? make_result(std::move(results[i]), node, i)
-                           : Variable(std::move(results[i])));
-  }
-  return outputs;
-}
-
 // The inside of a Variable, for the sources of this folder.
 struct VariableImpl {
   Tensor value;
@@ -176,5 +139,40 @@ struct GraphAccess {
   static VariableImpl& impl(const Variable& variable) { return *variable.impl_; }
   static Variable make_result(Tensor value, std::shared_ptr<Node> node, std::size_t output_index);
 };
+
+// True if an operation on these inputs has to be recorded.
+bool needs_node(std::span<const Variable> inputs);
+
+// Counts the memory in use on the variable's device, for a trace.
+void sample_memory(const Variable& input);
+
+// Wraps a result; makes a node of type NodeType(saved...) only if one is needed.
+template <typename NodeType, typename... Saved>
+Variable record(std::initializer_list<Variable> inputs, Tensor result, Saved&&... saved) {
+  const std::span<const Variable> all(inputs.begin(), inputs.size());
+  if (trace::recording()) [[unlikely]]
+    sample_memory(all[0]);
+  if (!needs_node(all)) return Variable(std::move(result));
+  auto node = std::make_shared<NodeType>(std::forward<Saved>(saved)...);
+  node->connect(all, 1, result.device());
+  return GraphAccess::make_result(std::move(result), std::move(node), 0);
+}
+
+// The same for several results, whose backward runs on `device`.
+template <typename NodeType, typename... Saved>
+std::vector<Variable> record_many(std::span<const Variable> inputs, std::vector<Tensor> results,
+                                  Device device, Saved&&... saved) {
+  std::vector<Variable> outputs;
+  std::shared_ptr<Node> node;
+  if (needs_node(inputs)) {
+    node = std::make_shared<NodeType>(std::forward<Saved>(saved)...);
+    node->connect(inputs, results.size(), device);
+  }
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    outputs.push_back(node ? GraphAccess::make_result(std::move(results[i]), node, i)
+                           : Variable(std::move(results[i])));
+  }
+  return outputs;
+}
 
 }  // namespace lockstep

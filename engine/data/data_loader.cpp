@@ -200,6 +200,10 @@ std::optional<Batch> DataLoader::next_into(const Tensor& x, const Tensor& labels
   require(prepared->num_rows <= x.size(0) && prepared->num_rows <= labels.size(0), ErrorCode::Shape,
           kOperation, "the batch has {} rows, and there is room for {}", prepared->num_rows,
           std::min(x.size(0), labels.size(0)));
+  require(x.num_elements() == x.size(0) * rows_->num_features && x.dtype() == options_.dtype &&
+              labels.num_elements() == labels.size(0) && labels.dtype() == DType::int64,
+          ErrorCode::Shape, kOperation, "expected rows of {} features in {} and int64 labels",
+          rows_->num_features, to_string(options_.dtype));
   const Tensor x_rows = x.rows(0, prepared->num_rows);
   const Tensor label_rows = labels.rows(0, prepared->num_rows);
   write(*prepared, x_rows, label_rows);

@@ -49,48 +49,50 @@ class Linear final : public ModuleOf<Linear> {
 
 // Activations as modules: element by element, any shape. In a Sequential one that follows a Linear
 // is part of that layer's operation.
-
-// A module that is nothing but an activation.
 class ActivationModule {
  public:
   virtual ~ActivationModule() = default;
   virtual Activation activation() const = 0;
 };
 
-class ReLU final : public ModuleOf<ReLU>, public ActivationModule {
+template <typename Derived>
+class ActivationOf : public ModuleOf<Derived>, public ActivationModule {
+ public:
+  Variable forward(const Variable& x) override { return activate(x, activation()); }
+};
+
+class ReLU final : public ActivationOf<ReLU> {
  public:
   Activation activation() const override { return Activation::relu; }
-  Variable forward(const Variable& x) override;
   std::string type_name() const override { return "ReLU"; }
+};
+
+class Tanh final : public ActivationOf<Tanh> {
+ public:
+  Activation activation() const override { return Activation::tanh; }
+  std::string type_name() const override { return "Tanh"; }
+};
+
+class Sigmoid final : public ActivationOf<Sigmoid> {
+ public:
+  Activation activation() const override { return Activation::sigmoid; }
+  std::string type_name() const override { return "Sigmoid"; }
 };
 
 // PyTorch's two forms: exact, with erf (approximate='none'), and the tanh approximation.
 enum class GeluForm { erf, tanh };
 
-class GELU final : public ModuleOf<GELU>, public ActivationModule {
+class GELU final : public ActivationOf<GELU> {
  public:
   explicit GELU(GeluForm form = GeluForm::erf) : form_(form) {}
-  Activation activation() const override;
-  Variable forward(const Variable& x) override;
+  Activation activation() const override {
+    return form_ == GeluForm::erf ? Activation::gelu_erf : Activation::gelu_tanh;
+  }
   std::string type_name() const override { return "GELU"; }
   std::string extra_text() const override;
 
  private:
   GeluForm form_;
-};
-
-class Tanh final : public ModuleOf<Tanh>, public ActivationModule {
- public:
-  Activation activation() const override { return Activation::tanh; }
-  Variable forward(const Variable& x) override;
-  std::string type_name() const override { return "Tanh"; }
-};
-
-class Sigmoid final : public ModuleOf<Sigmoid>, public ActivationModule {
- public:
-  Activation activation() const override { return Activation::sigmoid; }
-  Variable forward(const Variable& x) override;
-  std::string type_name() const override { return "Sigmoid"; }
 };
 
 // Batch normalisation of rows of features.
@@ -124,7 +126,6 @@ class BatchNorm1d final : public ModuleOf<BatchNorm1d> {
 };
 
 // Dropout: in training zeroes each element with probability p and scales the others by 1/(1-p).
-
 // The mask depends on (seed, training step, layer, global row) alone, so any sharding of a batch
 // over replicas or ranks draws the same one. Step and row come from the ThreadContext; `layer` is a
 // number that no other Dropout of the model has. In evaluation the input is passed on.
@@ -145,7 +146,6 @@ class Dropout final : public ModuleOf<Dropout> {
 };
 
 // [batch, a, b, ...] -> [batch, a * b * ...]: shares memory, copies nothing.
-
 // Joins dimensions start_dim to end_dim (both included; negative ones count from the end).
 // Throws Error{Shape} in forward when the input lacks them.
 class Flatten final : public ModuleOf<Flatten> {
@@ -164,7 +164,6 @@ class Flatten final : public ModuleOf<Flatten> {
 };
 
 // Modules one after another: the output of each is the input of the next.
-
 // Children are named "0", "1", "2", ... A Linear and the activation after it run as one operation
 // (and one node in the graph). Names and results are the same as without.
 class Sequential final : public ModuleOf<Sequential> {

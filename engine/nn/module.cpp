@@ -1,7 +1,6 @@
 #include "engine/nn/module.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include <fmt/format.h>
 
@@ -37,27 +36,8 @@ void tell_move(trace::Observer& observer, const Module& module, Device device) {
 
 }  // namespace
 
-// Each module that ends here leaves its children to the first one, so that freeing modules inside
-// modules needs no deep recursion.
-Module::~Module() {
-  using Children = std::vector<std::pair<std::string, std::shared_ptr<Module>>>;
-  thread_local Children* left_behind = nullptr;
-  if (left_behind != nullptr) {
-    std::ranges::move(children_, std::back_inserter(*left_behind));
-    return;
-  }
-  Children pending = std::move(children_);
-  left_behind = &pending;
-  while (!pending.empty()) {
-    const std::shared_ptr<Module> last = std::move(pending.back().second);
-    pending.pop_back();
-  }
-  left_behind = nullptr;
-}
-
 template <typename Self, typename Visit>
 void Module::walk(Self& self, const std::string& prefix, const Visit& visit) {
-  const NestingScope scope;
   visit(prefix, self);
   for (const auto& [name, child] : self.children_) {
     walk(static_cast<Self&>(*child), joined(prefix, name), visit);
@@ -105,14 +85,6 @@ void Module::set_parameters(const std::vector<Variable>& values) {
   });
 }
 
-void Module::set_parameter(std::size_t index, const Variable& value) {
-  std::vector<Variable> values = parameters();
-  require(index < values.size(), ErrorCode::Usage, "set_parameter",
-          "{} has {} parameters, found index {}", type_name(), values.size(), index);
-  values[index] = value;
-  set_parameters(values);
-}
-
 void Module::zero_grad() {
   for (Variable& parameter : parameters()) parameter.clear_grad();
 }
@@ -147,21 +119,13 @@ void Module::set_buffers(const std::vector<Tensor>& values) {
   });
 }
 
-void Module::set_buffer(std::size_t index, const Tensor& value) {
-  std::vector<Tensor> values = buffers();
-  require(index < values.size(), ErrorCode::Usage, "set_buffer",
-          "{} has {} buffers, found index {}", type_name(), values.size(), index);
-  values[index] = value;
-  set_buffers(values);
-}
-
 void Module::set_mode(Mode mode) {
   walk(*this, {}, [mode](const std::string&, Module& module) { module.mode_ = mode; });
 }
 
 // What the outermost module is given is the batch.
 void Module::tell_batch(const Variable& x) {
-  if (nesting_depth() != 1 || !grad_enabled() || x.shape().num_dims() == 0) return;
+  if (!ForwardScope::is_outermost() || !grad_enabled() || x.shape().num_dims() == 0) return;
   if (trace::Observer* observer = trace::observer()) {
     observer->batch(trace::host_values(x.value()), x.shape()[0]);
   }
@@ -224,7 +188,6 @@ std::size_t Module::register_child(std::string name, std::shared_ptr<Module> chi
 }
 
 void Module::copy_children() {
-  const NestingScope scope;
   for (auto& [name, child] : children_) child = child->shallow_copy();
 }
 
@@ -245,7 +208,6 @@ std::string indented(const std::string& text) {
 }  // namespace
 
 std::string Module::to_string() const {
-  const NestingScope scope;
   const std::string extra = extra_text();
   if (children_.empty()) return fmt::format("{}({})", type_name(), extra);
   std::string lines;
@@ -260,27 +222,6 @@ std::string python_number(double value) {
   std::string text = fmt::format("{}", value);
   if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
   return text;
-}
-
-namespace {
-
-thread_local std::size_t depth = 0;
-
-}  // namespace
-
-NestingScope::NestingScope() {
-  require(depth < kMaxNesting, ErrorCode::State, "module",
-          "modules are nested more than {} deep; put them one after another in one Sequential",
-          kMaxNesting);
-  ++depth;
-}
-
-NestingScope::~NestingScope() {
-  --depth;
-}
-
-std::size_t nesting_depth() {
-  return depth;
 }
 
 }  // namespace lockstep::nn

@@ -3,9 +3,6 @@
 // All three are held by position in lists, never by pointers to members. So a copy of a module is a
 // module of its own, in which parameters can be replaced one by one: that is how replicate() makes
 // a replica whose parameters live on another device and remember where they were copied from.
-//
-// Modules inside modules can be freed however deep they are; what goes through all of them (calls,
-// lists, copies, text) throws Error{State} more than kMaxNesting deep.
 #pragma once
 
 #include <cstddef>
@@ -20,33 +17,30 @@
 
 namespace lockstep::nn {
 
-// A bound on how deep modules of modules are walked: every module inside another costs a few frames
-// of the stack, which has an end.
-inline constexpr std::size_t kMaxNesting = 1000;
-
-// Lives while the calling thread is inside one module.
-// Throws Error{State} inside more than kMaxNesting of them.
-class NestingScope {
+// Lives while the calling thread is inside a module. What the outermost one is given is the batch,
+// for an observer.
+class ForwardScope {
  public:
-  NestingScope();
-  ~NestingScope();
-  NestingScope(const NestingScope&) = delete;
-  NestingScope& operator=(const NestingScope&) = delete;
-};
+  ForwardScope() { ++depth_; }
+  ~ForwardScope() { --depth_; }
+  ForwardScope(const ForwardScope&) = delete;
+  ForwardScope& operator=(const ForwardScope&) = delete;
+  static bool is_outermost() { return depth_ == 1; }
 
-// How many modules the calling thread is inside of.
-std::size_t nesting_depth();
+ private:
+  static inline thread_local std::size_t depth_ = 0;
+};
 
 using NamedParameter = std::pair<std::string, Variable>;
 using NamedBuffer = std::pair<std::string, Tensor>;
 
 class Module {
  public:
-  virtual ~Module();
+  virtual ~Module() = default;
 
   virtual Variable forward(const Variable& x) = 0;
   Variable operator()(const Variable& x) {
-    const NestingScope scope;
+    const ForwardScope scope;
     if (trace::observer() != nullptr) [[unlikely]]
       tell_batch(x);
     return forward(x);
@@ -65,7 +59,6 @@ class Module {
   // Throws Error{Usage} unless there are as many, Error{State} if one is undefined; so do the
   // buffers' below.
   void set_parameters(const std::vector<Variable>& values);
-  void set_parameter(std::size_t index, const Variable& value);
 
   // Forgets all gradients.
   void zero_grad();
@@ -74,7 +67,6 @@ class Module {
   std::vector<Tensor> buffers() const;
   std::vector<NamedBuffer> named_buffers(std::string_view prefix = {}) const;
   void set_buffers(const std::vector<Tensor>& values);
-  void set_buffer(std::size_t index, const Tensor& value);
 
   // --- children ---
   const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& children() const {

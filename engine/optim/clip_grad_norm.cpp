@@ -52,11 +52,10 @@ double clip_grad_norm(const std::vector<Variable>& parameters, double max_norm,
   if (factor >= 1) return norm;
   tell_clipped();
   for (const Variable& parameter : parameters) {
-    if (parameter.grad().defined()) parameter.grad().bump_version();
-  }
-  for (const auto& [device, views] : grads) {
-    kernels::backend(device.type)
-        .multi_scale(runtime::logical_device(device).compute_stream(), views, factor);
+    const Tensor& grad = parameter.grad();
+    if (!grad.defined()) continue;
+    grad.bump_version();
+    grad.backend().scale(grad.stream(), grad.view(), factor, grad.view());
   }
   return norm;
 }
@@ -76,7 +75,7 @@ Tensor clip_grad_norm_on_device(const std::vector<Variable>& parameters, double 
   const Tensor norm = norm_of(views, device);
   if (std::isfinite(max_norm)) {
     tell_clipped();
-    norm.backend().multi_clip(norm.stream(), views, norm.view(), max_norm);
+    norm.backend().clip(norm.stream(), views, norm.view(), max_norm);
   }
   return norm;
 }

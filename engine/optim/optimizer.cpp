@@ -31,11 +31,11 @@ trace::OptimizerStep described(const Optimizer& optimizer) {
 }  // namespace
 
 Optimizer::Optimizer(const char* name, std::vector<Variable> parameters, double learning_rate,
-                     StateLayout layout)
+                     std::size_t num_states)
     : name_(name),
       parameters_(std::move(parameters)),
       learning_rate_(learning_rate),
-      layout_(layout),
+      num_states_(num_states),
       states_(parameters_.size()),
       num_steps_(parameters_.size()) {
   require(!parameters_.empty(), ErrorCode::Usage, name, "optimizer got an empty parameter list");
@@ -69,78 +69,57 @@ void Optimizer::step() {
   trace::Observer* const observer = trace::observer();
   std::optional<trace::OptimizerStep> told;
   if (observer != nullptr) observer->step(told.emplace(described(*this)), trace::Moment::begins);
-  if (!groups_fit()) regroup();
   for (Group& group : groups_) {
-    if (group.gradients != Group::Gradients::present) continue;
+    group.members.clear();
+    group.updates.clear();
+  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].grad().defined()) add_update(i);
+  }
+  for (Group& group : groups_) {
+    if (group.members.empty()) continue;
     runtime::DeviceSpan on_device(group.step.stream(), trace::Lane::compute,
                                   trace::Category::optimizer, name_);
-    run(group);
+    write_learning_rate(group);
+    update(group.step.backend(), group.step.stream(), group.updates,
+           {group.learning_rate.view(), group.step.view()});
+    count_step(group);
   }
   if (told) observer->step(*told, trace::Moment::ends);
 }
 
-// Whether every parameter is still what its group says.
-bool Optimizer::groups_fit() const {
-  if (groups_.empty()) return false;
-  for (const Group& group : groups_) {
-    const bool wants_gradients = group.gradients == Group::Gradients::present;
-    for (const std::size_t index : group.members) {
-      const Variable& parameter = parameters_[index];
-      const Tensor& value = parameter.value();
-      if (parameter.grad().defined() != wants_gradients || value.dtype() != group.dtype ||
-          value.device() != group.device) {
-        return false;
-      }
+Optimizer::Group& Optimizer::group_of(const Tensor& value, std::uint64_t num_steps) {
+  for (Group& group : groups_) {
+    if (group.device == value.device() && group.dtype == value.dtype() &&
+        group.num_steps == num_steps) {
+      return group;
     }
   }
-  return true;
-}
-
-void Optimizer::regroup() {
-  groups_.clear();
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const Tensor& value = parameters_[i].value();
-    const auto gradients =
-        parameters_[i].grad().defined() ? Group::Gradients::present : Group::Gradients::absent;
-    auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) {
-      return g.device == value.device() && g.dtype == value.dtype() &&
-             g.num_steps == num_steps_[i] && g.gradients == gradients;
-    });
-    if (group == groups_.end()) {
-      Group fresh;
-      fresh.device = value.device();
-      fresh.dtype = value.dtype();
-      fresh.num_steps = num_steps_[i];
-      fresh.gradients = gradients;
-      groups_.push_back(std::move(fresh));
-      group = groups_.end() - 1;
-    }
-    group->members.push_back(i);
-  }
-  for (Group& group : groups_) prepare(group);
-}
-
-// Makes what the group keeps on its device.
-void Optimizer::prepare(Group& group) {
-  const runtime::DeviceSpan on_device(runtime::logical_device(group.device).compute_stream(),
-                                      trace::Lane::compute, trace::Category::optimizer, name_);
-  group.step = Tensor::full({1}, static_cast<double>(group.num_steps), DType::int64, group.device);
+  Group& group = groups_.emplace_back();
+  group.device = value.device();
+  group.dtype = value.dtype();
+  group.num_steps = num_steps;
+  group.step = Tensor::full({1}, static_cast<double>(num_steps), DType::int64, group.device);
   group.learning_rate = Tensor::full({1}, learning_rate_, DType::float64, group.device);
   group.rate_on_device = learning_rate_;
-  if (group.gradients == Group::Gradients::absent) return;
-  for (const std::size_t index : group.members) {
-    const Shape& shape = parameters_[index].value().shape();
-    for (std::size_t s = 0; s < layout_.count; ++s) {
-      Tensor& state = states_[index][s];
-      if (state.defined()) {
-        state = state.to(group.device).to(group.dtype);
-      } else if (layout_.initial == InitialState::zeros) {
-        state = Tensor::zeros(shape, group.dtype, group.device);
-      } else {
-        state = Tensor::empty(shape, group.dtype, group.device);
-      }
-    }
+  return group;
+}
+
+void Optimizer::add_update(std::size_t index) {
+  const Tensor& value = parameters_[index].value();
+  const Tensor& grad = parameters_[index].grad();
+  require_same_device(name_, {&value, &grad});
+  require_same_dtype(name_, {&value, &grad});
+  std::array<TensorView, kMaxState> states{};
+  for (std::size_t s = 0; s < num_states_; ++s) {
+    Tensor& state = states_[index][s];
+    state = state.defined() ? state.to(value.device()).to(value.dtype())
+                            : Tensor::zeros(value.shape(), value.dtype(), value.device());
+    states[s] = state.view();
   }
+  Group& group = group_of(value, num_steps_[index]);
+  group.members.push_back(index);
+  group.updates.push_back({value.view(), grad.view(), states[0], states[1]});
 }
 
 void Optimizer::write_learning_rate(Group& group) const {
@@ -149,37 +128,71 @@ void Optimizer::write_learning_rate(Group& group) const {
   group.rate_on_device = learning_rate_;
 }
 
+void Optimizer::count_step(Group& group) {
+  ++group.num_steps;
+  for (const std::size_t index : group.members) {
+    parameters_[index].value().bump_version();
+    ++num_steps_[index];
+  }
+}
+
 void Optimizer::write_learning_rate() {
   for (Group& group : groups_) write_learning_rate(group);
 }
 
 void Optimizer::count_replayed_step() {
   for (Group& group : groups_) {
-    if (group.gradients == Group::Gradients::absent) continue;
-    ++group.num_steps;
-    for (const std::size_t index : group.members) {
-      parameters_[index].value().bump_version();
-      ++num_steps_[index];
-    }
+    if (!group.members.empty()) count_step(group);
   }
 }
 
-void Optimizer::run(Group& group) {
-  updates_.clear();
-  for (const std::size_t index : group.members) {
-    const Tensor& value = parameters_[index].value();
-    const Tensor& grad = parameters_[index].grad();
-    require_same_device(name_, {&value, &grad});
-    require_same_dtype(name_, {&value, &grad});
-    value.bump_version();
-    Update& update = updates_.emplace_back(Update{value.view(), grad.view(), {}});
-    for (std::size_t s = 0; s < layout_.count; ++s) update.state[s] = states_[index][s].view();
-    ++num_steps_[index];
-  }
-  write_learning_rate(group);
-  update(group.step.backend(), group.step.stream(), updates_,
-         {group.learning_rate.view(), group.step.view()});
-  ++group.num_steps;
+namespace {
+
+kernels::SgdOptions checked(const SgdOptions& options) {
+  const bool is_nesterov = options.kind == SgdOptions::Kind::nesterov;
+  require(options.momentum >= 0, ErrorCode::Usage, "SGD", "Invalid momentum value: {}",
+          options.momentum);
+  require(options.weight_decay >= 0, ErrorCode::Usage, "SGD", "Invalid weight_decay value: {}",
+          options.weight_decay);
+  require(!is_nesterov || (options.momentum > 0 && options.dampening == 0), ErrorCode::Usage, "SGD",
+          "Nesterov momentum requires a momentum and zero dampening");
+  return {options.momentum, options.dampening, options.weight_decay, options.kind};
+}
+
+}  // namespace
+
+Sgd::Sgd(std::vector<Variable> parameters, const SgdOptions& options)
+    : Optimizer("SGD", std::move(parameters), options.learning_rate, options.momentum != 0 ? 1 : 0),
+      options_(checked(options)) {}
+
+void Sgd::update(kernels::Backend& backend, runtime::Stream& stream, const Updates& updates,
+                 const kernels::StepScalars& scalars) {
+  backend.sgd(stream, updates, scalars, options_);
+}
+
+namespace {
+
+kernels::AdamWOptions checked(const AdamWOptions& options) {
+  require(options.epsilon >= 0, ErrorCode::Usage, "AdamW", "Invalid epsilon value: {}",
+          options.epsilon);
+  require(options.beta1 >= 0 && options.beta1 < 1, ErrorCode::Usage, "AdamW",
+          "Invalid beta parameter at index 0: {}", options.beta1);
+  require(options.beta2 >= 0 && options.beta2 < 1, ErrorCode::Usage, "AdamW",
+          "Invalid beta parameter at index 1: {}", options.beta2);
+  require(options.weight_decay >= 0, ErrorCode::Usage, "AdamW", "Invalid weight_decay value: {}",
+          options.weight_decay);
+  return {options.beta1, options.beta2, options.epsilon, options.weight_decay};
+}
+
+}  // namespace
+
+AdamW::AdamW(std::vector<Variable> parameters, const AdamWOptions& options)
+    : Optimizer("AdamW", std::move(parameters), options.learning_rate, 2),
+      options_(checked(options)) {}
+
+void AdamW::update(kernels::Backend& backend, runtime::Stream& stream, const Updates& updates,
+                   const kernels::StepScalars& scalars) {
+  backend.adamw(stream, updates, scalars, options_);
 }
 
 }  // namespace lockstep::optim

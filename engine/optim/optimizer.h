@@ -1,4 +1,5 @@
-// Optimizer: changes parameters by their gradients, all parameters of a device in one kernel call.
+// Optimizers change parameters by their gradients, all parameters of a device in one kernel call:
+// SGD and AdamW, and what they share.
 #pragma once
 
 #include <array>
@@ -37,30 +38,18 @@ class Optimizer {
 
  protected:
   static constexpr std::size_t kMaxState = 2;
-  using State = std::array<Tensor, kMaxState>;
 
-  // How many state tensors each parameter has, and whether they must start as zeros.
-  enum class InitialState { uninitialised, zeros };
-  struct StateLayout {
-    std::size_t count = 0;
-    InitialState initial = InitialState::zeros;
-  };
-
-  // name is used in errors and traces and must be a literal. Throws Error{Usage} if parameters is
-  // empty, one stands twice or does not require a gradient, or the learning rate is negative.
+  // num_states: tensors that each parameter has beside it, zeros at first. name is used in errors
+  // and traces and must be a literal. Throws Error{Usage} if parameters is empty, one stands twice
+  // or does not require a gradient, or the learning rate is negative.
   Optimizer(const char* name, std::vector<Variable> parameters, double learning_rate,
-            StateLayout layout);
+            std::size_t num_states);
 
-  // A parameter to change. state has layout.count views.
-  struct Update {
-    TensorView weight;
-    ConstTensorView grad;
-    std::array<TensorView, kMaxState> state;
-  };
-  // One kernel call, which counts the step in scalars, too: all updates are of one device and one
+  // One kernel call, which counts the step in scalars, too. All updates are of one device and one
   // dtype and have seen equally many steps.
-  virtual void update(kernels::Backend& backend, runtime::Stream& stream,
-                      const std::vector<Update>& updates, const kernels::StepScalars& scalars) = 0;
+  using Updates = std::vector<kernels::OptimizerParameter>;
+  virtual void update(kernels::Backend& backend, runtime::Stream& stream, const Updates& updates,
+                      const kernels::StepScalars& scalars) = 0;
 
  private:
   // Parameters that share device, dtype and number of steps seen: normally all of a device.
@@ -68,27 +57,80 @@ class Optimizer {
     Device device;
     DType dtype = DType::float32;
     std::uint64_t num_steps = 0;
-    enum class Gradients { absent, present } gradients = Gradients::present;
-    std::vector<std::size_t> members;
-    Tensor step;            // int64 [1]; update() adds 1 to it
-    Tensor learning_rate;   // float64 [1]
-    double rate_on_device;  // what learning_rate holds
+    Tensor step;                       // int64 [1]; update() adds 1 to it
+    Tensor learning_rate;              // float64 [1]
+    double rate_on_device = 0;         // what learning_rate holds
+    std::vector<std::size_t> members;  // those with a gradient in the latest step()
+    Updates updates;                   // theirs
   };
 
-  bool groups_fit() const;
-  void regroup();
-  void prepare(Group& group);
-  void run(Group& group);
+  Group& group_of(const Tensor& value, std::uint64_t num_steps);
+  void add_update(std::size_t index);
   void write_learning_rate(Group& group) const;
+  void count_step(Group& group);
 
   const char* name_;
   std::vector<Variable> parameters_;
   double learning_rate_;
-  StateLayout layout_;
-  std::vector<State> states_;             // per parameter; made with its first gradient
+  std::size_t num_states_;
+  std::vector<std::array<Tensor, kMaxState>>
+      states_;                            // per parameter; made with its first gradient
   std::vector<std::uint64_t> num_steps_;  // per parameter
   std::vector<Group> groups_;
-  std::vector<Update> updates_;  // kept for its memory
+};
+
+// Stochastic gradient descent.
+struct SgdOptions {
+  double learning_rate = 1e-3;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  using Kind = kernels::SgdOptions::Kind;  // plain or nesterov
+  Kind kind = Kind::plain;
+};
+
+// With gradient g, weight w, momentum buffer v and learning rate lr, per step:
+//   g' = g + weight_decay * w
+//   v  = g' in the first step, then momentum * v + (1 - dampening) * g'   (if momentum > 0)
+//   w  = w - lr * v              plain (g' without momentum)
+//   w  = w - lr * (g' + momentum * v)   Nesterov
+// Throws Error{Usage} for a negative option, and for Nesterov without momentum or with dampening.
+// Source: PyTorch torch.optim.SGD, formulas and defaults.
+class Sgd final : public Optimizer {
+ public:
+  explicit Sgd(std::vector<Variable> parameters, const SgdOptions& options = {});
+
+ private:
+  void update(kernels::Backend& backend, runtime::Stream& stream, const Updates& updates,
+              const kernels::StepScalars& scalars) override;
+
+  kernels::SgdOptions options_;
+};
+
+// Adam with decoupled weight decay.
+struct AdamWOptions {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 1e-2;
+};
+
+// In step t = 1, 2, ... with gradient g, weight w and moments m, v (zeros at first):
+//   w = w * (1 - lr * weight_decay)
+//   m = beta1 * m + (1 - beta1) * g;   v = beta2 * v + (1 - beta2) * g^2
+//   w = w - lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
+// Throws Error{Usage} for a negative option or a beta outside [0, 1).
+// Source: PyTorch torch.optim.AdamW, formulas and defaults.
+class AdamW final : public Optimizer {
+ public:
+  explicit AdamW(std::vector<Variable> parameters, const AdamWOptions& options = {});
+
+ private:
+  void update(kernels::Backend& backend, runtime::Stream& stream, const Updates& updates,
+              const kernels::StepScalars& scalars) override;
+
+  kernels::AdamWOptions options_;
 };
 
 }  // namespace lockstep::optim

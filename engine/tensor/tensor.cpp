@@ -134,7 +134,7 @@ Tensor Tensor::to(DType dtype) const {
   checked_storage();
   if (dtype == dtype_) return *this;
   Tensor result = empty(shape_, dtype, device());
-  backend().convert(stream(), view(), result.view());
+  backend().copy(stream(), view(), result.view());
   return result;
 }
 

@@ -2,7 +2,6 @@
 // range of features per thread and row by row, so their order depends on nothing but the rows.
 #include <cmath>
 
-#include "kernels/cpu/checks.h"
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/parallel.h"
 
@@ -159,7 +158,6 @@ void backward_features(const BatchNormBackward& call, std::size_t begin, std::si
 }  // namespace
 
 void EigenBackend::batch_norm_forward(Stream& stream, const BatchNormForward& call) {
-  checks::batch_norm_forward(call);
   for_floating(call.x.dtype, "batch_norm", [&]<typename T>() {
     for_features(stream, call.x, [&](std::size_t begin, std::size_t end) {
       prepare_features<T>(call, begin, end);
@@ -169,7 +167,6 @@ void EigenBackend::batch_norm_forward(Stream& stream, const BatchNormForward& ca
 }
 
 void EigenBackend::batch_norm_backward(Stream& stream, const BatchNormBackward& call) {
-  checks::batch_norm_backward(call);
   for_floating(call.x.dtype, "batch_norm backward", [&]<typename T>() {
     for_features(stream, call.x, [&](std::size_t begin, std::size_t end) {
       backward_features<T>(call, begin, end);

@@ -1,4 +1,3 @@
-#include "kernels/cpu/checks.h"
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/math.h"
 #include "kernels/cpu/parallel.h"
@@ -24,17 +23,17 @@ void binary(Stream& stream, const char* operation, const ConstTensorView& a,
 }  // namespace
 
 void EigenBackend::add(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {
-  checks::add(a, b, y);
+  require_alike("add", a, {{"b", b}, {"y", y}});
   binary(stream, "add", a, b, y, [](auto left, auto right) { return left + right; });
 }
 
 void EigenBackend::multiply(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {
-  checks::multiply(a, b, y);
+  require_alike("multiply", a, {{"b", b}, {"y", y}});
   binary(stream, "multiply", a, b, y, [](auto left, auto right) { return left * right; });
 }
 
 void EigenBackend::scale(Stream& stream, ConstTensorView x, double factor, TensorView y) {
-  checks::scale(x, y);
+  require_alike("scale", x, {{"y", y}});
   for_floating(x.dtype, "scale", [&]<typename T>() {
     parallel_elements(stream, x.num_elements, [&](std::size_t begin, std::size_t end) {
       const T* in = data_of<T>(x);
@@ -47,14 +46,13 @@ void EigenBackend::scale(Stream& stream, ConstTensorView x, double factor, Tenso
 }
 
 void EigenBackend::axpy(Stream& stream, double factor, ConstTensorView x, TensorView y) {
-  checks::axpy(x, y);
+  require_alike("axpy", x, {{"y", y}});
   binary(stream, "axpy", x, y, y,
          [factor](auto in, auto out) { return out + static_cast<decltype(in)>(factor) * in; });
 }
 
 void EigenBackend::activation_forward(Stream& stream, Activation activation, ConstTensorView x,
                                       TensorView y) {
-  checks::activation_forward(x, y);
   for_floating(x.dtype, "activation", [&]<typename T>() {
     for_activation(activation, [&](auto f) {
       parallel_elements(stream, x.num_elements, [&](std::size_t begin, std::size_t end) {
@@ -69,7 +67,6 @@ void EigenBackend::activation_forward(Stream& stream, Activation activation, Con
 
 void EigenBackend::activation_backward(Stream& stream, Activation activation, ConstTensorView saved,
                                        ConstTensorView grad_y, TensorView grad_x) {
-  checks::activation_backward(saved, grad_y, grad_x);
   for_floating(saved.dtype, "activation backward", [&]<typename T>() {
     for_activation(activation, [&](auto f) {
       parallel_elements(stream, saved.num_elements, [&](std::size_t begin, std::size_t end) {

@@ -1,6 +1,5 @@
 // Matrix products and the linear layer. The layer's bias and activation are applied to each part of
 // its product while that is in the cache.
-#include "kernels/cpu/checks.h"
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/math.h"
@@ -55,7 +54,6 @@ void finish_tile(const T* bias, Function f, const MatrixView& y, const MatrixVie
 
 void EigenBackend::matmul(Stream& stream, ConstMatrixView a, Transpose transpose_a,
                           ConstMatrixView b, Transpose transpose_b, MatrixView c, Write write) {
-  checks::matmul(a, transpose_a, b, transpose_b, c);
   for_floating(a.dtype, "matmul", [&]<typename T>() {
     const std::size_t depth = transpose_a == Transpose::yes ? a.rows : a.cols;
     for (std::size_t i = 0; i < c.batch; ++i) {
@@ -71,7 +69,6 @@ void EigenBackend::matmul(Stream& stream, ConstMatrixView a, Transpose transpose
 void EigenBackend::linear_forward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,
                                   ConstTensorView bias, Activation activation, MatrixView y,
                                   MatrixView preactivation) {
-  checks::linear_forward(x, weight, bias, y, preactivation);
   for_floating(x.dtype, "linear", [&]<typename T>() {
     // y [batch, out] = x [batch, in] * (weight [out, in])^T
     const Product<T> product =
@@ -90,7 +87,6 @@ void EigenBackend::linear_forward(Stream& stream, ConstMatrixView x, ConstMatrix
 void EigenBackend::linear_backward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,
                                    ConstMatrixView grad_z, MatrixView grad_x,
                                    MatrixView grad_weight, TensorView grad_bias) {
-  checks::linear_backward(x, weight, grad_z, grad_x, grad_weight, grad_bias);
   for_floating(x.dtype, "linear backward", [&]<typename T>() {
     if (grad_bias.data) {
       column_sums<T>(stream, x.rows, weight.rows, data_of<T>(grad_bias),

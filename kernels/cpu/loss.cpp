@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "engine/core/error.h"
-#include "kernels/cpu/checks.h"
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/math.h"
 #include "kernels/cpu/parallel.h"
@@ -55,7 +54,6 @@ void EigenBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView
                                                  ConstTensorView labels, Reduction reduction,
                                                  MatrixView probabilities, TensorView loss) {
   const auto* name = "cross_entropy";
-  checks::softmax_cross_entropy_forward(logits, labels, probabilities, loss);
   const auto* label = data_of<std::int64_t>(labels);
   require_labels(name, label, logits.rows, logits.cols);
   for_floating(logits.dtype, name, [&]<typename T>() {
@@ -79,7 +77,6 @@ void EigenBackend::softmax_cross_entropy_backward(Stream& stream, ConstMatrixVie
   const auto* name = "cross_entropy backward";
   const std::size_t rows = probabilities.rows;
   const std::size_t classes = probabilities.cols;
-  checks::softmax_cross_entropy_backward(probabilities, labels, grad_loss, grad_logits);
   const auto* label = data_of<std::int64_t>(labels);
   require_labels(name, label, rows, classes);
   for_floating(probabilities.dtype, name, [&]<typename T>() {
@@ -99,7 +96,6 @@ void EigenBackend::softmax_cross_entropy_backward(Stream& stream, ConstMatrixVie
 
 void EigenBackend::mse_forward(Stream& stream, ConstTensorView x, ConstTensorView target,
                                Reduction reduction, TensorView loss) {
-  checks::mse_forward(x, target, loss);
   for_floating(x.dtype, "mse", [&]<typename T>() {
     std::vector<double> partials((x.num_elements + kElementsPerBlock - 1) / kElementsPerBlock);
     const T* a = data_of<T>(x);
@@ -120,7 +116,6 @@ void EigenBackend::mse_forward(Stream& stream, ConstTensorView x, ConstTensorVie
 
 void EigenBackend::mse_backward(Stream& stream, ConstTensorView x, ConstTensorView target,
                                 Reduction reduction, ConstTensorView grad_loss, TensorView grad_x) {
-  checks::mse_backward(x, target, grad_loss, grad_x);
   for_floating(x.dtype, "mse backward", [&]<typename T>() {
     const T factor =
         static_cast<T>(2 * *data_of<T>(grad_loss) / divisor(reduction, x.num_elements));

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "engine/core/error.h"
-#include "kernels/cpu/checks.h"
+#include "engine/core/half.h"
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/parallel.h"
 
@@ -27,10 +27,25 @@ void gather(Stream& stream, const ConstMatrixView& source, const std::int64_t* i
   });
 }
 
+void convert(Stream& stream, const ConstTensorView& from, const TensorView& to) {
+  for_any_of<Bfloat16, Float16>(from.dtype, [&]<typename From>() {
+    for_any_of<Bfloat16, Float16>(to.dtype, [&]<typename To>() {
+      parallel_elements(stream, from.num_elements, [&](std::size_t begin, std::size_t end) {
+        const From* in = data_of<From>(from);
+        To* out = data_of<To>(to);
+        for (std::size_t i = begin; i < end; ++i) {
+          out[i] = static_cast<To>(static_cast<ArithmeticOf<From>>(in[i]));
+        }
+      });
+    });
+  });
+}
+
 }  // namespace
 
 void EigenBackend::copy(Stream& stream, ConstTensorView from, TensorView to) {
-  checks::copy(from, to);
+  require_as_large("copy", from, {"to", to});
+  if (from.dtype != to.dtype) return convert(stream, from, to);
   parallel_ranges(stream, from.num_bytes(), kCopyGrain, [&](std::size_t begin, std::size_t end) {
     std::memcpy(static_cast<std::byte*>(to.data) + begin,
                 static_cast<const std::byte*>(from.data) + begin, end - begin);
@@ -38,7 +53,6 @@ void EigenBackend::copy(Stream& stream, ConstTensorView from, TensorView to) {
 }
 
 void EigenBackend::copy_matrix(Stream& stream, ConstMatrixView from, MatrixView to) {
-  checks::copy_matrix(from, to);
   if (from.num_elements() == 0) return;
   const std::size_t size = size_of(from.dtype);
   parallel_rows(stream, from.batch * from.rows, from.cols * size / sizeof(float),
@@ -55,23 +69,8 @@ void EigenBackend::copy_matrix(Stream& stream, ConstMatrixView from, MatrixView 
                 });
 }
 
-void EigenBackend::convert(Stream& stream, ConstTensorView from, TensorView to) {
-  checks::convert(from, to);
-  for_any(from.dtype, [&]<typename From>() {
-    for_any(to.dtype, [&]<typename To>() {
-      parallel_elements(stream, from.num_elements, [&](std::size_t begin, std::size_t end) {
-        const From* in = data_of<From>(from);
-        To* out = data_of<To>(to);
-        for (std::size_t i = begin; i < end; ++i) {
-          out[i] = static_cast<To>(static_cast<ArithmeticOf<From>>(in[i]));
-        }
-      });
-    });
-  });
-}
-
 void EigenBackend::fill(Stream& stream, TensorView to, double value) {
-  for_any(to.dtype, [&]<typename T>() {
+  for_any_of<Bfloat16, Float16>(to.dtype, [&]<typename T>() {
     parallel_elements(stream, to.num_elements, [&](std::size_t begin, std::size_t end) {
       std::fill(data_of<T>(to) + begin, data_of<T>(to) + end, static_cast<T>(value));
     });
@@ -80,7 +79,6 @@ void EigenBackend::fill(Stream& stream, TensorView to, double value) {
 
 void EigenBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
                                MatrixView to, double scale, const LabelsOfRows& labels) {
-  checks::gather_rows(source, indices, to, labels);
   const auto* index = data_of<std::int64_t>(indices);
   for (std::size_t i = 0; i < to.rows; ++i) {
     require(index[i] >= 0 && static_cast<std::size_t>(index[i]) < source.rows, ErrorCode::Shape,

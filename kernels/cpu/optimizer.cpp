@@ -1,10 +1,7 @@
-// Many tensors in one call: SGD and AdamW, one pass over each parameter, and what happens to
-// gradients on their way (scaling, clipping, buckets).
+// Many tensors in one call: SGD and AdamW, one pass over each parameter, and clipping.
 // Source: torch/optim/sgd.py and adamw.py, the single-tensor forms.
 #include <cmath>
-#include <cstring>
 
-#include "kernels/cpu/checks.h"
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/parallel.h"
 
@@ -63,14 +60,15 @@ class FlushSubnormals {
 
 // Calls body(parameter, begin, end) for all elements of all parameters, cut over the threads as if
 // the parameters were one long vector.
-template <typename Parameter, typename Body>
-void for_parameters(Stream& stream, std::span<const Parameter> parameters, const Body& body) {
+template <typename Body>
+void for_parameters(Stream& stream, std::span<const OptimizerParameter> parameters,
+                    const Body& body) {
   std::size_t total = 0;
-  for (const Parameter& parameter : parameters) total += parameter.weight.num_elements;
+  for (const OptimizerParameter& parameter : parameters) total += parameter.weight.num_elements;
   parallel_elements(stream, total, [&](std::size_t begin, std::size_t end) {
     const FlushSubnormals flush;
     std::size_t offset = 0;
-    for (const Parameter& parameter : parameters) {
+    for (const OptimizerParameter& parameter : parameters) {
       const std::size_t size = parameter.weight.num_elements;
       const std::size_t from = std::max(begin, offset);
       const std::size_t to = std::min(end, offset + size);
@@ -88,6 +86,7 @@ struct SgdNumbers {
   T fresh;  // what the gradient is multiplied by before it enters the momentum
 };
 
+// A weight's step without momentum, and with it.
 struct PlainStep {
   template <typename T>
   static void run(const SgdNumbers<T>& n, T* w, const T* grad, T*, std::size_t begin,
@@ -98,51 +97,36 @@ struct PlainStep {
   }
 };
 
-// Which way the weight goes, by the gradient d with weight decay and the momentum.
-template <SgdOptions::Kind kKind, typename T>
-T direction(const SgdNumbers<T>& n, T d, T momentum) {
-  return kKind == SgdOptions::Kind::nesterov ? d + n.momentum * momentum : momentum;
-}
-
 template <SgdOptions::Kind kKind>
 struct MomentumStep {
   template <typename T>
   static void run(const SgdNumbers<T>& n, T* __restrict w, const T* __restrict grad,
-                  T* __restrict buffer, std::size_t begin, std::size_t end) {
+                  T* __restrict momentum, std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       const T d = grad[i] + n.weight_decay * w[i];
-      buffer[i] = n.momentum * buffer[i] + n.fresh * d;
-      w[i] -= n.learning_rate * direction<kKind>(n, d, buffer[i]);
-    }
-  }
-};
-
-// In the first step the momentum, whatever it holds, becomes the gradient.
-template <SgdOptions::Kind kKind>
-struct FirstStep {
-  template <typename T>
-  static void run(const SgdNumbers<T>& n, T* __restrict w, const T* __restrict grad,
-                  T* __restrict buffer, std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-      buffer[i] = grad[i] + n.weight_decay * w[i];
-      w[i] -= n.learning_rate * direction<kKind>(n, buffer[i], buffer[i]);
+      momentum[i] = n.momentum * momentum[i] + n.fresh * d;
+      w[i] -= n.learning_rate *
+              (kKind == SgdOptions::Kind::nesterov ? d + n.momentum * momentum[i] : momentum[i]);
     }
   }
 };
 
 template <typename Step>
-void run_sgd(Stream& stream, std::span<const SgdParameter> parameters, double learning_rate,
-             const SgdOptions& options) {
-  for_parameters(stream, parameters,
-                 [&](const SgdParameter& p, std::size_t begin, std::size_t end) {
-                   for_floating(p.weight.dtype, "sgd", [&]<typename T>() {
-                     const SgdNumbers<T> numbers{
-                         static_cast<T>(learning_rate), static_cast<T>(options.weight_decay),
-                         static_cast<T>(options.momentum), static_cast<T>(1 - options.dampening)};
-                     Step::run(numbers, data_of<T>(p.weight), data_of<T>(p.grad),
-                               data_of<T>(p.momentum), begin, end);
-                   });
-                 });
+void run_sgd(Stream& stream, std::span<const OptimizerParameter> parameters,
+             const StepScalars& scalars, const SgdOptions& options) {
+  const double rate = *data_of<double>(scalars.learning_rate);
+  // In the first step the momentum becomes the gradient.
+  const bool is_first = *data_of<std::int64_t>(scalars.step) == 0;
+  const double fresh = is_first ? 1 : 1 - options.dampening;
+  for_parameters(
+      stream, parameters, [&](const OptimizerParameter& p, std::size_t begin, std::size_t end) {
+        for_floating(p.weight.dtype, "sgd", [&]<typename T>() {
+          const SgdNumbers<T> numbers{static_cast<T>(rate), static_cast<T>(options.weight_decay),
+                                      static_cast<T>(options.momentum), static_cast<T>(fresh)};
+          Step::run(numbers, data_of<T>(p.weight), data_of<T>(p.grad), data_of<T>(p.first), begin,
+                    end);
+        });
+      });
 }
 
 struct AdamWNumbers {
@@ -173,92 +157,40 @@ void adamw_range(const AdamWOptions& options, const AdamWNumbers& numbers, T* __
 
 }  // namespace
 
-void EigenBackend::sgd(Stream& stream, std::span<const SgdParameter> parameters,
+void EigenBackend::sgd(Stream& stream, std::span<const OptimizerParameter> parameters,
                        const StepScalars& scalars, const SgdOptions& options) {
-  checks::sgd(parameters, scalars, options);
-  for (const SgdParameter& p : parameters) require_floating("sgd", p.weight.dtype);
-  const double rate = *data_of<double>(scalars.learning_rate);
-  const bool first = *data_of<std::int64_t>(scalars.step) == 0;
-  const auto run_with_momentum = [&]<SgdOptions::Kind kKind>() {
-    first ? run_sgd<FirstStep<kKind>>(stream, parameters, rate, options)
-          : run_sgd<MomentumStep<kKind>>(stream, parameters, rate, options);
-  };
   if (options.momentum == 0) {
-    run_sgd<PlainStep>(stream, parameters, rate, options);
+    run_sgd<PlainStep>(stream, parameters, scalars, options);
   } else if (options.kind == SgdOptions::Kind::nesterov) {
-    run_with_momentum.template operator()<SgdOptions::Kind::nesterov>();
+    run_sgd<MomentumStep<SgdOptions::Kind::nesterov>>(stream, parameters, scalars, options);
   } else {
-    run_with_momentum.template operator()<SgdOptions::Kind::plain>();
+    run_sgd<MomentumStep<SgdOptions::Kind::plain>>(stream, parameters, scalars, options);
   }
   ++*data_of<std::int64_t>(scalars.step);
 }
 
-void EigenBackend::adamw(Stream& stream, std::span<const AdamWParameter> parameters,
+void EigenBackend::adamw(Stream& stream, std::span<const OptimizerParameter> parameters,
                          const StepScalars& scalars, const AdamWOptions& options) {
-  checks::adamw(parameters, scalars);
-  for (const AdamWParameter& p : parameters) require_floating("adamw", p.weight.dtype);
   const double rate = *data_of<double>(scalars.learning_rate);
   const auto t = static_cast<double>(*data_of<std::int64_t>(scalars.step) + 1);
   const AdamWNumbers numbers{1 - rate * options.weight_decay,
                              rate / (1 - std::pow(options.beta1, t)),
                              std::sqrt(1 - std::pow(options.beta2, t))};
-  for_parameters(
-      stream, parameters, [&](const AdamWParameter& p, std::size_t begin, std::size_t end) {
-        for_floating(p.weight.dtype, "adamw", [&]<typename T>() {
-          adamw_range(options, numbers, data_of<T>(p.weight), data_of<T>(p.grad),
-                      data_of<T>(p.first_moment), data_of<T>(p.second_moment), begin, end);
-        });
-      });
+  for_parameters(stream, parameters,
+                 [&](const OptimizerParameter& p, std::size_t begin, std::size_t end) {
+                   for_floating(p.weight.dtype, "adamw", [&]<typename T>() {
+                     adamw_range(options, numbers, data_of<T>(p.weight), data_of<T>(p.grad),
+                                 data_of<T>(p.first), data_of<T>(p.second), begin, end);
+                   });
+                 });
   ++*data_of<std::int64_t>(scalars.step);
 }
 
-namespace {
-
-template <typename T>
-void scale_range(const T* from, double factor, T* to, std::size_t begin, std::size_t end) {
-  if (factor == 1) {
-    if (to != from) std::memcpy(to + begin, from + begin, (end - begin) * sizeof(T));
-    return;
-  }
-  const T s = static_cast<T>(factor);
-  LOCKSTEP_INDEPENDENT
-  for (std::size_t i = begin; i < end; ++i) to[i] = s * from[i];
-}
-
-}  // namespace
-
-void EigenBackend::multi_scale(Stream& stream, std::span<const TensorView> tensors, double factor) {
-  for (const TensorView& tensor : tensors) require_floating("multi_scale", tensor.dtype);
-  for (const TensorView& tensor : tensors) scale(stream, tensor, factor, tensor);
-}
-
-void EigenBackend::multi_clip(Stream& stream, std::span<const TensorView> tensors,
-                              ConstTensorView norm, double max_norm) {
-  checks::multi_clip(norm);
-  for (const TensorView& tensor : tensors) require_floating("multi_clip", tensor.dtype);
+void EigenBackend::clip(Stream& stream, std::span<const TensorView> tensors, ConstTensorView norm,
+                        double max_norm) {
   const double factor = max_norm / (*data_of<double>(norm) + 1e-6);
   if (factor >= 1) return;
-  multi_scale(stream, tensors, factor);
-}
-
-void EigenBackend::pack(Stream& stream, std::span<const PackItem> items, double factor,
-                        TensorView bucket) {
-  checks::pack(items, bucket);
-  for_floating(bucket.dtype, "pack", [&]<typename T>() {
-    for (const PackItem& item : items) {
-      parallel_elements(stream, item.tensor.num_elements, [&](std::size_t begin, std::size_t end) {
-        scale_range<T>(data_of<T>(item.tensor), factor, data_of<T>(bucket) + item.offset, begin,
-                       end);
-      });
-    }
-  });
-}
-
-void EigenBackend::unpack(Stream& stream, ConstTensorView bucket, std::span<const PackItem> items) {
-  checks::unpack(bucket, items);
-  for (const PackItem& item : items) {
-    copy(stream, bucket.part(item.offset, item.tensor.num_elements), item.tensor);
-  }
+  for (const TensorView& tensor : tensors) scale(stream, tensor, factor, tensor);
 }
 
 }  // namespace lockstep::kernels

@@ -1,5 +1,5 @@
 // The hot loop of our all-reduce.
-#include "kernels/cpu/checks.h"
+#include "engine/core/half.h"
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/parallel.h"
 
@@ -74,8 +74,8 @@ void sum_half_range(std::span<const ConstTensorView> sources, float factor, Half
 
 void EigenBackend::ordered_sum(Stream& stream, std::span<const ConstTensorView> sources,
                                double factor, TensorView y) {
-  checks::ordered_sum(sources, factor, y);
-  for_any(y.dtype, [&]<typename T>() {
+  check_ordered_sum(sources, factor, y);
+  for_any_of<Bfloat16, Float16>(y.dtype, [&]<typename T>() {
     parallel_elements(stream, y.num_elements, [&](std::size_t begin, std::size_t end) {
       if constexpr (is_half<T>) {
         sum_half_range(sources, static_cast<float>(factor), data_of<T>(y), begin, end);

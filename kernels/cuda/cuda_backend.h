@@ -20,7 +20,6 @@ class CudaBackend final : public Backend {
  public:
   void copy(Stream& stream, ConstTensorView from, TensorView to) override;
   void copy_matrix(Stream& stream, ConstMatrixView from, MatrixView to) override;
-  void convert(Stream& stream, ConstTensorView from, TensorView to) override;
   void fill(Stream& stream, TensorView to, double value) override;
   void gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices, MatrixView to,
                    double scale, const LabelsOfRows& labels) override;
@@ -58,16 +57,12 @@ class CudaBackend final : public Backend {
                     ConstTensorView grad_loss, TensorView grad_x) override;
   void batch_norm_forward(Stream& stream, const BatchNormForward& call) override;
   void batch_norm_backward(Stream& stream, const BatchNormBackward& call) override;
-  void sgd(Stream& stream, std::span<const SgdParameter> parameters, const StepScalars& scalars,
-           const SgdOptions& options) override;
-  void adamw(Stream& stream, std::span<const AdamWParameter> parameters, const StepScalars& scalars,
-             const AdamWOptions& options) override;
-  void multi_scale(Stream& stream, std::span<const TensorView> tensors, double factor) override;
-  void multi_clip(Stream& stream, std::span<const TensorView> tensors, ConstTensorView norm,
-                  double max_norm) override;
-  void pack(Stream& stream, std::span<const PackItem> items, double factor,
-            TensorView bucket) override;
-  void unpack(Stream& stream, ConstTensorView bucket, std::span<const PackItem> items) override;
+  void sgd(Stream& stream, std::span<const OptimizerParameter> parameters,
+           const StepScalars& scalars, const SgdOptions& options) override;
+  void adamw(Stream& stream, std::span<const OptimizerParameter> parameters,
+             const StepScalars& scalars, const AdamWOptions& options) override;
+  void clip(Stream& stream, std::span<const TensorView> tensors, ConstTensorView norm,
+            double max_norm) override;
 };
 
 }  // namespace lockstep::kernels::cuda

@@ -2,13 +2,10 @@
 // of our all-reduce. Each moves its inputs and its output once, in one launch.
 #include <algorithm>
 
-#include "kernels/cuda/checks.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/element_types.cuh"
 #include "kernels/cuda/elementwise.cuh"
-#include "kernels/cuda/half.cuh"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/math.cuh"
-#include "kernels/cuda/vector.cuh"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -38,7 +35,7 @@ struct Axpy {
 }  // namespace
 
 void CudaBackend::add(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {
-  checks::add(a, b, y);
+  require_alike("add", a, {{"b", b}, {"y", y}});
   for_floating(a.dtype, "add", [&]<typename T>() {
     launch_elementwise(stream, "add", data_of<T>(y), y.num_elements, Add<T>{}, data_of<T>(a),
                        data_of<T>(b));
@@ -46,7 +43,7 @@ void CudaBackend::add(Stream& stream, ConstTensorView a, ConstTensorView b, Tens
 }
 
 void CudaBackend::multiply(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {
-  checks::multiply(a, b, y);
+  require_alike("multiply", a, {{"b", b}, {"y", y}});
   for_floating(a.dtype, "multiply", [&]<typename T>() {
     launch_elementwise(stream, "multiply", data_of<T>(y), y.num_elements, Multiply<T>{},
                        data_of<T>(a), data_of<T>(b));
@@ -54,7 +51,7 @@ void CudaBackend::multiply(Stream& stream, ConstTensorView a, ConstTensorView b,
 }
 
 void CudaBackend::scale(Stream& stream, ConstTensorView x, double factor, TensorView y) {
-  checks::scale(x, y);
+  require_alike("scale", x, {{"y", y}});
   for_floating(x.dtype, "scale", [&]<typename T>() {
     launch_elementwise(stream, "scale", data_of<T>(y), y.num_elements,
                        Scale<T>{static_cast<T>(factor)}, data_of<T>(x));
@@ -62,7 +59,7 @@ void CudaBackend::scale(Stream& stream, ConstTensorView x, double factor, Tensor
 }
 
 void CudaBackend::axpy(Stream& stream, double factor, ConstTensorView x, TensorView y) {
-  checks::axpy(x, y);
+  require_alike("axpy", x, {{"y", y}});
   for_floating(x.dtype, "axpy", [&]<typename T>() {
     launch_elementwise(stream, "axpy", data_of<T>(y), y.num_elements,
                        Axpy<T>{static_cast<T>(factor)}, data_of<T>(x), data_of<T>(y));
@@ -85,7 +82,6 @@ struct Backward {
 
 void CudaBackend::activation_forward(Stream& stream, Activation activation, ConstTensorView x,
                                      TensorView y) {
-  checks::activation_forward(x, y);
   for_floating(x.dtype, "activation", [&]<typename T>() {
     for_activation(activation, [&](auto function) {
       launch_elementwise(stream, "activation", data_of<T>(y), y.num_elements,
@@ -97,7 +93,6 @@ void CudaBackend::activation_forward(Stream& stream, Activation activation, Cons
 void CudaBackend::activation_backward(Stream& stream, Activation activation, ConstTensorView saved,
                                       ConstTensorView grad_y, TensorView grad_x) {
   const auto* name = "activation backward";
-  checks::activation_backward(saved, grad_y, grad_x);
   for_floating(saved.dtype, name, [&]<typename T>() {
     for_activation(activation, [&](auto function) {
       launch_elementwise(stream, name, data_of<T>(grad_x), grad_x.num_elements,
@@ -167,11 +162,10 @@ void launch_ordered_sum(Stream& stream, std::span<const ConstTensorView> views, 
 
 void CudaBackend::ordered_sum(Stream& stream, std::span<const ConstTensorView> sources,
                               double factor, TensorView y) {
-  checks::ordered_sum(sources, factor, y);
-  if (sources.size() > kManySources) fail_sources(sources.size(), kManySources);
+  check_ordered_sum(sources, factor, y, kManySources);
   for_any(y.dtype, [&]<typename T>() {
     if constexpr (kIsHalf<T>) {
-      fail_dtype("ordered_sum", y.dtype);
+      fail_dtype(DeviceType::cuda, "ordered_sum", y.dtype);
     } else if (y.num_elements == 0) {
       return;
     } else if (sources.size() <= kFewSources) {

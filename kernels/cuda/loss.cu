@@ -5,13 +5,11 @@
 #include <cstdint>
 
 #include "engine/runtime/cuda/cuda_stream.h"
-#include "kernels/cuda/checks.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/element_types.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/math.cuh"
 #include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/vector.cuh"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -90,7 +88,6 @@ void CudaBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView 
                                                 ConstTensorView labels, Reduction reduction,
                                                 MatrixView probabilities, TensorView loss) {
   const auto* name = "cross_entropy";
-  checks::softmax_cross_entropy_forward(logits, labels, probabilities, loss);
   for_floating(logits.dtype, name, [&]<typename T>() {
     const CrossEntropy<T> call{
         .logits = data_of<T>(logits),
@@ -148,7 +145,6 @@ void CudaBackend::softmax_cross_entropy_backward(Stream& stream, ConstMatrixView
   const auto* name = "cross_entropy backward";
   const std::size_t rows = probabilities.rows;
   const std::size_t classes = probabilities.cols;
-  checks::softmax_cross_entropy_backward(probabilities, labels, grad_loss, grad_logits);
   if (rows == 0) return;
   for_floating(probabilities.dtype, name, [&]<typename T>() {
     const CrossEntropyGradient<T> call{
@@ -197,7 +193,6 @@ double divisor(Reduction reduction, std::size_t num_elements) {
 
 void CudaBackend::mse_forward(Stream& stream, ConstTensorView x, ConstTensorView target,
                               Reduction reduction, TensorView loss) {
-  checks::mse_forward(x, target, loss);
   for_floating(x.dtype, "mse", [&]<typename T>() {
     launch_reduce(stream, "mse", data_of<T>(loss), x.num_elements,
                   divisor(reduction, x.num_elements), SquaredDifference<T>{}, data_of<T>(x),
@@ -208,7 +203,6 @@ void CudaBackend::mse_forward(Stream& stream, ConstTensorView x, ConstTensorView
 void CudaBackend::mse_backward(Stream& stream, ConstTensorView x, ConstTensorView target,
                                Reduction reduction, ConstTensorView grad_loss, TensorView grad_x) {
   const auto* name = "mse backward";
-  checks::mse_backward(x, target, grad_loss, grad_x);
   for_floating(x.dtype, name, [&]<typename T>() {
     launch_elementwise(
         stream, name, data_of<T>(grad_x), grad_x.num_elements,

@@ -4,10 +4,9 @@
 #include <cstring>
 
 #include "engine/runtime/cuda/cuda_stream.h"
-#include "kernels/cuda/checks.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/element_types.cuh"
 #include "kernels/cuda/elementwise.cuh"
-#include "kernels/cuda/half.cuh"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -91,7 +90,15 @@ __global__ void gather_kernel(Gather<From, To> call) {
 }  // namespace
 
 void CudaBackend::copy(Stream& stream, ConstTensorView from, TensorView to) {
-  checks::copy(from, to);
+  require_as_large("copy", from, {"to", to});
+  if (from.dtype != to.dtype) {
+    return for_any(from.dtype, [&]<typename From>() {
+      for_any(to.dtype, [&]<typename To>() {
+        launch_elementwise(stream, "copy", data_of<To>(to), to.num_elements, Convert<From, To>{},
+                           data_of<From>(from));
+      });
+    });
+  }
   for_width(from.dtype, [&]<typename Unit>() {
     launch_elementwise(stream, "copy", data_of<Unit>(to), to.num_elements, Itself<Unit>{},
                        data_of<Unit>(from));
@@ -99,23 +106,12 @@ void CudaBackend::copy(Stream& stream, ConstTensorView from, TensorView to) {
 }
 
 void CudaBackend::copy_matrix(Stream& stream, ConstMatrixView from, MatrixView to) {
-  checks::copy_matrix(from, to);
   if (from.num_elements() == 0) return;
   for_width(from.dtype, [&]<typename Unit>() {
     launch(stream, "copy_matrix", row_tiles(from.batch * from.rows, from.cols),
            copy_rows_kernel<Unit>, data_of<Unit>(from),
            Strides{from.leading_dimension, from.batch_stride}, data_of<Unit>(to),
            Strides{to.leading_dimension, to.batch_stride}, from.batch, from.rows, from.cols);
-  });
-}
-
-void CudaBackend::convert(Stream& stream, ConstTensorView from, TensorView to) {
-  checks::convert(from, to);
-  for_any(from.dtype, [&]<typename From>() {
-    for_any(to.dtype, [&]<typename To>() {
-      launch_elementwise(stream, "convert", data_of<To>(to), to.num_elements, Convert<From, To>{},
-                         data_of<From>(from));
-    });
   });
 }
 
@@ -130,7 +126,6 @@ void CudaBackend::fill(Stream& stream, TensorView to, double value) {
 void CudaBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
                               MatrixView to, double scale, const LabelsOfRows& labels) {
   const auto* name = "gather_rows";
-  checks::gather_rows(source, indices, to, labels);
   if (source.dtype != DType::uint8) require_floating(name, source.dtype);
   require_floating(name, to.dtype);
   if (to.rows == 0 || to.cols == 0) return;

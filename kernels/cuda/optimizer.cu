@@ -1,12 +1,12 @@
-// SGD and AdamW, for all parameters of one type in one launch (of up to 106 and 87 parameters).
+// SGD, AdamW and clipping, for all tensors of one type in one launch (of up to 106, 87 and 192).
 // SGD moves weight and gradient in and the weight out, with momentum that too, in and out; AdamW
 // moves 4 elements in and 3 out per parameter element.
 // Source: torch/optim/sgd.py and adamw.py.
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/cuda/checks.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/element_types.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/tensor_list.cuh"
 
@@ -24,7 +24,7 @@ struct SgdNumbers {
   StepCount count;
 };
 
-// One element. In the first step the momentum, whatever it holds, becomes the gradient.
+// One element. In the first step the momentum becomes the gradient.
 template <Rule kRule, typename T>
 __device__ void update(const SgdNumbers<T>& n, T learning_rate, bool is_first, T& weight, T grad,
                        T& momentum) {
@@ -69,16 +69,15 @@ __global__ void sgd_kernel(List list, SgdNumbers<T> n) {
 }
 
 template <Rule kRule, typename T>
-void run_sgd(Stream& stream, std::span<const SgdParameter> parameters, const StepScalars& scalars,
-             const SgdOptions& options, const StepCount& count) {
+void run_sgd(Stream& stream, std::span<const OptimizerParameter> parameters,
+             const StepScalars& scalars, const SgdOptions& options, const StepCount& count) {
   const SgdNumbers<T> numbers{
       static_cast<T>(options.weight_decay), static_cast<T>(options.momentum),
       static_cast<T>(1 - options.dampening), data_of<double>(scalars.learning_rate), count};
   const auto entry = [&](std::size_t i) -> TensorEntry<3> {
-    const SgdParameter& p = parameters[i];
+    const OptimizerParameter& p = parameters[i];
     if (p.weight.dtype != dtype_of<T>) return {};
-    return {{p.weight.data, const_cast<void*>(p.grad.data), p.momentum.data},
-            p.weight.num_elements};
+    return {{p.weight.data, const_cast<void*>(p.grad.data), p.first.data}, p.weight.num_elements};
   };
   for_tensor_lists<3>(parameters.size(), ThreadPart<T>::kElementsPerBlock, entry,
                       [&]<typename List>(const List& list, unsigned num_blocks) {
@@ -89,10 +88,8 @@ void run_sgd(Stream& stream, std::span<const SgdParameter> parameters, const Ste
 
 }  // namespace
 
-void CudaBackend::sgd(Stream& stream, std::span<const SgdParameter> parameters,
+void CudaBackend::sgd(Stream& stream, std::span<const OptimizerParameter> parameters,
                       const StepScalars& scalars, const SgdOptions& options) {
-  checks::sgd(parameters, scalars, options);
-  for (const SgdParameter& p : parameters) require_floating("sgd", p.weight.dtype);
   const StepCount count = step_count(stream, "sgd", data_of<std::int64_t>(scalars.step),
                                      num_blocks_of_weights(parameters));
   const auto run = [&]<Rule kRule>() {
@@ -172,7 +169,7 @@ __global__ void adamw_kernel(List list, AdamWNumbers<T> n) {
 }
 
 template <typename T>
-void run_adamw(Stream& stream, std::span<const AdamWParameter> parameters,
+void run_adamw(Stream& stream, std::span<const OptimizerParameter> parameters,
                const StepScalars& scalars, const AdamWOptions& options, const StepCount& count) {
   const AdamWNumbers<T> numbers{options.weight_decay,
                                 std::log(options.beta1),
@@ -184,11 +181,10 @@ void run_adamw(Stream& stream, std::span<const AdamWParameter> parameters,
                                 data_of<double>(scalars.learning_rate),
                                 count};
   const auto entry = [&](std::size_t i) -> TensorEntry<4> {
-    const AdamWParameter& p = parameters[i];
+    const OptimizerParameter& p = parameters[i];
     if (p.weight.dtype != dtype_of<T>) return {};
-    return {
-        {p.weight.data, const_cast<void*>(p.grad.data), p.first_moment.data, p.second_moment.data},
-        p.weight.num_elements};
+    return {{p.weight.data, const_cast<void*>(p.grad.data), p.first.data, p.second.data},
+            p.weight.num_elements};
   };
   for_tensor_lists<4>(parameters.size(), ThreadPart<T>::kElementsPerBlock, entry,
                       [&]<typename List>(const List& list, unsigned num_blocks) {
@@ -199,14 +195,47 @@ void run_adamw(Stream& stream, std::span<const AdamWParameter> parameters,
 
 }  // namespace
 
-void CudaBackend::adamw(Stream& stream, std::span<const AdamWParameter> parameters,
+void CudaBackend::adamw(Stream& stream, std::span<const OptimizerParameter> parameters,
                         const StepScalars& scalars, const AdamWOptions& options) {
-  checks::adamw(parameters, scalars);
-  for (const AdamWParameter& p : parameters) require_floating("adamw", p.weight.dtype);
   const StepCount count = step_count(stream, "adamw", data_of<std::int64_t>(scalars.step),
                                      num_blocks_of_weights(parameters));
   run_adamw<float>(stream, parameters, scalars, options, count);
   run_adamw<double>(stream, parameters, scalars, options, count);
+}
+
+namespace {
+
+// Multiplies by max_norm / (*norm + 1e-6), unless that is 1 or more.
+template <typename T, typename List>
+__global__ void clip_kernel(List list, const double* norm, double max_norm) {
+  const double factor = max_norm / (*norm + 1e-6);
+  if (factor >= 1) return;
+  const Slice slice = slice_of_block(list, ThreadPart<T>::kElementsPerBlock);
+  T* const x = static_cast<T*>(list.data[0][slice.tensor]);
+  const ThreadPart<T> part(slice);
+  Vector<T> values = part.load(x);
+#pragma unroll
+  for (T& value : values.at) value *= static_cast<T>(factor);
+  part.store(x, values);
+}
+
+}  // namespace
+
+void CudaBackend::clip(Stream& stream, std::span<const TensorView> tensors, ConstTensorView norm,
+                       double max_norm) {
+  const auto clip_those_of = [&]<typename T>() {
+    const auto entry = [&](std::size_t i) -> TensorEntry<1> {
+      if (tensors[i].dtype != dtype_of<T>) return {};
+      return {{tensors[i].data}, tensors[i].num_elements};
+    };
+    for_tensor_lists<1>(tensors.size(), ThreadPart<T>::kElementsPerBlock, entry,
+                        [&]<typename List>(const List& list, unsigned num_blocks) {
+                          launch(stream, "clip", {dim3(num_blocks), dim3(kThreads)},
+                                 clip_kernel<T, List>, list, data_of<double>(norm), max_norm);
+                        });
+  };
+  clip_those_of.template operator()<float>();
+  clip_those_of.template operator()<double>();
 }
 
 }  // namespace lockstep::kernels::cuda

@@ -21,7 +21,6 @@
 #include "engine/runtime/cuda/cuda_stream.h"
 #include "engine/runtime/physical_gpus.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/workspace.h"
 #include "kernels/matmul_precision.h"
 
 namespace lockstep::kernels::cuda {

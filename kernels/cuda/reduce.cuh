@@ -6,9 +6,8 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/vector.cuh"
-#include "kernels/cuda/workspace.h"
 
 namespace lockstep::kernels::cuda {
 

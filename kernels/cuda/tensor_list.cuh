@@ -9,9 +9,8 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/vector.cuh"
-#include "kernels/cuda/workspace.h"
 
 namespace lockstep::kernels::cuda {
 
@@ -94,10 +93,9 @@ inline std::size_t num_blocks_of(std::size_t num_elements, std::size_t elements_
 
 // The blocks of all launches together that for_tensor_lists makes of the weights of an optimizer's
 // parameters, float32 and float64 ones.
-template <typename Parameter>
-std::size_t num_blocks_of_weights(std::span<const Parameter> parameters) {
+inline std::size_t num_blocks_of_weights(std::span<const OptimizerParameter> parameters) {
   std::size_t num_blocks = 0;
-  for (const Parameter& p : parameters) {
+  for (const OptimizerParameter& p : parameters) {
     const std::size_t per_block = p.weight.dtype == DType::float64
                                       ? ThreadPart<double>::kElementsPerBlock
                                       : ThreadPart<float>::kElementsPerBlock;

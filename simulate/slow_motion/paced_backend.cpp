@@ -100,24 +100,22 @@ bool is_free(const TensorView& to) {
 }  // namespace
 
 void PacedBackend::copy(Stream& stream, ConstTensorView from, TensorView to) {
+  const bool converts = from.dtype != to.dtype;
   if (is_free(to)) {
     inner_.copy(stream, from, to);
-    return machine()->give(index_of(stream), memory(to));
+    if (!converts) machine()->give(index_of(stream), memory(to));
+    return;
   }
   pace(
-      stream, "copy", {memory(from)}, {memory(to)}, [&] { inner_.copy(stream, from, to); },
-      Kernel::Kind::copies);
+      stream, converts ? "convert" : "copy", {memory(from)}, {memory(to)},
+      [&] { inner_.copy(stream, from, to); },
+      converts ? Kernel::Kind::computes : Kernel::Kind::copies);
 }
 
 void PacedBackend::copy_matrix(Stream& stream, ConstMatrixView from, MatrixView to) {
   pace(
       stream, "copy_matrix", {memory(from)}, {memory(to)},
       [&] { inner_.copy_matrix(stream, from, to); }, Kernel::Kind::copies);
-}
-
-void PacedBackend::convert(Stream& stream, ConstTensorView from, TensorView to) {
-  if (is_free(to)) return inner_.convert(stream, from, to);
-  pace(stream, "convert", {memory(from)}, {memory(to)}, [&] { inner_.convert(stream, from, to); });
 }
 
 void PacedBackend::fill(Stream& stream, TensorView to, double value) {
@@ -278,12 +276,12 @@ void PacedBackend::batch_norm_backward(Stream& stream, const BatchNormBackward& 
 namespace {
 
 // An optimizer's kernel, over all parameters at once.
-template <typename Parameter, typename Real>
-void pace_update(Stream& stream, const char* name, std::span<const Parameter> parameters,
+template <typename Real>
+void pace_update(Stream& stream, const char* name, std::span<const OptimizerParameter> parameters,
                  const Real& real) {
   Memories reads;
   Memories writes;
-  for (const Parameter& parameter : parameters) {
+  for (const OptimizerParameter& parameter : parameters) {
     reads.push_back(memory(parameter.grad));
     writes.push_back(memory(parameter.weight));
   }
@@ -295,42 +293,23 @@ void pace_update(Stream& stream, const char* name, std::span<const Parameter> pa
 
 }  // namespace
 
-void PacedBackend::sgd(Stream& stream, std::span<const SgdParameter> parameters,
+void PacedBackend::sgd(Stream& stream, std::span<const OptimizerParameter> parameters,
                        const StepScalars& scalars, const SgdOptions& options) {
   pace_update(stream, "sgd", parameters, [&] { inner_.sgd(stream, parameters, scalars, options); });
 }
 
-void PacedBackend::adamw(Stream& stream, std::span<const AdamWParameter> parameters,
+void PacedBackend::adamw(Stream& stream, std::span<const OptimizerParameter> parameters,
                          const StepScalars& scalars, const AdamWOptions& options) {
   pace_update(stream, "adamw", parameters,
               [&] { inner_.adamw(stream, parameters, scalars, options); });
 }
 
-void PacedBackend::multi_scale(Stream& stream, std::span<const TensorView> tensors, double factor) {
-  pace(stream, "scale", memories(tensors), memories(tensors),
-       [&] { inner_.multi_scale(stream, tensors, factor); });
-}
-
-void PacedBackend::multi_clip(Stream& stream, std::span<const TensorView> tensors,
-                              ConstTensorView norm, double max_norm) {
+void PacedBackend::clip(Stream& stream, std::span<const TensorView> tensors, ConstTensorView norm,
+                        double max_norm) {
   Memories reads = memories(tensors);
   reads.push_back(memory(norm));
   pace(stream, "clip", reads, memories(tensors),
-       [&] { inner_.multi_clip(stream, tensors, norm, max_norm); });
-}
-
-void PacedBackend::pack(Stream& stream, std::span<const PackItem> items, double factor,
-                        TensorView bucket) {
-  Memories reads;
-  for (const PackItem& item : items) reads.push_back(memory(item.tensor));
-  pace(stream, "pack", reads, {memory(bucket)},
-       [&] { inner_.pack(stream, items, factor, bucket); });
-}
-
-void PacedBackend::unpack(Stream& stream, ConstTensorView bucket, std::span<const PackItem> items) {
-  Memories writes;
-  for (const PackItem& item : items) writes.push_back(memory(item.tensor));
-  pace(stream, "unpack", {memory(bucket)}, writes, [&] { inner_.unpack(stream, bucket, items); });
+       [&] { inner_.clip(stream, tensors, norm, max_norm); });
 }
 
 }  // namespace lockstep::slow_motion

@@ -31,7 +31,7 @@ expect(accepted tutorials/03_train.cpp "#include <lockstep.h>")
 
 expect(refused engine/core/error.h "#include \"engine/plan/ring.h\"")
 expect(refused engine/autograd/ops/elementwise.cpp "#include \"engine/comm/communicator.h\"")
-expect(refused engine/optim/optimizers.h "  #  include \"engine/nn/module.h\"")
+expect(refused engine/optim/optimizer.h "  #  include \"engine/nn/module.h\"")
 expect(refused kernels/cpu/gemm.cpp "#include \"engine/tensor/tensor.h\"")
 expect(refused engine/nn/layers.cpp "#include \"tests/support/run_ranks.h\"")
 expect(refused engine/nn/layers.cpp "#include \"tutorials/common.h\"")

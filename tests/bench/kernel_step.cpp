@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
 
   const Matrix x(benchmark.batch, benchmark.sizes[0], 1);
   std::vector<Layer> layers(benchmark.sizes.size() - 1);
-  std::vector<kernels::SgdParameter> parameters;
+  std::vector<kernels::OptimizerParameter> parameters;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const std::size_t in = benchmark.sizes[i];
     const std::size_t out = benchmark.sizes[i + 1];

@@ -10,7 +10,7 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/mlp.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/trace/recorder.h"
 #include "engine/trace/span.h"
 

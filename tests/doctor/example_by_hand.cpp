@@ -13,7 +13,7 @@
 #include "engine/core/error.h"
 #include "engine/data/sampler.h"
 #include "engine/nn/mlp.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 
 namespace {
 

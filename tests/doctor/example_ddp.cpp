@@ -19,7 +19,7 @@
 #include "engine/data/data_loader.h"
 #include "engine/nn/layers.h"
 #include "engine/nn/state_dict.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/optim/schedule.h"
 #include "engine/parallel/ddp/ddp.h"
 

@@ -16,7 +16,7 @@
 #include "engine/core/error.h"
 #include "engine/nn/mlp.h"
 #include "engine/optim/clip_grad_norm.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
 
 namespace {
@@ -116,8 +116,7 @@ void scaled_loss(const Rank& rank) {
         for (const Variable& parameter : net.parameters()) {
           const Tensor& grad = parameter.grad();
           grad.bump_version();
-          grad.backend().multi_scale(grad.stream(), std::vector<TensorView>{grad.view()},
-                                     1.0 / 1024);
+          grad.backend().scale(grad.stream(), grad.view(), 1.0 / 1024, grad.view());
         }
       });
 }

@@ -21,7 +21,7 @@
 #include "engine/core/error.h"
 #include "engine/launch/rendezvous.h"
 #include "engine/nn/layers.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "engine/plan/collective_plan.h"
 

@@ -128,23 +128,5 @@ TYPED_TEST(BatchNorm, EvaluationUsesTheRunningStatisticsAndLeavesThem) {
   EXPECT_EQ(running_var.values, std::vector<T>(5, T(4)));
 }
 
-TYPED_TEST(BatchNorm, EvaluationWithoutRunningStatisticsIsAnError) {
-  Grid<TypeParam> x(2, 2), y(2, 2);
-  Array<TypeParam> mean(2), inverse_std(2);
-  expect_error(ErrorCode::Shape, "[batch_norm]", [&] {
-    cpu().batch_norm_forward(stream_with(1), {x.view(),
-                                              {},
-                                              {},
-                                              y.view(),
-                                              mean.view(),
-                                              inverse_std.view(),
-                                              {},
-                                              {},
-                                              0.1,
-                                              kEpsilon,
-                                              Statistics::running});
-  });
-}
-
 }  // namespace
 }  // namespace lockstep::kernels

@@ -87,7 +87,7 @@ void expect_converts() {
     Array<From> from(size);
     for (std::size_t i = 0; i < size; ++i) from[i] = static_cast<From>(i % 251);
     Array<To> to(size);
-    cpu().convert(stream_with(2), from.view(), to.view());
+    cpu().copy(stream_with(2), from.view(), to.view());
     for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(to[i], static_cast<To>(i % 251));
   }
 }

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 
 namespace lockstep::tools {
 namespace {

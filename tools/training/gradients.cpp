@@ -54,12 +54,11 @@ Tensor bitwise_gradients(const LocalModels& models, const data::Batch& batch) {
     loss_sum = parallel::bitwise_data_parallel(*model.inner, model.devices, sum_loss, batch.x,
                                                batch.labels);
   }
-  std::vector<TensorView> gradients;
+  const double factor = 1.0 / static_cast<double>(batch.num_global_rows);
   for (const Variable& parameter : model.inner->parameters()) {
-    gradients.push_back(parameter.grad().view());
+    const TensorView grad = parameter.grad().view();
+    batch.x.backend().scale(batch.x.stream(), grad, factor, grad);
   }
-  batch.x.backend().multi_scale(batch.x.stream(), gradients,
-                                1.0 / static_cast<double>(batch.num_global_rows));
   return Tensor::from(std::vector<double>{loss_sum}, {1}, Device{});
 }
 

@@ -1,7 +1,7 @@
 #include "tools/training/model.h"
 
 #include "engine/nn/mlp.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "engine/trace/counters.h"

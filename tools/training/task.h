@@ -12,7 +12,7 @@
 #include "engine/comm/thread_group.h"
 #include "engine/data/sampler.h"
 #include "engine/nn/state_dict.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/optim/schedule.h"
 #include "tools/cli/training_flags.h"
 

@@ -1,7 +1,7 @@
 // Every rank draws its own weights, and gradients are averaged in every step. The network learns.
 //
 // Run:  bug_01_no_broadcast [--fixed]      lockstep doctor -- bug_01_no_broadcast
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "tutorials/bugs/lab.h"
 
 namespace {

@@ -2,7 +2,7 @@
 // with two ranks even faster.
 //
 // Run:  bug_02_sum_for_mean [--fixed]      lockstep doctor -- bug_02_sum_for_mean
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "tutorials/bugs/lab.h"
 
 namespace {

@@ -3,7 +3,7 @@
 //
 // Run:  bug_03_unequal_shards [--fixed]      lockstep doctor -- bug_03_unequal_shards
 #include "engine/autograd/ops/ops.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tutorials/bugs/lab.h"
 

@@ -3,7 +3,7 @@
 // Run:  bug_05_same_order [--fixed]      lockstep doctor -- bug_05_same_order
 #include "datasets/digits.h"
 #include "engine/data/sampler.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tutorials/bugs/lab.h"
 

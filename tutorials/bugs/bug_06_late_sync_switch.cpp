@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tutorials/bugs/lab.h"
 

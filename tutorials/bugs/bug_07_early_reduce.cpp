@@ -3,7 +3,7 @@
 //
 // Run:  bug_07_early_reduce [--fixed]      lockstep doctor -- bug_07_early_reduce
 #include "engine/autograd/ops/ops.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "tutorials/bugs/lab.h"
 
 namespace {

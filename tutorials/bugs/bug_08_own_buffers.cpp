@@ -4,7 +4,7 @@
 // Run:  bug_08_own_buffers [--fixed]      lockstep doctor -- bug_08_own_buffers
 #include "engine/core/rng.h"
 #include "engine/nn/layers.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tutorials/bugs/lab.h"
 

@@ -4,7 +4,7 @@
 // Run:  bug_09_uneven_batches [--fixed]      lockstep doctor -- bug_09_uneven_batches
 #include <algorithm>
 
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tutorials/bugs/lab.h"
 

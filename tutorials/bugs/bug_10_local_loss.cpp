@@ -4,7 +4,7 @@
 // Run:  bug_10_local_loss [--fixed]      lockstep doctor -- bug_10_local_loss
 #include <fmt/format.h>
 
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tutorials/bugs/lab.h"
 

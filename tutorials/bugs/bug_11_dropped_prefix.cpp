@@ -3,7 +3,7 @@
 //
 // Run:  bug_11_dropped_prefix [--fixed]      lockstep doctor -- bug_11_dropped_prefix
 #include "engine/nn/state_dict.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tutorials/bugs/lab.h"
 

@@ -3,7 +3,7 @@
 //
 // Run:  bug_13_type_test [--fixed]      lockstep doctor -- bug_13_type_test
 #include "engine/nn/layers.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "tutorials/bugs/lab.h"
 
 namespace {

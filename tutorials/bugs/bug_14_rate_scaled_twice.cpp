@@ -1,7 +1,7 @@
 // The learning rate falls along a cosine. In every step the schedule scales the optimizer's rate.
 //
 // Run:  bug_14_rate_scaled_twice [--fixed]      lockstep doctor -- bug_14_rate_scaled_twice
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/optim/schedule.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tutorials/bugs/lab.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "engine/nn/state_dict.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tutorials/bugs/lab.h"
 

@@ -3,7 +3,7 @@
 //
 // Run:  bug_16_global_rank_device [--fixed]      lockstep doctor -- bug_16_global_rank_device
 #include "engine/core/error.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tutorials/bugs/lab.h"
 #include "tutorials/ranks.h"

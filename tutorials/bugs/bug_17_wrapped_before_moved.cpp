@@ -2,7 +2,7 @@
 // without reducing a gradient; this engine stops, and the question is what it means by that.
 //
 // Run:  bug_17_wrapped_before_moved [--fixed]      lockstep doctor -- bug_17_wrapped_before_moved
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tutorials/bugs/lab.h"
 

@@ -2,7 +2,7 @@
 // call gave back.
 //
 // Run:  bug_18_wrapped_twice [--fixed]      lockstep doctor -- bug_18_wrapped_twice
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tutorials/bugs/lab.h"
 

@@ -4,7 +4,7 @@
 // Run:  bug_19_lost_member [--fixed]      lockstep doctor -- bug_19_lost_member
 #include <fmt/format.h>
 
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "tutorials/bugs/lab.h"
 

@@ -25,7 +25,7 @@
 #include "engine/data/sampler.h"
 #include "engine/launch/rank_environment.h"
 #include "engine/nn/mlp.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/runtime/logical_device.h"
 #include "tutorials/common.h"
 #include "tutorials/ranks.h"

@@ -6,10 +6,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/cuda/checks.h"
-#include "kernels/cuda/half.cuh"
+#include "kernels/cuda/element_types.cuh"
+#include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/vector.cuh"
 
 namespace lockstep::comm {
 namespace {
@@ -130,7 +129,7 @@ template <typename Function>
 void for_reduction(const char* operation, DType dtype, ReduceOp op, const Function& function) {
   on_gpu::for_any(dtype, [&]<typename T>() {
     if constexpr (std::is_same_v<T, std::uint8_t>) {
-      on_gpu::fail_dtype(operation, dtype);
+      kernels::fail_dtype(DeviceType::cuda, operation, dtype);
     } else {
       switch (op) {
         case ReduceOp::sum:

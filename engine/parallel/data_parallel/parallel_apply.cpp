@@ -121,7 +121,7 @@ std::vector<Variable> parallel_apply(const std::vector<std::shared_ptr<nn::Modul
     ThreadContext context = thread_context();
     context.first_row = first_rows[i];
     ThreadContextScope scope(context);
-    const nn::NestingScope inside_the_module;
+    const nn::ForwardScope inside_the_module;
     trace::Observer* const observer = trace::observer();
     outputs[i] = observer == nullptr ? (*replicas[i])(inputs[i])
                                      : apply_observed(*observer, *replicas[i], inputs[i]);

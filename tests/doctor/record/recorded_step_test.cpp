@@ -12,7 +12,7 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/comm/run_ranks.h"
 #include "engine/nn/mlp.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tests/support/temp_folder.h"
 #include "tools/doctor/record/recorder.h"

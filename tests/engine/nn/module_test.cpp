@@ -88,8 +88,7 @@ TEST_F(ModuleTest, AParameterThatTwoLayersShareIsListedOnceAndReplacedTwice) {
   Shared shared(std::make_shared<Linear>(3, 3, rng_));
   EXPECT_EQ(names(shared.named_parameters()), (Strings{"a.weight", "a.bias"}));
   const auto copy = shared.shallow_copy();
-  copy->set_parameter(0, Variable(Tensor::zeros({3, 3})));
-  copy->set_parameter(1, Variable(Tensor::full({3}, 1.0)));
+  copy->set_parameters({Variable(Tensor::zeros({3, 3})), Variable(Tensor::full({3}, 1.0))});
   const Variable y = (*copy)(Variable(random_tensor({2, 3}, 1, DType::float32)));
   EXPECT_EQ(y.value().to_vector<double>(), std::vector<double>(6, 1.0));
   EXPECT_EQ(names(copy->named_parameters()), (Strings{"a.weight", "a.bias"}));
@@ -111,7 +110,9 @@ TEST_F(ModuleTest, AShallowCopySharesParametersUntilTheyAreReplaced) {
   const auto copy = model_.shallow_copy();
   EXPECT_TRUE(copy->parameters()[1].is_same(model_.parameters()[1]));
   const Variable replacement(Tensor::zeros({4, 3}));
-  copy->set_parameter(1, replacement);
+  std::vector<Variable> parameters = copy->parameters();
+  parameters[1] = replacement;
+  copy->set_parameters(parameters);
   EXPECT_TRUE(copy->parameters()[1].is_same(replacement));
   EXPECT_FALSE(model_.parameters()[1].is_same(replacement));
   EXPECT_EQ(names(copy->named_parameters()), names(model_.named_parameters()));
@@ -144,17 +145,15 @@ TEST_F(ModuleTest, AShallowCopyRunsWithReplacedParametersAndBuffersAndPassesGrad
 TEST_F(ModuleTest, ReplacingNeedsAsManyAsThereAre) {
   expect_error(ErrorCode::Usage, "TwoLayers has 7 parameters, found 0",
                [&] { model_.set_parameters({}); });
-  expect_error(ErrorCode::Usage, "TwoLayers has 7 parameters, found index 7",
-               [&] { model_.set_parameter(7, Variable(Tensor::zeros({1}))); });
   expect_error(ErrorCode::State, "the variable for parameter 0 of TwoLayers is undefined",
-               [&] { model_.set_parameter(0, Variable()); });
+               [&] { model_.set_parameters(std::vector<Variable>(7)); });
+  std::vector<Tensor> buffers = model_.buffers();
+  buffers[1] = Tensor();
   expect_error(ErrorCode::State, "the tensor for buffer 1 of TwoLayers is undefined",
-               [&] { model_.set_buffer(1, Tensor()); });
+               [&] { model_.set_buffers(buffers); });
   EXPECT_TRUE(model_.parameters()[0].defined());
   expect_error(ErrorCode::Usage, "TwoLayers has 3 buffers, found 1",
                [&] { model_.set_buffers({Tensor::zeros({1})}); });
-  expect_error(ErrorCode::Usage, "TwoLayers has 3 buffers, found index 3",
-               [&] { model_.set_buffer(3, Tensor::zeros({1})); });
 }
 
 TEST_F(ModuleTest, ModeReachesAllChildrenAndIsCopied) {

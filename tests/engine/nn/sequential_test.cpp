@@ -176,45 +176,5 @@ TEST(Sequential, HasNoModuleBehindItsLast) {
   expect_error(ErrorCode::Usage, "[Sequential] has 6 modules, found index 6", [&] { model[6]; });
 }
 
-// One Sequential inside the other, `depth` of them.
-std::shared_ptr<Sequential> nested(std::size_t depth) {
-  auto model = std::make_shared<Sequential>(std::vector<std::shared_ptr<Module>>{});
-  for (std::size_t i = 1; i < depth; ++i) {
-    model = std::make_shared<Sequential>(std::vector<std::shared_ptr<Module>>{std::move(model)});
-  }
-  return model;
-}
-
-TEST(Sequential, AMillionInsideEachOtherAreFreedWithoutDeepRecursion) {
-  auto model = nested(1'000'000);
-  EXPECT_EQ(model->size(), 1u);
-  const std::weak_ptr<Module> below = model->children()[0].second;
-  model.reset();
-  EXPECT_TRUE(below.expired());
-}
-
-TEST(Sequential, AChildThatSomebodyElseHoldsKeepsItsChildren) {
-  auto model = nested(5);
-  const std::shared_ptr<Module> held = model->children()[0].second;
-  model.reset();
-  EXPECT_EQ(held->children()[0].second->children().size(), 1u);
-}
-
-TEST(Sequential, NestedAsDeepAsAllowedWorksAndDeeperIsAnError) {
-  const Variable x(random_tensor({2, 3}, 1));
-  const auto allowed = nested(kMaxNesting);
-  EXPECT_TRUE((*allowed)(x).is_same(x));
-  EXPECT_TRUE(allowed->shallow_copy()->parameters().empty());
-  EXPECT_FALSE(nested(kMaxNesting / 10)->to_string().empty());  // whose time grows as depth^3
-  const auto deeper = nested(5 * kMaxNesting);
-  const std::string words = "[module] modules are nested more than 1000 deep";
-  expect_error(ErrorCode::State, words, [&] { (*deeper)(x); });
-  expect_error(ErrorCode::State, words, [&] { deeper->parameters(); });
-  expect_error(ErrorCode::State, words, [&] { deeper->eval(); });
-  expect_error(ErrorCode::State, words, [&] { deeper->shallow_copy(); });
-  expect_error(ErrorCode::State, words, [&] { deeper->to_string(); });
-  EXPECT_TRUE((*allowed)(x).is_same(x));  // an error leaves the count as it was
-}
-
 }  // namespace
 }  // namespace lockstep::nn

@@ -8,7 +8,7 @@
 #include "engine/core/thread_context.h"
 #include "engine/nn/mlp.h"
 #include "engine/optim/clip_grad_norm.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/runtime/step_graph.h"
 #include "tests/support/devices.h"
 

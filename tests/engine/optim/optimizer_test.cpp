@@ -9,7 +9,6 @@
 #include <memory>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/optim/optimizers.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"

@@ -9,7 +9,7 @@
 
 #include <memory>
 
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "tests/support/expect_close.h"
 
 namespace lockstep::optim {

@@ -3,7 +3,7 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/mlp.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/runtime/physical_gpus.h"
 #include "engine/runtime/step_graph.h"
 #include "tests/support/devices.h"

@@ -10,7 +10,7 @@
 #include "engine/autograd/variable.h"
 #include "engine/nn/layers.h"
 #include "engine/nn/state_dict.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_close.h"

@@ -8,7 +8,7 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/thread_context.h"
 #include "engine/nn/layers.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "engine/plan/scatter.h"
 #include "engine/runtime/step_graph.h"

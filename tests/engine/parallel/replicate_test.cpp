@@ -167,7 +167,9 @@ TEST(Replicate, RefusesAParameterThatIsNotOnTheFirstDeviceInPyTorchsWords) {
 
 TEST(Replicate, RefusesABufferThatIsNotOnTheFirstDevice) {
   nn::BatchNorm1d norm(2);
-  norm.set_buffer(1, norm.buffers()[1].to(test_device(2)));
+  std::vector<Tensor> buffers = norm.buffers();
+  buffers[1] = buffers[1].to(test_device(2));
+  norm.set_buffers(buffers);
   expect_error(ErrorCode::Device, "found one of them on device cpu:2: running_var",
                [&] { replicate(norm, cpu_devices(2)); });
 }

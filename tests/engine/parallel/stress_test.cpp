@@ -3,7 +3,7 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/layers.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tests/engine/parallel/function_module.h"

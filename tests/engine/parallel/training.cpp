@@ -9,7 +9,7 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/thread_context.h"
 #include "engine/nn/layers.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/bitwise/micro_shards.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "tests/engine/parallel/function_module.h"

@@ -65,12 +65,16 @@ TYPED_TEST(GpuManyTensors, SgdEqualsTheCpuOverSeveralSteps) {
           SgdOptions{.momentum = 0.9, .dampening = 0.2, .weight_decay = 0.01},
           SgdOptions{.momentum = 0.9, .weight_decay = 0.01, .kind = Kind::nesterov}}) {
       Tensors<T> weights(count, 1), grads(count, 2), momenta(count, 3);
-      std::vector<SgdParameter> on_cpu, on_gpu;
+      std::vector<OptimizerParameter> on_cpu, on_gpu;
       for (std::size_t n = 0; n < count; ++n) {
-        on_cpu.push_back(
-            {weights.reference[n].view(), grads.reference[n].view(), momenta.reference[n].view()});
-        on_gpu.push_back({weights.on_gpu[n]->view(), grads.on_gpu[n]->view(),
-                          options.momentum != 0 ? momenta.on_gpu[n]->view() : TensorView{}});
+        on_cpu.push_back({weights.reference[n].view(),
+                          grads.reference[n].view(),
+                          momenta.reference[n].view(),
+                          {}});
+        on_gpu.push_back({weights.on_gpu[n]->view(),
+                          grads.on_gpu[n]->view(),
+                          options.momentum != 0 ? momenta.on_gpu[n]->view() : TensorView{},
+                          {}});
       }
       Scalars scalars;
       for (int step = 0; step < 3; ++step) {
@@ -90,7 +94,7 @@ TYPED_TEST(GpuManyTensors, AdamWEqualsTheCpuFromTheFirstStepToTheHundredThousand
   using T = TypeParam;
   for (const std::size_t count : kCounts) {
     Tensors<T> weights(count, 1), grads(count, 2), first(count, 3), second(count, 4, 0.01);
-    std::vector<AdamWParameter> on_cpu, on_gpu;
+    std::vector<OptimizerParameter> on_cpu, on_gpu;
     for (std::size_t n = 0; n < count; ++n) {
       on_cpu.push_back({weights.reference[n].view(), grads.reference[n].view(),
                         first.reference[n].view(), second.reference[n].view()});
@@ -114,7 +118,7 @@ TYPED_TEST(GpuManyTensors, AdamWEqualsTheCpuFromTheFirstStepToTheHundredThousand
   }
 }
 
-TYPED_TEST(GpuManyTensors, MultiScaleAndMultiClipReachEveryTensorAndNoOther) {
+TYPED_TEST(GpuManyTensors, ClipReachesEveryTensorAndNoOther) {
   using T = TypeParam;
   for (const std::size_t count : kCounts) {
     Tensors<T> tensors(count, 1);
@@ -127,53 +131,15 @@ TYPED_TEST(GpuManyTensors, MultiScaleAndMultiClipReachEveryTensorAndNoOther) {
         on_gpu.back().num_elements = on_cpu.back().num_elements;
       }
     }
-    cpu().multi_scale(cpu_stream(), on_cpu, -0.5);
-    gpu().multi_scale(gpu_stream(), on_gpu, -0.5);
-    tensors.expect_equal(0);
     for (const double norm : {0.0, 1.0, 3.7}) {
       Array<double> norm2(std::vector<double>{norm});
       OnGpu<double> norm1(norm2);
-      cpu().multi_clip(cpu_stream(), on_cpu, norm2.view(), 2);
-      gpu().multi_clip(gpu_stream(), on_gpu, norm1.view(), 2);
+      cpu().clip(cpu_stream(), on_cpu, norm2.view(), 2);
+      gpu().clip(gpu_stream(), on_gpu, norm1.view(), 2);
       tensors.expect_equal(kTolerance<T>);
     }
     if (this->HasFatalFailure()) return;
   }
-}
-
-TYPED_TEST(GpuManyTensors, PackScalesEachItemToItsPlaceAndUnpackBringsItBack) {
-  using T = TypeParam;
-  for (const std::size_t count : kCounts) {
-    for (const std::size_t gap : {0u, 1u}) {
-      Tensors<T> tensors(count, 1);
-      std::vector<PackItem> on_cpu, on_gpu;
-      std::size_t offset = gap;
-      for (std::size_t n = 0; n < count; ++n) {
-        on_cpu.push_back({tensors.values[n].view(), offset});
-        on_gpu.push_back({tensors.on_gpu[n]->view(), offset});
-        offset += tensors.values[n].size() + gap;
-      }
-      Array<T> expected(offset, T(9));
-      cpu().pack(cpu_stream(), on_cpu, 0.25, expected.view());
-      OnGpu<T> bucket(offset, T(9));
-      gpu().pack(gpu_stream(), on_gpu, 0.25, bucket.view());
-      ASSERT_EQ(bucket.values(), expected.values);
-      cpu().unpack(cpu_stream(), expected.view(), on_cpu);
-      gpu().unpack(gpu_stream(), bucket.view(), on_gpu);
-      for (std::size_t n = 0; n < count; ++n) {
-        ASSERT_EQ(tensors.on_gpu[n]->values(), tensors.values[n].values);
-      }
-    }
-  }
-}
-
-TYPED_TEST(GpuManyTensors, AnItemThatReachesBeyondTheBucketIsAnError) {
-  OnGpu<TypeParam> tensor(4), bucket(6);
-  const std::vector<PackItem> items{{tensor.view(), 3}};
-  expect_error(ErrorCode::Shape, "[pack]",
-               [&] { gpu().pack(gpu_stream(), items, 1, bucket.view()); });
-  expect_error(ErrorCode::Shape, "[unpack]",
-               [&] { gpu().unpack(gpu_stream(), bucket.view(), items); });
 }
 
 }  // namespace

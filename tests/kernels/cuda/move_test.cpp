@@ -86,7 +86,7 @@ void expect_converted(std::size_t size, std::size_t skew) {
   const auto values = counted<From>(size);
   OnGpu<From> from(values, skew);
   OnGpu<To> to(size);
-  gpu().convert(gpu_stream(), from.view(), to.view());
+  gpu().copy(gpu_stream(), from.view(), to.view());
   const auto result = to.values();
   for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(result[i], static_cast<To>(values[i]));
 }
@@ -108,7 +108,7 @@ std::vector<std::uint16_t> rounded_on_gpu(const std::vector<float>& values, DTyp
   OnGpu<float> from(values);
   OnGpu<float> room(values.size());
   const TensorView halves{room.data(), dtype, values.size()};
-  gpu().convert(gpu_stream(), from.view(), halves);
+  gpu().copy(gpu_stream(), from.view(), halves);
   std::vector<std::uint16_t> bits(values.size());
   const auto bytes = room.values();
   std::memcpy(bits.data(), bytes.data(), bits.size() * 2);
@@ -138,8 +138,8 @@ TEST_F(GpuMoveAny, HalvesSurviveTheWayToFloatAndBack) {
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
     std::memcpy(room.data(), all.data(), 2 * all.size());
     OnGpu<float> halves(room), again(room.size()), floats(all.size());
-    gpu().convert(gpu_stream(), TensorView{halves.data(), dtype, all.size()}, floats.view());
-    gpu().convert(gpu_stream(), floats.view(), TensorView{again.data(), dtype, all.size()});
+    gpu().copy(gpu_stream(), TensorView{halves.data(), dtype, all.size()}, floats.view());
+    gpu().copy(gpu_stream(), floats.view(), TensorView{again.data(), dtype, all.size()});
     std::vector<std::uint16_t> result(all.size());
     const auto bytes = again.values();
     std::memcpy(result.data(), bytes.data(), 2 * result.size());

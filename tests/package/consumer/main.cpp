@@ -4,7 +4,7 @@
 #include "engine/core/rng.h"
 #include "engine/nn/layers.h"
 #include "engine/nn/loss.h"
-#include "engine/optim/optimizers.h"
+#include "engine/optim/optimizer.h"
 
 int main() {
   lockstep::Rng rng(7);

@@ -4,8 +4,8 @@ namespace lockstep::kernels {
 namespace {
 
 template <typename T>
-class Pack : public ::testing::Test {};
-TYPED_TEST_SUITE(Pack, Floating);
+class OrderedSum : public ::testing::Test {};
+TYPED_TEST_SUITE(OrderedSum, Floating);
 
 // The sum as the contract defines it: each source times the factor, added from the left.
 template <typename T>
@@ -22,7 +22,7 @@ std::vector<T> plain_sum(const std::vector<Array<T>>& sources, double factor) {
   return result;
 }
 
-TYPED_TEST(Pack, OrderedSumHasTheBitsOfAPlainLoop) {
+TYPED_TEST(OrderedSum, HasTheBitsOfAPlainLoop) {
   using T = TypeParam;
   for (const std::size_t size : kSizes) {
     for (const std::size_t num_sources : {1u, 2u, 3u, 8u}) {
@@ -42,7 +42,7 @@ TYPED_TEST(Pack, OrderedSumHasTheBitsOfAPlainLoop) {
   }
 }
 
-TYPED_TEST(Pack, OrderedSumMayOverwriteAnySource) {
+TYPED_TEST(OrderedSum, MayOverwriteAnySource) {
   using T = TypeParam;
   for (std::size_t target = 0; target < 3; ++target) {
     for (const std::size_t size : kSizes) {
@@ -57,7 +57,7 @@ TYPED_TEST(Pack, OrderedSumMayOverwriteAnySource) {
   }
 }
 
-TYPED_TEST(Pack, OrderedSumBeyondTheCacheEqualsThePlainLoop) {
+TYPED_TEST(OrderedSum, BeyondTheCacheEqualsThePlainLoop) {
   using T = TypeParam;
   constexpr std::size_t kSize = (std::size_t{3} << 20) + 5;
   std::vector<Array<T>> sources{random_array<T>(kSize, 1), random_array<T>(kSize, 2)};
@@ -74,7 +74,7 @@ TYPED_TEST(Pack, OrderedSumBeyondTheCacheEqualsThePlainLoop) {
   });
 }
 
-TEST(PackIntegers, OrderedSumAddsThemWithFactorOne) {
+TEST(OrderedSumOfIntegers, AddsThemWithFactorOne) {
   Array<std::int64_t> a(std::vector<std::int64_t>{1, 2}), b(std::vector<std::int64_t>{10, 20}),
       y(2);
   const std::vector<ConstTensorView> views{a.view(), b.view()};
@@ -82,70 +82,6 @@ TEST(PackIntegers, OrderedSumAddsThemWithFactorOne) {
   EXPECT_EQ(y.values, (std::vector<std::int64_t>{11, 22}));
   expect_error(ErrorCode::DType, "int64",
                [&] { cpu().ordered_sum(stream_with(1), views, 0.5, y.view()); });
-}
-
-TYPED_TEST(Pack, PackScalesEachItemToItsPlaceAndUnpackBringsItBack) {
-  using T = TypeParam;
-  for_thread_counts([&](Stream& stream) {
-    std::vector<Array<T>> tensors;
-    for (const std::size_t size : kSizes) tensors.push_back(random_array<T>(size, size));
-    std::vector<PackItem> items;
-    std::size_t offset = 1;
-    for (auto& tensor : tensors) {
-      items.push_back({tensor.view(), offset});
-      offset += tensor.size() + 1;
-    }
-    Array<T> bucket(offset, T(9));
-    cpu().pack(stream, items, 0.25, bucket.view());
-    const auto original = tensors;
-    for (std::size_t n = 0; n < tensors.size(); ++n) {
-      EXPECT_EQ(bucket[items[n].offset - 1], T(9));
-      for (std::size_t i = 0; i < tensors[n].size(); ++i) {
-        ASSERT_EQ(bucket[items[n].offset + i], T(0.25) * tensors[n][i]);
-      }
-    }
-    cpu().multi_scale(stream, std::vector<TensorView>{bucket.view()}, 4);
-    cpu().unpack(stream, bucket.view(), items);
-    for (std::size_t n = 0; n < tensors.size(); ++n)
-      EXPECT_EQ(tensors[n].values, original[n].values);
-  });
-}
-
-TYPED_TEST(Pack, AnItemThatReachesBeyondTheBucketIsAnError) {
-  Array<TypeParam> tensor(4), bucket(6);
-  const std::vector<PackItem> items{{tensor.view(), 3}};
-  expect_error(ErrorCode::Shape, "[pack]",
-               [&] { cpu().pack(stream_with(1), items, 1, bucket.view()); });
-  expect_error(ErrorCode::Shape, "[unpack]",
-               [&] { cpu().unpack(stream_with(1), bucket.view(), items); });
-}
-
-TYPED_TEST(Pack, ABadItemIsFoundBeforeAnythingIsMoved) {
-  Array<TypeParam> good(2, TypeParam(1)), bad(4), bucket(6, TypeParam(9));
-  const std::vector<PackItem> items{{good.view(), 0}, {bad.view(), 3}};
-  expect_error(ErrorCode::Shape, "[pack]",
-               [&] { cpu().pack(stream_with(1), items, 1, bucket.view()); });
-  EXPECT_EQ(bucket.values, std::vector<TypeParam>(6, TypeParam(9)));
-  expect_error(ErrorCode::Shape, "[unpack]",
-               [&] { cpu().unpack(stream_with(1), bucket.view(), items); });
-  EXPECT_EQ(good.values, std::vector<TypeParam>(2, TypeParam(1)));
-}
-
-TYPED_TEST(Pack, MultiScaleReachesEveryTensor) {
-  using T = TypeParam;
-  for_thread_counts([&](Stream& stream) {
-    std::vector<Array<T>> tensors;
-    std::vector<TensorView> views;
-    for (const std::size_t size : kSizes) tensors.push_back(random_array<T>(size, size));
-    for (auto& tensor : tensors) views.push_back(tensor.view());
-    const auto original = tensors;
-    cpu().multi_scale(stream, views, 0.5);
-    for (std::size_t n = 0; n < tensors.size(); ++n) {
-      for (std::size_t i = 0; i < tensors[n].size(); ++i) {
-        ASSERT_EQ(tensors[n][i], T(0.5) * original[n].values[i]);
-      }
-    }
-  });
 }
 
 }  // namespace
