@@ -28,7 +28,7 @@ using runtime::Stream;
 // Functions of one element, which a linear layer may end with.
 enum class Activation { none, relu, gelu_erf, gelu_tanh, tanh, sigmoid };
 
-// Whether a result replaces what was there or is added to it.
+// A result replaces what was there, or is added to it.
 enum class Write { overwrite, accumulate };
 
 enum class Transpose { no, yes };
@@ -39,12 +39,6 @@ enum class Reduction { mean, sum };
 inline bool needs_preactivation(Activation activation) {
   return activation == Activation::gelu_erf || activation == Activation::gelu_tanh;
 }
-
-// The labels of a batch whose rows have a column at least.
-struct LabelsOfRows {
-  ConstTensorView from;  // int64 [source rows], or data == nullptr: none
-  TensorView to;         // int64 [rows]: from[indices[i]]
-};
 
 // Which values of which row a dropout call draws: Philox keyed by (seed, step, layer, global row),
 // so that any sharding of a batch draws the same mask.
@@ -85,7 +79,7 @@ struct BatchNormBackward {
   BatchNormForward::Statistics statistics = BatchNormForward::Statistics::batch;
 };
 
-// What changes from step to step lives in device memory, so that a captured graph stays true.
+// Numbers that change from step to step live in device memory, so that a captured graph stays true.
 struct StepScalars {
   ConstTensorView learning_rate;  // float64 [1]
   TensorView step;                // int64 [1]: 0 in the first step; the optimizer adds 1 to it
@@ -125,7 +119,7 @@ class Backend {
   // to[i] = scale * source[indices[i]]; source uint8, float32 or float64; indices int64 [rows].
   // Throws Error{Shape} for an index outside the source.
   virtual void gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
-                           MatrixView to, double scale, const LabelsOfRows& labels = {}) = 0;
+                           MatrixView to, double scale) = 0;
 
   // --- element by element; y may alias an input ---
   virtual void add(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) = 0;

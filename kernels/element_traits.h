@@ -71,7 +71,7 @@ void require_as_large(const char* operation, const ConstTensorView& first, const
 // The same of several, which also have its dtype; else Error{DType}.
 void require_alike(const char* operation, const ConstTensorView& first,
                    std::initializer_list<NamedView> others);
-// What Backend::ordered_sum requires.
+// Checks the arguments of Backend::ordered_sum.
 void check_ordered_sum(std::span<const ConstTensorView> sources, double factor,
                        const ConstTensorView& y, std::size_t most_sources = SIZE_MAX);
 

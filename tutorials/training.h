@@ -10,7 +10,7 @@
 #include "engine/data/labelled_rows.h"
 #include "engine/parallel/ddp/grad_reducer.h"
 #include "engine/tensor/tensor.h"
-#include "simulate/predict/strategy.h"
+#include "simulate/predict/step.h"
 
 namespace lockstep::tutorial {
 

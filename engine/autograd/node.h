@@ -41,7 +41,7 @@ class SavedTensor {
 
 using Gradients = std::vector<Tensor>;
 
-// Where the gradient of one input goes: to the node that made the input, or to a leaf. Holds what
+// The way of one input's gradient: to the node that made the input, or to a leaf. Holds what
 // the input was, not its values, so that only tensors which a backward function needs stay alive.
 struct Edge {
   std::shared_ptr<Node> node;    // nullptr for a leaf
@@ -86,8 +86,8 @@ class Node {
  protected:
   bool wants_gradient(std::size_t input) const { return edges_[input].is_wanted(); }
 
-  // What forward kept. Throws Error{State} that names the operation, the tensor and both versions
-  // if it was changed in place since: the gradient would be that of other values.
+  // The tensor that forward kept. Throws Error{State} that names the operation, the tensor and both
+  // versions if it was changed in place since: the gradient would be that of other values.
   const Tensor& unpack(const SavedTensor& saved) const {
     if (saved.was_changed()) [[unlikely]]
       fail_changed(saved);
@@ -127,7 +127,7 @@ struct VariableImpl {
   std::uint64_t next_hook_id = 1;
 };
 
-// Adds a gradient of this backward pass to a leaf. It is taken over where nobody else holds it,
+// Adds a gradient of this backward pass to a leaf. It is taken over if nothing else holds it,
 // else copied.
 void add_leaf_gradient(const Variable& leaf, Tensor gradient);
 

@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-// Whether operations record how to differentiate themselves. A property of the line of work, so it
+// True if operations record how to differentiate themselves. A property of the line of work: it
 // travels to other threads with ThreadContext.
 inline bool grad_enabled() {
   return thread_context().grad_enabled;
@@ -61,7 +61,7 @@ class Variable {
   // required, Error{Shape} where there is a gradient of another shape (clear it first).
   void set_value(Tensor value);
 
-  // Whether backward() would reach this variable.
+  // True if backward() would reach this variable.
   bool requires_grad() const;
   // REQUIRES: a leaf with a floating dtype; else throws Error{State} or Error{DType}.
   void set_requires_grad(RequiresGrad requires_grad);

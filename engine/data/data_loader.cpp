@@ -96,7 +96,8 @@ void StagingRing::take(StagingSlot& slot, const Tensor& x, const Tensor& y) {
   }
   stream.wait(slot.uploaded);
   x.backend().gather_rows(stream, slot.features.matrix(), row_numbers_.rows(0, num_rows).view(),
-                          x.matrix(), rows_->scale, {slot.labels.view(), y.view()});
+                          x.matrix(), rows_->scale);
+  y.backend().copy(stream, slot.labels.view().part(0, num_rows), y.view());
   slot.consumed = stream.record();
 }
 

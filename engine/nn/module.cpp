@@ -15,7 +15,7 @@ std::string joined(std::string_view prefix, std::string_view name) {
   return prefix.empty() ? std::string(name) : fmt::format("{}.{}", prefix, name);
 }
 
-// Whether a variable's entry is the first with this identity; remembers it if so.
+// True if a variable's entry is the first with this identity, which is then remembered.
 bool is_first(std::vector<const void*>& seen, const Variable& variable) {
   if (std::find(seen.begin(), seen.end(), variable.identity()) != seen.end()) return false;
   seen.push_back(variable.identity());
@@ -123,7 +123,7 @@ void Module::set_mode(Mode mode) {
   walk(*this, {}, [mode](const std::string&, Module& module) { module.mode_ = mode; });
 }
 
-// What the outermost module is given is the batch.
+// The input of the outermost module is the batch.
 void Module::tell_batch(const Variable& x) {
   if (!ForwardScope::is_outermost() || !grad_enabled() || x.shape().num_dims() == 0) return;
   if (trace::Observer* observer = trace::observer()) {
@@ -131,29 +131,33 @@ void Module::tell_batch(const Variable& x) {
   }
 }
 
+namespace {
+
+// Puts converted tensors in the places of all of a module's.
+template <typename Convert>
+void replace_tensors(Module& module, const Convert& convert) {
+  for (Variable& parameter : module.parameters()) {
+    parameter.set_value(convert(parameter.value()));
+    if (parameter.grad().defined()) parameter.set_grad(convert(parameter.grad()));
+  }
+  std::vector<Tensor> buffers = module.buffers();
+  for (Tensor& buffer : buffers) buffer = convert(buffer);
+  module.set_buffers(buffers);
+}
+
+}  // namespace
+
 void Module::to(Device device) {
   if (trace::Observer* observer = trace::observer()) tell_move(*observer, *this, device);
-  for (Variable& parameter : parameters()) {
-    parameter.set_value(parameter.value().to(device));
-    if (parameter.grad().defined()) parameter.set_grad(parameter.grad().to(device));
-  }
-  std::vector<Tensor> moved = buffers();
-  for (Tensor& buffer : moved) buffer = buffer.to(device);
-  set_buffers(moved);
+  replace_tensors(*this, [device](const Tensor& tensor) { return tensor.to(device); });
 }
 
 void Module::to(DType dtype) {
   require(is_floating_point(dtype), ErrorCode::DType, "to",
           "a module only takes floating dtypes, found {}", lockstep::to_string(dtype));
-  for (Variable& parameter : parameters()) {
-    parameter.set_value(parameter.value().to(dtype));
-    if (parameter.grad().defined()) parameter.set_grad(parameter.grad().to(dtype));
-  }
-  std::vector<Tensor> converted = buffers();
-  for (Tensor& buffer : converted) {
-    if (is_floating_point(buffer.dtype())) buffer = buffer.to(dtype);
-  }
-  set_buffers(converted);
+  replace_tensors(*this, [dtype](const Tensor& tensor) {
+    return is_floating_point(tensor.dtype()) ? tensor.to(dtype) : tensor;
+  });
 }
 
 void Module::require_free_name(const std::string& name) const {

@@ -48,7 +48,7 @@ std::string torch_size(const Shape& shape) {
   return fmt::format("torch.Size({})", lockstep::to_string(shape));
 }
 
-// What to do when one side was wrapped (in DataParallel or Ddp, by torch.compile, as a member) and
+// Advice for when one side was wrapped (in DataParallel or Ddp, by torch.compile, as a member) and
 // the other was not.
 std::string prefix_advice(const StateDict& state, const Module& module, const LoadResult& result) {
   const std::string prefix = find_prefix(state, module);

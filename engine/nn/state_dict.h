@@ -16,7 +16,7 @@ using StateDict = std::vector<std::pair<std::string, Tensor>>;
 
 StateDict state_dict(const Module& module, std::string_view prefix = {});
 
-// Whether names that are missing or unexpected are errors. Sizes that differ always are.
+// Strict: missing or unexpected names are errors. Sizes that differ always are.
 enum class Strict { no, yes };
 
 struct LoadResult {
@@ -34,7 +34,7 @@ LoadResult load_state_dict(Module& module, const StateDict& state, Strict strict
 // The same state with `prefix` taken off the names that have it.
 StateDict strip_prefix(const StateDict& state, std::string_view prefix);
 
-// What stands before every name of the state and must go so that the most of them are names of the
+// The prefix of every name of the state that must go, so that most of them are names of the
 // module: "module." (DataParallel, Ddp), "_orig_mod." (torch.compile), "net." (a member of the
 // module that was saved), "_orig_mod.module."; "" where that makes no more of them fit.
 std::string find_prefix(const StateDict& state, const Module& module);

@@ -7,8 +7,8 @@
 
 namespace lockstep::optim {
 
-// What a norm that is infinite or not a number does: it scales the gradients like any other (to
-// zero or not-a-number), or it is an error.
+// An infinite or not-a-number norm either scales the gradients like any other, to zero or not a
+// number, or it is an error.
 enum class NonFiniteNorm { scale, fail };
 
 // Multiplies every gradient by min(1, max_norm / (norm + 1e-6)), where norm is the Euclidean norm

@@ -30,7 +30,7 @@ class Optimizer {
 
   // For a step() that was captured in a graph. Before the graph is launched: writes a learning rate
   // that changed into the devices' memory. After it: counts the step that the graph made, which
-  // nobody called here.
+  // was not called here.
   void write_learning_rate();
   void count_replayed_step();
 

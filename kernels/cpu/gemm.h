@@ -2,7 +2,7 @@
 //
 // The result is cut into one tile per thread. A tile is computed as Goto and van de Geijn describe:
 // a block of b is packed into panels as wide as the registers reach, then every few rows of a pass
-// over it, in a kernel that keeps its part of c in registers (gemm_kernel.h, gemm_pack.h). Eigen
+// over it, in a kernel that keeps its part of c in registers (gemm_kernel.h). Eigen
 // supplies the vector instructions, so the same source serves SSE, AVX2, AVX-512 and NEON.
 // Every element of c is summed in the order of the inner dimension, cut at multiples that depend
 // on that dimension alone: its bits depend neither on the threads nor on the other rows.

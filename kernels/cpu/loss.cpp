@@ -37,7 +37,7 @@ double softmax_row(const T* logits, std::size_t classes, std::size_t label, T* p
   return std::log(static_cast<double>(sum)) - static_cast<double>(label_logit - largest);
 }
 
-// What a loss is divided by: rows or elements for the mean.
+// The divisor of a loss: its rows or elements for the mean.
 double divisor(Reduction reduction, std::size_t count) {
   return reduction == Reduction::mean ? static_cast<double>(count) : 1.0;
 }

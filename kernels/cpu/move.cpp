@@ -78,17 +78,12 @@ void EigenBackend::fill(Stream& stream, TensorView to, double value) {
 }
 
 void EigenBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
-                               MatrixView to, double scale, const LabelsOfRows& labels) {
+                               MatrixView to, double scale) {
   const auto* index = data_of<std::int64_t>(indices);
   for (std::size_t i = 0; i < to.rows; ++i) {
     require(index[i] >= 0 && static_cast<std::size_t>(index[i]) < source.rows, ErrorCode::Shape,
             "gather_rows", "index {} (at {}) is outside the source's {} rows", index[i], i,
             source.rows);
-  }
-  if (labels.from.data != nullptr) {
-    const auto* from = data_of<std::int64_t>(labels.from);
-    auto* label = data_of<std::int64_t>(labels.to);
-    for (std::size_t i = 0; i < to.rows; ++i) label[i] = from[index[i]];
   }
   if (source.dtype == DType::uint8) return gather<std::uint8_t>(stream, source, index, to, scale);
   for_floating(source.dtype, "gather_rows",

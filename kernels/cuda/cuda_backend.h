@@ -1,15 +1,15 @@
 // The CUDA backend: float32 and float64, with cuBLASLt's matrix products and hand-written kernels.
 //
-// What a method does stands in kernels/backend.h; one source file per family. Rules of this folder:
+// kernels/backend.h says what each method does; one source file per family. Rules of this folder:
 //   Order:    a method only enqueues kernels on the stream; it does not wait, read back or
 //             allocate, so that every method can be captured in a CUDA graph. The exceptions: a
-//             stream's first reduction reserves memory (workspace.h), and a new matrix product is
+//             stream's first reduction reserves memory (launch.h), and a new matrix product is
 //             timed (product.h); so a step runs once before it is captured.
 //   Results:  depend on shapes and values alone: sums are cut by size and meet in a fixed order,
 //             never by atomic additions.
 //   Faults:   an index or label outside its range is written to the stream's DeviceFault, and the
-//             host's next wait throws it. Such a row is read as zeros by gather_rows (its label,
-//             too), makes the loss NaN, and has no gradient.
+//             host's next wait throws it. Such a row is read as zeros by gather_rows, makes
+//             the loss NaN, and has no gradient.
 #pragma once
 
 #include "kernels/backend.h"
@@ -22,7 +22,7 @@ class CudaBackend final : public Backend {
   void copy_matrix(Stream& stream, ConstMatrixView from, MatrixView to) override;
   void fill(Stream& stream, TensorView to, double value) override;
   void gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices, MatrixView to,
-                   double scale, const LabelsOfRows& labels) override;
+                   double scale) override;
   void add(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) override;
   void multiply(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) override;
   void scale(Stream& stream, ConstTensorView x, double factor, TensorView y) override;

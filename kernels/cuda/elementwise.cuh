@@ -109,7 +109,7 @@ __device__ inline void report_fault(DeviceFault* fault, FaultKind kind, std::int
   seen_by_host->is_written = 1;
 }
 
-// Whether 0 <= value < limit.
+// True for 0 <= value < limit.
 __device__ inline bool is_within(std::int64_t value, std::size_t limit) {
   return static_cast<std::size_t>(value) < limit;
 }

@@ -76,14 +76,13 @@ void* allocate(runtime::Stream& stream, std::size_t num_bytes, const char* opera
 
 Workspace reserve(runtime::Stream& stream) {
   constexpr std::size_t kDoubles = kMaxPartials + 2 * kMaxColumns + 1;
-  constexpr std::size_t kBytes = kDoubles * sizeof(double) + (kMaxTickets + 1) * sizeof(unsigned);
+  constexpr std::size_t kBytes = kDoubles * sizeof(double) + kMaxTickets * sizeof(unsigned);
   auto* const memory = static_cast<double*>(allocate(stream, kBytes, "reduction"));
   Workspace result;
   result.partials = memory;
   result.column_sums = result.partials + kMaxPartials;
   result.carry = result.column_sums + 2 * kMaxColumns;
   result.tickets = reinterpret_cast<unsigned*>(result.carry + 1);
-  result.step_ticket = result.tickets + kMaxTickets;
   const runtime::cuda::CudaStream& cuda = runtime::cuda::cuda_stream(stream);
   const runtime::cuda::CurrentGpu current(cuda.gpu());
   CUDA_CHECK(cudaMemsetAsync(memory, 0, kBytes, cuda.handle()));

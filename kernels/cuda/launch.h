@@ -62,17 +62,16 @@ inline constexpr std::size_t kMaxColumns = 4096;  // whose sums one launch hands
 inline constexpr std::size_t kMaxTickets = 512;
 
 struct Workspace {
-  double* partials = nullptr;       // [kMaxPartials]: from the blocks of a launch to its last block
-  double* column_sums = nullptr;    // [2 * kMaxColumns]: from a launch to the next
-  double* carry = nullptr;          // [1]: from a launch to the next
-  unsigned* tickets = nullptr;      // [kMaxTickets]: 0 between launches
-  unsigned* step_ticket = nullptr;  // [1]: 0 between calls of an optimizer
+  double* partials = nullptr;     // [kMaxPartials]: from the blocks of a launch to its last block
+  double* column_sums = nullptr;  // [2 * kMaxColumns]: from a launch to the next
+  double* carry = nullptr;        // [1]: from a launch to the next
+  unsigned* tickets = nullptr;    // [kMaxTickets]: 0 between launches
 };
 
 // Throws Error{State} in a capture where the stream has none yet, Error{Device} without memory.
 Workspace workspace_of(runtime::Stream& stream);
 
-// What cuBLASLt's documentation recommends for Hopper; older GPUs ask for less.
+// cuBLASLt's documentation recommends this size for Hopper; older GPUs ask for less.
 inline constexpr std::size_t kProductWorkspaceBytes = std::size_t{32} << 20;
 void* product_workspace(runtime::Stream& stream);
 

@@ -184,7 +184,7 @@ struct SquaredGradient {
   __device__ T operator()(T x, T target) const { return factor * (x - target); }
 };
 
-// What the sum is divided by: the elements for the mean.
+// The divisor of the sum: the number of elements for the mean.
 double divisor(Reduction reduction, std::size_t num_elements) {
   return reduction == Reduction::mean ? static_cast<double>(num_elements) : 1.0;
 }

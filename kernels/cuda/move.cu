@@ -27,7 +27,7 @@ struct Fill {
   __device__ Unit operator()() const { return value; }
 };
 
-// Where the batch matrices of one side stand.
+// The strides of one side's batch of matrices.
 struct Strides {
   std::size_t leading_dimension;
   std::size_t batch_stride;
@@ -64,12 +64,10 @@ struct Gather {
   std::size_t cols;
   std::size_t leading_dimension;
   To factor;
-  const std::int64_t* label_source;  // or nullptr
-  std::int64_t* labels;
   DeviceFault* fault;
 };
 
-// A row outside the source is zeros, with label 0.
+// A row outside the source is zeros.
 template <typename From, typename To>
 __global__ void gather_kernel(Gather<From, To> call) {
   for_matrix(call.rows, call.cols, [&](std::size_t row, std::size_t j) {
@@ -77,9 +75,6 @@ __global__ void gather_kernel(Gather<From, To> call) {
     const bool is_good = is_within(index, call.source_rows);
     if (!is_good && j == 0) {
       report_fault(call.fault, FaultKind::row_index, index, call.source_rows);
-    }
-    if (call.label_source != nullptr && j == 0) {
-      call.labels[row] = is_good ? call.label_source[index] : 0;
     }
     const From* const from = call.source + index * call.source_leading_dimension;
     call.to[row * call.leading_dimension + j] =
@@ -124,7 +119,7 @@ void CudaBackend::fill(Stream& stream, TensorView to, double value) {
 }
 
 void CudaBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
-                              MatrixView to, double scale, const LabelsOfRows& labels) {
+                              MatrixView to, double scale) {
   const auto* name = "gather_rows";
   if (source.dtype != DType::uint8) require_floating(name, source.dtype);
   require_floating(name, to.dtype);
@@ -140,8 +135,6 @@ void CudaBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTenso
             .cols = to.cols,
             .leading_dimension = to.leading_dimension,
             .factor = static_cast<To>(scale),
-            .label_source = data_of<std::int64_t>(labels.from),
-            .labels = data_of<std::int64_t>(labels.to),
             .fault = runtime::cuda::cuda_stream(stream).fault()});
   };
   for_floating(to.dtype, name, [&]<typename To>() {

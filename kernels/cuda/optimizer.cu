@@ -13,6 +13,14 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
+__global__ void count_kernel(std::int64_t* step) {
+  ++*step;
+}
+
+void count_step(Stream& stream, const char* operation, const StepScalars& scalars) {
+  launch(stream, operation, {dim3(1), dim3(1)}, count_kernel, data_of<std::int64_t>(scalars.step));
+}
+
 enum class Rule { plain, momentum, nesterov };
 
 template <typename T>
@@ -21,7 +29,7 @@ struct SgdNumbers {
   T momentum;
   T fresh;  // what the gradient is multiplied by before it enters the momentum
   const double* learning_rate;
-  StepCount count;
+  const std::int64_t* step;
 };
 
 // One element. In the first step the momentum becomes the gradient.
@@ -39,7 +47,7 @@ __device__ void update(const SgdNumbers<T>& n, T learning_rate, bool is_first, T
 
 template <Rule kRule, typename T, typename List>
 __global__ void sgd_kernel(List list, SgdNumbers<T> n) {
-  __shared__ bool is_first_step;
+  const bool is_first = *n.step == 0;
   const T learning_rate = static_cast<T>(*n.learning_rate);
   const Slice slice = slice_of_block(list, ThreadPart<T>::kElementsPerBlock);
   T* const weight = static_cast<T*>(list.data[0][slice.tensor]);
@@ -51,29 +59,21 @@ __global__ void sgd_kernel(List list, SgdNumbers<T> n) {
   const Vector<T> g = part.load(grad);
   Vector<T> m = {};
   if constexpr (kHasMomentum) m = part.load(momentum);
-  // While these loads are under way, one thread sees to the step.
-  SeenStep seen{};
-  if (threadIdx.x == 0) {
-    seen = see_step(n.count);
-    is_first_step = seen.step == 0;
-  }
-  __syncthreads();
-  const bool is_first = is_first_step;
 #pragma unroll
   for (std::size_t k = 0; k < kWidth<T>; ++k) {
     update<kRule>(n, learning_rate, is_first, w.at[k], g.at[k], m.at[k]);
   }
   part.store(weight, w);
   if constexpr (kHasMomentum) part.store(momentum, m);
-  if (threadIdx.x == 0) count_step(n.count, seen);
 }
 
 template <Rule kRule, typename T>
 void run_sgd(Stream& stream, std::span<const OptimizerParameter> parameters,
-             const StepScalars& scalars, const SgdOptions& options, const StepCount& count) {
+             const StepScalars& scalars, const SgdOptions& options) {
   const SgdNumbers<T> numbers{
       static_cast<T>(options.weight_decay), static_cast<T>(options.momentum),
-      static_cast<T>(1 - options.dampening), data_of<double>(scalars.learning_rate), count};
+      static_cast<T>(1 - options.dampening), data_of<double>(scalars.learning_rate),
+      data_of<std::int64_t>(scalars.step)};
   const auto entry = [&](std::size_t i) -> TensorEntry<3> {
     const OptimizerParameter& p = parameters[i];
     if (p.weight.dtype != dtype_of<T>) return {};
@@ -90,15 +90,18 @@ void run_sgd(Stream& stream, std::span<const OptimizerParameter> parameters,
 
 void CudaBackend::sgd(Stream& stream, std::span<const OptimizerParameter> parameters,
                       const StepScalars& scalars, const SgdOptions& options) {
-  const StepCount count = step_count(stream, "sgd", data_of<std::int64_t>(scalars.step),
-                                     num_blocks_of_weights(parameters));
   const auto run = [&]<Rule kRule>() {
-    run_sgd<kRule, float>(stream, parameters, scalars, options, count);
-    run_sgd<kRule, double>(stream, parameters, scalars, options, count);
+    run_sgd<kRule, float>(stream, parameters, scalars, options);
+    run_sgd<kRule, double>(stream, parameters, scalars, options);
   };
-  if (options.momentum == 0) return run.template operator()<Rule::plain>();
-  if (options.kind == SgdOptions::Kind::plain) return run.template operator()<Rule::momentum>();
-  run.template operator()<Rule::nesterov>();
+  if (options.momentum == 0) {
+    run.template operator()<Rule::plain>();
+  } else if (options.kind == SgdOptions::Kind::plain) {
+    run.template operator()<Rule::momentum>();
+  } else {
+    run.template operator()<Rule::nesterov>();
+  }
+  count_step(stream, "sgd", scalars);
 }
 
 namespace {
@@ -114,7 +117,7 @@ struct AdamWNumbers {
   T fresh2;  // 1 - beta2
   T epsilon;
   const double* learning_rate;
-  StepCount count;
+  const std::int64_t* step;
 };
 
 // Those that change.
@@ -148,11 +151,7 @@ __global__ void adamw_kernel(List list, AdamWNumbers<T> n) {
   Vector<T> m = part.load(first);
   Vector<T> v = part.load(second);
   // While these loads are under way, one thread computes what all need.
-  SeenStep seen{};
-  if (threadIdx.x == 0) {
-    seen = see_step(n.count);
-    shared_step = step_numbers(n, seen.step);
-  }
+  if (threadIdx.x == 0) shared_step = step_numbers(n, *n.step);
   __syncthreads();
   const StepNumbers<T> step = shared_step;
 #pragma unroll
@@ -165,12 +164,11 @@ __global__ void adamw_kernel(List list, AdamWNumbers<T> n) {
   part.store(weight, w);
   part.store(first, m);
   part.store(second, v);
-  if (threadIdx.x == 0) count_step(n.count, seen);
 }
 
 template <typename T>
 void run_adamw(Stream& stream, std::span<const OptimizerParameter> parameters,
-               const StepScalars& scalars, const AdamWOptions& options, const StepCount& count) {
+               const StepScalars& scalars, const AdamWOptions& options) {
   const AdamWNumbers<T> numbers{options.weight_decay,
                                 std::log(options.beta1),
                                 std::log(options.beta2),
@@ -179,7 +177,7 @@ void run_adamw(Stream& stream, std::span<const OptimizerParameter> parameters,
                                 static_cast<T>(1 - options.beta2),
                                 static_cast<T>(options.epsilon),
                                 data_of<double>(scalars.learning_rate),
-                                count};
+                                data_of<std::int64_t>(scalars.step)};
   const auto entry = [&](std::size_t i) -> TensorEntry<4> {
     const OptimizerParameter& p = parameters[i];
     if (p.weight.dtype != dtype_of<T>) return {};
@@ -197,10 +195,9 @@ void run_adamw(Stream& stream, std::span<const OptimizerParameter> parameters,
 
 void CudaBackend::adamw(Stream& stream, std::span<const OptimizerParameter> parameters,
                         const StepScalars& scalars, const AdamWOptions& options) {
-  const StepCount count = step_count(stream, "adamw", data_of<std::int64_t>(scalars.step),
-                                     num_blocks_of_weights(parameters));
-  run_adamw<float>(stream, parameters, scalars, options, count);
-  run_adamw<double>(stream, parameters, scalars, options, count);
+  run_adamw<float>(stream, parameters, scalars, options);
+  run_adamw<double>(stream, parameters, scalars, options);
+  count_step(stream, "adamw", scalars);
 }
 
 namespace {

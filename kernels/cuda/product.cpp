@@ -10,7 +10,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <shared_mutex>
 #include <utility>
 #include <vector>
 
@@ -79,7 +78,7 @@ cublasComputeType_t compute_type(const Product& product) {
   return CUBLAS_COMPUTE_32F;
 }
 
-// Whether the library adds the bias on the way out, or a kernel of ours afterwards.
+// The library adds the bias on the way out, or a kernel of ours does afterwards.
 enum class BiasBy { library, kernel };
 
 struct Description {
@@ -308,109 +307,82 @@ bool launch_product(Stream& stream, const Product& product, const Plan& plan) {
 
 // --- how long they take
 
-// Times a product on timing_stream(). Its output goes to memory of the timer's own; inputs are read
-// where they are, whatever they hold: the time depends on sizes, not on values.
-class ProductTimer {
+// Memory for what timed products write. Not from the pool, whose blocks work of the compute stream
+// may still use.
+class TimingMemory {
  public:
-  ProductTimer(Stream& stream, const Product& product)
-      : stream_(timing_stream(stream)), product_(product) {
-    const CurrentGpu current(cuda_stream(stream_).gpu());
-    const MatrixView& c = product.c;
-    const std::size_t num_elements =
-        (c.batch - 1) * c.batch_stride + (c.rows - 1) * c.leading_dimension + c.cols;
-    // Not from the pool: what that hands out may still be in use by work of the compute stream.
-    if (cudaMalloc(&memory_, num_elements * size_of(c.dtype)) != cudaSuccess) {
-      cudaGetLastError();
-      memory_ = nullptr;
-    }
-    product_.c.data = memory_;
+  TimingMemory(int gpu, std::size_t num_bytes) : gpu_(gpu) {
+    const CurrentGpu current(gpu_);
+    if (cudaMalloc(&data_, num_bytes) == cudaSuccess) return;
+    cudaGetLastError();
+    data_ = nullptr;
   }
-  ~ProductTimer() {
-    if (memory_ == nullptr) return;
-    const CurrentGpu current(cuda_stream(stream_).gpu());
-    runtime::cuda::ignore(cudaFree(memory_));
+  ~TimingMemory() {
+    const CurrentGpu current(gpu_);
+    if (data_ != nullptr) runtime::cuda::ignore(cudaFree(data_));
   }
-  ProductTimer(const ProductTimer&) = delete;
-  ProductTimer& operator=(const ProductTimer&) = delete;
+  TimingMemory(const TimingMemory&) = delete;
+  TimingMemory& operator=(const TimingMemory&) = delete;
 
-  // The fastest plan; nothing without memory, or if the library refuses all.
-  std::optional<Plan> fastest(const std::vector<Plan>& plans) {
-    if (memory_ == nullptr) return std::nullopt;
-    const CurrentGpu current(cuda_stream(stream_).gpu());
-    std::optional<Plan> best;
-    double first = 0, least = 0;
-    for (const Plan& plan : plans) {
-      const std::optional<double> time = microseconds(plan, best ? least : INFINITY);
-      if (!time || (best && *time >= least)) continue;
-      if (!best) first = *time;
-      best = plan;
-      least = *time;
-    }
-    if (best) {
-      log_debug("timed {} algorithms of {} [{}, {}] x {}: {:.2f} us, the first {:.2f} us",
-                plans.size(), product_.operation, product_.c.rows, product_.c.cols,
-                inner_size(product_), least, first);
-    }
-    return best;
-  }
+  void* data() const { return data_; }  // nullptr: there was none
 
  private:
-  // Microseconds between two points of the stream.
-  template <typename Issue>
-  double time_of(const Issue& issue) const {
-    const CudaEvent begin(cuda_stream(stream_), CudaEvent::Timing::on);
-    issue();
-    const CudaEvent end(cuda_stream(stream_), CudaEvent::Timing::on);
-    end.wait();
-    return end.seconds_since(begin) * 1e6;
-  }
-
-  // Of one product inside a stream of such products. A small one takes less time than its launch
-  // from the host, so several are captured into a graph. Nothing if the library refuses the plan.
-  std::optional<double> microseconds(const Plan& plan, double least) {
-    if (!launch_product(stream_, product_, plan)) return std::nullopt;  // loads the kernel
-    const double once = time_of([&] { launch_product(stream_, product_, plan); });
-    if (once > 2 * least + 200) return once;  // hopeless
-    const int count = static_cast<int>(std::clamp(200 / once, 1.0, 20.0));
-    cudaStream_t handle = cuda_stream(stream_).handle();
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t executable = nullptr;
-    // Calls that other threads make meanwhile are not disturbed (ThreadLocal).
-    CUDA_CHECK(cudaStreamBeginCapture(handle, cudaStreamCaptureModeThreadLocal));
-    for (int i = 0; i < count; ++i) launch_product(stream_, product_, plan);
-    CUDA_CHECK(cudaStreamEndCapture(handle, &graph));
-    CUDA_CHECK(cudaGraphInstantiate(&executable, graph, 0));
-    const auto run_graph = [&] {
-      return time_of([&] { CUDA_CHECK(cudaGraphLaunch(executable, handle)); });
-    };
-    // A GPU that has been idle takes some milliseconds to raise its clock.
-    for (const auto start = Clock::now(); !is_warm_ && Clock::now() - start < kRisesWithin;) {
-      run_graph();
-    }
-    is_warm_ = true;
-    double shortest = run_graph();
-    for (int i = 0; i < 3; ++i) shortest = std::min(shortest, run_graph());
-    CUDA_CHECK(cudaGraphExecDestroy(executable));
-    CUDA_CHECK(cudaGraphDestroy(graph));
-    return shortest / count;
-  }
-
-  static constexpr std::chrono::milliseconds kRisesWithin{20};
-
-  Stream& stream_;
-  Product product_;  // with its output in memory_
-  void* memory_ = nullptr;
-  bool is_warm_ = false;
+  int gpu_;
+  void* data_ = nullptr;
 };
+
+// Time of one launch of a plan, averaged over `count`; nothing if the library refuses it.
+std::optional<double> microseconds(Stream& stream, const Product& product, const Plan& plan,
+                                   int count) {
+  const CudaEvent begin(cuda_stream(stream), CudaEvent::Timing::on);
+  for (int i = 0; i < count; ++i) {
+    if (!launch_product(stream, product, plan)) return std::nullopt;
+  }
+  const CudaEvent end(cuda_stream(stream), CudaEvent::Timing::on);
+  end.wait();
+  return end.seconds_since(begin) * 1e6 / count;
+}
+
+// The fastest plan; nothing without memory, or if the library refuses all. Inputs are read where
+// they are, whatever they hold: the time depends on sizes, not on values.
+std::optional<Plan> fastest(Stream& stream, Product product, const std::vector<Plan>& plans) {
+  const MatrixView& c = product.c;
+  const TimingMemory memory(
+      cuda_stream(stream).gpu(),
+      ((c.batch - 1) * c.batch_stride + (c.rows - 1) * c.leading_dimension + c.cols) *
+          size_of(c.dtype));
+  if (memory.data() == nullptr) return std::nullopt;
+  product.c.data = memory.data();
+  const CurrentGpu current(cuda_stream(stream).gpu());
+  std::optional<Plan> best;
+  double first = 0, least = INFINITY;
+  for (const Plan& plan : plans) {
+    if (!launch_product(stream, product, plan)) continue;  // loads the kernel
+    // A GPU that has been idle takes some milliseconds to raise its clock.
+    constexpr std::chrono::milliseconds kRisesWithin{20};
+    for (const auto start = Clock::now(); !best && Clock::now() - start < kRisesWithin;) {
+      microseconds(stream, product, plan, 1);
+    }
+    std::optional<double> time = microseconds(stream, product, plan, 1);
+    if (!time || *time > 2 * least + 200) continue;  // hopeless
+    const int count = static_cast<int>(std::clamp(200 / *time, 1.0, 20.0));
+    for (int i = 0; i < 4; ++i) {
+      time = std::min(*time, microseconds(stream, product, plan, count).value_or(*time));
+    }
+    if (!best) first = *time;
+    if (*time >= least) continue;
+    best = plan;
+    least = *time;
+  }
+  log_debug("timed {} algorithms of {} [{}, {}] x {}: {:.2f} us, the first {:.2f} us", plans.size(),
+            product.operation, c.rows, c.cols, inner_size(product), least, first);
+  return best;
+}
 
 // --- what was chosen
 
 struct Table {
-  // Held while something is timed. Never while waiting for other streams: their work may need a
-  // thread that waits for this mutex.
-  std::mutex timing;
-
-  std::shared_mutex mutex;  // guards all below
+  std::mutex mutex;  // guards all below; held while a product is timed
   std::map<ProductKey, Plan> plans;
   std::size_t num_timed = 0;
 };
@@ -421,27 +393,24 @@ Table& table() {
 }
 
 std::optional<Plan> look_up(const ProductKey& key) {
-  const std::shared_lock lock(table().mutex);
+  const std::lock_guard lock(table().mutex);
   const auto found = table().plans.find(key);
   return found == table().plans.end() ? std::nullopt : std::optional(found->second);
 }
 
-void remember(const ProductKey& key, const Plan& plan, std::size_t num_timed) {
-  const std::unique_lock lock(table().mutex);
-  table().plans[key] = plan;
-  table().num_timed += num_timed;
-}
-
 std::optional<Plan> time_product(Stream& stream, const Product& product, const ProductKey& key) {
+  // Earlier work of the stream would be timed along. It may need a thread that waits for the table,
+  // so it is waited for before, and if it takes too long, nothing is timed.
   constexpr std::chrono::seconds kLongestWait{2};
-  // Earlier work on this GPU would be timed along; work that takes longer is not waited for.
-  stream.record()->wait(runtime::Clock::now() + kLongestWait);
-  std::optional<ProductTimer> timer;  // frees its memory, which waits for the GPU, after the lock
-  const std::lock_guard lock(table().timing);
-  if (const auto found = look_up(key)) return found;
-  timer.emplace(stream, product);
-  const std::optional<Plan> plan = timer->fastest(candidates(stream, product));
-  if (plan) remember(key, *plan, 1);
+  if (!stream.record()->wait(runtime::Clock::now() + kLongestWait)) return std::nullopt;
+  const std::lock_guard lock(table().mutex);
+  if (const auto found = table().plans.find(key); found != table().plans.end()) {
+    return found->second;
+  }
+  const std::optional<Plan> plan = fastest(stream, product, candidates(stream, product));
+  if (!plan) return std::nullopt;
+  table().plans[key] = *plan;
+  ++table().num_timed;
   return plan;
 }
 
@@ -449,7 +418,9 @@ std::optional<Plan> time_product(Stream& stream, const Product& product, const P
 void run_any(Stream& stream, const Product& product, const ProductKey& key) {
   for (const Plan& plan : candidates(stream, product)) {
     if (!launch_product(stream, product, plan)) continue;
-    return remember(key, plan, 0);
+    const std::lock_guard lock(table().mutex);
+    table().plans[key] = plan;
+    return;
   }
   fail(ErrorCode::Cuda, product.operation,
        "cuBLASLt {} runs none of its algorithms for [{}, {}] x {} in {}; LOCKSTEP_LOG=debug says "
@@ -480,24 +451,14 @@ void run(Stream& stream, const Product& product) {
 }
 
 std::size_t num_timed_products() {
-  const std::shared_lock lock(table().mutex);
+  const std::lock_guard lock(table().mutex);
   return table().num_timed;
 }
 
 void forget_products() {
-  const std::unique_lock lock(table().mutex);
+  const std::lock_guard lock(table().mutex);
   table().plans.clear();
   table().num_timed = 0;
-}
-
-Stream& timing_stream(Stream& stream) {
-  static std::mutex& mutex = *new std::mutex;
-  static auto& streams = *new std::map<int, CudaStream*>;
-  const CudaStream& of = cuda_stream(stream);
-  const std::lock_guard lock(mutex);
-  CudaStream*& found = streams[of.gpu()];
-  if (found == nullptr) found = new CudaStream(stream.device(), of.gpu(), of.fault());
-  return *found;
 }
 
 }  // namespace lockstep::kernels::cuda

@@ -1,9 +1,9 @@
 // Matrix products by cuBLASLt, the algorithm of each chosen by the clock.
 //
 // The library offers several algorithms for a product, and the one it names first is sometimes ten
-// times slower than the best. So they are timed when a product is first seen, in memory and on a
-// stream of their own, and the fastest is remembered for the process; a first training step takes
-// some tenths of a second longer.
+// times slower than the best. So they are timed when a product is first seen, with an output of
+// their own, and the fastest is remembered for the process; a first training step takes some tenths
+// of a second longer.
 //   Sharing:      one table per GPU model, so ranks as threads and logical devices use the same
 //                 algorithms; of threads that meet the same new product one times it.
 //   Captures:     the library is asked nothing while a stream is captured: a product that was not
@@ -56,8 +56,5 @@ void zero_matrix(Stream& stream, MatrixView y);
 // REQUIRES: no product is being enqueued.
 std::size_t num_timed_products();
 void forget_products();
-
-// For tests: where products are timed.
-Stream& timing_stream(Stream& stream);
 
 }  // namespace lockstep::kernels::cuda

@@ -18,7 +18,7 @@ struct Itself {
   __device__ double operator()(T x) const { return static_cast<double>(x); }
 };
 
-// Whether a launch of a norm goes on with the squares of the launches before.
+// A launch of a norm starts afresh, or adds to the squares of the launches before.
 enum class Carry { starts, goes_on };
 
 // *y = sqrt(the squares of all launches so far).
@@ -90,7 +90,7 @@ struct Candidate {
   std::int64_t column;  // -1: none
 };
 
-// Whether b comes before a: larger (a NaN counts as larger than everything), or as large and
+// True if b comes before a: larger (a NaN counts as larger than everything), or as large and
 // further left.
 template <typename T>
 __device__ bool is_better(const Candidate<T>& a, const Candidate<T>& b) {

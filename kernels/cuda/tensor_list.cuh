@@ -32,7 +32,7 @@ struct TensorList {
 };
 
 inline constexpr int kSmallList = 16;
-// What fits into 4 KiB beside 256 bytes of other parameters.
+// As many tensors as fit into 4 KiB beside 256 bytes of other parameters.
 template <int kPointers>
 inline constexpr int kLargeList = (4096 - 256) / (8 * kPointers + 12);
 
@@ -91,19 +91,6 @@ inline std::size_t num_blocks_of(std::size_t num_elements, std::size_t elements_
   return (num_elements + elements_per_block - 1) / elements_per_block;
 }
 
-// The blocks of all launches together that for_tensor_lists makes of the weights of an optimizer's
-// parameters, float32 and float64 ones.
-inline std::size_t num_blocks_of_weights(std::span<const OptimizerParameter> parameters) {
-  std::size_t num_blocks = 0;
-  for (const OptimizerParameter& p : parameters) {
-    const std::size_t per_block = p.weight.dtype == DType::float64
-                                      ? ThreadPart<double>::kElementsPerBlock
-                                      : ThreadPart<float>::kElementsPerBlock;
-    num_blocks += num_blocks_of(p.weight.num_elements, per_block);
-  }
-  return num_blocks;
-}
-
 // Calls launch(list, num_blocks) with lists that hold entry(0) ... entry(count - 1): one small list
 // or as few large ones as it takes. None for no elements.
 template <int kPointers, typename Entry, typename Launch>
@@ -132,51 +119,6 @@ void for_tensor_lists(std::size_t count, std::size_t elements_per_block, const E
   };
   if (count <= kSmallList) return run.template operator()<kSmallList>();
   run.template operator()<kLargeList<kPointers>>();
-}
-
-// How an optimizer counts its steps in the launches that make them: the block that is the last to
-// have read the number of the step adds 1 to it, so that no kernel runs for that alone.
-
-struct StepCount {
-  std::int64_t* step = nullptr;
-  unsigned* ticket = nullptr;  // 0 between calls of the optimizer
-  unsigned num_blocks = 0;     // of all launches of a call
-};
-
-// In one thread of every block: what `step` is, and whether this thread has to count it.
-struct SeenStep {
-  std::int64_t step;
-  bool is_last;
-};
-
-// Nobody else's write of the step can be seen here: it comes after all blocks have read.
-__device__ inline SeenStep see_step(const StepCount& count) {
-  const std::int64_t step = *static_cast<const volatile std::int64_t*>(count.step);
-  __threadfence();
-  // Wraps to 0 with the last block.
-  return {step, atomicInc(count.ticket, count.num_blocks - 1) == count.num_blocks - 1};
-}
-
-// By the same thread, at any later time. REQUIRES: no other kernel of the call reads the step
-// without see_step.
-__device__ inline void count_step(const StepCount& count, const SeenStep& seen) {
-  if (seen.is_last) *count.step = seen.step + 1;
-}
-
-// A call without an element to change is a step, too.
-template <typename T>
-__global__ void count_alone_kernel(T* step) {
-  ++*step;
-}
-
-// The count for a call with launches of so many blocks together. Counts at once for none.
-inline StepCount step_count(runtime::Stream& stream, const char* operation, std::int64_t* step,
-                            std::size_t num_blocks) {
-  if (num_blocks == 0) {
-    launch(stream, operation, {dim3(1), dim3(1)}, count_alone_kernel<std::int64_t>, step);
-    return {};
-  }
-  return {step, workspace_of(stream).step_ticket, static_cast<unsigned>(num_blocks)};
 }
 
 }  // namespace lockstep::kernels::cuda

@@ -1,9 +1,291 @@
 #include "simulate/predict/all_reduce_cost.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 namespace lockstep::predict {
+
+namespace {
+
+using Cycle = std::vector<std::size_t>;
+using Counts = std::vector<std::vector<int>>;
+
+constexpr std::size_t kMaxGpus = 10;
+constexpr std::size_t kMaxTries = 200'000;
+
+// All closed ways through all GPUs that begin at 0; each in one of its two directions.
+void find_cycles(const Counts& links, Cycle& path, std::vector<char>& used,
+                 std::vector<Cycle>& found) {
+  const std::size_t num_gpus = links.size();
+  if (path.size() == num_gpus) {
+    if (links[path.back()][0] > 0 && path[1] < path.back()) found.push_back(path);
+    return;
+  }
+  for (std::size_t next = 1; next < num_gpus; ++next) {
+    if (used[next] || links[path.back()][next] == 0) continue;
+    used[next] = 1;
+    path.push_back(next);
+    find_cycles(links, path, used, found);
+    path.pop_back();
+    used[next] = 0;
+  }
+}
+
+void use(Counts& links, const Cycle& cycle, int change) {
+  for (std::size_t i = 0; i < cycle.size(); ++i) {
+    const std::size_t a = cycle[i];
+    const std::size_t b = cycle[(i + 1) % cycle.size()];
+    links[a][b] += change;
+    links[b][a] += change;
+  }
+}
+
+bool fits(const Counts& links, const Cycle& cycle) {
+  for (std::size_t i = 0; i < cycle.size(); ++i) {
+    if (links[cycle[i]][cycle[(i + 1) % cycle.size()]] == 0) return false;
+  }
+  return true;
+}
+
+// The most cycles from cycles[first] on that have links of their own; at most `limit`.
+int most_cycles(Counts& links, const std::vector<Cycle>& cycles, std::size_t first, int limit,
+                std::size_t& tries) {
+  int best = 0;
+  for (std::size_t i = first; i < cycles.size() && best < limit && tries < kMaxTries; ++i) {
+    ++tries;
+    if (!fits(links, cycles[i])) continue;
+    use(links, cycles[i], -1);
+    best = std::max(best, 1 + most_cycles(links, cycles, i, limit - 1, tries));
+    use(links, cycles[i], 1);
+  }
+  return best;
+}
+
+}  // namespace
+
+double nvlink_ring_bytes_per_second(const std::vector<std::vector<double>>& links) {
+  const std::size_t num_gpus = links.size();
+  if (num_gpus < 2 || num_gpus > kMaxGpus) return 0;
+  if (num_gpus == 2) return links[0][1];
+  double unit = 0;  // of one link: the slowest there is
+  for (const std::vector<double>& row : links) {
+    for (const double speed : row) {
+      if (speed > 0) unit = unit == 0 ? speed : std::min(unit, speed);
+    }
+  }
+  if (unit == 0) return 0;
+  Counts counts(num_gpus, std::vector<int>(num_gpus, 0));
+  int limit = 1 << 20;  // a cycle takes two links of each GPU
+  for (std::size_t i = 0; i < num_gpus; ++i) {
+    int degree = 0;
+    for (std::size_t j = 0; j < num_gpus; ++j) {
+      counts[i][j] = std::min(64, static_cast<int>(std::floor(links[i][j] / unit + 1e-9)));
+      degree += counts[i][j];
+    }
+    limit = std::min(limit, degree / 2);
+  }
+  std::vector<Cycle> cycles;
+  Cycle path{0};
+  std::vector<char> used(num_gpus, 0);
+  used[0] = 1;
+  find_cycles(counts, path, used, cycles);
+  std::size_t tries = 0;
+  return 2 * unit * most_cycles(counts, cycles, 0, limit, tries);
+}
+
+namespace {
+
+enum Protocol : std::size_t { kLL, kLL128, kSimple, kNumProtocols };
+using Latencies = std::array<double, kNumProtocols>;  // microseconds
+
+constexpr Latencies kRingBase = {6.6, 14, 8.4};
+constexpr Latencies kTreeBase = {6.8, 14, 8.4};
+constexpr Latencies kNvlinkRing = {0.6, 1.9, 3.4};
+constexpr Latencies kNvlinkTree = {0.6, 1.25, 4.0};
+constexpr Latencies kPciRing = {1.0, 2.5, 5.7};
+constexpr Latencies kPciTree = {1.0, 1.9, 4.0};
+constexpr Latencies kNetRing = {2.7, 4.0, 14};
+constexpr Latencies kNetTree = {5.0, 8.5, 14};
+constexpr double kNvlsLatency = 25;
+constexpr double kNvlsEfficiency = 0.85;  // Hopper
+constexpr std::size_t kMinNvlsRanks = 5;
+
+// Trees don't keep to the model at middle sizes: what they reach of it, for 64 B, 128 B, ... 128
+// MB.
+constexpr std::array<std::array<double, 22>, kNumProtocols> kTreeCorrection = {
+    {{1.0, 1.0, 1.0, 1.0, .9, .8, .7, .7, .7,  .7,  .6,
+      .5,  .4,  .4,  .5,  .6, .7, .8, .9, 1.0, 1.0, 1.0},
+     {1.0, 1.0, 1.0, 1.0, 1.0, .9, .8, .8, .8, .7, .6, .6, .6, .5, .6, .6, .7, .7, .8, .9, .9, 1.0},
+     {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .5, .5, .6, .6, .7, .8, .9}}};
+
+double tree_correction(Protocol protocol, double num_bytes) {
+  const auto units = static_cast<std::uint64_t>(std::max(num_bytes / 64, 1.0));
+  const auto index = static_cast<std::size_t>(std::bit_width(units) - 1);
+  return index < 22 ? kTreeCorrection[protocol][index] : 1;
+}
+
+double extra_step(const NcclGroup& group) {
+  return group.extra_step_seconds * 1e6;
+}
+
+double extra_network(const NcclGroup& group) {
+  return group.extra_network_seconds * 1e6;
+}
+
+double ring_seconds(const NcclGroup& group, Protocol protocol, double num_bytes) {
+  const auto ranks = static_cast<double>(group.num_ranks);
+  const auto hosts = static_cast<double>(group.num_hosts);
+  const Latencies& intra = group.over_nvlink ? kNvlinkRing : kPciRing;
+  const double network_steps = 2 * (hosts - 1);
+  // Several hosts: LL's flags take a detour inside each.
+  const double detour = group.num_hosts > 1 && protocol == kLL ? 1.8 : 1;
+  double latency =
+      kRingBase[protocol] +
+      (2 * (ranks - 1) - network_steps) * (intra[protocol] * detour + extra_step(group)) +
+      network_steps * (kNetRing[protocol] + extra_network(group));
+  // The plateau of a ring between hosts.
+  const bool is_large = num_bytes >= ranks / 16 * 65536;
+  if (protocol == kSimple && group.num_hosts > 1 && is_large) latency *= 1.9;
+  const double share = protocol == kLL ? 0.25 : protocol == kLL128 ? 0.92 : 1;
+  const double bandwidth = group.bus_bytes_per_second * share * ranks / (2 * (ranks - 1));
+  return latency * 1e-6 + num_bytes / bandwidth;
+}
+
+double tree_seconds(const NcclGroup& group, Protocol protocol, double num_bytes) {
+  const auto hosts = static_cast<double>(group.num_hosts);
+  const double per_host = static_cast<double>(group.num_ranks) / hosts;
+  const Latencies& intra = group.over_nvlink ? kNvlinkTree : kPciTree;
+  const double detour = group.num_hosts > 1 && protocol == kLL ? 1.8 : 1;
+  const double latency =
+      kTreeBase[protocol] + 2 * ((per_host - 1) * (intra[protocol] * detour + extra_step(group)) +
+                                 std::log2(hosts) * (kNetTree[protocol] + extra_network(group)));
+  const double ll128 = group.num_hosts == 1 ? 7.0 / 9 : 0.915;
+  const double share = protocol == kLL ? 1 / 3.8 : protocol == kLL128 ? ll128 : 1;
+  const double bandwidth =
+      0.9 * group.bus_bytes_per_second * share / 2 * tree_correction(protocol, num_bytes);
+  return latency * 1e-6 + num_bytes / bandwidth;
+}
+
+// GPU i to GPU j, of the first num_devices of host 0, over links of their own.
+std::vector<std::vector<double>> nvlinks_between(const Topology& topology, std::size_t num_gpus) {
+  std::vector<std::vector<double>> links(num_gpus, std::vector<double>(num_gpus, 0));
+  for (std::size_t i = 0; i < num_gpus; ++i) {
+    for (std::size_t j = 0; j < num_gpus; ++j) {
+      for (const Link& link : topology.links) {
+        const bool joins = (link.a == topology.gpus[i] && link.b == topology.gpus[j]) ||
+                           (link.b == topology.gpus[i] && link.a == topology.gpus[j]);
+        if (joins && link.kind == LinkKind::nvlink) links[i][j] += link.bytes_per_second;
+      }
+    }
+  }
+  return links;
+}
+
+// The slowest bandwidth of the first num_gpus to a switch of NVLinks; 0 without one.
+double nvswitch_bytes_per_second(const Topology& topology, std::size_t num_gpus) {
+  double slowest = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < num_gpus; ++i) {
+    double speed = 0;
+    for (const Link& link : topology.links) {
+      const std::size_t other = link.a == topology.gpus[i]   ? link.b
+                                : link.b == topology.gpus[i] ? link.a
+                                                             : topology.gpus[i];
+      if (topology.nodes[other].kind == NodeKind::nvswitch) speed += link.bytes_per_second;
+    }
+    slowest = std::min(slowest, speed);
+  }
+  return slowest;
+}
+
+// The ring over PCIe and sockets: everybody sends a byte to the next device at once.
+double shared_ring_bytes_per_second(Network& network, std::size_t num_devices) {
+  Traffic traffic(network);
+  for (std::size_t i = 0; i < num_devices; ++i) {
+    traffic.add(network.gpu(i), network.gpu((i + 1) % num_devices), 1);
+  }
+  return 1 / traffic.wire_seconds();
+}
+
+// How much longer than usual the links' latencies on the way from one device to another are.
+double extra_seconds(Network& network, std::size_t from_device, std::size_t to_device) {
+  double extra = 0;
+  for (const Hop hop : network.route(network.gpu(from_device), network.gpu(to_device))) {
+    const Link& link = network.topology().links[hop / 2];
+    extra += std::max(0.0, link.latency_seconds - usual_latency_seconds(link.kind));
+  }
+  return extra;
+}
+
+bool is_hopper(const Topology& topology) {
+  return topology.device.name.find("H100") != std::string::npos ||
+         topology.device.name.find("H200") != std::string::npos;
+}
+
+}  // namespace
+
+NcclGroup nccl_group(Network& network, std::size_t num_devices) {
+  const Topology& topology = network.topology();
+  const std::size_t per_host = std::min(num_devices, topology.gpus_per_host());
+  NcclGroup group;
+  group.num_ranks = num_devices;
+  group.num_hosts = (num_devices + per_host - 1) / per_host;
+  if (num_devices < 2) return group;
+  double intra = std::numeric_limits<double>::infinity();
+  if (per_host > 1) {
+    const double by_switch = nvswitch_bytes_per_second(topology, per_host);
+    const double by_links = nvlink_ring_bytes_per_second(nvlinks_between(topology, per_host));
+    group.over_nvlink = by_switch > 0 || by_links > 0;
+    intra = by_switch > 0  ? by_switch
+            : by_links > 0 ? by_links
+                           : shared_ring_bytes_per_second(network, per_host);
+    if (is_hopper(topology) && by_switch > 0 && group.num_hosts == 1 && per_host >= kMinNvlsRanks) {
+      group.nvls_bytes_per_second = by_switch * kNvlsEfficiency;
+    }
+  }
+  for (std::size_t i = 0; i < per_host; ++i) {
+    group.extra_step_seconds =
+        std::max(group.extra_step_seconds, extra_seconds(network, i, (i + 1) % per_host));
+  }
+  if (group.num_hosts > 1) group.extra_network_seconds = extra_seconds(network, 0, per_host);
+  group.has_ll128 = group.over_nvlink && topology.device.name.find("P100") == std::string::npos;
+  const double network_speed = group.num_hosts > 1 ? topology.network_bytes_per_second()
+                                                   : std::numeric_limits<double>::infinity();
+  group.bus_bytes_per_second = std::min(intra, network_speed);
+  return group;
+}
+
+double nccl_all_reduce_seconds(const NcclGroup& group, double num_bytes, NcclAlgorithm algorithm) {
+  if (group.num_ranks < 2 || num_bytes <= 0) return 0;
+  double best = std::numeric_limits<double>::infinity();
+  const bool may_nvls = group.nvls_bytes_per_second > 0 && algorithm != NcclAlgorithm::ring;
+  // Up to the switch and down again.
+  const double nvls_latency = kNvlsLatency * 1e-6 + 2 * group.extra_step_seconds;
+  if (may_nvls) best = nvls_latency + num_bytes / group.nvls_bytes_per_second;
+  if (algorithm == NcclAlgorithm::nvls && may_nvls) return best;
+  for (const Protocol protocol : {kLL, kLL128, kSimple}) {
+    if (protocol == kLL128 && !group.has_ll128) continue;
+    best = std::min(best, ring_seconds(group, protocol, num_bytes));
+    if (algorithm == NcclAlgorithm::ring) continue;
+    best = std::min(best, tree_seconds(group, protocol, num_bytes));
+  }
+  return best;
+}
+
+double nccl1_ring_bytes_per_second(Network& network, std::size_t num_devices) {
+  return num_devices < 2 ? 0 : shared_ring_bytes_per_second(network, num_devices);
+}
+
+double nccl1_all_reduce_seconds(double ring_bytes_per_second, std::size_t num_ranks,
+                                double num_bytes) {
+  if (num_ranks < 2 || num_bytes <= 0) return 0;
+  const auto ranks = static_cast<double>(num_ranks);
+  const double latency = kRingBase[kSimple] + 2 * (ranks - 1) * kPciRing[kSimple];
+  return latency * 1e-6 + num_bytes * 2 * (ranks - 1) / ranks / ring_bytes_per_second;
+}
 
 AllReduceCost::AllReduceCost(Network& network, std::size_t num_devices,
                              std::optional<plan::AllReducePlan> plan, RankKind ranks)

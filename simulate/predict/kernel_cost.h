@@ -1,4 +1,4 @@
-// What a kernel takes on a device. On one that was measured (lockstep calibrate), as it was
+// The time of a kernel on a device. On one that was measured (lockstep calibrate), as it was
 // measured there. Else its arithmetic or its memory traffic, whichever is longer, at these shares
 // of the device's peak, and its launch. The shares are usual for cuBLAS and for element-wise
 // kernels.
@@ -16,7 +16,7 @@ namespace lockstep::predict {
 inline constexpr double kArithmeticEfficiency = 0.7;
 inline constexpr double kTrafficEfficiency = 0.75;
 
-// What a dense layer is given in a step.
+// The sizes of a dense layer in a step.
 struct LayerShape {
   double rows = 0;
   double inputs = 0;
@@ -43,20 +43,20 @@ LayerWork dense_layer(const DeviceProfile& device, std::string name, const Layer
 // Any other kernel, by the bytes that it reads and writes.
 double traffic_seconds(const DeviceProfile& device, double num_bytes);
 
-// What an optimizer reads and writes, by the bytes of the parameters: weight, gradient and
+// The bytes that an optimizer reads and writes, by those of the parameters: weight, gradient and
 // momentum, then weight and momentum.
 double update_bytes(double parameter_bytes);
 double update_seconds(const DeviceProfile& device, double parameter_bytes);
 
-// Of cross-entropy over rows of so many classes: on GPUs a launch each.
+// The times of cross-entropy over rows of so many classes: on GPUs a launch each.
 struct LossSeconds {
   double forward = 0;
   double backward = 0;
 };
 LossSeconds loss_seconds(const DeviceProfile& device, double rows, double classes);
 
-// Of taking a batch's rows out of the data set: nothing on GPUs, where it is there when it is
-// needed.
+// The time to take a batch's rows out of the data set: nothing on GPUs, where it is there when it
+// is needed.
 double batch_seconds(const DeviceProfile& device, double num_bytes);
 
 // How many times as long a layer, and any other kernel of so many bytes, takes while so many
@@ -65,7 +65,7 @@ double batch_seconds(const DeviceProfile& device, double num_bytes);
 double layers_beside(const DeviceProfile& device, std::size_t num_devices);
 double traffic_beside(const DeviceProfile& device, std::size_t num_devices, double num_bytes);
 
-// What an update of so many bytes of parameters takes then that took so many seconds on one device
+// The time that an update of so many bytes of parameters takes then, given its time on one device
 // alone. In a step that one may have missed its caches already: what all of them miss counts once.
 double update_seconds_beside(const DeviceProfile& device, std::size_t num_devices,
                              double parameter_bytes, double seconds_alone);

@@ -11,9 +11,20 @@
 #include <vector>
 
 #include "engine/trace/span.h"
-#include "simulate/predict/interference.h"
 
 namespace lockstep::predict {
+
+// The share of its speed that is left to computation, and to communication, while a device does
+// both.
+struct Interference {
+  double compute = 1;
+  double comm = 1;
+};
+
+// A kernel beside an all-reduce: of its speed 47/80 is left. An H100's GEMM fell from about 80 % to
+// 47 % of peak beside NCCL (the figure is in docs/prediction.md with its source). The all-reduce is
+// slowed down too, by what the GEMM takes of memory; 0.8 is assumed.
+inline constexpr Interference kOverlapInterference = {47.0 / 80, 0.8};
 
 inline constexpr std::size_t kEveryDevice = static_cast<std::size_t>(-1);
 

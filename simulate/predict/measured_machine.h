@@ -1,4 +1,4 @@
-// What a machine takes that was measured rather than looked up (lockstep calibrate): the times of
+// The times of a machine that was measured rather than looked up (lockstep calibrate): those of
 // layers, of memory traffic and of all-reduces at chosen sizes. Between two sizes a time is
 // interpolated linearly, since what all of these take is about a fixed time and one in proportion
 // to each size; below the first it is the first one's, beyond the last it grows in proportion.
@@ -6,15 +6,20 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
 
-#include "simulate/predict/interference.h"
+#include "simulate/predict/lanes.h"
+
+namespace lockstep {
+class JsonFields;
+}
 
 namespace lockstep::predict {
 
-// Where a value lies between the points of an axis: on `index` and, by `share`, on the next one.
+// The place of a value between the points of an axis: on `index` and, by `share`, on the next one.
 struct AxisPlace {
   std::size_t index = 0;
   double share = 0;
@@ -73,5 +78,13 @@ struct MeasuredMachine {
   Interference overlap;  // of computation and an all-reduce of the same device
   double deviation = 0;  // of the devices' times for the same work, a share of it
 };
+
+struct Topology;
+
+// The object "measured" of a topology's file (docs/prediction.md), for a machine whose devices and
+// links are known. Throws Error{Io} that names file, line and field for sizes that do not ascend,
+// times that are missing, and devices that the machine does not have.
+std::shared_ptr<const MeasuredMachine> read_measured(const JsonFields& fields,
+                                                     const Topology& machine);
 
 }  // namespace lockstep::predict

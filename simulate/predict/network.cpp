@@ -23,7 +23,7 @@ Network::Network(const Topology& topology, double latency_factor)
     neighbours_[link.a].emplace_back(link.b, 2 * i);
     neighbours_[link.b].emplace_back(link.a, 2 * i + 1);
   }
-  // Of two ways of as many hops the one over NVLink is tried first.
+  // If two ways have equally many hops, the one over NVLink is tried first.
   for (auto& neighbours : neighbours_) {
     std::ranges::stable_partition(neighbours, [&](const auto& neighbour) {
       return topology.links[neighbour.second / 2].kind == LinkKind::nvlink;

@@ -1,7 +1,7 @@
 // Messages over a topology's links: which way they take, and how long those take that are under way
 // at the same time.
 //
-// What crosses a link together shares it, so a set of messages takes as long as the fullest
+// Messages that cross a link together share it, so a set of messages takes as long as the fullest
 // direction of any link needs for its bytes, and the longest way's latency on top. That is exact
 // for messages that begin together and are cut finely; it leaves out that links are seldom shared
 // in perfect fairness.

@@ -1,4 +1,4 @@
-#include "simulate/predict/pipeline_step.h"
+#include "simulate/predict/step.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,21 +1,24 @@
 #include "simulate/predict/step.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "engine/core/error.h"
-#include "simulate/predict/pipeline_step.h"
+#include "engine/core/text.h"
 #include "simulate/predict/step_work.h"
 
 namespace lockstep::predict {
+
 namespace {
 
 using trace::Category;
 
 constexpr std::size_t kSteps = 3;
 
-// What of [begin, end) lies in [first, last).
+// The part of [begin, end) that lies in [first, last).
 double inside(const DoneWork& done, double first, double last) {
   return std::max(0.0, std::min(done.end, last) - std::max(done.begin, first));
 }
@@ -137,6 +140,49 @@ PredictedStep predict_step(Network& network, const Workload& workload, const Ste
   result.busy_fraction = busy / breakdown.step;
   result.comm_bytes_per_device = steps.comm_bytes();
   return result;
+}
+
+namespace {
+
+constexpr std::array<std::pair<std::string_view, Strategy>, 11> kNames = {
+    {{"single", Strategy::single},
+     {"dp", Strategy::data_parallel},
+     {"cpu_reduce", Strategy::cpu_reduce},
+     {"cpu_parameter_server", Strategy::cpu_parameter_server},
+     {"device_allreduce", Strategy::device_all_reduce},
+     {"nccl_replicated", Strategy::nccl_replicated},
+     {"ddp", Strategy::ddp},
+     {"hierarchical", Strategy::hierarchical},
+     {"zero1", Strategy::zero1},
+     {"zero3", Strategy::zero3},
+     {"pipeline", Strategy::pipeline}}};
+
+}  // namespace
+
+std::string_view to_string(Strategy strategy) {
+  for (const auto& [name, value] : kNames) {
+    if (value == strategy) return name;
+  }
+  return "?";
+}
+
+bool is_of_one_process(Strategy strategy) {
+  return strategy == Strategy::data_parallel || strategy == Strategy::device_all_reduce;
+}
+
+bool is_data_parallel(Strategy strategy) {
+  return strategy != Strategy::pipeline;
+}
+
+Strategy parse_strategy(std::string_view name) {
+  for (const auto& [known, value] : kNames) {
+    if (known == name) return value;
+  }
+  if (name == "data_parallel") return Strategy::data_parallel;
+  if (name == "device_all_reduce") return Strategy::device_all_reduce;
+  std::string names;
+  for (const auto& [known, value] : kNames) names.append(names.empty() ? "" : ", ").append(known);
+  fail(ErrorCode::Usage, "strategy", "'{}' is not one of {}", shown(name), names);
 }
 
 }  // namespace lockstep::predict

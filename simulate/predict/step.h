@@ -1,14 +1,15 @@
 // One training step on a topology, predicted: how long it takes, and where the time goes.
 //
 // All devices do the same, so one of them is simulated (lanes.h), with the messages of all of them
-// charged to the links (network.h, nccl_model.h). Three steps are simulated one after the other,
-// and the last one is the result, since a step may wait for what the one before left to do. Cost:
-// linear in layers and buckets; setting up a topology is linear in its devices.
+// charged to the links (network.h, all_reduce_cost.h). Three steps are simulated one after the
+// other, and the last one is the result, since a step may wait for what the one before left to do.
+// Cost: linear in layers and buckets; setting up a topology is linear in its devices.
 #pragma once
 
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/plan/all_reduce_plan.h"
@@ -16,9 +17,36 @@
 #include "engine/trace/breakdown.h"
 #include "simulate/predict/lanes.h"
 #include "simulate/predict/network.h"
-#include "simulate/predict/strategy.h"
 
 namespace lockstep::predict {
+
+// How the devices of a step share their gradients: what published tables compare, and what this
+// engine does.
+enum class Strategy {
+  single,         // one device
+  data_parallel,  // one process: scatter, replicate, gather; gradients summed on device 0
+  cpu_reduce,     // behind the backward pass: gradients to the host, summed and applied there
+  cpu_parameter_server,  // the same tensor by tensor, beside the backward and the next forward pass
+  device_all_reduce,     // behind the backward pass: each tensor summed on one device, sent back
+  nccl_replicated,       // an NCCL 1 all-reduce of each tensor, beside the backward pass
+  ddp,                   // buckets, all-reduced beside the backward pass
+  hierarchical,          // the same with the engine's hierarchical plan
+  zero1,                 // each device updates its share of the parameters, which are then gathered
+  zero3,     // parameters, too, are in shares: gathered for each layer's forward and backward pass
+  pipeline,  // parts of the model on the devices, through which micro-batches pass
+};
+
+std::string_view to_string(Strategy strategy);
+
+// Its devices belong to one process, so they are all in one host.
+bool is_of_one_process(Strategy strategy);
+
+// All devices do the same, each on its own rows.
+bool is_data_parallel(Strategy strategy);
+
+// As above with '_'; and "dp" for data_parallel, "device_allreduce" for device_all_reduce.
+// Throws Error{Usage} that lists the names.
+Strategy parse_strategy(std::string_view name);
 
 struct LayerWork {
   std::string name;
@@ -30,7 +58,7 @@ struct LayerWork {
   std::size_t gradient_bytes() const;
 };
 
-// What one device does in a step by itself; of a pipeline, what all of them do with a micro-batch.
+// One device's own work in a step; for a pipeline, the work of all devices on a micro-batch.
 // Gradients become ready in the reverse order of layers.
 struct Workload {
   std::vector<LayerWork> layers;
@@ -58,7 +86,7 @@ struct StepOptions {
   std::optional<plan::AllReducePlan> own_plan = {};  // empty: NCCL; of a measured machine automatic
   RankKind ranks = RankKind::threads;                // of a measured machine
   std::size_t num_micro_batches = 4;                 // of a pipeline
-  // Whether a batch is there when it is needed, or is sent from the host's memory while the step
+  // A batch is there when it is needed, or it is sent from the host's memory while the step
   // before is computed.
   enum class Input { ready, from_host } input = Input::ready;
   // A kernel copies each gradient into its bucket, and one back: PyTorch's DDP without
@@ -90,5 +118,23 @@ inline double expected_largest_deviate(std::size_t n) {
 // 1 for one device; the slowest of n as above. Which one that is, is arbitrary, and always the
 // same.
 double device_slowness(const DeviceProfile& device, std::size_t i, std::size_t n);
+
+// --- a pipeline (GPipe): the devices hold parts of the model one behind the other, and
+// micro-batches pass through all of them, forward and back
+
+// Layers [first[i], first[i + 1]) go to device i, such that the slowest part is as fast as layers
+// allow; the last entry is the number of layers. REQUIRES: as many layers as parts, or more.
+std::vector<std::size_t> balanced_parts(const std::vector<LayerWork>& layers,
+                                        std::size_t num_parts);
+
+// Throws Error{Usage} for more devices than layers.
+void require_layer_for_each(std::size_t num_devices, std::size_t num_layers);
+
+// predict_step() calls this for a pipeline. workload: of a micro-batch. Parts wait for each other's
+// activations and gradients, which cross the links between them; the breakdown is the mean over the
+// devices, and its `wait` is what they wait for each other. A part is updated when the last
+// micro-batch has come back to it. Throws Error{Usage} for more devices than layers.
+PredictedStep predict_pipeline(Network& network, const Workload& workload,
+                               const StepOptions& options);
 
 }  // namespace lockstep::predict

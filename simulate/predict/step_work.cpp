@@ -1,12 +1,108 @@
 #include "simulate/predict/step_work.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "engine/plan/buckets.h"
 #include "simulate/predict/all_reduce_cost.h"
+#include "simulate/predict/kernel_cost.h"
 
 namespace lockstep::predict {
+
+Exchange reduce_on_devices(Network& network, std::size_t num_devices,
+                           std::vector<std::size_t> tensor_bytes) {
+  const DeviceProfile& device = network.topology().device;
+  std::ranges::sort(tensor_bytes, std::greater<>());
+  std::vector<double> owned(num_devices, 0);
+  std::vector<std::size_t> num_owned(num_devices, 0);
+  for (const std::size_t bytes : tensor_bytes) {
+    const auto owner = static_cast<std::size_t>(std::ranges::min_element(owned) - owned.begin());
+    owned[owner] += static_cast<double>(bytes);
+    ++num_owned[owner];
+  }
+  Traffic reduce(network);
+  Traffic broadcast(network);
+  double total = 0;
+  for (std::size_t owner = 0; owner < num_devices; ++owner) {
+    total += owned[owner];
+    for (std::size_t other = 0; other < num_devices; ++other) {
+      if (other == owner || owned[owner] == 0) continue;
+      reduce.add(network.gpu(other), network.gpu(owner), owned[owner]);
+      broadcast.add(network.gpu(owner), network.gpu(other), owned[owner]);
+    }
+  }
+  const double most = *std::ranges::max_element(owned);
+  const auto others = static_cast<double>(num_devices - 1);
+  const double copies =
+      static_cast<double>(*std::ranges::max_element(num_owned)) * others * device.launch_seconds;
+  const double sums = (others + 2) * most / device.memory_bytes_per_second;
+  return {reduce.seconds() + copies + sums, broadcast.seconds() + copies,
+          others * most + (total - most)};
+}
+
+Exchange reduce_on_first(Network& network, std::size_t num_devices,
+                         const std::vector<std::size_t>& tensor_bytes) {
+  const auto others = static_cast<double>(num_devices - 1);
+  Exchange exchange;
+  for (const std::size_t num_bytes : tensor_bytes) {
+    const auto bytes = static_cast<double>(num_bytes);
+    Traffic reduce(network);
+    for (std::size_t other = 1; other < num_devices; ++other) {
+      reduce.add(network.gpu(other), network.gpu(0), bytes);
+    }
+    exchange.reduce_seconds +=
+        reduce.seconds() + traffic_seconds(network.topology().device, (others + 2) * bytes);
+    exchange.bytes_of_busiest += others * bytes;
+  }
+  return exchange;
+}
+
+namespace {
+
+// Several hosts: each keeps its part of the parameters, and gets that part of every host's sums.
+void add_between_hosts(Network& network, std::size_t num_devices, double num_bytes,
+                       Traffic& traffic) {
+  const std::size_t per_host = network.topology().gpus_per_host();
+  const std::size_t num_hosts = (num_devices + per_host - 1) / per_host;
+  const double part = num_bytes / static_cast<double>(num_hosts);
+  for (std::size_t h = 0; h < num_hosts; ++h) {
+    for (std::size_t g = 0; g < num_hosts; ++g) {
+      if (g == h) continue;
+      traffic.add(network.cpu_of(h * per_host), network.cpu_of(g * per_host), part);
+    }
+  }
+}
+
+enum class Way { up, down };
+
+double host_seconds(Network& network, std::size_t num_devices, double num_bytes, Way way) {
+  Traffic traffic(network);
+  for (std::size_t i = 0; i < num_devices; ++i) {
+    const std::size_t gpu = network.gpu(i), cpu = network.cpu_of(i);
+    traffic.add(way == Way::up ? gpu : cpu, way == Way::up ? cpu : gpu, num_bytes);
+  }
+  add_between_hosts(network, num_devices, num_bytes, traffic);
+  return traffic.seconds();
+}
+
+}  // namespace
+
+double to_host_seconds(Network& network, std::size_t num_devices, double num_bytes) {
+  return host_seconds(network, num_devices, num_bytes, Way::up);
+}
+
+double from_host_seconds(Network& network, std::size_t num_devices, double num_bytes) {
+  return host_seconds(network, num_devices, num_bytes, Way::down);
+}
+
+double host_sum_seconds(double host_bytes_per_second, std::size_t num_devices, double num_bytes) {
+  return (static_cast<double>(num_devices) + 2) * num_bytes / host_bytes_per_second;
+}
+
+double host_update_seconds(double host_bytes_per_second, double num_bytes) {
+  return 9 * num_bytes / host_bytes_per_second;
+}
 
 StepWork::StepWork(Network& network, const Workload& workload, const StepOptions& options)
     : network_(network),
@@ -101,7 +197,7 @@ void StepWork::prepare_buckets() {
   AllReduceCost cost(network_, num_devices(),
                      is_hierarchical ? plan::AllReducePlan::hierarchical : options_.own_plan,
                      options_.ranks);
-  // Of NCCL the whole latency; a plan's steps have that of the network's links.
+  // NCCL's whole latency counts here; the steps of a plan have their links' latency already.
   const double extra_latency =
       is_hierarchical || options_.own_plan || device().measured
           ? 0
@@ -262,6 +358,101 @@ void StepWork::serve_parameters(const std::vector<std::size_t>& backward) {
         tensor->bytes, network_.topology().host_bytes_per_second, backward[tensor->layer]));
   }
   ends_.push_back(backward.front());
+}
+
+// ZeRO: the devices share the update, and in its third stage the parameters.
+//
+// A reduce-scatter and an all-gather are the halves of an all-reduce, and cost half of it each.
+// Source: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
+// Models", SC 2020 (stages 1 and 3: as many bytes as DDP, one and a half times as many).
+
+namespace {
+
+// How many layers ahead parameters are gathered: what PyTorch's FSDP allows with limit_all_gathers.
+constexpr std::size_t kLayersAhead = 2;
+
+}  // namespace
+
+void StepWork::prepare_shards() {
+  AllReduceCost cost(network_, num_devices(), options_.own_plan, options_.ranks);
+  for (const LayerWork& layer : workload_.layers) {
+    share_seconds_.push_back(cost.seconds(layer.gradient_bytes()) / 2);
+  }
+  const auto ranks = static_cast<double>(num_devices());
+  const double halves = options_.strategy == Strategy::zero3 ? 3 : 2;
+  comm_bytes_ = halves * (ranks - 1) / ranks * gradient_bytes();
+}
+
+std::size_t StepWork::add_gather_of(std::size_t layer, std::vector<std::size_t> after) {
+  return add({WorkLane::comm, trace::Category::communication, "all-gather", share_seconds_[layer],
+              workload_.layers[layer].gradient_bytes(), std::move(after)});
+}
+
+std::size_t StepWork::add_scatter_of(std::size_t layer, std::size_t after) {
+  return add({WorkLane::comm,
+              trace::Category::communication,
+              "reduce-scatter",
+              share_seconds_[layer],
+              workload_.layers[layer].gradient_bytes(),
+              {after}});
+}
+
+void StepWork::add_sharded_forward() {
+  std::vector<std::size_t> forward;
+  for (std::size_t i = 0; i < workload_.layers.size(); ++i) {
+    std::vector<std::size_t> after = gate_;
+    if (i >= kLayersAhead) after.push_back(forward[i - kLayersAhead]);
+    const std::size_t gathered = add_gather_of(i, std::move(after));
+    forward.push_back(add({WorkLane::compute,
+                           trace::Category::forward,
+                           names_[i],
+                           workload_.layers[i].forward_seconds * layers_beside_,
+                           0,
+                           {gathered}}));
+  }
+  gate_ = {forward.back()};
+}
+
+// The last layer's parameters are still there. The next gather goes ahead of the sum behind it, so
+// that no layer waits for its parameters longer than it must.
+std::vector<std::size_t> StepWork::add_sharded_backward() {
+  const std::size_t num_layers = workload_.layers.size();
+  std::vector<std::size_t> backward(num_layers);
+  std::size_t gathered = gate_[0];
+  sums_.clear();
+  for (std::size_t i = num_layers; i-- > 0;) {
+    const LayerWork& layer = workload_.layers[i];
+    backward[i] = add({WorkLane::compute,
+                       trace::Category::backward,
+                       names_[i],
+                       layer.backward_seconds * layers_beside_ + copy_seconds(layer),
+                       0,
+                       {gathered}});
+    if (i > 0) {
+      const std::size_t ahead = i + 1 < num_layers ? backward[i + 1] : gate_[0];
+      gathered = add_gather_of(i - 1, {ahead});
+    }
+    sums_.push_back(add_scatter_of(i, backward[i]));
+  }
+  return backward;
+}
+
+// Each device its share; in the first stage all get all of it, before the next step.
+void StepWork::update_shards(const std::vector<std::size_t>& backward) {
+  std::vector<std::size_t> summed = sums_;
+  if (options_.strategy == Strategy::zero1) {
+    for (std::size_t i = workload_.layers.size(); i-- > 0;) {
+      summed.push_back(add_scatter_of(i, backward[i]));
+    }
+  }
+  ends_.push_back(
+      add({WorkLane::compute, trace::Category::optimizer, "optimizer",
+           optimizer_seconds(1 / static_cast<double>(num_devices())), 0, std::move(summed)}));
+  gate_ = {ends_.back()};
+  if (options_.strategy != Strategy::zero1) return;
+  for (std::size_t i = 0; i < workload_.layers.size(); ++i) {
+    gate_.push_back(add_gather_of(i, {ends_.back()}));
+  }
 }
 
 }  // namespace lockstep::predict

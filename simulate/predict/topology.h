@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +21,7 @@ namespace lockstep::predict {
 enum class NodeKind { gpu, pcie_switch, cpu, nvswitch, nic, network };
 enum class LinkKind { nvlink, pcie, socket, network, memory };
 
-// Where a file says none: what NCCL's LL protocol takes for a step over such a link
+// For files that give no latency: the time of a step over such a link by NCCL's LL protocol
 // (src/graph/tuning.cc); between sockets the same as PCIe. Of memory none.
 double usual_latency_seconds(LinkKind kind);
 
@@ -43,19 +44,19 @@ struct Link {
 // Equal", SC 2022), which lie 4.65 standard deviations apart. A step waits for the slowest of n.
 inline constexpr double kDeviceDeviation = 0.08 / 4.65;
 
-// What all devices of a topology are.
+// The kind of device that a topology has.
 struct DeviceProfile {
   std::string name;
   double flops_per_second = 0;         // peak, float32 without tensor cores
   double memory_bytes_per_second = 0;  // peak
   double memory_bytes = 0;
   double launch_seconds = 5e-6;  // of one kernel
-  // Of a machine that was measured (lockstep calibrate), else nullptr.
+  // For a machine that was measured (lockstep calibrate), else nullptr.
   std::shared_ptr<const MeasuredMachine> measured = nullptr;
 
   // How much slower computation and communication are beside each other.
   Interference overlap() const { return measured ? measured->overlap : kOverlapInterference; }
-  // Of the speed of devices of this kind.
+  // Standard deviation of the speed of devices of this kind.
   double deviation() const { return measured ? measured->deviation : kDeviceDeviation; }
 };
 
@@ -92,7 +93,15 @@ Topology make_cluster(const Topology& host, std::size_t num_hosts, double gigabi
                       std::size_t ports);
 
 // text is a file's content, name what errors call it. Of a machine that was measured the file has
-// times, too (measured_file.cpp).
+// times, too (measured_machine.h).
 Topology parse_topology(const std::string& name, const std::string& text);
+
+// The topologies that are built in, in alphabetical order: the files of
+// simulate/predict/topologies.
+struct Preset {
+  std::string_view name;
+  std::string_view text;
+};
+std::span<const Preset> presets();
 
 }  // namespace lockstep::predict

@@ -23,22 +23,66 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
 
 #include "engine/comm/link.h"
+#include "engine/runtime/steady_time.h"
 #include "engine/trace/span.h"
 #include "simulate/predict/network.h"
 #include "simulate/predict/topology.h"
 #include "simulate/slow_motion/device_lanes.h"
-#include "simulate/slow_motion/memory_times.h"
 
 namespace lockstep::slow_motion {
 
-// What spans call a device: by its own number, or by its place among those that take part, which is
+using runtime::Time;
+
+struct Memory {
+  const void* data = nullptr;
+  std::size_t num_bytes = 0;
+};
+
+inline constexpr int kNoDevice = -1;
+
+enum class Writer { kernel, collective };
+
+struct Written {
+  Time time{};  // 0: never, as far as is known
+  int device = kNoDevice;
+  Writer writer = Writer::kernel;
+};
+
+// Which device wrote a block of memory last, and when that would have been done on the machine that
+// is acted out. What a kernel or a message reads is what it has to wait for; so nobody else, in
+// particular no host thread that waits for another, need be known. Any thread may use it at any
+// time.
+class MemoryTimes {
+ public:
+  void write(const Memory& memory, const Written& written);
+  // The latest write to any part of the memory.
+  Written last_write(const Memory& memory) const;
+
+ private:
+  struct Block {
+    std::uintptr_t end;
+    Written written;
+  };
+  using Blocks = std::map<std::uintptr_t, Block>;  // by where they begin; disjoint
+
+  // The first block that ends behind `begin`.
+  Blocks::const_iterator first_behind(std::uintptr_t begin) const;
+
+  mutable std::mutex mutex_;
+  Blocks blocks_;
+};
+
+// Spans name a device by its own number, or by its place among those that take part, which is
 // the rank that it belongs to.
 enum class Tracks { devices, ranks };
 
@@ -56,7 +100,7 @@ struct MachineOptions {
 // cores that are there could not keep up.
 inline constexpr const char* kLate = "late";
 
-// What acted devices record beside the phases of a step: spans of theirs that are kernels, and
+// Acted devices record these beside the phases of a step: spans of theirs that are kernels, and
 // those named kLate. All other spans are the host's.
 bool is_kernel(const trace::Span& span);
 bool is_late(const trace::Span& span);
@@ -65,7 +109,7 @@ bool is_late(const trace::Span& span);
 struct Kernel {
   const char* name = "";  // lives as long as the program
   double seconds = 0;
-  // Of memory of another device a copy is a message and nothing else.
+  // A copy from another device's memory is a message and nothing else.
   enum class Kind { computes, copies } kind = Kind::computes;
   std::span<const Memory> reads = {};
   std::span<const Memory> writes = {};
@@ -86,7 +130,7 @@ class Machine {
   // not charged: who sends says what it costs. A device that takes no part is the host, which is as
   // fast as it is.
   void run(int device, const Kernel& kernel, const std::function<void()>& real);
-  // The memory was written by somebody who costs nothing: a batch that was loaded.
+  // The memory was written at no cost: a batch that was loaded.
   void give(int device, const Memory& memory);
 
   // --- for messages between devices ---
@@ -98,8 +142,8 @@ class Machine {
     Time sent{};     // its last byte has passed the slowest link
     Time arrives{};  // a latency later
   };
-  // Of a message that may leave at `ready`. It takes its place on the links, for so many times as
-  // long as they charge.
+  // Sends a message that may leave at `ready`. It takes its place on the links, for so many times
+  // as long as they charge.
   Delivery deliver(int from, int to, Time ready, std::size_t num_bytes, double times_as_long = 1);
   // When the device's communication lane has nothing more to do.
   Time communicated(int device) const;
@@ -112,7 +156,7 @@ class Machine {
   // A modelled length of time, times the factor.
   Time scaled(double seconds) const { return runtime::from_seconds(seconds * options_.factor); }
 
-  // Whether the calling thread is inside a collective, and how many bytes its kernels added to
+  // Tells if the calling thread is inside a collective, and how many bytes its kernels added to
   // others there since the last take_added_bytes().
   struct Collective {
     static void enter();
@@ -132,7 +176,7 @@ class Machine {
   Time end() const;
   std::size_t num_kernels() const { return num_kernels_.load(std::memory_order_relaxed); }
 
-  // What is going on, for a person who watches.
+  // A device's current activity, for a person who watches.
   struct DeviceState {
     const char* kernel = nullptr;         // now, or nullptr
     const char* communication = nullptr;  // now, or nullptr

@@ -82,7 +82,7 @@ void pace_layer(Stream& stream, const char* name, const Memories& reads, const M
   pace_seconds(stream, name, reads, writes, seconds * beside, real);
 }
 
-// Of rows of classes: as it was measured, or as long as its memory takes.
+// Time of a loss over rows of classes: as measured, or as long as its memory takes.
 double loss_seconds(const ConstMatrixView& logits, const Memories& reads, const Memories& writes,
                     double predict::LossSeconds::*direction) {
   if (!profile().measured) return predict::traffic_seconds(profile(), num_bytes(reads, writes));
@@ -123,16 +123,15 @@ void PacedBackend::fill(Stream& stream, TensorView to, double value) {
 }
 
 void PacedBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices,
-                               MatrixView to, double scale, const LabelsOfRows& labels) {
-  Memories writes{memory(to)};
+                               MatrixView to, double scale) {
+  const Memories writes{memory(to)};
   const double bytes = num_bytes({}, writes);
-  if (labels.to.data != nullptr) writes.push_back(memory(labels.to));
   const double seconds = predict::batch_seconds(profile(), bytes);
-  const auto real = [&] { inner_.gather_rows(stream, source, indices, to, scale, labels); };
+  const auto real = [&] { inner_.gather_rows(stream, source, indices, to, scale); };
   if (seconds > 0)
     return pace_seconds(stream, "batch", {}, writes, seconds * traffic_beside(bytes), real);
   real();
-  for (const auto& written : writes) machine()->give(index_of(stream), written);
+  machine()->give(index_of(stream), memory(to));
 }
 
 void PacedBackend::add(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {

@@ -18,7 +18,7 @@ class PacedBackend final : public Backend {
   void copy_matrix(Stream& stream, ConstMatrixView from, MatrixView to) override;
   void fill(Stream& stream, TensorView to, double value) override;
   void gather_rows(Stream& stream, ConstMatrixView source, ConstTensorView indices, MatrixView to,
-                   double scale, const LabelsOfRows& labels) override;
+                   double scale) override;
   void add(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) override;
   void multiply(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) override;
   void scale(Stream& stream, ConstTensorView x, double factor, TensorView y) override;

@@ -1,4 +1,4 @@
-// What the kernel tests share: arrays with views, and a comparison with plain loops in double.
+// Helpers of the kernel tests: arrays with views, and a comparison with plain loops in double.
 #pragma once
 
 #include <gtest/gtest.h>

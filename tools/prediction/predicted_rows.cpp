@@ -9,7 +9,7 @@
 
 #include "engine/core/error.h"
 #include "engine/trace/chrome_trace.h"
-#include "simulate/predict/pipeline_step.h"
+#include "simulate/predict/step.h"
 #include "tools/report/predicted_trace.h"
 #include "tools/report/row_table.h"
 

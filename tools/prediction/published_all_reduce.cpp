@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "engine/core/text.h"
-#include "simulate/predict/nccl_model.h"
-#include "simulate/predict/step_comm.h"
+#include "simulate/predict/all_reduce_cost.h"
+#include "simulate/predict/step_work.h"
 #include "tools/prediction/all_reduce_fit.h"
 #include "tools/prediction/hardware.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "simulate/predict/strategy.h"
+#include "simulate/predict/step.h"
 #include "tools/prediction/published_model.h"
 
 namespace lockstep::tools {

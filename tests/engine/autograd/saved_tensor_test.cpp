@@ -1,5 +1,5 @@
-// What forward saved must not have changed when backward uses it: every operation says so, and says
-// nothing where the values do not matter.
+// A tensor that forward saved must not have changed when backward uses it: every operation says so,
+// and says nothing where the values do not matter.
 #include "engine/autograd/node.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What a Variable promises about values, leaves and grad mode.
+// A Variable's promises about values, leaves and grad mode.
 #include "engine/autograd/variable.h"
 
 #include <gtest/gtest.h>

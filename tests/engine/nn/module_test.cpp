@@ -1,4 +1,4 @@
-// What every module does: names, replacement, copies, moving, printing.
+// Every module has names, replacement, copies, moving, printing.
 #include "engine/nn/module.h"
 
 #include <gtest/gtest.h>
@@ -132,7 +132,7 @@ TEST_F(ModuleTest, AShallowCopyRunsWithReplacedParametersAndBuffersAndPassesGrad
   sum(there).backward();
   const Tensor grad = model_.parameters()[1].grad();
   EXPECT_EQ(grad.device(), test_device());
-  // What the copy wrote into its buffers is its own.
+  // The copy wrote into buffers of its own.
   EXPECT_EQ(model_.buffers()[2].item(), 0);
   EXPECT_EQ(copy->buffers()[2].item(), 1);
   model_.zero_grad();

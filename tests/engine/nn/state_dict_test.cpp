@@ -107,7 +107,7 @@ TEST(FindPrefix, IsWhatStandsBeforeAllNamesWhateverItIsAndHoweverDeep) {
   }
 }
 
-// Of a part that is saved with its number: it is the module's own.
+// A number before a part's name is the module's own.
 TEST(FindPrefix, TakesNothingOffThatTheModuleHasItself) {
   Rng rng(1);
   const Sequential model({std::make_shared<Linear>(2, 2, rng)});

@@ -1,4 +1,4 @@
-// What every optimizer does: errors, skipping, moving, cost.
+// Every optimizer's errors, skipping, moving and cost.
 #include "engine/optim/optimizer.h"
 
 #include <gtest/gtest.h>

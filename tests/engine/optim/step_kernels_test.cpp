@@ -42,15 +42,15 @@ std::size_t num_nodes_of_step(const char* model_text) {
 
 // Forward: a product with its bias, and a kernel for bias and activation where there is one; the
 // loss. Backward: the loss, then per layer the activation, the bias and two products, of which the
-// first layer needs one. The optimizer, which counts its steps.
+// first layer needs one. The optimizer, and its count of steps.
 TEST_F(StepKernels, AreProductsBiasesActivationsTheLossAndTheOptimizer) {
   // A real cuBLASLt may run one product as two kernels.
   const bool is_emulated =
       runtime::physical_gpus().front().name.find("mulated") != std::string::npos;
   if (!is_emulated) GTEST_SKIP() << "counts kernels as the emulated GPU runs them";
-  EXPECT_EQ(num_nodes_of_step("mlp:20-8-10"), (2u + 1u) + 2u + (3u + 3u) + 1u);
-  EXPECT_EQ(num_nodes_of_step("mlp:20-16-31-10:tanh"), (2u + 2u + 1u) + 2u + (3u + 4u + 3u) + 1u);
-  EXPECT_EQ(num_nodes_of_step("mlp:20-16-31-10:gelu"), (2u + 2u + 1u) + 2u + (3u + 4u + 3u) + 1u);
+  EXPECT_EQ(num_nodes_of_step("mlp:20-8-10"), (2u + 1u) + 2u + (3u + 3u) + 2u);
+  EXPECT_EQ(num_nodes_of_step("mlp:20-16-31-10:tanh"), (2u + 2u + 1u) + 2u + (3u + 4u + 3u) + 2u);
+  EXPECT_EQ(num_nodes_of_step("mlp:20-16-31-10:gelu"), (2u + 2u + 1u) + 2u + (3u + 4u + 3u) + 2u);
 }
 
 TEST_F(StepKernels, SumBiasGradientsAsTheCpuDoes) {

@@ -114,7 +114,7 @@ TEST_F(RefusedProducts, OfAGpuThatHasFailedAreAnErrorAndNoRefusal) {
   };
   compute();
   forget_products();
-  emulated_gpu::fail_next_kernel(runtime::cuda::cuda_stream(timing_stream(gpu_stream())).handle());
+  emulated_gpu::fail_next_kernel(runtime::cuda::cuda_stream(gpu_stream()).handle());
   expect_error(ErrorCode::Cuda, "illegal memory access", compute);
   emulated_gpu::clear_faults();
 }

@@ -1,4 +1,4 @@
-// What the tests of the CUDA kernels share: values in device memory, beside the CPU's answer in
+// Helpers of the CUDA kernels' tests: values in device memory, beside the CPU's answer in
 // double.
 #pragma once
 

@@ -85,7 +85,7 @@ TEST(MeasuredMachine, LayersAndTrafficTakeWhatTheyTookThere) {
   EXPECT_EQ(device.overlap().compute, 0.5);
 }
 
-// Of 1000 bytes of parameters an update reads and writes 5000: 5 us of traffic on one device, and
+// An update of 1000 bytes of parameters moves 5000: 5 us of traffic on one device, and
 // 15 us on each of two.
 TEST(MeasuredMachine, AnUpdateTakesLongerByWhatTwoDevicesMissAndOneDidNot) {
   const DeviceProfile device = here().device;
@@ -111,7 +111,7 @@ TEST(MeasuredMachine, AStepIsItsLayersBesideEachOtherAndTheMeasuredAllReduce) {
   EXPECT_NEAR(predict_step(network, workload, options).step_seconds, compute + 200e-6, 1e-9);
   options.ranks = RankKind::processes;
   EXPECT_NEAR(predict_step(network, workload, options).step_seconds, compute + 400e-6, 1e-9);
-  // Of a plan that is named, the links' charge.
+  // A plan that is named costs the links' charge.
   options.own_plan = plan::AllReducePlan::ring;
   EXPECT_LT(predict_step(network, workload, options).step_seconds, compute + 100e-6);
 }

@@ -1,8 +1,6 @@
-#include "simulate/predict/nccl_model.h"
+#include "simulate/predict/all_reduce_cost.h"
 
 #include <gtest/gtest.h>
-
-#include "simulate/predict/nvlink_rings.h"
 
 namespace lockstep::predict {
 namespace {

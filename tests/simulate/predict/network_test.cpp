@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/plan/ring.h"
-#include "simulate/predict/step_comm.h"
+#include "simulate/predict/step_work.h"
 
 namespace lockstep::predict {
 namespace {

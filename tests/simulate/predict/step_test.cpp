@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "engine/core/error.h"
-#include "simulate/predict/pipeline_step.h"
 
 namespace lockstep::predict {
 namespace {

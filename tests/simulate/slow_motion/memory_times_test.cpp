@@ -1,4 +1,4 @@
-#include "simulate/slow_motion/memory_times.h"
+#include "simulate/slow_motion/machine.h"
 
 #include <gtest/gtest.h>
 
