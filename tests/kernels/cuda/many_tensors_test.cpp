@@ -67,6 +67,8 @@ TYPED_TEST(GpuManyTensors, SgdEqualsTheCpuOverSeveralSteps) {
       Tensors<T> weights(count, 1), grads(count, 2), momenta(count, 3);
       std::vector<OptimizerParameter> on_cpu, on_gpu;
       for (std::size_t n = 0; n < count; ++n) {
+        momenta.reference[n].values.assign(momenta.reference[n].size(), 0);
+        gpu().fill(gpu_stream(), momenta.on_gpu[n]->view(), 0);
         on_cpu.push_back({weights.reference[n].view(),
                           grads.reference[n].view(),
                           momenta.reference[n].view(),
