@@ -27,10 +27,10 @@
 #include "engine/autograd/ops/ops.h"
 #include "engine/autograd/variable.h"
 
-// Ranks: as threads (run_ranks.h), or as processes (launch/rendezvous.h, then process_group.h).
+// Ranks: as threads (thread_group.h), or as processes (launch/rendezvous.h, then process_group.h).
 #include "engine/comm/communicator.h"
 #include "engine/comm/process_group.h"
-#include "engine/comm/run_ranks.h"
+#include "engine/comm/thread_group.h"
 #include "engine/launch/rank_environment.h"
 #include "engine/launch/rendezvous.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/comm/host_identity.h"
-#include "engine/comm/run_ranks.h"
+#include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
 #include "tools/cli/numbers.h"

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/comm/run_ranks.h"
-#include "engine/comm/small_collectives.h"
+#include "engine/comm/communicator.h"
+#include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
 #include "engine/core/json_file.h"
 #include "engine/launch/rank_environment.h"

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/comm/run_ranks.h"
+#include "engine/comm/thread_group.h"
 #include "engine/nn/mlp.h"
 #include "engine/plan/collective_plan.h"
 #include "engine/plan/shots.h"

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "engine/comm/run_ranks.h"
+#include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
 #include "engine/runtime/cpu_cores.h"
 #include "tutorials/devices.h"

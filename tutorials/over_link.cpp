@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "engine/comm/run_ranks.h"
+#include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/recorder.h"

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "engine/comm/staged_communicator.h"
+#include "engine/comm/communicator.h"
 #include "engine/core/error.h"
 #include "engine/launch/rendezvous.h"
 
@@ -41,7 +41,7 @@ RankProcess::RankProcess(DeviceType tensors, std::optional<comm::LinkSpec> link)
   options.host = launch::find_variable(launch::current_environment(), kPlayedHost).value_or("");
   group_ = comm::make_process_group(options);
   if (tensors == DeviceType::cuda) {
-    group_ = std::make_unique<comm::StagedCommunicator>(std::move(group_), Device{});
+    group_ = comm::staged(std::move(group_), Device{});
   }
 }
 

@@ -20,7 +20,7 @@ bool is_rank();
 class RankProcess {
  public:
   // tensors: where those of the rank are. Between processes only memory of the CPU moves, so CUDA
-  // tensors are carried through it, blocking (comm/staged_communicator.h): right on any GPU, shared
+  // tensors are carried through it, blocking (comm/communicator.h): right on any GPU, shared
   // or not. `lockstep train` uses NCCL where each rank has a GPU of its own.
   // link: modelled, between hosts where there are several (comm/link.h).
   // Throws what join_job and make_process_group throw.

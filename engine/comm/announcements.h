@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "engine/comm/collective_call.h"
 
@@ -17,20 +19,39 @@ struct alignas(kCacheLine) CacheLine {
   std::byte bytes[kCacheLine];
 };
 
+template <typename T>
+struct alignas(kCacheLine) Flag {
+  std::atomic<T> value{0};
+};
+
 // A rank's call, published with its number (sequence + 1; 0: none yet) in one cache line. The words
 // are atomic so that an error message may read a call that is being replaced.
 class alignas(kCacheLine) Announcement {
  public:
-  void publish(const CallHeader& call);
+  void publish(const CallHeader& call) {
+    std::uint64_t words[kWords];
+    std::memcpy(words, &call, sizeof words);
+    for (std::size_t i = 0; i < kWords; ++i) words_[i].store(words[i], std::memory_order_relaxed);
+    number_.store(call.sequence + 1, std::memory_order_seq_cst);
+  }
   std::uint64_t number() const { return number_.load(std::memory_order_seq_cst); }
-  CallHeader call() const;
+  CallHeader call() const {
+    std::uint64_t words[kWords];
+    for (std::size_t i = 0; i < kWords; ++i) words[i] = words_[i].load(std::memory_order_relaxed);
+    CallHeader call;
+    std::memcpy(&call, words, sizeof words);
+    return call;
+  }
 
  private:
+  static constexpr std::size_t kWords = sizeof(CallHeader) / sizeof(std::uint64_t);
+  static_assert(std::is_trivially_copyable_v<CallHeader> &&
+                sizeof(CallHeader) == kWords * sizeof(std::uint64_t));
+
   std::atomic<std::uint64_t> number_{0};
-  std::atomic<std::uint64_t> num_elements_{0};
-  std::atomic<void*> memory_{nullptr};
-  std::atomic<std::uint64_t> kind_{0};  // root, plan, op, dtype, device, operation
+  std::array<std::atomic<std::uint64_t>, kWords> words_{};
 };
+static_assert(sizeof(Announcement) == kCacheLine);
 
 // A rank's calls. Two places, used in turn: a rank may announce its next call while a slow one
 // still reads this one.
@@ -44,15 +65,13 @@ class Announcements {
   // That call. REQUIRES: the rank has come to it, and at most one call further.
   CallHeader call(std::uint64_t sequence) const { return places_[sequence % 2].call(); }
   // The last one; of Operation::none before the first.
-  CallHeader last() const;
+  CallHeader last() const {
+    const Announcement& last = places_[places_[0].number() < places_[1].number() ? 1 : 0];
+    return last.number() == 0 ? CallHeader{} : last.call();
+  }
 
  private:
   std::array<Announcement, 2> places_;
-};
-
-template <typename T>
-struct alignas(kCacheLine) Flag {
-  std::atomic<T> value{0};
 };
 
 }  // namespace lockstep::comm

@@ -10,10 +10,6 @@
 namespace lockstep::comm {
 namespace {
 
-bool is_reduction(Operation operation) {
-  return operation == Operation::all_reduce || operation == Operation::reduce_scatter;
-}
-
 std::string with_plan(const CallHeader& header) {
   return fmt::format("{} by the {} plan", to_string(header), plan::to_string(header.plan));
 }

@@ -34,6 +34,11 @@ constexpr bool is_point_to_point(Operation operation) {
   return operation == Operation::send || operation == Operation::recv;
 }
 
+// True for all_reduce and reduce_scatter.
+constexpr bool is_reduction(Operation operation) {
+  return operation == Operation::all_reduce || operation == Operation::reduce_scatter;
+}
+
 // "sum", "average", ...
 std::string_view to_string(ReduceOp op);
 
@@ -83,6 +88,10 @@ struct CollectiveCall {
   runtime::Stream* stream = nullptr;  // that a call on a CUDA device is put on
   double timeout_seconds = 0;
 };
+
+inline bool is_on_cuda(const CollectiveCall& call) {
+  return call.header.device == DeviceType::cuda;
+}
 
 inline Bytes bytes_of(const Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.raw()), tensor.num_bytes()};

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -40,12 +38,6 @@ struct RankWait {
   Error found_bytes(std::size_t expected, std::size_t found) const;
 };
 
-// "rank 2 is missing (its last call: barrier #6)".
-std::string missing_rank(int rank, const CallHeader& last_call);
-
-// Comm: "rank 1 left the group after 3 collectives, and all_reduce #3 ... needs it".
-Error left_before(const CallHeader& call, int rank, std::uint64_t num_collectives);
-
 // Comm, when a connection ends. Between ranks: "rank 2 is lost: its connection closed: ..." or, of
 // garbled bytes, "... it sent bytes that are no frames". At the store: "rank 2 ended without
 // leaving: ...".
@@ -53,10 +45,12 @@ Error lost_rank(int rank);
 Error garbled_rank(int rank);
 Error ended_rank(int rank);
 
-// "all_reduce #7 of 100 float32 (sum) was not done within 2 s".
-std::string not_done(const CallHeader& call, double timeout_seconds);
-// Timeout: the same, for a caller that gives up before the call does.
-Error not_done_yet(const CallHeader& call, double timeout_seconds);
+// Timeout, for a caller that gives up before the call does: "all_reduce #7 of 100 float32 (sum) was
+// not done within 2 s" and the rest of the sentence.
+Error not_done_yet(const CallHeader& call, double timeout_seconds,
+                   std::string_view rest =
+                       "; it goes on, and its own time limit names who is "
+                       "missing");
 
 // Comm: "[abort] rank 3 aborted the group: ...".
 Error aborted_by(int rank, std::string_view why);
@@ -83,6 +77,9 @@ class DuplicateRank : public Error {
 // "[connect] rank 1 is taken by process 1234 on node7: ...". holder: name_of_process().
 DuplicateRank duplicate_rank(std::string_view operation, int rank, std::string_view holder);
 
+// "rank 2 is missing (its last call: barrier #6)".
+std::string missing_rank(int rank, const CallHeader& last_call);
+
 // Adds to "rank 1 is missing, rank 2 is missing".
 void add_to_list(std::string& list, std::string_view item);
 
@@ -96,8 +93,8 @@ std::string list_ranks(int world_size, const AreMeant& are_meant) {
   return list;
 }
 
-// An error as bytes: its code (one byte), the length of its operation (two bytes, little-endian),
-// the operation, the message. The end is cut off where it does not fit. REQUIRES: max_bytes >= 3.
+// An error as bytes: its code, its operation up to a zero, the message. The end is cut off where it
+// does not fit.
 std::string encode(const Error& error, std::size_t max_bytes);
 // Bytes that are not an error become an Error{Comm} that says so.
 Error decode_error(std::string_view bytes);
@@ -108,10 +105,19 @@ Error decode_error(std::string_view bytes);
 class FirstFailure {
  public:
   // Returns whether this error is the first.
-  bool set(const Error& error);
+  bool set(const Error& error) {
+    const std::lock_guard lock(mutex_);
+    if (error_) return false;
+    error_.emplace(error);
+    is_set_.store(true, std::memory_order_seq_cst);
+    return true;
+  }
   bool is_set() const { return is_set_.load(std::memory_order_seq_cst); }
   // REQUIRES: is_set().
-  Error error() const;
+  Error error() const {
+    const std::lock_guard lock(mutex_);
+    return *error_;
+  }
   void throw_if_set() const {
     if (is_set()) [[unlikely]] {
       throw error();

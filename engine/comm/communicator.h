@@ -34,6 +34,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -122,7 +123,7 @@ class Communicator {
   void set_timeout_seconds(double seconds);
 
   // The plan of all_reduce calls that name none. automatic (the default): two_shot where the ranks
-  // share one address space (shared_memory_all_reduce.h: it meets only twice, so it wins at every
+  // share one address space (thread_group.cpp: it meets only twice, so it wins at every
   // size), hierarchical between several hosts, else by world size and number of elements
   // (plan::choose_all_reduce_plan).
   plan::AllReducePlan default_plan() const { return default_plan_; }
@@ -131,7 +132,7 @@ class Communicator {
   // library chooses (NCCL, MPI).
   virtual plan::AllReducePlan plan_for(std::size_t num_elements) const = 0;
 
-  // The group as trace::Observer::group_made() numbered it; 0: nobody observes it.
+  // The group as trace::Observer::group_made() numbered it; 0: it is not observed.
   std::uint32_t observed_group() const { return observed_group_; }
   void set_observed_group(std::uint32_t group) { observed_group_ = group; }
 
@@ -153,5 +154,25 @@ class Communicator {
   plan::AllReducePlan default_plan_ = plan::AllReducePlan::automatic;
   std::uint32_t observed_group_ = 0;
 };
+
+// A communicator for tensors that inner's links do not reach: they are carried over memory that the
+// links do reach. So ranks that are processes and share one GPU reduce over shared memory or TCP
+// (device -> host -> other ranks -> host -> device), and NCCL, which knows GPUs only, carries the
+// few host tensors that DDP sends around it. Tensors on a device of the type of `reached` are
+// passed on as they are, all others are copied there and back. A staged call is done when it
+// returns, also an asynchronous one: it does not overlap with anything. That is right for checking
+// results, and for small tensors. reached: where inner's tensors are; every rank names a device of
+// the same type.
+std::unique_ptr<Communicator> staged(std::unique_ptr<Communicator> inner, Device reached);
+
+// All-gathers a few integers: all ranks' numbers behind each other, by rank.
+// REQUIRES: every rank calls it, with equally many.
+std::vector<std::int64_t> gather_numbers(const std::vector<std::int64_t>& mine,
+                                         Communicator& communicator);
+
+// Reduces one number of every rank. It travels on the ranks' devices, which every communicator
+// reaches.
+// REQUIRES: every rank calls it, with the same op.
+double reduce_number(double mine, ReduceOp op, Communicator& communicator, Device device);
 
 }  // namespace lockstep::comm

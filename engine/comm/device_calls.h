@@ -10,10 +10,6 @@
 
 namespace lockstep::comm {
 
-inline bool is_on_cuda(const CollectiveCall& call) {
-  return call.header.device == DeviceType::cuda;
-}
-
 // Chooses the stream of a call: the compute stream for a blocking one, which follows what the
 // communicator put on the communication stream before (follows_async); the communication stream
 // for an asynchronous one, from where the compute stream is now.

@@ -1,46 +1,48 @@
 // Group: one rank's side of a group, which is what a PlanCommunicator asks of the way in which the
 // ranks reach each other. Ranks that are threads read each other's memory (thread_group.cpp); ranks
-// that are processes exchange messages (message_group.h).
+// that are processes exchange messages (transport.h).
 //
 // A collective uses it in this order:
-//   announce(call)                  tell everybody what this rank was called with
+//   announce(call)                  tell all ranks what this one was called with
 //   announced_by(peer) for all      compare; on a difference, fail_and_throw()
-//   run(call, memory)               move the data
+//   run_schedule(...)               move the data; or run_in_shared_memory(...)
 // When an error leaves this sequence anywhere, abandon() takes the place of the rest.
 //
-// All waits end with Error{Timeout} after the time limit of the call, and with the group's failure
-// as soon as there is one. A failure is for ever.
-// Threads: one thread at a time, but for note_call(), fail() and describe_missing().
+// All waits end with Error{Timeout} after the time limit of the last announce() or
+// receive_message(), and with the group's failure as soon as there is one. A failure is for ever.
+// Threads: one thread at a time, but for fail(), throw_if_failed() and describe_missing().
 #pragma once
 
 #include <cstdlib>
-#include <memory>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "engine/comm/link.h"
+#include "engine/comm/collective_call.h"
+#include "engine/comm/reduce.h"
+#include "engine/core/error.h"
+#include "engine/runtime/steady_time.h"
 
 namespace lockstep::comm {
 
+class LinkClock;
+using runtime::Time;
+
+// Properties of a rank's group that never change.
 struct GroupShape {
   int rank = 0;
   int world_size = 1;
-  std::string name;        // "thread", "shm behind a modelled link (50us,1GB/s)"
+  std::string name;  // "thread", "shm", "tcp"
+  // The largest message; larger chunks travel in pieces of this size.
+  std::size_t max_message_bytes = std::numeric_limits<std::size_t>::max();
+  // So many bytes of a buffer best go through all steps of a plan before the next ones do, because
+  // what one step leaves in a cache the next one finds there.
+  std::size_t pass_bytes = std::numeric_limits<std::size_t>::max();
   std::vector<int> hosts;  // a number for the host of every rank; empty: all reach each other alike
   // Ranks read and write each other's tensors, on the CPU and on CUDA devices.
   bool shares_memory = false;
-  bool has_links = false;  // modelled ones
 };
-
-// The same group behind modelled links.
-inline GroupShape behind(const LinkModel& links, GroupShape shape) {
-  shape.name += " behind a modelled link (" + links.description() + ")";
-  if (!links.hosts().empty()) shape.hosts.assign(links.hosts().begin(), links.hosts().end());
-  shape.shares_memory = false;
-  shape.has_links = true;
-  return shape;
-}
 
 class Group {
  public:
@@ -53,23 +55,30 @@ class Group {
   int rank() const { return shape_.rank; }
   int world_size() const { return shape_.world_size; }
 
-  // On the thread that makes a call, before another one may carry it out.
-  virtual void note_call(const CallHeader&) {}
   // Tells all ranks, without waiting for them. Throws the group's failure if there is one.
-  virtual void announce(const CollectiveCall& call) = 0;
+  virtual void announce(const CallHeader& call, double timeout_seconds) = 0;
   // Waits for the peer's call with the sequence number of the last announce(), and returns it.
   virtual CallHeader announced_by(int peer) = 0;
-  // Moves the data of a call that all ranks have made alike. memory[r]: CallHeader::memory of rank
-  // r. Returns the bytes that this rank sent.
-  virtual std::size_t run(const CollectiveCall& call, std::span<void* const> memory) = 0;
+  // Carries out all steps of a plan. clock: is told of each step before it begins; may be none.
+  virtual void run_schedule(const plan::RankSchedule& schedule, TensorView buffer,
+                            const Reduction& reduction, LinkClock* clock) = 0;
+  // If shape().shares_memory: a two-shot all-reduce in one pass, or any call on CUDA tensors.
+  // memory[r]: CallHeader::memory of rank r.
+  virtual void run_in_shared_memory(const CollectiveCall& call, std::span<void* const> memory);
   // After an error: fails the group if it has not failed yet, and returns when no peer uses this
   // rank's memory any more.
-  virtual void abandon(const Error& error) noexcept = 0;
+  virtual void abandon(const Error& error) noexcept { fail(error); }
 
-  // Point to point, beside the collectives. send does not wait for the receiver. receive throws
-  // Error{Comm}, and fails the group, for a message of another size, dtype or type of device.
-  virtual void send(const CollectiveCall& call) = 0;
-  virtual void receive(const CollectiveCall& call) = 0;
+  // A time travels to a peer beside the data of a collective (link.h).
+  virtual void post_time(int to, Time time) = 0;
+  virtual Time take_time(int from) = 0;
+
+  // Point to point, beside the collectives. Copies the data; does not wait for the receiver.
+  virtual void send_message(int to, const CallHeader& call, Bytes data) = 0;
+  // Waits for the next message of a rank. Throws Error{Comm}, and fails the group, when it differs
+  // from the call in size or dtype (describe_difference).
+  virtual void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
+                               double timeout_seconds) = 0;
 
   // Breaks the group: every pending and later call of every rank throws this error. The first one
   // stays.
@@ -86,8 +95,16 @@ class Group {
     std::abort();  // not reached: a group that failed throws
   }
 
+ protected:
+  void set_shape(GroupShape shape) { shape_ = std::move(shape); }
+
  private:
   GroupShape shape_;
 };
+
+inline void Group::run_in_shared_memory(const CollectiveCall& call, std::span<void* const>) {
+  lockstep::fail(ErrorCode::State, name_of(call.header.operation), "the {} ranks share no memory",
+                 shape_.name);
+}
 
 }  // namespace lockstep::comm

@@ -1,4 +1,4 @@
-// Which process this is, and whether two processes can share memory.
+// The identity of a host and of a process: tells which processes can share memory.
 #pragma once
 
 #include <string>

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "engine/comm/comm_errors.h"
+#include "engine/comm/group.h"
 
 namespace lockstep::comm {
 
@@ -36,7 +37,7 @@ struct Unit {
   double size;
 };
 
-// From large to small, as they are tried when a quantity is shown.
+// From large to small.
 constexpr std::array<Unit, 4> kTimes{{{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}}};
 constexpr std::array<Unit, 4> kBytes{{{"GB/s", 1e9}, {"MB/s", 1e6}, {"KB/s", 1e3}, {"B/s", 1}}};
 constexpr std::array<Unit, 3> kBits{{{"Gbit/s", 1e9 / 8}, {"Mbit/s", 1e6 / 8}, {"Kbit/s", 125}}};
@@ -64,13 +65,10 @@ double parse_quantity(std::string_view text, std::span<const Unit> units) {
 
 // In the largest unit that makes it at least 1.
 std::string show(double quantity, std::span<const Unit> units) {
-  const Unit* best = &units.back();
-  for (const Unit& unit : units) {
-    if (quantity < unit.size) continue;
-    best = &unit;
-    break;
-  }
-  return fmt::format("{:.6g}{}", quantity / best->size, best->name);
+  const auto fits = [&](const Unit& unit) { return quantity >= unit.size; };
+  const auto found = std::ranges::find_if(units, fits);
+  const Unit& best = found == units.end() ? units.back() : *found;
+  return fmt::format("{:.6g}{}", quantity / best.size, best.name);
 }
 
 class FixedLink final : public LinkModel {
@@ -91,10 +89,6 @@ class FixedLink final : public LinkModel {
     const Time length = time_of(num_bytes);
     return ingress_.occupy(arrival - length, length);
   }
-  Time end_call(Time arrived) override { return arrived; }
-  void abandon_call() noexcept override {}
-  Time begin_message(Bytes) override { return now(); }
-  void end_message(Time) override {}
 
  private:
   Time time_of(std::size_t num_bytes) const {
@@ -139,18 +133,11 @@ std::unique_ptr<LinkModel> fixed_link(const LinkSpec& link) {
   return std::make_unique<FixedLink>(link);
 }
 
-LinkClock::LinkClock(std::unique_ptr<LinkModel> model, int rank, int world_size,
-                     std::vector<int> hosts, Means means)
-    : model_(std::move(model)),
-      rank_(rank),
-      world_size_(world_size),
-      hosts_(std::move(hosts)),
-      means_(std::move(means)) {}
-
 bool LinkClock::is_far(int peer) const {
-  if (peer == rank_) return false;
-  return model_->between() == LinkModel::Between::all_ranks || hosts_.empty() ||
-         hosts_[static_cast<std::size_t>(peer)] != hosts_[static_cast<std::size_t>(rank_)];
+  if (peer == group_.rank()) return false;
+  const std::vector<int>& hosts = group_.shape().hosts;
+  return model_->between() == LinkModel::Between::all_ranks || hosts.empty() ||
+         hosts[static_cast<std::size_t>(peer)] != hosts[static_cast<std::size_t>(group_.rank())];
 }
 
 void LinkClock::expect(Time arrival, int from) {
@@ -167,14 +154,14 @@ void LinkClock::catch_up() {
   const Time limit = now() + from_seconds(timeout_seconds_);
   const runtime::ExactSleep sleep;
   while (true) {
-    means_.throw_if_failed();
+    group_.throw_if_failed();
     const Time time = now();
     if (time >= moment) return;
     if (time >= limit) break;
     sleep.until(std::min({moment, limit, time + kLongestSleep}));
   }
-  const RankWait wait{rank_, arrived_from_, call_, timeout_seconds_};
-  means_.fail_and_throw(wait.late_over(model_->description()));
+  const RankWait wait{group_.rank(), arrived_from_, call_, timeout_seconds_};
+  group_.fail_and_throw(wait.late_over(model_->description()));
 }
 
 void LinkClock::begin_call(const CallHeader& call, double timeout_seconds) {
@@ -184,29 +171,30 @@ void LinkClock::begin_call(const CallHeader& call, double timeout_seconds) {
 }
 
 void LinkClock::begin_data() {
-  for (int peer = 0; peer < world_size_; ++peer) {
-    if (is_far(peer)) means_.post(peer, announced_at_ + model_->latency());
+  for (int peer = 0; peer < group_.world_size(); ++peer) {
+    if (is_far(peer)) group_.post_time(peer, announced_at_ + model_->latency());
   }
-  for (int peer = 0; peer < world_size_; ++peer) {
-    if (is_far(peer)) expect(means_.take(peer), peer);
+  for (int peer = 0; peer < group_.world_size(); ++peer) {
+    if (is_far(peer)) expect(group_.take_time(peer), peer);
   }
   arrived_ = std::max(arrived_, model_->begin_step(arrived_));
 }
 
-void LinkClock::begin_step(const RankSchedule::Step& step, std::size_t element_size) {
+void LinkClock::begin_step(const plan::RankSchedule::Step& step, std::size_t element_size) {
   const Time begin = model_->begin_step(arrived_);
   arrived_ = std::max(arrived_, begin);
-  for (const RankSchedule::Send& send : step.sends) {
+  for (const plan::RankSchedule::Send& send : step.sends) {
     if (!is_far(send.to_rank)) {
       catch_up();  // this message carries no time
       continue;
     }
-    means_.post(send.to_rank, model_->leave(send.to_rank, begin, send.chunk.count * element_size));
+    group_.post_time(send.to_rank,
+                     model_->leave(send.to_rank, begin, send.chunk.count * element_size));
   }
   for (const plan::Write& write : step.receives) {
     for (const int from : write.from_ranks) {
       if (!is_far(from)) continue;
-      expect(model_->arrive(from, means_.take(from), write.chunk.count * element_size), from);
+      expect(model_->arrive(from, group_.take_time(from), write.chunk.count * element_size), from);
     }
   }
 }

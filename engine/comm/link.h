@@ -3,17 +3,15 @@
 // machine whose network card does the work.
 //
 // A sender works out when its message would arrive and tells the receiver that time ahead of the
-// message. A rank doesn't sleep for every message, which would wake it a dozen times per call, each
-// time at the cost of a rank that computes: the step that uses a message begins at its arrival, on
-// paper, and the call sleeps at its end, until all that it received would have arrived. Only a
-// message to a rank without a modelled link, which carries no time, waits for those before it.
+// message. A rank doesn't sleep for every message: the step that uses a message begins at its
+// arrival, on paper, and the call sleeps at its end, until all that it received would have arrived.
+// Only a message to a rank without a modelled link, which carries no time, waits for those before.
 //
 // A modelled time is a lower bound: computation that holds up the real messages delays them
 // further. Times are those of the clock that all processes of one machine share, so ranks on
 // different machines cannot use them. Only CPU tensors.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,8 +19,6 @@
 #include <vector>
 
 #include "engine/comm/collective_call.h"
-#include "engine/comm/rank_schedule.h"
-#include "engine/core/error.h"
 #include "engine/runtime/steady_time.h"
 
 namespace lockstep::comm {
@@ -89,12 +85,12 @@ class LinkModel {
   // The same at its receiver.
   virtual Time arrive(int from, Time arrival, std::size_t num_bytes) = 0;
   // When the call is over.
-  virtual Time end_call(Time arrived) = 0;
-  virtual void abandon_call() noexcept = 0;
+  virtual Time end_call(Time arrived) { return arrived; }
+  virtual void abandon_call() noexcept {}
 
   // --- one message ---
-  virtual Time begin_message(Bytes data) = 0;
-  virtual void end_message(Time arrived) = 0;
+  virtual Time begin_message(Bytes /*data*/) { return runtime::now(); }
+  virtual void end_message(Time /*arrived*/) {}
 };
 
 // Every rank has a port, which sends and receives at once (full duplex), one message after the
@@ -104,27 +100,20 @@ class LinkModel {
 //   arrives   a latency after its last byte has left, and no sooner than the receiver's port had
 //             B / bandwidth for it alone.
 // So a message that meets no other takes latency + B / bandwidth, and n messages to one rank take
-// n times the bandwidth's part: a rank that everybody talks to is a bottleneck. The announcement of
+// n times the bandwidth's part: a rank that all others talk to is a bottleneck. The announcement of
 // a call takes the latency too, since ranks compare their calls before data moves.
 // If ranks are on several hosts, the links are those between hosts.
 // Source: R. Thakur, R. Rabenseifner, W. Gropp, Optimization of Collective Communication Operations
 // in MPICH, 2005, section 3: time alpha + n beta, one message per port and direction.
 std::unique_ptr<LinkModel> fixed_link(const LinkSpec& link);
 
+class Group;
+
 // One rank's modelled time while it takes part in a call.
 class LinkClock {
  public:
-  // Functions of its group that the clock needs.
-  struct Means {
-    // Tells a rank a time, ahead of the message that it is about; waits for a rank's next one.
-    std::function<void(int to, Time)> post;
-    std::function<Time(int from)> take;
-    std::function<void()> throw_if_failed;
-    std::function<void(const Error&)> fail_and_throw;
-  };
-  // hosts: a number for the host of every rank; empty: all are on one.
-  LinkClock(std::unique_ptr<LinkModel> model, int rank, int world_size, std::vector<int> hosts,
-            Means means);
+  LinkClock(std::unique_ptr<LinkModel> model, Group& group)
+      : model_(std::move(model)), group_(group) {}
 
   void note_call(const CallHeader& call) { model_->note_call(call); }
 
@@ -132,7 +121,7 @@ class LinkClock {
   // When all announcements have been read: they arrive a latency later.
   void begin_data();
   // Works out when the messages of a step arrive.
-  void begin_step(const RankSchedule::Step& step, std::size_t element_size);
+  void begin_step(const plan::RankSchedule::Step& step, std::size_t element_size);
   // Sleeps until all that was received has arrived.
   void end_data();
   void abandon_call() noexcept { model_->abandon_call(); }
@@ -148,10 +137,7 @@ class LinkClock {
   void catch_up();
 
   std::unique_ptr<LinkModel> model_;
-  int rank_;
-  int world_size_;
-  std::vector<int> hosts_;
-  Means means_;
+  Group& group_;
   Time arrived_{};  // when the last message that the call has received arrives
   int arrived_from_ = 0;
   Time announced_at_{};

@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/device_calls.h"
-#include "engine/comm/message_group.h"
 #include "engine/comm/slow_collective_notice.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
@@ -12,28 +13,44 @@
 namespace lockstep::comm {
 namespace {
 
-void require_reachable(const CollectiveCall& call, const GroupShape& shape) {
-  if (!is_on_cuda(call) || shape.shares_memory) return;
-  fail(ErrorCode::Device, name_of(call.header.operation),
-       "the {} transport moves CPU tensors, found {}", shape.name, lockstep::describe(call.input));
+// Schedules of more kinds of calls than this are worked out again.
+constexpr std::size_t kMaxSchedules = 1024;
+
+// The same group behind modelled links, if there are any.
+GroupShape behind(const LinkModel* links, GroupShape shape) {
+  if (links == nullptr) return shape;
+  shape.name += " behind a modelled link (" + links->description() + ")";
+  if (!links->hosts().empty()) shape.hosts.assign(links->hosts().begin(), links->hosts().end());
+  shape.shares_memory = false;
+  shape.pass_bytes = std::numeric_limits<std::size_t>::max();
+  return shape;
 }
 
 // A thread that spins would take the cores that compute while modelled messages are under way.
-runtime::Worker::Slices slices_for(const GroupShape& shape) {
-  return shape.has_links ? runtime::Worker::Slices::prompt : runtime::Worker::Slices::ordinary;
+runtime::Worker::Slices slices_for(const LinkModel* links) {
+  return links != nullptr ? runtime::Worker::Slices::prompt : runtime::Worker::Slices::ordinary;
+}
+
+std::size_t index_of(int rank) {
+  return static_cast<std::size_t>(rank);
+}
+
+// In a group of one, a collective is at most a copy.
+void copy_alone(const CollectiveCall& call) {
+  const bool has_output = call.output.defined() && !call.output.shares_memory_with(call.input);
+  if (has_output) call.output.copy_from(call.input.reshape(call.output.shape()));
 }
 
 }  // namespace
 
-PlanCommunicator::PlanCommunicator(std::unique_ptr<Group> group)
+PlanCommunicator::PlanCommunicator(std::unique_ptr<Group> group, std::unique_ptr<LinkModel> links)
     : group_(std::move(group)),
+      shape_(behind(links.get(), group_->shape())),
       numbers_(group_->world_size()),
-      memory_(static_cast<std::size_t>(group_->world_size())),
-      async_(fmt::format("comm {}", group_->rank()), slices_for(group_->shape())) {}
-
-PlanCommunicator::PlanCommunicator(std::unique_ptr<Transport> transport,
-                                   std::unique_ptr<LinkModel> links)
-    : PlanCommunicator(std::make_unique<MessageGroup>(std::move(transport), std::move(links))) {}
+      memory_(index_of(group_->world_size())),
+      async_(fmt::format("comm {}", group_->rank()), slices_for(links.get())) {
+  if (links != nullptr) clock_.emplace(std::move(links), *group_);
+}
 
 PlanCommunicator::~PlanCommunicator() {
   trace::Observer* const observer = trace::observer();
@@ -53,23 +70,26 @@ plan::AllReducePlan PlanCommunicator::plan_for(std::size_t num_elements) const {
                                                           : default_plan();
 }
 
-// For ranks that share memory, two-shot is one pass over it at every size
-// (shared_memory_all_reduce.h).
+// For ranks that share memory, two-shot is one pass over it at every size (thread_group.cpp).
 plan::AllReducePlan PlanCommunicator::automatic_plan(std::size_t num_elements) const {
-  if (group_->shape().shares_memory) return plan::AllReducePlan::two_shot;
-  if (!group_->shape().hosts.empty()) return plan::AllReducePlan::hierarchical;
+  if (shape_.shares_memory) return plan::AllReducePlan::two_shot;
+  if (!shape_.hosts.empty()) return plan::AllReducePlan::hierarchical;
   return plan::choose_all_reduce_plan(world_size(), num_elements);
 }
 
+// --- a call ---
+
 Work PlanCommunicator::submit(CollectiveCall call, Launch launch) {
-  require_reachable(call, group_->shape());
   CallHeader& header = call.header;
+  require(!is_on_cuda(call) || shape_.shares_memory, ErrorCode::Device, name_of(header.operation),
+          "the {} transport moves CPU tensors, found {}", shape_.name,
+          lockstep::describe(call.input));
   header.sequence = numbers_.next(header.operation, call.peer);
   header.memory = call.input.defined() ? call.input.raw() : nullptr;
   if (header.operation == Operation::all_reduce && header.plan == plan::AllReducePlan::automatic) {
     header.plan = automatic_plan(header.num_elements);
   }
-  group_->note_call(header);
+  if (clock_) clock_->note_call(header);
   tell(call, launch, trace::Moment::begins);
   if (launch == Launch::blocking) {
     put_on_stream(call, launch, async_.finish() ? FollowsAsync::yes : FollowsAsync::no);
@@ -91,9 +111,7 @@ void PlanCommunicator::tell(const CollectiveCall& call, Launch launch, trace::Mo
   told.operation = name_of(header.operation);
   if (header.operation == Operation::broadcast)
     told.detail = fmt::format("from rank {}", header.root);
-  if (header.operation == Operation::all_reduce || header.operation == Operation::reduce_scatter) {
-    told.detail = to_string(header.op);
-  }
+  if (is_reduction(header.operation)) told.detail = to_string(header.op);
   told.peer = call.peer;
   told.num_elements = header.num_elements;
   told.dtype = header.dtype;
@@ -104,31 +122,31 @@ void PlanCommunicator::tell(const CollectiveCall& call, Launch launch, trace::Mo
 }
 
 void PlanCommunicator::run(const CollectiveCall& call) {
-  const char* name = name_of(call.header.operation);
+  const CallHeader& header = call.header;
+  const char* name = name_of(header.operation);
   trace::ScopedSpan span(trace::Lane::comm, trace::Category::communication, name,
-                         call.header.num_elements * size_of(call.header.dtype));
-  span.set_sequence(static_cast<std::int64_t>(call.header.sequence));
-  if (is_point_to_point(call.header.operation)) {
-    const bool is_send = call.header.operation == Operation::send;
-    if (is_send) group_->send(call);
-    if (!is_send) group_->receive(call);
-    trace::count_collective(rank(), name, is_send ? call.input.num_bytes() : 0);
-    return;
-  }
+                         header.num_elements * size_of(header.dtype));
+  span.set_sequence(static_cast<std::int64_t>(header.sequence));
+  if (header.operation == Operation::send) return send(call);
+  if (header.operation == Operation::recv) return receive(call);
   const DeviceSpans on_device(call);
-  group_->announce(call);
-  const NoticedCall noticed(*group_, call.header);
-  try {
-    compare_calls(call.header);
-    trace::count_collective(rank(), name, group_->run(call, memory_));
-    tell(call, Launch::blocking, trace::Moment::ends);
-  } catch (const Error& error) {
+  if (clock_) clock_->begin_call(header, call.timeout_seconds);
+  group_->announce(header, call.timeout_seconds);
+  const NoticedCall noticed(*group_, header);
+  const auto abandon = [&](const Error& error) {
+    if (clock_) clock_->abandon_call();
     group_->abandon(error);
     drain(call);
+  };
+  try {
+    compare_calls(header);
+    trace::count_collective(rank(), name, move_data(call));
+    tell(call, Launch::blocking, trace::Moment::ends);
+  } catch (const Error& error) {
+    abandon(error);
     throw;
   } catch (const std::exception& error) {
-    group_->abandon(Error(ErrorCode::State, name, error.what()));
-    drain(call);
+    abandon(Error(ErrorCode::State, name, error.what()));
     throw;
   }
 }
@@ -141,8 +159,114 @@ void PlanCommunicator::compare_calls(const CallHeader& mine) {
       group_->fail_and_throw(
           Error(ErrorCode::Comm, "collective", describe_difference(peer, theirs, 0, first)));
     }
-    memory_[static_cast<std::size_t>(peer)] = theirs.memory;
+    memory_[index_of(peer)] = theirs.memory;
   }
+}
+
+// With modelled links, the time of its arrival goes ahead of a message.
+void PlanCommunicator::send(const CollectiveCall& call) {
+  if (is_on_cuda(call)) {
+    group_->run_in_shared_memory(call, {});
+  } else {
+    if (clock_) {
+      const Time arrival = clock_->leave(call.peer, bytes_of(call.input));
+      group_->send_message(call.peer, call.header, std::as_bytes(std::span(&arrival, 1)));
+    }
+    group_->send_message(call.peer, call.header, bytes_of(call.input));
+  }
+  trace::count_collective(rank(), name_of(Operation::send), call.input.num_bytes());
+}
+
+void PlanCommunicator::receive(const CollectiveCall& call) {
+  if (is_on_cuda(call)) {
+    group_->run_in_shared_memory(call, {});
+  } else {
+    const auto receive_into = [&](std::span<std::byte> data) {
+      group_->receive_message(call.peer, call.header, data, call.timeout_seconds);
+    };
+    Time arrival;
+    if (clock_) receive_into(std::as_writable_bytes(std::span(&arrival, 1)));
+    receive_into({static_cast<std::byte*>(call.input.raw()), call.input.num_bytes()});
+    if (clock_) {
+      clock_->arrive(call.peer, arrival, call.input.num_bytes(), call.header, call.timeout_seconds);
+    }
+  }
+  trace::count_collective(rank(), name_of(Operation::recv), 0);
+}
+
+// --- the data of a collective, which all ranks called alike ---
+
+std::size_t PlanCommunicator::move_data(const CollectiveCall& call) {
+  const CallHeader& header = call.header;
+  const bool is_two_shot = header.operation == Operation::all_reduce &&
+                           header.plan == plan::AllReducePlan::two_shot && world_size() > 1;
+  if (is_on_cuda(call) || (shape_.shares_memory && is_two_shot)) {
+    group_->run_in_shared_memory(call, memory_);
+    const bool is_gather = header.operation == Operation::all_gather;
+    const std::size_t num_elements = is_gather ? call.output.num_elements() : header.num_elements;
+    return schedule_of(header, num_elements).num_elements_sent * size_of(header.dtype);
+  }
+  if (clock_) clock_->begin_data();
+  const std::size_t num_bytes_sent = move_by_plan(call);
+  if (clock_) clock_->end_data();
+  return num_bytes_sent;
+}
+
+std::size_t PlanCommunicator::move_by_plan(const CollectiveCall& call) {
+  const CallHeader& header = call.header;
+  if (header.operation == Operation::barrier) return 0;  // comparing the calls was one
+  if (world_size() == 1) {
+    copy_alone(call);
+    return 0;
+  }
+  if (header.operation == Operation::broadcast) return run_plan(call, call.input.view());
+  if (header.operation == Operation::all_reduce) return all_reduce_in_passes(call);
+  if (header.operation == Operation::all_gather) {
+    const std::size_t offset = index_of(rank()) * call.input.num_elements();
+    const Tensor mine = call.output.slice(offset, call.input.shape());
+    if (!mine.shares_memory_with(call.input)) mine.copy_from(call.input);
+    return run_plan(call, call.output.view());
+  }
+  whole_ = call.input.clone();  // of a reduce_scatter
+  multiply(call.input.stream(), factor_of(header.op, world_size()), whole_.view());
+  const std::size_t num_bytes_sent = run_plan(call, whole_.view());
+  const std::size_t offset = index_of(rank()) * call.output.num_elements();
+  call.output.copy_from(whole_.slice(offset, call.output.shape()));
+  whole_ = {};
+  return num_bytes_sent;
+}
+
+std::size_t PlanCommunicator::all_reduce_in_passes(const CollectiveCall& call) {
+  const TensorView buffer = call.input.view();
+  const bool is_cut = plan::sums_in_rank_order(call.header.plan);
+  const std::size_t pass_elements =
+      is_cut ? shape_.pass_bytes / size_of(buffer.dtype) : buffer.num_elements;
+  std::size_t num_bytes_sent = 0;
+  for (std::size_t begin = 0; begin < buffer.num_elements; begin += pass_elements) {
+    const TensorView pass =
+        buffer.part(begin, std::min(pass_elements, buffer.num_elements - begin));
+    multiply(call.input.stream(), factor_of(call.header.op, world_size()), pass);
+    num_bytes_sent += run_plan(call, pass);
+  }
+  return num_bytes_sent;
+}
+
+std::size_t PlanCommunicator::run_plan(const CollectiveCall& call, TensorView buffer) {
+  const plan::RankSchedule& schedule = schedule_of(call.header, buffer.num_elements);
+  group_->run_schedule(schedule, buffer, {call.input.stream(), call.header.op},
+                       clock_ ? &*clock_ : nullptr);
+  return schedule.num_elements_sent * size_of(buffer.dtype);
+}
+
+// Worked out once per kind of call. num_elements: of the whole buffer.
+const plan::RankSchedule& PlanCommunicator::schedule_of(const CallHeader& header,
+                                                        std::size_t num_elements) {
+  const ScheduleKey key{header.operation, header.plan, header.root, num_elements};
+  const auto found = schedules_.find(key);
+  if (found != schedules_.end()) return found->second;
+  if (schedules_.size() >= kMaxSchedules) schedules_.clear();
+  const plan::CollectivePlan plan = plan_of(header, world_size(), shape_.hosts, num_elements);
+  return schedules_.emplace(key, plan::rank_schedule(plan, rank())).first->second;
 }
 
 }  // namespace lockstep::comm

@@ -11,7 +11,7 @@
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/host_identity.h"
 #include "engine/comm/plan_communicator.h"
-#include "engine/comm/shm_and_tcp.h"
+#include "engine/comm/shm_group.h"
 #include "engine/comm/thread_group.h"
 #include "engine/comm/transport/tcp/tcp_transport.h"
 #include "engine/core/error.h"
@@ -235,16 +235,16 @@ std::unique_ptr<Transport> tcp_transport(const ProcessGroupOptions& options, std
   return std::make_unique<TcpTransport>(tcp_options, *options.store);
 }
 
-std::unique_ptr<Transport> shm_and_tcp(const ProcessGroupOptions& options,
-                                       const std::vector<int>& hosts,
-                                       const std::vector<int>& ranks_here) {
+std::unique_ptr<Transport> on_several_hosts(const ProcessGroupOptions& options,
+                                            const std::vector<int>& hosts,
+                                            const std::vector<int>& ranks_here) {
   std::vector<int> elsewhere;
   for (int rank = 0; rank < options.world_size; ++rank) {
     if (std::ranges::find(ranks_here, rank) == ranks_here.end()) elsewhere.push_back(rank);
   }
   std::unique_ptr<ShmTransport> to_host = shm_transport(options, ranks_here);
-  return std::make_unique<ShmAndTcp>(hosts, std::move(to_host),
-                                     tcp_transport(options, elsewhere, ranks_here.size()));
+  return shm_and_tcp(hosts, std::move(to_host),
+                     tcp_transport(options, elsewhere, ranks_here.size()));
 }
 
 std::unique_ptr<Transport> connect(const ProcessGroupOptions& options) {
@@ -256,7 +256,7 @@ std::unique_ptr<Transport> connect(const ProcessGroupOptions& options) {
   }
   if (options.transport == TransportChoice::shm) require_one_host(infos, hosts);
   if (ranks_here.size() == hosts.size()) return shm_transport(options, ranks_here);
-  return shm_and_tcp(options, hosts, ranks_here);
+  return on_several_hosts(options, hosts, ranks_here);
 }
 
 // The ranks agree on a name under which their observers know the group.

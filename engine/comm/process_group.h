@@ -37,7 +37,7 @@ struct ProcessGroupOptions {
   std::string token;             // of the job; admits TCP connections
   // Tells groups that use one store apart, also one after the other.
   std::string group = "0";
-  // Where the others reach this host (TcpStoreClient::local_address).
+  // The address at which others reach this host (TcpStoreClient::local_address).
   std::string address = "127.0.0.1";
   // The host that this rank says it is on; empty: host_identity(). For tests of several hosts.
   std::string host;

@@ -92,6 +92,30 @@ void reduce_in_order(runtime::Stream& stream, ReduceOp op, double factor,
   }
 }
 
+void receive_chunk(const plan::Write& write, int rank, const Reduction& reduction,
+                   const std::function<const void*(int peer)>& source_of, TensorView mine,
+                   TensorView out) {
+  const auto values_of = [&](int peer) {
+    return ConstTensorView{source_of(peer), mine.dtype, mine.num_elements};
+  };
+  if (write.combine == plan::Combine::copy) {
+    kernels::backend(DeviceType::cpu).copy(reduction.stream, values_of(write.from_ranks[0]), out);
+    return;
+  }
+  thread_local std::vector<ConstTensorView> sources;
+  sources.clear();
+  bool has_mine = false;
+  for (const int from : write.from_ranks) {
+    if (!has_mine && from > rank) {
+      sources.push_back(mine);
+      has_mine = true;
+    }
+    sources.push_back(values_of(from));
+  }
+  if (!has_mine) sources.push_back(mine);
+  reduce_in_order(reduction.stream, reduction.op, 1.0, sources, out);
+}
+
 void multiply(runtime::Stream& stream, double factor, TensorView values) {
   const ConstTensorView source = values;
   if (factor != 1) reduce_in_order(stream, ReduceOp::sum, factor, std::span(&source, 1), values);

@@ -1,9 +1,11 @@
 // The arithmetic of a reduction: several ranks' values of the same elements become one.
 #pragma once
 
+#include <functional>
 #include <span>
 
 #include "engine/comm/communicator.h"
+#include "engine/plan/collective_plan.h"
 
 namespace lockstep::comm {
 
@@ -22,6 +24,13 @@ struct Reduction {
 // REQUIRES: at least one source; all have y's dtype and number of elements.
 void reduce_in_order(runtime::Stream& stream, ReduceOp op, double factor,
                      std::span<const ConstTensorView> sources, TensorView y);
+
+// Computes out = the combination of `mine` with what the peers of a receive sent, in the order of
+// ranks. source_of(peer): the peer's values.
+// Memory: out may be mine.
+void receive_chunk(const plan::Write& write, int rank, const Reduction& reduction,
+                   const std::function<const void*(int peer)>& source_of, TensorView mine,
+                   TensorView out);
 
 // Factor by which every value of an average is multiplied before it is added; 1 for other ops.
 double factor_of(ReduceOp op, int world_size);

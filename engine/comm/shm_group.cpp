@@ -1,33 +1,108 @@
+// The processes share:
+//   Failure            the group's failure
+//   Member[n]          what each rank tells all others: is it there, what has it called, for whom
+//                      does it wait
+//   Channel[2][n][n]   messages of collectives, and those of send(), by sender and receiver
+//   slots              the memory of the messages, kNumSlots for each channel
+// All zeros is the right initial state. Every flag has one writer. Untouched pages cost nothing, so
+// the largest group shares this layout too.
 #include "engine/comm/shm_group.h"
 
+#include <fmt/format.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <climits>
 #include <cstring>
+#include <ctime>
 #include <type_traits>
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
+#include "engine/comm/announcements.h"
 #include "engine/comm/comm_errors.h"
+#include "engine/core/files.h"
 
 namespace lockstep::comm {
 namespace {
 
-constexpr auto kCollective = ShmMembers::Use::collective;
-constexpr auto kSendRecv = ShmMembers::Use::send_recv;
+constexpr auto kSeqCst = std::memory_order_seq_cst;
+
+constexpr std::size_t kNumSlots = 8;
+// Bytes of one message between few ranks. Larger ones cost fewer waits and more cache; measured for
+// 2 ranks, 64 KiB are up to 1.6 times as slow and 256 KiB no faster.
+constexpr std::size_t kLargestSlot = std::size_t{128} << 10;
+constexpr std::size_t kSmallestSlot = std::size_t{4} << 10;
+// All slots of a large group, if it used every one of its channels.
+constexpr std::size_t kMostSlotBytes = std::size_t{256} << 20;
 
 // The first slot of a message of send() begins with its call.
 static_assert(std::is_trivially_copyable_v<CallHeader>);
 constexpr std::size_t kCallBytes = sizeof(CallHeader);
 
-TransportShape shape_of(const ShmMembers& members) {
-  TransportShape shape;
-  shape.rank = members.me();
-  shape.world_size = members.size();
+// A death does not wake sleepers, so they look now and then whether their peer is alive.
+constexpr std::chrono::milliseconds kLongestSleep{64};
+
+std::size_t num_channels(std::size_t num_ranks) {
+  return 2 * num_ranks * num_ranks;
+}
+
+std::size_t slot_bytes_for(std::size_t num_ranks) {
+  const std::size_t fair = kMostSlotBytes / (num_channels(num_ranks) * kNumSlots);
+  return std::clamp(std::bit_floor(fair), kSmallestSlot, kLargestSlot);
+}
+
+std::size_t whole_pages(std::size_t num_bytes) {
+  constexpr std::size_t kPage = 4096;
+  return (num_bytes + kPage - 1) / kPage * kPage;
+}
+
+// A futex that the processes of one host share. runtime::WaitWord is the same within one process.
+class SharedFutex {
+ public:
+  // Wakes those who sleep here. Call it after writing what may be waited for: either the sleeper is
+  // seen here, or the sleeper sees what was written, since both sides are sequentially consistent.
+  void wake_sleepers() {
+    if (num_sleeping_.load(kSeqCst) == 0) return;
+    num_wakes_.fetch_add(1, kSeqCst);
+    syscall(SYS_futex, &num_wakes_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  }
+  // Sleeps at most so long, perhaps shorter, unless is_over() is true after it announced that.
+  template <typename IsOver>
+  void sleep_unless(const IsOver& is_over, std::chrono::nanoseconds at_most) {
+    static_assert(sizeof(num_wakes_) == sizeof(std::uint32_t) &&
+                  std::atomic<std::uint32_t>::is_always_lock_free);
+    num_sleeping_.fetch_add(1, kSeqCst);
+    const std::uint32_t seen = num_wakes_.load(kSeqCst);
+    if (!is_over() && at_most.count() > 0) {
+      const timespec timeout{static_cast<time_t>(at_most.count() / 1'000'000'000),
+                             static_cast<long>(at_most.count() % 1'000'000'000)};
+      syscall(SYS_futex, &num_wakes_, FUTEX_WAIT, seen, &timeout, nullptr, 0);
+    }
+    num_sleeping_.fetch_sub(1, kSeqCst);
+  }
+
+ private:
+  std::atomic<std::uint32_t> num_wakes_{0};
+  std::atomic<std::uint32_t> num_sleeping_{0};
+};
+
+GroupShape shape_of(const ShmTransportOptions& options) {
+  GroupShape shape;
+  shape.rank = options.index;
+  shape.world_size = static_cast<int>(options.ranks.size());
   shape.name = "shm";
-  shape.max_message_bytes = members.slot_bytes();
+  shape.max_message_bytes = slot_bytes_for(options.ranks.size());
   // So much that each rank's part of it is one message.
-  shape.pass_bytes = static_cast<std::size_t>(members.size()) * members.slot_bytes();
+  shape.pass_bytes = options.ranks.size() * shape.max_message_bytes;
   return shape;
 }
 
@@ -73,19 +148,114 @@ void streaming_copy(std::byte* to, Bytes data) {
   if (done < data.size()) std::memcpy(to + done, data.data() + done, data.size() - done);
 }
 
+// The kernel releases a process's locks a moment before it says that the process has
+// ended. A rank that has found a peer dead waits for that, so that the launcher, which reports the
+// rank that ended first, cannot see this rank's own end sooner.
+void wait_until_over(int process) {
+  constexpr int kMilliseconds = 500;  // for a process that is not of this PID namespace
+  const FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+  if (!handle.is_open()) return;  // over, and its number is free; or a kernel before 5.3
+  pollfd end{handle.descriptor(), POLLIN, 0};
+  ::poll(&end, 1, kMilliseconds);
+}
+
+std::int64_t nanoseconds_now() {
+  return std::chrono::nanoseconds(runtime::Clock::now().time_since_epoch()).count();
+}
+
 }  // namespace
 
-// The members come first: a rank takes part before it knows its shape.
+struct alignas(kCacheLine) ShmTransport::Failure {
+  enum State : std::uint32_t { none, being_written, written };
+  std::atomic<std::uint32_t> state{none};
+  std::uint32_t num_bytes = 0;
+  char error[1 << 11] = {};  // encoded, cut off if need be
+};
+
+struct ShmTransport::Member {
+  Announcements announced;
+  Flag<std::uint32_t> has_attached;
+  Flag<std::uint32_t> has_left;
+  // 1 + the member that it sleeps for; 0: none; -1 - r: rank r on another host.
+  Flag<std::int32_t> waits_for;
+  // When a member that sleeps last looked whether it must, in nanoseconds of runtime::Clock, which
+  // is the same for all processes of a host.
+  Flag<std::int64_t> looked_at;
+  std::int32_t process = 0;  // written before has_attached, like
+  cpu_set_t cores;           // those that it may run on
+  alignas(kCacheLine) SharedFutex futex;
+};
+
+// Messages from one rank to another. Message number k, counted from 1, is in slot
+// (k - 1) % kNumSlots until num_released reaches k.
+struct alignas(kCacheLine) ShmTransport::Slot {
+  std::atomic<std::uint64_t> number{0};  // of the message in it
+  std::size_t num_bytes = 0;
+};
+
+struct ShmTransport::Channel {
+  std::array<Slot, kNumSlots> slots;
+  Flag<std::uint64_t> num_released;
+
+  Slot& slot(std::uint64_t number) { return slots[(number - 1) % kNumSlots]; }
+  // Says whether the slot that this message goes to has been released.
+  bool is_free_for(std::uint64_t number) const {
+    return num_released.value.load(kSeqCst) + kNumSlots >= number;
+  }
+};
+
+// --- the segment ---
+
+std::size_t ShmTransport::segment_bytes(int world_size) {
+  const auto n = static_cast<std::size_t>(world_size);
+  return whole_pages(sizeof(Failure) + n * sizeof(Member)) +
+         whole_pages(num_channels(n) * sizeof(Channel)) +
+         num_channels(n) * kNumSlots * slot_bytes_for(n);
+}
+
+ShmTransport::Failure& ShmTransport::failure() const {
+  return *reinterpret_cast<Failure*>(segment_.data());
+}
+
+ShmTransport::Member& ShmTransport::member(int m) const {
+  return reinterpret_cast<Member*>(segment_.data() + sizeof(Failure))[m];
+}
+
+std::size_t ShmTransport::channel_index(Use use, int from, int to) const {
+  const std::size_t n = names_.size();
+  return (static_cast<std::size_t>(use) * n + static_cast<std::size_t>(from)) * n +
+         static_cast<std::size_t>(to);
+}
+
+ShmTransport::Channel& ShmTransport::channel(Use use, int from, int to) const {
+  return reinterpret_cast<Channel*>(channels_)[channel_index(use, from, to)];
+}
+
+std::byte* ShmTransport::slot_memory(Use use, int from, int to, std::uint64_t number) const {
+  const std::size_t slot = channel_index(use, from, to) * kNumSlots + (number - 1) % kNumSlots;
+  return slots_ + slot * shape().max_message_bytes;
+}
+
+// --- coming and going ---
+
 ShmTransport::ShmTransport(ShmSegment segment, const ShmTransportOptions& options)
-    : Transport({}),
-      members_(std::move(segment), options.index, options.ranks),
+    : Transport(shape_of(options)),
+      segment_(std::move(segment)),
+      names_(options.ranks),
+      channels_(segment_.data() + whole_pages(sizeof(Failure) + names_.size() * sizeof(Member))),
+      slots_(channels_ + whole_pages(num_channels(names_.size()) * sizeof(Channel))),
       timeout_seconds_(options.timeout_seconds),
-      num_posted_(options.ranks.size()),
-      num_released_(options.ranks.size()),
-      num_received_(options.ranks.size()),
-      outboxes_(options.ranks.size()) {
-  set_shape(shape_of(members_));
-  members_.meet(options.timeout_seconds, options.throw_if_hopeless);
+      num_posted_(names_.size()),
+      num_released_(names_.size()),
+      num_received_(names_.size()),
+      outboxes_(names_.size()) {
+  attach();
+  try {
+    meet(options.throw_if_hopeless);
+  } catch (...) {
+    leave();
+    throw;
+  }
 }
 
 // Waits until the slots have taken all that was sent.
@@ -93,6 +263,102 @@ ShmTransport::~ShmTransport() {
   closing_deadline_ = runtime::deadline_after(timeout_seconds_);
   is_closing_.store(true);
   outboxes_.clear();
+  leave();
+}
+
+void ShmTransport::attach() {
+  if (!segment_.hold(rank())) {
+    throw duplicate_rank("shared memory", name_of_rank(rank()),
+                         fmt::format("process {}", mine().process));
+  }
+  mine().process = getpid();
+  sched_getaffinity(0, sizeof mine().cores, &mine().cores);
+  mine().has_attached.value.store(1, kSeqCst);
+  wake_all();
+}
+
+void ShmTransport::leave() {
+  mine().has_left.value.store(1, kSeqCst);
+  wake_all();
+}
+
+bool ShmTransport::all_have_attached() const {
+  for (int m = 0; m < world_size(); ++m) {
+    if (member(m).has_attached.value.load(kSeqCst) == 0) return false;
+  }
+  return true;
+}
+
+void ShmTransport::meet(const std::function<void()>& throw_if_hopeless) {
+  const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds_);
+  while (!all_have_attached()) {
+    throw_if_failed();
+    throw_if_hopeless();
+    if (runtime::has_passed(deadline)) {
+      std::string missing;
+      for (int m = 0; m < world_size(); ++m) {
+        if (member(m).has_attached.value.load(kSeqCst) != 0) continue;
+        add_to_list(missing, fmt::format("rank {}", name_of_rank(m)));
+      }
+      lockstep::fail(ErrorCode::Timeout, "shared memory", "rank {} waited {} s for {} to join",
+                     name_of_rank(rank()), timeout_seconds_,
+                     missing.empty() ? "the last rank" : missing);
+    }
+    mine().futex.sleep_unless([&] { return all_have_attached(); },
+                              runtime::time_until(deadline, kLongestSleep));
+  }
+  // Spinning pays where every rank can have a core. Each may be bound to some of them only, so the
+  // cores that count are those of all ranks together.
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (int m = 0; m < world_size(); ++m) CPU_OR(&all, &all, &member(m).cores);
+  num_spins_ =
+      CPU_COUNT(&all) < world_size() ? runtime::kSpinRoundsOnSharedCore : runtime::kSpinRounds;
+}
+
+// --- failing ---
+
+void ShmTransport::fail(const Error& error) noexcept {
+  Failure& record = failure();
+  const std::string bytes = encode(error, sizeof record.error);
+  std::uint32_t expected = Failure::none;
+  if (!record.state.compare_exchange_strong(expected, Failure::being_written, kSeqCst)) return;
+  record.num_bytes = static_cast<std::uint32_t>(bytes.copy(record.error, bytes.size()));
+  record.state.store(Failure::written, kSeqCst);
+  wake_all();
+}
+
+void ShmTransport::throw_if_failed() const {
+  const Failure& record = failure();
+  if (record.state.load(kSeqCst) == Failure::none) return;
+  // Written in a microsecond, unless its writer is stopped or killed in this very moment.
+  const runtime::Deadline deadline = runtime::deadline_after(0.2);
+  for (unsigned round = 0; record.state.load(kSeqCst) != Failure::written; ++round) {
+    require(!runtime::has_passed(deadline), ErrorCode::Comm, "collective",
+            "a rank died while it told why the group failed");
+    runtime::poll_pause(round);
+  }
+  throw decode_error({record.error, std::min<std::size_t>(record.num_bytes, sizeof record.error)});
+}
+
+std::string ShmTransport::describe_missing(std::uint64_t sequence) const {
+  std::string text;
+  for (int m = 0; m < world_size(); ++m) {
+    const Announcements& announced = member(m).announced;
+    if (announced.has_reached(sequence)) continue;
+    add_to_list(text, missing_rank(name_of_rank(m), announced.last()));
+  }
+  return text;
+}
+
+// --- waiting ---
+
+void ShmTransport::wake(int m) const {
+  member(m).futex.wake_sleepers();
+}
+
+void ShmTransport::wake_all() const {
+  for (int m = 0; m < world_size(); ++m) wake(m);
 }
 
 void ShmTransport::enter(const CallHeader& call, double timeout_seconds) {
@@ -104,75 +370,130 @@ void ShmTransport::enter(const CallHeader& call, double timeout_seconds) {
 // Returns when done() is true, which the peer will make it; else fails the group.
 template <typename Done>
 void ShmTransport::wait_for(int peer, const Done& done) {
-  if (members_.spin_until(done)) return;
-  const Waited waited = members_.sleep_until(peer, runtime::deadline_after(timeout_seconds_), done);
+  if (runtime::spin_until(done, num_spins_)) return;
+  const Waited waited = sleep_until(peer, runtime::deadline_after(timeout_seconds_), done);
   if (waited != Waited::done) fail_waiting(peer, waited);
 }
 
+// Any thread of this process.
+template <typename Done>
+ShmTransport::Waited ShmTransport::sleep_until(int peer, const runtime::Deadline& deadline,
+                                               const Done& done) const {
+  const auto note_look = [this] {
+    mine().looked_at.value.store(nanoseconds_now(), std::memory_order_relaxed);
+  };
+  std::chrono::nanoseconds at_most = std::chrono::milliseconds(4);
+  note_look();
+  mine().waits_for.value.store(peer + 1, std::memory_order_release);
+  Waited waited = Waited::done;
+  while (waited == Waited::done && !done()) {
+    mine().futex.sleep_unless([&] { return done() || look_at(peer, deadline) != Waited::done; },
+                              runtime::time_until(deadline, at_most));
+    note_look();
+    at_most = std::min<std::chrono::nanoseconds>(2 * at_most, kLongestSleep);
+    if (done()) break;
+    waited = look_at(peer, deadline);
+    // Its last writes before it went still count.
+    if (waited != Waited::done && done()) waited = Waited::done;
+  }
+  if (waited == Waited::died) wait_until_over(member(peer).process);
+  // A rank that waited in vain goes on saying for whom: others may be about to ask.
+  if (waited == Waited::done) mine().waits_for.value.store(0, std::memory_order_relaxed);
+  return waited;
+}
+
+// The state of the member that this one waits for; done: nothing new, wait on.
+ShmTransport::Waited ShmTransport::look_at(int peer, const runtime::Deadline& deadline) const {
+  if (failure().state.load(kSeqCst) != Failure::none) return Waited::failed;
+  // In this order: a rank that leaves says so before its lock is gone.
+  const bool is_alive = segment_.is_held(peer);
+  if (member(peer).has_left.value.load(kSeqCst) != 0) return Waited::left;
+  if (!is_alive) return Waited::died;
+  return runtime::has_passed(deadline) ? Waited::timed_out : Waited::done;
+}
+
+RankWait ShmTransport::wait_for_rank(int peer) const {
+  return {name_of_rank(rank()), name_of_rank(peer), call_, timeout_seconds_};
+}
+
 void ShmTransport::fail_waiting(int peer, Waited waited) {
-  RankWait wait{members_.rank_of(rank()), members_.rank_of(peer), call_, timeout_seconds_};
-  if (waited == Waited::died) fail_and_throw(wait.died(members_.member(peer).process));
+  RankWait wait = wait_for_rank(peer);
+  if (waited == Waited::died) fail_and_throw(wait.died(member(peer).process));
   if (waited != Waited::timed_out) fail_and_throw(wait.left());  // or what broke the group
   if (call_.operation == Operation::recv) fail_and_throw(wait.late(""));
-  const ShmMembers::Last last = members_.last_waited_for(peer);
+  const Last last = last_waited_for(peer);
   wait.peer = last.rank;
   fail_and_throw(last.is_here ? wait.late(describe_missing(call_.sequence))
                               : wait.late_on_another_host());
 }
 
+// Follows from member m who waits for whom, up to a rank that has not looked for long, since what
+// it waited for may have come while it was stopped.
+ShmTransport::Last ShmTransport::last_waited_for(int m) const {
+  constexpr std::chrono::nanoseconds kLong = 8 * kLongestSleep;
+  for (int hop = 0; hop < world_size(); ++hop) {
+    const int next = member(m).waits_for.value.load(std::memory_order_acquire);
+    if (next < 0) return {-1 - next, false};
+    const std::int64_t looked_at = member(m).looked_at.value.load(std::memory_order_relaxed);
+    const bool has_stopped = nanoseconds_now() - looked_at > kLong.count();
+    if (next == 0 || next == rank() + 1 || has_stopped) break;
+    m = next - 1;
+  }
+  return {name_of_rank(m), true};
+}
+
+void ShmTransport::note_wait_elsewhere(int rank) {
+  mine().waits_for.value.store(-1 - rank, std::memory_order_relaxed);
+}
+
+// --- collectives ---
+
 void ShmTransport::announce(const CallHeader& call, double timeout_seconds) {
   enter(call, timeout_seconds);
-  members_.member(rank()).announced.publish(call);
-  members_.wake_all();
+  mine().announced.publish(call);
+  wake_all();
 }
 
 CallHeader ShmTransport::announced_by(int peer) {
-  const Announcements& theirs = members_.member(peer).announced;
+  const Announcements& theirs = member(peer).announced;
   wait_for(peer, [&] { return theirs.has_reached(call_.sequence); });
   return theirs.call(call_.sequence);
 }
 
 void ShmTransport::post(int to, Bytes data) {
   const std::uint64_t number = ++num_posted_[static_cast<std::size_t>(to)];
-  ShmMembers::Channel& channel = members_.channel(kCollective, rank(), to);
-  if (number > ShmMembers::kNumSlots) {
-    wait_for(to, [&] {
-      return channel.num_released.value.load(std::memory_order_seq_cst) + ShmMembers::kNumSlots >=
-             number;
-    });
-  }
-  streaming_copy(members_.slot_memory(kCollective, rank(), to, number), data);
-  ShmMembers::Slot& slot = channel.slot(number);
+  Channel& channel = this->channel(Use::collective, rank(), to);
+  if (number > kNumSlots) wait_for(to, [&] { return channel.is_free_for(number); });
+  streaming_copy(slot_memory(Use::collective, rank(), to, number), data);
+  Slot& slot = channel.slot(number);
   slot.num_bytes = data.size();
-  slot.number.store(number, std::memory_order_seq_cst);
-  members_.wake(to);
+  slot.number.store(number, kSeqCst);
+  wake(to);
 }
 
 const std::byte* ShmTransport::take(int from, std::size_t num_bytes) {
   const std::uint64_t number = num_released_[static_cast<std::size_t>(from)] + 1;
-  const ShmMembers::Slot& slot = members_.channel(kCollective, from, rank()).slot(number);
-  wait_for(from, [&] { return slot.number.load(std::memory_order_seq_cst) == number; });
+  const Slot& slot = channel(Use::collective, from, rank()).slot(number);
+  wait_for(from, [&] { return slot.number.load(kSeqCst) == number; });
   if (slot.num_bytes != num_bytes) {
-    const RankWait wait{members_.rank_of(rank()), members_.rank_of(from), call_, timeout_seconds_};
-    fail_and_throw(wait.found_bytes(num_bytes, slot.num_bytes));
+    fail_and_throw(wait_for_rank(from).found_bytes(num_bytes, slot.num_bytes));
   }
-  return members_.slot_memory(kCollective, from, rank(), number);
+  return slot_memory(Use::collective, from, rank(), number);
 }
 
 void ShmTransport::release(int from) {
   const std::uint64_t number = ++num_released_[static_cast<std::size_t>(from)];
-  members_.channel(kCollective, from, rank())
-      .num_released.value.store(number, std::memory_order_seq_cst);
-  members_.wake(from);
+  channel(Use::collective, from, rank()).num_released.value.store(number, kSeqCst);
+  wake(from);
 }
 
+// --- send and recv ---
+
 bool ShmTransport::fits_now(int to, std::size_t num_bytes) const {
-  const std::size_t slot_bytes = members_.slot_bytes();
+  const std::size_t slot_bytes = shape().max_message_bytes;
   const std::size_t num_pieces = (kCallBytes + num_bytes + slot_bytes - 1) / slot_bytes;
-  const std::uint64_t num_released =
-      members_.channel(kSendRecv, rank(), to).num_released.value.load(std::memory_order_seq_cst);
-  const std::uint64_t num_open = outboxes_[static_cast<std::size_t>(to)].num_posted - num_released;
-  return num_open + num_pieces <= ShmMembers::kNumSlots;
+  const std::uint64_t num_posted = outboxes_[static_cast<std::size_t>(to)].num_posted;
+  return channel(Use::send_recv, rank(), to).is_free_for(num_posted + num_pieces);
 }
 
 void ShmTransport::send_message(int to, const CallHeader& call, Bytes data) {
@@ -187,34 +508,32 @@ void ShmTransport::send_message(int to, const CallHeader& call, Bytes data) {
 
 // False when the receiver is gone, or this rank need not wait any longer.
 bool ShmTransport::wait_for_slot(int to, std::uint64_t number) {
-  if (number <= ShmMembers::kNumSlots) return true;
-  const Flag<std::uint64_t>& released = members_.channel(kSendRecv, rank(), to).num_released;
-  const auto is_free = [&] {
-    return released.value.load(std::memory_order_seq_cst) + ShmMembers::kNumSlots >= number;
-  };
+  const Channel& channel = this->channel(Use::send_recv, rank(), to);
+  const auto is_free = [&] { return channel.is_free_for(number); };
+  if (runtime::spin_until(is_free, num_spins_)) return true;
   Waited waited = Waited::timed_out;
   while (waited == Waited::timed_out) {
     if (is_closing_.load() && runtime::has_passed(closing_deadline_)) return false;
-    waited = members_.wait(to, runtime::deadline_after(0.1), is_free);
+    waited = sleep_until(to, runtime::deadline_after(0.1), is_free);
   }
   return waited == Waited::done;
 }
 
 // The message's pieces, in order.
 void ShmTransport::push(int to, const CallHeader& call, Bytes data) {
-  ShmMembers::Channel& channel = members_.channel(kSendRecv, rank(), to);
+  Channel& channel = this->channel(Use::send_recv, rank(), to);
   std::size_t call_bytes = kCallBytes;
   do {
     const std::uint64_t number = ++outboxes_[static_cast<std::size_t>(to)].num_posted;
     if (!wait_for_slot(to, number)) return;
-    std::byte* const memory = members_.slot_memory(kSendRecv, rank(), to, number);
-    const std::size_t count = std::min(data.size(), members_.slot_bytes() - call_bytes);
+    std::byte* const memory = slot_memory(Use::send_recv, rank(), to, number);
+    const std::size_t count = std::min(data.size(), shape().max_message_bytes - call_bytes);
     if (call_bytes > 0) std::memcpy(memory, &call, call_bytes);
     if (count > 0) std::memcpy(memory + call_bytes, data.data(), count);
-    ShmMembers::Slot& slot = channel.slot(number);
+    Slot& slot = channel.slot(number);
     slot.num_bytes = call_bytes + count;
-    slot.number.store(number, std::memory_order_seq_cst);
-    members_.wake(to);
+    slot.number.store(number, kSeqCst);
+    wake(to);
     data = data.subspan(count);
     call_bytes = 0;
   } while (!data.empty());
@@ -223,21 +542,21 @@ void ShmTransport::push(int to, const CallHeader& call, Bytes data) {
 void ShmTransport::receive_message(int from, const CallHeader& call, std::span<std::byte> data,
                                    double timeout_seconds) {
   enter(call, timeout_seconds);
-  ShmMembers::Channel& channel = members_.channel(kSendRecv, from, rank());
+  Channel& channel = this->channel(Use::send_recv, from, rank());
   std::uint64_t& num_received = num_received_[static_cast<std::size_t>(from)];
   std::size_t call_bytes = kCallBytes;
   do {
     const std::uint64_t number = num_received + 1;
-    const ShmMembers::Slot& slot = channel.slot(number);
-    wait_for(from, [&] { return slot.number.load(std::memory_order_seq_cst) == number; });
-    const std::byte* const memory = members_.slot_memory(kSendRecv, from, rank(), number);
+    const Slot& slot = channel.slot(number);
+    wait_for(from, [&] { return slot.number.load(kSeqCst) == number; });
+    const std::byte* const memory = slot_memory(Use::send_recv, from, rank(), number);
     if (call_bytes > 0) {
       CallHeader sent;
       std::memcpy(&sent, memory, call_bytes);
       if (sent.dtype != call.dtype || sent.num_elements != call.num_elements) {
-        fail_and_throw(Error(
-            ErrorCode::Comm, name_of(call.operation),
-            describe_difference(members_.rank_of(rank()), call, members_.rank_of(from), sent)));
+        fail_and_throw(
+            Error(ErrorCode::Comm, name_of(call.operation),
+                  describe_difference(name_of_rank(rank()), call, name_of_rank(from), sent)));
       }
     }
     const std::size_t count = std::min(slot.num_bytes - call_bytes, data.size());
@@ -245,8 +564,8 @@ void ShmTransport::receive_message(int from, const CallHeader& call, std::span<s
     data = data.subspan(count);
     call_bytes = 0;
     num_received = number;
-    channel.num_released.value.store(number, std::memory_order_seq_cst);
-    members_.wake(from);
+    channel.num_released.value.store(number, kSeqCst);
+    wake(from);
   } while (!data.empty());
 }
 

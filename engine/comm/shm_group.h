@@ -6,13 +6,15 @@
 // are copied and handed over by a thread, so that a sender never waits for its receiver.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <vector>
 
-#include "engine/comm/shm_members.h"
+#include "engine/comm/shm_segment.h"
 #include "engine/comm/transport.h"
 #include "engine/runtime/threads.h"
+#include "engine/runtime/wait.h"
 
 namespace lockstep::comm {
 
@@ -25,12 +27,12 @@ struct ShmTransportOptions {
   std::function<void()> throw_if_hopeless = [] {};
 };
 
+struct RankWait;
+
 class ShmTransport final : public Transport {
  public:
   // Bytes of the segment of a group.
-  static std::size_t segment_bytes(int world_size) {
-    return ShmMembers::segment_bytes(static_cast<std::size_t>(world_size));
-  }
+  static std::size_t segment_bytes(int world_size);
 
   // Returns when all ranks have attached. The segment has segment_bytes(ranks.size()) bytes.
   // Throws Error{Timeout} that names the ranks that are missing; DuplicateRank.
@@ -48,20 +50,31 @@ class ShmTransport final : public Transport {
   void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
                        double timeout_seconds) override;
 
-  void fail(const Error& error) noexcept override { members_.fail(error); }
-  void throw_if_failed() const override { members_.throw_if_failed(); }
-  std::string describe_missing(std::uint64_t sequence) const override {
-    return members_.describe_missing(sequence);
-  }
+  void fail(const Error& error) noexcept override;
+  void throw_if_failed() const override;
+  std::string describe_missing(std::uint64_t sequence) const override;
 
   // This rank now waits for one that it reaches by another transport (by its number in the whole
   // group), so that a rank of this host that waits for this one can say who is late. no_rank: it
   // got what it waited for.
   static constexpr int no_rank = -1;
-  void note_wait_elsewhere(int rank) { members_.note_wait_elsewhere(rank); }
+  void note_wait_elsewhere(int rank);
 
  private:
-  using Waited = ShmMembers::Waited;
+  // In the segment, see shm_group.cpp.
+  struct Failure;
+  struct Member;
+  struct Slot;
+  struct Channel;
+  enum class Use : std::size_t { collective, send_recv };
+
+  enum class Waited { done, failed, left, died, timed_out };
+
+  // The rank that keeps all others waiting.
+  struct Last {
+    int rank = 0;  // its number in the whole group
+    bool is_here = true;
+  };
 
   // Messages of send() on their way to one rank.
   struct Outbox {
@@ -72,17 +85,41 @@ class ShmTransport final : public Transport {
     }
   };
 
+  int name_of_rank(int member) const { return names_[static_cast<std::size_t>(member)]; }
+  Failure& failure() const;
+  Member& member(int m) const;
+  Member& mine() const { return member(rank()); }
+  std::size_t channel_index(Use use, int from, int to) const;
+  Channel& channel(Use use, int from, int to) const;
+  std::byte* slot_memory(Use use, int from, int to, std::uint64_t number) const;
+
+  void attach();
+  void meet(const std::function<void()>& throw_if_hopeless);
+  bool all_have_attached() const;
+  void leave();
+
+  void wake(int m) const;
+  void wake_all() const;
   void enter(const CallHeader& call, double timeout_seconds);
+  RankWait wait_for_rank(int peer) const;
   template <typename Done>
   void wait_for(int peer, const Done& done);
+  template <typename Done>
+  Waited sleep_until(int peer, const runtime::Deadline& deadline, const Done& done) const;
+  Waited look_at(int peer, const runtime::Deadline& deadline) const;
   [[noreturn]] void fail_waiting(int peer, Waited waited);
+  Last last_waited_for(int m) const;
 
   bool fits_now(int to, std::size_t num_bytes) const;
   bool wait_for_slot(int to, std::uint64_t number);
   void push(int to, const CallHeader& call, Bytes data);
 
-  ShmMembers members_;
-  CallHeader call_;  // the current one
+  ShmSegment segment_;
+  std::vector<int> names_;  // of the members, in messages
+  std::byte* channels_;
+  std::byte* slots_;
+  unsigned num_spins_ = 0;  // set when all have met
+  CallHeader call_;         // the current one
   double timeout_seconds_;
   std::vector<std::uint64_t> num_posted_;    // to each rank, in collectives
   std::vector<std::uint64_t> num_released_;  // of each rank's messages in collectives
@@ -91,5 +128,12 @@ class ShmTransport final : public Transport {
   std::atomic<bool> is_closing_{false};
   std::vector<Outbox> outboxes_;  // to each rank
 };
+
+// The transport of a group on several hosts: shared memory to the ranks of the own host, TCP to all
+// others. hosts: GroupShape::hosts. to_host: between the ranks of this host, numbered 0, 1, ...
+// there. to_network: to all other ranks, with the numbers of the whole group.
+std::unique_ptr<Transport> shm_and_tcp(std::vector<int> hosts,
+                                       std::unique_ptr<ShmTransport> to_host,
+                                       std::unique_ptr<Transport> to_network);
 
 }  // namespace lockstep::comm

@@ -2,28 +2,27 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <map>
 #include <mutex>
-#include <utility>
 
 namespace lockstep::comm {
 namespace {
 
-constexpr double kLookAgainSeconds = 0.25;
-
-struct Call {
+struct CallUnderWay {
   const Group* group = nullptr;
   CallHeader header;
   runtime::Clock::time_point begin;
 };
 
+std::atomic<int> num_notices{0};
 // Held while a call is described, so that its group lives.
-std::mutex mutex;
-std::map<const NoticedCall*, Call> calls;
+std::mutex calls_mutex;
+std::map<const NoticedCall*, CallUnderWay> calls;
 
 // Describes the first call that is old enough; prefers one that ranks are missing from.
 std::string describe_slow_collective(double after_seconds) {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(calls_mutex);
   const auto now = runtime::Clock::now();
   std::string words;
   for (const auto& [key, call] : calls) {
@@ -39,33 +38,37 @@ std::string describe_slow_collective(double after_seconds) {
 
 SlowCollectiveNotice::SlowCollectiveNotice(std::function<void(const std::string&)> tell,
                                            double after_seconds)
-    : tell_(std::move(tell)), after_seconds_(after_seconds), thread_([this] { watch(); }) {
-  detail::num_notices.fetch_add(1);
+    : thread_([this, tell = std::move(tell), after_seconds] { watch(tell, after_seconds); }) {
+  num_notices.fetch_add(1);
 }
 
 SlowCollectiveNotice::~SlowCollectiveNotice() {
-  detail::num_notices.fetch_sub(1);
+  num_notices.fetch_sub(1);
   is_over_.store(1);
   thread_.join();
 }
 
-void SlowCollectiveNotice::watch() {
+void SlowCollectiveNotice::watch(const std::function<void(const std::string&)>& tell,
+                                 double after_seconds) {
+  constexpr double kLookAgainSeconds = 0.25;
   std::string told;
   while (!is_over_.wait_while_equal(0, runtime::deadline_after(kLookAgainSeconds))) {
-    std::string words = describe_slow_collective(after_seconds_);
-    if (words == told) continue;
-    tell_(words);
-    told = std::move(words);
+    const std::string words = describe_slow_collective(after_seconds);
+    if (words != told) tell(words);
+    told = words;
   }
 }
 
-void NoticedCall::begin(const Group& group, const CallHeader& call) {
-  const std::lock_guard lock(mutex);
+NoticedCall::NoticedCall(const Group& group, const CallHeader& call)
+    : is_noticed_(num_notices.load(std::memory_order_relaxed) != 0) {
+  if (!is_noticed_) return;
+  const std::lock_guard lock(calls_mutex);
   calls[this] = {&group, call, runtime::Clock::now()};
 }
 
-void NoticedCall::end() {
-  const std::lock_guard lock(mutex);
+NoticedCall::~NoticedCall() {
+  if (!is_noticed_) return;
+  const std::lock_guard lock(calls_mutex);
   calls.erase(this);
 }
 

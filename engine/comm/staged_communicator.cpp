@@ -1,17 +1,10 @@
-#include "engine/comm/staged_communicator.h"
-
 #include <utility>
 
+#include "engine/comm/collective_call.h"
 #include "engine/core/error.h"
 
 namespace lockstep::comm {
 namespace {
-
-// Which of a call's tensors hold something new afterwards.
-bool changes_input(Operation operation) {
-  return operation == Operation::all_reduce || operation == Operation::broadcast ||
-         operation == Operation::recv;
-}
 
 CollectiveOptions options_of(const CollectiveCall& call, Launch launch) {
   CollectiveOptions options;
@@ -21,27 +14,41 @@ CollectiveOptions options_of(const CollectiveCall& call, Launch launch) {
   return options;
 }
 
-}  // namespace
+class StagedCommunicator final : public Communicator {
+ public:
+  StagedCommunicator(std::unique_ptr<Communicator> inner, Device reached)
+      : inner_(std::move(inner)), reached_(reached) {
+    set_timeout_seconds(inner_->timeout_seconds());
+    set_default_plan(inner_->default_plan());
+  }
 
-StagedCommunicator::StagedCommunicator(std::unique_ptr<Communicator> inner, Device reached)
-    : inner_(std::move(inner)), reached_(reached) {
-  set_timeout_seconds(inner_->timeout_seconds());
-  set_default_plan(inner_->default_plan());
-}
+  int rank() const override { return inner_->rank(); }
+  int world_size() const override { return inner_->world_size(); }
+  // "own: auto over shm, staged in host memory"; of NCCL, which moves what matters itself, its own.
+  std::string description() const override {
+    const bool is_on_host = reached_.type == DeviceType::cpu;
+    return inner_->description() + (is_on_host ? ", staged in host memory" : "");
+  }
+  std::string_view transport() const override { return inner_->transport(); }
+  void abort(const std::string& why) override { inner_->abort(why); }
+  plan::AllReducePlan plan_for(std::size_t num_elements) const override {
+    const bool is_named = default_plan() != plan::AllReducePlan::automatic;
+    return is_named ? default_plan() : inner_->plan_for(num_elements);
+  }
 
-std::string StagedCommunicator::description() const {
-  const bool is_on_host = reached_.type == DeviceType::cpu;
-  return inner_->description() + (is_on_host ? ", staged in host memory" : "");
-}
+ private:
+  Work submit(CollectiveCall call, Launch launch) override;
+  Work submit_together(std::vector<CollectiveCall> calls, Launch launch) override;
 
-plan::AllReducePlan StagedCommunicator::plan_for(std::size_t num_elements) const {
-  const bool is_named = default_plan() != plan::AllReducePlan::automatic;
-  return is_named ? default_plan() : inner_->plan_for(num_elements);
-}
+  bool reaches(const CollectiveCall& call) const {
+    return !call.input.defined() || call.input.device().type == reached_.type;
+  }
+  Work run(const CollectiveCall& call, const Tensor& input, const Tensor& output, Launch launch);
+  Work run_together(const CollectiveCall& call, std::span<const Tensor> buffers, Launch launch);
 
-bool StagedCommunicator::reaches(const CollectiveCall& call) const {
-  return !call.input.defined() || call.input.device().type == reached_.type;
-}
+  std::unique_ptr<Communicator> inner_;
+  Device reached_;
+};
 
 Work StagedCommunicator::submit(CollectiveCall call, Launch launch) {
   inner_->set_timeout_seconds(call.timeout_seconds);
@@ -49,7 +56,10 @@ Work StagedCommunicator::submit(CollectiveCall call, Launch launch) {
   const Tensor input = call.input.to(reached_);
   const Tensor output = call.output.defined() ? call.output.to(reached_) : Tensor();
   run(call, input, output, Launch::blocking).wait();
-  if (changes_input(call.header.operation)) call.input.copy_from(input);
+  const Operation operation = call.header.operation;
+  const bool changes_input = operation == Operation::all_reduce ||
+                             operation == Operation::broadcast || operation == Operation::recv;
+  if (changes_input) call.input.copy_from(input);
   if (call.output.defined()) call.output.copy_from(output);
   return Work();
 }
@@ -99,6 +109,12 @@ Work StagedCommunicator::run(const CollectiveCall& call, const Tensor& input, co
       return inner_->recv(input, call.peer, launch);
   }
   fail(ErrorCode::State, "staged", "a call without an operation cannot be run");
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> staged(std::unique_ptr<Communicator> inner, Device reached) {
+  return std::make_unique<StagedCommunicator>(std::move(inner), reached);
 }
 
 }  // namespace lockstep::comm

@@ -3,23 +3,27 @@
 //   for each step of the plan: for each chunk that this rank receives, wait until its senders have
 //   done the steps before; read the chunk where it lies; reduce it into place
 //   wait until no peer reads this rank's buffer any more
-// An all-reduce by the two-shot plan is one pass over the memory of all ranks
-// (shared_memory_all_reduce.h). On CUDA devices rank 0 enqueues the work of all ranks.
+// An all-reduce by the two-shot plan is one pass over the memory of all ranks. On CUDA devices rank
+// 0 enqueues the work of all ranks.
 //
 // Every flag has one writer. A rank that waits spins for a bounded time, then sleeps on the word
 // that its peer changes.
 #include "engine/comm/thread_group.h"
 
-#include <array>
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstring>
 #include <deque>
+#include <mutex>
+#include <thread>
 
 #include "engine/comm/announcements.h"
 #include "engine/comm/comm_errors.h"
-#include "engine/comm/device_calls.h"
 #include "engine/comm/plan_communicator.h"
-#include "engine/comm/shared_memory_all_reduce.h"
 #include "engine/comm/single_thread_group/device_group.h"
+#include "engine/core/thread_context.h"
+#include "engine/runtime/cpu_cores.h"
 #include "engine/trace/observer.h"
 
 namespace lockstep::comm {
@@ -45,7 +49,6 @@ struct Message {
   CallHeader call;
   Tensor data;                              // a copy
   std::shared_ptr<runtime::Event> written;  // on CUDA
-  Time arrival{};                           // over a modelled link
 };
 
 // Items that one rank has put down for another, in order.
@@ -87,9 +90,7 @@ struct RankState {
   Flag<std::uint32_t> in_data;                            // 1 while it may use others' memory
   Flag<std::uint32_t> has_left;
   alignas(kCacheLine) runtime::WaitWord num_changes;  // changes after any of these
-  // On CUDA: its part in a call, for rank 0. Used in turn: a rank may put down its next call while
-  // rank 0 has this one in hand.
-  std::array<GroupMember, 2> parts;
+  GroupMember part;                                   // on CUDA: its part in a call, for rank 0
 };
 
 struct SharedState {
@@ -106,34 +107,49 @@ struct SharedState {
   DeviceGroup devices;  // rank 0 only
 };
 
+// This rank's part of a two-shot all-reduce; all ranks wait for each other before and afterwards.
+// buffers[r]: num_elements of `dtype`, of rank r. The result has the bits of the two-shot plan.
+//
+// Rank r owns chunk r. Piece by piece it reads the piece from all ranks, adds the values up in the
+// order of ranks, and writes the sum to all ranks while it is still in the first-level cache. No
+// other rank touches chunk r in between, so the two steps of the plan become one, and every element
+// is read once and written once on each rank.
+void shared_memory_all_reduce(const Reduction& reduction, double factor, int rank,
+                              std::span<void* const> buffers, DType dtype,
+                              std::size_t num_elements) {
+  constexpr std::size_t kPieceBytes = 16 * 1024;
+  const std::size_t element_size = size_of(dtype);
+  const auto mine = static_cast<std::size_t>(rank);
+  const plan::Chunk chunk = plan::even_chunk(num_elements, buffers.size(), mine);
+  const std::size_t piece_elements = kPieceBytes / element_size;
+  thread_local std::vector<ConstTensorView> sources;
+  sources.resize(buffers.size());
+  for (std::size_t begin = chunk.offset; begin < chunk.end(); begin += piece_elements) {
+    const std::size_t count = std::min(piece_elements, chunk.end() - begin);
+    const auto piece_of = [&](std::size_t r) {
+      return TensorView{static_cast<std::byte*>(buffers[r]) + begin * element_size, dtype, count};
+    };
+    for (std::size_t r = 0; r < buffers.size(); ++r) sources[r] = piece_of(r);
+    const TensorView sum = piece_of(mine);
+    reduce_in_order(reduction.stream, reduction.op, factor, sources, sum);
+    for (std::size_t r = 0; r < buffers.size(); ++r) {
+      if (r != mine) std::memcpy(piece_of(r).data, sum.data, sum.num_bytes());
+    }
+  }
+}
+
 class ThreadGroup final : public Group {
  public:
-  ThreadGroup(std::shared_ptr<SharedState> state, GroupShape shape,
-              std::unique_ptr<LinkModel> links)
-      : Group(std::move(shape)),
-        state_(std::move(state)),
-        runner_(rank(), world_size(), this->shape().hosts) {
-    if (links == nullptr) return;
-    clock_.emplace(std::move(links), rank(), world_size(), this->shape().hosts,
-                   LinkClock::Means{[this](int to, Time time) { put(to, &Channel::times, time); },
-                                    [this](int from) { return take(from, &Channel::times); },
-                                    [this] { throw_if_failed(); },
-                                    [this](const Error& error) { fail_and_throw(error); }});
-  }
+  ThreadGroup(std::shared_ptr<SharedState> state, GroupShape shape, unsigned num_spins)
+      : Group(std::move(shape)), state_(std::move(state)), num_spins_(num_spins) {}
 
   ~ThreadGroup() override {
     mine().has_left.value.store(1, kOrder);
     mine().num_changes.add(1);
   }
 
-  void note_call(const CallHeader& call) override {
-    if (clock_) clock_->note_call(call);
-  }
-
-  void announce(const CollectiveCall& call) override {
-    enter(call);
-    if (clock_) clock_->begin_call(call_, timeout_seconds_);
-    if (is_on_cuda(call)) part_of(rank()) = {call.stream, call.input, call.output};
+  void announce(const CallHeader& call, double timeout_seconds) override {
+    enter(call, timeout_seconds);
     mine().announced.publish(call_);
     mine().num_changes.add(1);
   }
@@ -144,29 +160,74 @@ class ThreadGroup final : public Group {
     return theirs.call(call_.sequence);
   }
 
-  std::size_t run(const CollectiveCall& call, std::span<void* const> memory) override {
+  void run_schedule(const plan::RankSchedule& schedule, TensorView buffer,
+                    const Reduction& reduction, LinkClock* clock) override {
     begin_data();
-    const std::size_t num_bytes_sent = is_on_cuda(call)    ? enqueue_on_devices(call)
-                                       : is_one_pass(call) ? all_reduce_in_one_pass(call, memory)
-                                                           : run_by_plan(call);
-    mine().in_data.value.store(0, std::memory_order_release);
-    return num_bytes_sent;
+    mine().buffer.store(static_cast<std::byte*>(buffer.data), std::memory_order_relaxed);
+    publish(before_step(0));
+    for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
+      const plan::RankSchedule::Step& step = schedule.steps[s];
+      const bool is_empty = step.sends.empty() && step.receives.empty();
+      if (clock != nullptr && !is_empty) clock->begin_step(step, size_of(buffer.dtype));
+      if (!step.receives.empty()) wait_for_readers();
+      if (step.overwrites_sent) {
+        run_exchange(step, s, buffer, reduction);
+      } else {
+        for (const plan::Write& write : step.receives) {
+          const TensorView mine = buffer.part(write.chunk.offset, write.chunk.count);
+          receive_here(write, s, reduction, mine, mine);
+        }
+        for (const plan::RankSchedule::Send& send : step.sends)
+          readers_.push_back({send.to_rank, s});
+      }
+      publish(before_step(s + 1));
+    }
+    wait_for_readers();
+    end_data();
+  }
+
+  void run_in_shared_memory(const CollectiveCall& call, std::span<void* const> memory) override {
+    if (call.header.operation == Operation::send) return send_on_device(call);
+    if (call.header.operation == Operation::recv) return receive_on_device(call);
+    begin_data();
+    if (is_on_cuda(call)) {
+      enqueue_on_devices(call);
+    } else {
+      const TensorView buffer = call.input.view();
+      const Reduction reduction{call.input.stream(), call.header.op};
+      shared_memory_all_reduce(reduction, factor_of(reduction.op, world_size()), rank(), memory,
+                               buffer.dtype, buffer.num_elements);
+      meet();
+    }
+    end_data();
   }
 
   void abandon(const Error& error) noexcept override {
-    if (clock_) clock_->abandon_call();
     fail(error);
-    mine().in_data.value.store(0, kOrder);
+    end_data();
     // Peers that use this rank's memory see the failure at their next wait, or are done.
     for (int peer = 0; peer < world_size(); ++peer) {
       const std::atomic<std::uint32_t>& in_data = of(peer).in_data.value;
       for (unsigned round = 0; in_data.load(kOrder) != 0; ++round) runtime::poll_pause(round);
     }
-    part_of(rank()) = {};
+    mine().part = {};
   }
 
-  void send(const CollectiveCall& call) override;
-  void receive(const CollectiveCall& call) override;
+  void post_time(int to, Time time) override { put(to, &Channel::times, time); }
+  Time take_time(int from) override { return take(from, &Channel::times); }
+
+  void send_message(int to, const CallHeader& call, Bytes data) override {
+    throw_if_failed();
+    const Tensor copy = Tensor::empty({data.size()}, DType::uint8, Device{});
+    if (!data.empty()) std::memcpy(copy.raw(), data.data(), data.size());
+    put(to, &Channel::messages, Message{call, copy, nullptr});
+  }
+
+  void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
+                       double timeout_seconds) override {
+    const Message message = take_message(from, call, timeout_seconds);
+    if (!data.empty()) std::memcpy(data.data(), message.data.raw(), data.size());
+  }
 
   void fail(const Error& error) noexcept override {
     if (!state_->failure.set(error)) return;
@@ -186,31 +247,27 @@ class ThreadGroup final : public Group {
  private:
   RankState& of(int rank) const { return state_->ranks[static_cast<std::size_t>(rank)]; }
   RankState& mine() const { return of(rank()); }
-  GroupMember& part_of(int rank) const { return of(rank).parts[call_.sequence % 2]; }
 
-  void enter(const CollectiveCall& call) {
+  void enter(const CallHeader& call, double timeout_seconds) {
     throw_if_failed();
-    call_ = call.header;
-    timeout_seconds_ = call.timeout_seconds;
+    call_ = call;
+    timeout_seconds_ = timeout_seconds;
   }
 
+  // Between these two a rank may use its peers' memory.
   void begin_data() {
+    readers_.clear();
     mine().in_data.value.store(1, kOrder);
-    if (!state_->failure.is_set()) return;
-    mine().in_data.value.store(0, kOrder);
     throw_if_failed();
   }
+  void end_data() noexcept { mine().in_data.value.store(0, std::memory_order_release); }
 
   // --- waiting ---
 
   // Returns when done() is true, which the peer will make it; else fails the group.
   template <typename Done>
   void wait_for(int peer, const Done& done) {
-    // Every spin yields now and then, so it costs less than a sleep even where ranks outnumber
-    // cores; unless other threads compute on the cores while modelled messages are under way.
-    const unsigned num_spins =
-        shape().has_links ? runtime::kSpinRoundsOnSharedCore : runtime::kSpinRounds;
-    if (!runtime::spin_until(done, num_spins)) sleep_until(peer, done);
+    if (!runtime::spin_until(done, num_spins_)) sleep_until(peer, done);
   }
 
   template <typename Done>
@@ -244,8 +301,10 @@ class ThreadGroup final : public Group {
     const std::atomic<Progress>& theirs = of(peer).progress;
     wait_for(peer, [&] { return theirs.load(kOrder) >= in_this_call(progress); });
   }
-  void wait_for_readers(const std::vector<RankSchedule::Reader>& readers) {
-    for (const auto& reader : readers) wait_for_progress(reader.rank, has_read(reader.step));
+  // Waits until no peer reads this rank's buffer in one of the steps before.
+  void wait_for_readers() {
+    for (const Reader& reader : readers_) wait_for_progress(reader.rank, has_read(reader.step));
+    readers_.clear();
   }
   // Waits until all ranks have called it in this call.
   void meet() {
@@ -255,59 +314,24 @@ class ThreadGroup final : public Group {
 
   // --- collectives ---
 
-  std::size_t run_by_plan(const CollectiveCall& call) {
-    if (clock_) clock_->begin_data();
-    const std::size_t num_bytes_sent = runner_.run(
-        call, std::numeric_limits<std::size_t>::max(),
-        [this](const RankSchedule& schedule, TensorView buffer, const Reduction& reduction) {
-          try {
-            run_schedule(schedule, buffer, reduction);
-          } catch (const Error& error) {
-            abandon(error);  // before the buffer goes, which may be a local copy
-            throw;
-          }
-        });
-    if (clock_) clock_->end_data();
-    return num_bytes_sent;
-  }
-
-  void run_schedule(const RankSchedule& schedule, TensorView buffer, const Reduction& reduction) {
-    mine().buffer.store(static_cast<std::byte*>(buffer.data), std::memory_order_relaxed);
-    publish(before_step(0));
-    for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
-      const RankSchedule::Step& step = schedule.steps[s];
-      const bool is_empty = step.sends.empty() && step.receives.empty();
-      if (clock_ && !is_empty) clock_->begin_step(step, size_of(buffer.dtype));
-      if (step.overwrites == RankSchedule::Overwrites::nothing) {
-        wait_for_readers(step.wait_for);
-        for (const plan::Write& write : step.receives) {
-          const TensorView mine = buffer.part(write.chunk.offset, write.chunk.count);
-          receive_here(write, s, reduction, mine, mine);
-        }
-      } else {
-        run_exchange(step, s, buffer, reduction);
-      }
-      publish(before_step(s + 1));
-    }
-    wait_for_readers(schedule.wait_for);
-  }
-
   // A step that overwrites what it sends: into scratch memory first, and into place when the peers
   // have read.
-  void run_exchange(const RankSchedule::Step& step, std::size_t number, TensorView buffer,
+  void run_exchange(const plan::RankSchedule::Step& step, std::size_t number, TensorView buffer,
                     const Reduction& reduction) {
-    scratch_.clear();
+    std::vector<Tensor> scratch;
     for (const plan::Write& write : step.receives) {
       const TensorView mine = buffer.part(write.chunk.offset, write.chunk.count);
-      scratch_.push_back(Tensor::empty({mine.num_elements}, mine.dtype, Device{}));
-      receive_here(write, number, reduction, mine, scratch_.back().view());
+      scratch.push_back(Tensor::empty({mine.num_elements}, mine.dtype, Device{}));
+      receive_here(write, number, reduction, mine, scratch.back().view());
     }
     publish(has_read(number));
-    wait_for_readers(step.wait_for);
+    for (const plan::RankSchedule::Send& send : step.sends)
+      readers_.push_back({send.to_rank, number});
+    wait_for_readers();
     for (std::size_t i = 0; i < step.receives.size(); ++i) {
       const plan::Chunk chunk = step.receives[i].chunk;
       const TensorView mine = buffer.part(chunk.offset, chunk.count);
-      std::memcpy(mine.data, scratch_[i].raw(), mine.num_bytes());
+      std::memcpy(mine.data, scratch[i].raw(), mine.num_bytes());
     }
   }
 
@@ -321,33 +345,19 @@ class ThreadGroup final : public Group {
         out);
   }
 
-  bool is_one_pass(const CollectiveCall& call) const {
-    return call.header.operation == Operation::all_reduce &&
-           call.header.plan == plan::AllReducePlan::two_shot && shape().shares_memory &&
-           world_size() > 1;
-  }
-
-  std::size_t all_reduce_in_one_pass(const CollectiveCall& call, std::span<void* const> memory) {
-    const TensorView buffer = call.input.view();
-    const Reduction reduction{call.input.stream(), call.header.op};
-    shared_memory_all_reduce(reduction, factor_of(reduction.op, world_size()), rank(), memory,
-                             buffer.dtype, buffer.num_elements);
-    meet();
-    return elements_sent_in_shared_memory(rank(), world_size(), buffer.num_elements) *
-           size_of(buffer.dtype);
-  }
-
-  std::size_t enqueue_on_devices(const CollectiveCall& call) {
+  void enqueue_on_devices(const CollectiveCall& call) {
+    mine().part = {call.stream, call.input, call.output};
+    publish(before_step(0));
     if (rank() == 0) {
       std::vector<GroupMember> members;
-      for (int peer = 0; peer < world_size(); ++peer) members.push_back(part_of(peer));
+      for (int peer = 0; peer < world_size(); ++peer) {
+        wait_for_progress(peer, before_step(0));
+        members.push_back(of(peer).part);
+      }
       state_->devices.enqueue(call_, members);
     }
     meet();
-    part_of(rank()) = {};
-    const bool is_gather = call_.operation == Operation::all_gather;
-    const std::size_t num_elements = is_gather ? call.output.num_elements() : call_.num_elements;
-    return runner_.schedule_of(call_, num_elements).num_elements_sent * size_of(call_.dtype);
+    mine().part = {};
   }
 
   // --- messages ---
@@ -364,67 +374,76 @@ class ThreadGroup final : public Group {
     return theirs.take();
   }
 
-  std::shared_ptr<SharedState> state_;
-  PlanRunner runner_;
-  std::optional<LinkClock> clock_;  // of modelled links
-  CallHeader call_;                 // the current one
-  double timeout_seconds_ = 0;
-  std::vector<Tensor> scratch_;
-};
-
-// A copy of a tensor, made on the call's stream.
-Tensor copy_on_device(const CollectiveCall& call) {
-  const Tensor copy = Tensor::empty(call.input.shape(), call.input.dtype(), call.input.device());
-  runtime::Stream& compute = call.input.stream();
-  if (call.stream != &compute) {
-    // The pool gives out what earlier work of the compute stream may still use.
-    call.stream->wait(compute.record());
-    copy.storage()->record_use(*call.stream);
+  Message take_message(int from, const CallHeader& call, double timeout_seconds) {
+    enter(call, timeout_seconds);
+    Message message = take(from, &Channel::messages);
+    const CallHeader& sent = message.call;
+    if (sent.dtype != call.dtype || sent.device != call.device ||
+        sent.num_elements != call.num_elements) {
+      fail_and_throw(Error(ErrorCode::Comm, name_of(call.operation),
+                           describe_difference(rank(), call, from, sent)));
+    }
+    return message;
   }
-  copy_on_stream(*call.stream, call.input.view(), copy.view());
-  return copy;
-}
 
-void ThreadGroup::send(const CollectiveCall& call) {
-  throw_if_failed();
-  Message message;
-  message.call = call.header;
-  if (is_on_cuda(call)) {
-    message.data = copy_on_device(call);
-    message.written = call.stream->record();
-  } else {
-    message.data = call.input.clone();
-    if (clock_) message.arrival = clock_->leave(call.peer, bytes_of(call.input));
+  void send_on_device(const CollectiveCall& call) {
+    throw_if_failed();
+    const Tensor copy = Tensor::empty(call.input.shape(), call.input.dtype(), call.input.device());
+    runtime::Stream& compute = call.input.stream();
+    if (call.stream != &compute) {
+      // The pool gives out what earlier work of the compute stream may still use.
+      call.stream->wait(compute.record());
+      copy.storage()->record_use(*call.stream);
+    }
+    copy_on_stream(*call.stream, call.input.view(), copy.view());
+    put(call.peer, &Channel::messages, Message{call.header, copy, call.stream->record()});
   }
-  put(call.peer, &Channel::messages, std::move(message));
-}
 
-void ThreadGroup::receive(const CollectiveCall& call) {
-  enter(call);
-  const Message message = take(call.peer, &Channel::messages);
-  const CallHeader& sent = message.call;
-  if (sent.dtype != call_.dtype || sent.device != call_.device ||
-      sent.num_elements != call_.num_elements) {
-    fail_and_throw(Error(ErrorCode::Comm, name_of(call_.operation),
-                         describe_difference(rank(), call_, call.peer, sent)));
-  }
-  if (is_on_cuda(call)) {
+  void receive_on_device(const CollectiveCall& call) {
+    const Message message = take_message(call.peer, call.header, call.timeout_seconds);
     call.stream->wait(message.written);
     message.data.storage()->record_use(*call.stream);
     copy_on_stream(*call.stream, message.data.view(), call.input.view());
-    return;
   }
-  if (call.input.num_bytes() > 0) {
-    std::memcpy(call.input.raw(), message.data.raw(), call.input.num_bytes());
-  }
-  if (clock_) {
-    clock_->arrive(call.peer, message.arrival, call.input.num_bytes(), call_, timeout_seconds_);
-  }
-}
+
+  // A peer that reads this rank's memory in a step.
+  struct Reader {
+    int rank = 0;
+    std::size_t step = 0;
+  };
+
+  std::shared_ptr<SharedState> state_;
+  unsigned num_spins_;
+  CallHeader call_;  // the current one
+  double timeout_seconds_ = 0;
+  std::vector<Reader> readers_;
+};
 
 std::unique_ptr<LinkModel> links_of(int rank, const ThreadGroupOptions& options) {
   if (options.make_links) return options.make_links(rank);
   return options.link ? fixed_link(*options.link) : nullptr;
+}
+
+void run_rank(Communicator& communicator, const std::function<void(Communicator&)>& fn,
+              FirstFailure& failure) {
+  ThreadContext context;
+  context.rank = communicator.rank();
+  context.world_size = communicator.world_size();
+  context.group = communicator.observed_group();
+  const ThreadContextScope scope(context);
+  const auto give_up = [&](ErrorCode code, const char* message) {
+    failure.set(Error(code, fmt::format("rank {}", communicator.rank()), message));
+    communicator.abort(message);
+  };
+  try {
+    fn(communicator);
+  } catch (const Error& error) {
+    give_up(error.code(), error.what());
+  } catch (const std::exception& error) {
+    give_up(ErrorCode::State, error.what());
+  } catch (...) {
+    give_up(ErrorCode::State, "an exception that is no std::exception");
+  }
 }
 
 }  // namespace
@@ -439,16 +458,40 @@ std::vector<std::unique_ptr<Communicator>> make_thread_group(int world_size,
       observer == nullptr ? 0 : observer->group_made({{}, world_size, 0});
   std::vector<std::unique_ptr<Communicator>> group;
   for (int rank = 0; rank < world_size; ++rank) {
+    GroupShape shape;
+    shape.rank = rank;
+    shape.world_size = world_size;
+    shape.name = "thread";
+    shape.shares_memory = true;
     std::unique_ptr<LinkModel> links = links_of(rank, options);
-    GroupShape shape{rank, world_size, "thread", {}, true, false};
-    if (links != nullptr) shape = behind(*links, std::move(shape));
+    // Every spin yields now and then, so it costs less than a sleep even where ranks outnumber
+    // cores; unless other threads compute on the cores while modelled messages are under way.
+    const unsigned num_spins =
+        links != nullptr ? runtime::kSpinRoundsOnSharedCore : runtime::kSpinRounds;
     group.push_back(std::make_unique<PlanCommunicator>(
-        std::make_unique<ThreadGroup>(state, std::move(shape), std::move(links))));
+        std::make_unique<ThreadGroup>(state, std::move(shape), num_spins), std::move(links)));
     group.back()->set_timeout_seconds(options.timeout_seconds);
     group.back()->set_default_plan(options.default_plan);
     group.back()->set_observed_group(observed_group);
   }
   return group;
+}
+
+void run_ranks(int world_size, const std::function<void(Communicator&)>& fn,
+               const ThreadGroupOptions& options) {
+  auto group = make_thread_group(world_size, options);
+  FirstFailure failure;
+  std::vector<std::thread> threads;
+  const std::vector<int> allowed = runtime::allowed_cores();
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    threads.emplace_back([&fn, &failure, cores = runtime::part_of_cores(allowed, i, group.size()),
+                          mine = std::move(group[i])] {
+      runtime::bind_to(cores);
+      run_rank(*mine, fn, failure);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  failure.throw_if_set();
 }
 
 }  // namespace lockstep::comm

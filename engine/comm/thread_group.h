@@ -12,8 +12,6 @@
 
 namespace lockstep::comm {
 
-class LinkModel;
-
 struct ThreadGroupOptions {
   double timeout_seconds = 30;
   plan::AllReducePlan default_plan = plan::AllReducePlan::automatic;
@@ -28,5 +26,13 @@ struct ThreadGroupOptions {
 // Throws Error{Usage} when world_size < 1.
 std::vector<std::unique_ptr<Communicator>> make_thread_group(
     int world_size, const ThreadGroupOptions& options = {});
+
+// Calls fn(communicator) on world_size threads whose ThreadContext holds their rank and the world
+// size, each bound to cores of its own where there are enough (runtime/cpu_cores.h), and returns
+// when all are done. The first rank that fails aborts the others; its error is rethrown as Error
+// with its code and the message "[rank 2] ...". An exception that is no Error becomes Error{State}.
+// Throws Error{Usage} when world_size < 1.
+void run_ranks(int world_size, const std::function<void(Communicator&)>& fn,
+               const ThreadGroupOptions& options = {});
 
 }  // namespace lockstep::comm

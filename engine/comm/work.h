@@ -5,11 +5,14 @@
 // runs after it. Values are read safely with item() or to_vector(), as ever.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/runtime/stream.h"
+#include "engine/runtime/threads.h"
 
 namespace lockstep::comm {
 
@@ -57,5 +60,30 @@ class Work {
 
 // One Work for several: done when all are; wait() waits for them in order.
 Work works_together(std::vector<Work> works);
+
+class Group;
+struct CollectiveCall;
+
+// The thread that carries out a communicator's asynchronous calls, in call order.
+class AsyncCalls {
+ public:
+  explicit AsyncCalls(std::string thread_name,
+                      runtime::Worker::Slices slices = runtime::Worker::Slices::ordinary)
+      : worker_(std::move(thread_name), slices) {}
+
+  // Has the thread run the call; its error is the Work's. group: names the missing ranks when
+  // a wait times out; may be none.
+  Work start(CollectiveCall call, std::weak_ptr<const Group> group,
+             std::function<void(const CollectiveCall&)> run);
+  // Before a blocking call: waits until those before it have run. Returns whether there were any
+  // since the last call of finish().
+  bool finish();
+
+ private:
+  class State;
+
+  std::shared_ptr<State> last_;
+  runtime::Worker worker_;
+};
 
 }  // namespace lockstep::comm

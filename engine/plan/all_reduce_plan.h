@@ -36,7 +36,7 @@ std::string_view to_string(AllReducePlan plan);
 // The reverse. Throws Error{Usage} that lists the names.
 AllReducePlan parse_all_reduce_plan(std::string_view name);
 
-// What `automatic` stands for; never `automatic` itself.
+// The plan that `automatic` stands for; never `automatic` itself.
 //   up to 8 ranks (one host): one_shot up to 4096 elements, two_shot above;
 //   more ranks: halving_doubling up to 65536 elements, ring above.
 // Why: small buffers are bound by the number of steps, large ones by the bytes. Within a host all
@@ -44,7 +44,7 @@ AllReducePlan parse_all_reduce_plan(std::string_view name);
 // partners, and a long ring hides its many steps only behind large chunks.
 AllReducePlan choose_all_reduce_plan(int world_size, std::size_t num_elements);
 
-// Whether the plan adds the values of every element in the order of ranks, wherever the element
+// True when the plan adds the values of every element in the order of ranks, wherever the element
 // lies: then a buffer may be all-reduced part by part, and has the same bits as in one go.
 bool sums_in_rank_order(AllReducePlan plan);
 

@@ -18,8 +18,7 @@ namespace {
 struct Draft {
   Bucket bucket;
   std::size_t payload_bytes = 0;  // without gaps
-  std::size_t first_place = 0;    // in the order in which parameters enter
-  std::size_t last_place = 0;
+  std::size_t last_place = 0;     // in the order in which parameters enter
 };
 
 // The open bucket of one (dtype, device), and which limit it has.
@@ -56,7 +55,6 @@ Lane& lane_of(std::vector<Lane>& lanes, const BucketParameter& parameter) {
 void append(Draft& draft, std::size_t place, std::size_t index, const BucketParameter& parameter,
             std::size_t alignment_bytes) {
   Bucket& bucket = draft.bucket;
-  if (bucket.slots.empty()) draft.first_place = place;
   draft.last_place = place;
   const std::size_t element_size = size_of(parameter.dtype);
   const std::size_t alignment = std::max<std::size_t>(alignment_bytes / element_size, 1);
@@ -114,9 +112,7 @@ BucketPlan bucket_plan(std::span<const BucketParameter> parameters,
   for (Lane& lane : lanes) {
     if (!lane.draft.bucket.slots.empty()) closed.push_back(close(lane));
   }
-  std::ranges::sort(
-      closed, {},
-      options.order == BucketOrder::by_first_parameter ? &Draft::first_place : &Draft::last_place);
+  std::ranges::sort(closed, {}, &Draft::last_place);
   BucketPlan plan;
   for (Draft& draft : closed) plan.buckets.push_back(std::move(draft.bucket));
   return plan;

@@ -21,14 +21,14 @@
 
 namespace lockstep::plan {
 
-// What the plan has to know about a parameter.
+// The facts about a parameter that the plan needs.
 struct BucketParameter {
   std::size_t num_elements = 0;
   DType dtype = DType::float32;
   Device device;
 };
 
-// Where one parameter's gradient lies inside its bucket, in elements.
+// The place of one parameter's gradient inside its bucket, in elements.
 struct BucketSlot {
   std::size_t parameter = 0;  // index into the list of parameters
   std::size_t offset = 0;
@@ -48,18 +48,12 @@ struct Bucket {
   bool operator==(const Bucket&) const = default;
 };
 
-// In the order in which the buckets are launched.
+// In the order in which the buckets are launched: the bucket that is complete first comes first, so
+// that none waits for a later gradient.
 struct BucketPlan {
   std::vector<Bucket> buckets;
 
   bool operator==(const BucketPlan&) const = default;
-};
-
-// The order of buckets when several (dtype, device) pairs are filled at the same time. "First" and
-// "last" mean places in the order in which parameters entered. With one pair both are the same.
-enum class BucketOrder {
-  by_first_parameter,  // the bucket that was opened first
-  by_last_parameter,   // the bucket that is complete first: none waits for a later gradient
 };
 
 struct BucketOptions {
@@ -67,7 +61,6 @@ struct BucketOptions {
   // Every slot begins at a multiple of this many bytes; a power of two. 1: packed. The gaps count
   // in num_elements and are all-reduced too (fill them with zeros once), but not for the limits.
   std::size_t alignment_bytes = 1;
-  BucketOrder order = BucketOrder::by_first_parameter;
 };
 
 // num_parameters-1, ..., 1, 0: gradients become ready roughly in reverse order of registration.

@@ -196,6 +196,25 @@ void require_valid(const CollectivePlan& plan) {
   }
 }
 
+RankSchedule rank_schedule(const CollectivePlan& plan, int rank) {
+  require_valid(plan);
+  RankSchedule schedule;
+  schedule.num_elements_sent = elements_sent(plan, rank);
+  for (const Step& planned : plan.steps) {
+    RankSchedule::Step& step = schedule.steps.emplace_back();
+    for (const Transfer& transfer : planned.transfers) {
+      if (transfer.from_rank == rank) step.sends.push_back({transfer.to_rank, transfer.chunk});
+    }
+    std::ranges::stable_sort(step.sends, {}, [](const auto& send) { return send.chunk.offset; });
+    step.receives = writes_of_rank(planned, rank);
+    for (const RankSchedule::Send& send : step.sends) {
+      step.overwrites_sent |= std::ranges::any_of(
+          step.receives, [&](const Write& write) { return overlaps(send.chunk, write.chunk); });
+    }
+  }
+  return schedule;
+}
+
 namespace {
 
 void do_write(const Write& write, std::size_t rank, const RankBuffers& before, RankBuffers& after) {

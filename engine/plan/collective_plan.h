@@ -4,11 +4,11 @@
 // has three readers: the communicator runs it, the tutorials print it, and its steps tell what it
 // costs on a topology.
 //
-// What a step means: all its transfers happen at once, so every read sees the values from before
-// the step; what a rank both sends and overwrites in it, an executor has to copy first. When a rank
-// receives several `add` transfers for the same chunk in one step, the result is the sum over its
-// own value and all senders' values in the order of their ranks, so that ranks that add the same
-// values get the same bits.
+// The meaning of a step: all its transfers happen at once, so every read sees the values from
+// before the step; what a rank both sends and overwrites in it, an executor has to copy first. When
+// a rank receives several `add` transfers for the same chunk in one step, the result is the sum
+// over its own value and all senders' values in the order of their ranks, so that ranks that add
+// the same values get the same bits.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct Chunk {
   bool operator==(const Chunk&) const = default;
 };
 
-// Whether some element belongs to both. An empty chunk overlaps nothing.
+// True when an element belongs to both. An empty chunk overlaps nothing.
 inline bool overlaps(Chunk a, Chunk b) {
   return a.count > 0 && b.count > 0 && a.offset < b.end() && b.offset < a.end();
 }
@@ -82,7 +82,7 @@ std::size_t num_steps(const CollectivePlan& plan);
 std::size_t elements_sent(const CollectivePlan& plan, int rank);
 std::size_t elements_received(const CollectivePlan& plan, int rank);
 
-// The total of the rank that sends most: the one that everybody waits for.
+// The total of the rank that sends most: the one that all others wait for.
 std::size_t max_elements_sent(const CollectivePlan& plan);
 
 // A text for people: a line per transfer, step by step, with bytes of element_size per element,
@@ -116,7 +116,7 @@ class PlanBuilder {
 void require_root(const std::string& operation, int world_size, int root);
 
 // A step seen from the rank that writes, which is how an executor runs it:
-// one chunk of one rank's buffer, and everybody who sends to it in this step.
+// one chunk of one rank's buffer, and all ranks that send to it in this step.
 //   copy: exactly one sender; chunk = sender's chunk.
 //   add:  chunk = the sum of the senders' and the own values, added up in the order of ranks; the
 //         own rank takes its place in that order: rank 1 with senders {0, 2} gets (v0 + v1) + v2.
@@ -136,6 +136,26 @@ std::vector<Write> writes_of_rank(const Step& step, int rank);
 // itself, every chunk is inside the buffer and not empty, and no two writes of a rank in one step
 // overlap (several adds to the same chunk from different ranks are one write).
 void require_valid(const CollectivePlan& plan);
+
+// A plan as one rank sees it: per step, the chunks that it sends and those that it receives. This
+// is what a communicator carries out.
+struct RankSchedule {
+  struct Send {
+    int to_rank = 0;
+    Chunk chunk;
+  };
+  struct Step {
+    std::vector<Send> sends;       // by rising offset, so that a pair agrees on the order
+    std::vector<Write> receives;   // by rising offset
+    bool overwrites_sent = false;  // it receives what it also sends: the same chunks
+  };
+
+  std::vector<Step> steps;  // those of the plan; some are empty for this rank
+  std::size_t num_elements_sent = 0;
+};
+
+// Throws Error{Usage} when the plan is not valid or the rank is outside it.
+RankSchedule rank_schedule(const CollectivePlan& plan, int rank);
 
 // The interpreter runs a plan on plain vectors, one rank after the other: the meaning of a plan in
 // twenty lines. Tests check plans with it, tutorials show what each step does to the buffers.

@@ -1,6 +1,6 @@
 // Recursive halving and doubling: in each step a rank exchanges with one partner, first the
 // neighbour (rank xor 1), then twice as far away, and so on; each time it keeps half of what it
-// still had to sum. The way back doubles the finished part until everybody has all of it.
+// still had to sum. The way back doubles the finished part until every rank has all of it.
 //
 // As few bytes as the ring, in 2 log2(n) steps instead of 2(n-1).
 //

@@ -1,4 +1,4 @@
-// One-shot: every rank reads everybody's whole buffer and adds it all up by itself.
+// One-shot: every rank reads all others' whole buffers and adds it all up by itself.
 //
 // One step, so the lowest latency; but n-1 times the buffer per rank, so only for small buffers.
 // Every rank adds in the order of ranks, so all get the same bits. Each buffer is read while its
@@ -14,8 +14,8 @@ namespace lockstep::plan {
 // Cost: 1 step; each rank sends (n-1) times the buffer.
 CollectivePlan one_shot_all_reduce(int world_size, std::size_t num_elements);
 
-// Two-shot: reduce-scatter, then all-gather, each in one step in which everybody reads directly
-// from everybody.
+// Two-shot: reduce-scatter, then all-gather, each in one step in which every rank reads directly
+// from all others.
 //
 // The bytes of the ring in two steps instead of 2(n-1): the right choice for large buffers where
 // every rank reaches every other one equally well (threads of one process, GPUs behind NVSwitch).
@@ -38,8 +38,8 @@ CollectivePlan direct_all_gather(int world_size, std::size_t num_elements);
 // Cost: 2 steps; each rank sends 2(n-1)/n of the buffer. Sums are in the order of ranks.
 CollectivePlan two_shot_all_reduce(int world_size, std::size_t num_elements);
 
-// The naive all-reduce: everybody sends its buffer to one rank, which adds them up in the order of
-// ranks and sends the sum back to everybody.
+// The naive all-reduce: every rank sends its buffer to one rank, which adds them up in the order of
+// ranks and sends the sum back to all.
 //
 // Two steps, but the root's link carries everything: with 8 ranks it moves 7 buffers in and 7 out
 // while the other links idle. It is what nn.DataParallel does with gradients (sum on device 0) and

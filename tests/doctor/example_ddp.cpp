@@ -13,7 +13,7 @@
 
 #include "datasets/digits.h"
 #include "engine/autograd/ops/ops.h"
-#include "engine/comm/run_ranks.h"
+#include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
 #include "engine/core/rng.h"
 #include "engine/data/data_loader.h"

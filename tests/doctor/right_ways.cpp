@@ -12,7 +12,7 @@
 
 #include "datasets/digits.h"
 #include "engine/autograd/ops/ops.h"
-#include "engine/comm/run_ranks.h"
+#include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
 #include "engine/nn/mlp.h"
 #include "engine/optim/clip_grad_norm.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/comm/run_ranks.h"
+#include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
 
 namespace lockstep::testing {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/comm/run_ranks.h"
+#include "engine/comm/thread_group.h"
 #include "engine/nn/mlp.h"
 #include "engine/trace/recorder.h"
 #include "tools/training/ranks.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/comm/run_ranks.h"
+#include "engine/comm/thread_group.h"
 #include "engine/tensor/tensor.h"
 #include "engine/trace/recorder.h"
 #include "tools/report/layer_time.h"

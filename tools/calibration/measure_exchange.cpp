@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/comm/small_collectives.h"
+#include "engine/comm/communicator.h"
 #include "engine/tensor/tensor.h"
 #include "simulate/predict/step.h"
 #include "tools/report/median.h"

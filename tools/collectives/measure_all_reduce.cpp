@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/comm/small_collectives.h"
+#include "engine/comm/communicator.h"
 #include "engine/runtime/logical_device.h"
 
 namespace lockstep::tools {

@@ -4,10 +4,10 @@
 #include <set>
 #include <vector>
 
+#include "engine/comm/communicator.h"
 #include "engine/comm/mpi/mpi_group.h"
 #include "engine/comm/nccl/nccl_group.h"
 #include "engine/comm/process_group.h"
-#include "engine/comm/staged_communicator.h"
 #include "engine/core/error.h"
 #include "engine/launch/launcher.h"
 #include "engine/runtime/logical_device.h"
@@ -107,12 +107,11 @@ RankCommunicator make_communicator(const RankFlags& flags, const launch::Job& jo
   const std::string name = flags.comm.empty() ? choose(flags, job, device) : flags.comm;
   std::unique_ptr<comm::Communicator> communicator;
   if (name == "nccl") {
-    communicator =
-        std::make_unique<comm::StagedCommunicator>(make_nccl(flags, job, device), device);
+    communicator = comm::staged(make_nccl(flags, job, device), device);
   } else {
     communicator = name == "mpi" ? make_mpi(flags, job) : make_own(flags, job);
     if (device.type == DeviceType::cuda) {
-      communicator = std::make_unique<comm::StagedCommunicator>(std::move(communicator), Device{});
+      communicator = comm::staged(std::move(communicator), Device{});
     }
   }
   return {std::move(communicator), name};

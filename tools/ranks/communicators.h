@@ -28,7 +28,7 @@ struct RankCommunicator {
 
 // Where --comm says nothing: nccl if every rank of the job has a GPU of its own, this build has
 // NCCL, and no plan, transport or link of `own` is asked for; else own. All ranks choose alike.
-// Tensors that the communicator does not reach are staged (comm/staged_communicator.h).
+// Tensors that the communicator does not reach are staged (comm/communicator.h).
 // Throws what the chosen one does.
 RankCommunicator make_communicator(const RankFlags& flags, const launch::Job& job, Device device);
 

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "engine/comm/host_identity.h"
-#include "engine/comm/run_ranks.h"
+#include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
 #include "engine/runtime/cpu_cores.h"
 #include "engine/runtime/device_span.h"

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "engine/comm/small_collectives.h"
+#include "engine/comm/communicator.h"
 
 namespace lockstep::tools {
 namespace {

@@ -3,7 +3,7 @@
 //
 // Run:  bug_12_whole_tensor_ring [--fixed]      lockstep doctor -- bug_12_whole_tensor_ring
 #include "engine/autograd/ops/ops.h"
-#include "engine/comm/run_ranks.h"
+#include "engine/comm/thread_group.h"
 #include "engine/optim/optimizer.h"
 #include "engine/plan/collective_plan.h"
 #include "tutorials/bugs/lab.h"

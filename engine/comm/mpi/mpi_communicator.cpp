@@ -9,12 +9,12 @@
 #include <memory>
 #include <vector>
 
-#include "engine/comm/async_calls.h"
 #include "engine/comm/collective_call.h"
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/mpi/mpi_group.h"
 #include "engine/comm/mpi/mpi_session.h"
 #include "engine/comm/reduce.h"
+#include "engine/comm/work.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
 

@@ -3,7 +3,7 @@
 // Every global batch is cut into 8 micro-shards, whatever the number of devices (1, 2, 4 or 8).
 // Each is computed on its own, and gradients are added in one fixed tree, first inside a device,
 // then between devices (plan/micro_shards.h). Losses are sums; the caller scales once at the end.
-// What it takes besides: one thread per device, since a product that is cut for two threads may add
+// It also takes one thread per device, since a product that is cut for two threads may add
 // in another order; and on GPUs, products that are not tuned (kernels/matmul_precision.h):
 // micro-shards have the same sizes for every number of devices, so the library's first guess is the
 // same algorithm everywhere, in every run on GPUs of one model.
@@ -22,7 +22,7 @@ namespace lockstep::parallel {
 using SumLoss = std::function<Variable(const Variable& output, const Tensor& labels)>;
 
 struct MicroShardResult {
-  // Of the parameters that require them, in their order, summed over the device's micro-shards.
+  // Those of the trained parameters, in their order, summed over the device's micro-shards.
   std::vector<Tensor> gradients;
   double loss_sum = 0;
 };

@@ -34,7 +34,7 @@ void require_usable(const std::vector<Device>& devices) {
   devices_of(devices[0].type, ids);  // rejects an id that stands twice
 }
 
-// What a device has of what limits it, and the word for it.
+// The resource that limits a device: its amount and unit.
 struct Capacity {
   double amount = 0;
   const char* unit = "threads";

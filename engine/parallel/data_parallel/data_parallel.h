@@ -16,7 +16,7 @@
 namespace lockstep::parallel {
 
 struct DataParallelOptions {
-  // Where replicas run, in this order; the first holds the parameters. Empty: all devices of the
+  // Replicas run on these, in this order; the first holds the parameters. Empty: all devices of the
   // parameters' type that are visible (for the CPU, which has devices on demand: one per core).
   std::vector<Device> devices;
   std::optional<Device> output_device = {};  // default: devices[0]

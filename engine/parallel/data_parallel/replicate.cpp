@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <iterator>
+#include <span>
 
 #include "engine/autograd/node.h"
 #include "engine/comm/single_thread_group/device_group.h"
@@ -53,7 +53,7 @@ class BroadcastNode final : public Node {
       for (std::size_t k = i; k < grad_outputs.size(); k += num_inputs()) {
         const Tensor& grad = grad_outputs[k];
         if (!grad.defined()) continue;
-        // What this device cannot read itself is copied here first.
+        // A gradient that this device cannot read is copied here first.
         const bool reads_it = comm::reaches(here, grad.logical_device());
         if (reads_it) reads.follow(grad.logical_device());
         copies.push_back(reads_it ? grad : grad.to(device()));
@@ -72,15 +72,13 @@ class BroadcastNode final : public Node {
   void release_saved() override {}
 };
 
-// Consecutive variables of one dtype whose sizes add up to a piece; frozen ones are not mixed with
-// trained ones.
+// Consecutive variables whose sizes add up to a piece; frozen ones are not mixed with trained ones.
 std::vector<std::vector<Variable>> pieces_of(const std::vector<Variable>& variables) {
   std::vector<std::vector<Variable>> pieces;
   std::size_t num_bytes = 0;
   for (const Variable& variable : variables) {
     const bool fits = !pieces.empty() && num_bytes < kBroadcastPieceBytes &&
-                      pieces.back().back().requires_grad() == variable.requires_grad() &&
-                      pieces.back().back().dtype() == variable.dtype();
+                      pieces.back().back().requires_grad() == variable.requires_grad();
     if (!fits) {
       pieces.emplace_back();
       num_bytes = 0;
@@ -89,64 +87,6 @@ std::vector<std::vector<Variable>> pieces_of(const std::vector<Variable>& variab
     num_bytes += variable.value().num_bytes();
   }
   return pieces;
-}
-
-// A piece in one block of memory, where parameters begin aligned.
-struct PackedPiece {
-  Tensor memory;
-  std::vector<std::size_t> offsets;  // of the variables, in elements
-
-  explicit PackedPiece(const std::vector<Variable>& piece) {
-    std::size_t end = 0;
-    for (const Variable& variable : piece) {
-      offsets.push_back(end);
-      constexpr std::size_t kAlignment = 64;  // elements
-      end += (variable.value().num_elements() + kAlignment - 1) / kAlignment * kAlignment;
-    }
-    memory = Tensor::empty({end}, piece[0].dtype(), piece[0].device());
-    for (std::size_t i = 0; i < piece.size(); ++i) {
-      memory.slice(offsets[i], piece[i].shape()).copy_from(piece[i].value());
-    }
-  }
-};
-
-// Copies of a piece's tensors on another CUDA device: views of one block that travels in one copy.
-std::vector<Tensor> copies_on(const std::vector<Variable>& piece, const PackedPiece& packed,
-                              Device device) {
-  const Tensor whole = packed.memory.to(device);
-  std::vector<Tensor> copies;
-  for (std::size_t i = 0; i < piece.size(); ++i) {
-    copies.push_back(whole.slice(packed.offsets[i], piece[i].shape()));
-  }
-  return copies;
-}
-
-// Each device's worker copies what its device needs.
-std::vector<std::vector<Tensor>> copy_each(const std::vector<std::vector<Variable>>& pieces,
-                                           const std::vector<Device>& devices) {
-  std::vector<std::vector<Tensor>> tensors(devices.size());
-  for_each_device(devices, [&](std::size_t d) {
-    for (const std::vector<Variable>& piece : pieces) {
-      for (const Variable& variable : piece) {
-        tensors[d].push_back(variable.value().to(devices[d]));
-      }
-    }
-  });
-  return tensors;
-}
-
-// Copies take long on a GPU, not in the thread that asks for them.
-std::vector<std::vector<Tensor>> copy_packed(const std::vector<std::vector<Variable>>& pieces,
-                                             const std::vector<Device>& devices) {
-  std::vector<std::vector<Tensor>> tensors(devices.size());
-  for (const std::vector<Variable>& piece : pieces) {
-    for (const Variable& variable : piece) tensors[0].push_back(variable.value());
-    const PackedPiece packed(piece);
-    for (std::size_t d = 1; d < devices.size(); ++d) {
-      std::ranges::move(copies_on(piece, packed, devices[d]), std::back_inserter(tensors[d]));
-    }
-  }
-  return tensors;
 }
 
 }  // namespace
@@ -159,16 +99,25 @@ std::vector<std::vector<Variable>> broadcast_coalesced(const std::vector<Variabl
   runtime::WorkSpan span(runtime::logical_device(devices[0]).compute_stream(), trace::Lane::copy,
                          trace::Category::copy, "replicate", num_bytes * (devices.size() - 1));
   trace::count_collective(devices[0].index, "replicate", num_bytes * (devices.size() - 1));
-  const std::vector<std::vector<Variable>> pieces = pieces_of(variables);
-  const bool on_cuda = devices[0].type == DeviceType::cuda && devices.size() > 1;
-  const auto tensors = on_cuda ? copy_packed(pieces, devices) : copy_each(pieces, devices);
+  std::vector<std::vector<Tensor>> tensors(devices.size());
+  const auto copy_to = [&](std::size_t d) {
+    for (const Variable& variable : variables) {
+      tensors[d].push_back(variable.value().to(devices[d]));
+    }
+  };
+  // Copies take long on a GPU, not in the thread that asks for them.
+  if (devices[0].type == DeviceType::cuda) {
+    for (std::size_t d = 0; d < devices.size(); ++d) copy_to(d);
+  } else {
+    for_each_device(devices, copy_to);
+  }
 
   std::size_t first = 0;
-  for (const std::vector<Variable>& piece : pieces) {
+  for (const std::vector<Variable>& piece : pieces_of(variables)) {
     std::vector<Tensor> results;
     for (const std::vector<Tensor>& of_device : tensors) {
-      results.insert(results.end(), of_device.begin() + static_cast<std::ptrdiff_t>(first),
-                     of_device.begin() + static_cast<std::ptrdiff_t>(first + piece.size()));
+      const std::span<const Tensor> of_piece = std::span(of_device).subspan(first, piece.size());
+      results.insert(results.end(), of_piece.begin(), of_piece.end());
     }
     const std::vector<Variable> outputs =
         record_many<BroadcastNode>(piece, std::move(results), devices[0]);

@@ -52,12 +52,12 @@ MatrixView part_view(const Tensor& whole, std::size_t dim, const plan::ScatterPa
 
 // The differentiable broadcast that replicate is made of.
 
-// Parameters travel in pieces of about this size: one copy and one node each.
+// Parameters are summed in pieces of about this size: one node each.
 inline constexpr std::size_t kBroadcastPieceBytes = std::size_t{10} << 20;
 
 // copies[d][i] is variables[i] on devices[d]. copies[0] shares the originals' memory; the others
-// are copies: on the CPU made at the same time on their devices' workers, on CUDA packed once and
-// enqueued by the caller, one copy per piece and device.
+// are copies: on the CPU made at the same time on their devices' workers, on CUDA enqueued by the
+// caller.
 // Gradient: the sum over devices, added in the order of the devices, on devices[0]. Each piece is
 //           a node of its own, so later layers are summed while earlier ones still run backward.
 // REQUIRES: all variables on devices[0], devices not empty.
@@ -86,8 +86,6 @@ std::shared_ptr<nn::Module> copy_module(const nn::Module& module, Device device)
 
 // The check alone.
 void require_on_device(const nn::Module& module, Device device);
-
-// Stage 3 of DataParallel: run the replicas at the same time.
 
 // Calls task(i) for every device at the same time, each on its device's line of work: the caller's
 // thread for device 0 of the list, the worker of devices[i] for the others. A task whose worker has

@@ -1,13 +1,13 @@
 #include "engine/parallel/ddp/ddp.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "engine/autograd/variable.h"
-#include "engine/comm/small_collectives.h"
+#include "engine/comm/communicator.h"
 #include "engine/core/error.h"
 #include "engine/trace/observer.h"
 
@@ -15,96 +15,79 @@ namespace lockstep::parallel {
 
 namespace {
 
-// What must be equal, as numbers that can be gathered.
-struct Signature {
-  static constexpr std::size_t kLength = 3 + Shape::kMaxDims;
-  std::array<std::int64_t, kLength> words{};
-
-  Signature(const Tensor& tensor, RequiresGrad requires_grad) {
-    words[0] = static_cast<std::int64_t>(tensor.dtype());
-    words[1] = requires_grad == RequiresGrad::yes;
-    words[2] = static_cast<std::int64_t>(tensor.num_dims());
-    for (std::size_t dim = 0; dim < tensor.num_dims(); ++dim) {
-      words[3 + dim] = static_cast<std::int64_t>(tensor.size(dim));
-    }
-  }
-
-  static std::string describe(const std::int64_t* words) {
-    std::vector<std::size_t> sizes(words + 3, words + 3 + words[2]);
-    return fmt::format("{} {}{}", to_string(Shape(sizes)), to_string(static_cast<DType>(words[0])),
-                       words[1] ? "" : " without gradient");
-  }
+// A parameter or a buffer: its name, and what must be the same on all ranks.
+struct Item {
+  std::string name;
+  std::string description;  // "[4, 3] float32"
 };
 
-// One kind of thing that a model has, in order.
-struct Inventory {
-  const char* kind;  // "parameter"
-  std::vector<std::string> names;
-  std::vector<Signature> signatures;
-};
+std::string shape_and_dtype(const Tensor& tensor) {
+  return fmt::format("{} {}", to_string(tensor.shape()), to_string(tensor.dtype()));
+}
 
-Inventory parameters_of(const nn::Module& module) {
-  Inventory inventory{"parameter", {}, {}};
+std::vector<Item> parameters_of(const nn::Module& module) {
+  std::vector<Item> items;
   for (const auto& [name, parameter] : module.named_parameters()) {
-    inventory.names.push_back(name);
-    inventory.signatures.emplace_back(
-        parameter.value(), parameter.requires_grad() ? RequiresGrad::yes : RequiresGrad::no);
+    const char* frozen = parameter.requires_grad() ? "" : " without gradient";
+    items.push_back({name, shape_and_dtype(parameter.value()) + frozen});
   }
-  return inventory;
+  return items;
 }
 
-Inventory buffers_of(const nn::Module& module) {
-  Inventory inventory{"buffer", {}, {}};
-  for (const auto& [name, buffer] : module.named_buffers()) {
-    inventory.names.push_back(name);
-    inventory.signatures.emplace_back(buffer, RequiresGrad::no);
-  }
-  return inventory;
+std::vector<Item> buffers_of(const nn::Module& module) {
+  std::vector<Item> items;
+  for (const auto& [name, buffer] : module.named_buffers())
+    items.push_back({name, shape_and_dtype(buffer)});
+  return items;
 }
 
-// Ranks may know the same parameter under different names; the verdict uses rank 0's.
-std::string name_on_rank_0(const std::string& mine, comm::Communicator& communicator) {
-  const Tensor length = Tensor::from(
-      std::vector<std::int64_t>{static_cast<std::int64_t>(mine.size())}, {1}, Device{});
-  communicator.broadcast(length, 0).wait();
-  std::vector<std::int64_t> letters(mine.begin(), mine.end());
+// A rank's text, on every rank.
+std::string text_of_rank(int rank, const std::string& mine, comm::Communicator& communicator) {
+  const Tensor length = Tensor::full({1}, static_cast<double>(mine.size()), DType::int64);
+  communicator.broadcast(length, rank).wait();
+  std::vector<std::uint8_t> letters(mine.begin(), mine.end());
   letters.resize(static_cast<std::size_t>(length.item()));
   const Tensor shared = Tensor::from(letters, {letters.size()}, Device{});
-  communicator.broadcast(shared, 0).wait();
-  letters = shared.to_vector<std::int64_t>();
+  communicator.broadcast(shared, rank).wait();
+  letters = shared.to_vector<std::uint8_t>();
   return std::string(letters.begin(), letters.end());
 }
 
-void verify(const Inventory& inventory, comm::Communicator& communicator) {
-  const std::size_t size = inventory.names.size();
-  const auto counts = comm::gather_numbers({static_cast<std::int64_t>(size)}, communicator);
+// kind: "parameter". Ranks may know the same one under different names; messages use rank 0's.
+void verify(const char* kind, const std::vector<Item>& mine, comm::Communicator& communicator) {
+  const auto size = static_cast<std::int64_t>(mine.size());
+  const std::vector<std::int64_t> counts = comm::gather_numbers({size}, communicator);
   for (std::size_t rank = 1; rank < counts.size(); ++rank) {
     require(counts[rank] == counts[0], ErrorCode::Comm, "ddp",
-            "models differ: rank {} has {} {}s, rank 0 has {}", rank, counts[rank], inventory.kind,
+            "models differ: rank {} has {} {}s, rank 0 has {}", rank, counts[rank], kind,
             counts[0]);
   }
-  std::vector<std::int64_t> mine;
-  for (const Signature& signature : inventory.signatures) {
-    mine.insert(mine.end(), signature.words.begin(), signature.words.end());
-  }
-  const std::vector<std::int64_t> all = comm::gather_numbers(mine, communicator);
-  for (std::size_t rank = 1; rank < counts.size(); ++rank) {
-    for (std::size_t i = 0; i < size; ++i) {
-      const std::int64_t* theirs = all.data() + rank * mine.size() + i * Signature::kLength;
-      const std::int64_t* first = all.data() + i * Signature::kLength;
-      if (std::equal(theirs, theirs + Signature::kLength, first)) continue;
-      fail(ErrorCode::Comm, "ddp", "models differ: {} {} ({}) is {} on rank {}, but {} on rank 0",
-           inventory.kind, i, name_on_rank_0(inventory.names[i], communicator),
-           Signature::describe(theirs), rank, Signature::describe(first));
-    }
+  std::string all_of_mine;
+  for (const Item& item : mine) all_of_mine += item.description + '\n';
+  std::istringstream all_of_first(text_of_rank(0, all_of_mine, communicator));
+  std::vector<std::string> first(mine.size());
+  for (std::string& description : first) std::getline(all_of_first, description);
+  const auto is_same = [](const Item& item, const std::string& other) {
+    return item.description == other;
+  };
+  const auto differs = std::ranges::mismatch(mine, first, is_same).in1 - mine.begin();
+  const std::vector<std::int64_t> all = comm::gather_numbers({differs}, communicator);
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == size) continue;
+    const auto i = static_cast<std::size_t>(all[rank]);
+    const int other = static_cast<int>(rank);
+    const std::string name = text_of_rank(0, mine[i].name, communicator);
+    const std::string theirs = text_of_rank(other, mine[i].description, communicator);
+    fail(ErrorCode::Comm, "ddp", "models differ: {} {} ({}) is {} on rank {}, but {} on rank 0",
+         kind, i, name, theirs, rank, first[i]);
   }
 }
 
 }  // namespace
 
 void broadcast_model(const nn::Module& module, comm::Communicator& communicator) {
-  verify(parameters_of(module), communicator);
-  verify(buffers_of(module), communicator);
+  verify("parameter", parameters_of(module), communicator);
+  verify("buffer", buffers_of(module), communicator);
   std::vector<Tensor> state = module.buffers();
   for (const Variable& parameter : module.parameters()) state.push_back(parameter.value());
   broadcast_from_rank_0(state, communicator);
@@ -158,14 +141,12 @@ Ddp::~Ddp() {
 Variable Ddp::forward(const Variable& input) {
   if (grad_enabled()) {
     reducer_->begin_forward();
-    if (is_training() && reducer_->is_synchronizing()) broadcast_buffers();
+    const bool follows_rank_0 = options_.buffers == DdpOptions::Buffers::broadcast;
+    if (follows_rank_0 && is_training() && reducer_->is_synchronizing()) {
+      broadcast_from_rank_0(module()->buffers(), *communicator_);
+    }
   }
   return (*module())(input);
-}
-
-void Ddp::broadcast_buffers() {
-  if (options_.buffers != DdpOptions::Buffers::broadcast) return;
-  broadcast_from_rank_0(module()->buffers(), *communicator_);
 }
 
 }  // namespace lockstep::parallel

@@ -35,7 +35,7 @@ void broadcast_from_rank_0(const std::vector<Tensor>& tensors, comm::Communicato
 
 struct DdpOptions {
   GradReducerOptions reducer;
-  // Whether buffers are broadcast from rank 0 before each synchronised forward pass in training.
+  // Says if buffers are broadcast from rank 0 before each synchronised forward pass in training.
   enum class Buffers { broadcast, keep } buffers = Buffers::broadcast;
 };
 
@@ -74,8 +74,6 @@ class Ddp final : public nn::ModuleOf<Ddp> {
   std::string type_name() const override { return "DistributedDataParallel"; }
 
  private:
-  void broadcast_buffers();
-
   comm::Communicator* communicator_;
   DdpOptions options_;
   std::shared_ptr<GradReducer> reducer_;

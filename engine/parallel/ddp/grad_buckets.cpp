@@ -34,7 +34,7 @@ void BucketSchedule::reduce_rest() {
   reduce_full(buckets_.size(), comm::Launch::blocking);
 }
 
-// A second wait would only be one more thing for the compute stream to do.
+// Each is waited for once: the compute stream need not wait twice.
 void BucketSchedule::wait() {
   for (Bucket& bucket : buckets_) std::exchange(bucket.work, {}).wait();
 }
@@ -79,7 +79,6 @@ void GradBuckets::build(const std::vector<std::size_t>& order) {
   plan::BucketOptions options;
   options.byte_limits = bucket_byte_limits_;
   options.alignment_bytes = kSlotAlignment;
-  options.order = plan::BucketOrder::by_last_parameter;
   plan_ = plan::bucket_plan(sizes, order, options);
 
   buckets_.clear();

@@ -13,14 +13,13 @@
 
 namespace lockstep::parallel {
 
-// When buckets are all-reduced: strictly in order, so that all ranks start the same ones.
-
 // When a full bucket is all-reduced.
 enum class Overlap {
   during_backward,  // at once, on the communication stream
   after_backward,   // all of them at the end, in the calling thread: the lesson of tutorial 09
 };
 
+// Starts the all-reduces of full buckets, strictly in order, so that all ranks start the same ones.
 class BucketSchedule {
  public:
   // Starts the all-reduce of a bucket.
@@ -53,11 +52,12 @@ class BucketSchedule {
   std::size_t next_bucket_ = 0;
 };
 
-// One replica's gradients in buckets: where each gradient stands, and which buckets are full. Knows
-// nothing of other ranks.
+// One replica's gradients in buckets: where each gradient lies, and which buckets are full. Knows
+// no other ranks.
 //
 // Gradients are computed in place: each parameter's gradient slot is a view of its bucket, so
-// nothing is packed or unpacked. What somebody put elsewhere is copied in when it gets ready.
+// nothing is packed or unpacked. A gradient that was put elsewhere is copied in when it
+// gets ready.
 class GradBuckets {
  public:
   // Takes the parameters that require a gradient, and gives them slots in buckets of these sizes

@@ -3,10 +3,10 @@
 //   leaf's gradient is ready  ->  its bucket counts it  ->  the bucket is full: all-reduce starts
 //   on the communication stream while backward goes on  ->  end of backward: wait for all buckets
 //
-// Where gradients stand, and when a bucket is full, is GradBuckets' business (grad_buckets.h); when
-// it is reduced, BucketSchedule's (grad_buckets.h). On CUDA the host waits for nothing: buckets
-// are all-reduced on the communication stream, and the compute stream waits for them at the end.
-// Source: torch/csrc/distributed/c10d/reducer.cpp.
+// GradBuckets knows where gradients lie and when a bucket is full, BucketSchedule when it is
+// reduced (grad_buckets.h). On CUDA the host waits for nothing: buckets are all-reduced on the
+// communication stream, and the compute stream waits for them at the end. Source:
+// torch/csrc/distributed/c10d/reducer.cpp.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace lockstep::parallel {
 
-// Whether the bucket plan is made again, in the order in which gradients became ready on rank 0,
+// once: the bucket plan is made again, in the order in which gradients became ready on rank 0,
 // after the first synchronised backward pass.
 enum class Rebuild { once, never };
 
@@ -39,7 +39,7 @@ class GradReducer {
   GradReducer(const GradReducer&) = delete;
   GradReducer& operator=(const GradReducer&) = delete;
 
-  // What the next backward passes do: all-reduce, or add up locally (no_sync).
+  // The next backward passes all-reduce, or add up locally (no_sync).
   void set_synchronizing(bool synchronizing) { synchronizing_ = synchronizing; }
   bool is_synchronizing() const { return synchronizing_; }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/comm/run_ranks.h"
+#include "engine/comm/thread_group.h"
 #include "engine/nn/mlp.h"
 #include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"

@@ -4,9 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/comm/run_ranks.h"
+#include "engine/comm/thread_group.h"
 #include "tests/engine/comm/comm_test_data.h"
-#include "tests/engine/comm/plan_bits.h"
 #include "tests/support/run_ranks.h"
 
 namespace lockstep::comm {

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "tests/engine/comm/abort_in_transfers.h"
-#include "tests/engine/comm/plan_bits.h"
+#include "tests/engine/comm/comm_test_data.h"
 #include "tests/engine/comm/process_ranks.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/run_ranks.h"
@@ -358,6 +358,100 @@ TEST(LinkProcesses, OnTwoMachinesAreRefusedForTheyHaveNoCommonClock) {
   expect_error(ErrorCode::Comm, "are on two machines, and a modelled link needs the clock",
                [&] { make_process_group(options); });
   other.join();
+}
+
+TEST(LinkSpec, HasALatencyAndABandwidthInTheUnitsOfTheField) {
+  const LinkSpec link = parse_link("50us,1GB/s");
+  EXPECT_DOUBLE_EQ(link.latency_seconds, 50e-6);
+  EXPECT_DOUBLE_EQ(link.bytes_per_second, 1e9);
+  EXPECT_DOUBLE_EQ(parse_link("1.5ms,200MB/s").latency_seconds, 1.5e-3);
+  EXPECT_DOUBLE_EQ(parse_link("2s,3KB/s").latency_seconds, 2);
+  EXPECT_DOUBLE_EQ(parse_link("2s,3KB/s").bytes_per_second, 3e3);
+  EXPECT_DOUBLE_EQ(parse_link("800ns,7B/s").latency_seconds, 8e-7);
+  EXPECT_DOUBLE_EQ(parse_link("0us,7B/s").bytes_per_second, 7);
+}
+
+TEST(LinkSpec, BitsAreAnEighthOfBytes) {
+  EXPECT_DOUBLE_EQ(parse_link("1us,100Gbit/s").bytes_per_second, 12.5e9);
+  EXPECT_DOUBLE_EQ(parse_link("1us,8Mbit/s").bytes_per_second, 1e6);
+  EXPECT_DOUBLE_EQ(parse_link("1us,8Kbit/s").bytes_per_second, 1e3);
+}
+
+TEST(LinkSpec, IsShownAsItCouldHaveBeenWritten) {
+  for (const char* text : {"50us,1GB/s", "1.5ms,200MB/s", "2s,3KB/s", "800ns,7B/s", "0s,1GB/s"}) {
+    EXPECT_EQ(to_string(parse_link(text)), text);
+  }
+  EXPECT_EQ(to_string(parse_link("0us,100Gbit/s")), "0s,12.5GB/s");
+}
+
+TEST(LinkSpec, AnythingElseIsAnErrorThatSaysWhatWasExpected) {
+  const auto refuses = [](const std::string& text, const std::string& why) {
+    expect_error(
+        ErrorCode::Usage,
+        "[--link] expected LATENCY,BANDWIDTH such as 50us,1GB/s, found '" + text + "': " + why,
+        [&] { parse_link(text); });
+  };
+  refuses("", "there is no comma");
+  refuses("50us", "there is no comma");
+  for (const char* latency : {"", "50", "us", "-1us", "50 us", "50min", "nanus", "infs", "1e7s"}) {
+    refuses(std::string(latency) + ",1GB/s", "'" + std::string(latency) + "' is no latency in ns");
+  }
+  for (const char* bandwidth : {"", "1", "GB/s", "-1GB/s", "0GB/s", "0.5B/s", "1Gb/s", "1GB",
+                                "1GB/s,", "infGB/s", "99999999999999GB/s"}) {
+    refuses("50us," + std::string(bandwidth),
+            "'" + std::string(bandwidth) + "' is no bandwidth of 1 B/s or more");
+  }
+}
+
+// A port whose times are plain numbers.
+struct Numbers {
+  std::int64_t occupy(std::int64_t earliest, std::int64_t length) {
+    return port.occupy(Time(earliest), Time(length)).count();
+  }
+  Port port;
+};
+
+TEST(Port, AMessageThatMeetsNoOtherGoesAtOnce) {
+  Numbers port;
+  EXPECT_EQ(port.occupy(100, 10), 110);
+  EXPECT_EQ(port.occupy(200, 10), 210);
+}
+
+TEST(Port, MessagesThatAreReadyTogetherGoOneAfterTheOther) {
+  Numbers port;
+  EXPECT_EQ(port.occupy(100, 10), 110);
+  EXPECT_EQ(port.occupy(100, 20), 130);
+  EXPECT_EQ(port.occupy(100, 5), 135);
+  EXPECT_EQ(port.occupy(120, 5), 140);
+}
+
+TEST(Port, AnEarlyMessageIsNotHeldUpByALateOneThatWasAskedForFirst) {
+  Numbers port;
+  EXPECT_EQ(port.occupy(100, 10), 110);
+  EXPECT_EQ(port.occupy(50, 10), 60);
+}
+
+TEST(Port, AMessageFillsTheFirstGapThatHoldsIt) {
+  Numbers port;
+  port.occupy(100, 10);
+  port.occupy(125, 10);
+  port.occupy(140, 10);
+  EXPECT_EQ(port.occupy(100, 15), 125);  // 110 ... 125
+  EXPECT_EQ(port.occupy(100, 6), 156);   // 135 ... 140 is too short
+  EXPECT_EQ(port.occupy(100, 5), 140);
+}
+
+TEST(Port, AMessageWithoutBytesTakesNoTime) {
+  Numbers port;
+  EXPECT_EQ(port.occupy(100, 0), 100);
+  EXPECT_EQ(port.occupy(100, 10), 110);
+}
+
+TEST(Port, WhatIsLongPastIsForgottenAndStaysTaken) {
+  Numbers port;
+  for (std::int64_t i = 0; i < 1000; ++i) EXPECT_EQ(port.occupy(20 * i, 10), 20 * i + 10);
+  EXPECT_GT(port.occupy(0, 10), 20 * 500);  // there were gaps before, but nobody knows
+  EXPECT_EQ(port.occupy(20 * 1000, 10), 20 * 1000 + 10);
 }
 
 }  // namespace

@@ -11,7 +11,6 @@
 #include "engine/comm/plan_communicator.h"
 #include "engine/plan/hierarchical.h"
 #include "tests/engine/comm/comm_test_data.h"
-#include "tests/engine/comm/plan_bits.h"
 #include "tests/engine/comm/process_ranks.h"
 #include "tests/support/expect_error.h"
 

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "engine/comm/run_ranks.h"
+#include "engine/comm/thread_group.h"
 
 namespace lockstep::comm {
 namespace {

@@ -1,6 +1,6 @@
 // Tensors that a communicator's links do not reach, carried over memory that they do reach: on CUDA
 // devices over a communicator of host tensors; on the CPU everything is passed on.
-#include "engine/comm/staged_communicator.h"
+#include "engine/comm/communicator.h"
 
 #include <gmock/gmock.h>
 
@@ -22,10 +22,8 @@ using ::testing::ElementsAre;
 void run_staged(int world_size, const std::function<void(Communicator&)>& fn) {
   std::vector<std::thread> threads;
   for (auto& inner : make_thread_group(world_size)) {
-    threads.emplace_back([&fn, mine = std::move(inner)]() mutable {
-      StagedCommunicator staged(std::move(mine), Device{});
-      fn(staged);
-    });
+    threads.emplace_back(
+        [&fn, mine = std::move(inner)]() mutable { fn(*staged(std::move(mine), Device{})); });
   }
   for (std::thread& thread : threads) thread.join();
 }

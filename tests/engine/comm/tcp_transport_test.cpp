@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include "tests/engine/comm/comm_test_data.h"
-#include "tests/engine/comm/plan_bits.h"
 #include "tests/engine/comm/tcp_ranks.h"
 
 namespace lockstep::comm {

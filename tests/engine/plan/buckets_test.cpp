@@ -74,9 +74,9 @@ TEST(Buckets, EachDeviceHasItsOwnBuckets) {
   const std::vector<BucketParameter> parameters{
       {50, DType::float32, kCpu0}, {50, DType::float32, kCpu1}, {50, DType::float32, kCpu0}};
   const BucketPlan plan = bucket_plan(parameters, forward_order(3));
-  EXPECT_THAT(indices(plan), ElementsAre(Indices{0, 2}, Indices{1}));
-  EXPECT_EQ(plan.buckets[0].device, kCpu0);
-  EXPECT_EQ(plan.buckets[1].device, kCpu1);
+  EXPECT_THAT(indices(plan), ElementsAre(Indices{1}, Indices{0, 2}));
+  EXPECT_EQ(plan.buckets[0].device, kCpu1);
+  EXPECT_EQ(plan.buckets[1].device, kCpu0);
 }
 
 TEST(Buckets, DefaultLimitsAreOneAndTwentyFiveMebibytes) {
@@ -102,17 +102,13 @@ TEST(Buckets, ParametersEnterInAGivenReadyOrder) {
   EXPECT_THAT(indices(plan), ElementsAre(Indices{2}, Indices{0, 3}, Indices{1}));
 }
 
-TEST(Buckets, AreOrderedByTheirFirstOrTheirLastParameter) {
+TEST(Buckets, AreOrderedByTheirLastParameter) {
   // A small float64 parameter, whose bucket stays open to the end, comes first.
   const std::vector<BucketParameter> parameters{{1, DType::float64, kCpu0},
                                                 {100, DType::float32, kCpu0},
                                                 {100, DType::float32, kCpu0},
                                                 {1, DType::float64, kCpu0}};
-  BucketOptions options{{400}};
-  EXPECT_THAT(indices(bucket_plan(parameters, forward_order(4), options)),
-              ElementsAre(Indices{0, 3}, Indices{1}, Indices{2}));
-  options.order = BucketOrder::by_last_parameter;
-  EXPECT_THAT(indices(bucket_plan(parameters, forward_order(4), options)),
+  EXPECT_THAT(indices(bucket_plan(parameters, forward_order(4), {{400}})),
               ElementsAre(Indices{1}, Indices{2}, Indices{0, 3}));
 }
 

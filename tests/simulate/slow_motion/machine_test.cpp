@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "engine/comm/run_ranks.h"
+#include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/tensor/tensor.h"

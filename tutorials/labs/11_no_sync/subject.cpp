@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/comm/run_ranks.h"
+#include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
 #include "engine/nn/layers.h"
 #include "no_sync.h"

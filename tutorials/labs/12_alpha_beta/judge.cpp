@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "engine/comm/run_ranks.h"
+#include "engine/comm/thread_group.h"
 #include "tutorials/labs/judging/values.h"
 
 namespace lab {

@@ -1,0 +1,75 @@
+#include "engine/comm/transport.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/comm/link.h"
+
+namespace lockstep::comm {
+namespace {
+
+// Number `index` of the pieces of a chunk; empty behind the last one.
+plan::Chunk piece_of(plan::Chunk chunk, std::size_t index, std::size_t piece_elements) {
+  // Not a product first: a piece may be as large as a number can be.
+  if (index > 0 && index > (chunk.count - 1) / piece_elements) return {chunk.end(), 0};
+  const std::size_t begin = index * piece_elements;
+  return {chunk.offset + begin, std::min(piece_elements, chunk.count - begin)};
+}
+
+std::size_t longest_chunk(const plan::RankSchedule::Step& step) {
+  std::size_t longest = 1;
+  for (const plan::RankSchedule::Send& send : step.sends)
+    longest = std::max(longest, send.chunk.count);
+  for (const plan::Write& write : step.receives) longest = std::max(longest, write.chunk.count);
+  return longest;
+}
+
+}  // namespace
+
+void Transport::run_schedule(const plan::RankSchedule& schedule, TensorView buffer,
+                             const Reduction& reduction, LinkClock* clock) {
+  for (const plan::RankSchedule::Step& step : schedule.steps) {
+    if (step.sends.empty() && step.receives.empty()) continue;
+    if (clock != nullptr) clock->begin_step(step, size_of(buffer.dtype));
+    run_step(step, buffer, reduction);
+  }
+}
+
+// Piece by piece, so that ranks that send to each other empty each other's memory on the way. A
+// chunk that is sent and overwritten in one step is so in equal pieces, each sent first.
+void Transport::run_step(const plan::RankSchedule::Step& step, TensorView buffer,
+                         const Reduction& reduction) {
+  const std::size_t element_size = size_of(buffer.dtype);
+  const std::size_t piece_elements = shape().max_message_bytes / element_size;
+  const std::size_t num_pieces = (longest_chunk(step) - 1) / piece_elements + 1;
+  for (std::size_t index = 0; index < num_pieces; ++index) {
+    for (const plan::RankSchedule::Send& send : step.sends) {
+      const plan::Chunk piece = piece_of(send.chunk, index, piece_elements);
+      if (piece.count == 0) continue;
+      const TensorView sent = buffer.part(piece.offset, piece.count);
+      post(send.to_rank, {static_cast<const std::byte*>(sent.data), sent.num_bytes()});
+    }
+    for (const plan::Write& write : step.receives) {
+      const plan::Chunk piece = piece_of(write.chunk, index, piece_elements);
+      if (piece.count == 0) continue;
+      const TensorView mine = buffer.part(piece.offset, piece.count);
+      receive_chunk(
+          write, rank(), reduction, [&](int from) { return take(from, mine.num_bytes()); }, mine,
+          mine);
+      for (const int from : write.from_ranks) release(from);
+    }
+  }
+}
+
+void Transport::post_time(int to, Time time) {
+  post(to, std::as_bytes(std::span(&time, 1)));
+}
+
+Time Transport::take_time(int from) {
+  Time time;
+  std::memcpy(&time, take(from, sizeof(time)), sizeof(time));
+  release(from);
+  return time;
+}
+
+}  // namespace lockstep::comm
