@@ -81,9 +81,11 @@ plan::AllReducePlan PlanCommunicator::automatic_plan(std::size_t num_elements) c
 
 Work PlanCommunicator::submit(CollectiveCall call, Launch launch) {
   CallHeader& header = call.header;
-  require(!is_on_cuda(call) || shape_.shares_memory, ErrorCode::Device, name_of(header.operation),
-          "the {} transport moves CPU tensors, found {}", shape_.name,
-          lockstep::describe(call.input));
+  if (is_on_cuda(call) && !shape_.shares_memory) {
+    fail(ErrorCode::Device, name_of(header.operation),
+         "the {} transport moves CPU tensors, found {}", shape_.name,
+         lockstep::describe(call.input));
+  }
   header.sequence = numbers_.next(header.operation, call.peer);
   header.memory = call.input.defined() ? call.input.raw() : nullptr;
   if (header.operation == Operation::all_reduce && header.plan == plan::AllReducePlan::automatic) {
