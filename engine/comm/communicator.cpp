@@ -108,7 +108,7 @@ Work Communicator::submit_list(std::vector<CollectiveCall> calls, Launch launch)
 Work Communicator::submit_together(std::vector<CollectiveCall> calls, Launch launch) {
   std::vector<Work> works;
   for (CollectiveCall& call : calls) works.push_back(submit(std::move(call), launch));
-  return works_together(std::move(works));
+  return Work(works);
 }
 
 Work Communicator::all_reduce(const Tensor& buffer, const CollectiveOptions& options) {

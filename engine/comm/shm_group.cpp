@@ -489,17 +489,9 @@ void ShmTransport::release(int from) {
 
 // --- send and recv ---
 
-bool ShmTransport::fits_now(int to, std::size_t num_bytes) const {
-  const std::size_t slot_bytes = shape().max_message_bytes;
-  const std::size_t num_pieces = (kCallBytes + num_bytes + slot_bytes - 1) / slot_bytes;
-  const std::uint64_t num_posted = outboxes_[static_cast<std::size_t>(to)].num_posted;
-  return channel(Use::send_recv, rank(), to).is_free_for(num_posted + num_pieces);
-}
-
 void ShmTransport::send_message(int to, const CallHeader& call, Bytes data) {
   throw_if_failed();
   Outbox& outbox = outboxes_[static_cast<std::size_t>(to)];
-  if (outbox.is_idle() && fits_now(to, data.size())) return push(to, call, data);
   if (outbox.worker == nullptr) outbox.worker = std::make_unique<runtime::Worker>("send");
   outbox.worker->post([this, to, call, copy = std::vector<std::byte>(data.begin(), data.end())] {
     push(to, call, copy);

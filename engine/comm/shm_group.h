@@ -2,8 +2,8 @@
 // they share, and read there by its receiver. A slot is small: larger chunks travel in pieces, and
 // what was copied in is still in a cache when it is read.
 //
-// Messages of send() go through channels of their own. Those that don't fit into the slots at once
-// are copied and handed over by a thread, so that a sender never waits for its receiver.
+// Messages of send() go through channels of their own. They are copied and handed over by a thread,
+// so that a sender never waits for its receiver.
 #pragma once
 
 #include <atomic>
@@ -80,9 +80,6 @@ class ShmTransport final : public Transport {
   struct Outbox {
     std::uint64_t num_posted = 0;             // slots
     std::unique_ptr<runtime::Worker> worker;  // made when first needed
-    bool is_idle() const {
-      return worker == nullptr || worker->num_posted() == worker->num_finished().load();
-    }
   };
 
   int name_of_rank(int member) const { return names_[static_cast<std::size_t>(member)]; }
@@ -110,7 +107,6 @@ class ShmTransport final : public Transport {
   [[noreturn]] void fail_waiting(int peer, Waited waited);
   Last last_waited_for(int m) const;
 
-  bool fits_now(int to, std::size_t num_bytes) const;
   bool wait_for_slot(int to, std::uint64_t number);
   void push(int to, const CallHeader& call, Bytes data);
 

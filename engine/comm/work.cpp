@@ -11,33 +11,27 @@
 #include "engine/trace/span.h"
 
 namespace lockstep::comm {
-namespace {
 
-class WorksTogether final : public WorkState {
- public:
-  explicit WorksTogether(std::vector<Work> works) : works_(std::move(works)) {}
-
-  bool is_done() const override { return std::ranges::all_of(works_, &Work::is_done); }
-
-  void wait(std::optional<double> timeout_seconds) const override {
-    const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds);
-    for (const Work& work : works_) {
-      if (!deadline) {
-        work.wait();
-      } else {
-        work.wait(std::chrono::duration<double>(runtime::time_until(deadline)).count());
-      }
-    }
+Work::Work(std::span<const Work> works) {
+  for (const Work& work : works) {
+    states_.insert(states_.end(), work.states_.begin(), work.states_.end());
   }
+}
 
- private:
-  std::vector<Work> works_;
-};
+bool Work::is_done() const {
+  return std::ranges::all_of(states_, [](const auto& state) { return state->is_done(); });
+}
 
-}  // namespace
+void Work::wait() const {
+  for (const auto& state : states_) state->wait({});
+}
 
-Work works_together(std::vector<Work> works) {
-  return Work(std::make_shared<WorksTogether>(std::move(works)));
+void Work::wait(double timeout_seconds) const {
+  const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds);
+  for (const auto& state : states_) {
+    state->wait(timeout_seconds);
+    timeout_seconds = std::chrono::duration<double>(runtime::time_until(deadline)).count();
+  }
 }
 
 class AsyncCalls::State final : public WorkState {

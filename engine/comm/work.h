@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,33 +34,29 @@ class WorkState {
   virtual void wait(std::optional<double> timeout_seconds) const = 0;
 };
 
-// Cheap to copy; copies are the same operation. Dropping a Work does not cancel the operation.
+// Cheap to copy; copies are the same operation, or the same list of operations. Dropping a Work
+// does not cancel them.
 class Work {
  public:
   Work() = default;  // an operation that is done, without an error
-  explicit Work(std::shared_ptr<const WorkState> state) : state_(std::move(state)) {}
+  explicit Work(std::shared_ptr<const WorkState> state) : states_{std::move(state)} {}
+  // One Work for several: done when all are; wait() waits for them in order.
+  explicit Work(std::span<const Work> works);
 
   // Done, also if it failed; on CUDA: by the device.
-  bool is_done() const { return state_ == nullptr || state_->is_done(); }
+  bool is_done() const;
 
   // Blocks the calling thread until the operation is done (on CUDA: is enqueued, and the compute
   // stream waits for it), then rethrows its error if it has one. The communicator's timeout ends an
   // operation whose peers are missing, and so this wait.
-  void wait() const {
-    if (state_ != nullptr) state_->wait({});
-  }
+  void wait() const;
   // As wait(), but at most this long: Error{Timeout} names the operation, its sequence number and
   // the ranks that are missing. The operation itself goes on, and may be waited for again.
-  void wait(double timeout_seconds) const {
-    if (state_ != nullptr) state_->wait(timeout_seconds);
-  }
+  void wait(double timeout_seconds) const;
 
  private:
-  std::shared_ptr<const WorkState> state_;
+  std::vector<std::shared_ptr<const WorkState>> states_;
 };
-
-// One Work for several: done when all are; wait() waits for them in order.
-Work works_together(std::vector<Work> works);
 
 class Group;
 struct CollectiveCall;

@@ -93,7 +93,6 @@ class GradBuckets {
   std::size_t num_buckets() const { return buckets_.size(); }
   const Tensor& memory(std::size_t bucket) const { return buckets_[bucket].memory; }
   const Tensor& slot(std::size_t parameter) const { return places_[parameter].slot; }
-  std::size_t num_parameters() const { return parameters_.size(); }
   const plan::BucketPlan& plan() const { return plan_; }
 
  private:

@@ -55,10 +55,8 @@ comm::Work GradReducer::reduce(std::size_t bucket, comm::Launch launch) {
   comm::CollectiveOptions options;
   options.op = options_.op;
   options.launch = launch;
-  comm::Work work = communicator_.all_reduce(memory, options);
   ++num_all_reduces_;
-  num_reduced_bytes_ += memory.num_bytes();
-  return work;
+  return communicator_.all_reduce(memory, options);
 }
 
 void GradReducer::finish() {

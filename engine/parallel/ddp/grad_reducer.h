@@ -51,9 +51,8 @@ class GradReducer {
   const plan::BucketPlan& bucket_plan() const { return buckets_.plan(); }
   bool was_rebuilt() const { return was_rebuilt_; }
 
-  // All-reduces and bytes since construction.
+  // All-reduces since construction.
   std::size_t num_all_reduces() const { return num_all_reduces_; }
-  std::size_t num_reduced_bytes() const { return num_reduced_bytes_; }
 
  private:
   void rebuild_in_ready_order();
@@ -75,7 +74,6 @@ class GradReducer {
   bool was_rebuilt_ = false;
   std::size_t num_backward_passes_ = 0;
   std::size_t num_all_reduces_ = 0;
-  std::size_t num_reduced_bytes_ = 0;
 };
 
 }  // namespace lockstep::parallel

@@ -133,12 +133,6 @@ TEST(ErrorBytes, BytesThatAreNoErrorSaySo) {
   for (const char code : {'\x0a', '\x7f', '\xff'}) expect_unreadable(code + good.substr(1));
 }
 
-TEST(FirstFailure, IsNothingUntilSomethingFails) {
-  const FirstFailure failure;
-  EXPECT_FALSE(failure.is_set());
-  EXPECT_NO_THROW(failure.throw_if_set());
-}
-
 TEST(FirstFailure, TheFirstErrorStays) {
   FirstFailure failure;
   EXPECT_TRUE(failure.set(Error(ErrorCode::Timeout, "all_reduce", "rank 1 is missing")));

@@ -117,7 +117,7 @@ TEST_P(ProcessGroup, TheOtherCollectivesEqualTheirDirectResults) {
   }
 }
 
-TEST_P(ProcessGroup, LettersOfAnyLengthArriveInOrderAlsoWhenAllSendFirst) {
+TEST_P(ProcessGroup, MessagesOfAnyLengthArriveInOrderAlsoWhenAllSendFirst) {
   run_group_threads(
       4,
       [](Communicator& communicator) {

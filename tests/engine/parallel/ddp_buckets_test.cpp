@@ -55,7 +55,6 @@ TEST(DdpBuckets, ParametersEnterInReverseOrderAndTheFirstBucketHasItsOwnLimit) {
     EXPECT_EQ(groups_of(ddp.reducer().bucket_plan()), (Groups{{5}, {4, 3}, {2, 1}, {0}}));
     sum(ddp(make_input())).backward();
     EXPECT_EQ(ddp.reducer().num_all_reduces(), 4u);
-    EXPECT_EQ(ddp.reducer().num_reduced_bytes(), 6u * 1024);
   });
 }
 
