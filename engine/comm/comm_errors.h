@@ -61,17 +61,8 @@ bool is_abort(const std::exception& error);
 // hears of it: it may belong to another job. It does not abort the rendezvous of the others.
 class DuplicateRank : public Error {
  public:
-  // is_here: the first process takes part. has_left: it has ended, so its job is about to end too.
-  enum class Holder { is_here, has_left };
-
-  DuplicateRank(std::string_view operation, std::string_view message,
-                Holder holder = Holder::is_here)
-      : Error(ErrorCode::Comm, operation, message), holder_(holder) {}
-
-  Holder holder() const noexcept { return holder_; }
-
- private:
-  Holder holder_;
+  DuplicateRank(std::string_view operation, std::string_view message)
+      : Error(ErrorCode::Comm, operation, message) {}
 };
 
 // "[connect] rank 1 is taken by process 1234 on node7: ...". holder: name_of_process().

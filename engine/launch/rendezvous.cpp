@@ -61,48 +61,35 @@ std::unique_ptr<comm::TcpStoreServer> serve(const MeetingPoint& point,
   return std::make_unique<comm::TcpStoreServer>(options);
 }
 
-// Connects within this time; tries again while nobody listens.
-std::shared_ptr<comm::TcpStoreClient> connect_once(const MeetingPoint& point, int rank,
-                                                   runtime::Deadline attempt_end,
-                                                   runtime::Deadline end) {
-  const auto seconds_until = [](runtime::Deadline deadline) {
-    return std::max(0.1, std::chrono::duration<double>(runtime::time_until(deadline)).count());
-  };
-  comm::TcpStoreClientOptions options;
-  options.host = point.host;
-  options.port = point.port;
-  options.token = point.token;
-  options.connect_seconds = seconds_until(attempt_end);
-  options.timeout_seconds = seconds_until(end);
-  options.served_by = "rank 0";
-  options.rank = rank;
-  return std::make_shared<comm::TcpStoreClient>(options);
-}
-
-// Connects when rank 0 is there. A store whose rank of this number has left belongs to a job that
-// is just ending: the next one is waited for.
+// Connects when rank 0 is there, and says so when that takes long.
 std::shared_ptr<comm::TcpStoreClient> connect(const MeetingPoint& point, int rank,
                                               const JoinOptions& options) {
-  const runtime::Deadline end = runtime::deadline_after(options.timeout_seconds);
-  const runtime::Deadline tell_at = runtime::deadline_after(options.waiting.after_seconds);
-  bool has_told = !options.waiting.tell;
-  for (;;) {
-    const bool is_late = runtime::has_passed(end);
+  comm::TcpStoreClientOptions client;
+  client.host = point.host;
+  client.port = point.port;
+  client.token = point.token;
+  client.rank = rank;
+  client.answer_seconds = std::min(client.answer_seconds, options.timeout_seconds);
+  const WaitingNotice& notice = options.waiting;
+  const double patience = notice.tell ? std::min(notice.after_seconds, options.timeout_seconds) : 0;
+  if (patience > 0) {
+    client.timeout_seconds = patience;
+    const runtime::Deadline end = runtime::deadline_after(patience);
     try {
-      return connect_once(point, rank, has_told ? end : runtime::earlier(end, tell_at), end);
-    } catch (const comm::DuplicateRank& error) {
-      if (error.holder() == comm::DuplicateRank::Holder::is_here || is_late) throw;
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::Timeout) throw;
-      require(!runtime::has_passed(end), ErrorCode::Timeout, "join",
-              "rank {} waited {:g} s for rank 0, which has not come: {}", rank,
-              options.timeout_seconds, error.what());
+      return std::make_shared<comm::TcpStoreClient>(client);
+    } catch (const Error&) {
+      if (!runtime::has_passed(end)) throw;
     }
-    if (!has_told && runtime::has_passed(tell_at)) {
-      has_told = true;
-      options.waiting.tell({0});
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    notice.tell({0});
+  }
+  client.timeout_seconds = options.timeout_seconds - patience;
+  try {
+    return std::make_shared<comm::TcpStoreClient>(client);
+  } catch (const Error& error) {
+    require(error.code() != ErrorCode::Timeout, ErrorCode::Timeout, "join",
+            "rank {} waited {:g} s for rank 0, which has not come: {}", rank,
+            options.timeout_seconds, error.what());
+    throw;
   }
 }
 

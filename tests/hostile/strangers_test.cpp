@@ -60,8 +60,10 @@ Bytes next_words(std::mt19937_64& random) {
       words = message(request(comm::StoreRequest::abort).text("a stranger says so").bytes());
       break;
     case 5: {
-      const comm::HeaderBytes header = comm::encode({comm::FrameKind::goodbye, {}, 0});
-      words.assign(header.begin(), header.end());
+      comm::FrameHeader header;
+      header.kind = comm::FrameKind::goodbye;
+      const auto bytes = std::as_bytes(std::span(&header, 1));
+      words.assign(bytes.begin(), bytes.end());
       break;
     }
     default:

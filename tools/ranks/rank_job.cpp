@@ -113,7 +113,6 @@ std::vector<std::string> gather_at_rank_zero(RankJob& job, const std::string& na
     std::string all;
     for (std::size_t part = 0; part < num_parts; ++part) {
       all += job.store.get(key(rank, std::to_string(part)), deadline);
-      job.store.erase(key(rank, std::to_string(part)));
     }
     gathered.push_back(std::move(all));
   }

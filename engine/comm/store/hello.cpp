@@ -21,7 +21,7 @@ using runtime::Clock;
 
 static_assert(std::endian::native == std::endian::little, "numbers are copied as they lie");
 
-constexpr std::string_view kMagic = "lockstep 4";
+constexpr std::string_view kMagic = "lockstep 5";
 constexpr std::size_t kSizeBytes = sizeof(std::uint32_t);
 
 std::uint32_t size_in(std::string_view bytes) {
@@ -122,6 +122,7 @@ std::string encode(const Hello& hello) {
       .text(hello.purpose)
       .text(hello.token)
       .number(hello.rank)
+      .text(hello.process)
       .bytes();
 }
 
@@ -130,27 +131,21 @@ std::optional<Hello> decode_hello(std::string_view bytes, const Hello& expected)
   const bool is_known = reader.text() == kMagic && reader.text() == expected.purpose &&
                         equal_in_constant_time(reader.text(), expected.token);
   const std::int64_t rank = reader.number();
+  const std::string_view process = reader.text();
   if (!is_known || !reader.is_complete() || !std::in_range<int>(rank)) return std::nullopt;
-  return Hello{expected.purpose, expected.token, static_cast<int>(rank)};
+  return Hello{expected.purpose, expected.token, static_cast<int>(rank), std::string(process)};
 }
 
-IoResult say_hello(const Socket& connection, const Hello& hello, std::size_t max_bytes,
-                   std::string& answer, runtime::Deadline deadline) {
-  const IoResult result = send_message(connection, encode(hello), deadline);
-  return result != IoResult::done ? result
-                                  : receive_message(connection, max_bytes, answer, deadline);
-}
-
-HelloListener::HelloListener(std::vector<Socket> listeners, Hello expected,
-                             std::size_t num_expected)
-    : listeners_(std::move(listeners)),
+HelloListener::HelloListener(Socket listener, Hello expected, std::size_t num_expected)
+    : listener_(std::move(listener)),
       expected_(std::move(expected)),
-      max_pending_(kMaxStrangers + num_expected) {}
+      max_pending_(kMaxStrangers + num_expected) {
+  require_token(expected_.token);
+}
 
 void HelloListener::stop() {
   is_stopped_ = true;
-  // Wakes the poll() of accept().
-  for (const Socket& listener : listeners_) shutdown(listener.descriptor(), SHUT_RDWR);
+  shutdown(listener_.descriptor(), SHUT_RDWR);  // wakes the poll() of accept()
 }
 
 std::optional<HelloListener::Visitor> HelloListener::accept(runtime::Deadline deadline) {
@@ -168,30 +163,25 @@ std::optional<HelloListener::Visitor> HelloListener::accept(runtime::Deadline de
     }
     cut_strangers();
     if (runtime::has_passed(deadline)) break;
-    descriptors.clear();
-    for (const Socket& listener : listeners_) {
-      descriptors.push_back({listener.descriptor(), POLLIN, 0});
-    }
+    descriptors.assign(1, {listener_.descriptor(), POLLIN, 0});
     for (const Pending& pending : pending_) {
       descriptors.push_back({pending.socket.descriptor(), POLLIN, 0});
     }
     runtime::Deadline until = deadline;
     if (!pending_.empty()) until = runtime::earlier(until, pending_.front().since + kHelloTime);
     poll(descriptors.data(), descriptors.size(), runtime::milliseconds_until(until));
-    std::size_t next = listeners_.size();
+    std::size_t next = 1;
     for (Pending& pending : pending_) pending.has_news = descriptors[next++].revents != 0;
-    for (std::size_t i = 0; i < listeners_.size(); ++i) {
-      if (descriptors[i].revents != 0) accept_all(listeners_[i]);
-    }
+    if (descriptors[0].revents != 0) accept_all();
   }
   return std::nullopt;
 }
 
-void HelloListener::accept_all(const Socket& listener) {
+void HelloListener::accept_all() {
   constexpr int kMostAtOnce = 64;  // then those that have come have their turn
   for (int i = 0; i < kMostAtOnce; ++i) {
     Socket connection;
-    const AcceptResult result = accept_from(listener, connection);
+    const AcceptResult result = accept_from(listener_, connection);
     require(result != AcceptResult::no_descriptors, ErrorCode::Comm, "connect",
             "this process may not open more files; raise the limit (ulimit -n)");
     if (result == AcceptResult::none) return;

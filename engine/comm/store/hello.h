@@ -1,5 +1,5 @@
-// The first words on every connection between processes of a job, at the store and between ranks,
-// and how a listening process keeps strangers out.
+// Messages on connections between processes of a job, at the store and between ranks, and the hello
+// with which each connection begins.
 //
 // The process that connects says hello: the purpose of the connection, the job's token, and its
 // rank. The listening end compares purpose and token before it reads anything else; it closes a
@@ -13,7 +13,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "engine/comm/store/socket.h"
 
@@ -64,20 +63,16 @@ IoResult receive_message(const Socket& connection, std::size_t max_bytes, std::s
                          runtime::Deadline deadline);
 
 struct Hello {
-  std::string purpose;  // "store", "tcp/GROUP": other protocols and groups are strangers
-  std::string token;    // the job's
-  int rank = -1;        // the rank that connects, where the purpose needs it
+  std::string purpose;       // "store", "tcp/GROUP": other protocols and groups are strangers
+  std::string token;         // the job's
+  int rank = -1;             // the rank that connects; -1: none
+  std::string process = {};  // its name, for errors of others that come as this rank
 };
 
 inline constexpr std::size_t kMaxHelloBytes = 2048;
 std::string encode(const Hello& hello);
 // The hello in these bytes, when its purpose and token are those of `expected`.
 std::optional<Hello> decode_hello(std::string_view bytes, const Hello& expected);
-
-// Says hello on a new connection and waits for the answer, a message of at most max_bytes. closed:
-// the other end does not want this one. reset, timeout: it has had no time for it; try again.
-IoResult say_hello(const Socket& connection, const Hello& hello, std::size_t max_bytes,
-                   std::string& answer, runtime::Deadline deadline);
 
 // A connection without a valid hello is cut after this time,
 inline constexpr std::chrono::seconds kHelloTime{5};
@@ -94,8 +89,9 @@ class HelloListener {
     Hello hello;
   };
 
-  // num_expected: how many may come at once and are no strangers.
-  HelloListener(std::vector<Socket> listeners, Hello expected, std::size_t num_expected);
+  // num_expected: how many may come at once and are no strangers. Throws Error{Usage} for a token
+  // of a wrong size.
+  HelloListener(Socket listener, Hello expected, std::size_t num_expected);
 
   // The next connection whose hello is valid; none at the deadline, and after stop().
   // Throws Error{Comm} when this process may not open more files.
@@ -103,7 +99,7 @@ class HelloListener {
   // Any thread may call it: ends accept().
   void stop();
 
-  std::uint16_t port() const { return port_of(listeners_.front()); }
+  std::uint16_t port() const { return port_of(listener_); }
   // Connections that have not said hello yet. Any thread may ask.
   std::size_t num_pending() const { return num_pending_; }
 
@@ -115,11 +111,11 @@ class HelloListener {
     bool has_news;
   };
 
-  void accept_all(const Socket& listener);
+  void accept_all();
   bool read_hello(Pending& pending, std::optional<Hello>& hello) const;
   void cut_strangers();
 
-  std::vector<Socket> listeners_;
+  Socket listener_;
   Hello expected_;
   std::size_t max_pending_;
   std::list<Pending> pending_;

@@ -52,16 +52,20 @@ sockaddr_storage address_by(const Get& get, const Socket& socket) {
   return address;
 }
 
-std::string text_of(const sockaddr_storage& address) {
+std::string text_of(const sockaddr* address, socklen_t size) {
   std::array<char, NI_MAXHOST> text{};
-  const int status = getnameinfo(reinterpret_cast<const sockaddr*>(&address), sizeof address,
-                                 text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
+  const int status =
+      getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
   require(status == 0, ErrorCode::Comm, "connect", "cannot name an end of a connection: {}",
           gai_strerror(status));
   const std::string found = text.data();
   // A connection over IPv4 to a socket of both families.
   constexpr std::string_view kMapped = "::ffff:";
   return found.starts_with(kMapped) ? found.substr(kMapped.size()) : found;
+}
+
+std::string text_of(const sockaddr_storage& address) {
+  return text_of(reinterpret_cast<const sockaddr*>(&address), sizeof address);
 }
 
 // A connection to a free port of this host can meet itself.
@@ -96,61 +100,18 @@ int try_to_connect(const addrinfo& address, Socket& socket, runtime::Deadline de
   return is_connected_to_itself(socket) ? ECONNREFUSED : 0;
 }
 
-AddressList resolve_own(const std::string& address, std::uint16_t port) {
-  std::string why;
-  AddressList list = resolve(address, port, why);
-  require(list != nullptr, ErrorCode::Comm, "listen", "cannot find the address \"{}\": {}", address,
-          why);
-  return list;
-}
-
-void set_port(const addrinfo& address, std::uint16_t port) {
-  if (address.ai_family == AF_INET6) {
-    reinterpret_cast<sockaddr_in6*>(address.ai_addr)->sin6_port = htons(port);
-  } else {
-    reinterpret_cast<sockaddr_in*>(address.ai_addr)->sin_port = htons(port);
-  }
-}
-
-bool is_loopback(const addrinfo& address) {
-  if (address.ai_family == AF_INET6) {
-    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address.ai_addr)->sin6_addr);
-  }
-  return ntohl(reinterpret_cast<const sockaddr_in*>(address.ai_addr)->sin_addr.s_addr) >> 24 == 127;
-}
-
-// This host can listen there.
-bool is_own(const addrinfo& address) {
-  set_port(address, 0);
-  const Socket socket = new_socket(address);
-  return socket.is_open() && bind(socket.descriptor(), address.ai_addr, address.ai_addrlen) == 0;
-}
-
-Socket listen_on_one(const addrinfo& address, const std::string& name, std::uint16_t port) {
-  Socket socket = new_socket(address);
-  if (!socket.is_open()) {
-    const int error = errno;
-    // Every address of a host whose kernel does without IPv6.
-    if (error == EAFNOSUPPORT && name == "::") return listen_on("0.0.0.0", port);
-    fail(ErrorCode::Comm, "listen", "cannot make a socket for {}: {}", name, std::strerror(error));
-  }
-  set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
-  if (address.ai_family == AF_INET6) set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-  if (bind(socket.descriptor(), address.ai_addr, address.ai_addrlen) != 0 ||
-      listen(socket.descriptor(), SOMAXCONN) != 0) {
-    const int error = errno;
-    require(error != EADDRINUSE, ErrorCode::Comm, "listen",
-            "port {} of {} is in use by another program; choose another --master-port, or "
-            "--standalone, which takes a free one",
-            port, name);
-    require(error != EADDRNOTAVAIL, ErrorCode::Comm, "listen",
-            "cannot listen on port {} of {}: it is no address of this host, where rank 0 runs; on "
-            "this host, name one that is (0.0.0.0 for all of them)",
-            port, name);
-    fail(ErrorCode::Comm, "listen", "cannot listen on port {} of {}: {}", port, name,
-         std::strerror(error));
-  }
-  return socket;
+// Throws Error{Comm} that says why this host cannot listen there.
+[[noreturn]] void fail_to_listen(const std::string& name, std::uint16_t port, int error) {
+  require(error != EADDRINUSE, ErrorCode::Comm, "listen",
+          "port {} of {} is in use by another program; choose another --master-port, or "
+          "--standalone, which takes a free one",
+          port, name);
+  require(error != EADDRNOTAVAIL, ErrorCode::Comm, "listen",
+          "cannot listen on port {} of {}: it is no address of this host, where rank 0 runs; on "
+          "this host, name one that is (0.0.0.0 for all of them)",
+          port, name);
+  fail(ErrorCode::Comm, "listen", "cannot listen on port {} of {}: {}", port, name,
+       std::strerror(error));
 }
 
 }  // namespace
@@ -161,29 +122,36 @@ void Socket::reset() noexcept {
   close();
 }
 
-Socket listen_on(const std::string& address, std::uint16_t port) {
-  const AddressList list = resolve_own(address, port);
-  return listen_on_one(*list, address, port);
-}
-
-std::vector<Socket> listen_on_all(const std::string& name, std::uint16_t port) {
-  const AddressList list = resolve_own(name, port);
-  std::vector<Socket> sockets;
+Socket listen_on(const std::string& name, std::uint16_t port) {
+  std::string why;
+  const AddressList list = resolve(name, port, why);
+  require(list != nullptr, ErrorCode::Comm, "listen", "cannot find the address \"{}\": {}", name,
+          why);
+  int error = 0;
   for (const addrinfo* address = list.get(); address != nullptr; address = address->ai_next) {
-    // Some of several addresses may belong to a gateway, or to a family that this host lacks.
-    const bool is_last_chance = sockets.empty() && address->ai_next == nullptr;
-    if (!is_last_chance && !is_own(*address)) continue;
-    set_port(*address, sockets.empty() ? port : port_of(sockets.front()));
-    sockets.push_back(listen_on_one(*address, name, port));
+    Socket socket = new_socket(*address);
+    if (socket.is_open()) {
+      set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
+      if (address->ai_family == AF_INET6) set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+      if (bind(socket.descriptor(), address->ai_addr, address->ai_addrlen) == 0 &&
+          listen(socket.descriptor(), SOMAXCONN) == 0) {
+        return socket;
+      }
+    }
+    error = errno;
+    if (error == EADDRINUSE) break;  // another job is here: no second address makes up for it
   }
-  return sockets;
+  // A host whose kernel does without IPv6.
+  if (error == EAFNOSUPPORT && name == "::") return listen_on("0.0.0.0", port);
+  fail_to_listen(name, port, error);
 }
 
 bool is_loopback_here(const std::string& name) {
   std::string why;
   const AddressList list = resolve(name, 0, why);
   for (const addrinfo* address = list.get(); address != nullptr; address = address->ai_next) {
-    if (is_loopback(*address)) return true;
+    const std::string text = text_of(address->ai_addr, address->ai_addrlen);
+    if (text == "::1" || text.starts_with("127.")) return true;
   }
   return false;
 }
@@ -204,17 +172,16 @@ AcceptResult accept_from(const Socket& listener, Socket& connection) {
 Socket connect_to(const std::string& host, std::uint16_t port, runtime::Deadline deadline) {
   constexpr std::chrono::milliseconds kFirstPause{2};
   constexpr std::chrono::milliseconds kLongestPause{100};
-  // When a name has several addresses, any of them may take packets and never answer.
+  // Each of several addresses has a turn, since any of them may take packets and never answer.
   constexpr std::chrono::seconds kTurn{3};
   auto pause = kFirstPause;
   while (true) {
     std::string why;
     const AddressList list = resolve(host, port, why);
-    const bool has_several = list != nullptr && list->ai_next != nullptr;
     for (const addrinfo* address = list.get(); address != nullptr; address = address->ai_next) {
       Socket socket;
       const runtime::Deadline turn = runtime::earlier(deadline, runtime::Clock::now() + kTurn);
-      const int error = try_to_connect(*address, socket, has_several ? turn : deadline);
+      const int error = try_to_connect(*address, socket, turn);
       if (error == 0) return socket;
       why = std::strerror(error);
     }

@@ -8,7 +8,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "engine/core/files.h"
 #include "engine/runtime/wait.h"
@@ -22,11 +21,10 @@ class Socket : public FileDescriptor {
   void reset() noexcept;
 };
 
-// Listens on an address of this host ("127.0.0.1", "::", a name); port 0 takes a free one.
+// Listens on an address of this host: "127.0.0.1", "::" (every address), or a name, of which it
+// takes the first address that is this host's. Port 0 takes a free one.
 // Throws Error{Comm}, which names the port when it is in use.
-Socket listen_on(const std::string& address, std::uint16_t port);
-// The same on every address that a name has; one socket for each, all of one port.
-std::vector<Socket> listen_on_all(const std::string& name, std::uint16_t port);
+Socket listen_on(const std::string& name, std::uint16_t port);
 
 // Is this host's loopback among the addresses that the name has here? Not for an unknown name.
 bool is_loopback_here(const std::string& name);
@@ -46,8 +44,6 @@ std::string remote_address_of(const Socket& connection);
 
 // closed: by the other end, on purpose or with its process. reset: the connection was cut.
 enum class IoResult { done, closed, reset, timeout };
-// Before a connection that was reset is tried again.
-inline constexpr std::chrono::milliseconds kPauseAfterReset{2};
 IoResult send_all(const Socket& connection, std::span<const std::byte> bytes,
                   runtime::Deadline deadline);
 IoResult receive_all(const Socket& connection, std::span<std::byte> bytes,

@@ -8,14 +8,12 @@
 //   TcpStoreServer   serves a MemoryStore to other processes (tcp_store.h)
 //   TcpStoreClient   a Store whose table is in such a server
 //
-// Keys and values are bytes. Limits: kMaxKeyBytes, kMaxValueBytes, kMaxKeys; Error{Usage} beyond.
+// Keys and values are bytes; no value is larger than kMaxValueBytes.
 // Errors:  Error{Timeout} names the key waited for. Error{Comm} when the server is gone or the job
 //          was aborted; it says why.
-// Threads: any thread may call a Store. Calls of one TcpStoreClient wait for each other: a thread
-//          that waits long for a key while others write needs a client of its own.
+// Threads: any thread may call a Store.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -31,9 +29,7 @@
 
 namespace lockstep::comm {
 
-inline constexpr std::size_t kMaxKeyBytes = 512;
 inline constexpr std::size_t kMaxValueBytes = 1024 * 1024;
-inline constexpr std::size_t kMaxKeys = 65536;
 
 // Under this key a server notes the first process that it refused as a rank, and why.
 inline constexpr const char* kRefusedKey = "store/refused";
@@ -47,27 +43,24 @@ class Store {
   // Writes a key that does not exist; returns the value that the key has now. So the first of
   // several writers wins and all of them learn who won.
   virtual std::string set_if_absent(std::string_view key, std::string_view value) = 0;
-  // Waits until the key exists, and returns its value; none at the deadline.
-  virtual std::optional<std::string> find(std::string_view key, runtime::Deadline deadline) = 0;
+  // The key's value, if it is there now.
+  virtual std::optional<std::string> try_get(std::string_view key) = 0;
   // Adds to a number (0 where there is none) and returns the sum. The value reads as decimal text.
   // Error{Usage} when the key holds something else.
   virtual std::int64_t add(std::string_view key, std::int64_t difference) = 0;
-  virtual void erase(std::string_view key) = 0;
-  // trace::now_ns() of the process that holds the table: rank 0's in a job.
-  virtual std::int64_t clock_ns() = 0;
   // Ends the rendezvous: every pending and later call of every rank throws abort_error(why). The
   // first abort stays.
   virtual void abort(const Error& why) = 0;
 
+  // Waits until the key exists, and returns its value; none at the deadline. It asks again and
+  // again, at most ten milliseconds apart.
+  std::optional<std::string> find(std::string_view key, runtime::Deadline deadline);
   // find(), but Error{Timeout} at the deadline.
   std::string get(std::string_view key, runtime::Deadline deadline);
-  // find() without waiting.
-  std::optional<std::string> try_get(std::string_view key);
   // Waits until all keys exist. Error{Timeout} at the deadline names the first that does not.
   void wait(std::span<const std::string> keys, runtime::Deadline deadline);
   // Returns when all ranks of 0 ... world_size - 1 have called it with this name; a name may be
   // used again, after a barrier that succeeded. Error{Timeout} names the ranks that have not come.
-  // Cost: five requests of each rank.
   void barrier(std::string_view name, int rank, int world_size, runtime::Deadline deadline);
 };
 
@@ -75,17 +68,14 @@ class MemoryStore final : public Store {
  public:
   void set(std::string_view key, std::string_view value) override;
   std::string set_if_absent(std::string_view key, std::string_view value) override;
-  std::optional<std::string> find(std::string_view key, runtime::Deadline deadline) override;
+  std::optional<std::string> try_get(std::string_view key) override;
   std::int64_t add(std::string_view key, std::int64_t difference) override;
-  void erase(std::string_view key) override;
-  std::int64_t clock_ns() override;
   void abort(const Error& why) override;
 
  private:
-  std::string& write(std::string_view key, std::string_view value);
+  std::unique_lock<std::mutex> lock();
 
   std::mutex mutex_;
-  std::condition_variable changed_;
   std::map<std::string, std::string, std::less<>> values_;
   FirstFailure failure_;
 };

@@ -90,7 +90,8 @@ TEST(ShmProcesses, ARankKilledBeforeItCallsIsNamedByThoseWhoWaitForIt) {
   }
 }
 
-// A store whose n-th request is the last thing that the process does.
+// A store whose n-th request is the last thing that the process does. Looks for a key that is not
+// there yet do not count.
 class FatalStore : public Store {
  public:
   FatalStore(std::shared_ptr<Store> store, int requests_left)
@@ -100,14 +101,14 @@ class FatalStore : public Store {
   std::string set_if_absent(std::string_view key, std::string_view value) override {
     return next().set_if_absent(key, value);
   }
-  std::optional<std::string> find(std::string_view key, runtime::Deadline deadline) override {
-    return next().find(key, deadline);
+  std::optional<std::string> try_get(std::string_view key) override {
+    auto value = store_->try_get(key);
+    if (value) next();
+    return value;
   }
   std::int64_t add(std::string_view key, std::int64_t difference) override {
     return next().add(key, difference);
   }
-  void erase(std::string_view key) override { next().erase(key); }
-  std::int64_t clock_ns() override { return next().clock_ns(); }
   void abort(const Error& why) override { next().abort(why); }
 
  private:
@@ -150,8 +151,8 @@ class LateStore : public FatalStore {
  public:
   explicit LateStore(std::shared_ptr<Store> store) : FatalStore(std::move(store), -1) {}
 
-  std::optional<std::string> find(std::string_view key, runtime::Deadline deadline) override {
-    const auto value = FatalStore::find(key, deadline);
+  std::optional<std::string> try_get(std::string_view key) override {
+    const auto value = FatalStore::try_get(key);
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     return value;
   }

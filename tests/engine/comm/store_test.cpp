@@ -4,7 +4,6 @@
 #include <thread>
 
 #include "engine/comm/store/tcp_store.h"
-#include "engine/trace/span.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/ipv6.h"
 
@@ -34,7 +33,7 @@ class TcpSource final : public StoreSource {
   }
   std::unique_ptr<Store> open() override {
     return std::make_unique<TcpStoreClient>(
-        TcpStoreClientOptions{address_, server_->port(), kToken, 30, {}, {}});
+        TcpStoreClientOptions{address_, server_->port(), kToken});
   }
 
  private:
@@ -54,12 +53,10 @@ class MemorySource final : public StoreSource {
     std::string set_if_absent(std::string_view key, std::string_view value) override {
       return store_.set_if_absent(key, value);
     }
-    std::optional<std::string> find(std::string_view key, runtime::Deadline deadline) override {
-      return store_.find(key, deadline);
+    std::optional<std::string> try_get(std::string_view key) override {
+      return store_.try_get(key);
     }
     std::int64_t add(std::string_view key, std::int64_t by) override { return store_.add(key, by); }
-    void erase(std::string_view key) override { store_.erase(key); }
-    std::int64_t clock_ns() override { return store_.clock_ns(); }
     void abort(const Error& why) override { store_.abort(why); }
 
    private:
@@ -94,9 +91,6 @@ TEST_P(StoreOf, KeepsAnyBytesUnderAnyKey) {
   EXPECT_EQ(reader->get(all_bytes, in_seconds(5)), all_bytes);
   EXPECT_EQ(reader->get("large", in_seconds(5)), large);
   EXPECT_EQ(reader->try_get("none"), std::nullopt);
-  writer->erase("large");
-  EXPECT_EQ(reader->try_get("large"), std::nullopt);
-  reader->erase("large");
 }
 
 TEST_P(StoreOf, TheFirstWriterOfAKeyWinsAndAllLearnWho) {
@@ -149,26 +143,6 @@ TEST_P(StoreOf, ADeadlineNamesTheKeyThatDidNotCome) {
   EXPECT_EQ(store->try_get("here"), "");
 }
 
-TEST_P(StoreOf, TellsTheClockOfTheProcessThatHoldsTheTable) {
-  const auto store = source_->open();
-  const std::int64_t before = trace::now_ns();
-  const std::int64_t told = store->clock_ns();
-  EXPECT_LE(before, told);
-  EXPECT_LE(told, trace::now_ns());
-}
-
-TEST_P(StoreOf, LimitsAreErrorsThatSayWhatTheyAre) {
-  const auto store = source_->open();
-  expect_error(ErrorCode::Usage, "a key has 1 ... 512 bytes, found 0", [&] { store->set("", ""); });
-  expect_error(ErrorCode::Usage, "a key has 1 ... 512 bytes, found 513",
-               [&] { store->set(std::string(513, 'k'), ""); });
-  expect_error(ErrorCode::Usage, "at most 1048576 bytes, found 1048577",
-               [&] { store->set("k", std::string(kMaxValueBytes + 1, 'v')); });
-  expect_error(ErrorCode::Usage, "at most",
-               [&] { store->set("k", std::string(4 * kMaxValueBytes, 'v')); });
-  EXPECT_EQ(store->try_get("k"), std::nullopt);
-}
-
 TEST_P(StoreOf, AnAbortEndsPendingAndLaterCallsOfEverybody) {
   const auto store = source_->open();
   std::thread thread([&] {
@@ -181,7 +155,6 @@ TEST_P(StoreOf, AnAbortEndsPendingAndLaterCallsOfEverybody) {
   thread.join();
   expect_error(ErrorCode::Comm, "[join] two processes have rank 1", [&] { store->set("a", ""); });
   expect_error(ErrorCode::Comm, "two processes", [&] { store->try_get("a"); });
-  expect_error(ErrorCode::Comm, "two processes", [&] { store->clock_ns(); });
 }
 
 TEST_P(StoreOf, ABarrierHoldsEverybodyBackInEveryRound) {
@@ -200,7 +173,6 @@ TEST_P(StoreOf, ABarrierHoldsEverybodyBackInEveryRound) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(source_->open()->try_get("start/0/open"), std::nullopt) << "rounds clear up";
 }
 
 TEST_P(StoreOf, ABarrierNamesTheRanksThatDidNotCome) {

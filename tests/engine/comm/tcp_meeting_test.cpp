@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -145,19 +144,6 @@ TEST(TcpMeeting, ARankThatEndedAfterItCameIsNotCalledUntilTheTimeLimit) {
   rank_0.join();
 }
 
-// As the rank that listens is stopped, and another one ends.
-TEST(TcpMeeting, ARankThatIsNotAnsweredHearsOfAnAbort) {
-  const Socket silent = listen_on("127.0.0.1", 0);
-  MemoryStore store;
-  store.set("transport/tcp/0/0", address_entry(silent, 2));
-  std::thread another([&] {
-    store.get("transport/tcp/0/1", runtime::deadline_after(30));
-    store.abort(Error(ErrorCode::Comm, "store", "rank 2 ended"));
-  });
-  expect_error(ErrorCode::Comm, "rank 2 ended", [&] { TcpTransport(tcp_options(1, 2), store); });
-  another.join();
-}
-
 TEST(TcpMeeting, ARankThatDoesNotAnswerIsNamed) {
   const Socket ended = refusing_socket();
   MemoryStore store;
@@ -166,55 +152,6 @@ TEST(TcpMeeting, ARankThatDoesNotAnswerIsNamed) {
   options.timeout_seconds = 0.2;
   expect_error(ErrorCode::Timeout, "rank 1 does not reach rank 0, which came but does not answer",
                [&] { TcpTransport(options, store); });
-}
-
-Socket next_connection(const Socket& listener) {
-  Socket connection;
-  while (accept_from(listener, connection) != AcceptResult::accepted) {
-    pollfd waiting{listener.descriptor(), POLLIN, 0};
-    poll(&waiting, 1, -1);
-  }
-  return connection;
-}
-
-// As by a rank that strangers keep busy.
-TEST(TcpMeeting, AConnectionThatIsCutIsMadeAgain) {
-  const Socket rank_0 = listen_on("127.0.0.1", 0);
-  MemoryStore store;
-  store.set("transport/tcp/0/0", address_entry(rank_0, 2));
-  std::thread lower([&] {
-    for (int i = 0; i < 10; ++i) next_connection(rank_0).reset();
-    const Socket connection = next_connection(rank_0);
-    std::string hello;
-    ASSERT_EQ(receive_message(connection, kMaxHelloBytes, hello, runtime::deadline_after(30)),
-              IoResult::done);
-    const TcpTransportOptions options = tcp_options(0, 2);
-    const auto found = decode_hello(hello, {"tcp/" + options.group, options.token});
-    ASSERT_TRUE(found);
-    EXPECT_EQ(found->rank, 1);
-    send_message(connection, MessageWriter().number(0).bytes(), runtime::deadline_after(30));
-  });
-  const TcpTransport transport(tcp_options(1, 2), store);
-  lower.join();
-}
-
-TEST(TcpMeeting, AnotherTokenIsNoRankOfThisGroup) {
-  MemoryStore store;
-  Errors errors(2);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([&, rank] {
-      TcpTransportOptions options = tcp_options(rank, 2);
-      if (rank == 1) options.token = "another one, just as long";
-      try {
-        TcpTransport transport(options, store);
-      } catch (const Error& error) {
-        errors[static_cast<std::size_t>(rank)] = error;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  expect_all(errors, ErrorCode::Comm, "rank 0 closed its connection to rank 1 before they knew");
 }
 
 }  // namespace

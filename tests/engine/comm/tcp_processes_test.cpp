@@ -60,7 +60,7 @@ std::vector<std::string> words_of_processes(int world_size, const std::vector<in
     const auto rank = static_cast<int>(r);
     try {
       const auto port = static_cast<std::uint16_t>(std::stoi(ports[r].read_all()));
-      TcpStoreClient store({"127.0.0.1", port, "a token of this test", 30, {}, rank});
+      TcpStoreClient store({"127.0.0.1", port, "a token of this test", 30, 10, rank});
       if (comes != nullptr && !comes(rank)) raise(SIGKILL);
       PlanCommunicator communicator(
           std::make_unique<TcpTransport>(tcp_options(rank, world_size), store));

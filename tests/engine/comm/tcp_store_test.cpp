@@ -130,7 +130,6 @@ TEST(TcpStoreClient, SaysWhoServesAndSaysItAgain) {
   std::optional<TcpStoreServer> server;
   server.emplace(server_options());
   TcpStoreClientOptions options = client_options(server->port());
-  options.served_by = "rank 0";
   TcpStoreClient client(options);
   client.set("a", "");
   server.reset();
@@ -165,30 +164,16 @@ TEST(TcpStoreClient, ARankThatEndsWithoutLeavingAbortsTheRendezvous) {
   }
   survivor.set("still", "here");
   // A child that dies with the connection of rank 2, as a killed process does.
-  Socket raw = client_without_rank(server);
-  send_message(raw, request(StoreRequest::take_rank).number(2).text("process 1 on a").bytes(),
-               soon());
-  raw.close();
+  raw_client_of(server, 2).close();
   expect_error(ErrorCode::Comm, "[store] rank 2 ended without leaving",
                [&] { survivor.get("address of rank 2", soon()); });
-}
-
-TEST(TcpStoreClient, ARankThatEndsWhileItWaitsForAKeyAbortsTheRendezvousToo) {
-  const TcpStoreServer server(server_options());
-  TcpStoreClient survivor(client_options(server.port()));
-  Socket raw = client_without_rank(server);
-  send_message(raw, request(StoreRequest::take_rank).number(1).text("process 1 on a").bytes(),
-               soon());
-  send_message(raw, request(StoreRequest::find).text("never").number(-1).bytes(), soon());
-  raw.close();
-  expect_error(ErrorCode::Comm, "[store] rank 1 ended without leaving",
-               [&] { survivor.get("never", soon()); });
 }
 
 // The error of a process that comes as this rank.
 DuplicateRank refusal(const TcpStoreServer& server, int rank) {
   TcpStoreClientOptions options = client_options(server.port());
   options.rank = rank;
+  options.timeout_seconds = 0.1;
   try {
     const TcpStoreClient client(options);
   } catch (const DuplicateRank& taken) {
@@ -205,7 +190,6 @@ TEST(TcpStoreClient, ASecondProcessWithARankIsRefusedByNameAndTheFirstGoesOn) {
   TcpStoreClient first(options);
   for (int i = 0; i < 3; ++i) {
     const DuplicateRank refused = refusal(server, 1);
-    EXPECT_EQ(refused.holder(), DuplicateRank::Holder::is_here);
     EXPECT_THAT(refused.what(),
                 HasSubstr(fmt::format("[join] rank 1 of this job is taken by {}, so process",
                                       name_of_this_process())));
@@ -216,7 +200,7 @@ TEST(TcpStoreClient, ASecondProcessWithARankIsRefusedByNameAndTheFirstGoesOn) {
   EXPECT_THAT(first.try_get(kRefusedKey).value_or(""), HasSubstr("came as rank 1 and was refused"));
 }
 
-// Its job has not ended yet, and must not take somebody else for it.
+// Its job has not ended yet, and must not take another process for it.
 TEST(TcpStoreClient, ARankThatHasLeftIsNotGivenToAnother) {
   const TcpStoreServer server(server_options());
   TcpStoreClientOptions options = client_options(server.port());
@@ -228,7 +212,6 @@ TEST(TcpStoreClient, ARankThatHasLeftIsNotGivenToAnother) {
   }
   stays.set("still", "here");  // and the server has seen the other one leave
   const DuplicateRank refused = refusal(server, 1);
-  EXPECT_EQ(refused.holder(), DuplicateRank::Holder::has_left);
   EXPECT_THAT(refused.what(), HasSubstr("which has left"));
   stays.set("still", "here");
 }
@@ -306,14 +289,21 @@ TEST(TcpStoreClient, ThatIsAlwaysCutEndsAtItsDeadline) {
   server.join();
 }
 
-TEST(TcpStoreServer, ServesEveryAddressThatANameHas) {
+TEST(TcpStoreServer, ServesAnAddressThatANameHas) {
   const TcpStoreServer server({"localhost", 0, kToken});
-  for (const char* address : {"localhost", "127.0.0.1"}) {
-    TcpStoreClientOptions options = client_options(server.port());
-    options.host = address;
-    TcpStoreClient client(options);
-    EXPECT_EQ(client.try_get("key"), std::nullopt);
-  }
+  TcpStoreClientOptions options = client_options(server.port());
+  options.host = "localhost";
+  TcpStoreClient client(options);
+  EXPECT_EQ(client.try_get("key"), std::nullopt);
+}
+
+TEST(TcpStoreClient, ValuesThatAreTooLargeAreErrors) {
+  const TcpStoreServer server(server_options());
+  TcpStoreClient client(client_options(server.port()));
+  client.set("largest", std::string(kMaxValueBytes, 'v'));
+  expect_error(ErrorCode::Usage, "a request has at most",
+               [&] { client.set("k", std::string(2 * kMaxValueBytes, 'v')); });
+  EXPECT_EQ(client.try_get("k"), std::nullopt);
 }
 
 // The ranks of a large job that all come at once are no strangers to make room for.
@@ -327,7 +317,8 @@ TEST(TcpStoreServer, LetsAsManyClientsKnockAtOnceAsAreExpected) {
   while (others.size() < kMaxStrangers + kExpected - 2) others.push_back(stranger_of(server));
   expect_serving(server);  // so it has seen them all
   std::string answer;
-  EXPECT_EQ(say_hello(slow, {kStorePurpose, kToken}, 64, answer, soon()), IoResult::done);
+  send_message(slow, encode({kStorePurpose, kToken}), soon());
+  EXPECT_EQ(receive_message(slow, 64, answer, soon()), IoResult::done);
 }
 
 }  // namespace

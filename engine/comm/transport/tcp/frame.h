@@ -1,17 +1,5 @@
-// The wire format between two ranks, after the hello of the one that connects (mesh.h), and both
-// ends of it without a socket. A stream of frames, each a header of 64 bytes and a payload.
-//
-//   byte  0  u32  kFrameMagic
-//         4  u8   FrameKind
-//         5  u8   Operation, u8 DType, u8 ReduceOp, u8 AllReducePlan
-//         9  3 bytes 0
-//        12  i32  root
-//        16  u64  sequence number of the call
-//        24  u64  num_elements of the call
-//        32  u64  bytes of the payload
-//        40  4 bytes 0
-//        44  u32  checksum of all the other bytes (FNV-1a)
-//        48  16 bytes 0
+// The wire format between two ranks, after the hello of the one that connects, and both ends of it
+// without a socket. A stream of frames, each a FrameHeader, little-endian, and a payload.
 //
 //   kind      payload                     means
 //   announce  none                        the rank called this collective
@@ -22,6 +10,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -35,28 +24,27 @@
 
 namespace lockstep::comm {
 
-enum class FrameKind : std::uint8_t { announce = 1, data, message, failure, goodbye };
+enum class FrameKind : std::uint32_t { announce = 1, data, message, failure, goodbye };
 
-inline constexpr std::size_t kFrameHeaderBytes = 64;
-inline constexpr std::uint32_t kFrameMagic = 0x3253464c;
-// A header that says more is no header.
-inline constexpr std::uint64_t kMaxPayloadBytes = std::uint64_t{1} << 40;
 // The largest message of a plan. Large chunks travel in pieces, so that one is summed while the
 // next is on its way, and is found in a cache; large enough that their system calls do not count.
 inline constexpr std::size_t kMaxMessageBytes = 512 * 1024;
 inline constexpr std::size_t kMaxFailureBytes = 64 * 1024;
 
 struct FrameHeader {
+  static constexpr std::uint32_t kMagic = 0x3553464c;
+  static constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 40;
+
   FrameKind kind = FrameKind::announce;
-  CallHeader call;  // without its memory
-  std::uint64_t num_bytes = 0;
+  std::uint32_t magic = kMagic;
+  PackedCall call;
+  std::uint64_t num_bytes = 0;  // of the payload
+
+  // False for bytes that are no header.
+  bool is_valid() const { return magic == kMagic && num_bytes <= kMaxBytes; }
 };
-
-using HeaderBytes = std::array<std::byte, kFrameHeaderBytes>;
-
-HeaderBytes encode(const FrameHeader& header);
-// None when the bytes are no header.
-std::optional<FrameHeader> decode(std::span<const std::byte, kFrameHeaderBytes> bytes);
+static_assert(sizeof(FrameHeader) == 40 && std::endian::native == std::endian::little,
+              "headers are sent as they lie");
 
 // A frame that has arrived. Its payload is aligned for every element type.
 struct Frame {
@@ -86,8 +74,8 @@ class FrameReader {
 
   std::array<std::byte, 4096> buffer_;  // headers, and payloads as far as they come with them
   std::size_t num_buffered_ = 0;
-  std::optional<Frame> frame_;  // its payload is not complete
-  std::size_t num_payload_ = 0;
+  std::optional<Frame> frame_;   // its payload is not complete
+  std::size_t num_payload_ = 0;  // bytes that have come
   std::vector<std::vector<CacheLine>> spare_;
 };
 
@@ -108,7 +96,7 @@ class FrameWriter {
 
  private:
   struct Outgoing {
-    HeaderBytes header;
+    FrameHeader header;
     std::span<const std::byte> payload;
     std::vector<std::byte> kept;  // empty: the payload is borrowed
     std::size_t num_sent = 0;     // bytes of header and payload

@@ -11,7 +11,6 @@
 #include <cstring>
 #include <utility>
 
-#include "engine/comm/transport/tcp/mesh.h"
 #include "engine/runtime/logical_device.h"
 
 namespace lockstep::comm {
@@ -39,6 +38,13 @@ std::vector<int> peers_of(const TcpTransportOptions& options) {
 bool is_crowded(const TcpTransportOptions& options) {
   const int num_ranks = options.num_local_ranks > 0 ? options.num_local_ranks : options.world_size;
   return static_cast<std::size_t>(num_ranks) > runtime::num_cores();
+}
+
+FrameHeader header_of(FrameKind kind, const CallHeader& call = {}) {
+  FrameHeader header;
+  header.kind = kind;
+  header.call = pack(call);
+  return header;
 }
 
 bool is_under_way(const Socket& socket) {
@@ -83,7 +89,7 @@ TcpTransport::~TcpTransport() {
   if (thread_.joinable()) thread_.join();
   // The thread may not have come to tell of a failure.
   if (failure_.is_set()) spread_failure();
-  for (const auto& peer : peers_) peer->writer.add({FrameKind::goodbye, {}, 0}, {});
+  for (const auto& peer : peers_) peer->writer.add(header_of(FrameKind::goodbye), {});
   deliver_rest();
 }
 
@@ -145,7 +151,7 @@ bool TcpTransport::receive(Peer& peer) {
 void TcpTransport::handle(Peer& peer, Frame frame) {
   switch (frame.header.kind) {
     case FrameKind::announce:
-      announced_[static_cast<std::size_t>(peer.rank)].publish(frame.header.call);
+      announced_[static_cast<std::size_t>(peer.rank)].publish(unpack(frame.header.call));
       return;
     case FrameKind::data:
       peer.data.push_back(std::move(frame));
@@ -252,7 +258,7 @@ void TcpTransport::announce(const CallHeader& call, double timeout_seconds) {
   timeout_seconds_ = timeout_seconds;
   announced_[static_cast<std::size_t>(rank())].publish(call);
   for (const auto& peer : peers_) {
-    peer->writer.add({FrameKind::announce, call, 0}, {});
+    peer->writer.add(header_of(FrameKind::announce, call), {});
     peer->writer.flush(peer->socket);
   }
   leave_unsent_to_thread();
@@ -269,7 +275,7 @@ void TcpTransport::post(int to, Bytes data) {
   const std::lock_guard lock(mutex_);
   throw_if_failed();
   Peer& peer = this->peer(to);
-  const std::uint64_t number = peer.writer.add({FrameKind::data, call_, 0}, data);
+  const std::uint64_t number = peer.writer.add(header_of(FrameKind::data, call_), data);
   peer.writer.flush(peer.socket);
   wait_for(peer, [&] { return peer.writer.num_sent() >= number; });
 }
@@ -296,7 +302,7 @@ void TcpTransport::send_message(int to, const CallHeader& call, Bytes data) {
   const std::lock_guard lock(mutex_);
   throw_if_failed();
   Peer& peer = this->peer(to);
-  peer.writer.add({FrameKind::message, call, 0}, data);
+  peer.writer.add(header_of(FrameKind::message, call), data);
   peer.writer.flush(peer.socket);
   peer.writer.keep_unsent();
   leave_unsent_to_thread();
@@ -312,7 +318,7 @@ void TcpTransport::receive_message(int from, const CallHeader& call, std::span<s
   wait_for(peer, [&] { return !peer.messages.empty(); });
   const Frame message = std::move(peer.messages.front());
   peer.messages.pop_front();
-  const CallHeader& theirs = message.header.call;
+  const CallHeader theirs = unpack(message.header.call);
   if (theirs.dtype != call.dtype || message.payload().size() != data.size()) {
     fail_here(Error(ErrorCode::Comm, name_of(call.operation),
                     describe_difference(rank(), call, from, theirs)));
@@ -339,7 +345,7 @@ void TcpTransport::spread_failure() {
   if (std::exchange(has_spread_failure_, true)) return;
   const std::string error = encode(failure_.error(), kMaxFailureBytes);
   for (const auto& peer : peers_) {
-    peer->writer.add({FrameKind::failure, {}, 0}, std::as_bytes(std::span(error)));
+    peer->writer.add(header_of(FrameKind::failure), std::as_bytes(std::span(error)));
     peer->writer.flush(peer->socket);
     peer->writer.keep_unsent();  // also what a caller has posted, which is its own again
   }

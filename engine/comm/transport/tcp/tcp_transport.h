@@ -1,7 +1,9 @@
 // The transport between processes over TCP sockets: on one host, or on several.
 //
-// Every pair of ranks shares one connection, made when the transport is constructed (mesh.h). The
-// wire format is in frame.h.
+// Every pair of ranks shares one connection, made when the transport is constructed: every rank
+// listens on a free port and publishes it in the store; of two ranks the higher one connects and
+// says hello (mesh.cpp). Strangers are treated as the store's are (store/hello.h). The wire format
+// is in frame.h.
 //
 // Sockets are never blocking. A thread that waits in post(), take(), announced_by() or
 // receive_message() holds the mutex and moves all bytes itself: first it asks the awaited socket
@@ -26,6 +28,7 @@
 
 #include "engine/comm/announcements.h"
 #include "engine/comm/comm_errors.h"
+#include "engine/comm/store/socket.h"
 #include "engine/comm/store/store.h"
 #include "engine/comm/transport.h"
 #include "engine/comm/transport/tcp/frame.h"
@@ -50,6 +53,12 @@ struct TcpTransportOptions {
   // For all connections to be made.
   double timeout_seconds = 30;
 };
+
+// The connections to the ranks `peers`, by rank; others are not open. Never blocking.
+// Throws what TcpTransport's constructor does; the store is aborted then, so that all ranks hear of
+// it, but not for DuplicateRank.
+std::vector<Socket> connect_ranks(const TcpTransportOptions& options, const std::vector<int>& peers,
+                                  Store& store);
 
 class TcpTransport final : public Transport {
  public:
