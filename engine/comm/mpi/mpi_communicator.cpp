@@ -4,22 +4,182 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <climits>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 #include "engine/comm/collective_call.h"
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/mpi/mpi_group.h"
-#include "engine/comm/mpi/mpi_session.h"
 #include "engine/comm/reduce.h"
 #include "engine/comm/work.h"
+#include "engine/core/error.h"
+#include "engine/runtime/wait.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::comm {
 namespace {
+
+// Throws Error{Comm}: "[MPI_Allreduce] failed: ..." in MPI's own words.
+void check_mpi(int result, std::string_view call) {
+  if (result == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> words{};
+  int length = 0;
+  MPI_Error_string(result, words.data(), &length);
+  fail(ErrorCode::Comm, call.substr(0, call.find('(')), "failed: {}", words.data());
+}
+
+// MPI_CHECK(MPI_Barrier(communicator));
+#define MPI_CHECK(call) check_mpi((call), #call)
+
+// --- the time limit of calls ---
+
+// Ends the process with exit code 1 when the scope is not left in time: nothing can interrupt a
+// call into MPI. A thread of the process watches, and first prints one line that names what is
+// waited for.
+class TimeLimit {
+ public:
+  // For a call; for something else, "MPI_Init" for example.
+  TimeLimit(const CollectiveCall& call, int rank)
+      : call_(&call),
+        rank_(rank),
+        seconds_(call.timeout_seconds),
+        deadline_(runtime::deadline_after(seconds_)) {
+    active().add(this);
+  }
+  TimeLimit(const char* name, int rank, double seconds)
+      : name_(name), rank_(rank), seconds_(seconds), deadline_(runtime::deadline_after(seconds)) {
+    active().add(this);
+  }
+  ~TimeLimit() { active().remove(this); }
+  TimeLimit(const TimeLimit&) = delete;
+  TimeLimit& operator=(const TimeLimit&) = delete;
+
+ private:
+  // The limits that hold now. A call begins and ends without waking the thread, which looks every
+  // tenth of a second.
+  class Active {
+   public:
+    Active() {
+      std::thread([this] { watch(); }).detach();
+    }
+    void add(const TimeLimit* limit) {
+      const std::lock_guard lock(mutex_);
+      limits_.push_back(limit);
+    }
+    void remove(const TimeLimit* limit) {
+      const std::lock_guard lock(mutex_);
+      std::erase(limits_, limit);
+    }
+
+   private:
+    [[noreturn]] void watch() {
+      for (;;) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        const std::lock_guard lock(mutex_);
+        for (const TimeLimit* limit : limits_) {
+          if (runtime::has_passed(limit->deadline_)) limit->end_process();
+        }
+      }
+    }
+
+    std::mutex mutex_;
+    std::vector<const TimeLimit*> limits_;
+  };
+
+  static Active& active() {
+    static Active& active = *new Active;  // its thread runs until the process ends
+    return active;
+  }
+
+  [[noreturn]] void end_process() const {
+    std::fflush(stdout);
+    fmt::print(stderr, "{}\n", error_line());
+    std::fflush(stderr);
+    std::_Exit(exit_code(ErrorCode::Timeout));  // MPI is in use, so nothing can be cleaned up
+  }
+
+  std::string error_line() const {
+    if (call_ != nullptr && call_->header.operation == Operation::recv) {
+      return fmt::format("[recv] rank {} waited {} s in {} for a message that rank {} has not sent",
+                         rank_, seconds_, to_string(call_->header), call_->peer);
+    }
+    return fmt::format(
+        "[{}] rank {} waited {} s in {} for the other ranks: one of them has ended, stands still, "
+        "or did not call it; MPI cannot give up a call, so this process ends",
+        call_ == nullptr ? "mpi" : name_of(call_->header.operation), rank_, seconds_,
+        call_ == nullptr ? name_ : to_string(call_->header));
+  }
+
+  const CollectiveCall* call_ = nullptr;
+  const char* name_ = nullptr;
+  int rank_;
+  double seconds_;
+  runtime::Deadline deadline_;
+};
+
+// --- the process's one use of MPI ---
+
+// From the first error on, MPI is not finished at exit: that would wait for ranks that cannot come.
+std::atomic<bool> has_given_up{false};
+
+// Without a time limit: another rank may still be at work on its own.
+void finish_mpi() {
+  if (!has_given_up) MPI_Finalize();
+}
+
+struct MpiSession {
+  int rank = 0;
+  int world_size = 0;
+  std::string library;  // "Open MPI v4.1.4"
+
+  explicit MpiSession(const MpiGroupOptions& options);
+};
+
+// Starts MPI at the first call, unless the program has started it already.
+const MpiSession& mpi_session(const MpiGroupOptions& options) {
+  static const MpiSession& session = *new MpiSession(options);
+  return session;
+}
+
+MpiSession::MpiSession(const MpiGroupOptions& options) {
+  int is_initialized = 0;
+  int is_finalized = 0;
+  MPI_CHECK(MPI_Initialized(&is_initialized));
+  MPI_CHECK(MPI_Finalized(&is_finalized));
+  require(is_finalized == 0, ErrorCode::Comm, "mpi", "MPI was finished already in this process");
+  int level = MPI_THREAD_SINGLE;
+  if (is_initialized == 0) {
+    const TimeLimit limit("MPI_Init", options.rank, options.timeout_seconds);
+    MPI_CHECK(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
+    std::atexit(finish_mpi);
+  } else {
+    MPI_CHECK(MPI_Query_thread(&level));
+  }
+  require(level >= MPI_THREAD_MULTIPLE, ErrorCode::Comm, "mpi",
+          "needs an MPI library that serves several threads at once (MPI_THREAD_MULTIPLE), found "
+          "level {} of it; use another library, or --comm own",
+          level);
+  MPI_CHECK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+  MPI_CHECK(MPI_Comm_size(MPI_COMM_WORLD, &world_size));
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> version{};
+  int length = 0;
+  MPI_CHECK(MPI_Get_library_version(version.data(), &length));
+  // The first part of "Open MPI v4.1.4, package: ..." or "MPICH Version:\t4.1\n...".
+  library = version.data();
+  library.resize(std::min(library.size(), library.find_first_of(",\n")));
+  std::ranges::replace(library, '\t', ' ');
+}
+
+// --- moving data ---
 
 constexpr int kHeaderTag = 1;
 constexpr int kDataTag = 2;
@@ -137,33 +297,6 @@ void move_with_mpi(const CollectiveCall& call, MPI_Comm communicator, int rank, 
   }
 }
 
-// A call in numbers: the fields that same_call() compares.
-using CallWords = std::array<std::uint64_t, 3>;
-
-CallWords words_of(const CallHeader& call) {
-  const auto byte = [](auto value, int position) {
-    return std::uint64_t{static_cast<std::uint8_t>(value)} << (8 * position);
-  };
-  return {call.sequence, call.num_elements,
-          byte(call.operation, 0) | byte(call.dtype, 1) | byte(call.device, 2) | byte(call.op, 3) |
-              std::uint64_t{static_cast<std::uint32_t>(call.root)} << 32};
-}
-
-CallHeader call_of(const CallWords& words) {
-  const auto byte = [&](int position) {
-    return static_cast<std::uint8_t>(words[2] >> (8 * position));
-  };
-  CallHeader call;
-  call.sequence = words[0];
-  call.num_elements = words[1];
-  call.operation = static_cast<Operation>(byte(0));
-  call.dtype = static_cast<DType>(byte(1));
-  call.device = static_cast<DeviceType>(byte(2));
-  call.op = static_cast<ReduceOp>(byte(3));
-  call.root = static_cast<std::int32_t>(words[2] >> 32);
-  return call;
-}
-
 // Waits for ranks that may come late without taking the core that they may need: the library itself
 // would spin.
 void wait_politely(MPI_Request request) {
@@ -177,18 +310,19 @@ void wait_politely(MPI_Request request) {
 
 // A message on its way: MPI reads it until the requests are done.
 struct Outgoing {
-  CallWords header;
+  PackedCall header;
   std::vector<std::byte> data;
   std::vector<MPI_Request> requests;
 };
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(MpiSession& session, double timeout_seconds)
-      : session_(session), numbers_(session.world_size()), all_words_(num_ranks()) {
+  MpiCommunicator(const MpiSession& session, double timeout_seconds)
+      : session_(session),
+        numbers_(session.world_size),
+        all_calls_(static_cast<std::size_t>(session.world_size)) {
     set_timeout_seconds(timeout_seconds);
-    const MpiTimeLimit limit("making a communicator", rank(), timeout_seconds);
-    const auto inside = session_.enter();
+    const TimeLimit limit("making a communicator", rank(), timeout_seconds);
     MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_));
     MPI_CHECK(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN));
   }
@@ -196,22 +330,21 @@ class MpiCommunicator final : public Communicator {
   // Finishes asynchronous calls and messages that were sent.
   ~MpiCommunicator() override {
     async_.finish();
-    const auto inside = session_.enter();
     for (auto& message : outgoing_) {
       if (failure_.is_set()) {
         message.release();  // MPI may still read it
         continue;
       }
-      const MpiTimeLimit limit("messages that were sent", rank(), timeout_seconds());
+      const TimeLimit limit("messages that were sent", rank(), timeout_seconds());
       MPI_Waitall(static_cast<int>(message->requests.size()), message->requests.data(),
                   MPI_STATUSES_IGNORE);
     }
     if (!failure_.is_set()) MPI_Comm_free(&communicator_);
   }
 
-  int rank() const override { return session_.rank(); }
-  int world_size() const override { return session_.world_size(); }
-  std::string description() const override { return "mpi: " + session_.library(); }
+  int rank() const override { return session_.rank; }
+  int world_size() const override { return session_.world_size; }
+  std::string description() const override { return "mpi: " + session_.library; }
   std::string_view transport() const override { return "mpi"; }
   void abort(const std::string& why) override { give_up(aborted_by(rank(), why)); }
   plan::AllReducePlan plan_for(std::size_t) const override {
@@ -219,8 +352,6 @@ class MpiCommunicator final : public Communicator {
   }
 
  private:
-  std::size_t num_ranks() const { return static_cast<std::size_t>(session_.world_size()); }
-
   Work submit(CollectiveCall call, Launch launch) override {
     require_served(call);
     call.header.sequence = numbers_.next(call.header.operation, call.peer);
@@ -239,15 +370,15 @@ class MpiCommunicator final : public Communicator {
 
   // The first error stays, and MPI is not finished.
   void give_up(const Error& error) {
-    session_.give_up();
+    has_given_up = true;
     failure_.set(error);
   }
 
-  MpiSession& session_;
+  const MpiSession& session_;
   MPI_Comm communicator_ = MPI_COMM_NULL;
   CallNumbers numbers_;
   FirstFailure failure_;
-  std::vector<CallWords> all_words_;  // by rank: the calls that are compared
+  std::vector<PackedCall> all_calls_;  // by rank: those that are compared
   std::vector<std::unique_ptr<Outgoing>> outgoing_;
   AsyncCalls async_{"mpi comm"};  // ends first
 };
@@ -260,8 +391,7 @@ void MpiCommunicator::run(const CollectiveCall& call) {
   span.set_sequence(static_cast<std::int64_t>(header.sequence));
   failure_.throw_if_set();
   try {
-    const MpiTimeLimit limit(call, rank());
-    const auto inside = session_.enter();
+    const TimeLimit limit(call, rank());
     std::erase_if(outgoing_, [](const auto& message) {
       int are_sent = 0;
       MPI_Testall(static_cast<int>(message->requests.size()), message->requests.data(), &are_sent,
@@ -285,25 +415,25 @@ void MpiCommunicator::run(const CollectiveCall& call) {
 
 // Throws the same error on every rank when they have come with different calls.
 void MpiCommunicator::compare_calls(const CollectiveCall& call) {
-  const CallWords mine = words_of(call.header);
-  constexpr int kNumWords = static_cast<int>(std::tuple_size_v<CallWords>);
+  const PackedCall mine = pack(call.header);
   MPI_Request request = MPI_REQUEST_NULL;
-  MPI_CHECK(MPI_Iallgather(mine.data(), kNumWords, MPI_UINT64_T, all_words_.data(), kNumWords,
-                           MPI_UINT64_T, communicator_, &request));
+  MPI_CHECK(MPI_Iallgather(&mine, sizeof mine, MPI_BYTE, all_calls_.data(), sizeof mine, MPI_BYTE,
+                           communicator_, &request));
   wait_politely(request);
-  const auto other = std::ranges::find_if(
-      all_words_, [&](const CallWords& words) { return words != all_words_.front(); });
-  if (other == all_words_.end()) return;
+  const PackedCall& first = all_calls_.front();
+  const auto other =
+      std::ranges::find_if(all_calls_, [&](const PackedCall& theirs) { return theirs != first; });
+  if (other == all_calls_.end()) return;
   throw Error(ErrorCode::Comm, "collective",
-              describe_difference(static_cast<int>(other - all_words_.begin()), call_of(*other), 0,
-                                  call_of(all_words_.front())));
+              describe_difference(static_cast<int>(other - all_calls_.begin()), unpack(*other), 0,
+                                  unpack(first)));
 }
 
 // The data is copied, so the call is done at once; MPI reads the copy when the receiver comes, and
 // goes on with it in every later call.
 void MpiCommunicator::send_message(const CollectiveCall& call) {
   Outgoing& message = *outgoing_.emplace_back(std::make_unique<Outgoing>());
-  message.header = words_of(call.header);
+  message.header = pack(call.header);
   message.data.resize(call.input.num_bytes());
   if (!message.data.empty()) {
     std::memcpy(message.data.data(), call.input.raw(), message.data.size());
@@ -324,9 +454,9 @@ void MpiCommunicator::receive_message(const CollectiveCall& call) {
     MPI_CHECK(MPI_Irecv(data, num_bytes, MPI_BYTE, call.peer, tag, communicator_, &request));
     wait_politely(request);
   };
-  CallWords words;
-  receive(words.data(), sizeof words, kHeaderTag);
-  const CallHeader sent = call_of(words);
+  PackedCall header;
+  receive(&header, sizeof header, kHeaderTag);
+  const CallHeader sent = unpack(header);
   if (sent.num_elements != call.header.num_elements || sent.dtype != call.header.dtype) {
     throw Error(ErrorCode::Comm, name_of(Operation::recv),
                 describe_difference(rank(), call.header, call.peer, sent));
@@ -348,15 +478,15 @@ const std::string& no_mpi_reason() {
 }
 
 std::unique_ptr<Communicator> make_mpi_communicator(const MpiGroupOptions& options) {
-  MpiSession& session = MpiSession::get(options);
+  const MpiSession& session = mpi_session(options);
   require(
-      session.rank() == options.rank && session.world_size() == options.world_size,
-      ErrorCode::Usage, "mpi",
+      session.rank == options.rank && session.world_size == options.world_size, ErrorCode::Usage,
+      "mpi",
       "this process is rank {} of {}{}, but MPI says rank {} of {} (the library: {}); start the "
       "program by the mpirun of that library or by srun, or use --comm own",
       options.rank, options.world_size,
       options.started_by.empty() ? "" : fmt::format(" (started by: {})", options.started_by),
-      session.rank(), session.world_size(), session.library());
+      session.rank, session.world_size, session.library);
   return std::make_unique<MpiCommunicator>(session, options.timeout_seconds);
 }
 

@@ -13,8 +13,7 @@
 //          over, this process prints one line that names what it waits for, and ends with exit code
 //          1. After an error it ends without MPI_Finalize. mpirun or srun then ends the other
 //          ranks.
-// Threads: needs MPI_THREAD_SERIALIZED. Groups that are used by several threads at a time need
-//          MPI_THREAD_MULTIPLE: otherwise a call of one group keeps the others waiting.
+// Threads: needs MPI_THREAD_MULTIPLE.
 #pragma once
 
 #include <memory>
