@@ -37,8 +37,10 @@ struct GroupRank {
   TensorView part(plan::Chunk chunk) const { return buffer.part(chunk.offset, chunk.count); }
 };
 
-// Runs a plan step by step. In a step the senders record events, the receivers wait for those and
-// write, and the senders wait until the receivers have read.
+// Runs a plan step by step. In a step, each receiver waits for its senders; it copies a chunk that
+// replaces its own into place, and a summand into its scratch memory. The senders wait for these
+// copies, and then each receiver adds. So a rank may add to a chunk in the step in which it sends
+// it.
 class PlanRun {
  public:
   PlanRun(std::span<const GroupRank> ranks, ReduceOp op, std::span<DeviceScratch> scratch)
@@ -49,129 +51,79 @@ class PlanRun {
   }
 
  private:
-  // A chunk that a rank both sends and overwrites in a step: it is copied before, and sent from the
-  // copy.
-  struct Staged {
-    std::size_t rank;
-    plan::Chunk chunk;
-    std::size_t offset;  // in the rank's scratch, in elements
-    TensorView copy{};
-  };
-
   void run_step(const plan::Step& step) {
-    writes_.clear();
-    for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
-      writes_.push_back(plan::writes_of_rank(step, rank));
-    }
-    stage(step);
+    const std::size_t num_ranks = ranks_.size();
     std::set<std::pair<std::size_t, std::size_t>> pairs;  // receiver, sender
-    std::vector<EventPtr> sent(ranks_.size());
+    std::vector<EventPtr> sent(num_ranks);
     for (const plan::Transfer& transfer : step.transfers) {
       const auto from = static_cast<std::size_t>(transfer.from_rank);
       pairs.emplace(static_cast<std::size_t>(transfer.to_rank), from);
       if (sent[from] == nullptr) sent[from] = ranks_[from].stream.record();
     }
     for (const auto& [to, from] : pairs) ranks_[to].stream.wait(sent[from]);
-    std::vector<EventPtr> received(ranks_.size());
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      for (const plan::Write& write : writes_[rank]) run_write(write, rank);
-      if (!writes_[rank].empty()) received[rank] = ranks_[rank].stream.record();
+    std::vector<std::vector<plan::Write>> writes;
+    std::vector<std::vector<ConstTensorView>> summands(num_ranks);
+    std::vector<EventPtr> fetched(num_ranks);
+    for (std::size_t rank = 0; rank < num_ranks; ++rank) {
+      writes.push_back(plan::writes_of_rank(step, static_cast<int>(rank)));
+      if (writes[rank].empty()) continue;
+      summands[rank] = fetch(rank, writes[rank]);
+      fetched[rank] = ranks_[rank].stream.record();
     }
-    for (const auto& [to, from] : pairs) ranks_[from].stream.wait(received[to]);
+    for (const auto& [to, from] : pairs) ranks_[from].stream.wait(fetched[to]);
+    for (std::size_t rank = 0; rank < num_ranks; ++rank) add(rank, writes[rank], summands[rank]);
   }
 
-  void stage(const plan::Step& step) {
-    staged_.clear();
-    std::vector<std::size_t> room(ranks_.size());
-    for (const plan::Transfer& transfer : step.transfers) {
-      const auto rank = static_cast<std::size_t>(transfer.from_rank);
-      const bool is_overwritten = std::ranges::any_of(writes_[rank], [&](const plan::Write& write) {
-        return plan::overlaps(write.chunk, transfer.chunk);
-      });
-      if (!is_overwritten || find_staged(rank, transfer.chunk) != staged_.end()) continue;
-      staged_.push_back({rank, transfer.chunk, room[rank]});
-      room[rank] += aligned(transfer.chunk.count);
-    }
-    fetched_.assign(ranks_.size(), nullptr);
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      const std::size_t num_staged = room[rank];
-      const std::size_t num_elements = num_staged + num_fetched(rank);
-      if (num_elements == 0) continue;
-      const std::size_t element_size = size_of(ranks_[rank].buffer.dtype);
-      std::byte* memory = scratch_[rank].on(ranks_[rank].stream, num_elements * element_size);
-      fetched_[rank] = memory + num_staged * element_size;
-      for (Staged& staged : staged_) {
-        if (staged.rank != rank) continue;
-        const TensorView from = ranks_[rank].part(staged.chunk);
-        staged.copy = {memory + staged.offset * element_size, from.dtype, from.num_elements};
-        copy_on_stream(ranks_[rank].stream, from, staged.copy);
-      }
-    }
-  }
-
-  // A rank that cannot read a sender's memory fetches what it adds up: the most that one write
-  // takes.
-  std::size_t num_fetched(std::size_t rank) const {
-    std::size_t most = 0;
-    for (const plan::Write& write : writes_[rank]) {
+  // Copies what others send to a rank. Returns the summands, in the order of the writes.
+  std::vector<ConstTensorView> fetch(std::size_t rank, std::span<const plan::Write> writes) {
+    const GroupRank& me = ranks_[rank];
+    const std::size_t element_size = size_of(me.buffer.dtype);
+    std::size_t num_elements = 0;
+    for (const plan::Write& write : writes) {
       if (write.combine == plan::Combine::copy) continue;
-      std::size_t num_unreachable = 0;
-      for (const int from : write.from_ranks) num_unreachable += reads(rank, from) ? 0 : 1;
-      most = std::max(most, num_unreachable * aligned(write.chunk.count));
+      num_elements += write.from_ranks.size() * aligned(write.chunk.count);
     }
-    return most;
-  }
-
-  void run_write(const plan::Write& write, std::size_t rank) {
-    runtime::Stream& stream = ranks_[rank].stream;
-    const TensorView to = ranks_[rank].part(write.chunk);
-    if (write.combine == plan::Combine::copy) {
-      copy_on_stream(stream, sent_by(write.from_ranks[0], write.chunk), to);
-      return;
-    }
-    std::vector<int> summands = write.from_ranks;
-    const int me = static_cast<int>(rank);
-    summands.insert(std::ranges::lower_bound(summands, me), me);
-    std::vector<ConstTensorView> sources;
-    std::byte* fetched = fetched_[rank];
-    for (const int from : summands) {
-      TensorView source = from == me ? to : sent_by(from, write.chunk);
-      if (!reads(rank, from)) {
-        const TensorView local{fetched, to.dtype, to.num_elements};
-        copy_on_stream(stream, source, local);
-        fetched += aligned(to.num_elements) * size_of(to.dtype);
-        source = local;
+    std::byte* memory = nullptr;
+    if (num_elements > 0) memory = scratch_[rank].on(me.stream, num_elements * element_size);
+    std::vector<ConstTensorView> summands;
+    for (const plan::Write& write : writes) {
+      for (const int from : write.from_ranks) {
+        const TensorView source = ranks_[static_cast<std::size_t>(from)].part(write.chunk);
+        if (write.combine == plan::Combine::copy) {
+          copy_on_stream(me.stream, source, me.part(write.chunk));
+          continue;
+        }
+        const TensorView local{memory, source.dtype, source.num_elements};
+        copy_on_stream(me.stream, source, local);
+        summands.push_back(local);
+        memory += aligned(source.num_elements) * element_size;
       }
-      sources.push_back(source);
     }
-    reduce_on_stream(stream, op_, 1.0, sources, std::span(&to, 1));
+    return summands;
   }
 
-  bool reads(std::size_t rank, int from) const {
-    return reaches(ranks_[rank].stream.device(),
-                   ranks_[static_cast<std::size_t>(from)].stream.device());
+  // Adds in the order of ranks, the rank's own values among them.
+  void add(std::size_t rank, std::span<const plan::Write> writes,
+           std::span<const ConstTensorView> summands) {
+    for (const plan::Write& write : writes) {
+      if (write.combine == plan::Combine::copy) continue;
+      const std::size_t count = write.from_ranks.size();
+      std::vector<ConstTensorView> sources(summands.begin(),
+                                           summands.begin() + static_cast<std::ptrdiff_t>(count));
+      summands = summands.subspan(count);
+      const TensorView mine = ranks_[rank].part(write.chunk);
+      const auto place = std::ranges::lower_bound(write.from_ranks, static_cast<int>(rank));
+      sources.insert(sources.begin() + (place - write.from_ranks.begin()), mine);
+      reduce_on_stream(ranks_[rank].stream, op_, 1.0, sources, std::span(&mine, 1));
+    }
   }
+
   // Chunks in scratch memory begin aligned.
   static std::size_t aligned(std::size_t num_elements) { return (num_elements + 15) / 16 * 16; }
-
-  std::vector<Staged>::const_iterator find_staged(std::size_t rank, plan::Chunk chunk) const {
-    return std::ranges::find_if(staged_, [&](const Staged& staged) {
-      return staged.rank == rank && staged.chunk == chunk;
-    });
-  }
-  TensorView sent_by(int from, plan::Chunk chunk) const {
-    const auto rank = static_cast<std::size_t>(from);
-    const auto staged = find_staged(rank, chunk);
-    return staged == staged_.end() ? ranks_[rank].part(chunk) : staged->copy;
-  }
 
   std::span<const GroupRank> ranks_;
   ReduceOp op_;
   std::span<DeviceScratch> scratch_;  // by rank
-  // The current step.
-  std::vector<std::vector<plan::Write>> writes_;  // by rank
-  std::vector<Staged> staged_;
-  std::vector<std::byte*> fetched_;  // by rank: where it puts what it cannot read
 };
 
 void run_plan(const CallHeader& call, std::span<const GroupRank> ranks,

@@ -10,6 +10,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "engine/core/error.h"
 #include "engine/core/shape.h"
