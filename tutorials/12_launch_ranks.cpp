@@ -31,7 +31,7 @@
 #include <set>
 
 #include "engine/core/error.h"
-#include "engine/launch/process_tree.h"
+#include "engine/launch/process.h"
 #include "tutorials/common.h"
 #include "tutorials/ranks.h"
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 #include <span>
+#include <sstream>
 
 #include "engine/comm/host_identity.h"
 #include "engine/core/error.h"
@@ -24,47 +25,31 @@ std::string rank_key(int rank) {
   throw error;
 }
 
-void compare_world_sizes(comm::Store& store, const RankEnvironment& rank) {
-  const std::string mine = fmt::format("{} (rank {})", rank.world_size, rank.rank);
-  const std::string first = store.set_if_absent("join/world_size", mine);
-  if (std::stoi(first) == rank.world_size) return;
-  end_for_all(store, ErrorCode::Usage,
-              fmt::format("the ranks were told different world sizes: {} and {}; set one "
-                          "WORLD_SIZE for all",
-                          first, mine));
-}
-
-// Each rank compares its settings with those of the first that came. Their text: the rank, and then
-// one setting to a line.
+// Each rank compares its world size and settings with those of the first that came. Their text: the
+// rank, and then one setting to a line.
 void compare_settings(comm::Store& store, const RankEnvironment& rank,
                       const std::vector<Setting>& settings) {
-  std::string mine = fmt::format("{}\n", rank.rank);
+  std::string mine = fmt::format("{}\nWORLD_SIZE={}\n", rank.rank, rank.world_size);
   for (const auto& [name, value] : settings) mine += fmt::format("{}={}\n", name, value);
-  const std::string first = store.set_if_absent("join/settings", mine);
-  std::string_view theirs = first;
-  std::string_view ours = mine;
-  const auto take_line = [](std::string_view& text) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    return line;
-  };
-  const std::string_view their_rank = take_line(theirs);
-  const std::string_view our_rank = take_line(ours);
-  if (theirs == ours) return;
-  std::string_view a;
-  std::string_view b;
+  std::istringstream theirs(store.set_if_absent("join/settings", mine));
+  std::istringstream ours(mine);
+  std::string their_rank;
+  std::string our_rank;
+  std::getline(theirs, their_rank);
+  std::getline(ours, our_rank);
+  std::string a;
+  std::string b;
   do {
-    a = take_line(theirs);
-    b = take_line(ours);
+    if (!std::getline(theirs, a)) a = "nothing";
+    if (!std::getline(ours, b)) b = "nothing";
+    if (!theirs && !ours) return;
   } while (a == b);
-  std::string_view name = a.substr(0, a.find('='));
-  if (!a.empty() && b.starts_with(fmt::format("{}=", name))) {
-    a.remove_prefix(name.size() + 1);
-    b.remove_prefix(name.size() + 1);
-  } else {  // settings of other kinds
-    name = "what they do";
-    if (a.empty()) a = "nothing";
-    if (b.empty()) b = "nothing";
+  std::string name = a.substr(0, a.find('='));
+  if (theirs && b.starts_with(name + "=")) {
+    a.erase(0, name.size() + 1);
+    b.erase(0, name.size() + 1);
+  } else {
+    name = "what they do";  // settings of other kinds
   }
   end_for_all(store, ErrorCode::Usage,
               fmt::format("the ranks differ in {}: {:.80} (rank {}) and {:.80} (rank {}); start "
@@ -108,20 +93,14 @@ void wait_for_all(comm::Store& store, const RankEnvironment& rank, const JoinOpt
   const runtime::Deadline end = runtime::deadline_after(options.timeout_seconds);
   double patience = notice.after_seconds;
   std::vector<int> told;
-  for (;;) {
+  for (;; patience = notice.after_seconds / 2) {
     const runtime::Deadline look =
         notice.tell ? runtime::earlier(runtime::deadline_after(patience), end) : end;
-    try {
-      store.get(kComplete, look);
-      return;
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::Timeout) throw;
-    }
+    if (store.find(kComplete, look)) return;
     std::vector<int> missing = find_missing(store, rank.world_size);
     if (look == end) fail_missing(store, rank.world_size, options.timeout_seconds, missing);
     if (!missing.empty() && missing != told) notice.tell(missing);
     told = std::move(missing);
-    patience = notice.after_seconds / 2;
   }
 }
 
@@ -150,7 +129,6 @@ void count_hosts(comm::Store& store, RankEnvironment& rank) {
 
 void check_ranks(comm::Store& store, RankEnvironment& rank, const JoinOptions& options) {
   store.set(rank_key(rank.rank), comm::host_identity());
-  compare_world_sizes(store, rank);
   compare_settings(store, rank, options.settings);
   wait_for_all(store, rank, options);
   count_hosts(store, rank);

@@ -14,7 +14,7 @@
 #include <optional>
 
 #include "engine/core/error.h"
-#include "engine/launch/process_tree.h"
+#include "engine/launch/process.h"
 #include "engine/launch/supervisor.h"
 #include "engine/runtime/cpu_cores.h"
 

@@ -13,7 +13,7 @@
 // on.
 //
 // No process is left behind, also none that has left its session: caller and supervisor adopt
-// orphans (process_tree.h), so when one of the two is killed, the other one kills all processes
+// orphans (process.h), so when one of the two is killed, the other one kills all processes
 // below. The bound: when both are killed at once, the ranks still die (PR_SET_PDEATHSIG), but not
 // what they had started.
 #pragma once

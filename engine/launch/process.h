@@ -1,4 +1,5 @@
-// Programs as processes: the environment as a value, finding a program, starting it.
+// Programs as processes: the environment as a value, finding a program, starting it, and ending
+// all processes below this one.
 #pragma once
 
 #include <sys/types.h>
@@ -55,5 +56,19 @@ void occupy_closed_standard_streams();
 // Does nothing where no launcher asks for it, or the file cannot be written.
 inline constexpr const char* kErrorFileVariable = "TORCHELASTIC_ERROR_FILE";
 void write_error_file(const Environment& environment, std::string_view message) noexcept;
+
+// --- all processes below this one, also those that have left its session: /proc knows ---
+
+// From now on, a descendant whose parent dies becomes a child of this process instead of init's
+// (PR_SET_CHILD_SUBREAPER), so none gets out of sight. Returns the setting before.
+bool adopt_orphans(bool adopt);
+
+// Children, their children, and so on; without the trees of those in `except`.
+std::vector<pid_t> find_descendants(const std::vector<pid_t>& except = {});
+
+// Sends SIGKILL to all descendants until none is left, and reaps them.
+// REQUIRES: adopt_orphans(true). Returns how many are left after five seconds: 0, but for processes
+// of another user, or those that the kernel holds.
+std::size_t kill_descendants(const std::vector<pid_t>& except = {});
 
 }  // namespace lockstep::launch

@@ -136,59 +136,37 @@ std::optional<std::string> find_token(const Environment& environment) {
   return token;
 }
 
-// Members are destroyed from below: the client leaves before its server closes.
-struct Job::State {
-  RankEnvironment rank;
-  std::string token;
-  std::string address = "127.0.0.1";
-  std::unique_ptr<comm::TcpStoreServer> server;
-  std::shared_ptr<comm::Store> store;
+Job::Job() = default;
+Job::Job(Job&&) noexcept = default;
 
-  ~State() {
-    store.reset();
-    if (!server) return;
-    // An error on its way to main() is not told before this is over.
-    const bool is_after_error = std::uncaught_exceptions() > 0;
-    server->wait_until_unused(is_after_error ? kRankZeroLingersSecondsAfterError
-                                             : kRankZeroLingersSeconds);
-  }
-};
+Job::~Job() {
+  store_.reset();
+  if (!server_) return;
+  // An error on its way to main() is not told before this is over.
+  const bool is_after_error = std::uncaught_exceptions() > 0;
+  server_->wait_until_unused(is_after_error ? kRankZeroLingersSecondsAfterError
+                                            : kRankZeroLingersSeconds);
+}
 
 Job join_job(const Environment& environment, const JoinOptions& options) {
-  auto state = std::make_unique<Job::State>();
-  RankEnvironment& rank = state->rank;
+  Job job;
+  RankEnvironment& rank = job.rank_;
   rank = rank_environment(environment);
   if (rank.world_size == 1) {
-    state->token = make_token();
-    state->store = std::make_shared<comm::MemoryStore>();
-    return Job(std::move(state));
+    job.token_ = make_token();
+    job.store_ = std::make_shared<comm::MemoryStore>();
+    return job;
   }
   const MeetingPoint point = meeting_point(environment, rank);
-  state->token = point.token;
-  if (rank.rank == 0) state->server = serve(point, rank);
+  job.token_ = point.token;
+  if (rank.rank == 0) job.server_ = serve(point, rank);
   const auto client = connect(point, rank.rank, options);
-  state->store = client;
-  if (rank.hosts == Hosts::several) share_server_address(*client);
+  job.store_ = client;
+  const bool has_several_hosts = rank.hosts == Hosts::several;
+  if (has_several_hosts) share_server_address(*client);
   check_ranks(*client, rank, options);
-  state->address =
-      rank.hosts == Hosts::several ? reachable_address(*client) : client->local_address();
-  return Job(std::move(state));
-}
-
-Job::Job(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Job::Job(Job&&) noexcept = default;
-Job::~Job() = default;
-const RankEnvironment& Job::rank() const {
-  return state_->rank;
-}
-const std::shared_ptr<comm::Store>& Job::store() const {
-  return state_->store;
-}
-const std::string& Job::address() const {
-  return state_->address;
-}
-const std::string& Job::token() const {
-  return state_->token;
+  job.address_ = has_several_hosts ? reachable_address(*client) : client->local_address();
+  return job;
 }
 
 // Linux lets several sockets have one port as long as all of them say SO_REUSEADDR and none of

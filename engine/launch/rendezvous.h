@@ -23,6 +23,10 @@
 #include "engine/core/files.h"
 #include "engine/launch/rank_environment.h"
 
+namespace lockstep::comm {
+class TcpStoreServer;
+}
+
 namespace lockstep::launch {
 
 // The token that the two variables name; none when neither is set.
@@ -63,18 +67,22 @@ class Job {
   Job& operator=(Job&&) = delete;
 
   // Complete: local world size and node rank have been counted where the environment did not say.
-  const RankEnvironment& rank() const;
+  const RankEnvironment& rank() const { return rank_; }
   // Rank 0 of 1 has a store of its own in memory.
-  const std::shared_ptr<comm::Store>& store() const;
-  const std::string& token() const;
+  const std::shared_ptr<comm::Store>& store() const { return store_; }
+  const std::string& token() const { return token_; }
   // This host's address as the host of rank 0 sees it, under which others can reach this one.
-  const std::string& address() const;
+  const std::string& address() const { return address_; }
 
  private:
   friend Job join_job(const Environment& environment, const JoinOptions& options);
-  struct State;
-  explicit Job(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  Job();
+
+  RankEnvironment rank_;
+  std::string token_;
+  std::string address_ = "127.0.0.1";
+  std::unique_ptr<comm::TcpStoreServer> server_;
+  std::shared_ptr<comm::Store> store_;  // leaves before its server closes
 };
 
 // Throws Error{Usage} when the environment is contradictory (rank_environment.h), a token is

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "engine/core/error.h"
-#include "engine/launch/process_tree.h"
+#include "engine/launch/process.h"
 #include "engine/runtime/cpu_cores.h"
 
 namespace lockstep::launch {

@@ -121,7 +121,7 @@ fault_different_world_sizes() {
   local number
   for number in 0 1; do
     wait_until 20 has_ended rank$number || wrong "rank$number does not end"
-    says rank$number '\[join\] the ranks were told different world sizes: [23] and [23] \(rank [01]\)|\[join\] the ranks were told different world sizes'
+    says rank$number '\[join\] the ranks differ in WORLD_SIZE: [23] \(rank [01]\) and [23] \(rank [01]\)'
   done
 }
 fault_world_size_larger_than_the_ranks() {

@@ -11,7 +11,6 @@
 
 #include "engine/core/files.h"
 #include "engine/launch/process.h"
-#include "engine/launch/process_tree.h"
 
 namespace lockstep::doctor {
 namespace {

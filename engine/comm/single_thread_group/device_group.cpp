@@ -1,6 +1,7 @@
 #include "engine/comm/single_thread_group/device_group.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -132,25 +133,6 @@ void run_plan(const CallHeader& call, std::span<const GroupRank> ranks,
       .run(plan_of(call, static_cast<int>(ranks.size()), {}, ranks[0].buffer.num_elements));
 }
 
-// CUDA's answer for each pair of GPUs, asked once.
-class PeerTable {
- public:
-  PeerTable() : num_gpus_(runtime::physical_gpus().size()) {
-    for (const runtime::PhysicalGpu& from : runtime::physical_gpus()) {
-      for (const runtime::PhysicalGpu& to : runtime::physical_gpus()) {
-        table_.push_back(runtime::has_peer_access(from.ordinal, to.ordinal));
-      }
-    }
-  }
-  bool has_access(int from, int to) const {
-    return table_[static_cast<std::size_t>(from) * num_gpus_ + static_cast<std::size_t>(to)];
-  }
-
- private:
-  std::size_t num_gpus_;
-  std::vector<bool> table_;
-};
-
 std::vector<GroupRank> ranks_of(std::span<const GroupMember> members, Tensor GroupMember::*buffer) {
   std::vector<GroupRank> ranks;
   for (const GroupMember& member : members) {
@@ -179,23 +161,15 @@ bool all_reach_each_other(std::span<const GroupMember> members) {
   });
 }
 
-// The stream of member `to` waits for what those of `from` hold.
-void wait_for_members(std::span<const GroupMember> members, std::size_t to,
-                      std::span<const std::size_t> from) {
-  for (const std::size_t member : from) {
-    if (members[member].stream != members[to].stream) {
-      members[to].stream->wait(members[member].stream->record());
-    }
+// What every member's stream is given from here on follows what all of them hold.
+void meet(std::span<const GroupMember> members) {
+  runtime::Stream* const first = members[0].stream;
+  for (const GroupMember& member : members) {
+    if (member.stream != first) first->wait(member.stream->record());
   }
-}
-
-// The streams of members `to` wait for what that of `from` holds.
-void let_members_wait(std::span<const GroupMember> members, std::size_t from,
-                      std::span<const std::size_t> to) {
-  if (to.size() == 1 && to[0] == from) return;
-  const EventPtr event = members[from].stream->record();
-  for (const std::size_t member : to) {
-    if (members[member].stream != members[from].stream) members[member].stream->wait(event);
+  const EventPtr all = first->record();
+  for (const GroupMember& member : members) {
+    if (member.stream != first) member.stream->wait(all);
   }
 }
 
@@ -203,8 +177,17 @@ void let_members_wait(std::span<const GroupMember> members, std::size_t from,
 
 bool reaches(const runtime::LogicalDevice& reader, const runtime::LogicalDevice& owner) {
   if (reader.gpu() == owner.gpu()) return true;
-  static const PeerTable table;
-  return table.has_access(reader.gpu(), owner.gpu());
+  // CUDA's answer for each pair of GPUs, asked once.
+  static const auto table = [] {
+    std::map<std::pair<int, int>, bool> has_access;
+    for (const runtime::PhysicalGpu& from : runtime::physical_gpus()) {
+      for (const runtime::PhysicalGpu& to : runtime::physical_gpus()) {
+        has_access[{from.ordinal, to.ordinal}] = runtime::has_peer_access(from.ordinal, to.ordinal);
+      }
+    }
+    return has_access;
+  }();
+  return table.at({reader.gpu(), owner.gpu()});
 }
 
 void copy_on_stream(runtime::Stream& stream, ConstTensorView from, TensorView to) {
@@ -279,13 +262,10 @@ void DeviceGroup::all_reduce(const CallHeader& call, std::span<const GroupMember
 
 void DeviceGroup::reduce_to_all_members(std::span<const GroupMember> members, ReduceOp op,
                                         double factor) {
-  std::vector<std::size_t> all(members.size());
-  for (std::size_t rank = 0; rank < all.size(); ++rank) all[rank] = rank;
   const std::vector<std::size_t> owners = owners_of(members);
   const std::size_t num_elements = members[0].input.num_elements();
   const std::size_t num_blocks = (num_elements + kPartAlignment - 1) / kPartAlignment;
-  wait_for_members(members, 0, all);
-  let_members_wait(members, 0, owners);
+  meet(members);
   std::vector<ConstTensorView> sources(members.size());
   std::vector<TensorView> outputs(members.size());
   for (std::size_t i = 0; i < owners.size(); ++i) {
@@ -298,8 +278,7 @@ void DeviceGroup::reduce_to_all_members(std::span<const GroupMember> members, Re
     }
     reduce_on_stream(*members[owners[i]].stream, op, factor, sources, outputs);
   }
-  wait_for_members(members, 0, owners);
-  let_members_wait(members, 0, all);
+  meet(members);
 }
 
 void DeviceGroup::all_gather(const CallHeader& call, std::span<const GroupMember> members) {

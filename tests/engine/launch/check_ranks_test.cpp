@@ -168,7 +168,7 @@ TEST(JoinJob, DifferentWorldSizesAreNamedOnEveryRank) {
   const int port = free_port();
   for (const JoinResult& result :
        join_all({rank_by_hand(0, 3, port), rank_by_hand(1, 4, port)}, {})) {
-    EXPECT_THAT(result.error, HasSubstr("different world sizes"));
+    EXPECT_THAT(result.error, HasSubstr("the ranks differ in WORLD_SIZE: "));
     EXPECT_THAT(result.error, HasSubstr("3 (rank 0)"));
     EXPECT_THAT(result.error, HasSubstr("4 (rank 1)"));
   }

@@ -1,6 +1,9 @@
 #include "engine/launch/process.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -23,6 +26,49 @@ TEST(ErrorFile, ThatCannotBeWrittenIsNoError) {
   const testing::TempFolder folder;
   write_error_file({}, "no launcher asks");
   write_error_file({{kErrorFileVariable, (folder / "none" / "error.json").string()}}, "no folder");
+}
+
+// A child whose own child has left for a session of its own and whose parent has ended.
+pid_t start_orphan_in_own_session() {
+  int ends[2];
+  if (::pipe(ends) != 0) return -1;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const pid_t grandchild = ::fork();
+    if (grandchild == 0) {
+      ::setsid();
+      for (;;) ::pause();
+    }
+    (void)!::write(ends[1], &grandchild, sizeof grandchild);
+    ::_exit(0);
+  }
+  pid_t grandchild = -1;
+  (void)!::read(ends[0], &grandchild, sizeof grandchild);
+  ::waitpid(child, nullptr, 0);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  return grandchild;
+}
+
+TEST(ProcessTree, OrphansAreAdoptedFoundAndEnded) {
+  const bool adopted_before = adopt_orphans(true);
+  const pid_t orphan = start_orphan_in_own_session();
+  EXPECT_EQ(find_descendants(), std::vector<pid_t>{orphan});
+  EXPECT_TRUE(find_descendants({orphan}).empty());
+  EXPECT_EQ(kill_descendants(), 0u);
+  EXPECT_TRUE(find_descendants().empty());
+  EXPECT_EQ(::kill(orphan, 0), -1);
+  adopt_orphans(adopted_before);
+}
+
+TEST(ProcessTree, ThoseNamedAreSpared) {
+  const pid_t spared = ::fork();
+  if (spared == 0) {
+    for (;;) ::pause();
+  }
+  EXPECT_EQ(kill_descendants({spared}), 0u);
+  EXPECT_EQ(::waitpid(spared, nullptr, WNOHANG), 0);
+  EXPECT_EQ(kill_descendants(), 0u);
 }
 
 }  // namespace
