@@ -36,7 +36,7 @@ struct RankStream {
   LineSplitter lines;
 };
 
-// What the supervisor knows of one rank.
+// One rank, as the supervisor knows it.
 struct RankProcess {
   int rank = 0;
   int local_rank = 0;

@@ -88,7 +88,7 @@ std::vector<Process> all_processes() {
     pid_t id = 0;
     const auto [rest, problem] = std::from_chars(name.data(), name.data() + name.size(), id);
     if (problem != std::errc{} || *rest != '\0') continue;
-    if (const auto found = runtime::read_process_stat(id)) processes.push_back({id, found->parent});
+    if (const auto parent = runtime::parent_of(id)) processes.push_back({id, *parent});
   }
   return processes;
 }

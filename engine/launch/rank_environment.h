@@ -52,7 +52,7 @@ struct RankEnvironment {
   int node_rank = 0;         // -1: the environment does not say; join_job counts
   Hosts hosts = Hosts::one;
   std::string master_address = "127.0.0.1";
-  // Where rank 0 serves the store. Under a torchrun whose agent listens on MASTER_PORT itself
+  // The port of rank 0's store. Under a torchrun whose agent listens on MASTER_PORT itself
   // (TORCHELASTIC_USE_AGENT_STORE=True): MASTER_PORT + 1 + TORCHELASTIC_RESTART_COUNT.
   int master_port = kDefaultMasterPort;
   std::string job_id;           // the launcher's name for the job; may be empty

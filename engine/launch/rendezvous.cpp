@@ -24,7 +24,7 @@ constexpr double kRankZeroLingersSeconds = 2;
 // Less than a launcher leaves the ranks to say what went wrong.
 constexpr double kRankZeroLingersSecondsAfterError = 0.5;
 
-// Where rank 0 serves the store, and the secret that lets a process in.
+// The address of rank 0's store, and the secret that lets a process in.
 struct MeetingPoint {
   std::string host;
   std::uint16_t port = 0;

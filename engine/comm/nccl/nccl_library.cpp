@@ -41,8 +41,6 @@ Library load(const std::string& path) {
   file.find_required("ncclBroadcast", found.broadcast);
   file.find_required("ncclAllGather", found.all_gather);
   file.find_required("ncclReduceScatter", found.reduce_scatter);
-  file.find_required("ncclSend", found.send);
-  file.find_required("ncclRecv", found.recv);
   file.find_required("ncclGroupStart", found.group_start);
   file.find_required("ncclGroupEnd", found.group_end);
   int version = 0;

@@ -161,7 +161,7 @@ bool all_reach_each_other(std::span<const GroupMember> members) {
   });
 }
 
-// What every member's stream is given from here on follows what all of them hold.
+// All work that a member's stream gets after this follows all work that any of them holds now.
 void meet(std::span<const GroupMember> members) {
   runtime::Stream* const first = members[0].stream;
   for (const GroupMember& member : members) {

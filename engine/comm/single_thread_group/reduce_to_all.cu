@@ -71,79 +71,19 @@ __device__ std::int64_t add(std::int64_t a, std::int64_t b) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
 }
 
-// kScales: the factor means something.
-struct Sum {
-  static constexpr bool kScales = true;
-  template <typename T>
-  __device__ T operator()(T a, T b) const {
-    return add(a, b);
-  }
-};
-struct Product {
-  static constexpr bool kScales = false;
-  template <typename T>
-  __device__ T operator()(T a, T b) const {
-    return multiply(a, b);
-  }
-};
 // min and max keep a NaN.
-struct Min {
-  static constexpr bool kScales = false;
-  template <typename T>
-  __device__ T operator()(T a, T b) const {
-    return b < a || b != b ? b : a;
+template <typename T>
+__device__ T combine(ReduceOp op, T a, T b) {
+  switch (op) {
+    case ReduceOp::product:
+      return multiply(a, b);
+    case ReduceOp::min:
+      return b < a || b != b ? b : a;
+    case ReduceOp::max:
+      return b > a || b != b ? b : a;
+    default:
+      return add(a, b);
   }
-};
-struct Max {
-  static constexpr bool kScales = false;
-  template <typename T>
-  __device__ T operator()(T a, T b) const {
-    return b > a || b != b ? b : a;
-  }
-};
-
-// total = total op factor * values, element by element; the first values begin the total.
-enum class Place { first, later };
-template <typename T, std::size_t kElements, typename Op>
-__device__ void combine(Arithmetic<T> (&total)[kElements],
-                        const on_gpu::Vector<T, kElements>& values, Place place,
-                        Arithmetic<T> factor, Op op) {
-#pragma unroll
-  for (std::size_t k = 0; k < kElements; ++k) {
-    auto value = on_gpu::element_cast<Arithmetic<T>>(values.at[k]);
-    if constexpr (Op::kScales) value = multiply(factor, value);
-    total[k] = place == Place::first ? value : op(total[k], value);
-  }
-}
-
-template <typename T, std::size_t kElements>
-__device__ on_gpu::Vector<T, kElements> rounded(const Arithmetic<T> (&total)[kElements]) {
-  on_gpu::Vector<T, kElements> result;
-#pragma unroll
-  for (std::size_t k = 0; k < kElements; ++k) result.at[k] = from_arithmetic<T>(total[k]);
-  return result;
-}
-
-// Calls function.operator()<T>(op) with the element type and the functor of a reduction.
-template <typename Function>
-void for_reduction(const char* operation, DType dtype, ReduceOp op, const Function& function) {
-  on_gpu::for_any(dtype, [&]<typename T>() {
-    if constexpr (std::is_same_v<T, std::uint8_t>) {
-      kernels::fail_dtype(DeviceType::cuda, operation, dtype);
-    } else {
-      switch (op) {
-        case ReduceOp::sum:
-        case ReduceOp::average:
-          return function.template operator()<T>(Sum{});
-        case ReduceOp::product:
-          return function.template operator()<T>(Product{});
-        case ReduceOp::min:
-          return function.template operator()<T>(Min{});
-        case ReduceOp::max:
-          return function.template operator()<T>(Max{});
-      }
-    }
-  });
 }
 
 struct Pointers {
@@ -154,9 +94,9 @@ struct Pointers {
 };
 
 // Elements begin ... end - 1, kElements at a time by each thread.
-template <std::size_t kElements, typename T, typename Op>
+template <std::size_t kElements, typename T>
 __device__ void reduce_range(const Pointers& pointers, std::size_t begin, std::size_t end,
-                             Arithmetic<T> factor, Op op) {
+                             Arithmetic<T> factor, ReduceOp op) {
   const std::size_t stride = on_gpu::num_global_threads() * kElements;
   for (std::size_t i = begin + on_gpu::global_thread() * kElements; i < end; i += stride) {
     Arithmetic<T> total[kElements] = {};
@@ -164,9 +104,15 @@ __device__ void reduce_range(const Pointers& pointers, std::size_t begin, std::s
     for (int source = 0; source < pointers.num_sources; ++source) {
       const auto values =
           on_gpu::load_vector<kElements>(static_cast<const T*>(pointers.sources[source]) + i);
-      combine<T>(total, values, source == 0 ? Place::first : Place::later, factor, op);
+#pragma unroll
+      for (std::size_t k = 0; k < kElements; ++k) {
+        const auto value = multiply(factor, on_gpu::element_cast<Arithmetic<T>>(values.at[k]));
+        total[k] = source == 0 ? value : combine(op, total[k], value);
+      }
     }
-    const auto result = rounded<T>(total);
+    on_gpu::Vector<T, kElements> result;
+#pragma unroll
+    for (std::size_t k = 0; k < kElements; ++k) result.at[k] = from_arithmetic<T>(total[k]);
     for (int output = 0; output < pointers.num_outputs; ++output) {
       on_gpu::store_vector(static_cast<T*>(pointers.outputs[output]) + i, result);
     }
@@ -174,10 +120,10 @@ __device__ void reduce_range(const Pointers& pointers, std::size_t begin, std::s
 }
 
 // The first in_vectors elements in pieces of 16 bytes, the others one by one.
-template <typename T, typename Op>
+template <typename T>
 __global__ void reduce_to_all_kernel(const __grid_constant__ Pointers pointers,
                                      std::size_t in_vectors, std::size_t num_elements,
-                                     Arithmetic<T> factor, Op op) {
+                                     Arithmetic<T> factor, ReduceOp op) {
   reduce_range<on_gpu::kWidth<T>, T>(pointers, 0, in_vectors, factor, op);
   reduce_range<1, T>(pointers, in_vectors, num_elements, factor, op);
 }
@@ -193,17 +139,17 @@ std::size_t vector_elements(const Pointers& pointers, std::size_t num_elements) 
   return num_elements / on_gpu::kWidth<T> * on_gpu::kWidth<T>;
 }
 
-template <typename T, typename Op>
-void launch_op(runtime::Stream& stream, const char* operation, const Pointers& pointers,
-               std::size_t num_elements, double factor, Op op) {
+template <typename T>
+void launch_reduce(runtime::Stream& stream, const Pointers& pointers, std::size_t num_elements,
+                   double factor, ReduceOp op) {
   const std::size_t in_vectors = vector_elements<T>(pointers, num_elements);
   // Many elements are worth several rounds of a thread, so that blocks need not be started.
   constexpr unsigned kMaxBlocks = 1024;
   const std::size_t per_thread = in_vectors > 0 ? on_gpu::kWidth<T> : 1;
   on_gpu::launch(
-      stream, operation,
+      stream, "reduce",
       on_gpu::covering((num_elements + per_thread - 1) / per_thread, on_gpu::kThreads, kMaxBlocks),
-      reduce_to_all_kernel<T, Op>, pointers, in_vectors, num_elements,
+      reduce_to_all_kernel<T>, pointers, in_vectors, num_elements,
       static_cast<Arithmetic<T>>(factor), op);
 }
 
@@ -219,8 +165,12 @@ void reduce_to_all(runtime::Stream& stream, ReduceOp op, double factor,
   pointers.num_outputs = static_cast<int>(outputs.size());
   std::ranges::transform(sources, pointers.sources, &ConstTensorView::data);
   std::ranges::transform(outputs, pointers.outputs, &TensorView::data);
-  for_reduction("reduce", dtype, op, [&]<typename T>(auto functor) {
-    launch_op<T>(stream, "reduce", pointers, num_elements, factor, functor);
+  on_gpu::for_any(dtype, [&]<typename T>() {
+    if constexpr (std::is_same_v<T, std::uint8_t>) {
+      kernels::fail_dtype(DeviceType::cuda, "reduce", dtype);
+    } else {
+      launch_reduce<T>(stream, pointers, num_elements, factor, op);
+    }
   });
 }
 

@@ -8,8 +8,7 @@ const Library& library() {
                               ncclCommFinalize,      ncclCommDestroy,    ncclCommAbort,
                               ncclCommGetAsyncError, ncclGetErrorString, ncclGetLastError,
                               ncclAllReduce,         ncclBroadcast,      ncclAllGather,
-                              ncclReduceScatter,     ncclSend,           ncclRecv,
-                              ncclGroupStart,        ncclGroupEnd};
+                              ncclReduceScatter,     ncclGroupStart,     ncclGroupEnd};
   return linked;
 }
 

@@ -1,4 +1,4 @@
-// What strangers, and clients that hold the token, may say to the server of a store.
+// Strangers, and clients that hold the token, may say anything to the server of a store.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 

@@ -1,4 +1,4 @@
-// What a rank finds in its environment: torchrun's variables, and that we read them ourselves.
+// The environment that a rank gets: torchrun's variables, which we read ourselves.
 #include <gtest/gtest.h>
 
 #include "engine/launch/launcher.h"

@@ -12,7 +12,8 @@ std::span<std::byte> FrameReader::space() {
   return frame_ ? payload_space() : std::span(buffer_).subspan(num_buffered_);
 }
 
-// Where the next bytes of the payload go. It gets memory as they arrive: a header alone takes none.
+// The place for the next bytes of the payload, whose memory grows as they arrive: a header alone
+// takes none.
 std::span<std::byte> FrameReader::payload_space() {
   constexpr std::size_t kStep = 4 * 1024 * 1024;
   const auto whole = static_cast<std::size_t>(frame_->header.num_bytes);

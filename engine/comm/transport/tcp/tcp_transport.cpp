@@ -80,11 +80,7 @@ TcpTransport::TcpTransport(const TcpTransportOptions& options, Store& store)
 }
 
 TcpTransport::~TcpTransport() {
-  {
-    const std::lock_guard lock(thread_mutex_);
-    is_stopping_ = true;
-  }
-  thread_wakes_.notify_all();
+  is_stopping_ = true;
   wake();
   if (thread_.joinable()) thread_.join();
   // The thread may not have come to tell of a failure.
@@ -222,12 +218,12 @@ void TcpTransport::look_after() {
       if (failure_.is_set()) spread_failure();
       events = events_to_await();
     }
+    if (is_stopping_) break;  // which a wake() that move() has read may have been for
     if (!events.empty()) {
       poll(events.data(), events.size(), -1);
       continue;
     }
-    std::unique_lock lock(thread_mutex_);
-    thread_wakes_.wait_for(lock, kTick, [&] { return is_stopping_.load(); });
+    std::this_thread::sleep_for(kTick);
   }
 }
 

@@ -18,7 +18,7 @@
 
 #include <poll.h>
 
-#include <condition_variable>
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -125,8 +125,6 @@ class TcpTransport final : public Transport {
 
   FileDescriptor wake_;
   std::atomic<std::uint64_t> num_waits_{0};
-  std::mutex thread_mutex_;
-  std::condition_variable thread_wakes_;
   std::atomic<bool> is_stopping_{false};
   std::thread thread_;
 };
