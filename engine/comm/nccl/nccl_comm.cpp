@@ -26,10 +26,6 @@ bool is_well(ncclResult_t result) {
 
 }  // namespace
 
-std::string key_of(const NcclGroupOptions& options, std::string_view what) {
-  return fmt::format("nccl/{}/{}", options.group, what);
-}
-
 const char* IssuedCalls::tag() const {
   return first.operation == Operation::none ? "nccl" : name_of(first.operation);
 }
@@ -135,7 +131,6 @@ void Comm::poll_until_stopped() {
 
 void Comm::poll() {
   const std::vector<UnderWay> waiting = under_way();
-  poll_store(!waiting.empty());
   if (const ncclResult_t state = async_error(); !is_well(state)) {
     const IssuedCalls last = last_calls();
     fail(Error(ErrorCode::Comm, last.tag(),
@@ -144,23 +139,6 @@ void Comm::poll() {
   }
   if (!waiting.empty() && runtime::has_passed(waiting.front().deadline)) {
     fail(timeout_of(waiting.front().calls));
-  }
-}
-
-// A rank that waits for others may not outlive the store, which ends with the rank that serves it;
-// a rank that waits for nobody may.
-void Comm::poll_store(bool is_waiting) {
-  if (!has_store_) return;
-  try {
-    const auto told = options_.store->try_get(key_of(options_, "failure"));
-    if (!told) return;
-    const Error error = decode_error(*told);
-    fail_here(Error(error.code(), error.operation(),
-                    fmt::format("{}; rank {} last called {}", error.message(), options_.rank,
-                                last_calls().text())));
-  } catch (const Error& error) {
-    has_store_ = false;
-    if (is_waiting) fail_here(error);
   }
 }
 
@@ -176,25 +154,14 @@ IssuedCalls Comm::last_calls() {
 }
 
 void Comm::fail(const Error& error) {
-  if (!fail_here(error)) return;
-  try {
-    options_.store->set_if_absent(key_of(options_, "failure"), encode(error, kMaxValueBytes));
-  } catch (const Error&) {
-    // The other ranks find out by their own deadlines.
-  }
-}
-
-// Says whether this error is the first.
-bool Comm::fail_here(const Error& error) {
   const std::lock_guard lock(mutex_);
-  if (has_failed()) return false;
+  if (has_failed()) return;
   // Before the device goes on with worthless values, and before anybody takes the call for done.
   if (!under_way_.empty()) runtime::cuda::report_from_host(*fault_, error);
   failure_.set(error);
   const CurrentGpu current(gpu_);
   library().comm_abort(comm_);  // an error of the abort itself changes nothing
   comm_ = nullptr;
-  return true;
 }
 
 void Comm::close() {

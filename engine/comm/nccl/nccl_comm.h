@@ -9,7 +9,6 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -20,9 +19,6 @@
 #include "engine/runtime/stream.h"
 
 namespace lockstep::comm::nccl {
-
-// "nccl/<group>/<what>": where a group keeps something in the store.
-std::string key_of(const NcclGroupOptions& options, std::string_view what);
 
 // The calls that a caller issued at once: one, or a list of tensors.
 struct IssuedCalls {
@@ -42,9 +38,9 @@ struct NamedCall {
 };
 
 // An ncclComm_t that never blocks its caller for ever. It is nonblocking, and a thread polls NCCL's
-// own errors, the deadlines of the calls that are under way, and the store, where a rank that fails
-// leaves its error for the others. The first error aborts NCCL, which ends what hangs on the GPU;
-// every later call, and the next wait of the host for the device, throws it.
+// own errors and the deadlines of the calls that are under way. The first error aborts NCCL, which
+// ends what hangs on the GPU; every later call, and the next wait of the host for the device,
+// throws it.
 class Comm {
  public:
   // Returns when all ranks are connected. fault: of the device, which learns there that the values
@@ -65,7 +61,8 @@ class Comm {
 
   bool has_failed() const { return failure_.is_set(); }
   void throw_if_failed() const { failure_.throw_if_set(); }
-  // Breaks the group with this error, unless it is broken already, and tells the other ranks.
+  // Breaks the group with this error, unless it is broken already. The other ranks find out by
+  // NCCL's own errors, or by their deadlines.
   void fail(const Error& error);
 
  private:
@@ -80,10 +77,8 @@ class Comm {
   ncclResult_t async_error();
   void poll_until_stopped();
   void poll();
-  void poll_store(bool is_waiting);
   std::vector<UnderWay> under_way();  // forgets what is done
   IssuedCalls last_calls();
-  bool fail_here(const Error& error);
   void close();
   Error timeout_of(const IssuedCalls& calls) const;
 
@@ -91,7 +86,6 @@ class Comm {
   const int gpu_;
   runtime::cuda::DeviceFault* const fault_;
   FirstFailure failure_;
-  bool has_store_ = true;  // used by the thread alone
 
   std::mutex mutex_;
   ncclComm_t comm_ = nullptr;  // null after an abort

@@ -79,6 +79,11 @@ struct Group {
   bool shares_gpus = false;
 };
 
+// "nccl/<group>/<what>": a key of this group in the store.
+std::string key_of(const NcclGroupOptions& options, std::string_view what) {
+  return fmt::format("nccl/{}/{}", options.group, what);
+}
+
 // Every rank reads what all ranks tell, and so all of them find the same mistakes.
 Group meet_in_store(const NcclGroupOptions& options, const RankInfo& mine) {
   Store& store = *options.store;

@@ -8,13 +8,14 @@
 //          do not meet on the host. NCCL therefore cannot check that ranks call the same: ranks
 //          that differ in operation, size, dtype, op or root hang until their time limit, or get
 //          wrong values where NCCL's steps happen to fit.
-// Failure: a thread of each rank polls the time limits of the calls that are under way, NCCL's own
-//          errors (ncclCommGetAsyncError), and the store, where a rank that fails leaves its error.
-//          The rank then aborts NCCL (ncclCommAbort), which ends what hangs on the GPU. The values
-//          of the call are worthless, so the next wait of the host for this device throws the
-//          error, and so does every later call. The error says what its own rank called last, and
-//          not which rank is missing: compare the errors of the ranks. A failed call in a captured
-//          graph is found by NCCL's errors, not by a time limit.
+// Failure: a thread of each rank polls the time limits of the calls that are under way, and NCCL's
+//          own errors (ncclCommGetAsyncError). The rank then aborts NCCL (ncclCommAbort), which
+//          ends what hangs on the GPU. The values of the call are worthless, so the next wait of
+//          the host for this device throws the error, and so does every later call. The error says
+//          what its own rank called last, and not which rank is missing: compare the errors of the
+//          ranks. abort() breaks the group of its own rank; the others find out by NCCL's errors,
+//          or by their time limits. A failed call in a captured graph is found by NCCL's errors,
+//          not by a time limit.
 // Lists:   a list of tensors is one NCCL group (ncclGroupStart, ncclGroupEnd): all of it is
 //          enqueued or, when NCCL refuses one of its calls, nothing.
 // Messages: send and recv are Error{Usage}; --comm own carries messages.

@@ -11,9 +11,11 @@ namespace {
 // Read when the first of this program's tests asks for GPUs.
 const int kHasFourGpus = setenv("LOCKSTEP_EMULATED_GPUS", "4", 1);
 
-TEST(NcclErrors, OneRanksErrorEndsTheCallOnAllRanksInNcclsWords) {
+TEST(NcclErrors, AnErrorOfNcclEndsTheCallInItsWordsAndTheOtherRanksEndAtTheirTimeLimit) {
   ASSERT_EQ(kHasFourGpus, 0);
-  const auto errors = NcclRanks().errors_of(3, [](Communicator& group) {
+  NcclRanks ranks;
+  ranks.timeout_seconds = 0.5;
+  const auto errors = ranks.errors_of(3, [](Communicator& group) {
     group.barrier();
     const Tensor buffer = Tensor::zeros({8}, DType::float32, gpu_of(group));
     if (group.rank() == 1) {
@@ -24,12 +26,13 @@ TEST(NcclErrors, OneRanksErrorEndsTheCallOnAllRanksInNcclsWords) {
     buffer.to_vector<float>();
   });
   emulated_nccl::set_async_error(0, ncclSuccess);
-  for (const auto& error : errors) {
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), ErrorCode::Comm);
-    EXPECT_THAT(error->what(),
-                ::testing::HasSubstr("failed in NCCL: remote process exited or there was a network "
-                                     "error"));
+  for (const auto& error : errors) ASSERT_TRUE(error);
+  EXPECT_EQ(errors[0]->code(), ErrorCode::Comm);
+  EXPECT_THAT(errors[0]->what(),
+              ::testing::HasSubstr("failed in NCCL: remote process exited or there was a network "
+                                   "error"));
+  for (const std::size_t rank : {1u, 2u}) {
+    EXPECT_THAT(errors[rank]->what(), ::testing::HasSubstr("was not done within 0.5 s"));
   }
   for (int gpu = 0; gpu < 3; ++gpu) {
     EXPECT_ANY_THROW({
@@ -60,8 +63,10 @@ TEST(NcclGroups, SeveralTensorsAreOneGroupAndASingleOneIsNone) {
   EXPECT_EQ(after.num_calls - before.num_calls, 12u);
 }
 
-TEST(NcclGroups, ARefusedCallEndsItsGroupAndIsNamedByAllRanks) {
-  const auto errors = NcclRanks().errors_of(2, [](Communicator& group) {
+TEST(NcclGroups, ARefusedCallEndsItsGroupAndIsNamedByItsRank) {
+  NcclRanks ranks;
+  ranks.timeout_seconds = 0.5;
+  const auto errors = ranks.errors_of(2, [](Communicator& group) {
     group.barrier();
     const std::vector<Tensor> tensors = five_tensors(group);
     if (group.rank() == 1) emulated_nccl::refuse_call(1, 2);
@@ -75,11 +80,11 @@ TEST(NcclGroups, ARefusedCallEndsItsGroupAndIsNamedByAllRanks) {
       throw;
     }
   });
-  for (const auto& error : errors) {
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), ErrorCode::Comm);
-    EXPECT_THAT(error->what(), ::testing::HasSubstr("[ncclAllReduce] failed: "));
-  }
+  ASSERT_TRUE(errors[0]);
+  EXPECT_THAT(errors[0]->what(), ::testing::HasSubstr("was not done within 0.5 s"));
+  ASSERT_TRUE(errors[1]);
+  EXPECT_EQ(errors[1]->code(), ErrorCode::Comm);
+  EXPECT_THAT(errors[1]->what(), ::testing::HasSubstr("[ncclAllReduce] failed: "));
   for (int gpu = 0; gpu < 2; ++gpu) {
     try {
       Tensor::zeros({1}, DType::float32, Device{DeviceType::cuda, gpu}).item();
