@@ -1,25 +1,35 @@
-#include "engine/launch/supervisor.h"
-
+// launch_ranks: the process that looks after the ranks of one host, and the caller above it.
+// launcher.h says what they promise.
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <chrono>
+#include <initializer_list>
+#include <optional>
 #include <utility>
 
 #include "engine/core/error.h"
+#include "engine/core/files.h"
+#include "engine/launch/launcher.h"
+#include "engine/launch/output.h"
 #include "engine/launch/process.h"
-#include "engine/runtime/cpu_cores.h"
+#include "engine/runtime/wait.h"
 
 namespace lockstep::launch {
 namespace {
+
+// --- the supervisor ---
 
 constexpr double kSettleSeconds = 1;
 constexpr double kKillAgainAfterSeconds = 0.05;
@@ -35,7 +45,76 @@ bool failed_before(const RankProcess& a, const RankProcess& b) {
   return a.end_number < b.end_number;
 }
 
-}  // namespace
+// "SIGTERM"; "signal 40" for one without a name.
+std::string signal_name(int signal) {
+  const char* const name = ::sigabbrev_np(signal);
+  return name ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
+}
+
+// "[run] rank 1 failed first: exit code 7; its last error line: ...; its log: ...".
+std::string describe_failure(const RankProcess& rank) {
+  const int status = *rank.wait_status;
+  std::string text = fmt::format(
+      "[run] rank {} failed first: {}", rank.rank,
+      WIFSIGNALED(status)
+          ? fmt::format("signal {} ({})", WTERMSIG(status), signal_name(WTERMSIG(status)))
+          : fmt::format("exit code {}", WEXITSTATUS(status)));
+  if (!rank.last_error_line.empty()) {
+    text += fmt::format("; its last error line: {}", rank.last_error_line);
+  }
+  const std::string& log = rank.streams[2].log_path;
+  if (!log.empty()) text += fmt::format("; its log: {}", log);
+  return text;
+}
+
+class Supervisor {
+ public:
+  // program: the path of options.command[0]. signals: a signalfd of the signals that the caller
+  // passes on and SIGCHLD, all of which this process blocks. caller: this process's parent.
+  // Throws Error{Io}.
+  Supervisor(const LaunchOptions& options, std::string program, int signals, pid_t caller);
+
+  // Runs the ranks, with their restarts, until their output is written. Returns the exit code. Does
+  // not return when the caller died: then it kills all processes below and exits.
+  // Throws Error{Io} when processes or logs cannot be made; the caller kills those that were.
+  int run();
+
+ private:
+  // running: no failure so far. settling: a rank has failed, the others may say so themselves.
+  // terminating: they have got SIGTERM, or the user's signal. killing: SIGKILL to all that is left.
+  enum class Phase { running, settling, terminating, killing };
+
+  void run_once(int restart_count);
+  void start_all(int restart_count);
+  void read_what_is_left();
+  int exit_code() const;
+
+  void wait_for_events();
+  void read_signals();
+  void reap();
+
+  void watch_end(RankProcess& rank);
+  void note_ends();
+  void note_end(RankProcess& rank);
+
+  void end_by(int signal);
+  void act_on_deadline();
+  void enter(Phase phase, double seconds);
+  void send_to_all(int signal) const;
+
+  const LaunchOptions& options_;
+  const std::string program_;
+  const int signals_;
+  const pid_t caller_;
+  FileDescriptor end_events_;  // epoll, which keeps the order of events
+  RankOutput output_;
+  std::vector<RankProcess> ranks_;
+  int num_ended_ = 0;
+  RankProcess* first_failure_ = nullptr;
+  int ended_by_ = 0;  // the signal that ended the ranks; 0: none
+  Phase phase_ = Phase::running;
+  runtime::Deadline deadline_;  // of the phase
+};
 
 Supervisor::Supervisor(const LaunchOptions& options, std::string program, int signals, pid_t caller)
     : options_(options),
@@ -249,24 +328,117 @@ void Supervisor::send_to_all(int signal) const {
   }
 }
 
-std::string signal_name(int signal) {
-  const char* const name = ::sigabbrev_np(signal);
-  return name ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
+// --- its caller ---
+
+using Clock = std::chrono::steady_clock;
+
+// A signal so long after the first one is a second one. One key press can reach a process twice,
+// from the terminal and from a program between them.
+constexpr std::chrono::milliseconds kSecondSignalAfter{200};
+
+// While it lives, this process blocks the signals that it waits for: those that are passed on, and
+// SIGCHLD. SIGHUP only where it is not ignored (nohup: the program outlives its terminal).
+class WaitedSignals {
+ public:
+  WaitedSignals() {
+    sigemptyset(&set_);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) {
+      sigaddset(&set_, number);
+    }
+    struct sigaction hang_up {};
+    ::sigaction(SIGHUP, nullptr, &hang_up);
+    if (hang_up.sa_handler == SIG_IGN) sigdelset(&set_, SIGHUP);
+    ::sigprocmask(SIG_BLOCK, &set_, &before_);
+    struct sigaction standard {};  // where SIGCHLD is ignored, no parent learns how a child ended
+    standard.sa_handler = SIG_DFL;
+    ::sigaction(SIGCHLD, &standard, &child_before_);
+  }
+  ~WaitedSignals() {
+    ::sigaction(SIGCHLD, &child_before_, nullptr);
+    ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+  WaitedSignals(const WaitedSignals&) = delete;
+  WaitedSignals& operator=(const WaitedSignals&) = delete;
+
+  const sigset_t& set() const { return set_; }
+
+ private:
+  sigset_t set_;
+  sigset_t before_;
+  struct sigaction child_before_ {};
+};
+
+int report(const char* message, int exit_code) {
+  const std::string line = fmt::format("lockstep: {}\n", message);
+  (void)!::write(STDERR_FILENO, line.data(), line.size());
+  return exit_code;
 }
 
-std::string describe_failure(const RankProcess& rank) {
-  const int status = *rank.wait_status;
-  std::string text = fmt::format(
-      "[run] rank {} failed first: {}", rank.rank,
-      WIFSIGNALED(status)
-          ? fmt::format("signal {} ({})", WTERMSIG(status), signal_name(WTERMSIG(status)))
-          : fmt::format("exit code {}", WEXITSTATUS(status)));
-  if (!rank.last_error_line.empty()) {
-    text += fmt::format("; its last error line: {}", rank.last_error_line);
+// The life of the supervisor's process. It uses no stdio: its buffers belong to the caller.
+[[noreturn]] void supervise(const LaunchOptions& options, const std::string& program,
+                            const WaitedSignals& signals, pid_t caller) {
+  ::setpgid(0, 0);  // signals of the terminal reach the caller alone, which passes them on once
+  for (const int number : {SIGPIPE, SIGXFSZ, SIGTTOU}) ::signal(number, SIG_IGN);
+  adopt_orphans(true);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != caller) ::_exit(128 + SIGKILL);  // it died before the line above
+  int code = 1;
+  try {
+    const FileDescriptor events(::signalfd(-1, &signals.set(), SFD_CLOEXEC | SFD_NONBLOCK));
+    code = Supervisor(options, program, events.descriptor(), caller).run();
+  } catch (const Error& error) {
+    code = report(error.what(), exit_code(error.code()));
+  } catch (const std::exception& error) {
+    code = report(error.what(), 1);
   }
-  const std::string& log = rank.streams[2].log_path;
-  if (!log.empty()) text += fmt::format("; its log: {}", log);
-  return text;
+  kill_descendants();
+  ::_exit(code);
+}
+
+// Passes signals on to the supervisor until it ends; returns its wait status. Wakes it, in case it
+// was stopped. A second signal that would end it kills all processes but `except`.
+int wait_for(pid_t supervisor, const WaitedSignals& signals, const std::vector<pid_t>& except) {
+  std::optional<Clock::time_point> first;
+  for (;;) {
+    int status = 0;
+    if (::waitpid(supervisor, &status, WNOHANG) == supervisor) return status;
+    const int signal = ::sigwaitinfo(&signals.set(), nullptr);
+    if (signal <= 0 || signal == SIGCHLD) continue;
+    ::kill(supervisor, signal);
+    if (signal == SIGUSR1 || signal == SIGUSR2) continue;
+    ::kill(supervisor, SIGCONT);
+    const auto now = Clock::now();
+    if (first && now - *first >= kSecondSignalAfter) {
+      kill_descendants(except);
+      return W_EXITCODE(128 + signal, 0);
+    }
+    if (!first) first = now;
+  }
+}
+
+}  // namespace
+
+int launch_ranks(const LaunchOptions& options) {
+  require(!options.command.empty(), ErrorCode::Usage, "run", "there is no program to start");
+  require(options.num_ranks >= 1, ErrorCode::Usage, "run", "expected at least 1 rank, found {}",
+          options.num_ranks);
+  const std::string program = find_program(options.command[0], options.environment);
+  const std::vector<pid_t> own_children = find_descendants();
+  const bool adopted_before = adopt_orphans(true);
+  const WaitedSignals signals;
+  const pid_t caller = ::getpid();
+  const pid_t supervisor = ::fork();
+  if (supervisor == 0) supervise(options, program, signals, caller);
+  const int number = errno;
+  int status = 0;
+  if (supervisor > 0) status = wait_for(supervisor, signals, own_children);
+  kill_descendants(own_children);  // there are some only when the supervisor was killed
+  adopt_orphans(adopted_before);
+  require(supervisor > 0, ErrorCode::Io, "run", "cannot make a process: {}", ::strerror(number));
+  require(!WIFSIGNALED(status), ErrorCode::Comm, "run",
+          "the process that looked after the ranks was killed by signal {}; all ranks were ended",
+          WTERMSIG(status));
+  return WEXITSTATUS(status);
 }
 
 }  // namespace lockstep::launch
