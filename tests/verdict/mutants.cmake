@@ -21,7 +21,7 @@ mutant(sum_for_mean_between_processes
   EXPECT "ddp on 2 devices" "gradients: step 0" "rank [01]" "parameter [02]\\.(weight|bias)" "relative error")
 
 mutant(tail_not_reduced
-  SOURCE engine/comm/shared_memory_all_reduce.cpp
+  SOURCE engine/comm/thread_group.cpp
   REPLACE [=[plan::even_chunk(num_elements, buffers.size(), mine);]=]
   WITH [=[plan::even_chunk(num_elements - std::min<std::size_t>(num_elements, 16), buffers.size(), mine);]=]
   RUN "--modes ddp --devices 4 --model mlp:64-32-10 --steps 3"
@@ -41,7 +41,7 @@ mutant(bucket_not_waited_for
   REPLACE [=[  reduce_full(buckets_.size(), comm::Launch::blocking);
 }
 
-// A second wait would only be one more thing for the compute stream to do.
+// Each is waited for once: the compute stream need not wait twice.
 void BucketSchedule::wait() {]=]
   WITH [=[  reduce_full(buckets_.size(), comm::Launch::async);
 }
