@@ -1,9 +1,11 @@
-// lockstep predict: epoch times on devices that are not here, from a run's workload or from the
-// 1-device rows of published tables.
+// lockstep predict: step and epoch times on devices that are not here, from a run's workload or
+// from the size of a net and its step on one of them; and times of all-reduces.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,8 +15,9 @@
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
+#include "tools/prediction/all_reduce_rows.h"
 #include "tools/prediction/predicted_rows.h"
-#include "tools/prediction/prediction_report.h"
+#include "tools/prediction/speedup_sentence.h"
 #include "tools/report/file_head.h"
 #include "tools/report/row_table.h"
 #include "tools/report/run_file.h"
@@ -25,9 +28,16 @@ namespace lockstep::tools {
 namespace {
 
 constexpr double kMaxBucketMib = 1e6;
+constexpr std::size_t kNetSamples = 1'000'000;  // of an epoch, where no data set is known
+constexpr int kMaxBatch = 1'000'000'000;
 
 struct PredictFlags {
-  std::string table, models, workload, topology, json_path, trace_path;
+  std::string workload, params, model,
+      all_reduce;  // what is predicted: a run, a net, an all-reduce
+  std::string flops, precision;
+  std::optional<double> step;
+  std::optional<int> batch_per_gpu;
+  std::string topology, json_path, trace_path;
   std::string devices = "1,2,4,8";
   std::vector<std::string> strategies;  // empty: ddp, and dp where one host has the devices
   std::vector<std::string> what_if;
@@ -38,32 +48,58 @@ struct PredictFlags {
   double first_bucket_mib = 1;
 };
 
-template <typename Predictions>
-void report_table(const PredictFlags& flags, const CommandLine& command,
-                  const Predictions& predictions) {
-  require(!predictions.empty(), ErrorCode::Io, "predict",
-          "'{}', line 1: the table has no row to predict", flags.table);
-  print_predictions(predictions, flags.json_path == "-" ? stderr : stdout);
-  if (flags.json_path.empty()) return;
-  nlohmann::ordered_json json = file_head("lockstep.prediction/1", command);
-  json["rows"] = rows_json(predictions);
-  write_json(flags.json_path, json);
+// "25.6M" as 25.6e6: decimal, unlike sizes in bytes.
+double parse_count(std::string_view flag, const std::string& text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  const std::string_view unit(stop, static_cast<std::size_t>(end - stop));
+  double factor = 0;
+  for (const auto& [letters, value] : std::initializer_list<std::pair<std::string_view, double>>{
+           {"", 1}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"B", 1e9}, {"T", 1e12}}) {
+    if (unit == letters) factor = value;
+  }
+  number *= factor;
+  require(error == std::errc{} && std::isfinite(number) && number >= 1, ErrorCode::Usage, flag,
+          "expected a number such as 25.6M or 1.5G, found '{}'", text);
+  return number;
 }
 
-void predict_table(const PredictFlags& flags, const CommandLine& command) {
-  const CsvTable table(flags.table);
-  if (table.has_column("algorithm")) {
-    return report_table(flags, command, predict_all_reduces(table));
+std::vector<std::size_t> read_devices(const PredictFlags& flags,
+                                      const predict::Topology& topology) {
+  const std::vector<std::size_t> devices = parse_list("--devices", flags.devices);
+  for (const std::size_t count : devices) {
+    require(count >= 1, ErrorCode::Usage, "--devices", "must be at least 1, found 0");
+    require(count <= topology.gpus.size(), ErrorCode::Usage, "--devices",
+            "'{}' has {} devices, {} were asked for; a cluster is NAME*HOSTS@100gbe", topology.name,
+            topology.gpus.size(), count);
   }
-  require(!flags.models.empty(), ErrorCode::Usage, "--table",
-          "a scaling table needs --models MODELS.csv, with the nets' parameters");
-  report_table(flags, command, predict_scaling(table, read_models(flags.models)));
+  return devices;
+}
+
+Net read_net(const PredictFlags& flags, const predict::DeviceProfile& device) {
+  Net net;
+  if (!flags.model.empty()) net = find_net(flags.model);
+  if (!flags.params.empty()) net.parameters = parse_count("--params", flags.params);
+  if (!flags.flops.empty()) net.forward_flops = parse_count("--flops", flags.flops);
+  if (net.name.empty()) net.name = flags.params + " parameters";
+  require(flags.batch_per_gpu.has_value(), ErrorCode::Usage, "--batch-per-gpu",
+          "say how many samples of a step each GPU takes, such as --batch-per-gpu 64");
+  require(*flags.batch_per_gpu >= 1 && *flags.batch_per_gpu <= kMaxBatch, ErrorCode::Usage,
+          "--batch-per-gpu", "must be from 1 to {}, found {}", kMaxBatch, *flags.batch_per_gpu);
+  net.batch_per_gpu = static_cast<std::size_t>(*flags.batch_per_gpu);
+  if (flags.step) net.step_seconds = require_positive("--step", *flags.step);
+  net.precision = flags.precision == "bf16"   ? Precision::bf16
+                  : flags.precision == "tf32" ? Precision::tf32
+                                              : Precision::fp32;
+  require(net.step_seconds || net.forward_flops > 0, ErrorCode::Usage, "--step",
+          "say how many seconds a step takes on one GPU, or give --model or --flops to guess it");
+  if (!net.step_seconds) peak_flops(device, net.precision);  // known, or an error
+  return net;
 }
 
 PredictionTask read_task(const PredictFlags& flags) {
-  require(!flags.topology.empty(), ErrorCode::Usage, "--workload", "needs --topology NAME or FILE");
   PredictionTask task;
-  task.devices = parse_list("--devices", flags.devices);
   task.bucket_mib = require_positive("--bucket-mib", flags.bucket_mib);
   task.first_bucket_mib = require_positive("--first-bucket-mib", flags.first_bucket_mib);
   require(task.bucket_mib <= kMaxBucketMib, ErrorCode::Usage, "--bucket-mib",
@@ -73,9 +109,17 @@ PredictionTask read_task(const PredictFlags& flags) {
   }
   if (!flags.plan.empty()) task.own_plan = plan::parse_all_reduce_plan(flags.plan);
   task.topology = predict::find_topology(flags.topology);
+  task.devices = read_devices(flags, task.topology);
   task.ranks = predict::parse_rank_kind(flags.ranks).value();
   task.input = flags.input == "host" ? predict::StepOptions::Input::from_host
                                      : predict::StepOptions::Input::ready;
+  if (flags.workload.empty()) {
+    task.net = read_net(flags, task.topology.device);
+    task.run.rows_per_epoch = kNetSamples;
+    task.run.dataset = fmt::format("{} samples", kNetSamples);
+    if (task.strategies.empty()) task.strategies.push_back(predict::Strategy::ddp);
+    return task;
+  }
   task.run = read_run_workload(flags.workload);
   if (task.strategies.empty()) {
     const bool fits_a_host =
@@ -89,6 +133,19 @@ PredictionTask read_task(const PredictFlags& flags) {
 // Where the times of kernels are from.
 std::string source_of_compute(const PredictionTask& task) {
   const predict::DeviceProfile& device = task.topology.device;
+  if (task.net && task.net->step_seconds) {
+    return fmt::format("{} for a step on one GPU ({} samples), as given",
+                       trace::format_seconds(*task.net->step_seconds), task.net->batch_per_gpu);
+  }
+  if (task.net) {
+    return fmt::format(
+        "a guess: {} for a step on one GPU ({} samples), three times the {:.3g} GFLOP of a "
+        "forward pass at {:.0f} % of {:.1f} TFLOP/s; it may be half or twice that, so measure it "
+        "and give --step",
+        trace::format_seconds(guessed_step_seconds(*task.net, device)), task.net->batch_per_gpu,
+        task.net->forward_flops / 1e9, 100 * kGuessedEfficiency,
+        peak_flops(device, task.net->precision) / 1e12);
+  }
   if (is_measured_on(task.run, device)) {
     return fmt::format("as measured on {}, scaled with the rows", task.run.measured_on);
   }
@@ -106,14 +163,15 @@ std::string source_of_compute(const PredictionTask& task) {
 
 void print_head(const PredictionTask& task, std::FILE* out) {
   fmt::print(out, "{}\n",
-             wrap(fmt::format("predicted, not measured: {} on {} ({})", task.run.model,
-                              task.topology.name, task.topology.device.name)));
+             wrap(fmt::format("predicted, not measured: {} on {} ({})",
+                              task.net ? task.net->name : task.run.model, task.topology.name,
+                              task.topology.device.name)));
   fmt::print(out, "{}\n\n", wrap("compute: " + source_of_compute(task)));
 }
 
 // dp has no rows on several hosts; who asks for it there gets an error.
 void print_left_out(const PredictFlags& flags, const PredictionTask& task, std::FILE* out) {
-  if (!flags.strategies.empty() || task.strategies.size() > 1) return;
+  if (!flags.strategies.empty() || task.strategies.size() > 1 || task.net) return;
   fmt::print(out, "{}\n\n",
              wrap(fmt::format("without dp: it is one process, and a host has {} devices",
                               task.topology.gpus_per_host())));
@@ -124,15 +182,24 @@ nlohmann::ordered_json config_json(const PredictFlags& flags, const PredictionTa
                                    const std::vector<WhatIf>& changes) {
   nlohmann::ordered_json json{{"topology", task.topology.name},
                               {"strategies", nlohmann::ordered_json::array()},
-                              {"model", task.run.model},
+                              {"model", task.net ? task.net->name : task.run.model},
                               {"dataset", task.run.dataset},
-                              {"batch", task.run.step.batch},
                               {"devices", task.devices},
                               {"input", flags.input},
                               {"bucket_mib", task.bucket_mib},
                               {"first_bucket_mib", task.first_bucket_mib},
                               {"what_if", nlohmann::ordered_json::array()},
                               {"trace", nullptr}};
+  if (task.net) {
+    const Net& net = *task.net;
+    json["params"] = net.parameters;
+    json["batch_per_gpu"] = net.batch_per_gpu;
+    json["is_guessed"] = !net.step_seconds;
+    json["step"] = net.step_seconds.value_or(0);
+    if (!net.step_seconds) json["step"] = guessed_step_seconds(net, task.topology.device);
+  } else {
+    json["batch"] = task.run.step.batch;
+  }
   for (const predict::Strategy strategy : task.strategies) {
     json["strategies"].push_back(predict::to_string(strategy));
   }
@@ -154,7 +221,35 @@ void print_group_head(const PredictionTask& task, const WhatIf& change, std::FIL
                               batch_of(task, change))));
 }
 
-void predict_workload(const PredictFlags& flags, const CommandLine& command) {
+// A sentence for each strategy; rows: without any change.
+void print_sentences(const PredictionTask& task, const std::vector<PredictedRow>& rows,
+                     std::FILE* out) {
+  for (const predict::Strategy strategy : task.strategies) {
+    std::vector<PredictedRow> own;
+    for (const PredictedRow& row : rows) {
+      if (own.empty() || row.strategy == strategy) own.push_back(row);
+    }
+    const std::string name =
+        task.strategies.size() > 1 ? fmt::format("{}: ", predict::to_string(strategy)) : "";
+    fmt::print(out, "{}\n", wrap(name + speedup_sentence(own)));
+  }
+  fmt::print(out, "\n");
+}
+
+std::string notes(const PredictionTask& task) {
+  const std::string epoch =
+      task.run.epoch == RunWorkload::Epoch::data_set
+          ? "the data set's"
+          : "what the run trained on in one (its file does not say how many the data set has)";
+  return fmt::format(
+      "baseline: single, 1 predicted device; {}; band: how far the step lies off with better or "
+      "worse links, latencies, launches and stragglers{} (docs/prediction.md)",
+      task.net ? "per s: samples, of all GPUs"
+               : fmt::format("epoch: {} rows, {}", task.run.rows_per_epoch, epoch),
+      task.net && !task.net->step_seconds ? ", and half or twice the guessed step" : "");
+}
+
+void predict_steps(const PredictFlags& flags, const CommandLine& command) {
   const PredictionTask task = read_task(flags);
   std::vector<WhatIf> changes{WhatIf{}};
   for (const std::string& word : flags.what_if) {
@@ -164,39 +259,60 @@ void predict_workload(const PredictFlags& flags, const CommandLine& command) {
   std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
   print_head(task, out);
   print_left_out(flags, task, out);
-  fmt::print(out, "{}\n", predicted_header());
-  std::vector<PredictedRow> rows;
+  std::vector<PredictedRow> rows = predict_rows(task, changes[0]);
+  if (task.net) print_sentences(task, rows, out);
+  fmt::print(out, "{}\n", predicted_header(task));
   for (const WhatIf& change : changes) {
     print_group_head(task, change, out);
-    for (PredictedRow& row : predict_rows(task, change)) {
+    std::vector<PredictedRow> group = change.text.empty() ? rows : predict_rows(task, change);
+    for (PredictedRow& row : group) {
       fmt::print(out, "{}\n", predicted_line(row));
-      rows.push_back(std::move(row));
+      if (!change.text.empty()) rows.push_back(std::move(row));
     }
   }
-  fmt::print(out, "{}\n",
-             wrap(fmt::format("baseline: single, 1 predicted device; epoch: {} rows, {}; band: how "
-                              "far the step lies off with better or worse links, latencies, "
-                              "launches and stragglers (docs/prediction.md)",
-                              task.run.rows_per_epoch,
-                              task.run.epoch == RunWorkload::Epoch::data_set
-                                  ? "the data set's"
-                                  : "what the run trained on in one (its file does not say how "
-                                    "many the data set has)")));
+  fmt::print(out, "{}\n", wrap(notes(task)));
   if (!flags.trace_path.empty()) save_predicted_trace(flags.trace_path, rows.back());
   if (flags.json_path.empty()) return;
   nlohmann::ordered_json json = file_head("lockstep.run/1", command);
   json["config"] = config_json(flags, task, changes);
   json["rows"] = nlohmann::ordered_json::array();
   for (const PredictedRow& row : rows) json["rows"].push_back(row_json(row, task.topology.name));
-  json["workload"] = workload_json(task.run.step);
+  if (!task.net) json["workload"] = workload_json(task.run.step);
+  write_json(flags.json_path, json);
+}
+
+void predict_all_reduce(const PredictFlags& flags, const CommandLine& command) {
+  const predict::Topology topology = predict::find_topology(flags.topology);
+  const std::size_t bytes = parse_bytes("--all-reduce", flags.all_reduce);
+  require(bytes >= 1, ErrorCode::Usage, "--all-reduce", "must be at least 1 byte");
+  const nlohmann::ordered_json rows =
+      predict_all_reduces(topology, bytes, read_devices(flags, topology));
+  std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
+  fmt::print(out, "{}\n\n",
+             wrap(fmt::format("predicted, not measured: an all-reduce of {} on {} ({})",
+                              format_bytes(bytes), topology.name, topology.device.name)));
+  fmt::print(out, "{}", all_reduce_table(rows));
+  if (flags.json_path.empty()) return;
+  nlohmann::ordered_json json = file_head("lockstep.predicted-all-reduce/1", command);
+  json["topology"] = topology.name;
+  json["rows"] = rows;
   write_json(flags.json_path, json);
 }
 
 void run_predict(const PredictFlags& flags, const CommandLine& command) {
-  require(flags.table.empty() != flags.workload.empty(), ErrorCode::Usage, "predict",
-          "give either --table FILE.csv or --workload RUN.json");
+  const bool has_net = !flags.params.empty() || !flags.model.empty();
+  const int subjects =
+      (flags.workload.empty() ? 0 : 1) + (has_net ? 1 : 0) + (flags.all_reduce.empty() ? 0 : 1);
+  require(subjects == 1, ErrorCode::Usage, "predict",
+          "give one of --workload RUN.json, --params 25.6M (or --model NAME), --all-reduce BYTES");
+  const bool has_net_flag =
+      flags.step || flags.batch_per_gpu || !flags.flops.empty() || !flags.precision.empty();
+  require(has_net || !has_net_flag, ErrorCode::Usage, "predict",
+          "--step, --batch-per-gpu, --flops and --precision need --params or --model");
+  require(!flags.topology.empty(), ErrorCode::Usage, "--topology",
+          "name a topology such as {}, or a file", predict::preset_names().front());
   require_writable({{"--json", flags.json_path}, {"--trace", flags.trace_path}});
-  flags.table.empty() ? predict_workload(flags, command) : predict_table(flags, command);
+  flags.all_reduce.empty() ? predict_steps(flags, command) : predict_all_reduce(flags, command);
 }
 
 }  // namespace
@@ -207,21 +323,32 @@ void add_predict_command(Command& program, const CommandLine& command) {
       program.add_command("predict", "Predict epoch times on devices that are not here");
   const Flag workload = predict.add_option(
       "--workload", flags->workload, "a run file of train or compare: its workload is predicted");
-  predict.add_option("--topology", flags->topology, "a preset, a JSON file, or NAME*HOSTS@100gbe")
-      .needs(workload);
-  predict.add_option("--devices", flags->devices, "numbers of devices, such as 1,2,4,8")
-      .needs(workload);
+  predict.add_option("--params", flags->params, "a net's number of parameters, such as 25.6M");
+  predict.add_option("--model", flags->model,
+                     fmt::format("a net that is known: {}, mlp:784-1024-10", known_net_names()));
+  predict.add_option("--batch-per-gpu", flags->batch_per_gpu,
+                     "samples of a step that each GPU takes, however many there are");
+  const Flag step =
+      predict.add_option("--step", flags->step, "seconds of such a step on one GPU; else guessed");
+  predict.add_option("--flops", flags->flops, "of a sample's forward pass, such as 8.2G");
+  predict.add_option("--precision", flags->precision, "of the guess: fp32, tf32 or bf16")
+      .one_of({"fp32", "tf32", "bf16"})
+      .excludes(step);
+  const Flag all_reduce = predict.add_option("--all-reduce", flags->all_reduce,
+                                             "bytes: how long an all-reduce of so many takes");
+  predict.add_option("--topology", flags->topology, "a preset, a JSON file, or NAME*HOSTS@100gbe");
+  predict.add_option("--devices", flags->devices, "numbers of devices, such as 1,2,4,8");
   predict
       .add_option(
           "--strategy", flags->strategies,
           "dp, ddp, hierarchical, zero1, zero3, pipeline, device_allreduce, nccl_replicated, "
-          "cpu_reduce, cpu_parameter_server; else dp (where one host has all devices) and ddp")
+          "cpu_reduce, cpu_parameter_server; else ddp, and of a run dp where one host has all")
       .separated_by(',')
-      .needs(workload);
+      .excludes(all_reduce);
   predict
       .add_option("--plan", flags->plan,
                   "of ddp: the engine's own all-reduce plan; without it NCCL's model")
-      .needs(workload);
+      .excludes(all_reduce);
   predict
       .add_option("--ranks", flags->ranks,
                   "of ddp on a machine that calibrate measured: threads or processes")
@@ -233,19 +360,15 @@ void add_predict_command(Command& program, const CommandLine& command) {
       .one_of({"ready", "host"})
       .needs(workload);
   predict.add_option("--bucket-mib", flags->bucket_mib, "size of a gradient bucket")
-      .needs(workload);
+      .excludes(all_reduce);
   predict.add_option("--first-bucket-mib", flags->first_bucket_mib, "size of the first one")
-      .needs(workload);
+      .excludes(all_reduce);
   predict
       .add_option("--what-if", flags->what_if,
                   "bucket_mib=1,25,100 or bandwidth=2x or batch=64,256: more rows")
-      .needs(workload);
+      .excludes(all_reduce);
   predict.add_option("--trace", flags->trace_path, "the last row's step, for ui.perfetto.dev")
-      .needs(workload);
-  const Flag table = predict.add_option(
-      "--table", flags->table, "a published table: predicted from its 1-device rows, beside it");
-  table.excludes(workload);
-  predict.add_option("--models", flags->models, "the nets of --table").needs(table);
+      .excludes(all_reduce);
   predict.add_option("--json", flags->json_path, "write the rows to a file, '-' is stdout");
   predict.footer(fmt::format("topologies: {}", fmt::join(predict::preset_names(), ", ")));
   predict.on_run([flags, command] { run_predict(*flags, command); });

@@ -50,7 +50,7 @@ constexpr CommandKind kCommands[] = {
     {"devices", ""},
     {"env", ""},
     {"predict", "--workload missing"},
-    {"predict", "--table missing --models missing"},
+    {"predict", "--params 1M --step 1 --batch-per-gpu 1 --topology missing.json"},
     {"run", "--nproc-per-node 2 -- true"},
     {"with-devices", "1 --timeout 1 -- true"},
     {"", ""},

@@ -1,9 +1,10 @@
-// lockstep predict --workload: on a run's workload, and on files that are wrong.
+// lockstep predict: on a run's workload, on nets known by their size, and on files that are wrong.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
+#include "tests/tools/formats_doc.h"
 #include "tests/tools/predict_fixture.h"
 
 namespace lockstep::testing {
@@ -229,9 +230,104 @@ TEST_F(Predict, FilesOfOthersAreNamedWithTheirLine) {
   expect_rejected(run(flags), 1, {"'run.json'", "'0.weight' is a parameter of no layer"});
 }
 
+// "4 or 8 GPUs?"
+constexpr char kNet[] = "--params 25.6M --step 0.12 --batch-per-gpu 64 --topology rtx4090-pcie4-8 ";
+
+TEST_F(Predict, ANetsSizeAndStepAnswerHowManyGpusPay) {
+  const Outcome outcome = run(std::string(kNet) + "--devices 1,4,8 --json p.json");
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("4 GPUs: 3.8x (band 3.6x to 3.9x), 8 GPUs: 7.3x (band "));
+  EXPECT_THAT(outcome.out, HasSubstr("weak scaling"));
+  EXPECT_THAT(outcome.out, HasSubstr("limited by"));
+  EXPECT_LT(outcome.out.find("limited by"), outcome.out.find("mode   devices"));
+  const json file = read_json(folder_ / "p.json");
+  ASSERT_EQ(file["rows"].size(), 3U);
+  EXPECT_EQ(file["config"]["params"], 25.6e6);
+  EXPECT_EQ(file["config"]["is_guessed"], false);
+  for (const json& row : file["rows"]) {
+    EXPECT_EQ(row["batch"], 64 * row["devices"].get<int>());
+    EXPECT_LE(row["speedup_band"][0], row["speedup"]);
+    EXPECT_GE(row["speedup_band"][1], row["speedup"]);
+    EXPECT_LE(row["speedup"], row["devices"]);
+  }
+  EXPECT_NEAR(file["rows"][0]["step_seconds"], 0.12, 1e-9);
+  expect_success(run_lockstep({"explain", "p.json"}, folder_.path()));
+  expect_success(run_lockstep({"report", "p.json", "-o", "r.html"}, folder_.path()));
+}
+
+TEST_F(Predict, ANetsBatchMayBeShared) {
+  expect_success(run(std::string(kNet) + "--devices 8 --what-if batch=64 --json p.json"));
+  const json rows = read_json(folder_ / "p.json")["rows"];
+  ASSERT_EQ(rows.size(), 4U);
+  EXPECT_EQ(rows[3]["batch"], 64);
+  EXPECT_LT(rows[3]["speedup"], rows[1]["speedup"]);
+}
+
+TEST_F(Predict, AStepThatIsNotGivenIsAGuessAndSaysSo) {
+  const std::string flags =
+      "--model resnet50 --batch-per-gpu 64 --topology dgx-a100 --json p.json ";
+  std::vector<double> steps;
+  for (const char* precision : {"fp32", "tf32", "bf16"}) {
+    const Outcome outcome = run(flags + "--precision " + precision);
+    expect_success(outcome);
+    EXPECT_THAT(outcome.out, HasSubstr("a guess: "));
+    EXPECT_THAT(outcome.out, HasSubstr("give --step"));
+    const json config = read_json(folder_ / "p.json")["config"];
+    EXPECT_EQ(config["is_guessed"], true);
+    steps.push_back(config["step"]);
+  }
+  EXPECT_GT(steps[0], 4 * steps[1]);
+  EXPECT_GT(steps[1], 1.5 * steps[2]);
+  expect_success(run("--model gpt2 --batch-per-gpu 8 --topology dgx-a100*2@100gbe --devices 16"));
+  expect_success(run("--model mlp:784-256-10 --batch-per-gpu 8 --topology dgx1-p100"));
+}
+
+TEST_F(Predict, NetsThatAreNotSaidWellAreUsageErrors) {
+  const std::string on = " --topology dgx1-v100";
+  const std::string net = "--params 1M --step 0.1 --batch-per-gpu 8" + on;
+  expect_success(run(net));
+  expect_rejected(run("--params 1M --batch-per-gpu 8" + on), 2, {"--step", "--flops"});
+  expect_rejected(run("--params 1M --step 0.1" + on), 2, {"--batch-per-gpu 64"});
+  expect_rejected(run("--params 1M --step 0 --batch-per-gpu 8" + on), 2, {"--step", "above 0"});
+  expect_rejected(run("--params 1M --step 0.1 --batch-per-gpu 0" + on), 2, {"--batch-per-gpu"});
+  expect_rejected(run("--params many --step 0.1 --batch-per-gpu 8" + on), 2, {"25.6M", "'many'"});
+  expect_rejected(run("--params 9G --step 0.1 --batch-per-gpu 8" + on), 2, {"GB of memory"});
+  expect_rejected(run("--model resnet51 --batch-per-gpu 8" + on), 2, {"did you mean 'resnet50'"});
+  expect_rejected(run("--model mlp:784 --batch-per-gpu 8" + on), 2, {"mlp:784-1024-10"});
+  expect_rejected(run("--model resnet50 --batch-per-gpu 8 --precision bf16" + on), 2,
+                  {"bf16", "Tesla V100", "--step"});
+  expect_rejected(run(net + " --precision fp32"), 2, {"--step", "--precision"});
+  expect_rejected(run(net + " --devices 0"), 2, {"--devices", "at least 1, found 0"});
+  expect_rejected(run(net + " --strategy pipeline --devices 2"), 2, {"--workload"});
+  expect_rejected(run(net + " --input host"), 2, {"--input", "--workload"});
+  expect_rejected(run("--workload run.json --step 0.1" + on), 2, {"--step", "--params"});
+  expect_rejected(run("--params 1M --step 0.1 --batch-per-gpu 8"), 2, {"--topology"});
+}
+
+TEST_F(Predict, AnAllReduceIsPredictedInSeveralWays) {
+  const Outcome outcome =
+      run("--all-reduce 100M --topology hgx-h200-8 --devices 1,2,8 --json p.json");
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("an all-reduce of 100.0 MiB"));
+  const json file = read_json(folder_ / "p.json");
+  ASSERT_EQ(file["rows"].size(), 3U);
+  EXPECT_TRUE(file["rows"][1]["nvls_seconds"].is_null());
+  EXPECT_LT(file["rows"][2]["nvls_seconds"], file["rows"][2]["ring_seconds"]);
+  EXPECT_LT(file["rows"][2]["ring_seconds"], file["rows"][2]["through_cpu_seconds"]);
+  Fields fields;
+  collect_fields(file, fields);
+  expect_documented("lockstep.predicted-all-reduce/1", fields);
+  const std::string on = " --topology dgx1-v100";
+  expect_rejected(run("--all-reduce 0" + on), 2, {"--all-reduce"});
+  expect_rejected(run("--all-reduce 1M --devices 9" + on), 2, {"8 devices"});
+  expect_rejected(run("--all-reduce 1M --strategy ddp" + on), 2, {"--strategy"});
+}
+
 TEST_F(Predict, WrongWordsAreUsageErrors) {
   write("run.json", run_file(layer("0", 4000)));
-  expect_rejected(run(""), 2, {"--table", "--workload"});
+  expect_rejected(run(""), 2, {"--workload", "--params", "--all-reduce"});
+  expect_rejected(run("--workload run.json --topology dgx1-v100 --devices 0"), 2,
+                  {"--devices", "at least 1, found 0"});
   expect_rejected(run("--workload run.json"), 2, {"--topology"});
   expect_rejected(run("--workload run.json --topology dgx2"), 2, {"dgx1-v100"});
   expect_rejected(run("--workload run.json --topology dgx1-v100 --devices 16"), 2,

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
+#include "engine/core/text.h"
 #include "engine/trace/chrome_trace.h"
 #include "simulate/predict/step.h"
 #include "tools/report/predicted_trace.h"
@@ -19,6 +21,7 @@ namespace {
 using predict::Strategy;
 
 constexpr double kMebibyte = 1 << 20;
+constexpr double kMaxChange = 1e9;
 // So many keep a pipeline's devices busy four fifths of the time: m / (m + n - 1) (Huang et al.,
 // "GPipe", NeurIPS 2019).
 constexpr std::size_t kMicroBatchesPerDevice = 4;
@@ -28,10 +31,11 @@ struct Assumption {
   double bandwidth = 1;
   double launch = 1;
   predict::Conditions conditions = {};
+  double guess = 1;  // of a net's step, where it is guessed
 };
 constexpr Assumption kExpected = {};
-constexpr Assumption kBetter = {1.1, 1.1, 0.5, {0.5, 0}};
-constexpr Assumption kWorse = {0.9, 0.75, 2, {3, 2}};
+constexpr Assumption kBetter = {1.1, 1.1, 0.5, {0.5, 0}, 0.5};
+constexpr Assumption kWorse = {0.9, 0.75, 2, {3, 2}, 2};
 
 constexpr std::size_t kNameWidth = 14;  // of mode and devices together
 
@@ -62,8 +66,15 @@ predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& cha
   const std::size_t shares =
       predict::is_data_parallel(strategy) ? devices : options.num_micro_batches;
   const double rows = static_cast<double>(batch) / static_cast<double>(shares);
-  predict::Workload workload = workload_on(task.run, topology.device, rows);
-  return predict::predict_step(network, workload, options);
+  if (!task.net) {
+    return predict::predict_step(network, workload_on(task.run, topology.device, rows), options);
+  }
+  options.gradients = predict::StepOptions::Gradients::copied;  // as PyTorch does by default
+  Net net = *task.net;
+  if (!net.step_seconds) {
+    net.step_seconds = assumption.guess * guessed_step_seconds(net, topology.device);
+  }
+  return predict::predict_step(network, net_workload(net, topology.device, rows), options);
 }
 
 // Lanes of the simulation as lanes of a trace.
@@ -87,19 +98,46 @@ std::int64_t nanoseconds(double seconds) {
 // "-12/+154 %": how far the step may lie from what is expected.
 std::string band_text(const PredictedRow& row) {
   const double step = row.step.step_seconds;
-  return fmt::format("-{:.0f}/+{:.0f} %", 100 * (1 - row.lowest_step_seconds / step),
+  return fmt::format("-{:.0f}/+{:.0f} %", 100 * std::max(0.0, 1 - row.lowest_step_seconds / step),
                      100 * (row.highest_step_seconds / step - 1));
 }
 
 }  // namespace
 
-std::size_t batch_of(const PredictionTask& task, const WhatIf& change) {
-  return change.batch > 0 ? change.batch : task.run.step.batch;
+std::vector<WhatIf> parse_what_if(const std::string& word) {
+  const std::size_t equals = word.find('=');
+  const std::string name = word.substr(0, equals);
+  const bool is_known = name == "bucket_mib" || name == "bandwidth" || name == "batch";
+  require(is_known && equals != std::string::npos, ErrorCode::Usage, "--what-if",
+          "expected bucket_mib=1,25,100 or bandwidth=2x or batch=64,256, found '{}'", shown(word));
+  std::vector<WhatIf> changes;
+  for (std::size_t begin = equals + 1; begin <= word.size();) {
+    const std::size_t end = std::min(word.find(',', begin), word.size());
+    std::string text = word.substr(begin, end - begin);
+    WhatIf change{name + "=" + text};
+    if (name == "bandwidth" && text.ends_with("x")) text.pop_back();
+    double value = 0;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool is_good = error == std::errc() && stop == text.data() + text.size() && value > 0 &&
+                         value <= kMaxChange && (name != "batch" || value == std::floor(value));
+    require(is_good, ErrorCode::Usage, "--what-if", "'{}' is no value of {}", shown(text), name);
+    if (name == "bucket_mib") change.bucket_mib = value;
+    if (name == "bandwidth") change.bandwidth = value;
+    if (name == "batch") change.batch = static_cast<std::size_t>(value);
+    changes.push_back(change);
+    begin = end + 1;
+  }
+  return changes;
+}
+
+std::size_t batch_of(const PredictionTask& task, const WhatIf& change, std::size_t devices) {
+  if (change.batch > 0) return change.batch;
+  return task.net ? task.net->batch_per_gpu * devices : task.run.step.batch;
 }
 
 void require_possible(const PredictionTask& task, const std::vector<WhatIf>& changes) {
   const predict::Topology& topology = task.topology;
-  double weight_bytes = 0;
+  double weight_bytes = task.net ? task.net->gradient_bytes() : 0;
   for (const FileLayer& layer : task.run.step.layers) {
     weight_bytes += static_cast<double>(layer.parameter_bytes);
   }
@@ -122,60 +160,88 @@ void require_possible(const PredictionTask& task, const std::vector<WhatIf>& cha
     }
     const bool has_pipeline =
         std::ranges::find(task.strategies, Strategy::pipeline) != task.strategies.end();
+    require(!has_pipeline || !task.net, ErrorCode::Usage, "--strategy",
+            "a pipeline needs the net's layers: use --workload");
     if (has_pipeline) predict::require_layer_for_each(devices, task.run.step.layers.size());
     for (const WhatIf& change : changes) {
       const bool is_left_out = has_batches && change.batch == 0;
-      require(is_left_out || batch_of(task, change) >= devices, ErrorCode::Usage, "--devices",
+      require(is_left_out || batch_of(task, change, devices) >= devices, ErrorCode::Usage,
+              "--devices",
               "{} rows a step are too few for {} devices; --what-if batch={} gives each one",
-              batch_of(task, change), devices, devices);
+              batch_of(task, change, devices), devices, devices);
     }
   }
 }
 
 std::vector<std::size_t> devices_without_rows(const PredictionTask& task, const WhatIf& change) {
   std::vector<std::size_t> idle;
-  std::ranges::copy_if(task.devices, std::back_inserter(idle),
-                       [&](std::size_t devices) { return devices > batch_of(task, change); });
+  std::ranges::copy_if(task.devices, std::back_inserter(idle), [&](std::size_t devices) {
+    return devices > batch_of(task, change, devices);
+  });
   return idle;
 }
 
 std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf& change) {
-  const std::size_t batch = batch_of(task, change);
   std::vector<PredictedRow> rows;
+  const auto step = [&](Strategy strategy, std::size_t devices, const Assumption& assumption) {
+    return predict_one(task, change, strategy, devices, batch_of(task, change, devices),
+                       assumption);
+  };
+  // Samples a second, by one device's with the same assumption.
+  const auto speedup = [&](std::size_t devices, double seconds, double single_seconds) {
+    const auto batch = static_cast<double>(batch_of(task, change, devices));
+    const auto single_batch = static_cast<double>(batch_of(task, change));
+    return batch / single_batch * single_seconds / seconds;
+  };
+  const auto assumed_speedup = [&](const PredictedRow& row, const Assumption& assumption) {
+    return speedup(row.devices, step(row.strategy, row.devices, assumption).step_seconds,
+                   step(Strategy::single, 1, assumption).step_seconds);
+  };
   const auto add = [&](Strategy strategy, std::size_t devices) {
     PredictedRow row;
     row.strategy = strategy;
     row.devices = devices;
-    row.batch = batch;
+    row.batch = batch_of(task, change, devices);
     row.what_if = change.text;
-    row.step = predict_one(task, change, strategy, devices, batch, kExpected);
-    row.lowest_step_seconds =
-        predict_one(task, change, strategy, devices, batch, kBetter).step_seconds;
-    row.highest_step_seconds =
-        predict_one(task, change, strategy, devices, batch, kWorse).step_seconds;
-    const auto num_steps = static_cast<double>((task.run.rows_per_epoch + batch - 1) / batch);
+    row.step = step(strategy, devices, kExpected);
+    row.lowest_step_seconds = step(strategy, devices, kBetter).step_seconds;
+    row.highest_step_seconds = step(strategy, devices, kWorse).step_seconds;
+    const auto num_steps =
+        static_cast<double>((task.run.rows_per_epoch + row.batch - 1) / row.batch);
     row.epoch_seconds = num_steps * row.step.step_seconds;
-    if (!rows.empty()) row.speedup = rows[0].step.step_seconds / row.step.step_seconds;
+    if (!rows.empty()) {
+      row.speedup = speedup(devices, row.step.step_seconds, rows[0].step.step_seconds);
+    }
+    if (task.net) {
+      Assumption low = kWorse;
+      Assumption high = kBetter;
+      std::swap(low.guess, high.guess);
+      row.speedup_band = {assumed_speedup(row, low), assumed_speedup(row, high)};
+    }
     rows.push_back(std::move(row));
   };
   add(Strategy::single, 1);
   for (const Strategy strategy : task.strategies) {
     if (strategy == Strategy::single) continue;
     for (const std::size_t devices : task.devices) {
-      if (devices > 1 && devices <= batch) add(strategy, devices);
+      if (devices > 1 && devices <= batch_of(task, change, devices)) add(strategy, devices);
     }
   }
   return rows;
 }
 
-std::string predicted_header() {
+std::string predicted_header(const PredictionTask& task) {
   return fmt::format("{:<6}{:>8}{:>8}{:>8}{:>9}{:>6}{:>8}{:>6}{:>10}{:>11}", "mode", "devices",
-                     "epoch", "step", "speed-up", "ideal", "effic.", "busy", "comm/step", "band");
+                     task.net ? "per s" : "epoch", "step", "speed-up", "ideal", "effic.", "busy",
+                     "comm/step", "band");
 }
 
 std::string predicted_line(const PredictedRow& row) {
   const double step = row.step.step_seconds;
   const auto ideal = static_cast<double>(row.devices);
+  const std::string pace = row.speedup_band
+                               ? fmt::format("{:.4g}", static_cast<double>(row.batch) / step)
+                               : trace::format_seconds(row.epoch_seconds);
   const std::string count = std::to_string(row.devices);
   // A mode with too long a name has a line of its own.
   std::string name(predict::to_string(row.strategy));
@@ -183,9 +249,8 @@ std::string predicted_line(const PredictedRow& row) {
   name += is_long ? "\n" + std::string(kNameWidth - count.size(), ' ')
                   : std::string(kNameWidth - name.size() - count.size(), ' ');
   return fmt::format(
-      "{}{}{:>8}{:>8}{:>9}{:>6}{:>6.0f} %{:>6}{:>10}{:>11}", name, count,
-      trace::format_seconds(row.epoch_seconds), trace::format_seconds(step),
-      format_factor(row.speedup),
+      "{}{}{:>8}{:>8}{:>9}{:>6}{:>6.0f} %{:>6}{:>10}{:>11}", name, count, pace,
+      trace::format_seconds(step), format_factor(row.speedup),
       ideal < 100 ? format_factor(ideal) : fmt::format("{:.0f}x", ideal), 100 * row.speedup / ideal,
       fmt::format("{:.0f} %", 100 * row.step.busy_fraction),
       format_bytes(static_cast<std::size_t>(std::llround(row.step.comm_bytes_per_device))),
@@ -214,6 +279,7 @@ nlohmann::ordered_json row_json(const PredictedRow& row, const std::string& topo
   for (const auto& [name, part] : trace::kBreakdownParts) {
     json["breakdown_seconds"][name] = row.step.breakdown.*part;
   }
+  if (row.speedup_band) json["speedup_band"] = *row.speedup_band;
   json["overlapped_comm_seconds"] = row.step.breakdown.overlapped_comm;
   json["comm_bytes_per_device_per_step"] = row.step.comm_bytes_per_device;
   if (!row.what_if.empty()) json["what_if"] = row.what_if;

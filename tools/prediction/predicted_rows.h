@@ -1,6 +1,8 @@
-// The rows of `lockstep predict --workload`: the table of compare for devices that nobody has here.
+// The rows of `lockstep predict --workload` and `--params`: the table of compare for devices that
+// are not here.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -8,10 +10,22 @@
 #include <vector>
 
 #include "simulate/predict/step.h"
+#include "tools/prediction/net.h"
 #include "tools/prediction/run_workload.h"
-#include "tools/prediction/what_if.h"
 
 namespace lockstep::tools {
+
+// A value of --what-if; 0: as it was.
+struct WhatIf {
+  std::string text = {};  // "bucket_mib=25"; empty: nothing is changed
+  double bucket_mib = 0;
+  double bandwidth = 0;   // times that of all links
+  std::size_t batch = 0;  // over all devices
+};
+
+// "bucket_mib=1,25,100", "bandwidth=2x", "batch=64,256": one change a value.
+// Throws Error{Usage} that names the word.
+std::vector<WhatIf> parse_what_if(const std::string& word);
 
 struct PredictedRow {
   predict::Strategy strategy = predict::Strategy::single;
@@ -24,10 +38,12 @@ struct PredictedRow {
   // With better and with worse conditions than the constants say (predict_rows).
   double lowest_step_seconds = 0;
   double highest_step_seconds = 0;
+  std::optional<std::array<double, 2>> speedup_band = {};  // of a net
 };
 
 struct PredictionTask {
   RunWorkload run;
+  std::optional<Net> net = {};  // in place of the run: every device keeps its batch_per_gpu
   predict::Topology topology;
   std::vector<std::size_t> devices = {1, 2, 4, 8};
   std::vector<predict::Strategy> strategies;
@@ -38,8 +54,8 @@ struct PredictionTask {
   predict::StepOptions::Input input = predict::StepOptions::Input::ready;
 };
 
-// Rows of a step: the change's, or the run's.
-std::size_t batch_of(const PredictionTask& task, const WhatIf& change);
+// Rows of a step over all devices: the change's, or the run's, or the net's for each device.
+std::size_t batch_of(const PredictionTask& task, const WhatIf& change, std::size_t devices = 1);
 
 // Throws Error{Usage}, before anything is computed: more devices than the topology has, or than a
 // step has rows; a strategy of one process over several hosts; weights and gradients that a
@@ -52,15 +68,18 @@ void require_possible(const PredictionTask& task, const std::vector<WhatIf>& cha
 std::vector<std::size_t> devices_without_rows(const PredictionTask& task, const WhatIf& change);
 
 // One device, and each strategy on each larger number of devices, all sharing the run's batch (or
-// the change's). Speed-up is against one device with the same change.
+// the change's). Speed-up is in samples a second, against one device with the same change.
 // The band: the devices', hosts' and links' speed 10 % better, no stragglers, half of the latency
 // of collectives and links and half of a kernel's launch, to links 25 %, devices and hosts 10 %
 // slower, twice the stragglers and the launch, three times the latency (what 8 A100s take for 32
-// KiB over NCCL's own figure). REQUIRES: require_possible().
+// KiB over NCCL's own figure). A step that was guessed may also be half or twice as long. The
+// band of a net's speed-up: worse links with the shorter step, and better ones with the longer.
+// REQUIRES: require_possible().
 std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf& change);
 
-std::string predicted_header();
-std::string predicted_line(const PredictedRow& row);  // 80 columns, like compare's; maybe two lines
+// 80 columns, like compare's; of a net samples a second in place of an epoch. Maybe two lines.
+std::string predicted_header(const PredictionTask& task);
+std::string predicted_line(const PredictedRow& row);
 
 // A row of lockstep.run/1, of kind "predicted".
 nlohmann::ordered_json row_json(const PredictedRow& row, const std::string& topology);

@@ -15,8 +15,6 @@
 #include "tests/datasets/idx_files.h"
 #include "tests/fuzz/readers/run_readers.h"
 #include "tests/support/temp_folder.h"
-#include "tools/prediction/published_all_reduce.h"
-#include "tools/prediction/published_scaling.h"
 #include "tools/report/flags_json.h"
 #include "tools/report/row_file.h"
 
@@ -103,21 +101,6 @@ void read_topology_file(const std::filesystem::path& path) {
   }
 }
 
-void read_published_table(const std::filesystem::path& path) {
-  const tools::CsvTable table(path.string());
-  if (table.has_column("algorithm")) {
-    tools::predict_all_reduces(table);
-    return;
-  }
-  tools::predict_scaling(table, {{"vgg", 138e6, 553e6, 15.5e9}, {"mlp 8-4", 36, 144, 72}});
-}
-
-void read_published_models(const std::filesystem::path& path) {
-  for (const tools::PublishedModel& model : tools::read_models(path.string())) {
-    expect(model.parameters > 0 && model.gradient_bytes > 0, "a model without parameters");
-  }
-}
-
 constexpr FileReader kReaders[] = {
     {"safetensors", read_safetensors_file},
     {"weights", read_weights},
@@ -131,8 +114,6 @@ constexpr FileReader kReaders[] = {
     {"run_file", read_run},
     {"loss_log", read_loss_log},
     {"step_timeline", read_timeline},
-    {"published_table", read_published_table},
-    {"published_models", read_published_models},
 };
 
 }  // namespace

@@ -1,0 +1,247 @@
+"""scripts/check_prediction.py: against published figures, and on tables that are wrong. LOCKSTEP_PROGRAM names the
+program."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+VALIDATION = ROOT.parent / "shared" / "validation"
+SCALING = "set,hardware,interconnect,model,strategy,batch_per_gpu,gpus,value,unit\n"
+MODELS = "model,parameters,gradient_MB,forward_GFLOP_per_sample\nvgg,138357544,553,15.5\nresnet50,25557032,102,4.1\n"
+GOOD = "A,V100,NVLink2,vgg,ddp,32,1,0.1,seconds_per_iteration\n"
+
+
+class Script(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.write("m.csv", MODELS)
+
+    def write(self, name, text):
+        (self.folder / name).write_text(text)
+
+    def run_script(self, *words):
+        command = [sys.executable, "-B", ROOT / "scripts" / "check_prediction.py", *words]
+        program = ["--program", os.environ["LOCKSTEP_PROGRAM"]]
+        return subprocess.run(command + program, cwd=self.folder, capture_output=True, text=True)
+
+    def predict(self, *words):
+        """The file that the script writes, and what it prints."""
+        done = self.run_script(*words, "--json", "p.json")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        return json.loads((self.folder / "p.json").read_text()), done.stdout
+
+    def scaling(self, rows):
+        self.write("t.csv", SCALING + rows)
+        return self.predict("t.csv", "m.csv")
+
+    def assert_rejected(self, rows, *phrases):
+        self.write("t.csv", SCALING + rows)
+        done = self.run_script("t.csv", "m.csv")
+        self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (1, "", 1), done.stderr)
+        for phrase in phrases:
+            self.assertIn(phrase, done.stderr)
+
+    def machine(self, hardware, interconnect, gpus):
+        row = f"A,{hardware},{interconnect},resnet50,ddp,32,"
+        return f"{row}1,300,images_per_second\n{row}{gpus},1100,images_per_second\n"
+
+
+@unittest.skipUnless(VALIDATION.exists(), f"no published tables at {VALIDATION}")
+class Published(Script):
+    def errors(self, file, key):
+        errors = {}
+        for row in file["rows"]:
+            errors.setdefault(row[key], []).append(abs(row["error"]))
+        return {name: (sum(own) / len(own), max(own)) for name, own in errors.items()}
+
+    def assert_shown_in_docs(self, out):
+        """docs/prediction.md shows the table to the printed digit."""
+        self.assertIn(out, (ROOT / "docs" / "prediction.md").read_text())
+
+    def test_scaling_is_predicted_from_one_device(self):
+        file, out = self.predict(VALIDATION / "scaling.csv", VALIDATION / "models.csv")
+        self.assertEqual(file["schema"], "lockstep.prediction/1")
+        errors = self.errors(file, "set")
+        self.assertLessEqual(errors["A"][0], 0.12)
+        for name in "BD":
+            self.assertLessEqual(errors[name][0], 0.05)
+            self.assertLessEqual(errors[name][1], 0.10)
+        self.assertTrue(any(row["superlinear"] for row in file["rows"]))
+        for row in file["rows"]:
+            if (row["set"], row["model"]) == ("A", "vgg"):
+                # One TITAN X takes 14545 s: through the host more, by the devices less.
+                self.assertEqual(row["predicted"] > 14545, row["strategy"] == "cpu_reduce", row)
+        self.assertIn("right in 3 of 3 rows", out)
+        self.assert_shown_in_docs(out)
+
+    def test_all_reduces_between_fitted_rows(self):
+        file, out = self.predict(VALIDATION / "allreduce.csv")
+        errors = self.errors(file, "hardware")
+        self.assertEqual(len(errors), 5)
+        for mean, largest in errors.values():
+            self.assertLessEqual(mean, 0.10)
+            self.assertLessEqual(largest, 0.20)
+        self.assert_shown_in_docs(out)
+
+
+class Bases(Script):
+    """Which row of one device a prediction starts from."""
+
+    def first_error(self, rows):
+        return self.scaling(rows)[0]["rows"][0]["predicted"]
+
+    def test_a_table_without_a_one_device_row_is_named_with_its_line(self):
+        self.assert_rejected("A,V100,NVLink2,vgg,ddp,32,2,0.1,seconds_per_iteration\n",
+                             "'t.csv', line 2", "no 1-device row", "vgg")
+
+    def test_the_base_has_the_same_batch_in_any_order(self):
+        row = "A,V100,NVLink2,vgg,ddp,{},{},{},seconds_per_iteration\n"
+        small, large, measured = row.format(32, 1, 0.1), row.format(64, 1, 0.25), row.format(64, 4, 0.26)
+        expected = self.first_error(large + measured)
+        self.assertEqual(self.first_error(small + large + measured), expected)
+        self.assertEqual(self.first_error(large + small + measured), expected)
+        self.assertNotEqual(self.first_error(small + measured), expected)
+
+    def test_contradictory_bases_are_an_error(self):
+        row = "A,V100,NVLink2,vgg,ddp,32,{},{},seconds_per_iteration\n"
+        self.assert_rejected(row.format(1, 0.1) + row.format(1, 0.2) + row.format(4, 0.1),
+                             "'t.csv', line 4", "lines 2 and 3", "contradict")
+        self.first_error(row.format(1, 0.1) + row.format(1, 0.1) + row.format(4, 0.1))  # the same twice
+
+    def test_a_base_of_the_same_machine_comes_first(self):
+        row = "A,V100,{},vgg,ddp,32,{},{},seconds_per_iteration\n"
+        slow, fast, measured = row.format("PCIe3", 1, 0.2), row.format("NVLink2", 1, 0.1), row.format("NVLink2", 4, 0.1)
+        self.assertEqual(self.first_error(slow + fast + measured), self.first_error(fast + measured))
+
+
+class Rows(Script):
+    def test_what_is_unknown_is_named_with_its_line(self):
+        for row, phrase in (
+            ("A,V100,NVLink2,resnet51,ddp,32,2,0.1,seconds_per_iteration", "did you mean 'resnet50'"),
+            ("A,V100,NVLink2,vgg,zero,32,2,0.1,seconds_per_iteration", "'zero' is not one of"),
+            ("A,V100,NVLink2,vgg,pipeline,32,2,0.1,seconds_per_iteration", "a pipeline needs"),
+            ("A,V100,NVLink2,vgg,ddp,32,2,0.1,parsecs", "unit 'parsecs'"),
+            ("A,V100,NVLink2,vgg,ddp,32,2,-0.1,seconds_per_iteration", "value must be a positive"),
+            ("A,V100,NVLink2,vgg,ddp,32,2.5,0.1,seconds_per_iteration", "gpus must be"),
+            ("A,V100,NVLink2,vgg,ddp,32", "the header has 9 columns, this row 6"),
+        ):
+            self.assert_rejected(f"{GOOD}\n{row}\n", "'t.csv', line 4", phrase)
+
+    def test_strategies_are_read_however_they_are_written(self):
+        for name in ("DDP", "Horovod", "DistributedDataParallel", "NCCL-Replicated"):
+            self.scaling(self.machine("V100", "NVLink2", 2).replace(",ddp,", f",{name},"))
+        self.assert_rejected(self.machine("V100 DGX-1", "100GbE", 16).replace(",ddp,", ",DataParallel,"),
+                             "line 3", "one process", "8 a host")
+
+    def test_units_of_one_measurement_agree(self):
+        row = "A,V100,NVLink2,resnet50,ddp,32,{},{},{}\n"
+        errors = set()
+        for unit, single, measured in (("images_per_second", 320, 1200), ("seconds_per_step", 0.1, 128 / 1200),
+                                       ("milliseconds_per_step", 100, 128e3 / 1200),
+                                       ("epoch_seconds", 1281167 / 320, 1281167 / 1200),
+                                       ("seconds_per_3_epochs", 3 * 1281167 / 320, 3 * 1281167 / 1200)):
+            file, _ = self.scaling(row.format(1, single, unit) + row.format(4, measured, unit))
+            pace = 1 if unit == "images_per_second" else -1
+            errors.add(round((1 + file["rows"][0]["error"]) ** pace, 9))
+        self.assertEqual(len(errors), 1, errors)
+
+    def test_columns_stay_apart_whatever_the_values(self):
+        row = "A,V100,NVLink2,resnet50,ddp,32,"
+        _, out = self.scaling("".join(f"{row}{figures},images_per_second\n"
+                                      for figures in ("1,300", "2,0.00001", "4,1e12", "8,290")))
+        for phrase in (" 1.00e-05 ", " 1.00e+12 ", "  >9999 %"):
+            self.assertIn(phrase, out)
+        self.assertLessEqual(max(map(len, out.splitlines())), 80)
+
+    def test_every_field_of_its_file_is_documented(self):
+        page = (ROOT / "docs" / "formats.md").read_text()
+        section = page[page.index("`lockstep.prediction/1`"):].split("\n## ")[0]
+        documented = set(re.findall(r"^\| `rows\[\]\.(\w+)`", section, re.MULTILINE))
+        self.write("r.csv", "hardware,interconnect,algorithm,gpus,bytes,value,unit\n"
+                            "A100,NVSwitch,nccl default,8,1048576,102,microseconds\n")
+        scaling, _ = self.scaling(self.machine("V100", "NVLink2", 2))
+        reduces, _ = self.predict("r.csv")
+        self.assertEqual({*scaling["rows"][0], *reduces["rows"][0]}, documented)
+        self.assertEqual(list(scaling), ["schema", "date", "command", "host", "rows"])
+        done = self.run_script("r.csv", "--json", "-")
+        self.assertEqual(json.loads(done.stdout)["rows"], reduces["rows"])
+
+    def test_wrong_all_reduces_are_named_with_their_line(self):
+        for row, phrase in (("A100,NVSwitch,nccl,8,1024,1,parsecs", "unit 'parsecs'"),
+                            ("A100,NVSwitch,nccl,1,1024,1,microseconds", "2 gpus or more"),
+                            ("A100,NVSwitch,nccl,8,,1,microseconds", "bytes are missing")):
+            self.write("r.csv", f"hardware,interconnect,algorithm,gpus,bytes,value,unit\n{row}\n")
+            done = self.run_script("r.csv")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("'r.csv', line 2", done.stderr)
+            self.assertIn(phrase, done.stderr)
+
+    def test_wrong_use_is_one_line_and_exit_code_2(self):
+        self.write("t.csv", SCALING + GOOD)
+        for words in ([], ["--no-such"], ["t.csv"], ["a", "b", "c"]):
+            done = self.run_script(*words)
+            self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
+
+    def test_a_table_without_rows_is_an_error(self):
+        for text, phrase in (("", "empty"), (SCALING, "no row to predict"), ("set,gpus\n", "no column 'hardware'")):
+            self.write("t.csv", text)
+            done = self.run_script("t.csv", "m.csv")
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
+            self.assertIn(phrase, done.stderr)
+
+
+class Hardware(Script):
+    def test_hardware_is_taken_for_the_machine_of_its_gpu(self):
+        for hardware, interconnect, gpus, taken in (
+            ("Tesla P100 (Pascal) DGX-1", "NVLink1", 4, "dgx1-p100"),
+            ("TITAN X (Pascal)", "PCIe3", 4, "titanx-pascal-dual-root-8"),
+            ("TITAN X", "PCIe3", 4, "titanx-maxwell-dual-root-8"),
+            ("GTX1080Ti Pascal", "PCIe Gen3", 4, "gtx1080ti-pcie3-8"),
+            ("V100 PCIe3 server", "", 4, "gtx1080ti-pcie3-8 with Tesla V100"),
+            ("A100-PCIE-40GB", "PCIe4", 4, "rtx4090-pcie4-8 with A100"),
+            ("T4", "PCIe 3.0", 4, "gtx1080ti-pcie3-8 with T4"),
+            ("T4", "PCI Express 3.0 + 100GbE", 16, "gtx1080ti-pcie3-8 with T4*2@100gbe"),
+            ("PCIe3 box", "PCIe3", 4, "pcie3-switches-8"),
+            ("GTX 1080 Ti x4", "PCIe3", 4, "gtx1080ti-pcie3-8"),
+            ("4x V100", "NVLink2", 4, "dgx1-v100"),
+            ("A100 DGX x16", "200GbE", 8, "dgx-a100"),
+            ("V100 DGX-1 x2", "2.5GbE", 16, "dgx1-v100*2@2.5gbe"),
+            ("H100 HGX", "NVLink4 + 8x400GbE", 32, "hgx-h100-8*4@8x400gbe"),
+            ("GTX 1080 Ti server x4", "Gloo 10GbE", 4, "gtx1080ti-pcie3-8*4@10gbe"),
+            ("GTX 1080 Ti", "PCIe Gen3 + 25GbE", 16, "gtx1080ti-pcie3-8*2@25gbe"),
+            ("V100", "12.5 GB/s", 16, "dgx1-v100*2@100gbe"),
+            ("V100", "0.1GbE", 16, "dgx1-v100*2@0.1gbe"),
+            ("V100", "1e3GbE", 16, "dgx1-v100*2@1000gbe"),
+            ("V100", "2x100 Gb/s", 16, "dgx1-v100*2@2x100gbe"),
+        ):
+            file, out = self.scaling(self.machine(hardware, interconnect, gpus))
+            self.assertEqual(file["rows"][0]["topology"], taken, hardware)
+            self.assertIn(f": as {taken}", out)
+
+    def test_hardware_that_no_preset_is_like_is_refused_with_the_reason(self):
+        for hardware, interconnect, gpus, phrase in (
+            ("X9", "wet string", 2, "'X9' names no GPU"),
+            ("Quadro P1000", "PCIe3", 4, "names no GPU that is known: K80"),
+            ("Xeon", "PCIe3", 4, "names no GPU that is known"),
+            ("GTX 980 Ti", "PCIe3", 4, "names no GPU that is known"),
+            ("V100 DGX-2", "NVSwitch", 8, "joined by an NVSwitch"),
+            ("A6000", "NVLink3", 4, "joined by NVLink3"),
+            ("RTX 3090", "NVLink3", 2, "joined by NVLink3"),
+            ("T4", "PCIe2", 2, "no preset is a server of PCIe2"),
+            ("V100", "NVLink2", 16, "16 GPUs are 2 hosts of 'dgx1-v100' with 8 each"),
+            ("V100", "NVLink2 300 GB/s", 16, "no speed of the network"),
+            ("V100 DGX-1 x2", "100GbE", 32, "is 2 hosts of 8 GPUs each, the row has 32 GPUs"),
+        ):
+            self.assert_rejected(self.machine(hardware, interconnect, gpus), "'t.csv', line 3", phrase)
+
+
+if __name__ == "__main__":
+    unittest.main()
