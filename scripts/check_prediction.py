@@ -70,7 +70,7 @@ class TableError(Exception):
 class Table:
     """A CSV file's rows, which know their lines."""
 
-    def __init__(self, path, columns=()):
+    def __init__(self, path):
         self.path = path
         self.lines, self.rows = [], []
         try:
@@ -90,7 +90,6 @@ class Table:
             if len(row) != len(self.columns):
                 self.fail(-1, f"the header has {len(self.columns)} columns, this row {len(row)}")
             self.rows.append(dict(zip(self.columns, row)))
-        self.need_columns(columns)
 
     def fail(self, row, text):
         raise TableError(f"'{self.path}', line {self.lines[row]}: {text}")
@@ -163,7 +162,8 @@ def read_scaling_row(table, index):
 
 def read_models(path):
     """{name: (parameters by the bytes of its gradients, operations of a forward pass)}."""
-    table = Table(path, MODEL_COLUMNS)
+    table = Table(path)
+    table.need_columns(MODEL_COLUMNS)
     models = {}
     for index, row in enumerate(table.rows):
         table.number(index, "parameters")
@@ -204,7 +204,8 @@ def single_row(table, row, rows):
 def predict_scaling_row(table, row, single, net, program, folder):
     """(row of the JSON file, whether it is right about "faster or slower than one GPU")."""
     parameters, flops = net
-    (kind, scale), samples = row.counts, 1_281_167 if net[1] >= 1e8 else 60_000  # of an epoch: ImageNet's, MNIST's
+    kind, scale = row.counts
+    samples = 1_281_167 if flops >= 1e8 else 60_000  # of an epoch: ImageNet's, MNIST's
     first_batch = single.batch or ASSUMED_BATCH
     batch = row.batch * row.gpus or first_batch  # over all GPUs
 
@@ -222,6 +223,8 @@ def predict_scaling_row(table, row, single, net, program, folder):
             "--what-if", f"batch={batch}")  # fmt: skip
     except (UnknownHardware, ValueError) as error:
         table.fail(row.index, str(error))
+    if file["rows"][-1]["devices"] != row.gpus:
+        table.fail(row.index, f"strategy '{row.strategy}' is of one device")
     seconds, first_seconds = file["rows"][-1]["step_seconds"], file["config"]["step"]
     slowdown = (seconds / batch) / (first_seconds / first_batch)  # of a sample's time
     predicted = {
@@ -230,7 +233,7 @@ def predict_scaling_row(table, row, single, net, program, folder):
         "epochs": samples * scale / batch * seconds,
         "total": single.value * slowdown,
     }[kind]
-
+    # How many times as long as one GPU all GPUs take for a sample.
     measured = step_of(row.value, batch) / batch * first_batch / first_seconds if step else row.value / single.value
     line = json_row(row, row.set, row.model, row.strategy, predicted, name, superlinear=measured * row.gpus < 1)
     return line, (measured < 1) == (slowdown < 1)

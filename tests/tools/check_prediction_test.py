@@ -127,6 +127,7 @@ class Rows(Script):
         for row, phrase in (
             ("A,V100,NVLink2,resnet51,ddp,32,2,0.1,seconds_per_iteration", "did you mean 'resnet50'"),
             ("A,V100,NVLink2,vgg,zero,32,2,0.1,seconds_per_iteration", "'zero' is not one of"),
+            ("A,V100,NVLink2,vgg,single,32,2,0.1,seconds_per_iteration", "'single' is of one device"),
             ("A,V100,NVLink2,vgg,pipeline,32,2,0.1,seconds_per_iteration", "a pipeline needs"),
             ("A,V100,NVLink2,vgg,ddp,32,2,0.1,parsecs", "unit 'parsecs'"),
             ("A,V100,NVLink2,vgg,ddp,32,2,-0.1,seconds_per_iteration", "value must be a positive"),

@@ -91,7 +91,7 @@ struct KnownNet {
 };
 
 // Images: torchvision's documentation, whose GFLOPS count a multiply-add once; lenet is Caffe's,
-// inception-bn MXNet's. gpt2: sequences of 1024 tokens; bert: of 512; a token takes two operations
+// inception-bn MXNet's. gpt2: sequences of 1024 tokens, bert: of 512; a token takes two operations
 // a weight that it meets and 4 * context * width a block for attention.
 constexpr KnownNet kKnownNets[] = {
     {"lenet", 431'080, 0.0046, lenet},
@@ -109,7 +109,7 @@ constexpr KnownNet kKnownNets[] = {
     {"resnet152", 60'192'808, 23.0},
     {"resnext50_32x4d", 25'028'904, 8.46},
     {"convnext_tiny", 28'589'128, 8.91},
-    {"vit_b_16", 86'567'656, 35.1},
+    {"vit_b_16", 86'567'656, 35.1, [] { return transformer(12, 768, 197, 1000); }},
     {"bert-base", 109'482'240, 96.8, [] { return transformer(12, 768, 512, 30'522); }},
     {"bert-large", 335'141'888, 335, [] { return transformer(24, 1024, 512, 30'522); }},
     {"gpt2", 124'439'808, 292, [] { return transformer(12, 768, 1024, 50'257); }},
