@@ -152,12 +152,15 @@ def read_scaling_row(table, index):
     epochs = re.fullmatch(r"seconds_per_([1-9]\d*)_epochs", cells["unit"])
     if not epochs and cells["unit"] not in UNITS:
         table.fail(index, f"unit '{cells['unit']}' is none of {', '.join(UNITS)}, seconds_per_N_epochs")
-    return SimpleNamespace(
-        **cells | {"index": index, "gpus": table.whole(index, "gpus", most=1024), "value": table.number(index, "value")},
-        batch=table.whole(index, "batch_per_gpu", missing=0),
-        ours=STRATEGIES.get(name, name),
-        counts=("epochs", int(epochs[1])) if epochs else UNITS[cells["unit"]],
-    )
+    read = {
+        "index": index,
+        "gpus": table.whole(index, "gpus", most=1024),
+        "value": table.number(index, "value"),
+        "batch": table.whole(index, "batch_per_gpu", missing=0),
+        "ours": STRATEGIES.get(name, name),
+        "counts": ("epochs", int(epochs[1])) if epochs else UNITS[cells["unit"]],
+    }
+    return SimpleNamespace(**{**cells, **read})
 
 
 def read_models(path):
@@ -191,8 +194,8 @@ def single_row(table, row, rows):
 
     bases = sorted((other for other in rows if other.gpus == 1 and machine(other) == machine(row)), key=rank)
     if not bases:
-        table.fail(row.index, f"set '{row.set}' has no 1-device row of '{row.model}' on '{row.hardware}' in {row.unit}, "
-                              "which the prediction starts from")
+        table.fail(row.index, f"set '{row.set}' has no 1-device row of '{row.model}' on '{row.hardware}' in "
+                              f"{row.unit}, which the prediction starts from")
     for other in bases[1:]:
         if rank(other) == rank(bases[0]) and other.value != bases[0].value:
             first, second = sorted(table.lines[base.index] for base in (bases[0], other))
@@ -412,8 +415,8 @@ def print_machines(rows, out):
 
 def print_scaling(predictions, out):
     rows = [row for row, _ in predictions]
-    print(f"{'set':<4}{'hardware':<15}{'model':<13}{'strategy':<14}{'gpus':>4}{'predicted':>10}{'measured':>10}{'error':>9}",
-          file=out)
+    print(f"{'set':<4}{'hardware':<15}{'model':<13}{'strategy':<14}{'gpus':>4}{'predicted':>10}{'measured':>10}"
+          f"{'error':>9}", file=out)
     for row in rows:
         print(f"{cut(row['set'], 3):<4}{cut(row['hardware'], 14):<15}{cut(row['model'], 12):<13}"
               f"{cut(row['strategy'], 13):<14}{row['gpus']:>4}{short(row['predicted']):>10}{short(row['measured']):>10}"
@@ -428,7 +431,8 @@ def print_scaling(predictions, out):
 
 
 def print_all_reduces(rows, out):
-    print(f"{'hardware':<12}{'algorithm':<24}{'gpus':>4}{'bytes':>12}{'predicted':>10}{'measured':>9}{'error':>9}", file=out)
+    print(f"{'hardware':<12}{'algorithm':<24}{'gpus':>4}{'bytes':>12}{'predicted':>10}{'measured':>9}"
+          f"{'error':>9}", file=out)
     for row in rows:
         size = "-" if not row["bytes"] else str(row["bytes"]) if row["bytes"] < 1e11 else f"{row['bytes']:.2e}"
         print(f"{cut(row['hardware'], 11):<12}{cut(row['model'], 23):<24}{row['gpus']:>4}{size:>12}"

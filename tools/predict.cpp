@@ -30,6 +30,7 @@ namespace {
 constexpr double kMaxBucketMib = 1e6;
 constexpr std::size_t kNetSamples = 1'000'000;  // of an epoch, where no data set is known
 constexpr int kMaxBatch = 1'000'000'000;
+constexpr double kMaxStepSeconds = 1e6;
 
 struct PredictFlags {
   std::string workload, params, model,
@@ -94,7 +95,9 @@ Net read_net(const PredictFlags& flags, const predict::DeviceProfile& device) {
                                               : Precision::fp32;
   require(net.step_seconds || net.forward_flops > 0, ErrorCode::Usage, "--step",
           "say how many seconds a step takes on one GPU, or give --model or --flops to guess it");
-  if (!net.step_seconds) peak_flops(device, net.precision);  // known, or an error
+  const double step = net.step_seconds ? *net.step_seconds : guessed_step_seconds(net, device);
+  require(step <= kMaxStepSeconds, ErrorCode::Usage, "--step",
+          "a step on one GPU takes at most {} s, found {:.3g}", kMaxStepSeconds, step);
   return net;
 }
 

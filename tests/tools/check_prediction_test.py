@@ -154,6 +154,11 @@ class Rows(Script):
             errors.add(round((1 + file["rows"][0]["error"]) ** pace, 9))
         self.assertEqual(len(errors), 1, errors)
 
+    def test_other_columns_are_ignored(self):
+        self.write("t.csv", "index,batch,ours," + SCALING + "".join(
+            f"1,x,y,A,V100,NVLink2,vgg,ddp,32,{gpus},0.1,seconds_per_iteration\n" for gpus in (1, 2)))
+        self.predict("t.csv", "m.csv")
+
     def test_columns_stay_apart_whatever_the_values(self):
         row = "A,V100,NVLink2,resnet50,ddp,32,"
         _, out = self.scaling("".join(f"{row}{figures},images_per_second\n"

@@ -290,6 +290,7 @@ TEST_F(Predict, NetsThatAreNotSaidWellAreUsageErrors) {
   expect_rejected(run("--params 1M --step 0.1" + on), 2, {"--batch-per-gpu 64"});
   expect_rejected(run("--params 1M --step 0 --batch-per-gpu 8" + on), 2, {"--step", "above 0"});
   expect_rejected(run("--params 1M --step 0.1 --batch-per-gpu 0" + on), 2, {"--batch-per-gpu"});
+  expect_rejected(run("--params 1M --step 1e7 --batch-per-gpu 8" + on), 2, {"--step", "1e+07"});
   expect_rejected(run("--params many --step 0.1 --batch-per-gpu 8" + on), 2, {"25.6M", "'many'"});
   expect_rejected(run("--params 9G --step 0.1 --batch-per-gpu 8" + on), 2, {"GB of memory"});
   expect_rejected(run("--model resnet51 --batch-per-gpu 8" + on), 2, {"did you mean 'resnet50'"});
