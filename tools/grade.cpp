@@ -12,9 +12,9 @@
 #include "tools/commands.h"
 #include "tools/grading/grade.h"
 #include "tools/grading/grade_text.h"
+#include "tools/grading/sandbox.h"
 #include "tools/grading/secret.h"
 #include "tools/grading/submissions.h"
-#include "tools/grading/sandbox.h"
 #include "tools/report/run_file.h"
 
 namespace lockstep::tools {

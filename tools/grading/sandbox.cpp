@@ -153,10 +153,12 @@ std::vector<std::string> sandboxed(const std::vector<std::string>& command,
 void give_to_scratch_user(const std::string& folder) {
   static std::atomic<unsigned> num_given = 0;
   if (working_bwrap().empty() || !is_root()) return;
-  const unsigned number = static_cast<unsigned>(::getpid()) * 61 + num_given++;
-  const unsigned user = kFirstScratchUser + number % kNumScratchUsers;
-  require(::chown(folder.c_str(), user, user) == 0, ErrorCode::Io, "grade",
-          "cannot give {} to user {}: {}", folder, user, std::strerror(errno));
+  const unsigned place = static_cast<unsigned>(::getpid()) * 61 + num_given++;
+  const unsigned user = kFirstScratchUser + place % kNumScratchUsers;
+  const int result = ::chown(folder.c_str(), user, user);
+  const int number = errno;
+  require(result == 0, ErrorCode::Io, "grade", "cannot give {} to user {}: {}", folder, user,
+          std::strerror(number));
 }
 
 }  // namespace lockstep::tools::grading

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/trace/breakdown.h"
-#include "simulate/predict/nccl_model.h"
-#include "simulate/predict/step_comm.h"
+#include "simulate/predict/all_reduce_cost.h"
+#include "simulate/predict/step_work.h"
 
 namespace lockstep::tools {
 namespace {
