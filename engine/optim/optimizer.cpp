@@ -113,8 +113,13 @@ void Optimizer::add_update(std::size_t index) {
   std::array<TensorView, kMaxState> states{};
   for (std::size_t s = 0; s < num_states_; ++s) {
     Tensor& state = states_[index][s];
-    state = state.defined() ? state.to(value.device()).to(value.dtype())
-                            : Tensor::zeros(value.shape(), value.dtype(), value.device());
+    if (state.defined()) {
+      state = state.to(value.device()).to(value.dtype());
+    } else {
+      runtime::DeviceSpan on_device(value.stream(), trace::Lane::compute,
+                                    trace::Category::optimizer, name_);
+      state = Tensor::zeros(value.shape(), value.dtype(), value.device());
+    }
     states[s] = state.view();
   }
   Group& group = group_of(value, num_steps_[index]);
