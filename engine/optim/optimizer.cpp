@@ -99,6 +99,8 @@ Optimizer::Group& Optimizer::group_of(const Tensor& value, std::uint64_t num_ste
   group.device = value.device();
   group.dtype = value.dtype();
   group.num_steps = num_steps;
+  runtime::DeviceSpan on_device(value.stream(), trace::Lane::compute, trace::Category::optimizer,
+                                name_);
   group.step = Tensor::full({1}, static_cast<double>(num_steps), DType::int64, group.device);
   group.learning_rate = Tensor::full({1}, learning_rate_, DType::float64, group.device);
   group.rate_on_device = learning_rate_;
