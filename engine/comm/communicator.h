@@ -40,15 +40,12 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/comm/reduce_op.h"
 #include "engine/comm/work.h"
 #include "engine/plan/all_reduce_plan.h"
 #include "engine/tensor/tensor.h"
 
 namespace lockstep::comm {
-
-// average: every contribution is multiplied by 1/world_size as it enters, then summed. Floating
-// point only.
-enum class ReduceOp { sum, average, product, min, max };
 
 // blocking: the operation runs in the calling thread and is done when the call returns (on CUDA: is
 // enqueued on the compute stream).

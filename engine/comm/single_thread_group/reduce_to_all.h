@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <span>
 
-#include "engine/comm/communicator.h"
+#include "engine/comm/reduce_op.h"
+#include "engine/core/views.h"
+#include "engine/runtime/stream.h"
 
 namespace lockstep::comm {
 
