@@ -47,13 +47,19 @@ class Outcome:
         return f"{how}{': ' + lines[-1][:160] if lines else ''} ({self.log.name})"
 
 
+def _die_with(parent):
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it was killed before it could be asked for
+        os._exit(1)
+
+
 def run(command, log, limit, environment=None, quiet=None, given=""):
     """Runs a command for at most `limit` seconds; with `quiet`, also until it has printed nothing for so long.
 
     It ends, with all that it started, when this script does, however that ends. given: its standard input.
     """
     begin = changed = time.monotonic()
-    code, why, size = None, "", 0
+    code, why, size, parent = None, "", 0, os.getpid()
     question = log.with_suffix(".in")
     question.write_text(given)
     with open(log, "wb") as file, open(question, "rb") as asked:
@@ -65,7 +71,7 @@ def run(command, log, limit, environment=None, quiet=None, given=""):
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=lambda: _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
+                preexec_fn=lambda: _die_with(parent),
             )
         except OSError as error:
             return Outcome(127, 0, str(error), log)
