@@ -120,7 +120,6 @@ class CallNumbers {
     auto& counts = operation == Operation::send ? num_sent_ : num_received_;
     return counts[static_cast<std::size_t>(peer)]++;
   }
-  std::uint64_t num_collectives() const { return num_collectives_; }
 
  private:
   std::uint64_t num_collectives_ = 0;

@@ -111,7 +111,8 @@ class Communicator {
   Work send(const Tensor& tensor, int to, Launch launch = Launch::blocking);
   Work recv(const Tensor& tensor, int from, Launch launch = Launch::blocking);
 
-  // All pending and later operations of every rank fail with Error{Comm} that says who and why.
+  // All pending and later operations of every rank fail with Error{Comm} that says who and why
+  // (over NCCL those of this rank; the others end as nccl/nccl_group.h says).
   // Any thread may call it, at any time. A group that is broken already stays as it is.
   virtual void abort(const std::string& why) = 0;
 

@@ -95,9 +95,6 @@ class Group {
     std::abort();  // not reached: a group that failed throws
   }
 
- protected:
-  void set_shape(GroupShape shape) { shape_ = std::move(shape); }
-
  private:
   GroupShape shape_;
 };

@@ -222,7 +222,7 @@ void Supervisor::wait_for_events() {
   }
   if (::poll(events.data(), events.size(), runtime::milliseconds_until(deadline_)) <= 0) return;
   note_ends();  // before a stream at its end is closed, which takes its event away
-  // What a rank said before it died is read before its death is noticed.
+  // Read a rank's last words before noticing its death.
   for (std::size_t i = 1; i < events.size(); ++i) {
     if (events[i].revents) output_.read(ranks_[(i - 1) / 2], i % 2 == 1 ? 1 : 2);
   }

@@ -28,6 +28,10 @@ trace::OptimizerStep described(const Optimizer& optimizer) {
   return step;
 }
 
+runtime::DeviceSpan span_on(runtime::Stream& stream, const char* name) {
+  return {stream, trace::Lane::compute, trace::Category::optimizer, name};
+}
+
 }  // namespace
 
 Optimizer::Optimizer(const char* name, std::vector<Variable> parameters, double learning_rate,
@@ -78,8 +82,7 @@ void Optimizer::step() {
   }
   for (Group& group : groups_) {
     if (group.members.empty()) continue;
-    runtime::DeviceSpan on_device(group.step.stream(), trace::Lane::compute,
-                                  trace::Category::optimizer, name_);
+    const runtime::DeviceSpan on_device = span_on(group.step.stream(), name_);
     write_learning_rate(group);
     update(group.step.backend(), group.step.stream(), group.updates,
            {group.learning_rate.view(), group.step.view()});
@@ -99,8 +102,7 @@ Optimizer::Group& Optimizer::group_of(const Tensor& value, std::uint64_t num_ste
   group.device = value.device();
   group.dtype = value.dtype();
   group.num_steps = num_steps;
-  runtime::DeviceSpan on_device(value.stream(), trace::Lane::compute, trace::Category::optimizer,
-                                name_);
+  const runtime::DeviceSpan on_device = span_on(value.stream(), name_);
   group.step = Tensor::full({1}, static_cast<double>(num_steps), DType::int64, group.device);
   group.learning_rate = Tensor::full({1}, learning_rate_, DType::float64, group.device);
   group.rate_on_device = learning_rate_;
@@ -118,8 +120,7 @@ void Optimizer::add_update(std::size_t index) {
     if (state.defined()) {
       state = state.to(value.device()).to(value.dtype());
     } else {
-      runtime::DeviceSpan on_device(value.stream(), trace::Lane::compute,
-                                    trace::Category::optimizer, name_);
+      const runtime::DeviceSpan on_device = span_on(value.stream(), name_);
       state = Tensor::zeros(value.shape(), value.dtype(), value.device());
     }
     states[s] = state.view();

@@ -48,7 +48,7 @@ std::optional<pid_t> parent_of(pid_t process, const std::filesystem::path& proc 
 // CPU time of this process since it began.
 double own_cpu_seconds();
 
-// Who used the cores of this process while something was measured on them, since the first sample.
+// CPU time on the cores of this process since the first sample, by who used it.
 struct CoreUse {
   double wall_seconds = 0;
   double own_seconds = 0;     // CPU time of this process, and of ranks that belong to it

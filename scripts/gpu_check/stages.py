@@ -35,9 +35,22 @@ class Sizes:
 
 
 # The emulated GPU is thousands of times slower than a real one.
-REHEARSAL = Sizes((12, 8, 4), (8,), 0.01, (8, 16, 4), 8, 32, (64, 16), (64, 16), "1K",
-                  ("--model", "mlp:64-16-10", "--steps", 4), ("--model", "mlp:31-33-7:gelu", "--batch", "1,33"),
-                  1, 2, "01")  # fmt: skip
+REHEARSAL = Sizes(
+    net=(12, 8, 4),
+    batches=(8,),
+    seconds=0.01,
+    wide=(8, 16, 4),
+    wide_batch=8,
+    sgemm=32,
+    epoch=(64, 16),
+    ddp=(64, 16),
+    all_reduce="1K",
+    compare=("--model", "mlp:64-16-10", "--steps", 4),
+    gradients=("--model", "mlp:31-33-7:gelu", "--batch", "1,33"),
+    tests_of_each=1,
+    devices=2,
+    tutorials="01",
+)
 
 
 def mlp(sizes):
@@ -114,6 +127,10 @@ def torch_step(stage, precision, batch, net):
 # --- first ---
 
 
+def devices(stage):
+    print(stage.passes("lockstep devices", [stage.check.lockstep, "devices"], 20).text, end="")
+
+
 def versions(stage):
     if stage.check.is_emulated:
         raise Skipped("no driver is needed on the emulated GPU")
@@ -174,8 +191,7 @@ def first(stage):
     sizes, stage.cells = stage.check.sizes, {}
     batches = sizes.batches[::2] + sizes.batches[-1:] if len(sizes.batches) > 1 else sizes.batches
     stage.part("versions", versions)
-    stage.part("lockstep devices", lambda stage: print(
-        stage.passes("lockstep devices", [stage.check.lockstep, "devices"], 20).text, end=""))  # fmt: skip
+    stage.part("lockstep devices", devices)
     cells = [(precision, batch, graph) for batch in batches for precision in ("highest", "high") for graph in (0, 1)]
     for number, key in enumerate(cells):
         stage.part(cell_name(*key), cell, *key)
@@ -186,11 +202,10 @@ def first(stage):
             stage.part("DDP, full batches", same_loss, "full batches", synthetic(stage, *sizes.ddp, 3))
             stage.part("DDP, a partial last batch", same_loss, "a partial last batch", digits)
     stage.part("algorithms of cuBLASLt", timed_products)
-    wanted = [
-        (f"PyTorch {kind} / ours, batch {batch}, {precision}", torch_step(stage, precision, batch, sizes.net),
-         kind, stage.cells[precision, batch, graph]["us"], None)
-        for precision, batch, graph in stage.cells for kind in [("eager", "graph")[graph]]
-    ]  # fmt: skip
+    wanted = []
+    for (precision, batch, graph), row in stage.cells.items():
+        kind, question = "graph" if graph else "eager", torch_step(stage, precision, batch, sizes.net)
+        wanted.append((f"PyTorch {kind} / ours, batch {batch}, {precision}", question, kind, row["us"], None))
     stage.part("PyTorch", beside_torch, wanted)
 
 

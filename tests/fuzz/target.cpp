@@ -1,5 +1,5 @@
-// What a fuzzer calls: any bytes, as a file of the reader that this is compiled for, or that the
-// environment names.
+// The fuzzer's entry point takes any bytes as a file of the reader that this is compiled for, or
+// that the environment names.
 #include <sys/mman.h>
 #include <unistd.h>
 

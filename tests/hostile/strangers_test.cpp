@@ -39,7 +39,7 @@ Bytes message(std::string_view text) {
   return {bytes.begin(), bytes.end()};
 }
 
-// What clients of another job say, some of it cut short.
+// Messages of another job's clients, some of them cut short.
 Bytes next_words(std::mt19937_64& random) {
   const Bytes hello = message(comm::encode({comm::kStorePurpose, "the token of another job"}));
   const auto request = [](comm::StoreRequest kind) {

@@ -25,6 +25,9 @@ using Words = std::vector<std::string>;
 constexpr unsigned kFirstScratchUser = 61184;
 constexpr unsigned kNumScratchUsers = 4336;
 
+// Enough to see whether the sandbox works.
+constexpr SandboxLimits kProbe{.cpu_seconds = 1, .memory_mib = 1024, .file_mib = 1};
+
 void append(Words& words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
 }
@@ -113,7 +116,7 @@ std::string find_working_bwrap() {
   try {
     const std::string bwrap = launch::find_program("bwrap", environment, "grade");
     const TemporaryFolder folder("grade");
-    const Words walled = walls(bwrap, {}, folder.path(), Folder::read_only, {1, 1024, 1});
+    const Words walled = walls(bwrap, {}, folder.path(), Folder::read_only, kProbe);
     return succeeds(walled, {"true"}) ? bwrap : std::string();
   } catch (const Error&) {
     return {};
@@ -134,7 +137,7 @@ std::vector<std::string> find_sandbox(const Places& places) {
   const TemporaryFolder folder("grade");
   give_to_scratch_user(folder.path());
   const Words walled =
-      walls(working_bwrap(), {header, program}, folder.path(), Folder::read_only, {1, 1024, 1});
+      walls(working_bwrap(), {header, program}, folder.path(), Folder::read_only, kProbe);
   require(succeeds(walled, {"test", "-r", header, "-a", "-x", program}), ErrorCode::Io, "grade",
           "submissions run as a user who cannot read {} or run {}: chmod -R o+rX their folders",
           header, program);

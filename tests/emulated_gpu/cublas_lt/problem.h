@@ -62,7 +62,7 @@ struct Problem {
 // the documentation says, or does not say otherwise, that cuBLASLt has no algorithm for it.
 cublasStatus_t check_problem(const Problem& problem);
 
-// Of the library's epilogues this one has CUBLASLT_EPILOGUE_BIAS, besides none.
+// True for CUBLASLT_EPILOGUE_BIAS, the only epilogue that this library has.
 inline bool adds_bias(const Problem& problem) {
   return problem.operation.epilogue == CUBLASLT_EPILOGUE_BIAS;
 }

@@ -95,7 +95,7 @@ inline std::string what_case(plan::AllReducePlan plan, int world_size, std::size
   return fmt::format("{}, {} ranks, {} elements", plan::to_string(plan), world_size, num_elements);
 }
 
-// What a plan leaves on every rank. REQUIRES: plan is not automatic.
+// Every rank's buffer after the plan has run. REQUIRES: plan is not automatic.
 inline plan::RankBuffers interpreted(plan::AllReducePlan plan, plan::RankBuffers buffers) {
   const auto world_size = static_cast<int>(buffers.size());
   plan::interpret(plan::all_reduce_plan(plan, world_size, buffers.front().size()), buffers);

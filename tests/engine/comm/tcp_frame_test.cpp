@@ -124,8 +124,8 @@ TEST(FrameReader, AHugePayloadThatNeverComesTakesNoMemory) {
   EXPECT_FALSE(header.is_valid());
 }
 
-// What the kernel does not take at once is sent later, from a copy where the caller needs its
-// memory back.
+// Bytes that the kernel does not take at once are sent later, from a copy where the caller needs
+// its memory back.
 TEST(FrameWriter, KeepsTheOrderAndWhatItHasNotSent) {
   std::array<int, 2> ends{};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()), 0);

@@ -1,5 +1,5 @@
-// What a fuzzer calls: any bytes, as messages to the store, each behind its size. The first byte
-// says whether they are hellos (even) or requests about the table (odd).
+// The fuzzer's entry point takes any bytes as messages to the store, each behind its size. The
+// first byte says whether they are hellos (even) or requests about the table (odd).
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -1,6 +1,6 @@
-// What a fuzzer calls: any bytes, as another rank sends them after its hello. The first byte says
-// in which pieces they come, and whether the headers are mended, so that the bytes behind them are
-// reached.
+// The fuzzer's entry point takes any bytes as those that another rank sends after its hello. The
+// first byte says in which pieces they come, and whether the headers are mended, so that the bytes
+// behind them are reached.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

@@ -27,7 +27,7 @@ class Calls {
   // A rank's communicator is gone.
   void leave(std::uint32_t group, int rank);
 
-  // What moved through some memory of the rank since an event.
+  // The calls that moved some memory of the rank since an event.
   struct Touched {
     std::uint64_t number = 0;      // of the last call; 0: none
     std::uint64_t unfinished = 0;  // of a call that nobody has waited for; 0: none

@@ -17,7 +17,7 @@
 
 namespace lockstep::record {
 
-// Whether LOCKSTEP_AUDIT names a folder.
+// True if LOCKSTEP_AUDIT names a folder.
 bool is_wanted();
 
 // The number of the next event: what is compared to say what came first. Any thread.

@@ -55,7 +55,7 @@ void Gradients::begin_backward(std::uint64_t number, std::shared_ptr<const Loss>
   pass(number).losses.push_back({std::move(loss), scalar_of(upstream, 1)});
 }
 
-// What a leaf holds for the first time, or after it was cleared.
+// Starts a leaf anew, and remembers whether a gradient was lost.
 void Gradients::clear(Leaf& leaf) {
   const bool is_lost = !leaf.was_used && !leaf.gradient.parts.empty();
   const bool was_discarded = is_lost || (!leaf.was_used && leaf.gradient.was_discarded);

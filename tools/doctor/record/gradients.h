@@ -28,7 +28,7 @@ struct LossTaken {
   double upstream = 1;  // the gradient of the loss
 };
 
-// What one backward pass brought to a leaf.
+// The share of a leaf's gradient that one backward pass added.
 struct Part {
   std::uint64_t pass = 0;
   Sketch gradient{};
