@@ -108,9 +108,8 @@ void step(int number, std::string_view title);
 
 // Prints "check: claim ... ok". Throws Error{Numeric} if it does not hold.
 void check(std::string_view claim, bool holds);
-// The same for a claim about times. Where it does not hold and other programs have taken cores
-// since the tutorial began, or a sanitizer counts every access, it says so instead: then the times
-// tell nothing.
+// The same for a claim about times, which only a machine with cores to spare can show: where it
+// does not hold, this says so and goes on.
 void check_times(std::string_view claim, bool holds);
 // "check: claim: largest difference 3e-08, tolerance 1e-05 ... ok". A NaN does not pass.
 void check_close(std::string_view claim, double largest_difference, double tolerance);
