@@ -169,7 +169,7 @@ class Rows(Script):
 
     def test_every_field_of_its_file_is_documented(self):
         page = (ROOT / "docs" / "formats.md").read_text()
-        section = page[page.index("`lockstep.prediction/1`"):].split("\n## ")[0]
+        section = page[page.index(": `lockstep.prediction/1`\n"):].split("\n## ")[0]
         documented = set(re.findall(r"^\| `rows\[\]\.(\w+)`", section, re.MULTILINE))
         self.write("r.csv", "hardware,interconnect,algorithm,gpus,bytes,value,unit\n"
                             "A100,NVSwitch,nccl default,8,1048576,102,microseconds\n")

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <sstream>
 #include <vector>
 
 namespace lockstep::testing {
@@ -35,6 +36,21 @@ std::vector<std::string> cells_of(const std::string& line) {
   return cells;
 }
 
+// The fields that a path stands for: "a.{b,c}" is a.b and a.c.
+std::vector<std::string> expand(const std::string& path) {
+  const std::size_t open = path.find('{');
+  if (open == std::string::npos) return {path};
+  const std::size_t close = path.find('}', open);
+  std::istringstream names(path.substr(open + 1, close - open - 1));
+  std::vector<std::string> fields;
+  for (std::string name; std::getline(names, name, ',');) {
+    for (const std::string& field : expand(path.substr(0, open) + name + path.substr(close + 1))) {
+      fields.push_back(field);
+    }
+  }
+  return fields;
+}
+
 // Path and unit of the fields in a section.
 std::map<std::string, std::string> documented_fields(const std::string& section) {
   std::ifstream file(LOCKSTEP_FORMATS);
@@ -49,8 +65,9 @@ std::map<std::string, std::string> documented_fields(const std::string& section)
     if (cells.size() != 3) continue;
     EXPECT_FALSE(cells[1].empty()) << "no unit: " << line;
     EXPECT_FALSE(cells[2].empty()) << "no meaning: " << line;
-    const std::string path = cells[0].substr(1, cells[0].size() - 2);
-    EXPECT_TRUE(fields.emplace(path, cells[1]).second) << "documented twice: " << path;
+    for (const std::string& path : expand(cells[0].substr(1, cells[0].size() - 2))) {
+      EXPECT_TRUE(fields.emplace(path, cells[1]).second) << "documented twice: " << path;
+    }
   }
   EXPECT_FALSE(fields.empty()) << "formats.md has no section `" << section << "`";
   return fields;

@@ -1,9 +1,9 @@
 // docs/formats.md beside the files that it describes.
 //
-// A section of it begins with a heading that names a schema in backticks; in its tables a row
-// "| `rows[].step_seconds` | s | ... |" documents a field. Below `[]` stand the fields of all
-// elements. The unit says what a value is: "text", "yes/no", else a number; "or null" and
-// "optional" (a field that not every run has) are said there too.
+// A section begins with a heading that names its schema, or several, in backticks; in its tables a
+// row "| `rows[].step_seconds` | s | ... |" documents a field, and "`a.{b,c}`" two of them. Below
+// `[]` stand the fields of all elements. The unit says what a value is: "text", "yes/no", else a
+// number; "or null" and "optional" (a field that not every run has) are said there too.
 #pragma once
 
 #include <map>
