@@ -44,13 +44,12 @@ fuzz() {
     tail -n 60 "$log" >&2
     return 1
   fi
-  awk -v target="$target" -v minutes="$minutes" '
+  awk -v target="$target" '
     /^stat::number_of_executed_units/ { runs = $2 }
     /^stat::peak_rss_mb/ { peak = $2 }
     / cov: / { for (i = 1; i < NF; ++i) if ($i == "cov:") edges = $(i + 1) }
     END {
-      printf "| libFuzzer, %s | %d | %d minutes beside the others, %d edges of code reached, at most %d MiB with the sanitizers |\n",
-             target, runs, minutes, edges, peak
+      printf "| libFuzzer, %s | %d | no crash or hang; %d edges of code, at most %d MiB |\n", target, runs, edges, peak
     }' "$log"
 }
 
@@ -72,20 +71,20 @@ fuzz_all() {
 hostile=$(run_hostile_tests)
 fuzzed=$(fuzz_all)
 cat >docs/robustness.md <<END
-# Robustness: what attacked Lockstep, and what came of it
+# Robustness: attacks and their outcomes
 
-Written by \`scripts/robustness.sh\` on $(date -u +%F), commit $(git rev-parse --short HEAD), $(nproc) cores; run it to
-make it anew. It writes nothing if there is a crash, a hang, a file lost or a process left: each of them fails a
-test. The seeds are fixed, so a failure comes again; the generators are in \`tests/hostile\` and \`tests/fuzz\`, and
-\`scripts/test.sh\` runs some seconds of each.
+\`scripts/robustness.sh\` wrote this page on $(date -u +%F) on $(nproc) cores; run it to renew the page. A crash, a hang,
+a lost file or a process left behind fails a test, and then the script writes nothing. Seeds are fixed, so a failure
+repeats. The generators are in \`tests/hostile\` and \`tests/fuzz\`; \`scripts/test.sh\` runs some seconds of each. Each
+libFuzzer row ran $minutes minutes with the address and undefined-behaviour sanitizers, all at once.
 
-| attacked | attacks | outcome |
+| target | attacks | outcome |
 |---|---:|---|
 $hostile
 $fuzzed
 
-Not attacked: GPUs, several machines (\`tests/multi_host\` cuts the links of namespaces of one machine), and files
-that their owner changes while they are read. Launcher and supervisor both killed at once leave what the ranks
-had started, the bound that \`engine/launch/launcher.h\` states.
+Not attacked: GPUs, several machines (\`tests/multi_host\` cuts links between namespaces of one machine), and files that
+their owner changes while they are read. If launcher and supervisor are killed at once, processes that ranks started
+survive (\`engine/launch/launcher.h\`).
 END
 echo "lockstep: wrote docs/robustness.md" >&2
