@@ -8,17 +8,15 @@
 #include <span>
 #include <string>
 
+struct gzFile_s;  // zlib's open file
+
 namespace lockstep::datasets {
 
-// Whether a file is gzip is decided by its first bytes, not by its name. gzip's checksums are
-// verified, concatenated members are read as one stream, and bytes after the last one are an error.
+// zlib recognises gzip by its first bytes, not by its name, and verifies its checksums.
 class ByteSource {
  public:
   // Throws Error{Io} when the file is missing or cannot be opened.
   explicit ByteSource(const std::filesystem::path& path);
-  ~ByteSource();
-  ByteSource(const ByteSource&) = delete;
-  ByteSource& operator=(const ByteSource&) = delete;
 
   // Fills destination as far as the content reaches and returns the number of bytes: fewer than
   // destination.size() only at the end.
@@ -29,11 +27,16 @@ class ByteSource {
   // times deflate's best ratio. Bounds what a header can make a reader allocate.
   std::uint64_t max_content_bytes() const;
 
-  const std::string& name() const;
+  const std::string& name() const { return name_; }
 
  private:
-  class State;
-  std::unique_ptr<State> state_;
+  struct Close {
+    void operator()(gzFile_s* file) const;
+  };
+
+  std::string name_;
+  std::uint64_t file_bytes_ = 0;
+  std::unique_ptr<gzFile_s, Close> file_;
 };
 
 }  // namespace lockstep::datasets

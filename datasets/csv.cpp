@@ -1,8 +1,11 @@
 #include "datasets/csv.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,7 +21,7 @@ namespace {
 constexpr std::string_view kOperation = "csv";
 
 std::string_view trim(std::string_view text) {
-  constexpr std::string_view kSpaces = " \t\r";
+  constexpr std::string_view kSpaces = " \t";
   const std::size_t begin = text.find_first_not_of(kSpaces);
   if (begin == std::string_view::npos) return {};
   return text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1);
@@ -67,65 +70,154 @@ class LineReader {
   bool has_ended_ = false;
 };
 
-// Takes a line's first field off it.
-std::string_view take_field(std::string_view& line) {
-  const std::size_t comma = line.find(',');
-  const std::string_view field = trim(line.substr(0, comma));
-  line.remove_prefix(comma == std::string_view::npos ? line.size() : comma + 1);
+// Takes a line's first field off it, without its quotes.
+std::string_view take_field(std::string_view& line, char separator) {
+  const std::size_t end = line.find(separator);
+  std::string_view field = trim(line.substr(0, end));
+  line.remove_prefix(end == std::string_view::npos ? line.size() : end + 1);
+  if (field.size() >= 2 && field.front() == '"' && field.back() == '"') {
+    field = trim(field.substr(1, field.size() - 2));
+  }
   return field;
 }
 
-template <typename T>
-std::optional<T> parse_number(std::string_view text) {
-  T value{};
+std::vector<std::string_view> split(std::string_view line, char separator) {
+  std::vector<std::string_view> fields;
+  const bool ends_empty = line.ends_with(separator);
+  while (!line.empty()) fields.push_back(take_field(line, separator));
+  if (ends_empty) fields.emplace_back();
+  return fields;
+}
+
+std::optional<double> parse_number(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  double value = 0;
   const char* const end = text.data() + text.size();
   const auto result = std::from_chars(text.data(), end, value);
-  if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
+  const bool fits = std::abs(value) <= std::numeric_limits<float>::max();  // a NaN does not
+  if (result.ec != std::errc() || result.ptr != end || !fits) return std::nullopt;
   return value;
 }
 
-// A header names columns; a line with a number is a row, perhaps a damaged one.
-bool is_header(std::string_view line) {
-  while (!line.empty()) {
-    if (parse_number<float>(take_field(line))) return false;
+char guess_separator(std::string_view line) {
+  char best = ',';
+  for (const char candidate : {';', '\t'}) {
+    if (std::ranges::count(line, candidate) > std::ranges::count(line, best)) best = candidate;
   }
-  return true;
+  return best;
 }
 
-void append_row(CsvRows& rows, std::string_view line, const std::string& place) {
-  const auto num_fields = static_cast<std::size_t>(std::ranges::count(line, ',')) + 1;
-  if (rows.labels.empty()) rows.num_features = num_fields - 1;
-  require(num_fields >= 2 && num_fields == rows.num_features + 1, ErrorCode::Io, kOperation,
-          "{}: expected {} fields, found {}", place,
-          rows.labels.empty() ? "at least 2" : std::to_string(rows.num_features + 1), num_fields);
-  for (std::size_t i = 0; i < rows.num_features; ++i) {
-    const std::string_view field = take_field(line);
-    const auto value = parse_number<float>(field);
-    require(value.has_value() && std::isfinite(*value), ErrorCode::Io, kOperation,
-            "{}: field {} is '{}'; expected a number", place, i + 1, shown(field));
-    rows.features.push_back(*value);
+// "0,1,2": the names that a table of numbers gets from programs that name columns.
+bool counts_columns(const std::vector<std::string_view>& fields) {
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    if (fields[i] != std::to_string(i)) return false;
   }
-  const std::string_view last = take_field(line);
-  const auto label = parse_number<std::int64_t>(last);
-  require(label.has_value() && *label >= 0, ErrorCode::Io, kOperation,
-          "{}: the label is '{}'; expected a whole number that is not negative", place,
-          shown(last));
-  rows.labels.push_back(*label);
+  return fields.size() >= 3;
 }
+
+bool is_header(const std::vector<std::string_view>& fields) {
+  return counts_columns(fields) || std::ranges::none_of(fields, [](std::string_view field) {
+           return parse_number(field).has_value();
+         });
+}
+
+bool names_the_label(std::string_view field) {
+  std::string name(field);
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name == "label" || name == "class" || name == "target" || name == "y";
+}
+
+// The rows of one file, as its lines are read.
+class Table {
+ public:
+  explicit Table(std::string file) : file_(std::move(file)) {}
+
+  void add_line(std::string_view line) {
+    ++line_number_;
+    if (line_number_ == 1 && line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
+    if (trim(line).empty()) return;
+    const bool is_first = num_fields_ == 0;
+    if (is_first) separator_ = guess_separator(line);
+    const std::vector<std::string_view> fields = split(line, separator_);
+    if (is_first) {
+      num_fields_ = fields.size();
+      check(num_fields_ >= 2, "expected at least 2 fields, found {}", num_fields_);
+      label_column_ = num_fields_ - 1;
+      rows_.num_features = num_fields_ - 1;
+      if (is_header(fields)) return read_header(fields);
+    }
+    check(fields.size() == num_fields_, "expected {} fields, found {}", num_fields_, fields.size());
+    append_row(fields);
+  }
+
+  CsvRows finish() {
+    require(rows_.num_rows() > 0, ErrorCode::Io, kOperation, "'{}' has no rows", file_);
+    const bool is_one_class =
+        std::ranges::adjacent_find(rows_.labels, std::not_equal_to<>()) == rows_.labels.end();
+    require(rows_.num_rows() < kFewRows || !is_one_class, ErrorCode::Io, kOperation,
+            "'{}': the label (column {} of {}) is {} in every row; if another column is the "
+            "label, call it 'label' in a first line that names the columns",
+            file_, label_column_ + 1, num_fields_, rows_.labels.front());
+    return std::move(rows_);
+  }
+
+ private:
+  static constexpr std::size_t kFewRows = 10;
+
+  template <typename... Args>
+  void check(bool holds, fmt::format_string<Args...> text, const Args&... args) const {
+    if (holds) return;
+    fail(ErrorCode::Io, kOperation, "'{}' line {}: {}", file_, line_number_,
+         fmt::format(text, args...));
+  }
+
+  void read_header(const std::vector<std::string_view>& fields) {
+    const auto num_labels = std::ranges::count_if(fields, names_the_label);
+    check(num_labels <= 1, "{} columns are named label, class, target or y; expected one",
+          num_labels);
+    const auto label = std::ranges::find_if(fields, names_the_label);
+    if (label != fields.end()) label_column_ = static_cast<std::size_t>(label - fields.begin());
+  }
+
+  void append_row(const std::vector<std::string_view>& fields) {
+    for (std::size_t i = 0; i < fields.size(); ++i) {
+      const std::optional<double> value = parse_number(fields[i]);
+      if (i == label_column_) {
+        check(value && *value >= 0 && *value <= kLargestLabel && *value == std::floor(*value),
+              "the label is '{}'; expected a whole number that is not negative", shown(fields[i]));
+        rows_.labels.push_back(static_cast<std::int64_t>(*value));
+      } else {
+        check(value.has_value(), "field {} is '{}'; expected a number", i + 1, shown(fields[i]));
+        rows_.features.push_back(static_cast<float>(*value));
+      }
+    }
+  }
+
+  static constexpr double kLargestLabel = 1e15;  // whole numbers below are exact in a double
+
+  std::string file_;
+  std::size_t line_number_ = 0;
+  char separator_ = ',';
+  std::size_t num_fields_ = 0;  // 0 before the first line that is not empty
+  std::size_t label_column_ = 0;
+  CsvRows rows_;
+};
 
 }  // namespace
 
 CsvRows read_csv(const std::filesystem::path& path) {
   LineReader lines(path);
-  CsvRows rows;
-  std::size_t line_number = 0;
-  while (const std::optional<std::string_view> line = lines.next()) {
-    ++line_number;
-    if (trim(*line).empty() || (line_number == 1 && is_header(*line))) continue;
-    append_row(rows, *line, fmt::format("'{}' line {}", path.string(), line_number));
+  Table table(path.string());
+  while (std::optional<std::string_view> line = lines.next()) {
+    if (line->ends_with('\r')) line->remove_suffix(1);
+    // Old files end their lines with a carriage return alone.
+    for (std::size_t end = line->find('\r'); end != line->npos; end = line->find('\r')) {
+      table.add_line(line->substr(0, end));
+      line->remove_prefix(end + 1);
+    }
+    table.add_line(*line);
   }
-  require(rows.num_rows() > 0, ErrorCode::Io, kOperation, "'{}' has no rows", path.string());
-  return rows;
+  return table.finish();
 }
 
 }  // namespace lockstep::datasets

@@ -92,19 +92,25 @@ class MnistFiles {
 
  private:
   LabelledIdx open(std::string_view part) const {
-    return {find(fmt::format("{}-images-idx3-ubyte", part)),
-            find(fmt::format("{}-labels-idx1-ubyte", part))};
+    return {find(part, "images", "idx3-ubyte"), find(part, "labels", "idx1-ubyte")};
   }
 
-  std::filesystem::path find(const std::string& file) const {
+  // The official name, or with a point in place of the last dash; plain or gzipped; in a folder of
+  // that name or not: as people get these files from several places.
+  std::filesystem::path find(std::string_view part, std::string_view what,
+                             std::string_view type) const {
     std::error_code ignored;
+    const std::string official = fmt::format("{}-{}-{}", part, what, type);
+    const std::string dotted = fmt::format("{}-{}.{}", part, what, type);
     for (const auto& folder : {data_dir_ / name_, data_dir_}) {
-      for (const auto& path : {folder / file, folder / (file + ".gz")}) {
+      for (const std::string& file : {official, official + ".gz", dotted, dotted + ".gz"}) {
+        std::filesystem::path path = folder / file;
+        if (std::filesystem::is_directory(path, ignored)) path /= file;
         if (std::filesystem::exists(path, ignored)) return path;
       }
     }
     fail(ErrorCode::Io, kOperation,
-         "no {0} or {0}.gz in '{1}' or '{2}'; fetch it with: {3} {4} {2}", file,
+         "no {0} or {0}.gz in '{1}' or '{2}'; fetch it with: {3} {4} {2}", official,
          (data_dir_ / name_).string(), data_dir_.string(), "datasets/fetch.sh", name_);
   }
 

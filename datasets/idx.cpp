@@ -23,12 +23,22 @@ void read_exactly(ByteSource& source, std::span<std::uint8_t> destination) {
           num_read);
 }
 
+// The mistakes that people make with downloaded files.
+std::string_view likely_cause(const std::array<std::uint8_t, 4>& magic) {
+  if (magic[0] == 0x1f && magic[1] == 0x8b) return "; it is gzip inside gzip: unpack it once";
+  if (magic[0] == '<') return "; it is a web page: download the file itself";
+  if (magic[0] == 'P' && magic[1] == 'K') return "; it is a zip archive: unpack it";
+  if (magic[1] == kUnsignedByte && magic[3] == 0) return "; its numbers are little-endian";
+  return "";
+}
+
 std::size_t read_num_dims(ByteSource& source) {
   std::array<std::uint8_t, 4> magic{};
   read_exactly(source, magic);
   require(magic[0] == 0 && magic[1] == 0, ErrorCode::Io, kOperation,
-          "'{}' is no IDX file: it begins with {:02x} {:02x} {:02x} {:02x} instead of 00 00 08",
-          source.name(), magic[0], magic[1], magic[2], magic[3]);
+          "'{}' is not an IDX file: it begins with {:02x} {:02x} {:02x} {:02x} instead of 00 00 "
+          "08{}",
+          source.name(), magic[0], magic[1], magic[2], magic[3], likely_cause(magic));
   require(magic[2] == kUnsignedByte, ErrorCode::Io, kOperation,
           "'{}' holds elements of IDX type 0x{:02x}; only unsigned bytes (0x08) can be read",
           source.name(), magic[2]);
@@ -37,18 +47,26 @@ std::size_t read_num_dims(ByteSource& source) {
   return magic[3];
 }
 
+bool fits(const std::vector<std::size_t>& sizes, const ByteSource& source) {
+  const std::optional<std::size_t> num_elements = product_of_nonzero(sizes);
+  return num_elements && *num_elements <= source.max_content_bytes();
+}
+
 Shape read_sizes(ByteSource& source, std::size_t num_dims) {
   std::vector<std::size_t> sizes;
+  std::vector<std::size_t> reversed;
   for (std::size_t dim = 0; dim < num_dims; ++dim) {
     std::array<std::uint8_t, 4> bytes{};
     read_exactly(source, bytes);
     sizes.push_back(std::uint32_t{bytes[0]} << 24 | std::uint32_t{bytes[1]} << 16 |
                     std::uint32_t{bytes[2]} << 8 | std::uint32_t{bytes[3]});
+    reversed.push_back(std::uint32_t{bytes[3]} << 24 | std::uint32_t{bytes[2]} << 16 |
+                       std::uint32_t{bytes[1]} << 8 | std::uint32_t{bytes[0]});
   }
-  const std::optional<std::size_t> num_elements = product_of_nonzero(sizes);
-  require(num_elements && *num_elements <= source.max_content_bytes(), ErrorCode::Io, kOperation,
-          "'{}' is truncated: its header promises [{}] elements, more than the file can hold",
-          source.name(), fmt::join(sizes, ", "));
+  require(fits(sizes, source), ErrorCode::Io, kOperation,
+          "'{}' is {}: its header promises [{}] elements, more than the file can hold",
+          source.name(), fits(reversed, source) ? "little-endian or truncated" : "truncated",
+          fmt::join(sizes, ", "));
   return Shape(sizes);
 }
 
@@ -103,11 +121,11 @@ Shape LabelledIdx::row_shape() const {
 
 data::LabelledRows LabelledIdx::read(std::size_t num_classes, std::string name) {
   const std::vector<std::uint8_t> classes = labels_.read_elements();
-  const auto outside =
-      std::ranges::find_if(classes, [&](std::uint8_t label) { return label >= num_classes; });
-  require(outside == classes.end(), ErrorCode::Io, kOperation,
-          "'{}': the label of row {} is {}; expected 0 to {}", labels_.name(),
-          outside - classes.begin(), outside == classes.end() ? 0 : *outside, num_classes - 1);
+  const auto largest = std::ranges::max_element(classes);
+  require(largest == classes.end() || *largest < num_classes, ErrorCode::Io, kOperation,
+          "'{}': the label of row {} is {}; {} has the classes 0 to {}, so this is another data "
+          "set of {} classes or more",
+          labels_.name(), largest - classes.begin(), *largest, name, num_classes - 1, *largest + 1);
 
   data::LabelledRows rows;
   rows.name = std::move(name);

@@ -78,12 +78,6 @@ TEST(ByteSource, ReportsGzipWithAChangedByte) {
   expect_error(ErrorCode::Io, "corrupt gzip", [&] { read_all(folder / "changed"); });
 }
 
-TEST(ByteSource, ReportsBytesAfterTheGzipData) {
-  const TempFolder folder;
-  write_text(folder / "long", gzip_bytes("content") + "rubbish");
-  expect_error(ErrorCode::Io, "corrupt gzip", [&] { read_all(folder / "long"); });
-}
-
 TEST(ByteSource, NamesTheMissingFile) {
   const TempFolder folder;
   expect_error(ErrorCode::Io, "missing", [&] { read_all(folder / "missing"); });

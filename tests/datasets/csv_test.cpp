@@ -32,6 +32,38 @@ TEST(Csv, SkipsAHeader) {
   EXPECT_THAT(read("width,height,class\n1,2,3").features, ElementsAre(1.0f, 2.0f));
 }
 
+TEST(Csv, FindsTheLabelByItsNameInTheHeader) {
+  const CsvRows rows = read("Label,p0,p1\n7,0,255\n");
+  EXPECT_THAT(rows.labels, ElementsAre(7));
+  EXPECT_THAT(rows.features, ElementsAre(0.0f, 255.0f));
+  expect_error(ErrorCode::Io, "line 1: 2 columns are named label, class, target or y",
+               [] { read("label,p0,class\n7,0,2\n"); });
+}
+
+TEST(Csv, RefusesOneLabelForAllRows) {
+  std::string label_first;
+  for (int row = 0; row < 10; ++row) label_first += std::to_string(row) + ",12,0\n";
+  expect_error(ErrorCode::Io, "the label (column 3 of 3) is 0 in every row",
+               [&] { read(label_first); });
+}
+
+TEST(Csv, ReadsTheFormsThatOtherProgramsWrite) {
+  for (const std::string_view text : {
+           "\xEF\xBB\xBF"
+           "1,2,3\n4,5,6\n",                          // a byte-order mark
+           "\"1\",\"2\",\"3\"\n\"4\",\"5\",\"6\"\n",  // quoted fields
+           "a;b;c\n1;2;3\n4;5;6\n",                   // semicolons
+           "1\t2\t3\n4\t5\t6\n",                      // tabs
+           "1,2,3\r4,5,6\r",                          // carriage returns alone
+           "0,1,2\n1,2,3.0\n+4,+5,6.000e+00\n",       // counted columns, labels as floats
+       }) {
+    SCOPED_TRACE(text);
+    const CsvRows rows = read(text);
+    EXPECT_THAT(rows.features, ElementsAre(1.0f, 2.0f, 4.0f, 5.0f));
+    EXPECT_THAT(rows.labels, ElementsAre(3, 6));
+  }
+}
+
 TEST(Csv, ReadsGzipAndLinesLongerThanItsPieces) {
   const TempFolder folder;
   std::string text;

@@ -68,6 +68,17 @@ void write_small_mnist(const std::filesystem::path& folder, char first_pixel) {
   write_text(folder / "t10k-labels-idx1-ubyte", idx_bytes({1}, "\x05"));
 }
 
+TEST(LoadDataset, FindsMnistUnderTheNamesThatOtherSitesGiveIt) {
+  const TempFolder folder;
+  write_small_mnist(folder.path(), 'x');
+  std::filesystem::rename(folder / "train-images-idx3-ubyte", folder / "train-images.idx3-ubyte");
+  std::filesystem::rename(folder / "t10k-labels-idx1-ubyte", folder / "labels");
+  std::filesystem::create_directories(folder / "t10k-labels-idx1-ubyte");
+  std::filesystem::rename(folder / "labels",
+                          folder / "t10k-labels-idx1-ubyte" / "t10k-labels-idx1-ubyte");
+  EXPECT_EQ(load_dataset(parse_dataset("mnist"), folder.path(), 0).train.features[0], 'x');
+}
+
 TEST(LoadDataset, FindsMnistInItsOwnFolderFirstThenInTheGivenOne) {
   const TempFolder folder;
   write_small_mnist(folder.path(), 'x');

@@ -40,6 +40,11 @@ TEST(Idx, ReadsAnyNumberOfDimensionsPlainAndGzipped) {
 TEST(Idx, RefusesWhatIsNoIdxFile) {
   expect_refused("", "truncated");
   expect_refused("\x89PNG rubbish", "begins with 89 50 4e 47");
+  expect_refused("<!DOCTYPE html>", "it is a web page");
+  expect_refused("PK\x03\x04 rubbish", "it is a zip archive");
+  expect_refused(gzip_bytes(gzip_bytes("rubbish")), "it is gzip inside gzip");
+  expect_refused(std::string("\x01\x08\0\0\x02\0\0\0ab", 10), "its numbers are little-endian");
+  expect_refused(std::string("\0\0\x08\x01\x02\0\0\0ab", 10), "little-endian or truncated");
   expect_refused(std::string("\0\0\x0d\x01\0\0\0\x01\x01\x02\x03\x04", 12), "IDX type 0x0d");
   expect_refused(std::string("\0\0\x08\0rest", 8), "has 0 dimensions");
   expect_refused(std::string("\0\0\x08\x07", 4) + std::string(40, '\0'), "has 7 dimensions");
@@ -110,9 +115,9 @@ TEST_F(LabelledIdxFiles, AreComparedBeforeAnyRowIsRead) {
   }
 }
 
-TEST_F(LabelledIdxFiles, NamesTheFirstLabelOutsideTheClasses) {
+TEST_F(LabelledIdxFiles, NamesTheLargestLabelBeyondTheClasses) {
   expect_labelled_refused(idx_bytes({3, 1, 1}, "abc"), idx_bytes({3}, "\x09\x0a\x0b"),
-                          "the label of row 1 is 10; expected 0 to 9");
+                          "has the classes 0 to 9, so this is another data set of 12 classes");
 }
 
 }  // namespace
