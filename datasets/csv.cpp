@@ -165,10 +165,10 @@ class Table {
   static constexpr std::size_t kFewRows = 10;
 
   template <typename... Args>
-  void check(bool holds, fmt::format_string<Args...> text, const Args&... args) const {
+  void check(bool holds, fmt::format_string<Args...> text, Args&&... args) const {
     if (holds) return;
     fail(ErrorCode::Io, kOperation, "'{}' line {}: {}", file_, line_number_,
-         fmt::format(text, args...));
+         fmt::format(text, std::forward<Args>(args)...));
   }
 
   void read_header(const std::vector<std::string_view>& fields) {
