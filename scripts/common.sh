@@ -2,6 +2,7 @@
 # shellcheck shell=bash
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+exec 3>&2  # progress goes there also where the output of a command is kept back
 
 # usage: prints the opening comment of the script that was started.
 usage() {
@@ -29,7 +30,7 @@ quietly() {
 }
 
 # build PRESET [TARGET...]: configures where that is due, then builds; does nothing when all is fresh.
-# On a terminal Ninja's one-line status is the progress; elsewhere each phase is one line.
+# On a terminal Ninja's one-line status is the progress; elsewhere a line says so for each tenth.
 build() {
   local preset=$1 folder=build/$1 targets=("${@:2}")
   if [[ ! -f $folder/build.ninja || CMakePresets.json -nt $folder/build.ninja ]]; then
@@ -43,6 +44,16 @@ build() {
   if [[ -t 1 ]]; then
     (cd "$folder" && ninja "${targets[@]}")
   else
-    quietly "building $folder" ninja -C "$folder" "${targets[@]}"
+    quietly "building $folder" ninja_with_progress "$folder" "${targets[@]}"
   fi
+}
+
+# ninja_with_progress FOLDER [TARGET...]: Ninja's output, and a line for each tenth of its steps on the
+# terminal or log behind file descriptor 3.
+ninja_with_progress() {
+  NINJA_STATUS='[%f/%t] ' ninja -C "$1" "${@:2}" | tee >(awk -F'[][/]' '
+    /^\[[0-9]+\/[0-9]+\]/ && int(10 * $2 / $3) > tenths {
+      tenths = int(10 * $2 / $3); print "lockstep: built " $2 " of " $3; fflush()
+    }' >&3)
+  return "${PIPESTATUS[0]}"
 }

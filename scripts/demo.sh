@@ -1,14 +1,12 @@
 #!/usr/bin/env bash
-# Builds Lockstep and runs its main job: train with one device and with several, compare the epoch times,
-# and prove that the parallel runs computed the same thing as one device. Three tables: a batch of 64 rows on
-# 1, 2, 4 and 8 devices; then 64, 256 and 1024 rows on each of 2 devices, where two devices pay. Then the
-# same engine acted out in slow motion on the GPUs of a named server, beside what is predicted for it.
+# Builds Lockstep, trains one model on one device and on several, compares the epoch times, and checks that
+# the parallel runs computed what one device computes. Then it acts out the same engine in slow motion on the
+# 8 GPUs of a DGX A100, beside what is predicted for them.
 #
 #   scripts/demo.sh [OPTION...]        options of `lockstep compare`; they replace those of the first table,
-#                                      and leave out the others
+#                                      and leave out the second
 #
-# The run files are build/demo/out.json, grown.json and acted.json. What they say, with a step of the last
-# devices drawn as a timeline, is in build/demo/report.html. A second run starts at once.
+# The run files are build/demo/out.json and acted.json; build/demo/report.html shows them as charts.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
@@ -47,20 +45,11 @@ if [[ $# -gt 0 ]]; then
   exit 0
 fi
 
-echo "The same 64 rows a step, shared by more and more devices:"
+echo "1. Measured on this machine: 64 rows a step, shared by more and more devices"
 build/release/bin/lockstep compare "${options[@]}"
 echo
-echo "More and more rows a device, each device with one thread:"
-build/release/bin/lockstep compare --dataset synthetic:4096x64x10 --model mlp:64-1024-1024-10 --modes ddp \
-  --device cpu --devices 2 --per-device-batch 64,256,1024 --threads-per-device 1 --epochs 3 --lr 0.01 \
-  --json build/demo/grown.json --trace build/demo/grown.trace.json
-echo
-echo "The same engine acted out in slow motion on the 8 GPUs of a DGX A100, 2048 rows a step:"
+echo "2. In slow motion, on the 8 GPUs of a DGX A100: 2048 rows a step, measured and predicted (~)"
 build/release/bin/lockstep compare --act-as dgx-a100 --predict --dataset synthetic:8192x64x10 \
   --model mlp:64-512-512-512-10 --modes ddp --devices 2,4,8 --batch 2048 --lr 0.01 \
   --json build/demo/acted.json --trace build/demo/acted.trace.json
-echo
-echo "Three kinds of rows: measured ones are what these cores take, which all devices share; acted ones are the
-same threads, buckets and messages at the pace of 8 GPUs and the links between them; predicted ones (~) ran
-nothing. Acted and predicted agree as far as the model's few rules hold what the engine does."
-report build/demo/out.json build/demo/grown.json build/demo/acted.json
+report build/demo/out.json build/demo/acted.json

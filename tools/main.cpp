@@ -50,6 +50,7 @@ int run(int argc, char** argv) {
   lockstep::tools::add_explain_command(program);
   lockstep::tools::add_doctor_command(program, command, exit_code);
   lockstep::tools::add_report_command(program);
+  lockstep::tools::add_plan_command(program);
   lockstep::tools::add_predict_command(program, command);
   lockstep::tools::add_calibrate_command(program);
   lockstep::tools::add_bench_command(program, command, exit_code);

@@ -218,6 +218,8 @@ constexpr Mistake kCompareAndBenchMistakes[] = {
      {"[--link] has no effect here", "--modes ddp"}},
     {"BenchLink", "bench all-reduce --link fast,1GB/s", {"[--link]", "'fast' is no latency"}},
     {"BenchPlan", "bench all-reduce --plan star", {"'star'", "ring"}},
+    {"PlanHosts", "plan all-reduce --ranks 4 --hosts 3", {"[--hosts] must divide the ranks"}},
+    {"PlanBuckets", "plan buckets --bucket-mib nan", {"[--bucket-mib] must be MiB between 0"}},
     {"BenchTimeout", "bench all-reduce --comm-timeout nan", {"[--comm-timeout]"}},
 };
 INSTANTIATE_TEST_SUITE_P(CompareAndBench, UsageMistake,

@@ -1,0 +1,107 @@
+// lockstep plan: prints a plan before anything runs. It is the value that the engine runs, the
+// predictor charges and the diagrams in docs/images draw.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/core/error.h"
+#include "engine/nn/mlp.h"
+#include "engine/plan/all_reduce_plan.h"
+#include "engine/plan/buckets.h"
+#include "engine/plan/scatter.h"
+#include "tools/commands.h"
+
+namespace lockstep::tools {
+namespace {
+
+constexpr int kMostPlannedRows = 1 << 20;
+constexpr int kMostPlannedDevices = 1024;
+constexpr int kMostPlannedElements = 1 << 30;
+
+struct PlanFlags {
+  int rows = 64;
+  int devices = 4;
+  std::string model = "mlp:64-1024-1024-10";
+  double first_bucket_mib = 1;
+  double bucket_mib = 25;
+  std::string algorithm = "ring";
+  int ranks = 4;
+  int hosts = 1;
+  int elements = 1024;
+};
+
+std::size_t parse_bucket_mib(const char* flag, double mib) {
+  require(std::isfinite(mib) && mib >= 0 && mib <= 1 << 20, ErrorCode::Usage, flag,
+          "must be MiB between 0 and 1048576, found {}", mib);
+  return static_cast<std::size_t>(mib * (1 << 20));
+}
+
+void print_scatter(const PlanFlags& flags) {
+  const auto rows = static_cast<std::size_t>(flags.rows);
+  const auto devices = static_cast<std::size_t>(flags.devices);
+  fmt::print("{}", to_string(plan::scatter_plan(rows, devices)));
+}
+
+void print_buckets(const PlanFlags& flags) {
+  const auto model = nn::make_mlp(flags.model, /*seed=*/0);
+  std::vector<plan::BucketParameter> parameters;
+  std::size_t number = 0;
+  for (const auto& [name, parameter] : model->named_parameters()) {
+    const Shape& shape = parameter.value().shape();
+    fmt::print("parameter {}: {} {}\n", number++, name, to_string(shape));
+    parameters.push_back({shape.num_elements(), DType::float32, Device{}});
+  }
+  plan::BucketOptions options;
+  options.byte_limits = {parse_bucket_mib("--first-bucket-mib", flags.first_bucket_mib),
+                         parse_bucket_mib("--bucket-mib", flags.bucket_mib)};
+  const std::vector<std::size_t> order = plan::reverse_order(parameters.size());
+  fmt::print("{}", to_string(plan::bucket_plan(parameters, order, options)));
+}
+
+void print_all_reduce(const PlanFlags& flags) {
+  require(flags.ranks % flags.hosts == 0, ErrorCode::Usage, "--hosts",
+          "must divide the ranks, found {} hosts for {} ranks", flags.hosts, flags.ranks);
+  std::vector<int> host_of_rank(static_cast<std::size_t>(flags.ranks));
+  for (int rank = 0; rank < flags.ranks; ++rank) {
+    host_of_rank[static_cast<std::size_t>(rank)] = rank / (flags.ranks / flags.hosts);
+  }
+  const auto elements = static_cast<std::size_t>(flags.elements);
+  const auto algorithm = plan::parse_all_reduce_plan(flags.algorithm);
+  fmt::print("{}", to_string(plan::all_reduce_plan(algorithm, host_of_rank, elements),
+                             size_of(DType::float32)));
+}
+
+}  // namespace
+
+void add_plan_command(Command& program) {
+  const auto flags = std::make_shared<PlanFlags>();
+  Command plan = program.add_command("plan", "Print a plan: what will happen, before it does");
+  plan.require_command();
+
+  Command scatter = plan.add_command("scatter", "The rows of a batch that each device gets");
+  scatter.add_option("--rows", flags->rows, "of the batch").in_range(0, kMostPlannedRows);
+  scatter.add_option("--devices", flags->devices, "that share it").in_range(1, kMostPlannedDevices);
+  scatter.on_run([flags] { print_scatter(*flags); });
+
+  Command buckets = plan.add_command("buckets", "The gradients that DDP all-reduces together");
+  buckets.add_option("--model", flags->model, "mlp:IN-HIDDEN-...-OUT");
+  buckets.add_option("--first-bucket-mib", flags->first_bucket_mib, "closes the first bucket");
+  buckets.add_option("--bucket-mib", flags->bucket_mib, "closes each later one");
+  buckets.on_run([flags] { print_buckets(*flags); });
+
+  Command reduce = plan.add_command("all-reduce", "Who sends which elements to whom, by steps");
+  reduce.add_option("--plan", flags->algorithm,
+                    "ring, tree, halving-doubling, one-shot, two-shot, reduce-broadcast or "
+                    "hierarchical");
+  reduce.add_option("--ranks", flags->ranks, "that hold a buffer each")
+      .in_range(1, kMostPlannedDevices);
+  reduce.add_option("--hosts", flags->hosts, "on which they are").in_range(1, kMostPlannedDevices);
+  reduce.add_option("--elements", flags->elements, "of float32 in a buffer")
+      .in_range(0, kMostPlannedElements);
+  reduce.on_run([flags] { print_all_reduce(*flags); });
+}
+
+}  // namespace lockstep::tools
