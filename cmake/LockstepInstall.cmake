@@ -50,7 +50,7 @@ endif()
 foreach(folder engine kernels simulate datasets)
   # Eigen is private to kernels/cpu, so the headers there would not compile elsewhere.
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep COMPONENT development
-    FILES_MATCHING PATTERN "*.h" PATTERN kernels/cpu EXCLUDE
+    FILES_MATCHING PATTERN "*.h" PATTERN "*.inc" PATTERN kernels/cpu EXCLUDE
     PATTERN "json_file.h" EXCLUDE)  # for whoever has nlohmann/json
 endforeach()
 install(FILES lockstep.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep COMPONENT development)

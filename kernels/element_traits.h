@@ -5,35 +5,21 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
+#include <type_traits>
 
 #include "engine/core/device.h"
 #include "engine/core/views.h"
 
 namespace lockstep::kernels {
 
-template <typename T>
-T* data_of(const TensorView& view) {
-  return static_cast<T*>(view.data);
-}
-template <typename T>
-const T* data_of(const ConstTensorView& view) {
-  return static_cast<const T*>(view.data);
-}
-template <typename T>
-T* data_of(const MatrixView& view) {
-  return static_cast<T*>(view.data);
-}
-template <typename T>
-const T* data_of(const ConstMatrixView& view) {
-  return static_cast<const T*>(view.data);
+// The elements of a tensor or matrix view, const where the view's data is.
+template <typename T, template <typename> typename View, typename Void>
+auto* data_of(const View<Void>& view) {
+  return static_cast<std::conditional_t<std::is_const_v<Void>, const T, T>*>(view.data);
 }
 
-template <typename T>
-T* row_of(const MatrixView& view, std::size_t row) {
-  return data_of<T>(view) + row * view.leading_dimension;
-}
-template <typename T>
-const T* row_of(const ConstMatrixView& view, std::size_t row) {
+template <typename T, typename Void>
+auto* row_of(const BasicMatrixView<Void>& view, std::size_t row) {
   return data_of<T>(view) + row * view.leading_dimension;
 }
 

@@ -20,170 +20,104 @@ namespace {
 // its data took fifteen times as long as before. They count as zero here.
 //
 // While one is alive, the calling thread's floating-point operations read subnormal numbers as zero
-// and give zero in place of them; on CPUs other than x86-64 and AArch64 nothing changes.
+// and give zero in place of them. Other CPUs than x86-64 have no such cost, and nothing to change.
 class FlushSubnormals {
+#if defined(__x86_64__)
  public:
-  FlushSubnormals() : before_(control()) { set_control(before_ | kFlush); }
-  ~FlushSubnormals() { set_control(before_); }
+  FlushSubnormals() : before_(_mm_getcsr()) {
+    _mm_setcsr(before_ | kFlush);
+  }
+  ~FlushSubnormals() {
+    _mm_setcsr(before_);
+  }
   FlushSubnormals(const FlushSubnormals&) = delete;
   FlushSubnormals& operator=(const FlushSubnormals&) = delete;
 
  private:
-#if defined(__x86_64__)
-  static constexpr std::uint64_t kFlush = 0x8040;  // MXCSR: flush to zero, denormals are zeros
-  static std::uint64_t control() {
-    return _mm_getcsr();
-  }
-  static void set_control(std::uint64_t value) {
-    _mm_setcsr(static_cast<unsigned>(value));
-  }
-#elif defined(__aarch64__)
-  static constexpr std::uint64_t kFlush = std::uint64_t{1} << 24;  // FPCR: flush to zero
-  static std::uint64_t control() {
-    std::uint64_t value;
-    asm volatile("mrs %0, fpcr" : "=r"(value));
-    return value;
-  }
-  static void set_control(std::uint64_t value) {
-    asm volatile("msr fpcr, %0" : : "r"(value));
-  }
-#else
-  static constexpr std::uint64_t kFlush = 0;
-  static std::uint64_t control() {
-    return 0;
-  }
-  static void set_control(std::uint64_t) {}
+  static constexpr unsigned kFlush = 0x8040;  // MXCSR: flush to zero, denormals are zeros
+  unsigned before_;
 #endif
-
-  std::uint64_t before_;
 };
 
-// Calls body(parameter, begin, end) for all elements of all parameters, cut over the threads as if
-// the parameters were one long vector.
-template <typename Body>
-void for_parameters(Stream& stream, std::span<const OptimizerParameter> parameters,
-                    const Body& body) {
+// Calls step(weight, grad, first, second, begin, end) for all elements of all parameters, with
+// pointers to their elements, cut over the threads as if the parameters were one long vector.
+template <typename Step>
+void for_parameters(Stream& stream, const char* operation,
+                    std::span<const OptimizerParameter> parameters, const Step& step) {
   std::size_t total = 0;
   for (const OptimizerParameter& parameter : parameters) total += parameter.weight.num_elements;
   parallel_elements(stream, total, [&](std::size_t begin, std::size_t end) {
-    const FlushSubnormals flush;
+    [[maybe_unused]] const FlushSubnormals flush;
     std::size_t offset = 0;
-    for (const OptimizerParameter& parameter : parameters) {
-      const std::size_t size = parameter.weight.num_elements;
+    for (const OptimizerParameter& p : parameters) {
+      const std::size_t size = p.weight.num_elements;
       const std::size_t from = std::max(begin, offset);
       const std::size_t to = std::min(end, offset + size);
-      if (from < to) body(parameter, from - offset, to - offset);
+      if (from < to) {
+        for_floating(p.weight.dtype, operation, [&]<typename T>() {
+          step(data_of<T>(p.weight), data_of<T>(p.grad), data_of<T>(p.first), data_of<T>(p.second),
+               from - offset, to - offset);
+        });
+      }
       offset += size;
     }
   });
-}
-
-template <typename T>
-struct SgdNumbers {
-  T learning_rate;
-  T weight_decay;
-  T momentum;
-  T fresh;  // what the gradient is multiplied by before it enters the momentum
-};
-
-// A weight's step without momentum, and with it.
-struct PlainStep {
-  template <typename T>
-  static void run(const SgdNumbers<T>& n, T* w, const T* grad, T*, std::size_t begin,
-                  std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-      w[i] -= n.learning_rate * (grad[i] + n.weight_decay * w[i]);
-    }
-  }
-};
-
-template <SgdOptions::Kind kKind>
-struct MomentumStep {
-  template <typename T>
-  static void run(const SgdNumbers<T>& n, T* __restrict w, const T* __restrict grad,
-                  T* __restrict momentum, std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-      const T d = grad[i] + n.weight_decay * w[i];
-      momentum[i] = n.momentum * momentum[i] + n.fresh * d;
-      w[i] -= n.learning_rate *
-              (kKind == SgdOptions::Kind::nesterov ? d + n.momentum * momentum[i] : momentum[i]);
-    }
-  }
-};
-
-template <typename Step>
-void run_sgd(Stream& stream, std::span<const OptimizerParameter> parameters,
-             const StepScalars& scalars, const SgdOptions& options) {
-  const double rate = *data_of<double>(scalars.learning_rate);
-  // In the first step the momentum becomes the gradient.
-  const bool is_first = *data_of<std::int64_t>(scalars.step) == 0;
-  const double fresh = is_first ? 1 : 1 - options.dampening;
-  for_parameters(
-      stream, parameters, [&](const OptimizerParameter& p, std::size_t begin, std::size_t end) {
-        for_floating(p.weight.dtype, "sgd", [&]<typename T>() {
-          const SgdNumbers<T> numbers{static_cast<T>(rate), static_cast<T>(options.weight_decay),
-                                      static_cast<T>(options.momentum), static_cast<T>(fresh)};
-          Step::run(numbers, data_of<T>(p.weight), data_of<T>(p.grad), data_of<T>(p.first), begin,
-                    end);
-        });
-      });
-}
-
-struct AdamWNumbers {
-  double shrink;     // 1 - lr * weight_decay
-  double step_size;  // lr / (1 - beta1^t)
-  double root;       // sqrt(1 - beta2^t)
-};
-
-template <typename T>
-void adamw_range(const AdamWOptions& options, const AdamWNumbers& numbers, T* __restrict w,
-                 const T* __restrict grad, T* __restrict first, T* __restrict second,
-                 std::size_t begin, std::size_t end) {
-  const T shrink = static_cast<T>(numbers.shrink);
-  const T step_size = static_cast<T>(numbers.step_size);
-  const T root = static_cast<T>(numbers.root);
-  const T fresh1 = static_cast<T>(1 - options.beta1);
-  const T beta2 = static_cast<T>(options.beta2);
-  const T fresh2 = static_cast<T>(1 - options.beta2);
-  const T epsilon = static_cast<T>(options.epsilon);
-  for (std::size_t i = begin; i < end; ++i) {
-    const T g = grad[i];
-    first[i] += fresh1 * (g - first[i]);
-    second[i] = beta2 * second[i] + fresh2 * g * g;
-    const T denominator = std::sqrt(second[i]) / root + epsilon;
-    w[i] = w[i] * shrink - step_size * (first[i] / denominator);
-  }
 }
 
 }  // namespace
 
 void EigenBackend::sgd(Stream& stream, std::span<const OptimizerParameter> parameters,
                        const StepScalars& scalars, const SgdOptions& options) {
-  if (options.momentum == 0) {
-    run_sgd<PlainStep>(stream, parameters, scalars, options);
-  } else if (options.kind == SgdOptions::Kind::nesterov) {
-    run_sgd<MomentumStep<SgdOptions::Kind::nesterov>>(stream, parameters, scalars, options);
-  } else {
-    run_sgd<MomentumStep<SgdOptions::Kind::plain>>(stream, parameters, scalars, options);
-  }
-  ++*data_of<std::int64_t>(scalars.step);
+  const double rate = *data_of<double>(scalars.learning_rate);
+  // In the first step the momentum becomes the gradient.
+  const bool is_first = (*data_of<std::int64_t>(scalars.step))++ == 0;
+  const bool is_nesterov = options.kind == SgdOptions::Kind::nesterov;
+  for_parameters(
+      stream, "sgd", parameters,
+      [&]<typename T>(T* w, const T* grad, T* v, T*, std::size_t begin, std::size_t end) {
+        const T lr = static_cast<T>(rate);
+        const T decay = static_cast<T>(options.weight_decay);
+        if (options.momentum == 0) {
+          LOCKSTEP_INDEPENDENT
+          for (std::size_t i = begin; i < end; ++i) w[i] -= lr * (grad[i] + decay * w[i]);
+          return;
+        }
+        const T momentum = static_cast<T>(options.momentum);
+        const T fresh = static_cast<T>(is_first ? 1 : 1 - options.dampening);
+        LOCKSTEP_INDEPENDENT
+        for (std::size_t i = begin; i < end; ++i) {
+          const T d = grad[i] + decay * w[i];
+          v[i] = momentum * v[i] + fresh * d;
+          w[i] -= lr * (is_nesterov ? d + momentum * v[i] : v[i]);
+        }
+      });
 }
 
 void EigenBackend::adamw(Stream& stream, std::span<const OptimizerParameter> parameters,
                          const StepScalars& scalars, const AdamWOptions& options) {
   const double rate = *data_of<double>(scalars.learning_rate);
-  const auto t = static_cast<double>(*data_of<std::int64_t>(scalars.step) + 1);
-  const AdamWNumbers numbers{1 - rate * options.weight_decay,
-                             rate / (1 - std::pow(options.beta1, t)),
-                             std::sqrt(1 - std::pow(options.beta2, t))};
-  for_parameters(stream, parameters,
-                 [&](const OptimizerParameter& p, std::size_t begin, std::size_t end) {
-                   for_floating(p.weight.dtype, "adamw", [&]<typename T>() {
-                     adamw_range(options, numbers, data_of<T>(p.weight), data_of<T>(p.grad),
-                                 data_of<T>(p.first), data_of<T>(p.second), begin, end);
-                   });
-                 });
-  ++*data_of<std::int64_t>(scalars.step);
+  const auto t = static_cast<double>(++*data_of<std::int64_t>(scalars.step));
+  const double rate_of_step = rate / (1 - std::pow(options.beta1, t));
+  const double root_of_step = std::sqrt(1 - std::pow(options.beta2, t));
+  for_parameters(
+      stream, "adamw", parameters,
+      [&]<typename T>(T* w, const T* grad, T* m, T* v, std::size_t begin, std::size_t end) {
+        const T shrink = static_cast<T>(1 - rate * options.weight_decay);
+        const T step_size = static_cast<T>(rate_of_step);
+        const T root = static_cast<T>(root_of_step);
+        const T fresh1 = static_cast<T>(1 - options.beta1);
+        const T beta2 = static_cast<T>(options.beta2);
+        const T fresh2 = static_cast<T>(1 - options.beta2);
+        const T epsilon = static_cast<T>(options.epsilon);
+        LOCKSTEP_INDEPENDENT
+        for (std::size_t i = begin; i < end; ++i) {
+          const T g = grad[i];
+          m[i] += fresh1 * (g - m[i]);
+          v[i] = beta2 * v[i] + fresh2 * g * g;
+          const T denominator = std::sqrt(v[i]) / root + epsilon;
+          w[i] = w[i] * shrink - step_size * (m[i] / denominator);
+        }
+      });
 }
 
 void EigenBackend::clip(Stream& stream, std::span<const TensorView> tensors, ConstTensorView norm,
