@@ -1,35 +1,215 @@
 #include "engine/checkpoint/safetensors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <nlohmann/json.hpp>
 #include <set>
+#include <unordered_set>
+#include <utility>
 
-#include "engine/checkpoint/safetensors_header.h"
-#include "engine/checkpoint/torch_file.h"
 #include "engine/core/error.h"
 #include "engine/core/files.h"
+#include "engine/core/text.h"
 
 namespace lockstep::checkpoint {
 
 namespace {
 
+using Json = nlohmann::json;
+
 constexpr std::string_view kOperation = "safetensors";
+constexpr std::string_view kMetadataKey = "__metadata__";
+// The reference implementation's limit: a longer header is taken for a corrupt file.
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
+// --- files that PyTorch's torch.save wrote: Python objects, which only Python can read ---
+
+// A zip archive that begins with "NAME/data.pkl", as torch.save writes since PyTorch 1.6, or the
+// pickle of protocol 2 that it wrote before, with a magic number of ten bytes.
+bool is_torch_file(std::string_view start) {
+  constexpr std::string_view kLegacy = "\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.";
+  constexpr std::string_view kZipEntry = "PK\x03\x04";
+  constexpr std::size_t kZipNameAt = 30;  // after 26 bytes and the lengths of name and extra
+  if (start.starts_with(kLegacy)) return true;
+  if (!start.starts_with(kZipEntry) || start.size() < kZipNameAt) return false;
+  const std::size_t length =
+      static_cast<unsigned char>(start[26]) | static_cast<unsigned char>(start[27]) << 8;
+  return start.substr(kZipNameAt, length).ends_with("/data.pkl");
+}
+
+// The shell command that converts such a file. weights_only: it runs nothing that stands in the
+// file. clone: tied weights share memory, which safetensors refuses.
+std::string torch_file_conversion(const std::filesystem::path& path) {
+  std::filesystem::path converted = path;
+  converted.replace_extension(".safetensors");
+  return fmt::format(
+      "python3 -c \"import sys, torch, safetensors.torch as st; s = torch.load(sys.argv[1], "
+      "map_location='cpu', weights_only=True); st.save_file({{k: v.clone().contiguous() for k, v "
+      "in s.get('state_dict', s).items()}}, sys.argv[2], {{'format': 'pt'}})\" {} {}",
+      shell_quoted(path.string()), shell_quoted(converted.string()));
+}
+
 // The commonest other file of weights: say how it becomes one of these.
 void require_no_torch_file(InputFile& file, const std::filesystem::path& path) {
-  std::array<std::byte, kTorchFileBytes> start{};
-  const std::size_t num_read = file.read(start);
+  std::array<char, 128> start{};
+  const std::size_t num_read = file.read(std::as_writable_bytes(std::span(start)));
   file.rewind();
-  require(!is_torch_file(std::span(start).first(num_read)), ErrorCode::Io, kOperation,
+  require(!is_torch_file({start.data(), num_read}), ErrorCode::Io, kOperation,
           "'{}' was written by PyTorch's torch.save, whose files only Python can read; convert it "
           "once: {}",
           file.name(), torch_file_conversion(path));
 }
 
-std::string read_header(InputFile& file) {
+// --- reading the header ---
+
+// One array's entry: its bytes are [begin, end) of the data section.
+struct HeaderEntry {
+  std::string name;
+  DType dtype = DType::float32;
+  Shape shape;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+struct Header {
+  std::vector<HeaderEntry> entries;  // by begin, so in the order of the bytes
+  Metadata metadata;
+};
+
+// The format's names of element types.
+constexpr std::array<std::pair<DType, std::string_view>, 7> kDTypeNames = {{
+    {DType::float64, "F64"},
+    {DType::float32, "F32"},
+    {DType::bfloat16, "BF16"},
+    {DType::float16, "F16"},
+    {DType::int64, "I64"},
+    {DType::int32, "I32"},
+    {DType::uint8, "U8"},
+}};
+
+template <typename... Args>
+void expect(bool condition, const std::string& file, fmt::format_string<Args...> format,
+            Args&&... args) {
+  if (condition) [[likely]]
+    return;
+  fail(ErrorCode::Io, kOperation, "'{}': {}", file,
+       fmt::format(format, std::forward<Args>(args)...));
+}
+
+Metadata read_metadata(const Json& object, const std::string& file) {
+  expect(object.is_object(), file, "{} is not an object", kMetadataKey);
+  Metadata metadata;
+  for (const auto& [key, text] : object.items()) {
+    expect(text.is_string(), file, "{} may hold texts only, but '{}' is none", kMetadataKey,
+           shown(key));
+    metadata.emplace(key, text.get<std::string>());
+  }
+  return metadata;
+}
+
+std::vector<std::size_t> read_sizes(const Json& entry, const char* field, const std::string& name,
+                                    const std::string& file) {
+  const Json& list = entry.at(field);
+  expect(list.is_array(), file, "the {} of '{}' is not a list", field, shown(name));
+  const bool is_whole =
+      std::ranges::all_of(list, [](const Json& size) { return size.is_number_unsigned(); });
+  expect(is_whole, file, "the {} of '{}' must hold whole numbers that are not negative", field,
+         shown(name));
+  return list.get<std::vector<std::size_t>>();
+}
+
+DType read_dtype(const Json& entry, const std::string& name, const std::string& file) {
+  const Json& text = entry.at("dtype");
+  expect(text.is_string(), file, "the dtype of '{}' is not a string", shown(name));
+  for (const auto& [dtype, dtype_name] : kDTypeNames) {
+    if (text == dtype_name) return dtype;
+  }
+  fail(ErrorCode::Io, kOperation,
+       "'{}': '{}' has elements of type '{}'; F64, F32, BF16, F16, I64, I32 and U8 can be read",
+       file, shown(name), shown(text.get_ref<const std::string&>()));
+}
+
+HeaderEntry read_entry(const std::string& name, const Json& entry, const std::string& file) {
+  expect(entry.is_object() && entry.size() == 3 && entry.contains("dtype") &&
+             entry.contains("shape") && entry.contains("data_offsets"),
+         file, "the entry of '{}' must hold dtype, shape and data_offsets, nothing else",
+         shown(name));
+  const DType dtype = read_dtype(entry, name, file);
+  const std::vector<std::size_t> sizes = read_sizes(entry, "shape", name, file);
+  const std::vector<std::size_t> offsets = read_sizes(entry, "data_offsets", name, file);
+  expect(sizes.size() <= Shape::kMaxDims, file, "'{}' has {} dimensions; up to {} can be read",
+         shown(name), sizes.size(), Shape::kMaxDims);
+  expect(offsets.size() == 2 && offsets[0] <= offsets[1], file,
+         "the data_offsets of '{}' must be a begin and an end", shown(name));
+  auto num_bytes = product_of_nonzero(sizes, size_of(dtype));  // nothing: more than can be counted
+  if (num_bytes && std::ranges::count(sizes, 0U) > 0) num_bytes = 0;
+  expect(num_bytes == offsets[1] - offsets[0], file,
+         "the shape [{}] of '{}' does not fit its {} bytes of {}", fmt::join(sizes, ", "),
+         shown(name), offsets[1] - offsets[0], to_string(dtype));
+  return {name, dtype, Shape(sizes), offsets[0], offsets[1]};
+}
+
+// Reads entry after entry and keeps none of their JSON, so that memory and time grow with the text
+// alone, however it is nested.
+Header parse_entries(std::string_view text, const std::string& file) {
+  constexpr int kDeepest = 4;  // whatever is nested deeper is dropped: it is an error anyway
+  Header header;
+  std::string name;
+  std::array<std::unordered_set<std::string>, 2> names;  // of entries; of the fields of one entry
+  const auto on_event = [&](int depth, Json::parse_event_t event, const Json& value) {
+    using Event = Json::parse_event_t;
+    if (event == Event::key && depth <= 2) {
+      const auto& key = value.get_ref<const std::string&>();
+      expect(names[static_cast<std::size_t>(depth - 1)].insert(key).second, file,
+             "'{}' stands twice in the header", shown(key));
+      if (depth == 1) name = key;
+    }
+    if (depth != 1 || event == Event::key) return depth <= kDeepest;
+    if (event == Event::object_start) {
+      names[1].clear();
+      return true;
+    }
+    if (name == kMetadataKey) {
+      header.metadata = read_metadata(value, file);
+    } else {
+      header.entries.push_back(read_entry(name, value, file));
+    }
+    return false;
+  };
+  try {
+    [[maybe_unused]] const Json nothing = Json::parse(text, on_event);
+  } catch (const Json::parse_error& error) {
+    fail(ErrorCode::Io, kOperation, "'{}': the header is not valid JSON (byte {})", file,
+         error.byte);
+  } catch (const Json::out_of_range&) {
+    fail(ErrorCode::Io, kOperation, "'{}': the header has a number that is too large", file);
+  }
+  return header;
+}
+
+// The arrays' bytes must cover the data without a gap or an overlap. REQUIRES: by begin.
+void require_seamless(const std::vector<HeaderEntry>& entries, std::uint64_t num_data_bytes,
+                      const std::string& file) {
+  std::uint64_t expected_begin = 0;
+  for (const HeaderEntry& entry : entries) {
+    expect(entry.begin == expected_begin, file,
+           "the bytes of '{}' begin at {}, but those before it end at {}", shown(entry.name),
+           entry.begin, expected_begin);
+    expected_begin = entry.end;
+  }
+  expect(expected_begin == num_data_bytes, file,
+         "the header describes {} bytes of data, the file has {}; it is truncated or corrupt",
+         expected_begin, num_data_bytes);
+}
+
+// Entries must cover the data section without a gap or an overlap, and each must be as long as its
+// shape says.
+Header read_header(InputFile& file) {
   require(file.num_bytes() >= 8, ErrorCode::Io, kOperation,
           "'{}' has {} bytes: too short for a safetensors file", file.name(), file.num_bytes());
   std::array<std::byte, 8> length_bytes{};
@@ -41,28 +221,29 @@ std::string read_header(InputFile& file) {
       file.name(), length, file.num_bytes());
   std::string json(length, '\0');
   file.read_exactly(std::as_writable_bytes(std::span(json)));
-  return json;
-}
-
-// The header's text is let go before the data is read.
-Header parse_header_of(InputFile& file) {
-  const std::string json = read_header(file);
-  return parse_header(json, file.num_bytes() - 8 - json.size(), file.name());
+  expect(json.starts_with('{'), file.name(), "the header is not a JSON object");
+  // The parser takes a NUL for the end of the text.
+  const std::size_t nul = json.find('\0');
+  expect(nul == std::string::npos, file.name(), "the header is not valid JSON (a NUL at byte {})",
+         nul);
+  Header header = parse_entries(json, file.name());
+  std::ranges::sort(header.entries, {},
+                    [](const HeaderEntry& entry) { return std::pair(entry.begin, entry.end); });
+  require_seamless(header.entries, file.num_bytes() - 8 - length, file.name());
+  return header;
 }
 
 }  // namespace
 
 const NamedArray* ArrayFile::find(std::string_view name) const {
-  for (const NamedArray& array : arrays) {
-    if (array.name == name) return &array;
-  }
-  return nullptr;
+  const auto found = std::ranges::find(arrays, name, &NamedArray::name);
+  return found == arrays.end() ? nullptr : &*found;
 }
 
 ArrayFile read_safetensors(const std::filesystem::path& path) {
   InputFile file(path, kOperation);
   require_no_torch_file(file, path);
-  Header header = parse_header_of(file);
+  Header header = read_header(file);
   ArrayFile result{{}, std::move(header.metadata)};
   result.arrays.reserve(header.entries.size());
   for (HeaderEntry& entry : header.entries) {
@@ -72,6 +253,8 @@ ArrayFile read_safetensors(const std::filesystem::path& path) {
   }
   return result;
 }
+
+// --- writing ---
 
 namespace {
 
@@ -89,16 +272,36 @@ void check_arrays(std::span<const NamedArrayView> arrays) {
   }
 }
 
+std::string json_text(std::string_view text) {
+  try {
+    return Json(text).dump();
+  } catch (const Json::type_error&) {
+    fail(ErrorCode::Usage, kOperation, "names and metadata must be UTF-8");
+  }
+}
+
 // The header with its length before it, padded with spaces so that the data is aligned.
 std::string encode_header(std::span<const NamedArrayView> arrays, const Metadata& metadata) {
-  Header header{{}, metadata};
-  std::uint64_t offset = 0;
+  std::string json = "{";
+  const auto add = [](std::string& object, std::string_view key, std::string_view value) {
+    object += fmt::format("{}{}:{}", object.back() == '{' ? "" : ",", json_text(key), value);
+  };
+  if (!metadata.empty()) {
+    std::string texts = "{";
+    for (const auto& [key, text] : metadata) add(texts, key, json_text(text));
+    add(json, kMetadataKey, texts + "}");
+  }
+  std::size_t offset = 0;
   for (const NamedArrayView& array : arrays) {
-    const std::uint64_t end = offset + array.bytes.size();
-    header.entries.push_back({std::string(array.name), array.dtype, array.shape, offset, end});
+    const auto* const dtype =
+        std::ranges::find(kDTypeNames, array.dtype, &std::pair<DType, std::string_view>::first);
+    const std::size_t end = offset + array.bytes.size();
+    add(json, array.name,
+        fmt::format(R"({{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", dtype->second,
+                    fmt::join(array.shape.sizes(), ","), offset, end));
     offset = end;
   }
-  std::string json = header_to_json(header);
+  json += '}';
   json.append((8 - json.size() % 8) % 8, ' ');
   require(json.size() <= kMaxHeaderBytes, ErrorCode::Usage, kOperation,
           "the header would take {} bytes; the format allows {}", json.size(), kMaxHeaderBytes);
@@ -119,15 +322,6 @@ void write_safetensors(const std::filesystem::path& path, std::span<const NamedA
   file.write(std::as_bytes(std::span(header)));
   for (const NamedArrayView& array : ordered) file.write(array.bytes);
   file.commit();
-}
-
-void write_safetensors(const std::filesystem::path& path, std::span<const NamedArray> arrays,
-                       const Metadata& metadata) {
-  std::vector<NamedArrayView> views;
-  for (const NamedArray& array : arrays) {
-    views.push_back({array.name, array.dtype, array.shape, array.bytes});
-  }
-  write_safetensors(path, views, metadata);
 }
 
 }  // namespace lockstep::checkpoint

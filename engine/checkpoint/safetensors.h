@@ -55,8 +55,6 @@ struct ArrayFile {
 //         "__metadata__" or is not UTF-8; Error{Shape} when bytes and shape do not fit.
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedArrayView> arrays,
                        const Metadata& metadata = {});
-void write_safetensors(const std::filesystem::path& path, std::span<const NamedArray> arrays,
-                       const Metadata& metadata = {});
 
 // Reads all arrays. The whole header is checked against the file's size before memory is taken.
 // Throws: Error{Io} that names the file and what is wrong with it: missing, truncated, no valid

@@ -23,6 +23,15 @@ NamedArray array_of(std::string name, DType dtype, Shape shape, const std::vecto
   return {std::move(name), dtype, shape, {bytes.begin(), bytes.end()}};
 }
 
+void write_arrays(const std::filesystem::path& path, const std::vector<NamedArray>& arrays,
+                  const Metadata& metadata = {}) {
+  std::vector<NamedArrayView> views;
+  for (const NamedArray& array : arrays) {
+    views.push_back({array.name, array.dtype, array.shape, array.bytes});
+  }
+  write_safetensors(path, views, metadata);
+}
+
 std::vector<NamedArray> one_of_each_type() {
   return {
       array_of<std::uint8_t>("pixels", DType::uint8, {3}, {1, 2, 255}),
@@ -46,7 +55,7 @@ std::string file_of(std::string_view header, std::string_view data = "") {
 TEST(Safetensors, ReadsBackWhatItWrote) {
   const TempFolder folder;
   const auto arrays = one_of_each_type();
-  write_safetensors(folder / "all", arrays, {{"step", "20"}, {"écrit", "\"par\" Lockstep\n"}});
+  write_arrays(folder / "all", arrays, {{"step", "20"}, {"écrit", "\"par\" Lockstep\n"}});
   const ArrayFile file = read_safetensors(folder / "all");
   ASSERT_EQ(file.arrays.size(), arrays.size());
   for (const NamedArray& written : arrays) {
@@ -67,7 +76,7 @@ TEST(Safetensors, KeepsTheGivenOrderAmongArraysOfOneWidth) {
       array_of<float>("0.weight", DType::float32, {1}, {0}),
       array_of<float>("10.weight", DType::float32, {1}, {10}),
   };
-  write_safetensors(folder / "model", arrays);
+  write_arrays(folder / "model", arrays);
   const ArrayFile file = read_safetensors(folder / "model");
   ASSERT_EQ(file.arrays.size(), 3u);
   EXPECT_EQ(file.arrays[0].name, "2.weight");
@@ -77,7 +86,7 @@ TEST(Safetensors, KeepsTheGivenOrderAmongArraysOfOneWidth) {
 
 TEST(Safetensors, AlignsEveryArrayToItsElements) {
   const TempFolder folder;
-  write_safetensors(folder / "all", one_of_each_type());
+  write_arrays(folder / "all", one_of_each_type());
   const std::string bytes = read_text(folder / "all");
   std::uint64_t header_length = 0;
   std::memcpy(&header_length, bytes.data(), 8);
@@ -91,8 +100,8 @@ TEST(Safetensors, AlignsEveryArrayToItsElements) {
 
 TEST(Safetensors, WritesTheDocumentedBytes) {
   const TempFolder folder;
-  write_safetensors(folder / "one",
-                    std::vector{array_of<std::uint8_t>("a", DType::uint8, {2}, {65, 66})});
+  write_arrays(folder / "one",
+               std::vector{array_of<std::uint8_t>("a", DType::uint8, {2}, {65, 66})});
   std::string header = R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})";
   header.append((8 - header.size() % 8) % 8, ' ');
   EXPECT_EQ(read_text(folder / "one"), file_of(header, "AB"));
@@ -106,9 +115,7 @@ TEST(Safetensors, ReadsAFileWithoutArrays) {
 
 TEST(Safetensors, RefusesToWriteWhatItCouldNotReadBack) {
   const TempFolder folder;
-  const auto write = [&](std::vector<NamedArray> arrays) {
-    write_safetensors(folder / "bad", arrays);
-  };
+  const auto write = [&](std::vector<NamedArray> arrays) { write_arrays(folder / "bad", arrays); };
   const auto byte = array_of<std::uint8_t>("a", DType::uint8, {1}, {1});
   auto renamed = byte;
   renamed.name = "__metadata__";
@@ -132,7 +139,7 @@ TEST(Safetensors, NamesTheMissingFile) {
 
 TEST(Safetensors, FailsAtEveryTruncation) {
   const TempFolder folder;
-  write_safetensors(folder / "whole", one_of_each_type());
+  write_arrays(folder / "whole", one_of_each_type());
   const std::string bytes = read_text(folder / "whole");
   for (std::size_t length = 0; length < bytes.size(); ++length) {
     write_text(folder / "cut", bytes.substr(0, length));
@@ -158,7 +165,7 @@ TEST(Safetensors, PythonReadsAndWritesTheSameFiles) {
   const TempFolder folder;
   auto arrays = one_of_each_type();
   std::erase_if(arrays, [](const auto& array) { return array.dtype == DType::bfloat16; });
-  write_safetensors(folder / "ours", arrays, {{"step", "20"}});
+  write_arrays(folder / "ours", arrays, {{"step", "20"}});
   write_text(folder / "copy.py",
              "import sys\n"
              "from safetensors import safe_open\n"
@@ -178,6 +185,198 @@ TEST(Safetensors, PythonReadsAndWritesTheSameFiles) {
     EXPECT_EQ(copy.find(array.name)->shape, array.shape) << array.name;
   }
   EXPECT_EQ(copy.metadata, (Metadata{{"step", "20"}}));
+}
+
+// --- headers, and files that are none ---
+
+// Reads a file of this header and so many bytes of data.
+ArrayFile read_header(std::string_view header, std::size_t num_data_bytes) {
+  const TempFolder folder;
+  write_text(folder / "model.safetensors", file_of(header, std::string(num_data_bytes, '\0')));
+  return read_safetensors(folder / "model.safetensors");
+}
+
+struct BadHeader {
+  const char* name;
+  const char* json;
+  std::size_t num_data_bytes;
+  const char* words;  // in the message
+};
+
+class SafetensorsBadHeader : public ::testing::TestWithParam<BadHeader> {};
+
+TEST_P(SafetensorsBadHeader, IsRefusedWithItsReason) {
+  const BadHeader& bad = GetParam();
+  for (const char* words : {bad.words, "model.safetensors'"}) {
+    expect_error(ErrorCode::Io, words, [&] { read_header(bad.json, bad.num_data_bytes); });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, SafetensorsBadHeader,
+    ::testing::Values(
+        BadHeader{"Empty", "", 0, "not a JSON object"},
+        BadHeader{"Array", "[]", 0, "not a JSON object"},
+        BadHeader{"CutJson", R"({"a":)", 0, "not valid JSON"},
+        BadHeader{"NotUtf8", "{\"\xff\":1}", 0, "not valid JSON"},
+        BadHeader{"TextAfterTheObject", "{} {}", 0, "not valid JSON"},
+        BadHeader{"DeepNesting", R"({"a":[[[[[[[[1]]]]]]]]})", 0, "the entry of 'a' must hold"},
+        BadHeader{"DeepNestingInAShape",
+                  R"({"a":{"dtype":"U8","shape":[[[[1]]]],"data_offsets":[0,1]}})", 1,
+                  "shape of 'a' must hold whole numbers"},
+        BadHeader{"DeepNestingInMetadata", R"({"__metadata__":{"a":{"b":{}}}})", 0,
+                  "may hold texts only, but 'a' is none"},
+        BadHeader{"MetadataTwice", R"({"__metadata__":{},"__metadata__":{}})", 0,
+                  "'__metadata__' stands twice"},
+        BadHeader{"MetadataKeyTwice", R"({"__metadata__":{"k":"v","k":"w"}})", 0,
+                  "'k' stands twice"},
+        BadHeader{"DuplicateName",
+                  R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},
+                      "a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+                  2, "'a' stands twice"},
+        BadHeader{"DuplicateField",
+                  R"({"a":{"dtype":"U8","dtype":"I64","shape":[1],"data_offsets":[0,1]}})", 1,
+                  "'dtype' stands twice"},
+        BadHeader{"EntryIsNoObject", R"({"a":1})", 0, "must hold dtype, shape and data_offsets"},
+        BadHeader{"FieldMissing", R"({"a":{"dtype":"U8","shape":[1]}})", 1,
+                  "must hold dtype, shape and data_offsets"},
+        BadHeader{"UnknownField",
+                  R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"strides":[1]}})", 1,
+                  "must hold dtype, shape and data_offsets"},
+        BadHeader{"UnknownType", R"({"a":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}})", 1,
+                  "elements of type 'F8_E4M3'; F64, F32"},
+        BadHeader{"TypeIsNoText", R"({"a":{"dtype":8,"shape":[1],"data_offsets":[0,1]}})", 1,
+                  "dtype of 'a' is not a string"},
+        BadHeader{"NegativeSize", R"({"a":{"dtype":"U8","shape":[-1],"data_offsets":[0,1]}})", 1,
+                  "shape of 'a' must hold whole numbers"},
+        BadHeader{"FractionalSize", R"({"a":{"dtype":"U8","shape":[1.5],"data_offsets":[0,1]}})", 1,
+                  "shape of 'a' must hold whole numbers"},
+        BadHeader{"ShapeIsNoList", R"({"a":{"dtype":"U8","shape":1,"data_offsets":[0,1]}})", 1,
+                  "shape of 'a' is not a list"},
+        BadHeader{"TooManyDimensions",
+                  R"({"a":{"dtype":"U8","shape":[1,1,1,1,1,1,1],"data_offsets":[0,1]}})", 1,
+                  "'a' has 7 dimensions"},
+        BadHeader{"ShapeDoesNotFitTheBytes",
+                  R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,20]}})", 20,
+                  "shape [2, 3] of 'a' does not fit its 20 bytes of float32"},
+        BadHeader{"ShapeOverflows",
+                  R"({"a":{"dtype":"F64","shape":[4294967296,4294967296],"data_offsets":[0,0]}})",
+                  0, "does not fit its 0 bytes"},
+        BadHeader{"SizeBeyond64Bits",
+                  R"({"a":{"dtype":"U8","shape":[18446744073709551617],"data_offsets":[0,1]}})", 1,
+                  "shape of 'a' must hold whole numbers"},
+        BadHeader{"EndBeforeBegin", R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[1,0]}})", 1,
+                  "must be a begin and an end"},
+        BadHeader{"ThreeOffsets", R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1,2]}})", 2,
+                  "must be a begin and an end"},
+        BadHeader{"Gap",
+                  R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},
+                      "b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
+                  3, "the bytes of 'b' begin at 2, but those before it end at 1"},
+        BadHeader{"Overlap",
+                  R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},
+                      "b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
+                  3, "the bytes of 'b' begin at 1"},
+        BadHeader{"DataMissing", R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", 3,
+                  "describes 4 bytes of data, the file has 3"},
+        BadHeader{"DataLeftOver", R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", 5,
+                  "describes 4 bytes of data, the file has 5"},
+        BadHeader{"MetadataIsNoObject", R"({"__metadata__":[]})", 0, "is not an object"},
+        BadHeader{"MetadataIsNoText", R"({"__metadata__":{"step":1}})", 0, "may hold texts only"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST(Safetensors, AcceptsPaddingAndAnyOrderOfEntries) {
+  const ArrayFile file = read_header(R"({"b":{"shape":[2],"dtype":"U8","data_offsets":[4,6]},
+      "a":{"dtype":"I32","shape":[],"data_offsets":[0,4]}}    )",
+                                     6);
+  ASSERT_EQ(file.arrays.size(), 2u);
+  EXPECT_EQ(file.arrays[0].name, "a");
+  EXPECT_EQ(file.arrays[0].shape, Shape{});
+  EXPECT_EQ(file.arrays[1].name, "b");
+}
+
+TEST(Safetensors, RefusesWhatFollowsANul) {
+  for (const std::string_view text : {std::string_view("{}\0", 3), std::string_view("{}\0{}", 5)}) {
+    expect_error(ErrorCode::Io, "a NUL at byte 2", [&] { read_header(text, 0); });
+  }
+}
+
+TEST(Safetensors, CutsLongNamesInMessages) {
+  const std::string name(1'000'000, 'n');
+  const auto cut = std::string(80, 'n') + "...'";
+  for (const std::string& value : {std::string("1"), R"({"dtype":")" + name + R"("})"}) {
+    expect_error(ErrorCode::Io, cut,
+                 [&] { read_header(R"({")" + name + R"(":)" + value + "}", 0); });
+  }
+}
+
+// A parser that took quadratic time would take many minutes.
+TEST(Safetensors, AHeaderIsReadAndWrittenInLinearTime) {
+  constexpr std::size_t kNumArrays = 100'000;
+  std::vector<NamedArray> arrays;
+  for (std::size_t i = 0; i < kNumArrays; ++i) {
+    arrays.push_back({fmt::format("layer.{}.weight", i), DType::float32, {0}, {}});
+  }
+  const TempFolder folder;
+  write_arrays(folder / "many", arrays);
+  const ArrayFile read = read_safetensors(folder / "many");
+  ASSERT_EQ(read.arrays.size(), kNumArrays);
+  EXPECT_EQ(read.find("layer.70000.weight")->shape, Shape{0});
+}
+
+TEST(Safetensors, EveryChangedByteOfAHeaderIsSurvived) {
+  const std::string valid =
+      R"({"__metadata__":{"k":"v"},"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})";
+  for (std::size_t i = 0; i < valid.size(); ++i) {
+    for (const char changed : {'\0', '"', '{', '}', '9', '-', '\xff'}) {
+      std::string text = valid;
+      text[i] = changed;
+      try {
+        for (const NamedArray& array : read_header(text, 24).arrays) {
+          EXPECT_LE(array.bytes.size(), 24u);
+        }
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::Io);
+      }
+    }
+  }
+}
+
+// Files as PyTorch 2.9 and 1.5 write them, by their first bytes: the first entry of a zip archive
+// has no compression, a name, and padding up to 64 bytes.
+std::string zip(const std::string& name) {
+  std::string start("PK\x03\x04\0\0\x08\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 26);
+  start += static_cast<char>(name.size());
+  return start + std::string("\0\x12\0", 3) + name + "FB\x0e\0ZZZZZZZZZZZZZZ\x80\x02}q\0";
+}
+
+const std::string kLegacy("\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.", 22);
+
+TEST(Safetensors, AFileOfTorchSaveIsNamedWithItsConversion) {
+  const TempFolder folder;
+  for (const std::string& content : {zip("model/data.pkl"), zip("archive/data.pkl"), kLegacy}) {
+    write_text(folder / "it's my model.pt", content);
+    const auto read = [&] { read_safetensors(folder / "it's my model.pt"); };
+    expect_error(ErrorCode::Io,
+                 "my model.pt' was written by PyTorch's torch.save, whose files only", read);
+    expect_error(ErrorCode::Io, "it'\\''s my model.safetensors'", read);
+  }
+}
+
+TEST(Safetensors, OtherArchivesAndPicklesAreNotTakenForTorchs) {
+  const TempFolder folder;
+  for (const std::string& content :
+       {std::string("PK\x03\x04"), zip("word/document.xml"), kLegacy.substr(0, 10),
+        std::string("\x80\x04\x95\x10\0\0\0", 7),
+        std::string("\x40\0\0\0\0\0\0\0{\"a\":{\"dtype\"", 20)}) {
+    write_text(folder / "file", content);
+    try {
+      read_safetensors(folder / "file");
+      ADD_FAILURE() << "it was read";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::Not(::testing::HasSubstr("torch.save")));
+    }
+  }
 }
 
 }  // namespace
