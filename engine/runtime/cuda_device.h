@@ -37,6 +37,22 @@ MemoryPool& pinned_memory_pool();
 // has been written then. Pinned memory must stay as it is until the copy is done.
 void copy_on_cuda_stream(Stream& stream, void* to, const void* from, std::size_t num_bytes);
 
+// One side of a copy: memory, and the device that it belongs to.
+struct Source {
+  LogicalDevice& device;
+  const void* data;
+};
+struct Destination {
+  LogicalDevice& device;
+  void* data;
+};
+
+// The copy follows all earlier work of both compute streams and comes before all later work of
+// both. The calling thread waits only where the CPU reads or writes: from the CPU until the bytes
+// have been taken, to the CPU until they have arrived. Between GPUs without peer access it goes
+// through the host. REQUIRES: at least one device is a CUDA device.
+void copy_between(Destination to, Source from, std::size_t num_bytes);
+
 // Says whether copies from this host memory to the GPU go on after the call that started them.
 bool is_pinned(int gpu, const void* memory);
 

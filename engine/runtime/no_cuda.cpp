@@ -37,6 +37,10 @@ void copy_on_cuda_stream(Stream&, void*, const void*, std::size_t) {
   fail(ErrorCode::Device, "copy", "{}", no_gpu_reason());
 }
 
+void copy_between(Destination, Source, std::size_t) {
+  fail(ErrorCode::Device, "copy", "{}", no_gpu_reason());
+}
+
 bool is_pinned(int, const void*) {
   return false;
 }

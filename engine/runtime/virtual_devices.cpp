@@ -1,4 +1,4 @@
-// Which physical GPU stands behind each logical CUDA device (logical_device.h).
+// Which physical GPU stands behind each logical CUDA device (physical_gpus.h).
 #include <charconv>
 #include <cstdlib>
 #include <mutex>

@@ -11,6 +11,7 @@
 #include "engine/core/error.h"
 #include "engine/launch/launcher.h"
 #include "engine/runtime/logical_device.h"
+#include "engine/runtime/physical_gpus.h"
 
 namespace lockstep::tools {
 namespace {

@@ -12,6 +12,7 @@
 #include "engine/runtime/cuda/cuda_stream.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
+#include "engine/runtime/step_graph.h"
 #include "engine/trace/span.h"
 
 namespace lockstep::runtime {
@@ -85,6 +86,24 @@ bool is_pinned(int gpu, const void* memory) {
   cudaPointerAttributes attributes{};
   CUDA_CHECK(cudaPointerGetAttributes(&attributes, memory));
   return attributes.type == cudaMemoryTypeHost;
+}
+
+void copy_between(Destination to, Source from, std::size_t num_bytes) {
+  if (num_bytes == 0) return;
+  Stream& writer = to.device.compute_stream();
+  Stream& reader = from.device.compute_stream();
+  if (from.device.gpu() == kNoGpu) {
+    copy_on_cuda_stream(writer, to.data, from.data, num_bytes);
+    // A copy that is captured happens at each launch: there is nothing to wait for now.
+    if (is_pinned(to.device.gpu(), from.data) && !is_capturing_step()) writer.synchronize();
+  } else if (to.device.gpu() == kNoGpu) {
+    copy_on_cuda_stream(reader, to.data, from.data, num_bytes);
+    reader.synchronize();
+  } else {
+    if (&writer != &reader) writer.wait(reader.record());
+    copy_on_cuda_stream(writer, to.data, from.data, num_bytes);
+    if (&writer != &reader) reader.wait(writer.record());
+  }
 }
 
 }  // namespace lockstep::runtime

@@ -1,4 +1,4 @@
-#include "engine/runtime/logical_device.h"
+#include "engine/runtime/physical_gpus.h"
 
 #include <gtest/gtest.h>
 

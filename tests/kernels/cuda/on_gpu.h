@@ -6,6 +6,8 @@
 
 #include <vector>
 
+#include "engine/runtime/cuda_device.h"
+#include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
 #include "engine/runtime/storage.h"
 #include "tests/kernels/reference.h"
