@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <map>
 #include <mutex>
 #include <optional>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -16,18 +14,17 @@
 #include "engine/core/thread_context.h"
 #include "engine/runtime/device_span.h"
 #include "engine/runtime/logical_device.h"
-#include "engine/runtime/step_graph.h"
 #include "engine/trace/observer.h"
 #include "engine/trace/span.h"
 
 namespace lockstep {
 
-// One call of backward(): which gradients are still to arrive, and what is ready on which device.
+// One call of backward(): which gradients are still to arrive, and what is ready to run.
 class BackwardPass : public std::enable_shared_from_this<BackwardPass> {
  public:
   explicit BackwardPass(Graph graph) : graph_(graph), context_(thread_context()) {
-    context_.grad_enabled = false;
     static std::atomic<std::uint64_t> num_passes{0};
+    context_.grad_enabled = false;
     number_ = ++num_passes;
   }
 
@@ -39,21 +36,16 @@ class BackwardPass : public std::enable_shared_from_this<BackwardPass> {
   std::uint64_t number() const { return number_; }
 
  private:
-  // A node with its gradients, or a gradient for a leaf that another device computed.
+  // A node with the gradients of its outputs, or a gradient for a leaf that another device
+  // computed.
   struct Task {
+    Device device;
     std::shared_ptr<Node> node;
     Gradients grads;
     Variable leaf;
 
     // Leaves first: their hooks start communication.
     std::uint64_t priority() const { return node ? node->sequence() : ~std::uint64_t{0}; }
-    bool operator<(const Task& other) const { return priority() < other.priority(); }
-  };
-  // The ready tasks of one device. At most one thread works on a device at a time.
-  struct DeviceQueue {
-    Device device;
-    std::vector<Task> ready = {};  // a heap
-    bool busy = false;
   };
   // The gradients that are still to arrive at a node, or at a leaf, which adds them up by itself.
   struct Arrivals {
@@ -62,33 +54,36 @@ class BackwardPass : public std::enable_shared_from_this<BackwardPass> {
     bool any = false;      // a leaf got one
   };
 
-  bool is_over() const { return outstanding_ == 0 || error_; }  // REQUIRES: the lock
-  bool has_several_devices() const { return queues_.size() > 1; }
+  static const void* target_of(const Edge& edge) {
+    return edge.node ? edge.node.get() : edge.leaf.identity();
+  }
+  bool is_over() {
+    const std::lock_guard lock(mutex_);
+    return outstanding_ == 0 || error_;
+  }
 
-  Device begin(const Variable& root, Tensor grad);
-  void discover(const std::shared_ptr<Node>& root);
-  DeviceQueue& queue(Device device);
-  void push(Device device, Task&& task);
-  bool run_one(DeviceQueue& queue);
-  bool help_another_device();
+  void expect_gradients(const Edge& root);
+  void work(Device own);
+  bool run_one(std::optional<Device> only);
   void execute(Task& task);
-  Gradients run_node(Node& node, const Gradients& grads);
-  void deliver(const Edge& edge, Tensor grad, Device here);
+  Gradients run_node(Node& node, const Gradients& grad_outputs);
+  void deliver(const Edge& edge, Tensor grad, std::optional<Device> here);
   void deliver_to_leaf(const Variable& leaf, Tensor grad);
-  void work(Device device);
+  void wait_for_running_tasks();
 
   Graph graph_;
   ThreadContext context_;
-  std::uint64_t number_ = 0;         // counts the process's passes from 1
-  std::vector<DeviceQueue> queues_;  // which there are is settled before any thread works
+  std::uint64_t number_ = 0;     // counts the process's passes from 1
+  std::vector<Device> devices_;  // all that the pass works on
 
-  std::mutex mutex_;                                    // guards the queues' insides and all below
-  std::unordered_map<const void*, Arrivals> arrivals_;  // by node, or a leaf's identity()
-  std::size_t outstanding_ = 0;                         // nodes and leaf tasks not yet done
-  std::size_t running_ = 0;                             // tasks that a thread is working on
-  std::exception_ptr error_;                            // the first one
+  std::mutex mutex_;                                    // guards what follows
+  std::unordered_map<const void*, Arrivals> arrivals_;  // by target_of() an edge
+  std::vector<Task> ready_;
+  std::vector<Device> busy_;     // a thread runs a task of these: one at a time on each device
+  std::size_t outstanding_ = 0;  // nodes and leaf tasks not yet done
+  std::exception_ptr error_;     // the first one
   std::vector<std::function<void()>> at_end_;
-  runtime::WaitWord changed_;  // counts pushes, ends and errors
+  runtime::WaitWord changed_;  // counts finished tasks where there are several devices
 };
 
 namespace {
@@ -98,71 +93,78 @@ thread_local BackwardPass* running_pass = nullptr;
 
 }  // namespace
 
-// Prepares the first task and returns its device.
-Device BackwardPass::begin(const Variable& root, Tensor grad) {
-  if (root.is_leaf()) {
-    outstanding_ = 1;
-    arrivals_[root.identity()].missing = 1;
-    push(root.device(), {nullptr, {std::move(grad)}, root});
-    return root.device();
+void BackwardPass::run(const Variable& root, Tensor grad) {
+  const Edge start = edge_to(root);
+  const Device home = start.node ? start.node->device() : start.device;
+  expect_gradients(start);
+  deliver(start, std::move(grad), std::nullopt);
+  for (const Device device : devices_) {
+    if (device == home || context_.issue == Issue::by_caller) continue;
+    // A worker may look at the pass after run() has returned.
+    runtime::logical_device(device).worker().post([self = shared_from_this(), device] {
+      const trace::TrackScope track(device.index);
+      self->work(device);
+    });
   }
-  const std::shared_ptr<Node>& node = root.node();
-  discover(node);
-  Gradients grads(node->num_outputs());
-  grads[root.output_index()] = std::move(grad);
-  push(node->device(), {node, std::move(grads), {}});
-  return node->device();
+  work(home);
+  wait_for_running_tasks();
+  const auto at_end = std::exchange(at_end_, {});
+  if (error_) std::rethrow_exception(error_);
+  for (const auto& call : at_end) call();
 }
 
-// Counts, for every node that backward will reach, the gradients that will arrive there.
-void BackwardPass::discover(const std::shared_ptr<Node>& root) {
-  std::vector<const Node*> pending{root.get()};
-  arrivals_[root.get()];
+// Counts, for every node and leaf that backward will reach, the gradients that will arrive there.
+void BackwardPass::expect_gradients(const Edge& root) {
+  std::vector<const Edge*> pending{&root};
   while (!pending.empty()) {
-    const Node* node = pending.back();
+    const Edge& edge = *pending.back();
     pending.pop_back();
-    require(!node->released_, ErrorCode::State, "backward",
+    if (!edge.is_wanted() || ++arrivals_[target_of(edge)].missing > 1) continue;
+    const Device device = edge.node ? edge.node->device() : edge.device;
+    if (std::ranges::find(devices_, device) == devices_.end()) devices_.push_back(device);
+    if (!edge.node) continue;
+    require(!edge.node->released_, ErrorCode::State, "backward",
             "the graph was released by an earlier backward (at {}); "
             "pass Graph::retain to the first call to go through it twice",
-            node->name());
+            edge.node->name());
     ++outstanding_;
-    queue(node->device());
-    for (const Edge& edge : node->edges_) {
-      if (edge.leaf.defined()) {
-        queue(edge.device);
-        ++arrivals_[edge.leaf.identity()].missing;
-      }
-      if (!edge.node) continue;
-      const auto [entry, is_new] = arrivals_.try_emplace(edge.node.get());
-      ++entry->second.missing;
-      if (is_new) pending.push_back(edge.node.get());
-    }
+    for (const Edge& next : edge.node->edges_) pending.push_back(&next);
   }
 }
 
-BackwardPass::DeviceQueue& BackwardPass::queue(Device device) {
-  for (DeviceQueue& queue : queues_) {
-    if (queue.device == device) return queue;
+// A device's line of work: runs its tasks until the pass is over. When it has nothing to do, it
+// takes a task of another device: whose worker may be busy with another pass, which in turn may be
+// waiting for this one.
+void BackwardPass::work(Device own) {
+  const ThreadContextScope scope(context_);
+  BackwardPass* const outer = std::exchange(running_pass, this);
+  for (std::uint32_t seen = changed_.load(); !is_over(); seen = changed_.load()) {
+    if (run_one(own)) continue;
+    if (context_.issue == Issue::by_caller && run_one({})) continue;  // no other thread will
+    const trace::ScopedSpan span(trace::Lane::host, trace::Category::wait,
+                                 "wait for other devices");
+    if (runtime::spin_until([&] { return changed_.load() != seen; })) continue;
+    if (run_one({})) continue;
+    changed_.wait_while_equal(seen);
   }
-  return queues_.emplace_back(DeviceQueue{device});
+  running_pass = outer;
 }
 
-// REQUIRES: the lock, once threads work.
-void BackwardPass::push(Device device, Task&& task) {
-  DeviceQueue& target = queue(device);
-  target.ready.push_back(std::move(task));
-  std::push_heap(target.ready.begin(), target.ready.end());
-}
-
-// Runs the most urgent ready task of a device; false if there is none or another thread is at it.
-bool BackwardPass::run_one(DeviceQueue& queue) {
+// Runs the most urgent ready task, only of this device or of any; false if there is none on a
+// device that no other thread works on.
+bool BackwardPass::run_one(std::optional<Device> only) {
   std::unique_lock lock(mutex_);
-  if (is_over() || queue.busy || queue.ready.empty()) return false;
-  std::pop_heap(queue.ready.begin(), queue.ready.end());
-  std::optional<Task> task(std::move(queue.ready.back()));
-  queue.ready.pop_back();
-  queue.busy = true;
-  ++running_;
+  auto best = ready_.end();
+  for (auto task = ready_.begin(); task != ready_.end() && !error_; ++task) {
+    if (only && task->device != *only) continue;
+    if (std::ranges::find(busy_, task->device) != busy_.end()) continue;
+    if (best == ready_.end() || task->priority() > best->priority()) best = task;
+  }
+  if (best == ready_.end()) return false;
+  std::optional<Task> task(std::move(*best));
+  const Device device = task->device;
+  ready_.erase(best);
+  busy_.push_back(device);
   lock.unlock();
   std::exception_ptr failure;
   try {
@@ -172,19 +174,17 @@ bool BackwardPass::run_one(DeviceQueue& queue) {
   }
   task.reset();
   lock.lock();
-  queue.busy = false;
-  --running_;
+  std::erase(busy_, device);
   --outstanding_;
   if (failure && !error_) error_ = std::move(failure);
-  if (has_several_devices()) changed_.add(1);
+  if (devices_.size() > 1) changed_.add(1);
   return true;
 }
 
 void BackwardPass::execute(Task& task) {
   if (task.leaf.defined()) return deliver_to_leaf(task.leaf, std::move(task.grads[0]));
   Node& node = *task.node;
-  const bool any = std::any_of(task.grads.begin(), task.grads.end(),
-                               [](const Tensor& grad) { return grad.defined(); });
+  const bool any = std::ranges::any_of(task.grads, &Tensor::defined);
   Gradients grads = any ? run_node(node, task.grads) : Gradients(node.num_inputs());
   task.grads.clear();
   if (graph_ == Graph::release) {
@@ -197,31 +197,23 @@ void BackwardPass::execute(Task& task) {
 }
 
 Gradients BackwardPass::run_node(Node& node, const Gradients& grad_outputs) {
-  trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, node.name());
-  // The caller of backward() times a pass over one device; over several, each node times itself.
-  std::optional<runtime::DeviceSpan> on_device;
-  if (has_several_devices()) {
-    on_device.emplace(runtime::logical_device(node.device()).compute_stream(), trace::Lane::compute,
-                      trace::Category::op, node.name(), 0, node.device().index);
-  }
-  Gradients grads = node.backward(grad_outputs);
-  // Memory is at its highest now: what was saved for the node, and what it made.
-  if (trace::recording()) [[unlikely]] {
-    const int track = has_several_devices() ? node.device().index : trace::current_track();
-    runtime::sample_memory(runtime::logical_device(node.device()), track);
-  }
-  return grads;
+  const bool is_one_of_several = devices_.size() > 1;
+  const trace::TrackScope track(is_one_of_several ? node.device().index : trace::current_track());
+  const runtime::WorkSpan span(runtime::logical_device(node.device()).compute_stream(),
+                               trace::Lane::compute, trace::Category::op, node.name());
+  return node.backward(grad_outputs);
 }
 
-// Hands the gradient of an input on: to a leaf, or to the node that made the input.
-void BackwardPass::deliver(const Edge& edge, Tensor grad, Device here) {
-  if (edge.leaf.defined() && edge.device == here) {
+// Hands the gradient of an input on: to a leaf, or to the node that made the input. here: the
+// device whose line of work calls; none before there is one.
+void BackwardPass::deliver(const Edge& edge, Tensor grad, std::optional<Device> here) {
+  if (edge.leaf.defined() && here == edge.device) {
     return deliver_to_leaf(edge.leaf, std::move(grad));
   }
   const std::lock_guard lock(mutex_);
   if (edge.leaf.defined()) {
     ++outstanding_;
-    push(edge.device, {nullptr, {std::move(grad)}, edge.leaf});
+    ready_.push_back({edge.device, nullptr, {std::move(grad)}, edge.leaf});
     changed_.add(1);
     return;
   }
@@ -236,7 +228,9 @@ void BackwardPass::deliver(const Edge& edge, Tensor grad, Device here) {
     total.backend().add(total.stream(), sum.view(), grad.view(), total.view());
     sum = std::move(total);
   }
-  if (--arrived.missing == 0) push(edge.node->device(), {edge.node, std::move(arrived.grads), {}});
+  if (--arrived.missing == 0) {
+    ready_.push_back({edge.node->device(), edge.node, std::move(arrived.grads), {}});
+  }
 }
 
 // On the line of work of the leaf's device. An undefined gradient counts as arrived.
@@ -257,73 +251,21 @@ void BackwardPass::deliver_to_leaf(const Variable& leaf, Tensor grad) {
   if (is_last) call_leaf_hooks(leaf);
 }
 
-// A device's line of work: runs its tasks until the pass is over.
-void BackwardPass::work(Device device) {
-  ThreadContextScope scope(context_);
-  BackwardPass* const outer = std::exchange(running_pass, this);
-  DeviceQueue& own = queue(device);
+// After an error other devices may still be inside a task. A worker lets go of the pass later, and
+// must not keep what is inside.
+void BackwardPass::wait_for_running_tasks() {
   while (true) {
     const std::uint32_t seen = changed_.load();
-    if (run_one(own)) continue;
     {
       const std::lock_guard lock(mutex_);
-      if (is_over()) break;
-    }
-    // Then no other thread works on the other devices.
-    if (context_.issue == Issue::by_caller && help_another_device()) continue;
-    trace::ScopedSpan span(trace::Lane::host, trace::Category::wait, "wait for other devices");
-    if (runtime::spin_until([&] { return changed_.load() != seen; })) continue;
-    if (help_another_device()) continue;
-    changed_.wait_while_equal(seen);
-  }
-  running_pass = outer;
-}
-
-// Takes one task of a device whose own worker is not at it: it may be busy with another pass,
-// which in turn may be waiting for this one.
-bool BackwardPass::help_another_device() {
-  DeviceQueue* found = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    for (DeviceQueue& queue : queues_) {
-      if (!queue.busy && !queue.ready.empty()) found = &queue;
-    }
-  }
-  if (found == nullptr) return false;
-  trace::TrackScope track(found->device.index);
-  return run_one(*found);
-}
-
-void BackwardPass::run(const Variable& root, Tensor grad) {
-  const Device home = begin(root, std::move(grad));
-  for (const DeviceQueue& queue : queues_) {
-    if (queue.device == home || context_.issue == Issue::by_caller) continue;
-    // A worker may look at the pass after run() has returned.
-    runtime::logical_device(queue.device)
-        .worker()
-        .post([self = shared_from_this(), device = queue.device] {
-          trace::TrackScope track(device.index);
-          self->work(device);
-        });
-  }
-  work(home);
-  std::vector<std::function<void()>> at_end;
-  while (true) {  // after an error other devices may still be inside a task
-    const std::uint32_t seen = changed_.load();
-    {
-      const std::lock_guard lock(mutex_);
-      if (running_ == 0) {
-        // A worker lets go of the pass later, and must not keep what is inside.
-        for (DeviceQueue& queue : queues_) queue.ready.clear();
+      if (busy_.empty()) {
+        ready_.clear();
         arrivals_.clear();
-        at_end.swap(at_end_);
-        break;
+        return;
       }
     }
     changed_.wait_while_equal(seen);
   }
-  if (error_) std::rethrow_exception(error_);
-  for (const auto& call : at_end) call();
 }
 
 void run_backward(const Variable& root, Tensor grad, Graph graph) {
@@ -335,26 +277,12 @@ void run_backward(const Variable& root, Tensor grad, Graph graph) {
            "a gradient is needed for shape {}; only a single element has the default 1",
            to_string(root.shape()));
     }
-    grad = kept_scalar(1, root.dtype(), root.device());
-    if (root.shape() != grad.shape()) grad = grad.reshape(root.shape());
+    grad = Tensor::full(root.shape(), 1, root.dtype(), root.device());
   }
   require_same_shape("backward", root.value(), grad);
   require_same_device("backward", {&root.value(), &grad});
   require_same_dtype("backward", {&root.value(), &grad});
   std::make_shared<BackwardPass>(graph)->run(root, std::move(grad));
-}
-
-// Not kept while a step is captured, since what a graph writes is there only after a launch.
-Tensor kept_scalar(double value, DType dtype, Device device) {
-  static std::mutex& mutex = *new std::mutex;
-  static auto& scalars = *new std::map<std::tuple<Device, DType, double>, Tensor>;
-  const std::lock_guard lock(mutex);
-  const std::tuple key(device, dtype, value);
-  const auto found = scalars.find(key);
-  if (found != scalars.end()) return found->second;
-  const Tensor scalar = Tensor::full({}, value, dtype, device);
-  if (!runtime::is_capturing_step()) scalars.emplace(key, scalar);
-  return scalar;
 }
 
 void on_backward_end(std::function<void()> finish) {

@@ -4,9 +4,6 @@
 
 #include "engine/autograd/variable.h"
 #include "engine/core/error.h"
-#include "engine/runtime/device_span.h"
-#include "engine/runtime/logical_device.h"
-#include "engine/trace/span.h"
 
 namespace lockstep {
 namespace {
@@ -18,26 +15,24 @@ bool requires_grad(const Variable& input) {
 
 }  // namespace
 
+Edge edge_to(const Variable& variable) {
+  return {.node = variable.node(),
+          .output_index = variable.output_index(),
+          .leaf = variable.is_leaf() ? variable : Variable(),
+          .shape = variable.shape(),
+          .dtype = variable.dtype(),
+          .device = variable.device()};
+}
+
 void Node::connect(std::span<const Variable> inputs, std::size_t num_outputs, Device device) {
   static std::atomic<std::uint64_t> next_sequence{1};
   edges_.reserve(inputs.size());
   for (const Variable& input : inputs) {
-    Edge& edge = edges_.emplace_back();
-    if (!requires_grad(input)) continue;
-    edge.node = input.node();
-    edge.output_index = input.output_index();
-    if (input.is_leaf()) edge.leaf = input;
-    edge.shape = input.shape();
-    edge.dtype = input.dtype();
-    edge.device = input.device();
+    edges_.push_back(requires_grad(input) ? edge_to(input) : Edge{});
   }
   num_outputs_ = num_outputs;
   device_ = device;
   sequence_ = next_sequence.fetch_add(1, std::memory_order_relaxed);
-}
-
-void sample_memory(const Variable& input) {
-  runtime::sample_memory(runtime::logical_device(input.device()), trace::current_track());
 }
 
 Node::~Node() {

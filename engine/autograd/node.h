@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "engine/autograd/variable.h"
+#include "engine/runtime/device_span.h"
 #include "engine/tensor/tensor.h"
-#include "engine/trace/span.h"
 
 namespace lockstep {
 
@@ -53,6 +53,8 @@ struct Edge {
 
   bool is_wanted() const { return node || leaf.defined(); }
 };
+// The edge to where a variable comes from. REQUIRES: it requires a gradient.
+Edge edge_to(const Variable& variable);
 
 class Node {
  public:
@@ -69,8 +71,8 @@ class Node {
   // backward pass adds. A returned tensor may be one of grad_outputs.
   virtual Gradients backward(const Gradients& grad_outputs) = 0;
 
-  // Drops what forward kept.
-  virtual void release_saved() = 0;
+  // Drops the tensors that forward kept, if any.
+  virtual void release_saved() {}
 
   // The device whose line of work runs backward(): where the outputs are, unless said otherwise.
   Device device() const { return device_; }
@@ -110,23 +112,6 @@ class Node {
   bool released_ = false;
 };
 
-// The inside of a Variable, for the sources of this folder.
-struct VariableImpl {
-  Tensor value;
-  bool requires_grad = false;
-
-  // For the result of an operation.
-  std::shared_ptr<Node> node;
-  std::size_t output_index = 0;
-
-  // For a leaf. Touched only by the line of work of the leaf's device while a backward pass runs.
-  Tensor grad;
-  Tensor grad_slot;
-  bool slot_is_taken = false;  // a node has been given the slot, its gradient is on the way
-  std::vector<std::pair<std::uint64_t, GradHook>> hooks;
-  std::uint64_t next_hook_id = 1;
-};
-
 // Adds a gradient of this backward pass to a leaf. It is taken over if nothing else holds it,
 // else copied.
 void add_leaf_gradient(const Variable& leaf, Tensor gradient);
@@ -143,15 +128,12 @@ struct GraphAccess {
 // True if an operation on these inputs has to be recorded.
 bool needs_node(std::span<const Variable> inputs);
 
-// Counts the memory in use on the variable's device, for a trace.
-void sample_memory(const Variable& input);
-
 // Wraps a result; makes a node of type NodeType(saved...) only if one is needed.
 template <typename NodeType, typename... Saved>
 Variable record(std::initializer_list<Variable> inputs, Tensor result, Saved&&... saved) {
   const std::span<const Variable> all(inputs.begin(), inputs.size());
   if (trace::recording()) [[unlikely]]
-    sample_memory(all[0]);
+    runtime::sample_memory(result.logical_device());
   if (!needs_node(all)) return Variable(std::move(result));
   auto node = std::make_shared<NodeType>(std::forward<Saved>(saved)...);
   node->connect(all, 1, result.device());

@@ -47,10 +47,6 @@ void Variable::fail_undefined() {
   fail(ErrorCode::State, "variable", "is undefined: it was never given a tensor");
 }
 
-const Tensor& Variable::value() const {
-  return checked().value;
-}
-
 void Variable::set_value(Tensor value) {
   VariableImpl& impl = checked();
   require(!impl.node, ErrorCode::State, "set_value",
@@ -63,29 +59,11 @@ void Variable::set_value(Tensor value) {
   impl.grad_slot = {};
 }
 
-bool Variable::requires_grad() const {
-  return checked().requires_grad;
-}
-
 void Variable::set_requires_grad(RequiresGrad requires_grad) {
   require(is_leaf(), ErrorCode::State, "set_requires_grad", "only a leaf can change it");
   const bool is_wanted = requires_grad == RequiresGrad::yes;
   require_differentiable("set_requires_grad", is_wanted, dtype());
   impl_->requires_grad = is_wanted;
-}
-
-bool Variable::is_leaf() const {
-  return !checked().node;
-}
-const std::shared_ptr<Node>& Variable::node() const {
-  return checked().node;
-}
-std::size_t Variable::output_index() const {
-  return checked().output_index;
-}
-
-const Tensor& Variable::grad() const {
-  return checked().grad;
 }
 
 void Variable::set_grad(Tensor grad) {
@@ -94,18 +72,10 @@ void Variable::set_grad(Tensor grad) {
   impl.grad = std::move(grad);
 }
 
-void Variable::clear_grad() {
-  checked().grad = {};
-}
-
 void Variable::set_grad_slot(Tensor slot) {
   VariableImpl& impl = checked();
   require_like_value("set_grad_slot", impl, slot);
   impl.grad_slot = std::move(slot);
-}
-
-const Tensor& Variable::grad_slot() const {
-  return checked().grad_slot;
 }
 
 std::uint64_t Variable::on_grad_ready(GradHook hook) {
@@ -121,10 +91,6 @@ void Variable::remove_grad_hook(std::uint64_t id) {
 
 void Variable::backward(Tensor grad, Graph graph) const {
   run_backward(*this, std::move(grad), graph);
-}
-
-Variable Variable::detach() const {
-  return Variable(value());
 }
 
 Variable GraphAccess::make_result(Tensor value, std::shared_ptr<Node> node,

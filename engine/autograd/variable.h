@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "engine/core/thread_context.h"
 #include "engine/tensor/tensor.h"
@@ -34,7 +36,6 @@ class NoGradScope {
 
 class Node;
 class Variable;
-struct VariableImpl;
 
 enum class RequiresGrad { no, yes };
 enum class Graph { release, retain };
@@ -42,6 +43,23 @@ enum class Graph { release, retain };
 // Called when a leaf's gradient of this backward pass has been added to grad(). Runs on the line of
 // work of the leaf's device.
 using GradHook = std::function<void(const Variable& leaf)>;
+
+// The inside of a Variable, which all its handles share; for the sources of this folder.
+struct VariableImpl {
+  Tensor value;
+  bool requires_grad = false;
+
+  // For the result of an operation.
+  std::shared_ptr<Node> node;
+  std::size_t output_index = 0;
+
+  // For a leaf. Touched only by the line of work of the leaf's device while a backward pass runs.
+  Tensor grad;
+  Tensor grad_slot;
+  bool slot_is_taken = false;  // a node has been given the slot, its gradient is on the way
+  std::vector<std::pair<std::uint64_t, GradHook>> hooks;
+  std::uint64_t next_hook_id = 1;
+};
 
 class Variable {
  public:
@@ -51,7 +69,7 @@ class Variable {
   explicit Variable(Tensor value, RequiresGrad requires_grad = RequiresGrad::no);
 
   bool defined() const { return impl_ != nullptr; }
-  const Tensor& value() const;
+  const Tensor& value() const { return checked().value; }
   const Shape& shape() const { return value().shape(); }
   Device device() const { return value().device(); }
   DType dtype() const { return value().dtype(); }
@@ -62,25 +80,26 @@ class Variable {
   void set_value(Tensor value);
 
   // True if backward() would reach this variable.
-  bool requires_grad() const;
+  bool requires_grad() const { return checked().requires_grad; }
   // REQUIRES: a leaf with a floating dtype; else throws Error{State} or Error{DType}.
   void set_requires_grad(RequiresGrad requires_grad);
-  bool is_leaf() const;
-  const std::shared_ptr<Node>& node() const;  // nullptr for a leaf
-  std::size_t output_index() const;           // which output of node() this is
+  bool is_leaf() const { return !checked().node; }
+  const std::shared_ptr<Node>& node() const { return checked().node; }  // nullptr for a leaf
+  // Which output of node() this is.
+  std::size_t output_index() const { return checked().output_index; }
 
   // The gradient of a leaf; undefined before the first backward() and after clear_grad().
-  const Tensor& grad() const;
+  const Tensor& grad() const { return checked().grad; }
   // Throws Error{Shape}, Error{DType} or Error{Device} unless it is undefined or like the value.
   void set_grad(Tensor grad);
   // Forgets the gradient (PyTorch's zero_grad(set_to_none=True)).
-  void clear_grad();
+  void clear_grad() { checked().grad = {}; }
 
   // Memory where a leaf's gradient shall be written, such as its place in a bucket: nodes that can
   // write it there directly save a copy. An undefined tensor takes the wish back.
   // Throws Error{Shape} unless slot has the value's shape, dtype and device.
   void set_grad_slot(Tensor slot);
-  const Tensor& grad_slot() const;
+  const Tensor& grad_slot() const { return checked().grad_slot; }
 
   // Registers a hook on a leaf; the number names it in remove_grad_hook.
   // Throws Error{State} unless this is a leaf, Error{Usage} for an empty hook.
@@ -94,7 +113,7 @@ class Variable {
   void backward(Tensor grad = {}, Graph graph = Graph::release) const;
 
   // The same tensor, cut from the graph.
-  Variable detach() const;
+  Variable detach() const { return Variable(value()); }
 
   bool is_same(const Variable& other) const { return impl_ == other.impl_; }
   // An address that identifies this variable among all handles to it.

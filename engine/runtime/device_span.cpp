@@ -42,7 +42,7 @@ void record(Pending pending) {
 }  // namespace
 
 void DeviceSpan::open(Stream& stream, trace::Lane lane, trace::Category category, const char* name,
-                      std::size_t num_bytes, int track) {
+                      std::size_t num_bytes) {
   if (trace::is_untraced()) return;
   begin_ = stream.record_timed();
   if (!begin_) return;
@@ -50,7 +50,7 @@ void DeviceSpan::open(Stream& stream, trace::Lane lane, trace::Category category
   recording_ = trace::detail::active_recording.load();
   span_.name = name;
   span_.num_bytes = num_bytes;
-  span_.rank = track;
+  span_.rank = trace::current_track();
   span_.lane = lane;
   span_.category = category;
 }
@@ -72,9 +72,9 @@ void DeviceSpan::close() noexcept {
   }
 }
 
-void sample_memory(LogicalDevice& device, int track) {
+void sample_memory(LogicalDevice& device) {
   const std::size_t num_bytes = device.own_memory().statistics().current_bytes;
-  trace::record(trace::Sample{trace::now_ns(), num_bytes, track});
+  trace::record(trace::Sample{trace::now_ns(), num_bytes, trace::current_track()});
 }
 
 void record_device_spans() {

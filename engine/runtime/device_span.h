@@ -22,12 +22,9 @@ class DeviceSpan {
   // Covers what is enqueued on the stream until the end of the scope. While nothing is recorded,
   // and while the stream's work goes into a graph, it costs a branch.
   DeviceSpan(Stream& stream, trace::Lane lane, trace::Category category, const char* name,
-             std::size_t num_bytes = 0)
-      : DeviceSpan(stream, lane, category, name, num_bytes, trace::current_track()) {}
-  DeviceSpan(Stream& stream, trace::Lane lane, trace::Category category, const char* name,
-             std::size_t num_bytes, int track) {
+             std::size_t num_bytes = 0) {
     if (trace::recording()) [[unlikely]] {
-      open(stream, lane, category, name, num_bytes, track);
+      open(stream, lane, category, name, num_bytes);
     }
   }
   ~DeviceSpan() {
@@ -44,7 +41,7 @@ class DeviceSpan {
 
  private:
   void open(Stream& stream, trace::Lane lane, trace::Category category, const char* name,
-            std::size_t num_bytes, int track);
+            std::size_t num_bytes);
   void close() noexcept;
 
   trace::Span span_;
@@ -53,9 +50,9 @@ class DeviceSpan {
   std::shared_ptr<Event> begin_;
 };
 
-// Records how much of the device's own memory is in use now, on this track. Does nothing while
-// nothing is recorded; to ask for trace::recording() before saves the call.
-void sample_memory(LogicalDevice& device, int track);
+// Records how much of the device's own memory is in use now, on the thread's track. Does nothing
+// while nothing is recorded; to ask for trace::recording() before saves the call.
+void sample_memory(LogicalDevice& device);
 
 // The time of a thread that enqueues work, and of that work on its stream, under one name: a
 // ScopedSpan and a DeviceSpan in one. At its end the memory of the stream's device is sampled,
@@ -69,7 +66,7 @@ class WorkSpan {
         sampled_(lane == trace::Lane::copy ? nullptr : &stream.device()) {}
   ~WorkSpan() {
     if (trace::recording() && sampled_ != nullptr) [[unlikely]] {
-      sample_memory(*sampled_, trace::current_track());
+      sample_memory(*sampled_);
     }
   }
   WorkSpan(const WorkSpan&) = delete;

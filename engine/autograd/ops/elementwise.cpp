@@ -15,23 +15,6 @@ class AddNode final : public Node {
   Gradients backward(const Gradients& grad_outputs) override {
     return {grad_outputs[0], grad_outputs[0]};
   }
-  void release_saved() override {}
-};
-
-// y = a - b.
-class SubtractNode final : public Node {
- public:
-  const char* name() const override { return "Subtract"; }
-  Gradients backward(const Gradients& grad_outputs) override {
-    const Tensor& grad_y = grad_outputs[0];
-    Tensor grad_b;
-    if (wants_gradient(1)) {
-      grad_b = gradient_buffer(1);
-      grad_b.backend().scale(grad_b.stream(), grad_y.view(), -1.0, grad_b.view());
-    }
-    return {grad_y, grad_b};
-  }
-  void release_saved() override {}
 };
 
 void require_alike(std::string_view operation, const Tensor& a, const Tensor& b) {
@@ -51,11 +34,8 @@ Variable add(const Variable& a, const Variable& b) {
 }
 
 Variable subtract(const Variable& a, const Variable& b) {
-  trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Subtract");
   require_alike("subtract", a.value(), b.value());
-  Tensor y = a.value().clone();
-  y.backend().axpy(y.stream(), -1.0, b.value().view(), y.view());
-  return record<SubtractNode>({a, b}, std::move(y));
+  return add(a, scale(b, -1.0));
 }
 
 namespace {
@@ -92,7 +72,6 @@ class ScaleNode final : public Node {
     grad_x.backend().scale(grad_x.stream(), grad_outputs[0].view(), factor_, grad_x.view());
     return {grad_x};
   }
-  void release_saved() override {}
 
  private:
   double factor_;
@@ -191,7 +170,6 @@ class DropoutNode final : public Node {
     grad_x.backend().dropout(grad_x.stream(), mask_, grad_outputs[0].matrix(), grad_x.matrix());
     return {grad_x};
   }
-  void release_saved() override {}
 
  private:
   kernels::DropoutMask mask_;
@@ -216,18 +194,13 @@ Variable dropout(const Variable& x, double probability, std::uint64_t seed, std:
 
 namespace {
 
-// y = factor * (sum of x): every element's gradient is factor * grad_y.
+// y = the sum of x: every element's gradient is that of y.
 class SumNode final : public Node {
  public:
-  explicit SumNode(double factor) : factor_(factor) {}
-  const char* name() const override { return factor_ == 1.0 ? "Sum" : "Mean"; }
+  const char* name() const override { return "Sum"; }
   Gradients backward(const Gradients& grad_outputs) override {
+    const Tensor& grad_y = grad_outputs[0];
     Tensor grad_x = gradient_buffer(0);
-    Tensor grad_y = grad_outputs[0];
-    if (factor_ != 1.0) {
-      grad_y = Tensor::empty(grad_y.shape(), grad_y.dtype(), grad_y.device());
-      grad_y.backend().scale(grad_y.stream(), grad_outputs[0].view(), factor_, grad_y.view());
-    }
     // A column whose rows are all the one element.
     ConstMatrixView repeated = matrix_view(grad_y.raw(), grad_y.dtype(), grad_x.num_elements(), 1);
     repeated.leading_dimension = 0;
@@ -236,29 +209,19 @@ class SumNode final : public Node {
         matrix_view(grad_x.raw(), grad_x.dtype(), grad_x.num_elements(), 1));
     return {grad_x};
   }
-  void release_saved() override {}
-
- private:
-  double factor_;
 };
-
-Variable scaled_sum(const Variable& x, double factor) {
-  Tensor y = Tensor::empty({}, x.dtype(), x.device());
-  y.backend().sum(y.stream(), x.value().view(), y.view());
-  if (factor != 1.0) y.backend().scale(y.stream(), y.view(), factor, y.view());
-  return record<SumNode>({x}, std::move(y), factor);
-}
 
 }  // namespace
 
 Variable sum(const Variable& x) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Sum");
-  return scaled_sum(x, 1.0);
+  Tensor y = Tensor::empty({}, x.dtype(), x.device());
+  y.backend().sum(y.stream(), x.value().view(), y.view());
+  return record<SumNode>({x}, std::move(y));
 }
 
 Variable mean(const Variable& x) {
-  trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Mean");
-  return scaled_sum(x, 1.0 / static_cast<double>(x.value().num_elements()));
+  return scale(sum(x), 1.0 / static_cast<double>(x.value().num_elements()));
 }
 
 }  // namespace lockstep

@@ -14,7 +14,6 @@ class ReshapeNode final : public Node {
   Gradients backward(const Gradients& grad_outputs) override {
     return {grad_outputs[0].reshape(edge(0).shape)};
   }
-  void release_saved() override {}
 };
 
 }  // namespace
@@ -32,7 +31,6 @@ class ToDeviceNode final : public Node {
   Gradients backward(const Gradients& grad_outputs) override {
     return {grad_outputs[0].to(edge(0).device)};
   }
-  void release_saved() override {}
 };
 
 }  // namespace
