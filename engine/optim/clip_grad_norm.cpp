@@ -29,8 +29,7 @@ Tensor norm_of(const std::vector<TensorView>& views, Device device) {
 
 }  // namespace
 
-double clip_grad_norm(const std::vector<Variable>& parameters, double max_norm,
-                      NonFiniteNorm non_finite) {
+double clip_grad_norm(const std::vector<Variable>& parameters, double max_norm) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::optimizer, "clip_grad_norm");
   require_max_norm(max_norm);
   std::map<Device, std::vector<TensorView>> grads;
@@ -45,9 +44,6 @@ double clip_grad_norm(const std::vector<Variable>& parameters, double max_norm,
     sum_of_squares += of_device * of_device;
   }
   const double norm = std::sqrt(sum_of_squares);
-  require(non_finite == NonFiniteNorm::scale || std::isfinite(norm), ErrorCode::Numeric,
-          "clip_grad_norm",
-          "the total norm of the gradients is non-finite ({}), so it cannot be clipped", norm);
   const double factor = max_norm / (norm + 1e-6);
   if (factor >= 1) return norm;
   tell_clipped();

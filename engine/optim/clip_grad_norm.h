@@ -7,19 +7,15 @@
 
 namespace lockstep::optim {
 
-// An infinite or not-a-number norm either scales the gradients like any other, to zero or not a
-// number, or it is an error.
-enum class NonFiniteNorm { scale, fail };
-
 // Multiplies every gradient by min(1, max_norm / (norm + 1e-6)), where norm is the Euclidean norm
 // of all gradients as one long vector, and returns norm. Parameters without a gradient are skipped;
-// they may be on several devices. Waits for the devices.
-// Throws Error{Numeric} with NonFiniteNorm::fail, Error{Usage} for a max_norm that is negative or
-// not a number, and changes nothing then. Source: PyTorch clip_grad_norm_ with norm_type 2.
-double clip_grad_norm(const std::vector<Variable>& parameters, double max_norm,
-                      NonFiniteNorm non_finite = NonFiniteNorm::scale);
+// they may be on several devices. An infinite or not-a-number norm scales the gradients like any
+// other, to zero or not a number. Waits for the devices.
+// Throws Error{Usage} for a max_norm that is negative or not a number.
+// Source: PyTorch clip_grad_norm_ with norm_type 2.
+double clip_grad_norm(const std::vector<Variable>& parameters, double max_norm);
 
-// The same with NonFiniteNorm::scale and the same bits, for parameters of one device, without
+// The same with the same bits, for parameters of one device, without
 // waiting for it, so that a graph can capture it. Returns the norm as float64 [] on that device.
 // An infinite max_norm only measures.
 // Throws Error{Usage} for a max_norm as above and for no parameters, Error{Device} for several
