@@ -1,5 +1,5 @@
-// The calls that a rank has announced, in flags on cache lines of their own: in memory that ranks
-// share, or filled in from what a connection brings.
+// State that one rank writes and another one reads: the calls that a rank has announced, in flags
+// on cache lines of their own, which may lie in memory that processes share; and queues.
 #pragma once
 
 #include <array>
@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
+#include <mutex>
 #include <type_traits>
 
 #include "engine/comm/collective_call.h"
@@ -72,6 +74,31 @@ class Announcements {
 
  private:
   std::array<Announcement, 2> places_;
+};
+
+// Items that one thread puts down for another one, in order.
+template <typename T>
+class Queue {
+ public:
+  void put(T item) {
+    const std::lock_guard lock(mutex_);
+    items_.push_back(std::move(item));
+    size_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  bool has_items() const { return size_.load(std::memory_order_seq_cst) != 0; }
+  // REQUIRES: has_items().
+  T take() {
+    const std::lock_guard lock(mutex_);
+    size_.fetch_sub(1, std::memory_order_seq_cst);
+    T item = std::move(items_.front());
+    items_.pop_front();
+    return item;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::deque<T> items_;
+  std::atomic<std::size_t> size_{0};
 };
 
 }  // namespace lockstep::comm

@@ -37,29 +37,6 @@ bool same_call(const CallHeader& a, const CallHeader& b) {
          a.op == b.op && a.plan == b.plan && a.root == b.root;
 }
 
-PackedCall pack(const CallHeader& call) {
-  const auto field = [](auto value, int position) {
-    return std::uint64_t{static_cast<std::uint8_t>(value)} << position;
-  };
-  return {call.sequence, call.num_elements,
-          std::uint64_t{static_cast<std::uint32_t>(call.root)} << 32 | field(call.plan, 24) |
-              field(call.op, 16) | field(call.dtype, 8) | field(call.device, 4) |
-              field(call.operation, 0)};
-}
-
-CallHeader unpack(const PackedCall& packed) {
-  CallHeader call;
-  call.sequence = packed.sequence;
-  call.num_elements = packed.num_elements;
-  call.root = static_cast<std::int32_t>(static_cast<std::uint32_t>(packed.kind >> 32));
-  call.plan = static_cast<plan::AllReducePlan>(packed.kind >> 24 & 0xff);
-  call.op = static_cast<ReduceOp>(packed.kind >> 16 & 0xff);
-  call.dtype = static_cast<DType>(packed.kind >> 8 & 0xff);
-  call.device = static_cast<DeviceType>(packed.kind >> 4 & 0xf);
-  call.operation = static_cast<Operation>(packed.kind & 0xf);
-  return call;
-}
-
 std::string to_string(const CallHeader& header) {
   if (header.operation == Operation::none) return "nothing";
   std::string text = fmt::format("{} #{}", name_of(header.operation), header.sequence);

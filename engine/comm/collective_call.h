@@ -42,8 +42,8 @@ constexpr bool is_reduction(Operation operation) {
 // "sum", "average", ...
 std::string_view to_string(ReduceOp op);
 
-// The part of a call that ranks compare. num_elements and dtype are those of the caller's buffer
-// (of the input, where there is one).
+// The part of a call that ranks compare, which also travels between processes as it lies.
+// num_elements and dtype are those of the caller's buffer (of the input, where there is one).
 struct CallHeader {
   std::uint64_t sequence = 0;
   std::uint64_t num_elements = 0;
@@ -58,16 +58,6 @@ struct CallHeader {
 
 // True when two ranks called the same; memory may differ.
 bool same_call(const CallHeader& a, const CallHeader& b);
-
-// A call in three numbers, as it travels between processes: all but its memory.
-struct PackedCall {
-  std::uint64_t sequence = 0;
-  std::uint64_t num_elements = 0;
-  std::uint64_t kind = 0;  // root, plan, op, dtype, device, operation
-  bool operator==(const PackedCall&) const = default;
-};
-PackedCall pack(const CallHeader& call);
-CallHeader unpack(const PackedCall& packed);
 
 // "all_reduce #7 of 100 float32 (sum)", "broadcast #7 of 100 float32 from rank 2", "barrier #3".
 std::string to_string(const CallHeader& header);

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "engine/comm/host_identity.h"
-
 namespace lockstep::comm {
 namespace {
 
@@ -31,10 +29,6 @@ Error RankWait::late(std::string_view missing) const {
   }
   if (!missing.empty()) return late_error(*this, ": {}", missing);
   return late_error(*this, " for rank {}, which has called it too but does not go on", peer);
-}
-
-Error RankWait::late_on_another_host() const {
-  return late_error(*this, " for rank {} on another host, which does not answer", peer);
 }
 
 Error RankWait::late_over(std::string_view link) const {
@@ -85,13 +79,6 @@ Error aborted_by(int rank, std::string_view why) {
 bool is_abort(const std::exception& error) {
   const auto* told = dynamic_cast<const Error*>(&error);
   return told != nullptr && told->operation() == kAbort;
-}
-
-DuplicateRank duplicate_rank(std::string_view operation, int rank, std::string_view holder) {
-  return {operation,
-          fmt::format("rank {} is taken by {}, so {} cannot be it too; give each process its own "
-                      "RANK, and groups that use one store names of their own",
-                      rank, holder, name_of_this_process())};
 }
 
 std::string missing_rank(int rank, const CallHeader& last_call) {

@@ -25,8 +25,6 @@ struct RankWait {
   //   " for rank 1, which has called it too but does not go on"          missing: ""
   //   " for a message that rank 1 has not sent"                          of a recv
   Error late(std::string_view missing) const;
-  //   " for rank 1 on another host, which does not answer"
-  Error late_on_another_host() const;
   //   " for a message of rank 1 that is still on its way over the modelled link (50us,1GB/s)"
   Error late_over(std::string_view link) const;
 
@@ -56,17 +54,6 @@ Error not_done_yet(const CallHeader& call, double timeout_seconds,
 Error aborted_by(int rank, std::string_view why);
 // True for such an error, whose cause is another rank.
 bool is_abort(const std::exception& error);
-
-// Error for a second process that claims the same rank. The first one stays, and only the second
-// hears of it: it may belong to another job. It does not abort the rendezvous of the others.
-class DuplicateRank : public Error {
- public:
-  DuplicateRank(std::string_view operation, std::string_view message)
-      : Error(ErrorCode::Comm, operation, message) {}
-};
-
-// "[connect] rank 1 is taken by process 1234 on node7: ...". holder: name_of_process().
-DuplicateRank duplicate_rank(std::string_view operation, int rank, std::string_view holder);
 
 // "rank 2 is missing (its last call: barrier #6)".
 std::string missing_rank(int rank, const CallHeader& last_call);

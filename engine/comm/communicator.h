@@ -144,6 +144,8 @@ class Communicator {
   virtual Work submit_together(std::vector<CollectiveCall> calls, Launch launch);
 
  private:
+  friend class StagedCommunicator;
+
   CollectiveCall all_reduce_call(const Tensor& buffer, const CollectiveOptions& options) const;
   CollectiveCall broadcast_call(const Tensor& buffer, int root) const;
   Work submit_list(std::vector<CollectiveCall> calls, Launch launch);

@@ -13,6 +13,7 @@
 // Threads: one thread at a time, but for fail(), throw_if_failed() and describe_missing().
 #pragma once
 
+#include <atomic>
 #include <cstdlib>
 #include <limits>
 #include <span>
@@ -20,9 +21,11 @@
 #include <vector>
 
 #include "engine/comm/collective_call.h"
+#include "engine/comm/comm_errors.h"
 #include "engine/comm/reduce.h"
 #include "engine/core/error.h"
 #include "engine/runtime/steady_time.h"
+#include "engine/runtime/wait.h"
 
 namespace lockstep::comm {
 
@@ -93,6 +96,28 @@ class Group {
     fail(error);
     throw_if_failed();
     std::abort();  // not reached: a group that failed throws
+  }
+
+ protected:
+  // Spins, then sleeps on `changes` until done() is true, which the awaited peer will make it.
+  // Fails the group when the peer has left, or the time is over.
+  template <typename Done>
+  void wait_for(const RankWait& wait, const std::atomic<bool>& has_left,
+                const runtime::WaitWord& changes, unsigned num_spins, const Done& done) {
+    if (runtime::spin_until(done, num_spins)) return;
+    const runtime::Deadline deadline = runtime::deadline_after(wait.timeout_seconds);
+    for (;;) {
+      // Read first, so that what the peer did before it left counts.
+      const std::uint32_t seen = changes.load();
+      const bool is_gone = has_left.load();
+      if (done()) return;
+      throw_if_failed();
+      if (is_gone) fail_and_throw(wait.left());
+      if (runtime::has_passed(deadline)) {
+        fail_and_throw(wait.late(describe_missing(wait.call.sequence)));
+      }
+      changes.sleep_while_equal(seen, deadline);
+    }
   }
 
  private:

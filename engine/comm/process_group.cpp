@@ -12,8 +12,8 @@
 #include "engine/comm/host_identity.h"
 #include "engine/comm/plan_communicator.h"
 #include "engine/comm/shm_group.h"
+#include "engine/comm/tcp_group.h"
 #include "engine/comm/thread_group.h"
-#include "engine/comm/transport/tcp/tcp_transport.h"
 #include "engine/core/error.h"
 #include "engine/trace/observer.h"
 
@@ -24,25 +24,44 @@ constexpr std::array<std::string_view, 3> kTransportNames{"auto", "shm", "tcp"};
 
 // Changes with everything that ranks of one group must agree on: the layout of shared memory, the
 // frames of TCP, CallHeader, RankInfo.
-constexpr int kProtocol = 4;
+constexpr int kProtocol = 5;
 
-constexpr const char* kNoLink = "none";
-
-// A rank publishes this about itself.
+// A rank publishes this about itself, each on a line.
 struct RankInfo {
-  std::string protocol;  // of its program, and its byte order
-  int world_size = 0;
-  std::string transport;  // to_string(TransportChoice)
-  std::string link;       // to_string(LinkSpec), or "none"
-  std::string clock;      // boot_id(): processes with the same one share a clock
-  int process = 0;
-  std::int64_t time = 0;  // with the process, tells two claims of one rank apart
-  std::string host;       // host_identity()
+  std::string process;  // "process 4711 on node7"
+  std::string time;     // with the process, tells two claims of one rank apart
+  std::string clock;    // boot_id(): processes with the same one share a clock
+  std::string host;     // host_identity()
+  // All ranks must have the same: "world size 4", "transport auto", ...
+  std::vector<std::string> settings;
 };
 
-std::string my_protocol() {
-  return fmt::format("lockstep-{}-{}", kProtocol,
-                     std::endian::native == std::endian::little ? "little" : "big");
+RankInfo make_info(const ProcessGroupOptions& options) {
+  const std::string host = options.host.empty() ? host_identity() : options.host;
+  return {name_of_process(getpid(), host_name_of(host)),
+          fmt::format("{}", runtime::Clock::now().time_since_epoch().count()),
+          boot_id(),
+          host,
+          {fmt::format("protocol {}-{}", kProtocol,
+                       std::endian::native == std::endian::little ? "little" : "big"),
+           fmt::format("world size {}", options.world_size),
+           fmt::format("transport {}", to_string(options.transport)),
+           "modelled link " + (options.link ? to_string(*options.link) : "none")}};
+}
+
+std::string to_text(const RankInfo& info) {
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n", info.process, info.time, info.clock, info.host,
+                     fmt::join(info.settings, "\n"));
+}
+
+RankInfo parse_info(const std::string& text) {
+  RankInfo info;
+  std::istringstream lines(text);
+  for (std::string* line : {&info.process, &info.time, &info.clock, &info.host}) {
+    std::getline(lines, *line);
+  }
+  for (std::string line; std::getline(lines, line);) info.settings.push_back(line);
+  return info;
 }
 
 std::string key_of(const ProcessGroupOptions& options, std::string_view what) {
@@ -58,99 +77,52 @@ std::string segment_key(const ProcessGroupOptions& options, int first_rank) {
   return key_of(options, fmt::format("segment/{}", first_rank));
 }
 
-// One line; the host comes last since it holds spaces.
-std::string to_text(const RankInfo& info) {
-  return fmt::format("{} {} {} {} {} {} {} {}\n", info.protocol, info.world_size, info.transport,
-                     info.link, info.clock, info.process, info.time, info.host);
-}
-
-RankInfo parse_info(const std::string& line) {
-  RankInfo info;
-  std::istringstream words(line);
-  words >> info.protocol >> info.world_size >> info.transport >> info.link >> info.clock >>
-      info.process >> info.time >> std::ws;
-  std::getline(words, info.host);
-  return info;
-}
-
-std::string describe(int rank, const RankInfo& info) {
-  return fmt::format("rank {} ({})", rank, name_of_process(info.process, host_name_of(info.host)));
-}
-
-// Ends the rendezvous of all ranks, and this call.
-[[noreturn]] void refuse(Store& store, const std::string& why) {
-  const Error error(ErrorCode::Comm, "process group", why);
-  store.abort(error);
-  throw error;
-}
-
-void publish(const ProcessGroupOptions& options, const RankInfo& mine) {
-  const std::string text = to_text(mine);
+void publish_info(const ProcessGroupOptions& options) {
+  const std::string text = to_text(make_info(options));
   const std::string published = options.store->set_if_absent(info_key(options, options.rank), text);
-  if (published == text) return;
-  const RankInfo first = parse_info(published);
-  throw duplicate_rank("process group", options.rank,
-                       name_of_process(first.process, host_name_of(first.host)));
+  require(published == text, ErrorCode::Comm, "process group",
+          "rank {} is taken by {}, so {} cannot be it too; give each process its own RANK, and "
+          "groups that use one store names of their own",
+          options.rank, parse_info(published).process, name_of_this_process());
 }
 
-void wait_for_infos(const ProcessGroupOptions& options, const runtime::Deadline& deadline) {
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < options.world_size; ++rank) keys.push_back(info_key(options, rank));
-  try {
-    options.store->wait(keys, deadline);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::Timeout) throw;
-    const std::string missing = list_ranks(options.world_size, [&](int rank) {
-      return !options.store->try_get(keys[static_cast<std::size_t>(rank)]);
-    });
-    fail(ErrorCode::Timeout, "process group",
-         "rank {} waited {} s for {} of {} ranks to come; start them, or correct WORLD_SIZE",
-         options.rank, options.timeout_seconds, missing, options.world_size);
+std::vector<RankInfo> wait_for_infos(const ProcessGroupOptions& options) {
+  const runtime::Deadline deadline = runtime::deadline_after(options.timeout_seconds);
+  std::vector<RankInfo> infos;
+  std::string missing;
+  for (int rank = 0; rank < options.world_size; ++rank) {
+    const auto text = options.store->find(info_key(options, rank), deadline);
+    if (text) infos.push_back(parse_info(*text));
+    if (!text) add_to_list(missing, fmt::format("rank {}", rank));
   }
+  require(missing.empty(), ErrorCode::Timeout, "process group",
+          "rank {} waited {} s for {} of {} ranks to come; start them, or correct WORLD_SIZE",
+          options.rank, options.timeout_seconds, missing, options.world_size);
+  return infos;
 }
 
-void require_agreement(Store& store, const std::vector<RankInfo>& infos) {
+// Ends the rendezvous of all ranks where two of them differ.
+void require_agreement(const ProcessGroupOptions& options, const std::vector<RankInfo>& infos) {
+  const auto refuse = [&](const std::string& why) {
+    const Error error(ErrorCode::Comm, "process group", why);
+    options.store->abort(error);
+    throw error;
+  };
   const RankInfo& first = infos.front();
   for (std::size_t r = 1; r < infos.size(); ++r) {
     const RankInfo& info = infos[r];
-    const auto differ = [&](const char* what, const auto& theirs, const auto& ours) {
-      if (theirs == ours) return;
-      refuse(store, fmt::format("{} has {} {} while {} has {}; start all ranks alike",
-                                describe(static_cast<int>(r), info), what, theirs,
-                                describe(0, first), ours));
-    };
-    differ("protocol", info.protocol, first.protocol);
-    differ("world size", info.world_size, first.world_size);
-    differ("transport", info.transport, first.transport);
-    differ("modelled link", info.link, first.link);
-    if (info.link == kNoLink || info.clock == first.clock) continue;
-    refuse(store, fmt::format("{} and {} are on two machines, and a modelled link needs the clock "
-                              "that processes of one machine share; leave the link out",
-                              describe(0, first), describe(static_cast<int>(r), info)));
+    const auto [theirs, ours] = std::ranges::mismatch(info.settings, first.settings);
+    if (theirs != info.settings.end() && ours != first.settings.end()) {
+      refuse(fmt::format("rank {} ({}) has {} while rank 0 ({}) has {}; start all ranks alike", r,
+                         info.process, *theirs, first.process, *ours));
+    }
+    if (options.link && info.clock != first.clock) {
+      refuse(
+          fmt::format("rank 0 ({}) and rank {} ({}) are on two machines, and a modelled link "
+                      "needs the clock that processes of one machine share; leave the link out",
+                      first.process, r, info.process));
+    }
   }
-}
-
-// All ranks' infos, by rank. Checked: they agree on everything that a group needs.
-std::vector<RankInfo> exchange_infos(const ProcessGroupOptions& options) {
-  Store& store = *options.store;
-  const runtime::Deadline deadline = runtime::deadline_after(options.timeout_seconds);
-  RankInfo mine;
-  mine.protocol = my_protocol();
-  mine.world_size = options.world_size;
-  mine.transport = to_string(options.transport);
-  mine.link = options.link ? to_string(*options.link) : kNoLink;
-  mine.clock = boot_id();
-  mine.process = getpid();
-  mine.time = runtime::Clock::now().time_since_epoch().count();
-  mine.host = options.host.empty() ? host_identity() : options.host;
-  publish(options, mine);
-  wait_for_infos(options, deadline);
-  std::vector<RankInfo> infos;
-  for (int rank = 0; rank < options.world_size; ++rank) {
-    infos.push_back(parse_info(store.get(info_key(options, rank), deadline)));
-  }
-  require_agreement(store, infos);
-  return infos;
 }
 
 // hosts[r]: 0, 1, ... in the order of the hosts' first ranks.
@@ -209,8 +181,6 @@ std::unique_ptr<ShmTransport> shm_transport(const ProcessGroupOptions& options,
   shm_options.throw_if_hopeless = [&] { options.store->try_get(segment_key(options, 0)); };
   try {
     return std::make_unique<ShmTransport>(meet_in_segment(options, ranks), shm_options);
-  } catch (const DuplicateRank&) {
-    throw;
   } catch (const Error& error) {
     // The others wait for this rank in the segment or in the store.
     options.store->abort(
@@ -248,7 +218,9 @@ std::unique_ptr<Transport> on_several_hosts(const ProcessGroupOptions& options,
 }
 
 std::unique_ptr<Transport> connect(const ProcessGroupOptions& options) {
-  const std::vector<RankInfo> infos = exchange_infos(options);
+  publish_info(options);
+  const std::vector<RankInfo> infos = wait_for_infos(options);
+  require_agreement(options, infos);
   const std::vector<int> hosts = number_hosts(infos);
   const std::vector<int> ranks_here = ranks_on_host_of(options.rank, hosts);
   if (options.transport == TransportChoice::tcp) {

@@ -60,8 +60,8 @@ struct ProcessGroupOptions {
 //                   program, or another byte order), or shared memory was asked for and the ranks
 //                   are on several hosts or may not share it.
 // Throws on this rank alone
-//   DuplicateRank   when another process has its rank (comm_errors.h): the group goes on without
-//   it; Error{Usage}    when rank and world size do not fit.
+//   Error{Comm}     when another process has its rank: the group goes on without this one;
+//   Error{Usage}    when rank and world size do not fit.
 std::unique_ptr<Communicator> make_process_group(const ProcessGroupOptions& options);
 
 }  // namespace lockstep::comm

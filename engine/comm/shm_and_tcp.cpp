@@ -32,39 +32,41 @@ class ShmAndTcp final : public Transport {
     }
   }
 
+  // A rank that waits for one of another host knows best who is late, so it speaks first.
   void announce(const CallHeader& call, double timeout_seconds) override {
+    constexpr double kLaterOnHostSeconds = 0.25;
     spread_failure([&] {
       to_network_->announce(call, timeout_seconds);
-      to_host_->announce(call, timeout_seconds);
+      to_host_->announce(call, timeout_seconds + kLaterOnHostSeconds);
     });
   }
 
   CallHeader announced_by(int peer) override {
     CallHeader call;
-    waiting_for(peer, [&](Transport& by, int number) { call = by.announced_by(number); });
+    by_route(peer, [&](Transport& route, int number) { call = route.announced_by(number); });
     return call;
   }
 
   void post(int to, Bytes data) override {
-    waiting_for(to, [&](Transport& by, int number) { by.post(number, data); });
+    by_route(to, [&](Transport& route, int number) { route.post(number, data); });
   }
 
   const std::byte* take(int from, std::size_t num_bytes) override {
     const std::byte* data = nullptr;
-    waiting_for(from, [&](Transport& by, int number) { data = by.take(number, num_bytes); });
+    by_route(from, [&](Transport& route, int number) { data = route.take(number, num_bytes); });
     return data;
   }
 
   void release(int from) override { route(from).transport->release(route(from).number); }
 
   void send_message(int to, const CallHeader& call, Bytes data) override {
-    waiting_for(to, [&](Transport& by, int number) { by.send_message(number, call, data); });
+    by_route(to, [&](Transport& route, int number) { route.send_message(number, call, data); });
   }
 
   void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
                        double timeout_seconds) override {
-    waiting_for(from, [&](Transport& by, int number) {
-      by.receive_message(number, call, data, timeout_seconds);
+    by_route(from, [&](Transport& route, int number) {
+      route.receive_message(number, call, data, timeout_seconds);
     });
   }
 
@@ -102,16 +104,9 @@ class ShmAndTcp final : public Transport {
       throw;
     }
   }
-
-  // Ranks of this host that wait for this one shall see whom it waits for; the note stays after an
-  // error, since that is when they look.
   template <typename Use>
-  void waiting_for(int peer, const Use& use) {
-    const Route& to = route(peer);
-    const bool is_elsewhere = to.transport != to_host_.get();
-    if (is_elsewhere) to_host_->note_wait_elsewhere(peer);
-    spread_failure([&] { use(*to.transport, to.number); });
-    if (is_elsewhere) to_host_->note_wait_elsewhere(ShmTransport::no_rank);
+  void by_route(int peer, const Use& use) {
+    spread_failure([&] { use(*route(peer).transport, route(peer).number); });
   }
 
   std::unique_ptr<ShmTransport> to_host_;

@@ -1,7 +1,7 @@
 // The processes share:
 //   Failure            the group's failure
-//   Member[n]          what each rank tells all others: is it there, what has it called, for whom
-//                      does it wait
+//   Member[n]          what each rank tells all others: is it there, what has it called, is it
+//                      awake
 //   Channel[2][n][n]   messages of collectives, and those of send(), by sender and receiver
 //   slots              the memory of the messages, kNumSlots for each channel
 // All zeros is the right initial state. Every flag has one writer. Untouched pages cost nothing, so
@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 #include <linux/futex.h>
-#include <poll.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -21,7 +20,7 @@
 #include <climits>
 #include <cstring>
 #include <ctime>
-#include <type_traits>
+#include <utility>
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -29,41 +28,10 @@
 
 #include "engine/comm/announcements.h"
 #include "engine/comm/comm_errors.h"
-#include "engine/core/files.h"
 
 namespace lockstep::comm {
-namespace {
 
 constexpr auto kSeqCst = std::memory_order_seq_cst;
-
-constexpr std::size_t kNumSlots = 8;
-// Bytes of one message between few ranks. Larger ones cost fewer waits and more cache; measured for
-// 2 ranks, 64 KiB are up to 1.6 times as slow and 256 KiB no faster.
-constexpr std::size_t kLargestSlot = std::size_t{128} << 10;
-constexpr std::size_t kSmallestSlot = std::size_t{4} << 10;
-// All slots of a large group, if it used every one of its channels.
-constexpr std::size_t kMostSlotBytes = std::size_t{256} << 20;
-
-// The first slot of a message of send() begins with its call.
-static_assert(std::is_trivially_copyable_v<CallHeader>);
-constexpr std::size_t kCallBytes = sizeof(CallHeader);
-
-// A death does not wake sleepers, so they look now and then whether their peer is alive.
-constexpr std::chrono::milliseconds kLongestSleep{64};
-
-std::size_t num_channels(std::size_t num_ranks) {
-  return 2 * num_ranks * num_ranks;
-}
-
-std::size_t slot_bytes_for(std::size_t num_ranks) {
-  const std::size_t fair = kMostSlotBytes / (num_channels(num_ranks) * kNumSlots);
-  return std::clamp(std::bit_floor(fair), kSmallestSlot, kLargestSlot);
-}
-
-std::size_t whole_pages(std::size_t num_bytes) {
-  constexpr std::size_t kPage = 4096;
-  return (num_bytes + kPage - 1) / kPage * kPage;
-}
 
 // A futex that the processes of one host share. runtime::WaitWord is the same within one process.
 class SharedFutex {
@@ -94,6 +62,33 @@ class SharedFutex {
   std::atomic<std::uint32_t> num_wakes_{0};
   std::atomic<std::uint32_t> num_sleeping_{0};
 };
+
+namespace {
+
+constexpr std::size_t kNumSlots = 8;
+// Bytes of one message between few ranks. Larger ones cost fewer waits and more cache; measured for
+// 2 ranks, 64 KiB are up to 1.6 times as slow and 256 KiB no faster.
+constexpr std::size_t kLargestSlot = std::size_t{128} << 10;
+constexpr std::size_t kSmallestSlot = std::size_t{4} << 10;
+// All slots of a large group, if it used every one of its channels.
+constexpr std::size_t kMostSlotBytes = std::size_t{256} << 20;
+
+// A death does not wake sleepers, so they look now and then whether their peer is alive.
+constexpr std::chrono::milliseconds kLongestSleep{64};
+
+std::size_t num_channels(std::size_t num_ranks) {
+  return 2 * num_ranks * num_ranks;
+}
+
+std::size_t slot_bytes_for(std::size_t num_ranks) {
+  const std::size_t fair = kMostSlotBytes / (num_channels(num_ranks) * kNumSlots);
+  return std::clamp(std::bit_floor(fair), kSmallestSlot, kLargestSlot);
+}
+
+std::size_t whole_pages(std::size_t num_bytes) {
+  constexpr std::size_t kPage = 4096;
+  return (num_bytes + kPage - 1) / kPage * kPage;
+}
 
 GroupShape shape_of(const ShmTransportOptions& options) {
   GroupShape shape;
@@ -148,17 +143,6 @@ void streaming_copy(std::byte* to, Bytes data) {
   if (done < data.size()) std::memcpy(to + done, data.data() + done, data.size() - done);
 }
 
-// The kernel releases a process's locks a moment before it says that the process has
-// ended. A rank that has found a peer dead waits for that, so that the launcher, which reports the
-// rank that ended first, cannot see this rank's own end sooner.
-void wait_until_over(int process) {
-  constexpr int kMilliseconds = 500;  // for a process that is not of this PID namespace
-  const FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
-  if (!handle.is_open()) return;  // over, and its number is free; or a kernel before 5.3
-  pollfd end{handle.descriptor(), POLLIN, 0};
-  ::poll(&end, 1, kMilliseconds);
-}
-
 std::int64_t nanoseconds_now() {
   return std::chrono::nanoseconds(runtime::Clock::now().time_since_epoch()).count();
 }
@@ -176,9 +160,7 @@ struct ShmTransport::Member {
   Announcements announced;
   Flag<std::uint32_t> has_attached;
   Flag<std::uint32_t> has_left;
-  // 1 + the member that it sleeps for; 0: none; -1 - r: rank r on another host.
-  Flag<std::int32_t> waits_for;
-  // When a member that sleeps last looked whether it must, in nanoseconds of runtime::Clock, which
+  // When a member that waits last looked whether it must, in nanoseconds of runtime::Clock, which
   // is the same for all processes of a host.
   Flag<std::int64_t> looked_at;
   std::int32_t process = 0;  // written before has_attached, like
@@ -267,10 +249,8 @@ ShmTransport::~ShmTransport() {
 }
 
 void ShmTransport::attach() {
-  if (!segment_.hold(rank())) {
-    throw duplicate_rank("shared memory", name_of_rank(rank()),
-                         fmt::format("process {}", mine().process));
-  }
+  require(segment_.hold(rank()), ErrorCode::Comm, "shared memory", "rank {} is taken by process {}",
+          name_of_rank(rank()), mine().process);
   mine().process = getpid();
   sched_getaffinity(0, sizeof mine().cores, &mine().cores);
   mine().has_attached.value.store(1, kSeqCst);
@@ -282,29 +262,24 @@ void ShmTransport::leave() {
   wake_all();
 }
 
-bool ShmTransport::all_have_attached() const {
+// "rank 1, rank 3"
+std::string ShmTransport::describe_absent() const {
+  std::string absent;
   for (int m = 0; m < world_size(); ++m) {
-    if (member(m).has_attached.value.load(kSeqCst) == 0) return false;
+    if (member(m).has_attached.value.load(kSeqCst) != 0) continue;
+    add_to_list(absent, fmt::format("rank {}", name_of_rank(m)));
   }
-  return true;
+  return absent;
 }
 
 void ShmTransport::meet(const std::function<void()>& throw_if_hopeless) {
   const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds_);
-  while (!all_have_attached()) {
+  for (std::string absent; !(absent = describe_absent()).empty();) {
     throw_if_failed();
     throw_if_hopeless();
-    if (runtime::has_passed(deadline)) {
-      std::string missing;
-      for (int m = 0; m < world_size(); ++m) {
-        if (member(m).has_attached.value.load(kSeqCst) != 0) continue;
-        add_to_list(missing, fmt::format("rank {}", name_of_rank(m)));
-      }
-      lockstep::fail(ErrorCode::Timeout, "shared memory", "rank {} waited {} s for {} to join",
-                     name_of_rank(rank()), timeout_seconds_,
-                     missing.empty() ? "the last rank" : missing);
-    }
-    mine().futex.sleep_unless([&] { return all_have_attached(); },
+    require(!runtime::has_passed(deadline), ErrorCode::Timeout, "shared memory",
+            "rank {} waited {} s for {} to join", name_of_rank(rank()), timeout_seconds_, absent);
+    mine().futex.sleep_unless([&] { return describe_absent().empty(); },
                               runtime::time_until(deadline, kLongestSleep));
   }
   // Spinning pays where every rank can have a core. Each may be bound to some of them only, so the
@@ -384,7 +359,6 @@ ShmTransport::Waited ShmTransport::sleep_until(int peer, const runtime::Deadline
   };
   std::chrono::nanoseconds at_most = std::chrono::milliseconds(4);
   note_look();
-  mine().waits_for.value.store(peer + 1, std::memory_order_release);
   Waited waited = Waited::done;
   while (waited == Waited::done && !done()) {
     mine().futex.sleep_unless([&] { return done() || look_at(peer, deadline) != Waited::done; },
@@ -396,9 +370,6 @@ ShmTransport::Waited ShmTransport::sleep_until(int peer, const runtime::Deadline
     // Its last writes before it went still count.
     if (waited != Waited::done && done()) waited = Waited::done;
   }
-  if (waited == Waited::died) wait_until_over(member(peer).process);
-  // A rank that waited in vain goes on saying for whom: others may be about to ask.
-  if (waited == Waited::done) mine().waits_for.value.store(0, std::memory_order_relaxed);
   return waited;
 }
 
@@ -421,29 +392,22 @@ void ShmTransport::fail_waiting(int peer, Waited waited) {
   if (waited == Waited::died) fail_and_throw(wait.died(member(peer).process));
   if (waited != Waited::timed_out) fail_and_throw(wait.left());  // or what broke the group
   if (call_.operation == Operation::recv) fail_and_throw(wait.late(""));
-  const Last last = last_waited_for(peer);
-  wait.peer = last.rank;
-  fail_and_throw(last.is_here ? wait.late(describe_missing(call_.sequence))
-                              : wait.late_on_another_host());
+  wait.peer = name_of_rank(find_stopped(peer));
+  fail_and_throw(wait.late(describe_missing(call_.sequence)));
 }
 
-// Follows from member m who waits for whom, up to a rank that has not looked for long, since what
-// it waited for may have come while it was stopped.
-ShmTransport::Last ShmTransport::last_waited_for(int m) const {
+// The rank that keeps all others waiting: the peer, unless another one has not looked for long.
+int ShmTransport::find_stopped(int peer) const {
   constexpr std::chrono::nanoseconds kLong = 8 * kLongestSleep;
-  for (int hop = 0; hop < world_size(); ++hop) {
-    const int next = member(m).waits_for.value.load(std::memory_order_acquire);
-    if (next < 0) return {-1 - next, false};
-    const std::int64_t looked_at = member(m).looked_at.value.load(std::memory_order_relaxed);
-    const bool has_stopped = nanoseconds_now() - looked_at > kLong.count();
-    if (next == 0 || next == rank() + 1 || has_stopped) break;
-    m = next - 1;
+  const auto has_stopped = [&](int m) {
+    return nanoseconds_now() - member(m).looked_at.value.load(std::memory_order_relaxed) >
+           kLong.count();
+  };
+  if (has_stopped(peer)) return peer;
+  for (int m = 0; m < world_size(); ++m) {
+    if (has_stopped(m)) return m;
   }
-  return {name_of_rank(m), true};
-}
-
-void ShmTransport::note_wait_elsewhere(int rank) {
-  mine().waits_for.value.store(-1 - rank, std::memory_order_relaxed);
+  return peer;
 }
 
 // --- collectives ---
@@ -462,28 +426,42 @@ CallHeader ShmTransport::announced_by(int peer) {
 
 void ShmTransport::post(int to, Bytes data) {
   const std::uint64_t number = ++num_posted_[static_cast<std::size_t>(to)];
-  Channel& channel = this->channel(Use::collective, rank(), to);
+  const Channel& channel = this->channel(Use::collective, rank(), to);
   if (number > kNumSlots) wait_for(to, [&] { return channel.is_free_for(number); });
-  streaming_copy(slot_memory(Use::collective, rank(), to, number), data);
-  Slot& slot = channel.slot(number);
+  write_slot(Use::collective, to, number, data);
+}
+
+const std::byte* ShmTransport::take(int from, std::size_t num_bytes) {
+  const std::uint64_t number = num_released_[static_cast<std::size_t>(from)] + 1;
+  const Bytes found = read_slot(Use::collective, from, number);
+  if (found.size() != num_bytes) {
+    fail_and_throw(wait_for_rank(from).found_bytes(num_bytes, found.size()));
+  }
+  return found.data();
+}
+
+void ShmTransport::release(int from) {
+  free_slot(Use::collective, from, ++num_released_[static_cast<std::size_t>(from)]);
+}
+
+// REQUIRES: the slot is free.
+void ShmTransport::write_slot(Use use, int to, std::uint64_t number, Bytes data) {
+  streaming_copy(slot_memory(use, rank(), to, number), data);
+  Slot& slot = channel(use, rank(), to).slot(number);
   slot.num_bytes = data.size();
   slot.number.store(number, kSeqCst);
   wake(to);
 }
 
-const std::byte* ShmTransport::take(int from, std::size_t num_bytes) {
-  const std::uint64_t number = num_released_[static_cast<std::size_t>(from)] + 1;
-  const Slot& slot = channel(Use::collective, from, rank()).slot(number);
+// Waits for the message; valid until free_slot().
+Bytes ShmTransport::read_slot(Use use, int from, std::uint64_t number) {
+  const Slot& slot = channel(use, from, rank()).slot(number);
   wait_for(from, [&] { return slot.number.load(kSeqCst) == number; });
-  if (slot.num_bytes != num_bytes) {
-    fail_and_throw(wait_for_rank(from).found_bytes(num_bytes, slot.num_bytes));
-  }
-  return slot_memory(Use::collective, from, rank(), number);
+  return {slot_memory(use, from, rank(), number), slot.num_bytes};
 }
 
-void ShmTransport::release(int from) {
-  const std::uint64_t number = ++num_released_[static_cast<std::size_t>(from)];
-  channel(Use::collective, from, rank()).num_released.value.store(number, kSeqCst);
+void ShmTransport::free_slot(Use use, int from, std::uint64_t number) {
+  channel(use, from, rank()).num_released.value.store(number, kSeqCst);
   wake(from);
 }
 
@@ -491,11 +469,23 @@ void ShmTransport::release(int from) {
 
 void ShmTransport::send_message(int to, const CallHeader& call, Bytes data) {
   throw_if_failed();
+  const Bytes header = std::as_bytes(std::span(&call, 1));
+  std::vector<std::byte> message(header.begin(), header.end());
+  message.insert(message.end(), data.begin(), data.end());
   Outbox& outbox = outboxes_[static_cast<std::size_t>(to)];
   if (outbox.worker == nullptr) outbox.worker = std::make_unique<runtime::Worker>("send");
-  outbox.worker->post([this, to, call, copy = std::vector<std::byte>(data.begin(), data.end())] {
-    push(to, call, copy);
-  });
+  outbox.worker->post([this, to, message = std::move(message)] { push(to, message); });
+}
+
+// In pieces; run by the outbox's thread.
+void ShmTransport::push(int to, Bytes message) {
+  while (!message.empty()) {
+    const std::uint64_t number = ++outboxes_[static_cast<std::size_t>(to)].num_posted;
+    if (!wait_for_slot(to, number)) return;
+    const Bytes piece = message.first(std::min(message.size(), shape().max_message_bytes));
+    write_slot(Use::send_recv, to, number, piece);
+    message = message.subspan(piece.size());
+  }
 }
 
 // False when the receiver is gone, or this rank need not wait any longer.
@@ -511,53 +501,26 @@ bool ShmTransport::wait_for_slot(int to, std::uint64_t number) {
   return waited == Waited::done;
 }
 
-// The message's pieces, in order.
-void ShmTransport::push(int to, const CallHeader& call, Bytes data) {
-  Channel& channel = this->channel(Use::send_recv, rank(), to);
-  std::size_t call_bytes = kCallBytes;
-  do {
-    const std::uint64_t number = ++outboxes_[static_cast<std::size_t>(to)].num_posted;
-    if (!wait_for_slot(to, number)) return;
-    std::byte* const memory = slot_memory(Use::send_recv, rank(), to, number);
-    const std::size_t count = std::min(data.size(), shape().max_message_bytes - call_bytes);
-    if (call_bytes > 0) std::memcpy(memory, &call, call_bytes);
-    if (count > 0) std::memcpy(memory + call_bytes, data.data(), count);
-    Slot& slot = channel.slot(number);
-    slot.num_bytes = call_bytes + count;
-    slot.number.store(number, kSeqCst);
-    wake(to);
-    data = data.subspan(count);
-    call_bytes = 0;
-  } while (!data.empty());
-}
-
 void ShmTransport::receive_message(int from, const CallHeader& call, std::span<std::byte> data,
                                    double timeout_seconds) {
   enter(call, timeout_seconds);
-  Channel& channel = this->channel(Use::send_recv, from, rank());
-  std::uint64_t& num_received = num_received_[static_cast<std::size_t>(from)];
-  std::size_t call_bytes = kCallBytes;
+  bool has_header = false;
   do {
-    const std::uint64_t number = num_received + 1;
-    const Slot& slot = channel.slot(number);
-    wait_for(from, [&] { return slot.number.load(kSeqCst) == number; });
-    const std::byte* const memory = slot_memory(Use::send_recv, from, rank(), number);
-    if (call_bytes > 0) {
+    const std::uint64_t number = ++num_received_[static_cast<std::size_t>(from)];
+    Bytes piece = read_slot(Use::send_recv, from, number);
+    if (!std::exchange(has_header, true)) {
       CallHeader sent;
-      std::memcpy(&sent, memory, call_bytes);
+      std::memcpy(&sent, piece.data(), sizeof sent);
+      piece = piece.subspan(sizeof sent);
       if (sent.dtype != call.dtype || sent.num_elements != call.num_elements) {
         fail_and_throw(
             Error(ErrorCode::Comm, name_of(call.operation),
                   describe_difference(name_of_rank(rank()), call, name_of_rank(from), sent)));
       }
     }
-    const std::size_t count = std::min(slot.num_bytes - call_bytes, data.size());
-    if (count > 0) std::memcpy(data.data(), memory + call_bytes, count);
-    data = data.subspan(count);
-    call_bytes = 0;
-    num_received = number;
-    channel.num_released.value.store(number, kSeqCst);
-    wake(from);
+    std::ranges::copy(piece, data.begin());
+    data = data.subspan(piece.size());
+    free_slot(Use::send_recv, from, number);
   } while (!data.empty());
 }
 

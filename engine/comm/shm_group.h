@@ -2,8 +2,8 @@
 // they share, and read there by its receiver. A slot is small: larger chunks travel in pieces, and
 // what was copied in is still in a cache when it is read.
 //
-// Messages of send() go through channels of their own. They are copied and handed over by a thread,
-// so that a sender never waits for its receiver.
+// Messages of send(), a CallHeader and the data, go through channels of their own. They are copied
+// and handed over by a thread, so that a sender never waits for its receiver.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,7 @@ class ShmTransport final : public Transport {
   static std::size_t segment_bytes(int world_size);
 
   // Returns when all ranks have attached. The segment has segment_bytes(ranks.size()) bytes.
-  // Throws Error{Timeout} that names the ranks that are missing; DuplicateRank.
+  // Throws Error{Timeout} that names the ranks that are missing.
   ShmTransport(ShmSegment segment, const ShmTransportOptions& options);
   ~ShmTransport() override;
 
@@ -54,12 +54,6 @@ class ShmTransport final : public Transport {
   void throw_if_failed() const override;
   std::string describe_missing(std::uint64_t sequence) const override;
 
-  // This rank now waits for one that it reaches by another transport (by its number in the whole
-  // group), so that a rank of this host that waits for this one can say who is late. no_rank: it
-  // got what it waited for.
-  static constexpr int no_rank = -1;
-  void note_wait_elsewhere(int rank);
-
  private:
   // In the segment, see shm_group.cpp.
   struct Failure;
@@ -69,12 +63,6 @@ class ShmTransport final : public Transport {
   enum class Use : std::size_t { collective, send_recv };
 
   enum class Waited { done, failed, left, died, timed_out };
-
-  // The rank that keeps all others waiting.
-  struct Last {
-    int rank = 0;  // its number in the whole group
-    bool is_here = true;
-  };
 
   // Messages of send() on their way to one rank.
   struct Outbox {
@@ -92,7 +80,7 @@ class ShmTransport final : public Transport {
 
   void attach();
   void meet(const std::function<void()>& throw_if_hopeless);
-  bool all_have_attached() const;
+  std::string describe_absent() const;
   void leave();
 
   void wake(int m) const;
@@ -105,10 +93,13 @@ class ShmTransport final : public Transport {
   Waited sleep_until(int peer, const runtime::Deadline& deadline, const Done& done) const;
   Waited look_at(int peer, const runtime::Deadline& deadline) const;
   [[noreturn]] void fail_waiting(int peer, Waited waited);
-  Last last_waited_for(int m) const;
+  int find_stopped(int peer) const;
 
+  void write_slot(Use use, int to, std::uint64_t number, Bytes data);
+  Bytes read_slot(Use use, int from, std::uint64_t number);
+  void free_slot(Use use, int from, std::uint64_t number);
+  void push(int to, Bytes message);
   bool wait_for_slot(int to, std::uint64_t number);
-  void push(int to, const CallHeader& call, Bytes data);
 
   ShmSegment segment_;
   std::vector<int> names_;  // of the members, in messages

@@ -1,9 +1,9 @@
 // A block of memory that the processes of one host share and that no file system names: it is gone
 // with the last process that maps it, whatever ends that process.
 //
-// It is a memfd. The process that makes it publishes an address ("/proc/PID/fd/N" and what is
-// needed to tell it from a later file of that name); others open it through /proc, which the kernel
-// allows to processes of the same user in the same PID namespace only.
+// It is a memfd. The process that makes it publishes an address, "PID N"; others open
+// /proc/PID/fd/N, which the kernel allows to processes of the same user in the same PID namespace
+// only.
 //
 // Each process holds a lock on one byte of it. The kernel releases the lock when the process dies,
 // however it dies, so that asking for the lock tells whether a peer is alive. (A child that it
@@ -23,8 +23,8 @@ class ShmSegment {
   static ShmSegment create(std::size_t num_bytes);
 
   // The segment that create() made in this or another process.
-  // Throws Error{Comm} when it cannot be opened, is not the one that was meant, or has another
-  // size: with its owner's name, the reason, and what to do instead.
+  // Throws Error{Comm} when it cannot be opened or has another size: with its owner's name, the
+  // reason, and what to do instead.
   static ShmSegment open(const std::string& address, std::size_t num_bytes,
                          const std::string& owner = "a rank");
 
@@ -49,8 +49,7 @@ class ShmSegment {
   ShmSegment(FileDescriptor file, std::size_t num_bytes, std::string address);
 
   FileDescriptor file_;
-  std::size_t num_bytes_ = 0;  // of data; one page of locks and identity lies before it
-  std::byte* mapping_ = nullptr;
+  std::size_t num_bytes_ = 0;
   std::byte* data_ = nullptr;
   std::string address_;
 };

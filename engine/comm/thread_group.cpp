@@ -1,8 +1,8 @@
 // Ranks that are threads read and write each other's memory. A collective is:
-//   announce the call and the pointer to its buffer; wait until all have done so, and compare
-//   for each step of the plan: for each chunk that this rank receives, wait until its senders have
-//   done the steps before; read the chunk where it lies; reduce it into place
-//   wait until no peer reads this rank's buffer any more
+//   announce the call; wait until all have done so, and compare
+//   publish the pointer to the buffer, and meet
+//   for each step of the plan: for each chunk that this rank receives, read it where it lies and
+//   reduce it into place; meet
 // An all-reduce by the two-shot plan is one pass over the memory of all ranks. On CUDA devices rank
 // 0 enqueues the work of all ranks.
 //
@@ -14,8 +14,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
-#include <mutex>
 #include <thread>
 
 #include "engine/comm/announcements.h"
@@ -31,54 +29,21 @@ namespace {
 
 constexpr auto kOrder = std::memory_order_seq_cst;
 
-// How far a rank has come in a call: 2s + 1 when it has done the steps before step s, 2s + 2 when
-// it has read all that it receives in step s; kMet when it has done everything.
+// How far a rank has come in a call: 1 when its buffer is published, 2s + 2 when it has read all
+// that it receives in step s, 2s + 3 when it has written it, too.
 using Progress = std::uint64_t;
 constexpr unsigned kProgressBits = 24;
-constexpr Progress kMet = (Progress{1} << kProgressBits) - 1;
-
-constexpr Progress before_step(std::size_t step) {
-  return 2 * step + 1;
-}
-constexpr Progress has_read(std::size_t step) {
-  return 2 * step + 2;
-}
 
 // A message from send() to recv().
-struct Message {
+struct SentTensor {
   CallHeader call;
   Tensor data;                              // a copy
   std::shared_ptr<runtime::Event> written;  // on CUDA
 };
 
-// Items that one rank has put down for another, in order.
-template <typename T>
-class Queue {
- public:
-  void put(T item) {
-    const std::lock_guard lock(mutex_);
-    items_.push_back(std::move(item));
-    size_.fetch_add(1, kOrder);
-  }
-  bool has_items() const { return size_.load(kOrder) != 0; }
-  // REQUIRES: has_items().
-  T take() {
-    const std::lock_guard lock(mutex_);
-    size_.fetch_sub(1, kOrder);
-    T item = std::move(items_.front());
-    items_.pop_front();
-    return item;
-  }
-
- private:
-  std::mutex mutex_;
-  std::deque<T> items_;
-  std::atomic<std::size_t> size_{0};
-};
-
 // From one rank to another, beside the data of collectives.
 struct Channel {
-  Queue<Message> messages;
+  Queue<SentTensor> messages;
   Queue<Time> times;  // of modelled links
 };
 
@@ -88,7 +53,7 @@ struct RankState {
   alignas(kCacheLine) std::atomic<Progress> progress{0};  // in the low bits; the call above them
   std::atomic<std::byte*> buffer{nullptr};                // that the current plan works on
   Flag<std::uint32_t> in_data;                            // 1 while it may use others' memory
-  Flag<std::uint32_t> has_left;
+  std::atomic<bool> has_left{false};
   alignas(kCacheLine) runtime::WaitWord num_changes;  // changes after any of these
   GroupMember part;                                   // on CUDA: its part in a call, for rank 0
 };
@@ -144,7 +109,7 @@ class ThreadGroup final : public Group {
       : Group(std::move(shape)), state_(std::move(state)), num_spins_(num_spins) {}
 
   ~ThreadGroup() override {
-    mine().has_left.value.store(1, kOrder);
+    mine().has_left.store(true);
     mine().num_changes.add(1);
   }
 
@@ -164,25 +129,14 @@ class ThreadGroup final : public Group {
                     const Reduction& reduction, LinkClock* clock) override {
     begin_data();
     mine().buffer.store(static_cast<std::byte*>(buffer.data), std::memory_order_relaxed);
-    publish(before_step(0));
+    meet(1);
     for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
       const plan::RankSchedule::Step& step = schedule.steps[s];
       const bool is_empty = step.sends.empty() && step.receives.empty();
       if (clock != nullptr && !is_empty) clock->begin_step(step, size_of(buffer.dtype));
-      if (!step.receives.empty()) wait_for_readers();
-      if (step.overwrites_sent) {
-        run_exchange(step, s, buffer, reduction);
-      } else {
-        for (const plan::Write& write : step.receives) {
-          const TensorView mine = buffer.part(write.chunk.offset, write.chunk.count);
-          receive_here(write, s, reduction, mine, mine);
-        }
-        for (const plan::RankSchedule::Send& send : step.sends)
-          readers_.push_back({send.to_rank, s});
-      }
-      publish(before_step(s + 1));
+      run_step(step, 2 * s + 2, buffer, reduction);
+      meet(2 * s + 3);
     }
-    wait_for_readers();
     end_data();
   }
 
@@ -197,7 +151,7 @@ class ThreadGroup final : public Group {
       const Reduction reduction{call.input.stream(), call.header.op};
       shared_memory_all_reduce(reduction, factor_of(reduction.op, world_size()), rank(), memory,
                                buffer.dtype, buffer.num_elements);
-      meet();
+      meet(1);
     }
     end_data();
   }
@@ -220,12 +174,12 @@ class ThreadGroup final : public Group {
     throw_if_failed();
     const Tensor copy = Tensor::empty({data.size()}, DType::uint8, Device{});
     if (!data.empty()) std::memcpy(copy.raw(), data.data(), data.size());
-    put(to, &Channel::messages, Message{call, copy, nullptr});
+    put(to, &Channel::messages, SentTensor{call, copy, nullptr});
   }
 
   void receive_message(int from, const CallHeader& call, std::span<std::byte> data,
                        double timeout_seconds) override {
-    const Message message = take_message(from, call, timeout_seconds);
+    const SentTensor message = take_message(from, call, timeout_seconds);
     if (!data.empty()) std::memcpy(data.data(), message.data.raw(), data.size());
   }
 
@@ -256,7 +210,6 @@ class ThreadGroup final : public Group {
 
   // Between these two a rank may use its peers' memory.
   void begin_data() {
-    readers_.clear();
     mine().in_data.value.store(1, kOrder);
     throw_if_failed();
   }
@@ -264,30 +217,10 @@ class ThreadGroup final : public Group {
 
   // --- waiting ---
 
-  // Returns when done() is true, which the peer will make it; else fails the group.
   template <typename Done>
   void wait_for(int peer, const Done& done) {
-    if (!runtime::spin_until(done, num_spins_)) sleep_until(peer, done);
-  }
-
-  template <typename Done>
-  void sleep_until(int peer, const Done& done) {
-    const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds_);
-    const RankWait wait{rank(), peer, call_, timeout_seconds_};
-    while (true) {
-      const std::uint32_t seen = of(peer).num_changes.load();
-      const bool has_left = of(peer).has_left.value.load(kOrder) != 0;
-      if (done()) return;
-      throw_if_failed();
-      if (has_left) fail_and_throw(wait.left());
-      if (runtime::has_passed(deadline)) fail_and_throw(wait.late(describe_missing_now()));
-      of(peer).num_changes.sleep_while_equal(seen, deadline);
-    }
-  }
-
-  // No rank is missing from a recv.
-  std::string describe_missing_now() const {
-    return is_point_to_point(call_.operation) ? "" : describe_missing(call_.sequence);
+    Group::wait_for({rank(), peer, call_, timeout_seconds_}, of(peer).has_left,
+                    of(peer).num_changes, num_spins_, done);
   }
 
   Progress in_this_call(Progress progress) const {
@@ -297,66 +230,53 @@ class ThreadGroup final : public Group {
     mine().progress.store(in_this_call(progress), kOrder);
     mine().num_changes.add(1);
   }
-  void wait_for_progress(int peer, Progress progress) {
-    const std::atomic<Progress>& theirs = of(peer).progress;
-    wait_for(peer, [&] { return theirs.load(kOrder) >= in_this_call(progress); });
-  }
-  // Waits until no peer reads this rank's buffer in one of the steps before.
-  void wait_for_readers() {
-    for (const Reader& reader : readers_) wait_for_progress(reader.rank, has_read(reader.step));
-    readers_.clear();
-  }
-  // Waits until all ranks have called it in this call.
-  void meet() {
-    publish(kMet);
-    for (int peer = 0; peer < world_size(); ++peer) wait_for_progress(peer, kMet);
+  // Waits until all ranks have come so far in this call.
+  void meet(Progress progress) {
+    publish(progress);
+    for (int peer = 0; peer < world_size(); ++peer) {
+      const std::atomic<Progress>& theirs = of(peer).progress;
+      wait_for(peer, [&] { return theirs.load(kOrder) >= in_this_call(progress); });
+    }
   }
 
   // --- collectives ---
 
-  // A step that overwrites what it sends: into scratch memory first, and into place when the peers
-  // have read.
-  void run_exchange(const plan::RankSchedule::Step& step, std::size_t number, TensorView buffer,
-                    const Reduction& reduction) {
+  // Reads what this rank receives where it lies. A step that overwrites what it sends reads into
+  // scratch memory first, and writes into place when all ranks have read.
+  void run_step(const plan::RankSchedule::Step& step, Progress has_read, TensorView buffer,
+                const Reduction& reduction) {
     std::vector<Tensor> scratch;
     for (const plan::Write& write : step.receives) {
       const TensorView mine = buffer.part(write.chunk.offset, write.chunk.count);
-      scratch.push_back(Tensor::empty({mine.num_elements}, mine.dtype, Device{}));
-      receive_here(write, number, reduction, mine, scratch.back().view());
+      const std::size_t offset = write.chunk.offset * size_of(mine.dtype);
+      TensorView out = mine;
+      if (step.overwrites_sent) {
+        scratch.push_back(Tensor::empty({mine.num_elements}, mine.dtype, Device{}));
+        out = scratch.back().view();
+      }
+      receive_chunk(
+          write, rank(), reduction,
+          [&](int from) { return of(from).buffer.load(std::memory_order_relaxed) + offset; }, mine,
+          out);
     }
-    publish(has_read(number));
-    for (const plan::RankSchedule::Send& send : step.sends)
-      readers_.push_back({send.to_rank, number});
-    wait_for_readers();
-    for (std::size_t i = 0; i < step.receives.size(); ++i) {
+    if (!step.overwrites_sent) return;
+    meet(has_read);
+    for (std::size_t i = 0; i < scratch.size(); ++i) {
       const plan::Chunk chunk = step.receives[i].chunk;
       const TensorView mine = buffer.part(chunk.offset, chunk.count);
       std::memcpy(mine.data, scratch[i].raw(), mine.num_bytes());
     }
   }
 
-  void receive_here(const plan::Write& write, std::size_t step, const Reduction& reduction,
-                    TensorView mine, TensorView out) {
-    for (const int from : write.from_ranks) wait_for_progress(from, before_step(step));
-    const std::size_t offset = write.chunk.offset * size_of(mine.dtype);
-    receive_chunk(
-        write, rank(), reduction,
-        [&](int from) { return of(from).buffer.load(std::memory_order_relaxed) + offset; }, mine,
-        out);
-  }
-
   void enqueue_on_devices(const CollectiveCall& call) {
     mine().part = {call.stream, call.input, call.output};
-    publish(before_step(0));
+    meet(1);
     if (rank() == 0) {
       std::vector<GroupMember> members;
-      for (int peer = 0; peer < world_size(); ++peer) {
-        wait_for_progress(peer, before_step(0));
-        members.push_back(of(peer).part);
-      }
+      for (const RankState& peer : state_->ranks) members.push_back(peer.part);
       state_->devices.enqueue(call_, members);
     }
-    meet();
+    meet(2);
     mine().part = {};
   }
 
@@ -374,9 +294,9 @@ class ThreadGroup final : public Group {
     return theirs.take();
   }
 
-  Message take_message(int from, const CallHeader& call, double timeout_seconds) {
+  SentTensor take_message(int from, const CallHeader& call, double timeout_seconds) {
     enter(call, timeout_seconds);
-    Message message = take(from, &Channel::messages);
+    SentTensor message = take(from, &Channel::messages);
     const CallHeader& sent = message.call;
     if (sent.dtype != call.dtype || sent.device != call.device ||
         sent.num_elements != call.num_elements) {
@@ -396,27 +316,20 @@ class ThreadGroup final : public Group {
       copy.storage()->record_use(*call.stream);
     }
     copy_on_stream(*call.stream, call.input.view(), copy.view());
-    put(call.peer, &Channel::messages, Message{call.header, copy, call.stream->record()});
+    put(call.peer, &Channel::messages, SentTensor{call.header, copy, call.stream->record()});
   }
 
   void receive_on_device(const CollectiveCall& call) {
-    const Message message = take_message(call.peer, call.header, call.timeout_seconds);
+    const SentTensor message = take_message(call.peer, call.header, call.timeout_seconds);
     call.stream->wait(message.written);
     message.data.storage()->record_use(*call.stream);
     copy_on_stream(*call.stream, message.data.view(), call.input.view());
   }
 
-  // A peer that reads this rank's memory in a step.
-  struct Reader {
-    int rank = 0;
-    std::size_t step = 0;
-  };
-
   std::shared_ptr<SharedState> state_;
   unsigned num_spins_;
   CallHeader call_;  // the current one
   double timeout_seconds_ = 0;
-  std::vector<Reader> readers_;
 };
 
 std::unique_ptr<LinkModel> links_of(int rank, const ThreadGroupOptions& options) {

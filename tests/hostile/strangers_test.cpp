@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "engine/comm/store/tcp_store.h"
-#include "engine/comm/transport/tcp/frame.h"
+#include "engine/comm/tcp_group.h"
 #include "tests/hostile/rounds.h"
 #include "tests/tools/marked_program.h"
 #include "tests/tools/rank_variables.h"
@@ -33,18 +33,15 @@ Bytes noise(std::mt19937_64& random, std::size_t num_bytes) {
   return bytes;
 }
 
-Bytes message(std::string_view text) {
-  const std::string framed = comm::MessageWriter().text(text).bytes();
-  const auto bytes = std::as_bytes(std::span(framed));
+Bytes bytes_of(const comm::Message& message) {
+  const std::string encoded = comm::encode(message);
+  const auto bytes = std::as_bytes(std::span(encoded));
   return {bytes.begin(), bytes.end()};
 }
 
 // Messages of another job's clients, some of them cut short.
 Bytes next_words(std::mt19937_64& random) {
-  const Bytes hello = message(comm::encode({comm::kStorePurpose, "the token of another job"}));
-  const auto request = [](comm::StoreRequest kind) {
-    return comm::MessageWriter().number(static_cast<std::int64_t>(kind));
-  };
+  const Bytes hello = bytes_of(comm::to_message({comm::kStorePurpose, "the token of another job"}));
   Bytes words;
   switch (random() % 7) {
     case 0:
@@ -54,10 +51,10 @@ Bytes next_words(std::mt19937_64& random) {
     case 2:
       return hello;
     case 3:
-      words = message(request(comm::StoreRequest::set).text("join/world_size").text("9").bytes());
+      words = bytes_of({"set", "join/world_size", "9"});
       break;
     case 4:
-      words = message(request(comm::StoreRequest::abort).text("a stranger says so").bytes());
+      words = bytes_of({"abort", "a stranger says so"});
       break;
     case 5: {
       comm::FrameHeader header;
@@ -136,10 +133,10 @@ void Crowd::attack(std::uint16_t port, std::size_t connections_per_second, std::
       continue;
     }
     ++num_connections_;
-    comm::send_some(connection, next_words(random));
+    comm::send_all(connection, next_words(random), Clock::now());
     open.push_back(std::move(connection));
     if (open.size() <= kMostOpen) continue;
-    open.front().reset();  // a closed one would hold its port for a minute
+    open.front().reset();  // one that is only closed would hold its port for a minute
     open.pop_front();
   }
   for (comm::Socket& connection : open) connection.reset();

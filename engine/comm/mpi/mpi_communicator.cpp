@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -43,88 +44,74 @@ void check_mpi(int result, std::string_view call) {
 // --- the time limit of calls ---
 
 // Ends the process with exit code 1 when the scope is not left in time: nothing can interrupt a
-// call into MPI. A thread of the process watches, and first prints one line that names what is
-// waited for.
+// call into MPI. A thread of the process, which looks every tenth of a second, first prints one
+// line that says what is waited for.
 class TimeLimit {
  public:
-  // For a call; for something else, "MPI_Init" for example.
-  TimeLimit(const CollectiveCall& call, int rank)
-      : call_(&call),
-        rank_(rank),
-        seconds_(call.timeout_seconds),
-        deadline_(runtime::deadline_after(seconds_)) {
-    active().add(this);
+  TimeLimit(double seconds, std::function<std::string()> error_line)
+      : deadline_(runtime::deadline_after(seconds)), error_line_(std::move(error_line)) {
+    const std::lock_guard lock(active().mutex);
+    active().limits.push_back(this);
   }
-  TimeLimit(const char* name, int rank, double seconds)
-      : name_(name), rank_(rank), seconds_(seconds), deadline_(runtime::deadline_after(seconds)) {
-    active().add(this);
+  ~TimeLimit() {
+    const std::lock_guard lock(active().mutex);
+    std::erase(active().limits, this);
   }
-  ~TimeLimit() { active().remove(this); }
   TimeLimit(const TimeLimit&) = delete;
   TimeLimit& operator=(const TimeLimit&) = delete;
 
  private:
-  // The limits that hold now. A call begins and ends without waking the thread, which looks every
-  // tenth of a second.
-  class Active {
-   public:
-    Active() {
-      std::thread([this] { watch(); }).detach();
-    }
-    void add(const TimeLimit* limit) {
-      const std::lock_guard lock(mutex_);
-      limits_.push_back(limit);
-    }
-    void remove(const TimeLimit* limit) {
-      const std::lock_guard lock(mutex_);
-      std::erase(limits_, limit);
-    }
-
-   private:
-    [[noreturn]] void watch() {
-      for (;;) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));
-        const std::lock_guard lock(mutex_);
-        for (const TimeLimit* limit : limits_) {
-          if (runtime::has_passed(limit->deadline_)) limit->end_process();
-        }
-      }
-    }
-
-    std::mutex mutex_;
-    std::vector<const TimeLimit*> limits_;
+  struct Active {
+    std::mutex mutex;
+    std::vector<const TimeLimit*> limits;
   };
 
   static Active& active() {
-    static Active& active = *new Active;  // its thread runs until the process ends
+    static Active& active = []() -> Active& {
+      auto& made = *new Active;  // its thread runs until the process ends
+      std::thread([&made] { watch(made); }).detach();
+      return made;
+    }();
     return active;
   }
 
-  [[noreturn]] void end_process() const {
-    std::fflush(stdout);
-    fmt::print(stderr, "{}\n", error_line());
-    std::fflush(stderr);
-    std::_Exit(exit_code(ErrorCode::Timeout));  // MPI is in use, so nothing can be cleaned up
-  }
-
-  std::string error_line() const {
-    if (call_ != nullptr && call_->header.operation == Operation::recv) {
-      return fmt::format("[recv] rank {} waited {} s in {} for a message that rank {} has not sent",
-                         rank_, seconds_, to_string(call_->header), call_->peer);
+  [[noreturn]] static void watch(Active& active) {
+    for (;;) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      const std::lock_guard lock(active.mutex);
+      for (const TimeLimit* limit : active.limits) {
+        if (!runtime::has_passed(limit->deadline_)) continue;
+        std::fflush(stdout);
+        fmt::print(stderr, "{}\n", limit->error_line_());
+        std::fflush(stderr);
+        std::_Exit(exit_code(ErrorCode::Timeout));  // MPI is in use: nothing can be cleaned up
+      }
     }
-    return fmt::format(
-        "[{}] rank {} waited {} s in {} for the other ranks: one of them has ended, stands still, "
-        "or did not call it; MPI cannot give up a call, so this process ends",
-        call_ == nullptr ? "mpi" : name_of(call_->header.operation), rank_, seconds_,
-        call_ == nullptr ? name_ : to_string(call_->header));
   }
 
-  const CollectiveCall* call_ = nullptr;
-  const char* name_ = nullptr;
-  int rank_;
-  double seconds_;
   runtime::Deadline deadline_;
+  std::function<std::string()> error_line_;
 };
+
+std::string late_line(std::string_view operation, int rank, double seconds, std::string_view what) {
+  return fmt::format(
+      "[{}] rank {} waited {} s in {} for the other ranks: one of them has ended, stands still, or "
+      "did not call it; MPI cannot give up a call, so this process ends",
+      operation, rank, seconds, what);
+}
+
+std::string late_line(const CollectiveCall& call, int rank) {
+  const std::string what = to_string(call.header);
+  if (call.header.operation != Operation::recv) {
+    return late_line(name_of(call.header.operation), rank, call.timeout_seconds, what);
+  }
+  return fmt::format("[recv] rank {} waited {} s in {} for a message that rank {} has not sent",
+                     rank, call.timeout_seconds, what, call.peer);
+}
+
+TimeLimit limit_of(const char* what, int rank, double seconds) {
+  return {seconds, [=] { return late_line("mpi", rank, seconds, what); }};
+}
 
 // --- the process's one use of MPI ---
 
@@ -158,7 +145,7 @@ MpiSession::MpiSession(const MpiGroupOptions& options) {
   require(is_finalized == 0, ErrorCode::Comm, "mpi", "MPI was finished already in this process");
   int level = MPI_THREAD_SINGLE;
   if (is_initialized == 0) {
-    const TimeLimit limit("MPI_Init", options.rank, options.timeout_seconds);
+    const TimeLimit limit = limit_of("MPI_Init", options.rank, options.timeout_seconds);
     MPI_CHECK(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
     std::atexit(finish_mpi);
   } else {
@@ -257,20 +244,18 @@ void move_with_mpi(const CollectiveCall& call, MPI_Comm communicator, int rank, 
   const MPI_Op op = mpi_op(header.op);
   const double factor = factor_of(header.op, world_size);
   switch (header.operation) {
-    case Operation::all_reduce: {
-      const TensorView buffer = call.input.view();
-      multiply(call.input.stream(), factor, buffer);
-      for_each_piece(buffer.num_elements, [&](std::size_t begin, int count) {
-        void* data = buffer.part(begin, static_cast<std::size_t>(count)).data;
-        MPI_CHECK(MPI_Allreduce(MPI_IN_PLACE, data, count, type, op, communicator));
-      });
-      return;
-    }
+    case Operation::all_reduce:
     case Operation::broadcast: {
       const TensorView buffer = call.input.view();
+      const bool is_broadcast = header.operation == Operation::broadcast;
+      if (!is_broadcast) multiply(call.input.stream(), factor, buffer);
       for_each_piece(buffer.num_elements, [&](std::size_t begin, int count) {
         void* data = buffer.part(begin, static_cast<std::size_t>(count)).data;
-        MPI_CHECK(MPI_Bcast(data, count, type, header.root, communicator));
+        if (is_broadcast) {
+          MPI_CHECK(MPI_Bcast(data, count, type, header.root, communicator));
+        } else {
+          MPI_CHECK(MPI_Allreduce(MPI_IN_PLACE, data, count, type, op, communicator));
+        }
       });
       return;
     }
@@ -310,7 +295,7 @@ void wait_politely(MPI_Request request) {
 
 // A message on its way: MPI reads it until the requests are done.
 struct Outgoing {
-  PackedCall header;
+  CallHeader header;
   std::vector<std::byte> data;
   std::vector<MPI_Request> requests;
 };
@@ -322,7 +307,7 @@ class MpiCommunicator final : public Communicator {
         numbers_(session.world_size),
         all_calls_(static_cast<std::size_t>(session.world_size)) {
     set_timeout_seconds(timeout_seconds);
-    const TimeLimit limit("making a communicator", rank(), timeout_seconds);
+    const TimeLimit limit = limit_of("making a communicator", rank(), timeout_seconds);
     MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_));
     MPI_CHECK(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN));
   }
@@ -335,7 +320,7 @@ class MpiCommunicator final : public Communicator {
         message.release();  // MPI may still read it
         continue;
       }
-      const TimeLimit limit("messages that were sent", rank(), timeout_seconds());
+      const TimeLimit limit = limit_of("messages that were sent", rank(), timeout_seconds());
       MPI_Waitall(static_cast<int>(message->requests.size()), message->requests.data(),
                   MPI_STATUSES_IGNORE);
     }
@@ -378,7 +363,7 @@ class MpiCommunicator final : public Communicator {
   MPI_Comm communicator_ = MPI_COMM_NULL;
   CallNumbers numbers_;
   FirstFailure failure_;
-  std::vector<PackedCall> all_calls_;  // by rank: those that are compared
+  std::vector<CallHeader> all_calls_;  // by rank: those that are compared
   std::vector<std::unique_ptr<Outgoing>> outgoing_;
   AsyncCalls async_{"mpi comm"};  // ends first
 };
@@ -391,7 +376,7 @@ void MpiCommunicator::run(const CollectiveCall& call) {
   span.set_sequence(static_cast<std::int64_t>(header.sequence));
   failure_.throw_if_set();
   try {
-    const TimeLimit limit(call, rank());
+    const TimeLimit limit(call.timeout_seconds, [&] { return late_line(call, rank()); });
     std::erase_if(outgoing_, [](const auto& message) {
       int are_sent = 0;
       MPI_Testall(static_cast<int>(message->requests.size()), message->requests.data(), &are_sent,
@@ -415,25 +400,24 @@ void MpiCommunicator::run(const CollectiveCall& call) {
 
 // Throws the same error on every rank when they have come with different calls.
 void MpiCommunicator::compare_calls(const CollectiveCall& call) {
-  const PackedCall mine = pack(call.header);
+  const CallHeader& mine = call.header;
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_CHECK(MPI_Iallgather(&mine, sizeof mine, MPI_BYTE, all_calls_.data(), sizeof mine, MPI_BYTE,
                            communicator_, &request));
   wait_politely(request);
-  const PackedCall& first = all_calls_.front();
-  const auto other =
-      std::ranges::find_if(all_calls_, [&](const PackedCall& theirs) { return theirs != first; });
+  const CallHeader& first = all_calls_.front();
+  const auto other = std::ranges::find_if(
+      all_calls_, [&](const CallHeader& theirs) { return !same_call(theirs, first); });
   if (other == all_calls_.end()) return;
   throw Error(ErrorCode::Comm, "collective",
-              describe_difference(static_cast<int>(other - all_calls_.begin()), unpack(*other), 0,
-                                  unpack(first)));
+              describe_difference(static_cast<int>(other - all_calls_.begin()), *other, 0, first));
 }
 
 // The data is copied, so the call is done at once; MPI reads the copy when the receiver comes, and
 // goes on with it in every later call.
 void MpiCommunicator::send_message(const CollectiveCall& call) {
   Outgoing& message = *outgoing_.emplace_back(std::make_unique<Outgoing>());
-  message.header = pack(call.header);
+  message.header = call.header;
   message.data.resize(call.input.num_bytes());
   if (!message.data.empty()) {
     std::memcpy(message.data.data(), call.input.raw(), message.data.size());
@@ -454,9 +438,8 @@ void MpiCommunicator::receive_message(const CollectiveCall& call) {
     MPI_CHECK(MPI_Irecv(data, num_bytes, MPI_BYTE, call.peer, tag, communicator_, &request));
     wait_politely(request);
   };
-  PackedCall header;
-  receive(&header, sizeof header, kHeaderTag);
-  const CallHeader sent = unpack(header);
+  CallHeader sent;
+  receive(&sent, sizeof sent, kHeaderTag);
   if (sent.num_elements != call.header.num_elements || sent.dtype != call.header.dtype) {
     throw Error(ErrorCode::Comm, name_of(Operation::recv),
                 describe_difference(rank(), call.header, call.peer, sent));

@@ -1,16 +1,13 @@
 #include "engine/comm/store/hello.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
-#include <vector>
 
 #include "engine/core/error.h"
 #include "engine/core/shape.h"
@@ -18,22 +15,28 @@
 namespace lockstep::comm {
 namespace {
 
-using runtime::Clock;
+static_assert(std::endian::native == std::endian::little, "sizes are copied as they lie");
 
-static_assert(std::endian::native == std::endian::little, "numbers are copied as they lie");
+constexpr std::string_view kMagic = "lockstep 6";
+constexpr std::size_t kMinTokenBytes = 16;
+constexpr std::size_t kMaxTokenBytes = 256;
+constexpr std::size_t kMaxHelloBytes = 2048;
+// A connection without a hello is cut after this time.
+constexpr std::chrono::seconds kHelloTime{2};
 
-constexpr std::string_view kMagic = "lockstep 5";
-constexpr std::size_t kSizeBytes = sizeof(std::uint32_t);
+using Size = std::uint32_t;
 
-std::uint32_t size_in(std::string_view bytes) {
-  std::uint32_t size = 0;
+Size size_in(std::string_view bytes) {
+  Size size = 0;
   std::memcpy(&size, bytes.data(), sizeof size);
   return size;
 }
 
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return std::as_bytes(std::span(text));
+void append(std::string& bytes, std::string_view text) {
+  const auto size = checked_narrow<Size>("store", "the length of a text", text.size());
+  bytes.append(reinterpret_cast<const char*>(&size), sizeof size).append(text);
 }
+
 std::span<std::byte> writable(std::string& text) {
   return std::as_writable_bytes(std::span(text));
 }
@@ -54,9 +57,8 @@ std::string make_token() {
   std::array<unsigned char, 32> random;
   // The system gives up to 256 bytes at once.
   const ssize_t found = getrandom(random.data(), random.size(), 0);
-  const int number = errno;
   require(found == static_cast<ssize_t>(random.size()), ErrorCode::Io, "token",
-          "the system gives no random bytes: {}", std::strerror(number));
+          "the system gives no random bytes: {}", std::strerror(errno));
   std::string text;
   for (const unsigned char byte : random) text += fmt::format("{:02x}", byte);
   return text;
@@ -69,160 +71,73 @@ void require_token(std::string_view token, std::string_view what) {
           kMinTokenBytes, kMaxTokenBytes, token.size());
 }
 
-MessageWriter& MessageWriter::number(std::int64_t value) {
-  bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
-  return *this;
+std::string encode(const Message& message) {
+  std::string texts;
+  for (const std::string& text : message) append(texts, text);
+  std::string bytes;
+  append(bytes, texts);
+  return bytes;
 }
 
-MessageWriter& MessageWriter::text(std::string_view value) {
-  const auto size = checked_narrow<std::uint32_t>("store", "the length of a text", value.size());
-  bytes_.append(reinterpret_cast<const char*>(&size), sizeof size).append(value);
-  return *this;
+std::optional<Message> decode_message(std::string_view bytes) {
+  Message message;
+  while (!bytes.empty()) {
+    if (bytes.size() < sizeof(Size)) return std::nullopt;
+    const std::size_t size = size_in(bytes);
+    bytes.remove_prefix(sizeof(Size));
+    if (bytes.size() < size) return std::nullopt;
+    message.emplace_back(bytes.substr(0, size));
+    bytes.remove_prefix(size);
+  }
+  return message;
 }
 
-std::string_view MessageReader::take(std::size_t num_bytes) {
-  is_valid_ = is_valid_ && num_bytes <= rest_.size();
-  if (!is_valid_) return {};
-  const std::string_view taken = rest_.substr(0, num_bytes);
-  rest_.remove_prefix(num_bytes);
-  return taken;
-}
-
-std::int64_t MessageReader::number() {
-  std::int64_t value = 0;
-  const std::string_view bytes = take(sizeof value);
-  if (!bytes.empty()) std::memcpy(&value, bytes.data(), sizeof value);
-  return value;
-}
-
-std::string_view MessageReader::text() {
-  const std::string_view size = take(kSizeBytes);
-  return size.empty() ? size : take(size_in(size));
-}
-
-IoResult send_message(const Socket& connection, std::string_view message,
+IoResult send_message(const Socket& connection, const Message& message,
                       runtime::Deadline deadline) {
-  // One packet where it is short.
-  return send_all(connection, bytes_of(MessageWriter().text(message).bytes()), deadline);
+  const std::string bytes = encode(message);
+  return send_all(connection, std::as_bytes(std::span(bytes)), deadline);
 }
 
-IoResult receive_message(const Socket& connection, std::size_t max_bytes, std::string& message,
+IoResult receive_message(const Socket& connection, std::size_t max_bytes, Message& message,
                          runtime::Deadline deadline) {
-  message.resize(kSizeBytes);
-  const IoResult result = receive_all(connection, writable(message), deadline);
+  std::string bytes(sizeof(Size), '\0');
+  IoResult result = receive_all(connection, writable(bytes), deadline);
   if (result != IoResult::done) return result;
-  const std::size_t size = size_in(message);
-  if (size > max_bytes) return IoResult::closed;
-  message.resize(size);
-  return receive_all(connection, writable(message), deadline);
+  if (size_in(bytes) > max_bytes) return IoResult::closed;
+  bytes.resize(size_in(bytes));
+  result = receive_all(connection, writable(bytes), deadline);
+  if (result != IoResult::done) return result;
+  auto found = decode_message(bytes);
+  if (!found) return IoResult::closed;
+  message = *std::move(found);
+  return IoResult::done;
 }
 
-std::string encode(const Hello& hello) {
-  return MessageWriter()
-      .text(kMagic)
-      .text(hello.purpose)
-      .text(hello.token)
-      .number(hello.rank)
-      .text(hello.process)
-      .bytes();
+Message to_message(const Hello& hello) {
+  return {std::string(kMagic), hello.purpose, hello.token, std::to_string(hello.rank),
+          hello.process};
 }
 
-std::optional<Hello> decode_hello(std::string_view bytes, const Hello& expected) {
-  MessageReader reader(bytes);
-  const bool is_known = reader.text() == kMagic && reader.text() == expected.purpose &&
-                        equal_in_constant_time(reader.text(), expected.token);
-  const std::int64_t rank = reader.number();
-  const std::string_view process = reader.text();
-  if (!is_known || !reader.is_complete() || !std::in_range<int>(rank)) return std::nullopt;
-  return Hello{expected.purpose, expected.token, static_cast<int>(rank), std::string(process)};
-}
-
-HelloListener::HelloListener(Socket listener, Hello expected, std::size_t num_expected)
-    : listener_(std::move(listener)),
-      expected_(std::move(expected)),
-      max_pending_(kMaxStrangers + num_expected) {
-  require_token(expected_.token);
-}
-
-void HelloListener::stop() {
-  is_stopped_ = true;
-  shutdown(listener_.descriptor(), SHUT_RDWR);  // wakes the poll() of accept()
-}
-
-std::optional<HelloListener::Visitor> HelloListener::accept(runtime::Deadline deadline) {
-  std::vector<pollfd> descriptors;
-  while (!is_stopped_) {
-    for (auto pending = pending_.begin(); pending != pending_.end();) {
-      const auto here = pending++;
-      std::optional<Hello> hello;
-      if (!here->has_news || read_hello(*here, hello)) continue;
-      std::optional<Visitor> visitor;
-      if (hello) visitor = Visitor{std::move(here->socket), *std::move(hello)};
-      pending_.erase(here);
-      num_pending_ = pending_.size();
-      if (visitor) return visitor;
-    }
-    cut_strangers();
-    if (runtime::has_passed(deadline)) break;
-    descriptors.assign(1, {listener_.descriptor(), POLLIN, 0});
-    for (const Pending& pending : pending_) {
-      descriptors.push_back({pending.socket.descriptor(), POLLIN, 0});
-    }
-    runtime::Deadline until = deadline;
-    if (!pending_.empty()) until = runtime::earlier(until, pending_.front().since + kHelloTime);
-    poll(descriptors.data(), descriptors.size(), runtime::milliseconds_until(until));
-    std::size_t next = 1;
-    for (Pending& pending : pending_) pending.has_news = descriptors[next++].revents != 0;
-    if (descriptors[0].revents != 0) accept_all();
+std::optional<Hello> to_hello(const Message& message, const Hello& expected) {
+  if (message.size() != 5 || message[0] != kMagic || message[1] != expected.purpose ||
+      !equal_in_constant_time(message[2], expected.token)) {
+    return std::nullopt;
   }
-  return std::nullopt;
+  Hello hello{expected.purpose, expected.token, -1, message[4]};
+  const char* const end = message[3].data() + message[3].size();
+  const auto [rest, error] = std::from_chars(message[3].data(), end, hello.rank);
+  return error == std::errc() && rest == end ? std::optional(hello) : std::nullopt;
 }
 
-void HelloListener::accept_all() {
-  constexpr int kMostAtOnce = 64;  // then those that have come have their turn
-  for (int i = 0; i < kMostAtOnce; ++i) {
-    Socket connection;
-    const AcceptResult result = accept_from(listener_, connection);
-    require(result != AcceptResult::no_descriptors, ErrorCode::Comm, "connect",
-            "this process may not open more files; raise the limit (ulimit -n)");
-    if (result == AcceptResult::none) return;
-    pending_.push_back({std::move(connection), Clock::now(), "", true});
-    num_pending_ = pending_.size();
-  }
-}
-
-// False when the connection has said all that it may say: a hello, if it is valid, or nonsense.
-bool HelloListener::read_hello(Pending& pending, std::optional<Hello>& hello) const {
-  std::string& input = pending.input;
-  for (;;) {
-    std::size_t wanted = kSizeBytes;
-    if (input.size() >= kSizeBytes) {
-      const std::size_t size = size_in(input);
-      if (size == 0 || size > kMaxHelloBytes) return false;
-      wanted += size;
-      if (input.size() == wanted) break;
-    }
-    const std::size_t before = input.size();
-    input.resize(wanted);
-    std::size_t received = 0;
-    const IoResult result = receive_some(pending.socket, writable(input).subspan(before), received);
-    input.resize(before + received);
-    if (result != IoResult::done) return false;
-    if (received == 0) return true;
-  }
-  hello = decode_hello(std::string_view(input).substr(kSizeBytes), expected_);
-  return false;
-}
-
-// The oldest come first.
-void HelloListener::cut_strangers() {
-  const auto oldest = Clock::now() - kHelloTime;
-  while (!pending_.empty() &&
-         (pending_.front().since <= oldest || pending_.size() > max_pending_)) {
-    pending_.front().socket.reset();
-    pending_.pop_front();
-  }
-  num_pending_ = pending_.size();
+std::optional<Hello> receive_hello(const Socket& connection, const Hello& expected,
+                                   runtime::Deadline deadline) {
+  Message message;
+  const runtime::Deadline turn = runtime::earlier(deadline, runtime::Clock::now() + kHelloTime);
+  const IoResult result = receive_message(connection, kMaxHelloBytes, message, turn);
+  auto hello = result == IoResult::done ? to_hello(message, expected) : std::nullopt;
+  if (result == IoResult::done && !hello) connection.shut_down();
+  if (result != IoResult::done) connection.reset();
+  return hello;
 }
 
 }  // namespace lockstep::comm

@@ -1,65 +1,38 @@
-// Messages on connections between processes of a job, at the store and between ranks, and the hello
-// with which each connection begins.
+// Messages between processes of a job: those of the store, and the hello with which a process
+// begins every connection, to the store or to another rank.
 //
-// The process that connects says hello: the purpose of the connection, the job's token, and its
-// rank. The listening end compares purpose and token before it reads anything else; it closes a
-// connection with a wrong hello without a word. The token and all that follows travel in clear: it
-// keeps jobs and users apart on networks whose other users cannot read or alter the traffic
+// The hello states the purpose of the connection, the job's token and the process's rank. The
+// listening end compares purpose and token before it reads anything else, and closes a connection
+// with a wrong hello without a word. The token and all that follows travel in clear: it keeps jobs
+// and users apart on networks whose other users cannot read or alter the traffic
 // (docs/processes.md).
 #pragma once
 
-#include <atomic>
-#include <list>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/comm/store/socket.h"
 
 namespace lockstep::comm {
 
-inline constexpr std::size_t kMinTokenBytes = 16;
-inline constexpr std::size_t kMaxTokenBytes = 256;
-
 // 64 hexadecimal digits that nobody can guess. Throws Error{Io} when the system has none.
 std::string make_token();
-// Throws Error{Usage} unless the token has kMinTokenBytes ... kMaxTokenBytes bytes; `what` is named
-// in the error.
+// Throws Error{Usage} unless the token has 16 ... 256 bytes; `what` is named in the error.
 void require_token(std::string_view token, std::string_view what = "hello");
 
-// Numbers and texts as the bytes of a message: i64, little-endian; u32 size and bytes.
-class MessageWriter {
- public:
-  MessageWriter& number(std::int64_t value);
-  MessageWriter& text(std::string_view value);
-  const std::string& bytes() const { return bytes_; }
+// A message is a list of texts. Each travels as its size (u32, little-endian) and its bytes, the
+// whole message in the same way.
+using Message = std::vector<std::string>;
+std::string encode(const Message& message);
+// The message in bytes behind the size of the whole; none when they are none.
+std::optional<Message> decode_message(std::string_view bytes);
 
- private:
-  std::string bytes_;
-};
-
-// Takes a message apart. Missing parts read as 0 or "", and is_valid() is false from then on.
-class MessageReader {
- public:
-  explicit MessageReader(std::string_view bytes) : rest_(bytes) {}
-  std::int64_t number();
-  std::string_view text();
-  bool is_valid() const { return is_valid_; }
-  // All parts were there, and nothing is left.
-  bool is_complete() const { return is_valid_ && rest_.empty(); }
-
- private:
-  std::string_view take(std::size_t num_bytes);
-
-  std::string_view rest_;
-  bool is_valid_ = true;
-};
-
-// A message on a connection: u32 size, little-endian, and as many bytes.
-IoResult send_message(const Socket& connection, std::string_view message,
-                      runtime::Deadline deadline);
-// A size above max_bytes counts as closed; no memory is taken for it.
-IoResult receive_message(const Socket& connection, std::size_t max_bytes, std::string& message,
+IoResult send_message(const Socket& connection, const Message& message, runtime::Deadline deadline);
+// Bytes that are no message count as closed, as does a size above max_bytes, for which no memory is
+// taken.
+IoResult receive_message(const Socket& connection, std::size_t max_bytes, Message& message,
                          runtime::Deadline deadline);
 
 struct Hello {
@@ -69,58 +42,13 @@ struct Hello {
   std::string process = {};  // its name, for errors of others that come as this rank
 };
 
-inline constexpr std::size_t kMaxHelloBytes = 2048;
-std::string encode(const Hello& hello);
-// The hello in these bytes, when its purpose and token are those of `expected`.
-std::optional<Hello> decode_hello(std::string_view bytes, const Hello& expected);
+Message to_message(const Hello& hello);
+// The hello in a message, when its purpose and token are those of `expected`.
+std::optional<Hello> to_hello(const Message& message, const Hello& expected);
 
-// A connection without a valid hello is cut after this time,
-inline constexpr std::chrono::seconds kHelloTime{5};
-// and the oldest one earlier when more than so many wait, beside the expected ones.
-inline constexpr std::size_t kMaxStrangers = 128;
-
-// Accepts connections and reads their hellos, all of them at once, so that none waits for another.
-// A connection that is cut is reset, by which its other end knows that it may try again; one whose
-// hello is wrong is closed.
-class HelloListener {
- public:
-  struct Visitor {
-    Socket socket;
-    Hello hello;
-  };
-
-  // num_expected: how many may come at once and are no strangers. Throws Error{Usage} for a token
-  // of a wrong size.
-  HelloListener(Socket listener, Hello expected, std::size_t num_expected);
-
-  // The next connection whose hello is valid; none at the deadline, and after stop().
-  // Throws Error{Comm} when this process may not open more files.
-  std::optional<Visitor> accept(runtime::Deadline deadline);
-  // Any thread may call it: ends accept().
-  void stop();
-
-  std::uint16_t port() const { return port_of(listener_); }
-  // Connections that have not said hello yet. Any thread may ask.
-  std::size_t num_pending() const { return num_pending_; }
-
- private:
-  struct Pending {
-    Socket socket;
-    runtime::Clock::time_point since;
-    std::string input;
-    bool has_news;
-  };
-
-  void accept_all();
-  bool read_hello(Pending& pending, std::optional<Hello>& hello) const;
-  void cut_strangers();
-
-  Socket listener_;
-  Hello expected_;
-  std::size_t max_pending_;
-  std::list<Pending> pending_;
-  std::atomic<std::size_t> num_pending_{0};
-  std::atomic<bool> is_stopped_{false};
-};
+// Waits a bounded time for the hello. Ends a connection without a valid one: shut down when the
+// hello is wrong; reset, by which the other end knows that it may try again, when none came.
+std::optional<Hello> receive_hello(const Socket& connection, const Hello& expected,
+                                   runtime::Deadline deadline);
 
 }  // namespace lockstep::comm

@@ -75,15 +75,6 @@ bool is_connected_to_itself(const Socket& socket) {
   return std::memcmp(&peer, &own, sizeof peer) == 0;
 }
 
-bool wait_for(const Socket& socket, short events, runtime::Deadline deadline) {
-  pollfd waiting{socket.descriptor(), events, 0};
-  while (true) {
-    const int ready = poll(&waiting, 1, runtime::milliseconds_until(deadline));
-    if (ready > 0) return true;
-    if (ready == 0 && runtime::has_passed(deadline)) return false;
-  }
-}
-
 // 0, or the errno of one attempt.
 int try_to_connect(const addrinfo& address, Socket& socket, runtime::Deadline deadline) {
   socket = new_socket(address);
@@ -91,7 +82,7 @@ int try_to_connect(const addrinfo& address, Socket& socket, runtime::Deadline de
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   if (connect(socket.descriptor(), address.ai_addr, address.ai_addrlen) != 0) {
     if (errno != EINPROGRESS && errno != EINTR) return errno;
-    if (!wait_for(socket, POLLOUT, deadline)) return ETIMEDOUT;
+    if (!wait_for_event(socket, POLLOUT, deadline)) return ETIMEDOUT;
     int error = 0;
     socklen_t size = sizeof error;
     getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &size);
@@ -116,10 +107,13 @@ int try_to_connect(const addrinfo& address, Socket& socket, runtime::Deadline de
 
 }  // namespace
 
-void Socket::reset() noexcept {
-  const linger at_once{1, 0};
-  setsockopt(descriptor(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-  close();
+void Socket::shut_down() const noexcept {
+  shutdown(descriptor(), SHUT_RDWR);
+}
+
+void Socket::reset() const noexcept {
+  const sockaddr nowhere{AF_UNSPEC, {}};  // dissolves the connection
+  connect(descriptor(), &nowhere, sizeof nowhere);
 }
 
 Socket listen_on(const std::string& name, std::uint16_t port) {
@@ -146,6 +140,12 @@ Socket listen_on(const std::string& name, std::uint16_t port) {
   fail_to_listen(name, port, error);
 }
 
+std::string why_unknown(const std::string& host) {
+  std::string why;
+  resolve(host, 0, why);
+  return why;
+}
+
 bool is_loopback_here(const std::string& name) {
   std::string why;
   const AddressList list = resolve(name, 0, why);
@@ -156,17 +156,14 @@ bool is_loopback_here(const std::string& name) {
   return false;
 }
 
-AcceptResult accept_from(const Socket& listener, Socket& connection) {
-  while (true) {
+Socket accept_from(const Socket& listener) {
+  Socket connection;
+  do {
     connection =
         Socket(accept4(listener.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (connection.is_open()) break;
-    if (errno == EINTR || errno == ECONNABORTED) continue;
-    const bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-    return is_full ? AcceptResult::no_descriptors : AcceptResult::none;
-  }
-  set_option(connection, IPPROTO_TCP, TCP_NODELAY, 1);
-  return AcceptResult::accepted;
+  } while (!connection.is_open() && (errno == EINTR || errno == ECONNABORTED));
+  if (connection.is_open()) set_option(connection, IPPROTO_TCP, TCP_NODELAY, 1);
+  return connection;
 }
 
 Socket connect_to(const std::string& host, std::uint16_t port, runtime::Deadline deadline) {
@@ -209,27 +206,26 @@ std::string remote_address_of(const Socket& connection) {
   return text_of(address_by(getpeername, connection));
 }
 
-std::optional<std::size_t> send_some(const Socket& connection, std::span<const std::byte> bytes) {
-  const ssize_t sent = send(connection.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  if (sent >= 0) return static_cast<std::size_t>(sent);
-  if (errno == EAGAIN || errno == EINTR) return 0;
-  return std::nullopt;
-}
-
-IoResult receive_some(const Socket& connection, std::span<std::byte> bytes, std::size_t& count) {
-  const ssize_t received = recv(connection.descriptor(), bytes.data(), bytes.size(), 0);
-  count = static_cast<std::size_t>(std::max<ssize_t>(received, 0));
-  if (received > 0 || (received < 0 && (errno == EAGAIN || errno == EINTR))) return IoResult::done;
-  return received == 0 ? IoResult::closed : IoResult::reset;
+bool wait_for_event(const Socket& socket, short event, runtime::Deadline deadline) {
+  pollfd waiting{socket.descriptor(), event, 0};
+  while (true) {
+    const int ready = poll(&waiting, 1, runtime::milliseconds_until(deadline));
+    if (ready > 0) return true;
+    if (ready == 0 && runtime::has_passed(deadline)) return false;
+  }
 }
 
 IoResult send_all(const Socket& connection, std::span<const std::byte> bytes,
                   runtime::Deadline deadline) {
   while (!bytes.empty()) {
-    const auto sent = send_some(connection, bytes);
-    if (!sent) return IoResult::reset;
-    bytes = bytes.subspan(*sent);
-    if (*sent == 0 && !wait_for(connection, POLLOUT, deadline)) return IoResult::timeout;
+    const ssize_t sent = send(connection.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    } else if (errno != EAGAIN && errno != EINTR) {
+      return IoResult::reset;
+    } else if (!wait_for_event(connection, POLLOUT, deadline)) {
+      return IoResult::timeout;
+    }
   }
   return IoResult::done;
 }
@@ -237,11 +233,16 @@ IoResult send_all(const Socket& connection, std::span<const std::byte> bytes,
 IoResult receive_all(const Socket& connection, std::span<std::byte> bytes,
                      runtime::Deadline deadline) {
   while (!bytes.empty()) {
-    std::size_t received = 0;
-    const IoResult result = receive_some(connection, bytes, received);
-    if (result != IoResult::done) return result;
-    bytes = bytes.subspan(received);
-    if (received == 0 && !wait_for(connection, POLLIN, deadline)) return IoResult::timeout;
+    const ssize_t received = recv(connection.descriptor(), bytes.data(), bytes.size(), 0);
+    if (received > 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(received));
+    } else if (received == 0) {
+      return IoResult::closed;
+    } else if (errno != EAGAIN && errno != EINTR) {
+      return IoResult::reset;
+    } else if (!wait_for_event(connection, POLLIN, deadline)) {
+      return IoResult::timeout;
+    }
   }
   return IoResult::done;
 }

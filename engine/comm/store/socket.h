@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 
@@ -17,8 +16,10 @@ namespace lockstep::comm {
 class Socket : public FileDescriptor {
  public:
   using FileDescriptor::FileDescriptor;
-  // Closes a connection so that the other end sees IoResult::reset: try again.
-  void reset() noexcept;
+  // End a connection without closing its descriptor, which another thread may be using: the other
+  // end sees IoResult::closed, or IoResult::reset, which means try again.
+  void shut_down() const noexcept;
+  void reset() const noexcept;
 };
 
 // Listens on an address of this host: "127.0.0.1", "::" (every address), or a name, of which it
@@ -26,12 +27,14 @@ class Socket : public FileDescriptor {
 // Throws Error{Comm}, which names the port when it is in use.
 Socket listen_on(const std::string& name, std::uint16_t port);
 
-// Is this host's loopback among the addresses that the name has here? Not for an unknown name.
+// The reason why a host's name has no address; empty when it has one.
+std::string why_unknown(const std::string& host);
+// True when this host's loopback is among the addresses that the name has here.
 bool is_loopback_here(const std::string& name);
 
-// A waiting connection, if there is one and this process may have another descriptor.
-enum class AcceptResult { accepted, none, no_descriptors };
-AcceptResult accept_from(const Socket& listener, Socket& connection);
+// A connection that waits at a listener; not open, with the reason in errno, when there is none or
+// this process may not have another descriptor.
+Socket accept_from(const Socket& listener);
 
 // Connects; tries again until the deadline while no process listens. Resolves names each time.
 // Throws Error{Timeout} that names host, port and the last obstacle.
@@ -42,16 +45,14 @@ std::uint16_t port_of(const Socket& socket);
 std::string local_address_of(const Socket& connection);
 std::string remote_address_of(const Socket& connection);
 
+// Waits until a poll() event such as POLLIN has come; false at the deadline.
+bool wait_for_event(const Socket& socket, short event, runtime::Deadline deadline);
+
 // closed: by the other end, on purpose or with its process. reset: the connection was cut.
 enum class IoResult { done, closed, reset, timeout };
 IoResult send_all(const Socket& connection, std::span<const std::byte> bytes,
                   runtime::Deadline deadline);
 IoResult receive_all(const Socket& connection, std::span<std::byte> bytes,
                      runtime::Deadline deadline);
-
-// The bytes that one attempt moved; 0 when none can be moved now, none when the connection is over.
-std::optional<std::size_t> send_some(const Socket& connection, std::span<const std::byte> bytes);
-// done, closed or reset; count: 0 when nothing has come.
-IoResult receive_some(const Socket& connection, std::span<std::byte> bytes, std::size_t& count);
 
 }  // namespace lockstep::comm

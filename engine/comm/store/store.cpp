@@ -27,10 +27,6 @@ std::string Store::get(std::string_view key, runtime::Deadline deadline) {
   return *std::move(value);
 }
 
-void Store::wait(std::span<const std::string> keys, runtime::Deadline deadline) {
-  for (const std::string& key : keys) get(key, deadline);
-}
-
 // In round g, rank r says by "name/g/r" that it has come; the last one opens "name/g/open". The
 // count of all arrivals says which round it is.
 void Store::barrier(std::string_view name, int rank, int world_size, runtime::Deadline deadline) {

@@ -57,8 +57,6 @@ class Store {
   std::optional<std::string> find(std::string_view key, runtime::Deadline deadline);
   // find(), but Error{Timeout} at the deadline.
   std::string get(std::string_view key, runtime::Deadline deadline);
-  // Waits until all keys exist. Error{Timeout} at the deadline names the first that does not.
-  void wait(std::span<const std::string> keys, runtime::Deadline deadline);
   // Returns when all ranks of 0 ... world_size - 1 have called it with this name; a name may be
   // used again, after a barrier that succeeded. Error{Timeout} names the ranks that have not come.
   void barrier(std::string_view name, int rank, int world_size, runtime::Deadline deadline);

@@ -1,22 +1,23 @@
 // A store in another process, over TCP: the server, which rank 0 has, and the client, which every
 // rank has.
 //
-// The server's table is a MemoryStore; a thread for each client answers its requests, each at once.
-// A client is let in when its hello holds the job's token (hello.h). The sizes of its requests are
-// checked before memory is taken for them, and can at worst cost this client its connection.
+// The server's table is a MemoryStore; a thread for each connection answers its requests, each at
+// once. A client is let in when its hello holds the job's token (hello.h); the answer is that to
+// its hello. The sizes of its requests are checked before memory is taken for them, and can at
+// worst cost this client its connection.
 //
-//   message         i64 StoreRequest, then                answer   i64 StoreStatus, then
-//     (hello)         see hello.h                           ok; or taken, i64 1 when the rank's
-//                                                           holder has left, else 0, text who it is
-//     set             text key, text value                  ok
-//     set_if_absent   text key, text value                  ok, text value
-//     try_get         text key                              ok, i64 1, text value; or ok, i64 0
-//     add             text key, i64 difference              ok, i64 sum
-//     abort           text error                            ok
-//     leave                                                 none: the server closes
-// An error of the store is the answer `failed, text error`.
+//   request                          answer
+//     (hello)                          ok, or taken WHO, or left WHO: another process is this rank
+//     set KEY VALUE                    ok
+//     set_if_absent KEY VALUE          ok VALUE
+//     try_get KEY                      ok VALUE, or ok
+//     add KEY DIFFERENCE               ok SUM
+//     abort ERROR                      ok
+//     leave                            none: the server closes
+// An error of the store is the answer `failed ERROR`.
 #pragma once
 
+#include <atomic>
 #include <list>
 #include <map>
 #include <mutex>
@@ -27,15 +28,11 @@
 
 namespace lockstep::comm {
 
-enum class StoreRequest { set, set_if_absent, try_get, add, abort, leave };
-enum class StoreStatus { ok, failed, taken };
-
 inline constexpr const char* kStorePurpose = "store";  // in the hello
 inline constexpr std::size_t kMaxStoreMessageBytes = kMaxValueBytes + 2048;
 
-// The server's answer to a request about the table, set to abort, for its threads and for fuzzers;
-// none to bytes that are no such request.
-std::optional<std::string> answer_request(Store& table, std::string_view request);
+// The server's answer to a request about the table; none to what is no such request.
+std::optional<Message> answer_request(Store& table, const Message& request);
 
 struct TcpStoreServerOptions {
   // The address to listen on: "127.0.0.1" (this host only), "::1", "0.0.0.0", "::" (every address,
@@ -59,7 +56,7 @@ class TcpStoreServer {
   TcpStoreServer(const TcpStoreServer&) = delete;
   TcpStoreServer& operator=(const TcpStoreServer&) = delete;
 
-  std::uint16_t port() const { return listener_.port(); }
+  std::uint16_t port() const { return port_of(listener_); }
 
   // Waits until all connections have ended, or the time is over (false): the rank that serves
   // leaves last, so that no other one finds its store gone. A connection that has not said hello
@@ -68,9 +65,9 @@ class TcpStoreServer {
 
  private:
   struct Client {
-    explicit Client(HelloListener::Visitor from) : visitor(std::move(from)) {}
-    HelloListener::Visitor visitor;
+    Socket socket;
     std::thread thread;
+    std::atomic<bool> is_stranger{true};  // it has not said hello
     std::atomic<bool> has_ended{false};
   };
   // The process that is a rank, for good, also when it has left: a process that comes as the same
@@ -81,17 +78,20 @@ class TcpStoreServer {
   };
 
   void accept_all();
-  void let_in(HelloListener::Visitor visitor);
+  void make_room();
   void serve(Client& client);
-  std::string refusal_of(const Hello& hello);
+  Message answer_hello(const Hello& hello);
+  void answer_requests(const Socket& socket, const Hello& hello);
 
   const std::size_t world_size_;
+  const Hello expected_;
   MemoryStore table_;
   std::mutex ranks_mutex_;
   std::map<int, RankHolder> ranks_;
-  std::atomic<std::size_t> num_clients_{0};
   std::list<Client> clients_;  // the acceptor's
-  HelloListener listener_;
+  std::atomic<std::size_t> num_clients_{0};
+  std::atomic<bool> is_stopping_{false};
+  Socket listener_;
   std::thread acceptor_;
 };
 
@@ -113,9 +113,10 @@ class TcpStoreClient final : public Store {
  public:
   // Connects; tries again while nobody listens, since ranks start in any order, and while the rank
   // belonged to a process that has left, since its job is just ending.
-  // Throws Error{Timeout} naming host and port when nobody listens in time. Error{Comm} when the
-  // server does not know this token, or is not a Lockstep store; DuplicateRank, by whom, when
-  // another process is this rank already, or all ranks have come: the job goes on undisturbed.
+  // Throws Error{Timeout} naming host and port when nobody listens in time, or what listens does
+  // not answer. Error{Comm} when the server does not know this token, or is not a Lockstep store;
+  // or on this rank alone when another process, which it names, is this rank already, or all ranks
+  // have come: the job goes on undisturbed.
   explicit TcpStoreClient(const TcpStoreClientOptions& options);
   ~TcpStoreClient() override;
 
@@ -132,8 +133,9 @@ class TcpStoreClient final : public Store {
   std::string server_address() const { return remote_address_of(socket_); }
 
  private:
-  // The answer behind its status.
-  std::string ask(const MessageWriter& request);
+  bool try_to_join(const TcpStoreClientOptions& options, runtime::Deadline deadline);
+  // The answer behind its "ok".
+  Message ask(const Message& request);
 
   const std::string server_;  // for errors
   const double answer_seconds_;

@@ -32,14 +32,10 @@ inline Socket stranger_of(const TcpStoreServer& server) {
 // A connection whose hello, as this rank or as none, has been answered.
 inline Socket raw_client_of(const TcpStoreServer& server, int rank = -1) {
   Socket client = stranger_of(server);
-  std::string answer;
-  send_message(client, encode({kStorePurpose, kToken, rank, "process 1 on a"}), soon());
+  Message answer;
+  send_message(client, to_message({kStorePurpose, kToken, rank, "process 1 on a"}), soon());
   EXPECT_EQ(receive_message(client, 64, answer, soon()), IoResult::done);
   return client;
-}
-
-inline MessageWriter request(StoreRequest kind) {
-  return MessageWriter().number(static_cast<std::int64_t>(kind));
 }
 
 // How the server ends a connection to which it says nothing.

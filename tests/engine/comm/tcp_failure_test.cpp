@@ -14,17 +14,6 @@ namespace {
 using ::lockstep::testing::expect_error;
 using ::testing::HasSubstr;
 
-TEST(TcpMismatch, IsNamedOnEveryRankBeforeDataMoves) {
-  const Errors errors = errors_of_tcp_ranks(3, [](Communicator& communicator) {
-    communicator.barrier();
-    const std::size_t length = communicator.rank() == 2 ? 101 : 100;
-    communicator.all_reduce(Tensor::zeros({length}));
-  });
-  expect_all(errors, ErrorCode::Comm,
-             "rank 2 called all_reduce #1 of 101 float32 (sum) while rank 0 called all_reduce #1 "
-             "of 100 float32 (sum)");
-}
-
 TEST(TcpMismatch, OfASendAndItsReceiveFailsBoth) {
   const Errors errors = errors_of_tcp_ranks(2, [](Communicator& communicator) {
     if (communicator.rank() == 0) communicator.send(Tensor::zeros({4}), 1);
@@ -33,17 +22,6 @@ TEST(TcpMismatch, OfASendAndItsReceiveFailsBoth) {
   });
   expect_all(errors, ErrorCode::Comm,
              "rank 1 called recv #0 of 5 float32 while rank 0 called send");
-}
-
-TEST(TcpTimeout, NamesTheMissingRanksWithTheirLastCallsOnEveryRank) {
-  const Errors errors = errors_of_tcp_ranks(4, [](Communicator& communicator) {
-    communicator.barrier();
-    if (communicator.rank() == 2) communicator.recv(Tensor::zeros({1}), 0);
-    communicator.set_timeout_seconds(0.1);
-    communicator.all_reduce(Tensor::zeros({8}));
-  });
-  expect_all(errors, ErrorCode::Timeout,
-             "in all_reduce #1 of 8 float32 (sum): rank 2 is missing (its last call: barrier #0)");
 }
 
 TEST(TcpTimeout, OfAPeerThatCalledButDoesNotGoOnNamesIt) {

@@ -14,7 +14,7 @@
 
 #include "engine/comm/plan_communicator.h"
 #include "engine/comm/store/store.h"
-#include "engine/comm/transport/tcp/tcp_transport.h"
+#include "engine/comm/tcp_group.h"
 
 namespace lockstep::comm {
 

@@ -1,12 +1,14 @@
-// How the ranks of a group get connected (tcp_transport.h).
+// How the ranks of a group get connected (tcp_group.h).
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <sstream>
 
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/store/hello.h"
-#include "engine/comm/transport/tcp/tcp_transport.h"
+#include "engine/comm/tcp_group.h"
 #include "engine/core/error.h"
 
 namespace lockstep::comm {
@@ -19,18 +21,16 @@ constexpr std::chrono::milliseconds kStoreInterval{100};
 // The same while it connects: an attempt has to last as long as the first packet may be on its way.
 constexpr std::chrono::milliseconds kConnectInterval{1000};
 
-// A rank's entry in the store: "port world_size nonce host", under which it listens. The nonce
-// makes the entries of two processes differ.
+// A rank's entry in the store: "port host", under which it listens.
 struct RankAddress {
   std::uint16_t port = 0;
-  int world_size = 0;  // that the rank believes in
-  std::string nonce, host;
+  std::string host;
 };
 
 RankAddress address_in(const std::string& entry) {
   RankAddress address;
   std::istringstream words(entry);
-  words >> address.port >> address.world_size >> address.nonce >> address.host;
+  words >> address.port >> address.host;
   require(!words.fail(), ErrorCode::Comm, "connect",
           "the store holds no address of a rank but \"{}\"", entry);
   return address;
@@ -47,8 +47,9 @@ class Mesh {
         connections_(static_cast<std::size_t>(options.world_size)) {}
 
   std::vector<Socket> connect() {
-    HelloListener listener(listen_on(options_.address, 0), hello_, peers_.size());
-    publish(listener.port());
+    require_token(options_.token);
+    const Socket listener = listen_on(options_.address, 0);
+    store_.set(key_of(options_.rank), fmt::format("{} {}", port_of(listener), options_.address));
     for (const int peer : peers_) {
       if (peer < options_.rank) connect_to_rank(peer);
     }
@@ -63,9 +64,8 @@ class Mesh {
   Socket& place_of(int rank) { return connections_[static_cast<std::size_t>(rank)]; }
   void throw_if_aborted() { store_.try_get(key_of(options_.rank)); }
 
-  void publish(std::uint16_t port);
   void connect_to_rank(int peer);
-  void accept_higher(HelloListener& listener);
+  void accept_higher(const Socket& listener);
   [[noreturn]] void fail_missing();
 
   const TcpTransportOptions& options_;
@@ -76,25 +76,12 @@ class Mesh {
   std::vector<Socket> connections_;
 };
 
-void Mesh::publish(std::uint16_t port) {
-  const std::string entry =
-      fmt::format("{} {} {:.16} {}", port, options_.world_size, make_token(), options_.address);
-  const std::string first = store_.set_if_absent(key_of(options_.rank), entry);
-  if (first == entry) return;
-  const RankAddress holder = address_in(first);
-  throw duplicate_rank("connect", options_.rank,
-                       fmt::format("a process at {} port {}", holder.host, holder.port));
-}
-
 // The peer listens, or it has ended since it said where: then the job is aborted, as soon as the
 // store has noticed.
 void Mesh::connect_to_rank(int peer) {
   const auto entry = store_.find(key_of(peer), deadline_);
   if (!entry) fail_missing();
   const RankAddress address = address_in(*entry);
-  require(address.world_size == options_.world_size, ErrorCode::Comm, "connect",
-          "rank {} was started for {} ranks, rank {} for {}; all need the same WORLD_SIZE",
-          options_.rank, options_.world_size, peer, address.world_size);
   Socket& connection = place_of(peer);
   while (!connection.is_open()) {
     try {
@@ -110,22 +97,24 @@ void Mesh::connect_to_rank(int peer) {
     }
   }
   // When the peer is lost already, the first use of the connection says so.
-  send_message(connection, encode(hello_), deadline_);
+  send_message(connection, to_message(hello_), deadline_);
 }
 
-void Mesh::accept_higher(HelloListener& listener) {
+void Mesh::accept_higher(const Socket& listener) {
   const auto is_missing = [&](int peer) { return !place_of(peer).is_open(); };
   while (std::ranges::any_of(peers_, is_missing)) {
-    const runtime::Deadline next_look = Clock::now() + kStoreInterval;
-    auto visitor = listener.accept(runtime::earlier(deadline_, next_look));
-    if (visitor) {
-      const int peer = visitor->hello.rank;
-      const bool is_expected = peer > options_.rank && std::ranges::count(peers_, peer) > 0;
-      if (is_expected && is_missing(peer)) place_of(peer) = std::move(visitor->socket);
-      continue;
-    }
     throw_if_aborted();
     if (runtime::has_passed(deadline_)) fail_missing();
+    const runtime::Deadline next_look = Clock::now() + kStoreInterval;
+    if (!wait_for_event(listener, POLLIN, runtime::earlier(deadline_, next_look))) continue;
+    Socket visitor = accept_from(listener);
+    require(visitor.is_open() || errno == EAGAIN, ErrorCode::Comm, "connect",
+            "rank {} may not open more files; raise the limit (ulimit -n)", options_.rank);
+    const auto hello = receive_hello(visitor, hello_, deadline_);
+    if (!hello || hello->rank <= options_.rank || std::ranges::count(peers_, hello->rank) == 0) {
+      continue;
+    }
+    if (is_missing(hello->rank)) place_of(hello->rank) = std::move(visitor);
   }
 }
 
@@ -149,8 +138,6 @@ std::vector<Socket> connect_ranks(const TcpTransportOptions& options, const std:
   Mesh mesh(options, peers, store);  // whose connections close after the store knows why
   try {
     return mesh.connect();
-  } catch (const DuplicateRank&) {
-    throw;
   } catch (const Error& error) {
     try {
       store.abort(error);

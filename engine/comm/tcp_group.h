@@ -2,28 +2,27 @@
 //
 // Every pair of ranks shares one connection, made when the transport is constructed: every rank
 // listens on a free port and publishes it in the store; of two ranks the higher one connects and
-// says hello (mesh.cpp). Strangers are treated as the store's are (store/hello.h). The wire format
-// is in frame.h.
+// says hello (tcp_mesh.cpp).
 //
-// Sockets are never blocking. A thread that waits in post(), take(), announced_by() or
-// receive_message() holds the mutex and moves all bytes itself: first it asks the awaited socket
-// again and again for a short while, then it sleeps in poll() until any socket has news. It always
-// takes what any peer sends, so that ranks that wait for each other cannot block each other by full
-// sockets. When no caller has waited for kTick, a thread of the transport sends what is left over
-// and watches for peers that fail; when nothing happens at all, it sleeps.
+// A thread for each peer takes all that the peer sends, at once, so that ranks that send to each
+// other never block each other by full sockets; a caller waits for what these threads have put
+// down. A frame on a connection is a FrameHeader, and a payload:
+//
+//   kind      payload                     means
+//   announce  none                        the rank called this collective
+//   data      elements                    the next message of the collective's plan
+//   message   elements                    a message of send(); receivers compare size and dtype
+//   failure   error (comm_errors.h)       the group failed, with this error
+//   goodbye   none                        the rank leaves properly; nothing follows
 //
 // Failing: a connection that ends without a goodbye fails the group with Error{Comm} that names the
 // rank; a rank that finds a failure sends it to all others, so that all ranks report the same.
 #pragma once
 
-#include <poll.h>
-
 #include <atomic>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "engine/comm/announcements.h"
@@ -31,10 +30,21 @@
 #include "engine/comm/store/socket.h"
 #include "engine/comm/store/store.h"
 #include "engine/comm/transport.h"
-#include "engine/comm/transport/tcp/frame.h"
 #include "engine/runtime/wait.h"
 
 namespace lockstep::comm {
+
+enum class FrameKind : std::uint32_t { announce = 1, data, message, failure, goodbye };
+
+// Sent as it lies: all ranks run the same program, on machines of the same byte order.
+struct FrameHeader {
+  static constexpr std::uint32_t kMagic = 0x3653464c;
+
+  FrameKind kind = FrameKind::announce;
+  std::uint32_t magic = kMagic;
+  CallHeader call = {};
+  std::uint64_t num_bytes = 0;  // of the payload
+};
 
 struct TcpTransportOptions {
   int rank = 0;
@@ -54,17 +64,17 @@ struct TcpTransportOptions {
   double timeout_seconds = 30;
 };
 
-// The connections to the ranks `peers`, by rank; others are not open. Never blocking.
+// The connections to the ranks `peers`, by rank; others are not open.
 // Throws what TcpTransport's constructor does; the store is aborted then, so that all ranks hear of
-// it, but not for DuplicateRank.
+// it.
 std::vector<Socket> connect_ranks(const TcpTransportOptions& options, const std::vector<int>& peers,
                                   Store& store);
 
 class TcpTransport final : public Transport {
  public:
   // Meets the other ranks through the store and connects to them.
-  // Throws Error{Timeout} naming the ranks that did not come. Error{Comm} when another rank aborted
-  // the store; DuplicateRank, on this rank alone, when another process has its number.
+  // Throws Error{Timeout} naming the ranks that did not come; Error{Comm} when another rank aborted
+  // the store. REQUIRES: no two processes have one rank.
   TcpTransport(const TcpTransportOptions& options, Store& store);
   ~TcpTransport() override;
 
@@ -81,52 +91,29 @@ class TcpTransport final : public Transport {
   std::string describe_missing(std::uint64_t sequence) const override;
 
  private:
-  struct Peer {
-    int rank;
-    Socket socket;
-    FrameReader reader;
-    FrameWriter writer;
-    std::deque<Frame> data, messages;  // that no caller has taken yet
-    bool has_left = false;             // it said goodbye
-    bool has_ended = false;            // nothing will be received any more
-  };
+  struct Frame;
+  struct Peer;
 
-  // The functions from here on are called with mutex_ held.
-  Peer& peer(int rank);
-  RankWait wait_of(const Peer& peer) const { return {rank(), peer.rank, call_, timeout_seconds_}; }
-  // Returns when done() is true. Throws the group's failure as soon as there is one.
+  Peer& peer(int rank) const;
+  RankWait wait_of(const Peer& peer) const;
   template <typename Done>
-  void wait_for(Peer& peer, const Done& done);
-  bool receive(Peer& peer);
-  void handle(Peer& peer, Frame frame);
-  std::vector<pollfd> events_to_await() const;
-  // Sleeps until a socket has news or the deadline; moves what there is.
-  void move(runtime::Deadline deadline);
-  [[noreturn]] void fail_here(const Error& error);
-  // Tells all peers of the group's failure, once.
-  void spread_failure();
-  // Leaves to the thread what the kernel has not taken.
-  void leave_unsent_to_thread();
-  void deliver_rest();
+  void wait_for(const Peer& peer, const Done& done);
 
-  // Without mutex_.
-  void wake() noexcept;
-  void look_after();
+  void send(Peer& peer, FrameKind kind, const CallHeader& call, Bytes payload);
+  bool try_to_send(Peer& peer, FrameHeader header, Bytes payload, runtime::Deadline deadline);
 
-  std::vector<std::unique_ptr<Peer>> peers_;
-  std::vector<Peer*> by_rank_;
-  std::vector<Announcements> announced_;  // by rank; any thread may read them
+  // Run by the peer's thread.
+  void read_from(Peer& peer);
+  bool take_frame(Peer& peer, const FrameHeader& header);
+
+  std::vector<std::unique_ptr<Peer>> by_rank_;  // none: this rank, and those that are no peers
+  std::vector<Announcements> announced_;        // by rank
+  runtime::WaitWord num_changes_;               // changes after all that callers wait for
   FirstFailure failure_;
   CallHeader call_;  // the current one
-  double timeout_seconds_ = 0;
-  std::chrono::microseconds spin_time_{0};
-  bool has_spread_failure_ = false;
-  std::mutex mutex_;
-
-  FileDescriptor wake_;
-  std::atomic<std::uint64_t> num_waits_{0};
-  std::atomic<bool> is_stopping_{false};
-  std::thread thread_;
+  double timeout_seconds_;
+  unsigned num_spins_ = 0;
+  std::atomic<bool> is_leaving_{false};
 };
 
 }  // namespace lockstep::comm

@@ -1,0 +1,302 @@
+#include "engine/comm/tcp_group.h"
+
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "engine/runtime/logical_device.h"
+
+namespace lockstep::comm {
+namespace {
+
+// The largest message of a plan. Large chunks travel in pieces, so that one is summed while the
+// next is on its way, and is found in a cache; large enough that their system calls do not count.
+constexpr std::size_t kMaxMessageBytes = 512 * 1024;
+constexpr std::size_t kMaxFailureBytes = 64 * 1024;
+
+// A rank that leaves, or fails, has so long for what its peers have not got yet.
+constexpr double kDeliverySeconds = 5;
+constexpr double kDeliverySecondsAfterFailure = 0.1;
+
+std::vector<int> peers_of(const TcpTransportOptions& options) {
+  require(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size,
+          ErrorCode::Usage, "tcp", "rank {} of {} does not exist", options.rank,
+          options.world_size);
+  if (!options.peers.empty()) return options.peers;
+  std::vector<int> peers;
+  for (int r = 0; r < options.world_size; ++r) {
+    if (r != options.rank) peers.push_back(r);
+  }
+  return peers;
+}
+
+// A rank with two cores, one for the thread that reads for it, waits by spinning for a moment.
+unsigned num_spins_for(const TcpTransportOptions& options) {
+  const int num_ranks = options.num_local_ranks > 0 ? options.num_local_ranks : options.world_size;
+  return 2 * static_cast<std::size_t>(num_ranks) <= runtime::num_cores() ? runtime::kSpinRounds : 0;
+}
+
+bool is_under_way(const Socket& socket) {
+  int num_bytes = 0;
+  return ioctl(socket.descriptor(), SIOCOUTQ, &num_bytes) == 0 && num_bytes > 0;
+}
+
+}  // namespace
+
+struct TcpTransport::Frame {
+  FrameHeader header;
+  std::vector<CacheLine> memory;  // so that the payload is aligned for every element type
+
+  std::span<std::byte> payload() {
+    return std::as_writable_bytes(std::span(memory)).first(header.num_bytes);
+  }
+};
+
+struct TcpTransport::Peer {
+  int rank = 0;
+  Socket socket;
+  std::mutex sending;       // held for a whole frame
+  bool is_cut_off = false;  // in the middle of a frame: nothing can follow it
+  Queue<Frame> data;        // that no caller has taken yet, like
+  Queue<Frame> messages;
+  Frame held;                           // the caller's, between take() and release()
+  Queue<std::vector<CacheLine>> spare;  // memory of frames that were released
+  std::atomic<bool> has_left{false};    // it said goodbye
+  std::atomic<bool> has_ended{false};   // nothing will be received any more
+  std::thread reader;
+};
+
+TcpTransport::TcpTransport(const TcpTransportOptions& options, Store& store)
+    : Transport({.rank = options.rank,
+                 .world_size = options.world_size,
+                 .name = "tcp",
+                 .max_message_bytes = kMaxMessageBytes,
+                 .hosts = {}}),
+      by_rank_(static_cast<std::size_t>(options.world_size)),
+      announced_(by_rank_.size()),
+      timeout_seconds_(options.timeout_seconds),
+      num_spins_(num_spins_for(options)) {
+  const std::vector<int> peers = peers_of(options);
+  if (peers.empty()) return;
+  std::vector<Socket> connections = connect_ranks(options, peers, store);
+  for (const int r : peers) {
+    auto& peer = by_rank_[static_cast<std::size_t>(r)] = std::make_unique<Peer>();
+    peer->rank = r;
+    peer->socket = std::move(connections[static_cast<std::size_t>(r)]);
+  }
+  for (const int r : peers) {
+    Peer& peer = this->peer(r);
+    peer.reader = std::thread([this, &peer] { read_from(peer); });
+  }
+}
+
+TcpTransport::~TcpTransport() {
+  constexpr std::chrono::microseconds kPause{100};
+  is_leaving_ = true;
+  const runtime::Deadline deadline =
+      runtime::deadline_after(failure_.is_set() ? kDeliverySecondsAfterFailure : kDeliverySeconds);
+  for (const auto& peer : by_rank_) {
+    if (peer) try_to_send(*peer, {.kind = FrameKind::goodbye}, {}, deadline);
+  }
+  for (const auto& peer : by_rank_) {
+    if (!peer) continue;
+    while (!peer->has_ended && is_under_way(peer->socket) && !runtime::has_passed(deadline)) {
+      std::this_thread::sleep_for(kPause);
+    }
+    peer->socket.shut_down();
+    peer->reader.join();
+  }
+}
+
+TcpTransport::Peer& TcpTransport::peer(int rank) const {
+  Peer* peer = by_rank_[static_cast<std::size_t>(rank)].get();
+  require(peer != nullptr, ErrorCode::State, "tcp", "rank {} is no peer of this transport", rank);
+  return *peer;
+}
+
+RankWait TcpTransport::wait_of(const Peer& peer) const {
+  return {rank(), peer.rank, call_, timeout_seconds_};
+}
+
+template <typename Done>
+void TcpTransport::wait_for(const Peer& peer, const Done& done) {
+  Group::wait_for(wait_of(peer), peer.has_left, num_changes_, num_spins_, done);
+}
+
+// --- sending ---
+
+void TcpTransport::send(Peer& peer, FrameKind kind, const CallHeader& call, Bytes payload) {
+  throw_if_failed();
+  const FrameHeader header{.kind = kind, .call = call, .num_bytes = payload.size()};
+  if (try_to_send(peer, header, payload, runtime::deadline_after(timeout_seconds_))) return;
+  const RankWait wait{rank(), peer.rank, call, timeout_seconds_};
+  fail_and_throw(wait.late(kind == FrameKind::message ? "" : describe_missing(call.sequence)));
+}
+
+// False when the peer does not take the frame in time. A connection that is over takes everything:
+// the peer's thread says that it is over.
+bool TcpTransport::try_to_send(Peer& peer, FrameHeader header, Bytes payload,
+                               runtime::Deadline deadline) {
+  constexpr std::chrono::milliseconds kLook{20};  // so often, whether the group has failed
+  const std::lock_guard lock(peer.sending);
+  if (peer.is_cut_off) return true;
+  bool has_failed = false;
+  std::array<iovec, 2> parts{iovec{&header, sizeof header},
+                             // The kernel only reads what it sends.
+                             iovec{const_cast<std::byte*>(payload.data()), payload.size()}};
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  while (parts[0].iov_len + parts[1].iov_len > 0) {
+    const ssize_t sent = sendmsg(peer.socket.descriptor(), &message, MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno != EAGAIN) return true;
+    auto rest = static_cast<std::size_t>(std::max<ssize_t>(sent, 0));
+    for (iovec& part : parts) {
+      const std::size_t count = std::min(rest, part.iov_len);
+      part = {static_cast<std::byte*>(part.iov_base) + count, part.iov_len - count};
+      rest -= count;
+    }
+    if (sent >= 0) continue;
+    if (failure_.is_set() && !std::exchange(has_failed, true)) {
+      deadline = runtime::earlier(deadline, runtime::deadline_after(kDeliverySecondsAfterFailure));
+    }
+    wait_for_event(peer.socket, POLLOUT, runtime::earlier(deadline, runtime::Clock::now() + kLook));
+    if (!runtime::has_passed(deadline)) continue;
+    peer.is_cut_off = true;
+    return false;
+  }
+  return true;
+}
+
+// --- receiving, by the peer's thread ---
+
+void TcpTransport::read_from(Peer& peer) {
+  try {
+    FrameHeader header;
+    const auto bytes = std::as_writable_bytes(std::span(&header, 1));
+    while (receive_all(peer.socket, bytes, {}) == IoResult::done) {
+      if (header.magic != FrameHeader::kMagic) fail(garbled_rank(peer.rank));
+      if (header.magic != FrameHeader::kMagic || !take_frame(peer, header)) break;
+    }
+  } catch (const std::exception&) {
+    fail(garbled_rank(peer.rank));  // a size that no memory holds
+  }
+  peer.has_ended = true;
+  if (!peer.has_left && !is_leaving_) fail(lost_rank(peer.rank));
+  num_changes_.add(1);
+}
+
+// False when the connection is over.
+bool TcpTransport::take_frame(Peer& peer, const FrameHeader& header) {
+  Frame frame{header, {}};
+  if (header.num_bytes > 0) {
+    if (peer.spare.has_items()) frame.memory = peer.spare.take();
+    const std::size_t num_lines = (header.num_bytes + kCacheLine - 1) / kCacheLine;
+    if (frame.memory.size() < num_lines) frame.memory.resize(num_lines);
+    if (receive_all(peer.socket, frame.payload(), {}) != IoResult::done) return false;
+  }
+  if (header.kind == FrameKind::failure) {
+    const auto bytes = frame.payload();
+    fail(decode_error({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  } else if (header.kind == FrameKind::announce) {
+    announced_[static_cast<std::size_t>(peer.rank)].publish(header.call);
+  } else if (header.kind == FrameKind::goodbye) {
+    peer.has_left = true;
+  } else {
+    Queue<Frame>& queue = header.kind == FrameKind::data ? peer.data : peer.messages;
+    queue.put(std::move(frame));
+  }
+  num_changes_.add(1);
+  return true;
+}
+
+// --- the calls ---
+
+void TcpTransport::announce(const CallHeader& call, double timeout_seconds) {
+  throw_if_failed();
+  call_ = call;
+  timeout_seconds_ = timeout_seconds;
+  announced_[static_cast<std::size_t>(rank())].publish(call);
+  for (const auto& peer : by_rank_) {
+    if (peer) send(*peer, FrameKind::announce, call, {});
+  }
+}
+
+CallHeader TcpTransport::announced_by(int peer) {
+  const Announcements& theirs = announced_[static_cast<std::size_t>(peer)];
+  wait_for(this->peer(peer), [&] { return theirs.has_reached(call_.sequence); });
+  return theirs.call(call_.sequence);
+}
+
+void TcpTransport::post(int to, Bytes data) {
+  send(peer(to), FrameKind::data, call_, data);
+}
+
+const std::byte* TcpTransport::take(int from, std::size_t num_bytes) {
+  Peer& peer = this->peer(from);
+  wait_for(peer, [&] { return peer.data.has_items(); });
+  peer.held = peer.data.take();
+  if (peer.held.header.num_bytes != num_bytes) {
+    fail_and_throw(wait_of(peer).found_bytes(num_bytes, peer.held.header.num_bytes));
+  }
+  return peer.held.payload().data();
+}
+
+void TcpTransport::release(int from) {
+  Peer& peer = this->peer(from);
+  if (!peer.held.memory.empty()) peer.spare.put(std::move(peer.held.memory));
+  peer.held = {};
+}
+
+void TcpTransport::send_message(int to, const CallHeader& call, Bytes data) {
+  send(peer(to), FrameKind::message, call, data);
+}
+
+void TcpTransport::receive_message(int from, const CallHeader& call, std::span<std::byte> data,
+                                   double timeout_seconds) {
+  throw_if_failed();
+  call_ = call;
+  timeout_seconds_ = timeout_seconds;
+  Peer& peer = this->peer(from);
+  wait_for(peer, [&] { return peer.messages.has_items(); });
+  Frame message = peer.messages.take();
+  const CallHeader& theirs = message.header.call;
+  if (theirs.dtype != call.dtype || message.header.num_bytes != data.size()) {
+    fail_and_throw(Error(ErrorCode::Comm, name_of(call.operation),
+                         describe_difference(rank(), call, from, theirs)));
+  }
+  if (!data.empty()) std::memcpy(data.data(), message.payload().data(), data.size());
+}
+
+void TcpTransport::fail(const Error& error) noexcept {
+  if (!failure_.set(error)) return;
+  num_changes_.add(1);
+  const std::string bytes = encode(error, kMaxFailureBytes);
+  const FrameHeader header{.kind = FrameKind::failure, .num_bytes = bytes.size()};
+  const runtime::Deadline deadline = runtime::deadline_after(kDeliverySecondsAfterFailure);
+  for (const auto& peer : by_rank_) {
+    if (peer) try_to_send(*peer, header, std::as_bytes(std::span(bytes)), deadline);
+  }
+}
+
+std::string TcpTransport::describe_missing(std::uint64_t sequence) const {
+  std::string text;
+  for (std::size_t r = 0; r < announced_.size(); ++r) {
+    const bool is_member = by_rank_[r] != nullptr || static_cast<int>(r) == rank();
+    if (!is_member || announced_[r].has_reached(sequence)) continue;
+    add_to_list(text, missing_rank(static_cast<int>(r), announced_[r].last()));
+  }
+  return text;
+}
+
+}  // namespace lockstep::comm
