@@ -41,7 +41,6 @@ struct RankProcess {
   int rank = 0;
   int local_rank = 0;
   pid_t process = 0;
-  FileDescriptor pidfd;
   std::optional<int> wait_status;     // set when it has ended
   std::optional<int> end_number;      // 0 for the rank that ended first
   std::array<RankStream, 3> streams;  // [1] stdout, [2] stderr; [0] is not used

@@ -11,11 +11,15 @@
 #include <cstring>
 #include <exception>
 #include <fstream>
-#include <thread>
+#include <set>
+#include <span>
+#include <sstream>
+#include <utility>
 
-#include "engine/comm/comm_errors.h"
+#include "engine/comm/host_identity.h"
 #include "engine/comm/store/tcp_store.h"
 #include "engine/core/error.h"
+#include "engine/core/log.h"
 
 namespace lockstep::launch {
 namespace {
@@ -45,6 +49,15 @@ MeetingPoint meeting_point(const Environment& environment, const RankEnvironment
           "32`, or LOCKSTEP_TOKEN_FILE to a file that holds it");
   point.token = token.value_or("no secret on the loopback: job " + rank.job_id.substr(0, 200));
   return point;
+}
+
+// All ranks meet on the loopback of their host, whatever address was named.
+void warn_of_unused_address(const RankEnvironment& rank) {
+  const bool is_used = rank.hosts == Hosts::several || is_loopback(rank.master_address);
+  const std::string why = is_used ? "" : comm::why_unknown(rank.master_address);
+  if (why.empty()) return;
+  log_warning("MASTER_ADDR={} is no host ({}); all ranks are on this one and meet on its loopback",
+              rank.master_address, why);
 }
 
 // Rank 0 listens at the address that was named. A host may know its own name as its loopback
@@ -104,6 +117,122 @@ void share_server_address(comm::TcpStoreClient& store) {
 std::string reachable_address(comm::TcpStoreClient& store) {
   const std::string address = store.local_address();
   return is_loopback(address) ? store.try_get(kServerAddressKey).value_or(address) : address;
+}
+
+// --- ranks that share a store make sure that they belong together ---
+
+// Holds the rank's host. Two ranks with the same number were told apart when they connected.
+std::string rank_key(int rank) {
+  return fmt::format("join/rank/{}", rank);
+}
+
+// Ends the rendezvous for all ranks, in the same words.
+[[noreturn]] void end_for_all(comm::Store& store, ErrorCode code, const std::string& why) {
+  const Error error(code, "join", why);
+  store.abort(error);
+  throw error;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// Each rank compares its world size and settings with those of the first that came. Their text: the
+// rank, and then one setting to a line.
+void compare_settings(comm::Store& store, const RankEnvironment& rank,
+                      const std::vector<Setting>& settings) {
+  std::string text = fmt::format("{}\nWORLD_SIZE={}\n", rank.rank, rank.world_size);
+  for (const auto& [name, value] : settings) text += fmt::format("{}={}\n", name, value);
+  std::vector<std::string> ours = lines_of(text);
+  std::vector<std::string> theirs = lines_of(store.set_if_absent("join/settings", text));
+  const std::string our_rank = std::exchange(ours.front(), "");
+  const std::string their_rank = std::exchange(theirs.front(), "");
+  const auto [a, b] = std::ranges::mismatch(theirs, ours);
+  if (a == theirs.end() && b == ours.end()) return;
+  std::string their_value = a == theirs.end() ? "nothing" : *a;
+  std::string our_value = b == ours.end() ? "nothing" : *b;
+  std::string name = their_value.substr(0, their_value.find('='));
+  if (our_value.starts_with(name + "=")) {
+    their_value.erase(0, name.size() + 1);
+    our_value.erase(0, name.size() + 1);
+  } else {
+    name = "what they do";  // settings of other kinds
+  }
+  end_for_all(store, ErrorCode::Usage,
+              fmt::format("the ranks differ in {}: {:.80} (rank {}) and {:.80} (rank {}); start "
+                          "all of them with the same",
+                          name, their_value, their_rank, our_value, our_rank));
+}
+
+std::vector<int> find_missing(comm::Store& store, int world_size) {
+  std::vector<int> missing;
+  for (int r = 0; r < world_size; ++r) {
+    if (!store.try_get(rank_key(r))) missing.push_back(r);
+  }
+  return missing;
+}
+
+[[noreturn]] void fail_missing(comm::Store& store, int world_size, double timeout_seconds,
+                               const std::vector<int>& missing) {
+  if (missing.empty()) {
+    end_for_all(store, ErrorCode::Timeout,
+                fmt::format("all {} ranks came within {:g} s, but one of them does not go on: its "
+                            "process is stopped",
+                            world_size, timeout_seconds));
+  }
+  constexpr std::size_t kMostNamed = 8;
+  const auto named = std::span(missing).first(std::min(missing.size(), kMostNamed));
+  const auto refused = store.try_get(comm::kRefusedKey);
+  end_for_all(store, ErrorCode::Timeout,
+              fmt::format("{} of {} ranks came within {:g} s, missing: rank {}{}; start them too, "
+                          "or correct WORLD_SIZE{}",
+                          static_cast<std::size_t>(world_size) - missing.size(), world_size,
+                          timeout_seconds, fmt::join(named, ", "),
+                          missing.size() > kMostNamed ? ", ..." : "",
+                          refused ? fmt::format(" ({})", *refused) : ""));
+}
+
+// The last rank that comes says so to all.
+void wait_for_all(comm::Store& store, const RankEnvironment& rank, const JoinOptions& options) {
+  constexpr const char* kComplete = "join/complete";
+  if (store.add("join/num_ranks", 1) == rank.world_size) store.set(kComplete, "");
+  const WaitingNotice& notice = options.waiting;
+  const runtime::Deadline end = runtime::deadline_after(options.timeout_seconds);
+  double patience = notice.after_seconds;
+  std::vector<int> told;
+  for (;; patience = notice.after_seconds / 2) {
+    const runtime::Deadline look =
+        notice.tell ? runtime::earlier(runtime::deadline_after(patience), end) : end;
+    if (store.find(kComplete, look)) return;
+    std::vector<int> missing = find_missing(store, rank.world_size);
+    if (look == end) fail_missing(store, rank.world_size, options.timeout_seconds, missing);
+    if (!missing.empty() && missing != told) notice.tell(missing);
+    told = std::move(missing);
+  }
+}
+
+void count_hosts(comm::Store& store, RankEnvironment& rank) {
+  if (rank.local_world_size != 0 && rank.node_rank >= 0) return;
+  const std::string mine = comm::host_identity();
+  std::set<std::string> hosts_before;
+  int on_this_host = 0;
+  int node_rank = -1;
+  for (int r = 0; r < rank.world_size; ++r) {
+    const std::string host = store.try_get(rank_key(r)).value_or("");
+    if (host == mine) {
+      ++on_this_host;
+      if (node_rank < 0) node_rank = static_cast<int>(hosts_before.size());
+    }
+    hosts_before.insert(host);
+  }
+  if (rank.local_world_size == 0) rank.local_world_size = on_this_host;
+  if (rank.node_rank < 0) rank.node_rank = node_rank;
+  require(rank.local_rank < rank.local_world_size, ErrorCode::Usage, "LOCAL_RANK",
+          "rank {} has local rank {}, but only {} ranks are on its host", rank.rank,
+          rank.local_rank, rank.local_world_size);
 }
 
 }  // namespace
@@ -166,7 +295,15 @@ Job join_job(const Environment& environment, const JoinOptions& options) {
   if (has_several_hosts) share_server_address(*client);
   check_ranks(*client, rank, options);
   job.address_ = has_several_hosts ? reachable_address(*client) : client->local_address();
+  if (rank.rank == 0) warn_of_unused_address(rank);
   return job;
+}
+
+void check_ranks(comm::Store& store, RankEnvironment& rank, const JoinOptions& options) {
+  store.set(rank_key(rank.rank), comm::host_identity());
+  compare_settings(store, rank, options.settings);
+  wait_for_all(store, rank, options);
+  count_hosts(store, rank);
 }
 
 // Linux lets several sockets have one port as long as all of them say SO_REUSEADDR and none of

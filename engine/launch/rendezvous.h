@@ -89,7 +89,7 @@ class Job {
 // missing or of a wrong size, and what check_ranks throws; Error{Timeout} on every waiting rank
 // when ranks are missing, naming them; Error{Comm} on every rank when one failed, naming it, and
 // when the port is in use. A rank that another process is already, or that comes to a complete job,
-// fails alone (comm/comm_errors.h): the job goes on undisturbed.
+// fails alone: the job goes on undisturbed.
 Job join_job(const Environment& environment, const JoinOptions& options = {});
 
 // Registers this rank in the job's store and waits for all others, then counts what the environment

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 
 #include "engine/comm/store/socket.h"
 #include "engine/launch/rendezvous.h"
@@ -92,6 +93,21 @@ TEST(JoinJob, RanksMeetOnTheLoopbackOfIpv6) {
   std::vector<Environment> environments{rank_by_hand(0, 2, port), rank_by_hand(1, 2, port)};
   for (Environment& environment : environments) environment["MASTER_ADDR"] = "::1";
   expect_all_joined(join_all(environments, {}));
+}
+
+// That name is no host's: RFC 6761.
+TEST(JoinJob, AMasterAddressThatDoesNotExistIsSaidToBeOfNoUseOnOneHost) {
+  const int port = free_port();
+  std::vector<Environment> environments{rank_by_hand(0, 2, port), rank_by_hand(1, 2, port)};
+  for (Environment& environment : environments) {
+    environment["MASTER_ADDR"] = "nowhere.invalid";
+    environment["LOCAL_RANK"] = environment["RANK"];
+    environment["LOCAL_WORLD_SIZE"] = "2";
+  }
+  ::testing::internal::CaptureStderr();
+  expect_all_joined(join_all(environments, {}));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr("MASTER_ADDR=nowhere.invalid is no host"));
 }
 
 TEST(JoinJob, ATokenFileOfTheUsersIsReadByAllAndLeftAsItIs) {
