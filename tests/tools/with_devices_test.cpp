@@ -199,9 +199,9 @@ TEST(WithDevices, RejectsWhatItCannotDoBeforeItWaits) {
   expect_rejected(run_lockstep(words("with-devices 1 -- no-such-program")), 2,
                   {"there is no program 'no-such-program' in PATH"});
   expect_rejected(run_lockstep(words("with-devices 1 -- ./nowhere")), 2, {"./nowhere"});
-  FakeMachine::use_library("/nowhere.so");
+  ::setenv("LOCKSTEP_FAKE_NVML", "/nowhere.json", 1);
   expect_rejected(run_lockstep(words("with-devices 1 -- true")), 1,
-                  {"cannot find out which GPUs are idle", "/nowhere.so"});
+                  {"cannot find out which GPUs are idle", "nvidia-smi fails", "/nowhere.json"});
 }
 
 }  // namespace

@@ -1,14 +1,12 @@
 // The machine's GPUs as NVML and CUDA see them, put together: what `lockstep devices` shows.
 //
 // This folder is a small library of its own (gpu_tools) for machines that several people share; no
-// training needs it. `lockstep devices` and `lockstep with-devices` alone are made of it. It asks
+// training needs it. Only `lockstep devices` uses it. It asks
 // tools/nvml what the driver says, and engine/runtime which GPUs this program would use.
 //   gpu_list.h      what there is; read this header first
 //   visible_gpus.h  what CUDA_VISIBLE_DEVICES leaves of it
 //   pick_devices.h  which devices a program that starts now had best take
 //   gpu_table.h     the list for people, and as JSON (text_table.h: columns)
-//   gpu_lock.h      one lock file per GPU, in a folder of all users
-//   idle_gpus.h     GPUs that nobody uses, taken under their locks
 #pragma once
 
 #include <cstddef>

@@ -55,6 +55,10 @@ FakeMachine::FakeMachine(std::size_t num_gpus) {
   ::setenv("LOCKSTEP_LOCK_DIR", lock_folder().c_str(), 1);
   ::unsetenv("CUDA_VISIBLE_DEVICES");
   use_library(FAKE_NVML_LIBRARY);
+  const std::string path = ::getenv("PATH");
+  if (!path.starts_with(FAKE_NVIDIA_SMI)) {
+    ::setenv("PATH", (FAKE_NVIDIA_SMI ":" + path).c_str(), 1);
+  }
 }
 
 FakeMachine::~FakeMachine() {
