@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -20,7 +19,6 @@
 #include "tools/calibration/calibrated_file.h"
 #include "tools/calibration/measure_device.h"
 #include "tools/calibration/measure_exchange.h"
-#include "tools/calibration/median_of_passes.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
@@ -28,6 +26,7 @@
 #include "tools/ranks/start_ranks.h"
 #include "tools/ranks/temporary_folder.h"
 #include "tools/report/contention.h"
+#include "tools/report/median.h"
 #include "tools/report/row_table.h"
 #include "tools/report/run_file.h"
 #include "tools/report/status_line.h"
@@ -36,18 +35,14 @@ namespace lockstep::tools {
 namespace {
 
 constexpr std::size_t kMostDevices = 8;
-constexpr std::size_t kPasses = 3;         // some tens of seconds each
-constexpr std::size_t kProcessPasses = 5;  // a second for each number of processes, fast or not
 
 struct CalibrateFlags {
   std::string output = "calibration.json";
   std::optional<int> devices;
   std::optional<int> threads_per_device;
-  bool fast = false;
-  // Of the ranks that this program starts: measure all-reduces and leave them in this file.
+  bool is_fast = false;
+  // For the ranks that this program starts: measure all-reduces and leave them in this file.
   std::string exchange;
-
-  Care care() const { return fast ? Care::fast : Care::usual; }
 };
 
 std::size_t num_devices(const CalibrateFlags& flags) {
@@ -65,28 +60,20 @@ std::size_t num_threads(const CalibrateFlags& flags) {
   return require_positive("--threads-per-device", *flags.threads_per_device);
 }
 
-// What a rank 0 leaves in the file of --exchange.
-struct ProcessExchange {
-  predict::Curve all_reduces;
-  bool is_contended = false;
-};
+void add(Measurement& measurement, predict::RankKind ranks, std::size_t num_ranks,
+         AllReduceTimes times) {
+  measurement.machine.all_reduces.push_back({ranks, num_ranks, std::move(times.curve)});
+  auto& spreads = measurement.all_reduce_spreads;
+  spreads.insert(spreads.end(), times.spreads.begin(), times.spreads.end());
+}
 
+// What this program does as one of the ranks that measure_by_processes() starts.
 void exchange_as_rank(const CalibrateFlags& flags) {
   const auto work = [&](RankJob& rank) {
-    ContentionProbe probe({rank.device});
-    probe.sample();
-    const double cpu_before = runtime::own_cpu_seconds();
-    const predict::Curve curve = measure_all_reduces(rank.communicator, rank.device, flags.care());
-    const double cpu = runtime::own_cpu_seconds() - cpu_before;
-    probe.sample();
-    const double cpu_of_all =
-        comm::reduce_number(cpu, comm::ReduceOp::sum, rank.communicator, rank.device);
+    const AllReduceTimes times = measure_all_reduces(rank.communicator, rank.device, flags.is_fast);
     if (!rank.is_first()) return;
-    const std::size_t num_sharing = num_ranks_on_cores(rank.environment);
-    const double cpu_of_peers = num_sharing == 1 ? 0 : cpu_of_all - cpu;
-    nlohmann::ordered_json json = curve_json(curve);
-    json["contended"] =
-        probe.verdict(num_threads(flags) * num_sharing, cpu_of_peers).value_or(false);
+    nlohmann::ordered_json json = curve_json(times.curve);
+    json["spreads"] = times.spreads;
     write_json(flags.exchange, json);
   };
   RankFlags ranks;
@@ -94,97 +81,51 @@ void exchange_as_rank(const CalibrateFlags& flags) {
   run_as_rank(ranks, DeviceType::cpu, {{"command", "calibrate"}}, work);
 }
 
-ProcessExchange exchange_by_processes(const CalibrateFlags& calibration, std::size_t num_ranks) {
+AllReduceTimes measure_by_processes(const CalibrateFlags& calibration, std::size_t num_ranks) {
   const TemporaryFolder folder("calibrate");
   const std::string file = folder.path() + "/exchange.json";
   RankFlags flags;
   flags.comm = "own";
-  CommandLine command{"lockstep",
-                      "calibrate",
-                      "--exchange",
-                      file,
-                      "--threads-per-device",
-                      std::to_string(num_threads(calibration))};
-  if (calibration.fast) command.push_back("--fast");
+  const std::string threads = std::to_string(num_threads(calibration));
+  CommandLine command{"lockstep", "calibrate", "--exchange", file, "--threads-per-device", threads};
+  if (calibration.is_fast) command.push_back("--fast");
   const int code = start_ranks(flags, command, static_cast<int>(num_ranks));
   require(code == 0, ErrorCode::Comm, "calibrate", "{} processes ended with exit code {}",
           num_ranks, code);
   const JsonFile json(std::filesystem::path(file), "calibrate");
-  ProcessExchange exchange{{json.fields().numbers("bytes"), json.fields().numbers("us")},
-                           json.fields().optional_flag("contended").value_or(false)};
-  for (double& seconds : exchange.all_reduces.seconds) seconds *= 1e-6;
-  return exchange;
+  AllReduceTimes times{{json.fields().numbers("bytes"), json.fields().numbers("us")},
+                       json.fields().numbers("spreads")};
+  for (double& seconds : times.curve.seconds) seconds *= 1e-6;
+  return times;
 }
 
-struct ProcessMeasurement {
-  std::vector<predict::MeasuredAllReduce> all_reduces;
-  bool is_contended = false;  // more often than a median tolerates
-};
-
-// All-reduces of ranks that are processes. On a machine that is shared, what others do may last as
-// long as a pass takes for a size.
-ProcessMeasurement measure_processes(const CalibrateFlags& flags, std::size_t num_devices) {
-  std::vector<predict::MeasuredMachine> passes(kProcessPasses);
-  std::size_t num_exchanges = 0;
-  std::size_t num_contended = 0;
-  for (predict::MeasuredMachine& pass : passes) {
-    for (std::size_t n = 2; n <= num_devices; ++n) {
-      show_status(fmt::format("all-reduces of {} processes", n));
-      ProcessExchange exchange = exchange_by_processes(flags, n);
-      pass.all_reduces.push_back(
-          {predict::RankKind::processes, n, std::move(exchange.all_reduces)});
-      ++num_exchanges;
-      if (exchange.is_contended) ++num_contended;
-    }
-  }
-  return {median_of_passes(std::move(passes)).all_reduces, 2 * num_contended > num_exchanges};
+// Measures all-reduces of ranks that are threads, and what such ranks do to each other.
+void measure_by_threads(std::size_t num_ranks, Measurement& measurement) {
+  comm::run_ranks(static_cast<int>(num_ranks), [&](comm::Communicator& communicator) {
+    const Device device{DeviceType::cpu, communicator.rank()};
+    const AllReduceTimes times = measure_all_reduces(communicator, device, measurement.is_fast);
+    const predict::Interference overlap = measure_overlap(communicator, device, times.curve);
+    const double deviation = measure_deviation(communicator, device);
+    if (communicator.rank() != 0) return;
+    add(measurement, predict::RankKind::threads, num_ranks, times);
+    measurement.machine.overlap = overlap;
+    measurement.machine.deviation = deviation;
+  });
 }
 
-// All-reduces of ranks that are threads, and what such ranks do to each other.
-predict::MeasuredMachine measure_exchange(std::size_t num_devices, Care care) {
-  predict::MeasuredMachine measured;
-  for (std::size_t n = 2; n <= num_devices; ++n) {
-    comm::run_ranks(static_cast<int>(n), [&](comm::Communicator& communicator) {
-      const Device device{DeviceType::cpu, communicator.rank()};
-      const predict::Curve curve = measure_all_reduces(communicator, device, care);
-      const predict::Interference overlap = measure_overlap(communicator, device, curve);
-      const double deviation = measure_deviation(communicator, device);
-      if (communicator.rank() != 0) return;
-      measured.all_reduces.push_back({predict::RankKind::threads, n, curve});
-      measured.overlap = overlap;
-      measured.deviation = deviation;
-    });
+void measure_threads(Measurement& measurement) {
+  for (std::size_t n = 2; n <= measurement.num_devices; ++n) {
+    show_status(fmt::format("all-reduces of {} threads", n));
+    measure_by_threads(n, measurement);
   }
-  return measured;
-}
-
-// On a machine that is shared, what others do comes and goes within a second. An exchange takes no
-// longer than that: it is measured again ahead of each other part.
-predict::MeasuredMachine measure_threads(std::size_t num_devices, Care care) {
-  const std::vector<std::function<void(predict::MeasuredMachine&)>> parts = {
-      [&](auto& measured) { measure_traffic(num_devices, measured, care); },
-      [&](auto& measured) { measure_layers_beside(num_devices, measured, care); },
-      [&](auto& measured) { measure_batches(measured); },
-      [&](auto& measured) { measure_losses(measured); },
-      [&](auto& measured) { measure_layers(measured, care); },
-  };
-  const std::size_t num_passes = care == Care::fast ? 1 : kPasses;
-  std::vector<predict::MeasuredMachine> exchanges;
-  std::vector<predict::MeasuredMachine> passes(num_passes);
-  for (std::size_t i = 0; i < num_passes; ++i) {
-    show_status(fmt::format("pass {} of {}", i + 1, num_passes));
-    for (const auto& measure_part : parts) {
-      exchanges.push_back(measure_exchange(num_devices, care));
-      measure_part(passes[i]);
-    }
-  }
+  show_status("memory traffic");
+  measure_traffic(measurement);
+  measure_batches(measurement);
+  show_status("layers");
+  measure_layers_beside(measurement);
+  measure_losses(measurement);
+  measure_layers(measurement);
   clear_status();
-  predict::MeasuredMachine measured = median_of_passes(std::move(passes));
-  predict::MeasuredMachine exchange = median_of_passes(std::move(exchanges));
-  measured.all_reduces = std::move(exchange.all_reduces);
-  measured.overlap = exchange.overlap;
-  measured.deviation = exchange.deviation;
-  return measured;
 }
 
 std::string summary(const predict::Topology& topology) {
@@ -218,25 +159,46 @@ void print_all_reduces(const predict::MeasuredMachine& measured) {
   }
 }
 
+std::string spread_text(const Measurement& measurement) {
+  std::string text = fmt::format(
+      "repeats of the same work differ by (middle half, share of the median): layers "
+      "{:.0f} %, copies {:.0f} %",
+      100 * median(measurement.layer_spreads), 100 * median(measurement.copy_spreads));
+  if (!measurement.all_reduce_spreads.empty()) {
+    text += fmt::format(", all-reduces {:.0f} %", 100 * median(measurement.all_reduce_spreads));
+  }
+  return text;
+}
+
 void calibrate(const CalibrateFlags& flags) {
-  const std::size_t devices = num_devices(flags);
+  Measurement measurement;
+  measurement.num_devices = num_devices(flags);
+  measurement.is_fast = flags.is_fast;
   const std::size_t threads = num_threads(flags);
   require_writable({{"--output", flags.output}});
   // Processes first: a program that starts some must not have threads yet.
-  const ProcessMeasurement processes = measure_processes(flags, devices);
+  std::vector<AllReduceTimes> of_processes;
+  for (std::size_t n = 2; n <= measurement.num_devices; ++n) {
+    show_status(fmt::format("all-reduces of {} processes", n));
+    of_processes.push_back(measure_by_processes(flags, n));
+  }
   runtime::set_threads_per_device(threads);
+  measurement.machine.threads_per_device = threads;
   ContentionProbe probe({Device{}});
   probe.sample();
-  predict::MeasuredMachine measured = measure_threads(devices, flags.care());
+  measure_threads(measurement);
   probe.sample();
-  measured.threads_per_device = threads;
-  measured.all_reduces.insert(measured.all_reduces.end(), processes.all_reduces.begin(),
-                              processes.all_reduces.end());
-  const predict::Topology topology = calibrated_topology(measured, devices);
+  // Threads come first in the file: its links are fitted to them.
+  for (std::size_t i = 0; i < of_processes.size(); ++i) {
+    add(measurement, predict::RankKind::processes, i + 2, std::move(of_processes[i]));
+  }
+  const predict::Topology topology =
+      calibrated_topology(measurement.machine, measurement.num_devices);
   write_json(flags.output, topology_json(topology));
   fmt::print("{}\n", wrap(summary(topology)));
   print_all_reduces(*topology.device.measured);
-  if (processes.is_contended || probe.verdict(devices * threads).value_or(false)) {
+  fmt::print("{}\n", wrap(spread_text(measurement)));
+  if (probe.verdict(measurement.num_devices * threads).value_or(false)) {
     fmt::print("{}\n",
                wrap("*: another program took time from these cores meanwhile, so figures are "
                     "too long; calibrate again on an idle machine"));
@@ -257,7 +219,7 @@ void add_calibrate_command(Command& program) {
                      "how many devices to measure together (default: one a core, at most 8)");
   command.add_option("--threads-per-device", flags->threads_per_device,
                      "CPU threads of each (default: cores / devices)");
-  command.add_flag("--fast", flags->fast, "layers of few sizes, once: some seconds, and coarse");
+  command.add_flag("--fast", flags->is_fast, "layers of few sizes: some seconds, and coarse");
   command.add_option("--exchange", flags->exchange, "").hidden();
   command.footer(
       "Takes two minutes for two devices on an idle machine, for more devices longer; what else "

@@ -62,16 +62,16 @@ LayerTime time_layer(const std::array<double, 3>& shape, RequiresGrad input, Dev
 }
 
 // y += 2 x: reads both and writes y.
-double time_traffic(double num_bytes, Device device) {
+Times time_traffic(double num_bytes, Device device) {
   constexpr double kArrays = 3;
   const auto count = static_cast<std::size_t>(num_bytes / kArrays / sizeof(float));
   const Tensor x = Tensor::full({count}, 1.0, DType::float32, device);
   const Tensor y = Tensor::full({count}, 1.0, DType::float32, device);
-  return median_seconds([&] { y.backend().axpy(y.stream(), 2, x.view(), y.view()); });
+  return time_repeatedly([&] { y.backend().axpy(y.stream(), 2, x.view(), y.view()); });
 }
 
-// Of other rows each time, as in training.
-double time_batch(const Tensor& data_set, std::size_t num_rows) {
+// Gathers other rows each time, as in training.
+Times time_batch(const Tensor& data_set, std::size_t num_rows) {
   Rng rng(0);
   std::vector<std::int64_t> rows(num_rows);
   Tensor indices;
@@ -82,7 +82,7 @@ double time_batch(const Tensor& data_set, std::size_t num_rows) {
     indices = Tensor::from(rows, {num_rows});
   };
   const Tensor batch = Tensor::zeros({num_rows, data_set.shape()[1]});
-  return median_seconds(draw_rows, [&] {
+  return time_repeatedly(draw_rows, [&] {
     batch.backend().gather_rows(batch.stream(), data_set.matrix(), indices.view(), batch.matrix(),
                                 1);
   });
@@ -104,24 +104,13 @@ double time_loop() {
   return step.data + step.host + step.unattributed;
 }
 
-LayerTime time_loss(std::size_t num_rows) {
-  const Variable logits(Tensor::full({num_rows, kClasses}, 0.5), RequiresGrad::yes);
-  const Tensor labels = Tensor::from(std::vector<std::int64_t>(num_rows, 1), {num_rows});
-  Variable loss;
-  LayerTime time;
-  time.forward_seconds = median_seconds([&] { loss = cross_entropy(logits, labels); });
-  time.backward_seconds =
-      median_seconds([&] { loss = cross_entropy(logits, labels); }, [&] { loss.backward(); });
-  return time;
-}
-
 double geometric_mean(const std::vector<double>& values) {
   double sum = 0;
   for (const double value : values) sum += std::log(value);
   return std::exp(sum / static_cast<double>(values.size()));
 }
 
-// What work() takes on each of the devices while all are at it, several times over.
+// What work() takes on each of the devices while all are at it: the median of several times.
 std::vector<double> time_together(std::size_t num_devices,
                                   const std::function<double(Device)>& work) {
   constexpr int kTimes = 5;
@@ -140,18 +129,19 @@ std::vector<double> time_together(std::size_t num_devices,
 
 }  // namespace
 
-void measure_layers(predict::MeasuredMachine& measured, Care care) {
-  const bool is_fast = care == Care::fast;
-  const double growth = is_fast ? 32 : 2;
+void measure_layers(Measurement& measurement) {
+  predict::MeasuredMachine& measured = measurement.machine;
+  const double growth = measurement.is_fast ? 32 : 2;
   const std::vector<double> few = {16, 256};
-  const std::vector<double>& all_inputs = is_fast ? few : kInputs;
-  const std::vector<double>& all_outputs = is_fast ? few : kOutputs;
+  const std::vector<double>& all_inputs = measurement.is_fast ? few : kInputs;
+  const std::vector<double>& all_outputs = measurement.is_fast ? few : kOutputs;
   std::vector<double> rows;
   for (double count = kFewestRows; count <= kMostRows; count *= growth) rows.push_back(count);
   const auto grids = {&measured.forward, &measured.backward, &measured.weights_backward};
-  for (predict::LayerGrid* grid : grids) *grid = {{rows, all_inputs, all_outputs}, {}};
   const std::size_t num_layers = all_inputs.size() * all_outputs.size();
-  for (predict::LayerGrid* grid : grids) grid->seconds.resize(rows.size() * num_layers);
+  for (predict::LayerGrid* grid : grids) {
+    *grid = {{rows, all_inputs, all_outputs}, std::vector<double>(rows.size() * num_layers)};
+  }
   // A layer's rows right after each other: what counts most is how their times relate.
   for (std::size_t layer = 0; layer < num_layers; ++layer) {
     const double inputs = all_inputs[layer / all_outputs.size()];
@@ -169,53 +159,61 @@ void measure_layers(predict::MeasuredMachine& measured, Care care) {
       measured.forward.seconds[at] = (all.forward_seconds + first.forward_seconds) / 2;
       measured.backward.seconds[at] = all.backward_seconds;
       measured.weights_backward.seconds[at] = first.backward_seconds;
+      measurement.layer_spreads.push_back(all.spread);
     }
   }
 }
 
-void measure_traffic(std::size_t num_devices, predict::MeasuredMachine& measured, Care care) {
-  measured.traffic.assign(num_devices, {});
-  const double most = care == Care::fast ? kMostBytes / 64 : kMostBytes;
+void measure_traffic(Measurement& measurement) {
+  std::vector<predict::Curve>& traffic = measurement.machine.traffic;
+  traffic.assign(measurement.num_devices, {});
+  const double most = measurement.is_fast ? kMostBytes / 64 : kMostBytes;
   for (double bytes = kFewestBytes; bytes <= most; bytes *= kTrafficStep) {
-    const auto work = [&](Device device) { return time_traffic(bytes, device); };
-    for (std::size_t n = 1; n <= num_devices; ++n) {
-      predict::Curve& traffic = measured.traffic[n - 1];
-      traffic.sizes.push_back(bytes);
-      traffic.seconds.push_back(std::max(geometric_mean(time_together(n, work)),
-                                         n == 1 ? 0 : measured.traffic[0].seconds.back()));
+    const auto work = [&](Device device) { return time_traffic(bytes, device).median_seconds(); };
+    for (std::size_t n = 1; n <= measurement.num_devices; ++n) {
+      traffic[n - 1].sizes.push_back(bytes);
+      traffic[n - 1].seconds.push_back(
+          std::max(geometric_mean(time_together(n, work)), n == 1 ? 0 : traffic[0].seconds.back()));
     }
+    measurement.copy_spreads.push_back(time_traffic(bytes, {}).spread());
   }
 }
 
-void measure_batches(predict::MeasuredMachine& measured) {
-  measured.batch = {};
+void measure_batches(Measurement& measurement) {
+  predict::Curve& batches = measurement.machine.batch;
   const double loop = time_loop();
   const Tensor data_set = Tensor::full(
       {kDataSetBytes / kDataSetRowBytes, kDataSetRowBytes / sizeof(float)}, 1.0, DType::float32);
   for (double bytes = kFewestBatchBytes; bytes <= kMostBatchBytes; bytes *= kBatchStep) {
-    measured.batch.sizes.push_back(bytes);
-    measured.batch.seconds.push_back(
-        loop + time_batch(data_set, static_cast<std::size_t>(bytes) / kDataSetRowBytes));
+    const Times times = time_batch(data_set, static_cast<std::size_t>(bytes) / kDataSetRowBytes);
+    batches.sizes.push_back(bytes);
+    batches.seconds.push_back(loop + times.median_seconds());
+    measurement.copy_spreads.push_back(times.spread());
   }
 }
 
-void measure_losses(predict::MeasuredMachine& measured) {
-  measured.loss_forward = measured.loss_backward = {};
-  for (double logits = kFewestLogits; logits <= kMostLogits; logits *= kLogitsStep) {
-    const LayerTime time = time_loss(static_cast<std::size_t>(logits) / kClasses);
-    const double bytes = logits * sizeof(float);
+void measure_losses(Measurement& measurement) {
+  predict::MeasuredMachine& measured = measurement.machine;
+  for (double count = kFewestLogits; count <= kMostLogits; count *= kLogitsStep) {
+    const std::size_t num_rows = static_cast<std::size_t>(count) / kClasses;
+    const Variable logits(Tensor::full({num_rows, kClasses}, 0.5), RequiresGrad::yes);
+    const Tensor labels = Tensor::from(std::vector<std::int64_t>(num_rows, 1), {num_rows});
+    Variable loss;
+    const auto forward = [&] { loss = cross_entropy(logits, labels); };
+    const double bytes = count * sizeof(float);
     measured.loss_forward.sizes.push_back(bytes);
-    measured.loss_forward.seconds.push_back(time.forward_seconds);
+    measured.loss_forward.seconds.push_back(time_repeatedly(forward).median_seconds());
     measured.loss_backward.sizes.push_back(bytes);
-    measured.loss_backward.seconds.push_back(time.backward_seconds);
+    measured.loss_backward.seconds.push_back(
+        time_repeatedly(forward, [&] { loss.backward(); }).median_seconds());
   }
 }
 
-void measure_layers_beside(std::size_t num_devices, predict::MeasuredMachine& measured, Care care) {
+void measure_layers_beside(Measurement& measurement) {
   const std::vector<double> widths =
-      care == Care::fast ? std::vector<double>{128} : std::vector<double>{128, 512, 2048};
-  measured.layers_beside = {1};
-  for (std::size_t n = 2; n <= num_devices; ++n) {
+      measurement.is_fast ? std::vector<double>{128} : std::vector<double>{128, 512, 2048};
+  measurement.machine.layers_beside = {1};
+  for (std::size_t n = 2; n <= measurement.num_devices; ++n) {
     std::vector<double> factors;
     for (const double width : widths) {
       const auto work = [&](Device device) {
@@ -224,7 +222,7 @@ void measure_layers_beside(std::size_t num_devices, predict::MeasuredMachine& me
       factors.push_back(geometric_mean(time_together(n, work)) /
                         geometric_mean(time_together(1, work)));
     }
-    measured.layers_beside.push_back(std::max(1.0, geometric_mean(factors)));
+    measurement.machine.layers_beside.push_back(std::max(1.0, geometric_mean(factors)));
   }
 }
 

@@ -1,21 +1,18 @@
-// What one device of the CPU takes by itself, and beside others: the half of a calibration that
-// needs no communication.
+// Times one CPU device by itself and beside others: the half of a calibration that needs no
+// communication. The threads of each device are set (runtime/logical_device.h).
 #pragma once
 
-#include <cstddef>
-
-#include "simulate/predict/measured_machine.h"
-#include "tools/calibration/care.h"
+#include "tools/calibration/measurement.h"
 
 namespace lockstep::tools {
 
-// Each times cpu:0, whose threads are set (runtime/logical_device.h).
-void measure_layers(predict::MeasuredMachine& measured, Care care);  // all three grids
-void measure_batches(predict::MeasuredMachine& measured);
-void measure_losses(predict::MeasuredMachine& measured);  // forward and backward
+// These time cpu:0.
+void measure_layers(Measurement& measurement);  // forward, backward and weights_backward
+void measure_batches(Measurement& measurement);
+void measure_losses(Measurement& measurement);
 
-// With 1 ... num_devices devices at work.
-void measure_traffic(std::size_t num_devices, predict::MeasuredMachine& measured, Care care);
-void measure_layers_beside(std::size_t num_devices, predict::MeasuredMachine& measured, Care care);
+// These time 1 ... num_devices devices that work at the same time.
+void measure_traffic(Measurement& measurement);
+void measure_layers_beside(Measurement& measurement);
 
 }  // namespace lockstep::tools

@@ -18,8 +18,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kSmallestBuffer = 1 << 10;
 constexpr std::size_t kLargestBuffer = 64 << 20;
 constexpr std::size_t kBufferStep = 4;
-constexpr int kRounds = 25;
-constexpr int kFewestRounds = 7;
+constexpr int kRounds = 75;
+constexpr int kRoundsOfManyBytes = 15;
 constexpr std::size_t kManyBytes = 8 << 20;
 
 double seconds_since(Clock::time_point start) {
@@ -65,10 +65,10 @@ comm::CollectiveOptions as_ddp_does() {
 
 }  // namespace
 
-predict::Curve measure_all_reduces(comm::Communicator& communicator, Device device, Care care) {
-  predict::Curve curve;
+AllReduceTimes measure_all_reduces(comm::Communicator& communicator, Device device, bool is_fast) {
+  AllReduceTimes times;
   Computation computation(device);
-  const std::size_t largest = care == Care::fast ? kLargestBuffer / 64 : kLargestBuffer;
+  const std::size_t largest = is_fast ? kLargestBuffer / 64 : kLargestBuffer;
   for (std::size_t bytes = kSmallestBuffer; bytes <= largest; bytes *= kBufferStep) {
     const Tensor gradient = Tensor::zeros({bytes / sizeof(float)}, DType::float32, device);
     const Tensor weight = Tensor::zeros({bytes / sizeof(float)}, DType::float32, device);
@@ -80,7 +80,7 @@ predict::Curve measure_all_reduces(comm::Communicator& communicator, Device devi
       for (int i = 0; i < 4; ++i) computation.run();
     };
     std::vector<double> waits, extras;
-    const int rounds = bytes > kManyBytes ? kFewestRounds : kRounds;
+    const int rounds = bytes > kManyBytes ? kRoundsOfManyBytes : kRounds;
     // A step with an all-reduce, then one without. The cache lines that other ranks have touched
     // are missed by the update of the first and when the second writes its gradient: the same work
     // of the other step is what they take anyway.
@@ -100,10 +100,11 @@ predict::Curve measure_all_reduces(comm::Communicator& communicator, Device devi
       waits.push_back(last_wait);
       extras.push_back(extra);
     }
-    curve.sizes.push_back(static_cast<double>(bytes));
-    curve.seconds.push_back(median(std::move(waits)) + std::max(0.0, median(std::move(extras))));
+    times.curve.sizes.push_back(static_cast<double>(bytes));
+    times.curve.seconds.push_back(median(waits) + std::max(0.0, median(std::move(extras))));
+    times.spreads.push_back(spread(std::move(waits)));
   }
-  return curve;
+  return times;
 }
 
 predict::Interference measure_overlap(comm::Communicator& communicator, Device device,

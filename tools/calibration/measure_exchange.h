@@ -1,27 +1,33 @@
-// What all-reduces cost the ranks of a DDP step: the half of a calibration that needs several.
+// Times what all-reduces cost the ranks of a DDP step: the half of a calibration that needs
+// several.
 #pragma once
+
+#include <vector>
 
 #include "engine/comm/communicator.h"
 #include "simulate/predict/measured_machine.h"
-#include "tools/calibration/care.h"
 
 namespace lockstep::tools {
+
+struct AllReduceTimes {
+  predict::Curve curve;
+  std::vector<double> spreads;  // of the waits, by size (report/median.h)
+};
 
 // Every rank calls it alike, with a device of its own. In each round a rank writes gradients and
 // computes, as a backward pass does, launches an all-reduce, waits for it and reads the gradients,
 // as an optimizer does. The median, by bytes, of that wait, which holds what waking threads up and
 // waiting for a slower rank cost, and of what writing and reading take longer than once more: that
 // is for the cache lines that the other ranks have touched.
-predict::Curve measure_all_reduces(comm::Communicator& communicator, Device device, Care care);
+AllReduceTimes measure_all_reduces(comm::Communicator& communicator, Device device, bool is_fast);
 
-// What is left of the speed of layers and of an all-reduce that is under way beside them, which
-// takes so long by itself.
+// The share of their speed that layers and an all-reduce keep while both are under way;
+// all_reduces: the times of all-reduces by themselves.
 predict::Interference measure_overlap(comm::Communicator& communicator, Device device,
                                       const predict::Curve& all_reduces);
 
-// By how much the ranks' times for the same computation differ: the standard deviation, a share of
-// the time, that makes the slowest of so many later than their mean by what it was in the median
-// round.
+// The standard deviation of the ranks' times for the same computation, as a share of the time: the
+// one that makes the slowest of so many ranks as late as it was in the median round.
 double measure_deviation(comm::Communicator& communicator, Device device);
 
 }  // namespace lockstep::tools

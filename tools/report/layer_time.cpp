@@ -50,7 +50,7 @@ LayerTime measure_layer(std::span<LayerTensors> layers, kernels::Activation acti
     }
   }
   const auto count = static_cast<double>(layers.size());
-  return {forward.median_seconds() / count, backward.median_seconds() / count};
+  return {forward.median_seconds() / count, backward.median_seconds() / count, backward.spread()};
 }
 
 }  // namespace lockstep::tools

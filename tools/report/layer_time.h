@@ -15,6 +15,7 @@ namespace lockstep::tools {
 struct LayerTime {
   double forward_seconds = 0;
   double backward_seconds = 0;
+  double spread = 0;  // of the backward passes: Times::spread
 };
 
 // A Linear's input and parameters.
@@ -48,26 +49,27 @@ class Times {
     return seconds_.size() >= kRuns || (seconds_.size() >= kFewestRuns && total_ >= kLongest);
   }
   double median_seconds() const { return median(seconds_); }
+  double spread() const { return tools::spread(seconds_); }
 
  private:
   std::vector<double> seconds_;
   double total_ = 0;
 };
 
-// The median time of run() in that many runs. before(), ahead of each, does not count.
+// Times run() that often. before(), ahead of each, does not count.
 template <typename Before, typename Run>
-double median_seconds(const Before& before, const Run& run) {
+Times time_repeatedly(const Before& before, const Run& run) {
   Times times;
   while (!times.are_enough()) {
     before();
     times.add(run);
   }
-  return times.median_seconds();
+  return times;
 }
 
 template <typename Run>
-double median_seconds(const Run& run) {
-  return median_seconds([] {}, run);
+Times time_repeatedly(const Run& run) {
+  return time_repeatedly([] {}, run);
 }
 
 }  // namespace lockstep::tools

@@ -13,12 +13,12 @@ namespace {
 double measure_seconds_per_op(Device device) {
   constexpr int kOps = 1000;
   const Variable x(Tensor::full({1}, 1.0, DType::float32, device), RequiresGrad::yes);
-  return median_seconds([&] {
-           Variable y = x;
-           for (int i = 0; i < kOps; ++i) y = scale(y, 1.0);
-           y.backward();
-         }) /
-         kOps;
+  const Times times = time_repeatedly([&] {
+    Variable y = x;
+    for (int i = 0; i < kOps; ++i) y = scale(y, 1.0);
+    y.backward();
+  });
+  return times.median_seconds() / kOps;
 }
 
 std::vector<FileLayer> measure_layers(const nn::MlpSpec& spec, const nn::Module& model,
