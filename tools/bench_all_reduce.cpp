@@ -43,16 +43,14 @@ TrainingFlags device_flags(const AllReduceFlags& flags) {
   return devices;
 }
 
-using Reports = std::vector<std::unique_ptr<AllReduceReport>>;
-
-// All sizes, on one rank; the reports are rank 0's.
+// Measures all sizes, on one rank; only rank 0 has a report.
 void measure_sizes(const AllReduceFlags& flags, comm::Communicator& communicator, Device device,
-                   const Reports& reports) {
+                   AllReduceReport* report) {
   std::size_t num_wrong = 0;
   const bool is_own = flags.comm == "own";
   const std::vector<std::size_t> sizes = list_sizes(flags);
   for (const std::size_t bytes : sizes) {
-    if (!reports.empty()) {
+    if (report) {
       show_status(fmt::format("all-reduce of {} bytes, up to {}", bytes, sizes.back()));
     }
     const std::size_t element = size_of(flags.dtype());
@@ -68,12 +66,13 @@ void measure_sizes(const AllReduceFlags& flags, comm::Communicator& communicator
     }
     row.in_place = measure_all_reduce(flags, communicator, device, count, Placement::in_place);
     num_wrong += row.out_of_place.num_wrong + row.in_place.num_wrong;
-    if (!reports.empty()) clear_status();
-    for (const auto& report : reports) report->add(row);
+    if (!report) continue;
+    clear_status();
+    report->add(row);
   }
-  for (const auto& report : reports) report->finish();
-  require(num_wrong == 0 || reports.empty(), ErrorCode::Numeric, "bench", "{} values are wrong",
-          num_wrong);
+  if (!report) return;
+  report->finish();
+  require(num_wrong == 0, ErrorCode::Numeric, "bench", "{} values are wrong", num_wrong);
 }
 
 std::string host_name() {
@@ -106,11 +105,10 @@ void bench_threads(const AllReduceFlags& flags, const CommandLine& command) {
   AllReduceBench bench{flags, command, who, {}};
   for (int r = 0; r < flags.num_ranks; ++r)
     bench.places.push_back({getpid(), host_name(), {type, r}});
-  const Reports reports = make_reports(bench);
-  const Reports none;
+  AllReduceReport report(bench);
   const auto work = [&](comm::Communicator& communicator) {
     const int rank = communicator.rank();
-    measure_sizes(flags, communicator, {type, rank}, rank == 0 ? reports : none);
+    measure_sizes(flags, communicator, {type, rank}, rank == 0 ? &report : nullptr);
   };
   comm::run_ranks(flags.num_ranks, work, options);
 }
@@ -140,8 +138,9 @@ void bench_as_rank(AllReduceFlags flags, const CommandLine& command) {
                                fmt::format("ranks are processes on {} devices, {}",
                                            lockstep::to_string(type), describe_job(rank)),
                                gather_places(rank)};
-    const Reports reports = rank.is_first() ? make_reports(bench) : Reports{};
-    measure_sizes(flags, rank.communicator, rank.device, reports);
+    std::optional<AllReduceReport> report;
+    if (rank.is_first()) report.emplace(bench);
+    measure_sizes(flags, rank.communicator, rank.device, report ? &*report : nullptr);
   });
 }
 

@@ -1,8 +1,8 @@
-// Where the rows of `bench all-reduce` go: a table on the terminal and files, in two formats each.
+// Shows the rows of `bench all-reduce`: a table on the terminal and files, in two formats each.
 // algbw = bytes / time, busbw = algbw * 2(n-1)/n, in GB/s, as nccl-tests defines them.
 #pragma once
 
-#include <memory>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -10,14 +10,12 @@
 
 namespace lockstep::tools {
 
-// Who a rank is.
 struct RankPlace {
   int process = 0;
   std::string host;
   Device device;
 };
 
-// What a report tells before its first row. All must outlive it.
 struct AllReduceBench {
   const AllReduceFlags& flags;
   const std::vector<std::string>& command;
@@ -34,21 +32,51 @@ struct AllReduceRow {
   AllReduceTime out_of_place;  // where flags.measures_out_of_place()
 };
 
+// REQUIRES: the bench outlives it.
+class AllReduceReport {
+ public:
+  // Prints the table's head, on stderr where --json has standard output. -J does not write over a
+  // file that exists: it takes another name, and prints it.
+  explicit AllReduceReport(const AllReduceBench& bench);
+
+  void add(const AllReduceRow& row);
+
+  // Prints the table's foot and writes the files. Throws Error{Io} when that fails.
+  void finish() const;
+
+ private:
+  void print_lockstep_head() const;
+  void print_nccl_tests_head() const;
+  std::string nccl_tests_columns(std::size_t num_bytes, const AllReduceTime& time) const;
+
+  const AllReduceBench& bench_;
+  const AllReduceFlags& flags_;
+  std::FILE* out_;
+  std::string start_time_;
+  std::string nccl_tests_path_;  // the file of -J; empty without
+  std::vector<AllReduceRow> rows_;
+};
+
 struct Bandwidth {
   double algbw = 0;
   double busbw = 0;
 };
 Bandwidth bandwidth(std::size_t num_bytes, const AllReduceTime& time, int num_ranks);
 
-class AllReduceReport {
- public:
-  virtual ~AllReduceReport() = default;
-  virtual void add(const AllReduceRow& row) = 0;
-  // After the last row. Throws Error{Io} when a file cannot be written.
-  virtual void finish() = 0;
+struct AllReduceTotals {
+  std::size_t num_wrong = 0;
+  double mean_busbw = 0;
 };
 
-// As the flags say: --format, --json, -J.
-std::vector<std::unique_ptr<AllReduceReport>> make_reports(const AllReduceBench& bench);
+// out_of_place: those times count too, as nccl-tests does it.
+AllReduceTotals totals_of(const std::vector<AllReduceRow>& rows, const AllReduceFlags& flags,
+                          bool out_of_place);
+
+// The file of --json, in the schema "lockstep.bench-all-reduce/1".
+void write_all_reduce_file(const AllReduceBench& bench, const std::vector<AllReduceRow>& rows);
+
+// The file of -J, with the fields of nccl-tests' own (its version 3).
+void write_nccl_tests_file(const AllReduceBench& bench, const std::vector<AllReduceRow>& rows,
+                           const std::string& path, const std::string& start_time);
 
 }  // namespace lockstep::tools
