@@ -1,17 +1,15 @@
-"""Builds the programs, and packs them with every library that a bare machine with a GPU lacks."""
+"""Builds the programs, packs them with every library that a bare machine lacks, and finds them again."""
 
 import json
 import os
 import re
 import shutil
 import subprocess
-import tarfile
 import tempfile
 from pathlib import Path
 
-from programs import HERE, PACK_FILE, commit_of, cuda_major, list_tests, output
-
-MAX_BYTES = 40 << 20
+HERE = Path(__file__).resolve().parent
+MAX_BYTES = 10 << 20
 # What a machine with CUDA's driver has: glibc and GCC's own libraries, which may be newer there, and the driver.
 SYSTEM_LIBRARIES = re.compile(
     r"(libc|libm|libpthread|libdl|librt|libresolv|libstdc\+\+|libgcc_s|libcuda|ld-linux.*|linux-vdso)\.so\b"
@@ -23,94 +21,75 @@ CARRIED = ("-DLOCKSTEP_NATIVE=OFF -DLOCKSTEP_MPI=OFF -DLOCKSTEP_QUICK=ON -DLOCKS
            "-DCMAKE_BUILD_RPATH=$ORIGIN/../lib;$ORIGIN").split(" ")  # fmt: skip
 
 
-class BuildFailed(Exception):
-    """What was done, and the last lines that it printed."""
+class Problem(Exception):
+    """Why the check cannot run, for people."""
 
 
-def _quietly(what, *command, cwd):
-    print(f"lockstep: {what}", flush=True)
-    both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    done = subprocess.run([str(word) for word in command], cwd=cwd, stdin=subprocess.DEVNULL, text=True, **both)
-    if done.returncode:
-        raise BuildFailed(f"{what} failed:\n" + "\n".join(done.stdout.splitlines()[-25:]))
+def source_tree():
+    """The project's root, or None in an unpacked pack."""
+    root = HERE.parent.parent
+    return root if (root / "CMakePresets.json").exists() else None
 
 
-def _build(tree, folder, preset, *flags):
-    """Builds what run() needs of the preset, with as many jobs as LOCKSTEP_JOBS says, default: all cores."""
-    generator = [] if shutil.which("ninja") else ["-G", "Unix Makefiles"]
-    configure = ["cmake", "--preset", preset, "-B", folder, *generator, *flags]
-    _quietly(f"configuring {folder.relative_to(tree)}", *configure, cwd=tree)
+def output(*command):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
+
+
+def build(tree, name, preset, *flags):
+    """Builds what a check needs in build/NAME, which is then laid out as a pack, without its libraries. Takes as many
+    jobs as LOCKSTEP_JOBS says, default: all cores."""
+    folder = tree / "build" / name
     jobs = os.environ.get("LOCKSTEP_JOBS", len(os.sched_getaffinity(0)))
-    build = ["cmake", "--build", folder, "--target", "gpu_programs", "-j", jobs]
-    _quietly(f"building {folder.relative_to(tree)}", *build, cwd=tree)
+    generator = [] if shutil.which("ninja") else ["-G", "Unix Makefiles"]
+    for command in (
+        ["cmake", "--preset", preset, "-B", folder, *generator, *flags],
+        ["cmake", "--build", folder, "--target", "gpu_programs", "-j", jobs],
+    ):
+        words = [str(word) for word in command]
+        print(f"lockstep: {' '.join(words[:4])}", flush=True)
+        done = subprocess.run(words, cwd=tree, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if done.returncode:
+            raise Problem(f"{' '.join(words)} failed:\n" + "\n".join(done.stdout.splitlines()[-25:]))
+    git = ["git", "-c", f"safe.directory={tree}", "-C", tree, "describe", "--always", "--dirty", "--abbrev=12"]
+    cuda = re.search(r"^LOCKSTEP_CUDA_VERSION:\w+=(\d+)", (folder / "CMakeCache.txt").read_text(), re.M)
+    of = {"commit": output(*git).strip(), "cuda": int(cuda[1]) if cuda else 0}
+    of["programs"] = sorted((folder / "gpu_programs.txt").read_text().split())
+    (folder / "pack.json").write_text(json.dumps(of) + "\n")
+    (folder / "share").mkdir(exist_ok=True)
+    texts = [*(tree / "tests/bench").glob("torch_*.py"), *(tree / "tutorials").glob("[0-9]*.cpp")]
+    for path in [tree / "tests/tutorials/check_output.sh", *texts]:
+        shutil.copy(path, folder / "share")
     return folder
 
 
-def build_emulated(tree):
-    return _build(tree, tree / "build" / "emulated", "emulated")
-
-
-def build_for_this_gpu(tree):
-    _quietly("looking for what building needs", tree / "scripts" / "setup.sh", cwd=tree)
-    flags = ["-DCMAKE_CUDA_ARCHITECTURES=native", "-DLOCKSTEP_MPI=OFF", "-DLOCKSTEP_QUICK=ON"]
-    return _build(tree, tree / "build" / "cuda", "cuda", *flags)
-
-
-def _libraries(files):
-    """Every library that the files need, directly or not, and that a bare machine lacks: {name: path}."""
-    found = {}
+def libraries(files):
+    """Every library that the files need, directly or not, and that a bare machine lacks."""
+    found = set()
     for file in files:
-        for name, path in re.findall(r"^\s*(\S+) => (.+?)(?: \(0x[0-9a-f]+\))?$", output("ldd", file), re.MULTILINE):
-            if SYSTEM_LIBRARIES.match(name):
-                continue
+        for name, path in re.findall(r"^\s*(\S+) => (.+?)(?: \(0x[0-9a-f]+\))?$", output("ldd", file), re.M):
             if path == "not found":
-                raise BuildFailed(f"{file.name} needs {name}, which is not found here")
-            found[name] = Path(path)
-    return found
+                raise Problem(f"{file.name} needs {name}, which is not found here")
+            if not SYSTEM_LIBRARIES.match(name):
+                found.add(Path(path))
+    return sorted(found)
 
 
-def _newest_glibc(files):
-    """The glibc that the files need at least, as (2, 34)."""
-    versions = [re.findall(r"\(?GLIBC_(\d+)\.(\d+)", output("objdump", "-T", file)) for file in files]
-    return max((int(major), int(minor)) for found in versions for major, minor in found)
-
-
-def _write(folder, file):
-    print(f"lockstep: packing {file}", flush=True)
-    with tarfile.open(file, "w:gz") as tar:
-        for path in sorted(folder.iterdir()):
-            tar.add(path, path.name)
-    size = file.stat().st_size
-    print(f"written: {file}, {size / (1 << 20):.1f} MiB")
-    if size > MAX_BYTES:
-        raise BuildFailed(f"{file} is larger than {MAX_BYTES >> 20} MiB")
-
-
-def pack_programs(tree, file, arch):
+def pack(tree, file, arch):
     """A pack for GPUs of one compute capability (90), and through its PTX for newer ones."""
-    build = tree / "build" / "gpu_pack"
-    flags = [f"-DCMAKE_CUDA_ARCHITECTURES={arch}", f"-DCMAKE_LIBRARY_OUTPUT_DIRECTORY={build}/lib", *CARRIED]
-    _build(tree, build, "cuda", *flags)
-    lists = list_tests(build)
-    names = {"lockstep", "gpu_floor", *lists["tutorials"], *(group["program"] for group in lists["tests"])}
-    programs = [build / "bin" / name for name in sorted(names)]
-    shared = [tree / "tests/tutorials/check_output.sh", *(tree / "tests/bench").glob("torch_*.py")]
-    shared += [tree / "tutorials" / f"{name}.cpp" for name in lists["tutorials"]]
+    shared = f"-DCMAKE_LIBRARY_OUTPUT_DIRECTORY={tree / 'build/gpu_pack/lib'}"
+    built = build(tree, "gpu_pack", "cuda", f"-DCMAKE_CUDA_ARCHITECTURES={arch}", shared, *CARRIED)
+    names = ["lockstep", "gpu_floor", *json.loads((built / "pack.json").read_text())["programs"]]
+    programs = [built / "bin" / name for name in names]
+    parts = {"bin": programs, "lib": libraries(programs), "share": (built / "share").iterdir(),
+             "gpu_check": HERE.glob("*.py"), ".": [built / "pack.json", HERE.parent / "gpu_check.sh", tree / "LICENSE"]}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        parts = {"bin": programs, "lib": [], "share": shared, "gpu_check": HERE.glob("*.py")}
         for part, files in parts.items():
-            (folder / part).mkdir()
+            (folder / part).mkdir(exist_ok=True)
             for path in files:
                 shutil.copy(path, folder / part)
-        for name, path in _libraries(programs).items():
-            shutil.copy(path, folder / "lib" / name)
-        carried = [*(folder / "bin").iterdir(), *(folder / "lib").iterdir()]
-        output("strip", "--strip-unneeded", *carried)
-        for path in (HERE.parent / "gpu_check.sh", tree / "LICENSE"):
-            shutil.copy(path, folder)
-        glibc = ".".join(map(str, _newest_glibc(carried)))
-        description = {"commit": commit_of(tree), "arch": arch, "cuda": cuda_major(build), "glibc": glibc}
-        (folder / PACK_FILE).write_text(json.dumps({**description, "lists": lists}, indent=1) + "\n")
-        print(f"lockstep: {len(names)} programs for compute capability {arch}, which need glibc {glibc} or newer")
-        _write(folder, file)
+        output("strip", "--strip-unneeded", *(folder / "bin").iterdir(), *(folder / "lib").iterdir())
+        output("tar", "czf", file, "-C", folder, ".")
+    print(f"written: {file}, {file.stat().st_size / (1 << 20):.1f} MiB")
+    if file.stat().st_size > MAX_BYTES:
+        raise Problem(f"{file} is larger than {MAX_BYTES >> 20} MiB")

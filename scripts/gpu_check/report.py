@@ -1,67 +1,89 @@
-"""The result of a check: every line is shown, appended to table.txt and in gpu_check.json as soon as it is found.
+"""The result of a check, and the page that is made of results.
 
-gpu_check.json, replaced as a whole and so valid at every instant:
-    schema      lockstep.gpu_check/3
-    emulated    true: a rehearsal, whose figures say nothing about a GPU
-    date        when the first stage began, UTC
-    commit      of the sources that the programs were built from; "-dirty" behind it: and changes
-    machine     what machine.py found
-    stages      by name: seconds it took, complete: whether it came to its end
-    rows        in the order in which they were found; of each:
-        stage, name
-        figure     a number, or null where the line says yes or no
-        unit       of the figure
-        asked      what it should be, such as ">= 2", or ""
-        verdict    ok, MISSED (the target), FAILED (the program), measured, skipped, not run
-        detail     what it was made of, or why
+gpu_check.json, replaced as a whole after every line, and so valid at every instant: schema; emulated, true in a
+rehearsal, whose figures say nothing about a GPU; date, UTC; commit of the sources, "-dirty" behind it where files
+differ; machine; rows in the order in which they were found, of each:
+stage, name; figure, null where the line says yes or no; unit; asked, what it should be, such as ">= 2"; verdict: ok,
+MISSED (the target), FAILED (the program), measured, skipped, not run; detail, what it was made of, or why.
 """
 
 import json
 import os
+import shutil
+from pathlib import Path
 
-SCHEMA = "lockstep.gpu_check/3"
-BAD = ("MISSED", "FAILED", "not run")
+from pack import Problem
+
+SCHEMA = "lockstep.gpu_check/4"
+HEAD = """# What was measured on GPUs
+
+Written by `scripts/gpu_check.sh measured` from the files in [docs/measured](measured), each the
+`gpu_check.json` of one run of `scripts/gpu_check.sh run` on a machine with a GPU: every line that was found
+there, met or missed. Rehearsals on the emulated GPU are refused here.
+"""
+NONE = "\n**There is no result yet:** no time of a GPU has been measured. docs/gpus.md says what runs without one.\n"
 
 
-def shown(row):
-    figure = "" if row["figure"] is None else f"{row['figure']:.4g} {row['unit']}".strip()
-    return f"{row['name']:<58} {figure:>14}  {row['asked']:<9} {row['verdict']:<8} {row['detail']}".rstrip()
+def figure_of(row):
+    return "" if row["figure"] is None else f"{row['figure']:.4g} {row['unit']}".strip()
 
 
 class Report:
-    """Lines of stages in a folder. Other stages' lines of an earlier run of the same commit stay."""
+    """The lines of a check, in a folder."""
 
-    def __init__(self, folder, head, stages):
-        self._json, self._text = folder / "gpu_check.json", folder / "table.txt"
-        self.file = {"schema": SCHEMA, **head, "stages": {}, "rows": []}
-        try:
-            before = json.loads(self._json.read_text())
-            if all(before[key] == self.file[key] for key in ("schema", "emulated", "commit")):
-                others = {name: of for name, of in before["stages"].items() if name not in stages}
-                rows = [row for row in before["rows"] if row["stage"] in others]
-                self.file.update(date=before["date"], stages=others, rows=rows)
-        except (OSError, ValueError, KeyError, TypeError):
-            pass  # no earlier run, or something else of that name
-        self._text.write_text("".join(shown(row) + "\n" for row in self.file["rows"]))
-        self._write()
+    def __init__(self, folder, head):
+        self._path = folder / "gpu_check.json"
+        self.file = {"schema": SCHEMA, **head, "rows": []}
+        self.write()
 
-    def _write(self):
-        temporary = self._json.with_suffix(".json.new")
+    def write(self):
+        temporary = self._path.with_suffix(".json.new")
         temporary.write_text(json.dumps(self.file, indent=1) + "\n")
-        os.replace(temporary, self._json)
+        os.replace(temporary, self._path)
 
     def line(self, stage, name, verdict, figure=None, unit="", asked="", detail=""):
-        row = {"stage": stage, "name": name, "figure": figure, "unit": unit, "asked": asked, "verdict": verdict}
-        row["detail"] = " ".join(str(detail).split())
+        detail = " ".join(str(detail).split())
+        row = dict(stage=stage, name=name, figure=figure, unit=unit, asked=asked, verdict=verdict, detail=detail)
         self.file["rows"].append(row)
-        print(shown(row), flush=True)
-        with open(self._text, "a") as file:
-            file.write(shown(row) + "\n")
-        self._write()
+        print(f"{name:<58} {figure_of(row):>14}  {asked:<9} {verdict:<8} {detail}".rstrip(), flush=True)
+        self.write()
 
-    def stage(self, name, seconds, is_complete):
-        self.file["stages"][name] = {"seconds": round(seconds, 1), "complete": is_complete}
-        self._write()
+    def num_bad(self):
+        return sum(row["verdict"] in ("MISSED", "FAILED", "not run") for row in self.file["rows"])
 
-    def num_bad(self, stages):
-        return sum(row["verdict"] in BAD and row["stage"] in stages for row in self.file["rows"])
+
+def read(path):
+    """A result. Raises Problem unless it is one of a GPU, of a commit that can be built again."""
+    try:
+        result = json.loads(path.read_text())
+        if result["schema"] == SCHEMA and not result["emulated"] and not result["commit"].endswith("-dirty"):
+            return result
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise Problem(f"{path} is no result ({SCHEMA}) of a GPU and of a commit that can be built again")
+
+
+def page(folder):
+    """The text of docs/measured.md for the files of a folder, the newest first."""
+    lines = []
+    for path in sorted(folder.glob("*.json"), reverse=True):
+        result = read(path)
+        gpus = "; ".join(", ".join(gpu.values()) for gpu in result["machine"]["gpus"])
+        lines += [f"\n## {gpus}, {result['date']}\n", result["machine"]["host"]]
+        lines += [f"Commit {result['commit']}, file [{path.name}](measured/{path.name}).\n"]
+        lines += ["| stage | line | figure | asked | verdict | detail |", "|---|---|---|---|---|---|"]
+        for row in result["rows"]:
+            cells = [row["stage"], row["name"], figure_of(row), row["asked"], row["verdict"], row["detail"]]
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return HEAD + ("\n".join(lines) + "\n" if lines else NONE)
+
+
+def keep_and_write(docs, files):
+    """Keeps results under docs/measured, then writes docs/measured.md."""
+    results = [(read(Path(file)), file) for file in files]
+    (docs / "measured").mkdir(exist_ok=True)
+    for result, file in results:
+        date = result["date"][:19].replace("T", "_").replace(":", "")
+        gpu = "-".join(result["machine"]["gpus"][0]["name"].lower().split())
+        shutil.copy(file, docs / "measured" / f"{date}_{gpu}.json")
+    (docs / "measured.md").write_text(page(docs / "measured"))

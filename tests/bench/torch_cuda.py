@@ -2,10 +2,8 @@
 
 usage: torch_cuda.py cuda|cpu
 prints one line {"torch": VERSION, "device": NAME}, or {"problem": WHY}; then for each line that it reads one:
-  {"measure": "step", "precision": "highest"|"high", "batch": N, "sizes": [A, B, ...], "seconds": S}
+  {"precision": "highest"|"high", "batch": N, "sizes": [A, B, ...], "seconds": S}
       -> {"eager": MICROSECONDS, "graph": MICROSECONDS}   medians of a step, launched op by op and as one CUDA graph
-  {"measure": "epoch", "rows": N, "batch": N, "sizes": [...]}
-      -> {"epoch": MICROSECONDS}     rows of bytes gathered on the host, sent, converted and trained on
 and {"problem": WHY} for one that went wrong. On a CPU, which rehearsals use, "graph" is another "eager".
 """
 
@@ -79,39 +77,12 @@ def measure_step(precision, batch, sizes, seconds):
     return {"eager": eager, "graph": median_microseconds(run, seconds)}
 
 
-def measure_epoch(rows, batch, sizes):
-    torch.set_float32_matmul_precision("highest")
-    model = mlp(sizes).to(device)
-    optimizer = sgd(model, foreach=True)
-    features = torch.randint(0, 256, (rows, sizes[0]), dtype=torch.uint8)
-    labels = torch.arange(rows) % sizes[-1]
-
-    def epoch():
-        order = torch.randperm(rows)
-        for begin in range(0, rows, batch):
-            index = order[begin : begin + batch]
-            x = features[index].to(device, non_blocking=True).float() / 255
-            y = labels[index].to(device, non_blocking=True)
-            train_step(model, optimizer, x, y)
-        wait()
-
-    epoch()
-    times = []
-    for _ in range(7):
-        start = time.perf_counter()
-        epoch()
-        times.append(time.perf_counter() - start)
-    return {"epoch": median(times) * 1e6}
-
-
 if device.type == "cuda" and not torch.cuda.is_available():
     say(problem=f"PyTorch {torch.__version__} has no CUDA device")
     sys.exit(0)
 say(torch=torch.__version__, device=torch.cuda.get_device_name() if device.type == "cuda" else "cpu")
 for line in sys.stdin:
-    question = json.loads(line)
-    measure = {"step": measure_step, "epoch": measure_epoch}[question.pop("measure")]
     try:
-        say(**measure(**question))
+        say(**measure_step(**json.loads(line)))
     except Exception as error:  # the next one may go well
         say(problem=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import tarfile
 import time
 from pathlib import Path
 
@@ -65,7 +64,7 @@ class Command(FolderTest):
         code, _, err = self.run_command("run", "--emulated", "--from", self.folder, self.out)
         self.assertEqual(code, 1)
         self.assertEqual(err.count("\n"), 1)
-        self.assertIn("neither an unpacked pack nor a build folder", err)
+        self.assertIn("neither an unpacked pack nor a folder that gpu_check.sh has built", err)
 
     def test_a_machine_without_a_gpu_says_so_in_one_line(self):
         if machine.gpus():
@@ -81,17 +80,14 @@ class Command(FolderTest):
         names = [row["name"] for row in self.result()["rows"]]
         wanted = [
             "lockstep devices",
-            "bench step, batch 8, highest, eager",
-            "bench step, batch 8, highest, graph",
-            "cuda_runtime_tests (1 tests)",
+            "step of mlp:12-8-4, batch 8, highest, eager",
+            "step of mlp:12-8-4, batch 8, highest, graph",
+            "cuda_runtime_tests",
             "DDP on 4 logical devices, a partial last batch, graph: loss as one device's",
-            "bench step, batch 8, high, graph",
+            "step of mlp:12-8-4, batch 8, high, graph",
         ]
         self.assertEqual([name for name in names if name in wanted], wanted)
-        self.assertTrue(self.result()["stages"]["first"]["complete"])
-        self.assertEqual(sorted(os.listdir(self.out)), ["gpu_check.json", "logs_first.tar.gz", "table.txt"])
-        with tarfile.open(self.out / "logs_first.tar.gz") as tar:
-            self.assertTrue(any(name.endswith("-lockstep_devices.log") for name in tar.getnames()))
+        self.assertEqual(sorted(os.listdir(self.out)), ["gpu_check.json", "logs"])
 
     def test_a_subcommand_that_crashes_or_writes_rubbish_costs_its_own_lines(self):
         for how in ("crash", "rubbish"):
@@ -99,17 +95,9 @@ class Command(FolderTest):
                 "run", "--emulated", "first", "--from", self.pack(), self.out, fake=f"bench:{how}"
             )
             self.assertEqual((code, err), (1, ""))
-            verdicts = {row["name"]: row["verdict"] for row in self.result()["rows"]}
-            failed = {name for name, verdict in verdicts.items() if verdict == "FAILED"}
-            self.assertEqual(
-                failed,
-                {
-                    f"bench step, batch 8, {precision}, {kind}"
-                    for precision in ("highest", "high")
-                    for kind in ("eager", "graph")
-                },
-            )
-            self.assertEqual(verdicts["cuda_runtime_tests (1 tests)"], "ok")
+            verdicts = [(row["name"], row["verdict"]) for row in self.result()["rows"]]
+            self.assertEqual([name for name, verdict in verdicts if verdict == "FAILED"], ["step"] * 4)
+            self.assertIn(("cuda_runtime_tests", "ok"), verdicts)
 
     def test_what_was_found_stays_valid_when_the_script_is_killed(self):
         pack = self.pack()
@@ -124,9 +112,7 @@ class Command(FolderTest):
         process.send_signal(signal.SIGKILL)
         process.communicate()
         result = self.result()
-        self.assertFalse(result["stages"]["first"]["complete"])
-        self.assertEqual(result["rows"][-1]["name"], "cuda_runtime_tests (1 tests)")
-        self.assertEqual(len((self.out / "table.txt").read_text().splitlines()), len(result["rows"]))
+        self.assertEqual(result["rows"][-1]["name"], "cuda_runtime_tests")
         deadline = time.monotonic() + 30
         while self.processes_of(pack) and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -12,7 +12,7 @@ import json, os, sys, time
 print("a warning of some library")
 print(json.dumps({"torch": "2.0", "device": sys.argv[1]}), flush=True)
 for line in sys.stdin:
-    what = json.loads(line)["measure"]
+    what = json.loads(line)["precision"]
     if what == "hang": time.sleep(1000)
     if what == "die": os._exit(3)
     print("rubbish", flush=True)
@@ -23,16 +23,16 @@ for line in sys.stdin:
 class Torch(FolderTest):
     def stage_with(self, source, limit=30):
         stage = self.stage(limit=limit)
-        (stage.check.programs.torch / "torch_cuda.py").write_text(source)
+        (stage.check.folder / "share" / "torch_cuda.py").write_text(source)
         patch = mock.patch.dict("os.environ", LOCKSTEP_TORCH_PYTHON="python3")
         patch.start()
         self.addCleanup(patch.stop)
         return stage
 
     def ratios(self, stage, *measures):
-        wanted = [(f"line {i}", {"measure": name}, "eager", 10.0, None) for i, name in enumerate(measures)]
-        stages.beside_torch(stage, wanted)
-        return [(row["verdict"], row["figure"]) for row in self.rows() if row["name"].startswith("line")]
+        row = {"median_step_seconds": 1e-5}
+        stages.beside_torch(stage, {(name, i, (2, 3)): {"eager": row} for i, name in enumerate(measures)}, 2)
+        return [(row["verdict"], row["figure"]) for row in self.rows() if "PyTorch eager" in row["name"]]
 
     def test_one_process_answers_all_questions(self):
         stage = self.stage_with(ANSWERS)
