@@ -62,8 +62,7 @@ struct StepTime {
 StepTime measure_step(const nn::MlpSpec& spec, std::size_t batch, Device device,
                       const BenchStepFlags& flags) {
   using Clock = std::chrono::steady_clock;
-  const std::shared_ptr<nn::Sequential> model = nn::make_mlp(spec, 0);
-  model->to(device);
+  const std::shared_ptr<nn::Sequential> model = nn::make_mlp(spec, 0, DType::float32, device);
   optim::SgdOptions options;
   options.learning_rate = 0.01;
   options.momentum = 0.9;

@@ -71,12 +71,14 @@ MlpSpec parse_mlp(std::string_view text) {
   return spec;
 }
 
-std::shared_ptr<Sequential> make_mlp(const MlpSpec& spec, std::uint64_t seed, DType dtype) {
+std::shared_ptr<Sequential> make_mlp(const MlpSpec& spec, std::uint64_t seed, DType dtype,
+                                     Device device) {
   require(spec.sizes.size() >= 2, ErrorCode::Usage, "model",
           "an mlp needs at least an input and an output size, found {} sizes", spec.sizes.size());
   Rng rng(seed);
   LinearOptions options;
   options.dtype = dtype;
+  options.device = device;
   std::vector<std::shared_ptr<Module>> modules;
   for (std::size_t i = 0; i + 1 < spec.sizes.size(); ++i) {
     if (i > 0) modules.push_back(make_activation(spec.activation));
@@ -85,8 +87,9 @@ std::shared_ptr<Sequential> make_mlp(const MlpSpec& spec, std::uint64_t seed, DT
   return std::make_shared<Sequential>(std::move(modules));
 }
 
-std::shared_ptr<Sequential> make_mlp(std::string_view text, std::uint64_t seed, DType dtype) {
-  return make_mlp(parse_mlp(text), seed, dtype);
+std::shared_ptr<Sequential> make_mlp(std::string_view text, std::uint64_t seed, DType dtype,
+                                     Device device) {
+  return make_mlp(parse_mlp(text), seed, dtype, device);
 }
 
 }  // namespace lockstep::nn

@@ -53,11 +53,26 @@ Tensor Tensor::from(std::span<const T> values, const Shape& shape, Device device
   return host.to(device);
 }
 
+namespace {
+
+// Draws in place where the host can write the device's memory, so that cpu:0 never holds a copy of
+// what another device asked for.
+template <typename T, typename Draw>
+Tensor drawn(const Shape& shape, DType dtype, Device device, const Draw& draw) {
+  const Tensor values =
+      Tensor::empty(shape, dtype, device.type == DeviceType::cpu ? device : Device{});
+  for (T& value : values.host<T>()) value = static_cast<T>(draw());
+  return values.to(device);
+}
+
+}  // namespace
+
 Tensor Tensor::uniform(const Shape& shape, double low, double high, Rng& rng, DType dtype,
                        Device device) {
-  const Tensor values = empty(shape, DType::float64, Device{});
-  for (double& value : values.host<double>()) value = rng.uniform(low, high);
-  return values.to(dtype).to(device);
+  const auto draw = [&] { return rng.uniform(low, high); };
+  if (dtype == DType::float32) return drawn<float>(shape, dtype, device, draw);
+  if (dtype == DType::float64) return drawn<double>(shape, dtype, device, draw);
+  return drawn<double>(shape, DType::float64, Device{}, draw).to(dtype).to(device);
 }
 
 Tensor Tensor::normal(const Shape& shape, double mean, double standard_deviation, Rng& rng,

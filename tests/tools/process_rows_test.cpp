@@ -116,6 +116,7 @@ TEST(RowFile, ComesBackAsItWas) {
   row.result.peak_bytes = {7, 8};
   row.result.num_steps = 9;
   row.result.final_loss = 0.1;
+  row.result.losses = {2, {2.5, 0.5}};
   row.result.findings.emplace();
   row.result.findings->num_first_steps = 7;
   row.result.findings->first_weights = {{"0.weight", {0.1, -2}}, {"0.bias", {3}}};
@@ -138,6 +139,8 @@ TEST(RowFile, ComesBackAsItWas) {
   EXPECT_EQ(back.result.comm_overlap, row.result.comm_overlap);
   EXPECT_EQ(back.result.peak_bytes, row.result.peak_bytes);
   EXPECT_EQ(back.result.final_loss, 0.1);
+  EXPECT_EQ(back.result.losses.steps_per_point, 2u);
+  EXPECT_EQ(back.result.losses.mean, row.result.losses.mean);
   const tools::RunFindings& findings = *back.result.findings;
   EXPECT_EQ(findings.num_first_steps, 7u);
   EXPECT_EQ(

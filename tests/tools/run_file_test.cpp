@@ -57,6 +57,20 @@ void expect_sane_statistics(const json& row) {
   }
 }
 
+void expect_sane_losses(const json& row) {
+  const std::size_t per_point = row["losses"]["steps_per_point"], steps = row["iterations"];
+  EXPECT_EQ(row["losses"]["mean"].size(), (steps + per_point - 1) / per_point);
+  EXPECT_LE(row["losses"]["mean"].size(), 256u);
+  for (const json& loss : row["losses"]["mean"]) EXPECT_GT(loss, 0);
+}
+
+// Each rank builds its model on its own device, and what earlier rows left there does not count.
+// Rank 0 has the test rows besides.
+void expect_alike_memory(const json& row) {
+  const auto [least, most] = std::ranges::minmax(row["peak_bytes"].get<std::vector<double>>());
+  EXPECT_LE(most, 1.5 * least) << row["mode"];
+}
+
 void expect_sane_row(const json& row, std::size_t batch, std::size_t num_epochs) {
   expect_keys(row, {"mode",
                     "devices",
@@ -81,6 +95,7 @@ void expect_sane_row(const json& row, std::size_t batch, std::size_t num_epochs)
                     "max_abs_weight_diff",
                     "verdict",
                     "final_loss",
+                    "losses",
                     "test_accuracy",
                     "epoch_accuracy"});
   const std::size_t devices = row["devices"];
@@ -98,8 +113,10 @@ void expect_sane_row(const json& row, std::size_t batch, std::size_t num_epochs)
   }
   EXPECT_EQ(row["peak_bytes"].size(), devices);
   for (const json& bytes : row["peak_bytes"]) EXPECT_GT(bytes, 0);
+  if (row["mode"] == "ddp") expect_alike_memory(row);
   EXPECT_EQ(row["comm_bytes_per_device_per_step"] > 0, devices > 1);
   EXPECT_GT(row["final_loss"], 0);
+  expect_sane_losses(row);
   EXPECT_GE(row["test_accuracy"], 0);
   EXPECT_LE(row["test_accuracy"], 1);
   EXPECT_EQ(row["epoch_accuracy"].size(), num_epochs);

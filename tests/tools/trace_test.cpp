@@ -128,7 +128,7 @@ TEST_F(Trace, OfEveryModeHasCountersWhoseLargestSampleOfMemoryIsNearThePeak) {
     for (std::size_t i = 0; i < peaks.size(); ++i) {
       const bool is_named = std::string(flags).find("4,1 --parallel dp") != std::string::npos;
       const double sample = largest[is_named ? (i == 0 ? 4 : 1) : static_cast<int>(i)];
-      EXPECT_LE(sample, peaks[i]) << flags << ", device " << i;
+      EXPECT_LE(sample, peaks[i] + 1024) << "what was held before " << flags << ", device " << i;
       EXPECT_GT(sample, peaks[i] / 2) << flags << ", device " << i;
     }
   }

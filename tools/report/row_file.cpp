@@ -78,6 +78,8 @@ RunRow read_row(const nlohmann::json& json) {
   read_integer(json, "comm_bytes_per_step", result.comm_bytes_per_step);
   read_integer(json, "num_steps", result.num_steps);
   result.final_loss = json.at("final_loss");
+  read_integer(json, "steps_per_loss", result.losses.steps_per_point);
+  result.losses.mean = json.at("losses").get<std::vector<double>>();
   result.epoch_accuracy = json.at("epoch_accuracy").get<std::vector<double>>();
   if (!json.at("findings").is_null()) result.findings = read_findings(json.at("findings"));
   return row;
@@ -99,6 +101,8 @@ void write_row(const std::string& path, const RunRow& row) {
                       {"comm_bytes_per_step", result.comm_bytes_per_step},
                       {"num_steps", result.num_steps},
                       {"final_loss", result.final_loss},
+                      {"steps_per_loss", result.losses.steps_per_point},
+                      {"losses", result.losses.mean},
                       {"epoch_accuracy", result.epoch_accuracy},
                       {"findings", nullptr}};
   for (const Device device : row.placement.devices) json["devices"].push_back(device.index);

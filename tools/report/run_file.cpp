@@ -92,6 +92,8 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& baseline) {
   json["max_abs_weight_diff"] = or_null(row.max_abs_weight_diff);
   json["verdict"] = row.verdict ? verdict_json(*row.verdict) : nlohmann::ordered_json();
   json["final_loss"] = result.final_loss;
+  json["losses"] = {{"steps_per_point", result.losses.steps_per_point},
+                    {"mean", result.losses.mean}};
   json["test_accuracy"] = result.test_accuracy();
   json["epoch_accuracy"] = result.epoch_accuracy;
   return json;

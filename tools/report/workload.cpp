@@ -60,8 +60,7 @@ std::vector<std::string> measure_ready_order(nn::Module& model, const nn::MlpSpe
 
 FileWorkload measure_workload(const TrainingTask& task, Device device, double optimizer_seconds) {
   const nn::MlpSpec spec = nn::parse_mlp(task.model);
-  const std::shared_ptr<nn::Module> model = nn::make_mlp(spec, task.seed, task.dtype);
-  model->to(device);
+  const std::shared_ptr<nn::Module> model = nn::make_mlp(spec, task.seed, task.dtype, device);
   FileWorkload workload;
   workload.batch = task.batch;
   workload.rows_per_epoch = task.data->train.num_rows();

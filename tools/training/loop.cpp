@@ -7,6 +7,7 @@
 #include "engine/core/thread_context.h"
 #include "engine/optim/clip_grad_norm.h"
 #include "engine/runtime/device_span.h"
+#include "engine/trace/counters.h"
 #include "engine/trace/span.h"
 #include "tools/report/step_log.h"
 #include "tools/training/accuracy.h"
@@ -88,6 +89,7 @@ class TrainingLoop {
         observer_.on_epoch(epoch, report.epoch_seconds.back(), report.last_epoch_loss);
       }
     }
+    report.losses = losses_over_ranks();
     if (checks_) {
       check_at_end();
       report.findings = checks_->findings();
@@ -219,6 +221,7 @@ class TrainingLoop {
     if (loss.step != last_loss_.step) last_loss_ = {loss.step, 0, 0};
     last_loss_.sum += loss.sum;
     last_loss_.num_rows += loss.num_rows;
+    curve_.add(loss);
     epoch_loss_.sum += loss.sum;
     epoch_loss_.num_rows += loss.num_rows;
   }
@@ -255,6 +258,14 @@ class TrainingLoop {
     return sum_and_rows[0] / sum_and_rows[1];
   }
 
+  // A message at the end of the run, which is no step's.
+  ThinnedLosses losses_over_ranks() {
+    const trace::UncountedScope after_the_steps({models_.first().rank});
+    const std::vector<double> own = curve_.sums_and_rows();
+    return thinned_losses(curve_.steps_per_point(),
+                          is_loss_global() ? own : models_.sum_over_ranks(own));
+  }
+
   void log_step(StepRecord record, Clock::time_point start) {
     trace::ScopedSpan span(trace::Lane::host, trace::Category::host, "log");
     drain_losses();
@@ -276,6 +287,7 @@ class TrainingLoop {
   std::optional<CapturedSteps> captured_;
   StepLoss last_loss_;   // of all ranks that this thread drives
   StepLoss epoch_loss_;  // sum and rows of this epoch
+  LossCurve curve_;
   EpochClock clock_;
   std::optional<RankChecks> checks_;
   std::optional<StepLog> log_;

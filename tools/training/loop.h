@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/training/losses.h"
 #include "tools/training/model.h"
 #include "tools/verdict/findings.h"
 
@@ -31,6 +32,7 @@ struct LoopReport {
   std::vector<double> epoch_seconds;
   double last_epoch_loss = 0;          // mean over all ranks' rows
   std::vector<double> epoch_accuracy;  // TrainingResult
+  ThinnedLosses losses;                // of every step, over all ranks' rows
   std::optional<RunFindings> findings;
 };
 

@@ -52,6 +52,38 @@ void LossLog::report_oldest() {
   on_loss_(oldest.loss);
 }
 
+void LossCurve::add(const StepLoss& loss) {
+  while (loss.step / steps_per_point_ >= kMostPoints) {
+    for (std::size_t i = 0; 2 * i < points_.size(); ++i) {
+      const Point second = 2 * i + 1 < points_.size() ? points_[2 * i + 1] : Point{};
+      points_[i] = {points_[2 * i].sum + second.sum, points_[2 * i].num_rows + second.num_rows};
+    }
+    points_.resize((points_.size() + 1) / 2);
+    steps_per_point_ *= 2;
+  }
+  const std::size_t index = loss.step / steps_per_point_;
+  if (index >= points_.size()) points_.resize(index + 1);
+  points_[index].sum += loss.sum;
+  points_[index].num_rows += static_cast<double>(loss.num_rows);
+}
+
+std::vector<double> LossCurve::sums_and_rows() const {
+  std::vector<double> numbers;
+  for (const Point& point : points_) numbers.push_back(point.sum);
+  for (const Point& point : points_) numbers.push_back(point.num_rows);
+  return numbers;
+}
+
+ThinnedLosses thinned_losses(std::size_t steps_per_point,
+                             const std::vector<double>& sums_and_rows) {
+  ThinnedLosses losses{steps_per_point, {}};
+  const std::size_t num_points = sums_and_rows.size() / 2;
+  for (std::size_t i = 0; i < num_points; ++i) {
+    losses.mean.push_back(sums_and_rows[i] / sums_and_rows[num_points + i]);
+  }
+  return losses;
+}
+
 void require_finite(const StepLoss& loss, int rank, const nn::Module& model) {
   if (std::isfinite(loss.sum)) return;
   const std::string parameter = first_not_finite(nn::state_dict(model));

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "engine/nn/module.h"
 #include "engine/nn/state_dict.h"
@@ -53,6 +54,38 @@ class LossLog {
   std::size_t num_pushed_ = 0;
   std::size_t num_reported_ = 0;
 };
+
+// The losses of all steps, thinned: kMostPoints means of equally many steps each (of the last point
+// perhaps fewer).
+class LossCurve {
+ public:
+  static constexpr std::size_t kMostPoints = 256;
+
+  // Adds a rank's loss. Steps may come in any order.
+  void add(const StepLoss& loss);
+
+  std::size_t steps_per_point() const { return steps_per_point_; }
+  // Sums of the losses, then numbers of rows, point by point: what ranks add up.
+  std::vector<double> sums_and_rows() const;
+
+ private:
+  struct Point {
+    double sum = 0;
+    double num_rows = 0;
+  };
+
+  std::size_t steps_per_point_ = 1;
+  std::vector<Point> points_;
+};
+
+// What a run keeps of its losses: means over all ranks' rows.
+struct ThinnedLosses {
+  std::size_t steps_per_point = 1;
+  std::vector<double> mean;
+};
+
+// The means of LossCurve::sums_and_rows().
+ThinnedLosses thinned_losses(std::size_t steps_per_point, const std::vector<double>& sums_and_rows);
 
 // Throws Error{Numeric} naming step and rank unless the loss is a finite number, and of the model
 // the first parameter that is not, which may be later by the steps that a device is ahead.

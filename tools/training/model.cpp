@@ -64,9 +64,8 @@ std::vector<Device> LocalModels::devices() const {
 }
 
 std::shared_ptr<nn::Module> make_model(const TrainingTask& task, Device device) {
-  const std::shared_ptr<nn::Module> model = nn::make_mlp(task.model, task.seed, task.dtype);
+  const std::shared_ptr<nn::Module> model = nn::make_mlp(task.model, task.seed, task.dtype, device);
   if (task.initial_weights) nn::load_state_dict(*model, *task.initial_weights);
-  model->to(device);
   return model;
 }
 

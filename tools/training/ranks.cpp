@@ -62,17 +62,23 @@ runtime::MemoryPool& memory_of(Device device) {
   return runtime::logical_device(device).memory();
 }
 
+// From now on the device's peak is what comes; what others hold already counts as held.
+MemoryUse watch_memory(Device device) {
+  memory_of(device).reset_peak();
+  return {0, memory_of(device).statistics().current_bytes};
+}
+
 // What one rank of a job says of itself at the end.
 struct RankSummary {
   std::string host;
   std::string physical_device;
   int device_index = 0;
-  std::size_t peak_bytes = 0;
+  MemoryUse memory;
   std::size_t comm_bytes = 0;
   double cpu_seconds = 0;
 };
 
-std::string summarize(const RankJob& job, double cpu_seconds) {
+std::string summarize(const RankJob& job, std::size_t held_before, double cpu_seconds) {
   runtime::LogicalDevice& device = runtime::logical_device(job.device);
   const std::string host = comm::host_identity();
   const auto gpu = static_cast<std::size_t>(std::max(0, device.gpu()));
@@ -82,6 +88,7 @@ std::string summarize(const RankJob& job, double cpu_seconds) {
       {"physical_device", is_on_gpu ? runtime::physical_gpus().at(gpu).uuid : host},
       {"device_index", job.device.index},
       {"peak_bytes", device.memory().statistics().peak_bytes},
+      {"held_before", held_before},
       {"comm_bytes", trace::collective_bytes_of(job.rank())},
       {"cpu_seconds", cpu_seconds}};
   return json.dump();
@@ -93,7 +100,8 @@ RankSummary read_summary(const std::string& text) {
   summary.host = json.at("host");
   summary.physical_device = json.at("physical_device");
   read_integer(json, "device_index", summary.device_index);
-  read_integer(json, "peak_bytes", summary.peak_bytes);
+  read_integer(json, "peak_bytes", summary.memory.peak_bytes);
+  read_integer(json, "held_before", summary.memory.held_before);
   read_integer(json, "comm_bytes", summary.comm_bytes);
   summary.cpu_seconds = json.at("cpu_seconds");
   return summary;
@@ -108,16 +116,16 @@ trace::Recording put_together(const std::vector<std::string>& packed) {
 void take_summaries(const std::vector<RankSummary>& summaries, DeviceType type, JobResult& job) {
   std::set<std::string> physical;
   std::vector<std::size_t> comm_bytes;
-  std::vector<std::size_t> peak_bytes;
+  std::vector<MemoryUse> memory;
   for (const RankSummary& summary : summaries) {
     physical.insert(summary.physical_device);
     job.devices.push_back({type, summary.device_index});
-    peak_bytes.push_back(summary.peak_bytes);
+    memory.push_back(summary.memory);
     comm_bytes.push_back(summary.comm_bytes);
     const bool is_peer_here = &summary != &summaries[0] && summary.host == summaries[0].host;
     if (is_peer_here) job.cpu_seconds_of_peers += summary.cpu_seconds;
   }
-  take_bytes(comm_bytes, std::move(peak_bytes), job.result);
+  take_bytes(comm_bytes, memory, job.result);
   job.num_physical_devices = physical.size();
 }
 
@@ -134,7 +142,8 @@ TrainingResult train_here(const TrainingTask& task, const DevicePlacement& place
                           const TrainingObserver& observer) {
   require(placement.mode != Mode::single || placement.devices.size() == 1, ErrorCode::Usage,
           "train", "{} devices need --parallel dp or ddp", placement.devices.size());
-  for (const Device device : placement.devices) memory_of(device).reset_peak();
+  std::vector<MemoryUse> memory;
+  for (const Device device : placement.devices) memory.push_back(watch_memory(device));
   trace::reset_collective_counts();
   TrainingResult result;
   const bool is_graph = task.launching == TrainingTask::Launching::graph;
@@ -146,13 +155,12 @@ TrainingResult train_here(const TrainingTask& task, const DevicePlacement& place
   runtime::record_device_spans();
   std::vector<int> tracks;
   std::vector<std::size_t> comm_bytes;
-  std::vector<std::size_t> peak_bytes;
   for (const Device device : placement.devices) {
+    memory[tracks.size()].peak_bytes = memory_of(device).statistics().peak_bytes;
     tracks.push_back(placement.mode == Mode::ddp ? static_cast<int>(tracks.size()) : device.index);
     comm_bytes.push_back(trace::collective_bytes_of(tracks.back()));
-    peak_bytes.push_back(memory_of(device).statistics().peak_bytes);
   }
-  take_bytes(comm_bytes, std::move(peak_bytes), result);
+  take_bytes(comm_bytes, memory, result);
   take_times(trace::collect(), tracks, result);
   return result;
 }
@@ -168,7 +176,7 @@ TrainingResult train(const TrainingTask& task, const DevicePlacement& placement,
 }
 
 JobResult train_in_job(const TrainingTask& task, RankJob& job, const TrainingObserver& observer) {
-  memory_of(job.device).reset_peak();
+  const std::size_t held_before = watch_memory(job.device).held_before;
   trace::reset_collective_counts();
   const double cpu_seconds_before = runtime::own_cpu_seconds();
   JobResult result;
@@ -177,7 +185,7 @@ JobResult train_in_job(const TrainingTask& task, RankJob& job, const TrainingObs
   trace::stop();
   wait_for_all_ranks(job, "trained");
   const double cpu_seconds = runtime::own_cpu_seconds() - cpu_seconds_before;
-  const auto texts = gather_at_rank_zero(job, "summary", summarize(job, cpu_seconds));
+  const auto texts = gather_at_rank_zero(job, "summary", summarize(job, held_before, cpu_seconds));
   const auto packed = gather_at_rank_zero(job, "recording", pack_recording(trace::collect()));
   if (!job.is_first()) return {};
   std::vector<RankSummary> summaries;

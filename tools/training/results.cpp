@@ -24,20 +24,22 @@ void take_report(const TrainingTask& task, const RankModel& model, LoopReport re
   result.num_steps = task.num_steps;
   result.epoch_seconds = std::move(report.epoch_seconds);
   result.final_loss = report.last_epoch_loss;
+  result.losses = std::move(report.losses);
   result.findings = std::move(report.findings);
   result.weights = copy_weights(*model.inner);
   require_finite(result.weights, task.num_steps);
   result.epoch_accuracy = std::move(report.epoch_accuracy);
 }
 
-void take_bytes(const std::vector<std::size_t>& comm_bytes, std::vector<std::size_t> peak_bytes,
+void take_bytes(const std::vector<std::size_t>& comm_bytes, const std::vector<MemoryUse>& memory,
                 TrainingResult& result) {
   result.comm_bytes_per_step = std::ranges::max(comm_bytes) / result.num_steps;
-  result.peak_bytes = std::move(peak_bytes);
-  if (!result.findings) return;
-  const std::vector<std::size_t>& before_checks = result.findings->peak_bytes_before;
-  for (std::size_t i = 0; i < before_checks.size(); ++i) {
-    result.peak_bytes[i] = std::max(result.peak_bytes[i], before_checks[i]);
+  const std::vector<std::size_t> before_checks =
+      result.findings ? result.findings->peak_bytes_before : std::vector<std::size_t>();
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    const std::size_t peak =
+        std::max(memory[i].peak_bytes, i < before_checks.size() ? before_checks[i] : 0);
+    result.peak_bytes.push_back(peak - std::min(peak, memory[i].held_before));
   }
 }
 

@@ -34,6 +34,7 @@ struct TrainingResult {
   std::size_t comm_bytes_per_step = 0;  // sent by a device, mean over steps, largest device
   std::size_t num_steps = 0;
   double final_loss = 0;  // mean over the last epoch's rows
+  ThinnedLosses losses;   // of every step
   // Fraction of the test rows, after each epoch; of an acted run after the last one alone. Empty
   // where there are none.
   std::vector<double> epoch_accuracy;
@@ -48,10 +49,16 @@ struct TrainingResult {
 void take_report(const TrainingTask& task, const RankModel& model, LoopReport report,
                  TrainingResult& result);
 
+// A device's memory: the most that was in use, and what earlier runs held of it at the start.
+struct MemoryUse {
+  std::size_t peak_bytes = 0;
+  std::size_t held_before = 0;
+};
+
 // Adds what the devices of these tracks (ranks or devices) sent and held: by track, the bytes of
-// its collectives and its memory's peak, in which checks have no part. REQUIRES: the report was
-// taken.
-void take_bytes(const std::vector<std::size_t>& comm_bytes, std::vector<std::size_t> peak_bytes,
+// its collectives and its memory, in which neither checks nor earlier runs have a part. REQUIRES:
+// the report was taken.
+void take_bytes(const std::vector<std::size_t>& comm_bytes, const std::vector<MemoryUse>& memory,
                 TrainingResult& result);
 
 // Adds the breakdown of the first track's median step, what the steps of all tracks have in common,
