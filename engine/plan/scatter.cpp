@@ -1,7 +1,6 @@
 #include "engine/plan/scatter.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -29,25 +28,6 @@ ScatterPlan scatter_plan(const Shape& shape, std::size_t dim, std::size_t num_de
           "cannot split {}-D input along dim {}; its shape is {}", shape.num_dims(), dim,
           to_string(shape));
   return scatter_plan(shape[dim], num_devices);
-}
-
-ScatterPlan scatter_plan_with_sizes(std::size_t num_rows,
-                                    std::span<const std::size_t> chunk_sizes) {
-  require(!chunk_sizes.empty(), ErrorCode::Shape, "scatter",
-          "needs at least one chunk size, found none");
-  ScatterPlan plan{num_rows, chunk_sizes.size(), {}};
-  std::size_t offset = 0;
-  for (std::size_t index = 0; index < chunk_sizes.size(); ++index) {
-    require(chunk_sizes[index] > 0, ErrorCode::Shape, "scatter",
-            "chunk sizes must be positive, found 0 at position {} of [{}]", index,
-            fmt::join(chunk_sizes, ", "));
-    plan.parts.push_back({index, offset, chunk_sizes[index]});
-    offset = checked_sum("scatter", offset, chunk_sizes[index]);
-  }
-  require(offset == num_rows, ErrorCode::Shape, "scatter",
-          "chunk sizes must sum to the input's size {}, found [{}] with the sum {}", num_rows,
-          fmt::join(chunk_sizes, ", "), offset);
-  return plan;
 }
 
 std::string to_string(const ScatterPlan& plan) {

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -42,11 +41,6 @@ ScatterPlan scatter_plan(std::size_t num_rows, std::size_t num_devices);
 // Cuts a tensor along dim; the shape of a part is shape.with(dim, part.size).
 // Throws Error{Shape} when the shape has no such dim: "cannot split 4-D input along dim 5".
 ScatterPlan scatter_plan(const Shape& shape, std::size_t dim, std::size_t num_devices);
-
-// Cuts into parts of the given sizes, one for each device.
-// Throws Error{Shape} when there is no size, a size is 0, or their sum is not num_rows (the message
-// shows both).
-ScatterPlan scatter_plan_with_sizes(std::size_t num_rows, std::span<const std::size_t> chunk_sizes);
 
 // "10 rows on 4 devices" and a line per part: "  device 0: rows [0, 3), 3 rows"; idle devices are
 // named.

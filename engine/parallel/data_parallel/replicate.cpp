@@ -1,5 +1,6 @@
 #include <algorithm>
-#include <span>
+#include <iterator>
+#include <set>
 
 #include "engine/autograd/node.h"
 #include "engine/comm/single_thread_group/device_group.h"
@@ -13,50 +14,33 @@ namespace lockstep::parallel {
 
 namespace {
 
-// While one lives, a stream may read memory of other devices: it follows what their compute streams
-// held, and at the end they follow it, so that they use the memory again only then.
-class ForeignReads {
- public:
-  explicit ForeignReads(runtime::Stream& reader) : reader_(reader) {}
-
-  void follow(runtime::LogicalDevice& owner) {
-    runtime::Stream& stream = owner.compute_stream();
-    if (&stream == &reader_ || std::ranges::find(owners_, &stream) != owners_.end()) return;
-    owners_.push_back(&stream);
-    reader_.wait(stream.record());
-  }
-  void end() {
-    if (owners_.empty()) return;
-    const std::shared_ptr<runtime::Event> read = reader_.record();
-    for (runtime::Stream* owner : owners_) owner->wait(read);
-  }
-
- private:
-  runtime::Stream& reader_;
-  std::vector<runtime::Stream*> owners_;
-};
-
 // Outputs are ordered by device, then by variable: output d * num_inputs() + i.
 class BroadcastNode final : public Node {
  public:
   const char* name() const override { return "Broadcast"; }
 
   Gradients backward(const Gradients& grad_outputs) override {
-    Gradients sums(num_inputs());
     runtime::LogicalDevice& here = runtime::logical_device(device());
-    ForeignReads reads(here.compute_stream());
+    runtime::Stream& reader = here.compute_stream();
+    // This device reads the other devices' gradients where they lie: after the work that their
+    // streams hold now, and before any later work of theirs. One that it cannot read is copied.
+    const auto is_readable = [&](const Tensor& grad) {
+      return comm::reaches(here, grad.logical_device());
+    };
+    std::set<runtime::Stream*> owners;
+    for (const Tensor& grad : grad_outputs) {
+      if (grad.defined() && is_readable(grad)) owners.insert(&grad.stream());
+    }
+    owners.erase(&reader);
+    for (runtime::Stream* owner : owners) reader.wait(owner->record());
+    Gradients sums(num_inputs());
     std::vector<Tensor> copies;
-    std::vector<ConstTensorView> views;
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      if (!wants_gradient(i)) continue;
-      views.clear();
+      std::vector<ConstTensorView> views;
       for (std::size_t k = i; k < grad_outputs.size(); k += num_inputs()) {
         const Tensor& grad = grad_outputs[k];
         if (!grad.defined()) continue;
-        // A gradient that this device cannot read is copied here first.
-        const bool reads_it = comm::reaches(here, grad.logical_device());
-        if (reads_it) reads.follow(grad.logical_device());
-        copies.push_back(reads_it ? grad : grad.to(device()));
+        copies.push_back(is_readable(grad) ? grad : grad.to(device()));
         views.push_back(copies.back().view());
         if (k >= num_inputs()) {
           trace::count_collective(grad.device().index, "reduce_gradients", grad.num_bytes());
@@ -66,34 +50,15 @@ class BroadcastNode final : public Node {
       sums[i] = gradient_buffer(i);
       sums[i].backend().ordered_sum(sums[i].stream(), views, 1.0, sums[i].view());
     }
-    reads.end();
+    for (runtime::Stream* owner : owners) owner->wait(reader.record());
     return sums;
   }
-  void release_saved() override {}
 };
-
-// Consecutive variables whose sizes add up to a piece; frozen ones are not mixed with trained ones.
-std::vector<std::vector<Variable>> pieces_of(const std::vector<Variable>& variables) {
-  std::vector<std::vector<Variable>> pieces;
-  std::size_t num_bytes = 0;
-  for (const Variable& variable : variables) {
-    const bool fits = !pieces.empty() && num_bytes < kBroadcastPieceBytes &&
-                      pieces.back().back().requires_grad() == variable.requires_grad();
-    if (!fits) {
-      pieces.emplace_back();
-      num_bytes = 0;
-    }
-    pieces.back().push_back(variable);
-    num_bytes += variable.value().num_bytes();
-  }
-  return pieces;
-}
 
 }  // namespace
 
 std::vector<std::vector<Variable>> broadcast_coalesced(const std::vector<Variable>& variables,
                                                        const std::vector<Device>& devices) {
-  std::vector<std::vector<Variable>> copies(devices.size());
   std::size_t num_bytes = 0;
   for (const Variable& variable : variables) num_bytes += variable.value().num_bytes();
   runtime::WorkSpan span(runtime::logical_device(devices[0]).compute_stream(), trace::Lane::copy,
@@ -111,20 +76,23 @@ std::vector<std::vector<Variable>> broadcast_coalesced(const std::vector<Variabl
   } else {
     for_each_device(devices, copy_to);
   }
-
-  std::size_t first = 0;
-  for (const std::vector<Variable>& piece : pieces_of(variables)) {
-    std::vector<Tensor> results;
-    for (const std::vector<Tensor>& of_device : tensors) {
-      const std::span<const Tensor> of_piece = std::span(of_device).subspan(first, piece.size());
-      results.insert(results.end(), of_piece.begin(), of_piece.end());
+  // Frozen variables need no node.
+  std::vector<Variable> trained;
+  std::vector<Tensor> results;
+  for (const std::vector<Tensor>& of_device : tensors) {
+    for (std::size_t i = 0; i < variables.size(); ++i) {
+      if (variables[i].requires_grad()) results.push_back(of_device[i]);
     }
-    const std::vector<Variable> outputs =
-        record_many<BroadcastNode>(piece, std::move(results), devices[0]);
-    for (std::size_t k = 0; k < outputs.size(); ++k) {
-      copies[k / piece.size()].push_back(outputs[k]);
+  }
+  std::ranges::copy_if(variables, std::back_inserter(trained), &Variable::requires_grad);
+  const std::vector<Variable> outputs =
+      record_many<BroadcastNode>(trained, std::move(results), devices[0]);
+  auto output = outputs.begin();
+  std::vector<std::vector<Variable>> copies(devices.size());
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    for (std::size_t i = 0; i < variables.size(); ++i) {
+      copies[d].push_back(variables[i].requires_grad() ? *output++ : Variable(tensors[d][i]));
     }
-    first += piece.size();
   }
   return copies;
 }

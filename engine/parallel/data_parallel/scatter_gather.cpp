@@ -8,6 +8,41 @@ namespace lockstep::parallel {
 
 namespace {
 
+// The part of a tensor along dim as a matrix [outer sizes, part.size * inner sizes].
+MatrixView part_view(const Tensor& whole, std::size_t dim, const plan::ScatterPart& place) {
+  std::size_t outer = 1;
+  std::size_t inner = 1;
+  for (std::size_t i = 0; i < dim; ++i) outer *= whole.size(i);
+  for (std::size_t i = dim + 1; i < whole.num_dims(); ++i) inner *= whole.size(i);
+  const std::size_t row = whole.size(dim) * inner;
+  MatrixView view = matrix_view(whole.raw(), whole.dtype(), outer, place.size * inner);
+  view.leading_dimension = row;
+  view.data = static_cast<std::byte*>(view.data) + place.offset * inner * size_of(whole.dtype());
+  return view;
+}
+
+// Copies part of `from` along dim to a device; along dim 0 of the same device it is a view.
+Tensor take_part(const Tensor& from, std::size_t dim, const plan::ScatterPart& part,
+                 Device device) {
+  if (dim == 0) return from.rows(part.offset, part.offset + part.size).to(device);
+  Tensor result = Tensor::empty(from.shape().with(dim, part.size), from.dtype(), from.device());
+  result.backend().copy_matrix(result.stream(), part_view(from, dim, part),
+                               part_view(result, dim, {0, 0, part.size}));
+  return result.to(device);
+}
+
+// Writes `part` into its place in `whole` along dim; they may be on different devices.
+void put_part(const Tensor& part, const Tensor& whole, std::size_t dim,
+              const plan::ScatterPart& place) {
+  if (dim == 0) {
+    whole.rows(place.offset, place.offset + place.size).copy_from(part);
+    return;
+  }
+  const Tensor local = part.to(whole.device());
+  whole.backend().copy_matrix(whole.stream(), part_view(local, dim, {0, 0, place.size}),
+                              part_view(whole, dim, place));
+}
+
 class ScatterNode final : public Node {
  public:
   explicit ScatterNode(plan::ScatterPlan plan, std::size_t dim)
@@ -26,7 +61,6 @@ class ScatterNode final : public Node {
     }
     return {grad_x};
   }
-  void release_saved() override {}
 
  private:
   plan::ScatterPlan plan_;
@@ -44,40 +78,18 @@ std::vector<Tensor> cut(const Tensor& x, const std::vector<Device>& devices, std
   return shards;
 }
 
-std::vector<Variable> scatter_by(const Variable& x, const std::vector<Device>& devices,
-                                 std::size_t dim, const plan::ScatterPlan& plan) {
-  return record_many<ScatterNode>(std::span(&x, 1), cut(x.value(), devices, dim, plan), x.device(),
-                                  plan, dim);
-}
-
 }  // namespace
 
 std::vector<Variable> scatter(const Variable& x, const std::vector<Device>& devices,
                               std::size_t dim) {
-  return scatter_by(x, devices, dim, plan::scatter_plan(x.shape(), dim, devices.size()));
-}
-
-std::vector<Variable> scatter_with_sizes(const Variable& x, const std::vector<Device>& devices,
-                                         const std::vector<std::size_t>& chunk_sizes,
-                                         std::size_t dim) {
-  require(dim < x.shape().num_dims(), ErrorCode::Shape, "scatter",
-          "cannot split {}-D input along dim {}", x.shape().num_dims(), dim);
-  require(chunk_sizes.size() == devices.size(), ErrorCode::Usage, "scatter",
-          "{} chunk sizes for {} devices; give one per device", chunk_sizes.size(), devices.size());
-  return scatter_by(x, devices, dim, plan::scatter_plan_with_sizes(x.shape()[dim], chunk_sizes));
+  plan::ScatterPlan plan = plan::scatter_plan(x.shape(), dim, devices.size());
+  std::vector<Tensor> shards = cut(x.value(), devices, dim, plan);
+  return record_many<ScatterNode>(std::span(&x, 1), std::move(shards), x.device(), std::move(plan),
+                                  dim);
 }
 
 std::vector<Tensor> scatter(const Tensor& x, const std::vector<Device>& devices, std::size_t dim) {
   return cut(x, devices, dim, plan::scatter_plan(x.shape(), dim, devices.size()));
-}
-
-Tensor take_part(const Tensor& from, std::size_t dim, const plan::ScatterPart& part,
-                 Device device) {
-  if (dim == 0) return from.rows(part.offset, part.offset + part.size).to(device);
-  Tensor result = Tensor::empty(from.shape().with(dim, part.size), from.dtype(), from.device());
-  result.backend().copy_matrix(result.stream(), part_view(from, dim, part),
-                               part_view(result, dim, {0, 0, part.size}));
-  return result.to(device);
 }
 
 namespace {
@@ -96,7 +108,6 @@ class GatherNode final : public Node {
     }
     return grads;
   }
-  void release_saved() override {}
 
  private:
   std::vector<plan::ScatterPart> parts_;
@@ -139,29 +150,6 @@ Variable gather(const std::vector<Variable>& parts, Device output_device, std::s
   results.push_back(std::move(whole));
   return record_many<GatherNode>(parts, std::move(results), output_device, std::move(places),
                                  dim)[0];
-}
-
-void put_part(const Tensor& part, const Tensor& whole, std::size_t dim,
-              const plan::ScatterPart& place) {
-  if (dim == 0) {
-    whole.rows(place.offset, place.offset + place.size).copy_from(part);
-    return;
-  }
-  const Tensor local = part.to(whole.device());
-  whole.backend().copy_matrix(whole.stream(), part_view(local, dim, {0, 0, place.size}),
-                              part_view(whole, dim, place));
-}
-
-MatrixView part_view(const Tensor& whole, std::size_t dim, const plan::ScatterPart& place) {
-  std::size_t outer = 1;
-  std::size_t inner = 1;
-  for (std::size_t i = 0; i < dim; ++i) outer *= whole.size(i);
-  for (std::size_t i = dim + 1; i < whole.num_dims(); ++i) inner *= whole.size(i);
-  const std::size_t row = whole.size(dim) * inner;
-  MatrixView view = matrix_view(whole.raw(), whole.dtype(), outer, place.size * inner);
-  view.leading_dimension = row;
-  view.data = static_cast<std::byte*>(view.data) + place.offset * inner * size_of(whole.dtype());
-  return view;
 }
 
 }  // namespace lockstep::parallel

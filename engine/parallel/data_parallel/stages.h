@@ -23,17 +23,9 @@ namespace lockstep::parallel {
 std::vector<Variable> scatter(const Variable& x, const std::vector<Device>& devices,
                               std::size_t dim = 0);
 
-// The same with the sizes given: one positive size per device, and they sum to the dimension.
-std::vector<Variable> scatter_with_sizes(const Variable& x, const std::vector<Device>& devices,
-                                         const std::vector<std::size_t>& chunk_sizes,
-                                         std::size_t dim = 0);
-
 // The same for tensors without gradients, such as labels.
 std::vector<Tensor> scatter(const Tensor& x, const std::vector<Device>& devices,
                             std::size_t dim = 0);
-
-// Copies part of `from` along dim to a device. Used by scatter and by gather's gradient.
-Tensor take_part(const Tensor& from, std::size_t dim, const plan::ScatterPart& part, Device device);
 
 // Stage 4 of DataParallel: put the replicas' outputs together on one device.
 
@@ -43,23 +35,13 @@ Tensor take_part(const Tensor& from, std::size_t dim, const plan::ScatterPart& p
 //           dim; Error{DType} when dtypes differ.
 Variable gather(const std::vector<Variable>& parts, Device output_device, std::size_t dim = 0);
 
-// Writes `part` into its place in `whole` along dim; they may be on different devices.
-void put_part(const Tensor& part, const Tensor& whole, std::size_t dim,
-              const plan::ScatterPart& place);
-
-// The part of a tensor along dim as a matrix [outer sizes, part.size * inner sizes].
-MatrixView part_view(const Tensor& whole, std::size_t dim, const plan::ScatterPart& place);
-
 // The differentiable broadcast that replicate is made of.
-
-// Parameters are summed in pieces of about this size: one node each.
-inline constexpr std::size_t kBroadcastPieceBytes = std::size_t{10} << 20;
 
 // copies[d][i] is variables[i] on devices[d]. copies[0] shares the originals' memory; the others
 // are copies: on the CPU made at the same time on their devices' workers, on CUDA enqueued by the
 // caller.
-// Gradient: the sum over devices, added in the order of the devices, on devices[0]. Each piece is
-//           a node of its own, so later layers are summed while earlier ones still run backward.
+// Gradient: the sum over devices, added in the order of the devices, on devices[0], when all
+//           replicas have run backward.
 // REQUIRES: all variables on devices[0], devices not empty.
 // Source:   torch/nn/parallel/comm.py, broadcast_coalesced and reduce_add_coalesced.
 std::vector<std::vector<Variable>> broadcast_coalesced(const std::vector<Variable>& variables,

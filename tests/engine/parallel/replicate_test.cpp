@@ -80,20 +80,6 @@ TEST(Replicate, ParametersThatNoReplicaUsedGetNoGradient) {
   EXPECT_FALSE(unused.grad().defined());
 }
 
-TEST(Replicate, BroadcastsInPiecesOfTenMebibytes) {
-  EXPECT_EQ(parallel::kBroadcastPieceBytes, std::size_t{10} << 20);
-  std::vector<Variable> variables;
-  for (int i = 0; i < 5; ++i) {
-    variables.emplace_back(Tensor::zeros({(std::size_t{6} << 20) / 4}), RequiresGrad::yes);
-  }
-  const auto copies = broadcast_coalesced(variables, cpu_devices(2));
-  const auto node = [&](std::size_t i) { return copies[1][i].node(); };
-  EXPECT_EQ(node(0), node(1));
-  EXPECT_NE(node(1), node(2));
-  EXPECT_EQ(node(2), node(3));
-  EXPECT_NE(node(3), node(4));
-}
-
 TEST(Replicate, FrozenParametersStayFrozen) {
   const auto module = make_linear(3, 2, 1);
   std::vector<Variable> parameters = module->parameters();

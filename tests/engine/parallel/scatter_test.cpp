@@ -14,7 +14,6 @@ namespace {
 
 using parallel::gather;
 using parallel::scatter;
-using parallel::scatter_with_sizes;
 
 std::vector<std::size_t> sizes_along(const std::vector<Variable>& shards, std::size_t dim) {
   std::vector<std::size_t> sizes;
@@ -123,35 +122,10 @@ TEST(Scatter, RowsThatStayOnTheirDeviceAreAView) {
   EXPECT_FALSE(shards[1].value().shares_memory_with(x.rows(2, 4)));
 }
 
-TEST(Scatter, TakesGivenChunkSizes) {
-  const Variable x = random_leaf({10, 2}, 1);
-  const auto shards = scatter_with_sizes(x, cpu_devices(3), {1, 6, 3});
-  EXPECT_EQ(sizes_along(shards, 0), std::vector<std::size_t>({1, 6, 3}));
-  expect_close(gather(shards, {}).value(), x.value(), kExact);
-  const auto columns = scatter_with_sizes(random_leaf({2, 5}, 1), cpu_devices(2), {4, 1}, 1);
-  EXPECT_EQ(sizes_along(columns, 1), std::vector<std::size_t>({4, 1}));
-}
-
-TEST(Scatter, RefusesChunkSizesThatDoNotFitAndShowsBothSums) {
-  const Variable x = random_leaf({10, 2}, 1);
-  const auto cut = [&x](const std::vector<std::size_t>& sizes) {
-    return [&x, sizes] { scatter_with_sizes(x, cpu_devices(sizes.size()), sizes); };
-  };
-  expect_error(ErrorCode::Shape, "input's size 10, found [4, 5] with the sum 9", cut({4, 5}));
-  expect_error(ErrorCode::Shape, "input's size 10, found [7, 7] with the sum 14", cut({7, 7}));
-  expect_error(ErrorCode::Shape, "must be positive, found 0 at position 1", cut({4, 0, 6}));
-  expect_error(ErrorCode::Usage, "2 chunk sizes for 3 devices", [&] {
-    scatter_with_sizes(x, cpu_devices(3), {5, 5});
-  });
-}
-
 TEST(Scatter, RefusesADimensionThatTheInputDoesNotHave) {
   const Variable x(random_tensor({2, 2, 2, 2}, 1));
   expect_error(ErrorCode::Shape, "[scatter] cannot split 4-D input along dim 5",
                [&] { scatter(x, cpu_devices(2), 5); });
-  expect_error(ErrorCode::Shape, "[scatter] cannot split 4-D input along dim 5", [&] {
-    scatter_with_sizes(x, cpu_devices(2), {1, 1}, 5);
-  });
   expect_error(ErrorCode::Shape, "cannot split 0-D input",
                [&] { scatter(Variable(Tensor::full({}, 1.0)), cpu_devices(2)); });
 }

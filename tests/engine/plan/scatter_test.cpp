@@ -68,30 +68,6 @@ TEST(Scatter, RefusesToCutForNoDevices) {
   EXPECT_ERROR(scatter_plan(10, 0), ErrorCode::Usage, "[scatter] needs at least one device");
 }
 
-TEST(ScatterWithSizes, TakesTheGivenSizes) {
-  const std::vector<std::size_t> given{1, 6, 3};
-  const ScatterPlan plan = scatter_plan_with_sizes(10, given);
-  EXPECT_THAT(plan.parts,
-              ElementsAre(ScatterPart{0, 0, 1}, ScatterPart{1, 1, 6}, ScatterPart{2, 7, 3}));
-  EXPECT_EQ(plan.num_devices, 3u);
-}
-
-TEST(ScatterWithSizes, RefusesASizeOfZeroOrNone) {
-  const std::vector<std::size_t> with_zero{7, 0, 3};
-  EXPECT_ERROR(scatter_plan_with_sizes(10, with_zero), ErrorCode::Shape,
-               "chunk sizes must be positive, found 0 at position 1 of [7, 0, 3]");
-  EXPECT_ERROR(scatter_plan_with_sizes(10, {}), ErrorCode::Shape, "at least one chunk size");
-}
-
-TEST(ScatterWithSizes, RefusesAWrongSumAndShowsBoth) {
-  const std::vector<std::size_t> given{4, 4, 1};
-  EXPECT_ERROR(scatter_plan_with_sizes(10, given), ErrorCode::Shape,
-               "must sum to the input's size 10, found [4, 4, 1] with the sum 9");
-  const std::vector<std::size_t> wrapping{std::size_t{1} << 63, std::size_t{1} << 63, 10};
-  EXPECT_ERROR(scatter_plan_with_sizes(10, wrapping), ErrorCode::Shape,
-               "the largest size there is");
-}
-
 TEST(Scatter, PrintsALinePerDevice) {
   EXPECT_EQ(to_string(scatter_plan(5, 4)),
             "5 rows on 4 devices\n"
