@@ -13,6 +13,8 @@ namespace lockstep::data {
 
 namespace {
 
+constexpr std::string_view kOperation = "data_loader";
+
 // One core copies rows of a few hundred bytes at a few GB/s, a GPU takes them at fifty.
 constexpr std::size_t kMaxThreads = 4;
 constexpr std::size_t kBytesPerThread = std::size_t{128} << 10;
@@ -113,34 +115,6 @@ struct DataLoader::Prepared {
   std::size_t global_offset = 0;
 };
 
-namespace {
-
-constexpr std::string_view kOperation = "data_loader";
-
-// Runs through the steps of one epoch after the other, without end.
-class EpochCursor {
- public:
-  EpochCursor(const EpochSampler& sampler, std::uint64_t epoch)
-      : sampler_(sampler), epoch_(epoch) {}
-
-  // The next step, or nullptr once at the end of every epoch. Valid until the next call.
-  const BatchShard* next() {
-    if (step_ == 0) shards_ = sampler_(epoch_);
-    if (step_ < shards_.size()) return &shards_[step_++];
-    step_ = 0;
-    ++epoch_;
-    return nullptr;
-  }
-
- private:
-  EpochSampler sampler_;
-  std::uint64_t epoch_;
-  std::size_t step_ = 0;
-  std::vector<BatchShard> shards_;
-};
-
-}  // namespace
-
 DataLoader::DataLoader(std::shared_ptr<const LabelledRows> rows, EpochSampler sampler,
                        const DataLoaderOptions& options)
     : rows_(std::move(rows)), sampler_(std::move(sampler)), options_(options) {
@@ -233,31 +207,37 @@ std::unique_ptr<Prefetcher<DataLoader::Prepared>> DataLoader::prefetch_from(
   // One slot is filled and one is taken while the others wait.
   const auto ring = is_staged ? std::make_shared<StagingRing>(rows_, options_.device, capacity + 2)
                               : std::shared_ptr<StagingRing>();
-  const auto prepare = [rows = rows_, device = options_.device, ring,
-                        cursor = EpochCursor(sampler_, epoch)]() mutable {
+  // Goes through the steps of one epoch after the other, without end.
+  const auto prepare = [rows = rows_, sampler = sampler_, device = options_.device, ring, epoch,
+                        step = std::size_t{0}, shards = std::vector<BatchShard>()]() mutable {
     Prepared prepared;
-    const BatchShard* shard = cursor.next();
-    prepared.is_end_of_epoch = shard == nullptr;
-    if (shard == nullptr) return std::optional(std::move(prepared));
-    for (const std::size_t row : shard->rows) {
+    if (step == 0) shards = sampler(epoch);
+    prepared.is_end_of_epoch = step == shards.size();
+    if (prepared.is_end_of_epoch) {
+      step = 0;
+      ++epoch;
+      return std::optional(std::move(prepared));
+    }
+    const BatchShard& shard = shards[step++];
+    for (const std::size_t row : shard.rows) {
       require(row < rows->num_rows(), ErrorCode::Usage, kOperation,
               "the sampler asks for row {}; '{}' has {} rows", row, rows->name, rows->num_rows());
     }
-    prepared.num_rows = shard->rows.size();
-    prepared.num_global_rows = shard->num_global_rows;
-    prepared.global_offset = shard->global_offset;
+    prepared.num_rows = shard.rows.size();
+    prepared.num_global_rows = shard.num_global_rows;
+    prepared.global_offset = shard.global_offset;
     if (ring) {
       prepared.ring = ring;
-      prepared.slot = &ring->fill(shard->rows);
+      prepared.slot = &ring->fill(shard.rows);
       return std::optional(std::move(prepared));
     }
-    prepared.row_numbers = Tensor::empty({shard->rows.size()}, DType::int64, device);
-    prepared.labels = Tensor::empty({shard->rows.size()}, DType::int64, device);
+    prepared.row_numbers = Tensor::empty({shard.rows.size()}, DType::int64, device);
+    prepared.labels = Tensor::empty({shard.rows.size()}, DType::int64, device);
     const std::span<std::int64_t> row_numbers = prepared.row_numbers.host<std::int64_t>();
     const std::span<std::int64_t> labels = prepared.labels.host<std::int64_t>();
-    for (std::size_t i = 0; i < shard->rows.size(); ++i) {
-      row_numbers[i] = static_cast<std::int64_t>(shard->rows[i]);
-      labels[i] = rows->labels[shard->rows[i]];
+    for (std::size_t i = 0; i < shard.rows.size(); ++i) {
+      row_numbers[i] = static_cast<std::int64_t>(shard.rows[i]);
+      labels[i] = rows->labels[shard.rows[i]];
     }
     return std::optional(std::move(prepared));
   };
