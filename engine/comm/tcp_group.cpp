@@ -39,10 +39,12 @@ std::vector<int> peers_of(const TcpTransportOptions& options) {
   return peers;
 }
 
-// A rank with two cores, one for the thread that reads for it, waits by spinning for a moment.
-unsigned num_spins_for(const TcpTransportOptions& options) {
+// A rank with a core of its own asks the awaited socket for so long before it sleeps: about what a
+// sleep costs.
+std::chrono::microseconds spin_time_for(const TcpTransportOptions& options) {
   const int num_ranks = options.num_local_ranks > 0 ? options.num_local_ranks : options.world_size;
-  return 2 * static_cast<std::size_t>(num_ranks) <= runtime::num_cores() ? runtime::kSpinRounds : 0;
+  const bool has_core = static_cast<std::size_t>(num_ranks) <= runtime::num_cores();
+  return std::chrono::microseconds(has_core ? 50 : 0);
 }
 
 bool is_under_way(const Socket& socket) {
@@ -59,14 +61,23 @@ struct TcpTransport::Frame {
   std::span<std::byte> payload() {
     return std::as_writable_bytes(std::span(memory)).first(header.num_bytes);
   }
+  // What has not been read: of the header, then of the payload.
+  std::span<std::byte> rest(std::size_t num_read) {
+    if (num_read >= sizeof header) return payload().subspan(num_read - sizeof header);
+    return std::as_writable_bytes(std::span(&header, 1)).subspan(num_read);
+  }
 };
 
 struct TcpTransport::Peer {
   int rank = 0;
   Socket socket;
-  std::mutex sending;       // held for a whole frame
-  bool is_cut_off = false;  // in the middle of a frame: nothing can follow it
-  Queue<Frame> data;        // that no caller has taken yet, like
+  std::mutex sending;                   // held for a whole frame
+  bool is_cut_off = false;              // in the middle of a frame: nothing can follow it
+  std::atomic<bool> is_awaited{false};  // by a caller, which receives for itself
+  std::mutex receiving;                 // of the two members below
+  Frame incoming;                       // not complete
+  std::size_t num_read = 0;             // bytes of its header and payload
+  Queue<Frame> data;                    // that no caller has taken yet, like
   Queue<Frame> messages;
   Frame held;                           // the caller's, between take() and release()
   Queue<std::vector<CacheLine>> spare;  // memory of frames that were released
@@ -84,7 +95,7 @@ TcpTransport::TcpTransport(const TcpTransportOptions& options, Store& store)
       by_rank_(static_cast<std::size_t>(options.world_size)),
       announced_(by_rank_.size()),
       timeout_seconds_(options.timeout_seconds),
-      num_spins_(num_spins_for(options)) {
+      spin_time_(spin_time_for(options)) {
   const std::vector<int> peers = peers_of(options);
   if (peers.empty()) return;
   std::vector<Socket> connections = connect_ranks(options, peers, store);
@@ -102,6 +113,7 @@ TcpTransport::TcpTransport(const TcpTransportOptions& options, Store& store)
 TcpTransport::~TcpTransport() {
   constexpr std::chrono::microseconds kPause{100};
   is_leaving_ = true;
+  { const std::lock_guard told(telling_); }  // a goodbye comes after the failure
   const runtime::Deadline deadline =
       runtime::deadline_after(failure_.is_set() ? kDeliverySecondsAfterFailure : kDeliverySeconds);
   for (const auto& peer : by_rank_) {
@@ -128,8 +140,16 @@ RankWait TcpTransport::wait_of(const Peer& peer) const {
 }
 
 template <typename Done>
-void TcpTransport::wait_for(const Peer& peer, const Done& done) {
-  Group::wait_for(wait_of(peer), peer.has_left, num_changes_, num_spins_, done);
+void TcpTransport::wait_for(Peer& peer, const Done& done) {
+  if (spin_time_.count() > 0 && runtime::may_spin()) {
+    peer.is_awaited = true;
+    auto start = runtime::Clock::now();
+    while (!done() && !failure_.is_set() && runtime::Clock::now() - start < spin_time_) {
+      if (receive(peer)) start = runtime::Clock::now();
+    }
+    peer.is_awaited = false;
+  }
+  Group::wait_for(wait_of(peer), peer.has_left, num_changes_, 0, done);
 }
 
 // --- sending ---
@@ -178,46 +198,80 @@ bool TcpTransport::try_to_send(Peer& peer, FrameHeader header, Bytes payload,
   return true;
 }
 
-// --- receiving, by the peer's thread ---
+// --- receiving ---
 
+// The life of the peer's thread.
 void TcpTransport::read_from(Peer& peer) {
-  try {
-    FrameHeader header;
-    const auto bytes = std::as_writable_bytes(std::span(&header, 1));
-    while (receive_all(peer.socket, bytes, {}) == IoResult::done) {
-      if (header.magic != FrameHeader::kMagic) fail(garbled_rank(peer.rank));
-      if (header.magic != FrameHeader::kMagic || !take_frame(peer, header)) break;
+  constexpr std::chrono::microseconds kTick{200};  // a caller that is awake is faster
+  while (!peer.has_ended) {
+    wait_for_event(peer.socket, POLLIN, {});
+    if (peer.is_awaited) {
+      std::this_thread::sleep_for(kTick);
+    } else {
+      receive(peer);
     }
-  } catch (const std::exception&) {
-    fail(garbled_rank(peer.rank));  // a size that no memory holds
   }
-  peer.has_ended = true;
-  if (!peer.has_left && !is_leaving_) fail(lost_rank(peer.rank));
-  num_changes_.add(1);
 }
 
-// False when the connection is over.
-bool TcpTransport::take_frame(Peer& peer, const FrameHeader& header) {
-  Frame frame{header, {}};
-  if (header.num_bytes > 0) {
-    if (peer.spare.has_items()) frame.memory = peer.spare.take();
-    const std::size_t num_lines = (header.num_bytes + kCacheLine - 1) / kCacheLine;
+// Takes what has come; says whether there was something, the end included.
+bool TcpTransport::receive(Peer& peer) {
+  constexpr int kMaxReads = 16;  // then a caller looks whether it has what it waits for
+  const std::lock_guard lock(peer.receiving);
+  bool has_news = false;
+  for (int reads = 0; reads < kMaxReads && !peer.has_ended; ++reads) {
+    const std::span<std::byte> space = peer.incoming.rest(peer.num_read);
+    const ssize_t count = recv(peer.socket.descriptor(), space.data(), space.size(), 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) break;
+    has_news = true;
+    peer.num_read += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
+    if (count <= 0) {
+      if (!peer.has_left && !is_leaving_) fail(lost_rank(peer.rank));
+      peer.has_ended = true;
+    } else if (peer.num_read == sizeof(FrameHeader) && !prepare_payload(peer)) {
+      fail(garbled_rank(peer.rank));
+      peer.has_ended = true;
+    } else if (peer.num_read == sizeof(FrameHeader) + peer.incoming.header.num_bytes) {
+      handle(peer, std::exchange(peer.incoming, {}));
+      peer.num_read = 0;
+    } else {
+      continue;
+    }
+    num_changes_.add(1);
+  }
+  return has_news;
+}
+
+// False for a header that is none, or a size that no memory holds.
+bool TcpTransport::prepare_payload(Peer& peer) {
+  Frame& frame = peer.incoming;
+  if (frame.header.magic != FrameHeader::kMagic) return false;
+  if (frame.header.num_bytes == 0) return true;
+  if (peer.spare.has_items()) frame.memory = peer.spare.take();
+  const std::size_t num_lines = (frame.header.num_bytes + kCacheLine - 1) / kCacheLine;
+  try {
     if (frame.memory.size() < num_lines) frame.memory.resize(num_lines);
-    if (receive_all(peer.socket, frame.payload(), {}) != IoResult::done) return false;
+  } catch (const std::exception&) {
+    return false;
   }
-  if (header.kind == FrameKind::failure) {
-    const auto bytes = frame.payload();
-    fail(decode_error({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
-  } else if (header.kind == FrameKind::announce) {
-    announced_[static_cast<std::size_t>(peer.rank)].publish(header.call);
-  } else if (header.kind == FrameKind::goodbye) {
-    peer.has_left = true;
-  } else {
-    Queue<Frame>& queue = header.kind == FrameKind::data ? peer.data : peer.messages;
-    queue.put(std::move(frame));
-  }
-  num_changes_.add(1);
   return true;
+}
+
+void TcpTransport::handle(Peer& peer, Frame frame) {
+  switch (frame.header.kind) {
+    case FrameKind::announce:
+      return announced_[static_cast<std::size_t>(peer.rank)].publish(frame.header.call);
+    case FrameKind::data:
+      return peer.data.put(std::move(frame));
+    case FrameKind::message:
+      return peer.messages.put(std::move(frame));
+    case FrameKind::failure: {
+      const auto bytes = frame.payload();
+      return fail(decode_error({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+    }
+    case FrameKind::goodbye:
+      peer.has_left = true;
+  }
 }
 
 // --- the calls ---
@@ -279,6 +333,7 @@ void TcpTransport::receive_message(int from, const CallHeader& call, std::span<s
 }
 
 void TcpTransport::fail(const Error& error) noexcept {
+  const std::lock_guard lock(telling_);
   if (!failure_.set(error)) return;
   num_changes_.add(1);
   const std::string bytes = encode(error, kMaxFailureBytes);

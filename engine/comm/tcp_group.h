@@ -6,7 +6,8 @@
 //
 // A thread for each peer takes all that the peer sends, at once, so that ranks that send to each
 // other never block each other by full sockets; a caller waits for what these threads have put
-// down. A frame on a connection is a FrameHeader, and a payload:
+// down. First, for a moment, it receives for itself: waking a thread costs more than a small
+// message. A frame on a connection is a FrameHeader, and a payload:
 //
 //   kind      payload                     means
 //   announce  none                        the rank called this collective
@@ -20,6 +21,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -97,22 +99,24 @@ class TcpTransport final : public Transport {
   Peer& peer(int rank) const;
   RankWait wait_of(const Peer& peer) const;
   template <typename Done>
-  void wait_for(const Peer& peer, const Done& done);
+  void wait_for(Peer& peer, const Done& done);
 
   void send(Peer& peer, FrameKind kind, const CallHeader& call, Bytes payload);
   bool try_to_send(Peer& peer, FrameHeader header, Bytes payload, runtime::Deadline deadline);
 
-  // Run by the peer's thread.
   void read_from(Peer& peer);
-  bool take_frame(Peer& peer, const FrameHeader& header);
+  bool receive(Peer& peer);
+  bool prepare_payload(Peer& peer);
+  void handle(Peer& peer, Frame frame);
 
   std::vector<std::unique_ptr<Peer>> by_rank_;  // none: this rank, and those that are no peers
   std::vector<Announcements> announced_;        // by rank
   runtime::WaitWord num_changes_;               // changes after all that callers wait for
   FirstFailure failure_;
-  CallHeader call_;  // the current one
+  std::mutex telling_;  // held while all peers are told of the failure
+  CallHeader call_;     // the current one
   double timeout_seconds_;
-  unsigned num_spins_ = 0;
+  std::chrono::microseconds spin_time_;
   std::atomic<bool> is_leaving_{false};
 };
 
