@@ -21,6 +21,9 @@ foreach(debian_package libfmt9 libssl3 libssl3t64 zlib1g)
   install(FILES /usr/share/doc/${debian_package}/copyright DESTINATION ${doc_folder}/licences
     RENAME ${debian_package} COMPONENT bundle EXCLUDE_FROM_ALL OPTIONAL)
 endforeach()
+# Chart.js is embedded in the program, so both packages hold it.
+install(FILES /usr/share/doc/libjs-chart.js/copyright DESTINATION ${doc_folder}/licences
+  RENAME libjs-chart.js COMPONENT program OPTIONAL)
 
 set(CPACK_GENERATOR DEB TGZ)
 set(CPACK_PACKAGE_NAME lockstep)

@@ -28,13 +28,12 @@ program=$PWD/build/release/bin/lockstep
   cd "$work"
   "$program" compare --modes dp,ddp --devices 1,2,4,8 --epochs 3 --model mlp:64-1024-1024-10 --json shared.json \
     --trace shared.trace.json
-  "$program" compare --dataset synthetic:4096x64x10 --model mlp:64-1024-1024-10 --modes ddp --device cpu --devices 2 \
-    --per-device-batch 64,256,1024 --threads-per-device 1 --epochs 3 --lr 0.01 --json grown.json \
-    --trace grown.trace.json
-  "$program" train --parallel ddp --devices 2 --epochs 6 --model mlp:64-256-10 --log trained.jsonl \
-    --trace trained.trace.json --json trained.json
-  "$program" report grown.json -o one.html
-  "$program" report shared.json grown.json trained.json -o several.html
+  "$program" compare --act-as dgx-a100 --predict --dataset synthetic:8192x64x10 --model mlp:64-512-512-512-10 \
+    --modes ddp --devices 2,4,8 --batch 2048 --lr 0.01 --json acted.json --trace acted.trace.json
+  "$program" train --parallel ddp --devices 2 --epochs 6 --model mlp:64-256-10 --trace trained.trace.json \
+    --json trained.json
+  "$program" report acted.json -o one.html
+  "$program" report shared.json acted.json trained.json -o several.html
 ) >/dev/null 2>&1
 
 # shoot NAME PAGE WIDTH HEIGHT [CHROMIUM_FLAG...]
@@ -44,8 +43,8 @@ shoot() {
   cat >"$work/frame.html" <<END
 <body style="margin:0"><iframe src="$2" style="border:0;display:block;width:$3px;height:$4px"></iframe>
 END
-  "$browser" --headless --no-sandbox --disable-gpu --hide-scrollbars --allow-file-access-from-files \
-    --user-data-dir="$work/profile" --window-size="$3,$4" "${@:5}" --screenshot="$work/$1.png" \
+  "$browser" --headless=new --no-sandbox --disable-gpu --hide-scrollbars --allow-file-access-from-files \
+    --virtual-time-budget=8000 --user-data-dir="$work/profile" --window-size="$3,$4" "${@:5}" --screenshot="$work/$1.png" \
     "file://$work/frame.html" >/dev/null 2>&1
   pngquant --force --output "$work/$1.png" 64 "$work/$1.png"
   if [[ $(stat -c %s "$work/$1.png") -gt $largest ]]; then
@@ -56,7 +55,7 @@ END
   echo "$picture: $(stat -c %s "$picture") bytes"
 }
 
-shoot report one.html 1200 1180
-shoot report-dark one.html 1200 1180 --blink-settings=preferredColorScheme=0
-shoot report-phone one.html 360 1500
+shoot report one.html 1200 1340
+shoot report-dark one.html 1200 1340 --blink-settings=preferredColorScheme=0
+shoot report-phone one.html 390 1500
 shoot report-runs several.html 1200 1000

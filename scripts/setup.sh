@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what Lockstep needs to build: a C++20 compiler, CMake, Ninja and eight libraries.
+# Installs what Lockstep needs to build: a C++20 compiler, CMake, Ninja, eight libraries and Chart.js.
 #
 #   scripts/setup.sh [PACKAGE...]      further Debian packages to have as well
 #
@@ -8,7 +8,7 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libeigen3-dev libgtest-dev libgmock-dev libcli11-dev
-          nlohmann-json3-dev libfmt-dev zlib1g-dev libssl-dev "$@")
+          nlohmann-json3-dev libfmt-dev zlib1g-dev libssl-dev libjs-chart.js "$@")
 
 fail() {
   echo "lockstep setup: $*" >&2
@@ -36,6 +36,7 @@ is_installed() {
     g++) command -v "${CXX:-g++}" ;;
     ninja-build) command -v ninja ;;
     clang-[0-9]*) command -v "clang++-${1#clang-}" ;;
+    libjs-chart.js) [[ -e /usr/share/javascript/chart.js/chart.min.js || -e /usr/share/nodejs/chart.js ]] ;;
     cmake | git | clang-format* | file) command -v "$1" ;;
     *)
       if command -v dpkg-query; then

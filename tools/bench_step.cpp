@@ -18,11 +18,10 @@
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
-#include "tools/report/file_head.h"
 #include "tools/report/host_info.h"
-#include "tools/report/median.h"
-#include "tools/report/progress.h"
 #include "tools/report/run_file.h"
+#include "tools/report/status_line.h"
+#include "tools/report/step_statistics.h"
 #include "tools/training/placement.h"
 
 namespace lockstep::tools {

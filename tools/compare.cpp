@@ -26,7 +26,6 @@
 #include "tools/report/run_file.h"
 #include "tools/report/step_statistics.h"
 #include "tools/report/trace_file.h"
-#include "tools/report/work_line.h"
 #include "tools/report/workload.h"
 #include "tools/training/placement.h"
 #include "tools/training/slow_motion.h"

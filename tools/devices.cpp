@@ -14,8 +14,8 @@
 #include "tools/devices/gpu_table.h"
 #include "tools/devices/pick_devices.h"
 #include "tools/report/host_info.h"
+#include "tools/report/row_table.h"
 #include "tools/report/run_file.h"
-#include "tools/report/work_line.h"
 
 namespace lockstep::tools {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "engine/core/text.h"
 #include "tools/commands.h"
+#include "tools/explain/headline.h"
 #include "tools/report/row_table.h"
 
 namespace lockstep::tools {
@@ -18,6 +19,7 @@ void run_explain(const std::string& path) {
   const std::string dataset = file.config_value("dataset");
   if (!model.empty())
     fmt::print("{}\n", wrap(fmt::format("{} on {}", shown(model), shown(dataset))));
+  fmt::print("{}\n", wrap(headline(file)));
   for (const Answer& answer : explain(file)) {
     fmt::print("\n{}\n{}\n", answer.title, wrap(answer.text));
   }

@@ -8,11 +8,11 @@
 
 #include "engine/trace/recorder.h"
 #include "tools/process_rows.h"
+#include "tools/report/bound.h"
 #include "tools/report/contention.h"
-#include "tools/report/loss_watch.h"
-#include "tools/report/progress.h"
 #include "tools/report/row_table.h"
-#include "tools/report/scaling.h"
+#include "tools/report/status_line.h"
+#include "tools/report/train_report.h"
 #include "tools/training/placement.h"
 #include "tools/training/ranks.h"
 

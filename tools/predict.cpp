@@ -18,10 +18,9 @@
 #include "tools/prediction/all_reduce_rows.h"
 #include "tools/prediction/predicted_rows.h"
 #include "tools/prediction/speedup_sentence.h"
-#include "tools/report/file_head.h"
+#include "tools/report/host_info.h"
 #include "tools/report/row_table.h"
 #include "tools/report/run_file.h"
-#include "tools/report/work_line.h"
 #include "tools/report/workload.h"
 
 namespace lockstep::tools {

@@ -13,7 +13,6 @@
 #include "engine/nn/state_dict.h"
 #include "tools/ranks/start_ranks.h"
 #include "tools/ranks/temporary_folder.h"
-#include "tools/report/flags_json.h"
 #include "tools/report/row_file.h"
 
 namespace lockstep::tools {

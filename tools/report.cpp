@@ -10,7 +10,7 @@
 #include "tools/commands.h"
 #include "tools/page/page.h"
 #include "tools/report/row_table.h"
-#include "tools/report/run_folder.h"
+#include "tools/report/run_reader.h"
 
 namespace lockstep::tools {
 namespace {

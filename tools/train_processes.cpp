@@ -11,7 +11,6 @@
 #include "tools/cli/idle_flags.h"
 #include "tools/ranks/start_ranks.h"
 #include "tools/report/contention.h"
-#include "tools/report/flags_json.h"
 #include "tools/report/row_file.h"
 #include "tools/report/status_line.h"
 #include "tools/report/train_report.h"

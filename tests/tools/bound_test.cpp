@@ -50,7 +50,7 @@ TEST(BoundSentence, ByCommunication) {
       row_of(Mode::ddp, 2, 1, {.forward = 20, .backward = 32, .exposed_comm = 38, .optimizer = 10});
   EXPECT_THAT(bound_sentence({single(1), row}, kCores),
               AllOf(StartsWith("ddp x2: 62 % of the step is computation, 38 % exposed "
-                               "communication: bound by exposed communication; a larger batch"),
+                               "communication: limited by exposed communication; a larger batch"),
                     EndsWith(".")));
 }
 
@@ -59,38 +59,39 @@ TEST(BoundSentence, ByComputationAsItShouldBe) {
       row_of(Mode::ddp, 2, 1, {.forward = 15, .backward = 30, .exposed_comm = 2, .optimizer = 7});
   EXPECT_THAT(bound_sentence({single(1), row}, kCores),
               AllOf(HasSubstr("96 % of the step is computation, 4 % exposed communication"),
-                    HasSubstr("bound by computation, as it should be")));
+                    HasSubstr("limited by computation, as it should be")));
 }
 
 // Both devices update all weights, and half the rows take more than half the time.
 TEST(BoundSentence, ByComputationThatIsNotShared) {
   const RunRow row =
       row_of(Mode::ddp, 2, 1, {.forward = 25, .backward = 45, .exposed_comm = 10, .optimizer = 20});
-  EXPECT_THAT(bound_sentence({single(1), row}, kCores),
-              HasSubstr("bound by computation that the devices do not share (1.8 times its part"));
+  EXPECT_THAT(
+      bound_sentence({single(1), row}, kCores),
+      HasSubstr("limited by work that does not shrink with more devices; each computes 1.8x its"));
 }
 
 TEST(BoundSentence, ByTheCoresThatDevicesShare) {
   const RunRow row = row_of(Mode::ddp, 8, 1, {.forward = 90, .exposed_comm = 10});
   EXPECT_THAT(bound_sentence({single(2), row}, kCores),
-              HasSubstr("bound by the 2 cores that the devices share"));
+              HasSubstr("limited by the 2 cores that the devices share"));
   EXPECT_THAT(bound_sentence({single(1), row}, 1), HasSubstr("the 1 core that the"));
 }
 
 TEST(BoundSentence, ByOthersWhoTookTheCores) {
   RunRow row = row_of(Mode::ddp, 2, 1, {.forward = 500, .exposed_comm = 10});
   row.contended = true;
-  EXPECT_THAT(bound_sentence({single(1), row}, kCores), HasSubstr("bound by other processes"));
+  EXPECT_THAT(bound_sentence({single(1), row}, kCores), HasSubstr("limited by other processes"));
   row.contended = false;
   RunRow disturbed = single(1);
   disturbed.contended = true;
-  EXPECT_THAT(bound_sentence({disturbed, row}, kCores), HasSubstr("bound by other processes"));
+  EXPECT_THAT(bound_sentence({disturbed, row}, kCores), HasSubstr("limited by other processes"));
 }
 
 TEST(BoundSentence, NamesNothingThatTakesNoTime) {
   const RunRow row = row_of(Mode::ddp, 2, 1, {.forward = 499, .backward = 499, .exposed_comm = 2});
   EXPECT_THAT(bound_sentence({single(1), row}, kCores),
-              StartsWith("ddp x2: 100 % of the step is computation: bound by"));
+              StartsWith("ddp x2: 100 % of the step is computation: limited by"));
 }
 
 TEST(BoundSentence, ByWaitingCopyingDataOrTheHost) {
@@ -98,11 +99,12 @@ TEST(BoundSentence, ByWaitingCopyingDataOrTheHost) {
     return bound_sentence({single(1), row_of(Mode::data_parallel, 2, 1, parts)}, kCores);
   };
   EXPECT_THAT(sentence({.forward = 50, .wait = 30}),
-              AllOf(StartsWith("dp x2: "), HasSubstr("bound by waiting for other devices")));
-  EXPECT_THAT(sentence({.copy = 30, .forward = 50}), HasSubstr("bound by copies between devices"));
-  EXPECT_THAT(sentence({.data = 30, .forward = 50}), HasSubstr("bound by waiting for data"));
+              AllOf(StartsWith("dp x2: "), HasSubstr("limited by waiting for other devices")));
+  EXPECT_THAT(sentence({.copy = 30, .forward = 50}),
+              HasSubstr("limited by copies between devices"));
+  EXPECT_THAT(sentence({.data = 30, .forward = 50}), HasSubstr("limited by waiting for data"));
   EXPECT_THAT(sentence({.forward = 50, .host = 15, .unattributed = 15}),
-              HasSubstr("bound by work of the host"));
+              HasSubstr("limited by work of the host"));
 }
 
 TEST(BoundSentence, IsAboutTheFastestRowThatHasCoresOfItsOwn) {

@@ -1,5 +1,5 @@
 // How busy a device was, on recordings made by hand.
-#include "tools/report/busy_fraction.h"
+#include "tools/report/step_statistics.h"
 
 #include <gtest/gtest.h>
 

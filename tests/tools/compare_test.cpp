@@ -130,7 +130,7 @@ TEST(Compare, StatesItsBaselineAndEndsWithWhatBoundsTheRun) {
   expect_success(outcome);
   EXPECT_THAT(outcome.out, HasSubstr("\nbaseline: single, 1 device with 1 thread\n"));
   EXPECT_THAT(outcome.out.substr(outcome.out.find("verdict: ")), HasSubstr(" x2: "));
-  EXPECT_THAT(outcome.out, HasSubstr("bound by"));
+  EXPECT_THAT(outcome.out, HasSubstr("limited"));
 }
 
 TEST(Compare, SaysWhichDevicesAreIdle) {

@@ -1,4 +1,4 @@
-#include "tools/report/loss_watch.h"
+#include "tools/report/train_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Recordings of several processes as one.
-#include "tools/report/packed_recording.h"
+#include "tools/report/trace_file.h"
 
 #include <gtest/gtest.h>
 

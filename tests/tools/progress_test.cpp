@@ -1,5 +1,5 @@
 // What a terminal shows while a command works, and that nobody else sees it.
-#include "tools/report/progress.h"
+#include "tools/report/status_line.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

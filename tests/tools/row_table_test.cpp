@@ -6,7 +6,7 @@
 
 #include <sstream>
 
-#include "tools/report/scaling.h"
+#include "tools/report/bound.h"
 
 namespace lockstep::tools {
 namespace {

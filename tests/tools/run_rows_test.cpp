@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "tools/report/bound.h"
 #include "tools/report/run_file.h"
-#include "tools/report/scaling.h"
-#include "tools/report/weights_digest.h"
+#include "tools/report/train_report.h"
 
 namespace lockstep::tools {
 namespace {

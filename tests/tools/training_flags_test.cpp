@@ -7,7 +7,7 @@
 #include "tests/support/expect_error.h"
 #include "tests/tools/run_lockstep.h"
 #include "tools/cli/training_flag_table.h"
-#include "tools/report/flags_json.h"
+#include "tools/report/row_file.h"
 
 namespace lockstep::tools {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/report/work_line.h"
+#include "tools/report/row_table.h"
 
 #include <gtest/gtest.h>
 

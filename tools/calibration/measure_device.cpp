@@ -9,7 +9,7 @@
 #include "engine/comm/thread_group.h"
 #include "engine/tensor/tensor.h"
 #include "engine/trace/recorder.h"
-#include "tools/report/layer_time.h"
+#include "tools/report/workload.h"
 #include "tools/training/ranks.h"
 
 namespace lockstep::tools {

@@ -8,7 +8,7 @@
 #include "engine/comm/communicator.h"
 #include "engine/tensor/tensor.h"
 #include "simulate/predict/step.h"
-#include "tools/report/median.h"
+#include "tools/report/step_statistics.h"
 
 namespace lockstep::tools {
 namespace {

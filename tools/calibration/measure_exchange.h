@@ -11,7 +11,7 @@ namespace lockstep::tools {
 
 struct AllReduceTimes {
   predict::Curve curve;
-  std::vector<double> spreads;  // of the waits, by size (report/median.h)
+  std::vector<double> spreads;  // of the waits, by size (report/step_statistics.h)
 };
 
 // Every rank calls it alike, with a device of its own. In each round a rank writes gradients and

@@ -7,7 +7,7 @@
 #include "engine/launch/process.h"
 #include "tools/cli/numbers.h"
 #include "tools/collectives/all_reduce_report.h"
-#include "tools/report/file_head.h"
+#include "tools/report/host_info.h"
 #include "tools/report/run_file.h"
 
 namespace lockstep::tools {

@@ -10,7 +10,6 @@
 #include "tools/explain/remedies.h"
 #include "tools/explain/run_rows.h"
 #include "tools/report/bound.h"
-#include "tools/report/scaling.h"
 
 namespace lockstep::tools {
 namespace {
@@ -61,7 +60,7 @@ std::string largest_sentence(const FileRow& row) {
       {step.data, "waiting for data"},
       {step.host + step.unattributed, "work of the host"}};
   const auto largest = std::ranges::max_element(parts, {}, &std::pair<double, const char*>::first);
-  return fmt::format("{}: {:.0f} % of the step is {}: bound by {}.", name_of(row),
+  return fmt::format("{}: {:.0f} % of the step is {}: limited by {}.", name_of(row),
                      100 * largest->first / row.step_seconds, largest->second, largest->second);
 }
 

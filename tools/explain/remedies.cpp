@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "tools/report/bound.h"
-#include "tools/report/scaling.h"
 
 namespace lockstep::tools {
 namespace {

@@ -1,21 +1,26 @@
-// One step out of a timeline file (--trace): what each rank did when.
+// One step out of a timeline file (--trace): what each device did at each instant.
 #pragma once
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::tools::page {
 
+// The category of communication behind computation; "communication" is what cost time of its own.
+inline constexpr std::string_view kHiddenComm = "hidden communication";
+
 struct LaneSpan {
   double begin = 0, end = 0;  // seconds since the step began
-  std::string category;       // "forward", "communication" (exposed), kHiddenComm, kUnjudgedComm...
+  std::string category;       // "forward", "communication", kHiddenComm, ...
   std::string name;
+  int bucket = -1;  // number of the all-reduce on its rank in this step; -1: it is none
 };
 
 struct Lane {
   std::string name;             // "compute", "comm", ...
-  std::vector<LaneSpan> spans;  // pieces (lane_pieces.h)
+  std::vector<LaneSpan> spans;  // pieces: those of one thread do not overlap
 };
 
 struct RankLanes {
@@ -27,13 +32,14 @@ struct StepTimeline {
   long long step = 0;  // its number
   double seconds = 0;  // from the first rank's begin to the last one's end
   bool is_predicted = false;
-  bool is_judged = false;  // whether the file tells hidden communication from exposed
-  std::string row = {};    // "ddp x4": of which row of the run file; empty where nobody can tell
+  std::string row = {};  // "ddp x4": the row of the run file; empty where none fits
   std::vector<RankLanes> ranks = {};
 };
 
-// The step of median length of the first rank, and what all ranks did meanwhile. A predicted
-// timeline has one step, whose spans need no number.
+// The step of median length of the first rank, and what all ranks did meanwhile, by the rules of
+// the breakdown (engine/trace/breakdown.h): an instant of a thread is its innermost span's, and
+// communication is hidden while its rank computes. A predicted timeline has one step, whose spans
+// need no number.
 // Throws Error{Io} that names the file, and what is wrong: truncated, another program's timeline or
 // format, no steps in it.
 StepTimeline read_step_timeline(const std::filesystem::path& path, std::string_view operation);

@@ -12,8 +12,8 @@
 #include "engine/core/text.h"
 #include "engine/trace/chrome_trace.h"
 #include "simulate/predict/step.h"
-#include "tools/report/predicted_trace.h"
 #include "tools/report/row_table.h"
+#include "tools/report/trace_file.h"
 
 namespace lockstep::tools {
 namespace {

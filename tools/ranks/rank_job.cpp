@@ -16,7 +16,6 @@
 #include "engine/trace/span.h"
 #include "tools/ranks/communicators.h"
 #include "tools/report/status_line.h"
-#include "tools/report/waiting_status.h"
 
 namespace lockstep::tools {
 namespace {

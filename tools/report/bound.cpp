@@ -8,11 +8,17 @@
 #include <utility>
 
 #include "tools/report/row_table.h"
-#include "tools/report/scaling.h"
 #include "tools/training/placement.h"
 
 namespace lockstep::tools {
 namespace {
+
+// What its devices can use at once: a core for each of their threads, and no more than there are.
+double usable_units(const RunRow& row, std::size_t num_cores) {
+  const std::size_t num_threads = row.placement.devices.size() * row.threads_per_device;
+  return static_cast<double>(is_on_cores(row) ? std::clamp<std::size_t>(num_threads, 1, num_cores)
+                                              : num_physical_devices(row.placement));
+}
 
 // From here on a share of the step is worth a remedy.
 constexpr double kNotable = 0.2;
@@ -24,6 +30,8 @@ constexpr double kTooEfficient = 1.1;
 double computation(const trace::StepBreakdown& step) {
   return step.forward + step.backward + step.optimizer;
 }
+
+constexpr const char* kUnsharedWork = "work that does not shrink with more devices";
 
 struct Part {
   double seconds;
@@ -39,7 +47,7 @@ std::array<Part, 5> overheads(const trace::StepBreakdown& step) {
        {step.wait, "waiting for other devices",
         "a larger batch per device makes each of them wait less often"},
        {step.copy, "copies between devices",
-        "a larger batch per device spreads them over more rows, and ddp has none"},
+        "a larger batch per device spreads them over more rows"},
        {step.data, "waiting for data", "batches are made too slowly, by one thread"},
        {step.host + step.unattributed, "work of the host",
         "a larger batch per device spreads it over more rows"}}};
@@ -80,23 +88,44 @@ double unshared_factor(const RunRow& row, const RunRow& baseline, double ideal) 
          (work * computation(*baseline.result.breakdown) / ideal);
 }
 
+// What keeps a row from its ideal, and what would help, both in words that follow "limited by".
+struct Cause {
+  std::string limit;
+  std::string advice;
+
+  std::string text() const { return advice.empty() ? limit : limit + "; " + advice; }
+};
+
+// Whether the file has the row's mode, or another one, on these devices without being faster: then
+// that is no advice.
+bool has_tried(const std::vector<RunRow>& rows, Mode mode, std::size_t num_devices) {
+  return std::ranges::any_of(rows, [&](const RunRow& row) {
+    return row.placement.mode == mode && row.placement.devices.size() >= num_devices;
+  });
+}
+
+Cause shared_hardware(const RunRow& row, std::size_t num_cores) {
+  const std::size_t count = num_hardware_units(row, num_cores);
+  return {fmt::format("the {} {}{} that the devices share", count,
+                      is_on_cores(row) ? "core" : "GPU", count == 1 ? "" : "s"),
+          ""};
+}
+
 // batch_helps: whether rows with more and more rows per device, if there are such, get better.
-std::string cause(const RunRow& row, const RunRow& baseline, const Part& largest,
-                  std::size_t num_cores, bool batch_helps) {
-  if (is_oversubscribed(row, num_cores)) {
-    const char* unit = is_on_cores(row) ? "core" : "GPU";
-    const std::size_t count = num_hardware_units(row, num_cores);
-    return fmt::format("bound by the {} {}{} that the devices share", count, unit,
-                       count == 1 ? "" : "s");
-  }
+Cause cause_of(const std::vector<RunRow>& rows, std::size_t index, const Part& largest,
+               std::size_t num_cores, bool batch_helps) {
+  const RunRow& row = rows[index];
+  const RunRow& baseline = baseline_of(rows, index);
+  const std::string larger_batch =
+      batch_helps ? "a larger batch per device helps" : "a larger batch per device does not help";
+  if (is_oversubscribed(row, num_cores)) return shared_hardware(row, num_cores);
   if (row.contended == true && row.result.acted) {
-    return "not to be judged, since the cores here could not follow; use a larger --slow-motion";
+    return {"the cores here, which could not follow", "use a larger --slow-motion"};
   }
   if (row.contended == true || baseline.contended == true) {
-    return fmt::format(
-        "bound by other processes, which took the {} meanwhile; repeat it when they "
-        "are idle",
-        is_on_cores(row) ? "cores" : "GPU");
+    return {fmt::format("other processes, which took the {} meanwhile",
+                        is_on_cores(row) ? "cores" : "GPU"),
+            "repeat it when they are idle"};
   }
   const trace::StepBreakdown& step = *row.result.breakdown;
   const bool is_notable = largest.seconds >= kNotable * step.step;
@@ -104,20 +133,24 @@ std::string cause(const RunRow& row, const RunRow& baseline, const Part& largest
   const double factor = unshared_factor(row, baseline, ideal);
   const double excess = computation(step) * (1 - 1 / factor);
   if (factor >= kNotShared && (!is_notable || excess > largest.seconds)) {
-    return fmt::format(
-        "bound by computation that the devices do not share ({:.1f} times its part of one "
-        "device's): every device updates all weights that it has, and products of few rows are "
-        "slow; a larger batch per device {}",
-        factor, batch_helps ? "helps" : "does not help here");
+    return {kUnsharedWork,
+            fmt::format("each computes {:.1f}x its share of one device's time, since it repeats "
+                        "the full optimizer update and small matrix products are inefficient; {}",
+                        factor, larger_batch)};
   }
   if (is_notable) {
-    return fmt::format(
-        "bound by {}; {}", largest.name,
-        batch_helps ? largest.remedy : "a larger batch per device does not help here");
+    const bool is_copy = largest.seconds == step.copy;
+    const bool has_ddp = has_tried(rows, Mode::ddp, row.placement.devices.size());
+    return {largest.name, !batch_helps          ? larger_batch
+                          : is_copy && !has_ddp ? std::string(largest.remedy) + ", and ddp has none"
+                                                : largest.remedy};
   }
-  if (is_too_efficient(row, baseline, num_cores)) return "bound by computation";
-  return fmt::format("bound by computation, as it should be: more devices{} would help",
-                     is_on_cores(row) ? " with cores of their own" : "");
+  // The fastest row is judged, so more devices in the file were slower, or had no hardware.
+  const bool has_more = has_tried(rows, row.placement.mode, row.placement.devices.size() + 1);
+  if (is_too_efficient(row, baseline, num_cores) || has_more) return {"computation", ""};
+  return {
+      "computation, as it should be",
+      fmt::format("more devices{} would help", is_on_cores(row) ? " with cores of their own" : "")};
 }
 
 // In the mode that is fastest at the end: its row of every size, in order, with its most devices.
@@ -163,6 +196,34 @@ bool does_batch_help(const std::vector<RunRow>& rows, std::size_t num_cores) {
 
 }  // namespace
 
+bool is_on_cores(const RunRow& row) {
+  if (row.result.acted) return false;
+  return row.placement.devices.empty() || row.placement.devices[0].type == DeviceType::cpu;
+}
+
+Scaling scaling(const RunRow& row, const RunRow& baseline, std::size_t num_cores) {
+  const double ideal = usable_units(row, num_cores) / usable_units(baseline, num_cores);
+  const double work =
+      static_cast<double>(row.epoch_rows) / static_cast<double>(baseline.epoch_rows);
+  const double speedup = work * baseline.median_epoch_seconds() / row.median_epoch_seconds();
+  return {speedup, ideal, speedup / ideal};
+}
+
+const RunRow& baseline_of(const std::vector<RunRow>& rows, std::size_t index) {
+  while (index > 0 && rows[index].placement.mode != Mode::single) --index;
+  return rows[index];
+}
+
+std::string describe_baseline(const RunRow& baseline) {
+  const std::size_t threads = baseline.threads_per_device;
+  const std::string what =
+      baseline.result.acted ? fmt::format("1 {}, acted out", baseline.result.acted->device)
+      : is_on_cores(baseline)
+          ? fmt::format("1 device with {} {}", threads, threads == 1 ? "thread" : "threads")
+          : "1 GPU";
+  return fmt::format("baseline: {}, {}", to_string(baseline.placement.mode), what);
+}
+
 bool is_oversubscribed(const RunRow& row, std::size_t num_cores) {
   const std::size_t per_device = is_on_cores(row) ? row.threads_per_device : 1;
   return row.placement.devices.size() * per_device > num_hardware_units(row, num_cores);
@@ -180,6 +241,13 @@ std::size_t row_to_explain(const std::vector<RunRow>& rows, std::size_t num_core
   return found;
 }
 
+std::string bound_limit(const std::vector<RunRow>& rows, std::size_t num_cores) {
+  const std::size_t index = rows.empty() ? 0 : row_to_explain(rows, num_cores);
+  if (index == 0) return {};
+  const Part largest = overheads(*rows[index].result.breakdown)[0];
+  return cause_of(rows, index, largest, num_cores, does_batch_help(rows, num_cores)).limit;
+}
+
 std::string bound_sentence(const std::vector<RunRow>& rows, std::size_t num_cores,
                            const std::string& name) {
   const std::size_t index = rows.empty() ? 0 : row_to_explain(rows, num_cores);
@@ -188,15 +256,15 @@ std::string bound_sentence(const std::vector<RunRow>& rows, std::size_t num_core
   const trace::StepBreakdown& step = *row.result.breakdown;
   const Part largest = overheads(step)[0];
   const auto percent = [&](double seconds) { return 100 * seconds / step.step; };
-  const RunRow& baseline = baseline_of(rows, index);
   const std::string beside =
       percent(largest.seconds) < 0.5
           ? ""
           : fmt::format(", {:.0f} % {}", percent(largest.seconds), largest.name);
-  return fmt::format("{}: {:.0f} % of the step is computation{}: {}.",
-                     name.empty() ? name_of(row) : name, percent(computation(step)), beside,
-                     cause(row, baseline, largest, num_cores, does_batch_help(rows, num_cores))) +
-         too_efficient_note(row, baseline, num_cores);
+  return fmt::format(
+             "{}: {:.0f} % of the step is computation{}: limited by {}.",
+             name.empty() ? name_of(row) : name, percent(computation(step)), beside,
+             cause_of(rows, index, largest, num_cores, does_batch_help(rows, num_cores)).text()) +
+         too_efficient_note(row, baseline_of(rows, index), num_cores);
 }
 
 std::string growth_sentence(const std::vector<RunRow>& rows, std::size_t num_cores) {

@@ -1,12 +1,34 @@
-// What bounds a run: one sentence from the breakdowns of its rows.
+// A row beside its baseline: how much faster it is, how much faster it could be, and what keeps it
+// from that.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "tools/report/run_file.h"
 
 namespace lockstep::tools {
+
+struct Scaling {
+  double speedup = 1;     // rows trained per second, against the baseline's
+  double ideal = 1;       // usable cores (GPUs: physical devices), against the baseline's
+  double efficiency = 1;  // speedup / ideal: 1 is all that the hardware could give
+};
+
+// Whether its devices share this machine's cores: those of the CPU, unless they act out a machine
+// of their own (training/slow_motion.h).
+bool is_on_cores(const RunRow& row);
+
+// num_cores: those of this machine. REQUIRES: both rows trained.
+Scaling scaling(const RunRow& row, const RunRow& baseline, std::size_t num_cores);
+
+// The row that rows[index] is compared with: the last single-device row up to it; rows[0] where
+// there is none.
+const RunRow& baseline_of(const std::vector<RunRow>& rows, std::size_t index);
+
+// "baseline: single, 1 device with 2 threads".
+std::string describe_baseline(const RunRow& baseline);
 
 // The row that a run is judged by: the fastest with several devices and a breakdown; of those whose
 // devices share hardware only where there is no other. 0: there is none.
@@ -15,10 +37,14 @@ std::size_t row_to_explain(const std::vector<RunRow>& rows, std::size_t num_core
 // Whether the row's devices have fewer cores (GPUs: physical devices) than they would use.
 bool is_oversubscribed(const RunRow& row, std::size_t num_cores);
 
-// About the fastest row with several devices: which parts of its step are the largest, which of
-// them keeps it from the ideal, and what would help. "ddp x2: 62 % of the step is computation, 31 %
-// exposed communication: bound by communication; ...". Empty where no such row has a breakdown.
-// A row that is faster than its hardware explains is said to be so.
+// Names what keeps that row from its ideal: "exposed communication". Empty where row_to_explain()
+// finds none.
+std::string bound_limit(const std::vector<RunRow>& rows, std::size_t num_cores);
+
+// About that row: which parts of its step are the largest, which of them keeps it from the ideal,
+// and what would help. "ddp x2: 62 % of the step is computation, 31 % exposed communication:
+// limited by exposed communication; ...". Empty likewise. A row that is faster than its hardware
+// explains is said to be so.
 // num_cores: those of this machine. name: the row's, where it is not that of its mode and devices.
 std::string bound_sentence(const std::vector<RunRow>& rows, std::size_t num_cores,
                            const std::string& name = {});

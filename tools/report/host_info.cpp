@@ -1,11 +1,12 @@
 #include "tools/report/host_info.h"
 
+#include <fmt/chrono.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
+#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
@@ -73,6 +74,13 @@ void require_memory(std::string_view flag, double num_bytes) {
   require(num_bytes <= available, ErrorCode::Usage, flag,
           "asks for {:.1f} GiB of memory, and this machine has {:.1f}; use a smaller one",
           num_bytes / kGib, available / kGib);
+}
+
+nlohmann::ordered_json file_head(std::string_view schema, const std::vector<std::string>& command) {
+  return {{"schema", schema},
+          {"date", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
+          {"command", command},
+          {"host", host_info()}};
 }
 
 }  // namespace lockstep::tools

@@ -1,17 +1,81 @@
 #include "tools/report/row_file.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <concepts>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+#include <type_traits>
+#include <variant>
 
 #include "engine/core/error.h"
 #include "engine/core/files.h"
 #include "engine/core/text.h"
 #include "engine/nn/state_dict.h"
+#include "tools/cli/training_flag_table.h"
 #include "tools/report/json_integer.h"
 #include "tools/training/placement.h"
 #include "tools/verdict/findings_json.h"
 
 namespace lockstep::tools {
 namespace {
+
+using FlagValue = nlohmann::json;
+
+template <typename T>
+FlagValue value_json(const T& value) {
+  return value;
+}
+
+template <typename T>
+FlagValue value_json(const std::optional<T>& value) {
+  return value ? FlagValue(*value) : FlagValue();
+}
+
+FlagValue value_json(const std::string& text) {
+  return text.empty() ? FlagValue() : FlagValue(text);
+}
+
+FlagValue said_json(const TrainingFlag& flag, const TrainingFlags& flags) {
+  return std::visit([&](auto member) { return value_json(flags.*member); }, flag.member);
+}
+
+FlagValue resolved_json(const TrainingFlag& flag, const TrainingFlags& flags,
+                        const TrainingTask& task) {
+  return flag.rules.resolve ? flag.rules.resolve(flags, task) : said_json(flag, flags);
+}
+
+template <typename T>
+void read_value(const FlagValue& value, T& found) {
+  if constexpr (std::integral<T> && !std::is_same_v<T, bool>) {
+    found = integer<T>(value);
+  } else {
+    found = value.get<T>();
+  }
+}
+
+// Nothing is said of a text by null, unless it has a default.
+void read_value(const FlagValue& value, std::string& text) {
+  if (!value.is_null() || !text.empty()) text = value.get<std::string>();
+}
+
+template <typename T>
+void read_value(const FlagValue& value, std::optional<T>& number) {
+  number.reset();
+  if (!value.is_null()) read_value(value, number.emplace());
+}
+
+void read_flag(const TrainingFlag& flag, const FlagValue& value, TrainingFlags& flags) {
+  const std::vector<std::string>& words = flag.rules.one_of;
+  if (!words.empty() && !value.is_null() &&
+      std::ranges::count(words, value.get<std::string>()) == 0) {
+    throw std::range_error("none of its values");
+  }
+  std::visit([&](auto member) { read_value(value, flags.*member); }, flag.member);
+}
 
 constexpr std::string_view kFirstWeights = ".first_weights.safetensors";
 
@@ -86,6 +150,63 @@ RunRow read_row(const nlohmann::json& json) {
 }
 
 }  // namespace
+
+nlohmann::ordered_json flags_json(const TrainingFlags& flags, const TrainingTask& task) {
+  nlohmann::ordered_json all;
+  for (const TrainingFlag& flag : training_flags()) {
+    const std::string name = flag.rules.recorded_as.value_or(flag.key());
+    if (!name.empty()) all[name] = resolved_json(flag, flags, task);
+  }
+  return all;
+}
+
+std::vector<launch::Setting> common_settings(const TrainingFlags& flags, const TrainingTask& task) {
+  std::vector<launch::Setting> settings{{"command", "train"}};
+  for (const TrainingFlag& flag : training_flags()) {
+    if (flag.rules.ranks == FlagRules::Ranks::each_its_own) continue;
+    const FlagValue value = resolved_json(flag, flags, task);
+    settings.push_back({flag.rules.recorded_as.value_or(flag.key()),
+                        value.is_string() ? value.get<std::string>() : value.dump()});
+  }
+  const data::LabelledRows& train = task.data->train;
+  settings.push_back({"rows of the dataset",
+                      fmt::format("{} to train and {} to test, of {} values", train.num_rows(),
+                                  task.data->test.num_rows(), train.num_features)});
+  return settings;
+}
+
+void write_flags(const std::string& path, const TrainingFlags& flags) {
+  nlohmann::ordered_json all;
+  for (const TrainingFlag& flag : training_flags()) {
+    all[flag.key()] = said_json(flag, flags);
+    try {
+      all[flag.key()].dump();
+    } catch (const FlagValue::exception&) {
+      fail(ErrorCode::Usage, flag.name,
+           "is not UTF-8, as ranks that are processes need it; use another name, or --ranks "
+           "threads");
+    }
+  }
+  write_file_atomically(path, all.dump());
+}
+
+TrainingFlags read_flags(const std::string& path) {
+  TrainingFlags flags;
+  std::string_view name = "JSON";
+  try {
+    const FlagValue all = FlagValue::parse(read_text_file(path, "train"));
+    for (const TrainingFlag& flag : training_flags()) {
+      name = flag.name;
+      read_flag(flag, all.at(flag.key()), flags);
+    }
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    fail(ErrorCode::Io, "train", "'{}' holds no training flags: {}: {}", path, name,
+         shown(error.what()));
+  }
+  return flags;
+}
 
 void write_row(const std::string& path, const RunRow& row) {
   const TrainingResult& result = row.result;

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "engine/runtime/logical_device.h"
+#include "tools/report/bound.h"
 #include "tools/report/contention.h"
-#include "tools/report/scaling.h"
 #include "tools/training/placement.h"
 
 namespace lockstep::tools {
@@ -31,6 +31,11 @@ std::string gpu_sharing_note(const std::vector<RunRow>& rows) {
   if (num_devices == num_gpus) return {};
   return fmt::format("{} virtual devices on {} {}: this shows overhead, not speed-up", num_devices,
                      num_gpus, num_gpus == 1 ? "GPU" : "GPUs");
+}
+
+// `format` has a place for the batch that was asked for.
+std::string asked_text(const TrainingTask& task, fmt::format_string<const std::size_t&> format) {
+  return task.rows_of_full_batch() < task.batch ? fmt::format(format, task.batch) : "";
 }
 
 }  // namespace
@@ -123,6 +128,20 @@ std::string wrap(std::string_view text, std::size_t columns) {
     text.remove_prefix(end + 1);
   }
   return lines.append(text);
+}
+
+std::string count_text(std::size_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string steps_text(const TrainingTask& task) {
+  return fmt::format("{} of {}{}", count_text(task.num_steps, "step"),
+                     count_text(task.rows_of_full_batch(), "row"),
+                     asked_text(task, " (batch {} asked)"));
+}
+
+std::string batch_text(const TrainingTask& task) {
+  return fmt::format("batch {}{}", task.rows_of_full_batch(), asked_text(task, " ({} asked)"));
 }
 
 }  // namespace lockstep::tools

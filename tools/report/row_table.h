@@ -1,11 +1,14 @@
-// The epoch-time table for people: 80 columns, or --wide for all there is to know of a row.
+// What `train` and `compare` print for people: the epoch-time table, 80 columns or --wide, and the
+// lines before it.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tools/report/run_file.h"
+#include "tools/training/task.h"
 
 namespace lockstep::tools {
 
@@ -37,5 +40,15 @@ std::string factor_note(const std::vector<RunRow>& rows);
 
 // The text with its spaces turned into line ends where a line would be wider than `columns`.
 std::string wrap(std::string_view text, std::size_t columns = kTerminalColumns);
+
+// "1 epoch", "24 steps".
+std::string count_text(std::size_t count, std::string_view noun);
+
+// "24 steps of 64 rows"; where a batch is larger than the data, the rows there are, and what was
+// asked for: "1 step of 1500 rows (batch 100000 asked)".
+std::string steps_text(const TrainingTask& task);
+
+// The same of a step alone: "batch 64", "batch 1500 (100000 asked)".
+std::string batch_text(const TrainingTask& task);
 
 }  // namespace lockstep::tools

@@ -8,10 +8,10 @@
 #include "engine/core/error.h"
 #include "engine/core/files.h"
 #include "engine/runtime/logical_device.h"
-#include "tools/report/file_head.h"
-#include "tools/report/flags_json.h"
-#include "tools/report/median.h"
-#include "tools/report/scaling.h"
+#include "tools/report/bound.h"
+#include "tools/report/host_info.h"
+#include "tools/report/row_file.h"
+#include "tools/report/step_statistics.h"
 #include "tools/training/placement.h"
 
 namespace lockstep::tools {

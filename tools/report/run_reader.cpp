@@ -6,10 +6,11 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
 
+#include "engine/core/error.h"
 #include "engine/core/json_file.h"
 #include "engine/core/text.h"
-#include "engine/trace/breakdown.h"
 #include "tools/report/step_statistics.h"
 
 namespace lockstep::tools {
@@ -141,6 +142,10 @@ FileRow read_row(const JsonFields& fields) {
   row.final_loss = fields.optional_number("final_loss");
   row.test_accuracy = fields.optional_number("test_accuracy");
   row.epoch_accuracy = fields.numbers("epoch_accuracy");
+  if (fields.has("losses")) {
+    const JsonFields losses = fields.object("losses");
+    row.losses = {losses.count("steps_per_point"), losses.numbers("mean")};
+  }
   if (std::ranges::any_of(row.epoch_accuracy, [](double share) { return share > 1; })) {
     fields.refuse("epoch_accuracy", "fractions, at most 1");
   }
@@ -197,6 +202,31 @@ FileWorkload read_workload(const JsonFields& fields) {
   return workload;
 }
 
+namespace fs = std::filesystem;
+
+// Of any version: the reader says of another one's what to do.
+bool is_run_file(const fs::path& path, std::string_view operation) {
+  const JsonFile file(path, operation);
+  const nlohmann::json& json = file.json();
+  if (!json.is_object() || !json.contains("schema") || !json["schema"].is_string()) return false;
+  return json["schema"].get<std::string>().starts_with("lockstep.run/");
+}
+
+std::vector<fs::path> json_files_in(const fs::path& folder, std::string_view operation) {
+  std::vector<fs::path> files;
+  std::error_code problem;
+  for (fs::directory_iterator at(folder, problem), end; !problem && at != end;
+       at.increment(problem)) {
+    std::error_code ignored;  // a link to nothing is no file
+    const bool is_file = at->is_regular_file(ignored);
+    if (is_file && at->path().extension() == ".json") files.push_back(at->path());
+  }
+  require(!problem, ErrorCode::Io, operation, "cannot read the folder '{}': {}", folder.string(),
+          problem.message());
+  std::ranges::sort(files);
+  return files;
+}
+
 }  // namespace
 
 std::string RunFile::config_value(std::string_view flag) const {
@@ -224,6 +254,26 @@ RunFile read_run_file(const std::filesystem::path& path, std::string_view operat
 std::string name_of(const FileRow& row) {
   const std::string name = fmt::format("{} x{}", row.mode, row.devices);
   return row.what_if.empty() ? name : fmt::format("{} ({})", name, row.what_if);
+}
+
+FoundRuns find_runs(const std::vector<std::string>& paths, std::string_view operation) {
+  FoundRuns found;
+  for (const std::string& path : paths) {
+    std::error_code ignored;
+    if (!fs::is_directory(path, ignored)) {
+      found.paths.push_back(path);
+      continue;
+    }
+    const std::size_t before = found.paths.size();
+    for (const fs::path& file : json_files_in(path, operation)) {
+      auto& list = is_run_file(file, operation) ? found.paths : found.left_out;
+      list.push_back(file.string());
+    }
+    require(found.paths.size() > before, ErrorCode::Io, operation,
+            "no run file in the folder '{}'; train and compare write one with --json {}", path,
+            (fs::path(path) / "NAME.json").string());
+  }
+  return found;
 }
 
 }  // namespace lockstep::tools

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/trace/breakdown.h"
+#include "tools/training/losses.h"
 
 namespace lockstep::tools {
 
@@ -50,6 +51,7 @@ struct FileRow {
   std::optional<bool> verdict_equal;
   std::optional<double> final_loss, test_accuracy;
   std::vector<double> epoch_accuracy;  // fractions
+  ThinnedLosses losses;                // of every step; no points where the file has none
 
   std::size_t rows_per_device() const { return batch / devices; }
   double samples_per_second() const { return static_cast<double>(batch) / step_seconds; }
@@ -96,5 +98,16 @@ RunFile read_run_file(const std::filesystem::path& path, std::string_view operat
 
 // "dp x4": a row's mode and its devices; with what was changed "dp x4 (bandwidth=2x)".
 std::string name_of(const FileRow& row);
+
+struct FoundRuns {
+  std::vector<std::string> paths;     // of run files
+  std::vector<std::string> left_out;  // JSON files of folders that are no run files
+};
+
+// The paths as they are, but in place of a folder the run files in it, in the order of their names:
+// all files *.json whose schema is a run file's. Folders inside are not entered.
+// Throws Error{Io} for a folder that cannot be read or holds no run file, and for a file in it that
+// is not JSON.
+FoundRuns find_runs(const std::vector<std::string>& paths, std::string_view operation);
 
 }  // namespace lockstep::tools

@@ -1,11 +1,13 @@
 // What many steps have in common, where one step's breakdown shows only itself.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <vector>
 
 #include "engine/trace/breakdown.h"
+#include "engine/trace/recorder.h"
 
 namespace lockstep::tools {
 
@@ -27,5 +29,29 @@ trace::StepBreakdown typical_step(const trace::StepBreakdown& step,
 // overlapped_comm / comm over all steps together; empty where nothing was communicated. What
 // Holistic Trace Analysis calls the communication-computation overlap of a rank.
 std::optional<double> comm_overlap(const std::vector<trace::StepBreakdown>& steps);
+
+// The share of all training steps' wall time during which the device of `track` (a rank or device)
+// computed; 0 when no step was recorded.
+//   CPU   what the CPU clock of the device's threads counted inside spans on the compute lane,
+//         without waits and collectives: a thread that is ready and has no core computes nothing,
+//         so eight devices on two cores are a quarter busy at most. Of the threads of a device's
+//         pool it is the calling one, which takes its part of every operation, that speaks for all
+//   GPU   the time for which its own spans on the compute lane were neither waiting nor
+//         communication
+double busy_fraction(const trace::Recording& recording, int track);
+
+// Of an even number of values the mean of the middle two. REQUIRES: some.
+inline double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+// The interquartile range as a share of the median. REQUIRES: some values, with a positive median.
+inline double spread(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t quarter = values.size() / 4;
+  return (values[values.size() - 1 - quarter] - values[quarter]) / median(values);
+}
 
 }  // namespace lockstep::tools

@@ -1,7 +1,10 @@
-// The file of --trace.
+// Recordings: the file of --trace, and bytes on the way between ranks that are processes.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "engine/trace/recorder.h"
 #include "tools/training/placement.h"
@@ -15,5 +18,17 @@ void write_trace(const TrainingFlags& flags, const DevicePlacement& placement,
 
 // A line for stderr: what write_trace() has written, and what opens it.
 std::string describe_trace(const TrainingFlags& flags);
+
+// For another process of the same program on a machine of the same byte order.
+std::string pack_recording(const trace::Recording& recording);
+
+// The reverse. Throws Error{Io} when the bytes are not a whole recording.
+trace::Recording unpack_recording(std::string_view bytes);
+
+// All of them as one, in the order that trace::Recording promises.
+trace::Recording merge_recordings(std::vector<trace::Recording> recordings);
+
+inline constexpr char kPredictedStep[] = "predicted step";  // the span of each device's step
+inline constexpr std::size_t kMostPredictedDevices = 8;     // of which lanes are written
 
 }  // namespace lockstep::tools

@@ -1,20 +1,26 @@
 #include "tools/report/train_report.h"
 
 #include <fmt/format.h>
+#include <openssl/evp.h>
 
+#include <algorithm>
+#include <cmath>
+#include <memory>
 #include <nlohmann/json.hpp>
 
-#include "engine/nn/state_dict.h"
-#include "tools/report/loss_watch.h"
+#include "engine/core/error.h"
 #include "tools/report/row_table.h"
 #include "tools/report/status_line.h"
 #include "tools/report/trace_file.h"
-#include "tools/report/weights_digest.h"
-#include "tools/report/work_line.h"
 #include "tools/report/workload.h"
 #include "tools/training/slow_motion.h"
 
 namespace lockstep::tools {
+namespace {
+
+constexpr double kExplosion = 10;
+
+}  // namespace
 
 std::FILE* progress_stream(const TrainingFlags& flags) {
   return flags.json_path == "-" ? stderr : stdout;
@@ -69,6 +75,48 @@ void report_training(const TrainingFlags& flags, const std::vector<std::string>&
   write_json(flags.json_path,
              make_run_file(command, flags, task, {row},
                            workload_json(measure_workload(task, measured_on, optimizer_seconds))));
+}
+
+LossWatch::LossWatch(std::size_t num_classes)
+    : guessing_loss_(std::log(static_cast<double>(std::max<std::size_t>(2, num_classes)))) {}
+
+std::optional<std::string> LossWatch::see(std::size_t step, double loss) {
+  if (step == 0) first_loss_ = loss;
+  const bool has_exploded = loss > kExplosion * std::max(first_loss_, guessing_loss_);
+  if (has_warned_ || !has_exploded) return {};
+  has_warned_ = true;
+  return fmt::format(
+      "the loss exploded: {:.4g} at step 0, {:.4g} at step {}; use a smaller --lr, or --clip-norm",
+      first_loss_, loss, step);
+}
+
+std::function<void(std::size_t, double)> warn_of_explosion(std::size_t num_classes) {
+  return [watch = LossWatch(num_classes)](std::size_t step, double loss) mutable {
+    const std::optional<std::string> warning = watch.see(step, loss);
+    if (!warning) return;
+    clear_status();
+    fmt::print(stderr, "lockstep: [train] warning: {}\n", *warning);
+  };
+}
+
+std::string weights_digest(const nn::StateDict& weights) {
+  nn::StateDict sorted = weights;
+  std::sort(sorted.begin(), sorted.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
+                                                                   EVP_MD_CTX_free);
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned length = 0;
+  bool ok = context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
+  for (const auto& [name, tensor] : sorted) {
+    const Tensor host = tensor.to(Device{});
+    ok = ok && EVP_DigestUpdate(context.get(), host.raw(), host.num_bytes()) == 1;
+  }
+  ok = ok && EVP_DigestFinal_ex(context.get(), digest, &length) == 1;
+  require(ok, ErrorCode::State, "weights", "SHA-256 failed in OpenSSL");
+  std::string text;
+  for (unsigned i = 0; i < length; ++i) text += fmt::format("{:02x}", digest[i]);
+  return text;
 }
 
 }  // namespace lockstep::tools

@@ -1,14 +1,18 @@
 // What `train` says and writes, whoever the ranks were.
 #pragma once
 
+#include <cstddef>
 #include <cstdio>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/nn/state_dict.h"
 #include "engine/trace/recorder.h"
 #include "tools/report/contention.h"
-#include "tools/report/progress.h"
 #include "tools/report/run_file.h"
+#include "tools/report/status_line.h"
 #include "tools/training/loop.h"
 
 namespace lockstep::tools {
@@ -34,5 +38,27 @@ TrainingObserver report_progress(const TrainingFlags& flags, const TrainingTask&
 void report_training(const TrainingFlags& flags, const std::vector<std::string>& command,
                      const TrainingTask& task, const RunRow& row, const trace::Recording& recording,
                      Device measured_on);
+
+// Looks at the losses of one run after another. A loss has exploded when it is more than 10 times
+// both the run's first and ln(classes), what guessing costs: the first alone may be small, as of
+// weights that were trained before, and ln(classes) may be less than bad first weights cost.
+class LossWatch {
+ public:
+  explicit LossWatch(std::size_t num_classes);
+
+  // A step's mean loss; step 0 begins a run. Returns the warning for the first explosion of all.
+  std::optional<std::string> see(std::size_t step, double loss);
+
+ private:
+  double guessing_loss_;
+  double first_loss_ = 0;
+  bool has_warned_ = false;
+};
+
+// Prints the warning as a line on stderr. Copies watch for themselves.
+std::function<void(std::size_t step, double loss)> warn_of_explosion(std::size_t num_classes);
+
+// SHA-256, in hexadecimal, of all tensors' bytes in the order of their names.
+std::string weights_digest(const nn::StateDict& weights);
 
 }  // namespace lockstep::tools

@@ -1,12 +1,80 @@
-// What one training step consists of: the part of the run file that the predictor starts from.
+// What one training step consists of, layer by layer: the part of the run file that the predictor
+// starts from.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <vector>
 
+#include "engine/autograd/variable.h"
+#include "kernels/backend.h"
 #include "tools/report/run_reader.h"
+#include "tools/report/step_statistics.h"
 #include "tools/training/task.h"
 
 namespace lockstep::tools {
+
+struct LayerTime {
+  double forward_seconds = 0;
+  double backward_seconds = 0;
+  double spread = 0;  // of the backward passes: Times::spread
+};
+
+// A Linear's input and parameters.
+struct LayerTensors {
+  Variable x, weight, bias;
+};
+
+// Of a Linear with its activation, on the device of its tensors: the medians of what each of
+// several takes. As in training, the forward pass of all is followed by the backward pass of all,
+// which makes the gradients of weight and bias, and of x where that requires one, and by an update
+// of the parameters, so that caches hold what they do there. The update changes none of them; all
+// gradients are cleared.
+LayerTime measure_layer(std::span<LayerTensors> layers, kernels::Activation activation);
+
+// What the same work takes, at least nine times, or as many as a tenth of a second has time for,
+// but three.
+class Times {
+ public:
+  template <typename Run>
+  void add(const Run& run) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point start = Clock::now();
+    run();
+    seconds_.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    total_ += seconds_.back();
+  }
+  bool are_enough() const {
+    constexpr std::size_t kRuns = 9;
+    constexpr std::size_t kFewestRuns = 3;
+    constexpr double kLongest = 0.1;
+    return seconds_.size() >= kRuns || (seconds_.size() >= kFewestRuns && total_ >= kLongest);
+  }
+  double median_seconds() const { return median(seconds_); }
+  double spread() const { return tools::spread(seconds_); }
+
+ private:
+  std::vector<double> seconds_;
+  double total_ = 0;
+};
+
+// Times run() that often. before(), ahead of each, does not count.
+template <typename Before, typename Run>
+Times time_repeatedly(const Before& before, const Run& run) {
+  Times times;
+  while (!times.are_enough()) {
+    before();
+    times.add(run);
+  }
+  return times;
+}
+
+template <typename Run>
+Times time_repeatedly(const Run& run) {
+  return time_repeatedly([] {}, run);
+}
 
 // Measures on one device with all its threads, layer by layer. A layer is a Linear with the
 // activation after it; medians of several runs.

@@ -9,7 +9,6 @@
 #include "engine/runtime/device_span.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
-#include "tools/report/step_log.h"
 #include "tools/training/accuracy.h"
 #include "tools/training/captured_step.h"
 #include "tools/training/gradients.h"

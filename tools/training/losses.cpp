@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
 #include "engine/runtime/cuda_device.h"
@@ -99,6 +100,17 @@ void require_finite(const nn::StateDict& weights, std::size_t num_steps) {
           "'{}' is not finite after the update of step {}, the last; nothing is saved, try a "
           "smaller --lr",
           parameter, num_steps - 1);
+}
+
+void StepLog::write(const StepRecord& record) {
+  const nlohmann::ordered_json line{{"step", record.step},
+                                    {"epoch", record.epoch},
+                                    {"loss", record.loss},
+                                    {"lr", record.learning_rate},
+                                    {"grad_norm", record.grad_norm},
+                                    {"step_seconds", record.step_seconds},
+                                    {"samples_per_second", record.samples_per_second}};
+  file_.write(line.dump() + '\n');
 }
 
 }  // namespace lockstep::tools

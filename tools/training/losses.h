@@ -9,8 +9,10 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "engine/core/files.h"
 #include "engine/nn/module.h"
 #include "engine/nn/state_dict.h"
 #include "engine/tensor/tensor.h"
@@ -93,5 +95,30 @@ void require_finite(const StepLoss& loss, int rank, const nn::Module& model);
 
 // The same of weights after the last of so many steps. REQUIRES: they are on the CPU.
 void require_finite(const nn::StateDict& weights, std::size_t num_steps);
+
+// --log: one JSON object per line and step.
+struct StepRecord {
+  std::size_t step = 0;
+  std::size_t epoch = 0;
+  double loss = 0;  // mean over the global batch
+  double learning_rate = 0;
+  double grad_norm = 0;  // before clipping
+  double step_seconds = 0;
+  double samples_per_second = 0;
+};
+
+class StepLog {
+ public:
+  // The lines go to the temporary file of core/files.h, each as soon as it is known. All
+  // throw Error{Io} when the file cannot be written.
+  explicit StepLog(const std::string& path) : file_(path, "--log") {}
+  void write(const StepRecord& record);
+
+  // Makes the lines the file's content. Call it once, last; without it the file is as it was.
+  void finish() { file_.commit(); }
+
+ private:
+  AtomicFile file_;
+};
 
 }  // namespace lockstep::tools

@@ -14,7 +14,7 @@
 #include "kernels/matmul_precision.h"
 #include "tools/cli/numbers.h"
 #include "tools/ranks/communicators.h"
-#include "tools/report/work_line.h"
+#include "tools/report/row_table.h"
 
 namespace lockstep::tools {
 namespace {

@@ -18,8 +18,8 @@
 #include "engine/trace/counters.h"
 #include "simulate/slow_motion/acted_link.h"
 #include "tools/report/json_integer.h"
-#include "tools/report/packed_recording.h"
-#include "tools/report/waiting_status.h"
+#include "tools/report/status_line.h"
+#include "tools/report/trace_file.h"
 #include "tools/training/slow_motion.h"
 
 namespace lockstep::tools {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tools/report/busy_fraction.h"
+#include "tools/report/step_statistics.h"
 #include "tools/training/losses.h"
 
 namespace lockstep::tools {

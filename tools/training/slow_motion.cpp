@@ -12,8 +12,8 @@
 #include "engine/trace/recorder.h"
 #include "simulate/slow_motion/machine.h"
 #include "tools/cli/numbers.h"
-#include "tools/report/lane_watch.h"
-#include "tools/report/median.h"
+#include "tools/report/status_line.h"
+#include "tools/report/step_statistics.h"
 #include "tools/training/placement.h"
 
 namespace lockstep::tools {

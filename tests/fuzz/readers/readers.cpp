@@ -15,7 +15,6 @@
 #include "tests/datasets/idx_files.h"
 #include "tests/fuzz/readers/run_readers.h"
 #include "tests/support/temp_folder.h"
-#include "tools/report/flags_json.h"
 #include "tools/report/row_file.h"
 
 namespace lockstep::testing {

@@ -1,10 +1,10 @@
 #include "tests/fuzz/readers/run_readers.h"
 
 #include <cmath>
-#include <string_view>
+#include <nlohmann/json.hpp>
+#include <string>
 
 #include "tools/explain/explain.h"
-#include "tools/page/loss_log.h"
 #include "tools/page/page.h"
 #include "tools/page/step_timeline.h"
 #include "tools/prediction/run_workload.h"
@@ -12,12 +12,14 @@
 namespace lockstep::testing {
 namespace {
 
-// A page that is whole, and has no picture of what is no number.
-void expect_drawable(const std::string& page) {
+// The page is whole, and its JSON is.
+void expect_drawable(const std::vector<tools::page::PageRun>& runs) {
+  const std::string page = tools::page::make_page(runs, "/* charts */");
   expect(page.ends_with("</html>\n"), "the page does not end");
-  for (const std::string_view wrong : {"=\"nan", "=\"-nan", "=\"inf", "=\"-inf", "Mnan", "Lnan"}) {
-    expect(page.find(wrong) == std::string::npos, "a picture of what is no number");
-  }
+  const std::string begin = "type=\"application/json\">";
+  const std::size_t at = page.find(begin) + begin.size();
+  expect(nlohmann::json::accept(page.substr(at, page.find("</script>", at) - at)),
+         "the page's script has nothing to read");
 }
 
 }  // namespace
@@ -33,17 +35,16 @@ void read_run(const std::filesystem::path& path) {
   runs[0].file = tools::read_run_file(path, "explain");
   tools::page::name_runs(runs);
   expect(!tools::explain(runs[0].file).empty(), "nothing is said of a run");
-  expect_drawable(tools::page::make_page(runs));
+  expect_drawable(runs);
   runs.push_back(runs[0]);
-  expect_drawable(tools::page::make_page(runs));
+  expect_drawable(runs);
 }
 
 void read_loss_log(const std::filesystem::path& path) {
-  const std::vector<tools::page::Point> losses = tools::page::read_losses(path, "report");
-  expect(!losses.empty() && losses.size() <= 240, "as many losses as no curve has");
-  for (const tools::page::Point& point : losses) {
-    expect(std::isfinite(point.x) && std::isfinite(point.y), "a loss is not finite");
-  }
+  const tools::ThinnedLosses losses = tools::page::read_losses(path, "report");
+  expect(!losses.mean.empty() && losses.mean.size() <= tools::LossCurve::kMostPoints,
+         "as many losses as no curve has");
+  for (const double loss : losses.mean) expect(std::isfinite(loss), "a loss is not finite");
 }
 
 void read_timeline(const std::filesystem::path& path) {
@@ -60,7 +61,7 @@ void read_timeline(const std::filesystem::path& path) {
       }
     }
   }
-  expect_drawable(tools::page::make_page(runs));
+  expect_drawable(runs);
 }
 
 }  // namespace lockstep::testing

@@ -160,7 +160,7 @@ TEST(ExplainLimits, SaysOfOneRowWhatBoundsIt) {
   json["rows"].erase(2);
   json["rows"].erase(1);
   EXPECT_THAT(text_of(read_rows(json), "What bounds it"),
-              StartsWith("single x1: 100 % of the step is computation: bound by computation."));
+              StartsWith("single x1: 100 % of the step is computation: limited by computation."));
   json["workload"]["layers"][0]["parameter_bytes"] = 76800;
   EXPECT_THAT(text_of(read_rows(json), "What twice the devices would give"),
               HasSubstr("75.0 KiB a step"));
@@ -217,8 +217,9 @@ TEST(ExplainLimits, AdvisesNoLargerBatchAgainstTheFilesOwnSizes) {
   const std::string text = text_of(read_rows(json), "What bounds it");
   EXPECT_THAT(text, HasSubstr("32 rows a device reach 80 % of the ideal, 64 rows 60 %. A larger "
                               "batch per device gains nothing here."));
-  EXPECT_THAT(text, HasSubstr("bound by exposed communication; a larger batch per device does not "
-                              "help here"));
+  EXPECT_THAT(text,
+              HasSubstr("limited by exposed communication; a larger batch per device does not "
+                        "help"));
 }
 
 TEST(ExplainLimits, LeavesOutCoresWhereDevicesHaveNone) {
@@ -227,7 +228,7 @@ TEST(ExplainLimits, LeavesOutCoresWhereDevicesHaveNone) {
   json["rows"][1]["breakdown_seconds"]["optimizer"] = 1e-6;
   json["rows"][1]["step_seconds"] = 6e-6;
   const std::string text = text_of(read_rows(json), "What bounds it");
-  EXPECT_THAT(text, HasSubstr("as it should be: more devices would help"));
+  EXPECT_THAT(text, HasSubstr("as it should be; more devices would help"));
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ TEST(Explain, GuessesNothingWhereDevicesShareTheirHardware) {
   nlohmann::ordered_json json = testing::sample_run();
   json["host"]["cores"] = 1;
   const RunFile file = read(json);
-  EXPECT_THAT(answer(file, "What bounds it"), HasSubstr("bound by the 1 core that the devices"));
+  EXPECT_THAT(answer(file, "What bounds it"), HasSubstr("limited by the 1 core that the devices"));
   EXPECT_THAT(answer(file, "What twice the devices would give"), HasSubstr("cannot tell"));
   EXPECT_THAT(answer(file, "What to change"), HasSubstr("no more than 1 device"));
 }

@@ -125,10 +125,17 @@ std::string sample_trace() {
       span(rank, first + 1, "backward", begin + 2000, 3000, -1);
       span(rank, first + 2, "wait", begin + 4000, 500, -1);
       span(rank, first + 3, "communication", begin + 3000, 1500, step);
+      events.back()["name"] = "all_reduce";
       span(rank, first + 4, "op", begin, 1000, -1);
     }
   }
   return Json({{"displayTimeUnit", "ns"}, {"traceEvents", events}}).dump();
+}
+
+Json json_of_page(const std::string& page) {
+  const std::string begin = "<script id=\"runs\" type=\"application/json\">";
+  const std::size_t at = page.find(begin) + begin.size();
+  return Json::parse(page.substr(at, page.find("</script>", at) - at));
 }
 
 void write_json_file(const std::filesystem::path& path, const Json& json) {

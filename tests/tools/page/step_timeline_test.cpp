@@ -6,14 +6,10 @@
 
 #include "tests/support/temp_folder.h"
 #include "tests/tools/page/sample_run.h"
-#include "tools/page/lane_pieces.h"
 #include "tools/page/page.h"
 
 namespace lockstep::tools::page {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 class Timeline : public ::testing::Test {
  protected:
@@ -53,16 +49,13 @@ TEST_F(Timeline, ATimelineTellsHiddenCommunicationFromExposed) {
   EXPECT_NEAR(seconds_of((*lanes)[1], "communication"), 0.0005, 1e-9) << "while it waits";
 }
 
-TEST_F(Timeline, ATimelineOfUnknownThreadsIsNotJudgedAndNamesItsRow) {
+TEST_F(Timeline, NamesItsRowAndNumbersItsBuckets) {
   testing::write_text(folder_ / "t.json", testing::sample_trace());
   testing::write_json_file(folder_ / "out.json", testing::sample_run());
-  std::vector<PageRun> runs{load_run(folder_ / "out.json", {folder_ / "t.json", ""}, "test")};
-  name_runs(runs);
-  EXPECT_FALSE(runs[0].timeline->is_judged);
-  EXPECT_NEAR(seconds_of(runs[0].timeline->ranks[0].lanes[1], kUnjudgedComm), 0.0015, 1e-9);
-  EXPECT_EQ(runs[0].timeline->row, "ddp x2");
-  EXPECT_THAT(make_page(runs),
-              AllOf(HasSubstr("does not say which thread"), HasSubstr("of ddp x2; step 1")));
+  const PageRun run = load_run(folder_ / "out.json", {folder_ / "t.json", ""}, "test");
+  EXPECT_EQ(run.timeline->row, "ddp x2");
+  EXPECT_EQ(run.timeline->ranks[0].lanes[1].spans[0].bucket, 0) << "its only all-reduce";
+  EXPECT_EQ(run.timeline->ranks[0].lanes[0].spans[0].bucket, -1);
 }
 
 TEST_F(Timeline, APredictedTimelineNeedsNoNumberOfItsStep) {

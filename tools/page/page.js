@@ -1,0 +1,522 @@
+// Draws the runs of the JSON above with Chart.js. Every text of a file goes through textContent, so
+// none of it is ever markup.
+'use strict';
+
+const css = name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
+
+function el(tag, attributes = {}, ...children) {
+  const element = Object.assign(document.createElement(tag), attributes);
+  element.append(...children.filter(child => child !== null));
+  return element;
+}
+
+// Three significant digits: "0.031", "4.38", "116".
+function short(value) {
+  const size = Math.abs(value);
+  if (size >= 1e7 || (size > 0 && size < 1e-4)) return value.toExponential(2);
+  return String(size >= 100 ? Math.round(value) : Number(value.toPrecision(3)));
+}
+
+const secondsUnit = most => most >= 1 ? [1, 's'] : most >= 1e-3 ? [1e-3, 'ms'] : [1e-6, 'us'];
+const bytesUnit = most =>
+    most >= 2 ** 30 ? [2 ** 30, 'GiB'] : most >= 2 ** 20 ? [2 ** 20, 'MiB'] : [2 ** 10, 'KiB'];
+const inUnit = (value, [size, name]) => `${short(value / size)} ${name}`;
+const seconds = value => value === 0 ? '0' : inUnit(value, secondsUnit(value));
+const percent = (fraction, digits = 0) => `${(100 * fraction).toFixed(digits)} %`;
+const most = values => Math.max(...values, 0);
+const plural = (count, noun) => `${count} ${noun}${count === 1 ? '' : 's'}`;
+const unique = values => [...new Set(values)];
+
+// ---- Rows, and which of them may share an axis ----
+
+const isGrowing = run => {
+  const batches = {};
+  return run.rows.some(
+      row => (batches[[row.mode, row.devices, row.what_if]] ??= row.batch) !== row.batch);
+};
+
+const kindOf = row => row.kind === 'acted' ? 'slow motion' : row.kind;
+
+// Times of this machine's CPU say nothing beside those of GPUs, so they have charts of their own.
+function worldsOf(run) {
+  const cpu = run.rows.filter(row => row.cpu), other = run.rows.filter(row => !row.cpu);
+  const topologies = unique(other.filter(row => row.topology).map(row => row.topology)).join(', ');
+  const kinds = unique(other.map(kindOf)).join(' and ');
+  return [
+    {rows: cpu, title: "Measured on this machine's CPU", short: 'measured'},
+    {rows: other, title: `GPUs: ${topologies}${topologies && ', '}${kinds}`, short: kinds},
+  ].filter(world => world.rows.length > 0);
+}
+
+// What tells a row from others of its world.
+function labelOf(run, world, row) {
+  const notes = [];
+  if (isGrowing(run)) notes.push(plural(row.rows_per_device, 'row'));
+  if (unique(world.rows.map(kindOf)).length > 1) notes.push(kindOf(row));
+  return [row.name + (row.contended ? '*' : ''), ...(notes.length ? [notes.join(', ')] : [])];
+}
+
+const modes = ['hierarchical', 'zero1', 'zero3', 'pipeline', 'device_allreduce', 'nccl_replicated',
+  'cpu_reduce', 'cpu_parameter_server'];
+function colorOf(mode) {
+  if (['single', 'dp', 'ddp'].includes(mode)) return css(mode);
+  return css('c' + Math.max(0, modes.indexOf(mode)));
+}
+
+// ---- Figures ----
+
+Chart.defaults.animation = false;
+Chart.defaults.maintainAspectRatio = false;
+Chart.defaults.color = css('soft');
+Chart.defaults.borderColor = css('hair');
+Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
+Object.assign(Chart.defaults.plugins.legend, {position: 'bottom', align: 'start'});
+Chart.defaults.elements.line.borderWidth = Chart.defaults.elements.point.borderWidth = 2;
+Object.assign(Chart.defaults.plugins.legend.labels, {boxWidth: 12, boxHeight: 10, padding: 10});
+
+function figure(parent, {name, width = '', title, about, height, config, notes = []}) {
+  const canvas = el('canvas', {role: 'img', ariaLabel: `${title}, ${about}`});
+  const points = config.data.datasets.reduce((sum, set) => sum + set.data.length, 0);
+  Object.assign(canvas.dataset, {name, points});
+  const place = el('div', {className: 'chart'}, canvas);
+  place.style.height = height + 'px';
+  parent.append(el('figure', {className: width}, el('figcaption', {}, el('b', {}, title), ' ' + about),
+                   place, ...notes.map(note => el('p', {className: 'note'}, note))));
+  new Chart(canvas, config);
+}
+
+// From 0, or logarithmic where small values would vanish.
+function valueAxis(text, values, {least = 20, begin = 0} = {}) {
+  const positive = values.filter(value => value > 0);
+  const title = {display: true, text};
+  if (positive.length === 0 || most(positive) < least * Math.min(...positive)) {
+    return {type: 'linear', min: begin, title, ticks: {callback: short, maxTicksLimit: 6}};
+  }
+  const isRound = value => ['1', '2', '5'].includes(value.toExponential()[0]);
+  const decades = Math.log10(most(positive) / Math.min(...positive));
+  return {
+    type: 'logarithmic', title: {display: true, text: text + ', logarithmic'},
+    ticks: {callback: value => (decades > 3 ? value.toExponential()[0] === '1' : isRound(value)) ? short(value) : null},
+  };
+}
+
+const lineStyle = kind => ({
+  measured: {borderDash: [], pointStyle: 'circle', pointRadius: 4},
+  acted: {borderDash: [], pointStyle: 'circle', pointRadius: 4},
+  predicted: {borderDash: [3, 4], pointStyle: 'rectRot', pointRadius: 6},
+}[kind]);
+
+// Lines over devices or, in a run with several batches, over the rows of each device.
+function againstDevices(run, world, value) {
+  const growing = isGrowing(run);
+  const x = row => growing ? row.rows_per_device : row.devices;
+  const rows = world.rows.filter(row => value(row) !== null);
+  const labels = unique(rows.map(x)).sort((a, b) => a - b);
+  const lines = new Map();
+  for (const row of rows) {
+    const kind = unique(world.rows.map(kindOf)).length > 1 ? kindOf(row) : '';
+    const label = row.mode + (growing && row.devices > 1 ? ` x${row.devices}` : '') +
+        (row.what_if ? ` (${row.what_if})` : '') + (kind ? `, ${kind}` : '');
+    if (!lines.has(label)) {
+      lines.set(label, {label, mode: row.mode, spanGaps: true, data: labels.map(() => null),
+        borderColor: colorOf(row.mode), backgroundColor: colorOf(row.mode), clip: 8, ...lineStyle(row.kind)});
+    }
+    lines.get(label).data[labels.indexOf(x(row))] = value(row);
+  }
+  const all = [...lines.values()];
+  all.forEach((line, i) => {  // a colour of its own for each line of one mode and kind
+    const twin = all.findIndex(other => other.mode === line.mode && other.pointStyle === line.pointStyle);
+    if (twin < i) line.borderColor = line.backgroundColor = css('c' + i % 8);
+  });
+  return {lines: all, labels, xTitle: growing ? 'rows per device and step' : 'devices', x};
+}
+
+const lineLegend = {legend: {labels: {usePointStyle: true, pointStyle: 'line', pointStyleWidth: 26}}};
+
+const lineConfig = (datasets, labels, xTitle, y) => ({
+  type: 'line', data: {labels, datasets},
+  options: {scales: {x: {title: {display: true, text: xTitle}}, y}, plugins: lineLegend,
+    interaction: {mode: 'nearest', intersect: false}},
+});
+
+function epochFigure(parent, run, world) {
+  const unit = secondsUnit(most(world.rows.map(row => row.epoch ?? 0)));
+  const {lines, labels, xTitle} =
+      againstDevices(run, world, row => row.epoch === null ? null : row.epoch / unit[0]);
+  if (lines.length === 0) return;
+  for (const line of lines) {  // the single device as a level that others are seen against
+    const known = line.data.filter(value => value !== null);
+    if (line.mode !== 'single' || known.length > 1) continue;
+    Object.assign(line, {data: labels.map(() => known[0]), pointRadius: 0, borderDash: [6, 4], borderWidth: 1.5});
+  }
+  figure(parent, {name: 'epoch', title: 'Epoch time', about: `median, ${world.short}`, height: 290,
+    config: lineConfig(lines, labels, xTitle,
+                       valueAxis(`epoch time (${unit[1]})`, lines.flatMap(line => line.data)))});
+}
+
+function speedupFigure(parent, run, world) {
+  const {lines, labels, xTitle, x} = againstDevices(run, world, row => row.speedup);
+  const drawn = lines.filter(line => line.mode !== 'single');
+  if (drawn.length === 0) return;
+  const ideal = labels.map(label => {
+    const row = world.rows.find(row => x(row) === label && row.ideal !== null && row.mode !== 'single');
+    return row ? row.ideal : null;
+  });
+  drawn.push({label: 'ideal', data: ideal, borderColor: css('faint'), backgroundColor: css('faint'),
+    borderDash: [6, 4], borderWidth: 1.5, pointRadius: 0, spanGaps: true});
+  figure(parent, {name: 'speedup', title: 'Speed-up', about: world.short,
+    height: 290, config: lineConfig(drawn, labels, xTitle,
+      valueAxis('speed-up over one device (x)', drawn.flatMap(line => line.data)))});
+}
+
+// One row for each way of training: the one with the most devices.
+function longest(run, value) {
+  const best = new Map();
+  for (const row of run.rows.filter(row => value(row).length > 1)) {
+    const key = [row.mode, isGrowing(run) ? row.batch : 0, row.what_if].join();
+    if (!best.has(key) || row.devices > best.get(key).devices) best.set(key, row);
+  }
+  return [...best.values()];
+}
+
+function curveFigure(parent, {name, title, about, curves, xTitle, yTitle, begin}) {
+  const sets = curves.filter(curve => curve.data.length > 0).map((curve, i) => ({
+    ...curve, borderColor: colorOf(curve.mode), backgroundColor: colorOf(curve.mode), clip: 8,
+    order: -i,  // dashed over solid, since equal trainings have equal curves
+    borderDash: [[], [8, 6], [2, 4], [10, 3, 2, 3]][i % 4], pointRadius: curve.data.length > 40 ? 0 : 3}));
+  if (sets.length === 0) return;
+  const x = {type: 'linear', min: 1, title: {display: true, text: xTitle}, ticks: {precision: 0, maxTicksLimit: 8}};
+  figure(parent, {name, title, about, height: 290, config: {type: 'line', data: {datasets: sets},
+    options: {scales: {x, y: valueAxis(yTitle, sets.flatMap(set => set.data.map(point => point.y)), {begin})},
+      plugins: lineLegend, interaction: {mode: 'nearest', intersect: false}}}});
+}
+
+function epochsFigure(parent, row) {
+  const unit = secondsUnit(most(row.epochs));
+  const curves = [{label: row.name, mode: row.mode, data: row.epochs.map((time, i) => ({x: i + 1, y: time / unit[0]}))}];
+  curveFigure(parent, {name: 'epoch', title: 'Epoch time', about: 'epoch by epoch', curves, xTitle: 'epoch',
+    yTitle: `epoch time (${unit[1]})`});
+}
+
+function lossFigure(parent, run) {
+  const points = losses => losses.mean.map(
+      (y, i) => ({x: i * losses.steps_per_point + (losses.steps_per_point + 1) / 2, y}));
+  const curves = run.log.mean.length
+      ? [{label: 'loss', mode: run.rows[0].mode, data: points(run.log)}]
+      : longest(run, row => row.losses.mean)
+            .map(row => ({label: row.name, mode: row.mode, data: points(row.losses)}));
+  const thinned = most([run.log, ...run.rows.map(row => row.losses)].map(losses => losses.steps_per_point));
+  curveFigure(parent, {name: 'loss', title: 'Loss', curves, xTitle: 'step', yTitle: 'cross-entropy (nats)',
+    about: thinned > 1 ? `means of ${thinned} steps` : 'of every step'});
+}
+
+function accuracyFigure(parent, run) {
+  const curves = longest(run, row => row.accuracies).map(row => ({label: row.name, mode: row.mode,
+    data: row.accuracies.map((share, i) => ({x: i + 1, y: 100 * share}))}));
+  const least = Math.min(...curves.flatMap(curve => curve.data.map(point => point.y)), 100);
+  curveFigure(parent, {name: 'accuracy', title: 'Test accuracy', about: 'after each epoch', curves,
+    xTitle: 'epoch', yTitle: 'correct (%)', begin: least > 50 ? 10 * Math.floor(least / 10) : 0});
+}
+
+// ---- Bars ----
+
+// Writes a text behind each horizontal bar, and draws the band of a prediction over it.
+const marks = {
+  id: 'marks',
+  afterDatasetsDraw(chart, _, {texts = [], ends = [], bands = []}) {
+    const {ctx, scales: {x, y}} = chart;
+    ctx.save();
+    ctx.font = `12px ${Chart.defaults.font.family}`;
+    ctx.textBaseline = 'middle';
+    ctx.strokeStyle = css('ink');
+    texts.forEach((text, i) => {
+      ctx.fillStyle = css('ink');
+      const end = x.getPixelForValue(Math.max(ends[i], bands[i]?.[1] ?? 0));
+      ctx.fillText(text, end + 6, y.getPixelForValue(i));
+      if (!bands[i]) return;
+      const [a, b] = bands[i].map(value => x.getPixelForValue(value)), at = y.getPixelForValue(i) + 8;
+      ctx.beginPath();
+      for (const [fromX, fromY, toX, toY] of [[a, at, b, at], [a, at - 3, a, at + 3], [b, at - 3, b, at + 3]]) {
+        ctx.moveTo(fromX, fromY);
+        ctx.lineTo(toX, toY);
+      }
+      ctx.stroke();
+    });
+    ctx.restore();
+  },
+};
+
+const barConfig = (labels, datasets, x, shown) => ({
+  type: 'bar', data: {labels, datasets}, plugins: [marks],
+  options: {indexAxis: 'y', layout: {padding: {right: 8 + 7 * most(shown.texts.map(text => text.length))}},
+    scales: {x, y: {grid: {display: false}, ticks: {autoSkip: false, crossAlign: 'far'}}}, plugins: {marks: shown}},
+});
+
+const barsHeight = (count, legend = 40) => 62 + legend + 34 * count;
+
+const parts = [['forward'], ['backward'], ['optimizer'], ['exposed_comm', 'comm', 'exposed communication'], ['copy'],
+  ['wait'], ['data'], ['host'], ['unattributed']].map(([key, color = key, name = key]) => ({key, color, name}));
+
+// Parts in time; of rows of very different lengths in percent, with the times behind the bars.
+function breakdownFigure(parent, run, world) {
+  const rows = world.rows.filter(row => row.parts);
+  if (rows.length === 0) return;
+  const unit = secondsUnit(most(rows.map(row => row.step)));
+  const isShare = most(rows.map(row => row.step)) > 20 * Math.min(...rows.map(row => row.step));
+  const scaled = (row, value) => isShare ? 100 * value / row.step : value / unit[0];
+  const bars = parts.map(({key, color, name}) => ({label: name, backgroundColor: css(color), stack: 'step',
+    barThickness: 16, data: rows.map(row => scaled(row, row.parts[key]))})).filter(set => most(set.data) > 0);
+  const hidden = rows.map(row => scaled(row, row.hidden));
+  if (most(hidden) > 0) {
+    bars.push({label: 'communication hidden behind computation', backgroundColor: css('comm') + '6b', stack: 'hidden',
+      barThickness: 6, data: hidden});
+  }
+  const banded = !isShare && rows.some(row => row.band);
+  const shown = {
+    texts: rows.map(row => inUnit(row.step, secondsUnit(row.step))), ends: rows.map(row => scaled(row, row.step)),
+    bands: rows.map(row => banded && row.band ? row.band.map(value => scaled(row, value)) : null),
+  };
+  const x = {stacked: true, min: 0, suggestedMax: most(shown.bands.map(band => band?.[1] ?? 0)), title: {display: true, text: isShare ? 'share of the step (%)' : `time (${unit[1]})`}};
+  const config = barConfig(rows.map(row => labelOf(run, world, row)), bars, x, shown);
+  config.options.scales.y.stacked = true;
+  const notes = banded ? ['The thin line with ends is the band of a prediction: its step with better and with worse links.'] : [];
+  figure(parent, {name: 'breakdown', width: 'half', title: "Where a step's time goes",
+    about: `in rank 0's median step, ${world.short}`, height: barsHeight(rows.length, 64), config, notes});
+}
+
+function memoryFigure(parent, run, world) {
+  const rows = world.rows.filter(row => row.peaks.length > 0);
+  if (rows.length === 0) return;
+  const peaks = rows.map(row => most(row.peaks)), least = rows.map(row => Math.min(...row.peaks));
+  const unit = bytesUnit(most(peaks));
+  const isUneven = peaks.some((bytes, i) => bytes > 1.05 * least[i]);
+  const set = (label, values, alpha) => ({label, data: values.map(bytes => bytes / unit[0]), barThickness: isUneven ? 8 : 14,
+    backgroundColor: rows.map(row => colorOf(row.mode) + alpha)});
+  const sets = [set(isUneven ? 'device that holds most' : 'each device', peaks, '')];
+  if (isUneven) sets.push(set('device that holds least', least, '80'));
+  const shown = {texts: peaks.map(bytes => inUnit(bytes, unit)), ends: peaks.map(bytes => bytes / unit[0])};
+  const config = barConfig(rows.map(row => labelOf(run, world, row)), sets,
+                           valueAxis(`peak memory (${unit[1]})`, peaks.map(bytes => bytes / unit[0])), shown);
+  config.options.plugins.legend = {display: isUneven, labels: {generateLabels: chart =>
+    Chart.defaults.plugins.legend.labels.generateLabels(chart).map((label, i) => ({...label,
+      fillStyle: css('faint') + (i ? '80' : ''), strokeStyle: 'transparent'}))}};
+  figure(parent, {name: 'memory', width: 'half', title: 'Memory', about: 'most in use on a device', config,
+    height: barsHeight(rows.length, isUneven ? 64 : 0)});
+}
+
+// ---- One step, device by device ----
+
+function partOf(category) {
+  if (category === 'communication') return parts[3];
+  if (category === 'hidden communication') return {color: 'comm', alpha: '6b', name: 'communication hidden behind computation'};
+  return parts.find(part => part.key === category) ?? parts[8];
+}
+
+// Numbers the buckets, each in its widest piece.
+const bucketNumbers = {
+  id: 'bucketNumbers',
+  afterDatasetsDraw(chart) {
+    const {ctx} = chart, widest = new Map();
+    chart.data.datasets.forEach((set, i) => chart.getDatasetMeta(i).data.forEach((bar, k) => {
+      const {y: lane, bucket} = set.data[k], width = Math.abs(bar.x - bar.base), key = lane + bucket;
+      if (bucket >= 0 && width > (widest.get(key)?.width ?? 9)) widest.set(key, {width, bar, bucket});
+    }));
+    ctx.save();
+    Object.assign(ctx, {font: `600 11px ${Chart.defaults.font.family}`, textAlign: 'center', textBaseline: 'middle',
+      fillStyle: css('ink')});
+    for (const {bar, bucket} of widest.values()) ctx.fillText(bucket, (bar.x + bar.base) / 2, bar.y + 0.5);
+    ctx.restore();
+  },
+};
+
+function lanesFigure(parent, timeline, ranks, about, notes) {
+  const unit = secondsUnit(timeline.seconds), lanes = [], sets = new Map();
+  for (const rank of ranks) {
+    const hasGpu = rank.lanes.some(lane => lane.name.startsWith('GPU'));  // then the host only gave it work
+    lanes.push({key: rank.name, label: rank.name});
+    for (const lane of rank.lanes) {
+      if (hasGpu && !lane.name.startsWith('GPU')) continue;
+      const key = `${rank.name}\n${lane.name}`;
+      lanes.push({key, label: lane.name});
+      for (const [begin, end, category, name, bucket] of lane.spans) {
+        const {color, alpha = '', name: label} = partOf(category);
+        if (!sets.has(label)) {
+          sets.set(label, {label, data: [], backgroundColor: css(color) + alpha, barThickness: 15, grouped: false});
+        }
+        sets.get(label).data.push({x: [begin / unit[0], end / unit[0]], y: key, name, bucket});
+      }
+    }
+  }
+  figure(parent, {name: 'timeline', width: 'full', title: 'One step, device by device', about, notes,
+    height: 100 + 24 * lanes.length, config: {
+      type: 'bar', data: {labels: lanes.map(lane => lane.key), datasets: [...sets.values()]}, plugins: [bucketNumbers],
+      options: {indexAxis: 'y', scales: {
+        x: {min: 0, max: timeline.seconds / unit[0], title: {display: true, text: `time since the step began (${unit[1]})`},
+          ticks: {callback: short}},
+        y: {grid: {display: false}, ticks: {autoSkip: false, crossAlign: 'far', callback: i => lanes[i].label}},
+      }, plugins: {tooltip: {callbacks: {title: () => '', label: ({raw}) =>
+        `${raw.name}${raw.bucket >= 0 ? ` of bucket ${raw.bucket}` : ''}: ${inUnit((raw.x[1] - raw.x[0]) * unit[0], unit)}`}}}},
+    }});
+}
+
+function timelineFigures(parent, run) {
+  const {timeline} = run;
+  if (!timeline) return;
+  const drawn = timeline.ranks.slice(0, 2), others = timeline.ranks.slice(2);
+  const row = timeline.row || `${plural(timeline.ranks.length, 'device')}; the run file has no such row`;
+  const hasBuckets = drawn.some(rank => rank.lanes.some(lane => lane.spans.some(span => span[4] >= 0)));
+  const notes = hasBuckets
+      ? ['Numbers are gradient buckets, in the order in which they are reduced: bucket 0 holds the last layers, ' +
+         'whose gradients are ready first.'] : [];
+  lanesFigure(parent, timeline, drawn,
+              timeline.predicted ? row : `${row}; step ${timeline.step}, the median by length`, notes);
+  if (others.length === 0) return;
+  const more = el('details', {}, el('summary', {}, plural(others.length, 'more device')));
+  const place = el('div', {className: 'figures'});
+  more.append(place);
+  more.addEventListener('toggle', () => lanesFigure(place, timeline, others, row, []), {once: true});
+  parent.append(el('figure', {className: 'full'}, more));
+}
+
+// ---- A run ----
+
+function folded(title, ...children) {
+  return el('details', {}, el('summary', {}, title), ...children);
+}
+
+function rowTable(run) {
+  const unit = values => bytesUnit(most(values));
+  const sent = unit(run.rows.map(row => row.sent)), peak = unit(run.rows.map(row => most(row.peaks)));
+  const mean = values => values.reduce((sum, value) => sum + value, 0) / values.length;
+  const known = (value, text) => value === null || value === undefined ? '' : text(value);
+  const factor = value => `${value.toFixed(2)}x`;
+  const columns = [
+    ['mode', row => row.mode + (row.contended ? '*' : '')],
+    ['kind', row => kindOf(row) + (row.kind === 'acted' && row.slow_motion !== 1 ? ` 1 : ${short(row.slow_motion)}` : '')],
+    ['what if', row => row.what_if], ['devices', row => row.devices], ['batch', row => row.batch],
+    ['epoch', row => known(row.epoch, seconds)], ['step', row => seconds(row.step)],
+    ['step, band', row => known(row.band, band => `${seconds(band[0])} to ${seconds(band[1])}`)],
+    ['speed-up', row => known(row.speedup, factor)], ['ideal', row => known(row.ideal, factor)],
+    ['efficiency', row => known(row.efficiency, percent)],
+    ['busy', row => row.busy.length ? percent(mean(row.busy)) : ''],
+    ['exposed comm.', row => known(row.parts, all => seconds(all.exposed_comm))],
+    ['sent per step', row => row.sent ? inUnit(row.sent, sent) : '0'],
+    ['peak memory', row => row.peaks.length ? inUnit(most(row.peaks), peak) : ''],
+    ['loss', row => known(row.loss, short)], ['accuracy', row => known(row.accuracy, value => percent(value, 1))],
+    ['verdict', row => known(row.equal, equal => equal ? 'equal' : 'WRONG')],
+  ].filter(([, text]) => run.rows.some(row => text(row) !== ''));
+  const head = el('tr', {}, ...columns.map(([name]) => el('th', {}, name)));
+  const body = run.rows.map(row => el('tr', {className: row.kind}, ...columns.map(([, text]) => el('td', {}, String(text(row))))));
+  return el('div', {className: 'scroll'}, el('table', {}, el('thead', {}, head), el('tbody', {}, ...body)));
+}
+
+function origin(run) {
+  const {host} = run;
+  const machine = [host.cpu, plural(host.cores, 'core'), `${short(host.memory_bytes / 2 ** 30)} GiB`, ...host.gpus,
+    host.os, `Lockstep ${host.version}, ${host.build}`];
+  const unset = run.config.filter(([, value]) => value === null).map(([flag]) => flag);
+  return [el('p', {className: 'note'}, machine.join(' · ')), el('pre', {}, run.command),
+    el('dl', {className: 'config'}, ...run.config.filter(([, value]) => value !== null).map(
+        ([flag, value]) => el('div', {}, el('dt', {}, flag), el('dd', {}, value)))),
+    unset.length ? el('p', {className: 'note'}, `Not in force: ${unset.join(', ')}.`) : null];
+}
+
+function about(run) {
+  const set = Object.fromEntries(run.config);
+  const text = [`${set.model ?? '?'} on ${set.dataset ?? '?'}`];
+  if (set.batch && !isGrowing(run)) text.push(`batch ${set.batch}`);
+  if (set.epochs) text.push(plural(Number(set.epochs), 'epoch'));
+  const judged = run.rows[run.judged];
+  return `${judged.name}${judged.kind === 'measured' ? '' : ', ' + kindOf(judged)} · ${text.join(', ')} · ` +
+      run.date.replace('T', ' ').replace(/:\d\dZ$/, ' UTC');
+}
+
+function drawRun(parent, run) {
+  parent.append(el('p', {className: 'headline'}, run.headline), el('p', {className: 'soft'}, about(run)));
+  const worlds = worldsOf(run);
+  for (const world of worlds) {
+    if (worlds.length > 1) parent.append(el('h3', {}, world.title));
+    const figures = el('div', {className: 'figures'});
+    parent.append(figures);
+    if (unique(world.rows.map(row => row.devices)).length > 1 || isGrowing(run)) {
+      speedupFigure(figures, run, world);
+      epochFigure(figures, run, world);
+    } else if (world.rows.length === 1 && world.rows[0].epochs.length > 0) {
+      epochsFigure(figures, world.rows[0]);
+    }
+    if (world === worlds[0]) {
+      lossFigure(figures, run);
+      accuracyFigure(figures, run);
+    }
+    figures.style.setProperty('--span', 12 / Math.max(2, figures.children.length));
+    breakdownFigure(figures, run, world);
+    memoryFigure(figures, run, world);
+  }
+  const figures = el('div', {className: 'figures'});
+  parent.append(figures);
+  timelineFigures(figures, run);
+  const notes = [...run.missing];
+  if (run.rows.some(row => row.contended)) {
+    notes.push('* contended: another process was at work meanwhile, so times may be too long.');
+  }
+  parent.append(...notes.map(note => el('p', {className: 'note'}, note)));
+  parent.append(folded('The sums: what limits it, and what to change', el('div', {className: 'answers'}, ...run.answers.map(
+      ({title, text}) => el('div', {}, el('b', {}, title), el('p', {className: 'soft'}, text))))));
+  parent.append(folded('Every row as a table', rowTable(run)), folded('Machine, command and flags', ...origin(run)));
+}
+
+// ---- Several runs ----
+
+function overview(parent) {
+  const cell = (text, className = '') => el('td', {className}, text);
+  const body = runs.map((run, i) => {
+    const row = run.rows[run.judged];
+    return el('tr', {}, el('td', {}, el('a', {href: `#run-${i + 1}`}, run.name)), cell(run.headline, 'text'),
+      cell(row.name), cell(seconds(row.step)), cell(row.speedup === null ? '' : `${row.speedup.toFixed(2)}x`),
+      cell(row.efficiency === null ? '' : percent(row.efficiency)));
+  });
+  const head = ['run', 'in a sentence', 'row', 'step', 'speed-up', 'efficiency'].map(
+      (name, i) => el('th', {className: i === 1 ? 'text' : ''}, name));
+  parent.append(el('div', {className: 'scroll'},
+                   el('table', {}, el('thead', {}, el('tr', {}, ...head)), el('tbody', {}, ...body))));
+  const figures = el('div', {className: 'figures'});
+  parent.append(figures);
+  for (const [title, isOfWorld] of [['measured on a CPU', row => row.cpu], ['GPUs and simulated GPUs', row => !row.cpu]]) {
+    const found = runs.map(run => ({run, row: run.rows[run.judged]}))
+        .filter(({row}) => isOfWorld(row) && row.speedup !== null && row.mode !== 'single');
+    if (found.length < 2) continue;
+    const values = found.map(({row}) => row.speedup);
+    const sets = [{label: 'speed-up', data: values, barThickness: 14,
+      backgroundColor: found.map(({row}) => colorOf(row.mode))}];
+    const config = barConfig(found.map(({run, row}) => [run.name.slice(-28), row.name]), sets,
+      valueAxis('speed-up over one device (x)', values), {texts: values.map(value => `${value.toFixed(2)}x`), ends: values});
+    config.options.plugins.legend = {display: false};
+    figure(figures, {name: 'speedups', width: 'half', title: 'Speed-up of each run', about: title, config,
+      height: barsHeight(found.length, 0)});
+  }
+}
+
+function drawAll() {
+  const page = document.getElementById('page');
+  document.title = runs.length === 1 ? `Lockstep: ${runs[0].name}` : `Lockstep: ${runs.length} runs`;
+  page.append(el('h1', {}, runs.length === 1 ? runs[0].name : plural(runs.length, 'run')));
+  if (runs.length === 1) return drawRun(page, runs[0]);
+  overview(page);
+  const mostOpen = 6;
+  runs.forEach((run, i) => {
+    if (runs.length <= mostOpen) {
+      const section = el('section', {id: `run-${i + 1}`}, el('h2', {}, run.name));
+      page.append(section);
+      return drawRun(section, run);
+    }
+    const place = el('div');
+    const details = el('details', {className: 'run', id: `run-${i + 1}`}, el('summary', {}, run.name), place);
+    details.addEventListener('toggle', () => drawRun(place, run), {once: true});
+    page.append(details);
+  });
+}
+
+const runs = JSON.parse(document.getElementById('runs').textContent);
+drawAll();
+document.documentElement.dataset.drawn = document.querySelectorAll('canvas').length;
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => location.reload());
