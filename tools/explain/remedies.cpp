@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
+#include <string_view>
 #include <vector>
 
 #include "tools/report/bound.h"
@@ -30,13 +32,41 @@ double epoch_rate(const RunRows& found, std::size_t index) {
   return row.speedup ? *row.speedup * baseline.samples_per_second() : row.samples_per_second();
 }
 
-// The first row that no other beats by what is worth a change: single before a dp of one device.
+// Half the range of the row's epoch times, as a share of them; the first epoch is warm-up. 0 where
+// there are too few to tell.
+double noise_of(const FileRow& row) {
+  if (row.epoch_seconds.size() < 3) return 0;
+  const auto [least, most] = std::ranges::minmax(
+      std::ranges::subrange(row.epoch_seconds.begin() + 1, row.epoch_seconds.end()));
+  return most > 0 ? (most - least) / (most + least) : 0;
+}
+
+// By how much of its rate one of two rows must be faster for anyone to say so.
+double margin(const RunRows& found, std::size_t a, std::size_t b) {
+  return std::min(0.5, kWorthSaving + noise_of(*found.of_file[a]) + noise_of(*found.of_file[b]));
+}
+
+// Beyond noise, and by what is worth a change.
+bool beats(const RunRows& found, std::size_t a, std::size_t b) {
+  return (1 - margin(found, a, b)) * epoch_rate(found, a) > epoch_rate(found, b);
+}
+
+// The first row that no other beats: single before a dp of one device.
 std::size_t fastest(const RunRows& found) {
   std::size_t best = 0;
   for (std::size_t i = 1; i < found.rows.size(); ++i) {
-    if ((1 - kWorthSaving) * epoch_rate(found, i) > epoch_rate(found, best)) best = i;
+    if (beats(found, i, best)) best = i;
   }
   return best;
+}
+
+// Whether the file has the row in this mode on as many devices, or on more, and no faster.
+bool has_failed(const RunRows& all, const FileRow& row, std::string_view mode, bool on_more) {
+  return std::ranges::any_of(all.of_file, [&](const FileRow* other) {
+    const bool has_devices = on_more ? other->devices > row.devices : other->devices == row.devices;
+    return other->mode == mode && has_devices && other->what_if == row.what_if &&
+           other->samples_per_second() <= (1 + kWorthSaving) * row.samples_per_second();
+  });
 }
 
 // Whether the file has the row with a larger batch, and none of them is more efficient.
@@ -92,8 +122,9 @@ std::vector<Remedy> remedies_of(const RunRows& all, const FileRow& row) {
       {step.exposed_comm,
        fmt::format("Hide communication ({}) behind backward: {}.", saving(row, step.exposed_comm),
                    hiding_text(all, row, batch_helps))},
-      {step.copy, fmt::format("Use ddp, which copies no model and no gradients to one device ({}).",
-                              saving(row, step.copy))},
+      {has_failed(all, row, "ddp", false) ? 0 : step.copy,
+       fmt::format("Use ddp, which copies no model and no gradients to one device ({}).",
+                   saving(row, step.copy))},
       {has_several && batch_helps ? step.optimizer : 0,
        fmt::format("Spread the optimizer ({}), which every device runs for all weights that it "
                    "has, over more "
@@ -113,13 +144,30 @@ std::vector<Remedy> remedies_of(const RunRows& all, const FileRow& row) {
   return remedies;
 }
 
+// " dp x4 is as fast within the noise of 7 %."
+std::string equals_text(const RunRows& all, std::size_t best) {
+  std::string names;
+  double widest = 0;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < all.rows.size(); ++i) {
+    if (i == best || beats(all, best, i)) continue;
+    names += (count++ == 0 ? " " : ", ") + name_of(*all.of_file[i]);
+    widest = std::max(widest, margin(all, i, best));
+  }
+  if (count == 0) return {};
+  return fmt::format("{} {} as fast within the noise of {:.0f} %.", names,
+                     count == 1 ? "is" : "are", 100 * widest);
+}
+
 std::string fastest_text(const RunRows& all) {
-  const FileRow& best = *all.of_file[fastest(all)];
+  const std::size_t index = fastest(all);
+  const FileRow& best = *all.of_file[index];
   std::string text =
       fmt::format("Fastest in this file: {} with batch {}", name_of(best), best.batch);
   if (best.speedup && best.mode != "single") text += fmt::format(", {:.2f}x", *best.speedup);
   return text +
-         fmt::format(", {:.0f} rows a second in its median step.", best.samples_per_second());
+         fmt::format(", {:.0f} rows a second in its median step.", best.samples_per_second()) +
+         equals_text(all, index);
 }
 
 }  // namespace
@@ -131,6 +179,9 @@ std::string remedies_text(const RunRows& found, const RunRows& all, std::size_t 
   if (!row.breakdown) return text;
   if (row.devices > 1 && is_oversubscribed(found.rows[index], hardware.num_cores)) {
     const std::size_t num_units = hardware.is_cpu ? hardware.num_cores : row.physical_devices;
+    if (all.of_file[fastest(all)]->devices > num_units) {
+      return text + " What else the step holds cannot be judged while devices take turns.";
+    }
     return text + fmt::format(
                       " Take no more than {} devices here, one for each {}; what else the "
                       "step holds cannot be judged while they take turns.",
@@ -142,9 +193,10 @@ std::string remedies_text(const RunRows& found, const RunRows& all, std::size_t 
     const double computation =
         row.breakdown->forward + row.breakdown->backward + row.breakdown->optimizer;
     text += fmt::format(
-        " {:.0f} % of the step is computation already: faster devices or lower "
-        "precision would help, or more devices with a larger batch.",
-        100 * computation / row.step_seconds);
+        " {:.0f} % of the step is computation already: faster devices or lower precision would "
+        "help{}.",
+        100 * computation / row.step_seconds,
+        has_failed(all, row, row.mode, true) ? "" : ", or more devices with a larger batch");
   }
   return text;
 }

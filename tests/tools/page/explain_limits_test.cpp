@@ -132,6 +132,26 @@ TEST(ExplainLimits, CallsNoRowFasterForLessThanAChangeIsWorth) {
               StartsWith("Fastest in this file: ddp x1"));
 }
 
+TEST(ExplainLimits, NamesTheFastestOnlyBeyondNoise) {
+  nlohmann::ordered_json json = testing::sample_run();
+  json["rows"][1]["speedup"] = 1.1;
+  json["rows"][2]["speedup"] = 0.8;
+  json["rows"][1]["epoch_seconds"] = {0.2, 0.09, 0.11};
+  EXPECT_THAT(text_of(read_rows(json), "What to change"),
+              ::testing::AllOf(StartsWith("Fastest in this file: single x1"),
+                               HasSubstr("ddp x1 is as fast within the noise of 12 %")));
+}
+
+TEST(ExplainLimits, AdvisesNeitherDdpNorMoreDevicesAgainstTheFile) {
+  nlohmann::ordered_json json = testing::sample_run();
+  json["rows"][2]["mode"] = "dp";
+  json["rows"][2]["breakdown_seconds"]["copy"] = 0.0005;
+  json["rows"][2]["breakdown_seconds"]["exposed_comm"] = 0.0;
+  EXPECT_THAT(text_of(read_rows(json), "What to change"), HasSubstr("Use ddp"));
+  json["rows"].push_back(testing::sample_row("ddp", 2, 0.007));
+  EXPECT_THAT(text_of(read_rows(json), "What to change"), ::testing::Not(HasSubstr("Use ddp")));
+}
+
 TEST(ExplainLimits, SaysWhereEpochsAndStepsDisagree) {
   nlohmann::ordered_json json = testing::sample_run();
   EXPECT_THAT(text_of(read_rows(json), "What bounds it"),
