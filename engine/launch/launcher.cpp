@@ -178,8 +178,9 @@ void Supervisor::watch(const FileDescriptor& events, std::size_t what) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = what;
-  require(::epoll_ctl(events_.descriptor(), EPOLL_CTL_ADD, events.descriptor(), &event) == 0,
-          ErrorCode::Io, "run", "cannot watch the ranks: {}", ::strerror(errno));
+  const int result = ::epoll_ctl(events_.descriptor(), EPOLL_CTL_ADD, events.descriptor(), &event);
+  const int number = errno;
+  require(result == 0, ErrorCode::Io, "run", "cannot watch the ranks: {}", ::strerror(number));
 }
 
 int Supervisor::run() {

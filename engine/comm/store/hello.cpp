@@ -57,8 +57,9 @@ std::string make_token() {
   std::array<unsigned char, 32> random;
   // The system gives up to 256 bytes at once.
   const ssize_t found = getrandom(random.data(), random.size(), 0);
+  const int number = errno;
   require(found == static_cast<ssize_t>(random.size()), ErrorCode::Io, "token",
-          "the system gives no random bytes: {}", std::strerror(errno));
+          "the system gives no random bytes: {}", std::strerror(number));
   std::string text;
   for (const unsigned char byte : random) text += fmt::format("{:02x}", byte);
   return text;
