@@ -8,7 +8,12 @@
 // Source: torch.set_float32_matmul_precision, with its words.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <cstdlib>
 #include <string_view>
+
+#include "engine/core/error.h"
 
 namespace lockstep::kernels {
 
@@ -18,13 +23,32 @@ enum class MatmulPrecision {
   medium,   // bfloat16, factors rounded to 7 bits: around 4e-3
 };
 
-void set_matmul_precision(MatmulPrecision precision);
-MatmulPrecision matmul_precision();  // default: highest
+namespace detail {
+inline std::atomic<MatmulPrecision> matmul_precision{MatmulPrecision::highest};
+inline std::atomic<int> num_untuned_scopes{0};
+}  // namespace detail
+
+inline void set_matmul_precision(MatmulPrecision precision) {
+  detail::matmul_precision.store(precision, std::memory_order_relaxed);
+}
+inline MatmulPrecision matmul_precision() {
+  return detail::matmul_precision.load(std::memory_order_relaxed);
+}
 
 // "highest", "high", "medium".
-std::string_view to_string(MatmulPrecision precision);
+inline std::string_view to_string(MatmulPrecision precision) {
+  constexpr std::array<std::string_view, 3> kWords{"highest", "high", "medium"};
+  return kWords.at(static_cast<std::size_t>(precision));
+}
 // Throws Error{Usage} for any other word.
-MatmulPrecision parse_matmul_precision(std::string_view word);
+inline MatmulPrecision parse_matmul_precision(std::string_view word) {
+  for (const auto precision :
+       {MatmulPrecision::highest, MatmulPrecision::high, MatmulPrecision::medium}) {
+    if (word == to_string(precision)) return precision;
+  }
+  fail(ErrorCode::Usage, "matmul precision",
+       "'{}' is none; use highest (float32), high (TF32) or medium (bfloat16)", word);
+}
 
 // A GPU library offers several algorithms for a product, and its own first guess is sometimes ten
 // times slower than the best. So each product is timed when its sizes are first seen, and the
@@ -33,13 +57,22 @@ MatmulPrecision parse_matmul_precision(std::string_view word);
 // library's first guess depends on sizes, library and GPU model alone. The CPU has one algorithm.
 
 // False with LOCKSTEP_TUNING=off in the environment, or inside an UntunedScope.
-bool is_matmul_tuning_on();
+inline bool is_matmul_tuning_on() {
+  static const bool by_environment = [] {
+    const char* text = std::getenv("LOCKSTEP_TUNING");
+    const std::string_view word = text ? text : "";
+    require(word.empty() || word == "on" || word == "off", ErrorCode::Usage, "LOCKSTEP_TUNING",
+            "is '{}'; use on or off", word);
+    return word != "off";
+  }();
+  return by_environment && detail::num_untuned_scopes.load(std::memory_order_relaxed) == 0;
+}
 
 // Turns tuning off, for all threads, while at least one such scope exists.
 class UntunedScope {
  public:
-  UntunedScope();
-  ~UntunedScope();
+  UntunedScope() { detail::num_untuned_scopes.fetch_add(1, std::memory_order_relaxed); }
+  ~UntunedScope() { detail::num_untuned_scopes.fetch_sub(1, std::memory_order_relaxed); }
   UntunedScope(const UntunedScope&) = delete;
   UntunedScope& operator=(const UntunedScope&) = delete;
 };

@@ -1,26 +1,25 @@
-// Reference: docs.nvidia.com/cuda/cublas, "Using the cuBLASLt API".
 #include "kernels/cuda/product.h"
-
-#include <cublasLt.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
-#include <utility>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/core/error.h"
 #include "engine/core/log.h"
-#include "engine/core/shape.h"
 #include "engine/runtime/cuda/check.h"
 #include "engine/runtime/cuda/cuda_stream.h"
-#include "engine/runtime/physical_gpus.h"
+#include "engine/runtime/logical_device.h"
+#include "engine/runtime/storage.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/matmul_precision.h"
+#include "kernels/cuda/product_words.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -30,168 +29,6 @@ using runtime::cuda::CudaEvent;
 using runtime::cuda::CudaStream;
 using runtime::cuda::CurrentGpu;
 using Clock = std::chrono::steady_clock;
-
-// --- a product in the library's words
-
-void check_cublas(cublasStatus_t status, const char* call) {
-  if (status == CUBLAS_STATUS_SUCCESS) return;
-  fail(ErrorCode::Cuda, call, "failed: {} (cuBLAS status {})", cublasLtGetStatusString(status),
-       static_cast<int>(status));
-}
-
-// The library's state on one physical GPU, shared by its logical devices and all threads (the
-// library allows it). Never destroyed: tensors in static variables may be used until the very end.
-cublasLtHandle_t cublas_lt(int gpu) {
-  static std::mutex& mutex = *new std::mutex;
-  static auto& handles = *new std::map<int, cublasLtHandle_t>;
-  const std::lock_guard lock(mutex);
-  cublasLtHandle_t& handle = handles[gpu];
-  if (handle == nullptr) {
-    const CurrentGpu current(gpu);
-    check_cublas(cublasLtCreate(&handle), "cublasLtCreate");
-  }
-  return handle;
-}
-
-// Owns one of the library's descriptors: host objects, about 100 ns each.
-template <typename Object, cublasStatus_t (*kDestroy)(Object)>
-struct Descriptor {
-  Object object = nullptr;
-  Descriptor() = default;
-  ~Descriptor() {
-    if (object != nullptr) kDestroy(object);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-};
-
-cublasComputeType_t compute_type(const Product& product) {
-  if (product.c.dtype == DType::float64) return CUBLAS_COMPUTE_64F;
-  switch (matmul_precision()) {
-    case MatmulPrecision::highest:
-      return CUBLAS_COMPUTE_32F;
-    case MatmulPrecision::high:
-      return CUBLAS_COMPUTE_32F_FAST_TF32;
-    case MatmulPrecision::medium:
-      return CUBLAS_COMPUTE_32F_FAST_16BF;
-  }
-  return CUBLAS_COMPUTE_32F;
-}
-
-// The library adds the bias on the way out, or a kernel of ours does afterwards.
-enum class BiasBy { library, kernel };
-
-struct Description {
-  using Layout = Descriptor<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
-  Descriptor<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> matmul;
-  Layout first;   // of the memory of b
-  Layout second;  // of the memory of a
-  Layout result;  // of c
-
-  Description(const Product& product, BiasBy bias_by) {
-    const cudaDataType_t type = product.c.dtype == DType::float64 ? CUDA_R_64F : CUDA_R_32F;
-    check_cublas(cublasLtMatmulDescCreate(&matmul.object, compute_type(product), type),
-                 "cublasLtMatmulDescCreate");
-    set(CUBLASLT_MATMUL_DESC_TRANSA, operation(product.transpose_b));
-    set(CUBLASLT_MATMUL_DESC_TRANSB, operation(product.transpose_a));
-    if (bias_by == BiasBy::library) {
-      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias.data);
-    }
-    describe(first, product.b, type, product.c.batch);
-    describe(second, product.a, type, product.c.batch);
-    describe(result, product.c, type, product.c.batch);
-  }
-
- private:
-  static cublasOperation_t operation(Transpose transpose) {
-    return transpose == Transpose::yes ? CUBLAS_OP_T : CUBLAS_OP_N;
-  }
-  template <typename Value>
-  void set(cublasLtMatmulDescAttributes_t name, const Value& value) {
-    check_cublas(cublasLtMatmulDescSetAttribute(matmul.object, name, &value, sizeof(value)),
-                 "cublasLtMatmulDescSetAttribute");
-  }
-  // Row-major [rows, cols] as column-major [cols, rows].
-  static void describe(Layout& layout, const ConstMatrixView& view, cudaDataType_t type,
-                       std::size_t batch) {
-    const auto leading_dimension =
-        static_cast<std::int64_t>(std::max(view.leading_dimension, view.cols));
-    check_cublas(
-        cublasLtMatrixLayoutCreate(&layout.object, type, view.cols, view.rows, leading_dimension),
-        "cublasLtMatrixLayoutCreate");
-    if (batch == 1) return;
-    const auto set = [&](cublasLtMatrixLayoutAttribute_t name, const auto& value) {
-      check_cublas(cublasLtMatrixLayoutSetAttribute(layout.object, name, &value, sizeof(value)),
-                   "cublasLtMatrixLayoutSetAttribute");
-    };
-    set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
-        checked_narrow<std::int32_t>("matmul", "the number of matrices", batch));
-    // A matrix that stands for the whole batch is the same one again and again.
-    set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-        view.batch == 1 ? std::int64_t{0} : static_cast<std::int64_t>(view.batch_stride));
-  }
-};
-
-// --- which products are the same
-
-std::size_t inner_size(const Product& product) {
-  return product.transpose_a == Transpose::yes ? product.a.rows : product.a.cols;
-}
-
-// The largest of 4, 8 and 16 that divides the addresses of all rows.
-std::uint32_t alignment_of(const ConstMatrixView& view) {
-  const std::size_t size = size_of(view.dtype);
-  const std::size_t all = reinterpret_cast<std::uintptr_t>(view.data) |
-                          view.leading_dimension * size |
-                          (view.batch > 1 ? view.batch_stride * size : 0);
-  return all % 16 == 0 ? 16 : all % 8 == 0 ? 8 : 4;
-}
-
-// Everything that decides which algorithms a product has and how fast they are, and nothing else.
-// Pointers count by how they are aligned, so that a shard of a batch that begins at another row is
-// the same product.
-using ProductKey = std::array<std::int64_t, 19>;
-
-// The first GPU of the same model.
-int model_of(int gpu) {
-  const auto& gpus = runtime::physical_gpus();
-  int first = 0;
-  while (first < gpu &&
-         gpus[static_cast<std::size_t>(first)].name != gpus[static_cast<std::size_t>(gpu)].name) {
-    ++first;
-  }
-  return first;
-}
-
-ProductKey key_of(Stream& stream, const Product& product) {
-  const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
-  const auto stride = [&](const ConstMatrixView& view) {
-    return number(view.batch == 1 ? 0 : view.batch_stride);
-  };
-  const auto is_bias_aligned = reinterpret_cast<std::uintptr_t>(product.bias.data) % 16 == 0;
-  return {model_of(cuda_stream(stream).gpu()),
-          number(is_matmul_tuning_on()),
-          number(compute_type(product)),
-          number(product.transpose_a),
-          number(product.transpose_b),
-          number(product.c.rows),
-          number(product.c.cols),
-          number(inner_size(product)),
-          number(product.c.batch),
-          number(product.a.leading_dimension),
-          number(product.b.leading_dimension),
-          number(product.c.leading_dimension),
-          stride(product.a),
-          stride(product.b),
-          stride(product.c),
-          number(product.write),
-          number(product.bias.data != nullptr) + number(is_bias_aligned),
-          alignment_of(product.a) | alignment_of(product.b) << 8,
-          alignment_of(product.c)};
-}
-
-// --- the library's algorithms
 
 struct Plan {
   BiasBy bias_by = BiasBy::kernel;
@@ -276,17 +113,28 @@ std::vector<Plan> candidates(Stream& stream, const Product& product) {
   return plans;
 }
 
+// A product in the library's words with the algorithm that runs it, for the thread that made it.
+struct Call {
+  Plan plan;
+  Description description;
+
+  Call(const Product& product, const Plan& chosen)
+      : plan(chosen), description(product, chosen.bias_by) {}
+};
+
 // Enqueues the product; false if the library refuses, and then nothing is enqueued.
-bool launch_product(Stream& stream, const Product& product, const Plan& plan) {
+bool launch_product(Stream& stream, const Product& product, Call& call) {
+  const Plan& plan = call.plan;
+  Description& description = call.description;
   void* const workspace = plan.workspace_bytes > 0 ? product_workspace(stream) : nullptr;
   {
     LaunchScope scope(stream, product.operation);
-    const Description description(product, plan.bias_by);
-    const float one = 1, zero = 0;
-    const double wide_one = 1, wide_zero = 0;
+    if (plan.bias_by == BiasBy::library) description.set_bias(product.bias.data);
+    constexpr float kOne = 1, kZero = 0;
+    constexpr double kWideOne = 1, kWideZero = 0;
     const bool is_wide = product.c.dtype == DType::float64;
-    const void* alpha = is_wide ? static_cast<const void*>(&wide_one) : &one;
-    const void* none = is_wide ? static_cast<const void*>(&wide_zero) : &zero;
+    const void* alpha = is_wide ? static_cast<const void*>(&kWideOne) : &kOne;
+    const void* none = is_wide ? static_cast<const void*>(&kWideZero) : &kZero;
     const void* beta = product.write == Write::accumulate ? alpha : none;
     const cublasStatus_t status = cublasLtMatmul(
         cublas_lt(cuda_stream(stream).gpu()), description.matmul.object, alpha, product.b.data,
@@ -307,67 +155,54 @@ bool launch_product(Stream& stream, const Product& product, const Plan& plan) {
 
 // --- how long they take
 
-// Memory for what timed products write. Not from the pool, whose blocks work of the compute stream
-// may still use.
-class TimingMemory {
- public:
-  TimingMemory(int gpu, std::size_t num_bytes) : gpu_(gpu) {
-    const CurrentGpu current(gpu_);
-    if (cudaMalloc(&data_, num_bytes) == cudaSuccess) return;
-    cudaGetLastError();
-    data_ = nullptr;
-  }
-  ~TimingMemory() {
-    const CurrentGpu current(gpu_);
-    if (data_ != nullptr) runtime::cuda::ignore(cudaFree(data_));
-  }
-  TimingMemory(const TimingMemory&) = delete;
-  TimingMemory& operator=(const TimingMemory&) = delete;
-
-  void* data() const { return data_; }  // nullptr: there was none
-
- private:
-  int gpu_;
-  void* data_ = nullptr;
-};
-
 // Time of one launch of a plan, averaged over `count`; nothing if the library refuses it.
-std::optional<double> microseconds(Stream& stream, const Product& product, const Plan& plan,
-                                   int count) {
+std::optional<double> microseconds(Stream& stream, const Product& product, Call& call, int count) {
   const CudaEvent begin(cuda_stream(stream), CudaEvent::Timing::on);
   for (int i = 0; i < count; ++i) {
-    if (!launch_product(stream, product, plan)) return std::nullopt;
+    if (!launch_product(stream, product, call)) return std::nullopt;
   }
   const CudaEvent end(cuda_stream(stream), CudaEvent::Timing::on);
   end.wait();
   return end.seconds_since(begin) * 1e6 / count;
 }
 
+// Memory for what a timed product writes, which no enqueued work uses; nullptr where there is none.
+std::unique_ptr<runtime::Storage> timing_memory(Stream& stream, const MatrixView& c) {
+  const std::size_t num_elements =
+      (c.batch - 1) * c.batch_stride + (c.rows - 1) * c.leading_dimension + c.cols;
+  runtime::LogicalDevice& device = stream.device();
+  try {
+    return std::make_unique<runtime::Storage>(device, num_elements * size_of(c.dtype),
+                                              device.staging_memory());
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::Device) throw;
+    return nullptr;
+  }
+}
+
 // The fastest plan; nothing without memory, or if the library refuses all. Inputs are read where
 // they are, whatever they hold: the time depends on sizes, not on values.
 std::optional<Plan> fastest(Stream& stream, Product product, const std::vector<Plan>& plans) {
   const MatrixView& c = product.c;
-  const TimingMemory memory(
-      cuda_stream(stream).gpu(),
-      ((c.batch - 1) * c.batch_stride + (c.rows - 1) * c.leading_dimension + c.cols) *
-          size_of(c.dtype));
-  if (memory.data() == nullptr) return std::nullopt;
-  product.c.data = memory.data();
+  const std::unique_ptr<runtime::Storage> memory = timing_memory(stream, c);
+  if (memory == nullptr) return std::nullopt;
+  product.c.data = memory->data();
   const CurrentGpu current(cuda_stream(stream).gpu());
   std::optional<Plan> best;
   double first = 0, least = INFINITY;
   for (const Plan& plan : plans) {
-    if (!launch_product(stream, product, plan)) continue;  // loads the kernel
+    Call call(product, plan);
+    if (!launch_product(stream, product, call)) continue;  // loads the kernel
     // A GPU that has been idle takes some milliseconds to raise its clock.
     constexpr std::chrono::milliseconds kRisesWithin{20};
     for (const auto start = Clock::now(); !best && Clock::now() - start < kRisesWithin;) {
-      microseconds(stream, product, plan, 1);
+      microseconds(stream, product, call, 1);
     }
-    std::optional<double> time = microseconds(stream, product, plan, 1);
+    std::optional<double> time = microseconds(stream, product, call, 1);
     if (!time || *time > 2 * least + 200) continue;  // hopeless
     const int count = static_cast<int>(std::clamp(200 / *time, 1.0, 20.0));
     for (int i = 0; i < 4; ++i) {
-      time = std::min(*time, microseconds(stream, product, plan, count).value_or(*time));
+      time = std::min(*time, microseconds(stream, product, call, count).value_or(*time));
     }
     if (!best) first = *time;
     if (*time >= least) continue;
@@ -381,15 +216,29 @@ std::optional<Plan> fastest(Stream& stream, Product product, const std::vector<P
 
 // --- what was chosen
 
+// One for all threads. Its keys name the GPU's model in place of the GPU.
 struct Table {
-  std::mutex mutex;  // guards all below; held while a product is timed
+  std::mutex mutex;  // guards the plans and the times; held while a product is timed
   std::map<ProductKey, Plan> plans;
   std::size_t num_timed = 0;
+  double seconds = 0;                         // that timing took
+  std::atomic<std::ptrdiff_t> num_untold{0};  // timed products that the log has yet to tell of
+  std::atomic<std::size_t> num_cleared{0};
 };
 
 Table& table() {
   static Table& instance = *new Table;
   return instance;
+}
+
+// The calling thread's products: no lock, and no descriptor to make.
+std::unordered_map<ProductKey, Call, KeyHash>& calls_of_thread() {
+  thread_local std::unordered_map<ProductKey, Call, KeyHash> calls;
+  thread_local std::size_t num_cleared = 0;
+  const std::size_t now = table().num_cleared.load(std::memory_order_relaxed);
+  if (num_cleared != now) calls.clear();
+  num_cleared = now;
+  return calls;
 }
 
 std::optional<Plan> look_up(const ProductKey& key) {
@@ -403,21 +252,38 @@ std::optional<Plan> time_product(Stream& stream, const Product& product, const P
   // so it is waited for before, and if it takes too long, nothing is timed.
   constexpr std::chrono::seconds kLongestWait{2};
   if (!stream.record()->wait(runtime::Clock::now() + kLongestWait)) return std::nullopt;
-  const std::lock_guard lock(table().mutex);
-  if (const auto found = table().plans.find(key); found != table().plans.end()) {
-    return found->second;
+  Table& all = table();
+  const std::lock_guard lock(all.mutex);
+  if (const auto found = all.plans.find(key); found != all.plans.end()) return found->second;
+  if (all.num_timed == 0) {
+    log_info(
+        "timing cuBLASLt's algorithms for each new product: the first step takes longer "
+        "(LOCKSTEP_TUNING=off takes the first one)");
   }
+  const auto start = Clock::now();
   const std::optional<Plan> plan = fastest(stream, product, candidates(stream, product));
   if (!plan) return std::nullopt;
-  table().plans[key] = *plan;
-  ++table().num_timed;
+  all.plans[key] = *plan;
+  ++all.num_timed;
+  all.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+  all.num_untold = static_cast<std::ptrdiff_t>(all.num_timed);
   return plan;
+}
+
+// Says how long timing took, once as many known products have been enqueued as were timed: then
+// the first step is over.
+void tell_after_first_step() {
+  Table& all = table();
+  if (all.num_untold.fetch_sub(1) != 1) return;
+  const std::lock_guard lock(all.mutex);
+  log_info("timed the algorithms of {} products in {:.2f} s", all.num_timed, all.seconds);
 }
 
 // The first algorithm that runs.
 void run_any(Stream& stream, const Product& product, const ProductKey& key) {
   for (const Plan& plan : candidates(stream, product)) {
-    if (!launch_product(stream, product, plan)) continue;
+    Call call(product, plan);
+    if (!launch_product(stream, product, call)) continue;
     const std::lock_guard lock(table().mutex);
     table().plans[key] = plan;
     return;
@@ -438,16 +304,35 @@ void run(Stream& stream, const Product& product) {
     if (product.bias.data) finish_linear(stream, product.c, product.bias, Activation::none, {});
     return;
   }
-  const ProductKey key = key_of(stream, product);
-  std::optional<Plan> plan = look_up(key);
-  if (!plan) {
-    require(!cuda_stream(stream).is_capturing(), ErrorCode::State, product.operation,
-            "the product [{}, {}] x {} is new and cannot be captured; run the step once before "
-            "capturing it",
-            product.c.rows, product.c.cols, inner_size(product));
-    if (is_matmul_tuning_on()) plan = time_product(stream, product, key);
+  const ProductKey own_key = key_of(stream, product);
+  auto& calls = calls_of_thread();
+  auto call = calls.find(own_key);
+  if (call != calls.end()) {
+    if (table().num_untold.load(std::memory_order_relaxed) > 0) tell_after_first_step();
+    if (launch_product(stream, product, call->second)) return;
   }
-  if (!plan || !launch_product(stream, product, *plan)) run_any(stream, product, key);
+  ProductKey key = own_key;  // of all GPUs of the model
+  key[0] = model_of(cuda_stream(stream).gpu());
+  // Asking the library for algorithms may break a capture.
+  const auto require_no_capture = [&](const char* problem) {
+    require(!cuda_stream(stream).is_capturing(), ErrorCode::State, product.operation,
+            "the product [{}, {}] x {} {}; run the step once before capturing it", product.c.rows,
+            product.c.cols, inner_size(product), problem);
+  };
+  if (call == calls.end()) {
+    std::optional<Plan> plan = look_up(key);
+    if (!plan) {
+      require_no_capture("is new and cannot be captured");
+      if (is_matmul_tuning_on()) plan = time_product(stream, product, key);
+    }
+    if (plan) {
+      call = calls.try_emplace(own_key, product, *plan).first;
+      if (launch_product(stream, product, call->second)) return;
+    }
+  }
+  require_no_capture("is refused by cuBLASLt and cannot be captured");
+  calls.erase(own_key);
+  run_any(stream, product, key);
 }
 
 std::size_t num_timed_products() {
@@ -459,6 +344,8 @@ void forget_products() {
   const std::lock_guard lock(table().mutex);
   table().plans.clear();
   table().num_timed = 0;
+  table().num_untold = 0;
+  ++table().num_cleared;
 }
 
 }  // namespace lockstep::kernels::cuda

@@ -8,6 +8,8 @@
 //                 algorithms; of threads that meet the same new product one times it.
 //   Captures:     the library is asked nothing while a stream is captured: a product that was not
 //                 seen before is an error, so the step runs once before it is captured.
+//   Calls:        each thread keeps what it asked the library, descriptors and algorithm: a product
+//                 that it has seen before takes no lock.
 //   Bits:         a chosen algorithm gives the same bits in every call; another process may choose
 //                 another, which adds in another order. Within an UntunedScope
 //                 (matmul_precision.h) the first one that the library runs is taken.

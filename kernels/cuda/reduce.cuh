@@ -38,11 +38,12 @@ __device__ inline double block_sum(double value) {
 
 // True in all threads of the block that comes last of num_blocks, and there what the others wrote
 // before can be read (through volatile pointers). Leaves the ticket at 0 for the next launch.
-// REQUIRES: all threads call it; those that wrote have called __threadfence() since.
+// REQUIRES: all threads call it.
 __device__ inline bool is_last_block(unsigned* ticket, unsigned num_blocks) {
   __shared__ bool is_last;
   __syncthreads();
   if (threadIdx.x == 0 && threadIdx.y == 0) {
+    __threadfence();  // the barrier brought it what the block wrote: that goes before the ticket
     is_last = atomicAdd(ticket, 1u) == num_blocks - 1;
     if (is_last) {
       *ticket = 0;
@@ -59,10 +60,7 @@ template <typename Finish>
 __device__ void sum_over_launch(double value, const Workspace& workspace, const Finish& finish) {
   double total = block_sum(value);
   if (gridDim.x > 1) {
-    if (threadIdx.x == 0) {
-      workspace.partials[blockIdx.x] = total;
-      __threadfence();
-    }
+    if (threadIdx.x == 0) workspace.partials[blockIdx.x] = total;
     if (!is_last_block(workspace.tickets, gridDim.x)) return;
     const volatile double* partials = workspace.partials;
     double mine = 0;
@@ -153,7 +151,6 @@ __device__ bool add_over_chunks(const ColumnShape& shape, const Workspace& works
     for (int k = 0; k < kValues; ++k) {
       workspace.partials[(blockIdx.x * kValues + k) * kStripe + threadIdx.x] = sums[k];
     }
-    __threadfence();
   }
   if (!is_last_block(workspace.tickets + stripe, shape.num_chunks)) return false;
   const volatile double* partials = workspace.partials;

@@ -1,0 +1,193 @@
+// A product in cuBLASLt's words, and what makes two products the same. For product.cpp.
+// Reference: docs.nvidia.com/cuda/cublas, "Using the cuBLASLt API".
+#pragma once
+
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <mutex>
+
+#include "engine/core/error.h"
+#include "engine/core/shape.h"
+#include "engine/runtime/cuda/cuda_stream.h"
+#include "engine/runtime/physical_gpus.h"
+#include "kernels/cuda/product.h"
+#include "kernels/matmul_precision.h"
+
+namespace lockstep::kernels::cuda {
+
+inline void check_cublas(cublasStatus_t status, const char* call) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  fail(ErrorCode::Cuda, call, "failed: {} (cuBLAS status {})", cublasLtGetStatusString(status),
+       static_cast<int>(status));
+}
+
+// The library's state on one physical GPU, shared by its logical devices and all threads (the
+// library allows it). Never destroyed: tensors in static variables may be used until the very end.
+inline cublasLtHandle_t cublas_lt(int gpu) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& handles = *new std::map<int, cublasLtHandle_t>;
+  const std::lock_guard lock(mutex);
+  cublasLtHandle_t& handle = handles[gpu];
+  if (handle == nullptr) {
+    const runtime::cuda::CurrentGpu current(gpu);
+    check_cublas(cublasLtCreate(&handle), "cublasLtCreate");
+  }
+  return handle;
+}
+
+// Owns one of the library's descriptors.
+template <typename Object, cublasStatus_t (*kDestroy)(Object)>
+struct Descriptor {
+  Object object = nullptr;
+  Descriptor() = default;
+  ~Descriptor() {
+    if (object != nullptr) kDestroy(object);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+};
+
+inline cublasComputeType_t compute_type(const Product& product) {
+  if (product.c.dtype == DType::float64) return CUBLAS_COMPUTE_64F;
+  switch (matmul_precision()) {
+    case MatmulPrecision::highest:
+      return CUBLAS_COMPUTE_32F;
+    case MatmulPrecision::high:
+      return CUBLAS_COMPUTE_32F_FAST_TF32;
+    case MatmulPrecision::medium:
+      return CUBLAS_COMPUTE_32F_FAST_16BF;
+  }
+  return CUBLAS_COMPUTE_32F;
+}
+
+// The library adds the bias on the way out, or a kernel of ours does afterwards.
+enum class BiasBy { library, kernel };
+
+// All but the addresses.
+struct Description {
+  using Layout = Descriptor<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+  Descriptor<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> matmul;
+  Layout first;   // of the memory of b
+  Layout second;  // of the memory of a
+  Layout result;  // of c
+
+  Description(const Product& product, BiasBy bias_by) {
+    const cudaDataType_t type = product.c.dtype == DType::float64 ? CUDA_R_64F : CUDA_R_32F;
+    check_cublas(cublasLtMatmulDescCreate(&matmul.object, compute_type(product), type),
+                 "cublasLtMatmulDescCreate");
+    set(CUBLASLT_MATMUL_DESC_TRANSA, operation(product.transpose_b));
+    set(CUBLASLT_MATMUL_DESC_TRANSB, operation(product.transpose_a));
+    if (bias_by == BiasBy::library) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set_bias(product.bias.data);
+    }
+    describe(first, product.b, type, product.c.batch);
+    describe(second, product.a, type, product.c.batch);
+    describe(result, product.c, type, product.c.batch);
+  }
+
+  void set_bias(const void* bias) { set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias); }
+
+ private:
+  static cublasOperation_t operation(Transpose transpose) {
+    return transpose == Transpose::yes ? CUBLAS_OP_T : CUBLAS_OP_N;
+  }
+  template <typename Value>
+  void set(cublasLtMatmulDescAttributes_t name, const Value& value) {
+    check_cublas(cublasLtMatmulDescSetAttribute(matmul.object, name, &value, sizeof(value)),
+                 "cublasLtMatmulDescSetAttribute");
+  }
+  // Row-major [rows, cols] as column-major [cols, rows].
+  static void describe(Layout& layout, const ConstMatrixView& view, cudaDataType_t type,
+                       std::size_t batch) {
+    const auto leading_dimension =
+        static_cast<std::int64_t>(std::max(view.leading_dimension, view.cols));
+    check_cublas(
+        cublasLtMatrixLayoutCreate(&layout.object, type, view.cols, view.rows, leading_dimension),
+        "cublasLtMatrixLayoutCreate");
+    if (batch == 1) return;
+    const auto set = [&](cublasLtMatrixLayoutAttribute_t name, const auto& value) {
+      check_cublas(cublasLtMatrixLayoutSetAttribute(layout.object, name, &value, sizeof(value)),
+                   "cublasLtMatrixLayoutSetAttribute");
+    };
+    set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+        checked_narrow<std::int32_t>("matmul", "the number of matrices", batch));
+    // A matrix that stands for the whole batch is the same one again and again.
+    set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+        view.batch == 1 ? std::int64_t{0} : static_cast<std::int64_t>(view.batch_stride));
+  }
+};
+
+// --- which products are the same
+
+inline std::size_t inner_size(const Product& product) {
+  return product.transpose_a == Transpose::yes ? product.a.rows : product.a.cols;
+}
+
+// The largest of 4, 8 and 16 that divides the addresses of all rows.
+inline std::uint32_t alignment_of(const ConstMatrixView& view) {
+  const std::size_t size = size_of(view.dtype);
+  const std::size_t all = reinterpret_cast<std::uintptr_t>(view.data) |
+                          view.leading_dimension * size |
+                          (view.batch > 1 ? view.batch_stride * size : 0);
+  return all % 16 == 0 ? 16 : all % 8 == 0 ? 8 : 4;
+}
+
+// Everything that decides which algorithms a product has and how fast they are, and nothing else.
+// Pointers count by how they are aligned, so that a shard of a batch that begins at another row is
+// the same product.
+using ProductKey = std::array<std::int64_t, 19>;
+
+struct KeyHash {
+  std::size_t operator()(const ProductKey& key) const {
+    std::uint64_t hash = 0;
+    for (const std::int64_t number : key) {
+      hash = (hash ^ static_cast<std::uint64_t>(number)) * 0x9E3779B97F4A7C15;
+      hash ^= hash >> 32;
+    }
+    return hash;
+  }
+};
+
+// The first GPU of the same model.
+inline int model_of(int gpu) {
+  const auto& gpus = runtime::physical_gpus();
+  int first = 0;
+  while (first < gpu &&
+         gpus[static_cast<std::size_t>(first)].name != gpus[static_cast<std::size_t>(gpu)].name) {
+    ++first;
+  }
+  return first;
+}
+
+inline ProductKey key_of(Stream& stream, const Product& product) {
+  const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
+  const auto stride = [&](const ConstMatrixView& view) {
+    return number(view.batch == 1 ? 0 : view.batch_stride);
+  };
+  const auto is_bias_aligned = reinterpret_cast<std::uintptr_t>(product.bias.data) % 16 == 0;
+  return {runtime::cuda::cuda_stream(stream).gpu(),
+          number(is_matmul_tuning_on()),
+          number(compute_type(product)),
+          number(product.transpose_a),
+          number(product.transpose_b),
+          number(product.c.rows),
+          number(product.c.cols),
+          number(inner_size(product)),
+          number(product.c.batch),
+          number(product.a.leading_dimension),
+          number(product.b.leading_dimension),
+          number(product.c.leading_dimension),
+          stride(product.a),
+          stride(product.b),
+          stride(product.c),
+          number(product.write),
+          number(product.bias.data != nullptr) + number(is_bias_aligned),
+          alignment_of(product.a) | alignment_of(product.b) << 8,
+          alignment_of(product.c)};
+}
+
+}  // namespace lockstep::kernels::cuda
