@@ -24,6 +24,37 @@ bool is_well(ncclResult_t result) {
   return result == ncclSuccess || result == ncclInProgress;
 }
 
+// NCCL's names, in the order of ours. Its average multiplies every contribution by 1/n as it
+// enters, as ours does.
+constexpr ncclDataType_t kTypes[] = {ncclFloat64, ncclFloat32, ncclBfloat16, ncclFloat16,
+                                     ncclInt64,   ncclInt32,   ncclUint8};
+constexpr ncclRedOp_t kOps[] = {ncclSum, ncclAvg, ncclProd, ncclMin, ncclMax};
+static_assert(kTypes[static_cast<int>(DType::uint8)] == ncclUint8 &&
+              kOps[static_cast<int>(ReduceOp::max)] == ncclMax);
+
+// Calls NCCL's function for a collective that moves data.
+Comm::Called call_nccl(ncclComm_t comm, const CollectiveCall& call) {
+  const CallHeader& header = call.header;
+  const std::size_t count = header.num_elements;
+  const ncclDataType_t type = kTypes[static_cast<int>(header.dtype)];
+  const ncclRedOp_t op = kOps[static_cast<int>(header.op)];
+  cudaStream_t stream = runtime::cuda::cuda_stream(*call.stream).handle();
+  void* in = call.input.raw();
+  void* out = call.output.defined() ? call.output.raw() : nullptr;
+  const Library& nccl = library();
+  switch (header.operation) {
+    case Operation::all_reduce:
+      return {"ncclAllReduce", nccl.ncclAllReduce(in, in, count, type, op, comm, stream)};
+    case Operation::broadcast:
+      return {"ncclBroadcast", nccl.ncclBroadcast(in, in, count, type, header.root, comm, stream)};
+    case Operation::all_gather:
+      return {"ncclAllGather", nccl.ncclAllGather(in, out, count, type, comm, stream)};
+    default:
+      return {"ncclReduceScatter",
+              nccl.ncclReduceScatter(in, out, call.output.num_elements(), type, op, comm, stream)};
+  }
+}
+
 }  // namespace
 
 const char* IssuedCalls::tag() const {
@@ -44,7 +75,7 @@ Comm::Comm(const NcclGroupOptions& options, int gpu, const ncclUniqueId& id,
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   const ncclResult_t result =
-      library().comm_init_rank_config(&comm_, options.world_size, id, options.rank, &config);
+      library().ncclCommInitRankConfig(&comm_, options.world_size, id, options.rank, &config);
   if (!is_well(result)) fail_call("ncclCommInitRankConfig", result);
   thread_ = std::thread([this] { poll_until_stopped(); });
   try {
@@ -61,9 +92,10 @@ Comm::~Comm() {
   close();
 }
 
-void Comm::call(std::span<const NamedCall> calls, const IssuedCalls& issued) {
+void Comm::call(std::span<const CollectiveCall* const> calls, const IssuedCalls& issued) {
   try {
-    if (enqueue(calls, issued) == ncclInProgress) wait_until_ready(calls.back().name, issued);
+    const Called last = enqueue(calls, issued);
+    if (last.result == ncclInProgress) wait_until_ready(last.name, issued);
   } catch (const Error& error) {
     fail(error);
     throw_if_failed();
@@ -72,25 +104,23 @@ void Comm::call(std::span<const NamedCall> calls, const IssuedCalls& issued) {
 
 // Returns ncclSuccess, or ncclInProgress where NCCL goes on by itself. A group that was started is
 // ended also after an error: it belongs to the thread, and would hold its later calls back.
-ncclResult_t Comm::enqueue(std::span<const NamedCall> calls, const IssuedCalls& issued) {
+Comm::Called Comm::enqueue(std::span<const CollectiveCall* const> calls,
+                           const IssuedCalls& issued) {
   const std::lock_guard lock(mutex_);
   last_calls_ = issued;
-  if (comm_ == nullptr) return ncclInProgress;  // aborted: the wait throws
+  if (comm_ == nullptr) return {"", ncclInProgress};  // aborted: the wait throws
   const CurrentGpu current(gpu_);
   const bool is_group = calls.size() > 1;
-  if (is_group) check("ncclGroupStart", library().group_start());
-  const char* failed = nullptr;
-  ncclResult_t result = ncclSuccess;
-  for (const NamedCall& call : calls) {
-    result = call.function(comm_);
-    if (is_well(result)) continue;
-    failed = call.name;
-    break;
+  Called last{"ncclGroupStart", is_group ? library().ncclGroupStart() : ncclSuccess};
+  if (last.result != ncclSuccess) fail_call(last.name, last.result);
+  for (const CollectiveCall* call : calls) {
+    last = call_nccl(comm_, *call);
+    if (!is_well(last.result)) break;
   }
-  const ncclResult_t ended = is_group ? library().group_end() : result;
-  if (failed != nullptr) fail_call(failed, result);
+  const ncclResult_t ended = is_group ? library().ncclGroupEnd() : last.result;
+  if (!is_well(last.result)) fail_call(last.name, last.result);
   if (!is_well(ended)) fail_call("ncclGroupEnd", ended);
-  return ended;
+  return {last.name, ended};
 }
 
 void Comm::wait_until_ready(const char* name, const IssuedCalls& issued) {
@@ -110,7 +140,7 @@ ncclResult_t Comm::async_error() {
   ncclResult_t state = ncclSuccess;
   if (comm_ == nullptr) return state;
   const CurrentGpu current(gpu_);
-  const ncclResult_t asked = library().comm_get_async_error(comm_, &state);
+  const ncclResult_t asked = library().ncclCommGetAsyncError(comm_, &state);
   return asked == ncclSuccess ? state : asked;
 }
 
@@ -132,10 +162,12 @@ void Comm::poll_until_stopped() {
 void Comm::poll() {
   const std::vector<UnderWay> waiting = under_way();
   if (const ncclResult_t state = async_error(); !is_well(state)) {
-    const IssuedCalls last = last_calls();
+    std::unique_lock lock(mutex_);
+    const IssuedCalls last = last_calls_;
+    lock.unlock();
     fail(Error(ErrorCode::Comm, last.tag(),
                fmt::format("{} of rank {} failed in NCCL: {}", last.text(), options_.rank,
-                           library().get_error_string(state))));
+                           library().ncclGetErrorString(state))));
   }
   if (!waiting.empty() && runtime::has_passed(waiting.front().deadline)) {
     fail(timeout_of(waiting.front().calls));
@@ -148,11 +180,6 @@ std::vector<Comm::UnderWay> Comm::under_way() {
   return under_way_;
 }
 
-IssuedCalls Comm::last_calls() {
-  const std::lock_guard lock(mutex_);
-  return last_calls_;
-}
-
 void Comm::fail(const Error& error) {
   const std::lock_guard lock(mutex_);
   if (has_failed()) return;
@@ -160,7 +187,7 @@ void Comm::fail(const Error& error) {
   if (!under_way_.empty()) runtime::cuda::report_from_host(*fault_, error);
   failure_.set(error);
   const CurrentGpu current(gpu_);
-  library().comm_abort(comm_);  // an error of the abort itself changes nothing
+  library().ncclCommAbort(comm_);  // an error of the abort itself changes nothing
   comm_ = nullptr;
 }
 
@@ -173,7 +200,7 @@ void Comm::close() {
   thread_.join();
   if (comm_ == nullptr) return;
   const CurrentGpu current(gpu_);
-  library().comm_finalize(comm_);  // its error is the state that is polled
+  library().ncclCommFinalize(comm_);  // its error is the state that is polled
   const runtime::Deadline deadline = runtime::deadline_after(kCloseSeconds);
   ncclResult_t state = async_error();
   for (unsigned round = 0; state == ncclInProgress && !runtime::has_passed(deadline); ++round) {
@@ -181,9 +208,9 @@ void Comm::close() {
     state = async_error();
   }
   if (state == ncclSuccess) {
-    library().comm_destroy(comm_);
+    library().ncclCommDestroy(comm_);
   } else {
-    library().comm_abort(comm_);
+    library().ncclCommAbort(comm_);
   }
 }
 

@@ -4,7 +4,6 @@
 #include <nccl.h>
 
 #include <condition_variable>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -31,12 +30,6 @@ struct IssuedCalls {
   std::string text() const;  // "all_reduce #1 of 8 float32 (sum)"
 };
 
-// One of NCCL's functions with its arguments, and its name for errors: "ncclAllReduce".
-struct NamedCall {
-  const char* name;
-  std::function<ncclResult_t(ncclComm_t)> function;
-};
-
 // An ncclComm_t that never blocks its caller for ever. It is nonblocking, and a thread polls NCCL's
 // own errors and the deadlines of the calls that are under way. The first error aborts NCCL, which
 // ends what hangs on the GPU; every later call, and the next wait of the host for the device,
@@ -52,10 +45,15 @@ class Comm {
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
 
-  // Calls NCCL's functions, several as one group (ncclGroupStart, ncclGroupEnd), and returns when
-  // their work is enqueued. When NCCL refuses one call of a group, none of them is enqueued.
+  struct Called {
+    const char* name;  // "ncclAllReduce"
+    ncclResult_t result;
+  };
+
+  // Returns when the calls, which have elements, are on their streams; several are one group of
+  // NCCL's. When it refuses one of them, none is enqueued.
   // Throws the error that broke the group: Error{Comm} in NCCL's words, or Error{Timeout}.
-  void call(std::span<const NamedCall> calls, const IssuedCalls& issued);
+  void call(std::span<const CollectiveCall* const> calls, const IssuedCalls& issued);
   // The work that was enqueued is done when the event passes.
   void watch(const IssuedCalls& issued, std::shared_ptr<runtime::Event> done);
 
@@ -72,13 +70,12 @@ class Comm {
     runtime::Deadline deadline;
   };
 
-  ncclResult_t enqueue(std::span<const NamedCall> calls, const IssuedCalls& issued);
+  Called enqueue(std::span<const CollectiveCall* const> calls, const IssuedCalls& issued);
   void wait_until_ready(const char* name, const IssuedCalls& issued);
   ncclResult_t async_error();
   void poll_until_stopped();
   void poll();
   std::vector<UnderWay> under_way();  // forgets what is done
-  IssuedCalls last_calls();
   void close();
   Error timeout_of(const IssuedCalls& calls) const;
 

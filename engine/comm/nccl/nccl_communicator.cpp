@@ -56,19 +56,28 @@ void require_alike(const RankInfo& info, const RankInfo& first) {
           first.host, first.nccl_version, first.world_size);
 }
 
-// Says whether two ranks share a GPU. NCCL itself would hang, or fail without naming them.
-bool check_sharing(const std::vector<RankInfo>& infos, GpuSharing sharing) {
+// Says whether two ranks share a GPU. NCCL itself would hang, or fail without naming them. Loading
+// a kernel at its first launch may wait for all kernels of its GPU while no other thread can load
+// one; NCCL's kernels wait for those of the other ranks: among threads that could be for ever.
+bool check_pairs(const std::vector<RankInfo>& infos, GpuSharing sharing) {
+  const char* loading = std::getenv("CUDA_MODULE_LOADING");
+  const bool is_eager = loading != nullptr && std::string_view(loading) == "EAGER";
   bool is_shared = false;
   for (const RankInfo& b : infos) {
     for (const RankInfo& a : infos) {
-      if (a.rank >= b.rank || a.gpu != b.gpu) continue;
-      is_shared = true;
+      if (a.rank >= b.rank) continue;
       const bool are_threads = a.process == b.process && a.host == b.host;
-      require(sharing == GpuSharing::allow && !are_threads, ErrorCode::Device, "nccl",
+      const bool share = a.gpu == b.gpu;
+      is_shared = is_shared || share;
+      require(!share || (sharing == GpuSharing::allow && !are_threads), ErrorCode::Device, "nccl",
               "ranks {} and {} are both on the GPU {} of {}, and NCCL wants one for each rank; use "
               "--comm own, which shares GPUs{}",
               a.rank, b.rank, b.gpu, b.host,
               are_threads ? "" : ", or --nccl-share-gpu to check results (never for timing)");
+      require(!are_threads || is_eager, ErrorCode::State, "nccl",
+              "ranks {} and {} are threads of one process, whose kernels could wait for each other "
+              "for ever when one is loaded: set CUDA_MODULE_LOADING=EAGER before CUDA is used",
+              a.rank, b.rank);
     }
   }
   return is_shared;
@@ -95,7 +104,8 @@ Group meet_in_store(const NcclGroupOptions& options, const RankInfo& mine) {
           mine.rank);
   if (mine.rank == 0) {
     ncclUniqueId id;
-    check("ncclGetUniqueId", library().get_unique_id(&id));
+    const ncclResult_t result = library().ncclGetUniqueId(&id);
+    if (result != ncclSuccess) fail_call("ncclGetUniqueId", result);
     store.set(key_of(options, "id"), {id.internal, sizeof id.internal});
   }
   store.set(rank_key(mine.rank), mine.text());
@@ -114,7 +124,7 @@ Group meet_in_store(const NcclGroupOptions& options, const RankInfo& mine) {
          list_ranks(options.world_size, [&](int rank) { return !store.try_get(rank_key(rank)); }),
          options.world_size);
   }
-  const bool shares_gpus = check_sharing(infos, options.sharing);
+  const bool shares_gpus = check_pairs(infos, options.sharing);
   const std::string id = store.get(key_of(options, "id"), deadline);
   Group group{{}, shares_gpus};
   std::memcpy(group.id.internal, id.data(), std::min(id.size(), sizeof group.id.internal));
@@ -144,40 +154,6 @@ class NcclWork final : public WorkState {
   std::shared_ptr<const Comm> comm_;
   StreamPoint on_device_;
 };
-
-// A collective that moves data, as NCCL's call. The tensors must outlive it.
-NamedCall named_call(const CollectiveCall& call) {
-  const CallHeader& header = call.header;
-  const std::size_t count = header.num_elements;
-  const ncclDataType_t type = nccl_type(header.dtype);
-  const ncclRedOp_t op = nccl_op(header.op);
-  const int root = header.root;
-  cudaStream_t stream = runtime::cuda::cuda_stream(*call.stream).handle();
-  void* input = call.input.raw();
-  void* output = call.output.defined() ? call.output.raw() : nullptr;
-  switch (header.operation) {
-    case Operation::all_reduce:
-      return {"ncclAllReduce", [=](ncclComm_t comm) {
-                return library().all_reduce(input, input, count, type, op, comm, stream);
-              }};
-    case Operation::broadcast:
-      return {"ncclBroadcast", [=](ncclComm_t comm) {
-                return library().broadcast(input, input, count, type, root, comm, stream);
-              }};
-    case Operation::all_gather:
-      return {"ncclAllGather", [=](ncclComm_t comm) {
-                return library().all_gather(input, output, count, type, comm, stream);
-              }};
-    case Operation::reduce_scatter: {
-      const std::size_t part = call.output.num_elements();
-      return {"ncclReduceScatter", [=](ncclComm_t comm) {
-                return library().reduce_scatter(input, output, part, type, op, comm, stream);
-              }};
-    }
-    default:
-      fail(ErrorCode::State, name_of(header.operation), "is no collective that moves data");
-  }
-}
 
 class NcclCommunicator final : public Communicator {
  public:
@@ -267,11 +243,11 @@ Work NcclCommunicator::run(std::span<CollectiveCall> calls, Launch launch) {
 
 std::shared_ptr<runtime::Event> NcclCommunicator::enqueue(std::span<const CollectiveCall> calls,
                                                           const IssuedCalls& issued) {
-  std::vector<NamedCall> named;
+  std::vector<const CollectiveCall*> not_empty;
   for (const CollectiveCall& call : calls) {
-    if (call.header.num_elements > 0) named.push_back(named_call(call));
+    if (call.header.num_elements > 0) not_empty.push_back(&call);
   }
-  if (!named.empty()) comm_->call(named, issued);
+  if (!not_empty.empty()) comm_->call(not_empty, issued);
   runtime::Stream& stream = *calls.front().stream;
   const std::shared_ptr<runtime::Event> done = stream.record();
   // A graph's events pass in no run that could be watched: NCCL's own errors have to do there.

@@ -14,6 +14,13 @@ std::string version_text(int code) {
   return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
 }
 
+int version_code_of(const Library& library) {
+  int version = 0;
+  const ncclResult_t result = library.ncclGetVersion(&version);
+  if (result != ncclSuccess) fail_call("ncclGetVersion", result);
+  return version;
+}
+
 }  // namespace
 
 Library load(const std::string& path) {
@@ -28,23 +35,10 @@ Library load(const std::string& path) {
           "in LOCKSTEP_NCCL_LIBRARY, or use --comm own, which needs no NCCL",
           file.problem());
   Library found;
-  file.find_required("ncclGetVersion", found.get_version);
-  file.find_required("ncclGetUniqueId", found.get_unique_id);
-  file.find_required("ncclCommInitRankConfig", found.comm_init_rank_config);
-  file.find_required("ncclCommFinalize", found.comm_finalize);
-  file.find_required("ncclCommDestroy", found.comm_destroy);
-  file.find_required("ncclCommAbort", found.comm_abort);
-  file.find_required("ncclCommGetAsyncError", found.comm_get_async_error);
-  file.find_required("ncclGetErrorString", found.get_error_string);
-  file.find_required("ncclGetLastError", found.get_last_error);
-  file.find_required("ncclAllReduce", found.all_reduce);
-  file.find_required("ncclBroadcast", found.broadcast);
-  file.find_required("ncclAllGather", found.all_gather);
-  file.find_required("ncclReduceScatter", found.reduce_scatter);
-  file.find_required("ncclGroupStart", found.group_start);
-  file.find_required("ncclGroupEnd", found.group_end);
-  int version = 0;
-  check("ncclGetVersion", found.get_version(&version));
+#define LOCKSTEP_FIND(name) file.find_required(#name, found.name);
+  LOCKSTEP_NCCL_FUNCTIONS(LOCKSTEP_FIND)
+#undef LOCKSTEP_FIND
+  const int version = version_code_of(found);
   require(version >= kOldestVersion, ErrorCode::Comm, "nccl",
           "needs NCCL {} or newer, found {}; update it, or use --comm own",
           version_text(kOldestVersion), version_text(version));
@@ -52,53 +46,15 @@ Library load(const std::string& path) {
 }
 
 std::string version_of(const Library& library) {
-  int version = 0;
-  check("ncclGetVersion", library.get_version(&version));
-  return version_text(version);
+  return version_text(version_code_of(library));
 }
 
 void fail_call(const char* call, ncclResult_t result) {
-  const char* last = library().get_last_error(nullptr);
+  const char* last = library().ncclGetLastError(nullptr);
   const std::string detail = last == nullptr || *last == '\0' ? "" : fmt::format(" ({})", last);
-  std::string text = library().get_error_string(result) + detail;
+  std::string text = library().ncclGetErrorString(result) + detail;
   for (char& c : text) c = c == '\n' ? ' ' : c;
   fail(ErrorCode::Comm, call, "failed: {}", text);
-}
-
-ncclDataType_t nccl_type(DType dtype) {
-  switch (dtype) {
-    case DType::float64:
-      return ncclFloat64;
-    case DType::float32:
-      return ncclFloat32;
-    case DType::bfloat16:
-      return ncclBfloat16;
-    case DType::float16:
-      return ncclFloat16;
-    case DType::int64:
-      return ncclInt64;
-    case DType::int32:
-      return ncclInt32;
-    case DType::uint8:
-      return ncclUint8;
-  }
-  fail(ErrorCode::DType, "nccl", "unknown dtype");
-}
-
-ncclRedOp_t nccl_op(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return ncclSum;
-    case ReduceOp::average:
-      return ncclAvg;
-    case ReduceOp::product:
-      return ncclProd;
-    case ReduceOp::min:
-      return ncclMin;
-    case ReduceOp::max:
-      return ncclMax;
-  }
-  fail(ErrorCode::Usage, "nccl", "unknown op");
 }
 
 }  // namespace lockstep::comm::nccl

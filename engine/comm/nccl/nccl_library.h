@@ -12,22 +12,18 @@ namespace lockstep::comm::nccl {
 
 static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0), "needs nccl.h of NCCL 2.18 or newer");
 
+#define LOCKSTEP_NCCL_FUNCTIONS(DO)                                                           \
+  DO(ncclGetVersion)                                                                          \
+  DO(ncclGetUniqueId)                                                                         \
+  DO(ncclCommInitRankConfig) DO(ncclCommFinalize) DO(ncclCommDestroy) DO(ncclCommAbort)       \
+      DO(ncclCommGetAsyncError) DO(ncclGetErrorString) DO(ncclGetLastError) DO(ncclAllReduce) \
+          DO(ncclBroadcast) DO(ncclAllGather) DO(ncclReduceScatter) DO(ncclGroupStart)        \
+              DO(ncclGroupEnd)
+
 struct Library {
-  decltype(&ncclGetVersion) get_version = nullptr;
-  decltype(&ncclGetUniqueId) get_unique_id = nullptr;
-  decltype(&ncclCommInitRankConfig) comm_init_rank_config = nullptr;
-  decltype(&ncclCommFinalize) comm_finalize = nullptr;
-  decltype(&ncclCommDestroy) comm_destroy = nullptr;
-  decltype(&ncclCommAbort) comm_abort = nullptr;
-  decltype(&ncclCommGetAsyncError) comm_get_async_error = nullptr;
-  decltype(&ncclGetErrorString) get_error_string = nullptr;
-  decltype(&ncclGetLastError) get_last_error = nullptr;
-  decltype(&ncclAllReduce) all_reduce = nullptr;
-  decltype(&ncclBroadcast) broadcast = nullptr;
-  decltype(&ncclAllGather) all_gather = nullptr;
-  decltype(&ncclReduceScatter) reduce_scatter = nullptr;
-  decltype(&ncclGroupStart) group_start = nullptr;
-  decltype(&ncclGroupEnd) group_end = nullptr;
+#define LOCKSTEP_DECLARE(name) decltype(&::name) name = nullptr;
+  LOCKSTEP_NCCL_FUNCTIONS(LOCKSTEP_DECLARE)
+#undef LOCKSTEP_DECLARE
 };
 
 // The library that this process uses. Throws as load() does.
@@ -42,16 +38,5 @@ std::string version_of(const Library& library);
 
 // Throws Error{Comm}: "[ncclAllReduce] failed: ..." in NCCL's own words.
 [[noreturn]] void fail_call(const char* call, ncclResult_t result);
-
-inline void check(const char* call, ncclResult_t result) {
-  if (result != ncclSuccess) [[unlikely]] {
-    fail_call(call, result);
-  }
-}
-
-// NCCL's names for our dtypes and ops. ncclAvg multiplies every contribution by 1/n as it enters,
-// as ours does.
-ncclDataType_t nccl_type(DType dtype);
-ncclRedOp_t nccl_op(ReduceOp op);
 
 }  // namespace lockstep::comm::nccl

@@ -4,11 +4,9 @@
 namespace lockstep::comm::nccl {
 
 const Library& library() {
-  static const Library linked{ncclGetVersion,        ncclGetUniqueId,    ncclCommInitRankConfig,
-                              ncclCommFinalize,      ncclCommDestroy,    ncclCommAbort,
-                              ncclCommGetAsyncError, ncclGetErrorString, ncclGetLastError,
-                              ncclAllReduce,         ncclBroadcast,      ncclAllGather,
-                              ncclReduceScatter,     ncclGroupStart,     ncclGroupEnd};
+#define LOCKSTEP_LINK(name) &::name,
+  static const Library linked{LOCKSTEP_NCCL_FUNCTIONS(LOCKSTEP_LINK)};
+#undef LOCKSTEP_LINK
   return linked;
 }
 

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,6 +24,9 @@ namespace lockstep::comm {
     GTEST_SKIP() << "needs " << (count) << " GPUs, found " << runtime::physical_gpus().size(); \
   }                                                                                            \
   static_assert(true, "")
+
+// Ranks are threads here: nccl_group.h. Before the first call into CUDA.
+inline const int kLoadsKernelsEarly = setenv("CUDA_MODULE_LOADING", "EAGER", 1);
 
 // A rank's GPU.
 inline Device gpu_of(const Communicator& group) {
