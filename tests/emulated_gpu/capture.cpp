@@ -53,7 +53,6 @@ cudaError_t begin(cudaStream_t handle, cudaStreamCaptureMode mode) {
   if (!stream) return cudaErrorInvalidResourceHandle;
   if (is_capturing(*stream)) return cudaErrorIllegalState;
   auto capture = std::make_shared<Capture>();
-  capture->id = state().next_id++;
   capture->mode = mode;
   capture->thread = std::this_thread::get_id();
   capture->origin = handle;

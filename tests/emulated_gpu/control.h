@@ -2,7 +2,9 @@
 //
 // Environment, read once: LOCKSTEP_EMULATED_GPUS (2), LOCKSTEP_EMULATED_MEMORY_MIB of each (4096),
 // LOCKSTEP_EMULATED_PEER_ACCESS=0 (GPUs cannot read each other's memory), LOCKSTEP_EMULATED_DRIVER:
-// the newest CUDA that the driver serves (12040 is 12.4; 0: no driver is installed).
+// the newest CUDA that the driver serves (12040 is 12.4; 0: no driver is installed);
+// LOCKSTEP_EMULATED_DEADLOCK_SECONDS (20): a call that waits so long for a GPU ends the program. As
+// on hardware, CUDA_MODULE_LOADING=EAGER loads kernels before their first launch.
 #pragma once
 
 #include <cuda_runtime_api.h>

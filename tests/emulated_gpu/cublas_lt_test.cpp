@@ -12,8 +12,7 @@ namespace {
 constexpr std::size_t kM = 19, kN = 11, kK = 9;
 constexpr std::int64_t kExtraRows = 3;  // between the columns of each matrix
 
-#define EXPECT_CUBLAS(expected, ...) \
-  EXPECT_STREQ(cublasLtGetStatusName(__VA_ARGS__), cublasLtGetStatusName(expected))
+#define EXPECT_CUBLAS(expected, ...) EXPECT_EQ(__VA_ARGS__, expected)
 #define EXPECT_LT_OK(...) EXPECT_CUBLAS(CUBLAS_STATUS_SUCCESS, __VA_ARGS__)
 
 template <typename T>
@@ -73,7 +72,6 @@ struct Problem {
   ~Problem() {
     cublasLtMatmulPreferenceDestroy(preference);
     cublasLtMatmulDescDestroy(operation);
-    cublasLtDestroy(handle);
   }
 
   template <typename Value>
@@ -260,7 +258,6 @@ TEST(CublasLtSupport, AlgorithmsDifferInWhatTheyAskForAndHowTheyRound) {
   cublasLtMatrixLayoutDestroy(layout_b);
   cublasLtMatrixLayoutDestroy(layout_d);
   cublasLtMatmulDescDestroy(operation);
-  cublasLtDestroy(handle);
 }
 
 TEST(CublasLtPrecision, FastTypesRoundTheFactors) {

@@ -85,13 +85,6 @@ cudaError_t CUDARTAPI cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return api_on_gpu([&] { return record(event, stream); });
 }
 
-cudaError_t CUDARTAPI cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream,
-                                               unsigned flags) {
-  return api_on_gpu([&] {
-    return flags == cudaEventRecordDefault ? record(event, stream) : cudaErrorNotSupported;
-  });
-}
-
 cudaError_t CUDARTAPI cudaEventQuery(cudaEvent_t handle) {
   return api_on_gpu([&] {
     std::shared_ptr<CUevent_st> event;

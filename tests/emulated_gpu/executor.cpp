@@ -20,7 +20,6 @@ constinit thread_local dim3 gridDim{};
 namespace emulated_gpu {
 namespace {
 
-using device::BarrierResult;
 using device::SourceLine;
 using device::WarpValues;
 
@@ -56,11 +55,10 @@ class BlockRunner {
  public:
   void run(const Grid& grid, Order order);
 
-  BarrierResult wait_for_block(int predicate, SourceLine where);
+  void wait_for_block(SourceLine where);
   const WarpValues& exchange_in_warp(const char* intrinsic, unsigned mask, const void* value,
                                      std::size_t num_bytes, SourceLine where);
   unsigned lane() const { return current_ % 32; }
-  unsigned living_lanes() const { return warps_[current_ / 32].living; }
   void* shared_memory() const { return shared_memory_.get(); }
   [[noreturn]] void fail(SourceLine where, const char* format, ...) const;
 
@@ -94,8 +92,6 @@ class BlockRunner {
 
   unsigned num_at_barrier_ = 0;
   SourceLine barrier_line_{};
-  BarrierResult arriving_;
-  BarrierResult barrier_;  // of the last barrier that was passed
 
   Fiber scheduler_;
   Fiber* running_ = &scheduler_;
@@ -135,7 +131,6 @@ void BlockRunner::run_block() {
   num_started_ = 0;
   num_exited_ = 0;
   num_at_barrier_ = 0;
-  arriving_ = {};
   threads_.assign(num_threads_, {});
   warps_.resize((num_threads_ + 31) / 32);
   for (unsigned w = 0; w < warps_.size(); ++w) {
@@ -204,7 +199,7 @@ void BlockRunner::exit_thread() {
 }
 
 // An exited thread counts as arrived, as it does on a GPU.
-BarrierResult BlockRunner::wait_for_block(int predicate, SourceLine where) {
+void BlockRunner::wait_for_block(SourceLine where) {
   if (num_at_barrier_ == 0) {
     barrier_line_ = where;
   } else if (barrier_line_.line != where.line || std::strcmp(barrier_line_.file, where.file) != 0) {
@@ -212,19 +207,14 @@ BarrierResult BlockRunner::wait_for_block(int predicate, SourceLine where) {
          barrier_line_.file, barrier_line_.line);
   }
   ++num_at_barrier_;
-  ++arriving_.num_threads;
-  if (predicate != 0) ++arriving_.num_true;
   if (num_at_barrier_ + num_exited_ == num_threads_) {
     release_barrier();
   } else {
     stop(nullptr, where);
   }
-  return barrier_;
 }
 
 void BlockRunner::release_barrier() {
-  barrier_ = arriving_;
-  arriving_ = {};
   num_at_barrier_ = 0;
   for (unsigned i = 0; i < num_threads_; ++i) {
     const unsigned index = order_ == Order::forward ? i : num_threads_ - 1 - i;
@@ -331,8 +321,8 @@ void run_grid(const Grid& grid) {
 
 namespace device {
 
-BarrierResult wait_for_block(int predicate, SourceLine where) {
-  return runner().wait_for_block(predicate, where);
+void wait_for_block(SourceLine where) {
+  runner().wait_for_block(where);
 }
 
 const WarpValues& exchange_in_warp(const char* intrinsic, unsigned mask, const void* value,
@@ -342,9 +332,6 @@ const WarpValues& exchange_in_warp(const char* intrinsic, unsigned mask, const v
 
 unsigned lane_index() {
   return runner().lane();
-}
-unsigned living_lanes() {
-  return runner().living_lanes();
 }
 void* dynamic_shared_memory_start() {
   return runner().shared_memory();

@@ -49,12 +49,34 @@ namespace {
 
 cudaError_t instantiate(cudaGraphExec_t* exec, cudaGraph_t graph) {
   if (exec == nullptr || graph == nullptr) return cudaErrorInvalidValue;
+  wait_for_host_functions("cudaGraphInstantiate");
   auto program = std::make_shared<Program>();
   for (const auto& node : graph->nodes) program->nodes.push_back(*node);
   for (std::size_t lane = 1; lane < graph->num_lanes; ++lane) {
     program->workers.push_back(std::make_unique<Worker>());
   }
   *exec = new CUgraphExec_st{std::move(program), nullptr};
+  return cudaSuccess;
+}
+
+// Edges with data are told only to a caller that takes the data.
+cudaError_t get_edges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
+                      std::size_t* num_asked, bool takes_data) {
+  if (graph == nullptr || num_asked == nullptr || (from == nullptr) != (to == nullptr)) {
+    return cudaErrorInvalidValue;
+  }
+  std::size_t num_edges = 0;
+  for (const auto& node : graph->nodes) {
+    for (const std::size_t earlier : node->dependencies) {
+      if (node->edges == EdgeData::some && !takes_data) return cudaErrorLossyQuery;
+      if (from != nullptr && num_edges < *num_asked) {
+        from[num_edges] = graph->nodes[earlier].get();
+        to[num_edges] = node.get();
+      }
+      ++num_edges;
+    }
+  }
+  *num_asked = from == nullptr ? num_edges : std::min(*num_asked, num_edges);
   return cudaSuccess;
 }
 
@@ -86,19 +108,6 @@ cudaError_t CUDARTAPI cudaGraphInstantiate(cudaGraphExec_t* pGraphExec, cudaGrap
                                           cudaGraphInstantiateFlagUpload |
                                           cudaGraphInstantiateFlagUseNodePriority;
     return (flags & ~kKnown) != 0 ? cudaErrorInvalidValue : instantiate(pGraphExec, graph);
-  });
-}
-
-cudaError_t CUDARTAPI cudaGraphInstantiateWithFlags(cudaGraphExec_t* pGraphExec, cudaGraph_t graph,
-                                                    unsigned long long flags) {
-  return cudaGraphInstantiate(pGraphExec, graph, flags);
-}
-
-cudaError_t CUDARTAPI cudaGraphUpload(cudaGraphExec_t graphExec, cudaStream_t handle) {
-  return api_on_gpu([&] {
-    const std::lock_guard lock(state().mutex);
-    if (graphExec == nullptr) return cudaErrorInvalidValue;
-    return find_stream(handle) ? cudaSuccess : cudaErrorInvalidResourceHandle;
   });
 }
 
@@ -139,35 +148,13 @@ cudaError_t CUDARTAPI cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* node
 
 #if CUDART_VERSION >= 13000
 cudaError_t CUDARTAPI cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from,
-                                        cudaGraphNode_t* to, cudaGraphEdgeData*,
+                                        cudaGraphNode_t* to, cudaGraphEdgeData* data,
                                         std::size_t* numEdges) {
+  return api_on_gpu([&] { return get_edges(graph, from, to, numEdges, data != nullptr); });
+}
 #else
 cudaError_t CUDARTAPI cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from,
                                         cudaGraphNode_t* to, std::size_t* numEdges) {
+  return api_on_gpu([&] { return get_edges(graph, from, to, numEdges, false); });
+}
 #endif
-  return api_on_gpu([&] {
-    if (graph == nullptr || numEdges == nullptr || (from == nullptr) != (to == nullptr)) {
-      return cudaErrorInvalidValue;
-    }
-    std::size_t num_edges = 0;
-    for (const auto& node : graph->nodes) {
-      for (const std::size_t earlier : node->dependencies) {
-        if (from != nullptr && num_edges < *numEdges) {
-          from[num_edges] = graph->nodes[earlier].get();
-          to[num_edges] = node.get();
-        }
-        ++num_edges;
-      }
-    }
-    *numEdges = from == nullptr ? num_edges : std::min(*numEdges, num_edges);
-    return cudaSuccess;
-  });
-}
-
-cudaError_t CUDARTAPI cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* pType) {
-  return api_on_gpu([&] {
-    if (node == nullptr || pType == nullptr) return cudaErrorInvalidValue;
-    *pType = node->type;
-    return cudaSuccess;
-  });
-}

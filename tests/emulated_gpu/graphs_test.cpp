@@ -154,9 +154,8 @@ TEST(Graphs, ForbidUnsafeCallsMeanwhile) {
   void* memory = nullptr;
   const std::function<cudaError_t()> calls[] = {
       [&] { return cudaMalloc(&memory, 4); },       [&] { return cudaStreamSynchronize(stream); },
-      [&] { return cudaStreamSynchronize(other); }, [&] { return cudaStreamQuery(stream); },
-      [&] { return cudaDeviceSynchronize(); },      [&] { return cudaEventQuery(event); },
-      [&] { return cudaEventSynchronize(event); },
+      [&] { return cudaStreamSynchronize(other); }, [&] { return cudaDeviceSynchronize(); },
+      [&] { return cudaEventQuery(event); },        [&] { return cudaEventSynchronize(event); },
   };
   for (const auto& call : calls) {
     begin(stream, cudaStreamCaptureModeThreadLocal);

@@ -9,7 +9,7 @@ namespace emulated_gpu {
 namespace {
 
 // 48 KiB with the kernel's static shared memory, which is not known here: some is left for it.
-constexpr std::size_t kDefaultSharedBytes = 47 * 1024;
+constexpr std::size_t kMaxSharedBytes = 47 * 1024;
 
 bool is_possible(const dim3& grid, const dim3& block) {
   const auto is_between = [](unsigned size, unsigned largest) {
@@ -26,16 +26,13 @@ cudaError_t launch(const void* kernel, const cudaLaunchConfig_t& config,
                    std::function<void()> thread_body) {
   return api_on_gpu([&] {
     if (!is_possible(config.gridDim, config.blockDim)) return cudaErrorInvalidConfiguration;
+    load_kernel(kernel);
     const std::lock_guard lock(state().mutex);
     const auto stream = find_stream(config.stream);
     // "A kernel launch will fail if it is issued to a stream that is not associated to the current
     // device": CUDA C++ Programming Guide, Stream and Event Behavior.
     if (!stream || stream->gpu != current_gpu()) return cudaErrorInvalidResourceHandle;
-    const auto allowed = state().max_shared_bytes.find(kernel);
-    const std::size_t max_shared_bytes = allowed == state().max_shared_bytes.end()
-                                             ? kDefaultSharedBytes
-                                             : static_cast<std::size_t>(allowed->second);
-    if (config.dynamicSmemBytes > max_shared_bytes) return cudaErrorInvalidValue;
+    if (config.dynamicSmemBytes > kMaxSharedBytes) return cudaErrorInvalidValue;
 
     const cudaError_t failure = std::exchange(stream->next_kernel_fails, cudaSuccess);
     Gpu& gpu = *state().gpus[static_cast<std::size_t>(stream->gpu)];
@@ -48,6 +45,15 @@ cudaError_t launch(const void* kernel, const cudaLaunchConfig_t& config,
         run_grid(grid);
       }
     });
+  });
+}
+
+cudaError_t launch_task(cudaStream_t handle, std::function<void()> task) {
+  return api_on_gpu([&] {
+    const std::lock_guard lock(state().mutex);
+    const auto stream = find_stream(handle);
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    return submit(*stream, cudaGraphNodeTypeKernel, std::move(task));
   });
 }
 

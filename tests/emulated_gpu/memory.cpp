@@ -42,6 +42,7 @@ std::optional<Allocation> forget(void* pointer, Allocation::Kind kind) {
 }
 
 cudaError_t allocate_on_gpu(void** pointer, std::size_t num_bytes) {
+  wait_for_host_functions("cudaMalloc");
   const std::lock_guard lock(state().mutex);
   if (const cudaError_t error = check_call_is_safe(); error != cudaSuccess) return error;
   ++state().counters.num_mallocs;
@@ -56,20 +57,20 @@ cudaError_t allocate_on_gpu(void** pointer, std::size_t num_bytes) {
   if (memory == nullptr) return cudaErrorMemoryAllocation;
   if (left) *left -= num_bytes;
   gpu.num_used_bytes += num_bytes;
-  state().allocations[address_of(memory)] = {Allocation::Kind::device, current_gpu(), num_bytes, 0};
+  state().allocations[address_of(memory)] = {Allocation::Kind::device, current_gpu(), num_bytes};
   *pointer = memory;
   return cudaSuccess;
 }
 
-cudaError_t allocate_on_host(void** pointer, std::size_t num_bytes, unsigned flags) {
+cudaError_t allocate_on_host(void** pointer, std::size_t num_bytes) {
+  wait_for_host_functions("cudaHostAlloc");
   const std::lock_guard lock(state().mutex);
   if (const cudaError_t error = check_call_is_safe(); error != cudaSuccess) return error;
   *pointer = nullptr;
   if (num_bytes == 0) return cudaSuccess;
   void* memory = allocate(num_bytes, 4096);
   if (memory == nullptr) return cudaErrorMemoryAllocation;
-  state().allocations[address_of(memory)] = {Allocation::Kind::pinned, current_gpu(), num_bytes,
-                                             flags};
+  state().allocations[address_of(memory)] = {Allocation::Kind::pinned, current_gpu(), num_bytes};
   *pointer = memory;
   return cudaSuccess;
 }
@@ -97,7 +98,7 @@ cudaError_t CUDARTAPI cudaFree(void* devPtr) {
       allocation = *forgotten;
       ++state().counters.num_frees;
     }
-    wait_for_gpu(allocation.gpu);
+    wait_for_gpu(allocation.gpu, "cudaFree");
     {
       const std::lock_guard lock(state().mutex);
       state().gpus[static_cast<std::size_t>(allocation.gpu)]->num_used_bytes -=
@@ -113,12 +114,8 @@ cudaError_t CUDARTAPI cudaHostAlloc(void** pHost, std::size_t size, unsigned fla
     constexpr unsigned kKnown =
         cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
     if (pHost == nullptr || (flags & ~kKnown) != 0) return cudaErrorInvalidValue;
-    return allocate_on_host(pHost, size, flags);
+    return allocate_on_host(pHost, size);
   });
-}
-
-cudaError_t CUDARTAPI cudaMallocHost(void** ptr, std::size_t size) {
-  return cudaHostAlloc(ptr, size, cudaHostAllocDefault);
 }
 
 cudaError_t CUDARTAPI cudaFreeHost(void* ptr) {
@@ -129,52 +126,10 @@ cudaError_t CUDARTAPI cudaFreeHost(void* ptr) {
       if (const cudaError_t error = check_call_is_safe(); error != cudaSuccess) return error;
       if (!forget(ptr, Allocation::Kind::pinned)) return cudaErrorInvalidValue;
     }
-    for (std::size_t gpu = 0; gpu < state().gpus.size(); ++gpu) wait_for_gpu(static_cast<int>(gpu));
-    std::free(ptr);
-    return cudaSuccess;
-  });
-}
-
-cudaError_t CUDARTAPI cudaHostRegister(void* ptr, std::size_t size, unsigned flags) {
-  return api_on_gpu([&] {
-    if (ptr == nullptr || size == 0) return cudaErrorInvalidValue;
-    const std::lock_guard lock(state().mutex);
-    if (const cudaError_t error = check_call_is_safe(); error != cudaSuccess) return error;
-    if (find_allocation(ptr)) return cudaErrorHostMemoryAlreadyRegistered;
-    state().allocations[address_of(ptr)] = {Allocation::Kind::registered, current_gpu(), size,
-                                            flags};
-    return cudaSuccess;
-  });
-}
-
-cudaError_t CUDARTAPI cudaHostUnregister(void* ptr) {
-  return api_on_gpu([&] {
-    const std::lock_guard lock(state().mutex);
-    if (const cudaError_t error = check_call_is_safe(); error != cudaSuccess) return error;
-    return forget(ptr, Allocation::Kind::registered) ? cudaSuccess
-                                                     : cudaErrorHostMemoryNotRegistered;
-  });
-}
-
-// Addresses are unified: host memory has the same one on a GPU.
-cudaError_t CUDARTAPI cudaHostGetDevicePointer(void** pDevice, void* pHost, unsigned flags) {
-  return api_on_gpu([&] {
-    const std::lock_guard lock(state().mutex);
-    const auto found = find_allocation(pHost);
-    if (flags != 0 || !found || found->allocation.kind == Allocation::Kind::device) {
-      return cudaErrorInvalidValue;
+    for (std::size_t gpu = 0; gpu < state().gpus.size(); ++gpu) {
+      wait_for_gpu(static_cast<int>(gpu), "cudaFreeHost");
     }
-    *pDevice = pHost;
-    return cudaSuccess;
-  });
-}
-
-cudaError_t CUDARTAPI cudaHostGetFlags(unsigned* pFlags, void* pHost) {
-  return api_on_gpu([&] {
-    const std::lock_guard lock(state().mutex);
-    const auto found = find_allocation(pHost);
-    if (!found || found->allocation.kind != Allocation::Kind::pinned) return cudaErrorInvalidValue;
-    *pFlags = found->allocation.flags;
+    std::free(ptr);
     return cudaSuccess;
   });
 }

@@ -62,13 +62,6 @@ TEST(Memory, PointersKnowWhereTheyAre) {
   EXPECT_EQ(attributes.type, cudaMemoryTypeHost);
   EXPECT_OK(cudaPointerGetAttributes(&attributes, &plain));
   EXPECT_EQ(attributes.type, cudaMemoryTypeUnregistered);
-  EXPECT_OK(cudaHostRegister(&plain, sizeof(plain), 0));
-  EXPECT_CUDA(cudaErrorHostMemoryAlreadyRegistered, cudaHostRegister(&plain, sizeof(plain), 0));
-  EXPECT_OK(cudaPointerGetAttributes(&attributes, &plain));
-  EXPECT_EQ(attributes.type, cudaMemoryTypeHost);
-  EXPECT_OK(cudaHostUnregister(&plain));
-  EXPECT_CUDA(cudaErrorHostMemoryNotRegistered, cudaHostUnregister(&plain));
-  cudaGetLastError();
 }
 
 TEST(Copies, FromPageableMemoryMayBeOverwrittenAtOnce) {
@@ -134,36 +127,6 @@ TEST(Copies, MustBeWhatTheySay) {
   cudaGetLastError();
 }
 
-TEST(Copies, OfRowsKeepWhatIsBetweenThem) {
-  const Stream stream;
-  const Array<int> array(std::vector<int>(6, 9));
-  const std::vector<int> rows{1, 2, 3, 4, 5, 6, 7, 8};
-  EXPECT_OK(
-      cudaMemcpy2DAsync(array.data(), 12, rows.data(), 16, 8, 2, cudaMemcpyHostToDevice, stream));
-  EXPECT_EQ(array.values(), (std::vector<int>{1, 2, 9, 5, 6, 9}));
-  EXPECT_CUDA(cudaErrorInvalidPitchValue, cudaMemcpy2DAsync(array.data(), 4, rows.data(), 16, 8, 2,
-                                                            cudaMemcpyHostToDevice, stream));
-  EXPECT_OK(cudaMemsetAsync(array.data() + 1, 0, 8, stream));
-  EXPECT_EQ(array.values(), (std::vector<int>{1, 0, 0, 5, 6, 9}));
-  cudaGetLastError();
-}
-
-TEST(Copies, BetweenGpusNameBoth) {
-  const Stream stream;
-  const Array<int> here(std::vector<int>{1, 2});
-  EXPECT_OK(cudaSetDevice(1));
-  {
-    const Array<int> there(2);
-    EXPECT_CUDA(cudaErrorInvalidValue,
-                cudaMemcpyPeerAsync(there.data(), 0, here.data(), 0, 8, stream));
-    EXPECT_OK(cudaMemcpyPeerAsync(there.data(), 1, here.data(), 0, 8, stream));
-    stream.wait();
-    EXPECT_EQ(there.values(), (std::vector<int>{1, 2}));
-  }
-  EXPECT_OK(cudaSetDevice(0));
-  cudaGetLastError();
-}
-
 TEST(Devices, AreThereAndPerThread) {
   int count = 0;
   EXPECT_OK(cudaGetDeviceCount(&count));
@@ -181,9 +144,6 @@ TEST(Devices, AreThereAndPerThread) {
   EXPECT_OK(cudaGetDeviceProperties(&properties, 1));
   EXPECT_STREQ(properties.name, "Emulated GPU 1");
   EXPECT_EQ(properties.major, 9);
-  int value = 0;
-  EXPECT_OK(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, 0));
-  EXPECT_EQ(value, properties.multiProcessorCount);
   char bus[16] = {};
   EXPECT_OK(cudaDeviceGetPCIBusId(bus, sizeof(bus), 1));
   EXPECT_STREQ(bus, "0000:02:00.0");
@@ -198,8 +158,6 @@ TEST(Devices, GivePeersAccessOnce) {
   EXPECT_EQ(possible, 0);
   EXPECT_OK(cudaDeviceEnablePeerAccess(1, 0));
   EXPECT_CUDA(cudaErrorPeerAccessAlreadyEnabled, cudaDeviceEnablePeerAccess(1, 0));
-  EXPECT_OK(cudaDeviceDisablePeerAccess(1));
-  EXPECT_CUDA(cudaErrorPeerAccessNotEnabled, cudaDeviceDisablePeerAccess(1));
   EXPECT_CUDA(cudaErrorInvalidDevice, cudaDeviceEnablePeerAccess(0, 0));
   cudaGetLastError();
 }

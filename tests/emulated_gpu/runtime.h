@@ -18,14 +18,19 @@
 #include <optional>
 #include <thread>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "tests/emulated_gpu/control.h"
 #include "tests/emulated_gpu/sync.h"
 
+// With programmatic dependent launch, which cuBLASLt uses, the edges to a node have data.
+enum class EdgeData { none, some };
+
 // A captured operation. The names of the structures behind handles are CUDA's.
 struct CUgraphNode_st {
   cudaGraphNodeType type{};
+  EdgeData edges{};
   std::function<void()> work;
   std::vector<std::size_t> dependencies;  // indices of nodes before it
   std::size_t lane = 0;  // nodes of one captured stream run in order, in a thread of their own
@@ -39,7 +44,6 @@ struct CUgraph_st {
 namespace emulated_gpu {
 
 struct Capture {
-  unsigned long long id = 0;
   cudaStreamCaptureMode mode{};
   std::thread::id thread;
   cudaStream_t origin = nullptr;
@@ -60,8 +64,6 @@ struct CapturePosition {
 struct CUstream_st {
   int gpu = 0;
   unsigned flags = 0;
-  int priority = 0;
-  unsigned long long id = 0;
   emulated_gpu::Worker worker;
   std::shared_ptr<emulated_gpu::Mark> tail;  // passes after the last task; null: none yet
   emulated_gpu::CapturePosition position;    // position.capture is null unless capturing
@@ -78,16 +80,17 @@ struct CUevent_st {
 namespace emulated_gpu {
 
 struct Allocation {
-  enum class Kind { device, pinned, registered };
+  enum class Kind { device, pinned };
   Kind kind{};
   int gpu = 0;
   std::size_t num_bytes = 0;
-  unsigned flags = 0;  // of cudaHostAlloc
 };
 
 struct Gpu {
   std::size_t num_used_bytes = 0;
   std::atomic<bool> has_context{false};          // some call made one
+  std::atomic<int> num_host_functions{0};        // that run now
+  std::unordered_set<const void*> kernels;       // that are loaded
   std::atomic<cudaError_t> fault{cudaSuccess};   // once set, the GPU answers everything with it
   std::vector<bool> has_access_to;               // memory of other GPUs
   std::shared_ptr<CUstream_st> default_stream;   // made when first used
@@ -101,13 +104,14 @@ struct State {
   std::size_t num_bytes_per_gpu = 0;
   bool peers_are_possible = true;
   int driver_version = CUDART_VERSION;
+  bool loads_kernels_lazily = true;
+  std::mutex loader;  // held while a kernel is loaded
+  std::chrono::seconds deadlock_after{};
   std::map<std::uintptr_t, Allocation> allocations;
   std::optional<std::size_t> num_bytes_until_failure;  // of cudaMalloc
   std::unordered_map<cudaStream_t, std::shared_ptr<CUstream_st>> streams;
   std::unordered_map<cudaEvent_t, std::shared_ptr<CUevent_st>> events;
   std::vector<std::weak_ptr<Capture>> captures;
-  std::unordered_map<const void*, int> max_shared_bytes;  // of a kernel: cudaFuncSetAttribute
-  unsigned long long next_id = 1;
   Counters counters;
 };
 
@@ -155,12 +159,20 @@ std::shared_ptr<CUstream_st> find_stream(cudaStream_t handle);
 std::shared_ptr<CUevent_st> find_event(cudaEvent_t handle);
 // Queues work on the stream, or makes it a node of the stream's capture. It is skipped on a GPU
 // that has failed.
-cudaError_t submit(CUstream_st& stream, cudaGraphNodeType type, std::function<void()> work);
+cudaError_t submit(CUstream_st& stream, cudaGraphNodeType type, std::function<void()> work,
+                   EdgeData edges = EdgeData::none);
 // Queues a task that always runs, behind what the default stream's rules order before it.
 std::shared_ptr<Mark> enqueue(CUstream_st& stream, std::function<void()> task);
 
-// Waits for all that is queued on the GPU. REQUIRES: the lock is not held.
-void wait_for_gpu(int gpu);
+// --- waits that CUDA may make inside a call; REQUIRES: the lock is not held. One that takes
+// LOCKSTEP_EMULATED_DEADLOCK_SECONDS ends the program and names the call.
+// Waits for all that is queued on the GPU.
+void wait_for_gpu(int gpu, const char* call);
+// Waits until no host function runs on the current GPU.
+void wait_for_host_functions(const char* call);
+// Loads a kernel for the current GPU before its first launch. CUDA may wait for all work of the GPU
+// then, while other threads cannot load any.
+void load_kernel(const void* kernel);
 
 // --- captures; REQUIRES: the lock is held
 // cudaErrorStreamCaptureUnsupported, and the end of the captures that it breaks, where the calling

@@ -32,6 +32,5 @@
 
 #include "tests/emulated_gpu/device/atomics.h"
 #include "tests/emulated_gpu/device/block.h"
-#include "tests/emulated_gpu/device/integers.h"
 #include "tests/emulated_gpu/device/math.h"
 #include "tests/emulated_gpu/device/warp.h"

@@ -1,4 +1,5 @@
 #include <cstdlib>
+#include <string_view>
 
 #include "tests/emulated_gpu/runtime.h"
 
@@ -10,6 +11,11 @@ std::size_t number_from_environment(const char* name, std::size_t value) {
   return text == nullptr ? value : std::strtoull(text, nullptr, 10);
 }
 
+bool is_in_environment(const char* name, std::string_view value) {
+  const char* text = std::getenv(name);
+  return text != nullptr && text == value;
+}
+
 thread_local cudaError_t the_last_error = cudaSuccess;
 
 }  // namespace
@@ -18,7 +24,9 @@ State::State()
     : num_bytes_per_gpu(number_from_environment("LOCKSTEP_EMULATED_MEMORY_MIB", 4096) << 20),
       peers_are_possible(number_from_environment("LOCKSTEP_EMULATED_PEER_ACCESS", 1) != 0),
       driver_version(
-          static_cast<int>(number_from_environment("LOCKSTEP_EMULATED_DRIVER", CUDART_VERSION))) {
+          static_cast<int>(number_from_environment("LOCKSTEP_EMULATED_DRIVER", CUDART_VERSION))),
+      loads_kernels_lazily(!is_in_environment("CUDA_MODULE_LOADING", "EAGER")),
+      deadlock_after(number_from_environment("LOCKSTEP_EMULATED_DEADLOCK_SECONDS", 20)) {
   gpus.resize(number_from_environment("LOCKSTEP_EMULATED_GPUS", 2));
   for (auto& gpu : gpus) {
     gpu = std::make_unique<Gpu>();
@@ -115,8 +123,4 @@ cudaError_t CUDARTAPI cudaGetLastError() {
   // What a kernel did to its GPU stays the last error.
   if (!is_fault_of_current_gpu(error)) last_error() = cudaSuccess;
   return error;
-}
-
-cudaError_t CUDARTAPI cudaPeekAtLastError() {
-  return last_error();
 }

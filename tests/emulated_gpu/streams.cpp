@@ -1,5 +1,8 @@
 // Streams: queues of work, each with a thread of its own.
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 
 #include "tests/emulated_gpu/runtime.h"
 
@@ -21,7 +24,6 @@ std::shared_ptr<CUstream_st> default_stream(int gpu) {
   if (!stream) {
     stream = std::make_shared<CUstream_st>();
     stream->gpu = gpu;
-    stream->id = state().next_id++;
   }
   return stream;
 }
@@ -54,7 +56,19 @@ cudaError_t check_default_stream(const CUstream_st& stream) {
   return cudaSuccess;
 }
 
-cudaError_t create(cudaStream_t* handle, unsigned flags, int priority) {
+template <typename Condition>
+void poll_until(const char* call, const char* what, const Condition& is_over) {
+  const auto deadline = std::chrono::steady_clock::now() + state().deadlock_after;
+  while (!is_over()) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      std::fprintf(stderr, "emulated GPU: deadlock: %s waits for %s\n", call, what);
+      std::abort();
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+cudaError_t create(cudaStream_t* handle, unsigned flags) {
   if (handle == nullptr || (flags & ~unsigned{cudaStreamNonBlocking}) != 0) {
     return cudaErrorInvalidValue;
   }
@@ -62,8 +76,6 @@ cudaError_t create(cudaStream_t* handle, unsigned flags, int priority) {
   auto stream = std::make_shared<CUstream_st>();
   stream->gpu = current_gpu();
   stream->flags = flags;
-  stream->priority = std::clamp(priority, -5, 0);
-  stream->id = state().next_id++;
   *handle = stream.get();
   state().streams[*handle] = std::move(stream);
   return cudaSuccess;
@@ -93,7 +105,8 @@ std::shared_ptr<Mark> enqueue(CUstream_st& stream, std::function<void()> task) {
   return mark;
 }
 
-cudaError_t submit(CUstream_st& stream, cudaGraphNodeType type, std::function<void()> work) {
+cudaError_t submit(CUstream_st& stream, cudaGraphNodeType type, std::function<void()> work,
+                   EdgeData edges) {
   Gpu& gpu = gpu_of(stream);
   auto unless_failed = [&gpu, work = std::move(work)] {
     if (gpu.fault != cudaSuccess) return;
@@ -104,6 +117,7 @@ cudaError_t submit(CUstream_st& stream, cudaGraphNodeType type, std::function<vo
     if (capture->is_invalid) return cudaErrorStreamCaptureInvalidated;
     auto node = std::make_unique<CUgraphNode_st>();
     node->type = type;
+    node->edges = edges;
     node->work = std::move(unless_failed);
     node->dependencies = stream.position.frontier;
     node->lane = lane_of(*capture, &stream);
@@ -116,7 +130,7 @@ cudaError_t submit(CUstream_st& stream, cudaGraphNodeType type, std::function<vo
   return cudaSuccess;
 }
 
-void wait_for_gpu(int gpu) {
+void wait_for_gpu(int gpu, const char* call) {
   std::vector<std::shared_ptr<Mark>> tails;
   {
     const std::lock_guard lock(state().mutex);
@@ -127,24 +141,39 @@ void wait_for_gpu(int gpu) {
     if (of.default_stream && of.default_stream->tail) tails.push_back(of.default_stream->tail);
     tails.insert(tails.end(), of.abandoned.begin(), of.abandoned.end());
   }
-  for (const auto& tail : tails) tail->wait();
+  for (const auto& tail : tails) {
+    poll_until(call, "work of its GPU", [&] { return tail->has_passed(); });
+  }
+}
+
+void wait_for_host_functions(const char* call) {
+  const Gpu& gpu = *state().gpus[static_cast<std::size_t>(current_gpu())];
+  poll_until(call, "a host function", [&] { return gpu.num_host_functions == 0; });
+}
+
+void load_kernel(const void* kernel) {
+  if (!state().loads_kernels_lazily) return;
+  Gpu& gpu = *state().gpus[static_cast<std::size_t>(current_gpu())];
+  const auto is_loaded = [&] {
+    const std::lock_guard lock(state().mutex);
+    return gpu.kernels.contains(kernel);
+  };
+  if (is_loaded()) return;
+  std::unique_lock loading(state().loader, std::defer_lock);
+  poll_until("loading a kernel", "another thread that loads one",
+             [&] { return loading.try_lock(); });
+  if (is_loaded()) return;
+  wait_for_gpu(current_gpu(), "loading a kernel");
+  const std::lock_guard lock(state().mutex);
+  gpu.kernels.insert(kernel);
 }
 
 }  // namespace emulated_gpu
 
 using namespace emulated_gpu;
 
-cudaError_t CUDARTAPI cudaStreamCreate(cudaStream_t* pStream) {
-  return api_on_gpu([&] { return create(pStream, cudaStreamDefault, 0); });
-}
-
 cudaError_t CUDARTAPI cudaStreamCreateWithFlags(cudaStream_t* pStream, unsigned flags) {
-  return api_on_gpu([&] { return create(pStream, flags, 0); });
-}
-
-cudaError_t CUDARTAPI cudaStreamCreateWithPriority(cudaStream_t* pStream, unsigned flags,
-                                                   int priority) {
-  return api_on_gpu([&] { return create(pStream, flags, priority); });
+  return api_on_gpu([&] { return create(pStream, flags); });
 }
 
 // Returns at once; what is queued still runs.
@@ -184,17 +213,6 @@ cudaError_t CUDARTAPI cudaStreamSynchronize(cudaStream_t handle) {
   });
 }
 
-cudaError_t CUDARTAPI cudaStreamQuery(cudaStream_t handle) {
-  return api_on_gpu([&] {
-    const std::lock_guard lock(state().mutex);
-    const auto stream = find_stream(handle);
-    if (!stream) return cudaErrorInvalidResourceHandle;
-    if (const cudaError_t error = check_not_capturing(*stream); error != cudaSuccess) return error;
-    if (stream->tail && !stream->tail->has_passed()) return cudaErrorNotReady;
-    return gpu_of(*stream).fault.load();
-  });
-}
-
 cudaError_t CUDARTAPI cudaDeviceSynchronize() {
   return api_on_gpu([&] {
     {
@@ -206,52 +224,10 @@ cudaError_t CUDARTAPI cudaDeviceSynchronize() {
       }
       if (const cudaError_t error = check_call_is_safe(); error != cudaSuccess) return error;
     }
-    wait_for_gpu(current_gpu());
+    wait_for_gpu(current_gpu(), "cudaDeviceSynchronize");
     return cudaSuccess;
   });
 }
-
-cudaError_t CUDARTAPI cudaStreamGetFlags(cudaStream_t handle, unsigned* flags) {
-  return api_on_gpu([&] {
-    const std::lock_guard lock(state().mutex);
-    const auto stream = find_stream(handle);
-    if (!stream) return cudaErrorInvalidResourceHandle;
-    *flags = stream->flags;
-    return cudaSuccess;
-  });
-}
-
-cudaError_t CUDARTAPI cudaStreamGetPriority(cudaStream_t handle, int* priority) {
-  return api_on_gpu([&] {
-    const std::lock_guard lock(state().mutex);
-    const auto stream = find_stream(handle);
-    if (!stream) return cudaErrorInvalidResourceHandle;
-    *priority = stream->priority;
-    return cudaSuccess;
-  });
-}
-
-cudaError_t CUDARTAPI cudaStreamGetId(cudaStream_t handle, unsigned long long* streamId) {
-  return api_on_gpu([&] {
-    const std::lock_guard lock(state().mutex);
-    const auto stream = find_stream(handle);
-    if (!stream) return cudaErrorInvalidResourceHandle;
-    *streamId = stream->id;
-    return cudaSuccess;
-  });
-}
-
-#if CUDART_VERSION >= 12080
-cudaError_t CUDARTAPI cudaStreamGetDevice(cudaStream_t handle, int* device) {
-  return api_on_gpu([&] {
-    const std::lock_guard lock(state().mutex);
-    const auto stream = find_stream(handle);
-    if (!stream) return cudaErrorInvalidResourceHandle;
-    *device = stream->gpu;
-    return cudaSuccess;
-  });
-}
-#endif
 
 // A host function may not call CUDA.
 cudaError_t CUDARTAPI cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t fn, void* userData) {
@@ -259,9 +235,11 @@ cudaError_t CUDARTAPI cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t fn, v
     const std::lock_guard lock(state().mutex);
     const auto stream = find_stream(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
-    return submit(*stream, cudaGraphNodeTypeHost, [fn, userData] {
+    return submit(*stream, cudaGraphNodeTypeHost, [&gpu = gpu_of(*stream), fn, userData] {
       the_thread_is_in_a_host_function = true;
+      ++gpu.num_host_functions;
       fn(userData);
+      --gpu.num_host_functions;
       the_thread_is_in_a_host_function = false;
     });
   });

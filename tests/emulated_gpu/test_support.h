@@ -10,6 +10,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdlib>
 #include <future>
 #include <type_traits>
 #include <vector>
@@ -23,6 +24,9 @@
 #define EXPECT_OK(...) EXPECT_CUDA(cudaSuccess, __VA_ARGS__)
 
 namespace emulated_gpu::testing {
+
+// These tests launch kernels behind gates; faults_test.cpp shows what becomes of that else.
+inline const int kLoadsKernelsEarly = setenv("CUDA_MODULE_LOADING", "EAGER", 1);
 
 class Stream {
  public:

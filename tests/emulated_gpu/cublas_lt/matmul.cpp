@@ -34,7 +34,7 @@ cublasStatus_t check_pointers(const Problem& problem, const Operands& operands) 
   return has_all ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
-// In the default pointer mode alpha and beta are on the host and read by the call.
+// Alpha and beta are on the host and read by the call.
 struct Scalars {
   double alpha = 0, beta = 0;  // room for either type
 };
@@ -42,27 +42,28 @@ struct Scalars {
 cublasStatus_t queue(cudaStream_t handle, int gpu, const Problem& problem,
                      const Algorithm& algorithm, Operands operands, void* workspace) {
   Scalars scalars;
-  const bool on_host = problem.operation.pointer_mode == CUBLASLT_POINTER_MODE_HOST;
-  if (on_host) {
+  {
     const std::size_t size = problem.operation.scale_type == CUDA_R_64F ? 8 : 4;
     const Visible visible;
     std::memcpy(&scalars.alpha, operands.alpha, size);
     std::memcpy(&scalars.beta, operands.beta, size);
   }
+  load_kernel(&algorithm);
   const std::lock_guard lock(state().mutex);
   const auto stream = find_stream(handle);
   if (!stream || stream->gpu != gpu) return CUBLAS_STATUS_EXECUTION_FAILED;
-  const cudaError_t error = submit(*stream, cudaGraphNodeTypeKernel, [=] {
-    count(&Counters::num_kernels);
-    // Two products that share a workspace at the same time spoil each other: a race to be seen.
-    if (workspace != nullptr) std::memset(workspace, 0xFF, algorithm.workspace_bytes);
-    Operands with_scalars = operands;
-    if (on_host) {
-      with_scalars.alpha = &scalars.alpha;
-      with_scalars.beta = &scalars.beta;
-    }
-    compute(problem, algorithm, with_scalars);
-  });
+  const cudaError_t error = submit(
+      *stream, cudaGraphNodeTypeKernel,
+      [=] {
+        count(&Counters::num_kernels);
+        // Two products that share a workspace at the same time spoil each other: a race to be seen.
+        if (workspace != nullptr) std::memset(workspace, 0xFF, algorithm.workspace_bytes);
+        Operands with_scalars = operands;
+        with_scalars.alpha = &scalars.alpha;
+        with_scalars.beta = &scalars.beta;
+        compute(problem, algorithm, with_scalars);
+      },
+      EdgeData::some);
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 

@@ -14,21 +14,15 @@ namespace emulated_gpu::cublas_lt {
 struct Operation {
   std::int32_t compute_type = CUBLAS_COMPUTE_32F;
   std::int32_t scale_type = CUDA_R_32F;
-  std::int32_t pointer_mode = CUBLASLT_POINTER_MODE_HOST;
   std::int32_t transpose_a = CUBLAS_OP_N;
   std::int32_t transpose_b = CUBLAS_OP_N;
-  std::int32_t transpose_c = CUBLAS_OP_N;
   std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  std::int32_t sm_count_target = 0;
   void* bias = nullptr;
-  std::int64_t bias_batch_stride = 0;
-  std::int32_t bias_type = -1;  // -1: as D
 };
 
 // Behind cublasLtMatrixLayout_t.
 struct Layout {
   std::uint32_t type = CUDA_R_32F;
-  std::int32_t order = CUBLASLT_ORDER_COL;
   std::uint64_t rows = 0;
   std::uint64_t cols = 0;
   std::int64_t ld = 0;
@@ -38,15 +32,11 @@ struct Layout {
 
 // Behind cublasLtMatmulPreference_t.
 struct Preference {
-  std::uint32_t search_mode = CUBLASLT_SEARCH_BEST_FIT;
   std::uint64_t max_workspace_bytes = 0;
-  std::uint32_t reduction_scheme_mask = CUBLASLT_REDUCTION_SCHEME_MASK;
   std::uint32_t alignment_a = 256;
   std::uint32_t alignment_b = 256;
   std::uint32_t alignment_c = 256;
   std::uint32_t alignment_d = 256;
-  float max_waves_count = 0;
-  std::uint64_t impl_mask = ~std::uint64_t{0};
 };
 
 struct Problem {

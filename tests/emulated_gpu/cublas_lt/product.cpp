@@ -1,26 +1,20 @@
 #include "tests/emulated_gpu/cublas_lt/product.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <vector>
-
-#include "tests/emulated_gpu/cublas_lt/elements.h"
 
 namespace emulated_gpu::cublas_lt {
 namespace {
 
-// One matrix of a batch; element (i, j) is at j * ld + i.
-struct Matrix {
-  const void* data;
-  std::uint32_t type;
-  std::size_t ld;
-  std::size_t offset;  // elements before it
-
-  std::size_t index(std::size_t i, std::size_t j) const { return offset + j * ld + i; }
-};
-
-Matrix matrix_of(const Layout& layout, const void* data, std::size_t batch) {
-  return {data, layout.type, static_cast<std::size_t>(layout.ld),
-          batch * static_cast<std::size_t>(layout.batch_stride)};
+// Keeps this many of the 23 bits behind the point, rounded to nearest even.
+float round_to_bits(float value, unsigned bits) {
+  if (std::isnan(value)) return value;
+  const unsigned dropped = 23 - bits;
+  std::uint32_t word = std::bit_cast<std::uint32_t>(value);
+  word += (1u << (dropped - 1)) - 1 + (word >> dropped & 1u);
+  return std::bit_cast<float>(word >> dropped << dropped);
 }
 
 // What a tensor core is given in place of an operand's element.
@@ -28,25 +22,29 @@ template <typename T>
 T operand(T value, std::int32_t compute_type) {
   switch (compute_type) {
     case CUBLAS_COMPUTE_32F_FAST_TF32:
-      return round_to_tf32(static_cast<float>(value));
+      return round_to_bits(static_cast<float>(value), 10);
     case CUBLAS_COMPUTE_32F_FAST_16BF:
-      return round_to_bf16(static_cast<float>(value));
-    case CUBLAS_COMPUTE_32F_FAST_16F:
-      return round_to_fp16(static_cast<float>(value));
+      return round_to_bits(static_cast<float>(value), 7);
     default:
       return value;
   }
 }
 
+// One matrix of a batch; element (i, j) is at j * ld + i.
+template <typename T>
+T* matrix_of(const Layout& layout, T* data, std::size_t batch) {
+  return data + batch * static_cast<std::size_t>(layout.batch_stride);
+}
+
 // op(X), column-major and packed: [rows, cols].
 template <typename T>
-std::vector<T> packed(const Matrix& x, bool is_transposed, std::size_t rows, std::size_t cols,
-                      std::int32_t compute_type) {
+std::vector<T> packed(const Layout& layout, const T* x, bool is_transposed, std::size_t rows,
+                      std::size_t cols, std::int32_t compute_type) {
+  const auto ld = static_cast<std::size_t>(layout.ld);
   std::vector<T> result(rows * cols);
   for (std::size_t j = 0; j < cols; ++j) {
     for (std::size_t i = 0; i < rows; ++i) {
-      const std::size_t index = is_transposed ? x.index(j, i) : x.index(i, j);
-      result[j * rows + i] = operand(load<T>(x.data, x.type, index), compute_type);
+      result[j * rows + i] = operand(x[is_transposed ? i * ld + j : j * ld + i], compute_type);
     }
   }
   return result;
@@ -64,28 +62,28 @@ class Product {
                                                        : problem.k()),
         alpha_(*static_cast<const T*>(operands.alpha)),
         beta_(*static_cast<const T*>(operands.beta)),
-        c_(matrix_of(problem.c, operands.c, batch)),
-        d_(matrix_of(problem.d, operands.d, batch)),
-        d_data_(operands.d),
-        bias_offset_(batch * static_cast<std::size_t>(problem.operation.bias_batch_stride)) {
+        c_(matrix_of(problem.c, static_cast<const T*>(operands.c), batch)),
+        d_(matrix_of(problem.d, static_cast<T*>(operands.d), batch)) {
     const Operation& operation = problem.operation;
-    a_ = packed<T>(matrix_of(problem.a, operands.a, batch), operation.transpose_a != CUBLAS_OP_N,
-                   problem.m(), problem.k(), operation.compute_type);
-    b_ = packed<T>(matrix_of(problem.b, operands.b, batch), operation.transpose_b != CUBLAS_OP_N,
-                   problem.k(), problem.n(), operation.compute_type);
+    const T* a = matrix_of(problem.a, static_cast<const T*>(operands.a), batch);
+    const T* b = matrix_of(problem.b, static_cast<const T*>(operands.b), batch);
+    a_ = packed(problem.a, a, operation.transpose_a != CUBLAS_OP_N, problem.m(), problem.k(),
+                operation.compute_type);
+    b_ = packed(problem.b, b, operation.transpose_b != CUBLAS_OP_N, problem.k(), problem.n(),
+                operation.compute_type);
   }
 
   void run() {
     const std::size_t m = problem_.m(), n = problem_.n();
+    const auto ld_c = static_cast<std::size_t>(problem_.c.ld);
+    const auto ld_d = static_cast<std::size_t>(problem_.d.ld);
     for (std::size_t j = 0; j < n; ++j) {
       const std::vector<T> column = column_of_product(j);
       for (std::size_t i = 0; i < m; ++i) {
         T value = alpha_ * column[i];
-        if (beta_ != 0) value += beta_ * load<T>(c_.data, c_.type, c_.index(i, j));
-        if (adds_bias(problem_)) {
-          value += load<T>(problem_.operation.bias, problem_.d.type, bias_offset_ + i);
-        }
-        store(d_data_, d_.type, d_.index(i, j), value);
+        if (beta_ != 0) value += beta_ * c_[j * ld_c + i];
+        if (adds_bias(problem_)) value += static_cast<const T*>(problem_.operation.bias)[i];
+        d_[j * ld_d + i] = value;
       }
     }
   }
@@ -113,9 +111,8 @@ class Product {
   std::size_t depth_;  // how much of k is summed
   T alpha_, beta_;
   std::vector<T> a_, b_;
-  Matrix c_, d_;
-  void* d_data_;
-  std::size_t bias_offset_;
+  const T* c_;
+  T* d_;
 };
 
 }  // namespace

@@ -20,13 +20,7 @@ struct SourceLine {
   int line;
 };
 
-// What the threads of a block brought to a barrier.
-struct BarrierResult {
-  int num_threads = 0;
-  int num_true = 0;  // those whose predicate was not 0
-};
-
-BarrierResult wait_for_block(int predicate, SourceLine where);
+void wait_for_block(SourceLine where);
 
 // What the lanes of a warp brought to an intrinsic.
 struct WarpValues {
@@ -44,7 +38,6 @@ const WarpValues& exchange_in_warp(const char* intrinsic, unsigned mask, const v
                                    std::size_t num_bytes, SourceLine where);
 
 unsigned lane_index();
-unsigned living_lanes();  // of the calling thread's warp
 
 void* dynamic_shared_memory_start();
 

@@ -13,7 +13,7 @@
 
 namespace emulated_nccl {
 
-enum class Kind { all_reduce, broadcast, all_gather, reduce_scatter, message };
+enum class Kind { all_reduce, broadcast, all_gather, reduce_scatter };
 
 // One rank's part in a call.
 struct Part {

@@ -69,9 +69,6 @@ void move(const std::vector<Part>& parts, std::size_t rank) {
       return;
     case Kind::broadcast:
       return copy(parts[static_cast<std::size_t>(mine.root)], output);
-    case Kind::message:
-      if (rank == 1) copy(parts[0], output);
-      return;
   }
 }
 
@@ -99,9 +96,7 @@ void with_type(ncclDataType_t type, const Function& function) {
 }  // namespace
 
 std::size_t input_bytes(const Part& part, int rank, std::size_t num_ranks) {
-  const bool gives = part.kind == Kind::broadcast ? rank == part.root
-                     : part.kind == Kind::message ? rank == 0
-                                                  : true;
+  const bool gives = part.kind == Kind::broadcast ? rank == part.root : true;
   if (!gives) return 0;
   std::size_t element = 0;
   with_type(part.type, [&](auto value) { element = sizeof value; });

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/emulated_gpu/launch.h"
 #include "tests/emulated_gpu/nccl/clique.h"
 
 namespace emulated_nccl {
@@ -44,11 +45,6 @@ namespace {
 std::mutex the_mutex;
 std::map<int, ncclResult_t> the_async_errors;  // by rank
 
-struct Task {
-  Part part;
-  std::shared_ptr<Clique> clique;
-};
-
 // Of a thread.
 struct Group {
   int depth = 0;
@@ -70,14 +66,9 @@ bool is_refused(int rank) {
 }
 
 ncclResult_t put_on_stream(const GroupedCall& call) {
-  auto* task = new Task{call.part, call.comm->clique};
-  const auto run = [](void* data) {
-    const std::unique_ptr<Task> mine(static_cast<Task*>(data));
-    mine->clique->meet(mine->part);
-  };
-  if (cudaLaunchHostFunc(call.stream, run, task) == cudaSuccess) return ncclSuccess;
-  delete task;
-  return ncclUnhandledCudaError;
+  const auto meet = [part = call.part, clique = call.comm->clique] { clique->meet(part); };
+  return emulated_gpu::launch_task(call.stream, meet) == cudaSuccess ? ncclSuccess
+                                                                     : ncclUnhandledCudaError;
 }
 
 // What a call outside a group does, and ncclCommGetAsyncError after one.
@@ -216,19 +207,6 @@ ncclResult_t ncclAllGather(const void* input, void* output, size_t count, ncclDa
 ncclResult_t ncclReduceScatter(const void* input, void* output, size_t count, ncclDataType_t type,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   return enqueue(comm, stream, {Kind::reduce_scatter, input, output, count, type, op, 0});
-}
-
-// A communicator of two whose rank 0 sends to rank 1 and nothing else: all that Link asks for.
-ncclResult_t ncclSend(const void* input, size_t count, ncclDataType_t type, int peer,
-                      ncclComm_t comm, cudaStream_t stream) {
-  if (comm->num_ranks != 2 || comm->rank != 0 || peer != 1) return ncclInvalidUsage;
-  return enqueue(comm, stream, {Kind::message, input, nullptr, count, type, ncclSum, 0});
-}
-
-ncclResult_t ncclRecv(void* output, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                      cudaStream_t stream) {
-  if (comm->num_ranks != 2 || comm->rank != 1 || peer != 0) return ncclInvalidUsage;
-  return enqueue(comm, stream, {Kind::message, nullptr, output, count, type, ncclSum, 0});
 }
 
 ncclResult_t ncclGroupStart() {

@@ -44,10 +44,16 @@ inline Stream& comm(Device device = kFirst) {
   return logical_device(device).comm_stream();
 }
 
-// A stream that comes to a gate stops there until the gate is opened.
+// A stream that comes to a gate stops there until the gate is opened. Memory, graphs, and kernels
+// that have not run yet, may wait for the whole GPU and so for the gate: a test makes them before.
 class Gate {
  public:
+  Gate() {
+    for (int i = 0; i < kNumDevices; ++i) logical_device({DeviceType::cuda, i});
+  }
   ~Gate() { open(); }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
   void block(Stream& stream) {
     // The stream may come to it when the gate is gone.
     const auto wait = [](void* opened) {

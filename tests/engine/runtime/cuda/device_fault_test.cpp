@@ -78,6 +78,8 @@ TEST_F(DeviceFaults, ACopyBackThrowsThem) {
 }
 
 TEST_F(DeviceFaults, AWaitWithADeadlineThrowsThem) {
+  gather(0);
+  compute().synchronize();
   Gate gate;
   gate.block(compute());
   gather(5);

@@ -11,6 +11,8 @@ class KernelFailures : public CudaTest {
   void TearDown() override { emulated_gpu::clear_faults(); }
   // The stream is held up until the kernel is launched: the launch itself is no failure.
   static void launch_kernel_that_fails(const Tensor& x) {
+    x.fill(1);
+    x.stream().synchronize();
     Gate gate;
     gate.block(x.stream());
     emulated_gpu::fail_next_kernel(cuda::cuda_stream(x.stream()).handle());
@@ -33,6 +35,8 @@ TEST_F(KernelFailures, AreThrownByTheNextWait) {
 
 TEST_F(KernelFailures, AreThrownByAWaitWithADeadline) {
   const Tensor x = Tensor::zeros({100}, DType::float32, kFirst);
+  x.fill(1);
+  compute().synchronize();
   Gate gate;
   gate.block(compute());
   emulated_gpu::fail_next_kernel(cuda::cuda_stream(compute()).handle());

@@ -18,6 +18,8 @@ MemoryStatistics statistics(Device device = kFirst) {
 }
 
 TEST_F(CudaMemory, IsGivenOutAgainAtOnceInTheOrderOfTheComputeStream) {
+  { const Tensor cached = Tensor::full({kSize}, 0, DType::uint8, kFirst); }
+  compute().synchronize();
   Gate gate;
   gate.block(compute());
   void* first = nullptr;
@@ -34,6 +36,7 @@ TEST_F(CudaMemory, IsGivenOutAgainAtOnceInTheOrderOfTheComputeStream) {
 TEST_F(CudaMemory, ThatAnotherStreamUsesWaitsForIt) {
   LogicalDevice& device = logical_device(kFirst);
   for (Stream* user : {&device.comm_stream(), &device.copy_stream(), &compute(kSibling)}) {
+    { const Storage cached(device, kSize), another(device, kSize); }
     Gate gate;
     gate.block(*user);
     void* used = nullptr;
@@ -58,6 +61,7 @@ TEST_F(CudaMemory, ThatAnotherStreamUsesWaitsForIt) {
 
 TEST_F(CudaMemory, WaitsForAnEventThatItWasGiven) {
   LogicalDevice& device = logical_device(kFirst);
+  { const Storage cached(device, kSize), another(device, kSize); }
   Gate gate;
   gate.block(comm());
   void* used = nullptr;

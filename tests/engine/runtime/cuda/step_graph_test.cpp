@@ -131,7 +131,8 @@ TEST_F(StepGraphs, FollowAndPrecedeTheWorkOfAllTheirDevices) {
   StepGraph graph({kFirst, kSibling});
   for (std::size_t run = 0; run < kRuns; ++run) {
     Gate gate;
-    gate.block(compute(kSibling));
+    const bool is_held_up = run > 0 && run != StepGraph::kNumWarmUps;  // kernels, the graph: made
+    if (is_held_up) gate.block(compute(kSibling));
     y.fill(double(run));  // not before the gate opens
     graph.run([&] {
       // The leader reads memory of its sibling; only the graph orders the two.
@@ -140,7 +141,7 @@ TEST_F(StepGraphs, FollowAndPrecedeTheWorkOfAllTheirDevices) {
       y.fill(-1);
     });
     const auto after = compute(kFirst).record();
-    EXPECT_FALSE(after->wait(deadline_after(0.01))) << run;
+    EXPECT_TRUE(!is_held_up || !after->wait(deadline_after(0.01))) << run;
     gate.open();
     EXPECT_EQ(values_of(seen), all(float(run))) << run;
     EXPECT_EQ(values_of(y), all(-1)) << run;

@@ -130,6 +130,8 @@ TEST_F(HostTransfers, BetweenGpusDoNotHoldUpTheHost) {
   for (const Device to : {kSibling, kOther}) {
     const Tensor x = Tensor::from(counting(1), {kSize}, kFirst);
     const Tensor y = Tensor::zeros({kSize}, DType::float32, to);
+    Tensor::zeros({1}, DType::float32, kFirst).fill(0);
+    compute(kFirst).synchronize();
     Gate gate;
     gate.block(compute(kFirst));
     y.copy_from(x);
