@@ -172,20 +172,20 @@ def wide_net(stage):
     beside_torch(stage, steps, 1.25)
 
 
-def all_reduce(stage, count, *words):
-    for row in stage.rows("all-reduce", "bench", "all-reduce", "--devices", count, "-f", 32, "-c", *words):
+def all_reduce(stage, count, smallest, largest, *words):
+    sizes = ["-b", smallest, "-e", largest, "-f", 32, "-c"]
+    for row in stage.rows("all-reduce", "bench", "all-reduce", "--devices", count, *sizes, *words):
         name = f"all-reduce of {row['bytes']} bytes among {count}{' logical devices' if words else ' GPUs'}"
         detail = f"{row['busbw_gb_per_s']:.4g} GB/s bus bandwidth, {row['plan']}"
         stage.line(name, "measured", figure=row["time_us"], unit="us", detail=detail)
 
 
 def targets(stage):
-    size = ["-b", stage.check.sizes.all_reduce, "-e", stage.check.sizes.all_reduce]
+    size = stage.check.sizes.all_reduce
     stage.part("wide net", wide_net, stage)
-    stage.part("all-reduce", all_reduce, stage, 4, *size, "--virtual-devices", "cuda:0*4")
-    for count in (2, 4, 8):
-        if count <= stage.check.num_gpus:
-            stage.part(f"all-reduce between {count} GPUs", all_reduce, stage, count)
+    stage.part("all-reduce", all_reduce, stage, 4, size, size, "--virtual-devices", "cuda:0*4")
+    for count in [count for count in (2, 4, 8) if count <= stage.check.num_gpus]:
+        stage.part(f"all-reduce between {count} GPUs", all_reduce, stage, count, "64K", "64M")
 
 
 STAGES = {"first": (first, 180), "suite": (suite, 360), "targets": (targets, 360)}
