@@ -183,18 +183,11 @@ StepBreakdown share_out(std::span<const Span> spans, const Span& step, const Com
   for (const Span& piece : pieces) {
     nanoseconds[static_cast<std::size_t>(piece.category)] += piece.end_ns - piece.begin_ns;
   }
-  const auto of = [&](Category category) {
-    return seconds_of(nanoseconds[static_cast<std::size_t>(category)]);
-  };
   StepBreakdown breakdown;
-  breakdown.data = of(Category::data);
-  breakdown.copy = of(Category::copy);
-  breakdown.forward = of(Category::forward);
-  breakdown.backward = of(Category::backward);
-  breakdown.exposed_comm = of(Category::communication);
-  breakdown.optimizer = of(Category::optimizer);
-  breakdown.wait = of(Category::wait);
-  breakdown.host = of(Category::host);
+  // All parts but the last, unattributed, stand in the order of their categories.
+  for (std::size_t i = 0; i + 1 < kBreakdownParts.size(); ++i) {
+    breakdown.*kBreakdownParts[i].seconds = seconds_of(nanoseconds[i]);
+  }
   const IntervalSet covered = times_of(pieces, [](const Span&) { return true; });
   breakdown.unattributed = seconds_of(step.end_ns - step.begin_ns - total_ns(covered));
   breakdown.step = seconds_of(step.end_ns - step.begin_ns);
