@@ -33,7 +33,7 @@ program=$PWD/build/release/bin/lockstep
   "$program" train --parallel ddp --devices 2 --epochs 6 --model mlp:64-256-10 --trace trained.trace.json \
     --json trained.json
   "$program" report acted.json -o one.html
-  "$program" report shared.json acted.json trained.json -o several.html
+  "$program" report acted.json shared.json trained.json -o several.html
 ) >/dev/null 2>&1
 
 # shoot NAME PAGE WIDTH HEIGHT [CHROMIUM_FLAG...]
