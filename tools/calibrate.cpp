@@ -222,7 +222,7 @@ void add_calibrate_command(Command& program) {
   command.add_flag("--fast", flags->is_fast, "layers of few sizes: some seconds, and coarse");
   command.add_option("--exchange", flags->exchange, "").hidden();
   command.footer(
-      "Takes two minutes for two devices on an idle machine, for more devices longer; what else "
+      "Takes up to two minutes for two devices, for more devices longer; what else "
       "runs on it gets into the figures. "
       "docs/prediction.md says what is measured and how it is used.");
   command.on_run([flags] {

@@ -11,9 +11,8 @@
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
 #include "tools/grading/grade.h"
-#include "tools/grading/grade_text.h"
+#include "tools/grading/report.h"
 #include "tools/grading/sandbox.h"
-#include "tools/grading/secret.h"
 #include "tools/grading/submissions.h"
 #include "tools/report/run_file.h"
 
@@ -34,9 +33,8 @@ using grading::GradeReport;
 
 void write_files(const GradeFlags& flags, const GradeReport& report) {
   if (!flags.json_path.empty()) {
-    write_json(flags.json_path, flags.format == "gradescope"
-                                    ? grading::to_gradescope(report.grades[0])
-                                    : grading::to_json(report));
+    write_json(flags.json_path, flags.format == "gradescope" ? grading::to_gradescope(report)
+                                                             : grading::to_json(report));
   }
   if (!flags.csv_path.empty()) write_file_atomically(flags.csv_path, grading::to_csv(report));
   if (!flags.html_path.empty()) write_file_atomically(flags.html_path, grading::to_html(report));
@@ -46,12 +44,11 @@ void print(const GradeFlags& flags, const GradeReport& report, bool is_batch) {
   if (flags.json_path == "-") return;
   if (flags.format == "gradescope") {
     if (flags.json_path.empty()) {
-      fmt::print("{}\n", grading::to_gradescope(report.grades[0]).dump(2));
+      fmt::print("{}\n", grading::to_gradescope(report).dump(2));
     }
     return;
   }
-  fmt::print("{}",
-             is_batch ? grading::to_table(report) : grading::to_text(report, report.grades[0]));
+  fmt::print("{}", is_batch ? grading::to_table(report) : grading::to_text(report));
 }
 
 void require_passed(const GradeFlags& flags, const GradeReport& report) {

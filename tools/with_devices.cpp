@@ -5,18 +5,15 @@
 // the script, so the command has its process number, its terminal, every signal sent to it and its
 // exit code.
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
 #include <limits>
 #include <memory>
 
 #include "engine/core/error.h"
 #include "engine/launch/process.h"
 #include "tools/cli/numbers.h"
+#include "tools/cli/processes.h"
 #include "tools/commands.h"
 #include "tools/with_devices_script.h"
 
@@ -49,12 +46,7 @@ void run_with_devices(const WithDevicesFlags& flags, const CommandLine& job) {
                     fmt::format("{:.0f}", std::floor(flags.max_used_mib)),
                     fmt::format("{:.0f}", std::floor(flags.max_utilization_percent))};
   words.insert(words.end(), job.begin(), job.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  std::fflush(nullptr);
-  execvp(argv[0], argv.data());
-  fail(ErrorCode::Io, kName, "cannot run bash: {}", std::strerror(errno));
+  become(kName, words);
 }
 
 }  // namespace

@@ -100,6 +100,41 @@ TEST_F(GradeCommand, ABatchGoesToCsvAndHtmlWithItsNamesEscaped) {
   EXPECT_THAT(html, Not(HasSubstr("<b>")));
 }
 
+TEST_F(GradeCommand, SeveralLabsInOneFolderHaveATotal) {
+  constexpr const char* kOtherLab = "07_ring_plan";
+  for (const char* student : {"student10", "student2"}) {
+    handed_out_.submit(student, kGradedLab, handed_out_.blank(kGradedLab));
+    std::filesystem::rename(handed_out_.submissions() / student / "naive_all_reduce.cpp",
+                            handed_out_.submissions() / student / "naive_all_reduce (1).cpp");
+    handed_out_.submit(student, kOtherLab, handed_out_.solution(kOtherLab));
+  }
+  const Outcome outcome = run_lockstep(
+      {"grade", path(handed_out_.submissions()), "--csv", file("g.csv"), "--html", file("g.html")});
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out,
+              ::testing::ContainsRegex("student2 +05_naive_all_reduce +0/50 +not done\n"
+                                       "student2 +07_ring_plan +([0-9]+)/[0-9]+ +\n"
+                                       "student2 +total +[0-9]+/[0-9]+ +\n"
+                                       "student10 +05_naive_all_reduce"));
+  const std::string csv = read_text(file("g.csv"));
+  EXPECT_THAT(csv, HasSubstr("\"student2\",\"05_naive_all_reduce\",0,50,0,\"not done\"\n"));
+  EXPECT_THAT(csv, HasSubstr("\"student2\",\"total\","));
+  EXPECT_THAT(read_text(file("g.html")), HasSubstr("<h2>Totals</h2>"));
+  const Outcome one = run_lockstep({"grade", path(handed_out_.submissions() / "student2")});
+  expect_success(one);
+  EXPECT_THAT(one.out, HasSubstr("lab 05_naive_all_reduce: "));
+  EXPECT_THAT(one.out, HasSubstr("\ntotal: "));
+}
+
+TEST_F(GradeCommand, TwoSourcesOfOneLabAreNotGraded) {
+  handed_out_.submit("heidi", kGradedLab, handed_out_.solution(kGradedLab));
+  std::filesystem::copy(handed_out_.submissions() / "heidi/naive_all_reduce.cpp",
+                        handed_out_.submissions() / "heidi/naive_all_reduce (2).cpp");
+  const Outcome outcome = run_lockstep({"grade", path(handed_out_.submissions())});
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("naive_all_reduce (2).cpp and naive_all_reduce.cpp"));
+}
+
 TEST_F(GradeCommand, WordsThatAreNoUtf8DoNotSpoilTheReport) {
   handed_out_.submit(
       "fr\xff"

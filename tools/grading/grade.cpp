@@ -1,30 +1,89 @@
 #include "tools/grading/grade.h"
 
+#include <openssl/evp.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
+#include <cstring>
 #include <exception>
 #include <mutex>
 #include <system_error>
 #include <thread>
 
 #include "engine/core/error.h"
+#include "engine/core/files.h"
 #include "engine/runtime/wait.h"
-#include "tools/grading/clean_text.h"
-#include "tools/grading/judge_answers.h"
-#include "tools/grading/secret.h"
 #include "tools/grading/workshop.h"
 
 namespace lockstep::tools::grading {
 namespace {
 
-// Of a check: a solution needs a tenth of a second, and on a crowded machine it may wait for a
-// core; one that loops is stopped by its processor time before (lab_host).
+using lab::json;
+
+std::string text_of(const json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+// What is wrong with one case; empty: nothing.
+std::string judge_case(const lab::Check& check, const json& inputs, const json& result) {
+  if (!result.is_object()) return "the answer has not the form that the lab asks for";
+  if (const std::string to_do = text_of(result, "not_done"); !to_do.empty()) {
+    return "to do: " + to_do;
+  }
+  if (result.contains("threw")) return "threw: " + text_of(result, "threw");
+  if (!result.contains("answer")) return "gave no answer";
+  try {
+    return check.judge(inputs, result.at("answer"));
+  } catch (const std::exception&) {
+    return "the answer has not the form that the lab asks for";
+  }
+}
+
+std::string judge_report(const lab::Check& check, const std::vector<json>& cases,
+                         const json& report) {
+  if (const std::string problem = text_of(report, "problem"); !problem.empty()) return problem;
+  const auto answers = report.find("cases");
+  if (answers == report.end() || !answers->is_array()) return "gave no answer";
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    if (i >= answers->size()) return "gave no answer";
+    const std::string wrong = judge_case(check, cases[i], (*answers)[i]);
+    if (!wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+// What went wrong, in a line; empty: the check is passed. The output is whatever the submission
+// wants: a check is passed only if the answers to all cases have the right values.
+std::string judge_answers(const lab::Check& check, const std::vector<json>& cases,
+                          const RunEnd& end, const RunLimits& limits) {
+  if (end.how != RunEnd::How::exited) return describe(end, limits);
+  const json report = json::parse(end.out, nullptr, false);
+  if (report.is_object()) return clean_line(judge_report(check, cases, report));
+  if (end.code == 0) return "ended before it gave an answer";
+  return "gave no answer: it " + describe(end, limits);
+}
+
+// The same numbers for the same secret, lab and check, and others for any other.
+Rng rng_of(const std::string& secret, const lab::Lab& lab, const lab::Check& check) {
+  const std::string text = secret + '\0' + lab.folder + '\0' + check.name;
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  const bool ok = EVP_Digest(text.data(), text.size(), digest, nullptr, EVP_sha256(), nullptr) == 1;
+  require(ok, ErrorCode::State, "grade", "OpenSSL cannot compute SHA-256");
+  std::uint64_t numbers[2];
+  std::memcpy(numbers, digest, sizeof numbers);
+  return Rng(numbers[0], numbers[1]);
+}
+
+// A solution's check needs a tenth of a second, and on a crowded machine it may wait for a core;
+// one that loops is stopped earlier, by its processor time (lab_host).
 constexpr double kCheckSeconds = 10;
 // No check of a submission begins later: one that sleeps in all of them is not waited for each
 // time.
 constexpr double kSubmissionSeconds = 12;
 
-// Where there is no secret: of visible checks, whose inputs are the same for everybody.
+// The inputs of visible checks are the same for everybody.
 constexpr const char* kPublicSeed = "visible checks";
 
 std::vector<CheckResult> wanted_checks(const lab::Lab& lab, bool with_hidden) {
@@ -65,6 +124,15 @@ void run_checks(const Workshop& workshop, const std::string& secret, Grade& grad
 
 }  // namespace
 
+std::string read_secret(const std::filesystem::path& folder) {
+  std::string secret = read_text_file(folder / "secret", "--hidden");
+  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
+  require(secret.size() >= 16, ErrorCode::Usage, "--hidden",
+          "expected a secret of at least 16 letters in {}, found {}", (folder / "secret").string(),
+          secret.size());
+  return secret;
+}
+
 int Grade::points() const {
   int sum = 0;
   for (const CheckResult& result : results) sum += result.points;
@@ -82,6 +150,7 @@ Grade grade(const Places& places, const Submission& submission,
   Grade result{submission, submission.problem, {}};
   if (submission.lab == nullptr) return result;
   result.results = wanted_checks(*submission.lab, secret.has_value());
+  if (!result.problem.empty()) return result;
   try {
     Workshop workshop(places, *submission.lab);
     result.problem = clean_text(workshop.build(submission.source));

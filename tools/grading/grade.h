@@ -17,6 +17,7 @@ struct CheckResult {
   std::string printed;  // by a visible check that failed: the first lines
 
   bool passed() const { return outcome.empty(); }
+  bool is_to_do() const { return outcome.starts_with("to do: "); }  // a blank of the lab is left
 };
 
 struct Grade {
@@ -27,6 +28,11 @@ struct Grade {
   int points() const;
   int possible_points() const;
 };
+
+// The teacher's secret, from which hidden checks draw their inputs: the file `secret` in the folder
+// that make_labs.sh calls teacher.
+// Throws Error{Io} when it cannot be read, Error{Usage} when it has fewer than 16 letters.
+std::string read_secret(const std::filesystem::path& folder);
 
 // secret: none runs the visible checks only.
 // Throws Error{Io} when the grader itself cannot work; nothing that a submission does throws.

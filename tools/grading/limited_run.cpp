@@ -1,72 +1,30 @@
-#include "tools/grading/limited_run.h"
-
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <array>
-
-#include "engine/launch/process.h"
-#include "engine/runtime/wait.h"
+#include "tools/cli/processes.h"
+#include "tools/grading/sandbox.h"
 
 namespace lockstep::tools::grading {
-namespace {
-
-constexpr int kPollMilliseconds = 20;
-
-// Appends what is there to be read. Returns false at the end of the stream.
-bool drain(FileDescriptor& stream, std::string& text, std::size_t most_bytes) {
-  std::array<char, 1 << 16> part;
-  while (stream.is_open()) {
-    const ssize_t count = ::read(stream.descriptor(), part.data(), part.size());
-    if (count < 0) return true;  // nothing now
-    if (count == 0) break;
-    text.append(part.data(), static_cast<std::size_t>(count));
-    if (text.size() > most_bytes) return true;
-  }
-  stream.close();
-  return false;
-}
-
-bool has_ended(pid_t process) {
-  siginfo_t info{};
-  return ::waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-         info.si_pid == process;
-}
-
-void wait_for_output(const launch::StartedProcess& process) {
-  std::array<pollfd, 2> streams{
-      {{process.out.descriptor(), POLLIN, 0}, {process.err.descriptor(), POLLIN, 0}}};
-  ::poll(streams.data(), streams.size(), kPollMilliseconds);
-}
-
-// Reads until the process has ended or broken a limit.
-RunEnd::How watch(launch::StartedProcess& process, RunEnd& end, const RunLimits& limits) {
-  const runtime::Deadline deadline = runtime::deadline_after(limits.seconds);
-  for (;;) {
-    const bool is_over = has_ended(process.id);
-    drain(process.out, end.out, limits.out_bytes);
-    drain(process.err, end.err, limits.error_bytes);
-    if (end.out.size() > limits.out_bytes || end.err.size() > limits.error_bytes) {
-      return RunEnd::How::too_much_output;
-    }
-    if (is_over) return RunEnd::How::exited;
-    if (runtime::has_passed(deadline)) return RunEnd::How::out_of_time;
-    wait_for_output(process);
-  }
-}
-
-}  // namespace
 
 RunEnd run_limited(const std::vector<std::string>& command, const launch::Environment& environment,
                    const RunLimits& limits) {
   launch::StartedProcess process = launch::start_process(command.at(0), command, environment);
   RunEnd end;
-  end.how = watch(process, end, limits);
+  const auto take = [&](ChildStream stream, std::string_view piece) {
+    (stream == ChildStream::out ? end.out : end.err) += piece;
+    return end.out.size() <= limits.out_bytes && end.err.size() <= limits.error_bytes;
+  };
+  switch (read_child(process, limits.seconds, take)) {
+    case ChildEnd::exited:
+      break;
+    case ChildEnd::out_of_time:
+      end.how = RunEnd::How::out_of_time;
+      break;
+    case ChildEnd::stopped:
+      end.how = RunEnd::How::too_much_output;
+  }
   // Before the leader is reaped: until then nobody else gets the group's number.
   ::kill(-process.id, SIGKILL);
   int status = 0;

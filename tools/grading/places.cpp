@@ -30,6 +30,12 @@ void require_there(const fs::path& path, const char* what) {
 
 Places find_places() {
   const fs::path own = fs::read_symlink("/proc/self/exe").parent_path();
+  if (fs::exists(own / "lab_host")) {
+    const fs::path made = fs::path(kBuildFolder) / "bin";
+    require(fs::weakly_canonical(own) == fs::weakly_canonical(made), ErrorCode::Io, "grade",
+            "this build was made in {} and now lies in {}; configure and build it there again",
+            made.string(), own.string());
+  }
   Places places{own / "lab_host", fs::path(kBuildFolder) / "labs",
                 fs::path(kSourceFolder) / "tutorials/labs", kSourceFolder, find_compiler()};
   if (!fs::exists(places.host)) {

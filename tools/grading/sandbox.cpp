@@ -10,9 +10,7 @@
 #include <filesystem>
 
 #include "engine/core/error.h"
-#include "engine/launch/process.h"
 #include "tools/grading/build_places.h"
-#include "tools/grading/limited_run.h"
 #include "tools/ranks/temporary_folder.h"
 
 namespace lockstep::tools::grading {

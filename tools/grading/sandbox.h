@@ -1,14 +1,37 @@
-// What holds a program that nobody vouches for: limits on what it may use (prlimit), and, where
-// bubblewrap is installed and works, files, processes and networks of its own.
+// Runs a program that may do anything: with a time limit, with limits on what it may use (prlimit),
+// and, where bubblewrap is installed and works, with files, processes and networks of its own.
 #pragma once
 
 #include <cstddef>
 #include <string>
 #include <vector>
 
+#include "engine/launch/process.h"
 #include "tools/grading/places.h"
 
 namespace lockstep::tools::grading {
+
+struct RunLimits {
+  double seconds = 10;                             // of wall time
+  std::size_t out_bytes = std::size_t{1} << 20;    // on standard output
+  std::size_t error_bytes = std::size_t{1} << 20;  // on standard error
+};
+
+struct RunEnd {
+  enum class How { exited, signalled, out_of_time, too_much_output };
+  How how = How::exited;
+  int code = 0;  // the exit code, or the signal
+  std::string out;
+  std::string err;
+};
+
+// Runs the command, whose first word is a path, in a process group of its own, and returns when
+// none of that group is left. Throws Error{Io} when it does not start.
+RunEnd run_limited(const std::vector<std::string>& command, const launch::Environment& environment,
+                   const RunLimits& limits);
+
+// "exited with code 3", "crashed: Segmentation fault", "was stopped: ...".
+std::string describe(const RunEnd& end, const RunLimits& limits);
 
 struct SandboxLimits {
   std::size_t cpu_seconds = 0;

@@ -1,13 +1,15 @@
 #include "tools/grading/submissions.h"
 
 #include <fmt/format.h>
+#include <string.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <regex>
 #include <system_error>
 
 #include "engine/core/error.h"
 #include "engine/core/text.h"
-#include "tools/grading/clean_text.h"
 
 namespace lockstep::tools::grading {
 namespace {
@@ -16,63 +18,65 @@ namespace fs = std::filesystem;
 
 constexpr int kDeepest = 3;  // folders below the one that is named
 
-struct Source {
-  fs::path path;
-  const lab::Lab* lab = nullptr;
-};
-
-// Links are not followed: they could name any file of the teacher's.
-std::vector<Source> sources_in(const fs::path& folder) {
-  std::vector<Source> found;
-  for (const lab::Lab& lab : lab::all_labs()) {
-    const fs::path path = folder / (lab.name() + ".cpp");
-    std::error_code unreadable;
-    if (fs::symlink_status(path, unreadable).type() == fs::file_type::regular) {
-      found.push_back({path, &lab});
-    }
-  }
-  return found;
-}
-
-std::vector<fs::path> folders_in(const fs::path& folder) {
+// The folder's entries of one type, sorted. Links are not followed: they could name any file of the
+// teacher's.
+std::vector<fs::path> entries_in(const fs::path& folder, fs::file_type type) {
   std::vector<fs::path> found;
   std::error_code unreadable;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable)) {
-    const std::string name = entry.path().filename();
-    if (entry.symlink_status().type() == fs::file_type::directory && !name.starts_with('.') &&
-        name != "teacher") {
-      found.push_back(entry.path());
-    }
+    if (entry.symlink_status().type() == type) found.push_back(entry.path());
   }
-  std::ranges::sort(found);
+  std::ranges::sort(found, [](const fs::path& a, const fs::path& b) {
+    return ::strverscmp(a.c_str(), b.c_str()) < 0;  // student2 before student10
+  });
   return found;
 }
 
-Submission make_submission(const std::string& name, const std::vector<Source>& sources) {
-  Submission submission{clean_line(name), {}, nullptr, {}};
-  if (sources.size() == 1) {
-    submission.source = sources[0].path;
-    submission.lab = sources[0].lab;
-  } else if (sources.empty()) {
-    submission.problem = "holds no lab's source, such as ring_all_reduce.cpp";
-  } else {
-    submission.problem =
-        fmt::format("holds {} and {}: expected one lab in a folder",
-                    sources[0].path.filename().string(), sources[1].path.filename().string());
+bool is_source_of(const lab::Lab& lab, const fs::path& file) {
+  static const std::regex renamed(R"(( ?\([0-9]+\)|-[0-9]+|( -)? [Cc]opy)?)");
+  const std::string stem = file.stem().string();
+  return file.extension() == ".cpp" && stem.starts_with(lab.name()) &&
+         std::regex_match(stem.substr(lab.name().size()), renamed);
+}
+
+// One submission for each lab of which there are sources.
+std::vector<Submission> submissions_in(const fs::path& folder, const std::string& name) {
+  const std::vector<fs::path> files = entries_in(folder, fs::file_type::regular);
+  std::vector<Submission> found;
+  for (const lab::Lab& lab : lab::all_labs()) {
+    Submission submission{clean_line(name), {}, &lab, {}};
+    for (const fs::path& file : files) {
+      if (!is_source_of(lab, file)) continue;
+      if (!submission.source.empty()) {
+        submission.problem = clean_line(fmt::format("holds {} and {}: expected one source of a lab",
+                                                    submission.source.filename().string(),
+                                                    file.filename().string()));
+      }
+      submission.source = file;
+    }
+    if (!submission.source.empty()) found.push_back(std::move(submission));
   }
-  return submission;
+  return found;
 }
 
 void collect(const fs::path& folder, const std::string& name, int depth,
              std::vector<Submission>& list) {
-  const std::vector<Source> sources = sources_in(folder);
-  const std::vector<fs::path> inner = folders_in(folder);
-  if (!sources.empty() || inner.empty() || depth == kDeepest) {
-    list.push_back(make_submission(name, sources));
+  const std::vector<Submission> found = submissions_in(folder, name);
+  list.insert(list.end(), found.begin(), found.end());
+  if (!found.empty()) return;
+  std::vector<fs::path> inner = entries_in(folder, fs::file_type::directory);
+  std::erase_if(inner, [](const fs::path& path) {
+    const std::string own = path.filename().string();
+    return own.starts_with('.') || own == "teacher";
+  });
+  if (depth > 0 && (inner.empty() || depth == kDeepest)) {
+    list.push_back(
+        {clean_line(name), {}, nullptr, "holds no lab's source, such as ring_all_reduce.cpp"});
     return;
   }
   for (const fs::path& path : inner) {
-    collect(path, name + "/" + path.filename().string(), depth + 1, list);
+    const std::string own = path.filename().string();
+    collect(path, name.empty() ? own : name + "/" + own, depth + 1, list);
   }
 }
 
@@ -82,23 +86,33 @@ Submissions find_submissions(const fs::path& folder) {
   require(fs::is_directory(folder), ErrorCode::Usage, "grade",
           "expected a folder with a lab's source, found no folder {}",
           shell_quoted(folder.string()));
-  Submissions result;
-  const std::vector<Source> sources = sources_in(folder);
-  if (!sources.empty()) {
-    fs::path whole = fs::absolute(folder).lexically_normal();
-    if (!whole.has_filename()) whole = whole.parent_path();
-    result.list.push_back(make_submission(whole.filename().string(), sources));
-    return result;
-  }
+  fs::path whole = fs::absolute(folder).lexically_normal();
+  if (!whole.has_filename()) whole = whole.parent_path();
+  Submissions result{Submissions::Kind::one, submissions_in(folder, whole.filename().string())};
+  if (!result.list.empty()) return result;
   result.kind = Submissions::Kind::batch;
-  for (const fs::path& path : folders_in(folder)) {
-    collect(path, path.filename().string(), 1, result.list);
-  }
+  collect(folder, "", 0, result.list);
   require(!result.list.empty(), ErrorCode::Usage, "grade",
           "expected a lab's source in {}, such as ring_all_reduce.cpp, or folders with one each; "
           "found neither",
           shell_quoted(folder.string()));
   return result;
+}
+
+std::string clean_text(std::string_view text) {
+  using nlohmann::json;
+  const std::string quoted = json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+  return json::parse(quoted).get<std::string>();
+}
+
+std::string clean_line(std::string_view text) {
+  constexpr std::size_t kMostBytes = 300;
+  std::string line(text.substr(0, kMostBytes));
+  if (text.size() > kMostBytes) line += "...";
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = ' ';
+  }
+  return clean_text(line);
 }
 
 }  // namespace lockstep::tools::grading

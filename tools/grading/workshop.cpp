@@ -44,7 +44,7 @@ std::string Workshop::build(const fs::path& source) {
   if (fs::file_size(source) > kMaxSourceBytes) return "the source has more than 1 MiB";
   const fs::path folder = folder_.path();
   try {
-    write_file_atomically(folder / source.filename(), read_text_file(source, "grade"));
+    write_file_atomically(folder / (lab_.name() + ".cpp"), read_text_file(source, "grade"));
   } catch (const Error& unreadable) {
     return std::string(unreadable.message());
   }
@@ -53,7 +53,7 @@ std::string Workshop::build(const fs::path& source) {
   for (const fs::path& given : {header, places_.labs / "lab.h", places_.labs / "rank.h"}) {
     fs::copy_file(given, folder / given.filename());
   }
-  const RunEnd end = compile(source.filename());
+  const RunEnd end = compile();
   if (end.how != RunEnd::How::exited) return "the compiler " + describe(end, kCompileLimits);
   if (end.code != 0 || !fs::is_regular_file(folder / "lab.so")) {
     return first_lines(without(folder.string() + "/", end.err), 20);
@@ -62,7 +62,7 @@ std::string Workshop::build(const fs::path& source) {
   return {};
 }
 
-RunEnd Workshop::compile(const fs::path& source) const {
+RunEnd Workshop::compile() const {
   const std::string& folder = folder_.path();
   const std::string headers = places_.headers.string();
   const fs::path compiler = fs::weakly_canonical(places_.compiler);
@@ -84,7 +84,7 @@ RunEnd Workshop::compile(const fs::path& source) const {
                                           headers,
                                           "-o",
                                           folder + "/lab.so",
-                                          folder + "/" + source.string()};
+                                          folder + "/" + lab_.name() + ".cpp"};
   const launch::Environment environment{{"PATH", "/usr/local/bin:/usr/bin:/bin"},
                                         {"TMPDIR", folder},
                                         {"HOME", folder},

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <string>
 
-#include "tools/grading/limited_run.h"
 #include "tools/grading/places.h"
+#include "tools/grading/sandbox.h"
 #include "tools/grading/submissions.h"
 #include "tools/ranks/temporary_folder.h"
 
@@ -24,7 +24,7 @@ class Workshop {
   RunEnd run(const nlohmann::json& cases, const RunLimits& limits) const;
 
  private:
-  RunEnd compile(const std::filesystem::path& source) const;  // in the scratch folder
+  RunEnd compile() const;  // in the scratch folder
 
   const Places& places_;
   const lab::Lab& lab_;

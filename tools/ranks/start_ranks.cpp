@@ -4,9 +4,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 
 #include "engine/core/error.h"
@@ -14,6 +12,7 @@
 #include "engine/launch/process.h"
 #include "engine/launch/rendezvous.h"
 #include "engine/runtime/logical_device.h"
+#include "tools/cli/processes.h"
 
 namespace lockstep::tools {
 namespace {
@@ -35,12 +34,7 @@ namespace {
   words.push_back(this_program());
   words.insert(words.end(), arguments.begin() + 1, arguments.end());
   fmt::print(stderr, "lockstep: starting the ranks: {}\n", fmt::join(words, " "));
-  std::fflush(nullptr);
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  ::execv(program.c_str(), argv.data());
-  fail(ErrorCode::Io, "--comm", "cannot start {}: {}", program, std::strerror(errno));
+  become("--comm", words);
 }
 
 }  // namespace

@@ -1,0 +1,27 @@
+// Other programs: taking this process's place, or children whose output is read.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/launch/process.h"
+
+namespace lockstep::tools {
+
+// The command replaces this program. Throws Error{Io}, tagged with the operation, when it cannot be
+// run.
+[[noreturn]] void become(const char* operation, std::vector<std::string> words);
+
+enum class ChildEnd { exited, out_of_time, stopped };
+enum class ChildStream { out, err };
+
+// Takes a piece of what the child printed; returns whether to go on.
+using TakeOutput = std::function<bool(ChildStream, std::string_view)>;
+
+// Reads until the process has ended (it is not reaped: waitpid does that), until so many seconds
+// are over, or until take() stops it. Whatever it had started may still run.
+ChildEnd read_child(launch::StartedProcess& process, double seconds, const TakeOutput& take);
+
+}  // namespace lockstep::tools
