@@ -90,8 +90,10 @@ int run_doctor(const DoctorFlags& flags, const CommandLine& job) {
   const std::vector<doctor::Training> trainings = doctor::find_trainings(records, trainers);
   doctor::Findings findings = judge(records, examined, trainers, trainings);
   std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
-  if (records.processes.empty()) {
-    fmt::print(out, "the program has recorded nothing: it trains nothing, or not by this engine\n");
+  const bool has_recorded = !records.processes.empty();
+  if (!has_recorded) {
+    fmt::print(
+        out, "the program has recorded nothing: it trains nothing, or does not use this engine\n");
   }
   for (const doctor::IntendedRecord& intended : records.intended) {
     const auto is_it = [&](const doctor::Finding& f) { return f.invariant == intended.invariant; };
@@ -105,6 +107,7 @@ int run_doctor(const DoctorFlags& flags, const CommandLine& job) {
   const std::string end = describe_end(examined, flags.timeout_seconds);
   if (!end.empty()) fmt::print(out, "program: {}\n", end);
   if (!flags.json_path.empty()) write_json(flags.json_path, to_json(job, findings, examined));
+  if (!has_recorded && end.empty()) return 2;
   const std::string extent = describe_extent(records, trainers);
   if (findings.empty() && end.empty()) {
     fmt::print(out, "no broken invariant ({})\n", extent);
@@ -126,9 +129,9 @@ void add_doctor_command(Command& program, const CommandLine& command, int& exit_
   doctor_command.add_option("--json", flags->json_path,
                             "write the findings here (-: standard output)");
   doctor_command.footer(
-      "Then: -- PROGRAM ARGUMENTS. Exit code 0: no finding, 1: findings, or the program failed.");
-  const std::size_t own = std::min(num_own_words(command) + 1, command.size());
-  const CommandLine job(command.begin() + static_cast<std::ptrdiff_t>(own), command.end());
+      "Then: -- PROGRAM ARGUMENTS. Exit code 0: no finding, 1: findings, or the program failed, 2: "
+      "it recorded nothing.");
+  const CommandLine job = words_behind_dashes(command);
   doctor_command.on_run([flags, job, &exit_code] { exit_code = run_doctor(*flags, job); });
 }
 

@@ -30,8 +30,9 @@ TEST(Doctor, NeedsAProgram) {
 
 TEST(Doctor, SaysThatAProgramHasRecordedNothing) {
   const Outcome outcome = run_lockstep(doctor("", "echo hello"));
-  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_THAT(outcome.out, StartsWith("the program has recorded nothing"));
+  EXPECT_THAT(outcome.out, ::testing::Not(HasSubstr("no broken invariant")));
   EXPECT_EQ(outcome.err, "hello\n") << "what the program prints goes to standard error";
 }
 

@@ -13,18 +13,17 @@ namespace {
 using Calls = std::vector<const CallRecord*>;  // in order
 
 // The first call that is not the same on two ranks.
-bool judge_group(const std::map<int, Calls>& by_rank, Findings& findings) {
+std::optional<Finding> judge_group(const std::map<int, Calls>& by_rank) {
   const auto& [first_rank, first] = *by_rank.begin();
   for (const auto& [rank, calls] : by_rank) {
     for (std::size_t i = 0; i < std::min(first.size(), calls.size()); ++i) {
       if (first[i]->text == calls[i]->text) continue;
-      findings.push_back(
-          {"same-calls",
-           fmt::format("call #{} of rank {} is {}, and that of rank {} is {}", i, first_rank,
-                       first[i]->text, rank, calls[i]->text),
-           "all ranks of a group call the same collectives in the same order, with the same sizes",
-           "code that only some ranks run, and loops that are longer on one rank"});
-      return true;
+      return Finding{
+          "same-calls",
+          fmt::format("call #{} of rank {} is {}, and that of rank {} is {}", i, first_rank,
+                      first[i]->text, rank, calls[i]->text),
+          "all ranks of a group call the same collectives in the same order, with the same sizes",
+          "code that only some ranks run, and loops that are longer on one rank"};
     }
   }
   const auto longest = std::ranges::max_element(
@@ -32,15 +31,14 @@ bool judge_group(const std::map<int, Calls>& by_rank, Findings& findings) {
   const auto shortest = std::ranges::min_element(
       by_rank, {}, [](const auto& of_rank) { return of_rank.second.size(); });
   const std::size_t count = shortest->second.size();
-  if (longest->second.size() == count || longest->second[count]->is_done) return false;
-  findings.push_back(
-      {"same-calls",
-       fmt::format("rank {} waits in call #{} ({}), which rank {} never makes: it made {} calls",
-                   longest->first, count, longest->second[count]->text, shortest->first, count),
-       "all ranks of a group make equally many calls",
-       "ranks with different numbers of batches, most often a last batch that one of them does not "
-       "have, or a rank that returns early"});
-  return true;
+  if (longest->second.size() == count || longest->second[count]->is_done) return {};
+  return Finding{
+      "same-calls",
+      fmt::format("rank {} waits in call #{} ({}), which rank {} never makes: it made {} calls",
+                  longest->first, count, longest->second[count]->text, shortest->first, count),
+      "all ranks of a group make equally many calls",
+      "ranks with different numbers of batches, most often a last batch that one of them does not "
+      "have, or a rank that returns early"};
 }
 
 double gradient_bytes(const StepRecord& step) {
@@ -52,7 +50,7 @@ double gradient_bytes(const StepRecord& step) {
 }
 
 // By messages; what a collective sends is its plan's business.
-void judge_bytes(const Training& training, Findings& findings) {
+std::optional<Finding> judge_bytes(const Training& training) {
   const auto n = static_cast<double>(training.world_size());
   constexpr double kSlack = 1.25;
   for (std::size_t rank = 0; rank < training.world_size(); ++rank) {
@@ -60,17 +58,17 @@ void judge_bytes(const Training& training, Findings& findings) {
       const StepRecord& step = training.step(rank, number);
       const double needed = 2 * (n - 1) / n * gradient_bytes(step);
       if (static_cast<double>(step.sent_bytes) <= kSlack * needed) continue;
-      findings.push_back(
-          {"least-bytes",
-           fmt::format("for step {} rank {} sends {} bytes in messages, {:.2f} times what an "
-                       "all-reduce of its {:.0f} bytes of gradients needs among {} ranks",
-                       step.step, rank, step.sent_bytes,
-                       static_cast<double>(step.sent_bytes) / needed, gradient_bytes(step), n),
-           "no rank of a ring sends more than 2(n-1)/n of the buffer",
-           "send one chunk of the buffer in each step of the ring, not all of it"});
-      return;
+      return Finding{
+          "least-bytes",
+          fmt::format("for step {} rank {} sends {} bytes in messages, {:.2f} times what an "
+                      "all-reduce of its {:.0f} bytes of gradients needs among {} ranks",
+                      step.step, rank, step.sent_bytes,
+                      static_cast<double>(step.sent_bytes) / needed, gradient_bytes(step), n),
+          "no rank of a ring sends more than 2(n-1)/n of the buffer",
+          "send one chunk of the buffer in each step of the ring, not all of it"};
     }
   }
+  return {};
 }
 
 }  // namespace
@@ -87,13 +85,14 @@ void judge_calls(const Records& records, const std::vector<Training>& trainings,
       for (auto& [rank, calls] : by_rank) {
         std::ranges::sort(calls, {}, [](const CallRecord* call) { return call->sequence; });
       }
-      if (judge_group(by_rank, findings)) break;
+      if (std::optional<Finding> finding = judge_group(by_rank)) {
+        findings.push_back(*finding);
+        break;
+      }
     }
   }
   for (const Training& training : trainings) {
-    if (training.world_size() > 1 && training.link == Training::Link::exchange) {
-      judge_bytes(training, findings);
-    }
+    if (training.exchanges()) add(judge_bytes(training), findings);
   }
 }
 

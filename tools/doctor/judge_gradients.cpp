@@ -114,18 +114,17 @@ bool is_reduced_otherwise(const Records& records, const StepRecord& step) {
   });
 }
 
-// True where something was found.
-bool judge_step(const Records& records, const Training& training, std::size_t number,
-                Findings& findings) {
+std::optional<Finding> judge_step(const Records& records, const Training& training,
+                                  std::size_t number) {
   const std::optional<GlobalGradient> gradient = global_gradient(training, number);
-  if (!gradient) return false;
+  if (!gradient) return {};
   const std::uint64_t step = training.step(0, number).step;
   const auto all_use = [&](const Values& values) {
     return std::ranges::all_of(gradient->ranks, [&](const RankGradient& rank) {
       return gradient->is_close(rank.used, values);
     });
   };
-  if (all_use(gradient->mean)) return false;
+  if (all_use(gradient->mean)) return {};
   const bool are_all_alike = std::ranges::all_of(gradient->ranks, [&](const RankGradient& rank) {
     return gradient->is_close(rank.own, gradient->ranks[0].own);
   });
@@ -134,61 +133,56 @@ bool judge_step(const Records& records, const Training& training, std::size_t nu
     const bool is_own =
         mine.num_rows < gradient->num_rows && gradient->is_close(mine.used, mine.own);
     if (!is_own) continue;
-    findings.push_back(not_reduced(*gradient, step, rank));
-    return true;
+    return not_reduced(*gradient, step, rank);
   }
   const Values& used = gradient->ranks[0].used;
   if (const std::optional<double> factor = gradient->factor(used, gradient->mean)) {
-    if (!is_wrong(*gradient, *factor)) return false;
-    findings.push_back(of_factor(*gradient, step, *factor));
-    return true;
+    if (!is_wrong(*gradient, *factor)) return {};
+    return of_factor(*gradient, step, *factor);
   }
   if (const auto weights = gradient->weights_of_rows(used)) {
-    findings.push_back(of_weights(*gradient, step, *weights));
-    return true;
+    return of_weights(*gradient, step, *weights);
   }
   if (!all_use(used) || is_reduced_otherwise(records, training.step(0, number))) {
-    findings.push_back(of_no_kind(*gradient, training, number));
-    return true;
+    return of_no_kind(*gradient, training, number);
   }
-  return false;  // all ranks use the same: the program may have changed it after the average
+  return {};  // all ranks use the same: the program may have changed it after the average
 }
 
 // Communication that began before the gradient was there, or that the step did not wait for.
-bool judge_order(const StepRecord& step, Findings& findings) {
+std::optional<Finding> judge_order(const StepRecord& step) {
   for (std::size_t p = 0; p < step.parameters.size(); ++p) {
     const ParameterRecord& parameter = step.parameters[p];
     if (parameter.unfinished != 0) {
-      findings.push_back(
-          {"awaited-gradients",
-           fmt::format("rank {} makes step {} although nobody has waited for the communication "
-                       "that moves the gradient of {}",
-                       step.origin.rank, step.step, name_of(step, p)),
-           "a step uses gradients after their all-reduce is done",
-           "keep the Work of an asynchronous call, and wait() for it before the step"});
-      return true;
+      return Finding{
+          "awaited-gradients",
+          fmt::format("rank {} makes step {} although nobody has waited for the communication "
+                      "that moves the gradient of {}",
+                      step.origin.rank, step.step, name_of(step, p)),
+          "a step uses gradients after their all-reduce is done",
+          "keep the Work of an asynchronous call, and wait() for it before the step"};
     }
     if (parameter.moved == 0 || parameter.arrived <= parameter.moved) continue;
-    findings.push_back(
-        {"complete-gradients",
-         fmt::format("in step {} rank {} reduces the gradient of {} before its last backward pass "
-                     "has added to it ({} passes)",
-                     step.step, step.origin.rank, name_of(step, p), parameter.parts.size()),
-         "a gradient is reduced when all that belongs to the step has been added to it",
-         "reduce after the last backward pass of the step; in a hook, after the last one that "
-         "fires for the parameter"});
-    return true;
+    return Finding{
+        "complete-gradients",
+        fmt::format("in step {} rank {} reduces the gradient of {} before its last backward pass "
+                    "has added to it ({} passes)",
+                    step.step, step.origin.rank, name_of(step, p), parameter.parts.size()),
+        "a gradient is reduced when all that belongs to the step has been added to it",
+        "reduce after the last backward pass of the step; in a hook, after the last one that "
+        "fires for the parameter"};
   }
-  return false;
+  return {};
 }
 
-void judge_exchange(const Records& records, const Training& training, Findings& findings) {
+std::optional<Finding> judge_exchange(const Records& records, const Training& training) {
   for (std::size_t number = 0; number < training.num_steps(); ++number) {
     for (std::size_t rank = 0; rank < training.world_size(); ++rank) {
-      if (judge_order(training.step(rank, number), findings)) return;
+      if (auto finding = judge_order(training.step(rank, number))) return finding;
     }
-    if (judge_step(records, training, number, findings)) return;
+    if (auto finding = judge_step(records, training, number)) return finding;
   }
+  return {};
 }
 
 // The rows of a rank until one comes again.
@@ -221,25 +215,25 @@ bool share_rows(const Training& training) {
 }
 
 // Models that begin alike, on all ranks of a group, and then drift apart without a word.
-void judge_silence(const Training& training, Findings& findings) {
-  if (!share_rows(training)) return;
+std::optional<Finding> judge_silence(const Training& training) {
+  if (!share_rows(training)) return {};
   const StepRecord& zero = training.step(0, 0);
   for (std::size_t rank = 1; rank < training.world_size(); ++rank) {
     const StepRecord& other = training.step(rank, 0);
     const bool begins_alike = std::ranges::equal(
         zero.parameters, other.parameters, {}, &ParameterRecord::before, &ParameterRecord::before);
     if (!begins_alike || zero.after == other.after) continue;
-    findings.push_back(
-        {"exchanged-gradients",
-         fmt::format("{} ranks begin with the same weights and make {} steps of their own: no "
-                     "communication ever moves a gradient or a weight, and after step {} rank {} "
-                     "differs from rank 0",
-                     training.world_size(), training.num_steps(), zero.step, rank),
-         "replicas exchange their gradients in every step, else they are independent models",
-         "an average over parameters that finds none, a wrapper that is not called, or ranks that "
-         "were never connected"});
-    return;
+    return Finding{
+        "exchanged-gradients",
+        fmt::format("{} ranks begin with the same weights and make {} steps of their own: no "
+                    "communication ever moves a gradient or a weight, and after step {} rank {} "
+                    "differs from rank 0",
+                    training.world_size(), training.num_steps(), zero.step, rank),
+        "replicas exchange their gradients in every step, else they are independent models",
+        "an average over parameters that finds none, a wrapper that is not called, or ranks that "
+        "were never connected"};
   }
+  return {};
 }
 
 }  // namespace
@@ -248,8 +242,8 @@ void judge_gradients(const Records& records, const std::vector<Training>& traini
                      Findings& findings) {
   for (const Training& training : trainings) {
     if (training.world_size() == 1) continue;
-    if (training.link == Training::Link::exchange) judge_exchange(records, training, findings);
-    if (training.link == Training::Link::none) judge_silence(training, findings);
+    if (training.link == Training::Link::exchange) add(judge_exchange(records, training), findings);
+    if (training.link == Training::Link::none) add(judge_silence(training), findings);
   }
 }
 

@@ -81,7 +81,7 @@ void judge_printed(std::string_view output, const std::vector<Training>& trainin
   const std::vector<Printed> printed = find_losses(output);
   if (printed.size() < kLeastPrinted) return;
   for (const Training& training : trainings) {
-    if (training.world_size() == 1 || training.link != Training::Link::exchange) continue;
+    if (!training.exchanges()) continue;
     for (std::size_t rank = 0; rank < training.world_size(); ++rank) {
       const std::optional<std::size_t> number = match(printed, training, rank);
       if (!number) continue;

@@ -33,7 +33,7 @@ std::size_t count_shared(const Rows& a, const Rows& b) {
 }
 
 // Half of the rows or more: padding repeats single ones.
-bool judge_overlap(const Training& training, std::size_t number, Findings& findings) {
+std::optional<Finding> judge_overlap(const Training& training, std::size_t number) {
   std::vector<Rows> rows;
   for (std::size_t rank = 0; rank < training.world_size(); ++rank) {
     rows.push_back(rows_of(training.step(rank, number)));
@@ -43,16 +43,15 @@ bool judge_overlap(const Training& training, std::size_t number, Findings& findi
       const std::size_t shared = count_shared(rows[rank], rows[other]);
       const std::size_t smaller = std::min(rows[rank].size(), rows[other].size());
       if (shared < 2 || 2 * shared < smaller) continue;
-      findings.push_back(
-          {"own-rows",
-           fmt::format("in step {} rank {} trains on {} of the same rows as rank {}, of {}",
-                       training.step(0, number).step, rank, shared, other, smaller),
-           "each row of a batch belongs to one rank, else n ranks do the work of fewer",
-           "the rank and world size that the sampler is given, and who cuts the batch"});
-      return true;
+      return Finding{
+          "own-rows",
+          fmt::format("in step {} rank {} trains on {} of the same rows as rank {}, of {}",
+                      training.step(0, number).step, rank, shared, other, smaller),
+          "each row of a batch belongs to one rank, else n ranks do the work of fewer",
+          "the rank and world size that the sampler is given, and who cuts the batch"};
     }
   }
-  return false;
+  return {};
 }
 
 struct Asked {  // of a sampler
@@ -67,9 +66,9 @@ struct Asked {  // of a sampler
 void judge_seeds(const Records& records, Findings& findings) {
   std::map<Asked, std::map<std::uint64_t, std::set<std::uint64_t>>> ranks_of_seed;
   for (const SamplerRecord& sampler : records.samplers) {
-    if (sampler.origin.group.empty() || !sampler.is_shuffled || sampler.world_size == 1) continue;
-    const Asked asked{sampler.origin.group, sampler.kind, sampler.num_samples, sampler.world_size};
-    ranks_of_seed[asked][sampler.seed].insert(sampler.rank);
+    if (sampler.origin.group.empty() || !sampler.shuffled || sampler.of_world == 1) continue;
+    const Asked asked{sampler.origin.group, sampler.kind, sampler.samples, sampler.of_world};
+    ranks_of_seed[asked][sampler.seed].insert(sampler.of_rank);
   }
   for (const auto& [asked, by_seed] : ranks_of_seed) {
     std::set<std::uint64_t> all;
@@ -96,11 +95,11 @@ void judge_places(const Records& records, Findings& findings) {
   std::map<std::string, std::set<int>> told_wrong;
   for (const SamplerRecord& sampler : records.samplers) {
     const Origin& by = sampler.origin;
-    if (by.group.empty() || by.world_size == 1 || sampler.world_size == 1) continue;
+    if (by.group.empty() || by.world_size == 1 || sampler.of_world == 1) continue;
     const auto world = static_cast<std::uint64_t>(by.world_size);
     const bool has_wrong_rank =
-        sampler.world_size == world && sampler.rank != static_cast<std::uint64_t>(by.rank);
-    if (!has_wrong_rank && sampler.world_size == world) continue;
+        sampler.of_world == world && sampler.of_rank != static_cast<std::uint64_t>(by.rank);
+    if (!has_wrong_rank && sampler.of_world == world) continue;
     if (!told_wrong[by.group].insert(by.rank).second) continue;
     const bool is_first = told_wrong[by.group].size() == 1;
     const bool is_cut_wrongly = told_wrong[by.group].size() == world;
@@ -108,9 +107,9 @@ void judge_places(const Records& records, Findings& findings) {
       findings.push_back({"own-rows",
                           has_wrong_rank
                               ? fmt::format("rank {} asks the sampler for the rows of rank {}",
-                                            by.rank, sampler.rank)
+                                            by.rank, sampler.of_rank)
                               : fmt::format("the sampler cuts {} rows for {} ranks, and {} train",
-                                            sampler.num_samples, sampler.world_size, world),
+                                            sampler.samples, sampler.of_world, world),
                           "the ranks' parts are all rows, and no row is in two of them",
                           "the rank and world size that the sampler is given"});
     }
@@ -137,13 +136,12 @@ std::optional<std::size_t> find_period(const Trainer& trainer) {
 }
 
 // Shuffling was asked for, with the same epoch again and again.
-void judge_order(const Records& records, const std::vector<Training>& trainings,
-                 Findings& findings) {
+std::optional<Finding> judge_order(const Records& records, const std::vector<Training>& trainings) {
   using Key = std::tuple<std::uint64_t, std::string, int, std::uint64_t, std::uint64_t>;
   std::map<Key, std::size_t> times_asked;
   for (const SamplerRecord& sampler : records.samplers) {
     const Origin& by = sampler.origin;
-    if (sampler.is_shuffled) {
+    if (sampler.shuffled) {
       ++times_asked[{by.process, by.group, by.rank, sampler.seed, sampler.epoch}];
     }
   }
@@ -155,20 +153,20 @@ void judge_order(const Records& records, const std::vector<Training>& trainings,
     for (const auto& [key, times] : times_asked) {
       const auto& [process, group, rank, seed, epoch] = key;
       if (process != by.process || group != by.group || rank != by.rank || times < 2) continue;
-      findings.push_back(
-          {"new-order",
-           fmt::format("rank {} trains on the same rows in the same order again after {} steps; "
-                       "its sampler was asked {} times for epoch {} (seed {})",
-                       rank, *period, times, epoch, seed),
-           "each epoch shuffles the rows anew",
-           "give the sampler the number of the epoch (PyTorch: sampler.set_epoch(epoch))"});
-      return;
+      return Finding{
+          "new-order",
+          fmt::format("rank {} trains on the same rows in the same order again after {} steps; "
+                      "its sampler was asked {} times for epoch {} (seed {})",
+                      rank, *period, times, epoch, seed),
+          "each epoch shuffles the rows anew",
+          "give the sampler the number of the epoch (PyTorch: sampler.set_epoch(epoch))"};
     }
   }
+  return {};
 }
 
 // A row that comes again comes with the same label.
-void judge_labels(const Trainer& trainer, Findings& findings) {
+std::optional<Finding> judge_labels(const Trainer& trainer) {
   std::map<std::uint64_t, std::uint64_t> label_of;
   std::size_t num_again = 0, num_other = 0;
   std::string example;
@@ -189,13 +187,13 @@ void judge_labels(const Trainer& trainer, Findings& findings) {
     }
   }
   if (num_other < 4 || 10 * num_other < num_again)
-    return;  // a few rows may stand twice in the data
-  findings.push_back(
-      {"own-labels",
-       fmt::format("of {} rows that come again on rank {} {} have another label than before: {}",
-                   num_again, trainer.first().origin.rank, num_other, example),
-       "a row and its label stay together, however rows are shuffled and cut",
-       "features and labels that are cut, shuffled or moved apart from each other"});
+    return {};  // a few rows may stand twice in the data
+  return Finding{
+      "own-labels",
+      fmt::format("of {} rows that come again on rank {} {} have another label than before: {}",
+                  num_again, trainer.first().origin.rank, num_other, example),
+      "a row and its label stay together, however rows are shuffled and cut",
+      "features and labels that are cut, shuffled or moved apart from each other"};
 }
 
 }  // namespace
@@ -203,17 +201,19 @@ void judge_labels(const Trainer& trainer, Findings& findings) {
 void judge_rows(const Records& records, const std::vector<Training>& trainings,
                 Findings& findings) {
   for (const Training& training : trainings) {
-    if (training.world_size() == 1 || training.link != Training::Link::exchange) continue;
-    for (std::size_t number = 0; number < training.num_steps(); ++number) {
-      if (judge_overlap(training, number, findings)) break;
+    if (!training.exchanges()) continue;
+    std::optional<Finding> finding;
+    for (std::size_t number = 0; number < training.num_steps() && !finding; ++number) {
+      finding = judge_overlap(training, number);
     }
+    add(finding, findings);
   }
   judge_seeds(records, findings);
   judge_places(records, findings);
-  judge_order(records, trainings, findings);
+  add(judge_order(records, trainings), findings);
   for (const Training& training : trainings) {
     const std::size_t before = findings.size();
-    for (const Trainer* trainer : training.ranks) judge_labels(*trainer, findings);
+    for (const Trainer* trainer : training.ranks) add(judge_labels(*trainer), findings);
     if (findings.size() > before) break;
   }
 }

@@ -13,25 +13,25 @@
 namespace lockstep::doctor {
 namespace {
 
-void judge_freshness(const Trainer& trainer, Findings& findings) {
+std::optional<Finding> judge_freshness(const Trainer& trainer) {
   for (const StepRecord* step : trainer.steps) {
     for (std::size_t p = 0; p < step->parameters.size(); ++p) {
       if (!step->parameters[p].holds_used_one) continue;
-      findings.push_back(
-          {"fresh-gradients",
-           fmt::format("in step {} rank {} adds the gradient of {} to that which the step before "
-                       "has used already",
-                       step->step, step->origin.rank, name_of(*step, p)),
-           "a step uses the gradients of its own batches",
-           "call zero_grad() before the first backward pass of each step"});
-      return;
+      return Finding{
+          "fresh-gradients",
+          fmt::format("in step {} rank {} adds the gradient of {} to that which the step before "
+                      "has used already",
+                      step->step, step->origin.rank, name_of(*step, p)),
+          "a step uses the gradients of its own batches",
+          "call zero_grad() before the first backward pass of each step"};
     }
   }
+  return {};
 }
 
 using Leaves = std::map<std::uint64_t, std::set<std::uint64_t>>;  // by process
 
-void judge_reach(const Trainer& trainer, const Leaves& stepped, Findings& findings) {
+std::optional<Finding> judge_reach(const Trainer& trainer, const Leaves& stepped) {
   for (const StepRecord* step : trainer.steps) {
     std::size_t num_left = 0;
     std::uint64_t num_elements = 0;
@@ -41,36 +41,35 @@ void judge_reach(const Trainer& trainer, const Leaves& stepped, Findings& findin
       num_elements += elements;
     }
     if (num_left == 0) continue;
-    findings.push_back(
-        {"stepped-parameters",
-         fmt::format("in step {} of rank {} backward gives a gradient to {} parameters with {} "
-                     "elements that no optimizer ever steps; this one steps {}",
-                     step->step, step->origin.rank, num_left, num_elements,
-                     step->parameters.size()),
-         "an optimizer steps every parameter that is trained",
-         "how the list of parameters is made: a test of a type or a name that most do not pass, or "
-         "a copy of the model"});
-    return;
+    return Finding{
+        "stepped-parameters",
+        fmt::format("in step {} of rank {} backward gives a gradient to {} parameters with {} "
+                    "elements that no optimizer ever steps; this one steps {}",
+                    step->step, step->origin.rank, num_left, num_elements, step->parameters.size()),
+        "an optimizer steps every parameter that is trained",
+        "how the list of parameters is made: a test of a type or a name that most do not pass, or "
+        "a copy of the model"};
   }
+  return {};
 }
 
-void judge_emptiness(const Trainer& trainer, Findings& findings) {
+std::optional<Finding> judge_emptiness(const Trainer& trainer) {
   const auto has_none = [](const StepRecord* step) {
     return std::ranges::none_of(step->parameters, &ParameterRecord::has_gradient);
   };
-  if (trainer.steps.size() < 2 || !std::ranges::all_of(trainer.steps, has_none)) return;
+  if (trainer.steps.size() < 2 || !std::ranges::all_of(trainer.steps, has_none)) return {};
   const StepRecord& first = trainer.first();
-  findings.push_back(
-      {"stepped-parameters",
-       fmt::format("rank {} makes {} steps, and none of the {} parameters ever has a gradient",
-                   first.origin.rank, trainer.steps.size(), first.parameters.size()),
-       "an optimizer steps every parameter that is trained",
-       "an optimizer that was given the parameters of another model, or gradients that are cleared "
-       "before the step"});
+  return Finding{
+      "stepped-parameters",
+      fmt::format("rank {} makes {} steps, and none of the {} parameters ever has a gradient",
+                  first.origin.rank, trainer.steps.size(), first.parameters.size()),
+      "an optimizer steps every parameter that is trained",
+      "an optimizer that was given the parameters of another model, or gradients that are cleared "
+      "before the step"};
 }
 
 // A schedule whose base is its own result.
-void judge_schedules(const Records& records, Findings& findings) {
+std::optional<Finding> judge_schedules(const Records& records) {
   std::map<std::tuple<std::uint64_t, std::string, int>, std::vector<const ScheduleRecord*>> asked;
   for (const ScheduleRecord& schedule : records.schedules) {
     const Origin& by = schedule.origin;
@@ -84,18 +83,17 @@ void judge_schedules(const Records& records, Findings& findings) {
         ++num_fed_back;
       }
       if (num_fed_back < 2) continue;
-      findings.push_back(
-          {"scheduled-rate",
-           fmt::format(
-               "at step {} rank {} gives the schedule the base rate {:g}, which is what the "
-               "schedule made of {:g} at step {}; it began with {:g}",
-               next.step, std::get<2>(by), next.base, now.base, now.step, all[0]->base),
-           "a schedule scales the base rate of the run, once",
-           "keep the base rate beside the optimizer, and do not read it back from there; the same "
-           "for a rate that is scaled by the number of ranks"});
-      return;
+      return Finding{
+          "scheduled-rate",
+          fmt::format("at step {} rank {} gives the schedule the base rate {:g}, which is what the "
+                      "schedule made of {:g} at step {}; it began with {:g}",
+                      next.step, std::get<2>(by), next.base, now.base, now.step, all[0]->base),
+          "a schedule scales the base rate of the run, once",
+          "keep the base rate beside the optimizer, and do not read it back from there; the same "
+          "for a rate that is scaled by the number of ranks"};
     }
   }
+  return {};
 }
 
 int index_of(const std::string& device) {
@@ -104,21 +102,20 @@ int index_of(const std::string& device) {
 }
 
 // A rank of a host with L ranks has one of its first L devices.
-bool judge_index(const Records& records, const StepRecord& step, Findings& findings) {
+std::optional<Finding> judge_index(const Records& records, const StepRecord& step) {
   const auto process = records.processes.find(step.origin.process);
-  if (process == records.processes.end()) return false;
+  if (process == records.processes.end()) return {};
   const auto& [rank, local_rank, local_world_size] = process->second;
-  if (!rank || !local_rank || !local_world_size) return false;
+  if (!rank || !local_rank || !local_world_size) return {};
   const int index = index_of(step.device);
-  if (index < *local_world_size || index != *rank || *rank == *local_rank) return false;
-  findings.push_back(
-      {"own-device",
-       fmt::format("rank {} computes on {}, but it is local rank {} of the {} ranks of its host, "
-                   "which have the devices 0 to {}",
-                   *rank, step.device, *local_rank, *local_world_size, *local_world_size - 1),
-       "a rank takes the device of its local rank: devices are counted on each host",
-       "use LOCAL_RANK (launch::device_of_rank) and not RANK as the device's index"});
-  return true;
+  if (index < *local_world_size || index != *rank || *rank == *local_rank) return {};
+  return Finding{
+      "own-device",
+      fmt::format("rank {} computes on {}, but it is local rank {} of the {} ranks of its host, "
+                  "which have the devices 0 to {}",
+                  *rank, step.device, *local_rank, *local_world_size, *local_world_size - 1),
+      "a rank takes the device of its local rank: devices are counted on each host",
+      "use LOCAL_RANK (launch::device_of_rank) and not RANK as the device's index"};
 }
 
 // Where a rank stands: ranks of one process, or of one host, can share a device.
@@ -132,21 +129,21 @@ std::string host_of(const Records& records, const StepRecord& step) {
   return fmt::format("host {}", *rank / *local_world_size);
 }
 
-void judge_devices(const Records& records, const Training& training, Findings& findings) {
+std::optional<Finding> judge_devices(const Records& records, const Training& training) {
   std::map<std::pair<std::string, std::string>, std::size_t> ranks_on;
   for (std::size_t rank = 0; rank < training.world_size(); ++rank) {
     const StepRecord& step = training.step(rank, 0);
-    if (judge_index(records, step, findings)) return;
+    if (std::optional<Finding> finding = judge_index(records, step)) return finding;
     if (!step.device.starts_with("cpu")) continue;  // nobody knows how many GPUs there are
     const auto [place, is_new] = ranks_on.try_emplace({host_of(records, step), step.device}, rank);
     if (is_new) continue;
-    findings.push_back(
-        {"own-device",
-         fmt::format("ranks {} and {} both compute on {}", place->second, rank, step.device),
-         "each rank of a host has a device of its own",
-         "the index of the device: a device without one is always number 0"});
-    return;
+    return Finding{
+        "own-device",
+        fmt::format("ranks {} and {} both compute on {}", place->second, rank, step.device),
+        "each rank of a host has a device of its own",
+        "the index of the device: a device without one is always number 0"};
   }
+  return {};
 }
 
 }  // namespace
@@ -160,24 +157,17 @@ void judge_steps(const Records& records, const std::vector<Trainer>& trainers,
       for (const ParameterRecord& parameter : step->parameters) leaves.insert(parameter.leaf);
     }
   }
-  const auto judge_each = [&](const auto& judge) {  // one rank stands for all
-    for (const Trainer& trainer : trainers) {
-      const std::size_t before = findings.size();
-      judge(trainer);
-      if (findings.size() > before) return;
-    }
-  };
-  judge_each([&](const Trainer& trainer) { judge_freshness(trainer, findings); });
-  judge_each([&](const Trainer& trainer) { judge_reach(trainer, stepped, findings); });
-  judge_each([&](const Trainer& trainer) { judge_emptiness(trainer, findings); });
-  judge_schedules(records, findings);
-  for (const Training& training : trainings) {
-    if (training.world_size() > 1 && training.link == Training::Link::exchange) {
-      const std::size_t before = findings.size();
-      judge_devices(records, training, findings);
-      if (findings.size() > before) break;
-    }
-  }
+  add_first(trainers, judge_freshness, findings);
+  add_first(
+      trainers, [&](const Trainer& trainer) { return judge_reach(trainer, stepped); }, findings);
+  add_first(trainers, judge_emptiness, findings);
+  add(judge_schedules(records), findings);
+  add_first(
+      trainings,
+      [&](const Training& training) {
+        return training.exchanges() ? judge_devices(records, training) : std::nullopt;
+      },
+      findings);
 }
 
 }  // namespace lockstep::doctor

@@ -2,14 +2,37 @@
 // where the records do not say enough it adds nothing.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "tools/doctor/finding.h"
 #include "tools/doctor/trainings.h"
 
 namespace lockstep::doctor {
+
+// An invariant of data-parallel training that a program broke.
+struct Finding {
+  std::string invariant;  // its name: "mean-gradient"
+  std::string found;      // what was found: numbers, ranks, step
+  std::string expected;   // what should hold
+  std::string advice;     // what to look at
+};
+
+using Findings = std::vector<Finding>;
+
+inline void add(std::optional<Finding> finding, Findings& findings) {
+  if (finding) findings.push_back(*std::move(finding));
+}
+
+// Adds the first finding that judge() has for one of the items: one stands for all.
+template <typename Items, typename Judge>
+void add_first(const Items& items, const Judge& judge, Findings& findings) {
+  for (const auto& item : items) {
+    if (std::optional<Finding> finding = judge(item)) return add(std::move(finding), findings);
+  }
+}
 
 // How the program ended.
 enum class End { well, badly };

@@ -31,6 +31,7 @@ struct Training {
   } link = Link::exchange;
 
   std::size_t world_size() const { return ranks.size(); }
+  bool exchanges() const { return world_size() > 1 && link == Link::exchange; }
   std::size_t num_steps() const;  // that all ranks have made
   const StepRecord& step(std::size_t rank, std::size_t number) const {
     return *ranks[rank]->steps[number];

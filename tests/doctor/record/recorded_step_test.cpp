@@ -79,16 +79,16 @@ TEST(Audit, RecordsOfAStepWhatEachRankUsed) {
   EXPECT_EQ(steps[0]["group"], steps[1]["group"]);
   EXPECT_NE(steps[0]["rank"], steps[1]["rank"]);
   for (const json& step : steps) {
-    EXPECT_EQ(step["world"], 2);
+    EXPECT_EQ(step["world_size"], 2);
     EXPECT_EQ(step["learning_rate"], 0.5);
-    const json& loss = step["passes"].at(0)["losses"].at(0);
-    EXPECT_EQ(loss["rows"], 5);
+    const json& loss = step["passes"].at(0).at(1).at(0);
+    EXPECT_EQ(loss["num_rows"], 5);
     EXPECT_EQ(loss["hashes"].size(), 5u);
     ASSERT_EQ(step["parameters"].size(), 4u);
     for (std::size_t p = 0; p < 4; ++p) {
       EXPECT_EQ(step["parameters"][p]["used"], steps[0]["parameters"][p]["used"]) << "averaged";
       EXPECT_EQ(step["parameters"][p]["before"], steps[0]["parameters"][p]["before"]);
-      EXPECT_NE(step["parameters"][p]["parts"].at(0)["sketch"], step["parameters"][p]["used"])
+      EXPECT_NE(step["parameters"][p]["parts"].at(0)["gradient"], step["parameters"][p]["used"])
           << "the rank's own gradient is not the average";
     }
   }

@@ -1,6 +1,10 @@
 #include "tools/doctor/record/calls.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "tools/doctor/record/records.h"
 
 namespace lockstep::record {
 namespace {
@@ -19,19 +23,18 @@ bool overlap(ConstTensorView a, ConstTensorView b) {
 
 void Calls::begin(const trace::Call& call) {
   const bool is_message = call.peer >= 0;
-  std::uint64_t number = 0;
-  {
-    Event event("call");
-    number = event.number();
-    event.add("of_group", group_name(call.group))
-        .add("of_rank", static_cast<std::uint64_t>(call.rank))
-        .add("operation", call.operation)
-        .add("sequence", call.sequence)
-        .add("detail", call.detail)
-        .add("elements", call.num_elements)
-        .add("dtype", to_string(call.dtype));
-    if (is_message) event.add("peer", static_cast<std::uint64_t>(call.peer));
+  CallRecord record;
+  record.operation = call.operation;
+  record.sequence = call.sequence;
+  record.is_message = is_message;
+  record.is_averaging = call.detail == "sum" || call.detail == "average";
+  record.text = call.operation;
+  if (call.operation != "barrier") {
+    record.text =
+        fmt::format("{} of {} {}{}", call.operation, call.num_elements, to_string(call.dtype),
+                    call.detail.empty() ? "" : fmt::format(" ({})", call.detail));
   }
+  const std::uint64_t number = write_event("call", record, rank_of(call.group, call.rank));
   const std::lock_guard lock(mutex_);
   std::deque<Kept>& mine = by_rank_[{call.group, call.rank}];
   if (!call.is_async && !is_message) {  // it runs behind those before it
@@ -44,11 +47,7 @@ void Calls::begin(const trace::Call& call) {
 }
 
 void Calls::end(const trace::Call& call) {
-  Event("done")
-      .add("of_group", group_name(call.group))
-      .add("of_rank", static_cast<std::uint64_t>(call.rank))
-      .add("operation", call.operation)
-      .add("sequence", call.sequence);
+  write_event("done", {{"sequence", call.sequence}}, rank_of(call.group, call.rank));
 }
 
 void Calls::wait(const void* memory, std::uint64_t sequence) {
@@ -62,7 +61,6 @@ void Calls::wait(const void* memory, std::uint64_t sequence) {
 }
 
 void Calls::leave(std::uint32_t group, int rank) {
-  Event("left").add("of_group", group_name(group)).add("of_rank", static_cast<std::uint64_t>(rank));
   const std::lock_guard lock(mutex_);
   by_rank_.erase({group, rank});
 }

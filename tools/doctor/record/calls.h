@@ -1,5 +1,5 @@
-// The calls of communicators, as events "call", "done" and "left", and the last ones in memory: a
-// step asks which of them moved its gradients.
+// The calls of communicators, as events "call" and "done", and the last ones in memory: a step asks
+// which of them moved its gradients.
 #pragma once
 
 #include <cstddef>

@@ -6,40 +6,38 @@
 
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "engine/core/thread_context.h"
+#include "tools/doctor/record/records.h"
 
 namespace lockstep::record {
 namespace {
 
-constexpr const char* kFolder = "LOCKSTEP_AUDIT";
+using nlohmann::json;
 
-std::string number_or_null(double value) {
-  return std::isfinite(value) ? fmt::format("{:.9g}", value) : "null";
-}
+constexpr const char* kFolder = "LOCKSTEP_AUDIT";
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
 
-// Which program this is, and where it stands among its host's ranks, as its launcher says.
+std::string line_of(const json& event) {
+  return event.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+// Where this process stands among its host's ranks, as its launcher says.
 std::string first_line() {
-  std::string program;
-  std::ifstream command("/proc/self/cmdline");
-  std::getline(command, program, '\0');
-  return fmt::format(
-      "{{\"event\":\"process\",\"process\":{},\"number\":0,\"program\":{},\"rank\":{},"
-      "\"local_rank\":{},\"local_world\":{}}}\n",
-      ::getpid(), json_text(program), json_text(variable("RANK")),
-      json_text(variable("LOCAL_RANK")), json_text(variable("LOCAL_WORLD_SIZE")));
+  return line_of({{"event", "process"},
+                  {"process", ::getpid()},
+                  {"rank", variable("RANK")},
+                  {"local_rank", variable("LOCAL_RANK")},
+                  {"local_world_size", variable("LOCAL_WORLD_SIZE")}});
 }
 
 // The file of this process; after a fork another one.
@@ -92,16 +90,6 @@ Groups& groups() {
   return instance;
 }
 
-template <typename T, typename Write>
-std::string joined(std::span<const T> values, const Write& write) {
-  std::string text = "[";
-  for (const T& value : values) {
-    if (text.size() > 1) text += ',';
-    text += write(value);
-  }
-  return text + ']';
-}
-
 }  // namespace
 
 bool is_wanted() {
@@ -113,73 +101,6 @@ std::uint64_t next_number() {
   return ++last;
 }
 
-std::string json_text(std::string_view text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      result += '\\';
-      result += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      result += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      result += c;
-    }
-  }
-  return result + '"';
-}
-
-std::string list_of(std::span<const std::uint64_t> numbers) {
-  return joined(numbers, [](std::uint64_t value) { return fmt::format_int(value).str(); });
-}
-std::string list_of(std::span<const double> numbers) {
-  return joined(numbers, number_or_null);
-}
-std::string list_of(std::span<const std::string> texts) {
-  return joined(texts, [](const std::string& text) { return json_text(text); });
-}
-
-Event::Event(std::string_view name) : number_(next_number()) {
-  const Rank me = current_rank();
-  line_ = fmt::format(
-      "{{\"event\":\"{}\",\"process\":{},\"number\":{},\"group\":{},\"rank\":{},\"world\":{}", name,
-      ::getpid(), number_, json_text(me.group_name), me.rank, me.world_size);
-}
-
-Event::~Event() {
-  file().write(line_ + "}\n");
-}
-
-Event& Event::add(std::string_view key, std::string_view text) {
-  return add_json(key, json_text(text));
-}
-Event& Event::add(std::string_view key, std::uint64_t value) {
-  return add_json(key, fmt::format_int(value).str());
-}
-Event& Event::add(std::string_view key, double value) {
-  return add_json(key, number_or_null(value));
-}
-void Event::add(const trace::Field& field) {
-  struct Add {
-    Event& event;
-    std::string_view key;
-    void operator()(std::string_view text) { event.add(key, text); }
-    void operator()(std::uint64_t value) { event.add(key, value); }
-    void operator()(double value) { event.add(key, value); }
-    void operator()(bool value) { event.add_json(key, value ? "true" : "false"); }
-    void operator()(std::span<const std::string> texts) { event.add_json(key, list_of(texts)); }
-    void operator()(std::span<const void* const> pointers) {
-      std::vector<std::uint64_t> addresses;
-      for (const void* pointer : pointers) addresses.push_back(trace::address_of(pointer));
-      event.add_json(key, list_of(addresses));
-    }
-  };
-  std::visit(Add{*this, field.key}, field.value);
-}
-Event& Event::add_json(std::string_view key, std::string_view json) {
-  line_ += fmt::format(",\"{}\":{}", key, json);
-  return *this;
-}
-
 std::string new_group_name() {
   static std::atomic<int> count{0};
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
@@ -187,21 +108,15 @@ std::string new_group_name() {
 }
 
 std::uint32_t register_group(const trace::RankGroup& group) {
-  const bool has_processes = !group.name.empty();
   const std::lock_guard lock(groups().mutex);
   groups().all.push_back(group);
   const auto number = static_cast<std::uint32_t>(groups().all.size() - 1);
-  if (has_processes) {
-    groups().of_process = number;
-  } else {
+  if (group.name.empty()) {  // its ranks are threads
     groups().all.back().name = new_group_name();
+  } else {
+    groups().of_process = number;
   }
   return number;
-}
-
-std::string group_name(std::uint32_t group) {
-  const std::lock_guard lock(groups().mutex);
-  return groups().all.at(group).name;
 }
 
 Rank current_rank() {
@@ -212,6 +127,21 @@ Rank current_rank() {
   if (number == 0) return {};
   const trace::RankGroup& group = groups().all.at(number);
   return {number, group.name, is_thread ? context.rank : group.rank, group.world_size};
+}
+
+Rank rank_of(std::uint32_t group, int rank) {
+  const std::lock_guard lock(groups().mutex);
+  const trace::RankGroup& found = groups().all.at(group);
+  return {group, found.name, rank, found.world_size};
+}
+
+std::uint64_t write_event(const char* name, json fields, const Rank& by) {
+  const std::uint64_t number = next_number();
+  fields.update(json(Origin{static_cast<std::uint64_t>(::getpid()), number, by.group_name, by.rank,
+                            by.world_size}));
+  fields["event"] = name;
+  file().write(line_of(fields));
+  return number;
 }
 
 }  // namespace lockstep::record

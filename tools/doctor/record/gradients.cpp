@@ -25,12 +25,12 @@ void Gradients::begin_batch(ConstTensorView x, std::size_t num_rows) {
   batch_rows = hash_rows(x, num_rows);
 }
 
-std::shared_ptr<const Loss> Gradients::take_loss(const trace::Loss& told) {
-  auto loss = std::make_shared<Loss>();
+std::shared_ptr<const LossRecord> Gradients::take_loss(const trace::Loss& told) {
+  auto loss = std::make_shared<LossRecord>();
   loss->num_rows = told.num_rows;
   loss->is_mean = told.is_mean;
   loss->value = scalar_of(told.value, std::numeric_limits<double>::quiet_NaN());
-  if (batch_rows.size() == told.num_rows) loss->rows = batch_rows;
+  if (batch_rows.size() == told.num_rows) loss->hashes = batch_rows;
   const ConstTensorView& labels = told.labels;
   if (labels.data != nullptr && labels.dtype == DType::int64 &&
       labels.num_elements == told.num_rows) {
@@ -41,7 +41,7 @@ std::shared_ptr<const Loss> Gradients::take_loss(const trace::Loss& told) {
 }
 
 // REQUIRES: mutex_ held.
-Gradients::Pass& Gradients::pass(std::uint64_t number) {
+Pass& Gradients::pass(std::uint64_t number) {
   const auto [found, is_new] = passes_.try_emplace(number);
   if (is_new && passes_.size() > kMostPasses && found != passes_.begin()) {
     passes_.erase(passes_.begin());
@@ -49,10 +49,11 @@ Gradients::Pass& Gradients::pass(std::uint64_t number) {
   return found->second;
 }
 
-void Gradients::begin_backward(std::uint64_t number, std::shared_ptr<const Loss> loss,
+void Gradients::begin_backward(std::uint64_t number, const LossRecord& loss,
                                ConstTensorView upstream) {
   const std::lock_guard lock(mutex_);
-  pass(number).losses.push_back({std::move(loss), scalar_of(upstream, 1)});
+  pass(number).losses.push_back(loss);
+  pass(number).losses.back().upstream = scalar_of(upstream, 1);
 }
 
 // Starts a leaf anew, and remembers whether a gradient was lost.
@@ -76,11 +77,11 @@ void Gradients::arrive(const trace::LeafGradient& told) {
     held.gradient.holds_used_one = adds;
     held.was_used = false;
   }
-  std::vector<Part>& parts = held.gradient.parts;
+  std::vector<PartRecord>& parts = held.gradient.parts;
   if (parts.empty()) held.gradient.begun = number;
   if (parts.empty() || parts.back().pass != told.pass) {
     parts.push_back({told.pass, {}});
-    pass(told.pass).leaves.push_back({told.leaf, told.num_elements});
+    pass(told.pass).leaves[told.leaf] = told.num_elements;
   }
   for (std::size_t i = 0; i < kSketchSize; ++i) parts.back().gradient[i] += sketch[i];
   held.gradient.arrived = number;
@@ -94,16 +95,10 @@ std::optional<LeafGradient> Gradients::take_gradient(const void* leaf) {
   return found->second.gradient;
 }
 
-std::vector<LossTaken> Gradients::losses_of(std::uint64_t pass) const {
+Pass Gradients::pass_of(std::uint64_t number) const {
   const std::lock_guard lock(mutex_);
-  const auto found = passes_.find(pass);
-  return found == passes_.end() ? std::vector<LossTaken>() : found->second.losses;
-}
-
-std::vector<ReachedLeaf> Gradients::leaves_of(std::uint64_t pass) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = passes_.find(pass);
-  return found == passes_.end() ? std::vector<ReachedLeaf>() : found->second.leaves;
+  const auto found = passes_.find(number);
+  return found == passes_.end() ? Pass() : found->second;
 }
 
 }  // namespace lockstep::record

@@ -11,40 +11,22 @@
 #include <vector>
 
 #include "engine/trace/observer.h"
-#include "tools/doctor/record/values.h"
+#include "tools/doctor/record/records.h"
 
 namespace lockstep::record {
 
-struct Loss {
-  std::uint64_t num_rows = 0;
-  bool is_mean = true;                // or the sum over rows
-  double value = 0;                   // NaN where it is not known
-  std::vector<std::uint64_t> rows;    // hashes; empty where they are not known
-  std::vector<std::uint64_t> labels;  // of these rows, where they are int64
-};
-
-struct LossTaken {
-  std::shared_ptr<const Loss> loss;
-  double upstream = 1;  // the gradient of the loss
-};
-
-// The share of a leaf's gradient that one backward pass added.
-struct Part {
-  std::uint64_t pass = 0;
-  Sketch gradient{};
-};
-
 struct LeafGradient {
-  std::vector<Part> parts;      // since the gradient was cleared
+  std::vector<PartRecord> parts;  // since the gradient was cleared
   std::uint64_t begun = 0;      // number of the first arrival: what its memory held before is past
   std::uint64_t arrived = 0;    // of the last one
   bool was_discarded = false;   // some of it was cleared before a step used it
   bool holds_used_one = false;  // added to a gradient that a step had used already
 };
 
-struct ReachedLeaf {
-  const void* leaf = nullptr;
-  std::size_t num_elements = 0;
+// The losses that a backward pass began with, and the leaves that it reached, with their elements.
+struct Pass {
+  std::vector<LossRecord> losses;
+  std::map<const void*, std::size_t> leaves;
 };
 
 // Any thread may use it at any time.
@@ -52,21 +34,15 @@ class Gradients {
  public:
   // The batch that the calling thread's next losses are taken of, row by row.
   static void begin_batch(ConstTensorView x, std::size_t num_rows);
-  static std::shared_ptr<const Loss> take_loss(const trace::Loss& told);
-  void begin_backward(std::uint64_t pass, std::shared_ptr<const Loss> loss,
-                      ConstTensorView upstream);
+  static std::shared_ptr<const LossRecord> take_loss(const trace::Loss& told);
+  void begin_backward(std::uint64_t pass, const LossRecord& loss, ConstTensorView upstream);
   void arrive(const trace::LeafGradient& told);
 
   // What reached the leaf since the last step; marks it as used.
   std::optional<LeafGradient> take_gradient(const void* leaf);
-  std::vector<LossTaken> losses_of(std::uint64_t pass) const;
-  std::vector<ReachedLeaf> leaves_of(std::uint64_t pass) const;
+  Pass pass_of(std::uint64_t number) const;
 
  private:
-  struct Pass {
-    std::vector<LossTaken> losses;
-    std::vector<ReachedLeaf> leaves;
-  };
   struct Leaf {
     LeafGradient gradient;
     bool was_used = false;  // by a step, since it was cleared

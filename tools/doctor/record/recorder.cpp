@@ -1,7 +1,5 @@
 #include "tools/doctor/record/recorder.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -13,6 +11,7 @@
 namespace lockstep::record {
 namespace {
 
+using nlohmann::json;
 using trace::Moment;
 using trace::OptimizerStep;
 
@@ -29,26 +28,25 @@ thread_local std::map<const void*, std::uint64_t> buffers;
 using Objects = std::vector<std::vector<std::byte>>;
 thread_local std::vector<Objects> replicas;
 
-std::string json_of(const LossTaken& taken) {
-  const Loss& loss = *taken.loss;
-  return fmt::format(
-      "{{\"rows\":{},\"mean\":{},\"upstream\":{:.17g},\"value\":{},\"hashes\":{},\"labels\":{}}}",
-      loss.num_rows, loss.is_mean, taken.upstream, list_of(std::vector<double>{loss.value}),
-      list_of(loss.rows), list_of(loss.labels));
-}
-
-std::string json_of(const Part& part) {
-  return fmt::format("{{\"pass\":{},\"sketch\":{}}}", part.pass, list_of(part.gradient));
-}
-
-std::string with_comma(const std::string& list) {
-  return list.empty() ? "" : list + ",";
-}
-
-std::string absolute(std::string_view path) {
+std::string absolute(const std::string& path) {
   std::error_code ignored;
   return std::filesystem::absolute(path, ignored).lexically_normal().string();
 }
+
+struct ToJson {
+  json operator()(std::span<const std::string> texts) const {
+    return std::vector<std::string>(texts.begin(), texts.end());
+  }
+  json operator()(std::span<const void* const> pointers) const {
+    json addresses = json::array();
+    for (const void* pointer : pointers) addresses.push_back(trace::address_of(pointer));
+    return addresses;
+  }
+  template <typename Value>
+  json operator()(Value value) const {
+    return value;
+  }
+};
 
 }  // namespace
 
@@ -66,7 +64,7 @@ std::shared_ptr<const void> Recorder::loss(const trace::Loss& loss) {
 
 void Recorder::loss_backward(std::uint64_t pass, const std::shared_ptr<const void>& loss,
                              ConstTensorView upstream) {
-  gradients_.begin_backward(pass, std::static_pointer_cast<const Loss>(loss), upstream);
+  gradients_.begin_backward(pass, *std::static_pointer_cast<const LossRecord>(loss), upstream);
 }
 
 void Recorder::leaf_gradient(const trace::LeafGradient& gradient) {
@@ -89,88 +87,72 @@ Recorder::Optimizer& Recorder::optimizer(const void* address) {
   return optimizers_[address];
 }
 
-std::string Recorder::parameter_json(const OptimizerStep::Parameter& parameter,
-                                     const LeafGradient& gradient, std::uint64_t since) const {
+ParameterRecord Recorder::record_of(const OptimizerStep::Parameter& parameter,
+                                    const LeafGradient& gradient, std::uint64_t since) const {
   const Rank me = current_rank();
   const Calls::Touched touched =
       calls_.touched_since(me, std::max(since, gradient.begun), parameter.gradient);
-  const Calls::Touched weight = calls_.touched_since(me, since, parameter.value);
-  std::string parts;
-  for (const Part& part : gradient.parts) parts = with_comma(parts) + json_of(part);
-  return fmt::format(
-      "{{\"leaf\":{},\"shape\":{},\"elements\":{},\"has_gradient\":{},\"before\":{},\"used\":{},"
-      "\"arrived\":{},\"discarded\":{},\"stale\":{},\"moved\":{},\"unfinished\":{},"
-      "\"weight_moved\":{},\"parts\":[{}]}}",
-      trace::address_of(parameter.leaf), json_text(parameter.shape), parameter.num_elements,
-      parameter.has_gradient, hash_of(parameter.value), list_of(sketch_of(parameter.gradient)),
-      gradient.arrived, gradient.was_discarded, gradient.holds_used_one, touched.number,
-      touched.unfinished, weight.number, parts);
+  ParameterRecord record;
+  record.leaf = trace::address_of(parameter.leaf);
+  record.shape = parameter.shape;
+  record.num_elements = parameter.num_elements;
+  record.has_gradient = parameter.has_gradient;
+  record.before = hash_of(parameter.value);
+  record.used = sketch_of(parameter.gradient);
+  record.arrived = gradient.arrived;
+  record.moved = touched.number;
+  record.unfinished = touched.unfinished;
+  record.weight_moved = calls_.touched_since(me, since, parameter.value).number;
+  record.was_discarded = gradient.was_discarded;
+  record.holds_used_one = gradient.holds_used_one;
+  record.parts = gradient.parts;
+  return record;
 }
 
 void Recorder::begin_step(const OptimizerStep& step) {
   Optimizer& its = optimizer(step.optimizer);
-  Begun begun;
-  begun.number = its.num_steps++;
-  begun.since = its.last_event;
-  begun.is_told = begun.number < kToldSteps || begun.number % kToldLater == 0;
-  std::set<std::uint64_t> passes;
+  StepRecord begun;
+  begun.optimizer = its.id;
+  begun.step = its.num_steps++;
+  its.is_told = begun.step < kToldSteps || begun.step % kToldLater == 0;
+  std::set<const void*> stepped;
   for (const OptimizerStep::Parameter& parameter : step.parameters) {
+    stepped.insert(parameter.leaf);
     std::optional<LeafGradient> gradient;
     if (parameter.has_gradient) gradient = gradients_.take_gradient(parameter.leaf);
-    if (!begun.is_told) continue;
-    const LeafGradient found = gradient.value_or(LeafGradient{});
-    for (const Part& part : found.parts) passes.insert(part.pass);
-    begun.parameters = with_comma(begun.parameters) + parameter_json(parameter, found, begun.since);
+    if (!its.is_told) continue;
+    begun.parameters.push_back(
+        record_of(parameter, gradient.value_or(LeafGradient{}), its.last_event));
+    for (const PartRecord& part : begun.parameters.back().parts) begun.passes[part.pass];
   }
-  for (const std::uint64_t pass : passes) add_pass(step, pass, begun);
+  for (auto& [number, losses] : begun.passes) {
+    const Pass pass = gradients_.pass_of(number);
+    losses = pass.losses;
+    for (const auto& [leaf, num_elements] : pass.leaves) {
+      if (!stepped.contains(leaf)) begun.reached[trace::address_of(leaf)] = num_elements;
+    }
+  }
   its.begun = std::move(begun);
-}
-
-void Recorder::add_pass(const OptimizerStep& step, std::uint64_t pass, Begun& begun) const {
-  std::string losses;
-  for (const LossTaken& taken : gradients_.losses_of(pass)) {
-    losses = with_comma(losses) + json_of(taken);
-  }
-  begun.losses =
-      with_comma(begun.losses) + fmt::format("{{\"pass\":{},\"losses\":[{}]}}", pass, losses);
-  for (const ReachedLeaf& reached : gradients_.leaves_of(pass)) {
-    const bool is_stepped =
-        std::ranges::find(step.parameters, reached.leaf, &OptimizerStep::Parameter::leaf) !=
-        step.parameters.end();
-    if (is_stepped) continue;
-    begun.reached = with_comma(begun.reached) +
-                    fmt::format("[{},{}]", trace::address_of(reached.leaf), reached.num_elements);
-  }
 }
 
 void Recorder::end_step(const OptimizerStep& step) {
   Optimizer& its = optimizer(step.optimizer);
-  const bool clipped = std::exchange(was_clipped, false);
+  StepRecord record = std::exchange(its.begun, {});
+  record.was_clipped = std::exchange(was_clipped, false);
   const auto held = std::exchange(buffers, {});
-  const Begun begun = std::exchange(its.begun, {});
-  its.last_event = next_number();
-  if (!begun.is_told) return;
-  std::vector<std::uint64_t> after;
+  const std::uint64_t since = std::exchange(its.last_event, next_number());
+  if (!its.is_told) return;
+  record.learning_rate = step.learning_rate;
+  record.device = step.device;
   for (const OptimizerStep::Parameter& parameter : step.parameters) {
-    after.push_back(hash_of(parameter.value));
+    record.after.push_back(hash_of(parameter.value));
   }
-  std::vector<std::uint64_t> buffer_hashes;
-  for (const auto& [memory, hash] : held) buffer_hashes.push_back(hash);
-  std::ranges::sort(buffer_hashes);
-  const Calls::Traffic traffic = calls_.traffic_since(current_rank(), begun.since);
-  Event("step")
-      .add("optimizer", its.id)
-      .add("step", begun.number)
-      .add("learning_rate", step.learning_rate)
-      .add("device", step.device)
-      .add_json("clipped", clipped ? "true" : "false")
-      .add("collective_bytes", traffic.collective_bytes)
-      .add("sent_bytes", traffic.sent_bytes)
-      .add_json("buffers", list_of(buffer_hashes))
-      .add_json("after", list_of(after))
-      .add_json("passes", "[" + begun.losses + "]")
-      .add_json("reached", "[" + begun.reached + "]")
-      .add_json("parameters", "[" + begun.parameters + "]");
+  for (const auto& [memory, hash] : held) record.buffers.push_back(hash);
+  std::ranges::sort(record.buffers);
+  const Calls::Traffic traffic = calls_.traffic_since(current_rank(), since);
+  record.collective_bytes = traffic.collective_bytes;
+  record.sent_bytes = traffic.sent_bytes;
+  write_event("step", record);
 }
 
 std::string Recorder::new_group_name() {
@@ -209,10 +191,7 @@ void Recorder::replica(Device device, std::span<const trace::ReplicaModule> modu
     std::uint64_t num_changed = 0;
     for (std::size_t i = 0; i < now.size(); ++i) num_changed += now[i] != before[m][i] ? 1 : 0;
     if (num_changed == 0) continue;
-    Event("member")
-        .add("module", modules[m].type_name)
-        .add("device", to_string(device))
-        .add("bytes", num_changed);
+    write_event("member", MemberRecord{{}, modules[m].type_name, to_string(device), num_changed});
   }
 }
 
@@ -223,14 +202,13 @@ void Recorder::fact(std::string_view name, std::initializer_list<trace::Field> f
   }
   thread_local int num_scheduled = 0;
   if (name == "schedule" && ++num_scheduled > kMostScheduled) return;
-  Event event(name);
+  json event = json::object();
   for (const trace::Field& field : fields) {
-    if (field.key == "path") {
-      event.add(field.key, absolute(std::get<std::string_view>(field.value)));
-    } else {
-      event.add(field);
-    }
+    json& value = event[std::string(field.key)];
+    value = std::visit(ToJson{}, field.value);
+    if (field.key == "path") value = absolute(value.get<std::string>());
   }
+  write_event(std::string(name).c_str(), std::move(event));
 }
 
 namespace {

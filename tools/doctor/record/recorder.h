@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 
@@ -41,28 +42,19 @@ class Recorder final : public trace::Observer {
   void fact(std::string_view name, std::initializer_list<trace::Field> fields) override;
 
  private:
-  // A step that has begun, as JSON.
-  struct Begun {
-    std::uint64_t number = 0;  // of the optimizer's steps, from 0
-    std::uint64_t since = 0;   // number of the event of the step before
-    bool is_told = true;       // later steps are told now and then
-    std::string parameters;
-    std::string losses;
-    std::string reached;
-  };
   struct Optimizer {
     std::uint64_t id = 0;
     std::uint64_t num_steps = 0;
-    std::uint64_t last_event = 0;
-    Begun begun;
+    std::uint64_t last_event = 0;  // of the step before
+    bool is_told = true;           // the step that has begun; later ones are told now and then
+    StepRecord begun;
   };
 
   Optimizer& optimizer(const void* address);
   void begin_step(const trace::OptimizerStep& step);
   void end_step(const trace::OptimizerStep& step);
-  std::string parameter_json(const trace::OptimizerStep::Parameter& parameter,
-                             const LeafGradient& gradient, std::uint64_t since) const;
-  void add_pass(const trace::OptimizerStep& step, std::uint64_t pass, Begun& begun) const;
+  ParameterRecord record_of(const trace::OptimizerStep::Parameter& parameter,
+                            const LeafGradient& gradient, std::uint64_t since) const;
 
   Calls calls_;
   Gradients gradients_;
