@@ -103,6 +103,17 @@ TEST(ListGpus, ABuildWithoutCudaReadsTheVariableItself) {
   EXPECT_EQ(gpus.rows[1].visibility, Visibility::hidden);
 }
 
+TEST(ListGpus, ASliceInTheVariableShowsItsGpu) {
+  FakeMachine machine(2);
+  machine.gpu(1)["slices"] = {"MIG-11aa", "MIG-22bb"};
+  machine.publish();
+  const GpuList gpus = list(cuda_of({}), "MIG-22bb");
+  EXPECT_EQ(gpus.rows[0].visibility, Visibility::hidden);
+  EXPECT_EQ(gpus.rows[1].visibility, Visibility::visible);
+  EXPECT_THAT(gpus.notes, ElementsAre("hidden by CUDA_VISIBLE_DEVICES=MIG-22bb: GPU 0",
+                                      HasSubstr("'MIG-22bb' is a slice of GPU 1")));
+}
+
 TEST(ListGpus, WithoutNvmlShowsWhatCudaTells) {
   const FakeMachine machine(2);
   FakeMachine::use_library("/nowhere.so");

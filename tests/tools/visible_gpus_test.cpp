@@ -11,7 +11,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-const std::vector<std::string> kUuids = {"GPU-aa00", "GPU-ab11", "GPU-bb22"};
+const std::vector<GpuUuids> kUuids = {
+    {"GPU-aa00"}, {"GPU-ab11", {"MIG-77", "MIG-78"}}, {"GPU-bb22"}};
 
 TEST(ReadVisibleDevices, UnsetShowsAllAndEmptyNone) {
   EXPECT_THAT(read_visible_devices(std::nullopt, kUuids).gpus, ElementsAre(0, 1, 2));
@@ -42,6 +43,13 @@ TEST(ReadVisibleDevices, TheFirstEntryThatNamesNoGpuHidesTheRest) {
   EXPECT_THAT(read_visible_devices("none", kUuids).problems, ElementsAre(HasSubstr("'none'")));
   EXPECT_THAT(read_visible_devices("0,,1", kUuids).gpus, ElementsAre(0));
   EXPECT_THAT(read_visible_devices("MIG-12", kUuids).problems, ElementsAre(HasSubstr("'MIG-12'")));
+}
+
+TEST(ReadVisibleDevices, ASliceMakesItsGpuVisibleAndHidesTheRest) {
+  const VisibleGpus by_uuid = read_visible_devices("MIG-78,0", kUuids);
+  EXPECT_THAT(by_uuid.gpus, ElementsAre(1));
+  EXPECT_THAT(by_uuid.problems, ElementsAre(HasSubstr("'MIG-78' is a slice of GPU 1")));
+  EXPECT_THAT(read_visible_devices("MIG-GPU-bb22/1/0", kUuids).gpus, ElementsAre(2));
 }
 
 TEST(ReadVisibleDevices, AGpuThatStandsTwiceHidesAll) {

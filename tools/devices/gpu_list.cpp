@@ -112,14 +112,14 @@ GpuList list_gpus(const nvml::Library& library, const CudaView& cuda,
   list.nvml_problem = library.problem();
   list.cuda_problem = cuda.problem;
   list.visible_devices = visible_devices;
-  std::vector<std::string> uuids;
+  std::vector<GpuUuids> uuids;
   if (library.available()) {
     const std::vector<nvml::GpuStatus> gpus = nvml::read_gpus(library);
     list.versions = nvml::read_versions(library);
     list.links = nvml::read_links(library, gpus);
     for (const nvml::GpuStatus& gpu : gpus) {
       list.rows.push_back({gpu, {}, GpuRow::Visibility::hidden});
-      uuids.push_back(gpu.uuid);
+      uuids.push_back({gpu.uuid, gpu.slices});
     }
   }
   const VisibleGpus visible = read_visible_devices(visible_devices, uuids);

@@ -27,16 +27,16 @@ std::vector<std::string_view> split(std::string_view text) {
   }
 }
 
-// The GPU that an entry names; else why it names none.
+// The GPU that an entry names; otherwise why it names none.
 struct Named {
   std::optional<std::size_t> gpu;
   std::string problem;
 };
 
-Named find_by_uuid(std::string_view entry, const std::vector<std::string>& uuids) {
+Named find_by_uuid(std::string_view entry, const std::vector<GpuUuids>& uuids) {
   Named named;
   for (std::size_t i = 0; i < uuids.size(); ++i) {
-    if (!uuids[i].starts_with(entry)) continue;
+    if (!uuids[i].gpu.starts_with(entry)) continue;
     if (named.gpu) return {std::nullopt, fmt::format("'{}' fits several GPUs: {}", entry, kRest)};
     named.gpu = i;
   }
@@ -44,11 +44,24 @@ Named find_by_uuid(std::string_view entry, const std::vector<std::string>& uuids
   return named;
 }
 
-Named find(std::string_view entry, const std::vector<std::string>& uuids) {
-  if (entry.starts_with("GPU-")) return find_by_uuid(entry, uuids);
-  if (entry.starts_with("MIG-")) {
-    return {std::nullopt, fmt::format("'{}' is a part of a GPU, which only CUDA knows", entry)};
+Named find_by_slice(std::string_view entry, const std::vector<GpuUuids>& uuids) {
+  for (std::size_t i = 0; i < uuids.size(); ++i) {
+    const bool is_its = entry.starts_with("MIG-" + uuids[i].gpu + "/") ||
+                        std::ranges::any_of(uuids[i].slices, [&](const std::string& slice) {
+                          return slice.starts_with(entry);
+                        });
+    if (is_its) {
+      return {i, fmt::format("'{}' is a slice of GPU {}: a program sees only this slice, and the "
+                             "table shows the whole GPU",
+                             entry, i)};
+    }
   }
+  return {std::nullopt, fmt::format("no GPU has the MIG slice '{}': {}", entry, kRest)};
+}
+
+Named find(std::string_view entry, const std::vector<GpuUuids>& uuids) {
+  if (entry.starts_with("GPU-")) return find_by_uuid(entry, uuids);
+  if (entry.starts_with("MIG-")) return find_by_slice(entry, uuids);
   // CUDA reads digits as far as they go, so that "1x" is 1.
   std::size_t number = 0;
   const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), number);
@@ -64,7 +77,7 @@ Named find(std::string_view entry, const std::vector<std::string>& uuids) {
 }  // namespace
 
 VisibleGpus read_visible_devices(const std::optional<std::string>& text,
-                                 const std::vector<std::string>& uuids) {
+                                 const std::vector<GpuUuids>& uuids) {
   VisibleGpus visible;
   if (!text) {
     for (std::size_t i = 0; i < uuids.size(); ++i) visible.gpus.push_back(i);
@@ -73,8 +86,9 @@ VisibleGpus read_visible_devices(const std::optional<std::string>& text,
   if (trim(*text).empty()) return visible;
   for (const std::string_view entry : split(*text)) {
     const Named named = find(entry, uuids);
-    if (!named.gpu) {
+    if (!named.problem.empty()) {
       visible.problems.push_back(named.problem);
+      if (named.gpu && visible.gpus.empty()) visible.gpus.push_back(*named.gpu);
       return visible;
     }
     if (std::find(visible.gpus.begin(), visible.gpus.end(), *named.gpu) != visible.gpus.end()) {

@@ -80,6 +80,7 @@ struct GpuStatus {
   std::optional<double> power_watts;
   std::optional<double> power_limit_watts;
   std::optional<std::vector<GpuProcess>> processes;  // those with a compute context
+  std::vector<std::string> slices;                   // UUIDs of its MIG instances: "MIG-1f2a..."
 };
 
 // Every GPU. REQUIRES: library.available(). Throws Error{Device} when GPUs cannot be listed, or one
