@@ -143,7 +143,7 @@ void StepWork::add_fixed_work() {
   if (workload_.fixed_seconds == 0) return;
   const double seconds =
       workload_.fixed_seconds * traffic_beside(device(), num_devices(), workload_.input_bytes);
-  gate_ = {add({WorkLane::compute, trace::Category::host, "host", seconds, 0, gate_})};
+  gate_ = {compute(trace::Category::host, "host", seconds, gate_)};
 }
 
 std::size_t StepWork::layer_index(const LayerWork& layer) const {
@@ -153,6 +153,20 @@ std::size_t StepWork::layer_index(const LayerWork& layer) const {
 std::size_t StepWork::add(Work work) {
   work_.push_back(std::move(work));
   return work_.size() - 1;
+}
+
+std::size_t StepWork::compute(trace::Category category, const char* name, double seconds,
+                              Places after) {
+  return add({WorkLane::compute, category, name, seconds, 0, std::move(after)});
+}
+
+std::size_t StepWork::communicate(WorkLane lane, const char* name, double seconds,
+                                  std::size_t num_bytes, Places after) {
+  return add({lane, trace::Category::communication, name, seconds, num_bytes, std::move(after)});
+}
+
+std::size_t StepWork::copy_down(const char* name, double seconds, std::size_t num_bytes) {
+  return add({WorkLane::down, trace::Category::copy, name, seconds, num_bytes, gate_});
 }
 
 void StepWork::prepare() {
@@ -228,8 +242,7 @@ void StepWork::add_replication() {
   for (std::size_t i = 1; i < num_devices(); ++i) {
     traffic.add(network_.gpu(0), network_.gpu(i), workload_.input_bytes + gradient_bytes());
   }
-  gate_ = {add({WorkLane::down, trace::Category::copy, "scatter and replicate", traffic.seconds(),
-                workload_.gradient_bytes(), gate_})};
+  gate_ = {copy_down("scatter and replicate", traffic.seconds(), workload_.gradient_bytes())};
 }
 
 // Outputs are small: what counts is the way there and their gradients' way back. The first device,
@@ -237,37 +250,34 @@ void StepWork::add_replication() {
 void StepWork::add_gather() {
   Traffic way(network_);
   for (std::size_t i = 1; i < num_devices(); ++i) way.add(network_.gpu(i), network_.gpu(0), 0);
-  gate_ = {
-      add({WorkLane::down, trace::Category::copy, "gather", way.seconds(), 0, {work_.size() - 1}})};
+  gate_ = {work_.size() - 1};
+  gate_ = {copy_down("gather", way.seconds(), 0)};
   add_fixed_work();  // the loss, on the first device
-  gate_ = {
-      add({WorkLane::down, trace::Category::copy, "scatter gradients", way.seconds(), 0, gate_})};
+  gate_ = {copy_down("scatter gradients", way.seconds(), 0)};
 }
 
 void StepWork::add_forward() {
   for (std::size_t i = 0; i < workload_.layers.size(); ++i) {
-    std::vector<std::size_t> after = gate_;
-    if (!arrived_.empty()) {
-      after.insert(after.end(), arrived_[i].begin(), arrived_[i].end());
-    }
-    add({WorkLane::compute, trace::Category::forward, names_[i],
-         workload_.layers[i].forward_seconds * layers_beside_, 0, std::move(after)});
+    Places after = gate_;
+    if (!arrived_.empty()) after.insert(after.end(), arrived_[i].begin(), arrived_[i].end());
+    compute(trace::Category::forward, names_[i],
+            workload_.layers[i].forward_seconds * layers_beside_, std::move(after));
   }
 }
 
-std::vector<std::size_t> StepWork::add_backward() {
-  std::vector<std::size_t> backward(workload_.layers.size());
+StepWork::Places StepWork::add_backward() {
+  Places backward(workload_.layers.size());
   for (std::size_t i = workload_.layers.size(); i-- > 0;) {
     const LayerWork& layer = workload_.layers[i];
     const double seconds = layer.backward_seconds * layers_beside_ + copy_seconds(layer);
     const bool is_first = i + 1 == workload_.layers.size();
-    backward[i] = add({WorkLane::compute, trace::Category::backward, names_[i], seconds, 0,
-                       is_first ? gate_ : std::vector<std::size_t>{}});
+    backward[i] =
+        compute(trace::Category::backward, names_[i], seconds, is_first ? gate_ : Places{});
   }
   return backward;
 }
 
-void StepWork::share_gradients(const std::vector<std::size_t>& backward) {
+void StepWork::share_gradients(const Places& backward) {
   const std::size_t last = backward.front();
   arrived_.clear();
   gate_.clear();
@@ -284,14 +294,10 @@ void StepWork::share_gradients(const std::vector<std::size_t>& backward) {
     case Strategy::device_all_reduce:
       return reduce_behind(last);
     default: {
-      std::vector<std::size_t> done;
+      Places done;
       for (const CommWork& comm : comm_) {
-        done.push_back(add({WorkLane::comm,
-                            trace::Category::communication,
-                            "all-reduce",
-                            comm.seconds,
-                            comm.bytes,
-                            {backward[comm.layer]}}));
+        done.push_back(communicate(WorkLane::comm, "all-reduce", comm.seconds, comm.bytes,
+                                   {backward[comm.layer]}));
       }
       add_optimizer(done);
     }
@@ -303,46 +309,36 @@ double StepWork::optimizer_seconds(double share) const {
                                share * workload_.optimizer_seconds);
 }
 
-void StepWork::add_optimizer(std::vector<std::size_t> after) {
+void StepWork::add_optimizer(Places after) {
   double seconds = optimizer_seconds(1);
   for (const LayerWork& layer : workload_.layers) seconds += copy_seconds(layer);
-  ends_.push_back(add(
-      {WorkLane::compute, trace::Category::optimizer, "optimizer", seconds, 0, std::move(after)}));
+  ends_.push_back(compute(trace::Category::optimizer, "optimizer", seconds, std::move(after)));
 }
 
 void StepWork::reduce_behind(std::size_t last) {
   const std::size_t bytes = workload_.gradient_bytes();
-  const std::size_t reduced = add({WorkLane::up,
-                                   trace::Category::communication,
-                                   "reduce",
-                                   exchange_.reduce_seconds,
-                                   bytes,
-                                   {last}});
+  const std::size_t reduced =
+      communicate(WorkLane::up, "reduce", exchange_.reduce_seconds, bytes, {last});
   // DataParallel sends the parameters at the beginning of the next step.
   if (options_.strategy == Strategy::data_parallel) {
     add_optimizer({reduced});
     gate_ = {ends_.back()};
     return;
   }
-  add_optimizer({add({WorkLane::down,
-                      trace::Category::communication,
-                      "broadcast",
-                      exchange_.broadcast_seconds,
-                      bytes,
-                      {reduced}})});
+  add_optimizer(
+      {communicate(WorkLane::down, "broadcast", exchange_.broadcast_seconds, bytes, {reduced})});
 }
 
 std::size_t StepWork::pass_host(std::size_t num_bytes, double bytes_per_second, std::size_t after) {
-  constexpr trace::Category kKind = trace::Category::communication;
   const auto bytes = static_cast<double>(num_bytes);
   const double up = to_host_seconds(network_, num_devices(), bytes);
   const double sum = host_sum_seconds(bytes_per_second, num_devices(), bytes) +
                      host_update_seconds(bytes_per_second, bytes);
   const double down = from_host_seconds(network_, num_devices(), bytes);
-  const std::size_t arrived = add({WorkLane::up, kKind, "to the host", up, num_bytes, {after}});
+  const std::size_t arrived = communicate(WorkLane::up, "to the host", up, num_bytes, {after});
   const std::size_t summed =
-      add({WorkLane::host, kKind, "sum and update", sum, num_bytes, {arrived}});
-  return add({WorkLane::down, kKind, "from the host", down, num_bytes, {summed}});
+      communicate(WorkLane::host, "sum and update", sum, num_bytes, {arrived});
+  return communicate(WorkLane::down, "from the host", down, num_bytes, {summed});
 }
 
 void StepWork::reduce_on_host(std::size_t last) {
@@ -351,7 +347,7 @@ void StepWork::reduce_on_host(std::size_t last) {
   ends_.push_back(last);
 }
 
-void StepWork::serve_parameters(const std::vector<std::size_t>& backward) {
+void StepWork::serve_parameters(const Places& backward) {
   arrived_.resize(workload_.layers.size());
   for (auto tensor = tensors_.rbegin(); tensor != tensors_.rend(); ++tensor) {
     arrived_[tensor->layer].push_back(pass_host(
@@ -383,51 +379,40 @@ void StepWork::prepare_shards() {
   comm_bytes_ = halves * (ranks - 1) / ranks * gradient_bytes();
 }
 
-std::size_t StepWork::add_gather_of(std::size_t layer, std::vector<std::size_t> after) {
-  return add({WorkLane::comm, trace::Category::communication, "all-gather", share_seconds_[layer],
-              workload_.layers[layer].gradient_bytes(), std::move(after)});
+std::size_t StepWork::add_gather_of(std::size_t layer, Places after) {
+  return communicate(WorkLane::comm, "all-gather", share_seconds_[layer],
+                     workload_.layers[layer].gradient_bytes(), std::move(after));
 }
 
 std::size_t StepWork::add_scatter_of(std::size_t layer, std::size_t after) {
-  return add({WorkLane::comm,
-              trace::Category::communication,
-              "reduce-scatter",
-              share_seconds_[layer],
-              workload_.layers[layer].gradient_bytes(),
-              {after}});
+  return communicate(WorkLane::comm, "reduce-scatter", share_seconds_[layer],
+                     workload_.layers[layer].gradient_bytes(), {after});
 }
 
 void StepWork::add_sharded_forward() {
-  std::vector<std::size_t> forward;
+  Places forward;
   for (std::size_t i = 0; i < workload_.layers.size(); ++i) {
-    std::vector<std::size_t> after = gate_;
+    Places after = gate_;
     if (i >= kLayersAhead) after.push_back(forward[i - kLayersAhead]);
     const std::size_t gathered = add_gather_of(i, std::move(after));
-    forward.push_back(add({WorkLane::compute,
-                           trace::Category::forward,
-                           names_[i],
-                           workload_.layers[i].forward_seconds * layers_beside_,
-                           0,
-                           {gathered}}));
+    forward.push_back(compute(trace::Category::forward, names_[i],
+                              workload_.layers[i].forward_seconds * layers_beside_, {gathered}));
   }
   gate_ = {forward.back()};
 }
 
 // The last layer's parameters are still there. The next gather goes ahead of the sum behind it, so
 // that no layer waits for its parameters longer than it must.
-std::vector<std::size_t> StepWork::add_sharded_backward() {
+StepWork::Places StepWork::add_sharded_backward() {
   const std::size_t num_layers = workload_.layers.size();
-  std::vector<std::size_t> backward(num_layers);
+  Places backward(num_layers);
   std::size_t gathered = gate_[0];
   sums_.clear();
   for (std::size_t i = num_layers; i-- > 0;) {
     const LayerWork& layer = workload_.layers[i];
-    backward[i] = add({WorkLane::compute,
-                       trace::Category::backward,
-                       names_[i],
-                       layer.backward_seconds * layers_beside_ + copy_seconds(layer),
-                       0,
-                       {gathered}});
+    backward[i] =
+        compute(trace::Category::backward, names_[i],
+                layer.backward_seconds * layers_beside_ + copy_seconds(layer), {gathered});
     if (i > 0) {
       const std::size_t ahead = i + 1 < num_layers ? backward[i + 1] : gate_[0];
       gathered = add_gather_of(i - 1, {ahead});
@@ -438,16 +423,16 @@ std::vector<std::size_t> StepWork::add_sharded_backward() {
 }
 
 // Each device its share; in the first stage all get all of it, before the next step.
-void StepWork::update_shards(const std::vector<std::size_t>& backward) {
-  std::vector<std::size_t> summed = sums_;
+void StepWork::update_shards(const Places& backward) {
+  Places summed = sums_;
   if (options_.strategy == Strategy::zero1) {
     for (std::size_t i = workload_.layers.size(); i-- > 0;) {
       summed.push_back(add_scatter_of(i, backward[i]));
     }
   }
-  ends_.push_back(
-      add({WorkLane::compute, trace::Category::optimizer, "optimizer",
-           optimizer_seconds(1 / static_cast<double>(num_devices())), 0, std::move(summed)}));
+  ends_.push_back(compute(trace::Category::optimizer, "optimizer",
+                          optimizer_seconds(1 / static_cast<double>(num_devices())),
+                          std::move(summed)));
   gate_ = {ends_.back()};
   if (options_.strategy != Strategy::zero1) return;
   for (std::size_t i = 0; i < workload_.layers.size(); ++i) {

@@ -69,7 +69,13 @@ class StepWork {
   double gradient_bytes() const { return static_cast<double>(workload_.gradient_bytes()); }
   const DeviceProfile& device() const { return network_.topology().device; }
 
+  using Places = std::vector<std::size_t>;
+
   std::size_t add(Work work);
+  std::size_t compute(trace::Category category, const char* name, double seconds, Places after);
+  std::size_t communicate(WorkLane lane, const char* name, double seconds, std::size_t num_bytes,
+                          Places after);
+  std::size_t copy_down(const char* name, double seconds, std::size_t num_bytes);  // after gate_
   void prepare();
   void prepare_buckets();
 
@@ -82,21 +88,21 @@ class StepWork {
   void add_gather();
   void add_batch();
   void add_forward();
-  std::vector<std::size_t> add_backward();  // each layer's work
-  // ZeRO.
+  Places add_backward();  // each layer's work
+  // --- ZeRO ---
   void prepare_shards();
-  std::size_t add_gather_of(std::size_t layer, std::vector<std::size_t> after);
+  std::size_t add_gather_of(std::size_t layer, Places after);
   void add_sharded_forward();
-  std::vector<std::size_t> add_sharded_backward();
+  Places add_sharded_backward();
   std::size_t add_scatter_of(std::size_t layer, std::size_t after);
-  void update_shards(const std::vector<std::size_t>& backward);
-  void share_gradients(const std::vector<std::size_t>& backward);
-  void add_optimizer(std::vector<std::size_t> after);
+  void update_shards(const Places& backward);
+  void share_gradients(const Places& backward);
+  void add_optimizer(Places after);
   void reduce_behind(std::size_t last);
   // Up to the host, summed and used there at so many bytes a second, and down again.
   std::size_t pass_host(std::size_t num_bytes, double bytes_per_second, std::size_t after);
   void reduce_on_host(std::size_t last);
-  void serve_parameters(const std::vector<std::size_t>& backward);
+  void serve_parameters(const Places& backward);
 
   Network& network_;
   const Workload& workload_;
