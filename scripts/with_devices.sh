@@ -73,7 +73,7 @@ why_busy() {  # UUID USED_MIB UTILIZATION
   fi
 }
 
-# Opens a lock file and prints nothing; sets `lock`. A file of another user's is opened without
+# Opens a lock file as the descriptor `lock`. A file of another user's is opened without
 # O_CREAT, which kernels refuse in folders like /tmp (fs.protected_regular).
 open_lock() {  # FILE
   [[ -e $1 ]] || (umask 0 && : >>"$1") 2>/dev/null

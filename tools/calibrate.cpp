@@ -137,9 +137,9 @@ std::string summary(const predict::Topology& topology) {
   if (topology.gpus.size() == 1) return text;
   return text +
          fmt::format(
-             "; with all at work layers take {:.2f} and memory traffic {:.2f} times as "
-             "long; beside an all-reduce {:.0f} % of the speed of layers is left, and {:.0f} "
-             "% of the all-reduce's",
+             "; when all devices compute at once, layers take {:.2f} and memory traffic {:.2f} "
+             "times as long; while layers and an all-reduce overlap, layers keep {:.0f} % of their "
+             "speed and the all-reduce {:.0f} %",
              measured.layers_beside.back(),
              predict::traffic_beside(topology.device, topology.gpus.size(),
                                      measured.traffic.back().sizes.back()),
