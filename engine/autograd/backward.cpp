@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "engine/core/thread_context.h"
 #include "engine/runtime/device_span.h"
 #include "engine/runtime/logical_device.h"
+#include "engine/runtime/step_graph.h"
 #include "engine/trace/observer.h"
 #include "engine/trace/span.h"
 
@@ -277,12 +280,26 @@ void run_backward(const Variable& root, Tensor grad, Graph graph) {
            "a gradient is needed for shape {}; only a single element has the default 1",
            to_string(root.shape()));
     }
-    grad = Tensor::full(root.shape(), 1, root.dtype(), root.device());
+    grad = kept_scalar(1, root.dtype(), root.device());
+    if (root.shape() != grad.shape()) grad = grad.reshape(root.shape());
   }
   require_same_shape("backward", root.value(), grad);
   require_same_device("backward", {&root.value(), &grad});
   require_same_dtype("backward", {&root.value(), &grad});
   std::make_shared<BackwardPass>(graph)->run(root, std::move(grad));
+}
+
+// Not kept while a step is captured, since what a graph writes is there only after a launch.
+Tensor kept_scalar(double value, DType dtype, Device device) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& scalars = *new std::map<std::tuple<Device, DType, double>, Tensor>;
+  const std::lock_guard lock(mutex);
+  const std::tuple key(device, dtype, value);
+  const auto found = scalars.find(key);
+  if (found != scalars.end()) return found->second;
+  const Tensor scalar = Tensor::full({}, value, dtype, device);
+  if (!runtime::is_capturing_step()) scalars.emplace(key, scalar);
+  return scalar;
 }
 
 void on_backward_end(std::function<void()> finish) {

@@ -18,6 +18,11 @@ namespace lockstep {
 // node or a hook.
 void run_backward(const Variable& root, Tensor grad, Graph graph);
 
+// A scalar for backward() to begin with, on a device: kept, since to write it again in every step
+// would be one more kernel on a GPU (a gradient that others hold too is never changed). Few
+// different values are expected. 1 is what backward() takes where it is given nothing.
+Tensor kept_scalar(double value, DType dtype, Device device);
+
 // From a hook: has `finish` called once, on the thread that called backward(), when all gradients
 // of the running pass are in place. Throws Error{State} outside a backward pass.
 void on_backward_end(std::function<void()> finish);

@@ -1,5 +1,6 @@
 #include "tools/training/gradients.h"
 
+#include "engine/autograd/backward.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/thread_context.h"
 #include "engine/parallel/bitwise/micro_shards.h"
@@ -27,8 +28,7 @@ Tensor plain_gradients(const TrainingTask& task, std::size_t num_ranks, nn::Modu
   {
     const runtime::WorkSpan span(batch.x.stream(), trace::Lane::compute, trace::Category::forward,
                                  "forward");
-    weight =
-        Tensor::full({}, weight_of_loss(task, num_ranks, batch), batch.x.dtype(), batch.x.device());
+    weight = kept_scalar(weight_of_loss(task, num_ranks, batch), batch.x.dtype(), batch.x.device());
     loss = sum_loss(model(Variable(batch.x)), batch.labels);
   }
   {
