@@ -33,9 +33,10 @@ double epoch_rate(const RunRows& found, std::size_t index) {
 }
 
 // Half the range of the row's epoch times, as a share of them; the first epoch is warm-up. 0 where
-// there are too few to tell.
+// there are too few to tell, unless another process was at work.
 double noise_of(const FileRow& row) {
-  if (row.epoch_seconds.size() < 3) return 0;
+  constexpr double kDisturbed = 0.2;
+  if (row.epoch_seconds.size() < 3) return row.contended == true ? kDisturbed : 0;
   const auto [least, most] = std::ranges::minmax(
       std::ranges::subrange(row.epoch_seconds.begin() + 1, row.epoch_seconds.end()));
   return most > 0 ? (most - least) / (most + least) : 0;
