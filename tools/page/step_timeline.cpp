@@ -226,15 +226,18 @@ std::vector<Event> pieces_of(std::vector<Event> spans, Kind kind) {
 }
 
 // REQUIRES: spans are one rank's, in the order of rows.
-RankLanes lanes_of(const std::vector<Event>& spans, const std::string& name, Kind kind) {
+RankLanes lanes_of(const std::vector<Event>& spans, const std::string& name, Kind kind,
+                   double seconds) {
   RankLanes rank{name, {}};
   std::map<std::string_view, std::size_t> places;
   for (const Event& span : spans) {
     if (places.try_emplace(span.lane, places.size()).second) rank.lanes.push_back({span.lane, {}});
   }
   for (const Event& piece : pieces_of(spans, kind)) {
-    rank.lanes[places.at(piece.lane)].spans.push_back(
-        {piece.begin, piece.end, piece.category, piece.name, piece.bucket});
+    // Pieces are in whole nanoseconds, so the last one may end behind the step.
+    rank.lanes[places.at(piece.lane)].spans.push_back({std::min(piece.begin, seconds),
+                                                       std::min(piece.end, seconds), piece.category,
+                                                       piece.name, piece.bucket});
   }
   return rank;
 }
@@ -268,7 +271,7 @@ StepTimeline read_step_timeline(const std::filesystem::path& path, std::string_v
     const auto named = events.process_names.find(process);
     const std::string name =
         named == events.process_names.end() ? "rank " + std::to_string(process) : named->second;
-    timeline.ranks.push_back(lanes_of({next, last}, name, kind));
+    timeline.ranks.push_back(lanes_of({next, last}, name, kind, timeline.seconds));
     next = last;
   }
   return timeline;
