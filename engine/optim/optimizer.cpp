@@ -68,6 +68,26 @@ void Optimizer::set_learning_rate(double learning_rate) {
   learning_rate_ = learning_rate;
 }
 
+Optimizer::State Optimizer::state(std::size_t index) const {
+  State state{num_steps_.at(index), {}};
+  for (const Tensor& tensor : states_[index]) {
+    if (tensor.defined()) state.tensors.push_back(tensor);
+  }
+  return state;
+}
+
+void Optimizer::load_state(std::size_t index, const State& state) {
+  const std::vector<Tensor>& tensors = state.tensors;
+  require(tensors.empty() || tensors.size() == num_states_, ErrorCode::Shape, name_,
+          "keeps {} tensors for a parameter, the state to load has {}", num_states_,
+          tensors.size());
+  for (std::size_t s = 0; s < tensors.size(); ++s) {
+    require_same_shape(name_, parameters_.at(index).value(), tensors[s]);
+    states_[index][s] = tensors[s].clone();
+  }
+  num_steps_.at(index) = state.num_steps;
+}
+
 void Optimizer::step() {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::optimizer, name_);
   trace::Observer* const observer = trace::observer();

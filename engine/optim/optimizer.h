@@ -36,6 +36,18 @@ class Optimizer {
 
   const std::vector<Variable>& parameters() const { return parameters_; }
 
+  // What a parameter has beside it: the steps that it has seen, and SGD's momentum or AdamW's two
+  // moments, in this order; no tensors before its first step.
+  struct State {
+    std::uint64_t num_steps = 0;
+    std::vector<Tensor> tensors;
+  };
+  // The optimizer's own tensors, not copies.
+  State state(std::size_t index) const;
+  // Goes on from a copy of such a state. Throws Error{Shape} unless the tensors are as many as the
+  // optimizer keeps, or none, each as large as the parameter.
+  void load_state(std::size_t index, const State& state);
+
  protected:
   static constexpr std::size_t kMaxState = 2;
 

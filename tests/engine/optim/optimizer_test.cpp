@@ -224,5 +224,34 @@ TEST(Optimizer, AStepBetweenForwardAndBackwardIsAnErrorOfBackward) {
   expect_error(ErrorCode::State, "was changed in place", [&] { after.backward(); });
 }
 
+TEST(Optimizer, AFreshOneGoesOnFromALoadedState) {
+  for (const bool use_adamw : {false, true}) {
+    const auto make = [&](const Variable& w) -> std::unique_ptr<Optimizer> {
+      if (use_adamw) return std::make_unique<AdamW>(std::vector{w});
+      return std::make_unique<Sgd>(std::vector{w}, SgdOptions{0.1, 0.9});
+    };
+    Variable w = parameter(2);
+    const auto optimizer = make(w);
+    EXPECT_TRUE(optimizer->state(0).tensors.empty());
+    for (const double gradient : {0.3, -0.5}) {
+      set_grad(w, gradient);
+      optimizer->step();
+    }
+    Variable copy(w.value().clone(), RequiresGrad::yes);
+    const auto fresh = make(copy);
+    fresh->load_state(0, optimizer->state(0));
+    EXPECT_EQ(fresh->state(0).num_steps, 2u);
+    for (auto& [variable, its] : {std::pair(&w, &optimizer), std::pair(&copy, &fresh)}) {
+      set_grad(*variable, 0.7);
+      (*its)->step();
+    }
+    expect_close(copy.value(), w.value(), kExact);
+    expect_close(fresh->state(0).tensors[0], optimizer->state(0).tensors[0], kExact);
+    expect_error(ErrorCode::Shape, "tensors for a parameter, the state to load has 3", [&] {
+      fresh->load_state(0, {1, std::vector<Tensor>(3)});
+    });
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::optim
