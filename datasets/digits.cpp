@@ -16,7 +16,7 @@ data::LabelledRows load_digits(std::size_t begin, std::size_t end) {
   rows.name = "digits";
   rows.num_features = kNumDigitPixels;
   rows.num_classes = kNumDigitClasses;
-  rows.scale = 1.0f / 16.0f;
+  rows.scale = 1.0 / 16;
   rows.row_shape = {8, 8};
   for (std::size_t i = begin; i < end; ++i) {
     const std::string_view text = kDigitRows[i];

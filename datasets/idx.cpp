@@ -133,7 +133,7 @@ data::LabelledRows LabelledIdx::read(std::size_t num_classes, std::string name) 
   rows.features = images_.read_elements();
   rows.labels.assign(classes.begin(), classes.end());
   rows.num_classes = num_classes;
-  rows.scale = 1.0f / 255.0f;
+  rows.scale = 1.0 / 255;
   rows.row_shape = row_shape();
   return rows;
 }

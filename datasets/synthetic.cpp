@@ -47,7 +47,7 @@ data::LabelledRows make_synthetic_rows(const SyntheticSize& size, std::size_t fi
   rows.features.resize(num_feature_bytes);
   rows.num_features = size.num_features;
   rows.num_classes = size.num_classes;
-  rows.scale = 1.0f / 255.0f;
+  rows.scale = 1.0 / 255;
   rows.row_shape = {size.num_features};
   for (std::size_t i = 0; i < size.num_rows; ++i) {
     Rng rng = rng_of_row(seed, first_row + i);

@@ -21,8 +21,8 @@ struct LabelledRows {
   std::vector<std::int64_t> labels;    // [num_rows], each in 0 ... num_classes - 1
   std::size_t num_features = 0;
   std::size_t num_classes = 0;
-  float scale = 1.0f;  // a feature's value is its byte times scale
-  Shape row_shape;     // of one row before it was flattened: [28, 28]
+  double scale = 1;  // a feature's value is its byte times scale
+  Shape row_shape;   // of one row before it was flattened: [28, 28]
 
   std::size_t num_rows() const { return labels.size(); }
 

@@ -21,7 +21,7 @@ TEST(Digits, HaveTheShapeAndScaleOfTheDataSet) {
   EXPECT_EQ(rows.features.size(), 1797u * 64u);
   EXPECT_EQ(rows.num_classes, 10u);
   EXPECT_EQ(rows.row_shape, (Shape{8, 8}));
-  EXPECT_EQ(rows.scale, 0.0625f);
+  EXPECT_EQ(rows.scale, 0.0625);
   EXPECT_THAT(rows.features, Each(Le(16)));
 }
 
@@ -72,7 +72,7 @@ TEST(Digits, AreTensorsToTrainAndToTestWith) {
   EXPECT_EQ(digits.train.x.shape(), (Shape{1500, 64}));
   EXPECT_EQ(digits.test.labels.shape(), (Shape{297}));
   const data::LabelledRows test = load_digits(kNumTrainDigits, kNumDigits);
-  EXPECT_EQ(digits.test.x.to_vector<float>()[2], 0.0625f * static_cast<float>(test.features[2]));
+  EXPECT_EQ(digits.test.x.to_vector<float>()[2], 0.0625 * static_cast<float>(test.features[2]));
   EXPECT_EQ(digits.test.labels.to_vector<std::int64_t>(), test.labels);
 }
 

@@ -94,7 +94,7 @@ TEST_F(LabelledIdxFiles, JoinsImagesAndLabels) {
   EXPECT_EQ(rows.num_features, 2u);
   EXPECT_EQ(rows.num_classes, 10u);
   EXPECT_EQ(rows.row_shape, (Shape{1, 2}));
-  EXPECT_FLOAT_EQ(rows.scale * 255, 1);
+  EXPECT_EQ(rows.scale, 1.0 / 255);
   EXPECT_THAT(rows.labels, ElementsAre(9, 1, 4));
   EXPECT_THAT(rows.row(1), ElementsAre(3, 4));
 }

@@ -87,7 +87,7 @@ class Trainer {
     const data::LabelledRows digits = datasets::load_digits(0, datasets::kNumTrainDigits);
     std::vector<float> pixels;
     for (const std::uint8_t byte : digits.features) {
-      pixels.push_back(digits.scale * static_cast<float>(byte));
+      pixels.push_back(static_cast<float>(digits.scale) * static_cast<float>(byte));
     }
     x_ = Tensor::from(pixels, {digits.num_rows(), digits.num_features});
     labels_ = Tensor::from(digits.labels, {digits.num_rows()});
