@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "tests/support/expect_error.h"
 
 namespace lockstep::tools {
@@ -50,6 +52,20 @@ TEST(PackedRecording, EveryCutIsFound) {
       unpack_recording(std::string_view(bytes).substr(0, size));
     });
   }
+}
+
+// A step's breakdown is made of one thread's spans, so threads of two processes must not share a
+// number.
+TEST(MergedRecording, NumbersThreadsAnew) {
+  trace::Recording first = recording_of(0);
+  first.spans[1].thread = 1;
+  first.spans[2].thread = trace::kDeviceThread;
+  trace::Recording second = recording_of(1);
+  const trace::Recording all = merge_recordings({first, second});
+  std::set<std::pair<int, std::uint32_t>> threads;
+  for (const trace::Span& span : all.spans) threads.insert({span.rank, span.thread});
+  EXPECT_EQ(threads, (std::set<std::pair<int, std::uint32_t>>{
+                         {0, 0}, {0, 1}, {0, trace::kDeviceThread}, {1, 2}}));
 }
 
 TEST(MergedRecording, IsInTheOrderOfARecording) {

@@ -115,7 +115,15 @@ trace::Recording unpack_recording(std::string_view bytes) {
 
 trace::Recording merge_recordings(std::vector<trace::Recording> recordings) {
   trace::Recording all;
-  for (const trace::Recording& recording : recordings) {
+  // Every process numbers its threads from 0, and a step's breakdown is made of one thread's spans.
+  std::uint32_t num_threads = 0;
+  for (trace::Recording& recording : recordings) {
+    const std::uint32_t first = num_threads;
+    for (trace::Span& span : recording.spans) {
+      if (span.thread == trace::kDeviceThread) continue;
+      span.thread += first;
+      num_threads = std::max(num_threads, span.thread + 1);
+    }
     all.spans.insert(all.spans.end(), recording.spans.begin(), recording.spans.end());
     all.memory.insert(all.memory.end(), recording.memory.begin(), recording.memory.end());
     all.num_dropped += recording.num_dropped;

@@ -25,7 +25,7 @@ std::string pack_recording(const trace::Recording& recording);
 // The reverse. Throws Error{Io} when the bytes are not a whole recording.
 trace::Recording unpack_recording(std::string_view bytes);
 
-// All of them as one, in the order that trace::Recording promises.
+// All of them as one, in the order that trace::Recording promises, with threads numbered anew.
 trace::Recording merge_recordings(std::vector<trace::Recording> recordings);
 
 inline constexpr char kPredictedStep[] = "predicted step";  // the span of each device's step
