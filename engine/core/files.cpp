@@ -114,6 +114,7 @@ AtomicFile::AtomicFile(const std::filesystem::path& path, std::string_view opera
     return;
   }
   target_ = resolve_links(path, operation_);
+  has_limit_ = true;
   do {  // a name that an earlier process with this id left behind is passed over
     temporary_ = temporary_name(target_);
     constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
@@ -137,7 +138,7 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  if (!temporary_.empty()) require_below_limit(bytes.size());
+  if (has_limit_) require_below_limit(bytes.size());
   while (!bytes.empty()) {
     const ssize_t written = ::write(file_.descriptor(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
@@ -156,12 +157,17 @@ void AtomicFile::require_below_limit(std::size_t num_bytes) const {
           target_.string(), limit.rlim_cur);
 }
 
+void AtomicFile::publish() {
+  if (temporary_.empty()) return;
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail_with_errno("cannot rename onto");
+  temporary_.clear();
+}
+
 void AtomicFile::commit() {
   if (temporary_.empty()) return close();
   if (::fsync(file_.descriptor()) != 0) fail_with_errno("cannot sync");
   close();
-  if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail_with_errno("cannot rename onto");
-  temporary_.clear();
+  publish();
 
   // The rename itself lasts only once the folder is on disk.
   constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;

@@ -98,6 +98,10 @@ class AtomicFile {
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
+  // Makes what was written so far the target's content, unsynced; what is written from now on
+  // follows it there at once: for a log, of which the beginning is worth keeping.
+  void publish();
+
   // Makes what was written the target's content. Call it once, last. Throws Error{Io}.
   void commit();
 
@@ -109,6 +113,7 @@ class AtomicFile {
   std::string_view operation_;
   std::filesystem::path target_;
   std::filesystem::path temporary_;  // empty when the target is written directly
+  bool has_limit_ = false;           // of `ulimit -f`, which holds for regular files
   FileDescriptor file_;
   std::size_t num_written_ = 0;
 };

@@ -111,6 +111,7 @@ void StepLog::write(const StepRecord& record) {
                                     {"step_seconds", record.step_seconds},
                                     {"samples_per_second", record.samples_per_second}};
   file_.write(line.dump() + '\n');
+  file_.publish();
 }
 
 }  // namespace lockstep::tools

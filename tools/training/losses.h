@@ -109,12 +109,11 @@ struct StepRecord {
 
 class StepLog {
  public:
-  // The lines go to the temporary file of core/files.h, each as soon as it is known. All
-  // throw Error{Io} when the file cannot be written.
+  // Throws Error{Io} when the file cannot be written, as all of these do.
   explicit StepLog(const std::string& path) : file_(path, "--log") {}
-  void write(const StepRecord& record);
 
-  // Makes the lines the file's content. Call it once, last; without it the file is as it was.
+  // The first line replaces the file that was there; each stays, whatever becomes of the run.
+  void write(const StepRecord& record);
   void finish() { file_.commit(); }
 
  private:
