@@ -86,6 +86,12 @@ struct LocalLog {
 };
 thread_local LocalLog local;
 thread_local bool is_thread_untraced = false;
+std::atomic<std::uint64_t> step_stride{1};  // of the current or last recording
+
+bool is_between_recorded_steps() {
+  const std::uint64_t stride = step_stride.load(std::memory_order_relaxed);
+  return stride > 1 && thread_context().step % stride != 0;
+}
 
 // The calling thread's log in a recording; nullptr where it records nothing, or when that recording
 // is over and another began.
@@ -136,6 +142,7 @@ void start(const RecordOptions& options) {
   const std::lock_guard lock(registry().mutex);
   session->number = registry().session->number + 1;
   registry().session = std::move(session);
+  step_stride = std::max<std::uint64_t>(1, options.step_stride);
   set_active(registry().session->number);
 }
 
@@ -184,6 +191,7 @@ void record(Span span) {
 }
 
 void record(const Sample& memory) {
+  if (is_between_recorded_steps()) return;
   ThreadLog* log = log_in(detail::active_recording.load(std::memory_order_relaxed));
   if (log != nullptr) append(*log, log->memory, memory);
 }
@@ -195,7 +203,7 @@ UntracedScope::~UntracedScope() {
 }
 
 bool is_untraced() {
-  return is_thread_untraced;
+  return is_thread_untraced || is_between_recorded_steps();
 }
 
 namespace {
@@ -245,7 +253,7 @@ void set_range_hooks(const RangeHooks& hooks) {
 void ScopedSpan::open(Lane lane, Category category, const char* name, std::size_t num_bytes) {
   const std::uint32_t has_ranges = recording_ & detail::kHasRanges;
   if (has_ranges != 0) range_hooks.push(name);
-  if (log_in(recording_) == nullptr) {
+  if (log_in(recording_) == nullptr || is_between_recorded_steps()) {
     recording_ = has_ranges;
     return;
   }

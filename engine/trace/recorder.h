@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "engine/trace/span.h"
@@ -24,6 +25,9 @@ struct RecordOptions {
   // How many times slower than shown everything happens: collect() divides the time since the
   // recording began by it.
   double times_slower = 1;
+  // Of the training steps, as thread_context() counts them, every so many is recorded, so that long
+  // runs fit: the steps between leave no spans or samples.
+  std::uint64_t step_stride = 1;
 };
 
 inline constexpr std::size_t kChunkEntries = 1024;

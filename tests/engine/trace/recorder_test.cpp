@@ -67,6 +67,22 @@ TEST(Recorder, LeavesOutWhatAnUntracedThreadDoes) {
   EXPECT_STREQ(recording.spans[1].name, "other");
 }
 
+TEST(Recorder, LeavesOutTheStepsBetweenThoseItRecords) {
+  start({.step_stride = 3});
+  const ThreadContextScope scope({});
+  for (thread_context().step = 0; thread_context().step < 7; ++thread_context().step) {
+    ScopedSpan span(Lane::host, Category::step, "step");
+    span.set_sequence(static_cast<std::int64_t>(thread_context().step));
+    EXPECT_EQ(is_untraced(), thread_context().step % 3 != 0);
+  }
+  stop();
+  std::vector<std::int64_t> steps;
+  for (const Span& span : collect().spans) steps.push_back(span.sequence);
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{0, 3, 6}));
+  start();  // for the tests that follow: every step
+  stop();
+}
+
 TEST(Recorder, ANewRecordingForgetsTheOneBefore) {
   start();
   record_spans(5);
