@@ -40,10 +40,10 @@ int run_group(const RunFlags& flags, const CommandLine& command) {
   // Held until the end, so that nobody else gets a port that was free.
   std::optional<launch::PortReservation> port;
   const bool is_one_machine = options.num_nodes == 1;
-  if (options.node_rank == 0 && options.num_nodes * options.num_ranks > 1) {
-    port.emplace(flags.standalone ? 0 : options.master_port,
-                 is_one_machine ? launch::PortReservation::Scope::loopback
-                                : launch::PortReservation::Scope::everywhere);
+  const int wanted = flags.standalone ? 0 : options.master_port;  // 0: any
+  if (options.node_rank == 0 && (options.num_nodes * options.num_ranks > 1 || wanted == 0)) {
+    port.emplace(wanted, is_one_machine ? launch::PortReservation::Scope::loopback
+                                        : launch::PortReservation::Scope::everywhere);
     options.master_port = port->port();
   }
   set_token(options);
@@ -59,7 +59,7 @@ int run_group(const RunFlags& flags, const CommandLine& command) {
 }  // namespace
 
 void add_run_command(Command& parent, const CommandLine& command, int& exit_code) {
-  auto flags = std::make_shared<RunFlags>();
+  auto flags = std::make_shared<RunFlags>(default_run_flags(launch::current_environment()));
   Command run = parent.add_command("run", "Start a program as the ranks of one job");
   add_run_flags(run, *flags);
   run.footer(

@@ -3,8 +3,10 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "engine/core/error.h"
@@ -70,6 +72,26 @@ const Family* choose_family(const Environment& environment) {
   return begun;
 }
 
+// MASTER_ADDR as people export it: with spaces or a carriage return behind it, or in brackets.
+std::optional<std::string> find_master_address(const Environment& environment) {
+  constexpr const char* kSpaces = " \t\r\n";
+  const auto variable = find_variable(environment, "MASTER_ADDR");
+  if (!variable) return std::nullopt;
+  const std::size_t begin = variable->find_first_not_of(kSpaces);
+  if (begin == std::string::npos) return std::nullopt;
+  std::string address = variable->substr(begin, variable->find_last_not_of(kSpaces) - begin + 1);
+  if (address.starts_with('[') && address.ends_with(']')) {
+    address = address.substr(1, address.size() - 2);
+  }
+  require(std::ranges::count(address, ':') != 1 && address.find("]:") == std::string::npos &&
+              address.find("://") == std::string::npos,
+          ErrorCode::Usage, "MASTER_ADDR",
+          "expected the name or the address of a host alone, found '{}'; its port goes into "
+          "MASTER_PORT",
+          *variable);
+  return address;
+}
+
 // Ports that are no program's default. The same for all ranks of a job. FNV-1a.
 int port_of_job(std::string_view job_id) {
   std::uint32_t hash = 2166136261u;
@@ -128,7 +150,7 @@ class Decision {
 
   // Decides whether all ranks are on this host, and how many are.
   void decide_hosts() {
-    const auto address = find_variable(environment_, "MASTER_ADDR");
+    const auto address = find_master_address(environment_);
     const char* const local_size = family_.local_size;
     bool is_one = result_.world_size == 1;
     if (has(local_size)) {
@@ -153,12 +175,20 @@ class Decision {
     local_size_from_ = is_one ? "the world size, since all are on one host" : kCountedLater;
   }
 
+  std::string how_to_say_one_host() const {
+    const auto address = find_master_address(environment_);
+    if (!address) return "";
+    return fmt::format("; MASTER_ADDR is '{}': if all ranks are on this host, set it to 127.0.0.1",
+                       *address);
+  }
+
   void decide_local_and_node_rank() {
     const bool is_one_host = result_.hosts == Hosts::one;
     const char* const name = has(family_.local_rank) ? family_.local_rank : nullptr;
     require(name || is_one_host, ErrorCode::Usage, family_.local_rank,
             "this environment variable is missing; with ranks on several hosts it says which of "
-            "its host's ranks, and so which device, a process is");
+            "its host's ranks, and so which device, a process is{}",
+            how_to_say_one_host());
     result_.local_rank = name ? *find_number(environment_, name) : result_.rank;
     note("local rank", result_.local_rank, name ? name : "the rank, since all are on one host");
     const int local_size = result_.local_world_size;
@@ -177,7 +207,7 @@ class Decision {
   }
 
   void decide_master_address() {
-    const auto address = find_variable(environment_, "MASTER_ADDR");
+    const auto address = find_master_address(environment_);
     const char* how = "";
     if (family_.launcher == Launcher::open_mpi) how = " (mpirun -x MASTER_ADDR=HOST)";
     if (family_.launcher == Launcher::slurm) {

@@ -53,6 +53,15 @@ TEST(Meet, AloneIsRankZeroOfOne) {
   EXPECT_EQ(run_meet("--nproc-per-node 1").out, "[0] rank 0 of 1, local rank 0 of 1, sum 0\n");
 }
 
+TEST(Meet, AsTorchrunsPagesAndVariablesSay) {
+  const Outcome outcome = MarkedProgram(words(std::string(LOCKSTEP_PROGRAM) +
+                                              " run --rdzv-endpoint=localhost:0 -- " + MEET_RANKS),
+                                        {{"PET_NPROC_PER_NODE", "2"}})
+                              .wait();
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("rank 1 of 2, local rank 1 of 2"));
+}
+
 TEST(Meet, TwoLaunchersOfTwoNodes) {
   const std::string flags =
       std::string(" run --nnodes=2 --nproc_per_node=2 --master_addr=127.0.0.1") +

@@ -34,6 +34,8 @@ constexpr Mistake kMistakes[] = {
     {"PortZero", "--master-port 0", "[--master-port]"},
     {"PortTooLarge", "--master-port 65536", "[--master-port]"},
     {"Endpoint", "--rdzv-endpoint host:port", "[--rdzv-endpoint]"},
+    {"EndpointFreePortOnTwo", "--nnodes 2 --node-rank 0 --rdzv-endpoint host:0",
+     "[--rdzv-endpoint] port 0 is a free one"},
     {"Backend", "--rdzv-backend etcd", "--rdzv-backend"},
     {"RestartsNegative", "--max-restarts -1", "[--max-restarts]"},
     {"Redirects", "--redirects 4", "[--redirects] expected 0 (none)"},

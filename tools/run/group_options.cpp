@@ -70,9 +70,10 @@ Endpoint parse_endpoint(std::string_view flag, std::string_view text) {
                (colon == bracket + 1 || bracket + 1 == text.size());
     endpoint.host = text.substr(1, bracket - 1);
   }
-  require(is_valid && !endpoint.host.empty() && endpoint.port >= 1 && endpoint.port <= 65535,
+  require(is_valid && !endpoint.host.empty() && endpoint.port >= 0 && endpoint.port <= 65535,
           ErrorCode::Usage, flag,
-          "expected HOST:PORT or [IPv6]:PORT with a port from 1 to 65535, found '{}'", text);
+          "expected HOST:PORT or [IPv6]:PORT with a port from 0 (a free one) to 65535, found '{}'",
+          text);
   return endpoint;
 }
 
@@ -101,6 +102,8 @@ void set_master(launch::LaunchOptions& options, const RunFlags& flags) {
     options.master_port = endpoint.port;
   }
   if (options.num_nodes == 1) return;
+  require(options.master_port != 0, ErrorCode::Usage, "--rdzv-endpoint",
+          "port 0 is a free one, which other machines cannot know; name a port");
   require(!flags.standalone, ErrorCode::Usage, "--standalone",
           "is for one machine; {} machines meet at --master-addr", options.num_nodes);
   require(!flags.master_address.empty() || !flags.rdzv_endpoint.empty(), ErrorCode::Usage,

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <string_view>
+#include <utility>
 
+#include "engine/core/error.h"
 #include "tools/cli/command.h"
 #include "tools/commands.h"
 
@@ -14,7 +17,34 @@ namespace {
 constexpr std::array<std::string_view, 5> kFlagsWithoutValue = {"--standalone", "--no-python",
                                                                 "--no_python", "--help", "-h"};
 
+std::optional<int> find_int(const launch::Environment& environment, const std::string& name) {
+  const auto text = launch::find_variable(environment, name);
+  if (!text) return std::nullopt;
+  int number = 0;
+  const auto [rest, problem] = std::from_chars(text->data(), text->data() + text->size(), number);
+  require(problem == std::errc{} && rest == text->data() + text->size(), ErrorCode::Usage, name,
+          "expected a number in this environment variable, found '{}'", *text);
+  return number;
+}
+
 }  // namespace
+
+RunFlags default_run_flags(const launch::Environment& environment) {
+  RunFlags flags;
+  for (const auto& [name, value] : {std::pair("PET_NNODES", &flags.nnodes),
+                                    {"PET_NPROC_PER_NODE", &flags.nproc_per_node},
+                                    {"PET_MASTER_ADDR", &flags.master_address},
+                                    {"PET_RDZV_ENDPOINT", &flags.rdzv_endpoint},
+                                    {"PET_RDZV_ID", &flags.rdzv_id},
+                                    {"PET_LOG_DIR", &flags.log_dir}}) {
+    *value = launch::find_variable(environment, name).value_or(*value);
+  }
+  flags.node_rank = find_int(environment, "PET_NODE_RANK");
+  flags.master_port = find_int(environment, "PET_MASTER_PORT");
+  flags.max_restarts = find_int(environment, "PET_MAX_RESTARTS").value_or(flags.max_restarts);
+  flags.standalone = find_int(environment, "PET_STANDALONE").value_or(0) != 0;
+  return flags;
+}
 
 void add_run_flags(Command& command, RunFlags& flags) {
   command.add_option("--nnodes", flags.nnodes, "machines; each starts its own `lockstep run`");

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "engine/launch/process.h"
+
 namespace lockstep::tools {
 
 class Command;  // tools/cli/command.h
@@ -31,7 +33,11 @@ struct RunFlags {
   std::string bind_to = "core";
 };
 
-// Their names, help and defaults. flags must live as long as run.
+// The defaults, or what torchrun's variables say instead: PET_NPROC_PER_NODE, PET_NNODES, ...
+// Throws Error{Usage} for one that should be a number and is none.
+RunFlags default_run_flags(const launch::Environment& environment);
+
+// Their names and help. What flags holds are the defaults. flags must live as long as run.
 void add_run_flags(Command& command, RunFlags& flags);
 
 }  // namespace lockstep::tools
