@@ -58,16 +58,22 @@ void print_sentence(const std::vector<PlannedRow>& plan, const std::vector<RunRo
   if (!sentence.empty()) fmt::print(out, "{}\n", wrap(sentence));
 }
 
-// Throws Error{Numeric}, with which the program exits 1, when a check of a row failed.
+// Throws Error{Numeric}, with which the program exits 1, when a check of a row failed, or when a
+// row cannot be judged.
 void require_right_rows(const std::vector<RunRow>& rows) {
   std::size_t num_wrong = 0;
-  for (const RunRow& row : rows) num_wrong += row.verdict && !row.verdict->equal();
+  for (const RunRow& row : rows) num_wrong += row.verdict && row.verdict->failure;
   for (const RunRow& row : rows) {
     if (!row.verdict || row.verdict->equal()) continue;
-    fail(ErrorCode::Numeric, "compare", "{} on {} does not train as one device does: {}{}",
-         to_string(row.placement.mode), count_text(row.placement.devices.size(), "device"),
-         row.verdict->failure->text(),
-         num_wrong == 1 ? "" : fmt::format("; {} rows are wrong", num_wrong));
+    const std::string name = fmt::format("{} on {}", to_string(row.placement.mode),
+                                         count_text(row.placement.devices.size(), "device"));
+    if (row.verdict->failure) {
+      fail(ErrorCode::Numeric, "compare", "{} does not train as one device does: {}{}", name,
+           row.verdict->failure->text(),
+           num_wrong == 1 ? "" : fmt::format("; {} rows are wrong", num_wrong));
+    }
+    if (num_wrong > 0) continue;
+    fail(ErrorCode::Numeric, "compare", "{} cannot be judged: {}", name, row.verdict->unjudged);
   }
 }
 

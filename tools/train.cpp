@@ -44,7 +44,7 @@ void train_here(const TrainingFlags& flags, const CommandLine& command) {
   fmt::print(progress_stream(flags), "{}\n", describe_devices(devices));
   print_task(flags, task, row.placement);
 
-  if (needs_recording(flags)) trace::start();
+  if (needs_recording(flags)) trace::start(record_options(task, devices.size()));
   ContentionProbe probe(devices);
   probe.sample();
   Progress progress({{"training", task.num_steps}});

@@ -69,7 +69,7 @@ void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& t
   }
   const bool is_row = !flags.row_folder.empty();
   if (is_row) warm_up(task, rank);
-  if (needs_recording(flags)) trace::start();
+  if (needs_recording(flags)) trace::start(record_options(task, 1));
   ContentionProbe probe(rank.is_first() ? std::vector<Device>{rank.device} : std::vector<Device>{});
   probe.sample();
   Progress progress({{"training", task.num_steps}});

@@ -46,7 +46,8 @@ class MemoryPool {
   void release(Block block, std::vector<std::shared_ptr<Event>> uses = {});
 
   MemoryStatistics statistics() const;
-  void reset_peak();
+  // The peak is what is in use now, or at_least.
+  void reset_peak(std::size_t at_least = 0);
 
   // Returns free blocks to the system.
   void release_cached();

@@ -164,6 +164,34 @@ TEST(ProcessRanks, TheFirstOneWritesTheFilesForAll) {
   EXPECT_EQ(processes, (std::set<int>{0, 1}));
 }
 
+// Each process numbers its threads from 0; the breakdown of one must not hold the other's spans.
+TEST(ProcessRanks, RunFileAndTimelineShowTheSameStep) {
+  const TempFolder folder;
+  expect_success(run_lockstep(words("train --parallel ddp --ranks processes --devices 2 --steps 5 "
+                                    "--json run.json --trace trace.json"),
+                              folder.path()));
+  const nlohmann::json row = read_json(folder / "run.json")["rows"][0];
+  const nlohmann::json events = read_json(folder / "trace.json")["traceEvents"];
+  const auto is_of_rank_0 = [](const nlohmann::json& event, std::string_view category) {
+    return event["ph"] == "X" && event["cat"] == category && event["pid"] == 0;
+  };
+  const auto step = std::ranges::find_if(events, [&](const nlohmann::json& event) {
+    return is_of_rank_0(event, "step") && event["args"]["sequence"] == row["breakdown_of"]["step"];
+  });
+  ASSERT_NE(step, events.end());
+  for (const char* part : {"forward", "optimizer"}) {
+    double us = 0;
+    for (const nlohmann::json& event : events) {
+      const double since = event.value("ts", 0.0) - (*step)["ts"].get<double>();
+      if (since >= 0 && since < (*step)["dur"] && is_of_rank_0(event, part)) {
+        us += event["dur"].get<double>();
+      }
+    }
+    const double in_file = 1e6 * row["breakdown_seconds"][part].get<double>();
+    EXPECT_NEAR(us, in_file, 0.01 * in_file) << part;
+  }
+}
+
 TEST(ProcessRanks, TheRunFileOnStandardOutputIsNothingElse) {
   const Outcome outcome =
       run_lockstep(words("train --parallel ddp --ranks processes --devices 2 --steps 2 --json -"));

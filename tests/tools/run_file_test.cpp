@@ -263,5 +263,15 @@ TEST_F(RunFile, DefaultsAreResolved) {
   EXPECT_TRUE(config["momentum"].is_null());
 }
 
+// A recording holds the steps of a run of any length, if not all of them.
+TEST(RunFile, StatisticsOfALongRunCoverItsStepsEvenly) {
+  const TempFolder folder;
+  expect_success(run_lockstep(
+      words("train --model mlp:64-10 --batch 4 --steps 20000 --json run.json"), folder.path()));
+  const nlohmann::json row = read_json(folder / "run.json")["rows"][0];
+  EXPECT_EQ(row["iterations"], 20000);
+  EXPECT_EQ(row["step_statistics"]["num_steps"], 10000);
+}
+
 }  // namespace
 }  // namespace lockstep::testing

@@ -41,11 +41,22 @@ std::vector<std::size_t> checked_steps(const TrainingResult& result) {
 }
 
 // 1500 rows in batches of 400: 4 steps an epoch, the last of 300 rows.
-TEST(RankChecks, AreMadeAtEveryEpochsStartAtItsSmallerLastBatchAndAtTheEnd) {
+TEST(RankChecks, JudgeTheFirstStepEveryEpochsLastAndTheRunsLast) {
   const TrainingResult result = train_checked(digits_task(400, 7), devices(Mode::ddp, 3));
-  EXPECT_EQ(checked_steps(result), (std::vector<std::size_t>{0, 3, 4, 7}));
+  EXPECT_EQ(checked_steps(result), (std::vector<std::size_t>{0, 3, 6}));
   EXPECT_EQ(checked_steps(train_checked(digits_task(500, 4), devices(Mode::data_parallel, 2))),
-            (std::vector<std::size_t>{0, 3, 4}));
+            (std::vector<std::size_t>{0, 2, 3}));
+}
+
+TEST(RankChecks, JudgeTheStepAfterTheFirstOnesAndAFewDrawnByTheSeed) {
+  TrainingTask task = digits_task(4, 300);
+  const std::vector<std::size_t> steps = checked_steps(train_checked(task, devices(Mode::ddp, 2)));
+  EXPECT_EQ(steps[0], 0u);
+  EXPECT_EQ(steps[1], kFirstSteps);
+  EXPECT_EQ(steps.back(), 299u);
+  EXPECT_GE(steps.size(), 5u);
+  task.seed = 1;
+  EXPECT_NE(checked_steps(train_checked(task, devices(Mode::ddp, 2))), steps);
 }
 
 TEST(RankChecks, AcceptTheEngine) {
@@ -105,7 +116,7 @@ TEST(RankChecks, AreOutsideOfTheRecordedSteps) {
       EXPECT_TRUE(step.end_ns <= check.begin_ns || check.end_ns <= step.begin_ns);
     }
   }
-  EXPECT_EQ(num_checks, 2u * 4);  // steps 0, 3, 4 and the end, on two ranks
+  EXPECT_EQ(num_checks, 2u * 3);  // steps 0, 3 and 4, on two ranks
 }
 
 // A batch as an engine would hand it to a rank.
@@ -123,33 +134,24 @@ data::Batch batch_of(const TrainingTask& task, const std::vector<std::size_t>& r
           Tensor::from(labels, {rows.size()}, Device{}), num_global_rows, offset};
 }
 
-TEST(RowsReport, NamesTheFirstRowThatIsAnother) {
+TEST(WrongRow, IsTheFirstThatIsAnother) {
   const TrainingTask task = digits_task(8, 1);
-  const std::vector<std::size_t> global = global_rows(task, 0, 0);
+  const data::LabelledRows& data = task.data->train;
+  const std::vector<std::size_t> global{7, 1, 300, 2, 900, 4, 1200, 8};
   const std::vector<std::size_t> shard(global.begin() + 4, global.end());
-  EXPECT_EQ(report_rows(task, batch_of(task, shard, 4, 8), global).wrong_row,
-            RowsReport::kAllRight);
-  EXPECT_EQ(report_rows(task, batch_of(task, shard, 3, 8), global).wrong_row, 0);
+  EXPECT_FALSE(find_wrong_row(data, batch_of(task, shard, 4, 8), global).has_value());
+  EXPECT_EQ(find_wrong_row(data, batch_of(task, shard, 3, 8), global)->place, 0u);
   std::vector<std::size_t> swapped = shard;
   std::swap(swapped[1], swapped[2]);
-  EXPECT_EQ(report_rows(task, batch_of(task, swapped, 4, 8), global).wrong_row, 1);
+  EXPECT_EQ(find_wrong_row(data, batch_of(task, swapped, 4, 8), global)->place, 1u);
   data::Batch relabelled = batch_of(task, shard, 4, 8);
   relabelled.labels.host<std::int64_t>()[3] += 1;
-  const RowsReport report = report_rows(task, relabelled, global);
-  EXPECT_EQ(report.wrong_row, 3);
-  EXPECT_EQ(report.wrong_label, 1);
-}
-
-TEST(GlobalRows, AreEveryRowOfAnEpochOnce) {
-  const TrainingTask task = digits_task(400, 4);
-  std::vector<std::size_t> rows;
-  for (std::size_t step = 0; step < 4; ++step) {
-    const std::vector<std::size_t> of_step = global_rows(task, 2, step);
-    rows.insert(rows.end(), of_step.begin(), of_step.end());
-  }
-  std::sort(rows.begin(), rows.end());
-  ASSERT_EQ(rows.size(), 1500u);
-  for (std::size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(rows[i], i);
+  const auto wrong = find_wrong_row(data, relabelled, global);
+  EXPECT_EQ(wrong->place, 3u);
+  EXPECT_STREQ(wrong->what, "another label");
+  data::Batch dimmed = batch_of(task, shard, 4, 8);
+  for (float& pixel : dimmed.x.host<float>()) pixel *= 1.001f;
+  EXPECT_STREQ(find_wrong_row(data, dimmed, global)->what, "other features");
 }
 
 // A buffer, such as a running mean, that one rank did not get from rank 0.
@@ -167,15 +169,110 @@ TEST(RankChecks, NameTheBufferThatARankDidNotGet) {
   TrainingTask task = digits_task(8, 1);
   task.sampler = Sampler::torch;  // only the replicas are compared
   comm::run_ranks(3, [&](comm::Communicator& communicator) {
-    WithBuffer module(communicator.rank() == 2 ? 0.5 : 0.25);
-    RankChecks checks(task, {{communicator.rank(), &module}}, {Device{}}, 3, &communicator);
+    const int rank = communicator.rank();
+    const auto module = std::make_shared<WithBuffer>(rank == 2 ? 0.5 : 0.25);
+    LocalModels models;
+    models.num_ranks = 3;
+    models.communicator = &communicator;
+    models.ranks.push_back({rank, module, module, {Device{}}});
+    RankChecks::Optimizers optimizers;
+    optimizers.push_back(make_optimizer(task, models.first()));
+    RankChecks checks(task, models, optimizers);
     checks.before_step(0);
-    checks.after_step(0, 0, {{}});
+    for (Variable& parameter : module->parameters()) parameter.set_grad(parameter.value().clone());
+    optimizers[0]->step();
+    checks.take_loss(0, {0, 1, 2.3});
+    checks.after_step(0, {{}});
     ASSERT_TRUE(checks.findings().failure.has_value());
     EXPECT_THAT(checks.findings().failure->text(),
                 HasSubstr("replicas: step 0, rank 2, parameter running_mean: before the step it "
                           "differs from rank 0's by 0.25"));
   });
+}
+
+// One rank without rows to share: what is done to it between two steps shows.
+class OneRank {
+ public:
+  explicit OneRank(const TrainingTask& task) : task_(task) {
+    const auto module = make_model(task, Device{});
+    models_.ranks.push_back({0, module, module, {Device{}}});
+    optimizers_.push_back(make_optimizer(task, models_.first()));
+    checks_.emplace(task_, models_, optimizers_);
+  }
+
+  // The loss is that of guessing, or `loss`.
+  void step(double loss = 2.3) {
+    checks_->before_step(step_);
+    for (Variable& parameter : models_.first().inner->parameters()) {
+      parameter.set_grad(Tensor::full(parameter.shape(), 0.01));
+    }
+    optimizer().set_learning_rate(reference_learning_rate(task_.optimizer, step_));
+    optimizer().step();
+    checks_->take_loss(0, {step_, 1, loss});
+    checks_->after_step(step_++, {{}});
+  }
+
+  optim::Optimizer& optimizer() { return *optimizers_[0]; }
+  RankChecks& checks() { return *checks_; }
+  std::string failure() const {
+    return checks_->findings().failure ? checks_->findings().failure->text() : "";
+  }
+
+ private:
+  const TrainingTask& task_;
+  LocalModels models_;
+  RankChecks::Optimizers optimizers_;
+  std::optional<RankChecks> checks_;
+  std::size_t step_ = 0;
+};
+
+TrainingTask unsampled_task(std::size_t num_steps) {
+  TrainingTask task = digits_task(1500, num_steps);  // every step is an epoch's last
+  task.sampler = Sampler::torch;                     // rows are no matter here
+  return task;
+}
+
+TEST(RankChecks, SeeWhatChangesBetweenTwoSteps) {
+  const TrainingTask task = unsampled_task(3);
+  OneRank rank(task);
+  rank.step();
+  EXPECT_EQ(rank.failure(), "");
+  rank.optimizer().state(1).tensors[0].fill(0);
+  rank.step();
+  EXPECT_EQ(rank.failure(),
+            "update: step 1, rank 0, parameter 0.bias momentum: it changed after the step before, "
+            "before this one: 0.01 apart");
+}
+
+TEST(RankChecks, SeeAnUpdateThatIsOffInTheLastBit) {
+  TrainingTask task = unsampled_task(1);
+  task.optimizer.weight_decay = 1e-6;
+  OneRank rank(task);
+  task.optimizer.weight_decay = 2e-6;  // what the checks go by
+  rank.step();
+  EXPECT_THAT(rank.failure(), HasSubstr("update: step 0, rank 0, parameter 0.weight"));
+}
+
+TEST(RankChecks, SeeAnEpochsLossThatIsNotTheMean) {
+  const TrainingTask task = unsampled_task(2);
+  OneRank rank(task);
+  rank.step(2.5);
+  rank.checks().after_epoch(0, 2.5);
+  EXPECT_EQ(rank.failure(), "");
+  rank.step(2.25);
+  rank.checks().after_epoch(1, 2.5);
+  EXPECT_THAT(rank.failure(), HasSubstr("loss: step 1, rank 0"));
+}
+
+TEST(RankChecks, DoNotJudgeARunAfterItsLossExploded) {
+  const TrainingTask task = unsampled_task(3);
+  OneRank rank(task);
+  rank.step();
+  rank.step(1e6);
+  rank.optimizer().state(1).tensors[0].fill(0);
+  rank.step();
+  EXPECT_EQ(rank.failure(), "");
+  EXPECT_THAT(rank.checks().findings().exploded, HasSubstr("the loss exploded"));
 }
 
 TEST(RankChecks, CompareReplicasAlsoUnderTheTorchSampler) {

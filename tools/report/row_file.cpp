@@ -18,7 +18,6 @@
 #include "tools/cli/training_flag_table.h"
 #include "tools/report/json_integer.h"
 #include "tools/training/placement.h"
-#include "tools/verdict/findings_json.h"
 
 namespace lockstep::tools {
 namespace {

@@ -45,10 +45,13 @@ void add_breakdown(nlohmann::ordered_json& json, const TrainingResult& result) {
 }
 
 nlohmann::ordered_json verdict_json(const Verdict& verdict) {
-  nlohmann::ordered_json json{{"equal", verdict.equal()},
+  const bool is_judged = verdict.unjudged.empty();
+  nlohmann::ordered_json json{{"equal", is_judged ? nlohmann::json(verdict.equal()) : nullptr},
                               {"first_steps_max_abs_diff", verdict.first_steps_max_abs_diff},
                               {"first_steps_tolerance", verdict.first_steps_tolerance},
                               {"gradient_checks", nlohmann::ordered_json::array()}};
+  if (!is_judged) json["cannot_be_judged"] = verdict.unjudged;
+  if (verdict.repeated_drift) json["drift_in_other_precision"] = *verdict.repeated_drift;
   for (const GradientCheck& check : verdict.gradient_checks) {
     json["gradient_checks"].push_back(
         {{"step", check.step}, {"max_relative_error", check.max_relative_error}});

@@ -5,14 +5,14 @@
 #include <limits>
 
 #include "engine/core/thread_context.h"
+#include "engine/nn/loss.h"
 #include "engine/optim/clip_grad_norm.h"
+#include "engine/plan/scatter.h"
 #include "engine/runtime/device_span.h"
+#include "engine/runtime/step_graph.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
-#include "tools/training/accuracy.h"
-#include "tools/training/captured_step.h"
 #include "tools/training/gradients.h"
-#include "tools/training/losses.h"
 #include "tools/verdict/rank_checks.h"
 
 namespace lockstep::tools {
@@ -45,6 +45,80 @@ class EpochClock {
   Clock::duration paused_{};
 };
 
+// One graph, and what it leaves behind, by local rank.
+struct CapturedStep {
+  explicit CapturedStep(const LocalModels& models) : graph(models.devices()) {}
+
+  runtime::StepGraph graph;
+  std::vector<Tensor> losses;
+  std::vector<Tensor> norms;  // of the gradients, where they are clipped or logged
+};
+
+// The steps of an epoch have the same rows but for the last one, whose batch may be smaller: a
+// graph for each, over the same tensors, of which the smaller batch is the first rows.
+struct CapturedSteps {
+  CapturedSteps(const TrainingTask& task, const LocalModels& models)
+      : of_full_batch(models), of_last_batch(models) {
+    const plan::ScatterPlan plan = plan::scatter_plan(task.rows_of_full_batch(), models.num_ranks);
+    for (const RankModel& model : models.ranks) {
+      const auto rank = static_cast<std::size_t>(model.rank);
+      const std::size_t rows = rank < plan.parts.size() ? plan.parts[rank].size : 0;
+      const Device device = model.devices[0];
+      x.push_back(Tensor::empty({rows, task.data->train.num_features}, task.dtype, device));
+      labels.push_back(Tensor::empty({rows}, DType::int64, device));
+    }
+  }
+
+  CapturedStep& step_of(const std::vector<data::Batch>& batches) {
+    const bool is_full =
+        std::ranges::equal(batches, labels, [](const data::Batch& batch, const Tensor& full) {
+          return batch.labels.num_elements() == full.num_elements();
+        });
+    return is_full ? of_full_batch : of_last_batch;
+  }
+
+  // Where batches are put, by local rank.
+  std::vector<Tensor> x;       // [rows, features]
+  std::vector<Tensor> labels;  // [rows] int64
+  CapturedStep of_full_batch;
+  CapturedStep of_last_batch;
+};
+
+std::size_t count_correct_rows(const TrainingTask& task, const RankModel& model,
+                               std::size_t num_ranks) {
+  const data::LabelledRows& test = task.data->test;
+  data::SamplerOptions options;
+  options.num_samples = test.num_rows();
+  options.batch_size = 1024;
+  options.rank = static_cast<std::size_t>(model.rank);
+  options.world_size = num_ranks;
+  options.shuffle = data::Shuffle::off;
+  data::DataLoader loader(
+      std::shared_ptr<const data::LabelledRows>(task.data, &test),
+      [options](std::uint64_t epoch) { return data::exact_batches(options, epoch); },
+      {model.devices[0], task.dtype, 4});
+  const NoGradScope no_grad;
+  model.inner->eval();
+  std::size_t num_correct = 0;
+  while (const std::optional<data::Batch> batch = loader.next()) {
+    if (batch->labels.num_elements() == 0) continue;
+    const Tensor logits = (*model.inner)(Variable(batch->x)).value();
+    num_correct += nn::count_correct(logits, batch->labels);
+  }
+  model.inner->train();
+  return num_correct;
+}
+
+// A fraction of the test rows, of which each rank judges its part, in eval mode. All ranks call it.
+double measure_accuracy(const TrainingTask& task, const LocalModels& models) {
+  std::size_t correct = 0;
+  for (const RankModel& model : models.ranks) {
+    correct += count_correct_rows(task, model, models.num_ranks);
+  }
+  return models.sum_over_ranks({static_cast<double>(correct)})[0] /
+         static_cast<double>(task.data->test.num_rows());
+}
+
 class TrainingLoop {
  public:
   TrainingLoop(const TrainingTask& task, const LocalModels& models,
@@ -57,16 +131,13 @@ class TrainingLoop {
     for (const RankModel& model : models.ranks) {
       optimizers_.push_back(make_optimizer(task, model));
       loaders_.push_back(make_loader(task, model, models.num_ranks));
-      losses_.emplace_back([this, &model](const StepLoss& loss) { take(loss, model); });
+      losses_.emplace_back(
+          [this, local = losses_.size()](const StepLoss& loss) { take(loss, local); });
     }
     if (task.launching == TrainingTask::Launching::graph) captured_.emplace(task, models);
     if (is_first_ && has_log_) log_.emplace(observer.log_path);
     if (observer.checks == Checks::off) return;
-    std::vector<CheckedRank> ranks;
-    for (const RankModel& model : models.ranks) ranks.push_back({model.rank, model.inner.get()});
-    const std::vector<Device> devices = models.devices();
-    checks_.emplace(task, ranks, devices, std::max(models.num_ranks, devices.size()),
-                    models.communicator);
+    checks_.emplace(task, models, optimizers_);
   }
 
   LoopReport run() {
@@ -79,6 +150,7 @@ class TrainingLoop {
       drain_losses();
       report.epoch_seconds.push_back(clock_.seconds());
       report.last_epoch_loss = mean_over_ranks(epoch_loss_);
+      if (checks_) checks_->after_epoch(step_ - 1, report.last_epoch_loss);
       // Acted out, test rows take their time as a step's do, so the last epoch has to do.
       const bool is_judged = !task_.slow_motion || epoch + 1 == task_.num_epochs();
       if (is_judged && task_.data->test.num_rows() > 0) {
@@ -90,7 +162,7 @@ class TrainingLoop {
     }
     report.losses = losses_over_ranks();
     if (checks_) {
-      check_at_end();
+      checks_->after_run(report.losses);
       report.findings = checks_->findings();
     }
     if (log_) log_->finish();
@@ -109,13 +181,14 @@ class TrainingLoop {
 
   // False at the end of the epoch.
   bool run_checked_step(std::size_t epoch) {
-    const bool is_due = checks_ && checks_->is_due(epoch, step_);
-    if (is_due) pause([&] { checks_->before_step(step_); });
+    const bool is_checked = checks_ && step_ / task_.steps_per_epoch() == epoch;
+    const bool is_read = is_checked && checks_->is_read(step_);
+    if (is_read) pause([&] { checks_->before_step(step_); });
     if (!run_step(epoch)) return false;
-    if (is_due) pause([&] { checks_->after_step(epoch, step_, batches_); });
-    if (checks_ && checks_->is_end_of_first_steps(step_ + 1)) {
-      pause([&] { checks_->keep_first_weights(step_ + 1); });
-    }
+    if (!is_checked) return true;
+    if (checks_->is_due(step_)) drain_losses();
+    const auto check = [&] { checks_->after_step(step_, batches_); };
+    is_read ? pause(check) : check();
     return true;
   }
 
@@ -124,16 +197,6 @@ class TrainingLoop {
   void pause(const Check& check) {
     for (const Device device : models_.devices()) stream_of(device).synchronize();
     clock_.pause_for(check);
-  }
-
-  void check_at_end() {
-    checks_->at_end(task_.num_epochs(), [this] {
-      start_epoch(task_.num_epochs());
-      take_batches();
-      for (const auto& optimizer : optimizers_) optimizer->zero_grad();
-      compute_gradients(task_, models_, batches_);
-      return batches_;
-    });
   }
 
   static runtime::Stream& stream_of(Device device) {
@@ -146,13 +209,13 @@ class TrainingLoop {
   // False at the end of the epoch, which comes for all ranks at once.
   bool run_step(std::size_t epoch) {
     const Clock::time_point start = Clock::now();
+    thread_context().step = step_;
     runtime::WorkSpan span(leading_stream(), trace::Lane::host, trace::Category::step, "step");
     span.set_sequence(static_cast<std::int64_t>(step_));
     if (!take_batches()) {
       span.cancel();
       return false;
     }
-    thread_context().step = step_;
     const double learning_rate =
         task_.optimizer.schedule.learning_rate(task_.optimizer.learning_rate, step_);
     for (const auto& optimizer : optimizers_) optimizer->set_learning_rate(learning_rate);
@@ -184,6 +247,7 @@ class TrainingLoop {
   template <typename Clip>
   std::vector<Tensor> update_weights(const Clip& clip) {
     for (const auto& optimizer : optimizers_) optimizer->zero_grad();
+    if (checks_) checks_->after_clearing(step_);
     std::vector<Tensor> losses = compute_gradients(task_, models_, batches_);
     if (task_.optimizer.clip_norm || has_log_) clip();
     for (const auto& optimizer : optimizers_) optimizer->step();
@@ -213,9 +277,12 @@ class TrainingLoop {
     return is_loss_global() ? batch.num_global_rows : batch.labels.num_elements();
   }
 
-  void take(const StepLoss& loss, const RankModel& model) {
+  void take(const StepLoss& loss, std::size_t local) {
+    const RankModel& model = models_.ranks[local];
     if (checks_) throw_failure(checks_->findings(), loss.sum);
-    require_finite(loss, model.rank, *model.inner);
+    require_finite(loss, model.rank, *model.inner,
+                   checks_ ? "the run cannot be judged" : "training stopped");
+    if (checks_) checks_->take_loss(local, loss);
     if (observer_.on_loss && model.rank == 0) observer_.on_loss(loss.step, mean_of(loss));
     if (loss.step != last_loss_.step) last_loss_ = {loss.step, 0, 0};
     last_loss_.sum += loss.sum;

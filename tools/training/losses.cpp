@@ -85,21 +85,23 @@ ThinnedLosses thinned_losses(std::size_t steps_per_point,
   return losses;
 }
 
-void require_finite(const StepLoss& loss, int rank, const nn::Module& model) {
+void require_finite(const StepLoss& loss, int rank, const nn::Module& model,
+                    std::string_view consequence) {
   if (std::isfinite(loss.sum)) return;
   const std::string parameter = first_not_finite(nn::state_dict(model));
   fail(ErrorCode::Numeric, "train",
-       "the loss is {} at step {} on rank {}{}; training stopped, try a smaller --lr",
+       "the loss is {} at step {} on rank {}{}; {}, try a smaller --lr",
        std::isnan(loss.sum) ? "nan" : "infinite", loss.step, rank,
-       parameter.empty() ? "" : fmt::format(", where '{}' is not finite", parameter));
+       parameter.empty() ? "" : fmt::format(", where '{}' is not finite", parameter), consequence);
 }
 
-void require_finite(const nn::StateDict& weights, std::size_t num_steps) {
+void require_finite(const nn::StateDict& weights, std::size_t num_steps,
+                    std::string_view consequence) {
   const std::string parameter = first_not_finite(weights);
   require(parameter.empty(), ErrorCode::Numeric, "train",
-          "'{}' is not finite after the update of step {}, the last; nothing is saved, try a "
-          "smaller --lr",
-          parameter, num_steps - 1);
+          "'{}' is not finite after the update of step {}, the last; {}, try a smaller "
+          "--lr",
+          parameter, num_steps - 1, consequence);
 }
 
 void StepLog::write(const StepRecord& record) {

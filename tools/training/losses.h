@@ -91,10 +91,12 @@ ThinnedLosses thinned_losses(std::size_t steps_per_point, const std::vector<doub
 
 // Throws Error{Numeric} naming step and rank unless the loss is a finite number, and of the model
 // the first parameter that is not, which may be later by the steps that a device is ahead.
-void require_finite(const StepLoss& loss, int rank, const nn::Module& model);
+void require_finite(const StepLoss& loss, int rank, const nn::Module& model,
+                    std::string_view consequence);
 
 // The same of weights after the last of so many steps. REQUIRES: they are on the CPU.
-void require_finite(const nn::StateDict& weights, std::size_t num_steps);
+void require_finite(const nn::StateDict& weights, std::size_t num_steps,
+                    std::string_view consequence);
 
 // --log: one JSON object per line and step.
 struct StepRecord {

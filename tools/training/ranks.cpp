@@ -19,11 +19,68 @@
 #include "simulate/slow_motion/acted_link.h"
 #include "tools/report/json_integer.h"
 #include "tools/report/status_line.h"
+#include "tools/report/step_statistics.h"
 #include "tools/report/trace_file.h"
+#include "tools/training/losses.h"
 #include "tools/training/slow_motion.h"
 
 namespace lockstep::tools {
 namespace {
+
+// A copy of the weights that later runs do not change.
+nn::StateDict copy_weights(const nn::Module& model) {
+  nn::StateDict copy;
+  for (const auto& [name, tensor] : nn::state_dict(model)) {
+    copy.emplace_back(name, tensor.to(Device{}).clone());
+  }
+  return copy;
+}
+
+// Adds the report, and a copy of rank 0's weights. Throws Error{Numeric} when one is not finite.
+void take_report(const TrainingTask& task, const RankModel& model, LoopReport report,
+                 TrainingResult& result) {
+  result.num_steps = task.num_steps;
+  result.epoch_seconds = std::move(report.epoch_seconds);
+  result.final_loss = report.last_epoch_loss;
+  result.losses = std::move(report.losses);
+  result.findings = std::move(report.findings);
+  result.weights = copy_weights(*model.inner);
+  require_finite(result.weights, task.num_steps,
+                 result.findings ? "the run cannot be judged" : "nothing is saved");
+  result.epoch_accuracy = std::move(report.epoch_accuracy);
+}
+
+// A device's memory: the most that was in use, and what earlier runs held of it at the start.
+struct MemoryUse {
+  std::size_t peak_bytes = 0;
+  std::size_t held_before = 0;
+};
+
+// Adds what the devices sent and held: by track (rank or device), the bytes of its collectives and
+// its memory, in which earlier runs have no part.
+void take_bytes(const std::vector<std::size_t>& comm_bytes, const std::vector<MemoryUse>& memory,
+                TrainingResult& result) {
+  result.comm_bytes_per_step = std::ranges::max(comm_bytes) / result.num_steps;
+  for (const auto& [peak, held_before] : memory) {
+    result.peak_bytes.push_back(peak - std::min(peak, held_before));
+  }
+}
+
+// Adds the breakdown of the first track's median step, what the steps of all tracks have in common,
+// and how busy each track was and how well it hid its communication.
+void take_times(const trace::Recording& recording, const std::vector<int>& tracks,
+                TrainingResult& result) {
+  if (recording.spans.empty()) return;
+  result.breakdown = trace::median_step(recording.spans, tracks.front());
+  std::vector<trace::StepBreakdown> all_steps;
+  for (const int track : tracks) {
+    result.busy_fraction.push_back(busy_fraction(recording, track));
+    const auto steps = trace::step_breakdowns(recording.spans, track);
+    result.comm_overlap.push_back(comm_overlap(steps));
+    all_steps.insert(all_steps.end(), steps.begin(), steps.end());
+  }
+  result.step_statistics = step_statistics(all_steps);
+}
 
 // One thread for all that is trained.
 void train_models(const TrainingTask& task, const DevicePlacement& placement,
@@ -134,10 +191,6 @@ TrainingTask first_steps(TrainingTask task) {
   return task;
 }
 
-}  // namespace
-
-namespace {
-
 TrainingResult train_here(const TrainingTask& task, const DevicePlacement& placement,
                           const TrainingObserver& observer) {
   require(placement.mode != Mode::single || placement.devices.size() == 1, ErrorCode::Usage,
@@ -166,6 +219,13 @@ TrainingResult train_here(const TrainingTask& task, const DevicePlacement& place
 }
 
 }  // namespace
+
+trace::RecordOptions record_options(const TrainingTask& task, std::size_t num_devices) {
+  constexpr std::size_t kMaxSteps = 16'000;  // of one device, each with up to 80 spans and samples
+  trace::RecordOptions options;
+  options.step_stride = (task.num_steps * num_devices + kMaxSteps - 1) / kMaxSteps;
+  return options;
+}
 
 TrainingResult train(const TrainingTask& task, const DevicePlacement& placement,
                      const TrainingObserver& observer) {

@@ -6,6 +6,10 @@
 
 namespace lockstep::tools {
 
+// For a recording of a run: all of its steps, or of a long run so many, evenly spread, that their
+// spans fit.
+trace::RecordOptions record_options(const TrainingTask& task, std::size_t num_devices);
+
 // Trains on devices of this process: ranks of DDP are threads, or one thread drives them all where
 // a step is one graph. Deterministic in everything but the times. Recording (engine/trace) may be
 // on; if it is, the result has a breakdown and busy fractions.

@@ -44,27 +44,4 @@ struct TrainingResult {
   double test_accuracy() const { return epoch_accuracy.empty() ? 0 : epoch_accuracy.back(); }
 };
 
-// Adds the report, and a copy of rank 0's weights.
-// Throws Error{Numeric} when a weight is not finite.
-void take_report(const TrainingTask& task, const RankModel& model, LoopReport report,
-                 TrainingResult& result);
-
-// A device's memory: the most that was in use, and what earlier runs held of it at the start.
-struct MemoryUse {
-  std::size_t peak_bytes = 0;
-  std::size_t held_before = 0;
-};
-
-// Adds what the devices of these tracks (ranks or devices) sent and held: by track, the bytes of
-// its collectives and its memory, in which neither checks nor earlier runs have a part. REQUIRES:
-// the report was taken.
-void take_bytes(const std::vector<std::size_t>& comm_bytes, const std::vector<MemoryUse>& memory,
-                TrainingResult& result);
-
-// Adds the breakdown of the first track's median step, what the steps of all tracks have in common,
-// and how busy each track was and how well it hid its communication. Nothing when nothing was
-// recorded.
-void take_times(const trace::Recording& recording, const std::vector<int>& tracks,
-                TrainingResult& result);
-
 }  // namespace lockstep::tools

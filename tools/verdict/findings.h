@@ -1,15 +1,8 @@
 // What the checks of a run found: plain values that travel from a training loop to the table.
-//
-//   rows          every rank trained on its part of the global batch, each row once
-//   gradients     on the same weights and rows, the parallel gradient is one device's
-//   replicas      all ranks hold the same weights and buffers, bit for bit
-//   first steps   after the first steps the weights are still those of one device
-//
-// The first three compare like with like inside a run (rank_checks.h). The fourth compares two runs
-// and is judged by who has both (verdict.h).
 #pragma once
 
 #include <cstddef>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,10 +16,10 @@ enum class Checks { off, on };
 // After so many steps the weights are kept, to be compared with one device's.
 inline constexpr std::size_t kFirstSteps = 20;
 
-// One comparison of all ranks' gradients with one device's.
+// One step whose gradients were compared with one device's.
 struct GradientCheck {
   std::size_t step = 0;
-  double max_relative_error = 0;  // over ranks and parameters
+  double max_relative_error = 0;  // over parameters
 };
 
 // A check that failed.
@@ -34,7 +27,7 @@ struct Finding {
   std::string check;  // "gradients"
   std::size_t step = 0;
   int rank = 0;
-  std::string parameter;  // where it shows most
+  std::string parameter;  // where it shows most; "all" where it is no parameter's own
   std::string what;       // "relative error 0.31, limit 1e-05, ..."
 
   // "gradients: step 0, rank 2, parameter 0.weight: relative error 0.31, limit 1e-05, ..."
@@ -45,13 +38,25 @@ struct Finding {
 struct RunFindings {
   std::size_t num_first_steps = 0;  // kFirstSteps, or all if there were fewer
   KeptTensors first_weights;        // after them
+  double first_movement = 0;        // by how much a weight changed in them at most
+  double movement = 0;              // and in the whole run
   std::vector<GradientCheck> gradient_checks;
   double gradient_limit = 0;
-  std::optional<Finding> failure;              // the first one
-  std::vector<std::size_t> peak_bytes_before;  // of rank 0's devices, without the checks' own
+  std::optional<Finding> failure;  // the first one
+  // Why steps from some point on say nothing about the engine: "the loss exploded: ..."; or empty.
+  std::string exploded;
 };
 
-// Throws Error{Numeric} with the failed check if a loss is not finite: that is what it led to.
+// Throws Error{Numeric} if a loss is not finite: with the failed check that led to it, if there is
+// one.
 void throw_failure(const RunFindings& findings, double loss);
+
+nlohmann::json to_json(const Finding& finding);
+Finding read_finding(const nlohmann::json& json);
+
+// All but the weights of the first steps, which want a file of their own: for the way from ranks
+// that are processes to `compare`. read_findings() throws nlohmann's error for anything else.
+nlohmann::json findings_json(const RunFindings& findings);
+RunFindings read_findings(const nlohmann::json& json);
 
 }  // namespace lockstep::tools

@@ -3,8 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
 
+#include "engine/core/rng.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
@@ -12,33 +17,114 @@
 namespace lockstep::tools {
 namespace {
 
-// The checks wait for rank 0's reference, which takes as long as a step of one device.
+// The ranks wait for rank 0's reference, which takes as long as a step of one device.
 constexpr double kTimeoutSeconds = 600;
+constexpr std::size_t kNumDrawn = 3;
+constexpr std::size_t kFew = 32;
+constexpr std::size_t kFindingWords = 256;
+constexpr double kHuge = 1e300;  // the norm of a gradient that has overflowed
+
+std::set<std::size_t> choose_steps(const TrainingTask& task) {
+  std::set<std::size_t> steps{0, task.num_steps - 1};
+  for (std::size_t end = task.steps_per_epoch(); end < task.num_steps;
+       end += task.steps_per_epoch()) {
+    steps.insert(end - 1);
+  }
+  if (task.num_steps <= kFirstSteps) return steps;
+  steps.insert(kFirstSteps);
+  Rng rng(task.seed);
+  for (std::size_t i = 0; i < kNumDrawn; ++i) {
+    steps.insert(kFirstSteps + rng.below(task.num_steps - kFirstSteps));
+  }
+  return steps;
+}
+
+std::uint64_t digest(const std::vector<double>& values) {
+  std::uint64_t hash = values.size();
+  for (const double value : values) {
+    hash = (hash ^ std::bit_cast<std::uint64_t>(value)) * 0x9e3779b97f4a7c15;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+// At most so many elements, spread evenly, but in step with no row length: some columns of a weight
+// have no gradient, such as those of pixels that are always dark.
+std::vector<double> elements_of(const Tensor& tensor, std::size_t count) {
+  const std::size_t size = tensor.num_elements();
+  if (size <= count) return tensor.to_vector<double>();
+  const Tensor host = tensor.to(Device{});
+  std::vector<double> values;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double turns = 0.6180339887498949 * static_cast<double>(i + 1);  // the golden ratio
+    const auto place =
+        static_cast<std::size_t>((turns - std::floor(turns)) * static_cast<double>(size));
+    values.push_back(host.dtype() == DType::float64 ? host.host<const double>()[place]
+                                                    : host.host<const float>()[place]);
+  }
+  return values;
+}
+
+bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), 8 * a.size()) == 0;
+}
+
+// Pixels were multiplied on the device, and may differ in the last bit.
+template <typename T>
+bool is_same_row(const T* found, std::span<const std::uint8_t> bytes, T scale) {
+  const T tolerance = 8 * std::numeric_limits<T>::epsilon();
+  bool is_same = true;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const T expected = scale * static_cast<T>(bytes[i]);
+    is_same &= std::abs(found[i] - expected) <= tolerance * expected;
+  }
+  return is_same;
+}
+
+// For every rank, the largest difference between its tensor and rank 0's; mine: by local rank.
+std::vector<double> differences_from_rank_0(const std::vector<std::vector<double>>& mine,
+                                            comm::Communicator* communicator) {
+  std::vector<double> first = mine[0];
+  if (communicator) {
+    const Tensor shared = Tensor::from(first, {first.size()}, Device{});
+    communicator->broadcast(shared, 0).wait();
+    first = shared.to_vector<double>();
+  }
+  std::vector<std::int64_t> words;
+  for (const std::vector<double>& values : mine) {
+    words.push_back(
+        std::bit_cast<std::int64_t>(largest_difference({{"", values}}, {{"", first}}).value));
+  }
+  if (communicator) words = comm::gather_numbers(words, *communicator);
+  std::vector<double> differences;
+  for (const std::int64_t word : words) differences.push_back(std::bit_cast<double>(word));
+  return differences;
+}
 
 }  // namespace
 
 // While one lives, what happens is no part of the run: its bytes do not count, nor does the memory
-// that rank 0 takes for the reference; the timeline shows one span "check", outside of any step.
+// that it takes; the timeline shows one span "check", outside of any step.
 class RankChecks::Window {
  public:
-  explicit Window(RankChecks& checks)
+  explicit Window(const RankChecks& checks)
       : checks_(checks),
         span_(trace::Lane::host, trace::Category::host, "check"),
         uncounted_(tracks_of(checks)) {
-    std::vector<std::size_t>& peaks = checks.findings_.peak_bytes_before;
-    peaks.resize(makes_reference() ? checks.devices_.size() : 0);
-    for (std::size_t i = 0; i < peaks.size(); ++i) {
-      peaks[i] = std::max(peaks[i], memory(i).statistics().peak_bytes);
+    for (const Device device : checks.devices_) {
+      peaks_.push_back(memory(device).statistics().peak_bytes);
     }
-    if (!checks.communicator_) return;
-    timeout_seconds_ = checks.communicator_->timeout_seconds();
-    checks.communicator_->set_timeout_seconds(std::max(timeout_seconds_, kTimeoutSeconds));
+    comm::Communicator* const communicator = checks.models_.communicator;
+    if (!communicator) return;
+    timeout_seconds_ = communicator->timeout_seconds();
+    communicator->set_timeout_seconds(std::max(timeout_seconds_, kTimeoutSeconds));
   }
   ~Window() {
-    for (std::size_t i = 0; makes_reference() && i < checks_.devices_.size(); ++i) {
-      memory(i).reset_peak();
+    for (std::size_t i = 0; i < peaks_.size(); ++i) {
+      memory(checks_.devices_[i]).reset_peak(peaks_[i]);
     }
-    if (checks_.communicator_) checks_.communicator_->set_timeout_seconds(timeout_seconds_);
+    comm::Communicator* const communicator = checks_.models_.communicator;
+    if (communicator) communicator->set_timeout_seconds(timeout_seconds_);
   }
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
@@ -47,217 +133,421 @@ class RankChecks::Window {
   // As they are counted: ranks of DDP, or devices of DataParallel.
   static std::vector<int> tracks_of(const RankChecks& checks) {
     std::vector<int> tracks;
-    for (const CheckedRank& rank : checks.ranks_) tracks.push_back(rank.rank);
+    for (const RankModel& rank : checks.models_.ranks) tracks.push_back(rank.rank);
     for (const Device device : checks.devices_) {
-      if (checks.ranks_.size() < checks.devices_.size()) tracks.push_back(device.index);
+      if (checks.models_.ranks.size() < checks.devices_.size()) tracks.push_back(device.index);
     }
     return tracks;
   }
-  bool makes_reference() const { return checks_.ranks_[0].rank == 0; }
-  runtime::MemoryPool& memory(std::size_t i) const {
-    return runtime::logical_device(checks_.devices_[i]).memory();
+  static runtime::MemoryPool& memory(Device device) {
+    return runtime::logical_device(device).memory();
   }
 
-  RankChecks& checks_;
+  const RankChecks& checks_;
   trace::ScopedSpan span_;
   trace::UntracedScope untraced_;
   trace::UncountedScope uncounted_;
+  std::vector<std::size_t> peaks_;  // by device
   double timeout_seconds_ = 0;
 };
 
-RankChecks::RankChecks(const TrainingTask& task, std::vector<CheckedRank> ranks,
-                       std::vector<Device> devices, std::size_t num_devices,
-                       comm::Communicator* communicator)
+// What a rank tells the others, in words of 64 bits.
+struct RankChecks::Report {
+  std::array<char, 8 * kFindingWords> finding{};        // its JSON; empty: none
+  std::vector<std::uint64_t> before, gradients, after;  // digests of the tensors
+  std::vector<Seen> seen;
+  // Of rank 0 alone: against one device.
+  double gradient_error = 0;
+  double parameter = 0;
+  double loss = 0;
+
+  template <typename Visit>
+  void visit_bytes(const Visit& visit) {
+    visit(finding.data(), finding.size());
+    for (auto* list : {&before, &gradients, &after}) visit(list->data(), 8 * list->size());
+    visit(seen.data(), sizeof(Seen) * seen.size());
+    for (double* number : {&gradient_error, &parameter, &loss}) visit(number, sizeof *number);
+  }
+
+  // Where there is a communicator, the thread drives one rank, and every rank gets all reports.
+  static std::vector<Report> exchange(std::vector<Report> mine, comm::Communicator* communicator) {
+    if (!communicator) return mine;
+    std::vector<std::int64_t> words;
+    mine[0].visit_bytes([&](const void* bytes, std::size_t size) {
+      words.resize(words.size() + size / 8);
+      std::memcpy(words.data() + words.size() - size / 8, bytes, size);
+    });
+    const std::vector<std::int64_t> all = comm::gather_numbers(words, *communicator);
+    std::vector<Report> reports(all.size() / words.size(), mine[0]);
+    const std::int64_t* next = all.data();
+    for (Report& report : reports) {
+      report.visit_bytes([&](void* bytes, std::size_t size) {
+        std::memcpy(bytes, next, size);
+        next += size / 8;
+      });
+    }
+    return reports;
+  }
+};
+
+RankChecks::RankChecks(const TrainingTask& task, const LocalModels& models,
+                       const Optimizers& optimizers)
     : task_(task),
-      ranks_(std::move(ranks)),
-      devices_(std::move(devices)),
-      num_devices_(num_devices),
-      communicator_(communicator) {
-  for (const auto& [name, parameter] : ranks_[0].module->named_parameters()) {
-    parameter_names_.push_back(name);
+      models_(models),
+      optimizers_(optimizers),
+      devices_(models.devices()),
+      due_(choose_steps(task)),
+      is_exact_(task.sampler == Sampler::exact),
+      is_cheap_(devices_[0].type == DeviceType::cpu && !task.slow_motion),
+      locals_(models.ranks.size()),
+      watch_(task.data->train.num_classes) {
+  for (const auto& [name, parameter] : models.first().inner->named_parameters()) {
+    names_.push_back(name);
   }
   findings_.gradient_limit =
       gradient_limit(task.dtype, devices_[0].type, kernels::matmul_precision());
-}
-
-bool RankChecks::is_due(std::size_t epoch, std::size_t step) const {
-  const std::size_t num_steps = task_.steps_per_epoch();
-  if (step / num_steps != epoch) return false;  // the epoch is over
-  const bool has_smaller_last = task_.data->train.num_rows() % task_.batch != 0;
-  return step % num_steps == 0 || (has_smaller_last && step % num_steps == num_steps - 1);
+  findings_.num_first_steps = std::min(kFirstSteps, task.num_steps);
 }
 
 void RankChecks::before_step(std::size_t step) {
-  before_.clear();
-  for (std::size_t i = 0; i < ranks_.size(); ++i) before_.push_back(shared_tensors(i, step));
-}
-
-void RankChecks::after_step(std::size_t epoch, std::size_t step,
-                            const std::vector<data::Batch>& batches) {
-  Window window(*this);
-  const std::size_t step_of_epoch = step % task_.steps_per_epoch();
-  check(step, global_rows(task_, epoch, step_of_epoch), batches, Clipping::on);
-}
-
-bool RankChecks::is_end_of_first_steps(std::size_t num_steps_done) const {
-  return num_steps_done == std::min(kFirstSteps, task_.num_steps);
-}
-
-void RankChecks::keep_first_weights(std::size_t num_steps_done) {
-  findings_.num_first_steps = num_steps_done;
-  findings_.first_weights = keep(nn::state_dict(*ranks_[0].module));
-}
-
-void RankChecks::at_end(std::size_t epoch,
-                        const std::function<std::vector<data::Batch>()>& compute_gradients) {
-  Window window(*this);
-  before_step(task_.num_steps);
-  const std::vector<data::Batch> batches = compute_gradients();
-  check(task_.num_steps, global_rows(task_, epoch, 0), batches, Clipping::off);
-}
-
-void RankChecks::check(std::size_t step, const std::vector<std::size_t>& rows,
-                       const std::vector<data::Batch>& batches, Clipping clipping) {
-  const bool is_exact = task_.sampler == Sampler::exact;
-  const ReferenceGradient reference =
-      is_exact ? shared_reference(rows, clipping) : ReferenceGradient();
-  after_.clear();
-  std::vector<CheckReport> reports;
-  for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    after_.push_back(shared_tensors(i, step));
-    CheckReport& report = reports.emplace_back();
-    report.digests_before = digests(before_[i]);
-    report.digests_after = digests(after_[i]);
-    if (!is_exact) continue;
-    report.rows = report_rows(task_, batches[i], rows);
-    report.gradient_errors = errors_of(i, reference);
+  if (step == 0 && models_.first().rank == 0) {
+    initial_ = keep(nn::state_dict(*models_.first().inner));
   }
-  judge(step, rows.size(), exchange_reports(reports, communicator_));
-}
-
-ReferenceGradient RankChecks::shared_reference(const std::vector<std::size_t>& rows,
-                                               Clipping clipping) const {
-  ReferenceGradient reference;
-  if (ranks_[0].rank == 0) {
-    const std::size_t rows_of_device = (rows.size() + num_devices_ - 1) / num_devices_;
-    reference = reference_gradient(task_, devices_[0], before_[0], rows, rows_of_device, clipping);
-  } else {
-    for (const std::string& name : parameter_names_) {
-      reference.values.emplace_back(values_of(before_[0], name).size());
+  for (std::size_t i = 0; i < locals_.size() && is_read(step); ++i) {
+    Local& local = locals_[i];
+    local.before = state_of(i, Elements::few);
+    if (step > 0 && local.step_after_left == step) {
+      find_difference(i, step, local.before, local.left,
+                      "it changed after the step before, before this one");
     }
-    reference.sizes.resize(reference.values.size());
-  }
-  share_from_rank_0(reference, communicator_);
-  return reference;
-}
-
-KeptTensors RankChecks::shared_tensors(std::size_t local, std::size_t step) const {
-  KeptTensors tensors = keep(nn::state_dict(*ranks_[local].module));
-  if (step > 0) {
-    std::erase_if(tensors, [this](const auto& tensor) {
-      return std::ranges::count(parameter_names_, tensor.first) == 0;
-    });
-  }
-  return tensors;
-}
-
-std::vector<double> RankChecks::errors_of(std::size_t local,
-                                          const ReferenceGradient& reference) const {
-  std::vector<std::vector<double>> found;
-  for (const Variable& parameter : ranks_[local].module->parameters()) {
-    found.push_back(parameter.grad().defined() ? parameter.grad().to_vector<double>()
-                                               : std::vector<double>{});
-  }
-  return gradient_errors(found, reference);
-}
-
-void RankChecks::judge(std::size_t step, std::size_t num_global_rows,
-                       const std::vector<CheckReport>& reports) {
-  const bool is_exact = task_.sampler == Sampler::exact;
-  const WorstGradient worst = is_exact ? worst_gradient(reports) : WorstGradient{};
-  if (is_exact) {
-    findings_.gradient_checks.push_back({step, worst.error});
-    judge_rows(step, num_global_rows, reports, worst);
-  }
-  judge_replicas(step, reports, When::before_step);
-  if (is_exact && !(worst.error <= findings_.gradient_limit)) {
-    add({"gradients", step, worst.rank, parameter_names_[worst.parameter],
-         fmt::format("relative error {:.3g} against one device's gradient on the same weights and "
-                     "rows, limit {:.0e}",
-                     worst.error, findings_.gradient_limit)});
-  }
-  judge_replicas(step, reports, When::after_step);
-}
-
-RankChecks::WorstGradient RankChecks::worst_gradient(
-    const std::vector<CheckReport>& reports) const {
-  WorstGradient worst;
-  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
-    for (std::size_t p = 0; p < parameter_names_.size(); ++p) {
-      const double error = reports[rank].gradient_errors[p];
-      if (error <= worst.error) continue;
-      worst = {static_cast<int>(rank), p, error};
-      if (std::isnan(error)) return worst;
+    if (is_due(step)) local.before = state_of(i, Elements::all);
+    if (step > 0) continue;
+    for (const auto& [name, tensor] : nn::state_dict(*models_.ranks[i].inner)) {
+      const bool is_buffer = std::ranges::count(names_, name) == 0;
+      if (is_buffer) local.before.emplace_back(name, tensor.to_vector<double>());
     }
   }
-  return worst;
 }
 
-void RankChecks::judge_rows(std::size_t step, std::size_t num_global_rows,
-                            const std::vector<CheckReport>& reports, const WorstGradient& worst) {
-  const auto num_rows = static_cast<std::int64_t>(num_global_rows);
-  const auto fail_on = [&](std::size_t rank, const std::string& what) {
-    add({"rows", step, static_cast<int>(rank), parameter_names_[worst.parameter],
-         fmt::format("{}; its gradient has the relative error {:.3g}", what, worst.error)});
-  };
-  std::int64_t next = 0;
-  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
-    const RowsReport& rows = reports[rank].rows;
-    if (rows.wrong_row != RowsReport::kAllRight) {
-      fail_on(rank, fmt::format("the {} of row {} of the shard {} not row {}'s of the global batch",
-                                rows.wrong_label ? "label" : "features", rows.wrong_row,
-                                rows.wrong_label ? "is" : "are", rows.offset + rows.wrong_row));
+void RankChecks::after_clearing(std::size_t step) {
+  for (std::size_t i = 0; i < locals_.size(); ++i) {
+    const std::vector<Variable> parameters = models_.ranks[i].inner->parameters();
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      if (!parameters[p].grad().defined()) continue;
+      find(i, "gradients", step, names_[p], "the gradient of the step before was not cleared");
     }
-    if (rows.num_global_rows != num_rows) {
-      fail_on(rank, fmt::format("the rank counts {} rows in the global batch, which has {}",
-                                rows.num_global_rows, num_rows));
-    }
-    if (rows.num_rows == 0) continue;
-    if (rows.offset != next) {
-      fail_on(rank, fmt::format("the shard begins at row {} of the global batch, and those before "
-                                "it end at row {}",
-                                rows.offset, next));
-    }
-    next = rows.offset + rows.num_rows;
   }
-  if (next == num_rows) return;
-  fail_on(
-      reports.size() - 1,
-      fmt::format("the shards end at row {} of the global batch, which has {}", next, num_rows));
 }
 
-void RankChecks::judge_replicas(std::size_t step, const std::vector<CheckReport>& reports,
-                                When when) {
-  const bool is_before = when == When::before_step;
-  const auto list = is_before ? &CheckReport::digests_before : &CheckReport::digests_after;
+RankChecks::Seen& RankChecks::seen(std::size_t local, std::size_t step) {
+  std::vector<Seen>& all = locals_[local].seen;
+  if (all.size() <= step - num_judged_) all.resize(step - num_judged_ + 1);
+  return all[step - num_judged_];
+}
+
+void RankChecks::take_loss(std::size_t local, const StepLoss& loss) {
+  seen(local, loss.step).loss = loss.sum;
+  seen(local, loss.step).loss_rows = static_cast<double>(loss.num_rows);
+}
+
+void RankChecks::after_step(std::size_t step, const std::vector<data::Batch>& batches) {
+  const bool is_due_now = is_due(step);
+  std::optional<Window> window;
+  if (is_due_now) window.emplace(*this);
+  std::vector<Report> reports;
+  for (std::size_t i = 0; i < locals_.size(); ++i) {
+    if (is_exact_) look_at_rows(i, step, batches[i]);
+    look_at_schedule(i, step);
+    if (is_cheap_ || is_due_now) look_at_update(i, step);
+    if (is_due_now) reports.push_back(report_of(i, step));
+  }
+  if (is_due_now) judge(step, Report::exchange(std::move(reports), models_.communicator));
+  if (step + 1 == findings_.num_first_steps || step + 1 == task_.num_steps) keep_weights(step + 1);
+}
+
+void RankChecks::keep_weights(std::size_t num_steps) {
+  if (models_.first().rank != 0) return;
+  const KeptTensors weights = keep(nn::state_dict(*models_.first().inner));
+  findings_.movement = largest_difference(initial_, weights).value;
+  if (num_steps != findings_.num_first_steps) return;
+  findings_.first_movement = findings_.movement;
+  findings_.first_weights = weights;
+}
+
+void RankChecks::look_at_rows(std::size_t local, std::size_t step, const data::Batch& batch) {
+  const std::vector<std::size_t> rows = global_rows(step);
+  seen(local, step).offset = static_cast<std::int64_t>(batch.global_offset);
+  seen(local, step).num_rows = static_cast<std::int64_t>(batch.labels.num_elements());
+  if (batch.num_global_rows != rows.size()) {
+    find(local, "rows", step, "all",
+         fmt::format("the rank counts {} rows in the global batch, which has {}",
+                     batch.num_global_rows, rows.size()));
+  }
+  if (!is_cheap_ && !is_due(step)) return;
+  if (const std::optional<WrongRow> wrong = find_wrong_row(task_.data->train, batch, rows)) {
+    find(local, "rows", step, "all",
+         fmt::format("row {} of the shard has {} than row {} of the global batch", wrong->place,
+                     wrong->what, batch.global_offset + wrong->place));
+  }
+}
+
+void RankChecks::look_at_schedule(std::size_t local, std::size_t step) {
+  const optim::Optimizer& optimizer = *optimizers_[local];
+  const double expected = reference_learning_rate(task_.optimizer, step);
+  if (!(std::abs(optimizer.learning_rate() - expected) <= 1e-12 * expected)) {
+    find(local, "schedule", step, "all",
+         fmt::format("the learning rate is {:.6g}, the schedule says {:.6g}",
+                     optimizer.learning_rate(), expected));
+  }
+  for (std::size_t p = 0; p < names_.size(); ++p) {
+    const std::uint64_t counted = optimizer.state(p).num_steps;
+    if (counted == step + 1) continue;
+    find(local, "schedule", step, names_[p],
+         fmt::format("the optimizer counts {} steps, the run {}", counted, step + 1));
+  }
+}
+
+// By name: each parameter, then what its optimizer keeps for it.
+KeptTensors RankChecks::state_of(std::size_t local, Elements elements) const {
+  const std::size_t count =
+      elements == Elements::all ? std::numeric_limits<std::size_t>::max() : kFew;
+  KeptTensors kept;
+  for (std::size_t p = 0; p < names_.size(); ++p) {
+    kept.emplace_back(names_[p], elements_of(optimizers_[local]->parameters()[p].value(), count));
+    const std::vector<Tensor> tensors = optimizers_[local]->state(p).tensors;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      kept.emplace_back(state_name(task_.optimizer, names_[p], i), elements_of(tensors[i], count));
+    }
+  }
+  return kept;
+}
+
+void RankChecks::look_at_update(std::size_t local, std::size_t step) {
+  Local& mine = locals_[local];
+  const Elements elements = is_due(step) ? Elements::all : Elements::few;
+  mine.gradients.clear();
+  for (std::size_t p = 0; p < names_.size(); ++p) {
+    const Tensor& grad = optimizers_[local]->parameters()[p].grad();
+    const std::size_t count = is_due(step) ? std::numeric_limits<std::size_t>::max() : kFew;
+    mine.gradients.emplace_back(names_[p],
+                                grad.defined() ? elements_of(grad, count) : std::vector<double>{});
+  }
+  mine.after = state_of(local, elements);
+  mine.left = is_due(step) ? state_of(local, Elements::few) : mine.after;
+  mine.step_after_left = step + 1;
+  const trace::UntracedScope untraced;
+  const Device device = models_.ranks[local].devices[0];
+  find_difference(local, step, mine.after,
+                  updated(task_, device, step, mine.before, mine.gradients),
+                  "a fresh optimizer makes something else of the same state and gradients");
+}
+
+void RankChecks::find_difference(std::size_t local, std::size_t step, const KeptTensors& found,
+                                 const KeptTensors& expected, const char* what) {
+  for (const auto& [name, values] : expected) {
+    const std::vector<double>& its = values_of(found, name);
+    if (same_bits(its, values)) continue;
+    find(local, "update", step, name,
+         fmt::format("{}: {:.3g} apart", what,
+                     largest_difference({{name, its}}, {{name, values}}).value));
+  }
+}
+
+RankChecks::Report RankChecks::report_of(std::size_t local, std::size_t step) {
+  Local& mine = locals_[local];
+  Report report;
+  for (const auto& [list, kept] :
+       {std::pair(&report.before, &mine.before), std::pair(&report.gradients, &mine.gradients),
+        std::pair(&report.after, &mine.after)}) {
+    for (const auto& [name, values] : *kept) list->push_back(digest(values));
+  }
+  report.seen = std::exchange(mine.seen, {});
+  if (mine.finding) {
+    Finding finding = *mine.finding;
+    finding.what.resize(std::min<std::size_t>(finding.what.size(), 200));
+    finding.parameter.resize(std::min<std::size_t>(finding.parameter.size(), 100));
+    std::ranges::copy(to_json(finding).dump(), report.finding.begin());
+  }
+  if (models_.ranks[local].rank != 0 || !is_exact_) return report;
+  const std::vector<std::size_t> rows = global_rows(step);
+  const std::size_t num_devices = std::max(models_.num_ranks, devices_.size());
+  const ReferenceGradient reference = reference_gradient(
+      task_, devices_[0], mine.before, rows, (rows.size() + num_devices - 1) / num_devices);
+  std::vector<std::vector<double>> gradients;
+  for (const auto& [name, values] : mine.gradients) gradients.push_back(values);
+  const std::vector<double> errors = gradient_errors(gradients, reference);
+  const auto worst = std::ranges::max_element(
+      errors, [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; });
+  report.gradient_error = *worst;
+  report.parameter = static_cast<double>(worst - errors.begin());
+  const bool is_finite = std::ranges::all_of(reference.sizes, [](double s) { return s < kHuge; });
+  report.loss = is_finite ? reference.mean_loss : std::nan("");
+  return report;
+}
+
+void RankChecks::judge(std::size_t step, const std::vector<Report>& reports) {
+  std::vector<Finding> found;
+  for (const Report& report : reports) {
+    if (report.finding[0] == 0) continue;
+    found.push_back(read_finding(nlohmann::json::parse(report.finding.data())));
+  }
+  if (is_exact_) judge_parts(reports, found);
+  judge_replicas(step, reports, &Report::before, &Local::before, "before the step it", found);
+  if (is_exact_) judge_gradient(step, reports[0], found);
+  judge_replicas(step, reports, &Report::gradients, &Local::gradients, "its gradient", found);
+  judge_replicas(step, reports, &Report::after, &Local::after, "after the step it", found);
+  judge_losses(reports, found);
+  num_judged_ = step + 1;
+  for (const Finding& finding : found) {
+    if (findings_.failure && findings_.failure->step <= finding.step) continue;
+    if (!explosion_ || finding.step < *explosion_) findings_.failure = finding;
+  }
+}
+
+// The parts of a batch lie behind each other and are the whole.
+void RankChecks::judge_parts(const std::vector<Report>& reports, std::vector<Finding>& found) {
+  for (std::size_t i = 0; i < reports[0].seen.size(); ++i) {
+    const std::size_t step = num_judged_ + i;
+    const auto num_rows = static_cast<std::int64_t>(global_rows(step).size());
+    std::int64_t next = 0;
+    for (std::size_t rank = 0; rank < reports.size(); ++rank) {
+      const Seen& seen = reports[rank].seen[i];
+      if (seen.num_rows > 0 && seen.offset != next) {
+        found.push_back({"rows", step, static_cast<int>(rank), "all",
+                         fmt::format("the shard begins at row {} of the global batch, and those "
+                                     "before it end at row {}",
+                                     seen.offset, next)});
+        return;
+      }
+      next += seen.num_rows;
+    }
+    if (next == num_rows) continue;
+    found.push_back({"rows", step, static_cast<int>(reports.size()) - 1, "all",
+                     fmt::format("the shards end at row {} of the global batch, which has {}", next,
+                                 num_rows)});
+    return;
+  }
+}
+
+void RankChecks::judge_gradient(std::size_t step, const Report& report,
+                                std::vector<Finding>& found) {
+  if (!std::isfinite(report.loss)) {
+    explode(step, fmt::format("at step {} one device's gradients overflow", step));
+    return;
+  }
+  findings_.gradient_checks.push_back({step, report.gradient_error});
+  if (report.gradient_error <= findings_.gradient_limit) return;
+  found.push_back({"gradients", step, 0, names_[static_cast<std::size_t>(report.parameter)],
+                   fmt::format("relative error {:.3g} against one device's gradient on the same "
+                               "weights and rows, limit {:.0e}",
+                               report.gradient_error, findings_.gradient_limit)});
+}
+
+void RankChecks::judge_replicas(std::size_t step, const std::vector<Report>& reports,
+                                std::vector<std::uint64_t> Report::*digests,
+                                KeptTensors Local::*kept, const char* what,
+                                std::vector<Finding>& found) {
   for (std::size_t rank = 1; rank < reports.size(); ++rank) {
-    for (std::size_t i = 0; i < (reports[0].*list).size(); ++i) {
-      if ((reports[rank].*list)[i] == (reports[0].*list)[i]) continue;
-      // Every rank has all reports, so all of them come here.
-      std::vector<std::vector<double>> mine;
-      for (const KeptTensors& kept : is_before ? before_ : after_) mine.push_back(kept[i].second);
-      const double difference = differences_from_rank_0(mine, communicator_)[rank];
-      add({"replicas", step, static_cast<int>(rank), before_[0][i].first,
-           fmt::format("{} the step it differs from rank 0's by {:.3g}; all ranks must hold the "
-                       "same bits",
-                       is_before ? "before" : "after", difference)});
-      return;
-    }
+    const auto [other, first] = std::ranges::mismatch(reports[rank].*digests, reports[0].*digests);
+    if (other == (reports[rank].*digests).end()) continue;
+    const auto tensor = static_cast<std::size_t>(other - (reports[rank].*digests).begin());
+    // Every rank has all reports, so all of them come here.
+    std::vector<std::vector<double>> mine;
+    for (const Local& local : locals_) mine.push_back((local.*kept)[tensor].second);
+    found.push_back(
+        {"replicas", step, static_cast<int>(rank), (locals_[0].*kept)[tensor].first,
+         fmt::format("{} differs from rank 0's by {:.3g}; all ranks must hold the same bits", what,
+                     differences_from_rank_0(mine, models_.communicator)[rank])});
+    return;
   }
 }
 
-void RankChecks::add(Finding finding) {
-  if (!findings_.failure) findings_.failure = std::move(finding);
+void RankChecks::judge_losses(const std::vector<Report>& reports, std::vector<Finding>& found) {
+  for (std::size_t i = 0; i < reports[0].seen.size(); ++i) {
+    const std::size_t step = num_judged_ + i;
+    Seen all;
+    for (const Report& report : reports) {
+      all.loss += report.seen[i].loss;
+      all.loss_rows += report.seen[i].loss_rows;
+    }
+    epoch_loss_.loss += all.loss;
+    epoch_loss_.loss_rows += all.loss_rows;
+    curve_.add({step, static_cast<std::size_t>(all.loss_rows), all.loss});
+    const double mean = all.loss / all.loss_rows;
+    if (const std::optional<std::string> warning = watch_.see(step, mean)) explode(step, *warning);
+    if (!is_exact_ || i + 1 < reports[0].seen.size()) continue;
+    const double limit = findings_.gradient_limit * std::max(1.0, std::abs(reports[0].loss));
+    if (std::abs(mean - reports[0].loss) <= limit) continue;
+    found.push_back({"loss", step, 0, "all",
+                     fmt::format("the mean over all ranks' rows is {:.9g}, one device's on the "
+                                 "same weights and rows {:.9g}",
+                                 mean, reports[0].loss)});
+  }
+}
+
+void RankChecks::explode(std::size_t step, const std::string& why) {
+  if (explosion_ && *explosion_ <= step) return;
+  explosion_ = step;
+  findings_.exploded = why;
+}
+
+void RankChecks::after_epoch(std::size_t last_step, double mean_loss) {
+  const Seen all = std::exchange(epoch_loss_, {});
+  compare_loss(last_step, mean_loss, all.loss / all.loss_rows);
+}
+
+void RankChecks::after_run(const ThinnedLosses& losses) {
+  const ThinnedLosses expected = thinned_losses(curve_.steps_per_point(), curve_.sums_and_rows());
+  for (std::size_t i = 0; i < expected.mean.size(); ++i) {
+    const double found = i < losses.mean.size() ? losses.mean[i] : std::nan("");
+    compare_loss(i * expected.steps_per_point, found, expected.mean[i]);
+  }
+}
+
+void RankChecks::compare_loss(std::size_t step, double found, double expected) {
+  if (findings_.failure || explosion_) return;
+  if (std::abs(found - expected) <= 1e-9 * std::max(1.0, std::abs(expected))) return;
+  findings_.failure = {"loss", step, models_.first().rank, "all",
+                       fmt::format("the run says that the mean loss is {:.9g}, and it is {:.9g} "
+                                   "over all ranks' rows",
+                                   found, expected)};
+}
+
+void RankChecks::find(std::size_t local, const char* check, std::size_t step,
+                      const std::string& parameter, std::string what) {
+  std::optional<Finding>& first = locals_[local].finding;
+  if (!first) first = {check, step, models_.ranks[local].rank, parameter, std::move(what)};
+}
+
+std::vector<std::size_t> RankChecks::global_rows(std::size_t step) {
+  const std::size_t num_steps = task_.steps_per_epoch();
+  const std::size_t epoch = step / num_steps;
+  if (epoch_of_order_ != epoch) {
+    order_ = data::epoch_order(task_.data->train.num_rows(), task_.seed, epoch, task_.shuffle);
+    epoch_of_order_ = epoch;
+  }
+  const std::size_t begin = step % num_steps * task_.batch;
+  const std::size_t end = std::min(begin + task_.batch, order_.size());
+  return {order_.begin() + static_cast<std::ptrdiff_t>(begin),
+          order_.begin() + static_cast<std::ptrdiff_t>(end)};
+}
+
+std::optional<WrongRow> find_wrong_row(const data::LabelledRows& data, const data::Batch& batch,
+                                       const std::vector<std::size_t>& global_rows) {
+  const std::vector<std::int64_t> labels = batch.labels.to_vector<std::int64_t>();
+  const Tensor x = batch.x.to(Device{});
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const std::size_t place = batch.global_offset + i;
+    const std::size_t row = place < global_rows.size() ? global_rows[place] : global_rows.back();
+    if (labels[i] != data.labels[row]) return WrongRow{i, "another label"};
+    const bool is_same = x.dtype() == DType::float64
+                             ? is_same_row(x.host<const double>().data() + i * data.num_features,
+                                           data.row(row), data.scale)
+                             : is_same_row(x.host<const float>().data() + i * data.num_features,
+                                           data.row(row), static_cast<float>(data.scale));
+    if (!is_same) return WrongRow{i, "other features"};
+  }
+  return std::nullopt;
 }
 
 }  // namespace lockstep::tools

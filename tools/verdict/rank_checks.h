@@ -1,92 +1,149 @@
-// The checks inside a run: do all ranks together still compute what one device would?
+// The checks inside a run: do all ranks together still make the steps that one device would?
 //
 // Float rounding makes two correct runs drift apart, the faster the more often a sum falls on the
 // other side of ReLU's kink; after thousands of steps their weights say nothing about the engine.
-// So the checks compare like with like, on the weights that the run has reached:
+// So the checks compare like with like, on the state that the run has reached. In every step:
 //
-//   when       the first step of every epoch; an epoch's last step if its batch is smaller; and
-//              once more at the end, on the first batch of the epoch that would follow
-//   rows       every rank's batch is its part of the global batch, and the parts are the whole
-//   replicas   every rank's weights equal rank 0's bit for bit, before the step and after it (and
-//              the buffers before the first; later each forward pass takes rank 0's)
-//   gradients  every rank's gradients equal one device's (gradient_error.h says how nearly), which
-//              rank 0 computes from the weights before the step and from the data set's own rows
+//   rows         every rank's batch is its part of the global batch, and the parts are the whole
+//   schedule     learning rate and number of steps are those of the step
+//   gradients    are cleared before backward adds to them
+//   update       a few elements of every parameter, and what the optimizer keeps for them, become
+//                what a fresh optimizer makes of them and of the run's gradients, bit for bit, and
+//                stay so until the next step begins
+//   loss         what the run says of its loss is the mean over all ranks' rows
 //
-// The step that is checked is one that trains, and nothing in it is touched: its gradients are read
-// after it, when the optimizer has used them (and clipped them, so the reference is clipped too).
-// A bucket that nobody waited for looks right by then, but the weights made of it do not.
+// and in some steps (the first one, the one after kFirstSteps, a few drawn by the seed, every
+// epoch's last and the run's last) the whole of it, from a copy of the state before the step:
+//
+//   replicas     every rank's weights, gradients and optimizer state equal rank 0's bit for bit,
+//                before the step and after it (and the buffers before the first; later each forward
+//                pass takes rank 0's)
+//   gradients    and loss equal one device's on the same weights and rows (reference_step.h says
+//                how nearly); rank 0 computes them from the data set's own rows
+//   update       as above, but of all elements
+//
+// So a wrong update is told from rounding: it is judged on the run's own gradients, to the bit, and
+// those are judged by the tolerance of a sum. The steps that are checked train, and
+// nothing in them is touched. On a GPU, where reading stops the device, and in slow motion, rows
+// and elements are looked at in the latter steps alone.
+//
 // All ranks call everything at the same points, and each learns the same. Under --sampler torch the
-// ranks train on other numbers than one device, so only the replicas are compared.
+// ranks train on other numbers than one device, so rows, loss and gradients are not compared. Once
+// the loss has exploded, nothing is judged any more.
 #pragma once
 
-#include <functional>
+#include <cstdint>
+#include <set>
 
-#include "tools/verdict/check_report.h"
+#include "engine/data/data_loader.h"
+#include "tools/report/train_report.h"
+#include "tools/training/losses.h"
+#include "tools/training/model.h"
 #include "tools/verdict/findings.h"
+#include "tools/verdict/reference_step.h"
 
 namespace lockstep::tools {
 
-// A rank that this thread drives.
-struct CheckedRank {
-  int rank = 0;
-  nn::Module* module = nullptr;
-};
-
 class RankChecks {
  public:
-  // ranks: all of the run, or with a communicator this one. devices: of these ranks; several of one
-  // rank under DataParallel. num_devices: of the whole run.
-  RankChecks(const TrainingTask& task, std::vector<CheckedRank> ranks, std::vector<Device> devices,
-             std::size_t num_devices, comm::Communicator* communicator);
+  using Optimizers = std::vector<std::unique_ptr<optim::Optimizer>>;  // by local rank
 
-  bool is_due(std::size_t epoch, std::size_t step) const;
+  // All of these outlive the checks.
+  RankChecks(const TrainingTask& task, const LocalModels& models, const Optimizers& optimizers);
+
+  // Whether the step is judged as a whole: its loss must have been taken before after_step().
+  bool is_due(std::size_t step) const { return due_.contains(step); }
+  // Whether tensors are read before or after this step, for which the devices must be idle.
+  bool is_read(std::size_t step) const {
+    return is_cheap_ || is_due(step) || (step > 0 && is_due(step - 1));
+  }
+
   void before_step(std::size_t step);
+  void after_clearing(std::size_t step);
+  void take_loss(std::size_t local, const StepLoss& loss);
   // batches: by local rank.
-  void after_step(std::size_t epoch, std::size_t step, const std::vector<data::Batch>& batches);
-
-  bool is_end_of_first_steps(std::size_t num_steps_done) const;
-  void keep_first_weights(std::size_t num_steps_done);
-
-  // compute_gradients() takes the first batches of this epoch and leaves gradients, as a step does
-  // before its optimizer.
-  void at_end(std::size_t epoch,
-              const std::function<std::vector<data::Batch>()>& compute_gradients);
+  void after_step(std::size_t step, const std::vector<data::Batch>& batches);
+  // What the run says the mean loss of an epoch was, of which this was the last step.
+  void after_epoch(std::size_t last_step, double mean_loss);
+  // The same of the losses of all steps.
+  void after_run(const ThinnedLosses& losses);
 
   const RunFindings& findings() const { return findings_; }
 
  private:
   class Window;
-
-  // rows: of the global batch.
-  void check(std::size_t step, const std::vector<std::size_t>& rows,
-             const std::vector<data::Batch>& batches, Clipping clipping);
-  ReferenceGradient shared_reference(const std::vector<std::size_t>& rows, Clipping clipping) const;
-  KeptTensors shared_tensors(std::size_t local, std::size_t step) const;
-  std::vector<double> errors_of(std::size_t local, const ReferenceGradient& reference) const;
-  void judge(std::size_t step, std::size_t num_global_rows,
-             const std::vector<CheckReport>& reports);
-  // Over ranks and parameters.
-  struct WorstGradient {
-    int rank = 0;
-    std::size_t parameter = 0;
-    double error = 0;
+  struct Report;
+  // A step as a rank saw it, until the ranks tell each other.
+  struct Seen {
+    std::int64_t offset = 0;  // of its rows in the global batch
+    std::int64_t num_rows = 0;
+    double loss = 0;  // summed over loss_rows
+    double loss_rows = 0;
   };
-  WorstGradient worst_gradient(const std::vector<CheckReport>& reports) const;
-  void judge_rows(std::size_t step, std::size_t num_global_rows,
-                  const std::vector<CheckReport>& reports, const WorstGradient& worst);
-  enum class When { before_step, after_step };
-  void judge_replicas(std::size_t step, const std::vector<CheckReport>& reports, When when);
-  void add(Finding finding);
+  // The state of a rank: all elements, or a few of each tensor.
+  enum class Elements { few, all };
+  struct Local {
+    KeptTensors before;     // the step
+    KeptTensors gradients;  // in it
+    KeptTensors after;
+    KeptTensors left;  // a few elements, as a step left them
+    std::size_t step_after_left = 0;
+    std::vector<Seen> seen;          // since the last exchange
+    std::optional<Finding> finding;  // the first one
+  };
+
+  Seen& seen(std::size_t local, std::size_t step);
+  KeptTensors state_of(std::size_t local, Elements elements) const;
+  void keep_weights(std::size_t num_steps);
+  std::vector<std::size_t> global_rows(std::size_t step);
+
+  // Each adds a finding to its rank's, if it is the first one there.
+  void find_difference(std::size_t local, std::size_t step, const KeptTensors& found,
+                       const KeptTensors& expected, const char* what);
+  void look_at_rows(std::size_t local, std::size_t step, const data::Batch& batch);
+  void look_at_schedule(std::size_t local, std::size_t step);
+  void look_at_update(std::size_t local, std::size_t step);
+  void explode(std::size_t step, const std::string& why);
+  void find(std::size_t local, const char* check, std::size_t step, const std::string& parameter,
+            std::string what);
+
+  void compare_loss(std::size_t step, double found, double expected);
+  Report report_of(std::size_t local, std::size_t step);
+  // By all ranks' reports on the steps up to this one; the earliest finding is the run's failure.
+  void judge(std::size_t step, const std::vector<Report>& reports);
+  void judge_parts(const std::vector<Report>& reports, std::vector<Finding>& found);
+  void judge_gradient(std::size_t step, const Report& report, std::vector<Finding>& found);
+  void judge_losses(const std::vector<Report>& reports, std::vector<Finding>& found);
+  void judge_replicas(std::size_t step, const std::vector<Report>& reports,
+                      std::vector<std::uint64_t> Report::*digests, KeptTensors Local::*kept,
+                      const char* what, std::vector<Finding>& found);
 
   const TrainingTask& task_;
-  const std::vector<CheckedRank> ranks_;
+  const LocalModels& models_;
+  const Optimizers& optimizers_;
   const std::vector<Device> devices_;
-  const std::size_t num_devices_;
-  comm::Communicator* const communicator_;
-  std::vector<std::string> parameter_names_;
-  std::vector<KeptTensors> before_;  // by local rank
-  std::vector<KeptTensors> after_;
+  const std::set<std::size_t> due_;
+  const bool is_exact_;
+  const bool is_cheap_;  // to read tensors in every step
+  std::vector<std::string> names_;
+  std::vector<Local> locals_;  // by local rank
+  KeptTensors initial_;        // rank 0's weights
+  std::optional<std::size_t> epoch_of_order_;
+  std::vector<std::size_t> order_;  // of the rows in that epoch
+  std::size_t num_judged_ = 0;      // steps of which all ranks' reports were judged
+  Seen epoch_loss_;                 // of all ranks, in these
+  LossCurve curve_;
+  LossWatch watch_;
+  std::optional<std::size_t> explosion_;  // the step
   RunFindings findings_;
 };
+
+// The first row of a batch that is not the global batch's, and what it has: "another label".
+struct WrongRow {
+  std::size_t place = 0;
+  const char* what = nullptr;
+};
+std::optional<WrongRow> find_wrong_row(const data::LabelledRows& data, const data::Batch& batch,
+                                       const std::vector<std::size_t>& global_rows);
 
 }  // namespace lockstep::tools

@@ -1,0 +1,216 @@
+#include "tools/verdict/reference_step.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <span>
+
+#include "engine/autograd/ops/ops.h"
+#include "engine/core/rng.h"
+#include "tools/training/model.h"
+
+namespace lockstep::tools {
+namespace {
+
+using Values = std::vector<std::vector<double>>;  // by parameter
+
+constexpr std::size_t kNumPieces = 8;
+
+std::shared_ptr<nn::Module> model_with(const TrainingTask& task, Device device,
+                                       const KeptTensors& weights) {
+  const std::shared_ptr<nn::Module> model = make_model(task, device);
+  nn::StateDict state;
+  for (const auto& [name, tensor] : nn::state_dict(*model)) {
+    const Tensor kept = Tensor::from(values_of(weights, name), tensor.shape(), Device{});
+    state.emplace_back(name, kept.to(tensor.dtype()));
+  }
+  nn::load_state_dict(*model, state);
+  return model;
+}
+
+double norm(const std::vector<double>& values) {
+  double squares = 0;
+  for (const double value : values) squares += value * value;
+  return std::sqrt(squares);
+}
+
+// Adds the gradient of the summed loss over these rows, its norms and the loss.
+void add_piece(const TrainingTask& task, nn::Module& model, Device device,
+               std::span<const std::size_t> rows, ReferenceGradient& sum) {
+  const data::LabelledRows& data = task.data->train;
+  std::vector<double> features;  // rounded to the task's dtype, as the kernels round products
+  std::vector<std::int64_t> labels;
+  for (const std::size_t row : rows) {
+    for (const std::uint8_t byte : data.row(row)) features.push_back(data.scale * byte);
+    labels.push_back(data.labels[row]);
+  }
+  const Tensor x = Tensor::from(features, {rows.size(), data.num_features}, Device{});
+  model.zero_grad();
+  const Variable loss =
+      cross_entropy(model(Variable(x.to(task.dtype).to(device))),
+                    Tensor::from(labels, {labels.size()}, device), Reduction::sum);
+  loss.backward();
+  sum.mean_loss += loss.value().item();
+  const std::vector<Variable> parameters = model.parameters();
+  sum.sizes.resize(parameters.size());
+  sum.values.resize(parameters.size());
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    const std::vector<double> piece = parameters[p].grad().to_vector<double>();
+    sum.sizes[p] += norm(piece);
+    sum.values[p].resize(piece.size());
+    for (std::size_t i = 0; i < piece.size(); ++i) sum.values[p][i] += piece[i];
+  }
+}
+
+ReferenceGradient sum_of_pieces(const TrainingTask& task, nn::Module& model, Device device,
+                                std::span<const std::size_t> rows, std::size_t rows_of_piece) {
+  ReferenceGradient sum;
+  for (std::size_t begin = 0; begin < rows.size(); begin += rows_of_piece) {
+    add_piece(task, model, device,
+              rows.subspan(begin, std::min(rows_of_piece, rows.size() - begin)), sum);
+  }
+  return sum;
+}
+
+void multiply(ReferenceGradient& gradient, double factor) {
+  for (std::vector<double>& values : gradient.values) {
+    for (double& value : values) value *= factor;
+  }
+  for (double& size : gradient.sizes) size *= factor;
+}
+
+// PyTorch's clip_grad_norm_, as engine/optim/clip_grad_norm.h states it.
+void clip(ReferenceGradient& gradient, double max_norm) {
+  double squares = 0;
+  for (const std::vector<double>& values : gradient.values) squares += std::pow(norm(values), 2);
+  multiply(gradient, std::min(1.0, max_norm / (std::sqrt(squares) + 1e-6)));
+}
+
+std::unique_ptr<optim::Optimizer> fresh_optimizer(const OptimizerSettings& settings,
+                                                  const std::vector<Variable>& parameters) {
+  if (settings.kind == OptimizerKind::adamw) {
+    optim::AdamWOptions options;
+    options.weight_decay = settings.weight_decay;
+    return std::make_unique<optim::AdamW>(parameters, options);
+  }
+  optim::SgdOptions options;
+  options.momentum = settings.momentum;
+  options.weight_decay = settings.weight_decay;
+  options.kind = settings.momentum_kind;
+  return std::make_unique<optim::Sgd>(parameters, options);
+}
+
+}  // namespace
+
+ReferenceGradient reference_gradient(const TrainingTask& task, Device device,
+                                     const KeptTensors& weights,
+                                     const std::vector<std::size_t>& rows,
+                                     std::size_t rows_of_device) {
+  const ThreadContextScope of_one_device({});
+  const std::shared_ptr<nn::Module> model = model_with(task, device, weights);
+  std::vector<std::size_t> mixed;
+  for (const std::size_t place : random_permutation(rows.size(), task.seed)) {
+    mixed.push_back(rows[place]);
+  }
+  const std::size_t rows_of_piece = (rows.size() + kNumPieces - 1) / kNumPieces;
+  ReferenceGradient reference = sum_of_pieces(task, *model, device, mixed, rows_of_piece);
+  if (device.type == DeviceType::cuda) {
+    reference.values = sum_of_pieces(task, *model, device, mixed, rows_of_device).values;
+  }
+  reference.mean_loss /= static_cast<double>(rows.size());
+  multiply(reference, 1.0 / static_cast<double>(rows.size()));
+  if (task.optimizer.clip_norm) clip(reference, *task.optimizer.clip_norm);
+  return reference;
+}
+
+std::vector<double> gradient_errors(const std::vector<std::vector<double>>& found,
+                                    const ReferenceGradient& reference) {
+  std::vector<double> errors;
+  for (std::size_t p = 0; p < reference.values.size(); ++p) {
+    const std::vector<double>& expected = reference.values[p];
+    double squares = 0;
+    if (found[p].size() != expected.size()) squares = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < found[p].size() && i < expected.size(); ++i) {
+      squares += (found[p][i] - expected[i]) * (found[p][i] - expected[i]);
+    }
+    errors.push_back(squares == 0 ? 0 : std::sqrt(squares) / reference.sizes[p]);
+  }
+  return errors;
+}
+
+double gradient_limit(DType dtype, DeviceType device, kernels::MatmulPrecision precision) {
+  const bool is_gpu = device == DeviceType::cuda;
+  if (dtype == DType::float64) return is_gpu ? 1e-9 : 1e-12;
+  if (!is_gpu) return 1e-5;
+  switch (precision) {
+    case kernels::MatmulPrecision::highest:
+      return 1e-3;
+    case kernels::MatmulPrecision::high:
+      return 1e-2;
+    case kernels::MatmulPrecision::medium:
+      return 3e-2;
+  }
+  return 0;
+}
+
+double reference_learning_rate(const OptimizerSettings& settings, std::size_t step) {
+  const double base = settings.learning_rate;
+  const optim::Schedule& schedule = settings.schedule;
+  const auto warmup = static_cast<double>(schedule.warmup_steps);
+  if (step < schedule.warmup_steps) return base * static_cast<double>(step + 1) / warmup;
+  const double since = static_cast<double>(step) - warmup;
+  if (schedule.kind == optim::Schedule::Kind::step) {
+    return base *
+           std::pow(schedule.gamma, std::floor(since / static_cast<double>(schedule.step_size)));
+  }
+  if (schedule.kind == optim::Schedule::Kind::cosine) {
+    const double length = static_cast<double>(schedule.num_steps) - warmup;
+    const double way = since < length ? since / length : 1;
+    return schedule.minimum +
+           (base - schedule.minimum) * (1 + std::cos(std::numbers::pi * way)) / 2;
+  }
+  return base;
+}
+
+std::string state_name(const OptimizerSettings& settings, const std::string& parameter,
+                       std::size_t index) {
+  const bool is_sgd = settings.kind == OptimizerKind::sgd;
+  return parameter + (is_sgd ? " momentum" : index == 0 ? " moment 1" : " moment 2");
+}
+
+KeptTensors updated(const TrainingTask& task, Device device, std::size_t step,
+                    const KeptTensors& before, const KeptTensors& gradients) {
+  const ThreadContextScope of_one_device({});
+  const OptimizerSettings& settings = task.optimizer;
+  const auto tensor = [&](const std::vector<double>& values) {
+    return Tensor::from(values, {values.size()}, Device{}).to(task.dtype).to(device);
+  };
+  std::vector<Variable> parameters;
+  for (const auto& [name, gradient] : gradients) {
+    parameters.emplace_back(tensor(values_of(before, name)), RequiresGrad::yes);
+    if (!gradient.empty()) parameters.back().set_grad(tensor(gradient));
+  }
+  const auto optimizer = fresh_optimizer(settings, parameters);
+  optimizer->set_learning_rate(reference_learning_rate(settings, step));
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    optim::Optimizer::State state{step, {}};
+    for (const auto& [name, values] : before) {
+      if (name.starts_with(gradients[p].first + " ")) state.tensors.push_back(tensor(values));
+    }
+    optimizer->load_state(p, state);
+  }
+  optimizer->step();
+  KeptTensors after;
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    const std::string& name = gradients[p].first;
+    after.emplace_back(name, parameters[p].value().to_vector<double>());
+    const std::vector<Tensor> tensors = optimizer->state(p).tensors;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      after.emplace_back(state_name(settings, name, i), tensors[i].to_vector<double>());
+    }
+  }
+  return after;
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,74 @@
+// A training step by the shortest way there is: one device, a plain model, no wrapper, no loader,
+// and rules that are written down here once more. The engine's step is compared with it.
+//
+// How far may two gradients be apart that compute the same? A gradient is a sum over rows. Computed
+// in two orders, in a floating type whose rounding error is u, the sums differ by a small multiple
+// of u times the size of what was added up, and not of the sum itself: at the end of training, or
+// with a large batch, the rows' gradients all but cancel, and an error that is relative to the sum
+// would blame rounding on the engine. So the batch is cut into eight pieces at random, and the
+// error of parameter p is relative to the sizes of their gradients (Euclidean norms):
+//
+//   error(p) = |found - reference| / (|piece 0| + ... + |piece 7|)
+//
+// The denominator is at least the norm of the reference, and while the rows agree equal to it. When
+// they cancel it stays at about sqrt(8) times the root of the sum of their squared norms: random
+// pieces do not all cancel by chance, not even in a parameter of one element. Each parameter is
+// judged by itself: an error in one small bias cannot hide behind a large matrix.
+// Source: N. Higham, Accuracy and Stability of Numerical Algorithms, 4.2: |error of a sum| <=
+// gamma(n-1) * (sum of absolute values).
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "engine/core/device.h"
+#include "engine/core/dtype.h"
+#include "kernels/matmul_precision.h"
+#include "tools/training/task.h"
+#include "tools/verdict/kept_tensors.h"
+
+namespace lockstep::tools {
+
+// One device's gradient, by parameter.
+struct ReferenceGradient {
+  std::vector<std::vector<double>> values;
+  std::vector<double> sizes;  // the denominators above
+  double mean_loss = 0;
+};
+
+// Of the mean loss over these rows of the data set, at these weights, in the task's dtype on
+// `device`; clipped if the task says so. On a GPU, where the bits of a row depend on the number of
+// rows, the gradient itself is that of pieces of rows_of_device rows: as many as one of the
+// parallel run's devices gets.
+ReferenceGradient reference_gradient(const TrainingTask& task, Device device,
+                                     const KeptTensors& weights,
+                                     const std::vector<std::size_t>& rows,
+                                     std::size_t rows_of_device);
+
+// error(p) for every parameter. 0 where nothing differs; infinite where the reference is zero and
+// what was found is not, or where a parameter has no gradient (no values); NaN if any value is.
+std::vector<double> gradient_errors(const std::vector<std::vector<double>>& found,
+                                    const ReferenceGradient& reference);
+
+// The limit of an error: float64 1e-12, float32 1e-5. On the CPU a row's activations have the same
+// bits in every batch (kernels/cpu/gemm.h), so only the order of sums differs. On a GPU a product's
+// algorithm, and with it the bits of its rows, depends on its shape: a sum may fall on the other
+// side of ReLU's kink, and inputs are rounded to TF32 or bfloat16 once more between layers. There
+// the limits are 1e-3 (highest), 1e-2 (high) and 3e-2 (medium) for float32, and 1e-9 for float64. A
+// plan that is wrong is off by the share of a rank, bucket or chunk.
+double gradient_limit(DType dtype, DeviceType device, kernels::MatmulPrecision precision);
+
+// The learning rate of a step, from the schedule's definition (optim/schedule.h).
+double reference_learning_rate(const OptimizerSettings& settings, std::size_t step);
+
+// The name of what an optimizer keeps for a parameter: "0.weight momentum", "0.weight moment 1".
+std::string state_name(const OptimizerSettings& settings, const std::string& parameter,
+                       std::size_t index);
+
+// What a step makes of these elements of the parameters and of what their optimizer keeps for them,
+// to the bit: a fresh optimizer of the engine, told nothing of ranks, makes it from this state with
+// the run's own gradients. An empty gradient is none.
+KeptTensors updated(const TrainingTask& task, Device device, std::size_t step,
+                    const KeptTensors& before, const KeptTensors& gradients);
+
+}  // namespace lockstep::tools
