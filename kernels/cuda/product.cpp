@@ -222,7 +222,8 @@ struct Table {
   std::map<ProductKey, Plan> plans;
   std::size_t num_timed = 0;
   double seconds = 0;                         // that timing took
-  std::atomic<std::ptrdiff_t> num_untold{0};  // timed products that the log has yet to tell of
+  bool has_told = false;                      // the log, how long the first step's timing took
+  std::atomic<std::ptrdiff_t> num_untold{0};  // products before it does
   std::atomic<std::size_t> num_cleared{0};
 };
 
@@ -266,7 +267,7 @@ std::optional<Plan> time_product(Stream& stream, const Product& product, const P
   all.plans[key] = *plan;
   ++all.num_timed;
   all.seconds += std::chrono::duration<double>(Clock::now() - start).count();
-  all.num_untold = static_cast<std::ptrdiff_t>(all.num_timed);
+  if (!all.has_told) all.num_untold = static_cast<std::ptrdiff_t>(all.num_timed);
   return plan;
 }
 
@@ -276,6 +277,7 @@ void tell_after_first_step() {
   Table& all = table();
   if (all.num_untold.fetch_sub(1) != 1) return;
   const std::lock_guard lock(all.mutex);
+  all.has_told = true;
   log_info("timed the algorithms of {} products in {:.2f} s", all.num_timed, all.seconds);
 }
 
