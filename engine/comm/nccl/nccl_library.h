@@ -12,13 +12,18 @@ namespace lockstep::comm::nccl {
 
 static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0), "needs nccl.h of NCCL 2.18 or newer");
 
-#define LOCKSTEP_NCCL_FUNCTIONS(DO)                                                           \
-  DO(ncclGetVersion)                                                                          \
-  DO(ncclGetUniqueId)                                                                         \
-  DO(ncclCommInitRankConfig) DO(ncclCommFinalize) DO(ncclCommDestroy) DO(ncclCommAbort)       \
-      DO(ncclCommGetAsyncError) DO(ncclGetErrorString) DO(ncclGetLastError) DO(ncclAllReduce) \
-          DO(ncclBroadcast) DO(ncclAllGather) DO(ncclReduceScatter) DO(ncclGroupStart)        \
-              DO(ncclGroupEnd)
+#define LOCKSTEP_NCCL_FUNCTIONS(DO) \
+  DO(ncclGetVersion)                \
+  DO(ncclGetUniqueId)               \
+  DO(ncclCommInitRankConfig)        \
+  DO(ncclCommFinalize)              \
+  DO(ncclCommDestroy)               \
+  DO(ncclCommAbort)                 \
+  DO(ncclCommGetAsyncError)         \
+  DO(ncclGetErrorString)            \
+  DO(ncclGetLastError)              \
+  DO(ncclAllReduce)                 \
+  DO(ncclBroadcast) DO(ncclAllGather) DO(ncclReduceScatter) DO(ncclGroupStart) DO(ncclGroupEnd)
 
 struct Library {
 #define LOCKSTEP_DECLARE(name) decltype(&::name) name = nullptr;
