@@ -39,10 +39,12 @@ double norm(const std::vector<double>& values) {
 void add_piece(const TrainingTask& task, nn::Module& model, Device device,
                std::span<const std::size_t> rows, ReferenceGradient& sum) {
   const data::LabelledRows& data = task.data->train;
-  std::vector<double> features;  // rounded to the task's dtype, as the kernels round products
+  // As the kernels round it: a pixel that is off in its last bit takes sums over ReLU's kink.
+  const double scale = task.dtype == DType::float64 ? data.scale : static_cast<float>(data.scale);
+  std::vector<double> features;
   std::vector<std::int64_t> labels;
   for (const std::size_t row : rows) {
-    for (const std::uint8_t byte : data.row(row)) features.push_back(data.scale * byte);
+    for (const std::uint8_t byte : data.row(row)) features.push_back(scale * byte);
     labels.push_back(data.labels[row]);
   }
   const Tensor x = Tensor::from(features, {rows.size(), data.num_features}, Device{});
