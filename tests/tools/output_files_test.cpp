@@ -45,6 +45,15 @@ TEST(OutputFiles, OnlyJsonGoesToStandardOutput) {
   }
 }
 
+TEST(OutputFiles, WithANameThatIsNotUtf8AreWritten) {
+  const TempFolder folder;
+  const std::string weights = (folder / "caf\xe9.safetensors").string();
+  const std::string run_file = (folder / "out.json").string();
+  expect_success(run_lockstep({"train", "--epochs", "1", "--save", weights, "--json", run_file}));
+  EXPECT_TRUE(std::filesystem::exists(weights));
+  EXPECT_TRUE(std::filesystem::exists(run_file));
+}
+
 TEST(OutputFiles, OfTwoFlagsMustDiffer) {
   expect_rejected(run_lockstep(words("train --save a --json a")), 2,
                   {"'a' is also the file of --save"});

@@ -154,7 +154,9 @@ nlohmann::ordered_json make_run_file(const std::vector<std::string>& command,
 }
 
 void write_json(const std::string& path, const nlohmann::ordered_json& json) {
-  const std::string text = json.dump(2) + "\n";
+  // Names of files may hold bytes that are no UTF-8; JSON gets a replacement character for each.
+  const std::string text =
+      json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   if (path == "-") {
     std::cout << text << std::flush;
     require(std::cout.good(), ErrorCode::Io, "--json", "cannot write to standard output");
