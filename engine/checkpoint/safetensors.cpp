@@ -6,12 +6,14 @@
 #include <array>
 #include <bit>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <unordered_set>
 #include <utility>
 
 #include "engine/core/error.h"
 #include "engine/core/files.h"
+#include "engine/core/log.h"
 #include "engine/core/text.h"
 
 namespace lockstep::checkpoint {
@@ -49,8 +51,10 @@ std::string torch_file_conversion(const std::filesystem::path& path) {
   converted.replace_extension(".safetensors");
   return fmt::format(
       "python3 -c \"import sys, torch, safetensors.torch as st; s = torch.load(sys.argv[1], "
-      "map_location='cpu', weights_only=True); st.save_file({{k: v.clone().contiguous() for k, v "
-      "in s.get('state_dict', s).items()}}, sys.argv[2], {{'format': 'pt'}})\" {} {}",
+      "map_location='cpu', weights_only=True); s = s.get('model_state_dict', s.get('state_dict', "
+      "s)); st.save_file({{k: v.clone().contiguous() for k, v in s.items() if "
+      "torch.is_tensor(v)}}, "
+      "sys.argv[2], {{'format': 'pt'}})\" {} {}",
       shell_quoted(path.string()), shell_quoted(converted.string()));
 }
 
@@ -70,7 +74,7 @@ void require_no_torch_file(InputFile& file, const std::filesystem::path& path) {
 // One array's entry: its bytes are [begin, end) of the data section.
 struct HeaderEntry {
   std::string name;
-  DType dtype = DType::float32;
+  std::optional<DType> dtype;  // none: a type that Lockstep lacks
   Shape shape;
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
@@ -92,6 +96,23 @@ constexpr std::array<std::pair<DType, std::string_view>, 7> kDTypeNames = {{
     {DType::uint8, "U8"},
 }};
 
+// Types that Lockstep lacks, with the bytes of an element. Arrays of these are left out.
+constexpr std::array<std::pair<std::string_view, std::size_t>, 8> kOtherTypes = {{
+    {"BOOL", 1},
+    {"I8", 1},
+    {"F8_E5M2", 1},
+    {"F8_E4M3", 1},
+    {"I16", 2},
+    {"U16", 2},
+    {"U32", 4},
+    {"U64", 8},
+}};
+
+struct ElementType {
+  std::optional<DType> dtype;
+  std::size_t num_bytes = 0;
+};
+
 template <typename... Args>
 void expect(bool condition, const std::string& file, fmt::format_string<Args...> format,
             Args&&... args) {
@@ -102,8 +123,9 @@ void expect(bool condition, const std::string& file, fmt::format_string<Args...>
 }
 
 Metadata read_metadata(const Json& object, const std::string& file) {
-  expect(object.is_object(), file, "{} is not an object", kMetadataKey);
   Metadata metadata;
+  if (object.is_null()) return metadata;
+  expect(object.is_object(), file, "{} is not an object", kMetadataKey);
   for (const auto& [key, text] : object.items()) {
     expect(text.is_string(), file, "{} may hold texts only, but '{}' is none", kMetadataKey,
            shown(key));
@@ -123,15 +145,17 @@ std::vector<std::size_t> read_sizes(const Json& entry, const char* field, const 
   return list.get<std::vector<std::size_t>>();
 }
 
-DType read_dtype(const Json& entry, const std::string& name, const std::string& file) {
+ElementType read_type(const Json& entry, const std::string& name, const std::string& file) {
   const Json& text = entry.at("dtype");
   expect(text.is_string(), file, "the dtype of '{}' is not a string", shown(name));
   for (const auto& [dtype, dtype_name] : kDTypeNames) {
-    if (text == dtype_name) return dtype;
+    if (text == dtype_name) return {dtype, size_of(dtype)};
   }
-  fail(ErrorCode::Io, kOperation,
-       "'{}': '{}' has elements of type '{}'; F64, F32, BF16, F16, I64, I32 and U8 can be read",
-       file, shown(name), shown(text.get_ref<const std::string&>()));
+  for (const auto& [type_name, num_bytes] : kOtherTypes) {
+    if (text == type_name) return {std::nullopt, num_bytes};
+  }
+  fail(ErrorCode::Io, kOperation, "'{}': '{}' has elements of the unknown type '{}'", file,
+       shown(name), shown(text.get_ref<const std::string&>()));
 }
 
 HeaderEntry read_entry(const std::string& name, const Json& entry, const std::string& file) {
@@ -139,19 +163,19 @@ HeaderEntry read_entry(const std::string& name, const Json& entry, const std::st
              entry.contains("shape") && entry.contains("data_offsets"),
          file, "the entry of '{}' must hold dtype, shape and data_offsets, nothing else",
          shown(name));
-  const DType dtype = read_dtype(entry, name, file);
+  const ElementType type = read_type(entry, name, file);
   const std::vector<std::size_t> sizes = read_sizes(entry, "shape", name, file);
   const std::vector<std::size_t> offsets = read_sizes(entry, "data_offsets", name, file);
   expect(sizes.size() <= Shape::kMaxDims, file, "'{}' has {} dimensions; up to {} can be read",
          shown(name), sizes.size(), Shape::kMaxDims);
   expect(offsets.size() == 2 && offsets[0] <= offsets[1], file,
          "the data_offsets of '{}' must be a begin and an end", shown(name));
-  auto num_bytes = product_of_nonzero(sizes, size_of(dtype));  // nothing: more than can be counted
+  auto num_bytes = product_of_nonzero(sizes, type.num_bytes);  // nothing: more than can be counted
   if (num_bytes && std::ranges::count(sizes, 0U) > 0) num_bytes = 0;
   expect(num_bytes == offsets[1] - offsets[0], file,
          "the shape [{}] of '{}' does not fit its {} bytes of {}", fmt::join(sizes, ", "),
-         shown(name), offsets[1] - offsets[0], to_string(dtype));
-  return {name, dtype, Shape(sizes), offsets[0], offsets[1]};
+         shown(name), offsets[1] - offsets[0], entry.at("dtype").get_ref<const std::string&>());
+  return {name, type.dtype, Shape(sizes), offsets[0], offsets[1]};
 }
 
 // Reads entry after entry and keeps none of their JSON, so that memory and time grow with the text
@@ -215,8 +239,13 @@ Header read_header(InputFile& file) {
   std::array<std::byte, 8> length_bytes{};
   file.read_exactly(length_bytes);
   const auto length = std::bit_cast<std::uint64_t>(length_bytes);
+  const bool fits = length <= kMaxHeaderBytes && length <= file.num_bytes() - 8;
+  require(fits || length_bytes[0] != std::byte{'{'}, ErrorCode::Io, kOperation,
+          "'{}' is JSON text, no safetensors file; if it is an index, name one of the files that "
+          "it lists",
+          file.name());
   require(
-      length <= kMaxHeaderBytes && length <= file.num_bytes() - 8, ErrorCode::Io, kOperation,
+      fits, ErrorCode::Io, kOperation,
       "'{}' claims a header of {} bytes in a file of {}: it is truncated or no safetensors file",
       file.name(), length, file.num_bytes());
   std::string json(length, '\0');
@@ -249,7 +278,12 @@ ArrayFile read_safetensors(const std::filesystem::path& path) {
   for (HeaderEntry& entry : header.entries) {
     std::vector<std::byte> bytes(entry.end - entry.begin);
     file.read_exactly(bytes);
-    result.arrays.push_back({std::move(entry.name), entry.dtype, entry.shape, std::move(bytes)});
+    if (entry.dtype) {
+      result.arrays.push_back({std::move(entry.name), *entry.dtype, entry.shape, std::move(bytes)});
+    } else {
+      log_warning("[{}] '{}': left out '{}', whose element type Lockstep lacks", kOperation,
+                  file.name(), shown(entry.name));
+    }
   }
   return result;
 }

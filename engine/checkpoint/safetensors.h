@@ -56,9 +56,10 @@ struct ArrayFile {
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedArrayView> arrays,
                        const Metadata& metadata = {});
 
-// Reads all arrays. The whole header is checked against the file's size before memory is taken.
+// Reads all arrays but those of types that DType lacks (BOOL, I8, F8_E4M3, ...): it leaves these
+// out and logs a warning for each. The whole header is checked against the file's size before memory is taken.
 // Throws: Error{Io} that names the file and what is wrong with it: missing, truncated, no valid
-//         header, an element type that Lockstep lacks, sizes and offsets that do not fit each other
+//         header, an unknown element type, sizes and offsets that do not fit each other
 //         or the file; a file of torch.save is recognised, and the error says how to convert it.
 ArrayFile read_safetensors(const std::filesystem::path& path);
 

@@ -243,8 +243,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadHeader{"UnknownField",
                   R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"strides":[1]}})", 1,
                   "must hold dtype, shape and data_offsets"},
-        BadHeader{"UnknownType", R"({"a":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}})", 1,
-                  "elements of type 'F8_E4M3'; F64, F32"},
+        BadHeader{"UnknownType", R"({"a":{"dtype":"F9","shape":[1],"data_offsets":[0,1]}})", 1,
+                  "elements of the unknown type 'F9'"},
         BadHeader{"TypeIsNoText", R"({"a":{"dtype":8,"shape":[1],"data_offsets":[0,1]}})", 1,
                   "dtype of 'a' is not a string"},
         BadHeader{"NegativeSize", R"({"a":{"dtype":"U8","shape":[-1],"data_offsets":[0,1]}})", 1,
@@ -322,6 +322,22 @@ TEST(Safetensors, AHeaderIsReadAndWrittenInLinearTime) {
   const ArrayFile read = read_safetensors(folder / "many");
   ASSERT_EQ(read.arrays.size(), kNumArrays);
   EXPECT_EQ(read.find("layer.70000.weight")->shape, Shape{0});
+}
+
+TEST(Safetensors, LeavesOutArraysOfTypesThatItLacks) {
+  const ArrayFile file = read_header(
+      R"({"__metadata__":null,"mask":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]},)"
+      R"("a":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
+      3);
+  ASSERT_EQ(file.arrays.size(), 1u);
+  EXPECT_EQ(file.arrays[0].name, "a");
+}
+
+TEST(Safetensors, TellsAnIndexFromAFileOfWeights) {
+  const TempFolder folder;
+  testing::write_text(folder / "index.json", R"({"weight_map": {"a": "model-1.safetensors"}})");
+  expect_error(ErrorCode::Io, "is JSON text, no safetensors file",
+               [&] { read_safetensors(folder / "index.json"); });
 }
 
 TEST(Safetensors, EveryChangedByteOfAHeaderIsSurvived) {
