@@ -167,9 +167,11 @@ TEST(ProcessRanks, TheFirstOneWritesTheFilesForAll) {
 // Each process numbers its threads from 0; the breakdown of one must not hold the other's spans.
 TEST(ProcessRanks, RunFileAndTimelineShowTheSameStep) {
   const TempFolder folder;
-  expect_success(run_lockstep(words("train --parallel ddp --ranks processes --devices 2 --steps 5 "
-                                    "--json run.json --trace trace.json"),
-                              folder.path()));
+  const Outcome outcome =
+      run_lockstep(words("train --parallel ddp --ranks processes --devices 2 --steps 5 "
+                         "--json run.json --trace trace.json"),
+                   folder.path());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   const nlohmann::json row = read_json(folder / "run.json")["rows"][0];
   const nlohmann::json events = read_json(folder / "trace.json")["traceEvents"];
   const auto is_of_rank_0 = [](const nlohmann::json& event, std::string_view category) {

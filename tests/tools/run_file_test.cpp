@@ -264,7 +264,7 @@ TEST_F(RunFile, DefaultsAreResolved) {
 }
 
 // A recording holds the steps of a run of any length, if not all of them.
-TEST(RunFile, StatisticsOfALongRunCoverItsStepsEvenly) {
+TEST_F(RunFile, StatisticsOfALongRunCoverItsStepsEvenly) {
   const TempFolder folder;
   expect_success(run_lockstep(
       words("train --model mlp:64-10 --batch 4 --steps 20000 --json run.json"), folder.path()));

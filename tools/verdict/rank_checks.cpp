@@ -338,7 +338,8 @@ void RankChecks::look_at_update(std::size_t local, std::size_t step) {
   const trace::UntracedScope untraced;
   const Device device = models_.ranks[local].devices[0];
   find_difference(local, step, mine.after,
-                  updated(task_, device, step, mine.before, mine.gradients),
+                  updated(task_, device, step, optimizers_[local]->learning_rate(), mine.before,
+                          mine.gradients),
                   "a fresh optimizer makes something else of the same state and gradients");
 }
 

@@ -181,7 +181,7 @@ std::string state_name(const OptimizerSettings& settings, const std::string& par
   return parameter + (is_sgd ? " momentum" : index == 0 ? " moment 1" : " moment 2");
 }
 
-KeptTensors updated(const TrainingTask& task, Device device, std::size_t step,
+KeptTensors updated(const TrainingTask& task, Device device, std::size_t step, double learning_rate,
                     const KeptTensors& before, const KeptTensors& gradients) {
   const ThreadContextScope of_one_device({});
   const OptimizerSettings& settings = task.optimizer;
@@ -194,7 +194,7 @@ KeptTensors updated(const TrainingTask& task, Device device, std::size_t step,
     if (!gradient.empty()) parameters.back().set_grad(tensor(gradient));
   }
   const auto optimizer = fresh_optimizer(settings, parameters);
-  optimizer->set_learning_rate(reference_learning_rate(settings, step));
+  optimizer->set_learning_rate(learning_rate);
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     optim::Optimizer::State state{step, {}};
     for (const auto& [name, values] : before) {

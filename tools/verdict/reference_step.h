@@ -67,8 +67,8 @@ std::string state_name(const OptimizerSettings& settings, const std::string& par
 
 // What a step makes of these elements of the parameters and of what their optimizer keeps for them,
 // to the bit: a fresh optimizer of the engine, told nothing of ranks, makes it from this state with
-// the run's own gradients. An empty gradient is none.
-KeptTensors updated(const TrainingTask& task, Device device, std::size_t step,
+// the run's own gradients and learning rate. An empty gradient is none.
+KeptTensors updated(const TrainingTask& task, Device device, std::size_t step, double learning_rate,
                     const KeptTensors& before, const KeptTensors& gradients);
 
 }  // namespace lockstep::tools
