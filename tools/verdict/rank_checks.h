@@ -32,6 +32,7 @@
 // the loss has exploded, nothing is judged any more.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <set>
 
@@ -71,8 +72,8 @@ class RankChecks {
   const RunFindings& findings() const { return findings_; }
 
  private:
+  static constexpr std::size_t kFindingWords = 256;
   class Window;
-  struct Report;
   // A step as a rank saw it, until the ranks tell each other.
   struct Seen {
     std::int64_t offset = 0;  // of its rows in the global batch
@@ -90,6 +91,28 @@ class RankChecks {
     std::size_t step_after_left = 0;
     std::vector<Seen> seen;          // since the last exchange
     std::optional<Finding> finding;  // the first one
+  };
+
+  // What a rank tells the others, in words of 64 bits.
+  struct Report {
+    std::array<char, 8 * kFindingWords> finding{};        // its JSON; empty: none
+    std::vector<std::uint64_t> before, gradients, after;  // digests of the tensors
+    std::vector<Seen> seen;
+    // Of rank 0 alone: against one device.
+    double gradient_error = 0;
+    double parameter = 0;
+    double loss = 0;
+
+    template <typename Visit>
+    void visit_bytes(const Visit& visit) {
+      visit(finding.data(), finding.size());
+      for (auto* list : {&before, &gradients, &after}) visit(list->data(), 8 * list->size());
+      visit(seen.data(), sizeof(Seen) * seen.size());
+      for (double* number : {&gradient_error, &parameter, &loss}) visit(number, sizeof *number);
+    }
+
+    // Where there is a communicator, the thread drives one rank, and every rank gets all reports.
+    static std::vector<Report> exchange(std::vector<Report> mine, comm::Communicator* communicator);
   };
 
   Seen& seen(std::size_t local, std::size_t step);

@@ -1,0 +1,185 @@
+// What follows from all ranks' reports: the second half of RankChecks.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "tools/verdict/rank_checks.h"
+
+namespace lockstep::tools {
+namespace {
+
+// For every rank, the largest difference between its tensor and rank 0's; mine: by local rank.
+std::vector<double> differences_from_rank_0(const std::vector<std::vector<double>>& mine,
+                                            comm::Communicator* communicator) {
+  std::vector<double> first = mine[0];
+  if (communicator) {
+    const Tensor shared = Tensor::from(first, {first.size()}, Device{});
+    communicator->broadcast(shared, 0).wait();
+    first = shared.to_vector<double>();
+  }
+  std::vector<std::int64_t> words;
+  for (const std::vector<double>& values : mine) {
+    words.push_back(
+        std::bit_cast<std::int64_t>(largest_difference({{"", values}}, {{"", first}}).value));
+  }
+  if (communicator) words = comm::gather_numbers(words, *communicator);
+  std::vector<double> differences;
+  for (const std::int64_t word : words) differences.push_back(std::bit_cast<double>(word));
+  return differences;
+}
+
+}  // namespace
+
+std::vector<RankChecks::Report> RankChecks::Report::exchange(std::vector<Report> mine,
+                                                             comm::Communicator* communicator) {
+  if (!communicator) return mine;
+  std::vector<std::int64_t> words;
+  mine[0].visit_bytes([&](const void* bytes, std::size_t size) {
+    words.resize(words.size() + size / 8);
+    std::memcpy(words.data() + words.size() - size / 8, bytes, size);
+  });
+  const std::vector<std::int64_t> all = comm::gather_numbers(words, *communicator);
+  std::vector<Report> reports(all.size() / words.size(), mine[0]);
+  const std::int64_t* next = all.data();
+  for (Report& report : reports) {
+    report.visit_bytes([&](void* bytes, std::size_t size) {
+      std::memcpy(bytes, next, size);
+      next += size / 8;
+    });
+  }
+  return reports;
+}
+
+void RankChecks::judge(std::size_t step, const std::vector<Report>& reports) {
+  std::vector<Finding> found;
+  for (const Report& report : reports) {
+    if (report.finding[0] == 0) continue;
+    found.push_back(read_finding(nlohmann::json::parse(report.finding.data())));
+  }
+  if (is_exact_) judge_parts(reports, found);
+  judge_replicas(step, reports, &Report::before, &Local::before, "before the step it", found);
+  if (is_exact_) judge_gradient(step, reports[0], found);
+  judge_replicas(step, reports, &Report::gradients, &Local::gradients, "its gradient", found);
+  judge_replicas(step, reports, &Report::after, &Local::after, "after the step it", found);
+  judge_losses(reports, found);
+  num_judged_ = step + 1;
+  for (const Finding& finding : found) {
+    if (findings_.failure && findings_.failure->step <= finding.step) continue;
+    if (!explosion_ || finding.step < *explosion_) findings_.failure = finding;
+  }
+}
+
+// The parts of a batch lie behind each other and are the whole.
+void RankChecks::judge_parts(const std::vector<Report>& reports, std::vector<Finding>& found) {
+  for (std::size_t i = 0; i < reports[0].seen.size(); ++i) {
+    const std::size_t step = num_judged_ + i;
+    const auto num_rows = static_cast<std::int64_t>(global_rows(step).size());
+    std::int64_t next = 0;
+    for (std::size_t rank = 0; rank < reports.size(); ++rank) {
+      const Seen& seen = reports[rank].seen[i];
+      if (seen.num_rows > 0 && seen.offset != next) {
+        found.push_back({"rows", step, static_cast<int>(rank), "all",
+                         fmt::format("the shard begins at row {} of the global batch, and those "
+                                     "before it end at row {}",
+                                     seen.offset, next)});
+        return;
+      }
+      next += seen.num_rows;
+    }
+    if (next == num_rows) continue;
+    found.push_back({"rows", step, static_cast<int>(reports.size()) - 1, "all",
+                     fmt::format("the shards end at row {} of the global batch, which has {}", next,
+                                 num_rows)});
+    return;
+  }
+}
+
+void RankChecks::judge_gradient(std::size_t step, const Report& report,
+                                std::vector<Finding>& found) {
+  if (!std::isfinite(report.loss)) {
+    explode(step, fmt::format("at step {} one device's gradients overflow", step));
+    return;
+  }
+  findings_.gradient_checks.push_back({step, report.gradient_error});
+  if (report.gradient_error <= findings_.gradient_limit) return;
+  found.push_back({"gradients", step, 0, names_[static_cast<std::size_t>(report.parameter)],
+                   fmt::format("relative error {:.3g} against one device's gradient on the same "
+                               "weights and rows, limit {:.0e}",
+                               report.gradient_error, findings_.gradient_limit)});
+}
+
+void RankChecks::judge_replicas(std::size_t step, const std::vector<Report>& reports,
+                                std::vector<std::uint64_t> Report::*digests,
+                                KeptTensors Local::*kept, const char* what,
+                                std::vector<Finding>& found) {
+  for (std::size_t rank = 1; rank < reports.size(); ++rank) {
+    const auto [other, first] = std::ranges::mismatch(reports[rank].*digests, reports[0].*digests);
+    if (other == (reports[rank].*digests).end()) continue;
+    const auto tensor = static_cast<std::size_t>(other - (reports[rank].*digests).begin());
+    // Every rank has all reports, so all of them come here.
+    std::vector<std::vector<double>> mine;
+    for (const Local& local : locals_) mine.push_back((local.*kept)[tensor].second);
+    found.push_back(
+        {"replicas", step, static_cast<int>(rank), (locals_[0].*kept)[tensor].first,
+         fmt::format("{} differs from rank 0's by {:.3g}; all ranks must hold the same bits", what,
+                     differences_from_rank_0(mine, models_.communicator)[rank])});
+    return;
+  }
+}
+
+void RankChecks::judge_losses(const std::vector<Report>& reports, std::vector<Finding>& found) {
+  for (std::size_t i = 0; i < reports[0].seen.size(); ++i) {
+    const std::size_t step = num_judged_ + i;
+    Seen all;
+    for (const Report& report : reports) {
+      all.loss += report.seen[i].loss;
+      all.loss_rows += report.seen[i].loss_rows;
+    }
+    epoch_loss_.loss += all.loss;
+    epoch_loss_.loss_rows += all.loss_rows;
+    curve_.add({step, static_cast<std::size_t>(all.loss_rows), all.loss});
+    const double mean = all.loss / all.loss_rows;
+    if (const std::optional<std::string> warning = watch_.see(step, mean)) explode(step, *warning);
+    if (!is_exact_ || i + 1 < reports[0].seen.size()) continue;
+    const double limit = findings_.gradient_limit * std::max(1.0, std::abs(reports[0].loss));
+    if (std::abs(mean - reports[0].loss) <= limit) continue;
+    found.push_back({"loss", step, 0, "all",
+                     fmt::format("the mean over all ranks' rows is {:.9g}, one device's on the "
+                                 "same weights and rows {:.9g}",
+                                 mean, reports[0].loss)});
+  }
+}
+
+void RankChecks::explode(std::size_t step, const std::string& why) {
+  if (explosion_ && *explosion_ <= step) return;
+  explosion_ = step;
+  findings_.exploded = why;
+}
+
+void RankChecks::after_epoch(std::size_t last_step, double mean_loss) {
+  const Seen all = std::exchange(epoch_loss_, {});
+  compare_loss(last_step, mean_loss, all.loss / all.loss_rows);
+}
+
+void RankChecks::after_run(const ThinnedLosses& losses) {
+  const ThinnedLosses expected = thinned_losses(curve_.steps_per_point(), curve_.sums_and_rows());
+  for (std::size_t i = 0; i < expected.mean.size(); ++i) {
+    const double found = i < losses.mean.size() ? losses.mean[i] : std::nan("");
+    compare_loss(i * expected.steps_per_point, found, expected.mean[i]);
+  }
+}
+
+void RankChecks::compare_loss(std::size_t step, double found, double expected) {
+  if (findings_.failure || explosion_) return;
+  if (std::abs(found - expected) <= 1e-9 * std::max(1.0, std::abs(expected))) return;
+  findings_.failure = {"loss", step, models_.first().rank, "all",
+                       fmt::format("the run says that the mean loss is {:.9g}, and it is {:.9g} "
+                                   "over all ranks' rows",
+                                   found, expected)};
+}
+
+}  // namespace lockstep::tools
