@@ -40,12 +40,12 @@ constexpr Mistake kCommandsMistakes[] = {
     {"NoCommand",
      "",
      {"a command is missing",
-      "train, compare, explain, doctor, report, predict, calibrate, bench, learn, grade, "
+      "train, compare, explain, doctor, report, plan, predict, calibrate, bench, learn, grade, "
       "devices, env, check-gradients, with-devices, run"}},
     {"UnknownCommand",
      "trian",
      {"unknown command 'trian'",
-      "train, compare, explain, doctor, report, predict, calibrate, bench"}},
+      "train, compare, explain, doctor, report, plan, predict, calibrate, bench"}},
     {"NoBench", "bench", {"a command is missing", "step, all-reduce"}},
     {"UnknownBench", "bench gemm", {"unknown command 'gemm'", "step, all-reduce"}},
     {"UnknownFlag", "train --learning-rate 1", {"--learning-rate", "--help"}},

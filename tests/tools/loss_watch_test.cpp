@@ -68,13 +68,19 @@ void expect_one_warning(const std::string& command) {
   EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
 }
 
-TEST(LossWatch, TrainAndCompareWarnOfALargeRateOnce) {
+TEST(LossWatch, TrainWarnsOfALargeRateOnce) {
   const std::string rate = " --lr 1000 --steps 5 --dtype float64";
   for (const char* devices : {"", " --parallel dp --devices 2", " --parallel ddp --devices 2",
                               " --parallel ddp --devices 2 --bitwise"}) {
     expect_one_warning(std::string("train --device cpu") + devices + rate);
   }
-  expect_one_warning("compare --device cpu --devices 1,2" + rate);
+}
+
+TEST(LossWatch, CompareCannotJudgeARunThatExplodes) {
+  const testing::Outcome outcome = testing::run_lockstep(
+      testing::words("compare --device cpu --devices 1,2 --lr 1000 --steps 5 --dtype float64"));
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("cannot be judged: the loss exploded: 2.3"));
 }
 
 TEST(LossWatch, RanksThatAreProcessesWarnOnce) {

@@ -258,7 +258,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "'a' has 7 dimensions"},
         BadHeader{"ShapeDoesNotFitTheBytes",
                   R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,20]}})", 20,
-                  "shape [2, 3] of 'a' does not fit its 20 bytes of float32"},
+                  "shape [2, 3] of 'a' does not fit its 20 bytes of F32"},
         BadHeader{"ShapeOverflows",
                   R"({"a":{"dtype":"F64","shape":[4294967296,4294967296],"data_offsets":[0,0]}})",
                   0, "does not fit its 0 bytes"},
