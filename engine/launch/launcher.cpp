@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -136,6 +137,8 @@ class Supervisor {
   int exit_code() const;
 
   void watch(const FileDescriptor& events, std::size_t what);
+  void watch_end(RankProcess& rank);
+  void note_ends();
   void handle_events();
   void read_signals();
   void reap();
@@ -150,7 +153,8 @@ class Supervisor {
   const std::string program_;
   const FileDescriptor signals_;
   const pid_t caller_;
-  const FileDescriptor events_;  // epoll, which keeps the order of events
+  const FileDescriptor events_;
+  const FileDescriptor ends_;  // of ranks, in their order: epoll keeps the order of events
   RankOutput output_;
   std::vector<RankProcess> ranks_;
   int num_ended_ = 0;
@@ -170,6 +174,7 @@ Supervisor::Supervisor(const LaunchOptions& options, std::string program, const 
       signals_(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK)),
       caller_(caller),
       events_(::epoll_create1(EPOLL_CLOEXEC)),
+      ends_(::epoll_create1(EPOLL_CLOEXEC)),
       output_(options) {
   watch(signals_, kSignals);
 }
@@ -255,6 +260,7 @@ void Supervisor::start_all(int restart_count) {
     for (const std::size_t number : {1U, 2U}) {
       watch(rank.streams[number].pipe, 3 * static_cast<std::size_t>(local_rank) + number);
     }
+    watch_end(rank);
   }
 }
 
@@ -271,13 +277,38 @@ void Supervisor::read_what_is_left() {
   }
 }
 
-// Waits for output of the ranks, a signal, or the time. A rank that fails makes others fail, and
-// this process may be late to ask who has ended: a rank that ends closes its stderr before another
-// one can have noticed, and the events come in that order.
+// A rank that fails makes others fail, and this process may be late to ask who has ended. Two
+// events tell of a rank's end, and the earlier one counts: its stderr is closed before another rank
+// can have noticed; or it has ended (its pidfd says so), where a process that it started holds its
+// stderr open. Kernels before 5.3 have no pidfd.
+void Supervisor::watch_end(RankProcess& rank) {
+  epoll_event event{};
+  event.data.u64 = static_cast<std::uint64_t>(rank.local_rank);
+  event.events = EPOLLET;  // EPOLLHUP alone, once
+  ::epoll_ctl(ends_.descriptor(), EPOLL_CTL_ADD, rank.streams[2].pipe.descriptor(), &event);
+  rank.pidfd = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, rank.process, 0)));
+  event.events = EPOLLIN | EPOLLET;
+  if (rank.pidfd.is_open()) {
+    ::epoll_ctl(ends_.descriptor(), EPOLL_CTL_ADD, rank.pidfd.descriptor(), &event);
+  }
+}
+
+void Supervisor::note_ends() {
+  std::array<epoll_event, 64> events;
+  int count = 0;
+  while ((count = ::epoll_wait(ends_.descriptor(), events.data(), events.size(), 0)) > 0) {
+    for (int i = 0; i < count; ++i) {
+      note_end(ranks_[events[static_cast<std::size_t>(i)].data.u64]);
+    }
+  }
+}
+
+// Waits for output of the ranks, a signal, or the time.
 void Supervisor::handle_events() {
   std::array<epoll_event, 64> events;
   const int count = ::epoll_wait(events_.descriptor(), events.data(), events.size(),
                                  runtime::milliseconds_until(deadline_));
+  note_ends();  // before a stream at its end is closed, which takes its event away
   bool has_signals = false;
   for (int i = 0; i < count; ++i) {
     const std::size_t what = events[static_cast<std::size_t>(i)].data.u64;
@@ -285,7 +316,6 @@ void Supervisor::handle_events() {
     if (what == kSignals) continue;
     RankProcess& rank = ranks_[what / 3];
     output_.read(rank, static_cast<int>(what % 3));
-    if (!rank.streams[2].pipe.is_open()) note_end(rank);
   }
   if (has_signals) read_signals();
   if (output_.reader_has_gone()) end_by(SIGPIPE);  // as for any program
@@ -320,6 +350,7 @@ void Supervisor::reap() {
     rank->wait_status = status;
     if (rank->has_failed()) failed.push_back(&*rank);
   }
+  note_ends();
   if (phase_ == Phase::terminating || phase_ == Phase::killing) return;  // our doing
   for (RankProcess* rank : failed) {
     note_end(*rank);

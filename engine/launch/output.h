@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/core/files.h"
 #include "engine/launch/launcher.h"
 
 namespace lockstep::launch {
@@ -41,6 +42,7 @@ struct RankProcess {
   int rank = 0;
   int local_rank = 0;
   pid_t process = 0;
+  FileDescriptor pidfd;
   std::optional<int> wait_status;     // set when it has ended
   std::optional<int> end_number;      // 0 for the rank that ended first
   std::array<RankStream, 3> streams;  // [1] stdout, [2] stderr; [0] is not used
