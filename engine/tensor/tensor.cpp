@@ -191,7 +191,8 @@ double Tensor::item() const {
 template <typename T>
 std::vector<T> Tensor::to_vector() const {
   stream().synchronize();
-  const Tensor host = to(dtype_of<T>).to(Device{});
+  const Tensor values = to(dtype_of<T>);
+  const Tensor host = values.device().type == DeviceType::cpu ? values : values.to(Device{});
   host.stream().synchronize();
   const T* data = static_cast<const T*>(host.raw());
   return std::vector<T>(data, data + num_elements_);

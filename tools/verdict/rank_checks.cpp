@@ -47,12 +47,17 @@ std::uint64_t digest(const std::vector<double>& values) {
   return hash;
 }
 
+// A tensor that this process can read: on the CPU itself, without a copy.
+Tensor readable(const Tensor& tensor) {
+  return tensor.device().type == DeviceType::cpu ? tensor : tensor.to(Device{});
+}
+
 // At most so many elements, spread evenly, but in step with no row length: some columns of a weight
 // have no gradient, such as those of pixels that are always dark.
 std::vector<double> elements_of(const Tensor& tensor, std::size_t count) {
   const std::size_t size = tensor.num_elements();
   if (size <= count) return tensor.to_vector<double>();
-  const Tensor host = tensor.to(Device{});
+  const Tensor host = readable(tensor);
   std::vector<double> values;
   for (std::size_t i = 0; i < count; ++i) {
     const double turns = 0.6180339887498949 * static_cast<double>(i + 1);  // the golden ratio
@@ -348,7 +353,7 @@ std::vector<std::size_t> RankChecks::global_rows(std::size_t step) {
 std::optional<WrongRow> find_wrong_row(const data::LabelledRows& data, const data::Batch& batch,
                                        const std::vector<std::size_t>& global_rows) {
   const std::vector<std::int64_t> labels = batch.labels.to_vector<std::int64_t>();
-  const Tensor x = batch.x.to(Device{});
+  const Tensor x = readable(batch.x);
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const std::size_t place = batch.global_offset + i;
     const std::size_t row = place < global_rows.size() ? global_rows[place] : global_rows.back();

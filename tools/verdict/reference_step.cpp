@@ -185,8 +185,10 @@ KeptTensors updated(const TrainingTask& task, Device device, std::size_t step, d
                     const KeptTensors& before, const KeptTensors& gradients) {
   const ThreadContextScope of_one_device({});
   const OptimizerSettings& settings = task.optimizer;
+  // On the CPU by way of the rank's own memory, so that no rank's work counts as another's.
+  const Device host = device.type == DeviceType::cpu ? device : Device{};
   const auto tensor = [&](const std::vector<double>& values) {
-    return Tensor::from(values, {values.size()}, Device{}).to(task.dtype).to(device);
+    return Tensor::from(values, {values.size()}, host).to(task.dtype).to(device);
   };
   std::vector<Variable> parameters;
   for (const auto& [name, gradient] : gradients) {
