@@ -26,10 +26,10 @@
 #include "tools/ranks/start_ranks.h"
 #include "tools/ranks/temporary_folder.h"
 #include "tools/report/contention.h"
-#include "tools/report/step_statistics.h"
 #include "tools/report/row_table.h"
 #include "tools/report/run_file.h"
 #include "tools/report/status_line.h"
+#include "tools/report/step_statistics.h"
 
 namespace lockstep::tools {
 namespace {

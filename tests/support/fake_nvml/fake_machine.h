@@ -12,7 +12,8 @@
 namespace lockstep::testing {
 
 // While it lives, the environment of this process and of those it starts leads to the fake library,
-// the fake nvidia-smi and this machine; it starts without CUDA_VISIBLE_DEVICES, and with a lock folder of its own.
+// the fake nvidia-smi and this machine; it starts without CUDA_VISIBLE_DEVICES, and with a lock
+// folder of its own.
 class FakeMachine {
  public:
   // GPUs "NVIDIA H200" with the UUIDs GPU-00000000-..., GPU-11111111-...: 1 % to n % utilised, 16
