@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "engine/core/thread_context.h"
 #include "engine/trace/recorder.h"
 #include "tests/engine/runtime/cuda/cuda_test.h"
 
@@ -37,7 +38,8 @@ const trace::Span* find(const std::vector<trace::Span>& spans, std::string_view 
 TEST_F(DeviceSpans, KeepWhatTheyAreGivenAndBelongToNoThread) {
   trace::start();
   {
-    DeviceSpan span(compute(), Lane::comm, Category::communication, "all_reduce", 4096, 5);
+    const ThreadContextScope of_rank({.rank = 5, .world_size = 6});
+    DeviceSpan span(compute(), Lane::comm, Category::communication, "all_reduce", 4096);
     span.set_sequence(17);
     work();
   }
@@ -90,11 +92,13 @@ TEST_F(DeviceSpans, LieInsideTheSpanAroundThem) {
 
 TEST_F(DeviceSpans, OfManyStepsAndDevicesAreAllRecorded) {
   constexpr std::size_t kNumSteps = 150;  // more than wait at any time
+  constexpr int kNumRanks = 16;           // at least as many as devices
   const Device devices[] = {kFirst, kSibling, kOther};
   trace::start();
   for (std::size_t step = 0; step < kNumSteps; ++step) {
     for (const Device device : devices) {
-      DeviceSpan span(compute(device), Lane::compute, Category::step, "step", 0, device.index);
+      const ThreadContextScope of_rank({.rank = device.index, .world_size = kNumRanks});
+      DeviceSpan span(compute(device), Lane::compute, Category::step, "step");
       span.set_sequence(static_cast<std::int64_t>(step));
       work(device);
     }
