@@ -17,7 +17,7 @@ enum class Bias { no, yes };
 struct LinearOptions {
   Bias bias = Bias::yes;
   DType dtype = DType::float32;
-  Device device = {};  // that holds the parameters; their values are the same on each
+  Device device = default_device();  // of the parameters; their values are the same on each
 };
 
 // Shapes:  x [batch, in_features] -> y [batch, out_features].
