@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -28,6 +29,7 @@
 
 #include "engine/comm/announcements.h"
 #include "engine/comm/comm_errors.h"
+#include "engine/core/files.h"
 
 namespace lockstep::comm {
 
@@ -145,6 +147,17 @@ void streaming_copy(std::byte* to, Bytes data) {
 
 std::int64_t nanoseconds_now() {
   return std::chrono::nanoseconds(runtime::Clock::now().time_since_epoch()).count();
+}
+
+// The kernel releases a process's locks a moment before it says that the process has ended. A rank
+// that has found a peer dead waits for that, so that the launcher, which reports the rank that
+// ended first, cannot see this rank's own end sooner.
+void wait_until_over(int process) {
+  constexpr int kMilliseconds = 500;  // for a process that is not of this PID namespace
+  const FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+  if (!handle.is_open()) return;  // over, and its number is free; or a kernel before 5.3
+  pollfd end{handle.descriptor(), POLLIN, 0};
+  ::poll(&end, 1, kMilliseconds);
 }
 
 }  // namespace
@@ -389,7 +402,10 @@ RankWait ShmTransport::wait_for_rank(int peer) const {
 
 void ShmTransport::fail_waiting(int peer, Waited waited) {
   RankWait wait = wait_for_rank(peer);
-  if (waited == Waited::died) fail_and_throw(wait.died(member(peer).process));
+  if (waited == Waited::died) {
+    wait_until_over(member(peer).process);
+    fail_and_throw(wait.died(member(peer).process));
+  }
   if (waited != Waited::timed_out) fail_and_throw(wait.left());  // or what broke the group
   if (call_.operation == Operation::recv) fail_and_throw(wait.late(""));
   wait.peer = name_of_rank(find_stopped(peer));
