@@ -16,11 +16,12 @@ Linear::Linear(std::size_t in_features, std::size_t out_features, Rng& rng,
           "sizes must be positive, found in_features={} and out_features={}", in_features,
           out_features);
   const double bound = 1.0 / std::sqrt(static_cast<double>(in_features));
+  const Device device = options.device.value_or(default_device());
   register_parameter("weight", Tensor::uniform({out_features, in_features}, -bound, bound, rng,
-                                               options.dtype, options.device));
+                                               options.dtype, device));
   if (bias_ == Bias::yes) {
-    register_parameter(
-        "bias", Tensor::uniform({out_features}, -bound, bound, rng, options.dtype, options.device));
+    register_parameter("bias",
+                       Tensor::uniform({out_features}, -bound, bound, rng, options.dtype, device));
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "engine/autograd/ops/ops.h"
@@ -17,7 +18,7 @@ enum class Bias { no, yes };
 struct LinearOptions {
   Bias bias = Bias::yes;
   DType dtype = DType::float32;
-  Device device = default_device();  // of the parameters; their values are the same on each
+  std::optional<Device> device;  // of the parameters; none: default_device()
 };
 
 // Shapes:  x [batch, in_features] -> y [batch, out_features].
