@@ -58,10 +58,10 @@ void write_safetensors(const std::filesystem::path& path, std::span<const NamedA
 
 // Reads all arrays but those of types that DType lacks (BOOL, I8, F8_E4M3, ...): it leaves these
 // out and logs a warning for each. The whole header is checked against the file's size before
-// memory is taken. Throws: Error{Io} that names the file and what is wrong with it: missing,
-// truncated, no valid
-//         header, an unknown element type, sizes and offsets that do not fit each other
-//         or the file; a file of torch.save is recognised, and the error says how to convert it.
+// memory is taken.
+// Throws: Error{Io} that names the file and what is wrong with it: missing, truncated, no valid
+//         header, an unknown element type, sizes and offsets that do not fit each other or the
+//         file; a file of torch.save is recognised, and the error says how to convert it.
 ArrayFile read_safetensors(const std::filesystem::path& path);
 
 }  // namespace lockstep::checkpoint
