@@ -67,7 +67,7 @@ void add(Measurement& measurement, predict::RankKind ranks, std::size_t num_rank
   spreads.insert(spreads.end(), times.spreads.begin(), times.spreads.end());
 }
 
-// What this program does as one of the ranks that measure_by_processes() starts.
+// Runs in this program when it is one of the ranks that measure_by_processes() starts.
 void exchange_as_rank(const CalibrateFlags& flags) {
   const auto work = [&](RankJob& rank) {
     const AllReduceTimes times = measure_all_reduces(rank.communicator, rank.device, flags.is_fast);

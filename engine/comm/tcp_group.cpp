@@ -61,7 +61,7 @@ struct TcpTransport::Frame {
   std::span<std::byte> payload() {
     return std::as_writable_bytes(std::span(memory)).first(header.num_bytes);
   }
-  // What has not been read: of the header, then of the payload.
+  // The bytes that are still to be read: first the header's, then the payload's.
   std::span<std::byte> rest(std::size_t num_read) {
     if (num_read >= sizeof header) return payload().subspan(num_read - sizeof header);
     return std::as_writable_bytes(std::span(&header, 1)).subspan(num_read);

@@ -1,5 +1,5 @@
-// What a rank is started with, the process that looks after the ranks of one host, and the caller
-// above it. launcher.h says what they promise.
+// Starts the ranks of one host, the supervisor that looks after them, and waits for it as its
+// caller. launcher.h says what they promise.
 #include "engine/launch/launcher.h"
 
 #include <fmt/format.h>

@@ -36,8 +36,8 @@ class Optimizer {
 
   const std::vector<Variable>& parameters() const { return parameters_; }
 
-  // What a parameter has beside it: the steps that it has seen, and SGD's momentum or AdamW's two
-  // moments, in this order; no tensors before its first step.
+  // A parameter's state: the steps that it has seen, and SGD's momentum or AdamW's two moments, in
+  // this order; no tensors before its first step.
   struct State {
     std::uint64_t num_steps = 0;
     std::vector<Tensor> tensors;

@@ -25,8 +25,8 @@ struct RecordOptions {
   // How many times slower than shown everything happens: collect() divides the time since the
   // recording began by it.
   double times_slower = 1;
-  // Of the training steps, as thread_context() counts them, every so many is recorded, so that long
-  // runs fit: the steps between leave no spans or samples.
+  // Records one training step in so many, as thread_context() counts them, so that long runs fit:
+  // the steps between leave no spans or samples.
   std::uint64_t step_stride = 1;
 };
 

@@ -34,7 +34,7 @@ TrainingTask task_in(DType dtype) {
   return task;
 }
 
-// Of a row that need not be repeated.
+// Fails the test if the verdict asks for a repeat.
 Repeats never() {
   return {[](DType, std::size_t) {
             ADD_FAILURE() << "nothing had to be repeated";

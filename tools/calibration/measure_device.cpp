@@ -110,7 +110,7 @@ double geometric_mean(const std::vector<double>& values) {
   return std::exp(sum / static_cast<double>(values.size()));
 }
 
-// What work() takes on each of the devices while all are at it: the median of several times.
+// Times work() on each device while all devices do it: the median of several times.
 std::vector<double> time_together(std::size_t num_devices,
                                   const std::function<double(Device)>& work) {
   constexpr int kTimes = 5;

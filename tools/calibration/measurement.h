@@ -1,4 +1,4 @@
-// What `lockstep calibrate` has measured so far.
+// The results of `lockstep calibrate`, as its parts measure them.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What TCP adds to process_group_test.cpp: full sockets, many ranks, IPv6.
+// Tests of TCP alone, beside process_group_test.cpp: full sockets, many ranks, IPv6.
 #include <gmock/gmock.h>
 
 #include <numeric>

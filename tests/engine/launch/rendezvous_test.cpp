@@ -95,7 +95,7 @@ TEST(JoinJob, RanksMeetOnTheLoopbackOfIpv6) {
   expect_all_joined(join_all(environments, {}));
 }
 
-// That name is no host's: RFC 6761.
+// RFC 6761 reserves this name: no host has it.
 TEST(JoinJob, AMasterAddressThatDoesNotExistIsSaidToBeOfNoUseOnOneHost) {
   const int port = free_port();
   std::vector<Environment> environments{rank_by_hand(0, 2, port), rank_by_hand(1, 2, port)};

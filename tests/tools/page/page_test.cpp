@@ -30,7 +30,7 @@ class Page : public ::testing::Test {
     name_runs(runs_);
     return make_page(runs_, "/* charts */");
   }
-  // What the page's script draws.
+  // The data that the page's script draws.
   Json json() { return testing::json_of_page(html()); }
 
   testing::TempFolder folder_;

@@ -19,7 +19,7 @@ nlohmann::ordered_json sample_row(const std::string& mode, int devices, double s
 // A timeline of two ranks and two steps, of which step 1 is the shorter.
 std::string sample_trace();
 
-// What the page's script draws.
+// The data that the page's script draws.
 nlohmann::ordered_json json_of_page(const std::string& page);
 
 void write_json_file(const std::filesystem::path& path, const nlohmann::ordered_json& json);
