@@ -37,12 +37,6 @@ TEST(Backward, OfALeafIsTheGivenGradient) {
   EXPECT_FALSE(x.grad().shares_memory_with(grad));
 }
 
-TEST(Backward, DefaultGradientIsOneForASingleElement) {
-  const Variable x = random_leaf({}, 1);
-  scale(x, 3.0).backward();
-  EXPECT_EQ(x.grad().item(), 3.0);
-}
-
 TEST(Backward, MoreElementsNeedAGradient) {
   const Variable x = random_leaf({2, 3}, 1);
   expect_error(ErrorCode::Shape, "a gradient is needed for shape [2, 3]",
@@ -66,18 +60,13 @@ TEST(Backward, WithoutAnythingToDifferentiateIsAnError) {
   });
 }
 
-TEST(Backward, ASecondTimeIsAnErrorThatNamesTheNode) {
-  const Variable x = random_leaf({3}, 1);
-  const Variable y = sum(tanh(x));
-  y.backward();
-  expect_error(ErrorCode::State, "released by an earlier backward (at Sum)", [&] { y.backward(); });
-}
-
-TEST(Backward, ThroughAPartThatWasReleasedIsAnErrorThatNamesTheNode) {
+TEST(Backward, ThroughAReleasedGraphIsAnErrorThatNamesTheNode) {
   const Variable x = random_leaf({3}, 1);
   const Variable h = tanh(x);
-  sum(h).backward();
+  const Variable y = sum(h);
+  y.backward();
   const Tensor before = x.grad().clone();
+  expect_error(ErrorCode::State, "released by an earlier backward (at Sum)", [&] { y.backward(); });
   expect_error(ErrorCode::State, "(at Tanh); pass Graph::retain", [&] { mean(h).backward(); });
   expect_close(x.grad(), before, kExact);
 }
@@ -90,15 +79,6 @@ TEST(Backward, RetainAllowsASecondPassThatAddsTheSameGradient) {
   y.backward();
   expect_close(x.grad(), twice, kExact);
   expect_error(ErrorCode::State, "released", [&] { y.backward(); });
-}
-
-TEST(Backward, ReleaseFreesWhatForwardKept) {
-  const Variable x = random_leaf({3}, 1);
-  const Variable h = scale(x, 2.0);
-  const Variable y = sum(multiply(h, h));
-  const auto kept = h.value().storage().use_count();
-  y.backward();
-  EXPECT_LT(h.value().storage().use_count(), kept);
 }
 
 TEST(Backward, GradientsAddUpFromPassToPassUntilCleared) {

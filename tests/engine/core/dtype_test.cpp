@@ -23,13 +23,10 @@ constexpr Expected kExpected[] = {
 TEST(DType, EveryTypeHasPyTorchsNameItsSizeAndKind) {
   for (const Expected& expected : kExpected) {
     EXPECT_EQ(to_string(expected.dtype), expected.name);
+    EXPECT_EQ(parse_dtype(expected.name), expected.dtype);
     EXPECT_EQ(size_of(expected.dtype), expected.num_bytes) << expected.name;
     EXPECT_EQ(is_floating_point(expected.dtype), expected.floating) << expected.name;
   }
-}
-
-TEST(DType, NamesAreReadBack) {
-  for (const Expected& expected : kExpected) EXPECT_EQ(parse_dtype(expected.name), expected.dtype);
 }
 
 TEST(DType, UnknownNamesAreAnErrorThatListsWhatIsAllowed) {
@@ -37,14 +34,6 @@ TEST(DType, UnknownNamesAreAnErrorThatListsWhatIsAllowed) {
     testing::expect_error(ErrorCode::DType, "use float64, float32, bfloat16, float16, int64",
                           [&] { parse_dtype(name); });
   }
-}
-
-TEST(DType, CppTypesHaveTheirDType) {
-  EXPECT_EQ(dtype_of<double>, DType::float64);
-  EXPECT_EQ(dtype_of<float>, DType::float32);
-  EXPECT_EQ(dtype_of<std::int64_t>, DType::int64);
-  EXPECT_EQ(dtype_of<std::int32_t>, DType::int32);
-  EXPECT_EQ(dtype_of<std::uint8_t>, DType::uint8);
 }
 
 }  // namespace

@@ -46,11 +46,5 @@ TEST(InputFile, DoesNotWaitForTheWriterOfAPipe) {
   expect_error(ErrorCode::Io, "is a pipe", [&] { read_text_file(folder / "pipe", "test"); });
 }
 
-TEST(ReadTextFile, ReadsAll) {
-  const TempFolder folder;
-  write_text(folder / "file", std::string_view("a\0\n", 3));
-  EXPECT_EQ(read_text_file(folder / "file", "test"), std::string_view("a\0\n", 3));
-}
-
 }  // namespace
 }  // namespace lockstep

@@ -31,12 +31,6 @@ TEST(Philox, GivesTheKnownAnswersOfRandom123) {
             (PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Philox, WordsBecomeFractionsBelowOne) {
-  EXPECT_EQ(uniform_double(0, 0), 0.0);
-  EXPECT_LT(uniform_double(0xffffffff, 0xffffffff), 1.0);
-  EXPECT_EQ(uniform_double(0x80000000, 0), 0.5);
-}
-
 TEST(Rng, ItsWordsAreThePhiloxBlocksOfSeedAndStreamInOrder) {
   const std::uint64_t seed = 0x0123456789abcdef;
   const std::uint64_t stream = 0xfedcba9876543210;
@@ -46,18 +40,6 @@ TEST(Rng, ItsWordsAreThePhiloxBlocksOfSeedAndStreamInOrder) {
       EXPECT_EQ(rng.next_word(), word);
     }
   }
-}
-
-TEST(Rng, TheSameSeedGivesTheSameValuesOnEveryThread) {
-  const std::vector<double> expected = draw_uniform(Rng(7, 3), 1000);
-  std::vector<std::vector<double>> of_threads(4);
-  {
-    std::vector<std::jthread> threads;
-    for (std::vector<double>& values : of_threads) {
-      threads.emplace_back([&values] { values = draw_uniform(Rng(7, 3), 1000); });
-    }
-  }
-  for (const std::vector<double>& values : of_threads) EXPECT_EQ(values, expected);
 }
 
 TEST(Rng, SeedsAndStreamsGiveDifferentValues) {
@@ -70,13 +52,6 @@ TEST(Rng, SeedsAndStreamsGiveDifferentValues) {
   EXPECT_EQ(first_words.size(), 9u);
 }
 
-TEST(Rng, ACopyGoesOnFromTheSamePlace) {
-  Rng rng(5);
-  for (int i = 0; i < 6; ++i) rng.next_word();  // into the middle of a block
-  Rng copy = rng;
-  for (int i = 0; i < 10; ++i) EXPECT_EQ(copy.next_word(), rng.next_word());
-}
-
 // Bounds are 5 standard errors: they hold for this seed, and would for nearly any other.
 TEST(Rng, UniformValuesFillTheirInterval) {
   const std::vector<double> values = draw_uniform(Rng(11), kDraws);
@@ -87,15 +62,6 @@ TEST(Rng, UniformValuesFillTheirInterval) {
   std::vector<double> bins(16);
   for (const double value : values) bins[static_cast<std::size_t>(value * 16)] += 1;
   for (const double count : bins) EXPECT_NEAR(count, kDraws / 16.0, 5 * std::sqrt(kDraws / 16.0));
-}
-
-TEST(Rng, UniformKeepsToTheGivenInterval) {
-  Rng rng(12);
-  for (int i = 0; i < 1000; ++i) {
-    const double value = rng.uniform(-3, -1);
-    EXPECT_GE(value, -3);
-    EXPECT_LT(value, -1);
-  }
 }
 
 TEST(Rng, NormalValuesHaveMeanZeroVarianceOneAndNormalTails) {
@@ -125,19 +91,6 @@ TEST(Rng, BelowIsUniformAlsoForABoundThatIsNoPowerOfTwo) {
   for (const int count : counts) EXPECT_NEAR(count, 10000, 5 * std::sqrt(10000.0));
 }
 
-TEST(Rng, BelowStaysBelowTinyAndHugeBounds) {
-  Rng rng(15);
-  const std::uint64_t huge = (std::uint64_t{1} << 63) + 1;  // half of all draws are rejected
-  bool upper_half = false;
-  for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(rng.below(1), 0u);
-    const std::uint64_t value = rng.below(huge);
-    EXPECT_LT(value, huge);
-    upper_half = upper_half || value > huge / 2;
-  }
-  EXPECT_TRUE(upper_half);
-}
-
 TEST(RandomPermutation, HoldsEveryNumberOnce) {
   for (const std::size_t size : {0u, 1u, 2u, 3u, 1000u}) {
     std::vector<std::size_t> order = random_permutation(size, 21);
@@ -146,11 +99,6 @@ TEST(RandomPermutation, HoldsEveryNumberOnce) {
     std::iota(expected.begin(), expected.end(), std::size_t{0});
     EXPECT_EQ(order, expected);
   }
-}
-
-TEST(RandomPermutation, DependsOnTheSeedAlone) {
-  EXPECT_EQ(random_permutation(1000, 1), random_permutation(1000, 1));
-  EXPECT_NE(random_permutation(1000, 1), random_permutation(1000, 2));
 }
 
 TEST(RandomPermutation, EveryOrderIsEquallyLikely) {

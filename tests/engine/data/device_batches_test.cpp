@@ -138,46 +138,6 @@ TEST(DeviceBatches, SurviveJumpsWhileOthersAreUnderWay) {
   }
 }
 
-TEST(DeviceBatches, StayWhatTheyAreWhenTheLoaderGoes) {
-  const auto rows = make_rows(64);
-  const SamplerOptions options{.num_samples = 64, .batch_size = 8, .seed = 5};
-  for (int num_taken = 0; num_taken < 8; ++num_taken) {
-    std::vector<Batch> kept, expected;
-    {
-      Pair pair(rows, options);
-      for (int i = 0; i < num_taken; ++i) {
-        kept.push_back(*pair.device.next());
-        expected.push_back(*pair.cpu.next());
-      }
-    }
-    for (std::size_t i = 0; i < kept.size(); ++i) {
-      EXPECT_EQ(on_host(kept[i]), on_host(expected[i]));
-    }
-  }
-}
-
-TEST(DeviceBatches, OfTwoLoadersAtOnceDoNotMix) {
-  const auto rows = make_rows(103), others = make_rows(90);
-  Pair first(rows, {.num_samples = 103, .batch_size = 8, .seed = 5});
-  Pair second(others, {.num_samples = 90, .batch_size = 16, .seed = 6}, DType::float64);
-  for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
-    for (Pair* pair : {&first, &second}) {
-      pair->cpu.start_epoch(epoch);
-      pair->device.start_epoch(epoch);
-    }
-    for (int step = 0; step < 12; ++step) {
-      for (Pair* pair : {&first, &second}) {
-        const auto batch = pair->device.next();
-        const auto expected = pair->cpu.next();
-        ASSERT_EQ(batch.has_value(), expected.has_value());
-        if (batch) {
-          EXPECT_EQ(on_host(*batch), on_host(*expected));
-        }
-      }
-    }
-  }
-}
-
 TEST(DeviceBatches, OfLoadersInThreadsOfTheirOwnDoNotMix) {
   const auto rows = make_rows(103);
   std::vector<std::thread> threads;
@@ -295,44 +255,6 @@ TEST_F(GpuBatches, ComeWhileAStepIsCaptured) {
     }
     EXPECT_TRUE(graph.is_captured());
   }
-}
-
-// The same where larger slots are made in the very middle of the capture.
-TEST_F(GpuBatches, MayNeedNewMemoryInTheMiddleOfACapture) {
-  const auto rows = make_rows(256);
-  std::promise<void> captures, has_grown;
-  const std::size_t num_small = runtime::StepGraph::kNumWarmUps + 1;
-  const auto shards_of = [&](std::uint64_t epoch) {
-    std::vector<BatchShard> shards(epoch == 0 ? num_small : 3);
-    for (std::size_t step = 0; step < shards.size(); ++step) {
-      shards[step].rows.resize(epoch == 0 ? 2 : 60 + step);
-      std::iota(shards[step].rows.begin(), shards[step].rows.end(), step);
-    }
-    return shards;
-  };
-  const EpochSampler sampler = [&](std::uint64_t epoch) {
-    if (epoch == 1) captures.get_future().wait();
-    if (epoch == 2) has_grown.set_value();
-    return shards_of(epoch);
-  };
-  DataLoader loader(rows, sampler, {.device = test_device(), .num_prefetched = 8});
-  DataLoader cpu(rows, shards_of, {.device = Device{}});
-  const Tensor x = Tensor::zeros({64, kNumFeatures}, DType::float32, test_device());
-  const Tensor labels = Tensor::zeros({64}, DType::int64, test_device());
-  runtime::StepGraph graph({test_device()});
-  for (std::size_t step = 0; step < num_small; ++step) {
-    loader.next_into(x, labels);
-    graph.run([&] {
-      if (runtime::is_capturing_step()) {
-        captures.set_value();
-        has_grown.get_future().wait();
-      }
-      x.backend().scale(x.stream(), x.view(), 2, x.view());
-    });
-  }
-  EXPECT_TRUE(graph.is_captured());
-  EXPECT_FALSE(loader.next().has_value());
-  EXPECT_EQ(epoch_of(loader, 1), epoch_of(cpu, 1));
 }
 
 TEST_F(GpuBatches, LeaveTheFaultOfAKernelToTheConsumer) {

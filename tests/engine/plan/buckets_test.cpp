@@ -55,16 +55,6 @@ TEST(Buckets, EachDTypeHasItsOwnBuckets) {
               ElementsAre(Indices{0, 2}, Indices{1, 3}, Indices{4}, Indices{5}));
 }
 
-TEST(Buckets, TheLimitAdvancesAfterTheFirstBucket) {
-  EXPECT_THAT(buckets_of(float32_parameters({10, 10, 10, 10}), {40, 80}),
-              ElementsAre(Indices{0}, Indices{1, 2}, Indices{3}));
-}
-
-TEST(Buckets, TheLimitAdvancesForEachDTypeOnItsOwn) {
-  EXPECT_THAT(buckets_of(alternating_parameters(), {200, 400}),
-              ElementsAre(Indices{0}, Indices{1}, Indices{2, 4}, Indices{3, 5}));
-}
-
 TEST(Buckets, TheLastLimitStays) {
   EXPECT_THAT(buckets_of(float32_parameters({10, 10, 10, 10, 10, 10, 10}), {40, 80}),
               ElementsAre(Indices{0}, Indices{1, 2}, Indices{3, 4}, Indices{5, 6}));
@@ -96,12 +86,6 @@ TEST(Buckets, ParametersEnterInReverseOrderOfRegistration) {
   EXPECT_THAT(indices(plan), ElementsAre(Indices{3}, Indices{2, 1}, Indices{0}));
 }
 
-TEST(Buckets, ParametersEnterInAGivenReadyOrder) {
-  const BucketPlan plan =
-      bucket_plan(float32_parameters({10, 10, 10, 10}), Indices{2, 0, 3, 1}, {{40, 80}});
-  EXPECT_THAT(indices(plan), ElementsAre(Indices{2}, Indices{0, 3}, Indices{1}));
-}
-
 TEST(Buckets, AreOrderedByTheirLastParameter) {
   // A small float64 parameter, whose bucket stays open to the end, comes first.
   const std::vector<BucketParameter> parameters{{1, DType::float64, kCpu0},
@@ -128,17 +112,6 @@ TEST(Buckets, AlignedSlotsBeginAtMultiplesOfTheAlignment) {
   EXPECT_THAT(plan.buckets[0].slots,
               ElementsAre(BucketSlot{0, 0, 5}, BucketSlot{1, 16, 16}, BucketSlot{2, 32, 17}));
   EXPECT_EQ(plan.buckets[0].num_elements, 49u);
-}
-
-TEST(Buckets, GapsForAlignmentDoNotCountForTheLimit) {
-  BucketOptions options{{100}};
-  options.alignment_bytes = 64;
-  const BucketPlan plan = bucket_plan(float32_parameters({5, 5, 5, 20}), forward_order(4), options);
-  EXPECT_THAT(indices(plan), ElementsAre(Indices{0, 1, 2, 3}));
-}
-
-TEST(Buckets, NoParametersMakeNoBuckets) {
-  EXPECT_TRUE(bucket_plan({}, {}).buckets.empty());
 }
 
 TEST(Buckets, RefuseAnOrderThatDoesNotNameEveryParameterOnce) {

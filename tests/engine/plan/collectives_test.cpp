@@ -100,15 +100,6 @@ TEST(ReduceScatter, GivesEachRankTheSumOfItsChunk) {
   }
 }
 
-TEST(Collectives, TakeOneStepUpToEightRanksAndFewPartnersAbove) {
-  EXPECT_EQ(broadcast_plan(8, 64, 3), flat_broadcast(8, 64, 3));
-  EXPECT_EQ(broadcast_plan(9, 64, 3), tree_broadcast(9, 64, 3));
-  EXPECT_EQ(all_gather_plan(8, 64), direct_all_gather(8, 64));
-  EXPECT_EQ(all_gather_plan(9, 64), ring_all_gather(9, 64));
-  EXPECT_EQ(reduce_scatter_plan(8, 64), direct_reduce_scatter(8, 64));
-  EXPECT_EQ(reduce_scatter_plan(9, 64), ring_reduce_scatter(9, 64));
-}
-
 TEST(Collectives, RefuseARootOutsideTheWorld) {
   for (const RootedPlan make : {&flat_broadcast, &tree_broadcast, &flat_reduce}) {
     EXPECT_ERROR(make(4, 64, 4), ErrorCode::Usage, "root must be a rank in [0, 4), found 4");

@@ -30,12 +30,6 @@ TEST(MicroShards, AreEightAndTheLastOnesMayBeEmpty) {
   EXPECT_THAT(sizes(micro_shard_plan(0, 1)), ElementsAre(0, 0, 0, 0, 0, 0, 0, 0));
 }
 
-TEST(MicroShards, DoNotDependOnTheNumberOfDevices) {
-  for (const std::size_t devices : {2, 4, 8}) {
-    EXPECT_EQ(micro_shard_plan(101, devices).shards, micro_shard_plan(101, 1).shards);
-  }
-}
-
 TEST(MicroShards, BelongToDevicesInNeighbouringGroups) {
   EXPECT_EQ(micro_shard_plan(64, 1).device_of(7), 0u);
   EXPECT_EQ(micro_shard_plan(64, 2).device_of(3), 0u);

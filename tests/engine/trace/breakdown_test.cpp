@@ -136,20 +136,6 @@ TEST(Breakdown, SpansThatReachOverTheStepsEdgesCountInsideOnly) {
   EXPECT_NEAR(parts.unattributed, 80 * kNanosecond, kRounding);
 }
 
-TEST(Breakdown, SpansThatOverlapWithoutNestingAreCountedOnce) {
-  const StepBreakdown parts =
-      only_step({span_of(Category::step, 0, 100), span_of(Category::forward, 0, 60),
-                 span_of(Category::backward, 40, 90)});
-  EXPECT_NEAR(parts.forward, 40 * kNanosecond, kRounding);
-  EXPECT_NEAR(parts.backward, 50 * kNanosecond, kRounding);
-  EXPECT_NEAR(parts.unattributed, 10 * kNanosecond, kRounding);
-}
-
-TEST(Breakdown, AStepWithoutSpansIsUnattributed) {
-  const StepBreakdown parts = only_step({span_of(Category::step, 0, 100)});
-  EXPECT_NEAR(parts.unattributed, 100 * kNanosecond, kRounding);
-}
-
 TEST(Breakdown, OfNoStepsIsEmpty) {
   EXPECT_FALSE(median_step({}, 0).has_value());
   const std::vector<Span> spans = {span_of(Category::forward, 0, 10),
@@ -209,11 +195,6 @@ TEST(StepBreakdowns, ASpanAroundSeveralStepsReachesIntoEach) {
   EXPECT_NEAR(steps[0].host, 100e-9, 1e-15);
   EXPECT_NEAR(steps[1].host, 50e-9, 1e-15);
   EXPECT_NEAR(steps[2].host, 0, 1e-15);
-}
-
-TEST(Breakdown, RefusesASpanThatIsNoStep) {
-  const Span forward = span_of(Category::forward, 0, 1);
-  EXPECT_THROW(step_breakdown({}, forward), Error);
 }
 
 TEST(Breakdown, SecondsAreWrittenInTheirUnit) {

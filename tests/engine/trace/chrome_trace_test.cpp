@@ -188,10 +188,6 @@ TEST(ChromeTrace, DrawsTheMemoryOfEachRank) {
   EXPECT_EQ((counters[{1, "memory (bytes)"}]), (Values{{1500, 512}}));
 }
 
-TEST(ChromeTrace, OfNothingIsAnEmptyList) {
-  EXPECT_TRUE(written({}).at("traceEvents").empty());
-}
-
 TEST(ChromeTrace, SaysHowMuchWasDropped) {
   Recording recording = two_ranks_three_steps();
   EXPECT_FALSE(written(recording).contains("droppedEvents"));

@@ -19,11 +19,6 @@ TEST(Intervals, UnionJoinsWhatOverlapsOrTouches) {
               ElementsAre(Interval{0, 3}, Interval{5, 10}, Interval{20, 21}));
 }
 
-TEST(Intervals, UnionDropsEmptyOnes) {
-  EXPECT_THAT(union_of({}), IsEmpty());
-  EXPECT_THAT(union_of({{4, 4}, {9, 3}}), IsEmpty());
-}
-
 TEST(Intervals, IntersectionKeepsWhatBothCover) {
   const IntervalSet a = {{0, 10}, {20, 30}, {40, 50}};
   const IntervalSet b = {{5, 22}, {25, 26}, {30, 40}, {49, 60}};
@@ -31,11 +26,6 @@ TEST(Intervals, IntersectionKeepsWhatBothCover) {
   EXPECT_EQ(intersection_of(a, b), common);
   EXPECT_EQ(intersection_of(b, a), common);
   EXPECT_THAT(intersection_of(a, {}), IsEmpty());
-}
-
-TEST(Intervals, TotalAddsLengths) {
-  EXPECT_EQ(total_ns({}), 0);
-  EXPECT_EQ(total_ns({{0, 3}, {10, 14}}), 7);
 }
 
 TEST(Intervals, BusyTimeIsTheUnionOfOneLaneOfOneRankInsideTheWindow) {

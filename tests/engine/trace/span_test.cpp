@@ -98,22 +98,6 @@ TEST(Span, TakesTheRankOfTheContextUnlessAScopeNamesATrack) {
   }
 }
 
-TEST(Span, InternedTextsAreOnePerText) {
-  const std::string text = "layer 0";
-  const char* name = intern(text);
-  EXPECT_EQ(name, intern("layer 0"));
-  EXPECT_NE(static_cast<const void*>(name), static_cast<const void*>(text.c_str()));
-  EXPECT_STREQ(name, "layer 0");
-}
-
-TEST(Span, NamesOfLanesAndCategoriesAreThoseOfTheDocuments) {
-  EXPECT_EQ(to_string(Lane::compute), "compute");
-  EXPECT_EQ(to_string(Lane::host), "host");
-  EXPECT_EQ(to_string(Category::data), "data");
-  EXPECT_EQ(to_string(Category::communication), "communication");
-  EXPECT_EQ(to_string(Category::op), "op");
-}
-
 // What a profiler would be told. Hooks stay for the whole process, so this is one test.
 std::vector<std::string>& ranges() {
   static std::vector<std::string> texts;
