@@ -69,22 +69,6 @@ TYPED_TEST(ActivationKernel, BackwardIsTheGradientTimesTheSlope) {
   }
 }
 
-TYPED_TEST(ActivationKernel, AllSizesAndThreadCountsGiveTheSameValues) {
-  using T = TypeParam;
-  for (const Activation activation : kActivations) {
-    for (const std::size_t size : kSizes) {
-      auto x = random_array<T>(size, 3);
-      std::vector<double> expected;
-      for (const T value : x.values) expected.push_back(activate(activation, double(value)));
-      for_thread_counts([&](Stream& stream) {
-        Array<T> y(size);
-        cpu().activation_forward(stream, activation, x.view(), y.view());
-        expect_close(y.values, expected);
-      });
-    }
-  }
-}
-
 TYPED_TEST(ActivationKernel, NaNStaysNaNAndInfinitiesReachTheirLimits) {
   using T = TypeParam;
   const auto at = [](Activation activation, double x) {

@@ -40,53 +40,6 @@ TYPED_TEST(Dropout, DrawsTheDocumentedMask) {
   }
 }
 
-TYPED_TEST(Dropout, AnyShardingOfABatchDrawsTheSameMask) {
-  using T = TypeParam;
-  auto x = random_grid<T>(30, 50, 0, 1);
-  Grid<T> whole(30, 50);
-  const DropoutMask mask{.probability = 0.5, .seed = 3, .step = 2, .layer = 1};
-  cpu().dropout(stream_with(1), mask, x.view(), whole.view());
-  for (const std::size_t shard : {1u, 7u, 10u, 29u}) {
-    Grid<T> y(30, 50);
-    for (std::size_t row = 0; row < 30; row += shard) {
-      auto from = x.view();
-      auto to = y.view();
-      from.rows = to.rows = std::min(shard, 30 - row);
-      from.data = &x(row, 0);
-      to.data = &y(row, 0);
-      auto part = mask;
-      part.first_row = row;
-      cpu().dropout(stream_with(2), part, from, to);
-    }
-    EXPECT_EQ(y.values, whole.values) << shard;
-  }
-}
-
-TYPED_TEST(Dropout, SeedStepAndLayerEachChangeTheMask) {
-  using T = TypeParam;
-  Grid<T> ones(20, 40);
-  std::fill(ones.values.begin(), ones.values.end(), T(1));
-  std::vector<std::vector<T>> drawn;
-  for (const DropoutMask& mask : {DropoutMask{}, DropoutMask{.seed = 1}, DropoutMask{.step = 1},
-                                  DropoutMask{.layer = 1}, DropoutMask{.first_row = 1}}) {
-    Grid<T> y(20, 40);
-    cpu().dropout(stream_with(1), mask, ones.view(), y.view());
-    drawn.push_back(y.values);
-  }
-  for (std::size_t a = 0; a < drawn.size(); ++a) {
-    for (std::size_t b = 0; b < a; ++b) EXPECT_NE(drawn[a], drawn[b]);
-  }
-}
-
-TYPED_TEST(Dropout, DropsTheShareAskedForAndKeepsTheMean) {
-  using T = TypeParam;
-  Grid<T> ones(1000, 100), y(1000, 100);
-  std::fill(ones.values.begin(), ones.values.end(), T(1));
-  cpu().dropout(stream_with(4), {.probability = 0.2}, ones.view(), y.view());
-  const auto zeros = std::count(y.values.begin(), y.values.end(), T(0));
-  EXPECT_NEAR(double(zeros) / 1e5, 0.2, 0.006);  // five standard deviations
-}
-
 TYPED_TEST(Dropout, ProbabilityZeroKeepsAllAndOneDropsAll) {
   using T = TypeParam;
   auto x = random_grid<T>(9, 31, 0, 1);

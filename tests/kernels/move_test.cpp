@@ -71,16 +71,6 @@ TYPED_TEST(Move, CopyMatrixFollowsTheBatchStride) {
   }
 }
 
-TYPED_TEST(Move, FillWritesEveryElement) {
-  for (const std::size_t size : kSizes) {
-    for_thread_counts([&](Stream& stream) {
-      Array<TypeParam> to(size);
-      cpu().fill(stream, to.view(), 1.25);
-      EXPECT_EQ(to.values, std::vector<TypeParam>(size, TypeParam(1.25)));
-    });
-  }
-}
-
 template <typename From, typename To>
 void expect_converts() {
   for (const std::size_t size : {0u, 1u, 33u, 100'001u}) {

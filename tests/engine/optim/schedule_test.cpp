@@ -80,13 +80,5 @@ TEST(ParseSchedule, SaysWhatIsAllowed) {
   }
 }
 
-TEST(Schedule, AReductionEveryZeroStepsIsAnError) {
-  Schedule schedule;
-  schedule.kind = Schedule::Kind::step;
-  schedule.step_size = 0;
-  testing::expect_error(ErrorCode::Usage, "[schedule] a reduction needs at least 1 step",
-                        [&] { schedule.learning_rate(0.1, 3); });
-}
-
 }  // namespace
 }  // namespace lockstep::optim

@@ -66,20 +66,6 @@ TYPED_TEST(CudaLinear, ForwardEqualsTheCpusForEveryActivation) {
   }
 }
 
-TYPED_TEST(CudaLinear, KeepsNaNThroughEveryActivation) {
-  using T = TypeParam;
-  for (const Activation activation : kActivations) {
-    auto x = random_grid<T>(4, 8, 0, 1);
-    x(2, 3) = T(kNaN);
-    const GridOnGpu<T> on_x(x), w(random_grid<T>(8, 8, 0, 2)), y(Grid<T>(4, 8));
-    const OnGpu<T> bias(8);
-    gpu().linear_forward(gpu_stream(), on_x.view(), w.view(), bias.view(), activation, y.view(),
-                         {});
-    EXPECT_TRUE(std::isnan(y.grid()(2, 5))) << int(activation);
-    EXPECT_FALSE(std::isnan(y.grid()(1, 5))) << int(activation);
-  }
-}
-
 template <typename T>
 void expect_backward(const Sizes& s, double tolerance = kRelativeError<T>) {
   SCOPED_TRACE(::testing::Message() << s.batch << " x " << s.in << " x " << s.out);

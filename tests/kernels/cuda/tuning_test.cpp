@@ -2,16 +2,12 @@
 #include <thread>
 
 #include "engine/runtime/logical_device.h"
-#include "engine/runtime/step_graph.h"
 #include "gpu_products.h"
 #include "kernels/cuda/product.h"
 #include "kernels/matmul_precision.h"
-#include "tests/support/expect_error.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
-
-using lockstep::testing::expect_error;
 
 class CudaTuning : public GpuTest {
  protected:
@@ -45,20 +41,6 @@ Stream& compute() {
   return gpu_stream();
 }
 
-TEST_F(CudaTuning, TimesAProductWhenItIsFirstSeen) {
-  const SomeProduct product(20, 12, 8), other(20, 12, 12);
-  product.run(compute());
-  EXPECT_EQ(num_timed_products(), 1u);
-  product.run(compute());
-  SomeProduct(20, 12, 8).run(compute());
-  EXPECT_EQ(num_timed_products(), 1u);
-  other.run(compute());
-  product.run(compute(), Write::accumulate);
-  set_matmul_precision(MatmulPrecision::high);
-  product.run(compute());
-  EXPECT_EQ(num_timed_products(), 4u);
-}
-
 TEST_F(CudaTuning, LeavesWhatIsThereAloneWhileItTimes) {
   const SomeProduct product(20, 12, 8);
   product.run(compute());
@@ -67,15 +49,6 @@ TEST_F(CudaTuning, LeavesWhatIsThereAloneWhileItTimes) {
   const auto twice = product.result();
   // Another algorithm may be the fastest when adding, and sums in another order.
   for (std::size_t i = 0; i < once.size(); ++i) EXPECT_NEAR(twice[i], 2 * once[i], 1e-4);
-}
-
-TEST_F(CudaTuning, TheRowAtWhichAShardBeginsMakesNoOtherProduct) {
-  const SomeProduct whole(16, 12, 8);
-  whole.run(compute());
-  SomeProduct(16, 12, 8, 8).run(compute());  // begins a row later
-  EXPECT_EQ(num_timed_products(), 1u);
-  SomeProduct(16, 12, 8, 1).run(compute());  // begins where no vector can be loaded
-  EXPECT_EQ(num_timed_products(), 2u);
 }
 
 TEST_F(CudaTuning, ThreadsThatMeetTheSameProductTimeItOnce) {
@@ -93,32 +66,6 @@ TEST_F(CudaTuning, ThreadsThatMeetTheSameProductTimeItOnce) {
     EXPECT_EQ(product->result(), products[0]->result());
   }
   for (SomeProduct* product : products) delete product;
-}
-
-TEST_F(CudaTuning, NothingIsTimedWhereItIsOff) {
-  const UntunedScope untuned;
-  const SomeProduct product(20, 12, 8);
-  product.run(compute());
-  product.run(compute());
-  EXPECT_EQ(num_timed_products(), 0u);
-}
-
-TEST_F(CudaTuning, ANewProductInACaptureIsAnErrorThatSaysWhatToDo) {
-  const SomeProduct seen(20, 12, 8), unseen(20, 8, 12);
-  runtime::StepGraph graph({gpu_device().device()});
-  for (std::size_t i = 0; i < runtime::StepGraph::kNumWarmUps; ++i) {
-    graph.run([&] { seen.run(compute()); });
-  }
-  expect_error(ErrorCode::State,
-               "[matmul] the product [20, 8] x 12 is new and cannot be captured; run the step once "
-               "before capturing it",
-               [&] {
-                 graph.run([&] {
-                   seen.run(compute());
-                   unseen.run(compute());
-                 });
-               });
-  EXPECT_EQ(num_timed_products(), 1u);
 }
 
 }  // namespace
