@@ -70,10 +70,5 @@ TEST(NcclModel, Nccl1LeavesNvlinkBetweenTheHalvesOfADgx1) {
   EXPECT_DOUBLE_EQ(nccl1_ring_bytes_per_second(network, 8) / 1e9, 6);
 }
 
-TEST(NvlinkRings, NeedAClosedWay) {
-  EXPECT_EQ(nvlink_ring_bytes_per_second({{0, 1, 0}, {1, 0, 1}, {0, 1, 0}}), 0);
-  EXPECT_EQ(nvlink_ring_bytes_per_second({{0, 1, 1}, {1, 0, 1}, {1, 1, 0}}), 2);
-}
-
 }  // namespace
 }  // namespace lockstep::predict

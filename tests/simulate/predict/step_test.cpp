@@ -73,11 +73,6 @@ TEST(Step, DataParallelIsSlowerThanBucketsAndWorseWithEachDevice) {
   }
 }
 
-TEST(Step, TheHostIsTheBottleneckOfCpuReduce) {
-  EXPECT_GT(predict("titanx-maxwell-dual-root-8", 2, Strategy::cpu_reduce).step_seconds,
-            predict("titanx-maxwell-dual-root-8", 2, Strategy::device_all_reduce).step_seconds);
-}
-
 TEST(Step, WaitsForTheSlowestOfMoreDevices) {
   EXPECT_EQ(expected_largest_deviate(1), 0);
   EXPECT_NEAR(expected_largest_deviate(2), 0.564, 0.03);  // exact: 1 / sqrt(pi)
@@ -110,23 +105,6 @@ TEST(Step, StrategiesOfOneProcessStayInOneHost) {
     EXPECT_THROW(predict("dgx1-v100*2@100gbe", 16, strategy), Error);
   }
   EXPECT_GT(predict("dgx1-v100*2@100gbe", 16, Strategy::cpu_reduce).step_seconds, 0);
-}
-
-TEST(Step, RefusesMoreDevicesThanThereAre) {
-  EXPECT_THROW(predict("dgx1-v100", 9, Strategy::ddp), Error);
-}
-
-// The work that is simulated depends on layers and buckets alone: with a thousand devices as many
-// pieces as with eight; with twice the layers, twice.
-TEST(Step, WorkIsLinearInLayersAndBucketsAndNotMoreWithManyDevices) {
-  const auto pieces = [](std::size_t devices, int num_layers) {
-    Workload work = workload();
-    work.layers.resize(static_cast<std::size_t>(num_layers), work.layers[0]);
-    return predict("hgx-h100-8*128@8x400gbe", devices, Strategy::ddp, work, {1, 1}).work.size();
-  };
-  EXPECT_EQ(pieces(1024, 20), pieces(16, 20));
-  EXPECT_EQ(pieces(1024, 20), 61U);  // forward, backward and a bucket a layer; the optimizer
-  EXPECT_EQ(pieces(1024, 40), 121U);
 }
 
 // As many bytes as DDP, half as many again for the parameters of the third stage; the update is

@@ -65,12 +65,11 @@ TEST(DeviceLanes, ReachedIsTheEndOfTheLastWorkOrTheBeginningOfTheCurrentOne) {
 
 TEST(DeviceLanes, AThreadSleepsUntilItsWorkIsDone) {
   const Time origin = runtime::now();
-  DeviceLanes lanes({.interference = {}, .origin = origin, .patience = milliseconds(500)});
+  DeviceLanes lanes({.interference = {}, .origin = origin, .patience = std::chrono::hours(1)});
   lanes.begin(Lane::compute, origin, milliseconds(30));
   EXPECT_EQ(lanes.finish(Lane::compute), origin + milliseconds(30));
   EXPECT_GE(runtime::now(), origin + milliseconds(30));
   // Late by less than its patience: it begins when it could have.
-  std::this_thread::sleep_for(milliseconds(10));
   EXPECT_EQ(lanes.begin(Lane::compute, origin, milliseconds(1)), origin + milliseconds(30));
 }
 
@@ -79,18 +78,6 @@ TEST(DeviceLanes, WorkThatComesTooLateBeginsWhenItComes) {
   DeviceLanes lanes({.interference = {}, .origin = origin, .patience = milliseconds(5)});
   std::this_thread::sleep_for(milliseconds(20));
   EXPECT_GE(lanes.begin(Lane::compute, origin, milliseconds(1)), origin + milliseconds(20));
-}
-
-TEST(DeviceLanes, WorkBesideThatBeginsLaterMakesASleeperSleepOn) {
-  const Time origin = runtime::now();
-  DeviceLanes lanes({.interference = {0.5, 1}, .origin = origin, .patience = milliseconds(500)});
-  lanes.begin(Lane::compute, origin, milliseconds(40));
-  std::thread beside([&] {
-    lanes.begin(Lane::comm, origin + milliseconds(20), milliseconds(20));
-    EXPECT_EQ(lanes.finish(Lane::comm), origin + milliseconds(40));
-  });
-  EXPECT_EQ(lanes.finish(Lane::compute), origin + milliseconds(50));
-  beside.join();
 }
 
 }  // namespace
