@@ -23,18 +23,6 @@ TEST(HostMemoryPool, BlocksAreAlignedWritableAndLargeEnough) {
   }
 }
 
-TEST(HostMemoryPool, AReleasedBlockIsGivenOutAgain) {
-  const auto pool = make_host_memory_pool("cpu:0");
-  const auto first = pool->allocate(5000);
-  pool->release(first);
-  const auto second = pool->allocate(4990);  // of the same size class
-  EXPECT_EQ(second.data, first.data);
-  const auto statistics = pool->statistics();
-  EXPECT_EQ(statistics.num_allocations, 2u);
-  EXPECT_EQ(statistics.num_system_allocations, 1u);
-  pool->release(second);
-}
-
 TEST(HostMemoryPool, CountsCurrentPeakAndCachedBytes) {
   const auto pool = make_host_memory_pool("cpu:0");
   const auto a = pool->allocate(1024);

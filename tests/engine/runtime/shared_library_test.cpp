@@ -13,15 +13,6 @@ using ::testing::HasSubstr;
 // In every process of this system.
 constexpr const char* kMath = "libm.so.6";
 
-TEST(SharedLibrary, HasItsFunctions) {
-  const SharedLibrary library(kMath);
-  ASSERT_TRUE(library.is_loaded()) << library.problem();
-  EXPECT_EQ(library.problem(), "");
-  double (*square_root)(double) = nullptr;
-  library.find_required("sqrt", square_root);
-  EXPECT_EQ(square_root(9), 3);
-}
-
 TEST(SharedLibrary, AFunctionThatItLacksIsNullOrAnErrorThatNamesBoth) {
   const SharedLibrary library(
       kMath, {.code = ErrorCode::Comm, .operation = "numbers", .advice = "get a newer one"});

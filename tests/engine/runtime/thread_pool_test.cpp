@@ -95,16 +95,6 @@ TEST(ThreadPool, UsesItsThreadsAtTheSameTime) {
   EXPECT_EQ(std::set(ids.begin(), ids.end()).size(), 3u);
 }
 
-TEST(ThreadPool, CanBeMadeAndDestroyedAtOnce) {
-  for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(ThreadPool(3).num_threads(), 3u);
-  }
-}
-
-TEST(ThreadPool, NoThreadsIsAnError) {
-  EXPECT_THROW(ThreadPool(0), Error);
-}
-
 TEST(ThreadPool, WorkersRunOnTheCoresOfWhoeverCalls) {
   constexpr std::size_t kThreads = 3;
   ThreadPool pool(kThreads);

@@ -58,10 +58,5 @@ TEST(Worker, TasksMayComeFromSeveralThreadsAndFromTasks) {
   EXPECT_EQ(runs, 1200);
 }
 
-TEST(Worker, WithoutTasksHasNoThreadToJoin) {
-  Worker worker("idle");
-  EXPECT_EQ(worker.num_posted(), 0u);
-}
-
 }  // namespace
 }  // namespace lockstep::runtime

@@ -60,14 +60,6 @@ TEST_F(DeviceFaults, TheDeviceWorksAfterwards) {
   EXPECT_EQ(values_of(Tensor::full({5}, 3, DType::float32, kFirst)), std::vector<float>(5, 3));
 }
 
-TEST_F(DeviceFaults, TheFirstOneStays) {
-  gather(11);
-  cross_entropy(12);
-  gather(13);
-  expect_error(ErrorCode::Shape, "row 11", synchronize);
-  synchronize();
-}
-
 TEST_F(DeviceFaults, ACopyBackThrowsThem) {
   const Tensor x = Tensor::zeros({2}, DType::float32, kFirst);
   gather(5);
@@ -113,12 +105,6 @@ TEST_F(DeviceFaults, OfThreadsThatWaitExactlyOneThrows) {
     for (auto& thread : threads) thread.join();
     EXPECT_EQ(num_thrown, 1);
   }
-}
-
-TEST_F(DeviceFaults, AreLeftAloneByAQuietWait) {
-  gather(5);
-  compute().record()->wait_quietly();
-  expect_error(ErrorCode::Shape, "row 5", synchronize);
 }
 
 }  // namespace

@@ -63,18 +63,6 @@ TEST_F(CudaStreams, WorkAfterAWaitRunsAfterTheEvent) {
   }
 }
 
-TEST_F(CudaStreams, AnEventMayBeWaitedForAfterItPassedAndByManyStreams) {
-  const auto event = compute().record();
-  ASSERT_TRUE(event->wait(deadline_after(60)));
-  Gate gate;
-  gate.block(compute());  // what comes after the event holds nobody up
-  for (const Device device : {kFirst, kSibling, kOther}) {
-    comm(device).wait(event);
-    EXPECT_TRUE(comm(device).record()->wait(deadline_after(60))) << to_string(device);
-  }
-  EXPECT_TRUE(event->has_passed());
-}
-
 TEST_F(CudaStreams, WaitForAnEventOfTheCpu) {
   Stream& cpu = comm({DeviceType::cpu, 5});
   for (int round = 0; round < 100; ++round) {
@@ -198,17 +186,6 @@ TEST_F(CudaStreams, TimedEventsKnowWhenTheyPassedOnTheHostsClock) {
     }
     EXPECT_LE(last, after + kSlack);
   }
-}
-
-TEST_F(CudaStreams, TimedEventsOfTwoStreamsCanBeCompared) {
-  Gate gate;
-  gate.block(compute());
-  const auto late = compute().record_timed();
-  const auto early = comm().record_timed();
-  ASSERT_TRUE(early->wait(deadline_after(60)));
-  gate.open();
-  late->wait();
-  EXPECT_LE(early->passed_at_ns(), late->passed_at_ns());
 }
 
 }  // namespace
