@@ -39,7 +39,7 @@ __global__ void copy_shared(unsigned* out) {
   shared[threadIdx.x] = 5;
 }
 
-TEST(EmulatedKernels, DynamicSharedMemoryIsNaNBeforeABlockWrites) {
+TEST(EmulatedKernels, DynamicSharedMemoryBeginsAsNaN) {
   const Stream stream;
   const Array<unsigned> out(8);
   cudaLaunchConfig_t config{};
@@ -187,7 +187,7 @@ TEST(EmulatedCopies, FromPageableMemoryMayBeOverwrittenAtOnce) {
   EXPECT_EQ(array.values(), std::vector<int>{5});
 }
 
-TEST(EmulatedCopies, FromPinnedMemoryReadItWhenTheirTurnComes) {
+TEST(EmulatedCopies, FromPinnedMemoryReadItInTurn) {
   Gate gate;
   const Stream stream;
   const Array<int> array(1);
@@ -201,7 +201,7 @@ TEST(EmulatedCopies, FromPinnedMemoryReadItWhenTheirTurnComes) {
   EXPECT_EQ(array.values(), std::vector<int>{6});
 }
 
-TEST(EmulatedCopies, ToPinnedMemoryReturnAtOnceAndToPageableWhenDone) {
+TEST(EmulatedCopies, ToPageableMemoryReturnWhenDone) {
   const Stream stream;
   const Array<int> array(std::vector<int>{7});
   const Pinned<int> pinned(1);

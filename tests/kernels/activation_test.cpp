@@ -79,7 +79,7 @@ TYPED_TEST(ActivationKernel, BackwardIsTheGradientTimesTheSlope) {
   }
 }
 
-TYPED_TEST(ActivationKernel, NaNStaysNaNAndInfinitiesReachTheirLimits) {
+TYPED_TEST(ActivationKernel, InfinitiesReachTheirLimits) {
   using T = TypeParam;
   const double limits[][2] = {{-kInfinity, kInfinity}, {0, kInfinity}, {kNaN, kInfinity},
                               {kNaN, kInfinity},       {-1, 1},        {0, 1}};
@@ -96,7 +96,7 @@ TYPED_TEST(ActivationKernel, NaNStaysNaNAndInfinitiesReachTheirLimits) {
   }
 }
 
-TYPED_TEST(ActivationKernel, ReluLetsNoGradientThroughWhereItsValueIsZero) {
+TYPED_TEST(ActivationKernel, ReluStopsGradientsWhereItIsZero) {
   using T = TypeParam;
   const OnDevice<T> y(std::vector<T>{0, 1, T(kNaN), 0});
   const OnDevice<T> grad(std::vector<T>{T(kNaN), 2, 3, T(kInfinity)}), result(4);

@@ -149,7 +149,7 @@ TYPED_TEST(BatchNorm, ForwardAndBackwardEqualTheDefinition) {
   }
 }
 
-TYPED_TEST(BatchNorm, OneRowHasNoVarianceAndNoRowsNoMean) {
+TYPED_TEST(BatchNorm, OneRowHasNoVariance) {
   expect_definition<TypeParam>({1, 5});
   expect_definition<TypeParam>({0, 5});
   expect_definition<TypeParam>({0, 5, Statistics::running});
@@ -160,7 +160,7 @@ TYPED_TEST(BatchNorm, TakesMoreFeaturesThanAWorkspaceHolds) {
 }
 
 // Sums of x and x^2 in T would be off by a thousandth.
-TYPED_TEST(BatchNorm, ALargeMeanCostsNoDigitsOfTheVariance) {
+TYPED_TEST(BatchNorm, ALargeMeanKeepsTheVariancesDigits) {
   expect_definition<TypeParam>({500, 40, Statistics::batch, true, 1000});
 }
 

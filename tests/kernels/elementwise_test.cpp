@@ -103,7 +103,7 @@ struct SourcesOnDevice {
   std::vector<ConstTensorView> views;
 };
 
-TYPED_TEST(Elementwise, OrderedSumHasTheBitsOfAPlainLoop) {
+TYPED_TEST(Elementwise, OrderedSumHasAPlainLoopsBits) {
   using T = TypeParam;
   for (const std::size_t size : kSizes) {
     for (const std::size_t num_sources : {1u, 2u, 3u, 8u, 9u, 20u}) {

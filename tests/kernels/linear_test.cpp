@@ -93,7 +93,7 @@ TYPED_TEST(Linear, BackwardLeavesOutWhatIsNotWanted) {
   }
 }
 
-TYPED_TEST(Linear, HasTheSameBitsForAnyNumberOfThreads) {
+TYPED_TEST(Linear, HasTheSameBitsForAnyThreads) {
   using T = TypeParam;
   const Layer<T> layer({500, 100, 70});
   std::vector<std::vector<T>> first;

@@ -99,7 +99,7 @@ TYPED_TEST(Loss, CrossEntropyOfNoRowsHasNoMean) {
   EXPECT_TRUE(std::isnan(c.loss.value()));
 }
 
-TYPED_TEST(Loss, CrossEntropyIsTheSameBitForBitEveryTime) {
+TYPED_TEST(Loss, CrossEntropyHasTheSameBitsEveryTime) {
   using T = TypeParam;
   const CrossEntropy<T> c(random_grid<T>(8192, 10, 0, 1), Labels(8192, 3), Reduction::mean);
   std::vector<T> losses;
@@ -168,7 +168,7 @@ TYPED_TEST(Loss, CrossEntropyReportsALabelOutsideTheClasses) {
   }
 }
 
-TYPED_TEST(Loss, OnAGpuABadLabelHarmsNoOtherRow) {
+TYPED_TEST(Loss, ABadLabelHarmsNoOtherRow) {
   using T = TypeParam;
   if (test_device_type() == DeviceType::cpu) GTEST_SKIP() << "a CPU refuses the whole call";
   for (const std::size_t classes : {10u, 100u, 1500u}) {

@@ -93,7 +93,7 @@ TYPED_TEST(Matmul, TakesFactorsThatBeginAnywhere) {
   }
 }
 
-TYPED_TEST(Matmul, HasTheSameBitsForAnyThreadsAndOtherRows) {
+TYPED_TEST(Matmul, HasTheSameBitsForAnyThreads) {
   using T = TypeParam;
   LOCKSTEP_CPU_ONLY("a GPU's library adds up a single row in another order");
   const GridOnDevice<T> a(random_grid<T>(200, 900, 0, 1)), b(random_grid<T>(100, 900, 0, 2));
@@ -148,7 +148,7 @@ TYPED_TEST(Matmul, MultipliesBatchesAndBroadcastsAFactor) {
   }
 }
 
-TYPED_TEST(Matmul, AnInnerSizeOfZeroZeroesEveryMatrixOfABatch) {
+TYPED_TEST(Matmul, AnInnerSizeOfZeroZeroesTheBatch) {
   using T = TypeParam;
   const OnDevice<T> c(std::vector<T>(3 * 8, T(5)));
   constexpr DType kType = dtype_of<T>;

@@ -33,7 +33,7 @@ std::vector<T> framed(std::vector<T> values) {
   return values;
 }
 
-TYPED_TEST(Move, CopyAndFillReachEveryElementAndNoOther) {
+TYPED_TEST(Move, CopyAndFillReachTheirElementsOnly) {
   using T = TypeParam;
   for (const std::size_t size : kSizes) {
     for (const std::size_t skew : {0u, 1u, 3u}) {
@@ -53,7 +53,7 @@ TYPED_TEST(Move, CopyAndFillReachEveryElementAndNoOther) {
   }
 }
 
-TEST(MoveAny, CopyBeyondTheCacheIsCompleteAndKeepsItsBounds) {
+TEST(MoveAny, CopyBeyondTheCacheKeepsItsBounds) {
   const auto values = counted<float>((std::size_t{9} << 20) + 13);
   const OnDevice<float> from(values);
   for_thread_counts([&](Stream& stream) {

@@ -60,7 +60,7 @@ TEST(Backward, WithoutAnythingToDifferentiateIsAnError) {
   });
 }
 
-TEST(Backward, ThroughAReleasedGraphIsAnErrorThatNamesTheNode) {
+TEST(Backward, ThroughAReleasedGraphIsAnError) {
   const Variable x = random_leaf({3}, 1);
   const Variable h = tanh(x);
   const Variable y = sum(h);
@@ -71,7 +71,7 @@ TEST(Backward, ThroughAReleasedGraphIsAnErrorThatNamesTheNode) {
   expect_close(x.grad(), before, kExact);
 }
 
-TEST(Backward, RetainAllowsASecondPassThatAddsTheSameGradient) {
+TEST(Backward, RetainAllowsASecondPass) {
   const Variable x = random_leaf({3}, 1);
   const Variable y = sum(multiply(tanh(x), x));
   y.backward({}, Graph::retain);
@@ -81,7 +81,7 @@ TEST(Backward, RetainAllowsASecondPassThatAddsTheSameGradient) {
   expect_error(ErrorCode::State, "released", [&] { y.backward(); });
 }
 
-TEST(Backward, GradientsAddUpFromPassToPassUntilCleared) {
+TEST(Backward, GradientsAddUpUntilCleared) {
   Variable x = random_leaf({3}, 1);
   sum(x).backward();
   sum(scale(x, 2.0)).backward();
@@ -110,14 +110,14 @@ TEST(Backward, AccumulationNeverWritesIntoMemoryOfSomebodyElse) {
   EXPECT_EQ(grad.to_vector<double>(), (std::vector<double>{1, 1}));
 }
 
-TEST(Backward, ALeafThatIsReshapedAndUsedTwiceKeepsItsShape) {
+TEST(Backward, AReshapedLeafKeepsItsShape) {
   const Variable x = random_leaf({2, 3}, 1);
   sum(add(reshape(x, {6}), reshape(x, {6}))).backward();
   EXPECT_EQ(x.grad().shape(), (Shape{2, 3}));
   EXPECT_EQ(x.grad().to_vector<double>(), std::vector<double>(6, 2.0));
 }
 
-TEST(Backward, AnErrorInANodeComesOutOfTheCall) {
+TEST(Backward, AnErrorInANodeReachesTheCaller) {
   const Variable x = random_leaf({2}, 1);
   const Variable y = record<ThrowingNode>({tanh(x)}, x.value());
   expect_error(ErrorCode::Numeric, "[throwing] as it was asked to", [&] { sum(y).backward(); });

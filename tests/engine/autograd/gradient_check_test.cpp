@@ -26,7 +26,7 @@ Variable slightly_wrong(const Variable& x) {
   return record<SlightlyWrongNode>({x}, scale(x, 2.0).value());
 }
 
-TEST(GradientCheck, SeesAGradientThatIsOffByHalfAThousandth) {
+TEST(GradientCheck, SeesAGradientThatIsSlightlyOff) {
   const auto result =
       check_gradients([](const auto& in) { return slightly_wrong(in[0]); }, {random_leaf({4}, 1)});
   EXPECT_NEAR(result.largest(), 0.0005, 1e-5);

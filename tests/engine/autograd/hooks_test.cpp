@@ -13,7 +13,7 @@ namespace {
 
 using Values = std::vector<double>;
 
-TEST(GradHook, SeesTheWholeGradientOfALeafThatIsUsedTwice) {
+TEST(GradHook, SeesTheWholeGradientOfALeaf) {
   Variable x = random_leaf({2}, 1);
   std::vector<Values> seen;
   x.on_grad_ready([&](const Variable& leaf) {
@@ -24,7 +24,7 @@ TEST(GradHook, SeesTheWholeGradientOfALeafThatIsUsedTwice) {
   EXPECT_EQ(seen, (std::vector<Values>{{5, 5}}));
 }
 
-TEST(GradHook, RunsOncePerBackwardAfterAddingToWhatWasThere) {
+TEST(GradHook, RunsOnceAfterAdding) {
   Variable x = random_leaf({2}, 1);
   std::vector<Values> seen;
   x.on_grad_ready([&](const Variable& leaf) { seen.push_back(leaf.grad().to_vector<double>()); });
@@ -33,7 +33,7 @@ TEST(GradHook, RunsOncePerBackwardAfterAddingToWhatWasThere) {
   EXPECT_EQ(seen, (std::vector<Values>{{1, 1}, {2, 2}}));
 }
 
-TEST(GradHook, SeveralRunInTheOrderOfRegistrationUntilRemoved) {
+TEST(GradHook, SeveralRunInOrderUntilRemoved) {
   Variable x = random_leaf({}, 1);
   std::vector<int> order;
   x.on_grad_ready([&](const Variable&) { order.push_back(1); });

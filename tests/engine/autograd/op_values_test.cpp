@@ -93,7 +93,7 @@ TEST(OpValues, MseLoss) {
   EXPECT_DOUBLE_EQ(mse_loss(x, target, Reduction::sum).value().item(), 5.0);
 }
 
-TEST(OpValues, MeanLossOfNoRowsIsNotANumberAndItsSumIsZero) {
+TEST(OpValues, MeanLossOfNoRowsIsNaN) {
   const Variable logits(Tensor::zeros({0, 3}, DType::float64), RequiresGrad::yes);
   const Tensor labels = Tensor::zeros({0}, DType::int64);
   EXPECT_TRUE(std::isnan(cross_entropy(logits, labels).value().item()));
@@ -103,7 +103,7 @@ TEST(OpValues, MeanLossOfNoRowsIsNotANumberAndItsSumIsZero) {
   EXPECT_EQ(logits.grad().shape(), (Shape{0, 3}));
 }
 
-TEST(OpValues, DropoutKeepsOrScalesAndDropsAboutThatMany) {
+TEST(OpValues, DropoutDropsAboutThatMany) {
   const Variable x(Tensor::full({100, 50}, 1.0, DType::float64));
   std::size_t num_dropped = 0;
   for (const double value : dropout(x, 0.3, 1, 0).value().to_vector<double>()) {
@@ -116,7 +116,7 @@ TEST(OpValues, DropoutKeepsOrScalesAndDropsAboutThatMany) {
   EXPECT_NEAR(static_cast<double>(num_dropped), 1500, 150);
 }
 
-TEST(OpValues, DropoutOfAShardDrawsTheMaskOfItsRowsInTheGlobalBatch) {
+TEST(OpValues, DropoutOfAShardDrawsItsRowsMask) {
   const Variable x(Tensor::full({6, 7}, 1.0, DType::float64));
   const Tensor whole = dropout(x, 0.5, 1, 2).value();
   ThreadContext context = thread_context();
@@ -126,7 +126,7 @@ TEST(OpValues, DropoutOfAShardDrawsTheMaskOfItsRowsInTheGlobalBatch) {
   expect_close(shard, whole.rows(4, 6), kExact);
 }
 
-TEST(OpValues, DropoutDrawsAnotherMaskForEverySeedStepAndLayer) {
+TEST(OpValues, DropoutDrawsAnotherMaskForEveryStep) {
   const Variable x(Tensor::full({10, 10}, 1.0, DType::float64));
   const std::vector<double> base = dropout(x, 0.5, 1, 2).value().to_vector<double>();
   EXPECT_EQ(dropout(x, 0.5, 1, 2).value().to_vector<double>(), base);
@@ -138,7 +138,7 @@ TEST(OpValues, DropoutDrawsAnotherMaskForEverySeedStepAndLayer) {
   EXPECT_NE(dropout(x, 0.5, 1, 2).value().to_vector<double>(), base);
 }
 
-TEST(OpValues, MovingToTheSameDeviceIsTheSameVariable) {
+TEST(OpValues, MovingToItsDeviceChangesNothing) {
   const Variable x = matrix({1.0}, {1});
   EXPECT_TRUE(to(x, test_device()).is_same(x));
 }

@@ -39,7 +39,7 @@ TEST(TensorVersion, DoesNotCountWhatOnlyReads) {
   EXPECT_EQ(tensor.version(), before);
 }
 
-TEST(SavedTensor, ChangedBetweenForwardAndBackwardIsAnErrorThatSaysWhichOneAndHow) {
+TEST(SavedTensor, ChangedBeforeBackwardIsNamed) {
   const Variable x(Tensor::full({3}, 2.0, DType::float64), RequiresGrad::yes);
   const Variable y = sum(multiply(x, x));
   x.value().fill(100);
@@ -120,7 +120,7 @@ TEST(SavedTensor, ValuesThatNoGradientDependsOnMayChange) {
   EXPECT_EQ(weight.grad().to_vector<double>(), std::vector<double>(3, 5.0));
 }
 
-TEST(SavedTensor, ReplacingALeafsTensorChangesNothingThatWasSaved) {
+TEST(SavedTensor, ReplacingALeafsTensorChangesNothingSaved) {
   Variable x(Tensor::full({1}, 2.0, DType::float64), RequiresGrad::yes);
   const Variable y = sum(multiply(x, x));
   x.set_value(Tensor::full({1}, 100.0, DType::float64));

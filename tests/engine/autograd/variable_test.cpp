@@ -113,7 +113,7 @@ TEST(Variable, RefusesValuesAndGradientsThatDoNotFit) {
   for (const auto& [code, words, mistake] : mistakes) expect_error(code, words, mistake);
 }
 
-TEST(Variable, AGradientThatItsLeafNoLongerFitsIsAnError) {
+TEST(Variable, AGradientThatNoLongerFitsIsRefused) {
   for (const Tensor& replacement : {random_tensor({2}, 2), Tensor::zeros({3}, DType::float32),
                                     Tensor::zeros({3}, DType::float64, test_device(1))}) {
     Variable leaf = random_leaf({3}, 1);
@@ -147,7 +147,7 @@ TEST(Graph, NodesNameTheirOperationAndKnowTheirInputs) {
   EXPECT_GT(y.node()->sequence(), h.node()->sequence());
 }
 
-TEST(Graph, OfAMillionNodesRunsAndIsFreedWithoutDeepRecursion) {
+TEST(Graph, OfAMillionNodesNeedsNoDeepRecursion) {
   const Variable x = random_leaf({1}, 1);
   Variable y = x;
   for (int i = 0; i < 100'000; ++i) y = scale(y, 1.0);

@@ -92,7 +92,7 @@ TEST(Safetensors, WritesTheDocumentedBytes) {
   EXPECT_EQ(read_text(folder / "one"), file_of(header, "AB"));
 }
 
-TEST(Safetensors, RefusesToWriteWhatItCouldNotReadBack) {
+TEST(Safetensors, RefusesWhatItCouldNotReadBack) {
   const TempFolder folder;
   const auto write = [&](std::vector<NamedArray> arrays) { write_arrays(folder / "bad", arrays); };
   const auto byte = array_of<std::uint8_t>("a", DType::uint8, {1}, {1});
@@ -282,7 +282,7 @@ std::string zip(const std::string& name) {
 
 const std::string kLegacy("\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.", 22);
 
-TEST(Safetensors, AFileOfTorchSaveIsNamedWithItsConversion) {
+TEST(Safetensors, AFileOfTorchSaveIsNamed) {
   const TempFolder folder;
   for (const std::string& content : {zip("model/data.pkl"), zip("archive/data.pkl"), kLegacy}) {
     write_text(folder / "it's my model.pt", content);
@@ -293,7 +293,7 @@ TEST(Safetensors, AFileOfTorchSaveIsNamedWithItsConversion) {
   }
 }
 
-TEST(Safetensors, OtherArchivesAndPicklesAreNotTakenForTorchs) {
+TEST(Safetensors, OtherArchivesAreNotTakenForTorchs) {
   const TempFolder folder;
   for (const std::string& content :
        {std::string("PK\x03\x04"), zip("word/document.xml"), kLegacy.substr(0, 10),

@@ -34,7 +34,7 @@ TEST(AtomicFile, LeavesTheOldContentUntilCommit) {
   EXPECT_EQ(num_files(folder), 1u);
 }
 
-TEST(AtomicFile, LeavesTheOldContentAndNothingElseWhenNotCommitted) {
+TEST(AtomicFile, LeavesTheOldContentWhenNotCommitted) {
   const TempFolder folder;
   write_text(folder / "weights", "old");
   {
@@ -46,7 +46,7 @@ TEST(AtomicFile, LeavesTheOldContentAndNothingElseWhenNotCommitted) {
   EXPECT_EQ(num_files(folder), 1u);
 }
 
-TEST(AtomicFile, PassesOverATemporaryFileThatAKilledProcessLeft) {
+TEST(AtomicFile, PassesOverAFileOfAKilledProcess) {
   const TempFolder folder;
   for (int i = 0; i < 100; ++i) {
     write_text(folder / fmt::format("weights.partial-{}-{}", ::getpid(), i), "left over");
@@ -97,7 +97,7 @@ class FileSizeLimit {
   rlimit before_{};
 };
 
-TEST(AtomicFile, KeepsTheOldFileUnderALimitOnItsSizeAndLeavesNothing) {
+TEST(AtomicFile, KeepsTheOldFileWhereSizesAreLimited) {
   const TempFolder folder;
   write_text(folder / "weights", "old");
   const FileSizeLimit limit(1000);
@@ -157,7 +157,7 @@ TEST(CheckWritable, AcceptsANewFileAndLeavesNothingBehind) {
   EXPECT_EQ(num_files(folder), 0u);
 }
 
-TEST(CheckWritable, DoesNotWaitForTheReaderOfAPipe) {
+TEST(CheckWritable, DoesNotWaitForAPipesReader) {
   const TempFolder folder;
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
   check_writable(folder / "pipe");

@@ -16,7 +16,7 @@ TEST(Device, NamesAreReadBack) {
   EXPECT_EQ(parse_device("cuda"), (Device{DeviceType::cuda, 0}));
 }
 
-TEST(Device, AnythingElseIsAnErrorThatQuotesItAndSaysWhatIsAllowed) {
+TEST(Device, AnythingElseIsQuotedBesideWhatIsAllowed) {
   for (const char* text :
        {"", ":", ":0", "gpu", "gpu:0", "CPU", "cpu:", "cpu:-1", "cpu:+1", "cpu:x", "cpu:1x",
         "cpu: 1", "cpu:1.5", "cpu:1:2", " cpu", "cuda:99999999999999999999"}) {
@@ -25,7 +25,7 @@ TEST(Device, AnythingElseIsAnErrorThatQuotesItAndSaysWhatIsAllowed) {
   }
 }
 
-TEST(Device, EmptyNegativeAndRepeatedIdsAreErrorsThatNameTheId) {
+TEST(Device, EmptyNegativeAndRepeatedIdsAreRefused) {
   testing::expect_error(ErrorCode::Device, "empty", [] { devices_of(DeviceType::cpu, {}); });
   testing::expect_error(ErrorCode::Device, "-2 is negative", [] {
     devices_of(DeviceType::cpu, {0, -2});

@@ -20,7 +20,7 @@ constexpr Expected kExpected[] = {
     {DType::int64, "int64", 8, false},      {DType::int32, "int32", 4, false},
     {DType::uint8, "uint8", 1, false}};
 
-TEST(DType, EveryTypeHasPyTorchsNameItsSizeAndKind) {
+TEST(DType, EveryTypeHasPyTorchsName) {
   for (const Expected& expected : kExpected) {
     EXPECT_EQ(to_string(expected.dtype), expected.name);
     EXPECT_EQ(parse_dtype(expected.name), expected.dtype);
@@ -29,7 +29,7 @@ TEST(DType, EveryTypeHasPyTorchsNameItsSizeAndKind) {
   }
 }
 
-TEST(DType, UnknownNamesAreAnErrorThatListsWhatIsAllowed) {
+TEST(DType, UnknownNamesAreRefused) {
   for (const char* name : {"float", "Float32", "float32 ", "", "int8"}) {
     testing::expect_error(ErrorCode::DType, "use float64, float32, bfloat16, float16, int64",
                           [&] { parse_dtype(name); });

@@ -40,7 +40,7 @@ TEST(InputFile, IsNamedWhereItCannotBeRead) {
   expect_error(ErrorCode::Io, "'/dev/zero' is a pipe or a device", [&] { open("/dev/zero"); });
 }
 
-TEST(InputFile, DoesNotWaitForTheWriterOfAPipe) {
+TEST(InputFile, DoesNotWaitForAPipesWriter) {
   const TempFolder folder;
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
   expect_error(ErrorCode::Io, "is a pipe", [&] { read_text_file(folder / "pipe", "test"); });

@@ -31,7 +31,7 @@ TEST(Philox, GivesTheKnownAnswersOfRandom123) {
             (PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Rng, ItsWordsAreThePhiloxBlocksOfSeedAndStreamInOrder) {
+TEST(Rng, ItsWordsAreThePhiloxBlocksInOrder) {
   const std::uint64_t seed = 0x0123456789abcdef;
   const std::uint64_t stream = 0xfedcba9876543210;
   Rng rng(seed, stream);
@@ -64,7 +64,7 @@ TEST(Rng, UniformValuesFillTheirInterval) {
   for (const double count : bins) EXPECT_NEAR(count, kDraws / 16.0, 5 * std::sqrt(kDraws / 16.0));
 }
 
-TEST(Rng, NormalValuesHaveMeanZeroVarianceOneAndNormalTails) {
+TEST(Rng, NormalValuesHaveTheirMomentsAndTails) {
   Rng rng(13);
   double sum = 0;
   double sum_of_squares = 0;
@@ -84,7 +84,7 @@ TEST(Rng, NormalValuesHaveMeanZeroVarianceOneAndNormalTails) {
   EXPECT_NEAR(beyond_two / double{kDraws}, 0.0455, 5 * std::sqrt(0.0455 / kDraws));
 }
 
-TEST(Rng, BelowIsUniformAlsoForABoundThatIsNoPowerOfTwo) {
+TEST(Rng, BelowIsUniformForAnyBound) {
   Rng rng(14);
   std::vector<int> counts(7);
   for (int i = 0; i < 70000; ++i) ++counts.at(rng.below(7));
@@ -108,7 +108,7 @@ TEST(RandomPermutation, EveryOrderIsEquallyLikely) {
   for (const auto& [order, count] : counts) EXPECT_NEAR(count, 1000, 5 * std::sqrt(1000.0));
 }
 
-TEST(Rng, ThereIsNoNumberBelowZeroAndNoPermutationOfMoreThanFit) {
+TEST(Rng, RefusesNumbersBelowZeroAndHugePermutations) {
   testing::expect_error(ErrorCode::Usage, "[rng] there is no number below 0",
                         [] { Rng(0).below(0); });
   testing::expect_error(ErrorCode::Shape, "[permutation] 2305843009213693952 times 8",

@@ -21,20 +21,20 @@ TEST(Shape, CountsElementsAndThoseOfOneRow) {
   EXPECT_NE(Shape{}, Shape{0}) << "one element against none";
 }
 
-TEST(Shape, MoreThanSixDimensionsAreAnErrorThatShowsBothNumbers) {
+TEST(Shape, MoreThanSixDimensionsAreRefused) {
   testing::expect_error(ErrorCode::Shape, "at most 6 dimensions are supported, found 7", [] {
     Shape({1, 1, 1, 1, 1, 1, 1});
   });
 }
 
-TEST(Shape, ADimensionThatIsNotThereIsAnErrorThatShowsTheShape) {
+TEST(Shape, ADimensionThatIsNotThereIsRefused) {
   const Shape shape{3, 4};
   testing::expect_error(ErrorCode::Shape, "[shape] [3, 4] has 2 dimensions, and there is no",
                         [&] { shape[2]; });
   testing::expect_error(ErrorCode::Shape, "there is no dimension 6", [&] { shape.with(6, 1); });
 }
 
-TEST(Shape, MoreElementsThanCanBeCountedAreAnErrorAlsoBehindASizeOfZero) {
+TEST(Shape, MoreElementsThanCanBeCountedAreRefused) {
   constexpr std::size_t kHalf = std::size_t{1} << 32;
   EXPECT_EQ((Shape{kHalf, kHalf / 4}).num_elements(), std::size_t{1} << 62);
   EXPECT_EQ((Shape{kMaxSize}).num_elements(), kMaxSize);
@@ -46,7 +46,7 @@ TEST(Shape, MoreElementsThanCanBeCountedAreAnErrorAlsoBehindASizeOfZero) {
   testing::expect_error(ErrorCode::Shape, "has more than", [] { Shape{1, kHalf}.with(0, kHalf); });
 }
 
-TEST(Shape, BytesAreCountedOrAnErrorThatNamesShapeAndType) {
+TEST(Shape, BytesAreCountedOrRefused) {
   constexpr std::size_t kEighth = std::size_t{1} << 60;
   EXPECT_EQ(num_bytes_of({5, 3}, DType::float64), 120u);
   EXPECT_EQ(num_bytes_of({0, 3}, DType::float64), 0u);

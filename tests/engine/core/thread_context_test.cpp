@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-TEST(ThreadContext, AScopeInstallsAContextAndPutsBackTheOneBefore) {
+TEST(ThreadContext, AScopeInstallsAContext) {
   const ThreadContextScope outer({.rank = 1, .world_size = 4});
   {
     const ThreadContextScope inner({.rank = 3, .world_size = 4, .grad_enabled = false, .step = 9});

@@ -14,7 +14,7 @@ TEST(Views, AMatrixViewOverDataIsContiguous) {
   EXPECT_EQ(matrix.num_elements(), 6u);
 }
 
-TEST(Views, ALeadingDimensionWiderThanTheRowIsNotContiguous) {
+TEST(Views, AWideLeadingDimensionIsNotContiguous) {
   MatrixView matrix = matrix_view(static_cast<void*>(nullptr), DType::float32, 2, 3);
   matrix.leading_dimension = 4;
   EXPECT_FALSE(matrix.is_contiguous());
@@ -23,7 +23,7 @@ TEST(Views, ALeadingDimensionWiderThanTheRowIsNotContiguous) {
   EXPECT_TRUE(matrix.is_contiguous());
 }
 
-TEST(Views, AGapBetweenMatricesOfABatchIsNotContiguous) {
+TEST(Views, AGapInABatchIsNotContiguous) {
   MatrixView matrix = matrix_view(static_cast<void*>(nullptr), DType::float32, 2, 3);
   matrix.batch = 4;
   EXPECT_TRUE(matrix.is_contiguous());

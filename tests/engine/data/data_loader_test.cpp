@@ -57,7 +57,7 @@ std::vector<std::vector<std::int64_t>> expected_labels(const LabelledRows& rows,
 
 class DataLoaderTypes : public ::testing::TestWithParam<DType> {};
 
-TEST_P(DataLoaderTypes, ScalesTheBytesOfTheRowsAndKeepsTheSmallerLastBatch) {
+TEST_P(DataLoaderTypes, ScalesBytesAndKeepsTheSmallerLastBatch) {
   DataLoader loader(make_rows(5),
                     exact({.num_samples = 5, .batch_size = 3, .shuffle = Shuffle::off}),
                     {.dtype = GetParam()});
@@ -130,7 +130,7 @@ TEST(DataLoader, RefusesWhatItCannotUse) {
   }
 }
 
-TEST(DataLoader, LoadsIntoTensorsOfItsDeviceAndCountsThatAsAChange) {
+TEST(DataLoader, LoadsIntoTensorsOfItsDevice) {
   DataLoader loader(make_rows(5), exact({.num_samples = 5, .batch_size = 5}),
                     {.device = test_device()});
   const Device other = test_device(1);

@@ -87,7 +87,7 @@ TEST(DeviceBatches, OfWholeEpochsAreThoseOfTheCpu) {
   }
 }
 
-TEST(DeviceBatches, OfEveryRankAreThoseOfTheCpuAlsoEmptyOnes) {
+TEST(DeviceBatches, OfEveryRankAreThoseOfTheCpu) {
   const auto rows = make_rows(42);
   for (int rank = 0; rank < 8; ++rank) {
     Pair pair(rows,
@@ -121,7 +121,7 @@ TEST(DeviceBatches, MayChangeTheirSizeFromStepToStep) {
   }
 }
 
-TEST(DeviceBatches, LargeEnoughForSeveralThreadsAreThoseOfTheCpu) {
+TEST(DeviceBatches, LargeOnesAreThoseOfTheCpu) {
   const auto rows = make_rows(9000);
   Pair pair(rows, {.num_samples = 9000, .batch_size = 4000, .seed = 2});
   pair.expect_same(0);
@@ -138,7 +138,7 @@ TEST(DeviceBatches, SurviveJumpsWhileOthersAreUnderWay) {
   }
 }
 
-TEST(DeviceBatches, OfLoadersInThreadsOfTheirOwnDoNotMix) {
+TEST(DeviceBatches, OfSeveralThreadsDoNotMix) {
   const auto rows = make_rows(103);
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {
@@ -151,7 +151,7 @@ TEST(DeviceBatches, OfLoadersInThreadsOfTheirOwnDoNotMix) {
   for (auto& thread : threads) thread.join();
 }
 
-TEST(DeviceBatches, ThatWaitBehindASlowConsumerAreNotOverwritten) {
+TEST(DeviceBatches, BehindASlowConsumerStayAsTheyAre) {
   const auto rows = make_rows(400);
   Pair pair(rows, {.num_samples = 400, .batch_size = 4, .seed = 5}, DType::float32, 0, 1);
   for (int epoch = 0; epoch < 2; ++epoch) {
@@ -165,7 +165,7 @@ TEST(DeviceBatches, ThatWaitBehindASlowConsumerAreNotOverwritten) {
   }
 }
 
-TEST(BatchesInPlace, AreWrittenToTheFirstRowsOfTensorsThatStay) {
+TEST(BatchesInPlace, AreWrittenToTensorsThatStay) {
   const auto rows = make_rows(20);
   const SamplerOptions options{.num_samples = 20, .batch_size = 8, .seed = 5};
   Pair pair(rows, options);
@@ -257,7 +257,7 @@ TEST_F(GpuBatches, ComeWhileAStepIsCaptured) {
   }
 }
 
-TEST_F(GpuBatches, LeaveTheFaultOfAKernelToTheConsumer) {
+TEST_F(GpuBatches, LeaveAKernelsFaultToTheConsumer) {
   const auto rows = make_rows(400);
   DataLoader loader(rows, exact({.num_samples = 400, .batch_size = 4}), {.device = test_device()});
   const Tensor source = Tensor::zeros({4, 2}, DType::float32, test_device());

@@ -44,7 +44,7 @@ TEST(Prefetcher, MakesNoMoreThanItsCapacityAhead) {
   EXPECT_EQ(num_made, 3);
 }
 
-TEST(Prefetcher, PassesAnErrorOnAfterTheItemsBeforeIt) {
+TEST(Prefetcher, PassesAnErrorOnInItsPlace) {
   Prefetcher<int> prefetcher(
       [i = 0]() mutable -> std::optional<int> {
         if (i == 2) fail(ErrorCode::Io, "read", "the file ended");
@@ -57,7 +57,7 @@ TEST(Prefetcher, PassesAnErrorOnAfterTheItemsBeforeIt) {
   expect_error(ErrorCode::Io, "the file ended", [&] { prefetcher.next(); });
 }
 
-TEST(Prefetcher, ShutsDownWhileItsThreadWaitsWorksOrHasEnded) {
+TEST(Prefetcher, ShutsDownAtAnyTime) {
   for (int i = 0; i < 200; ++i) {
     Prefetcher<int> endless([]() -> std::optional<int> { return 1; }, 2);
     Prefetcher<int> ended(count_to(i % 3), 2);

@@ -67,7 +67,7 @@ TEST(ExactBatches, CutsGlobalBatchesIntoTheScatterPlansShards) {
               ElementsAre(BatchShard{{9}, 10, 9}, BatchShard{{16}, 7, 6}));
 }
 
-TEST(ExactBatches, GivesEveryRankAShardInEveryStepEvenAnEmptyOne) {
+TEST(ExactBatches, GivesEveryRankAShardInEveryStep) {
   SamplerOptions options{.num_samples = 12, .batch_size = 10, .world_size = 8, .rank = 7};
   options.shuffle = Shuffle::off;
   EXPECT_THAT(exact_batches(options, 0), ElementsAre(BatchShard{{}, 10, 10}, BatchShard{{}, 2, 2}));
@@ -76,7 +76,7 @@ TEST(ExactBatches, GivesEveryRankAShardInEveryStepEvenAnEmptyOne) {
               ElementsAre(BatchShard{{2, 3}, 10, 2}, BatchShard{{11}, 2, 1}));
 }
 
-TEST(ExactBatches, MakeUpOneDevicesBatchesForAnyNumberOfRanks) {
+TEST(ExactBatches, MakeUpOneDevicesBatches) {
   SamplerOptions single{.num_samples = 103, .batch_size = 16, .seed = 5};
   const auto expected = exact_batches(single, 2);
   ASSERT_EQ(expected.size(), 7u);
@@ -101,7 +101,7 @@ TEST(ExactBatches, MakeUpOneDevicesBatchesForAnyNumberOfRanks) {
   }
 }
 
-TEST(MicroShardBatches, AreCutByEightWhateverTheNumberOfRanks) {
+TEST(MicroShardBatches, AreCutByEightForAnyRanks) {
   // 20 rows make micro-shards of 3, the last of 2: four of them are 12 rows, where an exact shard
   // would have 10.
   SamplerOptions options{.num_samples = 20, .batch_size = 20, .world_size = 2, .rank = 0};

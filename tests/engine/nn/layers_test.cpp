@@ -28,7 +28,7 @@ TEST(Linear, ComputesXTimesWeightTransposedPlusBias) {
   EXPECT_EQ(y.value().to_vector<double>(), (std::vector<double>{8, 18}));
 }
 
-TEST(Linear, StartsUniformWithinOneOverTheRootOfItsInputs) {
+TEST(Linear, StartsUniformWithinPyTorchsBounds) {
   Rng rng(1);
   const Linear layer(100, 400, rng, {Bias::yes, DType::float64});
   const double bound = 0.1;

@@ -78,7 +78,7 @@ TEST_F(ModuleTest, ListsParametersDepthFirstInOrderOfRegistration) {
   EXPECT_EQ(model_.num_parameters(), 1u + 12 + 4 + 4 + 4 + 8 + 2);
 }
 
-TEST_F(ModuleTest, AParameterThatTwoLayersShareIsListedOnceAndReplacedTwice) {
+TEST_F(ModuleTest, ASharedParameterIsListedOnce) {
   Shared shared(std::make_shared<Linear>(3, 3, rng_));
   EXPECT_EQ(names(shared.named_parameters()), (Strings{"a.weight", "a.bias"}));
   const auto copy = shared.shallow_copy();
@@ -100,7 +100,7 @@ TEST_F(ModuleTest, ParametersRequireGradientsAndGetThem) {
   }
 }
 
-TEST_F(ModuleTest, AShallowCopyRunsWithReplacedParametersAndBuffersAndPassesGradientsOn) {
+TEST_F(ModuleTest, AShallowCopyRunsWithReplacedParameters) {
   const auto copy = model_.shallow_copy();
   std::vector<Variable> moved;
   for (const Variable& parameter : model_.parameters()) moved.push_back(to(parameter, kOther));

@@ -49,7 +49,7 @@ TEST(Sequential, NamesItsChildrenByNumber) {
   EXPECT_EQ(model[1].type_name(), "GELU");
 }
 
-TEST(Sequential, FusesALinearWithTheActivationAfterItAndNothingElse) {
+TEST(Sequential, FusesALinearWithItsActivation) {
   Sequential model(layers());
   // Linear+GELU, Linear, Linear+Tanh, Sigmoid
   EXPECT_EQ(depth(model(Variable(random_tensor({2, 3}, 1)))), 4u);
@@ -65,7 +65,7 @@ std::vector<std::shared_ptr<Module>> stack() {
           std::make_shared<Linear>(6, 2, rng, kWide), std::make_shared<Tanh>()};
 }
 
-TEST(Sequential, EqualsItsLayersOneByOneInValuesAndGradients) {
+TEST(Sequential, EqualsItsLayersOneByOne) {
   for (const auto& modules : {layers(), stack()}) {
     Sequential model(modules);
     const Variable x(random_tensor({4, 3}, 1), RequiresGrad::yes);
@@ -89,7 +89,7 @@ TEST(Sequential, EqualsItsLayersOneByOneInValuesAndGradients) {
   }
 }
 
-TEST(Sequential, AFrozenLayerInAStackStillPassesItsGradientOn) {
+TEST(Sequential, AFrozenLayerPassesItsGradientOn) {
   Sequential model(stack());
   Sequential frozen(stack());
   for (const char* name : {"2.weight", "2.bias", "6.weight"}) {

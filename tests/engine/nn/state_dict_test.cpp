@@ -97,7 +97,7 @@ TEST(FindPrefix, IsWhatStandsBeforeAllNames) {
   EXPECT_EQ(find_prefix(state_dict(model, "0."), model), "0.");
 }
 
-TEST(LoadStateDict, OfAStateWithAnotherPrefixSaysWhatToDoAboutIt) {
+TEST(LoadStateDict, SaysWhatToDoAboutAnotherPrefix) {
   Linear layer = linear_layer();
   const std::string message =
       message_of(layer, reversed(state_dict(linear_layer(2), "_orig_mod.")));
@@ -155,7 +155,7 @@ TEST(LoadStateDict, ChangesNothingWhenItFails) {
   }
 }
 
-TEST(LoadStateDict, NotStrictLoadsWhatFitsAndReportsTheRest) {
+TEST(LoadStateDict, NotStrictLoadsWhatFits) {
   Linear layer = linear_layer(1);
   const LoadResult result = load_state_dict(
       layer, {{"weight", Tensor::zeros({1, 10})}, {"extra", Tensor::zeros({1})}}, Strict::no);
@@ -164,7 +164,7 @@ TEST(LoadStateDict, NotStrictLoadsWhatFitsAndReportsTheRest) {
   EXPECT_EQ(layer.weight().value().to_vector<float>(), std::vector<float>(10, 0.0f));
 }
 
-TEST(StripPrefix, TakesThePrefixOffTheNamesThatHaveIt) {
+TEST(StripPrefix, TakesAPrefixOffNames) {
   const StateDict state = strip_prefix(
       {{"module.weight", Tensor::zeros({1})}, {"bias", Tensor::zeros({1})}}, "module.");
   EXPECT_EQ(state[0].first, "weight");
@@ -174,7 +174,7 @@ TEST(StripPrefix, TakesThePrefixOffTheNamesThatHaveIt) {
   EXPECT_EQ(values(layer), values(linear_layer(2)));
 }
 
-TEST(LoadStateDict, CutsListsOfVeryManyAndVeryLongNames) {
+TEST(LoadStateDict, CutsLongListsOfNames) {
   StateDict state;
   for (int i = 0; i < 1'000; ++i) {
     state.emplace_back(fmt::format("{}{}", i, std::string(1'000, 'x')), Tensor::zeros({1}));

@@ -66,7 +66,7 @@ TEST(OptimizerErrors, ParametersAreCheckedToo) {
                [] { Sgd({Variable(Tensor::zeros({1}))}); });
 }
 
-TEST(Optimizer, TakesANewLearningRateWithTheNextStep) {
+TEST(Optimizer, TakesANewLearningRate) {
   Variable w = parameter(1);
   const Tensor tensor = w.value();
   Sgd sgd({w}, {0.5});
@@ -78,7 +78,7 @@ TEST(Optimizer, TakesANewLearningRateWithTheNextStep) {
   EXPECT_EQ(tensor.to_vector<double>(), (std::vector<double>{0.25, 0.25}));
 }
 
-TEST(Optimizer, HandlesParametersOnSeveralDevicesAndOfSeveralTypes) {
+TEST(Optimizer, TakesParametersOfSeveralDevicesAndTypes) {
   std::vector<Variable> parameters{parameter(1), parameter(2, DType::float32),
                                    parameter(3, DType::float64, kOther),
                                    parameter(4, DType::float32, kOther)};
@@ -106,14 +106,14 @@ std::vector<double> adamw_with(const std::function<void(Variable&)>& in_between)
   return w.value().to_vector<double>();
 }
 
-TEST(Optimizer, StateFollowsAParameterToAnotherDeviceAndType) {
+TEST(Optimizer, StateFollowsAParameter) {
   const std::vector<double> expected = adamw_with([](Variable&) {});
   EXPECT_EQ(adamw_with([](Variable& w) { w.set_value(w.value().to(kOther)); }), expected);
   expect_close(adamw_with([](Variable& w) { w.set_value(w.value().to(DType::float32)); }), expected,
                {1e-5, 1e-6});
 }
 
-TEST(Optimizer, AGradientOnAnotherDeviceIsAnErrorThatNamesBoth) {
+TEST(Optimizer, AGradientOnAnotherDeviceIsRefused) {
   Variable w = parameter(1);
   set_grad(w, 1);
   w.set_value(w.value().to(kOther));
@@ -122,7 +122,7 @@ TEST(Optimizer, AGradientOnAnotherDeviceIsAnErrorThatNamesBoth) {
                [&] { sgd.step(); });
 }
 
-TEST(Optimizer, AStepBetweenForwardAndBackwardIsAnErrorOfBackward) {
+TEST(Optimizer, AStepBeforeBackwardIsAnError) {
   Variable w = parameter(2);
   Variable x = parameter(3);
   Sgd sgd({w});
@@ -146,7 +146,7 @@ TEST(Optimizer, AStepBetweenForwardAndBackwardIsAnErrorOfBackward) {
   expect_error(ErrorCode::State, "was changed in place", [&] { after.backward(); });
 }
 
-TEST(Optimizer, AFreshOneGoesOnFromALoadedState) {
+TEST(Optimizer, GoesOnFromALoadedState) {
   for (const bool use_adamw : {false, true}) {
     const auto make = [&](const Variable& w) -> std::unique_ptr<Optimizer> {
       if (use_adamw) return std::make_unique<AdamW>(std::vector{w});

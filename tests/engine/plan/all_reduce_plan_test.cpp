@@ -16,7 +16,7 @@ constexpr std::array<AllReducePlan, 8> kAllPlans{
 
 class EveryAllReducePlan : public ::testing::TestWithParam<AllReducePlan> {};
 
-TEST_P(EveryAllReducePlan, GivesTheSumWithTheSameBitsOnEveryRank) {
+TEST_P(EveryAllReducePlan, GivesTheSameBitsOnEveryRank) {
   for (const int world_size : kWorldSizes) {
     for (const std::size_t length : kLengths) {
       SCOPED_TRACE(::testing::Message() << world_size << " ranks, " << length << " elements");
@@ -48,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(Plans, EveryAllReducePlan, ::testing::ValuesIn(kAllPlan
                            return name;
                          });
 
-TEST(AllReducePlanNames, AnUnknownNameIsAnErrorThatListsThem) {
+TEST(AllReducePlanNames, AnUnknownOneIsRefused) {
   EXPECT_ERROR(parse_all_reduce_plan("rng"), ErrorCode::Usage,
                "unknown all-reduce plan 'rng'; use one of: auto, ring, tree, halving-doubling, "
                "one-shot, two-shot, reduce-broadcast, hierarchical");

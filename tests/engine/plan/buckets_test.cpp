@@ -114,7 +114,7 @@ TEST(Buckets, AlignedSlotsBeginAtMultiplesOfTheAlignment) {
   EXPECT_EQ(plan.buckets[0].num_elements, 49u);
 }
 
-TEST(Buckets, RefuseAnOrderThatDoesNotNameEveryParameterOnce) {
+TEST(Buckets, RefuseAnOrderThatIsNone) {
   const std::vector<BucketParameter> parameters = float32_parameters({1, 2});
   EXPECT_ERROR(bucket_plan(parameters, Indices{0}), ErrorCode::Usage,
                "must name each of 2 parameters once, found 1 indices");

@@ -22,11 +22,11 @@ TEST(Scatter, CutsAsTorchChunkDoes) {
   EXPECT_THAT(sizes(scatter_plan(3, 4)), ElementsAre(1, 1, 1));
 }
 
-TEST(Scatter, NoRowsMakeAnEmptyPartForEachDevice) {
+TEST(Scatter, NoRowsMakeEmptyParts) {
   EXPECT_THAT(sizes(scatter_plan(0, 3)), ElementsAre(0, 0, 0));
 }
 
-TEST(Scatter, PartsInOrderCoverTheBatchSoThatGatherIsItsReverse) {
+TEST(Scatter, PartsInOrderCoverTheBatch) {
   for (std::size_t rows = 0; rows <= 70; ++rows) {
     for (std::size_t devices = 1; devices <= 16; ++devices) {
       const ScatterPlan plan = scatter_plan(rows, devices);

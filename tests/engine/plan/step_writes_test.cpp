@@ -8,7 +8,7 @@ namespace {
 constexpr Combine kAdd = Combine::add;
 constexpr Combine kCopy = Combine::copy;
 
-TEST(WritesOfRank, JoinAddsToTheSameChunkInTheOrderOfRanks) {
+TEST(WritesOfRank, JoinAddsInTheOrderOfRanks) {
   const Step step{"", {{3, 1, {0, 4}, kAdd}, {0, 1, {0, 4}, kAdd}, {2, 1, {0, 4}, kAdd}}};
   EXPECT_EQ(writes_of_rank(step, 1), (std::vector<Write>{{{0, 4}, kAdd, {0, 2, 3}}}));
 }

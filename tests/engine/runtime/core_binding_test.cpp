@@ -9,7 +9,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(CoreBinding, CutsTheAllowedCoresIntoAPartPerRank) {
+TEST(CoreBinding, CutsTheAllowedCoresIntoParts) {
   const std::vector<int> cores = {0, 1, 2, 3, 8};
   EXPECT_THAT(part_of_cores(cores, 0, 2), ElementsAre(0, 1));
   EXPECT_THAT(part_of_cores(cores, 1, 2), ElementsAre(2, 3, 8));

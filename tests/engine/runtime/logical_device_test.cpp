@@ -12,7 +12,7 @@
 namespace lockstep::runtime {
 namespace {
 
-TEST(LogicalDevices, SixtyFourCpuDevicesExistEachWithItsOwnParts) {
+TEST(LogicalDevices, SixtyFourCpuDevicesExist) {
   ASSERT_EQ(num_devices(DeviceType::cpu), 64);
   std::set<void*> parts;
   for (int i = 0; i < 64; ++i) {
@@ -28,7 +28,7 @@ TEST(LogicalDevices, SixtyFourCpuDevicesExistEachWithItsOwnParts) {
   }
 }
 
-TEST(LogicalDevices, AtTheEndOfAPhaseItsMemoryIsSampledOnTheTrackOfTheThread) {
+TEST(LogicalDevices, MemoryIsSampledWhenAPhaseEnds) {
   LogicalDevice& device = logical_device({DeviceType::cpu, 32});
   Stream& stream = device.compute_stream();
   const auto run_phases = [&stream] {

@@ -47,7 +47,7 @@ struct ManualEvent final : Event {
   bool wait(Deadline) const override { return passed; }
 };
 
-TEST(HostMemoryPool, ABlockInUseWaitsForAllItsEvents) {
+TEST(HostMemoryPool, ABlockWaitsForItsEvents) {
   const auto pool = make_host_memory_pool("cpu:0");
   const auto first = std::make_shared<ManualEvent>();
   const auto second = std::make_shared<ManualEvent>();
@@ -64,7 +64,7 @@ TEST(HostMemoryPool, ABlockInUseWaitsForAllItsEvents) {
   for (const auto& held : {block, other, third}) pool->release(held);
 }
 
-TEST(HostMemoryPool, ARequestThatCannotBeMetIsAnErrorThatLeavesThePoolUsable) {
+TEST(HostMemoryPool, OutOfMemoryLeavesThePoolUsable) {
   const auto pool = make_host_memory_pool("cpu:7");
   const auto held = pool->allocate(1000);
   pool->release(pool->allocate(3000));

@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 // In every process of this system.
 constexpr const char* kMath = "libm.so.6";
 
-TEST(SharedLibrary, AFunctionThatItLacksIsNullOrAnErrorThatNamesBoth) {
+TEST(SharedLibrary, AFunctionThatItLacksIsNamed) {
   const SharedLibrary library(
       kMath, {.code = ErrorCode::Comm, .operation = "numbers", .advice = "get a newer one"});
   void (*function)() = std::abort;
@@ -33,7 +33,7 @@ TEST(SharedLibrary, ThatIsMissingSaysWhichAndWhy) {
   EXPECT_THAT(library.problem(), HasSubstr("/nowhere/libnothing.so: cannot open shared object"));
 }
 
-TEST(SharedLibrary, IsTheUsualOneUnlessTheEnvironmentNamesAnother) {
+TEST(SharedLibrary, TheEnvironmentMayNameAnother) {
   ::unsetenv("LOCKSTEP_TEST_LIBRARY");
   EXPECT_EQ(library_path("LOCKSTEP_TEST_LIBRARY", "libusual.so"), "libusual.so");
   ::setenv("LOCKSTEP_TEST_LIBRARY", "", 1);

@@ -50,7 +50,7 @@ TEST(CommStream, RunsWorkInOrderBesideTheCaller) {
   EXPECT_NE(ran_on, std::this_thread::get_id());
 }
 
-TEST(CommStream, AnEventPassesWhenTheWorkBeforeItIsDone) {
+TEST(CommStream, AnEventPassesAfterTheWorkBefore) {
   Stream& stream = device().comm_stream();
   Door first, second;
   stream.submit([&] { first.wait(); });
@@ -85,7 +85,7 @@ TEST(CommStream, WaitsForAnEventOfAnotherStream) {
   EXPECT_EQ(seen, 7);
 }
 
-TEST(StorageUse, MemoryIsNotGivenOutAgainBeforeTheStreamThatUsesItHasPassed) {
+TEST(StorageUse, MemoryIsKeptUntilItsStreamHasPassed) {
   LogicalDevice& own = device(24);
   Stream& stream = own.comm_stream();
   Door door;

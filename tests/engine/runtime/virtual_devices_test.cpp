@@ -11,7 +11,7 @@ namespace {
 
 using lockstep::testing::expect_error;
 
-TEST(VirtualDevices, AreWrittenAsGpusAndHowManyDevicesEachOneIs) {
+TEST(VirtualDevices, AreWrittenAsGpusAndCounts) {
   const std::pair<const char*, std::vector<int>> table[] = {
       {"cuda:0", {0}},
       {"cuda:1", {1}},
@@ -26,7 +26,7 @@ TEST(VirtualDevices, AreWrittenAsGpusAndHowManyDevicesEachOneIs) {
   EXPECT_EQ(parse_virtual_devices("cuda:0*32,cuda:1*32", 2).size(), 64u);
 }
 
-TEST(VirtualDevices, WordsThatMeanNothingAreNamedBesideAnExample) {
+TEST(VirtualDevices, WordsThatMeanNothingAreNamed) {
   for (const char* text :
        {"", "cuda:", "cuda:0*", "cuda:0*0", "cuda:-1", "0*4", "cpu:0", "cuda:0*2*2", "cuda:0 *2",
         "cuda:0,", ",cuda:0", "cuda:99999999999", "CUDA:0"}) {
@@ -37,7 +37,7 @@ TEST(VirtualDevices, WordsThatMeanNothingAreNamedBesideAnExample) {
                [] { parse_virtual_devices("cuda:0*2,four", 2); });
 }
 
-TEST(VirtualDevices, GpusThatAreMissingOrTooManyAreRefused) {
+TEST(VirtualDevices, MissingOrTooManyGpusAreRefused) {
   const std::tuple<const char*, int, const char*> mistakes[] = {
       {"cuda:0,cuda:1*2", 1, "'cuda:1*2' names GPU 1, and this machine has only cuda:0"},
       {"cuda:9", 4, "names GPU 9, and this machine has cuda:0 to cuda:3"},

@@ -9,7 +9,7 @@
 namespace lockstep::runtime {
 namespace {
 
-TEST(WaitWord, AWaitEndsAtItsDeadlineAndSaysSo) {
+TEST(WaitWord, AWaitEndsAtItsDeadline) {
   WaitWord word(3);
   const auto deadline = deadline_after(0.01);
   EXPECT_FALSE(word.wait_while_equal(3, deadline));
@@ -23,7 +23,7 @@ TEST(Deadline, NoTimeMeansForEver) {
   EXPECT_FALSE(has_passed(deadline_after(60)));
 }
 
-TEST(Deadline, OfTwoTheEarlierOneIsTheOneThatEnds) {
+TEST(Deadline, TheEarlierOfTwoEnds) {
   const Deadline soon = deadline_after(1);
   const Deadline late = deadline_after(2);
   EXPECT_EQ(earlier(soon, late), soon);
@@ -41,7 +41,7 @@ TEST(Deadline, TheTimeUntilThenIsBounded) {
   EXPECT_GT(time_until(deadline_after(60)), seconds(3));
 }
 
-TEST(Deadline, ForPollItIsCountedInMillisecondsThatAreNeverTooFew) {
+TEST(Deadline, NeverHasTooFewMillisecondsForPoll) {
   EXPECT_EQ(milliseconds_until({}), -1);
   EXPECT_EQ(milliseconds_until(deadline_after(-1)), 0);
   EXPECT_EQ(milliseconds_until(Clock::now() + std::chrono::hours(1'000'000)), 864'000'000);

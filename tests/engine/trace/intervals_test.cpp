@@ -28,7 +28,7 @@ TEST(Intervals, IntersectionKeepsWhatBothCover) {
   EXPECT_THAT(intersection_of(a, {}), IsEmpty());
 }
 
-TEST(Intervals, BusyTimeIsTheUnionOfOneLaneOfOneRankInsideTheWindow) {
+TEST(Intervals, BusyTimeIsTheUnionOfOneLane) {
   const std::vector<Span> spans = {
       {.name = "a", .begin_ns = 0, .end_ns = 10, .rank = 1, .lane = Lane::compute},
       {.name = "b", .begin_ns = 5, .end_ns = 12, .rank = 1, .lane = Lane::compute},

@@ -41,7 +41,7 @@ TEST(Recorder, SpansSurviveTheirThread) {
   EXPECT_EQ(collect().spans.size(), 7u) << "collecting does not consume";
 }
 
-TEST(Recorder, CountsWhatDoesNotFitAndKeepsTheFirst) {
+TEST(Recorder, CountsWhatDoesNotFit) {
   start({.max_entries = kChunkEntries});
   record_spans(kChunkEntries + 10);
   stop();
@@ -83,7 +83,7 @@ TEST(Recorder, LeavesOutTheStepsBetweenThoseItRecords) {
   stop();
 }
 
-TEST(Recorder, ASpanOpenAcrossStartBelongsToNeitherRecording) {
+TEST(Recorder, SpansOpenAtTheStartAreLeftOut) {
   start();
   {
     ScopedSpan outer(Lane::host, Category::host, "outer");
@@ -126,7 +126,7 @@ TEST(Recorder, KeepsSamplesOfMemoryByTime) {
   EXPECT_EQ(recorded.memory[1].num_bytes, 300u);
 }
 
-TEST(Recorder, ShowsAllThatWasInSlowMotionAtFullSpeed) {
+TEST(Recorder, ShowsSlowMotionAtFullSpeed) {
   const std::int64_t before = now_ns();
   start({.times_slower = 10});
   const std::int64_t after = now_ns();

@@ -42,7 +42,7 @@ TEST(Span, KeepsWhatItWasToldAndItsTimes) {
 }
 
 // Of all others it would cost more than it tells.
-TEST(Span, HasTheCpuTimeOfComputationAndOfWaitsInsideIt) {
+TEST(Span, HasTheCpuTimeOfComputationAndWaits) {
   start();
   const auto spin = [] {
     for (int rounds = 0; rounds < 20000; ++rounds) asm volatile("");
@@ -78,7 +78,7 @@ TEST(Span, HasTheCpuTimeOfComputationAndOfWaitsInsideIt) {
   EXPECT_GE(cpu_ns.at("after"), 0);
 }
 
-TEST(Span, TakesTheRankOfTheContextUnlessAScopeNamesATrack) {
+TEST(Span, TakesItsRankFromTheContext) {
   start();
   {
     const ThreadContextScope context({.rank = 3, .world_size = 4});
@@ -104,7 +104,7 @@ std::vector<std::string>& ranges() {
   return texts;
 }
 
-TEST(RangeHooks, HearOfEverySpanWhetherOrNotItIsRecorded) {
+TEST(RangeHooks, HearOfEverySpan) {
   set_range_hooks({[](const char* name) { ranges().push_back(std::string("push ") + name); },
                    [] { ranges().push_back("pop"); }});
   {

@@ -53,7 +53,7 @@ TEST_F(RefusedProducts, WhateverStatusAnAlgorithmGivesAnotherIsTaken) {
   }
 }
 
-TEST_F(RefusedProducts, WhateverStatusTheBiasGivesAKernelOfOursAddsIt) {
+TEST_F(RefusedProducts, AKernelOfOursAddsARefusedBias) {
   for (const cublasStatus_t status : kStatuses) {
     SCOPED_TRACE(int(status));
     forget_products();
@@ -62,7 +62,7 @@ TEST_F(RefusedProducts, WhateverStatusTheBiasGivesAKernelOfOursAddsIt) {
   }
 }
 
-TEST_F(RefusedProducts, WithoutAnyAlgorithmLeftTheErrorSaysWhereToLook) {
+TEST_F(RefusedProducts, WithoutAnAlgorithmSayWhereToLook) {
   for (const std::int64_t id : kIds) {
     refuse(Refused::product, id, CUBLAS_STATUS_EXECUTION_FAILED);
   }
@@ -72,7 +72,7 @@ TEST_F(RefusedProducts, WithoutAnyAlgorithmLeftTheErrorSaysWhereToLook) {
                expect_right_layer);
 }
 
-TEST_F(RefusedProducts, OfAGpuThatHasFailedAreAnErrorAndNoRefusal) {
+TEST_F(RefusedProducts, OfAFailedGpuAreAnError) {
   const GridOnDevice<double> x(16, 16), weight(16, 16), y(16, 16);
   const OnDevice<double> bias(16);
   // The library adds no bias in float64, so a kernel of ours is timed, too.

@@ -23,7 +23,7 @@ class GpuLarge : public GpuTest {
   }
 };
 
-TEST_F(GpuLarge, FillAndCopyReachTheLastOfTwoToThe31Bytes) {
+TEST_F(GpuLarge, FillAndCopyReachTheLastByte) {
   const auto from = Tensor::empty({kElements}, DType::uint8, test_device());
   const auto to = Tensor::empty({kElements}, DType::uint8, test_device());
   tested().fill(stream(), to.view(), 1);

@@ -22,7 +22,7 @@ TEST(LoadedCublasLt, IsTheVersionOfTheHeaders) {
 }
 
 // In a process of its own, since a process loads the library once.
-TEST(LoadedCublasLtDeathTest, MissingIsAnErrorThatSaysWhatToDo) {
+TEST(LoadedCublasLtDeathTest, MissingSaysWhatToDo) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto call = [] {
     setenv("LOCKSTEP_CUBLASLT_LIBRARY", "/nowhere/libcublasLt.so", 1);

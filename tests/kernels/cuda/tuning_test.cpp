@@ -32,7 +32,7 @@ TEST_F(CudaProducts, TimingLeavesWhatIsThereAlone) {
   for (std::size_t i = 0; i < once.size(); ++i) EXPECT_NEAR(twice[i], 2 * once[i], 1e-4);
 }
 
-TEST_F(CudaProducts, ThreadsThatMeetTheSameProductTimeItOnce) {
+TEST_F(CudaProducts, ThreadsTimeTheSameProductOnce) {
   const SomeProduct products[] = {{24, 12, 8}, {24, 12, 8}, {24, 12, 8}};
   stream().synchronize();
   std::vector<std::thread> threads;

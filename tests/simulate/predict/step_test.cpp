@@ -62,7 +62,7 @@ TEST(Step, OverlapHidesWhatBucketsAllow) {
   EXPECT_EQ(at_the_end.breakdown.overlapped_comm, 0);
 }
 
-TEST(Step, DataParallelIsSlowerThanBucketsAndWorseWithEachDevice) {
+TEST(Step, DataParallelIsSlowerThanBuckets) {
   double last = 0;
   for (const std::size_t devices : {2, 4, 8}) {
     const double seconds =
@@ -81,7 +81,7 @@ TEST(Step, WaitsForTheSlowestOfMoreDevices) {
 
 // DataParallel's first device has the loss of all rows, and adds up the gradients; that is where
 // the others' time goes.
-TEST(Step, DataParallelPaysForParametersOutputsAndGradientsInEveryStep) {
+TEST(Step, DataParallelPaysForAllThatItMoves) {
   Workload small;
   for (int i = 0; i < 4; ++i) small.layers.push_back({"layer", 1e-6, 2e-6, {4000}});
   small.fixed_seconds = 10e-6;
@@ -109,7 +109,7 @@ TEST(Step, StrategiesOfOneProcessStayInOneHost) {
 
 // As many bytes as DDP, half as many again for the parameters of the third stage; the update is
 // shared.
-TEST(Step, ZeroMovesWhatItsStagesMoveAndSharesTheUpdate) {
+TEST(Step, ZeroMovesWhatItsStagesMove) {
   const double ddp = predict("dgx1-v100", 8, Strategy::ddp).comm_bytes_per_device;
   const PredictedStep one = predict("dgx1-v100", 8, Strategy::zero1);
   const PredictedStep three = predict("dgx1-v100", 8, Strategy::zero3);
@@ -124,7 +124,7 @@ TEST(Step, ZeroMovesWhatItsStagesMoveAndSharesTheUpdate) {
   EXPECT_GT(three.breakdown.overlapped_comm, one.breakdown.overlapped_comm);
 }
 
-TEST(Step, ABatchThatTakesLongerThanAStepHoldsItUp) {
+TEST(Step, ASlowBatchHoldsAStepUp) {
   const Topology topology = find_topology("dgx1-v100");
   Network network(topology);
   Workload work = workload();
@@ -154,7 +154,7 @@ PredictedStep predict_parts(std::size_t devices, std::size_t num_micro_batches,
   return predict_step(network, work, options);
 }
 
-TEST(Step, APipelineOfEvenPartsTakesItsBubbleLonger) {
+TEST(Step, AnEvenPipelineTakesItsBubbleLonger) {
   Workload work = workload();
   work.optimizer_seconds = 0;
   const std::size_t n = 4, m = 8;
@@ -167,7 +167,7 @@ TEST(Step, APipelineOfEvenPartsTakesItsBubbleLonger) {
               step.step_seconds, 1e-9);
 }
 
-TEST(Step, APipelinePaysForActivationsAndItsSlowestPart) {
+TEST(Step, APipelinePaysForItsSlowestPart) {
   Workload work = workload();
   const double even = predict_parts(4, 8, work).step_seconds;
   for (LayerWork& layer : work.layers) layer.output_bytes = 50e6;
@@ -180,7 +180,7 @@ TEST(Step, APipelinePaysForActivationsAndItsSlowestPart) {
   EXPECT_THROW(predict_parts(8, 8, Workload{{work.layers[0], work.layers[1]}}), Error);
 }
 
-TEST(Step, PartsOfAPipelineAreAsEvenAsLayersAllow) {
+TEST(Step, PipelinePartsAreAsEvenAsLayersAllow) {
   const auto layers = [](std::vector<double> seconds) {
     std::vector<LayerWork> all;
     for (const double value : seconds) all.push_back({"layer", value, 0});

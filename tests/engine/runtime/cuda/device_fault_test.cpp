@@ -31,7 +31,7 @@ class DeviceFaults : public CudaTest {
   }
 };
 
-TEST_F(DeviceFaults, ARowThatDoesNotExistIsNamedBesideHowManyThereAre) {
+TEST_F(DeviceFaults, ARowThatDoesNotExistIsNamed) {
   for (const std::int64_t row : {std::int64_t{4}, std::int64_t{-1}, std::int64_t{1} << 40}) {
     gather(row);
     expect_error(
@@ -41,7 +41,7 @@ TEST_F(DeviceFaults, ARowThatDoesNotExistIsNamedBesideHowManyThereAre) {
   }
 }
 
-TEST_F(DeviceFaults, ALabelOutsideTheClassesIsNamedBesideTheirRange) {
+TEST_F(DeviceFaults, ALabelOutsideTheClassesIsNamed) {
   for (const std::int64_t label : {10, -1}) {
     cross_entropy(label);
     expect_error(ErrorCode::Shape,

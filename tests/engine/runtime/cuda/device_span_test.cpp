@@ -28,7 +28,7 @@ class DeviceSpans : public CudaTest {
   static void work(Device device = kFirst) { Tensor::full({100}, 1, DType::float32, device); }
 };
 
-TEST_F(DeviceSpans, KeepWhatTheyAreGivenAndBelongToNoThread) {
+TEST_F(DeviceSpans, KeepWhatTheyAreGiven) {
   trace::start();
   {
     const ThreadContextScope of_rank({.rank = 5, .world_size = 6});
@@ -91,7 +91,7 @@ TEST_F(DeviceSpans, OfManyStepsAndDevicesAreAllRecorded) {
   }
 }
 
-TEST_F(DeviceSpans, AreOpenedWithOneOfTheThreadByAWorkSpan) {
+TEST_F(DeviceSpans, AreOpenedByAWorkSpan) {
   trace::start();
   {
     WorkSpan span(compute(), Lane::copy, Category::copy, "scatter", 64);
@@ -113,7 +113,7 @@ TEST_F(DeviceSpans, AreOpenedWithOneOfTheThreadByAWorkSpan) {
   EXPECT_NE(spans[0].thread == trace::kDeviceThread, spans[1].thread == trace::kDeviceThread);
 }
 
-TEST_F(DeviceSpans, OfARecordingThatIsOverDoNotTurnUpInTheNext) {
+TEST_F(DeviceSpans, StayInTheirRecording) {
   trace::start();
   { DeviceSpan span(compute(), Lane::compute, Category::op, "old"); }
   trace::stop();
@@ -124,7 +124,7 @@ TEST_F(DeviceSpans, OfARecordingThatIsOverDoNotTurnUpInTheNext) {
   EXPECT_STREQ(spans[0].name, "new");
 }
 
-TEST_F(DeviceSpans, AKernelsFaultDoesNotLoseThoseAfterIt) {
+TEST_F(DeviceSpans, AKernelsFaultLosesNoneAfterIt) {
   const Tensor source = Tensor::zeros({4, 2}, DType::float32, kFirst);
   const Tensor rows = Tensor::from(std::vector<std::int64_t>{4}, {1}, kFirst);
   const Tensor to = Tensor::empty({1, 2}, DType::float32, kFirst);

@@ -17,7 +17,7 @@ TEST_F(CudaDevices, StandForTheGpusThatWereDeclared) {
   EXPECT_EQ(logical_device(kCpu).gpu(), kNoGpu);
 }
 
-TEST_F(CudaDevices, ANameBeyondTheLastSaysWhichExistAndHowToGetMore) {
+TEST_F(CudaDevices, ANameBeyondTheLastSaysWhichExist) {
   for (const int index : {4, 9, 1000, -1}) {
     expect_error(ErrorCode::Device,
                  "cuda:" + std::to_string(index) + " does not exist; cuda:0 to cuda:3 do", [&] {
@@ -30,7 +30,7 @@ TEST_F(CudaDevices, ANameBeyondTheLastSaysWhichExistAndHowToGetMore) {
                });
 }
 
-TEST_F(CudaDevices, CannotBeDeclaredAnewOnceOneIsInUse) {
+TEST_F(CudaDevices, CannotBeDeclaredAnewInUse) {
   logical_device(kFirst);
   EXPECT_TRUE(has_cuda_devices_in_use());
   set_virtual_devices(physical_gpus().size() > 1 ? "cuda:0*3,cuda:1" : "cuda:0*4");  // as they are
@@ -39,7 +39,7 @@ TEST_F(CudaDevices, CannotBeDeclaredAnewOnceOneIsInUse) {
   EXPECT_EQ(num_devices(DeviceType::cuda), kNumDevices);
 }
 
-TEST_F(CudaDevices, MayBeDeclaredAnewUntilOneIsInUse) {
+TEST_F(CudaDevices, MayBeDeclaredAnewBeforeUse) {
   EXPECT_IN_NEW_PROCESS({
     set_virtual_devices("cuda:0*2");
     EXPECT_EQ(num_devices(DeviceType::cuda), 2);

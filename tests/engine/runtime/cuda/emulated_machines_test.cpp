@@ -18,7 +18,7 @@ TEST(Machines, WithoutAGpuSayWhatMayHideIt) {
   });
 }
 
-TEST(Machines, WithADriverThatIsTooOldSayWhichCudaItServesAndWhichIsNeeded) {
+TEST(Machines, WithAnOldDriverSayWhatTheyNeed) {
   EXPECT_IN_NEW_PROCESS({
     setenv("LOCKSTEP_EMULATED_DRIVER", "11080", 1);
     const std::string needed =

@@ -27,7 +27,7 @@ class FullGpu : public CudaTest {
   }
 };
 
-TEST_F(FullGpu, SaysWhatWasAskedWhatIsFreeAndWhatTensorsHoldAndHeld) {
+TEST_F(FullGpu, SaysWhatIsFreeAndWhatTensorsHold) {
   MemoryPool& pool = logical_device(kFirst).own_memory();
   const Tensor held = make(kMiB);
   pool.reset_peak();
@@ -50,7 +50,7 @@ TEST_F(FullGpu, SaysWhatWasAskedWhatIsFreeAndWhatTensorsHoldAndHeld) {
   compute().synchronize();
 }
 
-TEST_F(FullGpu, IsAnErrorOfTheStepAlsoWhileItIsCaptured) {
+TEST_F(FullGpu, IsAnErrorAlsoInACapture) {
   make(3 * kMiB);            // these would be given back,
   make(3 * kMiB, kSibling);  // which must not break the capture
   const Tensor x = make(kMiB);
@@ -73,7 +73,7 @@ TEST_F(FullGpu, IsAnErrorOfTheStepAlsoWhileItIsCaptured) {
   EXPECT_EQ(x.to_vector<std::uint8_t>(), std::vector<std::uint8_t>(kMiB, 5));
 }
 
-TEST_F(FullGpu, GetsBackTheMemoryOfGraphsThatAreGone) {
+TEST_F(FullGpu, GetsBackTheMemoryOfGraphs) {
   const std::size_t before = num_allocated_bytes();
   {
     const Tensor x = make(kMiB);
@@ -120,7 +120,7 @@ TEST(SmallGpu, GetsBackWhatSiblingsOnItKeepFree) {
   });
 }
 
-TEST(SmallGpu, GetsBackWhatSiblingsKeepFreeAlsoWhileAStepIsCaptured) {
+TEST(SmallGpu, GetsBackWhatSiblingsKeepFree) {
   EXPECT_IN_NEW_PROCESS({
     setenv("LOCKSTEP_EMULATED_MEMORY_MIB", "32", 1);
     set_virtual_devices("cuda:0*4");

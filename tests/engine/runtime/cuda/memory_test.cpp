@@ -17,7 +17,7 @@ MemoryStatistics statistics(Device device = kFirst) {
   return logical_device(device).own_memory().statistics();
 }
 
-TEST_F(CudaMemory, IsGivenOutAgainAtOnceInTheOrderOfTheComputeStream) {
+TEST_F(CudaMemory, IsGivenOutAgainAtOnce) {
   { const Tensor cached = Tensor::full({kSize}, 0, DType::uint8, kFirst); }
   compute().synchronize();
   Gate gate;
@@ -59,7 +59,7 @@ TEST_F(CudaMemory, ThatAnotherStreamUsesWaitsForIt) {
   }
 }
 
-TEST_F(CudaMemory, IsCountedPerLogicalDeviceAlsoOnOneGpu) {
+TEST_F(CudaMemory, IsCountedPerLogicalDevice) {
   const auto first = statistics(kFirst), sibling = statistics(kSibling);
   logical_device(kFirst).own_memory().reset_peak();
   logical_device(kSibling).own_memory().reset_peak();
@@ -74,7 +74,7 @@ TEST_F(CudaMemory, IsCountedPerLogicalDeviceAlsoOnOneGpu) {
   EXPECT_EQ(statistics(kSibling).peak_bytes, sibling.current_bytes + 2 * kSize);
 }
 
-TEST_F(CudaMemory, ThatACapturedStepWorksInIsHeldAsLongAsTheGraph) {
+TEST_F(CudaMemory, OfACapturedStepLivesWithItsGraph) {
   const Tensor result = Tensor::zeros({kSize}, DType::uint8, kFirst);
   const std::size_t before = statistics().current_bytes;
   logical_device(kFirst).own_memory().reset_peak();
@@ -94,7 +94,7 @@ TEST_F(CudaMemory, ThatACapturedStepWorksInIsHeldAsLongAsTheGraph) {
   EXPECT_EQ(statistics().current_bytes, before);
 }
 
-TEST_F(CudaMemory, PinnedIsReusedAndCopiedFromByTheGpu) {
+TEST_F(CudaMemory, PinnedIsReused) {
   void* first = nullptr;
   {
     const Tensor x = Tensor::empty_pinned({kSize}, DType::uint8);

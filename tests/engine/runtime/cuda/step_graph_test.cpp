@@ -24,7 +24,7 @@ void add(const Tensor& a, const Tensor& b, const Tensor& y) {
   a.backend().add(a.stream(), a.view(), b.view(), y.view());
 }
 
-TEST_F(StepGraphs, WarmUpCaptureAndLaunchesDoTheStepOnceEach) {
+TEST_F(StepGraphs, EveryRunDoesTheStepOnce) {
   const Tensor sum = full(0), input = full(0);
   StepGraph graph({kFirst});
   std::size_t num_calls = 0;
@@ -45,7 +45,7 @@ TEST_F(StepGraphs, WarmUpCaptureAndLaunchesDoTheStepOnceEach) {
   EXPECT_EQ(graph.num_nodes(), 3u);
 }
 
-TEST_F(StepGraphs, MemoryOfACapturedStepIsGivenToNobodyElse) {
+TEST_F(StepGraphs, MemoryOfACapturedStepIsItsOwn) {
   const Tensor result = full(0);
   const auto step = [&] {
     const Tensor a = full(3);
@@ -69,7 +69,7 @@ TEST_F(StepGraphs, MemoryOfACapturedStepIsGivenToNobodyElse) {
   for (int i = 0; i < 20; ++i) EXPECT_EQ(values_of(others[std::size_t(i)]), all(float(100 + i)));
 }
 
-TEST_F(StepGraphs, SeveralDevicesForkFromTheFirstAndJoinIt) {
+TEST_F(StepGraphs, SeveralDevicesForkFromTheFirst) {
   const std::vector<Device> devices{kFirst, kSibling, kOther};
   std::vector<Tensor> inputs, outputs;
   for (const Device device : devices) {
@@ -96,7 +96,7 @@ TEST_F(StepGraphs, SeveralDevicesForkFromTheFirstAndJoinIt) {
   }
 }
 
-TEST_F(StepGraphs, FollowAndPrecedeTheWorkOfAllTheirDevices) {
+TEST_F(StepGraphs, KeepTheOrderOfTheirDevicesWork) {
   const Tensor x = full(0, kFirst), y = full(0, kSibling), seen = full(0, kFirst);
   StepGraph graph({kFirst, kSibling});
   for (std::size_t run = 0; run < kRuns; ++run) {
@@ -135,7 +135,7 @@ TEST_F(StepGraphs, StreamsThatTheStepForksAreCapturedToo) {
   }
 }
 
-TEST_F(StepGraphs, AnErrorOfTheStepLeavesStreamsThatWorkAndTheNextCallCaptures) {
+TEST_F(StepGraphs, TheCallAfterAnErrorCaptures) {
   const Tensor x = full(0);
   StepGraph graph({kFirst, kSibling});
   std::size_t num_calls = 0;
@@ -162,7 +162,7 @@ TEST_F(StepGraphs, AnErrorOfTheStepLeavesStreamsThatWorkAndTheNextCallCaptures) 
   EXPECT_EQ(values_of(x), all(4));
 }
 
-TEST_F(StepGraphs, AStepThatWaitsForTheDeviceIsToldWhatItMayNotDo) {
+TEST_F(StepGraphs, AStepThatWaitsIsRefused) {
   const Tensor x = full(1);
   const auto passed = compute(kOther).record();
   passed->wait();

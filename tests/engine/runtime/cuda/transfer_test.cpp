@@ -54,7 +54,7 @@ TEST_P(Transfers, ComeBeforeLaterWorkOfBothSides) {
   }
 }
 
-TEST_P(Transfers, OfPartsAndOfNothingLeaveTheRestAlone) {
+TEST_P(Transfers, OfPartsLeaveTheRestAlone) {
   const auto [from, to] = GetParam();
   const Tensor x = Tensor::from(counting(0), {kSize}, from);
   const Tensor y = Tensor::zeros({kSize}, DType::float32, to);
