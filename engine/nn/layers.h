@@ -18,7 +18,7 @@ enum class Bias { no, yes };
 struct LinearOptions {
   Bias bias = Bias::yes;
   DType dtype = DType::float32;
-  std::optional<Device> device;  // of the parameters; none: default_device()
+  std::optional<Device> device = {};  // of the parameters; none: default_device()
 };
 
 // Shapes:  x [batch, in_features] -> y [batch, out_features].
@@ -31,6 +31,9 @@ class Linear final : public ModuleOf<Linear> {
  public:
   Linear(std::size_t in_features, std::size_t out_features, Rng& rng,
          const LinearOptions& options = {});
+  // Draws from default_rng().
+  Linear(std::size_t in_features, std::size_t out_features, const LinearOptions& options = {})
+      : Linear(in_features, out_features, default_rng(), options) {}
 
   Variable forward(const Variable& x) override { return linear(x, weight(), bias()); }
 

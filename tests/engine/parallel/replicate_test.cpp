@@ -41,6 +41,24 @@ TEST(Replicate, Replica0SharesMemoryWithTheOriginalAndOthersDoNot) {
   EXPECT_FALSE(replicas[1]->parameters()[0].value().shares_memory_with(original));
 }
 
+class MemberLayer final : public nn::ModuleOf<MemberLayer> {
+ public:
+  MemberLayer() { register_child("fc", fc); }
+  Variable forward(const Variable& x) override { return fc(x); }
+
+ private:
+  nn::Linear fc{3, 2};
+};
+
+TEST(Replicate, AModuleWithMemberLayersRunsOnEveryDevice) {
+  MemberLayer module;
+  const auto replicas = replicate(module, cpu_devices(2));
+  const Variable y = (*replicas[1])(Tensor::full({4, 3}, 1, DType::float32, cpu_devices(2)[1]));
+  EXPECT_EQ(y.device(), cpu_devices(2)[1]);
+  sum(y).backward();
+  EXPECT_EQ(module.parameters()[1].grad()[0], 4);
+}
+
 TEST(Replicate, LeavesTheOriginalAsItWas) {
   const auto module = make_linear(3, 2, 1);
   const Variable weight = module->weight();
