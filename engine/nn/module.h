@@ -154,10 +154,12 @@ class Module {
 // "Model" for a class lockstep::Model.
 std::string class_name(const std::type_info& type);
 
-// Base of every concrete module: class Linear : public ModuleOf<Linear>.
-template <typename Derived>
-class ModuleOf : public Module {
+// Base of every concrete module: class Linear : public ModuleOf<Linear>. What several of them share
+// stands in a Base between the two.
+template <typename Derived, typename Base = Module>
+class ModuleOf : public Base {
  public:
+  using Base::Base;
   std::shared_ptr<Module> shallow_copy() const override {
     auto copy = std::make_shared<Derived>(static_cast<const Derived&>(*this));
     static_cast<ModuleOf&>(*copy).copy_children();
