@@ -59,32 +59,9 @@ TEST(DdpBuckets, ParametersEnterInReverseOrderAndTheFirstBucketHasItsOwnLimit) {
   });
 }
 
-TEST(DdpBuckets, ALimitOfOneByteReducesEveryParameterAloneAndAHugeOneAllTogether) {
-  run_ranks(2, [](comm::Communicator& communicator) {
-    for (const auto& [limit, expected] : {std::pair{1, 6}, std::pair{1 << 30, 1}}) {
-      const auto net = std::make_shared<nn::Sequential>(make_layers(6));
-      Ddp ddp(net, communicator, with_limits({static_cast<std::size_t>(limit)}));
-      sum(ddp(make_input())).backward();
-      EXPECT_EQ(ddp.reducer().num_all_reduces(), static_cast<std::size_t>(expected));
-    }
-  });
-}
-
 TEST(DdpBuckets, DefaultLimitsAreOneAndTwentyFiveMebibytes) {
   EXPECT_EQ(parallel::GradReducerOptions().bucket_byte_limits,
             (std::vector<std::size_t>{std::size_t{1} << 20, std::size_t{25} << 20}));
-}
-
-TEST(DdpBuckets, EachDTypeHasItsOwnBuckets) {
-  run_ranks(2, [](comm::Communicator& communicator) {
-    const auto a = make_linear(3, 2, 1, DType::float32);
-    const auto b = make_linear(3, 2, 2, DType::float64);
-    const auto module = make_function_module(
-        {a, b}, [](nn::Module& self, const Variable& x) { return call_child(self, 1, x); });
-    Ddp ddp(module, communicator);
-    EXPECT_EQ(groups_of(ddp.reducer().bucket_plan()), (Groups{{3, 2}, {1, 0}}));
-    EXPECT_EQ(ddp.reducer().bucket_plan().buckets[0].dtype, DType::float64);
-  });
 }
 
 // Registered a, b, c, d; used so that gradients become ready in the order c, a, d, b.
@@ -191,35 +168,24 @@ TEST(DdpBuckets, AreLaunchedStrictlyInOrder) {
   }
 }
 
-TEST(DdpBuckets, AfterBackwardLaunchesThemAllAtTheEnd) {
-  run_ranks(2, [](comm::Communicator& communicator) {
-    DdpOptions options = with_limits({1024});
-    options.reducer.overlap = parallel::Overlap::after_backward;
-    const auto layers = make_layers(4);
-    Variable first = layers[0]->parameters()[0];
-    Ddp ddp(std::make_shared<nn::Sequential>(layers), communicator, options);
-    std::size_t num_before_the_end = 99;
-    first.on_grad_ready(
-        [&](const Variable&) { num_before_the_end = ddp.reducer().num_all_reduces(); });
-    sum(ddp(make_input())).backward();
-    EXPECT_EQ(num_before_the_end, 0u);
-    EXPECT_EQ(ddp.reducer().num_all_reduces(), 4u);
-  });
-}
-
-TEST(DdpBuckets, OverlapLaunchesThemWhileBackwardGoesOn) {
-  run_ranks(2, [](comm::Communicator& communicator) {
-    const auto layers = make_layers(4);
-    Variable first = layers[0]->parameters()[0];
-    Ddp ddp(std::make_shared<nn::Sequential>(layers), communicator, with_limits({1024}));
-    std::size_t num_before_the_end = 0;
-    first.on_grad_ready(
-        [&](const Variable&) { num_before_the_end = ddp.reducer().num_all_reduces(); });
-    sum(ddp(make_input())).backward();
-    // The last bucket has nothing left to hide behind: the end of the pass takes it.
-    EXPECT_EQ(num_before_the_end, 3u);
-    EXPECT_EQ(ddp.reducer().num_all_reduces(), 4u);
-  });
+TEST(DdpBuckets, OverlapDecidesWhenTheyAreLaunched) {
+  // With overlap the last bucket has nothing left to hide behind: the end of the pass takes it.
+  for (const auto& [overlap, expected] : {std::pair{parallel::Overlap::during_backward, 3},
+                                          std::pair{parallel::Overlap::after_backward, 0}}) {
+    run_ranks(2, [overlap, expected](comm::Communicator& communicator) {
+      DdpOptions options = with_limits({1024});
+      options.reducer.overlap = overlap;
+      const auto layers = make_layers(4);
+      Variable first = layers[0]->parameters()[0];
+      Ddp ddp(std::make_shared<nn::Sequential>(layers), communicator, options);
+      std::size_t num_before_the_end = 99;
+      first.on_grad_ready(
+          [&](const Variable&) { num_before_the_end = ddp.reducer().num_all_reduces(); });
+      sum(ddp(make_input())).backward();
+      EXPECT_EQ(num_before_the_end, static_cast<std::size_t>(expected));
+      EXPECT_EQ(ddp.reducer().num_all_reduces(), 4u);
+    });
+  }
 }
 
 TEST(DdpBuckets, BucketMibIsTheLimitOfEachBucket) {

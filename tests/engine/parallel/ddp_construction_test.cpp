@@ -69,99 +69,60 @@ TEST(DdpConstruction, TakesAModuleThatStandsInTheModelTwice) {
   });
 }
 
-TEST(DdpConstruction, NeedsAParameterThatNeedsAGradient) {
-  const auto frozen = [](int) {
-    const auto linear = make_linear(2, 2, 1);
-    for (Variable parameter : linear->parameters()) parameter.set_requires_grad(RequiresGrad::no);
-    return linear;
+TEST(DdpConstruction, EveryRankNamesTheFirstDifference) {
+  struct Case {
+    int world_size;
+    ErrorCode code;
+    std::string words;
+    ModuleMaker make;
   };
-  EXPECT_THAT(shared_verdict(2, ErrorCode::Usage, frozen),
-              HasSubstr("parameters that require a gradient"));
-  const auto empty = [](int) {
-    return make_function_module({}, [](nn::Module&, const Variable& x) { return x; });
+  const std::vector<Case> cases{
+      {4, ErrorCode::Comm, "rank 2 has 4 parameters, rank 0 has 2",
+       [](int rank) {
+         std::vector<std::shared_ptr<nn::Module>> layers{make_linear(2, 2, 1)};
+         if (rank >= 2) layers.push_back(make_linear(2, 2, 1));
+         return sequence_of(layers);
+       }},
+      {4, ErrorCode::Comm,
+       "parameter 2 (1.weight) is [7, 5] float64 on rank 1, but [5, 5] float64 on rank 0",
+       [](int rank) {
+         const std::size_t hidden = rank == 1 ? 7 : rank == 3 ? 9 : 5;
+         return sequence_of(
+             {make_linear(2, 5, 1), make_linear(5, hidden, 1), make_linear(hidden, 1, 1)});
+       }},
+      {2, ErrorCode::Comm, "(weight) is [4, 6] float64 on rank 1, but [6, 4]",
+       [](int rank) { return make_linear(rank == 1 ? 6 : 4, rank == 1 ? 4 : 6, 1); }},
+      {3, ErrorCode::Comm,
+       "parameter 2 (1.weight) is [1, 2] float32 on rank 2, but [1, 2] float64 on rank 0",
+       [](int rank) {
+         const DType dtype = rank == 2 ? DType::float32 : DType::float64;
+         return sequence_of({make_linear(2, 2, 1), make_linear(2, 1, 1, dtype)});
+       }},
+      {2, ErrorCode::Comm, "(bias) is [2] float64 without gradient on rank 1",
+       [](int rank) {
+         const auto linear = make_linear(2, 2, 1);
+         Variable bias = linear->bias();
+         if (rank == 1) bias.set_requires_grad(RequiresGrad::no);
+         return linear;
+       }},
+      {2, ErrorCode::Comm, "buffer",
+       [](int rank) {
+         std::vector<std::shared_ptr<nn::Module>> layers{make_linear(2, 2, 1, DType::float32)};
+         nn::BatchNormOptions without_parameters;
+         without_parameters.affine = nn::BatchNormOptions::Affine::no;
+         if (rank == 0) {
+           layers.push_back(std::make_shared<nn::BatchNorm1d>(3, without_parameters));
+         }
+         return sequence_of(layers);
+       }},
+      {2, ErrorCode::Usage, "parameters that require a gradient",
+       [](int) {
+         return make_function_module({}, [](nn::Module&, const Variable& x) { return x; });
+       }},
+      {2, ErrorCode::Usage, "no module", [](int) { return std::shared_ptr<nn::Module>(); }},
   };
-  EXPECT_THAT(shared_verdict(3, ErrorCode::Usage, empty),
-              HasSubstr("parameters that require a gradient"));
-}
-
-TEST(DdpConstruction, NeedsAModule) {
-  const auto none = [](int) { return std::shared_ptr<nn::Module>(); };
-  EXPECT_THAT(shared_verdict(2, ErrorCode::Usage, none), HasSubstr("no module"));
-}
-
-TEST(DdpConstruction, EveryRankNamesTheFirstRankWhoseParameterCountDiffers) {
-  const auto make = [](int rank) {
-    std::vector<std::shared_ptr<nn::Module>> layers{make_linear(2, 2, 1)};
-    if (rank >= 2) layers.push_back(make_linear(2, 2, 1));
-    return sequence_of(layers);
-  };
-  EXPECT_THAT(shared_verdict(4, ErrorCode::Comm, make),
-              HasSubstr("rank 2 has 4 parameters, rank 0 has 2"));
-}
-
-TEST(DdpConstruction, EveryRankNamesTheFirstRankAndParameterWhoseShapeDiffers) {
-  const auto make = [](int rank) {
-    const std::size_t hidden = rank == 1 ? 7 : rank == 3 ? 9 : 5;
-    return sequence_of(
-        {make_linear(2, 5, 1), make_linear(5, hidden, 1), make_linear(hidden, 1, 1)});
-  };
-  EXPECT_THAT(shared_verdict(4, ErrorCode::Comm, make),
-              HasSubstr("parameter 2 (1.weight) is [7, 5] float64 on rank 1, but [5, 5] float64 on "
-                        "rank 0"));
-}
-
-TEST(DdpConstruction, ShapesWithEquallyManyElementsStillDiffer) {
-  const auto make = [](int rank) { return make_linear(rank == 1 ? 6 : 4, rank == 1 ? 4 : 6, 1); };
-  EXPECT_THAT(shared_verdict(2, ErrorCode::Comm, make),
-              HasSubstr("(weight) is [4, 6] float64 on rank 1, but [6, 4]"));
-}
-
-TEST(DdpConstruction, EveryRankNamesTheFirstRankAndParameterWhoseDTypeDiffers) {
-  const auto make = [](int rank) {
-    return sequence_of(
-        {make_linear(2, 2, 1), make_linear(2, 1, 1, rank == 2 ? DType::float32 : DType::float64)});
-  };
-  EXPECT_THAT(shared_verdict(3, ErrorCode::Comm, make),
-              HasSubstr("parameter 2 (1.weight) is [1, 2] float32 on rank 2, but [1, 2] float64 on "
-                        "rank 0"));
-}
-
-TEST(DdpConstruction, AParameterFrozenOnOneRankOnlyDiffers) {
-  const auto make = [](int rank) {
-    const auto linear = make_linear(2, 2, 1);
-    Variable bias = linear->bias();
-    if (rank == 1) bias.set_requires_grad(RequiresGrad::no);
-    return linear;
-  };
-  EXPECT_THAT(shared_verdict(2, ErrorCode::Comm, make),
-              HasSubstr("(bias) is [2] float64 without gradient on rank 1"));
-}
-
-TEST(DdpConstruction, TheVerdictIsSharedAlsoWhereNamesDiffer) {
-  const auto make = [](int rank) -> std::shared_ptr<nn::Module> {
-    if (rank == 0) return make_linear(2, 3, 1);
-    return sequence_of({make_linear(3, 2, 1)});
-  };
-  EXPECT_THAT(shared_verdict(3, ErrorCode::Comm, make), HasSubstr("(weight)"));
-}
-
-TEST(DdpConstruction, BuffersThatDifferAreAnErrorOnEveryRank) {
-  const auto errors = errors_of_ranks(2, [](comm::Communicator& communicator) {
-    const auto linear = make_linear(2, 2, 1, DType::float32);
-    const auto module =
-        communicator.rank() == 0
-            ? sequence_of(
-                  {linear, std::make_shared<nn::BatchNorm1d>(
-                               3, nn::BatchNormOptions{1e-5, 0.1, nn::BatchNormOptions::Affine::no,
-                                                       DType::float32})})
-            : sequence_of({linear});
-    Ddp ddp(module, communicator);
-    communicator.barrier().wait();
-  });
-  for (const auto& error : errors) {
-    ASSERT_TRUE(error);
-    EXPECT_STREQ(error->what(), errors[0]->what());
-    EXPECT_THAT(error->what(), HasSubstr("buffer"));
+  for (const Case& c : cases) {
+    EXPECT_THAT(shared_verdict(c.world_size, c.code, c.make), HasSubstr(c.words));
   }
 }
 

@@ -49,14 +49,6 @@ void expect_gradients_of_plain_run(const std::shared_ptr<nn::Linear>& linear,
   expect_close(linear->weight().grad(), expected, kFloat64);
 }
 
-TEST(Nesting, AModuleThatSplitsItsShardOverMoreDevices) {
-  const auto linear = make_linear(5, 3, 1);
-  const auto module = nested(linear, [](int device) {
-    return std::vector<int>{device, device + 4};
-  });
-  expect_gradients_of_plain_run(linear, module, on_devices({0, 1, 2}));
-}
-
 TEST(Nesting, ReplicasThatUseEachOthersDevicesDoNotWaitInACircle) {
   const auto linear = make_linear(5, 3, 1);
   // Replica 1 hands work to cpu:2 while replica 2 hands work to cpu:1, both inside their forward.

@@ -10,7 +10,6 @@
 #include "engine/nn/layers.h"
 #include "engine/optim/optimizer.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
-#include "engine/plan/scatter.h"
 #include "engine/runtime/step_graph.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/engine/parallel/training.h"
@@ -19,25 +18,6 @@
 
 namespace lockstep::testing {
 namespace {
-
-// The shard of a rank, and the weight of its loss in the mean over the batch.
-struct Shard {
-  Tensor x;
-  Tensor labels;
-  double weight = 0;
-  std::size_t first_row = 0;
-};
-
-Shard shard_of(const TrainingBatch& batch, std::size_t rank, std::size_t world_size,
-               Device device) {
-  const std::size_t rows = batch.x.size(0);
-  const plan::ScatterPlan plan = plan::scatter_plan(rows, world_size);
-  const plan::ScatterPart part =
-      rank < plan.parts.size() ? plan.parts[rank] : plan::ScatterPart{rank, rows, 0};
-  return {batch.x.rows(part.offset, part.offset + part.size).to(device),
-          batch.labels.rows(part.offset, part.offset + part.size).to(device),
-          static_cast<double>(world_size) / static_cast<double>(rows), part.offset};
-}
 
 // The work of train_ddp (training.h), by one thread.
 Weights train_replica_group(const TrainingCase& training, std::size_t world_size,
@@ -57,10 +37,11 @@ Weights train_replica_group(const TrainingCase& training, std::size_t world_size
     const TrainingBatch batch = make_batch(training, step);
     for (const auto& optimizer : optimizers) optimizer->zero_grad();
     group.run_backward([&](nn::Module& replica, std::size_t rank) {
-      const Shard shard = shard_of(batch, rank, world_size, devices[rank]);
+      const TrainingShard shard =
+          shard_of(batch, static_cast<int>(rank), static_cast<int>(world_size), devices[rank]);
       thread_context().step = step;
       thread_context().first_row = shard.first_row;
-      const Variable loss = cross_entropy(replica(Variable(shard.x)), shard.labels, Reduction::sum);
+      const Variable loss = sum_loss(replica(Variable(shard.x)), shard.labels);
       loss.backward(Tensor::full({}, shard.weight, loss.dtype(), loss.device()));
     });
     for (const auto& optimizer : optimizers) optimizer->step();
@@ -106,7 +87,8 @@ class FixedStep {
     group_ = std::make_unique<parallel::ReplicaGroup>(model, devices_, options);
     const TrainingBatch batch = make_batch(training, 0);
     for (std::size_t rank = 0; rank < world_size; ++rank) {
-      shards_.push_back(shard_of(batch, rank, world_size, devices_[rank]));
+      shards_.push_back(
+          shard_of(batch, static_cast<int>(rank), static_cast<int>(world_size), devices_[rank]));
       optim::SgdOptions sgd;
       sgd.learning_rate = 0.1;
       sgd.momentum = 0.9;
@@ -126,7 +108,7 @@ class FixedStep {
  private:
   std::vector<Device> devices_;
   std::unique_ptr<parallel::ReplicaGroup> group_;
-  std::vector<Shard> shards_;
+  std::vector<TrainingShard> shards_;
   std::vector<std::unique_ptr<optim::Sgd>> optimizers_;
 };
 

@@ -35,25 +35,6 @@ TEST(Stress, DdpWithEightRanksAndABucketPerParameter) {
             1e-11);
 }
 
-TEST(Stress, DdpWithSomeStepsInNoSync) {
-  run_ranks(4, [](comm::Communicator& communicator) {
-    const auto linear = make_linear(3, 2, 1);
-    parallel::Ddp ddp(linear, communicator);
-    const Variable x(Tensor::full({2, 3}, communicator.rank(), DType::float64));
-    for (std::size_t step = 0; step < kNumSteps; ++step) {
-      linear->zero_grad();
-      double passes = 1;
-      if (step % 3 == 1) {
-        const auto no_sync = ddp.no_sync();
-        sum(ddp(x)).backward();
-        ++passes;
-      }
-      sum(ddp(x)).backward();
-      expect_close(linear->weight().grad(), std::vector<double>(6, 3.0 * passes), kFloat64);
-    }
-  });
-}
-
 TEST(Stress, ParallelCallsThatAreMadeAndDroppedWithoutBackward) {
   const auto linear = make_linear(5, 2, 1);
   parallel::DataParallelOptions options;

@@ -53,16 +53,9 @@ void scale_gradients(const nn::Module& module, double factor) {
   }
 }
 
-// A shard of the batch, empty for a rank that gets no rows.
-TrainingBatch shard_of(const TrainingBatch& batch, const plan::ScatterPart& part, Device device) {
+TrainingBatch rows_of(const TrainingBatch& batch, const plan::ScatterPart& part, Device device) {
   return {batch.x.rows(part.offset, part.offset + part.size).to(device),
           batch.labels.rows(part.offset, part.offset + part.size).to(device)};
-}
-
-plan::ScatterPart part_of_rank(std::size_t num_rows, int rank, int world_size) {
-  const plan::ScatterPlan plan = plan::scatter_plan(num_rows, static_cast<std::size_t>(world_size));
-  const auto index = static_cast<std::size_t>(rank);
-  return index < plan.parts.size() ? plan.parts[index] : plan::ScatterPart{index, num_rows, 0};
 }
 
 Device device_of_rank(const comm::Communicator& communicator) {
@@ -81,6 +74,17 @@ Weights train_ranks(int world_size, const Train& train) {
 }
 
 }  // namespace
+
+TrainingShard shard_of(const TrainingBatch& batch, int rank, int world_size, Device device) {
+  const std::size_t num_rows = batch.x.size(0);
+  const plan::ScatterPlan plan = plan::scatter_plan(num_rows, static_cast<std::size_t>(world_size));
+  const auto index = static_cast<std::size_t>(rank);
+  const plan::ScatterPart part =
+      index < plan.parts.size() ? plan.parts[index] : plan::ScatterPart{index, num_rows, 0};
+  const TrainingBatch mine = rows_of(batch, part, device);
+  return {mine.x, mine.labels, static_cast<double>(world_size) / static_cast<double>(num_rows),
+          part.offset};
+}
 
 Variable sum_loss(const Variable& logits, const Tensor& labels) {
   return cross_entropy(logits, labels, Reduction::sum);
@@ -134,17 +138,15 @@ Weights train_data_parallel(const TrainingCase& training, const std::vector<Devi
 
 Weights train_ddp_rank(const TrainingCase& training, comm::Communicator& communicator,
                        Device device, const parallel::DdpOptions& options) {
-  const int world_size = communicator.world_size();
   const auto model = make_model(training);
   model->to(device);
   parallel::Ddp ddp(model, communicator, options);
   run_steps(training, *model, [&](const TrainingBatch& batch) {
-    const plan::ScatterPart part = part_of_rank(batch.x.size(0), communicator.rank(), world_size);
-    const TrainingBatch mine = shard_of(batch, part, device);
-    thread_context().first_row = part.offset;
+    const TrainingShard mine =
+        shard_of(batch, communicator.rank(), communicator.world_size(), device);
+    thread_context().first_row = mine.first_row;
     const Variable loss = sum_loss(ddp(Variable(mine.x)), mine.labels);
-    const double weight = static_cast<double>(world_size) / static_cast<double>(batch.x.size(0));
-    loss.backward(Tensor::full({}, weight, loss.dtype(), loss.device()));
+    loss.backward(Tensor::full({}, mine.weight, loss.dtype(), loss.device()));
   });
   return weights_of(*model);
 }
@@ -174,7 +176,7 @@ Weights train_bitwise_ddp_rank(const TrainingCase& training, comm::Communicator&
   model->to(device);
   run_steps(training, *model, [&](const TrainingBatch& batch) {
     const plan::MicroShardPlan plan = plan::micro_shard_plan(batch.x.size(0), world_size);
-    const TrainingBatch mine = shard_of(batch, plan.rows_of_device(rank), device);
+    const TrainingBatch mine = rows_of(batch, plan.rows_of_device(rank), device);
     const parallel::MicroShardResult result =
         parallel::run_micro_shards(*model, sum_loss, mine.x, mine.labels, plan, rank);
     parallel::bitwise_all_reduce(*model, result, communicator);

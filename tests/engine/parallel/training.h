@@ -28,6 +28,16 @@ struct TrainingBatch {
   Tensor labels;  // [rows]
 };
 
+// The rows of one rank, and the weight of their summed loss in world_size times the batch's mean.
+struct TrainingShard {
+  Tensor x;
+  Tensor labels;
+  double weight = 0;
+  std::size_t first_row = 0;
+};
+// Empty for a rank that gets no rows.
+TrainingShard shard_of(const TrainingBatch& batch, int rank, int world_size, Device device);
+
 // The same for every call with the same arguments.
 std::shared_ptr<nn::Module> make_model(const TrainingCase& training);
 TrainingBatch make_batch(const TrainingCase& training, std::size_t step);
