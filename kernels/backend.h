@@ -20,6 +20,7 @@
 
 #include "engine/core/views.h"
 #include "engine/runtime/stream.h"
+#include "kernels/windows.h"
 
 namespace lockstep::kernels {
 
@@ -77,6 +78,30 @@ struct BatchNormBackward {
   TensorView grad_weight;  // or nullptr; overwritten
   TensorView grad_bias;    // or nullptr; overwritten
   BatchNormForward::Statistics statistics = BatchNormForward::Statistics::batch;
+};
+
+// A convolution: linear_forward over the patches of images.
+struct ConvForward {
+  Windows windows;
+  ConstTensorView x;       // [images, height, width, channels]
+  ConstMatrixView weight;  // [out, windows.cols()]
+  ConstTensorView bias;    // [out], or no data: none
+  Activation activation = Activation::none;
+  MatrixView y;              // [windows.rows(), out]
+  MatrixView preactivation;  // as linear_forward's
+  TensorView scratch;        // conv_scratch(windows) elements
+};
+
+// linear_backward over them; an output without data is not wanted.
+struct ConvBackward {
+  Windows windows;
+  ConstTensorView x;
+  ConstMatrixView weight;
+  ConstMatrixView grad_z;  // [windows.rows(), out]
+  TensorView grad_x;
+  MatrixView grad_weight;
+  TensorView grad_bias;
+  TensorView scratch;
 };
 
 // Numbers that change from step to step live in device memory, so that a captured graph stays true.
@@ -165,6 +190,27 @@ class Backend {
   virtual void linear_backward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,
                                ConstMatrixView grad_z, MatrixView grad_x, MatrixView grad_weight,
                                TensorView grad_bias) = 0;
+
+  // --- images (windows.h): x [images, height, width, channels] ---
+  // Row by row the elements of each window, 0 beyond the image.
+  virtual void patches(Stream& stream, const Windows& windows, ConstTensorView x,
+                       MatrixView patches) = 0;
+  // The transpose: each element of x is the sum of its copies in the patches, in the rows' order.
+  virtual void fold_patches(Stream& stream, const Windows& windows, ConstMatrixView patches,
+                            TensorView x) = 0;
+  // The elements of scratch memory that a convolution works in: patches of some images at a time.
+  virtual std::size_t conv_scratch(const Windows& windows) const = 0;
+  virtual void conv_forward(Stream& stream, const ConvForward& call) = 0;
+  virtual void conv_backward(Stream& stream, const ConvBackward& call) = 0;
+  // y [images, out_height, out_width, channels]. winners (maximum only): int32 [y], the place of
+  // the first largest pixel in its window, y * kernel_width + x.
+  virtual void pool_forward(Stream& stream, const Windows& windows, Pooling pooling,
+                            ConstTensorView x, TensorView y, TensorView winners) = 0;
+  virtual void pool_backward(Stream& stream, const Windows& windows, Pooling pooling,
+                             ConstTensorView winners, ConstTensorView grad_y,
+                             TensorView grad_x) = 0;
+  // Each matrix of x, transposed, one after another in y.
+  virtual void transpose(Stream& stream, ConstMatrixView x, TensorView y) = 0;
 
   // --- losses ---
   // loss[0] = mean or sum over rows of -log softmax(logits)[label]; labels int64 [rows];

@@ -41,6 +41,11 @@ class SavedTensor {
 
 using Gradients = std::vector<Tensor>;
 
+// A kernel's argument that may be absent.
+inline TensorView view_or_none(const Tensor& tensor) {
+  return tensor.defined() ? tensor.view() : TensorView{};
+}
+
 // The way of one input's gradient: to the node that made the input, or to a leaf. Holds what
 // the input was, not its values, so that only tensors which a backward function needs stay alive.
 struct Edge {

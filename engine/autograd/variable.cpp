@@ -59,6 +59,14 @@ void Variable::set_value(Tensor value) {
   impl.grad_slot = {};
 }
 
+const Variable& Variable::add_(const Tensor& other, double factor) const {
+  require(is_leaf(), ErrorCode::State, "add_",
+          "only a leaf is changed in place; this is the result of {}",
+          is_leaf() ? "" : node()->name());
+  value().add_(other, factor);
+  return *this;
+}
+
 void Variable::set_requires_grad(RequiresGrad requires_grad) {
   require(is_leaf(), ErrorCode::State, "set_requires_grad", "only a leaf can change it");
   const bool is_wanted = requires_grad == RequiresGrad::yes;

@@ -79,6 +79,11 @@ class Variable {
   // required, Error{Shape} where there is a gradient of another shape (clear it first).
   void set_value(Tensor value);
 
+  // Changes a leaf's tensor in place, p.add_(p.grad(), -lr), which no gradient goes through.
+  // Throws Error{State} unless this is a leaf, and as Tensor::add_ does.
+  const Variable& add_(const Tensor& other, double factor = 1) const;
+  double item() const { return value().item(); }
+
   // True if backward() would reach this variable.
   bool requires_grad() const { return checked().requires_grad; }
   // REQUIRES: a leaf with a floating dtype; else throws Error{State} or Error{DType}.

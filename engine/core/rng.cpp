@@ -69,6 +69,15 @@ std::uint64_t Rng::below(std::uint64_t bound) {
   }
 }
 
+Rng& default_rng() {
+  thread_local Rng rng(0);
+  return rng;
+}
+
+void manual_seed(std::uint64_t seed) {
+  default_rng() = Rng(seed);
+}
+
 std::vector<std::size_t> random_permutation(std::size_t num_elements, std::uint64_t seed) {
   checked_product("permutation", num_elements, sizeof(std::size_t));
   std::vector<std::size_t> order(num_elements);

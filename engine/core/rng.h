@@ -48,6 +48,12 @@ class Rng {
   unsigned used_ = 4;
 };
 
+// The calling thread's generator, which layers draw from that are given none. It starts at seed 0
+// in every thread, so ranks that are threads start alike, as ranks that are processes do.
+Rng& default_rng();
+// Starts the calling thread's generator again. Source: torch.manual_seed.
+void manual_seed(std::uint64_t seed);
+
 // A permutation of 0 ... num_elements - 1 (Fisher-Yates), the same on every machine.
 // Throws Error{Shape} for more elements than a vector holds.
 std::vector<std::size_t> random_permutation(std::size_t num_elements, std::uint64_t seed);

@@ -134,6 +134,31 @@ DataLoader::DataLoader(std::shared_ptr<const LabelledRows> rows, EpochSampler sa
   at_start_of_epoch_ = true;
 }
 
+namespace {
+
+EpochSampler exact_sampler(std::size_t num_rows, const BatchOptions& options) {
+  require(options.batch >= 1 && options.world_size >= 1 && 0 <= options.rank &&
+              options.rank < options.world_size,
+          ErrorCode::Usage, kOperation,
+          "expected a batch of at least 1 row and one of world_size ranks, found batch {}, rank {} "
+          "of {}",
+          options.batch, options.rank, options.world_size);
+  SamplerOptions sampling;
+  sampling.num_samples = num_rows;
+  sampling.batch_size = static_cast<std::size_t>(options.batch);
+  sampling.world_size = static_cast<std::size_t>(options.world_size);
+  sampling.rank = static_cast<std::size_t>(options.rank);
+  sampling.seed = options.seed;
+  sampling.shuffle = options.shuffle ? Shuffle::on : Shuffle::off;
+  return [sampling](std::uint64_t epoch) { return exact_batches(sampling, epoch); };
+}
+
+}  // namespace
+
+DataLoader::DataLoader(std::shared_ptr<const LabelledRows> rows, const BatchOptions& options)
+    : DataLoader(rows, exact_sampler(rows ? rows->num_rows() : 0, options),
+                 {.device = options.device, .dtype = options.dtype}) {}
+
 DataLoader::~DataLoader() = default;
 
 void DataLoader::start_epoch(std::uint64_t epoch) {

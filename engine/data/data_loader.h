@@ -7,6 +7,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -180,9 +181,20 @@ struct Batch {
 using EpochSampler = std::function<std::vector<BatchShard>(std::uint64_t epoch)>;
 
 struct DataLoaderOptions {
-  Device device = {};
+  Device device = default_device();
   DType dtype = DType::float32;     // of x: float32 or float64
   std::size_t num_prefetched = 32;  // batches that wait, at most; on CUDA kMaxStaged of them
+};
+
+// The same for batches that exact_batches cuts: DataLoader(rows, {.batch = 64, .shuffle = true}).
+struct BatchOptions {
+  int batch = 1;         // rows per step over all ranks; an epoch's last batch may have fewer
+  bool shuffle = false;  // by seed + epoch
+  std::uint64_t seed = 0;
+  int rank = 0;  // of world_size ranks: its shard of each batch
+  int world_size = 1;
+  Device device = default_device();
+  DType dtype = DType::float32;
 };
 
 // Batches that wait for a CUDA device at most; they hold pixels.
@@ -195,6 +207,10 @@ class DataLoader {
   // when features and labels are not of equally many rows.
   DataLoader(std::shared_ptr<const LabelledRows> rows, EpochSampler sampler,
              const DataLoaderOptions& options);
+  // Throws besides Error{Usage} for a batch or world size below 1 and a rank outside the world.
+  DataLoader(std::shared_ptr<const LabelledRows> rows, const BatchOptions& options);
+  DataLoader(LabelledRows rows, const BatchOptions& options)
+      : DataLoader(std::make_shared<const LabelledRows>(std::move(rows)), options) {}
   ~DataLoader();
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
@@ -207,6 +223,28 @@ class DataLoader {
   // compute stream. Before start_epoch: epoch 0.
   // Throws what the sampler threw, and Error{Usage} for a row that the data set does not have.
   std::optional<Batch> next();
+
+  // for (const Batch& batch : loader): the batches of an epoch. The first such loop goes through
+  // epoch 0 or the one that was started, each later loop through the next one.
+  class Iterator {
+   public:
+    explicit Iterator(DataLoader& loader) : loader_(&loader), batch_(loader.next()) {}
+    const Batch& operator*() const { return *batch_; }
+    Iterator& operator++() {
+      batch_ = loader_->next();
+      return *this;
+    }
+    bool operator==(std::default_sentinel_t) const { return !batch_; }
+
+   private:
+    DataLoader* loader_;
+    std::optional<Batch> batch_;
+  };
+  Iterator begin() {
+    if (!at_start_of_epoch_) start_epoch(epoch_ + 1);
+    return Iterator(*this);
+  }
+  std::default_sentinel_t end() const { return std::default_sentinel; }
 
   // The same into the first rows of tensors that stay where they are, for a step that is captured
   // as a graph: x [rows or more, num_features], labels [rows or more]. Throws Error{Shape} when the

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "engine/autograd/ops/images.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
 #include "engine/nn/module.h"
@@ -51,20 +52,21 @@ void add_one(const Tensor& counter) {
 
 }  // namespace
 
-BatchNorm1d::BatchNorm1d(std::size_t num_features, const BatchNormOptions& options)
+BatchNorm::BatchNorm(std::size_t num_features, const BatchNormOptions& options)
     : num_features_(num_features), options_(options) {
-  require(num_features > 0, ErrorCode::Usage, "BatchNorm1d", "num_features must be positive");
+  require(num_features > 0, ErrorCode::Usage, "BatchNorm", "num_features must be positive");
   const Shape shape{num_features};
+  const Device device = options.device.value_or(default_device());
   if (options.affine == BatchNormOptions::Affine::yes) {
-    register_parameter("weight", Tensor::full(shape, 1.0, options.dtype));
-    register_parameter("bias", Tensor::zeros(shape, options.dtype));
+    register_parameter("weight", Tensor::full(shape, 1.0, options.dtype, device));
+    register_parameter("bias", Tensor::zeros(shape, options.dtype, device));
   }
-  register_buffer("running_mean", Tensor::zeros(shape, options.dtype));
-  register_buffer("running_var", Tensor::full(shape, 1.0, options.dtype));
-  register_buffer("num_batches_tracked", Tensor::zeros({}, DType::int64));
+  register_buffer("running_mean", Tensor::zeros(shape, options.dtype, device));
+  register_buffer("running_var", Tensor::full(shape, 1.0, options.dtype, device));
+  register_buffer("num_batches_tracked", Tensor::zeros({}, DType::int64, device));
 }
 
-Variable BatchNorm1d::forward(const Variable& x) {
+Variable BatchNorm::normalise(const Variable& rows) {
   using Statistics = kernels::BatchNormForward::Statistics;
   BatchNormArguments arguments;
   if (options_.affine == BatchNormOptions::Affine::yes) {
@@ -76,12 +78,12 @@ Variable BatchNorm1d::forward(const Variable& x) {
   arguments.momentum = options_.momentum;
   arguments.epsilon = options_.epsilon;
   arguments.statistics = is_training() ? Statistics::batch : Statistics::running;
-  Variable y = batch_norm(x, arguments);
+  Variable y = batch_norm(rows, arguments);
   if (is_training()) add_one(own_buffers()[2].second);
   return y;
 }
 
-std::string BatchNorm1d::extra_text() const {
+std::string BatchNorm::extra_text() const {
   return fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats=True", num_features_,
                      python_number(options_.epsilon), python_number(options_.momentum),
                      options_.affine == BatchNormOptions::Affine::yes ? "True" : "False");
@@ -108,6 +110,7 @@ Variable Flatten::forward(const Variable& x) {
   const int last = end_dim_ < 0 ? end_dim_ + num_dims : end_dim_;
   require(0 <= first && first <= last && last < num_dims, ErrorCode::Shape, "Flatten",
           "input {} has no dimensions {} to {}", lockstep::to_string(shape), start_dim_, end_dim_);
+  if (num_dims == 4 && first == 1 && last == 3) return flatten_images(x);
   std::vector<std::size_t> sizes;
   for (int dim = 0; dim < num_dims; ++dim) {
     const std::size_t size = shape[static_cast<std::size_t>(dim)];
@@ -130,23 +133,33 @@ Sequential::Sequential(std::vector<std::shared_ptr<Module>> modules) {
   }
 }
 
+std::shared_ptr<Sequential> Sequential::with_names(std::vector<NamedModule> modules) {
+  auto result = std::make_shared<Sequential>(std::vector<std::shared_ptr<Module>>());
+  for (NamedModule& module : modules) {
+    result->register_child(std::move(module.first), std::move(module.second));
+  }
+  return result;
+}
+
 Module& Sequential::operator[](std::size_t index) const {
   require(index < size(), ErrorCode::Usage, "Sequential", "has {} modules, found index {}", size(),
           index);
   return *children()[index].second;
 }
 
-Variable Sequential::forward(const Variable& x) {
+Variable run_in_turn(std::span<const NamedModule> modules, const Variable& x) {
   Variable y = x;
-  for (std::size_t i = 0; i < size(); ++i) {
-    const auto* layer = dynamic_cast<const Linear*>(&(*this)[i]);
-    const auto* next =
-        i + 1 < size() ? dynamic_cast<const ActivationModule*>(&(*this)[i + 1]) : nullptr;
-    if (layer && next) {
-      y = linear(y, layer->weight(), layer->bias(), next->activation());
+  for (std::size_t i = 0; i < modules.size(); ++i) {
+    Module& module = *modules[i].second;
+    const auto* layer = dynamic_cast<const ActivatedLayer*>(&module);
+    const auto* next = layer && i + 1 < modules.size()
+                           ? dynamic_cast<const ActivationModule*>(modules[i + 1].second.get())
+                           : nullptr;
+    if (next) {
+      y = layer->forward(y, next->activation());
       ++i;
     } else {
-      y = (*this)[i](y);
+      y = module(y);
     }
   }
   return y;

@@ -1,5 +1,5 @@
 // The layers: Linear, activations, BatchNorm1d, Dropout, Flatten, and Sequential, which runs a list
-// of them.
+// of them. Those of images stand in image_layers.h.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,15 @@ enum class Bias { no, yes };
 struct LinearOptions {
   Bias bias = Bias::yes;
   DType dtype = DType::float32;
-  std::optional<Device> device;  // of the parameters; none: default_device()
+  std::optional<Device> device = {};  // of the parameters; none: default_device()
+};
+
+// A layer that can apply an activation in its own operation. In a Sequential it does so with the
+// one that follows it.
+class ActivatedLayer {
+ public:
+  virtual ~ActivatedLayer() = default;
+  virtual Variable forward(const Variable& x, Activation activation) const = 0;
 };
 
 // Shapes:  x [batch, in_features] -> y [batch, out_features].
@@ -27,12 +35,18 @@ struct LinearOptions {
 // PyTorch's default (kaiming_uniform with a = sqrt(5)), whose distribution, not whose values, this
 // is. float32 values are the float64 ones, rounded.
 // Throws Error{Usage} for a size of 0.
-class Linear final : public ModuleOf<Linear> {
+class Linear final : public ModuleOf<Linear>, public ActivatedLayer {
  public:
   Linear(std::size_t in_features, std::size_t out_features, Rng& rng,
          const LinearOptions& options = {});
+  // Draws from default_rng().
+  Linear(std::size_t in_features, std::size_t out_features, const LinearOptions& options = {})
+      : Linear(in_features, out_features, default_rng(), options) {}
 
   Variable forward(const Variable& x) override { return linear(x, weight(), bias()); }
+  Variable forward(const Variable& x, Activation activation) const override {
+    return linear(x, weight(), bias(), activation);
+  }
 
   std::size_t in_features() const { return in_features_; }
   std::size_t out_features() const { return out_features_; }
@@ -49,8 +63,8 @@ class Linear final : public ModuleOf<Linear> {
   Bias bias_;
 };
 
-// Activations as modules: element by element, any shape. In a Sequential one that follows a Linear
-// is part of that layer's operation.
+// Activations as modules: element by element, any shape. In a Sequential one that follows an
+// ActivatedLayer is part of that layer's operation.
 class ActivationModule {
  public:
   virtual ~ActivationModule() = default;
@@ -103,6 +117,22 @@ struct BatchNormOptions {
   double momentum = 0.1;  // weight of the batch in the running statistics
   enum class Affine { no, yes } affine = Affine::yes;
   DType dtype = DType::float32;
+  std::optional<Device> device = {};  // none: default_device()
+};
+
+// What the batch norms of rows and of images (image_layers.h) have in common.
+class BatchNorm : public Module {
+ public:
+  BatchNorm(std::size_t num_features, const BatchNormOptions& options);
+  std::string extra_text() const override;
+
+ protected:
+  BatchNorm(const BatchNorm&) = default;
+  Variable normalise(const Variable& rows);
+
+ private:
+  std::size_t num_features_;
+  BatchNormOptions options_;
 };
 
 // Shapes:  x [batch, num_features] -> y, the same.
@@ -113,18 +143,14 @@ struct BatchNormOptions {
 // (ones), "num_batches_tracked" (int64 scalar).
 // Throws Error{Shape} in training for a batch of one row.
 // Source: PyTorch nn.BatchNorm1d.
-class BatchNorm1d final : public ModuleOf<BatchNorm1d> {
+class BatchNorm1d final : public ModuleOf<BatchNorm1d, BatchNorm> {
  public:
-  explicit BatchNorm1d(std::size_t num_features, const BatchNormOptions& options = {});
+  explicit BatchNorm1d(std::size_t num_features, const BatchNormOptions& options = {})
+      : ModuleOf(num_features, options) {}
 
-  Variable forward(const Variable& x) override;
+  Variable forward(const Variable& x) override { return normalise(x); }
 
   std::string type_name() const override { return "BatchNorm1d"; }
-  std::string extra_text() const override;
-
- private:
-  std::size_t num_features_;
-  BatchNormOptions options_;
 };
 
 // Dropout: in training zeroes each element with probability p and scales the others by 1/(1-p).
@@ -147,7 +173,8 @@ class Dropout final : public ModuleOf<Dropout> {
   std::uint32_t layer_;
 };
 
-// [batch, a, b, ...] -> [batch, a * b * ...]: shares memory, copies nothing.
+// [batch, a, b, ...] -> [batch, a * b * ...]: shares memory, copies nothing. Images [batch, height,
+// width, channels] are copied to PyTorch's order, channel by channel, where all is joined.
 // Joins dimensions start_dim to end_dim (both included; negative ones count from the end).
 // Throws Error{Shape} in forward when the input lacks them.
 class Flatten final : public ModuleOf<Flatten> {
@@ -165,14 +192,20 @@ class Flatten final : public ModuleOf<Flatten> {
   int end_dim_;
 };
 
-// Modules one after another: the output of each is the input of the next.
-// Children are named "0", "1", "2", ... A Linear and the activation after it run as one operation
-// (and one node in the graph). Names and results are the same as without.
+using NamedModule = std::pair<std::string, std::shared_ptr<Module>>;
+
+// The output of each module is the input of the next. An ActivatedLayer and the activation after it
+// run as one operation (and one node in the graph). Results are the same as without.
+Variable run_in_turn(std::span<const NamedModule> modules, const Variable& x);
+
+// Modules one after another. Children are named "0", "1", "2", ..., or as PyTorch's OrderedDict
+// would.
 class Sequential final : public ModuleOf<Sequential> {
  public:
   explicit Sequential(std::vector<std::shared_ptr<Module>> modules);
+  static std::shared_ptr<Sequential> with_names(std::vector<NamedModule> modules);
 
-  Variable forward(const Variable& x) override;
+  Variable forward(const Variable& x) override { return run_in_turn(children(), x); }
 
   std::size_t size() const { return children().size(); }
   // Throws Error{Usage} unless index < size().

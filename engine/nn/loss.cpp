@@ -14,4 +14,44 @@ std::size_t count_correct(const Tensor& logits, const Tensor& labels) {
   return num_correct;
 }
 
+namespace {
+
+// Puts a model into evaluation mode, and its modules back into theirs.
+class EvaluationScope {
+ public:
+  explicit EvaluationScope(Module& model) : model_(model) {
+    visit(model, [&](Module& module) { was_training_.push_back(module.is_training()); });
+    model.eval();
+  }
+  ~EvaluationScope() {
+    auto next = was_training_.begin();
+    visit(model_, [&](Module& module) { *next++ ? module.train() : module.eval(); });
+  }
+  EvaluationScope(const EvaluationScope&) = delete;
+  EvaluationScope& operator=(const EvaluationScope&) = delete;
+
+ private:
+  // Parents first, since train() and eval() hold for a module's children too.
+  template <typename Visit>
+  static void visit(Module& module, const Visit& each) {
+    each(module);
+    for (const auto& [name, child] : module.children()) visit(*child, each);
+  }
+
+  Module& model_;
+  std::vector<bool> was_training_;
+};
+
+}  // namespace
+
+double accuracy(Module& model, const Tensor& x, const Tensor& labels) {
+  const NoGradScope no_grad;
+  const EvaluationScope evaluation(model);
+  const std::vector<Variable> parameters = model.parameters();
+  const Device device = parameters.empty() ? x.device() : parameters[0].device();
+  const Tensor logits = model(x.to(device)).value();
+  return static_cast<double>(count_correct(logits, labels.to(logits.device()))) /
+         static_cast<double>(labels.num_elements());
+}
+
 }  // namespace lockstep::nn

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/autograd/ops/ops.h"
+#include "engine/nn/module.h"
 #include "engine/tensor/tensor.h"
 
 namespace lockstep::nn {
@@ -36,5 +37,16 @@ class MSELoss {
 // Shapes:  logits [batch, classes], labels int64 [batch].
 // Throws:  Error{Shape} when their rows differ, Error{Device} unless both are on one device.
 std::size_t count_correct(const Tensor& logits, const Tensor& labels);
+
+// The fraction of rows that a model classifies correctly, in evaluation mode and without gradients.
+// The rows are copied to the model's device; the model stays in the mode that it is in.
+// Shapes:  x [rows, ...], labels int64 [rows].
+// Throws:  as count_correct and the model do.
+double accuracy(Module& model, const Tensor& x, const Tensor& labels);
+// The same for rows with members x and labels: data::LabelledTensors, data::Batch.
+template <typename Rows>
+double accuracy(Module& model, const Rows& rows) {
+  return accuracy(model, rows.x, rows.labels);
+}
 
 }  // namespace lockstep::nn

@@ -1,6 +1,10 @@
 #include "engine/nn/module.h"
 
+#include <cxxabi.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -191,8 +195,42 @@ std::size_t Module::register_child(std::string name, std::shared_ptr<Module> chi
   return children_.size() - 1;
 }
 
+std::size_t Module::register_child(std::string name, Module& member) {
+  const auto* begin = static_cast<const std::byte*>(dynamic_cast<const void*>(this));
+  const auto* place = reinterpret_cast<const std::byte*>(&member);
+  require(!std::less<>()(place, begin) && std::less<>()(place, begin + object_bytes()),
+          ErrorCode::Usage, "module",
+          "'{}' is registered by reference, but is no member of this {}", name, type_name());
+  const std::ptrdiff_t offset = place - reinterpret_cast<const std::byte*>(this);
+  members_.push_back({register_child(std::move(name), member_at(offset)), offset});
+  return members_.back().child;
+}
+
+// Points at the member without owning it.
+std::shared_ptr<Module> Module::member_at(std::ptrdiff_t offset) {
+  auto* member = reinterpret_cast<Module*>(reinterpret_cast<std::byte*>(this) + offset);
+  return {std::shared_ptr<Module>(), member};
+}
+
+Module::Module(const Module& other)
+    : parameters_(other.parameters_),
+      buffers_(other.buffers_),
+      children_(other.children_),
+      members_(other.members_),
+      mode_(other.mode_) {
+  for (const Member& member : members_) children_[member.child].second = member_at(member.offset);
+}
+
 void Module::copy_children() {
-  for (auto& [name, child] : children_) child = child->shallow_copy();
+  for (std::size_t i = 0; i < children_.size(); ++i) {
+    Module& child = *children_[i].second;
+    const auto is_this = [i](const Member& member) { return member.child == i; };
+    if (std::ranges::any_of(members_, is_this)) {
+      child.copy_children();  // it was copied with this module
+    } else {
+      children_[i].second = child.shallow_copy();
+    }
+  }
 }
 
 // The printed form of a module. Source: torch/nn/modules/module.py, Module.__repr__.
@@ -220,6 +258,15 @@ std::string Module::to_string() const {
     lines += fmt::format("\n  ({}): {}", name, indented(child->to_string()));
   }
   return fmt::format("{}({}\n)", type_name(), lines);
+}
+
+std::string class_name(const std::type_info& type) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(
+      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), &std::free);
+  const std::string full = text ? text.get() : type.name();
+  const std::size_t scope = full.rfind("::", full.find('<'));
+  return scope == std::string::npos ? full : full.substr(scope + 2);
 }
 
 std::string python_number(double value) {

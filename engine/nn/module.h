@@ -1,14 +1,26 @@
 // Module: a piece of a model that owns parameters, buffers and other modules.
 //
-// All three are held by position in lists, never by pointers to members. So a copy of a module is a
-// module of its own, in which parameters can be replaced one by one: that is how replicate() makes
-// a replica whose parameters live on another device and remember where they were copied from.
+// All three are held by position in lists, so a copy of a module is a module of its own, in which
+// parameters can be replaced one by one: that is how replicate() makes a replica whose parameters
+// live on another device and remember where they were copied from.
+//
+// A module of one's own has its layers as members, and registers them:
+//
+//   class Model final : public nn::ModuleOf<Model> {
+//    public:
+//     Model() { register_child("fc", fc); }
+//     Variable forward(const Variable& x) override { return fc(x); }
+//
+//    private:
+//     nn::Linear fc{5, 2};  // 5 features in, 2 out
+//   };
 #pragma once
 
 #include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -45,6 +57,7 @@ class Module {
       tell_batch(x);
     return forward(x);
   }
+  Variable operator()(const Tensor& x) { return (*this)(Variable(x)); }
 
   // --- parameters: trained by an optimizer ---
   // Depth first, in the order of registration. One that is registered twice (shared by two layers)
@@ -101,7 +114,7 @@ class Module {
 
  protected:
   Module() = default;
-  Module(const Module&) = default;
+  Module(const Module& other);
   Module& operator=(const Module&) = delete;
 
   // Each returns the position, which names the entry in own_parameters() and so on.
@@ -110,13 +123,21 @@ class Module {
   std::size_t register_parameter(std::string name, Tensor value);
   std::size_t register_buffer(std::string name, Tensor value);
   std::size_t register_child(std::string name, std::shared_ptr<Module> child);
+  // The same for a layer that is a member of this module. A copy registers its own member.
+  // Throws Error{Usage} besides unless it is one.
+  std::size_t register_child(std::string name, Module& member);
 
   void copy_children();  // for shallow_copy(): each child becomes a shallow copy of itself
 
  private:
   enum class Mode { train, eval };
+  struct Member {
+    std::size_t child = 0;      // its position in children_
+    std::ptrdiff_t offset = 0;  // from this module, in bytes
+  };
 
   static void tell_batch(const Variable& x);
+  std::shared_ptr<Module> member_at(std::ptrdiff_t offset);
   void set_mode(Mode mode);
   void require_free_name(const std::string& name) const;
   // Calls visit(prefix, module) for this module and all below, depth first.
@@ -126,19 +147,26 @@ class Module {
   std::vector<NamedParameter> parameters_;
   std::vector<NamedBuffer> buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
+  std::vector<Member> members_;  // the children that are not owned
   Mode mode_ = Mode::train;
 };
 
-// Base of every concrete module: class Linear : public ModuleOf<Linear>.
-template <typename Derived>
-class ModuleOf : public Module {
+// "Model" for a class lockstep::Model.
+std::string class_name(const std::type_info& type);
+
+// Base of every concrete module: class Linear : public ModuleOf<Linear>. What several of them share
+// stands in a Base between the two.
+template <typename Derived, typename Base = Module>
+class ModuleOf : public Base {
  public:
+  using Base::Base;
   std::shared_ptr<Module> shallow_copy() const override {
     auto copy = std::make_shared<Derived>(static_cast<const Derived&>(*this));
     static_cast<ModuleOf&>(*copy).copy_children();
     return copy;
   }
   std::size_t object_bytes() const override { return sizeof(Derived); }
+  std::string type_name() const override { return class_name(typeid(Derived)); }
 };
 
 // A number as Python prints it, for printed modules: 0.5 -> "0.5", 1 -> "1.0", 1e-5 -> "1e-05".

@@ -44,8 +44,42 @@ std::string quoted(const std::vector<std::string>& names) {
       names.size() > kMaxNames ? fmt::format(" and {} more", names.size() - kMaxNames) : "");
 }
 
+enum class Order { as_in_memory, as_in_files };
+
+// The sizes of a convolution's weight that is stored in the other order; of anything else, the
+// same.
+Shape reordered(const Shape& shape, Order order) {
+  if (shape.num_dims() != 4) return shape;
+  return order == Order::as_in_files ? Shape{shape[0], shape[3], shape[1], shape[2]}
+                                     : Shape{shape[0], shape[2], shape[3], shape[1]};
+}
+
+// The elements of a tensor in the CPU's memory, in that order.
+Tensor reordered(const Tensor& tensor, Order order) {
+  if (tensor.num_dims() != 4) return tensor;
+  const Tensor result =
+      Tensor::empty(reordered(tensor.shape(), order), tensor.dtype(), tensor.device());
+  const Shape& memory = order == Order::as_in_files ? tensor.shape() : result.shape();
+  const std::size_t size = size_of(tensor.dtype());
+  const std::size_t pixels = memory[1] * memory[2];
+  const auto* const from = static_cast<const std::byte*>(tensor.raw());
+  auto* const to = static_cast<std::byte*>(result.raw());
+  for (std::size_t out = 0; out < memory[0]; ++out) {
+    for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
+      for (std::size_t in = 0; in < memory[3]; ++in) {
+        const std::size_t in_memory = (out * pixels + pixel) * memory[3] + in;
+        const std::size_t in_file = (out * memory[3] + in) * pixels + pixel;
+        const bool saves = order == Order::as_in_files;
+        std::memcpy(to + (saves ? in_file : in_memory) * size,
+                    from + (saves ? in_memory : in_file) * size, size);
+      }
+    }
+  }
+  return result;
+}
+
 std::string torch_size(const Shape& shape) {
-  return fmt::format("torch.Size({})", lockstep::to_string(shape));
+  return fmt::format("torch.Size({})", lockstep::to_string(reordered(shape, Order::as_in_files)));
 }
 
 // Advice for when one side was wrapped (in DataParallel or Ddp, by torch.compile, as a member) and
@@ -185,8 +219,9 @@ void save_weights(const std::filesystem::path& path, const StateDict& state) {
   std::vector<checkpoint::NamedArrayView> arrays;
   for (const auto& [name, tensor] : state) {
     tensor.stream().synchronize();
-    const Tensor& host = on_host.emplace_back(tensor.to(Device{}));
-    host.stream().synchronize();
+    const Tensor copy = tensor.to(Device{});
+    copy.stream().synchronize();
+    const Tensor& host = on_host.emplace_back(reordered(copy, Order::as_in_files));
     arrays.push_back({name,
                       host.dtype(),
                       host.shape(),
@@ -203,7 +238,7 @@ StateDict load_weights(const std::filesystem::path& path) {
   for (const checkpoint::NamedArray& array : checkpoint::read_safetensors(path).arrays) {
     Tensor tensor = Tensor::empty(array.shape, array.dtype, Device{});
     if (!array.bytes.empty()) std::memcpy(tensor.raw(), array.bytes.data(), array.bytes.size());
-    state.emplace_back(array.name, std::move(tensor));
+    state.emplace_back(array.name, reordered(tensor, Order::as_in_memory));
   }
   return state;
 }

@@ -42,6 +42,14 @@ Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device
   return tensor;
 }
 
+Tensor Tensor::empty_like(const Tensor& other) {
+  return empty(other.shape(), other.dtype(), other.device());
+}
+
+Tensor Tensor::zeros_like(const Tensor& other) {
+  return zeros(other.shape(), other.dtype(), other.device());
+}
+
 template <typename T>
 Tensor Tensor::from(std::span<const T> values, const Shape& shape, Device device) {
   if (values.size() != shape.num_elements()) {
@@ -202,6 +210,32 @@ void Tensor::fail_undefined() {
   fail(ErrorCode::State, "tensor",
        "is undefined: it was never given a value; a gradient is undefined until backward() fills "
        "it");
+}
+
+const Tensor& Tensor::add_(const Tensor& other, double factor) const {
+  other.checked_storage();
+  require_same_shape("add_", *this, other);
+  require_same_dtype("add_", {this, &other});
+  require_same_device("add_", {this, &other});
+  bump_version();
+  if (factor == 1) {
+    backend().add(stream(), view(), other.view(), view());
+  } else {
+    backend().axpy(stream(), factor, other.view(), view());
+  }
+  return *this;
+}
+
+const Tensor& Tensor::scale_(double factor) const {
+  bump_version();
+  backend().scale(stream(), view(), factor, view());
+  return *this;
+}
+
+double Tensor::operator[](std::size_t index) const {
+  require(num_dims() == 1 && index < num_elements_, ErrorCode::Shape, "tensor",
+          "there is no element [{}] in shape {}", index, to_string(shape_));
+  return slice(index, {}).item();
 }
 
 std::string describe(const Tensor& tensor) {

@@ -47,6 +47,9 @@ class Tensor {
                       Device device = default_device());
   static Tensor full(const Shape& shape, double value, DType dtype = DType::float32,
                      Device device = default_device());
+  // With another tensor's shape, dtype and device.
+  static Tensor empty_like(const Tensor& other);
+  static Tensor zeros_like(const Tensor& other);
   // Copies host values. Throws Error{Shape} when their number is not the shape's.
   template <typename T>
   static Tensor from(std::span<const T> values, const Shape& shape,
@@ -96,6 +99,13 @@ class Tensor {
   // For code that writes through raw(), view() or matrix(), which count nothing by themselves.
   void bump_version() const { checked_storage().bump_version(); }
 
+  // Arithmetic as PyTorch writes it: p.add_(p.grad(), -lr); buffer += received. For floating
+  // dtypes. Each returns this tensor and is enqueued on its device's compute stream.
+  // Throws Error{Shape}, Error{DType} or Error{Device} unless other is like this tensor.
+  const Tensor& add_(const Tensor& other, double factor = 1) const;  // this = this + factor * other
+  const Tensor& operator+=(const Tensor& other) const { return add_(other); }
+  const Tensor& scale_(double factor) const;  // this = factor * this
+
   // --- views (share storage) ---
   // Each throws Error{Shape} unless it lies inside this tensor, and so inside its storage.
   // Rows begin ... end - 1 along dim 0.
@@ -115,6 +125,8 @@ class Tensor {
   // --- reading values (waits for the device) ---
   // The one element. Throws Error{Shape} when there is not exactly one.
   double item() const;
+  // Element `index` of a vector. Throws Error{Shape} for other shapes and outside it.
+  double operator[](std::size_t index) const;
   // All elements, converted to T.
   template <typename T>
   std::vector<T> to_vector() const;

@@ -1,6 +1,8 @@
 #include "engine/trace/counters.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <mutex>
 #include <tuple>
 
@@ -8,34 +10,44 @@ namespace lockstep::trace {
 
 namespace {
 
-struct Counts {
+// The counts of one rank, or of several with the same remainder. Ranks that are threads would wait
+// for each other at a lock that all of them share.
+struct alignas(64) Counts {
   std::mutex mutex;
-  std::vector<CollectiveCount> all;  // a handful of operations per rank: searched one by one
+  std::vector<CollectiveCount> all;  // a handful of operations: searched one by one
 };
 
-Counts& counts() {
-  static Counts& instance = *new Counts;  // outlives every thread
+std::array<Counts, 64>& counts_of_ranks() {
+  static auto& instance = *new std::array<Counts, 64>;  // outlives every thread
   return instance;
+}
+
+Counts& counts_of(int rank) {
+  auto& all = counts_of_ranks();
+  return all[static_cast<std::size_t>(rank) % all.size()];
 }
 
 }  // namespace
 
 void count_collective(int rank, std::string_view operation, std::size_t num_bytes) {
-  const std::lock_guard lock(counts().mutex);
-  auto found = std::ranges::find_if(counts().all, [&](const CollectiveCount& count) {
+  Counts& counts = counts_of(rank);
+  const std::lock_guard lock(counts.mutex);
+  auto found = std::ranges::find_if(counts.all, [&](const CollectiveCount& count) {
     return count.rank == rank && count.operation == operation;
   });
-  if (found == counts().all.end()) {
-    found = counts().all.insert(found, {rank, std::string(operation), 0, 0});
+  if (found == counts.all.end()) {
+    found = counts.all.insert(found, {rank, std::string(operation), 0, 0});
   }
   ++found->num_calls;
   found->num_bytes += num_bytes;
 }
 
 std::vector<CollectiveCount> collective_counts() {
-  std::unique_lock lock(counts().mutex);
-  std::vector<CollectiveCount> all = counts().all;
-  lock.unlock();
+  std::vector<CollectiveCount> all;
+  for (Counts& counts : counts_of_ranks()) {
+    const std::lock_guard lock(counts.mutex);
+    all.insert(all.end(), counts.all.begin(), counts.all.end());
+  }
   std::ranges::sort(all, [](const CollectiveCount& a, const CollectiveCount& b) {
     return std::tie(a.rank, a.operation) < std::tie(b.rank, b.operation);
   });
@@ -51,8 +63,10 @@ std::size_t collective_bytes_of(int rank) {
 }
 
 void reset_collective_counts() {
-  const std::lock_guard lock(counts().mutex);
-  counts().all.clear();
+  for (Counts& counts : counts_of_ranks()) {
+    const std::lock_guard lock(counts.mutex);
+    counts.all.clear();
+  }
 }
 
 UncountedScope::UncountedScope(std::vector<int> ranks) : ranks_(std::move(ranks)) {
@@ -62,11 +76,13 @@ UncountedScope::UncountedScope(std::vector<int> ranks) : ranks_(std::move(ranks)
 }
 
 UncountedScope::~UncountedScope() {
-  const std::lock_guard lock(counts().mutex);
-  std::erase_if(counts().all, [this](const CollectiveCount& count) {
-    return std::ranges::count(ranks_, count.rank) > 0;
-  });
-  counts().all.insert(counts().all.end(), counts_.begin(), counts_.end());
+  for (const int rank : ranks_) {
+    Counts& counts = counts_of(rank);
+    const std::lock_guard lock(counts.mutex);
+    const auto is_ours = [&](const CollectiveCount& count) { return count.rank == rank; };
+    std::erase_if(counts.all, is_ours);
+    std::ranges::copy_if(counts_, std::back_inserter(counts.all), is_ours);
+  }
 }
 
 }  // namespace lockstep::trace

@@ -1,7 +1,7 @@
 // Counts of collectives: how often each was called, and how many bytes each rank sent for it.
 //
-// They count always, whether spans are recorded or not: a call costs a lock (some tens of
-// nanoseconds), and collectives take microseconds. Ranks that are threads count apart.
+// They count always, whether spans are recorded or not: a call costs an uncontended lock (some tens
+// of nanoseconds), and collectives take microseconds. Ranks that are threads count apart.
 #pragma once
 
 #include <cstddef>

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/gemm_kernel.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/patches.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -51,6 +52,13 @@ std::size_t panel_width(std::size_t cols) {
 // Copies rows of an untransposed a: to[i * kPackedRow + p].
 template <typename T>
 void pack_rows(const Factor<T>& a, std::size_t row, std::size_t rows, DepthRange depth, T* to) {
+  if (a.windows) {
+    PatchRow patch(*a.windows, row);
+    for (std::size_t i = 0; i < rows; ++i, patch.advance()) {
+      read_patch(a.data, *a.windows, patch, depth.begin, depth.end, to + i * kPackedRow);
+    }
+    return;
+  }
   for (std::size_t i = 0; i < rows; ++i) {
     const T* from = a.data + (row + i) * a.leading_dimension;
     std::copy(from + depth.begin, from + depth.end, to + i * kPackedRow);
@@ -93,6 +101,13 @@ template <typename T>
 void pack_panel(const Factor<T>& b, std::size_t col, std::size_t cols, std::size_t width,
                 DepthRange depth, T* to) {
   if (cols < width) std::fill(to, to + depth.size() * width, T(0));
+  if (b.windows) {
+    PatchRow patch(*b.windows, depth.begin);
+    for (std::size_t p = 0; p < depth.size(); ++p, patch.advance()) {
+      read_patch(b.data, *b.windows, patch, col, col + cols, to + p * width);
+    }
+    return;
+  }
   if (b.transpose == Transpose::no) {
     for (std::size_t p = 0; p < depth.size(); ++p) {
       const T* from = b.data + (depth.begin + p) * b.leading_dimension + col;
@@ -152,7 +167,7 @@ void run_panel(Kernel<T> kernel, KernelCall<T> call, std::size_t rows, std::size
   if (cols == width) return kernel(call);
   alignas(64) T copy[kPanelRows * kPanelCols<T>];
   T* const c = call.c;
-  for (std::size_t i = 0; i < rows; ++i) {
+  for (std::size_t i = 0; i < rows && call.write == Write::accumulate; ++i) {
     std::copy(c + i * call.leading_dimension, c + i * call.leading_dimension + cols,
               copy + i * width);
   }
@@ -282,6 +297,13 @@ void gemm(Stream& stream, const Product<T>& p, const FinishTile& finish) {
   });
 }
 
+template <typename T>
+void gemm_in_thread(const Product<T>& p) {
+  if (p.rows > 0 && p.cols > 0) multiply_tile(p, {0, p.rows, 0, p.cols}, nullptr);
+}
+
+template void gemm_in_thread(const Product<float>&);
+template void gemm_in_thread(const Product<double>&);
 template void gemm(Stream&, const Product<float>&, const FinishTile&);
 template void gemm(Stream&, const Product<double>&, const FinishTile&);
 

@@ -12,16 +12,26 @@
 #include <functional>
 
 #include "kernels/backend.h"
+#include "kernels/element_traits.h"
 
 namespace lockstep::kernels {
 
-// One factor of a product as it lies in memory: row-major, to be read as it is or transposed.
+// One factor of a product as it lies in memory: row-major, to be read as it is or transposed; or
+// the patches of images, which are read where the images lie.
 template <typename T>
 struct Factor {
   const T* data = nullptr;
   std::size_t leading_dimension = 0;
   Transpose transpose = Transpose::no;
+  const Windows* windows = nullptr;  // of patches, which are not transposed; data: the images
 };
+
+// The patches of images. REQUIRES: windows outlive the product.
+template <typename T>
+Factor<T> patches_factor(const Windows& windows, const ConstTensorView& images) {
+  return {data_of<T>(images), windows.cols(), Transpose::no,
+          windows.are_pixels() ? nullptr : &windows};
+}
 
 // A rectangle of the result.
 struct Tile {
@@ -52,6 +62,12 @@ using FinishTile = std::function<void(const Tile&)>;
 template <typename T>
 void gemm(Stream& stream, const Product<T>& product, const FinishTile& finish = nullptr);
 
+// The whole product in the calling thread, with the same bits.
+template <typename T>
+void gemm_in_thread(const Product<T>& product);
+
+extern template void gemm_in_thread(const Product<float>&);
+extern template void gemm_in_thread(const Product<double>&);
 extern template void gemm(Stream&, const Product<float>&, const FinishTile&);
 extern template void gemm(Stream&, const Product<double>&, const FinishTile&);
 

@@ -1,5 +1,5 @@
-// Matrix products and the linear layer. The layer's bias and activation are applied to each part of
-// its product while that is in the cache.
+// Matrix products, the linear layer and convolutions forward. A layer's bias and activation are
+// applied to each part of its product while that is in the cache.
 #include "kernels/cpu/eigen_backend.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/math.h"
@@ -50,6 +50,21 @@ void finish_tile(const T* bias, Function f, const MatrixView& y, const MatrixVie
   }
 }
 
+// y [batch, out] = f(x [batch, in] * (weight [out, in])^T + bias)
+template <typename T>
+void multiply_and_finish(Stream& stream, const Factor<T>& x, const ConstMatrixView& weight,
+                         const ConstTensorView& bias, Activation activation, const MatrixView& y,
+                         const MatrixView& preactivation) {
+  const Product<T> product = product_of(x, factor<T>(weight, Transpose::yes), y, weight.cols);
+  if (!bias.data && !preactivation.data && activation == Activation::none) {
+    return gemm<T>(stream, product);
+  }
+  for_activation(activation, [&](auto f) {
+    gemm<T>(stream, product,
+            [&, f](const Tile& tile) { finish_tile(data_of<T>(bias), f, y, preactivation, tile); });
+  });
+}
+
 }  // namespace
 
 void EigenBackend::matmul(Stream& stream, ConstMatrixView a, Transpose transpose_a,
@@ -70,17 +85,14 @@ void EigenBackend::linear_forward(Stream& stream, ConstMatrixView x, ConstMatrix
                                   ConstTensorView bias, Activation activation, MatrixView y,
                                   MatrixView preactivation) {
   for_floating(x.dtype, "linear", [&]<typename T>() {
-    // y [batch, out] = x [batch, in] * (weight [out, in])^T
-    const Product<T> product =
-        product_of(factor<T>(x), factor<T>(weight, Transpose::yes), y, x.cols);
-    if (!bias.data && !preactivation.data && activation == Activation::none) {
-      return gemm<T>(stream, product);
-    }
-    for_activation(activation, [&](auto f) {
-      gemm<T>(stream, product, [&, f](const Tile& tile) {
-        finish_tile(data_of<T>(bias), f, y, preactivation, tile);
-      });
-    });
+    multiply_and_finish<T>(stream, factor<T>(x), weight, bias, activation, y, preactivation);
+  });
+}
+
+void EigenBackend::conv_forward(Stream& stream, const ConvForward& call) {
+  for_floating(call.x.dtype, "conv2d", [&]<typename T>() {
+    multiply_and_finish<T>(stream, patches_factor<T>(call.windows, call.x), call.weight, call.bias,
+                           call.activation, call.y, call.preactivation);
   });
 }
 

@@ -1,4 +1,4 @@
-// Copies, fills and gathers.
+// Copies, transpositions, fills and gathers.
 #include <cstring>
 
 #include "engine/core/error.h"
@@ -67,6 +67,20 @@ void EigenBackend::copy_matrix(Stream& stream, ConstMatrixView from, MatrixView 
                                 from.cols * size);
                   }
                 });
+}
+
+void EigenBackend::transpose(Stream& stream, ConstMatrixView x, TensorView y) {
+  for_floating(x.dtype, "transpose", [&]<typename T>() {
+    parallel_rows(stream, x.batch, x.rows * x.cols, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t b = begin; b < end; ++b) {
+        const T* from = data_of<T>(x) + b * x.batch_stride;
+        T* to = data_of<T>(y) + b * x.rows * x.cols;
+        for (std::size_t i = 0; i < x.rows; ++i, from += x.leading_dimension) {
+          for (std::size_t j = 0; j < x.cols; ++j) to[j * x.rows + i] = from[j];
+        }
+      }
+    });
+  });
 }
 
 void EigenBackend::fill(Stream& stream, TensorView to, double value) {

@@ -220,6 +220,59 @@ void PacedBackend::linear_backward(Stream& stream, ConstMatrixView x, ConstMatri
              });
 }
 
+void PacedBackend::patches(Stream& stream, const Windows& windows, ConstTensorView x,
+                           MatrixView patches) {
+  pace(stream, "patches", {memory(x)}, {memory(patches)},
+       [&] { inner_.patches(stream, windows, x, patches); });
+}
+
+void PacedBackend::fold_patches(Stream& stream, const Windows& windows, ConstMatrixView patches,
+                                TensorView x) {
+  pace(stream, "patches backward", {memory(patches)}, {memory(x)},
+       [&] { inner_.fold_patches(stream, windows, patches, x); });
+}
+
+std::size_t PacedBackend::conv_scratch(const Windows& windows) const {
+  return inner_.conv_scratch(windows);
+}
+
+// A convolution is acted as the layer over its patches, which the products of a GPU's library read
+// from the images too.
+void PacedBackend::conv_forward(Stream& stream, const ConvForward& call) {
+  pace_layer(stream, "conv", {memory(call.x), memory(call.weight), memory(call.bias)},
+             {memory(call.y), memory(call.preactivation)},
+             predict::forward_seconds(profile(),
+                                      layer_of(call.windows.rows(), call.windows.cols(), call.y)),
+             [&] { inner_.conv_forward(stream, call); });
+}
+
+void PacedBackend::conv_backward(Stream& stream, const ConvBackward& call) {
+  const bool needs_both = call.grad_x.data != nullptr && call.grad_weight.data != nullptr;
+  const double seconds = predict::backward_seconds(
+      profile(), layer_of(call.windows.rows(), call.windows.cols(), call.grad_z),
+      needs_both ? predict::InputGradient::needed : predict::InputGradient::not_needed);
+  pace_layer(stream, "conv backward", {memory(call.x), memory(call.weight), memory(call.grad_z)},
+             {memory(call.grad_x), memory(call.grad_weight), memory(call.grad_bias)}, seconds,
+             [&] { inner_.conv_backward(stream, call); });
+}
+
+void PacedBackend::pool_forward(Stream& stream, const Windows& windows, Pooling pooling,
+                                ConstTensorView x, TensorView y, TensorView winners) {
+  pace(stream, "pool", {memory(x)}, {memory(y), memory(winners)},
+       [&] { inner_.pool_forward(stream, windows, pooling, x, y, winners); });
+}
+
+void PacedBackend::pool_backward(Stream& stream, const Windows& windows, Pooling pooling,
+                                 ConstTensorView winners, ConstTensorView grad_y,
+                                 TensorView grad_x) {
+  pace(stream, "pool backward", {memory(winners), memory(grad_y)}, {memory(grad_x)},
+       [&] { inner_.pool_backward(stream, windows, pooling, winners, grad_y, grad_x); });
+}
+
+void PacedBackend::transpose(Stream& stream, ConstMatrixView x, TensorView y) {
+  pace(stream, "transpose", {memory(x)}, {memory(y)}, [&] { inner_.transpose(stream, x, y); });
+}
+
 void PacedBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits,
                                                  ConstTensorView labels, Reduction reduction,
                                                  MatrixView probabilities, TensorView loss) {

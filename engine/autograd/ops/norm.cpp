@@ -10,10 +10,6 @@ namespace {
 
 using Statistics = kernels::BatchNormForward::Statistics;
 
-TensorView view_or_none(const Tensor& tensor) {
-  return tensor.defined() ? tensor.view() : TensorView{};
-}
-
 // With x^ = (x - mean) * inverse_std, y = weight * x^ + bias, sums over the batch:
 //   grad_bias = sum grad_y;  grad_weight = sum grad_y * x^
 //   grad_x = weight * inverse_std * (grad_y - mean(grad_y) - x^ * mean(grad_y * x^))  in training;

@@ -121,13 +121,23 @@ void tell_wrapped(trace::Observer& observer, const Ddp& ddp, const nn::Module& m
 
 }  // namespace
 
+GradReducerOptions DdpOptions::reducer_options() const {
+  GradReducerOptions options = reducer;
+  if (bucket_mib) {
+    require(*bucket_mib > 0 && *bucket_mib < 1e6, ErrorCode::Usage, "ddp",
+            "bucket_mib must be positive and below 1e6, found {}", *bucket_mib);
+    options.bucket_byte_limits = {static_cast<std::size_t>(*bucket_mib * (1 << 20))};
+  }
+  return options;
+}
+
 Ddp::Ddp(std::shared_ptr<nn::Module> module, comm::Communicator& communicator,
          const DdpOptions& options)
     : communicator_(&communicator), options_(options) {
   require(module != nullptr, ErrorCode::Usage, "ddp", "there is no module to wrap");
   broadcast_model(*module, communicator);
-  reducer_ =
-      std::make_shared<GradReducer>(module->named_parameters(), communicator, options.reducer);
+  reducer_ = std::make_shared<GradReducer>(module->named_parameters(), communicator,
+                                           options.reducer_options());
   if (trace::Observer* observer = trace::observer()) tell_wrapped(*observer, *this, *module);
   register_child("module", std::move(module));
 }

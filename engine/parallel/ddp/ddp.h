@@ -13,6 +13,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/comm/communicator.h"
@@ -34,9 +35,15 @@ void broadcast_model(const nn::Module& module, comm::Communicator& communicator)
 void broadcast_from_rank_0(const std::vector<Tensor>& tensors, comm::Communicator& communicator);
 
 struct DdpOptions {
-  GradReducerOptions reducer;
+  // A bucket is all-reduced when it holds so many MiB (PyTorch's bucket_cap_mb). Not given: the
+  // reducer's limits, 1 MiB for the first bucket and 25 MiB for the others.
+  std::optional<double> bucket_mib = {};
+  GradReducerOptions reducer = {};
   // Says if buffers are broadcast from rank 0 before each synchronised forward pass in training.
   enum class Buffers { broadcast, keep } buffers = Buffers::broadcast;
+
+  // With bucket_mib as its limit. Throws Error{Usage} unless that is positive.
+  GradReducerOptions reducer_options() const;
 };
 
 class Ddp final : public nn::ModuleOf<Ddp> {

@@ -157,5 +157,14 @@ TEST(Graph, OfAMillionNodesNeedsNoDeepRecursion) {
   for (int i = 0; i < 1'000'000; ++i) y = scale(i == 0 ? x : y, 1.0);
 }
 
+TEST(Variable, ALeafIsChangedInPlace) {
+  const Variable weight(Tensor::full({2}, 1), RequiresGrad::yes);
+  weight.add_(Tensor::full({2}, 4), -0.5);
+  EXPECT_EQ(weight.value()[1], -1);
+  EXPECT_EQ(Variable(Tensor::full({}, 3)).item(), 3);
+  expect_error(ErrorCode::State, "Scale", [&] { scale(weight, 2).add_(Tensor::zeros({2})); });
+  expect_error(ErrorCode::State, "until backward()", [&] { weight.add_(weight.grad(), -0.1); });
+}
+
 }  // namespace
 }  // namespace lockstep::testing

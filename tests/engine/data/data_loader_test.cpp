@@ -145,5 +145,47 @@ TEST(DataLoader, LoadsIntoTensorsOfItsDevice) {
   EXPECT_GE(labels.version(), 2u);
 }
 
+// The labels of the batches that one loop over the loader sees.
+std::vector<std::vector<std::int64_t>> loop(DataLoader& loader) {
+  std::vector<std::vector<std::int64_t>> result;
+  for (const Batch& batch : loader) result.push_back(batch.labels.to_vector<std::int64_t>());
+  return result;
+}
+
+TEST(DataLoader, ALoopOverItIsAnEpoch) {
+  DataLoader loader(*make_rows(5), {.batch = 2, .device = test_device()});
+  using Labels = std::vector<std::int64_t>;
+  EXPECT_THAT(loop(loader), ElementsAre(Labels{0, 1}, Labels{2, 3}, Labels{0}));
+  EXPECT_EQ(loop(loader).size(), 3u);
+}
+
+TEST(DataLoader, EachLoopIsTheNextEpoch) {
+  const BatchOptions options{.batch = 3, .shuffle = true, .seed = 1, .device = test_device()};
+  DataLoader loader(make_rows(12), options), other(make_rows(12), options);
+  const auto first = loop(loader), second = loop(loader);
+  EXPECT_NE(first, second);
+  other.start_epoch(1);
+  EXPECT_EQ(loop(other), second);
+  other.start_epoch(0);
+  EXPECT_EQ(loop(other), first);
+  for (const Batch& batch : other) {
+    EXPECT_EQ(batch.x.size(0), 3u);
+    break;  // the rest of epoch 1 is left out
+  }
+  EXPECT_EQ(loop(other), loop(loader));
+}
+
+TEST(DataLoader, CutsTheShardOfARank) {
+  DataLoader loader(make_rows(8),
+                    {.batch = 4, .rank = 1, .world_size = 2, .device = test_device()});
+  using Labels = std::vector<std::int64_t>;
+  EXPECT_THAT(loop(loader), ElementsAre(Labels{2, 3}, Labels{2, 3}));
+  expect_error(ErrorCode::Usage, "rank 2 of 2", [] {
+    DataLoader(make_rows(8), {.rank = 2, .world_size = 2, .device = test_device()});
+  });
+  expect_error(ErrorCode::Usage, "batch 0",
+               [] { DataLoader(make_rows(8), {.batch = 0, .device = test_device()}); });
+}
+
 }  // namespace
 }  // namespace lockstep::data

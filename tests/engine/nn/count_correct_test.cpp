@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/nn/layers.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_error.h"
 
@@ -29,6 +30,33 @@ TEST(CountCorrect, RefusesLabelsOfOtherRowsOrPlaces) {
   expect_error(ErrorCode::Device, "cpu:1", [&] {
     count_correct(logits, labels({0, 1}, test_device(1)));
   });
+}
+
+struct Rows {
+  Tensor x, labels;
+};
+
+TEST(Accuracy, IsTheFractionOfRowsClassifiedCorrectly) {
+  Sequential model({std::make_shared<Flatten>(), std::make_shared<Dropout>(0.9, 0, 0)});
+  const Rows rows{Tensor::from(std::vector<float>{2, 1, 1, 2, 3, 0, 4, 0}, {4, 2}, Device{}),
+                  labels({0, 1, 1, 0}, Device{})};
+  EXPECT_EQ(accuracy(model, rows), 0.75);
+}
+
+TEST(Accuracy, LeavesEveryModuleInItsMode) {
+  Sequential model({std::make_shared<Flatten>(), std::make_shared<Dropout>(0.9, 0, 0)});
+  model[0].eval();
+  accuracy(model, Tensor::zeros({1, 2}), labels({0}));
+  EXPECT_TRUE(model.is_training());
+  EXPECT_FALSE(model[0].is_training());
+  EXPECT_TRUE(model[1].is_training());
+}
+
+TEST(Accuracy, CopiesRowsToTheModelsDevice) {
+  Linear model(2, 2);
+  model.to(test_device(1));
+  EXPECT_LE(accuracy(model, Tensor::zeros({1, 2}), labels({0})), 1);
+  EXPECT_EQ(model.weight().device(), test_device(1));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "engine/autograd/ops/ops.h"
 #include "engine/nn/layers.h"
 #include "tests/support/devices.h"
@@ -220,6 +222,75 @@ TEST_F(ModuleTest, PrintsItsOwnTextBeforeItsChildren) {
   (norm): BatchNorm1d(4, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)
   (second): Linear(in_features=4, out_features=2, bias=True)
 ))");
+}
+
+// As a learner writes one: a layer is a member.
+class Learner final : public ModuleOf<Learner> {
+ public:
+  Learner() { register_child("fc", fc); }
+  Variable forward(const Variable& x) override { return fc(x); }
+
+  // What registers a layer that is no member.
+  void add_foreign(Module& layer) { register_child("foreign", layer); }
+  Linear& layer() { return fc; }
+
+ private:
+  Linear fc{5, 2};
+};
+
+class Outer final : public ModuleOf<Outer> {
+ public:
+  Outer() { register_child("inner", inner); }
+  Variable forward(const Variable& x) override { return relu(inner(x)); }
+  Learner inner;
+};
+
+TEST(MemberLayers, AreListedMovedAndPrinted) {
+  Outer model;
+  EXPECT_EQ(names(model.named_parameters()), (Strings{"inner.fc.weight", "inner.fc.bias"}));
+  EXPECT_EQ(model.to_string(),
+            "Outer(\n  (inner): Learner(\n    (fc): Linear(in_features=5, out_features=2, "
+            "bias=True)\n  )\n)");
+  model.to(kOther);
+  EXPECT_EQ(model.inner.layer().weight().device(), kOther);
+  EXPECT_EQ(model(Tensor::zeros({3, 5}, DType::float32, kOther)).shape(), (Shape{3, 2}));
+}
+
+TEST(MemberLayers, OfACopyAreItsOwn) {
+  Outer model;
+  const Tensor before = model.parameters()[0].value();
+  const std::shared_ptr<Module> copy = model.shallow_copy();
+  EXPECT_TRUE(copy->parameters()[0].is_same(model.parameters()[0]));
+  copy->set_parameters({Variable(Tensor::zeros({2, 5})), Variable(Tensor::full({2}, 7))});
+  EXPECT_EQ((*copy)(Tensor::zeros({1, 5})).value().to_vector<double>(),
+            (std::vector<double>{7, 7}));
+  EXPECT_TRUE(model.inner.layer().weight().value().shares_memory_with(before));
+}
+
+TEST(MemberLayers, MustBeMembers) {
+  Learner model;
+  Linear other{5, 2};
+  expect_error(ErrorCode::Usage, "no member of this Learner", [&] { model.add_foreign(other); });
+  expect_error(ErrorCode::Usage, "'fc' is taken", [&] {
+    struct Twice final : ModuleOf<Twice> {
+      Twice() {
+        register_child("fc", fc);
+        register_child("fc", fc);
+      }
+      Variable forward(const Variable& x) override { return x; }
+      Linear fc{5, 2};
+    } twice;
+  });
+}
+
+TEST(MemberLayers, DrawFromTheThreadsGenerator) {
+  manual_seed(3);
+  Rng rng(3);
+  expect_close(Linear(5, 2).weight().value(), Linear(5, 2, rng).weight().value(), kExact);
+  std::thread([] {
+    Rng fresh(0);
+    expect_close(Linear(5, 2).weight().value(), Linear(5, 2, fresh).weight().value(), kExact);
+  }).join();
 }
 
 }  // namespace

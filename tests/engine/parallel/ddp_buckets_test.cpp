@@ -11,6 +11,7 @@
 #include "engine/trace/recorder.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/support/expect_close.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/run_ranks.h"
 
 namespace lockstep::testing {
@@ -185,6 +186,15 @@ TEST(DdpBuckets, OverlapDecidesWhenTheyAreLaunched) {
       EXPECT_EQ(ddp.reducer().num_all_reduces(), 4u);
     });
   }
+}
+
+TEST(DdpBuckets, BucketMibIsTheLimitOfEachBucket) {
+  run_ranks(2, [](comm::Communicator& communicator) {
+    const auto net = std::make_shared<nn::Sequential>(make_layers(6));
+    Ddp ddp(net, communicator, {.bucket_mib = 2.0 / 1024});
+    EXPECT_EQ(groups_of(ddp.reducer().bucket_plan()), (Groups{{5, 4}, {3, 2}, {1, 0}}));
+    expect_error(ErrorCode::Usage, "found 0", [&] { Ddp(net, communicator, {.bucket_mib = 0}); });
+  });
 }
 
 }  // namespace

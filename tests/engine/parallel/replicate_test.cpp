@@ -36,6 +36,24 @@ TEST(Replicate, PutsEqualParametersOnEveryDevice) {
   EXPECT_TRUE(module->weight().is_leaf());
 }
 
+class MemberLayer final : public nn::ModuleOf<MemberLayer> {
+ public:
+  MemberLayer() { register_child("fc", fc); }
+  Variable forward(const Variable& x) override { return fc(x); }
+
+ private:
+  nn::Linear fc{3, 2};
+};
+
+TEST(Replicate, AModuleWithMemberLayersRunsOnEveryDevice) {
+  MemberLayer module;
+  const auto replicas = replicate(module, cpu_devices(2));
+  const Variable y = (*replicas[1])(Tensor::full({4, 3}, 1, DType::float32, cpu_devices(2)[1]));
+  EXPECT_EQ(y.device(), cpu_devices(2)[1]);
+  sum(y).backward();
+  EXPECT_EQ(module.parameters()[1].grad()[0], 4);
+}
+
 // The gradient of w when replica d's loss is factors[d] * sum(w).
 Tensor summed_gradient(const std::vector<double>& factors) {
   const Variable w(Tensor::zeros({17}, DType::float64), RequiresGrad::yes);

@@ -186,5 +186,33 @@ TEST(Tensor, ThatIsUndefinedSaysSoInsteadOfCrashing) {
   expect_error(ErrorCode::State, "is undefined", [&] { undefined.to(DType::float32); });
 }
 
+TEST(Tensor, AddsAndScalesInPlace) {
+  const Tensor sum = Tensor::full({3}, 1);
+  const Tensor other = Tensor::from(std::vector<float>{1, 2, 3}, {3});
+  const std::uint64_t version = sum.version();
+  sum += other;
+  sum.add_(other, -0.5).scale_(2);
+  EXPECT_EQ(sum.to_vector<double>(), (std::vector<double>{3, 4, 5}));
+  EXPECT_EQ(sum.version(), version + 3);
+  EXPECT_EQ(sum[2], 5);
+}
+
+TEST(Tensor, RefusesToAddWhatIsNotLikeIt) {
+  const Tensor sum = Tensor::zeros({3});
+  expect_error(ErrorCode::Shape, "[3] and [2]", [&] { sum += Tensor::zeros({2}); });
+  expect_error(ErrorCode::DType, "float64", [&] { sum += Tensor::zeros({3}, DType::float64); });
+  expect_error(ErrorCode::Device, "one device",
+               [&] { sum += Tensor::zeros({3}, DType::float32, kOther); });
+  expect_error(ErrorCode::State, "undefined", [&] { sum += Tensor(); });
+  expect_error(ErrorCode::Shape, "[3]", [&] { sum[3]; });
+  expect_error(ErrorCode::Shape, "[2, 2]", [&] { Tensor::zeros({2, 2})[0]; });
+}
+
+TEST(Tensor, LikeAnotherHasItsShapeTypeAndDevice) {
+  const Tensor other = Tensor::full({2, 3}, 1, DType::float64, kOther);
+  EXPECT_EQ(describe(Tensor::empty_like(other)), describe(other));
+  EXPECT_EQ(Tensor::zeros_like(other).to_vector<double>(), std::vector<double>(6, 0.0));
+}
+
 }  // namespace
 }  // namespace lockstep::testing

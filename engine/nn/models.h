@@ -1,0 +1,76 @@
+// The models that a word names: perceptrons, and convolutional nets for images.
+//
+//   mlp:784-256-10[:relu|gelu|tanh]    a perceptron (mlp.h), for rows
+//   lenet                              two convolutions, average pools, 128 neurons
+//   lenet5                             LeCun's of 1998
+//   resnet18[:WIDTH]                   WIDTH (64) channels in its first stage
+//   cnn:32c3-32c3-p2-64c3-p2-128-10    one's own, layer by layer
+//
+// A model is made for the data's rows: the channels of its first convolution, and the inputs of its
+// first linear layer, follow from the images.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/shape.h"
+#include "engine/nn/layers.h"
+#include "engine/nn/mlp.h"
+
+namespace lockstep::nn {
+
+// What a model is for.
+struct ModelData {
+  Shape row;  // [features], or [height, width, channels]
+  std::size_t num_classes = 0;
+};
+
+// A layer of cnn:...
+struct CnnLayer {
+  enum class Kind { convolution, max_pool, average_pool, linear } kind = Kind::linear;
+  std::size_t size = 0;    // channels or neurons that come out; of a pool, its kernel
+  std::size_t kernel = 0;  // of a convolution
+};
+
+struct ModelSpec {
+  enum class Kind { mlp, lenet, lenet5, resnet18, cnn } kind = Kind::mlp;
+  MlpSpec mlp;                   // mlp only
+  std::size_t width = 64;        // resnet18 only
+  std::vector<CnnLayer> layers;  // cnn only; the last is linear
+
+  bool takes_images() const { return kind != Kind::mlp; }
+};
+
+// Parses the words above. In cnn:, NcK is a convolution of N channels with a K x K kernel, K odd,
+// which keeps the images' size, and a ReLU; pK (aK) a maximum (average) pool of K x K pixels; N a
+// linear layer of N neurons, with a ReLU unless it is the last.
+// Throws Error{Usage} that says what is allowed.
+ModelSpec parse_model(std::string_view text);
+
+// How many parameters such a model has, to one part in a hundred, before any is made.
+// Throws Error{Shape} for a window that is larger than its padded images.
+double count_parameters(const ModelSpec& spec, const ModelData& data);
+
+// Throws Error{Usage} that says what fits, unless such a model can be made for the data: rows of
+// the perceptron's size, images that no window is larger than, outputs for all classes. name: of
+// the data, in errors.
+void require_model_fits(std::string_view text, const ModelData& data, std::string_view name);
+
+// Initial weights are drawn layer by layer from Rng(seed), the same ones on every device.
+//   lenet:    that of "Dive into Deep Learning" on several GPUs: conv 20 of 3x3, ReLU, average pool
+//             2, conv 50 of 5x5, ReLU, average pool 2, 128, ReLU, classes. Smaller images get
+//             margins of zeros, up to 28 x 28.
+//   lenet5:   conv 6 of 5x5, tanh, average pool 2, conv 16 of 5x5, tanh, average pool 2, 120, 84,
+//             classes; images get margins up to 32 x 32.
+//   resnet18: as torchvision's, whose names it has, with a first convolution of 3x3, stride 1, and
+//             no pool after it, for images of about 32 x 32.
+// Layers are named "0", "1", ... but for resnet18's.
+// REQUIRES: require_model_fits.
+std::shared_ptr<Sequential> make_model(std::string_view text, const ModelData& data,
+                                       std::uint64_t seed, DType dtype = DType::float32,
+                                       Device device = default_device());
+
+}  // namespace lockstep::nn

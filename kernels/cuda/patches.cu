@@ -1,0 +1,202 @@
+// Patches of images, their transpose, and convolutions: cuBLASLt's products over the patches of as
+// many images at a time as the scratch memory holds. fold_patches gathers, so that it needs no
+// atomic additions and gives the same bits in every run.
+#include <algorithm>
+
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/element_types.cuh"
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/product.h"
+
+namespace lockstep::kernels::cuda {
+namespace {
+
+// Most elements of patches at a time, unless one image has more: 64 MiB of float32.
+constexpr std::size_t kScratchElements = std::size_t{16} << 20;
+
+// Windows with the sizes that kernels divide by: one division of 64 bits finds the image, and those
+// within it are of 32.
+struct Geometry {
+  unsigned height, width, channels, kernel_height, kernel_width, stride, padding;
+  unsigned out_width, rows_per_image, cols;
+
+  explicit Geometry(const Windows& w)
+      : height(static_cast<unsigned>(w.height)),
+        width(static_cast<unsigned>(w.width)),
+        channels(static_cast<unsigned>(w.channels)),
+        kernel_height(static_cast<unsigned>(w.kernel_height)),
+        kernel_width(static_cast<unsigned>(w.kernel_width)),
+        stride(static_cast<unsigned>(w.stride)),
+        padding(static_cast<unsigned>(w.padding)),
+        out_width(static_cast<unsigned>(w.out_width())),
+        rows_per_image(static_cast<unsigned>(w.rows_per_image())),
+        cols(static_cast<unsigned>(w.cols())) {}
+};
+
+template <typename T>
+__global__ void patches_kernel(Geometry g, const T* x, std::size_t num_elements, T* patches,
+                               std::size_t leading_dimension) {
+  const std::size_t step = num_global_threads();
+  for (std::size_t i = global_thread(); i < num_elements; i += step) {
+    const std::size_t row = i / g.cols;
+    const auto column = static_cast<unsigned>(i - row * g.cols);
+    const std::size_t image = row / g.rows_per_image;
+    const auto window = static_cast<unsigned>(row - image * g.rows_per_image);
+    const unsigned pixel = column / g.channels;
+    // With the padding; below it they wrap around, and are beyond the image.
+    const unsigned y = window / g.out_width * g.stride + pixel / g.kernel_width - g.padding;
+    const unsigned px = window % g.out_width * g.stride + pixel % g.kernel_width - g.padding;
+    const bool is_inside = y < g.height && px < g.width;
+    const std::size_t at = ((image * g.height + y) * g.width + px) * g.channels;
+    patches[row * leading_dimension + column] = is_inside ? x[at + column % g.channels] : T(0);
+  }
+}
+
+// Windows of one dimension that hold a pixel: first ... last - 1.
+__device__ void windows_over(unsigned pixel, unsigned kernel, unsigned stride, unsigned padding,
+                             unsigned count, unsigned& first, unsigned& last) {
+  const unsigned at = pixel + padding;
+  first = at < kernel ? 0 : (at - kernel) / stride + 1;
+  last = at / stride + 1 < count ? at / stride + 1 : count;
+}
+
+template <typename T>
+__global__ void fold_kernel(Geometry g, const T* patches, std::size_t leading_dimension,
+                            std::size_t num_elements, T* x) {
+  const unsigned out_height = g.rows_per_image / g.out_width;
+  const std::size_t step = num_global_threads();
+  for (std::size_t i = global_thread(); i < num_elements; i += step) {
+    const std::size_t per_image = std::size_t{g.height} * g.width * g.channels;
+    const std::size_t image = i / per_image;
+    const auto element = static_cast<unsigned>(i - image * per_image);
+    const unsigned channel = element % g.channels;
+    const unsigned px = element / g.channels % g.width;
+    const unsigned y = element / g.channels / g.width;
+    unsigned first_y, last_y, first_x, last_x;
+    windows_over(y, g.kernel_height, g.stride, g.padding, out_height, first_y, last_y);
+    windows_over(px, g.kernel_width, g.stride, g.padding, g.out_width, first_x, last_x);
+    T sum = T(0);
+    for (unsigned oy = first_y; oy < last_y; ++oy) {
+      for (unsigned ox = first_x; ox < last_x; ++ox) {
+        const unsigned ky = y + g.padding - oy * g.stride;
+        const unsigned kx = px + g.padding - ox * g.stride;
+        const std::size_t row = image * g.rows_per_image + oy * g.out_width + ox;
+        sum += patches[row * leading_dimension + (ky * g.kernel_width + kx) * g.channels + channel];
+      }
+    }
+    x[i] = sum;
+  }
+}
+
+// Images whose patches are in the scratch memory together.
+std::size_t images_per_slice(const Windows& w) {
+  const std::size_t elements = w.rows_per_image() * w.cols();
+  const std::size_t fit = elements == 0 ? w.images : kScratchElements / elements;
+  return std::clamp<std::size_t>(fit, 1, std::max<std::size_t>(w.images, 1));
+}
+
+// Rows of a matrix view.
+template <typename View>
+View rows_of(View view, std::size_t first, std::size_t count) {
+  if (view.data == nullptr) return view;
+  using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(view.data)>>,
+                                  const std::byte, std::byte>;
+  view.data = static_cast<Byte*>(view.data) + first * view.leading_dimension * size_of(view.dtype);
+  view.rows = count;
+  return view;
+}
+
+// Calls body(windows, first) for one slice of the images after another.
+template <typename Body>
+void for_slices(const Windows& w, const Body& body) {
+  const std::size_t per_slice = images_per_slice(w);
+  for (std::size_t first = 0; first < w.images; first += per_slice) {
+    body(w.with_images(std::min(per_slice, w.images - first)), first);
+  }
+}
+
+// A slice's part of the images x.
+template <typename View>
+View images_of(const View& x, const Windows& slice, std::size_t first) {
+  return x.part(first * slice.image_elements(), slice.images * slice.image_elements());
+}
+
+MatrixView scratch_of(const Windows& slice, const TensorView& scratch) {
+  return matrix_view(scratch.data, scratch.dtype, slice.rows(), slice.cols());
+}
+
+}  // namespace
+
+void CudaBackend::patches(Stream& stream, const Windows& windows, ConstTensorView x,
+                          MatrixView patches) {
+  if (patches.num_elements() == 0) return;
+  for_floating(x.dtype, "patches", [&]<typename T>() {
+    launch(stream, "patches", covering(patches.num_elements(), kThreads), patches_kernel<T>,
+           Geometry(windows), data_of<T>(x), patches.num_elements(), data_of<T>(patches),
+           patches.leading_dimension);
+  });
+}
+
+void CudaBackend::fold_patches(Stream& stream, const Windows& windows, ConstMatrixView patches,
+                               TensorView x) {
+  if (x.num_elements == 0) return;
+  for_floating(x.dtype, "patches backward", [&]<typename T>() {
+    launch(stream, "patches backward", covering(x.num_elements, kThreads), fold_kernel<T>,
+           Geometry(windows), data_of<T>(patches), patches.leading_dimension, x.num_elements,
+           data_of<T>(x));
+  });
+}
+
+std::size_t CudaBackend::conv_scratch(const Windows& windows) const {
+  if (windows.are_pixels()) return 0;
+  return std::min(windows.images, images_per_slice(windows)) * windows.rows_per_image() *
+         windows.cols();
+}
+
+void CudaBackend::conv_forward(Stream& stream, const ConvForward& call) {
+  if (call.windows.are_pixels()) {
+    return linear_forward(stream,
+                          matrix_view(call.x.data, call.x.dtype, call.y.rows, call.windows.cols()),
+                          call.weight, call.bias, call.activation, call.y, call.preactivation);
+  }
+  for_slices(call.windows, [&](const Windows& slice, std::size_t first) {
+    const std::size_t row = first * slice.rows_per_image();
+    const MatrixView rows = scratch_of(slice, call.scratch);
+    patches(stream, slice, images_of(call.x, slice, first), rows);
+    linear_forward(stream, rows, call.weight, call.bias, call.activation,
+                   rows_of(call.y, row, slice.rows()),
+                   rows_of(call.preactivation, row, slice.rows()));
+  });
+}
+
+void CudaBackend::conv_backward(Stream& stream, const ConvBackward& call) {
+  const Windows& w = call.windows;
+  const auto* name = "conv2d backward";
+  if (w.are_pixels()) {
+    const auto pixels = [&](auto* data) {
+      return matrix_view(data, call.x.dtype, w.rows(), w.cols());
+    };
+    return linear_backward(stream, pixels(call.x.data), call.weight, call.grad_z,
+                           call.grad_x.data ? pixels(call.grad_x.data) : MatrixView{},
+                           call.grad_weight, call.grad_bias);
+  }
+  const ConstMatrixView nothing = matrix_view(call.x.data, call.x.dtype, call.grad_z.rows, 0);
+  linear_backward(stream, nothing, call.weight, call.grad_z, {}, {}, call.grad_bias);
+  if (w.images == 0 && call.grad_weight.data) zero_matrix(stream, call.grad_weight);
+  for_slices(w, [&](const Windows& slice, std::size_t first) {
+    const MatrixView rows = scratch_of(slice, call.scratch);
+    const ConstMatrixView grad_z =
+        rows_of(call.grad_z, first * slice.rows_per_image(), slice.rows());
+    if (call.grad_weight.data) {
+      patches(stream, slice, images_of(call.x, slice, first), rows);
+      run(stream, {name, grad_z, Transpose::yes, rows, Transpose::no, call.grad_weight,
+                   first == 0 ? Write::overwrite : Write::accumulate});
+    }
+    if (call.grad_x.data) {
+      run(stream, {name, grad_z, Transpose::no, call.weight, Transpose::no, rows});
+      fold_patches(stream, slice, rows, images_of(call.grad_x, slice, first));
+    }
+  });
+}
+
+}  // namespace lockstep::kernels::cuda

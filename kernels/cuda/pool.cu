@@ -1,0 +1,149 @@
+// Pooling and transposition. Gradients of poolings are gathered: every thread has pixels of its
+// own, and adds the windows that hold one in their order.
+#include <cstdint>
+
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/element_types.cuh"
+#include "kernels/cuda/elementwise.cuh"
+
+namespace lockstep::kernels::cuda {
+namespace {
+
+// Pixel `pixel` of an image, and the element of all results or images that belongs to a thread.
+struct Place {
+  std::size_t image;
+  unsigned y, x, channel;
+
+  __device__ Place(std::size_t element, unsigned height, unsigned width, unsigned channels) {
+    image = element / (std::size_t{height} * width * channels);
+    const auto rest = static_cast<unsigned>(element - image * height * width * channels);
+    channel = rest % channels;
+    x = rest / channels % width;
+    y = rest / channels / width;
+  }
+};
+
+struct Pool {
+  unsigned height, width, channels, kernel_height, kernel_width, stride, padding;
+  unsigned out_height, out_width;
+
+  explicit Pool(const Windows& w)
+      : height(static_cast<unsigned>(w.height)),
+        width(static_cast<unsigned>(w.width)),
+        channels(static_cast<unsigned>(w.channels)),
+        kernel_height(static_cast<unsigned>(w.kernel_height)),
+        kernel_width(static_cast<unsigned>(w.kernel_width)),
+        stride(static_cast<unsigned>(w.stride)),
+        padding(static_cast<unsigned>(w.padding)),
+        out_height(static_cast<unsigned>(w.out_height())),
+        out_width(static_cast<unsigned>(w.out_width())) {}
+};
+
+template <typename T, Pooling kPooling>
+__global__ void pool_kernel(Pool p, const T* x, std::size_t num_elements, T* y,
+                            std::int32_t* winners) {
+  const std::size_t step = num_global_threads();
+  for (std::size_t i = global_thread(); i < num_elements; i += step) {
+    const Place out(i, p.out_height, p.out_width, p.channels);
+    T result = T(0);
+    std::int32_t winner = -1;
+    for (unsigned place = 0; place < p.kernel_height * p.kernel_width; ++place) {
+      const unsigned in_y = out.y * p.stride + place / p.kernel_width - p.padding;
+      const unsigned in_x = out.x * p.stride + place % p.kernel_width - p.padding;
+      if (in_y >= p.height || in_x >= p.width) continue;  // also those before the first
+      const T value =
+          x[((out.image * p.height + in_y) * p.width + in_x) * p.channels + out.channel];
+      if (kPooling == Pooling::average) {
+        result += value;
+      } else if (winner < 0 || value > result || value != value) {
+        result = value;
+        winner = static_cast<std::int32_t>(place);
+      }
+    }
+    if (kPooling == Pooling::average) {
+      y[i] = result * (T(1) / static_cast<T>(p.kernel_height * p.kernel_width));
+    } else {
+      y[i] = result;
+      winners[i] = winner;
+    }
+  }
+}
+
+template <typename T, Pooling kPooling>
+__global__ void pool_backward_kernel(Pool p, const std::int32_t* winners, const T* grad_y,
+                                     std::size_t num_elements, T* grad_x) {
+  const T factor = T(1) / static_cast<T>(p.kernel_height * p.kernel_width);
+  const std::size_t step = num_global_threads();
+  for (std::size_t i = global_thread(); i < num_elements; i += step) {
+    const Place in(i, p.height, p.width, p.channels);
+    const unsigned y = in.y + p.padding;
+    const unsigned x = in.x + p.padding;
+    T sum = T(0);
+    for (unsigned oy = y < p.kernel_height ? 0 : (y - p.kernel_height) / p.stride + 1;
+         oy < p.out_height && oy * p.stride <= y; ++oy) {
+      for (unsigned ox = x < p.kernel_width ? 0 : (x - p.kernel_width) / p.stride + 1;
+           ox < p.out_width && ox * p.stride <= x; ++ox) {
+        const std::size_t out =
+            ((in.image * p.out_height + oy) * p.out_width + ox) * p.channels + in.channel;
+        if (kPooling == Pooling::average) {
+          sum += factor * grad_y[out];
+        } else {
+          const unsigned place = (y - oy * p.stride) * p.kernel_width + (x - ox * p.stride);
+          if (winners[out] == static_cast<std::int32_t>(place)) sum += grad_y[out];
+        }
+      }
+    }
+    grad_x[i] = sum;
+  }
+}
+
+template <typename T>
+__global__ void transpose_kernel(std::size_t rows, std::size_t cols, std::size_t leading_dimension,
+                                 std::size_t batch_stride, std::size_t num_elements, const T* x,
+                                 T* y) {
+  const std::size_t step = num_global_threads();
+  for (std::size_t i = global_thread(); i < num_elements; i += step) {
+    const std::size_t batch = i / (rows * cols);
+    const auto rest = static_cast<unsigned>(i - batch * rows * cols);
+    const unsigned column = rest / static_cast<unsigned>(rows);
+    const unsigned row = rest % static_cast<unsigned>(rows);
+    y[i] = x[batch * batch_stride + row * leading_dimension + column];
+  }
+}
+
+}  // namespace
+
+void CudaBackend::pool_forward(Stream& stream, const Windows& windows, Pooling pooling,
+                               ConstTensorView x, TensorView y, TensorView winners) {
+  if (y.num_elements == 0) return;
+  for_floating(x.dtype, "pool", [&]<typename T>() {
+    const auto kernel = pooling == Pooling::average ? pool_kernel<T, Pooling::average>
+                                                    : pool_kernel<T, Pooling::maximum>;
+    launch(stream, "pool", covering(y.num_elements, kThreads), kernel, Pool(windows), data_of<T>(x),
+           y.num_elements, data_of<T>(y), data_of<std::int32_t>(winners));
+  });
+}
+
+void CudaBackend::pool_backward(Stream& stream, const Windows& windows, Pooling pooling,
+                                ConstTensorView winners, ConstTensorView grad_y,
+                                TensorView grad_x) {
+  if (grad_x.num_elements == 0) return;
+  for_floating(grad_x.dtype, "pool backward", [&]<typename T>() {
+    const auto kernel = pooling == Pooling::average ? pool_backward_kernel<T, Pooling::average>
+                                                    : pool_backward_kernel<T, Pooling::maximum>;
+    launch(stream, "pool backward", covering(grad_x.num_elements, kThreads), kernel, Pool(windows),
+           data_of<std::int32_t>(winners), data_of<T>(grad_y), grad_x.num_elements,
+           data_of<T>(grad_x));
+  });
+}
+
+void CudaBackend::transpose(Stream& stream, ConstMatrixView x, TensorView y) {
+  if (y.num_elements == 0) return;
+  for_floating(x.dtype, "transpose", [&]<typename T>() {
+    launch(stream, "transpose", covering(y.num_elements, kThreads), transpose_kernel<T>, x.rows,
+           x.cols, x.leading_dimension, x.batch_stride, y.num_elements, data_of<T>(x),
+           data_of<T>(y));
+  });
+}
+
+}  // namespace lockstep::kernels::cuda

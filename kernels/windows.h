@@ -1,0 +1,48 @@
+// The windows that slide over images: the geometry that convolutions and poolings share.
+#pragma once
+
+#include <cstddef>
+
+namespace lockstep::kernels {
+
+// Images are [images, height, width, channels], channels last. Windows of kernel_height x
+// kernel_width pixels stand `stride` apart, on images with `padding` more pixels on every side.
+//
+// The patches of such images are a matrix [rows(), cols()]: row (image, oy, ox) has the pixels of
+// one window, [kernel_height, kernel_width, channels], and so is kernel_height stretches of
+// kernel_width * channels elements, each of which is one stretch of the image's memory too.
+// REQUIRES: stride > 0, and a padded image that is no smaller than the window.
+struct Windows {
+  std::size_t images = 0;
+  std::size_t height = 0;
+  std::size_t width = 0;
+  std::size_t channels = 0;
+  std::size_t kernel_height = 1;
+  std::size_t kernel_width = 1;
+  std::size_t stride = 1;
+  std::size_t padding = 0;
+
+  std::size_t out_height() const { return (height + 2 * padding - kernel_height) / stride + 1; }
+  std::size_t out_width() const { return (width + 2 * padding - kernel_width) / stride + 1; }
+  std::size_t rows_per_image() const { return out_height() * out_width(); }
+  std::size_t rows() const { return images * rows_per_image(); }
+  std::size_t cols() const { return kernel_height * kernel_width * channels; }
+  std::size_t image_elements() const { return height * width * channels; }
+
+  // True where the patches are the image itself: a 1x1 convolution.
+  bool are_pixels() const {
+    return kernel_height == 1 && kernel_width == 1 && stride == 1 && padding == 0;
+  }
+  // The same windows over `count` of the images.
+  Windows with_images(std::size_t count) const {
+    Windows result = *this;
+    result.images = count;
+    return result;
+  }
+};
+
+// How a pooling makes one pixel of a window's. The average counts padding as zeros, as PyTorch's
+// default does; the maximum ignores it, and a NaN is the largest.
+enum class Pooling { maximum, average };
+
+}  // namespace lockstep::kernels
