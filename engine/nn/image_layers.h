@@ -53,7 +53,9 @@ class BatchNorm2d final : public ModuleOf<BatchNorm2d, BatchNorm> {
 
   Variable forward(const Variable& x) override;
 
-  std::string type_name() const override { return "BatchNorm2d"; }
+  std::string type_name() const override {
+    return shares_statistics() ? "SyncBatchNorm" : "BatchNorm2d";
+  }
 };
 
 // Pools stand `kernel` pixels apart unless a stride is given.

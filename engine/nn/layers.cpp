@@ -78,6 +78,7 @@ Variable BatchNorm::normalise(const Variable& rows) {
   arguments.momentum = options_.momentum;
   arguments.epsilon = options_.epsilon;
   arguments.statistics = is_training() ? Statistics::batch : Statistics::running;
+  arguments.replicas = replicas_;
   Variable y = batch_norm(rows, arguments);
   if (is_training()) add_one(own_buffers()[2].second);
   return y;

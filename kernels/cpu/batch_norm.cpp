@@ -19,14 +19,16 @@ void for_features(Stream& stream, const ConstMatrixView& x, const Body& body) {
                   [&](std::size_t, std::size_t begin, std::size_t end) { body(begin, end); });
 }
 
-// Mean and biased variance of features begin ... end - 1, in two passes.
+// Mean of features begin ... end - 1 and their sum of squared deviations from it, in two passes.
+// Both are 0 for no rows.
 template <typename T>
 void batch_statistics(const ConstMatrixView& x, std::size_t begin, std::size_t end, double* mean,
-                      double* variance) {
+                      double* squares) {
   const std::size_t width = end - begin;
   const double rows = static_cast<double>(x.rows);
   std::fill(mean, mean + width, 0.0);
-  std::fill(variance, variance + width, 0.0);
+  std::fill(squares, squares + width, 0.0);
+  if (x.rows == 0) return;
   for (std::size_t i = 0; i < x.rows; ++i) {
     const T* row = row_of<T>(x, i) + begin;
     for (std::size_t j = 0; j < width; ++j) mean[j] += static_cast<double>(row[j]);
@@ -36,10 +38,34 @@ void batch_statistics(const ConstMatrixView& x, std::size_t begin, std::size_t e
     const T* row = row_of<T>(x, i) + begin;
     for (std::size_t j = 0; j < width; ++j) {
       const double difference = static_cast<double>(row[j]) - mean[j];
-      variance[j] += difference * difference;
+      squares[j] += difference * difference;
     }
   }
-  for (std::size_t j = 0; j < width; ++j) variance[j] /= rows;
+}
+
+// The same of the rows of all replicas, from their moments; returns how many rows they have.
+// Source: Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+// variances", 1979.
+double merge_moments(const ConstTensorView& moments, std::size_t features, std::size_t begin,
+                     std::size_t end, double* mean, double* squares) {
+  const std::size_t stride = 2 * features + 1;
+  const std::size_t width = end - begin;
+  const double* const first = data_of<double>(moments);
+  const double* const last = first + moments.num_elements;
+  double rows = 0;
+  for (const double* m = first; m != last; m += stride) rows += m[2 * features];
+  std::fill(mean, mean + width, 0.0);
+  std::fill(squares, squares + width, 0.0);
+  for (const double* m = first; m != last; m += stride) {
+    for (std::size_t j = 0; j < width; ++j) mean[j] += m[2 * features] / rows * m[begin + j];
+  }
+  for (const double* m = first; m != last; m += stride) {
+    for (std::size_t j = 0; j < width; ++j) {
+      const double apart = m[begin + j] - mean[j];
+      squares[j] += m[features + begin + j] + m[2 * features] * apart * apart;
+    }
+  }
+  return rows;
 }
 
 // Sets mean and inverse_std of the features, and moves the running statistics.
@@ -58,13 +84,17 @@ void prepare_features(const BatchNormForward& call, std::size_t begin, std::size
     return;
   }
   double means[kFeatures];
-  double variances[kFeatures];
-  batch_statistics<T>(call.x, begin, end, means, variances);
-  const double rows = static_cast<double>(call.x.rows);
+  double squares[kFeatures];
+  double rows = static_cast<double>(call.x.rows);
+  if (call.statistics == Statistics::shared) {
+    rows = merge_moments(call.moments, call.x.cols, begin, end, means, squares);
+  } else {
+    batch_statistics<T>(call.x, begin, end, means, squares);
+  }
   const double keep = 1 - call.momentum;
   for (std::size_t j = begin; j < end; ++j) {
     const double m = means[j - begin];
-    const double v = variances[j - begin];
+    const double v = squares[j - begin] / rows;
     mean[j] = static_cast<T>(m);
     inverse_std[j] = static_cast<T>(1 / std::sqrt(v + call.epsilon));
     if (running_mean) running_mean[j] = static_cast<T>(keep * running_mean[j] + call.momentum * m);
@@ -118,24 +148,25 @@ void backward_sums(const BatchNormBackward& call, std::size_t begin, std::size_t
 }
 
 template <typename T>
-void backward_features(const BatchNormBackward& call, std::size_t begin, std::size_t end) {
+void write_parameter_gradients(const BatchNormBackward& call, std::size_t begin, std::size_t end,
+                               const double* grad_sum, const double* projection) {
+  for (std::size_t j = begin; j < end; ++j) {
+    if (call.grad_weight.data)
+      data_of<T>(call.grad_weight)[j] = static_cast<T>(projection[j - begin]);
+    if (call.grad_bias.data) data_of<T>(call.grad_bias)[j] = static_cast<T>(grad_sum[j - begin]);
+  }
+}
+
+// grad_x = factor * (grad_y - offset - (x - mean) * slope); the last two terms are the paths
+// through the mean and the variance, absent where those were given.
+template <typename T>
+void write_input_gradient(const BatchNormBackward& call, std::size_t begin, std::size_t end,
+                          const double* grad_sum, const double* projection, double rows) {
   const T* mean = data_of<T>(call.mean);
   const T* inverse_std = data_of<T>(call.inverse_std);
   const T* weight = data_of<T>(call.weight);
-  double grad_sum[kFeatures];
-  double projection[kFeatures];
-  backward_sums<T>(call, begin, end, grad_sum, projection);
+  const bool through_batch = call.statistics != Statistics::running;
   const std::size_t width = end - begin;
-  for (std::size_t j = 0; j < width; ++j) {
-    if (call.grad_weight.data)
-      data_of<T>(call.grad_weight)[begin + j] = static_cast<T>(projection[j]);
-    if (call.grad_bias.data) data_of<T>(call.grad_bias)[begin + j] = static_cast<T>(grad_sum[j]);
-  }
-  if (!call.grad_x.data) return;
-  // grad_x = factor * (grad_y - offset - (x - mean) * slope); the last two terms are the paths
-  // through the mean and the variance, absent where those were given.
-  const bool through_batch = call.statistics == Statistics::batch;
-  const double rows = static_cast<double>(call.x.rows);
   T factor[kFeatures];
   T offset[kFeatures];
   T slope[kFeatures];
@@ -155,6 +186,22 @@ void backward_features(const BatchNormBackward& call, std::size_t begin, std::si
   }
 }
 
+template <typename T>
+void backward_features(const BatchNormBackward& call, std::size_t begin, std::size_t end) {
+  if (call.statistics == Statistics::shared) {
+    const double* const sums = data_of<double>(call.sums);
+    const std::size_t features = call.x.cols;
+    return write_input_gradient<T>(call, begin, end, sums + begin, sums + features + begin,
+                                   sums[2 * features]);
+  }
+  double grad_sum[kFeatures];
+  double projection[kFeatures];
+  backward_sums<T>(call, begin, end, grad_sum, projection);
+  write_parameter_gradients<T>(call, begin, end, grad_sum, projection);
+  if (!call.grad_x.data) return;
+  write_input_gradient<T>(call, begin, end, grad_sum, projection, static_cast<double>(call.x.rows));
+}
+
 }  // namespace
 
 void EigenBackend::batch_norm_forward(Stream& stream, const BatchNormForward& call) {
@@ -170,6 +217,30 @@ void EigenBackend::batch_norm_backward(Stream& stream, const BatchNormBackward& 
   for_floating(call.x.dtype, "batch_norm backward", [&]<typename T>() {
     for_features(stream, call.x, [&](std::size_t begin, std::size_t end) {
       backward_features<T>(call, begin, end);
+    });
+  });
+}
+
+void EigenBackend::batch_moments(Stream& stream, ConstMatrixView x, TensorView moments) {
+  double* const to = data_of<double>(moments);
+  to[2 * x.cols] = static_cast<double>(x.rows);
+  for_floating(x.dtype, "batch_moments", [&]<typename T>() {
+    for_features(stream, x, [&](std::size_t begin, std::size_t end) {
+      batch_statistics<T>(x, begin, end, to + begin, to + x.cols + begin);
+    });
+  });
+}
+
+void EigenBackend::batch_norm_sums(Stream& stream, const BatchNormBackward& call) {
+  double* const to = data_of<double>(call.sums);
+  const std::size_t features = call.x.cols;
+  to[2 * features] = static_cast<double>(call.x.rows);
+  for_floating(call.x.dtype, "batch_norm_sums", [&]<typename T>() {
+    for_features(stream, call.x, [&](std::size_t begin, std::size_t end) {
+      double* const grad_sum = to + begin;
+      double* const projection = to + features + begin;
+      backward_sums<T>(call, begin, end, grad_sum, projection);
+      write_parameter_gradients<T>(call, begin, end, grad_sum, projection);
     });
   });
 }
