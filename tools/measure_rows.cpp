@@ -20,6 +20,8 @@
 
 namespace lockstep::tools {
 
+constexpr double kFirstWarmUpSeconds = 0.3;
+
 bool has_processes(const TrainingFlags& flags, const DevicePlacement& placement) {
   return flags.ranks == "processes" && placement.mode == Mode::ddp;
 }
@@ -28,10 +30,10 @@ namespace {
 
 // All devices of the row are this process's own.
 RunRow run_row_here(const PlannedRow& planned, const TrainingFlags& flags,
-                    TrainingObserver observer) {
+                    TrainingObserver observer, double warm_up_seconds) {
   const DevicePlacement& placement = planned.placement;
   apply_threads_per_device(flags, placement.devices.size());
-  warm_up(planned.task, placement);
+  warm_up(planned.task, placement, warm_up_seconds);
   RunRow row = planned_row(planned.task, placement);
   ContentionProbe probe(placement.devices);
   probe.sample();
@@ -51,8 +53,10 @@ DevicePlacement single_placement(const PlannedRow& planned) {
 }
 
 RunRow run_row(const PlannedRow& planned, const TrainingFlags& flags,
-               const TrainingObserver& observer) {
-  if (!has_processes(flags, planned.placement)) return run_row_here(planned, flags, observer);
+               const TrainingObserver& observer, double warm_up_seconds) {
+  if (!has_processes(flags, planned.placement)) {
+    return run_row_here(planned, flags, observer, warm_up_seconds);
+  }
   const RunRow expected = planned_row(planned.task, planned.placement);
   RunRow row = run_process_row(flags, planned.placement, planned.task.batch);
   row.batch = expected.batch;
@@ -164,7 +168,8 @@ std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const Comp
   const TableWidth width = flags.wide ? TableWidth::wide : TableWidth::terminal;
   auto warn = warn_of_explosion(plan[0].task.data->train.num_classes);  // once for all rows
   TrainingObserver observer;
-  observer.on_loss = std::ref(warn);
+  // Where rows are judged, an explosion is told by the verdict.
+  if (plan[0].task.sampler == Sampler::torch) observer.on_loss = std::ref(warn);
   observer.checks = Checks::on;
   Repeater repeater(flags.training, observer);
   Progress progress = make_progress(plan, flags.training);
@@ -179,7 +184,8 @@ std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const Comp
     progress.begin_row();
     TrainingFlags of_row = flags.training;
     if (&planned != &plan.back()) of_row.trace_path.clear();  // the timeline is the last row's
-    rows.push_back(run_row(planned, of_row, observer));
+    // The first row is what all others are compared with, and finds a cold machine.
+    rows.push_back(run_row(planned, of_row, observer, rows.empty() ? kFirstWarmUpSeconds : 0));
     if (is_single) repeater.add(rows.back());
     const TrainingResult& single = repeater.single_for(planned);
     RunRow& row = rows.back();

@@ -74,7 +74,10 @@ void work(TrainingFlags flags, const CommandLine& command, const TrainingTask& t
   probe.sample();
   Progress progress({{"training", task.num_steps}});
   TrainingObserver observer = report_progress(flags, task, probe, progress);
-  if (is_row) observer.checks = Checks::on;
+  if (is_row) {
+    observer.checks = Checks::on;
+    if (task.sampler == Sampler::exact) observer.on_loss = {};  // the verdict tells an explosion
+  }
   JobResult job = train_in_job(task, rank, observer);
   clear_status();
   if (!rank.is_first()) return;

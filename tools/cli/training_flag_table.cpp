@@ -78,7 +78,7 @@ const std::vector<TrainingFlag> kTrainingFlags = {
     flag("--virtual-devices", &F::virtual_devices,
          "several logical devices on a physical one, such as cuda:0*4", {.ranks = kEachItsOwn}),
     flag("--threads-per-device", &F::threads_per_device,
-         "CPU threads of each logical CPU device (default: cores / devices, at least 1)",
+         "CPU threads of each logical CPU device (default: OMP_NUM_THREADS, else cores / devices)",
          {.ranks = kEachItsOwn, .idle = {kOnGpu}}),
     flag("--graph", &F::graph, "launch a whole step as one CUDA graph"),
     flag("--matmul-precision", &F::matmul_precision,

@@ -86,8 +86,7 @@ void find_timeline(PageRun& run, std::string_view operation) {
 
 ThinnedLosses read_losses(const fs::path& path, std::string_view operation) {
   std::istringstream lines(read_text_file(path, operation));
-  LossCurve curve;
-  std::size_t num_steps = 0;
+  std::vector<StepLoss> losses;
   for (std::string line; std::getline(lines, line);) {
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
     const bool is_step = json.is_object() && json.contains("step") && json["step"].is_number() &&
@@ -96,11 +95,13 @@ ThinnedLosses read_losses(const fs::path& path, std::string_view operation) {
     require(is_step, ErrorCode::Io, operation,
             "'{}', line {}: expected a step with its loss, as `lockstep train --log` writes it, "
             "found {}",
-            shown(path.string()), num_steps + 1, shown(line));
-    curve.add({num_steps++, 1, json["loss"]});
+            shown(path.string()), losses.size() + 1, shown(line));
+    losses.push_back({losses.size(), 1, json["loss"]});
   }
-  require(num_steps > 0, ErrorCode::Io, operation, "'{}' holds no step", shown(path.string()));
-  return thinned_losses(curve.steps_per_point(), curve.sums_and_rows());
+  require(!losses.empty(), ErrorCode::Io, operation, "'{}' holds no step", shown(path.string()));
+  LossCurve curve(losses.size());
+  for (const StepLoss& loss : losses) curve.add(loss);
+  return curve.means(curve.sums_and_rows());
 }
 
 PageRun load_run(const fs::path& path, const NamedFiles& named, std::string_view operation) {

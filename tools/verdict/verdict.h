@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/training/results.h"
+#include "tools/training/loop.h"
 
 namespace lockstep::tools {
 
