@@ -73,7 +73,7 @@ constexpr Mistake kWorkMistakes[] = {
      {"[--model]", "GiB of memory"}},
     {"UnknownDataset",
      "train --dataset imagenet",
-     {"'imagenet'", "digits, mnist, fashion-mnist or synthetic:ROWSxFEATURESxCLASSES"}},
+     {"'imagenet'", "digits, mnist, fashion-mnist, cifar10 or synthetic:ROWSxFEATURESxCLASSES"}},
     {"MisspeltDataset", "train --dataset fashion_mnist", {"did you mean 'fashion-mnist'?"}},
     {"MisspeltSynthetic", "train --dataset sythetic:9x4x2", {"did you mean 'synthetic:'?"}},
     {"SyntheticTooLarge", "train --dataset synthetic:99999999999x99999999999x10", {"memory"}},
