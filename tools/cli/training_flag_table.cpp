@@ -51,7 +51,8 @@ constexpr IdleRule kWithBuiltInData = {
       const datasets::DatasetKind kind = datasets::parse_dataset(in.flags.dataset).kind;
       return kind == datasets::DatasetKind::digits || kind == datasets::DatasetKind::synthetic;
     },
-    "is where mnist and fashion-mnist lie, and this --dataset needs no files; leave it out"};
+    "is where mnist, fashion-mnist and cifar10 lie, and this --dataset needs no files; leave it "
+    "out"};
 constexpr IdleRule kOnGpu = {
     [](const FlagSetting& in) { return in.device == DeviceType::cuda; },
     "is for devices of the CPU, and these are GPUs; leave it out, or use --device cpu"};
@@ -128,11 +129,12 @@ const std::vector<TrainingFlag> kTrainingFlags = {
          {.excludes = "--epochs",
           .resolve = [](auto&, auto& task) { return Value(task.num_steps); }}),
     flag("--dataset", &F::dataset,
-         "digits, mnist, fashion-mnist or synthetic:ROWSxFEATURESxCLASSES"),
+         "digits, mnist, fashion-mnist, cifar10 or synthetic:ROWSxFEATURESxCLASSES"),
     flag("--data-dir", &F::data_dir, "where data sets were fetched to",
          {.ranks = kEachItsOwn, .idle = {kWithBuiltInData}}),
     flag("--model", &F::model,
-         "mlp:784-256-10[:relu|gelu|tanh] (default: mlp:FEATURES-256-CLASSES of the data set)",
+         "mlp:784-256-10[:relu|gelu|tanh] (default: mlp:FEATURES-256-CLASSES of the data set); for "
+         "images lenet, lenet5, resnet18[:WIDTH] or cnn:32c3-p2-64c3-p2-128-10",
          {.resolve = [](auto&, auto& task) { return Value(task.model); }}),
     flag("--dtype", &F::dtype, "float32 or float64", {.one_of = {"float32", "float64"}}),
     flag("--optimizer", &F::optimizer, "sgd or adamw", {.one_of = {"sgd", "adamw"}}),

@@ -46,7 +46,7 @@ struct CapturedSteps {
       const auto rank = static_cast<std::size_t>(model.rank);
       const std::size_t rows = rank < plan.parts.size() ? plan.parts[rank].size : 0;
       const Device device = model.devices[0];
-      x.push_back(Tensor::empty({rows, task.data->train.num_features}, task.dtype, device));
+      x.push_back(Tensor::empty(task.batch_shape(rows), task.dtype, device));
       labels.push_back(Tensor::empty({rows}, DType::int64, device));
     }
   }
@@ -78,7 +78,7 @@ std::size_t count_correct_rows(const TrainingTask& task, const RankModel& model,
   data::DataLoader loader(
       std::shared_ptr<const data::LabelledRows>(task.data, &test),
       [options](std::uint64_t epoch) { return data::exact_batches(options, epoch); },
-      {model.devices[0], task.dtype, 4});
+      {model.devices[0], task.dtype, 4, task.model_data().row});
   const NoGradScope no_grad;
   model.inner->eval();
   std::size_t num_correct = 0;

@@ -3,7 +3,7 @@
 #include "engine/autograd/backward.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/thread_context.h"
-#include "engine/nn/mlp.h"
+#include "engine/nn/models.h"
 #include "engine/parallel/bitwise/micro_shards.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "engine/parallel/ddp/ddp.h"
@@ -121,7 +121,8 @@ std::vector<Device> LocalModels::devices() const {
 }
 
 std::shared_ptr<nn::Module> make_model(const TrainingTask& task, Device device) {
-  const std::shared_ptr<nn::Module> model = nn::make_mlp(task.model, task.seed, task.dtype, device);
+  const std::shared_ptr<nn::Module> model =
+      nn::make_model(task.model, task.model_data(), task.seed, task.dtype, device);
   if (task.initial_weights) nn::load_state_dict(*model, *task.initial_weights);
   return model;
 }
@@ -178,7 +179,7 @@ std::unique_ptr<data::DataLoader> make_loader(const TrainingTask& task, const Ra
   return std::make_unique<data::DataLoader>(
       std::shared_ptr<const data::LabelledRows>(task.data, &task.data->train),
       make_sampler(task, num_ranks, static_cast<std::size_t>(model.rank)),
-      data::DataLoaderOptions{model.devices[0], task.dtype, 32});
+      data::DataLoaderOptions{model.devices[0], task.dtype, 32, task.model_data().row});
 }
 
 std::vector<Tensor> compute_gradients(const TrainingTask& task, const LocalModels& models,

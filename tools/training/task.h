@@ -11,6 +11,7 @@
 #include "datasets/dataset.h"
 #include "engine/comm/thread_group.h"
 #include "engine/data/sampler.h"
+#include "engine/nn/models.h"
 #include "engine/nn/state_dict.h"
 #include "engine/optim/optimizer.h"
 #include "engine/optim/schedule.h"
@@ -35,7 +36,8 @@ struct OptimizerSettings {
 struct SlowMotion;  // slow_motion.h
 
 struct TrainingTask {
-  std::string model;  // "mlp:64-256-10"; unless it was said, 256 neurons between the data's ends
+  std::string
+      model;  // "mlp:64-256-10", "lenet"; unless it was said, 256 neurons between the data's ends
   DType dtype = DType::float32;
   std::shared_ptr<const datasets::Dataset> data;
   std::size_t batch = 64;  // rows per step over all devices
@@ -56,6 +58,10 @@ struct TrainingTask {
   double comm_timeout_seconds = 30;
   std::vector<std::size_t> bucket_byte_limits;
 
+  bool has_batch_norm() const { return !model.empty() && nn::parse_model(model).has_batch_norm(); }
+  // The rows that the model takes: images, or features.
+  nn::ModelData model_data() const;
+  Shape batch_shape(std::size_t num_rows) const;  // of x: [num_rows, ...]
   std::size_t steps_per_epoch() const;
   std::size_t num_epochs() const;  // the last one may be cut short by num_steps
   // --batch, or all training rows if there are fewer.
