@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -26,6 +27,8 @@ constexpr std::size_t kMaxFailureBytes = 64 * 1024;
 // A rank that leaves, or fails, has so long for what its peers have not got yet.
 constexpr double kDeliverySeconds = 5;
 constexpr double kDeliverySecondsAfterFailure = 0.1;
+// A rank that waits for one peer looks this often whether another one has failed.
+constexpr std::chrono::milliseconds kLook{20};
 
 std::vector<int> peers_of(const TcpTransportOptions& options) {
   require(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size,
@@ -71,19 +74,30 @@ struct TcpTransport::Frame {
 struct TcpTransport::Peer {
   int rank = 0;
   Socket socket;
-  std::mutex sending;                   // held for a whole frame
-  bool is_cut_off = false;              // in the middle of a frame: nothing can follow it
-  std::atomic<bool> is_awaited{false};  // by a caller, which receives for itself
-  std::mutex receiving;                 // of the two members below
-  Frame incoming;                       // not complete
-  std::size_t num_read = 0;             // bytes of its header and payload
-  Queue<Frame> data;                    // that no caller has taken yet, like
+  std::mutex sending;                    // held for a whole frame
+  bool is_cut_off = false;               // in the middle of a frame: nothing can follow it
+  std::atomic<bool> is_awaited{false};   // by a caller, which alone receives then
+  std::atomic<bool> was_awaited{false};  // since its own thread last looked
+  std::mutex receiving;                  // of the two members below
+  Frame incoming;                        // not complete
+  std::size_t num_read = 0;              // bytes of its header and payload
+  Queue<Frame> data;                     // that no caller has taken yet, like
   Queue<Frame> messages;
   Frame held;                           // the caller's, between take() and release()
   Queue<std::vector<CacheLine>> spare;  // memory of frames that were released
   std::atomic<bool> has_left{false};    // it said goodbye
   std::atomic<bool> has_ended{false};   // nothing will be received any more
   std::thread reader;
+};
+
+// While it lives, the calling thread receives from a peer, and the peer's own thread does not.
+struct TcpTransport::Awaiting {
+  explicit Awaiting(Peer& peer) : peer(peer) {
+    peer.was_awaited = true;
+    peer.is_awaited = true;
+  }
+  ~Awaiting() { peer.is_awaited = false; }
+  Peer& peer;
 };
 
 TcpTransport::TcpTransport(const TcpTransportOptions& options, Store& store)
@@ -141,15 +155,24 @@ RankWait TcpTransport::wait_of(const Peer& peer) const {
 
 template <typename Done>
 void TcpTransport::wait_for(Peer& peer, const Done& done) {
-  if (spin_time_.count() > 0 && runtime::may_spin()) {
-    peer.is_awaited = true;
-    auto start = runtime::Clock::now();
-    while (!done() && !failure_.is_set() && runtime::Clock::now() - start < spin_time_) {
-      if (receive(peer)) start = runtime::Clock::now();
+  const Awaiting awaiting(peer);
+  const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds_);
+  const auto spin_time = runtime::may_spin() ? spin_time_ : spin_time_.zero();
+  auto last_news = runtime::Clock::now();
+  for (;;) {
+    // Read before the socket is: what came in time counts, however late this thread runs.
+    const auto time = runtime::Clock::now();
+    if (receive(peer)) last_news = time;
+    if (done()) return;
+    if (failure_.is_set()) tell_failure();
+    throw_if_failed();
+    if (peer.has_left) fail_and_throw(wait_of(peer).left());
+    if (deadline && time >= *deadline) {
+      fail_and_throw(wait_of(peer).late(describe_missing(call_.sequence)));
     }
-    peer.is_awaited = false;
+    if (time - last_news < spin_time) continue;
+    wait_for_event(peer.socket, POLLIN, runtime::earlier(deadline, time + kLook));
   }
-  Group::wait_for(wait_of(peer), peer.has_left, num_changes_, 0, done);
 }
 
 // --- sending ---
@@ -157,19 +180,23 @@ void TcpTransport::wait_for(Peer& peer, const Done& done) {
 void TcpTransport::send(Peer& peer, FrameKind kind, const CallHeader& call, Bytes payload) {
   throw_if_failed();
   const FrameHeader header{.kind = kind, .call = call, .num_bytes = payload.size()};
-  if (try_to_send(peer, header, payload, runtime::deadline_after(timeout_seconds_))) return;
+  const bool is_sent =
+      try_to_send(peer, header, payload, runtime::deadline_after(timeout_seconds_));
+  if (failure_.is_set()) tell_failure();
+  if (is_sent) return;
   const RankWait wait{rank(), peer.rank, call, timeout_seconds_};
   fail_and_throw(wait.late(kind == FrameKind::message ? "" : describe_missing(call.sequence)));
 }
 
 // False when the peer does not take the frame in time. A connection that is over takes everything:
-// the peer's thread says that it is over.
+// the peer's thread says that it is over. Receives while it waits, since the peer may wait for that
+// before it takes more; but not when it tells of a failure.
 bool TcpTransport::try_to_send(Peer& peer, FrameHeader header, Bytes payload,
                                runtime::Deadline deadline) {
-  constexpr std::chrono::milliseconds kLook{20};  // so often, whether the group has failed
   const std::lock_guard lock(peer.sending);
   if (peer.is_cut_off) return true;
   bool has_failed = false;
+  std::optional<Awaiting> awaiting;
   std::array<iovec, 2> parts{iovec{&header, sizeof header},
                              // The kernel only reads what it sends.
                              iovec{const_cast<std::byte*>(payload.data()), payload.size()}};
@@ -190,7 +217,13 @@ bool TcpTransport::try_to_send(Peer& peer, FrameHeader header, Bytes payload,
     if (failure_.is_set() && !std::exchange(has_failed, true)) {
       deadline = runtime::earlier(deadline, runtime::deadline_after(kDeliverySecondsAfterFailure));
     }
-    wait_for_event(peer.socket, POLLOUT, runtime::earlier(deadline, runtime::Clock::now() + kLook));
+    short events = POLLOUT;
+    if (!failure_.is_set()) {
+      if (!awaiting) awaiting.emplace(peer);
+      if (receive(peer)) continue;
+      if (!peer.has_ended) events |= POLLIN;
+    }
+    wait_for_event(peer.socket, events, runtime::earlier(deadline, runtime::Clock::now() + kLook));
     if (!runtime::has_passed(deadline)) continue;
     peer.is_cut_off = true;
     return false;
@@ -200,25 +233,27 @@ bool TcpTransport::try_to_send(Peer& peer, FrameHeader header, Bytes payload,
 
 // --- receiving ---
 
-// The life of the peer's thread.
+// The life of the peer's thread: it receives what no caller waits for. A caller that waited a
+// moment ago is about to do so again, and is faster when this thread leaves it the core.
 void TcpTransport::read_from(Peer& peer) {
-  constexpr std::chrono::microseconds kTick{200};  // a caller that is awake is faster
+  constexpr std::chrono::milliseconds kTick{1};
   while (!peer.has_ended) {
     wait_for_event(peer.socket, POLLIN, {});
-    if (peer.is_awaited) {
+    if (peer.is_awaited || peer.was_awaited.exchange(false)) {
       std::this_thread::sleep_for(kTick);
     } else {
       receive(peer);
     }
+    if (failure_.is_set()) tell_failure();
   }
 }
 
-// Takes what has come; says whether there was something, the end included.
+// Takes what has come, up to the end of a frame; says whether there was something, the end
+// included. A failure that it finds is for the caller to tell.
 bool TcpTransport::receive(Peer& peer) {
-  constexpr int kMaxReads = 16;  // then a caller looks whether it has what it waits for
   const std::lock_guard lock(peer.receiving);
   bool has_news = false;
-  for (int reads = 0; reads < kMaxReads && !peer.has_ended; ++reads) {
+  while (!peer.has_ended) {
     const std::span<std::byte> space = peer.incoming.rest(peer.num_read);
     const ssize_t count = recv(peer.socket.descriptor(), space.data(), space.size(), 0);
     if (count < 0 && errno == EINTR) continue;
@@ -226,18 +261,16 @@ bool TcpTransport::receive(Peer& peer) {
     has_news = true;
     peer.num_read += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
     if (count <= 0) {
-      if (!peer.has_left && !is_leaving_) fail(lost_rank(peer.rank));
+      if (!peer.has_left && !is_leaving_) failure_.set(lost_rank(peer.rank));
       peer.has_ended = true;
     } else if (peer.num_read == sizeof(FrameHeader) && !prepare_payload(peer)) {
-      fail(garbled_rank(peer.rank));
+      failure_.set(garbled_rank(peer.rank));
       peer.has_ended = true;
     } else if (peer.num_read == sizeof(FrameHeader) + peer.incoming.header.num_bytes) {
       handle(peer, std::exchange(peer.incoming, {}));
       peer.num_read = 0;
-    } else {
-      continue;
+      break;
     }
-    num_changes_.add(1);
   }
   return has_news;
 }
@@ -267,7 +300,8 @@ void TcpTransport::handle(Peer& peer, Frame frame) {
       return peer.messages.put(std::move(frame));
     case FrameKind::failure: {
       const auto bytes = frame.payload();
-      return fail(decode_error({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+      failure_.set(decode_error({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+      return;
     }
     case FrameKind::goodbye:
       peer.has_left = true;
@@ -333,10 +367,15 @@ void TcpTransport::receive_message(int from, const CallHeader& call, std::span<s
 }
 
 void TcpTransport::fail(const Error& error) noexcept {
+  failure_.set(error);
+  tell_failure();
+}
+
+// Tells all peers why the group failed, once.
+void TcpTransport::tell_failure() noexcept {
   const std::lock_guard lock(telling_);
-  if (!failure_.set(error)) return;
-  num_changes_.add(1);
-  const std::string bytes = encode(error, kMaxFailureBytes);
+  if (std::exchange(has_told_, true)) return;
+  const std::string bytes = encode(failure_.error(), kMaxFailureBytes);
   const FrameHeader header{.kind = FrameKind::failure, .num_bytes = bytes.size()};
   const runtime::Deadline deadline = runtime::deadline_after(kDeliverySecondsAfterFailure);
   for (const auto& peer : by_rank_) {
