@@ -108,8 +108,8 @@ TcpTransport::TcpTransport(const TcpTransportOptions& options, Store& store)
                  .hosts = {}}),
       by_rank_(static_cast<std::size_t>(options.world_size)),
       announced_(by_rank_.size()),
-      timeout_seconds_(options.timeout_seconds),
       spin_time_(spin_time_for(options)) {
+  timeout_seconds_ = options.timeout_seconds;
   const std::vector<int> peers = peers_of(options);
   if (peers.empty()) return;
   std::vector<Socket> connections = connect_ranks(options, peers, store);
@@ -149,10 +149,6 @@ TcpTransport::Peer& TcpTransport::peer(int rank) const {
   return *peer;
 }
 
-RankWait TcpTransport::wait_of(const Peer& peer) const {
-  return {rank(), peer.rank, call_, timeout_seconds_};
-}
-
 template <typename Done>
 void TcpTransport::wait_for(Peer& peer, const Done& done) {
   const Awaiting awaiting(peer);
@@ -166,9 +162,9 @@ void TcpTransport::wait_for(Peer& peer, const Done& done) {
     if (done()) return;
     if (failure_.is_set()) tell_failure();
     throw_if_failed();
-    if (peer.has_left) fail_and_throw(wait_of(peer).left());
+    if (peer.has_left) fail_and_throw(waiting_for(peer.rank).left());
     if (deadline && time >= *deadline) {
-      fail_and_throw(wait_of(peer).late(describe_missing(call_.sequence)));
+      fail_and_throw(waiting_for(peer.rank).late(describe_missing(call_.sequence)));
     }
     if (time - last_news < spin_time) continue;
     wait_for_event(peer.socket, POLLIN, runtime::earlier(deadline, time + kLook));
@@ -311,9 +307,7 @@ void TcpTransport::handle(Peer& peer, Frame frame) {
 // --- the calls ---
 
 void TcpTransport::announce(const CallHeader& call, double timeout_seconds) {
-  throw_if_failed();
-  call_ = call;
-  timeout_seconds_ = timeout_seconds;
+  enter(call, timeout_seconds);
   announced_[static_cast<std::size_t>(rank())].publish(call);
   for (const auto& peer : by_rank_) {
     if (peer) send(*peer, FrameKind::announce, call, {});
@@ -335,7 +329,7 @@ const std::byte* TcpTransport::take(int from, std::size_t num_bytes) {
   wait_for(peer, [&] { return peer.data.has_items(); });
   peer.held = peer.data.take();
   if (peer.held.header.num_bytes != num_bytes) {
-    fail_and_throw(wait_of(peer).found_bytes(num_bytes, peer.held.header.num_bytes));
+    fail_and_throw(waiting_for(peer.rank).found_bytes(num_bytes, peer.held.header.num_bytes));
   }
   return peer.held.payload().data();
 }
@@ -352,17 +346,11 @@ void TcpTransport::send_message(int to, const CallHeader& call, Bytes data) {
 
 void TcpTransport::receive_message(int from, const CallHeader& call, std::span<std::byte> data,
                                    double timeout_seconds) {
-  throw_if_failed();
-  call_ = call;
-  timeout_seconds_ = timeout_seconds;
+  enter(call, timeout_seconds);
   Peer& peer = this->peer(from);
   wait_for(peer, [&] { return peer.messages.has_items(); });
   Frame message = peer.messages.take();
-  const CallHeader& theirs = message.header.call;
-  if (theirs.dtype != call.dtype || message.header.num_bytes != data.size()) {
-    fail_and_throw(Error(ErrorCode::Comm, name_of(call.operation),
-                         describe_difference(rank(), call, from, theirs)));
-  }
+  require_same_message(from, message.header.call, message.header.num_bytes == data.size());
   if (!data.empty()) std::memcpy(data.data(), message.payload().data(), data.size());
 }
 
@@ -383,14 +371,10 @@ void TcpTransport::tell_failure() noexcept {
   }
 }
 
-std::string TcpTransport::describe_missing(std::uint64_t sequence) const {
-  std::string text;
-  for (std::size_t r = 0; r < announced_.size(); ++r) {
-    const bool is_member = by_rank_[r] != nullptr || static_cast<int>(r) == rank();
-    if (!is_member || announced_[r].has_reached(sequence)) continue;
-    add_to_list(text, missing_rank(static_cast<int>(r), announced_[r].last()));
-  }
-  return text;
+const Announcements* TcpTransport::announced(int rank) const {
+  const auto r = static_cast<std::size_t>(rank);
+  const bool is_member = by_rank_[r] != nullptr || rank == this->rank();
+  return is_member ? &announced_[r] : nullptr;
 }
 
 }  // namespace lockstep::comm

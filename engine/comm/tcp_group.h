@@ -91,7 +91,7 @@ class TcpTransport final : public Transport {
                        double timeout_seconds) override;
   void fail(const Error& error) noexcept override;
   void throw_if_failed() const override { failure_.throw_if_set(); }
-  std::string describe_missing(std::uint64_t sequence) const override;
+  const Announcements* announced(int rank) const override;
 
  private:
   struct Frame;
@@ -99,7 +99,6 @@ class TcpTransport final : public Transport {
   struct Awaiting;
 
   Peer& peer(int rank) const;
-  RankWait wait_of(const Peer& peer) const;
   template <typename Done>
   void wait_for(Peer& peer, const Done& done);
 
@@ -117,8 +116,6 @@ class TcpTransport final : public Transport {
   FirstFailure failure_;
   std::mutex telling_;  // held while all peers are told of the failure
   bool has_told_ = false;
-  CallHeader call_;  // the current one
-  double timeout_seconds_;
   std::chrono::microseconds spin_time_;
   std::atomic<bool> is_leaving_{false};
 };

@@ -18,7 +18,7 @@ class GroupWork final : public WorkState {
     }
     return true;
   }
-  void wait(std::optional<double>) const override {
+  void wait() const override {
     for (const StreamPoint& point : points_) point.waiter->wait(point.event);
   }
 
