@@ -106,7 +106,7 @@ struct OnEngine {
 // check_gradients() in engine/autograd/gradient_check.h does this for any function.
 Values differentiate_by_differences(Layer layer, double h, Device device) {
   const NoGradScope no_grad;  // only values are needed: no graph is built, and nothing is kept
-  const auto loss = [&] { return OnEngine(layer, device).loss().value().item(); };
+  const auto loss = [&] { return OnEngine(layer, device).loss().item(); };
   Values result;
   for (double& v : layer.parameters) {
     const double original = v;
@@ -143,7 +143,7 @@ void run(const tutorial::Options& options, const std::string& mistake, double h)
   tutorial::step(1, "forward, and the graph it leaves behind for backward()");
   const ByHand by_hand = differentiate_by_hand(layer, mistake);
   const Variable loss = engine.loss();
-  fmt::print("loss by hand {:.12f}, by the engine {:.12f}\n", by_hand.loss, loss.value().item());
+  fmt::print("loss by hand {:.12f}, by the engine {:.12f}\n", by_hand.loss, loss.item());
   print_graph(*loss.node(), 0);
 
   tutorial::step(2, "backward, computed in three ways");

@@ -49,7 +49,7 @@ void count_rank_devices(Options& options);
 // starts them itself: Options::num_devices. Where the ranks of this machine are more than its GPUs,
 // these become several logical devices each, as for ranks that are threads (tutorial::run_main).
 int run_ranks_main(
-    int argc, char** argv, std::string_view question, const Body& body, std::size_t num_ranks,
+    int argc, char** argv, std::string_view question, const Body& body, int num_ranks,
     const std::function<void(Flags&)>& add_flags = [](Flags&) {});
 
 // Figures that ranks measure and their starter, which prints the answer, wants to know. The starter

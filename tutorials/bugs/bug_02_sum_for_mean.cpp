@@ -16,7 +16,7 @@ void train_rank(const Place& place, Version version) {
   const tutorial::Rows digits = load_rows();
   const comm::ReduceOp op =
       version == Version::fixed ? comm::ReduceOp::average : comm::ReduceOp::sum;
-  for (std::size_t step = 0; step < digits.steps_per_epoch(kBatch) - 1; ++step) {
+  for (int step = 0; step < digits.steps_per_epoch(kBatch) - 1; ++step) {
     sgd.zero_grad();
     mean_loss(*net, digits.batch(step, kBatch).shard(place.rank, kRanks, place.device)).backward();
     for (const Variable& parameter : net->parameters()) {
