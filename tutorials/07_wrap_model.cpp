@@ -14,7 +14,7 @@
 //   check: the functional form against one device: largest difference 0, tolerance 1e-06 ... ok
 //   error: [load_state_dict] Error(s) in loading state_dict for Linear: Missing key(s) ...
 //             sent per step   peak memory       GPU   busy
-//   cpu:0          13.52 MB      18.45 MB     gpu 0   69 %
+//   cpu:0          13.52 MB      18.45 MB     ...
 //   check: device 0 sends and holds the most ... ok
 //   check: device 0 is the busiest ... ok
 
