@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <memory>
@@ -24,16 +25,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The program's file: beside this one in a build folder, else where an installation has it.
+// "04" of "04_split_batch".
+std::string number_of(const CourseProgram& program) {
+  return std::string(program.name).substr(0, 2);
+}
+
+// The program's file, which is beside this one.
 fs::path find_tutorial(const CourseProgram& program) {
   const fs::path folder = fs::path(this_program()).parent_path();
-  for (const fs::path& place : {folder, folder / kInstalledTutorials}) {
-    if (fs::exists(place / program.name)) return place / program.name;
-  }
-  fail(ErrorCode::Io, "learn",
-       "{} is not there: not in '{}', nor in '{}'; scripts/tutorial.sh {} builds it", program.name,
-       folder.string(), (folder / kInstalledTutorials).lexically_normal().string(),
-       std::string(program.name).substr(0, 2));
+  require(fs::exists(folder / program.name), ErrorCode::Io, "learn",
+          "{} is not in '{}'; scripts/tutorial.sh {} builds it", program.name, folder.string(),
+          number_of(program));
+  return folder / program.name;
 }
 
 bool is_number(const std::string& word) {
@@ -118,6 +121,8 @@ int learn(const std::string& wanted, const CommandLine& flags) {
     print_next(nullptr);
     return 0;
   }
+  // So that its "Now try" is a command that works here.
+  ::setenv("LOCKSTEP_LEARN", fmt::format("lockstep learn {} --", number_of(*program)).c_str(), 1);
   const int code = run_and_wait(find_tutorial(*program), flags);
   const bool asked_for_help = std::ranges::find(flags, "--help") != flags.end();
   if (code != 0 || asked_for_help) return code;

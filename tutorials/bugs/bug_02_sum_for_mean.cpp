@@ -1,5 +1,5 @@
-// The ranks add up their gradients, each that of a mean over its own rows. The network learns, and
-// with two ranks even faster.
+// The ranks add up their gradients, each that of a mean over its own rows. The learning rate is one
+// that suits one device.
 //
 // Run:  bug_02_sum_for_mean [--fixed]      lockstep doctor -- bug_02_sum_for_mean
 #include "engine/optim/optimizer.h"
@@ -12,7 +12,7 @@ using namespace lockstep::bugs;
 
 void train_rank(const Place& place, Version version) {
   const auto net = make_net(place.device);
-  optim::Sgd sgd(net->parameters(), {.learning_rate = 0.1});
+  optim::Sgd sgd(net->parameters(), {.learning_rate = 0.5});
   const tutorial::Rows digits = load_rows();
   const comm::ReduceOp op =
       version == Version::fixed ? comm::ReduceOp::average : comm::ReduceOp::sum;
