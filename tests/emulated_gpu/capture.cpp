@@ -48,7 +48,6 @@ bool has_unjoined_work(const Capture& capture, const CUstream_st& origin) {
 
 cudaError_t begin(cudaStream_t handle, cudaStreamCaptureMode mode) {
   const std::lock_guard lock(state().mutex);
-  if (handle == nullptr || handle == cudaStreamLegacy) return cudaErrorStreamCaptureUnsupported;
   const auto stream = find_stream(handle);
   if (!stream) return cudaErrorInvalidResourceHandle;
   if (is_capturing(*stream)) return cudaErrorIllegalState;

@@ -24,25 +24,11 @@ void clear_faults();
 // cudaMalloc answers cudaErrorMemoryAllocation for what goes beyond this many further bytes.
 void fail_allocations_after(std::size_t num_bytes);
 
-// Calls since the start or the last reset_counters(), of all threads and GPUs. Launches into a
-// capture do not count; a graph launch counts its kernels and copies when it runs them.
-struct Counters {
-  std::size_t num_kernels = 0;
-  std::size_t num_copies = 0;  // cudaMemcpy of every form
-  std::size_t num_graph_launches = 0;
-  std::size_t num_mallocs = 0;  // cudaMalloc
-  std::size_t num_frees = 0;    // cudaFree
-};
-Counters counters();
-void reset_counters();
-
 // Device memory that is allocated now, on all GPUs.
 std::size_t num_allocated_bytes();
 
-// Says whether some call made a context on the GPU, since the start or forget_contexts(). On
-// hardware a context takes half a gigabyte. Every call of a thread makes one on the thread's
+// Says whether some call made a context on the GPU. On hardware one takes half a gigabyte. Every call of a thread makes one on the thread's
 // current GPU, which is GPU 0 until cudaSetDevice names another.
 bool has_context(int gpu);
-void forget_contexts();
 
 }  // namespace emulated_gpu

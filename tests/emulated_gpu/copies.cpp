@@ -54,7 +54,7 @@ cudaError_t copy(void* to, const void* from, std::size_t num_bytes, cudaMemcpyKi
   std::shared_ptr<Mark> wait_for;
   {
     const std::lock_guard lock(state().mutex);
-    const auto stream = find_stream(handle);
+    const auto stream = requested == Return::early ? find_stream(handle) : default_stream();
     if (!stream) return cudaErrorInvalidResourceHandle;
     if (num_bytes == 0) return cudaSuccess;
     if (to == nullptr || from == nullptr) return cudaErrorInvalidValue;
@@ -76,10 +76,8 @@ cudaError_t copy(void* to, const void* from, std::size_t num_bytes, cudaMemcpyKi
       from = staged->data();
     }
     const cudaError_t error =
-        submit(*stream, cudaGraphNodeTypeMemcpy, [to, from, num_bytes, staged] {
-          count(&Counters::num_copies);
-          std::memcpy(to, from, num_bytes);
-        });
+        submit(*stream, cudaGraphNodeTypeMemcpy,
+               [to, from, num_bytes, staged] { std::memcpy(to, from, num_bytes); });
     if (error != cudaSuccess) return error;
     const bool waits =
         *target == Place::pageable || (requested == Return::when_done && !staged &&

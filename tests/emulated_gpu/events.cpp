@@ -11,13 +11,8 @@ std::shared_ptr<CUevent_st> find_event(cudaEvent_t handle) {
 namespace {
 
 cudaError_t create(cudaEvent_t* handle, unsigned flags) {
-  constexpr unsigned kKnown =
-      cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
-  const bool is_interprocess = (flags & cudaEventInterprocess) != 0;
-  if (handle == nullptr || (flags & ~kKnown) != 0 ||
-      (is_interprocess && (flags & cudaEventDisableTiming) == 0)) {
-    return cudaErrorInvalidValue;
-  }
+  constexpr unsigned kKnown = cudaEventBlockingSync | cudaEventDisableTiming;
+  if (handle == nullptr || (flags & ~kKnown) != 0) return cudaErrorInvalidValue;
   const std::lock_guard lock(state().mutex);
   auto event = std::make_shared<CUevent_st>();
   event->gpu = current_gpu();

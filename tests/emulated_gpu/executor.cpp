@@ -292,22 +292,16 @@ void BlockRunner::fail(SourceLine where, const char* format, ...) const {
 }
 
 void BlockRunner::fail_deadlock() const {
+  unsigned first = 0;
+  while (!threads_[first].waits) ++first;
+  const Thread& thread = threads_[first];
   std::fprintf(
       stderr,
       "emulated GPU: deadlock in block (%u, %u, %u): %u of its %u threads have exited, and "
-      "every other waits for one that will not come:\n",
-      blockIdx.x, blockIdx.y, blockIdx.z, num_exited_, num_threads_);
-  for (unsigned index = 0; index < num_threads_; ++index) {
-    const Thread& thread = threads_[index];
-    if (!thread.waits) continue;
-    const bool like_the_last = index % 32 != 0 && threads_[index - 1].waits &&
-                               threads_[index - 1].where.line == thread.where.line;
-    if (like_the_last) continue;
-    const uint3 at = position(index, grid_->block);
-    std::fprintf(stderr, "  thread (%u, %u, %u), and those after it in its warp, in %s at %s:%d\n",
-                 at.x, at.y, at.z, thread.meeting ? thread.meeting->intrinsic : "__syncthreads",
-                 thread.where.file, thread.where.line);
-  }
+      "every other waits for one that will not come, as thread %u does in %s at %s:%d\n",
+      blockIdx.x, blockIdx.y, blockIdx.z, num_exited_, num_threads_, first,
+      thread.meeting ? thread.meeting->intrinsic : "__syncthreads", thread.where.file,
+      thread.where.line);
   std::abort();
 }
 

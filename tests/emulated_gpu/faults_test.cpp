@@ -71,7 +71,7 @@ __global__ void raise(std::atomic<int>* flag) {
 // 1. Edges with data, as programmatic dependent launch makes them, are told only to who takes it.
 
 #if CUDART_VERSION >= 13000
-TEST_F(Faults, Fault1IsShownByAGraphOfTwoProducts) {
+TEST_F(Faults, Fault1IsShownByTwoProducts) {
   const Tensor a = matrix(4, 4), b = matrix(4, 4), c = matrix(4, 4);
   multiply(a, b, c);
   runtime::Stream& stream = a.stream();
@@ -105,7 +105,7 @@ TEST_F(Faults, Fault1CostsNoGraphOfOurs) {
 
 // 2. A copy from pageable memory is accepted into a graph, which reads that memory at every launch.
 
-TEST_F(Faults, Fault2IsShownByAGraphThatReadsPlainMemoryAgain) {
+TEST_F(Faults, Fault2IsShownByPlainMemory) {
   const Stream stream;
   const Array<int> array(1);
   int plain = 1;
@@ -121,7 +121,7 @@ TEST_F(Faults, Fault2IsShownByAGraphThatReadsPlainMemoryAgain) {
   EXPECT_OK(cudaGraphDestroy(graph));
 }
 
-TEST_F(Faults, Fault2IsAnErrorOfOursThatNamesTheTensor) {
+TEST_F(Faults, Fault2IsOurErrorThatNamesTheTensor) {
   const Tensor x = matrix(3, 5);
   StepGraph graph({kGpu});
   const auto step = [&] { x.copy_from(Tensor::full({3, 5}, 2, DType::float32)); };
@@ -132,7 +132,7 @@ TEST_F(Faults, Fault2IsAnErrorOfOursThatNamesTheTensor) {
 
 // 3. Any call of a thread that has named no GPU makes a context on GPU 0.
 
-TEST_F(Faults, Fault3IsShownByAThreadThatAsksAboutAnEvent) {
+TEST_F(Faults, Fault3IsShownByAThread) {
   EXPECT_EXIT(IN_NEW_PROCESS({
                 EXPECT_OK(cudaSetDevice(1));
                 const Event event;
@@ -162,7 +162,7 @@ TEST_F(Faults, Fault3IsMadeByNoThreadOfOurs) {
 
 // 4. A heuristic of cuBLASLt may make calls that break a capture.
 
-TEST_F(Faults, Fault4IsShownByAHeuristicInACapture) {
+TEST_F(Faults, Fault4IsShownByACapturedHeuristic) {
   const Stream stream;
   EXPECT_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   cublasLtHandle_t handle = nullptr;
@@ -185,7 +185,7 @@ TEST_F(Faults, Fault4IsShownByAHeuristicInACapture) {
   cublasLtMatmulDescDestroy(operation);
 }
 
-TEST_F(Faults, Fault4IsAnErrorOfOursForANewProduct) {
+TEST_F(Faults, Fault4IsOurErrorForANewProduct) {
   const Tensor a = matrix(4, 4), b = matrix(4, 5), c = matrix(4, 4), d = matrix(4, 5);
   StepGraph graph({kGpu});
   for (std::size_t i = 0; i < StepGraph::kNumWarmUps; ++i) graph.run([&] { multiply(a, a, c); });
@@ -193,7 +193,7 @@ TEST_F(Faults, Fault4IsAnErrorOfOursForANewProduct) {
                [&] { graph.run([&] { multiply(a, b, d); }); });
 }
 
-TEST_F(Faults, Fault4IsAnErrorOfOursForAnAlgorithmThatIsRefused) {
+TEST_F(Faults, Fault4IsOurErrorForARefusedAlgorithm) {
   const Tensor a = matrix(4, 4), c = matrix(4, 4);
   StepGraph graph({kGpu});
   const auto step = [&] { multiply(a, a, c); };
@@ -219,7 +219,7 @@ void let_one_kernel_wait_for_another() {
   first.wait();
 }
 
-TEST_F(Faults, Fault5IsShownByAKernelThatWaitsForOneWhichIsNotLoaded) {
+TEST_F(Faults, Fault5IsShownByKernelsThatWait) {
   EXPECT_DEATH(IN_NEW_PROCESS({
                  setenv("LOCKSTEP_EMULATED_DEADLOCK_SECONDS", "1", 1);
                  setenv("CUDA_MODULE_LOADING", "LAZY", 1);
@@ -234,7 +234,7 @@ TEST_F(Faults, Fault5IsShownByAKernelThatWaitsForOneWhichIsNotLoaded) {
 }
 
 // The one place where kernels wait for each other: NCCL's, of ranks that are threads.
-TEST_F(Faults, Fault5IsAnErrorOfOursWhereRanksOfNcclAreThreads) {
+TEST_F(Faults, Fault5IsRefusedForRanksThatAreThreads) {
   if (!comm::has_nccl()) GTEST_SKIP() << comm::no_nccl_reason();
   unsetenv("CUDA_MODULE_LOADING");
   comm::NcclGroupOptions options;
@@ -264,7 +264,7 @@ void let_a_host_function_wait(cudaStream_t stream) {
   while (!is_there) std::this_thread::yield();
 }
 
-TEST_F(Faults, Fault6IsShownByCallsBehindAHostFunctionThatWaits) {
+TEST_F(Faults, Fault6IsShownByAWaitingHostFunction) {
   const std::pair<std::function<void()>, const char*> calls[] = {
       {[] { const Array<int> array(1); }, "deadlock: cudaMalloc waits for a host function"},
       {[] { const Pinned<int> pinned(1); }, "deadlock: cudaHostAlloc waits for a host function"},
@@ -293,7 +293,7 @@ TEST_F(Faults, Fault6IsShownByCallsBehindAHostFunctionThatWaits) {
   }
 }
 
-TEST_F(Faults, Fault6IsNotMadeByWhatWasReadyBefore) {
+TEST_F(Faults, Fault6IsNotMadeByReadyWork) {
   EXPECT_EXIT(IN_NEW_PROCESS({
                 setenv("LOCKSTEP_EMULATED_DEADLOCK_SECONDS", "1", 1);
                 setenv("CUDA_MODULE_LOADING", "LAZY", 1);

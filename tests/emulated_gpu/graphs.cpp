@@ -88,7 +88,6 @@ cudaError_t launch_graph(cudaGraphExec_t exec, cudaStream_t handle) {
   if (is_capturing(*stream)) {
     return submit(*stream, cudaGraphNodeTypeGraph, [program = exec->program] { run(program); });
   }
-  ++state().counters.num_graph_launches;
   const cudaError_t error = submit(*stream, cudaGraphNodeTypeGraph,
                                    [program = exec->program, before = exec->last_launch] {
                                      if (before) before->wait();

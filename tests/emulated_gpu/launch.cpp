@@ -38,7 +38,6 @@ cudaError_t launch(const void* kernel, const cudaLaunchConfig_t& config,
     Gpu& gpu = *state().gpus[static_cast<std::size_t>(stream->gpu)];
     Grid grid{config.gridDim, config.blockDim, config.dynamicSmemBytes, std::move(thread_body)};
     return submit(*stream, cudaGraphNodeTypeKernel, [failure, &gpu, grid = std::move(grid)] {
-      count(&Counters::num_kernels);
       if (failure != cudaSuccess) {
         gpu.fault = failure;
       } else {

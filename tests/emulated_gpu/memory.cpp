@@ -45,7 +45,6 @@ cudaError_t allocate_on_gpu(void** pointer, std::size_t num_bytes) {
   wait_for_host_functions("cudaMalloc");
   const std::lock_guard lock(state().mutex);
   if (const cudaError_t error = check_call_is_safe(); error != cudaSuccess) return error;
-  ++state().counters.num_mallocs;
   *pointer = nullptr;
   if (num_bytes == 0) return cudaSuccess;
   Gpu& gpu = *state().gpus[static_cast<std::size_t>(current_gpu())];
@@ -96,7 +95,6 @@ cudaError_t CUDARTAPI cudaFree(void* devPtr) {
       const auto forgotten = forget(devPtr, Allocation::Kind::device);
       if (!forgotten) return cudaErrorInvalidValue;
       allocation = *forgotten;
-      ++state().counters.num_frees;
     }
     wait_for_gpu(allocation.gpu, "cudaFree");
     {

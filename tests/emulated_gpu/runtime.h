@@ -63,7 +63,6 @@ struct CapturePosition {
 
 struct CUstream_st {
   int gpu = 0;
-  unsigned flags = 0;
   emulated_gpu::Worker worker;
   std::shared_ptr<emulated_gpu::Mark> tail;  // passes after the last task; null: none yet
   emulated_gpu::CapturePosition position;    // position.capture is null unless capturing
@@ -112,11 +111,9 @@ struct State {
   std::unordered_map<cudaStream_t, std::shared_ptr<CUstream_st>> streams;
   std::unordered_map<cudaEvent_t, std::shared_ptr<CUevent_st>> events;
   std::vector<std::weak_ptr<Capture>> captures;
-  Counters counters;
 };
 
 State& state();
-void count(std::size_t Counters::*counter);
 
 // --- of the calling thread
 int current_gpu();
@@ -154,14 +151,15 @@ struct Found {
 std::optional<Found> find_allocation(const void* pointer);
 
 // --- streams; REQUIRES: the lock is held
-// The stream of a handle, the default one for 0; nullptr for a handle that is none.
+// nullptr for a handle that is none, as 0 is: the default stream is for cudaMemcpy alone here.
 std::shared_ptr<CUstream_st> find_stream(cudaStream_t handle);
 std::shared_ptr<CUevent_st> find_event(cudaEvent_t handle);
 // Queues work on the stream, or makes it a node of the stream's capture. It is skipped on a GPU
 // that has failed.
 cudaError_t submit(CUstream_st& stream, cudaGraphNodeType type, std::function<void()> work,
                    EdgeData edges = EdgeData::none);
-// Queues a task that always runs, behind what the default stream's rules order before it.
+std::shared_ptr<CUstream_st> default_stream();
+// Queues a task that always runs.
 std::shared_ptr<Mark> enqueue(CUstream_st& stream, std::function<void()> task);
 
 // --- waits that CUDA may make inside a call; REQUIRES: the lock is not held. One that takes

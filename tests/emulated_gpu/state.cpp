@@ -40,12 +40,6 @@ State& state() {
   return instance;
 }
 
-void count(std::size_t Counters::*counter) {
-  const Hidden hidden;
-  const std::lock_guard lock(state().mutex);
-  ++(state().counters.*counter);
-}
-
 cudaError_t& last_error() {
   return the_last_error;
 }
@@ -76,24 +70,8 @@ void fail_allocations_after(std::size_t num_bytes) {
   state().num_bytes_until_failure = num_bytes;
 }
 
-Counters counters() {
-  const Hidden hidden;
-  const std::lock_guard lock(state().mutex);
-  return state().counters;
-}
-
-void reset_counters() {
-  const Hidden hidden;
-  const std::lock_guard lock(state().mutex);
-  state().counters = {};
-}
-
 bool has_context(int gpu) {
   return state().gpus.at(static_cast<std::size_t>(gpu))->has_context;
-}
-
-void forget_contexts() {
-  for (const auto& gpu : state().gpus) gpu->has_context = false;
 }
 
 std::size_t num_allocated_bytes() {

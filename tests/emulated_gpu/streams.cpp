@@ -1,5 +1,4 @@
 // Streams: queues of work, each with a thread of its own.
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -15,47 +14,6 @@ Gpu& gpu_of(const CUstream_st& stream) {
   return *state().gpus[static_cast<std::size_t>(stream.gpu)];
 }
 
-bool is_blocking(const CUstream_st& stream) {
-  return (stream.flags & cudaStreamNonBlocking) == 0;
-}
-
-std::shared_ptr<CUstream_st> default_stream(int gpu) {
-  auto& stream = state().gpus[static_cast<std::size_t>(gpu)]->default_stream;
-  if (!stream) {
-    stream = std::make_shared<CUstream_st>();
-    stream->gpu = gpu;
-  }
-  return stream;
-}
-
-// The default stream waits for the blocking streams of its GPU, and they for it.
-std::vector<std::shared_ptr<Mark>> marks_before(const CUstream_st& stream) {
-  std::vector<std::shared_ptr<Mark>> marks;
-  const auto& the_default = gpu_of(stream).default_stream;
-  if (!the_default || !is_blocking(stream)) return marks;
-  if (&stream != the_default.get()) {
-    if (the_default->tail) marks.push_back(the_default->tail);
-    return marks;
-  }
-  for (const auto& [handle, other] : state().streams) {
-    if (other->gpu == stream.gpu && is_blocking(*other) && other->tail) {
-      marks.push_back(other->tail);
-    }
-  }
-  return marks;
-}
-
-// The default stream may not be used while a stream that it would wait for captures.
-cudaError_t check_default_stream(const CUstream_st& stream) {
-  if (&stream != gpu_of(stream).default_stream.get()) return cudaSuccess;
-  for (const auto& [handle, other] : state().streams) {
-    if (other->gpu != stream.gpu || !is_blocking(*other) || !is_capturing(*other)) continue;
-    invalidate(*other->position.capture);
-    return cudaErrorStreamCaptureImplicit;
-  }
-  return cudaSuccess;
-}
-
 template <typename Condition>
 void poll_until(const char* call, const char* what, const Condition& is_over) {
   const auto deadline = std::chrono::steady_clock::now() + state().deadlock_after;
@@ -69,13 +27,10 @@ void poll_until(const char* call, const char* what, const Condition& is_over) {
 }
 
 cudaError_t create(cudaStream_t* handle, unsigned flags) {
-  if (handle == nullptr || (flags & ~unsigned{cudaStreamNonBlocking}) != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (handle == nullptr || flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;
   const std::lock_guard lock(state().mutex);
   auto stream = std::make_shared<CUstream_st>();
   stream->gpu = current_gpu();
-  stream->flags = flags;
   *handle = stream.get();
   state().streams[*handle] = std::move(stream);
   return cudaSuccess;
@@ -87,17 +42,23 @@ bool is_in_host_function() {
   return the_thread_is_in_a_host_function;
 }
 
+std::shared_ptr<CUstream_st> default_stream() {
+  auto& stream = state().gpus[static_cast<std::size_t>(current_gpu())]->default_stream;
+  if (!stream) {
+    stream = std::make_shared<CUstream_st>();
+    stream->gpu = current_gpu();
+  }
+  return stream;
+}
+
 std::shared_ptr<CUstream_st> find_stream(cudaStream_t handle) {
-  if (handle == nullptr || handle == cudaStreamLegacy) return default_stream(current_gpu());
   const auto found = state().streams.find(handle);
   return found == state().streams.end() ? nullptr : found->second;
 }
 
 std::shared_ptr<Mark> enqueue(CUstream_st& stream, std::function<void()> task) {
   auto mark = std::make_shared<Mark>();
-  auto before = marks_before(stream);
-  stream.worker.submit([task = std::move(task), mark, before = std::move(before)] {
-    for (const auto& earlier : before) earlier->wait();
+  stream.worker.submit([task = std::move(task), mark] {
     task();
     mark->pass();
   });
@@ -125,7 +86,6 @@ cudaError_t submit(CUstream_st& stream, cudaGraphNodeType type, std::function<vo
     capture->graph->nodes.push_back(std::move(node));
     return cudaSuccess;
   }
-  if (const cudaError_t error = check_default_stream(stream); error != cudaSuccess) return error;
   enqueue(stream, std::move(unless_failed));
   return cudaSuccess;
 }
@@ -205,8 +165,7 @@ cudaError_t CUDARTAPI cudaStreamSynchronize(cudaStream_t handle) {
       if (!stream) return cudaErrorInvalidResourceHandle;
       if (const cudaError_t error = check_not_capturing(*stream); error != cudaSuccess)
         return error;
-      // The default stream is done when what it waits for is.
-      tail = marks_before(*stream).empty() ? stream->tail : enqueue(*stream, [] {});
+      tail = stream->tail;
     }
     if (tail) tail->wait();
     return gpu_of(*stream).fault.load();

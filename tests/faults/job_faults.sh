@@ -93,28 +93,6 @@ fault_port_in_use_of_the_launcher() {
   end_all
 }
 
-one_rank() { start rank0 "$@" MASTER_PORT="$port" -- "$bin/faulty_rank" --comm-timeout $comm_timeout; }
-is_usage_error() { ends rank0 2 $at_once; says rank0 "$1"; }
-fault_rank_without_world_size() {
-  one_rank RANK=0
-  is_usage_error '\[WORLD_SIZE\] this environment variable is missing, while RANK is set'
-}
-fault_world_size_without_rank() {
-  one_rank WORLD_SIZE=2
-  is_usage_error '\[RANK\] this environment variable is missing, while WORLD_SIZE is set'
-}
-fault_rank_that_is_no_number() {
-  one_rank RANK=first WORLD_SIZE=2
-  is_usage_error "\[RANK\] .*'first'"
-}
-fault_rank_beyond_world_size() {
-  one_rank RANK=4 WORLD_SIZE=4
-  is_usage_error '\[RANK\] expected a rank below WORLD_SIZE=4, found 4'
-}
-fault_local_rank_beyond_its_host() {
-  one_rank RANK=1 WORLD_SIZE=4 LOCAL_RANK=2 LOCAL_WORLD_SIZE=2
-  is_usage_error '\[LOCAL_RANK\] expected a local rank below .*found 2'
-}
 fault_different_world_sizes() {
   rank 0 2 --
   rank 1 3 --

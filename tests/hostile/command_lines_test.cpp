@@ -56,54 +56,24 @@ constexpr CommandKind kCommands[] = {
     {"", ""},
 };
 
-// Values that some command understands. A flag that decides how long it works has no other ones.
-const std::map<std::string, Words> kValues = {
-    {"--batch", {"1", "7", "64", "100000"}},
-    {"--bucket-mib", {"25", "0.001", "0"}},
-    {"--clip-norm", {"1", "1e-30"}},
-    {"--comm", {"own", "nccl", "mpi"}},
-    {"--data-dir", {".", "missing"}},
-    {"--dataset", {"digits", "synthetic:100x8x3", "mnist", "synthetic:1x1x2"}},
-    {"--device", {"cpu", "cuda", "auto"}},
-    {"--devices", {"1", "2", "3", "8", "1,2"}},
-    {"--dtype", {"float32", "float64"}},
-    {"--format", {"table", "nccl-tests"}},
-    {"--init", {"saved", "damaged", "missing"}},
-    {"--json", {"json", "-", "./saved", "/dev/full", "missing/file"}},
-    {"--log", {"log", "saved", "/dev/null", "."}},
-    {"--log-file", {"log", "missing", "damaged"}},
-    {"--lr", {"0.1", "0", "1e308", "1e-300"}},
-    {"--model", {"mlp:64-8-10", "mlp:8-4-3", "mlp:64-10:gelu", "mlp:64-0-10", "mlp:64-1e9-10"}},
-    {"--modes", {"dp", "ddp", "dp,ddp"}},
-    {"--momentum", {"0", "0.9", "1e300"}},
-    {"--optimizer", {"sgd", "adamw"}},
-    {"--output", {"page", "json", "/dev/null", "missing/page"}},
-    {"--parallel", {"dp", "ddp", "none"}},
-    {"--per-device-batch", {"1", "8", "4,8"}},
-    {"--plan", {"ring", "tree", "auto"}},
-    {"--ranks", {"threads", "processes"}},
-    {"--sampler", {"exact", "torch"}},
-    {"--save", {"saved", "./saved", "json", "/dev/null", "missing/file"}},
-    {"--schedule", {"constant", "cosine", "linear"}},
-    {"--seed", {"0", "18446744073709551615"}},
-    {"--strategy", {"ddp", "dp,hierarchical", "cpu_reduce"}},
-    {"--threads-per-device", {"1", "2", "0"}},
-    {"--topology", {"dgx1-v100", "k80-p2-16x", "hgx-h100-8*4@8x400gbe", "dgx1-v100*0@1gbe"}},
-    {"--trace", {"trace", "json", "/dev/full"}},
-    {"--trace-file", {"trace", "missing", "damaged"}},
-    {"--transport", {"shm", "tcp"}},
-    {"--virtual-devices", {"cpu:0*4", "cuda:0*2", "cpu:0"}},
-    {"--what-if", {"bucket_mib=1,25", "bandwidth=2x", "batch=64", "batch=-1"}},
-    {"--weight-decay", {"0", "0.01", "1e308"}},
-};
+// Words that some flag understands. A flag that decides how long a command works has its own.
+const Words kKnown = {"1",         "2",           "64",        "1,2",
+                      "0.1",       "1e308",       "digits",    "mlp:64-8-10",
+                      "mlp:8-4-3", "cpu",         "cuda",      "auto",
+                      "dp",        "ddp",         "none",      "own",
+                      "nccl",      "ring",        "tree",      "threads",
+                      "processes", "torch",       "shm",       "tcp",
+                      "float64",   "adamw",       "cosine",    "saved",
+                      "./saved",   "damaged",     "missing",   "json",
+                      "-",         "log",         "page",      "trace",
+                      ".",         "/dev/full",   "/dev/null", "missing/file",
+                      "cpu:0*4",   "cuda:0*2",    "dgx1-v100", "hgx-h100-8*4@8x400gbe",
+                      "batch=64",  "bandwidth=2x"};
 
 const std::map<std::string, Words> kBriefValues = {
     {"--comm-timeout", {"5", "0.001"}},
-    {"--datatype", {"float", "int32"}},
     {"--epochs", {"1"}},
     {"--iters", {"1", "3"}},
-    {"--link", {"1us,10GB/s"}},
-    {"--master-addr", {"127.0.0.1"}},
     {"--max-restarts", {"0", "1"}},
     {"--maxbytes", {"1K", "64K"}},
     {"--minbytes", {"8", "1K"}},
@@ -118,6 +88,7 @@ const std::map<std::string, Words> kBriefValues = {
     {"--steps", {"1", "2"}},
     {"--timeout", {"0", "0.1"}},
     {"--warmup_iters", {"0", "1"}},
+    {"--master-addr", {"127.0.0.1"}},
 };
 
 // No command understands these, where it wants a number at all.
@@ -163,30 +134,25 @@ const Words& flags_of(const std::string& command) {
   return place->second;
 }
 
-enum class Care { none, some };
-
-std::string value_of(const std::string& flag, Care care, Rng& rng) {
+std::string value_of(const std::string& flag, Rng& rng) {
   std::string name = flag;
   std::ranges::replace(name, '_', '-');
   const auto brief =
       kBriefValues.contains(flag) ? kBriefValues.find(flag) : kBriefValues.find(name);
   const bool is_brief = brief != kBriefValues.end();
-  const auto known = kValues.find(flag);
-  const std::uint64_t dice = care == Care::some ? 0 : rng.below(8);
-  if (dice < 5 && is_brief) return one_of(brief->second, rng);
-  if (dice < 5 && known != kValues.end()) return one_of(known->second, rng);
+  const std::uint64_t dice = rng.below(8);
+  if (dice < 5) return is_brief ? one_of(brief->second, rng) : one_of(kKnown, rng);
   if (dice == 5 && !is_brief) return one_of(kExtremes, rng);
   return one_of(kNonsense, rng);
 }
 
-void add_flag(Words& line, std::size_t place, const std::string& flag, Care care, Rng& rng) {
+void add_flag(Words& line, std::size_t place, const std::string& flag, Rng& rng) {
   Words added = {flag};
-  const bool may_take_value = kValues.contains(flag) || kBriefValues.contains(flag);
-  const std::uint64_t dice = care == Care::some && !may_take_value ? 7 : rng.below(8);
+  const std::uint64_t dice = rng.below(8);
   if (dice == 0) {
-    added = {flag + "=" + value_of(flag, care, rng)};
-  } else if (dice < 7) {
-    added.push_back(value_of(flag, care, rng));
+    added = {flag + "=" + value_of(flag, rng)};
+  } else if (dice < 6) {
+    added.push_back(value_of(flag, rng));
   }
   line.insert(line.begin() + static_cast<std::ptrdiff_t>(place), added.begin(), added.end());
 }
@@ -218,11 +184,10 @@ std::vector<std::string> random_command_line(std::uint64_t seed) {
   const Words brief_flags = words(kind.brief_flags);
   line.insert(line.end(), brief_flags.begin(), brief_flags.end());
   const Words& flags = flags_of(kind.name);
-  const Care care = rng.below(2) == 0 ? Care::some : Care::none;
-  for (std::uint64_t i = rng.below(care == Care::some ? 3 : 5); i > 0 && !flags.empty(); --i) {
-    add_flag(line, command.size(), one_of(flags, rng), care, rng);
+  for (std::uint64_t i = rng.below(4); i > 0 && !flags.empty(); --i) {
+    add_flag(line, command.size(), one_of(flags, rng), rng);
   }
-  if (care == Care::none && rng.below(4) == 0) mistype(line, rng);
+  if (rng.below(8) == 0) mistype(line, rng);
   return line;
 }
 

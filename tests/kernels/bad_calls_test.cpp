@@ -53,7 +53,7 @@ void expect_refused(const std::vector<BadCall>& table) {
   }
 }
 
-TEST(ElementwiseChecks, EveryBackendRefusesABadCallInTheSameWords) {
+TEST(ElementwiseChecks, BadCallsAreRefusedInTheSameWords) {
   expect_refused({
       {ErrorCode::Shape, "[add] b has size 4, expected 3",
        [](Backend& b, Stream& s) { b.add(s, vec(3), vec(4), vec(3)); }},
@@ -76,7 +76,7 @@ TEST(ElementwiseChecks, EveryBackendRefusesABadCallInTheSameWords) {
   });
 }
 
-TEST(OrderedSumChecks, EveryBackendRefusesABadCallInTheSameWords) {
+TEST(OrderedSumChecks, BadCallsAreRefusedInTheSameWords) {
   using Views = std::vector<ConstTensorView>;
   expect_refused({
       {ErrorCode::Shape, "[ordered_sum] needs at least one source",
@@ -96,7 +96,7 @@ TEST(OrderedSumChecks, EveryBackendRefusesABadCallInTheSameWords) {
 
 // Arguments that fit each other, of a type that the backend has no kernel for: the one text that
 // names the backend.
-TEST(DTypeChecks, EveryBackendNamesItselfAndTheTypeItHasNoKernelFor) {
+TEST(DTypeChecks, EveryBackendNamesTheTypeItCannotTake) {
   const bool on_cpu = testing::test_device_type() == DeviceType::cpu;
   const auto text = [&](const std::string& operation) {
     return "[" + operation + "] the " + (on_cpu ? "CPU" : "CUDA") +

@@ -7,75 +7,144 @@ template <typename T>
 class Elementwise : public ::testing::Test {};
 TYPED_TEST_SUITE(Elementwise, Floating);
 
-// Compares run(stream, a, b, y) with expected(a, b) for all sizes and thread counts.
+// Compares run(stream, a, b, y), where y begins as b, with expected(a, b), for all sizes, aligned
+// and not.
 template <typename T, typename Run, typename Expected>
 void expect_elementwise(const Run& run, const Expected& expected) {
   for (const std::size_t size : kSizes) {
     SCOPED_TRACE(::testing::Message() << size << " elements");
-    auto a = random_array<T>(size, 1);
-    auto b = random_array<T>(size, 2);
+    const auto a = random_values<T>(size, 1), b = random_values<T>(size, 2);
     std::vector<double> reference;
-    for (std::size_t i = 0; i < size; ++i)
+    for (std::size_t i = 0; i < size; ++i) {
       reference.push_back(expected(double(a[i]), double(b[i])));
-    for_thread_counts([&](Stream& stream) {
-      Array<T> y = b;
-      run(stream, a, b, y);
-      expect_close(y.values, reference);
-    });
+    }
+    for (const std::size_t skew : {0u, 1u}) {
+      for_thread_counts([&](Stream& stream) {
+        const OnDevice<T> on_a(a, skew), on_b(b), y(b, skew);
+        run(stream, on_a.view(), on_b.view(), y.view());
+        expect_close(y.values(), reference);
+      });
+    }
   }
 }
 
-TYPED_TEST(Elementwise, Add) {
+TYPED_TEST(Elementwise, ArithmeticEqualsTheDefinition) {
+  expect_elementwise<TypeParam>([](Stream& s, auto a, auto b, auto y) { tested().add(s, a, b, y); },
+                                [](double a, double b) { return a + b; });
   expect_elementwise<TypeParam>(
-      [](Stream& s, auto& a, auto& b, auto& y) { cpu().add(s, a.view(), b.view(), y.view()); },
-      [](double a, double b) { return a + b; });
-}
-
-TYPED_TEST(Elementwise, Multiply) {
-  expect_elementwise<TypeParam>(
-      [](Stream& s, auto& a, auto& b, auto& y) { cpu().multiply(s, a.view(), b.view(), y.view()); },
+      [](Stream& s, auto a, auto b, auto y) { tested().multiply(s, a, b, y); },
       [](double a, double b) { return a * b; });
-}
-
-TYPED_TEST(Elementwise, Scale) {
   expect_elementwise<TypeParam>(
-      [](Stream& s, auto& a, auto&, auto& y) { cpu().scale(s, a.view(), 0.75, y.view()); },
+      [](Stream& s, auto a, auto, auto y) { tested().scale(s, a, 0.75, y); },
       [](double a, double) { return 0.75 * a; });
-}
-
-TYPED_TEST(Elementwise, AxpyAddsToItsOutput) {
   expect_elementwise<TypeParam>(
-      [](Stream& s, auto& a, auto&, auto& y) { cpu().axpy(s, -1.5, a.view(), y.view()); },
+      [](Stream& s, auto a, auto, auto y) { tested().axpy(s, -1.5, a, y); },
       [](double a, double b) { return b - 1.5 * a; });
 }
 
 TYPED_TEST(Elementwise, OutputsMayAliasInputs) {
-  using T = TypeParam;
   for (const std::size_t size : kSizes) {
-    const auto start = random_array<T>(size, 1);
-    auto y = start;
-    cpu().add(stream_with(2), y.view(), y.view(), y.view());
-    cpu().multiply(stream_with(2), y.view(), y.view(), y.view());
-    cpu().scale(stream_with(2), y.view(), 0.5, y.view());
+    const auto start = random_values<TypeParam>(size, 1);
+    const OnDevice<TypeParam> y(start);
+    tested().add(stream_with(2), y.view(), y.view(), y.view());
+    tested().multiply(stream_with(2), y.view(), y.view(), y.view());
+    tested().scale(stream_with(2), y.view(), 0.5, y.view());
     std::vector<double> expected;
-    for (const T value : start.values) expected.push_back(2 * double(value) * double(value));
-    expect_close(y.values, expected);
+    for (const TypeParam value : start) expected.push_back(2 * double(value) * double(value));
+    expect_close(y.values(), expected);
   }
 }
 
 TYPED_TEST(Elementwise, NaNAndInfinityPassThrough) {
   using T = TypeParam;
-  Array<T> a(std::vector<T>{T(kNaN), T(kInfinity), T(-kInfinity)});
-  Array<T> b(std::vector<T>{1, 1, T(kInfinity)});
-  Array<T> y(3);
-  cpu().add(stream_with(1), a.view(), b.view(), y.view());
-  expect_close(y.values, {kNaN, kInfinity, kNaN});
+  const OnDevice<T> a(std::vector<T>{T(kNaN), T(kInfinity), T(-kInfinity)});
+  const OnDevice<T> b(std::vector<T>{1, 1, T(kInfinity)}), y(3);
+  tested().add(stream(), a.view(), b.view(), y.view());
+  expect_close(y.values(), {kNaN, kInfinity, kNaN});
 }
 
-TYPED_TEST(Elementwise, SizesMustAgree) {
-  Array<TypeParam> three(3), four(4);
-  expect_error(ErrorCode::Shape, "[add]",
-               [&] { cpu().add(stream_with(1), three.view(), four.view(), three.view()); });
+// --- ordered_sum: the same bits everywhere
+
+template <typename T>
+using Sources = std::vector<std::vector<T>>;
+
+template <typename T>
+Sources<T> random_sources(std::size_t count, std::size_t size) {
+  Sources<T> sources;
+  for (std::size_t s = 0; s < count; ++s) sources.push_back(random_values<T>(size, s));
+  return sources;
+}
+
+// The sum as the contract defines it: each source times the factor, added from the left.
+template <typename T>
+std::vector<T> plain_sum(const Sources<T>& sources, double factor) {
+  std::vector<T> result(sources[0].size());
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    volatile T sum = static_cast<T>(factor) * sources[0][i];
+    for (std::size_t s = 1; s < sources.size(); ++s) {
+      volatile T product = static_cast<T>(factor) * sources[s][i];
+      sum = sum + product;
+    }
+    result[i] = sum;
+  }
+  return result;
+}
+
+// Source number s, if skewed, misses its alignment by s elements.
+template <typename T>
+struct SourcesOnDevice {
+  SourcesOnDevice(const Sources<T>& sources, bool are_skewed) {
+    for (std::size_t s = 0; s < sources.size(); ++s) {
+      arrays.push_back(std::make_unique<OnDevice<T>>(sources[s], are_skewed ? s : 0));
+      views.push_back(arrays.back()->view());
+    }
+  }
+  std::vector<std::unique_ptr<OnDevice<T>>> arrays;
+  std::vector<ConstTensorView> views;
+};
+
+TYPED_TEST(Elementwise, OrderedSumHasAPlainLoopsBits) {
+  using T = TypeParam;
+  for (const std::size_t size : kSizes) {
+    for (const std::size_t num_sources : {1u, 2u, 3u, 8u, 9u, 20u}) {
+      SCOPED_TRACE(::testing::Message() << num_sources << " sources of " << size);
+      const auto sources = random_sources<T>(num_sources, size);
+      const SourcesOnDevice<T> on_device(sources, num_sources == 3);
+      for (const double factor : {1.0, 1.0 / 3}) {
+        const auto expected = plain_sum(sources, factor);
+        for_thread_counts([&](Stream& stream) {
+          const OnDevice<T> y(size);
+          tested().ordered_sum(stream, on_device.views, factor, y.view());
+          ASSERT_EQ(y.values(), expected);
+        });
+      }
+    }
+  }
+}
+
+TYPED_TEST(Elementwise, OrderedSumMayOverwriteAnySource) {
+  using T = TypeParam;
+  // The largest is beyond a CPU's cache, where its kernel is another.
+  for (const std::size_t size : {std::size_t{33}, std::size_t{1000}, (std::size_t{3} << 20) + 5}) {
+    const auto sources = random_sources<T>(2, size);
+    const auto expected = plain_sum(sources, 0.5);
+    for (std::size_t target = 0; target < 2; ++target) {
+      const SourcesOnDevice<T> on_device(sources, false);
+      const OnDevice<T>& y = *on_device.arrays[target];
+      tested().ordered_sum(stream_with(2), on_device.views, 0.5, y.view());
+      EXPECT_TRUE(y.values() == expected) << size << " elements into source " << target;
+    }
+  }
+}
+
+TEST(ElementwiseAny, OrderedSumAddsIntegersWithFactorOne) {
+  const OnDevice<std::int64_t> a(std::vector<std::int64_t>{1, std::int64_t{1} << 60}), y(2);
+  const std::vector<ConstTensorView> views{a.view(), a.view(), a.view()};
+  tested().ordered_sum(stream(), views, 1, y.view());
+  EXPECT_EQ(y.values(), (std::vector<std::int64_t>{3, std::int64_t{3} << 60}));
+  const OnDevice<std::int32_t> b(std::vector<std::int32_t>{-7}), z(1);
+  tested().ordered_sum(stream(), std::vector<ConstTensorView>{b.view(), b.view()}, 1, z.view());
+  EXPECT_EQ(z.values(), std::vector<std::int32_t>{-14});
 }
 
 }  // namespace

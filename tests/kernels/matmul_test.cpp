@@ -1,16 +1,20 @@
+#include "kernels/matmul_precision.h"
 #include "reference.h"
 
 namespace lockstep::kernels {
 namespace {
 
+// Untuned, so that the bits of a result do not depend on the clock.
 template <typename T>
-class Matmul : public ::testing::Test {};
+class Matmul : public ::testing::Test {
+  UntunedScope untuned_;
+};
 TYPED_TEST_SUITE(Matmul, Floating);
 
 struct Sizes {
   std::size_t rows, cols, depth;
 };
-// Around the panels (14 x 32 and less), the blocks (256 columns) and the depth cut (384); the last
+// Around the CPU's panels (14 x 32 and less), blocks (256 columns) and depth cut (384); the last
 // is packed where its first factor is transposed.
 constexpr Sizes kProducts[] = {{0, 3, 4},     {3, 0, 4},    {3, 4, 0},      {1, 1, 1},
                                {1, 33, 7},    {7, 1, 31},   {3, 7, 31},     {15, 17, 33},
@@ -19,8 +23,8 @@ constexpr Sizes kProducts[] = {{0, 3, 4},     {3, 0, 4},    {3, 4, 0},      {1, 
 
 // op(a) * op(b) + start, by the definition.
 template <typename T>
-std::vector<double> reference(const Grid<T>& a, Transpose ta, const Grid<T>& b, Transpose tb,
-                              const Sizes& s, double start) {
+std::vector<double> product(const Grid<T>& a, Transpose ta, const Grid<T>& b, Transpose tb,
+                            const Sizes& s, double start = 0) {
   std::vector<double> result;
   const std::size_t a_step = ta == Transpose::yes ? a.leading_dimension : 1;
   const std::size_t b_step = tb == Transpose::yes ? 1 : b.leading_dimension;
@@ -45,20 +49,20 @@ Grid<T> factor(std::size_t rows, std::size_t cols, Transpose transpose, std::uin
 }
 
 template <typename T>
-void expect_matches(Transpose ta, Transpose tb, Write write) {
+void expect_product(Transpose ta, Transpose tb, Write write) {
   for (const Sizes& s : kProducts) {
     SCOPED_TRACE(::testing::Message() << s.rows << " x " << s.cols << " x " << s.depth);
-    auto a = factor<T>(s.rows, s.depth, ta, 1);
-    auto b = factor<T>(s.depth, s.cols, tb, 2);
-    const auto expected = reference(a, ta, b, tb, s, write == Write::accumulate ? 3 : 0);
+    const auto a = factor<T>(s.rows, s.depth, ta, 1), b = factor<T>(s.depth, s.cols, tb, 2);
+    const bool adds = write == Write::accumulate;
+    Grid<T> before(s.rows, s.cols, 2);
+    for (std::size_t i = 0; i < s.rows; ++i) {
+      for (std::size_t j = 0; j < s.cols; ++j) before(i, j) = adds ? T(3) : T(kNaN);
+    }
+    const auto expected = product(a, ta, b, tb, s, adds ? 3 : 0);
     for_thread_counts([&](Stream& stream) {
-      Grid<T> c(s.rows, s.cols, 2);
-      for (std::size_t i = 0; i < s.rows; ++i) {
-        for (std::size_t j = 0; j < s.cols; ++j) c(i, j) = write == Write::accumulate ? T(3) : kNaN;
-      }
-      cpu().matmul(stream, a.view(), ta, b.view(), tb, c.view(), write);
-      expect_close(c.content(), expected, kTolerance<T>, 1 + double(s.depth));
-      EXPECT_TRUE(c.margin_is_untouched());
+      const GridOnDevice<T> on_a(a), on_b(b), c(before);
+      tested().matmul(stream, on_a.view(), ta, on_b.view(), tb, c.view(), write);
+      expect_close(c.content(), expected, kProductTolerance<T>, 1 + double(s.depth));
     });
   }
 }
@@ -67,67 +71,114 @@ TYPED_TEST(Matmul, EqualsTheDefinitionForEveryTransposition) {
   for (const Transpose ta : {Transpose::no, Transpose::yes}) {
     for (const Transpose tb : {Transpose::no, Transpose::yes}) {
       SCOPED_TRACE(::testing::Message() << int(ta) << int(tb));
-      expect_matches<TypeParam>(ta, tb, Write::overwrite);
+      expect_product<TypeParam>(ta, tb, Write::overwrite);
     }
   }
 }
 
 TYPED_TEST(Matmul, AddsToTheResultWhenAsked) {
-  expect_matches<TypeParam>(Transpose::no, Transpose::no, Write::accumulate);
-  expect_matches<TypeParam>(Transpose::yes, Transpose::yes, Write::accumulate);
+  expect_product<TypeParam>(Transpose::no, Transpose::no, Write::accumulate);
+  expect_product<TypeParam>(Transpose::yes, Transpose::yes, Write::accumulate);
 }
 
-TYPED_TEST(Matmul, HasTheSameBitsForAnyNumberOfThreadsAndAnyOtherRows) {
-  auto a = random_grid<TypeParam>(200, 900, 0, 1);
-  auto b = random_grid<TypeParam>(100, 900, 0, 2);
-  Grid<TypeParam> first(200, 100);
-  cpu().matmul(stream_with(1), a.view(), Transpose::no, b.view(), Transpose::yes, first.view(),
-               Write::overwrite);
+TYPED_TEST(Matmul, TakesFactorsThatBeginAnywhere) {
+  using T = TypeParam;
+  const auto a = random_grid<T>(9, 12, 0, 1), b = random_grid<T>(12, 5, 0, 2);
+  const auto expected = product(a, Transpose::no, b, Transpose::no, {9, 5, 12});
+  for (std::size_t offset = 0; offset < 4; ++offset) {
+    const GridOnDevice<T> on_a(a, offset), on_b(b, offset), c(Grid<T>(9, 5), offset);
+    tested().matmul(stream(), on_a.view(), Transpose::no, on_b.view(), Transpose::no, c.view(),
+                    Write::overwrite);
+    expect_close(c.content(), expected, kProductTolerance<T>, 12);
+  }
+}
+
+TYPED_TEST(Matmul, HasTheSameBitsForAnyThreads) {
+  using T = TypeParam;
+  LOCKSTEP_CPU_ONLY("a GPU's library adds up a single row in another order");
+  const GridOnDevice<T> a(random_grid<T>(200, 900, 0, 1)), b(random_grid<T>(100, 900, 0, 2));
+  const auto times_b = [&](Stream& stream, const ConstMatrixView& rows) {
+    const GridOnDevice<T> c(rows.rows, 100);
+    tested().matmul(stream, rows, Transpose::no, b.view(), Transpose::yes, c.view(),
+                    Write::overwrite);
+    return c.content();
+  };
+  const auto first = times_b(stream(), a.view());
   for_thread_counts([&](Stream& stream) {
-    Grid<TypeParam> c(200, 100);
-    cpu().matmul(stream, a.view(), Transpose::no, b.view(), Transpose::yes, c.view(),
-                 Write::overwrite);
-    EXPECT_EQ(c.values, first.values);
+    EXPECT_EQ(times_b(stream, a.view()), first);
     for (std::size_t i = 0; i < 200; i += 37) {
-      Array<TypeParam> row(100);
-      auto one = a.view();
-      one.data = &a(i, 0);
-      one.rows = 1;
-      cpu().matmul(stream, one, Transpose::no, b.view(), Transpose::yes,
-                   matrix_view(row.values.data(), dtype_of<TypeParam>, 1, 100), Write::overwrite);
-      EXPECT_TRUE(std::equal(row.values.begin(), row.values.end(), &first(i, 0)));
+      MatrixView row = a.view();
+      row.data = static_cast<T*>(row.data) + i * 900;
+      row.rows = 1;
+      const auto alone = times_b(stream, row);
+      EXPECT_TRUE(std::equal(alone.begin(), alone.end(), first.begin() + long(100 * i)));
     }
   });
 }
 
-TYPED_TEST(Matmul, BroadcastsAFactorOverTheBatch) {
-  using T = TypeParam;
-  constexpr std::size_t kBatch = 3;
-  auto a = random_array<T>(kBatch * 5 * 4, 1);
-  auto b = random_grid<T>(4, 6, 0, 2);
-  Array<T> c(kBatch * 5 * 6);
-  const MatrixView a_view{a.values.data(), dtype_of<T>, 5, 4, 4, kBatch, 20};
-  const MatrixView c_view{c.values.data(), dtype_of<T>, 5, 6, 6, kBatch, 30};
-  cpu().matmul(stream_with(2), a_view, Transpose::no, b.view(), Transpose::no, c_view,
-               Write::overwrite);
+// batch matrices of [4, 3] or one for all, times batch of [3, 5] or one for all.
+template <typename T>
+void expect_batches(std::size_t batch_a, std::size_t batch_b, Write write) {
+  SCOPED_TRACE(::testing::Message() << batch_a << " times " << batch_b);
+  constexpr std::size_t kBatch = 7, kStepA = 14, kStepB = 16, kStepC = 23;  // with gaps
+  const auto a = random_values<T>(batch_a * kStepA, 1), b = random_values<T>(batch_b * kStepB, 2);
+  const OnDevice<T> on_a(a), on_b(b), on_c(kBatch * kStepC, T(2));
+  constexpr DType kType = dtype_of<T>;
+  tested().matmul(stream_with(2), {on_a.data(), kType, 4, 3, 3, batch_a, kStepA}, Transpose::no,
+                  {on_b.data(), kType, 3, 5, 5, batch_b, kStepB}, Transpose::no,
+                  {on_c.data(), kType, 4, 5, 5, kBatch, kStepC}, write);
+  std::vector<double> expected(kBatch * kStepC, 2);
   for (std::size_t n = 0; n < kBatch; ++n) {
-    Grid<T> part(5, 4);
-    std::copy_n(a.values.begin() + long(20 * n), 20, part.values.begin());
-    const auto expected = reference(part, Transpose::no, b, Transpose::no, {5, 6, 4}, 0);
-    expect_close(
-        std::vector<T>(c.values.begin() + long(30 * n), c.values.begin() + long(30 * n + 30)),
-        expected, kTolerance<T>, 4);
+    Grid<T> left(4, 3), right(3, 5);
+    std::copy_n(&a[n % batch_a * kStepA], 12, left.values.begin());
+    std::copy_n(&b[n % batch_b * kStepB], 15, right.values.begin());
+    const auto one = product(left, Transpose::no, right, Transpose::no, {4, 5, 3},
+                             write == Write::accumulate ? 2 : 0);
+    std::copy(one.begin(), one.end(), expected.begin() + long(n * kStepC));
+  }
+  expect_close(on_c.values(), expected, kProductTolerance<T>, 4);
+}
+
+TYPED_TEST(Matmul, MultipliesBatchesAndBroadcastsAFactor) {
+  for (const Write write : {Write::overwrite, Write::accumulate}) {
+    expect_batches<TypeParam>(7, 7, write);
+    expect_batches<TypeParam>(1, 7, write);
+    expect_batches<TypeParam>(7, 1, write);
+    expect_batches<TypeParam>(1, 1, write);
   }
 }
 
+TYPED_TEST(Matmul, AnInnerSizeOfZeroZeroesTheBatch) {
+  using T = TypeParam;
+  const OnDevice<T> c(std::vector<T>(3 * 8, T(5)));
+  constexpr DType kType = dtype_of<T>;
+  const MatrixView view{c.data(), kType, 2, 3, 4, 3, 8};
+  const ConstMatrixView a{c.data(), kType, 2, 0, 1, 1, 0}, b{c.data(), kType, 0, 3, 3, 1, 0};
+  tested().matmul(stream(), a, Transpose::no, b, Transpose::no, view, Write::accumulate);
+  EXPECT_EQ(c.values(), std::vector<T>(24, T(5)));
+  tested().matmul(stream(), a, Transpose::no, b, Transpose::no, view, Write::overwrite);
+  std::vector<T> expected;
+  for (int i = 0; i < 6; ++i) expected.insert(expected.end(), {0, 0, 0, 5});
+  EXPECT_EQ(c.values(), expected);
+}
+
 TYPED_TEST(Matmul, CarriesNaNAndInfinityThrough) {
-  Grid<TypeParam> a(2, 2), b(2, 1), c(2, 1);
-  a.values = {TypeParam(kNaN), 0, TypeParam(kInfinity), 1};
+  using T = TypeParam;
+  Grid<T> a(2, 2), b(2, 1);
+  a.values = {T(kNaN), 0, T(kInfinity), 1};
   b.values = {1, 1};
-  cpu().matmul(stream_with(1), a.view(), Transpose::no, b.view(), Transpose::no, c.view(),
-               Write::overwrite);
-  EXPECT_TRUE(std::isnan(c(0, 0)));
-  EXPECT_EQ(c(1, 0), TypeParam(kInfinity));
+  const GridOnDevice<T> on_a(a), on_b(b), c(2, 1);
+  tested().matmul(stream(), on_a.view(), Transpose::no, on_b.view(), Transpose::no, c.view(),
+                  Write::overwrite);
+  expect_close(c.content(), {kNaN, kInfinity});
+}
+
+TEST(MatmulPrecisionWord, IsOneOfPyTorchs) {
+  for (const char* word : {"highest", "high", "medium"}) {
+    EXPECT_EQ(to_string(parse_matmul_precision(word)), word);
+  }
+  expect_error(ErrorCode::Usage, "'tf32' is none; use highest",
+               [] { parse_matmul_precision("tf32"); });
 }
 
 }  // namespace

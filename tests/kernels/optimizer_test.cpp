@@ -7,6 +7,13 @@ template <typename T>
 class Optimizer : public ::testing::Test {};
 TYPED_TEST_SUITE(Optimizer, Floating);
 
+// Few, as many as one launch of a GPU takes, and more; 8 are of kSizes.
+constexpr std::size_t kCounts[] = {0, 1, 8, 16, 17, 300};
+
+std::size_t size_of(std::size_t tensor, std::size_t count) {
+  return count == 8 ? kSizes[tensor] : tensor * 53 % 301;
+}
+
 // torch.optim.SGD for one element, in double.
 struct SgdElement {
   double weight, momentum = 0;
@@ -39,45 +46,60 @@ struct AdamWElement {
 };
 
 struct Scalars {
-  double rate = 0.1;
-  std::int64_t step = 0;
-  StepScalars view() { return {{&rate, DType::float64, 1}, {&step, DType::int64, 1}}; }
+  OnDevice<double> rate{std::size_t{1}, 0.1};
+  OnDevice<std::int64_t> step{std::size_t{1}};
+  StepScalars view() const { return {rate.view(), step.view()}; }
 };
 
-template <typename T>
-void expect_sgd_matches(const SgdOptions& options) {
-  for_thread_counts([&](Stream& stream) {
-    std::vector<Array<T>> weights, grads, momenta;
-    std::vector<std::vector<SgdElement>> reference;
-    for (const std::size_t size : kSizes) {
-      weights.push_back(random_array<T>(size, size));
-      grads.push_back(Array<T>(size));
-      momenta.push_back(Array<T>(size, T(0)));
-      reference.emplace_back();
-      for (const T value : weights.back().values) reference.back().push_back({double(value)});
-    }
-    Scalars scalars;
-    for (int step = 0; step < 4; ++step) {  // which the calls count
-      scalars.rate = 0.1 / (1 + step);
-      std::vector<OptimizerParameter> parameters;
-      for (std::size_t n = 0; n < weights.size(); ++n) {
-        grads[n] = random_array<T>(weights[n].size(), 100 + n + std::size_t(step));
-        parameters.push_back({weights[n].view(),
-                              grads[n].view(),
-                              options.momentum != 0 ? momenta[n].view() : TensorView{},
-                              {}});
-        for (std::size_t i = 0; i < grads[n].size(); ++i) {
-          reference[n][i].step(double(grads[n][i]), scalars.rate, options);
-        }
+// One parameter with its state, on the device and as elements in double.
+template <typename T, typename Element>
+struct Parameter {
+  Parameter(std::size_t size, std::size_t number)
+      : weight(random_values<T>(size, number), number % 3 == 2),
+        grad(size),
+        first(size),
+        second(size) {
+    for (const T value : weight.values()) elements.push_back({double(value)});
+  }
+  OnDevice<T> weight, grad, first, second;
+  std::vector<Element> elements;
+};
+
+// Four steps, which the calls count, by run(stream, parameters, scalars), of tensors on both sides
+// of what one launch takes.
+template <typename T, typename Element, typename Options, typename Run>
+void expect_formulas(const Options& options, const Run& run) {
+  for (const std::size_t count : kCounts) {
+    SCOPED_TRACE(::testing::Message() << count << " tensors");
+    for_thread_counts([&](Stream& stream) {
+      std::vector<std::unique_ptr<Parameter<T, Element>>> tensors;
+      std::vector<OptimizerParameter> views;
+      for (std::size_t n = 0; n < count; ++n) {
+        tensors.push_back(std::make_unique<Parameter<T, Element>>(size_of(n, count), n));
+        auto& p = *tensors.back();
+        views.push_back({p.weight.view(), p.grad.view(), p.first.view(), p.second.view()});
       }
-      cpu().sgd(stream, parameters, scalars.view(), options);
-    }
-    for (std::size_t n = 0; n < weights.size(); ++n) {
-      std::vector<double> expected;
-      for (const SgdElement& element : reference[n]) expected.push_back(element.weight);
-      expect_close(weights[n].values, expected, 2 * kTolerance<T>);
-    }
-  });
+      const Scalars scalars;
+      for (int step = 0; step < 4; ++step) {
+        const double rate = 0.1 / (1 + step);
+        tested().fill(stream, scalars.rate.view(), rate);
+        for (auto& tensor : tensors) {
+          const auto grad = random_values<T>(tensor->elements.size(), 100 + std::size_t(step));
+          tested().copy(stream, OnDevice<T>(grad).view(), tensor->grad.view());
+          for (std::size_t i = 0; i < grad.size(); ++i) {
+            tensor->elements[i].step(double(grad[i]), rate, options);
+          }
+        }
+        run(stream, views, scalars.view());
+      }
+      EXPECT_EQ(scalars.step.value(), 4);
+      for (auto& tensor : tensors) {
+        std::vector<double> expected;
+        for (const Element& element : tensor->elements) expected.push_back(element.weight);
+        expect_close(tensor->weight.values(), expected, 4 * kTolerance<T>);
+      }
+    });
+  }
 }
 
 TYPED_TEST(Optimizer, SgdFollowsPyTorchsFormulas) {
@@ -88,43 +110,62 @@ TYPED_TEST(Optimizer, SgdFollowsPyTorchsFormulas) {
         SgdOptions{.momentum = 0.9, .weight_decay = 0.01, .kind = Kind::nesterov}}) {
     SCOPED_TRACE(::testing::Message() << options.momentum << " " << options.dampening << " "
                                       << options.weight_decay << " " << int(options.kind));
-    expect_sgd_matches<TypeParam>(options);
+    expect_formulas<TypeParam, SgdElement>(
+        options, [&](Stream& stream, std::vector<OptimizerParameter> views, StepScalars scalars) {
+          for (OptimizerParameter& view : views) {
+            view.second = {};
+            if (options.momentum == 0) view.first = {};
+          }
+          tested().sgd(stream, views, scalars, options);
+        });
   }
 }
 
 TYPED_TEST(Optimizer, AdamWFollowsPyTorchsFormulas) {
-  using T = TypeParam;
   const AdamWOptions options{.beta1 = 0.8, .beta2 = 0.99, .epsilon = 1e-6, .weight_decay = 0.1};
-  for_thread_counts([&](Stream& stream) {
-    std::vector<Array<T>> weights, grads, firsts, seconds;
-    std::vector<std::vector<AdamWElement>> reference;
-    for (const std::size_t size : kSizes) {
-      weights.push_back(random_array<T>(size, size));
-      grads.push_back(Array<T>(size));
-      firsts.push_back(Array<T>(size));
-      seconds.push_back(Array<T>(size));
-      reference.emplace_back();
-      for (const T value : weights.back().values) reference.back().push_back({double(value)});
-    }
-    Scalars scalars;
-    for (int step = 0; step < 4; ++step) {  // which the calls count
-      std::vector<OptimizerParameter> parameters;
-      for (std::size_t n = 0; n < weights.size(); ++n) {
-        grads[n] = random_array<T>(weights[n].size(), 100 + n + std::size_t(step));
-        parameters.push_back(
-            {weights[n].view(), grads[n].view(), firsts[n].view(), seconds[n].view()});
-        for (std::size_t i = 0; i < grads[n].size(); ++i) {
-          reference[n][i].step(double(grads[n][i]), scalars.rate, options);
-        }
+  expect_formulas<TypeParam, AdamWElement>(
+      options, [&](Stream& stream, const auto& views, StepScalars scalars) {
+        tested().adamw(stream, views, scalars, options);
+      });
+}
+
+TYPED_TEST(Optimizer, AdamWCorrectsItsMomentsAtAnyStep) {
+  for (const std::int64_t step : {1, 10, 999, 100'000}) {
+    AdamWElement element{0.5, 0.25, 0.125, int(step)};
+    const OnDevice<TypeParam> weight(1, TypeParam(0.5)), grad(1, TypeParam(1.5)),
+        first(1, TypeParam(0.25)), second(1, TypeParam(0.125));
+    const Scalars scalars;
+    tested().fill(stream(), scalars.step.view(), double(step));
+    const std::vector<OptimizerParameter> parameter{
+        {weight.view(), grad.view(), first.view(), second.view()}};
+    tested().adamw(stream(), parameter, scalars.view(), {});
+    element.step(1.5, 0.1, {});
+    expect_close(weight.values(), {element.weight}, 4 * kTolerance<TypeParam>);
+    EXPECT_EQ(scalars.step.value(), step + 1);
+  }
+}
+
+TYPED_TEST(Optimizer, ClipReachesEveryTensorAndNoOther) {
+  using T = TypeParam;
+  for (const std::size_t count : kCounts) {
+    for (const double norm : {0.0, 1.0, 3.7}) {
+      std::vector<std::unique_ptr<OnDevice<T>>> tensors;
+      std::vector<std::vector<double>> expected;
+      std::vector<TensorView> views;
+      for (std::size_t n = 0; n < count; ++n) {
+        const auto values = random_values<T>(size_of(n, count), n);
+        tensors.push_back(std::make_unique<OnDevice<T>>(values, n % 3 == 2));
+        views.push_back(tensors[n]->view());
+        if (n % 5 == 4 && !values.empty()) --views[n].num_elements;  // leaves the last one alone
+        expected.emplace_back(values.begin(), values.end());
+        const double factor = norm > 2 ? 2 / (norm + 1e-6) : 1;
+        for (std::size_t i = 0; i < views[n].num_elements; ++i) expected[n][i] *= factor;
       }
-      cpu().adamw(stream, parameters, scalars.view(), options);
+      const OnDevice<double> on_device(1, norm);
+      tested().clip(stream_with(2), views, on_device.view(), 2);
+      for (std::size_t n = 0; n < count; ++n) expect_close(tensors[n]->values(), expected[n]);
     }
-    for (std::size_t n = 0; n < weights.size(); ++n) {
-      std::vector<double> expected;
-      for (const AdamWElement& element : reference[n]) expected.push_back(element.weight);
-      expect_close(weights[n].values, expected, 4 * kTolerance<T>);
-    }
-  });
+  }
 }
 
 // Beyond the smallest normal number a state would shrink by rounding errors only, and never end;
@@ -133,28 +174,24 @@ TYPED_TEST(Optimizer, AStateThatNoGradientFeedsBecomesZero) {
 #if !defined(__x86_64__) && !defined(__aarch64__)
   GTEST_SKIP() << "subnormal numbers are flushed on x86-64 and AArch64";
 #endif
+  LOCKSTEP_CPU_ONLY("a GPU takes subnormal numbers as fast as others");
   using T = TypeParam;
   constexpr T kSmallest = std::numeric_limits<T>::min();
+  constexpr std::size_t kSize = 200'000;  // for several threads
+  const std::vector<T> zeros(kSize), before = random_values<T>(kSize, 1);
   for_thread_counts([&](Stream& stream) {
-    constexpr std::size_t kSize = 200'000;  // for several threads
-    const Array<T> before = random_array<T>(kSize, 1);
-    Array<T> weight = before, grad(kSize, T(0)), momentum(kSize, 8 * kSmallest);
-    Array<T> first(kSize, 8 * kSmallest), second(kSize, 8 * kSmallest);
-    Scalars scalars;
-    scalars.step = 1;
+    const OnDevice<T> weight(before), grad(zeros), momentum(kSize, 8 * kSmallest);
+    const OnDevice<T> first(kSize, 8 * kSmallest), second(kSize, 8 * kSmallest);
+    const Scalars scalars;
+    using One = std::vector<OptimizerParameter>;
     for (int step = 0; step < 40; ++step) {
-      cpu().sgd(stream,
-                std::vector<OptimizerParameter>{{weight.view(), grad.view(), momentum.view(), {}}},
-                scalars.view(), {.momentum = 0.9});
-      cpu().adamw(stream,
-                  std::vector<OptimizerParameter>{
-                      {weight.view(), grad.view(), first.view(), second.view()}},
-                  scalars.view(), {.beta1 = 0.9, .beta2 = 0.9, .weight_decay = 0});
+      tested().sgd(stream, One{{weight.view(), grad.view(), momentum.view(), {}}}, scalars.view(),
+                   {.momentum = 0.9});
+      tested().adamw(stream, One{{weight.view(), grad.view(), first.view(), second.view()}},
+                     scalars.view(), {.beta1 = 0.9, .beta2 = 0.9, .weight_decay = 0});
     }
-    EXPECT_EQ(momentum.values, std::vector<T>(kSize, T(0)));
-    EXPECT_EQ(first.values, std::vector<T>(kSize, T(0)));
-    EXPECT_EQ(second.values, std::vector<T>(kSize, T(0)));
-    EXPECT_EQ(weight.values, before.values);
+    for (const auto* state : {&momentum, &first, &second}) EXPECT_EQ(state->values(), zeros);
+    EXPECT_EQ(weight.values(), before);
     // Nobody else's arithmetic has changed.
     volatile T smallest = kSmallest;
     EXPECT_GT(smallest / 4, T(0));

@@ -1,4 +1,4 @@
-// Pooling and transposition of the CPU backend beside loops that follow their definitions.
+// Pooling and transposition beside loops that follow their definitions.
 #include "reference.h"
 #include "tests/kernels/windows_cases.h"
 
@@ -40,8 +40,9 @@ bool fits_a_pooling(const Windows& w) {
 TYPED_TEST(Pool, AverageAndItsGradientEqualTheDefinition) {
   using T = TypeParam;
   for (const Windows& w : kWindows) {
-    auto x = random_array<T>(w.images * w.image_elements(), 1);
-    auto grad_y = random_array<T>(w.rows() * w.channels, 2);
+    const auto x = random_values<T>(w.images * w.image_elements(), 1);
+    const auto grad_y = random_values<T>(w.rows() * w.channels, 2);
+    const OnDevice<T> on_x(x), on_grad(grad_y);
     const double size = double(w.kernel_height * w.kernel_width);
     std::vector<double> y(grad_y.size()), grad_x(x.size());
     for_pixels(w, [&](std::size_t out, std::size_t, std::size_t in) {
@@ -49,11 +50,11 @@ TYPED_TEST(Pool, AverageAndItsGradientEqualTheDefinition) {
       grad_x[in] += double(grad_y[out]) / size;
     });
     for_thread_counts([&](Stream& stream) {
-      Array<T> found(y.size(), T(9)), found_grad(x.size(), T(9));
-      cpu().pool_forward(stream, w, Pooling::average, x.view(), found.view(), {});
-      cpu().pool_backward(stream, w, Pooling::average, {}, grad_y.view(), found_grad.view());
-      expect_close(found.values, y);
-      expect_close(found_grad.values, grad_x, kTolerance<T>, 4);
+      const OnDevice<T> found(y.size(), T(9)), found_grad(x.size(), T(9));
+      tested().pool_forward(stream, w, Pooling::average, on_x.view(), found.view(), {});
+      tested().pool_backward(stream, w, Pooling::average, {}, on_grad.view(), found_grad.view());
+      expect_close(found.values(), y);
+      expect_close(found_grad.values(), grad_x, kTolerance<T>, 4);
     });
   }
 }
@@ -62,9 +63,10 @@ TYPED_TEST(Pool, MaximumAndItsGradientEqualTheDefinition) {
   using T = TypeParam;
   for (const Windows& w : kWindows) {
     if (!fits_a_pooling(w)) continue;
-    auto x = random_array<T>(w.images * w.image_elements(), 1);
+    auto x = random_values<T>(w.images * w.image_elements(), 1);
     for (std::size_t i = 0; i < x.size(); i += 3) x[i] = T(2);  // several largest: the first wins
-    auto grad_y = random_array<T>(w.rows() * w.channels, 2);
+    const auto grad_y = random_values<T>(w.rows() * w.channels, 2);
+    const OnDevice<T> on_x(x), on_grad(grad_y);
     std::vector<double> y(grad_y.size(), -kInfinity), grad_x(x.size());
     std::vector<std::int32_t> winners(y.size());
     std::vector<std::size_t> sources(y.size());
@@ -76,14 +78,15 @@ TYPED_TEST(Pool, MaximumAndItsGradientEqualTheDefinition) {
     });
     for (std::size_t i = 0; i < y.size(); ++i) grad_x[sources[i]] += double(grad_y[i]);
     for_thread_counts([&](Stream& stream) {
-      Array<T> found(y.size()), found_grad(x.size(), T(9));
-      Array<std::int32_t> found_winners(y.size());
-      cpu().pool_forward(stream, w, Pooling::maximum, x.view(), found.view(), found_winners.view());
-      cpu().pool_backward(stream, w, Pooling::maximum, found_winners.view(), grad_y.view(),
-                          found_grad.view());
-      EXPECT_EQ(found_winners.values, winners);
-      expect_close(found.values, y);
-      expect_close(found_grad.values, grad_x, kTolerance<T>, 4);
+      const OnDevice<T> found(y.size()), found_grad(x.size(), T(9));
+      const OnDevice<std::int32_t> found_winners(y.size());
+      tested().pool_forward(stream, w, Pooling::maximum, on_x.view(), found.view(),
+                            found_winners.view());
+      tested().pool_backward(stream, w, Pooling::maximum, found_winners.view(), on_grad.view(),
+                             found_grad.view());
+      EXPECT_EQ(found_winners.values(), winners);
+      expect_close(found.values(), y);
+      expect_close(found_grad.values(), grad_x, kTolerance<T>, 4);
     });
   }
 }
@@ -91,30 +94,30 @@ TYPED_TEST(Pool, MaximumAndItsGradientEqualTheDefinition) {
 TYPED_TEST(Pool, ANaNIsTheLargest) {
   using T = TypeParam;
   const Windows w{1, 2, 2, 1, 2, 2, 1, 0};
-  Array<T> x(std::vector<T>{1, T(kNaN), 7, 2}), y(1);
-  Array<std::int32_t> winners(1);
-  cpu().pool_forward(stream_with(1), w, Pooling::maximum, x.view(), y.view(), winners.view());
-  EXPECT_TRUE(std::isnan(y[0]));
-  EXPECT_EQ(winners[0], 1);
+  const OnDevice<T> x(std::vector<T>{1, T(kNaN), 7, 2}), y(1);
+  const OnDevice<std::int32_t> winners(1);
+  tested().pool_forward(stream(), w, Pooling::maximum, x.view(), y.view(), winners.view());
+  EXPECT_TRUE(std::isnan(y.value()));
+  EXPECT_EQ(winners.value(), 1);
 }
 
-TYPED_TEST(Pool, TransposeSwapsRowsAndColumnsOfEachMatrix) {
+TYPED_TEST(Pool, TransposeSwapsRowsAndColumns) {
   using T = TypeParam;
-  const std::size_t batch = 3, rows = 5, cols = 4;
-  auto x = random_array<T>(batch * rows * cols, 1);
-  std::vector<double> expected;
+  const std::size_t batch = 5, rows = 33, cols = 7;
+  const auto x = random_values<T>(batch * rows * cols, 1);
+  std::vector<T> expected;
   for (std::size_t b = 0; b < batch; ++b) {
     for (std::size_t j = 0; j < cols; ++j) {
       for (std::size_t i = 0; i < rows; ++i) {
-        expected.push_back(double(x[(b * rows + i) * cols + j]));
+        expected.push_back(x[(b * rows + i) * cols + j]);
       }
     }
   }
   for_thread_counts([&](Stream& stream) {
-    Array<T> y(x.size());
-    cpu().transpose(stream, {x.view().data, dtype_of<T>, rows, cols, cols, batch, rows * cols},
-                    y.view());
-    expect_close(y.values, expected, 0);
+    const OnDevice<T> on_x(x), y(x.size());
+    const ConstMatrixView matrix{on_x.data(), dtype_of<T>, rows, cols, cols, batch, rows * cols};
+    tested().transpose(stream, matrix, y.view());
+    EXPECT_EQ(y.values(), expected);
   });
 }
 

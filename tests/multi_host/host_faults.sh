@@ -1,40 +1,29 @@
 # Two hosts of two ranks each, and what can happen to the link between them. A host is a network
-# namespace; the link is a pair of virtual network cards, link0 and link1, or distant_link, which
-# carries packets late. To be sourced by run_faults.sh.
+# namespace; the link is a pair of virtual network cards, link0 and link1. To be sourced by
+# run_faults.sh.
 # shellcheck shell=bash disable=SC2154
 
 address_of=(10.77.0.1 10.77.0.2)
 keepers=()
 
-# make_hosts [LINK...]: two hosts joined by LINK (default: join_by_cards). keepers holds the
-# processes that keep them alive. Nothing of them is on disk, so nothing is left when those end.
+# keepers holds the processes that keep the hosts alive. Nothing of them is on disk, so nothing is
+# left when those end.
 make_hosts() {
   [[ -n $is_isolated ]] || { skip_fault "needs iproute2, unshare, and root"; return 1; }
-  local host join=("$@")
-  [[ $# -gt 0 ]] || join=(join_by_cards)
+  local host
   for host in 0 1; do
     unshare --net sleep 300 &
     keepers[host]=$!
     disown
     wait_until 5 is_other_network "${keepers[host]}" || { wrong "no network namespace"; return 1; }
   done
-  "${join[@]}" || return 1
+  ip link add link0 netns "${keepers[0]}" type veth peer name link1 netns "${keepers[1]}" ||
+    { skip_fault "the kernel has no veth"; return 1; }
   for host in 0 1; do
     on_host $host ip link set lo up
     on_host $host ip address add "${address_of[host]}/24" dev link$host
     on_host $host ip link set link$host up
   done
-}
-join_by_cards() {
-  ip link add link0 netns "${keepers[0]}" type veth peer name link1 netns "${keepers[1]}" ||
-    { skip_fault "the kernel has no veth"; return 1; }
-}
-join_at_distance() { # MILLISECONDS
-  [[ -c /dev/net/tun ]] || { skip_fault "the kernel has neither netem nor TUN devices"; return 1; }
-  "$bin/distant_link" "${keepers[@]:0:2}" "$1" >"$folder/distant_link" 2>&1 &
-  keepers[2]=$!
-  disown
-  wait_until 5 grep -q ready "$folder/distant_link" || { wrong "$(cat "$folder/distant_link")"; return 1; }
 }
 is_other_network() { [[ $(readlink "/proc/$1/ns/net") != "$(readlink /proc/self/ns/net)" ]]; }
 
@@ -125,15 +114,12 @@ fault_hosts_with_a_slow_link() {
   hosts_train 10 --comm-timeout $comm_timeout --steps 4 --large-mib 1
 }
 
-# make_distant_hosts MILLISECONDS RATE: hosts whose packets take this long for each way.
-make_distant_hosts() {
-  make_hosts || return
+# put_far_apart MILLISECONDS RATE: each packet takes this long.
+put_far_apart() {
   local host
   for host in 0 1; do
-    on_host $host tc qdisc add dev link$host root netem delay "$1ms" rate "$2" 2>/dev/null && continue
-    remove_hosts
-    make_hosts join_at_distance "$1" && limit "$2"
-    return
+    on_host $host tc qdisc add dev link$host root netem delay "$1ms" rate "$2" 2>/dev/null ||
+      { skip_fault "the kernel has no netem"; return 1; }
   done
 }
 
@@ -146,7 +132,8 @@ takes_there_and_back() { # SECONDS
 }
 
 fault_hosts_far_apart() {
-  make_distant_hosts 10 200mbit || return
+  make_hosts || return
+  put_far_apart 10 200mbit || return
   takes_there_and_back 0.020 || wrong "a packet came back sooner than after 20 ms"
   hosts_train 15 --comm-timeout 10 --steps 4 --large-mib 1
 }

@@ -1,8 +1,11 @@
-// Which algorithms a problem has.
+// Which algorithms a problem has, and what a test lets the library refuse.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <utility>
 
 #include "tests/emulated_gpu/cublas_lt/control.h"
 #include "tests/emulated_gpu/cublas_lt/problem.h"
@@ -72,7 +75,33 @@ std::optional<std::int32_t> configuration(const Algorithm& algorithm,
   }
 }
 
+struct Refusals {
+  std::mutex mutex;
+  std::map<std::pair<Refused, std::int64_t>, cublasStatus_t> statuses;
+};
+
+Refusals& refusals() {
+  static Refusals& instance = *new Refusals;
+  return instance;
+}
+
 }  // namespace
+
+void refuse(Refused what, std::int64_t number, cublasStatus_t status) {
+  const std::lock_guard lock(refusals().mutex);
+  refusals().statuses[{what, number}] = status;
+}
+
+void refuse_nothing() {
+  const std::lock_guard lock(refusals().mutex);
+  refusals().statuses.clear();
+}
+
+cublasStatus_t refusal_of(Refused what, std::int64_t number) {
+  const std::lock_guard lock(refusals().mutex);
+  const auto found = refusals().statuses.find({what, number});
+  return found == refusals().statuses.end() ? CUBLAS_STATUS_SUCCESS : found->second;
+}
 
 const Algorithm* find_algorithm(const cublasLtMatmulAlgo_t& handle) {
   if (handle.data[0] != kMark || handle.data[1] >= std::size(kAlgorithms)) return nullptr;

@@ -1,7 +1,6 @@
-// Handles, descriptors and their attributes.
+// Handles, descriptors and their attributes, and the texts of statuses.
 #include <cstring>
 
-#include "tests/emulated_gpu/cublas_lt/context.h"
 #include "tests/emulated_gpu/cublas_lt/problem.h"
 #include "tests/emulated_gpu/runtime.h"
 
@@ -153,4 +152,21 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulPreferenceSetAttribute(
     cublasLtMatmulPreference_t pref, cublasLtMatmulPreferenceAttributes_t attr, const void* buf,
     std::size_t sizeInBytes) {
   return set<Preference>(pref, attr, buf, sizeInBytes);
+}
+
+const char* CUBLASWINAPI cublasLtGetStatusString(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+      return "success";
+    case CUBLAS_STATUS_INVALID_VALUE:
+      return "an unsupported value or parameter was passed to the function";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+      return "the function failed to launch on the GPU";
+    case CUBLAS_STATUS_INTERNAL_ERROR:
+      return "an internal operation failed";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+      return "the requested functionality is not supported";
+    default:
+      return "another status";
+  }
 }

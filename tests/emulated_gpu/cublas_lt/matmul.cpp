@@ -2,9 +2,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tests/emulated_gpu/cublas_lt/context.h"
 #include "tests/emulated_gpu/cublas_lt/control.h"
-#include "tests/emulated_gpu/cublas_lt/product.h"
+#include "tests/emulated_gpu/cublas_lt/problem.h"
 #include "tests/emulated_gpu/runtime.h"
 
 using namespace emulated_gpu;
@@ -55,7 +54,6 @@ cublasStatus_t queue(cudaStream_t handle, int gpu, const Problem& problem,
   const cudaError_t error = submit(
       *stream, cudaGraphNodeTypeKernel,
       [=] {
-        count(&Counters::num_kernels);
         // Two products that share a workspace at the same time spoil each other: a race to be seen.
         if (workspace != nullptr) std::memset(workspace, 0xFF, algorithm.workspace_bytes);
         Operands with_scalars = operands;

@@ -8,6 +8,11 @@
 
 #include <cstdint>
 
+// Behind cublasLtHandle_t; the name is the library's.
+struct cublasLtContext {
+  int gpu;
+};
+
 namespace emulated_gpu::cublas_lt {
 
 // Behind cublasLtMatmulDesc_t.
@@ -75,5 +80,17 @@ const Algorithm& default_algorithm();  // asks for nothing
 std::size_t alignment_of(const Layout& layout);
 
 std::size_t size_of(std::uint32_t type);
+
+struct Operands {
+  const void* alpha = nullptr;  // float, or double for float64 products
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* beta = nullptr;
+  const void* c = nullptr;  // not read where beta is 0
+  void* d = nullptr;
+};
+
+// The arithmetic of cublasLtMatmul. REQUIRES: check_problem(problem).
+void compute(const Problem& problem, const Algorithm& algorithm, const Operands& operands);
 
 }  // namespace emulated_gpu::cublas_lt

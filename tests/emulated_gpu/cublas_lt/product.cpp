@@ -1,4 +1,5 @@
-#include "tests/emulated_gpu/cublas_lt/product.h"
+// The arithmetic of a product.
+#include "tests/emulated_gpu/cublas_lt/problem.h"
 
 #include <algorithm>
 #include <bit>

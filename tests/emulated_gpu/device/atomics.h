@@ -4,33 +4,11 @@
 #pragma once
 
 #include <atomic>
-#include <cstring>
 #include <type_traits>
-
-namespace emulated_gpu::device {
-
-// Replaces *address by change(old) and returns old.
-template <typename T, typename Change>
-T atomic_change(T* address, Change change) {
-  std::atomic_ref<T> target(*address);
-  T old = target.load();
-  while (!target.compare_exchange_weak(old, change(old))) {
-  }
-  return old;
-}
-
-}  // namespace emulated_gpu::device
 
 template <typename T>
 T atomicAdd(T* address, std::type_identity_t<T> value) {
   return std::atomic_ref<T>(*address).fetch_add(value);
-}
-
-template <typename T>
-T atomicMax(T* address, std::type_identity_t<T> value) {
-  static_assert(std::is_integral_v<T>, "CUDA has no atomicMax of floating-point numbers");
-  return emulated_gpu::device::atomic_change(address,
-                                             [&](T old) { return old < value ? value : old; });
 }
 
 // Returns the old value, which tells whether it was replaced.

@@ -37,12 +37,6 @@ TEST(Backward, OfALeafIsTheGivenGradient) {
   EXPECT_FALSE(x.grad().shares_memory_with(grad));
 }
 
-TEST(Backward, DefaultGradientIsOneForASingleElement) {
-  const Variable x = random_leaf({}, 1);
-  scale(x, 3.0).backward();
-  EXPECT_EQ(x.grad().item(), 3.0);
-}
-
 TEST(Backward, MoreElementsNeedAGradient) {
   const Variable x = random_leaf({2, 3}, 1);
   expect_error(ErrorCode::Shape, "a gradient is needed for shape [2, 3]",
@@ -66,23 +60,18 @@ TEST(Backward, WithoutAnythingToDifferentiateIsAnError) {
   });
 }
 
-TEST(Backward, ASecondTimeIsAnErrorThatNamesTheNode) {
-  const Variable x = random_leaf({3}, 1);
-  const Variable y = sum(tanh(x));
-  y.backward();
-  expect_error(ErrorCode::State, "released by an earlier backward (at Sum)", [&] { y.backward(); });
-}
-
-TEST(Backward, ThroughAPartThatWasReleasedIsAnErrorThatNamesTheNode) {
+TEST(Backward, ThroughAReleasedGraphIsAnError) {
   const Variable x = random_leaf({3}, 1);
   const Variable h = tanh(x);
-  sum(h).backward();
+  const Variable y = sum(h);
+  y.backward();
   const Tensor before = x.grad().clone();
+  expect_error(ErrorCode::State, "released by an earlier backward (at Sum)", [&] { y.backward(); });
   expect_error(ErrorCode::State, "(at Tanh); pass Graph::retain", [&] { mean(h).backward(); });
   expect_close(x.grad(), before, kExact);
 }
 
-TEST(Backward, RetainAllowsASecondPassThatAddsTheSameGradient) {
+TEST(Backward, RetainAllowsASecondPass) {
   const Variable x = random_leaf({3}, 1);
   const Variable y = sum(multiply(tanh(x), x));
   y.backward({}, Graph::retain);
@@ -92,16 +81,7 @@ TEST(Backward, RetainAllowsASecondPassThatAddsTheSameGradient) {
   expect_error(ErrorCode::State, "released", [&] { y.backward(); });
 }
 
-TEST(Backward, ReleaseFreesWhatForwardKept) {
-  const Variable x = random_leaf({3}, 1);
-  const Variable h = scale(x, 2.0);
-  const Variable y = sum(multiply(h, h));
-  const auto kept = h.value().storage().use_count();
-  y.backward();
-  EXPECT_LT(h.value().storage().use_count(), kept);
-}
-
-TEST(Backward, GradientsAddUpFromPassToPassUntilCleared) {
+TEST(Backward, GradientsAddUpUntilCleared) {
   Variable x = random_leaf({3}, 1);
   sum(x).backward();
   sum(scale(x, 2.0)).backward();
@@ -130,14 +110,14 @@ TEST(Backward, AccumulationNeverWritesIntoMemoryOfSomebodyElse) {
   EXPECT_EQ(grad.to_vector<double>(), (std::vector<double>{1, 1}));
 }
 
-TEST(Backward, ALeafThatIsReshapedAndUsedTwiceKeepsItsShape) {
+TEST(Backward, AReshapedLeafKeepsItsShape) {
   const Variable x = random_leaf({2, 3}, 1);
   sum(add(reshape(x, {6}), reshape(x, {6}))).backward();
   EXPECT_EQ(x.grad().shape(), (Shape{2, 3}));
   EXPECT_EQ(x.grad().to_vector<double>(), std::vector<double>(6, 2.0));
 }
 
-TEST(Backward, AnErrorInANodeComesOutOfTheCall) {
+TEST(Backward, AnErrorInANodeReachesTheCaller) {
   const Variable x = random_leaf({2}, 1);
   const Variable y = record<ThrowingNode>({tanh(x)}, x.value());
   expect_error(ErrorCode::Numeric, "[throwing] as it was asked to", [&] { sum(y).backward(); });

@@ -26,7 +26,7 @@ Variable slightly_wrong(const Variable& x) {
   return record<SlightlyWrongNode>({x}, scale(x, 2.0).value());
 }
 
-TEST(GradientCheck, SeesAGradientThatIsOffByHalfAThousandth) {
+TEST(GradientCheck, SeesAGradientThatIsSlightlyOff) {
   const auto result =
       check_gradients([](const auto& in) { return slightly_wrong(in[0]); }, {random_leaf({4}, 1)});
   EXPECT_NEAR(result.largest(), 0.0005, 1e-5);
@@ -45,12 +45,6 @@ TEST(GradientCheck, LeavesInputsAsTheyWere) {
   check_gradients([](const auto& in) { return tanh(in[0]); }, {x});
   EXPECT_EQ(x.value().to_vector<double>(), before);
   EXPECT_FALSE(x.grad().defined());
-}
-
-TEST(GradientCheck, NeedsFloat64) {
-  const Variable x(random_tensor({2}, 1, DType::float32), RequiresGrad::yes);
-  expect_error(ErrorCode::DType, "inputs must be float64, found float32",
-               [&] { check_gradients([](const auto& in) { return tanh(in[0]); }, {x}); });
 }
 
 }  // namespace

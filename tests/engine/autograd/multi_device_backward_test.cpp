@@ -87,7 +87,7 @@ TEST(MultiDeviceBackward, DevicesWorkAtTheSameTime) {
   EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{3, 3, 3}));
 }
 
-TEST(MultiDeviceBackward, HooksOfOneDeviceRunOneAtATimeWithTheCallersContext) {
+TEST(MultiDeviceBackward, HooksOfOneDeviceTakeTurns) {
   ThreadContext context = thread_context();
   context.rank = 3;
   context.world_size = 5;
@@ -104,7 +104,7 @@ TEST(MultiDeviceBackward, HooksOfOneDeviceRunOneAtATimeWithTheCallersContext) {
   EXPECT_EQ(ranks, std::vector<int>(20, 3));
 }
 
-TEST(MultiDeviceBackward, AHookSeesTheSumFromAllDevicesOnce) {
+TEST(MultiDeviceBackward, AHookSeesTheWholeSumOnce) {
   Variable x = random_leaf({2}, 1);
   std::vector<std::vector<double>> seen;
   x.on_grad_ready([&](const Variable& leaf) { seen.push_back(leaf.grad().to_vector<double>()); });
@@ -123,7 +123,7 @@ TEST(MultiDeviceBackward, OnBackwardEndRunsOnTheCallersThread) {
   EXPECT_EQ(ended_on, std::this_thread::get_id());
 }
 
-TEST(MultiDeviceBackward, AnErrorOfAnotherDeviceEndsTheCallAndNothingHangs) {
+TEST(MultiDeviceBackward, AnErrorOfAnotherDeviceEndsTheCall) {
   for (int round = 0; round < 200; ++round) {
     const Variable x = random_leaf({2}, 1);
     const auto fails = [] { fail(ErrorCode::Numeric, "there", "this device failed"); };
@@ -134,7 +134,7 @@ TEST(MultiDeviceBackward, AnErrorOfAnotherDeviceEndsTheCallAndNothingHangs) {
   }
 }
 
-TEST(MultiDeviceBackward, AThousandGraphsInARowGiveTheSameGradients) {
+TEST(MultiDeviceBackward, AThousandGraphsGiveTheSameGradients) {
   const Variable w = random_leaf({4, 4}, 1);
   const Tensor input = random_tensor({3, 4}, 2);
   std::vector<double> first;

@@ -39,12 +39,7 @@ TEST(TensorVersion, DoesNotCountWhatOnlyReads) {
   EXPECT_EQ(tensor.version(), before);
 }
 
-TEST(TensorVersion, OfAnUndefinedTensorIsAnError) {
-  expect_error(ErrorCode::State, "is undefined", [] { Tensor().version(); });
-  expect_error(ErrorCode::State, "is undefined", [] { Tensor().bump_version(); });
-}
-
-TEST(SavedTensor, ChangedBetweenForwardAndBackwardIsAnErrorThatSaysWhichOneAndHow) {
+TEST(SavedTensor, ChangedBeforeBackwardIsNamed) {
   const Variable x(Tensor::full({3}, 2.0, DType::float64), RequiresGrad::yes);
   const Variable y = sum(multiply(x, x));
   x.value().fill(100);
@@ -109,15 +104,6 @@ TEST(SavedTensor, EveryOperationWatchesWhatItReadsAgain) {
   }
 }
 
-TEST(SavedTensor, LabelsCountToo) {
-  const Variable logits = random_leaf({2, 3}, 1);
-  const Tensor labels = Tensor::zeros({2}, DType::int64);
-  const Variable loss = cross_entropy(logits, labels);
-  labels.fill(1);
-  expect_error(ErrorCode::State, "[backward] CrossEntropy saved Tensor[2] int64",
-               [&] { loss.backward(); });
-}
-
 TEST(SavedTensor, ValuesThatNoGradientDependsOnMayChange) {
   const Variable x = random_leaf({2, 3}, 1);
   const Variable y = sum(scale(add(subtract(x, x), reshape(x, {2, 3})), 2));
@@ -134,7 +120,7 @@ TEST(SavedTensor, ValuesThatNoGradientDependsOnMayChange) {
   EXPECT_EQ(weight.grad().to_vector<double>(), std::vector<double>(3, 5.0));
 }
 
-TEST(SavedTensor, ReplacingALeafsTensorChangesNothingThatWasSaved) {
+TEST(SavedTensor, ReplacingALeafsTensorChangesNothingSaved) {
   Variable x(Tensor::full({1}, 2.0, DType::float64), RequiresGrad::yes);
   const Variable y = sum(multiply(x, x));
   x.set_value(Tensor::full({1}, 100.0, DType::float64));
@@ -152,15 +138,6 @@ TEST(SavedTensor, AfterBackwardEverythingMayChange) {
   y.backward({}, Graph::retain);
   y.backward({}, Graph::retain);
   x.value().fill(9);
-  expect_error(ErrorCode::State, "Multiply saved", [&] { y.backward(); });
-}
-
-TEST(SavedTensor, AGradientThatIsUsedAsAValueIsWatchedToo) {
-  const Variable x = random_leaf({3}, 1);
-  sum(scale(x, 2)).backward();
-  const Variable w = random_leaf({3}, 2);
-  const Variable y = sum(multiply(Variable(x.grad()), w));
-  sum(x).backward();  // adds to x's gradient in place
   expect_error(ErrorCode::State, "Multiply saved", [&] { y.backward(); });
 }
 

@@ -69,21 +69,6 @@ TEST(Safetensors, ReadsBackWhatItWrote) {
   EXPECT_EQ(file.metadata, (Metadata{{"step", "20"}, {"écrit", "\"par\" Lockstep\n"}}));
 }
 
-TEST(Safetensors, KeepsTheGivenOrderAmongArraysOfOneWidth) {
-  const TempFolder folder;
-  const std::vector<NamedArray> arrays = {
-      array_of<float>("2.weight", DType::float32, {1}, {2}),
-      array_of<float>("0.weight", DType::float32, {1}, {0}),
-      array_of<float>("10.weight", DType::float32, {1}, {10}),
-  };
-  write_arrays(folder / "model", arrays);
-  const ArrayFile file = read_safetensors(folder / "model");
-  ASSERT_EQ(file.arrays.size(), 3u);
-  EXPECT_EQ(file.arrays[0].name, "2.weight");
-  EXPECT_EQ(file.arrays[1].name, "0.weight");
-  EXPECT_EQ(file.arrays[2].name, "10.weight");
-}
-
 TEST(Safetensors, AlignsEveryArrayToItsElements) {
   const TempFolder folder;
   write_arrays(folder / "all", one_of_each_type());
@@ -107,13 +92,7 @@ TEST(Safetensors, WritesTheDocumentedBytes) {
   EXPECT_EQ(read_text(folder / "one"), file_of(header, "AB"));
 }
 
-TEST(Safetensors, ReadsAFileWithoutArrays) {
-  const TempFolder folder;
-  write_text(folder / "none", file_of("{}"));
-  EXPECT_TRUE(read_safetensors(folder / "none").arrays.empty());
-}
-
-TEST(Safetensors, RefusesToWriteWhatItCouldNotReadBack) {
+TEST(Safetensors, RefusesWhatItCouldNotReadBack) {
   const TempFolder folder;
   const auto write = [&](std::vector<NamedArray> arrays) { write_arrays(folder / "bad", arrays); };
   const auto byte = array_of<std::uint8_t>("a", DType::uint8, {1}, {1});
@@ -216,43 +195,24 @@ INSTANTIATE_TEST_SUITE_P(
     All, SafetensorsBadHeader,
     ::testing::Values(
         BadHeader{"Empty", "", 0, "not a JSON object"},
-        BadHeader{"Array", "[]", 0, "not a JSON object"},
         BadHeader{"CutJson", R"({"a":)", 0, "not valid JSON"},
         BadHeader{"NotUtf8", "{\"\xff\":1}", 0, "not valid JSON"},
-        BadHeader{"TextAfterTheObject", "{} {}", 0, "not valid JSON"},
         BadHeader{"DeepNesting", R"({"a":[[[[[[[[1]]]]]]]]})", 0, "the entry of 'a' must hold"},
-        BadHeader{"DeepNestingInAShape",
-                  R"({"a":{"dtype":"U8","shape":[[[[1]]]],"data_offsets":[0,1]}})", 1,
-                  "shape of 'a' must hold whole numbers"},
         BadHeader{"DeepNestingInMetadata", R"({"__metadata__":{"a":{"b":{}}}})", 0,
                   "may hold texts only, but 'a' is none"},
         BadHeader{"MetadataTwice", R"({"__metadata__":{},"__metadata__":{}})", 0,
                   "'__metadata__' stands twice"},
-        BadHeader{"MetadataKeyTwice", R"({"__metadata__":{"k":"v","k":"w"}})", 0,
-                  "'k' stands twice"},
         BadHeader{"DuplicateName",
                   R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},
                       "a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
                   2, "'a' stands twice"},
-        BadHeader{"DuplicateField",
-                  R"({"a":{"dtype":"U8","dtype":"I64","shape":[1],"data_offsets":[0,1]}})", 1,
-                  "'dtype' stands twice"},
         BadHeader{"EntryIsNoObject", R"({"a":1})", 0, "must hold dtype, shape and data_offsets"},
         BadHeader{"FieldMissing", R"({"a":{"dtype":"U8","shape":[1]}})", 1,
                   "must hold dtype, shape and data_offsets"},
-        BadHeader{"UnknownField",
-                  R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"strides":[1]}})", 1,
-                  "must hold dtype, shape and data_offsets"},
         BadHeader{"UnknownType", R"({"a":{"dtype":"F9","shape":[1],"data_offsets":[0,1]}})", 1,
                   "elements of the unknown type 'F9'"},
-        BadHeader{"TypeIsNoText", R"({"a":{"dtype":8,"shape":[1],"data_offsets":[0,1]}})", 1,
-                  "dtype of 'a' is not a string"},
         BadHeader{"NegativeSize", R"({"a":{"dtype":"U8","shape":[-1],"data_offsets":[0,1]}})", 1,
                   "shape of 'a' must hold whole numbers"},
-        BadHeader{"FractionalSize", R"({"a":{"dtype":"U8","shape":[1.5],"data_offsets":[0,1]}})", 1,
-                  "shape of 'a' must hold whole numbers"},
-        BadHeader{"ShapeIsNoList", R"({"a":{"dtype":"U8","shape":1,"data_offsets":[0,1]}})", 1,
-                  "shape of 'a' is not a list"},
         BadHeader{"TooManyDimensions",
                   R"({"a":{"dtype":"U8","shape":[1,1,1,1,1,1,1],"data_offsets":[0,1]}})", 1,
                   "'a' has 7 dimensions"},
@@ -262,12 +222,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadHeader{"ShapeOverflows",
                   R"({"a":{"dtype":"F64","shape":[4294967296,4294967296],"data_offsets":[0,0]}})",
                   0, "does not fit its 0 bytes"},
-        BadHeader{"SizeBeyond64Bits",
-                  R"({"a":{"dtype":"U8","shape":[18446744073709551617],"data_offsets":[0,1]}})", 1,
-                  "shape of 'a' must hold whole numbers"},
         BadHeader{"EndBeforeBegin", R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[1,0]}})", 1,
-                  "must be a begin and an end"},
-        BadHeader{"ThreeOffsets", R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1,2]}})", 2,
                   "must be a begin and an end"},
         BadHeader{"Gap",
                   R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},
@@ -301,29 +256,6 @@ TEST(Safetensors, RefusesWhatFollowsANul) {
   }
 }
 
-TEST(Safetensors, CutsLongNamesInMessages) {
-  const std::string name(1'000'000, 'n');
-  const auto cut = std::string(80, 'n') + "...'";
-  for (const std::string& value : {std::string("1"), R"({"dtype":")" + name + R"("})"}) {
-    expect_error(ErrorCode::Io, cut,
-                 [&] { read_header(R"({")" + name + R"(":)" + value + "}", 0); });
-  }
-}
-
-// A parser that took quadratic time would take many minutes.
-TEST(Safetensors, AHeaderIsReadAndWrittenInLinearTime) {
-  constexpr std::size_t kNumArrays = 100'000;
-  std::vector<NamedArray> arrays;
-  for (std::size_t i = 0; i < kNumArrays; ++i) {
-    arrays.push_back({fmt::format("layer.{}.weight", i), DType::float32, {0}, {}});
-  }
-  const TempFolder folder;
-  write_arrays(folder / "many", arrays);
-  const ArrayFile read = read_safetensors(folder / "many");
-  ASSERT_EQ(read.arrays.size(), kNumArrays);
-  EXPECT_EQ(read.find("layer.70000.weight")->shape, Shape{0});
-}
-
 TEST(Safetensors, LeavesOutArraysOfTypesThatItLacks) {
   const ArrayFile file = read_header(
       R"({"__metadata__":null,"mask":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]},)"
@@ -340,24 +272,6 @@ TEST(Safetensors, TellsAnIndexFromAFileOfWeights) {
                [&] { read_safetensors(folder / "index.json"); });
 }
 
-TEST(Safetensors, EveryChangedByteOfAHeaderIsSurvived) {
-  const std::string valid =
-      R"({"__metadata__":{"k":"v"},"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})";
-  for (std::size_t i = 0; i < valid.size(); ++i) {
-    for (const char changed : {'\0', '"', '{', '}', '9', '-', '\xff'}) {
-      std::string text = valid;
-      text[i] = changed;
-      try {
-        for (const NamedArray& array : read_header(text, 24).arrays) {
-          EXPECT_LE(array.bytes.size(), 24u);
-        }
-      } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ErrorCode::Io);
-      }
-    }
-  }
-}
-
 // Files as PyTorch 2.9 and 1.5 write them, by their first bytes: the first entry of a zip archive
 // has no compression, a name, and padding up to 64 bytes.
 std::string zip(const std::string& name) {
@@ -368,7 +282,7 @@ std::string zip(const std::string& name) {
 
 const std::string kLegacy("\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.", 22);
 
-TEST(Safetensors, AFileOfTorchSaveIsNamedWithItsConversion) {
+TEST(Safetensors, AFileOfTorchSaveIsNamed) {
   const TempFolder folder;
   for (const std::string& content : {zip("model/data.pkl"), zip("archive/data.pkl"), kLegacy}) {
     write_text(folder / "it's my model.pt", content);
@@ -379,7 +293,7 @@ TEST(Safetensors, AFileOfTorchSaveIsNamedWithItsConversion) {
   }
 }
 
-TEST(Safetensors, OtherArchivesAndPicklesAreNotTakenForTorchs) {
+TEST(Safetensors, OtherArchivesAreNotTakenForTorchs) {
   const TempFolder folder;
   for (const std::string& content :
        {std::string("PK\x03\x04"), zip("word/document.xml"), kLegacy.substr(0, 10),

@@ -22,13 +22,6 @@ std::size_t num_files(const TempFolder& folder) {
   return static_cast<std::size_t>(std::distance(begin(files), end(files)));
 }
 
-TEST(AtomicFile, WritesANewFile) {
-  const TempFolder folder;
-  write_file_atomically(folder / "new", "weights");
-  EXPECT_EQ(read_text(folder / "new"), "weights");
-  EXPECT_EQ(num_files(folder), 1u);
-}
-
 TEST(AtomicFile, LeavesTheOldContentUntilCommit) {
   const TempFolder folder;
   write_text(folder / "weights", "old");
@@ -41,7 +34,7 @@ TEST(AtomicFile, LeavesTheOldContentUntilCommit) {
   EXPECT_EQ(num_files(folder), 1u);
 }
 
-TEST(AtomicFile, LeavesTheOldContentAndNothingElseWhenNotCommitted) {
+TEST(AtomicFile, LeavesTheOldContentWhenNotCommitted) {
   const TempFolder folder;
   write_text(folder / "weights", "old");
   {
@@ -53,7 +46,7 @@ TEST(AtomicFile, LeavesTheOldContentAndNothingElseWhenNotCommitted) {
   EXPECT_EQ(num_files(folder), 1u);
 }
 
-TEST(AtomicFile, PassesOverATemporaryFileThatAKilledProcessLeft) {
+TEST(AtomicFile, PassesOverAFileOfAKilledProcess) {
   const TempFolder folder;
   for (int i = 0; i < 100; ++i) {
     write_text(folder / fmt::format("weights.partial-{}-{}", ::getpid(), i), "left over");
@@ -70,15 +63,6 @@ TEST(AtomicFile, KeepsThePermissionsOfTheFileItReplaces) {
   write_file_atomically(folder / "private", "new");
   EXPECT_EQ(std::filesystem::status(folder / "private").permissions(),
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
-}
-
-TEST(AtomicFile, WritesThroughASymbolicLink) {
-  const TempFolder folder;
-  write_text(folder / "run-7", "old");
-  std::filesystem::create_symlink("run-7", folder / "latest");
-  write_file_atomically(folder / "latest", "new");
-  EXPECT_TRUE(std::filesystem::is_symlink(folder / "latest"));
-  EXPECT_EQ(read_text(folder / "run-7"), "new");
 }
 
 TEST(AtomicFile, MakesTheFileThatALinkNames) {
@@ -113,7 +97,7 @@ class FileSizeLimit {
   rlimit before_{};
 };
 
-TEST(AtomicFile, KeepsTheOldFileUnderALimitOnItsSizeAndLeavesNothing) {
+TEST(AtomicFile, KeepsTheOldFileWhereSizesAreLimited) {
   const TempFolder folder;
   write_text(folder / "weights", "old");
   const FileSizeLimit limit(1000);
@@ -125,11 +109,6 @@ TEST(AtomicFile, KeepsTheOldFileUnderALimitOnItsSizeAndLeavesNothing) {
   });
   EXPECT_EQ(read_text(folder / "weights"), std::string(1000, 'w'));
   EXPECT_EQ(num_files(folder), 1u);
-}
-
-TEST(AtomicFile, WritesToADeviceWithoutReplacingIt) {
-  write_file_atomically("/dev/null", "gone");
-  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
 }
 
 TEST(AtomicFile, WritesToAPipeThatALinkNames) {
@@ -178,30 +157,10 @@ TEST(CheckWritable, AcceptsANewFileAndLeavesNothingBehind) {
   EXPECT_EQ(num_files(folder), 0u);
 }
 
-TEST(CheckWritable, LeavesAnExistingFileAsItWas) {
-  const TempFolder folder;
-  write_text(folder / "weights", "old");
-  check_writable(folder / "weights");
-  EXPECT_EQ(read_text(folder / "weights"), "old");
-  EXPECT_EQ(num_files(folder), 1u);
-}
-
-TEST(CheckWritable, DoesNotWaitForTheReaderOfAPipe) {
+TEST(CheckWritable, DoesNotWaitForAPipesReader) {
   const TempFolder folder;
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
   check_writable(folder / "pipe");
-}
-
-TEST(CheckWritable, NamesTheFolderThatDoesNotExist) {
-  const TempFolder folder;
-  expect_error(ErrorCode::Io, "missing", [&] { check_writable(folder / "missing/weights"); });
-}
-
-TEST(CheckWritable, RefusesAFolder) {
-  const TempFolder folder;
-  expect_error(ErrorCode::Io, "is a folder", [&] { check_writable(folder.path()); });
-  expect_error(ErrorCode::Io, "path of a file", [&] { check_writable(folder / "name/"); });
-  expect_error(ErrorCode::Io, "path of a file", [] { check_writable(""); });
 }
 
 TEST(CheckWritable, RefusesWhatTheUserMayNotWrite) {
@@ -215,8 +174,16 @@ TEST(CheckWritable, RefusesWhatTheUserMayNotWrite) {
   ASSERT_EQ(::chmod(folder.path().c_str(), 0700), 0);
 }
 
-TEST(CheckWritable, RefusesAPathBelowAFile) {
-  expect_error(ErrorCode::Io, "/proc/version", [] { check_writable("/proc/version/weights"); });
+TEST(CheckWritable, RefusesPathsThatNameNoFile) {
+  const TempFolder folder;
+  const std::pair<std::filesystem::path, const char*> mistakes[] = {
+      {folder / "missing/weights", "missing"},    {folder.path(), "is a folder"},
+      {folder / "name/", "path of a file"},       {"", "path of a file"},
+      {"/proc/version/weights", "/proc/version"},
+  };
+  for (const auto& [path, words] : mistakes) {
+    expect_error(ErrorCode::Io, words, [&path = path] { check_writable(path); });
+  }
 }
 
 }  // namespace

@@ -7,14 +7,14 @@
 namespace lockstep {
 namespace {
 
-TEST(Checked, ProductsAndSumsAreExactUpToTheLargestSize) {
+TEST(Checked, AreExactUpToTheLargestSize) {
   EXPECT_EQ(checked_product("op", 3, 5), 15u);
   EXPECT_EQ(checked_product("op", 0, static_cast<std::size_t>(-1)), 0u);
   EXPECT_EQ(checked_product("op", 7, kMaxSize / 7), kMaxSize);
   EXPECT_EQ(checked_sum("op", kMaxSize - 1, 1), kMaxSize);
 }
 
-TEST(Checked, AboveItTheyAreAnErrorThatShowsBothNumbers) {
+TEST(Checked, AboveItAreAnError) {
   testing::expect_error(
       ErrorCode::Shape, "[op] 4294967297 times 4294967296 is above 9223372036854775807",
       [] { checked_product("op", (std::size_t{1} << 32) + 1, std::size_t{1} << 32); });

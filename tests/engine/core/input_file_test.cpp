@@ -40,16 +40,10 @@ TEST(InputFile, IsNamedWhereItCannotBeRead) {
   expect_error(ErrorCode::Io, "'/dev/zero' is a pipe or a device", [&] { open("/dev/zero"); });
 }
 
-TEST(InputFile, DoesNotWaitForTheWriterOfAPipe) {
+TEST(InputFile, DoesNotWaitForAPipesWriter) {
   const TempFolder folder;
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
   expect_error(ErrorCode::Io, "is a pipe", [&] { read_text_file(folder / "pipe", "test"); });
-}
-
-TEST(ReadTextFile, ReadsAll) {
-  const TempFolder folder;
-  write_text(folder / "file", std::string_view("a\0\n", 3));
-  EXPECT_EQ(read_text_file(folder / "file", "test"), std::string_view("a\0\n", 3));
 }
 
 }  // namespace

@@ -52,11 +52,6 @@ TEST(Log, LinesBelowTheLevelAreDropped) {
             "warning: careful\nerror: failed\n");
 }
 
-TEST(Log, DebugLinesAppearWhenAskedFor) {
-  const LevelScope level(LogLevel::debug);
-  EXPECT_EQ(stderr_of([] { log_debug("step {}", 1); }), "debug: step 1\n");
-}
-
 TEST(Log, LinesOfThreadsAreNotMixed) {
   const LevelScope level(LogLevel::info);
   constexpr int kThreads = 4;

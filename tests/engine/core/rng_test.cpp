@@ -31,13 +31,7 @@ TEST(Philox, GivesTheKnownAnswersOfRandom123) {
             (PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Philox, WordsBecomeFractionsBelowOne) {
-  EXPECT_EQ(uniform_double(0, 0), 0.0);
-  EXPECT_LT(uniform_double(0xffffffff, 0xffffffff), 1.0);
-  EXPECT_EQ(uniform_double(0x80000000, 0), 0.5);
-}
-
-TEST(Rng, ItsWordsAreThePhiloxBlocksOfSeedAndStreamInOrder) {
+TEST(Rng, ItsWordsAreThePhiloxBlocksInOrder) {
   const std::uint64_t seed = 0x0123456789abcdef;
   const std::uint64_t stream = 0xfedcba9876543210;
   Rng rng(seed, stream);
@@ -48,18 +42,6 @@ TEST(Rng, ItsWordsAreThePhiloxBlocksOfSeedAndStreamInOrder) {
   }
 }
 
-TEST(Rng, TheSameSeedGivesTheSameValuesOnEveryThread) {
-  const std::vector<double> expected = draw_uniform(Rng(7, 3), 1000);
-  std::vector<std::vector<double>> of_threads(4);
-  {
-    std::vector<std::jthread> threads;
-    for (std::vector<double>& values : of_threads) {
-      threads.emplace_back([&values] { values = draw_uniform(Rng(7, 3), 1000); });
-    }
-  }
-  for (const std::vector<double>& values : of_threads) EXPECT_EQ(values, expected);
-}
-
 TEST(Rng, SeedsAndStreamsGiveDifferentValues) {
   std::set<std::uint32_t> first_words;
   for (const std::uint64_t seed : {0ull, 1ull, 1ull << 32}) {
@@ -68,13 +50,6 @@ TEST(Rng, SeedsAndStreamsGiveDifferentValues) {
     }
   }
   EXPECT_EQ(first_words.size(), 9u);
-}
-
-TEST(Rng, ACopyGoesOnFromTheSamePlace) {
-  Rng rng(5);
-  for (int i = 0; i < 6; ++i) rng.next_word();  // into the middle of a block
-  Rng copy = rng;
-  for (int i = 0; i < 10; ++i) EXPECT_EQ(copy.next_word(), rng.next_word());
 }
 
 // Bounds are 5 standard errors: they hold for this seed, and would for nearly any other.
@@ -89,16 +64,7 @@ TEST(Rng, UniformValuesFillTheirInterval) {
   for (const double count : bins) EXPECT_NEAR(count, kDraws / 16.0, 5 * std::sqrt(kDraws / 16.0));
 }
 
-TEST(Rng, UniformKeepsToTheGivenInterval) {
-  Rng rng(12);
-  for (int i = 0; i < 1000; ++i) {
-    const double value = rng.uniform(-3, -1);
-    EXPECT_GE(value, -3);
-    EXPECT_LT(value, -1);
-  }
-}
-
-TEST(Rng, NormalValuesHaveMeanZeroVarianceOneAndNormalTails) {
+TEST(Rng, NormalValuesHaveTheirMomentsAndTails) {
   Rng rng(13);
   double sum = 0;
   double sum_of_squares = 0;
@@ -118,24 +84,11 @@ TEST(Rng, NormalValuesHaveMeanZeroVarianceOneAndNormalTails) {
   EXPECT_NEAR(beyond_two / double{kDraws}, 0.0455, 5 * std::sqrt(0.0455 / kDraws));
 }
 
-TEST(Rng, BelowIsUniformAlsoForABoundThatIsNoPowerOfTwo) {
+TEST(Rng, BelowIsUniformForAnyBound) {
   Rng rng(14);
   std::vector<int> counts(7);
   for (int i = 0; i < 70000; ++i) ++counts.at(rng.below(7));
   for (const int count : counts) EXPECT_NEAR(count, 10000, 5 * std::sqrt(10000.0));
-}
-
-TEST(Rng, BelowStaysBelowTinyAndHugeBounds) {
-  Rng rng(15);
-  const std::uint64_t huge = (std::uint64_t{1} << 63) + 1;  // half of all draws are rejected
-  bool upper_half = false;
-  for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(rng.below(1), 0u);
-    const std::uint64_t value = rng.below(huge);
-    EXPECT_LT(value, huge);
-    upper_half = upper_half || value > huge / 2;
-  }
-  EXPECT_TRUE(upper_half);
 }
 
 TEST(RandomPermutation, HoldsEveryNumberOnce) {
@@ -148,11 +101,6 @@ TEST(RandomPermutation, HoldsEveryNumberOnce) {
   }
 }
 
-TEST(RandomPermutation, DependsOnTheSeedAlone) {
-  EXPECT_EQ(random_permutation(1000, 1), random_permutation(1000, 1));
-  EXPECT_NE(random_permutation(1000, 1), random_permutation(1000, 2));
-}
-
 TEST(RandomPermutation, EveryOrderIsEquallyLikely) {
   std::map<std::vector<std::size_t>, int> counts;
   for (std::uint64_t seed = 0; seed < 6000; ++seed) ++counts[random_permutation(3, seed)];
@@ -160,7 +108,7 @@ TEST(RandomPermutation, EveryOrderIsEquallyLikely) {
   for (const auto& [order, count] : counts) EXPECT_NEAR(count, 1000, 5 * std::sqrt(1000.0));
 }
 
-TEST(Rng, ThereIsNoNumberBelowZeroAndNoPermutationOfMoreThanFit) {
+TEST(Rng, RefusesNumbersBelowZeroAndHugePermutations) {
   testing::expect_error(ErrorCode::Usage, "[rng] there is no number below 0",
                         [] { Rng(0).below(0); });
   testing::expect_error(ErrorCode::Shape, "[permutation] 2305843009213693952 times 8",

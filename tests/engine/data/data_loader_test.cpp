@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "engine/core/error.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_error.h"
@@ -68,7 +70,7 @@ TEST(DataLoaderRows, HaveTheShapeThatIsAskedFor) {
 
 class DataLoaderTypes : public ::testing::TestWithParam<DType> {};
 
-TEST_P(DataLoaderTypes, ScalesTheBytesOfTheRowsAndKeepsTheSmallerLastBatch) {
+TEST_P(DataLoaderTypes, ScalesBytesAndKeepsTheSmallerLastBatch) {
   DataLoader loader(make_rows(5),
                     exact({.num_samples = 5, .batch_size = 3, .shuffle = Shuffle::off}),
                     {.dtype = GetParam()});
@@ -92,41 +94,6 @@ INSTANTIATE_TEST_SUITE_P(Floating, DataLoaderTypes,
                          ::testing::Values(DType::float32, DType::float64),
                          [](const auto& test) { return std::string(to_string(test.param)); });
 
-TEST(DataLoader, PutsBatchesOnItsDevice) {
-  const Device device = test_device(3);
-  DataLoader loader(make_rows(5), exact({.num_samples = 5, .batch_size = 5}), {.device = device});
-  const auto batch = loader.next();
-  ASSERT_TRUE(batch.has_value());
-  EXPECT_EQ(batch->x.device(), device);
-  EXPECT_EQ(batch->labels.device(), device);
-}
-
-TEST(DataLoader, GivesARankItsShardsAlsoEmptyOnes) {
-  const SamplerOptions options{
-      .num_samples = 12, .batch_size = 10, .world_size = 8, .rank = 4, .shuffle = Shuffle::off};
-  DataLoader loader(make_rows(12), exact(options), {});
-  const auto first = loader.next();
-  ASSERT_TRUE(first.has_value());
-  EXPECT_EQ(first->global_offset, 8u);
-  EXPECT_THAT(first->x.to_vector<float>(), ElementsAre(40, 40.5, 41, 45, 45.5, 46));
-  const auto second = loader.next();
-  ASSERT_TRUE(second.has_value());
-  EXPECT_EQ(second->x.shape(), (Shape{0, 3}));
-  EXPECT_EQ(second->labels.shape(), Shape{0});
-  EXPECT_EQ(second->num_global_rows, 2u);
-}
-
-TEST(DataLoader, ShufflesEveryEpochAsTheSamplerSays) {
-  const auto rows = make_rows(25);
-  const SamplerOptions options{.num_samples = 25, .batch_size = 4, .seed = 9};
-  DataLoader loader(rows, exact(options), {.num_prefetched = 3});
-  for (std::uint64_t epoch = 0; epoch < 4; ++epoch) {
-    EXPECT_EQ(labels_of_epoch(loader, epoch),
-              expected_labels(*rows, exact_batches(options, epoch)));
-  }
-  EXPECT_NE(exact_batches(options, 0), exact_batches(options, 1));
-}
-
 TEST(DataLoader, GoesToAnyEpochFromAnywhere) {
   const auto rows = make_rows(25);
   const SamplerOptions options{.num_samples = 25, .batch_size = 4, .seed = 9};
@@ -142,42 +109,41 @@ TEST(DataLoader, GoesToAnyEpochFromAnywhere) {
   EXPECT_EQ(labels_of_epoch(loader, 6), expected_labels(*rows, exact_batches(options, 6)));
 }
 
-TEST(DataLoader, PassesOnWhatTheSamplerThrows) {
-  DataLoader loader(make_rows(4),
-                    [](std::uint64_t) -> std::vector<BatchShard> {
-                      fail(ErrorCode::Usage, "sampler", "no such rank");
-                    },
-                    {});
-  expect_error(ErrorCode::Usage, "no such rank", [&] { loader.next(); });
-}
-
-TEST(DataLoader, RefusesARowThatTheDataSetDoesNotHave) {
-  DataLoader loader(make_rows(4), exact({.num_samples = 5, .batch_size = 5}), {});
-  expect_error(ErrorCode::Usage, "row 4; 'numbers' has 4 rows", [&] { loader.next(); });
-}
-
-TEST(DataLoader, RefusesOptionsThatMakeNoSense) {
-  const auto make = [](const DataLoaderOptions& options) {
-    DataLoader(make_rows(4), exact({.num_samples = 4, .batch_size = 2}), options);
+TEST(DataLoader, RefusesWhatItCannotUse) {
+  const SamplerOptions five{.num_samples = 5, .batch_size = 5};
+  const EpochSampler fails = [](std::uint64_t) -> std::vector<BatchShard> {
+    fail(ErrorCode::Usage, "sampler", "no such rank");
   };
-  expect_error(ErrorCode::DType, "found int64", [&] { make({.dtype = DType::int64}); });
-  expect_error(ErrorCode::Usage, "at least 1 batch", [&] { make({.num_prefetched = 0}); });
-  expect_error(ErrorCode::Device, "cpu:1000 does not exist",
-               [&] { make({.device = test_device(1000)}); });
+  auto cut = std::make_shared<LabelledRows>(*make_rows(5));
+  cut->features.pop_back();
+  const std::tuple<ErrorCode, const char*, std::shared_ptr<const LabelledRows>, EpochSampler,
+                   DataLoaderOptions>
+      mistakes[] = {
+          {ErrorCode::Usage, "no such rank", make_rows(5), fails, {}},
+          {ErrorCode::Usage, "row 4; 'numbers' has 4 rows", make_rows(4), exact(five), {}},
+          {ErrorCode::Usage, "there is no data set", {}, exact(five), {}},
+          {ErrorCode::Usage, "there is no sampler", make_rows(5), {}, {}},
+          {ErrorCode::Shape,
+           "5 labels and rows of 3 features, so 15 bytes of features, found 14",
+           cut,
+           exact(five),
+           {}},
+          {ErrorCode::DType, "found int64", make_rows(5), exact(five), {.dtype = DType::int64}},
+          {ErrorCode::Usage, "at least 1 batch", make_rows(5), exact(five), {.num_prefetched = 0}},
+          {ErrorCode::Device,
+           "cpu:1000 does not exist",
+           make_rows(5),
+           exact(five),
+           {.device = test_device(1000)}},
+      };
+  for (const auto& [code, words, rows, sampler, options] : mistakes) {
+    expect_error(code, words, [&, &rows = rows, &sampler = sampler, &options = options] {
+      DataLoader(rows, sampler, options).next();
+    });
+  }
 }
 
-TEST(DataLoader, RefusesRowsAndSamplersThatItCannotUse) {
-  const EpochSampler sampler = exact({.num_samples = 5});
-  expect_error(ErrorCode::Usage, "there is no data set", [&] { DataLoader({}, sampler, {}); });
-  expect_error(ErrorCode::Usage, "there is no sampler", [] { DataLoader(make_rows(5), {}, {}); });
-  auto rows = std::make_shared<LabelledRows>(*make_rows(5));
-  rows->features.pop_back();
-  expect_error(ErrorCode::Shape,
-               "5 labels and rows of 3 features, so 15 bytes of features, found 14",
-               [&] { DataLoader(rows, sampler, {}); });
-}
-
-TEST(DataLoader, LoadsIntoTensorsOfItsDeviceAndCountsThatAsAChange) {
+TEST(DataLoader, LoadsIntoTensorsOfItsDevice) {
   DataLoader loader(make_rows(5), exact({.num_samples = 5, .batch_size = 5}),
                     {.device = test_device()});
   const Device other = test_device(1);

@@ -11,7 +11,6 @@ namespace {
 
 using lockstep::testing::expect_error;
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 // Three rows of two features.
 LabelledTensors three_rows() {
@@ -41,18 +40,6 @@ TEST(LabelledTensors, TakeRowsInTheirOrderToADevice) {
   EXPECT_EQ(x.shape(), (Shape{3, 2}));
   EXPECT_THAT(x.to_vector<float>(), ElementsAre(2, 2.5, 0, 0.5, 2, 2.5));
   EXPECT_THAT(labels.to_vector<std::int64_t>(), ElementsAre(9, 7, 9));
-}
-
-TEST(LabelledTensors, TakeNoRowsForARankThatIdles) {
-  const LabelledTensors none = three_rows().take({}, Device{});
-  EXPECT_EQ(none.x.shape(), (Shape{0, 2}));
-  EXPECT_THAT(none.labels.to_vector<std::int64_t>(), IsEmpty());
-}
-
-TEST(LabelledTensors, TakeCopies) {
-  const LabelledTensors rows = three_rows();
-  rows.take({0, 1, 2}, rows.x.device()).x.fill(5);
-  EXPECT_EQ(rows.x.to_vector<float>()[1], 0.5f);
 }
 
 TEST(LabelledTensors, SayWhichRowTheyDoNotHave) {

@@ -13,7 +13,6 @@ namespace {
 
 using lockstep::testing::expect_error;
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 std::vector<std::size_t> unshuffled(std::size_t num_samples, std::size_t world_size,
                                     std::size_t rank, DropLast drop_last = DropLast::off) {
@@ -24,35 +23,19 @@ std::vector<std::size_t> shuffled(std::uint64_t seed, std::uint64_t epoch) {
   return distributed_sampler(100, 4, 1, seed, epoch, Shuffle::on, DropLast::off);
 }
 
-TEST(DistributedSampler, PadsTenRowsOnFourRanksByWrapping) {
-  EXPECT_THAT(unshuffled(10, 4, 0), ElementsAre(0, 4, 8));
-  EXPECT_THAT(unshuffled(10, 4, 1), ElementsAre(1, 5, 9));
-  EXPECT_THAT(unshuffled(10, 4, 2), ElementsAre(2, 6, 0));
-  EXPECT_THAT(unshuffled(10, 4, 3), ElementsAre(3, 7, 1));
-}
-
-TEST(DistributedSampler, DropsTheRestOfTenRowsOnFourRanks) {
-  EXPECT_THAT(unshuffled(10, 4, 0, DropLast::on), ElementsAre(0, 4));
-  EXPECT_THAT(unshuffled(10, 4, 1, DropLast::on), ElementsAre(1, 5));
-  EXPECT_THAT(unshuffled(10, 4, 2, DropLast::on), ElementsAre(2, 6));
-  EXPECT_THAT(unshuffled(10, 4, 3, DropLast::on), ElementsAre(3, 7));
-}
-
-TEST(DistributedSampler, NeitherPadsNorDropsWhereTheRanksDivideTheRows) {
-  EXPECT_THAT(unshuffled(6, 3, 2), ElementsAre(2, 5));
-  EXPECT_THAT(unshuffled(6, 3, 2, DropLast::on), ElementsAre(2, 5));
-}
-
-TEST(DistributedSampler, WrapsMoreThanOnceForFewerRowsThanHalfTheRanks) {
-  EXPECT_THAT(unshuffled(2, 5, 3), ElementsAre(1));
-  EXPECT_THAT(unshuffled(2, 5, 4), ElementsAre(0));
-  EXPECT_THAT(unshuffled(2, 5, 4, DropLast::on), IsEmpty());
-  EXPECT_THAT(unshuffled(0, 3, 1), IsEmpty());
-}
-
-TEST(DistributedSampler, RefusesARankOutsideTheWorld) {
-  expect_error(ErrorCode::Usage, "rank 4 is outside [0, 3]", [] { unshuffled(10, 4, 4); });
-  expect_error(ErrorCode::Usage, "at least 1 rank", [] { unshuffled(10, 0, 0); });
+TEST(DistributedSampler, PadsOrDropsAsPyTorchDoes) {
+  using Rows = std::vector<std::size_t>;
+  const std::vector<Rows> padded{{0, 4, 8}, {1, 5, 9}, {2, 6, 0}, {3, 7, 1}};
+  const std::vector<Rows> dropped{{0, 4}, {1, 5}, {2, 6}, {3, 7}};
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(unshuffled(10, 4, rank), padded[rank]);
+    EXPECT_EQ(unshuffled(10, 4, rank, DropLast::on), dropped[rank]);
+  }
+  EXPECT_EQ(unshuffled(6, 3, 2), (Rows{2, 5}));
+  EXPECT_EQ(unshuffled(2, 5, 3), Rows{1}) << "fewer rows than half the ranks";
+  EXPECT_EQ(unshuffled(2, 5, 4), Rows{0});
+  EXPECT_EQ(unshuffled(2, 5, 4, DropLast::on), Rows{});
+  EXPECT_EQ(unshuffled(0, 3, 1), Rows{});
 }
 
 TEST(DistributedSampler, ShufflesBySeedPlusEpoch) {
@@ -84,7 +67,7 @@ TEST(ExactBatches, CutsGlobalBatchesIntoTheScatterPlansShards) {
               ElementsAre(BatchShard{{9}, 10, 9}, BatchShard{{16}, 7, 6}));
 }
 
-TEST(ExactBatches, GivesEveryRankAShardInEveryStepEvenAnEmptyOne) {
+TEST(ExactBatches, GivesEveryRankAShardInEveryStep) {
   SamplerOptions options{.num_samples = 12, .batch_size = 10, .world_size = 8, .rank = 7};
   options.shuffle = Shuffle::off;
   EXPECT_THAT(exact_batches(options, 0), ElementsAre(BatchShard{{}, 10, 10}, BatchShard{{}, 2, 2}));
@@ -93,7 +76,7 @@ TEST(ExactBatches, GivesEveryRankAShardInEveryStepEvenAnEmptyOne) {
               ElementsAre(BatchShard{{2, 3}, 10, 2}, BatchShard{{11}, 2, 1}));
 }
 
-TEST(ExactBatches, MakeUpOneDevicesBatchesForAnyNumberOfRanks) {
+TEST(ExactBatches, MakeUpOneDevicesBatches) {
   SamplerOptions single{.num_samples = 103, .batch_size = 16, .seed = 5};
   const auto expected = exact_batches(single, 2);
   ASSERT_EQ(expected.size(), 7u);
@@ -118,12 +101,7 @@ TEST(ExactBatches, MakeUpOneDevicesBatchesForAnyNumberOfRanks) {
   }
 }
 
-TEST(ExactBatches, RefuseAnEmptyBatch) {
-  expect_error(ErrorCode::Usage, "at least 1 row",
-               [] { exact_batches({.num_samples = 4, .batch_size = 0}, 0); });
-}
-
-TEST(MicroShardBatches, AreCutByEightWhateverTheNumberOfRanks) {
+TEST(MicroShardBatches, AreCutByEightForAnyRanks) {
   // 20 rows make micro-shards of 3, the last of 2: four of them are 12 rows, where an exact shard
   // would have 10.
   SamplerOptions options{.num_samples = 20, .batch_size = 20, .world_size = 2, .rank = 0};
@@ -136,12 +114,6 @@ TEST(MicroShardBatches, AreCutByEightWhateverTheNumberOfRanks) {
   EXPECT_EQ(second.num_global_rows, 20u);
 }
 
-TEST(MicroShardBatches, RefuseThreeRanks) {
-  expect_error(ErrorCode::Usage, "3", [] {
-    micro_shard_batches({.num_samples = 20, .batch_size = 10, .world_size = 3}, 0);
-  });
-}
-
 TEST(TorchBatches, CutEachRanksOwnRows) {
   SamplerOptions options{.num_samples = 10, .batch_size = 8, .world_size = 4, .rank = 2};
   options.shuffle = Shuffle::off;
@@ -149,7 +121,14 @@ TEST(TorchBatches, CutEachRanksOwnRows) {
               ElementsAre(BatchShard{{2, 6}, 8, 4}, BatchShard{{0}, 4, 2}));
 }
 
-TEST(TorchBatches, RefuseABatchThatTheRanksDoNotDivide) {
+TEST(Samplers, RefuseRanksAndBatchesThatCannotBe) {
+  expect_error(ErrorCode::Usage, "rank 4 is outside [0, 3]", [] { unshuffled(10, 4, 4); });
+  expect_error(ErrorCode::Usage, "at least 1 rank", [] { unshuffled(10, 0, 0); });
+  expect_error(ErrorCode::Usage, "at least 1 row",
+               [] { exact_batches({.num_samples = 4, .batch_size = 0}, 0); });
+  expect_error(ErrorCode::Usage, "3", [] {
+    micro_shard_batches({.num_samples = 20, .batch_size = 10, .world_size = 3}, 0);
+  });
   expect_error(ErrorCode::Usage, "10 rows cannot be shared evenly by 4 ranks",
                [] { torch_batches({.num_samples = 20, .batch_size = 10, .world_size = 4}, 0); });
 }

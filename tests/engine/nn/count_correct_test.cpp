@@ -16,7 +16,7 @@ Tensor labels(const std::vector<std::int64_t>& values, Device device = test_devi
   return Tensor::from(values, {values.size()}, device);
 }
 
-TEST(CountCorrect, ComparesTheLargestLogitOfEachRowWithItsLabel) {
+TEST(CountCorrect, ComparesTheLargestLogitWithTheLabel) {
   const Tensor logits =
       Tensor::from(std::vector<float>{0.1f, 0.9f, -3, -1, 2, 1}, {3, 2}, test_device());
   EXPECT_EQ(count_correct(logits, labels({1, 1, 0})), 3u);

@@ -68,10 +68,5 @@ TEST(MakeMlp, InFloat32RoundsTheValuesOfFloat64) {
   }
 }
 
-TEST(MakeMlp, NeedsAnInputAndAnOutputSize) {
-  testing::expect_error(ErrorCode::Usage, "needs at least an input and an output size, found 1",
-                        [] { make_mlp(MlpSpec{{5}}, 0); });
-}
-
 }  // namespace
 }  // namespace lockstep::nn

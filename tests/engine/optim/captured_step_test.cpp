@@ -102,7 +102,7 @@ const MakeOptimizer kAdamW = [](std::vector<Variable> parameters) {
   return std::make_unique<AdamW>(std::move(parameters));
 };
 
-TEST_F(CapturedStep, OfAnMlpGivesTheWeightsOfIssuedSteps) {
+TEST_F(CapturedStep, GivesTheWeightsOfIssuedSteps) {
   for (const char* model : {"mlp:20-8-10", "mlp:20-16-12-10:gelu", "mlp:20-9-10:tanh"}) {
     for (const MakeOptimizer* optimizer : {&kSgd, &kAdamW}) {
       EXPECT_EQ(train(model, *optimizer, Steps::captured), train(model, *optimizer, Steps::issued))
@@ -111,7 +111,7 @@ TEST_F(CapturedStep, OfAnMlpGivesTheWeightsOfIssuedSteps) {
   }
 }
 
-TEST_F(CapturedStep, HasTheLossOfAnIssuedOneAlsoAfterASmallerBatch) {
+TEST_F(CapturedStep, HasTheLossOfAnIssuedOne) {
   for (const MakeOptimizer* optimizer : {&kSgd, &kAdamW}) {
     EXPECT_EQ(train("mlp:20-8-10", *optimizer, Steps::captured, 5),
               train("mlp:20-8-10", *optimizer, Steps::issued, 5));

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -19,7 +18,6 @@ namespace {
 using lockstep::testing::expect_close;
 using lockstep::testing::expect_error;
 using lockstep::testing::kExact;
-using lockstep::testing::kFloat64;
 using lockstep::testing::random_tensor;
 using lockstep::testing::test_device;
 
@@ -68,57 +66,19 @@ TEST(OptimizerErrors, ParametersAreCheckedToo) {
                [] { Sgd({Variable(Tensor::zeros({1}))}); });
 }
 
-TEST(OptimizerErrors, ANewLearningRateIsChecked) {
-  Sgd sgd({parameter(1)});
-  expect_error(ErrorCode::Usage, "Invalid learning rate: -1", [&] { sgd.set_learning_rate(-1); });
-  EXPECT_EQ(sgd.learning_rate(), 1e-3);
-}
-
-TEST(Optimizer, ChangesTheTensorThatTheModelHolds) {
+TEST(Optimizer, TakesANewLearningRate) {
   Variable w = parameter(1);
   const Tensor tensor = w.value();
   Sgd sgd({w}, {0.5});
-  set_grad(w, 1);
-  sgd.step();
-  EXPECT_EQ(tensor.to_vector<double>(), (std::vector<double>{0.5, 0.5}));
-}
-
-TEST(Optimizer, WithoutAnyGradientDoesNothing) {
-  Variable w = parameter(1);
-  AdamW adamw({w});
-  adamw.step();
-  EXPECT_EQ(w.value().to_vector<double>(), (std::vector<double>{1, 1}));
-}
-
-TEST(Optimizer, ZeroGradForgetsGradients) {
-  Variable w = parameter(1);
-  Sgd sgd({w});
-  set_grad(w, 1);
-  sgd.zero_grad();
-  EXPECT_FALSE(w.grad().defined());
-}
-
-TEST(Optimizer, TakesANewLearningRateWithTheNextStep) {
-  Variable w = parameter(1);
-  Sgd sgd({w}, {0.5});
+  expect_error(ErrorCode::Usage, "Invalid learning rate: -1", [&] { sgd.set_learning_rate(-1); });
   set_grad(w, 1);
   sgd.step();
   sgd.set_learning_rate(0.25);
   sgd.step();
-  EXPECT_EQ(w.value().to_vector<double>(), (std::vector<double>{0.25, 0.25}));
+  EXPECT_EQ(tensor.to_vector<double>(), (std::vector<double>{0.25, 0.25}));
 }
 
-TEST(Optimizer, UsesNewGradientTensorsInEveryStep) {
-  Variable w = parameter(1);
-  Sgd sgd({w}, {1.0});
-  for (const double grad : {0.5, 0.25, 0.125}) {
-    set_grad(w, grad);
-    sgd.step();
-  }
-  EXPECT_EQ(w.value().to_vector<double>(), (std::vector<double>{0.125, 0.125}));
-}
-
-TEST(Optimizer, HandlesParametersOnSeveralDevicesAndOfSeveralTypes) {
+TEST(Optimizer, TakesParametersOfSeveralDevicesAndTypes) {
   std::vector<Variable> parameters{parameter(1), parameter(2, DType::float32),
                                    parameter(3, DType::float64, kOther),
                                    parameter(4, DType::float32, kOther)};
@@ -146,19 +106,14 @@ std::vector<double> adamw_with(const std::function<void(Variable&)>& in_between)
   return w.value().to_vector<double>();
 }
 
-TEST(Optimizer, StateFollowsAParameterToAnotherDevice) {
-  const std::vector<double> moved =
-      adamw_with([](Variable& w) { w.set_value(w.value().to(kOther)); });
-  EXPECT_EQ(moved, adamw_with([](Variable&) {}));
+TEST(Optimizer, StateFollowsAParameter) {
+  const std::vector<double> expected = adamw_with([](Variable&) {});
+  EXPECT_EQ(adamw_with([](Variable& w) { w.set_value(w.value().to(kOther)); }), expected);
+  expect_close(adamw_with([](Variable& w) { w.set_value(w.value().to(DType::float32)); }), expected,
+               {1e-5, 1e-6});
 }
 
-TEST(Optimizer, StateFollowsAParameterToAnotherType) {
-  const std::vector<double> there_and_back =
-      adamw_with([](Variable& w) { w.set_value(w.value().to(DType::float32)); });
-  expect_close(there_and_back, adamw_with([](Variable&) {}), {1e-5, 1e-6});
-}
-
-TEST(Optimizer, AGradientOnAnotherDeviceIsAnErrorThatNamesBoth) {
+TEST(Optimizer, AGradientOnAnotherDeviceIsRefused) {
   Variable w = parameter(1);
   set_grad(w, 1);
   w.set_value(w.value().to(kOther));
@@ -167,40 +122,7 @@ TEST(Optimizer, AGradientOnAnotherDeviceIsAnErrorThatNamesBoth) {
                [&] { sgd.step(); });
 }
 
-TEST(Optimizer, AllocatesNothingOnceItHasItsState) {
-  std::vector<Variable> parameters;
-  for (int i = 0; i < 10; ++i) parameters.push_back(parameter(1));
-  AdamW adamw(parameters);
-  for (Variable& variable : parameters) set_grad(variable, 1);
-  adamw.step();
-  adamw.step();
-  runtime::MemoryPool& pool = runtime::logical_device(test_device()).memory();
-  const auto before = pool.statistics();
-  for (int i = 0; i < 10; ++i) adamw.step();
-  EXPECT_EQ(pool.statistics().num_system_allocations, before.num_system_allocations);
-  EXPECT_EQ(pool.statistics().current_bytes, before.current_bytes);
-}
-
-TEST(Optimizer, MinimisesAQuadratic) {
-  const Tensor target = random_tensor({5}, 1);
-  for (const bool use_adamw : {false, true}) {
-    const Variable w(Tensor::zeros({5}, DType::float64), RequiresGrad::yes);
-    std::unique_ptr<Optimizer> optimizer;
-    if (use_adamw) {
-      optimizer = std::make_unique<AdamW>(std::vector{w}, AdamWOptions{0.05, 0.9, 0.999, 1e-8, 0});
-    } else {
-      optimizer = std::make_unique<Sgd>(std::vector{w}, SgdOptions{0.1, 0.9});
-    }
-    for (int step = 0; step < 500; ++step) {
-      optimizer->zero_grad();
-      mse_loss(w, target, Reduction::sum).backward();
-      optimizer->step();
-    }
-    expect_close(w.value(), target, {0, 1e-3});
-  }
-}
-
-TEST(Optimizer, AStepBetweenForwardAndBackwardIsAnErrorOfBackward) {
+TEST(Optimizer, AStepBeforeBackwardIsAnError) {
   Variable w = parameter(2);
   Variable x = parameter(3);
   Sgd sgd({w});
@@ -224,7 +146,7 @@ TEST(Optimizer, AStepBetweenForwardAndBackwardIsAnErrorOfBackward) {
   expect_error(ErrorCode::State, "was changed in place", [&] { after.backward(); });
 }
 
-TEST(Optimizer, AFreshOneGoesOnFromALoadedState) {
+TEST(Optimizer, GoesOnFromALoadedState) {
   for (const bool use_adamw : {false, true}) {
     const auto make = [&](const Variable& w) -> std::unique_ptr<Optimizer> {
       if (use_adamw) return std::make_unique<AdamW>(std::vector{w});

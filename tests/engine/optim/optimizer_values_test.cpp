@@ -34,58 +34,35 @@ Tensor after_four_steps(const Options& options) {
   return w.value();
 }
 
-TEST(SgdValues, Plain) {
-  // torch.optim.SGD([w], lr=0.1)
-  expect_close(after_four_steps<Sgd>(SgdOptions{0.1}),
-               std::vector<double>{0.9, -1.6999999999999997, 4.274358644806853e-17}, kFloat64);
+template <typename Optimizer, typename Options>
+void expect_values(const Options& options, const std::vector<double>& expected) {
+  expect_close(after_four_steps<Optimizer>(options), expected, kFloat64);
 }
 
-TEST(SgdValues, DefaultLearningRate) {
+TEST(OptimizerValues, AreThoseOfPyTorchsSgd) {
   // torch.optim.SGD([w])
-  expect_close(after_four_steps<Sgd>(SgdOptions{}),
-               std::vector<double>{0.999, -1.9970000000000003, 0.495}, kFloat64);
-}
-
-TEST(SgdValues, WeightDecay) {
+  expect_values<Sgd>(SgdOptions{}, {0.999, -1.9970000000000003, 0.495});
   // torch.optim.SGD([w], lr=0.1, weight_decay=0.05)
-  expect_close(after_four_steps<Sgd>(SgdOptions{0.1, 0, 0, 0.05}),
-               std::vector<double>{0.8801507481249999, -1.6622927587499998, -0.007928997187500005},
-               kFloat64);
-}
-
-TEST(SgdValues, Momentum) {
+  expect_values<Sgd>(SgdOptions{0.1, 0, 0, 0.05},
+                     {0.8801507481249999, -1.6622927587499998, -0.007928997187500005});
   // torch.optim.SGD([w], lr=0.1, momentum=0.9)
-  expect_close(after_four_steps<Sgd>(SgdOptions{0.1, 0.9}),
-               std::vector<double>{0.8956800000000001, -1.3619599999999998, -0.3466799999999999},
-               kFloat64);
-}
-
-TEST(SgdValues, MomentumDampeningAndWeightDecay) {
+  expect_values<Sgd>(SgdOptions{0.1, 0.9},
+                     {0.8956800000000001, -1.3619599999999998, -0.3466799999999999});
   // torch.optim.SGD([w], lr=0.1, momentum=0.9, dampening=0.3, weight_decay=0.05)
-  expect_close(after_four_steps<Sgd>(SgdOptions{0.1, 0.9, 0.3, 0.05}),
-               std::vector<double>{0.910556743106875, -1.42098207925125, -0.12975695078531244},
-               kFloat64);
-}
-
-TEST(SgdValues, Nesterov) {
+  expect_values<Sgd>(SgdOptions{0.1, 0.9, 0.3, 0.05},
+                     {0.910556743106875, -1.42098207925125, -0.12975695078531244});
   // torch.optim.SGD([w], lr=0.1, momentum=0.9, weight_decay=0.05, nesterov=True)
-  expect_close(after_four_steps<Sgd>(SgdOptions{0.1, 0.9, 0, 0.05, kNesterov}),
-               std::vector<double>{0.7454535869273126, -1.017146039755875, -0.7824122500159686},
-               kFloat64);
+  expect_values<Sgd>(SgdOptions{0.1, 0.9, 0, 0.05, kNesterov},
+                     {0.7454535869273126, -1.017146039755875, -0.7824122500159686});
 }
 
-TEST(AdamWValues, Defaults) {
+TEST(OptimizerValues, AreThoseOfPyTorchsAdamW) {
   // torch.optim.AdamW([w])
-  expect_close(after_four_steps<AdamW>(AdamWOptions{}),
-               std::vector<double>{1.0000775797014598, -1.995909668125038, 0.4963090330439086},
-               kFloat64);
-}
-
-TEST(AdamWValues, AllOptions) {
+  expect_values<AdamW>(AdamWOptions{},
+                       {1.0000775797014598, -1.995909668125038, 0.4963090330439086});
   // torch.optim.AdamW([w], lr=0.05, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1)
-  expect_close(after_four_steps<AdamW>(AdamWOptions{0.05, 0.8, 0.95, 1e-6, 0.1}),
-               std::vector<double>{0.9745040570018582, -1.760306971430458, 0.30297912053025905},
-               kFloat64);
+  expect_values<AdamW>(AdamWOptions{0.05, 0.8, 0.95, 1e-6, 0.1},
+                       {0.9745040570018582, -1.760306971430458, 0.30297912053025905});
 }
 
 // The second parameter has a gradient in steps 1, 2 and 4 only:
@@ -108,13 +85,10 @@ std::vector<double> with_a_parameter_that_is_skipped(const Options& options) {
   return {a.value().item(), b.value().item()};
 }
 
-TEST(SgdValues, ASkippedParameterStartsItsMomentumLate) {
+TEST(OptimizerValues, ASkippedParameterCountsItsOwnSteps) {
   // torch.optim.SGD([a, b], lr=0.1, momentum=0.9, dampening=0.3)
   expect_close(with_a_parameter_that_is_skipped<Sgd>(SgdOptions{0.1, 0.9, 0.3}),
                std::vector<double>{-0.8206000000000002, 2.343}, kFloat64);
-}
-
-TEST(AdamWValues, ASkippedParameterCountsItsOwnSteps) {
   // torch.optim.AdamW([a, b], lr=0.05)
   expect_close(with_a_parameter_that_is_skipped<AdamW>(AdamWOptions{0.05}),
                std::vector<double>{0.762271116761267, 2.073583773017954}, kFloat64);

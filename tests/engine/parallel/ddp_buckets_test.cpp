@@ -49,7 +49,7 @@ Variable make_input() {
   return Variable(random_tensor({2, 16}, 1, DType::float32));
 }
 
-TEST(DdpBuckets, ParametersEnterInReverseOrderAndTheFirstBucketHasItsOwnLimit) {
+TEST(DdpBuckets, ParametersEnterInReverseOrder) {
   run_ranks(2, [](comm::Communicator& communicator) {
     const auto net = std::make_shared<nn::Sequential>(make_layers(6));
     Ddp ddp(net, communicator, with_limits({1024, 2048}));
@@ -71,7 +71,7 @@ std::shared_ptr<nn::Module> make_shuffled() {
   });
 }
 
-TEST(DdpBuckets, AreRebuiltOnceInTheOrderInWhichGradientsBecameReady) {
+TEST(DdpBuckets, AreRebuiltOnceInTheReadyOrder) {
   run_ranks(3, [](comm::Communicator& communicator) {
     const auto module = make_shuffled();
     Ddp ddp(module, communicator, with_limits({1024, 2048}));
@@ -86,7 +86,7 @@ TEST(DdpBuckets, AreRebuiltOnceInTheOrderInWhichGradientsBecameReady) {
   });
 }
 
-TEST(DdpBuckets, TheRebuildKeepsTheGradientsOfTheFirstStep) {
+TEST(DdpBuckets, TheRebuildKeepsTheFirstGradients) {
   run_ranks(2, [](comm::Communicator& communicator) {
     const auto kept = make_shuffled();
     const auto rebuilt = make_shuffled();
@@ -105,7 +105,7 @@ TEST(DdpBuckets, TheRebuildKeepsTheGradientsOfTheFirstStep) {
   });
 }
 
-TEST(DdpBuckets, TheReadyOrderOfRank0IsUsedByAll) {
+TEST(DdpBuckets, AllUseTheReadyOrderOfRank0) {
   run_ranks(2, [](comm::Communicator& communicator) {
     const bool is_first = communicator.rank() == 0;
     const auto module =

@@ -36,7 +36,7 @@ std::string shared_verdict(int world_size, ErrorCode code, const ModuleMaker& ma
   return errors[0]->what();
 }
 
-TEST(DdpConstruction, RanksThatStartDifferentlyGetTheParametersAndBuffersOfRank0) {
+TEST(DdpConstruction, AllRanksStartWithTheStateOfRank0) {
   run_ranks(4, [](comm::Communicator& communicator) {
     const auto seed = static_cast<std::uint64_t>(communicator.rank());
     const auto make = [](std::uint64_t from) {
@@ -58,7 +58,7 @@ TEST(DdpConstruction, RanksThatStartDifferentlyGetTheParametersAndBuffersOfRank0
   });
 }
 
-TEST(DdpConstruction, TakesAModuleThatStandsInTheModelTwice) {
+TEST(DdpConstruction, AModuleMayStandThereTwice) {
   run_ranks(2, [](comm::Communicator& communicator) {
     const auto norm = std::make_shared<nn::BatchNorm1d>(3);
     norm->buffers()[0].fill(communicator.rank());
@@ -126,7 +126,7 @@ TEST(DdpConstruction, EveryRankNamesTheFirstDifference) {
   }
 }
 
-TEST(DdpConstruction, PrintsAndNamesItsStateAsInPyTorch) {
+TEST(DdpConstruction, PrintsAsInPyTorch) {
   run_ranks(2, [](comm::Communicator& communicator) {
     Ddp ddp(make_linear(10, 1, 1), communicator);
     EXPECT_EQ(ddp.to_string(),

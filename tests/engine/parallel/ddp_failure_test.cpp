@@ -35,7 +35,7 @@ std::shared_ptr<nn::Module> make_branching(int rank, const std::function<bool(in
                               });
 }
 
-TEST(DdpFailure, AParameterWithoutGradientOnAllRanksIsNamedWithTheRank) {
+TEST(DdpFailure, AMissingGradientIsNamedWithTheRank) {
   const auto errors = errors_of_ranks(3, [](comm::Communicator& communicator) {
     Ddp ddp(make_branching(communicator.rank(), [](int) { return false; }), communicator);
     sum(ddp(make_input())).backward();
@@ -49,7 +49,7 @@ TEST(DdpFailure, AParameterWithoutGradientOnAllRanksIsNamedWithTheRank) {
   }
 }
 
-TEST(DdpFailure, AParameterWithoutGradientOnOneRankEndsInAnErrorOnAll) {
+TEST(DdpFailure, AMissingGradientFailsOnAllRanks) {
   for (const std::size_t limit : {std::size_t{1}, std::size_t{1} << 20}) {
     DdpOptions options;
     options.reducer.bucket_byte_limits = {limit};
@@ -121,7 +121,7 @@ TEST(DdpFailure, ARankThatStopsTrainingEarlyIsNamed) {
   EXPECT_FALSE(errors[1]);
 }
 
-TEST(DdpFailure, AModuleThatMovedAfterWrappingIsAnErrorThatSaysSo) {
+TEST(DdpFailure, AModuleThatMovedAfterWrappingIsRefused) {
   run_ranks(2, [](comm::Communicator& communicator) {
     const auto linear = make_linear(3, 3, 1);
     Ddp ddp(linear, communicator);
@@ -133,7 +133,7 @@ TEST(DdpFailure, AModuleThatMovedAfterWrappingIsAnErrorThatSaysSo) {
   });
 }
 
-TEST(DdpFailure, TheSameModelTrainsAgainAfterAnErrorInForward) {
+TEST(DdpFailure, TrainingGoesOnAfterAnErrorInForward) {
   run_ranks(2, [](comm::Communicator& communicator) {
     const auto is_broken = std::make_shared<bool>(false);
     const auto module =
@@ -157,7 +157,7 @@ TEST(DdpFailure, TheSameModelTrainsAgainAfterAnErrorInForward) {
   });
 }
 
-TEST(DdpFailure, TheSameModelTrainsAgainAfterAParameterGotNoGradient) {
+TEST(DdpFailure, TrainingGoesOnAfterAMissingGradient) {
   run_ranks(2, [](comm::Communicator& communicator) {
     const auto uses_all = std::make_shared<bool>(true);
     const auto module =

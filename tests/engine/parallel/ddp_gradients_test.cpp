@@ -69,7 +69,7 @@ TEST_P(DdpAverage, IsTheMeanOfTheRanksLocalGradients) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, DdpAverage, ::testing::Values(1, 2, 3, 5, 8));
 
-TEST(DdpGradients, EqualShardsGiveTheMeanOverTheBatchAndUnequalOnesDoNot) {
+TEST(DdpGradients, EqualShardsGiveTheMeanOverTheBatch) {
   run_ranks(2, [](comm::Communicator& communicator) {
     const auto rank = static_cast<std::size_t>(communicator.rank());
     const Tensor x = random_tensor({8, 3}, 5);
@@ -87,7 +87,7 @@ TEST(DdpGradients, EqualShardsGiveTheMeanOverTheBatchAndUnequalOnesDoNot) {
   });
 }
 
-TEST(DdpGradients, WithoutZeroGradAddUpTheAveragesOfAllSteps) {
+TEST(DdpGradients, WithoutZeroGradAveragesAddUp) {
   const std::vector<Tensor> expected = mean_of_local_gradients(3);
   run_ranks(3, [&](comm::Communicator& communicator) {
     const auto net = make_net();
@@ -103,7 +103,7 @@ TEST(DdpGradients, WithoutZeroGradAddUpTheAveragesOfAllSteps) {
   });
 }
 
-TEST(DdpGradients, GradientsThatTheUserPutInPlaceTakePart) {
+TEST(DdpGradients, AUsersGradientsTakePart) {
   run_ranks(2, [](comm::Communicator& communicator) {
     const auto linear = make_linear(3, 2, 1);
     Ddp ddp(linear, communicator);
@@ -118,7 +118,7 @@ TEST(DdpGradients, GradientsThatTheUserPutInPlaceTakePart) {
   });
 }
 
-TEST(DdpGradients, AParameterUsedTwiceIsReducedOnceWithBothUses) {
+TEST(DdpGradients, AParameterUsedTwiceIsReducedOnce) {
   run_ranks(2, [](comm::Communicator& communicator) {
     const Variable x(random_tensor({4, 3}, static_cast<std::uint64_t>(communicator.rank())));
     const auto make = [] {
@@ -221,7 +221,7 @@ TEST(DdpGradients, ParametersOnSeveralDevicesAreReducedOnEach) {
   });
 }
 
-TEST(DdpGradients, OfTwoDevicesMayGetReadyAtTheSameTime) {
+TEST(DdpGradients, OfTwoDevicesMayGetReadyTogether) {
   run_ranks(2, [](comm::Communicator& communicator) {
     const Device first = test_device(2 * communicator.rank());
     const Device second = test_device(2 * communicator.rank() + 1);
@@ -285,7 +285,7 @@ TEST(DdpGradients, BuffersMayStayEachRanksOwn) {
   });
 }
 
-TEST(DdpGradients, LoadingAStateAfterWrappingKeepsThemInTheirBuckets) {
+TEST(DdpGradients, LoadingAStateKeepsThemInTheirBuckets) {
   run_ranks(2, [](comm::Communicator& communicator) {
     const auto linear = make_linear(3, 2, 1);
     Ddp ddp(linear, communicator);

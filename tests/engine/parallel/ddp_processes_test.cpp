@@ -28,7 +28,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, DdpProcesses,
                          ::testing::Values(TransportChoice::shm, TransportChoice::tcp),
                          [](const auto& param) { return std::string(to_string(param.param)); });
 
-TEST_P(DdpProcesses, EndWithTheWeightsOfOneDeviceForEveryPlan) {
+TEST_P(DdpProcesses, EveryPlanEndsWithOneDevicesWeights) {
   TrainingCase training;
   training.dtype = DType::float32;
   training.batches = {24, 17, 1, 9};
@@ -49,7 +49,7 @@ TEST_P(DdpProcesses, EndWithTheWeightsOfOneDeviceForEveryPlan) {
   }
 }
 
-TEST_P(DdpProcesses, EndWithTheSameBitsForTwoFourAndEightInBitwiseMode) {
+TEST_P(DdpProcesses, EndWithTheSameBitsInBitwiseMode) {
   TrainingCase training;
   training.dtype = DType::float32;
   training.batches = {24, 17};

@@ -42,7 +42,7 @@ class Equivalence : public ::testing::TestWithParam<std::tuple<int, DType>> {
   }
 };
 
-TEST_P(Equivalence, DataParallelEndsWithTheWeightsOfOneDevice) {
+TEST_P(Equivalence, DataParallelEndsWithOneDevicesWeights) {
   for_each_case([&](const TrainingCase& training, const Weights& reference) {
     const Weights weights =
         train_data_parallel(training, cpu_devices(static_cast<std::size_t>(count())));
@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, Equivalence,
                                   std::string(to_string(std::get<1>(tested.param)));
                          });
 
-TEST(Equivalence, RunsOfTheSameKindHaveTheSameBits) {
+TEST(Equivalence, EqualRunsHaveTheSameBits) {
   TrainingCase training;
   training.dtype = DType::float32;
   training.batches = {24, 17};

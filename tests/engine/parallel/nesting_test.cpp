@@ -49,7 +49,7 @@ void expect_gradients_of_plain_run(const std::shared_ptr<nn::Linear>& linear,
   expect_close(linear->weight().grad(), expected, kFloat64);
 }
 
-TEST(Nesting, ReplicasThatUseEachOthersDevicesDoNotWaitInACircle) {
+TEST(Nesting, ReplicasMayUseEachOthersDevices) {
   const auto linear = make_linear(5, 3, 1);
   // Replica 1 hands work to cpu:2 while replica 2 hands work to cpu:1, both inside their forward.
   std::barrier all_inside(2);
@@ -74,7 +74,7 @@ TEST(Nesting, ThreeReplicasInARing) {
   }
 }
 
-TEST(Nesting, TwoThreadsUseTheSameDevicesAtTheSameTime) {
+TEST(Nesting, TwoThreadsMayUseTheSameDevices) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 2; ++t) {
     threads.emplace_back([t] {

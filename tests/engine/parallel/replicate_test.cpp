@@ -69,7 +69,7 @@ Tensor summed_gradient(const std::vector<double>& factors) {
 }
 
 // A 1 that is added to 1e16 is rounded away, so the results tell which two were added first.
-TEST(Replicate, BackwardSumsOntoDevice0InTheOrderOfTheDevices) {
+TEST(Replicate, BackwardSumsInTheOrderOfTheDevices) {
   expect_close(summed_gradient({1, 1e16, -1e16}), std::vector<double>(17, 0.0), kExact);
   expect_close(summed_gradient({1e16, -1e16, 1}), std::vector<double>(17, 1.0), kExact);
   expect_close(summed_gradient({1e16, -1e16, 1, 1}), std::vector<double>(17, 2.0), kExact);
@@ -85,7 +85,7 @@ TEST(Replicate, ParametersThatNoReplicaUsedGetNoGradient) {
   EXPECT_FALSE(unused.grad().defined());
 }
 
-TEST(Replicate, WhatReplica0WritesIntoABufferStaysAndWhatOthersWriteIsLost) {
+TEST(Replicate, OnlyReplica0sBuffersStay) {
   nn::BatchNorm1d norm(2);
   const auto replicas = replicate(norm, cpu_devices(2));
   replicas[0]->buffers()[0].fill(5);
@@ -106,7 +106,7 @@ class Counting final : public nn::ModuleOf<Counting> {
   int num_calls = 0;
 };
 
-TEST(Replicate, WhatForwardWritesIntoAPlainMemberIsLostWithTheReplica) {
+TEST(Replicate, PlainMembersOfReplicasAreLost) {
   Counting module;
   module.num_calls = 5;
   for (const auto& replica : replicate(module, cpu_devices(3))) {

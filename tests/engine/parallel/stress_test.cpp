@@ -25,7 +25,7 @@ TEST(Stress, DataParallelWithEightDevices) {
             1e-11);
 }
 
-TEST(Stress, DdpWithEightRanksAndABucketPerParameter) {
+TEST(Stress, DdpWithEightRanksAndManyBuckets) {
   TrainingCase training;
   training.num_steps = kNumSteps;
   training.batches = {40, 8, 3, 17};
@@ -35,7 +35,7 @@ TEST(Stress, DdpWithEightRanksAndABucketPerParameter) {
             1e-11);
 }
 
-TEST(Stress, ParallelCallsThatAreMadeAndDroppedWithoutBackward) {
+TEST(Stress, CallsDroppedWithoutBackward) {
   const auto linear = make_linear(5, 2, 1);
   parallel::DataParallelOptions options;
   options.devices = cpu_devices(8);

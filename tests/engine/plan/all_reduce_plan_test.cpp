@@ -16,27 +16,18 @@ constexpr std::array<AllReducePlan, 8> kAllPlans{
 
 class EveryAllReducePlan : public ::testing::TestWithParam<AllReducePlan> {};
 
-TEST_P(EveryAllReducePlan, GivesTheSumOnEveryRank) {
-  for (const int world_size : kWorldSizes) {
-    for (const std::size_t length : kLengths) {
-      SCOPED_TRACE(::testing::Message() << world_size << " ranks, " << length << " elements");
-      RankBuffers buffers = integer_buffers(world_size, length);
-      const std::vector<double> sum = sum_in_rank_order(buffers);
-      interpret(all_reduce_plan(GetParam(), world_size, length), buffers);
-      for (const std::vector<double>& buffer : buffers) ASSERT_EQ(buffer, sum);
-    }
-  }
-}
-
 TEST_P(EveryAllReducePlan, GivesTheSameBitsOnEveryRank) {
   for (const int world_size : kWorldSizes) {
     for (const std::size_t length : kLengths) {
       SCOPED_TRACE(::testing::Message() << world_size << " ranks, " << length << " elements");
-      RankBuffers buffers = rounding_buffers(world_size, length);
-      const std::vector<double> sum = sum_in_rank_order(buffers);
-      interpret(all_reduce_plan(GetParam(), world_size, length), buffers);
-      for (const std::vector<double>& buffer : buffers) ASSERT_EQ(buffer, buffers.front());
-      for (std::size_t i = 0; i < length; ++i) ASSERT_NEAR(buffers.front()[i], sum[i], 1e-4);
+      const CollectivePlan plan = all_reduce_plan(GetParam(), world_size, length);
+      RankBuffers exact = integer_buffers(world_size, length);
+      const std::vector<double> sum = sum_in_rank_order(exact);
+      interpret(plan, exact);
+      for (const std::vector<double>& buffer : exact) ASSERT_EQ(buffer, sum);
+      RankBuffers rounded = rounding_buffers(world_size, length);
+      interpret(plan, rounded);
+      for (const std::vector<double>& buffer : rounded) ASSERT_EQ(buffer, rounded.front());
     }
   }
 }
@@ -44,11 +35,6 @@ TEST_P(EveryAllReducePlan, GivesTheSameBitsOnEveryRank) {
 TEST_P(EveryAllReducePlan, MovesNothingForOneRankOrNoElements) {
   EXPECT_EQ(num_steps(all_reduce_plan(GetParam(), 1, 64)), 0u);
   EXPECT_EQ(num_steps(all_reduce_plan(GetParam(), 4, 0)), 0u);
-}
-
-TEST_P(EveryAllReducePlan, RefusesAWorldWithoutRanks) {
-  EXPECT_ERROR(all_reduce_plan(GetParam(), 0, 64), ErrorCode::Usage,
-               "world size must be at least 1, found 0");
 }
 
 TEST_P(EveryAllReducePlan, IsFoundByItsName) {
@@ -62,18 +48,7 @@ INSTANTIATE_TEST_SUITE_P(Plans, EveryAllReducePlan, ::testing::ValuesIn(kAllPlan
                            return name;
                          });
 
-TEST(AllReducePlanNames, AreThoseOfTheCommandLine) {
-  EXPECT_EQ(to_string(AllReducePlan::automatic), "auto");
-  EXPECT_EQ(to_string(AllReducePlan::ring), "ring");
-  EXPECT_EQ(to_string(AllReducePlan::tree), "tree");
-  EXPECT_EQ(to_string(AllReducePlan::halving_doubling), "halving-doubling");
-  EXPECT_EQ(to_string(AllReducePlan::one_shot), "one-shot");
-  EXPECT_EQ(to_string(AllReducePlan::two_shot), "two-shot");
-  EXPECT_EQ(to_string(AllReducePlan::reduce_broadcast), "reduce-broadcast");
-  EXPECT_EQ(to_string(AllReducePlan::hierarchical), "hierarchical");
-}
-
-TEST(AllReducePlanNames, AnUnknownNameIsAnErrorThatListsThem) {
+TEST(AllReducePlanNames, AnUnknownOneIsRefused) {
   EXPECT_ERROR(parse_all_reduce_plan("rng"), ErrorCode::Usage,
                "unknown all-reduce plan 'rng'; use one of: auto, ring, tree, halving-doubling, "
                "one-shot, two-shot, reduce-broadcast, hierarchical");

@@ -23,17 +23,11 @@ void do_additions(const std::vector<MicroShardAddition>& additions, RankBuffers&
   }
 }
 
-TEST(MicroShards, AreEightAndTheLastOnesMayBeEmpty) {
+TEST(MicroShards, AreEightSomeOfThemEmpty) {
   EXPECT_THAT(sizes(micro_shard_plan(64, 1)), ElementsAre(8, 8, 8, 8, 8, 8, 8, 8));
   EXPECT_THAT(sizes(micro_shard_plan(10, 1)), ElementsAre(2, 2, 2, 2, 2, 0, 0, 0));
   EXPECT_THAT(sizes(micro_shard_plan(3, 1)), ElementsAre(1, 1, 1, 0, 0, 0, 0, 0));
   EXPECT_THAT(sizes(micro_shard_plan(0, 1)), ElementsAre(0, 0, 0, 0, 0, 0, 0, 0));
-}
-
-TEST(MicroShards, DoNotDependOnTheNumberOfDevices) {
-  for (const std::size_t devices : {2, 4, 8}) {
-    EXPECT_EQ(micro_shard_plan(101, devices).shards, micro_shard_plan(101, 1).shards);
-  }
 }
 
 TEST(MicroShards, BelongToDevicesInNeighbouringGroups) {
@@ -79,7 +73,7 @@ TEST(MicroShards, AreAddedInOneFixedBinaryTree) {
   EXPECT_THAT(micro_shard_additions_inside(1), ElementsAre());
 }
 
-TEST(MicroShards, InsideThenBetweenDevicesGivesTheBitsOfOneDevice) {
+TEST(MicroShards, AnyDevicesGiveTheBitsOfOne) {
   const RankBuffers gradients = rounding_buffers(8, 101);
   RankBuffers one_device = gradients;
   do_additions(micro_shard_additions(), one_device, 0);

@@ -13,7 +13,7 @@ namespace {
 // Divisible by all world sizes of the tests: 16 * 9 * 5 * 7.
 constexpr std::size_t kDivisible = 5040;
 
-TEST(PlanCost, RingSendsTwiceNMinusOneNthsOfTheBufferPerRankInTwiceNMinusOneSteps) {
+TEST(PlanCost, RingSendsAlmostTwiceTheBuffer) {
   for (const int n : kWorldSizes) {
     const CollectivePlan plan = ring_all_reduce(n, kDivisible);
     EXPECT_EQ(num_steps(plan), static_cast<std::size_t>(2 * (n - 1)));
@@ -36,13 +36,7 @@ TEST(PlanCost, RingRanksTalkOnlyToTheirNeighbours) {
   }
 }
 
-TEST(PlanCost, RingHalvesTakeHalfTheStepsEach) {
-  EXPECT_EQ(num_steps(ring_reduce_scatter(7, 101)), 6u);
-  EXPECT_EQ(num_steps(ring_all_gather(7, 101)), 6u);
-  EXPECT_EQ(max_elements_sent(ring_all_gather(5, kDivisible)), kDivisible / 5 * 4);
-}
-
-TEST(PlanCost, TwoShotSendsTheRingsBytesInTwoSteps) {
+TEST(PlanCost, TwoShotTakesTwoSteps) {
   for (const int n : {2, 3, 8, 16}) {
     const CollectivePlan plan = two_shot_all_reduce(n, kDivisible);
     EXPECT_EQ(num_steps(plan), 2u);
@@ -52,13 +46,13 @@ TEST(PlanCost, TwoShotSendsTheRingsBytesInTwoSteps) {
   }
 }
 
-TEST(PlanCost, OneShotSendsTheWholeBufferToEverybodyInOneStep) {
+TEST(PlanCost, OneShotSendsTheBufferInOneStep) {
   const CollectivePlan plan = one_shot_all_reduce(8, 101);
   EXPECT_EQ(num_steps(plan), 1u);
   for (int rank = 0; rank < 8; ++rank) EXPECT_EQ(elements_sent(plan, rank), 7 * 101u);
 }
 
-TEST(PlanCost, ReduceBroadcastLoadsRankZeroWithAllOtherBuffers) {
+TEST(PlanCost, ReduceBroadcastLoadsRank0) {
   const CollectivePlan plan = reduce_broadcast_all_reduce(8, 101);
   EXPECT_EQ(num_steps(plan), 2u);
   EXPECT_EQ(elements_sent(plan, 0), 7 * 101u);
@@ -66,7 +60,7 @@ TEST(PlanCost, ReduceBroadcastLoadsRankZeroWithAllOtherBuffers) {
   for (int rank = 1; rank < 8; ++rank) EXPECT_EQ(elements_sent(plan, rank), 101u);
 }
 
-TEST(PlanCost, HalvingDoublingTakesTwiceLogStepsAndTheRingsBytesForPowersOfTwo) {
+TEST(PlanCost, HalvingDoublingTakesTwiceLogSteps) {
   for (const int n : {2, 4, 8, 16}) {
     const CollectivePlan plan = halving_doubling_all_reduce(n, kDivisible);
     EXPECT_EQ(num_steps(plan), 2u * static_cast<std::size_t>(std::countr_zero(unsigned(n))));
@@ -74,7 +68,7 @@ TEST(PlanCost, HalvingDoublingTakesTwiceLogStepsAndTheRingsBytesForPowersOfTwo) 
   }
 }
 
-TEST(PlanCost, HalvingDoublingFoldsExtraRanksInWithTwoMoreSteps) {
+TEST(PlanCost, HalvingDoublingFoldsExtraRanksIn) {
   const CollectivePlan plan = halving_doubling_all_reduce(6, kDivisible);  // p = 4, e = 2
   EXPECT_EQ(num_steps(plan), 2u * 2 + 2);
   EXPECT_EQ(elements_sent(plan, 0), kDivisible);
@@ -84,24 +78,7 @@ TEST(PlanCost, HalvingDoublingFoldsExtraRanksInWithTwoMoreSteps) {
   EXPECT_EQ(num_steps(halving_doubling_all_reduce(3, 64)), 2u * 1 + 2);
 }
 
-TEST(PlanCost, TreeDepthIsTheFloorOfLog2) {
-  EXPECT_EQ(tree_depth(1), 0);
-  EXPECT_EQ(tree_depth(2), 1);
-  EXPECT_EQ(tree_depth(3), 1);
-  EXPECT_EQ(tree_depth(7), 2);
-  EXPECT_EQ(tree_depth(8), 3);
-  EXPECT_EQ(tree_depth(16), 4);
-}
-
-TEST(PlanCost, TreePipelinesOnlyBuffersForWhichItPays) {
-  EXPECT_EQ(tree_pipeline_pieces(5, 4096), 1u);
-  EXPECT_EQ(tree_pipeline_pieces(5, 1 << 20), 18u);  // sqrt(5 * 64) = 17.9
-  EXPECT_EQ(tree_pipeline_pieces(5, std::size_t{1} << 40), 64u);
-  EXPECT_EQ(tree_pipeline_pieces(0, 1 << 20), 1u);
-  EXPECT_EQ(tree_pipeline_pieces(5, 0), 1u);
-}
-
-TEST(PlanCost, TreeTakesTwiceTheDepthPlusTheExtraPieces) {
+TEST(PlanCost, TreeTakesTwiceTheDepthAndPieces) {
   for (const int n : {2, 3, 7, 8, 9, 16}) {
     for (const std::size_t length : {std::size_t{64}, std::size_t{1} << 18}) {
       const int depth = tree_depth(n);
@@ -115,14 +92,6 @@ TEST(PlanCost, TreeTakesTwiceTheDepthPlusTheExtraPieces) {
   EXPECT_EQ(elements_sent(plan, 0), 2 * 64u);
   EXPECT_EQ(elements_sent(plan, 1), 3 * 64u);
   EXPECT_EQ(elements_sent(plan, 6), 64u);
-}
-
-TEST(PlanCost, TreeOneWayTakesTheDepthPlusTheExtraPieces) {
-  const std::size_t length = std::size_t{1} << 18;
-  const std::size_t pieces = tree_pipeline_pieces(2, length);
-  EXPECT_GT(pieces, 1u);
-  EXPECT_EQ(num_steps(tree_broadcast(8, length, 3)), 3 + pieces - 1);
-  EXPECT_EQ(elements_sent(tree_broadcast(8, length, 3), 3), 2 * length);
 }
 
 TEST(PlanCost, PipelinedTreeGivesTheSameSums) {

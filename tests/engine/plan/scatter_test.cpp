@@ -22,18 +22,11 @@ TEST(Scatter, CutsAsTorchChunkDoes) {
   EXPECT_THAT(sizes(scatter_plan(3, 4)), ElementsAre(1, 1, 1));
 }
 
-TEST(Scatter, SaysHowManyDevicesStayIdle) {
-  EXPECT_EQ(scatter_plan(30, 3).num_idle_devices(), 0u);
-  EXPECT_EQ(scatter_plan(10, 8).num_idle_devices(), 3u);
-  EXPECT_EQ(scatter_plan(5, 4).num_idle_devices(), 1u);
-  EXPECT_EQ(scatter_plan(3, 4).num_idle_devices(), 1u);
-}
-
-TEST(Scatter, NoRowsMakeAnEmptyPartForEachDevice) {
+TEST(Scatter, NoRowsMakeEmptyParts) {
   EXPECT_THAT(sizes(scatter_plan(0, 3)), ElementsAre(0, 0, 0));
 }
 
-TEST(Scatter, PartsInOrderCoverTheBatchSoThatGatherIsItsReverse) {
+TEST(Scatter, PartsInOrderCoverTheBatch) {
   for (std::size_t rows = 0; rows <= 70; ++rows) {
     for (std::size_t devices = 1; devices <= 16; ++devices) {
       const ScatterPlan plan = scatter_plan(rows, devices);
@@ -48,24 +41,6 @@ TEST(Scatter, PartsInOrderCoverTheBatchSoThatGatherIsItsReverse) {
       EXPECT_EQ(end, rows);
     }
   }
-}
-
-TEST(Scatter, CutsAlongAnyDimension) {
-  const Shape shape{4, 7, 20};
-  EXPECT_EQ(scatter_plan(shape, 0, 3), scatter_plan(4, 3));
-  EXPECT_EQ(scatter_plan(shape, 1, 3), scatter_plan(7, 3));
-  EXPECT_EQ(scatter_plan(shape, 2, 3), scatter_plan(20, 3));
-}
-
-TEST(Scatter, RefusesADimensionThatTheInputDoesNotHave) {
-  EXPECT_ERROR(scatter_plan(Shape{2, 3, 4, 5}, 5, 2), ErrorCode::Shape,
-               "[scatter] cannot split 4-D input along dim 5");
-  EXPECT_ERROR(scatter_plan(Shape{}, 0, 2), ErrorCode::Shape,
-               "[scatter] cannot split 0-D input along dim 0");
-}
-
-TEST(Scatter, RefusesToCutForNoDevices) {
-  EXPECT_ERROR(scatter_plan(10, 0), ErrorCode::Usage, "[scatter] needs at least one device");
 }
 
 TEST(Scatter, PrintsALinePerDevice) {

@@ -14,39 +14,30 @@ CoreUse use_of(double own, double total, double stolen, std::optional<double> wa
   return {10, own, total, stolen, waiting};
 }
 
-TEST(IsDisturbed, NotWhenAlone) {
-  EXPECT_EQ(is_disturbed(use_of(20, 20, 0, 0.0), 2), false);
-  EXPECT_EQ(is_disturbed(use_of(20, 20.3, 0, 0.5), 2), false);  // a housekeeper or two
-  EXPECT_EQ(is_disturbed(use_of(20, 19.7, 0, 0.5), 2), false);  // counted in hundredths
-  EXPECT_EQ(is_disturbed({}, 2), false);
-}
-
-// Eight devices on two cores: threads wait, for each other.
-TEST(IsDisturbed, NotByItsOwnThreads) {
-  EXPECT_EQ(is_disturbed(use_of(20, 20.2, 0, 55.0), 2), false);
-}
-
-TEST(IsDisturbed, ByABusyProcess) {
-  EXPECT_EQ(is_disturbed(use_of(13, 20, 0, 7.0), 2), true);
-  EXPECT_EQ(is_disturbed(use_of(13, 20, 0, std::nullopt), 2), true);
-}
-
-TEST(IsDisturbed, ByAnotherVirtualMachine) {
-  EXPECT_EQ(is_disturbed(use_of(15, 15, 5, 2.0), 2), true);
-}
-
-// It computes on cores that nobody here wanted.
-TEST(IsDisturbed, NotByAProcessThatLeavesCoresEnough) {
-  EXPECT_EQ(is_disturbed(use_of(10, 20, 0, 0.01), 1), false);
-}
-
-TEST(IsDisturbed, NotByAFewTicksOfAShortRow) {
-  EXPECT_EQ(is_disturbed({0.2, 0.3, 0.35, 0, 0.1}, 2), false);
-  EXPECT_EQ(is_disturbed({0.2, 0.2, 0.4, 0, 0.1}, 2), true);
-}
-
-TEST(IsDisturbed, NobodyKnowsWhereTheKernelTellsNothing) {
-  EXPECT_EQ(is_disturbed(use_of(20, 0, 0, 0.0), 2), std::nullopt);
+TEST(IsDisturbed, ByOthersThatTookWantedCores) {
+  struct Case {
+    const char* description;
+    CoreUse use;
+    std::size_t wanted_cores;
+    std::optional<bool> expected;
+  };
+  const Case cases[] = {
+      {"alone", use_of(20, 20, 0, 0.0), 2, false},
+      {"a housekeeper or two", use_of(20, 20.3, 0, 0.5), 2, false},
+      {"time is counted in hundredths", use_of(20, 19.7, 0, 0.5), 2, false},
+      {"no time at all", {}, 2, false},
+      {"eight devices on two cores wait for each other", use_of(20, 20.2, 0, 55.0), 2, false},
+      {"a busy process", use_of(13, 20, 0, 7.0), 2, true},
+      {"a busy process, waiting unknown", use_of(13, 20, 0, std::nullopt), 2, true},
+      {"another virtual machine", use_of(15, 15, 5, 2.0), 2, true},
+      {"a process that leaves cores enough", use_of(10, 20, 0, 0.01), 1, false},
+      {"a few ticks of a short row", {0.2, 0.3, 0.35, 0, 0.1}, 2, false},
+      {"half of a short row", {0.2, 0.2, 0.4, 0, 0.1}, 2, true},
+      {"the kernel tells nothing", use_of(20, 0, 0, 0.0), 2, std::nullopt},
+  };
+  for (const Case& c : cases) {
+    EXPECT_EQ(is_disturbed(c.use, c.wanted_cores), c.expected) << c.description;
+  }
 }
 
 TEST(CoreProbe, CountsTheWorkOfThisProcess) {

@@ -23,18 +23,6 @@ TEST(HostMemoryPool, BlocksAreAlignedWritableAndLargeEnough) {
   }
 }
 
-TEST(HostMemoryPool, AReleasedBlockIsGivenOutAgain) {
-  const auto pool = make_host_memory_pool("cpu:0");
-  const auto first = pool->allocate(5000);
-  pool->release(first);
-  const auto second = pool->allocate(4990);  // of the same size class
-  EXPECT_EQ(second.data, first.data);
-  const auto statistics = pool->statistics();
-  EXPECT_EQ(statistics.num_allocations, 2u);
-  EXPECT_EQ(statistics.num_system_allocations, 1u);
-  pool->release(second);
-}
-
 TEST(HostMemoryPool, CountsCurrentPeakAndCachedBytes) {
   const auto pool = make_host_memory_pool("cpu:0");
   const auto a = pool->allocate(1024);
@@ -59,7 +47,7 @@ struct ManualEvent final : Event {
   bool wait(Deadline) const override { return passed; }
 };
 
-TEST(HostMemoryPool, ABlockInUseWaitsForAllItsEvents) {
+TEST(HostMemoryPool, ABlockWaitsForItsEvents) {
   const auto pool = make_host_memory_pool("cpu:0");
   const auto first = std::make_shared<ManualEvent>();
   const auto second = std::make_shared<ManualEvent>();
@@ -76,7 +64,7 @@ TEST(HostMemoryPool, ABlockInUseWaitsForAllItsEvents) {
   for (const auto& held : {block, other, third}) pool->release(held);
 }
 
-TEST(HostMemoryPool, ARequestThatCannotBeMetIsAnErrorThatLeavesThePoolUsable) {
+TEST(HostMemoryPool, OutOfMemoryLeavesThePoolUsable) {
   const auto pool = make_host_memory_pool("cpu:7");
   const auto held = pool->allocate(1000);
   pool->release(pool->allocate(3000));

@@ -13,10 +13,6 @@ using testing::write_text;
 
 constexpr pid_t kProcess = 4711;
 
-TEST(ProcessStat, OfThisProcessNamesItsParent) {
-  EXPECT_EQ(parent_of(::getpid()), ::getppid());
-}
-
 TEST(ProcessStat, TakesAnyNameForOne) {
   const TempFolder proc;
   std::filesystem::create_directory(proc / "4711");

@@ -13,16 +13,7 @@ using ::testing::HasSubstr;
 // In every process of this system.
 constexpr const char* kMath = "libm.so.6";
 
-TEST(SharedLibrary, HasItsFunctions) {
-  const SharedLibrary library(kMath);
-  ASSERT_TRUE(library.is_loaded()) << library.problem();
-  EXPECT_EQ(library.problem(), "");
-  double (*square_root)(double) = nullptr;
-  library.find_required("sqrt", square_root);
-  EXPECT_EQ(square_root(9), 3);
-}
-
-TEST(SharedLibrary, AFunctionThatItLacksIsNullOrAnErrorThatNamesBoth) {
+TEST(SharedLibrary, AFunctionThatItLacksIsNamed) {
   const SharedLibrary library(
       kMath, {.code = ErrorCode::Comm, .operation = "numbers", .advice = "get a newer one"});
   void (*function)() = std::abort;
@@ -42,7 +33,7 @@ TEST(SharedLibrary, ThatIsMissingSaysWhichAndWhy) {
   EXPECT_THAT(library.problem(), HasSubstr("/nowhere/libnothing.so: cannot open shared object"));
 }
 
-TEST(SharedLibrary, IsTheUsualOneUnlessTheEnvironmentNamesAnother) {
+TEST(SharedLibrary, TheEnvironmentMayNameAnother) {
   ::unsetenv("LOCKSTEP_TEST_LIBRARY");
   EXPECT_EQ(library_path("LOCKSTEP_TEST_LIBRARY", "libusual.so"), "libusual.so");
   ::setenv("LOCKSTEP_TEST_LIBRARY", "", 1);

@@ -27,14 +27,6 @@ TEST(Counters, AddUpByRankAndOperation) {
   EXPECT_THAT(collective_counts(), IsEmpty());
 }
 
-TEST(Counters, KeepApartRanksThatShareAShard) {
-  reset_collective_counts();
-  count_collective(3, "all_reduce", 1);
-  count_collective(3 + 64, "all_reduce", 2);
-  EXPECT_THAT(collective_counts(), ElementsAre(CollectiveCount{3, "all_reduce", 1, 1},
-                                               CollectiveCount{67, "all_reduce", 1, 2}));
-}
-
 TEST(Counters, ForgetWhatIsCountedInsideAnUncountedScope) {
   reset_collective_counts();
   count_collective(0, "all_reduce", 5);

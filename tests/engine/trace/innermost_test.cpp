@@ -29,14 +29,14 @@ std::string text_of(const std::vector<Span>& pieces) {
   return text;
 }
 
-TEST(InnermostPieces, AreWhatIsLeftOfASpanAroundThoseInsideIt) {
+TEST(InnermostPieces, AreWhatIsLeftAroundSpansInside) {
   EXPECT_EQ(text_of(innermost_pieces({span_of("outer", 0, 100), span_of("a", 10, 30),
                                       span_of("inside a", 15, 30), span_of("b", 90, 100),
                                       span_of("later", 120, 130)})),
             "outer 0-10, a 10-15, inside a 15-30, outer 30-90, b 90-100, later 120-130");
 }
 
-TEST(InnermostPieces, OfSpansWithoutLengthOrOrderAreStillDisjoint) {
+TEST(InnermostPieces, AreDisjointForAnySpans) {
   EXPECT_EQ(text_of(innermost_pieces(
                 {span_of("b", 40, 90), span_of("none", 50, 50), span_of("a", 0, 60)})),
             "a 0-40, b 40-90")
@@ -44,7 +44,7 @@ TEST(InnermostPieces, OfSpansWithoutLengthOrOrderAreStillDisjoint) {
   EXPECT_TRUE(innermost_pieces({}).empty());
 }
 
-TEST(ComputingTime, LeavesOutWhatWaitsOrCommunicatesInsideAnOp) {
+TEST(ComputingTime, LeavesOutWaitsInsideAnOp) {
   // A blocking all-reduce inside the op that launches it, as DDP's last bucket.
   const std::vector<Span> spans{span_of("step", 0, 100, Lane::host, Category::step),
                                 span_of("backward", 0, 90, Lane::compute, Category::backward),

@@ -19,11 +19,6 @@ TEST(Intervals, UnionJoinsWhatOverlapsOrTouches) {
               ElementsAre(Interval{0, 3}, Interval{5, 10}, Interval{20, 21}));
 }
 
-TEST(Intervals, UnionDropsEmptyOnes) {
-  EXPECT_THAT(union_of({}), IsEmpty());
-  EXPECT_THAT(union_of({{4, 4}, {9, 3}}), IsEmpty());
-}
-
 TEST(Intervals, IntersectionKeepsWhatBothCover) {
   const IntervalSet a = {{0, 10}, {20, 30}, {40, 50}};
   const IntervalSet b = {{5, 22}, {25, 26}, {30, 40}, {49, 60}};
@@ -33,12 +28,7 @@ TEST(Intervals, IntersectionKeepsWhatBothCover) {
   EXPECT_THAT(intersection_of(a, {}), IsEmpty());
 }
 
-TEST(Intervals, TotalAddsLengths) {
-  EXPECT_EQ(total_ns({}), 0);
-  EXPECT_EQ(total_ns({{0, 3}, {10, 14}}), 7);
-}
-
-TEST(Intervals, BusyTimeIsTheUnionOfOneLaneOfOneRankInsideTheWindow) {
+TEST(Intervals, BusyTimeIsTheUnionOfOneLane) {
   const std::vector<Span> spans = {
       {.name = "a", .begin_ns = 0, .end_ns = 10, .rank = 1, .lane = Lane::compute},
       {.name = "b", .begin_ns = 5, .end_ns = 12, .rank = 1, .lane = Lane::compute},

@@ -41,7 +41,7 @@ TEST(Recorder, SpansSurviveTheirThread) {
   EXPECT_EQ(collect().spans.size(), 7u) << "collecting does not consume";
 }
 
-TEST(Recorder, CountsWhatDoesNotFitAndKeepsTheFirst) {
+TEST(Recorder, CountsWhatDoesNotFit) {
   start({.max_entries = kChunkEntries});
   record_spans(kChunkEntries + 10);
   stop();
@@ -83,17 +83,7 @@ TEST(Recorder, LeavesOutTheStepsBetweenThoseItRecords) {
   stop();
 }
 
-TEST(Recorder, ANewRecordingForgetsTheOneBefore) {
-  start();
-  record_spans(5);
-  start();
-  record_spans(2);
-  stop();
-  EXPECT_EQ(collect().spans.size(), 2u);
-  EXPECT_EQ(collect().num_dropped, 0u);
-}
-
-TEST(Recorder, ASpanOpenAcrossStartBelongsToNeitherRecording) {
+TEST(Recorder, SpansOpenAtTheStartAreLeftOut) {
   start();
   {
     ScopedSpan outer(Lane::host, Category::host, "outer");
@@ -104,16 +94,6 @@ TEST(Recorder, ASpanOpenAcrossStartBelongsToNeitherRecording) {
   const Recording recorded = collect();
   ASSERT_EQ(recorded.spans.size(), 1u);
   EXPECT_STREQ(recorded.spans[0].name, "inner");
-}
-
-TEST(Recorder, ASpanOpenAtStopIsRecordedWhenItEnds) {
-  start();
-  {
-    ScopedSpan span(Lane::host, Category::host, "late");
-    stop();
-    EXPECT_TRUE(collect().spans.empty());
-  }
-  EXPECT_EQ(collect().spans.size(), 1u);
 }
 
 TEST(Recorder, TakesSpansThatWereTimedElsewhere) {
@@ -146,7 +126,7 @@ TEST(Recorder, KeepsSamplesOfMemoryByTime) {
   EXPECT_EQ(recorded.memory[1].num_bytes, 300u);
 }
 
-TEST(Recorder, ShowsAllThatWasInSlowMotionAtFullSpeed) {
+TEST(Recorder, ShowsSlowMotionAtFullSpeed) {
   const std::int64_t before = now_ns();
   start({.times_slower = 10});
   const std::int64_t after = now_ns();

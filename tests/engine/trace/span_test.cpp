@@ -42,7 +42,7 @@ TEST(Span, KeepsWhatItWasToldAndItsTimes) {
 }
 
 // Of all others it would cost more than it tells.
-TEST(Span, HasTheCpuTimeOfComputationAndOfWaitsInsideIt) {
+TEST(Span, HasTheCpuTimeOfComputationAndWaits) {
   start();
   const auto spin = [] {
     for (int rounds = 0; rounds < 20000; ++rounds) asm volatile("");
@@ -78,7 +78,7 @@ TEST(Span, HasTheCpuTimeOfComputationAndOfWaitsInsideIt) {
   EXPECT_GE(cpu_ns.at("after"), 0);
 }
 
-TEST(Span, TakesTheRankOfTheContextUnlessAScopeNamesATrack) {
+TEST(Span, TakesItsRankFromTheContext) {
   start();
   {
     const ThreadContextScope context({.rank = 3, .world_size = 4});
@@ -98,29 +98,13 @@ TEST(Span, TakesTheRankOfTheContextUnlessAScopeNamesATrack) {
   }
 }
 
-TEST(Span, InternedTextsAreOnePerText) {
-  const std::string text = "layer 0";
-  const char* name = intern(text);
-  EXPECT_EQ(name, intern("layer 0"));
-  EXPECT_NE(static_cast<const void*>(name), static_cast<const void*>(text.c_str()));
-  EXPECT_STREQ(name, "layer 0");
-}
-
-TEST(Span, NamesOfLanesAndCategoriesAreThoseOfTheDocuments) {
-  EXPECT_EQ(to_string(Lane::compute), "compute");
-  EXPECT_EQ(to_string(Lane::host), "host");
-  EXPECT_EQ(to_string(Category::data), "data");
-  EXPECT_EQ(to_string(Category::communication), "communication");
-  EXPECT_EQ(to_string(Category::op), "op");
-}
-
 // What a profiler would be told. Hooks stay for the whole process, so this is one test.
 std::vector<std::string>& ranges() {
   static std::vector<std::string> texts;
   return texts;
 }
 
-TEST(RangeHooks, HearOfEverySpanWhetherOrNotItIsRecorded) {
+TEST(RangeHooks, HearOfEverySpan) {
   set_range_hooks({[](const char* name) { ranges().push_back(std::string("push ") + name); },
                    [] { ranges().push_back("pop"); }});
   {

@@ -1,5 +1,7 @@
 // Tensors of more than 2^31 bytes and, of bytes, more than 2^31 elements.
-#include "on_gpu.h"
+#include "engine/runtime/cuda_device.h"
+#include "engine/runtime/physical_gpus.h"
+#include "gpu_test.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -16,37 +18,19 @@ class GpuLarge : public GpuTest {
       GTEST_SKIP() << "needs " << needed << " bytes of GPU memory";
     }
   }
-};
-
-// Memory that is given back at the end, uninitialised.
-struct Block {
-  explicit Block(std::size_t num_bytes) : block(gpu_device().memory().allocate(num_bytes)) {}
-  ~Block() {
-    gpu_device().memory().release(block, {gpu_stream().record()});
-    gpu_stream().synchronize();
-    gpu_device().memory().release_cached();
+  void TearDown() override {
+    if (!IsSkipped()) runtime::logical_device(test_device()).memory().release_cached();
   }
-  Block(const Block&) = delete;
-  Block& operator=(const Block&) = delete;
-  runtime::MemoryPool::Block block;
 };
 
-std::uint8_t byte_at(const void* data, std::size_t at) {
-  std::uint8_t value = 0;
-  runtime::copy_between({runtime::logical_device({DeviceType::cpu, 0}), &value},
-                        {gpu_device(), static_cast<const std::uint8_t*>(data) + at}, 1);
-  return value;
-}
-
-TEST_F(GpuLarge, FillAndCopyReachTheLastOfMoreThanTwoToThe31Bytes) {
-  Block from(kElements), to(kElements);
-  const TensorView source{from.block.data, DType::uint8, kElements};
-  const TensorView target{to.block.data, DType::uint8, kElements};
-  gpu().fill(gpu_stream(), target, 1);
-  gpu().fill(gpu_stream(), source, 7);
-  gpu().copy(gpu_stream(), source, target);
+TEST_F(GpuLarge, FillAndCopyReachTheLastByte) {
+  const auto from = Tensor::empty({kElements}, DType::uint8, test_device());
+  const auto to = Tensor::empty({kElements}, DType::uint8, test_device());
+  tested().fill(stream(), to.view(), 1);
+  tested().fill(stream(), from.view(), 7);
+  tested().copy(stream(), from.view(), to.view());
   for (const std::size_t at : {std::size_t{0}, kElements / 2, kElements - 8, kElements - 1}) {
-    EXPECT_EQ(byte_at(target.data, at), 7);
+    EXPECT_EQ(to.rows(at, at + 1).to_vector<std::uint8_t>()[0], 7);
   }
 }
 
@@ -54,20 +38,18 @@ TEST_F(GpuLarge, SumsAndGathersBeyondTwoToThe31Bytes) {
   // 2.1 million rows of 256 floats: 2^31 bytes and a little.
   constexpr std::size_t kCols = 256;
   constexpr std::size_t kRows = (std::size_t{1} << 21) + 3;
-  Block memory(kRows * kCols * sizeof(float));
-  const MatrixView x = matrix_view(memory.block.data, DType::float32, kRows, kCols);
-  const TensorView all{x.data, DType::float32, kRows * kCols};
-  gpu().fill(gpu_stream(), all, 0.5);
-  OnGpu<float> total(1), sums(kCols);
-  gpu().sum(gpu_stream(), all, total.view());
-  EXPECT_EQ(total.values()[0], static_cast<float>(kRows * kCols * 0.5));
-  sum_columns(gpu(), gpu_stream(), x, sums.view());
+  const auto memory = Tensor::empty({kRows * kCols}, DType::float32, test_device());
+  const MatrixView x = matrix_view(memory.view().data, DType::float32, kRows, kCols);
+  tested().fill(stream(), memory.view(), 0.5);
+  const OnDevice<float> total(1), sums(kCols);
+  tested().sum(stream(), memory.view(), total.view());
+  EXPECT_EQ(total.value(), static_cast<float>(kRows * kCols * 0.5));
+  sum_columns(stream(), x, sums.view());
   EXPECT_EQ(sums.values(), std::vector<float>(kCols, static_cast<float>(kRows * 0.5)));
-  const std::int64_t last = kRows - 1;
-  gpu().fill(gpu_stream(), {static_cast<float*>(x.data) + last * kCols, DType::float32, kCols}, 3);
-  OnGpu<std::int64_t> indices(std::vector<std::int64_t>{last, last - 1});
-  GridOnGpu<float> rows(Grid<float>(2, kCols));
-  gpu().gather_rows(gpu_stream(), x, indices.view(), rows.view(), 2);
+  tested().fill(stream(), memory.rows((kRows - 1) * kCols, kRows * kCols).view(), 3);
+  const OnDevice<std::int64_t> indices(std::vector<std::int64_t>{kRows - 1, kRows - 2});
+  const GridOnDevice<float> rows(2, kCols);
+  tested().gather_rows(stream(), x, indices.view(), rows.view(), 2);
   EXPECT_EQ(rows.grid()(0, kCols - 1), 6);
   EXPECT_EQ(rows.grid()(1, kCols - 1), 1);
 }

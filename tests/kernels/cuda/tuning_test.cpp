@@ -1,19 +1,15 @@
-// How the algorithms of products are chosen and remembered.
+// Products as they are timed, and the precisions that only a GPU distinguishes.
 #include <thread>
 
-#include "engine/runtime/logical_device.h"
-#include "engine/runtime/step_graph.h"
-#include "gpu_products.h"
+#include "gpu_test.h"
 #include "kernels/cuda/product.h"
 #include "kernels/matmul_precision.h"
-#include "tests/support/expect_error.h"
+#include "tests/kernels/layer_reference.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
 
-using lockstep::testing::expect_error;
-
-class CudaTuning : public GpuTest {
+class CudaProducts : public GpuTest {
  protected:
   void SetUp() override {
     GpuTest::SetUp();
@@ -25,100 +21,53 @@ class CudaTuning : public GpuTest {
   }
 };
 
-// c = a * b on device memory, for a stream of choice.
-class SomeProduct {
- public:
-  SomeProduct(std::size_t rows, std::size_t cols, std::size_t depth, std::size_t offset = 0)
-      : a_(random_grid<float>(rows, depth, 0, 1), offset),
-        b_(random_grid<float>(depth, cols, 0, 2)),
-        c_(Grid<float>(rows, cols)) {}
-  void run(Stream& stream, Write write = Write::overwrite) const {
-    gpu().matmul(stream, a_.view(), Transpose::no, b_.view(), Transpose::no, c_.view(), write);
-  }
-  std::vector<float> result() const { return c_.grid().values; }
-
- private:
-  GridOnGpu<float> a_, b_, c_;
-};
-
-Stream& compute() {
-  return gpu_stream();
-}
-
-TEST_F(CudaTuning, TimesAProductWhenItIsFirstSeen) {
-  const SomeProduct product(20, 12, 8), other(20, 12, 12);
-  product.run(compute());
-  EXPECT_EQ(num_timed_products(), 1u);
-  product.run(compute());
-  SomeProduct(20, 12, 8).run(compute());
-  EXPECT_EQ(num_timed_products(), 1u);
-  other.run(compute());
-  product.run(compute(), Write::accumulate);
-  set_matmul_precision(MatmulPrecision::high);
-  product.run(compute());
-  EXPECT_EQ(num_timed_products(), 4u);
-}
-
-TEST_F(CudaTuning, LeavesWhatIsThereAloneWhileItTimes) {
+TEST_F(CudaProducts, TimingLeavesWhatIsThereAlone) {
   const SomeProduct product(20, 12, 8);
-  product.run(compute());
+  product.run();
+  EXPECT_LE(product.error(), 1e-5);
   const auto once = product.result();
-  product.run(compute(), Write::accumulate);  // timed now, and added once
+  product.run(Write::accumulate);  // timed now, and added once
   const auto twice = product.result();
   // Another algorithm may be the fastest when adding, and sums in another order.
   for (std::size_t i = 0; i < once.size(); ++i) EXPECT_NEAR(twice[i], 2 * once[i], 1e-4);
 }
 
-TEST_F(CudaTuning, TheRowAtWhichAShardBeginsMakesNoOtherProduct) {
-  const SomeProduct whole(16, 12, 8);
-  whole.run(compute());
-  SomeProduct(16, 12, 8, 8).run(compute());  // begins a row later
-  EXPECT_EQ(num_timed_products(), 1u);
-  SomeProduct(16, 12, 8, 1).run(compute());  // begins where no vector can be loaded
-  EXPECT_EQ(num_timed_products(), 2u);
-}
-
-TEST_F(CudaTuning, ThreadsThatMeetTheSameProductTimeItOnce) {
-  runtime::LogicalDevice& device = gpu_device();
-  const std::vector<SomeProduct*> products{new SomeProduct(24, 12, 8), new SomeProduct(24, 12, 8),
-                                           new SomeProduct(24, 12, 8)};
-  device.compute_stream().synchronize();
+TEST_F(CudaProducts, ThreadsTimeTheSameProductOnce) {
+  const SomeProduct products[] = {{24, 12, 8}, {24, 12, 8}, {24, 12, 8}};
+  stream().synchronize();
   std::vector<std::thread> threads;
-  for (SomeProduct* product : products) {
-    threads.emplace_back([&, product] { product->run(device.compute_stream()); });
-  }
+  for (const SomeProduct& product : products) threads.emplace_back([&] { product.run(); });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(num_timed_products(), 1u);
-  for (SomeProduct* product : products) {
-    EXPECT_EQ(product->result(), products[0]->result());
-  }
-  for (SomeProduct* product : products) delete product;
+  for (const SomeProduct& product : products) EXPECT_EQ(product.result(), products[0].result());
 }
 
-TEST_F(CudaTuning, NothingIsTimedWhereItIsOff) {
-  const UntunedScope untuned;
-  const SomeProduct product(20, 12, 8);
-  product.run(compute());
-  product.run(compute());
-  EXPECT_EQ(num_timed_products(), 0u);
+TEST_F(CudaProducts, EachWordOfPrecisionKeepsItsPromise) {
+  const std::pair<MatmulPrecision, double> promises[] = {{MatmulPrecision::highest, 1e-5},
+                                                         {MatmulPrecision::high, 2e-3},
+                                                         {MatmulPrecision::medium, 1e-2}};
+  for (const auto& [precision, error] : promises) {
+    SCOPED_TRACE(to_string(precision));
+    set_matmul_precision(precision);
+    const SomeProduct product(40, 50, 300);
+    product.run();
+    EXPECT_LE(product.error(), error);
+    expect_layer(Layer<float>({40, 24, 128}), error);
+  }
 }
 
-TEST_F(CudaTuning, ANewProductInACaptureIsAnErrorThatSaysWhatToDo) {
-  const SomeProduct seen(20, 12, 8), unseen(20, 8, 12);
-  runtime::StepGraph graph({gpu_device().device()});
-  for (std::size_t i = 0; i < runtime::StepGraph::kNumWarmUps; ++i) {
-    graph.run([&] { seen.run(compute()); });
-  }
-  expect_error(ErrorCode::State,
-               "[matmul] the product [20, 8] x 12 is new and cannot be captured; run the step once "
-               "before capturing it",
-               [&] {
-                 graph.run([&] {
-                   seen.run(compute());
-                   unseen.run(compute());
-                 });
-               });
-  EXPECT_EQ(num_timed_products(), 1u);
+TEST_F(CudaProducts, DoublesAreAlwaysMultipliedInFull) {
+  const GridOnDevice<double> a(random_grid<double>(40, 30, 0, 1)),
+      b(random_grid<double>(30, 50, 0, 2)), full(40, 50), medium(40, 50);
+  const auto run = [&](const GridOnDevice<double>& c) {
+    tested().matmul(stream(), a.view(), Transpose::no, b.view(), Transpose::no, c.view(),
+                    Write::overwrite);
+    const auto content = c.content();
+    return std::vector<double>(content.begin(), content.end());
+  };
+  const auto expected = run(full);
+  set_matmul_precision(MatmulPrecision::medium);
+  expect_close(run(medium), expected, 1e-13, 10);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ TEST_F(DualRoot, BetweenSocketsQpiBounds) {
   EXPECT_DOUBLE_EQ(traffic.wire_seconds(), 1);
 }
 
-TEST_F(DualRoot, ARingPlanCostsItsBytesOverTheSlowestLink) {
+TEST_F(DualRoot, RingsTakeTheSlowestLink) {
   const std::size_t elements = 100'000'000;
   const double seconds = plan_seconds(network_, plan::ring_all_reduce(4, elements), sizeof(float));
   const double wire = 1.5 * 4e8 / 11.2e9;

@@ -58,7 +58,7 @@ TEST(Topology, AStarMakesACluster) {
   }
 }
 
-TEST(Topology, ANameThatIsNearlyAPresetsIsSuggested) {
+TEST(Topology, ANameNearAPresetsIsSuggested) {
   for (const char* name : {"HGX-H100-8", "hgxh100", "hgx_h100_8", "hgx-h100"}) {
     try {
       find_topology(name);

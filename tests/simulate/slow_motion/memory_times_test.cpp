@@ -29,7 +29,7 @@ TEST_F(MemoryTimesTest, WhatNobodyWroteBelongsToNobody) {
   EXPECT_EQ(times.last_write({nullptr, 0}).time.count(), 0);
 }
 
-TEST_F(MemoryTimesTest, APartIsAsLateAsWhatWasWrittenLastInIt) {
+TEST_F(MemoryTimesTest, APartHasTheTimeOfItsWrite) {
   times.write(part(0, 50), {Time(10), 1});
   times.write(part(50, 100), {Time(20), 2});
   EXPECT_EQ(time(0, 50), 10);
@@ -39,7 +39,7 @@ TEST_F(MemoryTimesTest, APartIsAsLateAsWhatWasWrittenLastInIt) {
   EXPECT_EQ(times.last_write(part(40, 60)).device, 2);
 }
 
-TEST_F(MemoryTimesTest, AWriteTakesThePlaceOfWhatItCovers) {
+TEST_F(MemoryTimesTest, AWriteReplacesWhatItCovers) {
   times.write(part(0, 100), {Time(30), 1});
   times.write(part(20, 40), {Time(10), 2});
   EXPECT_EQ(time(20, 40), 10);

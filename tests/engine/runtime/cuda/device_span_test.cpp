@@ -28,14 +28,7 @@ class DeviceSpans : public CudaTest {
   static void work(Device device = kFirst) { Tensor::full({100}, 1, DType::float32, device); }
 };
 
-const trace::Span* find(const std::vector<trace::Span>& spans, std::string_view name) {
-  for (const trace::Span& span : spans) {
-    if (span.name == name) return &span;
-  }
-  return nullptr;
-}
-
-TEST_F(DeviceSpans, KeepWhatTheyAreGivenAndBelongToNoThread) {
+TEST_F(DeviceSpans, KeepWhatTheyAreGiven) {
   trace::start();
   {
     const ThreadContextScope of_rank({.rank = 5, .world_size = 6});
@@ -70,26 +63,6 @@ TEST_F(DeviceSpans, TimeTheWorkAndNotItsSubmission) {
   EXPECT_GE(spans[0].end_ns, other->passed_at_ns()) << "it ended when the gate was opened";
 }
 
-TEST_F(DeviceSpans, LieInsideTheSpanAroundThem) {
-  trace::start();
-  {
-    DeviceSpan outer(compute(), Lane::compute, Category::step, "outer");
-    for (const char* name : {"first", "second"}) {
-      DeviceSpan inner(compute(), Lane::compute, Category::op, name);
-      work();
-    }
-  }
-  const auto spans = recorded();
-  ASSERT_EQ(spans.size(), 3u);
-  const auto* outer = find(spans, "outer");
-  const auto* first = find(spans, "first");
-  const auto* second = find(spans, "second");
-  ASSERT_TRUE(outer && first && second);
-  EXPECT_LE(outer->begin_ns, first->begin_ns);
-  EXPECT_LE(first->end_ns, second->begin_ns);
-  EXPECT_LE(second->end_ns, outer->end_ns);
-}
-
 TEST_F(DeviceSpans, OfManyStepsAndDevicesAreAllRecorded) {
   constexpr std::size_t kNumSteps = 150;  // more than wait at any time
   constexpr int kNumRanks = 16;           // at least as many as devices
@@ -118,19 +91,7 @@ TEST_F(DeviceSpans, OfManyStepsAndDevicesAreAllRecorded) {
   }
 }
 
-TEST_F(DeviceSpans, AreNothingWhileNobodyRecordsAndWhenCancelled) {
-  {
-    DeviceSpan span(compute(), Lane::compute, Category::op, "before");
-    trace::start();
-  }
-  {
-    DeviceSpan span(compute(), Lane::compute, Category::op, "cancelled");
-    span.cancel();
-  }
-  EXPECT_TRUE(recorded().empty());
-}
-
-TEST_F(DeviceSpans, AreOpenedWithOneOfTheThreadByAWorkSpan) {
+TEST_F(DeviceSpans, AreOpenedByAWorkSpan) {
   trace::start();
   {
     WorkSpan span(compute(), Lane::copy, Category::copy, "scatter", 64);
@@ -152,7 +113,7 @@ TEST_F(DeviceSpans, AreOpenedWithOneOfTheThreadByAWorkSpan) {
   EXPECT_NE(spans[0].thread == trace::kDeviceThread, spans[1].thread == trace::kDeviceThread);
 }
 
-TEST_F(DeviceSpans, OfARecordingThatIsOverDoNotTurnUpInTheNext) {
+TEST_F(DeviceSpans, StayInTheirRecording) {
   trace::start();
   { DeviceSpan span(compute(), Lane::compute, Category::op, "old"); }
   trace::stop();
@@ -163,13 +124,7 @@ TEST_F(DeviceSpans, OfARecordingThatIsOverDoNotTurnUpInTheNext) {
   EXPECT_STREQ(spans[0].name, "new");
 }
 
-TEST_F(DeviceSpans, OfTheCpuAreLeftToItsThreads) {
-  trace::start();
-  { DeviceSpan span(compute(kCpu), Lane::compute, Category::op, "on the CPU"); }
-  EXPECT_TRUE(recorded().empty());
-}
-
-TEST_F(DeviceSpans, AKernelsFaultDoesNotLoseThoseAfterIt) {
+TEST_F(DeviceSpans, AKernelsFaultLosesNoneAfterIt) {
   const Tensor source = Tensor::zeros({4, 2}, DType::float32, kFirst);
   const Tensor rows = Tensor::from(std::vector<std::int64_t>{4}, {1}, kFirst);
   const Tensor to = Tensor::empty({1, 2}, DType::float32, kFirst);

@@ -33,22 +33,6 @@ TEST_F(KernelFailures, AreThrownByTheNextWait) {
   EXPECT_EQ(values_of(x), std::vector<float>(100, 2));
 }
 
-TEST_F(KernelFailures, AreThrownByAWaitWithADeadline) {
-  const Tensor x = Tensor::zeros({100}, DType::float32, kFirst);
-  x.fill(1);
-  compute().synchronize();
-  Gate gate;
-  gate.block(compute());
-  emulated_gpu::fail_next_kernel(cuda::cuda_stream(compute()).handle());
-  x.fill(1);
-  const auto event = compute().record();
-  EXPECT_FALSE(event->wait(Clock::now()));
-  gate.open();
-  expect_error(ErrorCode::Cuda, kWords, [&] { event->wait(deadline_after(60)); });
-  EXPECT_TRUE(event->has_passed()) << "nobody waits for a device that has failed";
-  event->wait_quietly();
-}
-
 TEST_F(KernelFailures, LetMemoryGoWithoutAnotherError) {
   {
     const Tensor x = Tensor::zeros({100}, DType::float32, kFirst);

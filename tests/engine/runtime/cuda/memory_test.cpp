@@ -17,7 +17,7 @@ MemoryStatistics statistics(Device device = kFirst) {
   return logical_device(device).own_memory().statistics();
 }
 
-TEST_F(CudaMemory, IsGivenOutAgainAtOnceInTheOrderOfTheComputeStream) {
+TEST_F(CudaMemory, IsGivenOutAgainAtOnce) {
   { const Tensor cached = Tensor::full({kSize}, 0, DType::uint8, kFirst); }
   compute().synchronize();
   Gate gate;
@@ -59,26 +59,7 @@ TEST_F(CudaMemory, ThatAnotherStreamUsesWaitsForIt) {
   }
 }
 
-TEST_F(CudaMemory, WaitsForAnEventThatItWasGiven) {
-  LogicalDevice& device = logical_device(kFirst);
-  { const Storage cached(device, kSize), another(device, kSize); }
-  Gate gate;
-  gate.block(comm());
-  void* used = nullptr;
-  {
-    Storage storage(device, kSize);
-    used = storage.data();
-    storage.record_use(comm().record());
-  }
-  Storage other(device, kSize);
-  EXPECT_NE(other.data(), used);
-  gate.open();
-  comm().synchronize();
-  Storage again(device, kSize);
-  EXPECT_EQ(again.data(), used);
-}
-
-TEST_F(CudaMemory, IsCountedPerLogicalDeviceAlsoOnOneGpu) {
+TEST_F(CudaMemory, IsCountedPerLogicalDevice) {
   const auto first = statistics(kFirst), sibling = statistics(kSibling);
   logical_device(kFirst).own_memory().reset_peak();
   logical_device(kSibling).own_memory().reset_peak();
@@ -93,29 +74,7 @@ TEST_F(CudaMemory, IsCountedPerLogicalDeviceAlsoOnOneGpu) {
   EXPECT_EQ(statistics(kSibling).peak_bytes, sibling.current_bytes + 2 * kSize);
 }
 
-TEST_F(CudaMemory, OfAPoolBesideTheDevicesIsCountedWithIt) {
-  LogicalDevice& device = logical_device(kFirst);
-  const std::size_t before = statistics().current_bytes;
-  device.own_memory().reset_peak();
-  const auto pool = make_cuda_memory_pool("beside", device.gpu(), &device.own_memory());
-  const auto block = pool->allocate(kSize);
-  EXPECT_EQ(statistics().current_bytes, before + kSize);
-  pool->release(block);
-  EXPECT_EQ(statistics().current_bytes, before);
-  EXPECT_EQ(statistics().peak_bytes, before + kSize);
-  pool->keep_blocks();
-  EXPECT_EQ(statistics().current_bytes, before + kSize) << "kept for a graph";
-  pool->release_cached();
-  EXPECT_EQ(pool->statistics().cached_bytes, kSize) << "kept for a graph";
-  pool->release(pool->allocate(kSize));
-  EXPECT_EQ(statistics().current_bytes, before + kSize);
-  pool->let_blocks_go();
-  EXPECT_EQ(statistics().current_bytes, before);
-  pool->release_cached();
-  EXPECT_EQ(pool->statistics().cached_bytes, 0u);
-}
-
-TEST_F(CudaMemory, ThatACapturedStepWorksInIsHeldAsLongAsTheGraph) {
+TEST_F(CudaMemory, OfACapturedStepLivesWithItsGraph) {
   const Tensor result = Tensor::zeros({kSize}, DType::uint8, kFirst);
   const std::size_t before = statistics().current_bytes;
   logical_device(kFirst).own_memory().reset_peak();
@@ -135,7 +94,7 @@ TEST_F(CudaMemory, ThatACapturedStepWorksInIsHeldAsLongAsTheGraph) {
   EXPECT_EQ(statistics().current_bytes, before);
 }
 
-TEST_F(CudaMemory, PinnedIsReusedAndCopiedFromByTheGpu) {
+TEST_F(CudaMemory, PinnedIsReused) {
   void* first = nullptr;
   {
     const Tensor x = Tensor::empty_pinned({kSize}, DType::uint8);
@@ -148,17 +107,6 @@ TEST_F(CudaMemory, PinnedIsReusedAndCopiedFromByTheGpu) {
   EXPECT_FALSE(is_pinned(0, Tensor::empty({kSize}, DType::uint8, kCpu).raw()));
   std::fill_n(y.host<std::uint8_t>().data(), kSize, std::uint8_t{9});
   EXPECT_EQ(y.to(kFirst).to_vector<std::uint8_t>(), std::vector<std::uint8_t>(kSize, 9));
-}
-
-TEST_F(CudaMemory, MoreThanTheGpuHasIsAnErrorThatNamesTheDevice) {
-  const std::size_t too_much = physical_gpus()[0].memory_bytes * 2;
-  const auto before = statistics();
-  expect_error(
-      ErrorCode::Device,
-      "[allocate] out of memory on cuda:0: asked for " + std::to_string(too_much) + " bytes",
-      [&] { Tensor::empty({too_much}, DType::uint8, kFirst); });
-  EXPECT_EQ(statistics().current_bytes, before.current_bytes);
-  EXPECT_EQ(values_of(Tensor::full({100}, 1, DType::float32, kFirst)), std::vector<float>(100, 1));
 }
 
 }  // namespace

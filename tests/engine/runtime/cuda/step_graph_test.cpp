@@ -24,7 +24,7 @@ void add(const Tensor& a, const Tensor& b, const Tensor& y) {
   a.backend().add(a.stream(), a.view(), b.view(), y.view());
 }
 
-TEST_F(StepGraphs, WarmUpCaptureAndLaunchesDoTheStepOnceEach) {
+TEST_F(StepGraphs, EveryRunDoesTheStepOnce) {
   const Tensor sum = full(0), input = full(0);
   StepGraph graph({kFirst});
   std::size_t num_calls = 0;
@@ -45,22 +45,7 @@ TEST_F(StepGraphs, WarmUpCaptureAndLaunchesDoTheStepOnceEach) {
   EXPECT_EQ(graph.num_nodes(), 3u);
 }
 
-TEST_F(StepGraphs, KnowsWhenItCaptures) {
-  EXPECT_FALSE(is_capturing_step());
-  StepGraph graph({kFirst});
-  std::vector<bool> capturing;
-  const Tensor x = full(0);
-  for (std::size_t run = 0; run < kRuns; ++run) {
-    graph.run([&] {
-      capturing.push_back(is_capturing_step());
-      x.fill(1);
-    });
-    EXPECT_FALSE(is_capturing_step());
-  }
-  EXPECT_EQ(capturing, (std::vector<bool>{false, false, false, true}));
-}
-
-TEST_F(StepGraphs, MemoryOfACapturedStepIsGivenToNobodyElse) {
+TEST_F(StepGraphs, MemoryOfACapturedStepIsItsOwn) {
   const Tensor result = full(0);
   const auto step = [&] {
     const Tensor a = full(3);
@@ -74,32 +59,17 @@ TEST_F(StepGraphs, MemoryOfACapturedStepIsGivenToNobodyElse) {
   for (int i = 0; i < 20; ++i) {
     others.push_back(full(100 + i));
     graph.run(step);
+    // A GPU that is full makes all pools give back what they keep free.
+    if (i == 10) {
+      const std::size_t too_much = physical_gpus()[0].memory_bytes * 2;
+      EXPECT_THROW(Tensor::empty({too_much}, DType::uint8, kSibling), Error);
+    }
   }
   EXPECT_EQ(values_of(result), all(6));
   for (int i = 0; i < 20; ++i) EXPECT_EQ(values_of(others[std::size_t(i)]), all(float(100 + i)));
 }
 
-TEST_F(StepGraphs, MemoryOfACapturedStepStaysWhenOthersGiveTheirsBack) {
-  const Tensor result = full(0), input = full(1);
-  const auto step = [&] {
-    const Tensor a = full(0);
-    add(input, input, a);
-    const Tensor b = a.clone();
-    add(a, b, result);
-  };
-  StepGraph graph({kFirst});
-  while (!graph.is_captured()) graph.run(step);
-  // A GPU that is full makes all pools give back what they keep free.
-  EXPECT_THROW(Tensor::empty({physical_gpus()[0].memory_bytes * 2}, DType::uint8, kSibling), Error);
-  std::vector<Tensor> others;
-  for (int i = 0; i < 20; ++i) others.push_back(full(50));
-  input.fill(2);
-  graph.run(step);
-  EXPECT_EQ(values_of(result), all(8));
-  for (const Tensor& other : others) EXPECT_EQ(values_of(other), all(50));
-}
-
-TEST_F(StepGraphs, SeveralDevicesForkFromTheFirstAndJoinIt) {
+TEST_F(StepGraphs, SeveralDevicesForkFromTheFirst) {
   const std::vector<Device> devices{kFirst, kSibling, kOther};
   std::vector<Tensor> inputs, outputs;
   for (const Device device : devices) {
@@ -126,7 +96,7 @@ TEST_F(StepGraphs, SeveralDevicesForkFromTheFirstAndJoinIt) {
   }
 }
 
-TEST_F(StepGraphs, FollowAndPrecedeTheWorkOfAllTheirDevices) {
+TEST_F(StepGraphs, KeepTheOrderOfTheirDevicesWork) {
   const Tensor x = full(0, kFirst), y = full(0, kSibling), seen = full(0, kFirst);
   StepGraph graph({kFirst, kSibling});
   for (std::size_t run = 0; run < kRuns; ++run) {
@@ -165,7 +135,7 @@ TEST_F(StepGraphs, StreamsThatTheStepForksAreCapturedToo) {
   }
 }
 
-TEST_F(StepGraphs, AnErrorOfTheStepLeavesStreamsThatWorkAndTheNextCallCaptures) {
+TEST_F(StepGraphs, TheCallAfterAnErrorCaptures) {
   const Tensor x = full(0);
   StepGraph graph({kFirst, kSibling});
   std::size_t num_calls = 0;
@@ -192,19 +162,7 @@ TEST_F(StepGraphs, AnErrorOfTheStepLeavesStreamsThatWorkAndTheNextCallCaptures) 
   EXPECT_EQ(values_of(x), all(4));
 }
 
-TEST_F(StepGraphs, ACopyFromPlainHostMemoryIsRefusedWithTheTensor) {
-  const Tensor x = full(1);
-  StepGraph graph({kFirst});
-  const auto run = [&] {
-    while (!graph.is_captured()) {
-      graph.run([&] { x.copy_from(Tensor::full({kSize}, 2, DType::float32, kCpu)); });
-    }
-  };
-  expect_error(ErrorCode::State, "[copy] a step that is captured as a graph may not", run);
-  expect_error(ErrorCode::State, describe(Tensor::full({kSize}, 2, DType::float32, kCpu)), run);
-}
-
-TEST_F(StepGraphs, AStepThatWaitsForTheDeviceIsToldWhatItMayNotDo) {
+TEST_F(StepGraphs, AStepThatWaitsIsRefused) {
   const Tensor x = full(1);
   const auto passed = compute(kOther).record();
   passed->wait();
@@ -213,7 +171,6 @@ TEST_F(StepGraphs, AStepThatWaitsForTheDeviceIsToldWhatItMayNotDo) {
       [&] { passed->wait(); },
       [&] { values_of(x); },
       [&] { x.to(kCpu); },
-      [&] { x.copy_from(Tensor::full({kSize}, 2, DType::float32, kCpu)); },
       [&] { CUDA_CHECK(cudaDeviceSynchronize()); },
   };
   for (const auto& step : steps) {
@@ -274,28 +231,9 @@ TEST_F(StepGraphs, TensorsMayOutliveTheGraphThatMadeThem) {
   EXPECT_EQ(logical_device(kFirst).own_memory().statistics().current_bytes, before);
 }
 
-TEST_F(StepGraphs, GiveBackWhatOnlyTheirStreamsUsed) {
-  const Tensor x = full(0);
-  const std::size_t before = logical_device(kFirst).own_memory().statistics().current_bytes;
-  {
-    StepGraph graph({kFirst});
-    while (!graph.is_captured()) {
-      graph.run([&] {
-        const Tensor scratch = full(1);
-        comm().wait(compute().record());
-        x.backend().copy(comm(), scratch.view(), x.view());
-        scratch.storage()->record_use(comm());  // as long as the graph, for all the pool knows
-        compute().wait(comm().record());
-      });
-    }
-    EXPECT_GT(logical_device(kFirst).own_memory().statistics().current_bytes, before);
-  }
-  EXPECT_EQ(logical_device(kFirst).own_memory().statistics().current_bytes, before);
-}
-
 TEST_F(StepGraphs, RefuseDevicesThatAreNoneOrStandTwice) {
   expect_error(ErrorCode::Usage, "at least one device", [] { StepGraph graph({}); });
-  expect_error(ErrorCode::Usage, "a step is captured on CUDA devices, found cpu:0", [] {
+  expect_error(ErrorCode::Usage, "a step is captured on CUDA devices, found", [] {
     StepGraph graph({kFirst, kCpu});
   });
   expect_error(ErrorCode::Usage, "cuda:1 stands twice", [] {
