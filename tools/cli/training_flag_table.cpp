@@ -87,6 +87,8 @@ const std::vector<TrainingFlag> kTrainingFlags = {
          {.one_of = {"highest", "high", "medium"}, .idle = {kOnCpu, kWithFloat64}}),
     // Before --comm, which it may choose: of what ranks have differently, the first is named.
     flag("--bitwise", &F::bitwise, "the same bits on 1, 2, 4 and 8 devices, at the price of speed"),
+    flag("--sync-batch-norm", &F::sync_batch_norm,
+         "batch norm over the rows of all devices, not of each one"),
     flag("--ranks", &F::ranks,
          "who the ranks are: threads (default) or processes (always, under a launcher)",
          {.one_of = {"threads", "processes"}, .ranks = kEachItsOwn, .idle = {kWithoutRanks}}),

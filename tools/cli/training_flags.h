@@ -43,6 +43,7 @@ struct TrainingFlags : RankFlags {
   std::uint64_t seed = 0;
   bool no_shuffle = false;
   bool bitwise = false;
+  bool sync_batch_norm = false;
   std::string sampler = "exact";
   double bucket_mib = 25;
   double first_bucket_mib = 1;

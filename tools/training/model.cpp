@@ -135,6 +135,7 @@ LocalModels make_models(const TrainingTask& task, const DevicePlacement& placeme
   if (placement.mode == Mode::data_parallel) {
     parallel::DataParallelOptions options;
     options.devices = placement.devices;
+    options.batch_norm = task.batch_norm;
     models.ranks[0].wrapped = std::make_shared<parallel::DataParallel>(model, options);
   }
   return models;
@@ -152,6 +153,9 @@ LocalModels make_rank_model(const TrainingTask& task, Device device,
   if (task.summation == Summation::bitwise) {  // its gradients are reduced in a fixed order instead
     parallel::broadcast_model(*model, communicator);
   } else {
+    if (task.batch_norm == parallel::BatchNormRows::all) {
+      parallel::sync_batch_norm(*model, communicator);
+    }
     models.ranks[0].wrapped =
         std::make_shared<parallel::Ddp>(model, communicator, ddp_options(task));
   }

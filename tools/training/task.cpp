@@ -118,6 +118,14 @@ void require_fitting_bitwise(const TrainingFlags& flags, const nn::ModelSpec& mo
           "needs one thread per device; leave out --threads-per-device");
 }
 
+void require_fitting_sync_batch_norm(const TrainingFlags& flags, const nn::ModelSpec& model) {
+  require(model.has_batch_norm(), ErrorCode::Usage, "--sync-batch-norm",
+          "is for models with batch norm, such as resnet18; leave it out");
+  require(!flags.graph, ErrorCode::Usage, "--sync-batch-norm",
+          "lets devices wait for each other within a step, which --graph captures from one thread; "
+          "leave one out");
+}
+
 // A graph repeats what was captured, and the host has no part in it.
 void require_fitting_graph(const TrainingFlags& flags) {
   require(resolve_device_type(flags) == DeviceType::cuda, ErrorCode::Usage, "--graph",
@@ -186,6 +194,10 @@ TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices) {
     require_fitting_bitwise(flags, spec, num_devices);
     task.summation = Summation::bitwise;
   }
+  if (flags.sync_batch_norm) {
+    require_fitting_sync_batch_norm(flags, spec);
+    task.batch_norm = parallel::BatchNormRows::all;
+  }
   task.optimizer = make_optimizer_settings(flags);
   if (flags.graph) {
     require_fitting_graph(flags);
@@ -198,6 +210,11 @@ TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices) {
   task.bucket_byte_limits = {mib_to_bytes("--first-bucket-mib", flags.first_bucket_mib),
                              mib_to_bytes("--bucket-mib", flags.bucket_mib)};
   return task;
+}
+
+bool TrainingTask::has_own_statistics() const {
+  return !model.empty() && batch_norm == parallel::BatchNormRows::own &&
+         nn::parse_model(model).has_batch_norm();
 }
 
 void load_task(TrainingTask& task, const TrainingFlags& flags) {

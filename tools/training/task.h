@@ -15,6 +15,7 @@
 #include "engine/nn/state_dict.h"
 #include "engine/optim/optimizer.h"
 #include "engine/optim/schedule.h"
+#include "engine/parallel/sync_batch_norm.h"
 #include "tools/cli/training_flags.h"
 
 namespace lockstep::tools {
@@ -46,6 +47,7 @@ struct TrainingTask {
   data::Shuffle shuffle = data::Shuffle::on;
   Sampler sampler = Sampler::exact;
   Summation summation = Summation::plain;
+  parallel::BatchNormRows batch_norm = parallel::BatchNormRows::own;  // --sync-batch-norm: all
   OptimizerSettings optimizer;
   std::optional<nn::StateDict> initial_weights;
 
@@ -58,7 +60,8 @@ struct TrainingTask {
   double comm_timeout_seconds = 30;
   std::vector<std::size_t> bucket_byte_limits;
 
-  bool has_batch_norm() const { return !model.empty() && nn::parse_model(model).has_batch_norm(); }
+  // Each device normalises by the statistics of its own rows, so weights are not one device's.
+  bool has_own_statistics() const;
   // The rows that the model takes: images, or features.
   nn::ModelData model_data() const;
   Shape batch_shape(std::size_t num_rows) const;  // of x: [num_rows, ...]

@@ -115,10 +115,11 @@ ReferenceGradient reference_gradient(const TrainingTask& task, Device device,
     mixed.push_back(rows[place]);
   }
   const std::size_t rows_of_piece = (rows.size() + kNumPieces - 1) / kNumPieces;
-  const bool has_batch_norm = task.has_batch_norm();
-  ReferenceGradient reference = has_batch_norm
-                                    ? sum_of_pieces(task, *model, device, rows, rows_of_device)
-                                    : sum_of_pieces(task, *model, device, mixed, rows_of_piece);
+  const bool has_batch_norm = nn::parse_model(task.model).has_batch_norm();
+  ReferenceGradient reference =
+      has_batch_norm ? sum_of_pieces(task, *model, device, rows,
+                                     task.has_own_statistics() ? rows_of_device : rows.size())
+                     : sum_of_pieces(task, *model, device, mixed, rows_of_piece);
   if (device.type == DeviceType::cuda && !has_batch_norm) {
     reference.values = sum_of_pieces(task, *model, device, mixed, rows_of_device).values;
   }
