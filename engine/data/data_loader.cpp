@@ -160,8 +160,9 @@ EpochSampler exact_sampler(std::size_t num_rows, const BatchOptions& options) {
 }  // namespace
 
 DataLoader::DataLoader(std::shared_ptr<const LabelledRows> rows, const BatchOptions& options)
-    : DataLoader(rows, exact_sampler(rows ? rows->num_rows() : 0, options),
-                 {.device = options.device, .dtype = options.dtype}) {}
+    : DataLoader(
+          rows, exact_sampler(rows ? rows->num_rows() : 0, options),
+          {.device = options.device, .dtype = options.dtype, .row_shape = options.row_shape}) {}
 
 DataLoader::~DataLoader() = default;
 

@@ -197,6 +197,7 @@ struct BatchOptions {
   int world_size = 1;
   Device device = default_device();
   DType dtype = DType::float32;
+  Shape row_shape = {};  // as in DataLoaderOptions
 };
 
 // Batches that wait for a CUDA device at most; they hold pixels.
