@@ -214,12 +214,14 @@ bool TcpTransport::try_to_send(Peer& peer, FrameHeader header, Bytes payload,
       deadline = runtime::earlier(deadline, runtime::deadline_after(kDeliverySecondsAfterFailure));
     }
     short events = POLLOUT;
+    bool has_news = false;
     if (!failure_.is_set()) {
       if (!awaiting) awaiting.emplace(peer);
-      if (receive(peer)) continue;
+      has_news = receive(peer);
       if (!peer.has_ended) events |= POLLIN;
     }
-    wait_for_event(peer.socket, events, runtime::earlier(deadline, runtime::Clock::now() + kLook));
+    const runtime::Deadline next_look = runtime::Clock::now() + kLook;
+    if (!has_news) wait_for_event(peer.socket, events, runtime::earlier(deadline, next_look));
     if (!runtime::has_passed(deadline)) continue;
     peer.is_cut_off = true;
     return false;
