@@ -36,11 +36,12 @@ using namespace lockstep;
 
 constexpr const char* kModel = "mlp:64-128-10";  // Linear(64, 128), ReLU, Linear(128, 10)
 
-int batch_size = 64;         // --batch
+int batch_size = 64;         // --batch: rows of a step
 double learning_rate = 0.1;  // --lr
-std::string save_path;       // --save
 
-// The same weights, drawn from the seed, wherever a model is made.
+std::string save_path;  // --save
+
+// With weights that are drawn from the seed.
 std::shared_ptr<nn::Module> make_model(Device device, int seed = 0) {
   const auto model = nn::make_mlp(kModel, seed);
   model->to(device);
@@ -59,15 +60,17 @@ std::vector<double> train(const std::shared_ptr<nn::Module>& model, Device devic
   data::DataLoader loader(datasets::load_digits(0, datasets::kNumTrainDigits),
                           {.batch = batch_size, .shuffle = true, .device = device});
   optim::Sgd optimizer(model->parameters(), {.learning_rate = learning_rate, .momentum = 0.9});
-  const nn::CrossEntropyLoss criterion;  // the mean over rows of -log(output of the right class)
+  const nn::CrossEntropyLoss criterion;  // the mean over the rows of -log(the right output)
   std::vector<double> losses;
   for (int epoch = 0; epoch < epochs; ++epoch) {
     double loss_sum = 0;
+    // Forget the last gradients; forward; backward, which leaves a gradient for each weight; and
+    // w = w - lr * momentum of it.
     for (const data::Batch& batch : loader) {
-      optimizer.zero_grad();  // forget the last gradients
-      const Variable loss = criterion((*model)(batch.x), batch.labels);  // forward
-      loss.backward();   // a gradient for each weight
-      optimizer.step();  // w = w - lr * momentum of it
+      optimizer.zero_grad();
+      const Variable loss = criterion((*model)(batch.x), batch.labels);
+      loss.backward();
+      optimizer.step();
       loss_sum += loss.item() * batch.labels.size(0);
     }
     losses.push_back(loss_sum / datasets::kNumTrainDigits);

@@ -29,11 +29,12 @@ using namespace lockstep;
 
 constexpr const char* kModel = "mlp:64-128-10";  // Linear(64, 128), ReLU, Linear(128, 10)
 
-int batch_size = 64;              // --batch: rows per step over all ranks
-double learning_rate = 0.1;       // --lr
+int batch_size = 64;         // --batch: rows of a step
+double learning_rate = 0.1;  // --lr
+
 std::string without = "nothing";  // --without
 
-// Each rank draws its weights from a seed of its own.
+// With weights that are drawn from the seed.
 std::shared_ptr<nn::Module> make_model(Device device, int seed = 0) {
   const auto model = nn::make_mlp(kModel, seed);
   model->to(device);
@@ -81,16 +82,18 @@ std::vector<double> train(comm::Communicator& ranks, const std::shared_ptr<nn::M
   data::DataLoader loader(datasets::load_digits(0, datasets::kNumTrainDigits),
                           batches_of(ranks, device));
   optim::Sgd optimizer(model->parameters(), {.learning_rate = learning_rate, .momentum = 0.9});
-  const nn::CrossEntropyLoss criterion;  // the mean over this rank's rows
+  const nn::CrossEntropyLoss criterion;  // the mean over the rows of -log(the right output)
   std::vector<double> losses;
   for (int epoch = 0; epoch < epochs; ++epoch) {
     double loss_sum = 0;
+    // Forget the last gradients; forward; backward, which leaves a gradient for each weight; and
+    // w = w - lr * momentum of it.
     for (const data::Batch& batch : loader) {
       optimizer.zero_grad();
       const Variable loss = criterion((*model)(batch.x), batch.labels);
       loss.backward();
       if (without != "average") average_gradients(ranks, *model);
-      optimizer.step();  // the same on every rank, so the copies stay equal
+      optimizer.step();
       loss_sum += loss.item() * batch.labels.size(0);
     }
     losses.push_back(sum_over_ranks(ranks, loss_sum, device) / datasets::kNumTrainDigits);

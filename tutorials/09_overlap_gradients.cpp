@@ -40,12 +40,13 @@ constexpr const char* kModel = "mlp:64-128-10";  // Linear(64, 128), ReLU, Linea
 constexpr const char* kDeepModel = "mlp:64-256-256-256-256-256-256-256-256-256-256-256-256-10";
 constexpr const char* kMachine = "dgx1-v100";
 
-int batch_size = 64;             // --batch: rows per step over all ranks
-double learning_rate = 0.1;      // --lr
+int batch_size = 64;         // --batch: rows of a step
+double learning_rate = 0.1;  // --lr
+
 double bucket_mib = 0.5;         // --bucket-mib
 std::string machine = kMachine;  // --machine
 
-// Each rank draws its weights from a seed of its own.
+// With weights that are drawn from the seed.
 std::shared_ptr<nn::Module> make_model(Device device, int seed = 0) {
   const auto model = nn::make_mlp(kModel, seed);
   model->to(device);
@@ -77,19 +78,22 @@ data::BatchOptions batches_of(const comm::Communicator& ranks, Device device) {
 // The training loop of every rank. Returns the mean loss of each epoch.
 std::vector<double> train(comm::Communicator& ranks, const std::shared_ptr<nn::Module>& model,
                           Device device, int epochs) {
-  parallel::Ddp ddp(model, ranks);  // all ranks start with the weights of rank 0
+  // Broadcasts the weights of rank 0; averages gradients, bucket by bucket, in backward().
+  parallel::Ddp ddp(model, ranks);
   data::DataLoader loader(datasets::load_digits(0, datasets::kNumTrainDigits),
                           batches_of(ranks, device));
   optim::Sgd optimizer(model->parameters(), {.learning_rate = learning_rate, .momentum = 0.9});
-  const nn::CrossEntropyLoss criterion;  // the mean over this rank's rows
+  const nn::CrossEntropyLoss criterion;  // the mean over the rows of -log(the right output)
   std::vector<double> losses;
   for (int epoch = 0; epoch < epochs; ++epoch) {
     double loss_sum = 0;
+    // Forget the last gradients; forward; backward, which leaves a gradient for each weight; and
+    // w = w - lr * momentum of it.
     for (const data::Batch& batch : loader) {
       optimizer.zero_grad();
       const Variable loss = criterion(ddp(batch.x), batch.labels);
-      loss.backward();   // averages the gradients, bucket by bucket, while it runs
-      optimizer.step();  // the same on every rank, so the copies stay equal
+      loss.backward();
+      optimizer.step();
       loss_sum += loss.item() * batch.labels.size(0);
     }
     losses.push_back(sum_over_ranks(ranks, loss_sum, device) / datasets::kNumTrainDigits);
