@@ -36,7 +36,7 @@ using namespace lockstep;
 // One layer: x [4, 3], W [2, 3], b [2] -> y [4, 2]. In double: float32 has about 7 digits, and
 // the difference of two nearly equal losses would lose most of them.
 constexpr std::size_t kBatch = 4, kIn = 3, kOut = 2;
-constexpr std::size_t kBias = kOut * kIn;  // where b begins behind W
+constexpr std::size_t kBias = kOut * kIn;  // b begins here, behind W
 
 using Values = std::vector<double>;
 struct Layer {

@@ -103,7 +103,7 @@ Tensor compute_gradients(const tutorial::Rows& shard) {
 }
 
 struct Outcome {
-  std::vector<Tensor> sums;             // of each rank
+  std::vector<Tensor> sums;             // on each rank
   std::vector<std::size_t> bytes_sent;  // by each rank
 };
 

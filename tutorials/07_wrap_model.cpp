@@ -123,7 +123,7 @@ void train(nn::Module& net, const tutorial::Rows& batch, int num_steps) {
   }
 }
 
-// What one device has sent and held, and how busy it would be.
+// The load of one device.
 struct Load {
   double sent_mb = 0;  // per step, to other devices
   double held_mb = 0;  // the most at once

@@ -139,7 +139,7 @@ void walk_through_plan(plan::RankBuffers buffers) {
   tutorial::check("the plan ends with the same numbers", all_equal(buffers, sum));
 }
 
-// What a way sends and how long it takes.
+// Bytes and time of one way to all-reduce.
 struct Measured {
   double sent_buffers = 0;  // by the busiest rank
   double seconds = 0;       // until every rank has the sum: the fastest of some

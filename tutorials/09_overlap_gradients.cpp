@@ -211,7 +211,7 @@ void accumulate(const Rows& digits, const std::vector<Device>& devices) {
 // A way to average gradients, for the comparison.
 struct Way {
   const char* name;
-  double mib;  // of a bucket
+  double mib;  // size of a bucket
   parallel::Overlap overlap;
 
   tutorial::Training training() const {

@@ -114,7 +114,7 @@ void save_a_pass(Device device, std::size_t batch, std::size_t out) {
 // of its factors before it multiplies. All these formats have the 8 bits of float32's exponent.
 Tensor round_to(int bits, const Tensor& x) {
   std::vector<float> values = x.to_vector<float>();
-  const std::uint32_t unit = 1u << (23 - bits);  // of the bits that are kept
+  const std::uint32_t unit = 1u << (23 - bits);  // the last bit that is kept
   for (float& value : values) {
     const auto word = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t is_odd = word / unit % 2;

@@ -60,7 +60,7 @@ void print_ranks(int num_machines, int ranks_per_machine) {
   }
 }
 
-// What each of the processes does.
+// The work of each process.
 void be_a_rank(const tutorial::Options& options) {
   // 1. Who am I? One function reads the variables, whoever has set them.
   const launch::Environment environment = launch::current_environment();

@@ -149,7 +149,7 @@ int show_first_failure() {
 
 int show_that_nobody_is_left() {
   fmt::print("rank 1 starts a helper that leaves the group, and is killed\n");
-  const bool adopted_before = launch::adopt_orphans(true);  // what is left would be our child now
+  const bool adopted_before = launch::adopt_orphans(true);  // orphans become our children
   const int code = run_in_role("die");
   tutorial::check("a rank that is killed counts as 128 + 9", code == 128 + SIGKILL);
   tutorial::check("its helper that had left the group is gone, too",

@@ -2,7 +2,7 @@
 //
 // You will see: the command of each machine; the all-reduce for several hosts, printed; how many
 // bytes cross between hosts and how many stay inside, beside the ring that knows nothing of hosts.
-// Where every rank has a GPU, NCCL does this (--comm nccl of `lockstep train`).
+// If every rank has a GPU, NCCL does this (--comm nccl of `lockstep train`).
 //
 // Run:  14_join_hosts [--link 1ms,1GB/s] [--device auto|cpu|cuda] [--fast]
 // plays two hosts of three ranks each on this machine: a rank says which host it is on, ranks of
@@ -70,7 +70,7 @@ struct Traffic {
   std::size_t inside_hosts = 0;
 };
 
-// What the plan will send, counted without sending anything.
+// Counts the bytes that a plan will send, without sending anything.
 Traffic traffic_of(const plan::CollectivePlan& plan, const Hosts& hosts) {
   Traffic traffic;
   for (const plan::Step& step : plan.steps) {

@@ -41,7 +41,7 @@ constexpr const char* kMachine = "k80-p2-16x";
 constexpr const char* kModel = "mlp:64-384-384-384-384-384-10";
 constexpr int kBatch = 2048;
 constexpr int kBucketKib = 256;
-constexpr double kLeastGain = 1.1;  // of what is the default
+constexpr double kLeastGain = 1.1;  // with the default flags
 
 std::string machine = kMachine;  // --machine
 std::string model = kModel;      // --model

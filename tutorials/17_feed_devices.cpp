@@ -140,7 +140,7 @@ void predict_remedies(const predict::Topology& topology) {
   }
 }
 
-// What the figures say about this machine, network and batch.
+// Says in words what the figures show for this machine, network and batch.
 std::string explain(const FourAndEight& acted, const ActedSteps& remedy) {
   const bool is_slower = acted.eight_seconds > acted.four_seconds;
   return fmt::format(

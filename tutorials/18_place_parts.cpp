@@ -41,8 +41,8 @@ constexpr int kBatch = 480;
 constexpr const char* kMachine = "k80-p2-16x";
 constexpr int kHidden = 512;
 constexpr int kMicroBatches = 4;
-constexpr double kLeastBusy = 0.2, kMostBusy = 0.36;  // of three devices, one after the other
-constexpr double kLeastGain = 1.2;                    // of micro-batches
+constexpr double kLeastBusy = 0.2, kMostBusy = 0.36;  // three devices, one after the other
+constexpr double kLeastGain = 1.2;                    // micro-batches against none
 
 std::string machine = kMachine;         // --machine
 int hidden = kHidden;                   // --hidden

@@ -98,7 +98,7 @@ trace::Span median_step(const std::vector<trace::Span>& spans) {
   return steps[(steps.size() - 1) / 2];
 }
 
-// What of the step these spans of a device cover; they don't overlap.
+// The fraction of the step that these spans of a device cover; they don't overlap.
 double covered_fraction(const ActedSteps& acted, int device,
                         bool (*is_meant)(const trace::Span& span)) {
   std::int64_t covered = 0;

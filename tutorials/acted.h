@@ -14,8 +14,8 @@
 
 namespace lockstep::tutorial {
 
-// What predict::predict_step() says; DDP runs the engine's own all-reduces, during_backward.
-// Throws Error{Usage} for more devices than there are.
+// predict::predict_step() for this training; DDP all-reduces beside backward, by the engine's
+// plans. Throws Error{Usage} for more devices than there are.
 predict::PredictedStep predict_training(const predict::Topology& topology,
                                         const Training& training);
 
@@ -27,13 +27,13 @@ struct ActedSteps {
   double busy_fraction = 0;        // the median device's
   double put_off = 0;              // fraction in which kernels waited for this machine's cores
   double factor = 1;               // how many times slower than there it happened
-  trace::StepBreakdown breakdown;  // of it, by what the first device did
+  trace::StepBreakdown breakdown;  // the first device's
   trace::Recording recording;
-  std::vector<Tensor> weights;  // of the first device, after the last step
+  std::vector<Tensor> weights;  // the first device's, after the last step
 };
 
 // Trains num_steps steps, two or more, and before them two to see how slow the motion has to be.
-// Where the cores could not keep up all the same: once more, twice as slow.
+// Repeats the steps at half the speed if the cores could not keep up.
 ActedSteps act_out(const predict::Topology& topology, const Training& training, int num_steps);
 
 // The same for any other training by the devices cpu:0 ... cpu:num_devices - 1, as train() is. Its

@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t kColumns = 100;
 constexpr const char* kAsked = "LOCKSTEP_TUTORIAL_ASKED";  // the question stands above already
 
-std::string command_line_name;  // of this program, as a reader types it
+std::string command_line_name;  // as a reader types it
 
 std::size_t count_columns(std::string_view text) {  // UTF-8: bytes that begin a character
   return static_cast<std::size_t>(

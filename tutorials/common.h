@@ -1,5 +1,5 @@
-// What every tutorial shares and none is about: its flags, its question and its answer, its
-// headings, its checks. No printed line is longer than 100 columns.
+// Shared by all tutorials, and the topic of none: flags, question and answer, headings, checks. No
+// printed line is longer than 100 columns.
 //
 // Everything else stands in the tutorial itself, on the engine's public headers.
 #pragma once
@@ -23,7 +23,7 @@ class App;  // its header is for common.cpp alone: it would double a tutorial's 
 
 namespace lockstep::tutorial {
 
-// What the flags say.
+// The values of the flags.
 struct Options {
   DeviceType device_type = DeviceType::cpu;
   bool fast = false;    // a short run, for tests
@@ -57,7 +57,7 @@ class Flags {
   CLI::App& app_;
 };
 
-// What a tutorial has beside its body.
+// A tutorial beside its body.
 struct Setup {
   int num_devices = 1;
   // Registers flags of its own; one of them may say Options::num_devices.

@@ -10,8 +10,8 @@
 namespace lockstep::tutorial {
 namespace {
 
-constexpr std::size_t kColumns = 90;  // of a row
-constexpr std::size_t kTicks = 6;     // of the axis
+constexpr std::size_t kColumns = 90;  // in a row
+constexpr std::size_t kTicks = 6;     // on the axis
 
 // A moment of the median step as a column.
 std::ptrdiff_t column_of(const ActedSteps& acted, std::int64_t moment_ns, std::int64_t width_ns) {

@@ -13,7 +13,7 @@
 
 namespace lockstep::tutorial {
 
-// What is trained, and how. By SGD with momentum.
+// A network and how it is trained, by SGD with momentum.
 struct Training {
   std::string model;    // "mlp:64-256-10"
   int batch = 0;        // rows of a step, over all devices

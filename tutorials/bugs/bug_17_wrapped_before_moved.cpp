@@ -12,7 +12,7 @@ using namespace lockstep;
 using namespace lockstep::bugs;
 
 void train_rank(const Place& place, Version version) {
-  const Device home{DeviceType::cpu, 8 + place.rank};  // where it is made
+  const Device home{DeviceType::cpu, 8 + place.rank};  // it is made there
   const auto model = make_net(home);
   if (version == Version::fixed) model->to(place.device);
   parallel::Ddp net(model, place.group);

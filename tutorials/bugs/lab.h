@@ -1,4 +1,4 @@
-// What the bug programs share and none is about: the flag --fixed, two ranks, digits, a network.
+// Shared by the bug programs: the flag --fixed, two ranks, digits, a network.
 #pragma once
 
 #include <cstdint>

@@ -43,7 +43,7 @@ struct Partitions {
   std::string name;
   LabelledTensors train;                          // on cpu:0, all rows
   std::vector<std::vector<std::size_t>> of_rank;  // which rows each rank has, equally many
-  std::size_t rows_per_step = 0;                  // of one rank
+  std::size_t rows_per_step = 0;                  // on one rank
 };
 
 // Every rank draws the same order, and takes its slice of it. As in PyTorch's tutorial each slice
@@ -134,7 +134,7 @@ std::vector<double> train(nn::Module& model, const Partitions& partitions, int n
   return losses;
 }
 
-// What this rank does with its part of the rows.
+// Trains on this rank's part of the rows.
 std::vector<double> train_rank(comm::Communicator& group, nn::Module& model,
                                const Partitions& partitions, int num_steps) {
   const int rank = group.rank();
