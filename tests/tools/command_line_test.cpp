@@ -51,7 +51,12 @@ constexpr Mistake kCommandsMistakes[] = {
     {"UnknownFlag", "train --learning-rate 1", {"--learning-rate", "--help"}},
     {"StrayWord", "train digits", {"digits", "--help"}},
     {"SaveInCompare", "compare --save x", {"--save"}},
+    {"StrayWords", "train one two", {"unexpected arguments 'one two'"}},
     {"MissingValue", "train --lr", {"--lr"}},
+    {"MisspeltCommand", "tarin", {"did you mean 'train'?"}},
+    {"MisspeltFlag", "train --devces=4", {"unknown flag '--devces'; did you mean '--devices'?"}},
+    {"MisspeltValue", "train --plan rign", {"'rign' is none of", "did you mean 'ring'?"}},
+    {"MistakeBesideHelp", "train --devces --help", {"unknown flag '--devces'"}},
     {"EmptyValueAfterEquals", "train --init=", {"[--init] the value is empty"}},
 };
 INSTANTIATE_TEST_SUITE_P(Commands, UsageMistake, ::testing::ValuesIn(kCommandsMistakes), name_of);

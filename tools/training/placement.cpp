@@ -16,7 +16,7 @@
 #include "engine/runtime/physical_gpus.h"
 #include "kernels/matmul_precision.h"
 #include "tools/cli/numbers.h"
-#include "tools/ranks/communicators.h"
+#include "tools/ranks/rank_flags.h"
 #include "tools/report/row_table.h"
 
 namespace lockstep::tools {
