@@ -92,7 +92,7 @@ struct TcpTransport::Peer {
 
 // While it lives, the calling thread receives from a peer, and the peer's own thread does not.
 struct TcpTransport::Awaiting {
-  explicit Awaiting(Peer& peer) : peer(peer) {
+  explicit Awaiting(Peer& awaited) : peer(awaited) {
     peer.was_awaited = true;
     peer.is_awaited = true;
   }
@@ -105,7 +105,8 @@ TcpTransport::TcpTransport(const TcpTransportOptions& options, Store& store)
                  .world_size = options.world_size,
                  .name = "tcp",
                  .max_message_bytes = kMaxMessageBytes,
-                 .hosts = {}}),
+                 .hosts = {},
+                 .names = {}}),
       by_rank_(static_cast<std::size_t>(options.world_size)),
       announced_(by_rank_.size()),
       spin_time_(spin_time_for(options)) {

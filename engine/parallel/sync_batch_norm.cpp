@@ -50,6 +50,7 @@ std::size_t sync_batch_norm(nn::Module& module, comm::Communicator& communicator
 
 void sync_batch_norm(const std::vector<std::shared_ptr<nn::Module>>& replicas,
                      const std::vector<std::shared_ptr<ReplicaSums>>& groups) {
+  if (share(*replicas[0], groups[0]) == 0) return;
   require(thread_context().issue == Issue::by_workers, ErrorCode::State, "sync_batch_norm",
           "replicas share their statistics while all of them run, but one thread issues the work "
           "of all devices here (a captured graph does that): use DDP, or do without the graph");

@@ -35,9 +35,8 @@ class SingleThreadGroup {
   // everything at once in the calling thread, both are done when the call returns.
   // options.plan automatic: two-shot in one pass (device_group.h).
   // Throws:   Error{DType} for elements that cannot be reduced with the op.
-  // REQUIRES: buffers holds one tensor per device, on it, of equal size and type; start, if any,
-  // one
-  //           event per device.
+  // REQUIRES: buffers holds one tensor per device, on it, all of equal size and type; start is
+  //           empty or holds one event per device.
   Work all_reduce(std::span<const Tensor> buffers, const CollectiveOptions& options = {},
                   StartEvents start = {});
   Work broadcast(std::span<const Tensor> buffers, int root, Launch launch = Launch::blocking);
