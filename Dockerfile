@@ -2,7 +2,7 @@
 #
 #   docker build -t lockstep .
 #   docker run --rm lockstep lockstep compare --dataset digits --modes dp,ddp --devices 1,2
-#   docker run --rm lockstep /usr/local/lib/lockstep/tutorials/04_split_batch
+#   docker run --rm lockstep 04_split_batch
 #
 # With the GPU code (the NVIDIA Container Toolkit gives the GPUs to the container):
 #

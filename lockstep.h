@@ -43,9 +43,11 @@
 #include "engine/data/sampler.h"
 
 // Models and what trains them.
+#include "engine/nn/image_layers.h"
 #include "engine/nn/layers.h"
 #include "engine/nn/loss.h"
 #include "engine/nn/mlp.h"
+#include "engine/nn/models.h"
 #include "engine/nn/state_dict.h"
 #include "engine/optim/clip_grad_norm.h"
 #include "engine/optim/optimizer.h"

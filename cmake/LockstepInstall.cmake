@@ -61,10 +61,12 @@ set_target_properties(lockstep PROPERTIES INSTALL_RPATH "$ORIGIN/../${private_fo
 install(TARGETS lockstep RUNTIME_DEPENDENCY_SET linked_libraries
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 get_property(tutorials DIRECTORY tutorials PROPERTY BUILDSYSTEM_TARGETS)
-list(FILTER tutorials INCLUDE REGEX "^[0-9][0-9]_")
-set_target_properties(${tutorials} PROPERTIES INSTALL_RPATH "$ORIGIN/..")
+get_property(bugs DIRECTORY tutorials/bugs PROPERTY BUILDSYSTEM_TARGETS)
+list(APPEND tutorials ${bugs})
+list(FILTER tutorials INCLUDE REGEX "^([0-9][0-9]|bug_[0-9][0-9])_")
+set_target_properties(${tutorials} PROPERTIES INSTALL_RPATH "$ORIGIN/../${private_folder}")
 install(TARGETS ${tutorials} RUNTIME_DEPENDENCY_SET linked_libraries
-  RUNTIME DESTINATION ${private_folder}/tutorials COMPONENT tutorials)
+  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tutorials)
 
 # The packages that a consumer must find too, read off what the libraries link.
 set(linked "")

@@ -11,7 +11,7 @@ set(doc_folder ${CMAKE_INSTALL_DATAROOTDIR}/doc/lockstep)
 install(FILES README.md DESTINATION ${doc_folder} COMPONENT program)
 install(FILES LICENSE DESTINATION ${doc_folder} RENAME copyright COMPONENT program)
 install(DIRECTORY tutorials DESTINATION ${doc_folder} COMPONENT tutorials
-  FILES_MATCHING PATTERN "*.cpp" PATTERN "*.h")
+  FILES_MATCHING PATTERN "*.cpp" PATTERN "*.h" PATTERN "*.md")
 
 # The component bundle, for the .tar.gz only.
 install(RUNTIME_DEPENDENCY_SET linked_libraries

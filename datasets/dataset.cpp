@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "datasets/cifar.h"
 #include "datasets/digits.h"
 #include "datasets/idx.h"
 #include "engine/core/error.h"
@@ -17,17 +18,18 @@ namespace {
 constexpr std::string_view kOperation = "dataset";
 constexpr std::string_view kSyntheticPrefix = "synthetic:";
 constexpr std::string_view kAllowed =
-    "digits, mnist, fashion-mnist or synthetic:ROWSxFEATURESxCLASSES, such as "
-    "synthetic:60000x784x10";
+    "digits, mnist, fashion-mnist, cifar10 or synthetic:ROWSxFEATURESxCLASSES, such as "
+    "synthetic:60000x784x10, for images synthetic:60000x28x28x1x10";
 constexpr std::size_t kNumMnistPixels = std::size_t{28} * 28;
 constexpr std::size_t kNumMnistClasses = 10;
 constexpr std::size_t kMaxSyntheticNumber = std::size_t{1} << 31;
 constexpr std::size_t kMaxSyntheticBytes = std::size_t{1} << 34;
 
-constexpr std::array<std::pair<std::string_view, DatasetKind>, 3> kNames = {{
+constexpr std::array<std::pair<std::string_view, DatasetKind>, 4> kNames = {{
     {"digits", DatasetKind::digits},
     {"mnist", DatasetKind::mnist},
     {"fashion-mnist", DatasetKind::fashion_mnist},
+    {"cifar10", DatasetKind::cifar10},
 }};
 
 std::string_view name_of(DatasetKind kind) {
@@ -37,19 +39,27 @@ std::string_view name_of(DatasetKind kind) {
   return "synthetic";
 }
 
-// "60000x784x10". Numbers that do not parse come back as 0, which no number may be.
+// "60000x784x10", or "60000x28x28x1x10" for images. What does not parse comes back as 0 rows.
 SyntheticSize parse_size(std::string_view text) {
-  std::array<std::size_t, 3> numbers{};
+  std::vector<std::size_t> numbers;
   const char* position = text.data();
   const char* const end = text.data() + text.size();
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (i > 0 && (position == end || *position++ != 'x')) return {};
-    const auto result = std::from_chars(position, end, numbers[i]);
+  while (true) {
+    std::size_t number = 0;
+    const auto result = std::from_chars(position, end, number);
     if (result.ec != std::errc()) return {};
+    numbers.push_back(number);
     position = result.ptr;
+    if (position == end) break;
+    if (*position++ != 'x') return {};
   }
-  if (position != end) return {};
-  return {numbers[0], numbers[1], numbers[2]};
+  if (numbers.size() == 3) return {numbers[0], numbers[1], numbers[2]};
+  constexpr std::size_t kLargestSide = std::size_t{1} << 20;
+  if (numbers.size() != 5 || *std::max_element(&numbers[1], &numbers[4]) > kLargestSide) return {};
+  return {numbers[0],
+          numbers[1] * numbers[2] * numbers[3],
+          numbers[4],
+          {numbers[1], numbers[2], numbers[3]}};
 }
 
 void check_size(const SyntheticSize& size, std::string_view text) {
@@ -70,6 +80,14 @@ Dataset make_synthetic(const SyntheticSize& size, std::uint64_t seed) {
   SyntheticSize test_size = size;
   test_size.num_rows = std::max<std::size_t>(1, size.num_rows / 5);
   return {make_synthetic_rows(size, 0, seed), make_synthetic_rows(test_size, size.num_rows, seed)};
+}
+
+Dataset load_cifar(const std::filesystem::path& data_dir) {
+  const std::filesystem::path folder = find_cifar(data_dir);
+  std::vector<std::filesystem::path> files;
+  for (int i = 1; i <= 5; ++i) files.push_back(folder / fmt::format("data_batch_{}.bin", i));
+  const std::array<std::filesystem::path, 1> test = {folder / "test_batch.bin"};
+  return {read_cifar(files), read_cifar(test)};
 }
 
 // The four files of MNIST or of its replacement Fashion-MNIST. No row is read before all headers
@@ -125,7 +143,7 @@ DatasetSpec parse_dataset(std::string_view text) {
     if (text == name) return {kind, {}};
   }
   if (!text.starts_with(kSyntheticPrefix)) {
-    const std::array<std::string, 4> words = {"digits", "mnist", "fashion-mnist",
+    const std::array<std::string, 5> words = {"digits", "mnist", "fashion-mnist", "cifar10",
                                               std::string(kSyntheticPrefix)};
     const std::size_t colon = text.find(':');
     const std::string_view word = text.substr(0, colon == text.npos ? colon : colon + 1);
@@ -140,20 +158,26 @@ DatasetSpec parse_dataset(std::string_view text) {
 RowSize usual_row_size(const DatasetSpec& spec) {
   switch (spec.kind) {
     case DatasetKind::digits:
-      return {kNumDigitPixels, kNumDigitClasses};
+      return {kNumDigitPixels, kNumDigitClasses, {8, 8, 1}};
     case DatasetKind::synthetic:
-      return {spec.synthetic.num_features, spec.synthetic.num_classes};
+      return {spec.synthetic.num_features, spec.synthetic.num_classes, spec.synthetic.image};
+    case DatasetKind::cifar10:
+      return {kCifarShape.num_elements(), kNumCifarClasses, kCifarShape};
     case DatasetKind::mnist:
     case DatasetKind::fashion_mnist:
       break;
   }
-  return {kNumMnistPixels, kNumMnistClasses};
+  return {kNumMnistPixels, kNumMnistClasses, {28, 28, 1}};
 }
 
 std::string to_string(const DatasetSpec& spec) {
   if (spec.kind != DatasetKind::synthetic) return std::string(name_of(spec.kind));
-  return fmt::format("{}{}x{}x{}", kSyntheticPrefix, spec.synthetic.num_rows,
-                     spec.synthetic.num_features, spec.synthetic.num_classes);
+  const Shape& image = spec.synthetic.image;
+  const std::string row = image.num_dims() == 0
+                              ? std::to_string(spec.synthetic.num_features)
+                              : fmt::format("{}x{}x{}", image[0], image[1], image[2]);
+  return fmt::format("{}{}x{}x{}", kSyntheticPrefix, spec.synthetic.num_rows, row,
+                     spec.synthetic.num_classes);
 }
 
 Dataset load_dataset(const DatasetSpec& spec, const std::filesystem::path& data_dir,
@@ -163,6 +187,8 @@ Dataset load_dataset(const DatasetSpec& spec, const std::filesystem::path& data_
       return {load_digits(0, kNumTrainDigits), load_digits(kNumTrainDigits, kNumDigits)};
     case DatasetKind::synthetic:
       return make_synthetic(spec.synthetic, seed);
+    case DatasetKind::cifar10:
+      return load_cifar(data_dir);
     case DatasetKind::mnist:
     case DatasetKind::fashion_mnist:
       break;

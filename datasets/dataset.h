@@ -12,7 +12,7 @@
 
 namespace lockstep::datasets {
 
-enum class DatasetKind { digits, mnist, fashion_mnist, synthetic };
+enum class DatasetKind { digits, mnist, fashion_mnist, cifar10, synthetic };
 
 struct DatasetSpec {
   DatasetKind kind = DatasetKind::digits;
@@ -21,7 +21,8 @@ struct DatasetSpec {
   bool operator==(const DatasetSpec&) const = default;
 };
 
-// Parses "digits", "mnist", "fashion-mnist" or "synthetic:ROWSxFEATURESxCLASSES".
+// Parses "digits", "mnist", "fashion-mnist", "cifar10", "synthetic:ROWSxFEATURESxCLASSES" or, for
+// images, "synthetic:ROWSxHEIGHTxWIDTHxCHANNELSxCLASSES".
 // Throws Error{Usage} that says what is allowed.
 DatasetSpec parse_dataset(std::string_view text);
 
@@ -29,6 +30,7 @@ DatasetSpec parse_dataset(std::string_view text);
 struct RowSize {
   std::size_t num_features = 0;
   std::size_t num_classes = 0;
+  Shape image;  // [height, width, channels]; of rows that are none, no dimensions
 };
 RowSize usual_row_size(const DatasetSpec& spec);
 
@@ -43,7 +45,7 @@ struct Dataset {
 // Loads the training and the test rows, in their files' order.
 // Files:  mnist and fashion-mnist: train-images-idx3-ubyte, train-labels-idx1-ubyte and the same
 //         with t10k, each plain or with .gz, in data_dir/mnist (data_dir/fashion-mnist), or in
-//         data_dir itself. digits and synthetic need none.
+//         data_dir itself. cifar10: see cifar.h. digits and synthetic need none.
 // Seed:   synthetic only; its test set is a fifth as many rows (at least one) of the same kind.
 // Throws: Error{Io} when a file is missing (says how to fetch it) or broken (see idx.h).
 Dataset load_dataset(const DatasetSpec& spec, const std::filesystem::path& data_dir,

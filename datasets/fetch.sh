@@ -1,14 +1,15 @@
 #!/bin/sh
 # Downloads a data set and checks every file's SHA-256.
 #
-#   datasets/fetch.sh mnist|fashion-mnist [DIR]      (DIR: data)
+#   datasets/fetch.sh mnist|fashion-mnist|cifar10 [DIR]      (DIR: data)
 #
 # The files land in DIR/<name>, where `lockstep --data-dir DIR` finds them. Files that are there and
 # whole are kept; an interrupted download goes on where it stopped; a file gets its name only after
 # its checksum was right. LOCKSTEP_MIRROR=URL takes the files from URL/<name>/ instead of their
 # official places (a classroom's server, say): the checksums still decide.
 #
-# MNIST: Y. LeCun, C. Cortes, C. Burges. Fashion-MNIST: Zalando SE, MIT licence.
+# MNIST: Y. LeCun, C. Cortes, C. Burges. Fashion-MNIST: Zalando SE, MIT licence. CIFAR-10:
+# A. Krizhevsky.
 set -eu
 
 fail() {
@@ -17,7 +18,7 @@ fail() {
 }
 
 usage() {
-  echo "usage: datasets/fetch.sh mnist|fashion-mnist [DIR]" >&2
+  echo "usage: datasets/fetch.sh mnist|fashion-mnist|cifar10 [DIR]" >&2
   exit 2
 }
 
@@ -40,6 +41,10 @@ f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6 t10k-labels-idx
 a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845 train-labels-idx1-ubyte.gz
 346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073 t10k-images-idx3-ubyte.gz
 67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5 t10k-labels-idx1-ubyte.gz' ;;
+  cifar10)
+    url=https://www.cs.toronto.edu/~kriz
+    files='
+c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd cifar-10-binary.tar.gz' ;;
   *) usage ;;
 esac
 [ -z "${LOCKSTEP_MIRROR:-}" ] || url=$LOCKSTEP_MIRROR/$name
@@ -102,3 +107,7 @@ mkdir -p "$folder" 2>/dev/null || fail "cannot make the folder $folder"
 echo "$files" | while read -r sha256 file; do
   [ -z "$file" ] || fetch "$sha256" "$file"
 done
+# CIFAR-10's files come in one archive.
+if [ "$name" = cifar10 ]; then
+  tar -xzf "$folder/cifar-10-binary.tar.gz" -C "$folder" || fail "cannot unpack $folder/cifar-10-binary.tar.gz"
+fi

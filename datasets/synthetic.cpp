@@ -48,7 +48,7 @@ data::LabelledRows make_synthetic_rows(const SyntheticSize& size, std::size_t fi
   rows.num_features = size.num_features;
   rows.num_classes = size.num_classes;
   rows.scale = 1.0 / 255;
-  rows.row_shape = {size.num_features};
+  rows.row_shape = size.image.num_dims() == 0 ? Shape{size.num_features} : size.image;
   for (std::size_t i = 0; i < size.num_rows; ++i) {
     Rng rng = rng_of_row(seed, first_row + i);
     const std::uint64_t label = rng.below(size.num_classes);

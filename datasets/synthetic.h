@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/core/shape.h"
 #include "engine/data/labelled_rows.h"
 
 namespace lockstep::datasets {
@@ -12,6 +13,7 @@ struct SyntheticSize {
   std::size_t num_rows = 0;
   std::size_t num_features = 0;
   std::size_t num_classes = 0;
+  Shape image = {};  // [height, width, channels], as many elements as features; none: rows
 
   bool operator==(const SyntheticSize&) const = default;
 };

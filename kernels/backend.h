@@ -65,7 +65,9 @@ struct BatchNormForward {
   TensorView running_var;   // [features], or nullptr; unbiased variance is what enters it
   double momentum = 0.1;
   double epsilon = 1e-5;
-  enum class Statistics { batch, running } statistics = Statistics::batch;
+  // batch: of x. running: the running ones. shared: of the rows of several replicas, by `moments`.
+  enum class Statistics { batch, running, shared } statistics = Statistics::batch;
+  ConstTensorView moments = {};  // shared: what batch_moments wrote on each replica, one after another
 };
 
 struct BatchNormBackward {
@@ -78,6 +80,7 @@ struct BatchNormBackward {
   TensorView grad_weight;  // or nullptr; overwritten
   TensorView grad_bias;    // or nullptr; overwritten
   BatchNormForward::Statistics statistics = BatchNormForward::Statistics::batch;
+  TensorView sums = {};  // shared: float64 [2 * features + 1], see batch_norm_sums
 };
 
 // A convolution: linear_forward over the patches of images.
@@ -236,6 +239,13 @@ class Backend {
   // --- normalisation ---
   virtual void batch_norm_forward(Stream& stream, const BatchNormForward& call) = 0;
   virtual void batch_norm_backward(Stream& stream, const BatchNormBackward& call) = 0;
+  // Where several replicas share their statistics: moments float64 [2 * features + 1] = each
+  // feature's mean, each feature's sum of squared deviations from it, and the number of rows.
+  virtual void batch_moments(Stream& stream, ConstMatrixView x, TensorView moments) = 0;
+  // call.sums = each feature's sum of grad_y, of grad_y * x^ with x^ = (x - mean) * inverse_std,
+  // and the number of rows; also grad_weight and grad_bias. With the sums over all replicas,
+  // batch_norm_backward then writes grad_x alone.
+  virtual void batch_norm_sums(Stream& stream, const BatchNormBackward& call) = 0;
 
   // --- many tensors in one call; sgd and adamw read scalars.step, then add 1 to it ---
   virtual void sgd(Stream& stream, std::span<const OptimizerParameter> parameters,

@@ -32,7 +32,13 @@ quietly() {
 # build PRESET [TARGET...]: configures where that is due, then builds; does nothing when all is fresh.
 # On a terminal Ninja's one-line status is the progress; elsewhere a line says so for each tenth.
 build() {
-  local preset=$1 folder=build/$1 targets=("${@:2}")
+  local preset=$1 folder=build/$1 targets=("${@:2}") made_in
+  # CMake refuses a cache that was made elsewhere.
+  made_in=$(sed -n 's/^CMAKE_CACHEFILE_DIR:INTERNAL=//p' "$folder/CMakeCache.txt" 2>/dev/null || true)
+  if [[ -n $made_in && ! $made_in -ef $folder ]]; then
+    echo "lockstep: $folder was made in $made_in and then copied or renamed; it is made anew" >&2
+    rm -rf "$folder/CMakeCache.txt" "$folder/CMakeFiles" "$folder/build.ninja"
+  fi
   if [[ ! -f $folder/build.ninja || CMakePresets.json -nt $folder/build.ninja ]]; then
     echo "lockstep: configuring $folder" >&2
     quietly "configuring $folder" cmake --preset "$preset" || return 1

@@ -43,12 +43,13 @@ TrainingFlags device_flags(const AllReduceFlags& flags) {
   return devices;
 }
 
-// Measures all sizes, on one rank; only rank 0 has a report.
-void measure_sizes(const AllReduceFlags& flags, comm::Communicator& communicator, Device device,
-                   AllReduceReport* report) {
-  std::size_t num_wrong = 0;
+// Measures all sizes of one type and operation, on one rank; only rank 0 has a report. Returns how
+// many values were wrong.
+std::size_t measure_sizes(const AllReduceFlags& flags, comm::Communicator& communicator,
+                          Device device, AllReduceReport* report) {
   const bool is_own = flags.comm == "own";
   const std::vector<std::size_t> sizes = list_sizes(flags);
+  std::size_t num_wrong = 0;
   for (const std::size_t bytes : sizes) {
     if (report) {
       show_status(fmt::format("all-reduce of {} bytes, up to {}", bytes, sizes.back()));
@@ -57,6 +58,9 @@ void measure_sizes(const AllReduceFlags& flags, comm::Communicator& communicator
     const std::size_t count = bytes / element;
     AllReduceRow row;
     row.num_bytes = count * element;
+    row.count = count;
+    row.datatype = flags.datatype;
+    row.op = flags.op;
     row.plan = is_own ? plan::to_string(communicator.plan_for(count)) : flags.comm;
     row.device = device.type;
     row.transport = communicator.transport();
@@ -69,6 +73,15 @@ void measure_sizes(const AllReduceFlags& flags, comm::Communicator& communicator
     if (!report) continue;
     clear_status();
     report->add(row);
+  }
+  return num_wrong;
+}
+
+void measure_all(const AllReduceFlags& flags, comm::Communicator& communicator, Device device,
+                 AllReduceReport* report) {
+  std::size_t num_wrong = 0;
+  for (const AllReduceFlags& one : each_type_and_op(flags)) {
+    num_wrong += measure_sizes(one, communicator, device, report);
   }
   if (!report) return;
   report->finish();
@@ -108,7 +121,7 @@ void bench_threads(const AllReduceFlags& flags, const CommandLine& command) {
   AllReduceReport report(bench);
   const auto work = [&](comm::Communicator& communicator) {
     const int rank = communicator.rank();
-    measure_sizes(flags, communicator, {type, rank}, rank == 0 ? &report : nullptr);
+    measure_all(flags, communicator, {type, rank}, rank == 0 ? &report : nullptr);
   };
   comm::run_ranks(flags.num_ranks, work, options);
 }
@@ -140,7 +153,7 @@ void bench_as_rank(AllReduceFlags flags, const CommandLine& command) {
                                gather_places(rank)};
     std::optional<AllReduceReport> report;
     if (rank.is_first()) report.emplace(bench);
-    measure_sizes(flags, rank.communicator, rank.device, report ? &*report : nullptr);
+    measure_all(flags, rank.communicator, rank.device, report ? &*report : nullptr);
   });
 }
 

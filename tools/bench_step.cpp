@@ -25,6 +25,7 @@
 #include "tools/training/placement.h"
 
 namespace lockstep::tools {
+
 namespace {
 
 struct BenchStepFlags {
@@ -205,6 +206,13 @@ void add_bench_step_command(Command& bench, const CommandLine& command) {
   add_training_flag(step, flags->training, "--matmul-precision");
   step.add_option("--json", flags->json_path, "write the rows here (-: standard output)");
   step.on_run([flags, command] { run_bench_step(*flags, command); });
+}
+
+void add_bench_command(Command& program, const CommandLine& command, int& exit_code) {
+  Command bench = program.add_command("bench", "Measure a training step or a collective");
+  bench.require_command();
+  add_bench_step_command(bench, command);
+  add_bench_all_reduce_command(bench, command, exit_code);
 }
 
 }  // namespace lockstep::tools

@@ -24,7 +24,6 @@
 #include "tools/commands.h"
 #include "tools/ranks/rank_job.h"
 #include "tools/ranks/start_ranks.h"
-#include "tools/ranks/temporary_folder.h"
 #include "tools/report/contention.h"
 #include "tools/report/row_table.h"
 #include "tools/report/run_file.h"

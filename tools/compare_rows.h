@@ -1,13 +1,26 @@
-// Which rows `compare` measures, and against which baseline.
+// Which rows `compare` measures, against which baseline, and those that --predict puts beside them.
 #pragma once
 
+#include <cstdio>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "tools/prediction/predicted_rows.h"
 #include "tools/training/placement.h"
 
 namespace lockstep::tools {
+
+struct CompareFlags {
+  TrainingFlags training;
+  std::string modes = "dp,ddp";
+  std::string device_counts = "1,2,4,8";
+  bool wide = false;
+  bool explain_drift = false;
+  bool is_predicting = false;  // --predict was said
+  std::string predict;         // its topology; empty: that of --act-as
+  bool strict = false;
+};
 
 // What becomes of a row whose GPUs are not there.
 enum class MissingDevices { are_an_error, are_predicted };
@@ -28,5 +41,19 @@ struct PlannedRow {
 std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::string& modes,
                                   const std::string& device_counts, DeviceType type,
                                   MissingDevices missing = MissingDevices::are_an_error);
+
+// What is to be predicted on which machine, but for the workload; nothing without --predict.
+// Throws Error{Usage} for a --predict without a topology, for rows of more devices than that has,
+// and as predict::find_topology() does.
+std::optional<PredictionTask> read_prediction(const CompareFlags& flags,
+                                              const std::vector<PlannedRow>& plan);
+
+// A predicted row beside each planned one, also those of devices that this machine lacks, from the
+// workload that was measured. Prints them as rows of the same table, marked "~".
+// Throws Error{Usage} for a model that the devices cannot hold.
+std::vector<PredictedRow> predict_compared_rows(PredictionTask prediction,
+                                                const FileWorkload& workload,
+                                                const std::vector<PlannedRow>& plan,
+                                                std::FILE* out);
 
 }  // namespace lockstep::tools

@@ -12,7 +12,7 @@
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
 #include "tools/devices/gpu_table.h"
-#include "tools/devices/pick_devices.h"
+#include "tools/devices/gpu_list.h"
 #include "tools/report/host_info.h"
 #include "tools/report/row_table.h"
 #include "tools/report/run_file.h"

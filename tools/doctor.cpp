@@ -2,21 +2,22 @@
 // invariants of data-parallel training it breaks. It judges what the program's processes wrote down
 // (doctor/record), and knows nothing else of it.
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "engine/core/error.h"
+#include "engine/launch/process.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
+#include "tools/cli/processes.h"
 #include "tools/commands.h"
-#include "tools/doctor/examined_program.h"
 #include "tools/doctor/judges.h"
 #include "tools/doctor/records.h"
-#include "tools/ranks/temporary_folder.h"
+#include "tools/ranks/start_ranks.h"
 #include "tools/report/run_file.h"
 
 namespace lockstep::tools {
@@ -29,7 +30,47 @@ struct DoctorFlags {
   std::string json_path;
 };
 
-doctor::Findings judge(const doctor::Records& records, const doctor::Examined& examined,
+// A program that ran, with a time limit.
+struct Examined {
+  std::string output;          // on its standard output, the first MiB
+  std::string last_error;      // the last line on its standard error
+  int exit_code = 0;           // 128 + signal when one ended it
+  bool has_timed_out = false;  // it, and all that it had started, was killed
+};
+
+// The program records itself in `folder` (LOCKSTEP_AUDIT). Both its streams go to this process's
+// standard error, so that standard output has what the doctor says alone.
+Examined run_examined(const std::vector<std::string>& command, const std::string& folder,
+                      double timeout_seconds) {
+  launch::Environment environment = launch::current_environment();
+  const std::string program = launch::find_program(command.at(0), environment, "doctor");
+  environment["LOCKSTEP_AUDIT"] = folder;
+  const bool adopted_before = launch::adopt_orphans(true);
+  launch::StartedProcess started = launch::start_process(program, command, environment);
+  constexpr std::size_t kMostKept = std::size_t{1} << 20;
+  Examined examined;
+  LastLine last_error;
+  const auto take = [&](ChildStream stream, std::string_view piece) {
+    std::fwrite(piece.data(), 1, piece.size(), stderr);
+    if (stream == ChildStream::err) {
+      last_error.add(piece);
+    } else {
+      std::string& kept = examined.output;
+      kept += piece.substr(0, kMostKept - std::min(kMostKept, kept.size()));
+    }
+    return true;
+  };
+  const ChildEnd end = read_child(started, std::min(timeout_seconds, 1e6), take);
+  examined.has_timed_out = end == ChildEnd::out_of_time;
+  examined.exit_code = 128 + SIGKILL;
+  if (!examined.has_timed_out) examined.exit_code = reap(started.id);
+  launch::kill_descendants();
+  launch::adopt_orphans(adopted_before);
+  examined.last_error = last_error.text();
+  return examined;
+}
+
+doctor::Findings judge(const doctor::Records& records, const Examined& examined,
                        const std::vector<doctor::Trainer>& trainers,
                        const std::vector<doctor::Training>& trainings) {
   const bool ended_well = examined.exit_code == 0 && !examined.has_timed_out;
@@ -45,7 +86,7 @@ doctor::Findings judge(const doctor::Records& records, const doctor::Examined& e
 }
 
 // How the program ended, where it did not end well.
-std::string describe_end(const doctor::Examined& examined, double timeout_seconds) {
+std::string describe_end(const Examined& examined, double timeout_seconds) {
   if (examined.has_timed_out) {
     return fmt::format("the program did not end within {:g} s and was killed", timeout_seconds);
   }
@@ -63,7 +104,7 @@ std::string describe_extent(const doctor::Records& records,
 }
 
 nlohmann::ordered_json to_json(const CommandLine& job, const doctor::Findings& findings,
-                               const doctor::Examined& examined) {
+                               const Examined& examined) {
   nlohmann::ordered_json json{{"schema", "lockstep.doctor/1"},
                               {"command", job},
                               {"exit_code", examined.exit_code},
@@ -84,7 +125,7 @@ int run_doctor(const DoctorFlags& flags, const CommandLine& job) {
   require_positive("--timeout", flags.timeout_seconds);
   require_writable({{"--json", flags.json_path}});
   const TemporaryFolder folder(kDoctor);
-  const doctor::Examined examined = doctor::run_examined(job, folder.path(), flags.timeout_seconds);
+  const Examined examined = run_examined(job, folder.path(), flags.timeout_seconds);
   const doctor::Records records = doctor::read_records(folder.path());
   const std::vector<doctor::Trainer> trainers = doctor::find_trainers(records);
   const std::vector<doctor::Training> trainings = doctor::find_trainings(records, trainers);

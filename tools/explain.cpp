@@ -7,7 +7,6 @@
 
 #include "engine/core/text.h"
 #include "tools/commands.h"
-#include "tools/explain/headline.h"
 #include "tools/report/row_table.h"
 
 namespace lockstep::tools {

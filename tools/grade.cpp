@@ -13,7 +13,6 @@
 #include "tools/grading/grade.h"
 #include "tools/grading/report.h"
 #include "tools/grading/sandbox.h"
-#include "tools/grading/submissions.h"
 #include "tools/report/run_file.h"
 
 namespace lockstep::tools {

@@ -2,21 +2,26 @@
 // here, and the next one.
 #include <fmt/format.h>
 #include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <filesystem>
 #include <iterator>
+#include <map>
 #include <memory>
+#include <sstream>
+#include <system_error>
 
 #include "engine/core/error.h"
+#include "engine/core/files.h"
 #include "engine/core/text.h"
+#include "tools/cli/processes.h"
 #include "tools/commands.h"
 #include "tools/learning/course.h"
-#include "tools/learning/progress.h"
 #include "tools/ranks/start_ranks.h"
 
 namespace lockstep::tools {
@@ -24,16 +29,74 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The program's file: beside this one in a build folder, else where an installation has it.
+// By program, the day of the last run that ended well: "2026-11-23".
+using PassedPrograms = std::map<std::string, std::string>;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::localtime_r(&now, &parts);
+  char text[sizeof "2026-11-23"];
+  std::strftime(text, sizeof text, "%Y-%m-%d", &parts);
+  return text;
+}
+
+// $XDG_STATE_HOME/lockstep/learned, or ~/.local/state/lockstep/learned: a line "NAME DAY" each.
+fs::path progress_file() {
+  const std::string state = variable("XDG_STATE_HOME");
+  if (!state.empty()) return fs::path(state) / "lockstep" / "learned";
+  const std::string home = variable("HOME");
+  require(!home.empty(), ErrorCode::Usage, "learn",
+          "neither XDG_STATE_HOME nor HOME is set; one of them says where progress is kept");
+  return fs::path(home) / ".local" / "state" / "lockstep" / "learned";
+}
+
+PassedPrograms read_progress(const fs::path& file) {
+  PassedPrograms progress;
+  if (!fs::exists(file)) return progress;
+  std::istringstream lines(read_text_file(file, "learn"));
+  std::size_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    std::istringstream words(line);
+    std::string program, day, more;
+    words >> program >> day;
+    require(
+        !day.empty() && !(words >> more), ErrorCode::Io, "learn",
+        "'{}', line {}: expected a program and a day, found '{}'; remove the file to begin anew",
+        shown(file.string()), number, shown(line));
+    progress[program] = day;
+  }
+  return progress;
+}
+
+void record_pass(const fs::path& file, const std::string& program) {
+  PassedPrograms progress = read_progress(file);
+  progress[program] = today();
+  std::string text;
+  for (const auto& [name, day] : progress) text += fmt::format("{} {}\n", name, day);
+  std::error_code ignored;  // writing says what is wrong
+  fs::create_directories(file.parent_path(), ignored);
+  write_file_atomically(file, text);
+}
+
+// "04" of "04_split_batch".
+std::string number_of(const CourseProgram& program) {
+  return std::string(program.name).substr(0, 2);
+}
+
+// The program's file, which is beside this one.
 fs::path find_tutorial(const CourseProgram& program) {
   const fs::path folder = fs::path(this_program()).parent_path();
-  for (const fs::path& place : {folder, folder / kInstalledTutorials}) {
-    if (fs::exists(place / program.name)) return place / program.name;
-  }
-  fail(ErrorCode::Io, "learn",
-       "{} is not there: not in '{}', nor in '{}'; scripts/tutorial.sh {} builds it", program.name,
-       folder.string(), (folder / kInstalledTutorials).lexically_normal().string(),
-       std::string(program.name).substr(0, 2));
+  require(fs::exists(folder / program.name), ErrorCode::Io, "learn",
+          "{} is not in '{}'; scripts/tutorial.sh {} builds it", program.name, folder.string(),
+          number_of(program));
+  return folder / program.name;
 }
 
 bool is_number(const std::string& word) {
@@ -97,12 +160,7 @@ int run_and_wait(const fs::path& file, const CommandLine& flags) {
       ::posix_spawn(&child, words[0].c_str(), nullptr, nullptr, argv.data(), environ);
   require(problem == 0, ErrorCode::Io, "learn", "cannot start '{}': {}", words[0],
           std::strerror(problem));
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0) {
-    require(errno == EINTR, ErrorCode::Io, "learn", "lost '{}': {}", words[0],
-            std::strerror(errno));
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return reap(child);
 }
 
 // wanted: next, a number or a name; empty: the list. flags: the program's own.
@@ -118,6 +176,8 @@ int learn(const std::string& wanted, const CommandLine& flags) {
     print_next(nullptr);
     return 0;
   }
+  // So that its "Now try" is a command that works here.
+  ::setenv("LOCKSTEP_LEARN", fmt::format("lockstep learn {} --", number_of(*program)).c_str(), 1);
   const int code = run_and_wait(find_tutorial(*program), flags);
   const bool asked_for_help = std::ranges::find(flags, "--help") != flags.end();
   if (code != 0 || asked_for_help) return code;

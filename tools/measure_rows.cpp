@@ -4,14 +4,20 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
 
+#include "engine/core/error.h"
+#include "engine/launch/process.h"
+#include "engine/nn/state_dict.h"
 #include "engine/trace/recorder.h"
-#include "tools/process_rows.h"
+#include "tools/cli/processes.h"
+#include "tools/ranks/start_ranks.h"
 #include "tools/report/bound.h"
 #include "tools/report/contention.h"
+#include "tools/report/row_file.h"
 #include "tools/report/row_table.h"
 #include "tools/report/status_line.h"
 #include "tools/report/train_report.h"
@@ -19,19 +25,53 @@
 #include "tools/training/ranks.h"
 
 namespace lockstep::tools {
+namespace {
 
-bool has_processes(const TrainingFlags& flags, const DevicePlacement& placement) {
-  return flags.ranks == "processes" && placement.mode == Mode::ddp;
+// A row whose ranks are processes: `train --row FOLDER` finds its flags in the folder, and leaves
+// its row and its weights there. flags: those of `compare`; --trace and --dtype are the row's.
+// Throws Error that ends with the last words of the ranks, when they fail: Error{Usage} where they
+// exited with 2, else Error{Comm}.
+RunRow run_process_row(TrainingFlags flags, const DevicePlacement& placement, std::size_t batch) {
+  const TemporaryFolder temporary("compare");
+  const RowFolder folder{temporary.path()};
+  const std::size_t num_ranks = placement.devices.size();
+  flags.parallel = "ddp";
+  flags.devices = static_cast<int>(num_ranks);
+  flags.batch = static_cast<int>(batch);
+  flags.per_device_batch.clear();
+  flags.save_path = folder.weights();
+  flags.json_path.clear();
+  write_flags(folder.flags(), flags);
+  const std::vector<std::string> command{this_program(), "train", "--row", folder.path};
+  launch::StartedProcess training =
+      launch::start_process(command[0], command, launch::current_environment());
+  LastLine last_words;  // what goes to stdout is the row's own and is dropped
+  read_child(training, std::numeric_limits<double>::infinity(),
+             [&](ChildStream stream, std::string_view piece) {
+               if (stream == ChildStream::err) last_words.add(piece);
+               return true;
+             });
+  const int code = reap(training.id);
+  if (code != 0) {
+    constexpr std::string_view kName = "lockstep: ";
+    std::string why = last_words.text();
+    if (why.starts_with(kName)) why.erase(0, kName.size());
+    fail(code == 2 ? ErrorCode::Usage : ErrorCode::Comm, "compare",
+         "ddp on {} processes ended with exit code {}: {}", num_ranks, code, why);
+  }
+  RunRow row = read_row(folder.row());
+  row.result.weights = nn::load_weights(folder.weights());
+  return row;
 }
 
-namespace {
+constexpr double kFirstWarmUpSeconds = 0.3;
 
 // All devices of the row are this process's own.
 RunRow run_row_here(const PlannedRow& planned, const TrainingFlags& flags,
-                    TrainingObserver observer) {
+                    TrainingObserver observer, double warm_up_seconds) {
   const DevicePlacement& placement = planned.placement;
   apply_threads_per_device(flags, placement.devices.size());
-  warm_up(planned.task, placement);
+  warm_up(planned.task, placement, warm_up_seconds);
   RunRow row = planned_row(planned.task, placement);
   ContentionProbe probe(placement.devices);
   probe.sample();
@@ -51,8 +91,10 @@ DevicePlacement single_placement(const PlannedRow& planned) {
 }
 
 RunRow run_row(const PlannedRow& planned, const TrainingFlags& flags,
-               const TrainingObserver& observer) {
-  if (!has_processes(flags, planned.placement)) return run_row_here(planned, flags, observer);
+               const TrainingObserver& observer, double warm_up_seconds) {
+  if (!has_processes(flags, planned.placement)) {
+    return run_row_here(planned, flags, observer, warm_up_seconds);
+  }
   const RunRow expected = planned_row(planned.task, planned.placement);
   RunRow row = run_process_row(flags, planned.placement, planned.task.batch);
   row.batch = expected.batch;
@@ -159,12 +201,17 @@ Progress make_progress(const std::vector<PlannedRow>& plan, const TrainingFlags&
 
 }  // namespace
 
+bool has_processes(const TrainingFlags& flags, const DevicePlacement& placement) {
+  return flags.ranks == "processes" && placement.mode == Mode::ddp;
+}
+
 std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const CompareFlags& flags,
                                  std::FILE* out) {
   const TableWidth width = flags.wide ? TableWidth::wide : TableWidth::terminal;
   auto warn = warn_of_explosion(plan[0].task.data->train.num_classes);  // once for all rows
   TrainingObserver observer;
-  observer.on_loss = std::ref(warn);
+  // Where rows are judged, an explosion is told by the verdict.
+  if (plan[0].task.sampler == Sampler::torch) observer.on_loss = std::ref(warn);
   observer.checks = Checks::on;
   Repeater repeater(flags.training, observer);
   Progress progress = make_progress(plan, flags.training);
@@ -179,7 +226,8 @@ std::vector<RunRow> measure_rows(const std::vector<PlannedRow>& plan, const Comp
     progress.begin_row();
     TrainingFlags of_row = flags.training;
     if (&planned != &plan.back()) of_row.trace_path.clear();  // the timeline is the last row's
-    rows.push_back(run_row(planned, of_row, observer));
+    // The first row is what all others are compared with, and finds a cold machine.
+    rows.push_back(run_row(planned, of_row, observer, rows.empty() ? kFirstWarmUpSeconds : 0));
     if (is_single) repeater.add(rows.back());
     const TrainingResult& single = repeater.single_for(planned);
     RunRow& row = rows.back();

@@ -10,17 +10,6 @@
 
 namespace lockstep::tools {
 
-struct CompareFlags {
-  TrainingFlags training;
-  std::string modes = "dp,ddp";
-  std::string device_counts = "1,2,4,8";
-  bool wide = false;
-  bool explain_drift = false;
-  bool is_predicting = false;  // --predict was said
-  std::string predict;         // its topology; empty: that of --act-as
-  bool strict = false;
-};
-
 // Whether the ranks of the row are processes, which leave their own timeline.
 bool has_processes(const TrainingFlags& flags, const DevicePlacement& placement);
 

@@ -1,6 +1,9 @@
 // lockstep run [flags] -- PROGRAM ARGUMENTS: starts the ranks of a job on this machine, with
 // torchrun's flags and torchrun's environment variables.
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <memory>
@@ -12,9 +15,7 @@
 #include "engine/launch/rank_environment.h"
 #include "engine/launch/rendezvous.h"
 #include "tools/commands.h"
-#include "tools/run/group_options.h"
 #include "tools/run/run_flags.h"
-#include "tools/run/stream_flags.h"
 
 namespace lockstep::tools {
 namespace {
@@ -33,6 +34,18 @@ void set_token(launch::LaunchOptions& options) {
           options.num_nodes);
 }
 
+// The ranks would share one input, of which each would get some part; so they get none.
+void warn_of_unread_input() {
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  struct stat status {};
+  const bool is_given =
+      ::fstat(STDIN_FILENO, &status) == 0 &&
+      (S_ISFIFO(status.st_mode) || (S_ISREG(status.st_mode) && status.st_size > 0));
+  if (!is_given || ::poll(&input, 1, 0) != 1 || (input.revents & POLLIN) == 0) return;
+  fmt::print(stderr,
+             "lockstep: [run] the ranks' standard input is empty: let the program read a file\n");
+}
+
 int run_group(const RunFlags& flags, const CommandLine& command) {
   require(!command.empty(), ErrorCode::Usage, "run",
           "say what to run: lockstep run --nproc-per-node 4 -- PROGRAM ARGUMENTS");
@@ -47,6 +60,7 @@ int run_group(const RunFlags& flags, const CommandLine& command) {
     options.master_port = port->port();
   }
   set_token(options);
+  warn_of_unread_input();
   if (has_logs(options)) {
     launch::find_program(options.command[0], options.environment);  // without one no folder is made
     options.log_folder = make_log_folder(flags);
@@ -64,7 +78,8 @@ void add_run_command(Command& parent, const CommandLine& command, int& exit_code
   add_run_flags(run, *flags);
   run.footer(
       "Then: -- PROGRAM ARGUMENTS. Example: lockstep run --nproc-per-node 4 -- lockstep train "
-      "--parallel ddp\nSeveral machines, on each: lockstep run --nnodes 2 --node-rank 0 "
+      "--parallel ddp\nThe ranks have an empty standard input.\nSeveral machines, on each: "
+      "lockstep run --nnodes 2 --node-rank 0 "
       "--master-addr HOST --nproc-per-node 4 -- ...");
   std::size_t program = find_program_to_run(command);
   if (program < command.size() && command[program] == "--") ++program;

@@ -36,7 +36,7 @@ using namespace lockstep;
 // One layer: x [4, 3], W [2, 3], b [2] -> y [4, 2]. In double: float32 has about 7 digits, and
 // the difference of two nearly equal losses would lose most of them.
 constexpr std::size_t kBatch = 4, kIn = 3, kOut = 2;
-constexpr std::size_t kBias = kOut * kIn;  // where b begins behind W
+constexpr std::size_t kBias = kOut * kIn;  // b begins here, behind W
 
 using Values = std::vector<double>;
 struct Layer {
@@ -106,7 +106,7 @@ struct OnEngine {
 // check_gradients() in engine/autograd/gradient_check.h does this for any function.
 Values differentiate_by_differences(Layer layer, double h, Device device) {
   const NoGradScope no_grad;  // only values are needed: no graph is built, and nothing is kept
-  const auto loss = [&] { return OnEngine(layer, device).loss().value().item(); };
+  const auto loss = [&] { return OnEngine(layer, device).loss().item(); };
   Values result;
   for (double& v : layer.parameters) {
     const double original = v;
@@ -143,7 +143,7 @@ void run(const tutorial::Options& options, const std::string& mistake, double h)
   tutorial::step(1, "forward, and the graph it leaves behind for backward()");
   const ByHand by_hand = differentiate_by_hand(layer, mistake);
   const Variable loss = engine.loss();
-  fmt::print("loss by hand {:.12f}, by the engine {:.12f}\n", by_hand.loss, loss.value().item());
+  fmt::print("loss by hand {:.12f}, by the engine {:.12f}\n", by_hand.loss, loss.item());
   print_graph(*loss.node(), 0);
 
   tutorial::step(2, "backward, computed in three ways");

@@ -6,7 +6,8 @@
 // is the bottleneck, the more so the more ranks there are; tutorial 08 spreads its work evenly.
 // Ranks are threads here, each with a device; between processes the calls are the same.
 //
-// Run:  05_sum_gradients [--devices 4] [--link 50us,1Gbit/s] [--device auto|cpu|cuda] [--fast]
+// Run:  05_sum_gradients [--guess 1|2|3] [--devices 4] [--link 50us,1Gbit/s]
+//                        [--device auto|cpu|cuda] [--fast]
 //
 // Expected output (abridged):
 //     rank 1 -> rank 0  add   [0, 3)  12 B
@@ -17,12 +18,11 @@
 //       4         3 MiB        1 MiB   51.06 ms                 1.50 MiB   14.05 ms
 //   Answer: All send their gradients to rank 0, which adds them and sends the sum back. ...
 
+#include <lockstep.h>
+
 #include <functional>
 #include <vector>
 
-#include "engine/autograd/ops/ops.h"
-#include "engine/comm/thread_group.h"
-#include "engine/nn/mlp.h"
 #include "engine/plan/collective_plan.h"
 #include "engine/plan/shots.h"
 #include "engine/trace/counters.h"
@@ -30,11 +30,39 @@
 #include "tutorials/rows.h"
 
 namespace {
+
 using namespace lockstep;
-using AllReduce = std::function<void(comm::Communicator&, const Tensor&)>;
+using AllReduce = std::function<void(comm::Communicator& ranks, const Tensor& buffer)>;
+using plan::AllReducePlan;
 
 constexpr const char* kModel = "mlp:64-128-10";
-constexpr std::size_t kBatch = 64;
+constexpr int kBatch = 64;
+
+std::string link_spec = "50us,1Gbit/s";  // --link
+
+// The naive all-reduce. Every rank calls it with a buffer of the same size, and ends with the sum.
+void all_reduce_by_hand(comm::Communicator& ranks, const Tensor& buffer) {
+  if (ranks.rank() != 0) {
+    ranks.send(buffer, 0);
+    ranks.recv(buffer, 0);
+    return;
+  }
+  const Tensor received = Tensor::empty_like(buffer);
+  for (int from = 1; from < ranks.world_size(); ++from) {  // always in this order, so that the
+    ranks.recv(received, from);                            // sum has the same bits
+    buffer += received;
+  }
+  for (int to = 1; to < ranks.world_size(); ++to) ranks.send(buffer, to);
+}
+
+// The library's, by the same plan.
+void all_reduce_by_library(comm::Communicator& ranks, const Tensor& buffer) {
+  ranks.all_reduce(buffer, {.plan = AllReducePlan::reduce_broadcast});
+}
+
+void ring_all_reduce(comm::Communicator& ranks, const Tensor& buffer) {
+  ranks.all_reduce(buffer, {.plan = AllReducePlan::ring});
+}
 
 // A plan says who sends which elements to whom in which step: printed here, run below.
 void show_plan(int world_size) {
@@ -42,7 +70,7 @@ void show_plan(int world_size) {
   const plan::CollectivePlan plan = plan::reduce_broadcast_all_reduce(world_size, 3);
   fmt::print("{}", plan::to_string(plan, sizeof(float)));
 
-  tutorial::step(2, "what it does to three numbers per rank");
+  tutorial::step(2, "the plan on three numbers per rank");
   plan::RankBuffers buffers;
   for (double r = 1; r <= world_size; ++r) buffers.push_back({r, 10 * r, 100 * r});
   const auto print_buffers = [&](std::string_view when) {
@@ -63,8 +91,8 @@ void show_plan(int world_size) {
 Tensor compute_gradients(const tutorial::Rows& shard) {
   const auto model = nn::make_mlp(kModel, /*seed=*/0);
   model->to(shard.x.device());
-  const Variable outputs = (*model)(Variable(shard.x));
-  scale(cross_entropy(outputs, shard.labels, Reduction::sum), 1.0 / kBatch).backward();
+  const Variable loss = cross_entropy((*model)(shard.x), shard.labels, Reduction::sum);
+  scale(loss, 1.0 / kBatch).backward();
   const Tensor buffer = Tensor::empty({model->num_parameters()}, DType::float32, shard.x.device());
   std::size_t offset = 0;
   for (const Variable& parameter : model->parameters()) {
@@ -74,36 +102,21 @@ Tensor compute_gradients(const tutorial::Rows& shard) {
   return buffer;
 }
 
-// The naive all-reduce. Every rank calls it with a buffer of the same size, and ends with the sum.
-void all_reduce_by_hand(comm::Communicator& group, const Tensor& buffer) {
-  if (group.rank() != 0) {
-    group.send(buffer, 0);
-    group.recv(buffer, 0);
-    return;
-  }
-  const Tensor received = Tensor::empty(buffer.shape(), buffer.dtype(), buffer.device());
-  for (int from = 1; from < group.world_size(); ++from) {  // always in this order, so that the
-    group.recv(received, from);                            // sum has the same bits
-    buffer.backend().add(buffer.stream(), buffer.view(), received.view(), buffer.view());
-  }
-  for (int to = 1; to < group.world_size(); ++to) group.send(buffer, to);
-}
-
 struct Outcome {
-  std::vector<Tensor> sums;             // of each rank
+  std::vector<Tensor> sums;             // on each rank
   std::vector<std::size_t> bytes_sent;  // by each rank
 };
 
-// Runs one function as every rank, each on a thread and a device of its own: the gradients of the
-// rank's rows, then the all-reduce, whose bytes the transport counts.
+// Every rank, a thread with a device of its own, computes its rows' gradients, then calls
+// all_reduce, whose bytes are counted.
 Outcome sum_gradients(const std::vector<Device>& devices, const AllReduce& all_reduce) {
   Outcome outcome;
   outcome.sums.resize(devices.size());
   const tutorial::Rows batch = tutorial::load_digits(devices[0]).batch(0, kBatch);
   trace::reset_collective_counts();
-  tutorial::on_ranks(devices, [&](comm::Communicator& group, std::size_t rank, Device device) {
-    outcome.sums[rank] = compute_gradients(batch.shard(rank, devices.size(), device));
-    all_reduce(group, outcome.sums[rank]);
+  tutorial::on_ranks(devices, [&](comm::Communicator& ranks, int rank, Device device) {
+    outcome.sums[rank] = compute_gradients(batch.shard(rank, ranks.world_size(), device));
+    all_reduce(ranks, outcome.sums[rank]);
   });
   for (int rank = 0; rank < std::ssize(devices); ++rank) {
     outcome.bytes_sent.push_back(trace::collective_bytes_of(rank));
@@ -111,75 +124,87 @@ Outcome sum_gradients(const std::vector<Device>& devices, const AllReduce& all_r
   return outcome;
 }
 
+// Bytes beside those that the plan predicts.
+void compare_bytes(const Outcome& by_hand, const Outcome& by_library) {
+  const int world_size = std::ssize(by_hand.sums);
+  const std::size_t num_elements = by_hand.sums[0].num_elements();
+  const auto plan = plan::reduce_broadcast_all_reduce(world_size, num_elements);
+  const auto ring = plan::all_reduce_plan(AllReducePlan::ring, world_size, num_elements);
+  fmt::print("{} has {} parameters: {} B of gradients on each of {} ranks\n", kModel, num_elements,
+             by_hand.sums[0].num_bytes(), world_size);
+  fmt::print("  bytes sent    by hand  all_reduce  plan's prediction  (ring's prediction)\n");
+  std::vector<std::size_t> predicted;
+  for (int rank = 0; rank < world_size; ++rank) {
+    predicted.push_back(4 * plan::elements_sent(plan, rank));
+    fmt::print("  rank {:<6} {:>10}  {:>10}  {:>17}  {:>19}\n", rank, by_hand.bytes_sent[rank],
+               by_library.bytes_sent[rank], predicted[rank], 4 * plan::elements_sent(ring, rank));
+  }
+  tutorial::check("the bytes sent, by hand and by all_reduce, are those of the plan",
+                  by_hand.bytes_sent == predicted && by_library.bytes_sent == predicted);
+}
+
+void compare_sums(const Outcome& by_hand, const Outcome& by_library, Device device) {
+  const Tensor alone = compute_gradients(tutorial::load_digits(device).batch(0, kBatch));
+  const std::vector<Tensor> single(by_hand.sums.size(), alone);
+  tutorial::check_close("every rank, by hand", tutorial::max_abs_difference(by_hand.sums, single),
+                        1e-6);
+  tutorial::check_close("by all_reduce, which adds in the same order",
+                        tutorial::max_abs_difference(by_hand.sums, by_library.sums), 0);
+}
+
 // Seconds of an all-reduce of a MiB over a modelled link: messages arrive as late as they would
 // there.
-double measure(std::size_t num_ranks, const comm::LinkSpec& link, const AllReduce& all_reduce) {
-  const auto work = [&](comm::Communicator& group) {
-    all_reduce(group, Tensor::full({1 << 18}, 1.0, DType::float32, Device{}));
+double measure(int num_ranks, const AllReduce& all_reduce) {
+  const auto work = [&](comm::Communicator& ranks) {
+    all_reduce(ranks, Tensor::full({1 << 18}, 1.0, DType::float32, Device{}));
   };
   return tutorial::fastest_seconds(
-      3, [&] { comm::run_ranks(static_cast<int>(num_ranks), work, {.link = link}); });
+      3, [&] { comm::run_ranks(num_ranks, work, {.link = comm::parse_link(link_spec)}); });
 }
 
 // Returns how many times as long the naive way takes as the ring, with the most ranks.
-double watch_rank_0(std::size_t most_ranks, const comm::LinkSpec& link) {
+double watch_rank_0(int most_ranks) {
   fmt::print("  ranks  rank 0 sends  others send       time    in a ring: each sends       time\n");
   double ratio = 0;
-  for (std::size_t n = 2; n <= most_ranks; ++n) {
-    const double naive = measure(n, link, all_reduce_by_hand);
-    const double ring = measure(n, link, [](auto& group, const Tensor& buffer) {
-      group.all_reduce(buffer, {.plan = plan::AllReducePlan::ring});
-    });
+  for (int n = 2; n <= most_ranks; ++n) {
+    const double naive = measure(n, all_reduce_by_hand);
+    const double ring = measure(n, ring_all_reduce);
     fmt::print("  {:>5}  {:>8} MiB  {:>7} MiB  {:>6.2f} ms  {:>19.2f} MiB  {:>6.2f} ms\n", n, n - 1,
-               1, 1e3 * naive, 2.0 * double(n - 1) / double(n), 1e3 * ring);
+               1, 1e3 * naive, 2.0 * (n - 1) / n, 1e3 * ring);
     ratio = naive / ring;
   }
   return ratio;
 }
 
-void run(const tutorial::Options& options, const comm::LinkSpec& link) {
+tutorial::Guess guess(
+    "Each rank sends its gradients to rank 0, which sends the sum back to each. With twelve ranks "
+    "instead of two this takes ...",
+    {"as long: all send at the same time", "about twice as long", "about eleven times as long"});
+
+void run(const tutorial::Options& options) {
   const std::vector<Device> devices = options.devices(options.num_devices);
-  const int world_size = static_cast<int>(devices.size());
+  const int world_size = options.num_devices;
+  guess.ask(options);
   show_plan(world_size);
+
   tutorial::step(3, "the gradients of the digits model, by hand and by all_reduce");
   const Outcome by_hand = sum_gradients(devices, all_reduce_by_hand);
-  const Outcome by_library = sum_gradients(devices, [](auto& group, const Tensor& buffer) {
-    group.all_reduce(buffer, {.plan = plan::AllReducePlan::reduce_broadcast});
-  });
-  const std::size_t num_elements = by_hand.sums[0].num_elements();
-  const plan::CollectivePlan plan = plan::reduce_broadcast_all_reduce(world_size, num_elements);
-  const auto ring = plan::all_reduce_plan(plan::AllReducePlan::ring, world_size, num_elements);
-  fmt::print("{} has {} parameters: {} B of gradients on each of {} ranks\n", kModel, num_elements,
-             by_hand.sums[0].num_bytes(), world_size);
-  fmt::print("  bytes sent    by hand  all_reduce  plan's prediction  (ring's prediction)\n");
-  std::vector<std::size_t> predicted;
-  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    const auto bytes_of = [&](auto& any) { return 4 * plan::elements_sent(any, int(rank)); };
-    predicted.push_back(bytes_of(plan));
-    fmt::print("  rank {:<6} {:>10}  {:>10}  {:>17}  {:>19}\n", rank, by_hand.bytes_sent[rank],
-               by_library.bytes_sent[rank], bytes_of(plan), bytes_of(ring));
-  }
-  tutorial::check("the bytes sent, by hand and by all_reduce, are those of the plan",
-                  by_hand.bytes_sent == predicted && by_library.bytes_sent == predicted);
-  tutorial::step(4, "the same gradients as one device with the whole batch");
-  const Tensor alone = compute_gradients(tutorial::load_digits(devices[0]).batch(0, kBatch));
-  const std::vector<Tensor> single(devices.size(), alone);
-  const double difference = tutorial::max_abs_difference(by_hand.sums, single);
-  tutorial::check_close("every rank, by hand", difference, 1e-6);
-  tutorial::check_close("by all_reduce, which adds in the same order",
-                        tutorial::max_abs_difference(by_hand.sums, by_library.sums), 0);
+  const Outcome by_library = sum_gradients(devices, all_reduce_by_library);
+  compare_bytes(by_hand, by_library);
 
-  tutorial::step(5, "rank 0 is the bottleneck: 1 MiB over a modelled link of " + to_string(link));
-  const double ratio = watch_rank_0(devices.size(), link);
+  tutorial::step(4, "the same gradients as one device with the whole batch");
+  compare_sums(by_hand, by_library, devices[0]);
+
+  tutorial::step(5, "rank 0 is the bottleneck: 1 MiB over a modelled link of " + link_spec);
+  const double ratio = watch_rank_0(world_size);
   fmt::print("Rank 0 receives as much as it sends, rank after rank, and the others wait for it.\n");
+  guess.judge(3, "since rank 0 sends to eleven ranks instead of one, one after the other");
   tutorial::check_times("the ring is faster", ratio > 1);
   tutorial::answer(
-      fmt::format(
-          "All send their gradients to rank 0, which adds them and sends the sum back. Rank "
-          "0 is the bottleneck: of {0} ranks it sent {1} B, {2} times what another sent, and "
-          "took {3:.1f} times as long as a ring (08), where each sends {4} B.",
-          world_size, by_hand.bytes_sent[0], world_size - 1, ratio,
-          4 * plan::elements_sent(ring, 0)),
+      fmt::format("All send their gradients to rank 0, which adds them and sends the sum back. "
+                  "Rank 0 is the bottleneck: of {0} ranks it sent {1} B, {2} times what another "
+                  "sent, and took {3:.1f} times as long as a ring (08).",
+                  world_size, by_hand.bytes_sent[0], world_size - 1, ratio),
       {{"--devices 8", "Rank 0's bytes and time grow with each rank, those of a ring hardly."},
        {"--link 50us,500Mbit/s", "Half the bandwidth: twice the time, and for the ring, too."}});
 }
@@ -188,13 +213,12 @@ void run(const tutorial::Options& options, const comm::LinkSpec& link) {
 
 int main(int argc, char** argv) {
   using namespace lockstep::tutorial;
-  std::string link = "50us,1Gbit/s";
-  const auto add_flags = [&](Flags& flags, Options& options) {
+  const auto add_flags = [](Flags& flags, Options& options) {
+    guess.add_flag(flags);
     flags.add_number("--devices", options.num_devices, 2, 16, "how many, each with a rank");
-    flags.add_text("--link", link, "latency and bandwidth of the ranks' links in step 5");
+    flags.add_text("--link", link_spec, "latency and bandwidth of the ranks' links in step 5");
   };
   return run_main(argc, argv,
-                  "How do ranks add up their gradients, and what does the simplest way cost?",
-                  [&](const Options& options) { run(options, lockstep::comm::parse_link(link)); },
+                  "How do ranks add up their gradients, and what does the simplest way cost?", run,
                   {.num_devices = 4, .add_flags = add_flags});
 }

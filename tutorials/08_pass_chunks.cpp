@@ -2,40 +2,44 @@
 //
 // You will see: the ring by hand with send and recv, in 20 lines that you can copy; the same as a
 // plan (a list of who sends which chunk to whom), with the numbers that every rank holds after each
-// step; both beside the naive all-reduce of tutorial 05, over a link of a stated latency and
-// bandwidth. PyTorch calls the operation torch.distributed.all_reduce; NCCL has the same ring.
+// step; and both beside the naive all-reduce of tutorial 05, over a link of a stated latency and
+// bandwidth, each with the time that its plan predicts. PyTorch calls the operation
+// torch.distributed.all_reduce; NCCL has the same ring.
 //
-// Run:  08_pass_chunks [--devices 4] [--link 50us,1GB/s] [--device auto|cpu|cuda] [--fast]
+// Run:  08_pass_chunks [--guess 1|2|3] [--devices 4] [--link 200us,100MB/s]
+//                      [--device auto|cpu|cuda] [--fast]
 //
 // Expected output (abridged; times differ):
 //   check: by hand, every rank holds the sum that one device computes ... ok
 //   3. reduce-scatter 3/3  0->1: chunk 1  1->2: chunk 2  2->3: chunk 3  3->0: chunk 0
 //     rank 0 | 1111 2222*| 3303 4404 | 5005 6006 |    7    8
 //     rank 1 |   10   20 | 3333 4444*| 5055 6066 |   77   88
-//   naive, through rank 0     8.75 ms, busbw 0.23 GB/s; the busiest rank sent 3.000 buffers
-//   ring by hand              2.65 ms, busbw 0.75 GB/s; the busiest rank sent 1.500 buffers
+//   naive, through rank 0       3.000     80.23 ms    80.72 ms     0.02 GB/s
+//   ring by hand                1.500     21.16 ms    22.89 ms     0.09 GB/s
 //   check: every rank of the ring sent 2(n-1)/n of the buffer, by hand and as a plan ... ok
+//   check: both rings are faster than the way through rank 0 ... ok
 //   Answer: Each rank talks to its two neighbours only, and all links are busy at once. Among 4 ...
 
-#include <fmt/ranges.h>
+#include <lockstep.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <string>
 
-#include "engine/comm/link.h"
-#include "engine/plan/all_reduce_plan.h"
 #include "engine/plan/collective_plan.h"
 #include "engine/plan/ring.h"
+#include "engine/trace/counters.h"
 #include "tutorials/common.h"
-#include "tutorials/over_link.h"
 
 namespace {
 
 using namespace lockstep;
-using AllReduce = std::function<void(comm::Communicator&, const Tensor&)>;
+using AllReduce = std::function<void(comm::Communicator& ranks, const Tensor& buffer)>;
+using plan::AllReducePlan;
 
-std::string link_spec = "50us,1GB/s";  // --link
+constexpr const char* kLink = "200us,100MB/s";
+std::string link_spec = kLink;  // --link
 
 const std::vector<tutorial::Variation> kNext{
     {"--devices 7", "the naive way gets slower with each rank, the ring hardly does"},
@@ -47,16 +51,14 @@ void ring_all_reduce(comm::Communicator& ranks, const Tensor& buffer) {
   const int n = ranks.world_size(), me = ranks.rank();
   const int next = (me + 1) % n, previous = (me + n - 1) % n;
   const auto chunk = [&](int number) {  // counted around the ring: -1 is the last one
-    const auto part = plan::even_chunk(buffer.num_elements(), static_cast<std::size_t>(n),
-                                       static_cast<std::size_t>((number + 2 * n) % n));
+    const auto part = plan::even_chunk(buffer.num_elements(), n, (number + 2 * n) % n);
     return buffer.slice(part.offset, {part.count});
   };
   for (int step = 0; step < n - 1; ++step) {  // reduce-scatter: add and pass on
     ranks.send(chunk(me - 1 - step), next);   // does not wait for the receiver
-    const Tensor mine = chunk(me - 2 - step);
-    const Tensor received = Tensor::empty(mine.shape(), mine.dtype(), mine.device());
+    const Tensor received = Tensor::empty_like(chunk(me - 2 - step));
     ranks.recv(received, previous);
-    mine.backend().add(mine.stream(), mine.view(), received.view(), mine.view());
+    chunk(me - 2 - step) += received;
   }                                           // now chunk number `me` is the sum of all ranks
   for (int step = 0; step < n - 1; ++step) {  // all-gather: pass the finished chunks on
     ranks.send(chunk(me - step), next);
@@ -66,17 +68,16 @@ void ring_all_reduce(comm::Communicator& ranks, const Tensor& buffer) {
 
 // Element i of rank r is (i + 1) * 10^r. So the digits of a number say whose values are in it:
 // 3 is rank 0's third element, 3300 the sum of ranks 2 and 3, 3333 the sum of all four.
-plan::RankBuffers make_readable_buffers(std::size_t num_ranks) {
-  const std::size_t num_elements = num_ranks <= 4 ? 2 * num_ranks : num_ranks;
+plan::RankBuffers make_readable_buffers(int num_ranks) {
+  const int num_elements = num_ranks <= 4 ? 2 * num_ranks : num_ranks;
   plan::RankBuffers buffers(num_ranks, std::vector<double>(num_elements));
-  for (std::size_t rank = 0; rank < num_ranks; ++rank) {
-    for (std::size_t i = 0; i < num_elements; ++i)
-      buffers[rank][i] = (i % 9 + 1.0) * std::pow(10, rank);
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    for (int i = 0; i < num_elements; ++i) buffers[rank][i] = (i % 9 + 1) * std::pow(10, rank);
   }
   return buffers;
 }
 
-// What one device would compute.
+// The sum as one device computes it.
 std::vector<double> sum_of(const plan::RankBuffers& buffers) {
   std::vector<double> sum(buffers[0].size());
   for (const auto& buffer : buffers) std::ranges::transform(sum, buffer, sum.begin(), std::plus());
@@ -89,7 +90,7 @@ bool all_equal(const plan::RankBuffers& buffers, const std::vector<double>& sum)
 
 void run_by_hand(const plan::RankBuffers& buffers, const std::vector<Device>& devices) {
   plan::RankBuffers results(buffers.size());
-  tutorial::on_ranks(devices, [&](comm::Communicator& ranks, std::size_t rank, Device device) {
+  tutorial::on_ranks(devices, [&](comm::Communicator& ranks, int rank, Device device) {
     const Tensor buffer = Tensor::from(buffers[rank], {buffers[rank].size()}, device);
     ring_all_reduce(ranks, buffer);
     results[rank] = buffer.to_vector<double>();
@@ -119,8 +120,7 @@ void print_buffers(const plan::RankBuffers& buffers, const std::vector<double>& 
 
 void walk_through_plan(plan::RankBuffers buffers) {
   const std::vector<double> sum = sum_of(buffers);
-  const plan::CollectivePlan ring =
-      plan::ring_all_reduce(static_cast<int>(buffers.size()), sum.size());
+  const plan::CollectivePlan ring = plan::ring_all_reduce(std::ssize(buffers), sum.size());
   fmt::print(
       "Each digit stands for a rank. A star: the chunk is finished, the sum of all ranks.\n");
   print_buffers(buffers, sum);
@@ -139,50 +139,127 @@ void walk_through_plan(plan::RankBuffers buffers) {
   tutorial::check("the plan ends with the same numbers", all_equal(buffers, sum));
 }
 
+// Bytes and time of one way to all-reduce.
+struct Measured {
+  double sent_buffers = 0;  // by the busiest rank
+  double seconds = 0;       // until every rank has the sum: the fastest of some
+};
+
+Measured measure(int n, std::size_t num_elements, const AllReduce& all_reduce) {
+  constexpr int kRepeats = 5;
+  std::vector<std::vector<double>> seconds(kRepeats, std::vector<double>(n));
+  trace::reset_collective_counts();
+  const auto work = [&](comm::Communicator& ranks) {
+    const Tensor buffer = Tensor::empty({num_elements});
+    for (int repeat = 0; repeat < kRepeats; ++repeat) {
+      buffer.fill(ranks.rank() + 1);
+      ranks.barrier();
+      const auto start = std::chrono::steady_clock::now();
+      all_reduce(ranks, buffer);
+      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+      seconds[repeat][ranks.rank()] = elapsed.count();
+    }
+    const float sum = 0.5f * n * (n + 1);
+    require(std::ranges::all_of(buffer.to_vector<float>(), [&](float x) { return x == sum; }),
+            ErrorCode::Numeric, "all-reduce", "rank {} holds a wrong sum", ranks.rank());
+  };
+  comm::run_ranks(n, work, {.link = comm::parse_link(link_spec)});
+  Measured result{0, 1e9};
+  for (const auto& of_ranks : seconds) {
+    result.seconds = std::min(result.seconds, std::ranges::max(of_ranks));
+  }
+  const double buffer_bytes = sizeof(float) * num_elements;
+  for (int rank = 0; rank < n; ++rank) {
+    const double sent = trace::collective_bytes_of(rank) / buffer_bytes / kRepeats;
+    result.sent_buffers = std::max(result.sent_buffers, sent);
+  }
+  return result;
+}
+
+// Seconds that the messages of a plan's steps need: for each step a latency, and the bytes of the
+// busiest port.
+double plan_seconds(const plan::CollectivePlan& plan) {
+  const comm::LinkSpec spec = comm::parse_link(link_spec);
+  double seconds = 0;
+  for (const plan::Step& step : plan.steps) {
+    std::vector<std::size_t> sent(plan.world_size), received(plan.world_size);
+    for (const plan::Transfer& move : step.transfers) {
+      sent[move.from_rank] += move.chunk.count;
+      received[move.to_rank] += move.chunk.count;
+    }
+    const std::size_t most = std::max(std::ranges::max(sent), std::ranges::max(received));
+    seconds += spec.latency_seconds + sizeof(float) * most / spec.bytes_per_second;
+  }
+  return seconds;
+}
+
 void compare_over_link(int n, bool fast) {
   const std::size_t num_elements = 27720u * (fast ? 12 : 36);  // divisible by 1 to 12
-  const double num_bytes = static_cast<double>(num_elements) * sizeof(float);
+  const double num_bytes = sizeof(float) * num_elements;
   fmt::print("{} threads as ranks, {:.1f} MB each, every rank with a port of {} (modelled)\n", n,
              num_bytes * 1e-6, link_spec);
-  const auto plan = [](plan::AllReducePlan name) {
-    return [name](auto& ranks, const Tensor& buffer) { ranks.all_reduce(buffer, {.plan = name}); };
+  fmt::print("                       buffers sent  plan says   measured       busbw\n");
+  const auto compare = [&](const char* name, AllReducePlan plan, const AllReduce& all_reduce) {
+    const Measured measured = measure(n, num_elements, all_reduce);
+    fmt::print("{:<22} {:>12.3f} {:>7.2f} ms {:>7.2f} ms {:>6.2f} GB/s\n", name,
+               measured.sent_buffers,
+               1e3 * plan_seconds(plan::all_reduce_plan(plan, n, num_elements)),
+               1e3 * measured.seconds, 2e-9 * (n - 1) / n * num_bytes / measured.seconds);
+    return measured;
   };
-  const auto time = [&](const char* name, const AllReduce& all_reduce) {
-    const auto result = tutorial::time_all_reduce(link_spec, n, num_elements, all_reduce);
-    fmt::print("{:<21} {:8.2f} ms, busbw {:.2f} GB/s; the busiest rank sent {:.3f} buffers\n", name,
-               1e3 * result.seconds, 2e-9 * (n - 1) / n * num_bytes / result.seconds,
-               result.sent_buffers);
-    return result;
+  const auto by_plan = [](AllReducePlan plan) {
+    return [plan](auto& ranks, const Tensor& buffer) { ranks.all_reduce(buffer, {.plan = plan}); };
   };
-  const auto naive = time("naive, through rank 0", plan(plan::AllReducePlan::reduce_broadcast));
-  const auto hand = time("ring by hand", ring_all_reduce);
-  const auto ring = time("ring as a plan", plan(plan::AllReducePlan::ring));
-  fmt::print("busbw = buffer / time * 2(n-1)/n, as in nccl-tests: what a ring's links carry\n");
+  const Measured naive = compare("naive, through rank 0", AllReducePlan::reduce_broadcast,
+                                 by_plan(AllReducePlan::reduce_broadcast));
+  const Measured hand = compare("ring by hand", AllReducePlan::ring, ring_all_reduce);
+  const Measured ring =
+      compare("ring as a plan", AllReducePlan::ring, by_plan(AllReducePlan::ring));
+  fmt::print(
+      "buffers sent: by the busiest rank; busbw = buffer / time * 2(n-1)/n, as in nccl-tests\n");
+
   const double share = 2.0 * (n - 1) / n;
   tutorial::check("every rank of the ring sent 2(n-1)/n of the buffer, by hand and as a plan",
                   std::abs(hand.sent_buffers - share) + std::abs(ring.sent_buffers - share) < 1e-9);
-  tutorial::check("no ring was faster than its links",
-                  std::min(hand.seconds, ring.seconds) >=
-                      share * num_bytes / comm::parse_link(link_spec).bytes_per_second);
+  const double predicted = plan_seconds(plan::ring_all_reduce(n, num_elements));
+  tutorial::check("no ring was faster than its plan says",
+                  std::min(hand.seconds, ring.seconds) >= 0.999 * predicted);
+  if (link_spec == kLink) {
+    tutorial::check_times("both rings are faster than the way through rank 0",
+                          std::max(hand.seconds, ring.seconds) < naive.seconds);
+    tutorial::check_times("the ring as a plan takes at most 1.3 times what its plan says",
+                          ring.seconds <= 1.3 * predicted);
+  }
   tutorial::answer(
-      fmt::format(
-          "Each rank talks to its two neighbours only, and all links are busy at once. Among {} "
-          "ranks each sent {:.3f} buffers, in {:.1f} ms; through rank 0, which sent {:.0f}, it "
-          "took {:.1f} ms. However many ranks there are, none sends 2 buffers.",
-          n, hand.sent_buffers, 1e3 * hand.seconds, naive.sent_buffers, 1e3 * naive.seconds),
+      fmt::format("Each rank talks to its two neighbours only, and all links are busy at once. "
+                  "Among {} ranks each sent {:.3f} buffers, in {:.1f} ms; through rank 0, which "
+                  "sent {:.0f}, it took {:.1f} ms. However many ranks there are, none sends 2 "
+                  "buffers.",
+                  n, hand.sent_buffers, 1e3 * hand.seconds, naive.sent_buffers,
+                  1e3 * naive.seconds),
       kNext);
 }
 
+tutorial::Guess guess(
+    "In a ring of 12 ranks each rank sends to its neighbour only. How often does it send as much "
+    "as its whole buffer until all have the sum?",
+    {"11 times", "6 times", "not even twice"});
+
 void run(const tutorial::Options& options) {
-  const std::size_t n = options.num_devices;
+  const int n = options.num_devices;
   const plan::RankBuffers buffers = make_readable_buffers(n);
+  guess.ask(options);
+
   tutorial::step(1, "the ring by hand");
   run_by_hand(buffers, options.devices(n));
+
   tutorial::step(2, "the same as a plan, chunk by chunk");
   walk_through_plan(buffers);
+  guess.judge(3, "since each of 2 * 11 steps moves a twelfth of the buffer: 1.83 buffers");
   if (n == 1) return tutorial::answer("A ring of 1 has 0 steps: its buffer is the sum.", kNext);
+
   tutorial::step(3, "over a link");
-  compare_over_link(static_cast<int>(n), options.fast);
+  compare_over_link(n, options.fast);
 }
 
 }  // namespace
@@ -194,6 +271,7 @@ int main(int argc, char** argv) {
       "How does the ring all-reduce add up gradients without a device that everybody waits for?",
       run,
       {.num_devices = 4, .add_flags = [](Flags& flags, Options& options) {
+         guess.add_flag(flags);
          flags.add_number("--devices", options.num_devices, 1, 12, "how many, each with a rank");
          flags.add_text("--link", link_spec, "LATENCY,BANDWIDTH of each rank's port");
        }});

@@ -24,6 +24,7 @@
 #include "tutorials/common.h"
 
 namespace {
+
 using namespace lockstep;
 
 // A matrix of ours: row-major, element (i, j) at i * cols + j.
@@ -101,7 +102,7 @@ void save_a_pass(Device device, std::size_t batch, std::size_t out) {
   const auto apart = [&] { return relu(linear(x, w, b)).value(); };
   tutorial::check_close("the same y", fused(), apart(), 1e-4);
   const auto time_ms = [](const auto& work) {
-    return 1e3 * tutorial::fastest_seconds(10, [&] { work().stream().synchronize(); });
+    return 1e3 * tutorial::fastest_seconds(10, [&] { tutorial::synchronize(work().device()); });
   };
   fmt::print("  linear with ReLU:  {:.2f} ms\n", time_ms(fused));
   fmt::print("  linear, then relu: {:.2f} ms, and {:.1f} MiB more are read and written\n",
@@ -113,7 +114,7 @@ void save_a_pass(Device device, std::size_t batch, std::size_t out) {
 // of its factors before it multiplies. All these formats have the 8 bits of float32's exponent.
 Tensor round_to(int bits, const Tensor& x) {
   std::vector<float> values = x.to_vector<float>();
-  const std::uint32_t unit = 1u << (23 - bits);  // of the bits that are kept
+  const std::uint32_t unit = 1u << (23 - bits);  // the last bit that is kept
   for (float& value : values) {
     const auto word = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t is_odd = word / unit % 2;
@@ -180,13 +181,13 @@ std::vector<double> compare_precisions(Device device, std::size_t in, int own_bi
   return {full, tf32, half};
 }
 
-void run(const tutorial::Options& options, std::size_t in, std::size_t bits) {
+void run(const tutorial::Options& options, int in, int bits) {
   tutorial::step(1, "row-major matrices through a column-major library");
   multiply_row_major(options.device());
   tutorial::step(2, "an epilogue: bias and ReLU inside the product");
   save_a_pass(options.device(), options.fast ? 256 : 8192, options.fast ? 256 : 1024);
   tutorial::step(3, "what precision costs: rounding as tensor cores do");
-  const auto errors = compare_precisions(options.device(), in, static_cast<int>(bits));
+  const auto errors = compare_precisions(options.device(), in, bits);
   tutorial::answer(
       fmt::format("As one column-major gemm per product: the factors swap places, and no byte is "
                   "copied. Tensor cores are faster because they round the factors: float32 errs by "
@@ -200,7 +201,7 @@ void run(const tutorial::Options& options, std::size_t in, std::size_t bits) {
 
 int main(int argc, char** argv) {
   using namespace lockstep::tutorial;
-  std::size_t in = 256, bits = 5;
+  int in = 256, bits = 5;
   const auto add_flags = [&](Flags& flags, Options&) {
     flags.add_number("--in", in, 16, 65536, "input features in step 3");
     flags.add_number("--bits", bits, 1, 22, "bits after the point of a format of yours");

@@ -60,7 +60,7 @@ void print_ranks(int num_machines, int ranks_per_machine) {
   }
 }
 
-// What each of the processes does.
+// The work of each process.
 void be_a_rank(const tutorial::Options& options) {
   // 1. Who am I? One function reads the variables, whoever has set them.
   const launch::Environment environment = launch::current_environment();
@@ -122,7 +122,7 @@ std::string close_terminal(const Terminal& terminal, int& exit_code) {
   std::string text;
   std::array<char, 4096> bytes;
   for (ssize_t n = 0; (n = ::read(terminal.output, bytes.data(), bytes.size())) > 0;) {
-    text.append(bytes.data(), static_cast<std::size_t>(n));
+    text.append(bytes.data(), n);
   }
   ::close(terminal.output);
   int status = 0;
@@ -147,7 +147,7 @@ int play_terminals(int num_ranks) {
   bool all_have_the_sum = true;
   for (int r = 0; r < num_ranks; ++r) {
     int exit_code = 0;
-    std::string text = close_terminal(terminals[static_cast<std::size_t>(r)], exit_code);
+    std::string text = close_terminal(terminals[r], exit_code);
     all_have_the_sum =
         all_have_the_sum && exit_code == 0 && text.ends_with(fmt::format("ranks is {}\n", sum));
     for (std::size_t at = 0; (at = text.find('\n', at)) + 1 < text.size();) text.insert(++at, "  ");
@@ -167,7 +167,7 @@ void run(const tutorial::Options& options) {
   print_ranks(/*num_machines=*/2, /*ranks_per_machine=*/2);
   print_ranks(/*num_machines=*/1, /*ranks_per_machine=*/4);
   fmt::print("RANK says which part of the data is mine, LOCAL_RANK which of the devices here.\n");
-  const auto num_ranks = static_cast<int>(options.num_devices);
+  const int num_ranks = options.num_devices;
   tutorial::step(2, fmt::format("{} terminals", num_ranks));
   const int sum = play_terminals(num_ranks);
   tutorial::step(3, "a variable is forgotten");

@@ -39,9 +39,9 @@ namespace {
 
 using namespace lockstep;
 
-std::size_t num_ranks = 4;     // --ranks
-std::size_t failing_rank = 2;  // --failing-rank
-std::string role = "say";      // --role
+int num_ranks = 4;         // --ranks
+int failing_rank = 2;      // --failing-rank
+std::string role = "say";  // --role
 
 // --- what this program does as a rank ---
 
@@ -58,7 +58,7 @@ void say_who_i_am(tutorial::RankProcess& me) {
 void fail_on_one_rank(tutorial::RankProcess& me) {
   const std::string heard = tutorial::expect_error([&] {
     me.group().barrier();
-    if (static_cast<std::size_t>(me.rank()) == failing_rank) {
+    if (me.rank() == failing_rank) {
       fmt::print(stderr, "the loss is not finite\n");
       ::_exit(7);
     }
@@ -121,7 +121,7 @@ class LogFolder {
 void show_variables_and_prefix() {
   const LogFolder logs;
   launch::LaunchOptions options;
-  options.num_ranks = static_cast<int>(num_ranks);
+  options.num_ranks = num_ranks;
   options.command = tutorial::own_command();
   options.log_folder = logs.path();
   options.tee.assign(num_ranks, launch::Streams::out);  // --tee 1: to the console and to a log
@@ -135,8 +135,7 @@ void show_variables_and_prefix() {
 }
 
 int run_in_role(const std::string& name) {
-  return tutorial::run_as_ranks(static_cast<int>(num_ranks),
-                                tutorial::own_command({"--role", name}));
+  return tutorial::run_as_ranks(num_ranks, tutorial::own_command({"--role", name}));
 }
 
 int show_first_failure() {
@@ -150,7 +149,7 @@ int show_first_failure() {
 
 int show_that_nobody_is_left() {
   fmt::print("rank 1 starts a helper that leaves the group, and is killed\n");
-  const bool adopted_before = launch::adopt_orphans(true);  // what is left would be our child now
+  const bool adopted_before = launch::adopt_orphans(true);  // orphans become our children
   const int code = run_in_role("die");
   tutorial::check("a rank that is killed counts as 128 + 9", code == 128 + SIGKILL);
   tutorial::check("its helper that had left the group is gone, too",

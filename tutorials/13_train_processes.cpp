@@ -40,9 +40,9 @@ namespace {
 using namespace lockstep;
 using tutorial::Rows;
 
-constexpr std::size_t kBatch = 64;
+constexpr int kBatch = 64;
 constexpr const char* kModel = "mlp:64-128-10";
-constexpr std::size_t kMostEpochs = 50;
+constexpr int kMostEpochs = 50;
 double target_loss = 0.2;  // --until
 
 std::shared_ptr<nn::Module> make_model(Device device) {
@@ -52,8 +52,8 @@ std::shared_ptr<nn::Module> make_model(Device device) {
 }
 
 struct Place {
-  std::size_t rank = 0;
-  std::size_t num_ranks = 1;
+  int rank = 0;
+  int num_ranks = 1;
   Device device;
 };
 
@@ -61,18 +61,17 @@ struct Place {
 // cannot be cut evenly (the last one of an epoch), so it is weighted by its share (tutorial 09).
 Variable weighted_loss(nn::Module& net, const Rows& batch, const Place& place) {
   const Rows shard = batch.shard(place.rank, place.num_ranks, place.device);
-  const double share = static_cast<double>(shard.count()) / static_cast<double>(batch.count());
-  return scale(cross_entropy(net(Variable(shard.x)), shard.labels),
-               share * static_cast<double>(place.num_ranks));
+  const double share = 1.0 * shard.count() / batch.count();
+  return scale(cross_entropy(net(shard.x), shard.labels), share * place.num_ranks);
 }
 
 // The loop of tutorial 03. It is the same on one device and on each rank of many: `net` averages
 // gradients in its backward pass, or does not need to. Ends when is_done(epoch) says so.
 void train(nn::Module& net, const Rows& digits, const Place& place,
-           const std::function<bool(std::size_t)>& is_done) {
+           const std::function<bool(int)>& is_done) {
   optim::Sgd sgd(net.parameters(), {.learning_rate = 0.05, .momentum = 0.9});
-  for (std::size_t epoch = 0; epoch == 0 || !is_done(epoch); ++epoch) {
-    for (std::size_t step = 0; step < digits.steps_per_epoch(kBatch); ++step) {
+  for (int epoch = 0; epoch == 0 || !is_done(epoch); ++epoch) {
+    for (int step = 0; step < digits.steps_per_epoch(kBatch); ++step) {
       sgd.zero_grad();
       weighted_loss(net, digits.batch(step, kBatch), place).backward();
       sgd.step();
@@ -82,9 +81,9 @@ void train(nn::Module& net, const Rows& digits, const Place& place,
 
 // One number of each rank, on all ranks.
 std::vector<double> gather(comm::Communicator& group, double value, Device device) {
-  const Tensor mine = Tensor::from(std::vector<float>{static_cast<float>(value)}, {1}, device);
-  const auto size = static_cast<std::size_t>(group.world_size());
-  const Tensor all = Tensor::empty({size}, DType::float32, device);
+  const Tensor mine = Tensor::full({1}, value, DType::float32, device);
+  const std::size_t num_ranks = group.world_size();
+  const Tensor all = Tensor::empty({num_ranks}, DType::float32, device);
   group.all_gather(mine, all);
   return all.to_vector<double>();
 }
@@ -92,11 +91,11 @@ std::vector<double> gather(comm::Communicator& group, double value, Device devic
 // Each rank says which rows it takes; rank 0 prints what it has heard.
 void show_partition(comm::Communicator& group, const Place& place) {
   const plan::Chunk rows = plan::even_chunk(kBatch, place.num_ranks, place.rank);
-  const auto first = gather(group, static_cast<double>(rows.offset), place.device);
-  const auto end = gather(group, static_cast<double>(rows.end()), place.device);
+  const auto first = gather(group, rows.offset, place.device);
+  const auto end = gather(group, rows.end(), place.device);
   if (place.rank != 0) return;
   fmt::print("rank   rows of batch 0   rows of batch 1\n");
-  for (std::size_t r = 0; r < place.num_ranks; ++r) {
+  for (int r = 0; r < place.num_ranks; ++r) {
     const auto range = [&](double begin) {
       return fmt::format("{} ... {}", begin + first[r], begin + end[r] - 1);
     };
@@ -106,7 +105,7 @@ void show_partition(comm::Communicator& group, const Place& place) {
 
 // One gradient stands for all: that of the output bias of digit 0.
 double shown_gradient(const nn::Module& model) {
-  return model.parameters().back().grad().to_vector<double>()[0];
+  return model.parameters().back().grad()[0];
 }
 
 void show_gradients(comm::Communicator& group, const Rows& digits, const Place& place) {
@@ -134,31 +133,30 @@ void train_and_compare(comm::Communicator& group, const Rows& digits, const Plac
   parallel::Ddp net(model, group);
   const Rows shown = digits.part(0, kBatch);
   double loss = 0;
-  std::size_t num_epochs = 0;
+  int num_epochs = 0;
   // Every rank has the same weights and looks at the same rows, so all end after the same epoch.
-  train(net, digits, place, [&](std::size_t epoch) {
+  train(net, digits, place, [&](int epoch) {
     num_epochs = epoch;
-    loss = cross_entropy((*model)(Variable(shown.x)), shown.labels).value().item();
+    loss = cross_entropy((*model)(shown.x), shown.labels).item();
     if (place.rank == 0) fmt::print("epoch {}  loss {:.3f}\n", epoch, loss);
     return loss < target_loss || epoch == kMostEpochs;
   });
   if (place.rank != 0) return;
   tutorial::check(fmt::format("the loss has fallen below {}", target_loss), loss < target_loss);
   const auto single = make_model(place.device);
-  train(*single, digits, {0, 1, place.device},
-        [&](std::size_t epoch) { return epoch == num_epochs; });
-  const std::size_t num_steps = num_epochs * digits.steps_per_epoch(kBatch);
+  train(*single, digits, {0, 1, place.device}, [&](int epoch) { return epoch == num_epochs; });
+  const int num_steps = num_epochs * digits.steps_per_epoch(kBatch);
   const double difference = tutorial::max_abs_difference(*model, *single);
   tutorial::check_close(fmt::format("weights after {} steps", num_steps), difference,
                         tutorial::weight_tolerance(num_steps));
-  tutorial::FiguresOfRanks::tell({static_cast<double>(num_epochs), loss, difference});
+  tutorial::FiguresOfRanks::tell({1.0 * num_epochs, loss, difference});
 }
 
 void be_a_rank(const tutorial::Options& options) {
   const DeviceType type = options.device_type;
   tutorial::RankProcess me(type);
   const int num_devices = type == DeviceType::cpu ? me.world_size() : runtime::num_devices(type);
-  const Place place{static_cast<std::size_t>(me.rank()), static_cast<std::size_t>(me.world_size()),
+  const Place place{me.rank(), me.world_size(),
                     launch::device_of_rank(me.environment(), type, num_devices)};
   if (place.rank == 0) {
     fmt::print("{} ranks, {}, {}\n", place.num_ranks, me.start(), me.group().description());
@@ -172,7 +170,7 @@ void be_a_rank(const tutorial::Options& options) {
 void run(const tutorial::Options& options) {
   if (tutorial::is_rank()) return be_a_rank(options);
   const tutorial::FiguresOfRanks figures;
-  const auto num_ranks = static_cast<int>(options.num_devices);
+  const int num_ranks = options.num_devices;
   const int code = tutorial::run_as_ranks(num_ranks, tutorial::own_command());
   tutorial::check("all ranks ended well", code == 0);
   const std::vector<double> heard = figures.heard(3);

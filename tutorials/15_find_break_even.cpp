@@ -21,10 +21,7 @@
 //   check: acted out, every step is within 10 % of the prediction ... ok
 //   check: two devices are slower with 748 rows, and faster with 2992 ... ok
 
-#include <unistd.h>
-
 #include <cmath>
-#include <iostream>
 #include <string>
 
 #include "engine/core/error.h"
@@ -38,16 +35,15 @@ using tutorial::Training;
 
 constexpr const char* kMachine = "titanx-pascal-dual-root-8";
 constexpr const char* kModel = "mlp:64-256-256-10";
-constexpr std::size_t kSmallBatch = 64;
-constexpr std::size_t kLargeBatch = 32768;
+constexpr int kSmallBatch = 64;
+constexpr int kLargeBatch = 32768;
 constexpr double kTolerance = 0.1;
 
 std::string machine = kMachine;  // --machine
 std::string model = kModel;      // --model
-std::size_t guess = 0;           // --guess; 0: none
 
 // A step of one device, or of two under DDP: each computes half of the rows.
-Training steps_of(std::size_t num_devices, std::size_t batch) {
+Training steps_of(int num_devices, int batch) {
   return {.model = model, .batch = batch, .num_devices = num_devices};
 }
 
@@ -57,7 +53,7 @@ struct StepTimes {
   double two = 0;
 };
 
-StepTimes predict_both(const predict::Topology& topology, std::size_t batch) {
+StepTimes predict_both(const predict::Topology& topology, int batch) {
   return {tutorial::predict_training(topology, steps_of(1, batch)).step_seconds,
           tutorial::predict_training(topology, steps_of(2, batch)).step_seconds};
 }
@@ -66,34 +62,16 @@ bool two_are_faster(const StepTimes& times) {
   return times.two < times.one;
 }
 
-void ask_for_guess(const predict::Topology& topology, bool is_fast) {
-  fmt::print("{}: {}\n{}, {} rows a step; on two devices DDP: {} rows each\n", machine,
-             topology.device.name, model, kSmallBatch, kSmallBatch / 2);
-  fmt::print(
-      "A step of two devices, beside a step of one, is ...\n"
-      "  1  about half as long\n"
-      "  2  shorter, but not by half\n"
-      "  3  longer\n");
-  if (guess == 0 && !is_fast && ::isatty(STDIN_FILENO) != 0) {
-    fmt::print("What do you think? ");
-    std::fflush(stdout);
-    std::string line;
-    std::getline(std::cin, line);
-    if (line.size() == 1 && line[0] >= '1' && line[0] <= '3') {
-      guess = static_cast<std::size_t>(line[0] - '0');
-    }
-  }
-  guess == 0 ? fmt::print("no guess: --guess 1, 2 or 3 is yours\n")
-             : fmt::print("your guess: {}\n", guess);
-}
+tutorial::Guess guess("A step of two devices, beside a step of one, is ...",
+                      {"about half as long", "shorter, but not by half", "longer"});
 
-// What the guess was about, by the prediction.
-std::size_t right_guess(const StepTimes& times) {
+// The right guess, by the prediction.
+int right_guess(const StepTimes& times) {
   if (!two_are_faster(times)) return 3;
   return times.two < 0.6 * times.one ? 1 : 2;
 }
 
-void print_parts(const predict::Topology& topology, std::size_t batch, std::size_t num_devices) {
+void print_parts(const predict::Topology& topology, int batch, int num_devices) {
   const auto step = tutorial::predict_training(topology, steps_of(num_devices, batch));
   const trace::StepBreakdown& parts = step.breakdown;
   const double kernels = parts.forward + parts.backward + parts.optimizer;
@@ -104,7 +82,7 @@ void print_parts(const predict::Topology& topology, std::size_t batch, std::size
 
 void predict_parts(const predict::Topology& topology) {
   fmt::print("   rows   devices     kernels  all-reduce       other        step\n");
-  for (std::size_t batch = kSmallBatch; batch <= kLargeBatch; batch *= 8) {
+  for (int batch = kSmallBatch; batch <= kLargeBatch; batch *= 8) {
     print_parts(topology, batch, 1);
     print_parts(topology, batch, 2);
   }
@@ -118,13 +96,13 @@ void predict_parts(const predict::Topology& topology) {
 
 // The fewest rows, an even number, with which two devices are predicted to be faster.
 // Throws Error{Usage} where they are not with kLargeBatch.
-std::size_t find_break_even(const predict::Topology& topology) {
+int find_break_even(const predict::Topology& topology) {
   require(two_are_faster(predict_both(topology, kLargeBatch)), ErrorCode::Usage, "--model",
           "{} computes so little that two devices are slower even with {} rows; take wider layers",
           model, kLargeBatch);
-  std::size_t slower = 0, faster = kLargeBatch / 2;  // halves
+  int slower = 0, faster = kLargeBatch / 2;  // halves
   while (slower + 1 < faster) {
-    const std::size_t middle = (slower + faster) / 2;
+    const int middle = (slower + faster) / 2;
     (two_are_faster(predict_both(topology, 2 * middle)) ? faster : slower) = middle;
   }
   return 2 * faster;
@@ -137,9 +115,9 @@ struct Acted {
   double largest_error = 0;
 };
 
-Acted act_out_both(const predict::Topology& topology, std::size_t batch, std::size_t num_steps) {
+Acted act_out_both(const predict::Topology& topology, int batch, int num_steps) {
   Acted acted;
-  for (const std::size_t num_devices : {1, 2}) {
+  for (const int num_devices : {1, 2}) {
     const Training training = steps_of(num_devices, batch);
     const double predicted = tutorial::predict_training(topology, training).step_seconds;
     const tutorial::ActedSteps steps = tutorial::act_out(topology, training, num_steps);
@@ -155,17 +133,17 @@ Acted act_out_both(const predict::Topology& topology, std::size_t batch, std::si
 void run(const tutorial::Options& options) {
   const predict::Topology topology = predict::find_topology(machine);
   tutorial::step(1, "guess");
-  ask_for_guess(topology, options.fast);
+  fmt::print("{}: {}\n{}, {} rows a step; on two devices DDP: {} rows each\n", machine,
+             topology.device.name, model, kSmallBatch, kSmallBatch / 2);
+  guess.ask(options);
 
   tutorial::step(2, "predict where the time of a step goes");
   predict_parts(topology);
-  const std::size_t break_even = find_break_even(topology);
+  const int break_even = find_break_even(topology);
   const StepTimes small = predict_both(topology, kSmallBatch);
   fmt::print("predicted: two devices are faster from {} rows on\n", break_even);
-  if (guess != 0) {
-    fmt::print("your guess was {}: with {} rows two take {:.2f} times as long as one\n",
-               guess == right_guess(small) ? "right" : "wrong", kSmallBatch, small.two / small.one);
-  }
+  guess.judge(right_guess(small), fmt::format("with {} rows two take {:.2f} times as long as one",
+                                              kSmallBatch, small.two / small.one));
   if (machine == kMachine && model == kModel) {
     tutorial::check(fmt::format("two devices are slower than one with {} rows and faster with {}",
                                 kSmallBatch, kLargeBatch),
@@ -174,8 +152,8 @@ void run(const tutorial::Options& options) {
 
   tutorial::step(3, "act out steps on both sides of the break-even");
   fmt::print("two devices of the CPU train, as slowly as the machine's would, times a factor:\n");
-  const std::size_t num_steps = options.fast ? 3 : 8;
-  const std::size_t few = std::max<std::size_t>(2, break_even / 4 * 2), many = 2 * break_even;
+  const int num_steps = options.fast ? 3 : 8;
+  const int few = std::max(2, break_even / 4 * 2), many = 2 * break_even;
   fmt::print("   rows   devices   predicted   acted out   slowed down\n");
   const Acted below = act_out_both(topology, few, num_steps);
   const Acted above = act_out_both(topology, many, num_steps);
@@ -200,7 +178,7 @@ void run(const tutorial::Options& options) {
 int main(int argc, char** argv) {
   using namespace lockstep::tutorial;
   const auto add_flags = [](Flags& flags, Options&) {
-    flags.add_number("--guess", guess, 0, 3, "your answer in step 1; 0: none");
+    guess.add_flag(flags);
     flags.add_text("--machine", machine, "a topology, as of lockstep predict");
     flags.add_text("--model", model, "what is trained");
   };

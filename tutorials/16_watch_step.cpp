@@ -16,7 +16,7 @@
 //   gpu 0 |fffffffffffff...
 //         |                       1111...
 //   gpu 7 |fffffffffffff...
-//   all-reduces             step    busy      hidden     exposed  slowed down
+//   all-reduces             step    busy      hidden   GPUs idle  slowed down
 //   after backward ...
 //   check: overlap is at least 1.1 times as fast ... ok
 //   check: weights of both and of a run that is not acted out: the same bits ... ok
@@ -36,38 +36,36 @@ using parallel::Overlap;
 using tutorial::ActedSteps;
 using tutorial::Training;
 
-constexpr std::size_t kDevices = 8;
+constexpr int kDevices = 8;
 constexpr const char* kMachine = "k80-p2-16x";
 constexpr const char* kModel = "mlp:64-384-384-384-384-384-10";
-constexpr std::size_t kBatch = 2048;
-constexpr std::size_t kBucketKib = 256;
-constexpr double kLeastGain = 1.1;  // of what is the default
+constexpr int kBatch = 2048;
+constexpr int kBucketKib = 256;
+constexpr double kLeastGain = 1.1;  // with the default flags
 
-std::string machine = kMachine;       // --machine
-std::string model = kModel;           // --model
-std::size_t batch = kBatch;           // --batch
-std::size_t bucket_kib = kBucketKib;  // --bucket-kib
+std::string machine = kMachine;  // --machine
+std::string model = kModel;      // --model
+int batch = kBatch;              // --batch
+int bucket_kib = kBucketKib;     // --bucket-kib
 
 Training steps_of(Overlap overlap) {
-  Training training{.model = model, .batch = batch, .num_devices = kDevices};
-  training.reducer.overlap = overlap;
-  training.reducer.bucket_byte_limits = {bucket_kib << 10};
-  return training;
+  return {.model = model,
+          .batch = batch,
+          .num_devices = kDevices,
+          .ddp = {.bucket_mib = bucket_kib / 1024.0, .reducer = {.overlap = overlap}}};
 }
 
-// Each device has two rows: its kernels, and below them its all-reduces, numbered.
+// Two devices with two rows each: kernels, and below them the all-reduces, numbered. The others do
+// the same at the same time.
 void print_picture(const ActedSteps& acted, std::int64_t width_ns) {
   tutorial::print_axis(width_ns, /*indent=*/7);
-  for (int device = 0; device < static_cast<int>(kDevices); ++device) {
-    char bucket = '1';
-    const auto number_of = [&](const trace::Span& span) -> char {
-      if (!tutorial::is_all_reduce(span)) return 0;
-      return bucket < '9' ? bucket++ : '9';
-    };
-    fmt::print("gpu {} |{}|\n      |{}|\n", device,
-               tutorial::draw_lane(acted, device, width_ns, tutorial::kernel_letter),
-               tutorial::draw_lane(acted, device, width_ns, number_of));
+  for (const int device : {0, kDevices - 1}) {
+    fmt::print("gpu {} |{}|\n      |{}|\n", device, tutorial::draw_kernels(acted, device, width_ns),
+               tutorial::draw_all_reduces(acted, device, width_ns));
   }
+  const auto [least, most] = std::ranges::minmax(acted.busy);
+  fmt::print("gpu 1 to {} do the same: all {} are busy {:.0f} to {:.0f} % of the step\n",
+             kDevices - 2, kDevices, 100 * least, 100 * most);
 }
 
 void print_times(const char* name, const ActedSteps& acted) {
@@ -79,7 +77,7 @@ void print_times(const char* name, const ActedSteps& acted) {
 
 void run(const tutorial::Options& options) {
   const predict::Topology topology = predict::find_topology(machine);
-  const std::size_t num_steps = options.fast ? 3 : 6;
+  const int num_steps = options.fast ? 3 : 6;
   fmt::print("{}: {}; {}, {} rows a step\n", machine, topology.device.name, model, batch);
   tutorial::step(1, "without overlap: all buckets after backward");
   const ActedSteps after =
@@ -95,7 +93,7 @@ void run(const tutorial::Options& options) {
   print_picture(during, std::max(after_ns, tutorial::length_ns(during)));
 
   tutorial::step(3, "compare them");
-  fmt::print("all-reduces             step    busy      hidden     exposed  slowed down\n");
+  fmt::print("all-reduces             step    busy      hidden   GPUs idle  slowed down\n");
   print_times("after backward", after);
   print_times("during backward", during);
   tutorial::say(fmt::format(
@@ -116,9 +114,9 @@ void run(const tutorial::Options& options) {
                       tutorial::has_same_bits(during.weights, weights));
   tutorial::answer(
       fmt::format(
-          "They compute, and when gradients are ready, send them. After backward they wait {:.0f} "
-          "us of a step of {:.0f} us for that; beside it, {:.0f} us of {:.0f} us: {:.2f} times as "
-          "fast, with the same weights.",
+          "They compute, and all-reduce their gradients. Without overlap the GPUs idle {:.0f} of "
+          "{:.0f} us per step, with it {:.0f} of {:.0f} us: {:.2f}x as fast, with the same "
+          "weights.",
           1e6 * after.breakdown.exposed_comm, 1e6 * after.step_seconds,
           1e6 * during.breakdown.exposed_comm, 1e6 * during.step_seconds, gain),
       {{"--bucket-kib 2048", "larger buckets: fewer messages, but the last one starts later"},

@@ -19,14 +19,12 @@
 //   check: three parts are no faster than one device, and 20 to 36 % busy ... ok
 //   check: micro-batches are at least 1.2 times as fast as none ... ok
 
+#include <lockstep.h>
+
 #include <memory>
 #include <string>
 
 #include "engine/autograd/node.h"
-#include "engine/autograd/ops/ops.h"
-#include "engine/nn/layers.h"
-#include "engine/optim/optimizer.h"
-#include "engine/runtime/device_span.h"
 #include "tutorials/acted.h"
 #include "tutorials/common.h"
 #include "tutorials/lanes.h"
@@ -38,44 +36,41 @@ using namespace lockstep;
 using tutorial::ActedSteps;
 using tutorial::Rows;
 
-constexpr std::size_t kParts = 3;
-constexpr std::size_t kBatch = 480;
+constexpr int kParts = 3;
+constexpr int kBatch = 480;
 constexpr const char* kMachine = "k80-p2-16x";
-constexpr std::size_t kHidden = 512;
-constexpr std::size_t kMicroBatches = 4;
-constexpr double kLeastBusy = 0.2, kMostBusy = 0.36;  // of three devices, one after the other
-constexpr double kLeastGain = 1.2;                    // of micro-batches
+constexpr int kHidden = 512;
+constexpr int kMicroBatches = 4;
+constexpr double kLeastBusy = 0.2, kMostBusy = 0.36;  // three devices, one after the other
+constexpr double kLeastGain = 1.2;                    // micro-batches against none
 
-std::string machine = kMachine;                 // --machine
-std::size_t hidden = kHidden;                   // --hidden
-std::size_t num_micro_batches = kMicroBatches;  // --micro-batches
+std::string machine = kMachine;         // --machine
+int hidden = kHidden;                   // --hidden
+int num_micro_batches = kMicroBatches;  // --micro-batches
 
 // Three parts, each on a device of its own; or on the same one, three times.
 class Net final : public nn::ModuleOf<Net> {
  public:
   explicit Net(const std::vector<Device>& devices) : devices_(devices) {
-    Rng rng(/*seed=*/0);
-    const auto layer = [&](std::size_t in, std::size_t out) {
-      return std::make_shared<nn::Linear>(in, out, rng);
-    };
+    manual_seed(0);
+    const auto layer = [](int in, int out) { return std::make_shared<nn::Linear>(in, out); };
     const auto relu = [] { return std::make_shared<nn::ReLU>(); };
     using Modules = std::vector<std::shared_ptr<nn::Module>>;
     const Modules parts[kParts] = {{layer(64, hidden), relu(), layer(hidden, hidden), relu()},
                                    {layer(hidden, hidden), relu()},
                                    {layer(hidden, hidden), relu(), layer(hidden, 10)}};
-    for (std::size_t i = 0; i < kParts; ++i) {
+    for (int i = 0; i < kParts; ++i) {
       register_child(fmt::format("part{}", i), std::make_shared<nn::Sequential>(parts[i]));
       part(i).to(devices[i]);
     }
   }
-  nn::Module& part(std::size_t i) const { return *children()[i].second; }
+  nn::Module& part(int i) const { return *children()[i].second; }
 
   Variable forward(const Variable& x) override {
     Variable h = x;
-    for (std::size_t i = 0; i < kParts; ++i) h = part(i)(lockstep::to(h, devices_[i]));
+    for (int i = 0; i < kParts; ++i) h = part(i)(lockstep::to(h, devices_[i]));
     return h;
   }
-  std::string type_name() const override { return "Net"; }
 
  private:
   std::vector<Device> devices_;
@@ -83,33 +78,27 @@ class Net final : public nn::ModuleOf<Net> {
 
 // One step. Micro-batches go through the parts behind each other, so that part 0 may begin with the
 // second while part 1 has the first; their gradients add up to the batch's.
-void train_step(Net& net, const Rows& batch, std::size_t num_pieces, optim::Sgd& sgd) {
-  const std::size_t rows = batch.count() / num_pieces;
+void train_step(Net& net, const Rows& batch, int num_pieces, optim::Sgd& sgd) {
+  const int rows = batch.count() / num_pieces;
   const Device last = net.part(kParts - 1).parameters()[0].device();
   std::vector<Variable> losses;
   sgd.zero_grad();
-  for (std::size_t i = 0; i < num_pieces; ++i) {
+  for (int i = 0; i < num_pieces; ++i) {
     const Rows piece = batch.part(i * rows, (i + 1) * rows);
-    const Variable loss = cross_entropy(net(Variable(piece.x)), piece.labels.to(last));
-    losses.push_back(scale(loss, 1 / static_cast<double>(num_pieces)));
+    const Variable loss = cross_entropy(net(piece.x), piece.labels.to(last));
+    losses.push_back(scale(loss, 1.0 / num_pieces));
   }
   for (const Variable& loss : losses) loss.backward();
   sgd.step();
 }
 
-// The same batch in each step. Each is a span of the first device.
-std::vector<Tensor> train(const std::vector<Device>& devices, std::size_t num_pieces,
-                          const Rows& batch, std::size_t num_steps,
-                          const std::function<void()>& after_step = {}) {
+// The same batch in each step.
+std::vector<Tensor> train(const std::vector<Device>& devices, int num_pieces, const Rows& batch,
+                          int num_steps, const std::function<void()>& after_step = {}) {
   Net net(devices);
   optim::Sgd sgd(net.parameters(), {.learning_rate = 0.05, .momentum = 0.9});
-  const trace::TrackScope track(0);
-  for (std::size_t step = 0; step < num_steps; ++step) {
-    {
-      runtime::WorkSpan span(batch.x.stream(), trace::Lane::host, trace::Category::step, "step");
-      span.set_sequence(static_cast<std::int64_t>(step));
-      train_step(net, batch, num_pieces, sgd);
-    }
+  for (int step = 0; step < num_steps; ++step) {
+    tutorial::record_step(step, batch.x, [&] { train_step(net, batch, num_pieces, sgd); });
     if (after_step) after_step();
   }
   std::vector<Tensor> weights;
@@ -122,26 +111,26 @@ std::vector<Tensor> train(const std::vector<Device>& devices, std::size_t num_pi
 void show_parts(const std::vector<Device>& devices, const Rows& batch) {
   tutorial::step(1, "three parts, each on a device of its own");
   Net net(devices);
-  for (std::size_t i = 0; i < kParts; ++i) {
+  for (int i = 0; i < kParts; ++i) {
     fmt::print("part {} on {}: {} parameters\n{}\n", i, to_string(devices[i]),
                net.part(i).num_parameters(), net.part(i).to_string());
   }
   tutorial::step(2, "an output has to be copied to the next part's device");
-  const Variable h = net.part(0)(Variable(batch.x));
+  const Variable h = net.part(0)(batch.x);
   tutorial::show_error([&] { net.part(1)(h); });
   const Variable copied = to(h, devices[1]);
   fmt::print("h: {}; to(h, {}): {}, node {}\n", describe(h.value()), to_string(devices[1]),
              describe(copied.value()), copied.node()->name());
 
   tutorial::step(3, "backward: gradients take the copies' way back");
-  cross_entropy(net(Variable(batch.x)), batch.labels.to(devices[2])).backward();
-  for (std::size_t i = 0; i < kParts; ++i) {
+  cross_entropy(net(batch.x), batch.labels.to(devices[2])).backward();
+  for (int i = 0; i < kParts; ++i) {
     const Tensor grad = net.part(i).parameters()[0].grad();
     fmt::print("gradient of part {}'s first weight: {}\n", i, describe(grad));
   }
 }
 
-void check_weights(const std::vector<Device>& devices, const Rows& batch, std::size_t num_steps) {
+void check_weights(const std::vector<Device>& devices, const Rows& batch, int num_steps) {
   tutorial::step(4, "train: as on one device");
   const std::vector<Device> one(kParts, devices[0]);
   const std::vector<Tensor> expected = train(one, 1, batch, num_steps);
@@ -154,16 +143,14 @@ void check_weights(const std::vector<Device>& devices, const Rows& batch, std::s
       tutorial::weight_tolerance(num_steps));
 }
 
-ActedSteps act_out(const predict::Topology& topology, std::size_t num_devices,
-                   std::size_t num_pieces, const Rows& batch, std::size_t num_steps) {
+ActedSteps act_out(const predict::Topology& topology, int num_devices, int num_pieces,
+                   const Rows& batch, int num_steps) {
   std::vector<Device> devices;
-  for (std::size_t i = 0; i < kParts; ++i) {
-    devices.push_back({DeviceType::cpu, static_cast<int>(i % num_devices)});
-  }
+  for (int i = 0; i < kParts; ++i) devices.push_back({DeviceType::cpu, i % num_devices});
   tutorial::ActedTraining training;
   training.num_devices = num_devices;
   training.inputs = {batch.x};
-  training.train = [&](std::size_t steps, const std::function<void()>& after_step) {
+  training.train = [&](int steps, const std::function<void()>& after_step) {
     return train(devices, num_pieces, batch, steps, after_step);
   };
   return tutorial::act_out(topology, training, num_steps);
@@ -171,9 +158,8 @@ ActedSteps act_out(const predict::Topology& topology, std::size_t num_devices,
 
 void print_picture(const ActedSteps& acted, std::int64_t width_ns) {
   tutorial::print_axis(width_ns, /*indent=*/7);
-  for (int device = 0; device < static_cast<int>(kParts); ++device) {
-    fmt::print("gpu {} |{}|\n", device,
-               tutorial::draw_lane(acted, device, width_ns, tutorial::kernel_letter));
+  for (int device = 0; device < kParts; ++device) {
+    fmt::print("gpu {} |{}|\n", device, tutorial::draw_kernels(acted, device, width_ns));
   }
 }
 
@@ -190,7 +176,7 @@ void run(const tutorial::Options& options) {
 
   const predict::Topology topology = predict::find_topology(machine);
   const Rows here = batch.part(0, kBatch, Device{});
-  const std::size_t num_steps = options.fast ? 2 : 6;
+  const int num_steps = options.fast ? 2 : 6;
   tutorial::step(
       5, fmt::format("acted out on three of {} x {}", topology.gpus.size(), topology.device.name));
   fmt::print("f forward, b backward, + gradients added up, u update\n");
@@ -216,13 +202,18 @@ void run(const tutorial::Options& options) {
         fmt::format("micro-batches are at least {} times as fast as none", kLeastGain),
         gain >= kLeastGain);
   }
+  const std::string behind_each_other =
+      num_micro_batches == 1
+          ? "One micro-batch is the whole batch, and changes nothing."
+          : fmt::format("With {} micro-batches behind each other they take {:.0f} us, {} {:.0f} %.",
+                        num_micro_batches, 1e6 * pieces.step_seconds,
+                        gain > 1 ? "and are busy" : "no less, though busy",
+                        100 * pieces.busy_fraction);
   tutorial::answer(
-      fmt::format(
-          "Each part has a third of the memory to hold, and waits for the others: {:.0f} us "
-          "a step on three devices, {:.0f} on one, each busy {:.0f} % of the time. With {} "
-          "micro-batches behind each other: {:.0f} us, {:.0f} %.",
-          1e6 * parts.step_seconds, 1e6 * one.step_seconds, 100 * parts.busy_fraction,
-          num_micro_batches, 1e6 * pieces.step_seconds, 100 * pieces.busy_fraction),
+      fmt::format("Each part waits for the others: a step takes {:.0f} us on three devices, {:.0f} "
+                  "on one, and each is busy {:.0f} % of the time. {}",
+                  1e6 * parts.step_seconds, 1e6 * one.step_seconds, 100 * parts.busy_fraction,
+                  behind_each_other),
       {{"--micro-batches 16", "more of them: where does it stop to pay?"},
        {"--machine dgx1-v100", "faster GPUs: pieces so small that they no longer pay"}});
 }

@@ -17,7 +17,7 @@ namespace {
 using data::LabelledTensors;
 using predict::Strategy;
 
-constexpr std::size_t kRehearsedSteps = 2;
+constexpr int kRehearsedSteps = 2;
 constexpr double kShortestStep = 4e-3;  // here, so that waking up in time is little of it
 constexpr double kHeadroom = 2.5;       // the cores are at work for less than half of the time
 constexpr double kPatientSteps = 3;     // who is late in one part of a step makes up for it
@@ -26,8 +26,7 @@ constexpr int kMostTries = 3;
 
 predict::Workload workload_of(const Training& training, const predict::DeviceProfile& device) {
   const std::vector<std::size_t> sizes = nn::parse_mlp(training.model).sizes;
-  const double rows =
-      static_cast<double>(training.batch) / static_cast<double>(training.num_devices);
+  const double rows = 1.0 * training.batch / training.num_devices;
   predict::Workload workload;
   double parameter_bytes = 0;
   for (std::size_t i = 0; i + 1 < sizes.size(); ++i) {
@@ -50,9 +49,7 @@ slow_motion::MachineOptions machine_options(const predict::Topology& topology,
                                             const ActedTraining& training) {
   slow_motion::MachineOptions options;
   options.topology = topology;
-  for (std::size_t i = 0; i < training.num_devices; ++i) {
-    options.devices.push_back(static_cast<int>(i));
-  }
+  for (int i = 0; i < training.num_devices; ++i) options.devices.push_back(i);
   return options;
 }
 
@@ -101,7 +98,7 @@ trace::Span median_step(const std::vector<trace::Span>& spans) {
   return steps[(steps.size() - 1) / 2];
 }
 
-// What of the step these spans of a device cover; they don't overlap.
+// The fraction of the step that these spans of a device cover; they don't overlap.
 double covered_fraction(const ActedSteps& acted, int device,
                         bool (*is_meant)(const trace::Span& span)) {
   std::int64_t covered = 0;
@@ -113,7 +110,7 @@ double covered_fraction(const ActedSteps& acted, int device,
   return static_cast<double>(covered) / static_cast<double>(length(acted.step));
 }
 
-void take_times(std::size_t num_devices, ActedSteps& acted) {
+void take_times(int num_devices, ActedSteps& acted) {
   acted.step = median_step(acted.recording.spans);
   acted.step_seconds = 1e-9 * static_cast<double>(length(acted.step));
   std::vector<trace::Span> spans = acted.recording.spans;
@@ -121,22 +118,17 @@ void take_times(std::size_t num_devices, ActedSteps& acted) {
     return span.rank != 0 || span.thread != trace::kDeviceThread;
   });
   acted.breakdown = trace::step_breakdown(spans, acted.step);
-  std::vector<double> busy;
-  for (std::size_t i = 0; i < num_devices; ++i) {
-    const int device = static_cast<int>(i);
-    busy.push_back(covered_fraction(acted, device, slow_motion::is_kernel));
+  for (int device = 0; device < num_devices; ++device) {
+    acted.busy.push_back(covered_fraction(acted, device, slow_motion::is_kernel));
     const double put_off = covered_fraction(acted, device, slow_motion::is_late);
     acted.put_off = std::max(acted.put_off, put_off);
   }
+  std::vector<double> busy = acted.busy;
   std::ranges::sort(busy);
   acted.busy_fraction = (busy[(busy.size() - 1) / 2] + busy[busy.size() / 2]) / 2;
 }
 
 }  // namespace
-
-bool is_all_reduce(const trace::Span& span) {
-  return span.thread == trace::kDeviceThread && span.lane == trace::Lane::comm;
-}
 
 predict::PredictedStep predict_training(const predict::Topology& topology,
                                         const Training& training) {
@@ -144,25 +136,24 @@ predict::PredictedStep predict_training(const predict::Topology& topology,
   predict::StepOptions options;
   options.strategy = training.num_devices == 1 ? Strategy::single : training.strategy;
   options.num_devices = training.num_devices;
-  options.bucket_byte_limits = training.reducer.bucket_byte_limits;
+  options.bucket_byte_limits = training.ddp.reducer_options().bucket_byte_limits;
   options.own_plan = plan::AllReducePlan::automatic;
   return predict::predict_step(network, workload_of(training, topology.device), options);
 }
 
-ActedSteps act_out(const predict::Topology& topology, const Training& training,
-                   std::size_t num_steps) {
+ActedSteps act_out(const predict::Topology& topology, const Training& training, int num_steps) {
   const std::vector<LabelledTensors> rows = make_rows(training);
   ActedTraining acted;
   acted.num_devices = training.num_devices;
   for (const LabelledTensors& batch : rows) acted.inputs.push_back(batch.x);
-  acted.train = [&](std::size_t steps, const std::function<void()>& after_step) {
+  acted.train = [&](int steps, const std::function<void()>& after_step) {
     return train(training, rows, steps, after_step);
   };
   return act_out(topology, acted, num_steps);
 }
 
 ActedSteps act_out(const predict::Topology& topology, const ActedTraining& training,
-                   std::size_t num_steps) {
+                   int num_steps) {
   const StepLength rehearsed = rehearse(topology, training);
   ActedSteps acted;
   double here = std::max(kShortestStep, kHeadroom * rehearsed.here);

@@ -3,7 +3,6 @@
 // both.
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <vector>
 
@@ -15,8 +14,8 @@
 
 namespace lockstep::tutorial {
 
-// What predict::predict_step() says; DDP runs the engine's own all-reduces, during_backward.
-// Throws Error{Usage} for more devices than there are.
+// predict::predict_step() for this training; DDP all-reduces beside backward, by the engine's
+// plans. Throws Error{Usage} for more devices than there are.
 predict::PredictedStep predict_training(const predict::Topology& topology,
                                         const Training& training);
 
@@ -24,33 +23,29 @@ predict::PredictedStep predict_training(const predict::Topology& topology,
 struct ActedSteps {
   trace::Span step;                // the median one of the first device, without the very first
   double step_seconds = 0;         // its length
-  double busy_fraction = 0;        // of it, in which a device ran kernels: the median device
-  double put_off = 0;              // of it, in which kernels waited for the cores that are here
+  std::vector<double> busy;        // fraction of it in which each device ran kernels
+  double busy_fraction = 0;        // the median device's
+  double put_off = 0;              // fraction in which kernels waited for this machine's cores
   double factor = 1;               // how many times slower than there it happened
-  trace::StepBreakdown breakdown;  // of it, by what the first device did
+  trace::StepBreakdown breakdown;  // the first device's
   trace::Recording recording;
-  std::vector<Tensor> weights;  // of the first device, after the last step
+  std::vector<Tensor> weights;  // the first device's, after the last step
 };
-
-// What acted devices record beside their kernels (slow_motion::is_kernel).
-bool is_all_reduce(const trace::Span& span);
 
 // Trains num_steps steps, two or more, and before them two to see how slow the motion has to be.
-// Where the cores could not keep up all the same: once more, twice as slow.
-ActedSteps act_out(const predict::Topology& topology, const Training& training,
-                   std::size_t num_steps);
+// Repeats the steps at half the speed if the cores could not keep up.
+ActedSteps act_out(const predict::Topology& topology, const Training& training, int num_steps);
 
-// The same for any other training by the devices cpu:0 ... cpu:num_devices - 1, as train() is.
+// The same for any other training by the devices cpu:0 ... cpu:num_devices - 1, as train() is. Its
+// steps are those of record_step().
 struct ActedTraining {
-  std::size_t num_devices = 1;
+  int num_devices = 1;
   std::vector<Tensor> inputs;  // which are on their devices when they are needed
-  std::function<std::vector<Tensor>(std::size_t num_steps, const std::function<void()>& after_step)>
-      train;
+  std::function<std::vector<Tensor>(int num_steps, const std::function<void()>& after_step)> train;
 };
-ActedSteps act_out(const predict::Topology& topology, const ActedTraining& training,
-                   std::size_t num_steps);
+ActedSteps act_out(const predict::Topology& topology, const ActedTraining& training, int num_steps);
 
-// Of float32 tensors.
+// For float32 tensors.
 bool has_same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b);
 
 }  // namespace lockstep::tutorial

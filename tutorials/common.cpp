@@ -1,5 +1,7 @@
 #include "tutorials/common.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -7,9 +9,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
 
 #include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
+#include "engine/runtime/logical_device.h"
 #include "tutorials/devices.h"
 
 namespace lockstep::tutorial {
@@ -18,7 +22,7 @@ namespace {
 constexpr std::size_t kColumns = 100;
 constexpr const char* kAsked = "LOCKSTEP_TUTORIAL_ASKED";  // the question stands above already
 
-std::string command_line_name;  // of this program, as a reader types it
+std::string command_line_name;  // as a reader types it
 
 std::size_t count_columns(std::string_view text) {  // UTF-8: bytes that begin a character
   return static_cast<std::size_t>(
@@ -59,7 +63,7 @@ int report(const std::string& program, const char* message, int exit_code) {
   return exit_code;
 }
 
-// Of a program whose number of devices is what it is about, and no choice.
+// For a program that is about a fixed number of devices.
 void add_devices_flag(CLI::App& app, Options& options) {
   if (app.get_option_no_throw("--devices")) return;
   const std::string all = std::to_string(options.num_devices);
@@ -110,8 +114,8 @@ int parse_and_run(const std::string& program, int argc, char** argv, std::string
 
 }  // namespace
 
-void Flags::add_number(const std::string& name, std::size_t& value, std::size_t least,
-                       std::size_t most, const std::string& help) {
+void Flags::add_number(const std::string& name, int& value, int least, int most,
+                       const std::string& help) {
   app_.add_option(name, value, help)->check(CLI::Range(least, most))->capture_default_str();
 }
 
@@ -137,7 +141,8 @@ int run_main(int argc, char** argv, std::string_view question, const Body& body,
              const Setup& setup) {
   const std::string program = std::filesystem::path(argc > 0 ? argv[0] : "tutorial").filename();
   const bool is_short = argc > 0 && count_columns(argv[0]) <= 40;
-  command_line_name = is_short ? argv[0] : program;
+  const char* const learn = std::getenv("LOCKSTEP_LEARN");  // set by `lockstep learn`
+  command_line_name = learn != nullptr ? learn : is_short ? argv[0] : program;
   try {
     return parse_and_run(program, argc, argv, question, body, setup);
   } catch (const Error& error) {
@@ -157,6 +162,36 @@ void answer(std::string_view text, const std::vector<Variation>& variations) {
   }
 }
 
+void Guess::add_flag(Flags& flags) {
+  flags.add_number("--guess", number_, 0, static_cast<int>(choices_.size()),
+                   "your answer to the first question; 0: none");
+}
+
+void Guess::ask(const Options& options) {
+  say(question_);
+  for (std::size_t i = 0; i < choices_.size(); ++i) fmt::print("  {}  {}\n", i + 1, choices_[i]);
+  if (number_ == 0 && !options.fast && ::isatty(STDIN_FILENO) != 0) {
+    fmt::print("What do you think? ");
+    std::fflush(stdout);
+    std::string line;
+    std::getline(std::cin, line);
+    const int typed = line.size() == 1 ? line[0] - '0' : 0;
+    if (1 <= typed && typed <= std::ssize(choices_)) number_ = typed;
+  }
+  if (number_ != 0) {
+    fmt::print("your guess: {}\n", number_);
+  } else {
+    fmt::print("no guess: --guess 1 to {} is yours\n", choices_.size());
+  }
+}
+
+void Guess::judge(int right, std::string_view because) const {
+  const std::string verdict = number_ == 0       ? "the right guess is"
+                              : number_ == right ? "your guess was right:"
+                                                 : "your guess was wrong, it is";
+  say(fmt::format("{} {}, {}", verdict, right, because));
+}
+
 void say(std::string_view text, std::size_t indent) {
   fmt::print("{}\n", wrap(text, indent));
 }
@@ -164,8 +199,12 @@ void say(std::string_view text, std::size_t indent) {
 void on_ranks(const std::vector<Device>& devices, const RankWork& work) {
   comm::run_ranks(static_cast<int>(devices.size()), [&](comm::Communicator& communicator) {
     const auto rank = static_cast<std::size_t>(communicator.rank());
-    work(communicator, rank, devices[rank]);
+    work(communicator, communicator.rank(), devices[rank]);
   });
+}
+
+void synchronize(Device device) {
+  runtime::logical_device(device).compute_stream().synchronize();
 }
 
 double fastest_seconds(int num_calls, const std::function<void()>& work) {
@@ -253,8 +292,8 @@ void check_close(std::string_view claim, const Tensor& a, const Tensor& b, doubl
   check_close(claim, max_abs_difference(a, b), tolerance);
 }
 
-double weight_tolerance(std::size_t num_steps) {
-  return 1e-5 * std::pow(std::max(1.0, static_cast<double>(num_steps) / 20), 1.5);
+double weight_tolerance(int num_steps) {
+  return 1e-5 * std::pow(std::max(1.0, num_steps / 20.0), 1.5);
 }
 
 }  // namespace lockstep::tutorial

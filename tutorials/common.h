@@ -1,5 +1,5 @@
-// What every tutorial shares and none is about: its flags, its question and its answer, its
-// headings, its checks. No printed line is longer than 100 columns.
+// Shared by all tutorials, and the topic of none: flags, question and answer, headings, checks. No
+// printed line is longer than 100 columns.
 //
 // Everything else stands in the tutorial itself, on the engine's public headers.
 #pragma once
@@ -23,28 +23,28 @@ class App;  // its header is for common.cpp alone: it would double a tutorial's 
 
 namespace lockstep::tutorial {
 
-// What the flags say.
+// The values of the flags.
 struct Options {
   DeviceType device_type = DeviceType::cpu;
-  bool fast = false;            // a short run, for tests
-  std::size_t num_devices = 1;  // the most that the tutorial uses
-  // Of a process that is one of several ranks: the index of the device that is its own.
-  std::optional<std::size_t> own_device = {};
+  bool fast = false;    // a short run, for tests
+  int num_devices = 1;  // the most that the tutorial uses
+  // The index of its own device, for a process that is one of several ranks.
+  std::optional<int> own_device = {};
 
   // A single device is index 0, also on a machine with more.
   Device device() const { return {device_type, 0}; }
   // Indices 0 ... count - 1. Throws Error{Device} when there are not so many.
-  std::vector<Device> devices(std::size_t count) const;
+  std::vector<Device> devices(int count) const;
 };
 
 using Body = std::function<void(const Options&)>;
 
-// Where a tutorial names flags of its own: name is such as "--batch". The value that is there stays
-// where the flag is not given, and --help states it; another one must be within the bounds.
+// A tutorial's own flags, such as "--batch". A value is the default, which --help states; a flag
+// must keep it within the bounds.
 class Flags {
  public:
   explicit Flags(CLI::App& app) : app_(app) {}
-  void add_number(const std::string& name, std::size_t& value, std::size_t least, std::size_t most,
+  void add_number(const std::string& name, int& value, int least, int most,
                   const std::string& help);
   void add_number(const std::string& name, double& value, double least, double most,
                   const std::string& help);
@@ -57,12 +57,12 @@ class Flags {
   CLI::App& app_;
 };
 
-// What a tutorial has beside its body.
+// A tutorial beside its body.
 struct Setup {
-  std::size_t num_devices = 1;
+  int num_devices = 1;
   // Registers flags of its own; one of them may say Options::num_devices.
   std::function<void(Flags&, Options&)> add_flags = {};
-  // cpu: of a tutorial that acts other devices out. --device says so.
+  // cpu: the tutorial acts other devices out. --device says so.
   enum class Hardware { any, cpu } hardware = Hardware::any;
 };
 
@@ -83,25 +83,47 @@ struct Variation {
 };
 
 // The end of a tutorial: "Answer: ..." in two or three lines, with figures just measured, and
-// "Now try:" with commands to run next.
+// "Now try:" with commands to run next, as this program was started: by its name, or by
+// `lockstep learn`.
 void answer(std::string_view text, const std::vector<Variation>& variations);
 
 // Prints a text as one paragraph, in lines of at most 100 columns; all but the first begin with
 // `indent` spaces. A "\n" begins a new line.
 void say(std::string_view text, std::size_t indent = 0);
 
+// A question with numbered choices, asked before the answer is printed. --guess answers it; without
+// the flag a program at a terminal asks.
+class Guess {
+ public:
+  Guess(std::string question, std::vector<std::string> choices)
+      : question_(std::move(question)), choices_(std::move(choices)) {}
+
+  void add_flag(Flags& flags);
+  // Prints the question and its choices, and takes the guess.
+  void ask(const Options& options);
+  // Prints the right choice and what shows it, and says if the guess was right. Counts from 1.
+  void judge(int right, std::string_view because) const;
+
+ private:
+  std::string question_;
+  std::vector<std::string> choices_;
+  int number_ = 0;  // 0: none
+};
+
 // Runs work as every rank of a group, one rank per device. Each rank is a thread here; in PyTorch
 // it would be a process.
-using RankWork =
-    std::function<void(comm::Communicator& communicator, std::size_t rank, Device device)>;
+using RankWork = std::function<void(comm::Communicator& ranks, int rank, Device device)>;
 void on_ranks(const std::vector<Device>& devices, const RankWork& work);
+
+// Returns when the device has done what it was told to (PyTorch: torch.cuda.synchronize).
+void synchronize(Device device);
 
 // Seconds of the fastest of several calls: the one that other programs disturbed least.
 double fastest_seconds(int num_calls, const std::function<void()>& work);
 
 // Says so where devices share a GPU, or their threads (so many for each) share fewer CPU cores:
 // then times show overhead, not speed-up. Returns whether they do.
-bool note_sharing(const std::vector<Device>& devices, std::size_t threads_per_device = 1);
+bool note_sharing(const std::vector<Device>& devices, int threads_per_device = 1);
 
 // "── Step 3: sum the gradients ──" between two empty lines.
 void step(int number, std::string_view title);
@@ -133,6 +155,6 @@ void check_close(std::string_view claim, const Tensor& a, const Tensor& b, doubl
 
 // How far two float32 runs of the same num_steps steps may drift apart, because they add in another
 // order: 1e-5 up to 20 steps, then 1e-5 * (num_steps / 20)^1.5.
-double weight_tolerance(std::size_t num_steps);
+double weight_tolerance(int num_steps);
 
 }  // namespace lockstep::tutorial

@@ -55,12 +55,13 @@ void declare_devices(const Options& options, const std::string& virtual_devices)
     runtime::set_virtual_devices(virtual_devices);
   } else if (options.device_type == DeviceType::cuda && !runtime::has_virtual_devices()) {
     const std::size_t num_gpus = runtime::physical_gpus().size();
-    if (num_gpus >= options.num_devices) return;
-    runtime::set_virtual_devices(spread_over_gpus(options.num_devices, num_gpus));
+    const auto num_devices = static_cast<std::size_t>(options.num_devices);
+    if (num_gpus >= num_devices) return;
+    runtime::set_virtual_devices(spread_over_gpus(num_devices, num_gpus));
   }
 }
 
-void print_devices(const std::vector<Device>& devices, std::optional<std::size_t> own) {
+void print_devices(const std::vector<Device>& devices, std::optional<int> own) {
   const Device first = devices[0];
   const std::size_t count = devices.size();
   std::string names =
@@ -88,20 +89,20 @@ void print_devices(const std::vector<Device>& devices, std::optional<std::size_t
   say(fmt::format("using device: {} ({})", names, hardware), 14);
 }
 
-std::vector<Device> Options::devices(std::size_t count) const {
+std::vector<Device> Options::devices(int count) const {
   std::vector<Device> result;
-  for (std::size_t i = 0; i < count; ++i) {
-    result.push_back({device_type, static_cast<int>(i)});
+  for (int i = 0; i < count; ++i) {
+    result.push_back({device_type, i});
     const bool exists = result.back().index < runtime::num_devices(device_type);
     if (!exists) runtime::logical_device(result.back());  // throws, and says which do
   }
   return result;
 }
 
-bool note_sharing(const std::vector<Device>& devices, std::size_t threads_per_device) {
+bool note_sharing(const std::vector<Device>& devices, int threads_per_device) {
   constexpr const char* kMeaning = "here, so times show overhead, not speed-up";
   if (devices[0].type == DeviceType::cpu) {
-    const std::size_t num_threads = devices.size() * threads_per_device;
+    const std::size_t num_threads = devices.size() * static_cast<std::size_t>(threads_per_device);
     if (num_threads <= runtime::num_cores()) return false;
     say(fmt::format("note: {} threads share {} {}", num_threads, count_cores(), kMeaning), 6);
     return true;

@@ -19,6 +19,6 @@ DeviceType resolve_device_type(const std::string& device);
 void declare_devices(const Options& options, const std::string& virtual_devices);
 
 // "using device: cpu:0 to cpu:3 (...)"; of a rank its own first.
-void print_devices(const std::vector<Device>& devices, std::optional<std::size_t> own);
+void print_devices(const std::vector<Device>& devices, std::optional<int> own);
 
 }  // namespace lockstep::tutorial

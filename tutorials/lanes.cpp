@@ -10,8 +10,8 @@
 namespace lockstep::tutorial {
 namespace {
 
-constexpr std::size_t kColumns = 90;  // of a row
-constexpr std::size_t kTicks = 6;     // of the axis
+constexpr std::size_t kColumns = 90;  // in a row
+constexpr std::size_t kTicks = 6;     // on the axis
 
 // A moment of the median step as a column.
 std::ptrdiff_t column_of(const ActedSteps& acted, std::int64_t moment_ns, std::int64_t width_ns) {
@@ -19,12 +19,9 @@ std::ptrdiff_t column_of(const ActedSteps& acted, std::int64_t moment_ns, std::i
   return since * static_cast<std::int64_t>(kColumns) / width_ns;
 }
 
-}  // namespace
-
-std::int64_t length_ns(const ActedSteps& acted) {
-  return acted.step.end_ns - acted.step.begin_ns;
-}
-
+// Each of a device's spans in the median step as a run of the letter that letter_of() gives it; 0:
+// the span is not drawn.
+template <typename LetterOf>
 std::string draw_lane(const ActedSteps& acted, int device, std::int64_t width_ns,
                       const LetterOf& letter_of) {
   std::string lane(kColumns, ' ');
@@ -40,12 +37,28 @@ std::string draw_lane(const ActedSteps& acted, int device, std::int64_t width_ns
   return lane;
 }
 
-char kernel_letter(const trace::Span& span) {
-  if (!slow_motion::is_kernel(span)) return 0;
-  const std::string_view name = span.name;
-  if (name.find("backward") != name.npos) return 'b';
-  if (name == "add" || name == "axpy") return '+';
-  return name == "sgd" ? 'u' : 'f';
+}  // namespace
+
+std::int64_t length_ns(const ActedSteps& acted) {
+  return acted.step.end_ns - acted.step.begin_ns;
+}
+
+std::string draw_kernels(const ActedSteps& acted, int device, std::int64_t width_ns) {
+  return draw_lane(acted, device, width_ns, [](const trace::Span& span) -> char {
+    if (!slow_motion::is_kernel(span)) return 0;
+    const std::string_view name = span.name;
+    if (name.find("backward") != name.npos) return 'b';
+    if (name == "add" || name == "axpy") return '+';
+    return name == "sgd" ? 'u' : 'f';
+  });
+}
+
+std::string draw_all_reduces(const ActedSteps& acted, int device, std::int64_t width_ns) {
+  char number = '1';
+  return draw_lane(acted, device, width_ns, [&](const trace::Span& span) -> char {
+    if (span.thread != trace::kDeviceThread || span.lane != trace::Lane::comm) return 0;
+    return number < '9' ? number++ : '9';
+  });
 }
 
 void print_axis(std::int64_t width_ns, std::size_t indent) {

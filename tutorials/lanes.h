@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 
 #include "tutorials/acted.h"
@@ -12,15 +11,12 @@ namespace lockstep::tutorial {
 // The length of the median step: the width of a picture that shows it all.
 std::int64_t length_ns(const ActedSteps& acted);
 
-// What one device did: each of its spans as a run of the letter that letter_of() gives it; 0: the
-// span is not drawn. width_ns: what the whole row stands for.
-using LetterOf = std::function<char(const trace::Span& span)>;
-std::string draw_lane(const ActedSteps& acted, int device, std::int64_t width_ns,
-                      const LetterOf& letter_of);
+// One device's kernels: f forward, b backward, + a gradient added to another, u the optimizer's
+// update. width_ns: what the whole row stands for.
+std::string draw_kernels(const ActedSteps& acted, int device, std::int64_t width_ns);
 
-// 'f' forward, 'b' backward, '+' a gradient added to another, 'u' the optimizer's update; 0 for
-// what is no kernel.
-char kernel_letter(const trace::Span& span);
+// Its all-reduces, numbered 1, 2, ... in the order in which they began; 9 also for later ones.
+std::string draw_all_reduces(const ActedSteps& acted, int device, std::int64_t width_ns);
 
 // Microseconds above the rows, which begin `indent` columns to the right.
 void print_axis(std::int64_t width_ns, std::size_t indent);

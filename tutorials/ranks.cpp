@@ -58,12 +58,12 @@ int RankProcess::host() const {
 void count_rank_devices(Options& options) {
   const launch::RankEnvironment me = launch::rank_environment(launch::current_environment());
   const int num_here = me.local_world_size > 0 ? me.local_world_size : me.world_size;
-  options.num_devices = std::max(options.num_devices, static_cast<std::size_t>(num_here));
-  if (num_here > 1) options.own_device = static_cast<std::size_t>(me.local_rank);
+  options.num_devices = std::max(options.num_devices, num_here);
+  if (num_here > 1) options.own_device = me.local_rank;
 }
 
 int run_ranks_main(int argc, char** argv, std::string_view question, const Body& body,
-                   std::size_t num_ranks, const std::function<void(Flags&)>& add_flags) {
+                   int num_ranks, const std::function<void(Flags&)>& add_flags) {
   const auto add_all_flags = [&](Flags& flags, Options& options) {
     count_rank_devices(options);
     flags.add_number("--ranks,--devices", options.num_devices, 1, 16,

@@ -13,7 +13,7 @@
 
 namespace lockstep::tutorial {
 
-// Whether a launcher, or a person, has started this process as a rank of a job.
+// True if a launcher, or a person, has started this process as a rank of a job.
 bool is_rank();
 
 // This process's membership in its job, and its connection to the other ranks.
@@ -49,7 +49,7 @@ void count_rank_devices(Options& options);
 // starts them itself: Options::num_devices. Where the ranks of this machine are more than its GPUs,
 // these become several logical devices each, as for ranks that are threads (tutorial::run_main).
 int run_ranks_main(
-    int argc, char** argv, std::string_view question, const Body& body, std::size_t num_ranks,
+    int argc, char** argv, std::string_view question, const Body& body, int num_ranks,
     const std::function<void(Flags&)>& add_flags = [](Flags&) {});
 
 // Figures that ranks measure and their starter, which prints the answer, wants to know. The starter
@@ -73,8 +73,8 @@ class FiguresOfRanks {
 // This program with its arguments, as it was started, and more of them.
 std::vector<std::string> own_command(const std::vector<std::string>& more = {});
 
-// What `lockstep run --standalone --nproc-per-node num_ranks -- command` does. Returns the exit
-// code. REQUIRES: no other thread in this process.
+// Does what `lockstep run --standalone --nproc-per-node num_ranks -- command` does. Returns the
+// exit code. REQUIRES: no other thread in this process.
 int run_as_ranks(int num_ranks, const std::vector<std::string>& command);
 // The same with options of one's own; the port and the token are filled in.
 int run_as_ranks(launch::LaunchOptions options);

@@ -7,21 +7,22 @@
 
 namespace lockstep::tutorial {
 
-Rows Rows::part(std::size_t begin, std::size_t end, Device device) const {
+Rows Rows::part(int begin, int end, Device device) const {
   return {x.rows(begin, end).to(device), labels.rows(begin, end).to(device)};
 }
 
-Rows Rows::shard(std::size_t rank, std::size_t num_ranks, Device device) const {
-  const plan::Chunk rows = plan::even_chunk(count(), num_ranks, rank);
-  return part(rows.offset, rows.end(), device);
+Rows Rows::shard(int rank, int num_ranks, Device device) const {
+  const plan::Chunk rows = plan::even_chunk(x.size(0), num_ranks, rank);
+  return {x.rows(rows.offset, rows.end()).to(device),
+          labels.rows(rows.offset, rows.end()).to(device)};
 }
 
-std::size_t Rows::steps_per_epoch(std::size_t batch_size) const {
+int Rows::steps_per_epoch(int batch_size) const {
   return (count() + batch_size - 1) / batch_size;
 }
 
-Rows Rows::batch(std::size_t step, std::size_t batch_size) const {
-  const std::size_t begin = step % steps_per_epoch(batch_size) * batch_size;
+Rows Rows::batch(int step, int batch_size) const {
+  const int begin = step % steps_per_epoch(batch_size) * batch_size;
   return part(begin, std::min(begin + batch_size, count()));
 }
 

@@ -21,23 +21,20 @@ namespace {
 
 using data::LabelledTensors;
 
-constexpr std::size_t kRows = 4096;  // that differ; a larger batch has them several times
+constexpr int kRows = 4096;  // that differ; a larger batch has them several times
 
-Device cpu_device(std::size_t index) {
-  return {DeviceType::cpu, static_cast<int>(index)};
+Device cpu_device(int index) {
+  return {DeviceType::cpu, index};
 }
 
-void train_step(nn::Module& net, const LabelledTensors& rows, optim::Sgd& sgd,
-                std::int64_t number) {
+void train_step(nn::Module& net, const LabelledTensors& rows, optim::Sgd& sgd) {
   using enum trace::Category;
   runtime::Stream& stream = rows.x.stream();
-  runtime::WorkSpan span(stream, trace::Lane::host, step, "step");
-  span.set_sequence(number);
   sgd.zero_grad();
   Variable loss;
   {
     const runtime::WorkSpan part(stream, trace::Lane::compute, forward, "forward");
-    loss = cross_entropy(net(Variable(rows.x)), rows.labels);
+    loss = cross_entropy(net(rows.x), rows.labels);
   }
   {
     const runtime::WorkSpan part(stream, trace::Lane::compute, backward, "backward");
@@ -46,16 +43,22 @@ void train_step(nn::Module& net, const LabelledTensors& rows, optim::Sgd& sgd,
   sgd.step();
 }
 
-void train_steps(nn::Module& net, const LabelledTensors& rows, std::size_t num_steps,
+void train_steps(nn::Module& net, const LabelledTensors& rows, int num_steps,
                  const std::function<void()>& after_step) {
   optim::Sgd sgd(net.parameters(), {.learning_rate = 0.05, .momentum = 0.9});
-  for (std::size_t step = 0; step < num_steps; ++step) {
-    train_step(net, rows, sgd, static_cast<std::int64_t>(step));
+  for (int step = 0; step < num_steps; ++step) {
+    record_step(step, rows.x, [&] { train_step(net, rows, sgd); });
     if (after_step) after_step();
   }
 }
 
 }  // namespace
+
+void record_step(int number, const Tensor& on, const std::function<void()>& step) {
+  runtime::WorkSpan span(on.stream(), trace::Lane::host, trace::Category::step, "step");
+  span.set_sequence(number);
+  step();
+}
 
 bool is_ddp(const Training& training) {
   return training.num_devices > 1 && training.strategy == predict::Strategy::ddp;
@@ -64,8 +67,9 @@ bool is_ddp(const Training& training) {
 std::vector<LabelledTensors> make_rows(const Training& training) {
   const std::vector<std::size_t> sizes = nn::parse_mlp(training.model).sizes;
   const LabelledTensors some = data::to_tensors(datasets::make_synthetic_rows(
-      {std::min(kRows, training.batch), sizes.front(), sizes.back()}, 0, /*seed=*/0));
-  const std::size_t num_ranks = is_ddp(training) ? training.num_devices : 1;
+      {static_cast<std::size_t>(std::min(kRows, training.batch)), sizes.front(), sizes.back()}, 0,
+      /*seed=*/0));
+  const int num_ranks = is_ddp(training) ? training.num_devices : 1;
   require(training.batch % num_ranks == 0, ErrorCode::Usage, "--batch",
           "expected a multiple of {} devices, found {} rows", num_ranks, training.batch);
   trace::Observer* const observer = trace::observer();
@@ -76,7 +80,7 @@ std::vector<LabelledTensors> make_rows(const Training& training) {
          {"reason", "random rows, of which ranks may have the same: only the time counts"}});
   }
   std::vector<LabelledTensors> rows;
-  for (std::size_t rank = 0; rank < num_ranks; ++rank) {
+  for (int rank = 0; rank < num_ranks; ++rank) {
     std::vector<std::size_t> numbers(training.batch / num_ranks);
     std::iota(numbers.begin(), numbers.end(), rank * numbers.size());
     for (std::size_t& number : numbers) number %= some.num_rows();
@@ -86,9 +90,9 @@ std::vector<LabelledTensors> make_rows(const Training& training) {
 }
 
 std::vector<Tensor> train(const Training& training, const std::vector<LabelledTensors>& rows,
-                          std::size_t num_steps, const std::function<void()>& after_step) {
+                          int num_steps, const std::function<void()>& after_step) {
   std::shared_ptr<nn::Module> first;
-  const auto make_model = [&](std::size_t rank) {
+  const auto make_model = [&](int rank) {
     const std::shared_ptr<nn::Module> model = nn::make_mlp(training.model, /*seed=*/0);
     model->to(cpu_device(rank));
     if (rank == 0) first = model;
@@ -96,18 +100,16 @@ std::vector<Tensor> train(const Training& training, const std::vector<LabelledTe
   };
   if (is_ddp(training)) {
     const auto train_rank = [&](comm::Communicator& group) {
-      const auto rank = static_cast<std::size_t>(group.rank());
-      parallel::DdpOptions options;
-      options.reducer = training.reducer;
-      parallel::Ddp net(make_model(rank), group, options);
+      const int rank = group.rank();
+      parallel::Ddp net(make_model(rank), group, training.ddp);
       train_steps(net, rows[rank], num_steps, rank == 0 ? after_step : nullptr);
     };
-    const auto num_ranks = static_cast<int>(training.num_devices);
-    comm::run_ranks(num_ranks, train_rank, slow_motion::with_acted_links(num_ranks));
+    comm::run_ranks(training.num_devices, train_rank,
+                    slow_motion::with_acted_links(training.num_devices));
   } else {
     const trace::TrackScope track(0);
     parallel::DataParallelOptions options;
-    for (std::size_t i = 0; i < training.num_devices; ++i) options.devices.push_back(cpu_device(i));
+    for (int i = 0; i < training.num_devices; ++i) options.devices.push_back(cpu_device(i));
     parallel::DataParallel net(make_model(0), options);
     train_steps(net, rows[0], num_steps, after_step);
   }

@@ -67,11 +67,6 @@ Error ended_rank(int rank) {
   return comm_error("store", "rank {} ended without leaving: {}", rank, kWasCutOff);
 }
 
-Error not_done_yet(const CallHeader& call, double timeout_seconds, std::string_view rest) {
-  return {ErrorCode::Timeout, name_of(call.operation),
-          fmt::format("{} was not done within {} s{}", to_string(call), timeout_seconds, rest)};
-}
-
 Error aborted_by(int rank, std::string_view why) {
   return comm_error(kAbort, "rank {} aborted the group: {}", rank, why);
 }

@@ -43,13 +43,6 @@ Error lost_rank(int rank);
 Error garbled_rank(int rank);
 Error ended_rank(int rank);
 
-// Timeout, for a caller that gives up before the call does: "all_reduce #7 of 100 float32 (sum) was
-// not done within 2 s" and the rest of the sentence.
-Error not_done_yet(const CallHeader& call, double timeout_seconds,
-                   std::string_view rest =
-                       "; it goes on, and its own time limit names who is "
-                       "missing");
-
 // Comm: "[abort] rank 3 aborted the group: ...".
 Error aborted_by(int rank, std::string_view why);
 // True for such an error, whose cause is another rank.
@@ -60,16 +53,6 @@ std::string missing_rank(int rank, const CallHeader& last_call);
 
 // Adds to "rank 1 is missing, rank 2 is missing".
 void add_to_list(std::string& list, std::string_view item);
-
-// "rank 1, rank 3": those of 0 ... world_size - 1 that are_meant.
-template <typename AreMeant>
-std::string list_ranks(int world_size, const AreMeant& are_meant) {
-  std::string list;
-  for (int rank = 0; rank < world_size; ++rank) {
-    if (are_meant(rank)) add_to_list(list, "rank " + std::to_string(rank));
-  }
-  return list;
-}
 
 // An error as bytes: its code, its operation up to a zero, the message. The end is cut off where it
 // does not fit.

@@ -1,8 +1,6 @@
 #include "engine/comm/communicator.h"
 
-#include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "engine/comm/collective_call.h"
 #include "engine/core/error.h"
@@ -45,23 +43,6 @@ CollectiveCall make_call(Operation operation, const Tensor& input, double timeou
   return call;
 }
 
-// The buffers of calls that may run at the same time.
-void require_apart(const std::vector<CollectiveCall>& calls) {
-  std::vector<const Tensor*> buffers;
-  for (const CollectiveCall& call : calls) {
-    if (call.input.num_bytes() > 0) buffers.push_back(&call.input);
-  }
-  std::ranges::sort(buffers, std::less<>(), [](const Tensor* buffer) { return buffer->raw(); });
-  const auto overlap = [](const Tensor* a, const Tensor* b) {
-    return static_cast<const std::byte*>(a->raw()) + a->num_bytes() > b->raw();
-  };
-  const auto found = std::ranges::adjacent_find(buffers, overlap);
-  if (found == buffers.end()) return;
-  fail(ErrorCode::Usage, name_of(calls[0].header.operation),
-       "the buffers of one call must not overlap, found {} and {} in the same memory",
-       lockstep::describe(**found), lockstep::describe(**(found + 1)));
-}
-
 }  // namespace
 
 void require_reducible(Operation operation, DType dtype, ReduceOp op) {
@@ -79,8 +60,7 @@ void Communicator::set_timeout_seconds(double seconds) {
   timeout_seconds_ = seconds;
 }
 
-CollectiveCall Communicator::all_reduce_call(const Tensor& buffer,
-                                             const CollectiveOptions& options) const {
+Work Communicator::all_reduce(const Tensor& buffer, const CollectiveOptions& options) {
   require_defined(Operation::all_reduce, buffer);
   require_reducible(Operation::all_reduce, buffer.dtype(), options.op);
   CollectiveCall call = make_call(Operation::all_reduce, buffer, timeout_seconds_);
@@ -88,47 +68,16 @@ CollectiveCall Communicator::all_reduce_call(const Tensor& buffer,
   const bool is_named = options.plan != plan::AllReducePlan::automatic;
   call.header.plan = is_named ? options.plan : default_plan_;
   buffer.bump_version();
-  return call;
+  return submit(std::move(call), options.launch);
 }
 
-CollectiveCall Communicator::broadcast_call(const Tensor& buffer, int root) const {
+Work Communicator::broadcast(const Tensor& buffer, int root, Launch launch) {
   require_defined(Operation::broadcast, buffer);
   require_rank(Operation::broadcast, "root", root, world_size());
   CollectiveCall call = make_call(Operation::broadcast, buffer, timeout_seconds_);
   call.header.root = root;
   if (rank() != root) buffer.bump_version();
-  return call;
-}
-
-Work Communicator::submit_list(std::vector<CollectiveCall> calls, Launch launch) {
-  require_apart(calls);
-  return calls.empty() ? Work() : submit_together(std::move(calls), launch);
-}
-
-Work Communicator::submit_together(std::vector<CollectiveCall> calls, Launch launch) {
-  std::vector<Work> works;
-  for (CollectiveCall& call : calls) works.push_back(submit(std::move(call), launch));
-  return Work(works);
-}
-
-Work Communicator::all_reduce(const Tensor& buffer, const CollectiveOptions& options) {
-  return submit(all_reduce_call(buffer, options), options.launch);
-}
-
-Work Communicator::all_reduce(std::span<const Tensor> buffers, const CollectiveOptions& options) {
-  std::vector<CollectiveCall> calls;
-  for (const Tensor& buffer : buffers) calls.push_back(all_reduce_call(buffer, options));
-  return submit_list(std::move(calls), options.launch);
-}
-
-Work Communicator::broadcast(const Tensor& buffer, int root, Launch launch) {
-  return submit(broadcast_call(buffer, root), launch);
-}
-
-Work Communicator::broadcast(std::span<const Tensor> buffers, int root, Launch launch) {
-  std::vector<CollectiveCall> calls;
-  for (const Tensor& buffer : buffers) calls.push_back(broadcast_call(buffer, root));
-  return submit_list(std::move(calls), launch);
+  return submit(std::move(call), launch);
 }
 
 Work Communicator::all_gather(const Tensor& input, const Tensor& output, Launch launch) {

@@ -24,10 +24,6 @@
 //          Work::wait() lets the compute stream wait for it.
 // Results: bit-identical on all ranks and from run to run, for every plan.
 // Threads: one thread at a time calls a communicator (a Work may be used by any).
-// Several: all_reduce and broadcast also take a list of tensors, like NCCL's group calls and the
-//          coalesced collectives of PyTorch. The result is that of one call per tensor, each with
-//          its own sequence number, in the order of the list; one Work stands for all of them. A
-//          library that can (NCCL) gets the list as one operation, which saves a launch per tensor.
 // Types:   float32, float64, int32, int64; bfloat16 and float16, whose values are combined in float
 //          and rounded once per step of the plan that reduces; broadcast, all_gather, send and recv
 //          take every dtype.
@@ -35,7 +31,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -79,15 +74,10 @@ class Communicator {
   // Cost: that of the plan, see plan/all_reduce_plan.h; at least 2(n-1)/n * num_bytes sent by each
   // rank.
   Work all_reduce(const Tensor& buffer, const CollectiveOptions& options = {});
-  // The same for each of several buffers, which may differ in size and dtype. None overlaps
-  // another. Every rank gives as many, in the same order; no buffers: nothing happens.
-  Work all_reduce(std::span<const Tensor> buffers, const CollectiveOptions& options = {});
 
   // Every rank's buffer becomes the root's. Cost: the root sends (n-1) * num_bytes (flat), or each
   // rank at most 2 * num_bytes (tree, more than 8 ranks).
   Work broadcast(const Tensor& buffer, int root, Launch launch = Launch::blocking);
-  // The same for each of several buffers, as all_reduce.
-  Work broadcast(std::span<const Tensor> buffers, int root, Launch launch = Launch::blocking);
 
   // output = the inputs of ranks 0, 1, ... behind each other (along dim 0). The output has n times
   // the input's elements; it must not overlap the input unless the input is this rank's part of it.
@@ -139,16 +129,9 @@ class Communicator {
 
   // Carries out a call whose arguments have been checked.
   virtual Work submit(CollectiveCall call, Launch launch) = 0;
-  // Carries out checked calls that a caller gave at once: at least one, all the same operation with
-  // the same op, plan and root. Here one after the other.
-  virtual Work submit_together(std::vector<CollectiveCall> calls, Launch launch);
 
  private:
   friend class StagedCommunicator;
-
-  CollectiveCall all_reduce_call(const Tensor& buffer, const CollectiveOptions& options) const;
-  CollectiveCall broadcast_call(const Tensor& buffer, int root) const;
-  Work submit_list(std::vector<CollectiveCall> calls, Launch launch);
 
   double timeout_seconds_ = 30;
   plan::AllReducePlan default_plan_ = plan::AllReducePlan::automatic;

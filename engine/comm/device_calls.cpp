@@ -1,16 +1,6 @@
 #include "engine/comm/device_calls.h"
 
 namespace lockstep::comm {
-namespace {
-
-// The pool does not give the call's memory to others before the communication stream is done.
-void keep_memory_for(const CollectiveCall& call, runtime::Stream& comm) {
-  for (const Tensor* tensor : {&call.input, &call.output}) {
-    if (tensor->defined()) tensor->storage()->record_use(comm);
-  }
-}
-
-}  // namespace
 
 void put_on_stream(CollectiveCall& call, Launch launch, FollowsAsync follows_async) {
   if (!is_on_cuda(call)) return;
@@ -24,14 +14,9 @@ void put_on_stream(CollectiveCall& call, Launch launch, FollowsAsync follows_asy
   }
   call.stream = &comm;
   comm.wait(compute.record());
-  keep_memory_for(call, comm);
-}
-
-void put_on_stream(std::span<CollectiveCall> calls, Launch launch, FollowsAsync follows_async) {
-  put_on_stream(calls.front(), launch, follows_async);
-  for (CollectiveCall& call : calls.subspan(1)) {
-    call.stream = calls.front().stream;
-    if (launch == Launch::async && is_on_cuda(call)) keep_memory_for(call, *call.stream);
+  // The pool does not give this memory to others before the communication stream is done.
+  for (const Tensor* tensor : {&call.input, &call.output}) {
+    if (tensor->defined()) tensor->storage()->record_use(comm);
   }
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <optional>
-#include <span>
 
 #include "engine/comm/collective_call.h"
 #include "engine/runtime/device_span.h"
@@ -15,8 +14,6 @@ namespace lockstep::comm {
 // for an asynchronous one, from where the compute stream is now.
 enum class FollowsAsync { no, yes };
 void put_on_stream(CollectiveCall& call, Launch launch, FollowsAsync follows_async);
-// The same for several calls on one device, which follow nothing but what the first one does.
-void put_on_stream(std::span<CollectiveCall> calls, Launch launch, FollowsAsync follows_async);
 
 // While it lives, what the call's stream does is the collective in traces.
 class DeviceSpans {

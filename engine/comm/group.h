@@ -13,19 +13,18 @@
 // Threads: one thread at a time, but for fail(), throw_if_failed() and describe_missing().
 #pragma once
 
-#include <atomic>
 #include <cstdlib>
 #include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "engine/comm/announcements.h"
 #include "engine/comm/collective_call.h"
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/reduce.h"
 #include "engine/core/error.h"
 #include "engine/runtime/steady_time.h"
-#include "engine/runtime/wait.h"
 
 namespace lockstep::comm {
 
@@ -43,6 +42,7 @@ struct GroupShape {
   // what one step leaves in a cache the next one finds there.
   std::size_t pass_bytes = std::numeric_limits<std::size_t>::max();
   std::vector<int> hosts;  // a number for the host of every rank; empty: all reach each other alike
+  std::vector<int> names;  // of the ranks in messages; empty: 0, 1, ...
   // Ranks read and write each other's tensors, on the CPU and on CUDA devices.
   bool shares_memory = false;
 };
@@ -87,9 +87,19 @@ class Group {
   // stays.
   virtual void fail(const Error& error) noexcept = 0;
   virtual void throw_if_failed() const = 0;
+  // The calls that a rank has announced; nullptr for this group's ranks on other transports.
+  virtual const Announcements* announced(int rank) const = 0;
   // Ranks that have not announced a call with this sequence number, and what each rank called
   // last, in words: "rank 2 is missing (its last call: barrier #6)". Empty when none is missing.
-  virtual std::string describe_missing(std::uint64_t sequence) const = 0;
+  std::string describe_missing(std::uint64_t sequence) const {
+    std::string text;
+    for (int peer = 0; peer < world_size(); ++peer) {
+      const Announcements* theirs = announced(peer);
+      if (theirs == nullptr || theirs->has_reached(sequence)) continue;
+      add_to_list(text, missing_rank(name_of_rank(peer), theirs->last()));
+    }
+    return text;
+  }
 
   // Breaks the group, and throws what broke it: this error, or one that came before.
   [[noreturn]] void fail_and_throw(const Error& error) {
@@ -99,26 +109,30 @@ class Group {
   }
 
  protected:
-  // Spins, then sleeps on `changes` until done() is true, which the awaited peer will make it.
-  // Fails the group when the peer has left, or the time is over.
-  template <typename Done>
-  void wait_for(const RankWait& wait, const std::atomic<bool>& has_left,
-                const runtime::WaitWord& changes, unsigned num_spins, const Done& done) {
-    if (runtime::spin_until(done, num_spins)) return;
-    const runtime::Deadline deadline = runtime::deadline_after(wait.timeout_seconds);
-    for (;;) {
-      // Read first, so that what the peer did before it left counts.
-      const std::uint32_t seen = changes.load();
-      const bool is_gone = has_left.load();
-      if (done()) return;
-      throw_if_failed();
-      if (is_gone) fail_and_throw(wait.left());
-      if (runtime::has_passed(deadline)) {
-        fail_and_throw(wait.late(describe_missing(wait.call.sequence)));
-      }
-      changes.sleep_while_equal(seen, deadline);
-    }
+  // The call that this rank is in, since announce() or receive_message().
+  void enter(const CallHeader& call, double timeout_seconds) {
+    throw_if_failed();
+    call_ = call;
+    timeout_seconds_ = timeout_seconds;
   }
+
+  int name_of_rank(int rank) const {
+    return shape_.names.empty() ? rank : shape_.names[static_cast<std::size_t>(rank)];
+  }
+  RankWait waiting_for(int peer) const {
+    return {name_of_rank(rank()), name_of_rank(peer), call_, timeout_seconds_};
+  }
+
+  // The call of send() that a message brings must be that of the current recv().
+  void require_same_message(int from, const CallHeader& sent, bool has_same_size) {
+    if (has_same_size && sent.dtype == call_.dtype && sent.device == call_.device) return;
+    fail_and_throw(
+        Error(ErrorCode::Comm, name_of(call_.operation),
+              describe_difference(name_of_rank(rank()), call_, name_of_rank(from), sent)));
+  }
+
+  CallHeader call_;  // the current one
+  double timeout_seconds_ = 0;
 
  private:
   GroupShape shape_;

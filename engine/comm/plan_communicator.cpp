@@ -35,12 +35,6 @@ std::size_t index_of(int rank) {
   return static_cast<std::size_t>(rank);
 }
 
-// In a group of one, a collective is at most a copy.
-void copy_alone(const CollectiveCall& call) {
-  const bool has_output = call.output.defined() && !call.output.shares_memory_with(call.input);
-  if (has_output) call.output.copy_from(call.input.reshape(call.output.shape()));
-}
-
 }  // namespace
 
 PlanCommunicator::PlanCommunicator(std::unique_ptr<Group> group, std::unique_ptr<LinkModel> links)
@@ -99,7 +93,7 @@ Work PlanCommunicator::submit(CollectiveCall call, Launch launch) {
     return {};
   }
   put_on_stream(call, launch, FollowsAsync::yes);
-  return async_.start(std::move(call), group_, [this](const CollectiveCall& c) { run(c); });
+  return async_.start(std::move(call), [this](const CollectiveCall& c) { run(c); });
 }
 
 void PlanCommunicator::tell(const CollectiveCall& call, Launch launch, trace::Moment moment) const {
@@ -217,10 +211,6 @@ std::size_t PlanCommunicator::move_data(const CollectiveCall& call) {
 std::size_t PlanCommunicator::move_by_plan(const CollectiveCall& call) {
   const CallHeader& header = call.header;
   if (header.operation == Operation::barrier) return 0;  // comparing the calls was one
-  if (world_size() == 1) {
-    copy_alone(call);
-    return 0;
-  }
   if (header.operation == Operation::broadcast) return run_plan(call, call.input.view());
   if (header.operation == Operation::all_reduce) return all_reduce_in_passes(call);
   if (header.operation == Operation::all_gather) {

@@ -46,7 +46,7 @@ class PlanCommunicator final : public Communicator {
 
   using ScheduleKey = std::tuple<Operation, plan::AllReducePlan, int, std::size_t>;
 
-  std::shared_ptr<Group> group_;
+  std::unique_ptr<Group> group_;
   GroupShape shape_;  // with modelled links
   std::optional<LinkClock> clock_;
   CallNumbers numbers_;

@@ -80,10 +80,8 @@ class ShmAndTcp final : public Transport {
     to_host_->throw_if_failed();
   }
 
-  std::string describe_missing(std::uint64_t sequence) const override {
-    const std::string here = to_host_->describe_missing(sequence);
-    const std::string elsewhere = to_network_->describe_missing(sequence);
-    return here.empty() || elsewhere.empty() ? here + elsewhere : here + ", " + elsewhere;
+  const Announcements* announced(int rank) const override {
+    return route(rank).transport->announced(route(rank).number);
   }
 
  private:

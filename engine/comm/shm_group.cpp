@@ -96,6 +96,7 @@ GroupShape shape_of(const ShmTransportOptions& options) {
   GroupShape shape;
   shape.rank = options.index;
   shape.world_size = static_cast<int>(options.ranks.size());
+  shape.names = options.ranks;
   shape.name = "shm";
   shape.max_message_bytes = slot_bytes_for(options.ranks.size());
   // So much that each rank's part of it is one message.
@@ -217,7 +218,7 @@ ShmTransport::Member& ShmTransport::member(int m) const {
 }
 
 std::size_t ShmTransport::channel_index(Use use, int from, int to) const {
-  const std::size_t n = names_.size();
+  const auto n = static_cast<std::size_t>(world_size());
   return (static_cast<std::size_t>(use) * n + static_cast<std::size_t>(from)) * n +
          static_cast<std::size_t>(to);
 }
@@ -236,14 +237,14 @@ std::byte* ShmTransport::slot_memory(Use use, int from, int to, std::uint64_t nu
 ShmTransport::ShmTransport(ShmSegment segment, const ShmTransportOptions& options)
     : Transport(shape_of(options)),
       segment_(std::move(segment)),
-      names_(options.ranks),
-      channels_(segment_.data() + whole_pages(sizeof(Failure) + names_.size() * sizeof(Member))),
-      slots_(channels_ + whole_pages(num_channels(names_.size()) * sizeof(Channel))),
-      timeout_seconds_(options.timeout_seconds),
-      num_posted_(names_.size()),
-      num_released_(names_.size()),
-      num_received_(names_.size()),
-      outboxes_(names_.size()) {
+      channels_(segment_.data() +
+                whole_pages(sizeof(Failure) + options.ranks.size() * sizeof(Member))),
+      slots_(channels_ + whole_pages(num_channels(options.ranks.size()) * sizeof(Channel))),
+      num_posted_(options.ranks.size()),
+      num_released_(options.ranks.size()),
+      num_received_(options.ranks.size()),
+      outboxes_(options.ranks.size()) {
+  timeout_seconds_ = options.timeout_seconds;
   attach();
   try {
     meet(options.throw_if_hopeless);
@@ -329,14 +330,8 @@ void ShmTransport::throw_if_failed() const {
   throw decode_error({record.error, std::min<std::size_t>(record.num_bytes, sizeof record.error)});
 }
 
-std::string ShmTransport::describe_missing(std::uint64_t sequence) const {
-  std::string text;
-  for (int m = 0; m < world_size(); ++m) {
-    const Announcements& announced = member(m).announced;
-    if (announced.has_reached(sequence)) continue;
-    add_to_list(text, missing_rank(name_of_rank(m), announced.last()));
-  }
-  return text;
+const Announcements* ShmTransport::announced(int rank) const {
+  return &member(rank).announced;
 }
 
 // --- waiting ---
@@ -347,12 +342,6 @@ void ShmTransport::wake(int m) const {
 
 void ShmTransport::wake_all() const {
   for (int m = 0; m < world_size(); ++m) wake(m);
-}
-
-void ShmTransport::enter(const CallHeader& call, double timeout_seconds) {
-  throw_if_failed();
-  call_ = call;
-  timeout_seconds_ = timeout_seconds;
 }
 
 // Returns when done() is true, which the peer will make it; else fails the group.
@@ -396,12 +385,8 @@ ShmTransport::Waited ShmTransport::look_at(int peer, const runtime::Deadline& de
   return runtime::has_passed(deadline) ? Waited::timed_out : Waited::done;
 }
 
-RankWait ShmTransport::wait_for_rank(int peer) const {
-  return {name_of_rank(rank()), name_of_rank(peer), call_, timeout_seconds_};
-}
-
 void ShmTransport::fail_waiting(int peer, Waited waited) {
-  RankWait wait = wait_for_rank(peer);
+  RankWait wait = waiting_for(peer);
   if (waited == Waited::died) {
     wait_until_over(member(peer).process);
     fail_and_throw(wait.died(member(peer).process));
@@ -451,7 +436,7 @@ const std::byte* ShmTransport::take(int from, std::size_t num_bytes) {
   const std::uint64_t number = num_released_[static_cast<std::size_t>(from)] + 1;
   const Bytes found = read_slot(Use::collective, from, number);
   if (found.size() != num_bytes) {
-    fail_and_throw(wait_for_rank(from).found_bytes(num_bytes, found.size()));
+    fail_and_throw(waiting_for(from).found_bytes(num_bytes, found.size()));
   }
   return found.data();
 }
@@ -528,11 +513,7 @@ void ShmTransport::receive_message(int from, const CallHeader& call, std::span<s
       CallHeader sent;
       std::memcpy(&sent, piece.data(), sizeof sent);
       piece = piece.subspan(sizeof sent);
-      if (sent.dtype != call.dtype || sent.num_elements != call.num_elements) {
-        fail_and_throw(
-            Error(ErrorCode::Comm, name_of(call.operation),
-                  describe_difference(name_of_rank(rank()), call, name_of_rank(from), sent)));
-      }
+      require_same_message(from, sent, sent.num_elements == call.num_elements);
     }
     std::ranges::copy(piece, data.begin());
     data = data.subspan(piece.size());

@@ -27,8 +27,6 @@ struct ShmTransportOptions {
   std::function<void()> throw_if_hopeless = [] {};
 };
 
-struct RankWait;
-
 class ShmTransport final : public Transport {
  public:
   // Bytes of the segment of a group.
@@ -52,7 +50,7 @@ class ShmTransport final : public Transport {
 
   void fail(const Error& error) noexcept override;
   void throw_if_failed() const override;
-  std::string describe_missing(std::uint64_t sequence) const override;
+  const Announcements* announced(int rank) const override;
 
  private:
   // In the segment, see shm_group.cpp.
@@ -70,7 +68,6 @@ class ShmTransport final : public Transport {
     std::unique_ptr<runtime::Worker> worker;  // made when first needed
   };
 
-  int name_of_rank(int member) const { return names_[static_cast<std::size_t>(member)]; }
   Failure& failure() const;
   Member& member(int m) const;
   Member& mine() const { return member(rank()); }
@@ -85,8 +82,6 @@ class ShmTransport final : public Transport {
 
   void wake(int m) const;
   void wake_all() const;
-  void enter(const CallHeader& call, double timeout_seconds);
-  RankWait wait_for_rank(int peer) const;
   template <typename Done>
   void wait_for(int peer, const Done& done);
   template <typename Done>
@@ -102,12 +97,9 @@ class ShmTransport final : public Transport {
   bool wait_for_slot(int to, std::uint64_t number);
 
   ShmSegment segment_;
-  std::vector<int> names_;  // of the members, in messages
   std::byte* channels_;
   std::byte* slots_;
-  unsigned num_spins_ = 0;  // set when all have met
-  CallHeader call_;         // the current one
-  double timeout_seconds_;
+  unsigned num_spins_ = 0;                   // set when all have met
   std::vector<std::uint64_t> num_posted_;    // to each rank, in collectives
   std::vector<std::uint64_t> num_released_;  // of each rank's messages in collectives
   std::vector<std::uint64_t> num_received_;  // slots of what each rank sent by send()

@@ -35,21 +35,6 @@ class StagedCommunicator final : public Communicator {
     return {};
   }
 
-  Work submit_together(std::vector<CollectiveCall> calls, Launch launch) override {
-    std::vector<CollectiveCall> moved;
-    for (const CollectiveCall& call : calls) {
-      moved.push_back(reaches(call) ? call : to_reached(call));
-      if (!reaches(call)) launch = Launch::blocking;
-    }
-    Work work = inner_->submit_together(moved, launch);
-    if (launch == Launch::async) return work;
-    work.wait();
-    for (std::size_t i = 0; i < calls.size(); ++i) {
-      if (!reaches(calls[i])) copy_back(moved[i], calls[i]);
-    }
-    return {};
-  }
-
   bool reaches(const CollectiveCall& call) const {
     return !call.input.defined() || call.input.device().type == reached_.type;
   }

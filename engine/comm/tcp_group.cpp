@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -26,6 +27,8 @@ constexpr std::size_t kMaxFailureBytes = 64 * 1024;
 // A rank that leaves, or fails, has so long for what its peers have not got yet.
 constexpr double kDeliverySeconds = 5;
 constexpr double kDeliverySecondsAfterFailure = 0.1;
+// A rank that waits for one peer looks this often whether another one has failed.
+constexpr std::chrono::milliseconds kLook{20};
 
 std::vector<int> peers_of(const TcpTransportOptions& options) {
   require(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size,
@@ -71,13 +74,14 @@ struct TcpTransport::Frame {
 struct TcpTransport::Peer {
   int rank = 0;
   Socket socket;
-  std::mutex sending;                   // held for a whole frame
-  bool is_cut_off = false;              // in the middle of a frame: nothing can follow it
-  std::atomic<bool> is_awaited{false};  // by a caller, which receives for itself
-  std::mutex receiving;                 // of the two members below
-  Frame incoming;                       // not complete
-  std::size_t num_read = 0;             // bytes of its header and payload
-  Queue<Frame> data;                    // that no caller has taken yet, like
+  std::mutex sending;                    // held for a whole frame
+  bool is_cut_off = false;               // in the middle of a frame: nothing can follow it
+  std::atomic<bool> is_awaited{false};   // by a caller, which alone receives then
+  std::atomic<bool> was_awaited{false};  // since its own thread last looked
+  std::mutex receiving;                  // of the two members below
+  Frame incoming;                        // not complete
+  std::size_t num_read = 0;              // bytes of its header and payload
+  Queue<Frame> data;                     // that no caller has taken yet, like
   Queue<Frame> messages;
   Frame held;                           // the caller's, between take() and release()
   Queue<std::vector<CacheLine>> spare;  // memory of frames that were released
@@ -86,16 +90,27 @@ struct TcpTransport::Peer {
   std::thread reader;
 };
 
+// While it lives, the calling thread receives from a peer, and the peer's own thread does not.
+struct TcpTransport::Awaiting {
+  explicit Awaiting(Peer& awaited) : peer(awaited) {
+    peer.was_awaited = true;
+    peer.is_awaited = true;
+  }
+  ~Awaiting() { peer.is_awaited = false; }
+  Peer& peer;
+};
+
 TcpTransport::TcpTransport(const TcpTransportOptions& options, Store& store)
     : Transport({.rank = options.rank,
                  .world_size = options.world_size,
                  .name = "tcp",
                  .max_message_bytes = kMaxMessageBytes,
-                 .hosts = {}}),
+                 .hosts = {},
+                 .names = {}}),
       by_rank_(static_cast<std::size_t>(options.world_size)),
       announced_(by_rank_.size()),
-      timeout_seconds_(options.timeout_seconds),
       spin_time_(spin_time_for(options)) {
+  timeout_seconds_ = options.timeout_seconds;
   const std::vector<int> peers = peers_of(options);
   if (peers.empty()) return;
   std::vector<Socket> connections = connect_ranks(options, peers, store);
@@ -135,21 +150,26 @@ TcpTransport::Peer& TcpTransport::peer(int rank) const {
   return *peer;
 }
 
-RankWait TcpTransport::wait_of(const Peer& peer) const {
-  return {rank(), peer.rank, call_, timeout_seconds_};
-}
-
 template <typename Done>
 void TcpTransport::wait_for(Peer& peer, const Done& done) {
-  if (spin_time_.count() > 0 && runtime::may_spin()) {
-    peer.is_awaited = true;
-    auto start = runtime::Clock::now();
-    while (!done() && !failure_.is_set() && runtime::Clock::now() - start < spin_time_) {
-      if (receive(peer)) start = runtime::Clock::now();
+  const Awaiting awaiting(peer);
+  const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds_);
+  const auto spin_time = runtime::may_spin() ? spin_time_ : spin_time_.zero();
+  auto last_news = runtime::Clock::now();
+  for (;;) {
+    // Read before the socket is: what came in time counts, however late this thread runs.
+    const auto time = runtime::Clock::now();
+    if (receive(peer)) last_news = time;
+    if (done()) return;
+    if (failure_.is_set()) tell_failure();
+    throw_if_failed();
+    if (peer.has_left) fail_and_throw(waiting_for(peer.rank).left());
+    if (deadline && time >= *deadline) {
+      fail_and_throw(waiting_for(peer.rank).late(describe_missing(call_.sequence)));
     }
-    peer.is_awaited = false;
+    if (time - last_news < spin_time) continue;
+    wait_for_event(peer.socket, POLLIN, runtime::earlier(deadline, time + kLook));
   }
-  Group::wait_for(wait_of(peer), peer.has_left, num_changes_, 0, done);
 }
 
 // --- sending ---
@@ -157,19 +177,23 @@ void TcpTransport::wait_for(Peer& peer, const Done& done) {
 void TcpTransport::send(Peer& peer, FrameKind kind, const CallHeader& call, Bytes payload) {
   throw_if_failed();
   const FrameHeader header{.kind = kind, .call = call, .num_bytes = payload.size()};
-  if (try_to_send(peer, header, payload, runtime::deadline_after(timeout_seconds_))) return;
+  const bool is_sent =
+      try_to_send(peer, header, payload, runtime::deadline_after(timeout_seconds_));
+  if (failure_.is_set()) tell_failure();
+  if (is_sent) return;
   const RankWait wait{rank(), peer.rank, call, timeout_seconds_};
   fail_and_throw(wait.late(kind == FrameKind::message ? "" : describe_missing(call.sequence)));
 }
 
 // False when the peer does not take the frame in time. A connection that is over takes everything:
-// the peer's thread says that it is over.
+// the peer's thread says that it is over. Receives while it waits, since the peer may wait for that
+// before it takes more; but not when it tells of a failure.
 bool TcpTransport::try_to_send(Peer& peer, FrameHeader header, Bytes payload,
                                runtime::Deadline deadline) {
-  constexpr std::chrono::milliseconds kLook{20};  // so often, whether the group has failed
   const std::lock_guard lock(peer.sending);
   if (peer.is_cut_off) return true;
   bool has_failed = false;
+  std::optional<Awaiting> awaiting;
   std::array<iovec, 2> parts{iovec{&header, sizeof header},
                              // The kernel only reads what it sends.
                              iovec{const_cast<std::byte*>(payload.data()), payload.size()}};
@@ -190,7 +214,15 @@ bool TcpTransport::try_to_send(Peer& peer, FrameHeader header, Bytes payload,
     if (failure_.is_set() && !std::exchange(has_failed, true)) {
       deadline = runtime::earlier(deadline, runtime::deadline_after(kDeliverySecondsAfterFailure));
     }
-    wait_for_event(peer.socket, POLLOUT, runtime::earlier(deadline, runtime::Clock::now() + kLook));
+    short events = POLLOUT;
+    bool has_news = false;
+    if (!failure_.is_set()) {
+      if (!awaiting) awaiting.emplace(peer);
+      has_news = receive(peer);
+      if (!peer.has_ended) events |= POLLIN;
+    }
+    const runtime::Deadline next_look = runtime::Clock::now() + kLook;
+    if (!has_news) wait_for_event(peer.socket, events, runtime::earlier(deadline, next_look));
     if (!runtime::has_passed(deadline)) continue;
     peer.is_cut_off = true;
     return false;
@@ -200,25 +232,27 @@ bool TcpTransport::try_to_send(Peer& peer, FrameHeader header, Bytes payload,
 
 // --- receiving ---
 
-// The life of the peer's thread.
+// The life of the peer's thread: it receives what no caller waits for. A caller that waited a
+// moment ago is about to do so again, and is faster when this thread leaves it the core.
 void TcpTransport::read_from(Peer& peer) {
-  constexpr std::chrono::microseconds kTick{200};  // a caller that is awake is faster
+  constexpr std::chrono::milliseconds kTick{1};
   while (!peer.has_ended) {
     wait_for_event(peer.socket, POLLIN, {});
-    if (peer.is_awaited) {
+    if (peer.is_awaited || peer.was_awaited.exchange(false)) {
       std::this_thread::sleep_for(kTick);
     } else {
       receive(peer);
     }
+    if (failure_.is_set()) tell_failure();
   }
 }
 
-// Takes what has come; says whether there was something, the end included.
+// Takes what has come, up to the end of a frame; says whether there was something, the end
+// included. A failure that it finds is for the caller to tell.
 bool TcpTransport::receive(Peer& peer) {
-  constexpr int kMaxReads = 16;  // then a caller looks whether it has what it waits for
   const std::lock_guard lock(peer.receiving);
   bool has_news = false;
-  for (int reads = 0; reads < kMaxReads && !peer.has_ended; ++reads) {
+  while (!peer.has_ended) {
     const std::span<std::byte> space = peer.incoming.rest(peer.num_read);
     const ssize_t count = recv(peer.socket.descriptor(), space.data(), space.size(), 0);
     if (count < 0 && errno == EINTR) continue;
@@ -226,18 +260,16 @@ bool TcpTransport::receive(Peer& peer) {
     has_news = true;
     peer.num_read += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
     if (count <= 0) {
-      if (!peer.has_left && !is_leaving_) fail(lost_rank(peer.rank));
+      if (!peer.has_left && !is_leaving_) failure_.set(lost_rank(peer.rank));
       peer.has_ended = true;
     } else if (peer.num_read == sizeof(FrameHeader) && !prepare_payload(peer)) {
-      fail(garbled_rank(peer.rank));
+      failure_.set(garbled_rank(peer.rank));
       peer.has_ended = true;
     } else if (peer.num_read == sizeof(FrameHeader) + peer.incoming.header.num_bytes) {
       handle(peer, std::exchange(peer.incoming, {}));
       peer.num_read = 0;
-    } else {
-      continue;
+      break;
     }
-    num_changes_.add(1);
   }
   return has_news;
 }
@@ -267,7 +299,8 @@ void TcpTransport::handle(Peer& peer, Frame frame) {
       return peer.messages.put(std::move(frame));
     case FrameKind::failure: {
       const auto bytes = frame.payload();
-      return fail(decode_error({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+      failure_.set(decode_error({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+      return;
     }
     case FrameKind::goodbye:
       peer.has_left = true;
@@ -277,9 +310,7 @@ void TcpTransport::handle(Peer& peer, Frame frame) {
 // --- the calls ---
 
 void TcpTransport::announce(const CallHeader& call, double timeout_seconds) {
-  throw_if_failed();
-  call_ = call;
-  timeout_seconds_ = timeout_seconds;
+  enter(call, timeout_seconds);
   announced_[static_cast<std::size_t>(rank())].publish(call);
   for (const auto& peer : by_rank_) {
     if (peer) send(*peer, FrameKind::announce, call, {});
@@ -301,7 +332,7 @@ const std::byte* TcpTransport::take(int from, std::size_t num_bytes) {
   wait_for(peer, [&] { return peer.data.has_items(); });
   peer.held = peer.data.take();
   if (peer.held.header.num_bytes != num_bytes) {
-    fail_and_throw(wait_of(peer).found_bytes(num_bytes, peer.held.header.num_bytes));
+    fail_and_throw(waiting_for(peer.rank).found_bytes(num_bytes, peer.held.header.num_bytes));
   }
   return peer.held.payload().data();
 }
@@ -318,25 +349,24 @@ void TcpTransport::send_message(int to, const CallHeader& call, Bytes data) {
 
 void TcpTransport::receive_message(int from, const CallHeader& call, std::span<std::byte> data,
                                    double timeout_seconds) {
-  throw_if_failed();
-  call_ = call;
-  timeout_seconds_ = timeout_seconds;
+  enter(call, timeout_seconds);
   Peer& peer = this->peer(from);
   wait_for(peer, [&] { return peer.messages.has_items(); });
   Frame message = peer.messages.take();
-  const CallHeader& theirs = message.header.call;
-  if (theirs.dtype != call.dtype || message.header.num_bytes != data.size()) {
-    fail_and_throw(Error(ErrorCode::Comm, name_of(call.operation),
-                         describe_difference(rank(), call, from, theirs)));
-  }
+  require_same_message(from, message.header.call, message.header.num_bytes == data.size());
   if (!data.empty()) std::memcpy(data.data(), message.payload().data(), data.size());
 }
 
 void TcpTransport::fail(const Error& error) noexcept {
+  failure_.set(error);
+  tell_failure();
+}
+
+// Tells all peers why the group failed, once.
+void TcpTransport::tell_failure() noexcept {
   const std::lock_guard lock(telling_);
-  if (!failure_.set(error)) return;
-  num_changes_.add(1);
-  const std::string bytes = encode(error, kMaxFailureBytes);
+  if (std::exchange(has_told_, true)) return;
+  const std::string bytes = encode(failure_.error(), kMaxFailureBytes);
   const FrameHeader header{.kind = FrameKind::failure, .num_bytes = bytes.size()};
   const runtime::Deadline deadline = runtime::deadline_after(kDeliverySecondsAfterFailure);
   for (const auto& peer : by_rank_) {
@@ -344,14 +374,10 @@ void TcpTransport::fail(const Error& error) noexcept {
   }
 }
 
-std::string TcpTransport::describe_missing(std::uint64_t sequence) const {
-  std::string text;
-  for (std::size_t r = 0; r < announced_.size(); ++r) {
-    const bool is_member = by_rank_[r] != nullptr || static_cast<int>(r) == rank();
-    if (!is_member || announced_[r].has_reached(sequence)) continue;
-    add_to_list(text, missing_rank(static_cast<int>(r), announced_[r].last()));
-  }
-  return text;
+const Announcements* TcpTransport::announced(int rank) const {
+  const auto r = static_cast<std::size_t>(rank);
+  const bool is_member = by_rank_[r] != nullptr || rank == this->rank();
+  return is_member ? &announced_[r] : nullptr;
 }
 
 }  // namespace lockstep::comm

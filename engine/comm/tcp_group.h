@@ -4,10 +4,11 @@
 // listens on a free port and publishes it in the store; of two ranks the higher one connects and
 // says hello (tcp_mesh.cpp).
 //
-// A thread for each peer takes all that the peer sends, at once, so that ranks that send to each
-// other never block each other by full sockets; a caller waits for what these threads have put
-// down. First, for a moment, it receives for itself: waking a thread costs more than a small
-// message. A frame on a connection is a FrameHeader, and a payload:
+// A thread that waits for a peer, to hear from it or because its socket is full, receives from this
+// peer itself: first it asks again and again for a moment, then it sleeps in poll(). From all other
+// peers a thread of their own receives, so that ranks that send to each other never block each
+// other by full sockets, and a peer that fails is noticed. A frame on a connection is a
+// FrameHeader, and a payload:
 //
 //   kind      payload                     means
 //   announce  none                        the rank called this collective
@@ -90,14 +91,14 @@ class TcpTransport final : public Transport {
                        double timeout_seconds) override;
   void fail(const Error& error) noexcept override;
   void throw_if_failed() const override { failure_.throw_if_set(); }
-  std::string describe_missing(std::uint64_t sequence) const override;
+  const Announcements* announced(int rank) const override;
 
  private:
   struct Frame;
   struct Peer;
+  struct Awaiting;
 
   Peer& peer(int rank) const;
-  RankWait wait_of(const Peer& peer) const;
   template <typename Done>
   void wait_for(Peer& peer, const Done& done);
 
@@ -108,14 +109,13 @@ class TcpTransport final : public Transport {
   bool receive(Peer& peer);
   bool prepare_payload(Peer& peer);
   void handle(Peer& peer, Frame frame);
+  void tell_failure() noexcept;
 
   std::vector<std::unique_ptr<Peer>> by_rank_;  // none: this rank, and those that are no peers
   std::vector<Announcements> announced_;        // by rank
-  runtime::WaitWord num_changes_;               // changes after all that callers wait for
   FirstFailure failure_;
   std::mutex telling_;  // held while all peers are told of the failure
-  CallHeader call_;     // the current one
-  double timeout_seconds_;
+  bool has_told_ = false;
   std::chrono::microseconds spin_time_;
   std::atomic<bool> is_leaving_{false};
 };

@@ -22,6 +22,7 @@
 #include "engine/comm/single_thread_group/device_group.h"
 #include "engine/core/thread_context.h"
 #include "engine/runtime/cpu_cores.h"
+#include "engine/runtime/wait.h"
 #include "engine/trace/observer.h"
 
 namespace lockstep::comm {
@@ -189,24 +190,11 @@ class ThreadGroup final : public Group {
   }
   void throw_if_failed() const override { state_->failure.throw_if_set(); }
 
-  std::string describe_missing(std::uint64_t sequence) const override {
-    std::string text;
-    for (int peer = 0; peer < world_size(); ++peer) {
-      const Announcements& announced = of(peer).announced;
-      if (!announced.has_reached(sequence)) add_to_list(text, missing_rank(peer, announced.last()));
-    }
-    return text;
-  }
+  const Announcements* announced(int rank) const override { return &of(rank).announced; }
 
  private:
   RankState& of(int rank) const { return state_->ranks[static_cast<std::size_t>(rank)]; }
   RankState& mine() const { return of(rank()); }
-
-  void enter(const CallHeader& call, double timeout_seconds) {
-    throw_if_failed();
-    call_ = call;
-    timeout_seconds_ = timeout_seconds;
-  }
 
   // Between these two a rank may use its peers' memory.
   void begin_data() {
@@ -217,10 +205,23 @@ class ThreadGroup final : public Group {
 
   // --- waiting ---
 
+  // Returns when done() is true, which the peer will make it; else fails the group.
   template <typename Done>
   void wait_for(int peer, const Done& done) {
-    Group::wait_for({rank(), peer, call_, timeout_seconds_}, of(peer).has_left,
-                    of(peer).num_changes, num_spins_, done);
+    if (runtime::spin_until(done, num_spins_)) return;
+    const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds_);
+    for (;;) {
+      // Read first, so that what the peer did before it left counts.
+      const std::uint32_t seen = of(peer).num_changes.load();
+      const bool has_left = of(peer).has_left.load();
+      if (done()) return;
+      throw_if_failed();
+      if (has_left) fail_and_throw(waiting_for(peer).left());
+      if (runtime::has_passed(deadline)) {
+        fail_and_throw(waiting_for(peer).late(describe_missing(call_.sequence)));
+      }
+      of(peer).num_changes.sleep_while_equal(seen, deadline);
+    }
   }
 
   Progress in_this_call(Progress progress) const {
@@ -297,12 +298,7 @@ class ThreadGroup final : public Group {
   SentTensor take_message(int from, const CallHeader& call, double timeout_seconds) {
     enter(call, timeout_seconds);
     SentTensor message = take(from, &Channel::messages);
-    const CallHeader& sent = message.call;
-    if (sent.dtype != call.dtype || sent.device != call.device ||
-        sent.num_elements != call.num_elements) {
-      fail_and_throw(Error(ErrorCode::Comm, name_of(call.operation),
-                           describe_difference(rank(), call, from, sent)));
-    }
+    require_same_message(from, message.call, message.call.num_elements == call.num_elements);
     return message;
   }
 
@@ -328,8 +324,6 @@ class ThreadGroup final : public Group {
 
   std::shared_ptr<SharedState> state_;
   unsigned num_spins_;
-  CallHeader call_;  // the current one
-  double timeout_seconds_ = 0;
 };
 
 std::unique_ptr<LinkModel> links_of(int rank, const ThreadGroupOptions& options) {

@@ -1,10 +1,6 @@
 #include "engine/comm/work.h"
 
-#include <algorithm>
-#include <chrono>
-
-#include "engine/comm/comm_errors.h"
-#include "engine/comm/group.h"
+#include "engine/comm/collective_call.h"
 #include "engine/core/thread_context.h"
 #include "engine/runtime/wait.h"
 #include "engine/trace/observer.h"
@@ -12,32 +8,9 @@
 
 namespace lockstep::comm {
 
-Work::Work(std::span<const Work> works) {
-  for (const Work& work : works) {
-    states_.insert(states_.end(), work.states_.begin(), work.states_.end());
-  }
-}
-
-bool Work::is_done() const {
-  return std::ranges::all_of(states_, [](const auto& state) { return state->is_done(); });
-}
-
-void Work::wait() const {
-  for (const auto& state : states_) state->wait({});
-}
-
-void Work::wait(double timeout_seconds) const {
-  const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds);
-  for (const auto& state : states_) {
-    state->wait(timeout_seconds);
-    timeout_seconds = std::chrono::duration<double>(runtime::time_until(deadline)).count();
-  }
-}
-
 class AsyncCalls::State final : public WorkState {
  public:
-  State(const CallHeader& call, std::weak_ptr<const Group> group)
-      : call_(call), group_(std::move(group)) {}
+  explicit State(const CallHeader& call) : call_(call) {}
 
   // The operation is done, with its error or with nullptr. on_device: it is enqueued, and done when
   // this event passes.
@@ -51,9 +24,8 @@ class AsyncCalls::State final : public WorkState {
     return is_done_.load() != 0 && (on_device_.event == nullptr || on_device_.event->has_passed());
   }
 
-  void wait(std::optional<double> timeout_seconds) const override {
-    const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds);
-    if (!wait_until_run(deadline)) throw late(*timeout_seconds);
+  void wait() const override {
+    wait_until_run();
     if (trace::Observer* observer = trace::observer()) {
       trace::Call waited;
       waited.sequence = call_.sequence;
@@ -64,35 +36,24 @@ class AsyncCalls::State final : public WorkState {
     if (on_device_.event != nullptr) on_device_.waiter->wait(on_device_.event);
   }
 
-  // Recorded as exposed communication. False when the deadline has passed.
-  bool wait_until_run(runtime::Deadline deadline) const {
-    if (is_done_.load() != 0) return true;
+  // Recorded as exposed communication.
+  void wait_until_run() const {
+    if (is_done_.load() != 0) return;
     trace::ScopedSpan span(trace::Lane::host, trace::Category::communication, "wait for collective",
                            call_.num_elements * size_of(call_.dtype));
     span.set_sequence(static_cast<std::int64_t>(call_.sequence));
-    return is_done_.wait_while_equal(0, deadline);
+    is_done_.wait_while_equal(0);
   }
 
  private:
-  Error late(double timeout_seconds) const {
-    const std::shared_ptr<const Group> group = group_.lock();
-    if (group == nullptr) return not_done_yet(call_, timeout_seconds);
-    const std::string missing = group->describe_missing(call_.sequence);
-    return not_done_yet(
-        call_, timeout_seconds,
-        missing.empty() ? ": all ranks have called it and are at work" : ": " + missing);
-  }
-
   CallHeader call_;
-  std::weak_ptr<const Group> group_;
   runtime::WaitWord is_done_{0};
   std::exception_ptr error_;
   StreamPoint on_device_;
 };
 
-Work AsyncCalls::start(CollectiveCall call, std::weak_ptr<const Group> group,
-                       std::function<void(const CollectiveCall&)> run) {
-  auto work = std::make_shared<State>(call.header, std::move(group));
+Work AsyncCalls::start(CollectiveCall call, std::function<void(const CollectiveCall&)> run) {
+  auto work = std::make_shared<State>(call.header);
   last_ = work;
   worker_.post([work, run = std::move(run), call = std::move(call), context = thread_context(),
                 track = trace::current_track()]() mutable {
@@ -114,7 +75,7 @@ Work AsyncCalls::start(CollectiveCall call, std::weak_ptr<const Group> group,
 
 bool AsyncCalls::finish() {
   const std::shared_ptr<State> last = std::exchange(last_, nullptr);
-  if (last != nullptr) last->wait_until_run({});
+  if (last != nullptr) last->wait_until_run();
   return last != nullptr;
 }
 

@@ -7,10 +7,7 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
-#include <span>
 #include <string>
-#include <vector>
 
 #include "engine/runtime/stream.h"
 #include "engine/runtime/threads.h"
@@ -29,36 +26,30 @@ class WorkState {
  public:
   virtual ~WorkState() = default;
   virtual bool is_done() const = 0;
-  // Returns when the operation is done and rethrows its error. Throws Error{Timeout} when the time
-  // given passes first; without one, the operation's own time limit holds.
-  virtual void wait(std::optional<double> timeout_seconds) const = 0;
+  // Returns when the operation is done, or rethrows its error.
+  virtual void wait() const = 0;
 };
 
-// Cheap to copy; copies are the same operation, or the same list of operations. Dropping a Work
-// does not cancel them.
+// Cheap to copy; copies are the same operation. Dropping a Work does not cancel it.
 class Work {
  public:
   Work() = default;  // an operation that is done, without an error
-  explicit Work(std::shared_ptr<const WorkState> state) : states_{std::move(state)} {}
-  // One Work for several: done when all are; wait() waits for them in order.
-  explicit Work(std::span<const Work> works);
+  explicit Work(std::shared_ptr<const WorkState> state) : state_(std::move(state)) {}
 
   // Done, also if it failed; on CUDA: by the device.
-  bool is_done() const;
+  bool is_done() const { return state_ == nullptr || state_->is_done(); }
 
   // Blocks the calling thread until the operation is done (on CUDA: is enqueued, and the compute
   // stream waits for it), then rethrows its error if it has one. The communicator's timeout ends an
   // operation whose peers are missing, and so this wait.
-  void wait() const;
-  // As wait(), but at most this long: Error{Timeout} names the operation, its sequence number and
-  // the ranks that are missing. The operation itself goes on, and may be waited for again.
-  void wait(double timeout_seconds) const;
+  void wait() const {
+    if (state_ != nullptr) state_->wait();
+  }
 
  private:
-  std::vector<std::shared_ptr<const WorkState>> states_;
+  std::shared_ptr<const WorkState> state_;
 };
 
-class Group;
 struct CollectiveCall;
 
 // The thread that carries out a communicator's asynchronous calls, in call order.
@@ -68,10 +59,8 @@ class AsyncCalls {
                       runtime::Worker::Slices slices = runtime::Worker::Slices::ordinary)
       : worker_(std::move(thread_name), slices) {}
 
-  // Has the thread run the call; its error is the Work's. group: names the missing ranks when
-  // a wait times out; may be none.
-  Work start(CollectiveCall call, std::weak_ptr<const Group> group,
-             std::function<void(const CollectiveCall&)> run);
+  // Has the thread run the call; its error is the Work's.
+  Work start(CollectiveCall call, std::function<void(const CollectiveCall&)> run);
   // Before a blocking call: waits until those before it have run. Returns whether there were any
   // since the last call of finish().
   bool finish();

@@ -129,6 +129,10 @@ DataLoader::DataLoader(std::shared_ptr<const LabelledRows> rows, EpochSampler sa
   require(rows_->features.size() == num_bytes, ErrorCode::Shape, kOperation,
           "'{}' has {} labels and rows of {} features, so {} bytes of features, found {}",
           rows_->name, rows_->num_rows(), rows_->num_features, num_bytes, rows_->features.size());
+  if (options_.row_shape.num_dims() == 0) options_.row_shape = {rows_->num_features};
+  require(options_.row_shape.num_elements() == rows_->num_features, ErrorCode::Shape, kOperation,
+          "rows of '{}' have {} features, which make no row of shape {}", rows_->name,
+          rows_->num_features, to_string(options_.row_shape));
   runtime::logical_device(options.device);  // fails here rather than on the thread
   prefetcher_ = prefetch_from(0);
   at_start_of_epoch_ = true;
@@ -156,8 +160,9 @@ EpochSampler exact_sampler(std::size_t num_rows, const BatchOptions& options) {
 }  // namespace
 
 DataLoader::DataLoader(std::shared_ptr<const LabelledRows> rows, const BatchOptions& options)
-    : DataLoader(rows, exact_sampler(rows ? rows->num_rows() : 0, options),
-                 {.device = options.device, .dtype = options.dtype}) {}
+    : DataLoader(
+          rows, exact_sampler(rows ? rows->num_rows() : 0, options),
+          {.device = options.device, .dtype = options.dtype, .row_shape = options.row_shape}) {}
 
 DataLoader::~DataLoader() = default;
 
@@ -182,8 +187,10 @@ std::optional<DataLoader::Prepared> DataLoader::take_prepared() {
 std::optional<Batch> DataLoader::next() {
   const std::optional<Prepared> prepared = take_prepared();
   if (!prepared) return std::nullopt;
+  std::vector<std::size_t> sizes{prepared->num_rows};
+  for (const std::size_t size : options_.row_shape.sizes()) sizes.push_back(size);
   const Tensor x =
-      Tensor::empty({prepared->num_rows, rows_->num_features}, options_.dtype, options_.device);
+      Tensor::empty(Shape(std::span<const std::size_t>(sizes)), options_.dtype, options_.device);
   const Tensor labels = Tensor::empty({prepared->num_rows}, DType::int64, options_.device);
   write(*prepared, x, labels);
   return Batch{x, labels, prepared->num_global_rows, prepared->global_offset};

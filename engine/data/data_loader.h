@@ -170,7 +170,8 @@ class StagingRing {
 // those rows as numbers (byte * scale) from where they lie. For a CUDA device the thread gathers
 // the bytes itself and sends them ahead; next() converts what has arrived.
 struct Batch {
-  Tensor x;                         // [rows, num_features]; rows is 0 on a rank that idles
+  Tensor x;                         // [rows, num_features], or rows of options.row_shape; rows
+                                    // is 0 on a rank that idles
   Tensor labels;                    // [rows] int64
   std::size_t num_global_rows = 0;  // as in BatchShard
   std::size_t global_offset = 0;
@@ -184,6 +185,7 @@ struct DataLoaderOptions {
   Device device = default_device();
   DType dtype = DType::float32;     // of x: float32 or float64
   std::size_t num_prefetched = 32;  // batches that wait, at most; on CUDA kMaxStaged of them
+  Shape row_shape = {};             // of a row of x, such as rows.image_shape(); none: its features
 };
 
 // The same for batches that exact_batches cuts: DataLoader(rows, {.batch = 64, .shuffle = true}).
@@ -195,6 +197,7 @@ struct BatchOptions {
   int world_size = 1;
   Device device = default_device();
   DType dtype = DType::float32;
+  Shape row_shape = {};  // as in DataLoaderOptions
 };
 
 // Batches that wait for a CUDA device at most; they hold pixels.
@@ -204,7 +207,7 @@ class DataLoader {
  public:
   // Throws Error{Usage} when num_prefetched is 0 or there are no rows or no sampler, Error{DType}
   // unless dtype is float32 or float64, Error{Device} when there is no such device, Error{Shape}
-  // when features and labels are not of equally many rows.
+  // when features and labels are not of equally many rows, or row_shape not of as many features.
   DataLoader(std::shared_ptr<const LabelledRows> rows, EpochSampler sampler,
              const DataLoaderOptions& options);
   // Throws besides Error{Usage} for a batch or world size below 1 and a rank outside the world.
@@ -247,8 +250,9 @@ class DataLoader {
   std::default_sentinel_t end() const { return std::default_sentinel; }
 
   // The same into the first rows of tensors that stay where they are, for a step that is captured
-  // as a graph: x [rows or more, num_features], labels [rows or more]. Throws Error{Shape} when the
-  // batch has more rows than they, Error{Device} when they are on another device.
+  // as a graph: x [rows or more, num_features] or of another row_shape, labels [rows or more].
+  // Throws Error{Shape} when the batch has more rows than they, Error{Device} when they are on
+  // another device.
   std::optional<Batch> next_into(const Tensor& x, const Tensor& labels);
 
  private:

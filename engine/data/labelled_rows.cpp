@@ -24,6 +24,11 @@ Tensor take_rows(const Tensor& from, const std::vector<std::size_t>& rows, Devic
 
 }  // namespace
 
+Shape LabelledRows::image_shape() const {
+  if (row_shape.num_dims() == 2) return {row_shape[0], row_shape[1], 1};
+  return row_shape.num_dims() == 3 ? row_shape : Shape();
+}
+
 LabelledTensors LabelledTensors::take(const std::vector<std::size_t>& rows, Device device) const {
   for (const Tensor* tensor : {&x, &labels}) {
     require(tensor->device().type == DeviceType::cpu, ErrorCode::Device, "take",

@@ -25,6 +25,8 @@ struct LabelledRows {
   Shape row_shape;   // of one row before it was flattened: [28, 28]
 
   std::size_t num_rows() const { return labels.size(); }
+  // [height, width, channels] of rows that are images; else no dimensions.
+  Shape image_shape() const;
 
   // REQUIRES: index < num_rows().
   std::span<const std::uint8_t> row(std::size_t index) const {

@@ -45,7 +45,7 @@ Variable BatchNorm2d::forward(const Variable& x) {
   require(images.num_dims() == 4, ErrorCode::Shape, "BatchNorm2d",
           "expected 4D input (got {}D input)", images.num_dims());
   const std::size_t num_pixels = images[0] * images[1] * images[2];
-  require(!is_training() || num_pixels != 1, ErrorCode::Shape, "BatchNorm2d",
+  require(!is_training() || shares_statistics() || num_pixels != 1, ErrorCode::Shape, "BatchNorm2d",
           "expected more than 1 value per channel when training, got input size {}",
           lockstep::to_string(images));
   return reshape(normalise(reshape(x, {num_pixels, images[3]})), images);

@@ -27,11 +27,16 @@ class Conv2d final : public ModuleOf<Conv2d>, public ActivatedLayer {
  public:
   Conv2d(std::size_t in_channels, std::size_t out_channels, std::size_t kernel, Rng& rng,
          const Conv2dOptions& options = {});
+  // Draws from default_rng().
+  Conv2d(std::size_t in_channels, std::size_t out_channels, std::size_t kernel,
+         const Conv2dOptions& options = {})
+      : Conv2d(in_channels, out_channels, kernel, default_rng(), options) {}
 
   Variable forward(const Variable& x) override { return forward(x, Activation::none); }
   Variable forward(const Variable& x, Activation activation) const override;
 
   const Variable& weight() const { return own_parameters()[0].second; }
+  Variable bias() const { return bias_ == Bias::yes ? own_parameters()[1].second : Variable(); }
   std::size_t stride() const { return windows_.stride; }
   std::size_t padding() const { return windows_.padding; }
 
@@ -53,7 +58,9 @@ class BatchNorm2d final : public ModuleOf<BatchNorm2d, BatchNorm> {
 
   Variable forward(const Variable& x) override;
 
-  std::string type_name() const override { return "BatchNorm2d"; }
+  std::string type_name() const override {
+    return shares_statistics() ? "SyncBatchNorm" : "BatchNorm2d";
+  }
 };
 
 // Pools stand `kernel` pixels apart unless a stride is given.

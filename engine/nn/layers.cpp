@@ -77,9 +77,12 @@ Variable BatchNorm::normalise(const Variable& rows) {
   arguments.running_var = own_buffers()[1].second;
   arguments.momentum = options_.momentum;
   arguments.epsilon = options_.epsilon;
-  arguments.statistics = is_training() ? Statistics::batch : Statistics::running;
+  // A rank that idles has no rows, whose statistics would be none.
+  const bool takes_batch = is_training() && (rows.shape()[0] > 0 || shares_statistics());
+  arguments.statistics = takes_batch ? Statistics::batch : Statistics::running;
+  arguments.replicas = replicas_;
   Variable y = batch_norm(rows, arguments);
-  if (is_training()) add_one(own_buffers()[2].second);
+  if (takes_batch) add_one(own_buffers()[2].second);
   return y;
 }
 

@@ -126,6 +126,11 @@ class BatchNorm : public Module {
   BatchNorm(std::size_t num_features, const BatchNormOptions& options);
   std::string extra_text() const override;
 
+  // From now on a batch is the rows of all replicas (parallel/sync_batch_norm.h); with nullptr it
+  // is this one's again.
+  void share_statistics(std::shared_ptr<ReplicaSums> replicas) { replicas_ = std::move(replicas); }
+  bool shares_statistics() const { return replicas_ != nullptr; }
+
  protected:
   BatchNorm(const BatchNorm&) = default;
   Variable normalise(const Variable& rows);
@@ -133,6 +138,7 @@ class BatchNorm : public Module {
  private:
   std::size_t num_features_;
   BatchNormOptions options_;
+  std::shared_ptr<ReplicaSums> replicas_;
 };
 
 // Shapes:  x [batch, num_features] -> y, the same.
@@ -150,7 +156,9 @@ class BatchNorm1d final : public ModuleOf<BatchNorm1d, BatchNorm> {
 
   Variable forward(const Variable& x) override { return normalise(x); }
 
-  std::string type_name() const override { return "BatchNorm1d"; }
+  std::string type_name() const override {
+    return shares_statistics() ? "SyncBatchNorm" : "BatchNorm1d";
+  }
 };
 
 // Dropout: in training zeroes each element with probability p and scales the others by 1/(1-p).

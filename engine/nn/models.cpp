@@ -271,24 +271,6 @@ bool is_image(const Shape& row) {
   return row.num_dims() == 3;
 }
 
-std::shared_ptr<Sequential> make(const ModelSpec& spec, const ModelData& data, std::uint64_t seed,
-                                 DType dtype, Device device) {
-  if (!spec.takes_images()) return make_mlp(spec.mlp, seed, dtype, device);
-  NetBuilder net(data.row, seed, dtype, device);
-  switch (spec.kind) {
-    case ModelSpec::Kind::lenet:
-      return std::make_shared<Sequential>(make_lenet(net, data.num_classes));
-    case ModelSpec::Kind::lenet5:
-      return std::make_shared<Sequential>(make_lenet5(net, data.num_classes));
-    case ModelSpec::Kind::resnet18:
-      return make_resnet18(net, spec.width, data.num_classes);
-    case ModelSpec::Kind::cnn:
-    case ModelSpec::Kind::mlp:
-      break;
-  }
-  return std::make_shared<Sequential>(make_cnn(net, spec.layers));
-}
-
 }  // namespace
 
 double count_parameters(const ModelSpec& spec, const ModelData& data) {
@@ -347,14 +329,32 @@ void require_model_fits(std::string_view text, const ModelData& data, std::strin
   try {
     count_parameters(spec, data);
   } catch (const Error& error) {
-    fail(ErrorCode::Usage, "--model", "'{}' does not fit {}'s images of {} x {}: {}", text, name,
+    fail(ErrorCode::Usage, "--model", "'{}' does not fit the images of {}, {} x {}: {}", text, name,
          data.row[0], data.row[1], error.what());
   }
 }
 
+std::shared_ptr<Sequential> make_model(const ModelSpec& spec, const ModelData& data,
+                                       std::uint64_t seed, DType dtype, Device device) {
+  if (!spec.takes_images()) return make_mlp(spec.mlp, seed, dtype, device);
+  NetBuilder net(data.row, seed, dtype, device);
+  switch (spec.kind) {
+    case ModelSpec::Kind::lenet:
+      return std::make_shared<Sequential>(make_lenet(net, data.num_classes));
+    case ModelSpec::Kind::lenet5:
+      return std::make_shared<Sequential>(make_lenet5(net, data.num_classes));
+    case ModelSpec::Kind::resnet18:
+      return make_resnet18(net, spec.width, data.num_classes);
+    case ModelSpec::Kind::cnn:
+    case ModelSpec::Kind::mlp:
+      break;
+  }
+  return std::make_shared<Sequential>(make_cnn(net, spec.layers));
+}
+
 std::shared_ptr<Sequential> make_model(std::string_view text, const ModelData& data,
                                        std::uint64_t seed, DType dtype, Device device) {
-  return make(parse_model(text), data, seed, dtype, device);
+  return make_model(parse_model(text), data, seed, dtype, device);
 }
 
 }  // namespace lockstep::nn

@@ -42,6 +42,7 @@ struct ModelSpec {
   std::vector<CnnLayer> layers;  // cnn only; the last is linear
 
   bool takes_images() const { return kind != Kind::mlp; }
+  bool has_batch_norm() const { return kind == Kind::resnet18; }
 };
 
 // Parses the words above. In cnn:, NcK is a convolution of N channels with a K x K kernel, K odd,
@@ -69,6 +70,9 @@ void require_model_fits(std::string_view text, const ModelData& data, std::strin
 //             no pool after it, for images of about 32 x 32.
 // Layers are named "0", "1", ... but for resnet18's.
 // REQUIRES: require_model_fits.
+std::shared_ptr<Sequential> make_model(const ModelSpec& spec, const ModelData& data,
+                                       std::uint64_t seed, DType dtype = DType::float32,
+                                       Device device = default_device());
 std::shared_ptr<Sequential> make_model(std::string_view text, const ModelData& data,
                                        std::uint64_t seed, DType dtype = DType::float32,
                                        Device device = default_device());

@@ -1,5 +1,6 @@
-// Batch normalisation over the rows of a matrix. Sums over the batch are formed in double, one
-// range of features per thread and row by row, so their order depends on nothing but the rows.
+// Batch normalisation over the rows of a matrix. Sums over the batch are formed in double, for
+// blocks of rows that are cut by size alone, and meet in their order: the bits depend on nothing
+// but the rows.
 #include <cmath>
 
 #include "kernels/cpu/eigen_backend.h"
@@ -10,61 +11,95 @@ namespace {
 
 using Statistics = BatchNormForward::Statistics;
 
-constexpr std::size_t kFeatures = 128;  // features whose sums one task keeps
+constexpr std::size_t kRowsPerBlock = 512;
 
-// Calls body(begin, end) for all ranges of at most kFeatures features.
-template <typename Body>
-void for_features(Stream& stream, const ConstMatrixView& x, const Body& body) {
-  parallel_blocks(stream, x.cols, kFeatures, x.rows,
-                  [&](std::size_t, std::size_t begin, std::size_t end) { body(begin, end); });
+// `count` sums over all rows: add(row, sums) adds a row to them.
+template <typename Add>
+std::vector<double> sums_of_rows(Stream& stream, const ConstMatrixView& x, std::size_t count,
+                                 const Add& add) {
+  const std::size_t num_blocks = (x.rows + kRowsPerBlock - 1) / kRowsPerBlock;
+  std::vector<double> partials(num_blocks * count);
+  parallel_blocks(stream, x.rows, kRowsPerBlock, x.cols,
+                  [&](std::size_t block, std::size_t begin, std::size_t end) {
+                    for (std::size_t i = begin; i < end; ++i) add(i, &partials[block * count]);
+                  });
+  std::vector<double> sums(count);
+  for (std::size_t block = 0; block < num_blocks; ++block) {
+    for (std::size_t j = 0; j < count; ++j) sums[j] += partials[block * count + j];
+  }
+  return sums;
 }
 
-// Mean and biased variance of features begin ... end - 1, in two passes.
+// What normalises a feature.
+struct BatchStatistics {
+  double rows = 0;
+  std::vector<double> mean;     // by feature
+  std::vector<double> squares;  // the sum of squared deviations from it
+};
+
+// In two passes. All are 0 for no rows.
 template <typename T>
-void batch_statistics(const ConstMatrixView& x, std::size_t begin, std::size_t end, double* mean,
-                      double* variance) {
-  const std::size_t width = end - begin;
+BatchStatistics batch_statistics(Stream& stream, const ConstMatrixView& x) {
   const double rows = static_cast<double>(x.rows);
-  std::fill(mean, mean + width, 0.0);
-  std::fill(variance, variance + width, 0.0);
-  for (std::size_t i = 0; i < x.rows; ++i) {
-    const T* row = row_of<T>(x, i) + begin;
-    for (std::size_t j = 0; j < width; ++j) mean[j] += static_cast<double>(row[j]);
-  }
-  for (std::size_t j = 0; j < width; ++j) mean[j] /= rows;
-  for (std::size_t i = 0; i < x.rows; ++i) {
-    const T* row = row_of<T>(x, i) + begin;
-    for (std::size_t j = 0; j < width; ++j) {
+  std::vector<double> mean = sums_of_rows(stream, x, x.cols, [&](std::size_t i, double* sums) {
+    const T* row = row_of<T>(x, i);
+    for (std::size_t j = 0; j < x.cols; ++j) sums[j] += static_cast<double>(row[j]);
+  });
+  for (double& value : mean) value /= std::max(rows, 1.0);
+  std::vector<double> squares = sums_of_rows(stream, x, x.cols, [&](std::size_t i, double* sums) {
+    const T* row = row_of<T>(x, i);
+    for (std::size_t j = 0; j < x.cols; ++j) {
       const double difference = static_cast<double>(row[j]) - mean[j];
-      variance[j] += difference * difference;
+      sums[j] += difference * difference;
+    }
+  });
+  return {rows, std::move(mean), std::move(squares)};
+}
+
+// The same of the rows of all replicas, from their moments.
+// Source: Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+// variances", 1979.
+BatchStatistics merge_moments(const ConstTensorView& moments, std::size_t features) {
+  const std::size_t stride = 2 * features + 1;
+  const double* const first = data_of<double>(moments);
+  const double* const last = first + moments.num_elements;
+  BatchStatistics all{0, std::vector<double>(features), std::vector<double>(features)};
+  for (const double* m = first; m != last; m += stride) all.rows += m[2 * features];
+  for (const double* m = first; m != last; m += stride) {
+    for (std::size_t j = 0; j < features; ++j) all.mean[j] += m[2 * features] / all.rows * m[j];
+  }
+  for (const double* m = first; m != last; m += stride) {
+    for (std::size_t j = 0; j < features; ++j) {
+      const double apart = m[j] - all.mean[j];
+      all.squares[j] += m[features + j] + m[2 * features] * apart * apart;
     }
   }
-  for (std::size_t j = 0; j < width; ++j) variance[j] /= rows;
+  return all;
 }
 
 // Sets mean and inverse_std of the features, and moves the running statistics.
 template <typename T>
-void prepare_features(const BatchNormForward& call, std::size_t begin, std::size_t end) {
+void prepare_features(Stream& stream, const BatchNormForward& call) {
   T* mean = data_of<T>(call.mean);
   T* inverse_std = data_of<T>(call.inverse_std);
   T* running_mean = data_of<T>(call.running_mean);
   T* running_var = data_of<T>(call.running_var);
   if (call.statistics == Statistics::running) {
-    for (std::size_t j = begin; j < end; ++j) {
+    for (std::size_t j = 0; j < call.x.cols; ++j) {
       mean[j] = running_mean[j];
       inverse_std[j] =
           static_cast<T>(1 / std::sqrt(static_cast<double>(running_var[j]) + call.epsilon));
     }
     return;
   }
-  double means[kFeatures];
-  double variances[kFeatures];
-  batch_statistics<T>(call.x, begin, end, means, variances);
-  const double rows = static_cast<double>(call.x.rows);
+  const BatchStatistics batch = call.statistics == Statistics::shared
+                                    ? merge_moments(call.moments, call.x.cols)
+                                    : batch_statistics<T>(stream, call.x);
+  const double rows = batch.rows;
   const double keep = 1 - call.momentum;
-  for (std::size_t j = begin; j < end; ++j) {
-    const double m = means[j - begin];
-    const double v = variances[j - begin];
+  for (std::size_t j = 0; j < call.x.cols; ++j) {
+    const double m = batch.mean[j];
+    const double v = batch.squares[j] / rows;
     mean[j] = static_cast<T>(m);
     inverse_std[j] = static_cast<T>(1 / std::sqrt(v + call.epsilon));
     if (running_mean) running_mean[j] = static_cast<T>(keep * running_mean[j] + call.momentum * m);
@@ -76,101 +111,122 @@ void prepare_features(const BatchNormForward& call, std::size_t begin, std::size
 }
 
 template <typename T>
-void normalise(const BatchNormForward& call, std::size_t begin, std::size_t end) {
+void normalise(Stream& stream, const BatchNormForward& call) {
+  const std::size_t cols = call.x.cols;
   const T* mean = data_of<T>(call.mean);
-  const T* inverse_std = data_of<T>(call.inverse_std);
   const T* weight = data_of<T>(call.weight);
   const T* bias = data_of<T>(call.bias);
-  T factor[kFeatures];
-  T shift[kFeatures];
-  for (std::size_t j = begin; j < end; ++j) {
-    factor[j - begin] = inverse_std[j] * (weight ? weight[j] : T(1));
-    shift[j - begin] = bias ? bias[j] : T(0);
+  std::vector<T> factor(data_of<T>(call.inverse_std), data_of<T>(call.inverse_std) + cols);
+  std::vector<T> shift(cols);
+  for (std::size_t j = 0; j < cols; ++j) {
+    factor[j] *= weight ? weight[j] : T(1);
+    shift[j] = bias ? bias[j] : T(0);
   }
-  const std::size_t width = end - begin;
-  for (std::size_t i = 0; i < call.x.rows; ++i) {
-    const T* x = row_of<T>(call.x, i) + begin;
-    T* y = row_of<T>(call.y, i) + begin;
-    for (std::size_t j = 0; j < width; ++j) y[j] = (x[j] - mean[begin + j]) * factor[j] + shift[j];
-  }
+  parallel_rows(stream, call.x.rows, cols, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const T* x = row_of<T>(call.x, i);
+      T* y = row_of<T>(call.y, i);
+      LOCKSTEP_INDEPENDENT
+      for (std::size_t j = 0; j < cols; ++j) y[j] = (x[j] - mean[j]) * factor[j] + shift[j];
+    }
+  });
 }
 
-// Sums over the batch of grad_y and of grad_y * (x - mean) * inverse_std.
+// Sums over the batch of grad_y, then of grad_y * (x - mean) * inverse_std, which are the gradients
+// of bias and weight.
 template <typename T>
-void backward_sums(const BatchNormBackward& call, std::size_t begin, std::size_t end,
-                   double* grad_sum, double* projection) {
+std::vector<double> backward_sums(Stream& stream, const BatchNormBackward& call) {
+  const std::size_t cols = call.x.cols;
   const T* mean = data_of<T>(call.mean);
   const T* inverse_std = data_of<T>(call.inverse_std);
-  const std::size_t width = end - begin;
-  std::fill(grad_sum, grad_sum + width, 0.0);
-  std::fill(projection, projection + width, 0.0);
-  for (std::size_t i = 0; i < call.x.rows; ++i) {
-    const T* x = row_of<T>(call.x, i) + begin;
-    const T* grad = row_of<T>(call.grad_y, i) + begin;
-    for (std::size_t j = 0; j < width; ++j) {
-      const double g = static_cast<double>(grad[j]);
-      grad_sum[j] += g;
-      projection[j] += g * (static_cast<double>(x[j]) - static_cast<double>(mean[begin + j]));
-    }
+  std::vector<double> sums =
+      sums_of_rows(stream, call.x, 2 * cols, [&](std::size_t i, double* partial) {
+        const T* x = row_of<T>(call.x, i);
+        const T* grad = row_of<T>(call.grad_y, i);
+        for (std::size_t j = 0; j < cols; ++j) {
+          const double g = static_cast<double>(grad[j]);
+          partial[j] += g;
+          partial[cols + j] += g * (static_cast<double>(x[j]) - static_cast<double>(mean[j]));
+        }
+      });
+  for (std::size_t j = 0; j < cols; ++j) {
+    sums[cols + j] *= static_cast<double>(inverse_std[j]);
+    if (call.grad_bias.data) data_of<T>(call.grad_bias)[j] = static_cast<T>(sums[j]);
+    if (call.grad_weight.data) data_of<T>(call.grad_weight)[j] = static_cast<T>(sums[cols + j]);
   }
-  for (std::size_t j = 0; j < width; ++j)
-    projection[j] *= static_cast<double>(inverse_std[begin + j]);
+  return sums;
 }
 
+// grad_x = factor * (grad_y - offset - (x - mean) * slope); the last two terms are the paths
+// through the mean and the variance, absent where those were given.
 template <typename T>
-void backward_features(const BatchNormBackward& call, std::size_t begin, std::size_t end) {
+void write_input_gradient(Stream& stream, const BatchNormBackward& call, const double* sums,
+                          double rows) {
+  const std::size_t cols = call.x.cols;
   const T* mean = data_of<T>(call.mean);
   const T* inverse_std = data_of<T>(call.inverse_std);
   const T* weight = data_of<T>(call.weight);
-  double grad_sum[kFeatures];
-  double projection[kFeatures];
-  backward_sums<T>(call, begin, end, grad_sum, projection);
-  const std::size_t width = end - begin;
-  for (std::size_t j = 0; j < width; ++j) {
-    if (call.grad_weight.data)
-      data_of<T>(call.grad_weight)[begin + j] = static_cast<T>(projection[j]);
-    if (call.grad_bias.data) data_of<T>(call.grad_bias)[begin + j] = static_cast<T>(grad_sum[j]);
+  const bool through_batch = call.statistics != Statistics::running;
+  std::vector<T> factor(cols);
+  std::vector<T> offset(cols);
+  std::vector<T> slope(cols);
+  for (std::size_t j = 0; j < cols; ++j) {
+    const T s = inverse_std[j];
+    factor[j] = s * (weight ? weight[j] : T(1));
+    if (!through_batch) continue;
+    offset[j] = static_cast<T>(sums[j] / rows);
+    slope[j] = static_cast<T>(static_cast<double>(s) * sums[cols + j] / rows);
   }
-  if (!call.grad_x.data) return;
-  // grad_x = factor * (grad_y - offset - (x - mean) * slope); the last two terms are the paths
-  // through the mean and the variance, absent where those were given.
-  const bool through_batch = call.statistics == Statistics::batch;
-  const double rows = static_cast<double>(call.x.rows);
-  T factor[kFeatures];
-  T offset[kFeatures];
-  T slope[kFeatures];
-  for (std::size_t j = 0; j < width; ++j) {
-    const T s = inverse_std[begin + j];
-    factor[j] = s * (weight ? weight[begin + j] : T(1));
-    offset[j] = through_batch ? static_cast<T>(grad_sum[j] / rows) : T(0);
-    slope[j] = through_batch ? static_cast<T>(static_cast<double>(s) * projection[j] / rows) : T(0);
-  }
-  for (std::size_t i = 0; i < call.x.rows; ++i) {
-    const T* x = row_of<T>(call.x, i) + begin;
-    const T* grad = row_of<T>(call.grad_y, i) + begin;
-    T* out = row_of<T>(call.grad_x, i) + begin;
-    for (std::size_t j = 0; j < width; ++j) {
-      out[j] = factor[j] * (grad[j] - offset[j] - (x[j] - mean[begin + j]) * slope[j]);
+  parallel_rows(stream, call.x.rows, cols, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const T* x = row_of<T>(call.x, i);
+      const T* grad = row_of<T>(call.grad_y, i);
+      T* out = row_of<T>(call.grad_x, i);
+      LOCKSTEP_INDEPENDENT
+      for (std::size_t j = 0; j < cols; ++j) {
+        out[j] = factor[j] * (grad[j] - offset[j] - (x[j] - mean[j]) * slope[j]);
+      }
     }
-  }
+  });
 }
 
 }  // namespace
 
 void EigenBackend::batch_norm_forward(Stream& stream, const BatchNormForward& call) {
   for_floating(call.x.dtype, "batch_norm", [&]<typename T>() {
-    for_features(stream, call.x, [&](std::size_t begin, std::size_t end) {
-      prepare_features<T>(call, begin, end);
-      normalise<T>(call, begin, end);
-    });
+    prepare_features<T>(stream, call);
+    normalise<T>(stream, call);
   });
 }
 
 void EigenBackend::batch_norm_backward(Stream& stream, const BatchNormBackward& call) {
   for_floating(call.x.dtype, "batch_norm backward", [&]<typename T>() {
-    for_features(stream, call.x, [&](std::size_t begin, std::size_t end) {
-      backward_features<T>(call, begin, end);
-    });
+    if (call.statistics == Statistics::shared) {
+      const double* const sums = data_of<double>(call.sums);
+      return write_input_gradient<T>(stream, call, sums, sums[2 * call.x.cols]);
+    }
+    const std::vector<double> sums = backward_sums<T>(stream, call);
+    if (!call.grad_x.data) return;
+    write_input_gradient<T>(stream, call, sums.data(), static_cast<double>(call.x.rows));
+  });
+}
+
+void EigenBackend::batch_moments(Stream& stream, ConstMatrixView x, TensorView moments) {
+  for_floating(x.dtype, "batch_moments", [&]<typename T>() {
+    const BatchStatistics own = batch_statistics<T>(stream, x);
+    double* const to = data_of<double>(moments);
+    std::copy(own.mean.begin(), own.mean.end(), to);
+    std::copy(own.squares.begin(), own.squares.end(), to + x.cols);
+    to[2 * x.cols] = own.rows;
+  });
+}
+
+void EigenBackend::batch_norm_sums(Stream& stream, const BatchNormBackward& call) {
+  for_floating(call.x.dtype, "batch_norm_sums", [&]<typename T>() {
+    const std::vector<double> sums = backward_sums<T>(stream, call);
+    double* const to = data_of<double>(call.sums);
+    std::copy(sums.begin(), sums.end(), to);
+    to[2 * call.x.cols] = static_cast<double>(call.x.rows);
   });
 }
 

@@ -36,6 +36,9 @@ class PackBuffer {
   std::size_t size_ = 0;
 };
 
+// Columns whose packed panels of b stay in the second-level cache.
+constexpr std::size_t kBlockCols = 256;
+
 // A part of the inner dimension.
 struct DepthRange {
   std::size_t begin = 0;
@@ -101,13 +104,6 @@ template <typename T>
 void pack_panel(const Factor<T>& b, std::size_t col, std::size_t cols, std::size_t width,
                 DepthRange depth, T* to) {
   if (cols < width) std::fill(to, to + depth.size() * width, T(0));
-  if (b.windows) {
-    PatchRow patch(*b.windows, depth.begin);
-    for (std::size_t p = 0; p < depth.size(); ++p, patch.advance()) {
-      read_patch(b.data, *b.windows, patch, col, col + cols, to + p * width);
-    }
-    return;
-  }
   if (b.transpose == Transpose::no) {
     for (std::size_t p = 0; p < depth.size(); ++p) {
       const T* from = b.data + (depth.begin + p) * b.leading_dimension + col;
@@ -132,10 +128,33 @@ void pack_panel(const Factor<T>& b, std::size_t col, std::size_t cols, std::size
   }
 }
 
+// The panels of patches, row by row of these: a row's columns lie in few stretches, which are read
+// once for all panels.
+template <typename T>
+void pack_patch_panels(const Factor<T>& b, std::size_t col_begin, std::size_t col_end,
+                       DepthRange depth, T* to) {
+  T line[kBlockCols + kPanelCols<T>] = {};  // 0 beyond the last column
+  PatchRow patch(*b.windows, depth.begin);
+  for (std::size_t p = 0; p < depth.size(); ++p, patch.advance()) {
+    read_patch(b.data, *b.windows, patch, col_begin, col_end, line);
+    T* panel = to;
+    for (std::size_t col = col_begin; col < col_end;) {
+      const std::size_t width = panel_width<T>(col_end - col);
+      for (std::size_t j = 0; j < width; j += kWidth<T>) {
+        Eigen::internal::pstore(panel + p * width + j,
+                                Eigen::internal::ploadu<Vector<T>>(line + (col - col_begin) + j));
+      }
+      panel += width * depth.size();
+      col += width;
+    }
+  }
+}
+
 // All panels of columns col_begin ... col_end - 1, one after another.
 template <typename T>
 void pack_panels(const Factor<T>& b, std::size_t col_begin, std::size_t col_end, DepthRange depth,
                  T* to) {
+  if (b.windows) return pack_patch_panels(b, col_begin, col_end, depth, to);
   for (std::size_t col = col_begin; col < col_end;) {
     const std::size_t width = panel_width<T>(col_end - col);
     pack_panel(b, col, std::min(width, col_end - col), width, depth, to);
@@ -152,9 +171,6 @@ constexpr std::size_t kGemmGrain = 64 * 1024;
 // A transposed factor whose steps lie within these bytes stays in the second-level cache and is
 // read where it is; further apart, its steps drive each other out, and are packed.
 constexpr std::size_t kCachedBytes = 512 * 1024;
-
-// Columns whose packed panels of b stay in the second-level cache.
-constexpr std::size_t kBlockCols = 256;
 
 std::size_t parts_of(std::size_t count, std::size_t largest) {
   return (count + largest - 1) / largest;

@@ -39,6 +39,21 @@ struct Features {
   T* running_var;
   double momentum;
   double epsilon;
+
+  // Keeps a feature's statistics over `count` rows for the launch that normalises, and moves the
+  // running ones.
+  __device__ void set(std::size_t j, double mean_of_rows, double variance, double count) const {
+    mean[j] = static_cast<T>(mean_of_rows);
+    inverse_std[j] = static_cast<T>(1 / sqrt(variance + epsilon));
+    const double keep = 1 - momentum;
+    if (running_mean) {
+      running_mean[j] = static_cast<T>(keep * running_mean[j] + momentum * mean_of_rows);
+    }
+    if (running_var) {
+      running_var[j] =
+          static_cast<T>(keep * running_var[j] + momentum * variance * count / (count - 1));
+    }
+  }
 };
 
 // One pass: sums of x - shift and of its square, shift being the feature's first value. That keeps
@@ -59,21 +74,52 @@ struct BatchStatistics {
   __device__ void finish(std::size_t j, const double (&totals)[2]) const {
     const double rows = static_cast<double>(f.rows);
     const double mean_offset = totals[0] / rows;
-    const double mean = shift(j) + mean_offset;
     const double spread = totals[1] / rows - mean_offset * mean_offset;
-    const double variance = spread < 0 ? 0 : spread;  // a NaN stays one
-    f.mean[j] = static_cast<T>(mean);
-    f.inverse_std[j] = static_cast<T>(1 / sqrt(variance + f.epsilon));
-    const double keep = 1 - f.momentum;
-    if (f.running_mean) {
-      f.running_mean[j] = static_cast<T>(keep * f.running_mean[j] + f.momentum * mean);
-    }
-    if (f.running_var) {
-      f.running_var[j] =
-          static_cast<T>(keep * f.running_var[j] + f.momentum * variance * rows / (rows - 1));
-    }
+    f.set(j, shift(j) + mean_offset, spread < 0 ? 0 : spread, rows);  // a NaN stays one
   }
 };
+
+// The same as moments for other replicas: a mean and a sum of squared deviations; 0 for no rows.
+template <typename T>
+struct BatchMoments {
+  static constexpr int kValues = 2;
+  BatchStatistics<T> statistics;
+  double* moments;
+
+  __device__ void add(std::size_t row, std::size_t j, double (&sums)[2]) const {
+    statistics.add(row, j, sums);
+  }
+  __device__ void finish(std::size_t j, const double (&totals)[2]) const {
+    const Features<T>& f = statistics.f;
+    const double rows = static_cast<double>(f.rows);
+    const double squares = f.rows > 0 ? totals[1] - totals[0] * totals[0] / rows : 0;
+    moments[j] = f.rows > 0 ? statistics.shift(j) + totals[0] / rows : 0;
+    moments[f.cols + j] = squares < 0 ? 0 : squares;
+    if (j == 0) moments[2 * f.cols] = rows;
+  }
+};
+
+// The statistics of the rows of all replicas, as kernels/cpu/batch_norm.cpp merges them.
+template <typename T>
+__global__ void merge_moments_kernel(Features<T> f, const double* moments, std::size_t replicas) {
+  const std::size_t stride = 2 * f.cols + 1;
+  for (std::size_t j = global_thread(); j < f.cols; j += num_global_threads()) {
+    double rows = 0;
+    double mean = 0;
+    double squares = 0;
+    for (std::size_t r = 0; r < replicas; ++r) rows += moments[r * stride + 2 * f.cols];
+    for (std::size_t r = 0; r < replicas; ++r) {
+      const double* const m = moments + r * stride;
+      mean += m[2 * f.cols] / rows * m[j];
+    }
+    for (std::size_t r = 0; r < replicas; ++r) {
+      const double* const m = moments + r * stride;
+      const double apart = m[j] - mean;
+      squares += m[f.cols + j] + m[2 * f.cols] * apart * apart;
+    }
+    f.set(j, mean, squares / rows, rows);
+  }
+}
 
 template <typename T>
 __global__ void running_statistics_kernel(Features<T> f) {
@@ -99,9 +145,11 @@ struct Gradients {
   const T* weight;
   const T* mean;
   const T* inverse_std;
-  T* grad_weight;  // or nullptr
-  T* grad_bias;    // or nullptr
-  double* sums;    // [2 * features]: from the first launch to the second
+  T* grad_weight;     // or nullptr
+  T* grad_bias;       // or nullptr
+  double* grad_sums;  // [features] each: from the first launch to the second
+  double* projections;
+  const double* count;  // rows of all replicas; nullptr: those of x
 };
 
 // For each feature, the sums over the batch of grad_y and of grad_y * (x - mean) * inverse_std.
@@ -109,6 +157,8 @@ template <typename T>
 struct BackwardSums {
   static constexpr int kValues = 2;
   Gradients<T> g;
+  double* count = nullptr;  // gets the number of rows, if given
+  std::size_t rows = 0;
 
   __device__ void add(std::size_t row, std::size_t j, double (&total)[2]) const {
     const double grad = static_cast<double>(g.grad_y(row, j));
@@ -119,8 +169,9 @@ struct BackwardSums {
     const double projection = totals[1] * static_cast<double>(g.inverse_std[j]);
     if (g.grad_weight) g.grad_weight[j] = static_cast<T>(projection);
     if (g.grad_bias) g.grad_bias[j] = static_cast<T>(totals[0]);
-    g.sums[2 * j] = totals[0];
-    g.sums[2 * j + 1] = projection;
+    g.grad_sums[j] = totals[0];
+    g.projections[j] = projection;
+    if (count && j == 0) *count = static_cast<double>(rows);
   }
 };
 
@@ -129,18 +180,55 @@ struct BackwardSums {
 template <typename T>
 __global__ void input_gradient_kernel(Gradients<T> g, std::size_t rows, std::size_t cols,
                                       Statistics statistics) {
-  const double count = static_cast<double>(rows);
+  const double count = g.count ? *g.count : static_cast<double>(rows);
   for_matrix(rows, cols, [&](std::size_t row, std::size_t j) {
     const T s = g.inverse_std[j];
     const T factor = s * (g.weight ? g.weight[j] : T(1));
     T grad = g.grad_y(row, j);
-    if (statistics == Statistics::batch) {
-      const T offset = static_cast<T>(g.sums[2 * j] / count);
-      const T slope = static_cast<T>(static_cast<double>(s) * g.sums[2 * j + 1] / count);
+    if (statistics != Statistics::running) {
+      const T offset = static_cast<T>(g.grad_sums[j] / count);
+      const T slope = static_cast<T>(static_cast<double>(s) * g.projections[j] / count);
       grad = grad - offset - (g.x(row, j) - g.mean[j]) * slope;
     }
     g.grad_x(row, j) = factor * grad;
   });
+}
+
+template <typename T>
+Features<T> features_of(const BatchNormForward& call) {
+  return {{data_of<T>(call.x), call.x.leading_dimension},
+          {data_of<T>(call.y), call.y.leading_dimension},
+          call.x.rows,
+          call.x.cols,
+          data_of<T>(call.weight),
+          data_of<T>(call.bias),
+          data_of<T>(call.mean),
+          data_of<T>(call.inverse_std),
+          data_of<T>(call.running_mean),
+          data_of<T>(call.running_var),
+          call.momentum,
+          call.epsilon};
+}
+
+// Of the features from `first` on, with the place for their sums.
+template <typename T>
+Gradients<T> gradients_of(const BatchNormBackward& call, std::size_t first, double* grad_sums,
+                          double* projections, const double* count) {
+  const auto at_first = [&](const auto& view) {
+    auto* const data = data_of<T>(view);
+    return data ? data + first : data;
+  };
+  return {{at_first(call.x), call.x.leading_dimension},
+          {at_first(call.grad_y), call.grad_y.leading_dimension},
+          {at_first(call.grad_x), call.grad_x.leading_dimension},
+          at_first(call.weight),
+          at_first(call.mean),
+          at_first(call.inverse_std),
+          at_first(call.grad_weight),
+          at_first(call.grad_bias),
+          grad_sums,
+          projections,
+          count};
 }
 
 }  // namespace
@@ -151,22 +239,18 @@ void CudaBackend::batch_norm_forward(Stream& stream, const BatchNormForward& cal
   const std::size_t cols = call.x.cols;
   if (cols == 0) return;
   for_floating(call.x.dtype, name, [&]<typename T>() {
-    const Features<T> features{{data_of<T>(call.x), call.x.leading_dimension},
-                               {data_of<T>(call.y), call.y.leading_dimension},
-                               rows,
-                               cols,
-                               data_of<T>(call.weight),
-                               data_of<T>(call.bias),
-                               data_of<T>(call.mean),
-                               data_of<T>(call.inverse_std),
-                               data_of<T>(call.running_mean),
-                               data_of<T>(call.running_var),
-                               call.momentum,
-                               call.epsilon};
-    if (call.statistics == Statistics::batch) {
-      launch_column_reduce(stream, name, rows, cols, BatchStatistics<T>{features});
-    } else {
-      launch(stream, name, covering(cols, kThreads), running_statistics_kernel<T>, features);
+    const Features<T> features = features_of<T>(call);
+    switch (call.statistics) {
+      case Statistics::batch:
+        launch_column_reduce(stream, name, rows, cols, BatchStatistics<T>{features});
+        break;
+      case Statistics::running:
+        launch(stream, name, covering(cols, kThreads), running_statistics_kernel<T>, features);
+        break;
+      case Statistics::shared:
+        launch(stream, name, covering(cols, kThreads), merge_moments_kernel<T>, features,
+               data_of<double>(call.moments), call.moments.num_elements / (2 * cols + 1));
+        break;
     }
     if (rows > 0) launch(stream, name, row_tiles(rows, cols), normalise_kernel<T>, features);
   });
@@ -175,27 +259,45 @@ void CudaBackend::batch_norm_forward(Stream& stream, const BatchNormForward& cal
 void CudaBackend::batch_norm_backward(Stream& stream, const BatchNormBackward& call) {
   const auto* name = "batch_norm backward";
   const std::size_t rows = call.x.rows;
+  const std::size_t cols = call.x.cols;
   for_floating(call.x.dtype, name, [&]<typename T>() {
-    for (std::size_t first = 0; first < call.x.cols; first += kMaxColumns) {
-      const std::size_t count = std::min(kMaxColumns, call.x.cols - first);
-      const auto at_first = [&](const auto& view) {
-        auto* const data = data_of<T>(view);
-        return data ? data + first : data;
-      };
-      const Gradients<T> gradients{{at_first(call.x), call.x.leading_dimension},
-                                   {at_first(call.grad_y), call.grad_y.leading_dimension},
-                                   {at_first(call.grad_x), call.grad_x.leading_dimension},
-                                   at_first(call.weight),
-                                   at_first(call.mean),
-                                   at_first(call.inverse_std),
-                                   at_first(call.grad_weight),
-                                   at_first(call.grad_bias),
-                                   workspace_of(stream).column_sums};
+    if (call.statistics == Statistics::shared) {
+      double* const sums = data_of<double>(call.sums);
+      if (rows == 0 || cols == 0) return;
+      launch(stream, name, row_tiles(rows, cols), input_gradient_kernel<T>,
+             gradients_of<T>(call, 0, sums, sums + cols, sums + 2 * cols), rows, cols,
+             call.statistics);
+      return;
+    }
+    for (std::size_t first = 0; first < cols; first += kMaxColumns) {
+      const std::size_t count = std::min(kMaxColumns, cols - first);
+      double* const sums = workspace_of(stream).column_sums;
+      const Gradients<T> gradients = gradients_of<T>(call, first, sums, sums + count, nullptr);
       launch_column_reduce(stream, name, rows, count, BackwardSums<T>{gradients});
       if (!call.grad_x.data || rows == 0) continue;
       launch(stream, name, row_tiles(rows, count), input_gradient_kernel<T>, gradients, rows, count,
              call.statistics);
     }
+  });
+}
+
+void CudaBackend::batch_moments(Stream& stream, ConstMatrixView x, TensorView moments) {
+  const auto* name = "batch_moments";
+  for_floating(x.dtype, name, [&]<typename T>() {
+    const Features<T> features = features_of<T>({.x = x});
+    launch_column_reduce(stream, name, x.rows, x.cols,
+                         BatchMoments<T>{{features}, data_of<double>(moments)});
+  });
+}
+
+void CudaBackend::batch_norm_sums(Stream& stream, const BatchNormBackward& call) {
+  const auto* name = "batch_norm_sums";
+  const std::size_t cols = call.x.cols;
+  double* const sums = data_of<double>(call.sums);
+  for_floating(call.x.dtype, name, [&]<typename T>() {
+    const Gradients<T> gradients = gradients_of<T>(call, 0, sums, sums + cols, nullptr);
+    launch_column_reduce(stream, name, call.x.rows, cols,
+                         BackwardSums<T>{gradients, sums + 2 * cols, call.x.rows});
   });
 }
 

@@ -325,6 +325,18 @@ void PacedBackend::batch_norm_backward(Stream& stream, const BatchNormBackward& 
        [&] { inner_.batch_norm_backward(stream, call); });
 }
 
+void PacedBackend::batch_moments(Stream& stream, ConstMatrixView x, TensorView moments) {
+  pace(stream, "batch moments", {memory(x)}, {memory(moments)},
+       [&] { inner_.batch_moments(stream, x, moments); });
+}
+
+void PacedBackend::batch_norm_sums(Stream& stream, const BatchNormBackward& call) {
+  pace(stream, "batch norm sums",
+       {memory(call.x), memory(call.mean), memory(call.inverse_std), memory(call.grad_y)},
+       {memory(call.grad_weight), memory(call.grad_bias), memory(call.sums)},
+       [&] { inner_.batch_norm_sums(stream, call); });
+}
+
 namespace {
 
 // An optimizer's kernel, over all parameters at once.

@@ -14,17 +14,20 @@ using lockstep::testing::TempFolder;
 using lockstep::testing::write_text;
 
 TEST(ParseDataset, ReadsEveryNameAndWritesItBack) {
-  for (const char* text : {"digits", "mnist", "fashion-mnist", "synthetic:60000x784x10"}) {
+  for (const char* text : {"digits", "mnist", "fashion-mnist", "cifar10", "synthetic:60000x784x10",
+                           "synthetic:100x8x6x3x5"}) {
     EXPECT_EQ(to_string(parse_dataset(text)), text);
   }
   EXPECT_EQ(parse_dataset("fashion-mnist").kind, DatasetKind::fashion_mnist);
   EXPECT_EQ(parse_dataset("synthetic:60000x784x10").synthetic, (SyntheticSize{60000, 784, 10}));
+  EXPECT_EQ(parse_dataset("synthetic:100x8x6x3x5").synthetic,
+            (SyntheticSize{100, 144, 5, {8, 6, 3}}));
 }
 
 TEST(ParseDataset, SaysWhatIsAllowed) {
   for (const char* text : {"", "imagenet", "MNIST", "digits:8", "synthetic"}) {
     expect_error(ErrorCode::Usage,
-                 "digits, mnist, fashion-mnist or synthetic:ROWSxFEATURESxCLASSES",
+                 "digits, mnist, fashion-mnist, cifar10 or synthetic:ROWSxFEATURESxCLASSES",
                  [&] { parse_dataset(text); });
   }
 }
@@ -32,9 +35,9 @@ TEST(ParseDataset, SaysWhatIsAllowed) {
 TEST(ParseDataset, RefusesSyntheticSizesThatMakeNoDataSet) {
   for (const char* text :
        {"synthetic:", "synthetic:10", "synthetic:10x2", "synthetic:10x2x", "synthetic:10x2x3x4",
-        "synthetic:10x2x3 ", "synthetic: 10x2x3", "synthetic:-1x2x3", "synthetic:0x2x3",
-        "synthetic:10x0x3", "synthetic:10x2x1", "synthetic:1e3x2x3", "synthetic:10,2,3",
-        "synthetic:99999999999999999999x2x3"}) {
+        "synthetic:10x2x0x4x5", "synthetic:10x2x3 ", "synthetic: 10x2x3", "synthetic:-1x2x3",
+        "synthetic:0x2x3", "synthetic:10x0x3", "synthetic:10x2x1", "synthetic:1e3x2x3",
+        "synthetic:10,2,3", "synthetic:99999999999999999999x2x3"}) {
     expect_error(ErrorCode::Usage, "synthetic:ROWSxFEATURESxCLASSES", [&] { parse_dataset(text); });
   }
 }
@@ -57,6 +60,15 @@ TEST(LoadDataset, MakesSyntheticTestRowsThatContinueTheTrainingRows) {
   EXPECT_EQ(dataset.train.features, make_synthetic_rows({100, 8, 3}, 0, 4).features);
   EXPECT_EQ(dataset.test.features, make_synthetic_rows({20, 8, 3}, 100, 4).features);
   EXPECT_EQ(load_dataset(parse_dataset("synthetic:3x8x3"), "", 4).test.num_rows(), 1u);
+}
+
+TEST(LoadDataset, HasImagesWhereRowsAreImages) {
+  const auto shape_of = [](const char* text) {
+    return load_dataset(parse_dataset(text), "nowhere", 0).train.image_shape();
+  };
+  EXPECT_EQ(shape_of("digits"), (Shape{8, 8, 1}));
+  EXPECT_EQ(shape_of("synthetic:10x8x6x3x5"), (Shape{8, 6, 3}));
+  EXPECT_EQ(shape_of("synthetic:10x8x5").num_dims(), 0u);
 }
 
 void write_small_mnist(const std::filesystem::path& folder, char first_pixel) {

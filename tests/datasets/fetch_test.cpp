@@ -74,7 +74,7 @@ TEST_F(FetchScript, RefusesUnknownNamesWithItsUsage) {
   const TextServer server(kFolder, text_);
   for (const char* name : {"imagenet", ""}) {
     EXPECT_EQ(fetch(name, server), 2);
-    EXPECT_THAT(output(), HasSubstr("usage: datasets/fetch.sh mnist|fashion-mnist"));
+    EXPECT_THAT(output(), HasSubstr("usage: datasets/fetch.sh mnist|fashion-mnist|cifar10"));
   }
   EXPECT_EQ(server.num_requests(), 0u);
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # check_bug.sh LOCKSTEP PROGRAM INVARIANT: the doctor finds this invariant, and no other, broken by the program,
-# and none with --fixed.
+# and none with --fixed, which recognises no fewer digits.
 set -u
 lockstep=$1
 program=$2
@@ -25,3 +25,11 @@ case "$said" in
   "no broken invariant "*) ;;
   *) fail "expected no finding with --fixed" ;;
 esac
+
+# recognised [--fixed]: the percentage that the program prints; nothing where it prints none.
+recognised() {
+  "$program" "$@" 2> /dev/null | sed -n 's/.* \([0-9.]*\) % of the [0-9]* test digits recognised/\1/p; s/^\([0-9.]*\) % of the [0-9]* test digits recognised/\1/p'
+}
+wrong=$(recognised) right=$(recognised --fixed)
+awk -v wrong="${wrong:-0}" -v right="${right:-0}" 'BEGIN { exit !(right >= wrong) }' ||
+  fail "recognises $wrong % with the mistake, and only $right % with --fixed"

@@ -155,22 +155,21 @@ mutant(one_rank_has_another_batch_size example_by_hand
 # --- the tutorials
 
 mutant(tutorial_shuffles_once 03_train_model
-  [=[return data::exact_batches(sampling, epoch); },
-      {.device = test.x.device()});]=]
-  [=[return data::exact_batches(sampling, 0 * epoch); },
-      {.device = test.x.device()});]=])
+  [=[    for (const data::Batch& batch : loader) {]=]
+  [=[    loader.start_epoch(0);
+    for (const data::Batch& batch : loader) {]=])
 mutant(tutorial_never_clears_gradients 07_wrap_model
   [=[    sgd.zero_grad();
 ]=]
   [=[]=])
-mutant(tutorial_begins_with_weights_of_its_own 09_overlap_gradients
-  [=[for (const Variable& p : model->parameters()) group.broadcast(p.value(), 0);]=]
+mutant(tutorial_begins_with_weights_of_its_own 06_train_replicas
+  [=[if (without != "broadcast") broadcast_weights(ranks, *model);]=]
   [=[]=])
-mutant(tutorial_averages_too_late 09_overlap_gradients
-  [=[    after_backward();
-    sgd.step();]=]
-  [=[    sgd.step();
-    after_backward();]=])
+mutant(tutorial_averages_too_late 06_train_replicas
+  [=[      if (without != "average") average_gradients(ranks, *model);
+      optimizer.step();]=]
+  [=[      optimizer.step();
+      average_gradients(ranks, *model);]=])
 mutant(tutorial_gives_two_ranks_the_same_rows 13_train_processes
   [=[weighted_loss(net, digits.batch(step, kBatch), place).backward();
       sgd.step();]=]

@@ -26,7 +26,8 @@ except ImportError:
 NUM_TRAIN_ROWS = 1500
 STEPS = 24
 BATCH = 64  # 1500 = 23 * 64 + 28: the last of the 24 steps has a smaller batch
-DTYPES = {"F32": torch.float32, "F64": torch.float64}
+DTYPES = {"F32": torch.float32, "F64": torch.float64, "I64": torch.int64}
+PACKED = {"F32": "f", "F64": "d", "I64": "q"}
 TOLERANCES = {torch.float32: 1e-5, torch.float64: 1e-12}
 
 
@@ -44,7 +45,7 @@ def write_safetensors(path, tensors):
     for name, tensor in tensors.items():
         code = next(code for code, dtype in DTYPES.items() if dtype == tensor.dtype)
         numbers = tensor.detach().flatten().tolist()
-        part = struct.pack(f"<{len(numbers)}{'f' if code == 'F32' else 'd'}", *numbers)
+        part = struct.pack(f"<{len(numbers)}{PACKED[code]}", *numbers)
         header[name] = {"dtype": code, "shape": list(tensor.shape),
                         "data_offsets": [offset, offset + len(part)]}
         parts.append(part)

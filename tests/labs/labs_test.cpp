@@ -11,6 +11,7 @@ namespace lockstep::testing {
 namespace {
 
 using ::testing::Each;
+using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -66,6 +67,30 @@ TEST_P(WrongSolutions, AreCaughtAndEveryCheckCatchesOne) {
     for (const nlohmann::json& check : grade.at("checks")) checks.insert(check.at("name"));
   }
   EXPECT_EQ(failed, checks);
+}
+
+// All that the checks say of a submission.
+std::string outcomes(const nlohmann::json& submission) {
+  std::string text;
+  for (const nlohmann::json& check : submission.at("checks")) {
+    text += check.at("outcome").get<std::string>() + '\n';
+  }
+  return text;
+}
+
+TEST(Labs, TheBucketPlansChecksNameTheFault) {
+  const std::string lab = "08_bucket_plan";
+  const HandedOut handed_out;
+  for (const WrongSolution& wrong : wrong_solutions()) {
+    if (wrong.lab != lab) continue;
+    handed_out.submit(wrong.name, lab, mutated(handed_out.solution(lab), wrong));
+  }
+  const nlohmann::json grades = handed_out.grade();
+  const auto said = [&](const char* name) { return outcomes(grades.at(name)); };
+  EXPECT_THAT(said("in_the_order_of_registration"), HasSubstr("enters bucket 0 out of turn"));
+  EXPECT_THAT(said("closes_before_the_limit"), HasSubstr("closes too early"));
+  EXPECT_THAT(said("last_bucket_lost"), HasSubstr("in no bucket"));
+  EXPECT_THAT(said("bytes_not_forgotten"), HasSubstr("closes too early"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, WrongSolutions,

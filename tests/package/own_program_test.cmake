@@ -33,7 +33,7 @@ run_step(sh -ec "cd ${SCRATCH}/own\n${build_commands}")
 run_step(${SCRATCH}/own/build/digits)
 
 # It learns, and says so as the page shows it.
-foreach(line "epoch  1  loss [0-9.]+\n" "epoch 10  loss 0[.]0[0-9]+\n" "2[6-9][0-9] of 297 unseen digits recognised\n"
+foreach(line "epoch  1  loss [0-9.]+\n" "epoch 10  loss 0[.]0[0-9]+\n" "[89][0-9][.][0-9] % of 297 unseen digits recognised\n"
     "all 4 ranks have the same weights: yes\n")
   if(NOT step_output MATCHES "${line}")
     message(FATAL_ERROR "[package] the program of docs/library.md does not print '${line}' but:\n${step_output}")

@@ -52,6 +52,35 @@ TEST(Compare, Float64RowsAgreeTo1e12) {
   for (const nlohmann::json& row : rows) expect_equal_to_one_device(row, 1e-12);
 }
 
+TEST(Compare, RowsOfAConvolutionalNetAreOneDevices) {
+  const TempFolder folder;
+  const Outcome outcome = run_lockstep(
+      words("compare --model lenet --batch 17 --modes dp,ddp --devices 2,3 --steps 2 --json r"),
+      folder.path());
+  expect_success(outcome);
+  for (const nlohmann::json& row : read_json(folder / "r")["rows"]) {
+    EXPECT_EQ(row["verdict"]["equal"], true);
+    EXPECT_LE(row["verdict"]["first_steps_max_abs_diff"], 1e-6);
+  }
+  EXPECT_EQ(read_json(folder / "r")["workload"]["layers"].size(), 4u);
+}
+
+// Batch norm of each device's own rows: the gradients are one device's given the same statistics.
+TEST(Compare, RowsWithBatchNormAreJudgedByTheirGradients) {
+  const TempFolder folder;
+  const Outcome outcome = run_lockstep(
+      words(
+          "compare --model resnet18:4 --batch 30 --modes dp,ddp --devices 2,3 --steps 3 --json r"),
+      folder.path());
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("batch norm takes the statistics of each device's own rows"));
+  for (const nlohmann::json& row : read_json(folder / "r")["rows"]) {
+    EXPECT_EQ(row["verdict"]["equal"], true);
+    EXPECT_TRUE(row["verdict"]["first_steps_max_abs_diff"].is_null());
+    EXPECT_EQ(row["verdict"]["gradient_checks"].size(), 2u);
+  }
+}
+
 TEST(Compare, BitwiseRowsDoNotDifferAtAll) {
   const TempFolder folder;
   expect_success(run_lockstep(words("compare --bitwise --devices 2,8 --steps 5 --json run.json"),

@@ -12,8 +12,8 @@
 #include "tests/support/fake_nvml/fake_machine.h"
 #include "tests/tools/formats_doc.h"
 #include "tests/tools/run_lockstep.h"
+#include "tools/devices/gpu_list.h"
 #include "tools/devices/gpu_table.h"
-#include "tools/devices/pick_devices.h"
 
 namespace lockstep::tools {
 namespace {

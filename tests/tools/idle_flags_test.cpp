@@ -1,4 +1,4 @@
-#include "tools/cli/idle_flags.h"
+#include "tools/cli/training_flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include "engine/core/error.h"
 #include "tests/tools/run_lockstep.h"
 #include "tools/cli/command.h"
-#include "tools/cli/training_flag_table.h"
+#include "tools/training/placement.h"
 
 namespace lockstep::tools {
 namespace {

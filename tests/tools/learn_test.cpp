@@ -49,6 +49,7 @@ TEST_F(Learn, KeepsWhatPassedAndGoesOn) {
   const Outcome outcome = learn("next -- --fast --device cpu");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("01_list_devices passed\nnext: 02_check_gradients"));
+  EXPECT_THAT(outcome.out, HasSubstr("Now try:\n  lockstep learn 01 -- --second cpu:5\n"));
   EXPECT_THAT(kept(), ContainsRegex("^01_list_devices 20[0-9-]+\n$"));
   EXPECT_THAT(learn("").out, ContainsRegex("01_list_devices +15  20[0-9-]+ "));
   EXPECT_EQ(learn("check_gradients -- --fast --device cpu").exit_code, 0);

@@ -55,6 +55,13 @@ TEST_F(Predict, ARunsWorkloadHasRowsOfKindPredicted) {
   }
 }
 
+TEST_F(Predict, AConvolutionalNetOnAnotherDeviceIsNotGuessed) {
+  std::string file = run_file(layer("0", 200 * 4) + "," + layer("3", 25050 * 4));
+  write("run.json", file.replace(file.find("mlp:784-4096-10"), 15, "lenet"));
+  expect_rejected(run("--workload run.json --topology titanx-pascal-dual-root-8"), 2,
+                  {"[predict] 'lenet' is convolutional"});
+}
+
 TEST_F(Predict, TooFewRowsForTheDevicesIsAnErrorThatItsOwnAdviceMends) {
   write("run.json", run_file(layer("0", 785 * 4096 * 4)));  // 1024 rows a step
   const std::string flags =

@@ -1,6 +1,4 @@
 // What a terminal shows while a command works, and that nobody else sees it.
-#include "tools/report/status_line.h"
-
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,25 +16,6 @@ namespace {
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-TEST(Progress, SaysRowStepAndSecondsLeft) {
-  EXPECT_EQ(to_string({.row = 2,
-                       .num_rows = 9,
-                       .what = "ddp x2",
-                       .step = 40,
-                       .num_steps = 72,
-                       .seconds_left = 2.4}),
-            "row 3 of 9: ddp x2, step 40 of 72, 2 s left");
-  EXPECT_EQ(to_string({.what = "training", .step = 1, .num_steps = 72}), "training, step 1 of 72");
-  EXPECT_EQ(to_string({.row = 0, .num_rows = 2, .what = "ddp x4"}), "row 1 of 2: ddp x4");
-}
-
-TEST(Progress, WhatIsLeftFollowsFromWhatIsDone) {
-  EXPECT_EQ(seconds_left(10, 25, 100), 30);
-  EXPECT_EQ(seconds_left(10, 100, 100), 0);
-  EXPECT_EQ(seconds_left(0.1, 25, 100), std::nullopt);  // too early to say
-  EXPECT_EQ(seconds_left(10, 0, 100), std::nullopt);
-}
 
 // All that a program writes to a terminal.
 std::string on_a_terminal(const std::vector<std::string>& arguments) {

@@ -6,7 +6,7 @@
 
 #include "tests/support/expect_error.h"
 #include "tests/tools/run_lockstep.h"
-#include "tools/cli/training_flag_table.h"
+#include "tools/cli/training_flags.h"
 #include "tools/report/row_file.h"
 
 namespace lockstep::tools {
@@ -52,39 +52,6 @@ TEST(TrainingFlags, ComeBackFromAFileAsTheyWere) {
     const auto is_default = [&](auto member) { return flags.*member == defaults.*member; };
     EXPECT_FALSE(std::visit(is_default, flag.member)) << flag.name;
   }
-}
-
-// What read_flags says where one line of a file holds something else.
-std::string problem_with(const std::string& found, const std::string& instead) {
-  const TempFolder folder;
-  write_flags(folder / "flags.json", {});
-  std::string text = testing::read_text(folder / "flags.json");
-  EXPECT_THAT(text, HasSubstr(found));
-  text.replace(text.find(found), found.size(), instead);
-  testing::write_text(folder / "flags.json", text);
-  try {
-    read_flags(folder / "flags.json");
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::Io);
-    EXPECT_THAT(error.what(), HasSubstr("flags.json' holds no training flags"));
-    return error.what();
-  }
-  return {};
-}
-
-TEST(TrainingFlags, AFileThatHoldsSomethingElseIsAnErrorThatNamesTheFlag) {
-  EXPECT_EQ(problem_with(R"("seed":0)", R"("seed":1)"), "");
-  EXPECT_THAT(problem_with(R"("seed":0)", R"("seed":-1)"),
-              HasSubstr("--seed: expected an integer"));
-  EXPECT_THAT(problem_with(R"("seed":0)", R"("sead":0)"), HasSubstr("--seed: "));
-  EXPECT_THAT(problem_with(R"("warmup":0)", R"("warmup":1e3)"), HasSubstr("--warmup: "));
-  EXPECT_THAT(problem_with(R"("graph":false)", R"("graph":0)"), HasSubstr("--graph: "));
-  EXPECT_THAT(problem_with(R"("bucket_mib":25.0)", R"("bucket_mib":"25")"),
-              HasSubstr("--bucket-mib: "));
-  EXPECT_THAT(problem_with(R"("dtype":"float32")", R"("dtype":"float16")"),
-              HasSubstr("--dtype: none of its values"));
-  EXPECT_THAT(problem_with(R"("dtype":"float32")", R"("dtype":null)"), HasSubstr("--dtype: "));
-  EXPECT_THAT(problem_with("{", "["), HasSubstr("JSON: "));
 }
 
 TEST(TrainingFlags, ANameThatJsonDoesNotHoldIsAnErrorThatNamesTheFlag) {

@@ -1,5 +1,5 @@
 // CUDA_VISIBLE_DEVICES as CUDA reads it.
-#include "tools/devices/visible_gpus.h"
+#include "tools/devices/gpu_list.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

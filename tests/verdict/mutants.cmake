@@ -136,14 +136,14 @@ mutant(labels_of_the_batch_before
   EXPECT "rows: step 1" "rank 0" "parameter all" "another label")
 
 mutant(smaller_batch_scaled_as_a_full_one
-  SOURCE tools/training/gradients.cpp
+  SOURCE tools/training/model.cpp
   REPLACE [=[? static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
   WITH [=[? static_cast<double>(num_ranks) / static_cast<double>(task.batch)]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --epochs 1"
   EXPECT "(loss|gradients): step 23" "rank 0" "parameter [02]\\.(weight|bias)" "relative error")
 
 mutant(mean_over_a_rank_taken_for_the_mean_over_all
-  SOURCE tools/training/gradients.cpp
+  SOURCE tools/training/model.cpp
   REPLACE [=[? static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
   WITH [=[? 1.0 / static_cast<double>(batch.labels.num_elements())]=]
   RUN "--modes ddp --devices 4 --batch 62 --model mlp:64-32-10 --steps 3"
@@ -229,8 +229,8 @@ mutant(learning_rate_stays_on_the_devices
 
 mutant(gradients_clipped_only_at_first
   SOURCE tools/training/loop.cpp
-  REPLACE [=[    if (task_.optimizer.clip_norm || has_log_) clip();]=]
-  WITH [=[    if (step_ < 25 || models_.num_ranks == 1) clip();]=]
+  REPLACE [=[    if (task_.optimizer.clip_norm || has_log_) output]=]
+  WITH [=[    if (step_ < 25 || models_.num_ranks == 1) output]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --clip-norm 0.1 --epochs 2"
   EXPECT "ddp on 2 devices" "gradients: step [2-4][0-9]" "rank 0" "parameter [02]\\.(weight|bias)" "relative error")
 
@@ -271,7 +271,7 @@ mutant(labels_of_the_first_batch_after_forty
   EXPECT "ddp on 2 devices" "rows: step 4[01]" "rank [01]" "parameter all" "another label")
 
 mutant(gradients_a_little_larger_after_thirty_steps
-  SOURCE tools/training/gradients.cpp
+  SOURCE tools/training/model.cpp
   REPLACE [=[? static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
   WITH [=[? (num_ranks > 1 && thread_context().step >= 30 ? 1.0001 : 1) * static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --epochs 2"
@@ -279,7 +279,7 @@ mutant(gradients_a_little_larger_after_thirty_steps
 
 # Wrong in one step alone, which no check draws: the final weights tell, in both precisions.
 mutant(gradients_once_three_times_as_large
-  SOURCE tools/training/gradients.cpp
+  SOURCE tools/training/model.cpp
   REPLACE [=[? static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
   WITH [=[? (num_ranks > 1 && thread_context().step == 30 ? 3 : 1) * static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --epochs 2"

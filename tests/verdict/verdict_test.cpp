@@ -69,6 +69,14 @@ TEST(Verdict, MeasuresByTheWayThatTheWeightsHaveGone) {
   EXPECT_FALSE(judge(task, slow, result_with(0.5 + 5e-6), repeats(5e-6, 1e-16))->equal());
 }
 
+TEST(Verdict, LeavesWeightsAloneWhereBatchNormHasStatisticsOfItsOwn) {
+  TrainingTask task = task_in(DType::float32);
+  task.model = "resnet18:4";
+  const auto verdict = judge(task, result_with(0.5), result_with(0.9), never());
+  EXPECT_TRUE(verdict->equal());
+  EXPECT_TRUE(verdict->has_own_statistics);
+}
+
 TEST(Verdict, AcceptsADifferenceThatIsGoneInFloat64) {
   EXPECT_TRUE(
       judge(task_in(DType::float32), result_with(0.5), result_with(0.501), repeats(2e-13, 0))

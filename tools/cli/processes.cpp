@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "engine/core/error.h"
 #include "engine/runtime/wait.h"
@@ -62,6 +63,24 @@ ChildEnd read_child(launch::StartedProcess& process, double seconds, const TakeO
     std::array<pollfd, 2> streams{
         {{process.out.descriptor(), POLLIN, 0}, {process.err.descriptor(), POLLIN, 0}}};
     ::poll(streams.data(), streams.size(), kPollMilliseconds);
+  }
+}
+
+int reap(pid_t child) {
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0) {
+    require(errno == EINTR, ErrorCode::Io, "processes", "lost a child: {}", std::strerror(errno));
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void LastLine::add(std::string_view piece) {
+  for (const char c : piece) {
+    if (c != '\n') {
+      line_ += c;
+    } else if (!line_.empty()) {
+      last_ = std::exchange(line_, {});
+    }
   }
 }
 

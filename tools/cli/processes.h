@@ -24,4 +24,18 @@ using TakeOutput = std::function<bool(ChildStream, std::string_view)>;
 // are over, or until take() stops it. Whatever it had started may still run.
 ChildEnd read_child(launch::StartedProcess& process, double seconds, const TakeOutput& take);
 
+// Waits for a child: its exit code, or 128 + the signal that ended it.
+int reap(pid_t child);
+
+// The last line of a stream that has letters in it.
+class LastLine {
+ public:
+  void add(std::string_view piece);
+  const std::string& text() const { return line_.empty() ? last_ : line_; }
+
+ private:
+  std::string line_;
+  std::string last_;
+};
+
 }  // namespace lockstep::tools

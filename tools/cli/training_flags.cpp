@@ -1,12 +1,192 @@
 #include "tools/cli/training_flags.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <type_traits>
+#include <utility>
 
+#include "datasets/dataset.h"
+#include "engine/core/error.h"
 #include "tools/cli/command.h"
-#include "tools/cli/training_flag_table.h"
+#include "tools/cli/numbers.h"
+#include "tools/training/placement.h"
 
 namespace lockstep::tools {
+namespace {
+
+using F = TrainingFlags;
+using Value = nlohmann::json;  // in the run file
+constexpr auto kTrain = FlagRules::Commands::train;
+constexpr auto kEachItsOwn = FlagRules::Ranks::each_its_own;
+
+Value device(const F& flags, const TrainingTask&) {
+  return lockstep::to_string(resolve_device_type(flags));
+}
+
+Value transport(const F& flags, const TrainingTask&) {
+  return flags.transport == "auto" && flags.ranks == "threads" ? "thread" : flags.transport;
+}
+
+// The first of them: `train` takes but one.
+Value per_device_batch(const F& flags, const TrainingTask&) {
+  if (flags.per_device_batch.empty()) return {};
+  return parse_list("--per-device-batch", flags.per_device_batch).front();
+}
+
+Value momentum(const F&, const TrainingTask& task) {
+  const bool is_sgd = task.optimizer.kind == OptimizerKind::sgd;
+  return is_sgd ? Value(task.optimizer.momentum) : Value();
+}
+
+constexpr IdleRule kWithoutRanks = {
+    [](const FlagSetting& in) { return std::ranges::count(in.modes, Mode::ddp) == 0; },
+    "is for the ranks of ddp, and there are none here; leave it out, or use ddp (train: --parallel "
+    "ddp, compare: --modes ddp)"};
+constexpr IdleRule kWithAdamw = {
+    [](const FlagSetting& in) { return in.flags.optimizer == "adamw"; },
+    "is of sgd, and adamw has no momentum; leave it out, or use --optimizer sgd"};
+constexpr IdleRule kWithBitwise = {
+    [](const FlagSetting& in) { return in.flags.bitwise; },
+    "is about buckets of gradients, and --bitwise sums each gradient by itself; leave one out"};
+constexpr IdleRule kWithBuiltInData = {
+    [](const FlagSetting& in) {
+      const datasets::DatasetKind kind = datasets::parse_dataset(in.flags.dataset).kind;
+      return kind == datasets::DatasetKind::digits || kind == datasets::DatasetKind::synthetic;
+    },
+    "is where mnist, fashion-mnist and cifar10 lie, and this --dataset needs no files; leave it "
+    "out"};
+constexpr IdleRule kOnGpu = {
+    [](const FlagSetting& in) { return in.device == DeviceType::cuda; },
+    "is for devices of the CPU, and these are GPUs; leave it out, or use --device cpu"};
+constexpr IdleRule kOnCpu = {
+    [](const FlagSetting& in) { return in.device == DeviceType::cpu; },
+    "is for products on GPUs, and the device is the CPU; leave it out, or use --device cuda"};
+constexpr IdleRule kWithFloat64 = {
+    [](const FlagSetting& in) { return in.flags.dtype == "float64"; },
+    "is for products of float32, and --dtype is float64; leave one out"};
+
+TrainingFlag flag(const char* name, FlagMember member, const char* help, FlagRules rules = {}) {
+  return {name, member, help, std::move(rules)};
+}
+
+const std::vector<TrainingFlag> kTrainingFlags = {
+    flag("--device", &F::device, "auto, cpu or cuda",
+         {.one_of = {"auto", "cpu", "cuda"}, .resolve = device}),
+    flag("--parallel", &F::parallel, "none, dp or ddp",
+         {.one_of = {"none", "dp", "ddp"}, .commands = kTrain}),
+    flag("--devices", &F::devices, "how many logical devices (default 1)",
+         {.commands = kTrain, .ranks = kEachItsOwn}),
+    flag("--device-ids", &F::device_ids, "exactly these logical devices, such as 0,3",
+         {.excludes = "--devices", .commands = kTrain, .ranks = kEachItsOwn}),
+    flag("--virtual-devices", &F::virtual_devices,
+         "several logical devices on a physical one, such as cuda:0*4", {.ranks = kEachItsOwn}),
+    flag("--threads-per-device", &F::threads_per_device,
+         "CPU threads of each logical CPU device (default: OMP_NUM_THREADS, else cores / devices)",
+         {.ranks = kEachItsOwn, .idle = {kOnGpu}}),
+    flag("--graph", &F::graph, "launch a whole step as one CUDA graph"),
+    flag("--matmul-precision", &F::matmul_precision,
+         "of float32 products on GPUs: highest (float32), high (TF32) or medium (bfloat16)",
+         {.one_of = {"highest", "high", "medium"}, .idle = {kOnCpu, kWithFloat64}}),
+    // Before --comm, which it may choose: of what ranks have differently, the first is named.
+    flag("--bitwise", &F::bitwise, "the same bits on 1, 2, 4 and 8 devices, at the price of speed"),
+    flag("--sync-batch-norm", &F::sync_batch_norm,
+         "batch norm over the rows of all devices, not of each one"),
+    flag("--ranks", &F::ranks,
+         "who the ranks are: threads (default) or processes (always, under a launcher)",
+         {.one_of = {"threads", "processes"}, .ranks = kEachItsOwn, .idle = {kWithoutRanks}}),
+    flag("--comm", &F::comm, "who does the collectives: own, nccl or mpi",
+         {.one_of = {"own", "nccl", "mpi"}, .idle = {kWithoutRanks}}),
+    flag("--nccl-share-gpu", &F::nccl_share_gpu,
+         "let ranks on one GPU use NCCL all the same: to check results, not for timing",
+         {.ranks = kEachItsOwn, .idle = {kWithoutRanks}}),
+    flag("--plan", &F::plan, "all-reduce plan of own",
+         {.one_of = {"auto", "ring", "tree", "halving-doubling", "one-shot", "two-shot",
+                     "reduce-broadcast", "hierarchical"},
+          .idle = {kWithoutRanks}}),
+    flag("--transport", &F::transport,
+         "link of own: auto, thread (threads), shm or tcp (processes)",
+         {.one_of = {"auto", "thread", "shm", "tcp", "peer"},
+          .idle = {kWithoutRanks},
+          .resolve = transport}),
+    flag("--link", &F::link,
+         "model a link between the ranks, LATENCY,BANDWIDTH such as 50us,1GB/s: messages of own "
+         "arrive when they would over it, at no cost of CPU",
+         {.idle = {kWithoutRanks}}),
+    flag("--act-as", &F::act_as,
+         "act a machine out in slow motion: a topology such as titanx-pascal-dual-root-8, as of "
+         "lockstep predict; times are its"),
+    flag("--slow-motion", &F::slow_motion,
+         "how many times slower: a number, or auto (default), as little as the cores can follow",
+         {.needs = "--act-as"}),
+    flag("--watch", &F::watch, "draw what each device does, live, on a terminal",
+         {.needs = "--act-as", .recorded_as = ""}),
+    flag("--comm-timeout", &F::comm_timeout, "seconds to wait for other ranks",
+         {.ranks = kEachItsOwn, .idle = {kWithoutRanks}}),
+    flag("--batch", &F::batch, "rows per step over all devices (default 64)",
+         {.resolve = [](auto&, auto& task) { return Value(task.batch); }}),
+    flag("--per-device-batch", &F::per_device_batch,
+         "rows per step and device; compare takes a list",
+         {.excludes = "--batch", .ranks = kEachItsOwn, .resolve = per_device_batch}),
+    flag("--epochs", &F::epochs, "passes over the data (default 1)",
+         {.resolve = [](auto&, auto& task) { return Value(task.num_epochs()); }}),
+    flag("--steps", &F::steps, "training steps",
+         {.excludes = "--epochs",
+          .resolve = [](auto&, auto& task) { return Value(task.num_steps); }}),
+    flag("--dataset", &F::dataset,
+         "digits, mnist, fashion-mnist, cifar10 or synthetic:ROWSxFEATURESxCLASSES"),
+    flag("--data-dir", &F::data_dir, "where data sets were fetched to",
+         {.ranks = kEachItsOwn, .idle = {kWithBuiltInData}}),
+    flag("--model", &F::model,
+         "mlp:784-256-10[:relu|gelu|tanh] (default: mlp:FEATURES-256-CLASSES of the data set); for "
+         "images lenet, lenet5, resnet18[:WIDTH] or cnn:32c3-p2-64c3-p2-128-10",
+         {.resolve = [](auto&, auto& task) { return Value(task.model); }}),
+    flag("--dtype", &F::dtype, "float32 or float64", {.one_of = {"float32", "float64"}}),
+    flag("--optimizer", &F::optimizer, "sgd or adamw", {.one_of = {"sgd", "adamw"}}),
+    flag("--lr", &F::learning_rate, "learning rate (default: sgd 0.1, adamw 0.001)",
+         {.resolve = [](auto&, auto& task) { return Value(task.optimizer.learning_rate); }}),
+    flag("--momentum", &F::momentum, "of sgd (default 0.9)",
+         {.idle = {kWithAdamw}, .resolve = momentum}),
+    flag("--nesterov", &F::nesterov, "Nesterov momentum", {.idle = {kWithAdamw}}),
+    flag("--weight-decay", &F::weight_decay, "default: sgd 0, adamw 0.01",
+         {.resolve = [](auto&, auto& task) { return Value(task.optimizer.weight_decay); }}),
+    flag("--schedule", &F::schedule, "constant, step:SIZE[:GAMMA] or cosine"),
+    flag("--warmup", &F::warmup_steps, "steps of linear warm-up"),
+    flag("--clip-norm", &F::clip_norm, "largest norm of all gradients"),
+    flag("--seed", &F::seed, "of weights, row order and dropout"),
+    flag("--no-shuffle", &F::no_shuffle, "keep the rows in the file's order",
+         {.recorded_as = "shuffle",
+          .resolve = [](auto& flags, auto&) { return Value(!flags.no_shuffle); }}),
+    flag("--sampler", &F::sampler, "exact (equals one device) or torch (DistributedSampler)",
+         {.one_of = {"exact", "torch"}}),
+    flag("--bucket-mib", &F::bucket_mib, "size of a gradient bucket in MiB",
+         {.idle = {kWithoutRanks, kWithBitwise}}),
+    flag("--first-bucket-mib", &F::first_bucket_mib, "size of the first bucket in MiB",
+         {.idle = {kWithoutRanks, kWithBitwise}}),
+    flag("--init", &F::init_path, "start from these weights (safetensors)", {.ranks = kEachItsOwn}),
+    flag("--strip-prefix", &F::strip_prefix,
+         "take off what a wrapper put before all their names, such as module. or _orig_mod.",
+         {.needs = "--init", .ranks = kEachItsOwn, .recorded_as = ""}),
+    flag("--save", &F::save_path, "write the weights here (safetensors)",
+         {.commands = kTrain, .ranks = kEachItsOwn}),
+    flag("--log", &F::log_path, "write a line per step here (JSON)",
+         {.commands = kTrain, .ranks = kEachItsOwn}),
+    flag("--json", &F::json_path, "write the run file here (-: standard output)",
+         {.ranks = kEachItsOwn}),
+    flag("--trace", &F::trace_path, "write a timeline here", {.ranks = kEachItsOwn}),
+};
+
+}  // namespace
+
+std::string TrainingFlag::key() const {
+  std::string key = name.substr(2);
+  std::ranges::replace(key, '-', '_');
+  return key;
+}
+
+std::span<const TrainingFlag> training_flags() {
+  return kTrainingFlags;
+}
+
 namespace {
 
 template <typename Value>
@@ -51,6 +231,16 @@ void add_training_flag(Command& command, TrainingFlags& flags, std::string_view 
 
 void add_rank_flags(Command& command, RankFlags& flags) {
   for (const TrainingFlag& flag : training_flags()) add(command, flag, flags);
+}
+
+void require_effects(const FlagSetting& setting) {
+  for (const TrainingFlag& flag : training_flags()) {
+    if (std::ranges::count(setting.flags.said, flag.name) == 0) continue;
+    for (const IdleRule& rule : flag.rules.idle) {
+      require(!rule.is_idle(setting), ErrorCode::Usage, flag.name, "has no effect here: it {}",
+              rule.reason);
+    }
+  }
 }
 
 }  // namespace lockstep::tools

@@ -1,13 +1,18 @@
-// The flags that train and compare share, and their defaults. How each is said, explained and
-// recorded stands in one table (training_flag_table.h), so that it means the same everywhere.
+// The flags that train and compare share, and their defaults. Each stands once in a table, of which
+// all else is made: parsing and --help, flags without an effect, the run file, what ranks must have
+// alike, and the flags of a row of `compare` that other processes train.
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
+#include "engine/core/device.h"
 #include "tools/ranks/rank_flags.h"
 
 namespace lockstep::tools {
@@ -43,6 +48,7 @@ struct TrainingFlags : RankFlags {
   std::uint64_t seed = 0;
   bool no_shuffle = false;
   bool bitwise = false;
+  bool sync_batch_norm = false;
   std::string sampler = "exact";
   double bucket_mib = 25;
   double first_bucket_mib = 1;
@@ -68,5 +74,57 @@ void add_compare_flags(Command& command, TrainingFlags& flags);
 // For commands that train nothing: one alone, such as --matmul-precision, and those of the ranks.
 void add_training_flag(Command& command, TrainingFlags& flags, std::string_view name);
 void add_rank_flags(Command& command, RankFlags& flags);
+
+enum class Mode;      // tools/training/placement.h
+struct TrainingTask;  // tools/training/task.h
+
+// What decides whether a flag has an effect.
+struct FlagSetting {
+  const TrainingFlags& flags;
+  std::vector<Mode> modes;  // of the rows of compare; one for train
+  DeviceType device = DeviceType::cpu;
+};
+
+// Throws Error{Usage} for a flag that was said (TrainingFlags::said) and has no effect in any row.
+void require_effects(const FlagSetting& setting);
+
+// Where a value is kept. Those of RankFlags are flags of bench all-reduce too.
+using FlagMember =
+    std::variant<std::string RankFlags::*, double RankFlags::*, bool RankFlags::*,
+                 std::string TrainingFlags::*, double TrainingFlags::*, bool TrainingFlags::*,
+                 int TrainingFlags::*, std::uint64_t TrainingFlags::*,
+                 std::optional<int> TrainingFlags::*, std::optional<double> TrainingFlags::*>;
+
+// Where a flag has no effect beside the others.
+struct IdleRule {
+  bool (*is_idle)(const FlagSetting& setting);
+  std::string_view reason;  // why, and what to do
+};
+
+struct FlagRules {
+  std::vector<std::string> one_of = {};  // no other value is taken
+  // Flags that stand before it in the table.
+  std::string excludes = {};
+  std::string needs = {};
+  enum class Commands { train_and_compare, train } commands = Commands::train_and_compare;
+  enum class Ranks { alike, each_its_own } ranks = Ranks::alike;
+  std::vector<IdleRule> idle = {};
+  // In the run file; empty: not there. Absent: the key.
+  std::optional<std::string> recorded_as = std::nullopt;
+  // The value there; none: what was said, null where nothing was.
+  nlohmann::json (*resolve)(const TrainingFlags& flags, const TrainingTask& task) = nullptr;
+};
+
+struct TrainingFlag {
+  std::string name;  // "--per-device-batch"
+  FlagMember member;
+  std::string help;
+  FlagRules rules = {};
+
+  std::string key() const;  // "per_device_batch"
+};
+
+// In the order of --help and of the run file.
+std::span<const TrainingFlag> training_flags();
 
 }  // namespace lockstep::tools

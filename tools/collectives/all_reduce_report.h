@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/collectives/measure_all_reduce.h"
+#include "tools/collectives/all_reduce_flags.h"
 
 namespace lockstep::tools {
 
@@ -25,6 +25,9 @@ struct AllReduceBench {
 
 struct AllReduceRow {
   std::size_t num_bytes = 0;  // of the buffer
+  std::size_t count = 0;      // elements
+  std::string datatype;
+  std::string op;
   std::string plan;
   DeviceType device = DeviceType::cpu;
   std::string transport;

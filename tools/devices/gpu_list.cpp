@@ -4,12 +4,107 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
+#include <numeric>
+#include <string_view>
 
+#include "engine/core/error.h"
 #include "engine/runtime/logical_device.h"
-#include "tools/devices/visible_gpus.h"
 
 namespace lockstep::tools {
+namespace {
+
+constexpr const char* kRest = "CUDA ignores it and what follows";
+
+std::string_view trim(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+}
+
+std::vector<std::string_view> split(std::string_view text) {
+  std::vector<std::string_view> entries;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    entries.push_back(trim(text.substr(0, comma)));
+    if (comma == std::string_view::npos) return entries;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+// The GPU that an entry names; otherwise why it names none.
+struct Named {
+  std::optional<std::size_t> gpu;
+  std::string problem;
+};
+
+Named find_by_uuid(std::string_view entry, const std::vector<GpuUuids>& uuids) {
+  Named named;
+  for (std::size_t i = 0; i < uuids.size(); ++i) {
+    if (!uuids[i].gpu.starts_with(entry)) continue;
+    if (named.gpu) return {std::nullopt, fmt::format("'{}' fits several GPUs: {}", entry, kRest)};
+    named.gpu = i;
+  }
+  if (!named.gpu) named.problem = fmt::format("no GPU has the UUID '{}': {}", entry, kRest);
+  return named;
+}
+
+Named find_by_slice(std::string_view entry, const std::vector<GpuUuids>& uuids) {
+  for (std::size_t i = 0; i < uuids.size(); ++i) {
+    const bool is_its = entry.starts_with("MIG-" + uuids[i].gpu + "/") ||
+                        std::ranges::any_of(uuids[i].slices, [&](const std::string& slice) {
+                          return slice.starts_with(entry);
+                        });
+    if (is_its) {
+      return {i, fmt::format("'{}' is a slice of GPU {}: a program sees only this slice, and the "
+                             "table shows the whole GPU",
+                             entry, i)};
+    }
+  }
+  return {std::nullopt, fmt::format("no GPU has the MIG slice '{}': {}", entry, kRest)};
+}
+
+Named find(std::string_view entry, const std::vector<GpuUuids>& uuids) {
+  if (entry.starts_with("GPU-")) return find_by_uuid(entry, uuids);
+  if (entry.starts_with("MIG-")) return find_by_slice(entry, uuids);
+  // CUDA reads digits as far as they go, so that "1x" is 1.
+  std::size_t number = 0;
+  const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), number);
+  if (error != std::errc{}) {
+    return {std::nullopt, fmt::format("'{}' is no GPU's number: {}", entry, kRest)};
+  }
+  if (number >= uuids.size()) {
+    return {std::nullopt, fmt::format("there is no GPU {}: {}", entry, kRest)};
+  }
+  return {number, {}};
+}
+
+}  // namespace
+
+VisibleGpus read_visible_devices(const std::optional<std::string>& text,
+                                 const std::vector<GpuUuids>& uuids) {
+  VisibleGpus visible;
+  if (!text) {
+    for (std::size_t i = 0; i < uuids.size(); ++i) visible.gpus.push_back(i);
+    return visible;
+  }
+  if (trim(*text).empty()) return visible;
+  for (const std::string_view entry : split(*text)) {
+    const Named named = find(entry, uuids);
+    if (!named.problem.empty()) {
+      visible.problems.push_back(named.problem);
+      if (named.gpu && visible.gpus.empty()) visible.gpus.push_back(*named.gpu);
+      return visible;
+    }
+    if (std::find(visible.gpus.begin(), visible.gpus.end(), *named.gpu) != visible.gpus.end()) {
+      return {{}, {fmt::format("GPU {} stands twice: CUDA then shows none", *named.gpu)}};
+    }
+    visible.gpus.push_back(*named.gpu);
+  }
+  return visible;
+}
+
 namespace {
 
 constexpr std::size_t kNoRow = static_cast<std::size_t>(-1);
@@ -144,6 +239,44 @@ GpuList list_gpus(const nvml::Library& library) {
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   return list_gpus(library, read_cuda(),
                    visible ? std::optional<std::string>(visible) : std::nullopt);
+}
+
+namespace {
+
+// The larger, the better. Absent when not told.
+std::optional<double> merit(const nvml::GpuStatus& gpu, PickBy by) {
+  if (by == PickBy::memory) {
+    if (!gpu.memory) return std::nullopt;
+    return static_cast<double>(gpu.memory->free_bytes);
+  }
+  if (!gpu.utilization_percent) return std::nullopt;
+  return -static_cast<double>(*gpu.utilization_percent);
+}
+
+}  // namespace
+
+std::vector<std::size_t> pick_devices(const GpuList& list, std::size_t count, PickBy by) {
+  require(list.nvml_problem.empty(), ErrorCode::Device, "--free", "{}", list.nvml_problem);
+  require(count <= list.device_rows.size(), ErrorCode::Usage, "--free",
+          "asks for {} devices, and there {} {}{}", count,
+          list.device_rows.size() == 1 ? "is" : "are", list.device_rows.size(),
+          list.notes.empty() ? "" : "; " + list.notes.front());
+  std::vector<double> merits;
+  for (const std::size_t row : list.device_rows) {
+    const nvml::GpuStatus& gpu = list.rows[row].status;
+    const std::optional<double> value = merit(gpu, by);
+    require(value.has_value(), ErrorCode::Device, "--free", "GPU {} does not tell its {}",
+            gpu.index,
+            by == PickBy::memory ? "free memory; try --by utilization"
+                                 : "utilization; try --by memory");
+    merits.push_back(*value);
+  }
+  std::vector<std::size_t> ids(merits.size());
+  std::iota(ids.begin(), ids.end(), std::size_t{0});
+  std::stable_sort(ids.begin(), ids.end(),
+                   [&](std::size_t a, std::size_t b) { return merits[a] > merits[b]; });
+  ids.resize(count);
+  return ids;
 }
 
 }  // namespace lockstep::tools

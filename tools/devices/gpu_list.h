@@ -1,12 +1,8 @@
 // The machine's GPUs as NVML and CUDA see them, put together: what `lockstep devices` shows.
 //
 // This folder is a small library of its own (gpu_tools) for machines that several people share; no
-// training needs it. Only `lockstep devices` uses it. It asks
-// tools/nvml what the driver says, and engine/runtime which GPUs this program would use.
-//   gpu_list.h      what there is; read this header first
-//   visible_gpus.h  what CUDA_VISIBLE_DEVICES leaves of it
-//   pick_devices.h  which devices a program that starts now had best take
-//   gpu_table.h     the list for people, and as JSON (text_table.h: columns)
+// training needs it. It asks tools/nvml what the driver says, and engine/runtime which GPUs this
+// program would use; gpu_table.h shows the list.
 #pragma once
 
 #include <cstddef>
@@ -55,5 +51,32 @@ GpuList list_gpus(const nvml::Library& library, const CudaView& cuda,
 
 // The same, of this process.
 GpuList list_gpus(const nvml::Library& library);
+
+struct GpuUuids {
+  std::string gpu;                       // "GPU-c0ffee00-..."
+  std::vector<std::string> slices = {};  // of its MIG instances: "MIG-1f2a..."
+};
+
+struct VisibleGpus {
+  std::vector<std::size_t> gpus;      // numbers of GPUs, in the order of cuda:0, cuda:1, ...
+  std::vector<std::string> problems;  // a sentence for each entry that does not mean one more GPU
+};
+
+// Reads the variable's text as CUDA does: numbers or beginnings of UUIDs, up to the first entry
+// that names no GPU; a GPU that stands twice hides all. A MIG slice ("MIG-1f2a...", or in the older
+// form "MIG-GPU-c0ffee00-.../1/0") makes its GPU visible, and nothing behind it: a program sees one
+// slice. Absent text: all GPUs; empty: none. Numbers
+// count the GPUs in the order of `uuids`, which is CUDA's where CUDA_DEVICE_ORDER=PCI_BUS_ID or all
+// GPUs are of one kind. Source: CUDA C++ Programming Guide, environment variables; PyTorch's
+// torch.cuda follows the same rules.
+VisibleGpus read_visible_devices(const std::optional<std::string>& text,
+                                 const std::vector<GpuUuids>& uuids);
+
+enum class PickBy { memory, utilization };
+
+// Ids of the `count` logical devices with the most free memory, or on the idlest GPUs: the best
+// first, smaller ids before larger ones where both are as good. Throws Error{Usage} when there are
+// fewer, Error{Device} when a GPU does not tell the value or NVML is not there.
+std::vector<std::size_t> pick_devices(const GpuList& list, std::size_t count, PickBy by);
 
 }  // namespace lockstep::tools

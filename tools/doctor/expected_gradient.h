@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "tools/doctor/trainings.h"
+#include "tools/doctor/records.h"
 
 namespace lockstep::doctor {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/doctor/trainings.h"
+#include "tools/doctor/records.h"
 
 namespace lockstep::doctor {
 

@@ -24,4 +24,9 @@ std::vector<Answer> explain(const RunFile& file);
 // file's first. It lives as long as the file.
 const FileRow& judged_row(const RunFile& file);
 
+// "8 GPUs train 3.5x as fast as one; 44 % efficient; limited by work that does not shrink with more
+// devices." about the row that explain() speaks of; of a run without a row to compare with, the
+// time of a step and its largest part. Simulated and predicted devices are called so.
+std::string headline(const RunFile& file);
+
 }  // namespace lockstep::tools

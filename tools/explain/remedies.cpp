@@ -1,4 +1,4 @@
-#include "tools/explain/remedies.h"
+#include "tools/explain/answers.h"
 
 #include <fmt/format.h>
 

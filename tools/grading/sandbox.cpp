@@ -1,22 +1,127 @@
 #include "tools/grading/sandbox.h"
 
 #include <fmt/format.h>
+#include <signal.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
+#include "engine/core/files.h"
+#include "engine/launch/process.h"
+#include "tools/cli/processes.h"
 #include "tools/grading/build_places.h"
-#include "tools/ranks/temporary_folder.h"
+#include "tools/ranks/start_ranks.h"
 
 namespace lockstep::tools::grading {
 namespace {
 
+struct SandboxLimits {
+  std::size_t cpu_seconds = 0;
+  std::size_t memory_mib = 0;  // of address space
+  std::size_t file_mib = 0;    // of each file that it writes
+};
+
+enum class Folder { read_only, writable };
+
 namespace fs = std::filesystem;
+
+std::string find_compiler() {
+  const launch::Environment environment = launch::current_environment();
+  if (const auto named = launch::find_variable(environment, "CXX")) {
+    return launch::find_program(*named, environment, "CXX");
+  }
+  if (fs::exists(kCompiler)) return kCompiler;
+  return launch::find_program("c++", environment, "grade");
+}
+
+void require_there(const fs::path& path, const char* what) {
+  require(
+      fs::exists(path), ErrorCode::Io, "grade",
+      "expected {} at {}, found nothing; cmake --build build/release --target lab_host builds it, "
+      "or install the package with its tutorials",
+      what, path.string());
+}
+
+}  // namespace
+
+Places find_places() {
+  const fs::path own = fs::read_symlink("/proc/self/exe").parent_path();
+  if (fs::exists(own / "lab_host")) {
+    const fs::path made = fs::path(kBuildFolder) / "bin";
+    require(fs::weakly_canonical(own) == fs::weakly_canonical(made), ErrorCode::Io, "grade",
+            "this build was made in {} and now lies in {}; configure and build it there again",
+            made.string(), own.string());
+  }
+  Places places{own / "lab_host", fs::path(kBuildFolder) / "labs",
+                fs::path(kSourceFolder) / "tutorials/labs", kSourceFolder, find_compiler()};
+  if (!fs::exists(places.host)) {
+    places.host = (own / kInstalledPrograms / "lab_host").lexically_normal();
+    places.modules = places.host.parent_path();
+    places.labs = (own / kInstalledLabs).lexically_normal();
+    places.headers = (own / kInstalledHeaders).lexically_normal();
+  }
+  require_there(places.host, "the program lab_host");
+  require_there(places.labs / "lab.h", "the labs' headers");
+  require_there(places.headers / "engine", "the engine's headers");
+  return places;
+}
+
+// Runs the command, whose first word is a path, in a process group of its own, and returns when
+// none of that group is left. Throws Error{Io} when it does not start.
+RunEnd run_limited(const std::vector<std::string>& command, const launch::Environment& environment,
+                   const RunLimits& limits) {
+  launch::StartedProcess process = launch::start_process(command.at(0), command, environment);
+  RunEnd end;
+  const auto take = [&](ChildStream stream, std::string_view piece) {
+    (stream == ChildStream::out ? end.out : end.err) += piece;
+    return end.out.size() <= limits.out_bytes && end.err.size() <= limits.error_bytes;
+  };
+  switch (read_child(process, limits.seconds, take)) {
+    case ChildEnd::exited:
+      break;
+    case ChildEnd::out_of_time:
+      end.how = RunEnd::How::out_of_time;
+      break;
+    case ChildEnd::stopped:
+      end.how = RunEnd::How::too_much_output;
+  }
+  // Before the leader is reaped: until then nobody else gets the group's number.
+  ::kill(-process.id, SIGKILL);
+  const int code = reap(process.id);
+  if (end.how != RunEnd::How::exited) return end;
+  const bool is_signal = code > 128 && code < 128 + NSIG;  // bubblewrap tells it so
+  end.how = is_signal ? RunEnd::How::signalled : RunEnd::How::exited;
+  end.code = is_signal ? code - 128 : code;
+  return end;
+}
+
+std::string describe(const RunEnd& end, const RunLimits& limits) {
+  switch (end.how) {
+    case RunEnd::How::exited:
+      return fmt::format("exited with code {}", end.code);
+    case RunEnd::How::signalled:
+      if (end.code == SIGKILL || end.code == SIGXCPU) {
+        return "was stopped: it used up its processor time";
+      }
+      return fmt::format("crashed: {}", ::strsignal(end.code));
+    case RunEnd::How::out_of_time:
+      return fmt::format("was stopped after {} s: it loops, or waits for ever", limits.seconds);
+    case RunEnd::How::too_much_output:
+      return fmt::format("was stopped: it printed more than {} KiB", limits.error_bytes >> 10);
+  }
+  return {};
+}
+
+namespace {
+
 using Words = std::vector<std::string>;
 
 // From the users that systemd, too, gives to programs for as long as they run.
@@ -126,6 +231,52 @@ const std::string& working_bwrap() {
   return path;
 }
 
+// The command line that runs `command` under the limits. In bubblewrap it reads the system's
+// programs, `readable` and `folder`, and writes nowhere but in a /tmp of its own and, if it is
+// writable, in `folder`. Where the grader is root, it runs as the folder's owner.
+std::vector<std::string> sandboxed(const std::vector<std::string>& command,
+                                   const std::vector<std::string>& readable,
+                                   const std::string& folder, Folder access,
+                                   const SandboxLimits& limits) {
+  Words words = walls(working_bwrap(), readable, folder, access, limits);
+  append(words, command);
+  return words;
+}
+
+// Where the grader is root, gives the folder to a user that owns nothing else, one for each folder:
+// so a submission that starts processes without end reaches its own limit, not its neighbour's.
+void give_to_scratch_user(const std::string& folder) {
+  static std::atomic<unsigned> num_given = 0;
+  if (working_bwrap().empty() || !is_root()) return;
+  const unsigned place = static_cast<unsigned>(::getpid()) * 61 + num_given++;
+  const unsigned user = kFirstScratchUser + place % kNumScratchUsers;
+  const int result = ::chown(folder.c_str(), user, user);
+  const int number = errno;
+  require(result == 0, ErrorCode::Io, "grade", "cannot give {} to user {}: {}", folder, user,
+          std::strerror(number));
+}
+
+constexpr std::uintmax_t kMaxSourceBytes = 1 << 20;
+constexpr RunLimits kCompileLimits{.seconds = 40};
+constexpr SandboxLimits kCompileSandbox{.cpu_seconds = 15, .memory_mib = 3072, .file_mib = 64};
+constexpr SandboxLimits kCheckSandbox{.cpu_seconds = 3, .memory_mib = 1024, .file_mib = 0};
+
+// As the submission's author knows its files: without the scratch folder.
+std::string without(const std::string& folder, std::string text) {
+  for (std::size_t at = text.find(folder); at != std::string::npos; at = text.find(folder, at)) {
+    text.erase(at, folder.size());
+  }
+  return text;
+}
+
+std::string first_lines(const std::string& text, std::size_t num_lines) {
+  std::size_t end = 0;
+  for (; num_lines > 0 && end < text.size(); --num_lines) {
+    end = std::min(text.find('\n', end), text.size() - 1) + 1;
+  }
+  return text.substr(0, std::min<std::size_t>(end, 4000));
+}
+
 }  // namespace
 
 std::vector<std::string> find_sandbox(const Places& places) {
@@ -142,24 +293,75 @@ std::vector<std::string> find_sandbox(const Places& places) {
   return {"limits", "bubblewrap"};
 }
 
-std::vector<std::string> sandboxed(const std::vector<std::string>& command,
-                                   const std::vector<std::string>& readable,
-                                   const std::string& folder, Folder access,
-                                   const SandboxLimits& limits) {
-  Words words = walls(working_bwrap(), readable, folder, access, limits);
-  append(words, command);
-  return words;
+Workshop::Workshop(const Places& places, const lab::Lab& lab)
+    : places_(places), lab_(lab), folder_("grade") {
+  give_to_scratch_user(folder_.path());
 }
 
-void give_to_scratch_user(const std::string& folder) {
-  static std::atomic<unsigned> num_given = 0;
-  if (working_bwrap().empty() || !is_root()) return;
-  const unsigned place = static_cast<unsigned>(::getpid()) * 61 + num_given++;
-  const unsigned user = kFirstScratchUser + place % kNumScratchUsers;
-  const int result = ::chown(folder.c_str(), user, user);
-  const int number = errno;
-  require(result == 0, ErrorCode::Io, "grade", "cannot give {} to user {}: {}", folder, user,
-          std::strerror(number));
+std::string Workshop::build(const fs::path& source) {
+  if (fs::file_size(source) > kMaxSourceBytes) return "the source has more than 1 MiB";
+  const fs::path folder = folder_.path();
+  try {
+    write_file_atomically(folder / (lab_.name() + ".cpp"), read_text_file(source, "grade"));
+  } catch (const Error& unreadable) {
+    return std::string(unreadable.message());
+  }
+  // Of the labs' folder the headers alone: solutions lie there, too.
+  const fs::path header = places_.labs / lab_.folder / (lab_.name() + ".h");
+  for (const fs::path& given : {header, places_.labs / "lab.h", places_.labs / "rank.h"}) {
+    fs::copy_file(given, folder / given.filename());
+  }
+  const RunEnd end = compile();
+  if (end.how != RunEnd::How::exited) return "the compiler " + describe(end, kCompileLimits);
+  if (end.code != 0 || !fs::is_regular_file(folder / "lab.so")) {
+    return first_lines(without(folder.string() + "/", end.err), 20);
+  }
+  fs::copy_file(places_.modules / ("lab_" + lab_.folder + ".so"), folder / "subject.so");
+  return {};
+}
+
+RunEnd Workshop::compile() const {
+  const std::string& folder = folder_.path();
+  const std::string headers = places_.headers.string();
+  const fs::path compiler = fs::weakly_canonical(places_.compiler);
+  std::vector<std::string> readable = {compiler.parent_path().parent_path().string()};
+  for (const char* part : {"engine", "kernels", "datasets", "lockstep.h"}) {
+    readable.push_back((places_.headers / part).string());
+  }
+  const std::vector<std::string> words = {places_.compiler,
+                                          "-std=c++20",
+                                          "-O1",
+                                          "-fPIC",
+                                          "-shared",
+                                          "-Wall",
+                                          "-pthread",
+                                          "-fno-diagnostics-color",
+                                          "-I",
+                                          folder,
+                                          "-I",
+                                          headers,
+                                          "-o",
+                                          folder + "/lab.so",
+                                          folder + "/" + lab_.name() + ".cpp"};
+  const launch::Environment environment{{"PATH", "/usr/local/bin:/usr/bin:/bin"},
+                                        {"TMPDIR", folder},
+                                        {"HOME", folder},
+                                        {"CCACHE_DISABLE", "1"},
+                                        {"LANG", "C"}};
+  return run_limited(sandboxed(words, readable, folder, Folder::writable, kCompileSandbox),
+                     environment, kCompileLimits);
+}
+
+RunEnd Workshop::run(const lab::json& cases, const RunLimits& limits) const {
+  const std::string& folder = folder_.path();
+  write_file_atomically(fs::path(folder) / "inputs.json", cases.dump());
+  const launch::Environment environment{
+      {"PATH", "/usr/bin:/bin"}, {"LANG", "C"}, {"MALLOC_ARENA_MAX", "2"}};
+  // The program's folder is beside that of its shared libraries.
+  const std::string programs = places_.host.parent_path().parent_path().string();
+  const std::vector<std::string> command = {places_.host.string(), folder};
+  return run_limited(sandboxed(command, {programs}, folder, Folder::read_only, kCheckSandbox),
+                     environment, limits);
 }
 
 }  // namespace lockstep::tools::grading

@@ -1,15 +1,30 @@
-// Runs a program that may do anything: with a time limit, with limits on what it may use (prlimit),
-// and, where bubblewrap is installed and works, with files, processes and networks of its own.
+// Where the grader finds what it needs, in a build folder and installed; and how it runs a program
+// that may do anything: with a time limit, with limits on what it may use (prlimit), and, where
+// bubblewrap is installed and works, with files, processes and networks of its own.
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "engine/launch/process.h"
-#include "tools/grading/places.h"
+#include "tools/ranks/start_ranks.h"
+#include "tutorials/labs/judging/lab.h"
 
 namespace lockstep::tools::grading {
+
+struct Places {
+  std::filesystem::path host;     // the program lab_host
+  std::filesystem::path modules;  // the folder with lab_NN_name.so
+  std::filesystem::path labs;     // the folder with lab.h and NN_name/
+  std::filesystem::path headers;  // the engine's, to be included as "engine/..."
+  std::string compiler;           // its path
+};
+
+// The compiler is the one in the variable CXX, else the one that built this program, else c++.
+// Throws Error{Io} that says what is missing, and how to get it.
+Places find_places();
 
 struct RunLimits {
   double seconds = 10;                             // of wall time
@@ -25,36 +40,32 @@ struct RunEnd {
   std::string err;
 };
 
-// Runs the command, whose first word is a path, in a process group of its own, and returns when
-// none of that group is left. Throws Error{Io} when it does not start.
-RunEnd run_limited(const std::vector<std::string>& command, const launch::Environment& environment,
-                   const RunLimits& limits);
-
 // "exited with code 3", "crashed: Segmentation fault", "was stopped: ...".
 std::string describe(const RunEnd& end, const RunLimits& limits);
-
-struct SandboxLimits {
-  std::size_t cpu_seconds = 0;
-  std::size_t memory_mib = 0;  // of address space
-  std::size_t file_mib = 0;    // of each file that it writes
-};
 
 // "limits" and, where it works, "bubblewrap". Throws Error{Io} where a sandboxed program could not
 // read what the grader gives it.
 std::vector<std::string> find_sandbox(const Places& places);
 
-enum class Folder { read_only, writable };
+// One submission's scratch folder: its source is compiled there, and its checks run there. Nothing
+// of the submission's own folder is ever written to, or run.
+class Workshop {
+ public:
+  Workshop(const Places& places, const lab::Lab& lab);
 
-// The command line that runs `command` under the limits. In bubblewrap it reads the system's
-// programs, `readable` and `folder`, and writes nowhere but in a /tmp of its own and, if it is
-// writable, in `folder`. Where the grader is root, it runs as the folder's owner.
-std::vector<std::string> sandboxed(const std::vector<std::string>& command,
-                                   const std::vector<std::string>& readable,
-                                   const std::string& folder, Folder access,
-                                   const SandboxLimits& limits);
+  // Compiles the source alone: the lab's header is the grader's. Returns what is wrong with it;
+  // empty: nothing.
+  std::string build(const std::filesystem::path& source);
 
-// Where the grader is root, gives the folder to a user that owns nothing else, one for each folder:
-// so a submission that starts processes without end reaches its own limit, not its neighbour's.
-void give_to_scratch_user(const std::string& folder);
+  // Hands the cases to the submission, in a process of its own. REQUIRES: it was built.
+  RunEnd run(const lab::json& cases, const RunLimits& limits) const;
+
+ private:
+  RunEnd compile() const;  // in the scratch folder
+
+  const Places& places_;
+  const lab::Lab& lab_;
+  TemporaryFolder folder_;
+};
 
 }  // namespace lockstep::tools::grading

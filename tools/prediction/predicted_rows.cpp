@@ -7,15 +7,21 @@
 #include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "engine/core/error.h"
 #include "engine/core/text.h"
+#include "engine/trace/breakdown.h"
 #include "engine/trace/chrome_trace.h"
+#include "simulate/predict/all_reduce_cost.h"
 #include "simulate/predict/step.h"
+#include "simulate/predict/step_work.h"
 #include "tools/report/row_table.h"
 #include "tools/report/trace_file.h"
 
 namespace lockstep::tools {
+
 namespace {
 
 using predict::Strategy;
@@ -316,6 +322,107 @@ void save_predicted_trace(const std::string& path, const PredictedRow& row) {
   }
   std::ranges::stable_sort(recording.spans, {}, &trace::Span::begin_ns);
   trace::save_chrome_trace(path, recording, options);
+}
+
+namespace {
+
+constexpr std::size_t kArraysPerDevice = 32;
+
+nlohmann::ordered_json predict_row(predict::Network& network, std::size_t bytes,
+                                   std::size_t devices) {
+  const auto size = static_cast<double>(bytes);
+  nlohmann::ordered_json row{{"devices", devices}, {"bytes", bytes}};
+  predict::NcclGroup group = predict::nccl_group(network, devices);
+  row["nvls_seconds"] = nullptr;
+  if (group.nvls_bytes_per_second > 0) {
+    row["nvls_seconds"] =
+        predict::nccl_all_reduce_seconds(group, size, predict::NcclAlgorithm::nvls);
+  }
+  group.nvls_bytes_per_second = 0;
+  row["ring_seconds"] = predict::nccl_all_reduce_seconds(group, size);
+  const std::vector<std::size_t> arrays(kArraysPerDevice * devices,
+                                        bytes / (kArraysPerDevice * devices));
+  const predict::Exchange exchange = predict::reduce_on_devices(network, devices, arrays);
+  row["on_devices_seconds"] = exchange.reduce_seconds + exchange.broadcast_seconds;
+  // Some arrays are copied while others are summed.
+  row["through_cpu_seconds"] = std::max(
+      predict::to_host_seconds(network, devices, size),
+      predict::host_sum_seconds(network.topology().host_thread_bytes_per_second, devices, size));
+  predict::Traffic copy(network);
+  copy.add(network.gpu(0), devices > 1 ? network.gpu(1) : network.cpu_of(0), 1);
+  row["copy_gb_per_s"] = 1e-9 / copy.wire_seconds();
+  return row;
+}
+
+}  // namespace
+
+nlohmann::ordered_json predict_all_reduces(const predict::Topology& topology, std::size_t bytes,
+                                           const std::vector<std::size_t>& devices) {
+  predict::Network network(topology);
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const std::size_t count : devices) rows.push_back(predict_row(network, bytes, count));
+  return rows;
+}
+
+std::string all_reduce_table(const nlohmann::ordered_json& rows) {
+  std::string text = fmt::format("{:>7}{:>12}{:>12}{:>12}{:>13}{:>15}\n", "devices", "NCCL ring",
+                                 "NCCL NVLS", "on devices", "through CPU", "copy");
+  const auto seconds = [](const nlohmann::ordered_json& value) {
+    return value.is_null() ? "-" : trace::format_seconds(value);
+  };
+  for (const nlohmann::ordered_json& row : rows) {
+    text += fmt::format("{:>7}{:>12}{:>12}{:>12}{:>13}{:>10.1f} GB/s\n", row["devices"].dump(),
+                        seconds(row["ring_seconds"]), seconds(row["nvls_seconds"]),
+                        seconds(row["on_devices_seconds"]), seconds(row["through_cpu_seconds"]),
+                        row["copy_gb_per_s"].get<double>());
+  }
+  return text;
+}
+
+namespace {
+
+std::string times(double speedup) {
+  return fmt::format("{:.{}f}x", speedup, speedup < 1 ? 2 : 1);
+}
+
+double compute_seconds(const trace::StepBreakdown& step) {
+  return step.forward + step.backward + step.optimizer + step.host;
+}
+
+std::string limit(const PredictedRow& single, const PredictedRow& row) {
+  const trace::StepBreakdown& step = row.step.breakdown;
+  const double slower = compute_seconds(step) - compute_seconds(single.step.breakdown);
+  const std::vector<std::pair<double, std::string>> losses = {
+      {step.exposed_comm + step.copy, "communication that computation does not hide"},
+      {step.wait, fmt::format("waiting for the slowest of {} GPUs", row.devices)},
+      {slower, "computation that slows down beside communication"}};
+  const auto& [seconds, name] =
+      *std::ranges::max_element(losses, {}, [](const auto& loss) { return loss.first; });
+  return fmt::format("{} ({} of the {} step on {} GPUs)", name, trace::format_seconds(seconds),
+                     trace::format_seconds(row.step.step_seconds), row.devices);
+}
+
+}  // namespace
+
+std::string speedup_sentence(std::span<const PredictedRow> rows) {
+  const PredictedRow& single = rows.front();
+  const std::size_t batch = single.batch;
+  if (rows.size() == 1) {
+    return fmt::format("1 GPU: {:.4g} samples a second with {} samples a step",
+                       static_cast<double>(batch) / single.step.step_seconds, batch);
+  }
+  std::string text;
+  for (const PredictedRow& row : rows.subspan(1)) {
+    const auto [low, high] = row.speedup_band.value();
+    text += fmt::format("{}{} GPUs: {} (band {} to {})", text.empty() ? "" : ", ", row.devices,
+                        times(row.speedup), times(low), times(high));
+  }
+  const PredictedRow& largest = *std::ranges::max_element(rows, {}, &PredictedRow::devices);
+  return fmt::format(
+      "{} the samples per second of one GPU, with {} samples a step on each (weak scaling); "
+      "limited "
+      "by {}",
+      text, batch, limit(single, largest));
 }
 
 }  // namespace lockstep::tools

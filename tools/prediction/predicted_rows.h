@@ -6,10 +6,12 @@
 #include <cstddef>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "simulate/predict/step.h"
+#include "simulate/predict/topology.h"
 #include "tools/prediction/net.h"
 #include "tools/prediction/run_workload.h"
 
@@ -86,5 +88,18 @@ nlohmann::ordered_json row_json(const PredictedRow& row, const std::string& topo
 
 // The row's step as a trace for Perfetto, with the lanes of up to eight devices, which do the same.
 void save_predicted_trace(const std::string& path, const PredictedRow& row);
+
+// The "rows" of lockstep.predicted-all-reduce/1 (docs/formats.md).
+nlohmann::ordered_json predict_all_reduces(const predict::Topology& topology, std::size_t bytes,
+                                           const std::vector<std::size_t>& devices);
+
+// The same as a table.
+std::string all_reduce_table(const nlohmann::ordered_json& rows);
+
+// "4 GPUs: 3.8x (band 3.6x to 3.9x), 8 GPUs: ... the samples per second of one GPU, with 64 samples
+// a step on each (weak scaling); limited by waiting for the slowest of 8 GPUs (...)".
+// rows: the first one of a single device, then a strategy's, with their speedup_band. The limit is
+// what takes the largest part of the time that the step on most devices is longer by.
+std::string speedup_sentence(std::span<const PredictedRow> rows);
 
 }  // namespace lockstep::tools

@@ -27,6 +27,11 @@ std::string value_or(const RunFile& file, std::string_view flag, const char* mis
   return value.empty() ? missing : shown(value);
 }
 
+// Parameters say nothing of the work of a net that uses each of them for many pixels.
+bool is_convolutional(std::string_view model) {
+  return model.starts_with("lenet") || model.starts_with("resnet18") || model.starts_with("cnn:");
+}
+
 // A layer of so many parameters behind `inputs` units, if that is what it is: then its outputs are
 // the next one's inputs. Else of as many parameters.
 predict::LayerShape shape_of(std::size_t parameter_bytes, std::size_t& inputs) {
@@ -117,6 +122,12 @@ bool is_measured_on(const RunWorkload& run, const predict::DeviceProfile& device
 
 predict::Workload workload_on(const RunWorkload& run, const predict::DeviceProfile& device,
                               double batch) {
+  const bool is_dense = !is_convolutional(run.model);
+  require(
+      is_dense || is_measured_on(run, device), ErrorCode::Usage, "predict",
+      "'{}' is convolutional, and its run file has times of {} alone: no sizes from which those "
+      "on {} would follow",
+      run.model, run.measured_on, device.name);
   const auto of_rows = [&](double rows) {
     predict::Workload workload;
     workload.input_bytes = run.step.input_bytes_per_row * rows;

@@ -34,7 +34,8 @@ RunWorkload read_run_workload(const std::string& path);
 // The same step, of `batch` rows, on a topology's device. Where it was measured on a device of that
 // name, as measured, scaled: with the rows, or, where lockstep calibrate measured layers there, as
 // theirs; then the step is as long as the run's was on one device. Else by predict/kernel_cost.h:
-// no measured time enters.
+// no measured time enters. Throws Error{Usage} for a convolutional net there: its parameters do not
+// say what it computes.
 predict::Workload workload_on(const RunWorkload& run, const predict::DeviceProfile& device,
                               double batch);
 bool is_measured_on(const RunWorkload& run, const predict::DeviceProfile& device);

@@ -2,11 +2,33 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "engine/comm/mpi/mpi_group.h"
+#include "engine/comm/nccl/nccl_group.h"
 #include "engine/core/error.h"
-#include "tools/ranks/communicators.h"
+#include "engine/runtime/physical_gpus.h"
 
 namespace lockstep::tools {
 namespace {
+
+// --comm names one that this build has, and that the ranks can use.
+void require_comm(const RankFlags& flags) {
+  if (flags.comm == "nccl") {
+    require(comm::has_nccl(), ErrorCode::Usage, "--comm", "nccl: {}", comm::no_nccl_reason());
+  }
+  if (flags.comm == "mpi") {
+    require(comm::has_mpi(), ErrorCode::Usage, "--comm", "mpi: {}", comm::no_mpi_reason());
+  }
+  const bool is_between_threads = flags.ranks == "threads";
+  require(!is_between_threads || flags.comm.empty() || flags.comm == "own", ErrorCode::Usage,
+          "--comm", "{} connects processes; leave out --ranks threads, or use --comm own",
+          flags.comm);
+  require(!flags.nccl_share_gpu || flags.comm == "nccl", ErrorCode::Usage, "--nccl-share-gpu",
+          "is about NCCL; say --comm nccl too");
+}
 
 void require_transport(const RankFlags& flags) {
   const std::string& name = flags.transport;
@@ -97,6 +119,22 @@ std::string link_note(const RankFlags& flags) {
   return fmt::format(
       "modelled link between ranks: {} (times are of this link, not of the machine's)",
       to_string(*link));
+}
+
+bool have_own_gpus(int count) {
+  const std::vector<int> gpus = runtime::logical_gpus();
+  const auto first_after = gpus.begin() + std::min(static_cast<std::size_t>(count), gpus.size());
+  return std::set<int>(gpus.begin(), first_after).size() == static_cast<std::size_t>(count);
+}
+
+void require_reachable_devices(const RankFlags& flags, DeviceType type, int num_ranks) {
+  if (flags.comm != "nccl" || num_ranks == 1) return;
+  require(type == DeviceType::cuda, ErrorCode::Usage, "--comm",
+          "nccl connects GPUs, and the device is the CPU; use --comm own");
+  require(flags.nccl_share_gpu || have_own_gpus(num_ranks), ErrorCode::Usage, "--comm",
+          "nccl wants a GPU for each rank, and {} ranks share them here; use --comm own, which "
+          "shares GPUs, or --nccl-share-gpu to check results (never for timing)",
+          num_ranks);
 }
 
 }  // namespace lockstep::tools

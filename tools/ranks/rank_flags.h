@@ -30,7 +30,7 @@ enum class Ranks {
 };
 
 // Decides, and writes what it decided into flags.ranks, and into flags.comm where ranks are threads
-// (for processes the ranks agree on it, see communicators.h). Ranks are processes where a launcher
+// (for processes the ranks agree on it, see rank_job.h). Ranks are processes where a launcher
 // started more than one, where --ranks says so, or where --comm nccl or mpi does.
 // num_devices: what --devices asks for.
 // Throws Error{Usage} when the environment is contradictory, when --ranks threads or another number
@@ -48,5 +48,14 @@ void require_linkable(const RankFlags& flags, DeviceType type);
 
 // "modelled link: ...": what a reader of times has to know about --link; empty without it.
 std::string link_note(const RankFlags& flags);
+
+// Whether the first `count` devices of this process are GPUs of their own.
+bool have_own_gpus(int count);
+
+// What every rank would find once it has been started, so that it is said once: throws Error{Usage}
+// when --comm nccl is to connect ranks on the CPU, or ranks of this machine that share a GPU
+// without
+// --nccl-share-gpu.
+void require_reachable_devices(const RankFlags& flags, DeviceType type, int num_ranks);
 
 }  // namespace lockstep::tools

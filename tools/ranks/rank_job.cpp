@@ -8,13 +8,15 @@
 #include <thread>
 
 #include "engine/comm/comm_errors.h"
+#include "engine/comm/mpi/mpi_group.h"
+#include "engine/comm/nccl/nccl_group.h"
+#include "engine/comm/process_group.h"
 #include "engine/core/error.h"
 #include "engine/core/thread_context.h"
 #include "engine/launch/launcher.h"
 #include "engine/launch/rank_environment.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/span.h"
-#include "tools/ranks/communicators.h"
 #include "tools/report/status_line.h"
 
 namespace lockstep::tools {
@@ -23,6 +25,84 @@ namespace {
 // A rank that fails tells the others first and ends then, and whoever started them, a launcher or
 // mpirun, takes the one that ended first for the cause. So the others let it go ahead.
 constexpr std::chrono::milliseconds kAfterTheCause{500};
+
+std::unique_ptr<comm::Communicator> make_own(const RankFlags& flags, const launch::Job& job) {
+  const launch::RankEnvironment& rank = job.rank();
+  const auto bound = launch::find_variable(launch::current_environment(), launch::kBindVariable);
+  comm::ProcessGroupOptions options;
+  options.rank = rank.rank;
+  options.world_size = rank.world_size;
+  options.store = job.store();
+  options.token = job.token();
+  options.address = job.address();
+  options.transport = comm::parse_transport_choice(flags.transport);
+  options.link = modelled_link(flags);
+  options.timeout_seconds = flags.comm_timeout;
+  options.default_plan = plan::parse_all_reduce_plan(flags.plan);
+  if (bound) options.cores = comm::ProcessGroupOptions::Cores::own;
+  return comm::make_process_group(options);
+}
+
+std::unique_ptr<comm::Communicator> make_nccl(const RankFlags& flags, const launch::Job& job,
+                                              Device device) {
+  comm::NcclGroupOptions options;
+  options.rank = job.rank().rank;
+  options.world_size = job.rank().world_size;
+  options.store = job.store();
+  options.device = device;
+  options.timeout_seconds = flags.comm_timeout;
+  if (flags.nccl_share_gpu) options.sharing = comm::GpuSharing::allow;
+  return comm::make_nccl_communicator(options);
+}
+
+std::unique_ptr<comm::Communicator> make_mpi(const RankFlags& flags, const launch::Job& job) {
+  comm::MpiGroupOptions options;
+  options.rank = job.rank().rank;
+  options.world_size = job.rank().world_size;
+  options.timeout_seconds = flags.comm_timeout;
+  options.started_by = to_string(job.rank().launcher);
+  return comm::make_mpi_communicator(options);
+}
+
+// As far as this rank can see: the ranks of its host have different GPUs.
+bool has_own_gpu(const launch::Job& job, Device device) {
+  return device.type == DeviceType::cuda && have_own_gpus(job.rank().local_world_size);
+}
+
+// A rank that cannot use NCCL says so; then none does.
+std::string choose(const RankFlags& flags, const launch::Job& job, Device device) {
+  const bool wants_own = flags.plan != "auto" || flags.transport != "auto" || !flags.link.empty();
+  const bool is_alone = job.rank().world_size == 1;
+  if (!comm::has_nccl() || wants_own || is_alone || device.type == DeviceType::cpu) return "own";
+  if (!has_own_gpu(job, device)) job.store()->set("comm/own", "");
+  job.store()->barrier("comm/chosen", job.rank().rank, job.rank().world_size,
+                       runtime::deadline_after(flags.comm_timeout));
+  return job.store()->try_get("comm/own") ? "own" : "nccl";
+}
+
+// A rank's communicator and its name: own, nccl or mpi.
+struct RankCommunicator {
+  std::unique_ptr<comm::Communicator> communicator;
+  std::string name;
+};
+
+// Where --comm says nothing: nccl if every rank of the job has a GPU of its own, this build has
+// NCCL, and no plan, transport or link of `own` is asked for; else own. All ranks choose alike.
+// Tensors that the communicator does not reach are staged (comm/communicator.h).
+// Throws what the chosen one does.
+RankCommunicator make_communicator(const RankFlags& flags, const launch::Job& job, Device device) {
+  const std::string name = flags.comm.empty() ? choose(flags, job, device) : flags.comm;
+  std::unique_ptr<comm::Communicator> communicator;
+  if (name == "nccl") {
+    communicator = comm::staged(make_nccl(flags, job, device), device);
+  } else {
+    communicator = name == "mpi" ? make_mpi(flags, job) : make_own(flags, job);
+    if (device.type == DeviceType::cuda) {
+      communicator = comm::staged(std::move(communicator), Device{});
+    }
+  }
+  return {std::move(communicator), name};
+}
 
 // Tells the other ranks why this one goes. A store that is gone already has no one to tell.
 void end_job(launch::Job& job, comm::Communicator* communicator, const std::string& why) noexcept {

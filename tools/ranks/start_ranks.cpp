@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
+#include <system_error>
 
 #include "engine/core/error.h"
 #include "engine/launch/launcher.h"
@@ -56,6 +58,17 @@ int start_ranks(const RankFlags& flags, const std::vector<std::string>& argument
   options.master_port = port.port();
   std::fflush(nullptr);
   return launch::launch_ranks(options);
+}
+
+TemporaryFolder::TemporaryFolder(const char* operation)
+    : path_((std::filesystem::temp_directory_path() / "lockstep_ranks_XXXXXX").string()) {
+  require(::mkdtemp(path_.data()) != nullptr, ErrorCode::Io, operation,
+          "cannot make a folder for what the ranks write in {}", path_);
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
 }
 
 }  // namespace lockstep::tools

@@ -1,4 +1,5 @@
-// Starting this program once more, as the ranks of a job on this machine.
+// Starting this program once more, as the ranks of a job on this machine, and a folder through
+// which they hand it what they found.
 #pragma once
 
 #include <string>
@@ -18,5 +19,19 @@ std::string this_program();
 // REQUIRES: no other thread in this process.
 // Throws Error{Usage} when --comm mpi finds no mpirun; else what launch::launch_ranks does.
 int start_ranks(const RankFlags& flags, const std::vector<std::string>& arguments, int num_ranks);
+
+// A folder that is gone with this object.
+class TemporaryFolder {
+ public:
+  // operation: the tag of the error. Throws Error{Io} where none can be made.
+  explicit TemporaryFolder(const char* operation);
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
 
 }  // namespace lockstep::tools

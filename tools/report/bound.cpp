@@ -224,6 +224,12 @@ std::string describe_baseline(const RunRow& baseline) {
   return fmt::format("baseline: {}, {}", to_string(baseline.placement.mode), what);
 }
 
+StepPart largest_part(const trace::StepBreakdown& step) {
+  const Part beside = overheads(step)[0];
+  if (computation(step) >= beside.seconds) return {computation(step), "computation"};
+  return {beside.seconds, beside.name};
+}
+
 bool is_oversubscribed(const RunRow& row, std::size_t num_cores) {
   const std::size_t per_device = is_on_cores(row) ? row.threads_per_device : 1;
   return row.placement.devices.size() * per_device > num_hardware_units(row, num_cores);

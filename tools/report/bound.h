@@ -34,6 +34,13 @@ std::string describe_baseline(const RunRow& baseline);
 // devices share hardware only where there is no other. 0: there is none.
 std::size_t row_to_explain(const std::vector<RunRow>& rows, std::size_t num_cores);
 
+// The largest part of a step, computation or what stands beside it: "exposed communication".
+struct StepPart {
+  double seconds = 0;
+  const char* name = nullptr;
+};
+StepPart largest_part(const trace::StepBreakdown& step);
+
 // Whether the row's devices have fewer cores (GPUs: physical devices) than they would use.
 bool is_oversubscribed(const RunRow& row, std::size_t num_cores);
 

@@ -23,7 +23,7 @@ std::vector<launch::Setting> common_settings(const TrainingFlags& flags, const T
 // not hold: a name of a file that is not UTF-8.
 void write_flags(const std::string& path, const TrainingFlags& flags);
 
-// The reverse. Throws Error{Io} when there is no such file, or it holds something else.
+// The reverse. REQUIRES: this program wrote the file.
 TrainingFlags read_flags(const std::string& path);
 
 // The folder of a row, and what lies there for it.
@@ -37,8 +37,7 @@ struct RowFolder {
 // All of the row but its weights, atomically.
 void write_row(const std::string& path, const RunRow& row);
 
-// The reverse; weights, and what compares them, stay empty. Throws Error{Io} when there is no such
-// file, or it holds something else.
+// The reverse; weights, and what compares them, stay empty. REQUIRES: this program wrote the file.
 RunRow read_row(const std::string& path);
 
 }  // namespace lockstep::tools

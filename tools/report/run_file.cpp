@@ -47,9 +47,13 @@ void add_breakdown(nlohmann::ordered_json& json, const TrainingResult& result) {
 nlohmann::ordered_json verdict_json(const Verdict& verdict) {
   const bool is_judged = verdict.unjudged.empty();
   nlohmann::ordered_json json{{"equal", is_judged ? nlohmann::json(verdict.equal()) : nullptr},
-                              {"first_steps_max_abs_diff", verdict.first_steps_max_abs_diff},
-                              {"first_steps_tolerance", verdict.first_steps_tolerance},
+                              {"first_steps_max_abs_diff", nullptr},
+                              {"first_steps_tolerance", nullptr},
                               {"gradient_checks", nlohmann::ordered_json::array()}};
+  if (!verdict.has_own_statistics) {
+    json["first_steps_max_abs_diff"] = verdict.first_steps_max_abs_diff;
+    json["first_steps_tolerance"] = verdict.first_steps_tolerance;
+  }
   if (!is_judged) json["cannot_be_judged"] = verdict.unjudged;
   if (verdict.repeated_drift) json["drift_in_other_precision"] = *verdict.repeated_drift;
   for (const GradientCheck& check : verdict.gradient_checks) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/training/results.h"
+#include "tools/training/loop.h"
 #include "tools/verdict/verdict.h"
 
 namespace lockstep::tools {

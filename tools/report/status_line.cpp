@@ -76,16 +76,12 @@ void clear_status() {
   is_shown = false;
 }
 
-std::string waiting_words(const std::vector<int>& missing, int world_size) {
-  return fmt::format("waiting for rank{} {} of {}", missing.size() == 1 ? "" : "s",
-                     fmt::join(missing, ", "), world_size);
-}
-
 launch::WaitingNotice show_who_joins_late(int world_size) {
   launch::WaitingNotice notice;
   if (!has_status_line()) return notice;
   notice.tell = [world_size](const std::vector<int>& missing) {
-    show_status(waiting_words(missing, world_size));
+    show_status(fmt::format("waiting for rank{} {} of {}", missing.size() == 1 ? "" : "s",
+                            fmt::join(missing, ", "), world_size));
   };
   return notice;
 }
@@ -99,20 +95,6 @@ ShowLateRanks::ShowLateRanks() {
       show_status("waiting in " + words);
     }
   });
-}
-
-std::string to_string(const ProgressState& state) {
-  std::string text;
-  if (state.num_rows > 1) text = fmt::format("row {} of {}: ", state.row + 1, state.num_rows);
-  text += state.what;
-  if (state.num_steps > 0) text += fmt::format(", step {} of {}", state.step, state.num_steps);
-  if (state.seconds_left) text += fmt::format(", {:.0f} s left", *state.seconds_left);
-  return text;
-}
-
-std::optional<double> seconds_left(double seconds, double work_done, double work_in_all) {
-  if (work_done <= 0 || seconds < kShortestGuideSeconds) return std::nullopt;
-  return seconds * (work_in_all - work_done) / work_done;
 }
 
 Progress::Progress(std::vector<Row> rows) : rows_(std::move(rows)) {
@@ -151,10 +133,20 @@ void Progress::show() {
   }
   shown_at_ = Clock::now();
   const double seconds = std::chrono::duration<double>(shown_at_ - begin_).count();
-  show_status(to_string({row_, rows_.size(), row.what, num_done_, row.num_steps,
-                         seconds_left(seconds, done, work_in_all_)}));
+  std::string text;
+  if (rows_.size() > 1) text = fmt::format("row {} of {}: ", row_ + 1, rows_.size());
+  text += row.what;
+  if (row.num_steps > 0) text += fmt::format(", step {} of {}", num_done_, row.num_steps);
+  if (done > 0 && seconds >= kShortestGuideSeconds) {
+    text += fmt::format(", {:.0f} s left", seconds * (work_in_all_ - done) / done);
+  }
+  show_status(text);
 }
 
+namespace {
+
+// A line per device, what it does now and how busy it has been, and one for each of the links that
+// have carried most.
 std::vector<std::string> lane_lines(const slow_motion::Machine& machine) {
   std::vector<std::string> lines;
   const double elapsed = runtime::to_seconds(machine.end() - machine.origin()) / machine.factor();
@@ -175,6 +167,8 @@ std::vector<std::string> lane_lines(const slow_motion::Machine& machine) {
   }
   return lines;
 }
+
+}  // namespace
 
 LaneWatch::LaneWatch(const slow_motion::Machine& machine, bool is_on) : machine_(machine) {
   if (!is_on || !has_status_line()) return;

@@ -27,9 +27,6 @@ void show_status(std::string_view text);
 // Leaves the line empty, for whoever prints next.
 void clear_status();
 
-// "waiting for ranks 1, 3 of 4".
-std::string waiting_words(const std::vector<int>& missing, int world_size);
-
 // Shows who has not joined the job after two seconds; nothing where there is no terminal.
 launch::WaitingNotice show_who_joins_late(int world_size);
 
@@ -42,21 +39,8 @@ class ShowLateRanks {
   std::optional<comm::SlowCollectiveNotice> watch_;  // only where there is a terminal
 };
 
-// "row 3 of 9: ddp x2, step 40 of 72, 2 s left".
-struct ProgressState {
-  std::size_t row = 0;  // from 0
-  std::size_t num_rows = 1;
-  std::string what;
-  std::size_t step = 0;
-  std::size_t num_steps = 0;                // 0: the row has no steps to count
-  std::optional<double> seconds_left = {};  // absent as long as nobody knows
-};
-std::string to_string(const ProgressState& state);
-
-// What is left after so much of the work took so long; absent before there is something to go by.
-std::optional<double> seconds_left(double seconds, double work_done, double work_in_all);
-
-// Of all rows of a command. A row's work is any measure of its length that all rows share.
+// "row 3 of 9: ddp x2, step 40 of 72, 2 s left": of all rows of a command. A row's work is any
+// measure of its length that all rows share.
 class Progress {
  public:
   struct Row {
@@ -111,9 +95,5 @@ class LaneWatch {
   std::atomic<bool> is_over_{false};
   std::thread thread_;
 };
-
-// The picture: a line per device, what it does now and how busy it has been, and one for each of
-// the links that have carried most.
-std::vector<std::string> lane_lines(const slow_motion::Machine& machine);
 
 }  // namespace lockstep::tools

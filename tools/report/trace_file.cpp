@@ -14,18 +14,14 @@
 namespace lockstep::tools {
 namespace {
 
-// Which Span::rank a device's spans have: ranks are numbered, the devices of one process are named.
-int track_of(const DevicePlacement& placement, std::size_t i) {
-  return placement.mode == Mode::ddp ? static_cast<int>(i) : placement.devices[i].index;
-}
-
 trace::ChromeTraceOptions chrome_options(const DevicePlacement& placement) {
   trace::ChromeTraceOptions options;
+  const std::vector<int> tracks = tracks_of(placement);
   for (std::size_t i = 0; i < placement.devices.size(); ++i) {
     const std::string device = lockstep::to_string(placement.devices[i]);
-    options.process_names[track_of(placement, i)] = placement.mode == Mode::ddp
-                                                        ? fmt::format("rank {} on {}", i, device)
-                                                        : fmt::format("device {}", device);
+    options.process_names[tracks[i]] = placement.mode == Mode::ddp
+                                           ? fmt::format("rank {} on {}", i, device)
+                                           : fmt::format("device {}", device);
   }
   return options;
 }

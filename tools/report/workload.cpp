@@ -1,9 +1,10 @@
 #include "tools/report/workload.h"
 
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "engine/autograd/ops/ops.h"
-#include "engine/nn/mlp.h"
+#include "engine/nn/models.h"
 #include "engine/optim/optimizer.h"
 
 namespace lockstep::tools {
@@ -25,6 +26,32 @@ optim::SgdOptions still() {
   return options;
 }
 
+using Run = std::function<Variable()>;
+
+// The median times of forward passes, which are `runs`, and of their backward passes. Gradients of
+// the variables are cleared after each.
+LayerTime measure_passes(std::span<const Run> runs, std::span<Variable> variables,
+                         optim::Optimizer& optimizer) {
+  std::vector<Variable> results(runs.size());
+  Times forward;
+  Times backward;
+  while (!forward.are_enough() || !backward.are_enough()) {
+    forward.add([&] {
+      for (std::size_t i = 0; i < runs.size(); ++i) results[i] = runs[i]();
+    });
+    const Tensor& y = results[0].value();
+    const Tensor grad = Tensor::full(y.shape(), 1.0, y.dtype(), y.device());
+    backward.add([&] {
+      for (Variable& result : results) result.backward(grad);
+    });
+    optimizer.step();
+    // A training step adds to no gradient: it makes them anew.
+    for (Variable& variable : variables) variable.clear_grad();
+  }
+  const auto count = static_cast<double>(runs.size());
+  return {forward.median_seconds() / count, backward.median_seconds() / count, backward.spread()};
+}
+
 // What an operation costs beside its arithmetic: forward and backward of one multiplied number.
 double measure_seconds_per_op(Device device) {
   constexpr int kOps = 1000;
@@ -37,28 +64,53 @@ double measure_seconds_per_op(Device device) {
   return times.median_seconds() / kOps;
 }
 
-std::vector<FileLayer> measure_layers(const nn::MlpSpec& spec, const nn::Module& model,
-                                      const TrainingTask& task, Device device) {
+// Modules that follow each other, of which the first alone has parameters, unless it is the first
+// of all.
+struct Group {
+  std::string name;
+  std::vector<nn::NamedModule> modules;
+  std::vector<Variable> parameters;
+};
+
+std::vector<Group> groups_of(const nn::Module& model) {
+  std::vector<Group> groups;
+  for (const nn::NamedModule& child : model.children()) {
+    const std::vector<Variable> parameters = child.second->parameters();
+    const bool begins =
+        !parameters.empty() && (groups.empty() || !groups.back().parameters.empty());
+    if (groups.empty() || begins) groups.emplace_back();
+    Group& group = groups.back();
+    if (!parameters.empty()) group.name = child.first;
+    group.modules.push_back(child);
+    group.parameters.insert(group.parameters.end(), parameters.begin(), parameters.end());
+  }
+  return groups;
+}
+
+std::vector<FileLayer> measure_layers(const nn::Module& model, const TrainingTask& task,
+                                      Device device) {
   std::vector<FileLayer> layers;
-  const std::size_t num_layers = spec.sizes.size() - 1;
-  const std::vector<Variable> parameters = model.parameters();
   Rng rng(task.seed);
-  for (std::size_t layer = 0; layer < num_layers; ++layer) {
+  Tensor input = Tensor::uniform(task.batch_shape(task.batch), 0, 1, rng, task.dtype, device);
+  for (const Group& group : groups_of(model)) {
     // The first layer's input needs no gradient, so its backward pass computes none.
-    const Variable x(
-        Tensor::uniform({task.batch, spec.sizes[layer]}, 0, 1, rng, task.dtype, device),
-        layer == 0 ? RequiresGrad::no : RequiresGrad::yes);
-    const Activation activation = layer + 1 < num_layers ? spec.activation : Activation::none;
-    LayerTensors tensors{x, parameters[2 * layer], parameters[2 * layer + 1]};
-    const LayerTime time = measure_layer({&tensors, 1}, activation);
-    layers.push_back({std::to_string(2 * layer), time.forward_seconds, time.backward_seconds,
-                      tensors.weight.value().num_bytes() + tensors.bias.value().num_bytes()});
+    Variable x(input, layers.empty() ? RequiresGrad::no : RequiresGrad::yes);
+    std::vector<Variable> all = group.parameters;
+    std::size_t num_bytes = 0;
+    for (const Variable& parameter : all) num_bytes += parameter.value().num_bytes();
+    optim::Sgd optimizer(all, still());
+    all.push_back(x);
+    const Run run = [&] { return nn::run_in_turn(group.modules, x); };
+    const LayerTime time = measure_passes({&run, 1}, all, optimizer);
+    layers.push_back({group.name, time.forward_seconds, time.backward_seconds, num_bytes});
+    const NoGradScope no_grad;
+    input = run().value();
   }
   return layers;
 }
 
-std::vector<std::string> measure_ready_order(nn::Module& model, const nn::MlpSpec& spec,
-                                             const TrainingTask& task, Device device) {
+std::vector<std::string> measure_ready_order(nn::Module& model, const TrainingTask& task,
+                                             Device device) {
   std::vector<std::string> order;
   std::vector<std::pair<Variable, std::uint64_t>> hooks;
   for (auto& [name, parameter] : model.named_parameters()) {
@@ -66,7 +118,8 @@ std::vector<std::string> measure_ready_order(nn::Module& model, const nn::MlpSpe
       order.push_back(name);
     }));
   }
-  const Variable x(Tensor::zeros({1, spec.sizes.front()}, task.dtype, device));
+  // Two rows: batch norm has no statistics of one.
+  const Variable x(Tensor::zeros(task.batch_shape(2), task.dtype, device));
   sum(model(x)).backward();
   for (auto& [parameter, id] : hooks) parameter.remove_grad_hook(id);
   return order;
@@ -76,42 +129,28 @@ std::vector<std::string> measure_ready_order(nn::Module& model, const nn::MlpSpe
 
 LayerTime measure_layer(std::span<LayerTensors> layers, kernels::Activation activation) {
   optim::Sgd optimizer(parameters_of(layers), still());
-  std::vector<Variable> results(layers.size());
-  Times forward;
-  Times backward;
-  while (!forward.are_enough() || !backward.are_enough()) {
-    forward.add([&] {
-      for (std::size_t i = 0; i < layers.size(); ++i) {
-        const auto& [x, weight, bias] = layers[i];
-        results[i] = linear(x, weight, bias, activation);
-      }
-    });
-    const Tensor& y = results[0].value();
-    const Tensor grad = Tensor::full(y.shape(), 1.0, y.dtype(), y.device());
-    backward.add([&] {
-      for (Variable& result : results) result.backward(grad);
-    });
-    optimizer.step();
-    // A training step adds to no gradient: it makes them anew.
-    for (LayerTensors& layer : layers) {
-      for (Variable* variable : {&layer.x, &layer.weight, &layer.bias}) variable->clear_grad();
-    }
+  std::vector<Run> runs;
+  std::vector<Variable> all;
+  for (const LayerTensors& layer : layers) {
+    runs.emplace_back(
+        [&layer, activation] { return linear(layer.x, layer.weight, layer.bias, activation); });
+    all.insert(all.end(), {layer.x, layer.weight, layer.bias});
   }
-  const auto count = static_cast<double>(layers.size());
-  return {forward.median_seconds() / count, backward.median_seconds() / count, backward.spread()};
+  return measure_passes(runs, all, optimizer);
 }
 
 FileWorkload measure_workload(const TrainingTask& task, Device device, double optimizer_seconds) {
-  const nn::MlpSpec spec = nn::parse_mlp(task.model);
-  const std::shared_ptr<nn::Module> model = nn::make_mlp(spec, task.seed, task.dtype, device);
+  const std::shared_ptr<nn::Module> model =
+      nn::make_model(task.model, task.model_data(), task.seed, task.dtype, device);
   FileWorkload workload;
   workload.batch = task.batch;
   workload.rows_per_epoch = task.data->train.num_rows();
-  workload.input_bytes_per_row = static_cast<double>(spec.sizes.front() * size_of(task.dtype));
+  workload.input_bytes_per_row =
+      static_cast<double>(task.data->train.num_features * size_of(task.dtype));
   workload.host_seconds_per_op = measure_seconds_per_op(device);
   workload.optimizer_seconds = optimizer_seconds;
-  workload.layers = measure_layers(spec, *model, task, device);
-  workload.ready_order = measure_ready_order(*model, spec, task, device);
+  workload.layers = measure_layers(*model, task, device);
+  workload.ready_order = measure_ready_order(*model, task, device);
   return workload;
 }
 

@@ -76,8 +76,8 @@ Times time_repeatedly(const Run& run) {
   return time_repeatedly([] {}, run);
 }
 
-// Measures on one device with all its threads, layer by layer. A layer is a Linear with the
-// activation after it; medians of several runs.
+// Measures on one device with all its threads, layer by layer. A layer is a module with parameters,
+// a Linear say, with those without that follow it; medians of several runs.
 FileWorkload measure_workload(const TrainingTask& task, Device device, double optimizer_seconds);
 
 // As the run file has it.

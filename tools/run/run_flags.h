@@ -1,14 +1,15 @@
-// The flags of `lockstep run`: torchrun's, each also with underscores, and --bind-to.
+// The flags of `lockstep run`: torchrun's, each also with underscores, and --bind-to; and what they
+// ask for.
 #pragma once
 
 #include <optional>
 #include <string>
 
+#include "engine/launch/launcher.h"
 #include "engine/launch/process.h"
+#include "tools/commands.h"
 
 namespace lockstep::tools {
-
-class Command;  // tools/cli/command.h
 
 // As they stand on the command line.
 struct RunFlags {
@@ -39,5 +40,17 @@ RunFlags default_run_flags(const launch::Environment& environment);
 
 // Their names and help. What flags holds are the defaults. flags must live as long as run.
 void add_run_flags(Command& command, RunFlags& flags);
+
+bool has_logs(const launch::LaunchOptions& options);
+
+// Makes a new folder "<log-dir>/<run id>_<six letters>", as torchrun does: no run overwrites
+// another. Throws Error{Io}.
+std::string make_log_folder(const RunFlags& flags);
+
+// What the flags ask for, checked. command: the program that is to run. Without what is made when the group starts: its port under
+// --standalone, its token, its folder for logs.
+// Throws Error{Usage} that names the flag; Error{Device} for one rank per CUDA device where this
+// program sees none.
+launch::LaunchOptions group_options(const RunFlags& flags, const CommandLine& command);
 
 }  // namespace lockstep::tools

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <nlohmann/json.hpp>
 
+#include "engine/core/files.h"
 #include "engine/core/thread_context.h"
 #include "engine/nn/loss.h"
 #include "engine/optim/clip_grad_norm.h"
@@ -12,7 +14,6 @@
 #include "engine/runtime/step_graph.h"
 #include "engine/trace/counters.h"
 #include "engine/trace/span.h"
-#include "tools/training/gradients.h"
 #include "tools/verdict/rank_checks.h"
 
 namespace lockstep::tools {
@@ -24,64 +25,45 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The seconds of an epoch, without those in which it was paused.
-class EpochClock {
- public:
-  void start() {
-    paused_ = {};
-    started_ = Clock::now();
-  }
-  // Runs work() while the clock stands.
-  template <typename Work>
-  void pause_for(const Work& work) {
-    const Clock::time_point begin = Clock::now();
-    work();
-    paused_ += Clock::now() - begin;
-  }
-  double seconds() const { return seconds_since(started_ + paused_); }
-
- private:
-  Clock::time_point started_;
-  Clock::duration paused_{};
-};
-
-// One graph, and what it leaves behind, by local rank.
-struct CapturedStep {
-  explicit CapturedStep(const LocalModels& models) : graph(models.devices()) {}
-
-  runtime::StepGraph graph;
-  std::vector<Tensor> losses;
-  std::vector<Tensor> norms;  // of the gradients, where they are clipped or logged
+// What a step leaves behind.
+struct StepOutput {
+  std::vector<Tensor> losses;  // by local rank
+  Tensor grad_norm;            // before clipping; undefined where nobody wants it
 };
 
 // The steps of an epoch have the same rows but for the last one, whose batch may be smaller: a
 // graph for each, over the same tensors, of which the smaller batch is the first rows.
 struct CapturedSteps {
+  struct Step {
+    runtime::StepGraph graph;
+    StepOutput output = {};
+  };
+
   CapturedSteps(const TrainingTask& task, const LocalModels& models)
-      : of_full_batch(models), of_last_batch(models) {
+      : full{runtime::StepGraph(models.devices())}, last{runtime::StepGraph(models.devices())} {
     const plan::ScatterPlan plan = plan::scatter_plan(task.rows_of_full_batch(), models.num_ranks);
     for (const RankModel& model : models.ranks) {
       const auto rank = static_cast<std::size_t>(model.rank);
       const std::size_t rows = rank < plan.parts.size() ? plan.parts[rank].size : 0;
       const Device device = model.devices[0];
-      x.push_back(Tensor::empty({rows, task.data->train.num_features}, task.dtype, device));
+      x.push_back(Tensor::empty(task.batch_shape(rows), task.dtype, device));
       labels.push_back(Tensor::empty({rows}, DType::int64, device));
     }
   }
 
-  CapturedStep& step_of(const std::vector<data::Batch>& batches) {
+  Step& step_of(const std::vector<data::Batch>& batches) {
     const bool is_full =
-        std::ranges::equal(batches, labels, [](const data::Batch& batch, const Tensor& full) {
-          return batch.labels.num_elements() == full.num_elements();
+        std::ranges::equal(batches, labels, [](const data::Batch& batch, const Tensor& whole) {
+          return batch.labels.num_elements() == whole.num_elements();
         });
-    return is_full ? of_full_batch : of_last_batch;
+    return is_full ? full : last;
   }
 
   // Where batches are put, by local rank.
   std::vector<Tensor> x;       // [rows, features]
   std::vector<Tensor> labels;  // [rows] int64
-  CapturedStep of_full_batch;
-  CapturedStep of_last_batch;
+  Step full;
+  Step last;
 };
 
 std::size_t count_correct_rows(const TrainingTask& task, const RankModel& model,
@@ -96,14 +78,13 @@ std::size_t count_correct_rows(const TrainingTask& task, const RankModel& model,
   data::DataLoader loader(
       std::shared_ptr<const data::LabelledRows>(task.data, &test),
       [options](std::uint64_t epoch) { return data::exact_batches(options, epoch); },
-      {model.devices[0], task.dtype, 4});
+      {model.devices[0], task.dtype, 4, task.model_data().row});
   const NoGradScope no_grad;
   model.inner->eval();
   std::size_t num_correct = 0;
   while (const std::optional<data::Batch> batch = loader.next()) {
     if (batch->labels.num_elements() == 0) continue;
-    const Tensor logits = (*model.inner)(Variable(batch->x)).value();
-    num_correct += nn::count_correct(logits, batch->labels);
+    num_correct += nn::count_correct((*model.inner)(Variable(batch->x)).value(), batch->labels);
   }
   model.inner->train();
   return num_correct;
@@ -119,6 +100,15 @@ double measure_accuracy(const TrainingTask& task, const LocalModels& models) {
          static_cast<double>(task.data->test.num_rows());
 }
 
+// A copy of the weights that later runs do not change.
+nn::StateDict copy_weights(const nn::Module& model) {
+  nn::StateDict copy;
+  for (const auto& [name, tensor] : nn::state_dict(model)) {
+    copy.emplace_back(name, tensor.to(Device{}).clone());
+  }
+  return copy;
+}
+
 class TrainingLoop {
  public:
   TrainingLoop(const TrainingTask& task, const LocalModels& models,
@@ -127,7 +117,8 @@ class TrainingLoop {
         models_(models),
         observer_(observer),
         is_first_(models.first().rank == 0),
-        has_log_(!observer.log_path.empty()) {
+        has_log_(!observer.log_path.empty()),
+        curve_(task.num_steps) {
     for (const RankModel& model : models.ranks) {
       optimizers_.push_back(make_optimizer(task, model));
       loaders_.push_back(make_loader(task, model, models.num_ranks));
@@ -135,48 +126,49 @@ class TrainingLoop {
           [this, local = losses_.size()](const StepLoss& loss) { take(loss, local); });
     }
     if (task.launching == TrainingTask::Launching::graph) captured_.emplace(task, models);
-    if (is_first_ && has_log_) log_.emplace(observer.log_path);
-    if (observer.checks == Checks::off) return;
-    checks_.emplace(task, models, optimizers_);
+    if (is_first_ && has_log_) log_.emplace(observer.log_path, "--log");
+    if (observer.checks == Checks::on) checks_.emplace(task, models, optimizers_);
   }
 
-  LoopReport run() {
-    LoopReport report;
-    for (std::size_t epoch = 0; epoch < task_.num_epochs(); ++epoch) {
-      clock_.start();
-      epoch_loss_ = {};
-      start_epoch(epoch);
-      while (step_ < task_.num_steps && run_checked_step(epoch)) count_step();
-      drain_losses();
-      report.epoch_seconds.push_back(clock_.seconds());
-      report.last_epoch_loss = mean_over_ranks(epoch_loss_);
-      if (checks_) checks_->after_epoch(step_ - 1, report.last_epoch_loss);
-      // Acted out, test rows take their time as a step's do, so the last epoch has to do.
-      const bool is_judged = !task_.slow_motion || epoch + 1 == task_.num_epochs();
-      if (is_judged && task_.data->test.num_rows() > 0) {
-        report.epoch_accuracy.push_back(measure_accuracy(task_, models_));
-      }
-      if (is_first_ && observer_.on_epoch) {
-        observer_.on_epoch(epoch, report.epoch_seconds.back(), report.last_epoch_loss);
-      }
-    }
-    report.losses = losses_over_ranks();
+  TrainingResult run() {
+    result_.num_steps = task_.num_steps;
+    for (std::size_t epoch = 0; epoch < task_.num_epochs(); ++epoch) run_epoch(epoch);
+    result_.losses = losses_over_ranks();
     if (checks_) {
-      checks_->after_run(report.losses);
-      report.findings = checks_->findings();
+      checks_->after_run(result_.losses);
+      result_.findings = checks_->findings();
     }
-    if (log_) log_->finish();
-    return report;
+    if (log_) log_->commit();
+    if (is_first_) {
+      result_.weights = copy_weights(*models_.first().inner);
+      require_finite(result_.weights, task_.num_steps,
+                     checks_ ? "the run cannot be judged" : "nothing is saved");
+    }
+    return std::move(result_);
   }
 
  private:
-  void start_epoch(std::size_t epoch) {
+  void run_epoch(std::size_t epoch) {
+    const Clock::time_point start = Clock::now();
+    paused_seconds_ = 0;
+    epoch_loss_ = {};
     for (const auto& loader : loaders_) loader->start_epoch(epoch);
-  }
-
-  void count_step() {
-    ++step_;
-    if (observer_.on_step && is_first_) observer_.on_step(step_);
+    while (step_ < task_.num_steps && run_checked_step(epoch)) {
+      ++step_;
+      if (observer_.on_step && is_first_) observer_.on_step(step_);
+    }
+    drain_losses();
+    result_.epoch_seconds.push_back(seconds_since(start) - paused_seconds_);
+    result_.final_loss = mean_over_ranks(epoch_loss_);
+    if (checks_) checks_->after_epoch(step_ - 1, result_.final_loss);
+    // Acted out, test rows take their time as a step's do, so the last epoch has to do.
+    const bool is_judged = !task_.slow_motion || epoch + 1 == task_.num_epochs();
+    if (is_judged && task_.data->test.num_rows() > 0) {
+      result_.epoch_accuracy.push_back(measure_accuracy(task_, models_));
+    }
+    if (is_first_ && observer_.on_epoch) {
+      observer_.on_epoch(epoch, result_.epoch_seconds.back(), result_.final_loss);
+    }
   }
 
   // False at the end of the epoch.
@@ -192,18 +184,20 @@ class TrainingLoop {
     return true;
   }
 
-  // What the devices still do belongs to the epoch.
+  // Runs a check whose time does not count. What the devices still do belongs to the epoch.
   template <typename Check>
   void pause(const Check& check) {
     for (const Device device : models_.devices()) stream_of(device).synchronize();
-    clock_.pause_for(check);
+    const Clock::time_point begin = Clock::now();
+    check();
+    paused_seconds_ += seconds_since(begin);
   }
 
   static runtime::Stream& stream_of(Device device) {
     return runtime::logical_device(device).compute_stream();
   }
 
-  // Whose times stand for the step.
+  // Its times stand for the step.
   runtime::Stream& leading_stream() const { return stream_of(models_.first().devices[0]); }
 
   // False at the end of the epoch, which comes for all ranks at once.
@@ -219,14 +213,11 @@ class TrainingLoop {
     const double learning_rate =
         task_.optimizer.schedule.learning_rate(task_.optimizer.learning_rate, step_);
     for (const auto& optimizer : optimizers_) optimizer->set_learning_rate(learning_rate);
-    double grad_norm = 0;
-    const std::vector<Tensor> losses =
-        captured_ ? launch(captured_->step_of(batches_), grad_norm)
-                  : update_weights([&] { grad_norm = clip_or_measure_norm(); });
-    for (std::size_t local = 0; local < losses.size(); ++local) {
-      losses_[local].push(step_, rows_of_loss(batches_[local]), losses[local]);
+    const StepOutput output = captured_ ? launch(captured_->step_of(batches_)) : update_weights();
+    for (std::size_t local = 0; local < output.losses.size(); ++local) {
+      losses_[local].push(step_, rows_of_loss(batches_[local]), output.losses[local]);
     }
-    if (has_log_) log_step({step_, epoch, 0, learning_rate, grad_norm, 0, 0}, start);
+    if (has_log_) log_step(epoch, learning_rate, output.grad_norm, start);
     return true;
   }
 
@@ -244,30 +235,36 @@ class TrainingLoop {
     return !batches_.empty();
   }
 
-  template <typename Clip>
-  std::vector<Tensor> update_weights(const Clip& clip) {
+  StepOutput update_weights() {
     for (const auto& optimizer : optimizers_) optimizer->zero_grad();
     if (checks_) checks_->after_clearing(step_);
-    std::vector<Tensor> losses = compute_gradients(task_, models_, batches_);
-    if (task_.optimizer.clip_norm || has_log_) clip();
+    StepOutput output{compute_gradients(task_, models_, batches_), {}};
+    if (task_.optimizer.clip_norm || has_log_) output.grad_norm = clip_or_measure_norm();
     for (const auto& optimizer : optimizers_) optimizer->step();
-    return losses;
+    return output;
   }
 
-  // The same by a graph: once it is captured, nothing here but the launch happens on the host,
-  // unless the log wants the norm.
-  std::vector<Tensor> launch(CapturedStep& step, double& grad_norm) {
+  // Every rank has the same gradients, and so the same norm.
+  Tensor clip_or_measure_norm() const {
+    const double most = task_.optimizer.clip_norm.value_or(std::numeric_limits<double>::infinity());
+    Tensor norm;
+    for (const RankModel& model : models_.ranks) {
+      norm = optim::clip_grad_norm_on_device(model.inner->parameters(), most);
+    }
+    return norm;
+  }
+
+  // Once the graph is captured, nothing here but the launch happens on the host.
+  StepOutput launch(CapturedSteps::Step& step) {
     for (const auto& optimizer : optimizers_) optimizer->write_learning_rate();
     const bool replays = step.graph.is_captured();
     runtime::DeviceSpan on_device(leading_stream(), trace::Lane::compute, trace::Category::op,
                                   "launch graph");
-    step.graph.run(
-        [&] { step.losses = update_weights([&] { step.norms = clip_or_measure_on_devices(); }); });
+    step.graph.run([&] { step.output = update_weights(); });
     for (const auto& optimizer : optimizers_) {
       if (replays) optimizer->count_replayed_step();
     }
-    if (has_log_) grad_norm = step.norms[0].item();
-    return step.losses;
+    return step.output;
   }
 
   // In bitwise mode the loss is the sum over all ranks already.
@@ -285,35 +282,15 @@ class TrainingLoop {
     if (checks_) checks_->take_loss(local, loss);
     if (observer_.on_loss && model.rank == 0) observer_.on_loss(loss.step, mean_of(loss));
     if (loss.step != last_loss_.step) last_loss_ = {loss.step, 0, 0};
-    last_loss_.sum += loss.sum;
-    last_loss_.num_rows += loss.num_rows;
+    for (StepLoss* total : {&last_loss_, &epoch_loss_}) {
+      total->sum += loss.sum;
+      total->num_rows += loss.num_rows;
+    }
     curve_.add(loss);
-    epoch_loss_.sum += loss.sum;
-    epoch_loss_.num_rows += loss.num_rows;
   }
 
   void drain_losses() {
     for (LossLog& losses : losses_) losses.drain();
-  }
-
-  double max_norm() const {
-    return task_.optimizer.clip_norm.value_or(std::numeric_limits<double>::infinity());
-  }
-
-  // Every rank has the same gradients.
-  double clip_or_measure_norm() {
-    double norm = 0;
-    for (const RankModel& model : models_.ranks) {
-      norm = optim::clip_grad_norm(model.inner->parameters(), max_norm());
-    }
-    return norm;
-  }
-  std::vector<Tensor> clip_or_measure_on_devices() const {
-    std::vector<Tensor> norms;
-    for (const RankModel& model : models_.ranks) {
-      norms.push_back(optim::clip_grad_norm_on_device(model.inner->parameters(), max_norm()));
-    }
-    return norms;
   }
 
   // loss: of the ranks that this thread drives.
@@ -327,18 +304,28 @@ class TrainingLoop {
   // A message at the end of the run, which is no step's.
   ThinnedLosses losses_over_ranks() {
     const trace::UncountedScope after_the_steps({models_.first().rank});
-    const std::vector<double> own = curve_.sums_and_rows();
-    return thinned_losses(curve_.steps_per_point(),
-                          is_loss_global() ? own : models_.sum_over_ranks(own));
+    const std::vector<double>& own = curve_.sums_and_rows();
+    return curve_.means(is_loss_global() ? own : models_.sum_over_ranks(own));
   }
 
-  void log_step(StepRecord record, Clock::time_point start) {
+  // The first line replaces the file that was there; each stays, whatever becomes of the run.
+  void log_step(std::size_t epoch, double learning_rate, const Tensor& grad_norm,
+                Clock::time_point start) {
     trace::ScopedSpan span(trace::Lane::host, trace::Category::host, "log");
     drain_losses();
-    record.loss = mean_over_ranks(last_loss_);
-    record.step_seconds = seconds_since(start);
-    record.samples_per_second = static_cast<double>(task_.batch) / record.step_seconds;
-    if (log_) log_->write(record);
+    const double loss = mean_over_ranks(last_loss_);
+    const double seconds = seconds_since(start);
+    if (!log_) return;
+    const nlohmann::ordered_json line{
+        {"step", step_},
+        {"epoch", epoch},
+        {"loss", loss},
+        {"lr", learning_rate},
+        {"grad_norm", grad_norm.item()},
+        {"step_seconds", seconds},
+        {"samples_per_second", static_cast<double>(task_.batch) / seconds}};
+    log_->write(line.dump() + '\n');
+    log_->publish();
   }
 
   const TrainingTask& task_;
@@ -354,16 +341,17 @@ class TrainingLoop {
   StepLoss last_loss_;   // of all ranks that this thread drives
   StepLoss epoch_loss_;  // sum and rows of this epoch
   LossCurve curve_;
-  EpochClock clock_;
+  double paused_seconds_ = 0;  // in this epoch
   std::optional<RankChecks> checks_;
-  std::optional<StepLog> log_;
+  std::optional<AtomicFile> log_;
   std::size_t step_ = 0;
+  TrainingResult result_;
 };
 
 }  // namespace
 
-LoopReport run_loop(const TrainingTask& task, const LocalModels& models,
-                    const TrainingObserver& observer) {
+TrainingResult run_loop(const TrainingTask& task, const LocalModels& models,
+                        const TrainingObserver& observer) {
   ThreadContext context = thread_context();
   if (task.launching == TrainingTask::Launching::graph) context.issue = Issue::by_caller;
   const ThreadContextScope scope(context);

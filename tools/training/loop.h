@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/nn/state_dict.h"
+#include "engine/trace/breakdown.h"
+#include "tools/report/step_statistics.h"
 #include "tools/training/losses.h"
 #include "tools/training/model.h"
 #include "tools/verdict/findings.h"
@@ -27,18 +30,45 @@ struct TrainingObserver {
   Checks checks = Checks::off;
 };
 
-// What the loop measured.
-struct LoopReport {
-  std::vector<double> epoch_seconds;
-  double last_epoch_loss = 0;          // mean over all ranks' rows
-  std::vector<double> epoch_accuracy;  // TrainingResult
-  ThinnedLosses losses;                // of every step, over all ranks' rows
-  std::optional<RunFindings> findings;
+// The machine whose times a result has, where it was acted out (slow_motion.h).
+struct ActedOut {
+  std::string topology;
+  std::string device;  // of which the topology has several
+  double factor = 1;   // how many times slower it was
+  // The median over steps of the share for which some device was late: the cores could not follow.
+  double put_off = 0;
 };
 
-// Trains the models in place. Only rank 0 logs and calls the observer.
-// Throws: Error{Numeric} naming step and rank when the loss is not finite; what the engine throws.
-LoopReport run_loop(const TrainingTask& task, const LocalModels& models,
-                    const TrainingObserver& observer);
+// Of a run. Times are wall times of rank 0, or, acted out, those divided by the factor.
+struct TrainingResult {
+  // From the loop:
+  nn::StateDict weights;
+  std::size_t num_steps = 0;
+  std::vector<double> epoch_seconds;
+  double final_loss = 0;  // mean over the last epoch's rows
+  ThinnedLosses losses;   // of every step, over all ranks' rows
+  // Fraction of the test rows, after each epoch; of an acted run after the last one alone. Empty
+  // where there are none.
+  std::vector<double> epoch_accuracy;
+  std::optional<RunFindings> findings;  // where checks were asked for
+
+  // From the devices and the recording (ranks.h):
+  std::optional<trace::StepBreakdown> breakdown;    // of rank 0's median step
+  StepStatistics step_statistics;                   // over the steps of all ranks
+  std::vector<std::optional<double>> comm_overlap;  // per device; see step_statistics.h
+  std::vector<double> busy_fraction;                // per device: share of the steps' time
+  std::vector<std::size_t> peak_bytes;              // per device
+  std::size_t comm_bytes_per_step = 0;  // sent by a device, mean over steps, largest device
+  std::optional<ActedOut> acted;
+
+  double test_accuracy() const { return epoch_accuracy.empty() ? 0 : epoch_accuracy.back(); }
+};
+
+// Trains the models in place, and returns the loop's part of the result; on rank 0 with a copy of
+// the weights. Only rank 0 logs and calls the observer.
+// Throws: Error{Numeric} naming step and rank when the loss is not finite, or the parameter that is
+// not at the end; what the engine throws.
+TrainingResult run_loop(const TrainingTask& task, const LocalModels& models,
+                        const TrainingObserver& observer);
 
 }  // namespace lockstep::tools

@@ -1,8 +1,8 @@
 #include "tools/training/losses.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
 #include "engine/runtime/cuda_device.h"
@@ -53,31 +53,20 @@ void LossLog::report_oldest() {
   on_loss_(oldest.loss);
 }
 
+LossCurve::LossCurve(std::size_t num_steps) {
+  constexpr std::size_t kMost = ThinnedLosses::kMostPoints;
+  steps_per_point_ = std::bit_ceil((num_steps + kMost - 1) / kMost);
+  sums_and_rows_.resize(2 * ((num_steps + steps_per_point_ - 1) / steps_per_point_));
+}
+
 void LossCurve::add(const StepLoss& loss) {
-  while (loss.step / steps_per_point_ >= kMostPoints) {
-    for (std::size_t i = 0; 2 * i < points_.size(); ++i) {
-      const Point second = 2 * i + 1 < points_.size() ? points_[2 * i + 1] : Point{};
-      points_[i] = {points_[2 * i].sum + second.sum, points_[2 * i].num_rows + second.num_rows};
-    }
-    points_.resize((points_.size() + 1) / 2);
-    steps_per_point_ *= 2;
-  }
-  const std::size_t index = loss.step / steps_per_point_;
-  if (index >= points_.size()) points_.resize(index + 1);
-  points_[index].sum += loss.sum;
-  points_[index].num_rows += static_cast<double>(loss.num_rows);
+  const std::size_t point = loss.step / steps_per_point_;
+  sums_and_rows_.at(point) += loss.sum;
+  sums_and_rows_.at(sums_and_rows_.size() / 2 + point) += static_cast<double>(loss.num_rows);
 }
 
-std::vector<double> LossCurve::sums_and_rows() const {
-  std::vector<double> numbers;
-  for (const Point& point : points_) numbers.push_back(point.sum);
-  for (const Point& point : points_) numbers.push_back(point.num_rows);
-  return numbers;
-}
-
-ThinnedLosses thinned_losses(std::size_t steps_per_point,
-                             const std::vector<double>& sums_and_rows) {
-  ThinnedLosses losses{steps_per_point, {}};
+ThinnedLosses LossCurve::means(const std::vector<double>& sums_and_rows) const {
+  ThinnedLosses losses{steps_per_point_, {}};
   const std::size_t num_points = sums_and_rows.size() / 2;
   for (std::size_t i = 0; i < num_points; ++i) {
     losses.mean.push_back(sums_and_rows[i] / sums_and_rows[num_points + i]);
@@ -102,18 +91,6 @@ void require_finite(const nn::StateDict& weights, std::size_t num_steps,
           "'{}' is not finite after the update of step {}, the last; {}, try a smaller "
           "--lr",
           parameter, num_steps - 1, consequence);
-}
-
-void StepLog::write(const StepRecord& record) {
-  const nlohmann::ordered_json line{{"step", record.step},
-                                    {"epoch", record.epoch},
-                                    {"loss", record.loss},
-                                    {"lr", record.learning_rate},
-                                    {"grad_norm", record.grad_norm},
-                                    {"step_seconds", record.step_seconds},
-                                    {"samples_per_second", record.samples_per_second}};
-  file_.write(line.dump() + '\n');
-  file_.publish();
 }
 
 }  // namespace lockstep::tools

@@ -9,10 +9,9 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <string>
+#include <string_view>
 #include <vector>
 
-#include "engine/core/files.h"
 #include "engine/nn/module.h"
 #include "engine/nn/state_dict.h"
 #include "engine/tensor/tensor.h"
@@ -57,37 +56,31 @@ class LossLog {
   std::size_t num_reported_ = 0;
 };
 
-// The losses of all steps, thinned: kMostPoints means of equally many steps each (of the last point
-// perhaps fewer).
-class LossCurve {
- public:
+// The mean losses of a run, thinned: each point is the mean over so many steps, the last perhaps
+// over fewer.
+struct ThinnedLosses {
   static constexpr std::size_t kMostPoints = 256;
 
-  // Adds a rank's loss. Steps may come in any order.
-  void add(const StepLoss& loss);
-
-  std::size_t steps_per_point() const { return steps_per_point_; }
-  // Sums of the losses, then numbers of rows, point by point: what ranks add up.
-  std::vector<double> sums_and_rows() const;
-
- private:
-  struct Point {
-    double sum = 0;
-    double num_rows = 0;
-  };
-
-  std::size_t steps_per_point_ = 1;
-  std::vector<Point> points_;
-};
-
-// What a run keeps of its losses: means over all ranks' rows.
-struct ThinnedLosses {
   std::size_t steps_per_point = 1;
   std::vector<double> mean;
 };
 
-// The means of LossCurve::sums_and_rows().
-ThinnedLosses thinned_losses(std::size_t steps_per_point, const std::vector<double>& sums_and_rows);
+// Adds the losses of a run of known length up to such points.
+class LossCurve {
+ public:
+  explicit LossCurve(std::size_t num_steps);
+
+  // Adds a rank's loss. Steps may come in any order.
+  void add(const StepLoss& loss);
+
+  // Sums of the losses, then numbers of rows, point by point: ranks add these up before means().
+  const std::vector<double>& sums_and_rows() const { return sums_and_rows_; }
+  ThinnedLosses means(const std::vector<double>& sums_and_rows) const;
+
+ private:
+  std::size_t steps_per_point_;
+  std::vector<double> sums_and_rows_;
+};
 
 // Throws Error{Numeric} naming step and rank unless the loss is a finite number, and of the model
 // the first parameter that is not, which may be later by the steps that a device is ahead.
@@ -97,29 +90,5 @@ void require_finite(const StepLoss& loss, int rank, const nn::Module& model,
 // The same of weights after the last of so many steps. REQUIRES: they are on the CPU.
 void require_finite(const nn::StateDict& weights, std::size_t num_steps,
                     std::string_view consequence);
-
-// --log: one JSON object per line and step.
-struct StepRecord {
-  std::size_t step = 0;
-  std::size_t epoch = 0;
-  double loss = 0;  // mean over the global batch
-  double learning_rate = 0;
-  double grad_norm = 0;  // before clipping
-  double step_seconds = 0;
-  double samples_per_second = 0;
-};
-
-class StepLog {
- public:
-  // Throws Error{Io} when the file cannot be written, as all of these do.
-  explicit StepLog(const std::string& path) : file_(path, "--log") {}
-
-  // The first line replaces the file that was there; each stays, whatever becomes of the run.
-  void write(const StepRecord& record);
-  void finish() { file_.commit(); }
-
- private:
-  AtomicFile file_;
-};
 
 }  // namespace lockstep::tools

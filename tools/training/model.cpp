@@ -1,9 +1,13 @@
 #include "tools/training/model.h"
 
-#include "engine/nn/mlp.h"
-#include "engine/optim/optimizer.h"
+#include "engine/autograd/backward.h"
+#include "engine/autograd/ops/ops.h"
+#include "engine/core/thread_context.h"
+#include "engine/nn/models.h"
+#include "engine/parallel/bitwise/micro_shards.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "engine/parallel/ddp/ddp.h"
+#include "engine/runtime/device_span.h"
 #include "engine/trace/counters.h"
 
 namespace lockstep::tools {
@@ -46,6 +50,59 @@ data::EpochSampler make_sampler(const TrainingTask& task, std::size_t world_size
   return [options](std::uint64_t epoch) { return data::exact_batches(options, epoch); };
 }
 
+Variable sum_loss(const Variable& logits, const Tensor& labels) {
+  return cross_entropy(logits, labels, Reduction::sum);
+}
+
+// Ranks average their gradients, so each rank's share of the global mean is scaled up by their
+// number. A rank without rows contributes zeros.
+double weight_of_loss(const TrainingTask& task, std::size_t num_ranks, const data::Batch& batch) {
+  return task.sampler == Sampler::exact
+             ? static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)
+             : 1.0 / static_cast<double>(batch.labels.num_elements());
+}
+
+Tensor plain_gradients(const TrainingTask& task, std::size_t num_ranks, nn::Module& model,
+                       const data::Batch& batch) {
+  Variable loss;
+  Tensor weight;
+  {
+    const runtime::WorkSpan span(batch.x.stream(), trace::Lane::compute, trace::Category::forward,
+                                 "forward");
+    weight = kept_scalar(weight_of_loss(task, num_ranks, batch), batch.x.dtype(), batch.x.device());
+    loss = sum_loss(model(Variable(batch.x)), batch.labels);
+  }
+  {
+    const runtime::WorkSpan span(batch.x.stream(), trace::Lane::compute, trace::Category::backward,
+                                 "backward");
+    loss.backward(weight);
+  }
+  return loss.value();
+}
+
+Tensor bitwise_gradients(const LocalModels& models, const data::Batch& batch) {
+  const runtime::WorkSpan span(batch.x.stream(), trace::Lane::compute, trace::Category::backward,
+                               "micro-shards forward and backward");
+  const RankModel& model = models.first();
+  double loss_sum = 0;
+  if (models.communicator) {
+    const plan::MicroShardPlan plan =
+        plan::micro_shard_plan(batch.num_global_rows, models.num_ranks);
+    const parallel::MicroShardResult mine = parallel::run_micro_shards(
+        *model.inner, sum_loss, batch.x, batch.labels, plan, static_cast<std::size_t>(model.rank));
+    loss_sum = parallel::bitwise_all_reduce(*model.inner, mine, *models.communicator);
+  } else {
+    loss_sum = parallel::bitwise_data_parallel(*model.inner, model.devices, sum_loss, batch.x,
+                                               batch.labels);
+  }
+  const double factor = 1.0 / static_cast<double>(batch.num_global_rows);
+  for (const Variable& parameter : model.inner->parameters()) {
+    const TensorView grad = parameter.grad().view();
+    batch.x.backend().scale(batch.x.stream(), grad, factor, grad);
+  }
+  return Tensor::from(std::vector<double>{loss_sum}, {1}, Device{});
+}
+
 }  // namespace
 
 std::vector<double> LocalModels::sum_over_ranks(const std::vector<double>& numbers) const {
@@ -64,7 +121,8 @@ std::vector<Device> LocalModels::devices() const {
 }
 
 std::shared_ptr<nn::Module> make_model(const TrainingTask& task, Device device) {
-  const std::shared_ptr<nn::Module> model = nn::make_mlp(task.model, task.seed, task.dtype, device);
+  const std::shared_ptr<nn::Module> model =
+      nn::make_model(task.model, task.model_data(), task.seed, task.dtype, device);
   if (task.initial_weights) nn::load_state_dict(*model, *task.initial_weights);
   return model;
 }
@@ -77,6 +135,7 @@ LocalModels make_models(const TrainingTask& task, const DevicePlacement& placeme
   if (placement.mode == Mode::data_parallel) {
     parallel::DataParallelOptions options;
     options.devices = placement.devices;
+    options.batch_norm = task.batch_norm;
     models.ranks[0].wrapped = std::make_shared<parallel::DataParallel>(model, options);
   }
   return models;
@@ -91,10 +150,12 @@ LocalModels make_rank_model(const TrainingTask& task, Device device,
   models.ranks.push_back({communicator.rank(), model, model, {device}});
   // What the ranks agree on, and rank 0's weights, are sent once, and not in every step.
   const trace::UncountedScope before_the_steps({communicator.rank()});
-  if (task.summation ==
-      Summation::bitwise) {  // which reduces gradients by itself, in a fixed order
+  if (task.summation == Summation::bitwise) {  // its gradients are reduced in a fixed order instead
     parallel::broadcast_model(*model, communicator);
   } else {
+    if (task.batch_norm == parallel::BatchNormRows::all) {
+      parallel::sync_batch_norm(*model, communicator);
+    }
     models.ranks[0].wrapped =
         std::make_shared<parallel::Ddp>(model, communicator, ddp_options(task));
   }
@@ -122,7 +183,26 @@ std::unique_ptr<data::DataLoader> make_loader(const TrainingTask& task, const Ra
   return std::make_unique<data::DataLoader>(
       std::shared_ptr<const data::LabelledRows>(task.data, &task.data->train),
       make_sampler(task, num_ranks, static_cast<std::size_t>(model.rank)),
-      data::DataLoaderOptions{model.devices[0], task.dtype, 32});
+      data::DataLoaderOptions{model.devices[0], task.dtype, 32, task.model_data().row});
+}
+
+std::vector<Tensor> compute_gradients(const TrainingTask& task, const LocalModels& models,
+                                      const std::vector<data::Batch>& batches) {
+  std::vector<Tensor> losses(batches.size());
+  const auto compute = [&](std::size_t local) {
+    const data::Batch& batch = batches[local];
+    thread_context().first_row = batch.global_offset;
+    losses[local] =
+        task.summation == Summation::bitwise
+            ? bitwise_gradients(models, batch)
+            : plain_gradients(task, models.num_ranks, *models.ranks[local].wrapped, batch);
+  };
+  if (models.replicas) {
+    models.replicas->run_backward([&](nn::Module&, std::size_t rank) { compute(rank); });
+  } else {
+    compute(0);
+  }
+  return losses;
 }
 
 }  // namespace lockstep::tools

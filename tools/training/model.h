@@ -31,7 +31,7 @@ struct LocalModels {
 
   const RankModel& first() const { return ranks[0]; }
   std::vector<Device> devices() const;  // of all these ranks
-  // Of numbers that each thread has for its ranks. All of them call it.
+  // Adds up numbers that each thread has for its ranks. All of them call it.
   std::vector<double> sum_over_ranks(const std::vector<double>& numbers) const;
 };
 
@@ -46,11 +46,18 @@ LocalModels make_models(const TrainingTask& task, const DevicePlacement& placeme
 LocalModels make_rank_model(const TrainingTask& task, Device device,
                             comm::Communicator& communicator);
 
-// Of the model's parameters.
 std::unique_ptr<optim::Optimizer> make_optimizer(const TrainingTask& task, const RankModel& model);
 
 // The rows of this rank, epoch by epoch, on its first device.
 std::unique_ptr<data::DataLoader> make_loader(const TrainingTask& task, const RankModel& model,
                                               std::size_t num_ranks);
+
+// Forward and backward of one step: leaves gradients in the parameters' grad().
+// batches: by local rank. Returns for each the sum of the loss over its rows (over all ranks' rows
+// in bitwise mode): one element, on the device where the model's output is, or on the CPU.
+// Gradients are those of the mean loss over the global batch under --sampler exact; under torch
+// they are the average over ranks of the mean over each rank's rows.
+std::vector<Tensor> compute_gradients(const TrainingTask& task, const LocalModels& models,
+                                      const std::vector<data::Batch>& batches);
 
 }  // namespace lockstep::tools

@@ -4,20 +4,25 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 
 #include "engine/core/error.h"
+#include "engine/launch/process.h"
+#include "engine/launch/rank_environment.h"
 #include "engine/plan/micro_shards.h"
 #include "engine/plan/scatter.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/physical_gpus.h"
 #include "kernels/matmul_precision.h"
 #include "tools/cli/numbers.h"
-#include "tools/ranks/communicators.h"
+#include "tools/ranks/rank_flags.h"
 #include "tools/report/row_table.h"
 
 namespace lockstep::tools {
 namespace {
+
+constexpr std::size_t kMostThreads = 1024;  // of a device
 
 // For the calling thread, and for threads that are started meanwhile for good.
 class SignalsBlocked {
@@ -34,6 +39,20 @@ class SignalsBlocked {
  private:
   sigset_t before_{};
 };
+
+// OMP_NUM_THREADS, if it holds a number, as PyTorch reads it: "4", or "4,2", of which the first
+// counts. A 1 in one of several ranks does not: launchers set it where the user says nothing.
+std::optional<std::size_t> omp_num_threads() {
+  const launch::Environment environment = launch::current_environment();
+  const std::optional<std::string> text = launch::find_variable(environment, "OMP_NUM_THREADS");
+  std::size_t threads = 0;
+  if (!text) return std::nullopt;
+  const auto [end, problem] = std::from_chars(text->data(), text->data() + text->size(), threads);
+  const bool is_number = problem == std::errc{} && (*end == '\0' || *end == ',');
+  if (!is_number || threads < 1 || threads > kMostThreads) return std::nullopt;
+  if (threads == 1 && launch::rank_environment(environment).world_size > 1) return std::nullopt;
+  return threads;
+}
 
 // "cpu:0 to cpu:63 do", "only cuda:0 does".
 std::string existing(DeviceType type) {
@@ -147,10 +166,11 @@ void require_startable(const RankFlags& ranks, const TrainingFlags& devices) {
 
 void apply_threads_per_device(const TrainingFlags& flags, std::size_t num_devices) {
   std::size_t threads = std::max<std::size_t>(1, runtime::num_cores() / num_devices);
+  if (const std::optional<std::size_t> said = omp_num_threads()) threads = *said;
   if (flags.threads_per_device) {
     threads = require_positive("--threads-per-device", *flags.threads_per_device);
-    require(threads <= 1024, ErrorCode::Usage, "--threads-per-device", "at most 1024, found {}",
-            threads);
+    require(threads <= kMostThreads, ErrorCode::Usage, "--threads-per-device",
+            "at most {}, found {}", kMostThreads, threads);
   }
   if (flags.bitwise) threads = 1;
   runtime::set_threads_per_device(threads);
@@ -168,6 +188,14 @@ std::string describe_devices(const std::vector<Device>& devices) {
   const bool is_cpu = devices[0].type == DeviceType::cpu;
   return fmt::format("using device: {} ({})", names,
                      is_cpu ? describe_cpu(devices.size()) : describe_gpus(devices));
+}
+
+std::vector<int> tracks_of(const DevicePlacement& placement) {
+  std::vector<int> tracks;
+  for (const Device device : placement.devices) {
+    tracks.push_back(placement.mode == Mode::ddp ? static_cast<int>(tracks.size()) : device.index);
+  }
+  return tracks;
 }
 
 std::size_t num_physical_devices(const std::vector<Device>& devices) {

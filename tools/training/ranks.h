@@ -1,8 +1,9 @@
 // Runs the loop for every rank of a run, wherever they are, and brings together what they measured.
 #pragma once
 
+#include "engine/trace/recorder.h"
 #include "tools/ranks/rank_job.h"
-#include "tools/training/results.h"
+#include "tools/training/loop.h"
 
 namespace lockstep::tools {
 
@@ -27,14 +28,13 @@ struct JobResult {
 };
 
 // Trains this rank's share where ranks are processes, with the job's communicator. Recording may be
-// on; this stops it. Times of another host are put onto rank 0's clock, which its ranks read over
-// the store before and after training: JobResult::recording says how well. Throws as run_loop().
+// on; this stops it. Throws as run_loop().
 JobResult train_in_job(const TrainingTask& task, RankJob& job,
                        const TrainingObserver& observer = {});
 
-// A GPU's first steps load kernels and find the fastest products; what is measured should not hold
-// that. Does nothing on the CPU.
-void warm_up(const TrainingTask& task, const DevicePlacement& placement);
+// The first steps load kernels, find memory and the fastest products, and wake threads and cores;
+// what is measured should not hold that. Trains a few steps, and goes on for so long.
+void warm_up(const TrainingTask& task, const DevicePlacement& placement, double seconds);
 void warm_up(const TrainingTask& task, RankJob& job);
 
 }  // namespace lockstep::tools

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "engine/core/error.h"
@@ -19,19 +20,7 @@
 namespace lockstep::tools {
 namespace {
 
-constexpr std::size_t kRehearsedSteps = 6;
-// What the cores are busy of the time, and what it costs them to sleep and wake up once.
-constexpr double kHeadroom = 2.5;
-constexpr double kWakeSeconds = 30e-6;
 constexpr double kMaxFactor = 1e9;
-// No step is shorter here, so that what a thread is late by does not count.
-constexpr double kShortestStep = 5e-3;
-
-// Up, to two digits: "1 : 40".
-double round_up(double factor) {
-  const double digit = std::pow(10.0, std::floor(std::log10(factor)) - 1);
-  return std::ceil(factor / digit) * digit;
-}
 
 slow_motion::MachineOptions machine_options(const TrainingTask& task,
                                             const DevicePlacement& placement) {
@@ -43,53 +32,61 @@ slow_motion::MachineOptions machine_options(const TrainingTask& task,
   return options;
 }
 
-// A step, once as it is and once as it would be on the modelled machine.
-struct RehearsedStep {
+// A step, or several: what they take here and on the modelled machine.
+struct StepTime {
   double real_seconds = 0;
   double modelled_seconds = 0;
   double num_kernels = 0;
 };
 
+// The mean of a few steps that run unpaced.
 template <typename Train>
-RehearsedStep rehearse(TrainingTask task, const DevicePlacement& placement, const Train& train) {
+StepTime rehearse(TrainingTask task, const DevicePlacement& placement, const Train& train) {
+  constexpr std::size_t kMostSteps = 6;
   slow_motion::MachineOptions options = machine_options(task, placement);
   options.pace = slow_motion::Pace::none;
   slow_motion::Machine machine(options);
   const slow_motion::OnStage on_stage(machine);
-  task.num_steps = std::min(task.num_steps, kRehearsedSteps);
-  struct Sample {
-    runtime::Time real{};
-    runtime::Time modelled{};
-    std::size_t num_kernels = 0;
+  task.num_steps = std::min(task.num_steps, kMostSteps);
+  const runtime::Time begin = runtime::now();
+  const auto so_far = [&] {
+    return StepTime{runtime::to_seconds(runtime::now() - begin),
+                    runtime::to_seconds(machine.end() - begin),
+                    static_cast<double>(machine.num_kernels())};
   };
-  const auto sample = [&] { return Sample{runtime::now(), machine.end(), machine.num_kernels()}; };
-  const Sample begin = sample();
-  std::vector<Sample> samples;
+  StepTime first = so_far();
+  StepTime last;
   TrainingObserver observer;
-  observer.on_step = [&](std::size_t) { samples.push_back(sample()); };
+  observer.on_step = [&](std::size_t num_done) {
+    last = so_far();
+    if (num_done == 1 && task.num_steps > 1) first = last;  // it finds memory and threads
+  };
   train(task, observer);
-  // The first step finds memory and threads; where there is no other, it has to do.
-  const Sample first = samples.size() > 1 ? samples.front() : begin;
-  const Sample& last = samples.back();
-  const double steps = static_cast<double>(std::max<std::size_t>(1, samples.size() - 1));
-  return {runtime::to_seconds(last.real - first.real) / steps,
-          runtime::to_seconds(last.modelled - first.modelled) / steps,
-          static_cast<double>(last.num_kernels - first.num_kernels) / steps};
+  const auto steps = static_cast<double>(std::max<std::size_t>(1, task.num_steps - 1));
+  return {(last.real_seconds - first.real_seconds) / steps,
+          (last.modelled_seconds - first.modelled_seconds) / steps,
+          (last.num_kernels - first.num_kernels) / steps};
 }
 
-double choose_factor(const RehearsedStep& step) {
-  const double cores = static_cast<double>(runtime::num_cores());
+// So large that the cores are at work about half of the time. Rounded up to two digits: "1 : 40".
+double choose_factor(const StepTime& step) {
+  constexpr double kHeadroom = 2.5;
+  constexpr double kWakeSeconds = 30e-6;  // what a kernel's thread costs to sleep and wake up
+  constexpr double kShortestStep = 5e-3;  // what a thread is late by does not count in that
+  const auto cores = static_cast<double>(runtime::num_cores());
   const double real = std::max(
       kShortestStep, kHeadroom * (step.real_seconds + step.num_kernels * kWakeSeconds / cores));
-  return round_up(std::clamp(real / step.modelled_seconds, 1e-3, kMaxFactor));
-}
-
-double seconds_of(const trace::Interval& interval) {
-  return 1e-9 * static_cast<double>(interval.end_ns - interval.begin_ns);
+  const double factor = std::clamp(real / step.modelled_seconds, 1e-3, kMaxFactor);
+  const double digit = std::pow(10.0, std::floor(std::log10(factor)) - 1);
+  return std::ceil(factor / digit) * digit;
 }
 
 trace::Interval interval_of(const trace::Span& span) {
   return {span.begin_ns, span.end_ns};
+}
+
+double seconds_of(const trace::Interval& interval) {
+  return 1e-9 * static_cast<double>(interval.end_ns - interval.begin_ns);
 }
 
 // When devices did what is meant.
@@ -108,85 +105,73 @@ double share_of(const trace::Interval& interval, const trace::IntervalSet& set) 
   return 1e-9 * static_cast<double>(trace::total_ns(inside)) / seconds_of(interval);
 }
 
-// The steps of a device, by time.
-class StepTimes {
- public:
-  // `late`: when the cores could not follow, whichever device it was.
-  StepTimes(const trace::Recording& recording, int track, const trace::IntervalSet& late)
-      : track_(track) {
-    for (const trace::Span& span : recording.spans) {
-      const bool is_step = span.thread == trace::kDeviceThread && span.rank == track &&
-                           span.category == trace::Category::step;
-      if (!is_step) continue;
-      steps_.push_back(span);
-      late_.push_back(share_of(interval_of(span), late));
-    }
-  }
-
-  double put_off() const { return median(late_); }
-
-  // Of each epoch: all steps, each as long as the mean of those in which no device was late, if
-  // there are such. Some begin with what is no part of them, such as a check.
-  std::vector<double> epoch_seconds(std::size_t steps_per_epoch) const {
-    std::vector<double> epochs;
-    for (std::size_t begin = 0; begin < steps_.size(); begin += steps_per_epoch) {
-      const std::size_t end = std::min(begin + steps_per_epoch, steps_.size());
-      const std::vector<trace::Span> steps = punctual_steps(begin, end);
-      double total = 0;
-      for (const trace::Span& step : steps) total += seconds_of(interval_of(step));
-      epochs.push_back(total / static_cast<double>(steps.size()) *
-                       static_cast<double>(end - begin));
-    }
-    return epochs;
-  }
-
-  // The one of median length among those in which no device was late. REQUIRES: there are steps.
-  trace::Interval median_step() const {
-    const std::vector<trace::Span> steps = punctual_steps(0, steps_.size());
-    return interval_of(*trace::median_step_span(steps, track_));
-  }
-
- private:
-  // Those of [begin, end) in which no device was late; all, if there is none.
-  std::vector<trace::Span> punctual_steps(std::size_t begin, std::size_t end) const {
-    std::vector<trace::Span> punctual;
-    for (std::size_t i = begin; i < end; ++i) {
-      if (late_[i] == 0) punctual.push_back(steps_[i]);
-    }
-    if (!punctual.empty()) return punctual;
-    return {steps_.begin() + static_cast<std::ptrdiff_t>(begin),
-            steps_.begin() + static_cast<std::ptrdiff_t>(end)};
-  }
-
-  const int track_;
-  std::vector<trace::Span> steps_;
-  std::vector<double> late_;
+// A step of a device, and the share of it for which the cores could not follow.
+struct ActedStep {
+  trace::Span span;
+  double late = 0;
 };
+
+std::vector<ActedStep> steps_of(const trace::Recording& recording, int track,
+                                const trace::IntervalSet& late) {
+  std::vector<ActedStep> steps;
+  for (const trace::Span& span : recording.spans) {
+    if (span.thread == trace::kDeviceThread && span.rank == track &&
+        span.category == trace::Category::step) {
+      steps.push_back({span, share_of(interval_of(span), late)});
+    }
+  }
+  return steps;
+}
+
+// Those in which no device was late; all, if there is none.
+std::vector<trace::Span> punctual(std::span<const ActedStep> steps) {
+  std::vector<trace::Span> all;
+  std::vector<trace::Span> chosen;
+  for (const ActedStep& step : steps) {
+    all.push_back(step.span);
+    if (step.late == 0) chosen.push_back(step.span);
+  }
+  return chosen.empty() ? all : chosen;
+}
+
+// Each epoch as all its steps, each as long as the mean of the punctual ones: what lies between
+// steps, such as a check, is no part of it.
+std::vector<double> epoch_seconds(std::span<const ActedStep> steps, std::size_t steps_per_epoch) {
+  std::vector<double> epochs;
+  for (std::size_t begin = 0; begin < steps.size(); begin += steps_per_epoch) {
+    const auto epoch = steps.subspan(begin, std::min(steps_per_epoch, steps.size() - begin));
+    const std::vector<trace::Span> timed = punctual(epoch);
+    double total = 0;
+    for (const trace::Span& step : timed) total += seconds_of(interval_of(step));
+    epochs.push_back(total * static_cast<double>(epoch.size()) / static_cast<double>(timed.size()));
+  }
+  return epochs;
+}
 
 void take_acted_times(const TrainingTask& task, const DevicePlacement& placement,
                       TrainingResult& result) {
-  const bool is_ddp = placement.mode == Mode::ddp;
-  std::vector<int> tracks;
-  for (const Device device : placement.devices) {
-    tracks.push_back(is_ddp ? static_cast<int>(tracks.size()) : device.index);
-  }
   const trace::Recording recording = trace::collect();
   const trace::IntervalSet late = device_times(recording, slow_motion::is_late);
-  const StepTimes first_steps(recording, tracks[0], late);
-  result.acted->put_off = first_steps.put_off();
+  const std::vector<int> tracks = tracks_of(placement);
+  const std::vector<ActedStep> first_steps = steps_of(recording, tracks[0], late);
+  std::vector<double> shares;
+  for (const ActedStep& step : first_steps) shares.push_back(step.late);
+  result.acted->put_off = median(shares);
   if (recording.num_dropped == 0) {
-    result.epoch_seconds = first_steps.epoch_seconds(task.steps_per_epoch());
+    result.epoch_seconds = epoch_seconds(first_steps, task.steps_per_epoch());
   }
   result.busy_fraction.clear();
   for (const int track : tracks) {
-    const auto is_its_kernel = [&](const trace::Span& span) {
+    const trace::IntervalSet kernels = device_times(recording, [&](const trace::Span& span) {
       return span.rank == track && slow_motion::is_kernel(span);
-    };
-    const trace::IntervalSet kernels = device_times(recording, is_its_kernel);
-    // Of a median step: some wait for what is between steps, such as a check, and behind that each
-    // rank begins its own when it can.
-    const StepTimes steps = is_ddp ? StepTimes(recording, track, late) : first_steps;
-    result.busy_fraction.push_back(share_of(steps.median_step(), kernels));
+    });
+    // A rank begins each step when it can; DataParallel's devices have the same steps.
+    const bool has_own_steps = placement.mode == Mode::ddp;
+    const std::vector<trace::Span> steps =
+        punctual(has_own_steps ? steps_of(recording, track, late) : first_steps);
+    const int track_of_steps = has_own_steps ? track : tracks[0];
+    const trace::Span& typical = *trace::median_step_span(steps, track_of_steps);
+    result.busy_fraction.push_back(share_of(interval_of(typical), kernels));
   }
 }
 
@@ -242,7 +227,7 @@ TrainingResult act_out(
   const bool is_recorded = trace::recording();
   trace::stop();
   slow_motion::MachineOptions options = machine_options(task, placement);
-  const RehearsedStep step = rehearse(task, placement, train);
+  const StepTime step = rehearse(task, placement, train);
   options.factor = task.slow_motion->factor.value_or(choose_factor(step));
   // What a thread is late by in one part of a step it makes up for in another, or in the next ones.
   constexpr double kPatientSteps = 3;

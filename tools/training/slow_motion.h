@@ -7,7 +7,7 @@
 #include <string>
 
 #include "simulate/predict/topology.h"
-#include "tools/training/results.h"
+#include "tools/training/loop.h"
 #include "tools/training/task.h"
 
 namespace lockstep::tools {

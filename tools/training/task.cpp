@@ -8,7 +8,6 @@
 #include "engine/core/error.h"
 #include "engine/core/files.h"
 #include "engine/launch/rank_environment.h"
-#include "engine/nn/mlp.h"
 #include "engine/nn/state_dict.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
@@ -64,31 +63,27 @@ std::string default_model(const datasets::RowSize& row) {
   return fmt::format("mlp:{}-256-{}", row.num_features, row.num_classes);
 }
 
-void require_fitting_model(const std::string& model, const data::LabelledRows& rows) {
-  const nn::MlpSpec spec = nn::parse_mlp(model);
-  require(spec.sizes.front() == rows.num_features && spec.sizes.back() >= rows.num_classes,
-          ErrorCode::Usage, "--model",
-          "'{}' takes {} inputs and gives {} outputs, but {} has {} features and {} classes; use "
-          "mlp:{}-...-{}",
-          model, spec.sizes.front(), spec.sizes.back(), rows.name, rows.num_features,
-          rows.num_classes, rows.num_features, rows.num_classes);
+nn::ModelData data_for(const nn::ModelSpec& spec, const Shape& image, std::size_t num_features,
+                       std::size_t num_classes) {
+  const bool is_image = spec.takes_images() && image.num_dims() == 3;
+  return {is_image ? image : Shape{num_features}, num_classes};
 }
 
 // Weights, gradients, momentum and the weights that are kept as the result, on every device.
-void require_memory_for(const nn::MlpSpec& spec, DType dtype, std::size_t num_devices) {
-  double num_parameters = 0;
-  for (std::size_t i = 0; i + 1 < spec.sizes.size(); ++i) {
-    num_parameters +=
-        (static_cast<double>(spec.sizes[i]) + 1) * static_cast<double>(spec.sizes[i + 1]);
-  }
-  const double num_bytes =
-      4 * num_parameters * static_cast<double>(size_of(dtype)) * static_cast<double>(num_devices);
+void require_memory_for(const nn::ModelSpec& spec, const nn::ModelData& data, DType dtype,
+                        std::size_t num_devices) {
+  const double num_bytes = 4 * nn::count_parameters(spec, data) *
+                           static_cast<double>(size_of(dtype)) * static_cast<double>(num_devices);
   require_memory("--model", num_bytes);
+}
+
+std::shared_ptr<nn::Module> model_on_host(const TrainingTask& task) {
+  return nn::make_model(task.model, task.model_data(), task.seed, task.dtype);
 }
 
 // Says, once for a job, what it took off; nothing where the names fit as they are.
 void strip_prefix_of_weights(TrainingTask& task, const std::string& path) {
-  const std::shared_ptr<nn::Module> model = nn::make_mlp(task.model, task.seed, task.dtype);
+  const std::shared_ptr<nn::Module> model = model_on_host(task);
   const std::string prefix = nn::find_prefix(*task.initial_weights, *model);
   if (prefix.empty()) return;
   task.initial_weights = nn::strip_prefix(*task.initial_weights, prefix);
@@ -99,7 +94,7 @@ void strip_prefix_of_weights(TrainingTask& task, const std::string& path) {
 // Found out here rather than by the first rank that looks.
 void require_loadable(const TrainingTask& task) {
   if (!task.initial_weights) return;
-  const std::shared_ptr<nn::Module> model = nn::make_mlp(task.model, task.seed, task.dtype);
+  const std::shared_ptr<nn::Module> model = model_on_host(task);
   try {
     nn::load_state_dict(*model, *task.initial_weights);
   } catch (const Error& error) {
@@ -107,7 +102,11 @@ void require_loadable(const TrainingTask& task) {
   }
 }
 
-void require_fitting_bitwise(const TrainingFlags& flags, std::size_t num_devices) {
+void require_fitting_bitwise(const TrainingFlags& flags, const nn::ModelSpec& model,
+                             std::size_t num_devices) {
+  require(!model.has_batch_norm(), ErrorCode::Usage, "--bitwise",
+          "cuts a batch into eight micro-shards, and each device would keep running statistics of "
+          "its own ones alone; use a model without batch norm");
   require(num_devices == 1 || num_devices == 2 || num_devices == 4 || num_devices == 8,
           ErrorCode::Usage, "--bitwise", "works with 1, 2, 4 or 8 devices, found {}", num_devices);
   require(flags.plan == "auto", ErrorCode::Usage, "--bitwise",
@@ -117,6 +116,14 @@ void require_fitting_bitwise(const TrainingFlags& flags, std::size_t num_devices
   require(flags.sampler == "exact", ErrorCode::Usage, "--bitwise", "needs --sampler exact");
   require(flags.threads_per_device.value_or(1) == 1, ErrorCode::Usage, "--bitwise",
           "needs one thread per device; leave out --threads-per-device");
+}
+
+void require_fitting_sync_batch_norm(const TrainingFlags& flags, const nn::ModelSpec& model) {
+  require(model.has_batch_norm(), ErrorCode::Usage, "--sync-batch-norm",
+          "is for models with batch norm, such as resnet18; leave it out");
+  require(!flags.graph, ErrorCode::Usage, "--sync-batch-norm",
+          "lets devices wait for each other within a step, which --graph captures from one thread; "
+          "leave one out");
 }
 
 // A graph repeats what was captured, and the host has no part in it.
@@ -130,6 +137,16 @@ void require_fitting_graph(const TrainingFlags& flags) {
 }
 
 }  // namespace
+
+nn::ModelData TrainingTask::model_data() const {
+  const data::LabelledRows& rows = data->train;
+  return data_for(nn::parse_model(model), rows.image_shape(), rows.num_features, rows.num_classes);
+}
+
+Shape TrainingTask::batch_shape(std::size_t num_rows) const {
+  const Shape row = model_data().row;
+  return row.num_dims() == 3 ? Shape{num_rows, row[0], row[1], row[2]} : Shape{num_rows, row[0]};
+}
 
 std::size_t TrainingTask::steps_per_epoch() const {
   return (data->train.num_rows() + batch - 1) / batch;
@@ -158,9 +175,15 @@ void require_writable_outputs(const TrainingFlags& flags) {
 TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices) {
   TrainingTask task;
   const datasets::DatasetSpec dataset = datasets::parse_dataset(flags.dataset);
-  task.model = flags.model.empty() ? default_model(datasets::usual_row_size(dataset)) : flags.model;
+  const datasets::RowSize row = datasets::usual_row_size(dataset);
+  task.model = flags.model.empty() ? default_model(row) : flags.model;
   task.dtype = parse_dtype(flags.dtype);
-  require_memory_for(nn::parse_mlp(task.model), task.dtype, num_devices);
+  const nn::ModelSpec spec = nn::parse_model(task.model);
+  const nn::ModelData data = data_for(spec, row.image, row.num_features, row.num_classes);
+  // Windows of a cnn are compared with the images once these are known.
+  if (spec.kind != nn::ModelSpec::Kind::cnn) {
+    require_memory_for(spec, data, task.dtype, num_devices);
+  }
   task.batch = batch_of(flags, num_devices);
   require_positive("--epochs", flags.epochs.value_or(1));
   if (flags.steps) task.num_steps = require_positive("--steps", *flags.steps);
@@ -168,8 +191,12 @@ TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices) {
   task.shuffle = flags.no_shuffle ? data::Shuffle::off : data::Shuffle::on;
   task.sampler = flags.sampler == "exact" ? Sampler::exact : Sampler::torch;
   if (flags.bitwise) {
-    require_fitting_bitwise(flags, num_devices);
+    require_fitting_bitwise(flags, spec, num_devices);
     task.summation = Summation::bitwise;
+  }
+  if (flags.sync_batch_norm) {
+    require_fitting_sync_batch_norm(flags, spec);
+    task.batch_norm = parallel::BatchNormRows::all;
   }
   task.optimizer = make_optimizer_settings(flags);
   if (flags.graph) {
@@ -185,11 +212,16 @@ TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices) {
   return task;
 }
 
+bool TrainingTask::has_own_statistics() const {
+  return !model.empty() && batch_norm == parallel::BatchNormRows::own &&
+         nn::parse_model(model).has_batch_norm();
+}
+
 void load_task(TrainingTask& task, const TrainingFlags& flags) {
   const datasets::DatasetSpec dataset = datasets::parse_dataset(flags.dataset);
   task.data = std::make_shared<datasets::Dataset>(
       datasets::load_dataset(dataset, flags.data_dir, flags.seed));
-  require_fitting_model(task.model, task.data->train);
+  nn::require_model_fits(task.model, task.model_data(), task.data->train.name);
   if (!flags.init_path.empty()) task.initial_weights = nn::load_weights(flags.init_path);
   if (flags.strip_prefix) strip_prefix_of_weights(task, flags.init_path);
   require_loadable(task);

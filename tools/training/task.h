@@ -11,9 +11,11 @@
 #include "datasets/dataset.h"
 #include "engine/comm/thread_group.h"
 #include "engine/data/sampler.h"
+#include "engine/nn/models.h"
 #include "engine/nn/state_dict.h"
 #include "engine/optim/optimizer.h"
 #include "engine/optim/schedule.h"
+#include "engine/parallel/sync_batch_norm.h"
 #include "tools/cli/training_flags.h"
 
 namespace lockstep::tools {
@@ -35,7 +37,8 @@ struct OptimizerSettings {
 struct SlowMotion;  // slow_motion.h
 
 struct TrainingTask {
-  std::string model;  // "mlp:64-256-10"; unless it was said, 256 neurons between the data's ends
+  std::string
+      model;  // "mlp:64-256-10", "lenet"; unless it was said, 256 neurons between the data's ends
   DType dtype = DType::float32;
   std::shared_ptr<const datasets::Dataset> data;
   std::size_t batch = 64;  // rows per step over all devices
@@ -44,6 +47,7 @@ struct TrainingTask {
   data::Shuffle shuffle = data::Shuffle::on;
   Sampler sampler = Sampler::exact;
   Summation summation = Summation::plain;
+  parallel::BatchNormRows batch_norm = parallel::BatchNormRows::own;  // --sync-batch-norm: all
   OptimizerSettings optimizer;
   std::optional<nn::StateDict> initial_weights;
 
@@ -56,6 +60,11 @@ struct TrainingTask {
   double comm_timeout_seconds = 30;
   std::vector<std::size_t> bucket_byte_limits;
 
+  // Each device normalises by the statistics of its own rows, so weights are not one device's.
+  bool has_own_statistics() const;
+  // The rows that the model takes: images, or features.
+  nn::ModelData model_data() const;
+  Shape batch_shape(std::size_t num_rows) const;  // of x: [num_rows, ...]
   std::size_t steps_per_epoch() const;
   std::size_t num_epochs() const;  // the last one may be cut short by num_steps
   // --batch, or all training rows if there are fewer.

@@ -166,7 +166,7 @@ void RankChecks::after_epoch(std::size_t last_step, double mean_loss) {
 }
 
 void RankChecks::after_run(const ThinnedLosses& losses) {
-  const ThinnedLosses expected = thinned_losses(curve_.steps_per_point(), curve_.sums_and_rows());
+  const ThinnedLosses expected = curve_.means(curve_.sums_and_rows());
   for (std::size_t i = 0; i < expected.mean.size(); ++i) {
     const double found = i < losses.mean.size() ? losses.mean[i] : std::nan("");
     compare_loss(i * expected.steps_per_point, found, expected.mean[i]);

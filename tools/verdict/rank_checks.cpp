@@ -145,6 +145,7 @@ RankChecks::RankChecks(const TrainingTask& task, const LocalModels& models,
       is_exact_(task.sampler == Sampler::exact),
       is_cheap_(devices_[0].type == DeviceType::cpu && !task.slow_motion),
       locals_(models.ranks.size()),
+      curve_(task.num_steps),
       watch_(task.data->train.num_classes) {
   for (const auto& [name, parameter] : models.first().inner->named_parameters()) {
     names_.push_back(name);

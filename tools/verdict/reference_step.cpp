@@ -20,12 +20,11 @@ constexpr std::size_t kNumPieces = 8;
 std::shared_ptr<nn::Module> model_with(const TrainingTask& task, Device device,
                                        const KeptTensors& weights) {
   const std::shared_ptr<nn::Module> model = make_model(task, device);
-  nn::StateDict state;
-  for (const auto& [name, tensor] : nn::state_dict(*model)) {
+  for (const auto& [name, parameter] : model->named_parameters()) {
+    const Tensor& tensor = parameter.value();
     const Tensor kept = Tensor::from(values_of(weights, name), tensor.shape(), Device{});
-    state.emplace_back(name, kept.to(tensor.dtype()));
+    tensor.copy_from(kept.to(tensor.dtype()));
   }
-  nn::load_state_dict(*model, state);
   return model;
 }
 
@@ -47,7 +46,7 @@ void add_piece(const TrainingTask& task, nn::Module& model, Device device,
     for (const std::uint8_t byte : data.row(row)) features.push_back(scale * byte);
     labels.push_back(data.labels[row]);
   }
-  const Tensor x = Tensor::from(features, {rows.size(), data.num_features}, Device{});
+  const Tensor x = Tensor::from(features, task.batch_shape(rows.size()), Device{});
   model.zero_grad();
   const Variable loss =
       cross_entropy(model(Variable(x.to(task.dtype).to(device))),
@@ -116,8 +115,12 @@ ReferenceGradient reference_gradient(const TrainingTask& task, Device device,
     mixed.push_back(rows[place]);
   }
   const std::size_t rows_of_piece = (rows.size() + kNumPieces - 1) / kNumPieces;
-  ReferenceGradient reference = sum_of_pieces(task, *model, device, mixed, rows_of_piece);
-  if (device.type == DeviceType::cuda) {
+  const bool has_batch_norm = nn::parse_model(task.model).has_batch_norm();
+  ReferenceGradient reference =
+      has_batch_norm ? sum_of_pieces(task, *model, device, rows,
+                                     task.has_own_statistics() ? rows_of_device : rows.size())
+                     : sum_of_pieces(task, *model, device, mixed, rows_of_piece);
+  if (device.type == DeviceType::cuda && !has_batch_norm) {
     reference.values = sum_of_pieces(task, *model, device, mixed, rows_of_device).values;
   }
   reference.mean_loss /= static_cast<double>(rows.size());

@@ -115,6 +115,8 @@ std::optional<Verdict> judge(const TrainingTask& task, const TrainingResult& sin
   if (task.sampler == Sampler::torch) {
     return verdict.failure ? std::optional(verdict) : std::nullopt;
   }
+  verdict.has_own_statistics = task.has_own_statistics();
+  if (verdict.has_own_statistics) return verdict;
   const RunFindings& expected = *single.findings;
   const LargestDifference first =
       largest_difference(expected.first_weights, findings.first_weights);
@@ -138,6 +140,14 @@ std::vector<std::string> verdict_lines(const TrainingTask& task,
     gradient = std::max(gradient, verdict.max_gradient_error());
     repeated = std::max(repeated, verdict.repeated_drift.value_or(0));
     num_checks += verdict.gradient_checks.size();
+  }
+  if (verdicts[0].has_own_statistics) {
+    return {"verdict: every row trains as one device does with the same batch statistics",
+            fmt::format("  {} whole steps from the same state: gradients within {:.1e}", num_checks,
+                        gradient),
+            fmt::format("  (limit {:.0e}), every update to the bit", verdicts[0].gradient_limit),
+            "  batch norm takes the statistics of each device's own rows, as in PyTorch,",
+            "  so losses and weights differ from one device's; --sync-batch-norm makes them equal"};
   }
   const std::size_t num_first = std::min(kFirstSteps, task.num_steps);
   const std::string num_steps = with_thousands(task.num_steps);

@@ -8,14 +8,16 @@
 // rounding shrinks with the rounding error, by 5e8 from float32 to float64; one made by a wrong
 // engine stays. Less than 1e5 counts as stays, unless one device, started one bit off, ends as far
 // from itself in float64: then this training amplifies any rounding, and cannot be judged. Neither
-// can one whose loss explodes. In bitwise mode the limit is 0, for the final weights too.
+// can one whose loss explodes. With batch norm, whose statistics are those of each device's rows,
+// as in PyTorch, weights are not one device's, and only the checks inside the run decide. In
+// bitwise mode the limit is 0, for the final weights too.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "tools/training/results.h"
+#include "tools/training/loop.h"
 
 namespace lockstep::tools {
 
@@ -29,6 +31,8 @@ struct Verdict {
   double gradient_limit = 0;
   // How far the final weights drift in the other precision, where both rows were repeated in it.
   std::optional<double> repeated_drift;
+  // Batch norm takes each device's own rows, so that weights are not one device's.
+  bool has_own_statistics = false;
   std::optional<Finding> failure;
   std::string unjudged;  // why the row cannot be judged; or empty
 

@@ -17,7 +17,7 @@ void train_rank(const Place& place, Version version) {
   }
   optim::Sgd sgd(net->parameters(), {.learning_rate = 0.1, .momentum = 0.9});
   const tutorial::Rows digits = load_rows();
-  for (std::size_t step = 0; step < digits.steps_per_epoch(kBatch) - 1; ++step) {
+  for (int step = 0; step < digits.steps_per_epoch(kBatch) - 1; ++step) {
     sgd.zero_grad();
     mean_loss(*net, digits.batch(step, kBatch).shard(place.rank, kRanks, place.device)).backward();
     average_gradients(*net, place.group);

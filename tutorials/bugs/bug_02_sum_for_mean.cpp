@@ -1,5 +1,5 @@
-// The ranks add up their gradients, each that of a mean over its own rows. The network learns, and
-// with two ranks even faster.
+// The ranks add up their gradients, each that of a mean over its own rows. The learning rate is one
+// that suits one device.
 //
 // Run:  bug_02_sum_for_mean [--fixed]      lockstep doctor -- bug_02_sum_for_mean
 #include "engine/optim/optimizer.h"
@@ -12,11 +12,11 @@ using namespace lockstep::bugs;
 
 void train_rank(const Place& place, Version version) {
   const auto net = make_net(place.device);
-  optim::Sgd sgd(net->parameters(), {.learning_rate = 0.1});
+  optim::Sgd sgd(net->parameters(), {.learning_rate = 0.5});
   const tutorial::Rows digits = load_rows();
   const comm::ReduceOp op =
       version == Version::fixed ? comm::ReduceOp::average : comm::ReduceOp::sum;
-  for (std::size_t step = 0; step < digits.steps_per_epoch(kBatch) - 1; ++step) {
+  for (int step = 0; step < digits.steps_per_epoch(kBatch) - 1; ++step) {
     sgd.zero_grad();
     mean_loss(*net, digits.batch(step, kBatch).shard(place.rank, kRanks, place.device)).backward();
     for (const Variable& parameter : net->parameters()) {

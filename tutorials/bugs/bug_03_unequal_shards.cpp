@@ -16,12 +16,12 @@ void train_rank(const Place& place, Version version) {
   parallel::Ddp net(make_net(place.device), place.group);
   optim::Sgd sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
   const tutorial::Rows digits = load_rows();
-  for (std::size_t step = 0; step < digits.steps_per_epoch(kBatch); ++step) {
+  for (int step = 0; step < digits.steps_per_epoch(kBatch); ++step) {
     const tutorial::Rows batch = digits.batch(step, kBatch);
-    const std::size_t cut = batch.count() * 3 / 4;
+    const int cut = batch.count() * 3 / 4;
     const tutorial::Rows mine = place.rank == 0 ? batch.part(0, cut, place.device)
                                                 : batch.part(cut, batch.count(), place.device);
-    const double share = static_cast<double>(mine.count()) / static_cast<double>(batch.count());
+    const double share = 1.0 * mine.count() / batch.count();
     sgd.zero_grad();
     const Variable loss = mean_loss(net, mine);
     if (version == Version::fixed) {

@@ -2,7 +2,7 @@
 //
 // Run:  bug_04_same_shard [--fixed]      lockstep doctor -- bug_04_same_shard
 #include "datasets/digits.h"
-#include "engine/data/sampler.h"
+#include "engine/data/data_loader.h"
 #include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tutorials/bugs/lab.h"
@@ -15,18 +15,15 @@ using namespace lockstep::bugs;
 void train_rank(const Place& place, Version version) {
   parallel::Ddp net(make_net(place.device), place.group);
   optim::Sgd sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
-  const data::LabelledTensors digits = datasets::load_digits().train;
-  data::SamplerOptions sampling;
-  sampling.num_samples = digits.num_rows();
-  sampling.batch_size = 60;  // which divides 1,500
+  data::BatchOptions options{.batch = 60, .shuffle = true, .device = place.device};
   if (version == Version::fixed) {
-    sampling.world_size = kRanks;
-    sampling.rank = place.rank;
+    options.rank = place.rank;
+    options.world_size = kRanks;
   }
-  for (const data::BatchShard& shard : data::exact_batches(sampling, /*epoch=*/0)) {
-    const auto [x, labels] = digits.take(shard.rows, place.device);
+  data::DataLoader loader(datasets::load_digits(0, datasets::kNumTrainDigits), options);
+  for (const data::Batch& batch : loader) {
     sgd.zero_grad();
-    mean_loss(net, {x, labels}).backward();
+    mean_loss(net, {batch.x, batch.labels}).backward();
     sgd.step();
   }
   report(*net.module(), place);

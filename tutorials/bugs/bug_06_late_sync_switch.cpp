@@ -18,11 +18,11 @@ void train_rank(const Place& place, Version version) {
   parallel::Ddp net(make_net(place.device), place.group);
   optim::Sgd sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
   const tutorial::Rows digits = load_rows();
-  const auto half_loss = [&](std::size_t micro_batch) {
+  const auto half_loss = [&](int micro_batch) {
     const tutorial::Rows rows = digits.batch(micro_batch, kBatch);
     return scale(mean_loss(net, rows.shard(place.rank, kRanks, place.device)), 0.5);
   };
-  for (std::size_t step = 0; step < 11; ++step) {
+  for (int step = 0; step < 11; ++step) {
     sgd.zero_grad();
     Variable second;
     {

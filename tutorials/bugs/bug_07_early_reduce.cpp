@@ -15,12 +15,12 @@ void train_rank(const Place& place, Version version) {
   const auto net = make_net(place.device);
   optim::Sgd sgd(net->parameters(), {.learning_rate = 0.1, .momentum = 0.9});
   const tutorial::Rows digits = load_rows();
-  for (std::size_t step = 0; step < 11; ++step) {
+  for (int step = 0; step < 11; ++step) {
     sgd.zero_grad();
-    for (std::size_t micro = 0; micro < 2; ++micro) {
+    for (int micro = 0; micro < 2; ++micro) {
       const tutorial::Rows rows = digits.batch(2 * step + micro, kBatch);
       scale(mean_loss(*net, rows.shard(place.rank, kRanks, place.device)), 0.5).backward();
-      const std::size_t when = version == Version::fixed ? 1 : 0;
+      const int when = version == Version::fixed ? 1 : 0;
       if (micro == when) average_gradients(*net, place.group);
     }
     sgd.step();

@@ -29,7 +29,7 @@ void train_rank(const Place& place, Version version) {
   parallel::Ddp net(make_normalised_net(place.device), place.group, options);
   optim::Sgd sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
   const tutorial::Rows digits = load_rows();
-  for (std::size_t step = 0; step < digits.steps_per_epoch(kBatch) - 1; ++step) {
+  for (int step = 0; step < digits.steps_per_epoch(kBatch) - 1; ++step) {
     sgd.zero_grad();
     mean_loss(net, digits.batch(step, kBatch).shard(place.rank, kRanks, place.device)).backward();
     sgd.step();

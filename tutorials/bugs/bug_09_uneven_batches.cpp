@@ -13,7 +13,7 @@ namespace {
 using namespace lockstep;
 using namespace lockstep::bugs;
 
-constexpr std::size_t kOwnBatch = 32;
+constexpr int kOwnBatch = 32;
 
 void train_rank(const Place& place, Version version) {
   parallel::Ddp net(make_net(place.device), place.group);
@@ -21,9 +21,9 @@ void train_rank(const Place& place, Version version) {
   const tutorial::Rows digits = load_rows();
   const tutorial::Rows mine =
       place.rank == 0 ? digits.part(0, 768, place.device) : digits.part(768, 1500, place.device);
-  std::size_t num_steps = mine.count() / kOwnBatch;  // 24 on rank 0, 22 on rank 1
-  if (version == Version::fixed) num_steps = std::min<std::size_t>(num_steps, 732 / kOwnBatch);
-  for (std::size_t step = 0; step < num_steps; ++step) {
+  int num_steps = mine.count() / kOwnBatch;  // 24 on rank 0, 22 on rank 1
+  if (version == Version::fixed) num_steps = std::min(num_steps, 732 / kOwnBatch);
+  for (int step = 0; step < num_steps; ++step) {
     sgd.zero_grad();
     mean_loss(net, mine.batch(step, kOwnBatch)).backward();
     sgd.step();

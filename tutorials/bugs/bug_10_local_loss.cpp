@@ -23,9 +23,9 @@ void train_rank(const Place& place, Version version) {
   parallel::Ddp net(make_net(place.device), place.group);
   optim::Sgd sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
   const tutorial::Rows digits = load_rows().part(0, 1472);  // 23 batches, all as large
-  for (std::size_t epoch = 0; epoch < 4; ++epoch) {
+  for (int epoch = 0; epoch < 4; ++epoch) {
     double loss = 0;
-    for (std::size_t step = 0; step < digits.steps_per_epoch(kBatch); ++step) {
+    for (int step = 0; step < digits.steps_per_epoch(kBatch); ++step) {
       const tutorial::Rows batch = digits.batch(step, kBatch);
       sgd.zero_grad();
       const Variable mean = mean_loss(net, batch.shard(place.rank, kRanks, place.device));

@@ -12,9 +12,9 @@ namespace {
 using namespace lockstep;
 using namespace lockstep::bugs;
 
-void train(nn::Module& net, const tutorial::Rows& digits, const Place& place, std::size_t steps) {
+void train(nn::Module& net, const tutorial::Rows& digits, const Place& place, int steps) {
   optim::Sgd sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
-  for (std::size_t step = 0; step < steps; ++step) {
+  for (int step = 0; step < steps; ++step) {
     sgd.zero_grad();
     mean_loss(net, digits.batch(step, kBatch).shard(place.rank, kRanks, place.device)).backward();
     sgd.step();

@@ -15,20 +15,15 @@ using namespace lockstep::bugs;
 
 constexpr int kRingRanks = 4;
 
-void add_into(const Tensor& sum, const Tensor& more) {
-  sum.bump_version();
-  sum.backend().add(sum.stream(), sum.view(), more.view(), sum.view());
-}
-
 // n - 1 times: send the tensor that came last to the right, add the one that comes from the left.
 void pass_whole_tensors(comm::Communicator& ring, const Tensor& sum) {
   const int n = ring.world_size(), right = (ring.rank() + 1) % n, left = (ring.rank() + n - 1) % n;
   Tensor passing = sum.clone();
   for (int step = 0; step < n - 1; ++step) {
-    const Tensor arrived = Tensor::empty(sum.shape(), sum.dtype(), sum.device());
+    const Tensor arrived = Tensor::empty_like(sum);
     ring.send(passing, right);
     ring.recv(arrived, left);
-    add_into(sum, arrived);
+    sum += arrived;
     passing = arrived;
   }
 }
@@ -37,16 +32,15 @@ void pass_whole_tensors(comm::Communicator& ring, const Tensor& sum) {
 void pass_chunks(comm::Communicator& ring, const Tensor& sum) {
   const int n = ring.world_size(), me = ring.rank();
   const auto chunk = [&](int number) {
-    const auto part = plan::even_chunk(sum.num_elements(), static_cast<std::size_t>(n),
-                                       static_cast<std::size_t>((number + 2 * n) % n));
+    const auto part = plan::even_chunk(sum.num_elements(), n, (number + 2 * n) % n);
     return sum.slice(part.offset, {part.count});
   };
   for (int step = 0; step < 2 * (n - 1); ++step) {
     const Tensor mine = chunk(me - step - 1), next = chunk(me - step - 2);
-    const Tensor arrived = Tensor::empty(next.shape(), next.dtype(), next.device());
+    const Tensor arrived = Tensor::empty_like(next);
     ring.send(mine, (me + 1) % n);
     ring.recv(arrived, (me + n - 1) % n);
-    if (step < n - 1) add_into(next, arrived);
+    if (step < n - 1) next += arrived;
     if (step >= n - 1) next.copy_from(arrived);
   }
 }
@@ -55,7 +49,7 @@ void train_rank(const Place& place, Version version) {
   const auto net = make_net(place.device);
   optim::Sgd sgd(net->parameters(), {.learning_rate = 0.1, .momentum = 0.9});
   const tutorial::Rows digits = load_rows();
-  for (std::size_t step = 0; step < digits.steps_per_epoch(kBatch) - 1; ++step) {
+  for (int step = 0; step < digits.steps_per_epoch(kBatch) - 1; ++step) {
     const tutorial::Rows mine =
         digits.batch(step, kBatch).shard(place.rank, kRingRanks, place.device);
     sgd.zero_grad();
@@ -74,7 +68,7 @@ int main(int argc, char** argv) {
   return lockstep::bugs::run_bug(argc, argv, [](lockstep::bugs::Version version) {
     comm::run_ranks(kRingRanks, [&](comm::Communicator& group) {
       const int rank = group.rank();
-      train_rank({group, static_cast<std::size_t>(rank), {DeviceType::cpu, rank}}, version);
+      train_rank({group, rank, {DeviceType::cpu, rank}}, version);
     });
   });
 }

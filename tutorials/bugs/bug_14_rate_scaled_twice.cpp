@@ -17,9 +17,9 @@ void train_rank(const Place& place, Version version) {
   parallel::Ddp net(make_net(place.device), place.group);
   optim::Sgd sgd(net.parameters(), {.learning_rate = kRate, .momentum = 0.9});
   const tutorial::Rows digits = load_rows();
-  const std::size_t num_steps = digits.steps_per_epoch(kBatch) - 1;
+  const int num_steps = digits.steps_per_epoch(kBatch) - 1;
   const optim::Schedule schedule = optim::parse_schedule("cosine", num_steps, /*warmup_steps=*/0);
-  for (std::size_t step = 0; step < num_steps; ++step) {
+  for (int step = 0; step < num_steps; ++step) {
     const double base = version == Version::fixed ? kRate : sgd.learning_rate();
     sgd.set_learning_rate(schedule.learning_rate(base, step));
     sgd.zero_grad();

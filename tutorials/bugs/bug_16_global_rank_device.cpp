@@ -17,14 +17,14 @@ void be_a_rank(Version version) {
   tutorial::RankProcess me;
   const int local_rank = me.environment().local_rank;
   const Device device{DeviceType::cpu, version == Version::fixed ? local_rank : me.rank()};
-  const Place place{me.group(), static_cast<std::size_t>(me.rank()), device};
+  const Place place{me.group(), me.rank(), device};
   parallel::Ddp net(make_net(device), me.group());
   optim::Sgd sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
   const tutorial::Rows digits = load_rows();
-  const auto num_ranks = static_cast<std::size_t>(me.world_size());
-  for (std::size_t step = 0; step < digits.steps_per_epoch(kBatch) - 1; ++step) {
+  for (int step = 0; step < digits.steps_per_epoch(kBatch) - 1; ++step) {
     sgd.zero_grad();
-    mean_loss(net, digits.batch(step, kBatch).shard(place.rank, num_ranks, device)).backward();
+    mean_loss(net, digits.batch(step, kBatch).shard(place.rank, me.world_size(), device))
+        .backward();
     sgd.step();
   }
   report(*net.module(), place);

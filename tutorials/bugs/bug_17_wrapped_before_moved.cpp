@@ -12,14 +12,14 @@ using namespace lockstep;
 using namespace lockstep::bugs;
 
 void train_rank(const Place& place, Version version) {
-  const Device home{DeviceType::cpu, 8 + static_cast<int>(place.rank)};  // where it is made
+  const Device home{DeviceType::cpu, 8 + place.rank};  // it is made there
   const auto model = make_net(home);
   if (version == Version::fixed) model->to(place.device);
   parallel::Ddp net(model, place.group);
   if (version == Version::with_bug) net.to(place.device);
   optim::Sgd sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
   const tutorial::Rows digits = load_rows();
-  for (std::size_t step = 0; step < digits.steps_per_epoch(kBatch) - 1; ++step) {
+  for (int step = 0; step < digits.steps_per_epoch(kBatch) - 1; ++step) {
     sgd.zero_grad();
     mean_loss(net, digits.batch(step, kBatch).shard(place.rank, kRanks, place.device)).backward();
     sgd.step();

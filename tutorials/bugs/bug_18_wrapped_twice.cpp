@@ -15,7 +15,7 @@ std::shared_ptr<parallel::Ddp> train(const std::shared_ptr<nn::Module>& model, c
                                      const tutorial::Rows& digits) {
   const auto net = std::make_shared<parallel::Ddp>(model, place.group);
   optim::Sgd sgd(net->parameters(), {.learning_rate = 0.1, .momentum = 0.9});
-  for (std::size_t step = 0; step < 12; ++step) {
+  for (int step = 0; step < 12; ++step) {
     sgd.zero_grad();
     mean_loss(*net, digits.batch(step, kBatch).shard(place.rank, kRanks, place.device)).backward();
     sgd.step();

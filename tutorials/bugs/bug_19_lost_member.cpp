@@ -22,13 +22,13 @@ class CountingNet final : public nn::ModuleOf<CountingNet> {
     if (version_ == Version::with_bug) num_rows_ += x.shape()[0];
     return (*children()[0].second)(x);
   }
-  void count(std::size_t rows) { num_rows_ += rows; }
-  std::size_t num_rows() const { return num_rows_; }
+  void count(int rows) { num_rows_ += rows; }
+  int num_rows() const { return num_rows_; }
   std::string type_name() const override { return "CountingNet"; }
 
  private:
   Version version_;
-  std::size_t num_rows_ = 0;
+  int num_rows_ = 0;
 };
 
 void train(Version version) {
@@ -37,7 +37,7 @@ void train(Version version) {
   parallel::DataParallel net(model, {.devices = {first, second}});
   optim::Sgd sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
   const tutorial::Rows digits = load_rows();
-  for (std::size_t step = 0; step < digits.steps_per_epoch(kBatch); ++step) {
+  for (int step = 0; step < digits.steps_per_epoch(kBatch); ++step) {
     const tutorial::Rows batch = digits.batch(step, kBatch);
     sgd.zero_grad();
     mean_loss(net, batch).backward();

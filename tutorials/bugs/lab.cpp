@@ -14,6 +14,7 @@
 #include "engine/autograd/variable.h"
 #include "engine/comm/thread_group.h"
 #include "engine/core/error.h"
+#include "engine/nn/loss.h"
 #include "engine/nn/mlp.h"
 
 namespace lockstep::bugs {
@@ -40,9 +41,9 @@ int run_bug(int argc, char** argv, const std::function<void(Version)>& body) {
 }
 
 void on_ranks(const std::function<void(const Place&)>& work) {
-  comm::run_ranks(static_cast<int>(kRanks), [&](comm::Communicator& group) {
+  comm::run_ranks(kRanks, [&](comm::Communicator& group) {
     const int rank = group.rank();
-    work({group, static_cast<std::size_t>(rank), Device{DeviceType::cpu, rank}});
+    work({group, rank, Device{DeviceType::cpu, rank}});
   });
 }
 
@@ -57,7 +58,7 @@ tutorial::Rows load_rows() {
 }
 
 Variable mean_loss(nn::Module& net, const tutorial::Rows& rows) {
-  return cross_entropy(net(Variable(rows.x)), rows.labels);
+  return cross_entropy(net(rows.x), rows.labels);
 }
 
 void average_gradients(const nn::Module& net, comm::Communicator& group) {
@@ -68,19 +69,9 @@ void average_gradients(const nn::Module& net, comm::Communicator& group) {
 
 void report(nn::Module& net, const Place& place) {
   if (place.rank != 0) return;
-  const NoGradScope no_grad;
   const data::LabelledTensors test = datasets::load_digits().test;
-  net.eval();
-  const auto logits = net(Variable(test.x.to(place.device))).value().to_vector<float>();
-  const auto labels = test.labels.to_vector<std::int64_t>();
-  const std::size_t num_classes = logits.size() / labels.size();
-  std::size_t num_right = 0;
-  for (std::size_t row = 0; row < labels.size(); ++row) {
-    const auto begin = logits.begin() + static_cast<std::ptrdiff_t>(row * num_classes);
-    const auto end = begin + static_cast<std::ptrdiff_t>(num_classes);
-    num_right += std::max_element(begin, end) - begin == labels[row];
-  }
-  fmt::print("{} of {} digits read rightly\n", num_right, labels.size());
+  fmt::print("{:.1f} % of the {} test digits recognised\n", 100 * nn::accuracy(net, test),
+             test.num_rows());
 }
 
 }  // namespace lockstep::bugs

@@ -1,7 +1,6 @@
-// What the bug programs share and none is about: the flag --fixed, two ranks, digits, a network.
+// Shared by the bug programs: the flag --fixed, two ranks, digits, a network.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,8 +12,8 @@
 
 namespace lockstep::bugs {
 
-inline constexpr std::size_t kRanks = 2;
-inline constexpr std::size_t kBatch = 64;  // rows of a step, of all ranks together
+inline constexpr int kRanks = 2;
+inline constexpr int kBatch = 64;  // rows of a step, over all ranks
 
 enum class Version { with_bug, fixed };
 
@@ -25,7 +24,7 @@ int run_bug(int argc, char** argv, const std::function<void(Version)>& body);
 // A rank, which is a thread here, with a device of its own.
 struct Place {
   comm::Communicator& group;
-  std::size_t rank;
+  int rank;
   Device device;
 };
 void on_ranks(const std::function<void(const Place&)>& work);

@@ -35,40 +35,39 @@ namespace {
 using namespace lockstep;
 using data::LabelledTensors;
 
-constexpr std::size_t kBatch = 128;  // rows per step over all ranks
-std::string data_dir;                // --data-dir; empty: the digits
-std::size_t num_epochs = 10;         // --epochs
+constexpr int kBatch = 128;  // rows per step over all ranks
+std::string data_dir;        // --data-dir; empty: the digits
+int num_epochs = 10;         // --epochs
 
 struct Partitions {
   std::string name;
   LabelledTensors train;                          // on cpu:0, all rows
   std::vector<std::vector<std::size_t>> of_rank;  // which rows each rank has, equally many
-  std::size_t rows_per_step = 0;                  // of one rank
+  std::size_t rows_per_step = 0;                  // on one rank
 };
 
 // Every rank draws the same order, and takes its slice of it. As in PyTorch's tutorial each slice
 // has floor(rows / ranks) rows, so that the ranks make equally many steps of equally many rows.
-Partitions partition_dataset(std::size_t world_size) {
+Partitions partition_dataset(int world_size) {
   const std::string name = data_dir.empty() ? "digits" : "mnist";
   const auto dataset = datasets::load_dataset(datasets::parse_dataset(name), data_dir, /*seed=*/0);
-  Partitions partitions{name, data::to_tensors(dataset.train), {}, kBatch / world_size};
+  Partitions partitions{
+      name, data::to_tensors(dataset.train), {}, std::size_t{1} * kBatch / world_size};
   const std::size_t num_rows = partitions.train.num_rows();
   const auto order = data::epoch_order(num_rows, /*seed=*/1234, /*epoch=*/0, data::Shuffle::on);
   const std::size_t size = num_rows / world_size;
-  for (std::size_t rank = 0; rank < world_size; ++rank) {
-    const auto begin = order.begin() + static_cast<std::ptrdiff_t>(rank * size);
-    partitions.of_rank.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(size));
+  for (int rank = 0; rank < world_size; ++rank) {
+    const auto begin = order.begin() + rank * size;
+    partitions.of_rank.emplace_back(begin, begin + size);
   }
   return partitions;
 }
 
 // Numbers first ... first + count - 1 of a rank's rows, or as many as there are.
-std::vector<std::size_t> rows_of_step(const Partitions& partitions, std::size_t rank,
-                                      std::size_t first) {
+std::vector<std::size_t> rows_of_step(const Partitions& partitions, int rank, std::size_t first) {
   const std::vector<std::size_t>& rows = partitions.of_rank[rank];
   const std::size_t end = std::min(first + partitions.rows_per_step, rows.size());
-  return {rows.begin() + static_cast<std::ptrdiff_t>(first),
-          rows.begin() + static_cast<std::ptrdiff_t>(end)};
+  return {rows.begin() + first, rows.begin() + end};
 }
 
 // The tutorial's ring: in each of world size - 1 steps a rank passes on to the right what came from
@@ -80,11 +79,11 @@ void ring_all_reduce(comm::Communicator& group, const Tensor& tensor) {
   const int left = (group.rank() - 1 + size) % size;
   Tensor passed_on = tensor.clone();
   for (int step = 1; step < size; ++step) {
-    const Tensor arrived = Tensor::empty(tensor.shape(), tensor.dtype(), tensor.device());
+    const Tensor arrived = Tensor::empty_like(tensor);
     comm::Work sent = group.send(passed_on, right, comm::Launch::async);
     group.recv(arrived, left);
     sent.wait();
-    tensor.backend().add(tensor.stream(), tensor.view(), arrived.view(), tensor.view());
+    tensor += arrived;
     passed_on = arrived;
   }
 }
@@ -92,9 +91,8 @@ void ring_all_reduce(comm::Communicator& group, const Tensor& tensor) {
 // Each rank's loss is a mean over equally many rows, so the mean over ranks is the whole batch's.
 void average_gradients(comm::Communicator& group, const nn::Module& model) {
   for (const Variable& parameter : model.parameters()) {
-    const Tensor& grad = parameter.grad();
-    ring_all_reduce(group, grad);
-    grad.copy_from(scale(Variable(grad), 1.0 / group.world_size()).value());
+    ring_all_reduce(group, parameter.grad());
+    parameter.grad().scale_(1.0 / group.world_size());
   }
 }
 
@@ -106,23 +104,23 @@ std::shared_ptr<nn::Module> make_model(const LabelledTensors& rows, Device devic
 
 // The gradient of the mean loss over some rows, in the model's parameters. Returns the loss.
 double compute_gradients(nn::Module& model, const LabelledTensors& batch) {
-  const Variable loss = cross_entropy(model(Variable(batch.x)), batch.labels);
+  const Variable loss = cross_entropy(model(batch.x), batch.labels);
   loss.backward();
-  return loss.value().item();
+  return loss.item();
 }
 
 // The tutorial's run(): epochs of steps, at most num_steps. rows(first): what this process computes
 // on in the step that begins with row `first` of each part; average(model): what it does between
 // backward and step. Returns the mean loss of each epoch.
 template <typename Rows, typename Average>
-std::vector<double> train(nn::Module& model, const Partitions& partitions, std::size_t num_steps,
+std::vector<double> train(nn::Module& model, const Partitions& partitions, int num_steps,
                           const Rows& rows, const Average& average) {
   const Device device = model.parameters()[0].device();
   optim::Sgd optimizer(model.parameters(), {.learning_rate = 0.01, .momentum = 0.5});
   std::vector<double> losses;
-  for (std::size_t step = 0; step < num_steps;) {
+  for (int step = 0; step < num_steps;) {
     double loss_sum = 0;
-    std::size_t num_batches = 0;
+    int num_batches = 0;
     for (std::size_t first = 0; first < partitions.of_rank[0].size() && step < num_steps; ++step) {
       optimizer.zero_grad();
       loss_sum += compute_gradients(model, partitions.train.take(rows(first), device));
@@ -131,15 +129,15 @@ std::vector<double> train(nn::Module& model, const Partitions& partitions, std::
       ++num_batches;
       first += partitions.rows_per_step;
     }
-    losses.push_back(loss_sum / static_cast<double>(num_batches));
+    losses.push_back(loss_sum / num_batches);
   }
   return losses;
 }
 
-// What this rank does with its part of the rows.
+// Trains on this rank's part of the rows.
 std::vector<double> train_rank(comm::Communicator& group, nn::Module& model,
-                               const Partitions& partitions, std::size_t num_steps) {
-  const auto rank = static_cast<std::size_t>(group.rank());
+                               const Partitions& partitions, int num_steps) {
+  const int rank = group.rank();
   return train(
       model, partitions, num_steps,
       [&](std::size_t first) { return rows_of_step(partitions, rank, first); },
@@ -149,14 +147,14 @@ std::vector<double> train_rank(comm::Communicator& group, nn::Module& model,
 // Twenty steps of the ranks, and of one process with the rows of all ranks in each step. Returns
 // the largest difference of their weights, on rank 0.
 double compare_with_one(comm::Communicator& group, const Partitions& partitions, Device device) {
-  constexpr std::size_t kSteps = 20;  // rounding has not grown yet
+  constexpr int kSteps = 20;  // rounding has not grown yet
   const auto model = make_model(partitions.train, device);
   train_rank(group, *model, partitions, kSteps);
   if (group.rank() != 0) return 0;
   const auto alone = make_model(partitions.train, device);
   const auto rows_of_all = [&](std::size_t first) {
     std::vector<std::size_t> rows;
-    for (std::size_t rank = 0; rank < partitions.of_rank.size(); ++rank) {
+    for (int rank = 0; rank < group.world_size(); ++rank) {
       const auto part = rows_of_step(partitions, rank, first);
       rows.insert(rows.end(), part.begin(), part.end());
     }
@@ -174,14 +172,14 @@ void be_a_rank(const tutorial::Options& options) {
   tutorial::RankProcess me(type);
   const int num_devices = type == DeviceType::cpu ? me.world_size() : runtime::num_devices(type);
   const Device device = launch::device_of_rank(me.environment(), type, num_devices);
-  const auto rank = static_cast<std::size_t>(me.rank());
-  const Partitions partitions = partition_dataset(static_cast<std::size_t>(me.world_size()));
+  const int rank = me.rank();
+  const Partitions partitions = partition_dataset(me.world_size());
   const std::size_t num_rows = partitions.of_rank[rank].size(), in_step = partitions.rows_per_step;
   fmt::print("rank {} of {} has {} of the {} rows of {}, {} a step\n", rank, me.world_size(),
              num_rows, partitions.train.num_rows(), partitions.name, in_step);
   const double difference = compare_with_one(me.group(), partitions, device);
   const auto model = make_model(partitions.train, device);
-  const std::size_t num_steps = num_epochs * ((num_rows + in_step - 1) / in_step);
+  const int num_steps = num_epochs * ((num_rows + in_step - 1) / in_step);
   const auto losses = train_rank(me.group(), *model, partitions, num_steps);
   for (std::size_t epoch = 0; epoch < losses.size(); ++epoch) {
     fmt::print("rank {}, epoch {}: {:.4f}\n", rank, epoch, losses[epoch]);
@@ -194,7 +192,7 @@ void be_a_rank(const tutorial::Options& options) {
 void run(const tutorial::Options& options) {
   if (tutorial::is_rank()) return be_a_rank(options);
   const tutorial::FiguresOfRanks figures;
-  const auto num_ranks = static_cast<int>(options.num_devices);
+  const int num_ranks = options.num_devices;
   const int code = tutorial::run_as_ranks(num_ranks, tutorial::own_command());
   tutorial::check("all ranks ended well", code == 0);
   const std::vector<double> heard = figures.heard(3);

@@ -37,8 +37,8 @@ using parallel::DataParallel;
 using parallel::Ddp;
 
 std::shared_ptr<nn::Module> make_linear(Device device) {
-  Rng rng(/*seed=*/0);
-  auto linear = std::make_shared<nn::Linear>(/*in=*/10, /*out=*/5, rng);
+  manual_seed(0);
+  const auto linear = std::make_shared<nn::Linear>(/*in=*/10, /*out=*/5);
   linear->to(device);
   return linear;
 }

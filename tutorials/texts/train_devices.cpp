@@ -41,9 +41,9 @@ using data::LabelledTensors;
 using Parameters = std::vector<Variable>;  // weight, bias, weight, bias, on one device
 
 struct Settings {
-  std::size_t num_devices = 2;
-  std::size_t batch_size = 256;
-  std::size_t num_epochs = 10;
+  int num_devices = 2;
+  int batch_size = 256;
+  int num_epochs = 10;
   double lr = 0.2;
   std::string data_dir;  // empty: the digits
 };
@@ -77,8 +77,7 @@ Variable net(const Variable& x, const Parameters& params) {
 void allreduce(const std::vector<Tensor>& data) {
   const Tensor& sum = data[0];
   for (std::size_t d = 1; d < data.size(); ++d) {
-    const Tensor arrived = data[d].to(sum.device());
-    sum.backend().add(sum.stream(), sum.view(), arrived.view(), sum.view());
+    sum += data[d].to(sum.device());
   }
   for (std::size_t d = 1; d < data.size(); ++d) data[d].copy_from(sum);
 }
@@ -98,11 +97,7 @@ std::vector<LabelledTensors> split_batch(const LabelledTensors& batch,
 
 // w = w - lr * gradient / batch_size; the gradients are sums over the rows of the whole batch.
 void sgd(const Parameters& params, double lr, std::size_t batch_size) {
-  for (const Variable& param : params) {
-    const Tensor& w = param.value();
-    w.backend().axpy(w.stream(), -lr / static_cast<double>(batch_size), param.grad().view(),
-                     w.view());
-  }
+  for (const Variable& param : params) param.add_(param.grad(), -lr / batch_size);
 }
 
 void train_batch(const LabelledTensors& batch, const std::vector<Parameters>& device_params,
@@ -110,7 +105,7 @@ void train_batch(const LabelledTensors& batch, const std::vector<Parameters>& de
   const std::vector<LabelledTensors> shards = split_batch(batch, devices);
   parallel::for_each_device(devices, [&](std::size_t d) {
     for (Variable param : device_params[d]) {
-      param.set_grad(Tensor::zeros(param.shape(), param.dtype(), devices[d]));
+      param.set_grad(Tensor::zeros_like(param.value()));
     }
     if (d >= shards.size()) return;  // without rows its gradients are zeros
     const Variable logits = net(Variable(shards[d].x), device_params[d]);
@@ -123,7 +118,7 @@ void train_batch(const LabelledTensors& batch, const std::vector<Parameters>& de
   }
   parallel::for_each_device(devices, [&](std::size_t d) {
     sgd(device_params[d], lr, batch.num_rows());
-    device_params[d][0].value().stream().synchronize();  // d2l: torch.cuda.synchronize()
+    tutorial::synchronize(devices[d]);  // d2l: torch.cuda.synchronize()
   });
 }
 
@@ -131,18 +126,17 @@ double evaluate_accuracy(const LabelledTensors& test, const Parameters& params) 
   const NoGradScope no_grad;
   const Device device = params[0].device();
   const Tensor logits = net(Variable(test.x.to(device)), params).value();
-  return static_cast<double>(nn::count_correct(logits, test.labels.to(device))) /
-         static_cast<double>(test.num_rows());
+  return 1.0 * nn::count_correct(logits, test.labels.to(device)) / test.num_rows();
 }
 
 // Later than this, rounding that training amplifies says more about the weights than a mistake
 // does.
-constexpr std::size_t kComparedSteps = 20;
+constexpr int kComparedSteps = 20;
 
 struct Trained {
   std::vector<Tensor> first_weights;  // after kComparedSteps steps, or as many as there were
   double accuracy = 0;                // at the end
-  std::size_t num_steps = 0;
+  int num_steps = 0;
 };
 
 Trained train(const Datasets& data, const Settings& settings, const std::vector<Device>& devices) {
@@ -153,9 +147,10 @@ Trained train(const Datasets& data, const Settings& settings, const std::vector<
   for (const Device device : devices) device_params.push_back(get_params(*initial, device));
   Trained trained;
   const auto begin = std::chrono::steady_clock::now();
-  for (std::size_t epoch = 0; epoch < settings.num_epochs; ++epoch) {
-    const data::SamplerOptions sampling{.num_samples = data.train.num_rows(),
-                                        .batch_size = settings.batch_size};
+  for (int epoch = 0; epoch < settings.num_epochs; ++epoch) {
+    data::SamplerOptions sampling;
+    sampling.num_samples = data.train.num_rows();
+    sampling.batch_size = settings.batch_size;
     for (const data::BatchShard& batch : data::exact_batches(sampling, epoch)) {
       train_batch(data.train.take(batch.rows, Device{}), device_params, devices, settings.lr);
       if (++trained.num_steps > kComparedSteps) continue;
@@ -168,7 +163,7 @@ Trained train(const Datasets& data, const Settings& settings, const std::vector<
   std::vector<std::string> names;
   for (const Device device : devices) names.push_back(to_string(device));
   fmt::print("test acc: {:.2f}, {:.3f} sec/epoch on [{}]\n", trained.accuracy,
-             seconds.count() / static_cast<double>(settings.num_epochs), fmt::join(names, ", "));
+             seconds.count() / settings.num_epochs, fmt::join(names, ", "));
   return trained;
 }
 
@@ -177,7 +172,7 @@ void run(const tutorial::Options& options, const Settings& settings) {
   const Trained one = train(data, settings, options.devices(1));
   const std::vector<Device> devices = options.devices(settings.num_devices);
   const Trained several = train(data, settings, devices);
-  const std::size_t num_compared = std::min(kComparedSteps, one.num_steps);
+  const int num_compared = std::min(kComparedSteps, one.num_steps);
   const double difference = tutorial::max_abs_difference(one.first_weights, several.first_weights);
   tutorial::check_close(
       fmt::format("weights of {} devices and of one after {} steps", devices.size(), num_compared),
@@ -210,8 +205,7 @@ int main(int argc, char** argv) {
                   "Can Dive into Deep Learning's two-device training be written by hand here?",
                   [&](const Options& options) {
                     settings.num_devices = options.num_devices;
-                    if (options.fast)
-                      settings.num_epochs = std::min<std::size_t>(settings.num_epochs, 4);
+                    if (options.fast) settings.num_epochs = std::min(settings.num_epochs, 4);
                     run(options, settings);
                   },
                   {.num_devices = 2, .add_flags = add_flags});

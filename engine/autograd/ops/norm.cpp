@@ -14,14 +14,17 @@ using Statistics = kernels::BatchNormForward::Statistics;
 //   grad_bias = sum grad_y;  grad_weight = sum grad_y * x^
 //   grad_x = weight * inverse_std * (grad_y - mean(grad_y) - x^ * mean(grad_y * x^))  in training;
 //   grad_x = weight * inverse_std * grad_y  in evaluation, where the statistics are constants.
+// Replicas that share their statistics take the means of the last but one over all of their rows.
 class BatchNormNode final : public Node {
  public:
-  BatchNormNode(Tensor x, Tensor weight, Tensor mean, Tensor inverse_std, Statistics statistics)
+  BatchNormNode(Tensor x, Tensor weight, Tensor mean, Tensor inverse_std, Statistics statistics,
+                std::shared_ptr<ReplicaSums> replicas)
       : x_(std::move(x)),
         weight_(std::move(weight)),
         mean_(std::move(mean)),
         inverse_std_(std::move(inverse_std)),
-        statistics_(statistics) {}
+        statistics_(statistics),
+        replicas_(std::move(replicas)) {}
   const char* name() const override { return "BatchNorm"; }
   Gradients backward(const Gradients& grad_outputs) override {
     Gradients grads(3);
@@ -41,7 +44,15 @@ class BatchNormNode final : public Node {
     call.grad_weight = view_or_none(grads[1]);
     call.grad_bias = view_or_none(grads[2]);
     call.statistics = statistics_;
-    x.backend().batch_norm_backward(x.stream(), call);
+    if (statistics_ != Statistics::shared) {
+      x.backend().batch_norm_backward(x.stream(), call);
+      return grads;
+    }
+    const Tensor sums = Tensor::empty({2 * x.size(1) + 1}, DType::float64, x.device());
+    call.sums = sums.view();
+    x.backend().batch_norm_sums(x.stream(), call);
+    replicas_->add_up(sums);
+    if (grads[0].defined()) x.backend().batch_norm_backward(x.stream(), call);
     return grads;
   }
   void release_saved() override { x_ = weight_ = mean_ = inverse_std_ = {}; }
@@ -52,7 +63,24 @@ class BatchNormNode final : public Node {
   SavedTensor mean_;
   SavedTensor inverse_std_;
   Statistics statistics_;
+  std::shared_ptr<ReplicaSums> replicas_;
 };
+
+// The moments of all replicas. On the CPU, whose values can be looked at: of more than one row.
+Tensor gather_moments(const Tensor& input, ReplicaSums& replicas) {
+  const std::size_t size = 2 * input.size(1) + 1;
+  Tensor moments = Tensor::empty({size}, DType::float64, input.device());
+  input.backend().batch_moments(input.stream(), input.matrix(), moments.view());
+  moments = replicas.gather(moments);
+  if (input.device().type == DeviceType::cpu) {
+    const std::vector<double> values = moments.to_vector<double>();
+    double rows = 0;
+    for (std::size_t i = size - 1; i < values.size(); i += size) rows += values[i];
+    require(rows > 1, ErrorCode::Shape, "batch_norm",
+            "expected more than 1 value per channel when training, got {} over all replicas", rows);
+  }
+  return moments;
+}
 
 }  // namespace
 
@@ -64,7 +92,8 @@ Variable batch_norm(const Variable& x, const BatchNormArguments& arguments) {
          to_string(input.shape()));
   }
   const bool trains = arguments.statistics == Statistics::batch;
-  if (trains && input.size(0) <= 1) {
+  const bool shares = trains && arguments.replicas != nullptr;
+  if (trains && !shares && input.size(0) <= 1) {
     fail(ErrorCode::Shape, "batch_norm",
          "expected more than 1 value per channel when training, got input size {}",
          to_string(input.shape()));
@@ -102,7 +131,12 @@ Variable batch_norm(const Variable& x, const BatchNormArguments& arguments) {
   call.running_var = view_or_none(arguments.running_var);
   call.momentum = arguments.momentum;
   call.epsilon = arguments.epsilon;
-  call.statistics = arguments.statistics;
+  call.statistics = shares ? Statistics::shared : arguments.statistics;
+  Tensor moments;
+  if (shares) {
+    moments = gather_moments(input, *arguments.replicas);
+    call.moments = moments.view();
+  }
   y.backend().batch_norm_forward(y.stream(), call);
   if (trains) {
     for (const Tensor* running : {&arguments.running_mean, &arguments.running_var}) {
@@ -110,7 +144,8 @@ Variable batch_norm(const Variable& x, const BatchNormArguments& arguments) {
     }
   }
   return record<BatchNormNode>({x, arguments.weight, arguments.bias}, std::move(y), input, weight,
-                               std::move(mean), std::move(inverse_std), arguments.statistics);
+                               std::move(mean), std::move(inverse_std), call.statistics,
+                               shares ? arguments.replicas : nullptr);
 }
 
 }  // namespace lockstep

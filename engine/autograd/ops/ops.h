@@ -57,10 +57,20 @@ Variable mse_loss(const Variable& x, const Tensor& target, Reduction reduction =
 // calling thread's ThreadContext.
 Variable dropout(const Variable& x, double probability, std::uint64_t seed, std::uint32_t layer);
 
+// What one replica knows, brought together with what the others know. All of them call the same
+// methods in the same order. Tensors are float64 on the caller's device.
+class ReplicaSums {
+ public:
+  virtual ~ReplicaSums() = default;
+  virtual Tensor gather(const Tensor& mine) = 0;  // [n] -> [replicas * n], in their order
+  virtual void add_up(const Tensor& mine) = 0;    // in place: the sum over all
+};
+
 // Normalises each feature of x [batch, features] over the batch, then weight * x + bias (both
 // [features], or both undefined). In training the batch's own statistics are used and enter the
 // running ones (when defined) with `momentum`; in evaluation the running ones are used.
-// Source: PyTorch nn.BatchNorm1d.
+// With `replicas`, "the batch" is the rows of all of them, in forward and backward.
+// Source: PyTorch nn.BatchNorm1d, nn.SyncBatchNorm.
 struct BatchNormArguments {
   Variable weight;
   Variable bias;
@@ -69,6 +79,7 @@ struct BatchNormArguments {
   double momentum = 0.1;
   double epsilon = 1e-5;
   kernels::BatchNormForward::Statistics statistics = kernels::BatchNormForward::Statistics::batch;
+  std::shared_ptr<ReplicaSums> replicas;
 };
 Variable batch_norm(const Variable& x, const BatchNormArguments& arguments);
 

@@ -341,7 +341,7 @@ class MpiCommunicator final : public Communicator {
     require_served(call);
     call.header.sequence = numbers_.next(call.header.operation, call.peer);
     if (launch == Launch::async) {
-      return async_.start(std::move(call), {}, [this](const CollectiveCall& c) { run(c); });
+      return async_.start(std::move(call), [this](const CollectiveCall& c) { run(c); });
     }
     async_.finish();
     run(call);

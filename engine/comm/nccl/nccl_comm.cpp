@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <utility>
 
 #include "engine/comm/comm_errors.h"
 #include "engine/comm/nccl/nccl_library.h"
@@ -33,7 +34,7 @@ static_assert(kTypes[static_cast<int>(DType::uint8)] == ncclUint8 &&
               kOps[static_cast<int>(ReduceOp::max)] == ncclMax);
 
 // Calls NCCL's function for a collective that moves data.
-Comm::Called call_nccl(ncclComm_t comm, const CollectiveCall& call) {
+std::pair<const char*, ncclResult_t> call_nccl(ncclComm_t comm, const CollectiveCall& call) {
   const CallHeader& header = call.header;
   const std::size_t count = header.num_elements;
   const ncclDataType_t type = kTypes[static_cast<int>(header.dtype)];
@@ -45,6 +46,8 @@ Comm::Called call_nccl(ncclComm_t comm, const CollectiveCall& call) {
   switch (header.operation) {
     case Operation::all_reduce:
       return {"ncclAllReduce", nccl.ncclAllReduce(in, in, count, type, op, comm, stream)};
+    case Operation::barrier:  // of one number
+      return {"ncclAllReduce", nccl.ncclAllReduce(in, in, 1, ncclInt32, ncclSum, comm, stream)};
     case Operation::broadcast:
       return {"ncclBroadcast", nccl.ncclBroadcast(in, in, count, type, header.root, comm, stream)};
     case Operation::all_gather:
@@ -55,18 +58,15 @@ Comm::Called call_nccl(ncclComm_t comm, const CollectiveCall& call) {
   }
 }
 
+// Operation::none: connecting the ranks.
+const char* tag_of(const CallHeader& call) {
+  return call.operation == Operation::none ? "nccl" : name_of(call.operation);
+}
+std::string text_of(const CallHeader& call) {
+  return call.operation == Operation::none ? "connecting the ranks" : to_string(call);
+}
+
 }  // namespace
-
-const char* IssuedCalls::tag() const {
-  return first.operation == Operation::none ? "nccl" : name_of(first.operation);
-}
-
-std::string IssuedCalls::text() const {
-  if (first.operation == Operation::none) return "connecting the ranks";
-  if (num_calls == 1) return to_string(first);
-  return fmt::format("{} and {} more ({} elements in all)", to_string(first), num_calls - 1,
-                     num_elements);
-}
 
 Comm::Comm(const NcclGroupOptions& options, int gpu, const ncclUniqueId& id,
            runtime::cuda::DeviceFault* fault)
@@ -79,7 +79,7 @@ Comm::Comm(const NcclGroupOptions& options, int gpu, const ncclUniqueId& id,
   if (!is_well(result)) fail_call("ncclCommInitRankConfig", result);
   thread_ = std::thread([this] { poll_until_stopped(); });
   try {
-    wait_until_ready("ncclCommInitRankConfig", {{}, 1, 0, options.timeout_seconds});
+    wait_until_ready("ncclCommInitRankConfig", {}, options.timeout_seconds);
   } catch (const Error& error) {
     fail(error);
     close();
@@ -92,45 +92,30 @@ Comm::~Comm() {
   close();
 }
 
-void Comm::call(std::span<const CollectiveCall* const> calls, const IssuedCalls& issued) {
+void Comm::call(const CollectiveCall& call) {
   try {
-    const Called last = enqueue(calls, issued);
-    if (last.result == ncclInProgress) wait_until_ready(last.name, issued);
+    std::unique_lock lock(mutex_);
+    throw_if_failed();
+    last_call_ = call.header;
+    const CurrentGpu current(gpu_);
+    const auto [name, result] = call_nccl(comm_, call);
+    lock.unlock();
+    if (!is_well(result)) fail_call(name, result);
+    if (result == ncclInProgress) wait_until_ready(name, call.header, call.timeout_seconds);
   } catch (const Error& error) {
     fail(error);
     throw_if_failed();
   }
 }
 
-// Returns ncclSuccess, or ncclInProgress where NCCL goes on by itself. A group that was started is
-// ended also after an error: it belongs to the thread, and would hold its later calls back.
-Comm::Called Comm::enqueue(std::span<const CollectiveCall* const> calls,
-                           const IssuedCalls& issued) {
-  const std::lock_guard lock(mutex_);
-  last_calls_ = issued;
-  if (comm_ == nullptr) return {"", ncclInProgress};  // aborted: the wait throws
-  const CurrentGpu current(gpu_);
-  const bool is_group = calls.size() > 1;
-  Called last{"ncclGroupStart", is_group ? library().ncclGroupStart() : ncclSuccess};
-  if (last.result != ncclSuccess) fail_call(last.name, last.result);
-  for (const CollectiveCall* call : calls) {
-    last = call_nccl(comm_, *call);
-    if (!is_well(last.result)) break;
-  }
-  const ncclResult_t ended = is_group ? library().ncclGroupEnd() : last.result;
-  if (!is_well(last.result)) fail_call(last.name, last.result);
-  if (!is_well(ended)) fail_call("ncclGroupEnd", ended);
-  return {last.name, ended};
-}
-
-void Comm::wait_until_ready(const char* name, const IssuedCalls& issued) {
-  const runtime::Deadline deadline = runtime::deadline_after(issued.timeout_seconds);
+void Comm::wait_until_ready(const char* name, const CallHeader& call, double timeout_seconds) {
+  const runtime::Deadline deadline = runtime::deadline_after(timeout_seconds);
   for (unsigned round = 0;; ++round) {
     const ncclResult_t state = async_error();
     throw_if_failed();
     if (state == ncclSuccess) return;
     if (state != ncclInProgress) fail_call(name, state);
-    if (runtime::has_passed(deadline)) throw timeout_of(issued);
+    if (runtime::has_passed(deadline)) throw timeout_of(call, timeout_seconds);
     runtime::poll_pause(round);
   }
 }
@@ -144,9 +129,10 @@ ncclResult_t Comm::async_error() {
   return asked == ncclSuccess ? state : asked;
 }
 
-void Comm::watch(const IssuedCalls& issued, std::shared_ptr<runtime::Event> done) {
+void Comm::watch(const CollectiveCall& call, std::shared_ptr<runtime::Event> done) {
   const std::lock_guard lock(mutex_);
-  under_way_.push_back({issued, std::move(done), runtime::deadline_after(issued.timeout_seconds)});
+  under_way_.push_back({call.header, call.timeout_seconds,
+                        runtime::deadline_after(call.timeout_seconds), std::move(done)});
 }
 
 void Comm::poll_until_stopped() {
@@ -163,14 +149,14 @@ void Comm::poll() {
   const std::vector<UnderWay> waiting = under_way();
   if (const ncclResult_t state = async_error(); !is_well(state)) {
     std::unique_lock lock(mutex_);
-    const IssuedCalls last = last_calls_;
+    const CallHeader last = last_call_;
     lock.unlock();
-    fail(Error(ErrorCode::Comm, last.tag(),
-               fmt::format("{} of rank {} failed in NCCL: {}", last.text(), options_.rank,
+    fail(Error(ErrorCode::Comm, tag_of(last),
+               fmt::format("{} of rank {} failed in NCCL: {}", text_of(last), options_.rank,
                            library().ncclGetErrorString(state))));
   }
   if (!waiting.empty() && runtime::has_passed(waiting.front().deadline)) {
-    fail(timeout_of(waiting.front().calls));
+    fail(timeout_of(waiting.front().call, waiting.front().timeout_seconds));
   }
 }
 
@@ -214,11 +200,11 @@ void Comm::close() {
   }
 }
 
-Error Comm::timeout_of(const IssuedCalls& calls) const {
-  return {ErrorCode::Timeout, calls.tag(),
+Error Comm::timeout_of(const CallHeader& call, double timeout_seconds) const {
+  return {ErrorCode::Timeout, tag_of(call),
           fmt::format("{} of rank {} was not done within {} s: another rank has ended or stands "
                       "still, or it called something else",
-                      calls.text(), options_.rank, calls.timeout_seconds)};
+                      text_of(call), options_.rank, timeout_seconds)};
 }
 
 }  // namespace lockstep::comm::nccl

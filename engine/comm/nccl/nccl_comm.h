@@ -6,8 +6,6 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <span>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -18,17 +16,6 @@
 #include "engine/runtime/stream.h"
 
 namespace lockstep::comm::nccl {
-
-// The calls that a caller issued at once: one, or a list of tensors.
-struct IssuedCalls {
-  CallHeader first;  // Operation::none: connecting the ranks
-  std::size_t num_calls = 1;
-  std::size_t num_elements = 0;  // of all calls
-  double timeout_seconds = 0;
-
-  const char* tag() const;   // of errors
-  std::string text() const;  // "all_reduce #1 of 8 float32 (sum)"
-};
 
 // An ncclComm_t that never blocks its caller for ever. It is nonblocking, and a thread polls NCCL's
 // own errors and the deadlines of the calls that are under way. The first error aborts NCCL, which
@@ -45,17 +32,11 @@ class Comm {
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
 
-  struct Called {
-    const char* name;  // "ncclAllReduce"
-    ncclResult_t result;
-  };
-
-  // Returns when the calls, which have elements, are on their streams; several are one group of
-  // NCCL's. When it refuses one of them, none is enqueued.
+  // Returns when the call, which has elements, is on its stream.
   // Throws the error that broke the group: Error{Comm} in NCCL's words, or Error{Timeout}.
-  void call(std::span<const CollectiveCall* const> calls, const IssuedCalls& issued);
-  // The work that was enqueued is done when the event passes.
-  void watch(const IssuedCalls& issued, std::shared_ptr<runtime::Event> done);
+  void call(const CollectiveCall& call);
+  // The call is done when the event passes.
+  void watch(const CollectiveCall& call, std::shared_ptr<runtime::Event> done);
 
   bool has_failed() const { return failure_.is_set(); }
   void throw_if_failed() const { failure_.throw_if_set(); }
@@ -65,19 +46,19 @@ class Comm {
 
  private:
   struct UnderWay {
-    IssuedCalls calls;
-    std::shared_ptr<runtime::Event> done;
+    CallHeader call;
+    double timeout_seconds = 0;
     runtime::Deadline deadline;
+    std::shared_ptr<runtime::Event> done;
   };
 
-  Called enqueue(std::span<const CollectiveCall* const> calls, const IssuedCalls& issued);
-  void wait_until_ready(const char* name, const IssuedCalls& issued);
+  void wait_until_ready(const char* name, const CallHeader& call, double timeout_seconds);
   ncclResult_t async_error();
   void poll_until_stopped();
   void poll();
   std::vector<UnderWay> under_way();  // forgets what is done
   void close();
-  Error timeout_of(const IssuedCalls& calls) const;
+  Error timeout_of(const CallHeader& call, double timeout_seconds) const;
 
   const NcclGroupOptions options_;
   const int gpu_;
@@ -86,7 +67,7 @@ class Comm {
 
   std::mutex mutex_;
   ncclComm_t comm_ = nullptr;  // null after an abort
-  IssuedCalls last_calls_;
+  CallHeader last_call_;
   std::vector<UnderWay> under_way_;
   bool is_stopping_ = false;
   std::condition_variable stops_;

@@ -119,10 +119,12 @@ Group meet_in_store(const NcclGroupOptions& options, const RankInfo& mine) {
     }
   } catch (const Error& error) {
     if (error.code() != ErrorCode::Timeout) throw;
+    std::string missing;
+    for (int rank = 0; rank < options.world_size; ++rank) {
+      if (!store.try_get(rank_key(rank))) add_to_list(missing, fmt::format("rank {}", rank));
+    }
     fail(ErrorCode::Timeout, "nccl", "rank {} waited {} s for {} of {} ranks to come to NCCL",
-         mine.rank, options.timeout_seconds,
-         list_ranks(options.world_size, [&](int rank) { return !store.try_get(rank_key(rank)); }),
-         options.world_size);
+         mine.rank, options.timeout_seconds, missing, options.world_size);
   }
   const bool shares_gpus = check_pairs(infos, options.sharing);
   const std::string id = store.get(key_of(options, "id"), deadline);
@@ -134,23 +136,16 @@ Group meet_in_store(const NcclGroupOptions& options, const RankInfo& mine) {
 // The state behind the Work of an asynchronous call, which is enqueued.
 class NcclWork final : public WorkState {
  public:
-  NcclWork(const CallHeader& call, std::shared_ptr<const Comm> comm, StreamPoint on_device)
-      : call_(call), comm_(std::move(comm)), on_device_(std::move(on_device)) {}
+  NcclWork(std::shared_ptr<const Comm> comm, StreamPoint on_device)
+      : comm_(std::move(comm)), on_device_(std::move(on_device)) {}
 
   bool is_done() const override { return comm_->has_failed() || on_device_.event->has_passed(); }
-  // Without a time the compute stream waits; with one, the calling thread waits for the device.
-  void wait(std::optional<double> timeout_seconds) const override {
+  void wait() const override {
     comm_->throw_if_failed();
-    if (timeout_seconds) {
-      const bool is_in_time = on_device_.event->wait(runtime::deadline_after(timeout_seconds));
-      comm_->throw_if_failed();
-      if (!is_in_time) throw not_done_yet(call_, *timeout_seconds);
-    }
     on_device_.waiter->wait(on_device_.event);
   }
 
  private:
-  CallHeader call_;
   std::shared_ptr<const Comm> comm_;
   StreamPoint on_device_;
 };
@@ -179,15 +174,10 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
-  Work submit(CollectiveCall call, Launch launch) override { return run({&call, 1}, launch); }
-  Work submit_together(std::vector<CollectiveCall> calls, Launch launch) override {
-    return run(calls, launch);
-  }
-  Work run(std::span<CollectiveCall> calls, Launch launch);
+  Work submit(CollectiveCall call, Launch launch) override;
   void require_served(const CollectiveCall& call) const;
-  std::shared_ptr<runtime::Event> enqueue(std::span<const CollectiveCall> calls,
-                                          const IssuedCalls& issued);
-  void barrier(const CollectiveCall& call, const IssuedCalls& issued);
+  std::shared_ptr<runtime::Event> enqueue(const CollectiveCall& call);
+  void barrier(const CollectiveCall& call);
 
   NcclGroupOptions options_;
   std::string description_;
@@ -210,61 +200,42 @@ void NcclCommunicator::require_served(const CollectiveCall& call) const {
           plan::to_string(call.header.plan));
 }
 
-// Several calls only of one collective that moves data.
-Work NcclCommunicator::run(std::span<CollectiveCall> calls, Launch launch) {
-  CollectiveCall& first = calls.front();
-  const char* name = name_of(first.header.operation);
-  IssuedCalls issued{first.header, calls.size(), 0, first.timeout_seconds};
-  std::size_t num_bytes = 0;
-  for (const CollectiveCall& call : calls) {
-    require_served(call);
-    issued.num_elements += call.header.num_elements;
-    num_bytes += call.header.num_elements * size_of(call.header.dtype);
-  }
-  trace::ScopedSpan span(trace::Lane::comm, trace::Category::communication, name, num_bytes);
+Work NcclCommunicator::submit(CollectiveCall call, Launch launch) {
+  require_served(call);
+  CallHeader& header = call.header;
+  const char* name = name_of(header.operation);
+  trace::ScopedSpan span(trace::Lane::comm, trace::Category::communication, name,
+                         header.num_elements * size_of(header.dtype));
   comm_->throw_if_failed();
-  for (CollectiveCall& call : calls) {
-    call.header.sequence = numbers_.next(call.header.operation, call.peer);
-    trace::count_collective(rank(), name, least_bytes_sent(call.header, rank(), world_size()));
-  }
-  issued.first.sequence = first.header.sequence;
-  span.set_sequence(static_cast<std::int64_t>(first.header.sequence));
-  if (first.header.operation == Operation::barrier) {
-    barrier(first, issued);
+  header.sequence = numbers_.next(header.operation, call.peer);
+  span.set_sequence(static_cast<std::int64_t>(header.sequence));
+  trace::count_collective(rank(), name, least_bytes_sent(header, rank(), world_size()));
+  if (header.operation == Operation::barrier) {
+    barrier(call);
     return {};
   }
-  put_on_stream(calls, launch, has_async_work_ ? FollowsAsync::yes : FollowsAsync::no);
+  put_on_stream(call, launch, has_async_work_ ? FollowsAsync::yes : FollowsAsync::no);
   has_async_work_ = launch == Launch::async;
-  const std::shared_ptr<runtime::Event> done = enqueue(calls, issued);
+  const std::shared_ptr<runtime::Event> done = enqueue(call);
   if (launch == Launch::blocking) return {};
-  return Work(std::make_shared<NcclWork>(issued.first, comm_,
-                                         StreamPoint{done, &device_.compute_stream()}));
+  return Work(std::make_shared<NcclWork>(comm_, StreamPoint{done, &device_.compute_stream()}));
 }
 
-std::shared_ptr<runtime::Event> NcclCommunicator::enqueue(std::span<const CollectiveCall> calls,
-                                                          const IssuedCalls& issued) {
-  std::vector<const CollectiveCall*> not_empty;
-  for (const CollectiveCall& call : calls) {
-    if (call.header.num_elements > 0) not_empty.push_back(&call);
-  }
-  if (!not_empty.empty()) comm_->call(not_empty, issued);
-  runtime::Stream& stream = *calls.front().stream;
-  const std::shared_ptr<runtime::Event> done = stream.record();
+std::shared_ptr<runtime::Event> NcclCommunicator::enqueue(const CollectiveCall& call) {
+  if (call.input.num_elements() > 0) comm_->call(call);
+  const std::shared_ptr<runtime::Event> done = call.stream->record();
   // A graph's events pass in no run that could be watched: NCCL's own errors have to do there.
-  if (!runtime::cuda::cuda_stream(stream).is_capturing()) comm_->watch(issued, done);
+  if (!runtime::cuda::cuda_stream(*call.stream).is_capturing()) comm_->watch(call, done);
   return done;
 }
 
 // NCCL has no barrier: the sum of one number is known when every rank has come. The host waits.
-void NcclCommunicator::barrier(const CollectiveCall& call, const IssuedCalls& issued) {
+void NcclCommunicator::barrier(const CollectiveCall& call) {
   CollectiveCall sum = call;
-  sum.header.operation = Operation::all_reduce;
-  sum.header.num_elements = 1;
-  sum.header.dtype = DType::int32;
-  sum.header.device = DeviceType::cuda;
   sum.input = barrier_value_;
+  sum.header.device = DeviceType::cuda;
   put_on_stream(sum, Launch::async, FollowsAsync::yes);
-  const std::shared_ptr<runtime::Event> done = enqueue({&sum, 1}, issued);
+  const std::shared_ptr<runtime::Event> done = enqueue(sum);
   // Each wait is short, since an event of a GPU that has failed may never pass.
   while (!done->wait(runtime::deadline_after(1))) comm_->throw_if_failed();
   comm_->throw_if_failed();

@@ -16,8 +16,6 @@
 //          ranks. abort() breaks the group of its own rank; the others find out by NCCL's errors,
 //          or by their time limits. A failed call in a captured graph is found by NCCL's errors,
 //          not by a time limit.
-// Lists:   a list of tensors is one NCCL group (ncclGroupStart, ncclGroupEnd): all of it is
-//          enqueued or, when NCCL refuses one of its calls, nothing.
 // Messages: send and recv are Error{Usage}; --comm own carries messages.
 // Results: bit-identical from run to run for equal topologies; min and max need not keep a NaN.
 // Plans:   NCCL chooses its algorithms; an all_reduce that names one is Error{Usage}.

@@ -23,7 +23,9 @@ static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0), "needs nccl.h of NCCL
   DO(ncclGetErrorString)            \
   DO(ncclGetLastError)              \
   DO(ncclAllReduce)                 \
-  DO(ncclBroadcast) DO(ncclAllGather) DO(ncclReduceScatter) DO(ncclGroupStart) DO(ncclGroupEnd)
+  DO(ncclBroadcast)                 \
+  DO(ncclAllGather)                 \
+  DO(ncclReduceScatter)
 
 struct Library {
 #define LOCKSTEP_DECLARE(name) decltype(&::name) name = nullptr;

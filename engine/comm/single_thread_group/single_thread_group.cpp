@@ -18,30 +18,13 @@ class GroupWork final : public WorkState {
     }
     return true;
   }
-  void wait(std::optional<double>) const override {
+  void wait() const override {
     for (const StreamPoint& point : points_) point.waiter->wait(point.event);
   }
 
  private:
   std::vector<StreamPoint> points_;
 };
-
-void require_buffers(const char* operation, std::span<const Tensor> buffers,
-                     const std::vector<Device>& devices) {
-  require(buffers.size() == devices.size(), ErrorCode::Usage, operation,
-          "{} tensors for {} devices; give one per device", buffers.size(), devices.size());
-  for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
-    require(buffers[rank].defined(), ErrorCode::Usage, operation,
-            "needs a tensor of every rank, found none of rank {}", rank);
-    require(buffers[rank].device() == devices[rank], ErrorCode::Device, operation,
-            "rank {} is {}, found its tensor on {}", rank, to_string(devices[rank]),
-            to_string(buffers[rank].device()));
-    require_same_dtype(operation, {&buffers[0], &buffers[rank]});
-    require(buffers[rank].num_elements() == buffers[0].num_elements(), ErrorCode::Shape, operation,
-            "all tensors must have the same number of elements, found {} and {}",
-            to_string(buffers[0].shape()), to_string(buffers[rank].shape()));
-  }
-}
 
 }  // namespace
 
@@ -60,8 +43,6 @@ SingleThreadGroup::~SingleThreadGroup() = default;
 
 Work SingleThreadGroup::all_reduce(std::span<const Tensor> buffers,
                                    const CollectiveOptions& options, StartEvents start) {
-  const char* name = name_of(Operation::all_reduce);
-  require_buffers(name, buffers, devices_);
   require_reducible(Operation::all_reduce, buffers[0].dtype(), options.op);
   CallHeader call;
   call.operation = Operation::all_reduce;
@@ -71,9 +52,6 @@ Work SingleThreadGroup::all_reduce(std::span<const Tensor> buffers,
 }
 
 Work SingleThreadGroup::broadcast(std::span<const Tensor> buffers, int root, Launch launch) {
-  require_buffers(name_of(Operation::broadcast), buffers, devices_);
-  require(root >= 0 && root < world_size(), ErrorCode::Usage, "broadcast",
-          "the root must be a rank in 0 ... {}, found {}", world_size() - 1, root);
   CallHeader call;
   call.operation = Operation::broadcast;
   call.root = root;
@@ -82,9 +60,6 @@ Work SingleThreadGroup::broadcast(std::span<const Tensor> buffers, int root, Lau
 
 Work SingleThreadGroup::submit(const CallHeader& call, std::span<const Tensor> buffers,
                                Launch launch, StartEvents start) {
-  require(start.empty() || start.size() == buffers.size(), ErrorCode::Usage,
-          name_of(call.operation), "{} start events for {} devices; give one per device",
-          start.size(), devices_.size());
   CallHeader header = call;
   header.num_elements = buffers[0].num_elements();
   header.dtype = buffers[0].dtype();

@@ -29,14 +29,14 @@ class SingleThreadGroup {
   SingleThreadGroup& operator=(const SingleThreadGroup&) = delete;
 
   const std::vector<Device>& devices() const { return devices_; }
-  int world_size() const { return static_cast<int>(devices_.size()); }
 
   // In place, see Communicator. blocking: in the order of the compute streams. async: on the
   // communication streams, and Work::wait() lets the compute streams wait. On the CPU, which does
   // everything at once in the calling thread, both are done when the call returns.
   // options.plan automatic: two-shot in one pass (device_group.h).
-  // Throws: Error{Usage}, Error{Device}, Error{Shape} or Error{DType} unless buffers holds one
-  //         tensor per device, on it, of equal size and type; before anything is enqueued.
+  // Throws:   Error{DType} for elements that cannot be reduced with the op.
+  // REQUIRES: buffers holds one tensor per device, on it, all of equal size and type; start is
+  //           empty or holds one event per device.
   Work all_reduce(std::span<const Tensor> buffers, const CollectiveOptions& options = {},
                   StartEvents start = {});
   Work broadcast(std::span<const Tensor> buffers, int root, Launch launch = Launch::blocking);

@@ -62,8 +62,11 @@ void warn_if_unbalanced(const std::vector<Device>& devices) {
   }
 }
 
+using SumsOfReplicas = std::map<std::size_t, std::vector<std::shared_ptr<ReplicaSums>>>;
+
 // The stages, with options that resolve() has checked.
-Variable run(nn::Module& module, const Variable& input, const DataParallelOptions& options) {
+Variable run(nn::Module& module, const Variable& input, const DataParallelOptions& options,
+             SumsOfReplicas& sums) {
   require_on_device(module, options.devices[0]);
   if (options.devices.size() == 1) {
     return to(module(to(input, options.devices[0])), *options.output_device);
@@ -73,6 +76,11 @@ Variable run(nn::Module& module, const Variable& input, const DataParallelOption
       options.devices.begin(),
       options.devices.begin() + static_cast<std::ptrdiff_t>(shards.size()));
   const auto replicas = replicate(module, used);
+  if (options.batch_norm == BatchNormRows::all && used.size() > 1) {
+    auto& groups = sums[used.size()];
+    if (groups.empty()) groups = make_replica_sums(used.size());
+    sync_batch_norm(replicas, groups);
+  }
   const std::vector<Variable> outputs = parallel_apply(replicas, shards);
   return gather(outputs, *options.output_device, options.dim);
 }
@@ -95,7 +103,8 @@ Variable data_parallel(const std::shared_ptr<nn::Module>& module, const Variable
   if (const auto* wrapper = dynamic_cast<const DataParallel*>(module.get())) {
     return data_parallel(wrapper->module(), input, options);
   }
-  return run(*module, input, resolve(options, *module));
+  SumsOfReplicas sums;
+  return run(*module, input, resolve(options, *module), sums);
 }
 
 DataParallel::DataParallel(std::shared_ptr<nn::Module> module, const DataParallelOptions& options) {
@@ -108,7 +117,7 @@ DataParallel::DataParallel(std::shared_ptr<nn::Module> module, const DataParalle
 }
 
 Variable DataParallel::forward(const Variable& input) {
-  return run(*module(), input, options_);
+  return run(*module(), input, options_, replica_sums_);
 }
 
 }  // namespace lockstep::parallel

@@ -7,11 +7,13 @@
 // Source: torch/nn/parallel/data_parallel.py.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "engine/nn/module.h"
+#include "engine/parallel/sync_batch_norm.h"
 
 namespace lockstep::parallel {
 
@@ -21,6 +23,8 @@ struct DataParallelOptions {
   std::vector<Device> devices;
   std::optional<Device> output_device = {};  // default: devices[0]
   std::size_t dim = 0;                       // of the input that is cut, and of the output
+  // In training; own: as PyTorch's DataParallel. all: see sync_batch_norm.h.
+  BatchNormRows batch_norm = BatchNormRows::own;
 };
 
 // Checks the options against a module: Error{Usage} for a module that is wrapped already,
@@ -51,6 +55,8 @@ class DataParallel final : public nn::ModuleOf<DataParallel> {
 
  private:
   DataParallelOptions options_;
+  // Of n replicas whose batch norms share their statistics, made when a batch first has that many.
+  std::map<std::size_t, std::vector<std::shared_ptr<ReplicaSums>>> replica_sums_;
 };
 
 }  // namespace lockstep::parallel

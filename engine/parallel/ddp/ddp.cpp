@@ -94,12 +94,7 @@ void broadcast_model(const nn::Module& module, comm::Communicator& communicator)
 }
 
 void broadcast_from_rank_0(const std::vector<Tensor>& tensors, comm::Communicator& communicator) {
-  std::vector<Tensor> distinct;
-  for (const Tensor& tensor : tensors) {
-    const auto is_same = [&](const Tensor& other) { return other.shares_memory_with(tensor); };
-    if (std::ranges::none_of(distinct, is_same)) distinct.push_back(tensor);
-  }
-  communicator.broadcast(distinct, 0).wait();
+  for (const Tensor& tensor : tensors) communicator.broadcast(tensor, 0);
 }
 
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/doctor/record/values.h"
+#include "tools/doctor/record/event.h"
 
 #include <gtest/gtest.h>
 

@@ -78,11 +78,4 @@ void set_async_error(int rank, ncclResult_t error);
 // A test's wish: the rank's next call after so many more is refused with ncclInvalidArgument.
 void refuse_call(int rank, std::size_t num_calls_before);
 
-// What has been called since the start, by all ranks.
-struct Counters {
-  std::size_t num_calls = 0;   // that move data
-  std::size_t num_groups = 0;  // that held at least one of them
-};
-Counters counters();
-
 }  // namespace emulated_nccl

@@ -1,9 +1,5 @@
 // NCCL's functions over emulated GPUs: a collective is a task of each rank's stream, and the tasks
 // meet (clique.h). Communicators are nonblocking. Only what engine/comm/nccl calls is here.
-//
-// Groups: what a thread calls between ncclGroupStart and the outermost ncclGroupEnd is put on its
-// streams later, as NCCL may do: ncclGroupEnd says ncclInProgress, and it has happened when
-// ncclCommGetAsyncError says ncclSuccess. After a call that was refused nothing of the group is.
 #include <nccl.h>
 
 #include <unistd.h>
@@ -14,21 +10,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <utility>
-#include <vector>
 
 #include "tests/emulated_gpu/launch.h"
 #include "tests/emulated_gpu/nccl/clique.h"
-
-namespace emulated_nccl {
-
-struct GroupedCall {
-  ncclComm_t comm = nullptr;
-  cudaStream_t stream = nullptr;
-  Part part;
-};
-
-}  // namespace emulated_nccl
 
 struct ncclComm {
   int rank = 0;
@@ -36,7 +20,6 @@ struct ncclComm {
   int gpu = 0;
   // Streams may still be in the clique when the communicator is gone.
   std::shared_ptr<emulated_nccl::Clique> clique;
-  std::vector<emulated_nccl::GroupedCall> pending;  // of groups that have ended
 };
 
 namespace emulated_nccl {
@@ -45,16 +28,7 @@ namespace {
 std::mutex the_mutex;
 std::map<int, ncclResult_t> the_async_errors;  // by rank
 
-// Of a thread.
-struct Group {
-  int depth = 0;
-  ncclResult_t error = ncclSuccess;
-  std::vector<GroupedCall> calls;
-};
-thread_local Group the_group;
-
 std::map<int, std::size_t> the_refusals;  // by rank: calls until one is refused
-Counters the_counters;
 
 // Whether the rank's call is the one that a test wants to be refused.
 bool is_refused(int rank) {
@@ -65,25 +39,6 @@ bool is_refused(int rank) {
   return true;
 }
 
-ncclResult_t put_on_stream(const GroupedCall& call) {
-  const auto meet = [part = call.part, clique = call.comm->clique] { clique->meet(part); };
-  return emulated_gpu::launch_task(call.stream, meet) == cudaSuccess ? ncclSuccess
-                                                                     : ncclUnhandledCudaError;
-}
-
-// What a call outside a group does, and ncclCommGetAsyncError after one.
-ncclResult_t put_pending_on_streams(ncclComm& comm) {
-  int current = 0;
-  cudaGetDevice(&current);
-  cudaSetDevice(comm.gpu);
-  ncclResult_t result = ncclSuccess;
-  for (const GroupedCall& call : std::exchange(comm.pending, {})) {
-    if (result == ncclSuccess) result = put_on_stream(call);
-  }
-  cudaSetDevice(current);
-  return result;
-}
-
 ncclResult_t check_call(ncclComm_t comm) {
   int gpu = 0;
   cudaGetDevice(&gpu);
@@ -92,20 +47,11 @@ ncclResult_t check_call(ncclComm_t comm) {
 }
 
 ncclResult_t enqueue(ncclComm_t comm, cudaStream_t stream, const Part& part) {
-  {
-    const std::lock_guard lock(the_mutex);
-    ++the_counters.num_calls;
-  }
   const ncclResult_t checked = check_call(comm);
-  if (the_group.depth == 0) {
-    return checked == ncclSuccess ? put_on_stream({comm, stream, part}) : checked;
-  }
-  if (checked == ncclSuccess) {
-    the_group.calls.push_back({comm, stream, part});
-  } else {
-    the_group.error = checked;
-  }
-  return checked;
+  if (checked != ncclSuccess) return checked;
+  const auto meet = [part, clique = comm->clique] { clique->meet(part); };
+  return emulated_gpu::launch_task(stream, meet) == cudaSuccess ? ncclSuccess
+                                                                : ncclUnhandledCudaError;
 }
 
 }  // namespace
@@ -118,11 +64,6 @@ void set_async_error(int rank, ncclResult_t error) {
 void refuse_call(int rank, std::size_t num_calls_before) {
   const std::lock_guard lock(the_mutex);
   the_refusals[rank] = num_calls_before;
-}
-
-Counters counters() {
-  const std::lock_guard lock(the_mutex);
-  return the_counters;
 }
 
 }  // namespace emulated_nccl
@@ -157,7 +98,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId i
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
-  *state = put_pending_on_streams(*comm);
+  *state = ncclSuccess;
   const std::lock_guard lock(the_mutex);
   const auto error = the_async_errors.find(comm->rank);
   if (!comm->clique->is_complete()) *state = ncclInProgress;
@@ -207,21 +148,4 @@ ncclResult_t ncclAllGather(const void* input, void* output, size_t count, ncclDa
 ncclResult_t ncclReduceScatter(const void* input, void* output, size_t count, ncclDataType_t type,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   return enqueue(comm, stream, {Kind::reduce_scatter, input, output, count, type, op, 0});
-}
-
-ncclResult_t ncclGroupStart() {
-  ++the_group.depth;
-  return ncclSuccess;
-}
-
-ncclResult_t ncclGroupEnd() {
-  if (the_group.depth == 0) return ncclInvalidUsage;
-  if (--the_group.depth > 0) return ncclSuccess;
-  const Group group = std::exchange(the_group, {});
-  if (group.error != ncclSuccess) return group.error;
-  if (group.calls.empty()) return ncclSuccess;
-  const std::lock_guard lock(the_mutex);
-  ++the_counters.num_groups;
-  for (const GroupedCall& call : group.calls) call.comm->pending.push_back(call);
-  return ncclInProgress;
 }

@@ -74,27 +74,6 @@ TEST(AsyncCollectives, KeepTheirTensorsAlive) {
   });
 }
 
-TEST(AsyncCollectives, AWaitThatIsTooShortNamesWhoIsMissingAndCanBeRepeated) {
-  std::latch has_timed_out(1);
-  run_ranks(3, [&](Communicator& communicator) {
-    communicator.barrier();
-    if (communicator.rank() == 1) has_timed_out.wait();
-    const Tensor value = Tensor::full({4}, 1);
-    const Work work = communicator.all_reduce(value, async_sum());
-    if (communicator.rank() == 0) {
-      expect_error(ErrorCode::Timeout,
-                   "all_reduce #1 of 4 float32 (sum) was not done within 0.01 s",
-                   [&] { work.wait(0.01); });
-      expect_error(ErrorCode::Timeout, "rank 1 is missing (its last call: barrier #0)",
-                   [&] { work.wait(0.01); });
-      has_timed_out.count_down();
-    }
-    work.wait();
-    EXPECT_EQ(value.to_vector<float>(), std::vector<float>(4, 3));
-    EXPECT_TRUE(work.is_done());
-  });
-}
-
 TEST(AsyncCollectives, AnErrorComesOutOfEveryWait) {
   const auto errors = ::lockstep::testing::errors_of_ranks(2, [](Communicator& communicator) {
     const auto length = static_cast<std::size_t>(communicator.rank() + 1);

@@ -69,25 +69,6 @@ TEST(StagedCommunicator, SendsAndReceives) {
   });
 }
 
-TEST(StagedCommunicator, MovesListsOfTensorsAlsoWhereSomeAreReached) {
-  run_staged(2, [](Communicator& communicator) {
-    const int rank = communicator.rank();
-    for (const Launch launch : {Launch::blocking, Launch::async}) {
-      const std::vector<Tensor> tensors{Tensor::full({3}, rank, DType::float32, test_device(rank)),
-                                        Tensor::full({2}, rank, DType::int64, Device{})};
-      communicator.broadcast(tensors, 1, launch).wait();
-      EXPECT_THAT(tensors[0].to_vector<float>(), Each(1));
-      EXPECT_THAT(tensors[1].to_vector<std::int64_t>(), Each(1));
-      CollectiveOptions options;
-      options.launch = launch;
-      options.op = ReduceOp::max;
-      tensors[0].fill(rank + 4);
-      communicator.all_reduce(tensors, options).wait();
-      EXPECT_THAT(tensors[0].to_vector<float>(), Each(5));
-    }
-  });
-}
-
 TEST(StagedCommunicator, HandsTimeLimitPlanAndNameOn) {
   run_staged(2, [](Communicator& communicator) {
     EXPECT_THAT(communicator.description(),

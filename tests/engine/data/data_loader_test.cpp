@@ -55,6 +55,19 @@ std::vector<std::vector<std::int64_t>> expected_labels(const LabelledRows& rows,
   return all;
 }
 
+TEST(DataLoaderRows, HaveTheShapeThatIsAskedFor) {
+  DataLoaderOptions options;
+  options.row_shape = {1, 3, 1};
+  const auto sampler = exact({.num_samples = 5, .batch_size = 5, .shuffle = Shuffle::off});
+  const auto batch = DataLoader(make_rows(5), sampler, options).next();
+  EXPECT_EQ(batch->x.shape(), (Shape{5, 1, 3, 1}));
+  EXPECT_EQ(batch->x.to_vector<float>()[3], 5);
+  options.row_shape = {2, 2, 1};
+  testing::expect_error(ErrorCode::Shape,
+                        "rows of 'numbers' have 3 features, which make no row of shape [2, 2, 1]",
+                        [&] { DataLoader(make_rows(5), sampler, options); });
+}
+
 class DataLoaderTypes : public ::testing::TestWithParam<DType> {};
 
 TEST_P(DataLoaderTypes, ScalesBytesAndKeepsTheSmallerLastBatch) {

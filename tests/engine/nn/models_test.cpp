@@ -102,10 +102,11 @@ TEST(Models, AMisfitSaysWhatFits) {
                "'mlp:64-10' takes 64 inputs and gives 10 outputs, but mnist has 784 features", [] {
                  require_model_fits("mlp:64-10", {{784}, 10}, "mnist");
                });
-  expect_error(ErrorCode::Usage,
-               "'cnn:4c3-p2-p2-p4-10' does not fit digits's images of 8 x 8: [model] kernel size "
-               "(4 x 4) can't be greater than the padded input (2 x 2",
-               [] { require_model_fits("cnn:4c3-p2-p2-p4-10", kDigits, "digits"); });
+  expect_error(
+      ErrorCode::Usage,
+      "'cnn:4c3-p2-p2-p4-10' does not fit the images of digits, 8 x 8: [model] kernel size "
+      "(4 x 4) can't be greater than the padded input (2 x 2",
+      [] { require_model_fits("cnn:4c3-p2-p2-p4-10", kDigits, "digits"); });
   expect_error(ErrorCode::Usage, "'cnn:4c3-8' gives 8 outputs, but digits has 10 classes",
                [] { require_model_fits("cnn:4c3-8", kDigits, "digits"); });
 }

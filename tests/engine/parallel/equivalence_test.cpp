@@ -3,8 +3,11 @@
 
 #include <tuple>
 
+#include "engine/core/thread_context.h"
+#include "engine/parallel/sync_batch_norm.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/engine/parallel/training.h"
+#include "tests/support/expect_error.h"
 
 namespace lockstep::testing {
 namespace {
@@ -52,6 +55,48 @@ TEST_P(Equivalence, DdpEndsWithTheWeightsOfOneDevice) {
     EXPECT_LE(largest_difference(train_ddp(training, count()), reference),
               tolerance_of(training.dtype));
   });
+}
+
+TEST_P(Equivalence, SynchronisedBatchNormEndsWithTheWeightsOfOneDevice) {
+  TrainingCase training;
+  training.dtype = std::get<1>(GetParam());
+  training.batch_norm = true;
+  // Rounding grows faster through a batch norm of three rows.
+  const double tolerance = training.dtype == DType::float64 ? 1e-11 : 2e-5;
+  for (const std::size_t rows : {840, 23, 3}) {
+    SCOPED_TRACE(::testing::Message() << rows << " rows");
+    training.batches = {rows};
+    const Weights reference = train_on_one_device(training);
+    EXPECT_LE(largest_difference(train_ddp(training, count()), reference), tolerance);
+    EXPECT_LE(largest_difference(
+                  train_data_parallel(training, cpu_devices(static_cast<std::size_t>(count()))),
+                  reference),
+              tolerance);
+  }
+}
+
+TEST(SyncBatchNorm, ABatchOfOneRowIsRefusedOnEveryRank) {
+  TrainingCase training;
+  training.batch_norm = true;
+  training.batches = {1};
+  expect_error(ErrorCode::Shape, "expected more than 1 value per channel when training, got 1 over",
+               [&] { train_ddp(training, 2); });
+}
+
+TEST(SyncBatchNorm, NeedsAThreadPerReplicaAndPrintsAsPyTorchs) {
+  const auto model = make_model([] {
+    TrainingCase training;
+    training.batch_norm = true;
+    return training;
+  }());
+  parallel::sync_batch_norm({model}, parallel::make_replica_sums(1));
+  EXPECT_NE(model->to_string().find("SyncBatchNorm(12, eps=1e-05, momentum=0.1"),
+            std::string::npos);
+  ThreadContext context = thread_context();
+  context.issue = Issue::by_caller;
+  const ThreadContextScope scope(context);
+  expect_error(ErrorCode::State, "one thread issues the work of all devices",
+               [&] { parallel::sync_batch_norm({model}, parallel::make_replica_sums(1)); });
 }
 
 TEST_P(Equivalence, DropoutMasksDoNotDependOnTheSharding) {

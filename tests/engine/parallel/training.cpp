@@ -93,6 +93,11 @@ Variable sum_loss(const Variable& logits, const Tensor& labels) {
 std::shared_ptr<nn::Module> make_model(const TrainingCase& training) {
   std::vector<std::shared_ptr<nn::Module>> layers;
   layers.push_back(make_linear(kFeatures, kHidden, 1, training.dtype));
+  if (training.batch_norm) {
+    nn::BatchNormOptions options;
+    options.dtype = training.dtype;
+    layers.push_back(std::make_shared<nn::BatchNorm1d>(kHidden, options));
+  }
   layers.push_back(std::make_shared<nn::Tanh>());
   if (training.dropout > 0) layers.push_back(std::make_shared<nn::Dropout>(training.dropout, 7, 0));
   layers.push_back(make_linear(kHidden, kClasses, 2, training.dtype));
@@ -112,6 +117,7 @@ Weights weights_of(const nn::Module& module) {
   for (const Variable& parameter : module.parameters()) {
     weights.push_back(parameter.value().to_vector<double>());
   }
+  for (const Tensor& buffer : module.buffers()) weights.push_back(buffer.to_vector<double>());
   return weights;
 }
 
@@ -128,6 +134,7 @@ Weights train_data_parallel(const TrainingCase& training, const std::vector<Devi
   model->to(devices[0]);
   parallel::DataParallelOptions options;
   options.devices = devices;
+  options.batch_norm = parallel::BatchNormRows::all;
   parallel::DataParallel wrapper(model, options);
   run_steps(training, *model, [&](const TrainingBatch& batch) {
     const Variable logits = wrapper(Variable(batch.x));
@@ -140,6 +147,7 @@ Weights train_ddp_rank(const TrainingCase& training, comm::Communicator& communi
                        Device device, const parallel::DdpOptions& options) {
   const auto model = make_model(training);
   model->to(device);
+  parallel::sync_batch_norm(*model, communicator);
   parallel::Ddp ddp(model, communicator, options);
   run_steps(training, *model, [&](const TrainingBatch& batch) {
     const TrainingShard mine =

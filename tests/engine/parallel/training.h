@@ -15,12 +15,13 @@ struct TrainingCase {
   DType dtype = DType::float64;
   std::vector<std::size_t> batches = {24};  // rows of the steps, used in turn
   std::size_t num_steps = 20;
-  double dropout = 0;  // probability; 0 leaves the layer out
+  double dropout = 0;       // probability; 0 leaves the layer out
+  bool batch_norm = false;  // over the rows of all devices
   double learning_rate = 0.1;
   double momentum = 0.9;
 };
 
-// Per parameter, in the order of parameters().
+// Per parameter, in the order of parameters(), then per buffer.
 using Weights = std::vector<std::vector<double>>;
 
 struct TrainingBatch {

@@ -15,7 +15,6 @@
 #include "tests/datasets/idx_files.h"
 #include "tests/fuzz/readers/run_readers.h"
 #include "tests/support/temp_folder.h"
-#include "tools/report/row_file.h"
 
 namespace lockstep::testing {
 namespace {
@@ -74,16 +73,6 @@ void read_weights(const std::filesystem::path& path) {
   }
 }
 
-void read_row_file(const std::filesystem::path& path) {
-  const tools::RunRow row = tools::read_row(path);
-  expect(!row.placement.devices.empty(), "a row without devices");
-}
-
-void read_flags_file(const std::filesystem::path& path) {
-  const tools::TrainingFlags flags = tools::read_flags(path);
-  expect(flags.said.empty() && flags.row_folder.empty(), "flags that no file has");
-}
-
 void read_topology_file(const std::filesystem::path& path) {
   const predict::Topology topology = predict::find_topology(path.string());
   expect(!topology.gpus.empty(), "a topology without GPUs");
@@ -106,8 +95,6 @@ constexpr FileReader kReaders[] = {
     {"idx", read_idx_file},
     {"mnist", read_mnist_folder},
     {"csv", read_csv_file},
-    {"row", read_row_file},
-    {"flags", read_flags_file},
     {"topology", read_topology_file},
     {"run_workload", read_workload_file},
     {"run_file", read_run},

@@ -42,7 +42,7 @@ void read_run(const std::filesystem::path& path) {
 
 void read_loss_log(const std::filesystem::path& path) {
   const tools::ThinnedLosses losses = tools::page::read_losses(path, "report");
-  expect(!losses.mean.empty() && losses.mean.size() <= tools::LossCurve::kMostPoints,
+  expect(!losses.mean.empty() && losses.mean.size() <= tools::ThinnedLosses::kMostPoints,
          "as many losses as no curve has");
   for (const double loss : losses.mean) expect(std::isfinite(loss), "a loss is not finite");
 }

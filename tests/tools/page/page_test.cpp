@@ -7,7 +7,7 @@
 #include "engine/core/error.h"
 #include "tests/support/temp_folder.h"
 #include "tests/tools/page/sample_run.h"
-#include "tools/explain/headline.h"
+#include "tools/explain/explain.h"
 #include "tools/page/html_text.h"
 
 namespace lockstep::tools::page {

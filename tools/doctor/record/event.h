@@ -1,4 +1,5 @@
-// One thing that happened, as one line of JSON in this process's file of the folder LOCKSTEP_AUDIT.
+// One thing that happened, as one line of JSON in this process's file of the folder LOCKSTEP_AUDIT,
+// and what such a line holds of a tensor: a hash that tells two apart, and a sketch of a gradient.
 //
 //   {"event":"saved","process":4711,"number":12,"group":"4711.1","rank":1,"world_size":2,...}
 //
@@ -6,15 +7,39 @@
 // once, so that a process that is killed leaves what it did. A process that forks has a file of its
 // own. If the file cannot be written, one line on stderr says so, nothing more is recorded, and the
 // program goes on as ever.
+//
+// A sketch is linear: that of a sum is the sum of the sketches, whatever the tensors' sizes, so who
+// has the sketches of all ranks' gradients can say what the average must be. It is made of at most
+// kNumSampled elements, always the same ones, so it costs microseconds.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
+#include "engine/core/views.h"
 #include "engine/trace/observer.h"
 
 namespace lockstep::record {
+
+inline constexpr std::size_t kSketchSize = 16;
+inline constexpr std::size_t kNumSampled = 256;
+
+using Sketch = std::array<double, kSketchSize>;
+
+// The sums of the sampled elements with kSketchSize patterns of signs; zeros for no elements and
+// for dtypes other than float32 and float64.
+Sketch sketch_of(ConstTensorView values);
+bool is_zero(const Sketch& sketch);
+
+// Of all bytes up to 64 KiB; of larger tensors that of 8192 words spread over them and of their
+// end. 0 for none.
+std::uint64_t hash_of(ConstTensorView values);
+// One hash for each row of `rows`.
+std::vector<std::uint64_t> hash_rows(ConstTensorView values, std::size_t num_rows);
 
 // True if LOCKSTEP_AUDIT names a folder.
 bool is_wanted();

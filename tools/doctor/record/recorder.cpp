@@ -74,7 +74,7 @@ void Recorder::leaf_gradient(const trace::LeafGradient& gradient) {
 void Recorder::step(const OptimizerStep& step, Moment moment) {
   if (moment == Moment::made) {  // maybe at the address of one that is gone
     const std::lock_guard lock(mutex_);
-    optimizers_[step.optimizer] = {++num_optimizers_, 0, next_number(), {}};
+    optimizers_[step.optimizer] = {++num_optimizers_, 0, next_number(), false, {}};
   } else if (moment == Moment::begins) {
     begin_step(step);
   } else {

@@ -19,8 +19,7 @@
 #include <unordered_map>
 
 #include "engine/trace/observer.h"
-#include "tools/doctor/record/calls.h"
-#include "tools/doctor/record/gradients.h"
+#include "tools/doctor/record/history.h"
 
 namespace lockstep::record {
 

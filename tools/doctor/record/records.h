@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/doctor/record/values.h"
+#include "tools/doctor/record/event.h"
 
 namespace lockstep::record {
 

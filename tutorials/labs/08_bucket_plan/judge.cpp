@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
-#include "engine/plan/buckets.h"
+#include <algorithm>
+
 #include "tutorials/labs/judging/values.h"
 
 namespace lab {
@@ -18,22 +19,47 @@ json draw_bucket_case(lockstep::Rng& rng, Sizes byte_limits) {
   return bucket_case(std::move(num_bytes), std::move(byte_limits));
 }
 
-// Against the engine's own plan.
+// Names the first fault of a plan; empty: there is none, and then it is the engine's own plan.
+std::string find_fault(const Sizes& num_bytes, const Sizes& limits,
+                       const std::vector<Sizes>& buckets) {
+  std::size_t next = num_bytes.size();  // all parameters from here on are in buckets
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    const std::size_t limit = limits[std::min(b, limits.size() - 1)];
+    std::size_t held = 0;
+    if (buckets[b].empty()) return fmt::format("bucket {} is empty", b);
+    for (const std::size_t p : buckets[b]) {
+      if (p >= num_bytes.size()) {
+        return fmt::format("bucket {} holds parameter {}, and there are {}", b, p,
+                           num_bytes.size());
+      }
+      if (p + 1 != next) {
+        const auto expected = next == 0 ? "none is left" : fmt::format("expected {}", next - 1);
+        return fmt::format("parameter {} enters bucket {} out of turn: {}", p, b, expected);
+      }
+      if (held >= limit) {
+        return fmt::format(
+            "bucket {} closes too late: it holds {} bytes, its limit is {}, and parameter {} still "
+            "enters",
+            b, held, limit, p);
+      }
+      held += num_bytes[p];
+      next = p;
+    }
+    const bool is_last = next == 0;
+    if (held < limit && !is_last) {
+      return fmt::format("bucket {} closes too early: it holds {} bytes, and its limit is {}", b,
+                         held, limit);
+    }
+  }
+  if (next > 0)
+    return next == 1 ? "parameter 0 is in no bucket"
+                     : fmt::format("parameters 0 to {} are in no bucket", next - 1);
+  return {};
+}
+
 std::string judge_buckets(const json& inputs, const json& answer) {
-  std::vector<lockstep::plan::BucketParameter> parameters;
-  for (const std::size_t num_bytes : inputs.at("num_bytes")) {
-    parameters.push_back({num_bytes / kElementBytes, lockstep::DType::float32, {}});
-  }
-  lockstep::plan::BucketOptions options;
-  options.byte_limits = inputs.at("byte_limits").get<Sizes>();
-  const auto plan = lockstep::plan::bucket_plan(
-      parameters, lockstep::plan::reverse_order(parameters.size()), options);
-  for (std::size_t b = 0; b < plan.buckets.size() && b < answer.size(); ++b) {
-    const std::string wrong = differ(fmt::format("parameters of bucket {}", b),
-                                     plan.buckets[b].parameters(), answer.at(b).get<Sizes>());
-    if (!wrong.empty()) return wrong;
-  }
-  return differ("number of buckets", Sizes{plan.buckets.size()}, Sizes{answer.size()});
+  return find_fault(inputs.at("num_bytes").get<Sizes>(), inputs.at("byte_limits").get<Sizes>(),
+                    answer.get<std::vector<Sizes>>());
 }
 
 Check example_buckets(std::string name, int points, std::string hint, const json& inputs) {

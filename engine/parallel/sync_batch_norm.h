@@ -1,0 +1,39 @@
+// Batch norm over the rows of all replicas, so that training on several devices does what one does.
+//
+// Without it each replica normalises by the statistics of its own rows, as PyTorch does too. With
+// it a layer all-gathers each feature's mean, sum of squared deviations and number of rows in the
+// forward pass, and all-reduces two sums per feature in the backward pass: all float64, so only
+// the order of additions differs from one device's. Shards may be uneven, even empty.
+//   Cost: an all-gather and an all-reduce of 8 * (2 * features + 1) bytes for each layer and step.
+//   Source: torch/nn/modules/_functions.py, SyncBatchNorm.
+//
+//   DDP:           sync_batch_norm(*model, communicator); Ddp ddp(model, communicator);
+//   DataParallel:  DataParallel(model, {.devices = devices, .batch_norm = BatchNormRows::all});
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/autograd/ops/ops.h"
+#include "engine/comm/communicator.h"
+#include "engine/nn/module.h"
+
+namespace lockstep::parallel {
+
+// The rows that a batch norm's statistics are taken over in training.
+enum class BatchNormRows { own, all };
+
+// Lets the batch norms of a module share their statistics with those of the other ranks, which do
+// the same to theirs. Returns how many there are.
+// REQUIRES: the communicator outlives the module's use. Its calls are made in program order with
+// the others of the rank, so all ranks run the same layers.
+std::size_t sync_batch_norm(nn::Module& module, comm::Communicator& communicator);
+
+// The same for the replicas of one forward pass in one process: replica i gets groups[i].
+// Throws Error{State} where one thread issues the work of all devices: it cannot wait for itself.
+void sync_batch_norm(const std::vector<std::shared_ptr<nn::Module>>& replicas,
+                     const std::vector<std::shared_ptr<ReplicaSums>>& groups);
+// Groups for that many replicas, which meet as threads.
+std::vector<std::shared_ptr<ReplicaSums>> make_replica_sums(std::size_t num_replicas);
+
+}  // namespace lockstep::parallel
