@@ -35,7 +35,7 @@ TEST(ImageLayers, PrintAsInPyTorch) {
             "BatchNorm2d(64, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)");
 }
 
-TEST(ImageLayers, AConvolutionStartsUniformWithinOneOverTheRootOfItsInputs) {
+TEST(ImageLayers, AConvolutionStartsUniformWithinPyTorchsBounds) {
   Rng rng(1);
   const Conv2d layer(4, 100, 5, rng);
   EXPECT_EQ(layer.weight().shape(), (Shape{100, 5, 5, 4}));
@@ -64,7 +64,7 @@ TEST(ImageLayers, BatchNorm2dIsBatchNorm1dOfThePixels) {
   for (std::size_t i = 0; i < 3; ++i) expect_close(layer.buffers()[i], rows.buffers()[i], kExact);
 }
 
-TEST(ImageLayers, BatchNorm2dOfASingleValueHasPyTorchsWords) {
+TEST(ImageLayers, BatchNormOfOneValueIsRefused) {
   BatchNorm2d layer(6);
   expect_error(ErrorCode::Shape,
                "expected more than 1 value per channel when training, got input size [1, 1, 1, 6]",
@@ -76,7 +76,7 @@ TEST(ImageLayers, BatchNorm2dOfASingleValueHasPyTorchsWords) {
   });
 }
 
-TEST(ImageLayers, ASequentialRunsAConvolutionAndItsActivationAsOneOperation) {
+TEST(ImageLayers, ASequentialFusesAConvolutionWithItsActivation) {
   Rng rng(1);
   const auto layer = std::make_shared<Conv2d>(3, 5, 3, rng);
   Sequential model({layer, std::make_shared<ReLU>()});
@@ -86,7 +86,7 @@ TEST(ImageLayers, ASequentialRunsAConvolutionAndItsActivationAsOneOperation) {
   expect_close(y.value(), relu((*layer)(x)).value(), kExact);
 }
 
-TEST(ImageLayers, AResidualAddsWhatTheBodyAndTheShortcutGive) {
+TEST(ImageLayers, AResidualAddsBodyAndShortcut) {
   Rng rng(1);
   const auto conv = std::make_shared<Conv2d>(3, 3, 3, rng, Conv2dOptions{1, 1});
   const auto shortcut = std::make_shared<Conv2d>(3, 3, 1, rng);
@@ -101,7 +101,7 @@ TEST(ImageLayers, AResidualAddsWhatTheBodyAndTheShortcutGive) {
                                              "downsample.bias"}));
 }
 
-TEST(ImageLayers, FilesHaveTheWeightsOfConvolutionsInPyTorchsOrder) {
+TEST(ImageLayers, FilesHaveConvolutionsInPyTorchsOrder) {
   const TempFolder folder;
   Rng rng(1);
   Conv2d layer(2, 3, 2, rng);
@@ -127,7 +127,7 @@ TEST(ImageLayers, FilesHaveTheWeightsOfConvolutionsInPyTorchsOrder) {
   EXPECT_EQ(loaded[0].second.to_vector<float>(), memory);
 }
 
-TEST(ImageLayers, WeightsOfAnotherKernelAreNamedInPyTorchsOrder) {
+TEST(ImageLayers, AnotherKernelIsNamedInPyTorchsOrder) {
   Rng rng(1);
   Conv2d layer(2, 3, 5, rng);
   expect_error(ErrorCode::Shape,
@@ -136,7 +136,7 @@ TEST(ImageLayers, WeightsOfAnotherKernelAreNamedInPyTorchsOrder) {
                [&] { load_state_dict(layer, state_dict(Conv2d(2, 3, 3, rng))); });
 }
 
-TEST(ImageLayers, ACopyOfABatchNormSharesItsStatistics) {
+TEST(ImageLayers, CopiesOfABatchNormShareStatistics) {
   BatchNorm2d layer(6);
   const auto copy = layer.shallow_copy();
   (*copy)(Variable(random_tensor({3, 4, 5, 6}, 1, DType::float32)));

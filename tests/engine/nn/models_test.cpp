@@ -48,7 +48,7 @@ TEST(Models, EachTakesTheImagesOfEachDataSet) {
   }
 }
 
-TEST(Models, ALenetHasTheSameWeightsForSmallerImages) {
+TEST(Models, ALenetHasItsWeightsForSmallerImages) {
   const auto large = state_dict(*make_model("lenet", kFashion, 3));
   const auto small = state_dict(*make_model("lenet", kDigits, 3));
   for (std::size_t i = 0; i < large.size(); ++i) {

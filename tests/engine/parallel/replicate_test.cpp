@@ -45,7 +45,7 @@ class MemberLayer final : public nn::ModuleOf<MemberLayer> {
   nn::Linear fc{3, 2};
 };
 
-TEST(Replicate, AModuleWithMemberLayersRunsOnEveryDevice) {
+TEST(Replicate, ModulesWithMemberLayersRunEverywhere) {
   MemberLayer module;
   const auto replicas = replicate(module, cpu_devices(2));
   const Variable y = (*replicas[1])(Tensor::full({4, 3}, 1, DType::float32, cpu_devices(2)[1]));
