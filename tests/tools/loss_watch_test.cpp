@@ -81,6 +81,7 @@ TEST(LossWatch, CompareCannotJudgeARunThatExplodes) {
       testing::words("compare --device cpu --devices 1,2 --lr 1000 --steps 5 --dtype float64"));
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("cannot be judged: the loss exploded: 2.3"));
+  EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
 }
 
 TEST(LossWatch, RanksThatAreProcessesWarnOnce) {

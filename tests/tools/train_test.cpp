@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <sstream>
 
@@ -199,6 +200,13 @@ TEST(Train, ThreadsPerDeviceDoNotChangeTheLoss) {
     return outcome.out.substr(outcome.out.find("loss "), 11);
   };
   EXPECT_EQ(loss(one), loss(three));
+}
+
+TEST(Train, OmpNumThreadsIsTheDefaultOfThreads) {
+  ::setenv("OMP_NUM_THREADS", "3", 1);
+  EXPECT_THAT(train("--steps 2").out, HasSubstr("3 threads)"));
+  EXPECT_THAT(train("--steps 2 --threads-per-device 1").out, HasSubstr("1 thread)"));
+  ::unsetenv("OMP_NUM_THREADS");
 }
 
 TEST(Train, LogsALinePerStepWithEveryKey) {
