@@ -13,7 +13,7 @@
 //   check: conv2d() against patches() and linear(): largest difference 0, tolerance 1e-05 ...
 //   1 2 2 1
 //   check: every gradient, both ways: largest difference 0, tolerance 0.01 ... ok
-//   Answer: A convolution cuts an image into patches and puts each through one Linear layer. ...
+//   Answer: A convolution cuts an image into patches and puts each through one Linear layer: ...
 
 #include <lockstep.h>
 
@@ -60,9 +60,8 @@ void show_one_image() {
   const Variable weight(Tensor::from(kKernel, {1, 9}));      // a Linear's: [out, in]
   const Variable rows = patches(image, 3, 3);                // [places, 9 pixels of a patch]
   const Variable y = linear(rows, weight, Variable());
-  fmt::print(
-      "a kernel of 3 x 3 fits into 4 x 4 pixels at 2 x 2 places; each place is a row of {}\n",
-      describe(rows.value()));
+  fmt::print("a kernel of 3 x 3 fits into 4 x 4 pixels at 2 x 2 places; each is a row of {}\n",
+             describe(rows.value()));
   const std::vector<float> pixels = rows.value().to_vector<float>();
   for (int r = 0; r < 4; ++r) {
     fmt::print("  row {} ", r);
@@ -165,10 +164,9 @@ void run(const tutorial::Options& options) {
   tutorial::check("stored patches take more memory than the images", factor > 1);
   tutorial::answer(
       fmt::format(
-          "A convolution cuts an image into patches and puts each through one Linear layer. "
-          "So {} weights serve all places, the gradient of a pixel is the sum over its "
-          "patches, and everything that you know about Linear holds: only the {:.1f} times "
-          "larger matrix of patches need not exist.",
+          "A convolution cuts an image into patches and puts each through one Linear layer: "
+          "{} weights serve all places, and a pixel's gradient is the sum over its patches. "
+          "The {:.1f} times larger matrix of patches need not exist.",
           layer.num_parameters(), factor),
       {{"--kernel 5", "Larger patches overlap more: more memory for the same images."},
        {"--channels 64", "The product outweighs the copying of patches."}});

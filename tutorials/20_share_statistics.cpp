@@ -10,10 +10,10 @@
 // Expected output (abridged; digits of the differences vary):
 //   one device    0 1 2 3 4 5   mean 2.5   ->  -1.46 -0.88 -0.29  0.29  0.88  1.46
 //   device 0      0 1 2         mean 1.0   ->  -1.22  0.00  1.22
-//   check: with shared statistics both get what one device gets: largest difference 0, tolerance
-//   ... DDP, own rows                     0.1          0.2 DDP, shared                     1e-07
-//   1e-07 Answer: By default each device normalises by the mean and variance of its own 16 rows,
-//   ...
+//   check: by their own rows they do not ... ok
+//   DDP, own rows                     0.1          0.2
+//   DDP, shared                     1e-07        1e-07
+//   Answer: By default each device normalises by its own 16 rows, so 4 devices train another ...
 
 #include <lockstep.h>
 
@@ -179,10 +179,9 @@ void run(const tutorial::Options& options) {
   tutorial::check_close("with shared statistics the weights are one device's", all, 1e-3);
   tutorial::answer(
       fmt::format(
-          "By default each device normalises by the mean and variance of its own {} rows, so "
-          "{} devices train another model than one (by {:.1g} after {} steps): not a fault, "
-          "but a smaller batch for batch norm. Shared statistics cost two small collectives "
-          "a layer and give one device's result (within {:.1g}).",
+          "By default each device normalises by its own {} rows, so {} devices train another "
+          "model than one (by {:.1g} after {} steps). Shared statistics cost two small "
+          "collectives a layer and give one device's result (within {:.1g}).",
           batch_size / num_devices, num_devices, own, num_steps, all),
       {{"--batch 256", "More rows per device: own statistics come closer to the batch's."},
        {"--devices 8", "Fewer rows per device: they go further away."}});

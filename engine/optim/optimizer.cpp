@@ -55,7 +55,7 @@ Optimizer::Optimizer(const char* name, std::vector<Variable> parameters, double 
   require(std::adjacent_find(identities.begin(), identities.end()) == identities.end(),
           ErrorCode::Usage, name, "some parameters appear more than once");
   if (trace::Observer* observer = trace::observer()) {
-    observer->step({this, learning_rate, {}, {}}, trace::Moment::made);
+    observer->step(described(*this), trace::Moment::made);
   }
 }
 

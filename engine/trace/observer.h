@@ -113,7 +113,7 @@ class Observer {
   virtual void leaf_gradient(const LeafGradient&) {}
 
   // --- from gradients to weights ---
-  // made (the optimizer, without parameters), begins, ends.
+  // made, begins, ends.
   virtual void step(const OptimizerStep&, Moment) {}
 
   // --- ranks ---

@@ -37,7 +37,7 @@ struct BatchStatistics {
   std::vector<double> squares;  // the sum of squared deviations from it
 };
 
-// In two passes. All are 0 for no rows.
+// In two passes. The mean of no rows is NaN.
 template <typename T>
 BatchStatistics batch_statistics(Stream& stream, const ConstMatrixView& x) {
   const double rows = static_cast<double>(x.rows);
@@ -45,7 +45,7 @@ BatchStatistics batch_statistics(Stream& stream, const ConstMatrixView& x) {
     const T* row = row_of<T>(x, i);
     for (std::size_t j = 0; j < x.cols; ++j) sums[j] += static_cast<double>(row[j]);
   });
-  for (double& value : mean) value /= std::max(rows, 1.0);
+  for (double& value : mean) value /= rows;
   std::vector<double> squares = sums_of_rows(stream, x, x.cols, [&](std::size_t i, double* sums) {
     const T* row = row_of<T>(x, i);
     for (std::size_t j = 0; j < x.cols; ++j) {
@@ -213,8 +213,9 @@ void EigenBackend::batch_norm_backward(Stream& stream, const BatchNormBackward& 
 
 void EigenBackend::batch_moments(Stream& stream, ConstMatrixView x, TensorView moments) {
   for_floating(x.dtype, "batch_moments", [&]<typename T>() {
-    const BatchStatistics own = batch_statistics<T>(stream, x);
     double* const to = data_of<double>(moments);
+    if (x.rows == 0) return std::fill(to, to + moments.num_elements, 0.0);
+    const BatchStatistics own = batch_statistics<T>(stream, x);
     std::copy(own.mean.begin(), own.mean.end(), to);
     std::copy(own.squares.begin(), own.squares.end(), to + x.cols);
     to[2 * x.cols] = own.rows;

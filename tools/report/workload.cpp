@@ -54,14 +54,14 @@ LayerTime measure_passes(std::span<const Run> runs, std::span<Variable> variable
 
 // What an operation costs beside its arithmetic: forward and backward of one multiplied number.
 double measure_seconds_per_op(Device device) {
-  constexpr int kOps = 1000;
+  constexpr int kRepeats = 1000;
   const Variable x(Tensor::full({1}, 1.0, DType::float32, device), RequiresGrad::yes);
   const Times times = time_repeatedly([&] {
     Variable y = x;
-    for (int i = 0; i < kOps; ++i) y = scale(y, 1.0);
+    for (int i = 0; i < kRepeats; ++i) y = scale(y, 1.0);
     y.backward();
   });
-  return times.median_seconds() / kOps;
+  return times.median_seconds() / kRepeats;
 }
 
 // Modules that follow each other, of which the first alone has parameters, unless it is the first

@@ -196,9 +196,11 @@ KeptTensors updated(const TrainingTask& task, Device device, std::size_t step, d
   std::vector<Variable> parameters;
   for (const auto& [name, gradient] : gradients) {
     parameters.emplace_back(tensor(values_of(before, name)), RequiresGrad::yes);
-    if (!gradient.empty()) parameters.back().set_grad(tensor(gradient));
   }
   const auto optimizer = fresh_optimizer(settings, parameters);
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    if (!gradients[p].second.empty()) parameters[p].set_grad(tensor(gradients[p].second));
+  }
   optimizer->set_learning_rate(learning_rate);
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     optim::Optimizer::State state{step, {}};

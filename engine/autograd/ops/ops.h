@@ -79,7 +79,7 @@ struct BatchNormArguments {
   double momentum = 0.1;
   double epsilon = 1e-5;
   kernels::BatchNormForward::Statistics statistics = kernels::BatchNormForward::Statistics::batch;
-  std::shared_ptr<ReplicaSums> replicas;
+  std::shared_ptr<ReplicaSums> replicas = {};
 };
 Variable batch_norm(const Variable& x, const BatchNormArguments& arguments);
 

@@ -190,6 +190,11 @@ std::optional<LeafGradient> Gradients::take_gradient(const void* leaf) {
   return found->second.gradient;
 }
 
+void Gradients::forget(const void* leaf) {
+  const std::lock_guard lock(mutex_);
+  leaves_.erase(leaf);
+}
+
 Pass Gradients::pass_of(std::uint64_t number) const {
   const std::lock_guard lock(mutex_);
   const auto found = passes_.find(number);

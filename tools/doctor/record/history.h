@@ -89,6 +89,8 @@ class Gradients {
 
   // What reached the leaf since the last step; marks it as used.
   std::optional<LeafGradient> take_gradient(const void* leaf);
+  // The leaf has no gradient: what arrived at its address was another one's.
+  void forget(const void* leaf);
   Pass pass_of(std::uint64_t number) const;
 
  private:

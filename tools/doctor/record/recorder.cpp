@@ -72,7 +72,10 @@ void Recorder::leaf_gradient(const trace::LeafGradient& gradient) {
 }
 
 void Recorder::step(const OptimizerStep& step, Moment moment) {
-  if (moment == Moment::made) {  // maybe at the address of one that is gone
+  if (moment == Moment::made) {  // maybe at the address of one that is gone; so its parameters
+    for (const OptimizerStep::Parameter& parameter : step.parameters) {
+      if (!parameter.has_gradient) gradients_.forget(parameter.leaf);
+    }
     const std::lock_guard lock(mutex_);
     optimizers_[step.optimizer] = {++num_optimizers_, 0, next_number(), false, {}};
   } else if (moment == Moment::begins) {
