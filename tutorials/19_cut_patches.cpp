@@ -60,7 +60,7 @@ void show_one_image() {
   const Variable weight(Tensor::from(kKernel, {1, 9}));      // a Linear's: [out, in]
   const Variable rows = patches(image, 3, 3);                // [places, 9 pixels of a patch]
   const Variable y = linear(rows, weight, Variable());
-  fmt::print("a kernel of 3 x 3 fits into 4 x 4 pixels at 2 x 2 places; each is a row of {}\n",
+  fmt::print("3 x 3 pixels fit into 4 x 4 at 2 x 2 places; each is a row of {}\n",
              describe(rows.value()));
   const std::vector<float> pixels = rows.value().to_vector<float>();
   for (int r = 0; r < 4; ++r) {
