@@ -81,6 +81,19 @@ TEST(Compare, RowsWithBatchNormAreJudgedByTheirGradients) {
   }
 }
 
+// Uneven shards: 30 rows by 4 devices.
+TEST(Compare, SynchronisedBatchNormEndsAsOneDevice) {
+  const TempFolder folder;
+  expect_success(
+      run_lockstep(words("compare --model resnet18:4 --batch 30 --modes dp,ddp --devices "
+                         "4 --steps 3 --lr 0.01 --sync-batch-norm --json r"),
+                   folder.path()));
+  for (const nlohmann::json& row : read_json(folder / "r")["rows"]) {
+    EXPECT_EQ(row["verdict"]["equal"], true);
+    EXPECT_LE(row["verdict"]["first_steps_max_abs_diff"], 1e-4);
+  }
+}
+
 TEST(Compare, BitwiseRowsDoNotDifferAtAll) {
   const TempFolder folder;
   expect_success(run_lockstep(words("compare --bitwise --devices 2,8 --steps 5 --json run.json"),

@@ -147,7 +147,7 @@ std::vector<std::string> verdict_lines(const TrainingTask& task,
                         gradient),
             fmt::format("  (limit {:.0e}), every update to the bit", verdicts[0].gradient_limit),
             "  batch norm takes the statistics of each device's own rows, as in PyTorch,",
-            "  so losses and weights differ from one device's; --sync-batch-norm makes them equal"};
+            "  so weights differ from one device's; --sync-batch-norm makes them equal"};
   }
   const std::size_t num_first = std::min(kFirstSteps, task.num_steps);
   const std::string num_steps = with_thousands(task.num_steps);
