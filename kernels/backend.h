@@ -67,7 +67,7 @@ struct BatchNormForward {
   double epsilon = 1e-5;
   // batch: of x. running: the running ones. shared: of the rows of several replicas, by `moments`.
   enum class Statistics { batch, running, shared } statistics = Statistics::batch;
-  ConstTensorView moments = {};  // shared: what batch_moments wrote on each replica, one after another
+  ConstTensorView moments = {};  // shared: what batch_moments wrote on each, one after another
 };
 
 struct BatchNormBackward {

@@ -27,8 +27,8 @@ void fail_allocations_after(std::size_t num_bytes);
 // Device memory that is allocated now, on all GPUs.
 std::size_t num_allocated_bytes();
 
-// Says whether some call made a context on the GPU. On hardware one takes half a gigabyte. Every call of a thread makes one on the thread's
-// current GPU, which is GPU 0 until cudaSetDevice names another.
+// Says if some call made a context on the GPU: half a gigabyte on hardware. Any call makes one on
+// the thread's current GPU, which is GPU 0 until cudaSetDevice names another.
 bool has_context(int gpu);
 
 }  // namespace emulated_gpu
