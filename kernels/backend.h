@@ -239,7 +239,7 @@ class Backend {
   // --- normalisation ---
   virtual void batch_norm_forward(Stream& stream, const BatchNormForward& call) = 0;
   virtual void batch_norm_backward(Stream& stream, const BatchNormBackward& call) = 0;
-  // Where several replicas share their statistics: moments float64 [2 * features + 1] = each
+  // For replicas that share their statistics: moments float64 [2 * features + 1] = each
   // feature's mean, each feature's sum of squared deviations from it, and the number of rows.
   virtual void batch_moments(Stream& stream, ConstMatrixView x, TensorView moments) = 0;
   // call.sums = each feature's sum of grad_y, of grad_y * x^ with x^ = (x - mean) * inverse_std,

@@ -120,7 +120,7 @@ struct BatchNormOptions {
   std::optional<Device> device = {};  // none: default_device()
 };
 
-// What the batch norms of rows and of images (image_layers.h) have in common.
+// The base of the batch norms of rows and of images (image_layers.h).
 class BatchNorm : public Module {
  public:
   BatchNorm(std::size_t num_features, const BatchNormOptions& options);

@@ -22,7 +22,7 @@
 
 namespace lockstep::nn {
 
-// What a model is for.
+// The rows and classes that a model is made for.
 struct ModelData {
   Shape row;  // [features], or [height, width, channels]
   std::size_t num_classes = 0;

@@ -6,7 +6,6 @@
 #include "engine/core/error.h"
 #include "engine/core/thread_context.h"
 #include "engine/nn/layers.h"
-#include "engine/trace/span.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -54,7 +53,7 @@ void sync_batch_norm(const std::vector<std::shared_ptr<nn::Module>>& replicas,
   require(thread_context().issue == Issue::by_workers, ErrorCode::State, "sync_batch_norm",
           "replicas share their statistics while all of them run, but one thread issues the work "
           "of all devices here (a captured graph does that): use DDP, or do without the graph");
-  for (std::size_t i = 0; i < replicas.size(); ++i) share(*replicas[i], groups[i]);
+  for (std::size_t i = 1; i < replicas.size(); ++i) share(*replicas[i], groups[i]);
 }
 
 std::vector<std::shared_ptr<ReplicaSums>> make_replica_sums(std::size_t num_replicas) {

@@ -30,7 +30,7 @@ std::vector<double> sums_of_rows(Stream& stream, const ConstMatrixView& x, std::
   return sums;
 }
 
-// What normalises a feature.
+// The statistics that normalise each feature.
 struct BatchStatistics {
   double rows = 0;
   std::vector<double> mean;     // by feature

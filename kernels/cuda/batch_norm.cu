@@ -210,7 +210,7 @@ Features<T> features_of(const BatchNormForward& call) {
           call.epsilon};
 }
 
-// Of the features from `first` on, with the place for their sums.
+// The gradients of the features from `first` on, with the place for their sums.
 template <typename T>
 Gradients<T> gradients_of(const BatchNormBackward& call, std::size_t first, double* grad_sums,
                           double* projections, const double* count) {

@@ -1,4 +1,4 @@
-// What the emulated GPU finds wrong, and what it lets pass, as hardware does.
+// The emulated GPU refuses and accepts what hardware does.
 #include "tests/emulated_gpu/test_support.h"
 
 namespace emulated_gpu::testing {

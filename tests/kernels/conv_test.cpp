@@ -81,7 +81,7 @@ TYPED_TEST(Conv, FoldingAddsUpAllCopiesOfAnElement) {
   });
 }
 
-// What both passes write, by conv_forward and conv_backward or by a linear layer over patches.
+// Results of both passes, by conv_forward and conv_backward or by a linear layer over patches.
 template <typename T>
 struct Passes {
   Passes(Stream& stream, const Windows& w, Activation activation, bool by_patches) {

@@ -174,7 +174,7 @@ inline void sum_columns(Stream& stream, const ConstMatrixView& x, TensorView y) 
 template <typename T>
 inline constexpr double kTolerance = sizeof(T) == 4 ? 1e-6 : 1e-14;
 
-// Of a product's terms, relative to their sum; a GPU's library adds in blocks of its own.
+// Rounding of a product's terms, relative to their sum; a GPU's library adds in its own blocks.
 template <typename T>
 inline const double kProductTolerance =
     (test_device_type() == DeviceType::cuda ? 4 : 1) * kTolerance<T>;

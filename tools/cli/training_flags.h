@@ -78,7 +78,7 @@ void add_rank_flags(Command& command, RankFlags& flags);
 enum class Mode;      // tools/training/placement.h
 struct TrainingTask;  // tools/training/task.h
 
-// What decides whether a flag has an effect.
+// The settings that decide if a flag has an effect.
 struct FlagSetting {
   const TrainingFlags& flags;
   std::vector<Mode> modes;  // of the rows of compare; one for train

@@ -57,7 +57,7 @@ Variable mse_loss(const Variable& x, const Tensor& target, Reduction reduction =
 // calling thread's ThreadContext.
 Variable dropout(const Variable& x, double probability, std::uint64_t seed, std::uint32_t layer);
 
-// What one replica knows, brought together with what the others know. All of them call the same
+// Brings what one replica knows together with what the others know. All of them call the same
 // methods in the same order. Tensors are float64 on the caller's device.
 class ReplicaSums {
  public:

@@ -55,7 +55,7 @@ class DataParallel final : public nn::ModuleOf<DataParallel> {
 
  private:
   DataParallelOptions options_;
-  // Of n replicas whose batch norms share their statistics, made when a batch first has that many.
+  // By number of replicas: how they share statistics; made when a batch first has so many.
   std::map<std::size_t, std::vector<std::shared_ptr<ReplicaSums>>> replica_sums_;
 };
 

@@ -230,7 +230,7 @@ class Learner final : public ModuleOf<Learner> {
   Learner() { register_child("fc", fc); }
   Variable forward(const Variable& x) override { return fc(x); }
 
-  // What registers a layer that is no member.
+  // Registers a layer that is no member.
   void add_foreign(Module& layer) { register_child("foreign", layer); }
   Linear& layer() { return fc; }
 
