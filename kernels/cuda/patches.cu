@@ -6,6 +6,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/element_types.cuh"
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/geometry.cuh"
 #include "kernels/cuda/product.h"
 
 namespace lockstep::kernels::cuda {
@@ -13,25 +14,6 @@ namespace {
 
 // Most elements of patches at a time, unless one image has more: 64 MiB of float32.
 constexpr std::size_t kScratchElements = std::size_t{16} << 20;
-
-// Windows with the sizes that kernels divide by: one division of 64 bits finds the image, and those
-// within it are of 32.
-struct Geometry {
-  unsigned height, width, channels, kernel_height, kernel_width, stride, padding;
-  unsigned out_width, rows_per_image, cols;
-
-  explicit Geometry(const Windows& w)
-      : height(static_cast<unsigned>(w.height)),
-        width(static_cast<unsigned>(w.width)),
-        channels(static_cast<unsigned>(w.channels)),
-        kernel_height(static_cast<unsigned>(w.kernel_height)),
-        kernel_width(static_cast<unsigned>(w.kernel_width)),
-        stride(static_cast<unsigned>(w.stride)),
-        padding(static_cast<unsigned>(w.padding)),
-        out_width(static_cast<unsigned>(w.out_width())),
-        rows_per_image(static_cast<unsigned>(w.rows_per_image())),
-        cols(static_cast<unsigned>(w.cols())) {}
-};
 
 template <typename T>
 __global__ void patches_kernel(Geometry g, const T* x, std::size_t num_elements, T* patches,

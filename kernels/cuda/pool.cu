@@ -5,6 +5,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/element_types.cuh"
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/geometry.cuh"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -23,24 +24,8 @@ struct Place {
   }
 };
 
-struct Pool {
-  unsigned height, width, channels, kernel_height, kernel_width, stride, padding;
-  unsigned out_height, out_width;
-
-  explicit Pool(const Windows& w)
-      : height(static_cast<unsigned>(w.height)),
-        width(static_cast<unsigned>(w.width)),
-        channels(static_cast<unsigned>(w.channels)),
-        kernel_height(static_cast<unsigned>(w.kernel_height)),
-        kernel_width(static_cast<unsigned>(w.kernel_width)),
-        stride(static_cast<unsigned>(w.stride)),
-        padding(static_cast<unsigned>(w.padding)),
-        out_height(static_cast<unsigned>(w.out_height())),
-        out_width(static_cast<unsigned>(w.out_width())) {}
-};
-
 template <typename T, Pooling kPooling>
-__global__ void pool_kernel(Pool p, const T* x, std::size_t num_elements, T* y,
+__global__ void pool_kernel(Geometry p, const T* x, std::size_t num_elements, T* y,
                             std::int32_t* winners) {
   const std::size_t step = num_global_threads();
   for (std::size_t i = global_thread(); i < num_elements; i += step) {
@@ -70,7 +55,7 @@ __global__ void pool_kernel(Pool p, const T* x, std::size_t num_elements, T* y,
 }
 
 template <typename T, Pooling kPooling>
-__global__ void pool_backward_kernel(Pool p, const std::int32_t* winners, const T* grad_y,
+__global__ void pool_backward_kernel(Geometry p, const std::int32_t* winners, const T* grad_y,
                                      std::size_t num_elements, T* grad_x) {
   const T factor = T(1) / static_cast<T>(p.kernel_height * p.kernel_width);
   const std::size_t step = num_global_threads();
@@ -119,8 +104,8 @@ void CudaBackend::pool_forward(Stream& stream, const Windows& windows, Pooling p
   for_floating(x.dtype, "pool", [&]<typename T>() {
     const auto kernel = pooling == Pooling::average ? pool_kernel<T, Pooling::average>
                                                     : pool_kernel<T, Pooling::maximum>;
-    launch(stream, "pool", covering(y.num_elements, kThreads), kernel, Pool(windows), data_of<T>(x),
-           y.num_elements, data_of<T>(y), data_of<std::int32_t>(winners));
+    launch(stream, "pool", covering(y.num_elements, kThreads), kernel, Geometry(windows),
+           data_of<T>(x), y.num_elements, data_of<T>(y), data_of<std::int32_t>(winners));
   });
 }
 
@@ -131,9 +116,9 @@ void CudaBackend::pool_backward(Stream& stream, const Windows& windows, Pooling 
   for_floating(grad_x.dtype, "pool backward", [&]<typename T>() {
     const auto kernel = pooling == Pooling::average ? pool_backward_kernel<T, Pooling::average>
                                                     : pool_backward_kernel<T, Pooling::maximum>;
-    launch(stream, "pool backward", covering(grad_x.num_elements, kThreads), kernel, Pool(windows),
-           data_of<std::int32_t>(winners), data_of<T>(grad_y), grad_x.num_elements,
-           data_of<T>(grad_x));
+    launch(stream, "pool backward", covering(grad_x.num_elements, kThreads), kernel,
+           Geometry(windows), data_of<std::int32_t>(winners), data_of<T>(grad_y),
+           grad_x.num_elements, data_of<T>(grad_x));
   });
 }
 
