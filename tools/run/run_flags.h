@@ -47,7 +47,8 @@ bool has_logs(const launch::LaunchOptions& options);
 // another. Throws Error{Io}.
 std::string make_log_folder(const RunFlags& flags);
 
-// What the flags ask for, checked. command: the program that is to run. Without what is made when the group starts: its port under
+// What the flags ask for, checked. command: the program that is to run. Without what is made when
+// the group starts: its port under
 // --standalone, its token, its folder for logs.
 // Throws Error{Usage} that names the flag; Error{Device} for one rank per CUDA device where this
 // program sees none.
