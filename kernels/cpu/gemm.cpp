@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <vector>
 
 #include "kernels/cpu/gemm_kernel.h"
 #include "kernels/cpu/parallel.h"
@@ -55,13 +56,6 @@ std::size_t panel_width(std::size_t cols) {
 // Copies rows of an untransposed a: to[i * kPackedRow + p].
 template <typename T>
 void pack_rows(const Factor<T>& a, std::size_t row, std::size_t rows, DepthRange depth, T* to) {
-  if (a.windows) {
-    PatchRow patch(*a.windows, row);
-    for (std::size_t i = 0; i < rows; ++i, patch.advance()) {
-      read_patch(a.data, *a.windows, patch, depth.begin, depth.end, to + i * kPackedRow);
-    }
-    return;
-  }
   for (std::size_t i = 0; i < rows; ++i) {
     const T* from = a.data + (row + i) * a.leading_dimension;
     std::copy(from + depth.begin, from + depth.end, to + i * kPackedRow);
@@ -105,9 +99,15 @@ void pack_panel(const Factor<T>& b, std::size_t col, std::size_t cols, std::size
                 DepthRange depth, T* to) {
   if (cols < width) std::fill(to, to + depth.size() * width, T(0));
   if (b.transpose == Transpose::no) {
-    for (std::size_t p = 0; p < depth.size(); ++p) {
-      const T* from = b.data + (depth.begin + p) * b.leading_dimension + col;
-      std::copy(from, from + cols, to + p * width);
+    const T* from = b.data + depth.begin * b.leading_dimension + col;
+    for (std::size_t p = 0; p < depth.size(); ++p, from += b.leading_dimension, to += width) {
+      if (cols < width) {
+        std::copy(from, from + cols, to);
+        continue;
+      }
+      for (std::size_t j = 0; j < width; j += kWidth<T>) {
+        Eigen::internal::pstore(to + j, Eigen::internal::ploadu<Vector<T>>(from + j));
+      }
     }
     return;
   }
@@ -128,38 +128,65 @@ void pack_panel(const Factor<T>& b, std::size_t col, std::size_t cols, std::size
   }
 }
 
-// The panels of patches, row by row of these: a row's columns lie in few stretches, which are read
-// once for all panels.
-template <typename T>
-void pack_patch_panels(const Factor<T>& b, std::size_t col_begin, std::size_t col_end,
-                       DepthRange depth, T* to) {
-  T line[kBlockCols + kPanelCols<T>] = {};  // 0 beyond the last column
-  PatchRow patch(*b.windows, depth.begin);
-  for (std::size_t p = 0; p < depth.size(); ++p, patch.advance()) {
-    read_patch(b.data, *b.windows, patch, col_begin, col_end, line);
-    T* panel = to;
-    for (std::size_t col = col_begin; col < col_end;) {
-      const std::size_t width = panel_width<T>(col_end - col);
-      for (std::size_t j = 0; j < width; j += kWidth<T>) {
-        Eigen::internal::pstore(panel + p * width + j,
-                                Eigen::internal::ploadu<Vector<T>>(line + (col - col_begin) + j));
-      }
-      panel += width * depth.size();
-      col += width;
-    }
-  }
-}
-
 // All panels of columns col_begin ... col_end - 1, one after another.
 template <typename T>
 void pack_panels(const Factor<T>& b, std::size_t col_begin, std::size_t col_end, DepthRange depth,
                  T* to) {
-  if (b.windows) return pack_patch_panels(b, col_begin, col_end, depth, to);
   for (std::size_t col = col_begin; col < col_end;) {
     const std::size_t width = panel_width<T>(col_end - col);
     pack_panel(b, col, std::min(width, col_end - col), width, depth, to);
     to += width * depth.size();
     col += width;
+  }
+}
+
+// --- patches, which are read from the images (windows without padding)
+
+// Where the patches' element (0, col) lies among the images.
+std::size_t column_offset(const Windows& w, std::size_t col) {
+  const std::size_t length = w.kernel_width * w.channels;
+  return col / length * w.width * w.channels + col % length;
+}
+
+// Where element (row, 0) lies; element (row, col) lies at the sum of both.
+std::size_t row_offset(const Windows& w, const PatchRow& row) {
+  return ((row.image() * w.height + row.y() * w.stride) * w.width + row.x() * w.stride) *
+         w.channels;
+}
+
+// The inner steps of a range: columns of the patches, or their rows if they are transposed.
+template <typename T>
+void find_stretches(const Factor<T>& a, DepthRange depth, std::vector<Stretch>& stretches) {
+  const Windows& w = *a.windows;
+  stretches.clear();
+  if (a.transpose == Transpose::no) {
+    const std::size_t length = w.kernel_width * w.channels;
+    for (std::size_t at = depth.begin; at < depth.end;) {
+      const std::size_t end = std::min(depth.end, (at / length + 1) * length);
+      stretches.push_back({column_offset(w, at), end - at});
+      at = end;
+    }
+    return;
+  }
+  for (std::size_t at = depth.begin; at < depth.end;) {
+    const PatchRow row(w, at);
+    const std::size_t count = std::min(depth.end - at, w.out_width() - row.x());
+    stretches.push_back({row_offset(w, row), count});
+    at += count;
+  }
+}
+
+// Where `count` rows of a begin; patch is the first of them, and then the one behind the last.
+template <typename T>
+void find_rows(const Factor<T>& a, std::size_t row, std::size_t count, PatchRow& patch,
+               const T** rows) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (a.transpose == Transpose::yes) {
+      rows[i] = a.data + column_offset(*a.windows, row + i);
+    } else {
+      rows[i] = a.data + row_offset(*a.windows, patch);
+      patch.advance();
+    }
   }
 }
 
@@ -178,27 +205,28 @@ std::size_t parts_of(std::size_t count, std::size_t largest) {
 
 // c(panel) for one panel of b; where it reaches beyond the last column, by way of a copy.
 template <typename T>
-void run_panel(Kernel<T> kernel, KernelCall<T> call, std::size_t rows, std::size_t cols,
+void run_panel(Kernel<T> kernel, KernelCall<T>& call, std::size_t rows, std::size_t cols,
                std::size_t width) {
   if (cols == width) return kernel(call);
-  alignas(64) T copy[kPanelRows * kPanelCols<T>];
+  alignas(64) T copy[kPanelRows * kPanelCols<T>];  // as much as kNarrowRows * kWidth<T>
   T* const c = call.c;
-  for (std::size_t i = 0; i < rows && call.write == Write::accumulate; ++i) {
-    std::copy(c + i * call.leading_dimension, c + i * call.leading_dimension + cols,
-              copy + i * width);
-  }
   const std::size_t stride = call.leading_dimension;
+  for (std::size_t i = 0; i < rows && call.write == Write::accumulate; ++i) {
+    std::copy(c + i * stride, c + i * stride + cols, copy + i * width);
+  }
   call.c = copy;
   call.leading_dimension = width;
   kernel(call);
   for (std::size_t i = 0; i < rows; ++i) {
     std::copy(copy + i * width, copy + i * width + cols, c + i * stride);
   }
+  call.leading_dimension = stride;
 }
 
-// A few rows of c times the packed columns col_begin ... col_end - 1.
+// A few rows of c times the packed columns col_begin ... col_end - 1. The call is changed in place:
+// to copy it for every panel costs more than a shallow panel.
 template <typename T, RowLayout Layout>
-void run_rows(KernelCall<T> call, std::size_t rows, std::size_t col_begin, std::size_t col_end) {
+void run_rows(KernelCall<T>& call, std::size_t rows, std::size_t col_begin, std::size_t col_end) {
   const Kernel<T> wide = kKernels<T, Layout, 2>[rows - 1];
   const Kernel<T> narrow = kKernels<T, Layout, 1>[rows - 1];
   T* const c = call.c;
@@ -246,6 +274,49 @@ void multiply_block(const Product<T>& p, const Tile& block, DepthRange depth, co
   }
 }
 
+// The same where a is the patches of images.
+template <typename T>
+void multiply_patches(const Product<T>& p, const Tile& block, DepthRange depth, const T* panels,
+                      Write write, const FinishTile* finish) {
+  static thread_local std::vector<Stretch> stretches;
+  find_stretches(p.a, depth, stretches);
+  const bool is_transposed = p.a.transpose == Transpose::yes;
+  PatchRow patch;
+  if (!is_transposed) patch = PatchRow(*p.a.windows, block.row_begin);
+  const std::size_t num_cols = block.col_end - block.col_begin;
+  const std::size_t last_cols = num_cols % kPanelCols<T>;
+  const std::size_t narrow_cols = last_cols <= kWidth<T> ? last_cols : 0;
+  const std::size_t wide_end = block.col_end - narrow_cols;
+  const std::size_t num_rows = block.row_end - block.row_begin;
+  const std::size_t num_groups = parts_of(num_rows, kNarrowRows);
+  for (std::size_t group = 0; group < num_groups; ++group) {
+    const std::size_t row = block.row_begin + group * num_rows / num_groups;
+    const std::size_t row_end = block.row_begin + (group + 1) * num_rows / num_groups;
+    const T* rows[kNarrowRows];
+    find_rows(p.a, row, row_end - row, patch, rows);
+    KernelCall<T> call{.stride = is_transposed ? p.a.windows->stride * p.a.windows->channels : 1,
+                       .stretches = stretches,
+                       .depth = depth.size(),
+                       .leading_dimension = p.leading_dimension,
+                       .write = write};
+    const std::size_t middle = row + (row_end - row + 1) / 2;
+    for (const auto& [from, to] : {std::pair{row, middle}, std::pair{middle, row_end}}) {
+      if (from == to || wide_end == block.col_begin) continue;
+      call.rows = rows + (from - row);
+      call.b = panels;
+      call.c = p.c + from * p.leading_dimension;
+      run_rows<T, RowLayout::scattered>(call, to - from, block.col_begin, wide_end);
+    }
+    if (narrow_cols > 0) {
+      call.rows = rows;
+      call.b = panels + (wide_end - block.col_begin) * depth.size();
+      call.c = p.c + row * p.leading_dimension + wide_end;
+      run_panel(kNarrowKernels<T>[row_end - row - 1], call, row_end - row, narrow_cols, kWidth<T>);
+    }
+    if (finish) (*finish)({row, row_end, block.col_begin, block.col_end});
+  }
+}
+
 template <typename T>
 void multiply_tile(const Product<T>& p, const Tile& tile, const FinishTile& finish) {
   static thread_local PackBuffer<T> buffer;
@@ -257,8 +328,9 @@ void multiply_tile(const Product<T>& p, const Tile& tile, const FinishTile& fini
       const DepthRange depth{k * p.depth / num_depths, (k + 1) * p.depth / num_depths};
       const bool last = k + 1 == num_depths;
       pack_panels(p.b, block.col_begin, block.col_end, depth, panels);
-      multiply_block(p, block, depth, panels, k == 0 ? p.write : Write::accumulate,
-                     last && finish ? &finish : nullptr);
+      const auto multiply = p.a.windows ? multiply_patches<T> : multiply_block<T>;
+      multiply(p, block, depth, panels, k == 0 ? p.write : Write::accumulate,
+               last && finish ? &finish : nullptr);
     }
   }
 }

@@ -23,15 +23,8 @@ struct Factor {
   const T* data = nullptr;
   std::size_t leading_dimension = 0;
   Transpose transpose = Transpose::no;
-  const Windows* windows = nullptr;  // of patches, which are not transposed; data: the images
+  const Windows* windows = nullptr;  // of patches without padding; data: the images
 };
-
-// The patches of images. REQUIRES: windows outlive the product.
-template <typename T>
-Factor<T> patches_factor(const Windows& windows, const ConstTensorView& images) {
-  return {data_of<T>(images), windows.cols(), Transpose::no,
-          windows.are_pixels() ? nullptr : &windows};
-}
 
 // A rectangle of the result.
 struct Tile {
@@ -44,7 +37,7 @@ struct Tile {
 template <typename T>
 struct Product {
   Factor<T> a;     // [rows, depth] after its transposition
-  Factor<T> b;     // [depth, cols]
+  Factor<T> b;     // [depth, cols], not patches
   T* c = nullptr;  // [rows, cols], row-major
   std::size_t leading_dimension = 0;
   std::size_t rows = 0;

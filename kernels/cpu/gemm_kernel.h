@@ -3,8 +3,10 @@
 
 #define EIGEN_DONT_PARALLELIZE
 #include <Eigen/Core>
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <span>
 #include <utility>
 
 #include "kernels/backend.h"
@@ -23,6 +25,8 @@ inline constexpr std::size_t kWidth = Eigen::internal::unpacket_traits<Vector<T>
 template <typename T>
 inline constexpr std::size_t kPanelCols = 2 * kWidth<T>;
 inline constexpr std::size_t kPanelRows = (EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS - 4) / 2;
+// Times a panel of one vector, twice as many rows fill them.
+inline constexpr std::size_t kNarrowRows = 2 * kPanelRows;
 
 // Most inner steps between two visits to c.
 inline constexpr std::size_t kMaxDepth = 384;
@@ -32,50 +36,87 @@ inline constexpr std::size_t kPackedRow = kMaxDepth + 16;
 
 // How element (row i, step p) of a is found.
 enum class RowLayout {
-  packed,  // a[i * kPackedRow + p]
-  strided  // a[p * stride + i]: a transposed factor
+  packed,    // a[i * kPackedRow + p]
+  strided,   // a[p * stride + i]: a transposed factor
+  scattered  // rows[i][offset of step p]: patches, read from the images
+};
+
+// Inner steps whose elements lie `stride` apart, the first one at `offset`.
+struct Stretch {
+  std::size_t offset = 0;
+  std::size_t count = 0;
 };
 
 template <typename T>
 struct KernelCall {
   const T* a = nullptr;
-  std::size_t stride = 0;  // of a, for RowLayout::strided
-  const T* b = nullptr;    // packed panel: depth steps of one or two vectors
+  std::size_t stride = 0;                   // of a, unless packed
+  const T* const* rows = nullptr;           // scattered: where each row of a begins
+  std::span<const Stretch> stretches = {};  // scattered: the steps, depth in all
+  const T* b = nullptr;                     // packed panel: depth steps of one or two vectors
   std::size_t depth = 0;
   T* c = nullptr;
   std::size_t leading_dimension = 0;
   Write write = Write::overwrite;
 };
 
+// The sums of Rows rows times a panel.
+template <typename T, std::size_t Rows, std::size_t Vectors>
+using Sums = Vector<T>[Rows][Vectors];
+
+// Adds one step: element(i) of a times the panel's vectors at b.
+template <typename T, std::size_t Rows, std::size_t Vectors, typename Element>
+[[gnu::always_inline]] inline void add_step(Sums<T, Rows, Vectors>& sums, const T* b,
+                                            const Element& element) {
+  Vector<T> right[Vectors];
+#pragma GCC unroll 2
+  for (std::size_t v = 0; v < Vectors; ++v) {
+    right[v] = Eigen::internal::pload<Vector<T>>(b + v * kWidth<T>);
+  }
+#pragma GCC unroll 32
+  for (std::size_t i = 0; i < Rows; ++i) {
+    const auto left = Eigen::internal::pset1<Vector<T>>(element(i));
+#pragma GCC unroll 2
+    for (std::size_t v = 0; v < Vectors; ++v) {
+      sums[i][v] = Eigen::internal::pmadd(left, right[v], sums[i][v]);
+    }
+  }
+}
+
 // c [Rows, Vectors * kWidth] = (or +=) a * b.
 template <typename T, RowLayout Layout, std::size_t Rows, std::size_t Vectors>
 void run_kernel(const KernelCall<T>& call) {
-  using Eigen::internal::pload;
-  using Eigen::internal::pmadd;
-  using Eigen::internal::pset1;
-  Vector<T> sums[Rows][Vectors];
-#pragma GCC unroll 16
+  Sums<T, Rows, Vectors> sums;
+#pragma GCC unroll 32
   for (std::size_t i = 0; i < Rows; ++i) {
 #pragma GCC unroll 2
-    for (std::size_t v = 0; v < Vectors; ++v) sums[i][v] = pset1<Vector<T>>(T(0));
-  }
-  const T* a = call.a;
-  const T* b = call.b;
-  for (std::size_t p = 0; p < call.depth; ++p) {
-    Vector<T> right[Vectors];
-#pragma GCC unroll 2
-    for (std::size_t v = 0; v < Vectors; ++v) right[v] = pload<Vector<T>>(b + v * kWidth<T>);
-#pragma GCC unroll 16
-    for (std::size_t i = 0; i < Rows; ++i) {
-      const T element = Layout == RowLayout::packed ? a[i * kPackedRow] : a[i];
-      const auto left = pset1<Vector<T>>(element);
-#pragma GCC unroll 2
-      for (std::size_t v = 0; v < Vectors; ++v) sums[i][v] = pmadd(left, right[v], sums[i][v]);
+    for (std::size_t v = 0; v < Vectors; ++v) {
+      sums[i][v] = Eigen::internal::pset1<Vector<T>>(T(0));
     }
-    a += Layout == RowLayout::packed ? 1 : call.stride;
-    b += Vectors * kWidth<T>;
   }
-#pragma GCC unroll 16
+  const T* b = call.b;
+  if constexpr (Layout == RowLayout::scattered) {
+    std::array<const T*, Rows> rows;
+    std::copy_n(call.rows, Rows, rows.begin());
+    for (const Stretch& stretch : call.stretches) {
+      std::size_t at = stretch.offset;
+      for (std::size_t p = 0; p < stretch.count; ++p) {
+        add_step<T, Rows, Vectors>(sums, b, [&](std::size_t i) { return rows[i][at]; });
+        at += call.stride;
+        b += Vectors * kWidth<T>;
+      }
+    }
+  } else {
+    constexpr bool kIsPacked = Layout == RowLayout::packed;
+    const T* a = call.a;
+    for (std::size_t p = 0; p < call.depth; ++p) {
+      add_step<T, Rows, Vectors>(sums, b,
+                                 [&](std::size_t i) { return a[kIsPacked ? i * kPackedRow : i]; });
+      a += kIsPacked ? 1 : call.stride;
+      b += Vectors * kWidth<T>;
+    }
+  }
+#pragma GCC unroll 32
   for (std::size_t i = 0; i < Rows; ++i) {
 #pragma GCC unroll 2
     for (std::size_t v = 0; v < Vectors; ++v) {
@@ -100,5 +141,9 @@ constexpr std::array<Kernel<T>, sizeof...(Row)> make_kernels(std::index_sequence
 template <typename T, RowLayout Layout, std::size_t Vectors>
 inline constexpr auto kKernels =
     make_kernels<T, Layout, Vectors>(std::make_index_sequence<kPanelRows>());
+
+template <typename T>
+inline constexpr auto kNarrowKernels =
+    make_kernels<T, RowLayout::scattered, 1>(std::make_index_sequence<kNarrowRows>());
 
 }  // namespace lockstep::kernels

@@ -4,6 +4,7 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/math.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/patches.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -91,8 +92,9 @@ void EigenBackend::linear_forward(Stream& stream, ConstMatrixView x, ConstMatrix
 
 void EigenBackend::conv_forward(Stream& stream, const ConvForward& call) {
   for_floating(call.x.dtype, "conv2d", [&]<typename T>() {
-    multiply_and_finish<T>(stream, patches_factor<T>(call.windows, call.x), call.weight, call.bias,
-                           call.activation, call.y, call.preactivation);
+    Windows windows = call.windows;
+    multiply_and_finish<T>(stream, patches_factor<T>(stream, windows, call.x, call.scratch),
+                           call.weight, call.bias, call.activation, call.y, call.preactivation);
   });
 }
 

@@ -60,7 +60,73 @@ void conv_backward_images(Stream& stream, const ConvBackward& call) {
   });
 }
 
+// [out, cols] = (grad_z [rows, out])^T * patches [rows, cols], computed as its transpose: then the
+// patches are the factor that is read where it lies, and the narrower grad_z the one to be packed.
+template <typename T>
+void conv_backward_weight(Stream& stream, const ConvBackward& call) {
+  Windows windows = call.windows;
+  const Factor<T> patches =
+      patches_factor<T>(stream, windows, call.x, call.scratch, Transpose::yes);
+  const std::size_t out = call.weight.rows;
+  T* const transposed = thread_scratch<T>(windows.cols() * out);
+  gemm<T>(stream, {.a = patches,
+                   .b = {data_of<T>(call.grad_z), call.grad_z.leading_dimension},
+                   .c = transposed,
+                   .leading_dimension = out,
+                   .rows = windows.cols(),
+                   .cols = out,
+                   .depth = windows.rows()});
+  parallel_rows(stream, out, windows.cols(), [&](std::size_t begin, std::size_t end) {
+    for (std::size_t k = 0; k < windows.cols(); ++k) {
+      for (std::size_t i = begin; i < end; ++i) {
+        row_of<T>(call.grad_weight, i)[k] = transposed[k * out + i];
+      }
+    }
+  });
+}
+
 }  // namespace
+
+std::size_t padded_elements(const Windows& w) {
+  if (w.padding == 0) return 0;
+  return w.images * (w.height + 2 * w.padding) * (w.width + 2 * w.padding) * w.channels;
+}
+
+template <typename T>
+Factor<T> patches_factor(Stream& stream, Windows& windows, ConstTensorView images,
+                         TensorView scratch, Transpose transpose) {
+  const Windows w = windows;
+  Factor<T> factor{data_of<T>(images), w.cols(), transpose};
+  if (w.are_pixels()) return factor;
+  factor.windows = &windows;
+  if (w.padding == 0) return factor;
+  windows.height += 2 * w.padding;
+  windows.width += 2 * w.padding;
+  windows.padding = 0;
+  const std::size_t margin = w.padding * w.channels;
+  const std::size_t line = w.width * w.channels;
+  const std::size_t border = w.padding * (line + 2 * margin);  // above an image, and below
+  T* const padded = data_of<T>(scratch);
+  parallel_rows(stream, w.images, windows.image_elements(),
+                [&](std::size_t begin, std::size_t end) {
+                  const T* from = factor.data + begin * w.image_elements();
+                  T* to = padded + begin * windows.image_elements();
+                  for (std::size_t image = begin; image < end; ++image) {
+                    to = std::fill_n(to, border, T(0));
+                    for (std::size_t y = 0; y < w.height; ++y, from += line) {
+                      to = std::fill_n(to, margin, T(0));
+                      to = std::copy_n(from, line, to);
+                      to = std::fill_n(to, margin, T(0));
+                    }
+                    to = std::fill_n(to, border, T(0));
+                  }
+                });
+  factor.data = padded;
+  return factor;
+}
+
+template Factor<float> patches_factor(Stream&, Windows&, ConstTensorView, TensorView, Transpose);
+template Factor<double> patches_factor(Stream&, Windows&, ConstTensorView, TensorView, Transpose);
 
 void EigenBackend::patches(Stream& stream, const Windows& windows, ConstTensorView x,
                            MatrixView patches) {
@@ -85,8 +151,8 @@ void EigenBackend::fold_patches(Stream& stream, const Windows& windows, ConstMat
   });
 }
 
-std::size_t EigenBackend::conv_scratch(const Windows& /*windows*/) const {
-  return 0;
+std::size_t EigenBackend::conv_scratch(const Windows& windows) const {
+  return padded_elements(windows);
 }
 
 void EigenBackend::conv_backward(Stream& stream, const ConvBackward& call) {
@@ -104,17 +170,7 @@ void EigenBackend::conv_backward(Stream& stream, const ConvBackward& call) {
       column_sums<T>(stream, w.rows(), call.weight.rows, data_of<T>(call.grad_bias),
                      [&](std::size_t row) { return row_of<T>(call.grad_z, row); });
     }
-    if (call.grad_weight.data) {
-      // [out, cols] = (grad_z [rows, out])^T * patches [rows, cols]
-      gemm<T>(stream,
-              {.a = {data_of<T>(call.grad_z), call.grad_z.leading_dimension, Transpose::yes},
-               .b = patches_factor<T>(w, call.x),
-               .c = data_of<T>(call.grad_weight),
-               .leading_dimension = call.grad_weight.leading_dimension,
-               .rows = call.weight.rows,
-               .cols = w.cols(),
-               .depth = w.rows()});
-    }
+    if (call.grad_weight.data) conv_backward_weight<T>(stream, call);
     if (call.grad_x.data) conv_backward_images<T>(stream, call);
   });
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "kernels/cpu/gemm.h"
 #include "kernels/windows.h"
 
 namespace lockstep::kernels {
@@ -11,6 +12,7 @@ namespace lockstep::kernels {
 // The window that a row of the patches shows.
 class PatchRow {
  public:
+  PatchRow() = default;
   PatchRow(const Windows& windows, std::size_t row)
       : out_height_(windows.out_height()), out_width_(windows.out_width()) {
     x_ = row % out_width_;
@@ -29,11 +31,11 @@ class PatchRow {
   }
 
  private:
-  std::size_t out_height_;
-  std::size_t out_width_;
-  std::size_t image_;
-  std::size_t y_;
-  std::size_t x_;
+  std::size_t out_height_ = 0;
+  std::size_t out_width_ = 0;
+  std::size_t image_ = 0;
+  std::size_t y_ = 0;
+  std::size_t x_ = 0;
 };
 
 // Calls inside(column, count, offset) for the stretches of a row's columns begin ... end - 1 that
@@ -85,5 +87,20 @@ void read_patch(const T* x, const Windows& windows, const PatchRow& row, std::si
         std::fill_n(to + (column - begin), count, T(0));
       });
 }
+
+// The patches of images as a factor of products. Their padding is written out, into scratch of
+// padded_elements(windows) elements, and `windows` become those over what is there then.
+// REQUIRES: windows and scratch outlive the products.
+template <typename T>
+Factor<T> patches_factor(Stream& stream, Windows& windows, ConstTensorView images,
+                         TensorView scratch, Transpose transpose = Transpose::no);
+
+// 0 without padding.
+std::size_t padded_elements(const Windows& windows);
+
+extern template Factor<float> patches_factor(Stream&, Windows&, ConstTensorView, TensorView,
+                                             Transpose);
+extern template Factor<double> patches_factor(Stream&, Windows&, ConstTensorView, TensorView,
+                                              Transpose);
 
 }  // namespace lockstep::kernels

@@ -55,6 +55,16 @@ void average_forward(const Windows& w, const T* x, T* y) {
   const std::size_t channels = w.channels;
   for_windows(w, [&](const CutWindow& window, std::size_t out) {
     T* const to = y + out * channels;
+    if (window.end_y - window.begin_y == 2 && window.end_x - window.begin_x == 2) {
+      // The commonest window, with the sums in the same order, without a way through memory.
+      const T* const upper = x + (window.begin_y * w.width + window.begin_x) * channels;
+      const T* const lower = upper + w.width * channels;
+      LOCKSTEP_INDEPENDENT
+      for (std::size_t c = 0; c < channels; ++c) {
+        to[c] = (upper[c] + upper[channels + c] + lower[c] + lower[channels + c]) * factor;
+      }
+      return;
+    }
     std::fill_n(to, channels, T(0));
     for_pixels(w, window, [&](std::size_t pixel, std::size_t) {
       const T* const from = x + pixel * channels;
@@ -66,17 +76,29 @@ void average_forward(const Windows& w, const T* x, T* y) {
   });
 }
 
+// True if every pixel of an image lies in exactly one window.
+bool are_tiles(const Windows& w) {
+  return w.padding == 0 && w.kernel_height == w.stride && w.kernel_width == w.stride &&
+         w.height % w.stride == 0 && w.width % w.stride == 0;
+}
+
 template <typename T>
 void average_backward(const Windows& w, const T* grad_y, T* grad_x) {
   const T factor = T(1) / static_cast<T>(w.kernel_height * w.kernel_width);
   const std::size_t channels = w.channels;
-  std::fill_n(grad_x, w.image_elements(), T(0));
+  const bool adds = !are_tiles(w);
+  if (adds) std::fill_n(grad_x, w.image_elements(), T(0));
   for_windows(w, [&](const CutWindow& window, std::size_t out) {
     const T* const from = grad_y + out * channels;
     for_pixels(w, window, [&](std::size_t pixel, std::size_t) {
       T* const to = grad_x + pixel * channels;
-      LOCKSTEP_INDEPENDENT
-      for (std::size_t c = 0; c < channels; ++c) to[c] += factor * from[c];
+      if (adds) {
+        LOCKSTEP_INDEPENDENT
+        for (std::size_t c = 0; c < channels; ++c) to[c] += factor * from[c];
+      } else {
+        LOCKSTEP_INDEPENDENT
+        for (std::size_t c = 0; c < channels; ++c) to[c] = factor * from[c];
+      }
     });
   });
 }
