@@ -32,15 +32,20 @@ RankStream& stream_of(RankProcess& rank, int number) {
 
 void LineSplitter::add(std::string_view bytes, const OnLine& on_line) {
   while (!bytes.empty()) {
-    const std::size_t newline = bytes.find('\n');
+    if (std::exchange(after_return_, false) && bytes.starts_with('\n')) {
+      bytes.remove_prefix(1);  // "\r\n" ends one line
+      continue;
+    }
     const std::size_t room = kMaxLineBytes - pending_.size();
-    const std::size_t count = std::min({newline, bytes.size(), room});
+    const std::size_t count = std::min({bytes.find_first_of("\r\n"), bytes.size(), room});
     pending_ += bytes.substr(0, count);
     bytes.remove_prefix(count);
-    const bool is_complete = bytes.starts_with('\n');
+    const bool returns = bytes.starts_with('\r');
+    const bool is_complete = returns || bytes.starts_with('\n');
     if (is_complete) bytes.remove_prefix(1);
     if (!is_complete && pending_.size() < kMaxLineBytes) return;
-    on_line(pending_);
+    after_return_ = returns && !pending_.empty();
+    if (!returns || after_return_) on_line(pending_);
     pending_.clear();
   }
 }

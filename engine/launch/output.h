@@ -15,7 +15,8 @@
 
 namespace lockstep::launch {
 
-// Cuts bytes into lines. A line longer than 64 KiB is cut into several.
+// Cuts bytes into lines. A line longer than 64 KiB is cut into several. A carriage return ends a line
+// too, so that progress which overwrites itself is seen as it comes.
 class LineSplitter {
  public:
   using OnLine = std::function<void(std::string_view line)>;  // without its newline
@@ -26,6 +27,7 @@ class LineSplitter {
 
  private:
   std::string pending_;
+  bool after_return_ = false;
 };
 
 // One output stream of a rank.

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cmath>
 #include <cstring>
 #include <exception>
 #include <fstream>
@@ -83,6 +85,7 @@ std::shared_ptr<comm::TcpStoreClient> connect(const MeetingPoint& point, int ran
   client.token = point.token;
   client.rank = rank;
   client.answer_seconds = std::min(client.answer_seconds, options.timeout_seconds);
+  const auto start = runtime::Clock::now();
   const WaitingNotice& notice = options.waiting;
   const double patience = notice.tell ? std::min(notice.after_seconds, options.timeout_seconds) : 0;
   if (patience > 0) {
@@ -99,10 +102,12 @@ std::shared_ptr<comm::TcpStoreClient> connect(const MeetingPoint& point, int ran
   try {
     return std::make_shared<comm::TcpStoreClient>(client);
   } catch (const Error& error) {
-    require(error.code() != ErrorCode::Timeout, ErrorCode::Timeout, "join",
-            "rank {} waited {:g} s for rank 0, which has not come: {}", rank,
-            options.timeout_seconds, error.what());
-    throw;
+    if (error.code() != ErrorCode::Timeout) throw;
+    // Less than the timeout where another program holds the port.
+    const double waited = std::chrono::duration<double>(runtime::Clock::now() - start).count();
+    fail(ErrorCode::Timeout, "join", "rank {} waited {:g} s for rank 0, which has not come: {}",
+         rank, waited < options.timeout_seconds ? std::round(waited) : options.timeout_seconds,
+         error.what());
   }
 }
 

@@ -25,6 +25,11 @@ TEST(LineSplitter, PutsLinesTogetherHoweverTheyArrive) {
   EXPECT_EQ(split({}), Lines());
 }
 
+TEST(LineSplitter, ShowsProgressThatOverwritesItself) {
+  EXPECT_EQ(split({"\r10 %", "\r20 %\r", "\ndone\r\n", "\r\n"}),
+            Lines({"10 %", "20 %", "done", ""}));
+}
+
 TEST(LineSplitter, BoundsALineThatNeverEnds) {
   const Lines lines = split({std::string(100000, 'x'), std::string(100000, 'x')});
   EXPECT_EQ(lines.size(), 4u);
