@@ -199,8 +199,9 @@ void add_bench_all_reduce_command(Command& bench, const CommandLine& command, in
   Command all_reduce = bench.add_command("all-reduce", "Time all-reduces, as nccl-tests does");
   add_all_reduce_flags(all_reduce, *flags);
   all_reduce.footer(
-      "--comm mpi measures the MPI library's own all-reduce: the ranks are started by `mpirun -np "
-      "N`, which takes this process's place, or this command is started by mpirun.");
+      "--comm mpi measures the MPI library's own all-reduce. The command starts its ranks by "
+      "mpirun, "
+      "or mpirun starts the command.");
   all_reduce.on_run([flags, command, all_reduce, &exit_code] {
     bool is_said = all_reduce.was_said("--devices");
     const launch::RankEnvironment environment =

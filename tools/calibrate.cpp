@@ -213,16 +213,15 @@ void add_calibrate_command(Command& program) {
   auto flags = std::make_shared<CalibrateFlags>();
   Command command = program.add_command(
       "calibrate", "Measure this machine's CPU devices, and write them as a topology");
-  command.add_option("-o,--output", flags->output, "the topology's file");
+  command.add_option("-o,--output", flags->output, "write the topology here");
   command.add_option("--devices", flags->devices,
-                     "how many devices to measure together (default: one a core, at most 8)");
+                     "how many devices to measure together (default: one per core, at most 8)");
   command.add_option("--threads-per-device", flags->threads_per_device,
                      "CPU threads of each (default: cores / devices)");
-  command.add_flag("--fast", flags->is_fast, "layers of few sizes: some seconds, and coarse");
+  command.add_flag("--fast", flags->is_fast, "measure fewer sizes: takes seconds, but is coarse");
   command.add_option("--exchange", flags->exchange, "").hidden();
   command.footer(
-      "Takes up to two minutes for two devices, for more devices longer; what else "
-      "runs on it gets into the figures. "
+      "Two devices take up to two minutes, more take longer. Run nothing else meanwhile.\n"
       "docs/prediction.md says what is measured and how it is used.");
   command.on_run([flags] {
     if (flags->exchange.empty()) return calibrate(*flags);

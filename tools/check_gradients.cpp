@@ -173,7 +173,7 @@ void run_check_gradients(const CheckGradientsFlags& flags) {
 void add_check_gradients_command(Command& program) {
   auto flags = std::make_shared<CheckGradientsFlags>();
   Command check = program.add_command("check-gradients",
-                                      "Compare a device's gradients with the CPU's in double");
+                                      "Compare a device's gradients with the CPU's in float64");
   add_training_flag(check, flags->training, "--device");
   check.add_option("--model", flags->models, "one or more, separated by commas").separated_by(',');
   check.add_option("--batch", flags->batches, "rows, such as 1,33,256");

@@ -225,20 +225,20 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
 
 void add_compare_command(Command& program, const CommandLine& command) {
   auto flags = std::make_shared<CompareFlags>();
-  Command compare = program.add_command("compare", "Compare epoch times of one device, dp and ddp");
+  Command compare =
+      program.add_command("compare", "Compare epoch times of one device, DataParallel and DDP");
   add_compare_flags(compare, flags->training);
   compare.add_option("--modes", flags->modes, "dp, ddp or dp,ddp");
   compare.add_option("--devices", flags->device_counts, "numbers of devices, such as 1,2,4,8");
-  compare.add_flag("--wide", flags->wide, "all columns, beyond the 80 of a terminal");
+  compare.add_flag("--wide", flags->wide, "print all columns, wider than 80 characters");
   const Flag predict =
       compare.add_option("--predict", flags->predict,
-                         "rows predicted for a topology beside the measured ones; with --act-as "
-                         "that one's");
+                         "add rows predicted for this topology (with --act-as: for the acted one)");
   predict.value_may_miss();
   compare.add_flag("--strict", flags->strict,
-                   "fail where --predict would stand in for GPUs that are missing");
+                   "fail if GPUs are missing, instead of predicting their rows");
   compare.add_flag("--explain-drift", flags->explain_drift,
-                   "train once more in float64, to show that drift is rounding");
+                   "repeat every row in float64, to show that drift is rounding");
   compare.on_run([flags, compare, command] {
     flags->training.said = compare.said_flags();
     flags->is_predicting = compare.was_said("--predict");

@@ -92,11 +92,12 @@ void add_devices_command(Command& program) {
   auto flags = std::make_shared<DevicesFlags>();
   Command devices = program.add_command("devices", "List the devices of this machine");
   const Flag json =
-      devices.add_option("--json", flags->json_path, "write the list to a file, '-' is stdout");
-  const Flag free = devices.add_option("--free", flags->free,
-                                       "print the ids of N devices with the most free memory: 2,0");
+      devices.add_option("--json", flags->json_path, "write the list here (-: standard output)");
+  const Flag free =
+      devices.add_option("--free", flags->free,
+                         "print the ids of the N devices with the most free memory, such as 2,0");
   free.excludes(json);
-  devices.add_option("--by", flags->by, "what --free looks at: memory or utilization")
+  devices.add_option("--by", flags->by, "what --free compares: memory or utilization")
       .one_of({"memory", "utilization"})
       .needs(free);
   devices.on_run([flags, devices] { run_devices(*flags, devices); });

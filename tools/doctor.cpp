@@ -164,7 +164,7 @@ int run_doctor(const DoctorFlags& flags, const CommandLine& job) {
 void add_doctor_command(Command& program, const CommandLine& command, int& exit_code) {
   auto flags = std::make_shared<DoctorFlags>();
   Command doctor_command = program.add_command(
-      kDoctor, "Run a program and tell which invariants of data-parallel training it breaks");
+      kDoctor, "Run a program and name the rules of data-parallel training that it breaks");
   doctor_command.add_option("--timeout", flags->timeout_seconds,
                             "seconds after which the program is killed");
   doctor_command.add_option("--json", flags->json_path,

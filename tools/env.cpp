@@ -99,7 +99,7 @@ void run_env() {
 }  // namespace
 
 void add_env_command(Command& program) {
-  program.add_command("env", "Print versions, build, machine and who this process is in its job")
+  program.add_command("env", "Print versions, build, machine, and this process's rank")
       .on_run(run_env);
 }
 

@@ -29,9 +29,8 @@ void run_explain(const std::string& path) {
 void add_explain_command(Command& program) {
   auto path = std::make_shared<std::string>();
   Command explain = program.add_command(
-      "explain", "Say what bounds a run, what more devices would give, and what to change");
-  explain.add_option("run", *path, "a run file, as --json of train and compare writes it")
-      .required();
+      "explain", "Explain what limits a run, what more devices would bring, and what to change");
+  explain.add_option("run", *path, "a run file (--json of train and compare)").required();
   explain.on_run([path] { run_explain(*path); });
 }
 

@@ -85,19 +85,19 @@ void run_grade(const GradeFlags& flags) {
 
 void add_grade_command(Command& program) {
   auto flags = std::make_shared<GradeFlags>();
-  Command grade = program.add_command("grade", "Build and check what students made of a lab");
+  Command grade = program.add_command("grade", "Grade a lab: build and check students' solutions");
   grade.add_option("labdir", flags->folder, "a lab's folder, or a folder of submissions")
       .required();
   grade.add_option("--hidden", flags->hidden,
                    "run the hidden checks too, with the secret in this folder");
   grade.add_option("--json", flags->json_path, "write the report here (-: standard output)");
-  grade.add_option("--format", flags->format, "what is printed, and what --json writes")
+  grade.add_option("--format", flags->format, "format of the output and of --json")
       .one_of({"text", "gradescope"});
   grade.add_option("--csv", flags->csv_path, "write a line per submission here");
   grade.add_option("--html", flags->html_path, "write a page with all submissions here");
   grade
       .add_option("--pass", flags->pass_percent,
-                  "exit with 1 where a submission has fewer points, in percent")
+                  "exit with 1 if a submission has less than this percentage of the points")
       .in_range(0, 100);
   grade.on_run([flags] { run_grade(*flags); });
 }

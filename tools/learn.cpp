@@ -191,11 +191,10 @@ int learn(const std::string& wanted, const CommandLine& flags) {
 
 void add_learn_command(Command& program, const CommandLine& command, int& exit_code) {
   Command learn_command = program.add_command(
-      "learn",
-      "The course: its numbered programs, which of them ended well here, and the next one");
+      "learn", "Run the programs of the course, and list which have passed here");
   auto wanted = std::make_shared<std::string>();
-  learn_command.add_option("program", *wanted, "which one to run: next, a number or a name");
-  learn_command.footer("lockstep learn 04 -- --rows 10 runs one with flags of its own");
+  learn_command.add_option("program", *wanted, "program to run: next, a number or a name");
+  learn_command.footer("Flags behind -- go to the program: lockstep learn 04 -- --rows 10");
   learn_command.on_run([wanted, flags = words_behind_dashes(command), &exit_code] {
     exit_code = learn(*wanted, flags);
   });

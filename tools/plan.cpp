@@ -78,28 +78,32 @@ void print_all_reduce(const PlanFlags& flags) {
 
 void add_plan_command(Command& program) {
   const auto flags = std::make_shared<PlanFlags>();
-  Command plan = program.add_command("plan", "Print a plan: what will happen, before it does");
+  Command plan =
+      program.add_command("plan", "Print what scatter, buckets or an all-reduce will do");
   plan.require_command();
 
-  Command scatter = plan.add_command("scatter", "The rows of a batch that each device gets");
-  scatter.add_option("--rows", flags->rows, "of the batch").in_range(0, kMostPlannedRows);
-  scatter.add_option("--devices", flags->devices, "that share it").in_range(1, kMostPlannedDevices);
+  Command scatter = plan.add_command("scatter", "Print the rows of a batch that each device gets");
+  scatter.add_option("--rows", flags->rows, "rows of the batch").in_range(0, kMostPlannedRows);
+  scatter.add_option("--devices", flags->devices, "number of devices that share it")
+      .in_range(1, kMostPlannedDevices);
   scatter.on_run([flags] { print_scatter(*flags); });
 
-  Command buckets = plan.add_command("buckets", "The gradients that DDP all-reduces together");
+  Command buckets = plan.add_command("buckets", "Print which gradients DDP all-reduces together");
   buckets.add_option("--model", flags->model, "mlp:IN-HIDDEN-...-OUT");
-  buckets.add_option("--first-bucket-mib", flags->first_bucket_mib, "closes the first bucket");
-  buckets.add_option("--bucket-mib", flags->bucket_mib, "closes each later one");
+  buckets.add_option("--first-bucket-mib", flags->first_bucket_mib, "size of the first bucket");
+  buckets.add_option("--bucket-mib", flags->bucket_mib, "size of each later bucket");
   buckets.on_run([flags] { print_buckets(*flags); });
 
-  Command reduce = plan.add_command("all-reduce", "Who sends which elements to whom, by steps");
+  Command reduce =
+      plan.add_command("all-reduce", "Print who sends which elements to whom, step by step");
   reduce.add_option("--plan", flags->algorithm,
                     "ring, tree, halving-doubling, one-shot, two-shot, reduce-broadcast or "
                     "hierarchical");
-  reduce.add_option("--ranks", flags->ranks, "that hold a buffer each")
+  reduce.add_option("--ranks", flags->ranks, "number of ranks, with a buffer each")
       .in_range(1, kMostPlannedDevices);
-  reduce.add_option("--hosts", flags->hosts, "on which they are").in_range(1, kMostPlannedDevices);
-  reduce.add_option("--elements", flags->elements, "of float32 in a buffer")
+  reduce.add_option("--hosts", flags->hosts, "number of hosts that they are on")
+      .in_range(1, kMostPlannedDevices);
+  reduce.add_option("--elements", flags->elements, "float32 elements in a buffer")
       .in_range(0, kMostPlannedElements);
   reduce.on_run([flags] { print_all_reduce(*flags); });
 }

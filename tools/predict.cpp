@@ -320,43 +320,41 @@ void run_predict(const PredictFlags& flags, const CommandLine& command) {
 void add_predict_command(Command& program, const CommandLine& command) {
   auto flags = std::make_shared<PredictFlags>();
   Command predict =
-      program.add_command("predict", "Predict epoch times on devices that are not here");
+      program.add_command("predict", "Predict epoch times on machines that you do not have");
   const Flag workload = predict.add_option(
       "--workload", flags->workload, "a run file of train or compare: its workload is predicted");
   predict.add_option("--params", flags->params, "a net's number of parameters, such as 25.6M");
   predict.add_option("--model", flags->model,
-                     fmt::format("a net that is known: {}, mlp:784-1024-10", known_net_names()));
-  predict.add_option("--batch-per-gpu", flags->batch_per_gpu,
-                     "samples of a step that each GPU takes, however many there are");
+                     fmt::format("a known net: {}, mlp:784-1024-10", known_net_names()));
+  predict.add_option("--batch-per-gpu", flags->batch_per_gpu, "samples per step on each GPU");
   const Flag step =
-      predict.add_option("--step", flags->step, "seconds of such a step on one GPU; else guessed");
-  predict.add_option("--flops", flags->flops, "of a sample's forward pass, such as 8.2G");
-  predict.add_option("--precision", flags->precision, "of the guess: fp32, tf32 or bf16")
+      predict.add_option("--step", flags->step, "seconds of a step on one GPU (default: a guess)");
+  predict.add_option("--flops", flags->flops,
+                     "operations of a sample's forward pass, such as 8.2G");
+  predict.add_option("--precision", flags->precision, "precision of the guess: fp32, tf32 or bf16")
       .one_of({"fp32", "tf32", "bf16"})
       .excludes(step);
   const Flag all_reduce = predict.add_option("--all-reduce", flags->all_reduce,
-                                             "bytes: how long an all-reduce of so many takes");
+                                             "predict an all-reduce of this many bytes");
   predict.add_option("--topology", flags->topology, "a preset, a JSON file, or NAME*HOSTS@100gbe");
   predict.add_option("--devices", flags->devices, "numbers of devices, such as 1,2,4,8");
   predict
       .add_option(
           "--strategy", flags->strategies,
           "dp, ddp, hierarchical, zero1, zero3, pipeline, device_allreduce, nccl_replicated, "
-          "cpu_reduce, cpu_parameter_server; else ddp, and of a run dp where one host has all")
+          "cpu_reduce, cpu_parameter_server (default: ddp; for a run on one host also dp)")
       .separated_by(',')
       .excludes(all_reduce);
-  predict
-      .add_option("--plan", flags->plan,
-                  "of ddp: the engine's own all-reduce plan; without it NCCL's model")
+  predict.add_option("--plan", flags->plan, "all-reduce algorithm of ddp (default: NCCL's)")
       .excludes(all_reduce);
   predict
       .add_option("--ranks", flags->ranks,
-                  "of ddp on a machine that calibrate measured: threads or processes")
+                  "ranks of ddp on a calibrated machine: threads or processes")
       .one_of({"threads", "processes"})
       .needs(workload);
   predict
       .add_option("--input", flags->input,
-                  "ready: batches are on their devices; host: they are sent there from its memory")
+                  "ready: batches are on their devices; host: they are sent from host memory")
       .one_of({"ready", "host"})
       .needs(workload);
   predict.add_option("--bucket-mib", flags->bucket_mib, "size of a gradient bucket")
@@ -365,11 +363,13 @@ void add_predict_command(Command& program, const CommandLine& command) {
       .excludes(all_reduce);
   predict
       .add_option("--what-if", flags->what_if,
-                  "bucket_mib=1,25,100 or bandwidth=2x or batch=64,256: more rows")
+                  "also predict a change: bucket_mib=1,25,100, bandwidth=2x or batch=64,256")
       .excludes(all_reduce);
-  predict.add_option("--trace", flags->trace_path, "the last row's step, for ui.perfetto.dev")
+  predict
+      .add_option("--trace", flags->trace_path,
+                  "write the last row's step here, for ui.perfetto.dev")
       .excludes(all_reduce);
-  predict.add_option("--json", flags->json_path, "write the rows to a file, '-' is stdout");
+  predict.add_option("--json", flags->json_path, "write the rows here (-: standard output)");
   predict.footer(fmt::format("topologies: {}", fmt::join(predict::preset_names(), ", ")));
   predict.on_run([flags, command] { run_predict(*flags, command); });
 }

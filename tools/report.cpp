@@ -68,13 +68,13 @@ void add_report_command(Command& program) {
   Command report = program.add_command("report", "Show runs as one HTML page, side by side");
   report
       .add_option("runs", flags->runs,
-                  "run files, as --json of train and compare writes them, or folders of them")
+                  "run files (--json of train and compare), or folders of them")
       .required();
   report.add_option("-o,--output", flags->output_path, "write the page here");
   report.add_option("--trace-file", flags->named.trace,
-                    "the run's timeline; else what its --trace named, beside the run file");
+                    "the run's timeline (default: the file that its --trace named)");
   report.add_option("--log-file", flags->named.log,
-                    "the run's log of losses; else what its --log named, likewise");
+                    "the run's log of losses (default: the file that its --log named)");
   report.on_run([flags] { run_report(*flags); });
 }
 

@@ -74,7 +74,7 @@ int run_group(const RunFlags& flags, const CommandLine& command) {
 
 void add_run_command(Command& parent, const CommandLine& command, int& exit_code) {
   auto flags = std::make_shared<RunFlags>(default_run_flags(launch::current_environment()));
-  Command run = parent.add_command("run", "Start a program as the ranks of one job");
+  Command run = parent.add_command("run", "Start a program once per rank, as torchrun does");
   add_run_flags(run, *flags);
   run.footer(
       "Then: -- PROGRAM ARGUMENTS. Example: lockstep run --nproc-per-node 4 -- lockstep train "

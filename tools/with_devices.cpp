@@ -54,13 +54,13 @@ void run_with_devices(const WithDevicesFlags& flags, const CommandLine& job) {
 void add_with_devices_command(Command& program, const CommandLine& command) {
   auto flags = std::make_shared<WithDevicesFlags>();
   Command with_devices =
-      program.add_command(kName, "Wait for N idle GPUs and run a command on them, alone");
+      program.add_command(kName, "Wait for N idle GPUs, lock them, and run a command on them");
   with_devices.add_option("N", flags->count, "how many GPUs").required();
-  with_devices.add_option("--timeout", flags->timeout_seconds, "seconds to wait; inf: forever");
+  with_devices.add_option("--timeout", flags->timeout_seconds, "seconds to wait (inf: forever)");
   with_devices.add_option("--max-used-mib", flags->max_used_mib,
-                          "an idle GPU has no more memory in use");
+                          "a GPU with more memory in use is busy");
   with_devices.add_option("--max-utilization", flags->max_utilization_percent,
-                          "an idle GPU is no more utilised, in percent");
+                          "a GPU that is utilised more (percent) is busy");
   with_devices.footer(
       "Then: -- COMMAND ARGUMENTS. Example: lockstep with-devices 2 -- python train.py");
   const CommandLine job = words_behind_dashes(command);

@@ -44,7 +44,7 @@ constexpr IdleRule kWithoutRanks = {
     "ddp, compare: --modes ddp)"};
 constexpr IdleRule kWithAdamw = {
     [](const FlagSetting& in) { return in.flags.optimizer == "adamw"; },
-    "is of sgd, and adamw has no momentum; leave it out, or use --optimizer sgd"};
+    "is for sgd, and adamw has no momentum; leave it out, or use --optimizer sgd"};
 constexpr IdleRule kWithBitwise = {
     [](const FlagSetting& in) { return in.flags.bitwise; },
     "is about buckets of gradients, and --bitwise sums each gradient by itself; leave one out"};
@@ -53,8 +53,7 @@ constexpr IdleRule kWithBuiltInData = {
       const datasets::DatasetKind kind = datasets::parse_dataset(in.flags.dataset).kind;
       return kind == datasets::DatasetKind::digits || kind == datasets::DatasetKind::synthetic;
     },
-    "is where mnist, fashion-mnist and cifar10 lie, and this --dataset needs no files; leave it "
-    "out"};
+    "is for mnist, fashion-mnist and cifar10, and this --dataset needs no files; leave it out"};
 constexpr IdleRule kOnGpu = {
     [](const FlagSetting& in) { return in.device == DeviceType::cuda; },
     "is for devices of the CPU, and these are GPUs; leave it out, or use --device cpu"};
@@ -85,40 +84,40 @@ const std::vector<TrainingFlag> kTrainingFlags = {
          {.ranks = kEachItsOwn, .idle = {kOnGpu}}),
     flag("--graph", &F::graph, "launch a whole step as one CUDA graph"),
     flag("--matmul-precision", &F::matmul_precision,
-         "of float32 products on GPUs: highest (float32), high (TF32) or medium (bfloat16)",
+         "precision of float32 products on GPUs: highest (float32), high (TF32) or medium "
+         "(bfloat16)",
          {.one_of = {"highest", "high", "medium"}, .idle = {kOnCpu, kWithFloat64}}),
     // Before --comm, which it may choose: of what ranks have differently, the first is named.
-    flag("--bitwise", &F::bitwise, "the same bits on 1, 2, 4 and 8 devices, at the price of speed"),
-    flag("--sync-batch-norm", &F::sync_batch_norm,
-         "batch norm over the rows of all devices, not of each one"),
-    flag("--ranks", &F::ranks,
-         "who the ranks are: threads (default) or processes (always, under a launcher)",
+    flag("--bitwise", &F::bitwise, "the same bits on 1, 2, 4 and 8 devices, but slower"),
+    flag("--sync-batch-norm", &F::sync_batch_norm, "let batch norm use the rows of all devices"),
+    flag("--ranks", &F::ranks, "ranks are threads (default) or processes (always under a launcher)",
          {.one_of = {"threads", "processes"}, .ranks = kEachItsOwn, .idle = {kWithoutRanks}}),
-    flag("--comm", &F::comm, "who does the collectives: own, nccl or mpi",
+    flag("--comm", &F::comm, "library for collectives: own, nccl or mpi",
          {.one_of = {"own", "nccl", "mpi"}, .idle = {kWithoutRanks}}),
     flag("--nccl-share-gpu", &F::nccl_share_gpu,
-         "let ranks on one GPU use NCCL all the same: to check results, not for timing",
+         "allow NCCL among ranks that share a GPU, to check results, not for timing",
          {.ranks = kEachItsOwn, .idle = {kWithoutRanks}}),
-    flag("--plan", &F::plan, "all-reduce plan of own",
+    flag("--plan", &F::plan, "all-reduce algorithm of --comm own",
          {.one_of = {"auto", "ring", "tree", "halving-doubling", "one-shot", "two-shot",
                      "reduce-broadcast", "hierarchical"},
           .idle = {kWithoutRanks}}),
     flag("--transport", &F::transport,
-         "link of own: auto, thread (threads), shm or tcp (processes)",
+         "transport of --comm own: auto, thread (threads), shm or tcp (processes)",
          {.one_of = {"auto", "thread", "shm", "tcp", "peer"},
           .idle = {kWithoutRanks},
           .resolve = transport}),
     flag("--link", &F::link,
-         "model a link between the ranks, LATENCY,BANDWIDTH such as 50us,1GB/s: messages of own "
-         "arrive when they would over it, at no cost of CPU",
+         "model a link between ranks, LATENCY,BANDWIDTH such as 50us,1GB/s: messages of --comm own "
+         "take as long as they would over it",
          {.idle = {kWithoutRanks}}),
     flag("--act-as", &F::act_as,
-         "act a machine out in slow motion: a topology such as titanx-pascal-dual-root-8, as of "
-         "lockstep predict; times are its"),
+         "train in slow motion, as another machine would: titanx-pascal-dual-root-8, or any "
+         "topology of lockstep predict; printed times are that machine's"),
     flag("--slow-motion", &F::slow_motion,
-         "how many times slower: a number, or auto (default), as little as the cores can follow",
+         "how many times slower: a number, or auto (default), the least that the cores can keep up "
+         "with",
          {.needs = "--act-as"}),
-    flag("--watch", &F::watch, "draw what each device does, live, on a terminal",
+    flag("--watch", &F::watch, "show live on a terminal what each device does",
          {.needs = "--act-as", .recorded_as = ""}),
     flag("--comm-timeout", &F::comm_timeout, "seconds to wait for other ranks",
          {.ranks = kEachItsOwn, .idle = {kWithoutRanks}}),
@@ -144,15 +143,15 @@ const std::vector<TrainingFlag> kTrainingFlags = {
     flag("--optimizer", &F::optimizer, "sgd or adamw", {.one_of = {"sgd", "adamw"}}),
     flag("--lr", &F::learning_rate, "learning rate (default: sgd 0.1, adamw 0.001)",
          {.resolve = [](auto&, auto& task) { return Value(task.optimizer.learning_rate); }}),
-    flag("--momentum", &F::momentum, "of sgd (default 0.9)",
+    flag("--momentum", &F::momentum, "momentum of sgd (default 0.9)",
          {.idle = {kWithAdamw}, .resolve = momentum}),
     flag("--nesterov", &F::nesterov, "Nesterov momentum", {.idle = {kWithAdamw}}),
     flag("--weight-decay", &F::weight_decay, "default: sgd 0, adamw 0.01",
          {.resolve = [](auto&, auto& task) { return Value(task.optimizer.weight_decay); }}),
     flag("--schedule", &F::schedule, "constant, step:SIZE[:GAMMA] or cosine"),
     flag("--warmup", &F::warmup_steps, "steps of linear warm-up"),
-    flag("--clip-norm", &F::clip_norm, "largest norm of all gradients"),
-    flag("--seed", &F::seed, "of weights, row order and dropout"),
+    flag("--clip-norm", &F::clip_norm, "clip the norm of all gradients to this"),
+    flag("--seed", &F::seed, "seed of weights, row order and dropout"),
     flag("--no-shuffle", &F::no_shuffle, "keep the rows in the file's order",
          {.recorded_as = "shuffle",
           .resolve = [](auto& flags, auto&) { return Value(!flags.no_shuffle); }}),
@@ -164,7 +163,7 @@ const std::vector<TrainingFlag> kTrainingFlags = {
          {.idle = {kWithoutRanks, kWithBitwise}}),
     flag("--init", &F::init_path, "start from these weights (safetensors)", {.ranks = kEachItsOwn}),
     flag("--strip-prefix", &F::strip_prefix,
-         "take off what a wrapper put before all their names, such as module. or _orig_mod.",
+         "remove a wrapper's prefix from their names, such as module. or _orig_mod.",
          {.needs = "--init", .ranks = kEachItsOwn, .recorded_as = ""}),
     flag("--save", &F::save_path, "write the weights here (safetensors)",
          {.commands = kTrain, .ranks = kEachItsOwn}),

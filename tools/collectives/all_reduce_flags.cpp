@@ -71,9 +71,9 @@ void add_all_reduce_flags(Command& command, AllReduceFlags& flags) {
   command.add_option("-b,--minbytes", flags.first_bytes, "smallest size, such as 16K");
   command.add_option("-e,--maxbytes", flags.last_bytes, "largest size, such as 64M");
   const Flag factor =
-      command.add_option("-f,--stepfactor", flags.factor, "between one size and the next");
+      command.add_option("-f,--stepfactor", flags.factor, "factor from one size to the next");
   command
-      .add_option("-i,--stepbytes", flags.step_bytes, "between one size and the next, such as 1M")
+      .add_option("-i,--stepbytes", flags.step_bytes, "bytes from one size to the next, such as 1M")
       .excludes(factor);
   command
       .add_option("-d,--datatype", flags.datatype,
@@ -82,20 +82,19 @@ void add_all_reduce_flags(Command& command, AllReduceFlags& flags) {
   command
       .add_option("-o,--op", flags.op, "sum, prod, min, max or avg (floating point only); or all")
       .one_of(names_in(kOps));
-  command.add_option("-n,--iters", flags.iterations, "all-reduces that are timed")
-      .in_range(1, 1000000);
-  command.add_option("-w,--warmup_iters", flags.warm_up, "all-reduces before that")
+  command.add_option("-n,--iters", flags.iterations, "timed all-reduces").in_range(1, 1000000);
+  command.add_option("-w,--warmup_iters", flags.warm_up, "untimed all-reduces before them")
       .in_range(0, 1000000);
-  command.add_option("-c,--check", flags.check, "check the result (-c 0: do not)")
+  command.add_option("-c,--check", flags.check, "check the results (0: do not)")
       .value_may_miss()
       .one_of({"", "0", "1"});
   command
       .add_option("-z,--blocking", flags.blocking,
-                  "accepted for nccl-tests' sake: each all-reduce is waited for")
+                  "accepted for compatibility with nccl-tests: each all-reduce is waited for")
       .in_range(0, 1);
   command
       .add_option("-R,--local_register", flags.local_register,
-                  "accepted for nccl-tests' sake: NCCL registers buffers as it likes")
+                  "accepted for compatibility with nccl-tests: NCCL registers buffers as it likes")
       .in_range(0, 2);
   command.add_option("--device", flags.device, "auto, cpu or cuda").one_of({"auto", "cpu", "cuda"});
   command.add_option("--virtual-devices", flags.virtual_devices,
@@ -103,19 +102,18 @@ void add_all_reduce_flags(Command& command, AllReduceFlags& flags) {
   const Flag devices =
       command.add_option("--devices", flags.num_ranks, "number of ranks, one device each")
           .in_range(1, runtime::kMaxCpuDevices);
-  command
-      .add_option("-g,--ngpus", flags.num_gpus, "the same, as nccl-tests says it: of each process")
+  command.add_option("-g,--ngpus", flags.num_gpus, "the same in nccl-tests' words, per process")
       .in_range(1, runtime::kMaxCpuDevices)
       .excludes(devices);
   add_rank_flags(command, flags);
   command
       .add_option("--format", flags.format,
-                  "the table: lockstep, or nccl-tests, with out-of-place and in-place columns")
+                  "the table: lockstep, or nccl-tests (out-of-place and in-place columns)")
       .one_of({"lockstep", "nccl-tests"});
   command.add_option("--json", flags.json_path, "write the rows here (-: standard output)");
   command.add_option("-J,--output_file", flags.output_file,
-                     "write the rows as nccl-tests' JSON; a file that is there stays, and FILE.0, "
-                     "FILE.1, ... is taken");
+                     "write the rows as nccl-tests' JSON; an existing file is kept, and FILE.0, "
+                     "FILE.1, ... is written");
 }
 
 std::string describe_step(const AllReduceFlags& flags) {

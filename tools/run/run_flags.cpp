@@ -63,7 +63,7 @@ void add_run_flags(Command& command, RunFlags& flags) {
   const Flag address = command.add_option("--master-addr,--master_addr", flags.master_address,
                                           "the machine with --node-rank 0 (default 127.0.0.1)");
   const Flag port = command.add_option("--master-port,--master_port", flags.master_port,
-                                       "where the ranks meet there (default 29500)");
+                                       "port where the ranks meet (default 29500)");
   const Flag standalone =
       command.add_flag("--standalone", flags.standalone, "one machine, and a free port");
   const Flag endpoint = command.add_option("--rdzv-endpoint,--rdzv_endpoint", flags.rdzv_endpoint,
@@ -78,7 +78,7 @@ void add_run_flags(Command& command, RunFlags& flags) {
   command.add_option("--max-restarts,--max_restarts", flags.max_restarts,
                      "how often all ranks are started again after a failure");
   command.add_option("--monitor-interval,--monitor_interval", flags.monitor_interval,
-                     "accepted for torchrun's sake: failures are noticed at once");
+                     "accepted for compatibility with torchrun: failures are noticed at once");
   command.add_option("--shutdown-timeout,--shutdown_timeout", flags.shutdown_timeout,
                      "seconds between SIGTERM and SIGKILL");
   command.add_option("--log-dir,--log_dir", flags.log_dir,
@@ -87,17 +87,18 @@ void add_run_flags(Command& command, RunFlags& flags) {
       "-r,--redirects", flags.redirects,
       "streams that go to logs only: 0 none, 1 stdout, 2 stderr, 3 both, or 0:3,1:2");
   command.add_option("-t,--tee", flags.tee,
-                     "streams that go to logs and console, in the same words");
+                     "streams that go to logs and console (values as for --redirects)");
   command.add_option("--local-ranks-filter,--local_ranks_filter", flags.local_ranks_filter,
                      "only these local ranks on the console: 0,2");
-  command.add_option("--role", flags.role, "accepted for torchrun's sake: passed on as ROLE_NAME");
+  command.add_option("--role", flags.role,
+                     "accepted for compatibility with torchrun: passed on as ROLE_NAME");
   command
-      .add_option(
-          "--bind-to,--bind_to", flags.bind_to,
-          "core: ranks have cores of their own, where there are enough; none: all share them")
+      .add_option("--bind-to,--bind_to", flags.bind_to,
+                  "core: ranks have cores of their own, if there are enough; none: all share them")
       .one_of({"core", "none"});
-  command.add_flag("--no-python,--no_python", flags.no_python,
-                   "accepted for torchrun's sake: the program is always started as it is");
+  command.add_flag(
+      "--no-python,--no_python", flags.no_python,
+      "accepted for compatibility with torchrun: the program is always started as it is");
 }
 
 std::size_t find_program_to_run(const CommandLine& command) {
