@@ -17,9 +17,9 @@
 //   [add] all tensors must be on one device, found cpu:0 and cpu:1; move one with to(device)
 //   batch.rows(10, 20) is Tensor[10, 5] float32 on cpu:0, and 0 more bytes are in use
 //   check: writing to a view of rows 10 to 19 changes exactly these rows of the batch ... ok
-//   run 1: now 4 MiB, peak 12 MiB, blocks asked of the system: 3
-//   run 2: now 4 MiB, peak 12 MiB, blocks asked of the system: 0
-//   Answer: A device is a name for a place to compute that has memory of its own. ...
+//   run 1: now 4 MiB, peak 12 MiB, blocks requested from the system: 3
+//   run 2: now 4 MiB, peak 12 MiB, blocks requested from the system: 0
+//   Answer: A device is a place to compute with memory of its own. ...
 
 #include <string>
 #include <vector>
@@ -50,9 +50,8 @@ void print_memory(std::string_view when, Device first, Device second) {
 // A device is named by its type and an index. A name is only text until something is put there.
 void name_devices() {
   tutorial::step(1, "name a device");
-  fmt::print(
-      "cpu devices:  {} (each is made when it is first named; all compute on the same cores)\n",
-      runtime::num_devices(DeviceType::cpu));
+  fmt::print("cpu devices:  {} (each exists once you name it; all compute on the same cores)\n",
+             runtime::num_devices(DeviceType::cpu));
   fmt::print("cuda devices: {} (on {} GPUs; PyTorch: torch.cuda.device_count())\n",
              runtime::num_devices(DeviceType::cuda), runtime::physical_gpus().size());
   for (const runtime::PhysicalGpu& gpu : runtime::physical_gpus()) {
@@ -64,8 +63,8 @@ void name_devices() {
   }
   // PyTorch's torch.device("cuda" if torch.cuda.is_available() else "cpu") is no different:
   fmt::print(
-      "A name without an index is index 0 alone, however many GPUs the machine has.\n"
-      "To use several, each has to be named. What does not exist is an error:\n");
+      "A name without an index means index 0 alone, however many GPUs there are.\n"
+      "To use several, name each of them. A device that does not exist is an error:\n");
   const Device missing{DeviceType::cuda, runtime::num_devices(DeviceType::cuda)};
   tutorial::show_error([&] { runtime::logical_device(missing); });
   tutorial::show_error([] { parse_device("gpu:0"); });
@@ -84,8 +83,8 @@ Tensor fill_memory(Device first, Device second) {
     print_memory("with a [100, 10] on the second", first, second);
   }
   print_memory("after that one is gone", first, second);
-  fmt::print("Memory is handed out in rounded sizes: 600 B occupy {} B, 4000 B occupied {} B.\n",
-             bytes_in_use(first), memory_of(second).statistics().peak_bytes);
+  fmt::print("Sizes are rounded up: 600 B take {} B, 4000 B took {} B.\n", bytes_in_use(first),
+             memory_of(second).statistics().peak_bytes);
   return batch;
 }
 
@@ -140,7 +139,7 @@ void view_rows(const Tensor& batch) {
 // Returns the peak in MiB.
 std::size_t measure_peak(Device device, int mib) {
   tutorial::step(6, "measure peak memory: the most bytes that were in use at once");
-  fmt::print("x of {} MiB; then x * x; then that times itself\n", mib);
+  fmt::print("x has {} MiB; then x * x; then the square of that\n", mib);
   const auto square_twice = [&] {
     const Variable x(Tensor::full({std::size_t{1024} * mib, 256}, 2.0, DType::float32, device));
     const Variable squared = multiply(x, x);
@@ -156,12 +155,12 @@ std::size_t measure_peak(Device device, int mib) {
     const runtime::MemoryStatistics now = memory.statistics();
     const std::size_t bytes = now.current_bytes - bytes_before;
     peak_bytes = now.peak_bytes - bytes_before;
-    fmt::print("  run {}: now {} MiB, peak {} MiB, blocks asked of the system: {}\n", run,
+    fmt::print("  run {}: now {} MiB, peak {} MiB, blocks requested from the system: {}\n", run,
                bytes >> 20, peak_bytes >> 20, now.num_system_allocations - taken_before);
     tutorial::check("at the peak three tensors are alive, afterwards one",
                     peak_bytes == 3 * bytes && bytes >> 20 >= std::size_t{1} * mib);
   }
-  fmt::print("The device keeps freed blocks, so the second run takes none from the system.\n");
+  fmt::print("The device keeps freed blocks, so the second run requests none.\n");
   return peak_bytes >> 20;
 }
 
@@ -176,11 +175,11 @@ void run(const tutorial::Options& options, const std::string& second_name, int m
   view_rows(batch);
   const std::size_t peak_mib = measure_peak(first, mib);
   tutorial::answer(
-      fmt::format("A device is a name for a place to compute that has memory of its own. batch "
-                  "took 640 B of {0} and none of {1}: it gets there only as a copy that you ask "
-                  "for, and the two do not mix. Three tensors alive at once: a peak of {2} MiB.",
+      fmt::format("A device is a place to compute with memory of its own. The batch took 640 B on "
+                  "{0} and none on {1}: it gets there only if you copy it, and no operation mixes "
+                  "the two devices. Three tensors at once made a peak of {2} MiB.",
                   to_string(first), to_string(second), peak_mib),
-      {{"--second cpu:5", "The same with cpu:5, which nobody made before: naming it is enough."},
+      {{"--second cpu:5", "The same with cpu:5: naming a device is enough to use it."},
        {"--mib 16", "Tensors four times as large make four times the peak: 48 MiB."}});
 }
 

@@ -17,7 +17,7 @@
 //   b[0]          0.055915123   0.055915123   0.055915123
 //   check: engine and by hand: largest difference 1.4e-17, tolerance 1e-15 ... ok
 //   check: engine and differences: largest difference 8.8e-12, tolerance 1e-08 ... ok
-//   Answer: How much the loss changes with each parameter: ...
+//   Answer: It computes how much the loss changes with each parameter: ...
 
 #include <algorithm>
 #include <cmath>
@@ -131,7 +131,7 @@ void print_graph(const Node& node, int depth) {
   for (std::size_t i = 0; i < node.num_inputs(); ++i) {
     const Edge& edge = node.edge(i);
     if (edge.node) print_graph(*edge.node, depth + 1);
-    const char* leaf = edge.is_wanted() ? "a parameter: gets its gradient" : "x: needs none";
+    const char* leaf = edge.is_wanted() ? "a parameter: gets its gradient" : "x: needs no gradient";
     if (!edge.node) fmt::print("  {:{}}{}\n", "", depth * 2 + 2, leaf);
   }
 }
@@ -140,7 +140,7 @@ void run(const tutorial::Options& options, const std::string& mistake, double h)
   const Layer layer = make_layer();
   const OnEngine engine(layer, options.device());
 
-  tutorial::step(1, "forward, and the graph it leaves behind for backward()");
+  tutorial::step(1, "forward, and the graph that it leaves for backward()");
   const ByHand by_hand = differentiate_by_hand(layer, mistake);
   const Variable loss = engine.loss();
   fmt::print("loss by hand {:.12f}, by the engine {:.12f}\n", by_hand.loss, loss.item());
@@ -164,7 +164,8 @@ void run(const tutorial::Options& options, const std::string& mistake, double h)
   tutorial::check_close("engine and differences", from_differences, 1e-14 / h);
 
   tutorial::step(3, "gradients add up");
-  fmt::print("A second backward() through the same graph is an error, since its memory is gone:\n");
+  fmt::print(
+      "A second backward() through the same graph is an error, since its memory was freed:\n");
   tutorial::show_error([&] { loss.backward(); });
   engine.loss().backward();  // a new forward, and so a new graph
   fmt::print("After a new forward and backward, b[0]'s gradient is {:.9f}: twice the first.\n",
@@ -173,16 +174,19 @@ void run(const tutorial::Options& options, const std::string& mistake, double h)
                         std::abs(engine.grad()[kBias] - 2 * grad[kBias]), 1e-15);
   for (Variable p : {engine.weight, engine.bias}) p.clear_grad();  // PyTorch: zero_grad()
   engine.loss().backward();
-  tutorial::check_close("after clear_grad() they are the first ones again",
+  tutorial::check_close("after clear_grad() backward gives the first gradients again",
                         largest_difference(engine.grad(), grad), 0);
 
   tutorial::answer(
-      fmt::format("How much the loss changes with each parameter: d loss / d W[1] is {:.4f}, so "
-                  "W[1] + 0.01 changes it by {:+.6f}. Two other ways should find the same: the "
-                  "chain rule by hand is off by {:.0e}, differences of the loss by {:.0e}.",
-                  grad[1], 0.01 * grad[1], from_hand, from_differences),
-      {{"--mistake relu", "By hand relu is forgotten: the loss cannot tell, differences can."},
-       {"--step 1e-11", "Two losses then differ in their last digits only: 3 or 4 are right."}});
+      fmt::format(
+          "It computes how much the loss changes with each parameter: d loss / d W[1] is {:.4f}, "
+          "so adding 0.01 to W[1] changes the loss by {:+.6f}. Two other ways should agree: the "
+          "chain rule by hand differs by {:.0e}, differences of the loss by {:.0e}.",
+          grad[1], 0.01 * grad[1], from_hand, from_differences),
+      {{"--mistake relu",
+        "The gradient by hand forgets relu: the loss does not show it, differences do."},
+       {"--step 1e-11",
+        "The two losses then differ only in their last digits: 3 or 4 are right."}});
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ void save_and_load(nn::Module& model, Device device) {
     path = std::filesystem::temp_directory_path() / fmt::format("03.{}.safetensors", ::getpid());
   }
   nn::save_weights(path, model);
-  fmt::print("saved {} bytes in safetensors form, which Python reads too\n",
+  fmt::print("saved {} bytes as safetensors, which Python reads too\n",
              std::filesystem::file_size(path));
 
   tutorial::step(4, "load them into another model");
@@ -118,7 +118,7 @@ void run(const tutorial::Options& options) {
   fmt::print("test accuracy before training: {:.1f} % (guessing: 10 %)\n",
              100 * nn::accuracy(*model, test));
 
-  tutorial::step(2, "train: an epoch is once through all rows, a step one batch of them");
+  tutorial::step(2, "train: an epoch is one pass over all rows, a step uses one batch");
   const std::vector<double> losses = train(model, device, options.fast ? 5 : 20);
   const double accuracy = nn::accuracy(*model, test);
   if (batch_size == 64 && learning_rate == 0.1) {
@@ -133,7 +133,8 @@ void run(const tutorial::Options& options) {
                   "batches of {} rows the loss fell from {:.2f} to {:.2f}, and the model "
                   "recognises {:.1f} % of 297 digits that it had never seen.",
                   losses.size(), batch_size, losses.front(), losses.back(), 100 * accuracy),
-      {{"--batch 512", "8 times the rows, an eighth of the steps: an epoch now teaches less."},
+      {{"--batch 512",
+        "8 times the rows, an eighth of the steps: the model learns less per epoch."},
        {"--lr 0.01", "Shorter steps: the loss falls more slowly, and more smoothly."}});
 }
 

@@ -175,8 +175,8 @@ void run(const tutorial::Options& options) {
   }
   tutorial::answer(
       fmt::format("It scatters {} rows as {}, replicates the model, applies the copies at the same "
-                  "time, gathers one output; backward() sums the copies' gradients. The result is "
-                  "one device's: outputs and gradients differ by at most {:.0e} (rounding).",
+                  "time and gathers one output; backward() sums the copies' gradients. Outputs and "
+                  "gradients are those of one device, within {:.0e} (rounding).",
                   num_rows, fmt::join(sizes, "/"), largest),
       {{"--devices 4 --rows 10", "3/3/3/1: the last device has the least to do."},
        {"--devices 8 --rows 10", "Five devices have 2 rows each, and three are idle."}});

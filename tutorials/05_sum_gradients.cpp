@@ -197,16 +197,17 @@ void run(const tutorial::Options& options) {
 
   tutorial::step(5, "rank 0 is the bottleneck: 1 MiB over a modelled link of " + link_spec);
   const double ratio = watch_rank_0(world_size);
-  fmt::print("Rank 0 receives as much as it sends, rank after rank, and the others wait for it.\n");
+  fmt::print(
+      "Rank 0 receives as much as it sends, one rank after the other, while the others wait.\n");
   guess.judge(3, "since rank 0 sends to eleven ranks instead of one, one after the other");
   tutorial::check_times("the ring is faster", ratio > 1);
   tutorial::answer(
       fmt::format("All send their gradients to rank 0, which adds them and sends the sum back. "
-                  "Rank 0 is the bottleneck: of {0} ranks it sent {1} B, {2} times what another "
-                  "sent, and took {3:.1f} times as long as a ring (08).",
+                  "Rank 0 is the bottleneck: with {0} ranks it sent {1} B, {2} times as much as "
+                  "another, and the all-reduce took {3:.1f} times as long as a ring's (08).",
                   world_size, by_hand.bytes_sent[0], world_size - 1, ratio),
-      {{"--devices 8", "Rank 0's bytes and time grow with each rank, those of a ring hardly."},
-       {"--link 50us,500Mbit/s", "Half the bandwidth: twice the time, and for the ring, too."}});
+      {{"--devices 8", "Rank 0's bytes and time grow with each rank; a ring's hardly do."},
+       {"--link 50us,500Mbit/s", "Half the bandwidth: twice the time, for the ring too."}});
 }
 
 }  // namespace

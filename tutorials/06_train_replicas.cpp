@@ -163,24 +163,24 @@ void run(const tutorial::Options& options) {
           fmt::format("weights of {} devices and of one after {} steps", count, steps), difference,
           tutorial::weight_tolerance(steps));
     } else {
-      tutorial::check(
-          fmt::format("without the {} the weights are others: largest difference {:.2g}", without,
-                      difference),
-          difference > 1e-2);
+      tutorial::check(fmt::format("without the {} the weights differ: largest difference {:.2g}",
+                                  without, difference),
+                      difference > 1e-2);
     }
   }
   const std::string outcome =
       without == "nothing"
-          ? fmt::format("Then 2 or 4 devices have the weights of one, within {:.0e}.", largest)
+          ? fmt::format("Then 2 or 4 devices end with the weights of one, within {:.0e}.", largest)
           : fmt::format("Without the {} they differ from one device's by {:.2f}.", without,
                         largest);
   tutorial::answer(
-      "Begin with the same weights, take rows of their own, average the gradients before each "
-      "step: three lines more than on one device. " +
+      "They begin with the same weights, take rows of their own, and average the gradients before "
+      "each step: three more lines than on one device. " +
           outcome,
-      {{"--without average", "Each trains on its own rows only: several models, none like one's."},
-       {"--without broadcast", "The average of gradients of different models: no model's."},
-       {"--without shard", "All take the rows of rank 0: three quarters are never seen."}});
+      {{"--without average", "Each rank trains on its own rows only: several different models."},
+       {"--without broadcast",
+        "Gradients of different models are averaged, which fits none of them."},
+       {"--without shard", "All ranks take the rows of rank 0: three quarters are never seen."}});
 }
 
 }  // namespace

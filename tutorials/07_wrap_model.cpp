@@ -100,7 +100,7 @@ void show_load_error(const std::vector<Device>& devices) {
   for (const auto& [name, tensor] : saved) fmt::print("  {} {}\n", name, describe(tensor));
   nn::Linear bare(10, 1);
   tutorial::say("error: " + tutorial::expect_error([&] { load_state_dict(bare, saved); }), 7);
-  fmt::print("Way out 1, recommended: save the inner module. The file then suits any model.\n");
+  fmt::print("Way out 1, the better one: save the inner module. Its file fits any model.\n");
   nn::load_state_dict(bare, nn::state_dict(*wrapped.module()));
   tutorial::check_close("weights of the bare model", tutorial::max_abs_difference(bare, *net), 0);
   fmt::print("Way out 2: wrap the new model before loading.\n");
@@ -169,7 +169,7 @@ std::string compare_loads(const std::vector<Device>& devices, bool fast) {
   std::vector<Load> loads = count_loads(devices, fast ? 10 : 50);
   add_busy(loads, fast ? 3 : 6);
   fmt::print(
-      "sent per step: bytes from it to other devices; peak memory: the most in use at once\n"
+      "sent per step: bytes to other devices; peak memory: the most in use at once\n"
       "busy: fraction of a step in which a GPU of {} computes\n"
       "          sent per step   peak memory       GPU   busy\n",
       machine);
@@ -181,17 +181,17 @@ std::string compare_loads(const std::vector<Device>& devices, bool fast) {
   tutorial::check("device 0 sends and holds the most",
                   first.sent_mb > second.sent_mb && first.held_mb > second.held_mb);
   if (devices[0].type == DeviceType::cuda) {
-    fmt::print("peak memory: with 32 MiB in which cuBLASLt works\n");
+    fmt::print("peak memory includes the 32 MiB that cuBLASLt works in\n");
   }
   tutorial::check_times("device 0 is the busiest", first.busy > second.busy);
   tutorial::say(
       "Device 0 also copies the parameters out, gathers the outputs, computes the loss, adds up "
-      "all gradients and updates. Meanwhile the others wait: one reason why GPUs under "
-      "DataParallel are often seen at 40 to 50 %.");
+      "all gradients and updates. Meanwhile the others wait. That is one reason why GPUs under "
+      "DataParallel are often 40 to 50 % busy.");
   return fmt::format(
-      "In one line it splits every batch, copies the model, gathers the outputs and sums the "
-      "gradients. Device 0 pays: it sent {:.1f} MB per step (device 1: {:.1f}) and held {:.1f} MB "
-      "({:.1f}). On {} GPU 0 is busy {:.0f} % of the time, GPU 1 {:.0f} %.",
+      "It splits every batch, copies the model, gathers the outputs and sums the gradients. Device "
+      "0 pays: it sent {:.1f} MB per step (device 1: {:.1f}) and held {:.1f} MB (device 1: "
+      "{:.1f}). On {} GPU 0 is busy {:.0f} % of the time, GPU 1 {:.0f} %.",
       first.sent_mb, second.sent_mb, first.held_mb, second.held_mb, machine, 100 * first.busy,
       100 * second.busy);
 }

@@ -18,7 +18,7 @@
 //   ring by hand                1.500     21.16 ms    22.89 ms     0.09 GB/s
 //   check: every rank of the ring sent 2(n-1)/n of the buffer, by hand and as a plan ... ok
 //   check: both rings are faster than the way through rank 0 ... ok
-//   Answer: Each rank talks to its two neighbours only, and all links are busy at once. Among 4 ...
+//   Answer: Each rank talks only to its two neighbours, and all links are busy at once. With 4 ...
 
 #include <lockstep.h>
 
@@ -122,7 +122,7 @@ void walk_through_plan(plan::RankBuffers buffers) {
   const std::vector<double> sum = sum_of(buffers);
   const plan::CollectivePlan ring = plan::ring_all_reduce(std::ssize(buffers), sum.size());
   fmt::print(
-      "Each digit stands for a rank. A star: the chunk is finished, the sum of all ranks.\n");
+      "Each digit stands for a rank. A star marks a finished chunk: the sum of all ranks.\n");
   print_buffers(buffers, sum);
   for (std::size_t s = 0; s < ring.steps.size(); ++s) {
     std::string moves;
@@ -231,18 +231,17 @@ void compare_over_link(int n, bool fast) {
                           ring.seconds <= 1.3 * predicted);
   }
   tutorial::answer(
-      fmt::format("Each rank talks to its two neighbours only, and all links are busy at once. "
-                  "Among {} ranks each sent {:.3f} buffers, in {:.1f} ms; through rank 0, which "
-                  "sent {:.0f}, it took {:.1f} ms. However many ranks there are, none sends 2 "
-                  "buffers.",
+      fmt::format("Each rank talks only to its two neighbours, and all links are busy at once. "
+                  "With {} ranks each sent {:.3f} buffers in {:.1f} ms; through rank 0, which sent "
+                  "{:.0f}, it took {:.1f} ms. However many ranks there are, none sends 2 buffers.",
                   n, hand.sent_buffers, 1e3 * hand.seconds, naive.sent_buffers,
                   1e3 * naive.seconds),
       kNext);
 }
 
 tutorial::Guess guess(
-    "In a ring of 12 ranks each rank sends to its neighbour only. How often does it send as much "
-    "as its whole buffer until all have the sum?",
+    "In a ring of 12 ranks each rank sends only to its neighbour. How many times the size of its "
+    "buffer has it sent when all have the sum?",
     {"11 times", "6 times", "not even twice"});
 
 void run(const tutorial::Options& options) {

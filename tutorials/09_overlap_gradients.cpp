@@ -16,7 +16,7 @@
 //   check: average and one device: largest difference 0, tolerance 1e-06 ... ok
 //   1 all-reduce for 2 backward passes
 //   check: buckets are faster than an all-reduce per parameter ... ok
-//   check: buckets beside backward are faster than after it ... ok
+//   check: buckets during backward are faster than after it ... ok
 
 #include <lockstep.h>
 
@@ -226,7 +226,7 @@ std::vector<Way> make_ways() {
   using enum parallel::Overlap;
   return {{"per parameter, after backward", 1e-6, after_backward},
           {"buckets, after backward", bucket_mib, after_backward},
-          {"buckets, beside backward", bucket_mib, during_backward}};
+          {"buckets, during backward", bucket_mib, during_backward}};
 }
 
 // Acts the three ways out, and returns the seconds of a step of each.
@@ -240,11 +240,11 @@ std::vector<double> compare_ways(const predict::Topology& topology, int num_step
                1e6 * acted.breakdown.exposed_comm, 100 * acted.busy_fraction);
     seconds.push_back(acted.step_seconds);
   }
-  fmt::print("hidden: all-reduces while the GPUs compute; GPUs wait: while they do not\n");
+  fmt::print("hidden: all-reduces while the GPUs compute; GPUs wait: the rest of them\n");
   tutorial::check_times("buckets are faster than an all-reduce per parameter",
                         seconds[1] < seconds[0]);
   if (bucket_mib <= 0.5) {  // several buckets
-    tutorial::check_times("buckets beside backward are faster than after it",
+    tutorial::check_times("buckets during backward are faster than after it",
                           seconds[2] < seconds[1]);
   }
   return seconds;
@@ -290,11 +290,14 @@ void run(const tutorial::Options& options) {
       5, fmt::format("three ways to average, on two {} in slow motion", topology.device.name));
   const std::vector<double> seconds = compare_ways(topology, options.fast ? 3 : 6);
   const double gain = seconds[0] / seconds[2];
-  guess.judge(gain < 1.1 ? 1 : gain <= 1.5 ? 2 : 3, fmt::format("{:.2f} times", gain));
+  guess.judge(gain < 1.1    ? 1
+              : gain <= 1.5 ? 2
+                            : 3,
+              fmt::format("since it is {:.2f} times as fast", gain));
   tutorial::answer(
       fmt::format("Ddp averages gradients in buckets while backward runs. One all-reduce per "
-                  "gradient pays the latency 26 times: {:.2f} ms a step; in buckets {:.2f} ms; "
-                  "beside backward {:.2f} ms, {:.2f} times as fast, with the same weights.",
+                  "gradient pays the latency 26 times: {:.2f} ms a step. Buckets take {:.2f} ms, "
+                  "and during backward {:.2f} ms: {:.2f} times as fast, with the same weights.",
                   1e3 * seconds[0], 1e3 * seconds[1], 1e3 * seconds[2], gain),
       {{"--bucket-mib 25", "PyTorch's default: one bucket holds all, so nothing can overlap."},
        {"--machine k80-p2-16x", "Slow GPUs compute so long that it hardly matters."}});

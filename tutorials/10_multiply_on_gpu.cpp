@@ -107,7 +107,8 @@ void save_a_pass(Device device, std::size_t batch, std::size_t out) {
   fmt::print("  linear with ReLU:  {:.2f} ms\n", time_ms(fused));
   fmt::print("  linear, then relu: {:.2f} ms, and {:.1f} MiB more are read and written\n",
              time_ms(apart), double(8 * batch * out) / (1 << 20));
-  fmt::print("y is in registers before it is written: an epilogue (RELU_BIAS) ends it there.\n");
+  fmt::print(
+      "y is in registers before it is written, and an epilogue (RELU_BIAS) finishes it there.\n");
 }
 
 // Rounds to so many bits after the point, to the nearest, halves to even: what a tensor core makes
@@ -147,7 +148,7 @@ std::vector<double> compare_precisions(Device device, std::size_t in, int own_bi
     doubles.push_back(factors.back().to(DType::float64));
   }
   const std::vector<Tensor> exact = run_layer(doubles);
-  fmt::print("x [64, {0}], W [128, {0}]; errors beside float64, relative to the largest value\n",
+  fmt::print("x [64, {0}], W [128, {0}]; errors against float64, relative to the largest value\n",
              in);
   fmt::print("  factors      bits  0.1 becomes       y    grad_x    grad_W\n");
   const auto emulate = [&](const char* name, int bits) {
@@ -189,12 +190,14 @@ void run(const tutorial::Options& options, int in, int bits) {
   tutorial::step(3, "what precision costs: rounding as tensor cores do");
   const auto errors = compare_precisions(options.device(), in, bits);
   tutorial::answer(
-      fmt::format("As one column-major gemm per product: the factors swap places, and no byte is "
-                  "copied. Tensor cores are faster because they round the factors: float32 errs by "
-                  "{:.0e} of the largest value, TF32 by {:.0e}, bfloat16 by {:.0e}.",
-                  errors[0], errors[1], errors[2]),
+      fmt::format(
+          "It is one column-major gemm per product: the factors swap places, and nothing is "
+          "copied. Tensor cores are faster because they round the factors: relative to the largest "
+          "value the error is {:.0e} in float32, {:.0e} in TF32, {:.0e} in bfloat16.",
+          errors[0], errors[1], errors[2]),
       {{"--bits 3", "The mantissa of FP8 (E4M3), 4 bits shorter: errors are 16 times as large."},
-       {"--in 16384", "64 times as many products in each sum: the errors keep their share."}});
+       {"--in 16384",
+        "64 times as many products in each sum: the relative errors stay the same."}});
 }
 
 }  // namespace

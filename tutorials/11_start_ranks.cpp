@@ -166,7 +166,7 @@ void run(const tutorial::Options& options) {
   tutorial::step(1, "who is who");
   print_ranks(/*num_machines=*/2, /*ranks_per_machine=*/2);
   print_ranks(/*num_machines=*/1, /*ranks_per_machine=*/4);
-  fmt::print("RANK says which part of the data is mine, LOCAL_RANK which of the devices here.\n");
+  fmt::print("RANK says which part of the data is mine, LOCAL_RANK which of the local devices.\n");
   const int num_ranks = options.num_devices;
   tutorial::step(2, fmt::format("{} terminals", num_ranks));
   const int sum = play_terminals(num_ranks);
@@ -179,9 +179,9 @@ void run(const tutorial::Options& options) {
                   error.find(forgotten) != std::string::npos);
   tutorial::answer(
       fmt::format(
-          "Each rank is a process that reads from its variables who it is (RANK), which device it "
-          "takes (LOCAL_RANK) and how many there are ({}). Rank 0 listens at MASTER_ADDR, the "
-          "others come there; then their sum of {} separate copies is {} on all.",
+          "Each rank is a process whose variables say who it is (RANK), which device it takes "
+          "(LOCAL_RANK) and how many ranks there are ({}). Rank 0 listens at MASTER_ADDR, and the "
+          "others connect to it. The sum of {} separate copies is then {} on all of them.",
           num_ranks, num_ranks, sum),
       {{"--ranks 6", "six terminals, the sum 0 + 10 + ... + 50"},
        {"--forget RANK", "another variable is forgotten, and the error names that one"}});

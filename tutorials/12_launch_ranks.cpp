@@ -14,13 +14,13 @@
 //   [0] RANK=0 LOCAL_RANK=0 WORLD_SIZE=4, started by lockstep run
 //   [3] RANK=3 LOCAL_RANK=3 WORLD_SIZE=4, started by lockstep run
 //   check: each rank found its variables and met the others: exit code 0 ... ok
-//   check: and the last rank's log holds its line, without the prefix ... ok
-//   [0] rank 0 waits in a barrier, and hears from the rank that noticed first:
-//   [3] rank 3 waits in a barrier, and hears from the rank that noticed first:
+//   check: the last rank's log holds its line, without the prefix ... ok
+//   [0] rank 0 waits in a barrier and gets this error:
+//   [3] rank 3 waits in a barrier and gets this error:
 //   lockstep: [run] rank 2 failed first: exit code 7; its last error line: the loss is not finite
 //   check: the launcher returns the exit code of the first failure, 7 ... ok
 //   lockstep: [run] rank 1 failed first: signal 9 (SIGKILL)
-//   check: its helper that had left the group is gone, too ... ok
+//   check: its helper is gone, too, although it had left the group ... ok
 
 #include <signal.h>
 #include <stdlib.h>
@@ -64,9 +64,7 @@ void fail_on_one_rank(tutorial::RankProcess& me) {
     }
     me.group().barrier();
   });
-  fmt::print(stderr,
-             "rank {} waits in a barrier, and hears from the rank that noticed first:\n  {}\n",
-             me.rank(), heard);
+  fmt::print(stderr, "rank {} waits in a barrier and gets this error:\n  {}\n", me.rank(), heard);
   ::_exit(1);
 }
 
@@ -129,7 +127,7 @@ void show_variables_and_prefix() {
   tutorial::check("each rank found its variables and met the others: exit code 0", code == 0);
   const std::string log = read_text(
       launch::log_path(options, /*restart_count=*/0, options.num_ranks - 1, STDOUT_FILENO));
-  tutorial::check("and the last rank's log holds its line, without the prefix",
+  tutorial::check("the last rank's log holds its line, without the prefix",
                   log.find(fmt::format("\nRANK={0} LOCAL_RANK={0} WORLD_SIZE={1}", num_ranks - 1,
                                        num_ranks)) != std::string::npos);
 }
@@ -140,7 +138,7 @@ int run_in_role(const std::string& name) {
 
 int show_first_failure() {
   fmt::print(
-      "rank {} fails while the others wait for it. All say something; which was the cause?\n",
+      "rank {} fails while the others wait for it. All print an error; which was the cause?\n",
       failing_rank);
   const int code = run_in_role("fail");
   tutorial::check("the launcher returns the exit code of the first failure, 7", code == 7);
@@ -148,11 +146,11 @@ int show_first_failure() {
 }
 
 int show_that_nobody_is_left() {
-  fmt::print("rank 1 starts a helper that leaves the group, and is killed\n");
+  fmt::print("rank 1 starts a helper that leaves its process group; then rank 1 is killed\n");
   const bool adopted_before = launch::adopt_orphans(true);  // orphans become our children
   const int code = run_in_role("die");
   tutorial::check("a rank that is killed counts as 128 + 9", code == 128 + SIGKILL);
-  tutorial::check("its helper that had left the group is gone, too",
+  tutorial::check("its helper is gone, too, although it had left the group",
                   launch::find_descendants().empty());
   launch::adopt_orphans(adopted_before);
   return code;
@@ -167,17 +165,18 @@ void run(const tutorial::Options& options) {
   show_variables_and_prefix();
   tutorial::step(2, "the first failure");
   const int failed = show_first_failure();
-  tutorial::step(3, "nobody left behind");
+  tutorial::step(3, "no process is left behind");
   const int killed = show_that_nobody_is_left();
   tutorial::answer(
       fmt::format(
-          "Four things: variables for {} ranks, a prefix for their lines, the first failure (rank "
+          "It sets the variables of {} ranks, prefixes their lines, names the first failure (rank "
           "{}, "
-          "exit code {}, not one of the {} that waited for it), and no process left, not even the "
-          "helper of a killed rank (exit code {}). In terminals each of these is yours to do.",
+          "exit code {}, not one of the {} that waited for it), and leaves no process behind, not "
+          "even the helper of a killed rank (exit code {}). Four terminals do none of this.",
           num_ranks, failing_rank, failed, num_ranks - 1, killed),
-      {{"--failing-rank 0", "who notices first differs; who failed first is named all the same"},
-       {"--ranks 6", "more ranks, the same four things"}});
+      {{"--failing-rank 0",
+        "another rank notices it; the launcher still names the rank that failed first"},
+       {"--ranks 6", "more ranks, and the launcher does the same"}});
 }
 
 }  // namespace

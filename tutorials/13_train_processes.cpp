@@ -1,4 +1,4 @@
-// 13: What does a DDP program look like whose ranks are processes, and that runs on any hardware?
+// 13: What does a DDP program look like if its ranks are processes and it runs on any hardware?
 //
 // You will see: who gets which rows; one gradient on each rank, and their average; the loss, logged
 // by rank 0 alone; that the weights are those of one device. The program does not ask how many
@@ -176,8 +176,8 @@ void run(const tutorial::Options& options) {
   const std::vector<double> heard = figures.heard(3);
   tutorial::answer(
       fmt::format(
-          "Like one for one device, but for three things: a rank takes its part of each batch, Ddp "
-          "averages the gradients, and rank 0 alone logs. {} processes brought the loss to {:.3f} "
+          "It looks like one for one device, except that a rank takes its part of each batch, Ddp "
+          "averages the gradients, and only rank 0 logs. {} processes brought the loss to {:.3f} "
           "in "
           "{:.0f} epochs, and no weight differs from one device's by more than {:.1g}.",
           num_ranks, heard[1], heard[0], heard[2]),
@@ -190,7 +190,7 @@ void run(const tutorial::Options& options) {
 int main(int argc, char** argv) {
   return lockstep::tutorial::run_ranks_main(
       argc, argv,
-      "What does a DDP program look like whose ranks are processes, and that runs on any hardware?",
+      "What does a DDP program look like if its ranks are processes and it runs on any hardware?",
       run,
       /*num_ranks=*/4, [](lockstep::tutorial::Flags& flags) {
         flags.add_number("--until", target_loss, 0.01, 2.0, "train until the loss is below this");

@@ -155,14 +155,14 @@ void be_a_rank() {
 }
 
 void print_commands() {
-  fmt::print("on both, a secret by which the ranks know each other: export LOCKSTEP_TOKEN=...\n");
+  fmt::print("on both machines, the same secret: export LOCKSTEP_TOKEN=...\n");
   for (int machine = 0; machine < kHosts; ++machine) {
     fmt::print(
         "machine {} $ lockstep run --nnodes {} --node-rank {} --nproc-per-node {} \\\n"
         "              --master-addr 10.0.0.1 -- 14_join_hosts\n",
         machine, kHosts, machine, kRanksPerHost);
   }
-  fmt::print("as root: two network namespaces with a cable between them do, too (man ip-netns)\n");
+  fmt::print("as root, two network namespaces with a cable between them will do (man ip-netns)\n");
 }
 
 void run(const tutorial::Options&) {
@@ -181,11 +181,11 @@ void run(const tutorial::Options&) {
   }
   tutorial::answer(
       fmt::format(
-          "Between hosts the link is slow ({}), so an all-reduce should cross it seldom. The ring "
+          "Between hosts the link is slow ({}), so an all-reduce should cross it rarely. The ring "
           "crosses it in each of 10 steps: {:.1f} ms. The hierarchical plan reduces inside each "
           "host first and crosses it twice: {:.1f} ms, {:.1f} times as fast.",
           link_spec, ms[1], ms[0], ms[1] / ms[0]),
-      {{"--link 10ms,1GB/s", "hosts that are far apart: the steps that cross decide"},
+      {{"--link 10ms,1GB/s", "hosts that are far apart: the number of crossings decides"},
        {"--link 100us,100MB/s", "a narrow link: the bytes that cross decide"}});
 }
 

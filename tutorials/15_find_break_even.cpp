@@ -10,7 +10,7 @@
 //                          [--model mlp:64-256-256-10] [--fast]
 //
 // Expected output (abridged):
-//   A step of two devices, beside a step of one, is ...
+//   A step on two devices, compared with a step on one, is ...
 //   3  longer
 //      rows   devices     kernels  all-reduce       other        step
 //        64         1     53.7 us      0.0 us     10.0 us     63.7 us
@@ -62,7 +62,7 @@ bool two_are_faster(const StepTimes& times) {
   return times.two < times.one;
 }
 
-tutorial::Guess guess("A step of two devices, beside a step of one, is ...",
+tutorial::Guess guess("A step on two devices, compared with a step on one, is ...",
                       {"about half as long", "shorter, but not by half", "longer"});
 
 // The right guess, by the prediction.
@@ -86,11 +86,13 @@ void predict_parts(const predict::Topology& topology) {
     print_parts(topology, batch, 1);
     print_parts(topology, batch, 2);
   }
-  fmt::print("all-reduce: what of it nothing hides; other: the loss, and waiting for each other\n");
+  fmt::print(
+      "all-reduce: the part that no computation hides; other: the loss, and waiting for each "
+      "other\n");
   const auto two = tutorial::predict_training(topology, steps_of(2, kSmallBatch));
   tutorial::say(fmt::format(
       "Two devices send each other {:.0f} KiB of gradients in every step, whatever the batch. A "
-      "kernel of half the rows is shorter, but never than its launch, {:.0f} us.",
+      "kernel with half the rows is shorter, but never shorter than its launch, {:.0f} us.",
       two.comm_bytes_per_device / 1024, 1e6 * topology.device.launch_seconds));
 }
 
@@ -151,7 +153,8 @@ void run(const tutorial::Options& options) {
   }
 
   tutorial::step(3, "act out steps on both sides of the break-even");
-  fmt::print("two devices of the CPU train, as slowly as the machine's would, times a factor:\n");
+  fmt::print(
+      "two CPU devices train at the pace of that machine's GPUs, slowed down by a factor:\n");
   const int num_steps = options.fast ? 3 : 8;
   const int few = std::max(2, break_even / 4 * 2), many = 2 * break_even;
   fmt::print("   rows   devices   predicted   acted out   slowed down\n");
@@ -166,10 +169,10 @@ void run(const tutorial::Options& options) {
       fmt::format(
           "The second device halves the kernels and adds an all-reduce, which costs the same "
           "whatever the batch. With {} rows two devices take {:.2f} times as long as one, with {} "
-          "rows {:.2f} times: they pay from {} rows on.",
+          "rows {:.2f} times: they pay off from {} rows on.",
           few, below.times.two / below.times.one, many, above.times.two / above.times.one,
           break_even),
-      {{"--machine dgx1-v100", "NVLink between the two: what of the all-reduce is left?"},
+      {{"--machine dgx1-v100", "NVLink between the two: how much of the all-reduce is left?"},
        {"--guess 2 --model mlp:64-512-512-10", "more to compute, and more to send: who wins?"}});
 }
 

@@ -12,14 +12,14 @@
 //                     [--batch 2048] [--bucket-kib 256] [--fast]
 //
 // Expected output (abridged):
-//   f forward, b backward, u update; below: the number of the bucket that is on its way
+//   f forward, b backward, u update; below: the number of the bucket that is being all-reduced
 //   gpu 0 |fffffffffffff...
 //         |                       1111...
 //   gpu 7 |fffffffffffff...
 //   all-reduces             step    busy      hidden   GPUs idle  slowed down
 //   after backward ...
 //   check: overlap is at least 1.1 times as fast ... ok
-//   check: weights of both and of a run that is not acted out: the same bits ... ok
+//   check: both have the weights of a run that is not acted out, to the bit ... ok
 
 #include <algorithm>
 #include <string>
@@ -84,10 +84,11 @@ void run(const tutorial::Options& options) {
       tutorial::act_out(topology, steps_of(Overlap::after_backward), num_steps);
   const std::int64_t after_ns = tutorial::length_ns(after);
   fmt::print(
-      "f forward, b backward, u update; below: the number of the bucket that is on its way\n");
+      "f forward, b backward, u update; below: the number of the bucket that is being "
+      "all-reduced\n");
   print_picture(after, after_ns);
 
-  tutorial::step(2, "with it: a bucket goes its way when it is full, beside backward");
+  tutorial::step(2, "with overlap: each bucket is sent when it is full, during backward");
   const ActedSteps during =
       tutorial::act_out(topology, steps_of(Overlap::during_backward), num_steps);
   print_picture(during, std::max(after_ns, tutorial::length_ns(during)));
@@ -96,10 +97,10 @@ void run(const tutorial::Options& options) {
   fmt::print("all-reduces             step    busy      hidden   GPUs idle  slowed down\n");
   print_times("after backward", after);
   print_times("during backward", during);
-  tutorial::say(fmt::format(
-      "hidden: a kernel runs meanwhile, at {:.0f} % of its speed, since both share the GPU: so the "
-      "step gains less than is hidden",
-      100 * predict::kOverlapInterference.compute));
+  tutorial::say(
+      fmt::format("hidden: all-reduces while a kernel runs, at {:.0f} % of its speed, since both "
+                  "share the GPU; so the step gains less than is hidden",
+                  100 * predict::kOverlapInterference.compute));
   const bool is_default =
       machine == kMachine && model == kModel && batch == kBatch && bucket_kib == kBucketKib;
   const double gain = after.step_seconds / during.step_seconds;
@@ -109,7 +110,7 @@ void run(const tutorial::Options& options) {
   }
   const Training plain = steps_of(Overlap::during_backward);
   const std::vector<Tensor> weights = tutorial::train(plain, tutorial::make_rows(plain), num_steps);
-  tutorial::check("weights of both and of a run that is not acted out: the same bits",
+  tutorial::check("both have the weights of a run that is not acted out, to the bit",
                   tutorial::has_same_bits(after.weights, weights) &&
                       tutorial::has_same_bits(during.weights, weights));
   tutorial::answer(
@@ -121,7 +122,7 @@ void run(const tutorial::Options& options) {
           1e6 * during.breakdown.exposed_comm, 1e6 * during.step_seconds, gain),
       {{"--bucket-kib 2048", "larger buckets: fewer messages, but the last one starts later"},
        {"--machine titanx-pascal-dual-root-8",
-        "faster GPUs, two sockets: too little to hide behind"}});
+        "faster GPUs, two sockets: too little computation to hide behind"}});
 }
 
 }  // namespace

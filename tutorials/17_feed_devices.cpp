@@ -2,7 +2,7 @@
 //
 // You will see: a server of eight TITAN X on two PCIe roots, which is not here; what DataParallel
 // makes of it on one device, two, four and eight, predicted; the same acted out in slow motion by
-// devices of the CPU, on four and on eight (`lockstep train --act-as`); and what removes it,
+// devices of the CPU, on four and on eight (`lockstep train --act-as`); and what helps,
 // predicted for all, acted out for one. The network is that of the HIGGS data set's paper: 28
 // features, five layers of 300 units. Who reports such a server seldom says which TITAN X it has:
 // here it is the Pascal one.
@@ -20,7 +20,7 @@
 //   check: eight devices are slower than four, and busy less than half of the time ... ok
 //   check: acted out, eight devices are slower than four, and busy less than half ... ok
 //   check: acted out, every step is within 10 % of the prediction ... ok
-//   DDP, buckets beside backward           8192   1404.1 us     1.80 s    38 %
+//   DDP, buckets during backward           8192   1404.1 us     1.80 s    38 %
 //   check: DDP on eight devices is at least 1.1 times as fast as DataParallel on four ... ok
 
 #include <cmath>
@@ -128,7 +128,7 @@ void predict_remedies(const predict::Topology& topology) {
       {"DataParallel", data_parallel(8, batch)},
       {"DataParallel, four times the rows", data_parallel(8, 4 * batch)},
       {"DDP, one bucket", ddp(8, batch, kOneBucketMib)},
-      {"DDP, buckets beside backward", ddp(8, batch, kBucketMib)},
+      {"DDP, buckets during backward", ddp(8, batch, kBucketMib)},
       {"the same, four times the rows", ddp(8, 4 * batch, kBucketMib)},
   };
   fmt::print("predicted, eight devices               rows        step      epoch    busy\n");
@@ -145,7 +145,7 @@ std::string explain(const FourAndEight& acted, const ActedSteps& remedy) {
   const bool is_slower = acted.eight_seconds > acted.four_seconds;
   return fmt::format(
       "{} An epoch takes {:.2f} s on four, {:.2f} s on eight, which are busy {:.0f} % of the time. "
-      "With DDP all send at once, beside backward: {:.2f} s, busy {:.0f} %.",
+      "With DDP all send at once, during backward: {:.2f} s, busy {:.0f} %.",
       is_slower ? "Device 0 feeds the others through one link: with more devices it sends more "
                   "while each computes less."
                 : "Device 0 feeds the others through one link, but here eight are still faster.",
@@ -175,7 +175,7 @@ void run(const tutorial::Options& options) {
   const FourAndEight acted{four.step_seconds, eight.step_seconds, eight.busy_fraction};
   if (is_default()) tutorial::check_times("acted out, " + claim, is_starved(acted));
 
-  tutorial::step(3, "what removes it");
+  tutorial::step(3, "what helps");
   predict_remedies(topology);
   fmt::print("{}", kActedHead);
   const ActedSteps remedy =

@@ -122,7 +122,7 @@ void show_parts(const std::vector<Device>& devices, const Rows& batch) {
   fmt::print("h: {}; to(h, {}): {}, node {}\n", describe(h.value()), to_string(devices[1]),
              describe(copied.value()), copied.node()->name());
 
-  tutorial::step(3, "backward: gradients take the copies' way back");
+  tutorial::step(3, "backward: gradients are copied back the same way");
   cross_entropy(net(batch.x), batch.labels.to(devices[2])).backward();
   for (int i = 0; i < kParts; ++i) {
     const Tensor grad = net.part(i).parameters()[0].grad();
@@ -135,7 +135,7 @@ void check_weights(const std::vector<Device>& devices, const Rows& batch, int nu
   const std::vector<Device> one(kParts, devices[0]);
   const std::vector<Tensor> expected = train(one, 1, batch, num_steps);
   tutorial::check(
-      fmt::format("{} steps, the same weights as on one device: the same bits", num_steps),
+      fmt::format("after {} steps the weights are those of one device, to the bit", num_steps),
       tutorial::has_same_bits(train(devices, 1, batch, num_steps), expected));
   tutorial::check_close(
       fmt::format("in {} micro-batches", num_micro_batches),
@@ -205,7 +205,7 @@ void run(const tutorial::Options& options) {
   const std::string behind_each_other =
       num_micro_batches == 1
           ? "One micro-batch is the whole batch, and changes nothing."
-          : fmt::format("With {} micro-batches behind each other they take {:.0f} us, {} {:.0f} %.",
+          : fmt::format("With {} micro-batches in flight they take {:.0f} us, {} {:.0f} %.",
                         num_micro_batches, 1e6 * pieces.step_seconds,
                         gain > 1 ? "and are busy" : "no less, though busy",
                         100 * pieces.busy_fraction);
@@ -214,8 +214,8 @@ void run(const tutorial::Options& options) {
                   "on one, and each is busy {:.0f} % of the time. {}",
                   1e6 * parts.step_seconds, 1e6 * one.step_seconds, 100 * parts.busy_fraction,
                   behind_each_other),
-      {{"--micro-batches 16", "more of them: where does it stop to pay?"},
-       {"--machine dgx1-v100", "faster GPUs: pieces so small that they no longer pay"}});
+      {{"--micro-batches 16", "more of them: when does it stop paying off?"},
+       {"--machine dgx1-v100", "faster GPUs: pieces so small that they no longer pay off"}});
 }
 
 }  // namespace

@@ -69,10 +69,10 @@ void add_devices_flag(CLI::App& app, Options& options) {
   const std::string all = std::to_string(options.num_devices);
   const auto is_all = [all](const std::string& value) {
     return value == all ? ""
-                        : fmt::format("this program is about {} {}, found {}", all,
+                        : fmt::format("this program uses {} {}, found {}", all,
                                       all == "1" ? "device" : "devices", value);
   };
-  app.add_option("--devices", options.num_devices, fmt::format("{}, in any case", all))
+  app.add_option("--devices", options.num_devices, fmt::format("always {}", all))
       ->check(is_all)
       ->type_name("UINT");
 }
@@ -87,7 +87,7 @@ int parse_and_run(const std::string& program, int argc, char** argv, std::string
   const bool is_on_cpu = setup.hardware == Setup::Hardware::cpu;
   std::vector<std::string> choices = {"auto", "cpu"};
   if (!is_on_cpu) choices.push_back("cuda");
-  app.add_option("--device", device, is_on_cpu ? "cpu, in any case" : "auto, cpu or cuda")
+  app.add_option("--device", device, is_on_cpu ? "always cpu" : "auto, cpu or cuda")
       ->check(CLI::IsMember(choices))
       ->capture_default_str();
   app.add_option("--virtual-devices", virtual_devices,
@@ -163,8 +163,7 @@ void answer(std::string_view text, const std::vector<Variation>& variations) {
 }
 
 void Guess::add_flag(Flags& flags) {
-  flags.add_number("--guess", number_, 0, static_cast<int>(choices_.size()),
-                   "your answer to the first question; 0: none");
+  flags.add_number("--guess", number_, 0, static_cast<int>(choices_.size()), "your guess; 0: none");
 }
 
 void Guess::ask(const Options& options) {
@@ -181,14 +180,14 @@ void Guess::ask(const Options& options) {
   if (number_ != 0) {
     fmt::print("your guess: {}\n", number_);
   } else {
-    fmt::print("no guess: --guess 1 to {} is yours\n", choices_.size());
+    fmt::print("no guess: give yours with --guess 1 to {}\n", choices_.size());
   }
 }
 
 void Guess::judge(int right, std::string_view because) const {
-  const std::string verdict = number_ == 0       ? "the right guess is"
+  const std::string verdict = number_ == 0       ? "the answer is"
                               : number_ == right ? "your guess was right:"
-                                                 : "your guess was wrong, it is";
+                                                 : "your guess was wrong, the answer is";
   say(fmt::format("{} {}, {}", verdict, right, because));
 }
 
