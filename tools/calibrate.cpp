@@ -202,8 +202,8 @@ void calibrate(const CalibrateFlags& flags) {
                wrap("*: another program took time from these cores meanwhile, so figures are "
                     "too long; calibrate again on an idle machine"));
   }
-  fmt::print("{}\n", wrap(fmt::format("written to {0}: --topology {0} of predict, --predict {0} of "
-                                      "compare, --act-as {0} of train and compare",
+  fmt::print("{}\n", wrap(fmt::format("wrote {0}: use it as predict --topology {0}, compare "
+                                      "--predict {0}, or train --act-as {0}",
                                       flags.output)));
 }
 

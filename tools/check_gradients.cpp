@@ -118,7 +118,7 @@ void run_check_gradients(const CheckGradientsFlags& flags) {
   const CheckGradientsRows rows = list_rows(flags);
   const double limit = limit_of(kernels::matmul_precision());
   fmt::print(out, "{}\n", describe_devices({device}));
-  fmt::print(out, "float32 gradients ({} precision) beside Eigen's in double; limit {:.0e}\n\n",
+  fmt::print(out, "float32 gradients ({} precision) against Eigen's in float64; limit {:.0e}\n\n",
              flags.training.matmul_precision, limit);
   fmt::print(out, "{:<24}{:>7}  {:<10}{:>14}{:>16}\n", "model", "batch", "parameter", "shape",
              "relative error");

@@ -134,7 +134,7 @@ int run_doctor(const DoctorFlags& flags, const CommandLine& job) {
   const bool has_recorded = !records.processes.empty();
   if (!has_recorded) {
     fmt::print(
-        out, "the program has recorded nothing: it trains nothing, or does not use this engine\n");
+        out, "the program has recorded nothing: it does not train, or does not use this engine\n");
   }
   for (const doctor::IntendedRecord& intended : records.intended) {
     const auto is_it = [&](const doctor::Finding& f) { return f.invariant == intended.invariant; };

@@ -127,7 +127,7 @@ const CourseProgram* next_program(const PassedPrograms& progress) {
 
 void print_next(const CourseProgram* next) {
   if (!next) {
-    fmt::print("all of them ended well here; tutorials/README.md names what comes after\n");
+    fmt::print("all of them have passed here; tutorials/README.md says what comes next\n");
     return;
   }
   fmt::print("next: {}\n  lockstep learn next\n", next->name);
@@ -143,7 +143,7 @@ void print_course() {
                passed == progress.end() ? "-" : passed->second, program.question);
     minutes += program.minutes;
   }
-  fmt::print("min: to read and run it; all of them {:.1f} hours\n", minutes / 60.0);
+  fmt::print("min: minutes to read and run it, {:.1f} hours in all\n", minutes / 60.0);
   print_next(next_program(progress));
 }
 

@@ -33,8 +33,8 @@ ScatterPlan scatter_plan(const Shape& shape, std::size_t dim, std::size_t num_de
 std::string to_string(const ScatterPlan& plan) {
   std::string text = fmt::format("{} rows on {} devices\n", plan.num_rows, plan.num_devices);
   for (const ScatterPart& part : plan.parts) {
-    fmt::format_to(std::back_inserter(text), "  device {}: rows [{}, {}), {} rows\n", part.index,
-                   part.offset, part.offset + part.size, part.size);
+    fmt::format_to(std::back_inserter(text), "  device {}: rows [{}, {}), {} row{}\n", part.index,
+                   part.offset, part.offset + part.size, part.size, part.size == 1 ? "" : "s");
   }
   for (std::size_t idle = plan.parts.size(); idle < plan.num_devices; ++idle) {
     fmt::format_to(std::back_inserter(text), "  device {}: idle\n", idle);

@@ -43,7 +43,7 @@ TEST(Calibrate, WritesATopologyThatPredictionsAndSlowMotionTake) {
     return outcome.out;
   };
   const std::string said = run("calibrate --fast -o here.json --devices 2 --threads-per-device 1");
-  EXPECT_THAT(said, HasSubstr("written to here.json"));
+  EXPECT_THAT(said, HasSubstr("wrote here.json"));
   const bool was_disturbed = said.find("*: another program took") != said.npos;
   expect_measured(read_json(folder / "here.json"), was_disturbed);
 

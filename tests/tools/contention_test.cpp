@@ -39,7 +39,7 @@ TEST(Contention, ADisturbedRowIsMarkedAndTheMarkIsExplainedOnce) {
 TEST(Contention, WhatNobodyCanTellIsNeitherYesNorNo) {
   EXPECT_EQ(contention_mark(row_with(std::nullopt)), "?");
   EXPECT_THAT(contention_notes({row_with(std::nullopt), row_with(true)}),
-              ElementsAre(HasSubstr("* contended: "), HasSubstr("/proc/stat does not tell")));
+              ElementsAre(HasSubstr("* contended: "), HasSubstr("/proc/stat does not say")));
 }
 
 TEST(Contention, NotesSpeakOfWhatTheRowsRanOn) {
@@ -47,7 +47,7 @@ TEST(Contention, NotesSpeakOfWhatTheRowsRanOn) {
   row.placement.devices = {Device{DeviceType::cuda, 0}};
   EXPECT_THAT(contention_notes({row}), ElementsAre(HasSubstr("used the GPU meanwhile")));
   row.contended.reset();
-  EXPECT_THAT(contention_notes({row}), ElementsAre(HasSubstr("NVML does not tell")));
+  EXPECT_THAT(contention_notes({row}), ElementsAre(HasSubstr("NVML does not say")));
 }
 
 TEST(Contention, WithoutADeviceNothingIsWatched) {

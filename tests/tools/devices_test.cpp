@@ -124,7 +124,7 @@ TEST(ListGpus, WithoutNvmlShowsWhatCudaTells) {
   ASSERT_EQ(gpus.rows.size(), 2u);
   const std::string table = gpu_table(gpus);
   EXPECT_THAT(table, HasSubstr("  0  cuda:0  NVIDIA H200      0.0         -         -"));
-  EXPECT_THAT(table, HasSubstr("processes not told: GPU 0, 1"));
+  EXPECT_THAT(table, HasSubstr("processes unknown: GPU 0, 1"));
   EXPECT_THAT(table, HasSubstr("GPU 0  X      - peer\nGPU 1  -      X\n"));
 }
 
@@ -145,7 +145,7 @@ no process has a compute context on a GPU
 GPU 0  X      NV18 peer
 GPU 1  NV18   X
 NV#   that many bonded NVLinks
-peer  the row's GPU reads the column's memory itself; without it copies pass the host
+peer  the row's GPU reads the column's memory itself; without it copies go through the host
 )");
 }
 
@@ -205,7 +205,7 @@ TEST(PickDevices, AValueThatIsNotToldIsAnError) {
   machine.gpu(1).erase("memory");
   machine.publish();
   const GpuList gpus = list(cuda_of({0, 1}));
-  lockstep::testing::expect_error(ErrorCode::Device, "GPU 1 does not tell its free memory",
+  lockstep::testing::expect_error(ErrorCode::Device, "GPU 1 does not report its free memory",
                                   [&] { pick_devices(gpus, 1, PickBy::memory); });
   EXPECT_THAT(pick_devices(gpus, 1, PickBy::utilization), ElementsAre(0));
 }

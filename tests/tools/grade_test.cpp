@@ -31,7 +31,7 @@ TEST_F(GradeCommand, ShowsPointsAndWhatIsToBeDone) {
   expect_success(blank);
   EXPECT_THAT(blank.out, HasSubstr("0/20   two_ranks_hold_the_sum"));
   EXPECT_THAT(blank.out, HasSubstr("to do: naive_all_reduce: on rank 0, receive"));
-  EXPECT_THAT(blank.out, HasSubstr("0 of 50 points; 50 more are for the teacher's hidden checks"));
+  EXPECT_THAT(blank.out, HasSubstr("0 of 50 points; 50 more are in the teacher's hidden checks"));
   EXPECT_THAT(blank.out, HasSubstr("sandbox: limits"));
   EXPECT_THAT(blank.out, Not(HasSubstr("drawn_sums")));
 }

@@ -170,7 +170,7 @@ TEST_F(ProcessGpus, AFailureOfOneEndsAllThatShareOne) {
 TEST_F(ProcessNccl, RefusesRanksThatShareAGpuInOneLineWithTheChoices) {
   for (const std::string command : {"train --parallel ddp", "bench all-reduce"}) {
     expect_rejected(run_on(1, command + " --device cuda --comm nccl " + virtual_devices(2)), 2,
-                    {"[--comm] nccl wants a GPU for each rank, and 2 ranks share them here",
+                    {"[--comm] nccl needs a GPU for each rank, and 2 ranks share them here",
                      "--comm own", "--nccl-share-gpu"});
   }
 }

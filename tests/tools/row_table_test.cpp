@@ -135,7 +135,8 @@ TEST(RowTable, LegendDefinesIdealEfficiencyAndBusy) {
   const std::string legend = table_legend(row_of(Mode::single, 1, 2, 1));
   EXPECT_THAT(legend, StartsWith("baseline: single, 1 device with 2 threads\nideal: cores "));
   EXPECT_THAT(legend, HasSubstr("efficiency: speed-up / ideal"));
-  EXPECT_THAT(legend, HasSubstr("busy: share of the steps' time in which a device had a core"));
+  EXPECT_THAT(legend,
+              HasSubstr("busy: fraction of the steps that a device spent computing on a core"));
   EXPECT_LE(widest_line(legend), kTerminalColumns);
 }
 

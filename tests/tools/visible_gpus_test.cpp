@@ -55,7 +55,7 @@ TEST(ReadVisibleDevices, ASliceMakesItsGpuVisibleAndHidesTheRest) {
 TEST(ReadVisibleDevices, AGpuThatStandsTwiceHidesAll) {
   const VisibleGpus twice = read_visible_devices("1,GPU-ab", kUuids);
   EXPECT_THAT(twice.gpus, IsEmpty());
-  EXPECT_THAT(twice.problems, ElementsAre(HasSubstr("GPU 1 stands twice")));
+  EXPECT_THAT(twice.problems, ElementsAre(HasSubstr("GPU 1 is listed twice")));
 }
 
 }  // namespace

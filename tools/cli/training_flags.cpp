@@ -47,7 +47,7 @@ constexpr IdleRule kWithAdamw = {
     "is for sgd, and adamw has no momentum; leave it out, or use --optimizer sgd"};
 constexpr IdleRule kWithBitwise = {
     [](const FlagSetting& in) { return in.flags.bitwise; },
-    "is about buckets of gradients, and --bitwise sums each gradient by itself; leave one out"};
+    "is about gradient buckets, and --bitwise sums each gradient by itself; leave one out"};
 constexpr IdleRule kWithBuiltInData = {
     [](const FlagSetting& in) {
       const datasets::DatasetKind kind = datasets::parse_dataset(in.flags.dataset).kind;
@@ -56,7 +56,7 @@ constexpr IdleRule kWithBuiltInData = {
     "is for mnist, fashion-mnist and cifar10, and this --dataset needs no files; leave it out"};
 constexpr IdleRule kOnGpu = {
     [](const FlagSetting& in) { return in.device == DeviceType::cuda; },
-    "is for devices of the CPU, and these are GPUs; leave it out, or use --device cpu"};
+    "is for CPU devices, and these are GPUs; leave it out, or use --device cpu"};
 constexpr IdleRule kOnCpu = {
     [](const FlagSetting& in) { return in.device == DeviceType::cpu; },
     "is for products on GPUs, and the device is the CPU; leave it out, or use --device cuda"};

@@ -72,7 +72,7 @@ Named find(std::string_view entry, const std::vector<GpuUuids>& uuids) {
   std::size_t number = 0;
   const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), number);
   if (error != std::errc{}) {
-    return {std::nullopt, fmt::format("'{}' is no GPU's number: {}", entry, kRest)};
+    return {std::nullopt, fmt::format("there is no GPU number '{}': {}", entry, kRest)};
   }
   if (number >= uuids.size()) {
     return {std::nullopt, fmt::format("there is no GPU {}: {}", entry, kRest)};
@@ -98,7 +98,7 @@ VisibleGpus read_visible_devices(const std::optional<std::string>& text,
       return visible;
     }
     if (std::find(visible.gpus.begin(), visible.gpus.end(), *named.gpu) != visible.gpus.end()) {
-      return {{}, {fmt::format("GPU {} stands twice: CUDA then shows none", *named.gpu)}};
+      return {{}, {fmt::format("GPU {} is listed twice, so CUDA shows none", *named.gpu)}};
     }
     visible.gpus.push_back(*named.gpu);
   }
@@ -265,7 +265,7 @@ std::vector<std::size_t> pick_devices(const GpuList& list, std::size_t count, Pi
   for (const std::size_t row : list.device_rows) {
     const nvml::GpuStatus& gpu = list.rows[row].status;
     const std::optional<double> value = merit(gpu, by);
-    require(value.has_value(), ErrorCode::Device, "--free", "GPU {} does not tell its {}",
+    require(value.has_value(), ErrorCode::Device, "--free", "GPU {} does not report its {}",
             gpu.index,
             by == PickBy::memory ? "free memory; try --by utilization"
                                  : "utilization; try --by memory");

@@ -117,7 +117,7 @@ std::string processes_text(const GpuList& list) {
   std::string text;
   if (num_processes > 0) text = table.text();
   if (num_processes == 0 && silent.empty()) text = "no process has a compute context on a GPU\n";
-  if (!silent.empty()) text += fmt::format("processes not told: GPU {}\n", fmt::join(silent, ", "));
+  if (!silent.empty()) text += fmt::format("processes unknown: GPU {}\n", fmt::join(silent, ", "));
   return text;
 }
 
@@ -148,8 +148,10 @@ std::string links_text(const GpuList& list) {
     const std::string meaning = nvml::explain_path(path);
     if (!meaning.empty()) text += fmt::format("{:<5} {}\n", path, meaning);
   }
-  text += "peer  the row's GPU reads the column's memory itself; without it copies pass the host\n";
-  if (any_unknown) text += "?     whether it does was not told\n";
+  text +=
+      "peer  the row's GPU reads the column's memory itself; without it copies go through the "
+      "host\n";
+  if (any_unknown) text += "?     unknown\n";
   return text;
 }
 

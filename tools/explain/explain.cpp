@@ -29,7 +29,7 @@ std::string parts_sentence(const FileRow& row) {
   const double others = step.data + step.copy + step.wait + step.host + step.unattributed;
   std::string text = fmt::format(
       "A step of {} with batch {} takes {}: forward {}, backward {}, optimizer {}, exposed "
-      "communication {}, all else {}.",
+      "communication {}, everything else {}.",
       name_of(row), row.batch, format_seconds(row.step_seconds), format_seconds(step.forward),
       format_seconds(step.backward), format_seconds(step.optimizer),
       format_seconds(step.exposed_comm), format_seconds(others));
@@ -62,7 +62,7 @@ std::string epochs_sentence(const FileRow& row, const FileRow& baseline) {
   if (*row.speedup < kNotable * steps && steps < kNotable * *row.speedup) return {};
   return fmt::format(
       " Whole epochs are {:.2f} times as fast as the baseline's, their median steps {:.2f} times: "
-      "what stands between steps, or a few slow ones, makes the difference.",
+      "time between steps, or a few slow steps, make the difference.",
       *row.speedup, steps);
 }
 

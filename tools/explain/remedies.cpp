@@ -127,16 +127,15 @@ std::vector<Remedy> remedies_of(const RunRows& all, const FileRow& row) {
        fmt::format("Use ddp, which copies no model and no gradients to one device ({}).",
                    saving(row, step.copy))},
       {has_several && batch_helps ? step.optimizer : 0,
-       fmt::format("Spread the optimizer ({}), which every device runs for all weights that it "
-                   "has, over more "
-                   "rows: a larger batch.",
+       fmt::format("Use a larger batch, which spreads the optimizer ({}) over more rows: every "
+                   "device updates all its weights.",
                    saving(row, step.optimizer))},
       {step.data, fmt::format("Make batches faster ({}).", saving(row, step.data))},
       {step.wait, fmt::format("Give the devices equal work and hardware, since they wait for each "
                               "other ({}).",
                               saving(row, step.wait))},
       {batch_helps ? step.host + step.unattributed : 0,
-       fmt::format("Do more rows per step, since the host's work is the same for any number ({}).",
+       fmt::format("Use more rows per step: the host's work ({}) is the same for any number.",
                    saving(row, step.host + step.unattributed))}};
   std::erase_if(remedies,
                 [&](const Remedy& r) { return r.seconds < kWorthSaving * row.step_seconds; });
@@ -181,11 +180,11 @@ std::string remedies_text(const RunRows& found, const RunRows& all, std::size_t 
   if (row.devices > 1 && is_oversubscribed(found.rows[index], hardware.num_cores)) {
     const std::size_t num_units = hardware.is_cpu ? hardware.num_cores : row.physical_devices;
     if (all.of_file[fastest(all)]->devices > num_units) {
-      return text + " What else the step holds cannot be judged while devices take turns.";
+      return text + " The rest of the step cannot be judged while devices share the hardware.";
     }
     return text + fmt::format(
-                      " Take no more than {} devices here, one for each {}; what else the "
-                      "step holds cannot be judged while they take turns.",
+                      " Use at most {} devices here, one for each {}; the rest of the step cannot "
+                      "be judged while they share the hardware.",
                       num_units, hardware.is_cpu ? "core" : "GPU");
   }
   const std::vector<Remedy> remedies = remedies_of(all, row);

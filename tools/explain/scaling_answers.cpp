@@ -65,18 +65,17 @@ std::string doubling_text(const RunRows& found, std::size_t index, const SharedH
   }
   if (row.mode != "dp" && row.mode != "ddp") {
     return fmt::format(
-        "The file cannot tell: how the traffic of {} grows with its devices is known here of dp "
-        "and "
-        "ddp only.{}",
+        "The file cannot tell: how traffic grows with the devices is known for dp and ddp, not for "
+        "{}.{}",
         row.mode, measured_text(found, row, hardware.num_cores));
   }
   const DoubledStep next = double_devices(row);
   const double growth =
       next.comm - next.hidden - (row.step_seconds - next.fixed - 2 * next.computation);
   std::string text = fmt::format(
-      "{} x{} with the same batch: forward and backward halve ({} to {}), the optimizer and what "
-      "else is fixed stays ({}), communication takes {:.2f} times as long, as its bytes ({} in "
-      "all, {} of it hidden behind backward): {} + {} + {} = {} a step, {:.2f} times as fast as "
+      "{} x{} with the same batch: forward and backward halve ({} to {}), the optimizer and other "
+      "fixed work stay ({}), communication takes {:.2f} times as long, like its bytes ({} in all, "
+      "{} of it hidden behind backward): {} + {} + {} = {} a step, {:.2f} times as fast as "
       "now; 2 would be ideal. With twice the batch, too: {} a step, {:.2f} times the rows a "
       "second.",
       row.mode, 2 * row.devices, format_seconds(2 * next.computation),
@@ -204,7 +203,7 @@ std::string batch_text(const RunRows& all, const FileRow& row, const FileRow& ba
         format_seconds(row.breakdown->forward + row.breakdown->backward), row.devices, remedy);
   }
   return fmt::format(
-             "{} ({}; {}), so n devices pay from batch (fixed_n - fixed_1) / (row_1 - row_n): ",
+             "{} ({}; {}), so n devices pay off from batch (fixed_n - fixed_1) / (row_1 - row_n): ",
              line_text(name_of(baseline), lines.one), line_text(name_of(row), lines.several), how) +
          crossing_text(lines, row);
 }

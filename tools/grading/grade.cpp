@@ -136,7 +136,7 @@ std::string text_of(const json& object, const char* name) {
 
 // What is wrong with one case; empty: nothing.
 std::string judge_case(const lab::Check& check, const json& inputs, const json& result) {
-  if (!result.is_object()) return "the answer has not the form that the lab asks for";
+  if (!result.is_object()) return "the answer does not have the form that the lab asks for";
   if (const std::string to_do = text_of(result, "not_done"); !to_do.empty()) {
     return "to do: " + to_do;
   }
@@ -145,7 +145,7 @@ std::string judge_case(const lab::Check& check, const json& inputs, const json& 
   try {
     return check.judge(inputs, result.at("answer"));
   } catch (const std::exception&) {
-    return "the answer has not the form that the lab asks for";
+    return "the answer does not have the form that the lab asks for";
   }
 }
 

@@ -41,9 +41,7 @@ std::string check_text(const CheckResult& result) {
 std::string sandbox_line(const GradeReport& report) {
   std::string line = fmt::format("sandbox: {}\n", fmt::join(report.sandbox, ", "));
   if (report.sandbox.size() == 1) {
-    line +=
-        "bubblewrap is not installed, or cannot work here: what a submission does to your files "
-        "is not contained\n";
+    line += "bubblewrap is missing or does not work here, so a submission can reach your files\n";
   }
   return line;
 }
@@ -68,7 +66,7 @@ std::string lab_text(const GradeReport& report, const Grade& grade) {
   }
   text += fmt::format("\n{} of {} points", grade.points(), grade.possible_points());
   if (!report.has_hidden) {
-    text += fmt::format("; {} more are for the teacher's hidden checks", hidden_points(lab));
+    text += fmt::format("; {} more are in the teacher's hidden checks", hidden_points(lab));
   }
   return text + "\n";
 }

@@ -130,7 +130,7 @@ std::optional<GpuMemory> read_memory(const Library& library, DeviceHandle gpu) {
   return GpuMemory{together.total, together.used, together.free};
 }
 
-// Absent when NVML does not tell.
+// Absent when NVML does not say.
 std::optional<std::vector<GpuProcess>> read_processes(const Library& library, DeviceHandle gpu) {
   Result result = kInsufficientSize;
   unsigned count = 0;

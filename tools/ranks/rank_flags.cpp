@@ -132,7 +132,7 @@ void require_reachable_devices(const RankFlags& flags, DeviceType type, int num_
   require(type == DeviceType::cuda, ErrorCode::Usage, "--comm",
           "nccl connects GPUs, and the device is the CPU; use --comm own");
   require(flags.nccl_share_gpu || have_own_gpus(num_ranks), ErrorCode::Usage, "--comm",
-          "nccl wants a GPU for each rank, and {} ranks share them here; use --comm own, which "
+          "nccl needs a GPU for each rank, and {} ranks share them here; use --comm own, which "
           "shares GPUs, or --nccl-share-gpu to check results (never for timing)",
           num_ranks);
 }

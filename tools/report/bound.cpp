@@ -120,7 +120,7 @@ Cause cause_of(const std::vector<RunRow>& rows, std::size_t index, const Part& l
       batch_helps ? "a larger batch per device helps" : "a larger batch per device does not help";
   if (is_oversubscribed(row, num_cores)) return shared_hardware(row, num_cores);
   if (row.contended == true && row.result.acted) {
-    return {"the cores here, which could not follow", "use a larger --slow-motion"};
+    return {"the cores here, which could not keep up", "use a larger --slow-motion"};
   }
   if (row.contended == true || baseline.contended == true) {
     return {fmt::format("other processes, which took the {} meanwhile",

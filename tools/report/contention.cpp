@@ -60,7 +60,7 @@ std::vector<std::string> contention_notes(const std::vector<RunRow>& rows) {
   std::vector<std::string> notes;
   if (put_off > kNotablePutOff) {
     notes.push_back(
-        fmt::format("* the cores here could not follow for {:.0f} % of a step, so times are too "
+        fmt::format("* the cores here could not keep up for {:.0f} % of a step, so times are too "
                     "long; use a larger --slow-motion",
                     100 * put_off));
   } else if (any(true)) {
@@ -71,7 +71,7 @@ std::vector<std::string> contention_notes(const std::vector<RunRow>& rows) {
   }
   if (any(std::nullopt)) {
     notes.push_back(
-        fmt::format("? contended: {} does not tell whether another process used the {} "
+        fmt::format("? contended: {} does not say whether another process used the {} "
                     "meanwhile",
                     is_cpu ? "/proc/stat" : "NVML", is_cpu ? "cores" : "GPU"));
   }

@@ -92,9 +92,8 @@ std::string table_legend(const RunRow& baseline) {
   return fmt::format(
       "{}\n"
       "ideal: {} it can use / the baseline's; efficiency: speed-up / ideal\n"
-      "busy: share of the steps' time in which a device {}",
-      describe_baseline(baseline), is_cpu ? "cores that" : "GPUs that",
-      is_cpu ? "had a core and computed" : "computed");
+      "busy: fraction of the steps that a device spent computing{}",
+      describe_baseline(baseline), is_cpu ? "cores that" : "GPUs that", is_cpu ? " on a core" : "");
 }
 
 std::string sharing_note(const std::vector<RunRow>& rows) {

@@ -217,7 +217,7 @@ std::string slow_motion_note(const TrainingTask& task) {
   if (!task.slow_motion) return {};
   const predict::Topology& topology = task.slow_motion->topology;
   return fmt::format(
-      "acted out in slow motion: {} ({}); times are of that machine, as modelled, not of this one",
+      "acted out in slow motion: {} ({}); times are those of the modelled machine, not of this one",
       topology.name, topology.device.name);
 }
 

@@ -286,7 +286,7 @@ void RankChecks::look_at_update(std::size_t local, std::size_t step) {
   find_difference(local, step, mine.after,
                   updated(task_, device, step, optimizers_[local]->learning_rate(), mine.before,
                           mine.gradients),
-                  "a fresh optimizer makes something else of the same state and gradients");
+                  "a fresh optimizer gets another result from the same state and gradients");
 }
 
 void RankChecks::find_difference(std::size_t local, std::size_t step, const KeptTensors& found,

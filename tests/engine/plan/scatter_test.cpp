@@ -48,7 +48,7 @@ TEST(Scatter, PrintsALinePerDevice) {
             "5 rows on 4 devices\n"
             "  device 0: rows [0, 2), 2 rows\n"
             "  device 1: rows [2, 4), 2 rows\n"
-            "  device 2: rows [4, 5), 1 rows\n"
+            "  device 2: rows [4, 5), 1 row\n"
             "  device 3: idle\n");
 }
 
