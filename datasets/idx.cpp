@@ -93,8 +93,8 @@ std::vector<std::uint8_t> IdxFile::read_elements() {
   }
   std::uint8_t extra = 0;
   require(source_.read({&extra, 1}) == 0, ErrorCode::Io, kOperation,
-          "'{}' goes on after its {} elements: it is corrupt, or not the file that was meant",
-          name(), to_string(shape_));
+          "'{}' goes on after its {} elements: it is corrupt, or another file", name(),
+          to_string(shape_));
   return elements;
 }
 

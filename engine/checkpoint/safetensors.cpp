@@ -190,7 +190,7 @@ Header parse_entries(std::string_view text, const std::string& file) {
     if (event == Event::key && depth <= 2) {
       const auto& key = value.get_ref<const std::string&>();
       expect(names[static_cast<std::size_t>(depth - 1)].insert(key).second, file,
-             "'{}' stands twice in the header", shown(key));
+             "'{}' appears twice in the header", shown(key));
       if (depth == 1) name = key;
     }
     if (depth != 1 || event == Event::key) return depth <= kDeepest;

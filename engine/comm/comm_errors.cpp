@@ -95,7 +95,7 @@ Error decode_error(std::string_view bytes) {
   const std::size_t zero = bytes.find('\0', 1);
   if (zero == bytes.npos ||
       static_cast<unsigned char>(bytes[0]) > static_cast<unsigned>(ErrorCode::Numeric)) {
-    return comm_error("collective", "a rank failed, and what it says of that is unreadable");
+    return comm_error("collective", "a rank failed, and its message is unreadable");
   }
   return {static_cast<ErrorCode>(bytes[0]), bytes.substr(1, zero - 1), bytes.substr(zero + 1)};
 }

@@ -37,7 +37,7 @@ std::vector<Device> devices_of(DeviceType type, const std::vector<int>& ids) {
     const Device device{type, id};
     require(id >= 0, ErrorCode::Device, "devices", "device id {} is negative", id);
     require(std::find(devices.begin(), devices.end(), device) == devices.end(), ErrorCode::Device,
-            "devices", "device id {} stands twice in the list; name each device once", id);
+            "devices", "device id {} appears twice in the list; name each device once", id);
     devices.push_back(device);
   }
   return devices;

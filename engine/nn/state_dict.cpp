@@ -124,7 +124,7 @@ LoadResult load_state_dict(Module& module, const StateDict& state, Strict strict
   std::unordered_map<std::string_view, const Tensor*> sources;
   for (const auto& [name, tensor] : state) {
     require(sources.emplace(name, &tensor).second, ErrorCode::State, "load_state_dict",
-            "the name \"{}\" stands twice in the state", name);
+            "the name \"{}\" appears twice in the state", name);
   }
   LoadResult result;
   std::string mismatches;

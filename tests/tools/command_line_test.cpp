@@ -142,7 +142,7 @@ constexpr Mistake kDevicesMistakes[] = {
      {"2 devices", "--parallel dp or --parallel ddp"}},
     {"DuplicateIds",
      "train --device-ids 0,3,0 --parallel dp",
-     {"[--device-ids] 0 stands twice in '0,3,0'"}},
+     {"[--device-ids] 0 appears twice in '0,3,0'"}},
     {"IdThatDoesNotExist",
      "train --device-ids 0,64 --parallel dp",
      {"cpu:64 does not exist", "cpu:0 to cpu:63"}},

@@ -197,7 +197,7 @@ StepGraph::StepGraph(std::vector<Device> devices) : parts_(std::make_unique<Part
             "a step is captured on CUDA devices, found {}; train without --graph there",
             to_string(device));
     require(std::count(devices.begin(), devices.end(), device) == 1, ErrorCode::Usage, "graph",
-            "{} stands twice among the devices", to_string(device));
+            "{} appears twice among the devices", to_string(device));
     logical_device(device);  // fails before a pool is taken
   }
   for (const Device device : devices) {

@@ -30,7 +30,7 @@ TEST(Device, EmptyNegativeAndRepeatedIdsAreRefused) {
   testing::expect_error(ErrorCode::Device, "-2 is negative", [] {
     devices_of(DeviceType::cpu, {0, -2});
   });
-  testing::expect_error(ErrorCode::Device, "device id 1 stands twice", [] {
+  testing::expect_error(ErrorCode::Device, "device id 1 appears twice", [] {
     devices_of(DeviceType::cuda, {1, 0, 1});
   });
 }

@@ -132,7 +132,7 @@ TEST(ReplicaGroupGraph, CapturedStepsHaveTheBitsOfIssued) {
 
 TEST(ReplicaGroupErrors, NameWhatIsWrong) {
   const auto model = make_linear(4, 2, 1);
-  expect_error(ErrorCode::Device, "stands twice", [&] {
+  expect_error(ErrorCode::Device, "appears twice", [&] {
     parallel::ReplicaGroup group(model, {test_device(0), test_device(0)});
   });
   expect_error(ErrorCode::Device, "module must have its parameters and buffers on device cpu:1",

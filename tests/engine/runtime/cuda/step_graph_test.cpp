@@ -236,7 +236,7 @@ TEST_F(StepGraphs, RefuseDevicesThatAreNoneOrStandTwice) {
   expect_error(ErrorCode::Usage, "a step is captured on CUDA devices, found", [] {
     StepGraph graph({kFirst, kCpu});
   });
-  expect_error(ErrorCode::Usage, "cuda:1 stands twice", [] {
+  expect_error(ErrorCode::Usage, "cuda:1 appears twice", [] {
     StepGraph graph({kFirst, kSibling, kSibling});
   });
   expect_error(ErrorCode::Device, "cuda:9 does not exist", [] {
