@@ -1,4 +1,4 @@
-// How do processes train one model when nothing but send and recv is there to help?
+// How do processes train one model with nothing but send and recv?
 //
 // PyTorch's "Writing Distributed Applications" partitions MNIST over the ranks, trains with a batch
 // of 128 / world size on each, and averages the gradients by hand, parameter by parameter, in a
@@ -209,8 +209,7 @@ void run(const tutorial::Options& options) {
 
 int main(int argc, char** argv) {
   return lockstep::tutorial::run_ranks_main(
-      argc, argv,
-      "How do processes train one model when nothing but send and recv is there to help?", run,
+      argc, argv, "How do processes train one model with nothing but send and recv?", run,
       /*num_ranks=*/2, [](lockstep::tutorial::Flags& flags) {
         flags.add_text("--data-dir", data_dir, "where MNIST lies (none: the digits)");
         flags.add_number("--epochs", num_epochs, 1, 1000, "passes over the data");

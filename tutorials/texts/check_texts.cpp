@@ -8,7 +8,7 @@
 // Run:  check_texts [--device auto|cpu|cuda] [--fast]
 //
 // Expected output (abridged; device names as without a GPU):
-//   check: without device_ids, all devices that are there (for the CPU: one per core) ... ok
+//   check: without device_ids it takes all devices (for the CPU: one per core) ... ok
 //   [data_parallel] module must have its parameters and buffers on device cpu:0 ...
 //   check: the functional form asks for the same as the wrapper ... ok
 //   [DataParallel] the module is wrapped in DataParallel already; ...
@@ -58,7 +58,7 @@ void use_defaults(const std::vector<Device>& devices) {
                                 : static_cast<std::size_t>(runtime::num_devices(devices[0].type));
   fmt::print("DataParallel(net) takes {}, the first is {}\n", count,
              to_string(wrapped.options().devices[0]));
-  tutorial::check("without device_ids, all devices that are there (for the CPU: one per core)",
+  tutorial::check("without device_ids it takes all devices (for the CPU: one per core)",
                   count == there);
 }
 
@@ -137,9 +137,7 @@ void write_member(const std::vector<Device>& devices) {
              net->num_calls - before);
   tutorial::check("what replicas write into members of their own is lost",
                   before == 1 && net->num_calls == before);
-  fmt::print(
-      "The way out: what a forward pass is to keep belongs into a buffer (replica 0's stays), or\n"
-      "into what it returns.\n");
+  fmt::print("The way out: keep it in a buffer (replica 0's is kept), or return it.\n");
 }
 
 void run(const tutorial::Options& options) {
@@ -152,7 +150,7 @@ void run(const tutorial::Options& options) {
   tutorial::answer(
       "Of 4 mistakes, 3 are errors that name what was found and the way out: parameters that are "
       "not on device_ids[0], a model wrapped twice, one moved after Ddp wrapped it. What forward() "
-      "writes into a member of a replica is lost without a word.",
+      "writes into a member of a replica is lost silently.",
       {{"--device cpu", "The same, with devices of the CPU."},
        {"--fast", "Nothing here takes long: the same."}});
 }

@@ -181,10 +181,10 @@ void run(const tutorial::Options& options, const Settings& settings) {
                   std::abs(one.accuracy - several.accuracy) < 0.02);
   tutorial::note_sharing(devices);
   tutorial::answer(
-      fmt::format(
-          "Yes, with the book's five functions: {} devices have the weights of one after "
-          "{} steps (within {:.0e}), and end with a test accuracy of {:.2f}, as one: {:.2f}.",
-          devices.size(), num_compared, difference, several.accuracy, one.accuracy),
+      fmt::format("Yes, with the book's five functions: {} devices have the weights of one after "
+                  "{} steps (within {:.0e}), and end with a test accuracy of {:.2f}; one device "
+                  "has {:.2f}.",
+                  devices.size(), num_compared, difference, several.accuracy, one.accuracy),
       {{"--devices 4", "Four shards of a batch, the same weights."},
        {"--batch 1500", "All digits in one step: ten steps learn less."}});
 }

@@ -96,7 +96,7 @@ void expect_same(const Error& found, const Error& expected) {
 void expect_unreadable(std::string_view bytes) {
   const Error error = decode_error(bytes);
   EXPECT_EQ(error.code(), ErrorCode::Comm);
-  EXPECT_EQ(error.message(), "a rank failed, and what it says of that is unreadable");
+  EXPECT_EQ(error.message(), "a rank failed, and its message is unreadable");
 }
 
 TEST(ErrorBytes, AnErrorArrivesAsItWasSent) {
