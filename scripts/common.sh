@@ -36,7 +36,7 @@ build() {
   # CMake refuses a cache that was made elsewhere.
   made_in=$(sed -n 's/^CMAKE_CACHEFILE_DIR:INTERNAL=//p' "$folder/CMakeCache.txt" 2>/dev/null || true)
   if [[ -n $made_in && ! $made_in -ef $folder ]]; then
-    echo "lockstep: $folder was made in $made_in and then copied or renamed; it is made anew" >&2
+    echo "lockstep: $folder was made in $made_in and then copied or renamed; configuring it again" >&2
     rm -rf "$folder/CMakeCache.txt" "$folder/CMakeFiles" "$folder/build.ninja"
   fi
   if [[ ! -f $folder/build.ninja || CMakePresets.json -nt $folder/build.ninja ]]; then

@@ -78,7 +78,7 @@ void find_timeline(PageRun& run, std::string_view operation) {
   } catch (const Error&) {
     // Not the error's words, which may quote the file: nobody has said that this page may.
     run.missing.push_back(
-        fmt::format("No timeline of a step: {} beside the run file is none that can be drawn; "
+        fmt::format("No timeline of a step: {} beside the run file cannot be drawn; "
                     "--trace-file {} says why.",
                     shown(found.filename().string()), shown(found.string())));
   }
