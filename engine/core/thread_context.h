@@ -20,8 +20,9 @@ struct ThreadContext {
   std::uint32_t group = 0;   // of ranks that are threads, as trace/observer.h numbers it; 0: none
   bool grad_enabled = true;  // see autograd/variable.h
   Issue issue = Issue::by_workers;
-  std::uint64_t step = 0;  // training step, and the row of the global batch that is row 0 here:
-  std::uint64_t first_row = 0;  // dropout masks are drawn by them, so any sharding draws the same
+  // Dropout masks are drawn by these, so any sharding of a batch draws the same.
+  std::uint64_t step = 0;       // training step: an optimizer's step() adds 1
+  std::uint64_t first_row = 0;  // of the global batch, which is row 0 here: a DataLoader sets it
 };
 
 // The calling thread's context.

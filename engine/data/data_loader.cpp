@@ -180,6 +180,7 @@ std::optional<DataLoader::Prepared> DataLoader::take_prepared() {
   Prepared prepared = prefetcher_->next().value();
   at_start_of_epoch_ = false;
   at_end_of_epoch_ = prepared.is_end_of_epoch;
+  thread_context().first_row = prepared.global_offset;  // 0 at the end
   if (at_end_of_epoch_) return std::nullopt;
   return prepared;
 }

@@ -163,8 +163,9 @@ class BatchNorm1d final : public ModuleOf<BatchNorm1d, BatchNorm> {
 
 // Dropout: in training zeroes each element with probability p and scales the others by 1/(1-p).
 // The mask depends on (seed, training step, layer, global row) alone, so any sharding of a batch
-// over replicas or ranks draws the same one. Step and row come from the ThreadContext; `layer` is a
-// number that no other Dropout of the model has. In evaluation the input is passed on.
+// over replicas or ranks draws the same one, and every step another. Optimizer, DataLoader and the
+// parallel wrappers keep count of step and row (core/thread_context.h); `layer` is a number that no
+// other Dropout of the model has. In evaluation the input is passed on.
 // Throws Error{Usage} unless p is in [0, 1].
 class Dropout final : public ModuleOf<Dropout> {
  public:

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "engine/core/error.h"
+#include "engine/core/thread_context.h"
 #include "engine/runtime/device_span.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/trace/observer.h"
@@ -108,6 +109,7 @@ void Optimizer::step() {
            {group.learning_rate.view(), group.step.view()});
     count_step(group);
   }
+  ++thread_context().step;
   if (told) observer->step(*told, trace::Moment::ends);
 }
 
@@ -169,6 +171,7 @@ void Optimizer::write_learning_rate() {
 }
 
 void Optimizer::count_replayed_step() {
+  ++thread_context().step;
   for (Group& group : groups_) {
     if (!group.members.empty()) count_step(group);
   }

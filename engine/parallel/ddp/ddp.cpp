@@ -9,6 +9,7 @@
 #include "engine/autograd/variable.h"
 #include "engine/comm/communicator.h"
 #include "engine/core/error.h"
+#include "engine/core/thread_context.h"
 #include "engine/trace/observer.h"
 
 namespace lockstep::parallel {
@@ -151,6 +152,12 @@ Variable Ddp::forward(const Variable& input) {
       broadcast_from_rank_0(module()->buffers(), *communicator_);
     }
   }
+  // Unless a DataLoader has said which rows these are, the ranks have shards of equal size.
+  ThreadContext context = thread_context();
+  if (context.first_row == 0 && input.value().num_dims() > 0) {
+    context.first_row = static_cast<std::uint64_t>(communicator_->rank()) * input.value().size(0);
+  }
+  const ThreadContextScope scope(context);
   return (*module())(input);
 }
 

@@ -8,6 +8,7 @@
 #include "engine/autograd/variable.h"
 #include "engine/nn/layers.h"
 #include "engine/nn/state_dict.h"
+#include "engine/optim/optimizer.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "tests/engine/parallel/function_module.h"
 #include "tests/support/devices.h"
@@ -68,6 +69,40 @@ TEST_P(DdpAverage, IsTheMeanOfTheRanksLocalGradients) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, DdpAverage, ::testing::Values(1, 2, 3, 5, 8));
+
+// The gradient of mean(dropout(w * x)) in each of three steps, in a loop that counts nothing.
+std::vector<std::vector<double>> dropout_gradients(const Tensor& x,
+                                                   comm::Communicator* communicator) {
+  const auto net = std::make_shared<nn::Sequential>(std::vector<std::shared_ptr<nn::Module>>{
+      make_linear(3, 5, 1), std::make_shared<nn::Dropout>(0.5, 7, 0)});
+  std::shared_ptr<nn::Module> model = net;
+  if (communicator) model = std::make_shared<Ddp>(net, *communicator);
+  optim::Sgd sgd(net->parameters(), {.learning_rate = 0});
+  std::vector<std::vector<double>> gradients;
+  for (int step = 0; step < 3; ++step) {
+    sgd.zero_grad();
+    mean((*model)(Variable(x))).backward();
+    gradients.push_back(net->parameters()[0].grad().to_vector<double>());
+    sgd.step();
+  }
+  return gradients;
+}
+
+TEST(DdpGradients, DropoutInAnyLoopDrawsWhatOneDeviceDraws) {
+  const Tensor x = random_tensor({8, 3}, 5);
+  const auto alone = dropout_gradients(x, nullptr);
+  EXPECT_NE(alone[0], alone[1]) << "every step draws another mask";
+  EXPECT_NE(alone[1], alone[2]);
+  run_ranks(2, [&](comm::Communicator& communicator) {
+    const auto rank = static_cast<std::size_t>(communicator.rank());
+    const auto shared = dropout_gradients(x.rows(4 * rank, 4 * rank + 4), &communicator);
+    for (std::size_t step = 0; step < 3; ++step) {
+      for (std::size_t i = 0; i < alone[step].size(); ++i) {
+        EXPECT_NEAR(shared[step][i], alone[step][i], 1e-14);
+      }
+    }
+  });
+}
 
 TEST(DdpGradients, EqualShardsGiveTheMeanOverTheBatch) {
   run_ranks(2, [](comm::Communicator& communicator) {
