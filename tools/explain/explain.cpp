@@ -70,7 +70,7 @@ Answer bound_answer(const RunFile& file, const RunRows& found, const FileRow& ro
                     const FileRow& baseline) {
   if (!row.breakdown) {
     return {
-        "What bounds it",
+        "What limits it",
         fmt::format("The file cannot tell: it has no breakdown of a step of {}.", name_of(row))};
   }
   std::string text;
@@ -83,7 +83,7 @@ Answer bound_answer(const RunFile& file, const RunRows& found, const FileRow& ro
   if (row.contended == true && bound.empty()) {
     text += " Another process was at work meanwhile, so every time here may be too long.";
   }
-  return {"What bounds it", text + epochs_sentence(row, baseline) + " " + parts_sentence(row)};
+  return {"What limits it", text + epochs_sentence(row, baseline) + " " + parts_sentence(row)};
 }
 
 }  // namespace
@@ -104,7 +104,7 @@ std::vector<Answer> explain(const RunFile& file) {
   std::vector<Answer> answers{bound_answer(file, found, row, baseline)};
   answers.push_back(
       {"What twice the devices would give", doubling_text(found, index, hardware, file.workload)});
-  answers.push_back({"From which batch size it pays", batch_text(all, row, baseline)});
+  answers.push_back({"From which batch size it pays off", batch_text(all, row, baseline)});
   answers.push_back({"What to change", remedies_text(found, all, index, hardware)});
   if (row.contended == true || baseline.contended == true) {
     for (std::size_t i = 1; i < answers.size(); ++i) {

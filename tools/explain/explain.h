@@ -1,4 +1,4 @@
-// What a run file says about its run, in sentences: what bounds it, what twice the devices would
+// What a run file says about its run, in sentences: what limits it, what twice the devices would
 // give, from which batch size several devices pay, and what to change. Every figure is the file's,
 // or follows from the file's by a formula of step_cost.h, which is printed with its figures. What
 // the file cannot tell is said to be missing.
@@ -12,7 +12,7 @@
 namespace lockstep::tools {
 
 struct Answer {
-  std::string title;  // "What bounds it"
+  std::string title;  // "What limits it"
   std::string text;   // sentences
 };
 

@@ -64,10 +64,10 @@ void add_changed(nlohmann::ordered_json& json, const std::string& what_if, doubl
 TEST(ExplainLimits, SpeaksOfEveryModeThatAFileHas) {
   const RunFile file = read_rows(predicted_run("cpu_reduce"));
   EXPECT_EQ(name_of(judged_row(file)), "cpu_reduce x8");
-  EXPECT_THAT(text_of(file, "What bounds it"), StartsWith("cpu_reduce x8: "));
+  EXPECT_THAT(text_of(file, "What limits it"), StartsWith("cpu_reduce x8: "));
   EXPECT_THAT(text_of(file, "What twice the devices would give"),
               HasSubstr("how the traffic of cpu_reduce grows"));
-  EXPECT_THAT(text_of(file, "From which batch size it pays"), HasSubstr("cpu_reduce x8 takes"));
+  EXPECT_THAT(text_of(file, "From which batch size it pays off"), HasSubstr("cpu_reduce x8 takes"));
 }
 
 TEST(ExplainLimits, JudgesByTheRowsThatNothingChangedAndListsTheOthers) {
@@ -84,11 +84,11 @@ TEST(ExplainLimits, JudgesByTheRowsThatNothingChangedAndListsTheOthers) {
 
 TEST(ExplainLimits, ClaimsNoBatchWhereComputationIsNotInProportionToTheRows) {
   nlohmann::ordered_json json = predicted_run("ddp");
-  EXPECT_THAT(text_of(read_rows(json), "From which batch size it pays"),
+  EXPECT_THAT(text_of(read_rows(json), "From which batch size it pays off"),
               HasSubstr("of the ideal 8x"));
   json["rows"][1]["breakdown_seconds"]["forward"] = 1e-5;
   json["rows"][1]["breakdown_seconds"]["exposed_comm"] = 1.25e-5;
-  const std::string text = text_of(read_rows(json), "From which batch size it pays");
+  const std::string text = text_of(read_rows(json), "From which batch size it pays off");
   EXPECT_THAT(text,
               HasSubstr("cannot tell: forward and backward take 40 us on one device and 12.5"));
   EXPECT_THAT(text, HasSubstr("--what-if batch="));
@@ -100,7 +100,7 @@ TEST(ExplainLimits, ClaimsNoBatchWhereTheLinesHardlyDiffer) {
   json["rows"][2]["batch"] = json["rows"][3]["batch"] = 128;
   json["rows"][2]["step_seconds"] = 7e-5;     // 20 us for 64 rows more
   json["rows"][3]["step_seconds"] = 5.45e-5;  // 19.5 us
-  EXPECT_THAT(text_of(read_rows(json), "From which batch size it pays"),
+  EXPECT_THAT(text_of(read_rows(json), "From which batch size it pays off"),
               HasSubstr("cannot tell, since both need about as long for a row"));
 }
 
@@ -109,7 +109,7 @@ TEST(ExplainLimits, NeedsARowForEachDevice) {
   json["rows"][2]["breakdown_seconds"]["optimizer"] = 0.0005;
   json["rows"][2]["breakdown_seconds"]["exposed_comm"] = 0.0;
   json["rows"][2]["step_seconds"] = 0.005;
-  EXPECT_THAT(text_of(read_rows(json), "From which batch size it pays"),
+  EXPECT_THAT(text_of(read_rows(json), "From which batch size it pays off"),
               HasSubstr(": 2 rows a step over all devices"));
 }
 
@@ -154,16 +154,16 @@ TEST(ExplainLimits, AdvisesNeitherDdpNorMoreDevicesAgainstTheFile) {
 
 TEST(ExplainLimits, SaysWhereEpochsAndStepsDisagree) {
   nlohmann::ordered_json json = testing::sample_run();
-  EXPECT_THAT(text_of(read_rows(json), "What bounds it"),
+  EXPECT_THAT(text_of(read_rows(json), "What limits it"),
               ::testing::Not(HasSubstr("Whole epochs")));
   json["rows"][2]["speedup"] = 3.22;
-  const std::string text = text_of(read_rows(json), "What bounds it");
+  const std::string text = text_of(read_rows(json), "What limits it");
   EXPECT_THAT(text, HasSubstr("Whole epochs are 3.22 times as fast as the baseline's, their median "
                               "steps 1.67 times"));
   EXPECT_THAT(text, HasSubstr("161 % of the ideal is more than the hardware gives"));
   EXPECT_THAT(text, ::testing::Not(HasSubstr("as it should be")));
   json["rows"].erase(0);  // what the speed-up compares with
-  EXPECT_THAT(text_of(read_rows(json), "What bounds it"),
+  EXPECT_THAT(text_of(read_rows(json), "What limits it"),
               ::testing::Not(HasSubstr("Whole epochs")));
 }
 
@@ -179,7 +179,7 @@ TEST(ExplainLimits, SaysOfOneRowWhatBoundsIt) {
   nlohmann::ordered_json json = testing::sample_run();
   json["rows"].erase(2);
   json["rows"].erase(1);
-  EXPECT_THAT(text_of(read_rows(json), "What bounds it"),
+  EXPECT_THAT(text_of(read_rows(json), "What limits it"),
               StartsWith("single x1: 100 % of the step is computation: limited by computation."));
   json["workload"]["layers"][0]["parameter_bytes"] = 76800;
   EXPECT_THAT(text_of(read_rows(json), "What twice the devices would give"),
@@ -234,7 +234,7 @@ TEST(ExplainLimits, AdvisesNoLargerBatchAgainstTheFilesOwnSizes) {
       json["rows"].push_back(row);
     }
   }
-  const std::string text = text_of(read_rows(json), "What bounds it");
+  const std::string text = text_of(read_rows(json), "What limits it");
   EXPECT_THAT(text, HasSubstr("32 rows a device reach 80 % of the ideal, 64 rows 60 %. A larger "
                               "batch per device gains nothing here."));
   EXPECT_THAT(text,
@@ -247,7 +247,7 @@ TEST(ExplainLimits, LeavesOutCoresWhereDevicesHaveNone) {
   json["rows"][1]["breakdown_seconds"]["exposed_comm"] = 0.0;
   json["rows"][1]["breakdown_seconds"]["optimizer"] = 1e-6;
   json["rows"][1]["step_seconds"] = 6e-6;
-  const std::string text = text_of(read_rows(json), "What bounds it");
+  const std::string text = text_of(read_rows(json), "What limits it");
   EXPECT_THAT(text, HasSubstr("as it should be; more devices would help"));
 }
 

@@ -68,7 +68,7 @@ TEST(Explain, AnswersFourQuestionsWithTheFilesFigures) {
   const RunFile file = read(testing::sample_run());
   EXPECT_EQ(explain(file).size(), 4u);
   EXPECT_EQ(name_of(judged_row(file)), "ddp x2");
-  const std::string bound = answer(file, "What bounds it");
+  const std::string bound = answer(file, "What limits it");
   EXPECT_THAT(bound, StartsWith("ddp x2: 92 % of the step is computation, 8 % exposed comm"));
   EXPECT_THAT(bound, HasSubstr("A step of ddp x2 with batch 64 takes 6 ms"));
   EXPECT_THAT(bound, HasSubstr("Another 200 us of communication is hidden"));
@@ -78,7 +78,8 @@ TEST(Explain, AnswersFourQuestionsWithTheFilesFigures) {
                                "2.25 ms)"));
   EXPECT_THAT(twice, HasSubstr("2.25 ms + 1 ms + 750 us = 4 ms a step, 1.50 times as fast"));
   // (1.5 ms - 1 ms) / (9 ms - 4.5 ms) * 64 rows
-  EXPECT_THAT(answer(file, "From which batch size it pays"), HasSubstr(": 8 rows a step over all"));
+  EXPECT_THAT(answer(file, "From which batch size it pays off"),
+              HasSubstr(": 8 rows a step over all"));
   EXPECT_THAT(answer(file, "What to change"), HasSubstr("Fastest in this file: ddp x2"));
   EXPECT_THAT(answer(file, "What to change"), HasSubstr("(1 ms of 6 ms: without it 1.20 times"));
 }
@@ -101,7 +102,7 @@ TEST(Explain, GuessesNothingWhereDevicesShareTheirHardware) {
   nlohmann::ordered_json json = testing::sample_run();
   json["host"]["cores"] = 1;
   const RunFile file = read(json);
-  EXPECT_THAT(answer(file, "What bounds it"), HasSubstr("limited by the 1 core that the devices"));
+  EXPECT_THAT(answer(file, "What limits it"), HasSubstr("limited by the 1 core that the devices"));
   EXPECT_THAT(answer(file, "What twice the devices would give"), HasSubstr("cannot tell"));
   EXPECT_THAT(answer(file, "What to change"), HasSubstr("cannot be judged while devices take"));
   json["rows"][2]["speedup"] = 0.5;
@@ -116,7 +117,7 @@ TEST(Explain, GuessesNothingOfCommunicationFromOneDevice) {
   EXPECT_THAT(answer(file, "What twice the devices would give"),
               HasSubstr("Without communication, which one device does not show"));
   EXPECT_THAT(answer(file, "What twice the devices would give"), HasSubstr("1.0 MiB a step"));
-  EXPECT_THAT(answer(file, "From which batch size it pays"), HasSubstr("cannot tell"));
+  EXPECT_THAT(answer(file, "From which batch size it pays off"), HasSubstr("cannot tell"));
 }
 
 TEST(Explain, GuessesNothingWithoutABreakdown) {
@@ -143,7 +144,7 @@ TEST(Explain, TakesTheLineOfAFileWithSeveralBatches) {
       json["rows"].push_back(row);
     }
   }
-  const std::string text = answer(read(json), "From which batch size it pays");
+  const std::string text = answer(read(json), "From which batch size it pays off");
   EXPECT_THAT(text, HasSubstr("the line through batches 64 and 128"));
   EXPECT_THAT(text, HasSubstr(": 128 rows a step"));
 }

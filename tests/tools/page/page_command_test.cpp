@@ -183,7 +183,7 @@ TEST_F(PageCommand, BothReadWhatTrainAndCompareWrite) {
   for (const char* file : {"compare.json", "train.json"}) {
     const Outcome outcome = run(std::string("explain ") + file);
     expect_success(outcome);
-    EXPECT_THAT(outcome.out, HasSubstr("What bounds it\n"));
+    EXPECT_THAT(outcome.out, HasSubstr("What limits it\n"));
   }
   expect_success(run("report compare.json train.json"));
   const auto runs = json_of_page(read_text(folder_ / "report.html"));
