@@ -142,7 +142,7 @@ int run_doctor(const DoctorFlags& flags, const CommandLine& job) {
     fmt::print(out, "{} is broken on purpose: {}\n", intended.invariant, intended.reason);
   }
   for (const doctor::Finding& finding : findings) {
-    fmt::print(out, "{}: {}. Should hold: {}. Look at: {}.\n", finding.invariant, finding.found,
+    fmt::print(out, "{}: {}. Rule: {}. Hint: {}.\n", finding.invariant, finding.found,
                finding.expected, finding.advice);
   }
   const std::string end = describe_end(examined, flags.timeout_seconds);

@@ -13,7 +13,7 @@ fail() {
 
 said=$("$lockstep" doctor --timeout 60 -- "$program" 2> /dev/null)
 [ $? -eq 1 ] || fail "expected exit code 1"
-found=$(printf '%s\n' "$said" | grep ': .*\. Should hold: .*\. Look at: ' | cut -d: -f1 | sort -u)
+found=$(printf '%s\n' "$said" | grep ': .*\. Rule: .*\. Hint: ' | cut -d: -f1 | sort -u)
 [ "$found" = "$invariant" ] || fail "expected the finding $invariant and no other, found: $found"
 
 said=$("$program" --fix 2>&1)
