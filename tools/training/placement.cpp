@@ -77,7 +77,8 @@ std::vector<int> listed_ids(const TrainingFlags& flags, DeviceType type) {
     require(id < num_existing, ErrorCode::Usage, "--device-ids", "{}:{} does not exist; {}{}",
             lockstep::to_string(type), id, existing(type), virtual_hint(type, id + 1));
     require(std::find(ids.begin(), ids.end(), static_cast<int>(id)) == ids.end(), ErrorCode::Usage,
-            "--device-ids", "{} appears twice in '{}'; name each device once", id, flags.device_ids);
+            "--device-ids", "{} appears twice in '{}'; name each device once", id,
+            flags.device_ids);
     ids.push_back(static_cast<int>(id));
   }
   return ids;
