@@ -51,6 +51,14 @@ Node::~Node() {
   }
 }
 
+Gradients Node::gradient_buffers() const {
+  Gradients grads(num_inputs());
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    if (wants_gradient(i)) grads[i] = gradient_buffer(i);
+  }
+  return grads;
+}
+
 Tensor Node::gradient_buffer(std::size_t input) const {
   const Edge& edge = edges_[input];
   if (edge.leaf.defined() && edge.device == device_) {

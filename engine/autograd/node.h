@@ -104,6 +104,8 @@ class Node {
   // Uninitialised memory for the gradient of an input: the leaf's slot if it has one that is free
   // (see Variable::set_grad_slot), else new memory.
   Tensor gradient_buffer(std::size_t input) const;
+  // One for each input that wants a gradient.
+  Gradients gradient_buffers() const;
 
  private:
   friend class BackwardPass;

@@ -15,8 +15,8 @@
 
 namespace lockstep::launch {
 
-// Cuts bytes into lines. A line longer than 64 KiB is cut into several. A carriage return ends a line
-// too, so that progress which overwrites itself is seen as it comes.
+// Cuts bytes into lines. A line longer than 64 KiB is cut into several. A carriage return ends a
+// line too, so that progress which overwrites itself is seen as it comes.
 class LineSplitter {
  public:
   using OnLine = std::function<void(std::string_view line)>;  // without its newline

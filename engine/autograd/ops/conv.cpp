@@ -73,16 +73,8 @@ class Conv2dNode final : public Node {
         activated_(std::move(activated)) {}
   const char* name() const override { return "Conv2d"; }
   Gradients backward(const Gradients& grad_outputs) override {
-    Tensor grad_z = grad_outputs[0];
-    if (activation_ != Activation::none) {
-      grad_z = Tensor::empty(grad_z.shape(), grad_z.dtype(), grad_z.device());
-      grad_z.backend().activation_backward(grad_z.stream(), activation_, unpack(activated_).view(),
-                                           grad_outputs[0].view(), grad_z.view());
-    }
-    Gradients grads(3);
-    for (std::size_t i = 0; i < 3; ++i) {
-      if (wants_gradient(i)) grads[i] = gradient_buffer(i);
-    }
+    const Tensor grad_z = gradient_before(activation_, unpack(activated_), grad_outputs[0]);
+    Gradients grads = gradient_buffers();
     const Tensor& x = grads[1].defined() ? unpack(x_) : x_.unchecked();
     const Tensor& weight = grads[0].defined() ? unpack(weight_) : weight_.unchecked();
     const Tensor scratch = scratch_for(windows_, grad_z);

@@ -134,6 +134,14 @@ class ActivationNode final : public Node {
 
 }  // namespace
 
+Tensor gradient_before(Activation activation, const Tensor& saved, const Tensor& grad_y) {
+  if (activation == Activation::none) return grad_y;
+  Tensor grad_z = Tensor::empty(grad_y.shape(), grad_y.dtype(), grad_y.device());
+  grad_z.backend().activation_backward(grad_z.stream(), activation, saved.view(), grad_y.view(),
+                                       grad_z.view());
+  return grad_z;
+}
+
 Variable activate(const Variable& x, Activation activation) {
   const Tensor& input = x.value();
   if (activation == Activation::none) return x;

@@ -23,16 +23,8 @@ class LinearNode final : public Node {
         activated_(std::move(activated)) {}
   const char* name() const override { return "Linear"; }
   Gradients backward(const Gradients& grad_outputs) override {
-    Tensor grad_z = grad_outputs[0];
-    if (activation_ != Activation::none) {
-      grad_z = Tensor::empty(grad_z.shape(), grad_z.dtype(), grad_z.device());
-      grad_z.backend().activation_backward(grad_z.stream(), activation_, unpack(activated_).view(),
-                                           grad_outputs[0].view(), grad_z.view());
-    }
-    Gradients grads(3);
-    for (std::size_t i = 0; i < 3; ++i) {
-      if (wants_gradient(i)) grads[i] = gradient_buffer(i);
-    }
+    const Tensor grad_z = gradient_before(activation_, unpack(activated_), grad_outputs[0]);
+    Gradients grads = gradient_buffers();
     // Only values that enter a wanted gradient must be unchanged: a first layer's weight may
     // change.
     const Tensor& x = grads[1].defined() ? unpack(x_) : x_.unchecked();

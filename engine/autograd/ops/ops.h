@@ -25,6 +25,10 @@ Variable sigmoid(const Variable& x);
 // GELU: x * Phi(x) with erf (PyTorch's default), or its tanh approximation.
 Variable gelu(const Variable& x, Activation form = Activation::gelu_erf);
 
+// The gradient of z where y = activation(z), for nodes of layers that end with an activation.
+// saved: z where needs_preactivation(activation), else y.
+Tensor gradient_before(Activation activation, const Tensor& saved, const Tensor& grad_y);
+
 // --- reductions to a scalar (shape []) ---
 Variable sum(const Variable& x);
 Variable mean(const Variable& x);
