@@ -1,7 +1,6 @@
 #include "engine/data/data_loader.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -59,7 +58,7 @@ void StagingRing::reserve(StagingSlot& slot, std::size_t num_rows) {
   slot.consumed = nullptr;
 }
 
-StagingSlot& StagingRing::fill(std::span<const std::size_t> rows) {
+StagingSlot& StagingRing::fill(std::span<const std::size_t> rows, const WriteRow& write_row) {
   StagingSlot& slot = slots_[next_slot_++ % slots_.size()];
   // The pinned side is ours again. A kernel's complaint is the consumer's to hear.
   if (slot.uploaded) slot.uploaded->wait_quietly();
@@ -74,7 +73,7 @@ StagingSlot& StagingRing::fill(std::span<const std::size_t> rows) {
   threads_.parallel_for(num_parts, [&](std::size_t part) {
     const std::size_t end = rows.size() * (part + 1) / num_parts;
     for (std::size_t i = rows.size() * part / num_parts; i < end; ++i) {
-      std::memcpy(features + i * row_bytes, rows_->row(rows[i]).data(), row_bytes);
+      write_row(rows[i], {features + i * row_bytes, row_bytes});
       labels[i] = rows_->labels[rows[i]];
     }
   });
@@ -103,12 +102,14 @@ void StagingRing::take(StagingSlot& slot, const Tensor& x, const Tensor& y) {
   slot.consumed = stream.record();
 }
 
-// A batch without its pixels, or the end of an epoch, as the thread makes it.
+// A batch without its pixels, unless they are augmented, or the end of an epoch, as the thread
+// makes it.
 struct DataLoader::Prepared {
   bool is_end_of_epoch = false;
   std::size_t num_rows = 0;
   Tensor row_numbers;                 // [rows] int64, in host memory; undefined on CUDA
   Tensor labels;                      // likewise
+  Tensor features;                    // likewise: uint8 [rows, num_features], if augmented
   std::shared_ptr<StagingRing> ring;  // CUDA only
   StagingSlot* slot = nullptr;        // of the ring
   std::size_t num_global_rows = 0;
@@ -133,6 +134,11 @@ DataLoader::DataLoader(std::shared_ptr<const LabelledRows> rows, EpochSampler sa
   require(options_.row_shape.num_elements() == rows_->num_features, ErrorCode::Shape, kOperation,
           "rows of '{}' have {} features, which make no row of shape {}", rows_->name,
           rows_->num_features, to_string(options_.row_shape));
+  require(options_.augmentation.is_none() || options_.row_shape.num_dims() == 3, ErrorCode::Shape,
+          kOperation,
+          "only images are cropped and flipped, and rows of '{}' have the shape {}; set row_shape "
+          "to [height, width, channels]",
+          rows_->name, to_string(options_.row_shape));
   runtime::logical_device(options.device);  // fails here rather than on the thread
   prefetcher_ = prefetch_from(0);
   at_start_of_epoch_ = true;
@@ -160,9 +166,12 @@ EpochSampler exact_sampler(std::size_t num_rows, const BatchOptions& options) {
 }  // namespace
 
 DataLoader::DataLoader(std::shared_ptr<const LabelledRows> rows, const BatchOptions& options)
-    : DataLoader(
-          rows, exact_sampler(rows ? rows->num_rows() : 0, options),
-          {.device = options.device, .dtype = options.dtype, .row_shape = options.row_shape}) {}
+    : DataLoader(rows, exact_sampler(rows ? rows->num_rows() : 0, options),
+                 {.device = options.device,
+                  .dtype = options.dtype,
+                  .row_shape = options.row_shape,
+                  .augmentation = options.augmentation,
+                  .seed = options.seed}) {}
 
 DataLoader::~DataLoader() = default;
 
@@ -225,8 +234,11 @@ void DataLoader::write(const Prepared& prepared, const Tensor& x, const Tensor& 
     prepared.ring->take(*prepared.slot, x, labels);
     return;
   }
-  const ConstMatrixView source = matrix_view(static_cast<const void*>(rows_->features.data()),
-                                             DType::uint8, rows_->num_rows(), rows_->num_features);
+  const ConstMatrixView source =
+      prepared.features.defined()
+          ? ConstMatrixView(prepared.features.matrix())
+          : matrix_view(static_cast<const void*>(rows_->features.data()), DType::uint8,
+                        rows_->num_rows(), rows_->num_features);
   x.backend().gather_rows(x.stream(), source, prepared.row_numbers.view(), x.matrix(),
                           rows_->scale);
   labels.copy_from(prepared.labels);
@@ -241,7 +253,7 @@ std::unique_ptr<Prefetcher<DataLoader::Prepared>> DataLoader::prefetch_from(
   const auto ring = is_staged ? std::make_shared<StagingRing>(rows_, options_.device, capacity + 2)
                               : std::shared_ptr<StagingRing>();
   // Goes through the steps of one epoch after the other, without end.
-  const auto prepare = [rows = rows_, sampler = sampler_, device = options_.device, ring, epoch,
+  const auto prepare = [rows = rows_, sampler = sampler_, options = options_, ring, epoch,
                         step = std::size_t{0}, shards = std::vector<BatchShard>()]() mutable {
     Prepared prepared;
     if (step == 0) shards = sampler(epoch);
@@ -259,18 +271,38 @@ std::unique_ptr<Prefetcher<DataLoader::Prepared>> DataLoader::prefetch_from(
     prepared.num_rows = shard.rows.size();
     prepared.num_global_rows = shard.num_global_rows;
     prepared.global_offset = shard.global_offset;
+    const bool is_augmented = !options.augmentation.is_none();
+    const auto write_row = [&](std::size_t row, std::span<std::uint8_t> to) {
+      if (is_augmented) {
+        const AugmentationDraw draw =
+            draw_augmentation(options.augmentation, options.seed, epoch, row);
+        augment(draw, options.row_shape, rows->row(row), to);
+      } else {
+        std::ranges::copy(rows->row(row), to.begin());
+      }
+    };
     if (ring) {
       prepared.ring = ring;
-      prepared.slot = &ring->fill(shard.rows);
+      prepared.slot = &ring->fill(shard.rows, write_row);
       return std::optional(std::move(prepared));
     }
-    prepared.row_numbers = Tensor::empty({shard.rows.size()}, DType::int64, device);
-    prepared.labels = Tensor::empty({shard.rows.size()}, DType::int64, device);
+    const std::size_t num_rows = shard.rows.size();
+    prepared.row_numbers = Tensor::empty({num_rows}, DType::int64, options.device);
+    prepared.labels = Tensor::empty({num_rows}, DType::int64, options.device);
+    std::span<std::uint8_t> features;
+    if (is_augmented) {
+      prepared.features =
+          Tensor::empty({num_rows, rows->num_features}, DType::uint8, options.device);
+      features = prepared.features.host<std::uint8_t>();
+    }
     const std::span<std::int64_t> row_numbers = prepared.row_numbers.host<std::int64_t>();
     const std::span<std::int64_t> labels = prepared.labels.host<std::int64_t>();
-    for (std::size_t i = 0; i < shard.rows.size(); ++i) {
-      row_numbers[i] = static_cast<std::int64_t>(shard.rows[i]);
+    for (std::size_t i = 0; i < num_rows; ++i) {
+      row_numbers[i] = static_cast<std::int64_t>(is_augmented ? i : shard.rows[i]);
       labels[i] = rows->labels[shard.rows[i]];
+      if (is_augmented) {
+        write_row(shard.rows[i], features.subspan(i * rows->num_features, rows->num_features));
+      }
     }
     return std::optional(std::move(prepared));
   };

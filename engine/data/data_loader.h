@@ -19,6 +19,7 @@
 #include "engine/core/device.h"
 #include "engine/core/dtype.h"
 #include "engine/core/thread_context.h"
+#include "engine/data/augmentation.h"
 #include "engine/data/labelled_rows.h"
 #include "engine/data/sampler.h"
 #include "engine/runtime/threads.h"
@@ -137,16 +138,18 @@ struct StagingSlot {
 
 class StagingRing {
  public:
+  using WriteRow = std::function<void(std::size_t row, std::span<std::uint8_t> to)>;
+
   // Throws Error{Device} for a device that is no CUDA device.
   StagingRing(std::shared_ptr<const LabelledRows> rows, Device device, std::size_t num_slots);
   ~StagingRing();
   StagingRing(const StagingRing&) = delete;
   StagingRing& operator=(const StagingRing&) = delete;
 
-  // The loader's thread: gathers the rows into the next slot and starts its copy to the device.
+  // The loader's thread: writes the rows into the next slot and starts its copy to the device.
   // REQUIRES: every row exists; of the last num_slots - 1 slots given out all older ones were
-  // taken.
-  StagingSlot& fill(std::span<const std::size_t> rows);
+  // taken. write_row may run on several threads at once.
+  StagingSlot& fill(std::span<const std::size_t> rows, const WriteRow& write_row);
 
   // The consumer: x[r] = scale * row r as numbers, y[r] = label r; enqueued on the compute stream.
   // x: float32 or float64 [num_rows, num_features], y: int64 [num_rows], both on the device.
@@ -168,7 +171,8 @@ class StagingRing {
 // The rows stay bytes in host memory. A thread looks ahead through the epochs: it permutes, cuts,
 // and for the CPU writes each batch's row numbers and labels; next() then lets the kernels gather
 // those rows as numbers (byte * scale) from where they lie. For a CUDA device the thread gathers
-// the bytes itself and sends them ahead; next() converts what has arrived.
+// the bytes itself and sends them ahead; next() converts what has arrived. Augmented images the
+// thread writes for either.
 struct Batch {
   Tensor x;                         // [rows, num_features], or rows of options.row_shape; rows
                                     // is 0 on a rank that idles
@@ -186,6 +190,8 @@ struct DataLoaderOptions {
   DType dtype = DType::float32;     // of x: float32 or float64
   std::size_t num_prefetched = 32;  // batches that wait, at most; on CUDA kMaxStaged of them
   Shape row_shape = {};             // of a row of x, such as rows.image_shape(); none: its features
+  Augmentation augmentation = {};   // of images: row_shape is [height, width, channels]
+  std::uint64_t seed = 0;           // of the augmentation
 };
 
 // The same for batches that exact_batches cuts: DataLoader(rows, {.batch = 64, .shuffle = true}).
@@ -197,7 +203,8 @@ struct BatchOptions {
   int world_size = 1;
   Device device = default_device();
   DType dtype = DType::float32;
-  Shape row_shape = {};  // as in DataLoaderOptions
+  Shape row_shape = {};            // as in DataLoaderOptions
+  Augmentation augmentation = {};  // by seed, epoch and row
 };
 
 // Batches that wait for a CUDA device at most; they hold pixels.
@@ -207,7 +214,8 @@ class DataLoader {
  public:
   // Throws Error{Usage} when num_prefetched is 0 or there are no rows or no sampler, Error{DType}
   // unless dtype is float32 or float64, Error{Device} when there is no such device, Error{Shape}
-  // when features and labels are not of equally many rows, or row_shape not of as many features.
+  // when features and labels are not of equally many rows, row_shape not of as many features, or
+  // what is to be augmented no images.
   DataLoader(std::shared_ptr<const LabelledRows> rows, EpochSampler sampler,
              const DataLoaderOptions& options);
   // Throws besides Error{Usage} for a batch or world size below 1 and a rank outside the world.

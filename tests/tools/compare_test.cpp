@@ -94,6 +94,35 @@ TEST(Compare, SynchronisedBatchNormEndsAsOneDevice) {
   }
 }
 
+// Uneven shards again, and an epoch's smaller last batch.
+TEST(Compare, AugmentedRowsAreOneDevicesWhoeverTheRanksAre) {
+  const TempFolder folder;
+  const std::string common =
+      "compare --model cnn:4c3-p2-10 --augment crop,flip --batch 350 --epochs 2 --json r ";
+  for (const char* how :
+       {"--modes dp,ddp --devices 3", "--modes ddp --ranks processes --devices 2",
+        "--modes dp,ddp --devices 2 --bitwise", "--modes dp,ddp --devices 2 --dtype float64"}) {
+    SCOPED_TRACE(how);
+    expect_success(run_lockstep(words(common + how), folder.path()));
+    const nlohmann::json run = read_json(folder / "r");
+    EXPECT_EQ(run["config"]["augment"], "crop,flip");
+    for (const nlohmann::json& row : run["rows"]) EXPECT_EQ(row["verdict"]["equal"], true);
+  }
+}
+
+// 1500 rows of 6 steps; the test rows are as they are.
+TEST(Compare, AugmentationChangesTheTrainingRowsAlone) {
+  const TempFolder folder;
+  std::vector<nlohmann::json> rows;
+  for (const char* augment : {"", " --augment flip"}) {
+    const std::string command = "train --model cnn:4c3-p2-10 --batch 250 --json r --lr ";
+    expect_success(run_lockstep(words((command + "0" + augment).c_str()), folder.path()));
+    rows.push_back(read_json(folder / "r")["rows"][0]);
+  }
+  EXPECT_EQ(rows[0]["test_accuracy"], rows[1]["test_accuracy"]);
+  EXPECT_NE(rows[0]["final_loss"], rows[1]["final_loss"]);
+}
+
 TEST(Compare, BitwiseRowsDoNotDifferAtAll) {
   const TempFolder folder;
   expect_success(run_lockstep(words("compare --bitwise --devices 2,8 --steps 5 --json run.json"),

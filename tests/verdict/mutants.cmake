@@ -122,6 +122,13 @@ mutant(shard_given_twice
   RUN "--modes ddp --devices 3 --batch 60 --model mlp:64-32-10 --steps 3"
   EXPECT "ddp on 3 devices" "rows: step 0" "rank 1" "parameter all" "begins at row 0")
 
+mutant(images_drawn_anew_by_each_rank
+  SOURCE engine/data/data_loader.cpp
+  REPLACE [=[draw_augmentation(options.augmentation, options.seed, epoch, row);]=]
+  WITH [=[draw_augmentation(options.augmentation, options.seed + thread_context().rank, epoch, row);]=]
+  RUN "--modes ddp --devices 3 --batch 60 --model cnn:4c3-p2-10 --augment crop,flip --steps 3"
+  EXPECT "ddp on 3 devices" "rows: step 0" "rank 1" "parameter all" "other features")
+
 mutant(labels_of_the_batch_before
   SOURCE engine/data/data_loader.cpp
   REPLACE [=[  labels.copy_from(prepared.labels);]=]

@@ -136,22 +136,21 @@ data::Batch batch_of(const TrainingTask& task, const std::vector<std::size_t>& r
 
 TEST(WrongRow, IsTheFirstThatIsAnother) {
   const TrainingTask task = digits_task(8, 1);
-  const data::LabelledRows& data = task.data->train;
   const std::vector<std::size_t> global{7, 1, 300, 2, 900, 4, 1200, 8};
   const std::vector<std::size_t> shard(global.begin() + 4, global.end());
-  EXPECT_FALSE(find_wrong_row(data, batch_of(task, shard, 4, 8), global).has_value());
-  EXPECT_EQ(find_wrong_row(data, batch_of(task, shard, 3, 8), global)->place, 0u);
+  EXPECT_FALSE(find_wrong_row(task, 0, batch_of(task, shard, 4, 8), global).has_value());
+  EXPECT_EQ(find_wrong_row(task, 0, batch_of(task, shard, 3, 8), global)->place, 0u);
   std::vector<std::size_t> swapped = shard;
   std::swap(swapped[1], swapped[2]);
-  EXPECT_EQ(find_wrong_row(data, batch_of(task, swapped, 4, 8), global)->place, 1u);
+  EXPECT_EQ(find_wrong_row(task, 0, batch_of(task, swapped, 4, 8), global)->place, 1u);
   data::Batch relabelled = batch_of(task, shard, 4, 8);
   relabelled.labels.host<std::int64_t>()[3] += 1;
-  const auto wrong = find_wrong_row(data, relabelled, global);
+  const auto wrong = find_wrong_row(task, 0, relabelled, global);
   EXPECT_EQ(wrong->place, 3u);
   EXPECT_STREQ(wrong->what, "another label");
   data::Batch dimmed = batch_of(task, shard, 4, 8);
   for (float& pixel : dimmed.x.host<float>()) pixel *= 1.001f;
-  EXPECT_STREQ(find_wrong_row(data, dimmed, global)->what, "other features");
+  EXPECT_STREQ(find_wrong_row(task, 0, dimmed, global)->what, "other features");
 }
 
 // A buffer, such as a running mean, that one rank did not get from rank 0.

@@ -47,6 +47,7 @@ struct TrainingFlags : RankFlags {
   std::optional<double> clip_norm;
   std::uint64_t seed = 0;
   bool no_shuffle = false;
+  std::string augment;
   bool bitwise = false;
   bool sync_batch_norm = false;
   std::string sampler = "exact";

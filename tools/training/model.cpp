@@ -183,7 +183,11 @@ std::unique_ptr<data::DataLoader> make_loader(const TrainingTask& task, const Ra
   return std::make_unique<data::DataLoader>(
       std::shared_ptr<const data::LabelledRows>(task.data, &task.data->train),
       make_sampler(task, num_ranks, static_cast<std::size_t>(model.rank)),
-      data::DataLoaderOptions{model.devices[0], task.dtype, 32, task.model_data().row});
+      data::DataLoaderOptions{.device = model.devices[0],
+                              .dtype = task.dtype,
+                              .row_shape = task.model_data().row,
+                              .augmentation = task.augmentation,
+                              .seed = task.seed});
 }
 
 std::vector<Tensor> compute_gradients(const TrainingTask& task, const LocalModels& models,

@@ -59,6 +59,16 @@ std::size_t batch_of(const TrainingFlags& flags, std::size_t num_devices) {
   return rows[0] * num_devices;
 }
 
+data::Augmentation augmentation_of(const TrainingFlags& flags, const TrainingTask& task) {
+  require(flags.augment.empty() || nn::parse_model(task.model).takes_images(), ErrorCode::Usage,
+          "--augment",
+          "crops and flips images, and '{}' takes rows of features; use a model for images, such "
+          "as lenet",
+          task.model);
+  return {.crop = flags.augment.find("crop") != std::string::npos,
+          .flip = flags.augment.find("flip") != std::string::npos};
+}
+
 std::string default_model(const datasets::RowSize& row) {
   return fmt::format("mlp:{}-256-{}", row.num_features, row.num_classes);
 }
@@ -189,6 +199,7 @@ TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices) {
   if (flags.steps) task.num_steps = require_positive("--steps", *flags.steps);
   task.seed = flags.seed;
   task.shuffle = flags.no_shuffle ? data::Shuffle::off : data::Shuffle::on;
+  task.augmentation = augmentation_of(flags, task);
   task.sampler = flags.sampler == "exact" ? Sampler::exact : Sampler::torch;
   if (flags.bitwise) {
     require_fitting_bitwise(flags, spec, num_devices);

@@ -10,6 +10,7 @@
 
 #include "datasets/dataset.h"
 #include "engine/comm/thread_group.h"
+#include "engine/data/augmentation.h"
 #include "engine/data/sampler.h"
 #include "engine/nn/models.h"
 #include "engine/nn/state_dict.h"
@@ -45,6 +46,7 @@ struct TrainingTask {
   std::size_t num_steps = 0;
   std::uint64_t seed = 0;
   data::Shuffle shuffle = data::Shuffle::on;
+  data::Augmentation augmentation;  // of training images
   Sampler sampler = Sampler::exact;
   Summation summation = Summation::plain;
   parallel::BatchNormRows batch_norm = parallel::BatchNormRows::own;  // --sync-batch-norm: all

@@ -230,7 +230,8 @@ void RankChecks::look_at_rows(std::size_t local, std::size_t step, const data::B
                      batch.num_global_rows, rows.size()));
   }
   if (!is_cheap_ && !is_due(step)) return;
-  if (const std::optional<WrongRow> wrong = find_wrong_row(task_.data->train, batch, rows)) {
+  if (const std::optional<WrongRow> wrong =
+          find_wrong_row(task_, step / task_.steps_per_epoch(), batch, rows)) {
     find(local, "rows", step, "all",
          fmt::format("row {} of the shard has {} than row {} of the global batch", wrong->place,
                      wrong->what, batch.global_offset + wrong->place));
@@ -318,8 +319,9 @@ RankChecks::Report RankChecks::report_of(std::size_t local, std::size_t step) {
   if (models_.ranks[local].rank != 0 || !is_exact_) return report;
   const std::vector<std::size_t> rows = global_rows(step);
   const std::size_t num_devices = std::max(models_.num_ranks, devices_.size());
-  const ReferenceGradient reference = reference_gradient(
-      task_, devices_[0], mine.before, rows, (rows.size() + num_devices - 1) / num_devices);
+  const ReferenceGradient reference =
+      reference_gradient(task_, devices_[0], mine.before, step / task_.steps_per_epoch(), rows,
+                         (rows.size() + num_devices - 1) / num_devices);
   std::vector<std::vector<double>> gradients;
   for (const auto& [name, values] : mine.gradients) gradients.push_back(values);
   const std::vector<double> errors = gradient_errors(gradients, reference);
@@ -351,19 +353,22 @@ std::vector<std::size_t> RankChecks::global_rows(std::size_t step) {
           order_.begin() + static_cast<std::ptrdiff_t>(end)};
 }
 
-std::optional<WrongRow> find_wrong_row(const data::LabelledRows& data, const data::Batch& batch,
+std::optional<WrongRow> find_wrong_row(const TrainingTask& task, std::size_t epoch,
+                                       const data::Batch& batch,
                                        const std::vector<std::size_t>& global_rows) {
+  const data::LabelledRows& data = task.data->train;
   const std::vector<std::int64_t> labels = batch.labels.to_vector<std::int64_t>();
   const Tensor x = readable(batch.x);
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const std::size_t place = batch.global_offset + i;
     const std::size_t row = place < global_rows.size() ? global_rows[place] : global_rows.back();
     if (labels[i] != data.labels[row]) return WrongRow{i, "another label"};
-    const bool is_same = x.dtype() == DType::float64
-                             ? is_same_row(x.host<const double>().data() + i * data.num_features,
-                                           data.row(row), data.scale)
-                             : is_same_row(x.host<const float>().data() + i * data.num_features,
-                                           data.row(row), static_cast<float>(data.scale));
+    const std::vector<std::uint8_t> bytes = reference_row(task, epoch, row);
+    const bool is_same =
+        x.dtype() == DType::float64
+            ? is_same_row(x.host<const double>().data() + i * data.num_features, bytes, data.scale)
+            : is_same_row(x.host<const float>().data() + i * data.num_features, bytes,
+                          static_cast<float>(data.scale));
     if (!is_same) return WrongRow{i, "other features"};
   }
   return std::nullopt;

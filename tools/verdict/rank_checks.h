@@ -166,7 +166,8 @@ struct WrongRow {
   std::size_t place = 0;
   const char* what = nullptr;
 };
-std::optional<WrongRow> find_wrong_row(const data::LabelledRows& data, const data::Batch& batch,
+std::optional<WrongRow> find_wrong_row(const TrainingTask& task, std::size_t epoch,
+                                       const data::Batch& batch,
                                        const std::vector<std::size_t>& global_rows);
 
 }  // namespace lockstep::tools

@@ -35,7 +35,7 @@ double norm(const std::vector<double>& values) {
 }
 
 // Adds the gradient of the summed loss over these rows, its norms and the loss.
-void add_piece(const TrainingTask& task, nn::Module& model, Device device,
+void add_piece(const TrainingTask& task, nn::Module& model, Device device, std::size_t epoch,
                std::span<const std::size_t> rows, ReferenceGradient& sum) {
   const data::LabelledRows& data = task.data->train;
   // As the kernels round it: a pixel that is off in its last bit takes sums over ReLU's kink.
@@ -43,7 +43,9 @@ void add_piece(const TrainingTask& task, nn::Module& model, Device device,
   std::vector<double> features;
   std::vector<std::int64_t> labels;
   for (const std::size_t row : rows) {
-    for (const std::uint8_t byte : data.row(row)) features.push_back(scale * byte);
+    for (const std::uint8_t byte : reference_row(task, epoch, row)) {
+      features.push_back(scale * byte);
+    }
     labels.push_back(data.labels[row]);
   }
   const Tensor x = Tensor::from(features, task.batch_shape(rows.size()), Device{});
@@ -65,10 +67,11 @@ void add_piece(const TrainingTask& task, nn::Module& model, Device device,
 }
 
 ReferenceGradient sum_of_pieces(const TrainingTask& task, nn::Module& model, Device device,
-                                std::span<const std::size_t> rows, std::size_t rows_of_piece) {
+                                std::size_t epoch, std::span<const std::size_t> rows,
+                                std::size_t rows_of_piece) {
   ReferenceGradient sum;
   for (std::size_t begin = 0; begin < rows.size(); begin += rows_of_piece) {
-    add_piece(task, model, device,
+    add_piece(task, model, device, epoch,
               rows.subspan(begin, std::min(rows_of_piece, rows.size() - begin)), sum);
   }
   return sum;
@@ -104,8 +107,18 @@ std::unique_ptr<optim::Optimizer> fresh_optimizer(const OptimizerSettings& setti
 
 }  // namespace
 
+std::vector<std::uint8_t> reference_row(const TrainingTask& task, std::size_t epoch,
+                                        std::size_t row) {
+  const std::span<const std::uint8_t> kept = task.data->train.row(row);
+  std::vector<std::uint8_t> bytes(kept.begin(), kept.end());
+  if (task.augmentation.is_none()) return bytes;
+  data::augment(data::draw_augmentation(task.augmentation, task.seed, epoch, row),
+                task.data->train.image_shape(), kept, bytes);
+  return bytes;
+}
+
 ReferenceGradient reference_gradient(const TrainingTask& task, Device device,
-                                     const KeptTensors& weights,
+                                     const KeptTensors& weights, std::size_t epoch,
                                      const std::vector<std::size_t>& rows,
                                      std::size_t rows_of_device) {
   const ThreadContextScope of_one_device({});
@@ -117,11 +130,11 @@ ReferenceGradient reference_gradient(const TrainingTask& task, Device device,
   const std::size_t rows_of_piece = (rows.size() + kNumPieces - 1) / kNumPieces;
   const bool has_batch_norm = nn::parse_model(task.model).has_batch_norm();
   ReferenceGradient reference =
-      has_batch_norm ? sum_of_pieces(task, *model, device, rows,
+      has_batch_norm ? sum_of_pieces(task, *model, device, epoch, rows,
                                      task.has_own_statistics() ? rows_of_device : rows.size())
-                     : sum_of_pieces(task, *model, device, mixed, rows_of_piece);
+                     : sum_of_pieces(task, *model, device, epoch, mixed, rows_of_piece);
   if (device.type == DeviceType::cuda && !has_batch_norm) {
-    reference.values = sum_of_pieces(task, *model, device, mixed, rows_of_device).values;
+    reference.values = sum_of_pieces(task, *model, device, epoch, mixed, rows_of_device).values;
   }
   reference.mean_loss /= static_cast<double>(rows.size());
   multiply(reference, 1.0 / static_cast<double>(rows.size()));

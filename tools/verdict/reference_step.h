@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "engine/core/device.h"
@@ -36,14 +37,18 @@ struct ReferenceGradient {
   double mean_loss = 0;
 };
 
-// Of the mean loss over these rows of the data set, at these weights, in the task's dtype on
-// `device`; clipped if the task says so. On a GPU, where the bits of a row depend on the number of
-// rows, the gradient itself is that of pieces of rows_of_device rows: as many as one of the
-// parallel run's devices gets. So it is with batch norm, whose statistics are those of the rows
+// A training row's bytes as an epoch has them, whoever trains on it.
+std::vector<std::uint8_t> reference_row(const TrainingTask& task, std::size_t epoch,
+                                        std::size_t row);
+
+// Of the mean loss over these rows of the data set in that epoch, at these weights, in the task's
+// dtype on `device`; clipped if the task says so. On a GPU, where the bits of a row depend on the
+// number of rows, the gradient itself is that of pieces of rows_of_device rows: as many as one of
+// the parallel run's devices gets. So it is with batch norm, whose statistics are those of the rows
 // that a device gets: the pieces are the devices' shards, in their order; with --sync-batch-norm
 // all rows are one piece.
 ReferenceGradient reference_gradient(const TrainingTask& task, Device device,
-                                     const KeptTensors& weights,
+                                     const KeptTensors& weights, std::size_t epoch,
                                      const std::vector<std::size_t>& rows,
                                      std::size_t rows_of_device);
 

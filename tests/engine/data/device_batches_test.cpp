@@ -87,6 +87,19 @@ TEST(DeviceBatches, OfWholeEpochsAreThoseOfTheCpu) {
   }
 }
 
+TEST(DeviceBatches, OfAugmentedImagesAreThoseOfTheCpu) {
+  const auto rows = make_rows(103);
+  const auto batches = [&](Device device) {
+    DataLoader loader(rows, exact({.num_samples = 103, .batch_size = 8, .seed = 5}),
+                      {.device = device,
+                       .row_shape = {kNumFeatures, 1, 1},
+                       .augmentation = {.crop = true, .flip = true},
+                       .seed = 5});
+    return std::pair(epoch_of(loader, 0), epoch_of(loader, 1));
+  };
+  EXPECT_EQ(batches(test_device()), batches(Device{}));
+}
+
 TEST(DeviceBatches, OfEveryRankAreThoseOfTheCpu) {
   const auto rows = make_rows(42);
   for (int rank = 0; rank < 8; ++rank) {

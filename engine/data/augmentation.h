@@ -1,0 +1,43 @@
+// Random crops and flips of images. A draw depends on (seed, epoch, row of the data set) alone, so
+// devices see the same images however a batch is shared among them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "engine/core/shape.h"
+
+namespace lockstep::data {
+
+struct Augmentation {
+  bool crop = false;  // moves an image by at most kCropPadding pixels; what comes in is black
+  bool flip = false;  // mirrors every second image, left to right
+
+  bool is_none() const { return !crop && !flip; }
+};
+
+inline constexpr std::size_t kCropPadding = 4;
+
+// What happens to one image: a window of its size is cut from the image with kCropPadding black
+// pixels on every side, at (top, left), and then mirrored or not.
+struct AugmentationDraw {
+  std::size_t top = kCropPadding;
+  std::size_t left = kCropPadding;
+  bool is_flipped = false;
+
+  bool operator==(const AugmentationDraw&) const = default;
+};
+
+// Uniform over windows and flips: words 0 to 2 of philox({row low, row high, epoch, kAugment},
+// seed), which no other draw uses.
+// Source: PyTorch's RandomCrop(size, padding=4), then RandomHorizontalFlip().
+AugmentationDraw draw_augmentation(const Augmentation& augmentation, std::uint64_t seed,
+                                   std::uint64_t epoch, std::size_t row);
+
+// Overwrites result with the drawn window of the image.
+// Shapes: image, result [height, width, channels], as `shape` says; they must not overlap.
+void augment(const AugmentationDraw& draw, const Shape& shape, std::span<const std::uint8_t> image,
+             std::span<std::uint8_t> result);
+
+}  // namespace lockstep::data
