@@ -1,11 +1,11 @@
-// 20: What does batch norm do when the batch is on several devices?
+// 21: What does batch norm do when the batch is on several devices?
 //
 // You will see: a batch norm of six numbers on one device, then three on each of two: other means,
 // other results. Then a small ResNet trained on digits in four ways: on one device, by DataParallel
 // and by DDP, whose batch norms take the rows of their own device (PyTorch's default), and by DDP
 // with synchronised statistics (PyTorch's SyncBatchNorm), which ends as one device does.
 //
-// Run:  20_share_statistics [--devices 4] [--batch 64] [--device auto|cpu|cuda] [--fast]
+// Run:  21_share_statistics [--devices 4] [--batch 64] [--device auto|cpu|cuda] [--fast]
 //
 // Expected output (abridged; digits of the differences vary):
 //   one device    0 1 2 3 4 5   mean 2.5   ->  -1.46 -0.88 -0.29  0.29  0.88  1.46

@@ -1,0 +1,316 @@
+// 20: Why do two devices with twice the batch train faster, and end less accurate, than one?
+//
+// You will see: LeNet on one device and on two, as in Dive into Deep Learning's "Training on
+// Multiple GPUs": the same weights. Then what the book does next: two devices, twice the batch and
+// twice the learning rate, less accurate; and its causes, one at a time. Then why one does it all
+// the same: ResNet-18 on 1, 2, 4 and 8 GPUs of a server, in slow motion, with one batch for all and
+// with a batch for each.
+//
+// Run:  20_double_batch [--batch 16] [--epochs 10] [--guess 1|2|3|4] [--device auto|cpu|cuda]
+//                       [--machine titanx-pascal-dual-root-8] [--fast]
+//       20_double_batch --dataset fashion-mnist --data-dir data --batch 256     the book's data
+//
+// Expected output (abridged; figures differ):
+//   train(num_devices=2, batch_size=16, lr=0.2) on digits
+//   test acc: 0.89, 1.2 s/epoch on [cpu:0, cpu:1]
+//   check: weights of 2 devices and of one after 20 steps: largest difference ... ok
+//   changed                    devices   batch     lr   steps   test acc
+//   nothing                          1      16    0.1     188      0.842
+//   all, as in the book              2      32    0.2      94      0.818
+//   check: two devices alone change nothing ... ok
+//   check: on eight devices an epoch is shorter with a batch for each ... ok
+
+#include <fmt/ranges.h>
+#include <lockstep.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "simulate/slow_motion/acted_link.h"
+#include "tutorials/acted.h"
+#include "tutorials/common.h"
+
+namespace {
+
+using namespace lockstep;
+using tutorial::ActedSteps;
+
+constexpr const char* kMachine = "titanx-pascal-dual-root-8";
+constexpr int kComparedSteps = 20;  // later, rounding that training amplifies says more
+constexpr double kLeNetRate = 0.2, kRate = 0.1;  // the book's
+constexpr int kEpochsOfCauses = 2;
+// Without batch norm, which is a cause of its own (21).
+constexpr const char* kSmallNet = "cnn:16c3-p2-32c3-p2-10";
+constexpr const char* kResNet = "resnet18:8";
+constexpr int kActedRows = 64;
+constexpr double kEpochRows = 60'000;  // Fashion-MNIST
+
+std::string dataset = "digits";  // --dataset
+std::string data_dir = "data";   // --data-dir
+std::string machine = kMachine;  // --machine
+int batch_size = 16;             // --batch
+int num_epochs = 10;             // --epochs
+
+tutorial::Guess guess(
+    "Two devices with twice the batch and twice the learning rate end less "
+    "accurate. Most of it comes from ...",
+    {"having two devices", "the larger batch", "the larger learning rate", "half as many steps"});
+
+struct Data {
+  datasets::Dataset rows;
+  nn::ModelData model;  // the images' shape, and how many classes
+};
+
+Data load_data() {
+  Data data{datasets::load_dataset(datasets::parse_dataset(dataset), data_dir, /*seed=*/0), {}};
+  data.model = {data.rows.train.image_shape(), data.rows.train.num_classes};
+  nn::require_model_fits("lenet", data.model, dataset);
+  return data;
+}
+
+// --- on one device and on two
+
+struct Settings {
+  int num_devices = 1;
+  int batch = 0;
+  double lr = 0;
+  int num_steps = 0;
+};
+
+struct Trained {
+  double accuracy = 0;
+  double seconds = 0;
+  std::vector<Tensor> first_weights;  // after kComparedSteps steps, or as many as there were
+};
+
+double evaluate_accuracy(nn::Module& net, const Data& data, Device device) {
+  data::DataLoader loader(data.rows.test,
+                          {.batch = 256, .device = device, .row_shape = data.model.row});
+  const NoGradScope no_grad;
+  std::size_t num_correct = 0;
+  for (const data::Batch& batch : loader) {
+    num_correct += nn::count_correct(net(batch.x).value(), batch.labels);
+  }
+  return 1.0 * num_correct / data.rows.test.num_rows();
+}
+
+// SGD without momentum, as the book has it.
+Trained train(const char* model, const Data& data, const Settings& settings,
+              const std::vector<Device>& devices) {
+  const auto net = nn::make_model(model, data.model, /*seed=*/0, DType::float32, devices[0]);
+  parallel::DataParallel wrapped(net, {.devices = devices});
+  optim::Sgd sgd(net->parameters(), {.learning_rate = settings.lr});
+  const nn::CrossEntropyLoss criterion;
+  data::DataLoader loader(data.rows.train, {.batch = settings.batch,
+                                            .shuffle = true,
+                                            .device = devices[0],
+                                            .row_shape = data.model.row});
+  Trained trained;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int step = 0; step < settings.num_steps;) {
+    for (const data::Batch& batch : loader) {
+      sgd.zero_grad();
+      criterion(wrapped(batch.x), batch.labels).backward();
+      sgd.step();
+      if (++step == std::min(kComparedSteps, settings.num_steps)) {
+        for (const Variable& p : net->parameters()) {
+          trained.first_weights.push_back(p.value().clone());
+        }
+      }
+      if (step == settings.num_steps) break;
+    }
+  }
+  tutorial::synchronize(devices[0]);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  trained.seconds = seconds.count();
+  trained.accuracy = evaluate_accuracy(*net, data, devices[0]);
+  return trained;
+}
+
+int steps_of(const Data& data, int epochs) {
+  return epochs * ((static_cast<int>(data.rows.train.num_rows()) + batch_size - 1) / batch_size);
+}
+
+Trained train_lenet(const Data& data, const std::vector<Device>& devices) {
+  const Settings settings{static_cast<int>(devices.size()), batch_size, kLeNetRate,
+                          steps_of(data, num_epochs)};
+  fmt::print("train(num_devices={}, batch_size={}, lr={}) on {}\n", devices.size(), batch_size,
+             settings.lr, dataset);
+  const Trained trained = train("lenet", data, settings, devices);
+  std::vector<std::string> names;
+  for (const Device device : devices) names.push_back(to_string(device));
+  fmt::print("test acc: {:.2f}, {:.1f} s/epoch on [{}]\n", trained.accuracy,
+             trained.seconds / num_epochs, fmt::join(names, ", "));
+  return trained;
+}
+
+void train_lenet_twice(const Data& data, const tutorial::Options& options) {
+  const Trained one = train_lenet(data, options.devices(1));
+  const Trained two = train_lenet(data, options.devices(2));
+  const int num_compared = std::min(kComparedSteps, steps_of(data, num_epochs));
+  tutorial::check_close(fmt::format("weights of 2 devices and of one after {} steps", num_compared),
+                        tutorial::max_abs_difference(one.first_weights, two.first_weights),
+                        tutorial::weight_tolerance(num_compared));
+}
+
+// --- what the book changes, one thing at a time
+
+struct Cause {
+  const char* changed;
+  Settings settings;
+  double accuracy = 0;
+};
+
+std::vector<Cause> train_causes(const Data& data, const tutorial::Options& options) {
+  const int steps = steps_of(data, kEpochsOfCauses);
+  std::vector<Cause> causes{
+      {"nothing", {1, batch_size, kRate, steps}},
+      {"devices", {2, batch_size, kRate, steps}},
+      {"batch (twice the epochs)", {1, 2 * batch_size, kRate, steps}},
+      {"learning rate", {1, batch_size, 2 * kRate, steps}},
+      {"steps (half the epochs)", {1, batch_size, kRate, steps / 2}},
+      {"all, as in the book", {2, 2 * batch_size, 2 * kRate, steps / 2}},
+  };
+  fmt::print("changed                    devices   batch     lr   steps   test acc\n");
+  for (auto& [changed, settings, accuracy] : causes) {
+    accuracy = train(kSmallNet, data, settings, options.devices(settings.num_devices)).accuracy;
+    fmt::print("{:<26} {:>7} {:>7} {:>6} {:>7} {:>10.3f}\n", changed, settings.num_devices,
+               settings.batch, settings.lr, settings.num_steps, accuracy);
+  }
+  return causes;
+}
+
+// The cause that alone costs the most.
+int worst_of(const std::vector<Cause>& causes) {
+  const auto worst =
+      std::min_element(causes.begin() + 1, causes.end() - 1,
+                       [](const Cause& a, const Cause& b) { return a.accuracy < b.accuracy; });
+  return static_cast<int>(worst - causes.begin());
+}
+
+// --- ResNet-18, acted out
+
+// Steps of DDP, each device on its own rows of random images.
+ActedSteps act_out(const predict::Topology& topology, int num_devices, int rows_of_device,
+                   int num_steps) {
+  const std::string name = fmt::format("synthetic:{}x28x28x1x10", num_devices * rows_of_device);
+  const data::LabelledTensors images =
+      data::to_tensors(datasets::load_dataset(datasets::parse_dataset(name), {}, /*seed=*/0).train);
+  tutorial::ActedTraining training;
+  training.num_devices = num_devices;
+  std::vector<Tensor> labels;
+  for (int rank = 0; rank < num_devices; ++rank) {
+    std::vector<std::size_t> rows(rows_of_device);
+    std::iota(rows.begin(), rows.end(), rank * rows.size());
+    const data::LabelledTensors mine = images.take(rows, {DeviceType::cpu, rank});
+    training.inputs.push_back(mine.x.reshape({rows.size(), 28, 28, 1}));
+    labels.push_back(mine.labels);
+  }
+  training.train = [&](int steps, const std::function<void()>& after_step) {
+    std::vector<Tensor> weights;
+    const auto train_rank = [&](comm::Communicator& ranks) {
+      const int rank = ranks.rank();
+      const auto net = nn::make_model(kResNet, {{28, 28, 1}, 10}, /*seed=*/0, DType::float32,
+                                      {DeviceType::cpu, rank});
+      parallel::Ddp ddp(net, ranks);
+      optim::Sgd sgd(net->parameters(), {.learning_rate = 0.05});
+      for (int step = 0; step < steps; ++step) {
+        tutorial::record_step(step, training.inputs[rank], [&] {
+          sgd.zero_grad();
+          cross_entropy(ddp(training.inputs[rank]), labels[rank]).backward();
+          sgd.step();
+        });
+        if (rank == 0 && after_step) after_step();
+      }
+      if (rank > 0) return;
+      for (const Variable& parameter : net->parameters()) weights.push_back(parameter.value());
+    };
+    comm::run_ranks(num_devices, train_rank, slow_motion::with_acted_links(num_devices));
+    return weights;
+  };
+  return tutorial::act_out(topology, training, num_steps);
+}
+
+struct EpochTimes {
+  double shared = 0;  // one batch for all devices
+  double each = 0;    // a batch for each
+};
+
+// Seconds of an epoch on 1, 2, 4 and 8 devices.
+std::vector<EpochTimes> act_out_epochs(const predict::Topology& topology, int num_steps) {
+  fmt::print("                 {0} rows for all            {0} rows for each\n", kActedRows);
+  fmt::print("devices       step      epoch  faster        step      epoch  faster\n");
+  std::vector<EpochTimes> epochs;
+  for (const int num_devices : {1, 2, 4, 8}) {
+    const double shared =
+        act_out(topology, num_devices, kActedRows / num_devices, num_steps).step_seconds;
+    const double each = num_devices == 1
+                            ? shared
+                            : act_out(topology, num_devices, kActedRows, num_steps).step_seconds;
+    epochs.push_back(
+        {shared * kEpochRows / kActedRows, each * kEpochRows / (kActedRows * num_devices)});
+    fmt::print("{:>7} {:>7.2f} ms {:>8.2f} s {:>6.1f}x  {:>7.2f} ms {:>8.2f} s {:>6.1f}x\n",
+               num_devices, 1e3 * shared, epochs.back().shared,
+               epochs[0].shared / epochs.back().shared, 1e3 * each, epochs.back().each,
+               epochs[0].each / epochs.back().each);
+  }
+  return epochs;
+}
+
+void run(const tutorial::Options& options) {
+  const Data data = load_data();
+  if (options.fast) num_epochs = std::min(num_epochs, 2);
+  tutorial::step(1, "guess");
+  guess.ask(options);
+
+  tutorial::step(2, "LeNet on one device and on two: the same batches");
+  train_lenet_twice(data, options);
+
+  tutorial::step(3, "twice the batch and the learning rate, and its causes one at a time");
+  fmt::print("{}, {} epochs of {} images where the line says nothing else\n", kSmallNet,
+             kEpochsOfCauses, data.rows.train.num_rows());
+  const std::vector<Cause> causes = train_causes(data, options);
+  const double base = causes.front().accuracy, book = causes.back().accuracy;
+  const int worst = worst_of(causes);
+  tutorial::check("two devices alone change nothing", std::abs(causes[1].accuracy - base) < 0.02);
+  guess.judge(worst, fmt::format("which alone takes the accuracy from {:.3f} to {:.3f}", base,
+                                 causes[worst].accuracy));
+
+  const predict::Topology topology = predict::find_topology(machine);
+  tutorial::step(4, fmt::format("{} on {} x {}, in slow motion", kResNet, topology.gpus.size(),
+                                topology.device.name));
+  const std::vector<EpochTimes> epochs = act_out_epochs(topology, options.fast ? 2 : 5);
+  tutorial::check_times("on eight devices an epoch is shorter with a batch for each",
+                        epochs.back().each < epochs.back().shared);
+  tutorial::answer(
+      fmt::format(
+          "Two devices make one's steps. With twice the batch an epoch has half as many, "
+          "which twice the learning rate makes up for in part: {:.3f} instead of {:.3f}. "
+          "But with {} images for each an epoch on eight GPUs is {:.1f} times as fast as on "
+          "one, with {} for all {:.1f} times.",
+          book, base, kActedRows, epochs[0].each / epochs[3].each, kActedRows,
+          epochs[0].shared / epochs[3].shared),
+      {{"--batch 32", "Half the steps for all: what does the book's way cost now?"},
+       {"--machine dgx1-v100", "Faster GPUs and links: what is left to share?"}});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace lockstep::tutorial;
+  const auto add_flags = [](Flags& flags, Options&) {
+    guess.add_flag(flags);
+    flags.add_text("--dataset", dataset, "digits, fashion-mnist, mnist or other images");
+    flags.add_text("--data-dir", data_dir, "where it was fetched to");
+    flags.add_number("--batch", batch_size, 1, 30000, "rows of a step (the book: 256)");
+    flags.add_number("--epochs", num_epochs, 1, 1000, "of LeNet");
+    flags.add_text("--machine", machine, "whose GPUs step 4 acts out, as of lockstep predict");
+  };
+  constexpr const char* kQuestion =
+      "Why do two devices with twice the batch train faster, and end less accurate, than one?";
+  return run_main(argc, argv, kQuestion, run, {.num_devices = 2, .add_flags = add_flags});
+}
