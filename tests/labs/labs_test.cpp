@@ -18,7 +18,7 @@ using ::testing::StartsWith;
 TEST(Labs, SolutionsHaveAllPointsAndBlanksCompileAndHaveNone) {
   const HandedOut handed_out;
   const std::vector<std::string> labs = handed_out.lab_names();
-  ASSERT_THAT(labs, SizeIs(12));
+  ASSERT_THAT(labs, SizeIs(13));
   for (const std::string& lab : labs) {
     handed_out.submit("solution_" + lab, lab, handed_out.solution(lab));
     handed_out.submit("blank_" + lab, lab, handed_out.blank(lab));
@@ -78,14 +78,31 @@ std::string outcomes(const nlohmann::json& submission) {
   return text;
 }
 
-TEST(Labs, TheBucketPlansChecksNameTheFault) {
-  const std::string lab = "08_bucket_plan";
+// The grades of a lab's wrong solutions, by name.
+nlohmann::json grade_wrong_solutions(const std::string& lab) {
   const HandedOut handed_out;
   for (const WrongSolution& wrong : wrong_solutions()) {
     if (wrong.lab != lab) continue;
     handed_out.submit(wrong.name, lab, mutated(handed_out.solution(lab), wrong));
   }
-  const nlohmann::json grades = handed_out.grade();
+  return handed_out.grade();
+}
+
+TEST(Labs, TheFoldsChecksNameTheFault) {
+  const nlohmann::json grades = grade_wrong_solutions("13_fold_patches");
+  const auto said = [&](const char* name) { return outcomes(grades.at(name)); };
+  EXPECT_THAT(said("overwrites_instead_of_adding"),
+              HasSubstr("pixel (0, 1), channel 0, which is in 2 of the patches: expected 12, found "
+                        "10; that is its last copy's alone"));
+  EXPECT_THAT(said("averages_the_copies"), HasSubstr("the mean of its copies' gradients"));
+  EXPECT_THAT(said("window_on_its_side"),
+              HasSubstr("patch 0, element 1 shows image 0, pixel (0, 1)"));
+  EXPECT_THAT(said("stride_forgotten"), HasSubstr("pixel (1, 0), channel 0, which is in 1 of"));
+  EXPECT_THAT(said("first_image_only"), HasSubstr("gradient of image 1, pixel (0, "));
+}
+
+TEST(Labs, TheBucketPlansChecksNameTheFault) {
+  const nlohmann::json grades = grade_wrong_solutions("08_bucket_plan");
   const auto said = [&](const char* name) { return outcomes(grades.at(name)); };
   EXPECT_THAT(said("in_the_order_of_registration"), HasSubstr("enters bucket 0 out of turn"));
   EXPECT_THAT(said("closes_before_the_limit"), HasSubstr("closes too early"));
@@ -98,7 +115,8 @@ INSTANTIATE_TEST_SUITE_P(Of, WrongSolutions,
                                            "03_scatter_plan", "04_replicate_backward",
                                            "05_naive_all_reduce", "06_ring_all_reduce",
                                            "07_ring_plan", "08_bucket_plan", "09_hook_order",
-                                           "10_distributed_sampler", "11_no_sync", "12_alpha_beta"),
+                                           "10_distributed_sampler", "11_no_sync", "12_alpha_beta",
+                                           "13_fold_patches"),
                          [](const auto& lab) { return std::string(lab.param).substr(3); });
 
 }  // namespace

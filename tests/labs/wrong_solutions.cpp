@@ -202,14 +202,43 @@ const std::vector<WrongSolution> kAlphaBeta = {
      "link.latency_seconds * link.bytes_per_second * n * (n - 2) / ((n - 1) * (n - 1))",
      "link.latency_seconds * link.bytes_per_second"}};
 
+const std::vector<WrongSolution> kFoldPatches = {
+    {"13_fold_patches", "overwrites_instead_of_adding",
+     "pixels[source] += copies[row * columns + column];",
+     "pixels[source] = copies[row * columns + column];"},
+    {"13_fold_patches", "averages_the_copies", "    // SOLUTION end\n    return {grad_images};",
+     "    std::vector<double> counts(pixels.size());\n"
+     "    for (std::size_t k = 0; k < rows * columns; ++k)\n"
+     "      if (const auto s = source_of(window_, images_, k / columns, k % columns); s != "
+     "kPadding) "
+     "++counts[s];\n"
+     "    for (std::size_t k = 0; k < counts.size(); ++k) pixels[k] /= counts[k] ? counts[k] : 1;\n"
+     "    // SOLUTION end\n    return {grad_images};"},
+    {"13_fold_patches", "padding_not_subtracted", "oy * window.stride + i - window.padding;",
+     "oy * window.stride + i;"},
+    {"13_fold_patches", "stride_forgotten", "oy * window.stride + i - window.padding;",
+     "oy + i - window.padding;"},
+    {"13_fold_patches", "window_on_its_side", "ox * window.stride + j - window.padding;\n",
+     "ox * window.stride + i - window.padding;\n  (void)j;\n"},
+    {"13_fold_patches", "first_image_only",
+     "for (std::size_t row = 0; row < rows; ++row) {\n"
+     "      for (",
+     "for (std::size_t row = 0; row < rows / images_[0]; ++row) {\n      for ("},
+    {"13_fold_patches", "gradient_added_up_between_calls",
+     "    // SOLUTION end\n    return {grad_images};",
+     "    static std::vector<double> total;\n    total.resize(pixels.size());\n"
+     "    for (std::size_t k = 0; k < total.size(); ++k) pixels[k] = total[k] += pixels[k];\n"
+     "    // SOLUTION end\n    return {grad_images};"}};
+
 }  // namespace
 
 const std::vector<WrongSolution>& wrong_solutions() {
   static const std::vector<WrongSolution> all = [] {
     std::vector<WrongSolution> list;
-    for (const auto* lab : {&kLinearBackward, &kCrossEntropy, &kScatterPlan, &kReplicateBackward,
-                            &kNaiveAllReduce, &kRingAllReduce, &kRingPlan, &kBucketPlan,
-                            &kHookOrder, &kDistributedSampler, &kNoSync, &kAlphaBeta}) {
+    for (const auto* lab :
+         {&kLinearBackward, &kCrossEntropy, &kScatterPlan, &kReplicateBackward, &kNaiveAllReduce,
+          &kRingAllReduce, &kRingPlan, &kBucketPlan, &kHookOrder, &kDistributedSampler, &kNoSync,
+          &kAlphaBeta, &kFoldPatches}) {
       list.insert(list.end(), lab->begin(), lab->end());
     }
     return list;

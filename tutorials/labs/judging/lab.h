@@ -57,5 +57,6 @@ Lab hook_order_lab();
 Lab distributed_sampler_lab();
 Lab no_sync_lab();
 Lab alpha_beta_lab();
+Lab fold_patches_lab();
 
 }  // namespace lab

@@ -7,7 +7,8 @@ const std::vector<Lab>& all_labs() {
       linear_backward_lab(),     cross_entropy_lab(),    scatter_plan_lab(),
       replicate_backward_lab(),  naive_all_reduce_lab(), ring_all_reduce_lab(),
       ring_plan_lab(),           bucket_plan_lab(),      hook_order_lab(),
-      distributed_sampler_lab(), no_sync_lab(),          alpha_beta_lab()};
+      distributed_sampler_lab(), no_sync_lab(),          alpha_beta_lab(),
+      fold_patches_lab()};
   return labs;
 }
 
