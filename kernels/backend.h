@@ -107,6 +107,41 @@ struct ConvBackward {
   TensorView scratch;
 };
 
+// Normalises each row over its features.
+struct LayerNormForward {
+  ConstMatrixView x;       // [rows, features]
+  ConstTensorView weight;  // [features]
+  ConstTensorView bias;    // [features]
+  MatrixView y;            // [rows, features]
+  TensorView mean;         // [rows], written
+  TensorView inverse_std;  // [rows]: 1/sqrt(biased variance + epsilon), written
+  double epsilon = 1e-5;
+};
+
+// Outputs are overwritten; one without data is not wanted.
+struct LayerNormBackward {
+  ConstMatrixView x;
+  ConstTensorView weight;
+  ConstTensorView mean;  // as the forward pass wrote them
+  ConstTensorView inverse_std;
+  ConstMatrixView grad_y;
+  MatrixView grad_x;
+  TensorView grad_weight;
+  TensorView grad_bias;
+};
+
+// Causal self-attention: in each of several heads, position t of a sequence sees positions 0 ... t.
+struct AttentionShape {
+  std::size_t batch = 0;   // sequences
+  std::size_t length = 0;  // positions of each
+  std::size_t heads = 0;
+  std::size_t head_size = 0;  // channels of a head, at most kMaxHeadSize
+
+  std::size_t channels() const { return heads * head_size; }
+  std::size_t num_rows() const { return batch * heads * length; }  // of all heads' scores
+};
+inline constexpr std::size_t kMaxHeadSize = 128;
+
 // Numbers that change from step to step live in device memory, so that a captured graph stays true.
 struct StepScalars {
   ConstTensorView learning_rate;  // float64 [1]
@@ -215,6 +250,35 @@ class Backend {
   // Each matrix of x, transposed, one after another in y.
   virtual void transpose(Stream& stream, ConstMatrixView x, TensorView y) = 0;
 
+  // --- sequences ---
+  // y[i] = weight[tokens[i]] + positions[i % length]. tokens int64 [rows], weight [vocabulary,
+  // channels], positions [length, channels] or no data: none. Throws Error{Shape} that names the
+  // place of a token outside the vocabulary.
+  virtual void embedding_forward(Stream& stream, ConstTensorView tokens, ConstMatrixView weight,
+                                 ConstMatrixView positions, MatrixView y) = 0;
+  // Each row of grad_weight (grad_positions) = the sum of the rows of grad_y whose y had it, added
+  // in their order; zeros where there are none. An output without data is not wanted.
+  virtual void embedding_backward(Stream& stream, ConstTensorView tokens, ConstMatrixView grad_y,
+                                  MatrixView grad_weight, MatrixView grad_positions) = 0;
+  // With queries, keys and values of a head [length, head_size] side by side in qkv [batch, length,
+  // 3 * channels] (all heads' queries, then keys, then values), P = softmax of the seen scores
+  // queries * keys^T / sqrt(head_size): y [batch, length, channels] = P * values. The scores exist
+  // in blocks only. log_sums [batch, heads, length] = log of the sum of exp(scores), for backward.
+  virtual void attention_forward(Stream& stream, const AttentionShape& shape, ConstTensorView qkv,
+                                 TensorView y, TensorView log_sums) = 0;
+  // scratch: as large as log_sums.
+  virtual void attention_backward(Stream& stream, const AttentionShape& shape, ConstTensorView qkv,
+                                  ConstTensorView y, ConstTensorView log_sums,
+                                  ConstTensorView grad_y, TensorView grad_qkv,
+                                  TensorView scratch) = 0;
+  // Row i of each matrix: p[j] = softmax over j <= i of scale * scores[j]; 0 beyond. p may alias
+  // scores. scores contiguous, p alike.
+  virtual void causal_softmax_forward(Stream& stream, ConstMatrixView scores, double scale,
+                                      MatrixView p) = 0;
+  // grad_scores = scale * p * (grad_p - (row sum of p * grad_p)); may alias grad_p.
+  virtual void causal_softmax_backward(Stream& stream, ConstMatrixView p, ConstMatrixView grad_p,
+                                       double scale, MatrixView grad_scores) = 0;
+
   // --- losses ---
   // loss[0] = mean or sum over rows of -log softmax(logits)[label]; labels int64 [rows];
   // probabilities [rows, classes] receives softmax(logits), for the backward pass. The mean of no
@@ -237,6 +301,8 @@ class Backend {
                             Reduction reduction, ConstTensorView grad_loss, TensorView grad_x) = 0;
 
   // --- normalisation ---
+  virtual void layer_norm_forward(Stream& stream, const LayerNormForward& call) = 0;
+  virtual void layer_norm_backward(Stream& stream, const LayerNormBackward& call) = 0;
   virtual void batch_norm_forward(Stream& stream, const BatchNormForward& call) = 0;
   virtual void batch_norm_backward(Stream& stream, const BatchNormBackward& call) = 0;
   // For replicas that share their statistics: moments float64 [2 * features + 1] = each

@@ -273,6 +273,67 @@ void PacedBackend::transpose(Stream& stream, ConstMatrixView x, TensorView y) {
   pace(stream, "transpose", {memory(x)}, {memory(y)}, [&] { inner_.transpose(stream, x, y); });
 }
 
+void PacedBackend::embedding_forward(Stream& stream, ConstTensorView tokens, ConstMatrixView weight,
+                                     ConstMatrixView positions, MatrixView y) {
+  // Of the weight it reads as much as it writes.
+  const Memories writes{memory(y)};
+  const double bytes = 2 * num_bytes({}, writes);
+  pace_seconds(stream, "embedding", {memory(tokens), memory(weight), memory(positions)}, writes,
+               predict::traffic_seconds(profile(), bytes) * traffic_beside(bytes),
+               [&] { inner_.embedding_forward(stream, tokens, weight, positions, y); });
+}
+
+void PacedBackend::embedding_backward(Stream& stream, ConstTensorView tokens,
+                                      ConstMatrixView grad_y, MatrixView grad_weight,
+                                      MatrixView grad_positions) {
+  pace(stream, "embedding backward", {memory(tokens), memory(grad_y)},
+       {memory(grad_weight), memory(grad_positions)},
+       [&] { inner_.embedding_backward(stream, tokens, grad_y, grad_weight, grad_positions); });
+}
+
+namespace {
+
+// Two products of every query with the keys that it sees: half of all.
+predict::LayerShape products_of(const AttentionShape& shape, DType dtype) {
+  return {static_cast<double>(shape.batch * shape.length), static_cast<double>(shape.length),
+          static_cast<double>(shape.channels()), size_of(dtype)};
+}
+
+}  // namespace
+
+void PacedBackend::attention_forward(Stream& stream, const AttentionShape& shape,
+                                     ConstTensorView qkv, TensorView y, TensorView log_sums) {
+  pace_layer(stream, "attention", {memory(qkv)}, {memory(y), memory(log_sums)},
+             predict::forward_seconds(profile(), products_of(shape, qkv.dtype)),
+             [&] { inner_.attention_forward(stream, shape, qkv, y, log_sums); });
+}
+
+// Five products in place of two.
+void PacedBackend::attention_backward(Stream& stream, const AttentionShape& shape,
+                                      ConstTensorView qkv, ConstTensorView y,
+                                      ConstTensorView log_sums, ConstTensorView grad_y,
+                                      TensorView grad_qkv, TensorView scratch) {
+  pace_layer(stream, "attention backward", {memory(qkv), memory(y), memory(grad_y)},
+             {memory(grad_qkv), memory(scratch)},
+             2.5 * predict::forward_seconds(profile(), products_of(shape, qkv.dtype)), [&] {
+               inner_.attention_backward(stream, shape, qkv, y, log_sums, grad_y, grad_qkv,
+                                         scratch);
+             });
+}
+
+void PacedBackend::causal_softmax_forward(Stream& stream, ConstMatrixView scores, double scale,
+                                          MatrixView p) {
+  pace(stream, "causal softmax", {memory(scores)}, {memory(p)},
+       [&] { inner_.causal_softmax_forward(stream, scores, scale, p); });
+}
+
+void PacedBackend::causal_softmax_backward(Stream& stream, ConstMatrixView p,
+                                           ConstMatrixView grad_p, double scale,
+                                           MatrixView grad_scores) {
+  pace(stream, "causal softmax backward", {memory(p), memory(grad_p)}, {memory(grad_scores)},
+       [&] { inner_.causal_softmax_backward(stream, p, grad_p, scale, grad_scores); });
+}
+
 void PacedBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView logits,
                                                  ConstTensorView labels, Reduction reduction,
                                                  MatrixView probabilities, TensorView loss) {
@@ -308,6 +369,20 @@ void PacedBackend::mse_backward(Stream& stream, ConstTensorView x, ConstTensorVi
                                 Reduction reduction, ConstTensorView grad_loss, TensorView grad_x) {
   pace(stream, "mse backward", {memory(x), memory(target), memory(grad_loss)}, {memory(grad_x)},
        [&] { inner_.mse_backward(stream, x, target, reduction, grad_loss, grad_x); });
+}
+
+void PacedBackend::layer_norm_forward(Stream& stream, const LayerNormForward& call) {
+  pace(stream, "layer norm", {memory(call.x), memory(call.weight), memory(call.bias)},
+       {memory(call.y), memory(call.mean), memory(call.inverse_std)},
+       [&] { inner_.layer_norm_forward(stream, call); });
+}
+
+void PacedBackend::layer_norm_backward(Stream& stream, const LayerNormBackward& call) {
+  pace(stream, "layer norm backward",
+       {memory(call.x), memory(call.weight), memory(call.mean), memory(call.inverse_std),
+        memory(call.grad_y)},
+       {memory(call.grad_x), memory(call.grad_weight), memory(call.grad_bias)},
+       [&] { inner_.layer_norm_backward(stream, call); });
 }
 
 void PacedBackend::batch_norm_forward(Stream& stream, const BatchNormForward& call) {

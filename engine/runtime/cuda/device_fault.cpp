@@ -39,6 +39,9 @@ void throw_if_written(DeviceFault& fault) {
   if (kind == FaultKind::label) {
     fail(ErrorCode::Shape, "cross_entropy", "label {} is outside 0 to {}", value, limit - 1);
   }
+  if (kind == FaultKind::token) {
+    fail(ErrorCode::Shape, "embedding", "token {} is outside the vocabulary of {}", value, limit);
+  }
   fail(ErrorCode::Shape, "gather_rows", "row {} does not exist: the source has {} rows", value,
        limit);
 }

@@ -17,6 +17,7 @@ enum class FaultKind : std::int32_t {
   none,
   row_index,
   label,
+  token,
   host_error,  // error
 };
 
@@ -26,7 +27,7 @@ enum class FaultKind : std::int32_t {
 struct DeviceFault {
   std::int32_t kind = 0;  // FaultKind
   std::int32_t is_written = 0;
-  std::int64_t value = 0;        // the index or label
+  std::int64_t value = 0;        // the index, label or token
   std::int64_t limit = 0;        // it should have been 0 ... limit - 1
   const Error* error = nullptr;  // lives as long as the process
 };

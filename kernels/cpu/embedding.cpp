@@ -1,0 +1,98 @@
+// Embedding: rows of a table by number, and their gradient. The rows that read one row of the table
+// are added in their order by one thread, so bits do not depend on the threads.
+#include <cstdint>
+
+#include "engine/core/error.h"
+#include "kernels/cpu/eigen_backend.h"
+#include "kernels/cpu/parallel.h"
+
+namespace lockstep::kernels {
+namespace {
+
+// The numbers of the rows of each token, one token after the other: a sort by counting, which
+// keeps the order of a token's rows.
+struct RowsByToken {
+  std::vector<std::size_t> rows;
+  std::vector<std::size_t> begins;  // token v has rows[begins[v]] ... rows[begins[v + 1] - 1]
+
+  RowsByToken(const std::int64_t* tokens, std::size_t num_rows, std::size_t vocabulary)
+      : rows(num_rows), begins(vocabulary + 1) {
+    for (std::size_t i = 0; i < num_rows; ++i) ++begins[static_cast<std::size_t>(tokens[i]) + 1];
+    for (std::size_t v = 0; v < vocabulary; ++v) begins[v + 1] += begins[v];
+    std::vector<std::size_t> next(begins.begin(), begins.end() - 1);
+    for (std::size_t i = 0; i < num_rows; ++i)
+      rows[next[static_cast<std::size_t>(tokens[i])]++] = i;
+  }
+};
+
+void require_tokens(const std::int64_t* tokens, std::size_t num_rows, std::size_t vocabulary) {
+  for (std::size_t i = 0; i < num_rows; ++i) {
+    require(tokens[i] >= 0 && static_cast<std::size_t>(tokens[i]) < vocabulary, ErrorCode::Shape,
+            "embedding", "token {} at position {} is outside the vocabulary of {}", tokens[i], i,
+            vocabulary);
+  }
+}
+
+}  // namespace
+
+void EigenBackend::embedding_forward(Stream& stream, ConstTensorView tokens, ConstMatrixView weight,
+                                     ConstMatrixView positions, MatrixView y) {
+  const auto* token = data_of<std::int64_t>(tokens);
+  require_tokens(token, y.rows, weight.rows);
+  for_floating(weight.dtype, "embedding", [&]<typename T>() {
+    parallel_rows(stream, y.rows, y.cols, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) {
+        const T* const from = row_of<T>(weight, static_cast<std::size_t>(token[i]));
+        T* const to = row_of<T>(y, i);
+        if (!positions.data) {
+          std::copy_n(from, y.cols, to);
+          continue;
+        }
+        const T* const place = row_of<T>(positions, i % positions.rows);
+        LOCKSTEP_INDEPENDENT
+        for (std::size_t j = 0; j < y.cols; ++j) to[j] = from[j] + place[j];
+      }
+    });
+  });
+}
+
+void EigenBackend::embedding_backward(Stream& stream, ConstTensorView tokens,
+                                      ConstMatrixView grad_y, MatrixView grad_weight,
+                                      MatrixView grad_positions) {
+  const auto* token = data_of<std::int64_t>(tokens);
+  for_floating(grad_y.dtype, "embedding backward", [&]<typename T>() {
+    const auto add_row = [&](std::size_t row, T* to) {
+      const T* const from = row_of<T>(grad_y, row);
+      LOCKSTEP_INDEPENDENT
+      for (std::size_t j = 0; j < grad_y.cols; ++j) to[j] += from[j];
+    };
+    if (grad_weight.data) {
+      require_tokens(token, grad_y.rows, grad_weight.rows);
+      const RowsByToken by_token(token, grad_y.rows, grad_weight.rows);
+      parallel_rows(stream, grad_weight.rows, grad_weight.cols,
+                    [&](std::size_t begin, std::size_t end) {
+                      for (std::size_t v = begin; v < end; ++v) {
+                        T* const to = row_of<T>(grad_weight, v);
+                        std::fill_n(to, grad_weight.cols, T(0));
+                        for (std::size_t k = by_token.begins[v]; k < by_token.begins[v + 1]; ++k) {
+                          add_row(by_token.rows[k], to);
+                        }
+                      }
+                    });
+    }
+    if (grad_positions.data) {
+      parallel_rows(stream, grad_positions.rows, grad_positions.cols,
+                    [&](std::size_t begin, std::size_t end) {
+                      for (std::size_t t = begin; t < end; ++t) {
+                        T* const to = row_of<T>(grad_positions, t);
+                        std::fill_n(to, grad_positions.cols, T(0));
+                        for (std::size_t i = t; i < grad_y.rows; i += grad_positions.rows) {
+                          add_row(i, to);
+                        }
+                      }
+                    });
+    }
+  });
+}
+
+}  // namespace lockstep::kernels
