@@ -46,6 +46,13 @@ inline TensorView view_or_none(const Tensor& tensor) {
   return tensor.defined() ? tensor.view() : TensorView{};
 }
 
+// The rows of a tensor's last dimension: [..., features] as a matrix.
+inline MatrixView rows_of(const Tensor& tensor) {
+  const std::size_t features = tensor.size(tensor.num_dims() - 1);
+  return matrix_view(tensor.raw(), tensor.dtype(),
+                     features == 0 ? 0 : tensor.num_elements() / features, features);
+}
+
 // The way of one input's gradient: to the node that made the input, or to a leaf. Holds what
 // the input was, not its values, so that only tensors which a backward function needs stay alive.
 struct Edge {

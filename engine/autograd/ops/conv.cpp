@@ -44,13 +44,6 @@ class PatchesNode final : public Node {
   Windows windows_;
 };
 
-// Images as rows of pixels.
-MatrixView pixels(const Tensor& images) {
-  const std::size_t channels = images.size(images.num_dims() - 1);
-  return matrix_view(images.raw(), images.dtype(),
-                     channels == 0 ? 0 : images.num_elements() / channels, channels);
-}
-
 // Undefined where the device's convolutions need none.
 Tensor scratch_for(const Windows& windows, const Tensor& like) {
   const std::size_t num_elements = like.backend().conv_scratch(windows);
@@ -82,7 +75,7 @@ class Conv2dNode final : public Node {
         grad_z.stream(), {.windows = windows_,
                           .x = x.view(),
                           .weight = weight.matrix(),
-                          .grad_z = pixels(grad_z),
+                          .grad_z = rows_of(grad_z),
                           .grad_x = view_or_none(grads[0]),
                           .grad_weight = grads[1].defined() ? grads[1].matrix() : MatrixView{},
                           .grad_bias = view_or_none(grads[2]),
@@ -144,15 +137,15 @@ Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
   }
   const Tensor scratch = scratch_for(windows, images);
   y.backend().conv_forward(
-      y.stream(),
-      {.windows = windows,
-       .x = images.view(),
-       .weight = w.matrix(),
-       .bias = view_or_none(b),
-       .activation = activation,
-       .y = pixels(y),
-       .preactivation = kernels::needs_preactivation(activation) ? pixels(activated) : MatrixView{},
-       .scratch = view_or_none(scratch)});
+      y.stream(), {.windows = windows,
+                   .x = images.view(),
+                   .weight = w.matrix(),
+                   .bias = view_or_none(b),
+                   .activation = activation,
+                   .y = rows_of(y),
+                   .preactivation =
+                       kernels::needs_preactivation(activation) ? rows_of(activated) : MatrixView{},
+                   .scratch = view_or_none(scratch)});
   return record<Conv2dNode>({x, weight, bias}, std::move(y), windows, images, w, activation,
                             std::move(activated));
 }

@@ -14,11 +14,12 @@ namespace {
 // grad_logits = (softmax(logits) - onehot(label)) * grad_loss (/ rows for mean).
 class CrossEntropyNode final : public Node {
  public:
-  CrossEntropyNode(Tensor probabilities, Tensor labels, Reduction reduction,
+  CrossEntropyNode(Tensor probabilities, Tensor labels, Reduction reduction, Logits use,
                    std::shared_ptr<const void> told)
       : probabilities_(std::move(probabilities)),
         labels_(std::move(labels)),
         reduction_(reduction),
+        use_(use),
         told_(std::move(told)) {}
   const char* name() const override { return "CrossEntropy"; }
   Gradients backward(const Gradients& grad_outputs) override {
@@ -26,9 +27,11 @@ class CrossEntropyNode final : public Node {
     if (trace::Observer* observer = trace::observer(); observer != nullptr && told_) {
       observer->loss_backward(running_pass_number(), told_, trace::host_values(grad_outputs[0]));
     }
-    Tensor grad_logits = gradient_buffer(0);
+    const Tensor& probabilities = unpack(probabilities_);
+    Tensor grad_logits = use_ == Logits::consume ? probabilities : gradient_buffer(0);
+    if (use_ == Logits::consume) grad_logits.bump_version();
     grad_logits.backend().softmax_cross_entropy_backward(
-        grad_logits.stream(), unpack(probabilities_).matrix(), labels.view(), reduction_,
+        grad_logits.stream(), probabilities.matrix(), labels.view(), reduction_,
         grad_outputs[0].view(), grad_logits.matrix());
     return {grad_logits};
   }
@@ -38,12 +41,14 @@ class CrossEntropyNode final : public Node {
   SavedTensor probabilities_;
   SavedTensor labels_;
   Reduction reduction_;
+  Logits use_;
   std::shared_ptr<const void> told_;
 };
 
 }  // namespace
 
-Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction reduction) {
+Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction reduction,
+                       Logits use) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "CrossEntropy");
   const Tensor& x = logits.value();
   require_same_device("cross_entropy", {&x, &labels});
@@ -55,7 +60,9 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction r
   require(labels.dtype() == DType::int64, ErrorCode::DType, "cross_entropy",
           "labels must be int64, found {}", to_string(labels.dtype()));
   Tensor loss = Tensor::empty({}, x.dtype(), x.device());
-  Tensor probabilities = Tensor::empty(x.shape(), x.dtype(), x.device());
+  Tensor probabilities =
+      use == Logits::consume ? x : Tensor::empty(x.shape(), x.dtype(), x.device());
+  if (use == Logits::consume) x.bump_version();
   loss.backend().softmax_cross_entropy_forward(loss.stream(), x.matrix(), labels.view(), reduction,
                                                probabilities.matrix(), loss.view());
   std::shared_ptr<const void> told;
@@ -64,7 +71,7 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, Reduction r
                            trace::host_values(labels)});
   }
   return record<CrossEntropyNode>({logits}, std::move(loss), std::move(probabilities), labels,
-                                  reduction, std::move(told));
+                                  reduction, use, std::move(told));
 }
 
 namespace {

@@ -50,8 +50,11 @@ Variable to(const Variable& x, Device device);
 // --- losses ---
 // logits [batch, classes], labels int64 [batch] -> scalar. The mean of no rows is NaN.
 // Throws Error{Shape} for a label outside the classes.
+// consume: the memory of the logits becomes that of their probabilities, then of their gradient; so
+// they exist once, and backward runs once. Nothing else may read them afterwards.
+enum class Logits { keep, consume };
 Variable cross_entropy(const Variable& logits, const Tensor& labels,
-                       Reduction reduction = Reduction::mean);
+                       Reduction reduction = Reduction::mean, Logits use = Logits::keep);
 // Mean (or sum) of squared differences; target has x's shape.
 Variable mse_loss(const Variable& x, const Tensor& target, Reduction reduction = Reduction::mean);
 

@@ -1,0 +1,77 @@
+// Layer normalisation.
+#include "engine/autograd/node.h"
+#include "engine/autograd/ops/sequences.h"
+#include "engine/core/error.h"
+#include "engine/trace/span.h"
+
+namespace lockstep {
+namespace {
+
+// With x^ = (x - mean) * inverse_std, y = weight * x^ + bias, g = grad_y * weight:
+//   grad_bias = sum over rows of grad_y;  grad_weight = sum over rows of grad_y * x^
+//   grad_x = inverse_std * (g - mean(g) - x^ * mean(g * x^)), means over the row's features
+class LayerNormNode final : public Node {
+ public:
+  LayerNormNode(Tensor x, Tensor weight, Tensor mean, Tensor inverse_std)
+      : x_(std::move(x)),
+        weight_(std::move(weight)),
+        mean_(std::move(mean)),
+        inverse_std_(std::move(inverse_std)) {}
+  const char* name() const override { return "LayerNorm"; }
+  Gradients backward(const Gradients& grad_outputs) override {
+    Gradients grads(3);
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (wants_gradient(i)) grads[i] = gradient_buffer(i);
+    }
+    const Tensor& x = unpack(x_);
+    // The gradients of weight and bias do not depend on what the weight was.
+    const Tensor& weight = grads[0].defined() ? unpack(weight_) : weight_.unchecked();
+    x.backend().layer_norm_backward(
+        x.stream(), {.x = rows_of(x),
+                     .weight = weight.view(),
+                     .mean = unpack(mean_).view(),
+                     .inverse_std = unpack(inverse_std_).view(),
+                     .grad_y = rows_of(grad_outputs[0]),
+                     .grad_x = grads[0].defined() ? rows_of(grads[0]) : MatrixView{},
+                     .grad_weight = view_or_none(grads[1]),
+                     .grad_bias = view_or_none(grads[2])});
+    return grads;
+  }
+  void release_saved() override { x_ = weight_ = mean_ = inverse_std_ = {}; }
+
+ private:
+  SavedTensor x_;
+  SavedTensor weight_;
+  SavedTensor mean_;
+  SavedTensor inverse_std_;
+};
+
+}  // namespace
+
+Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias,
+                    double epsilon) {
+  trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "LayerNorm");
+  const Tensor& input = x.value();
+  require_same_device("layer_norm", {&input, &weight.value(), &bias.value()});
+  require_same_dtype("layer_norm", {&input, &weight.value(), &bias.value()});
+  const std::size_t features = weight.value().num_elements();
+  require(input.num_dims() > 0 && features > 0 && input.size(input.num_dims() - 1) == features &&
+              weight.shape() == Shape{features} && bias.shape() == Shape{features},
+          ErrorCode::Shape, "layer_norm", "input {} does not fit weight {} and bias {}",
+          to_string(input.shape()), to_string(weight.shape()), to_string(bias.shape()));
+  const MatrixView rows = rows_of(input);
+  Tensor y = Tensor::empty(input.shape(), input.dtype(), input.device());
+  Tensor mean = Tensor::empty({rows.rows}, input.dtype(), input.device());
+  Tensor inverse_std = Tensor::empty({rows.rows}, input.dtype(), input.device());
+  y.backend().layer_norm_forward(y.stream(), {.x = rows,
+                                              .weight = weight.value().view(),
+                                              .bias = bias.value().view(),
+                                              .y = rows_of(y),
+                                              .mean = mean.view(),
+                                              .inverse_std = inverse_std.view(),
+                                              .epsilon = epsilon});
+  return record<LayerNormNode>({x, weight, bias}, std::move(y), input, weight.value(),
+                               std::move(mean), std::move(inverse_std));
+}
+
+}  // namespace lockstep
