@@ -43,6 +43,7 @@
 #include "engine/data/sampler.h"
 
 // Models and what trains them.
+#include "engine/nn/gpt.h"
 #include "engine/nn/image_layers.h"
 #include "engine/nn/layers.h"
 #include "engine/nn/loss.h"

@@ -18,11 +18,19 @@ Linear::Linear(std::size_t in_features, std::size_t out_features, Rng& rng,
           out_features);
   const double bound = 1.0 / std::sqrt(static_cast<double>(in_features));
   const Device device = options.device.value_or(default_device());
-  register_parameter("weight", Tensor::uniform({out_features, in_features}, -bound, bound, rng,
-                                               options.dtype, device));
+  const Shape shape{out_features, in_features};
+  const Shape bias_shape{out_features};
+  if (const std::optional<double> deviation = options.standard_deviation) {
+    register_parameter("weight", Tensor::normal(shape, 0, *deviation, rng, options.dtype, device));
+    if (bias_ == Bias::yes) {
+      register_parameter("bias", Tensor::zeros(bias_shape, options.dtype, device));
+    }
+    return;
+  }
+  register_parameter("weight", Tensor::uniform(shape, -bound, bound, rng, options.dtype, device));
   if (bias_ == Bias::yes) {
     register_parameter("bias",
-                       Tensor::uniform({out_features}, -bound, bound, rng, options.dtype, device));
+                       Tensor::uniform(bias_shape, -bound, bound, rng, options.dtype, device));
   }
 }
 
@@ -99,7 +107,7 @@ Dropout::Dropout(double probability, std::uint64_t seed, std::uint32_t layer)
 }
 
 Variable Dropout::forward(const Variable& x) {
-  return is_training() ? dropout(x, probability_, seed_, layer_) : x;
+  return is_training() && probability_ > 0 ? dropout(x, probability_, seed_, layer_) : x;
 }
 
 std::string Dropout::extra_text() const {

@@ -19,6 +19,8 @@ struct LinearOptions {
   Bias bias = Bias::yes;
   DType dtype = DType::float32;
   std::optional<Device> device = {};  // of the parameters; none: default_device()
+  // Weights start normal with this standard deviation, and biases at zero; none: PyTorch's default.
+  std::optional<double> standard_deviation = {};
 };
 
 // A layer that can apply an activation in its own operation. In a Sequential it does so with the

@@ -13,8 +13,8 @@ namespace lockstep::nn {
 namespace {
 
 constexpr std::string_view kAllowed =
-    "mlp:IN-HIDDEN-...-OUT[:relu|gelu|tanh], lenet, lenet5, resnet18[:WIDTH] or "
-    "cnn:32c3-p2-64c3-p2-128-10";
+    "mlp:IN-HIDDEN-...-OUT[:relu|gelu|tanh], lenet, lenet5, resnet18[:WIDTH], "
+    "cnn:32c3-p2-64c3-p2-128-10, gpt:LAYERS-HEADS-CHANNELS-CONTEXT, gpt2 or gpt2-medium";
 constexpr std::size_t kLargestNumber = 1 << 20;  // of channels, neurons or pixels
 
 [[noreturn]] void fail_model(std::string_view text, std::string_view why,
@@ -70,6 +70,28 @@ std::vector<CnnLayer> parse_layers(std::string_view text, std::string_view words
   return layers;
 }
 
+GptOptions parse_gpt(std::string_view text, std::string_view words) {
+  GptOptions options;
+  std::size_t begin = 0;
+  for (std::size_t* const number :
+       {&options.layers, &options.heads, &options.channels, &options.context}) {
+    const bool is_last = number == &options.context;
+    const std::size_t end = is_last ? words.size() : std::min(words.find('-', begin), words.size());
+    *number = begin <= words.size() ? parse_number(words.substr(begin, end - begin)) : 0;
+    if (*number == 0) fail_model(text, "expected four numbers, such as gpt:4-4-128-64");
+    begin = end + 1;
+  }
+  if (options.channels % options.heads != 0) {
+    fail_model(text,
+               fmt::format("{} heads do not divide {} channels", options.heads, options.channels));
+  }
+  if (options.channels / options.heads > kernels::kMaxHeadSize) {
+    fail_model(text, fmt::format("a head may have {} channels at most, and these have {}",
+                                 kernels::kMaxHeadSize, options.channels / options.heads));
+  }
+  return options;
+}
+
 }  // namespace
 
 ModelSpec parse_model(std::string_view text) {
@@ -91,8 +113,15 @@ ModelSpec parse_model(std::string_view text) {
     spec.kind = ModelSpec::Kind::lenet;
   } else if (text == "lenet5") {
     spec.kind = ModelSpec::Kind::lenet5;
+  } else if ((word == "gpt" && colon != std::string_view::npos) || text == "gpt2" ||
+             text == "gpt2-medium") {
+    spec.kind = ModelSpec::Kind::gpt;
+    spec.gpt = parse_gpt(text, text == "gpt2"          ? "12-12-768-1024"
+                               : text == "gpt2-medium" ? "24-16-1024-1024"
+                                                       : rest);
   } else {
-    const std::array<std::string, 5> words = {"mlp:", "lenet", "lenet5", "resnet18", "cnn:"};
+    const std::array<std::string, 8> words = {"mlp:", "lenet", "lenet5", "resnet18",
+                                              "cnn:", "gpt:",  "gpt2",   "gpt2-medium"};
     const std::size_t end = std::min(text.find_first_of(":-"), text.size());
     fail_model(text, "unknown model",
                did_you_mean(text.substr(0, std::min(end + 1, text.size())), words));
@@ -278,6 +307,11 @@ double count_parameters(const ModelSpec& spec, const ModelData& data) {
   if (spec.kind == ModelSpec::Kind::resnet18) {
     return 2730.0 * static_cast<double>(spec.width) * static_cast<double>(spec.width);
   }
+  if (spec.kind == ModelSpec::Kind::gpt) {
+    GptOptions gpt = spec.gpt;
+    gpt.vocabulary = data.num_classes;
+    return count_parameters(gpt);
+  }
   const std::vector<std::size_t>& sizes = spec.mlp.sizes;
   for (std::size_t i = 0; i + 1 < sizes.size(); ++i) {
     count += (static_cast<double>(sizes[i]) + 1) * static_cast<double>(sizes[i + 1]);
@@ -311,6 +345,15 @@ double count_parameters(const ModelSpec& spec, const ModelData& data) {
 void require_model_fits(std::string_view text, const ModelData& data, std::string_view name) {
   const ModelSpec spec = parse_model(text);
   const std::size_t num_features = data.row.num_elements();
+  const bool is_text = data.values == ModelData::Values::tokens;
+  require(is_text || !spec.takes_text(), ErrorCode::Usage, "--model",
+          "'{}' takes text, but {} has rows of {} numbers; use --dataset tinyshakespeare, "
+          "embedded-text, text:FILE or tokens:FILE",
+          text, name, num_features);
+  require(!is_text || spec.takes_text(), ErrorCode::Usage, "--model",
+          "'{}' takes rows of numbers, but {} is a text; use gpt:LAYERS-HEADS-CHANNELS-CONTEXT",
+          text, name);
+  if (spec.takes_text()) return;
   if (!spec.takes_images()) {
     require(spec.mlp.sizes.front() == num_features && spec.mlp.sizes.back() >= data.num_classes,
             ErrorCode::Usage, "--model",
@@ -334,8 +377,14 @@ void require_model_fits(std::string_view text, const ModelData& data, std::strin
   }
 }
 
-std::shared_ptr<Sequential> make_model(const ModelSpec& spec, const ModelData& data,
-                                       std::uint64_t seed, DType dtype, Device device) {
+std::shared_ptr<Module> make_model(const ModelSpec& spec, const ModelData& data, std::uint64_t seed,
+                                   DType dtype, Device device) {
+  if (spec.takes_text()) {
+    GptOptions options = spec.gpt;
+    options.vocabulary = data.num_classes;
+    options.seed = seed;
+    return std::make_shared<Gpt>(options, Placement{dtype, device});
+  }
   if (!spec.takes_images()) return make_mlp(spec.mlp, seed, dtype, device);
   NetBuilder net(data.row, seed, dtype, device);
   switch (spec.kind) {
@@ -347,13 +396,14 @@ std::shared_ptr<Sequential> make_model(const ModelSpec& spec, const ModelData& d
       return make_resnet18(net, spec.width, data.num_classes);
     case ModelSpec::Kind::cnn:
     case ModelSpec::Kind::mlp:
+    case ModelSpec::Kind::gpt:
       break;
   }
   return std::make_shared<Sequential>(make_cnn(net, spec.layers));
 }
 
-std::shared_ptr<Sequential> make_model(std::string_view text, const ModelData& data,
-                                       std::uint64_t seed, DType dtype, Device device) {
+std::shared_ptr<Module> make_model(std::string_view text, const ModelData& data, std::uint64_t seed,
+                                   DType dtype, Device device) {
   return make_model(parse_model(text), data, seed, dtype, device);
 }
 

@@ -1,13 +1,15 @@
-// The models that a word names: perceptrons, and convolutional nets for images.
+// The models that a word names: perceptrons, convolutional nets for images, and GPTs for text.
 //
 //   mlp:784-256-10[:relu|gelu|tanh]    a perceptron (mlp.h), for rows
 //   lenet                              two convolutions, average pools, 128 neurons
 //   lenet5                             LeCun's of 1998
 //   resnet18[:WIDTH]                   WIDTH (64) channels in its first stage
 //   cnn:32c3-32c3-p2-64c3-p2-128-10    one's own, layer by layer
+//   gpt:4-4-128-64                     layers, heads, channels, context (gpt.h)
+//   gpt2, gpt2-medium                  gpt:12-12-768-1024, gpt:24-16-1024-1024
 //
-// A model is made for the data's rows: the channels of its first convolution, and the inputs of its
-// first linear layer, follow from the images.
+// A model is made for the data's rows: the channels of its first convolution, the inputs of its
+// first linear layer, and the vocabulary follow from the data.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +19,7 @@
 #include <vector>
 
 #include "engine/core/shape.h"
+#include "engine/nn/gpt.h"
 #include "engine/nn/layers.h"
 #include "engine/nn/mlp.h"
 
@@ -24,8 +27,9 @@ namespace lockstep::nn {
 
 // The rows and classes that a model is made for.
 struct ModelData {
-  Shape row;  // [features], or [height, width, channels]
+  Shape row;  // [features], [height, width, channels], or [tokens]
   std::size_t num_classes = 0;
+  enum class Values { numbers, tokens } values = Values::numbers;
 };
 
 // A layer of cnn:...
@@ -36,12 +40,14 @@ struct CnnLayer {
 };
 
 struct ModelSpec {
-  enum class Kind { mlp, lenet, lenet5, resnet18, cnn } kind = Kind::mlp;
+  enum class Kind { mlp, lenet, lenet5, resnet18, cnn, gpt } kind = Kind::mlp;
   MlpSpec mlp;                   // mlp only
   std::size_t width = 64;        // resnet18 only
   std::vector<CnnLayer> layers;  // cnn only; the last is linear
+  GptOptions gpt;                // gpt only, but for the vocabulary
 
-  bool takes_images() const { return kind != Kind::mlp; }
+  bool takes_text() const { return kind == Kind::gpt; }
+  bool takes_images() const { return kind != Kind::mlp && kind != Kind::gpt; }
   bool has_batch_norm() const { return kind == Kind::resnet18; }
 };
 
@@ -56,8 +62,8 @@ ModelSpec parse_model(std::string_view text);
 double count_parameters(const ModelSpec& spec, const ModelData& data);
 
 // Throws Error{Usage} that says what fits, unless such a model can be made for the data: rows of
-// the perceptron's size, images that no window is larger than, outputs for all classes. name: of
-// the data, in errors.
+// the perceptron's size, images that no window is larger than, outputs for all classes, text for a
+// GPT. name: of the data, in errors.
 void require_model_fits(std::string_view text, const ModelData& data, std::string_view name);
 
 // Initial weights are drawn layer by layer from Rng(seed), the same ones on every device.
@@ -68,13 +74,11 @@ void require_model_fits(std::string_view text, const ModelData& data, std::strin
 //             classes; images get margins up to 32 x 32.
 //   resnet18: as torchvision's, whose names it has, with a first convolution of 3x3, stride 1, and
 //             no pool after it, for images of about 32 x 32.
-// Layers are named "0", "1", ... but for resnet18's.
+// Layers are named "0", "1", ... but for those of resnet18 and GPTs.
 // REQUIRES: require_model_fits.
-std::shared_ptr<Sequential> make_model(const ModelSpec& spec, const ModelData& data,
-                                       std::uint64_t seed, DType dtype = DType::float32,
-                                       Device device = default_device());
-std::shared_ptr<Sequential> make_model(std::string_view text, const ModelData& data,
-                                       std::uint64_t seed, DType dtype = DType::float32,
-                                       Device device = default_device());
+std::shared_ptr<Module> make_model(const ModelSpec& spec, const ModelData& data, std::uint64_t seed,
+                                   DType dtype = DType::float32, Device device = default_device());
+std::shared_ptr<Module> make_model(std::string_view text, const ModelData& data, std::uint64_t seed,
+                                   DType dtype = DType::float32, Device device = default_device());
 
 }  // namespace lockstep::nn

@@ -46,29 +46,41 @@ std::string quoted(const std::vector<std::string>& names) {
 
 enum class Order { as_in_memory, as_in_files };
 
-// The sizes of a convolution's weight that is stored in the other order; of anything else, the
-// same.
-Shape reordered(const Shape& shape, Order order) {
+// GPT-2's linear layers are [in, out] in files: Hugging Face's Conv1D.
+bool is_conv1d(std::string_view name, const Shape& shape) {
+  return shape.num_dims() == 2 &&
+         (name.ends_with(".c_attn.weight") || name.ends_with(".c_proj.weight") ||
+          name.ends_with(".c_fc.weight"));
+}
+
+// The sizes of a weight that is stored in the other order: that of a convolution, or of a GPT-2's
+// linear layer. Of anything else the same.
+Shape reordered(std::string_view name, const Shape& shape, Order order) {
+  if (is_conv1d(name, shape)) return {shape[1], shape[0]};
   if (shape.num_dims() != 4) return shape;
   return order == Order::as_in_files ? Shape{shape[0], shape[3], shape[1], shape[2]}
                                      : Shape{shape[0], shape[2], shape[3], shape[1]};
 }
 
 // The elements of a tensor in the CPU's memory, in that order.
-Tensor reordered(const Tensor& tensor, Order order) {
-  if (tensor.num_dims() != 4) return tensor;
-  const Tensor result =
-      Tensor::empty(reordered(tensor.shape(), order), tensor.dtype(), tensor.device());
+Tensor reordered(std::string_view name, const Tensor& tensor, Order order) {
+  const Shape shape = reordered(name, tensor.shape(), order);
+  const bool is_matrix = is_conv1d(name, shape);
+  if (tensor.num_dims() != 4 && !is_matrix) return tensor;
+  const Tensor result = Tensor::empty(shape, tensor.dtype(), tensor.device());
   const Shape& memory = order == Order::as_in_files ? tensor.shape() : result.shape();
   const std::size_t size = size_of(tensor.dtype());
-  const std::size_t pixels = memory[1] * memory[2];
+  // A matrix is one image of which the rows are pixels.
+  const std::size_t outs = is_matrix ? 1 : memory[0];
+  const std::size_t pixels = is_matrix ? memory[0] : memory[1] * memory[2];
+  const std::size_t ins = is_matrix ? memory[1] : memory[3];
   const auto* const from = static_cast<const std::byte*>(tensor.raw());
   auto* const to = static_cast<std::byte*>(result.raw());
-  for (std::size_t out = 0; out < memory[0]; ++out) {
+  for (std::size_t out = 0; out < outs; ++out) {
     for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
-      for (std::size_t in = 0; in < memory[3]; ++in) {
-        const std::size_t in_memory = (out * pixels + pixel) * memory[3] + in;
-        const std::size_t in_file = (out * memory[3] + in) * pixels + pixel;
+      for (std::size_t in = 0; in < ins; ++in) {
+        const std::size_t in_memory = (out * pixels + pixel) * ins + in;
+        const std::size_t in_file = (out * ins + in) * pixels + pixel;
         const bool saves = order == Order::as_in_files;
         std::memcpy(to + (saves ? in_file : in_memory) * size,
                     from + (saves ? in_memory : in_file) * size, size);
@@ -78,8 +90,9 @@ Tensor reordered(const Tensor& tensor, Order order) {
   return result;
 }
 
-std::string torch_size(const Shape& shape) {
-  return fmt::format("torch.Size({})", lockstep::to_string(reordered(shape, Order::as_in_files)));
+std::string torch_size(const std::string& name, const Shape& shape) {
+  return fmt::format("torch.Size({})",
+                     lockstep::to_string(reordered(name, shape, Order::as_in_files)));
 }
 
 // Advice for when one side was wrapped (in DataParallel or Ddp, by torch.compile, as a member) and
@@ -142,7 +155,7 @@ LoadResult load_state_dict(Module& module, const StateDict& state, Strict strict
       mismatches += fmt::format(
           " size mismatch for {}: copying a param with shape {} from checkpoint, the shape in "
           "current model is {}.",
-          name, torch_size(shape), torch_size(target.shape()));
+          name, torch_size(name, shape), torch_size(name, target.shape()));
     }
     sources.erase(source);
   }
@@ -221,7 +234,7 @@ void save_weights(const std::filesystem::path& path, const StateDict& state) {
     tensor.stream().synchronize();
     const Tensor copy = tensor.to(Device{});
     copy.stream().synchronize();
-    const Tensor& host = on_host.emplace_back(reordered(copy, Order::as_in_files));
+    const Tensor& host = on_host.emplace_back(reordered(name, copy, Order::as_in_files));
     arrays.push_back({name,
                       host.dtype(),
                       host.shape(),
@@ -238,7 +251,7 @@ StateDict load_weights(const std::filesystem::path& path) {
   for (const checkpoint::NamedArray& array : checkpoint::read_safetensors(path).arrays) {
     Tensor tensor = Tensor::empty(array.shape, array.dtype, Device{});
     if (!array.bytes.empty()) std::memcpy(tensor.raw(), array.bytes.data(), array.bytes.size());
-    state.emplace_back(array.name, reordered(tensor, Order::as_in_memory));
+    state.emplace_back(array.name, reordered(array.name, tensor, Order::as_in_memory));
   }
   return state;
 }

@@ -12,7 +12,8 @@ namespace lockstep::nn {
 
 // Parameters and buffers, each module's own before its children's, as in PyTorch. The tensors share
 // memory with the module's. One of four dimensions is a convolution's weight, [out, height, width,
-// in] in memory; files, and sizes in errors, have PyTorch's order [out, in, height, width].
+// in] in memory; files, and sizes in errors, have PyTorch's order [out, in, height, width]. So they
+// have [in, out] for the weights of GPT-2's linear layers (c_attn, c_proj, c_fc).
 using StateDict = std::vector<std::pair<std::string, Tensor>>;
 
 StateDict state_dict(const Module& module, std::string_view prefix = {});

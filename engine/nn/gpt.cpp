@@ -1,0 +1,154 @@
+#include "engine/nn/gpt.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "engine/core/error.h"
+
+namespace lockstep::nn {
+
+namespace {
+
+constexpr double kDeviation = 0.02;
+constexpr std::string_view kPrefix = "transformer.";
+constexpr std::string_view kTable = "transformer.wte.weight";
+constexpr std::string_view kHead = "lm_head.weight";
+
+double residual_deviation(const GptOptions& options) {
+  return kDeviation / std::sqrt(2.0 * static_cast<double>(options.layers));
+}
+
+Dropout dropout_of(const GptOptions& options, std::size_t layer) {
+  return {options.dropout, options.seed, static_cast<std::uint32_t>(layer)};
+}
+
+}  // namespace
+
+double count_parameters(const GptOptions& options) {
+  const auto channels = static_cast<double>(options.channels);
+  return channels * (static_cast<double>(options.vocabulary + options.context) + 2) +
+         static_cast<double>(options.layers) * channels * (12 * channels + 13);
+}
+
+GptMlp::GptMlp(std::size_t channels, Rng& rng, double deviation, double residual_deviation,
+               const Placement& placement)
+    : c_fc_(channels, 4 * channels, rng, starting_with(deviation, placement)),
+      c_proj_(4 * channels, channels, rng, starting_with(residual_deviation, placement)) {
+  register_child("c_fc", c_fc_);
+  register_child("c_proj", c_proj_);
+}
+
+GptBlock::GptBlock(const GptOptions& options, std::size_t number, Rng& rng,
+                   const Placement& placement)
+    : ln_1_(options.channels, 1e-5, placement),
+      attn_(options.channels, options.heads, rng, kDeviation, residual_deviation(options),
+            placement),
+      ln_2_(options.channels, 1e-5, placement),
+      mlp_(options.channels, rng, kDeviation, residual_deviation(options), placement),
+      after_attn_(dropout_of(options, 2 * number + 1)),
+      after_mlp_(dropout_of(options, 2 * number + 2)) {
+  register_child("ln_1", ln_1_);
+  register_child("attn", attn_);
+  register_child("ln_2", ln_2_);
+  register_child("mlp", mlp_);
+  if (options.dropout == 0) return;
+  register_child("after_attn", after_attn_);
+  register_child("after_mlp", after_mlp_);
+}
+
+Variable GptBlock::forward(const Variable& x) {
+  const Variable y = add(x, after_attn_(attn_(ln_1_(x))));
+  return add(y, after_mlp_(mlp_(ln_2_(y))));
+}
+
+GptTransformer::GptTransformer(const GptOptions& options, Rng rng, const Placement& placement)
+    : wte_(options.vocabulary, options.channels, rng, kDeviation, placement),
+      wpe_(options.context, options.channels, rng, kDeviation, placement),
+      h_([&] {
+        std::vector<std::shared_ptr<Module>> blocks;
+        for (std::size_t i = 0; i < options.layers; ++i) {
+          blocks.push_back(std::make_shared<GptBlock>(options, i, rng, placement));
+        }
+        return blocks;
+      }()),
+      ln_f_(options.channels, 1e-5, placement),
+      dropout_(dropout_of(options, 0)) {
+  register_child("wte", wte_);
+  register_child("wpe", wpe_);
+  register_child("h", h_);
+  register_child("ln_f", ln_f_);
+  if (options.dropout > 0) register_child("dropout", dropout_);
+}
+
+Variable GptTransformer::forward(const Variable& tokens) {
+  return ln_f_(h_(dropout_(embedding(tokens.value(), wte_.weight(), wpe_.weight()))));
+}
+
+Gpt::Gpt(const GptOptions& options, const Placement& placement)
+    : transformer_(options, Rng(options.seed), placement) {
+  register_child("transformer", transformer_);
+}
+
+Variable Gpt::forward(const Variable& tokens) {
+  const Variable x = transformer_(tokens);
+  const Shape& shape = x.shape();
+  return linear(reshape(x, {shape[0] * shape[1], shape[2]}), transformer_.table(), {});
+}
+
+namespace {
+
+bool is_mask(std::string_view name) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+}
+
+Tensor* find(StateDict& state, std::string_view name) {
+  for (auto& [key, tensor] : state) {
+    if (key == name) return &tensor;
+  }
+  return nullptr;
+}
+
+// One more than the largest N of "transformer.h.N.".
+std::size_t count_layers(const StateDict& state) {
+  std::size_t layers = 0;
+  for (const auto& [name, tensor] : state) {
+    constexpr std::string_view kBlocks = "transformer.h.";
+    if (!name.starts_with(kBlocks)) continue;
+    std::size_t number = 0;
+    const char* const begin = name.data() + kBlocks.size();
+    if (std::from_chars(begin, name.data() + name.size(), number).ptr == begin) continue;
+    layers = std::max(layers, number + 1);
+  }
+  return layers;
+}
+
+}  // namespace
+
+StateDict gpt_state(StateDict state, std::size_t layers) {
+  std::erase_if(state, [](const auto& entry) { return is_mask(entry.first); });
+  const bool has_prefix = std::ranges::any_of(
+      state, [](const auto& entry) { return entry.first.starts_with(kPrefix); });
+  for (auto& [name, tensor] : state) {
+    if (!has_prefix && name != kHead) name.insert(0, kPrefix);
+  }
+  if (Tensor* const head = find(state, kHead)) {
+    if (const Tensor* const table = find(state, kTable)) {
+      require(head->shape() == table->shape() &&
+                  head->to_vector<double>() == table->to_vector<double>(),
+              ErrorCode::State, "load_state_dict",
+              "\"{}\" and \"{}\" differ, which are one parameter in this model", kHead, kTable);
+      std::erase_if(state, [](const auto& entry) { return entry.first == kHead; });
+    } else {
+      for (auto& [name, tensor] : state) {
+        if (name == kHead) name = kTable;
+      }
+    }
+  }
+  const std::size_t found = count_layers(state);
+  require(found == layers, ErrorCode::State, "load_state_dict",
+          "the weights are those of {} layers, and the model has {}", found, layers);
+  return state;
+}
+
+}  // namespace lockstep::nn

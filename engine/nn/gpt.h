@@ -1,0 +1,98 @@
+// GPT-2: a language model on tokens.
+//
+//   tokens -> wte + wpe -> h.0 -> ... -> ln_f -> logits = x * wte^T
+//
+// The table of tokens is the last layer too: one parameter with two uses, whose gradient is the sum
+// of both. Parameters have the names of Hugging Face's GPT2LMHeadModel.
+#pragma once
+
+#include "engine/nn/sequence_layers.h"
+#include "engine/nn/state_dict.h"
+
+namespace lockstep::nn {
+
+struct GptOptions {
+  std::size_t layers = 12;
+  std::size_t heads = 12;
+  std::size_t channels = 768;
+  std::size_t context = 1024;  // most tokens of a sequence
+  std::size_t vocabulary = 50257;
+  // Of the embedding's and of each branch's elements; attention drops none of its own.
+  double dropout = 0;
+  std::uint64_t seed = 0;
+};
+
+// As many as all elements of its parameters.
+double count_parameters(const GptOptions& options);
+
+// x + c_proj(gelu(c_fc(x))), of four times as many channels inside; GELU's tanh form.
+class GptMlp final : public ModuleOf<GptMlp> {
+ public:
+  GptMlp(std::size_t channels, Rng& rng, double deviation, double residual_deviation,
+         const Placement& placement);
+  Variable forward(const Variable& x) override {
+    return over_rows(c_proj_, over_rows(c_fc_, x, Activation::gelu_tanh));
+  }
+  std::string type_name() const override { return "GptMlp"; }
+
+ private:
+  Linear c_fc_;
+  Linear c_proj_;
+};
+
+// x = x + attn(ln_1(x)), then x = x + mlp(ln_2(x)): normalised before each branch.
+class GptBlock final : public ModuleOf<GptBlock> {
+ public:
+  // number: of the block, by which its dropout masks differ from the others'.
+  GptBlock(const GptOptions& options, std::size_t number, Rng& rng, const Placement& placement);
+  Variable forward(const Variable& x) override;
+  std::string type_name() const override { return "GptBlock"; }
+
+ private:
+  LayerNorm ln_1_;
+  CausalSelfAttention attn_;
+  LayerNorm ln_2_;
+  GptMlp mlp_;
+  Dropout after_attn_;
+  Dropout after_mlp_;
+};
+
+// Everything but the last product: tokens [batch, length] -> [batch, length, channels].
+class GptTransformer final : public ModuleOf<GptTransformer> {
+ public:
+  GptTransformer(const GptOptions& options, Rng rng, const Placement& placement);
+  Variable forward(const Variable& tokens) override;
+  const Variable& table() const { return wte_.weight(); }
+  std::string type_name() const override { return "GptTransformer"; }
+
+ private:
+  Embedding wte_;
+  Embedding wpe_;
+  Sequential h_;
+  LayerNorm ln_f_;
+  Dropout dropout_;
+};
+
+// Shapes:  tokens int64 [batch, length], length <= context -> logits [batch * length, vocabulary].
+// Weights start normal with standard deviation 0.02, those of the projections back to the residual
+// 0.02 / sqrt(2 * layers), drawn from Rng(seed) in the order of the names; biases are 0.
+// Throws Error{Usage} for a size of 0 and heads that do not divide channels; in forward
+// Error{Shape} for a token outside the vocabulary and for sequences longer than the context.
+// Source: Radford et al., "Language models are unsupervised multitask learners", 2019.
+class Gpt final : public ModuleOf<Gpt> {
+ public:
+  explicit Gpt(const GptOptions& options, const Placement& placement = {});
+  Variable forward(const Variable& tokens) override;
+  std::string type_name() const override { return "Gpt"; }
+
+ private:
+  GptTransformer transformer_;
+};
+
+// The state of a GPT-2 as such files have it, under the names of Gpt: names may lack the prefix
+// "transformer."; masks ("attn.bias", "attn.masked_bias") are left out; "lm_head.weight" stands for
+// a missing table.
+// Throws Error{State} for another number of layers, and for a last layer that is not the table.
+StateDict gpt_state(StateDict state, std::size_t layers);
+
+}  // namespace lockstep::nn
