@@ -9,7 +9,9 @@
 #include "datasets/cifar.h"
 #include "datasets/digits.h"
 #include "datasets/idx.h"
+#include "datasets/text.h"
 #include "engine/core/error.h"
+#include "engine/core/files.h"
 #include "engine/core/text.h"
 
 namespace lockstep::datasets {
@@ -19,17 +21,25 @@ constexpr std::string_view kOperation = "dataset";
 constexpr std::string_view kSyntheticPrefix = "synthetic:";
 constexpr std::string_view kAllowed =
     "digits, mnist, fashion-mnist, cifar10 or synthetic:ROWSxFEATURESxCLASSES, such as "
-    "synthetic:60000x784x10, for images synthetic:60000x28x28x1x10";
+    "synthetic:60000x784x10, for images synthetic:60000x28x28x1x10; or a text: tinyshakespeare, "
+    "embedded-text, text:FILE or tokens:FILE.bin";
 constexpr std::size_t kNumMnistPixels = std::size_t{28} * 28;
 constexpr std::size_t kNumMnistClasses = 10;
 constexpr std::size_t kMaxSyntheticNumber = std::size_t{1} << 31;
 constexpr std::size_t kMaxSyntheticBytes = std::size_t{1} << 34;
 
-constexpr std::array<std::pair<std::string_view, DatasetKind>, 4> kNames = {{
+constexpr std::array<std::pair<std::string_view, DatasetKind>, 6> kNames = {{
     {"digits", DatasetKind::digits},
     {"mnist", DatasetKind::mnist},
     {"fashion-mnist", DatasetKind::fashion_mnist},
     {"cifar10", DatasetKind::cifar10},
+    {"tinyshakespeare", DatasetKind::tiny_shakespeare},
+    {"embedded-text", DatasetKind::embedded_text},
+}};
+
+constexpr std::array<std::pair<std::string_view, DatasetKind>, 2> kFilePrefixes = {{
+    {"text:", DatasetKind::text},
+    {"tokens:", DatasetKind::tokens},
 }};
 
 std::string_view name_of(DatasetKind kind) {
@@ -90,6 +100,18 @@ Dataset load_cifar(const std::filesystem::path& data_dir) {
   return {read_cifar(files), read_cifar(test)};
 }
 
+Dataset load_tiny_shakespeare(const std::filesystem::path& data_dir, std::size_t window) {
+  std::error_code ignored;
+  for (const auto& path : {data_dir / "tinyshakespeare" / "input.txt", data_dir / "input.txt"}) {
+    if (!std::filesystem::exists(path, ignored)) continue;
+    return characters_of(read_text_file(path, kOperation), "tinyshakespeare", window);
+  }
+  fail(ErrorCode::Io, kOperation,
+       "no input.txt in '{0}/tinyshakespeare' or '{0}'; fetch it with: datasets/fetch.sh "
+       "tinyshakespeare {0}",
+       data_dir.string());
+}
+
 // The four files of MNIST or of its replacement Fashion-MNIST. No row is read before all headers
 // have been compared.
 class MnistFiles {
@@ -142,9 +164,22 @@ DatasetSpec parse_dataset(std::string_view text) {
   for (const auto& [name, kind] : kNames) {
     if (text == name) return {kind, {}};
   }
+  for (const auto& [prefix, kind] : kFilePrefixes) {
+    if (!text.starts_with(prefix)) continue;
+    require(text.size() > prefix.size(), ErrorCode::Usage, kOperation,
+            "expected {}FILE, found no file", prefix);
+    return {kind, {}, std::string(text.substr(prefix.size()))};
+  }
   if (!text.starts_with(kSyntheticPrefix)) {
-    const std::array<std::string, 5> words = {"digits", "mnist", "fashion-mnist", "cifar10",
-                                              std::string(kSyntheticPrefix)};
+    const std::array<std::string, 9> words = {"digits",
+                                              "mnist",
+                                              "fashion-mnist",
+                                              "cifar10",
+                                              std::string(kSyntheticPrefix),
+                                              "tinyshakespeare",
+                                              "embedded-text",
+                                              "text:",
+                                              "tokens:"};
     const std::size_t colon = text.find(':');
     const std::string_view word = text.substr(0, colon == text.npos ? colon : colon + 1);
     fail(ErrorCode::Usage, kOperation, "expected {}; found '{}'{}", kAllowed, text,
@@ -163,6 +198,12 @@ RowSize usual_row_size(const DatasetSpec& spec) {
       return {spec.synthetic.num_features, spec.synthetic.num_classes, spec.synthetic.image};
     case DatasetKind::cifar10:
       return {kCifarShape.num_elements(), kNumCifarClasses, kCifarShape};
+    case DatasetKind::tokens:
+      return {64, kGpt2Vocabulary, {}};
+    case DatasetKind::tiny_shakespeare:
+    case DatasetKind::embedded_text:
+    case DatasetKind::text:
+      return {64, 256, {}};
     case DatasetKind::mnist:
     case DatasetKind::fashion_mnist:
       break;
@@ -171,6 +212,9 @@ RowSize usual_row_size(const DatasetSpec& spec) {
 }
 
 std::string to_string(const DatasetSpec& spec) {
+  for (const auto& [prefix, kind] : kFilePrefixes) {
+    if (spec.kind == kind) return std::string(prefix) + spec.path;
+  }
   if (spec.kind != DatasetKind::synthetic) return std::string(name_of(spec.kind));
   const Shape& image = spec.synthetic.image;
   const std::string row = image.num_dims() == 0
@@ -181,7 +225,7 @@ std::string to_string(const DatasetSpec& spec) {
 }
 
 Dataset load_dataset(const DatasetSpec& spec, const std::filesystem::path& data_dir,
-                     std::uint64_t seed) {
+                     std::uint64_t seed, std::size_t window) {
   switch (spec.kind) {
     case DatasetKind::digits:
       return {load_digits(0, kNumTrainDigits), load_digits(kNumTrainDigits, kNumDigits)};
@@ -189,6 +233,14 @@ Dataset load_dataset(const DatasetSpec& spec, const std::filesystem::path& data_
       return make_synthetic(spec.synthetic, seed);
     case DatasetKind::cifar10:
       return load_cifar(data_dir);
+    case DatasetKind::tiny_shakespeare:
+      return load_tiny_shakespeare(data_dir, window);
+    case DatasetKind::embedded_text:
+      return characters_of(kEmbeddedText, "embedded-text", window);
+    case DatasetKind::text:
+      return characters_of(read_text_file(spec.path, kOperation), spec.path, window);
+    case DatasetKind::tokens:
+      return read_tokens(spec.path, window);
     case DatasetKind::mnist:
     case DatasetKind::fashion_mnist:
       break;

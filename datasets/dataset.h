@@ -12,21 +12,35 @@
 
 namespace lockstep::datasets {
 
-enum class DatasetKind { digits, mnist, fashion_mnist, cifar10, synthetic };
+enum class DatasetKind {
+  digits,
+  mnist,
+  fashion_mnist,
+  cifar10,
+  synthetic,
+  tiny_shakespeare,
+  embedded_text,
+  text,
+  tokens
+};
 
 struct DatasetSpec {
   DatasetKind kind = DatasetKind::digits;
   SyntheticSize synthetic;  // synthetic only: its size; num_rows counts the training rows
+  std::string path = {};    // text and tokens only
 
   bool operator==(const DatasetSpec&) const = default;
+  bool is_text() const { return kind >= DatasetKind::tiny_shakespeare; }
 };
 
 // Parses "digits", "mnist", "fashion-mnist", "cifar10", "synthetic:ROWSxFEATURESxCLASSES" or, for
-// images, "synthetic:ROWSxHEIGHTxWIDTHxCHANNELSxCLASSES".
+// images, "synthetic:ROWSxHEIGHTxWIDTHxCHANNELSxCLASSES"; texts: "tinyshakespeare",
+// "embedded-text", "text:FILE" and "tokens:FILE" (text.h).
 // Throws Error{Usage} that says what is allowed.
 DatasetSpec parse_dataset(std::string_view text);
 
-// Of a row: numbers, and labels that it may have. A file of mnist's format may have other sizes.
+// Of a row: numbers, and labels that it may have. A file of mnist's format may have other sizes; a
+// text has a vocabulary of its own.
 struct RowSize {
   std::size_t num_features = 0;
   std::size_t num_classes = 0;
@@ -45,10 +59,12 @@ struct Dataset {
 // Loads the training and the test rows, in their files' order.
 // Files:  mnist and fashion-mnist: train-images-idx3-ubyte, train-labels-idx1-ubyte and the same
 //         with t10k, each plain or with .gz, in data_dir/mnist (data_dir/fashion-mnist), or in
-//         data_dir itself. cifar10: see cifar.h. digits and synthetic need none.
+//         data_dir itself. cifar10: see cifar.h. tinyshakespeare: input.txt, likewise. digits,
+//         synthetic and embedded-text need none.
+// Window: tokens of a row, texts only.
 // Seed:   synthetic only; its test set is a fifth as many rows (at least one) of the same kind.
 // Throws: Error{Io} when a file is missing (says how to fetch it) or broken (see idx.h).
 Dataset load_dataset(const DatasetSpec& spec, const std::filesystem::path& data_dir,
-                     std::uint64_t seed);
+                     std::uint64_t seed, std::size_t window = 64);
 
 }  // namespace lockstep::datasets

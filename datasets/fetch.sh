@@ -1,7 +1,7 @@
 #!/bin/sh
 # Downloads a data set and checks every file's SHA-256.
 #
-#   datasets/fetch.sh mnist|fashion-mnist|cifar10 [DIR]      (DIR: data)
+#   datasets/fetch.sh mnist|fashion-mnist|cifar10|tinyshakespeare [DIR]      (DIR: data)
 #
 # The files land in DIR/<name>, where `lockstep --data-dir DIR` finds them. Files that are there and
 # whole are kept; an interrupted download goes on where it stopped; a file gets its name only after
@@ -9,7 +9,7 @@
 # official places (a classroom's server, say): the checksums still decide.
 #
 # MNIST: Y. LeCun, C. Cortes, C. Burges. Fashion-MNIST: Zalando SE, MIT licence. CIFAR-10:
-# A. Krizhevsky.
+# A. Krizhevsky. Tiny Shakespeare: A. Karpathy, of a text in the public domain.
 set -eu
 
 fail() {
@@ -18,7 +18,7 @@ fail() {
 }
 
 usage() {
-  echo "usage: datasets/fetch.sh mnist|fashion-mnist|cifar10 [DIR]" >&2
+  echo "usage: datasets/fetch.sh mnist|fashion-mnist|cifar10|tinyshakespeare [DIR]" >&2
   exit 2
 }
 
@@ -45,6 +45,10 @@ a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845 train-labels-id
     url=https://www.cs.toronto.edu/~kriz
     files='
 c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd cifar-10-binary.tar.gz' ;;
+  tinyshakespeare)
+    url=https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare
+    files='
+86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed input.txt' ;;
   *) usage ;;
 esac
 [ -z "${LOCKSTEP_MIRROR:-}" ] || url=$LOCKSTEP_MIRROR/$name

@@ -48,13 +48,14 @@ void StagingRing::reserve(StagingSlot& slot, std::size_t num_rows) {
     *tensor = {};
   }
   if (num_rows == 0) return;
-  const Shape pixels{num_rows, rows_->num_features};
-  slot.pinned_features = Tensor::empty_pinned(pixels, DType::uint8);
-  slot.pinned_labels = Tensor::empty_pinned({num_rows}, DType::int64);
+  const Shape bytes{num_rows, rows_->row_bytes()};
+  const Shape labels{num_rows * rows_->labels_per_row()};
+  slot.pinned_features = Tensor::empty_pinned(bytes, DType::uint8);
+  slot.pinned_labels = Tensor::empty_pinned(labels, DType::int64);
   // Not memory that is free in the order of the compute stream: this thread must not touch that
   // stream, from which the consumer may be capturing a graph.
-  slot.features = Tensor::empty_in(device_.staging_memory(), device_, pixels, DType::uint8);
-  slot.labels = Tensor::empty_in(device_.staging_memory(), device_, {num_rows}, DType::int64);
+  slot.features = Tensor::empty_in(device_.staging_memory(), device_, bytes, DType::uint8);
+  slot.labels = Tensor::empty_in(device_.staging_memory(), device_, labels, DType::int64);
   slot.consumed = nullptr;
 }
 
@@ -65,7 +66,8 @@ StagingSlot& StagingRing::fill(std::span<const std::size_t> rows, const WriteRow
   if (!slot.features.defined() || slot.features.size(0) < rows.size()) {
     reserve(slot, std::max<std::size_t>(rows.size(), 1));
   }
-  const std::size_t row_bytes = rows_->num_features;
+  const std::size_t row_bytes = rows_->row_bytes();
+  const std::size_t row_labels = rows_->labels_per_row();
   auto* features = static_cast<std::uint8_t*>(slot.pinned_features.raw());
   auto* labels = static_cast<std::int64_t*>(slot.pinned_labels.raw());
   const std::size_t num_parts =
@@ -73,8 +75,7 @@ StagingSlot& StagingRing::fill(std::span<const std::size_t> rows, const WriteRow
   threads_.parallel_for(num_parts, [&](std::size_t part) {
     const std::size_t end = rows.size() * (part + 1) / num_parts;
     for (std::size_t i = rows.size() * part / num_parts; i < end; ++i) {
-      write_row(rows[i], {features + i * row_bytes, row_bytes});
-      labels[i] = rows_->labels[rows[i]];
+      write_row(rows[i], features + i * row_bytes, labels + i * row_labels);
     }
   });
   slot.num_rows = rows.size();
@@ -82,7 +83,7 @@ StagingSlot& StagingRing::fill(std::span<const std::size_t> rows, const WriteRow
   if (slot.consumed) copies.wait(slot.consumed);
   runtime::copy_on_cuda_stream(copies, slot.features.raw(), features, rows.size() * row_bytes);
   runtime::copy_on_cuda_stream(copies, slot.labels.raw(), labels,
-                               rows.size() * sizeof(std::int64_t));
+                               rows.size() * row_labels * sizeof(std::int64_t));
   slot.uploaded = copies.record();
   return slot;
 }
@@ -90,15 +91,21 @@ StagingSlot& StagingRing::fill(std::span<const std::size_t> rows, const WriteRow
 void StagingRing::take(StagingSlot& slot, const Tensor& x, const Tensor& y) {
   runtime::Stream& stream = device_.compute_stream();
   const std::size_t num_rows = slot.num_rows;
+  stream.wait(slot.uploaded);
+  y.backend().copy(stream, slot.labels.view().part(0, num_rows * rows_->labels_per_row()),
+                   y.view());
+  if (rows_->is_text()) {
+    x.backend().copy(stream, {slot.features.raw(), DType::int64, x.num_elements()}, x.view());
+    slot.consumed = stream.record();
+    return;
+  }
   if (!row_numbers_.defined() || row_numbers_.num_elements() < num_rows) {
     std::vector<std::int64_t> numbers(std::max<std::size_t>(num_rows, 1));
     std::iota(numbers.begin(), numbers.end(), 0);
     row_numbers_ = Tensor::from(numbers, {numbers.size()}, device_.device());
   }
-  stream.wait(slot.uploaded);
   x.backend().gather_rows(stream, slot.features.matrix(), row_numbers_.rows(0, num_rows).view(),
                           x.matrix(), rows_->scale);
-  y.backend().copy(stream, slot.labels.view().part(0, num_rows), y.view());
   slot.consumed = stream.record();
 }
 
@@ -108,6 +115,7 @@ struct DataLoader::Prepared {
   bool is_end_of_epoch = false;
   std::size_t num_rows = 0;
   Tensor row_numbers;                 // [rows] int64, in host memory; undefined on CUDA
+  Tensor tokens;                      // of a text, in their place: [rows, num_features] int64
   Tensor labels;                      // likewise
   Tensor features;                    // likewise: uint8 [rows, num_features], if augmented
   std::shared_ptr<StagingRing> ring;  // CUDA only
@@ -126,7 +134,9 @@ DataLoader::DataLoader(std::shared_ptr<const LabelledRows> rows, EpochSampler sa
   require(rows_ != nullptr, ErrorCode::Usage, kOperation, "there is no data set to load from");
   require(sampler_ != nullptr, ErrorCode::Usage, kOperation,
           "there is no sampler to say which rows");
-  const std::size_t num_bytes = checked_product(kOperation, rows_->num_rows(), rows_->num_features);
+  const std::size_t num_bytes =
+      rows_->is_text() ? 0 : checked_product(kOperation, rows_->num_rows(), rows_->num_features);
+  if (rows_->is_text()) options_.dtype = DType::int64;
   require(rows_->features.size() == num_bytes, ErrorCode::Shape, kOperation,
           "'{}' has {} labels and rows of {} features, so {} bytes of features, found {}",
           rows_->name, rows_->num_rows(), rows_->num_features, num_bytes, rows_->features.size());
@@ -146,7 +156,8 @@ DataLoader::DataLoader(std::shared_ptr<const LabelledRows> rows, EpochSampler sa
 
 namespace {
 
-EpochSampler exact_sampler(std::size_t num_rows, const BatchOptions& options) {
+EpochSampler exact_sampler(std::size_t num_rows, const TextWindows& windows,
+                           const BatchOptions& options) {
   require(options.batch >= 1 && options.world_size >= 1 && 0 <= options.rank &&
               options.rank < options.world_size,
           ErrorCode::Usage, kOperation,
@@ -160,13 +171,16 @@ EpochSampler exact_sampler(std::size_t num_rows, const BatchOptions& options) {
   sampling.rank = static_cast<std::size_t>(options.rank);
   sampling.seed = options.seed;
   sampling.shuffle = options.shuffle ? Shuffle::on : Shuffle::off;
+  sampling.windows = windows;
   return [sampling](std::uint64_t epoch) { return exact_batches(sampling, epoch); };
 }
 
 }  // namespace
 
 DataLoader::DataLoader(std::shared_ptr<const LabelledRows> rows, const BatchOptions& options)
-    : DataLoader(rows, exact_sampler(rows ? rows->num_rows() : 0, options),
+    : DataLoader(rows,
+                 exact_sampler(rows ? rows->num_rows() : 0, rows ? rows->windows() : TextWindows{},
+                               options),
                  {.device = options.device,
                   .dtype = options.dtype,
                   .row_shape = options.row_shape,
@@ -194,6 +208,10 @@ std::optional<DataLoader::Prepared> DataLoader::take_prepared() {
   return prepared;
 }
 
+Shape DataLoader::label_shape(std::size_t num_rows) const {
+  return rows_->is_text() ? Shape{num_rows, rows_->labels_per_row()} : Shape{num_rows};
+}
+
 std::optional<Batch> DataLoader::next() {
   const std::optional<Prepared> prepared = take_prepared();
   if (!prepared) return std::nullopt;
@@ -201,7 +219,8 @@ std::optional<Batch> DataLoader::next() {
   for (const std::size_t size : options_.row_shape.sizes()) sizes.push_back(size);
   const Tensor x =
       Tensor::empty(Shape(std::span<const std::size_t>(sizes)), options_.dtype, options_.device);
-  const Tensor labels = Tensor::empty({prepared->num_rows}, DType::int64, options_.device);
+  const Tensor labels =
+      Tensor::empty(label_shape(prepared->num_rows), DType::int64, options_.device);
   write(*prepared, x, labels);
   return Batch{x, labels, prepared->num_global_rows, prepared->global_offset};
 }
@@ -218,7 +237,7 @@ std::optional<Batch> DataLoader::next_into(const Tensor& x, const Tensor& labels
           kOperation, "the batch has {} rows, and there is room for {}", prepared->num_rows,
           std::min(x.size(0), labels.size(0)));
   require(x.num_elements() == x.size(0) * rows_->num_features && x.dtype() == options_.dtype &&
-              labels.num_elements() == labels.size(0) && labels.dtype() == DType::int64,
+              labels.shape() == label_shape(labels.size(0)) && labels.dtype() == DType::int64,
           ErrorCode::Shape, kOperation, "expected rows of {} features in {} and int64 labels",
           rows_->num_features, to_string(options_.dtype));
   const Tensor x_rows = x.rows(0, prepared->num_rows);
@@ -234,6 +253,8 @@ void DataLoader::write(const Prepared& prepared, const Tensor& x, const Tensor& 
     prepared.ring->take(*prepared.slot, x, labels);
     return;
   }
+  labels.copy_from(prepared.labels);
+  if (rows_->is_text()) return x.copy_from(prepared.tokens);
   const ConstMatrixView source =
       prepared.features.defined()
           ? ConstMatrixView(prepared.features.matrix())
@@ -241,7 +262,6 @@ void DataLoader::write(const Prepared& prepared, const Tensor& x, const Tensor& 
                         rows_->num_rows(), rows_->num_features);
   x.backend().gather_rows(x.stream(), source, prepared.row_numbers.view(), x.matrix(),
                           rows_->scale);
-  labels.copy_from(prepared.labels);
 }
 
 std::unique_ptr<Prefetcher<DataLoader::Prepared>> DataLoader::prefetch_from(
@@ -265,21 +285,20 @@ std::unique_ptr<Prefetcher<DataLoader::Prepared>> DataLoader::prefetch_from(
     }
     const BatchShard& shard = shards[step++];
     for (const std::size_t row : shard.rows) {
-      require(row < rows->num_rows(), ErrorCode::Usage, kOperation,
+      require(rows->has_row(row), ErrorCode::Usage, kOperation,
               "the sampler asks for row {}; '{}' has {} rows", row, rows->name, rows->num_rows());
     }
     prepared.num_rows = shard.rows.size();
     prepared.num_global_rows = shard.num_global_rows;
     prepared.global_offset = shard.global_offset;
     const bool is_augmented = !options.augmentation.is_none();
-    const auto write_row = [&](std::size_t row, std::span<std::uint8_t> to) {
-      if (is_augmented) {
-        const AugmentationDraw draw =
-            draw_augmentation(options.augmentation, options.seed, epoch, row);
-        augment(draw, options.row_shape, rows->row(row), to);
-      } else {
-        std::ranges::copy(rows->row(row), to.begin());
-      }
+    const auto write_row = [&](std::size_t row, void* bytes, std::int64_t* labels_of_row) {
+      if (!is_augmented) return rows->write_row(row, bytes, labels_of_row);
+      const AugmentationDraw draw =
+          draw_augmentation(options.augmentation, options.seed, epoch, row);
+      augment(draw, options.row_shape, rows->row(row),
+              {static_cast<std::uint8_t*>(bytes), rows->num_features});
+      *labels_of_row = rows->labels[row];
     };
     if (ring) {
       prepared.ring = ring;
@@ -287,21 +306,31 @@ std::unique_ptr<Prefetcher<DataLoader::Prepared>> DataLoader::prefetch_from(
       return std::optional(std::move(prepared));
     }
     const std::size_t num_rows = shard.rows.size();
+    const Shape label_shape =
+        rows->is_text() ? Shape{num_rows, rows->num_features} : Shape{num_rows};
+    prepared.labels = Tensor::empty(label_shape, DType::int64, options.device);
+    std::int64_t* const labels = prepared.labels.host<std::int64_t>().data();
+    if (rows->is_text()) {
+      prepared.tokens = Tensor::empty({num_rows, rows->num_features}, DType::int64, options.device);
+      std::int64_t* const tokens = prepared.tokens.host<std::int64_t>().data();
+      for (std::size_t i = 0; i < num_rows; ++i) {
+        const std::size_t at = i * rows->num_features;
+        write_row(shard.rows[i], tokens + at, labels + at);
+      }
+      return std::optional(std::move(prepared));
+    }
     prepared.row_numbers = Tensor::empty({num_rows}, DType::int64, options.device);
-    prepared.labels = Tensor::empty({num_rows}, DType::int64, options.device);
-    std::span<std::uint8_t> features;
+    const std::span<std::int64_t> row_numbers = prepared.row_numbers.host<std::int64_t>();
     if (is_augmented) {
       prepared.features =
           Tensor::empty({num_rows, rows->num_features}, DType::uint8, options.device);
-      features = prepared.features.host<std::uint8_t>();
     }
-    const std::span<std::int64_t> row_numbers = prepared.row_numbers.host<std::int64_t>();
-    const std::span<std::int64_t> labels = prepared.labels.host<std::int64_t>();
     for (std::size_t i = 0; i < num_rows; ++i) {
       row_numbers[i] = static_cast<std::int64_t>(is_augmented ? i : shard.rows[i]);
       labels[i] = rows->labels[shard.rows[i]];
       if (is_augmented) {
-        write_row(shard.rows[i], features.subspan(i * rows->num_features, rows->num_features));
+        std::uint8_t* const features = prepared.features.host<std::uint8_t>().data();
+        write_row(shard.rows[i], features + i * rows->num_features, labels + i);
       }
     }
     return std::optional(std::move(prepared));

@@ -127,8 +127,8 @@ class Prefetcher {
 
 // Rows of bytes and their labels in one slot.
 struct StagingSlot {
-  Tensor pinned_features;  // uint8 [capacity, num_features]
-  Tensor pinned_labels;    // int64 [capacity]
+  Tensor pinned_features;  // uint8 [capacity, bytes of a row]
+  Tensor pinned_labels;    // int64 [capacity * labels of a row]
   Tensor features;         // on the device, of the same sizes
   Tensor labels;
   std::size_t num_rows = 0;                  // filled in
@@ -138,7 +138,7 @@ struct StagingSlot {
 
 class StagingRing {
  public:
-  using WriteRow = std::function<void(std::size_t row, std::span<std::uint8_t> to)>;
+  using WriteRow = std::function<void(std::size_t row, void* bytes, std::int64_t* labels_of_row)>;
 
   // Throws Error{Device} for a device that is no CUDA device.
   StagingRing(std::shared_ptr<const LabelledRows> rows, Device device, std::size_t num_slots);
@@ -152,7 +152,8 @@ class StagingRing {
   StagingSlot& fill(std::span<const std::size_t> rows, const WriteRow& write_row);
 
   // The consumer: x[r] = scale * row r as numbers, y[r] = label r; enqueued on the compute stream.
-  // x: float32 or float64 [num_rows, num_features], y: int64 [num_rows], both on the device.
+  // x: float32 or float64 [num_rows, num_features], y: int64 [num_rows], both on the device; of a
+  // text int64 [num_rows, num_features] both.
   void take(StagingSlot& slot, const Tensor& x, const Tensor& y);
 
  private:
@@ -175,8 +176,8 @@ class StagingRing {
 // thread writes for either.
 struct Batch {
   Tensor x;                         // [rows, num_features], or rows of options.row_shape; rows
-                                    // is 0 on a rank that idles
-  Tensor labels;                    // [rows] int64
+                                    // is 0 on a rank that idles. Of a text int64 tokens
+  Tensor labels;                    // [rows] int64; of a text [rows, num_features]
   std::size_t num_global_rows = 0;  // as in BatchShard
   std::size_t global_offset = 0;
 };
@@ -187,7 +188,7 @@ using EpochSampler = std::function<std::vector<BatchShard>(std::uint64_t epoch)>
 
 struct DataLoaderOptions {
   Device device = default_device();
-  DType dtype = DType::float32;     // of x: float32 or float64
+  DType dtype = DType::float32;     // of x: float32 or float64; ignored for a text
   std::size_t num_prefetched = 32;  // batches that wait, at most; on CUDA kMaxStaged of them
   Shape row_shape = {};             // of a row of x, such as rows.image_shape(); none: its features
   Augmentation augmentation = {};   // of images: row_shape is [height, width, channels]
@@ -267,6 +268,7 @@ class DataLoader {
   struct Prepared;
 
   std::optional<Prepared> take_prepared();
+  Shape label_shape(std::size_t num_rows) const;
   void write(const Prepared& prepared, const Tensor& x, const Tensor& labels) const;
   std::unique_ptr<Prefetcher<Prepared>> prefetch_from(std::uint64_t epoch) const;
 

@@ -1,5 +1,6 @@
 #include "engine/data/labelled_rows.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "engine/core/error.h"
@@ -27,6 +28,17 @@ Tensor take_rows(const Tensor& from, const std::vector<std::size_t>& rows, Devic
 Shape LabelledRows::image_shape() const {
   if (row_shape.num_dims() == 2) return {row_shape[0], row_shape[1], 1};
   return row_shape.num_dims() == 3 ? row_shape : Shape();
+}
+
+void LabelledRows::write_row(std::size_t index, void* bytes, std::int64_t* labels_of_row) const {
+  if (!is_text()) {
+    std::memcpy(bytes, row(index).data(), num_features);
+    *labels_of_row = labels[index];
+    return;
+  }
+  const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(index);
+  std::copy_n(first, num_features, static_cast<std::int64_t*>(bytes));
+  std::copy_n(first + 1, num_features, labels_of_row);
 }
 
 LabelledTensors LabelledTensors::take(const std::vector<std::size_t>& rows, Device device) const {

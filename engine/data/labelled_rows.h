@@ -1,4 +1,5 @@
-// A data set in memory: rows of bytes, each with the class it belongs to.
+// A data set in memory: rows of bytes, each with the class it belongs to; or a text, whose rows are
+// windows of its tokens.
 //
 // Pixels stay bytes until a batch is made: a batch then moves a quarter of the memory, and the
 // device converts it (value * scale) while it gathers the rows.
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "engine/core/shape.h"
+#include "engine/data/sampler.h"
 #include "engine/tensor/tensor.h"
 
 namespace lockstep::data {
@@ -23,8 +25,28 @@ struct LabelledRows {
   std::size_t num_classes = 0;
   double scale = 1;  // a feature's value is its byte times scale
   Shape row_shape;   // of one row before it was flattened: [28, 28]
+  // Of a text, in place of features and labels: row r is the num_features tokens from token r on,
+  // and it has as many labels, the token after each. num_classes: the vocabulary.
+  std::vector<std::uint16_t> tokens;
 
-  std::size_t num_rows() const { return labels.size(); }
+  bool is_text() const { return !tokens.empty(); }
+  // Of a text: windows that don't overlap.
+  std::size_t num_rows() const {
+    return is_text() ? (tokens.size() - 1) / num_features : labels.size();
+  }
+  std::size_t labels_per_row() const { return is_text() ? num_features : 1; }
+  TextWindows windows() const {
+    return is_text() ? TextWindows{num_features, tokens.size() - num_features} : TextWindows{};
+  }
+  bool has_row(std::size_t row) const {
+    return is_text() ? row + num_features < tokens.size() : row < labels.size();
+  }
+  // A row's bytes as batches take them (of a text int64 tokens), and its labels.
+  std::size_t row_bytes() const {
+    return is_text() ? num_features * sizeof(std::int64_t) : num_features;
+  }
+  // REQUIRES: has_row(row).
+  void write_row(std::size_t row, void* bytes, std::int64_t* labels_of_row) const;
   // [height, width, channels] of rows that are images; else no dimensions.
   Shape image_shape() const;
 

@@ -45,7 +45,8 @@ template <typename PartOf>
 std::vector<BatchShard> cut_batches(const SamplerOptions& options, std::uint64_t epoch,
                                     const PartOf& part_of) {
   check_options(options);
-  const auto order = epoch_order(options.num_samples, options.seed, epoch, options.shuffle);
+  const auto order =
+      epoch_order(options.num_samples, options.seed, epoch, options.shuffle, options.windows);
   std::vector<BatchShard> shards;
   for (std::size_t begin = 0; begin < order.size(); begin += options.batch_size) {
     BatchShard& shard = shards.emplace_back();
@@ -61,10 +62,17 @@ std::vector<BatchShard> cut_batches(const SamplerOptions& options, std::uint64_t
 }  // namespace
 
 std::vector<std::size_t> epoch_order(std::size_t num_samples, std::uint64_t seed,
-                                     std::uint64_t epoch, Shuffle shuffle) {
-  if (shuffle == Shuffle::on) return random_permutation(num_samples, seed + epoch);
+                                     std::uint64_t epoch, Shuffle shuffle,
+                                     const TextWindows& windows) {
+  const bool is_text = windows.length > 0;
+  if (shuffle == Shuffle::on && !is_text) return random_permutation(num_samples, seed + epoch);
   std::vector<std::size_t> order(num_samples);
   std::iota(order.begin(), order.end(), std::size_t{0});
+  for (std::size_t& row : order) {
+    if (!is_text) break;
+    row = shuffle == Shuffle::on ? Rng(seed + epoch, row).below(windows.num_starts)
+                                 : row * windows.length;
+  }
   return order;
 }
 
@@ -109,8 +117,15 @@ std::vector<BatchShard> torch_batches(const SamplerOptions& options, std::uint64
           "a multiple, or --sampler exact",
           options.batch_size, options.world_size);
   const std::size_t rank_batch = options.batch_size / options.world_size;
-  const auto rows = distributed_sampler(options.num_samples, options.world_size, options.rank,
-                                        options.seed, epoch, options.shuffle, DropLast::off);
+  const bool is_text = options.windows.length > 0;
+  auto rows =
+      distributed_sampler(options.num_samples, options.world_size, options.rank, options.seed,
+                          epoch, is_text ? Shuffle::off : options.shuffle, DropLast::off);
+  if (is_text) {
+    const auto order =
+        epoch_order(options.num_samples, options.seed, epoch, options.shuffle, options.windows);
+    for (std::size_t& row : rows) row = order[row];
+  }
   std::vector<BatchShard> shards;
   for (std::size_t begin = 0; begin < rows.size(); begin += rank_batch) {
     const std::size_t count = std::min(rank_batch, rows.size() - begin);

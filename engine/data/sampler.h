@@ -25,9 +25,18 @@ struct BatchShard {
   bool operator==(const BatchShard&) const = default;
 };
 
+// The rows of a text are windows of `length` tokens, and a row's number is that of its first token.
+struct TextWindows {
+  std::size_t length = 0;      // 0: the data set is no text
+  std::size_t num_starts = 0;  // a window can begin at tokens 0 ... num_starts - 1
+};
+
 // 0 ... num_samples - 1, shuffled by seed + epoch: (seed 0, epoch 1) equals (seed 1, epoch 0).
+// Of a text: num_samples windows, each of which begins at a token drawn by (seed + epoch, place in
+// the order); not shuffled they follow each other.
 std::vector<std::size_t> epoch_order(std::size_t num_samples, std::uint64_t seed,
-                                     std::uint64_t epoch, Shuffle shuffle);
+                                     std::uint64_t epoch, Shuffle shuffle,
+                                     const TextWindows& windows = {});
 
 // The rows of one rank, as PyTorch's DistributedSampler: all ranks get ceil(L / R) of the L rows;
 // with DropLast::on and L % R != 0, ceil((L - R) / R). The order is padded by wrapping around to
@@ -48,6 +57,7 @@ struct SamplerOptions {
   std::size_t rank = 0;
   std::uint64_t seed = 0;
   Shuffle shuffle = Shuffle::on;
+  TextWindows windows = {};  // of a text
 };
 
 // The shards of one rank, one for each step of the epoch: ceil(num_samples / batch_size) steps, the

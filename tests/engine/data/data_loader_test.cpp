@@ -68,6 +68,57 @@ TEST(DataLoaderRows, HaveTheShapeThatIsAskedFor) {
                         [&] { DataLoader(make_rows(5), sampler, options); });
 }
 
+// Tokens 0, 1, 2, ... 99 in windows of 4.
+std::shared_ptr<const LabelledRows> make_text() {
+  auto rows = std::make_shared<LabelledRows>();
+  rows->name = "text";
+  rows->num_features = 4;
+  rows->num_classes = 100;
+  for (std::uint16_t token = 0; token < 100; ++token) rows->tokens.push_back(token);
+  return rows;
+}
+
+TEST(TextWindows, FollowEachOtherUnlessTheyAreShuffled) {
+  DataLoader loader(make_text(), {.batch = 3, .device = test_device()});
+  const auto first = loader.next();
+  EXPECT_EQ(first->x.dtype(), DType::int64);
+  EXPECT_EQ(first->labels.shape(), (Shape{3, 4}));
+  EXPECT_THAT(first->x.to_vector<std::int64_t>(),
+              ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
+  EXPECT_THAT(first->labels.to_vector<std::int64_t>(),
+              ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12));
+  EXPECT_EQ(first->num_global_rows, 3u);
+  const std::size_t num_batches = (make_text()->num_rows() + 2) / 3;
+  for (std::size_t i = 1; i < num_batches; ++i) EXPECT_TRUE(loader.next().has_value());
+  EXPECT_FALSE(loader.next().has_value());
+}
+
+TEST(TextWindows, AreTheSameForAnyNumberOfRanks) {
+  const auto windows = [](int rank, int world_size) {
+    DataLoader loader(make_text(), {.batch = 5,
+                                    .shuffle = true,
+                                    .seed = 3,
+                                    .rank = rank,
+                                    .world_size = world_size,
+                                    .device = test_device()});
+    std::vector<std::vector<std::int64_t>> all;
+    while (const auto batch = loader.next()) {
+      all.push_back(batch->x.to_vector<std::int64_t>());
+      for (std::size_t i = 0; i < all.back().size(); ++i) {
+        EXPECT_EQ(batch->labels.to_vector<std::int64_t>()[i], all.back()[i] + 1);
+      }
+    }
+    return all;
+  };
+  const auto alone = windows(0, 1);
+  const auto first = windows(0, 2), second = windows(1, 2);
+  for (std::size_t step = 0; step < alone.size(); ++step) {
+    auto joined = first[step];
+    joined.insert(joined.end(), second[step].begin(), second[step].end());
+    EXPECT_EQ(joined, alone[step]) << step;
+  }
+}
+
 class DataLoaderTypes : public ::testing::TestWithParam<DType> {};
 
 TEST_P(DataLoaderTypes, ScalesBytesAndKeepsTheSmallerLastBatch) {

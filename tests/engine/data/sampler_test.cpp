@@ -121,6 +121,26 @@ TEST(TorchBatches, CutEachRanksOwnRows) {
               ElementsAre(BatchShard{{2, 6}, 8, 4}, BatchShard{{0}, 4, 2}));
 }
 
+TEST(EpochOrder, OfATextDrawsWhereWindowsBegin) {
+  const TextWindows windows{.length = 8, .num_starts = 1000};
+  EXPECT_THAT(epoch_order(3, 1, 0, Shuffle::off, windows), ElementsAre(0, 8, 16));
+  const auto order = epoch_order(100, 1, 0, Shuffle::on, windows);
+  EXPECT_THAT(order, ::testing::Each(::testing::Lt(1000u)));
+  EXPECT_EQ(epoch_order(100, 0, 1, Shuffle::on, windows), order);
+  EXPECT_NE(epoch_order(100, 1, 1, Shuffle::on, windows), order);
+  // A window's place in the order decides, however many there are.
+  const auto fewer = epoch_order(10, 1, 0, Shuffle::on, windows);
+  EXPECT_TRUE(std::equal(fewer.begin(), fewer.end(), order.begin()));
+}
+
+TEST(TorchBatches, DealTheWindowsOfAText) {
+  SamplerOptions options{.num_samples = 10, .batch_size = 8, .world_size = 4, .rank = 2};
+  options.windows = {.length = 5, .num_starts = 40};
+  const auto order = epoch_order(10, 0, 0, Shuffle::on, options.windows);
+  EXPECT_THAT(torch_batches(options, 0),
+              ElementsAre(BatchShard{{order[2], order[6]}, 8, 4}, BatchShard{{order[0]}, 4, 2}));
+}
+
 TEST(Samplers, RefuseRanksAndBatchesThatCannotBe) {
   expect_error(ErrorCode::Usage, "rank 4 is outside [0, 3]", [] { unshuffled(10, 4, 4); });
   expect_error(ErrorCode::Usage, "at least 1 rank", [] { unshuffled(10, 0, 0); });

@@ -1,0 +1,114 @@
+#include "datasets/text.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "engine/core/error.h"
+#include "engine/core/files.h"
+
+namespace lockstep::datasets {
+namespace {
+
+constexpr std::string_view kOperation = "text";
+using Tokens = std::vector<std::uint16_t>;
+
+Dataset split(Tokens tokens, std::size_t vocabulary, const std::string& name, std::size_t window) {
+  const std::size_t num_train = tokens.size() * 9 / 10;
+  require(num_train > window, ErrorCode::Io, kOperation,
+          "'{}' has {} tokens to train on (and a tenth for validation); a window takes {} and the "
+          "token after it",
+          name, num_train, window);
+  const auto middle = tokens.begin() + static_cast<std::ptrdiff_t>(num_train);
+  Dataset dataset;
+  for (data::LabelledRows* rows : {&dataset.train, &dataset.test}) {
+    rows->name = name;
+    rows->num_features = window;
+    rows->num_classes = vocabulary;
+    rows->row_shape = {window};
+  }
+  // Where the last tenth is shorter than a window there is no validation.
+  if (tokens.size() - num_train > window) dataset.test.tokens.assign(middle, tokens.end());
+  tokens.resize(num_train);
+  dataset.train.tokens = std::move(tokens);
+  return dataset;
+}
+
+// The code point that begins at text[at], which moves behind it; none: not UTF-8.
+constexpr char32_t kNone = std::numeric_limits<char32_t>::max();
+char32_t next_character(std::string_view text, std::size_t& at) {
+  const auto first = static_cast<unsigned char>(text[at]);
+  const std::size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  if ((first >= 0x80 && first < 0xc2) || first > 0xf4 || at + length > text.size()) return kNone;
+  char32_t point = length == 1 ? first : first & (0x7fu >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    const auto next = static_cast<unsigned char>(text[at + i]);
+    if ((next & 0xc0) != 0x80) return kNone;
+    point = point << 6 | (next & 0x3fu);
+  }
+  constexpr std::array<char32_t, 5> kSmallest = {0, 0, 0x80, 0x800, 0x10000};
+  const bool is_surrogate = point >= 0xd800 && point < 0xe000;
+  if (point < kSmallest[length] || point > 0x10ffff || is_surrogate) return kNone;
+  at += length;
+  return point;
+}
+
+}  // namespace
+
+Dataset characters_of(std::string_view text, const std::string& name, std::size_t window) {
+  std::vector<char32_t> points;
+  for (std::size_t at = 0; at < text.size();) {
+    points.push_back(next_character(text, at));
+    require(points.back() != kNone, ErrorCode::Io, kOperation,
+            "'{}' is not UTF-8 text: the byte at offset {} begins no character", name, at);
+  }
+  std::vector<char32_t> vocabulary = points;
+  std::ranges::sort(vocabulary);
+  vocabulary.erase(std::unique(vocabulary.begin(), vocabulary.end()), vocabulary.end());
+  require(vocabulary.size() <= std::numeric_limits<std::uint16_t>::max(), ErrorCode::Io, kOperation,
+          "'{}' has {} different characters; 65535 are possible", name, vocabulary.size());
+  Tokens tokens;
+  tokens.reserve(points.size());
+  for (const char32_t point : points) {
+    const auto place = std::ranges::lower_bound(vocabulary, point) - vocabulary.begin();
+    tokens.push_back(static_cast<std::uint16_t>(place));
+  }
+  return split(std::move(tokens), vocabulary.size(), name, window);
+}
+
+Dataset read_tokens(const std::filesystem::path& path, std::size_t window) {
+  constexpr std::size_t kHeaderBytes = 1024;  // 256 integers: magic, version, number of tokens
+  constexpr std::int32_t kMagic = 20240520;
+  InputFile file(path, kOperation);
+  std::array<std::int32_t, 3> header{};
+  std::size_t begin = 0;
+  if (file.read(std::as_writable_bytes(std::span(header))) == sizeof(header) &&
+      header[0] == kMagic) {
+    begin = kHeaderBytes;
+    const std::uint64_t num_bytes = kHeaderBytes + 2 * static_cast<std::uint64_t>(header[2]);
+    require(header[1] == 1 && file.num_bytes() == num_bytes, ErrorCode::Io, kOperation,
+            "'{}' has the header of llm.c's version {} with {} tokens, and {} bytes; expected "
+            "version 1 and {} bytes",
+            file.name(), header[1], header[2], file.num_bytes(), num_bytes);
+  }
+  require(file.num_bytes() % 2 == 0, ErrorCode::Io, kOperation,
+          "'{}' has {} bytes, which are no tokens of two bytes", file.name(), file.num_bytes());
+  file.rewind();
+  std::vector<std::byte> skipped(begin);
+  file.read_exactly(skipped);
+  Tokens tokens((file.num_bytes() - begin) / 2);
+  file.read_exactly(std::as_writable_bytes(std::span(tokens)));
+  const auto wrong =
+      std::ranges::find_if(tokens, [](std::uint16_t token) { return token >= kGpt2Vocabulary; });
+  require(wrong == tokens.end(), ErrorCode::Io, kOperation,
+          "'{}': the token at offset {} (byte {}) is {}, outside GPT-2's vocabulary of {}",
+          file.name(), wrong - tokens.begin(),
+          begin + 2 * static_cast<std::size_t>(wrong - tokens.begin()),
+          wrong == tokens.end() ? 0 : *wrong, kGpt2Vocabulary);
+  return split(std::move(tokens), kGpt2Vocabulary, path.string(), window);
+}
+
+}  // namespace lockstep::datasets

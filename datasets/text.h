@@ -1,0 +1,33 @@
+// Texts as tokens: characters, or what a tokenizer has written. The last tenth of a text is for
+// validation, as nanoGPT has it.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "datasets/dataset.h"
+
+namespace lockstep::datasets {
+
+// Of GPT-2's byte-pair encoding, with which token files are written.
+inline constexpr std::size_t kGpt2Vocabulary = 50257;
+
+// About 120 kB of Shakespeare, part of the program: a text that needs no download.
+// Source: the first lines (Coriolanus) of Tiny Shakespeare, A. Karpathy, 2015,
+//         https://github.com/karpathy/char-rnn; the text is in the public domain.
+extern const std::string_view kEmbeddedText;
+
+// The characters of UTF-8 text; the vocabulary is those that it has, in the order of their code
+// points. window: tokens of a row.
+// Throws Error{Io} that names `name` for other bytes than UTF-8, and for a text that is shorter
+// than a window.
+Dataset characters_of(std::string_view text, const std::string& name, std::size_t window);
+
+// A file of tokens, uint16 each: plain as nanoGPT's, or behind the header of llm.c's.
+// Throws Error{Io} that names the file: one that cannot be read, or that its header does not fit, a
+// token outside GPT-2's vocabulary (with its offset), and for fewer tokens than a window takes.
+Dataset read_tokens(const std::filesystem::path& path, std::size_t window);
+
+}  // namespace lockstep::datasets

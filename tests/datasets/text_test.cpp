@@ -1,0 +1,110 @@
+// Texts: characters, token files, and what is wrong with them.
+#include "datasets/text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <set>
+
+#include "tests/support/expect_error.h"
+#include "tests/support/temp_folder.h"
+
+namespace lockstep::datasets {
+namespace {
+
+using lockstep::testing::expect_error;
+using lockstep::testing::TempFolder;
+using ::testing::ElementsAre;
+
+TEST(Text, CharactersAreNumberedInTheirOrder) {
+  const Dataset text = characters_of(
+      "b\xc3\xa4"
+      "ab\xe2\x82\xac\xf0\x9f\x98\x80"
+      "aaab",
+      "t", 2);
+  EXPECT_EQ(text.train.num_classes, 5u);
+  EXPECT_THAT(text.train.tokens, ElementsAre(1, 2, 0, 1, 3, 4, 0, 0, 0));
+  EXPECT_EQ(text.train.num_rows(), 4u);
+  EXPECT_EQ(text.test.num_rows(), 0u);  // shorter than a window
+}
+
+TEST(Text, TheLastTenthIsForValidation) {
+  const std::string text(95, 'x');
+  const Dataset dataset = characters_of(text + "abcde", "t", 4);
+  EXPECT_EQ(dataset.train.tokens.size(), 90u);
+  EXPECT_EQ(dataset.test.tokens.size(), 10u);
+  EXPECT_EQ(dataset.test.num_rows(), 2u);
+}
+
+TEST(Text, TheEmbeddedOneNeedsNoFile) {
+  const Dataset dataset = load_dataset(parse_dataset("embedded-text"), "nowhere", 0, 32);
+  EXPECT_EQ(kEmbeddedText.substr(0, 14), "First Citizen:");
+  EXPECT_LT(kEmbeddedText.size(), 200'000u);
+  EXPECT_EQ(dataset.train.num_classes,
+            std::set<char>(kEmbeddedText.begin(), kEmbeddedText.end()).size());
+  EXPECT_EQ(dataset.train.num_rows(), (kEmbeddedText.size() * 9 / 10 - 1) / 32);
+}
+
+TEST(Text, MistakesAreNamed) {
+  for (const char* bad : {"ab\xff", "ab\xc3", "ab\xc0\x80", "ab\xed\xa0\x80", "ab\x80"}) {
+    expect_error(ErrorCode::Io, "'t' is not UTF-8 text: the byte at offset 2 begins no character",
+                 [&] { characters_of(std::string(bad) + std::string(100, 'x'), "t", 4); });
+  }
+  expect_error(ErrorCode::Io,
+               "'t' has 9 tokens to train on (and a tenth for validation); a window "
+               "takes 9 and the token after it",
+               [] { characters_of("0123456789", "t", 9); });
+  expect_error(ErrorCode::Io, "no input.txt in 'nowhere/tinyshakespeare' or 'nowhere'; fetch it",
+               [] { load_dataset(parse_dataset("tinyshakespeare"), "nowhere", 0); });
+}
+
+class TokenFile {
+ public:
+  void write(const std::vector<std::int32_t>& header, const std::vector<std::uint16_t>& tokens) {
+    std::ofstream file(path(), std::ios::binary);
+    std::vector<std::int32_t> all = header;
+    if (!header.empty()) all.resize(256);
+    file.write(reinterpret_cast<const char*>(all.data()), std::streamsize(4 * all.size()));
+    file.write(reinterpret_cast<const char*>(tokens.data()), std::streamsize(2 * tokens.size()));
+  }
+  std::filesystem::path path() const { return folder_.path() / "train.bin"; }
+
+ private:
+  TempFolder folder_;
+};
+
+TEST(TokenFiles, ArePlainOrHaveTheHeaderOfLlmC) {
+  const std::vector<std::uint16_t> tokens{50256, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  TokenFile file;
+  for (const std::vector<std::int32_t>& header :
+       {std::vector<std::int32_t>{}, std::vector<std::int32_t>{20240520, 1, 10}}) {
+    file.write(header, tokens);
+    const Dataset dataset =
+        load_dataset(parse_dataset("tokens:" + file.path().string()), "nowhere", 0, 3);
+    EXPECT_EQ(dataset.train.num_classes, kGpt2Vocabulary);
+    EXPECT_THAT(dataset.train.tokens, ElementsAre(50256, 1, 2, 3, 4, 5, 6, 7, 8));
+  }
+}
+
+TEST(TokenFiles, MistakesAreNamed) {
+  TokenFile file;
+  std::vector<std::uint16_t> tokens(20);
+  tokens[7] = 50257;
+  file.write({}, tokens);
+  expect_error(ErrorCode::Io, "train.bin': the token at offset 7 (byte 14) is 50257, outside",
+               [&] { read_tokens(file.path(), 4); });
+  file.write({20240520, 1, 19}, tokens);
+  expect_error(ErrorCode::Io, "version 1 with 19 tokens, and 1064 bytes; expected",
+               [&] { read_tokens(file.path(), 4); });
+  file.write({20240520, 1, 20}, std::vector<std::uint16_t>(20));
+  expect_error(ErrorCode::Io, "has 18 tokens to train on", [&] { read_tokens(file.path(), 18); });
+  std::ofstream(file.path()) << "odd";
+  expect_error(ErrorCode::Io, "has 3 bytes, which are no tokens of two bytes",
+               [&] { read_tokens(file.path(), 4); });
+  expect_error(ErrorCode::Io, "missing.bin", [] { read_tokens("missing.bin", 4); });
+}
+
+}  // namespace
+}  // namespace lockstep::datasets
