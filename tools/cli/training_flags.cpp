@@ -51,9 +51,13 @@ constexpr IdleRule kWithBitwise = {
 constexpr IdleRule kWithBuiltInData = {
     [](const FlagSetting& in) {
       const datasets::DatasetKind kind = datasets::parse_dataset(in.flags.dataset).kind;
-      return kind == datasets::DatasetKind::digits || kind == datasets::DatasetKind::synthetic;
+      using enum datasets::DatasetKind;
+      return kind == digits || kind == synthetic || kind == embedded_text || kind == text ||
+             kind == tokens;
     },
-    "is for mnist, fashion-mnist and cifar10, and this --dataset needs no files; leave it out"};
+    "is for mnist, fashion-mnist, cifar10 and tinyshakespeare, and this --dataset needs no files "
+    "from "
+    "there; leave it out"};
 constexpr IdleRule kOnGpu = {
     [](const FlagSetting& in) { return in.device == DeviceType::cuda; },
     "is for CPU devices, and these are GPUs; leave it out, or use --device cpu"};
@@ -132,12 +136,14 @@ const std::vector<TrainingFlag> kTrainingFlags = {
          {.excludes = "--epochs",
           .resolve = [](auto&, auto& task) { return Value(task.num_steps); }}),
     flag("--dataset", &F::dataset,
-         "digits, mnist, fashion-mnist, cifar10 or synthetic:ROWSxFEATURESxCLASSES"),
+         "digits, mnist, fashion-mnist, cifar10 or synthetic:ROWSxFEATURESxCLASSES; texts: "
+         "tinyshakespeare, embedded-text, text:FILE (characters) or tokens:FILE.bin (GPT-2's)"),
     flag("--data-dir", &F::data_dir, "where data sets were fetched to",
          {.ranks = kEachItsOwn, .idle = {kWithBuiltInData}}),
     flag("--model", &F::model,
          "mlp:784-256-10[:relu|gelu|tanh] (default: mlp:FEATURES-256-CLASSES of the data set); for "
-         "images lenet, lenet5, resnet18[:WIDTH] or cnn:32c3-p2-64c3-p2-128-10",
+         "images lenet, lenet5, resnet18[:WIDTH] or cnn:32c3-p2-64c3-p2-128-10; for texts "
+         "gpt:LAYERS-HEADS-CHANNELS-CONTEXT (default: gpt:4-4-128-64), gpt2 or gpt2-medium",
          {.resolve = [](auto&, auto& task) { return Value(task.model); }}),
     flag("--dtype", &F::dtype, "float32 or float64", {.one_of = {"float32", "float64"}}),
     flag("--optimizer", &F::optimizer, "sgd or adamw", {.one_of = {"sgd", "adamw"}}),

@@ -82,9 +82,12 @@ std::string table_line(const RunRow& row, const RunRow& baseline, TableWidth wid
   if (width == TableWidth::terminal) return narrow;
   const std::string exposed =
       result.breakdown ? trace::format_seconds(result.breakdown->exposed_comm) : "-";
-  return narrow + fmt::format("{:>9}{:>8}{:>12.0f}{:>12}{:>9.4f}{:>8.2f} %", row.threads_per_device,
+  const std::string accuracy = result.epoch_validation_loss.empty()
+                                   ? fmt::format("{:.2f} %", 100 * result.test_accuracy())
+                                   : "-";
+  return narrow + fmt::format("{:>9}{:>8}{:>12.0f}{:>12}{:>9.4f}{:>10}", row.threads_per_device,
                               row.batch, static_cast<double>(row.batch) / row.step_seconds(),
-                              exposed, result.final_loss, 100 * result.test_accuracy());
+                              exposed, result.final_loss, accuracy);
 }
 
 std::string table_legend(const RunRow& baseline) {

@@ -101,6 +101,11 @@ nlohmann::ordered_json row_json(const RunRow& row, const RunRow& baseline) {
   json["final_loss"] = result.final_loss;
   json["losses"] = {{"steps_per_point", result.losses.steps_per_point},
                     {"mean", result.losses.mean}};
+  if (!result.epoch_validation_loss.empty()) {
+    json["validation_loss"] = result.epoch_validation_loss.back();
+    json["epoch_validation_loss"] = result.epoch_validation_loss;
+    return json;
+  }
   json["test_accuracy"] = result.test_accuracy();
   json["epoch_accuracy"] = result.epoch_accuracy;
   return json;

@@ -63,7 +63,11 @@ void report_training(const TrainingFlags& flags, const std::vector<std::string>&
   std::FILE* const out = progress_stream(flags);
   if (row.result.acted) fmt::print(out, "{}\n", wrap(factor_note({row})));
   for (const std::string& note : contention_notes({row})) fmt::print(out, "{}\n", wrap(note));
-  fmt::print(out, "test accuracy: {:.2f} %\n", 100 * row.result.test_accuracy());
+  if (!row.result.epoch_validation_loss.empty()) {
+    fmt::print(out, "validation loss: {:.4f}\n", row.result.epoch_validation_loss.back());
+  } else if (!task.is_text()) {
+    fmt::print(out, "test accuracy: {:.2f} %\n", 100 * row.result.test_accuracy());
+  }
   fmt::print(out, "weights sha256: {}\n", weights_digest(row.result.weights));
   if (!flags.save_path.empty()) nn::save_weights(flags.save_path, row.result.weights);
   if (!flags.trace_path.empty()) {

@@ -1,9 +1,10 @@
 #include "tools/report/workload.h"
 
+#include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "engine/autograd/ops/ops.h"
+#include "engine/autograd/ops/sequences.h"
 #include "engine/nn/models.h"
 #include "engine/optim/optimizer.h"
 
@@ -70,9 +71,41 @@ struct Group {
   std::string name;
   std::vector<nn::NamedModule> modules;
   std::vector<Variable> parameters;
+  std::function<Variable(const Variable&)> forward = {};  // none: the modules in turn
+  std::vector<Variable> shared = {};  // with another group, whose parameters they are
+
+  Variable run(const Variable& x) const {
+    return forward ? forward(x) : nn::run_in_turn(modules, x);
+  }
 };
 
+// The embedding, each block, and the last layer, whose weight is the embedding's.
+std::vector<Group> groups_of_gpt(const nn::Module& gpt) {
+  const nn::Module& transformer = *gpt.children()[0].second;
+  const auto part = [&](std::string_view name) {
+    return std::ranges::find(transformer.children(), name, &nn::NamedModule::first)->second;
+  };
+  const std::vector<Variable> tables{part("wte")->parameters()[0], part("wpe")->parameters()[0]};
+  std::vector<Group> groups{{"transformer.wte", {}, tables}};
+  groups.back().forward = [tables](const Variable& tokens) {
+    return embedding(tokens.value(), tables[0], tables[1]);
+  };
+  for (const nn::NamedModule& block : part("h")->children()) {
+    groups.push_back({"transformer.h." + block.first, {block}, block.second->parameters()});
+  }
+  const std::shared_ptr<nn::Module> norm = part("ln_f");
+  groups.push_back({"transformer.ln_f", {}, norm->parameters()});
+  const Variable last(tables[0].value(), RequiresGrad::yes);
+  groups.back().shared = {last};
+  groups.back().forward = [norm, last](const Variable& x) {
+    const Shape& shape = x.shape();
+    return linear(reshape((*norm)(x), {shape[0] * shape[1], shape[2]}), last, {});
+  };
+  return groups;
+}
+
 std::vector<Group> groups_of(const nn::Module& model) {
+  if (dynamic_cast<const nn::Gpt*>(&model)) return groups_of_gpt(model);
   std::vector<Group> groups;
   for (const nn::NamedModule& child : model.children()) {
     const std::vector<Variable> parameters = child.second->parameters();
@@ -91,7 +124,9 @@ std::vector<FileLayer> measure_layers(const nn::Module& model, const TrainingTas
                                       Device device) {
   std::vector<FileLayer> layers;
   Rng rng(task.seed);
-  Tensor input = Tensor::uniform(task.batch_shape(task.batch), 0, 1, rng, task.dtype, device);
+  Tensor input = task.is_text()
+                     ? Tensor::zeros(task.batch_shape(task.batch), DType::int64, device)
+                     : Tensor::uniform(task.batch_shape(task.batch), 0, 1, rng, task.dtype, device);
   for (const Group& group : groups_of(model)) {
     // The first layer's input needs no gradient, so its backward pass computes none.
     Variable x(input, layers.empty() ? RequiresGrad::no : RequiresGrad::yes);
@@ -99,8 +134,9 @@ std::vector<FileLayer> measure_layers(const nn::Module& model, const TrainingTas
     std::size_t num_bytes = 0;
     for (const Variable& parameter : all) num_bytes += parameter.value().num_bytes();
     optim::Sgd optimizer(all, still());
+    all.insert(all.end(), group.shared.begin(), group.shared.end());
     all.push_back(x);
-    const Run run = [&] { return nn::run_in_turn(group.modules, x); };
+    const Run run = [&] { return group.run(x); };
     const LayerTime time = measure_passes({&run, 1}, all, optimizer);
     layers.push_back({group.name, time.forward_seconds, time.backward_seconds, num_bytes});
     const NoGradScope no_grad;
@@ -119,7 +155,7 @@ std::vector<std::string> measure_ready_order(nn::Module& model, const TrainingTa
     }));
   }
   // Two rows: batch norm has no statistics of one.
-  const Variable x(Tensor::zeros(task.batch_shape(2), task.dtype, device));
+  const Variable x(Tensor::zeros(task.batch_shape(2), task.batch_dtype(), device));
   sum(model(x)).backward();
   for (auto& [parameter, id] : hooks) parameter.remove_grad_hook(id);
   return order;
@@ -146,7 +182,7 @@ FileWorkload measure_workload(const TrainingTask& task, Device device, double op
   workload.batch = task.batch;
   workload.rows_per_epoch = task.data->train.num_rows();
   workload.input_bytes_per_row =
-      static_cast<double>(task.data->train.num_features * size_of(task.dtype));
+      static_cast<double>(task.data->train.num_features * size_of(task.batch_dtype()));
   workload.host_seconds_per_op = measure_seconds_per_op(device);
   workload.optimizer_seconds = optimizer_seconds;
   workload.layers = measure_layers(*model, task, device);

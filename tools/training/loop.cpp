@@ -46,8 +46,8 @@ struct CapturedSteps {
       const auto rank = static_cast<std::size_t>(model.rank);
       const std::size_t rows = rank < plan.parts.size() ? plan.parts[rank].size : 0;
       const Device device = model.devices[0];
-      x.push_back(Tensor::empty(task.batch_shape(rows), task.dtype, device));
-      labels.push_back(Tensor::empty({rows}, DType::int64, device));
+      x.push_back(Tensor::empty(task.batch_shape(rows), task.batch_dtype(), device));
+      labels.push_back(Tensor::empty(task.label_shape(rows), DType::int64, device));
     }
   }
 
@@ -61,17 +61,20 @@ struct CapturedSteps {
 
   // Where batches are put, by local rank.
   std::vector<Tensor> x;       // [rows, features]
-  std::vector<Tensor> labels;  // [rows] int64
+  std::vector<Tensor> labels;  // [rows] int64, of a text [rows, tokens]
   Step full;
   Step last;
 };
 
-std::size_t count_correct_rows(const TrainingTask& task, const RankModel& model,
-                               std::size_t num_ranks) {
+// Adds up, over this rank's part of the test rows, what `judge` says of logits and labels.
+template <typename Judge>
+double judge_test_rows(const TrainingTask& task, const RankModel& model, std::size_t num_ranks,
+                       const Judge& judge) {
   const data::LabelledRows& test = task.data->test;
   data::SamplerOptions options;
   options.num_samples = test.num_rows();
-  options.batch_size = 1024;
+  options.batch_size = test.is_text() ? task.batch : 1024;
+  options.windows = test.windows();
   options.rank = static_cast<std::size_t>(model.rank);
   options.world_size = num_ranks;
   options.shuffle = data::Shuffle::off;
@@ -81,23 +84,39 @@ std::size_t count_correct_rows(const TrainingTask& task, const RankModel& model,
       {model.devices[0], task.dtype, 4, task.model_data().row});
   const NoGradScope no_grad;
   model.inner->eval();
-  std::size_t num_correct = 0;
+  double sum = 0;
   while (const std::optional<data::Batch> batch = loader.next()) {
     if (batch->labels.num_elements() == 0) continue;
-    num_correct += nn::count_correct((*model.inner)(Variable(batch->x)).value(), batch->labels);
+    sum += judge((*model.inner)(Variable(batch->x)), batch->labels);
   }
   model.inner->train();
-  return num_correct;
+  return sum;
 }
 
-// A fraction of the test rows, of which each rank judges its part, in eval mode. All ranks call it.
-double measure_accuracy(const TrainingTask& task, const LocalModels& models) {
-  std::size_t correct = 0;
+// The mean of a judgement over all test labels, in eval mode. All ranks call it.
+template <typename Judge>
+double mean_over_test(const TrainingTask& task, const LocalModels& models, const Judge& judge) {
+  double sum = 0;
   for (const RankModel& model : models.ranks) {
-    correct += count_correct_rows(task, model, models.num_ranks);
+    sum += judge_test_rows(task, model, models.num_ranks, judge);
   }
-  return models.sum_over_ranks({static_cast<double>(correct)})[0] /
-         static_cast<double>(task.data->test.num_rows());
+  const data::LabelledRows& test = task.data->test;
+  return models.sum_over_ranks({sum})[0] /
+         static_cast<double>(test.num_rows() * test.labels_per_row());
+}
+
+double measure_accuracy(const TrainingTask& task, const LocalModels& models) {
+  return mean_over_test(task, models, [](const Variable& logits, const Tensor& labels) {
+    return static_cast<double>(nn::count_correct(logits.value(), labels));
+  });
+}
+
+double measure_validation_loss(const TrainingTask& task, const LocalModels& models) {
+  return mean_over_test(task, models, [](const Variable& logits, const Tensor& labels) {
+    return cross_entropy(logits, labels.reshape({labels.num_elements()}), Reduction::sum,
+                         Logits::consume)
+        .item();
+  });
 }
 
 // A copy of the weights that later runs do not change.
@@ -164,7 +183,9 @@ class TrainingLoop {
     // Acted out, test rows take their time as a step's do, so the last epoch has to do.
     const bool is_judged = !task_.slow_motion || epoch + 1 == task_.num_epochs();
     if (is_judged && task_.data->test.num_rows() > 0) {
-      result_.epoch_accuracy.push_back(measure_accuracy(task_, models_));
+      task_.is_text()
+          ? result_.epoch_validation_loss.push_back(measure_validation_loss(task_, models_))
+          : result_.epoch_accuracy.push_back(measure_accuracy(task_, models_));
     }
     if (is_first_ && observer_.on_epoch) {
       observer_.on_epoch(epoch, result_.epoch_seconds.back(), result_.final_loss);
@@ -271,7 +292,8 @@ class TrainingLoop {
   bool is_loss_global() const { return task_.summation == Summation::bitwise; }
 
   std::size_t rows_of_loss(const data::Batch& batch) const {
-    return is_loss_global() ? batch.num_global_rows : batch.labels.num_elements();
+    return is_loss_global() ? batch.num_global_rows * task_.data->train.labels_per_row()
+                            : batch.labels.num_elements();
   }
 
   void take(const StepLoss& loss, std::size_t local) {

@@ -50,6 +50,8 @@ struct TrainingResult {
   // Fraction of the test rows, after each epoch; of an acted run after the last one alone. Empty
   // where there are none.
   std::vector<double> epoch_accuracy;
+  // Of a text in its place: the mean loss over the validation tokens.
+  std::vector<double> epoch_validation_loss;
   std::optional<RunFindings> findings;  // where checks were asked for
 
   // From the devices and the recording (ranks.h):

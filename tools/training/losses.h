@@ -18,7 +18,7 @@
 
 namespace lockstep::tools {
 
-// A step's loss on this rank: the sum over its rows.
+// A step's loss on this rank: the sum over its rows, of a text over its tokens.
 struct StepLoss {
   std::size_t step = 0;
   std::size_t num_rows = 0;

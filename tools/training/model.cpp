@@ -39,6 +39,7 @@ data::EpochSampler make_sampler(const TrainingTask& task, std::size_t world_size
   options.batch_size = task.batch;
   options.seed = task.seed;
   options.shuffle = task.shuffle;
+  options.windows = task.data->train.windows();
   options.world_size = world_size;
   options.rank = rank;
   if (task.sampler == Sampler::torch) {
@@ -51,15 +52,19 @@ data::EpochSampler make_sampler(const TrainingTask& task, std::size_t world_size
 }
 
 Variable sum_loss(const Variable& logits, const Tensor& labels) {
-  return cross_entropy(logits, labels, Reduction::sum);
+  return cross_entropy(logits, labels.reshape({labels.num_elements()}), Reduction::sum,
+                       Logits::consume);
 }
 
 // Ranks average their gradients, so each rank's share of the global mean is scaled up by their
 // number. A rank without rows contributes zeros.
 double weight_of_loss(const TrainingTask& task, std::size_t num_ranks, const data::Batch& batch) {
-  return task.sampler == Sampler::exact
-             ? static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)
-             : 1.0 / static_cast<double>(batch.labels.num_elements());
+  const auto labels_per_row = static_cast<double>(task.data->train.labels_per_row());
+  const double share =
+      task.sampler == Sampler::exact
+          ? static_cast<double>(num_ranks) / static_cast<double>(batch.num_global_rows)
+          : 1.0 / static_cast<double>(batch.labels.size(0));
+  return share / labels_per_row;
 }
 
 Tensor plain_gradients(const TrainingTask& task, std::size_t num_ranks, nn::Module& model,
@@ -69,7 +74,7 @@ Tensor plain_gradients(const TrainingTask& task, std::size_t num_ranks, nn::Modu
   {
     const runtime::WorkSpan span(batch.x.stream(), trace::Lane::compute, trace::Category::forward,
                                  "forward");
-    weight = kept_scalar(weight_of_loss(task, num_ranks, batch), batch.x.dtype(), batch.x.device());
+    weight = kept_scalar(weight_of_loss(task, num_ranks, batch), task.dtype, batch.x.device());
     loss = sum_loss(model(Variable(batch.x)), batch.labels);
   }
   {
@@ -80,7 +85,8 @@ Tensor plain_gradients(const TrainingTask& task, std::size_t num_ranks, nn::Modu
   return loss.value();
 }
 
-Tensor bitwise_gradients(const LocalModels& models, const data::Batch& batch) {
+Tensor bitwise_gradients(const TrainingTask& task, const LocalModels& models,
+                         const data::Batch& batch) {
   const runtime::WorkSpan span(batch.x.stream(), trace::Lane::compute, trace::Category::backward,
                                "micro-shards forward and backward");
   const RankModel& model = models.first();
@@ -95,7 +101,8 @@ Tensor bitwise_gradients(const LocalModels& models, const data::Batch& batch) {
     loss_sum = parallel::bitwise_data_parallel(*model.inner, model.devices, sum_loss, batch.x,
                                                batch.labels);
   }
-  const double factor = 1.0 / static_cast<double>(batch.num_global_rows);
+  const double factor =
+      1.0 / static_cast<double>(batch.num_global_rows * task.data->train.labels_per_row());
   for (const Variable& parameter : model.inner->parameters()) {
     const TensorView grad = parameter.grad().view();
     batch.x.backend().scale(batch.x.stream(), grad, factor, grad);
@@ -198,7 +205,7 @@ std::vector<Tensor> compute_gradients(const TrainingTask& task, const LocalModel
     thread_context().first_row = batch.global_offset;
     losses[local] =
         task.summation == Summation::bitwise
-            ? bitwise_gradients(models, batch)
+            ? bitwise_gradients(task, models, batch)
             : plain_gradients(task, models.num_ranks, *models.ranks[local].wrapped, batch);
   };
   if (models.replicas) {

@@ -69,14 +69,19 @@ data::Augmentation augmentation_of(const TrainingFlags& flags, const TrainingTas
           .flip = flags.augment.find("flip") != std::string::npos};
 }
 
-std::string default_model(const datasets::RowSize& row) {
+std::string default_model(const datasets::DatasetSpec& dataset, const datasets::RowSize& row) {
+  if (dataset.is_text()) return "gpt:4-4-128-64";
   return fmt::format("mlp:{}-256-{}", row.num_features, row.num_classes);
 }
 
+nn::ModelData::Values row_values(bool text) {
+  return text ? nn::ModelData::Values::tokens : nn::ModelData::Values::numbers;
+}
+
 nn::ModelData data_for(const nn::ModelSpec& spec, const Shape& image, std::size_t num_features,
-                       std::size_t num_classes) {
+                       std::size_t num_classes, nn::ModelData::Values values) {
   const bool is_image = spec.takes_images() && image.num_dims() == 3;
-  return {is_image ? image : Shape{num_features}, num_classes};
+  return {is_image ? image : Shape{num_features}, num_classes, values};
 }
 
 // Weights, gradients, momentum and the weights that are kept as the result, on every device.
@@ -99,6 +104,14 @@ void strip_prefix_of_weights(TrainingTask& task, const std::string& path) {
   task.initial_weights = nn::strip_prefix(*task.initial_weights, prefix);
   if (launch::rank_environment(launch::current_environment()).rank != 0) return;
   fmt::print(stderr, "lockstep: [--strip-prefix] took \"{}\" off the names in {}\n", prefix, path);
+}
+
+void take_gpt_weights(TrainingTask& task, const nn::ModelSpec& model) {
+  try {
+    task.initial_weights = nn::gpt_state(*task.initial_weights, model.gpt.layers);
+  } catch (const Error& error) {
+    fail(error.code(), "--init", "does not fit --model {}: {}", task.model, error.what());
+  }
 }
 
 // Found out here rather than by the first rank that looks.
@@ -150,12 +163,21 @@ void require_fitting_graph(const TrainingFlags& flags) {
 
 nn::ModelData TrainingTask::model_data() const {
   const data::LabelledRows& rows = data->train;
-  return data_for(nn::parse_model(model), rows.image_shape(), rows.num_features, rows.num_classes);
+  return data_for(nn::parse_model(model), rows.image_shape(), rows.num_features, rows.num_classes,
+                  row_values(rows.is_text()));
 }
 
 Shape TrainingTask::batch_shape(std::size_t num_rows) const {
   const Shape row = model_data().row;
   return row.num_dims() == 3 ? Shape{num_rows, row[0], row[1], row[2]} : Shape{num_rows, row[0]};
+}
+
+DType TrainingTask::batch_dtype() const {
+  return is_text() ? DType::int64 : dtype;
+}
+
+Shape TrainingTask::label_shape(std::size_t num_rows) const {
+  return is_text() ? Shape{num_rows, data->train.labels_per_row()} : Shape{num_rows};
 }
 
 std::size_t TrainingTask::steps_per_epoch() const {
@@ -186,10 +208,11 @@ TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices) {
   TrainingTask task;
   const datasets::DatasetSpec dataset = datasets::parse_dataset(flags.dataset);
   const datasets::RowSize row = datasets::usual_row_size(dataset);
-  task.model = flags.model.empty() ? default_model(row) : flags.model;
+  task.model = flags.model.empty() ? default_model(dataset, row) : flags.model;
   task.dtype = parse_dtype(flags.dtype);
   const nn::ModelSpec spec = nn::parse_model(task.model);
-  const nn::ModelData data = data_for(spec, row.image, row.num_features, row.num_classes);
+  const nn::ModelData data =
+      data_for(spec, row.image, row.num_features, row.num_classes, row_values(dataset.is_text()));
   // Windows of a cnn are compared with the images once these are known.
   if (spec.kind != nn::ModelSpec::Kind::cnn) {
     require_memory_for(spec, data, task.dtype, num_devices);
@@ -230,11 +253,13 @@ bool TrainingTask::has_own_statistics() const {
 
 void load_task(TrainingTask& task, const TrainingFlags& flags) {
   const datasets::DatasetSpec dataset = datasets::parse_dataset(flags.dataset);
+  const nn::ModelSpec model = nn::parse_model(task.model);
   task.data = std::make_shared<datasets::Dataset>(
-      datasets::load_dataset(dataset, flags.data_dir, flags.seed));
+      datasets::load_dataset(dataset, flags.data_dir, flags.seed, model.gpt.context));
   nn::require_model_fits(task.model, task.model_data(), task.data->train.name);
   if (!flags.init_path.empty()) task.initial_weights = nn::load_weights(flags.init_path);
   if (flags.strip_prefix) strip_prefix_of_weights(task, flags.init_path);
+  if (task.initial_weights && model.takes_text()) take_gpt_weights(task, model);
   require_loadable(task);
   task = with_batch(std::move(task), flags, task.batch);
 }

@@ -38,8 +38,8 @@ struct OptimizerSettings {
 struct SlowMotion;  // slow_motion.h
 
 struct TrainingTask {
-  std::string
-      model;  // "mlp:64-256-10", "lenet"; unless it was said, 256 neurons between the data's ends
+  std::string model;  // "mlp:64-256-10", "lenet"; unless it was said, 256 neurons between the
+                      // data's ends, for a text gpt:4-4-128-64
   DType dtype = DType::float32;
   std::shared_ptr<const datasets::Dataset> data;
   std::size_t batch = 64;  // rows per step over all devices
@@ -67,6 +67,9 @@ struct TrainingTask {
   // The rows that the model takes: images, or features.
   nn::ModelData model_data() const;
   Shape batch_shape(std::size_t num_rows) const;  // of x: [num_rows, ...]
+  DType batch_dtype() const;                      // of x
+  Shape label_shape(std::size_t num_rows) const;  // [num_rows], of a text [num_rows, tokens]
+  bool is_text() const { return data->train.is_text(); }
   std::size_t steps_per_epoch() const;
   std::size_t num_epochs() const;  // the last one may be cut short by num_steps
   // --batch, or all training rows if there are fewer.

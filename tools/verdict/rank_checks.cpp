@@ -223,7 +223,7 @@ void RankChecks::keep_weights(std::size_t num_steps) {
 void RankChecks::look_at_rows(std::size_t local, std::size_t step, const data::Batch& batch) {
   const std::vector<std::size_t> rows = global_rows(step);
   seen(local, step).offset = static_cast<std::int64_t>(batch.global_offset);
-  seen(local, step).num_rows = static_cast<std::int64_t>(batch.labels.num_elements());
+  seen(local, step).num_rows = static_cast<std::int64_t>(batch.labels.size(0));
   if (batch.num_global_rows != rows.size()) {
     find(local, "rows", step, "all",
          fmt::format("the rank counts {} rows in the global batch, which has {}",
@@ -344,7 +344,8 @@ std::vector<std::size_t> RankChecks::global_rows(std::size_t step) {
   const std::size_t num_steps = task_.steps_per_epoch();
   const std::size_t epoch = step / num_steps;
   if (epoch_of_order_ != epoch) {
-    order_ = data::epoch_order(task_.data->train.num_rows(), task_.seed, epoch, task_.shuffle);
+    order_ = data::epoch_order(task_.data->train.num_rows(), task_.seed, epoch, task_.shuffle,
+                               task_.data->train.windows());
     epoch_of_order_ = epoch;
   }
   const std::size_t begin = step % num_steps * task_.batch;
@@ -359,9 +360,19 @@ std::optional<WrongRow> find_wrong_row(const TrainingTask& task, std::size_t epo
   const data::LabelledRows& data = task.data->train;
   const std::vector<std::int64_t> labels = batch.labels.to_vector<std::int64_t>();
   const Tensor x = readable(batch.x);
-  for (std::size_t i = 0; i < labels.size(); ++i) {
+  const std::size_t length = data.num_features;
+  for (std::size_t i = 0; i < batch.labels.size(0); ++i) {
     const std::size_t place = batch.global_offset + i;
     const std::size_t row = place < global_rows.size() ? global_rows[place] : global_rows.back();
+    if (data.is_text()) {
+      const auto text = std::span(data.tokens).subspan(row);
+      const auto has = [&](std::span<const std::int64_t> found, std::size_t offset) {
+        return std::ranges::equal(found.subspan(i * length, length), text.subspan(offset, length));
+      };
+      if (!has(labels, 1)) return WrongRow{i, "other labels"};
+      if (!has(x.host<const std::int64_t>(), 0)) return WrongRow{i, "other tokens"};
+      continue;
+    }
     if (labels[i] != data.labels[row]) return WrongRow{i, "another label"};
     const std::vector<std::uint8_t> bytes = reference_row(task, epoch, row);
     const bool is_same =

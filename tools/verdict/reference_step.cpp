@@ -43,6 +43,11 @@ void add_piece(const TrainingTask& task, nn::Module& model, Device device, std::
   std::vector<double> features;
   std::vector<std::int64_t> labels;
   for (const std::size_t row : rows) {
+    for (std::size_t t = row; data.is_text() && t < row + data.num_features; ++t) {
+      features.push_back(data.tokens[t]);
+      labels.push_back(data.tokens[t + 1]);
+    }
+    if (data.is_text()) continue;
     for (const std::uint8_t byte : reference_row(task, epoch, row)) {
       features.push_back(scale * byte);
     }
@@ -51,7 +56,7 @@ void add_piece(const TrainingTask& task, nn::Module& model, Device device, std::
   const Tensor x = Tensor::from(features, task.batch_shape(rows.size()), Device{});
   model.zero_grad();
   const Variable loss =
-      cross_entropy(model(Variable(x.to(task.dtype).to(device))),
+      cross_entropy(model(Variable(x.to(task.batch_dtype()).to(device))),
                     Tensor::from(labels, {labels.size()}, device), Reduction::sum);
   loss.backward();
   sum.mean_loss += loss.value().item();
@@ -136,8 +141,9 @@ ReferenceGradient reference_gradient(const TrainingTask& task, Device device,
   if (device.type == DeviceType::cuda && !has_batch_norm) {
     reference.values = sum_of_pieces(task, *model, device, epoch, mixed, rows_of_device).values;
   }
-  reference.mean_loss /= static_cast<double>(rows.size());
-  multiply(reference, 1.0 / static_cast<double>(rows.size()));
+  const auto num_labels = static_cast<double>(rows.size() * task.data->train.labels_per_row());
+  reference.mean_loss /= num_labels;
+  multiply(reference, 1.0 / num_labels);
   if (task.optimizer.clip_norm) clip(reference, *task.optimizer.clip_norm);
   return reference;
 }
