@@ -71,8 +71,9 @@ constexpr std::string_view kFirstWeights = ".first_weights.safetensors";
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepStatistics, num_steps, median, p90)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ThinnedLosses, steps_per_point, mean)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TrainingResult, num_steps, epoch_seconds, final_loss, losses,
-                                   epoch_accuracy, epoch_validation_loss, breakdown, step_statistics, comm_overlap,
-                                   busy_fraction, peak_bytes, comm_bytes_per_step)
+                                   epoch_accuracy, epoch_validation_loss, breakdown,
+                                   step_statistics, comm_overlap, busy_fraction, peak_bytes,
+                                   comm_bytes_per_step)
 
 nlohmann::ordered_json flags_json(const TrainingFlags& flags, const TrainingTask& task) {
   nlohmann::ordered_json all;
