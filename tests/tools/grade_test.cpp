@@ -218,7 +218,7 @@ TEST_F(GradeCommand, MistakesAreOneLine) {
   expect_rejected(run_lockstep({"grade", solved(), "--hidden", path(files_.path())}), 2,
                   {"[--hidden] expected a secret of at least 16 letters", "found 5"});
   expect_rejected(run_lockstep({"grade", path(handed_out_.labs()), "--format", "gradescope"}), 2,
-                  {"[--format] gradescope is for one submission, found 12"});
+                  {"[--format] gradescope is for one submission, found 13"});
   expect_rejected(run_lockstep({"grade", solved(), "--format", "xml"}), 2, {"gradescope"});
   expect_rejected(run_lockstep({"grade", solved(), "--csv", "/nowhere/g.csv"}), 1, {"--csv"});
   expect_rejected(run_lockstep({"grade", solved(), "--pass", "101"}), 2, {"--pass"});
@@ -230,7 +230,7 @@ TEST_F(GradeCommand, SaysThatNothingContainsSubmissionsWithoutBubblewrap) {
   ::unsetenv("LOCKSTEP_BUBBLEWRAP");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("50 of 50 points"));
-  EXPECT_THAT(outcome.out, HasSubstr("sandbox: limits\nbubblewrap is not installed"));
+  EXPECT_THAT(outcome.out, HasSubstr("sandbox: limits\nbubblewrap is missing or does not work here"));
 }
 
 TEST_F(GradeCommand, LabsAreNotMadeWhereSomethingIs) {

@@ -119,7 +119,7 @@ TEST_F(Predict, AnEpochIsTheDataSetWhereTheFileSaysIt) {
   const Outcome by_steps = run("--workload old.json" + flags);
   expect_success(by_steps);
   EXPECT_THAT(by_steps.out, HasSubstr("15360 rows"));
-  EXPECT_THAT(by_steps.out, HasSubstr("what the run trained on"));
+  EXPECT_THAT(by_steps.out, HasSubstr("as the run had"));
   json file = json::parse(old);
   file["workload"]["rows_per_epoch"] = 60000;
   file["workload"]["ready_order"] = {"0.bias", "0.weight"};

@@ -183,9 +183,9 @@ std::string remedies_text(const RunRows& found, const RunRows& all, std::size_t 
       return text + " The rest of the step cannot be judged while devices share the hardware.";
     }
     return text + fmt::format(
-                      " Use at most {} devices here, one for each {}; the rest of the step cannot "
-                      "be judged while they share the hardware.",
-                      num_units, hardware.is_cpu ? "core" : "GPU");
+                      " Use at most {} device{} here, one for each {}; the rest of the step "
+                      "cannot be judged while they share the hardware.",
+                      num_units, num_units == 1 ? "" : "s", hardware.is_cpu ? "core" : "GPU");
   }
   const std::vector<Remedy> remedies = remedies_of(all, row);
   for (const Remedy& remedy : remedies) text += " " + remedy.text;

@@ -104,9 +104,9 @@ TEST(Explain, GuessesNothingWhereDevicesShareTheirHardware) {
   const RunFile file = read(json);
   EXPECT_THAT(answer(file, "What limits it"), HasSubstr("limited by the 1 core that the devices"));
   EXPECT_THAT(answer(file, "What twice the devices would give"), HasSubstr("cannot tell"));
-  EXPECT_THAT(answer(file, "What to change"), HasSubstr("cannot be judged while devices take"));
+  EXPECT_THAT(answer(file, "What to change"), HasSubstr("cannot be judged while devices share"));
   json["rows"][2]["speedup"] = 0.5;
-  EXPECT_THAT(answer(read(json), "What to change"), HasSubstr("no more than 1 device"));
+  EXPECT_THAT(answer(read(json), "What to change"), HasSubstr("at most 1 device"));
 }
 
 TEST(Explain, GuessesNothingOfCommunicationFromOneDevice) {

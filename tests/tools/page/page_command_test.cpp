@@ -138,7 +138,7 @@ TEST_F(PageCommand, ATimelineThatTheRunFileNamesIsFoundBesideIt) {
   write_json_file(folder_ / "run.json", run_file);
   EXPECT_THAT(run("report run.json").out, HasSubstr("the run wrote elsewhere/trace.json"));
   write_text(folder_ / "trace.json", "{}");
-  EXPECT_THAT(run("report run.json").out, HasSubstr("trace.json beside the run file is none that"));
+  EXPECT_THAT(run("report run.json").out, HasSubstr("trace.json beside the run file cannot be drawn"));
   write_text(folder_ / "trace.json", sample_trace());
   const Outcome outcome = run("report run.json");
   expect_success(outcome);
@@ -160,7 +160,7 @@ TEST_F(PageCommand, AFileThatTheRunFileNamesElsewhereIsNotRead) {
     EXPECT_THAT(read_text(folder_ / "report.html"), Not(HasSubstr("a secret")));
   }
   write_text(folder_ / "runs/secret", "{\"user\": \"a secret\"");
-  EXPECT_THAT(run("report runs/run.json").out, HasSubstr("beside the run file is none"));
+  EXPECT_THAT(run("report runs/run.json").out, HasSubstr("beside the run file cannot be drawn"));
   EXPECT_THAT(read_text(folder_ / "report.html"), Not(HasSubstr("a secret")));
   std::filesystem::remove(folder_ / "runs/secret");
   std::filesystem::create_symlink(absolute, folder_ / "runs/secret");
