@@ -348,7 +348,7 @@ agree() {
   verdict "$1: largest difference (%)" "${found[1]}" "<=" "$3" "${found[2]} rows; net ${found[3]}, ${found[4]} x ${found[5]}"
 }
 
-# Steps of machines that are acted out beside those that are predicted, of four nets on two machines.
+# Steps of machines that are acted out beside those that are predicted, of five nets on two machines.
 check_acting() {
   local topology net
   for topology in titanx-pascal-dual-root-8 hgx-h200-8; do
@@ -360,9 +360,10 @@ check_acting() {
 --model mlp:784-256-128-10 --dataset synthetic:4096x784x10 --batch 256 --steps 8
 --model mlp:784-1024-1024-10 --dataset synthetic:512x784x10 --batch 128 --steps 6
 --model mlp:64-64-64-64-64-64-64-10 --dataset synthetic:8192x64x10 --batch 1024 --steps 8
+--model resnet18:8 --batch 64 --steps 6
 NETS
   done >"$work/acting"
-  agree "acted out and predicted steps" 5 10 8 "$work/acting"
+  agree "acted out and predicted steps" 5 10 10 "$work/acting"
 }
 
 # show_difference WHAT NETS FILE...: prints how far steps lie apart, as agree() does, without a verdict.

@@ -162,6 +162,7 @@ std::optional<PredictionTask> read_prediction(const CompareFlags& flags,
   prediction.ranks = predict::parse_rank_kind(training.ranks).value_or(predict::RankKind::threads);
   prediction.run.model = task.model;
   prediction.run.dataset = training.dataset;
+  prediction.run.shares_statistics = training.sync_batch_norm;
   return prediction;
 }
 

@@ -199,6 +199,7 @@ nlohmann::ordered_json config_json(const PredictFlags& flags, const PredictionTa
     if (!net.step_seconds) json["step"] = guessed_step_seconds(net, task.topology.device);
   } else {
     json["batch"] = task.run.step.batch;
+    if (task.run.shares_statistics) json["sync_batch_norm"] = true;
   }
   for (const predict::Strategy strategy : task.strategies) {
     json["strategies"].push_back(predict::to_string(strategy));

@@ -16,8 +16,8 @@ double product_seconds(const DeviceProfile& device, const LayerShape& layer) {
   const double parameters = (layer.inputs + 1) * layer.outputs;
   const double arithmetic =
       2 * layer.rows * parameters / (kArithmeticEfficiency * device.flops_per_second);
-  return std::max(arithmetic, read_seconds(device, layer.parameter_bytes())) +
-         device.launch_seconds;
+  const double bytes = layer.parameter_bytes() + layer.image_bytes;
+  return std::max(arithmetic, read_seconds(device, bytes)) + device.launch_seconds;
 }
 
 double measured_seconds(const LayerGrid& grid, const LayerShape& layer) {

@@ -16,12 +16,14 @@ namespace lockstep::predict {
 inline constexpr double kArithmeticEfficiency = 0.7;
 inline constexpr double kTrafficEfficiency = 0.75;
 
-// The sizes of a dense layer in a step.
+// The sizes of a layer in a step: a dense one, or a convolution, whose rows are pixels that come
+// out and whose inputs are a patch.
 struct LayerShape {
   double rows = 0;
   double inputs = 0;
   double outputs = 0;
   std::size_t element_size = sizeof(float);
+  double image_bytes = 0;  // of a convolution: its images, in and out
 
   double parameter_bytes() const {  // of weights and bias
     return (inputs + 1) * outputs * static_cast<double>(element_size);
@@ -32,7 +34,7 @@ struct LayerShape {
 enum class InputGradient { needed, not_needed };
 
 // From a data sheet a layer is one product forward and one for each gradient backward, of
-// 2 * rows * parameters operations, which reads its parameters once.
+// 2 * rows * parameters operations, which reads its parameters once, and a convolution's images.
 double forward_seconds(const DeviceProfile& device, const LayerShape& layer);
 double backward_seconds(const DeviceProfile& device, const LayerShape& layer, InputGradient input);
 
@@ -42,6 +44,9 @@ LayerWork dense_layer(const DeviceProfile& device, std::string name, const Layer
 
 // Any other kernel, by the bytes that it reads and writes.
 double traffic_seconds(const DeviceProfile& device, double num_bytes);
+
+// An attention has two products forward, and five backward.
+inline constexpr double kAttentionBackward = 2.5;
 
 // The bytes that an optimizer reads and writes, by those of the parameters: weight, gradient and
 // momentum, then weight and momentum.

@@ -54,6 +54,15 @@ struct LayerWork {
   double backward_seconds = 0;
   std::vector<std::size_t> tensor_bytes = {};  // float32 gradients, in the order of registration
   double output_bytes = 0;                     // of its rows, where that is known
+  // Running statistics, which DDP broadcasts from rank 0 ahead of the forward pass.
+  std::vector<std::size_t> buffer_bytes = {};
+  // Of a batch norm over the rows of all ranks: the float64 sums that they exchange in each pass,
+  // and the times of the kernels that make them.
+  struct SharedStatistics {
+    std::size_t num_bytes = 0;  // of a rank; 0: there are none
+    double forward_seconds = 0;
+    double backward_seconds = 0;
+  } statistics = {};
 
   std::size_t gradient_bytes() const;
 };

@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "engine/plan/all_reduce_plan.h"
 #include "engine/plan/buckets.h"
 #include "simulate/predict/all_reduce_cost.h"
 #include "simulate/predict/kernel_cost.h"
@@ -125,6 +126,7 @@ void StepWork::add_step() {
     add_fixed_work();
     add_batch();
   }
+  if (has_buckets()) add_buffers();
   const bool has_shares = options_.strategy == Strategy::zero3 && num_devices() > 1;
   has_shares ? add_sharded_forward() : add_forward();
   if (has_replicas) add_gather();
@@ -175,9 +177,14 @@ void StepWork::prepare() {
   const Strategy strategy = options_.strategy;
   std::vector<std::size_t> sizes;
   for (const TensorWork& tensor : tensors_) sizes.push_back(tensor.bytes);
-  if (strategy == Strategy::ddp || strategy == Strategy::hierarchical) {
+  if (has_buckets()) {
     prepare_buckets();
     comm_bytes_ = 2 * (ranks - 1) / ranks * gradient_bytes();
+    for (const LayerWork& layer : workload_.layers) {
+      for (const std::size_t bytes : layer.buffer_bytes) {
+        comm_bytes_ += (ranks - 1) * static_cast<double>(bytes);
+      }
+    }
   } else if (strategy == Strategy::nccl_replicated) {
     const double ring = nccl1_ring_bytes_per_second(network_, num_devices());
     for (auto tensor = tensors_.rbegin(); tensor != tensors_.rend(); ++tensor) {
@@ -256,10 +263,49 @@ void StepWork::add_gather() {
   gate_ = {copy_down("scatter gradients", way.seconds(), 0)};
 }
 
+bool StepWork::has_buckets() const {
+  return num_devices() > 1 &&
+         (options_.strategy == Strategy::ddp || options_.strategy == Strategy::hierarchical);
+}
+
+// Behind the step before; calls that block, one for each.
+void StepWork::add_buffers() {
+  const auto ranks = static_cast<int>(num_devices());
+  const Places after = ends_.empty() ? gate_ : Places{ends_.back()};
+  arrived_.resize(workload_.layers.size());
+  for (const LayerWork& layer : workload_.layers) {
+    for (const std::size_t bytes : layer.buffer_bytes) {
+      const double seconds = plan_seconds(network_, plan::broadcast_plan(ranks, bytes, 0), 1);
+      arrived_[0].push_back(communicate(WorkLane::comm, "broadcast", seconds, bytes, after));
+    }
+  }
+}
+
+StepWork::Places StepWork::exchange_statistics(std::size_t index, trace::Category category,
+                                               Places after) {
+  const LayerWork& layer = workload_.layers[index];
+  const std::size_t bytes = layer.statistics.num_bytes;
+  if (bytes == 0 || !has_buckets()) return after;
+  const auto ranks = static_cast<int>(num_devices());
+  const bool is_forward = category == trace::Category::forward;
+  const plan::CollectivePlan plan =
+      is_forward
+          ? plan::all_gather_plan(ranks, num_devices() * bytes / sizeof(double))
+          : plan::all_reduce_plan(plan::AllReducePlan::automatic, ranks, bytes / sizeof(double));
+  const std::size_t made =
+      compute(category, names_[index],
+              (is_forward ? layer.statistics.forward_seconds : layer.statistics.backward_seconds) *
+                  layers_beside_,
+              std::move(after));
+  return {communicate(WorkLane::comm, "statistics", plan_seconds(network_, plan, sizeof(double)),
+                      bytes, {made})};
+}
+
 void StepWork::add_forward() {
   for (std::size_t i = 0; i < workload_.layers.size(); ++i) {
     Places after = gate_;
     if (!arrived_.empty()) after.insert(after.end(), arrived_[i].begin(), arrived_[i].end());
+    after = exchange_statistics(i, trace::Category::forward, std::move(after));
     compute(trace::Category::forward, names_[i],
             workload_.layers[i].forward_seconds * layers_beside_, std::move(after));
   }
@@ -271,8 +317,8 @@ StepWork::Places StepWork::add_backward() {
     const LayerWork& layer = workload_.layers[i];
     const double seconds = layer.backward_seconds * layers_beside_ + copy_seconds(layer);
     const bool is_first = i + 1 == workload_.layers.size();
-    backward[i] =
-        compute(trace::Category::backward, names_[i], seconds, is_first ? gate_ : Places{});
+    Places after = exchange_statistics(i, trace::Category::backward, is_first ? gate_ : Places{});
+    backward[i] = compute(trace::Category::backward, names_[i], seconds, std::move(after));
   }
   return backward;
 }

@@ -65,6 +65,7 @@ class StepWork {
   };
 
   std::size_t num_devices() const { return options_.num_devices; }
+  bool has_buckets() const;  // which several devices all-reduce
   std::size_t layer_index(const LayerWork& layer) const;
   double gradient_bytes() const { return static_cast<double>(workload_.gradient_bytes()); }
   const DeviceProfile& device() const { return network_.topology().device; }
@@ -87,6 +88,9 @@ class StepWork {
   void add_replication();
   void add_gather();
   void add_batch();
+  void add_buffers();
+  // Ranks exchange the sums of a batch norm, made in so many seconds; returns what it waits for.
+  Places exchange_statistics(std::size_t layer, trace::Category category, Places after);
   void add_forward();
   Places add_backward();  // each layer's work
   // --- ZeRO ---

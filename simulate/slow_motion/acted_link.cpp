@@ -35,6 +35,7 @@ Memory memory_of(const comm::CallHeader& call) {
 }  // namespace
 
 void ActedLink::note_call(const comm::CallHeader& call) {
+  caller_ = std::this_thread::get_id();
   machine_.offer(device(), memory_of(call));
 }
 
@@ -85,7 +86,10 @@ Time ActedLink::end_call(Time arrived) {
   abandon_call();
   const bool is_in_place = call_.operation == comm::Operation::all_reduce ||
                            call_.operation == comm::Operation::broadcast;
-  machine_.finish_collective(device(), is_in_place ? memory_of(call_) : Memory{}, end);
+  if (is_in_place) machine_.finish_collective(device(), memory_of(call_), end);
+  // A call that blocks is part of what the device computes in turn.
+  const bool blocks = std::this_thread::get_id() == caller_.load();
+  if (blocks || !is_in_place) machine_.finish_collective(device(), {}, end);
   if (trace::recording()) {
     trace::Span span;
     span.name = comm::name_of(call_.operation);

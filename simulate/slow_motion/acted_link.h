@@ -10,6 +10,8 @@
 // what those took (predict::measured_over_plan).
 #pragma once
 
+#include <atomic>
+#include <thread>
 #include <vector>
 
 #include "engine/comm/link.h"
@@ -47,8 +49,9 @@ class ActedLink final : public comm::LinkModel {
   std::vector<int> devices_;  // by rank
   std::vector<int> hosts_;    // by rank; empty where all are on one
   comm::CallHeader call_;
-  double times_as_long_ = 1;  // its steps, as the links charge
-  Time call_begin_{};         // of the data of all ranks
+  double times_as_long_ = 1;             // its steps, as the links charge
+  Time call_begin_{};                    // of the data of all ranks
+  std::atomic<std::thread::id> caller_;  // makes the rank's calls, and runs those that block
   bool is_in_call_ = false;
   Time step_begin_{};
   bool has_moved_ = false;  // something, since the step began

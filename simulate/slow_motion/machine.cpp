@@ -171,7 +171,8 @@ void Machine::run(int index, const Kernel& kernel, const std::function<void()>& 
   Device& mine = device(index);
   // The lane is the device's stream, which waits for what it needs. Copies follow each other
   // without waiting for the links' latency.
-  Time ready = mine.lanes.reached(Lane::compute);
+  const Time reached = mine.lanes.reached(Lane::compute);
+  Time ready = reached;
   {
     const std::lock_guard lock(mine.mutex);
     ready = std::max(ready, mine.held_back);
@@ -205,9 +206,9 @@ void Machine::run(int index, const Kernel& kernel, const std::function<void()>& 
            {"copy from another device", trace::Lane::copy, trace::Category::copy,
             trace::kNoSequence, inputs.num_bytes},
            ready, due);
-  } else if (inputs.is_of_collective) {
+  } else if (inputs.is_of_collective || ready > reached) {
     record(mine, {"wait for collective", trace::Lane::compute, trace::Category::communication},
-           ready, due);
+           reached, due);
   }
   record(mine, {kLate, trace::Lane::host, trace::Category::wait}, due, begin);
   if (is_message) return;

@@ -4,8 +4,6 @@
 #include <vector>
 
 #include "engine/runtime/logical_device.h"
-#include "simulate/predict/kernel_cost.h"
-#include "simulate/slow_motion/machine.h"
 
 namespace lockstep::slow_motion {
 namespace {
@@ -51,13 +49,29 @@ int index_of(Stream& stream) {
   return stream.device().device().index;
 }
 
-// A kernel that is as long as its memory takes.
+// Runs a kernel before a listener, if there is one.
+template <typename Real>
+bool is_heard(Stream& stream, const KernelSizes& kernel, const Real& real) {
+  KernelListener* const listener = detail::listener.load(std::memory_order_acquire);
+  if (listener == nullptr) return false;
+  real();
+  listener->on_kernel(stream, kernel);
+  return true;
+}
+
+// A kernel that is as long as so many bytes of memory take.
+template <typename Real>
+void pace_bytes(Stream& stream, const char* name, const Memories& reads, const Memories& writes,
+                double bytes, const Real& real, Kernel::Kind kind = Kernel::Kind::computes) {
+  if (is_heard(stream, {reads, writes, {}, bytes}, real)) return;
+  const double seconds = predict::traffic_seconds(profile(), bytes) * traffic_beside(bytes);
+  machine()->run(index_of(stream), {name, seconds, kind, reads, writes}, real);
+}
+
 template <typename Real>
 void pace(Stream& stream, const char* name, const Memories& reads, const Memories& writes,
           const Real& real, Kernel::Kind kind = Kernel::Kind::computes) {
-  const double bytes = num_bytes(reads, writes);
-  const double seconds = predict::traffic_seconds(profile(), bytes) * traffic_beside(bytes);
-  machine()->run(index_of(stream), {name, seconds, kind, reads, writes}, real);
+  pace_bytes(stream, name, reads, writes, num_bytes(reads, writes), real, kind);
 }
 
 // outputs: rows of a layer's results, or their gradients.
@@ -67,19 +81,46 @@ predict::LayerShape layer_of(std::size_t rows, std::size_t inputs, const View& o
           size_of(outputs.dtype)};
 }
 
-// A kernel that computes for so long.
-template <typename Real>
-void pace_seconds(Stream& stream, const char* name, const Memories& reads, const Memories& writes,
-                  double seconds, const Real& real) {
-  machine()->run(index_of(stream), {name, seconds, Kernel::Kind::computes, reads, writes}, real);
+// Rows are the pixels of a convolution's images.
+template <typename View>
+predict::LayerShape layer_of(const Windows& windows, const ConstTensorView& images,
+                             const View& outputs) {
+  predict::LayerShape layer = layer_of(windows.rows(), windows.cols(), outputs);
+  layer.image_bytes = num_bytes({memory(images)}, {memory(outputs)});
+  return layer;
 }
 
-// seconds: of a layer's products.
+// A kernel that computes for seconds(), which is asked where there is a machine.
+template <typename Seconds, typename Real>
+void pace_seconds(Stream& stream, const char* name, const Memories& reads, const Memories& writes,
+                  const Seconds& seconds, const Real& real) {
+  if (is_heard(stream, {reads, writes}, real)) return;
+  machine()->run(index_of(stream), {name, seconds(), Kernel::Kind::computes, reads, writes}, real);
+}
+
+// A layer's products: forward, or backward for the weights' gradient and perhaps the input's.
+struct LayerCall {
+  predict::LayerShape shape;
+  std::optional<predict::InputGradient> backward = {};
+  std::size_t scratch_bytes = 0;
+  double times = 1;  // so many of them
+};
+
+predict::InputGradient backward_for(const void* grad_x, const void* grad_weight) {
+  const bool needs_both = grad_x != nullptr && grad_weight != nullptr;
+  return needs_both ? predict::InputGradient::needed : predict::InputGradient::not_needed;
+}
+
 template <typename Real>
 void pace_layer(Stream& stream, const char* name, const Memories& reads, const Memories& writes,
-                double seconds, const Real& real) {
+                const LayerCall& call, const Real& real) {
+  if (is_heard(stream, {reads, writes, call.shape, 0, call.scratch_bytes}, real)) return;
+  const double alone = call.backward
+                           ? predict::backward_seconds(profile(), call.shape, *call.backward)
+                           : predict::forward_seconds(profile(), call.shape);
   const double beside = predict::layers_beside(profile(), machine()->devices().size());
-  pace_seconds(stream, name, reads, writes, seconds * beside, real);
+  pace_seconds(
+      stream, name, reads, writes, [&] { return call.times * alone * beside; }, real);
 }
 
 // Time of a loss over rows of classes: as measured, or as long as its memory takes.
@@ -103,7 +144,7 @@ void PacedBackend::copy(Stream& stream, ConstTensorView from, TensorView to) {
   const bool converts = from.dtype != to.dtype;
   if (is_free(to)) {
     inner_.copy(stream, from, to);
-    if (!converts) machine()->give(index_of(stream), memory(to));
+    if (!converts && machine()) machine()->give(index_of(stream), memory(to));
     return;
   }
   pace(
@@ -126,12 +167,13 @@ void PacedBackend::gather_rows(Stream& stream, ConstMatrixView source, ConstTens
                                MatrixView to, double scale) {
   const Memories writes{memory(to)};
   const double bytes = num_bytes({}, writes);
-  const double seconds = predict::batch_seconds(profile(), bytes);
+  const auto seconds = [&] {
+    return predict::batch_seconds(profile(), bytes) * traffic_beside(bytes);
+  };
   const auto real = [&] { inner_.gather_rows(stream, source, indices, to, scale); };
-  if (seconds > 0)
-    return pace_seconds(stream, "batch", {}, writes, seconds * traffic_beside(bytes), real);
+  if (machine() && seconds() > 0) return pace_seconds(stream, "batch", {}, writes, seconds, real);
   real();
-  machine()->give(index_of(stream), memory(to));
+  if (machine()) machine()->give(index_of(stream), memory(to));
 }
 
 void PacedBackend::add(Stream& stream, ConstTensorView a, ConstTensorView b, TensorView y) {
@@ -169,8 +211,10 @@ void PacedBackend::activation_forward(Stream& stream, Activation activation, Con
 // The predictor counts an activation's gradient with the layer's products.
 void PacedBackend::activation_backward(Stream& stream, Activation activation, ConstTensorView saved,
                                        ConstTensorView grad_y, TensorView grad_x) {
-  pace_seconds(stream, "activation backward", {memory(saved), memory(grad_y)}, {memory(grad_x)}, 0,
-               [&] { inner_.activation_backward(stream, activation, saved, grad_y, grad_x); });
+  pace_seconds(
+      stream, "activation backward", {memory(saved), memory(grad_y)}, {memory(grad_x)},
+      [] { return 0.0; },
+      [&] { inner_.activation_backward(stream, activation, saved, grad_y, grad_x); });
 }
 
 void PacedBackend::dropout(Stream& stream, const DropoutMask& mask, ConstMatrixView x,
@@ -194,7 +238,7 @@ void PacedBackend::matmul(Stream& stream, ConstMatrixView a, Transpose transpose
                           ConstMatrixView b, Transpose transpose_b, MatrixView c, Write write) {
   const std::size_t inner_size = transpose_a == Transpose::yes ? a.rows : a.cols;
   pace_layer(stream, "matmul", {memory(a), memory(b)}, {memory(c)},
-             predict::forward_seconds(profile(), layer_of(c.batch * c.rows, inner_size, c)),
+             {layer_of(c.batch * c.rows, inner_size, c)},
              [&] { inner_.matmul(stream, a, transpose_a, b, transpose_b, c, write); });
 }
 
@@ -202,20 +246,16 @@ void PacedBackend::linear_forward(Stream& stream, ConstMatrixView x, ConstMatrix
                                   ConstTensorView bias, Activation activation, MatrixView y,
                                   MatrixView preactivation) {
   pace_layer(stream, "linear", {memory(x), memory(weight), memory(bias)},
-             {memory(y), memory(preactivation)},
-             predict::forward_seconds(profile(), layer_of(x.rows, x.cols, y)),
+             {memory(y), memory(preactivation)}, {layer_of(x.rows, x.cols, y)},
              [&] { inner_.linear_forward(stream, x, weight, bias, activation, y, preactivation); });
 }
 
 void PacedBackend::linear_backward(Stream& stream, ConstMatrixView x, ConstMatrixView weight,
                                    ConstMatrixView grad_z, MatrixView grad_x,
                                    MatrixView grad_weight, TensorView grad_bias) {
-  const bool needs_both = grad_x.data != nullptr && grad_weight.data != nullptr;
-  const double seconds = predict::backward_seconds(
-      profile(), layer_of(x.rows, x.cols, grad_z),
-      needs_both ? predict::InputGradient::needed : predict::InputGradient::not_needed);
   pace_layer(stream, "linear backward", {memory(x), memory(weight), memory(grad_z)},
-             {memory(grad_x), memory(grad_weight), memory(grad_bias)}, seconds, [&] {
+             {memory(grad_x), memory(grad_weight), memory(grad_bias)},
+             {layer_of(x.rows, x.cols, grad_z), backward_for(grad_x.data, grad_weight.data)}, [&] {
                inner_.linear_backward(stream, x, weight, grad_z, grad_x, grad_weight, grad_bias);
              });
 }
@@ -241,18 +281,15 @@ std::size_t PacedBackend::conv_scratch(const Windows& windows) const {
 void PacedBackend::conv_forward(Stream& stream, const ConvForward& call) {
   pace_layer(stream, "conv", {memory(call.x), memory(call.weight), memory(call.bias)},
              {memory(call.y), memory(call.preactivation)},
-             predict::forward_seconds(profile(),
-                                      layer_of(call.windows.rows(), call.windows.cols(), call.y)),
+             {layer_of(call.windows, call.x, call.y), {}, call.scratch.num_bytes()},
              [&] { inner_.conv_forward(stream, call); });
 }
 
 void PacedBackend::conv_backward(Stream& stream, const ConvBackward& call) {
-  const bool needs_both = call.grad_x.data != nullptr && call.grad_weight.data != nullptr;
-  const double seconds = predict::backward_seconds(
-      profile(), layer_of(call.windows.rows(), call.windows.cols(), call.grad_z),
-      needs_both ? predict::InputGradient::needed : predict::InputGradient::not_needed);
   pace_layer(stream, "conv backward", {memory(call.x), memory(call.weight), memory(call.grad_z)},
-             {memory(call.grad_x), memory(call.grad_weight), memory(call.grad_bias)}, seconds,
+             {memory(call.grad_x), memory(call.grad_weight), memory(call.grad_bias)},
+             {layer_of(call.windows, call.x, call.grad_z),
+              backward_for(call.grad_x.data, call.grad_weight.data), call.scratch.num_bytes()},
              [&] { inner_.conv_backward(stream, call); });
 }
 
@@ -277,10 +314,9 @@ void PacedBackend::embedding_forward(Stream& stream, ConstTensorView tokens, Con
                                      ConstMatrixView positions, MatrixView y) {
   // Of the weight it reads as much as it writes.
   const Memories writes{memory(y)};
-  const double bytes = 2 * num_bytes({}, writes);
-  pace_seconds(stream, "embedding", {memory(tokens), memory(weight), memory(positions)}, writes,
-               predict::traffic_seconds(profile(), bytes) * traffic_beside(bytes),
-               [&] { inner_.embedding_forward(stream, tokens, weight, positions, y); });
+  pace_bytes(stream, "embedding", {memory(tokens), memory(weight), memory(positions)}, writes,
+             2 * num_bytes({}, writes),
+             [&] { inner_.embedding_forward(stream, tokens, weight, positions, y); });
 }
 
 void PacedBackend::embedding_backward(Stream& stream, ConstTensorView tokens,
@@ -304,18 +340,17 @@ predict::LayerShape products_of(const AttentionShape& shape, DType dtype) {
 void PacedBackend::attention_forward(Stream& stream, const AttentionShape& shape,
                                      ConstTensorView qkv, TensorView y, TensorView log_sums) {
   pace_layer(stream, "attention", {memory(qkv)}, {memory(y), memory(log_sums)},
-             predict::forward_seconds(profile(), products_of(shape, qkv.dtype)),
+             {products_of(shape, qkv.dtype)},
              [&] { inner_.attention_forward(stream, shape, qkv, y, log_sums); });
 }
 
-// Five products in place of two.
 void PacedBackend::attention_backward(Stream& stream, const AttentionShape& shape,
                                       ConstTensorView qkv, ConstTensorView y,
                                       ConstTensorView log_sums, ConstTensorView grad_y,
                                       TensorView grad_qkv, TensorView scratch) {
   pace_layer(stream, "attention backward", {memory(qkv), memory(y), memory(grad_y)},
              {memory(grad_qkv), memory(scratch)},
-             2.5 * predict::forward_seconds(profile(), products_of(shape, qkv.dtype)), [&] {
+             {products_of(shape, qkv.dtype), {}, 0, predict::kAttentionBackward}, [&] {
                inner_.attention_backward(stream, shape, qkv, y, log_sums, grad_y, grad_qkv,
                                          scratch);
              });
@@ -339,11 +374,13 @@ void PacedBackend::softmax_cross_entropy_forward(Stream& stream, ConstMatrixView
                                                  MatrixView probabilities, TensorView loss) {
   const Memories reads{memory(logits), memory(labels)};
   const Memories writes{memory(probabilities), memory(loss)};
-  pace_seconds(stream, "cross entropy", reads, writes,
-               loss_seconds(logits, reads, writes, &predict::LossSeconds::forward), [&] {
-                 inner_.softmax_cross_entropy_forward(stream, logits, labels, reduction,
-                                                      probabilities, loss);
-               });
+  pace_seconds(
+      stream, "cross entropy", reads, writes,
+      [&] { return loss_seconds(logits, reads, writes, &predict::LossSeconds::forward); },
+      [&] {
+        inner_.softmax_cross_entropy_forward(stream, logits, labels, reduction, probabilities,
+                                             loss);
+      });
 }
 
 void PacedBackend::softmax_cross_entropy_backward(Stream& stream, ConstMatrixView probabilities,
@@ -352,11 +389,13 @@ void PacedBackend::softmax_cross_entropy_backward(Stream& stream, ConstMatrixVie
                                                   MatrixView grad_logits) {
   const Memories reads{memory(probabilities), memory(grad_loss)};
   const Memories writes{memory(grad_logits)};
-  pace_seconds(stream, "cross entropy backward", reads, writes,
-               loss_seconds(probabilities, reads, writes, &predict::LossSeconds::backward), [&] {
-                 inner_.softmax_cross_entropy_backward(stream, probabilities, labels, reduction,
-                                                       grad_loss, grad_logits);
-               });
+  pace_seconds(
+      stream, "cross entropy backward", reads, writes,
+      [&] { return loss_seconds(probabilities, reads, writes, &predict::LossSeconds::backward); },
+      [&] {
+        inner_.softmax_cross_entropy_backward(stream, probabilities, labels, reduction, grad_loss,
+                                              grad_logits);
+      });
 }
 
 void PacedBackend::mse_forward(Stream& stream, ConstTensorView x, ConstTensorView target,
@@ -425,8 +464,9 @@ void pace_update(Stream& stream, const char* name, std::span<const OptimizerPara
     writes.push_back(memory(parameter.weight));
   }
   const double bytes = num_bytes({}, writes);
-  const double seconds =
-      predict::update_seconds(profile(), bytes) * traffic_beside(predict::update_bytes(bytes));
+  const auto seconds = [&] {
+    return predict::update_seconds(profile(), bytes) * traffic_beside(predict::update_bytes(bytes));
+  };
   pace_seconds(stream, name, reads, writes, seconds, real);
 }
 
@@ -449,6 +489,17 @@ void PacedBackend::clip(Stream& stream, std::span<const TensorView> tensors, Con
   reads.push_back(memory(norm));
   pace(stream, "clip", reads, memories(tensors),
        [&] { inner_.clip(stream, tensors, norm, max_norm); });
+}
+
+Listening::Listening(DeviceType type, KernelListener& listener)
+    : type_(type), backend_(kernels::backend(type)) {
+  detail::listener.store(&listener, std::memory_order_release);
+  kernels::set_backend(type, &backend_);
+}
+
+Listening::~Listening() {
+  kernels::set_backend(type_, nullptr);
+  detail::listener.store(nullptr, std::memory_order_release);
 }
 
 }  // namespace lockstep::slow_motion

@@ -48,7 +48,9 @@ double largest_error(const json& rows) {
 // Of more nets and devices: scripts/check_targets.sh acting.
 TEST(SlowMotion, ActedAndPredictedStepsAgree) {
   for (const char* machine_and_net : {"titanx-pascal-dual-root-8 --model mlp:64-256-10 --batch 64",
-                                      "hgx-h200-8 --model mlp:64-64-64-64-10 --batch 256"}) {
+                                      "hgx-h200-8 --model mlp:64-64-64-64-10 --batch 256",
+                                      "dgx1-v100 --model cnn:16c3-p2-32c3-a2-10 --batch 64",
+                                      "dgx1-v100 --model resnet18:4 --batch 16"}) {
     const json rows =
         rows_of(std::string("--predict --modes dp,ddp --devices 2,4 --steps 10 --act-as ") +
                 machine_and_net);

@@ -27,7 +27,7 @@ std::string value_or(const RunFile& file, std::string_view flag, const char* mis
   return value.empty() ? missing : shown(value);
 }
 
-// Parameters say nothing of the work of a net that uses each of them for many pixels.
+// Parameters alone say nothing of the work of a net that uses each of them for many pixels.
 bool is_convolutional(std::string_view model) {
   return model.starts_with("lenet") || model.starts_with("resnet18") || model.starts_with("cnn:");
 }
@@ -41,8 +41,71 @@ predict::LayerShape shape_of(std::size_t parameter_bytes, std::size_t& inputs) {
   predict::LayerShape shape;
   shape.inputs = static_cast<double>(is_dense ? inputs : parameters - 1);
   shape.outputs = is_dense ? static_cast<double>(outputs) : 1;
+  shape.rows = 1;
   if (is_dense) inputs = outputs;
   return shape;
+}
+
+// The layers with their sizes: in a file of old, those of dense ones.
+std::vector<FileLayer> sized_layers(const RunWorkload& run) {
+  std::vector<FileLayer> layers = run.step.layers;
+  auto inputs = static_cast<std::size_t>(run.step.input_bytes_per_row) / sizeof(float);
+  for (FileLayer& layer : layers) {
+    if (layer.sizes) continue;
+    const predict::LayerShape shape = shape_of(layer.parameter_bytes, inputs);
+    layer.sizes.emplace().product = shape;
+    layer.sizes->output_bytes = shape.outputs * sizeof(float);
+  }
+  return layers;
+}
+
+double total_seconds(const predict::DeviceProfile& device, const std::vector<double>& kernels,
+                     double rows) {
+  double seconds = 0;
+  for (const double bytes : kernels) seconds += predict::traffic_seconds(device, bytes * rows);
+  return seconds;
+}
+
+// Two float64 numbers of each feature, and the number of rows; made from x, or from x and a
+// gradient: a half, or two thirds, of what the pass itself reads and writes.
+predict::LayerWork::SharedStatistics statistics_of(const predict::DeviceProfile& device,
+                                                   const FileLayer::Sizes& sizes, double rows) {
+  if (sizes.buffer_bytes.empty() || sizes.forward_bytes.empty() || sizes.backward_bytes.empty()) {
+    return {};
+  }
+  const std::size_t features = sizes.buffer_bytes[0] / sizeof(float);
+  return {(2 * features + 1) * sizeof(double),
+          predict::traffic_seconds(device, sizes.forward_bytes[0] * rows / 2),
+          predict::traffic_seconds(device, sizes.backward_bytes[0] * rows * 2 / 3)};
+}
+
+predict::LayerWork work_of(const predict::DeviceProfile& device, const FileLayer& layer,
+                           double rows, predict::InputGradient input) {
+  const FileLayer::Sizes& sizes = *layer.sizes;
+  predict::LayerWork work{layer.name};
+  const auto of_rows = [&](predict::LayerShape shape) {
+    shape.rows *= rows;
+    shape.image_bytes *= rows;
+    return shape;
+  };
+  if (sizes.product)
+    work = predict::dense_layer(device, layer.name, of_rows(*sizes.product), input);
+  if (sizes.attention) {
+    const double seconds = predict::forward_seconds(device, of_rows(*sizes.attention));
+    work.forward_seconds += seconds;
+    work.backward_seconds += predict::kAttentionBackward * seconds;
+  }
+  // A weight and a bias; or those of a norm, both alike, whose product is by another layer's
+  // weight.
+  const bool has_weight = sizes.product && work.tensor_bytes[0] <= layer.parameter_bytes;
+  const std::size_t first = has_weight ? work.tensor_bytes[0] : layer.parameter_bytes / 2;
+  work.tensor_bytes = {first};
+  if (layer.parameter_bytes > first) work.tensor_bytes.push_back(layer.parameter_bytes - first);
+  work.forward_seconds += total_seconds(device, sizes.forward_bytes, rows);
+  work.backward_seconds += total_seconds(device, sizes.backward_bytes, rows);
+  work.buffer_bytes = sizes.buffer_bytes;
+  work.output_bytes = sizes.output_bytes * rows;
+  return work;
 }
 
 // A step that was measured on such a device, of batch rows in place of the run's own.
@@ -57,7 +120,7 @@ predict::Workload scaled(const RunWorkload& run, const predict::DeviceProfile& d
     const FileLayer& measured = run.step.layers[i];
     // What more rows cost follows from what was measured there, or they cost in proportion.
     const auto factor = [&](double wanted_seconds, double own_seconds) {
-      return device.measured ? wanted_seconds / own_seconds : rows;
+      return device.measured && own_seconds > 0 ? wanted_seconds / own_seconds : rows;
     };
     forward += measured.forward_seconds;
     backward += measured.backward_seconds;
@@ -90,6 +153,7 @@ RunWorkload read_run_workload(const std::string& path) {
   RunWorkload run;
   run.model = value_or(file, "model", "a model");
   run.dataset = value_or(file, "dataset", "data");
+  run.shares_statistics = file.config_value("sync_batch_norm") == "true";
   const FileRow& first = file.rows[0];
   run.measured_on = is_cuda ? shown(file.host.gpus[0])
                             : device_name(shown(file.host.cpu), first.threads_per_device);
@@ -122,29 +186,36 @@ bool is_measured_on(const RunWorkload& run, const predict::DeviceProfile& device
 
 predict::Workload workload_on(const RunWorkload& run, const predict::DeviceProfile& device,
                               double batch) {
-  const bool is_dense = !is_convolutional(run.model);
+  const bool has_sizes = std::ranges::all_of(
+      run.step.layers, [](const FileLayer& layer) { return layer.sizes.has_value(); });
   require(
-      is_dense || is_measured_on(run, device), ErrorCode::Usage, "predict",
-      "'{}' is convolutional, and its run file has times of {} alone: no sizes from which those "
-      "on {} would follow",
+      has_sizes || !is_convolutional(run.model) || is_measured_on(run, device), ErrorCode::Usage,
+      "predict",
+      "'{}' is convolutional, and its run file, an old one, has times of {} alone: no sizes from "
+      "which those on {} would follow; write it again with lockstep train or compare",
       run.model, run.measured_on, device.name);
+  const std::vector<FileLayer> layers = sized_layers(run);
   const auto of_rows = [&](double rows) {
     predict::Workload workload;
     workload.input_bytes = run.step.input_bytes_per_row * rows;
-    auto inputs = static_cast<std::size_t>(run.step.input_bytes_per_row) / sizeof(float);
     double bytes = 0;
-    predict::LayerShape shape;
-    for (const FileLayer& layer : run.step.layers) {
-      shape = shape_of(layer.parameter_bytes, inputs);
-      shape.rows = rows;
+    double results = 1;
+    double classes = 1;
+    for (const FileLayer& layer : layers) {
       const bool is_first = workload.layers.empty();
-      workload.layers.push_back(predict::dense_layer(
-          device, layer.name, shape,
-          is_first ? predict::InputGradient::not_needed : predict::InputGradient::needed));
-      bytes += shape.parameter_bytes();
+      workload.layers.push_back(
+          work_of(device, layer, rows,
+                  is_first ? predict::InputGradient::not_needed : predict::InputGradient::needed));
+      if (run.shares_statistics) {
+        workload.layers.back().statistics = statistics_of(device, *layer.sizes, rows);
+      }
+      bytes += static_cast<double>(layer.parameter_bytes);
+      if (!layer.sizes->product) continue;
+      results = layer.sizes->product->rows;
+      classes = layer.sizes->product->outputs;
     }
     workload.optimizer_seconds = predict::update_seconds(device, bytes);
-    const predict::LossSeconds loss = predict::loss_seconds(device, rows, shape.outputs);
+    const predict::LossSeconds loss = predict::loss_seconds(device, rows * results, classes);
     workload.layers.back().forward_seconds += loss.forward;
     workload.layers.back().backward_seconds += loss.backward;
     workload.fixed_seconds = predict::batch_seconds(device, workload.input_bytes);

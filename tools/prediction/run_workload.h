@@ -20,7 +20,8 @@ struct RunWorkload {
   // The data set's rows, or, of a file that doesn't say them, the rows that the run trained on in
   // an epoch: fewer after --steps, and whole batches.
   enum class Epoch { data_set, run } epoch = Epoch::data_set;
-  FileWorkload step;  // as it was measured
+  FileWorkload step;               // as it was measured
+  bool shares_statistics = false;  // --sync-batch-norm
   // Of the run's step on one device of the same kind, where it had one: what of it is no layer's.
   std::optional<trace::StepBreakdown> single = {};
 };
@@ -34,8 +35,8 @@ RunWorkload read_run_workload(const std::string& path);
 // The same step, of `batch` rows, on a topology's device. Where it was measured on a device of that
 // name, as measured, scaled: with the rows, or, where lockstep calibrate measured layers there, as
 // theirs; then the step is as long as the run's was on one device. Else by predict/kernel_cost.h:
-// no measured time enters. Throws Error{Usage} for a convolutional net there: its parameters do not
-// say what it computes.
+// no measured time enters. Throws Error{Usage} for a convolutional net there whose file lacks its
+// sizes.
 predict::Workload workload_on(const RunWorkload& run, const predict::DeviceProfile& device,
                               double batch);
 bool is_measured_on(const RunWorkload& run, const predict::DeviceProfile& device);

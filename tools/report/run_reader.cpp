@@ -19,6 +19,7 @@ namespace {
 constexpr std::string_view kSchema = "lockstep.run/1";
 constexpr std::size_t kMostDevices = 1'000'000;  // each is an object to explain()
 constexpr std::size_t kMostRows = 1'000;
+constexpr double kMostBytes = 1e9;
 
 // Says what the file is, where it is no run file.
 void require_run_file(const JsonFile& file) {
@@ -167,10 +168,36 @@ std::vector<FileRow> read_rows(const JsonFields& fields) {
   return rows;
 }
 
+std::optional<predict::LayerShape> read_product(const JsonFields& fields, const char* name) {
+  if (!fields.has(name)) return std::nullopt;
+  const JsonFields product = fields.object(name);
+  for (const char* const size : {"inputs", "outputs"}) {
+    if (product.number(size) > kMostBytes) product.refuse(size, "at most 1e9");
+  }
+  return predict::LayerShape{product.positive("rows"), product.positive("inputs"),
+                             product.positive("outputs"), sizeof(float),
+                             product.number("image_bytes")};
+}
+
+FileLayer::Sizes read_sizes(const JsonFields& fields) {
+  FileLayer::Sizes sizes;
+  sizes.product = read_product(fields, "product");
+  sizes.attention = read_product(fields, "attention");
+  sizes.forward_bytes = fields.numbers("forward_bytes");
+  sizes.backward_bytes = fields.numbers("backward_bytes");
+  for (const double bytes : fields.numbers("buffer_bytes")) {
+    if (bytes > kMostBytes) fields.refuse("buffer_bytes", "at most 1 GB each");
+    sizes.buffer_bytes.push_back(static_cast<std::size_t>(bytes));
+  }
+  sizes.output_bytes = fields.number("output_bytes");
+  return sizes;
+}
+
 FileLayer read_layer(const JsonFields& fields) {
   FileLayer layer{fields.text("name"), fields.number("forward_seconds"),
                   fields.number("backward_seconds"), fields.count("parameter_bytes")};
   if (layer.parameter_bytes < sizeof(float)) fields.refuse("parameter_bytes", "4 bytes or more");
+  if (fields.has("output_bytes")) layer.sizes = read_sizes(fields);
   return layer;
 }
 

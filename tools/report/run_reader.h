@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/trace/breakdown.h"
+#include "simulate/predict/kernel_cost.h"
 #include "tools/training/losses.h"
 
 namespace lockstep::tools {
@@ -62,6 +63,16 @@ struct FileLayer {
   double forward_seconds = 0;
   double backward_seconds = 0;
   std::size_t parameter_bytes = sizeof(float);
+  // What it computes for one row of the batch; absent in files of old, whose layers are dense.
+  struct Sizes {
+    std::optional<predict::LayerShape> product = {};
+    std::optional<predict::LayerShape> attention = {};  // its two products, as one
+    std::vector<double> forward_bytes = {};             // that each other kernel reads and writes
+    std::vector<double> backward_bytes = {};
+    std::vector<std::size_t> buffer_bytes = {};  // of each buffer, whatever the rows
+    double output_bytes = 0;
+  };
+  std::optional<Sizes> sizes = {};
 };
 
 // One step on one device, layer by layer.

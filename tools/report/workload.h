@@ -76,8 +76,7 @@ Times time_repeatedly(const Run& run) {
   return time_repeatedly([] {}, run);
 }
 
-// Measures on one device with all its threads, layer by layer. A layer is a module with parameters,
-// a Linear say, with those without that follow it; medians of several runs.
+// Measures on one device with all its threads, layer by layer (layer_recorder.h).
 FileWorkload measure_workload(const TrainingTask& task, Device device, double optimizer_seconds);
 
 // As the run file has it.

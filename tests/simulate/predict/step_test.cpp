@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/core/error.h"
+#include "simulate/predict/kernel_cost.h"
 
 namespace lockstep::predict {
 namespace {
@@ -37,6 +38,27 @@ TEST(Step, OfOneDeviceIsItsWork) {
   EXPECT_NEAR(step.step_seconds, 61e-3, 1e-12);
   EXPECT_NEAR(step.busy_fraction, 1, 1e-9);
   EXPECT_EQ(step.comm_bytes_per_device, 0);
+}
+
+TEST(Step, AConvolutionReadsItsImagesToo) {
+  const DeviceProfile device = find_topology("dgx1-v100").device;
+  LayerShape conv{256 * 26 * 26, 9, 20};  // 3 x 3 patches of one channel: little arithmetic
+  const double dense = forward_seconds(device, conv);
+  conv.image_bytes = 256 * 4.0 * (28 * 28 + 26 * 26 * 20);
+  const double bytes = conv.parameter_bytes() + conv.image_bytes;
+  EXPECT_NEAR(forward_seconds(device, conv), traffic_seconds(device, bytes), 1e-12);
+  EXPECT_GT(forward_seconds(device, conv), 1.2 * dense);
+}
+
+TEST(Step, OfDdpWaitsForRunningStatistics) {
+  Workload work = workload();
+  const PredictedStep without = predict("dgx1-v100", 8, Strategy::ddp, work);
+  work.layers[0].buffer_bytes = std::vector<std::size_t>(100, 64);
+  const PredictedStep with = predict("dgx1-v100", 8, Strategy::ddp, work);
+  EXPECT_GT(with.step_seconds, without.step_seconds + 100 * 5e-6);  // a launch each, and more
+  EXPECT_GT(with.comm_bytes_per_device, without.comm_bytes_per_device);
+  const double dp = predict("dgx1-v100", 8, Strategy::data_parallel, work).step_seconds;
+  EXPECT_EQ(dp, predict("dgx1-v100", 8, Strategy::data_parallel).step_seconds);
 }
 
 TEST(Step, PartsAddUpToIt) {

@@ -1,0 +1,79 @@
+// What each layer of a model computes, takes and keeps in a step, as its own kernels tell it: so
+// the predictor, which starts from this, counts what slow motion acts out.
+//
+// A layer is a module with parameters, and the operations behind it that have none.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/nn/module.h"
+#include "simulate/slow_motion/paced_backend.h"
+#include "tools/report/run_reader.h"
+
+namespace lockstep::tools {
+
+// What a layer holds during a step, beside its parameters.
+struct LayerMemory {
+  std::size_t kept_bytes = 0;     // written forward, and held for the backward pass
+  std::size_t scratch_bytes = 0;  // of patches, while a convolution runs
+};
+
+class LayerRecorder final : public slow_motion::KernelListener {
+ public:
+  // The model, all of it on one device, outlives this.
+  explicit LayerRecorder(const nn::Module& model);
+
+  // Runs forward(), which takes that many rows through the model, and its backward pass, and adds
+  // to the parameters' gradients.
+  void record(std::size_t num_rows, const std::function<Variable()>& forward);
+
+  // The layers in the order of their parameters: sizes of the last pass, medians of the times.
+  std::vector<FileLayer> layers() const;
+  // Of the forward pass of forward(), which it runs.
+  std::vector<LayerMemory> memory(const std::function<Variable()>& forward);
+
+  void on_kernel(kernels::Stream& stream, const slow_motion::KernelSizes& kernel) override;
+
+ private:
+  enum class Pass { forward, backward };
+  struct Times {
+    std::vector<double> forward, backward;  // of each pass
+  };
+
+  Variable run_forward(const std::function<Variable()>& forward);
+  void begin(Pass pass);
+  void note_forward(const slow_motion::KernelSizes& kernel, bool has_parameters);
+  void end_backward(std::size_t layer);
+  double seconds_since_mark();
+
+  Device device_;
+  std::vector<FileLayer> layers_;
+  std::vector<Times> times_;
+  std::vector<LayerMemory> memory_;
+  std::unordered_map<const void*, std::size_t> layer_of_;  // by parameter, or by buffer
+  // By input: a later layer whose weight is one's above.
+  std::unordered_map<const void*, std::size_t> tied_;
+
+  Pass pass_ = Pass::forward;
+  std::size_t num_rows_ = 1;
+  std::size_t current_ = 0;  // forward: the layer that is computed
+  runtime::Time mark_{};
+  std::vector<double> pending_;  // backward: kernels of the layer that is to come, in bytes
+  struct Written {
+    std::size_t layer = 0;
+    std::size_t num_bytes = 0;
+  };
+  std::map<const void*, Written> written_;  // forward
+};
+
+// Parameters, their gradients and SGD's momentum, and what is kept: a table with one line a layer,
+// and their total beside the most that the device's memory held in a step.
+std::string memory_table(std::span<const FileLayer> layers, std::span<const LayerMemory> memory,
+                         std::size_t input_bytes, std::size_t peak_bytes);
+
+}  // namespace lockstep::tools
