@@ -2,6 +2,7 @@
 // momentum) on one device, without data loading.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -10,7 +11,7 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
-#include "engine/nn/mlp.h"
+#include "engine/nn/models.h"
 #include "engine/optim/optimizer.h"
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/step_graph.h"
@@ -19,10 +20,12 @@
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
 #include "tools/report/host_info.h"
+#include "tools/report/layer_recorder.h"
 #include "tools/report/run_file.h"
 #include "tools/report/status_line.h"
 #include "tools/report/step_statistics.h"
 #include "tools/training/placement.h"
+#include "tools/training/task.h"
 
 namespace lockstep::tools {
 
@@ -31,53 +34,90 @@ namespace {
 struct BenchStepFlags {
   TrainingFlags training;  // --device and --matmul-precision
   std::vector<std::string> models = {"mlp:784-256-128-10"};
-  std::string batches = "64,256,1024,8192";
+  std::string dataset;  // whose rows' sizes; see rows_for()
+  std::string batches;  // empty: kRowBatches, or where a model takes images kImageBatches
   std::string threads;  // empty: all cores
   double seconds = 0.8;
   bool graph = false;
+  bool memory = false;
   std::string json_path;
 };
 
+constexpr const char* kRowBatches = "64,256,1024,8192";
+constexpr const char* kImageBatches = "16,64";
 constexpr std::size_t kWarmUpSteps = 5;
 constexpr std::size_t kFewestTimes = 11;
 // A GPU is given this many steps at a time, as in a training loop, where nobody waits for each one.
 constexpr std::size_t kStepsAtATime = 10;
 
-// Multiplications and additions of a step's matrix products: 2 per weight and row forward, 2 for
-// the weight's gradient, and 2 for the input's, which the first layer does not need.
-double floating_point_operations(const nn::MlpSpec& spec, std::size_t batch) {
+// Multiplications and additions of a step's matrix products: 2 per weight and row (or pixel that
+// comes out) forward, 2 for the weight's gradient, and 2 for the input's, which the first layer
+// does not need.
+double floating_point_operations(std::span<const FileLayer> layers, std::size_t batch) {
   double total = 0;
-  for (std::size_t i = 0; i + 1 < spec.sizes.size(); ++i) {
-    total += (i == 0 ? 4.0 : 6.0) * static_cast<double>(batch * spec.sizes[i] * spec.sizes[i + 1]);
+  for (const FileLayer& layer : layers) {
+    if (!layer.sizes->product) continue;
+    const predict::LayerShape& product = *layer.sizes->product;
+    total += (total == 0 ? 4.0 : 6.0) * static_cast<double>(batch) * product.rows * product.inputs *
+             product.outputs;
   }
   return total;
 }
 
-struct StepTime {
+struct MeasuredStep {
   double median_seconds = 0;
   std::size_t num_steps = 0;        // that were timed
   std::size_t num_graph_nodes = 0;  // kernels, copies and fills; 0 without a graph
+  // --memory
+  std::vector<LayerMemory> memory = {};
+  std::size_t input_bytes = 0;
+  std::size_t peak_bytes = 0;
 };
 
-StepTime measure_step(const nn::MlpSpec& spec, std::size_t batch, Device device,
-                      const BenchStepFlags& flags) {
+// A model, the rows that it is made for, and its layers' sizes.
+struct BenchModel {
+  std::string name;
+  nn::ModelData data;
+  std::vector<FileLayer> layers = {};
+  double kept_bytes = 0;  // of each row, for the backward pass
+};
+
+// Tries a step of two rows, since batch norm has no statistics of one.
+BenchModel try_model(const std::string& name, const nn::ModelData& data) {
+  constexpr std::size_t kRows = 2;
+  const std::shared_ptr<nn::Sequential> model = nn::make_model(name, data, 0);
+  const Variable x(Tensor::zeros(batch_shape(data, kRows)));
+  const auto forward = [&] { return (*model)(x); };
+  LayerRecorder recorder(*model);
+  recorder.record(kRows, forward);
+  BenchModel tried{name, data, recorder.layers()};
+  for (const LayerMemory& layer : recorder.memory(forward)) {
+    tried.kept_bytes += static_cast<double>(layer.kept_bytes) / kRows;
+  }
+  return tried;
+}
+
+MeasuredStep measure_step(const BenchModel& subject, std::size_t batch, Device device,
+                          const BenchStepFlags& flags) {
   using Clock = std::chrono::steady_clock;
-  const std::shared_ptr<nn::Sequential> model = nn::make_mlp(spec, 0, DType::float32, device);
+  const std::shared_ptr<nn::Sequential> model =
+      nn::make_model(subject.name, subject.data, 0, DType::float32, device);
   optim::SgdOptions options;
   options.learning_rate = 0.01;
   options.momentum = 0.9;
   optim::Sgd optimizer(model->parameters(), options);
   Rng rng(1);
   const Variable x(
-      Tensor::uniform({batch, spec.sizes.front()}, -1, 1, rng, DType::float32, device));
+      Tensor::uniform(batch_shape(subject.data, batch), -1, 1, rng, DType::float32, device));
   std::vector<std::int64_t> labels(batch);
   for (std::size_t row = 0; row < batch; ++row) {
-    labels[row] = static_cast<std::int64_t>(row % spec.sizes.back());
+    labels[row] = static_cast<std::int64_t>(row % subject.data.num_classes);
   }
   const Tensor targets = Tensor::from(labels, {batch}, device);
+  const auto forward = [&] { return cross_entropy((*model)(x), targets); };
   const auto issue = [&] {
     optimizer.zero_grad();
-    cross_entropy((*model)(x), targets).backward();
+    forward().backward();
     optimizer.step();
   };
   std::optional<runtime::StepGraph> graph;
@@ -96,19 +136,30 @@ StepTime measure_step(const nn::MlpSpec& spec, std::size_t batch, Device device,
     times.push_back(std::chrono::duration<double>(Clock::now() - start).count() /
                     static_cast<double>(num_steps));
   }
-  return {median(times), times.size() * num_steps, graph ? graph->num_nodes() : 0};
+  MeasuredStep measured{median(times), times.size() * num_steps, graph ? graph->num_nodes() : 0};
+  if (!flags.memory) return measured;
+  runtime::MemoryPool& pool = runtime::logical_device(device).memory();
+  pool.reset_peak();
+  issue();
+  measured.peak_bytes = pool.statistics().peak_bytes;
+  measured.memory = LayerRecorder(*model).memory(forward);
+  measured.input_bytes = x.value().num_bytes() + targets.num_bytes();
+  return measured;
 }
 
 // All rows of the table, checked before the first is measured.
 struct BenchStepRows {
-  std::vector<nn::MlpSpec> specs;
+  std::vector<BenchModel> models;
   std::vector<std::size_t> batches;
   std::vector<std::size_t> threads;
 };
 
 BenchStepRows list_rows(const BenchStepFlags& flags) {
   BenchStepRows rows;
-  rows.batches = parse_list("--batch", flags.batches);
+  const bool has_images = std::ranges::any_of(
+      flags.models, [](const std::string& model) { return nn::parse_model(model).takes_images(); });
+  const char* const usual = has_images ? kImageBatches : kRowBatches;
+  rows.batches = parse_list("--batch", flags.batches.empty() ? usual : flags.batches);
   rows.threads = {runtime::num_cores()};
   if (!flags.threads.empty()) rows.threads = parse_list("--threads-per-device", flags.threads);
   for (const std::size_t count : rows.threads) {
@@ -117,19 +168,16 @@ BenchStepRows list_rows(const BenchStepFlags& flags) {
   }
   require_positive("--seconds", flags.seconds);
   require_writable({{"--json", flags.json_path}});
+  for (const std::size_t batch : rows.batches) {
+    require(batch >= 1, ErrorCode::Usage, "--batch", "must be at least 1, found 0");
+  }
   for (const std::string& model : flags.models) {
-    rows.specs.push_back(nn::parse_mlp(model));
-    const std::vector<std::size_t>& sizes = rows.specs.back().sizes;
-    double width = 0;
-    double num_weights = 0;
-    for (std::size_t i = 0; i < sizes.size(); ++i) {
-      width += static_cast<double>(sizes[i]);
-      if (i > 0) num_weights += static_cast<double>(sizes[i - 1]) * static_cast<double>(sizes[i]);
-    }
-    require_memory("--model", 3 * sizeof(float) * num_weights);  // weights, gradients, momentum
+    const nn::ModelData data = rows_for(model, flags.dataset);
+    rows.models.push_back(try_model(model, data));
+    const double bytes = sizeof(float) * static_cast<double>(data.row.num_elements()) +
+                         2 * rows.models.back().kept_bytes;
     for (const std::size_t batch : rows.batches) {
-      require(batch >= 1, ErrorCode::Usage, "--batch", "must be at least 1, found 0");
-      require_memory("--batch", 2 * sizeof(float) * width * static_cast<double>(batch));
+      require_memory("--batch", bytes * static_cast<double>(batch));
     }
   }
   return rows;
@@ -147,44 +195,64 @@ Progress make_progress(const BenchStepFlags& flags, const BenchStepRows& rows) {
   return Progress(std::move(all));
 }
 
+nlohmann::ordered_json row_json(const BenchStepFlags& flags, const BenchModel& model,
+                                std::size_t batch, Device device, std::size_t num_threads,
+                                const MeasuredStep& step) {
+  nlohmann::ordered_json json{
+      {"model", model.name},
+      {"batch", batch},
+      {"device", lockstep::to_string(device)},
+      {"threads", num_threads},
+      {"graph", flags.graph},
+      {"graph_nodes", step.num_graph_nodes},
+      {"matmul_precision", flags.training.matmul_precision},
+      {"iterations", step.num_steps},
+      {"warmup_iterations", kWarmUpSteps},
+      {"median_step_seconds", step.median_seconds},
+      {"samples_per_second", static_cast<double>(batch) / step.median_seconds},
+      {"gflops", floating_point_operations(model.layers, batch) / step.median_seconds * 1e-9}};
+  if (!flags.memory) return json;
+  json["peak_bytes"] = step.peak_bytes;
+  json["memory"] = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    json["memory"].push_back({{"layer", model.layers[i].name},
+                              {"parameter_bytes", model.layers[i].parameter_bytes},
+                              {"activation_bytes", step.memory[i].kept_bytes},
+                              {"patch_bytes", step.memory[i].scratch_bytes}});
+  }
+  return json;
+}
+
 void run_bench_step(const BenchStepFlags& flags, const CommandLine& command) {
   std::FILE* const out = flags.json_path == "-" ? stderr : stdout;
   const Device device{resolve_device_type(flags.training), 0};
   require(!flags.graph || device.type == DeviceType::cuda, ErrorCode::Usage, "--graph",
           "captures a step on a CUDA device; leave it out on the CPU");
+  require(!flags.graph || !flags.memory, ErrorCode::Usage, "--memory",
+          "looks into a step that is not a graph; leave out --graph");
   const BenchStepRows rows = list_rows(flags);
   nlohmann::ordered_json json = file_head("lockstep.bench-step/1", command);
   json["rows"] = nlohmann::ordered_json::array();
   fmt::print(out, "{:<24}{:>7}{:>8}{:>8}{:>12}{:>11}{:>9}\n", "model", "batch", "device", "threads",
              "median step", "samples/s", "GFLOP/s");
   Progress progress = make_progress(flags, rows);
-  for (std::size_t i = 0; i < flags.models.size(); ++i) {
-    const std::string& model = flags.models[i];
+  for (const BenchModel& model : rows.models) {
     for (const std::size_t batch : rows.batches) {
       for (const std::size_t count : rows.threads) {
         runtime::set_threads_per_device(count);
         progress.begin_row();
-        const StepTime time = measure_step(rows.specs[i], batch, device, flags);
-        const double seconds = time.median_seconds;
-        const double gflops = floating_point_operations(rows.specs[i], batch) / seconds * 1e-9;
-        const double rate = static_cast<double>(batch) / seconds;
+        const MeasuredStep step = measure_step(model, batch, device, flags);
         progress.end_row();
-        fmt::print(out, "{:<24}{:>7}{:>8}{:>8}{:>12}{:>11.0f}{:>9.1f}\n", model, batch,
-                   lockstep::to_string(device), count, trace::format_seconds(seconds), rate,
-                   gflops);
+        const nlohmann::ordered_json row = row_json(flags, model, batch, device, count, step);
+        fmt::print(out, "{:<24}{:>7}{:>8}{:>8}{:>12}{:>11.0f}{:>9.1f}\n", model.name, batch,
+                   lockstep::to_string(device), count, trace::format_seconds(step.median_seconds),
+                   row["samples_per_second"].get<double>(), row["gflops"].get<double>());
+        if (flags.memory) {
+          fmt::print(out, "\n{}\n",
+                     memory_table(model.layers, step.memory, step.input_bytes, step.peak_bytes));
+        }
         std::fflush(out);
-        json["rows"].push_back({{"model", model},
-                                {"batch", batch},
-                                {"device", lockstep::to_string(device)},
-                                {"threads", count},
-                                {"graph", flags.graph},
-                                {"graph_nodes", time.num_graph_nodes},
-                                {"matmul_precision", flags.training.matmul_precision},
-                                {"iterations", time.num_steps},
-                                {"warmup_iterations", kWarmUpSteps},
-                                {"median_step_seconds", seconds},
-                                {"samples_per_second", rate},
-                                {"gflops", gflops}});
+        json["rows"].push_back(row);
       }
     }
   }
@@ -198,11 +266,18 @@ void add_bench_step_command(Command& bench, const CommandLine& command) {
   Command step = bench.add_command("step", "Time a training step on one device");
   add_training_flag(step, flags->training, "--device");
   step.add_option("--model", flags->models, "one or more, separated by commas").separated_by(',');
-  step.add_option("--batch", flags->batches, "rows per step, such as 64,1024");
+  step.add_option(
+      "--dataset", flags->dataset,
+      "the rows it takes: digits, synthetic:8x28x28x1x10, ... (default: an mlp's sizes, for "
+      "other models digits)");
+  step.add_option(
+      "--batch", flags->batches,
+      fmt::format("rows per step (default: {}, of images {})", kRowBatches, kImageBatches));
   step.add_option("--threads-per-device", flags->threads,
                   "CPU threads, such as 1,2 (default: all)");
   step.add_option("--seconds", flags->seconds, "how long to measure each row");
   step.add_flag("--graph", flags->graph, "launch the step as one CUDA graph");
+  step.add_flag("--memory", flags->memory, "what each layer keeps in memory, too");
   add_training_flag(step, flags->training, "--matmul-precision");
   step.add_option("--json", flags->json_path, "write the rows here (-: standard output)");
   step.on_run([flags, command] { run_bench_step(*flags, command); });

@@ -10,7 +10,7 @@
 
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/error.h"
-#include "engine/nn/mlp.h"
+#include "engine/nn/models.h"
 #include "engine/nn/state_dict.h"
 #include "kernels/matmul_precision.h"
 #include "tools/cli/numbers.h"
@@ -19,6 +19,7 @@
 #include "tools/report/host_info.h"
 #include "tools/report/run_file.h"
 #include "tools/training/placement.h"
+#include "tools/training/task.h"
 
 namespace lockstep::tools {
 namespace {
@@ -27,7 +28,9 @@ struct CheckGradientsFlags {
   TrainingFlags training;  // --device and --matmul-precision
   std::vector<std::string> models = {"mlp:784-256-128-10", "mlp:784-256-128-10:tanh",
                                      "mlp:31-33-7:gelu", "mlp:64-100-10:tanh"};
+  std::string dataset;  // whose rows' sizes; see rows_for()
   std::string batches = "1,33,256";
+  bool has_own_batches = false;  // --batch was given
   std::string json_path;
 };
 
@@ -45,10 +48,21 @@ double limit_of(kernels::MatmulPrecision precision) {
 }
 
 // Rounded factors move some sums across ReLU's kink, and there the gradient jumps: the two sides
-// then differentiate two different functions, and no limit on rounding holds.
-bool has_limit(const nn::MlpSpec& spec, kernels::MatmulPrecision precision) {
-  return precision == kernels::MatmulPrecision::highest || spec.activation != Activation::relu;
+// then differentiate two different functions, and no limit on rounding holds. Nor does one where
+// batch norm divides by the spread of a few rows, which may be all rounding.
+bool has_limit(const nn::ModelSpec& spec, std::size_t batch, kernels::MatmulPrecision precision) {
+  constexpr std::size_t kFewRows = 8;
+  const bool has_kinks = spec.takes_images() ? spec.kind != nn::ModelSpec::Kind::lenet5
+                                             : spec.mlp.activation == Activation::relu;
+  return (precision == kernels::MatmulPrecision::highest || !has_kinks) &&
+         !(spec.has_batch_norm() && batch < kFewRows);
 }
+
+struct CheckedModel {
+  std::string name;
+  nn::ModelSpec spec;
+  nn::ModelData data;
+};
 
 // The same numbers for both sides: drawn in double, rounded to float32.
 struct Problem {
@@ -57,23 +71,26 @@ struct Problem {
   std::vector<std::int64_t> labels;  // [batch]
 };
 
-Problem make_problem(const nn::MlpSpec& spec, std::size_t batch, std::uint64_t seed) {
+Problem make_problem(const CheckedModel& model, std::size_t batch, std::uint64_t seed) {
   Problem problem;
-  problem.weights = nn::state_dict(*nn::make_mlp(spec, seed));
+  problem.weights = nn::state_dict(*nn::make_model(model.spec, model.data, seed));
   Rng rng(seed + 1);
-  problem.x = Tensor::uniform({batch, spec.sizes.front()}, -1, 1, rng, DType::float32, Device{});
+  problem.x = Tensor::uniform(batch_shape(model.data, batch), -1, 1, rng, DType::float32, Device{});
   for (std::size_t row = 0; row < batch; ++row) {
-    problem.labels.push_back(static_cast<std::int64_t>(row * 7 % spec.sizes.back()));
+    problem.labels.push_back(static_cast<std::int64_t>(row * 7 % model.data.num_classes));
   }
   return problem;
 }
 
 // Of the mean cross-entropy, by parameter.
-std::vector<std::vector<double>> gradients_on(const nn::MlpSpec& spec, const Problem& problem,
+std::vector<std::vector<double>> gradients_on(const CheckedModel& checked, const Problem& problem,
                                               DType dtype, Device device) {
-  const std::shared_ptr<nn::Module> model = nn::make_mlp(spec, 0, dtype);
+  const std::shared_ptr<nn::Module> model = nn::make_model(checked.spec, checked.data, 0, dtype);
   nn::StateDict weights;
-  for (const auto& [name, tensor] : problem.weights) weights.emplace_back(name, tensor.to(dtype));
+  for (const auto& [name, tensor] : problem.weights) {
+    const bool is_number = tensor.dtype() == DType::float32;  // not a count of batches
+    weights.emplace_back(name, is_number ? tensor.to(dtype) : tensor);
+  }
   nn::load_state_dict(*model, weights);
   model->to(device);
   const Tensor labels = Tensor::from(problem.labels, {problem.labels.size()}, device);
@@ -97,7 +114,7 @@ double relative_error(const std::vector<double>& a, const std::vector<double>& r
 }
 
 struct CheckGradientsRows {
-  std::vector<nn::MlpSpec> specs;
+  std::vector<CheckedModel> models;
   std::vector<std::size_t> batches;
 };
 
@@ -107,7 +124,9 @@ CheckGradientsRows list_rows(const CheckGradientsFlags& flags) {
   for (const std::size_t batch : rows.batches) {
     require(batch >= 1, ErrorCode::Usage, "--batch", "must be at least 1, found 0");
   }
-  for (const std::string& model : flags.models) rows.specs.push_back(nn::parse_mlp(model));
+  for (const std::string& model : flags.models) {
+    rows.models.push_back({model, nn::parse_model(model), rows_for(model, flags.dataset)});
+  }
   require_writable({{"--json", flags.json_path}});
   return rows;
 }
@@ -120,8 +139,8 @@ void run_check_gradients(const CheckGradientsFlags& flags) {
   fmt::print(out, "{}\n", describe_devices({device}));
   fmt::print(out, "float32 gradients ({} precision) against Eigen's in float64; limit {:.0e}\n\n",
              flags.training.matmul_precision, limit);
-  fmt::print(out, "{:<24}{:>7}  {:<10}{:>14}{:>16}\n", "model", "batch", "parameter", "shape",
-             "relative error");
+  fmt::print(out, "{:<22}{:>6}  {:<28}{:>18}{:>9}\n", "model", "batch", "parameter", "shape",
+             "error");
   nlohmann::ordered_json json{{"schema", "lockstep.gradients/1"},
                               {"host", host_info()},
                               {"rows", nlohmann::ordered_json::array()}};
@@ -129,20 +148,23 @@ void run_check_gradients(const CheckGradientsFlags& flags) {
   std::size_t num_without_limit = 0;
   std::size_t num_over = 0;
   double largest = 0;
-  for (std::size_t i = 0; i < rows.specs.size(); ++i) {
+  for (const CheckedModel& model : rows.models) {
+    const auto parameters = nn::make_model(model.spec, model.data, 0)->named_parameters();
     for (const std::size_t batch : rows.batches) {
-      const Problem problem = make_problem(rows.specs[i], batch, num_checked + 1);
-      const auto reference = gradients_on(rows.specs[i], problem, DType::float64, Device{});
-      const auto found = gradients_on(rows.specs[i], problem, DType::float32, device);
+      // One row has no statistics.
+      if (!flags.has_own_batches && batch == 1 && model.spec.has_batch_norm()) continue;
+      const bool is_limited = has_limit(model.spec, batch, kernels::matmul_precision());
+      const Problem problem = make_problem(model, batch, num_checked + 1);
+      const auto reference = gradients_on(model, problem, DType::float64, Device{});
+      const auto found = gradients_on(model, problem, DType::float32, device);
       for (std::size_t p = 0; p < found.size(); ++p) {
-        const auto& [name, tensor] = problem.weights[p];
+        const auto& [name, parameter] = parameters[p];
         const double error = relative_error(found[p], reference[p]);
-        const bool is_limited = has_limit(rows.specs[i], kernels::matmul_precision());
         const bool is_over = is_limited && !(error <= limit);  // a NaN is over
-        fmt::print(out, "{:<24}{:>7}  {:<10}{:>14}{:>16.2e}{}\n", flags.models[i], batch, name,
-                   to_string(tensor.shape()), error,
+        fmt::print(out, "{:<22}{:>6}  {:<28}{:>18}{:>9.1e}{}\n", model.name, batch, name,
+                   to_string(parameter.shape()), error,
                    is_over ? "  over the limit" : (is_limited ? "" : "  no limit"));
-        json["rows"].push_back({{"model", flags.models[i]},
+        json["rows"].push_back({{"model", model.name},
                                 {"batch", batch},
                                 {"parameter", name},
                                 {"device", lockstep::to_string(device)},
@@ -161,8 +183,9 @@ void run_check_gradients(const CheckGradientsFlags& flags) {
           "{} of {} gradients are over the limit of {:.0e} on {}", num_over, num_checked, limit,
           lockstep::to_string(device));
   if (num_without_limit > 0) {
-    fmt::print(out, "\nno limit: {} rounding moves sums across ReLU's kink, where gradients jump\n",
-               flags.training.matmul_precision == "high" ? "TF32" : "bfloat16");
+    fmt::print(out,
+               "\nno limit: rounding to TF32 or bfloat16 moves sums across ReLU's kink, where "
+               "gradients\njump, or batch norm divides by the spread of a few rows\n");
   }
   fmt::print(out, "\nall {} gradients agree; the largest error is {:.2e}\n",
              num_checked - num_without_limit, largest);
@@ -176,10 +199,14 @@ void add_check_gradients_command(Command& program) {
                                       "Compare a device's gradients with the CPU's in float64");
   add_training_flag(check, flags->training, "--device");
   check.add_option("--model", flags->models, "one or more, separated by commas").separated_by(',');
+  check.add_option("--dataset", flags->dataset, "the rows that a model takes, as for bench step");
   check.add_option("--batch", flags->batches, "rows, such as 1,33,256");
   add_training_flag(check, flags->training, "--matmul-precision");
   check.add_option("--json", flags->json_path, "write the rows here (-: standard output)");
-  check.on_run([flags] { run_check_gradients(*flags); });
+  check.on_run([flags, check] {
+    flags->has_own_batches = check.was_said("--batch");
+    run_check_gradients(*flags);
+  });
 }
 
 }  // namespace lockstep::tools

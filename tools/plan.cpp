@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "engine/core/error.h"
-#include "engine/nn/mlp.h"
+#include "engine/nn/models.h"
 #include "engine/plan/all_reduce_plan.h"
 #include "engine/plan/buckets.h"
 #include "engine/plan/scatter.h"
 #include "tools/commands.h"
+#include "tools/training/task.h"
 
 namespace lockstep::tools {
 namespace {
@@ -25,6 +26,7 @@ struct PlanFlags {
   int rows = 64;
   int devices = 4;
   std::string model = "mlp:64-1024-1024-10";
+  std::string dataset;  // whose rows' sizes; see rows_for()
   double first_bucket_mib = 1;
   double bucket_mib = 25;
   std::string algorithm = "ring";
@@ -46,7 +48,7 @@ void print_scatter(const PlanFlags& flags) {
 }
 
 void print_buckets(const PlanFlags& flags) {
-  const auto model = nn::make_mlp(flags.model, /*seed=*/0);
+  const auto model = nn::make_model(flags.model, rows_for(flags.model, flags.dataset), /*seed=*/0);
   std::vector<plan::BucketParameter> parameters;
   std::size_t number = 0;
   for (const auto& [name, parameter] : model->named_parameters()) {
@@ -89,7 +91,9 @@ void add_plan_command(Command& program) {
   scatter.on_run([flags] { print_scatter(*flags); });
 
   Command buckets = plan.add_command("buckets", "Print which gradients DDP all-reduces together");
-  buckets.add_option("--model", flags->model, "mlp:IN-HIDDEN-...-OUT");
+  buckets.add_option("--model", flags->model, "mlp:IN-HIDDEN-...-OUT, lenet, resnet18, ...");
+  buckets.add_option("--dataset", flags->dataset,
+                     "the rows that the model takes, as for bench step");
   buckets.add_option("--first-bucket-mib", flags->first_bucket_mib, "size of the first bucket");
   buckets.add_option("--bucket-mib", flags->bucket_mib, "size of each later bucket");
   buckets.on_run([flags] { print_buckets(*flags); });

@@ -38,11 +38,13 @@ TEST_F(Formats, OfRunFiles) {
   collect("run.json");
   run("train --optimizer adamw --init w.safetensors --steps 3 --json run.json");
   collect("run.json");
+  run("train --model resnet18:4 --batch 8 --steps 1 --json run.json");
+  collect("run.json");
   expect_documented("lockstep.run/1", fields_);
 }
 
 TEST_F(Formats, OfBenchStep) {
-  run("bench step --model mlp:8-4 --batch 4 --seconds 0.001 --json bench.json");
+  run("bench step --model mlp:8-4 --batch 4 --seconds 0.001 --memory --json bench.json");
   collect("bench.json");
   expect_documented("lockstep.bench-step/1", fields_);
 }

@@ -168,7 +168,11 @@ nn::ModelData TrainingTask::model_data() const {
 }
 
 Shape TrainingTask::batch_shape(std::size_t num_rows) const {
-  const Shape row = model_data().row;
+  return tools::batch_shape(model_data(), num_rows);
+}
+
+Shape batch_shape(const nn::ModelData& data, std::size_t num_rows) {
+  const Shape& row = data.row;
   return row.num_dims() == 3 ? Shape{num_rows, row[0], row[1], row[2]} : Shape{num_rows, row[0]};
 }
 
@@ -178,6 +182,23 @@ DType TrainingTask::batch_dtype() const {
 
 Shape TrainingTask::label_shape(std::size_t num_rows) const {
   return is_text() ? Shape{num_rows, data->train.labels_per_row()} : Shape{num_rows};
+}
+
+nn::ModelData rows_for(const std::string& model, const std::string& dataset) {
+  const nn::ModelSpec spec = nn::parse_model(model);
+  require(!spec.takes_text(), ErrorCode::Usage, "--model",
+          "'{}' takes tokens of a text, which this command does not have; use train or compare",
+          model);
+  const bool is_own = dataset.empty() && !spec.takes_images();
+  const datasets::RowSize row =
+      is_own
+          ? datasets::RowSize{spec.mlp.sizes.front(), spec.mlp.sizes.back(), {}}
+          : datasets::usual_row_size(datasets::parse_dataset(dataset.empty() ? "digits" : dataset));
+  const nn::ModelData data =
+      data_for(spec, row.image, row.num_features, row.num_classes, nn::ModelData::Values::numbers);
+  nn::require_model_fits(model, data, dataset.empty() ? "digits" : dataset);
+  require_memory_for(spec, data, DType::float32, 1);
+  return data;
 }
 
 std::size_t TrainingTask::steps_per_epoch() const {

@@ -91,6 +91,14 @@ void require_writable_outputs(const TrainingFlags& flags);
 // data was loaded.
 TrainingTask with_batch(TrainingTask task, const TrainingFlags& flags, std::size_t batch);
 
+Shape batch_shape(const nn::ModelData& data, std::size_t num_rows);  // of x: [num_rows, ...]
+
+// The rows for which a model is made without data: of --dataset, in its usual sizes; where that is
+// empty, of a perceptron's own sizes, or the digits' images.
+// Throws Error{Usage} as parse_model(), parse_dataset() and require_model_fits(), and for weights,
+// gradients and momentum that do not fit into memory.
+nn::ModelData rows_for(const std::string& model, const std::string& dataset);
+
 // Why weights under --sampler torch differ from those of one device, and, unless rows keep the
 // file's order, from PyTorch's; empty under exact.
 std::string torch_sampler_note(const TrainingTask& task);
