@@ -85,7 +85,7 @@ struct BenchModel {
 // Tries a step of two rows, since batch norm has no statistics of one.
 BenchModel try_model(const std::string& name, const nn::ModelData& data) {
   constexpr std::size_t kRows = 2;
-  const std::shared_ptr<nn::Sequential> model = nn::make_model(name, data, 0);
+  const std::shared_ptr<nn::Module> model = nn::make_model(name, data, 0);
   const Variable x(Tensor::zeros(batch_shape(data, kRows)));
   const auto forward = [&] { return (*model)(x); };
   LayerRecorder recorder(*model);
@@ -100,7 +100,7 @@ BenchModel try_model(const std::string& name, const nn::ModelData& data) {
 MeasuredStep measure_step(const BenchModel& subject, std::size_t batch, Device device,
                           const BenchStepFlags& flags) {
   using Clock = std::chrono::steady_clock;
-  const std::shared_ptr<nn::Sequential> model =
+  const std::shared_ptr<nn::Module> model =
       nn::make_model(subject.name, subject.data, 0, DType::float32, device);
   optim::SgdOptions options;
   options.learning_rate = 0.01;

@@ -56,8 +56,7 @@ constexpr IdleRule kWithBuiltInData = {
              kind == tokens;
     },
     "is for mnist, fashion-mnist, cifar10 and tinyshakespeare, and this --dataset needs no files "
-    "from "
-    "there; leave it out"};
+    "from there; leave it out"};
 constexpr IdleRule kOnGpu = {
     [](const FlagSetting& in) { return in.device == DeviceType::cuda; },
     "is for CPU devices, and these are GPUs; leave it out, or use --device cpu"};

@@ -201,13 +201,21 @@ FileLayer read_layer(const JsonFields& fields) {
   return layer;
 }
 
-// "4.weight" belongs to layer "4".
+// "4.weight" belongs to layer "4", "layer1.0.conv1.weight" to "layer1".
+bool has_layer(const std::set<std::string, std::less<>>& layers, std::string_view parameter) {
+  for (std::size_t dot = parameter.rfind('.'); dot != std::string_view::npos && dot > 0;
+       dot = parameter.rfind('.', dot - 1)) {
+    if (layers.contains(parameter.substr(0, dot))) return true;
+  }
+  return false;
+}
+
 std::vector<std::string> read_ready_order(const JsonFields& fields, const FileWorkload& workload) {
   std::set<std::string, std::less<>> layers;
   for (const FileLayer& layer : workload.layers) layers.insert(layer.name);
   std::vector<std::string> order = fields.texts("ready_order");
   for (std::size_t i = 0; i < order.size(); ++i) {
-    if (layers.contains(order[i].substr(0, order[i].rfind('.')))) continue;
+    if (has_layer(layers, order[i])) continue;
     fields.fail_at(fmt::format("ready_order[{}]", i),
                    fmt::format("'{}' is a parameter of no layer above", shown(order[i])));
   }

@@ -1,0 +1,76 @@
+// lockstep train and compare of GPTs on texts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/tools/run_lockstep.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kSmall = "--dataset embedded-text --model gpt:1-2-16-8 --steps 4 ";
+
+TEST(GptTraining, EveryWayHasTheSameBitsAndValidationLoss) {
+  const auto result = [](const std::string& flags) {
+    const TempFolder folder;
+    const Outcome outcome = run_lockstep(
+        words("train --bitwise --batch 12 --json run.json " + kSmall + flags), folder.path());
+    expect_success(outcome);
+    const nlohmann::json row = read_json(folder / "run.json")["rows"][0];
+    EXPECT_FALSE(row.contains("test_accuracy"));
+    return std::pair(weights_digest(outcome), row["epoch_validation_loss"][0].get<double>());
+  };
+  const auto [digest, loss] = result("");
+  for (const char* flags : {"--parallel dp --devices 2", "--parallel ddp --devices 4",
+                            "--parallel ddp --devices 2 --ranks processes"}) {
+    const auto [its_digest, its_loss] = result(flags);
+    EXPECT_EQ(its_digest, digest) << flags;
+    EXPECT_NEAR(its_loss, loss, 1e-5) << flags;  // the ranks add up a part of the tokens each
+  }
+}
+
+TEST(GptTraining, IsJudgedAndItsRunFileCanBeRead) {
+  const TempFolder folder;
+  const Outcome outcome = run_lockstep(
+      words("compare --batch 10 --modes dp,ddp --devices 1,3 --json run.json " + kSmall),
+      folder.path());
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("verdict: every row trains as one device does"));
+  expect_success(run_lockstep(words("explain run.json"), folder.path()));
+  const nlohmann::json layers = read_json(folder / "run.json")["workload"]["layers"];
+  ASSERT_EQ(layers.size(), 3u);
+  EXPECT_EQ(layers[1]["name"], "transformer.h.0");
+}
+
+TEST(GptTraining, AFileOfResnetsParametersCanBeRead) {
+  const TempFolder folder;
+  expect_success(run_lockstep(words("train --model resnet18:2 --steps 1 --batch 4 --json run.json"),
+                              folder.path()));
+  expect_success(run_lockstep(words("explain run.json"), folder.path()));
+}
+
+TEST(GptTraining, MistakesAreNamed) {
+  const TempFolder folder;
+  write_text(folder / "short.txt", "too short");
+  write_text(folder / "words.txt", std::string(200, 'a') + "b\xff");
+  expect_success(run_lockstep(words("train --save gpt.safetensors " + kSmall), folder.path()));
+  const auto expect_failure = [&](const std::string& flags, const std::string& text) {
+    const Outcome outcome = run_lockstep(words("train --steps 1 " + flags), folder.path());
+    EXPECT_NE(outcome.exit_code, 0) << flags;
+    EXPECT_THAT(outcome.err, HasSubstr(text)) << flags;
+  };
+  expect_failure("--dataset text:short.txt", "'short.txt' has 8 tokens to train on");
+  expect_failure("--dataset text:words.txt", "is not UTF-8 text: the byte at offset 201");
+  expect_failure("--dataset embedded-text --model gpt:1-3-16-8", "3 heads do not divide 16");
+  expect_failure("--dataset embedded-text --model mlp:64-61", "embedded-text is a text; use gpt:");
+  expect_failure("--model gpt:1-2-16-8", "takes text, but digits has rows of 64 numbers");
+  expect_failure("--dataset embedded-text --model gpt:2-2-16-8 --init gpt.safetensors",
+                 "the weights are those of 1 layers, and the model has 2");
+  expect_failure("--dataset embedded-text --model gpt:1-2-32-8 --init gpt.safetensors",
+                 "copying a param with shape torch.Size([61, 16]) from checkpoint, the shape in "
+                 "current model is torch.Size([61, 32])");
+}
+
+}  // namespace
+}  // namespace lockstep::testing
