@@ -13,7 +13,7 @@
 // Expected output (abridged; figures differ):
 //   train(num_devices=2, batch_size=16, lr=0.2) on digits
 //   test acc: 0.89, 1.2 s/epoch on [cpu:0, cpu:1]
-//   check: weights of 2 devices and of one after 20 steps: largest difference ... ok
+//   check: weights of 2 devices and of one after 20 steps: largest difference ...
 //   changed                    devices   batch     lr   steps   test acc
 //   nothing                          1      16    0.1     188      0.842
 //   all, as in the book              2      32    0.2      94      0.818
@@ -271,7 +271,7 @@ void run(const tutorial::Options& options) {
   train_lenet_twice(data, options);
 
   tutorial::step(3, "twice the batch and the learning rate, and its causes one at a time");
-  fmt::print("{}, {} epochs of {} images where the line says nothing else\n", kSmallNet,
+  fmt::print("{}, {} epochs of {} images unless the line says otherwise\n", kSmallNet,
              kEpochsOfCauses, data.rows.train.num_rows());
   const std::vector<Cause> causes = train_causes(data, options);
   const double base = causes.front().accuracy, book = causes.back().accuracy;
@@ -287,14 +287,13 @@ void run(const tutorial::Options& options) {
   tutorial::check_times("on eight devices an epoch is shorter with a batch for each",
                         epochs.back().each < epochs.back().shared);
   tutorial::answer(
-      fmt::format(
-          "Two devices make one's steps. With twice the batch an epoch has half as many, "
-          "which twice the learning rate makes up for in part: {:.3f} instead of {:.3f}. "
-          "But with {} images for each an epoch on eight GPUs is {:.1f} times as fast as on "
-          "one, with {} for all {:.1f} times.",
-          book, base, kActedRows, epochs[0].each / epochs[3].each, kActedRows,
-          epochs[0].shared / epochs[3].shared),
-      {{"--batch 32", "Half the steps for all: what does the book's way cost now?"},
+      fmt::format("Two devices make the same steps as one; twice the batch makes half as many, and "
+                  "twice the learning rate makes up for {}: {:.3f} instead of {:.3f}. But eight "
+                  "GPUs are {:.1f} times as fast as one with {} images for each, and {:.1f} times "
+                  "with {} for all.",
+                  book < base ? "only a part" : "that", book, base, epochs[0].each / epochs[3].each,
+                  kActedRows, epochs[0].shared / epochs[3].shared, kActedRows),
+      {{"--batch 32", "Half as many steps for all: what does the book's way cost now?"},
        {"--machine dgx1-v100", "Faster GPUs and links: what is left to share?"}});
 }
 
