@@ -39,8 +39,8 @@ TEST(GptTraining, IsJudgedAndItsRunFileCanBeRead) {
   EXPECT_THAT(outcome.out, HasSubstr("verdict: every row trains as one device does"));
   expect_success(run_lockstep(words("explain run.json"), folder.path()));
   const nlohmann::json layers = read_json(folder / "run.json")["workload"]["layers"];
-  ASSERT_EQ(layers.size(), 3u);
-  EXPECT_EQ(layers[1]["name"], "transformer.h.0");
+  ASSERT_EQ(layers.size(), 9u);
+  EXPECT_EQ(layers[3]["name"], "transformer.h.0.attn.c_attn");
 }
 
 TEST(GptTraining, AFileOfResnetsParametersCanBeRead) {
