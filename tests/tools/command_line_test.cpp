@@ -83,7 +83,7 @@ constexpr Mistake kWorkMistakes[] = {
      {"[--sync-batch-norm]", "models with batch norm"}},
     {"AugmentedRowsOfFeatures",
      "train --augment crop,flip",
-     {"[--augment] crops and flips images, and 'mlp:64-256-10' takes rows of features"}},
+     {"[--augment] crops and flips images, which 'mlp:64-256-10' does not take"}},
     {"AugmentedRowsForImages",
      "train --augment flip --model lenet --dataset synthetic:100x20x3",
      {"'lenet' takes images, but synthetic has rows of 20 features"}},

@@ -62,8 +62,7 @@ std::size_t batch_of(const TrainingFlags& flags, std::size_t num_devices) {
 data::Augmentation augmentation_of(const TrainingFlags& flags, const TrainingTask& task) {
   require(flags.augment.empty() || nn::parse_model(task.model).takes_images(), ErrorCode::Usage,
           "--augment",
-          "crops and flips images, and '{}' takes rows of features; use a model for images, such "
-          "as lenet",
+          "crops and flips images, which '{}' does not take; use a model for images, such as lenet",
           task.model);
   return {.crop = flags.augment.find("crop") != std::string::npos,
           .flip = flags.augment.find("flip") != std::string::npos};
