@@ -216,7 +216,7 @@ constexpr Mistake kCompareAndBenchMistakes[] = {
     {"CountMissing", "compare --devices 1,,2", {"[--devices]", "''"}},
     {"CountTooLarge", "compare --devices 1,65", {"64 cpu devices, asked for 65"}},
     {"MisspeltBy", "devices --free 1 --by utilisation", {"did you mean 'utilization'?"}},
-    {"BenchModel", "bench step --model foo", {"'foo'", "mlp:784-256-10"}},
+    {"BenchModel", "bench step --model foo", {"'foo'", "resnet18[:WIDTH]"}},
     {"BenchBatchZero", "bench step --batch 64,0", {"[--batch]", "found 0"}},
     {"BenchBatchNegative", "bench step --batch -1", {"[--batch]", "'-1'"}},
     {"BenchBatchTooLarge", "bench step --batch 999999999999999", {"[--batch]", "GiB of memory"}},
