@@ -57,7 +57,7 @@ class Server {
 class Hostile : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!has_bubblewrap()) GTEST_SKIP() << "bubblewrap is missing or does not work here, or cannot work here";
+    if (!has_bubblewrap()) GTEST_SKIP() << "bubblewrap is missing or does not work here";
     write_text(victim_, "untouched");
     std::filesystem::permissions(victim_, std::filesystem::perms::all);
   }

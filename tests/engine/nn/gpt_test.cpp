@@ -21,6 +21,7 @@ namespace {
 using lockstep::testing::expect_close;
 using lockstep::testing::expect_error;
 using lockstep::testing::kExact;
+using lockstep::testing::kFloat32;
 using lockstep::testing::random_tensor;
 using lockstep::testing::TempFolder;
 using lockstep::testing::test_device;
