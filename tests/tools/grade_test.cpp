@@ -230,7 +230,8 @@ TEST_F(GradeCommand, SaysThatNothingContainsSubmissionsWithoutBubblewrap) {
   ::unsetenv("LOCKSTEP_BUBBLEWRAP");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("50 of 50 points"));
-  EXPECT_THAT(outcome.out, HasSubstr("sandbox: limits\nbubblewrap is missing or does not work here"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("sandbox: limits\nbubblewrap is missing or does not work here"));
 }
 
 TEST_F(GradeCommand, LabsAreNotMadeWhereSomethingIs) {
