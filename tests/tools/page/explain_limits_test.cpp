@@ -65,8 +65,7 @@ TEST(ExplainLimits, SpeaksOfEveryModeThatAFileHas) {
   const RunFile file = read_rows(predicted_run("cpu_reduce"));
   EXPECT_EQ(name_of(judged_row(file)), "cpu_reduce x8");
   EXPECT_THAT(text_of(file, "What limits it"), StartsWith("cpu_reduce x8: "));
-  EXPECT_THAT(text_of(file, "What twice the devices would give"),
-              HasSubstr("not for cpu_reduce"));
+  EXPECT_THAT(text_of(file, "What twice the devices would give"), HasSubstr("not for cpu_reduce"));
   EXPECT_THAT(text_of(file, "From which batch size it pays off"), HasSubstr("cpu_reduce x8 takes"));
 }
 
