@@ -138,7 +138,8 @@ TEST_F(PageCommand, ATimelineThatTheRunFileNamesIsFoundBesideIt) {
   write_json_file(folder_ / "run.json", run_file);
   EXPECT_THAT(run("report run.json").out, HasSubstr("the run wrote elsewhere/trace.json"));
   write_text(folder_ / "trace.json", "{}");
-  EXPECT_THAT(run("report run.json").out, HasSubstr("trace.json beside the run file cannot be drawn"));
+  EXPECT_THAT(run("report run.json").out,
+              HasSubstr("trace.json beside the run file cannot be drawn"));
   write_text(folder_ / "trace.json", sample_trace());
   const Outcome outcome = run("report run.json");
   expect_success(outcome);
