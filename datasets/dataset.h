@@ -39,8 +39,8 @@ struct DatasetSpec {
 // Throws Error{Usage} that says what is allowed.
 DatasetSpec parse_dataset(std::string_view text);
 
-// Of a row: numbers, and labels that it may have. A file of mnist's format may have other sizes; a
-// text has a vocabulary of its own.
+// The numbers of a row, and the labels that it may have. A file of mnist's format may have other
+// sizes; a text has a vocabulary of its own.
 struct RowSize {
   std::size_t num_features = 0;
   std::size_t num_classes = 0;

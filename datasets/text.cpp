@@ -30,7 +30,7 @@ Dataset split(Tokens tokens, std::size_t vocabulary, const std::string& name, st
     rows->num_classes = vocabulary;
     rows->row_shape = {window};
   }
-  // Where the last tenth is shorter than a window there is no validation.
+  // There is no validation if the last tenth is shorter than a window.
   if (tokens.size() - num_train > window) dataset.test.tokens.assign(middle, tokens.end());
   tokens.resize(num_train);
   dataset.train.tokens = std::move(tokens);

@@ -11,7 +11,7 @@
 
 namespace lockstep::datasets {
 
-// Of GPT-2's byte-pair encoding, with which token files are written.
+// GPT-2's byte-pair encoding, which writes token files, has so many tokens.
 inline constexpr std::size_t kGpt2Vocabulary = 50257;
 
 // About 120 kB of Shakespeare, part of the program: a text that needs no download.

@@ -19,8 +19,8 @@ struct Augmentation {
 
 inline constexpr std::size_t kCropPadding = 4;
 
-// What happens to one image: a window of its size is cut from the image with kCropPadding black
-// pixels on every side, at (top, left), and then mirrored or not.
+// How one image is changed: it gets kCropPadding black pixels on every side, a window of its own
+// size is cut out at (top, left), and that is mirrored or not.
 struct AugmentationDraw {
   std::size_t top = kCropPadding;
   std::size_t left = kCropPadding;

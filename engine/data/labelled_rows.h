@@ -25,12 +25,12 @@ struct LabelledRows {
   std::size_t num_classes = 0;
   double scale = 1;  // a feature's value is its byte times scale
   Shape row_shape;   // of one row before it was flattened: [28, 28]
-  // Of a text, in place of features and labels: row r is the num_features tokens from token r on,
+  // A text has tokens instead of features and labels: row r is num_features of them from r on,
   // and it has as many labels, the token after each. num_classes: the vocabulary.
   std::vector<std::uint16_t> tokens;
 
   bool is_text() const { return !tokens.empty(); }
-  // Of a text: windows that don't overlap.
+  // A text's rows are its windows that don't overlap.
   std::size_t num_rows() const {
     return is_text() ? (tokens.size() - 1) / num_features : labels.size();
   }

@@ -68,8 +68,8 @@ std::vector<std::size_t> epoch_order(std::size_t num_samples, std::uint64_t seed
   if (shuffle == Shuffle::on && !is_text) return random_permutation(num_samples, seed + epoch);
   std::vector<std::size_t> order(num_samples);
   std::iota(order.begin(), order.end(), std::size_t{0});
+  if (!is_text) return order;
   for (std::size_t& row : order) {
-    if (!is_text) break;
     row = shuffle == Shuffle::on ? Rng(seed + epoch, row).below(windows.num_starts)
                                  : row * windows.length;
   }

@@ -32,8 +32,8 @@ struct TextWindows {
 };
 
 // 0 ... num_samples - 1, shuffled by seed + epoch: (seed 0, epoch 1) equals (seed 1, epoch 0).
-// Of a text: num_samples windows, each of which begins at a token drawn by (seed + epoch, place in
-// the order); not shuffled they follow each other.
+// A text's order is num_samples windows, each of which begins at a token drawn by (seed + epoch,
+// place in the order); unshuffled they follow each other.
 std::vector<std::size_t> epoch_order(std::size_t num_samples, std::uint64_t seed,
                                      std::uint64_t epoch, Shuffle shuffle,
                                      const TextWindows& windows = {});

@@ -102,13 +102,6 @@ bool is_mask(std::string_view name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
 }
 
-Tensor* find(StateDict& state, std::string_view name) {
-  for (auto& [key, tensor] : state) {
-    if (key == name) return &tensor;
-  }
-  return nullptr;
-}
-
 // One more than the largest N of "transformer.h.N.".
 std::size_t count_layers(const StateDict& state) {
   std::size_t layers = 0;
@@ -132,18 +125,16 @@ StateDict gpt_state(StateDict state, std::size_t layers) {
   for (auto& [name, tensor] : state) {
     if (!has_prefix && name != kHead) name.insert(0, kPrefix);
   }
-  if (Tensor* const head = find(state, kHead)) {
-    if (const Tensor* const table = find(state, kTable)) {
-      require(head->shape() == table->shape() &&
-                  head->to_vector<double>() == table->to_vector<double>(),
-              ErrorCode::State, "load_state_dict",
-              "\"{}\" and \"{}\" differ, which are one parameter in this model", kHead, kTable);
-      std::erase_if(state, [](const auto& entry) { return entry.first == kHead; });
-    } else {
-      for (auto& [name, tensor] : state) {
-        if (name == kHead) name = kTable;
-      }
-    }
+  const auto head = std::ranges::find(state, kHead, &StateDict::value_type::first);
+  const auto table = std::ranges::find(state, kTable, &StateDict::value_type::first);
+  if (head != state.end() && table == state.end()) {
+    head->first = kTable;
+  } else if (head != state.end()) {
+    require(head->second.shape() == table->second.shape() &&
+                head->second.to_vector<double>() == table->second.to_vector<double>(),
+            ErrorCode::State, "load_state_dict",
+            "\"{}\" and \"{}\" differ, which are one parameter in this model", kHead, kTable);
+    state.erase(head);
   }
   const std::size_t found = count_layers(state);
   require(found == layers, ErrorCode::State, "load_state_dict",

@@ -17,7 +17,7 @@ struct GptOptions {
   std::size_t channels = 768;
   std::size_t context = 1024;  // most tokens of a sequence
   std::size_t vocabulary = 50257;
-  // Of the embedding's and of each branch's elements; attention drops none of its own.
+  // Probability for the embedding and each branch; attention drops none of its shares.
   double dropout = 0;
   std::uint64_t seed = 0;
 };

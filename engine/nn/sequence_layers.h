@@ -14,7 +14,7 @@ struct Placement {
   std::optional<Device> device = {};  // none: default_device()
 };
 
-// Of a linear layer whose weights start normal with that standard deviation.
+// Options of a Linear whose weights start normal with that standard deviation.
 LinearOptions starting_with(double deviation, const Placement& placement);
 
 // Tokens int64 [batch, length] -> their rows of the table [batch, length, channels].

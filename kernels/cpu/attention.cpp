@@ -126,7 +126,7 @@ void forward_head(const Head<T>& head, const T* q, const T* k, const T* v, T* y,
   }
 }
 
-// What a head reads and writes backward; q, k and v lie in qkv, the gradients alike.
+// The memory of one head in the backward pass; q, k and v lie in qkv, their gradients alike.
 template <typename T>
 struct HeadGradients {
   const T *q, *k, *v, *y, *log_sums, *grad_y;

@@ -142,13 +142,13 @@ void pack_panels(const Factor<T>& b, std::size_t col_begin, std::size_t col_end,
 
 // --- patches, which are read from the images (windows without padding)
 
-// Where the patches' element (0, col) lies among the images.
+// The place of the patches' element (0, col) in the images' memory.
 std::size_t column_offset(const Windows& w, std::size_t col) {
   const std::size_t length = w.kernel_width * w.channels;
   return col / length * w.width * w.channels + col % length;
 }
 
-// Where element (row, 0) lies; element (row, col) lies at the sum of both.
+// The place of element (row, 0); that of element (row, col) is the sum of both.
 std::size_t row_offset(const Windows& w, const PatchRow& row) {
   return ((row.image() * w.height + row.y() * w.stride) * w.width + row.x() * w.stride) *
          w.channels;

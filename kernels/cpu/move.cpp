@@ -71,12 +71,14 @@ void EigenBackend::copy_matrix(Stream& stream, ConstMatrixView from, MatrixView 
 
 void EigenBackend::transpose(Stream& stream, ConstMatrixView x, TensorView y) {
   for_floating(x.dtype, "transpose", [&]<typename T>() {
-    parallel_rows(stream, x.batch, x.rows * x.cols, [&](std::size_t begin, std::size_t end) {
-      for (std::size_t b = begin; b < end; ++b) {
+    parallel_rows(stream, x.batch * x.cols, x.rows, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t b = begin / x.cols; b * x.cols < end; ++b) {
+        const std::size_t first = std::max(begin, b * x.cols) - b * x.cols;
+        const std::size_t last = std::min(end - b * x.cols, x.cols);
         const T* from = data_of<T>(x) + b * x.batch_stride;
         T* to = data_of<T>(y) + b * x.rows * x.cols;
         for (std::size_t i = 0; i < x.rows; ++i, from += x.leading_dimension) {
-          for (std::size_t j = 0; j < x.cols; ++j) to[j * x.rows + i] = from[j];
+          for (std::size_t j = first; j < last; ++j) to[j * x.rows + i] = from[j];
         }
       }
     });

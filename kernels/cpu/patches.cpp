@@ -60,10 +60,10 @@ void conv_backward_images(Stream& stream, const ConvBackward& call) {
   });
 }
 
-// [out, cols] = (grad_z [rows, out])^T * patches [rows, cols], computed as its transpose: then the
-// patches are the factor that is read where it lies, and the narrower grad_z the one to be packed.
+// The transpose [cols, out] of the weight's gradient (grad_z [rows, out])^T * patches [rows, cols]:
+// so the patches are the factor that is read where it lies, and the narrower grad_z the packed one.
 template <typename T>
-void conv_backward_weight(Stream& stream, const ConvBackward& call) {
+ConstMatrixView transposed_weight_gradient(Stream& stream, const ConvBackward& call) {
   Windows windows = call.windows;
   const Factor<T> patches =
       patches_factor<T>(stream, windows, call.x, call.scratch, Transpose::yes);
@@ -76,13 +76,7 @@ void conv_backward_weight(Stream& stream, const ConvBackward& call) {
                    .rows = windows.cols(),
                    .cols = out,
                    .depth = windows.rows()});
-  parallel_rows(stream, out, windows.cols(), [&](std::size_t begin, std::size_t end) {
-    for (std::size_t k = 0; k < windows.cols(); ++k) {
-      for (std::size_t i = begin; i < end; ++i) {
-        row_of<T>(call.grad_weight, i)[k] = transposed[k * out + i];
-      }
-    }
-  });
+  return matrix_view(transposed, call.x.dtype, windows.cols(), out);
 }
 
 }  // namespace
@@ -170,7 +164,10 @@ void EigenBackend::conv_backward(Stream& stream, const ConvBackward& call) {
       column_sums<T>(stream, w.rows(), call.weight.rows, data_of<T>(call.grad_bias),
                      [&](std::size_t row) { return row_of<T>(call.grad_z, row); });
     }
-    if (call.grad_weight.data) conv_backward_weight<T>(stream, call);
+    if (call.grad_weight.data) {
+      transpose(stream, transposed_weight_gradient<T>(stream, call),
+                {call.grad_weight.data, call.x.dtype, w.cols() * call.weight.rows});
+    }
     if (call.grad_x.data) conv_backward_images<T>(stream, call);
   });
 }

@@ -43,11 +43,13 @@ void add_piece(const TrainingTask& task, nn::Module& model, Device device, std::
   std::vector<double> features;
   std::vector<std::int64_t> labels;
   for (const std::size_t row : rows) {
-    for (std::size_t t = row; data.is_text() && t < row + data.num_features; ++t) {
-      features.push_back(data.tokens[t]);
-      labels.push_back(data.tokens[t + 1]);
+    if (data.is_text()) {
+      for (std::size_t t = row; t < row + data.num_features; ++t) {
+        features.push_back(data.tokens[t]);
+        labels.push_back(data.tokens[t + 1]);
+      }
+      continue;
     }
-    if (data.is_text()) continue;
     for (const std::uint8_t byte : reference_row(task, epoch, row)) {
       features.push_back(scale * byte);
     }

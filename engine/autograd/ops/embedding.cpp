@@ -14,10 +14,7 @@ class EmbeddingNode final : public Node {
   const char* name() const override { return "Embedding"; }
   Gradients backward(const Gradients& grad_outputs) override {
     const Tensor& grad_y = grad_outputs[0];
-    Gradients grads(2);
-    for (std::size_t i = 0; i < 2; ++i) {
-      if (wants_gradient(i)) grads[i] = gradient_buffer(i);
-    }
+    Gradients grads = gradient_buffers();
     MatrixView to_positions;
     if (grads[1].defined()) {
       const std::size_t length = grad_y.size(1);

@@ -19,10 +19,7 @@ class LayerNormNode final : public Node {
         inverse_std_(std::move(inverse_std)) {}
   const char* name() const override { return "LayerNorm"; }
   Gradients backward(const Gradients& grad_outputs) override {
-    Gradients grads(3);
-    for (std::size_t i = 0; i < 3; ++i) {
-      if (wants_gradient(i)) grads[i] = gradient_buffer(i);
-    }
+    Gradients grads = gradient_buffers();
     const Tensor& x = unpack(x_);
     // The gradients of weight and bias do not depend on what the weight was.
     const Tensor& weight = grads[0].defined() ? unpack(weight_) : weight_.unchecked();

@@ -27,10 +27,7 @@ class BatchNormNode final : public Node {
         replicas_(std::move(replicas)) {}
   const char* name() const override { return "BatchNorm"; }
   Gradients backward(const Gradients& grad_outputs) override {
-    Gradients grads(3);
-    for (std::size_t i = 0; i < 3; ++i) {
-      if (wants_gradient(i)) grads[i] = gradient_buffer(i);
-    }
+    Gradients grads = gradient_buffers();
     kernels::BatchNormBackward call;
     const Tensor& x = unpack(x_);
     // The gradients of weight and bias do not depend on what the weight was.
