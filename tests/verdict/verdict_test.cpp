@@ -12,6 +12,7 @@
 namespace lockstep::tools {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -78,9 +79,13 @@ TEST(Verdict, LeavesWeightsAloneWhereBatchNormHasStatisticsOfItsOwn) {
 }
 
 TEST(Verdict, AcceptsADifferenceThatIsGoneInFloat64) {
-  EXPECT_TRUE(
-      judge(task_in(DType::float32), result_with(0.5), result_with(0.501), repeats(2e-13, 0))
-          ->equal());
+  const TrainingTask task = task_in(DType::float32);
+  const auto verdict = judge(task, result_with(0.5), result_with(0.501), repeats(2e-13, 0));
+  EXPECT_TRUE(verdict->equal());
+  EXPECT_THAT(verdict_lines(task, {*verdict}, 0.001),
+              Contains("  weights after 20 steps: 0.001 apart, float32 rounding that training"));
+  EXPECT_THAT(verdict_lines(task, {*verdict}, 0.001),
+              Contains("  amplifies: in float64 it is 2e-13"));
 }
 
 TEST(Verdict, RejectsADifferenceThatStaysInFloat64) {

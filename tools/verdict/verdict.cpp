@@ -67,7 +67,7 @@ void judge_first_steps(const TrainingTask& task, const LargestDifference& larges
   if (task.summation == Summation::bitwise || std::isnan(largest.value)) {
     verdict.failure = finding;
   } else {
-    explain(task, largest, num_steps, repeats, finding, verdict);
+    verdict.repeated_first_steps = explain(task, largest, num_steps, repeats, finding, verdict);
   }
 }
 
@@ -129,16 +129,33 @@ std::optional<Verdict> judge(const TrainingTask& task, const TrainingResult& sin
   return verdict;
 }
 
+namespace {
+
+// "weights after 20 steps: 2.9, float32 rounding that training amplifies: in float64 it is 3e-10"
+std::vector<std::string> rounding_lines(const TrainingTask& task, const std::string& difference,
+                                        double repeated) {
+  const bool is_float64 = task.dtype == DType::float64;
+  return {
+      fmt::format("  {}, {} rounding that training", difference, lockstep::to_string(task.dtype)),
+      repeated > 0 ? fmt::format("  amplifies: in {} it is {:.2g}",
+                                 is_float64 ? "float32" : "float64", repeated)
+                   : "  amplifies; --bitwise makes the bits equal"};
+}
+
+}  // namespace
+
 std::vector<std::string> verdict_lines(const TrainingTask& task,
                                        const std::vector<Verdict>& verdicts, double drift) {
   double first = 0;
   double gradient = 0;
   double repeated = 0;
+  double repeated_first = 0;
   std::size_t num_checks = 0;
   for (const Verdict& verdict : verdicts) {
     first = std::max(first, verdict.first_steps_max_abs_diff);
     gradient = std::max(gradient, verdict.max_gradient_error());
     repeated = std::max(repeated, verdict.repeated_drift.value_or(0));
+    repeated_first = std::max(repeated_first, verdict.repeated_first_steps.value_or(0));
     num_checks += verdict.gradient_checks.size();
   }
   if (verdicts[0].has_own_statistics) {
@@ -151,22 +168,27 @@ std::vector<std::string> verdict_lines(const TrainingTask& task,
   }
   const std::size_t num_first = std::min(kFirstSteps, task.num_steps);
   const std::string num_steps = with_thousands(task.num_steps);
-  std::vector<std::string> lines{
-      "verdict: every row trains as one device does",
-      fmt::format("  weights after {} {}: within {:.1e} of one device's (limit {:.0e})", num_first,
-                  num_first == 1 ? "step" : "steps", first, verdicts[0].first_steps_tolerance),
-      fmt::format("  {} whole steps from the same state: gradients within {:.1e}", num_checks,
-                  gradient),
-      fmt::format("  (limit {:.0e}), every update to the bit", verdicts[0].gradient_limit)};
+  const auto after = [](const std::string& steps) {
+    return fmt::format("after {} {}", steps, steps == "1" ? "step" : "steps");
+  };
+  std::vector<std::string> lines{"verdict: every row trains as one device does"};
+  const auto add = [&](const std::vector<std::string>& more) {
+    lines.insert(lines.end(), more.begin(), more.end());
+  };
+  const std::string first_steps = "weights " + after(std::to_string(num_first));
+  if (repeated_first > 0) {
+    add(rounding_lines(task, fmt::format("{}: {:.2g} apart", first_steps, first), repeated_first));
+  } else {
+    add({fmt::format("  {}: within {:.1e} of one device's (limit {:.0e})", first_steps, first,
+                     verdicts[0].first_steps_tolerance)});
+  }
+  add({fmt::format("  {} whole steps from the same state: gradients within {:.1e}", num_checks,
+                   gradient),
+       fmt::format("  (limit {:.0e}), every update to the bit", verdicts[0].gradient_limit)});
   if (task.summation == Summation::bitwise) {
-    lines.push_back(fmt::format("  weights after all {} steps: the same bits", num_steps));
+    add({fmt::format("  weights {}: the same bits", after("all " + num_steps))});
   } else if (task.num_steps > kFirstSteps && drift > 0) {
-    lines.push_back(fmt::format("  drift after {} steps: {:.2g}, {} rounding that training",
-                                num_steps, drift, lockstep::to_string(task.dtype)));
-    const bool is_float64 = task.dtype == DType::float64;
-    lines.push_back(repeated > 0 ? fmt::format("  amplifies: in {} it is {:.2g}",
-                                               is_float64 ? "float32" : "float64", repeated)
-                                 : "  amplifies; --bitwise makes the bits equal");
+    add(rounding_lines(task, fmt::format("drift {}: {:.2g}", after(num_steps), drift), repeated));
   }
   return lines;
 }

@@ -29,7 +29,9 @@ struct Verdict {
   double first_steps_tolerance = 0;
   std::vector<GradientCheck> gradient_checks;
   double gradient_limit = 0;
-  // How far the final weights drift in the other precision, where both rows were repeated in it.
+  // How far the weights of the first steps, and the final ones, are from one device's in the other
+  // precision, where both rows were repeated in it.
+  std::optional<double> repeated_first_steps;
   std::optional<double> repeated_drift;
   // Batch norm takes each device's own rows, so that weights are not one device's.
   bool has_own_statistics = false;

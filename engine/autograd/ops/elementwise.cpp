@@ -136,7 +136,8 @@ class ActivationNode final : public Node {
 
 Tensor gradient_before(Activation activation, const Tensor& saved, const Tensor& grad_y) {
   if (activation == Activation::none) return grad_y;
-  Tensor grad_z = Tensor::empty(grad_y.shape(), grad_y.dtype(), grad_y.device());
+  const bool is_ours = grad_y.storage().use_count() == 1;  // then it is overwritten
+  Tensor grad_z = is_ours ? grad_y : Tensor::empty_like(grad_y);
   grad_z.backend().activation_backward(grad_z.stream(), activation, saved.view(), grad_y.view(),
                                        grad_z.view());
   return grad_z;

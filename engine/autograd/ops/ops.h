@@ -26,7 +26,8 @@ Variable sigmoid(const Variable& x);
 Variable gelu(const Variable& x, Activation form = Activation::gelu_erf);
 
 // The gradient of z where y = activation(z), for nodes of layers that end with an activation.
-// saved: z where needs_preactivation(activation), else y.
+// saved: z where needs_preactivation(activation), else y. Takes grad_y's memory where no other
+// tensor shares it.
 Tensor gradient_before(Activation activation, const Tensor& saved, const Tensor& grad_y);
 
 // --- reductions to a scalar (shape []) ---

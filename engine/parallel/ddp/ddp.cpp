@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -91,14 +92,52 @@ void broadcast_model(const nn::Module& module, comm::Communicator& communicator)
   verify("buffer", buffers_of(module), communicator);
   std::vector<Tensor> state = module.buffers();
   for (const Variable& parameter : module.parameters()) state.push_back(parameter.value());
-  broadcast_from_rank_0(state, communicator);
-}
-
-void broadcast_from_rank_0(const std::vector<Tensor>& tensors, comm::Communicator& communicator) {
-  for (const Tensor& tensor : tensors) communicator.broadcast(tensor, 0);
+  for (const Tensor& tensor : state) communicator.broadcast(tensor, 0);
 }
 
 namespace {
+
+// Calls visit(tensor, its elements in the flat one of its dtype).
+template <typename Visit>
+void visit_slices(const std::vector<Tensor>& flat, const std::vector<Tensor>& tensors,
+                  const Visit& visit) {
+  for (const Tensor& whole : flat) {
+    std::size_t begin = 0;
+    for (const Tensor& tensor : tensors) {
+      if (tensor.dtype() != whole.dtype()) continue;
+      visit(tensor, whole.slice(begin, tensor.shape()));
+      begin += tensor.num_elements();
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Tensor> flatten(const std::vector<Tensor>& tensors) {
+  std::map<DType, std::size_t> num_elements;
+  for (const Tensor& tensor : tensors) num_elements[tensor.dtype()] += tensor.num_elements();
+  std::vector<Tensor> flat;
+  for (const auto& [dtype, size] : num_elements) {
+    flat.push_back(Tensor::empty({size}, dtype, tensors[0].device()));
+  }
+  visit_slices(flat, tensors,
+               [](const Tensor& tensor, const Tensor& slice) { slice.copy_from(tensor); });
+  return flat;
+}
+
+void unflatten(const std::vector<Tensor>& flat, const std::vector<Tensor>& tensors) {
+  visit_slices(flat, tensors,
+               [](const Tensor& tensor, const Tensor& slice) { tensor.copy_from(slice); });
+}
+
+namespace {
+
+// Rank 0 keeps what it has.
+void broadcast_buffers(const std::vector<Tensor>& buffers, comm::Communicator& communicator) {
+  const std::vector<Tensor> flat = flatten(buffers);
+  for (const Tensor& tensor : flat) communicator.broadcast(tensor, 0);
+  if (communicator.rank() != 0) unflatten(flat, buffers);
+}
 
 void find_wrappers(const nn::Module& module, std::vector<std::string>& found) {
   const std::string name = module.type_name();
@@ -149,7 +188,7 @@ Variable Ddp::forward(const Variable& input) {
     reducer_->begin_forward();
     const bool follows_rank_0 = options_.buffers == DdpOptions::Buffers::broadcast;
     if (follows_rank_0 && is_training() && reducer_->is_synchronizing()) {
-      broadcast_from_rank_0(module()->buffers(), *communicator_);
+      broadcast_buffers(module()->buffers(), *communicator_);
     }
   }
   // Unless a DataLoader has said which rows these are, the ranks have shards of equal size.

@@ -30,9 +30,11 @@ namespace lockstep::parallel {
 // Afterwards every rank's parameters and buffers hold rank 0's values.
 void broadcast_model(const nn::Module& module, comm::Communicator& communicator);
 
-// Rank 0's values for all of these, in one call. A tensor may be listed twice, as the buffers of a
-// module that stands in the model twice are: it travels once.
-void broadcast_from_rank_0(const std::vector<Tensor>& tensors, comm::Communicator& communicator);
+// Small tensors travel together: one copy of all their elements behind each other, for each dtype,
+// and the way back. All of them are on one device.
+// Source: PyTorch _flatten_dense_tensors.
+std::vector<Tensor> flatten(const std::vector<Tensor>& tensors);
+void unflatten(const std::vector<Tensor>& flat, const std::vector<Tensor>& tensors);
 
 struct DdpOptions {
   // A bucket is all-reduced when it holds so many MiB (PyTorch's bucket_cap_mb). Not given: the
