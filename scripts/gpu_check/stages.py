@@ -28,12 +28,14 @@ class Sizes:
     all_reduce: str = "1M"
     compare: tuple = ("--model", "mlp:64-1024-1024-10", "--epochs", 2)
     gradients: tuple = ()  # flags of check-gradients
+    models: tuple = (("LeNet", "lenet", "digits", 64), ("a small GPT", "gpt:2-2-64-32", "embedded-text", 64))
     counts: str = "1,2,4,8"
     lessons: str = r"\d\d_"
 
 
 # The emulated GPU is thousands of times slower than a real one.
 REHEARSAL = Sizes(net=(12, 8, 4), batches=(8,), seconds=0.01, wide=(8, 16, 4), wide_batch=8, sgemm=32,
+                  models=(("LeNet", "cnn:2c3-p2-10", "digits", 8), ("a small GPT", "gpt:1-1-8-8", "embedded-text", 8)),
                   data="synthetic:64x12x4", all_reduce="1K",
                   compare=("--model", "mlp:64-16-10", "--steps", 4), counts="1,2", lessons="01_",
                   gradients=("--model", "mlp:31-33-7:gelu", "--batch", "1,33"))  # fmt: skip
@@ -92,7 +94,7 @@ def tests(stage, pattern, seconds):
 
 def same_loss(stage, kind, *flags):
     """DDP on 4 logical devices has the loss of one device."""
-    flags = ["--epochs", 3, "--lr", 0.01, *flags]
+    flags = ["--lr", 0.01, *flags]
     (one,) = stage.rows(f"one device, {kind}", "train", *flags)
     for graph in ([], ["--graph"]):
         name = f"DDP on 4 logical devices, {kind}, {KINDS[bool(graph)]}: loss as one device's"
@@ -117,7 +119,10 @@ def first(stage):
                 tests(stage, "cuda_runtime_tests|kernels_tests|cuda_products_tests", 30)
                 for kind, data, net, size in (("full batches", sizes.data, sizes.net, sizes.wide_batch),
                                               ("a partial last batch", "digits", (64, 256, 10), 64)):  # fmt: skip
-                    flags = ["--dataset", data, "--model", mlp(net), "--batch", size]
+                    flags = ["--dataset", data, "--model", mlp(net), "--batch", size, "--epochs", 3]
+                    stage.part(f"DDP, {kind}", same_loss, stage, kind, *flags)
+                for kind, model, data, size in sizes.models:
+                    flags = ["--dataset", data, "--model", model, "--batch", size, "--steps", 20]
                     stage.part(f"DDP, {kind}", same_loss, stage, kind, *flags)
     stage.part("PyTorch", beside_torch, stage, steps, 2)
 

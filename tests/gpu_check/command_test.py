@@ -84,6 +84,8 @@ class Command(FolderTest):
             "step of mlp:12-8-4, batch 8, highest, graph",
             "cuda_runtime_tests",
             "DDP on 4 logical devices, a partial last batch, graph: loss as one device's",
+            "DDP on 4 logical devices, LeNet, graph: loss as one device's",
+            "DDP on 4 logical devices, a small GPT, graph: loss as one device's",
             "step of mlp:12-8-4, batch 8, high, graph",
         ]
         self.assertEqual([name for name in names if name in wanted], wanted)
