@@ -56,4 +56,6 @@
 
 // Several devices.
 #include "engine/parallel/data_parallel/data_parallel.h"
+#include "engine/parallel/ddp/comm_hook.h"
 #include "engine/parallel/ddp/ddp.h"
+#include "engine/parallel/ddp/join.h"

@@ -11,6 +11,7 @@
 #include "engine/comm/communicator.h"
 #include "engine/core/error.h"
 #include "engine/core/thread_context.h"
+#include "engine/parallel/ddp/join.h"
 #include "engine/trace/observer.h"
 
 namespace lockstep::parallel {
@@ -132,13 +133,6 @@ void unflatten(const std::vector<Tensor>& flat, const std::vector<Tensor>& tenso
 
 namespace {
 
-// Rank 0 keeps what it has.
-void broadcast_buffers(const std::vector<Tensor>& buffers, comm::Communicator& communicator) {
-  const std::vector<Tensor> flat = flatten(buffers);
-  for (const Tensor& tensor : flat) communicator.broadcast(tensor, 0);
-  if (communicator.rank() != 0) unflatten(flat, buffers);
-}
-
 void find_wrappers(const nn::Module& module, std::vector<std::string>& found) {
   const std::string name = module.type_name();
   if (name == "DistributedDataParallel" || name == "DataParallel") found.push_back(name);
@@ -163,6 +157,7 @@ GradReducerOptions DdpOptions::reducer_options() const {
             "bucket_mib must be positive and below 1e6, found {}", *bucket_mib);
     options.bucket_byte_limits = {static_cast<std::size_t>(*bucket_mib * (1 << 20))};
   }
+  options.unused = unused;
   return options;
 }
 
@@ -173,6 +168,9 @@ Ddp::Ddp(std::shared_ptr<nn::Module> module, comm::Communicator& communicator,
   broadcast_model(*module, communicator);
   reducer_ = std::make_shared<GradReducer>(module->named_parameters(), communicator,
                                            options.reducer_options());
+  for (const Variable& parameter : module->parameters()) {
+    wrapped_.emplace_back(parameter, parameter.requires_grad());
+  }
   if (trace::Observer* observer = trace::observer()) tell_wrapped(*observer, *this, *module);
   register_child("module", std::move(module));
 }
@@ -183,13 +181,36 @@ Ddp::~Ddp() {
   }
 }
 
+void Ddp::require_same_parameters() const {
+  const std::vector<Variable> now = module()->parameters();
+  require(now.size() == wrapped_.size(), ErrorCode::State, "ddp",
+          "the module had {} parameters when it was wrapped and has {} now; wrap it again",
+          wrapped_.size(), now.size());
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    const auto& [before, had_grad] = wrapped_[i];
+    if (now[i].is_same(before) && now[i].requires_grad() == had_grad) continue;
+    const char* what = !now[i].is_same(before) ? "replaced" : had_grad ? "frozen" : "unfrozen";
+    fail(ErrorCode::State, "ddp",
+         "parameter {} was {} after the module was wrapped, and the buckets know it as it was; "
+         "wrap the module again",
+         module()->named_parameters()[i].first, what);
+  }
+}
+
+void Ddp::broadcast_buffers(int source) const {
+  const std::vector<Tensor> buffers = module()->buffers();
+  const std::vector<Tensor> flat = flatten(buffers);
+  for (const Tensor& tensor : flat) communicator_->broadcast(tensor, source);
+  if (communicator_->rank() != source) unflatten(flat, buffers);
+}
+
 Variable Ddp::forward(const Variable& input) {
   if (grad_enabled()) {
+    require_same_parameters();
     reducer_->begin_forward();
-    const bool follows_rank_0 = options_.buffers == DdpOptions::Buffers::broadcast;
-    if (follows_rank_0 && is_training() && reducer_->is_synchronizing()) {
-      broadcast_buffers(module()->buffers(), *communicator_);
-    }
+    const int source = join_ ? join_->begin_step() : 0;
+    const bool follows = options_.buffers == DdpOptions::Buffers::broadcast;
+    if (follows && is_training() && reducer_->is_synchronizing()) broadcast_buffers(source);
   }
   // Unless a DataLoader has said which rows these are, the ranks have shards of equal size.
   ThreadContext context = thread_context();
@@ -197,7 +218,9 @@ Variable Ddp::forward(const Variable& input) {
     context.first_row = static_cast<std::uint64_t>(communicator_->rank()) * input.value().size(0);
   }
   const ThreadContextScope scope(context);
-  return (*module())(input);
+  Variable output = (*module())(input);
+  if (grad_enabled()) reducer_->end_forward(output);
+  return output;
 }
 
 }  // namespace lockstep::parallel

@@ -14,6 +14,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "engine/comm/communicator.h"
@@ -36,6 +37,8 @@ void broadcast_model(const nn::Module& module, comm::Communicator& communicator)
 std::vector<Tensor> flatten(const std::vector<Tensor>& tensors);
 void unflatten(const std::vector<Tensor>& flat, const std::vector<Tensor>& tensors);
 
+class Join;
+
 struct DdpOptions {
   // A bucket is all-reduced when it holds so many MiB (PyTorch's bucket_cap_mb). Not given: the
   // reducer's limits, 1 MiB for the first bucket and 25 MiB for the others.
@@ -43,6 +46,8 @@ struct DdpOptions {
   GradReducerOptions reducer = {};
   // Says if buffers are broadcast from rank 0 before each synchronised forward pass in training.
   enum class Buffers { broadcast, keep } buffers = Buffers::broadcast;
+  // What happens to a parameter that gets no gradient.
+  Unused unused = Unused::error;
 
   // With bucket_mib as its limit. Throws Error{Usage} unless that is positive.
   GradReducerOptions reducer_options() const;
@@ -58,7 +63,14 @@ class Ddp final : public nn::ModuleOf<Ddp> {
   Ddp(const Ddp&) = default;
   ~Ddp() override;
 
+  // Throws Error{State} for a parameter that was frozen, unfrozen or replaced since it was wrapped.
   Variable forward(const Variable& input) override;
+
+  // Has the hook exchange the buckets from now on. Every rank registers the same. Throws
+  // Error{Usage} where there is one already.
+  void register_comm_hook(std::shared_ptr<CommHook> hook) {
+    reducer_->register_hook(std::move(hook));
+  }
 
   // While one of these lives, gradients add up locally and nothing is all-reduced. Forward and
   // backward both belong inside: a backward pass alone is Error{State}.
@@ -83,9 +95,17 @@ class Ddp final : public nn::ModuleOf<Ddp> {
   std::string type_name() const override { return "DistributedDataParallel"; }
 
  private:
+  friend class Join;  // join.h
+
+  void require_same_parameters() const;
+  // Buffers of this rank for all others, in a step that synchronises.
+  void broadcast_buffers(int source) const;
+
   comm::Communicator* communicator_;
   DdpOptions options_;
   std::shared_ptr<GradReducer> reducer_;
+  std::vector<std::pair<Variable, bool>> wrapped_;  // with requires_grad at that time
+  Join* join_ = nullptr;                            // while it runs
 };
 
 }  // namespace lockstep::parallel

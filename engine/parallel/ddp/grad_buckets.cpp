@@ -129,9 +129,20 @@ std::size_t GradBuckets::collect(std::size_t parameter) {
     place.slot.copy_from(variable.grad());
     variable.set_grad(place.slot);
   }
+  return count(parameter);
+}
+
+std::size_t GradBuckets::collect_unused(std::size_t parameter) {
+  if (parameters_[parameter].second.grad().defined()) return collect(parameter);
+  places_[parameter].slot.fill(0);
+  return count(parameter);
+}
+
+std::size_t GradBuckets::count(std::size_t parameter) {
   ready_order_.push_back(parameter);
-  --buckets_[place.bucket].num_pending;
-  return place.bucket;
+  const std::size_t bucket = places_[parameter].bucket;
+  --buckets_[bucket].num_pending;
+  return bucket;
 }
 
 void GradBuckets::require_complete(int rank) const {
@@ -144,7 +155,7 @@ void GradBuckets::require_complete(int rank) const {
   }
   fail(ErrorCode::State, "ddp",
        "rank {}: these parameters got no gradient in this backward pass: {}; every parameter must "
-       "take part in the loss",
+       "take part in the loss, or DdpOptions::unused say what happens to those that don't",
        rank, names);
 }
 

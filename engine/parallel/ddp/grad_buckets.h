@@ -84,12 +84,17 @@ class GradBuckets {
   // Puts a parameter's gradient into its slot if it is not there, and counts it. Returns its
   // bucket.
   std::size_t collect(std::size_t parameter);
+  // Counts a parameter that gets no gradient in this backward pass. What it has from before stays
+  // in the sum; one without a gradient adds zeros. Returns its bucket.
+  std::size_t collect_unused(std::size_t parameter);
   bool is_full(std::size_t bucket) const { return buckets_[bucket].num_pending == 0; }
   // Throws Error{State} naming rank and parameters unless all have been collected.
   void require_complete(int rank) const;
   // Parameters as they were collected in this backward pass.
   const std::vector<std::size_t>& ready_order() const { return ready_order_; }
 
+  // Those that require a gradient.
+  const std::vector<nn::NamedParameter>& parameters() const { return parameters_; }
   std::size_t num_buckets() const { return buckets_.size(); }
   const Tensor& memory(std::size_t bucket) const { return buckets_[bucket].memory; }
   const Tensor& slot(std::size_t parameter) const { return places_[parameter].slot; }
@@ -104,6 +109,8 @@ class GradBuckets {
     std::size_t bucket = 0;
     Tensor slot;  // view of the bucket's memory
   };
+
+  std::size_t count(std::size_t parameter);
 
   std::vector<nn::NamedParameter> parameters_;
   std::vector<std::size_t> bucket_byte_limits_;

@@ -1,5 +1,6 @@
 #include "engine/parallel/ddp/grad_reducer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/autograd/backward.h"
@@ -15,9 +16,23 @@ GradReducer::GradReducer(std::vector<nn::NamedParameter> parameters,
       options_(options),
       buckets_(std::move(parameters), options.bucket_byte_limits,
                [this](std::size_t parameter) { on_ready(parameter); }),
-      schedule_(
-          communicator.world_size() > 1 ? options.overlap : Overlap::after_backward, 1,
-          [this](std::size_t bucket, comm::Launch launch) { return reduce(bucket, launch); }) {}
+      schedule_(communicator.world_size() > 1 ? options.overlap : Overlap::after_backward, 1,
+                [this](std::size_t bucket, comm::Launch launch) { return reduce(bucket, launch); }),
+      unused_(options.unused, buckets_) {
+  if (options.unused == Unused::find) options_.rebuild = Rebuild::never;
+}
+
+void GradReducer::register_hook(std::shared_ptr<CommHook> hook) {
+  require(hook != nullptr, ErrorCode::Usage, "register_comm_hook", "there is no hook");
+  require(hook_ == nullptr, ErrorCode::Usage, "register_comm_hook",
+          "a hook was registered before; a wrapped module can have one");
+  hook_ = std::move(hook);
+}
+
+void GradReducer::set_round(int source, double factor) {
+  source_ = source;
+  factor_ = factor;
+}
 
 void GradReducer::begin_forward() {
   // A backward pass that ended in an error may have left all-reduces at work on the buckets.
@@ -25,18 +40,31 @@ void GradReducer::begin_forward() {
   buckets_.require_slots_fit();
   forward_was_synchronizing_ = synchronizing_;
   in_backward_ = false;
+  moments_.forward = Clock::now();
+}
+
+void GradReducer::end_forward(const Variable& output) {
+  unused_.look_at(output);
+  moments_.forward_end = Clock::now();
 }
 
 void GradReducer::begin_backward() {
   in_backward_ = true;
   ++num_backward_passes_;
+  moments_.backward = Clock::now();
+  moments_.first_bucket = {};
   buckets_.begin_backward();
   schedule_.begin_backward(buckets_.num_buckets());
   on_backward_end([this] { finish(); });
+  for (const std::size_t parameter : unused_.begin_backward()) {
+    const std::size_t bucket = buckets_.collect_unused(parameter);
+    if (buckets_.is_full(bucket)) schedule_.add_full(bucket);
+  }
 }
 
 void GradReducer::on_ready(std::size_t index) {
   const std::lock_guard lock(mutex_);
+  unused_.add_used(index, forward_was_synchronizing_);
   if (!forward_was_synchronizing_) return;
   require(synchronizing_, ErrorCode::State, "no_sync",
           "the forward pass ran outside no_sync and this backward pass runs inside; put both "
@@ -52,15 +80,40 @@ comm::Work GradReducer::reduce(std::size_t bucket, comm::Launch launch) {
   const Tensor& memory = buckets_.memory(bucket);
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "launch bucket",
                          memory.num_bytes());
-  comm::CollectiveOptions options;
-  options.op = options_.op;
-  options.launch = launch;
+  if (factor_ != 1) memory.scale_(factor_);
+  return start(bucket_at(bucket, memory), launch);
+}
+
+comm::Work GradReducer::start(const GradBucket& bucket, comm::Launch launch) {
   ++num_all_reduces_;
-  return communicator_.all_reduce(memory, options);
+  if (moments_.first_bucket == Clock::time_point{}) moments_.first_bucket = Clock::now();
+  if (hook_) return hook_->start(bucket, communicator_, launch);
+  return communicator_.all_reduce(bucket.memory, {.op = options_.op, .launch = launch});
+}
+
+GradBucket GradReducer::bucket_at(std::size_t index, const Tensor& memory) const {
+  GradBucket bucket{index, memory, {}};
+  if (!hook_) return bucket;
+  for (const plan::BucketSlot& slot : buckets_.plan().buckets[index].slots) {
+    const Variable& parameter = buckets_.parameters()[slot.parameter].second;
+    bucket.gradients.push_back(memory.slice(slot.offset, parameter.shape()));
+  }
+  return bucket;
+}
+
+void GradReducer::reduce_zeros() {
+  for (std::size_t i = 0; i < buckets_.num_buckets(); ++i) {
+    const GradBucket zeros = bucket_at(i, Tensor::zeros_like(buckets_.memory(i)));
+    start(zeros, comm::Launch::blocking).wait();
+    if (hook_) hook_->finish(zeros);
+  }
+  unused_.answer(communicator_);
+  if (options_.rebuild == Rebuild::once && !was_rebuilt_) rebuild_in_ready_order();
 }
 
 void GradReducer::finish() {
   in_backward_ = false;
+  const Clock::time_point backward_end = Clock::now();
   buckets_.require_complete(communicator_.rank());
   schedule_.reduce_rest();
   {
@@ -69,16 +122,40 @@ void GradReducer::finish() {
     runtime::DeviceSpan on_device(buckets_.memory(0).stream(), trace::Lane::compute,
                                   trace::Category::communication, "wait for all-reduce");
     schedule_.wait();
+    for (std::size_t i = 0; hook_ && i < buckets_.num_buckets(); ++i) {
+      hook_->finish(bucket_at(i, buckets_.memory(i)));
+    }
   }
+  const auto seconds = [](Clock::time_point from, Clock::time_point to) {
+    return std::max(0.0, std::chrono::duration<double>(to - from).count());
+  };
+  last_step_ = {
+      seconds(moments_.forward, moments_.forward_end), seconds(moments_.backward, backward_end),
+      seconds(moments_.first_bucket, Clock::now()), seconds(moments_.first_bucket, backward_end)};
+  unused_.end_backward(communicator_);
   if (options_.rebuild == Rebuild::once && !was_rebuilt_) rebuild_in_ready_order();
 }
 
+DdpLoggingData GradReducer::logging_data() const {
+  DdpLoggingData data{.rank = communicator_.rank(),
+                      .world_size = communicator_.world_size(),
+                      .num_steps = num_backward_passes_,
+                      .was_rebuilt = was_rebuilt_,
+                      .ready_order = buckets_.ready_order()};
+  for (std::size_t i = 0; i < buckets_.num_buckets(); ++i) {
+    data.bucket_bytes.push_back(buckets_.memory(i).num_bytes());
+  }
+  const bool is_on_cpu = buckets_.memory(0).device().type == DeviceType::cpu;
+  if (is_on_cpu && num_backward_passes_ > 0) data.last_step = last_step_;
+  return data;
+}
+
 void GradReducer::rebuild_in_ready_order() {
-  // Rank 0's order is used by all: buckets must be the same everywhere.
-  const std::vector<std::int64_t> order(buckets_.ready_order().begin(),
-                                        buckets_.ready_order().end());
+  // One rank's order is used by all: buckets must be the same everywhere.
+  std::vector<std::int64_t> order(buckets_.ready_order().begin(), buckets_.ready_order().end());
+  order.resize(buckets_.parameters().size());  // of a rank without rows it is empty
   const Tensor shared = Tensor::from(order, {order.size()}, Device{});
-  communicator_.broadcast(shared, 0).wait();
+  communicator_.broadcast(shared, source_).wait();
   const std::vector<std::int64_t> agreed = shared.to_vector<std::int64_t>();
   buckets_.build(std::vector<std::size_t>(agreed.begin(), agreed.end()));
   was_rebuilt_ = true;

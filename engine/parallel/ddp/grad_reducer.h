@@ -9,13 +9,18 @@
 // torch/csrc/distributed/c10d/reducer.cpp.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <vector>
 
 #include "engine/comm/communicator.h"
+#include "engine/parallel/ddp/comm_hook.h"
 #include "engine/parallel/ddp/grad_buckets.h"
+#include "engine/parallel/ddp/logging_data.h"
+#include "engine/parallel/ddp/unused_parameters.h"
 
 namespace lockstep::parallel {
 
@@ -28,6 +33,7 @@ struct GradReducerOptions {
   Overlap overlap = Overlap::during_backward;
   Rebuild rebuild = Rebuild::once;
   comm::ReduceOp op = comm::ReduceOp::average;
+  Unused unused = Unused::error;  // find: buckets are not made again
 };
 
 class GradReducer {
@@ -47,10 +53,22 @@ class GradReducer {
   // Throws Error{Device} when a parameter has another device or dtype than at construction, and
   // the error of an all-reduce that a failed backward pass left behind.
   void begin_forward();
+  // What the forward pass returned, for Unused::find.
+  void end_forward(const Variable& output);
+
+  // Throws Error{Usage} where there is one.
+  void register_hook(std::shared_ptr<CommHook> hook);
+
+  // For join.h: the rank whose order of buckets all take, and by what this rank's gradients are
+  // multiplied before they are averaged over all ranks.
+  void set_round(int source, double factor);
+  // A backward pass of a rank that has no rows: zeros, in the calls that the other ranks make.
+  void reduce_zeros();
 
   const plan::BucketPlan& bucket_plan() const { return buckets_.plan(); }
   bool was_rebuilt() const { return was_rebuilt_; }
 
+  DdpLoggingData logging_data() const;
   // All-reduces since construction.
   std::size_t num_all_reduces() const { return num_all_reduces_; }
 
@@ -60,12 +78,18 @@ class GradReducer {
   void on_ready(std::size_t parameter);
   void begin_backward();
   comm::Work reduce(std::size_t bucket, comm::Launch launch);
+  comm::Work start(const GradBucket& bucket, comm::Launch launch);
+  GradBucket bucket_at(std::size_t index, const Tensor& memory) const;
   void finish();
 
   comm::Communicator& communicator_;
   GradReducerOptions options_;
   GradBuckets buckets_;
   BucketSchedule schedule_;
+  UnusedParameters unused_;
+  std::shared_ptr<CommHook> hook_;
+  int source_ = 0;
+  double factor_ = 1;
 
   std::mutex mutex_;  // guards what follows against other lines of work during backward
   bool synchronizing_ = true;
@@ -74,6 +98,14 @@ class GradReducer {
   bool was_rebuilt_ = false;
   std::size_t num_backward_passes_ = 0;
   std::size_t num_all_reduces_ = 0;
+
+  // Moments of the running step.
+  using Clock = std::chrono::steady_clock;
+  struct Moments {
+    Clock::time_point forward, forward_end, backward, first_bucket;
+  };
+  Moments moments_;
+  DdpTimes last_step_;
 };
 
 }  // namespace lockstep::parallel

@@ -1,0 +1,57 @@
+// What happens to a full bucket in place of a plain all-reduce: fewer bits, fewer numbers, or one's
+// own idea.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/comm/communicator.h"
+
+namespace lockstep::parallel {
+
+// A full bucket on its way.
+struct GradBucket {
+  std::size_t index = 0;
+  Tensor memory;                  // [elements]: this rank's gradients behind each other
+  std::vector<Tensor> gradients;  // views of it, one for each parameter
+};
+
+// Every rank registers the same hook. start() is called for every bucket, in the same order on all
+// ranks, on the thread of backward(); finish() when all their work is done.
+class CommHook {
+ public:
+  virtual ~CommHook() = default;
+  // Starts the exchange.
+  virtual comm::Work start(const GradBucket& bucket, comm::Communicator& communicator,
+                           comm::Launch launch) = 0;
+  // Leaves the average over all ranks in bucket.memory, if start()'s work has not.
+  virtual void finish(const GradBucket& bucket) { static_cast<void>(bucket); }
+};
+
+// The average, as DDP makes it without a hook.
+std::shared_ptr<CommHook> all_reduce_hook();
+
+// The same in float16 or bfloat16: half the bytes of float32. Gradients are divided by the number
+// of ranks before they are rounded, so that sums stay in range.
+// Throws Error{Usage} for another dtype. Source: PyTorch's fp16_compress_hook, bf16_compress_hook.
+std::shared_ptr<CommHook> compress_hook(DType dtype);
+
+struct PowerSgdOptions {
+  std::size_t rank = 1;  // of the approximation
+  std::size_t start_step =
+      1000;  // plain all-reduces before it; at least 2 (then buckets are final)
+  std::uint64_t seed = 0;
+};
+
+// Of a gradient's matrix M [n, m], n rows and all else, only P Q^T travels, with P [n, rank] and
+// Q [m, rank]:
+//   M += error;  P = average of M Q, made orthonormal;  Q = average of M^T P;  error = M - P Q^T
+// in float32 for float32 and float64 gradients. Gradients that would not shrink by it, such as
+// vectors, travel whole. What is lost in a step is added to the next step's gradient.
+// Throws Error{Usage} for a rank of 0 or a start_step below 2.
+// Source: Vogels et al., "PowerSGD: Practical Low-Rank Gradient Compression for Distributed
+// Optimization", NeurIPS 2019; PyTorch's powerSGD_hook.
+std::shared_ptr<CommHook> power_sgd_hook(const PowerSgdOptions& options = {});
+
+}  // namespace lockstep::parallel
