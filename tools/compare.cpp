@@ -152,6 +152,8 @@ void run_compare(CompareFlags flags, const CommandLine& command) {
   const TrainingFlags& training = flags.training;
   std::FILE* const out = training.json_path == "-" ? stderr : stdout;
   require_drift(flags);
+  require(!flags.is_predicting || training.accumulate == 1, ErrorCode::Usage, "--predict",
+          "predicts steps of one backward pass, and --accumulate takes several; leave one out");
   const DeviceType type = resolve_ranks_and_type(flags.training);
   const bool predicts_missing = flags.is_predicting && !flags.strict;
   const std::vector<PlannedRow> all_rows =

@@ -89,6 +89,7 @@ std::vector<PlannedRow> plan_rows(const TrainingFlags& flags, const std::string&
   const std::vector<std::optional<std::size_t>> groups = list_groups(flags);
   TrainingFlags of_all = flags;
   of_all.per_device_batch.clear();
+  of_all.accumulate = 1;  // with_batch() takes it, once the row's batch is known
   if (flags.bitwise) {
     for (const std::size_t count : counts) read_task(of_all, count);
   }

@@ -43,6 +43,29 @@ TEST(GptTraining, IsJudgedAndItsRunFileCanBeRead) {
   EXPECT_EQ(layers[3]["name"], "transformer.h.0.attn.c_attn");
 }
 
+// Four times eight rows are 32, and ranks all-reduce once a step.
+TEST(GptTraining, MicroBatchesAddUpToTheWholeBatch) {
+  const TempFolder folder;
+  const auto rows = [&](const std::string& flags) {
+    expect_success(run_lockstep(words("compare --batch 32 --modes dp,ddp --devices 1,2 --optimizer "
+                                      "adamw --json run.json " +
+                                      kSmall + flags),
+                                folder.path()));
+    return read_json(folder / "run.json")["rows"];
+  };
+  const nlohmann::json whole = rows("");
+  const nlohmann::json cut = rows("--accumulate 4");
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    EXPECT_NEAR(cut[i]["final_loss"], whole[i]["final_loss"], 1e-5) << i;
+    EXPECT_NEAR(cut[i]["validation_loss"], whole[i]["validation_loss"], 1e-5) << i;
+    if (whole[i]["mode"] != "ddp") continue;  // dp copies the model for each micro-batch
+    EXPECT_EQ(cut[i]["comm_bytes_per_device_per_step"], whole[i]["comm_bytes_per_device_per_step"]);
+  }
+  const Outcome predicted =
+      run_lockstep(words("predict --workload run.json --topology dgx-a100"), folder.path());
+  EXPECT_THAT(predicted.err, HasSubstr("is of a run with --accumulate 4"));
+}
+
 TEST(GptTraining, AFileOfResnetsParametersCanBeRead) {
   const TempFolder folder;
   expect_success(run_lockstep(words("train --model resnet18:2 --steps 1 --batch 4 --json run.json"),

@@ -141,6 +141,7 @@ void expect_sane_file(const json& run) {
                               "link",
                               "comm_timeout",
                               "batch",
+                              "accumulate",
                               "epochs",
                               "steps",
                               "dataset",

@@ -80,6 +80,26 @@ mutant(bitwise_adds_in_another_order
   RUN "--bitwise --modes ddp --devices 4 --model mlp:64-32-10 --steps 5"
   EXPECT "ddp on 4 devices" "first steps: step 4" "rank 0" "parameter [02]\\.(weight|bias)" "limit 0")
 
+mutant(last_micro_batch_not_reduced
+  SOURCE tools/training/model.cpp
+  REPLACE [=[  add(plan.parts.back());]=]
+  WITH [=[  auto* const unsynchronised = dynamic_cast<parallel::Ddp*>(&model);
+  if (unsynchronised == nullptr) {
+    add(plan.parts.back());
+  } else {
+    const auto no_sync = unsynchronised->no_sync();
+    add(plan.parts.back());
+  }]=]
+  RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 3 --accumulate 4"
+  EXPECT "ddp on 2 devices" "gradients: step 0" "rank [01]" "parameter [02]\\.(weight|bias)" "relative error")
+
+mutant(every_micro_batch_weighed_as_a_batch
+  SOURCE tools/training/model.cpp
+  REPLACE [=[  const double weight = weight_of_loss(task, num_ranks, batch);]=]
+  WITH [=[  const double weight = weight_of_loss(task, num_ranks, batch) * (num_ranks > 1 ? 4 : 1);]=]
+  RUN "--modes ddp --devices 2 --model mlp:64-32-10 --steps 3 --accumulate 4"
+  EXPECT "ddp on 2 devices" "gradients: step 0" "rank [01]" "parameter [02]\\.(weight|bias)" "relative error")
+
 # --- DataParallel
 
 mutant(device_gets_the_first_devices_rows

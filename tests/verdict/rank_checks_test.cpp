@@ -71,6 +71,20 @@ TEST(RankChecks, AcceptTheEngine) {
   }
 }
 
+TEST(RankChecks, AcceptMicroBatches) {
+  for (const Mode mode : {Mode::data_parallel, Mode::ddp}) {
+    for (const int count : {1, 3}) {
+      TrainingTask task = digits_task(64, 30);
+      const TrainingResult whole = train(task, devices(mode, count));
+      task.accumulate = 4;  // of an epoch's last batch 28 rows, and so 10, 10 and 8 on three ranks
+      const TrainingResult result = train_checked(task, devices(mode, count));
+      EXPECT_FALSE(result.findings->failure.has_value()) << result.findings->failure->text();
+      if (mode == Mode::ddp) EXPECT_EQ(result.comm_bytes_per_step, whole.comm_bytes_per_step);
+      EXPECT_LE(largest_difference(keep(whole.weights), keep(result.weights)).value, 1e-5);
+    }
+  }
+}
+
 TEST(RankChecks, AcceptRanksWithoutRows) {
   const TrainingResult result = train_checked(digits_task(3, 5), devices(Mode::ddp, 5));
   EXPECT_FALSE(result.findings->failure.has_value()) << result.findings->failure->text();

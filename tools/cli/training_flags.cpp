@@ -129,6 +129,8 @@ const std::vector<TrainingFlag> kTrainingFlags = {
     flag("--per-device-batch", &F::per_device_batch,
          "rows per step and device; compare takes a list",
          {.excludes = "--batch", .ranks = kEachItsOwn, .resolve = per_device_batch}),
+    flag("--accumulate", &F::accumulate,
+         "cut each device's rows into so many micro-batches, whose gradients add up (default 1)"),
     flag("--epochs", &F::epochs, "passes over the data (default 1)",
          {.resolve = [](auto&, auto& task) { return Value(task.num_epochs()); }}),
     flag("--steps", &F::steps, "training steps",

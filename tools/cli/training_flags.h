@@ -31,6 +31,7 @@ struct TrainingFlags : RankFlags {
   std::string parallel = "none";
   std::optional<int> batch;
   std::string per_device_batch;  // one number; a list for compare
+  int accumulate = 1;
   std::optional<int> epochs;
   std::optional<int> steps;
   std::string dataset = "digits";

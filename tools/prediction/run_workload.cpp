@@ -149,6 +149,11 @@ RunWorkload read_run_workload(const std::string& path) {
   const RunFile file = read_run_file(path, "predict");
   require(file.workload.has_value(), ErrorCode::Io, "predict",
           "'{}' has no \"workload\"; write it with lockstep train or compare", shown(path));
+  const std::string accumulate = file.config_value("accumulate");
+  require(accumulate.empty() || accumulate == "1", ErrorCode::Usage, "predict",
+          "'{}' is of a run with --accumulate {}, whose steps have several backward passes; "
+          "predicted are steps of one: write it without",
+          shown(path), shown(accumulate));
   const bool is_cuda = file.config_value("device") == "cuda" && !file.host.gpus.empty();
   RunWorkload run;
   run.model = value_or(file, "model", "a model");

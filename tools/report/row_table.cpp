@@ -137,9 +137,10 @@ std::string count_text(std::size_t count, std::string_view noun) {
 }
 
 std::string steps_text(const TrainingTask& task) {
-  return fmt::format("{} of {}{}", count_text(task.num_steps, "step"),
-                     count_text(task.rows_of_full_batch(), "row"),
-                     asked_text(task, " (batch {} asked)"));
+  return fmt::format(
+      "{} of {}{}{}", count_text(task.num_steps, "step"),
+      count_text(task.rows_of_full_batch(), "row"), asked_text(task, " (batch {} asked)"),
+      task.accumulate == 1 ? "" : fmt::format(" in {} micro-batches", task.accumulate));
 }
 
 std::string batch_text(const TrainingTask& task) {

@@ -32,18 +32,24 @@ double measure_seconds_per_op(Device device) {
 
 std::vector<FileLayer> measure_layers(nn::Module& model, const TrainingTask& task, Device device) {
   Rng rng(task.seed);
-  const Shape shape = task.batch_shape(task.batch);
+  const std::size_t num_rows = task.batch / task.accumulate;  // more may not fit into memory
+  const Shape shape = task.batch_shape(num_rows);
   const Variable x(task.is_text() ? Tensor::zeros(shape, DType::int64, device)
                                   : Tensor::uniform(shape, 0, 1, rng, task.dtype, device));
   optim::Sgd optimizer(model.parameters(), still());
   LayerRecorder recorder(model);
   Times passes;
   while (!passes.are_enough()) {
-    passes.add([&] { recorder.record(task.batch, [&] { return model(x); }); });
+    passes.add([&] { recorder.record(num_rows, [&] { return model(x); }); });
     optimizer.step();
     optimizer.zero_grad();
   }
-  return recorder.layers();
+  std::vector<FileLayer> layers = recorder.layers();
+  for (FileLayer& layer : layers) {
+    layer.forward_seconds *= static_cast<double>(task.accumulate);
+    layer.backward_seconds *= static_cast<double>(task.accumulate);
+  }
+  return layers;
 }
 
 std::vector<std::string> measure_ready_order(nn::Module& model, const TrainingTask& task,

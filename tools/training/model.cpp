@@ -1,5 +1,8 @@
 #include "tools/training/model.h"
 
+#include <algorithm>
+#include <span>
+
 #include "engine/autograd/backward.h"
 #include "engine/autograd/ops/ops.h"
 #include "engine/core/thread_context.h"
@@ -7,6 +10,7 @@
 #include "engine/parallel/bitwise/micro_shards.h"
 #include "engine/parallel/data_parallel/data_parallel.h"
 #include "engine/parallel/ddp/ddp.h"
+#include "engine/plan/scatter.h"
 #include "engine/runtime/device_span.h"
 #include "engine/trace/counters.h"
 
@@ -67,22 +71,46 @@ double weight_of_loss(const TrainingTask& task, std::size_t num_ranks, const dat
   return share / labels_per_row;
 }
 
-Tensor plain_gradients(const TrainingTask& task, std::size_t num_ranks, nn::Module& model,
-                       const data::Batch& batch) {
+// Adds the gradients of these rows of the batch, and returns the sum of their losses.
+Tensor add_gradients(const TrainingTask& task, nn::Module& model, const data::Batch& batch,
+                     const plan::ScatterPart& rows, double weight) {
+  const Tensor x = batch.x.rows(rows.offset, rows.offset + rows.size);
+  thread_context().first_row = batch.global_offset + rows.offset;
   Variable loss;
-  Tensor weight;
+  Tensor grad;
   {
-    const runtime::WorkSpan span(batch.x.stream(), trace::Lane::compute, trace::Category::forward,
+    const runtime::WorkSpan span(x.stream(), trace::Lane::compute, trace::Category::forward,
                                  "forward");
-    weight = kept_scalar(weight_of_loss(task, num_ranks, batch), task.dtype, batch.x.device());
-    loss = sum_loss(model(Variable(batch.x)), batch.labels);
+    grad = kept_scalar(weight, task.dtype, x.device());
+    loss = sum_loss(model(Variable(x)), batch.labels.rows(rows.offset, rows.offset + rows.size));
   }
   {
-    const runtime::WorkSpan span(batch.x.stream(), trace::Lane::compute, trace::Category::backward,
+    const runtime::WorkSpan span(x.stream(), trace::Lane::compute, trace::Category::backward,
                                  "backward");
-    loss.backward(weight);
+    loss.backward(grad);
   }
   return loss.value();
+}
+
+// One micro-batch after the other. Ranks all-reduce once: behind the last one.
+Tensor plain_gradients(const TrainingTask& task, std::size_t num_ranks, nn::Module& model,
+                       const data::Batch& batch) {
+  const double weight = weight_of_loss(task, num_ranks, batch);
+  const plan::ScatterPlan plan = plan::scatter_plan(batch.labels.size(0), task.accumulate);
+  Tensor sum;
+  const auto add = [&](const plan::ScatterPart& rows) {
+    const Tensor loss = add_gradients(task, model, batch, rows, weight);
+    sum = sum.defined() ? sum.add_(loss) : loss;
+  };
+  const std::span<const plan::ScatterPart> earlier(plan.parts.begin(), plan.parts.end() - 1);
+  if (auto* const ddp = dynamic_cast<parallel::Ddp*>(&model)) {
+    const auto no_sync = ddp->no_sync();
+    std::ranges::for_each(earlier, add);
+  } else {
+    std::ranges::for_each(earlier, add);
+  }
+  add(plan.parts.back());
+  return sum;
 }
 
 Tensor bitwise_gradients(const TrainingTask& task, const LocalModels& models,

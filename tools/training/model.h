@@ -52,7 +52,8 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const TrainingTask& task, const
 std::unique_ptr<data::DataLoader> make_loader(const TrainingTask& task, const RankModel& model,
                                               std::size_t num_ranks);
 
-// Forward and backward of one step: leaves gradients in the parameters' grad().
+// Forward and backward of one step, micro-batch after micro-batch: leaves gradients in the
+// parameters' grad().
 // batches: by local rank. Returns for each the sum of the loss over its rows (over all ranks' rows
 // in bitwise mode): one element, on the device where the model's output is, or on the CPU.
 // Gradients are those of the mean loss over the global batch under --sampler exact; under torch

@@ -148,6 +148,25 @@ void require_fitting_sync_batch_norm(const TrainingFlags& flags, const nn::Model
           "leave one out");
 }
 
+void take_accumulation(TrainingTask& task, const TrainingFlags& flags) {
+  task.accumulate = require_positive("--accumulate", flags.accumulate);
+  if (task.accumulate == 1) return;
+  const auto refuse = [](bool is_refused, std::string_view why) {
+    require(!is_refused, ErrorCode::Usage, "--accumulate", "{}", why);
+  };
+  refuse(flags.bitwise,
+         "does what --bitwise does anyway: it adds up the gradients of eight micro-shards; leave "
+         "one out");
+  refuse(flags.graph, "takes several backward passes, and --graph captures one; leave one out");
+  refuse(nn::parse_model(task.model).has_batch_norm(),
+         "would let batch norm take the statistics of a micro-batch, so the whole batch would not "
+         "be computed; use a model without batch norm");
+  require(task.batch % task.accumulate == 0, ErrorCode::Usage, "--accumulate",
+          "{} micro-batches of one size cannot be cut from a batch of {} rows; use a number that "
+          "divides {}",
+          task.accumulate, task.batch, task.batch);
+}
+
 // A graph repeats what was captured, and the host has no part in it.
 void require_fitting_graph(const TrainingFlags& flags) {
   require(resolve_device_type(flags) == DeviceType::cuda, ErrorCode::Usage, "--graph",
@@ -257,6 +276,7 @@ TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices) {
     require_fitting_graph(flags);
     task.launching = TrainingTask::Launching::graph;
   }
+  take_accumulation(task, flags);
   task.all_reduce_plan = plan::parse_all_reduce_plan(flags.plan);
   task.link = modelled_link(flags);
   task.slow_motion = read_slow_motion(flags);
@@ -286,6 +306,7 @@ void load_task(TrainingTask& task, const TrainingFlags& flags) {
 
 TrainingTask with_batch(TrainingTask task, const TrainingFlags& flags, std::size_t batch) {
   task.batch = batch;
+  take_accumulation(task, flags);
   const std::size_t epochs = require_positive("--epochs", flags.epochs.value_or(1));
   if (!flags.steps) task.num_steps = epochs * task.steps_per_epoch();
   task.optimizer.schedule = optim::parse_schedule(flags.schedule, task.num_steps,

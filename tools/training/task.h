@@ -42,7 +42,8 @@ struct TrainingTask {
                       // data's ends, for a text gpt:4-4-128-64
   DType dtype = DType::float32;
   std::shared_ptr<const datasets::Dataset> data;
-  std::size_t batch = 64;  // rows per step over all devices
+  std::size_t batch = 64;      // rows per step over all devices
+  std::size_t accumulate = 1;  // micro-batches that a step computes one after the other
   std::size_t num_steps = 0;
   std::uint64_t seed = 0;
   data::Shuffle shuffle = data::Shuffle::on;

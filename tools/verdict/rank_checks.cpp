@@ -318,10 +318,10 @@ RankChecks::Report RankChecks::report_of(std::size_t local, std::size_t step) {
   }
   if (models_.ranks[local].rank != 0 || !is_exact_) return report;
   const std::vector<std::size_t> rows = global_rows(step);
-  const std::size_t num_devices = std::max(models_.num_ranks, devices_.size());
+  const std::size_t num_parts = task_.accumulate * std::max(models_.num_ranks, devices_.size());
   const ReferenceGradient reference =
       reference_gradient(task_, devices_[0], mine.before, step / task_.steps_per_epoch(), rows,
-                         (rows.size() + num_devices - 1) / num_devices);
+                         (rows.size() + num_parts - 1) / num_parts);
   std::vector<std::vector<double>> gradients;
   for (const auto& [name, values] : mine.gradients) gradients.push_back(values);
   const std::vector<double> errors = gradient_errors(gradients, reference);

@@ -44,7 +44,7 @@ std::vector<std::uint8_t> reference_row(const TrainingTask& task, std::size_t ep
 // Of the mean loss over these rows of the data set in that epoch, at these weights, in the task's
 // dtype on `device`; clipped if the task says so. On a GPU, where the bits of a row depend on the
 // number of rows, the gradient itself is that of pieces of rows_of_device rows: as many as one of
-// the parallel run's devices gets. So it is with batch norm, whose statistics are those of the rows
+// the parallel run's devices gets at a time. So it is with batch norm, whose statistics are those of the rows
 // that a device gets: the pieces are the devices' shards, in their order; with --sync-batch-norm
 // all rows are one piece.
 ReferenceGradient reference_gradient(const TrainingTask& task, Device device,
