@@ -25,10 +25,13 @@ Dropout dropout_of(const GptOptions& options, std::size_t layer) {
 
 }  // namespace
 
-double count_parameters(const GptOptions& options) {
+GptParameterCounts count_parameters(const GptOptions& options) {
   const auto channels = static_cast<double>(options.channels);
-  return channels * (static_cast<double>(options.vocabulary + options.context) + 2) +
-         static_cast<double>(options.layers) * channels * (12 * channels + 13);
+  const auto layers = static_cast<double>(options.layers);
+  return {2 + 4 * options.layers, 2 + 8 * options.layers,
+          channels *
+              (static_cast<double>(options.vocabulary + options.context) + 12 * layers * channels),
+          channels * (2 + 13 * layers)};
 }
 
 GptMlp::GptMlp(std::size_t channels, Rng& rng, double deviation, double residual_deviation,

@@ -22,8 +22,14 @@ struct GptOptions {
   std::uint64_t seed = 0;
 };
 
-// As many as all elements of its parameters.
-double count_parameters(const GptOptions& options);
+// How many parameters a GPT has, and their elements.
+struct GptParameterCounts {
+  std::size_t matrices = 0;
+  std::size_t vectors = 0;
+  double matrix_elements = 0;
+  double vector_elements = 0;
+};
+GptParameterCounts count_parameters(const GptOptions& options);
 
 // x + c_proj(gelu(c_fc(x))), of four times as many channels inside; GELU's tanh form.
 class GptMlp final : public ModuleOf<GptMlp> {

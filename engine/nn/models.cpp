@@ -310,7 +310,8 @@ double count_parameters(const ModelSpec& spec, const ModelData& data) {
   if (spec.kind == ModelSpec::Kind::gpt) {
     GptOptions gpt = spec.gpt;
     gpt.vocabulary = data.num_classes;
-    return count_parameters(gpt);
+    const GptParameterCounts counts = count_parameters(gpt);
+    return counts.matrix_elements + counts.vector_elements;
   }
   const std::vector<std::size_t>& sizes = spec.mlp.sizes;
   for (std::size_t i = 0; i + 1 < sizes.size(); ++i) {

@@ -35,14 +35,27 @@ runtime::DeviceSpan span_on(runtime::Stream& stream, const char* name) {
 
 }  // namespace
 
-Optimizer::Optimizer(const char* name, std::vector<Variable> parameters, double learning_rate,
-                     std::size_t num_states)
-    : name_(name),
-      parameters_(std::move(parameters)),
-      learning_rate_(learning_rate),
-      num_states_(num_states),
-      states_(parameters_.size()),
-      num_steps_(parameters_.size()) {
+std::vector<ParameterGroup> decay_groups(const std::vector<Variable>& parameters,
+                                         double weight_decay) {
+  std::vector<ParameterGroup> groups{{{}, weight_decay}, {{}, 0}};
+  for (const Variable& parameter : parameters) {
+    const bool decays = parameter.shape().num_dims() >= 2;
+    groups[decays ? 0 : 1].parameters.push_back(parameter);
+  }
+  return groups;
+}
+
+Optimizer::Optimizer(const char* name, const std::vector<ParameterGroup>& groups,
+                     double learning_rate, std::size_t num_states)
+    : name_(name), learning_rate_(learning_rate), num_states_(num_states) {
+  for (const ParameterGroup& group : groups) {
+    require(group.weight_decay >= 0, ErrorCode::Usage, name, "Invalid weight_decay value: {}",
+            group.weight_decay);
+    parameters_.insert(parameters_.end(), group.parameters.begin(), group.parameters.end());
+    weight_decays_.resize(parameters_.size(), group.weight_decay);
+  }
+  states_.resize(parameters_.size());
+  num_steps_.resize(parameters_.size());
   require(!parameters_.empty(), ErrorCode::Usage, name, "optimizer got an empty parameter list");
   require_learning_rate(name, learning_rate);
   std::vector<const void*> identities;
@@ -106,23 +119,26 @@ void Optimizer::step() {
     const runtime::DeviceSpan on_device = span_on(group.step.stream(), name_);
     write_learning_rate(group);
     update(group.step.backend(), group.step.stream(), group.updates,
-           {group.learning_rate.view(), group.step.view()});
+           {group.learning_rate.view(), group.step.view()}, group.weight_decay);
     count_step(group);
   }
   ++thread_context().step;
   if (told) observer->step(*told, trace::Moment::ends);
 }
 
-Optimizer::Group& Optimizer::group_of(const Tensor& value, std::uint64_t num_steps) {
+Optimizer::Group& Optimizer::group_of(std::size_t index) {
+  const Tensor& value = parameters_[index].value();
+  const std::uint64_t num_steps = num_steps_[index];
   for (Group& group : groups_) {
     if (group.device == value.device() && group.dtype == value.dtype() &&
-        group.num_steps == num_steps) {
+        group.weight_decay == weight_decays_[index] && group.num_steps == num_steps) {
       return group;
     }
   }
   Group& group = groups_.emplace_back();
   group.device = value.device();
   group.dtype = value.dtype();
+  group.weight_decay = weight_decays_[index];
   group.num_steps = num_steps;
   const runtime::DeviceSpan on_device = span_on(value.stream(), name_);
   group.step = Tensor::full({1}, static_cast<double>(num_steps), DType::int64, group.device);
@@ -147,7 +163,7 @@ void Optimizer::add_update(std::size_t index) {
     }
     states[s] = state.view();
   }
-  Group& group = group_of(value, num_steps_[index]);
+  Group& group = group_of(index);
   group.members.push_back(index);
   group.updates.push_back({value.view(), grad.view(), states[0], states[1]});
 }
@@ -183,22 +199,23 @@ kernels::SgdOptions checked(const SgdOptions& options) {
   const bool is_nesterov = options.kind == SgdOptions::Kind::nesterov;
   require(options.momentum >= 0, ErrorCode::Usage, "SGD", "Invalid momentum value: {}",
           options.momentum);
-  require(options.weight_decay >= 0, ErrorCode::Usage, "SGD", "Invalid weight_decay value: {}",
-          options.weight_decay);
   require(!is_nesterov || (options.momentum > 0 && options.dampening == 0), ErrorCode::Usage, "SGD",
           "Nesterov momentum requires a momentum and zero dampening");
-  return {options.momentum, options.dampening, options.weight_decay, options.kind};
+  return {options.momentum, options.dampening, 0, options.kind};
 }
 
 }  // namespace
 
 Sgd::Sgd(std::vector<Variable> parameters, const SgdOptions& options)
-    : Optimizer("SGD", std::move(parameters), options.learning_rate, options.momentum != 0 ? 1 : 0),
+    : Optimizer("SGD", {{std::move(parameters), options.weight_decay}}, options.learning_rate,
+                options.momentum != 0 ? 1 : 0),
       options_(checked(options)) {}
 
 void Sgd::update(kernels::Backend& backend, runtime::Stream& stream, const Updates& updates,
-                 const kernels::StepScalars& scalars) {
-  backend.sgd(stream, updates, scalars, options_);
+                 const kernels::StepScalars& scalars, double weight_decay) {
+  kernels::SgdOptions options = options_;
+  options.weight_decay = weight_decay;
+  backend.sgd(stream, updates, scalars, options);
 }
 
 namespace {
@@ -210,20 +227,22 @@ kernels::AdamWOptions checked(const AdamWOptions& options) {
           "Invalid beta parameter at index 0: {}", options.beta1);
   require(options.beta2 >= 0 && options.beta2 < 1, ErrorCode::Usage, "AdamW",
           "Invalid beta parameter at index 1: {}", options.beta2);
-  require(options.weight_decay >= 0, ErrorCode::Usage, "AdamW", "Invalid weight_decay value: {}",
-          options.weight_decay);
-  return {options.beta1, options.beta2, options.epsilon, options.weight_decay};
+  return {options.beta1, options.beta2, options.epsilon, 0};
 }
 
 }  // namespace
 
 AdamW::AdamW(std::vector<Variable> parameters, const AdamWOptions& options)
-    : Optimizer("AdamW", std::move(parameters), options.learning_rate, 2),
-      options_(checked(options)) {}
+    : AdamW(std::vector<ParameterGroup>{{std::move(parameters), options.weight_decay}}, options) {}
+
+AdamW::AdamW(const std::vector<ParameterGroup>& groups, const AdamWOptions& options)
+    : Optimizer("AdamW", groups, options.learning_rate, 2), options_(checked(options)) {}
 
 void AdamW::update(kernels::Backend& backend, runtime::Stream& stream, const Updates& updates,
-                   const kernels::StepScalars& scalars) {
-  backend.adamw(stream, updates, scalars, options_);
+                   const kernels::StepScalars& scalars, double weight_decay) {
+  kernels::AdamWOptions options = options_;
+  options.weight_decay = weight_decay;
+  backend.adamw(stream, updates, scalars, options);
 }
 
 }  // namespace lockstep::optim

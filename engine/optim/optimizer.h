@@ -1,5 +1,5 @@
-// Optimizers change parameters by their gradients, all parameters of a device in one kernel call:
-// SGD and AdamW, and what they share.
+// Optimizers change parameters by their gradients, all of a device with one weight decay in one
+// kernel call: SGD and AdamW, and what they share.
 #pragma once
 
 #include <array>
@@ -10,6 +10,17 @@
 #include "kernels/backend.h"
 
 namespace lockstep::optim {
+
+// Parameters with one weight_decay. Source: PyTorch's param_groups.
+struct ParameterGroup {
+  std::vector<Variable> parameters;
+  double weight_decay = 0;
+};
+
+// Two groups: parameters of two or more dimensions, and vectors, which do not decay.
+// Source: nanoGPT, configure_optimizers.
+std::vector<ParameterGroup> decay_groups(const std::vector<Variable>& parameters,
+                                         double weight_decay);
 
 // Parameters without a gradient are skipped and keep their state, as in PyTorch. State follows a
 // parameter that moves to another device or dtype. The learning rate and the number of steps live
@@ -34,6 +45,7 @@ class Optimizer {
   void write_learning_rate();
   void count_replayed_step();
 
+  // Group after group.
   const std::vector<Variable>& parameters() const { return parameters_; }
 
   // A parameter's state: the steps that it has seen, and SGD's momentum or AdamW's two moments, in
@@ -52,22 +64,24 @@ class Optimizer {
   static constexpr std::size_t kMaxState = 2;
 
   // num_states: tensors that each parameter has beside it, zeros at first. name is used in errors
-  // and traces and must be a literal. Throws Error{Usage} if parameters is empty, one stands twice
-  // or does not require a gradient, or the learning rate is negative.
-  Optimizer(const char* name, std::vector<Variable> parameters, double learning_rate,
+  // and traces and must be a literal. Throws Error{Usage} if there are no parameters, one stands
+  // twice or does not require a gradient, or a weight decay or the learning rate is negative.
+  Optimizer(const char* name, const std::vector<ParameterGroup>& groups, double learning_rate,
             std::size_t num_states);
 
-  // One kernel call, which counts the step in scalars, too. All updates are of one device and one
-  // dtype and have seen equally many steps.
+  // One kernel call, which counts the step in scalars, too. All updates are of one device, one
+  // dtype and one weight_decay and have seen equally many steps.
   using Updates = std::vector<kernels::OptimizerParameter>;
   virtual void update(kernels::Backend& backend, runtime::Stream& stream, const Updates& updates,
-                      const kernels::StepScalars& scalars) = 0;
+                      const kernels::StepScalars& scalars, double weight_decay) = 0;
 
  private:
-  // Parameters that share device, dtype and number of steps seen: normally all of a device.
+  // Parameters that share device, dtype, weight decay and number of steps seen: normally all of a
+  // device, or of a ParameterGroup.
   struct Group {
     Device device;
     DType dtype = DType::float32;
+    double weight_decay = 0;
     std::uint64_t num_steps = 0;
     Tensor step;                       // int64 [1]; update() adds 1 to it
     Tensor learning_rate;              // float64 [1]
@@ -76,13 +90,14 @@ class Optimizer {
     Updates updates;                   // theirs
   };
 
-  Group& group_of(const Tensor& value, std::uint64_t num_steps);
+  Group& group_of(std::size_t index);
   void add_update(std::size_t index);
   void write_learning_rate(Group& group) const;
   void count_step(Group& group);
 
   const char* name_;
   std::vector<Variable> parameters_;
+  std::vector<double> weight_decays_;  // per parameter
   double learning_rate_;
   std::size_t num_states_;
   std::vector<std::array<Tensor, kMaxState>>
@@ -114,7 +129,7 @@ class Sgd final : public Optimizer {
 
  private:
   void update(kernels::Backend& backend, runtime::Stream& stream, const Updates& updates,
-              const kernels::StepScalars& scalars) override;
+              const kernels::StepScalars& scalars, double weight_decay) override;
 
   kernels::SgdOptions options_;
 };
@@ -137,10 +152,12 @@ struct AdamWOptions {
 class AdamW final : public Optimizer {
  public:
   explicit AdamW(std::vector<Variable> parameters, const AdamWOptions& options = {});
+  // With the groups' weight_decay in place of the options'.
+  explicit AdamW(const std::vector<ParameterGroup>& groups, const AdamWOptions& options = {});
 
  private:
   void update(kernels::Backend& backend, runtime::Stream& stream, const Updates& updates,
-              const kernels::StepScalars& scalars) override;
+              const kernels::StepScalars& scalars, double weight_decay) override;
 
   kernels::AdamWOptions options_;
 };

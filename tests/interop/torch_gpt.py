@@ -124,7 +124,9 @@ def run_case(program, text, folder, model_text, flags, steps):
     ours = read_safetensors(folder / "trained.safetensors")
     losses = [json.loads(line)["loss"] for line in (folder / "log.jsonl").read_text().splitlines()]
 
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-2)
+    groups = [{"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": 1e-2},
+              {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0}]
+    optimizer = torch.optim.AdamW(groups, lr=1e-3)
     worst_loss = 0
     for step in range(steps):
         begins = [(step * BATCH + row) * context for row in range(BATCH)]

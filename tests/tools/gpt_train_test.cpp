@@ -66,6 +66,17 @@ TEST(GptTraining, MicroBatchesAddUpToTheWholeBatch) {
   EXPECT_THAT(predicted.err, HasSubstr("is of a run with --accumulate 4"));
 }
 
+TEST(GptTraining, AdamwDecaysMatricesAndSaysHowMany) {
+  const Outcome adamw = run_lockstep(words("train --optimizer adamw " + kSmall));
+  expect_success(adamw);
+  EXPECT_THAT(adamw.out, HasSubstr("num decayed parameter tensors: 6, with 4,176 parameters\n"
+                                   "num non-decayed parameter tensors: 10, with 240 parameters\n"));
+  expect_success(
+      run_lockstep(words("compare --modes dp,ddp --devices 2 --optimizer adamw "
+                         "--weight-decay 0.5 " +
+                         kSmall)));
+}
+
 TEST(GptTraining, AFileOfResnetsParametersCanBeRead) {
   const TempFolder folder;
   expect_success(run_lockstep(words("train --model resnet18:2 --steps 1 --batch 4 --json run.json"),

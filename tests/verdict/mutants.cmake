@@ -240,9 +240,8 @@ mutant(last_bucket_skipped_after_forty_steps
 
 mutant(less_momentum_after_thirty_steps
   SOURCE engine/optim/optimizer.cpp
-  REPLACE [=[  backend.sgd(stream, updates, scalars, options_);]=]
-  WITH [=[  kernels::SgdOptions options = options_;
-  if (thread_context().world_size > 1 && thread_context().step >= 30) options.momentum = 0.89;
+  REPLACE [=[  backend.sgd(stream, updates, scalars, options);]=]
+  WITH [=[  if (thread_context().world_size > 1 && thread_context().step >= 30) options.momentum = 0.89;
   backend.sgd(stream, updates, scalars, options);]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --epochs 2"
   EXPECT "ddp on 2 devices" "update: step 30" "rank [01]" "parameter [02]\\.(weight|bias)" "a fresh optimizer")
@@ -260,6 +259,13 @@ mutant(gradients_clipped_only_at_first
   WITH [=[    if (step_ < 25 || models_.num_ranks == 1) output]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --clip-norm 0.1 --epochs 2"
   EXPECT "ddp on 2 devices" "gradients: step [2-4][0-9]" "rank 0" "parameter [02]\\.(weight|bias)" "relative error")
+
+mutant(vectors_decay_too
+  SOURCE engine/optim/optimizer.cpp
+  REPLACE [=[parameter.shape().num_dims() >= 2;]=]
+  WITH [=[parameter.shape().num_dims() >= (thread_context().world_size > 1 ? 1 : 2);]=]
+  RUN "--dataset embedded-text --model gpt:1-2-16-8 --optimizer adamw --modes ddp --devices 2 --steps 3"
+  EXPECT "ddp on 2 devices" "update: step 0" "rank [01]" "ln_[12f]\\.weight" "a fresh optimizer")
 
 mutant(a_rank_skips_a_step
   SOURCE engine/optim/optimizer.cpp

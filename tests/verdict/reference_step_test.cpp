@@ -94,7 +94,8 @@ TEST(Updated, MakesTheRunsBitsOfAFewElements) {
       const Tensor gradient = weight.clone();
       model.inner->parameters()[0].set_grad(gradient);
       run->step();
-      kept = updated(task, Device{}, step, run->learning_rate(), kept, {{"w", few(gradient)}});
+      kept =
+          updated(task, Device{}, step, run->learning_rate(), {0.01}, kept, {{"w", few(gradient)}});
       EXPECT_EQ(kept, elements(task, *run)) << optimizer << ", step " << step;
     }
   }

@@ -136,6 +136,12 @@ std::string count_text(std::size_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
+std::string with_thousands(std::size_t number) {
+  std::string digits = std::to_string(number);
+  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, 1, ',');
+  return digits;
+}
+
 std::string steps_text(const TrainingTask& task) {
   return fmt::format(
       "{} of {}{}{}", count_text(task.num_steps, "step"),

@@ -44,6 +44,9 @@ std::string wrap(std::string_view text, std::size_t columns = kTerminalColumns);
 // "1 epoch", "24 steps".
 std::string count_text(std::size_t count, std::string_view noun);
 
+// "124,354,560".
+std::string with_thousands(std::size_t number);
+
 // "24 steps of 64 rows"; where a batch is larger than the data, the rows there are, and what was
 // asked for: "1 step of 1500 rows (batch 100000 asked)".
 std::string steps_text(const TrainingTask& task);

@@ -20,6 +20,20 @@ namespace {
 
 constexpr double kExplosion = 10;
 
+// In build-nanogpt's words; empty where all parameters decay.
+std::string describe_decay_groups(const TrainingTask& task) {
+  if (task.optimizer.decays == OptimizerSettings::Decays::all) return {};
+  nn::GptOptions gpt = nn::parse_model(task.model).gpt;
+  gpt.vocabulary = task.data->train.num_classes;
+  const nn::GptParameterCounts counts = nn::count_parameters(gpt);
+  const auto line = [](const char* kind, std::size_t tensors, double elements) {
+    return fmt::format("num {} parameter tensors: {}, with {} parameters\n", kind, tensors,
+                       with_thousands(static_cast<std::size_t>(elements)));
+  };
+  return line("decayed", counts.matrices, counts.matrix_elements) +
+         line("non-decayed", counts.vectors, counts.vector_elements);
+}
+
 }  // namespace
 
 std::FILE* progress_stream(const TrainingFlags& flags) {
@@ -31,6 +45,7 @@ void print_task(const TrainingFlags& flags, const TrainingTask& task,
   std::FILE* const out = progress_stream(flags);
   fmt::print(out, "{} on {}: {}, {}\n", task.model, flags.dataset,
              count_text(task.data->train.num_rows(), "training row"), steps_text(task));
+  fmt::print(out, "{}", describe_decay_groups(task));
   for (const std::string& note : {idle_note(task, placement), torch_sampler_note(task),
                                   link_note(flags), slow_motion_note(task)}) {
     if (!note.empty()) fmt::print(out, "{}\n", wrap(note));

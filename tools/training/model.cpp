@@ -203,7 +203,12 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const TrainingTask& task, const
     optim::AdamWOptions options;
     options.learning_rate = settings.learning_rate;
     options.weight_decay = settings.weight_decay;
-    return std::make_unique<optim::AdamW>(model.inner->parameters(), options);
+    const std::vector<Variable> parameters = model.inner->parameters();
+    if (settings.decays == OptimizerSettings::Decays::all) {
+      return std::make_unique<optim::AdamW>(parameters, options);
+    }
+    return std::make_unique<optim::AdamW>(optim::decay_groups(parameters, settings.weight_decay),
+                                          options);
   }
   optim::SgdOptions options;
   options.learning_rate = settings.learning_rate;

@@ -272,6 +272,9 @@ TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices) {
     task.batch_norm = parallel::BatchNormRows::all;
   }
   task.optimizer = make_optimizer_settings(flags);
+  if (spec.takes_text() && task.optimizer.kind == OptimizerKind::adamw) {
+    task.optimizer.decays = OptimizerSettings::Decays::matrices;
+  }
   if (flags.graph) {
     require_fitting_graph(flags);
     task.launching = TrainingTask::Launching::graph;

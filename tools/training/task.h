@@ -30,6 +30,8 @@ struct OptimizerSettings {
   double learning_rate = 0.1;
   double momentum = 0.9;
   double weight_decay = 0;
+  // matrices: no vector decays, as GPTs are trained.
+  enum class Decays { all, matrices } decays = Decays::all;
   optim::SgdOptions::Kind momentum_kind = optim::SgdOptions::Kind::plain;
   optim::Schedule schedule;
   std::optional<double> clip_norm;

@@ -147,8 +147,12 @@ RankChecks::RankChecks(const TrainingTask& task, const LocalModels& models,
       locals_(models.ranks.size()),
       curve_(task.num_steps),
       watch_(task.data->train.num_classes) {
-  for (const auto& [name, parameter] : models.first().inner->named_parameters()) {
-    names_.push_back(name);
+  const std::vector<nn::NamedParameter> named = models.first().inner->named_parameters();
+  for (const Variable& parameter : optimizers[0]->parameters()) {
+    names_.push_back(std::ranges::find_if(named, [&](const nn::NamedParameter& entry) {
+                       return entry.second.is_same(parameter);
+                     })->first);
+    weight_decays_.push_back(reference_weight_decay(task.optimizer, parameter.shape()));
   }
   findings_.gradient_limit =
       gradient_limit(task.dtype, devices_[0].type, kernels::matmul_precision());
@@ -177,7 +181,7 @@ void RankChecks::before_step(std::size_t step) {
 
 void RankChecks::after_clearing(std::size_t step) {
   for (std::size_t i = 0; i < locals_.size(); ++i) {
-    const std::vector<Variable> parameters = models_.ranks[i].inner->parameters();
+    const std::vector<Variable>& parameters = optimizers_[i]->parameters();
     for (std::size_t p = 0; p < parameters.size(); ++p) {
       if (!parameters[p].grad().defined()) continue;
       find(i, "gradients", step, names_[p], "the gradient of the step before was not cleared");
@@ -285,8 +289,8 @@ void RankChecks::look_at_update(std::size_t local, std::size_t step) {
   const trace::UntracedScope untraced;
   const Device device = models_.ranks[local].devices[0];
   find_difference(local, step, mine.after,
-                  updated(task_, device, step, optimizers_[local]->learning_rate(), mine.before,
-                          mine.gradients),
+                  updated(task_, device, step, optimizers_[local]->learning_rate(), weight_decays_,
+                          mine.before, mine.gradients),
                   "a fresh optimizer gets another result from the same state and gradients");
 }
 
@@ -323,12 +327,17 @@ RankChecks::Report RankChecks::report_of(std::size_t local, std::size_t step) {
       reference_gradient(task_, devices_[0], mine.before, step / task_.steps_per_epoch(), rows,
                          (rows.size() + num_parts - 1) / num_parts);
   std::vector<std::vector<double>> gradients;
-  for (const auto& [name, values] : mine.gradients) gradients.push_back(values);
+  std::vector<std::string> names;
+  for (const auto& [name, parameter] : models_.ranks[local].inner->named_parameters()) {
+    names.push_back(name);
+    gradients.push_back(values_of(mine.gradients, name));
+  }
   const std::vector<double> errors = gradient_errors(gradients, reference);
   const auto worst = std::ranges::max_element(
       errors, [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; });
   report.gradient_error = *worst;
-  report.parameter = static_cast<double>(worst - errors.begin());
+  const std::string& name = names[static_cast<std::size_t>(worst - errors.begin())];
+  report.parameter = static_cast<double>(std::ranges::find(names_, name) - names_.begin());
   const bool is_finite = std::ranges::all_of(reference.sizes, [](double s) { return s < kHuge; });
   report.loss = is_finite ? reference.mean_loss : std::nan("");
   return report;

@@ -147,10 +147,11 @@ class RankChecks {
   const std::vector<Device> devices_;
   const std::set<std::size_t> due_;
   const bool is_exact_;
-  const bool is_cheap_;  // to read tensors in every step
-  std::vector<std::string> names_;
-  std::vector<Local> locals_;  // by local rank
-  KeptTensors initial_;        // rank 0's weights
+  const bool is_cheap_;                // to read tensors in every step
+  std::vector<std::string> names_;     // of the parameters, as the optimizer has them: by groups
+  std::vector<double> weight_decays_;  // by name
+  std::vector<Local> locals_;          // by local rank
+  KeptTensors initial_;                // rank 0's weights
   std::optional<std::size_t> epoch_of_order_;
   std::vector<std::size_t> order_;  // of the rows in that epoch
   std::size_t num_judged_ = 0;      // steps of which all ranks' reports were judged

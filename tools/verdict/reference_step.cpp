@@ -99,11 +99,14 @@ void clip(ReferenceGradient& gradient, double max_norm) {
 }
 
 std::unique_ptr<optim::Optimizer> fresh_optimizer(const OptimizerSettings& settings,
-                                                  const std::vector<Variable>& parameters) {
+                                                  const std::vector<Variable>& parameters,
+                                                  const std::vector<double>& weight_decays) {
   if (settings.kind == OptimizerKind::adamw) {
-    optim::AdamWOptions options;
-    options.weight_decay = settings.weight_decay;
-    return std::make_unique<optim::AdamW>(parameters, options);
+    std::vector<optim::ParameterGroup> groups;
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      groups.push_back({{parameters[p]}, weight_decays[p]});
+    }
+    return std::make_unique<optim::AdamW>(groups);
   }
   optim::SgdOptions options;
   options.momentum = settings.momentum;
@@ -205,8 +208,14 @@ std::string state_name(const OptimizerSettings& settings, const std::string& par
   return parameter + (is_sgd ? " momentum" : index == 0 ? " moment 1" : " moment 2");
 }
 
+double reference_weight_decay(const OptimizerSettings& settings, const Shape& parameter) {
+  const bool has_groups = settings.decays == OptimizerSettings::Decays::matrices;
+  return has_groups && parameter.num_dims() < 2 ? 0 : settings.weight_decay;
+}
+
 KeptTensors updated(const TrainingTask& task, Device device, std::size_t step, double learning_rate,
-                    const KeptTensors& before, const KeptTensors& gradients) {
+                    const std::vector<double>& weight_decays, const KeptTensors& before,
+                    const KeptTensors& gradients) {
   const ThreadContextScope of_one_device({});
   const OptimizerSettings& settings = task.optimizer;
   // On the CPU by way of the rank's own memory, so that no rank's work counts as another's.
@@ -218,7 +227,7 @@ KeptTensors updated(const TrainingTask& task, Device device, std::size_t step, d
   for (const auto& [name, gradient] : gradients) {
     parameters.emplace_back(tensor(values_of(before, name)), RequiresGrad::yes);
   }
-  const auto optimizer = fresh_optimizer(settings, parameters);
+  const auto optimizer = fresh_optimizer(settings, parameters, weight_decays);
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     if (!gradients[p].second.empty()) parameters[p].set_grad(tensor(gradients[p].second));
   }

@@ -44,9 +44,9 @@ std::vector<std::uint8_t> reference_row(const TrainingTask& task, std::size_t ep
 // Of the mean loss over these rows of the data set in that epoch, at these weights, in the task's
 // dtype on `device`; clipped if the task says so. On a GPU, where the bits of a row depend on the
 // number of rows, the gradient itself is that of pieces of rows_of_device rows: as many as one of
-// the parallel run's devices gets at a time. So it is with batch norm, whose statistics are those of the rows
-// that a device gets: the pieces are the devices' shards, in their order; with --sync-batch-norm
-// all rows are one piece.
+// the parallel run's devices gets at a time. So it is with batch norm, whose statistics are those
+// of the rows that a device gets: the pieces are the devices' shards, in their order; with
+// --sync-batch-norm all rows are one piece.
 ReferenceGradient reference_gradient(const TrainingTask& task, Device device,
                                      const KeptTensors& weights, std::size_t epoch,
                                      const std::vector<std::size_t>& rows,
@@ -72,10 +72,13 @@ double reference_learning_rate(const OptimizerSettings& settings, std::size_t st
 std::string state_name(const OptimizerSettings& settings, const std::string& parameter,
                        std::size_t index);
 
+double reference_weight_decay(const OptimizerSettings& settings, const Shape& parameter);
+
 // What a step makes of these elements of the parameters and of what their optimizer keeps for them,
 // to the bit: a fresh optimizer of the engine, told nothing of ranks, makes it from this state with
-// the run's own gradients and learning rate. An empty gradient is none.
+// the run's own gradients and learning rate. An empty gradient is none. weight_decays: by gradient.
 KeptTensors updated(const TrainingTask& task, Device device, std::size_t step, double learning_rate,
-                    const KeptTensors& before, const KeptTensors& gradients);
+                    const std::vector<double>& weight_decays, const KeptTensors& before,
+                    const KeptTensors& gradients);
 
 }  // namespace lockstep::tools

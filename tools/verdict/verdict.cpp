@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/report/row_table.h"
+
 namespace lockstep::tools {
 namespace {
 
@@ -24,12 +26,6 @@ double first_steps_tolerance(const TrainingTask& task, const RunFindings& single
   const bool is_float64 = task.dtype == DType::float64;
   return (is_float64 ? 1e-12 : 1e-5) * single.first_movement +
          (is_float64 ? 0x1p-50 : 0x1p-21) * largest_weight(single.first_weights);
-}
-
-std::string with_thousands(std::size_t number) {
-  std::string digits = std::to_string(number);
-  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, 1, ',');
-  return digits;
 }
 
 // Repeats both rows to tell rounding from a fault, and says so in the verdict. check: "drift".

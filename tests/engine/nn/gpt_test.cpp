@@ -58,7 +58,32 @@ TEST(Gpt, Gpt2HasItsNumberOfParameters) {
   const ModelSpec spec = parse_model("gpt2");
   EXPECT_EQ(count_parameters(spec, {{1024}, 50257}), 124'439'808);
   EXPECT_EQ(count_parameters(parse_model("gpt2-medium"), {{1024}, 50257}), 354'823'168);
-  EXPECT_EQ(count_parameters(kSmall), static_cast<double>(small().num_parameters()));
+}
+
+// What decays in training: the tables and the weights of products.
+TEST(Gpt, CountsMatricesAndVectors) {
+  GptParameterCounts expected;
+  for (const Variable& parameter : small().parameters()) {
+    const bool is_matrix = parameter.shape().num_dims() == 2;
+    const auto elements = static_cast<double>(parameter.value().num_elements());
+    ++(is_matrix ? expected.matrices : expected.vectors);
+    (is_matrix ? expected.matrix_elements : expected.vector_elements) += elements;
+  }
+  const GptParameterCounts counts = count_parameters(kSmall);
+  EXPECT_EQ(counts.matrices, expected.matrices);
+  EXPECT_EQ(counts.vectors, expected.vectors);
+  EXPECT_EQ(counts.matrix_elements, expected.matrix_elements);
+  EXPECT_EQ(counts.vector_elements, expected.vector_elements);
+}
+
+TEST(Gpt, Gpt2HasTheDecayGroupsOfBuildNanoGpt) {
+  GptOptions options = parse_model("gpt2").gpt;
+  options.vocabulary = 50304;
+  const GptParameterCounts counts = count_parameters(options);
+  EXPECT_EQ(counts.matrices, 50u);
+  EXPECT_EQ(counts.matrix_elements, 124'354'560);
+  EXPECT_EQ(counts.vectors, 98u);
+  EXPECT_EQ(counts.vector_elements, 121'344);
 }
 
 TEST(Gpt, StartsAsGpt2Does) {

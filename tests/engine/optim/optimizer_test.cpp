@@ -66,6 +66,26 @@ TEST(OptimizerErrors, ParametersAreCheckedToo) {
                [] { Sgd({Variable(Tensor::zeros({1}))}); });
 }
 
+// Source: torch.optim.AdamW([{"params": [matrix], "weight_decay": 0.5}, {"params": [vector]}]).
+TEST(ParameterGroups, HaveTheirOwnWeightDecay) {
+  Variable vector(Tensor::full({2}, 1.0, DType::float64), RequiresGrad::yes);
+  Variable matrix(Tensor::full({1, 2}, 1.0, DType::float64), RequiresGrad::yes);
+  const std::vector<ParameterGroup> groups = decay_groups({vector, matrix}, 0.5);
+  AdamW optimizer(groups, {.learning_rate = 0.1});
+  EXPECT_TRUE(optimizer.parameters()[0].is_same(matrix));
+  for (int step = 0; step < 2; ++step) {
+    vector.set_grad(Tensor::zeros({2}, DType::float64));
+    matrix.set_grad(Tensor::zeros({1, 2}, DType::float64));
+    optimizer.step();
+  }
+  EXPECT_EQ(vector.value().to_vector<double>(), (std::vector<double>{1, 1}));
+  EXPECT_EQ(matrix.value().to_vector<double>()[1], 0.95 * 0.95);
+  EXPECT_EQ(optimizer.state(0).num_steps, 2u);
+  expect_error(ErrorCode::Usage, "[AdamW] Invalid weight_decay value: -1", [&] {
+    AdamW(decay_groups({vector, matrix}, -1));
+  });
+}
+
 TEST(Optimizer, TakesANewLearningRate) {
   Variable w = parameter(1);
   const Tensor tensor = w.value();
