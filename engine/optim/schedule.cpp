@@ -56,7 +56,7 @@ double Schedule::rate_of(double base, std::size_t step) const {
       return step_learning_rate(base, since, step_size, gamma);
     case Kind::cosine:
       return cosine_learning_rate(base, since, num_steps - std::min(num_steps, warmup_steps),
-                                  minimum);
+                                  last * base);
   }
   return base;
 }
@@ -70,9 +70,14 @@ Schedule parse_schedule(std::string_view text, std::size_t num_steps, std::size_
     schedule.kind = Schedule::Kind::cosine;
     return schedule;
   }
+  constexpr std::string_view kCosine = "cosine:";
   constexpr std::string_view kStep = "step:";
-  bool is_valid = text.starts_with(kStep);
-  if (is_valid) {
+  bool is_valid = false;
+  if (text.starts_with(kCosine)) {
+    schedule.kind = Schedule::Kind::cosine;
+    is_valid = parse(text.substr(kCosine.size()), schedule.last) && schedule.last >= 0 &&
+               schedule.last <= 1;
+  } else if (text.starts_with(kStep)) {
     schedule.kind = Schedule::Kind::step;
     const std::string_view numbers = text.substr(kStep.size());
     const std::size_t colon = numbers.find(':');
@@ -81,7 +86,10 @@ Schedule parse_schedule(std::string_view text, std::size_t num_steps, std::size_
                 (parse(numbers.substr(colon + 1), schedule.gamma) && schedule.gamma > 0));
   }
   require(is_valid, ErrorCode::Usage, "schedule",
-          "unknown schedule '{}'; allowed are constant, step:SIZE[:GAMMA] and cosine", text);
+          "unknown schedule '{}'; allowed are constant, step:SIZE[:GAMMA] and cosine[:LAST], where "
+          "LAST "
+          "is a part of --lr, such as 0.1",
+          text);
   return schedule;
 }
 

@@ -25,7 +25,7 @@ struct Schedule {
   std::size_t step_size = 1;  // step: steps between two reductions
   double gamma = 0.1;         // step: what each multiplies the rate by
   std::size_t num_steps = 1;  // cosine: of the whole run, warm-up included
-  double minimum = 0;         // cosine: the last rate
+  double last = 0;            // cosine: the last rate, as a part of the first
 
   // The rate of a step, counted from 0.
   double learning_rate(double base, std::size_t step) const;
@@ -34,7 +34,7 @@ struct Schedule {
   double rate_of(double base, std::size_t step) const;
 };
 
-// "constant", "step:SIZE[:GAMMA]" or "cosine" (over num_steps).
+// "constant", "step:SIZE[:GAMMA]" or "cosine[:LAST]" (over num_steps).
 // Throws Error{Usage} that says what is allowed.
 Schedule parse_schedule(std::string_view text, std::size_t num_steps, std::size_t warmup_steps);
 

@@ -146,7 +146,8 @@ constexpr Mistake kOptimizerMistakes[] = {
     {"UnknownOptimizer", "train --optimizer lion", {"--optimizer", "sgd", "adamw"}},
     {"UnknownSchedule",
      "train --schedule linear",
-     {"'linear'", "constant, step:SIZE[:GAMMA] and cosine"}},
+     {"'linear'", "constant, step:SIZE[:GAMMA] and cosine[:LAST]"}},
+    {"CosineToMore", "train --schedule cosine:1.5", {"'cosine:1.5'", "a part of --lr"}},
     {"WarmupNegative", "train --warmup -1", {"[--warmup]", "found -1"}},
 };
 INSTANTIATE_TEST_SUITE_P(Optimizer, UsageMistake, ::testing::ValuesIn(kOptimizerMistakes), name_of);

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <regex>
+#include <sstream>
+
 #include "tests/tools/run_lockstep.h"
 
 namespace lockstep::testing {
@@ -75,6 +78,28 @@ TEST(GptTraining, AdamwDecaysMatricesAndSaysHowMany) {
       run_lockstep(words("compare --modes dp,ddp --devices 2 --optimizer adamw "
                          "--weight-decay 0.5 " +
                          kSmall)));
+}
+
+TEST(GptTraining, PrintsTheLineOfBuildNanoGpt) {
+  const std::string line =
+      R"(step +[0-9]+ \| loss: [0-9]\.[0-9]{6} \| lr 1\.0000e-03 \| norm: [0-9.]+ \| dt: [0-9.]+ms \| tok/sec: [0-9.]+)";
+  for (const char* flags : {"", "--parallel ddp --devices 2"}) {
+    const Outcome outcome =
+        run_lockstep(words("train --dataset embedded-text --model gpt:1-2-16-8 --batch 12 "
+                           "--optimizer adamw --steps 60 " +
+                           std::string(flags)));
+    expect_success(outcome);
+    std::vector<std::string> steps;
+    std::istringstream lines(outcome.out);
+    for (std::string text; std::getline(lines, text);) {
+      if (!text.starts_with("step ")) continue;
+      EXPECT_TRUE(std::regex_match(text, std::regex(line))) << text;
+      steps.push_back(text.substr(0, 10));
+    }
+    EXPECT_EQ(steps.size(), 13u) << flags;  // each fifth, and the last
+    EXPECT_EQ(steps.front(), "step     0");
+    EXPECT_EQ(steps.back(), "step    59");
+  }
 }
 
 TEST(GptTraining, AFileOfResnetsParametersCanBeRead) {

@@ -255,7 +255,7 @@ mutant(learning_rate_stays_on_the_devices
 
 mutant(gradients_clipped_only_at_first
   SOURCE tools/training/loop.cpp
-  REPLACE [=[    if (task_.optimizer.clip_norm || has_log_) output]=]
+  REPLACE [=[    if (task_.optimizer.clip_norm || is_norm_told()) output]=]
   WITH [=[    if (step_ < 25 || models_.num_ranks == 1) output]=]
   RUN "--modes ddp --devices 2 --model mlp:64-32-10 --clip-norm 0.1 --epochs 2"
   EXPECT "ddp on 2 devices" "gradients: step [2-4][0-9]" "rank 0" "parameter [02]\\.(weight|bias)" "relative error")

@@ -102,7 +102,7 @@ TEST(Updated, MakesTheRunsBitsOfAFewElements) {
 }
 
 TEST(ReferenceLearningRate, IsTheSchedules) {
-  for (const char* text : {"constant", "step:10", "step:7:0.5", "cosine"}) {
+  for (const char* text : {"constant", "step:10", "step:7:0.5", "cosine", "cosine:0.1"}) {
     for (const std::size_t warmup_steps : {0, 5, 40}) {
       OptimizerSettings settings;
       settings.schedule = optim::parse_schedule(text, 30, warmup_steps);

@@ -34,6 +34,15 @@ std::string describe_decay_groups(const TrainingTask& task) {
          line("non-decayed", counts.vectors, counts.vector_elements);
 }
 
+// 1, 2, 5, 10, 20, 50 ...: about twenty lines a run, or as many as it has steps.
+std::size_t steps_between_lines(std::size_t num_steps) {
+  constexpr std::size_t kMostLines = 25;
+  std::size_t every = 1;
+  for (std::size_t i = 0; num_steps > kMostLines * every; ++i)
+    every = i % 3 == 1 ? every / 2 * 5 : 2 * every;
+  return every;
+}
+
 }  // namespace
 
 std::FILE* progress_stream(const TrainingFlags& flags) {
@@ -62,6 +71,19 @@ TrainingObserver report_progress(const TrainingFlags& flags, const TrainingTask&
   observer.log_path = flags.log_path;
   observer.on_step = progress.observer();
   observer.on_loss = warn_of_explosion(task.data->train.num_classes);
+  if (task.is_text()) {
+    observer.lines_every = steps_between_lines(task.num_steps);
+    observer.on_line = [&flags](const LoggedStep& line) {
+      clear_status();
+      std::FILE* const out = progress_stream(flags);
+      fmt::print(out,
+                 "step {:5d} | loss: {:.6f} | lr {:.4e} | norm: {:.4f} | dt: {:.2f}ms | tok/sec: "
+                 "{:.2f}\n",
+                 line.step, line.loss, line.learning_rate, line.grad_norm, 1e3 * line.seconds,
+                 line.labels_per_second);
+      std::fflush(out);
+    };
+  }
   observer.on_epoch = [&flags, &probe](std::size_t epoch, double seconds, double loss) {
     probe.sample();
     clear_status();

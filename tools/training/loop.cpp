@@ -171,6 +171,8 @@ class TrainingLoop {
     const Clock::time_point start = Clock::now();
     paused_seconds_ = 0;
     epoch_loss_ = {};
+    line_time_ = start;
+    line_step_ = step_;
     for (const auto& loader : loaders_) loader->start_epoch(epoch);
     while (step_ < task_.num_steps && run_checked_step(epoch)) {
       ++step_;
@@ -238,7 +240,7 @@ class TrainingLoop {
     for (std::size_t local = 0; local < output.losses.size(); ++local) {
       losses_[local].push(step_, rows_of_loss(batches_[local]), output.losses[local]);
     }
-    if (has_log_) log_step(epoch, learning_rate, output.grad_norm, start);
+    if (has_log_ || has_line()) tell_step(epoch, learning_rate, output.grad_norm, start);
     return true;
   }
 
@@ -260,9 +262,19 @@ class TrainingLoop {
     for (const auto& optimizer : optimizers_) optimizer->zero_grad();
     if (checks_) checks_->after_clearing(step_);
     StepOutput output{compute_gradients(task_, models_, batches_), {}};
-    if (task_.optimizer.clip_norm || has_log_) output.grad_norm = clip_or_measure_norm();
+    if (task_.optimizer.clip_norm || is_norm_told()) output.grad_norm = clip_or_measure_norm();
     for (const auto& optimizer : optimizers_) optimizer->step();
     return output;
+  }
+
+  bool has_line() const {
+    const std::size_t every = observer_.lines_every;
+    return every > 0 && (step_ % every == 0 || step_ + 1 == task_.num_steps);
+  }
+
+  // A graph is captured once, for steps with a line and without.
+  bool is_norm_told() const {
+    return has_log_ || (captured_ ? observer_.lines_every > 0 : has_line());
   }
 
   // Every rank has the same gradients, and so the same norm.
@@ -330,23 +342,39 @@ class TrainingLoop {
     return curve_.means(is_loss_global() ? own : models_.sum_over_ranks(own));
   }
 
-  // The first line replaces the file that was there; each stays, whatever becomes of the run.
-  void log_step(std::size_t epoch, double learning_rate, const Tensor& grad_norm,
-                Clock::time_point start) {
+  void tell_step(std::size_t epoch, double learning_rate, const Tensor& grad_norm,
+                 Clock::time_point start) {
     trace::ScopedSpan span(trace::Lane::host, trace::Category::host, "log");
+    const trace::UncountedScope no_part_of_the_step({models_.first().rank});
     drain_losses();
-    const double loss = mean_over_ranks(last_loss_);
-    const double seconds = seconds_since(start);
-    if (!log_) return;
-    const nlohmann::ordered_json line{
-        {"step", step_},
+    const LoggedStep line{step_, mean_over_ranks(last_loss_), learning_rate,
+                          is_first_ ? grad_norm.item() : 0};
+    if (is_first_ && has_line()) print_line(line);
+    if (log_) log_step(epoch, line, seconds_since(start));
+  }
+
+  void print_line(LoggedStep line) {
+    const auto steps = static_cast<double>(step_ + 1 - line_step_);
+    line.seconds = seconds_since(line_time_) / steps;
+    line.labels_per_second =
+        static_cast<double>(task_.rows_of_full_batch() * task_.data->train.labels_per_row()) /
+        line.seconds;
+    observer_.on_line(line);
+    line_time_ = Clock::now();
+    line_step_ = step_ + 1;
+  }
+
+  // The first line replaces the file that was there; each stays, whatever becomes of the run.
+  void log_step(std::size_t epoch, const LoggedStep& line, double seconds) {
+    const nlohmann::ordered_json json{
+        {"step", line.step},
         {"epoch", epoch},
-        {"loss", loss},
-        {"lr", learning_rate},
-        {"grad_norm", grad_norm.item()},
+        {"loss", line.loss},
+        {"lr", line.learning_rate},
+        {"grad_norm", line.grad_norm},
         {"step_seconds", seconds},
         {"samples_per_second", static_cast<double>(task_.batch) / seconds}};
-    log_->write(line.dump() + '\n');
+    log_->write(json.dump() + '\n');
     log_->publish();
   }
 
@@ -367,6 +395,8 @@ class TrainingLoop {
   std::optional<RankChecks> checks_;
   std::optional<AtomicFile> log_;
   std::size_t step_ = 0;
+  Clock::time_point line_time_;  // of the last line in this epoch, or its start
+  std::size_t line_step_ = 0;    // the first step since then
   TrainingResult result_;
 };
 

@@ -16,6 +16,16 @@
 
 namespace lockstep::tools {
 
+// What is said of a step.
+struct LoggedStep {
+  std::size_t step = 0;
+  double loss = 0;  // the mean over all ranks' rows
+  double learning_rate = 0;
+  double grad_norm = 0;          // before clipping
+  double seconds = 0;            // the mean over the steps since the line before
+  double labels_per_second = 0;  // of a text: tokens
+};
+
 struct TrainingObserver {
   // After every epoch, on rank 0: epoch from 0, its seconds and mean loss.
   std::function<void(std::size_t epoch, double seconds, double loss)> on_epoch;
@@ -24,6 +34,9 @@ struct TrainingObserver {
   // Once for every step, in order, on rank 0, when its loss has arrived: the mean over rank 0's
   // rows.
   std::function<void(std::size_t step, double loss)> on_loss;
+  // On rank 0, after the steps 0, lines_every, ... and the last; 0: after none. The ranks agree.
+  std::function<void(const LoggedStep& line)> on_line;
+  std::size_t lines_every = 0;
   std::string log_path;  // a JSON line per step; empty: none
   // Whether the run is compared with one device's while it goes on (tools/verdict/rank_checks.h);
   // neither times nor breakdown contain it.

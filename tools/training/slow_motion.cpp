@@ -241,6 +241,11 @@ TrainingResult act_out(
       observer.on_epoch(epoch, seconds / options.factor, loss);
     };
   }
+  at_full_speed.on_line = [&](LoggedStep line) {
+    line.seconds /= options.factor;
+    line.labels_per_second *= options.factor;
+    observer.on_line(line);
+  };
   TrainingResult result;
   {
     const slow_motion::OnStage on_stage(machine);

@@ -196,8 +196,8 @@ double reference_learning_rate(const OptimizerSettings& settings, std::size_t st
   if (schedule.kind == optim::Schedule::Kind::cosine) {
     const double length = static_cast<double>(schedule.num_steps) - warmup;
     const double way = since < length ? since / length : 1;
-    return schedule.minimum +
-           (base - schedule.minimum) * (1 + std::cos(std::numbers::pi * way)) / 2;
+    const double last = schedule.last * base;
+    return last + (base - last) * (1 + std::cos(std::numbers::pi * way)) / 2;
   }
   return base;
 }

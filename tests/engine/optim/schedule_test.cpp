@@ -44,8 +44,7 @@ TEST(Schedule, CosineEqualsCosineAnnealingLR) {
       {0.4, 0.3732050807568878, 0.30000000000000004, 0.2, 0.10000000000000005, 0.02679491924311226},
       kFloat64);
   // CosineAnnealingLR(optimizer, T_max=5, eta_min=0.1)
-  Schedule schedule = parse_schedule("cosine", 5, 0);
-  schedule.minimum = 0.1;
+  const Schedule schedule = parse_schedule("cosine:0.25", 5, 0);
   expect_close(
       rates(schedule, 6),
       {0.4, 0.37135254915624216, 0.29635254915624215, 0.2036474508437579, 0.1286474508437579, 0.1},
@@ -72,8 +71,9 @@ TEST(Schedule, AWarmUpMayOutlastTheRun) {
 }
 
 TEST(ParseSchedule, SaysWhatIsAllowed) {
-  for (const char* text : {"", "linear", "step", "step:", "step:0", "step:x", "step:5:", "step:5:x",
-                           "step:5:0", "step:5:-1", "step:5:0.5:1", "cosine:3", "step:-1"}) {
+  for (const char* text :
+       {"", "linear", "step", "step:", "step:0", "step:x", "step:5:", "step:5:x", "step:5:0",
+        "step:5:-1", "step:5:0.5:1", "cosine:3", "cosine:-0.1", "cosine:", "step:-1"}) {
     SCOPED_TRACE(text);
     expect_error(ErrorCode::Usage, "allowed are constant, step:SIZE[:GAMMA] and cosine",
                  [&] { parse_schedule(text, 10, 0); });
