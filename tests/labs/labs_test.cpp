@@ -18,7 +18,7 @@ using ::testing::StartsWith;
 TEST(Labs, SolutionsHaveAllPointsAndBlanksCompileAndHaveNone) {
   const HandedOut handed_out;
   const std::vector<std::string> labs = handed_out.lab_names();
-  ASSERT_THAT(labs, SizeIs(13));
+  ASSERT_THAT(labs, SizeIs(14));
   for (const std::string& lab : labs) {
     handed_out.submit("solution_" + lab, lab, handed_out.solution(lab));
     handed_out.submit("blank_" + lab, lab, handed_out.blank(lab));
@@ -101,6 +101,14 @@ TEST(Labs, TheFoldsChecksNameTheFault) {
   EXPECT_THAT(said("first_image_only"), HasSubstr("gradient of image 1, pixel (0, "));
 }
 
+TEST(Labs, AttentionsChecksNameTheFault) {
+  const nlohmann::json grades = grade_wrong_solutions("14_attention_backward");
+  const auto said = [&](const char* name) { return outcomes(grades.at(name)); };
+  EXPECT_THAT(said("scores_not_scaled"), HasSubstr("lacks the factor 1 / sqrt(size)"));
+  EXPECT_THAT(said("softmax_without_the_mean"), HasSubstr("gradient of the scores, element 0"));
+  EXPECT_THAT(said("values_from_the_end"), HasSubstr("gradient of v, position 0 of 3"));
+}
+
 TEST(Labs, TheBucketPlansChecksNameTheFault) {
   const nlohmann::json grades = grade_wrong_solutions("08_bucket_plan");
   const auto said = [&](const char* name) { return outcomes(grades.at(name)); };
@@ -116,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Of, WrongSolutions,
                                            "05_naive_all_reduce", "06_ring_all_reduce",
                                            "07_ring_plan", "08_bucket_plan", "09_hook_order",
                                            "10_distributed_sampler", "11_no_sync", "12_alpha_beta",
-                                           "13_fold_patches"),
+                                           "13_fold_patches", "14_attention_backward"),
                          [](const auto& lab) { return std::string(lab.param).substr(3); });
 
 }  // namespace

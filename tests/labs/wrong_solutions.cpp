@@ -230,6 +230,23 @@ const std::vector<WrongSolution> kFoldPatches = {
      "    for (std::size_t k = 0; k < total.size(); ++k) pixels[k] = total[k] += pixels[k];\n"
      "    // SOLUTION end\n    return {grad_images};"}};
 
+const std::vector<WrongSolution> kAttentionBackward = {
+    {"14_attention_backward", "softmax_without_the_mean", "weights[s] * (grad_weights[s] - mean)",
+     "weights[s] * (grad_weights[s] - 0 * mean)"},
+    {"14_attention_backward", "scores_not_scaled",
+     "add(grad.q[t], scale_of(head) * grad_scores[s], head.k[s]);",
+     "add(grad.q[t], grad_scores[s], head.k[s]);"},
+    {"14_attention_backward", "keys_get_keys",
+     "add(grad.k[s], scale_of(head) * grad_scores[s], head.q[t]);",
+     "add(grad.k[s], scale_of(head) * grad_scores[s], head.k[s]);"},
+    {"14_attention_backward", "values_overwritten", "add(grad.v[s], weights[s], grad_y[t]);",
+     "grad.v[s] = Row(head.q[0].size());\n      add(grad.v[s], weights[s], grad_y[t]);"},
+    {"14_attention_backward", "values_from_the_end", "add(grad.v[s], weights[s], grad_y[t]);",
+     "add(grad.v[head.q.size() - 1 - s], weights[s], grad_y[t]);"},
+    {"14_attention_backward", "gradients_added_up_between_calls", "Head grad{zeros, zeros, zeros};",
+     "static Head grad;\n  if (grad.q.size() != zeros.size() || grad.q[0].size() != "
+     "zeros[0].size()) grad = {zeros, zeros, zeros};"}};
+
 }  // namespace
 
 const std::vector<WrongSolution>& wrong_solutions() {
@@ -238,7 +255,7 @@ const std::vector<WrongSolution>& wrong_solutions() {
     for (const auto* lab :
          {&kLinearBackward, &kCrossEntropy, &kScatterPlan, &kReplicateBackward, &kNaiveAllReduce,
           &kRingAllReduce, &kRingPlan, &kBucketPlan, &kHookOrder, &kDistributedSampler, &kNoSync,
-          &kAlphaBeta, &kFoldPatches}) {
+          &kAlphaBeta, &kFoldPatches, &kAttentionBackward}) {
       list.insert(list.end(), lab->begin(), lab->end());
     }
     return list;

@@ -58,5 +58,6 @@ Lab distributed_sampler_lab();
 Lab no_sync_lab();
 Lab alpha_beta_lab();
 Lab fold_patches_lab();
+Lab attention_backward_lab();
 
 }  // namespace lab
