@@ -143,6 +143,22 @@ Json losses_json(const ThinnedLosses& losses) {
   return {{"steps_per_point", losses.steps_per_point}, {"mean", losses.mean}};
 }
 
+// The validation loss after each epoch, with the number of the step that was its last.
+Json validation_json(const RunFile& file, const FileRow& row) {
+  const std::size_t num_epochs = row.epoch_validation_loss.size();
+  Json points = Json::array();
+  for (std::size_t i = 0; i < num_epochs; ++i) {
+    std::size_t step = row.num_steps;
+    if (i + 1 < num_epochs) {
+      const bool is_known = file.workload && file.workload->rows_per_epoch;
+      step = is_known ? (i + 1) * ((*file.workload->rows_per_epoch + row.batch - 1) / row.batch)
+                      : (i + 1) * row.num_steps / num_epochs;
+    }
+    points.push_back({{"step", step}, {"loss", row.epoch_validation_loss[i]}});
+  }
+  return points;
+}
+
 // The fields that page.js shows, of which the reader has seen that they can be true.
 Json row_json(const RunFile& file, const FileRow& row) {
   const bool is_gpu = file.config_value("device") == "cuda";
@@ -171,6 +187,7 @@ Json row_json(const RunFile& file, const FileRow& row) {
             {"loss", or_null(row.final_loss)},
             {"accuracy", or_null(row.test_accuracy)},
             {"accuracies", row.epoch_accuracy},
+            {"validation", validation_json(file, row)},
             {"losses", losses_json(row.losses)}};
   if (row.shortest && row.longest) json["band"] = {*row.shortest, *row.longest};
   if (!row.breakdown) return json;

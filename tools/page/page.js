@@ -183,7 +183,8 @@ function curveFigure(parent, {name, title, about, curves, xTitle, yTitle, begin}
   const sets = curves.filter(curve => curve.data.length > 0).map((curve, i) => ({
     ...curve, borderColor: colorOf(curve.mode), backgroundColor: colorOf(curve.mode), clip: 8,
     order: -i,  // dashed over solid, since equal trainings have equal curves
-    borderDash: [[], [8, 6], [2, 4], [10, 3, 2, 3]][i % 4], pointRadius: curve.data.length > 40 ? 0 : 3}));
+    borderDash: [[], [8, 6], [2, 4], [10, 3, 2, 3]][i % 4], pointRadius: curve.data.length > 40 ? 0 : 3,
+    ...curve.style}));
   if (sets.length === 0) return;
   const x = {type: 'linear', min: 1, title: {display: true, text: xTitle}, ticks: {precision: 0, maxTicksLimit: 8}};
   figure(parent, {name, title, about, height: 290, config: {type: 'line', data: {datasets: sets},
@@ -201,13 +202,19 @@ function epochsFigure(parent, row) {
 function lossFigure(parent, run) {
   const points = losses => losses.mean.map(
       (y, i) => ({x: i * losses.steps_per_point + (losses.steps_per_point + 1) / 2, y}));
+  const rows = run.log.mean.length ? run.rows.slice(0, 1) : longest(run, row => row.losses.mean);
   const curves = run.log.mean.length
-      ? [{label: 'loss', mode: run.rows[0].mode, data: points(run.log)}]
-      : longest(run, row => row.losses.mean)
-            .map(row => ({label: row.name, mode: row.mode, data: points(row.losses)}));
+      ? [{label: 'loss', mode: rows[0].mode, data: points(run.log)}]
+      : rows.map(row => ({label: row.name, mode: row.mode, data: points(row.losses)}));
+  const style = {borderDash: [3, 4], pointStyle: 'rectRot', pointRadius: 6};
+  const validated = rows.filter(row => row.validation.length > 0);
+  curves.push(...validated.map((row, i) => ({label: `${row.name}, validation`, mode: row.mode,
+    data: row.validation.map(({step, loss}) => ({x: step, y: loss})),
+    style: {...style, borderColor: css(`c${i + 1}`), backgroundColor: css(`c${i + 1}`)}})));
   const thinned = most([run.log, ...run.rows.map(row => row.losses)].map(losses => losses.steps_per_point));
   curveFigure(parent, {name: 'loss', title: 'Loss', curves, xTitle: 'step', yTitle: 'cross-entropy (nats)',
-    about: thinned > 1 ? `means of ${thinned} steps` : 'of every step'});
+    about: (thinned > 1 ? `means of ${thinned} steps` : 'of every step') +
+      (validated.length ? ', and on the validation text' : '')});
 }
 
 function accuracyFigure(parent, run) {
@@ -402,7 +409,7 @@ function rowTable(run) {
     ['exposed comm.', row => known(row.parts, all => seconds(all.exposed_comm))],
     ['sent per step', row => row.sent ? inUnit(row.sent, sent) : '0'],
     ['peak memory', row => row.peaks.length ? inUnit(most(row.peaks), peak) : ''],
-    ['loss', row => known(row.loss, short)], ['accuracy', row => known(row.accuracy, value => percent(value, 1))],
+    ['loss', row => known(row.loss, short)], ['validation loss', row => known(row.validation.at(-1)?.loss, short)], ['accuracy', row => known(row.accuracy, value => percent(value, 1))],
     ['verdict', row => known(row.equal, equal => equal ? 'equal' : 'WRONG')],
   ].filter(([, text]) => run.rows.some(row => text(row) !== ''));
   const head = el('tr', {}, ...columns.map(([name]) => el('th', {}, name)));

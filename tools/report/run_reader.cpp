@@ -143,6 +143,7 @@ FileRow read_row(const JsonFields& fields) {
   row.final_loss = fields.optional_number("final_loss");
   row.test_accuracy = fields.optional_number("test_accuracy");
   row.epoch_accuracy = fields.numbers("epoch_accuracy");
+  row.epoch_validation_loss = fields.numbers("epoch_validation_loss");
   if (fields.has("losses")) {
     const JsonFields losses = fields.object("losses");
     row.losses = {losses.count("steps_per_point"), losses.numbers("mean")};

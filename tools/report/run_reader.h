@@ -51,8 +51,9 @@ struct FileRow {
   std::vector<double> peak_bytes;  // of each device
   std::optional<bool> verdict_equal;
   std::optional<double> final_loss, test_accuracy;
-  std::vector<double> epoch_accuracy;  // fractions
-  ThinnedLosses losses;                // of every step; no points where the file has none
+  std::vector<double> epoch_accuracy;         // fractions
+  std::vector<double> epoch_validation_loss;  // of a text, in its place
+  ThinnedLosses losses;                       // of every step; no points where the file has none
 
   std::size_t rows_per_device() const { return batch / devices; }
   double samples_per_second() const { return static_cast<double>(batch) / step_seconds; }

@@ -27,6 +27,7 @@ cd "$folder"
   "$lockstep" compare --act-as dgx-a100 --predict --modes ddp --devices 2,8 --steps 4 --model mlp:64-32-10 \
     --trace acted.trace --json acted.json
   "$lockstep" train --parallel ddp --devices 2 --epochs 2 --model mlp:64-32-10 --json trained.json
+  "$lockstep" train --model gpt:1-2-16-16 --dataset embedded-text --batch 64 --steps 200 --json text.json
 } >/dev/null 2>&1
 if "$lockstep" report compared.json -o compared.html 2>&1 | grep "without Chart.js"; then
   echo "skipped: this program was built without Chart.js"
@@ -34,6 +35,7 @@ if "$lockstep" report compared.json -o compared.html 2>&1 | grep "without Chart.
 fi
 "$lockstep" report acted.json -o acted.html
 "$lockstep" report trained.json -o trained.html
+"$lockstep" report text.json -o text.html
 "$lockstep" report compared.json acted.json trained.json -o several.html
 cp "$here/look_at_page.html" .
 
@@ -44,6 +46,6 @@ cp "$here/look_at_page.html" .
 status=0
 if grep CONSOLE messages; then status=1; fi
 sed -n '/<pre id="found">/,/<\/pre>/p' dom.html | sed 's/<[^>]*>//g' | sort -u
-if ! grep -q 'looked at 8 pages, 0 problems' dom.html; then status=1; fi
+if ! grep -q 'looked at 10 pages, 0 problems' dom.html; then status=1; fi
 if ((status != 0)); then echo "the page is wrong in Chromium (above)"; fi
 exit "$status"

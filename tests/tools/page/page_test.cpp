@@ -97,6 +97,18 @@ TEST_F(Page, TakesTheLossesOfTheRunFile) {
   EXPECT_EQ(losses["mean"], (std::vector<double>{2.5, 1.5, 0.5}));
 }
 
+TEST_F(Page, PutsTheValidationLossOfATextAtTheEndsOfItsEpochs) {
+  Json run = testing::sample_run();
+  run["rows"][0]["iterations"] = 7;
+  run["rows"][0]["epoch_validation_loss"] = {2.5, 1.5};
+  run["workload"]["rows_per_epoch"] = 5 * 64 - 1;
+  add("out.json", run);
+  const Json rows = json()[0]["rows"];
+  EXPECT_EQ(rows[0]["validation"], Json::parse(R"([{"step": 5, "loss": 2.5},
+                                                   {"step": 7, "loss": 1.5}])"));
+  EXPECT_EQ(rows[1]["validation"], Json::array());
+}
+
 TEST_F(Page, ThinsALongLog) {
   std::string log;
   for (int step = 0; step < 1000; ++step) log += "{\"step\":0,\"loss\":2}\n";
