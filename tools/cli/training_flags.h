@@ -57,6 +57,11 @@ struct TrainingFlags : RankFlags {
   std::string init_path;
   bool strip_prefix = false;
   std::string save_path;
+  std::string checkpoint_dir;
+  int checkpoint_every = 0;
+  int keep = 3;
+  std::string resume;
+  bool resume_with_changes = false;
   std::string log_path;
   std::string json_path;
   std::string trace_path;

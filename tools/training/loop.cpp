@@ -137,13 +137,14 @@ class TrainingLoop {
         observer_(observer),
         is_first_(models.first().rank == 0),
         has_log_(!observer.log_path.empty()),
-        curve_(task.num_steps) {
+        curve_(task.num_steps - std::min(task.first_step(), task.num_steps)) {
     for (const RankModel& model : models.ranks) {
       optimizers_.push_back(make_optimizer(task, model));
       loaders_.push_back(make_loader(task, model, models.num_ranks));
       losses_.emplace_back(
           [this, local = losses_.size()](const StepLoss& loss) { take(loss, local); });
     }
+    if (task.resumed) resume();
     if (task.launching == TrainingTask::Launching::graph) captured_.emplace(task, models);
     if (is_first_ && has_log_) log_.emplace(observer.log_path, "--log");
     if (observer.checks == Checks::on) checks_.emplace(task, models, optimizers_);
@@ -151,7 +152,10 @@ class TrainingLoop {
 
   TrainingResult run() {
     result_.num_steps = task_.num_steps;
-    for (std::size_t epoch = 0; epoch < task_.num_epochs(); ++epoch) run_epoch(epoch);
+    if (step_ >= task_.num_steps) judge_test_rows_of_epoch();  // resumed, and nothing is left
+    const std::size_t first_epoch = step_ / task_.steps_per_epoch();
+    const std::size_t num_epochs = step_ < task_.num_steps ? task_.num_epochs() : 0;
+    for (std::size_t epoch = first_epoch; epoch < num_epochs; ++epoch) run_epoch(epoch);
     result_.losses = losses_over_ranks();
     if (checks_) {
       checks_->after_run(result_.losses);
@@ -167,6 +171,42 @@ class TrainingLoop {
   }
 
  private:
+  // Goes on where the checkpoint was made.
+  void resume() {
+    step_ = task_.first_step();
+    const auto steps = static_cast<double>(step_);
+    const double sum = models_.sum_over_ranks({steps})[0];
+    require(sum == steps * static_cast<double>(models_.num_ranks / models_.ranks.size()),
+            ErrorCode::State, "--resume",
+            "ranks found checkpoints of different steps, rank {} that of step {}; all of them must "
+            "see the same folder",
+            models_.first().rank, step_);
+    for (const auto& optimizer : optimizers_) {
+      const std::vector<optim::Optimizer::State>& states = task_.resumed->optimizer;
+      require(states.size() == optimizer->parameters().size(), ErrorCode::State, "--resume",
+              "the checkpoint's optimizer has {} parameters, and the model {}", states.size(),
+              optimizer->parameters().size());
+      for (std::size_t i = 0; i < states.size(); ++i) optimizer->load_state(i, states[i]);
+    }
+  }
+
+  // On rank 0, after the step that makes `step_` of them.
+  void keep_checkpoint() {
+    const bool is_due = step_ % task_.checkpoints->every == 0 || step_ == task_.num_steps;
+    if (!is_due || !is_first_) return;
+    drain_losses();  // a loss that is not finite ends the run before it is kept
+    trace::ScopedSpan span(trace::Lane::host, trace::Category::host, "checkpoint");
+    const RankModel& model = models_.first();
+    Checkpoint checkpoint{.step = step_,
+                          .settings = task_.settings,
+                          .bucket_order = bucket_order(models_),
+                          .model = copy_weights(*model.inner)};
+    for (std::size_t i = 0; i < optimizers_[0]->parameters().size(); ++i) {
+      checkpoint.optimizer.push_back(optimizers_[0]->state(i));
+    }
+    write_checkpoint(*task_.checkpoints, checkpoint, model.inner->named_parameters());
+  }
+
   void run_epoch(std::size_t epoch) {
     const Clock::time_point start = Clock::now();
     paused_seconds_ = 0;
@@ -176,6 +216,7 @@ class TrainingLoop {
     for (const auto& loader : loaders_) loader->start_epoch(epoch);
     while (step_ < task_.num_steps && run_checked_step(epoch)) {
       ++step_;
+      if (task_.checkpoints) keep_checkpoint();
       if (observer_.on_step && is_first_) observer_.on_step(step_);
     }
     drain_losses();
@@ -184,14 +225,17 @@ class TrainingLoop {
     if (checks_) checks_->after_epoch(step_ - 1, result_.final_loss);
     // Acted out, test rows take their time as a step's do, so the last epoch has to do.
     const bool is_judged = !task_.slow_motion || epoch + 1 == task_.num_epochs();
-    if (is_judged && task_.data->test.num_rows() > 0) {
-      task_.is_text()
-          ? result_.epoch_validation_loss.push_back(measure_validation_loss(task_, models_))
-          : result_.epoch_accuracy.push_back(measure_accuracy(task_, models_));
-    }
+    if (is_judged) judge_test_rows_of_epoch();
     if (is_first_ && observer_.on_epoch) {
       observer_.on_epoch(epoch, result_.epoch_seconds.back(), result_.final_loss);
     }
+  }
+
+  void judge_test_rows_of_epoch() {
+    if (task_.data->test.num_rows() == 0) return;
+    task_.is_text()
+        ? result_.epoch_validation_loss.push_back(measure_validation_loss(task_, models_))
+        : result_.epoch_accuracy.push_back(measure_accuracy(task_, models_));
   }
 
   // False at the end of the epoch.
@@ -320,7 +364,7 @@ class TrainingLoop {
       total->sum += loss.sum;
       total->num_rows += loss.num_rows;
     }
-    curve_.add(loss);
+    curve_.add({loss.step - task_.first_step(), loss.num_rows, loss.sum});
   }
 
   void drain_losses() {

@@ -20,6 +20,7 @@ namespace {
 parallel::DdpOptions ddp_options(const TrainingTask& task) {
   parallel::DdpOptions options;
   options.reducer.bucket_byte_limits = task.bucket_byte_limits;
+  if (task.resumed) options.reducer.order = task.resumed->bucket_order;
   return options;
 }
 
@@ -36,8 +37,8 @@ LocalModels make_replicas(const TrainingTask& task, const std::vector<Device>& d
   return models;
 }
 
-data::EpochSampler make_sampler(const TrainingTask& task, std::size_t world_size,
-                                std::size_t rank) {
+data::EpochSampler sampler_of_all(const TrainingTask& task, std::size_t world_size,
+                                  std::size_t rank) {
   data::SamplerOptions options;
   options.num_samples = task.data->train.num_rows();
   options.batch_size = task.batch;
@@ -53,6 +54,22 @@ data::EpochSampler make_sampler(const TrainingTask& task, std::size_t world_size
     return [options](std::uint64_t epoch) { return data::micro_shard_batches(options, epoch); };
   }
   return [options](std::uint64_t epoch) { return data::exact_batches(options, epoch); };
+}
+
+// Without the steps that a resumed run has made.
+data::EpochSampler make_sampler(const TrainingTask& task, std::size_t world_size,
+                                std::size_t rank) {
+  const std::size_t done = task.first_step();
+  if (done == 0) return sampler_of_all(task, world_size, rank);
+  const std::size_t per_epoch = task.steps_per_epoch();
+  return [all = sampler_of_all(task, world_size, rank), done, per_epoch](std::uint64_t epoch) {
+    std::vector<data::BatchShard> batches = all(epoch);
+    if (epoch == done / per_epoch) {
+      batches.erase(batches.begin(),
+                    batches.begin() + static_cast<std::ptrdiff_t>(done % per_epoch));
+    }
+    return batches;
+  };
 }
 
 Variable sum_loss(const Variable& logits, const Tensor& labels) {
@@ -195,6 +212,16 @@ LocalModels make_rank_model(const TrainingTask& task, Device device,
         std::make_shared<parallel::Ddp>(model, communicator, ddp_options(task));
   }
   return models;
+}
+
+std::vector<std::size_t> bucket_order(const LocalModels& models) {
+  std::vector<std::size_t> order;
+  const auto* const ddp = dynamic_cast<const parallel::Ddp*>(models.first().wrapped.get());
+  if (ddp == nullptr || !ddp->reducer().was_rebuilt()) return order;
+  for (const plan::Bucket& bucket : ddp->reducer().bucket_plan().buckets) {
+    for (const std::size_t parameter : bucket.parameters()) order.push_back(parameter);
+  }
+  return order;
 }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const TrainingTask& task, const RankModel& model) {

@@ -46,6 +46,10 @@ LocalModels make_models(const TrainingTask& task, const DevicePlacement& placeme
 LocalModels make_rank_model(const TrainingTask& task, Device device,
                             comm::Communicator& communicator);
 
+// The order in which DDP's buckets hold the parameters; empty without DDP, and before its first
+// step has settled it.
+std::vector<std::size_t> bucket_order(const LocalModels& models);
+
 std::unique_ptr<optim::Optimizer> make_optimizer(const TrainingTask& task, const RankModel& model);
 
 // The rows of this rank, epoch by epoch, on its first device.

@@ -243,6 +243,34 @@ void require_writable_outputs(const TrainingFlags& flags) {
   }
 }
 
+namespace {
+
+void take_checkpoints(TrainingTask& task, const TrainingFlags& flags) {
+  if (flags.checkpoint_dir.empty() && flags.resume.empty()) return;
+  require(flags.resume != "auto" || !flags.checkpoint_dir.empty(), ErrorCode::Usage, "--resume",
+          "auto takes the newest checkpoint of --checkpoint-dir; say which folder that is");
+  task.settings = decisive_settings(flags, task);
+  if (!flags.checkpoint_dir.empty()) {
+    const bool is_said = flags.checkpoint_every != 0;
+    task.checkpoints = {flags.checkpoint_dir,
+                        is_said ? require_positive("--checkpoint-every", flags.checkpoint_every)
+                                : task.steps_per_epoch(),
+                        require_positive("--keep", flags.keep)};
+  }
+  if (flags.resume.empty()) return;
+  std::optional<Checkpoint> found = find_checkpoint(flags, task);
+  if (!found) return;
+  require(found->step <= task.num_steps, ErrorCode::Usage, "--resume",
+          "the checkpoint has {} steps behind it, and this run ends after {}; ask for more --steps "
+          "or --epochs",
+          found->step, task.num_steps);
+  task.initial_weights = found->model;
+  task.resumed = std::make_shared<const Checkpoint>(*std::move(found));
+  require_loadable(task);
+}
+
+}  // namespace
+
 TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices) {
   TrainingTask task;
   const datasets::DatasetSpec dataset = datasets::parse_dataset(flags.dataset);
@@ -305,6 +333,7 @@ void load_task(TrainingTask& task, const TrainingFlags& flags) {
   if (task.initial_weights && model.takes_text()) take_gpt_weights(task, model);
   require_loadable(task);
   task = with_batch(std::move(task), flags, task.batch);
+  take_checkpoints(task, flags);
 }
 
 TrainingTask with_batch(TrainingTask task, const TrainingFlags& flags, std::size_t batch) {

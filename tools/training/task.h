@@ -18,6 +18,7 @@
 #include "engine/optim/schedule.h"
 #include "engine/parallel/sync_batch_norm.h"
 #include "tools/cli/training_flags.h"
+#include "tools/training/checkpoint.h"
 
 namespace lockstep::tools {
 
@@ -55,6 +56,10 @@ struct TrainingTask {
   parallel::BatchNormRows batch_norm = parallel::BatchNormRows::own;  // --sync-batch-norm: all
   OptimizerSettings optimizer;
   std::optional<nn::StateDict> initial_weights;
+  std::optional<CheckpointPlan> checkpoints;
+  nlohmann::ordered_json settings;            // for the checkpoints
+  std::shared_ptr<const Checkpoint> resumed;  // where the run goes on; nullptr: at its beginning
+  std::size_t first_step() const { return resumed ? resumed->step : 0; }
 
   // graph: a whole step is captured once and then launched by one call (CUDA).
   enum class Launching { op_by_op, graph } launching = Launching::op_by_op;

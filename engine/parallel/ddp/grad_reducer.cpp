@@ -20,6 +20,9 @@ GradReducer::GradReducer(std::vector<nn::NamedParameter> parameters,
                 [this](std::size_t bucket, comm::Launch launch) { return reduce(bucket, launch); }),
       unused_(options.unused, buckets_) {
   if (options.unused == Unused::find) options_.rebuild = Rebuild::never;
+  if (options.order.empty()) return;
+  buckets_.build(options.order);
+  was_rebuilt_ = true;
 }
 
 void GradReducer::register_hook(std::shared_ptr<CommHook> hook) {

@@ -34,6 +34,9 @@ struct GradReducerOptions {
   Rebuild rebuild = Rebuild::once;
   comm::ReduceOp op = comm::ReduceOp::average;
   Unused unused = Unused::error;  // find: buckets are not made again
+  // In which the buckets hold the parameters from the first step on, as those of the run that a
+  // checkpoint was made of; empty: they find their own.
+  std::vector<std::size_t> order = {};
 };
 
 class GradReducer {

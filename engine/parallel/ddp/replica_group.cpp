@@ -35,7 +35,9 @@ ReplicaGroup::ReplicaGroup(const std::shared_ptr<nn::Module>& module,
     buckets_.push_back(std::make_unique<GradBuckets>(
         modules_[rank]->named_parameters(), options.reducer_options().bucket_byte_limits,
         [this, rank](std::size_t parameter) { on_ready(rank, parameter); }));
+    if (!options.reducer.order.empty()) buckets_.back()->build(options.reducer.order);
   }
+  was_rebuilt_ = !options.reducer.order.empty();
 }
 
 void ReplicaGroup::run_backward(

@@ -1,0 +1,127 @@
+// Runs that go on from a checkpoint, and checkpoints that no run may go on from.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "tests/support/temp_folder.h"
+#include "tests/tools/run_lockstep.h"
+
+namespace lockstep::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class Resume : public ::testing::Test {
+ protected:
+  Outcome train(const std::string& flags) {
+    return run_lockstep(words("train --model mlp:64-8-10 " + flags), folder_.path());
+  }
+  // Ends after so many steps, with a checkpoint at every fifth and at the last.
+  void train_to(int steps, const std::string& flags = "") {
+    expect_success(train("--checkpoint-dir kept --checkpoint-every 5 --steps " +
+                         std::to_string(steps) + " " + flags));
+  }
+  void expect_resume_rejected(int exit_code, const std::vector<std::string>& phrases,
+                              const std::string& flags = "--steps 20") {
+    expect_rejected(train("--checkpoint-dir kept --resume auto " + flags), exit_code, phrases);
+  }
+  std::set<std::string> kept() const {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_ / "kept")) {
+      names.insert(entry.path().filename());
+    }
+    return names;
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(Resume, EndsWithTheWeightsOfAnUndisturbedRun) {
+  for (const std::string flags :
+       {"", "--parallel dp --devices 3", "--parallel ddp --devices 4 --optimizer adamw",
+        "--parallel ddp --devices 2 --ranks processes", "--bitwise --parallel ddp --devices 2",
+        "--sampler torch --parallel ddp --devices 2 --clip-norm 0.1 --schedule step:7"}) {
+    fs::remove_all(folder_ / "kept");
+    const Outcome undisturbed = train("--steps 40 " + flags);
+    train_to(27, flags);  // in the second epoch, which has 24 steps
+    const Outcome resumed = train("--checkpoint-dir kept --resume auto --steps 40 " + flags);
+    expect_success(resumed);
+    EXPECT_THAT(resumed.out, HasSubstr("resumed behind step 27 of 40")) << flags;
+    EXPECT_EQ(weights_digest(resumed), weights_digest(undisturbed)) << flags;
+  }
+}
+
+TEST_F(Resume, GoesOnWithAnotherNumberOfRanks) {
+  const Outcome undisturbed = train("--steps 40 --bitwise");
+  train_to(12, "--bitwise --parallel ddp --devices 4");
+  const Outcome resumed = train("--resume kept --steps 40 --bitwise --parallel ddp --devices 2");
+  EXPECT_EQ(weights_digest(resumed), weights_digest(undisturbed));
+}
+
+TEST_F(Resume, KeepsTheNewestAndRemovesWhatAKilledRunLeft) {
+  fs::create_directories(folder_ / "kept" / ".unfinished-step-00000003");
+  train_to(22, "--keep 2");
+  EXPECT_THAT(kept(), ElementsAre("step-00000020", "step-00000022"));
+  const Outcome again = train("--checkpoint-dir kept --resume auto --steps 22");
+  EXPECT_THAT(again.out, HasSubstr("test accuracy"));
+  EXPECT_THAT(train("--resume kept/step-00000020 --steps 22").out,
+              HasSubstr("resumed behind step 20 of 22"));
+}
+
+TEST_F(Resume, BeginsWhereThereIsNoCheckpointYet) {
+  const Outcome outcome = train("--checkpoint-dir kept --resume auto --steps 5");
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("no checkpoint in kept yet: the run begins"));
+  expect_rejected(train("--resume elsewhere --steps 5"), 1,
+                  {"[--resume]", "there is no checkpoint at 'elsewhere'"});
+  expect_rejected(train("--resume auto --steps 5"), 2,
+                  {"auto takes the newest", "--checkpoint-dir"});
+}
+
+TEST_F(Resume, WithOtherSettingsNamesThem) {
+  train_to(5);
+  expect_resume_rejected(
+      2, {"made with batch 64 and not 32, seed 0 and not 1;", "--resume-with-changes"},
+      "--steps 20 --batch 32 --seed 1");
+  expect_resume_rejected(2, {"has 5 steps behind it, and this run ends after 4"}, "--steps 4");
+  expect_success(
+      train("--checkpoint-dir kept --resume auto --resume-with-changes --lr 0.01 --steps 20"));
+  expect_rejected(
+      run_lockstep(words("train --resume kept --model mlp:64-9-10 --steps 20"), folder_.path()), 2,
+      {"model \"mlp:64-8-10\" and not \"mlp:64-9-10\""});
+}
+
+TEST_F(Resume, FromADamagedCheckpointNamesTheFile) {
+  train_to(5);
+  const fs::path checkpoint = folder_ / "kept" / "step-00000005";
+  const fs::path model = checkpoint / "model.safetensors";
+  const std::string whole = read_text(model);
+  std::string flipped = whole;
+  flipped[flipped.size() - 9] ^= 1;
+  for (const std::string& text : {flipped, whole.substr(0, whole.size() / 2), std::string()}) {
+    write_text(model, text);
+    expect_resume_rejected(1, {"step-00000005/model.safetensors is damaged", "SHA-256"});
+  }
+  fs::remove(model);
+  expect_resume_rejected(1, {"model.safetensors", "No such file"});
+  write_text(model, whole);
+  const fs::path state = checkpoint / "state.json";
+  const std::string text = read_text(state);
+  write_text(state, text.substr(0, text.size() / 2));
+  expect_resume_rejected(1, {"state.json is no state of a checkpoint, or is damaged"});
+  std::string newer = text;
+  newer.replace(newer.find("checkpoint/1"), 12, "checkpoint/2");
+  write_text(state, newer);
+  expect_resume_rejected(1, {"is of lockstep.checkpoint/2", "use the newer program"});
+  std::string without = text;
+  without.replace(without.find("\"bucket_order\""), 14, "\"other\"");
+  write_text(state, without);
+  expect_resume_rejected(1, {"state.json lacks a field"});
+}
+
+}  // namespace
+}  // namespace lockstep::testing

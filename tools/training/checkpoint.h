@@ -1,0 +1,63 @@
+// Moments of a training run in files, from which it goes on.
+//
+//   DIR/step-00000120/model.safetensors      weights and buffers, as --save writes them
+//                     optimizer.safetensors  "momentum.0.weight"; "exp_avg.0.weight", ...
+//                     state.json             the step, what decides the numbers, SHA-256 of both
+//
+// A folder is written under another name, synced and renamed: whenever the process is killed, it is
+// there whole or not at all. Ranks need not be as many as those that wrote it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/nn/module.h"
+#include "engine/nn/state_dict.h"
+#include "engine/optim/optimizer.h"
+
+namespace lockstep::tools {
+
+struct TrainingFlags;
+struct TrainingTask;
+
+// Where checkpoints go, and when.
+struct CheckpointPlan {
+  std::filesystem::path folder;
+  std::size_t every = 0;  // steps; the last step too
+  std::size_t keep = 0;   // folders; older ones are removed
+};
+
+struct Checkpoint {
+  std::uint64_t step = 0;  // so many are done
+  // --batch, --seed and whatever else decides the numbers, by the names of the run file.
+  nlohmann::ordered_json settings;
+  std::vector<std::size_t> bucket_order;  // of DDP's parameters; empty elsewhere
+  nn::StateDict model;
+  std::vector<optim::Optimizer::State> optimizer = {};  // by parameter
+};
+
+// The settings of a run. REQUIRES: its data was loaded.
+nlohmann::ordered_json decisive_settings(const TrainingFlags& flags, const TrainingTask& task);
+
+// parameters: the model's, in the optimizer's order, which name its tensors.
+// Throws Error{Io} when something cannot be written; older checkpoints are then still there.
+void write_checkpoint(const CheckpointPlan& plan, const Checkpoint& checkpoint,
+                      const std::vector<nn::NamedParameter>& parameters);
+
+// Throws Error{Io} that names the file for one that is missing, truncated or changed, and a schema
+// of a newer program.
+Checkpoint read_checkpoint(const std::filesystem::path& folder);
+
+// The newest checkpoint in the folder, if it has one.
+std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& folder);
+
+// For --resume WORD: auto (the newest of --checkpoint-dir; nothing where there is none), a
+// checkpoint, or a folder of them. Throws as read_checkpoint, Error{Io} where there is none, and
+// Error{Usage} naming the settings that differ, unless --resume-with-changes allows them.
+std::optional<Checkpoint> find_checkpoint(const TrainingFlags& flags, const TrainingTask& task);
+
+}  // namespace lockstep::tools
