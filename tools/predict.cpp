@@ -75,6 +75,12 @@ std::vector<std::size_t> read_devices(const PredictFlags& flags,
   return devices;
 }
 
+Precision read_precision(const PredictFlags& flags) {
+  return flags.precision == "bf16"   ? Precision::bf16
+         : flags.precision == "tf32" ? Precision::tf32
+                                     : Precision::fp32;
+}
+
 Net read_net(const PredictFlags& flags, const predict::DeviceProfile& device) {
   Net net;
   if (!flags.model.empty()) net = find_net(flags.model);
@@ -87,9 +93,7 @@ Net read_net(const PredictFlags& flags, const predict::DeviceProfile& device) {
           "--batch-per-gpu", "must be from 1 to {}, found {}", kMaxBatch, *flags.batch_per_gpu);
   net.batch_per_gpu = static_cast<std::size_t>(*flags.batch_per_gpu);
   if (flags.step) net.step_seconds = require_positive("--step", *flags.step);
-  net.precision = flags.precision == "bf16"   ? Precision::bf16
-                  : flags.precision == "tf32" ? Precision::tf32
-                                              : Precision::fp32;
+  net.precision = read_precision(flags);
   require(net.step_seconds || net.forward_flops > 0, ErrorCode::Usage, "--step",
           "say how many seconds a step takes on one GPU, or give --model or --flops to guess it");
   const double step = net.step_seconds ? *net.step_seconds : guessed_step_seconds(net, device);
@@ -121,6 +125,13 @@ PredictionTask read_task(const PredictFlags& flags) {
     return task;
   }
   task.run = read_run_workload(flags.workload);
+  if (!flags.precision.empty()) {
+    predict::DeviceProfile& device = task.topology.device;
+    require(!device.measured && !is_measured_on(task.run, device), ErrorCode::Usage, "--precision",
+            "layers take as long as was measured on {}, in the precision that they had there",
+            device.name);
+    device.flops_per_second = peak_flops(device, read_precision(flags));
+  }
   if (task.strategies.empty()) {
     const bool fits_a_host =
         *std::ranges::max_element(task.devices) <= task.topology.gpus_per_host();
@@ -208,6 +219,7 @@ nlohmann::ordered_json config_json(const PredictFlags& flags, const PredictionTa
     if (!change.text.empty()) json["what_if"].push_back(change.text);
   }
   if (!flags.plan.empty()) json["plan"] = flags.plan;
+  if (!flags.precision.empty()) json["precision"] = flags.precision;
   if (task.topology.device.measured) json["ranks"] = flags.ranks;
   if (!flags.trace_path.empty()) json["trace"] = flags.trace_path;
   return json;
@@ -306,10 +318,9 @@ void run_predict(const PredictFlags& flags, const CommandLine& command) {
       (flags.workload.empty() ? 0 : 1) + (has_net ? 1 : 0) + (flags.all_reduce.empty() ? 0 : 1);
   require(subjects == 1, ErrorCode::Usage, "predict",
           "give one of --workload RUN.json, --params 25.6M (or --model NAME), --all-reduce BYTES");
-  const bool has_net_flag =
-      flags.step || flags.batch_per_gpu || !flags.flops.empty() || !flags.precision.empty();
+  const bool has_net_flag = flags.step || flags.batch_per_gpu || !flags.flops.empty();
   require(has_net || !has_net_flag, ErrorCode::Usage, "predict",
-          "--step, --batch-per-gpu, --flops and --precision need --params or --model");
+          "--step, --batch-per-gpu and --flops need --params or --model");
   require(!flags.topology.empty(), ErrorCode::Usage, "--topology",
           "name a topology such as {}, or a file", predict::preset_names().front());
   require_writable({{"--json", flags.json_path}, {"--trace", flags.trace_path}});
@@ -332,11 +343,14 @@ void add_predict_command(Command& program, const CommandLine& command) {
       predict.add_option("--step", flags->step, "seconds of a step on one GPU (default: a guess)");
   predict.add_option("--flops", flags->flops,
                      "operations of a sample's forward pass, such as 8.2G");
-  predict.add_option("--precision", flags->precision, "precision of the guess: fp32, tf32 or bf16")
-      .one_of({"fp32", "tf32", "bf16"})
-      .excludes(step);
   const Flag all_reduce = predict.add_option("--all-reduce", flags->all_reduce,
                                              "predict an all-reduce of this many bytes");
+  predict
+      .add_option("--precision", flags->precision,
+                  "precision of products whose times are not given: fp32, tf32 or bf16")
+      .one_of({"fp32", "tf32", "bf16"})
+      .excludes(step)
+      .excludes(all_reduce);
   predict.add_option("--topology", flags->topology, "a preset, a JSON file, or NAME*HOSTS@100gbe");
   predict.add_option("--devices", flags->devices, "numbers of devices, such as 1,2,4,8");
   predict

@@ -55,6 +55,23 @@ TEST_F(Predict, ARunsWorkloadHasRowsOfKindPredicted) {
   }
 }
 
+TEST_F(Predict, AWorkloadsProductsHaveAPrecision) {
+  write("run.json", run_file(layer("0", 785 * 4096 * 4) + "," + layer("2", 4097 * 10 * 4)));
+  const std::string flags = "--workload run.json --devices 1 --what-if batch=65536 --json p.json ";
+  std::vector<double> steps;
+  for (const char* precision : {"fp32", "bf16"}) {
+    expect_success(run(flags + "--topology dgx-a100 --precision " + precision));
+    const json file = read_json(folder_ / "p.json");
+    EXPECT_EQ(file["config"]["precision"], precision);
+    steps.push_back(file["rows"][1]["step_seconds"]);
+  }
+  expect_success(run(flags + "--topology dgx-a100"));
+  EXPECT_EQ(read_json(folder_ / "p.json")["rows"][1]["step_seconds"], steps[0]);
+  EXPECT_GT(steps[0], 5 * steps[1]);
+  expect_rejected(run(flags + "--topology dgx1-v100 --precision bf16"), 2, {"bf16", "Tesla V100"});
+  expect_rejected(run("--all-reduce 1M --topology dgx-a100 --precision bf16"), 2, {"--precision"});
+}
+
 TEST_F(Predict, AConvolutionalNetOnAnotherDeviceIsNotGuessed) {
   std::string file = run_file(layer("0", 200 * 4) + "," + layer("3", 25050 * 4));
   write("run.json", file.replace(file.find("mlp:784-4096-10"), 15, "lenet"));
