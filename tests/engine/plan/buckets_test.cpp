@@ -78,14 +78,6 @@ TEST(Buckets, DefaultLimitsAreOneAndTwentyFiveMebibytes) {
               ElementsAre(Indices{0, 1}, Indices{2, 3, 4}, Indices{5}));
 }
 
-TEST(Buckets, ParametersEnterInReverseOrderOfRegistration) {
-  EXPECT_EQ(reverse_order(4), (Indices{3, 2, 1, 0}));
-  EXPECT_EQ(reverse_order(0), Indices{});
-  const BucketPlan plan =
-      bucket_plan(float32_parameters({10, 10, 10, 10}), reverse_order(4), {{40, 80}});
-  EXPECT_THAT(indices(plan), ElementsAre(Indices{3}, Indices{2, 1}, Indices{0}));
-}
-
 TEST(Buckets, AreOrderedByTheirLastParameter) {
   // A small float64 parameter, whose bucket stays open to the end, comes first.
   const std::vector<BucketParameter> parameters{{1, DType::float64, kCpu0},
@@ -94,15 +86,6 @@ TEST(Buckets, AreOrderedByTheirLastParameter) {
                                                 {1, DType::float64, kCpu0}};
   EXPECT_THAT(indices(bucket_plan(parameters, forward_order(4), {{400}})),
               ElementsAre(Indices{1}, Indices{2}, Indices{0, 3}));
-}
-
-TEST(Buckets, SlotsLieBehindEachOther) {
-  const BucketPlan plan = bucket_plan(float32_parameters({5, 3, 7}), reverse_order(3));
-  ASSERT_EQ(plan.buckets.size(), 1u);
-  EXPECT_THAT(plan.buckets[0].slots,
-              ElementsAre(BucketSlot{2, 0, 7}, BucketSlot{1, 7, 3}, BucketSlot{0, 10, 5}));
-  EXPECT_EQ(plan.buckets[0].num_elements, 15u);
-  EXPECT_EQ(plan.buckets[0].num_bytes(), 60u);
 }
 
 TEST(Buckets, AlignedSlotsBeginAtMultiplesOfTheAlignment) {

@@ -5,18 +5,6 @@
 namespace lockstep::plan {
 namespace {
 
-TEST(Interpreter, CopiesOnlyTheChunk) {
-  RankBuffers buffers{{1, 2, 3}, {4, 5, 6}};
-  interpret({"copy", 2, 3, {{"", {{0, 1, {1, 1}, Combine::copy}}}}}, buffers);
-  EXPECT_EQ(buffers, (RankBuffers{{1, 2, 3}, {4, 2, 6}}));
-}
-
-TEST(Interpreter, AddsToTheReceiver) {
-  RankBuffers buffers{{1, 2}, {4, 5}};
-  interpret({"add", 2, 2, {{"", {{0, 1, {0, 2}, Combine::add}}}}}, buffers);
-  EXPECT_EQ(buffers, (RankBuffers{{1, 2}, {5, 7}}));
-}
-
 TEST(Interpreter, ReadsTheValuesFromBeforeTheStep) {
   RankBuffers buffers{{1}, {2}, {3}};
   const std::vector<Transfer> rotate{

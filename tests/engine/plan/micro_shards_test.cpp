@@ -30,39 +30,6 @@ TEST(MicroShards, AreEightSomeOfThemEmpty) {
   EXPECT_THAT(sizes(micro_shard_plan(0, 1)), ElementsAre(0, 0, 0, 0, 0, 0, 0, 0));
 }
 
-TEST(MicroShards, BelongToDevicesInNeighbouringGroups) {
-  EXPECT_EQ(micro_shard_plan(64, 1).device_of(7), 0u);
-  EXPECT_EQ(micro_shard_plan(64, 2).device_of(3), 0u);
-  EXPECT_EQ(micro_shard_plan(64, 2).device_of(4), 1u);
-  EXPECT_EQ(micro_shard_plan(64, 4).device_of(5), 2u);
-  EXPECT_EQ(micro_shard_plan(64, 8).device_of(5), 5u);
-}
-
-TEST(MicroShards, RowsOfTheDevicesCoverTheBatch) {
-  for (const std::size_t devices : {1, 2, 4, 8}) {
-    for (const std::size_t rows : {0, 1, 7, 10, 64, 101}) {
-      const MicroShardPlan plan = micro_shard_plan(rows, devices);
-      std::size_t end = 0;
-      for (std::size_t device = 0; device < devices; ++device) {
-        const ScatterPart part = plan.rows_of_device(device);
-        EXPECT_EQ(part.index, device);
-        EXPECT_EQ(part.offset, end);
-        end += part.size;
-      }
-      EXPECT_EQ(end, rows);
-    }
-  }
-  EXPECT_EQ(micro_shard_plan(10, 2).rows_of_device(1), (ScatterPart{1, 8, 2}));
-}
-
-TEST(MicroShards, RefuseOtherNumbersOfDevices) {
-  for (const std::size_t devices : {0, 3, 5, 6, 7, 16}) {
-    EXPECT_ERROR(micro_shard_plan(64, devices), ErrorCode::Usage,
-                 "the bitwise mode needs 1, 2, 4 or 8 devices, found " + std::to_string(devices));
-  }
-  EXPECT_ERROR(micro_shard_additions_inside(3), ErrorCode::Usage, "found 3");
-}
-
 TEST(MicroShards, AreAddedInOneFixedBinaryTree) {
   using Add = MicroShardAddition;
   EXPECT_THAT(micro_shard_additions(),

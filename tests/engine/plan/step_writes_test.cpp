@@ -8,17 +8,6 @@ namespace {
 constexpr Combine kAdd = Combine::add;
 constexpr Combine kCopy = Combine::copy;
 
-TEST(WritesOfRank, JoinAddsInTheOrderOfRanks) {
-  const Step step{"", {{3, 1, {0, 4}, kAdd}, {0, 1, {0, 4}, kAdd}, {2, 1, {0, 4}, kAdd}}};
-  EXPECT_EQ(writes_of_rank(step, 1), (std::vector<Write>{{{0, 4}, kAdd, {0, 2, 3}}}));
-}
-
-TEST(WritesOfRank, KeepOtherChunksApartByRisingOffset) {
-  const Step step{"", {{2, 1, {4, 4}, kCopy}, {0, 1, {0, 4}, kAdd}, {0, 2, {0, 4}, kAdd}}};
-  EXPECT_EQ(writes_of_rank(step, 1),
-            (std::vector<Write>{{{0, 4}, kAdd, {0}}, {{4, 4}, kCopy, {2}}}));
-}
-
 TEST(RequireValid, RefusesTransfersThatCannotBe) {
   const std::pair<std::vector<Transfer>, const char*> mistakes[] = {
       {{{0, 3, {0, 8}, kAdd}},

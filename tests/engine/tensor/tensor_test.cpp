@@ -168,14 +168,6 @@ TEST(TensorView, OutsideTheTensorIsAnError) {
   expect_error(ErrorCode::Shape, "[shape]", [&] { all.slice(1, {static_cast<std::size_t>(-1)}); });
 }
 
-TEST(TensorView, MatrixIsDimZeroByAllOthers) {
-  const MatrixView matrix = Tensor::zeros({5, 3, 4}).matrix();
-  EXPECT_EQ(matrix.rows, 5u);
-  EXPECT_EQ(matrix.cols, 12u);
-  EXPECT_EQ(Tensor::zeros({7}).matrix().rows, 7u);
-  EXPECT_EQ(Tensor::zeros({7}).matrix().cols, 1u);
-}
-
 TEST(Tensor, ThatIsUndefinedSaysSoInsteadOfCrashing) {
   const Tensor undefined;
   expect_error(ErrorCode::State, "is undefined", [&] { undefined.clone(); });

@@ -3,12 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -36,24 +32,6 @@ std::vector<json> events_of(const json& trace, const std::string& phase) {
     }
   }
   return events;
-}
-
-// JSON's microseconds back in whole nanoseconds.
-std::int64_t nanoseconds(const json& microseconds) {
-  return std::llround(microseconds.get<double>() * 1000);
-}
-
-TEST(ChromeTrace, SpansOfAThreadNeverOverlap) {
-  Recording recording = two_ranks_three_steps();
-  const json trace = written(recording);
-  std::map<std::pair<int, int>, std::int64_t> end_of_thread;
-  for (const json& event : events_of(trace, "X")) {
-    std::int64_t& end = end_of_thread[{event.at("pid"), event.at("tid")}];
-    EXPECT_GE(nanoseconds(event.at("ts")), end) << event;
-    end = nanoseconds(event.at("ts")) + nanoseconds(event.at("dur"));
-  }
-  EXPECT_EQ(events_of(trace, "X").size(), recording.spans.size());
-  EXPECT_EQ(end_of_thread.size(), 2u * 5u) << "steps, host, compute, compute ops and comm per rank";
 }
 
 // "0 compute ops: 2" for each row of the file: its rank, its name and its number of spans.
@@ -114,28 +92,6 @@ TEST(ChromeTrace, GivesAGpusTimesRowsOfTheirOwn) {
               ::testing::ElementsAre("0 compute: 1", "0 GPU steps: 1", "0 GPU compute: 1"));
 }
 
-TEST(ChromeTrace, NamesProcessesAndThreads) {
-  const json trace = written(two_ranks_three_steps(), {.process_names = {{1, "cpu:1"}}});
-  std::map<int, std::string> process_names;
-  std::set<int> threads;
-  std::set<std::string> thread_names;
-  for (const json& event : events_of(trace, "M")) {
-    if (event.at("name") == "process_name") {
-      process_names[event.at("pid")] = event.at("args").at("name");
-    } else if (event.at("name") == "thread_name") {
-      EXPECT_TRUE(threads.insert(event.at("tid").get<int>()).second)
-          << "thread numbers are unique over all processes";
-      thread_names.insert(event.at("args").at("name").get<std::string>());
-    }
-  }
-  EXPECT_EQ(process_names, (std::map<int, std::string>{{0, "rank 0"}, {1, "cpu:1"}}));
-  EXPECT_THAT(thread_names,
-              ::testing::UnorderedElementsAre("steps", "host", "compute", "compute ops", "comm"));
-  for (const json& event : events_of(trace, "X")) {
-    EXPECT_EQ(threads.count(event.at("tid").get<int>()), 1u);
-  }
-}
-
 TEST(ChromeTrace, KeepsTimesToTheNanosecondAndArguments) {
   Recording recording;
   recording.spans.push_back(
@@ -166,48 +122,11 @@ TEST(ChromeTrace, EscapesNames) {
   EXPECT_EQ(spans.at(1).at("name"), "not UTF-8: \xef\xbf\xbd");
 }
 
-TEST(ChromeTrace, DrawsTheMemoryOfEachRank) {
-  Recording recording = two_ranks_three_steps();
-  const std::int64_t begin = 5000 * 1001;
-  recording.memory = {{begin, 4096, 0}, {begin + 1500, 512, 1}, {begin + 2500, 1024, 0}};
-  const json trace = written(recording);
-  std::set<int> threads_of_rank_1;
-  for (const json& event : events_of(trace, "X")) {
-    if (event.at("pid") == 1) threads_of_rank_1.insert(event.at("tid").get<int>());
-  }
-  using Values = std::vector<std::pair<std::int64_t, std::int64_t>>;
-  std::map<std::pair<int, std::string>, Values> counters;
-  for (const json& event : events_of(trace, "C")) {
-    counters[{event.at("pid"), event.at("name")}].emplace_back(nanoseconds(event.at("ts")),
-                                                               event.at("args").at("value"));
-    EXPECT_EQ(event.at("args").size(), 1u) << "of several values viewers stack up";
-    if (event.at("pid") != 1) continue;
-    EXPECT_EQ(threads_of_rank_1.count(event.at("tid").get<int>()), 1u);
-  }
-  EXPECT_EQ((counters[{0, "memory (bytes)"}]), (Values{{0, 4096}, {2500, 1024}}));
-  EXPECT_EQ((counters[{1, "memory (bytes)"}]), (Values{{1500, 512}}));
-}
-
 TEST(ChromeTrace, SaysHowMuchWasDropped) {
   Recording recording = two_ranks_three_steps();
   EXPECT_FALSE(written(recording).contains("droppedEvents"));
   recording.num_dropped = 17;
   EXPECT_EQ(written(recording).at("droppedEvents"), 17);
-}
-
-TEST(ChromeTrace, IsSavedOrSaysWhyNot) {
-  const auto path = std::filesystem::path(::testing::TempDir()) / "lockstep_chrome_trace.json";
-  save_chrome_trace(path, two_ranks_three_steps());
-  std::ifstream file(path);
-  EXPECT_TRUE(json::parse(file).contains("traceEvents"));
-  std::filesystem::remove(path);
-  try {
-    save_chrome_trace("/no/such/folder/trace.json", {});
-    FAIL() << "expected an error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::Io);
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("/no/such/folder"));
-  }
 }
 
 }  // namespace

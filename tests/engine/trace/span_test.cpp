@@ -11,36 +11,6 @@
 namespace lockstep::trace {
 namespace {
 
-TEST(Span, IsNotRecordedWhileNothingRecords) {
-  start();
-  stop();
-  { ScopedSpan span(Lane::compute, Category::forward, "forward"); }
-  EXPECT_TRUE(collect().spans.empty());
-  EXPECT_FALSE(recording());
-}
-
-TEST(Span, KeepsWhatItWasToldAndItsTimes) {
-  start();
-  const std::int64_t before = now_ns();
-  {
-    ScopedSpan span(Lane::comm, Category::communication, "all_reduce", 4096);
-    span.set_sequence(7);
-  }
-  const std::int64_t after = now_ns();
-  stop();
-  const Recording recorded = collect();
-  ASSERT_EQ(recorded.spans.size(), 1u);
-  const Span& span = recorded.spans[0];
-  EXPECT_STREQ(span.name, "all_reduce");
-  EXPECT_EQ(span.lane, Lane::comm);
-  EXPECT_EQ(span.category, Category::communication);
-  EXPECT_EQ(span.num_bytes, 4096u);
-  EXPECT_EQ(span.sequence, 7);
-  EXPECT_LE(before, span.begin_ns);
-  EXPECT_LE(span.begin_ns, span.end_ns);
-  EXPECT_LE(span.end_ns, after);
-}
-
 // Of all others it would cost more than it tells.
 TEST(Span, HasTheCpuTimeOfComputationAndWaits) {
   start();
@@ -76,26 +46,6 @@ TEST(Span, HasTheCpuTimeOfComputationAndWaits) {
   EXPECT_GT(cpu_ns.at("wait"), 0);
   EXPECT_GT(cpu_ns.at("outer"), cpu_ns.at("wait"));
   EXPECT_GE(cpu_ns.at("after"), 0);
-}
-
-TEST(Span, TakesItsRankFromTheContext) {
-  start();
-  {
-    const ThreadContextScope context({.rank = 3, .world_size = 4});
-    ScopedSpan by_rank(Lane::host, Category::host, "by rank");
-    {
-      const TrackScope track(5);
-      ScopedSpan by_scope(Lane::host, Category::host, "by scope");
-    }
-    ScopedSpan by_rank_again(Lane::host, Category::host, "by rank again");
-  }
-  stop();
-  const Recording recorded = collect();
-  ASSERT_EQ(recorded.spans.size(), 3u);
-  for (const Span& span : recorded.spans) {
-    const std::string name = span.name;
-    EXPECT_EQ(span.rank, name == "by scope" ? 5 : 3) << name;
-  }
 }
 
 // What a profiler would be told. Hooks stay for the whole process, so this is one test.
