@@ -18,16 +18,5 @@ TEST(CoreBinding, CutsTheAllowedCoresIntoParts) {
   EXPECT_THAT(part_of_cores({4, 5}, 1, 3), IsEmpty()) << "fewer cores than ranks";
 }
 
-TEST(CoreBinding, BindsAndReadsBack) {
-  const std::vector<int> before = allowed_cores();
-  ASSERT_FALSE(before.empty());
-  bind_to({before.back()});
-  EXPECT_THAT(allowed_cores(), ElementsAre(before.back()));
-  bind_to({});  // changes nothing
-  EXPECT_THAT(allowed_cores(), ElementsAre(before.back()));
-  bind_to(before);
-  EXPECT_EQ(allowed_cores(), before);
-}
-
 }  // namespace
 }  // namespace lockstep::runtime

@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <thread>
-
 namespace lockstep::runtime {
 namespace {
 
@@ -38,26 +35,6 @@ TEST(IsDisturbed, ByOthersThatTookWantedCores) {
   for (const Case& c : cases) {
     EXPECT_EQ(is_disturbed(c.use, c.wanted_cores), c.expected) << c.description;
   }
-}
-
-TEST(CoreProbe, CountsTheWorkOfThisProcess) {
-  CoreProbe probe;
-  probe.sample();
-  const double before = own_cpu_seconds();
-  std::atomic<bool> is_over = false;
-  std::thread other([&] {
-    while (!is_over) {
-    }
-  });
-  while (own_cpu_seconds() < before + 0.2) {
-  }
-  probe.sample();
-  is_over = true;
-  other.join();
-  const CoreUse use = probe.use();
-  EXPECT_GE(use.own_seconds, 0.2);
-  EXPECT_GT(use.wall_seconds, 0.05);
-  EXPECT_GE(use.stolen_seconds, 0);
 }
 
 }  // namespace

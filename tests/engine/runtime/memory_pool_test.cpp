@@ -40,30 +40,6 @@ TEST(HostMemoryPool, CountsCurrentPeakAndCachedBytes) {
   EXPECT_EQ(pool->statistics().current_bytes, 0u);
 }
 
-// An event that passes when the test says so.
-struct ManualEvent final : Event {
-  bool passed = false;
-  bool has_passed() const override { return passed; }
-  bool wait(Deadline) const override { return passed; }
-};
-
-TEST(HostMemoryPool, ABlockWaitsForItsEvents) {
-  const auto pool = make_host_memory_pool("cpu:0");
-  const auto first = std::make_shared<ManualEvent>();
-  const auto second = std::make_shared<ManualEvent>();
-  const auto block = pool->allocate(4096);
-  pool->release(block, {first, second});
-  const auto other = pool->allocate(4096);
-  EXPECT_NE(other.data, block.data);
-  first->passed = true;
-  const auto third = pool->allocate(4096);
-  EXPECT_NE(third.data, block.data);
-  pool->release_cached();  // must not free what is in use
-  second->passed = true;
-  EXPECT_EQ(pool->allocate(4096).data, block.data);
-  for (const auto& held : {block, other, third}) pool->release(held);
-}
-
 TEST(HostMemoryPool, OutOfMemoryLeavesThePoolUsable) {
   const auto pool = make_host_memory_pool("cpu:7");
   const auto held = pool->allocate(1000);

@@ -21,20 +21,5 @@ TEST(ProcessStat, TakesAnyNameForOne) {
   EXPECT_EQ(parent_of(kProcess, proc.path()), 4700);
 }
 
-TEST(ProcessStat, IsAbsentWithoutTheProcess) {
-  const TempFolder proc;
-  EXPECT_FALSE(parent_of(kProcess, proc.path()));
-  EXPECT_EQ(read_process_file(kProcess, "cmdline", proc.path()), "");
-}
-
-// As a file of /proc that was opened before the process ended, a folder can be opened, but reading
-// from it fails.
-TEST(ProcessStat, IsAbsentWhenTheProcessEndsMeanwhile) {
-  const TempFolder proc;
-  std::filesystem::create_directories(proc / "4711/stat");
-  EXPECT_FALSE(parent_of(kProcess, proc.path()));
-  EXPECT_EQ(read_process_file(kProcess, "stat", proc.path()), "");
-}
-
 }  // namespace
 }  // namespace lockstep::runtime

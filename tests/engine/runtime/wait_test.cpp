@@ -2,53 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <thread>
 #include <vector>
 
 namespace lockstep::runtime {
 namespace {
-
-TEST(WaitWord, AWaitEndsAtItsDeadline) {
-  WaitWord word(3);
-  const auto deadline = deadline_after(0.01);
-  EXPECT_FALSE(word.wait_while_equal(3, deadline));
-  EXPECT_GE(Clock::now(), *deadline);
-}
-
-TEST(Deadline, NoTimeMeansForEver) {
-  EXPECT_FALSE(deadline_after(std::optional<double>()).has_value());
-  EXPECT_FALSE(has_passed({}));
-  EXPECT_TRUE(has_passed(deadline_after(-1)));
-  EXPECT_FALSE(has_passed(deadline_after(60)));
-}
-
-TEST(Deadline, TheEarlierOfTwoEnds) {
-  const Deadline soon = deadline_after(1);
-  const Deadline late = deadline_after(2);
-  EXPECT_EQ(earlier(soon, late), soon);
-  EXPECT_EQ(earlier(late, soon), soon);
-  EXPECT_EQ(earlier({}, soon), soon);
-  EXPECT_EQ(earlier(soon, {}), soon);
-  EXPECT_FALSE(earlier({}, {}).has_value());
-}
-
-TEST(Deadline, TheTimeUntilThenIsBounded) {
-  using std::chrono::seconds;
-  EXPECT_EQ(time_until({}, seconds(3)), seconds(3));
-  EXPECT_EQ(time_until(deadline_after(60), seconds(3)), seconds(3));
-  EXPECT_EQ(time_until(deadline_after(-1), seconds(3)), seconds(0));
-  EXPECT_GT(time_until(deadline_after(60)), seconds(3));
-}
-
-TEST(Deadline, NeverHasTooFewMillisecondsForPoll) {
-  EXPECT_EQ(milliseconds_until({}), -1);
-  EXPECT_EQ(milliseconds_until(deadline_after(-1)), 0);
-  EXPECT_EQ(milliseconds_until(Clock::now() + std::chrono::hours(1'000'000)), 864'000'000);
-  const Deadline soon = deadline_after(60);
-  const int milliseconds = milliseconds_until(soon);
-  EXPECT_GE(Clock::now() + std::chrono::milliseconds(milliseconds), *soon);
-}
 
 TEST(WaitWord, EverySleeperWakesWhenTheWordChanges) {
   WaitWord word(0), sleeping(0);
@@ -87,15 +45,6 @@ TEST(WaitWord, ThousandsOfHandOversLoseNoWakeUp) {
   }
   other.join();
   EXPECT_EQ(shared, static_cast<int>(kTurns));
-}
-
-TEST(SpinUntil, LooksOnceInAThreadThatNeverSpins) {
-  std::thread([] {
-    never_spin();
-    int calls = 0;
-    EXPECT_FALSE(spin_until([&] { return ++calls < 0; }));
-    EXPECT_EQ(calls, 1);
-  }).join();
 }
 
 }  // namespace
