@@ -57,17 +57,6 @@ TEST(ImageGradients, FlattenImages) {
                          {random_leaf({2, 5, 4, 1}, 1)});
 }
 
-TEST(ImageOps, AConvolutionIsALinearLayerOverPatches) {
-  const Variable x(random_tensor({3, 6, 5, 4}, 1));
-  const Variable weight(random_tensor({7, 3, 3, 4}, 2));
-  const Variable bias(random_tensor({7}, 3));
-  const Variable y = conv2d(x, weight, bias, {2, 1}, Activation::relu);
-  EXPECT_EQ(y.shape(), (Shape{3, 3, 3, 7}));
-  const Variable plain =
-      linear(patches(x, 3, 3, {2, 1}), reshape(weight, {7, 36}), bias, Activation::relu);
-  expect_close(reshape(y, plain.shape()).value(), plain.value(), {1e-6});
-}
-
 TEST(ImageOps, FlattenHasPyTorchsOrder) {
   // Two pixels of three channels: channel by channel.
   const Variable x(Tensor::from(std::vector<float>{1, 2, 3, 10, 20, 30}, {1, 1, 2, 3}));

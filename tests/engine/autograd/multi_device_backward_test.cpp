@@ -5,7 +5,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <thread>
 
 #include "engine/autograd/backward.h"
 #include "engine/autograd/node.h"
@@ -87,23 +86,6 @@ TEST(MultiDeviceBackward, DevicesWorkAtTheSameTime) {
   EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{3, 3, 3}));
 }
 
-TEST(MultiDeviceBackward, HooksOfOneDeviceTakeTurns) {
-  ThreadContext context = thread_context();
-  context.rank = 3;
-  context.world_size = 5;
-  ThreadContextScope scope(context);
-  std::vector<Variable> leaves;
-  std::vector<int> ranks;  // unguarded: cpu:1's hooks must not overlap
-  for (int i = 0; i < 20; ++i) {
-    leaves.push_back(random_leaf({2}, static_cast<std::uint64_t>(i), cpu(1)));
-    leaves.back().on_grad_ready([&](const Variable&) { ranks.push_back(thread_context().rank); });
-  }
-  Variable total(Tensor::zeros({2}, DType::float64));
-  for (const Variable& leaf : leaves) total = add(total, to(leaf, cpu(0)));
-  sum(total).backward();
-  EXPECT_EQ(ranks, std::vector<int>(20, 3));
-}
-
 TEST(MultiDeviceBackward, AHookSeesTheWholeSumOnce) {
   Variable x = random_leaf({2}, 1);
   std::vector<std::vector<double>> seen;
@@ -112,15 +94,6 @@ TEST(MultiDeviceBackward, AHookSeesTheWholeSumOnce) {
   for (int i = 1; i <= 4; ++i) total = add(total, to(scale(to(x, cpu(i)), 1.0), cpu(0)));
   sum(total).backward();
   EXPECT_EQ(seen, (std::vector<std::vector<double>>{{5, 5}}));
-}
-
-TEST(MultiDeviceBackward, OnBackwardEndRunsOnTheCallersThread) {
-  Variable x = random_leaf({2}, 1, cpu(1));
-  std::thread::id ended_on;
-  x.on_grad_ready(
-      [&](const Variable&) { on_backward_end([&] { ended_on = std::this_thread::get_id(); }); });
-  sum(to(scale(x, 2.0), cpu(0))).backward();
-  EXPECT_EQ(ended_on, std::this_thread::get_id());
 }
 
 TEST(MultiDeviceBackward, AnErrorOfAnotherDeviceEndsTheCall) {
@@ -153,18 +126,6 @@ TEST(MultiDeviceBackward, AThousandGraphsGiveTheSameGradients) {
     ASSERT_FALSE(HasFailure()) << "round " << round;
     Variable(w).clear_grad();
   }
-}
-
-TEST(MultiDeviceBackward, FromAWorkersOwnTask) {
-  // As parallel_apply may do it: the device's worker runs a pass that needs its own device.
-  const Variable x = random_leaf({2}, 1, cpu(1));
-  std::atomic<bool> done{false};
-  runtime::logical_device(cpu(1)).worker().post([&] {
-    sum(to(scale(to(scale(x, 2.0), cpu(2)), 3.0), cpu(1))).backward();
-    done = true;
-  });
-  while (!done) std::this_thread::yield();
-  EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{6, 6}));
 }
 
 }  // namespace

@@ -106,23 +106,6 @@ TEST_P(ActivationGradients, FusedIntoLinear) {
                          {random_leaf({4, 5}, 1), random_leaf({3, 5}, 2)});
 }
 
-TEST_P(ActivationGradients, FusedEqualsTheTwoOperations) {
-  Variable x = random_leaf({4, 5}, 1);
-  Variable w = random_leaf({3, 5}, 2);
-  Variable b = random_leaf({3}, 3);
-  const Tensor direction = random_tensor({4, 3}, 4);
-  const Variable fused = linear(x, w, b, GetParam());
-  fused.backward(direction);
-  const Tensor grads[] = {x.grad(), w.grad(), b.grad()};
-  for (Variable* leaf : {&x, &w, &b}) leaf->clear_grad();
-  const Variable separate = activate(linear(x, w, b), GetParam());
-  separate.backward(direction);
-  expect_close(fused.value(), separate.value(), kFloat64);
-  expect_close(grads[0], x.grad(), kFloat64);
-  expect_close(grads[1], w.grad(), kFloat64);
-  expect_close(grads[2], b.grad(), kFloat64);
-}
-
 std::string name_of(const ::testing::TestParamInfo<Activation>& info) {
   switch (info.param) {
     case Activation::none:

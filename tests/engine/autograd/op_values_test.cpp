@@ -103,41 +103,6 @@ TEST(OpValues, MeanLossOfNoRowsIsNaN) {
   EXPECT_EQ(logits.grad().shape(), (Shape{0, 3}));
 }
 
-TEST(OpValues, DropoutDropsAboutThatMany) {
-  const Variable x(Tensor::full({100, 50}, 1.0, DType::float64));
-  std::size_t num_dropped = 0;
-  for (const double value : dropout(x, 0.3, 1, 0).value().to_vector<double>()) {
-    if (value == 0) {
-      ++num_dropped;
-    } else {
-      EXPECT_DOUBLE_EQ(value, 1 / 0.7);
-    }
-  }
-  EXPECT_NEAR(static_cast<double>(num_dropped), 1500, 150);
-}
-
-TEST(OpValues, DropoutOfAShardDrawsItsRowsMask) {
-  const Variable x(Tensor::full({6, 7}, 1.0, DType::float64));
-  const Tensor whole = dropout(x, 0.5, 1, 2).value();
-  ThreadContext context = thread_context();
-  context.first_row = 4;
-  ThreadContextScope scope(context);
-  const Tensor shard = dropout(Variable(x.value().rows(4, 6)), 0.5, 1, 2).value();
-  expect_close(shard, whole.rows(4, 6), kExact);
-}
-
-TEST(OpValues, DropoutDrawsAnotherMaskForEveryStep) {
-  const Variable x(Tensor::full({10, 10}, 1.0, DType::float64));
-  const std::vector<double> base = dropout(x, 0.5, 1, 2).value().to_vector<double>();
-  EXPECT_EQ(dropout(x, 0.5, 1, 2).value().to_vector<double>(), base);
-  EXPECT_NE(dropout(x, 0.5, 2, 2).value().to_vector<double>(), base);
-  EXPECT_NE(dropout(x, 0.5, 1, 3).value().to_vector<double>(), base);
-  ThreadContext context = thread_context();
-  context.step = 1;
-  ThreadContextScope scope(context);
-  EXPECT_NE(dropout(x, 0.5, 1, 2).value().to_vector<double>(), base);
-}
-
 TEST(OpValues, MovingToItsDeviceChangesNothing) {
   const Variable x = matrix({1.0}, {1});
   EXPECT_TRUE(to(x, test_device()).is_same(x));

@@ -2,10 +2,7 @@
 // sizes of the batches, and what is under way when a loader jumps or goes.
 #include <gtest/gtest.h>
 
-#include <future>
 #include <numeric>
-#include <optional>
-#include <thread>
 
 #include "engine/data/data_loader.h"
 #include "engine/runtime/step_graph.h"
@@ -149,19 +146,6 @@ TEST(DeviceBatches, SurviveJumpsWhileOthersAreUnderWay) {
     pair.device.start_epoch(epoch + 50);
     pair.device.next();  // given up in the middle
   }
-}
-
-TEST(DeviceBatches, OfSeveralThreadsDoNotMix) {
-  const auto rows = make_rows(103);
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 3; ++t) {
-    threads.emplace_back([&, t] {
-      Pair pair(rows, {.num_samples = 103, .batch_size = 8, .seed = std::uint64_t(t)},
-                DType::float32, t);
-      for (std::uint64_t epoch = 0; epoch < 3; ++epoch) pair.expect_same(epoch);
-    });
-  }
-  for (auto& thread : threads) thread.join();
 }
 
 TEST(DeviceBatches, BehindASlowConsumerStayAsTheyAre) {

@@ -52,16 +52,6 @@ TEST(EnvironmentOfRank, HoldsNoErrorFileOfAnOuterLauncher) {
   EXPECT_FALSE(environment_of_rank(options, 2, 1).contains("TORCHELASTIC_ERROR_FILE"));
 }
 
-TEST(EnvironmentOfRank, IsReadBackAsItWasMeant) {
-  const RankEnvironment found = rank_environment(environment_of_rank(second_node_of_two(), 2, 1));
-  EXPECT_EQ(found.launcher, Launcher::lockstep);
-  EXPECT_EQ(found.rank, 6);
-  EXPECT_EQ(found.local_rank, 2);
-  EXPECT_EQ(found.node_rank, 1);
-  EXPECT_EQ(found.hosts, Hosts::several);
-  EXPECT_EQ(found.master_port, 29500);
-}
-
 TEST(EnvironmentOfRank, ThreadsAreLimitedOnlyWhereSeveralRanksShareTheHost) {
   LaunchOptions options = second_node_of_two();
   options.environment["OMP_NUM_THREADS"] = "7";

@@ -28,17 +28,6 @@ std::vector<std::shared_ptr<Module>> layers() {
           std::make_shared<Sigmoid>()};
 }
 
-// How many nodes lie between a result and its farthest leaf.
-std::size_t depth(const Variable& result) {
-  std::size_t depth = 0;
-  const Node* node = result.node().get();
-  while (node) {
-    ++depth;
-    node = node->edge(0).node.get();
-  }
-  return depth;
-}
-
 TEST(Sequential, NamesItsChildrenByNumber) {
   const Sequential model(layers());
   std::vector<std::string> names;
@@ -47,12 +36,6 @@ TEST(Sequential, NamesItsChildrenByNumber) {
                                              "3.bias"}));
   EXPECT_EQ(model.size(), 6u);
   EXPECT_EQ(model[1].type_name(), "GELU");
-}
-
-TEST(Sequential, FusesALinearWithItsActivation) {
-  Sequential model(layers());
-  // Linear+GELU, Linear, Linear+Tanh, Sigmoid
-  EXPECT_EQ(depth(model(Variable(random_tensor({2, 3}, 1)))), 4u);
 }
 
 // A stack in which every activation but the last lies between two Linears.

@@ -47,9 +47,5 @@ TEST(WeightsFile, SaysThatItsTensorsArePyTorchs) {
             (checkpoint::Metadata{{"format", "pt"}}));
 }
 
-TEST(WeightsFile, ThatIsMissingIsNamed) {
-  expect_error(ErrorCode::Io, "/no/such/file", [] { load_weights("/no/such/file"); });
-}
-
 }  // namespace
 }  // namespace lockstep::nn

@@ -59,11 +59,6 @@ TEST(DdpBuckets, ParametersEnterInReverseOrder) {
   });
 }
 
-TEST(DdpBuckets, DefaultLimitsAreOneAndTwentyFiveMebibytes) {
-  EXPECT_EQ(parallel::GradReducerOptions().bucket_byte_limits,
-            (std::vector<std::size_t>{std::size_t{1} << 20, std::size_t{25} << 20}));
-}
-
 // Registered a, b, c, d; used so that gradients become ready in the order c, a, d, b.
 std::shared_ptr<nn::Module> make_shuffled() {
   return make_function_module(make_layers(4), [](nn::Module& self, const Variable& x) {
