@@ -1,6 +1,5 @@
 #include <gmock/gmock.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -110,28 +109,6 @@ TEST(AllReduceOps, ANotANumberOfOneRankReachesAllRanks) {
       }
     }
   });
-}
-
-// Over modelled links, here of no latency, ranks go through the steps of the plan.
-TEST(AllReduceByPlan, TheTwoShotPlanGivesTheBitsOfItsSharedMemoryForm) {
-  LOCKSTEP_CPU_ONLY("modelled links carry CPU tensors");
-  for (const int world_size : {2, 3, 8}) {
-    const plan::RankBuffers inputs = rounding_buffers(world_size, 4096);
-    const plan::RankBuffers expected = interpreted(plan::AllReducePlan::two_shot, inputs);
-    ThreadGroupOptions group;
-    group.link = LinkSpec{0, 1e18};
-    comm::run_ranks(
-        world_size,
-        [&](Communicator& communicator) {
-          const auto rank = static_cast<std::size_t>(communicator.rank());
-          const Tensor buffer = tensor_of(inputs[rank], communicator.rank());
-          CollectiveOptions options;
-          options.plan = plan::AllReducePlan::two_shot;
-          communicator.all_reduce(buffer, options);
-          EXPECT_EQ(buffer.to_vector<double>(), expected[rank]);
-        },
-        group);
-  }
 }
 
 TEST(AllReduceStress, AThousandSmallOnesOfEightRanksAreAllRight) {

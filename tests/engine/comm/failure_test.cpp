@@ -3,7 +3,6 @@
 #include <atomic>
 #include <latch>
 
-#include "engine/core/thread_context.h"
 #include "engine/runtime/cpu_cores.h"
 #include "tests/engine/comm/abort_in_transfers.h"
 #include "tests/engine/comm/comm_test_data.h"
@@ -87,22 +86,6 @@ TEST(Mismatch, BreaksTheGroupForGood) {
   for (const auto& error : errors) {
     ASSERT_TRUE(error);
     EXPECT_THAT(error->what(), HasSubstr("rank 1 called all_reduce #0 of 2"));
-  }
-}
-
-TEST(Mismatch, ASentMessageOfAnotherSizeIsNamed) {
-  const auto errors = errors_of_ranks(2, [](Communicator& communicator) {
-    if (communicator.rank() == 0) {
-      communicator.send(Tensor::zeros({4}), 1);
-      communicator.barrier();
-    } else {
-      communicator.recv(Tensor::zeros({5}), 0);
-    }
-  });
-  for (const auto& error : errors) {
-    ASSERT_TRUE(error);
-    EXPECT_THAT(error->what(),
-                HasSubstr("rank 1 called recv #0 of 5 float32 while rank 0 called send #0 of 4"));
   }
 }
 
@@ -202,17 +185,6 @@ TEST(RunRanks, TheFirstErrorAbortsTheOthersAndIsRethrownWithItsRank) {
     });
   });
   EXPECT_EQ(num_aborted.load(), 3);
-}
-
-TEST(RunRanks, GivesEveryThreadItsRankAndWorldSize) {
-  std::atomic<int> ranks_seen{0};
-  run_ranks(5, [&](Communicator& communicator) {
-    EXPECT_EQ(thread_context().rank, communicator.rank());
-    EXPECT_EQ(thread_context().world_size, 5);
-    EXPECT_EQ(communicator.world_size(), 5);
-    ranks_seen.fetch_or(1 << communicator.rank());
-  });
-  EXPECT_EQ(ranks_seen.load(), 31);
 }
 
 TEST(RunRanks, AnExceptionThatIsNoErrorBecomesOne) {

@@ -8,7 +8,6 @@
 #include <sstream>
 #include <thread>
 
-#include "tests/engine/comm/abort_in_transfers.h"
 #include "tests/engine/comm/comm_test_data.h"
 #include "tests/engine/comm/process_ranks.h"
 #include "tests/support/expect_error.h"
@@ -201,21 +200,6 @@ TEST(LinkDescription, SaysThatTheLinkIsModelled) {
       with_link("50us,1GB/s"));
 }
 
-TEST(LinkFailure, AnAbortReachesRanksWhoseMessagesAreUnderWay) {
-  for (const plan::AllReducePlan plan : kPlans) {
-    const auto errors = errors_of_ranks(
-        3,
-        [&](Communicator& c) {
-          all_reduce_until_rank_0_aborts(c, plan, /*num_elements=*/3000, /*abort_at=*/2);
-        },
-        with_link("20us,1GB/s"));
-    for (const auto& error : errors) {
-      ASSERT_TRUE(error);
-      EXPECT_THAT(error->what(), HasSubstr("enough"));
-    }
-  }
-}
-
 TEST(LinkFailure, AnAbortReachesRanksThatWaitForTheLinkItself) {
   std::atomic<int> num_sent = 0;
   const auto errors = errors_of_ranks(
@@ -255,25 +239,6 @@ TEST_P(Link, AMessageThatIsUnderWayForTooLongIsATimeoutThatSaysSo) {
   GetParam().run(2, work, kEndless);
 }
 
-TEST_P(Link, AMissingRankIsNamedAsWithoutALink) {
-  const auto work = [](Communicator& c) {
-    c.barrier();
-    c.set_timeout_seconds(0.1);
-    if (c.rank() == 1) {
-      expect_error(ErrorCode::Timeout, "waited 0.1 s in recv #0 of 3 float32",
-                   [&] { c.recv(Tensor::zeros({3}), 0); });
-    }
-    if (c.rank() == 0) {
-      // Ends with the failure of rank 1.
-      expect_error(ErrorCode::Timeout, "", [&] {
-        c.set_timeout_seconds(60);
-        c.barrier();
-      });
-    }
-  };
-  GetParam().run(2, work, kFast);
-}
-
 TEST_P(Link, AMessageOfAnotherSizeIsAnErrorThatNamesBothCalls) {
   const auto work = [](Communicator& c) {
     if (c.rank() == 0) {
@@ -311,21 +276,6 @@ TEST(LinkHosts, OnlyMessagesBetweenHostsGoOverTheLink) {
     on_hosts({"a", "a", "b"})(options);
     options.link = parse_link(kEndless);
   });
-}
-
-TEST(LinkProcesses, AllReduceOverIt) {
-  ForkedGroup group(
-      4,
-      [](Communicator& c) {
-        const Tensor buffer = Tensor::full({10'000}, 1 + c.rank());
-        c.all_reduce(buffer);
-        EXPECT_EQ(buffer.to_vector<double>(), std::vector<double>(10'000, 10));
-      },
-      [](ProcessGroupOptions& options) {
-        on_hosts({"a", "a", "b", "b"})(options);
-        options.link = parse_link("1ms,1GB/s");
-      });
-  for (const auto& end : group.ranks().join(60)) EXPECT_EQ(end.exit_code, 0) << end.error;
 }
 
 TEST(LinkProcesses, ThatNameDifferentLinksDoNotMeet) {
@@ -369,9 +319,6 @@ TEST(LinkSpec, HasALatencyAndABandwidthInTheUnitsOfTheField) {
   EXPECT_DOUBLE_EQ(parse_link("2s,3KB/s").bytes_per_second, 3e3);
   EXPECT_DOUBLE_EQ(parse_link("800ns,7B/s").latency_seconds, 8e-7);
   EXPECT_DOUBLE_EQ(parse_link("0us,7B/s").bytes_per_second, 7);
-}
-
-TEST(LinkSpec, BitsAreAnEighthOfBytes) {
   EXPECT_DOUBLE_EQ(parse_link("1us,100Gbit/s").bytes_per_second, 12.5e9);
   EXPECT_DOUBLE_EQ(parse_link("1us,8Mbit/s").bytes_per_second, 1e6);
   EXPECT_DOUBLE_EQ(parse_link("1us,8Kbit/s").bytes_per_second, 1e3);
@@ -401,57 +348,6 @@ TEST(LinkSpec, AnythingElseIsAnErrorThatSaysWhatWasExpected) {
     refuses("50us," + std::string(bandwidth),
             "'" + std::string(bandwidth) + "' is no bandwidth of 1 B/s or more");
   }
-}
-
-// A port whose times are plain numbers.
-struct Numbers {
-  std::int64_t occupy(std::int64_t earliest, std::int64_t length) {
-    return port.occupy(Time(earliest), Time(length)).count();
-  }
-  Port port;
-};
-
-TEST(Port, AMessageThatMeetsNoOtherGoesAtOnce) {
-  Numbers port;
-  EXPECT_EQ(port.occupy(100, 10), 110);
-  EXPECT_EQ(port.occupy(200, 10), 210);
-}
-
-TEST(Port, MessagesThatAreReadyTogetherGoOneAfterTheOther) {
-  Numbers port;
-  EXPECT_EQ(port.occupy(100, 10), 110);
-  EXPECT_EQ(port.occupy(100, 20), 130);
-  EXPECT_EQ(port.occupy(100, 5), 135);
-  EXPECT_EQ(port.occupy(120, 5), 140);
-}
-
-TEST(Port, AnEarlyMessageIsNotHeldUpByALateOneThatWasAskedForFirst) {
-  Numbers port;
-  EXPECT_EQ(port.occupy(100, 10), 110);
-  EXPECT_EQ(port.occupy(50, 10), 60);
-}
-
-TEST(Port, AMessageFillsTheFirstGapThatHoldsIt) {
-  Numbers port;
-  port.occupy(100, 10);
-  port.occupy(125, 10);
-  port.occupy(140, 10);
-  EXPECT_EQ(port.occupy(100, 15), 125);  // 110 ... 125
-  EXPECT_EQ(port.occupy(100, 6), 156);   // 135 ... 140 is too short
-  EXPECT_EQ(port.occupy(100, 5), 140);
-}
-
-TEST(Port, AMessageWithoutBytesTakesNoTime) {
-  Numbers port;
-  EXPECT_EQ(port.occupy(100, 0), 100);
-  EXPECT_EQ(port.occupy(100, 10), 110);
-}
-
-TEST(Port, WhatIsLongPastIsForgottenAndStaysTaken) {
-  Numbers port;
-  for (std::int64_t i = 0; i < 1000; ++i) EXPECT_EQ(port.occupy(20 * i, 10), 20 * i + 10);
-  EXPECT_GT(port.occupy(0, 10), 20 * 500);  // there were gaps before, but nobody knows
-  EXPECT_EQ(port.occupy(20 * 1000, 10), 20 * 1000 + 10);
 }
 
 }  // namespace

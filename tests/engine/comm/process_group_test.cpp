@@ -5,11 +5,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <algorithm>
-#include <atomic>
-
 #include "engine/comm/plan_communicator.h"
 #include "engine/plan/hierarchical.h"
+#include "tests/engine/comm/abort_in_transfers.h"
 #include "tests/engine/comm/comm_test_data.h"
 #include "tests/engine/comm/process_ranks.h"
 #include "tests/support/expect_error.h"
@@ -136,78 +134,62 @@ TEST_P(ProcessGroup, MessagesOfAnyLengthArriveInOrderAlsoWhenAllSendFirst) {
       along(GetParam()));
 }
 
-TEST_P(ProcessGroup, AsynchronousCallsRunInCallOrder) {
-  run_group_threads(
+TEST_P(ProcessGroup, AnAbortInTheMiddleOfTransfersEndsEveryRank) {
+  for (const plan::AllReducePlan plan : kPlans) {
+    const auto errors = errors_of_group_threads(
+        3,
+        [&](Communicator& communicator) {
+          all_reduce_until_rank_0_aborts(communicator, plan, 200'000, 10);
+        },
+        along(GetParam()));
+    for (const auto& error : errors) {
+      ASSERT_TRUE(error);
+      EXPECT_THAT(error->what(), HasSubstr("rank 0 aborted the group: enough"));
+    }
+  }
+}
+
+TEST_P(ProcessGroup, ARankThatLeavesFailsThoseThatNeedIt) {
+  const auto errors = errors_of_group_threads(
       3,
       [](Communicator& communicator) {
-        const Tensor value = Tensor::full({10}, 1, DType::int64);
-        CollectiveOptions async;
-        async.launch = Launch::async;
-        for (int round = 0; round < 10; ++round) {
-          communicator.all_reduce(value, async);
-          communicator.all_reduce(value);
-        }
-        EXPECT_EQ(value.to_vector<double>(), std::vector<double>(10, 3486784401.0));
-      },
-      along(GetParam()));
-}
-
-TEST_P(ProcessGroup, RanksThatCallDifferentThingsAreNamedBeforeDataMoves) {
-  const auto errors = errors_of_group_threads(
-      4,
-      [](Communicator& communicator) {
         communicator.barrier();
-        const std::size_t length = communicator.rank() == 2 ? 99 : 100;
-        const Tensor buffer = Tensor::full({length}, 1);
-        try {
-          communicator.all_reduce(buffer);
-        } catch (const Error&) {
-          EXPECT_EQ(buffer.to_vector<float>(), std::vector<float>(length, 1)) << "data moved";
-          throw;
-        }
+        if (communicator.rank() != 1) communicator.barrier();
       },
       along(GetParam()));
-  for (const auto& error : errors) {
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), ErrorCode::Comm);
-    EXPECT_THAT(error->what(),
-                HasSubstr("rank 2 called all_reduce #1 of 99 float32 (sum) while rank 0 called "
-                          "all_reduce #1 of 100 float32 (sum)"));
+  EXPECT_FALSE(errors[1]);
+  for (const std::size_t rank : {0u, 2u}) {
+    ASSERT_TRUE(errors[rank]);
+    EXPECT_THAT(errors[rank]->what(), HasSubstr("rank 1 left the group while rank"));
+    EXPECT_THAT(errors[rank]->what(), HasSubstr("waits for it in barrier #1"));
   }
 }
 
-TEST_P(ProcessGroup, AnAbortEndsTheCallsOfEveryRank) {
-  const auto errors = errors_of_group_threads(
-      4,
+TEST_P(ProcessGroup, AMessageOutlivesItsSender) {
+  run_group_threads(
+      2,
       [](Communicator& communicator) {
-        if (communicator.rank() == 3) communicator.abort("the loss is not finite");
-        while (true) communicator.all_reduce(Tensor::zeros({1000}));
+        constexpr std::size_t kLarge = 3'000'000;
+        if (communicator.rank() == 0) return void(communicator.send(Tensor::full({kLarge}, 7), 1));
+        const Tensor received = Tensor::zeros({kLarge});
+        communicator.recv(received, 0);
+        EXPECT_EQ(received.to_vector<float>(), std::vector<float>(kLarge, 7));
       },
       along(GetParam()));
-  for (const auto& error : errors) {
-    ASSERT_TRUE(error);
-    EXPECT_THAT(error->what(), HasSubstr("rank 3 aborted the group: the loss is not finite"));
-  }
 }
 
-TEST_P(ProcessGroup, ARankThatDoesNotComeIsNamedAtTheTimeLimit) {
-  const auto errors = errors_of_group_threads(
-      4,
+TEST_P(ProcessGroup, SixtyFourRanksOnAnyNumberOfCoresAllReduce) {
+  run_group_threads(
+      64,
       [](Communicator& communicator) {
-        communicator.barrier();
-        communicator.set_timeout_seconds(0.2);
-        if (communicator.rank() == 1) {
-          EXPECT_THROW(while (true) communicator.recv(Tensor::zeros({1}), 0), Error);
-          return;
+        for (const plan::AllReducePlan plan :
+             {plan::AllReducePlan::automatic, plan::AllReducePlan::ring}) {
+          const Tensor buffer = Tensor::full({10'000}, communicator.rank());
+          communicator.all_reduce(buffer, {.plan = plan});
+          EXPECT_EQ(buffer.to_vector<float>(), std::vector<float>(10'000, 2016));
         }
-        communicator.all_reduce(Tensor::zeros({5}));
       },
       along(GetParam()));
-  for (const int rank : {0, 2, 3}) {
-    const auto& error = errors[static_cast<std::size_t>(rank)];
-    ASSERT_TRUE(error);
-    EXPECT_THAT(error->what(), HasSubstr("rank 1"));
-  }
 }
 
 TEST_P(ProcessGroup, TellsHowItsRanksTalk) {
@@ -259,37 +241,6 @@ void expect_refused(int world_size, const Adjust& adjust, const std::string& wor
   }
 }
 
-// Of ranks 0, 1, 1 and 2 of a group of three: one of the twins is refused, and the others meet.
-TEST_P(ProcessGroup, ASecondProcessWithARankIsRefusedByNameAndTheGroupGoesOn) {
-  std::atomic<int> num_summed{0};
-  const auto errors = errors_of_group_threads(
-      4,
-      [&](Communicator& communicator) {
-        const Tensor ones = Tensor::full({100}, 1);
-        communicator.all_reduce(ones);
-        EXPECT_EQ(ones.to_vector<float>(), std::vector<float>(100, 3));
-        ++num_summed;
-      },
-      [&](ProcessGroupOptions& options) {
-        options.rank = std::min(options.rank, options.rank == 3 ? 1 : 2);
-        options.world_size = 3;
-        along(GetParam())(options);
-      });
-  EXPECT_EQ(num_summed, 3);
-  EXPECT_FALSE(errors[0]);
-  EXPECT_FALSE(errors[2]);
-  ASSERT_NE(errors[1].has_value(), errors[3].has_value());
-  const Error& refused = errors[1] ? *errors[1] : *errors[3];
-  EXPECT_EQ(refused.code(), ErrorCode::Comm);
-  EXPECT_THAT(refused.what(), HasSubstr("[process group] rank 1 is taken by process"));
-}
-
-TEST(ProcessGroupMeeting, DifferentWorldSizesAreNamed) {
-  expect_refused(
-      3, [](ProcessGroupOptions& options) { options.world_size += options.rank == 2 ? 1 : 0; },
-      "has world size 4 while rank 0 (process");
-}
-
 TEST(ProcessGroupMeeting, DifferentTransportsAreNamed) {
   expect_refused(
       2,
@@ -308,20 +259,6 @@ TEST(ProcessGroupMeeting, SharedMemoryBetweenHostsIsRefusedWithTheHosts) {
       },
       "--transport shm needs all ranks on one host, found rank 0 on anna and rank 1 on bert; use "
       "--transport auto or tcp");
-}
-
-TEST(ProcessGroupMeeting, RanksThatDoNotComeAreNamed) {
-  const auto errors = errors_of_group_threads(
-      2, [](Communicator&) {},
-      [](ProcessGroupOptions& options) {
-        options.world_size = 4;
-        options.timeout_seconds = 0.3;
-      });
-  for (const auto& error : errors) {
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), ErrorCode::Timeout);
-    EXPECT_THAT(error->what(), HasSubstr("for rank 2, rank 3 of 4 ranks to come"));
-  }
 }
 
 TEST(ProcessGroupMeeting, GroupsOfOneStoreAreToldApartByTheirNames) {

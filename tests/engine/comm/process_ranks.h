@@ -32,10 +32,6 @@ inline ProcessGroupOptions group_options(int rank, int world_size, std::shared_p
   return options;
 }
 
-inline Adjust over(TransportChoice transport) {
-  return [transport](ProcessGroupOptions& options) { options.transport = transport; };
-}
-
 // As if every rank were on the host given for it.
 inline Adjust on_hosts(std::vector<std::string> hosts) {
   return [hosts = std::move(hosts)](ProcessGroupOptions& options) {

@@ -2,30 +2,11 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include <thread>
-
 #include "engine/core/rng.h"
 #include "tests/engine/comm/store_ends.h"
 
 namespace lockstep::comm {
 namespace {
-
-std::vector<std::byte> random_bytes(Rng& rng, std::size_t count) {
-  std::vector<std::byte> bytes;
-  while (bytes.size() < count) bytes.push_back(static_cast<std::byte>(rng.uniform() * 256));
-  return bytes;
-}
-
-TEST(StoreUnderAttack, RandomBytesAreClosedWithoutAWord) {
-  const TcpStoreServer server(server_options());
-  Rng rng(3);
-  for (int i = 0; i < 200; ++i) {
-    const Socket stranger = stranger_of(server);
-    send_all(stranger, random_bytes(rng, 4 + static_cast<std::size_t>(i) * 7), soon());
-    EXPECT_NE(end_of(stranger), IoResult::done);
-  }
-  expect_serving(server);
-}
 
 TEST(StoreUnderAttack, AThousandSilentStrangersKeepNobodyOut) {
   const TcpStoreServer server(server_options());

@@ -15,15 +15,6 @@ namespace {
 using ::lockstep::testing::expect_error;
 using ::testing::HasSubstr;
 
-TEST(TcpStoreServer, APortInUseIsNamedWithTheWayOut) {
-  const TcpStoreServer server(server_options());
-  expect_error(ErrorCode::Comm,
-               fmt::format("[listen] port {} of 127.0.0.1 is in use by another program; choose "
-                           "another --master-port, or --standalone",
-                           server.port()),
-               [&] { const TcpStoreServer second(server_options(server.port())); });
-}
-
 TEST(TcpStoreServer, AnAddressOfAnotherHostIsAnError) {
   expect_error(ErrorCode::Comm, "[listen] cannot listen on port 0 of 192.0.2.1: it is no address",
                [] {
@@ -70,30 +61,6 @@ TEST(TcpStoreClient, NamesTheAddressWhereNobodyAnswered) {
       [&] { const TcpStoreClient client(options); });
 }
 
-TEST(TcpStoreClient, AWrongTokenIsAnErrorAtBothEnds) {
-  const TcpStoreServer server(server_options());
-  for (const char* token : {"a token of this tesT", "another of 16 ch.", "a token of this test "}) {
-    expect_error(ErrorCode::Comm, "closed the connection: it belongs to a job with another token",
-                 [&] { const TcpStoreClient client(client_options(server.port(), token)); });
-  }
-  expect_serving(server);
-}
-
-TEST(TcpStoreClient, SaysWhoServesAndSaysItAgain) {
-  std::optional<TcpStoreServer> server;
-  server.emplace(server_options());
-  TcpStoreClientOptions options = client_options(server->port());
-  TcpStoreClient client(options);
-  client.set("a", "");
-  server.reset();
-  const std::string words = fmt::format(
-      "[store] rank 0, which serves the store at 127.0.0.1 port {}, is gone: its process ended, or "
-      "was killed",
-      options.port);
-  expect_error(ErrorCode::Comm, words, [&] { client.get("b", soon()); });
-  expect_error(ErrorCode::Comm, words, [&] { client.try_get("b"); });
-}
-
 TEST(TcpStoreClient, AnAbortIsInTheWordsOfWhoAborted) {
   const TcpStoreServer server(server_options());
   TcpStoreClient client(client_options(server.port()));
@@ -104,22 +71,6 @@ TEST(TcpStoreClient, AnAbortIsInTheWordsOfWhoAborted) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "[join] 2 of 3 ranks came");
   }
-}
-
-TEST(TcpStoreClient, ARankThatEndsWithoutLeavingAbortsTheRendezvous) {
-  const TcpStoreServer server(server_options());
-  TcpStoreClientOptions options = client_options(server.port());
-  options.rank = 0;
-  TcpStoreClient survivor(options);
-  {
-    options.rank = 1;
-    const TcpStoreClient leaves_properly(options);
-  }
-  survivor.set("still", "here");
-  // A child that dies with the connection of rank 2, as a killed process does.
-  raw_client_of(server, 2).close();
-  expect_error(ErrorCode::Comm, "[store] rank 2 ended without leaving",
-               [&] { survivor.get("address of rank 2", soon()); });
 }
 
 // The error of a process that comes as this rank.
@@ -136,23 +87,6 @@ Error refusal(const TcpStoreServer& server, int rank) {
   return {ErrorCode::State, "", ""};
 }
 
-TEST(TcpStoreClient, ASecondProcessWithARankIsRefusedByNameAndTheFirstGoesOn) {
-  const TcpStoreServer server(server_options());
-  TcpStoreClientOptions options = client_options(server.port());
-  options.rank = 1;
-  TcpStoreClient first(options);
-  for (int i = 0; i < 3; ++i) {
-    const Error refused = refusal(server, 1);
-    EXPECT_THAT(refused.what(),
-                HasSubstr(fmt::format("[join] rank 1 of this job is taken by {}, so process",
-                                      name_of_this_process())));
-    EXPECT_THAT(refused.what(),
-                HasSubstr(fmt::format("another job using port {}?", server.port())));
-  }
-  first.set("still", "here");
-  EXPECT_THAT(first.try_get(kRefusedKey).value_or(""), HasSubstr("came as rank 1 and was refused"));
-}
-
 // Its job has not ended yet, and must not take another process for it.
 TEST(TcpStoreClient, ARankThatHasLeftIsNotGivenToAnother) {
   const TcpStoreServer server(server_options());
@@ -167,22 +101,6 @@ TEST(TcpStoreClient, ARankThatHasLeftIsNotGivenToAnother) {
   const Error refused = refusal(server, 1);
   EXPECT_THAT(refused.what(), HasSubstr("which has left"));
   stays.set("still", "here");
-}
-
-TEST(TcpStoreServer, LetsNobodyInAsARankOnceAllRanksHaveCome) {
-  TcpStoreServerOptions of_two = server_options();
-  of_two.num_expected_clients = 2;
-  const TcpStoreServer server(of_two);
-  TcpStoreClientOptions options = client_options(server.port());
-  options.rank = 0;
-  TcpStoreClient zero(options);
-  options.rank = 1;
-  TcpStoreClient one(options);
-  EXPECT_THAT(refusal(server, 3).what(),
-              HasSubstr("all 2 ranks of this job have come, and rank 3 is none of them"));
-  EXPECT_THAT(refusal(server, 0).what(), HasSubstr("rank 0 of this job is taken"));
-  zero.set("still", "here");
-  one.set("still", "here");
 }
 
 TEST(TcpStoreServer, KnowsWhenTheLastClientHasLeft) {

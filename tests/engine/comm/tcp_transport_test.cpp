@@ -1,13 +1,75 @@
-// Tests of TCP alone, beside process_group_test.cpp: full sockets, many ranks, IPv6.
+// TCP alone, beside process_group_test.cpp: how ranks connect, full sockets, who is late, IPv6.
+#include <arpa/inet.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <functional>
+#include <memory>
 #include <numeric>
+#include <optional>
+#include <thread>
+#include <vector>
 
+#include "engine/comm/plan_communicator.h"
+#include "engine/comm/store/hello.h"
+#include "engine/comm/store/store.h"
+#include "engine/comm/tcp_group.h"
+#include "engine/core/rng.h"
 #include "tests/engine/comm/comm_test_data.h"
-#include "tests/engine/comm/tcp_ranks.h"
+#include "tests/support/expect_error.h"
 
 namespace lockstep::comm {
 namespace {
+
+using ::lockstep::testing::expect_error;
+using ::testing::HasSubstr;
+
+TcpTransportOptions tcp_options(int rank, int world_size) {
+  TcpTransportOptions options;
+  options.rank = rank;
+  options.world_size = world_size;
+  options.token = "a token of this test";
+  return options;
+}
+
+// Of each rank; empty where there was none.
+using Errors = std::vector<std::optional<Error>>;
+
+using TcpRank = std::function<void(Communicator&)>;
+
+// What each rank's fn, or its joining of the group, threw; empty where it returned.
+Errors errors_of_tcp_ranks(int world_size, const TcpRank& fn, double timeout_seconds = 60) {
+  MemoryStore store;
+  Errors errors(static_cast<std::size_t>(world_size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world_size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        PlanCommunicator communicator(
+            std::make_unique<TcpTransport>(tcp_options(rank, world_size), store));
+        communicator.set_timeout_seconds(timeout_seconds);
+        fn(communicator);
+      } catch (const Error& error) {
+        errors[static_cast<std::size_t>(rank)] = error;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+// Every rank must return.
+void run_tcp_ranks(int world_size, const TcpRank& fn) {
+  const Errors errors = errors_of_tcp_ranks(world_size, fn);
+  for (std::size_t rank = 0; rank < errors.size(); ++rank) {
+    EXPECT_FALSE(errors[rank]) << "rank " << rank << ": " << errors[rank]->what();
+  }
+}
 
 // More than sockets hold, on every pair and in both directions at once.
 TEST(TcpLarge, BuffersOfManyPiecesPassWithoutBlockingEachOther) {
@@ -29,19 +91,6 @@ TEST(TcpLarge, BuffersOfManyPiecesPassWithoutBlockingEachOther) {
   });
 }
 
-TEST(TcpPointToPoint, WhatWasSentArrivesAfterTheSenderHasLeft) {
-  constexpr std::size_t kLarge = 3'000'000;
-  run_tcp_ranks(2, [](Communicator& communicator) {
-    if (communicator.rank() == 0) {
-      communicator.send(Tensor::full({kLarge}, 7), 1);
-      return;
-    }
-    const Tensor large = Tensor::zeros({kLarge});
-    communicator.recv(large, 0);
-    EXPECT_EQ(std::ranges::count(large.host<float>(), 7.0F), static_cast<std::ptrdiff_t>(kLarge));
-  });
-}
-
 TEST(TcpStress, AThousandSmallAllReducesOfMoreRanksThanCoresAreAllRight) {
   constexpr int kWorldSize = 8;
   run_tcp_ranks(kWorldSize, [](Communicator& communicator) {
@@ -57,14 +106,6 @@ TEST(TcpStress, AThousandSmallAllReducesOfMoreRanksThanCoresAreAllRight) {
   });
 }
 
-TEST(TcpManyRanks, SixtyFourMeetReduceAndLeave) {
-  run_tcp_ranks(64, [](Communicator& communicator) {
-    const Tensor buffer = Tensor::full({1000}, communicator.rank());
-    communicator.all_reduce(buffer);
-    EXPECT_THAT(buffer.host<float>(), ::testing::Each(2016.0F));
-  });
-}
-
 TEST(TcpAddresses, RanksMeetOverIPv6) {
   MemoryStore store;
   std::vector<std::thread> threads;
@@ -77,6 +118,127 @@ TEST(TcpAddresses, RanksMeetOverIPv6) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST(TcpStrangers, AreTurnedAwayWhileRanksMeetAndAfterwards) {
+  MemoryStore store;
+  std::thread lower([&] {
+    PlanCommunicator communicator(std::make_unique<TcpTransport>(tcp_options(0, 2), store));
+    communicator.barrier();
+    communicator.barrier();
+  });
+  // "port host"
+  const std::string entry = store.get("transport/tcp/0/0", runtime::deadline_after(30));
+  std::uint16_t port = 0;
+  std::from_chars(entry.data(), entry.data() + entry.size(), port);
+  std::vector<Socket> strangers;
+  Rng rng(4);
+  for (int i = 3; i < 300; ++i) {  // one says too little, the others nonsense
+    strangers.push_back(connect_to("127.0.0.1", port, runtime::deadline_after(30)));
+    std::vector<std::byte> bytes(static_cast<std::size_t>(i));
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(rng.uniform() * 256);
+    send_all(strangers.back(), bytes, runtime::deadline_after(30));
+  }
+  {
+    PlanCommunicator communicator(std::make_unique<TcpTransport>(tcp_options(1, 2), store));
+    communicator.barrier();
+    for (const Socket& stranger : strangers) {
+      std::array<std::byte, 1> answer;
+      const IoResult end = receive_all(stranger, answer, runtime::deadline_after(30));
+      EXPECT_TRUE(end == IoResult::closed || end == IoResult::reset);
+    }
+    communicator.barrier();
+  }
+  lower.join();
+}
+
+// A rank that listens there says so in the store.
+std::string address_entry(const Socket& socket) {
+  return fmt::format("{} 127.0.0.1", port_of(socket));
+}
+
+// Bound, but not listening: the port is taken, and connections to it are refused.
+Socket refusing_socket() {
+  Socket socket(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::bind(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return socket;
+}
+
+// Rank 1 must hear of the abort long before its own time limit.
+TEST(TcpMeeting, ARankThatEndedAfterItCameIsNotCalledUntilTheTimeLimit) {
+  const Socket ended = refusing_socket();
+  MemoryStore store;
+  store.set("transport/tcp/0/0", address_entry(ended));
+  std::thread rank_0([&] {
+    store.get("transport/tcp/0/1", runtime::deadline_after(30));
+    store.abort(Error(ErrorCode::Comm, "store", "rank 0 ended"));
+  });
+  expect_error(ErrorCode::Comm, "rank 0 ended", [&] { TcpTransport(tcp_options(1, 2), store); });
+  rank_0.join();
+}
+
+TEST(TcpMeeting, ARankThatDoesNotAnswerIsNamed) {
+  const Socket ended = refusing_socket();
+  MemoryStore store;
+  store.set("transport/tcp/0/0", address_entry(ended));
+  TcpTransportOptions options = tcp_options(1, 2);
+  options.timeout_seconds = 0.2;
+  expect_error(ErrorCode::Timeout, "rank 1 does not reach rank 0, which came but does not answer",
+               [&] { TcpTransport(options, store); });
+}
+
+TEST(TcpTimeout, OfAPeerThatCalledButDoesNotGoOnNamesIt) {
+  MemoryStore store;
+  std::atomic<bool> is_over{false};
+  std::thread stopped([&] {
+    TcpTransport transport(tcp_options(1, 2), store);
+    CallHeader call;
+    call.operation = Operation::all_reduce;
+    call.num_elements = 64;
+    call.plan = plan::AllReducePlan::ring;
+    transport.announce(call, 60);
+    while (!is_over) std::this_thread::yield();
+  });
+  {
+    PlanCommunicator communicator(std::make_unique<TcpTransport>(tcp_options(0, 2), store));
+    communicator.set_timeout_seconds(0.1);
+    CollectiveOptions options;
+    options.plan = plan::AllReducePlan::ring;
+    expect_error(ErrorCode::Timeout, "for rank 1, which has called it too but does not go on",
+                 [&] { communicator.all_reduce(Tensor::zeros({64}), options); });
+  }
+  is_over = true;
+  stopped.join();
+}
+
+TEST(TcpAbort, ReachesARankThatIsNotWaiting) {
+  std::atomic<bool> is_sending{false};
+  std::atomic<bool> has_heard{false};
+  const Errors errors = errors_of_tcp_ranks(2, [&](Communicator& communicator) {
+    communicator.barrier();
+    if (communicator.rank() == 0) {
+      while (!is_sending) std::this_thread::yield();  // else rank 1 may hear it in the barrier
+      communicator.abort("the loss is not finite");
+      while (!has_heard) std::this_thread::yield();
+      return;
+    }
+    is_sending = true;
+    // Sends only: what says that the group has failed is its own thread.
+    try {
+      while (true) {
+        communicator.send(Tensor::zeros({0}), 0);
+        std::this_thread::yield();
+      }
+    } catch (const Error&) {
+      has_heard = true;
+      throw;
+    }
+  });
+  ASSERT_TRUE(errors[1]);
+  EXPECT_THAT(errors[1]->what(), HasSubstr("rank 0 aborted the group: the loss is not finite"));
 }
 
 }  // namespace
