@@ -103,12 +103,6 @@ TEST(BenchAllReduce, ChecksEveryTypeAndOperation) {
   EXPECT_TRUE(kinds.contains("half avg") && !kinds.contains("int32 avg"));
 }
 
-TEST(BenchAllReduce, RefusesTheAverageOfIntegers) {
-  const Outcome outcome = run_lockstep(words("bench all-reduce -b 4K -e 4K -d int32 -o avg"));
-  EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("no average of int32"));
-}
-
 TEST(BenchAllReduce, DoesNotClaimToHaveChecked) {
   EXPECT_TRUE(bench("all-reduce -b 4 -e 4 -n 1 -c 0")["rows"][0]["wrong"].is_null());
 }

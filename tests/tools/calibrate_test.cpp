@@ -73,15 +73,5 @@ TEST(Calibrate, WritesATopologyThatPredictionsAndSlowMotionTake) {
   EXPECT_EQ(rows.back()["kind"], "predicted");
 }
 
-TEST(Calibrate, RefusesWhatItCannotMeasure) {
-  const TempFolder folder;
-  const auto run = [&](const std::string& arguments) {
-    return run_lockstep(words("calibrate " + arguments), folder.path());
-  };
-  expect_rejected(run("--devices 9"), 2, {"--devices", "1 to 8"});
-  expect_rejected(run("--threads-per-device 0"), 2, {"--threads-per-device"});
-  expect_rejected(run("-o no/such/folder.json"), 1, {"no/such"});
-}
-
 }  // namespace
 }  // namespace lockstep::testing

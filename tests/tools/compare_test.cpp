@@ -171,13 +171,6 @@ TEST(Compare, GrowsTheBatchWithTheDevices) {
   EXPECT_EQ(batches, (std::vector<int>{8, 8, 16, 32, 32, 64}));
 }
 
-TEST(Compare, RefusesMoreRowsPerStepThanThereAre) {
-  expect_rejected(run_lockstep(words("compare --devices 2 --per-device-batch 64,1024")), 2,
-                  {"[--per-device-batch] 1024 rows on each of 2 devices are more than the 1500"});
-  expect_rejected(run_lockstep(words("compare --per-device-batch 0")), 2,
-                  {"[--per-device-batch] must be at least 1"});
-}
-
 TEST(Compare, NoLineIsWiderThanATerminalUnlessAskedFor) {
   const auto widest = [](const std::string& text) {
     std::istringstream lines(text);
@@ -244,25 +237,9 @@ TEST(Compare, ExplainsDriftByTrainingOnceMoreInFloat64) {
   EXPECT_THAT(outcome.out, HasSubstr("it is rounding, not the engine"));
 }
 
-TEST(Compare, ExplainsDriftOnlyWhereThereIsOne) {
-  for (const char* flag : {"--bitwise", "--dtype float64", "--sampler torch"}) {
-    expect_rejected(run_lockstep(words(std::string("compare --devices 2 --explain-drift ") + flag)),
-                    2, {"--explain-drift", "leave one out"});
-  }
-}
-
 TEST(Compare, StopsAtALossThatIsNotFinite) {
   const Outcome outcome = run_lockstep(words("compare --devices 2 --lr 1e30"));
   expect_rejected(outcome, 1, {"at step 1 on rank 0", "the run cannot be judged"});
-}
-
-// On one device, too, as float64 would not help: right or wrong would both be a guess.
-TEST(Compare, DoesNotJudgeARunThatExplodes) {
-  const Outcome outcome =
-      run_lockstep(words("compare --devices 1,2 --modes ddp --model mlp:64-256-10:gelu --lr 3"));
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("cannot be judged: the loss exploded"));
-  EXPECT_EQ(outcome.out.find("verdict:"), std::string::npos);
 }
 
 }  // namespace

@@ -16,17 +16,11 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 RunRow row_with(std::optional<bool> contended) {
   RunRow row;
   row.contended = contended;
   return row;
-}
-
-TEST(Contention, AnUndisturbedRowHasNoMarkAndNoNote) {
-  EXPECT_EQ(contention_mark(row_with(false)), "");
-  EXPECT_THAT(contention_notes({row_with(false), row_with(false)}), IsEmpty());
 }
 
 TEST(Contention, ADisturbedRowIsMarkedAndTheMarkIsExplainedOnce) {
@@ -48,12 +42,6 @@ TEST(Contention, NotesSpeakOfWhatTheRowsRanOn) {
   EXPECT_THAT(contention_notes({row}), ElementsAre(HasSubstr("used the GPU meanwhile")));
   row.contended.reset();
   EXPECT_THAT(contention_notes({row}), ElementsAre(HasSubstr("NVML does not say")));
-}
-
-TEST(Contention, WithoutADeviceNothingIsWatched) {
-  ContentionProbe probe({});
-  probe.sample();
-  EXPECT_EQ(probe.verdict(1), false);
 }
 
 // Processes that want every core for as long as this object lives.
@@ -109,14 +97,6 @@ TEST(Contention, ARowOfProcessesIsMarkedToo) {
       folder.path()));
   const auto rows = lockstep::testing::read_json(folder / "run.json")["rows"];
   EXPECT_EQ(rows[1]["contended"], true);
-}
-
-TEST(Contention, TheRunFileHoldsTheVerdict) {
-  const lockstep::testing::TempFolder folder;
-  lockstep::testing::expect_success(lockstep::testing::run_lockstep(
-      lockstep::testing::words("train --device cpu --steps 1 --json run.json"), folder.path()));
-  const auto row = lockstep::testing::read_json(folder / "run.json")["rows"][0];
-  EXPECT_TRUE(row["contended"].is_boolean() || row["contended"].is_null());
 }
 
 }  // namespace

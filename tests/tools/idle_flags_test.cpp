@@ -111,16 +111,5 @@ TEST(IdleFlags, DefaultsThatNobodySaidAreNotRefused) {
   EXPECT_EQ(refusal({"", {Mode::single}, kGpu}), "");
 }
 
-TEST(IdleFlags, AreRefusedByTrainAndCompare) {
-  testing::expect_rejected(testing::run_lockstep(words("train --parallel dp --plan ring")), 2,
-                           {"[--plan] has no effect here", "--parallel ddp"});
-  testing::expect_rejected(testing::run_lockstep(words("compare --modes dp --comm own")), 2,
-                           {"[--comm] has no effect here", "--modes ddp"});
-  testing::expect_rejected(
-      testing::run_lockstep(
-          words("train --ranks processes --devices 2 --parallel ddp --device cpu --data-dir data")),
-      2, {"[--data-dir] has no effect here"});
-}
-
 }  // namespace
 }  // namespace lockstep::tools

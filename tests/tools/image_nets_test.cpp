@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "tests/tools/run_lockstep.h"
 
 namespace lockstep::testing {
@@ -48,17 +46,6 @@ TEST(ImageNets, BenchStepSaysWhatEachLayerKeeps) {
       run_lockstep(words("bench step --model resnet18:4 --batch 2 --seconds 0.001 --memory"));
   expect_success(outcome);
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("layer4.1.conv2"), HasSubstr("a step's measured peak")));
-}
-
-TEST(ImageNets, AModelOfTheWrongKindForTheDataSaysWhatFits) {
-  for (const char* command : {"bench step", "check-gradients", "plan buckets"}) {
-    const auto refused = [&](const std::string& flags, const std::vector<std::string>& phrases) {
-      expect_rejected(run_lockstep(words(command + flags)), 2, phrases);
-    };
-    refused(" --model lenet --dataset synthetic:10x20x3", {"takes images", "use mlp:20-...-3"});
-    refused(" --model mlp:784-10 --dataset digits", {"784 inputs", "use mlp:64-...-10"});
-    refused(" --model cnn:4c3-7 --dataset digits", {"gives 7 outputs", "10 classes"});
-  }
 }
 
 TEST(ImageNets, GradientsAreCheckedLayerByLayer) {

@@ -33,15 +33,6 @@ void expect_meeting(const std::vector<Variables>& ranks) {
   }
 }
 
-TEST(Meet, UnderLockstepRun) {
-  const Outcome outcome = run_meet("--standalone --nproc-per-node 4");
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  for (const char* rank : {"0", "1", "2", "3"}) {
-    EXPECT_THAT(outcome.out, HasSubstr("[" + std::string(rank) + "] rank " + rank +
-                                       " of 4, local rank " + rank + " of 4, sum 6"));
-  }
-}
-
 TEST(Meet, SixtyFourRanks) {
   const Outcome outcome = run_meet("--standalone --nproc-per-node 64", "60");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
@@ -77,42 +68,6 @@ TEST(Meet, TwoLaunchersOfTwoNodes) {
 
 TEST(Meet, ByHand) {
   expect_meeting(ranks_by_hand(3));
-}
-
-TEST(Meet, AsTorchrunStartsThemWhileItsAgentHoldsThePort) {
-  expect_meeting(ranks_of_torchrun(2));
-}
-
-TEST(Meet, InASlurmStep) {
-  expect_meeting(ranks_of_slurm_step(2));
-}
-
-TEST(Meet, UnderMpirun) {
-  const std::string launcher = mpirun(3);
-  if (launcher.empty()) GTEST_SKIP() << "no mpirun here";
-  const Outcome outcome = MarkedProgram(words(launcher + MEET_RANKS)).wait();
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("rank 2 of 3, local rank 2 of 3, sum 3"));
-}
-
-TEST(Meet, MissingRanksAreNamed) {
-  const Outcome outcome =
-      MarkedProgram({MEET_RANKS, "0.3"},
-                    {{"RANK", "0"}, {"WORLD_SIZE", "3"}, {"MASTER_PORT", free_port()}})
-          .wait();
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("1 of 3 ranks came within 0.3 s, missing: rank 1, 2"));
-}
-
-TEST(Meet, ARankThatDiesBeforeTheMeetingIsReportedByTheLauncher) {
-  Arguments arguments =
-      run_script("--standalone --nproc-per-node 3",
-                 std::string("[ $RANK = 2 ] && kill -KILL $$; exec ") + MEET_RANKS);
-  MarkedProgram program(arguments);
-  const Outcome outcome = program.wait();
-  EXPECT_EQ(outcome.exit_code, 137);
-  EXPECT_THAT(outcome.err, HasSubstr("rank 2 failed first: signal 9 (SIGKILL)"));
-  EXPECT_TRUE(wait_until([&] { return program.num_alive() == 0; }));
 }
 
 }  // namespace

@@ -39,12 +39,6 @@ TEST(OutputFiles, OfCompareAndBenchAreCheckedBeforeTheyMeasure) {
   }
 }
 
-TEST(OutputFiles, OnlyJsonGoesToStandardOutput) {
-  for (const char* flag : {"--save", "--log", "--trace"}) {
-    expect_rejected(run_lockstep({"train", flag, "-"}), 2, {flag, "only --json"});
-  }
-}
-
 TEST(OutputFiles, WithANameThatIsNotUtf8AreWritten) {
   const TempFolder folder;
   const std::string weights = (folder / "caf\xe9.safetensors").string();
@@ -52,11 +46,6 @@ TEST(OutputFiles, WithANameThatIsNotUtf8AreWritten) {
   expect_success(run_lockstep({"train", "--epochs", "1", "--save", weights, "--json", run_file}));
   EXPECT_TRUE(std::filesystem::exists(weights));
   EXPECT_TRUE(std::filesystem::exists(run_file));
-}
-
-TEST(OutputFiles, OfTwoFlagsMustDiffer) {
-  expect_rejected(run_lockstep(words("train --save a --json a")), 2,
-                  {"'a' is also the file of --save"});
 }
 
 TEST(OutputFiles, OfTwoFlagsMustDifferByWhateverNames) {

@@ -202,18 +202,6 @@ TEST(ProcessRanks, TheRunFileOnStandardOutputIsNothingElse) {
   EXPECT_THAT(outcome.err, HasSubstr("weights sha256"));
 }
 
-TEST(ProcessRanks, AMistakeInTheFlagsIsSaidOnce) {
-  const std::string start = "train --ranks processes --devices 2 ";
-  expect_rejected(run_lockstep(words(start)), 2, {"[--parallel]", "(2 here)", "--parallel ddp"});
-  expect_rejected(run_lockstep(words(start + "--parallel dp")), 2, {"found dp"});
-  expect_rejected(run_lockstep(words(start + "--parallel ddp --lr nan")), 2, {"[--lr]"});
-  expect_rejected(run_lockstep(words(start + "--parallel ddp --transport thread")), 2,
-                  {"[--transport]", "auto, shm or tcp"});
-  expect_rejected(run_lockstep(words(start + "--parallel ddp --save /nowhere/w")), 1, {"[--save]"});
-  expect_rejected(run_lockstep(words("train --ranks processes --parallel ddp --device-ids 0,1")), 2,
-                  {"[--device-ids]"});
-}
-
 TEST(ProcessRanks, InsideAJobTheLauncherHasDecided) {
   const Variables job = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", free_port()}};
   const auto expect_refused = [&](const std::string& work, const std::string& phrase) {
@@ -251,14 +239,6 @@ TEST(ProcessRanks, HaveCoresOfTheirOwnUnlessTheyAreNotBound) {
   EXPECT_EQ(free[0], free[1]);
 }
 
-TEST(ProcessRanks, AMissingRankIsNamedWithinTheTimeout) {
-  const Variables alone = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", free_port()}};
-  const Outcome outcome = run("env", "train --parallel ddp --comm-timeout 0.3", alone);
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("lockstep: [rank 0] [join]"));
-  EXPECT_THAT(outcome.err, HasSubstr("missing: rank 1"));
-}
-
 TEST(ProcessRanks, AFailureOfOneEndsAllAndIsNamed) {
   MarkedProgram program(
       words(std::string(LOCKSTEP_PROGRAM) +
@@ -269,19 +249,6 @@ TEST(ProcessRanks, AFailureOfOneEndsAllAndIsNamed) {
   EXPECT_THAT(outcome.err, ::testing::ContainsRegex("lockstep: \\[rank [0-2]\\] \\[train\\] the "
                                                     "loss is (nan|infinite)"));
   EXPECT_EQ(program.num_alive(), 0u);
-}
-
-TEST(ProcessRanks, AKilledRankIsReportedByTheLauncher) {
-  // Rank 1 kills itself instead of training.
-  const Arguments arguments =
-      run_script("--standalone --nproc-per-node 2",
-                 std::string("[ $RANK = 1 ] && kill -KILL $$; exec ") + LOCKSTEP_PROGRAM +
-                     " train --parallel ddp --comm-timeout 20");
-  MarkedProgram program(arguments);
-  const Outcome outcome = program.wait();
-  EXPECT_EQ(outcome.exit_code, 137);
-  EXPECT_THAT(outcome.err, HasSubstr("rank 1 failed first: signal 9 (SIGKILL)"));
-  EXPECT_TRUE(wait_until([&] { return program.num_alive() == 0; }));
 }
 
 }  // namespace

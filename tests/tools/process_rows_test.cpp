@@ -42,13 +42,6 @@ TEST(ProcessRows, CompareHasTheSameRowsAndTheProof) {
   EXPECT_FALSE(read_json(folder / "t.json")["traceEvents"].empty());
 }
 
-TEST(ProcessRows, ExplainDriftByTrainingOnceMoreInFloat64) {
-  const Outcome outcome = run_lockstep(
-      words("compare --ranks processes --modes ddp --devices 2 --steps 30 --explain-drift"));
-  expect_success(outcome);
-  EXPECT_THAT(outcome.out, HasSubstr("it is rounding, not the engine"));
-}
-
 TEST(ProcessRows, EveryDeviceGetsTheRowsOfThePerDeviceBatch) {
   const TempFolder folder;
   expect_success(run_lockstep(words("compare --ranks processes --modes ddp --devices 1,2 "
@@ -79,77 +72,11 @@ TEST(ProcessRows, TheRanksHaveTheFlagsOfCompare) {
   EXPECT_NEAR(rows[0]["final_loss"], rows[1]["final_loss"], 1e-12);
 }
 
-TEST(ProcessRows, BitwiseRowsDoNotDifferAtAll) {
-  const TempFolder folder;
-  expect_success(run_lockstep(words("compare --ranks processes --modes ddp --bitwise --devices 2,4 "
-                                    "--steps 5 --json run.json"),
-                              folder.path()));
-  const json run = read_json(folder / "run.json");
-  for (const json& row : run["rows"]) {
-    EXPECT_EQ(row["max_abs_weight_diff"], 0.0);
-  }
-}
-
 TEST(ProcessRows, AFailureOfTheRanksIsOneLine) {
   const Outcome outcome =
       run_lockstep(words("compare --ranks processes --modes ddp --devices 4 --steps 2 "
                          "--comm-timeout 0.0001"));
   expect_rejected(outcome, 1, {"[compare] ddp on 4 processes ended with exit code 1"});
-}
-
-TEST(RowFile, ComesBackAsItWas) {
-  const TempFolder folder;
-  tools::RunRow row;
-  row.placement = {tools::Mode::ddp, {Device{}, Device{DeviceType::cpu, 1}}, 2};
-  row.threads_per_device = 3;
-  row.contended.reset();
-  row.result.epoch_seconds = {0.5, 0.25};
-  row.result.breakdown.emplace();
-  row.result.breakdown->exposed_comm = 0.125;
-  row.result.breakdown->step = 1;
-  row.result.breakdown->sequence = 4;
-  row.result.step_statistics.num_steps = 18;
-  row.result.step_statistics.median.forward = 0.5;
-  row.result.step_statistics.p90.comm = 0.75;
-  row.result.comm_overlap = {0.25, std::nullopt};
-  row.result.busy_fraction = {0.5, 1};
-  row.result.peak_bytes = {7, 8};
-  row.result.num_steps = 9;
-  row.result.final_loss = 0.1;
-  row.result.losses = {2, {2.5, 0.5}};
-  row.result.findings.emplace();
-  row.result.findings->num_first_steps = 7;
-  row.result.findings->first_weights = {{"0.weight", {0.1, -2}}, {"0.bias", {3}}};
-  row.result.findings->gradient_checks = {{0, 1e-7}, {24, 2e-7}};
-  row.result.findings->gradient_limit = 1e-5;
-  row.result.findings->failure = {"replicas", 24, 1, "0.bias", "differs"};
-  tools::write_row(folder / "row", row);
-  const tools::RunRow back = tools::read_row(folder / "row");
-  EXPECT_EQ(back.placement.devices, row.placement.devices);
-  EXPECT_EQ(back.placement.num_physical, 2u);
-  EXPECT_EQ(back.threads_per_device, 3u);
-  EXPECT_FALSE(back.contended.has_value());
-  EXPECT_EQ(back.result.epoch_seconds, row.result.epoch_seconds);
-  EXPECT_EQ(back.result.breakdown->exposed_comm, 0.125);
-  EXPECT_EQ(back.result.breakdown->step, 1);
-  EXPECT_EQ(back.result.breakdown->sequence, 4);
-  EXPECT_EQ(back.result.step_statistics.num_steps, 18u);
-  EXPECT_EQ(back.result.step_statistics.median.forward, 0.5);
-  EXPECT_EQ(back.result.step_statistics.p90.comm, 0.75);
-  EXPECT_EQ(back.result.comm_overlap, row.result.comm_overlap);
-  EXPECT_EQ(back.result.peak_bytes, row.result.peak_bytes);
-  EXPECT_EQ(back.result.final_loss, 0.1);
-  EXPECT_EQ(back.result.losses.steps_per_point, 2u);
-  EXPECT_EQ(back.result.losses.mean, row.result.losses.mean);
-  const tools::RunFindings& findings = *back.result.findings;
-  EXPECT_EQ(findings.num_first_steps, 7u);
-  EXPECT_EQ(
-      tools::largest_difference(findings.first_weights, row.result.findings->first_weights).value,
-      0);
-  EXPECT_EQ(findings.gradient_checks[1].step, 24u);
-  EXPECT_EQ(findings.gradient_checks[1].max_relative_error, 2e-7);
-  EXPECT_EQ(findings.gradient_limit, 1e-5);
-  EXPECT_EQ(findings.failure->text(), row.result.findings->failure->text());
 }
 
 json bench(const std::string& launcher, const std::string& flags) {

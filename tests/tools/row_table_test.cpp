@@ -12,7 +12,6 @@ namespace lockstep::tools {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 using ::testing::StartsWith;
 
 RunRow row_of(Mode mode, std::size_t num_devices, std::size_t num_threads, double epoch_seconds) {
@@ -138,14 +137,6 @@ TEST(RowTable, LegendDefinesIdealEfficiencyAndBusy) {
   EXPECT_THAT(legend,
               HasSubstr("busy: fraction of the steps that a device spent computing on a core"));
   EXPECT_LE(widest_line(legend), kTerminalColumns);
-}
-
-TEST(Wrap, BreaksAtSpacesAndLeavesShortLinesAlone) {
-  EXPECT_EQ(wrap("short"), "short");
-  EXPECT_EQ(wrap("one two three", 7), "one two\nthree");
-  EXPECT_EQ(wrap("one two three", 8), "one two\nthree");
-  EXPECT_EQ(wrap("incomprehensibilities are long", 10), "incomprehensibilities\nare long");
-  EXPECT_THAT(wrap(std::string(200, 'x')), Not(HasSubstr("\n")));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The run file of train and compare: every field of the schema lockstep.run/1, with values that fit
-// each other.
+// The run file of train and compare: values that fit each other. formats_test.cpp sees that every
+// field is there.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,17 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-void expect_keys(const json& object, const std::vector<std::string>& keys) {
-  for (const std::string& key : keys) EXPECT_TRUE(object.contains(key)) << key;
-}
-
-const std::vector<std::string> kParts = {"data",     "copy",         "forward",
-                                         "backward", "exposed_comm", "optimizer",
-                                         "wait",     "host",         "unattributed"};
-
 void expect_sane_breakdown(const json& row) {
-  expect_keys(row["breakdown_seconds"], kParts);
-  EXPECT_EQ(row["breakdown_seconds"].size(), kParts.size());
   double total = 0;
   for (const auto& [part, seconds] : row["breakdown_seconds"].items()) {
     EXPECT_GE(seconds, 0) << part;
@@ -46,8 +36,6 @@ void expect_sane_statistics(const json& row) {
     EXPECT_GE(median, 0) << name;
     EXPECT_LE(median, statistics["p90_seconds"][name]) << name;
   }
-  expect_keys(statistics["p90_seconds"], kParts);
-  expect_keys(statistics["p90_seconds"], {"step", "comm", "overlapped_comm"});
   ASSERT_EQ(row["comm_overlap_fraction"].size(), row["devices"].get<std::size_t>());
   for (const json& fraction : row["comm_overlap_fraction"]) {
     EXPECT_EQ(fraction.is_null(), row["mode"] != "ddp") << "only ranks communicate";
@@ -72,32 +60,6 @@ void expect_alike_memory(const json& row) {
 }
 
 void expect_sane_row(const json& row, std::size_t batch, std::size_t num_epochs) {
-  expect_keys(row, {"mode",
-                    "devices",
-                    "physical_devices",
-                    "virtual",
-                    "contended",
-                    "kind",
-                    "iterations",
-                    "epoch_seconds",
-                    "median_epoch_seconds",
-                    "step_seconds",
-                    "samples_per_second",
-                    "batch",
-                    "speedup",
-                    "ideal_speedup",
-                    "efficiency",
-                    "busy_fraction",
-                    "breakdown_seconds",
-                    "overlapped_comm_seconds",
-                    "comm_bytes_per_device_per_step",
-                    "peak_bytes",
-                    "max_abs_weight_diff",
-                    "verdict",
-                    "final_loss",
-                    "losses",
-                    "test_accuracy",
-                    "epoch_accuracy"});
   const std::size_t devices = row["devices"];
   EXPECT_EQ(row["kind"], "measured");
   EXPECT_EQ(row["physical_devices"], 1);
@@ -127,48 +89,8 @@ void expect_sane_row(const json& row, std::size_t batch, std::size_t num_epochs)
 void expect_sane_file(const json& run) {
   EXPECT_EQ(run["schema"], "lockstep.run/1");
   EXPECT_THAT(run["date"].get<std::string>(), ::testing::MatchesRegex("20..-..-..T..:..:..Z"));
-  expect_keys(run["host"], {"cpu", "cores", "memory_bytes", "os", "gpus", "version", "build"});
   EXPECT_GE(run["host"]["cores"], 1);
   EXPECT_GT(run["host"]["memory_bytes"], 1 << 20);
-  expect_keys(run["config"], {"device",
-                              "devices",
-                              "device_ids",
-                              "virtual_devices",
-                              "ranks",
-                              "comm",
-                              "plan",
-                              "transport",
-                              "link",
-                              "comm_timeout",
-                              "batch",
-                              "accumulate",
-                              "epochs",
-                              "steps",
-                              "dataset",
-                              "data_dir",
-                              "model",
-                              "optimizer",
-                              "lr",
-                              "momentum",
-                              "nesterov",
-                              "weight_decay",
-                              "schedule",
-                              "warmup",
-                              "clip_norm",
-                              "seed",
-                              "shuffle",
-                              "bitwise",
-                              "sampler",
-                              "bucket_mib",
-                              "first_bucket_mib",
-                              "init",
-                              "save",
-                              "log",
-                              "json",
-                              "trace",
-                              "threads_per_device",
-                              "per_device_batch",
-                              "dtype"});
 }
 
 void expect_sane_workload(const json& workload) {

@@ -66,20 +66,6 @@ TEST(RunOutput, TheFilterShowsTheseLocalRanksOnly) {
   EXPECT_THAT(lines_of(outcome.err), UnorderedElementsAre("[1] y", "[3] y"));
 }
 
-TEST(RunOutput, RanksFindTorchrunsVariables) {
-  const Outcome outcome =
-      run("--standalone --nproc-per-node 2 --rdzv-id job --max-restarts 1", "env");
-  for (const char* variable :
-       {"[1] RANK=1", "[1] WORLD_SIZE=2", "[1] LOCAL_RANK=1", "[1] LOCAL_WORLD_SIZE=2",
-        "[1] GROUP_RANK=0", "[1] ROLE_RANK=1", "[1] MASTER_ADDR=127.0.0.1",
-        "[1] TORCHELASTIC_RUN_ID=job", "[1] TORCHELASTIC_MAX_RESTARTS=1",
-        "[1] TORCHELASTIC_RESTART_COUNT=0", "[0] RANK=0"}) {
-    EXPECT_THAT(lines_of(outcome.out), ::testing::Contains(variable));
-  }
-  EXPECT_THAT(outcome.out, HasSubstr("[0] MASTER_PORT="));
-  EXPECT_THAT(outcome.out, HasSubstr("[0] LOCKSTEP_TOKEN="));
-}
-
 TEST(RunOutput, FlagsAreTakenAsTheTextsWriteThem) {
   const Outcome outcome =
       run("--nproc_per_node=2 --nnodes=1 --node_rank=0 --master_addr=127.0.0.1 --master_port=29617 "
@@ -197,6 +183,22 @@ TEST(RunOutput, WithNoStandardStreamsAtAllTheRanksHaveTheirs) {
   ASSERT_TRUE(wait_until([&] { return program.num_alive() == 0; }));
   EXPECT_EQ(program.wait().exit_code, 1);
   EXPECT_EQ(read_text(file), "all\n");
+}
+
+TEST(RunMistakes, AScriptWithoutInterpreterIsNamed) {
+  const TempFolder folder;
+  write_text(folder / "script", "echo hello\n");
+  std::filesystem::permissions(folder / "script", std::filesystem::perms::owner_all);
+  expect_rejected(run_lockstep({"run", "--standalone", "--", (folder / "script").string()}), 1,
+                  {"cannot start", "starts with #!"});
+}
+
+TEST(RunMistakes, NoFolderIsMadeForTheLogsOfAProgramThatIsNotThere) {
+  const TempFolder folder;
+  const Outcome outcome =
+      run_lockstep(words("run --standalone --log-dir logs -- no_such_program"), folder.path());
+  expect_rejected(outcome, 2, {"there is no program 'no_such_program' in PATH"});
+  EXPECT_FALSE(std::filesystem::exists(folder / "logs"));
 }
 
 }  // namespace

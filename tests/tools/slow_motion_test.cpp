@@ -170,24 +170,6 @@ TEST(SlowMotion, AClusterHasItsHosts) {
   EXPECT_GT(rows[2]["step_seconds"], 1.5 * rows[1]["step_seconds"].get<double>());
 }
 
-TEST(SlowMotion, SaysWhatCannotBeActedOut) {
-  const auto refuses = [](const std::string& flags, const std::string& why) {
-    expect_rejected(run_lockstep(words("compare --steps 2 " + flags)), 2, {why});
-  };
-  refuses("--act-as nonsense", "neither a file nor a preset");
-  refuses("--act-as dgx1-v100 --devices 16", "'dgx1-v100' has 8 devices, and cpu:8 was asked for");
-  refuses("--act-as dgx1-v100 --ranks processes", "leave out --ranks processes");
-  refuses("--act-as dgx1-v100 --link 1us,1GB/s", "leave out --link");
-  refuses("--act-as dgx1-v100 --slow-motion x", "auto or a factor such as 40, found 'x'");
-  refuses("--act-as dgx1-v100 --slow-motion 0", "found 0");
-  refuses("--slow-motion 3", "requires --act-as");
-  refuses("--watch", "requires --act-as");
-  refuses("--predict", "name a topology");
-  refuses("--strict", "add --predict");
-  refuses("--predict dgx1-v100 --devices 16",
-          "'dgx1-v100' has 8 devices in a host, where dp stays, 16 were asked for");
-}
-
 TEST(SlowMotion, SaysByHowMuchItWasSlower) {
   const Outcome outcome =
       run_lockstep(words("compare --act-as dgx1-v100 --slow-motion 50 --devices 2 --steps 4"));

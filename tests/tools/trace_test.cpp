@@ -134,10 +134,6 @@ TEST_F(Trace, OfEveryModeHasCountersWhoseLargestSampleOfMemoryIsNearThePeak) {
   }
 }
 
-TEST_F(Trace, CountsTimeInNanosecondsForViewersThatRound) {
-  EXPECT_EQ(trace_of("")["displayTimeUnit"], "ns");
-}
-
 TEST_F(Trace, OfCompareIsTheLastRowsAndIsAnnouncedToo) {
   const Outcome outcome = run_lockstep(
       words("compare --modes ddp --devices 2 --steps 3 --ranks processes --trace t.json"),

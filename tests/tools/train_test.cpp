@@ -97,22 +97,6 @@ TEST(Train, BitwiseGivesOneDigestForEveryNumberOfDevicesAndWay) {
   }
 }
 
-TEST(Train, EveryPlanSumsTheGradients) {
-  const std::string flags = "--steps 5 --devices 4 --parallel ddp --dtype float64 --json run.json ";
-  const TempFolder folder;
-  expect_success(
-      run_lockstep(words("train --steps 5 --dtype float64 --json one.json"), folder.path()));
-  const double expected = read_json(folder / "one.json")["rows"][0]["final_loss"];
-  for (const char* plan :
-       {"auto", "ring", "tree", "halving-doubling", "one-shot", "two-shot", "reduce-broadcast"}) {
-    const Outcome outcome = run_lockstep(words("train " + flags + "--plan " + plan), folder.path());
-    expect_success(outcome);
-    const nlohmann::json run = read_json(folder / "run.json");
-    EXPECT_EQ(run["config"]["plan"], plan);
-    EXPECT_NEAR(run["rows"][0]["final_loss"], expected, 1e-12) << plan;
-  }
-}
-
 TEST(Train, PerDeviceBatchIsMultipliedByTheDevices) {
   EXPECT_EQ(digest("--bitwise --steps 4 --devices 4 --parallel ddp --per-device-batch 10"),
             digest("--bitwise --steps 4 --batch 40"));

@@ -75,10 +75,5 @@ TEST(TrainingFlags, AreAllInTheHelpOfTrainAndMostInThatOfCompare) {
   }
 }
 
-TEST(TrainingFlags, OfARowThatIsNotThereAreOneLine) {
-  testing::expect_rejected(testing::run_lockstep(words("train --row nowhere")), 1,
-                           {"nowhere/flags.json"});
-}
-
 }  // namespace
 }  // namespace lockstep::tools

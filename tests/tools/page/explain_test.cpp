@@ -1,4 +1,4 @@
-// The sentences on a run, whose figures are known, and the formulas behind them.
+// The sentences on a run, whose figures are known.
 #include "tools/explain/explain.h"
 
 #include <gmock/gmock.h>
@@ -6,7 +6,6 @@
 
 #include "tests/support/temp_folder.h"
 #include "tests/tools/page/sample_run.h"
-#include "tools/explain/step_cost.h"
 
 namespace lockstep::tools {
 namespace {
@@ -25,43 +24,6 @@ std::string answer(const RunFile& file, const std::string& title) {
     if (answer.title == title) return answer.text;
   }
   return {};
-}
-
-TEST(StepCost, OfARowIsALineOverTheBatch) {
-  const RunFile file = read(testing::sample_run());
-  const StepLine line = line_of(file.rows[2]);
-  EXPECT_DOUBLE_EQ(line.seconds_per_row, 0.0045 / 64);
-  EXPECT_DOUBLE_EQ(line.fixed_seconds, 0.0015);
-  EXPECT_DOUBLE_EQ(line.at(64), 0.006);
-}
-
-// Where two devices need half the time for a row and 3 s more, they pay from 6 rows.
-TEST(StepCost, TheBatchFromWhichDevicesPay) {
-  const StepLine one{1, 1};
-  const StepLine two{0.5, 4};
-  EXPECT_DOUBLE_EQ(*batch_for_speedup(one, two, 1), 6);
-  const double batch = *batch_for_speedup(one, two, 1.5);
-  EXPECT_DOUBLE_EQ(one.at(batch) / two.at(batch), 1.5);
-  EXPECT_FALSE(batch_for_speedup(one, two, 2));
-  EXPECT_FALSE(batch_for_speedup(one, {1.1, 0.5}, 1));
-  EXPECT_DOUBLE_EQ(*batch_for_speedup(one, {0.5, 0.5}, 1), 1);
-}
-
-TEST(StepCost, TwiceTheDevicesHalveComputationAndSendMore) {
-  const RunFile file = read(testing::sample_run());
-  const DoubledStep next = double_devices(file.rows[2]);
-  EXPECT_DOUBLE_EQ(next.computation, 0.00225);
-  EXPECT_DOUBLE_EQ(next.fixed, 0.001);
-  EXPECT_DOUBLE_EQ(next.traffic_factor, 1.5);  // 2*3/4 of the gradients instead of 2*1/2
-  EXPECT_NEAR(next.comm, 1.5 * 0.0007, 1e-12);
-  EXPECT_NEAR(next.hidden, 1.5 * 0.0002, 1e-12);
-  EXPECT_NEAR(next.step, 0.00225 + 0.001 + 1.5 * 0.0005, 1e-12);
-}
-
-TEST(StepCost, NoMoreIsHiddenThanBackwardLasts) {
-  RunFile file = read(testing::sample_run());
-  file.rows[2].breakdown->overlapped_comm = 0.1;
-  EXPECT_DOUBLE_EQ(double_devices(file.rows[2]).hidden, 0.0015);
 }
 
 TEST(Explain, AnswersFourQuestionsWithTheFilesFigures) {
