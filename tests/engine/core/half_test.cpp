@@ -37,5 +37,12 @@ TEST(Half, RoundsToTheNearestAndTiesToEven) {
   expect_nearest_even<Bfloat16>(0x7f7f);
 }
 
+TEST(Half, OverflowsToInfinityAndKeepsNaN) {
+  EXPECT_EQ(static_cast<float>(Float16(-1e30f)), -kInfinity);
+  EXPECT_EQ(static_cast<float>(Bfloat16(std::numeric_limits<float>::max())), kInfinity);
+  EXPECT_TRUE(std::isnan(static_cast<float>(Float16(std::nanf("")))));
+  EXPECT_TRUE(std::isnan(static_cast<float>(Bfloat16(std::bit_cast<float>(0x7f800001u)))));
+}
+
 }  // namespace
 }  // namespace lockstep
