@@ -4,13 +4,8 @@
 namespace emulated_gpu::testing {
 namespace {
 
-// --- kernels
-
 constexpr unsigned kAll = 0xFFFFFFFFu;
 
-__global__ void append(int* list, int value) {
-  list[++list[0]] = value;
-}
 __global__ void store(int* to, int value) {
   *to = value;
 }
@@ -114,67 +109,6 @@ TEST(EmulatedKernels, WhatHangsOrIsUndefinedEndsTheProgram) {
   EXPECT_DEATH(run(calls_different_intrinsics, 32), "while another lane of its warp waits in");
 }
 
-// --- streams
-
-TEST(EmulatedStreams, BelongToAGpu) {
-  const Stream stream;
-  const Array<int> list(std::vector<int>(3));
-  EXPECT_OK(cudaSetDevice(1));
-  EXPECT_CUDA(cudaErrorInvalidResourceHandle, launch(stream, 1, 1, append, list.data(), 1));
-  {
-    const Event event;
-    EXPECT_CUDA(cudaErrorInvalidResourceHandle, cudaEventRecord(event, stream));
-  }
-  EXPECT_OK(cudaSetDevice(0));
-  EXPECT_CUDA(cudaErrorInvalidResourceHandle, cudaGetLastError());
-}
-
-TEST(EmulatedStreams, HostFunctionsMayNotCallCuda) {
-  const Stream stream;
-  cudaError_t found = cudaSuccess;
-  EXPECT_OK(cudaLaunchHostFunc(
-      stream,
-      [](void* result) {
-        int gpu = 0;
-        *static_cast<cudaError_t*>(result) = cudaGetDevice(&gpu);
-      },
-      &found));
-  stream.wait();
-  EXPECT_CUDA(cudaErrorNotPermitted, found);
-}
-
-TEST(EmulatedStreams, AFailedKernelStaysWithItsGpu) {
-  const Stream stream;
-  const Array<int> list(std::vector<int>(3));
-  fail_next_kernel(stream);
-  EXPECT_OK(launch(stream, 1, 1, append, list.data(), 1));  // asynchronous
-  EXPECT_CUDA(cudaErrorIllegalAddress, cudaStreamSynchronize(stream));
-  EXPECT_CUDA(cudaErrorIllegalAddress, cudaGetLastError());
-  EXPECT_CUDA(cudaErrorIllegalAddress, cudaGetLastError());
-  void* memory = nullptr;
-  EXPECT_CUDA(cudaErrorIllegalAddress, cudaMalloc(&memory, 4));
-  EXPECT_CUDA(cudaErrorIllegalAddress, launch(stream, 1, 1, append, list.data(), 2));
-  EXPECT_OK(cudaSetDevice(1));
-  EXPECT_OK(cudaDeviceSynchronize());  // another GPU works
-  EXPECT_OK(cudaSetDevice(0));
-  clear_faults();
-  EXPECT_OK(launch(stream, 1, 1, append, list.data(), 3));
-  EXPECT_EQ(list.values(), (std::vector<int>{1, 3, 0}));
-}
-
-// --- memory
-
-TEST(EmulatedMemory, IsFreedOnceAndOnlyWhereItStarts) {
-  char* memory = nullptr;
-  EXPECT_OK(cudaMalloc(reinterpret_cast<void**>(&memory), 16));
-  EXPECT_CUDA(cudaErrorInvalidValue, cudaFree(memory + 1));
-  EXPECT_CUDA(cudaErrorInvalidValue, cudaFreeHost(memory));
-  EXPECT_OK(cudaFree(memory));
-  EXPECT_CUDA(cudaErrorInvalidValue, cudaFree(memory));
-  EXPECT_OK(cudaFree(nullptr));
-  cudaGetLastError();
-}
-
 TEST(EmulatedCopies, FromPageableMemoryMayBeOverwrittenAtOnce) {
   Gate gate;
   const Stream stream;
@@ -201,53 +135,8 @@ TEST(EmulatedCopies, FromPinnedMemoryReadItInTurn) {
   EXPECT_EQ(array.values(), std::vector<int>{6});
 }
 
-TEST(EmulatedCopies, ToPageableMemoryReturnWhenDone) {
-  const Stream stream;
-  const Array<int> array(std::vector<int>{7});
-  const Pinned<int> pinned(1);
-  pinned[0] = 0;
-  {
-    Gate gate;
-    gate.block(stream);
-    EXPECT_OK(
-        cudaMemcpyAsync(pinned.data(), array.data(), sizeof(int), cudaMemcpyDeviceToHost, stream));
-    EXPECT_EQ(pinned[0], 0);
-  }
-  int plain = 0;
-  EXPECT_OK(cudaMemcpyAsync(&plain, array.data(), sizeof(int), cudaMemcpyDefault, stream));
-  EXPECT_EQ(plain, 7);
-  EXPECT_EQ(pinned[0], 7);  // it was queued before
-}
-
-TEST(EmulatedCopies, MustBeWhatTheySay) {
-  const Stream stream;
-  const Array<int> array(4), other(4);
-  int plain[4] = {};
-  const auto copy = [&](void* to, const void* from, std::size_t num_bytes, cudaMemcpyKind kind) {
-    return cudaMemcpyAsync(to, from, num_bytes, kind, stream);
-  };
-  EXPECT_CUDA(cudaErrorInvalidValue, copy(array.data(), other.data(), 16, cudaMemcpyHostToDevice));
-  EXPECT_CUDA(cudaErrorInvalidValue, copy(plain, plain, 16, cudaMemcpyDeviceToHost));
-  EXPECT_CUDA(cudaErrorInvalidValue, copy(array.data(), plain, 17, cudaMemcpyHostToDevice));
-  EXPECT_CUDA(cudaErrorInvalidValue, copy(array.data() + 1, plain, 16, cudaMemcpyHostToDevice));
-  EXPECT_CUDA(cudaErrorInvalidValue,
-              copy(array.data(), array.data() + 1, 8, cudaMemcpyDeviceToDevice));
-  EXPECT_CUDA(cudaErrorInvalidValue, copy(nullptr, plain, 16, cudaMemcpyHostToDevice));
-  EXPECT_OK(copy(nullptr, nullptr, 0, cudaMemcpyHostToDevice));
-  EXPECT_CUDA(cudaErrorInvalidValue, cudaMemsetAsync(plain, 0, 4, stream));
-  cudaGetLastError();
-}
-
-// --- graphs
-
 void begin(cudaStream_t stream, cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal) {
   EXPECT_OK(cudaStreamBeginCapture(stream, mode));
-}
-
-cudaGraph_t end(cudaStream_t stream) {
-  cudaGraph_t graph = nullptr;
-  EXPECT_OK(cudaStreamEndCapture(stream, &graph));
-  return graph;
 }
 
 // Ends a capture that failed.
@@ -280,35 +169,6 @@ TEST(EmulatedGraphs, CannotWaitForWorkOutside) {
   expect_end(cudaErrorStreamCaptureInvalidated, first);
 }
 
-TEST(EmulatedGraphs, CannotMergeTwoCaptures) {
-  const Stream first, second;
-  const Event event;
-  begin(first);
-  begin(second);
-  EXPECT_OK(cudaEventRecord(event, second));
-  EXPECT_CUDA(cudaErrorStreamCaptureMerge, cudaStreamWaitEvent(first, event, 0));
-  expect_end(cudaErrorStreamCaptureInvalidated, first);
-  expect_end(cudaErrorStreamCaptureInvalidated, second);
-}
-
-TEST(EmulatedGraphs, AreEndedWhereTheyBegan) {
-  const Stream first, second;
-  const Event fork;
-  begin(first);
-  EXPECT_OK(cudaEventRecord(fork, first));
-  EXPECT_OK(cudaStreamWaitEvent(second, fork, 0));
-  cudaGraph_t graph = nullptr;
-  EXPECT_CUDA(cudaErrorStreamCaptureUnmatched, cudaStreamEndCapture(second, &graph));
-  expect_end(cudaErrorStreamCaptureInvalidated, first);
-  begin(first);
-  std::async(std::launch::async, [&] {
-    expect_end(cudaErrorStreamCaptureWrongThread, first);
-  }).get();
-  EXPECT_OK(cudaGraphDestroy(end(first)));
-  EXPECT_CUDA(cudaErrorIllegalState, cudaStreamEndCapture(first, &graph));
-  cudaGetLastError();
-}
-
 // Calls that break a capture of the same thread, unless it or the thread is relaxed.
 TEST(EmulatedGraphs, ForbidUnsafeCallsMeanwhile) {
   const Stream stream, other;
@@ -327,35 +187,6 @@ TEST(EmulatedGraphs, ForbidUnsafeCallsMeanwhile) {
     EXPECT_EQ(status, cudaStreamCaptureStatusInvalidated);
     expect_end(cudaErrorStreamCaptureInvalidated, stream);
   }
-}
-
-TEST(EmulatedGraphs, LeaveOtherThreadsAloneUnlessTheyAreGlobal) {
-  const Stream stream;
-  const auto allocate_elsewhere = [] {
-    return std::async(std::launch::async,
-                      [] {
-                        void* memory = nullptr;
-                        const cudaError_t error = cudaMalloc(&memory, 4);
-                        cudaFree(memory);
-                        return error;
-                      })
-        .get();
-  };
-  begin(stream, cudaStreamCaptureModeThreadLocal);
-  EXPECT_OK(allocate_elsewhere());
-  EXPECT_OK(cudaGraphDestroy(end(stream)));
-  begin(stream, cudaStreamCaptureModeGlobal);
-  EXPECT_CUDA(cudaErrorStreamCaptureUnsupported, allocate_elsewhere());
-  expect_end(cudaErrorStreamCaptureInvalidated, stream);
-}
-
-TEST(EmulatedGraphs, CannotAskForCapturedEvents) {
-  const Stream stream;
-  const Event event;
-  begin(stream, cudaStreamCaptureModeRelaxed);
-  EXPECT_OK(cudaEventRecord(event, stream));
-  EXPECT_CUDA(cudaErrorCapturedEvent, cudaEventQuery(event));
-  expect_end(cudaErrorStreamCaptureInvalidated, stream);
 }
 
 }  // namespace

@@ -28,26 +28,6 @@ class DeviceSpans : public CudaTest {
   static void work(Device device = kFirst) { Tensor::full({100}, 1, DType::float32, device); }
 };
 
-TEST_F(DeviceSpans, KeepWhatTheyAreGiven) {
-  trace::start();
-  {
-    const ThreadContextScope of_rank({.rank = 5, .world_size = 6});
-    DeviceSpan span(compute(), Lane::comm, Category::communication, "all_reduce", 4096);
-    span.set_sequence(17);
-    work();
-  }
-  const auto spans = recorded();
-  ASSERT_EQ(spans.size(), 1u);
-  EXPECT_STREQ(spans[0].name, "all_reduce");
-  EXPECT_EQ(spans[0].num_bytes, 4096u);
-  EXPECT_EQ(spans[0].rank, 5);
-  EXPECT_EQ(spans[0].sequence, 17);
-  EXPECT_EQ(spans[0].thread, trace::kDeviceThread);
-  EXPECT_EQ(spans[0].lane, Lane::comm);
-  EXPECT_EQ(spans[0].category, Category::communication);
-  EXPECT_GE(spans[0].end_ns, spans[0].begin_ns);
-}
-
 TEST_F(DeviceSpans, TimeTheWorkAndNotItsSubmission) {
   trace::start();
   Gate gate;
@@ -89,39 +69,6 @@ TEST_F(DeviceSpans, OfManyStepsAndDevicesAreAllRecorded) {
     }
     EXPECT_EQ(last_sequence + 1, static_cast<std::int64_t>(kNumSteps)) << to_string(device);
   }
-}
-
-TEST_F(DeviceSpans, AreOpenedByAWorkSpan) {
-  trace::start();
-  {
-    WorkSpan span(compute(), Lane::copy, Category::copy, "scatter", 64);
-    span.set_sequence(3);
-    work();
-  }
-  {
-    WorkSpan span(compute(), Lane::copy, Category::copy, "cancelled");
-    span.cancel();
-  }
-  const auto spans = recorded();
-  ASSERT_EQ(spans.size(), 2u);
-  for (const trace::Span& span : spans) {
-    EXPECT_STREQ(span.name, "scatter");
-    EXPECT_EQ(span.num_bytes, 64u);
-    EXPECT_EQ(span.sequence, 3);
-    EXPECT_EQ(span.lane, Lane::copy);
-  }
-  EXPECT_NE(spans[0].thread == trace::kDeviceThread, spans[1].thread == trace::kDeviceThread);
-}
-
-TEST_F(DeviceSpans, StayInTheirRecording) {
-  trace::start();
-  { DeviceSpan span(compute(), Lane::compute, Category::op, "old"); }
-  trace::stop();
-  trace::start();
-  { DeviceSpan span(compute(), Lane::compute, Category::op, "new"); }
-  const auto spans = recorded();
-  ASSERT_EQ(spans.size(), 1u);
-  EXPECT_STREQ(spans[0].name, "new");
 }
 
 TEST_F(DeviceSpans, AKernelsFaultLosesNoneAfterIt) {

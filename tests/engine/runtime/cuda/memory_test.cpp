@@ -17,22 +17,6 @@ MemoryStatistics statistics(Device device = kFirst) {
   return logical_device(device).own_memory().statistics();
 }
 
-TEST_F(CudaMemory, IsGivenOutAgainAtOnce) {
-  { const Tensor cached = Tensor::full({kSize}, 0, DType::uint8, kFirst); }
-  compute().synchronize();
-  Gate gate;
-  gate.block(compute());
-  void* first = nullptr;
-  {
-    const Tensor x = Tensor::full({kSize}, 1, DType::uint8, kFirst);
-    first = x.raw();
-  }
-  const Tensor y = Tensor::full({kSize}, 2, DType::uint8, kFirst);
-  EXPECT_EQ(y.raw(), first);
-  gate.open();
-  EXPECT_EQ(y.to_vector<std::uint8_t>(), std::vector<std::uint8_t>(kSize, 2));
-}
-
 TEST_F(CudaMemory, ThatAnotherStreamUsesWaitsForIt) {
   LogicalDevice& device = logical_device(kFirst);
   for (Stream* user : {&device.comm_stream(), &device.copy_stream(), &compute(kSibling)}) {
@@ -72,41 +56,6 @@ TEST_F(CudaMemory, IsCountedPerLogicalDevice) {
   EXPECT_EQ(statistics(kFirst).current_bytes, first.current_bytes);
   EXPECT_EQ(statistics(kFirst).peak_bytes, first.current_bytes + kSize);
   EXPECT_EQ(statistics(kSibling).peak_bytes, sibling.current_bytes + 2 * kSize);
-}
-
-TEST_F(CudaMemory, OfACapturedStepLivesWithItsGraph) {
-  const Tensor result = Tensor::zeros({kSize}, DType::uint8, kFirst);
-  const std::size_t before = statistics().current_bytes;
-  logical_device(kFirst).own_memory().reset_peak();
-  {
-    StepGraph graph({kFirst});
-    const auto step = [&] {
-      const Tensor a = Tensor::full({kSize}, 1, DType::uint8, kFirst);
-      const Tensor b = a.clone();
-      result.copy_from(b);
-    };
-    graph.run(step);
-    EXPECT_EQ(statistics().current_bytes, before) << "nothing lives on between warm-ups";
-    EXPECT_EQ(statistics().peak_bytes, before + 2 * kSize);
-    while (!graph.is_captured()) graph.run(step);
-    EXPECT_EQ(statistics().current_bytes, before + 2 * kSize);
-  }
-  EXPECT_EQ(statistics().current_bytes, before);
-}
-
-TEST_F(CudaMemory, PinnedIsReused) {
-  void* first = nullptr;
-  {
-    const Tensor x = Tensor::empty_pinned({kSize}, DType::uint8);
-    first = x.raw();
-    EXPECT_TRUE(is_pinned(0, first));
-    EXPECT_EQ(x.device(), kCpu);
-  }
-  const Tensor y = Tensor::empty_pinned({kSize}, DType::uint8);
-  EXPECT_EQ(y.raw(), first);
-  EXPECT_FALSE(is_pinned(0, Tensor::empty({kSize}, DType::uint8, kCpu).raw()));
-  std::fill_n(y.host<std::uint8_t>().data(), kSize, std::uint8_t{9});
-  EXPECT_EQ(y.to(kFirst).to_vector<std::uint8_t>(), std::vector<std::uint8_t>(kSize, 9));
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include "engine/runtime/stream.h"
 
 #include <atomic>
-#include <thread>
 
 #include "engine/runtime/step_graph.h"
 #include "engine/trace/span.h"
@@ -28,18 +27,6 @@ TEST_F(CudaStreams, AnEventPassesAfterTheWorkBefore) {
   EXPECT_TRUE(event->has_passed());
   EXPECT_TRUE(event->wait());
   EXPECT_TRUE(event->wait(Clock::now())) << "what has passed needs no time";
-}
-
-TEST_F(CudaStreams, EveryDeviceHasThreeIndependentOnes) {
-  Gate gate;
-  gate.block(compute(kFirst));
-  for (const Device device : {kFirst, kSibling}) {
-    LogicalDevice& logical = logical_device(device);
-    EXPECT_TRUE(logical.comm_stream().record()->wait(deadline_after(60)));
-    EXPECT_TRUE(logical.copy_stream().record()->wait(deadline_after(60)));
-  }
-  EXPECT_TRUE(compute(kSibling).record()->wait(deadline_after(60)));
-  EXPECT_FALSE(compute(kFirst).record()->has_passed());
 }
 
 TEST_F(CudaStreams, WorkAfterAWaitRunsAfterTheEvent) {
@@ -107,85 +94,6 @@ TEST_F(CudaStreams, AFaultIsLeftToTheNextWait) {
   cpu.synchronize();
   EXPECT_TRUE(went_on);
   expect_error(ErrorCode::Shape, "row 4 does not exist", [] { compute().synchronize(); });
-}
-
-TEST_F(CudaStreams, ManyThreadsMayUseOne) {
-  const Tensor sum = Tensor::zeros({64}, DType::float32, kFirst);
-  const Tensor one = Tensor::full({64}, 1, DType::float32, kFirst);
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&] {
-      for (int i = 0; i < 50; ++i) {
-        sum.backend().axpy(compute(), 1, one.view(), sum.view());
-        if (i % 10 == 0) compute().record()->wait();
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  EXPECT_EQ(values_of(sum), std::vector<float>(64, 200));
-}
-
-TEST_F(CudaStreams, CapturedEventsPassInEveryLaunch) {
-  const Tensor x = Tensor::zeros({8}, DType::float32, kFirst);
-  std::shared_ptr<Event> captured;
-  {
-    StepGraph graph({kFirst});
-    while (!graph.is_captured()) {
-      graph.run([&] {
-        x.fill(1);
-        captured = compute().record();
-        EXPECT_EQ(compute().record_timed() == nullptr, is_capturing_step());
-        if (is_capturing_step()) {
-          EXPECT_FALSE(captured->has_passed());
-        }
-      });
-    }
-    compute().synchronize();
-    EXPECT_FALSE(captured->has_passed());
-    expect_error(ErrorCode::State, "may not wait for the device", [&] { captured->wait(); });
-  }
-  EXPECT_TRUE(captured->has_passed()) << "nothing can run any more that was before it";
-}
-
-TEST_F(CudaStreams, OtherEventsCanBeAskedDuringACapture) {
-  const auto passed = compute(kFirst).record();
-  passed->wait();
-  const Tensor x = Tensor::zeros({8}, DType::float32, kFirst);
-  StepGraph graph({kFirst});
-  for (std::size_t i = 0; i < StepGraph::kNumWarmUps; ++i) graph.run([&] { x.fill(3); });
-  compute(kFirst).synchronize();
-  Gate gate;
-  gate.block(comm(kSibling));
-  const auto pending = comm(kSibling).record();
-  graph.run([&] {
-    x.fill(3);
-    EXPECT_FALSE(pending->has_passed());
-    EXPECT_TRUE(passed->has_passed());
-    gate.open();  // before the graph is made
-  });
-  EXPECT_TRUE(graph.is_captured());
-  EXPECT_EQ(values_of(x), std::vector<float>(8, 3));
-}
-
-TEST_F(CudaStreams, TimedEventsKnowWhenTheyPassed) {
-  // An anchor that was taken late or wrongly would be off by more than this.
-  constexpr std::int64_t kSlack = 50'000'000;
-  for (const Device device : {kFirst, kSibling, kOther}) {
-    const std::int64_t before = trace::now_ns();
-    std::vector<std::shared_ptr<Event>> events;
-    for (int i = 0; i < 20; ++i) {
-      events.push_back(compute(device).record_timed());
-      ASSERT_NE(events.back(), nullptr);
-    }
-    events.back()->wait();
-    const std::int64_t after = trace::now_ns();
-    std::int64_t last = before - kSlack;
-    for (const auto& event : events) {
-      EXPECT_GE(event->passed_at_ns(), last);
-      last = event->passed_at_ns();
-    }
-    EXPECT_LE(last, after + kSlack);
-  }
 }
 
 }  // namespace
