@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "datasets/bpe.h"
 #include "datasets/cifar.h"
 #include "datasets/digits.h"
 #include "datasets/idx.h"
@@ -100,11 +101,16 @@ Dataset load_cifar(const std::filesystem::path& data_dir) {
   return {read_cifar(files), read_cifar(test)};
 }
 
-Dataset load_tiny_shakespeare(const std::filesystem::path& data_dir, std::size_t window) {
+Dataset load_text(std::string_view text, const std::string& name, const TextOptions& options) {
+  if (options.vocab.empty()) return characters_of(text, name, options.window);
+  return tokens_of(text, BytePairs(options.vocab), name, options.window);
+}
+
+Dataset load_tiny_shakespeare(const std::filesystem::path& data_dir, const TextOptions& options) {
   std::error_code ignored;
   for (const auto& path : {data_dir / "tinyshakespeare" / "input.txt", data_dir / "input.txt"}) {
     if (!std::filesystem::exists(path, ignored)) continue;
-    return characters_of(read_text_file(path, kOperation), "tinyshakespeare", window);
+    return load_text(read_text_file(path, kOperation), "tinyshakespeare", options);
   }
   fail(ErrorCode::Io, kOperation,
        "no input.txt in '{0}/tinyshakespeare' or '{0}'; fetch it with: datasets/fetch.sh "
@@ -225,7 +231,7 @@ std::string to_string(const DatasetSpec& spec) {
 }
 
 Dataset load_dataset(const DatasetSpec& spec, const std::filesystem::path& data_dir,
-                     std::uint64_t seed, std::size_t window) {
+                     std::uint64_t seed, const TextOptions& text) {
   switch (spec.kind) {
     case DatasetKind::digits:
       return {load_digits(0, kNumTrainDigits), load_digits(kNumTrainDigits, kNumDigits)};
@@ -234,13 +240,13 @@ Dataset load_dataset(const DatasetSpec& spec, const std::filesystem::path& data_
     case DatasetKind::cifar10:
       return load_cifar(data_dir);
     case DatasetKind::tiny_shakespeare:
-      return load_tiny_shakespeare(data_dir, window);
+      return load_tiny_shakespeare(data_dir, text);
     case DatasetKind::embedded_text:
-      return characters_of(kEmbeddedText, "embedded-text", window);
+      return load_text(kEmbeddedText, "embedded-text", text);
     case DatasetKind::text:
-      return characters_of(read_text_file(spec.path, kOperation), spec.path, window);
+      return load_text(read_text_file(spec.path, kOperation), spec.path, text);
     case DatasetKind::tokens:
-      return read_tokens(spec.path, window);
+      return read_tokens(spec.path, text.window);
     case DatasetKind::mnist:
     case DatasetKind::fashion_mnist:
       break;

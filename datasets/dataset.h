@@ -54,6 +54,7 @@ std::string to_string(const DatasetSpec& spec);
 struct Dataset {
   data::LabelledRows train;
   data::LabelledRows test;
+  std::string characters = {};  // of a text whose tokens are characters: each once, in their order
 };
 
 // Loads the training and the test rows, in their files' order.
@@ -61,10 +62,14 @@ struct Dataset {
 //         with t10k, each plain or with .gz, in data_dir/mnist (data_dir/fashion-mnist), or in
 //         data_dir itself. cifar10: see cifar.h. tinyshakespeare: input.txt, likewise. digits,
 //         synthetic and embedded-text need none.
-// Window: tokens of a row, texts only.
+// Text:   of texts only: how many tokens a row has, and which tokens.
 // Seed:   synthetic only; its test set is a fifth as many rows (at least one) of the same kind.
 // Throws: Error{Io} when a file is missing (says how to fetch it) or broken (see idx.h).
+struct TextOptions {
+  std::size_t window = 64;
+  std::filesystem::path vocab = {};  // the folder of GPT-2's tokens (bpe.h); empty: characters
+};
 Dataset load_dataset(const DatasetSpec& spec, const std::filesystem::path& data_dir,
-                     std::uint64_t seed, std::size_t window = 64);
+                     std::uint64_t seed, const TextOptions& text = {});
 
 }  // namespace lockstep::datasets

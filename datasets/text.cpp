@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <vector>
 
 #include "engine/core/error.h"
@@ -14,7 +13,6 @@ namespace lockstep::datasets {
 namespace {
 
 constexpr std::string_view kOperation = "text";
-using Tokens = std::vector<std::uint16_t>;
 
 Dataset split(Tokens tokens, std::size_t vocabulary, const std::string& name, std::size_t window) {
   const std::size_t num_train = tokens.size() * 9 / 10;
@@ -37,46 +35,18 @@ Dataset split(Tokens tokens, std::size_t vocabulary, const std::string& name, st
   return dataset;
 }
 
-// The code point that begins at text[at], which moves behind it; none: not UTF-8.
-constexpr char32_t kNone = std::numeric_limits<char32_t>::max();
-char32_t next_character(std::string_view text, std::size_t& at) {
-  const auto first = static_cast<unsigned char>(text[at]);
-  const std::size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-  if ((first >= 0x80 && first < 0xc2) || first > 0xf4 || at + length > text.size()) return kNone;
-  char32_t point = length == 1 ? first : first & (0x7fu >> length);
-  for (std::size_t i = 1; i < length; ++i) {
-    const auto next = static_cast<unsigned char>(text[at + i]);
-    if ((next & 0xc0) != 0x80) return kNone;
-    point = point << 6 | (next & 0x3fu);
-  }
-  constexpr std::array<char32_t, 5> kSmallest = {0, 0, 0x80, 0x800, 0x10000};
-  const bool is_surrogate = point >= 0xd800 && point < 0xe000;
-  if (point < kSmallest[length] || point > 0x10ffff || is_surrogate) return kNone;
-  at += length;
-  return point;
-}
-
 }  // namespace
 
+Dataset tokens_of(std::string_view text, const Tokenizer& tokenizer, const std::string& name,
+                  std::size_t window) {
+  return split(tokenizer.encode(text, name), tokenizer.size(), name, window);
+}
+
 Dataset characters_of(std::string_view text, const std::string& name, std::size_t window) {
-  std::vector<char32_t> points;
-  for (std::size_t at = 0; at < text.size();) {
-    points.push_back(next_character(text, at));
-    require(points.back() != kNone, ErrorCode::Io, kOperation,
-            "'{}' is not UTF-8 text: the byte at offset {} begins no character", name, at);
-  }
-  std::vector<char32_t> vocabulary = points;
-  std::ranges::sort(vocabulary);
-  vocabulary.erase(std::unique(vocabulary.begin(), vocabulary.end()), vocabulary.end());
-  require(vocabulary.size() <= std::numeric_limits<std::uint16_t>::max(), ErrorCode::Io, kOperation,
-          "'{}' has {} different characters; 65535 are possible", name, vocabulary.size());
-  Tokens tokens;
-  tokens.reserve(points.size());
-  for (const char32_t point : points) {
-    const auto place = std::ranges::lower_bound(vocabulary, point) - vocabulary.begin();
-    tokens.push_back(static_cast<std::uint16_t>(place));
-  }
-  return split(std::move(tokens), vocabulary.size(), name, window);
+  const Characters characters(text, name);
+  Dataset dataset = tokens_of(text, characters, name, window);
+  dataset.characters = characters.text();
+  return dataset;
 }
 
 Dataset read_tokens(const std::filesystem::path& path, std::size_t window) {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "datasets/dataset.h"
+#include "datasets/tokenizer.h"
 
 namespace lockstep::datasets {
 
@@ -24,6 +25,10 @@ extern const std::string_view kEmbeddedText;
 // Throws Error{Io} that names `name` for other bytes than UTF-8, and for a text that is shorter
 // than a window.
 Dataset characters_of(std::string_view text, const std::string& name, std::size_t window);
+
+// The text in the tokenizer's tokens. Throws as the tokenizer and characters_of() do.
+Dataset tokens_of(std::string_view text, const Tokenizer& tokenizer, const std::string& name,
+                  std::size_t window);
 
 // A file of tokens, uint16 each: plain as nanoGPT's, or behind the header of llm.c's.
 // Throws Error{Io} that names the file: one that cannot be read, or that its header does not fit, a

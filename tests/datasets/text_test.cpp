@@ -39,7 +39,7 @@ TEST(Text, TheLastTenthIsForValidation) {
 }
 
 TEST(Text, TheEmbeddedOneNeedsNoFile) {
-  const Dataset dataset = load_dataset(parse_dataset("embedded-text"), "nowhere", 0, 32);
+  const Dataset dataset = load_dataset(parse_dataset("embedded-text"), "nowhere", 0, {32});
   EXPECT_EQ(kEmbeddedText.substr(0, 14), "First Citizen:");
   EXPECT_LT(kEmbeddedText.size(), 200'000u);
   EXPECT_EQ(dataset.train.num_classes,
@@ -82,7 +82,7 @@ TEST(TokenFiles, ArePlainOrHaveTheHeaderOfLlmC) {
        {std::vector<std::int32_t>{}, std::vector<std::int32_t>{20240520, 1, 10}}) {
     file.write(header, tokens);
     const Dataset dataset =
-        load_dataset(parse_dataset("tokens:" + file.path().string()), "nowhere", 0, 3);
+        load_dataset(parse_dataset("tokens:" + file.path().string()), "nowhere", 0, {3});
     EXPECT_EQ(dataset.train.num_classes, kGpt2Vocabulary);
     EXPECT_THAT(dataset.train.tokens, ElementsAre(50256, 1, 2, 3, 4, 5, 6, 7, 8));
   }

@@ -57,6 +57,13 @@ constexpr IdleRule kWithBuiltInData = {
     },
     "is for mnist, fashion-mnist, cifar10 and tinyshakespeare, and this --dataset needs no files "
     "from there; leave it out"};
+constexpr IdleRule kWithoutText = {
+    [](const FlagSetting& in) {
+      const datasets::DatasetSpec dataset = datasets::parse_dataset(in.flags.dataset);
+      return !dataset.is_text() || dataset.kind == datasets::DatasetKind::tokens;
+    },
+    "makes tokens of texts, and this --dataset is none; leave it out, or use text:FILE, "
+    "tinyshakespeare or embedded-text"};
 constexpr IdleRule kOnGpu = {
     [](const FlagSetting& in) { return in.device == DeviceType::cuda; },
     "is for CPU devices, and these are GPUs; leave it out, or use --device cpu"};
@@ -141,6 +148,10 @@ const std::vector<TrainingFlag> kTrainingFlags = {
          "tinyshakespeare, embedded-text, text:FILE (characters) or tokens:FILE.bin (GPT-2's)"),
     flag("--data-dir", &F::data_dir, "where data sets were fetched to",
          {.ranks = kEachItsOwn, .idle = {kWithBuiltInData}}),
+    flag("--vocab", &F::vocab_dir,
+         "train a text in GPT-2's tokens, by encoder.json and vocab.bpe of this folder, instead of "
+         "characters",
+         {.ranks = kEachItsOwn, .idle = {kWithoutText}}),
     flag("--model", &F::model,
          "mlp:784-256-10[:relu|gelu|tanh] (default: mlp:FEATURES-256-CLASSES of the data set); for "
          "images lenet, lenet5, resnet18[:WIDTH] or cnn:32c3-p2-64c3-p2-128-10; for texts "

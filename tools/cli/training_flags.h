@@ -36,6 +36,7 @@ struct TrainingFlags : RankFlags {
   std::optional<int> steps;
   std::string dataset = "digits";
   std::string data_dir = "data";
+  std::string vocab_dir;
   std::string model;  // empty: that of tools/training/task.h
   std::string dtype = "float32";
   std::string optimizer = "sgd";

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "datasets/text.h"
 #include "engine/core/error.h"
 #include "engine/core/files.h"
 #include "engine/launch/rank_environment.h"
@@ -274,7 +275,8 @@ void take_checkpoints(TrainingTask& task, const TrainingFlags& flags) {
 TrainingTask read_task(const TrainingFlags& flags, std::size_t num_devices) {
   TrainingTask task;
   const datasets::DatasetSpec dataset = datasets::parse_dataset(flags.dataset);
-  const datasets::RowSize row = datasets::usual_row_size(dataset);
+  datasets::RowSize row = datasets::usual_row_size(dataset);
+  if (!flags.vocab_dir.empty()) row.num_classes = datasets::kGpt2Vocabulary;
   task.model = flags.model.empty() ? default_model(dataset, row) : flags.model;
   task.dtype = parse_dtype(flags.dtype);
   const nn::ModelSpec spec = nn::parse_model(task.model);
@@ -325,8 +327,8 @@ bool TrainingTask::has_own_statistics() const {
 void load_task(TrainingTask& task, const TrainingFlags& flags) {
   const datasets::DatasetSpec dataset = datasets::parse_dataset(flags.dataset);
   const nn::ModelSpec model = nn::parse_model(task.model);
-  task.data = std::make_shared<datasets::Dataset>(
-      datasets::load_dataset(dataset, flags.data_dir, flags.seed, model.gpt.context));
+  task.data = std::make_shared<datasets::Dataset>(datasets::load_dataset(
+      dataset, flags.data_dir, flags.seed, {model.gpt.context, flags.vocab_dir}));
   nn::require_model_fits(task.model, task.model_data(), task.data->train.name);
   if (!flags.init_path.empty()) task.initial_weights = nn::load_weights(flags.init_path);
   if (flags.strip_prefix) strip_prefix_of_weights(task, flags.init_path);

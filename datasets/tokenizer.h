@@ -1,0 +1,45 @@
+// Texts as tokens, which are numbered from 0, and tokens as text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::datasets {
+
+using Tokens = std::vector<std::uint16_t>;
+inline constexpr std::size_t kMostTokens = 65535;
+
+// The character that begins at text[at], which moves behind it. name: of the text, in errors.
+// Throws Error{Io} for bytes that are not UTF-8, with their offset.
+char32_t next_character(std::string_view text, std::size_t& at, const std::string& name);
+std::string utf8(char32_t character);
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+  virtual std::size_t size() const = 0;  // how many tokens there are
+  // name: of the text, in errors.
+  // Throws Error{Io} for bytes that are not UTF-8, Error{Usage} for a character without a token.
+  virtual Tokens encode(std::string_view text, const std::string& name) const = 0;
+  // Its bytes, which may be a part of a character. REQUIRES: token < size().
+  virtual std::string decode(std::uint16_t token) const = 0;
+};
+
+// A token for each character, in the order of their code points.
+class Characters final : public Tokenizer {
+ public:
+  // Those of the text. Throws Error{Io} as next_character(), and for too many.
+  Characters(std::string_view text, const std::string& name);
+
+  std::string text() const;  // each once, in their order
+  std::size_t size() const override { return all_.size(); }
+  Tokens encode(std::string_view text, const std::string& name) const override;
+  std::string decode(std::uint16_t token) const override { return utf8(all_[token]); }
+
+ private:
+  std::vector<char32_t> all_;
+};
+
+}  // namespace lockstep::datasets
