@@ -15,6 +15,7 @@ using CommandLine = std::vector<std::string>;
 void add_devices_command(Command& program);
 // exit_code: what the ranks ended with, where the command started some.
 void add_train_command(Command& program, const CommandLine& command, int& exit_code);
+void add_sample_command(Command& program);
 void add_compare_command(Command& program, const CommandLine& command);
 void add_plan_command(Command& program);
 void add_predict_command(Command& program, const CommandLine& command);

@@ -73,6 +73,7 @@ int run(int argc, char** argv) {
   int exit_code = 0;
   lockstep::tools::add_train_command(program, command, exit_code);
   lockstep::tools::add_compare_command(program, command);
+  lockstep::tools::add_sample_command(program);
   lockstep::tools::add_explain_command(program);
   lockstep::tools::add_doctor_command(program, command, exit_code);
   lockstep::tools::add_report_command(program);

@@ -122,7 +122,7 @@ void expect(bool condition, const std::string& file, fmt::format_string<Args...>
        fmt::format(format, std::forward<Args>(args)...));
 }
 
-Metadata read_metadata(const Json& object, const std::string& file) {
+Metadata metadata_of(const Json& object, const std::string& file) {
   Metadata metadata;
   if (object.is_null()) return metadata;
   expect(object.is_object(), file, "{} is not an object", kMetadataKey);
@@ -199,7 +199,7 @@ Header parse_entries(std::string_view text, const std::string& file) {
       return true;
     }
     if (name == kMetadataKey) {
-      header.metadata = read_metadata(value, file);
+      header.metadata = metadata_of(value, file);
     } else {
       header.entries.push_back(read_entry(name, value, file));
     }
@@ -286,6 +286,12 @@ ArrayFile read_safetensors(const std::filesystem::path& path) {
     }
   }
   return result;
+}
+
+Metadata read_metadata(const std::filesystem::path& path) {
+  InputFile file(path, kOperation);
+  require_no_torch_file(file, path);
+  return read_header(file).metadata;
 }
 
 // --- writing ---

@@ -64,4 +64,7 @@ void write_safetensors(const std::filesystem::path& path, std::span<const NamedA
 //         file; a file of torch.save is recognised, and the error says how to convert it.
 ArrayFile read_safetensors(const std::filesystem::path& path);
 
+// Reads its header alone. Throws the same.
+Metadata read_metadata(const std::filesystem::path& path);
+
 }  // namespace lockstep::checkpoint

@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "engine/checkpoint/safetensors.h"
 #include "engine/core/error.h"
 #include "engine/core/text.h"
 #include "engine/trace/observer.h"
@@ -227,7 +226,8 @@ void save_weights(const std::filesystem::path& path, const Module& module) {
   save_weights(path, state_dict(module));
 }
 
-void save_weights(const std::filesystem::path& path, const StateDict& state) {
+void save_weights(const std::filesystem::path& path, const StateDict& state,
+                  checkpoint::Metadata metadata) {
   std::vector<Tensor> on_host;  // keeps the bytes alive that the views look at
   std::vector<checkpoint::NamedArrayView> arrays;
   for (const auto& [name, tensor] : state) {
@@ -243,7 +243,8 @@ void save_weights(const std::filesystem::path& path, const StateDict& state) {
   if (trace::Observer* observer = trace::observer()) {
     observer->fact("saved", {{"path", path.string()}});
   }
-  checkpoint::write_safetensors(path, arrays, {{"format", "pt"}});
+  metadata.emplace("format", "pt");
+  checkpoint::write_safetensors(path, arrays, metadata);
 }
 
 StateDict load_weights(const std::filesystem::path& path) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/checkpoint/safetensors.h"
 #include "engine/nn/module.h"
 
 namespace lockstep::nn {
@@ -44,9 +45,10 @@ std::string find_prefix(const StateDict& state, const Module& module);
 // A model's weights in a safetensors file, which Python reads and writes too.
 
 // Writes state_dict(module), from whatever device; see checkpoint/safetensors.h for errors. The
-// file's metadata says {"format": "pt"}, which loaders such as Hugging Face's ask for.
+// file's metadata says {"format": "pt"}, which loaders such as Hugging Face's ask for, and more.
 void save_weights(const std::filesystem::path& path, const Module& module);
-void save_weights(const std::filesystem::path& path, const StateDict& state);
+void save_weights(const std::filesystem::path& path, const StateDict& state,
+                  checkpoint::Metadata metadata = {});
 
 // The file's arrays as tensors on cpu:0, in the order of the file.
 // Throws Error{Io} for a file that is missing, truncated or corrupt, or torch.save's.

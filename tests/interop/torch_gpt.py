@@ -5,7 +5,7 @@ Run: torch_gpt.py PROGRAM TEXT
 
 PyTorch makes the first weights, under Hugging Face's names and with its transposed layers; both
 train with AdamW on windows that follow each other. All weights are compared after the same steps,
-and the loss of each step.
+the loss of each step, and once what the weights write.
 """
 import copy
 import json
@@ -101,6 +101,20 @@ CASES = [
 ]
 
 
+def check_sample(program, folder, model, vocabulary, context):
+    """The likeliest text of the trained weights; it is longer than the context."""
+    prompt, length = "First Citizen:\n", 100
+    tokens = [vocabulary.index(character) for character in prompt]
+    with torch.no_grad():
+        for _ in range(length):
+            tokens.append(model(torch.tensor([tokens[-context:]]))[0, -1].argmax().item())
+    theirs = "".join(vocabulary[token] for token in tokens) + "\n"
+    ours = subprocess.run([program, "sample", "--init", "trained.safetensors", "--prompt", prompt,
+                           "--tokens", str(length), "--temperature", "0"], cwd=folder, check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
+    assert ours == theirs, f"sample writes {ours!r}, PyTorch {theirs!r}"
+
+
 def run_case(program, text, folder, model_text, flags, steps):
     torch.manual_seed(1)
     dtype = torch.float64 if "float64" in flags else torch.float32
@@ -142,6 +156,8 @@ def run_case(program, text, folder, model_text, flags, steps):
     differences = {name: (ours[name] - theirs[name]).abs().max().item() for name in theirs}
     moved = max((tensor - first[name]).abs().max().item() for name, tensor in theirs.items())
     worst = max(differences, key=differences.get)
+    if not flags:
+        check_sample(program, folder, model, vocabulary, context)
     return differences[worst], worst, worst_loss, moved
 
 

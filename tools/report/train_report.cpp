@@ -43,6 +43,14 @@ std::size_t steps_between_lines(std::size_t num_steps) {
   return every;
 }
 
+// For `lockstep sample`.
+checkpoint::Metadata saved_metadata(const TrainingTask& task) {
+  checkpoint::Metadata metadata{{kModelKey, task.model}};
+  const std::string& characters = task.data->characters;
+  if (!characters.empty()) metadata.emplace(kCharactersKey, characters);
+  return metadata;
+}
+
 }  // namespace
 
 std::FILE* progress_stream(const TrainingFlags& flags) {
@@ -111,7 +119,9 @@ void report_training(const TrainingFlags& flags, const std::vector<std::string>&
     fmt::print(out, "test accuracy: {:.2f} %\n", 100 * row.result.test_accuracy());
   }
   fmt::print(out, "weights sha256: {}\n", weights_digest(row.result.weights));
-  if (!flags.save_path.empty()) nn::save_weights(flags.save_path, row.result.weights);
+  if (!flags.save_path.empty()) {
+    nn::save_weights(flags.save_path, row.result.weights, saved_metadata(task));
+  }
   if (!flags.trace_path.empty()) {
     write_trace(flags, row.placement, recording);
     fmt::print(stderr, "{}", describe_trace(flags));
