@@ -39,7 +39,7 @@ int num_micro = 4;     // --micro
 
 const data::LabelledRows& load_text() {
   static const datasets::Dataset text =
-      datasets::load_dataset(datasets::parse_dataset("embedded-text"), "", /*seed=*/0, kContext);
+      datasets::load_dataset(datasets::parse_dataset("embedded-text"), "", /*seed=*/0, {kContext});
   return text.train;
 }
 
