@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <set>
 
+#include "engine/checkpoint/safetensors.h"
 #include "tests/support/temp_folder.h"
 #include "tests/tools/run_lockstep.h"
 
@@ -18,7 +19,9 @@ using ::testing::HasSubstr;
 class Resume : public ::testing::Test {
  protected:
   Outcome train(const std::string& flags) {
-    return run_lockstep(words("train --model mlp:64-8-10 " + flags), folder_.path());
+    const bool has_model = flags.find("--model") != std::string::npos;
+    return run_lockstep(words((has_model ? "train " : "train --model mlp:64-8-10 ") + flags),
+                        folder_.path());
   }
   // Ends after so many steps, with a checkpoint at every fifth and at the last.
   void train_to(int steps, const std::string& flags = "") {
@@ -44,6 +47,7 @@ TEST_F(Resume, EndsWithTheWeightsOfAnUndisturbedRun) {
   for (const std::string flags :
        {"", "--parallel dp --devices 3", "--parallel ddp --devices 4 --optimizer adamw",
         "--parallel ddp --devices 2 --ranks processes", "--bitwise --parallel ddp --devices 2",
+        "--dataset embedded-text --model gpt:1-2-16-16 --optimizer adamw --batch 512",
         "--sampler torch --parallel ddp --devices 2 --clip-norm 0.1 --schedule step:7"}) {
     fs::remove_all(folder_ / "kept");
     const Outcome undisturbed = train("--steps 40 " + flags);
@@ -52,6 +56,21 @@ TEST_F(Resume, EndsWithTheWeightsOfAnUndisturbedRun) {
     expect_success(resumed);
     EXPECT_THAT(resumed.out, HasSubstr("resumed behind step 27 of 40")) << flags;
     EXPECT_EQ(weights_digest(resumed), weights_digest(undisturbed)) << flags;
+  }
+}
+
+TEST_F(Resume, NamesTheOptimizersTensorsByTheirParameters) {
+  train_to(1, "--dataset embedded-text --model gpt:1-2-16-16 --optimizer adamw --batch 512");
+  const auto read = [&](const char* file) {
+    return checkpoint::read_safetensors(folder_ / "kept" / "step-00000001" / file);
+  };
+  const checkpoint::ArrayFile model = read("model.safetensors");
+  const checkpoint::ArrayFile optimizer = read("optimizer.safetensors");
+  EXPECT_EQ(optimizer.arrays.size(), 2 * model.arrays.size());
+  for (const checkpoint::NamedArray& parameter : model.arrays) {
+    const checkpoint::NamedArray* const moment = optimizer.find("exp_avg_sq." + parameter.name);
+    ASSERT_NE(moment, nullptr) << parameter.name;
+    EXPECT_EQ(moment->shape, parameter.shape) << parameter.name;
   }
 }
 

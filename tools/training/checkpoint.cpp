@@ -101,14 +101,13 @@ void remove_old(const CheckpointPlan& plan) {
   }
 }
 
-nn::StateDict named_state(const Checkpoint& checkpoint,
-                          const std::vector<nn::NamedParameter>& parameters) {
+// By the names that they have in the file.
+nn::StateDict optimizer_tensors(const Checkpoint& checkpoint) {
   nn::StateDict state;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const std::vector<Tensor>& tensors = checkpoint.optimizer[i].tensors;
-    const std::vector<std::string> names = state_names(tensors.size());
-    for (std::size_t k = 0; k < tensors.size(); ++k) {
-      state.emplace_back(names[k] + "." + parameters[i].first, tensors[k]);
+  for (const auto& [name, of_parameter] : checkpoint.optimizer) {
+    const std::vector<std::string> kinds = state_names(of_parameter.tensors.size());
+    for (std::size_t k = 0; k < kinds.size(); ++k) {
+      state.emplace_back(kinds[k] + "." + name, of_parameter.tensors[k]);
     }
   }
   return state;
@@ -140,8 +139,7 @@ void require_unchanged(const fs::path& path, const nlohmann::json& state) {
 
 }  // namespace
 
-void write_checkpoint(const CheckpointPlan& plan, const Checkpoint& checkpoint,
-                      const std::vector<nn::NamedParameter>& parameters) {
+void write_checkpoint(const CheckpointPlan& plan, const Checkpoint& checkpoint) {
   const std::string name = fmt::format("{}{:08}", kPrefix, checkpoint.step);
   const fs::path target = plan.folder / name;
   if (fs::exists(target / kState)) return;  // of an earlier run that came as far
@@ -150,7 +148,7 @@ void write_checkpoint(const CheckpointPlan& plan, const Checkpoint& checkpoint,
     fs::remove_all(unfinished);
     fs::create_directories(unfinished);
     nn::save_weights(unfinished / kModel, checkpoint.model);
-    nn::save_weights(unfinished / kOptimizer, named_state(checkpoint, parameters));
+    nn::save_weights(unfinished / kOptimizer, optimizer_tensors(checkpoint));
     nlohmann::ordered_json state{{"schema", kCheckpointSchema},
                                  {"step", checkpoint.step},
                                  {"settings", checkpoint.settings},
@@ -159,10 +157,9 @@ void write_checkpoint(const CheckpointPlan& plan, const Checkpoint& checkpoint,
                                  {"sha256",
                                   {{kModel, sha256_of(unfinished / kModel)},
                                    {kOptimizer, sha256_of(unfinished / kOptimizer)}}}};
-    for (const nn::NamedParameter& parameter : parameters) {
-      const std::size_t i = state["optimizer_steps"].size();
-      state["parameters"].push_back(parameter.first);
-      state["optimizer_steps"].push_back(checkpoint.optimizer[i].num_steps);
+    for (const auto& [parameter, of_parameter] : checkpoint.optimizer) {
+      state["parameters"].push_back(parameter);
+      state["optimizer_steps"].push_back(of_parameter.num_steps);
     }
     write_file_atomically(unfinished / kState, state.dump(1) + "\n");
     sync_folder(unfinished);
@@ -189,7 +186,8 @@ Checkpoint read_checkpoint(const fs::path& folder) {
     };
     for (std::size_t i = 0; i < state.at("parameters").size(); ++i) {
       const std::string name = state.at("parameters")[i];
-      optim::Optimizer::State& of_parameter = checkpoint.optimizer.emplace_back();
+      optim::Optimizer::State& of_parameter =
+          checkpoint.optimizer.emplace_back(name, optim::Optimizer::State{}).second;
       of_parameter.num_steps = state.at("optimizer_steps").at(i);
       for (const std::size_t count : {1, 2}) {
         for (const std::string& kind : state_names(count)) {

@@ -13,9 +13,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "engine/nn/module.h"
 #include "engine/nn/state_dict.h"
 #include "engine/optim/optimizer.h"
 
@@ -37,16 +37,14 @@ struct Checkpoint {
   nlohmann::ordered_json settings;
   std::vector<std::size_t> bucket_order;  // of DDP's parameters; empty elsewhere
   nn::StateDict model;
-  std::vector<optim::Optimizer::State> optimizer = {};  // by parameter
+  std::vector<std::pair<std::string, optim::Optimizer::State>> optimizer = {};  // by parameter
 };
 
 // The settings of a run. REQUIRES: its data was loaded.
 nlohmann::ordered_json decisive_settings(const TrainingFlags& flags, const TrainingTask& task);
 
-// parameters: the model's, in the optimizer's order, which name its tensors.
 // Throws Error{Io} when something cannot be written; older checkpoints are then still there.
-void write_checkpoint(const CheckpointPlan& plan, const Checkpoint& checkpoint,
-                      const std::vector<nn::NamedParameter>& parameters);
+void write_checkpoint(const CheckpointPlan& plan, const Checkpoint& checkpoint);
 
 // Throws Error{Io} that names the file for one that is missing, truncated or changed, and a schema
 // of a newer program.

@@ -181,12 +181,16 @@ class TrainingLoop {
             "ranks found checkpoints of different steps, rank {} that of step {}; all of them must "
             "see the same folder",
             models_.first().rank, step_);
-    for (const auto& optimizer : optimizers_) {
-      const std::vector<optim::Optimizer::State>& states = task_.resumed->optimizer;
-      require(states.size() == optimizer->parameters().size(), ErrorCode::State, "--resume",
-              "the checkpoint's optimizer has {} parameters, and the model {}", states.size(),
-              optimizer->parameters().size());
-      for (std::size_t i = 0; i < states.size(); ++i) optimizer->load_state(i, states[i]);
+    const auto& states = task_.resumed->optimizer;
+    for (std::size_t local = 0; local < optimizers_.size(); ++local) {
+      const auto parameters = named_parameters(*optimizers_[local], *models_.ranks[local].inner);
+      for (std::size_t i = 0; i < parameters.size(); ++i) {
+        const auto found = std::ranges::find_if(
+            states, [&](const auto& state) { return state.first == parameters[i].first; });
+        require(found != states.end(), ErrorCode::State, "--resume",
+                "the checkpoint has no state of the optimizer for {}", parameters[i].first);
+        optimizers_[local]->load_state(i, found->second);
+      }
     }
   }
 
@@ -201,10 +205,11 @@ class TrainingLoop {
                           .settings = task_.settings,
                           .bucket_order = bucket_order(models_),
                           .model = copy_weights(*model.inner)};
-    for (std::size_t i = 0; i < optimizers_[0]->parameters().size(); ++i) {
-      checkpoint.optimizer.push_back(optimizers_[0]->state(i));
+    const auto parameters = named_parameters(*optimizers_[0], *model.inner);
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      checkpoint.optimizer.emplace_back(parameters[i].first, optimizers_[0]->state(i));
     }
-    write_checkpoint(*task_.checkpoints, checkpoint, model.inner->named_parameters());
+    write_checkpoint(*task_.checkpoints, checkpoint);
   }
 
   void run_epoch(std::size_t epoch) {

@@ -245,6 +245,17 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const TrainingTask& task, const
   return std::make_unique<optim::Sgd>(model.inner->parameters(), options);
 }
 
+std::vector<nn::NamedParameter> named_parameters(const optim::Optimizer& optimizer,
+                                                 const nn::Module& model) {
+  const std::vector<nn::NamedParameter> all = model.named_parameters();
+  std::vector<nn::NamedParameter> ordered;
+  for (const Variable& parameter : optimizer.parameters()) {
+    ordered.push_back(*std::ranges::find_if(
+        all, [&](const nn::NamedParameter& entry) { return entry.second.is_same(parameter); }));
+  }
+  return ordered;
+}
+
 std::unique_ptr<data::DataLoader> make_loader(const TrainingTask& task, const RankModel& model,
                                               std::size_t num_ranks) {
   return std::make_unique<data::DataLoader>(

@@ -52,6 +52,10 @@ std::vector<std::size_t> bucket_order(const LocalModels& models);
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const TrainingTask& task, const RankModel& model);
 
+// The model's parameters in the order of the optimizer, which takes group after group.
+std::vector<nn::NamedParameter> named_parameters(const optim::Optimizer& optimizer,
+                                                 const nn::Module& model);
+
 // The rows of this rank, epoch by epoch, on its first device.
 std::unique_ptr<data::DataLoader> make_loader(const TrainingTask& task, const RankModel& model,
                                               std::size_t num_ranks);

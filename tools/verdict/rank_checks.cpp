@@ -147,11 +147,8 @@ RankChecks::RankChecks(const TrainingTask& task, const LocalModels& models,
       locals_(models.ranks.size()),
       curve_(task.num_steps),
       watch_(task.data->train.num_classes) {
-  const std::vector<nn::NamedParameter> named = models.first().inner->named_parameters();
-  for (const Variable& parameter : optimizers[0]->parameters()) {
-    names_.push_back(std::ranges::find_if(named, [&](const nn::NamedParameter& entry) {
-                       return entry.second.is_same(parameter);
-                     })->first);
+  for (const auto& [name, parameter] : named_parameters(*optimizers[0], *models.first().inner)) {
+    names_.push_back(name);
     weight_decays_.push_back(reference_weight_decay(task.optimizer, parameter.shape()));
   }
   findings_.gradient_limit =
