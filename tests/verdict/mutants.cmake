@@ -209,9 +209,8 @@ mutant(gradients_not_cleared_every_thirtieth_step
 
 mutant(adamw_decay_times_the_world_size
   SOURCE engine/optim/optimizer.cpp
-  REPLACE [=[  backend.adamw(stream, updates, scalars, options_);]=]
-  WITH [=[  kernels::AdamWOptions options = options_;
-  options.weight_decay *= thread_context().world_size;
+  REPLACE [=[  backend.adamw(stream, updates, scalars, options);]=]
+  WITH [=[  options.weight_decay *= thread_context().world_size;
   backend.adamw(stream, updates, scalars, options);]=]
   RUN "--optimizer adamw --lr 1e-5 --modes ddp --devices 2 --model mlp:64-32-10 --epochs 1"
   EXPECT "ddp on 2 devices" "update: step 0" "rank [01]" "parameter [02]\\.(weight|bias)" "a fresh optimizer")

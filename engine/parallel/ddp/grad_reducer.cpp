@@ -60,9 +60,12 @@ void GradReducer::begin_backward() {
   schedule_.begin_backward(buckets_.num_buckets());
   on_backward_end([this] { finish(); });
   for (const std::size_t parameter : unused_.begin_backward()) {
-    const std::size_t bucket = buckets_.collect_unused(parameter);
-    if (buckets_.is_full(bucket)) schedule_.add_full(bucket);
+    start_if_full(buckets_.collect_unused(parameter));
   }
+}
+
+void GradReducer::start_if_full(std::size_t bucket) {
+  if (buckets_.is_full(bucket)) schedule_.add_full(bucket);
 }
 
 void GradReducer::on_ready(std::size_t index) {
@@ -75,8 +78,7 @@ void GradReducer::on_ready(std::size_t index) {
   if (!in_backward_) begin_backward();
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "gradient ready",
                          buckets_.slot(index).num_bytes());
-  const std::size_t bucket = buckets_.collect(index);
-  if (buckets_.is_full(bucket)) schedule_.add_full(bucket);
+  start_if_full(buckets_.collect(index));
 }
 
 comm::Work GradReducer::reduce(std::size_t bucket, comm::Launch launch) {

@@ -80,6 +80,7 @@ class GradReducer {
   // Called by the line of work of the parameter's device; lines of several devices take turns.
   void on_ready(std::size_t parameter);
   void begin_backward();
+  void start_if_full(std::size_t bucket);
   comm::Work reduce(std::size_t bucket, comm::Launch launch);
   comm::Work start(const GradBucket& bucket, comm::Launch launch);
   GradBucket bucket_at(std::size_t index, const Tensor& memory) const;
