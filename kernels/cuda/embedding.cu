@@ -1,6 +1,6 @@
 // Embedding. Forward: one launch, y once out. Backward: a warp owns some rows of the table and 32
-// of their columns, goes through all tokens and adds the rows of its own in their order, so there
-// are no atomics.
+// of their columns, goes through all tokens, 32 at a time, and adds the rows of its own in their
+// order, so there are no atomics.
 #include <algorithm>
 #include <cstdint>
 
@@ -8,6 +8,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/element_types.cuh"
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/reduce.cuh"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -72,15 +73,18 @@ __global__ void table_gradient_kernel(TableGradient<T> call) {
     for (std::size_t v = first; v < last; ++v) {
       if (has_column) call.grad_weight[v * call.leading_dimension + column] = T(0);
     }
-    if (!has_column) continue;
-#pragma unroll 8
-    for (std::size_t i = 0; i < call.num_tokens; ++i) {
-      const std::int64_t token = call.tokens[i];
-      if (token < static_cast<std::int64_t>(first) || token >= static_cast<std::int64_t>(last)) {
-        continue;
+    for (std::size_t begin = 0; begin < call.num_tokens; begin += kWarp) {
+      const std::int64_t token =
+          begin + lane < call.num_tokens ? call.tokens[begin + lane] : std::int64_t{-1};
+      const bool is_ours =
+          token >= static_cast<std::int64_t>(first) && token < static_cast<std::int64_t>(last);
+      for (unsigned ours = __ballot_sync(kAllLanes, is_ours); ours != 0; ours &= ours - 1) {
+        const std::size_t i = begin + static_cast<unsigned>(__ffs(static_cast<int>(ours)) - 1);
+        if (!has_column) continue;
+        const auto v = static_cast<std::size_t>(call.tokens[i]);
+        call.grad_weight[v * call.leading_dimension + column] +=
+            call.grad_y[i * call.grad_y_leading_dimension + column];
       }
-      call.grad_weight[static_cast<std::size_t>(token) * call.leading_dimension + column] +=
-          call.grad_y[i * call.grad_y_leading_dimension + column];
     }
   }
 }

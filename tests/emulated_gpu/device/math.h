@@ -36,6 +36,11 @@ inline unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32);
 }
 
+// The place of the lowest bit that is set, from 1 on; 0 for none.
+inline int __ffs(int value) {
+  return __builtin_ffs(value);
+}
+
 // As CUDA's overloads: of floating-point numbers, one that is not a NaN wins.
 template <typename A, typename B>
 requires std::is_arithmetic_v<A> && std::is_arithmetic_v<B>

@@ -48,6 +48,20 @@ T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = warpSize,
   return emulated_gpu::device::shuffle("__shfl_xor_sync", mask, value, source, {file, line});
 }
 
+// A bit for each lane of the mask whose predicate is not 0.
+inline unsigned __ballot_sync(unsigned mask, int predicate, const char* file = __builtin_FILE(),
+                              int line = __builtin_LINE()) {
+  const emulated_gpu::device::WarpValues& met = emulated_gpu::device::exchange_in_warp(
+      "__ballot_sync", mask, &predicate, sizeof(predicate), {file, line});
+  unsigned votes = 0;
+  for (unsigned lane = 0; lane < static_cast<unsigned>(warpSize); ++lane) {
+    int vote = 0;
+    if ((met.lanes >> lane & 1u) != 0) std::memcpy(&vote, &met.values[lane], sizeof(vote));
+    if (vote != 0) votes |= 1u << lane;
+  }
+  return votes;
+}
+
 inline void __syncwarp(unsigned mask = 0xFFFFFFFFu, const char* file = __builtin_FILE(),
                        int line = __builtin_LINE()) {
   emulated_gpu::device::exchange_in_warp("__syncwarp", mask, nullptr, 0, {file, line});
