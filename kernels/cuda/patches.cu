@@ -16,22 +16,20 @@ namespace {
 constexpr std::size_t kScratchElements = std::size_t{16} << 20;
 
 template <typename T>
-__global__ void patches_kernel(Geometry g, const T* x, std::size_t num_elements, T* patches,
+__global__ void patches_kernel(Geometry g, const T* x, std::size_t rows, T* patches,
                                std::size_t leading_dimension) {
-  const std::size_t step = num_global_threads();
-  for (std::size_t i = global_thread(); i < num_elements; i += step) {
-    const std::size_t row = i / g.cols;
-    const auto column = static_cast<unsigned>(i - row * g.cols);
+  for_matrix(rows, g.cols, [&](std::size_t row, std::size_t j) {
     const std::size_t image = row / g.rows_per_image;
     const auto window = static_cast<unsigned>(row - image * g.rows_per_image);
+    const auto column = static_cast<unsigned>(j);
     const unsigned pixel = column / g.channels;
     // With the padding; below it they wrap around, and are beyond the image.
     const unsigned y = window / g.out_width * g.stride + pixel / g.kernel_width - g.padding;
     const unsigned px = window % g.out_width * g.stride + pixel % g.kernel_width - g.padding;
     const bool is_inside = y < g.height && px < g.width;
     const std::size_t at = ((image * g.height + y) * g.width + px) * g.channels;
-    patches[row * leading_dimension + column] = is_inside ? x[at + column % g.channels] : T(0);
-  }
+    patches[row * leading_dimension + j] = is_inside ? x[at + (column - pixel * g.channels)] : T(0);
+  });
 }
 
 // Windows of one dimension that hold a pixel: first ... last - 1.
@@ -113,8 +111,8 @@ void CudaBackend::patches(Stream& stream, const Windows& windows, ConstTensorVie
                           MatrixView patches) {
   if (patches.num_elements() == 0) return;
   for_floating(x.dtype, "patches", [&]<typename T>() {
-    launch(stream, "patches", covering(patches.num_elements(), kThreads), patches_kernel<T>,
-           Geometry(windows), data_of<T>(x), patches.num_elements(), data_of<T>(patches),
+    launch(stream, "patches", row_tiles(patches.rows, patches.cols), patches_kernel<T>,
+           Geometry(windows), data_of<T>(x), patches.rows, data_of<T>(patches),
            patches.leading_dimension);
   });
 }
