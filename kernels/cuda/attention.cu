@@ -1,5 +1,5 @@
-// Causal attention without a matrix of scores. Four neighbouring threads share a query (backward
-// also a key): each has a quarter of its channels in registers. A block of threads goes through the
+// Causal attention without a matrix of scores. Four threads of a warp share a query (backward also
+// a key): each has a quarter of its channels in registers. A block of threads goes through the
 // keys, or queries, in tiles of shared memory. Every sum has one order, and there are no atomics.
 // Source: Dao et al., "FlashAttention", NeurIPS 2022.
 #include <cmath>
@@ -12,8 +12,9 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
-constexpr unsigned kLanes = 4;  // threads of a query or key
-constexpr unsigned kRows = 32;  // queries or keys of a block
+constexpr unsigned kLanes = 4;                  // threads of a query or key
+constexpr unsigned kWarpRows = kWarp / kLanes;  // queries or keys of a warp
+constexpr unsigned kRows = 32;                  // and of a block
 // Rows of a tile: two tiles of the largest heads are 32 KiB.
 template <typename T>
 constexpr unsigned kTile = 128 / sizeof(T);
@@ -29,6 +30,13 @@ struct Attention {
   unsigned length, heads, head_size, channels, blocks_per_head;
   T scale;
 };
+
+// A thread's channel number e: it has 16 bytes at a time, one read of shared memory.
+template <typename T>
+__device__ unsigned channel_of(unsigned e, unsigned lane) {
+  constexpr unsigned kWide = kWidth<T>;
+  return (e / kWide * kLanes + lane) * kWide + e % kWide;
+}
 
 // The block's head of one sequence, and its first query or key. kPer: channels of a thread; those
 // beyond the head's are zeros.
@@ -50,14 +58,15 @@ struct Head {
     y_at = first_row * y_stride + column;
     row_at = std::size_t{index} * call.length;
     first = blockIdx.x % call.blocks_per_head * kRows;
-    row = first + threadIdx.x / kLanes;
-    lane = threadIdx.x % kLanes;
+    // Neighbouring threads read the same channels of a tile, which reach them in one go.
+    row = first + threadIdx.x / kWarp * kWarpRows + threadIdx.x % kWarpRows;
+    lane = threadIdx.x % kWarp / kWarpRows;
   }
   // This thread's channels of a row.
   __device__ void load(const T* from, std::size_t stride, unsigned at, T (&to)[kPer]) const {
 #pragma unroll
     for (unsigned e = 0; e < kPer; ++e) {
-      const unsigned channel = e * kLanes + lane;
+      const unsigned channel = channel_of<T>(e, lane);
       to[e] = at < length && channel < size ? from[at * stride + channel] : T(0);
     }
   }
@@ -65,7 +74,7 @@ struct Head {
     if (at >= length) return;
 #pragma unroll
     for (unsigned e = 0; e < kPer; ++e) {
-      const unsigned channel = e * kLanes + lane;
+      const unsigned channel = channel_of<T>(e, lane);
       if (channel < size) to[at * stride + channel] = from[e];
     }
   }
@@ -84,8 +93,8 @@ struct Head {
 // The sum over the threads of a row, in all of them. REQUIRES: a whole warp calls it.
 template <typename T>
 __device__ T sum_over_lanes(T value) {
-  value += __shfl_xor_sync(kAllLanes, value, 1);
-  value += __shfl_xor_sync(kAllLanes, value, 2);
+  value += __shfl_xor_sync(kAllLanes, value, kWarpRows);
+  value += __shfl_xor_sync(kAllLanes, value, 2 * kWarpRows);
   return value;
 }
 
@@ -93,20 +102,20 @@ template <unsigned kPer, typename T>
 __device__ T dot(const T (&mine)[kPer], const T* row, unsigned lane) {
   T sum = T(0);
 #pragma unroll
-  for (unsigned e = 0; e < kPer; ++e) sum += mine[e] * row[e * kLanes + lane];
+  for (unsigned e = 0; e < kPer; ++e) sum += mine[e] * row[channel_of<T>(e, lane)];
   return sum_over_lanes(sum);
 }
 
 template <unsigned kPer, typename T>
 __device__ void add_times(T (&to)[kPer], T factor, const T* row, unsigned lane) {
 #pragma unroll
-  for (unsigned e = 0; e < kPer; ++e) to[e] += factor * row[e * kLanes + lane];
+  for (unsigned e = 0; e < kPer; ++e) to[e] += factor * row[channel_of<T>(e, lane)];
 }
 
 template <typename T, unsigned kPer>
 __global__ void attention_kernel(Attention<T> call) {
-  __shared__ T keys[kTile<T>][kPer * kLanes];
-  __shared__ T values[kTile<T>][kPer * kLanes];
+  alignas(16) __shared__ T keys[kTile<T>][kPer * kLanes];
+  alignas(16) __shared__ T values[kTile<T>][kPer * kLanes];
   const Head<T, kPer> head(call);
   const T* const q_rows = call.qkv + head.qkv_at;
   T q[kPer];
@@ -150,8 +159,8 @@ __global__ void attention_kernel(Attention<T> call) {
 // The gradient of queries, and the projections for that of keys and values.
 template <typename T, unsigned kPer>
 __global__ void query_gradient_kernel(Attention<T> call) {
-  __shared__ T keys[kTile<T>][kPer * kLanes];
-  __shared__ T values[kTile<T>][kPer * kLanes];
+  alignas(16) __shared__ T keys[kTile<T>][kPer * kLanes];
+  alignas(16) __shared__ T values[kTile<T>][kPer * kLanes];
   const Head<T, kPer> head(call);
   const T* const q_rows = call.qkv + head.qkv_at;
   T q[kPer];
@@ -188,8 +197,8 @@ __global__ void query_gradient_kernel(Attention<T> call) {
 
 template <typename T, unsigned kPer>
 __global__ void key_gradient_kernel(Attention<T> call) {
-  __shared__ T queries[kTile<T>][kPer * kLanes];
-  __shared__ T grads[kTile<T>][kPer * kLanes];
+  alignas(16) __shared__ T queries[kTile<T>][kPer * kLanes];
+  alignas(16) __shared__ T grads[kTile<T>][kPer * kLanes];
   const Head<T, kPer> head(call);
   const T* const q_rows = call.qkv + head.qkv_at;
   T k[kPer];
