@@ -1,6 +1,7 @@
-// Losses. Cross-entropy: forward moves the logits in and the probabilities out once (the logits
-// of a row 3 times, from the cache), backward the probabilities in and the gradient out. The
-// mean squared error: forward reads x and target once, backward also writes the gradient.
+// Losses. Cross-entropy: forward reads the logits 3 times and writes the probabilities once; of a
+// few thousand classes the cache has them the second and third time, of a GPT's vocabulary not.
+// Backward moves the probabilities in and the gradient out. The mean squared error: forward reads x
+// and target once, backward also writes the gradient.
 #include <cmath>
 #include <cstdint>
 
