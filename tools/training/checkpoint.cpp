@@ -57,9 +57,9 @@ std::string sha256_of(const fs::path& path) {
 // Names in a folder are on the disk when the folder is.
 void sync_folder(const fs::path& folder) {
   const FileDescriptor open(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  require(open.is_open() && (::fsync(open.descriptor()) == 0 || errno == EINVAL), ErrorCode::Io,
-          "checkpoint", "cannot sync {}: {}", folder.string(),
-          std::generic_category().message(errno));
+  const bool is_synced = open.is_open() && ::fsync(open.descriptor()) == 0;
+  require(is_synced || (open.is_open() && errno == EINVAL), ErrorCode::Io, "checkpoint",
+          "cannot sync {}: {}", folder.string(), std::generic_category().message(errno));
 }
 
 // Throws Error{Io} for what `work` throws of the file system.
