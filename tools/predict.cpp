@@ -42,6 +42,7 @@ struct PredictFlags {
   std::string plan;
   std::string ranks = "threads";
   std::string input = "ready";
+  int accumulate = 1;
   double bucket_mib = 25;
   double first_bucket_mib = 1;
 };
@@ -106,6 +107,7 @@ PredictionTask read_task(const PredictFlags& flags) {
   PredictionTask task;
   task.bucket_mib = require_positive("--bucket-mib", flags.bucket_mib);
   task.first_bucket_mib = require_positive("--first-bucket-mib", flags.first_bucket_mib);
+  task.accumulate = require_positive("--accumulate", flags.accumulate);
   require(task.bucket_mib <= kMaxBucketMib, ErrorCode::Usage, "--bucket-mib",
           "at most {}, found {}", kMaxBucketMib, task.bucket_mib);
   for (const std::string& name : flags.strategies) {
@@ -135,7 +137,9 @@ PredictionTask read_task(const PredictFlags& flags) {
   if (task.strategies.empty()) {
     const bool fits_a_host =
         *std::ranges::max_element(task.devices) <= task.topology.gpus_per_host();
-    if (fits_a_host) task.strategies.push_back(predict::Strategy::data_parallel);
+    if (fits_a_host && task.accumulate == 1) {
+      task.strategies.push_back(predict::Strategy::data_parallel);
+    }
     task.strategies.push_back(predict::Strategy::ddp);
   }
   return task;
@@ -218,6 +222,7 @@ nlohmann::ordered_json config_json(const PredictFlags& flags, const PredictionTa
   for (const WhatIf& change : changes) {
     if (!change.text.empty()) json["what_if"].push_back(change.text);
   }
+  if (flags.accumulate != 1) json["accumulate"] = flags.accumulate;
   if (!flags.plan.empty()) json["plan"] = flags.plan;
   if (!flags.precision.empty()) json["precision"] = flags.precision;
   if (task.topology.device.measured) json["ranks"] = flags.ranks;
@@ -359,6 +364,11 @@ void add_predict_command(Command& program, const CommandLine& command) {
           "dp, ddp, hierarchical, zero1, zero3, pipeline, device_allreduce, nccl_replicated, "
           "cpu_reduce, cpu_parameter_server (default: ddp; for a run on one host also dp)")
       .separated_by(',')
+      .excludes(all_reduce);
+  predict
+      .add_option("--accumulate", flags->accumulate,
+                  "cut each device's rows into so many micro-batches; gradients travel with the "
+                  "last")
       .excludes(all_reduce);
   predict.add_option("--plan", flags->plan, "all-reduce algorithm of ddp (default: NCCL's)")
       .excludes(all_reduce);

@@ -95,6 +95,9 @@ struct StepOptions {
   std::optional<plan::AllReducePlan> own_plan = {};  // empty: NCCL; of a measured machine automatic
   RankKind ranks = RankKind::threads;                // of a measured machine
   std::size_t num_micro_batches = 4;                 // of a pipeline
+  // So many micro-batches, whose workload is given, one after the other; gradients travel beside
+  // the last one's backward pass. Not for data_parallel, zero3 and a pipeline.
+  std::size_t num_accumulated = 1;
   // A batch is there when it is needed, or it is sent from the host's memory while the step
   // before is computed.
   enum class Input { ready, from_host } input = Input::ready;

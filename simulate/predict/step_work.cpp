@@ -127,6 +127,10 @@ void StepWork::add_step() {
     add_batch();
   }
   if (has_buckets()) add_buffers();
+  for (std::size_t i = 1; i < options_.num_accumulated; ++i) {
+    add_forward();
+    gate_ = {add_backward().front()};
+  }
   const bool has_shares = options_.strategy == Strategy::zero3 && num_devices() > 1;
   has_shares ? add_sharded_forward() : add_forward();
   if (has_replicas) add_gather();

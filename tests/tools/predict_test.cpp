@@ -72,6 +72,25 @@ TEST_F(Predict, AWorkloadsProductsHaveAPrecision) {
   expect_rejected(run("--all-reduce 1M --topology dgx-a100 --precision bf16"), 2, {"--precision"});
 }
 
+TEST_F(Predict, MicroBatchesHideLessOfTheGradientsWay) {
+  write("run.json", run_file(layer("0", 785 * 4096 * 4) + "," + layer("2", 4097 * 10 * 4)));
+  const std::string flags = "--workload run.json --topology dgx1-v100 --devices 8 --json p.json ";
+  std::vector<double> steps;
+  for (const char* number : {"1", "16"}) {
+    expect_success(run(flags + "--strategy ddp --accumulate " + number));
+    steps.push_back(read_json(folder_ / "p.json")["rows"][1]["step_seconds"]);
+  }
+  EXPECT_GT(steps[1], steps[0]);
+  expect_success(run(flags + "--accumulate 2"));
+  const json file = read_json(folder_ / "p.json");
+  EXPECT_EQ(file["config"]["accumulate"], 2);
+  EXPECT_EQ(file["config"]["strategies"], json({"ddp"}));
+  expect_rejected(run(flags + "--accumulate 0"), 2, {"--accumulate", "at least 1"});
+  expect_rejected(run(flags + "--accumulate 256"), 2, {"1024 rows", "256 micro-batches"});
+  expect_rejected(run(flags + "--accumulate 2 --strategy dp"), 2, {"--accumulate", "dp"});
+  expect_rejected(run("--all-reduce 1M --topology dgx-a100 --accumulate 2"), 2, {"--accumulate"});
+}
+
 TEST_F(Predict, AConvolutionalNetOnAnotherDeviceIsNotGuessed) {
   std::string file = run_file(layer("0", 200 * 4) + "," + layer("3", 25050 * 4));
   write("run.json", file.replace(file.find("mlp:784-4096-10"), 15, "lenet"));

@@ -71,7 +71,8 @@ predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& cha
   options.num_micro_batches = std::min(batch, kMicroBatchesPerDevice * devices);
   const std::size_t shares =
       predict::is_data_parallel(strategy) ? devices : options.num_micro_batches;
-  const double rows = static_cast<double>(batch) / static_cast<double>(shares);
+  options.num_accumulated = task.accumulate;
+  const double rows = static_cast<double>(batch) / static_cast<double>(shares * task.accumulate);
   if (!task.net) {
     return predict::predict_step(network, workload_on(task.run, topology.device, rows), options);
   }
@@ -158,6 +159,10 @@ void require_possible(const PredictionTask& task, const std::vector<WhatIf>& cha
             "'{}' has {} devices, {} were asked for; a cluster is NAME*HOSTS@100gbe", topology.name,
             topology.gpus.size(), devices);
     for (const Strategy strategy : task.strategies) {
+      const bool accumulates = strategy != Strategy::data_parallel && strategy != Strategy::zero3 &&
+                               strategy != Strategy::pipeline;
+      require(task.accumulate == 1 || accumulates, ErrorCode::Usage, "--accumulate",
+              "{} communicates in every pass; use ddp", predict::to_string(strategy));
       require(!predict::is_of_one_process(strategy) || devices <= topology.gpus_per_host(),
               ErrorCode::Usage, "--strategy",
               "{} is one process, whose devices are all in one host: '{}' has {} a host, {} were "
@@ -171,6 +176,11 @@ void require_possible(const PredictionTask& task, const std::vector<WhatIf>& cha
     if (has_pipeline) predict::require_layer_for_each(devices, task.run.step.layers.size());
     for (const WhatIf& change : changes) {
       const bool is_left_out = has_batches && change.batch == 0;
+      require(is_left_out || task.accumulate == 1 ||
+                  batch_of(task, change, devices) >= devices * task.accumulate,
+              ErrorCode::Usage, "--accumulate",
+              "{} rows a step are too few for {} micro-batches on each of {} devices",
+              batch_of(task, change, devices), task.accumulate, devices);
       require(is_left_out || batch_of(task, change, devices) >= devices, ErrorCode::Usage,
               "--devices",
               "{} rows a step are too few for {} devices; --what-if batch={} gives each one",

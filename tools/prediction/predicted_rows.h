@@ -54,6 +54,7 @@ struct PredictionTask {
   std::optional<plan::AllReducePlan> own_plan = {};
   predict::RankKind ranks = predict::RankKind::threads;  // of a machine that was measured
   predict::StepOptions::Input input = predict::StepOptions::Input::ready;
+  std::size_t accumulate = 1;  // micro-batches that each device's rows are cut into
 };
 
 // Rows of a step over all devices: the change's, or the run's, or the net's for each device.

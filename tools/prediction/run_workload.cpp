@@ -152,7 +152,7 @@ RunWorkload read_run_workload(const std::string& path) {
   const std::string accumulate = file.config_value("accumulate");
   require(accumulate.empty() || accumulate == "1", ErrorCode::Usage, "predict",
           "'{}' is of a run with --accumulate {}, whose steps have several backward passes; "
-          "predicted are steps of one: write it without",
+          "predicted are steps of one: write it without, and give predict --accumulate",
           shown(path), shown(accumulate));
   const bool is_cuda = file.config_value("device") == "cuda" && !file.host.gpus.empty();
   RunWorkload run;

@@ -40,6 +40,20 @@ TEST(Step, OfOneDeviceIsItsWork) {
   EXPECT_EQ(step.comm_bytes_per_device, 0);
 }
 
+TEST(Step, OfMicroBatchesSendsGradientsWithTheLast) {
+  const Topology topology = find_topology("dgx-a100");
+  Network network(topology);
+  StepOptions options{.strategy = Strategy::ddp, .num_devices = 8};
+  const PredictedStep one = predict_step(network, workload(), options);
+  options.num_accumulated = 4;
+  const PredictedStep four = predict_step(network, workload(), options);
+  EXPECT_EQ(four.comm_bytes_per_device, one.comm_bytes_per_device);
+  EXPECT_NEAR(four.breakdown.comm, one.breakdown.comm, 1e-9);
+  EXPECT_NEAR(four.breakdown.exposed_comm, one.breakdown.exposed_comm, 1e-4);
+  EXPECT_NEAR(four.step_seconds - four.breakdown.wait - (one.step_seconds - one.breakdown.wait),
+              3 * 60e-3, 1e-3);
+}
+
 TEST(Step, AConvolutionReadsItsImagesToo) {
   const DeviceProfile device = find_topology("dgx1-v100").device;
   LayerShape conv{256 * 26 * 26, 9, 20};  // 3 x 3 patches of one channel: little arithmetic
