@@ -159,16 +159,16 @@ function(lockstep_program name)
   target_link_libraries(${name} PRIVATE lockstep_options ${arg_DEPENDS})
 endfunction()
 
-# lockstep_test(core SOURCES a_test.cpp [ALONE b_test.cpp] DEPENDS core [LABELS slow] [DEVICES])
+# lockstep_test(core SOURCES a_test.cpp [ALONE b_test.cpp] DEPENDS core [LABELS slow] [DEVICE | DEVICES])
 # makes core_tests, one CTest per TEST, with the label cpu. ALONE: sources that use names of others for something
-# else, so they are not compiled with them. DEVICES: the tests name their devices through
-# tests/support/devices.h; where this build has CUDA they run again on one GPU (gpu.core..., label gpu) and
-# on two (multi_gpu.core..., label multi_gpu).
+# else, so they are not compiled with them. DEVICE, DEVICES: the tests name their one or several devices through
+# tests/support/devices.h; where this build has CUDA they run again on one GPU (gpu.core..., label gpu), and
+# those of several devices on two (multi_gpu.core..., label multi_gpu).
 function(lockstep_test name)
-  cmake_parse_arguments(arg "DEVICES" "" "SOURCES;ALONE;DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "DEVICE;DEVICES" "" "SOURCES;ALONE;DEPENDS;LABELS" ${ARGN})
   set(target ${name}_tests)
   set(main GTest::gtest_main)
-  if(arg_DEVICES)
+  if(arg_DEVICE OR arg_DEVICES)
     set(main "")
     list(APPEND arg_SOURCES ${PROJECT_SOURCE_DIR}/tests/support/device_main.cpp)
     list(APPEND arg_DEPENDS tensor)
@@ -180,14 +180,16 @@ function(lockstep_test name)
   lockstep_compile_quickly(${target} test)
   lockstep_unite(${target} ${arg_SOURCES})
   lockstep_discover(${target} "${name}." "cpu;${arg_LABELS}" "")
-  if(arg_DEVICES AND LOCKSTEP_HAVE_CUDA)
+  if((arg_DEVICE OR arg_DEVICES) AND LOCKSTEP_HAVE_CUDA)
     set(environment LOCKSTEP_TEST_DEVICE=cuda)
     if(LOCKSTEP_CUDA STREQUAL "EMULATED")
       list(APPEND environment LOCKSTEP_TUNING=off)  # an emulated GPU's times mean nothing
     endif()
     lockstep_discover(${target} "gpu.${name}." "gpu;${arg_LABELS}" "${environment}")
-    lockstep_discover(${target} "multi_gpu.${name}." "multi_gpu;${arg_LABELS}"
-      "${environment};LOCKSTEP_TEST_GPUS=2")
+    if(arg_DEVICES)
+      lockstep_discover(${target} "multi_gpu.${name}." "multi_gpu;${arg_LABELS}"
+        "${environment};LOCKSTEP_TEST_GPUS=2")
+    endif()
   endif()
 endfunction()
 
