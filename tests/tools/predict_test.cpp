@@ -85,6 +85,9 @@ TEST_F(Predict, MicroBatchesHideLessOfTheGradientsWay) {
   const json file = read_json(folder_ / "p.json");
   EXPECT_EQ(file["config"]["accumulate"], 2);
   EXPECT_EQ(file["config"]["strategies"], json({"ddp"}));
+  const Outcome few = run(flags + "--accumulate 256 --what-if batch=2048");
+  expect_success(few);
+  EXPECT_THAT(few.out, HasSubstr("without 8 devices: a step has 1024 rows"));
   expect_rejected(run(flags + "--accumulate 0"), 2, {"--accumulate", "at least 1"});
   expect_rejected(run(flags + "--accumulate 256"), 2, {"1024 rows", "256 micro-batches"});
   expect_rejected(run(flags + "--accumulate 2 --strategy dp"), 2, {"--accumulate", "dp"});

@@ -71,8 +71,9 @@ predict::PredictedStep predict_one(const PredictionTask& task, const WhatIf& cha
   options.num_micro_batches = std::min(batch, kMicroBatchesPerDevice * devices);
   const std::size_t shares =
       predict::is_data_parallel(strategy) ? devices : options.num_micro_batches;
-  options.num_accumulated = task.accumulate;
-  const double rows = static_cast<double>(batch) / static_cast<double>(shares * task.accumulate);
+  options.num_accumulated = std::min(task.accumulate, batch);  // one device, without the change
+  const double rows =
+      static_cast<double>(batch) / static_cast<double>(shares * options.num_accumulated);
   if (!task.net) {
     return predict::predict_step(network, workload_on(task.run, topology.device, rows), options);
   }
@@ -189,11 +190,19 @@ void require_possible(const PredictionTask& task, const std::vector<WhatIf>& cha
   }
 }
 
+namespace {
+
+// One device is the baseline, and has a row in any case.
+bool has_rows(const PredictionTask& task, const WhatIf& change, std::size_t devices) {
+  return devices == 1 || devices * task.accumulate <= batch_of(task, change, devices);
+}
+
+}  // namespace
+
 std::vector<std::size_t> devices_without_rows(const PredictionTask& task, const WhatIf& change) {
   std::vector<std::size_t> idle;
-  std::ranges::copy_if(task.devices, std::back_inserter(idle), [&](std::size_t devices) {
-    return devices > batch_of(task, change, devices);
-  });
+  std::ranges::copy_if(task.devices, std::back_inserter(idle),
+                       [&](std::size_t devices) { return !has_rows(task, change, devices); });
   return idle;
 }
 
@@ -240,7 +249,7 @@ std::vector<PredictedRow> predict_rows(const PredictionTask& task, const WhatIf&
   for (const Strategy strategy : task.strategies) {
     if (strategy == Strategy::single) continue;
     for (const std::size_t devices : task.devices) {
-      if (devices > 1 && devices <= batch_of(task, change, devices)) add(strategy, devices);
+      if (devices > 1 && has_rows(task, change, devices)) add(strategy, devices);
     }
   }
   return rows;
