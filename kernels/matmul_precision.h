@@ -1,11 +1,11 @@
-// How GPUs multiply float32 matrices: how exactly, and by which algorithm.
+// How float32 matrices are multiplied: how exactly, and on GPUs by which algorithm.
 //
 // Tensor cores are many times faster than float32 arithmetic, but round the factors first. Sums are
 // float32 in every case, and matrices in memory stay float32. Process-wide, read by every product
 // when it is enqueued: a captured graph keeps what it was captured with.
-// float64 is always multiplied in full. The CPU ignores the setting: its products are always exact
-// to float32's rounding.
-// Source: torch.set_float32_matmul_precision, with its words.
+// float64 is always multiplied in full. The CPU's products are exact to float32's rounding, but for
+// bf16, which it imitates.
+// Source: torch.set_float32_matmul_precision, with its words; bf16 is torch.autocast's.
 #pragma once
 
 #include <array>
@@ -21,6 +21,7 @@ enum class MatmulPrecision {
   highest,  // float32: relative error of a product around 1e-7
   high,     // TF32, factors rounded to 10 bits after the point: around 5e-4
   medium,   // bfloat16, factors rounded to 7 bits: around 4e-3
+  bf16,  // the same, but factors are copied into bfloat16 matrices; attention's inputs are rounded
 };
 
 namespace detail {
@@ -35,12 +36,12 @@ inline MatmulPrecision matmul_precision() {
   return detail::matmul_precision.load(std::memory_order_relaxed);
 }
 
-// "highest", "high", "medium".
+// "highest", "high", "medium", "bf16".
 inline std::string_view to_string(MatmulPrecision precision) {
-  constexpr std::array<std::string_view, 3> kWords{"highest", "high", "medium"};
+  constexpr std::array<std::string_view, 4> kWords{"highest", "high", "medium", "bf16"};
   return kWords.at(static_cast<std::size_t>(precision));
 }
-// Throws Error{Usage} for any other word.
+// PyTorch's three. Throws Error{Usage} for any other word.
 inline MatmulPrecision parse_matmul_precision(std::string_view word) {
   for (const auto precision :
        {MatmulPrecision::highest, MatmulPrecision::high, MatmulPrecision::medium}) {

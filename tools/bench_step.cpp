@@ -16,6 +16,7 @@
 #include "engine/runtime/logical_device.h"
 #include "engine/runtime/step_graph.h"
 #include "engine/trace/breakdown.h"
+#include "kernels/matmul_precision.h"
 #include "tools/cli/numbers.h"
 #include "tools/cli/output_path.h"
 #include "tools/commands.h"
@@ -32,7 +33,7 @@ namespace lockstep::tools {
 namespace {
 
 struct BenchStepFlags {
-  TrainingFlags training;  // --device and --matmul-precision
+  TrainingFlags training;  // --device, --matmul-precision and --precision
   std::vector<std::string> models = {"mlp:784-256-128-10"};
   std::string dataset;  // whose rows' sizes; see rows_for()
   std::string batches;  // empty: kRowBatches, or where a model takes images kImageBatches
@@ -205,7 +206,7 @@ nlohmann::ordered_json row_json(const BenchStepFlags& flags, const BenchModel& m
       {"threads", num_threads},
       {"graph", flags.graph},
       {"graph_nodes", step.num_graph_nodes},
-      {"matmul_precision", flags.training.matmul_precision},
+      {"matmul_precision", to_string(kernels::matmul_precision())},
       {"iterations", step.num_steps},
       {"warmup_iterations", kWarmUpSteps},
       {"median_step_seconds", step.median_seconds},
@@ -279,6 +280,7 @@ void add_bench_step_command(Command& bench, const CommandLine& command) {
   step.add_flag("--graph", flags->graph, "launch the step as one CUDA graph");
   step.add_flag("--memory", flags->memory, "what each layer keeps in memory, too");
   add_training_flag(step, flags->training, "--matmul-precision");
+  add_training_flag(step, flags->training, "--precision");
   step.add_option("--json", flags->json_path, "write the rows here (-: standard output)");
   step.on_run([flags, command] { run_bench_step(*flags, command); });
 }

@@ -25,7 +25,7 @@ namespace lockstep::tools {
 namespace {
 
 struct CheckGradientsFlags {
-  TrainingFlags training;  // --device and --matmul-precision
+  TrainingFlags training;  // --device, --matmul-precision and --precision
   std::vector<std::string> models = {"mlp:784-256-128-10", "mlp:784-256-128-10:tanh",
                                      "mlp:31-33-7:gelu", "mlp:64-100-10:tanh"};
   std::string dataset;  // whose rows' sizes; see rows_for()
@@ -42,6 +42,7 @@ double limit_of(kernels::MatmulPrecision precision) {
     case kernels::MatmulPrecision::high:
       return 2e-3;
     case kernels::MatmulPrecision::medium:
+    case kernels::MatmulPrecision::bf16:
       return 1e-2;
   }
   return 0;
@@ -138,7 +139,7 @@ void run_check_gradients(const CheckGradientsFlags& flags) {
   const double limit = limit_of(kernels::matmul_precision());
   fmt::print(out, "{}\n", describe_devices({device}));
   fmt::print(out, "float32 gradients ({} precision) against Eigen's in float64; limit {:.0e}\n\n",
-             flags.training.matmul_precision, limit);
+             to_string(kernels::matmul_precision()), limit);
   fmt::print(out, "{:<22}{:>6}  {:<28}{:>18}{:>9}\n", "model", "batch", "parameter", "shape",
              "error");
   nlohmann::ordered_json json{{"schema", "lockstep.gradients/1"},
@@ -168,7 +169,7 @@ void run_check_gradients(const CheckGradientsFlags& flags) {
                                 {"batch", batch},
                                 {"parameter", name},
                                 {"device", lockstep::to_string(device)},
-                                {"matmul_precision", flags.training.matmul_precision},
+                                {"matmul_precision", to_string(kernels::matmul_precision())},
                                 {"relative_error", error},
                                 {"limit", is_limited ? nlohmann::json(limit) : nlohmann::json()}});
         ++num_checked;
@@ -202,6 +203,7 @@ void add_check_gradients_command(Command& program) {
   check.add_option("--dataset", flags->dataset, "the rows that a model takes, as for bench step");
   check.add_option("--batch", flags->batches, "rows, such as 1,33,256");
   add_training_flag(check, flags->training, "--matmul-precision");
+  add_training_flag(check, flags->training, "--precision");
   check.add_option("--json", flags->json_path, "write the rows here (-: standard output)");
   check.on_run([flags, check] {
     flags->has_own_batches = check.was_said("--batch");

@@ -26,7 +26,7 @@ namespace lockstep::tools {
 namespace {
 
 struct SampleFlags {
-  TrainingFlags training;  // --device, --threads-per-device and --matmul-precision
+  TrainingFlags training;  // --device, --threads-per-device and the precision's
   std::string init_path;
   std::string model;
   std::string dataset;
@@ -178,7 +178,8 @@ void add_sample_command(Command& program) {
                   "for weights from elsewhere: the text whose characters the tokens are")
       .excludes(vocab);
   sample.add_option("--data-dir", flags->data_dir, "where data sets were fetched to");
-  for (const char* name : {"--device", "--threads-per-device", "--matmul-precision"}) {
+  for (const char* name :
+       {"--device", "--threads-per-device", "--matmul-precision", "--precision"}) {
     add_training_flag(sample, flags->training, name);
   }
   sample.on_run([flags] { run_sample(*flags); });

@@ -6,9 +6,11 @@
 #include <new>
 #include <vector>
 
+#include "engine/core/half.h"
 #include "kernels/cpu/gemm_kernel.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/patches.h"
+#include "kernels/matmul_precision.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -363,11 +365,54 @@ Grid choose_grid(const Product<T>& p, std::size_t num_tiles) {
   return best;
 }
 
-}  // namespace
+// --- bfloat16: a GPU's factors, for tests
+
+// A copy of a factor, each element rounded.
+class RoundedFactor {
+ public:
+  // rows, cols: after its transposition.
+  RoundedFactor(const Factor<float>& factor, std::size_t rows, std::size_t cols) : copy_(factor) {
+    if (factor.transpose == Transpose::yes) std::swap(rows, cols);
+    std::size_t stride = factor.leading_dimension;
+    if (const Windows* w = factor.windows) {
+      rows = 1;
+      cols = stride = w->images * w->height * w->width * w->channels;
+    } else {
+      copy_.leading_dimension = cols;
+    }
+    values_.reserve(rows * cols);
+    for (std::size_t i = 0; i < rows; ++i) {
+      for (std::size_t j = 0; j < cols; ++j) {
+        values_.push_back(static_cast<float>(Bfloat16(factor.data[i * stride + j])));
+      }
+    }
+    copy_.data = values_.data();
+  }
+  const Factor<float>& factor() const { return copy_; }
+
+ private:
+  Factor<float> copy_;
+  std::vector<float> values_;
+};
+
+// Calls multiply(product) with factors of the precision that is asked for.
+template <typename T, typename Multiply>
+void with_factors(const Product<T>& p, const Multiply& multiply) {
+  if (p.rows == 0 || p.cols == 0) return;
+  if constexpr (std::is_same_v<T, float>) {
+    if (matmul_precision() == MatmulPrecision::bf16) {
+      const RoundedFactor a(p.a, p.rows, p.depth), b(p.b, p.depth, p.cols);
+      Product<T> rounded = p;
+      rounded.a = a.factor();
+      rounded.b = b.factor();
+      return multiply(rounded);
+    }
+  }
+  multiply(p);
+}
 
 template <typename T>
-void gemm(Stream& stream, const Product<T>& p, const FinishTile& finish) {
-  if (p.rows == 0 || p.cols == 0) return;
+void multiply_in_tiles(Stream& stream, const Product<T>& p, const FinishTile& finish) {
   runtime::ThreadPool& threads = stream.device().threads();
   const std::size_t num_tiles =
       std::min(threads.num_threads(), p.rows * p.cols * p.depth / kGemmGrain + 1);
@@ -385,9 +430,18 @@ void gemm(Stream& stream, const Product<T>& p, const FinishTile& finish) {
   });
 }
 
+}  // namespace
+
 template <typename T>
-void gemm_in_thread(const Product<T>& p) {
-  if (p.rows > 0 && p.cols > 0) multiply_tile(p, {0, p.rows, 0, p.cols}, nullptr);
+void gemm(Stream& stream, const Product<T>& product, const FinishTile& finish) {
+  with_factors(product, [&](const Product<T>& p) { multiply_in_tiles(stream, p, finish); });
+}
+
+template <typename T>
+void gemm_in_thread(const Product<T>& product) {
+  with_factors(product, [](const Product<T>& p) {
+    multiply_tile(p, {0, p.rows, 0, p.cols}, nullptr);
+  });
 }
 
 template void gemm_in_thread(const Product<float>&);

@@ -7,6 +7,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/element_types.cuh"
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/product.h"
 #include "kernels/cuda/reduce.cuh"
 
 namespace lockstep::kernels::cuda {
@@ -29,6 +30,7 @@ struct Attention {
   T* projections;  // [batch, heads, length]: grad_y * y of each row
   unsigned length, heads, head_size, channels, blocks_per_head;
   T scale;
+  bool takes_bfloat16;
 };
 
 // A thread's channel number e: it has 16 bytes at a time, one read of shared memory.
@@ -45,12 +47,14 @@ struct Head {
   std::size_t qkv_at, y_at, row_at;  // of the head's first elements
   std::size_t qkv_stride, y_stride;
   unsigned first, row, lane, length, size;
+  bool takes_bfloat16;
 
   __device__ explicit Head(const Attention<T>& call)
       : qkv_stride(3 * std::size_t{call.channels}),
         y_stride(call.channels),
         length(call.length),
-        size(call.head_size) {
+        size(call.head_size),
+        takes_bfloat16(call.takes_bfloat16) {
     const unsigned index = blockIdx.x / call.blocks_per_head;
     const std::size_t first_row = std::size_t{index / call.heads} * call.length;
     const std::size_t column = std::size_t{index % call.heads} * call.head_size;
@@ -62,12 +66,18 @@ struct Head {
     row = first + threadIdx.x / kWarp * kWarpRows + threadIdx.x % kWarpRows;
     lane = threadIdx.x % kWarp / kWarpRows;
   }
+  __device__ T taken(T value) const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (takes_bfloat16) return to_float(to_bfloat16(value));
+    }
+    return value;
+  }
   // This thread's channels of a row.
   __device__ void load(const T* from, std::size_t stride, unsigned at, T (&to)[kPer]) const {
 #pragma unroll
     for (unsigned e = 0; e < kPer; ++e) {
       const unsigned channel = channel_of<T>(e, lane);
-      to[e] = at < length && channel < size ? from[at * stride + channel] : T(0);
+      to[e] = at < length && channel < size ? taken(from[at * stride + channel]) : T(0);
     }
   }
   __device__ void store(T* to, std::size_t stride, unsigned at, const T (&from)[kPer]) const {
@@ -85,7 +95,8 @@ struct Head {
     for (unsigned i = threadIdx.x; i < kTile<T> * kWide; i += blockDim.x) {
       const unsigned at = begin + i / kWide;
       const unsigned channel = i % kWide;
-      tile[i / kWide][channel] = at < length && channel < size ? from[at * stride + channel] : T(0);
+      tile[i / kWide][channel] =
+          at < length && channel < size ? taken(from[at * stride + channel]) : T(0);
     }
   }
 };
@@ -237,6 +248,7 @@ Attention<T> attention_of(const AttentionShape& shape, const ConstTensorView& qk
   call.channels = static_cast<unsigned>(shape.channels());
   call.blocks_per_head = static_cast<unsigned>((shape.length + kRows - 1) / kRows);
   call.scale = static_cast<T>(1 / std::sqrt(static_cast<double>(shape.head_size)));
+  call.takes_bfloat16 = takes_bfloat16();
   return call;
 }
 

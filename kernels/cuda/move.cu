@@ -7,6 +7,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/element_types.cuh"
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/product.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -33,16 +34,25 @@ struct Strides {
   std::size_t batch_stride;
 };
 
-template <typename Unit>
-__global__ void copy_rows_kernel(const Unit* from, Strides from_strides, Unit* to,
-                                 Strides to_strides, std::size_t batch, std::size_t rows,
-                                 std::size_t cols) {
+template <typename From, typename To>
+__global__ void copy_rows_kernel(const From* from, Strides from_strides, To* to, Strides to_strides,
+                                 std::size_t batch, std::size_t rows, std::size_t cols) {
   for_matrix(batch * rows, cols, [&](std::size_t i, std::size_t j) {
     const auto at = [&](const Strides& strides) {
       return i / rows * strides.batch_stride + i % rows * strides.leading_dimension + j;
     };
-    to[at(to_strides)] = from[at(from_strides)];
+    to[at(to_strides)] = element_cast<To>(from[at(from_strides)]);
   });
+}
+
+template <typename From, typename To>
+void copy_rows(Stream& stream, const char* operation, const ConstMatrixView& from,
+               const MatrixView& to) {
+  if (from.num_elements() == 0) return;
+  launch(stream, operation, row_tiles(from.batch * from.rows, from.cols),
+         copy_rows_kernel<From, To>, data_of<From>(from),
+         Strides{from.leading_dimension, from.batch_stride}, data_of<To>(to),
+         Strides{to.leading_dimension, to.batch_stride}, from.batch, from.rows, from.cols);
 }
 
 // The bits of a value as an element of dtype.
@@ -101,13 +111,12 @@ void CudaBackend::copy(Stream& stream, ConstTensorView from, TensorView to) {
 }
 
 void CudaBackend::copy_matrix(Stream& stream, ConstMatrixView from, MatrixView to) {
-  if (from.num_elements() == 0) return;
-  for_width(from.dtype, [&]<typename Unit>() {
-    launch(stream, "copy_matrix", row_tiles(from.batch * from.rows, from.cols),
-           copy_rows_kernel<Unit>, data_of<Unit>(from),
-           Strides{from.leading_dimension, from.batch_stride}, data_of<Unit>(to),
-           Strides{to.leading_dimension, to.batch_stride}, from.batch, from.rows, from.cols);
-  });
+  for_width(from.dtype,
+            [&]<typename Unit>() { copy_rows<Unit, Unit>(stream, "copy_matrix", from, to); });
+}
+
+void copy_as_bfloat16(Stream& stream, ConstMatrixView from, MatrixView to) {
+  copy_rows<float, Bfloat16>(stream, "matmul", from, to);
 }
 
 void CudaBackend::fill(Stream& stream, TensorView to, double value) {

@@ -297,7 +297,29 @@ void run_any(Stream& stream, const Product& product, const ProductKey& key) {
        to_string(product.c.dtype));
 }
 
+// A float32 factor as bfloat16, its rows aligned as tensor cores need them.
+class Bfloat16Factor {
+ public:
+  Bfloat16Factor(Stream& stream, const ConstMatrixView& from)
+      : stride_((from.cols + 7) / 8 * 8),
+        memory_(stream.device(), from.batch * from.rows * stride_ * size_of(DType::bfloat16)),
+        view_{memory_.data(), DType::bfloat16, from.rows,          from.cols,
+              stride_,        from.batch,      from.rows * stride_} {
+    copy_as_bfloat16(stream, from, view_);
+  }
+  const MatrixView& view() const { return view_; }
+
+ private:
+  std::size_t stride_;
+  runtime::Storage memory_;
+  MatrixView view_;
+};
+
 }  // namespace
+
+bool takes_bfloat16() {
+  return matmul_precision() == MatmulPrecision::bf16;
+}
 
 void run(Stream& stream, const Product& product) {
   if (product.c.num_elements() == 0) return;
@@ -305,6 +327,14 @@ void run(Stream& stream, const Product& product) {
     if (product.write == Write::overwrite) zero_matrix(stream, product.c);
     if (product.bias.data) finish_linear(stream, product.c, product.bias, Activation::none, {});
     return;
+  }
+  if (product.a.dtype == DType::float32 && takes_bfloat16()) {
+    // Freed at once: what gets this memory next follows in the stream.
+    const Bfloat16Factor a(stream, product.a), b(stream, product.b);
+    Product rounded = product;
+    rounded.a = a.view();
+    rounded.b = b.view();
+    return run(stream, rounded);
   }
   const ProductKey own_key = key_of(stream, product);
   auto& calls = calls_of_thread();

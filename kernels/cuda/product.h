@@ -51,6 +51,11 @@ void run(Stream& stream, const Product& product);
 void finish_linear(Stream& stream, MatrixView y, ConstTensorView bias, Activation activation,
                    MatrixView preactivation);
 
+// True under MatmulPrecision::bf16.
+bool takes_bfloat16();
+// Copies a float32 matrix into a bfloat16 one, rounded to nearest.
+void copy_as_bfloat16(Stream& stream, ConstMatrixView from, MatrixView to);
+
 // Zeroes every matrix of the batch.
 void zero_matrix(Stream& stream, MatrixView y);
 

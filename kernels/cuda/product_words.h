@@ -54,6 +54,7 @@ inline cublasComputeType_t compute_type(const Product& product) {
   if (product.c.dtype == DType::float64) return CUBLAS_COMPUTE_64F;
   switch (matmul_precision()) {
     case MatmulPrecision::highest:
+    case MatmulPrecision::bf16:
       return CUBLAS_COMPUTE_32F;
     case MatmulPrecision::high:
       return CUBLAS_COMPUTE_32F_FAST_TF32;
@@ -61,6 +62,11 @@ inline cublasComputeType_t compute_type(const Product& product) {
       return CUBLAS_COMPUTE_32F_FAST_16BF;
   }
   return CUBLAS_COMPUTE_32F;
+}
+
+inline cudaDataType_t type_of(const ConstMatrixView& view) {
+  if (view.dtype == DType::bfloat16) return CUDA_R_16BF;
+  return view.dtype == DType::float64 ? CUDA_R_64F : CUDA_R_32F;
 }
 
 // The library adds the bias on the way out, or a kernel of ours does afterwards.
@@ -75,18 +81,18 @@ struct Description {
   Layout result;  // of c
 
   Description(const Product& product, BiasBy bias_by) {
-    const cudaDataType_t type = product.c.dtype == DType::float64 ? CUDA_R_64F : CUDA_R_32F;
-    check_cublas(cublasLtMatmulDescCreate(&matmul.object, compute_type(product), type),
-                 "cublasLtMatmulDescCreate");
+    check_cublas(
+        cublasLtMatmulDescCreate(&matmul.object, compute_type(product), type_of(product.c)),
+        "cublasLtMatmulDescCreate");
     set(CUBLASLT_MATMUL_DESC_TRANSA, operation(product.transpose_b));
     set(CUBLASLT_MATMUL_DESC_TRANSB, operation(product.transpose_a));
     if (bias_by == BiasBy::library) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
       set_bias(product.bias.data);
     }
-    describe(first, product.b, type, product.c.batch);
-    describe(second, product.a, type, product.c.batch);
-    describe(result, product.c, type, product.c.batch);
+    describe(first, product.b, product.c.batch);
+    describe(second, product.a, product.c.batch);
+    describe(result, product.c, product.c.batch);
   }
 
   void set_bias(const void* bias) { set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias); }
@@ -101,13 +107,12 @@ struct Description {
                  "cublasLtMatmulDescSetAttribute");
   }
   // Row-major [rows, cols] as column-major [cols, rows].
-  static void describe(Layout& layout, const ConstMatrixView& view, cudaDataType_t type,
-                       std::size_t batch) {
+  static void describe(Layout& layout, const ConstMatrixView& view, std::size_t batch) {
     const auto leading_dimension =
         static_cast<std::int64_t>(std::max(view.leading_dimension, view.cols));
-    check_cublas(
-        cublasLtMatrixLayoutCreate(&layout.object, type, view.cols, view.rows, leading_dimension),
-        "cublasLtMatrixLayoutCreate");
+    check_cublas(cublasLtMatrixLayoutCreate(&layout.object, type_of(view), view.cols, view.rows,
+                                            leading_dimension),
+                 "cublasLtMatrixLayoutCreate");
     if (batch == 1) return;
     const auto set = [&](cublasLtMatrixLayoutAttribute_t name, const auto& value) {
       check_cublas(cublasLtMatrixLayoutSetAttribute(layout.object, name, &value, sizeof(value)),
@@ -139,7 +144,7 @@ inline std::uint32_t alignment_of(const ConstMatrixView& view) {
 // Everything that decides which algorithms a product has and how fast they are, and nothing else.
 // Pointers count by how they are aligned, so that a shard of a batch that begins at another row is
 // the same product.
-using ProductKey = std::array<std::int64_t, 19>;
+using ProductKey = std::array<std::int64_t, 20>;
 
 struct KeyHash {
   std::size_t operator()(const ProductKey& key) const {
@@ -172,6 +177,7 @@ inline ProductKey key_of(Stream& stream, const Product& product) {
   return {runtime::cuda::cuda_stream(stream).gpu(),
           number(is_matmul_tuning_on()),
           number(compute_type(product)),
+          number(type_of(product.a)),
           number(product.transpose_a),
           number(product.transpose_b),
           number(product.c.rows),

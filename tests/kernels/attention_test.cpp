@@ -1,4 +1,5 @@
 // Attention in blocks, and the softmax of the plain way, beside their definitions in double.
+#include "kernels/matmul_precision.h"
 #include "reference.h"
 
 namespace lockstep::kernels {
@@ -90,6 +91,27 @@ TYPED_TEST(Attention, EqualsItsDefinition) {
       EXPECT_EQ(bits, first);  // whatever the number of threads
     });
   }
+}
+
+TEST(AttentionInBfloat16, RoundsItsInputs) {
+  const AttentionShape s{1, 33, 2, 16};
+  const auto qkv = random_values<float>(s.length * 3 * s.channels(), 1);
+  const auto grad_y = random_values<float>(s.length * s.channels(), 2);
+  const AttentionResults e = expected(s, qkv, grad_y);
+  const OnDevice<float> on_qkv(qkv), on_grad(grad_y), y(grad_y.size()), log_sums(s.num_rows()),
+      grad_qkv(qkv.size()), scratch(s.num_rows());
+  set_matmul_precision(MatmulPrecision::bf16);
+  tested().attention_forward(stream(), s, on_qkv.view(), y.view(), log_sums.view());
+  tested().attention_backward(stream(), s, on_qkv.view(), y.view(), log_sums.view(), on_grad.view(),
+                              grad_qkv.view(), scratch.view());
+  set_matmul_precision(MatmulPrecision::highest);
+  expect_close(y.values(), e.y, 1e-2);
+  expect_close(grad_qkv.values(), e.grad_qkv, 1e-2, 2);
+  double largest = 0;
+  for (std::size_t i = 0; i < e.y.size(); ++i) {
+    largest = std::max(largest, std::abs(double(y.values()[i]) - e.y[i]));
+  }
+  EXPECT_GT(largest, 1e-4);
 }
 
 TYPED_TEST(Attention, LargeScoresDoNotOverflow) {

@@ -1,3 +1,4 @@
+#include "engine/core/half.h"
 #include "kernels/matmul_precision.h"
 #include "reference.h"
 
@@ -171,6 +172,29 @@ TYPED_TEST(Matmul, CarriesNaNAndInfinityThrough) {
   tested().matmul(stream(), on_a.view(), Transpose::no, on_b.view(), Transpose::no, c.view(),
                   Write::overwrite);
   expect_close(c.content(), {kNaN, kInfinity});
+}
+
+float in_bfloat16(float value) {
+  return static_cast<float>(Bfloat16(value));
+}
+
+TEST(MatmulInBfloat16, EqualsTheProductOfRoundedFactors) {
+  for (const Transpose ta : {Transpose::no, Transpose::yes}) {
+    for (const Transpose tb : {Transpose::no, Transpose::yes}) {
+      for (const Sizes& s : kProducts) {
+        SCOPED_TRACE(::testing::Message() << s.rows << " x " << s.cols << " x " << s.depth);
+        auto a = factor<float>(s.rows, s.depth, ta, 1), b = factor<float>(s.depth, s.cols, tb, 2);
+        const GridOnDevice<float> on_a(a), on_b(b), on_c(s.rows, s.cols, 2);
+        set_matmul_precision(MatmulPrecision::bf16);
+        tested().matmul(stream(), on_a.view(), ta, on_b.view(), tb, on_c.view(), Write::overwrite);
+        set_matmul_precision(MatmulPrecision::highest);
+        std::ranges::transform(a.values, a.values.begin(), in_bfloat16);
+        std::ranges::transform(b.values, b.values.begin(), in_bfloat16);
+        expect_close(on_c.content(), product(a, ta, b, tb, s), kProductTolerance<float>,
+                     1 + double(s.depth));
+      }
+    }
+  }
 }
 
 TEST(MatmulPrecisionWord, IsOneOfPyTorchs) {

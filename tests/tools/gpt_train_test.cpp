@@ -102,6 +102,28 @@ TEST(GptTraining, PrintsTheLineOfBuildNanoGpt) {
   }
 }
 
+TEST(GptTraining, Bfloat16FactorsAreJudgedByTheirOwnLimit) {
+  const TempFolder folder;
+  const Outcome outcome = run_lockstep(
+      words("compare --precision bf16 --batch 10 --modes dp,ddp --devices 1,2 --json run.json " +
+            kSmall),
+      folder.path());
+  expect_success(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("verdict: every row trains as one device does"));
+  EXPECT_THAT(outcome.out, HasSubstr("(limit 3e-02)"));
+  EXPECT_EQ(read_json(folder / "run.json")["config"]["precision"], "bf16");
+  const auto digest = [&](const std::string& flags) {
+    return weights_digest(run_lockstep(words("train " + kSmall + flags), folder.path()));
+  };
+  EXPECT_NE(digest("--precision bf16"), digest(""));
+  EXPECT_EQ(digest("--precision float32"), digest(""));
+  expect_rejected(
+      run_lockstep(words("train --precision bf16 --matmul-precision high"), folder.path()), 2,
+      {"--precision", "--matmul-precision"});
+  expect_rejected(run_lockstep(words("train --precision fp16"), folder.path()), 2,
+                  {"'fp16' is none of"});
+}
+
 TEST(GptTraining, AFileOfResnetsParametersCanBeRead) {
   const TempFolder folder;
   expect_success(run_lockstep(words("train --model resnet18:2 --steps 1 --batch 4 --json run.json"),

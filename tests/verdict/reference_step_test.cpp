@@ -74,6 +74,8 @@ TEST(GradientLimit, IsTightOnTheCpuAndStatedForGpus) {
   EXPECT_EQ(gradient_limit(DType::float64, DeviceType::cpu, MatmulPrecision::highest), 1e-12);
   EXPECT_EQ(gradient_limit(DType::float32, DeviceType::cuda, MatmulPrecision::highest), 1e-3);
   EXPECT_EQ(gradient_limit(DType::float32, DeviceType::cuda, MatmulPrecision::medium), 3e-2);
+  EXPECT_EQ(gradient_limit(DType::float32, DeviceType::cpu, MatmulPrecision::bf16), 3e-2);
+  EXPECT_EQ(gradient_limit(DType::float64, DeviceType::cpu, MatmulPrecision::bf16), 1e-12);
 }
 
 // Elements of a run's tensors become what the whole tensors became.

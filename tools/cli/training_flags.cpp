@@ -97,6 +97,10 @@ const std::vector<TrainingFlag> kTrainingFlags = {
          "precision of float32 products on GPUs: highest (float32), high (TF32) or medium "
          "(bfloat16)",
          {.one_of = {"highest", "high", "medium"}, .idle = {kOnCpu, kWithFloat64}}),
+    flag("--precision", &F::precision,
+         "float32, or bf16: products and attention take bfloat16 factors; their sums, weights, "
+         "loss and optimizer stay float32 (CPUs only imitate it)",
+         {.one_of = {"float32", "bf16"}, .excludes = "--matmul-precision", .idle = {kWithFloat64}}),
     // Before --comm, which it may choose: of what ranks have differently, the first is named.
     flag("--bitwise", &F::bitwise, "the same bits on 1, 2, 4 and 8 devices, but slower"),
     flag("--sync-batch-norm", &F::sync_batch_norm, "let batch norm use the rows of all devices"),

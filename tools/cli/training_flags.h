@@ -28,6 +28,7 @@ struct TrainingFlags : RankFlags {
   std::optional<int> threads_per_device;
   bool graph = false;
   std::string matmul_precision = "highest";
+  std::string precision = "float32";
   std::string parallel = "none";
   std::optional<int> batch;
   std::string per_device_batch;  // one number; a list for compare

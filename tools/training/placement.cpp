@@ -127,7 +127,9 @@ std::string_view to_string(Mode mode) {
 }
 
 DeviceType resolve_device_type(const TrainingFlags& flags) {
-  kernels::set_matmul_precision(kernels::parse_matmul_precision(flags.matmul_precision));
+  kernels::set_matmul_precision(flags.precision == "bf16"
+                                    ? kernels::MatmulPrecision::bf16
+                                    : kernels::parse_matmul_precision(flags.matmul_precision));
   const bool has_gpu = !runtime::physical_gpus().empty();
   if (flags.device == "cuda" && !has_gpu) {
     fail(ErrorCode::Device, "--device", "cuda was asked for: {}", runtime::no_gpu_reason());

@@ -26,7 +26,8 @@ struct DevicePlacement {
 };
 
 // The device type that --device names (auto: CUDA if there is a GPU), after declaring what
-// --virtual-devices says. Also sets the precision that --matmul-precision names.
+// --virtual-devices says. Also sets the precision of --matmul-precision or
+// --precision.
 // Throws Error{Device} for cuda where there is none, with the reason.
 DeviceType resolve_device_type(const TrainingFlags& flags);
 

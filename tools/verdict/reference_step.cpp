@@ -171,6 +171,7 @@ std::vector<double> gradient_errors(const std::vector<std::vector<double>>& foun
 double gradient_limit(DType dtype, DeviceType device, kernels::MatmulPrecision precision) {
   const bool is_gpu = device == DeviceType::cuda;
   if (dtype == DType::float64) return is_gpu ? 1e-9 : 1e-12;
+  if (precision == kernels::MatmulPrecision::bf16) return 3e-2;
   if (!is_gpu) return 1e-5;
   switch (precision) {
     case kernels::MatmulPrecision::highest:
@@ -178,6 +179,7 @@ double gradient_limit(DType dtype, DeviceType device, kernels::MatmulPrecision p
     case kernels::MatmulPrecision::high:
       return 1e-2;
     case kernels::MatmulPrecision::medium:
+    case kernels::MatmulPrecision::bf16:
       return 3e-2;
   }
   return 0;

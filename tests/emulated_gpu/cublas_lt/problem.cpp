@@ -19,9 +19,11 @@ bool has_shape(const Layout& layout, std::uint64_t rows, std::uint64_t cols) {
 bool has_known_types(const Problem& problem) {
   const bool is_wide = problem.operation.compute_type == CUBLAS_COMPUTE_64F;
   const auto type = static_cast<std::uint32_t>(is_wide ? CUDA_R_64F : CUDA_R_32F);
-  for (const Layout* layout : {&problem.a, &problem.b, &problem.c, &problem.d}) {
-    if (layout->type != type) return false;
-  }
+  const bool has_halves = problem.operation.compute_type == CUBLAS_COMPUTE_32F &&
+                          problem.a.type == static_cast<std::uint32_t>(CUDA_R_16BF);
+  const auto factor_type = has_halves ? static_cast<std::uint32_t>(CUDA_R_16BF) : type;
+  if (problem.a.type != factor_type || problem.b.type != factor_type) return false;
+  if (problem.c.type != type || problem.d.type != type) return false;
   return static_cast<std::uint32_t>(problem.operation.scale_type) == type;
 }
 

@@ -37,15 +37,25 @@ T* matrix_of(const Layout& layout, T* data, std::size_t batch) {
   return data + batch * static_cast<std::size_t>(layout.batch_stride);
 }
 
-// op(X), column-major and packed: [rows, cols].
+// Element `index` of a factor, which may be bfloat16.
 template <typename T>
-std::vector<T> packed(const Layout& layout, const T* x, bool is_transposed, std::size_t rows,
-                      std::size_t cols, std::int32_t compute_type) {
+T element(const Layout& layout, const void* x, std::size_t index) {
+  if (layout.type != CUDA_R_16BF) return static_cast<const T*>(x)[index];
+  const std::uint32_t upper = static_cast<const std::uint16_t*>(x)[index];
+  return std::bit_cast<float>(upper << 16);
+}
+
+// op(X) of one matrix of a batch, column-major and packed: [rows, cols].
+template <typename T>
+std::vector<T> packed(const Layout& layout, const void* x, std::size_t batch, bool is_transposed,
+                      std::size_t rows, std::size_t cols, std::int32_t compute_type) {
   const auto ld = static_cast<std::size_t>(layout.ld);
+  const std::size_t first = batch * static_cast<std::size_t>(layout.batch_stride);
   std::vector<T> result(rows * cols);
   for (std::size_t j = 0; j < cols; ++j) {
     for (std::size_t i = 0; i < rows; ++i) {
-      result[j * rows + i] = operand(x[is_transposed ? i * ld + j : j * ld + i], compute_type);
+      const std::size_t at = first + (is_transposed ? i * ld + j : j * ld + i);
+      result[j * rows + i] = operand(element<T>(layout, x, at), compute_type);
     }
   }
   return result;
@@ -66,12 +76,10 @@ class Product {
         c_(matrix_of(problem.c, static_cast<const T*>(operands.c), batch)),
         d_(matrix_of(problem.d, static_cast<T*>(operands.d), batch)) {
     const Operation& operation = problem.operation;
-    const T* a = matrix_of(problem.a, static_cast<const T*>(operands.a), batch);
-    const T* b = matrix_of(problem.b, static_cast<const T*>(operands.b), batch);
-    a_ = packed(problem.a, a, operation.transpose_a != CUBLAS_OP_N, problem.m(), problem.k(),
-                operation.compute_type);
-    b_ = packed(problem.b, b, operation.transpose_b != CUBLAS_OP_N, problem.k(), problem.n(),
-                operation.compute_type);
+    a_ = packed<T>(problem.a, operands.a, batch, operation.transpose_a != CUBLAS_OP_N, problem.m(),
+                   problem.k(), operation.compute_type);
+    b_ = packed<T>(problem.b, operands.b, batch, operation.transpose_b != CUBLAS_OP_N, problem.k(),
+                   problem.n(), operation.compute_type);
   }
 
   void run() {

@@ -45,7 +45,8 @@ TEST_F(CudaProducts, ThreadsTimeTheSameProductOnce) {
 TEST_F(CudaProducts, EachWordOfPrecisionKeepsItsPromise) {
   const std::pair<MatmulPrecision, double> promises[] = {{MatmulPrecision::highest, 1e-5},
                                                          {MatmulPrecision::high, 2e-3},
-                                                         {MatmulPrecision::medium, 1e-2}};
+                                                         {MatmulPrecision::medium, 1e-2},
+                                                         {MatmulPrecision::bf16, 1e-2}};
   for (const auto& [precision, error] : promises) {
     SCOPED_TRACE(to_string(precision));
     set_matmul_precision(precision);
