@@ -272,23 +272,16 @@ bool StepWork::has_buckets() const {
          (options_.strategy == Strategy::ddp || options_.strategy == Strategy::hierarchical);
 }
 
-// Behind the step before; calls that block: one for all statistics and one for all counts of
-// batches, which have another dtype.
+// Behind the step before; calls that block, one for each.
 void StepWork::add_buffers() {
   const auto ranks = static_cast<int>(num_devices());
   const Places after = ends_.empty() ? gate_ : Places{ends_.back()};
-  std::size_t statistics = 0;
-  std::size_t counts = 0;
   arrived_.resize(workload_.layers.size());
   for (const LayerWork& layer : workload_.layers) {
     for (const std::size_t bytes : layer.buffer_bytes) {
-      (bytes == sizeof(std::int64_t) ? counts : statistics) += bytes;
+      const double seconds = plan_seconds(network_, plan::broadcast_plan(ranks, bytes, 0), 1);
+      arrived_[0].push_back(communicate(WorkLane::comm, "broadcast", seconds, bytes, after));
     }
-  }
-  for (const std::size_t bytes : {statistics, counts}) {
-    if (bytes == 0) continue;
-    const double seconds = plan_seconds(network_, plan::broadcast_plan(ranks, bytes, 0), 1);
-    arrived_[0].push_back(communicate(WorkLane::comm, "broadcast", seconds, bytes, after));
   }
 }
 

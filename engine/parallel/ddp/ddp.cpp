@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -98,41 +97,6 @@ void broadcast_model(const nn::Module& module, comm::Communicator& communicator)
 
 namespace {
 
-// Calls visit(tensor, its elements in the flat one of its dtype).
-template <typename Visit>
-void visit_slices(const std::vector<Tensor>& flat, const std::vector<Tensor>& tensors,
-                  const Visit& visit) {
-  for (const Tensor& whole : flat) {
-    std::size_t begin = 0;
-    for (const Tensor& tensor : tensors) {
-      if (tensor.dtype() != whole.dtype()) continue;
-      visit(tensor, whole.slice(begin, tensor.shape()));
-      begin += tensor.num_elements();
-    }
-  }
-}
-
-}  // namespace
-
-std::vector<Tensor> flatten(const std::vector<Tensor>& tensors) {
-  std::map<DType, std::size_t> num_elements;
-  for (const Tensor& tensor : tensors) num_elements[tensor.dtype()] += tensor.num_elements();
-  std::vector<Tensor> flat;
-  for (const auto& [dtype, size] : num_elements) {
-    flat.push_back(Tensor::empty({size}, dtype, tensors[0].device()));
-  }
-  visit_slices(flat, tensors,
-               [](const Tensor& tensor, const Tensor& slice) { slice.copy_from(tensor); });
-  return flat;
-}
-
-void unflatten(const std::vector<Tensor>& flat, const std::vector<Tensor>& tensors) {
-  visit_slices(flat, tensors,
-               [](const Tensor& tensor, const Tensor& slice) { tensor.copy_from(slice); });
-}
-
-namespace {
-
 void find_wrappers(const nn::Module& module, std::vector<std::string>& found) {
   const std::string name = module.type_name();
   if (name == "DistributedDataParallel" || name == "DataParallel") found.push_back(name);
@@ -198,10 +162,7 @@ void Ddp::require_same_parameters() const {
 }
 
 void Ddp::broadcast_buffers(int source) const {
-  const std::vector<Tensor> buffers = module()->buffers();
-  const std::vector<Tensor> flat = flatten(buffers);
-  for (const Tensor& tensor : flat) communicator_->broadcast(tensor, source);
-  if (communicator_->rank() != source) unflatten(flat, buffers);
+  for (const Tensor& buffer : module()->buffers()) communicator_->broadcast(buffer, source);
 }
 
 Variable Ddp::forward(const Variable& input) {

@@ -31,12 +31,6 @@ namespace lockstep::parallel {
 // Afterwards every rank's parameters and buffers hold rank 0's values.
 void broadcast_model(const nn::Module& module, comm::Communicator& communicator);
 
-// Small tensors travel together: one copy of all their elements behind each other, for each dtype,
-// and the way back. All of them are on one device.
-// Source: PyTorch _flatten_dense_tensors.
-std::vector<Tensor> flatten(const std::vector<Tensor>& tensors);
-void unflatten(const std::vector<Tensor>& flat, const std::vector<Tensor>& tensors);
-
 class Join;
 
 struct DdpOptions {

@@ -63,14 +63,11 @@ void ReplicaGroup::run_backward(
 
 void ReplicaGroup::broadcast_buffers() {
   std::vector<std::vector<Tensor>> of_ranks;
-  for (const auto& module : modules_) of_ranks.push_back(flatten(module->buffers()));
+  for (const auto& module : modules_) of_ranks.push_back(module->buffers());
   for (std::size_t i = 0; i < of_ranks[0].size(); ++i) {
     std::vector<Tensor> copies;
-    for (const std::vector<Tensor>& flat : of_ranks) copies.push_back(flat[i]);
+    for (const std::vector<Tensor>& buffers : of_ranks) copies.push_back(buffers[i]);
     communicator_.broadcast(copies, 0);
-  }
-  for (std::size_t rank = 1; rank < size(); ++rank) {
-    unflatten(of_ranks[rank], modules_[rank]->buffers());
   }
 }
 
