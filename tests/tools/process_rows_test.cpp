@@ -59,7 +59,8 @@ TEST(ProcessRows, TheRanksHaveTheFlagsOfCompare) {
   const std::string flags =
       " --modes ddp --devices 2 --steps 30 --seed 9 --no-shuffle --model mlp:64-20-10:tanh"
       " --optimizer adamw --lr 0.01 --weight-decay 0.1 --schedule cosine --warmup 3 --clip-norm 0.5"
-      " --dtype float64 --bucket-mib 0.01 --first-bucket-mib 0.001 --plan tree --batch 50 --accumulate 5";
+      " --dtype float64 --bucket-mib 0.01 --first-bucket-mib 0.001 --plan tree --batch 50 "
+      "--accumulate 5";
   std::vector<json> rows;
   for (const std::string ranks : {"threads", "processes"}) {
     expect_success(
