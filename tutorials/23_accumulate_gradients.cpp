@@ -224,7 +224,7 @@ void run(const tutorial::Options& options) {
           "expected a multiple of {} devices times {} micro-batches, found {}", kMostDevices,
           num_micro, num_windows);
   const std::vector<Device> devices = options.devices(kMostDevices);
-  const int num_steps = options.fast ? 5 : 20;
+  const int num_steps = options.fast ? 2 : 20;
   tutorial::step(1, fmt::format("{} windows of {} characters a step, {} steps", num_windows,
                                 kContext, num_steps));
   compare_cuts(devices, num_steps);
