@@ -21,7 +21,8 @@ std::vector<double> sums_of_rows(Stream& stream, const ConstMatrixView& x, std::
   std::vector<double> partials(num_blocks * count);
   parallel_blocks(stream, x.rows, kRowsPerBlock, x.cols,
                   [&](std::size_t block, std::size_t begin, std::size_t end) {
-                    for (std::size_t i = begin; i < end; ++i) add(i, &partials[block * count]);
+                    for (std::size_t i = begin; i < end; ++i)
+                      add(i, partials.data() + block * count);
                   });
   std::vector<double> sums(count);
   for (std::size_t block = 0; block < num_blocks; ++block) {
