@@ -1,15 +1,15 @@
 #include "tools/report/train_report.h"
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "engine/core/error.h"
 #include "tools/report/row_table.h"
+#include "tools/report/sha256.h"
 #include "tools/report/status_line.h"
 #include "tools/report/trace_file.h"
 #include "tools/report/workload.h"
@@ -159,20 +159,12 @@ std::string weights_digest(const nn::StateDict& weights) {
   nn::StateDict sorted = weights;
   std::sort(sorted.begin(), sorted.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });
-  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
-                                                                   EVP_MD_CTX_free);
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned length = 0;
-  bool ok = context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
+  Sha256 digest;
   for (const auto& [name, tensor] : sorted) {
     const Tensor host = tensor.to(Device{});
-    ok = ok && EVP_DigestUpdate(context.get(), host.raw(), host.num_bytes()) == 1;
+    digest.add(std::span(static_cast<const std::byte*>(host.raw()), host.num_bytes()));
   }
-  ok = ok && EVP_DigestFinal_ex(context.get(), digest, &length) == 1;
-  require(ok, ErrorCode::State, "weights", "SHA-256 failed in OpenSSL");
-  std::string text;
-  for (unsigned i = 0; i < length; ++i) text += fmt::format("{:02x}", digest[i]);
-  return text;
+  return digest.finish();
 }
 
 }  // namespace lockstep::tools

@@ -2,19 +2,18 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <openssl/evp.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <memory>
+#include <span>
 #include <system_error>
 
 #include "engine/core/error.h"
 #include "engine/core/files.h"
 #include "tools/cli/training_flags.h"
 #include "tools/report/row_file.h"
+#include "tools/report/sha256.h"
 #include "tools/training/task.h"
 
 namespace lockstep::tools {
@@ -37,21 +36,11 @@ std::vector<std::string> state_names(std::size_t num_tensors) {
 }
 
 std::string sha256_of(const fs::path& path) {
-  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
-                                                                   EVP_MD_CTX_free);
-  bool ok = context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
+  Sha256 digest;
   InputFile file(path, "checkpoint");
   std::vector<std::byte> block(1 << 20);
-  while (const std::size_t size = file.read(block)) {
-    ok = ok && EVP_DigestUpdate(context.get(), block.data(), size) == 1;
-  }
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned length = 0;
-  ok = ok && EVP_DigestFinal_ex(context.get(), digest.data(), &length) == 1;
-  require(ok, ErrorCode::State, "checkpoint", "SHA-256 failed in OpenSSL");
-  std::string text;
-  for (unsigned i = 0; i < length; ++i) text += fmt::format("{:02x}", digest[i]);
-  return text;
+  while (const std::size_t size = file.read(block)) digest.add(std::span(block).first(size));
+  return digest.finish();
 }
 
 // Names in a folder are on the disk when the folder is.
@@ -115,10 +104,8 @@ nn::StateDict optimizer_tensors(const Checkpoint& checkpoint) {
 
 nlohmann::json read_state(const fs::path& folder) {
   const fs::path path = folder / kState;
-  InputFile file(path, "checkpoint");
-  std::string text(file.num_bytes(), '\0');
-  file.read_exactly(std::as_writable_bytes(std::span(text)));
-  const nlohmann::json state = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json state =
+      nlohmann::json::parse(read_text_file(path, "checkpoint"), nullptr, false);
   const std::string schema =
       state.is_object() ? state.value("schema", std::string()) : std::string();
   require(schema.starts_with("lockstep.checkpoint/"), ErrorCode::Io, "checkpoint",
