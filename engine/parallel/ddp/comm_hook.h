@@ -1,5 +1,5 @@
-// What happens to a full bucket in place of a plain all-reduce: fewer bits, fewer numbers, or one's
-// own idea.
+// A hook exchanges full buckets in place of the plain all-reduce: with fewer bits, fewer numbers,
+// or by one's own idea.
 #pragma once
 
 #include <cstdint>
@@ -39,13 +39,13 @@ std::shared_ptr<CommHook> compress_hook(DType dtype);
 
 struct PowerSgdOptions {
   std::size_t rank = 1;  // of the approximation
-  std::size_t start_step =
-      1000;  // plain all-reduces before it; at least 2 (then buckets are final)
+  // So many steps before it are plain all-reduces; at least 2, since then buckets are final.
+  std::size_t start_step = 1000;
   std::uint64_t seed = 0;
 };
 
-// Of a gradient's matrix M [n, m], n rows and all else, only P Q^T travels, with P [n, rank] and
-// Q [m, rank]:
+// A gradient is taken as a matrix M [n, m] of n rows, and only two thin matrices travel,
+// P [n, rank] and Q [m, rank], whose product P Q^T stands for it:
 //   M += error;  P = average of M Q, made orthonormal;  Q = average of M^T P;  error = M - P Q^T
 // in float32 for float32 and float64 gradients. Gradients that would not shrink by it, such as
 // vectors, travel whole. What is lost in a step is added to the next step's gradient.

@@ -90,9 +90,13 @@ void verify(const char* kind, const std::vector<Item>& mine, comm::Communicator&
 void broadcast_model(const nn::Module& module, comm::Communicator& communicator) {
   verify("parameter", parameters_of(module), communicator);
   verify("buffer", buffers_of(module), communicator);
+  broadcast_values(module, communicator, 0);
+}
+
+void broadcast_values(const nn::Module& module, comm::Communicator& communicator, int source) {
   std::vector<Tensor> state = module.buffers();
   for (const Variable& parameter : module.parameters()) state.push_back(parameter.value());
-  for (const Tensor& tensor : state) communicator.broadcast(tensor, 0);
+  for (const Tensor& tensor : state) communicator.broadcast(tensor, source);
 }
 
 namespace {
@@ -162,6 +166,8 @@ void Ddp::require_same_parameters() const {
 }
 
 void Ddp::broadcast_buffers(int source) const {
+  const bool follows = options_.buffers == DdpOptions::Buffers::broadcast;
+  if (!follows || !is_training()) return;
   for (const Tensor& buffer : module()->buffers()) communicator_->broadcast(buffer, source);
 }
 
@@ -170,8 +176,7 @@ Variable Ddp::forward(const Variable& input) {
     require_same_parameters();
     reducer_->begin_forward();
     const int source = join_ ? join_->begin_step() : 0;
-    const bool follows = options_.buffers == DdpOptions::Buffers::broadcast;
-    if (follows && is_training() && reducer_->is_synchronizing()) broadcast_buffers(source);
+    if (reducer_->is_synchronizing()) broadcast_buffers(source);
   }
   // Unless a DataLoader has said which rows these are, the ranks have shards of equal size.
   ThreadContext context = thread_context();

@@ -31,6 +31,9 @@ namespace lockstep::parallel {
 // Afterwards every rank's parameters and buffers hold rank 0's values.
 void broadcast_model(const nn::Module& module, comm::Communicator& communicator);
 
+// Every rank's parameters and buffers become the source's. REQUIRES: the models match.
+void broadcast_values(const nn::Module& module, comm::Communicator& communicator, int source);
+
 class Join;
 
 struct DdpOptions {
@@ -40,7 +43,7 @@ struct DdpOptions {
   GradReducerOptions reducer = {};
   // Says if buffers are broadcast from rank 0 before each synchronised forward pass in training.
   enum class Buffers { broadcast, keep } buffers = Buffers::broadcast;
-  // What happens to a parameter that gets no gradient.
+  // Says what becomes of a parameter that gets no gradient.
   Unused unused = Unused::error;
 
   // With bucket_mib as its limit. Throws Error{Usage} unless that is positive.
@@ -92,7 +95,7 @@ class Ddp final : public nn::ModuleOf<Ddp> {
   friend class Join;  // join.h
 
   void require_same_parameters() const;
-  // Buffers of this rank for all others, in a step that synchronises.
+  // In training, and unless they are to be kept: every rank's buffers become the source's.
   void broadcast_buffers(int source) const;
 
   comm::Communicator* communicator_;

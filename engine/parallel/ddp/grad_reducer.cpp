@@ -1,6 +1,5 @@
 #include "engine/parallel/ddp/grad_reducer.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "engine/autograd/backward.h"
@@ -43,19 +42,18 @@ void GradReducer::begin_forward() {
   buckets_.require_slots_fit();
   forward_was_synchronizing_ = synchronizing_;
   in_backward_ = false;
-  moments_.forward = Clock::now();
+  stopwatch_.begin_forward();
 }
 
 void GradReducer::end_forward(const Variable& output) {
   unused_.look_at(output);
-  moments_.forward_end = Clock::now();
+  stopwatch_.end_forward();
 }
 
 void GradReducer::begin_backward() {
   in_backward_ = true;
   ++num_backward_passes_;
-  moments_.backward = Clock::now();
-  moments_.first_bucket = {};
+  stopwatch_.begin_backward();
   buckets_.begin_backward();
   schedule_.begin_backward(buckets_.num_buckets());
   on_backward_end([this] { finish(); });
@@ -91,7 +89,7 @@ comm::Work GradReducer::reduce(std::size_t bucket, comm::Launch launch) {
 
 comm::Work GradReducer::start(const GradBucket& bucket, comm::Launch launch) {
   ++num_all_reduces_;
-  if (moments_.first_bucket == Clock::time_point{}) moments_.first_bucket = Clock::now();
+  stopwatch_.start_bucket();
   if (hook_) return hook_->start(bucket, communicator_, launch);
   return communicator_.all_reduce(bucket.memory, {.op = options_.op, .launch = launch});
 }
@@ -113,12 +111,12 @@ void GradReducer::reduce_zeros() {
     if (hook_) hook_->finish(zeros);
   }
   unused_.answer(communicator_);
-  if (options_.rebuild == Rebuild::once && !was_rebuilt_) rebuild_in_ready_order();
+  rebuild_in_ready_order();
 }
 
 void GradReducer::finish() {
   in_backward_ = false;
-  const Clock::time_point backward_end = Clock::now();
+  stopwatch_.end_backward();
   buckets_.require_complete(communicator_.rank());
   schedule_.reduce_rest();
   {
@@ -131,14 +129,9 @@ void GradReducer::finish() {
       hook_->finish(bucket_at(i, buckets_.memory(i)));
     }
   }
-  const auto seconds = [](Clock::time_point from, Clock::time_point to) {
-    return std::max(0.0, std::chrono::duration<double>(to - from).count());
-  };
-  last_step_ = {
-      seconds(moments_.forward, moments_.forward_end), seconds(moments_.backward, backward_end),
-      seconds(moments_.first_bucket, Clock::now()), seconds(moments_.first_bucket, backward_end)};
+  stopwatch_.end_step();
   unused_.end_backward(communicator_);
-  if (options_.rebuild == Rebuild::once && !was_rebuilt_) rebuild_in_ready_order();
+  rebuild_in_ready_order();
 }
 
 DdpLoggingData GradReducer::logging_data() const {
@@ -151,11 +144,12 @@ DdpLoggingData GradReducer::logging_data() const {
     data.bucket_bytes.push_back(buckets_.memory(i).num_bytes());
   }
   const bool is_on_cpu = buckets_.memory(0).device().type == DeviceType::cpu;
-  if (is_on_cpu && num_backward_passes_ > 0) data.last_step = last_step_;
+  if (is_on_cpu && num_backward_passes_ > 0) data.last_step = stopwatch_.last_step();
   return data;
 }
 
 void GradReducer::rebuild_in_ready_order() {
+  if (options_.rebuild == Rebuild::never || was_rebuilt_) return;
   // One rank's order is used by all: buckets must be the same everywhere.
   std::vector<std::int64_t> order(buckets_.ready_order().begin(), buckets_.ready_order().end());
   order.resize(buckets_.parameters().size());  // of a rank without rows it is empty

@@ -9,7 +9,6 @@
 // torch/csrc/distributed/c10d/reducer.cpp.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -56,7 +55,7 @@ class GradReducer {
   // Throws Error{Device} when a parameter has another device or dtype than at construction, and
   // the error of an all-reduce that a failed backward pass left behind.
   void begin_forward();
-  // What the forward pass returned, for Unused::find.
+  // output: that of the forward pass, in which Unused::find looks for parameters.
   void end_forward(const Variable& output);
 
   // Throws Error{Usage} where there is one.
@@ -76,6 +75,7 @@ class GradReducer {
   std::size_t num_all_reduces() const { return num_all_reduces_; }
 
  private:
+  // After the first synchronised backward pass, unless buckets are never made again.
   void rebuild_in_ready_order();
   // Called by the line of work of the parameter's device; lines of several devices take turns.
   void on_ready(std::size_t parameter);
@@ -102,14 +102,7 @@ class GradReducer {
   bool was_rebuilt_ = false;
   std::size_t num_backward_passes_ = 0;
   std::size_t num_all_reduces_ = 0;
-
-  // Moments of the running step.
-  using Clock = std::chrono::steady_clock;
-  struct Moments {
-    Clock::time_point forward, forward_end, backward, first_bucket;
-  };
-  Moments moments_;
-  DdpTimes last_step_;
+  DdpStopwatch stopwatch_;
 };
 
 }  // namespace lockstep::parallel

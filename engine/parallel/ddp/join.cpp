@@ -45,13 +45,10 @@ int Join::begin_step() {
 void Join::answer() {
   for (Round round = meet(0); round.num_active > 0; round = meet(0)) {
     if (!round.synchronizes) continue;
-    const bool follows = ddp_.options_.buffers == DdpOptions::Buffers::broadcast;
-    if (follows && ddp_.is_training()) ddp_.broadcast_buffers(round.source);
+    ddp_.broadcast_buffers(round.source);
     ddp_.reducer_->reduce_zeros();
   }
-  std::vector<Tensor> state = ddp_.module()->buffers();
-  for (const Variable& parameter : ddp_.module()->parameters()) state.push_back(parameter.value());
-  for (const Tensor& tensor : state) ddp_.communicator_->broadcast(tensor, last_source_);
+  broadcast_values(*ddp_.module(), *ddp_.communicator_, last_source_);
 }
 
 void join(Ddp& ddp, const std::function<void()>& steps, JoinDivisor divisor) {

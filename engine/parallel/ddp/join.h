@@ -28,7 +28,7 @@ enum class JoinDivisor {
 void join(Ddp& ddp, const std::function<void()>& steps,
           JoinDivisor divisor = JoinDivisor::world_size);
 
-// What Ddp knows of a join() that runs.
+// The running join(), as Ddp and its reducer meet it.
 class Join {
  public:
   Join(Ddp& ddp, JoinDivisor divisor);

@@ -1,8 +1,28 @@
 #include "engine/parallel/ddp/logging_data.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace lockstep::parallel {
+
+void DdpStopwatch::begin_backward() {
+  backward_ = Clock::now();
+  first_bucket_ = {};
+}
+
+void DdpStopwatch::start_bucket() {
+  if (first_bucket_ == Clock::time_point{}) first_bucket_ = Clock::now();
+}
+
+void DdpStopwatch::end_step() {
+  const auto seconds = [](Clock::time_point from, Clock::time_point to) {
+    return std::max(0.0, std::chrono::duration<double>(to - from).count());
+  };
+  last_step_ = {.forward_seconds = seconds(forward_, forward_end_),
+                .backward_seconds = seconds(backward_, backward_end_),
+                .communication_seconds = seconds(first_bucket_, Clock::now()),
+                .overlap_seconds = seconds(first_bucket_, backward_end_)};
+}
 
 nlohmann::ordered_json to_json(const DdpLoggingData& data) {
   nlohmann::ordered_json json{{"rank", data.rank},

@@ -1,6 +1,7 @@
-// What DDP did in the last step that synchronised, in the words of PyTorch's DDP logging data.
+// A report of the last step that synchronised, with the names of PyTorch's DDP logging data.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -14,6 +15,26 @@ struct DdpTimes {
   double backward_seconds = 0;       // from the first gradient to the last
   double communication_seconds = 0;  // from the first bucket's start until all are reduced
   double overlap_seconds = 0;        // of it, while backward went on
+};
+
+// Takes the moments of a step, in the order of its methods.
+class DdpStopwatch {
+ public:
+  void begin_forward() { forward_ = Clock::now(); }
+  void end_forward() { forward_end_ = Clock::now(); }
+  void begin_backward();
+  void start_bucket();  // the first one of a backward pass counts
+  void end_backward() { backward_end_ = Clock::now(); }
+  // All buckets have been reduced.
+  void end_step();
+
+  const DdpTimes& last_step() const { return last_step_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  Clock::time_point forward_, forward_end_, backward_, first_bucket_, backward_end_;
+  DdpTimes last_step_;
 };
 
 struct DdpLoggingData {

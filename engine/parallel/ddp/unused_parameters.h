@@ -14,7 +14,7 @@
 
 namespace lockstep::parallel {
 
-// What happens to a parameter that gets no gradient in a backward pass.
+// Says what becomes of a parameter that gets no gradient in a backward pass.
 enum class Unused {
   error,     // Error{State} that names it
   find,      // each forward pass looks for them (PyTorch's find_unused_parameters)
