@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "engine/core/error.h"
 
@@ -23,7 +24,20 @@ Dropout dropout_of(const GptOptions& options, std::size_t layer) {
   return {options.dropout, options.seed, static_cast<std::uint32_t>(layer)};
 }
 
+// The logits' bias: 0, and -infinity for the table's padding.
+Variable padding_bias(const Embedding& table) {
+  const Tensor& weight = table.weight().value();
+  if (table.num_rows() == weight.size(0)) return {};
+  const Tensor bias = Tensor::zeros({weight.size(0)}, weight.dtype(), weight.device());
+  bias.rows(table.num_rows(), weight.size(0)).fill(-std::numeric_limits<double>::infinity());
+  return Variable(bias);
+}
+
 }  // namespace
+
+std::size_t padded_vocabulary(std::size_t vocabulary) {
+  return (vocabulary + 63) / 64 * 64;
+}
 
 GptParameterCounts count_parameters(const GptOptions& options) {
   const auto channels = static_cast<double>(options.channels);
@@ -66,7 +80,8 @@ Variable GptBlock::forward(const Variable& x) {
 }
 
 GptTransformer::GptTransformer(const GptOptions& options, Rng rng, const Placement& placement)
-    : wte_(options.vocabulary, options.channels, rng, kDeviation, placement),
+    : wte_(options.vocabulary, options.channels, rng, kDeviation, placement,
+           padded_vocabulary(options.vocabulary) - options.vocabulary),
       wpe_(options.context, options.channels, rng, kDeviation, placement),
       h_([&] {
         std::vector<std::shared_ptr<Module>> blocks;
@@ -85,7 +100,7 @@ GptTransformer::GptTransformer(const GptOptions& options, Rng rng, const Placeme
 }
 
 Variable GptTransformer::forward(const Variable& tokens) {
-  return ln_f_(h_(dropout_(embedding(tokens.value(), wte_.weight(), wpe_.weight()))));
+  return ln_f_(h_(dropout_(wte_.forward(tokens, wpe_.weight()))));
 }
 
 Gpt::Gpt(const GptOptions& options, const Placement& placement)
@@ -96,7 +111,8 @@ Gpt::Gpt(const GptOptions& options, const Placement& placement)
 Variable Gpt::forward(const Variable& tokens) {
   const Variable x = transformer_(tokens);
   const Shape& shape = x.shape();
-  return linear(reshape(x, {shape[0] * shape[1], shape[2]}), transformer_.table(), {});
+  const Embedding& table = transformer_.table();
+  return linear(reshape(x, {shape[0] * shape[1], shape[2]}), table.weight(), padding_bias(table));
 }
 
 namespace {

@@ -4,6 +4,9 @@
 //
 // The table of tokens is the last layer too: one parameter with two uses, whose gradient is the sum
 // of both. Parameters have the names of Hugging Face's GPT2LMHeadModel.
+//
+// In memory the vocabulary is padded to a multiple of 64, for which GPUs have faster products. The
+// logits of the padding are -infinity: such tokens have the probability 0 and no gradient.
 #pragma once
 
 #include "engine/nn/sequence_layers.h"
@@ -30,6 +33,9 @@ struct GptParameterCounts {
   double vector_elements = 0;
 };
 GptParameterCounts count_parameters(const GptOptions& options);
+
+// The smallest multiple of 64 that is not less: 50257 -> 50304.
+std::size_t padded_vocabulary(std::size_t vocabulary);
 
 // x + c_proj(gelu(c_fc(x))), of four times as many channels inside; GELU's tanh form.
 class GptMlp final : public ModuleOf<GptMlp> {
@@ -68,7 +74,7 @@ class GptTransformer final : public ModuleOf<GptTransformer> {
  public:
   GptTransformer(const GptOptions& options, Rng rng, const Placement& placement);
   Variable forward(const Variable& tokens) override;
-  const Variable& table() const { return wte_.weight(); }
+  const Embedding& table() const { return wte_; }
   std::string type_name() const override { return "GptTransformer"; }
 
  private:
@@ -79,7 +85,8 @@ class GptTransformer final : public ModuleOf<GptTransformer> {
   Dropout dropout_;
 };
 
-// Shapes:  tokens int64 [batch, length], length <= context -> logits [batch * length, vocabulary].
+// Shapes:  tokens int64 [batch, length], length <= context
+//          -> logits [batch * length, padded_vocabulary(vocabulary)].
 // Weights start normal with standard deviation 0.02, those of the projections back to the residual
 // 0.02 / sqrt(2 * layers), drawn from Rng(seed) in the order of the names; biases are 0.
 // Throws Error{Usage} for a size of 0 and heads that do not divide channels; in forward

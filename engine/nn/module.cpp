@@ -67,8 +67,20 @@ std::vector<Variable> Module::parameters() const {
 
 std::size_t Module::num_parameters() const {
   std::size_t total = 0;
-  for (const Variable& parameter : parameters()) total += parameter.value().num_elements();
+  std::vector<const void*> seen;
+  walk(*this, {}, [&](const std::string&, const Module& module) {
+    for (std::size_t i = 0; i < module.parameters_.size(); ++i) {
+      const bool counts = is_first(seen, module.parameters_[i].second);
+      if (counts) total += module.unpadded(i).num_elements();
+    }
+  });
   return total;
+}
+
+Tensor Module::unpadded(std::size_t parameter) const {
+  const Tensor& value = parameters_[parameter].second.value();
+  const std::size_t padding = paddings_[parameter];
+  return padding == 0 ? value : value.rows(0, value.size(0) - padding);
 }
 
 void Module::set_parameters(const std::vector<Variable>& values) {
@@ -174,9 +186,10 @@ void Module::require_free_name(const std::string& name) const {
           ErrorCode::Usage, "module", "the name '{}' is taken in this module", name);
 }
 
-std::size_t Module::register_parameter(std::string name, Tensor value) {
+std::size_t Module::register_parameter(std::string name, Tensor value, std::size_t padding) {
   require_free_name(name);
   parameters_.emplace_back(std::move(name), Variable(std::move(value), RequiresGrad::yes));
+  paddings_.push_back(padding);
   return parameters_.size() - 1;
 }
 
@@ -214,6 +227,7 @@ std::shared_ptr<Module> Module::member_at(std::ptrdiff_t offset) {
 
 Module::Module(const Module& other)
     : parameters_(other.parameters_),
+      paddings_(other.paddings_),
       buffers_(other.buffers_),
       children_(other.children_),
       members_(other.members_),

@@ -65,7 +65,7 @@ class Module {
   std::vector<Variable> parameters() const;
   // Names are joined by dots: "0.weight"; with a prefix "module", "module.0.weight".
   std::vector<NamedParameter> named_parameters(std::string_view prefix = {}) const;
-  std::size_t num_parameters() const;  // elements of all of them
+  std::size_t num_parameters() const;  // elements of all of them, without padding
 
   // Puts other variables in the place of the parameters, in the order of parameters(). They may be
   // results of operations; then gradients flow through them.
@@ -86,6 +86,8 @@ class Module {
     return children_;
   }
   const std::vector<NamedParameter>& own_parameters() const { return parameters_; }
+  // The value of an own parameter without its padding, in the same memory: what state dicts hold.
+  Tensor unpadded(std::size_t parameter) const;
   const std::vector<NamedBuffer>& own_buffers() const { return buffers_; }
 
   // --- training or evaluation: what Dropout and BatchNorm do ---
@@ -120,7 +122,8 @@ class Module {
   // Each returns the position, which names the entry in own_parameters() and so on.
   // Throws Error{Usage} for a name that is taken, empty, or has a dot, Error{State} for an
   // undefined tensor.
-  std::size_t register_parameter(std::string name, Tensor value);
+  // padding: rows at the parameter's end that exist in memory only, for the sake of fast products.
+  std::size_t register_parameter(std::string name, Tensor value, std::size_t padding = 0);
   std::size_t register_buffer(std::string name, Tensor value);
   std::size_t register_child(std::string name, std::shared_ptr<Module> child);
   // The same for a layer that is a member of this module. A copy registers its own member.
@@ -145,6 +148,7 @@ class Module {
   static void walk(Self& self, const std::string& prefix, const Visit& visit);
 
   std::vector<NamedParameter> parameters_;
+  std::vector<std::size_t> paddings_;  // by parameter, in rows
   std::vector<NamedBuffer> buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
   std::vector<Member> members_;  // the children that are not owned

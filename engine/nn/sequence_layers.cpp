@@ -7,16 +7,22 @@
 namespace lockstep::nn {
 
 Embedding::Embedding(std::size_t num_rows, std::size_t channels, Rng& rng,
-                     double standard_deviation, const Placement& placement) {
+                     double standard_deviation, const Placement& placement, std::size_t padding) {
   require(num_rows > 0 && channels > 0, ErrorCode::Usage, "Embedding",
           "sizes must be positive, found {} rows of {} channels", num_rows, channels);
-  register_parameter(
-      "weight", Tensor::normal({num_rows, channels}, 0, standard_deviation, rng, placement.dtype,
-                               placement.device.value_or(default_device())));
+  const Device device = placement.device.value_or(default_device());
+  Tensor weight =
+      Tensor::normal({num_rows, channels}, 0, standard_deviation, rng, placement.dtype, device);
+  if (padding > 0) {
+    const Tensor drawn = weight;
+    weight = Tensor::zeros({num_rows + padding, channels}, placement.dtype, device);
+    weight.rows(0, num_rows).copy_from(drawn);
+  }
+  register_parameter("weight", weight, padding);
 }
 
 std::string Embedding::extra_text() const {
-  return fmt::format("{}, {}", weight().shape()[0], weight().shape()[1]);
+  return fmt::format("{}, {}", num_rows(), weight().shape()[1]);
 }
 
 LayerNorm::LayerNorm(std::size_t features, double epsilon, const Placement& placement)

@@ -18,15 +18,21 @@ struct Placement {
 LinearOptions starting_with(double deviation, const Placement& placement);
 
 // Tokens int64 [batch, length] -> their rows of the table [batch, length, channels].
-// Parameter: "weight" [num_rows, channels], which starts normal with the standard deviation.
+// Parameter: "weight" [num_rows, channels], which starts normal with the standard deviation; in
+// memory with `padding` rows of zeros behind it.
 // Throws Error{Usage} for a size of 0; in forward as embedding().
 class Embedding final : public ModuleOf<Embedding> {
  public:
   Embedding(std::size_t num_rows, std::size_t channels, Rng& rng, double standard_deviation = 1,
-            const Placement& placement = {});
+            const Placement& placement = {}, std::size_t padding = 0);
 
-  Variable forward(const Variable& tokens) override { return embedding(tokens.value(), weight()); }
+  Variable forward(const Variable& tokens) override { return forward(tokens, {}); }
+  // Adds the positions' rows.
+  Variable forward(const Variable& tokens, const Variable& positions) const {
+    return embedding(tokens.value(), weight(), positions, num_rows());
+  }
   const Variable& weight() const { return own_parameters()[0].second; }
+  std::size_t num_rows() const { return unpadded(0).size(0); }
 
   std::string type_name() const override { return "Embedding"; }
   std::string extra_text() const override;

@@ -18,8 +18,9 @@ namespace {
 constexpr std::string_view kWrapperPrefix = "module.";
 
 void collect(const Module& module, const std::string& prefix, StateDict& state) {
-  for (const auto& [name, parameter] : module.own_parameters()) {
-    state.emplace_back(prefix + name, parameter.value());
+  const std::vector<NamedParameter>& parameters = module.own_parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    state.emplace_back(prefix + parameters[i].first, module.unpadded(i));
   }
   for (const auto& [name, buffer] : module.own_buffers()) state.emplace_back(prefix + name, buffer);
   for (const auto& [name, child] : module.children()) collect(*child, prefix + name + ".", state);

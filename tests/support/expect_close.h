@@ -28,6 +28,7 @@ inline void expect_close(const std::vector<double>& actual, const std::vector<do
   for (std::size_t i = 0; i < actual.size(); ++i) {
     const double allowed = tolerance.absolute + tolerance.relative * std::abs(reference[i]);
     if (std::isnan(actual[i]) && std::isnan(reference[i])) continue;
+    if (actual[i] == reference[i]) continue;  // infinities, too
     // Written so that a NaN on one side fails.
     if (!(std::abs(actual[i] - reference[i]) <= allowed)) {
       ADD_FAILURE() << "element " << i << ": " << actual[i] << ", expected " << reference[i]

@@ -72,7 +72,7 @@ TEST(GptTraining, MicroBatchesAddUpToTheWholeBatch) {
 TEST(GptTraining, AdamwDecaysMatricesAndSaysHowMany) {
   const Outcome adamw = run_lockstep(words("train --optimizer adamw " + kSmall));
   expect_success(adamw);
-  EXPECT_THAT(adamw.out, HasSubstr("num decayed parameter tensors: 6, with 4,176 parameters\n"
+  EXPECT_THAT(adamw.out, HasSubstr("num decayed parameter tensors: 6, with 4,224 parameters\n"
                                    "num non-decayed parameter tensors: 10, with 240 parameters\n"));
   expect_success(
       run_lockstep(words("compare --modes dp,ddp --devices 2 --optimizer adamw "

@@ -109,9 +109,8 @@ void LayerRecorder::on_kernel(kernels::Stream& stream, const slow_motion::Kernel
     current_ = own;
     note_forward(kernel, is_own);
   } else {
-    if (const auto tied = tied_.find(kernel.reads[0].data); is_own && tied != tied_.end()) {
-      own = tied->second;
-    }
+    const auto tied = is_own ? tied_.find(kernel.reads[0].data) : tied_.end();
+    if (tied != tied_.end()) own = tied->second;
     if (kernel.traffic_bytes > 0) pending_.push_back(kernel.traffic_bytes);
     if (is_own) end_backward(own);
   }

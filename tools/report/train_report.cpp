@@ -24,7 +24,7 @@ constexpr double kExplosion = 10;
 std::string describe_decay_groups(const TrainingTask& task) {
   if (task.optimizer.decays == OptimizerSettings::Decays::all) return {};
   nn::GptOptions gpt = nn::parse_model(task.model).gpt;
-  gpt.vocabulary = task.data->train.num_classes;
+  gpt.vocabulary = nn::padded_vocabulary(task.data->train.num_classes);
   const nn::GptParameterCounts counts = nn::count_parameters(gpt);
   const auto line = [](const char* kind, std::size_t tensors, double elements) {
     return fmt::format("num {} parameter tensors: {}, with {} parameters\n", kind, tensors,

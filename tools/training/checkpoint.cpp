@@ -90,13 +90,16 @@ void remove_old(const CheckpointPlan& plan) {
   }
 }
 
-// By the names that they have in the file.
+// By the names that they have in the file; without what belongs to a parameter's padding.
 nn::StateDict optimizer_tensors(const Checkpoint& checkpoint) {
   nn::StateDict state;
   for (const auto& [name, of_parameter] : checkpoint.optimizer) {
+    const auto parameter =
+        std::ranges::find(checkpoint.model, name, &nn::StateDict::value_type::first);
     const std::vector<std::string> kinds = state_names(of_parameter.tensors.size());
     for (std::size_t k = 0; k < kinds.size(); ++k) {
-      state.emplace_back(kinds[k] + "." + name, of_parameter.tensors[k]);
+      const Tensor& tensor = of_parameter.tensors[k];
+      state.emplace_back(kinds[k] + "." + name, tensor.rows(0, parameter->second.size(0)));
     }
   }
   return state;

@@ -128,6 +128,14 @@ nn::StateDict copy_weights(const nn::Module& model) {
   return copy;
 }
 
+// What an optimizer keeps for a parameter's padding is zero, and in no checkpoint.
+Tensor padded(const Tensor& state, const Shape& parameter) {
+  if (state.shape() == parameter || state.size(0) >= parameter[0]) return state;
+  const Tensor all = Tensor::zeros(parameter, state.dtype(), state.device());
+  all.rows(0, state.size(0)).copy_from(state);
+  return all;
+}
+
 class TrainingLoop {
  public:
   TrainingLoop(const TrainingTask& task, const LocalModels& models,
@@ -189,7 +197,9 @@ class TrainingLoop {
             states, [&](const auto& state) { return state.first == parameters[i].first; });
         require(found != states.end(), ErrorCode::State, "--resume",
                 "the checkpoint has no state of the optimizer for {}", parameters[i].first);
-        optimizers_[local]->load_state(i, found->second);
+        optim::Optimizer::State state = found->second;
+        for (Tensor& tensor : state.tensors) tensor = padded(tensor, parameters[i].second.shape());
+        optimizers_[local]->load_state(i, state);
       }
     }
   }

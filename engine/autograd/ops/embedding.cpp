@@ -7,34 +7,38 @@
 namespace lockstep {
 namespace {
 
+// The first `count` rows of a gradient; the others are of nothing that was used, and become zero.
+MatrixView used_rows(const Tensor& grad, std::size_t count) {
+  if (!grad.defined()) return {};
+  if (count < grad.size(0)) grad.rows(count, grad.size(0)).fill(0);
+  return grad.rows(0, count).matrix();
+}
+
 // Each row of the table gets the gradients of all places that have it.
 class EmbeddingNode final : public Node {
  public:
-  explicit EmbeddingNode(Tensor tokens) : tokens_(std::move(tokens)) {}
+  EmbeddingNode(Tensor tokens, std::size_t num_rows)
+      : tokens_(std::move(tokens)), num_rows_(num_rows) {}
   const char* name() const override { return "Embedding"; }
   Gradients backward(const Gradients& grad_outputs) override {
     const Tensor& grad_y = grad_outputs[0];
     Gradients grads = gradient_buffers();
-    MatrixView to_positions;
-    if (grads[1].defined()) {
-      const std::size_t length = grad_y.size(1);
-      to_positions = grads[1].rows(0, length).matrix();
-      if (length < grads[1].size(0)) grads[1].rows(length, grads[1].size(0)).fill(0);
-    }
     grad_y.backend().embedding_backward(grad_y.stream(), unpack(tokens_).view(), rows_of(grad_y),
-                                        grads[0].defined() ? grads[0].matrix() : MatrixView{},
-                                        to_positions);
+                                        used_rows(grads[0], num_rows_),
+                                        used_rows(grads[1], grad_y.size(1)));
     return grads;
   }
   void release_saved() override { tokens_ = {}; }
 
  private:
   SavedTensor tokens_;
+  std::size_t num_rows_;
 };
 
 }  // namespace
 
-Variable embedding(const Tensor& tokens, const Variable& weight, const Variable& positions) {
+Variable embedding(const Tensor& tokens, const Variable& weight, const Variable& positions,
+                   std::size_t num_rows) {
   trace::ScopedSpan span(trace::Lane::compute, trace::Category::op, "Embedding");
   const Tensor& table = weight.value();
   const Tensor places = positions.defined() ? positions.value() : Tensor();
@@ -52,12 +56,15 @@ Variable embedding(const Tensor& tokens, const Variable& weight, const Variable&
   require(!places.defined() || length <= places.size(0), ErrorCode::Shape, "embedding",
           "sequences of {} tokens are longer than the {} positions that there are", length,
           places.defined() ? places.size(0) : 0);
+  if (num_rows == 0) num_rows = table.size(0);
+  require(num_rows <= table.size(0), ErrorCode::Shape, "embedding",
+          "there are no {} rows in the weight {}", num_rows, to_string(table.shape()));
   Tensor y = Tensor::empty({tokens.size(0), length, table.size(1)}, table.dtype(), table.device());
   y.backend().embedding_forward(
-      y.stream(), tokens.view(), table.matrix(),
+      y.stream(), tokens.view(), table.rows(0, num_rows).matrix(),
       places.defined() ? ConstMatrixView(places.rows(0, length).matrix()) : ConstMatrixView{},
       rows_of(y));
-  return record<EmbeddingNode>({weight, positions}, std::move(y), tokens);
+  return record<EmbeddingNode>({weight, positions}, std::move(y), tokens, num_rows);
 }
 
 }  // namespace lockstep

@@ -8,9 +8,11 @@ namespace lockstep {
 
 // y[b, t] = weight[tokens[b, t]] + positions[t]. tokens int64 [batch, length], weight [vocabulary,
 // channels], positions [length or more, channels] or undefined -> y [batch, length, channels].
+// Only the first num_rows rows of the weight are there to be taken; 0: all.
 // Throws Error{Shape} that names the place of a token outside the vocabulary, and for more tokens
 // than positions.
-Variable embedding(const Tensor& tokens, const Variable& weight, const Variable& positions = {});
+Variable embedding(const Tensor& tokens, const Variable& weight, const Variable& positions = {},
+                   std::size_t num_rows = 0);
 
 // Normalises the last dimension of x [..., features], then weight * x^ + bias, both [features].
 // Source: PyTorch nn.LayerNorm.

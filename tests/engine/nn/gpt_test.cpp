@@ -9,6 +9,7 @@
 #include "engine/checkpoint/safetensors.h"
 #include "engine/core/thread_context.h"
 #include "engine/nn/models.h"
+#include "engine/runtime/logical_device.h"
 #include "tests/support/devices.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_error.h"
@@ -69,7 +70,9 @@ TEST(Gpt, CountsMatricesAndVectors) {
     ++(is_matrix ? expected.matrices : expected.vectors);
     (is_matrix ? expected.matrix_elements : expected.vector_elements) += elements;
   }
-  const GptParameterCounts counts = count_parameters(kSmall);
+  GptOptions options = kSmall;
+  options.vocabulary = padded_vocabulary(kSmall.vocabulary);
+  const GptParameterCounts counts = count_parameters(options);
   EXPECT_EQ(counts.matrices, expected.matrices);
   EXPECT_EQ(counts.vectors, expected.vectors);
   EXPECT_EQ(counts.matrix_elements, expected.matrix_elements);
@@ -78,7 +81,8 @@ TEST(Gpt, CountsMatricesAndVectors) {
 
 TEST(Gpt, Gpt2HasTheDecayGroupsOfBuildNanoGpt) {
   GptOptions options = parse_model("gpt2").gpt;
-  options.vocabulary = 50304;
+  options.vocabulary = padded_vocabulary(options.vocabulary);
+  EXPECT_EQ(options.vocabulary, 50304u);
   const GptParameterCounts counts = count_parameters(options);
   EXPECT_EQ(counts.matrices, 50u);
   EXPECT_EQ(counts.matrix_elements, 124'354'560);
@@ -104,7 +108,7 @@ TEST(Gpt, APositionDoesNotSeeLaterOnes) {
   Gpt model = small();
   const Tensor all = model(tokens({1, 2, 3, 4, 5, 6}, {1, 6})).value();
   const Tensor other = model(tokens({1, 2, 3, 4, 9, 0}, {1, 6})).value();
-  EXPECT_EQ(all.shape(), (Shape{6, 11}));
+  EXPECT_EQ(all.shape(), (Shape{6, 64}));
   expect_close(all.rows(0, 4), other.rows(0, 4), kExact);
   EXPECT_NE(all.rows(4, 5).to_vector<float>(), other.rows(4, 5).to_vector<float>());
 }
@@ -123,6 +127,26 @@ TEST(Gpt, ItsGradientsAreRight) {
   }
   lockstep::testing::expect_gradients_match(
       [&](const std::vector<Variable>&) { return cross_entropy(model(ids), labels); }, parameters);
+}
+
+TEST(Gpt, ThePaddingIsInMemoryOnly) {
+  Gpt model = small();
+  const Variable table = model.parameters()[0];
+  EXPECT_EQ(table.shape(), (Shape{64, 8}));
+  EXPECT_EQ(state_dict(model)[0].second.shape(), (Shape{11, 8}));
+  const GptParameterCounts counts = count_parameters(kSmall);
+  EXPECT_EQ(double(model.num_parameters()), counts.matrix_elements + counts.vector_elements);
+  const Variable logits = model(tokens({1, 2}, {1, 2}));
+  const std::vector<float> values = logits.value().to_vector<float>();
+  EXPECT_TRUE(std::isfinite(values[10]));
+  EXPECT_EQ(values[11], -std::numeric_limits<float>::infinity());
+  const Tensor labels = Tensor::from(std::vector<std::int64_t>{2, 0}, {2}, test_device());
+  cross_entropy(logits, labels).backward();
+  for (const float gradient : table.grad().rows(11, 64).to_vector<float>()) EXPECT_EQ(gradient, 0);
+  expect_error(ErrorCode::Shape, "token 11", [&] {
+    model(tokens({1, 11}, {1, 2}));
+    runtime::logical_device(test_device()).compute_stream().synchronize();
+  });
 }
 
 TEST(Gpt, TheTablesTwoUsesGiveOneGradientAndOneHookCall) {
