@@ -9,29 +9,30 @@
 
 namespace lockstep::tools {
 
-// What the devices of a measured row run on.
+// The hardware of a measured row's devices.
 struct SharedHardware {
   std::size_t num_cores = 1;
   bool is_cpu = true;
 };
 
-// Of found.rows[index]; by the formula of double_devices() and, of a single device, by the workload
-// without communication, which the file does not know then. Beside it what the file measured with
-// twice the devices, if it did.
+// Answers what twice the devices of found.rows[index] would give. The figure comes from
+// double_devices() or, for a single device, from the workload, which leaves out communication: the
+// file cannot know it. If the file measured twice the devices, the answer quotes that too.
 std::string doubling_text(const RunRows& found, std::size_t index, const SharedHardware& hardware,
                           const std::optional<FileWorkload>& workload);
 
-// From which batch size devices pay, by the formulas of step_cost.h. all: rows of row's kind, those
-// of other batches among them. Says that the file cannot tell where its rows do not bear the
-// formulas out.
+// Answers from which batch size devices pay, by the formulas of step_cost.h. `all` holds the rows
+// of row's kind, including those with other batches. If the rows contradict the formulas, the
+// answer says that the file cannot tell.
 std::string batch_text(const RunRows& all, const FileRow& row, const FileRow& baseline);
 
-// Each row of `all` that is `row` but for what a --what-if changed; empty where there is none.
+// Lists the rows of `all` that differ from `row` only by a --what-if; empty if there are none.
 std::string changes_text(const RunRows& all, const FileRow& row);
 
-// What to change so that the devices are worth more, largest gain first. all: the rows of found,
-// and those of other batches, buckets or links. Of found.rows[index]: what each part of its step
-// costs that better use of the devices would save, and which row of the file is faster already.
+// Lists what to change so that the devices are worth more, largest gain first: for each part of the
+// step of found.rows[index], the time that better use of the devices would save, and the row of the
+// file that is already faster. `all` holds the rows of found, and those with other batches, buckets
+// or links.
 std::string remedies_text(const RunRows& found, const RunRows& all, std::size_t index,
                           const SharedHardware& hardware);
 

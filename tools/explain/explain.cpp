@@ -15,7 +15,7 @@ namespace {
 
 using trace::format_seconds;
 
-// What a --what-if changed is not what the run is judged by, unless there is nothing else.
+// Rows changed by a --what-if do not judge the run, unless the file has no others.
 RunRows rows_to_explain(const RunFile& file) {
   for (const char* kind : {"measured", "acted", "predicted"}) {
     RunRows found = rows_of_kind(file, kind, Changes::without);
@@ -47,14 +47,14 @@ std::string parts_sentence(const FileRow& row) {
   return text;
 }
 
-// Of a row that has nothing to be compared with.
+// For a row without a baseline.
 std::string largest_sentence(const FileRow& row) {
   const StepPart largest = largest_part(*row.breakdown);
   return fmt::format("{}: {:.0f} % of the step is {}: limited by {}.", name_of(row),
                      100 * largest.seconds / row.step_seconds, largest.name, largest.name);
 }
 
-// Where whole epochs compare otherwise than their steps do.
+// Says so if whole epochs give another speed-up than their steps do; else empty.
 std::string epochs_sentence(const FileRow& row, const FileRow& baseline) {
   constexpr double kNotable = 1.25;
   if (!row.speedup || row.mode == "single" || baseline.mode != "single") return {};
@@ -128,7 +128,7 @@ std::string devices_text(const RunFile& file, const FileRow& row) {
   return row.devices == 1 ? "One " + noun : fmt::format("{} {}s", row.devices, noun);
 }
 
-// "; predicted: 3.51x" where the file predicts what was simulated.
+// "; predicted: 3.51x" if the file predicts what was simulated.
 std::string prediction_text(const RunFile& file, const FileRow& row) {
   if (row.kind == "predicted") return {};
   for (const FileRow& other : file.rows) {

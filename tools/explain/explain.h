@@ -1,7 +1,7 @@
-// What a run file says about its run, in sentences: what limits it, what twice the devices would
-// give, from which batch size several devices pay, and what to change. Every figure is the file's,
-// or follows from the file's by a formula of step_cost.h, which is printed with its figures. What
-// the file cannot tell is said to be missing.
+// Explains a run file in sentences: what limits the run, what twice the devices would give, from
+// which batch size several devices pay, and what to change. Every figure is in the file or follows
+// from it by a formula of step_cost.h, which is printed with its figures. If the file cannot tell,
+// the answer says what is missing.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ struct Answer {
   std::string text;   // sentences
 };
 
-// Of the measured rows; of a file without such, of the acted ones, then of the predicted ones: of
-// those that no --what-if changed, whose rows a last answer lists.
+// Explains the measured rows; in a file without any, the acted rows, else the predicted ones. Rows
+// changed by a --what-if are left out: the last answer lists them.
 std::vector<Answer> explain(const RunFile& file);
 
 // The row that the sentences are about: the fastest with several devices (report/bound.h), else the
@@ -25,8 +25,8 @@ std::vector<Answer> explain(const RunFile& file);
 const FileRow& judged_row(const RunFile& file);
 
 // "8 GPUs train 3.5x as fast as one; 44 % efficient; limited by work that does not shrink with more
-// devices." about the row that explain() speaks of; of a run without a row to compare with, the
-// time of a step and its largest part. Simulated and predicted devices are called so.
+// devices.", about judged_row(). For a run without a baseline it gives a step's time and its
+// largest part. It calls simulated and predicted devices by those names.
 std::string headline(const RunFile& file);
 
 }  // namespace lockstep::tools

@@ -14,17 +14,17 @@ namespace {
 
 using trace::format_seconds;
 
-// Less of the step is not worth a change.
+// A smaller share of the step is not worth a change.
 constexpr double kWorthSaving = 0.02;
 constexpr std::size_t kMostRemedies = 3;
 
 struct Remedy {
-  double seconds;  // that it could save of a step, at most
+  double seconds;  // the most that it could save of a step
   std::string text;
 };
 
-// Rows trained a second over whole epochs: by the speed-up, which compares those, where it is
-// known.
+// Rows trained per second over whole epochs. If the speed-up is known it is used, because it
+// compares epochs.
 double epoch_rate(const RunRows& found, std::size_t index) {
   const FileRow& row = *found.of_file[index];
   const RunRow& base = baseline_of(found.rows, index);
@@ -32,8 +32,8 @@ double epoch_rate(const RunRows& found, std::size_t index) {
   return row.speedup ? *row.speedup * baseline.samples_per_second() : row.samples_per_second();
 }
 
-// Half the range of the row's epoch times, as a share of them; the first epoch is warm-up. 0 where
-// there are too few to tell, unless another process was at work.
+// Half the range of the row's epoch times, as a share of them; the first epoch is warm-up. If there
+// are too few epochs to tell, 0, or kDisturbed if another process was at work.
 double noise_of(const FileRow& row) {
   constexpr double kDisturbed = 0.2;
   if (row.epoch_seconds.size() < 3) return row.contended == true ? kDisturbed : 0;
@@ -42,17 +42,17 @@ double noise_of(const FileRow& row) {
   return most > 0 ? (most - least) / (most + least) : 0;
 }
 
-// By how much of its rate one of two rows must be faster for anyone to say so.
+// By how much of its rate one row must be faster than the other to be called faster.
 double margin(const RunRows& found, std::size_t a, std::size_t b) {
   return std::min(0.5, kWorthSaving + noise_of(*found.of_file[a]) + noise_of(*found.of_file[b]));
 }
 
-// Beyond noise, and by what is worth a change.
+// True if a beats b by more than noise and by enough to be worth a change.
 bool beats(const RunRows& found, std::size_t a, std::size_t b) {
   return (1 - margin(found, a, b)) * epoch_rate(found, a) > epoch_rate(found, b);
 }
 
-// The first row that no other beats: single before a dp of one device.
+// The first row that no other row beats; so single comes before a dp of one device.
 std::size_t fastest(const RunRows& found) {
   std::size_t best = 0;
   for (std::size_t i = 1; i < found.rows.size(); ++i) {
@@ -61,7 +61,8 @@ std::size_t fastest(const RunRows& found) {
   return best;
 }
 
-// Whether the file has the row in this mode on as many devices, or on more, and no faster.
+// True if the file has this mode on as many devices (on_more: on more), and it is no faster than
+// row.
 bool has_failed(const RunRows& all, const FileRow& row, std::string_view mode, bool on_more) {
   return std::ranges::any_of(all.of_file, [&](const FileRow* other) {
     const bool has_devices = on_more ? other->devices > row.devices : other->devices == row.devices;
@@ -70,7 +71,7 @@ bool has_failed(const RunRows& all, const FileRow& row, std::string_view mode, b
   });
 }
 
-// Whether the file has the row with a larger batch, and none of them is more efficient.
+// True if the file has the row with larger batches, and none of them is more efficient.
 bool has_batch_failed(const RunRows& all, const FileRow& row) {
   std::size_t num_larger = 0, num_better = 0;
   for (const FileRow* other : all.of_file) {
@@ -83,7 +84,7 @@ bool has_batch_failed(const RunRows& all, const FileRow& row) {
   return num_larger > 0 && num_better == 0;
 }
 
-// What smaller buckets would do, as far as the file says.
+// Says what smaller buckets would do, as far as the file can tell.
 std::string bucket_text(const RunRows& all, const FileRow& row) {
   constexpr double kNotable = 0.02;
   const FileRow* best = nullptr;

@@ -98,12 +98,13 @@ namespace {
 
 using trace::format_seconds;
 
-// The efficiency that makes devices worth having.
+// Devices with a lower efficiency are not worth having.
 constexpr double kGoodEfficiency = 0.8;
-// Lines whose slopes differ by less of them cross nobody knows where.
+// If the slopes of two lines differ by less than this share, their crossing is too uncertain to
+// state.
 constexpr double kLeastGain = 0.05;
 
-// Rows that differ from `row` in nothing but the batch, by it; and `row`.
+// `row` and the rows that differ from it only in the batch, sorted by batch.
 std::vector<const FileRow*> sizes_of(const RunRows& all, const FileRow& row) {
   std::vector<const FileRow*> sizes;
   for (const FileRow* other : all.of_file) {
@@ -132,7 +133,7 @@ std::string rows_text(double batch) {
 
 struct Lines {
   StepLine one, several;
-  std::size_t largest_batch;  // that the file has
+  std::size_t largest_batch;  // the largest batch in the file
 };
 
 std::string crossing_text(const Lines& lines, const FileRow& row) {

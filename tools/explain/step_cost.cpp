@@ -6,8 +6,8 @@
 namespace lockstep::tools {
 namespace {
 
-// Epochs are compared by the rows that they hold, of which the file says no more than their ratio:
-// the speed-up is that ratio times that of the times.
+// Two rows' epochs are compared by how many rows of data they hold, of which the file has only the
+// ratio: speed-up = ratio of rows * ratio of times.
 constexpr double kBaselineRows = 1e9;
 
 Mode mode_of(const FileRow& row) {

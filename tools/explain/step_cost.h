@@ -1,6 +1,6 @@
-// Rows of a run file as the rows that `compare` has in hand, so that both judge a run by the same
-// code (report/bound.h); and what a step would cost with another batch or with more devices, by
-// three formulas over the breakdown of a row that was measured:
+// Turns rows of a run file into the rows that `compare` holds, so that both judge a run by the same
+// code (report/bound.h). Also says what a step would cost with another batch or with more devices,
+// by three formulas over the breakdown of a measured row:
 //
 //   forward and backward take time in proportion to the rows that a device has; the optimizer,
 //   loading, copies, waiting and the host take the same time for any batch; so does communication,
@@ -23,13 +23,13 @@ struct RunRows {
 
 enum class Changes { with, without };
 
-// The rows of one kind; without those that a --what-if changed, or with them. Acted and predicted
-// devices have hardware of their own. A mode that compare does not know ("hierarchical") is judged
-// as ddp is: each of its devices computes all, and sends gradients.
+// Returns the rows of one kind, with or without those that a --what-if changed. Acted and predicted
+// devices each have their own hardware. A mode that compare does not have ("hierarchical") is
+// judged like ddp: each of its devices computes everything and sends gradients.
 RunRows rows_of_kind(const RunFile& file, std::string_view kind, Changes changes);
 
-// Whether the row is one of base's mode and devices that a --what-if changed in `what`, such as
-// "batch", and in nothing else.
+// True if the row has base's mode and devices, and a --what-if changed only `what`, such as
+// "batch".
 bool is_changed_in(const FileRow& row, const FileRow& base, std::string_view what);
 
 // step(batch) = seconds_per_row * batch + fixed_seconds; batch: rows over all devices.
@@ -40,37 +40,37 @@ struct StepLine {
   double at(double batch) const { return seconds_per_row * batch + fixed_seconds; }
 };
 
-// From one row, whose forward and backward must take time in proportion to the rows
-// (is_proportional): seconds_per_row = (forward + backward) / batch, the rest is fixed.
-// REQUIRES: a breakdown.
+// The line from one row: seconds_per_row = (forward + backward) / batch, and the rest is fixed.
+// REQUIRES: a breakdown; forward and backward take time in proportion to the rows
+// (is_proportional).
 StepLine line_of(const FileRow& row);
 
-// Through the steps of two rows that differ in nothing but the batch.
+// The line through the steps of two rows that differ only in the batch.
 StepLine line_through(const FileRow& small, const FileRow& large);
 
-// Whether forward and backward are so much shorter on several devices as each of these has fewer
-// rows, within a fifth: several's seconds * ideal / one's seconds, per row. ideal: by how many
-// times several has more hardware. What waits for kernels to start, or reads weights, does not
-// shrink so. REQUIRES: breakdowns.
+// True if forward and backward got shorter in proportion to each device's rows, within a fifth. It
+// compares several's seconds * ideal with one's seconds, per row; ideal: how many times as much
+// hardware several has. Waiting for kernels to start, and reading weights, do not shrink like that.
+// REQUIRES: breakdowns.
 bool is_proportional(const FileRow& one, const FileRow& several, double ideal);
 
-// Whether the steps of these rows lie on the line, within a tenth, and it costs time for each row
-// and nothing less than no time for none.
+// True if the steps of these rows lie on the line within a tenth, each row costs time, and the
+// fixed part is not negative.
 bool is_on_line(const StepLine& line, const std::vector<const FileRow*>& rows);
 
 // The smallest batch at which one.at(batch) / several.at(batch) >= factor:
 //   (factor * several.fixed - one.fixed) / (one.per_row - factor * several.per_row), at least 1.
-// Empty where no batch reaches it.
+// Empty if no batch reaches it.
 std::optional<double> batch_for_speedup(const StepLine& one, const StepLine& several,
                                         double factor);
 
 // The same batch on twice the devices.
 struct DoubledStep {
   double computation = 0;     // forward + backward, halved
-  double fixed = 0;           // as it was
-  double traffic_factor = 1;  // by which communication takes longer
-  double comm = 0;            // all of it, hidden or not
-  double hidden = 0;  // behind backward: as before, times the factor, at most all of backward
+  double fixed = 0;           // unchanged
+  double traffic_factor = 1;  // how many times as long communication takes
+  double comm = 0;            // all communication, hidden or not
+  double hidden = 0;  // hidden behind backward: as before times the factor, at most all of backward
   double step = 0;    // computation + fixed + comm - hidden
 };
 

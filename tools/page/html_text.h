@@ -1,4 +1,4 @@
-// Text for a table of HTML that a program writes.
+// Escapes and shortens text for an HTML page.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace lockstep::tools::page {
 
-// The text as HTML shows it, inside an element or a quoted attribute: & < > " ' are escaped,
-// control characters but tab and line end become U+FFFD. So no text of a file is ever markup.
+// The text as HTML shows it, inside an element or a quoted attribute: & < > " ' are escaped, and
+// control characters except tab and line end become U+FFFD. So a file's text never becomes markup.
 std::string escape(std::string_view text);
 
-// The text, or "…" and its last letters (of UTF-8) where it has more than so many.
+// The text, or, if it has more than most_letters letters, "…" and its last ones. The text is UTF-8.
 std::string shortened(std::string_view text, std::size_t most_letters);
 
 }  // namespace lockstep::tools::page

@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beside the run file or, where the recorded path says, in a folder below it. A run file comes from
-// anywhere: what it names elsewhere is not opened.
+// Looks beside the run file and, by the recorded path, in a folder below it. A run file may come
+// from anywhere, so other paths that it names are not opened.
 fs::path find_beside(const fs::path& run, const std::string& recorded) {
   std::error_code ignored;
   const fs::path folder = fs::weakly_canonical(run, ignored).parent_path();
@@ -37,9 +37,9 @@ bool is_predicted(const RunFile& file) {
   return std::ranges::all_of(file.rows, [](const FileRow& row) { return row.kind == "predicted"; });
 }
 
-// --trace writes the last row's step; of a prediction no more than eight devices.
+// --trace writes the last row's step; a prediction's timeline has at most eight devices.
 std::string row_of_timeline(const RunFile& file, const StepTimeline& timeline) {
-  // compare --predict has predicted rows behind those that it ran.
+  // compare --predict puts predicted rows after those that it ran.
   const auto found = std::find_if(file.rows.rbegin(), file.rows.rend(), [&](const FileRow& row) {
     return (row.kind == "predicted") == timeline.is_predicted;
   });
@@ -54,7 +54,7 @@ void load_timeline(PageRun& run, const fs::path& path, std::string_view operatio
   run.timeline->row = row_of_timeline(run.file, *run.timeline);
 }
 
-// The one beside the run file; else says why there is none.
+// Loads the timeline beside the run file, or adds a sentence that says why there is none.
 void find_timeline(PageRun& run, std::string_view operation) {
   const std::string recorded = run.file.config_value("trace");
   if (recorded.empty()) {
@@ -76,7 +76,7 @@ void find_timeline(PageRun& run, std::string_view operation) {
   try {
     load_timeline(run, found, operation);
   } catch (const Error&) {
-    // Not the error's words, which may quote the file: nobody has said that this page may.
+    // The error's own words may quote the file, and the user has not asked for that on this page.
     run.missing.push_back(
         fmt::format("No timeline of a step: {} beside the run file cannot be drawn; "
                     "--trace-file {} says why.",
@@ -143,7 +143,7 @@ Json losses_json(const ThinnedLosses& losses) {
   return {{"steps_per_point", losses.steps_per_point}, {"mean", losses.mean}};
 }
 
-// The validation loss after each epoch, with the number of the step that was its last.
+// The validation loss after each epoch, with the number of that epoch's last step.
 Json validation_json(const RunFile& file, const FileRow& row) {
   const std::size_t num_epochs = row.epoch_validation_loss.size();
   Json points = Json::array();
@@ -159,7 +159,7 @@ Json validation_json(const RunFile& file, const FileRow& row) {
   return points;
 }
 
-// The fields that page.js shows, of which the reader has seen that they can be true.
+// The fields that page.js shows. The reader has checked that their values can be true.
 Json row_json(const RunFile& file, const FileRow& row) {
   const bool is_gpu = file.config_value("device") == "cuda";
   Json json{{"mode", row.mode},
@@ -218,7 +218,7 @@ Json timeline_json(const StepTimeline& timeline) {
   return json;
 }
 
-// The words as a shell reads them back.
+// Quotes the words so that a shell reads them back unchanged.
 std::string shell_line(const std::vector<std::string>& words) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+";
@@ -261,7 +261,7 @@ Json run_json(const PageRun& run) {
   return json;
 }
 
-// No text of a file ends the script element that it is in, or begins another.
+// Escapes what would end the script element that holds the text, or begin another.
 std::string json_text(const Json& json) {
   std::string text;
   for (const char c : json.dump(-1, ' ', false, Json::error_handler_t::replace)) {

@@ -1,4 +1,4 @@
-// The files that the page is made of, as the build embeds them (embed.cmake).
+// The files that make up the page, as the build embeds them (embed.cmake).
 #pragma once
 
 #include <string_view>
@@ -6,6 +6,6 @@
 namespace lockstep::tools::page {
 
 extern const std::string_view kPageHtml, kPageCss, kPageJs;
-extern const std::string_view kChartJs;  // empty where the build found none
+extern const std::string_view kChartJs;  // empty if the build found none
 
 }  // namespace lockstep::tools::page

@@ -15,7 +15,7 @@
 namespace lockstep::tools::page {
 namespace {
 
-// A span as the file has it.
+// A span as it stands in the file.
 struct Event {
   long long process = 0;
   long long row = 0;          // its tid: a lane's row
@@ -71,7 +71,7 @@ Events read_events(const JsonFile& file) {
   for (const nlohmann::json& event : json["traceEvents"]) {
     try {
       add_event(event, events);
-    } catch (const std::exception&) {  // the JSON's, or that of integer()
+    } catch (const std::exception&) {  // from the JSON library, or from integer()
       const std::string place = "traceEvents[" + std::to_string(index) + "]";
       file.fail_at(place, place + " lacks what --trace writes: no timeline of Lockstep's");
     }
@@ -80,7 +80,7 @@ Events read_events(const JsonFile& file) {
   return events;
 }
 
-// The lower median by length of the first process's steps; nullptr where it has none.
+// The lower median by length of the first process's steps; nullptr if it has none.
 const Event* median_step(const Events& events) {
   std::vector<const Event*> steps;
   for (const Event& event : events.spans) {
@@ -99,7 +99,7 @@ std::string lane_of(const std::string& row) {
   return lane;
 }
 
-// All that happened in the step, clipped to [begin, end) of all ranks, in the order of rows.
+// Everything that happened in the step, clipped to [begin, end) of all ranks, in the order of rows.
 std::vector<Event> events_inside(const Events& events, const std::map<long long, Event>& steps,
                                  double begin, double end) {
   std::vector<Event> inside;
@@ -121,7 +121,7 @@ std::vector<Event> events_inside(const Events& events, const std::map<long long,
   return inside;
 }
 
-// Lanes of a predicted device each work beside the others, and communication may be on its copy
+// The lanes of a predicted device run at the same time, and its communication may be on its copy
 // lanes.
 enum class Kind { recorded, predicted };
 
@@ -144,7 +144,7 @@ void number_buckets(std::vector<Event>& spans, Kind kind) {
 }
 
 std::int64_t nanoseconds(double seconds) {
-  return std::llround(1e9 * std::clamp(seconds, 0.0, 9e9));  // whatever the file says
+  return std::llround(1e9 * std::clamp(seconds, 0.0, 9e9));  // clamps absurd times in the file
 }
 
 Event piece_of(Event event, std::int64_t begin_ns, std::int64_t end_ns) {
@@ -153,7 +153,7 @@ Event piece_of(Event event, std::int64_t begin_ns, std::int64_t end_ns) {
   return event;
 }
 
-// Each thread's innermost pieces; lane by lane what belongs to no thread.
+// The innermost pieces of each thread; pieces that belong to no thread are taken lane by lane.
 std::vector<Event> innermost(const std::vector<Event>& spans, Kind kind) {
   std::map<std::pair<long long, std::string>, std::vector<trace::Span>> streams;
   for (std::size_t i = 0; i < spans.size(); ++i) {
@@ -189,7 +189,7 @@ trace::IntervalSet computing_time(const std::vector<Event>& pieces) {
   return trace::union_of(std::move(computing));
 }
 
-// A piece of communication, cut into what is exposed and what is hidden behind computation.
+// Cuts a piece of communication into exposed parts and parts hidden behind computation.
 void add_judged(const Event& piece, const trace::IntervalSet& computing,
                 std::vector<Event>& pieces) {
   std::int64_t from_ns = nanoseconds(piece.begin);
@@ -234,7 +234,7 @@ RankLanes lanes_of(const std::vector<Event>& spans, const std::string& name, Kin
     if (places.try_emplace(span.lane, places.size()).second) rank.lanes.push_back({span.lane, {}});
   }
   for (const Event& piece : pieces_of(spans, kind)) {
-    // Pieces are in whole nanoseconds, so the last one may end behind the step.
+    // Pieces have whole nanoseconds, so the last one may end after the step.
     rank.lanes[places.at(piece.lane)].spans.push_back({std::min(piece.begin, seconds),
                                                        std::min(piece.end, seconds), piece.category,
                                                        piece.name, piece.bucket});
@@ -250,7 +250,7 @@ StepTimeline read_step_timeline(const std::filesystem::path& path, std::string_v
   const Event* const chosen = median_step(events);
   if (chosen == nullptr) file.fail_at("", "this is a timeline without training steps");
   double begin = chosen->begin, end = chosen->end;
-  std::map<long long, Event> steps;  // of each process that has steps of its own
+  std::map<long long, Event> steps;  // for each process that has steps of its own
   for (const Event& event : events.spans) {
     if (event.category != "step" || event.sequence != chosen->sequence) continue;
     steps[event.process] = event;

@@ -13,18 +13,19 @@
 namespace lockstep::tools {
 namespace {
 
-// What its devices can use at once: a core for each of their threads, and no more than there are.
+// The hardware that the row's devices can use at once: a core per thread, at most num_cores; or
+// GPUs.
 double usable_units(const RunRow& row, std::size_t num_cores) {
   const std::size_t num_threads = row.placement.devices.size() * row.threads_per_device;
   return static_cast<double>(is_on_cores(row) ? std::clamp<std::size_t>(num_threads, 1, num_cores)
                                               : num_physical_devices(row.placement));
 }
 
-// From here on a share of the step is worth a remedy.
+// A larger share of the step is worth a remedy.
 constexpr double kNotable = 0.2;
-// So much more than its share of the baseline's computation is not bad luck.
+// A device that computes longer than its share by more than this is not just unlucky.
 constexpr double kNotShared = 1.2;
-// From here on an efficiency is more than bad luck of the baseline's.
+// A higher efficiency than this means more than an unlucky baseline.
 constexpr double kTooEfficient = 1.1;
 
 double computation(const trace::StepBreakdown& step) {
@@ -39,7 +40,7 @@ struct Part {
   const char* remedy;
 };
 
-// What a step holds beside computation, the largest first.
+// The parts of a step other than computation, largest first.
 std::array<Part, 5> overheads(const trace::StepBreakdown& step) {
   std::array<Part, 5> parts{
       {{step.exposed_comm, "exposed communication",
@@ -80,7 +81,7 @@ std::string too_efficient_note(const RunRow& row, const RunRow& baseline, std::s
       100 * scaling(row, baseline, num_cores).efficiency);
 }
 
-// How many times longer the row computes than its part of the baseline's computation would take.
+// How many times as long the row computes as its share of the baseline's computation would take.
 double unshared_factor(const RunRow& row, const RunRow& baseline, double ideal) {
   if (!baseline.result.breakdown) return 1;
   const double work = static_cast<double>(row.batch) / static_cast<double>(baseline.batch);
@@ -88,7 +89,7 @@ double unshared_factor(const RunRow& row, const RunRow& baseline, double ideal) 
          (work * computation(*baseline.result.breakdown) / ideal);
 }
 
-// What keeps a row from its ideal, and what would help, both in words that follow "limited by".
+// The limit and the advice both continue the words "limited by".
 struct Cause {
   std::string limit;
   std::string advice;
@@ -96,8 +97,8 @@ struct Cause {
   std::string text() const { return advice.empty() ? limit : limit + "; " + advice; }
 };
 
-// Whether the file has the row's mode, or another one, on these devices without being faster: then
-// that is no advice.
+// True if the file has this mode on at least so many devices. The judged row is faster, so that
+// mode is no advice.
 bool has_tried(const std::vector<RunRow>& rows, Mode mode, std::size_t num_devices) {
   return std::ranges::any_of(rows, [&](const RunRow& row) {
     return row.placement.mode == mode && row.placement.devices.size() >= num_devices;
@@ -111,7 +112,7 @@ Cause shared_hardware(const RunRow& row, std::size_t num_cores) {
           ""};
 }
 
-// batch_helps: whether rows with more and more rows per device, if there are such, get better.
+// batch_helps: true if rows with a larger batch per device get better, or if there are none.
 Cause cause_of(const std::vector<RunRow>& rows, std::size_t index, const Part& largest,
                std::size_t num_cores, bool batch_helps) {
   const RunRow& row = rows[index];
@@ -145,7 +146,7 @@ Cause cause_of(const std::vector<RunRow>& rows, std::size_t index, const Part& l
                           : is_copy && !has_ddp ? std::string(largest.remedy) + ", and ddp has none"
                                                 : largest.remedy};
   }
-  // The fastest row is judged, so more devices in the file were slower, or had no hardware.
+  // The judged row is the fastest, so rows with more devices were slower or had no hardware.
   const bool has_more = has_tried(rows, row.placement.mode, row.placement.devices.size() + 1);
   if (is_too_efficient(row, baseline, num_cores) || has_more) return {"computation", ""};
   return {
@@ -153,7 +154,8 @@ Cause cause_of(const std::vector<RunRow>& rows, std::size_t index, const Part& l
       fmt::format("more devices{} would help", is_on_cores(row) ? " with cores of their own" : "")};
 }
 
-// In the mode that is fastest at the end: its row of every size, in order, with its most devices.
+// The rows, one per batch size in order, with the mode and the number of devices that are fastest
+// at the last size.
 std::vector<std::size_t> growing_rows(const std::vector<RunRow>& rows, std::size_t num_cores) {
   std::size_t last = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -173,7 +175,7 @@ std::vector<std::size_t> growing_rows(const std::vector<RunRow>& rows, std::size
   return found;
 }
 
-// But for what is said once an epoch.
+// True if all rows send the same bytes per step, within 1 %: messages once an epoch may differ.
 bool send_the_same(const std::vector<RunRow>& rows, const std::vector<std::size_t>& indices) {
   const auto bytes = [&](std::size_t index) {
     return static_cast<double>(rows[index].result.comm_bytes_per_step);
@@ -187,7 +189,7 @@ double efficiency_of(const std::vector<RunRow>& rows, std::size_t index, std::si
   return scaling(rows[index], baseline_of(rows, index), num_cores).efficiency;
 }
 
-// Whether more rows per device are worth more, as far as the rows show.
+// True if a larger batch per device raises the efficiency, or if the rows do not show it.
 bool does_batch_help(const std::vector<RunRow>& rows, std::size_t num_cores) {
   const std::vector<std::size_t> found = growing_rows(rows, num_cores);
   return found.size() < 2 || efficiency_of(rows, found.back(), num_cores) >

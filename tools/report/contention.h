@@ -1,4 +1,4 @@
-// Whether a row of the table was measured undisturbed.
+// Finds out if other processes disturbed the measurement of a row.
 #pragma once
 
 #include <optional>
@@ -11,18 +11,18 @@
 
 namespace lockstep::tools {
 
-// Watches what a row is measured on: the GPUs behind its devices, or the cores of this process.
-// Take a sample before, one after each epoch and none while something is timed.
+// Watches the hardware of a row: the GPUs behind its devices, or the cores of this process. Take a
+// sample before the run and after each epoch, but not while something is timed.
 class ContentionProbe {
  public:
-  // No device: watches nothing.
+  // Without devices it watches nothing.
   explicit ContentionProbe(const std::vector<Device>& devices);
 
   void sample();
 
-  // Whether another process used them too, and so made times longer; absent where nobody can tell.
-  // num_threads: of all devices of the row. cpu_seconds_of_peers: of ranks of the same job that are
-  // processes on this host.
+  // True if another process used that hardware and so lengthened the times; absent if unknown.
+  // num_threads: of all the row's devices together. cpu_seconds_of_peers: the CPU time of the job's
+  // other ranks that are processes on this host.
   std::optional<bool> verdict(std::size_t num_threads, double cpu_seconds_of_peers = 0) const;
 
  private:
@@ -30,13 +30,13 @@ class ContentionProbe {
   std::optional<runtime::CoreProbe> cores_;
 };
 
-// Of an acted row: the share of a step from which on these cores could not follow.
+// In an acted row, a larger share of delayed time means that these cores could not keep up.
 inline constexpr double kNotablePutOff = 0.02;
 
-// What follows the row's mode in the table: "*" contended, "?" where nobody can tell, or nothing.
+// The mark after a row's mode in the table: "*" contended, "?" unknown, or nothing.
 std::string contention_mark(const RunRow& row);
 
-// What the marks mean, a note each; empty without one.
+// One note for each mark in the table that explains it.
 std::vector<std::string> contention_notes(const std::vector<RunRow>& rows);
 
 }  // namespace lockstep::tools

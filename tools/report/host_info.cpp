@@ -16,7 +16,7 @@
 namespace lockstep::tools {
 namespace {
 
-// The value of the first line that begins with `key`, after its separator and quotes.
+// The value in the first line that begins with `key`, after the separator, without quotes.
 std::string value_in(const char* path, const std::string& key, char separator) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {

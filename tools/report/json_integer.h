@@ -1,5 +1,5 @@
-// Integers out of JSON that somebody else may have changed: json.get() converts any number to any
-// type, and what does not fit is undefined.
+// Reads integers from JSON that another program may have changed: json.get() converts any number to
+// any type, and a value that does not fit is undefined behaviour.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 
 namespace lockstep::tools {
 
-// Throws std::range_error where it is no integer, or one that T does not have.
+// Throws std::range_error if the value is not an integer, or does not fit into T.
 template <std::integral T>
 T integer(const nlohmann::json& json) {
   if (json.is_number_unsigned()) {
@@ -27,7 +27,7 @@ T integer(const nlohmann::json& json) {
                   json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
 }
 
-// The member of that name.
+// Reads the member of that name.
 template <std::integral T>
 void read_integer(const nlohmann::json& object, const char* name, T& value) {
   value = integer<T>(object.at(name));

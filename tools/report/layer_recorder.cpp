@@ -13,7 +13,7 @@
 namespace lockstep::tools {
 namespace {
 
-// The free blocks of these sizes: the pool is asked for them until it has to go to the system.
+// Finds the free blocks of these sizes by asking the pool until it has to go to the system.
 std::set<const void*> free_blocks(runtime::MemoryPool& pool, const std::set<std::size_t>& sizes) {
   std::set<const void*> found;
   std::vector<runtime::MemoryPool::Block> taken;
@@ -69,7 +69,7 @@ void LayerRecorder::begin(Pass pass) {
   mark_ = runtime::now();
 }
 
-// Until the next layer begins, what runs is the current one's.
+// Until the next layer begins, every kernel belongs to the current one.
 void LayerRecorder::note_forward(const slow_motion::KernelSizes& kernel, bool has_parameters) {
   FileLayer::Sizes& sizes = *layers_[current_].sizes;
   const auto rows = static_cast<double>(num_rows_);
@@ -89,7 +89,7 @@ void LayerRecorder::note_forward(const slow_motion::KernelSizes& kernel, bool ha
   }
 }
 
-// What ran since the layer before belongs to this one.
+// Every kernel since the previous layer belongs to this one.
 void LayerRecorder::end_backward(std::size_t layer) {
   times_[layer].backward.back() += seconds_since_mark();
   std::vector<double>& bytes = layers_[layer].sizes->backward_bytes;

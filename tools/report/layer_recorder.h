@@ -1,7 +1,7 @@
-// What each layer of a model computes, takes and keeps in a step, as its own kernels tell it: so
-// the predictor, which starts from this, counts what slow motion acts out.
+// Records what each layer of a model computes, takes and keeps in a step, as its kernels report it.
+// So the predictor, which starts from this, counts the same work that slow motion acts out.
 //
-// A layer is a module with parameters, and the operations behind it that have none.
+// A layer is a module with parameters, and the parameterless operations after it.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace lockstep::tools {
 
-// What a layer holds during a step, beside its parameters.
+// The memory that a layer holds during a step, besides its parameters.
 struct LayerMemory {
   std::size_t kept_bytes = 0;     // written forward, and held for the backward pass
   std::size_t scratch_bytes = 0;  // of patches, while a convolution runs
@@ -25,16 +25,16 @@ struct LayerMemory {
 
 class LayerRecorder final : public slow_motion::KernelListener {
  public:
-  // The model, all of it on one device, outlives this.
+  // REQUIRES: the model is on one device and outlives this object.
   explicit LayerRecorder(const nn::Module& model);
 
-  // Runs forward(), which takes that many rows through the model, and its backward pass, and adds
-  // to the parameters' gradients.
+  // Runs forward(), which takes num_rows rows through the model, and its backward pass. Adds to the
+  // parameters' gradients.
   void record(std::size_t num_rows, const std::function<Variable()>& forward);
 
-  // The layers in the order of their parameters: sizes of the last pass, medians of the times.
+  // The layers in the order of their parameters, with the last pass's sizes and the median times.
   std::vector<FileLayer> layers() const;
-  // Of the forward pass of forward(), which it runs.
+  // Runs the forward pass and returns the memory of each layer.
   std::vector<LayerMemory> memory(const std::function<Variable()>& forward);
 
   void on_kernel(kernels::Stream& stream, const slow_motion::KernelSizes& kernel) override;
@@ -55,15 +55,15 @@ class LayerRecorder final : public slow_motion::KernelListener {
   std::vector<FileLayer> layers_;
   std::vector<Times> times_;
   std::vector<LayerMemory> memory_;
-  std::unordered_map<const void*, std::size_t> layer_of_;  // by parameter, or by buffer
-  // By input: a later layer whose weight is one's above.
+  std::unordered_map<const void*, std::size_t> layer_of_;  // key: a parameter or a buffer
+  // Key: the input of a layer that uses an earlier layer's weight. Value: that layer.
   std::unordered_map<const void*, std::size_t> tied_;
 
   Pass pass_ = Pass::forward;
   std::size_t num_rows_ = 1;
   std::size_t current_ = 0;  // forward: the layer that is computed
   runtime::Time mark_{};
-  std::vector<double> pending_;  // backward: kernels of the layer that is to come, in bytes
+  std::vector<double> pending_;  // backward: bytes of the kernels of the layer that ends next
   struct Written {
     std::size_t layer = 0;
     std::size_t num_bytes = 0;
@@ -71,8 +71,8 @@ class LayerRecorder final : public slow_motion::KernelListener {
   std::map<const void*, Written> written_;  // forward
 };
 
-// Parameters, their gradients and SGD's momentum, and what is kept: a table with one line a layer,
-// and their total beside the most that the device's memory held in a step.
+// A table with one line per layer (parameters, their gradients, SGD's momentum, and what it keeps),
+// and the total next to the most memory that the device held in a step.
 std::string memory_table(std::span<const FileLayer> layers, std::span<const LayerMemory> memory,
                          std::size_t input_bytes, std::size_t peak_bytes);
 

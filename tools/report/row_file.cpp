@@ -13,7 +13,7 @@
 #include "tools/cli/training_flags.h"
 #include "tools/training/placement.h"
 
-// JSON has null for what is absent.
+// JSON's null stands for an absent value.
 template <typename T>
 struct nlohmann::adl_serializer<std::optional<T>> {
   static void to_json(json& json, const std::optional<T>& value) {
@@ -67,7 +67,7 @@ constexpr std::string_view kFirstWeights = ".first_weights.safetensors";
 
 }  // namespace
 
-// Of a result all but the weights and what was acted out: a row of processes is never that.
+// A row of processes is never acted out, so that member is left out, as are the weights.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepStatistics, num_steps, median, p90)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ThinnedLosses, steps_per_point, mean)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TrainingResult, num_steps, epoch_seconds, final_loss, losses,

@@ -20,7 +20,7 @@ std::string format_busy(const std::vector<double>& fractions) {
   return fmt::format("{:.0f} %", 100 * total / static_cast<double>(fractions.size()));
 }
 
-// Said of the row with the most devices.
+// Speaks of the row with the most devices.
 std::string gpu_sharing_note(const std::vector<RunRow>& rows) {
   const auto has_fewer = [](const RunRow& a, const RunRow& b) {
     return a.placement.devices.size() < b.placement.devices.size();
@@ -33,7 +33,7 @@ std::string gpu_sharing_note(const std::vector<RunRow>& rows) {
                      num_gpus, num_gpus == 1 ? "GPU" : "GPUs");
 }
 
-// `format` has a place for the batch that was asked for.
+// `format` has a place for the batch that the user asked for.
 std::string asked_text(const TrainingTask& task, fmt::format_string<const std::size_t&> format) {
   return task.rows_of_full_batch() < task.batch ? fmt::format(format, task.batch) : "";
 }
@@ -71,7 +71,7 @@ std::string table_line(const RunRow& row, const RunRow& baseline, TableWidth wid
   const TrainingResult& result = row.result;
   const bool is_reference = row.placement.mode == Mode::single;
   const std::string mode = fmt::format("{}{}", to_string(row.placement.mode), contention_mark(row));
-  // The mark of "single" takes the space before a count, which has seven columns more.
+  // "single" and its mark fill the mode's seven columns; the count has seven of its own.
   const std::string narrow =
       fmt::format("{:<7}{:>7}{:>8}{:>8}{:>9}{:>6}{:>9.0f} %{:>6}{:>10}{:>8}", mode,
                   row.placement.devices.size(), trace::format_seconds(row.median_epoch_seconds()),
@@ -124,7 +124,7 @@ std::string wrap(std::string_view text, std::size_t columns) {
   std::string lines;
   while (text.size() > columns) {
     std::size_t end = text.rfind(' ', columns);
-    if (end == std::string_view::npos) end = text.find(' ');  // a word that is wider
+    if (end == std::string_view::npos) end = text.find(' ');  // the word itself is wider
     if (end == std::string_view::npos) break;
     lines.append(text.substr(0, end)).push_back('\n');
     text.remove_prefix(end + 1);

@@ -1,5 +1,5 @@
-// What `train` and `compare` print for people: the epoch-time table, 80 columns or --wide, and the
-// lines before it.
+// The text that `train` and `compare` print for people: the epoch-time table, 80 columns or --wide,
+// and the lines before it.
 #pragma once
 
 #include <cstddef>
@@ -18,27 +18,27 @@ std::string format_bytes(std::size_t num_bytes);
 // "1.98x", "15.7x", "128x", "0.072x".
 std::string format_factor(double factor);
 
-// No line that a command prints is wider.
+// No command prints a wider line.
 inline constexpr std::size_t kTerminalColumns = 80;
 
 enum class TableWidth { terminal, wide };
 
-// A header line, and a line per row. A row that was not measured undisturbed has a mark behind its
-// mode (contention.h).
+// A header line, and one line per row. A mark after a row's mode says that the row was disturbed
+// (contention.h).
 std::string table_header(TableWidth width);
 std::string table_line(const RunRow& row, const RunRow& baseline, TableWidth width);
 
-// What the columns mean and against what they are measured, two lines.
+// Two lines that explain the columns and name the baseline.
 std::string table_legend(const RunRow& baseline);
 
 // "8 virtual devices on 2 cores: this shows overhead, not speed-up" for the largest such row; empty
-// where every device has a core of its own.
+// if every device has a core of its own.
 std::string sharing_note(const std::vector<RunRow>& rows);
 
-// Of rows that were acted out: how many times slower each was; empty where none was.
+// Says how many times slower each acted row ran; empty if no row was acted out.
 std::string factor_note(const std::vector<RunRow>& rows);
 
-// The text with its spaces turned into line ends where a line would be wider than `columns`.
+// Breaks the text at spaces into lines of at most `columns`.
 std::string wrap(std::string_view text, std::size_t columns = kTerminalColumns);
 
 // "1 epoch", "24 steps".
@@ -47,11 +47,11 @@ std::string count_text(std::size_t count, std::string_view noun);
 // "124,354,560".
 std::string with_thousands(std::size_t number);
 
-// "24 steps of 64 rows"; where a batch is larger than the data, the rows there are, and what was
-// asked for: "1 step of 1500 rows (batch 100000 asked)".
+// "24 steps of 64 rows". If the batch is larger than the data, it gives the rows there are and the
+// batch that was asked for: "1 step of 1500 rows (batch 100000 asked)".
 std::string steps_text(const TrainingTask& task);
 
-// The same of a step alone: "batch 64", "batch 1500 (100000 asked)".
+// The same for a step alone: "batch 64", "batch 1500 (100000 asked)".
 std::string batch_text(const TrainingTask& task);
 
 }  // namespace lockstep::tools

@@ -23,7 +23,7 @@ nlohmann::ordered_json parts_json(const trace::StepBreakdown& breakdown) {
   return json;
 }
 
-// The step that is drawn, and what all steps have in common.
+// Adds the step that is drawn, and the statistics over all steps.
 void add_breakdown(nlohmann::ordered_json& json, const TrainingResult& result) {
   const trace::StepBreakdown& drawn = *result.breakdown;
   json["breakdown_seconds"] = parts_json(drawn);
@@ -163,7 +163,7 @@ nlohmann::ordered_json make_run_file(const std::vector<std::string>& command,
 }
 
 void write_json(const std::string& path, const nlohmann::ordered_json& json) {
-  // Names of files may hold bytes that are no UTF-8; JSON gets a replacement character for each.
+  // A file name may hold bytes that are not UTF-8; JSON gets a replacement character for each.
   const std::string text =
       json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   if (path == "-") {

@@ -1,4 +1,4 @@
-// The run file: what train and compare measured, in the schema "lockstep.run/1".
+// The run file: the measurements of train and compare, in the schema "lockstep.run/1".
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -19,25 +19,25 @@ struct RunRow {
   std::size_t batch = 1;           // rows per step over all devices
   std::size_t epoch_rows = 1;      // rows of an epoch
   double max_abs_weight_diff = 0;  // of the final weights against one device with the same batches
-  std::optional<Verdict> verdict;  // where the row was judged
-  // Another process used the devices meanwhile; absent when nobody can tell.
+  std::optional<Verdict> verdict;  // absent if the row was not judged
+  // True if another process used the devices meanwhile; absent if unknown.
   std::optional<bool> contended = false;
 
   double median_epoch_seconds() const;
-  // Wall time of rank 0's median step, which the breakdown adds up to; the mean over all steps
-  // where none was recorded.
+  // Wall time of rank 0's median step, to which the breakdown adds up; the mean over all steps if
+  // none was recorded.
   double step_seconds() const;
 };
 
-// A row that has yet to be trained: what is known of it before. threads_per_device is the current
-// one.
+// A row before it is trained. Its threads_per_device is the current setting.
 RunRow planned_row(const TrainingTask& task, DevicePlacement placement);
 
 // Largest |a - b| over all weights; NaN if any is. REQUIRES: same names and shapes.
 double max_abs_difference(const nn::StateDict& a, const nn::StateDict& b);
 
-// Speed-up, ideal, efficiency and the weights' difference are against the row's baseline
-// (scaling.h) if rows[0] is a single-device row, else null: there is nothing to compare with.
+// Speed-up, ideal, efficiency and the difference of weights are against the row's baseline
+// (bound.h) if rows[0] is a single-device row; else they are null, because there is nothing to
+// compare with.
 nlohmann::ordered_json make_run_file(const std::vector<std::string>& command,
                                      const TrainingFlags& flags, const TrainingTask& task,
                                      const std::vector<RunRow>& rows,

@@ -17,11 +17,11 @@ namespace lockstep::tools {
 namespace {
 
 constexpr std::string_view kSchema = "lockstep.run/1";
-constexpr std::size_t kMostDevices = 1'000'000;  // each is an object to explain()
+constexpr std::size_t kMostDevices = 1'000'000;  // each device becomes an object in explain()
 constexpr std::size_t kMostRows = 1'000;
 constexpr double kMostBytes = 1e9;
 
-// Says what the file is, where it is no run file.
+// If the file is not a run file, says what it is.
 void require_run_file(const JsonFile& file) {
   const nlohmann::json& json = file.json();
   const bool has_schema = json.is_object() && json.contains("schema") && json["schema"].is_string();
@@ -58,7 +58,7 @@ FileHost read_host(const JsonFields& fields) {
   return host;
 }
 
-// A value, or values in a list; what is nested deeper no flag has.
+// True for a value, or a list of values; no flag has deeper nesting.
 bool is_flag_value(const nlohmann::json& value) {
   const auto is_one = [](const nlohmann::json& each) { return each.is_primitive(); };
   return is_one(value) || (value.is_array() && std::ranges::all_of(value, is_one));
@@ -240,7 +240,7 @@ FileWorkload read_workload(const JsonFields& fields) {
 
 namespace fs = std::filesystem;
 
-// Of any version: the reader says of another one's what to do.
+// True for a run file of any version; the reader then explains what to do about another version.
 bool is_run_file(const fs::path& path, std::string_view operation) {
   const JsonFile file(path, operation);
   const nlohmann::json& json = file.json();
@@ -253,7 +253,7 @@ std::vector<fs::path> json_files_in(const fs::path& folder, std::string_view ope
   std::error_code problem;
   for (fs::directory_iterator at(folder, problem), end; !problem && at != end;
        at.increment(problem)) {
-    std::error_code ignored;  // a link to nothing is no file
+    std::error_code ignored;  // a dangling link is not a file
     const bool is_file = at->is_regular_file(ignored);
     if (is_file && at->path().extension() == ".json") files.push_back(at->path());
   }

@@ -1,6 +1,6 @@
-// The run file as its readers see it: what `explain`, `report` and `predict` take their figures
-// from. docs/formats.md has every field. Fields that a reader can do without may be missing, since
-// a predicted row has no loss and a file may come from another version.
+// The run file as its readers see it: `explain`, `report` and `predict` take their figures from
+// here. docs/formats.md has every field. Fields that a reader can do without may be missing,
+// because a predicted row has no loss and a file may come from another version.
 #pragma once
 
 #include <filesystem>
@@ -29,13 +29,13 @@ struct FileHost {
 struct FileRow {
   std::string mode;
   std::string kind = "measured";  // or "acted", "predicted"
-  double slow_motion = 1;         // of an acted row: by which its times were divided
+  double slow_motion = 1;         // of an acted row: the factor that divided its times
   std::size_t devices = 1;
   std::size_t physical_devices = 1;
   std::size_t threads_per_device = 1;
   std::size_t batch = 1;          // rows per step over all devices
   std::size_t num_steps = 0;      // over all epochs; 0: the file does not say
-  std::optional<bool> contended;  // absent where nobody can tell
+  std::optional<bool> contended;  // absent if unknown
   std::vector<double> epoch_seconds;
   std::optional<double> median_epoch_seconds;
   double step_seconds = 0;
@@ -44,16 +44,16 @@ struct FileRow {
   std::string topology;                     // of a predicted row: what it was predicted for
   std::optional<double> shortest, longest;  // of a predicted row: the band of its step, in seconds
   std::vector<double> busy_fraction;        // of each device
-  // Of the drawn step: its nine parts, step and overlapped_comm.
+  // The breakdown of the drawn step: its nine parts, step and overlapped_comm.
   std::optional<trace::StepBreakdown> breakdown;
-  std::optional<trace::StepBreakdown> typical_step;  // step_statistics.h; or the drawn one
+  std::optional<trace::StepBreakdown> typical_step;  // step_statistics.h; or the drawn step
   double comm_bytes_per_device_per_step = 0;
   std::vector<double> peak_bytes;  // of each device
   std::optional<bool> verdict_equal;
   std::optional<double> final_loss, test_accuracy;
   std::vector<double> epoch_accuracy;         // fractions
-  std::vector<double> epoch_validation_loss;  // of a text, in its place
-  ThinnedLosses losses;                       // of every step; no points where the file has none
+  std::vector<double> epoch_validation_loss;  // of a text, instead of accuracy
+  ThinnedLosses losses;                       // of every step; no points if the file has none
 
   std::size_t rows_per_device() const { return batch / devices; }
   double samples_per_second() const { return static_cast<double>(batch) / step_seconds; }
@@ -64,13 +64,13 @@ struct FileLayer {
   double forward_seconds = 0;
   double backward_seconds = 0;
   std::size_t parameter_bytes = sizeof(float);
-  // What it computes for one row of the batch; absent in files of old, whose layers are dense.
+  // The layer's work for one row of the batch; absent in old files, whose layers are all dense.
   struct Sizes {
     std::optional<predict::LayerShape> product = {};
     std::optional<predict::LayerShape> attention = {};  // its two products, as one
-    std::vector<double> forward_bytes = {};             // that each other kernel reads and writes
+    std::vector<double> forward_bytes = {};  // bytes that each other kernel reads and writes
     std::vector<double> backward_bytes = {};
-    std::vector<std::size_t> buffer_bytes = {};  // of each buffer, whatever the rows
+    std::vector<std::size_t> buffer_bytes = {};  // of each buffer, for any number of rows
     double output_bytes = 0;
   };
   std::optional<Sizes> sizes = {};
@@ -92,32 +92,32 @@ struct RunFile {
   std::string date;
   std::vector<std::string> command;
   FileHost host;
-  // Every flag in the file's order: a text as it is, other values as JSON writes them; absent where
-  // the flag was not in force.
+  // Every flag in the file's order: strings as they are, other values as JSON writes them; absent
+  // if the flag was not in force.
   std::vector<std::pair<std::string, std::optional<std::string>>> config;
   std::vector<FileRow> rows;  // at least one
   std::optional<FileWorkload> workload;
 
-  // Empty where the file does not say.
+  // Empty if the file does not say.
   std::string config_value(std::string_view flag) const;
 };
 
 // operation: the tag of the errors, such as "explain"; it must outlive the call.
-// Throws Error{Io} that names the file and the field: no such file, truncated, not
-// JSON, another schema, another program's file, a field that is missing or cannot be true, a ready
-// order that names parameters of no layer.
+// Throws Error{Io} that names the file and the field: no such file, truncated, not JSON, another
+// schema, another program's file, a field that is missing or cannot be true, a ready order that
+// names parameters of no layer.
 RunFile read_run_file(const std::filesystem::path& path, std::string_view operation);
 
-// "dp x4": a row's mode and its devices; with what was changed "dp x4 (bandwidth=2x)".
+// "dp x4": a row's mode and devices; after a --what-if "dp x4 (bandwidth=2x)".
 std::string name_of(const FileRow& row);
 
 struct FoundRuns {
   std::vector<std::string> paths;     // of run files
-  std::vector<std::string> left_out;  // JSON files of folders that are no run files
+  std::vector<std::string> left_out;  // JSON files in folders that are not run files
 };
 
-// The paths as they are, but in place of a folder the run files in it, in the order of their names:
-// all files *.json whose schema is a run file's. Folders inside are not entered.
+// Returns the paths, with each folder replaced by its run files in the order of their names: all
+// *.json whose schema is a run file's. Folders inside are not entered.
 // Throws Error{Io} for a folder that cannot be read or holds no run file, and for a file in it that
 // is not JSON.
 FoundRuns find_runs(const std::vector<std::string>& paths, std::string_view operation);

@@ -26,7 +26,7 @@ std::size_t num_columns() {
 }
 
 constexpr auto kOld = std::chrono::milliseconds(100);
-// So much has to be seen before anything is said of the rest.
+// The remaining time is estimated only after so many seconds.
 constexpr double kShortestGuideSeconds = 0.5;
 
 constexpr std::chrono::milliseconds kBetweenPictures(100);
@@ -145,8 +145,8 @@ void Progress::show() {
 
 namespace {
 
-// A line per device, what it does now and how busy it has been, and one for each of the links that
-// have carried most.
+// One line per device with its current work and its busy share, and one line for each of the links
+// that have carried the most.
 std::vector<std::string> lane_lines(const slow_motion::Machine& machine) {
   std::vector<std::string> lines;
   const double elapsed = runtime::to_seconds(machine.end() - machine.origin()) / machine.factor();
@@ -187,7 +187,7 @@ void LaneWatch::draw() {
     std::string picture;
     if (num_lines_ > 0) picture += fmt::format("\033[{}A", num_lines_);
     for (const std::string& line : lines) picture += fmt::format("\r{}\033[K\n", line);
-    num_lines_ = lines.size();  // links become more, never fewer
+    num_lines_ = lines.size();  // the number of links never falls
     fmt::print(stderr, "{}", picture);
     std::fflush(stderr);
   }

@@ -1,6 +1,6 @@
-// What a terminal shows while something runs: one line at the bottom, rewritten in place (how far a
-// command is, for whom a rank waits), or the lanes of --watch. Where stderr is no terminal, nothing
-// is ever written. Any thread may call these.
+// Shows progress on a terminal while a command runs: one line at the bottom, rewritten in place
+// (how far the command is, which rank keeps others waiting), or the lanes of --watch. If stderr is
+// not a terminal, nothing is ever written. Any thread may call these functions.
 #pragma once
 
 #include <atomic>
@@ -18,29 +18,29 @@
 
 namespace lockstep::tools {
 
-// Whether stderr is a terminal.
+// True if stderr is a terminal.
 bool has_status_line();
 
-// Shows the text, cut to the terminal's width, in place of the last one.
+// Replaces the line by this text, cut to the terminal's width.
 void show_status(std::string_view text);
 
-// Leaves the line empty, for whoever prints next.
+// Clears the line before other output is printed.
 void clear_status();
 
-// Shows who has not joined the job after two seconds; nothing where there is no terminal.
+// Shows after two seconds which ranks have not joined the job; does nothing without a terminal.
 launch::WaitingNotice show_who_joins_late(int world_size);
 
-// While it lives, who keeps a collective waiting for longer than two seconds is shown.
+// While it lives, shows which ranks have kept a collective waiting for longer than two seconds.
 class ShowLateRanks {
  public:
   ShowLateRanks();
 
  private:
-  std::optional<comm::SlowCollectiveNotice> watch_;  // only where there is a terminal
+  std::optional<comm::SlowCollectiveNotice> watch_;  // empty without a terminal
 };
 
-// "row 3 of 9: ddp x2, step 40 of 72, 2 s left": of all rows of a command. A row's work is any
-// measure of its length that all rows share.
+// Shows the progress over all rows of a command: "row 3 of 9: ddp x2, step 40 of 72, 2 s left". A
+// row's work is any measure of its length that all rows share.
 class Progress {
  public:
   struct Row {
@@ -54,14 +54,14 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // The next row begins; the line is shown.
+  // Begins the next row and shows the line.
   void begin_row();
-  // So many of its steps are done; the line is shown again if it is old.
+  // Reports the steps that are done; the line is redrawn if it is old.
   void step_done(std::size_t num_done);
-  // Whoever prints the row finds an empty line.
+  // Clears the line, so that the row can be printed.
   void end_row();
 
-  // step_done() as an observer's; none where there is no terminal, so that steps cost nothing.
+  // Returns step_done() as an observer; empty without a terminal, so that steps cost nothing.
   std::function<void(std::size_t)> observer();
 
  private:
@@ -78,8 +78,8 @@ class Progress {
   Clock::time_point shown_at_;
 };
 
-// While one lives, draws the lanes on stderr some ten times a second, each time over the picture
-// before; the last one stays. Without a terminal there, or unless `is_on`, it does nothing.
+// While one lives, it draws the lanes on stderr about ten times a second, each time over the
+// previous picture; the last one stays. It does nothing without a terminal, or if is_on is false.
 class LaneWatch {
  public:
   LaneWatch(const slow_motion::Machine& machine, bool is_on);

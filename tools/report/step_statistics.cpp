@@ -3,7 +3,7 @@
 namespace lockstep::tools {
 namespace {
 
-// The smallest of the values that at least this share of them does not exceed. REQUIRES: some.
+// The smallest value that at least `percent` of the values do not exceed. REQUIRES: values.
 double quantile(std::vector<double> values, std::size_t percent) {
   const std::size_t index = (values.size() * percent + 99) / 100 - 1;
   const auto nth = values.begin() + static_cast<std::ptrdiff_t>(index);
@@ -24,14 +24,14 @@ Interval time_of(const Span& span) {
   return {span.begin_ns, span.end_ns};
 }
 
-// Whether a GPU timed its work itself: then the host's spans only say when it was given the work.
+// True if a GPU timed its work itself; the host's spans then only say when work was launched.
 bool is_timed_by_device(const trace::Recording& recording, int track) {
   return std::any_of(recording.spans.begin(), recording.spans.end(), [&](const Span& span) {
     return span.rank == track && span.thread == trace::kDeviceThread;
   });
 }
 
-// Of any rank: they step together. On GPUs only what they timed counts.
+// The steps of any rank, because all ranks step together. On GPUs only their own timings count.
 template <typename Keep>
 IntervalSet steps_of(const trace::Recording& recording, const Keep& keep) {
   std::vector<Interval> steps;
@@ -41,7 +41,7 @@ IntervalSet steps_of(const trace::Recording& recording, const Keep& keep) {
   return trace::union_of(std::move(steps));
 }
 
-// What a GPU's comm lane does, it does beside computing.
+// A GPU's comm lane is left out, because it runs at the same time as computation.
 double device_nanoseconds(const trace::Recording& recording, int track, const IntervalSet& steps) {
   std::vector<Interval> computing;
   std::vector<Interval> idle;
@@ -73,8 +73,8 @@ std::int64_t overlap_ns(Interval interval, const IntervalSet& set) {
   return total;
 }
 
-// CPU time of the outermost compute spans, less that of the waits inside them. A span that is
-// partly outside the steps counts with its part inside.
+// CPU time of the outermost compute spans, minus that of the waits inside them. Of a span that is
+// partly outside the steps, only the part inside counts.
 double cpu_nanoseconds(const trace::Recording& recording, int track, const IntervalSet& steps) {
   double total = 0;
   for (const Span& span : recording.spans) {
@@ -135,7 +135,7 @@ double busy_fraction(const trace::Recording& recording, int track) {
   if (steps.empty()) return 0;
   const double busy = by_device ? device_nanoseconds(recording, track, steps)
                                 : cpu_nanoseconds(recording, track, steps);
-  // The two clocks differ by a little.
+  // The two clocks differ a little.
   return std::clamp(busy / static_cast<double>(trace::total_ns(steps)), 0.0, 1.0);
 }
 

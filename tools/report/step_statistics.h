@@ -1,4 +1,4 @@
-// What many steps have in common, where one step's breakdown shows only itself.
+// Statistics over many steps; one step's breakdown only shows itself.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace lockstep::tools {
 
-// Each figure for itself, over all steps given: a part's median need not come from the step whose
-// wall time is the median, so the parts of `median` do not add up to its step.
+// Each figure is computed over all steps by itself: a part's median need not come from the step
+// whose wall time is the median, so the parts of `median` do not add up to its step.
 struct StepStatistics {
   std::size_t num_steps = 0;
   trace::StepBreakdown median;  // of an even number, the smaller of the middle two
@@ -21,33 +21,33 @@ struct StepStatistics {
 
 StepStatistics step_statistics(const std::vector<trace::StepBreakdown>& steps);
 
-// A step as long as this one, whose parts relate to each other as their medians over all steps do:
-// of one step alone a part may have any length.
+// A step as long as this one, whose parts are in the proportions of their medians over all steps,
+// because the parts of a single step vary at random.
 trace::StepBreakdown typical_step(const trace::StepBreakdown& step,
                                   const trace::StepBreakdown& medians);
 
-// overlapped_comm / comm over all steps together; empty where nothing was communicated. What
-// Holistic Trace Analysis calls the communication-computation overlap of a rank.
+// overlapped_comm / comm over all steps together; empty if nothing was communicated. Holistic Trace
+// Analysis calls it the communication-computation overlap of a rank.
 std::optional<double> comm_overlap(const std::vector<trace::StepBreakdown>& steps);
 
 // The share of all training steps' wall time during which the device of `track` (a rank or device)
-// computed; 0 when no step was recorded.
-//   CPU   what the CPU clock of the device's threads counted inside spans on the compute lane,
-//         without waits and collectives: a thread that is ready and has no core computes nothing,
-//         so eight devices on two cores are a quarter busy at most. Of the threads of a device's
-//         pool it is the calling one, which takes its part of every operation, that speaks for all
+// computed; 0 if no step was recorded.
+//   CPU   the time that the CPU clock of the device's threads counted inside spans on the
+//         compute lane, without waits and collectives. A thread that is ready but has no core
+//         computes nothing, so eight devices on two cores are at most a quarter busy. In a
+//         device's pool the calling thread stands for all: it takes part in every operation
 //   GPU   the time for which its own spans on the compute lane were neither waiting nor
 //         communication
 double busy_fraction(const trace::Recording& recording, int track);
 
-// Of an even number of values the mean of the middle two. REQUIRES: some.
+// For an even number of values, the mean of the middle two. REQUIRES: values.
 inline double median(std::vector<double> values) {
   std::ranges::sort(values);
   const std::size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-// The interquartile range as a share of the median. REQUIRES: some values, with a positive median.
+// The interquartile range as a share of the median. REQUIRES: values with a positive median.
 inline double spread(std::vector<double> values) {
   std::ranges::sort(values);
   const std::size_t quarter = values.size() / 4;

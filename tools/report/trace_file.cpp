@@ -33,7 +33,7 @@ struct Header {
   std::uint64_t num_dropped = 0;
 };
 
-// A span whose name is an offset into the names, each of which ends with a zero.
+// A span whose name is an offset into the zero-terminated names.
 struct PackedSpan {
   trace::Span span;
   std::uint64_t name = 0;
@@ -111,7 +111,7 @@ trace::Recording unpack_recording(std::string_view bytes) {
 
 trace::Recording merge_recordings(std::vector<trace::Recording> recordings) {
   trace::Recording all;
-  // Every process numbers its threads from 0, and a step's breakdown is made of one thread's spans.
+  // Every process numbers its threads from 0, but a step's breakdown needs one thread's spans.
   std::uint32_t num_threads = 0;
   for (trace::Recording& recording : recordings) {
     const std::uint32_t first = num_threads;

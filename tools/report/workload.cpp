@@ -10,7 +10,7 @@
 namespace lockstep::tools {
 namespace {
 
-// It does an update's work and changes no parameter.
+// An optimizer that does an update's work and changes no parameter.
 optim::SgdOptions still() {
   optim::SgdOptions options;
   options.learning_rate = 0;
@@ -18,7 +18,7 @@ optim::SgdOptions still() {
   return options;
 }
 
-// What an operation costs beside its arithmetic: forward and backward of one multiplied number.
+// An operation's cost besides arithmetic: forward and backward of one multiplied number.
 double measure_seconds_per_op(Device device) {
   constexpr int kRepeats = 1000;
   const Variable x(Tensor::full({1}, 1.0, DType::float32, device), RequiresGrad::yes);
@@ -61,7 +61,7 @@ std::vector<std::string> measure_ready_order(nn::Module& model, const TrainingTa
       order.push_back(name);
     }));
   }
-  // Two rows: batch norm has no statistics of one.
+  // Two rows, because batch norm has no statistics over one.
   const Variable x(Tensor::zeros(task.batch_shape(2), task.batch_dtype(), device));
   sum(model(x)).backward();
   for (auto& [parameter, id] : hooks) parameter.remove_grad_hook(id);
@@ -91,7 +91,7 @@ LayerTime measure_layer(std::span<LayerTensors> layers, kernels::Activation acti
       for (Variable& result : results) result.backward(grad);
     });
     optimizer.step();
-    // A training step adds to no gradient: it makes them anew.
+    // A training step does not add to old gradients, so it must not find any.
     optimizer.zero_grad();
     for (LayerTensors& layer : layers) layer.x.clear_grad();
   }

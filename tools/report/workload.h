@@ -1,5 +1,5 @@
-// What one training step consists of, layer by layer: the part of the run file that the predictor
-// starts from.
+// Measures one training step, layer by layer: the part of the run file that the predictor starts
+// from.
 #pragma once
 
 #include <chrono>
@@ -27,15 +27,15 @@ struct LayerTensors {
   Variable x, weight, bias;
 };
 
-// Of a Linear with its activation, on the device of its tensors: the medians of what each of
-// several takes. As in training, the forward pass of all is followed by the backward pass of all,
-// which makes the gradients of weight and bias, and of x where that requires one, and by an update
-// of the parameters, so that caches hold what they do there. The update changes none of them; all
+// Times a Linear with its activation on the device of its tensors: returns the medians for one of
+// the layers. As in training, the forward pass of all layers comes before the backward pass of all,
+// which makes the gradients of weight and bias, and of x if it requires one; then the parameters
+// are updated. So caches hold what they hold in training. The update changes no parameter; all
 // gradients are cleared.
 LayerTime measure_layer(std::span<LayerTensors> layers, kernels::Activation activation);
 
-// What the same work takes, at least nine times, or as many as a tenth of a second has time for,
-// but three.
+// Times of the same work, repeated nine times, or until they add up to a tenth of a second, but at
+// least three times.
 class Times {
  public:
   template <typename Run>
@@ -60,7 +60,7 @@ class Times {
   double total_ = 0;
 };
 
-// Times run() that often. before(), ahead of each, does not count.
+// Times run() until there are enough; before(), which precedes each run, is not timed.
 template <typename Before, typename Run>
 Times time_repeatedly(const Before& before, const Run& run) {
   Times times;
@@ -76,10 +76,10 @@ Times time_repeatedly(const Run& run) {
   return time_repeatedly([] {}, run);
 }
 
-// Measures on one device with all its threads, layer by layer (layer_recorder.h).
+// Measures a step on one device with all its threads, layer by layer (layer_recorder.h).
 FileWorkload measure_workload(const TrainingTask& task, Device device, double optimizer_seconds);
 
-// As the run file has it.
+// The workload as the run file holds it.
 nlohmann::ordered_json workload_json(const FileWorkload& step);
 
 }  // namespace lockstep::tools
