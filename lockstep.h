@@ -59,3 +59,4 @@
 #include "engine/parallel/ddp/comm_hook.h"
 #include "engine/parallel/ddp/ddp.h"
 #include "engine/parallel/ddp/join.h"
+#include "engine/parallel/sharded/sharded.h"

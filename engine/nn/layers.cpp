@@ -167,7 +167,7 @@ Variable run_in_turn(std::span<const NamedModule> modules, const Variable& x) {
                            ? dynamic_cast<const ActivationModule*>(modules[i + 1].second.get())
                            : nullptr;
     if (next) {
-      y = layer->forward(y, next->activation());
+      y = module.run_forward([&] { return layer->forward(y, next->activation()); });
       ++i;
     } else {
       y = module(y);

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -55,9 +56,19 @@ class Module {
     const ForwardScope scope;
     if (trace::observer() != nullptr) [[unlikely]]
       tell_batch(x);
-    return forward(x);
+    return run_forward([&] { return forward(x); });
   }
   Variable operator()(const Tensor& x) { return (*this)(Variable(x)); }
+
+  // --- around its forward pass ---
+  // Called in place of every forward pass, which it makes itself. Copies are without it.
+  using Around = std::function<Variable(const std::function<Variable()>& forward)>;
+  void set_around(Around around) { around_ = std::move(around); }
+  // A forward pass inside of what stands around it.
+  template <typename Forward>
+  Variable run_forward(const Forward& forward) const {
+    return around_ ? around_(forward) : forward();
+  }
 
   // --- parameters: trained by an optimizer ---
   // Depth first, in the order of registration. One that is registered twice (shared by two layers)
@@ -153,6 +164,7 @@ class Module {
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
   std::vector<Member> members_;  // the children that are not owned
   Mode mode_ = Mode::train;
+  Around around_;
 };
 
 // "Model" for a class lockstep::Model.

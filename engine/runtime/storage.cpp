@@ -7,7 +7,14 @@
 
 namespace lockstep::runtime {
 
-Storage::~Storage() {
+void Storage::fail_freed() {
+  fail(ErrorCode::State, "storage",
+       "this tensor's memory is freed: a sharded parameter has it only while its layer runs; read "
+       "weights with Sharded::state_dict()");
+}
+
+void Storage::release() {
+  if (is_freed_) return;
   // One event per stream, recorded now: everything that can use this memory was submitted before
   // the last owner let go.
   std::vector<std::shared_ptr<Event>> uses = std::move(used_until_);
@@ -17,7 +24,24 @@ Storage::~Storage() {
     // The device is broken, so memory that it may still write to is not given out again.
     return;
   }
+  used_by_.clear();
   pool_.release(block_, std::move(uses));
+}
+
+void Storage::free_memory() {
+  release();
+  is_freed_ = true;
+}
+
+void Storage::take_memory(Storage& other) {
+  require(&pool_ == &other.pool_ && !other.is_freed_, ErrorCode::Usage, "storage",
+          "only memory of the same device can be taken");
+  free_memory();
+  block_ = other.block_;
+  used_by_ = std::move(other.used_by_);
+  used_until_ = std::move(other.used_until_);
+  other.is_freed_ = true;
+  is_freed_ = false;
 }
 
 void Storage::record_use(Stream& stream) {

@@ -20,16 +20,27 @@ class Storage {
   // Memory of another pool, which outlives this: pinned host memory, say.
   Storage(LogicalDevice& device, std::size_t num_bytes, MemoryPool& pool)
       : device_(device), pool_(pool), block_(pool.allocate(num_bytes)) {}
-  ~Storage();
+  ~Storage() { release(); }
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  void* data() const { return block_.data; }
+  // Throws Error{State} while the memory is freed.
+  void* data() const {
+    if (is_freed_) [[unlikely]]
+      fail_freed();
+    return block_.data;
+  }
   LogicalDevice& device() const { return device_; }
 
   // How often the memory has been changed in place; whoever changes it counts. Any thread may.
   std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
+
+  // Gives the memory back while tensors still view it; take_memory() puts other memory, of another
+  // storage of this device, under them. Neither changes the version.
+  // REQUIRES: no other thread uses the storage. take_memory: other is as large.
+  void free_memory();
+  void take_memory(Storage& other);
 
   // Says that work submitted to `stream` so far uses this memory: after the last owner is gone it
   // is not handed out again until that work is done. The device's own compute stream needs no call.
@@ -39,9 +50,13 @@ class Storage {
   void record_use(std::shared_ptr<Event> event);
 
  private:
+  [[noreturn]] static void fail_freed();
+  void release();
+
   LogicalDevice& device_;
   MemoryPool& pool_;
   MemoryPool::Block block_;
+  bool is_freed_ = false;
   std::atomic<std::uint64_t> version_{0};
   std::mutex mutex_;
   std::vector<Stream*> used_by_;
