@@ -103,16 +103,62 @@ Variable GptTransformer::forward(const Variable& tokens) {
   return ln_f_(h_(dropout_(wte_.forward(tokens, wpe_.weight()))));
 }
 
+namespace {
+
+// [batch, length, channels] -> logits [batch * length, rows of the table].
+Variable logits_of(const Variable& x, const Embedding& table) {
+  const Shape& shape = x.shape();
+  return linear(reshape(x, {shape[0] * shape[1], shape[2]}), table.weight(), padding_bias(table));
+}
+
+class GptEmbedding final : public ModuleOf<GptEmbedding> {
+ public:
+  GptEmbedding(const Embedding& wte, const Embedding& wpe, const Dropout& dropout)
+      : wte_(wte), wpe_(wpe), dropout_(dropout) {
+    register_child("wte", wte_);
+    register_child("wpe", wpe_);
+    register_child("dropout", dropout_);
+  }
+  Variable forward(const Variable& tokens) override {
+    return dropout_(wte_.forward(tokens, wpe_.weight()));
+  }
+
+ private:
+  Embedding wte_;
+  Embedding wpe_;
+  Dropout dropout_;
+};
+
+class GptHead final : public ModuleOf<GptHead> {
+ public:
+  GptHead(const LayerNorm& ln_f, const Embedding& table) : ln_f_(ln_f), table_(table) {
+    register_child("ln_f", ln_f_);
+    register_child("table", table_);
+  }
+  Variable forward(const Variable& x) override { return logits_of(ln_f_(x), table_); }
+
+ private:
+  LayerNorm ln_f_;
+  Embedding table_;
+};
+
+}  // namespace
+
+std::vector<std::shared_ptr<Module>> GptTransformer::in_turn() const {
+  std::vector<std::shared_ptr<Module>> modules;
+  modules.push_back(std::make_shared<GptEmbedding>(wte_, wpe_, dropout_));
+  for (const auto& [name, block] : h_.children()) modules.push_back(block);
+  modules.push_back(std::make_shared<GptHead>(ln_f_, wte_));
+  return modules;
+}
+
 Gpt::Gpt(const GptOptions& options, const Placement& placement)
     : transformer_(options, Rng(options.seed), placement) {
   register_child("transformer", transformer_);
 }
 
 Variable Gpt::forward(const Variable& tokens) {
-  const Variable x = transformer_(tokens);
-  const Shape& shape = x.shape();
-  const Embedding& table = transformer_.table();
-  return linear(reshape(x, {shape[0] * shape[1], shape[2]}), table.weight(), padding_bias(table));
+  return logits_of(transformer_(tokens), transformer_.table());
 }
 
 namespace {

@@ -75,6 +75,7 @@ class GptTransformer final : public ModuleOf<GptTransformer> {
   GptTransformer(const GptOptions& options, Rng rng, const Placement& placement);
   Variable forward(const Variable& tokens) override;
   const Embedding& table() const { return wte_; }
+  std::vector<std::shared_ptr<Module>> in_turn() const;  // as Gpt's
   std::string type_name() const override { return "GptTransformer"; }
 
  private:
@@ -96,6 +97,9 @@ class Gpt final : public ModuleOf<Gpt> {
  public:
   explicit Gpt(const GptOptions& options, const Placement& placement = {});
   Variable forward(const Variable& tokens) override;
+  // The same as modules that run one after the other, and share its parameters: the embedding, each
+  // block, and the last product, which has the table of tokens again.
+  std::vector<std::shared_ptr<Module>> in_turn() const { return transformer_.in_turn(); }
   std::string type_name() const override { return "Gpt"; }
 
  private:
