@@ -60,3 +60,4 @@
 #include "engine/parallel/ddp/ddp.h"
 #include "engine/parallel/ddp/join.h"
 #include "engine/parallel/sharded/sharded.h"
+#include "engine/parallel/tensor_parallel.h"

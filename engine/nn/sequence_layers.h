@@ -71,6 +71,7 @@ class CausalSelfAttention final : public ModuleOf<CausalSelfAttention> {
   Variable forward(const Variable& x) override {
     return over_rows(c_proj_, attention(over_rows(c_attn_, x), heads_));
   }
+  std::size_t heads() const { return heads_; }
 
   std::string type_name() const override { return "CausalSelfAttention"; }
   std::string extra_text() const override;

@@ -1,0 +1,225 @@
+#include "engine/parallel/tensor_parallel.h"
+
+#include <utility>
+#include <vector>
+
+#include "engine/autograd/node.h"
+#include "engine/core/error.h"
+
+namespace lockstep::parallel {
+namespace {
+
+Tensor sum_of_all(const Tensor& mine, comm::Communicator& communicator) {
+  const Tensor sum = mine.clone();
+  communicator.all_reduce(sum).wait();
+  return sum;
+}
+
+// y = x on every rank r, each of which goes on from there: grad_x = sum over r of grad_y_r
+class CopyToRanks final : public Node {
+ public:
+  explicit CopyToRanks(comm::Communicator& communicator) : communicator_(communicator) {}
+  const char* name() const override { return "CopyToRanks"; }
+  Gradients backward(const Gradients& grad_outputs) override {
+    return {sum_of_all(grad_outputs[0], communicator_)};
+  }
+
+ private:
+  comm::Communicator& communicator_;
+};
+
+// y = sum over r of x_r, from which all ranks compute the same loss: grad_x_r = grad_y
+class SumOverRanks final : public Node {
+ public:
+  const char* name() const override { return "SumOverRanks"; }
+  Gradients backward(const Gradients& grad_outputs) override { return {grad_outputs[0]}; }
+};
+
+void require_divides(std::string_view what, std::size_t count, int num_ranks) {
+  require(count % static_cast<std::size_t>(num_ranks) == 0, ErrorCode::Usage, "tensor_parallel",
+          "{} ranks do not divide {} {}: take a number of ranks that does", num_ranks, count, what);
+}
+
+// Part `rank` of a tensor seen as [outer, ranks, inner]: outer = 1 cuts rows, 3 the rows of each
+// third, and the number of rows cuts columns.
+Tensor cut(const Tensor& whole, std::size_t outer, int rank, int num_ranks) {
+  const auto ranks = static_cast<std::size_t>(num_ranks);
+  const std::size_t inner = whole.num_elements() / (outer * ranks);
+  const Tensor part = Tensor::empty({outer * inner}, whole.dtype(), whole.device());
+  for (std::size_t i = 0; i < outer; ++i) {
+    const std::size_t from = (i * ranks + static_cast<std::size_t>(rank)) * inner;
+    part.slice(i * inner, {inner}).copy_from(whole.slice(from, {inner}));
+  }
+  return part;
+}
+
+// All parts, behind each other by rank, as the whole again.
+Tensor put_together(const Tensor& parts, std::size_t outer, int num_ranks) {
+  const auto ranks = static_cast<std::size_t>(num_ranks);
+  const std::size_t inner = parts.num_elements() / (outer * ranks);
+  const Tensor whole = Tensor::empty_like(parts);
+  for (std::size_t i = 0; i < outer * ranks; ++i) {
+    const std::size_t from = (i % ranks * outer + i / ranks) * inner;
+    whole.slice(i * inner, {inner}).copy_from(parts.slice(from, {inner}));
+  }
+  return whole;
+}
+
+}  // namespace
+
+Variable copy_to_ranks(const Variable& x, comm::Communicator& communicator) {
+  return record<CopyToRanks>({x}, x.value(), communicator);
+}
+
+Variable sum_over_ranks(const Variable& x, comm::Communicator& communicator) {
+  return record<SumOverRanks>({x}, sum_of_all(x.value(), communicator));
+}
+
+CutLinear::CutLinear(const nn::Linear& whole, Side side, comm::Communicator& communicator,
+                     std::size_t blocks)
+    : communicator_(&communicator),
+      side_(side),
+      outer_(side == Side::outputs ? blocks : whole.out_features()),
+      shape_(whole.weight().shape()),
+      has_bias_(whole.bias().defined()) {
+  const int rank = communicator.rank();
+  const int num_ranks = communicator.world_size();
+  const std::size_t dim = side == Side::outputs ? 0 : 1;
+  require_divides(dim == 0 ? "outputs of a layer" : "inputs of a layer", shape_[dim] / blocks,
+                  num_ranks);
+  const Shape shape = shape_.with(dim, shape_[dim] / static_cast<std::size_t>(num_ranks));
+  register_parameter("weight", cut(whole.weight().value(), outer_, rank, num_ranks).reshape(shape));
+  if (has_bias_ && dim == 0) {
+    register_parameter("bias", cut(whole.bias().value(), outer_, rank, num_ranks));
+  } else if (has_bias_ && rank == 0) {
+    register_parameter("bias", whole.bias().value().clone());
+  }
+}
+
+Variable CutLinear::forward(const Variable& x, Activation activation) const {
+  const Variable& weight = own_parameters()[0].second;
+  const Variable bias = own_parameters().size() > 1 ? own_parameters()[1].second : Variable();
+  const Shape shape = x.shape();
+  const bool has_sequences = shape.num_dims() == 3;
+  Variable y = has_sequences ? reshape(x, {shape[0] * shape[1], shape[2]}) : x;
+  if (side_ == Side::outputs) {
+    y = linear(copy_to_ranks(y, *communicator_), weight, bias, activation);
+  } else {
+    y = sum_over_ranks(linear(y, weight, bias), *communicator_);
+    if (activation != Activation::none) y = activate(y, activation);
+  }
+  return has_sequences ? reshape(y, {shape[0], shape[1], weight.shape()[0]}) : y;
+}
+
+void CutLinear::append_whole(const std::string& prefix, nn::StateDict& state) const {
+  const auto gather = [&](const Tensor& part, const Shape& shape) {
+    const Tensor parts = Tensor::empty({shape.num_elements()}, part.dtype(), part.device());
+    communicator_->all_gather(part, parts).wait();
+    return put_together(parts, outer_, communicator_->world_size()).reshape(shape);
+  };
+  const Tensor& weight = own_parameters()[0].second.value();
+  state.emplace_back(prefix + "weight", gather(weight, shape_));
+  if (!has_bias_) return;
+  Tensor bias = own_parameters().size() > 1
+                    ? own_parameters()[1].second.value().clone()
+                    : Tensor::empty({shape_[0]}, weight.dtype(), weight.device());
+  if (side_ == Side::outputs) bias = gather(bias, {shape_[0]});
+  if (side_ == Side::inputs) communicator_->broadcast(bias, 0).wait();
+  state.emplace_back(prefix + "bias", bias);
+}
+
+namespace {
+
+// Attention over this rank's heads, between c_attn and c_proj.
+class Heads final : public nn::ModuleOf<Heads> {
+ public:
+  explicit Heads(std::size_t heads) : heads_(heads) {}
+  Variable forward(const Variable& qkv) override { return attention(qkv, heads_); }
+
+ private:
+  std::size_t heads_;
+};
+
+// A pair of layers, and between them what works on a part, under the names that the whole has.
+std::shared_ptr<nn::Module> cut_pair(const nn::Module& whole, std::size_t blocks,
+                                     std::shared_ptr<nn::Module> between,
+                                     comm::Communicator& communicator) {
+  const auto cut_child = [&](std::size_t i, CutLinear::Side side, std::size_t num_blocks) {
+    const auto& [name, child] = whole.children()[i];
+    return nn::NamedModule(name, std::make_shared<CutLinear>(dynamic_cast<nn::Linear&>(*child),
+                                                             side, communicator, num_blocks));
+  };
+  return nn::Sequential::with_names({cut_child(0, CutLinear::Side::outputs, blocks),
+                                     {"between", std::move(between)},
+                                     cut_child(1, CutLinear::Side::inputs, 1)});
+}
+
+}  // namespace
+
+CutGptBlock::CutGptBlock(const nn::GptBlock& whole, comm::Communicator& communicator) {
+  for (const auto& [name, child] : whole.children()) {
+    if (const auto* attn = dynamic_cast<const nn::CausalSelfAttention*>(child.get())) {
+      const int num_ranks = communicator.world_size();
+      require_divides("heads", attn->heads(), num_ranks);
+      const auto heads =
+          std::make_shared<Heads>(attn->heads() / static_cast<std::size_t>(num_ranks));
+      register_child(name, cut_pair(*attn, 3, heads, communicator));  // queries, keys, values
+    } else if (const auto* mlp = dynamic_cast<const nn::GptMlp*>(child.get())) {
+      const auto gelu = std::make_shared<nn::GELU>(nn::GeluForm::tanh);
+      register_child(name, cut_pair(*mlp, 1, gelu, communicator));
+    } else {
+      register_child(name, child->shallow_copy());
+    }
+  }
+}
+
+Variable CutGptBlock::forward(const Variable& x) {
+  // ln_1, attn, ln_2, mlp, and with dropout after_attn, after_mlp.
+  const auto run = [&](std::size_t child, const Variable& input) {
+    return child < children().size() ? (*children()[child].second)(input) : input;
+  };
+  const Variable y = add(x, run(4, run(1, run(0, x))));
+  return add(y, run(5, run(3, run(2, y))));
+}
+
+std::shared_ptr<nn::Sequential> tensor_parallel(const nn::Sequential& whole,
+                                                comm::Communicator& communicator) {
+  std::vector<nn::NamedModule> parts = whole.children();
+  bool is_cut = false;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (const auto block = std::dynamic_pointer_cast<nn::GptBlock>(parts[i].second)) {
+      parts[i].second = std::make_shared<CutGptBlock>(*block, communicator);
+      is_cut = true;
+    }
+    if (i + 2 >= parts.size()) continue;
+    const auto first = std::dynamic_pointer_cast<nn::Linear>(parts[i].second);
+    const auto between = std::dynamic_pointer_cast<nn::ActivationModule>(parts[i + 1].second);
+    const auto second = std::dynamic_pointer_cast<nn::Linear>(parts[i + 2].second);
+    if (!first || !between || !second) continue;
+    parts[i].second = std::make_shared<CutLinear>(*first, CutLinear::Side::outputs, communicator);
+    parts[i + 2].second =
+        std::make_shared<CutLinear>(*second, CutLinear::Side::inputs, communicator);
+    is_cut = true;
+  }
+  require(is_cut, ErrorCode::Usage, "tensor_parallel",
+          "found nothing to cut: neither Linear, activation, Linear in a row nor a GptBlock");
+  return nn::Sequential::with_names(std::move(parts));
+}
+
+nn::StateDict whole_state(const nn::Module& part, const std::string& prefix) {
+  nn::StateDict state;
+  if (const auto* linear = dynamic_cast<const CutLinear*>(&part)) {
+    linear->append_whole(prefix, state);
+    return state;
+  }
+  for (const auto& [name, value] : part.own_parameters())
+    state.emplace_back(prefix + name, value.value());
+  for (const auto& [name, buffer] : part.own_buffers()) state.emplace_back(prefix + name, buffer);
+  for (const auto& [name, child] : part.children()) {
+    const nn::StateDict below = whole_state(*child, prefix + name + ".");
+    state.insert(state.end(), below.begin(), below.end());
+  }
+  return state;
+}
+
+}  // namespace lockstep::parallel
